@@ -1,0 +1,80 @@
+"""A GpuSpec becomes parts, joined along the call chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import simpy
+
+from gpusim.machine.clock import PowerLimiter
+from gpusim.machine.component import Counters
+from gpusim.machine.config import GpuSpec
+from gpusim.machine.dispatcher import Dispatcher
+from gpusim.machine.memory.dsmem import Dsmem, DsmemCounters
+from gpusim.machine.memory.hbm import Hbm
+from gpusim.machine.memory.l1 import L1, L1Counters
+from gpusim.machine.memory.l2 import L2, Residency
+from gpusim.machine.memory.smem import Smem, SmemCounters
+from gpusim.machine.memory.tma import Tma, TmaCounters
+from gpusim.machine.memory.xbar import Xbar
+from gpusim.machine.sm.tensor_core import TensorCore, TensorCoreCounters
+from gpusim.machine.sm.warp_scheduler import WarpScheduler, WarpSchedulerCounters
+from gpusim.units import Clock
+
+
+@dataclass(slots=True)
+class Sm:
+    """One streaming multiprocessor."""
+
+    idx: int
+    l1: L1
+    smem: Smem
+    warp_scheduler: WarpScheduler
+    tensor_core: TensorCore
+    tma: Tma | None
+    dsmem: Dsmem | None
+
+
+class Machine:
+    """All parts of one GPU at one SM clock."""
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        gpu: GpuSpec,
+        clock: Clock,
+        residency: Residency,
+        *,
+        cluster_size: int,
+        ctas_per_sm: int,
+        smem_bytes_per_sm: int,
+    ) -> None:
+        """Build all SMs; ``smem_bytes_per_sm`` is what the launch takes of the unified L1."""
+        self.gpu = gpu
+        self.clock = clock
+        self.hbm = Hbm(env, gpu.hbm, clock)
+        self.l2 = L2(gpu.l2, hbm=self.hbm, residency=residency)
+        self.xbar = Xbar(env, gpu.xbar, l2=self.l2, num_sms=gpu.num_sms)
+        self.dispatcher = Dispatcher(
+            gpu.dispatcher, num_sms=gpu.num_sms, cluster_size=cluster_size, ctas_per_sm=ctas_per_sm
+        )
+        self.power_limiter = PowerLimiter(gpu.clock)
+        l1, smem, tma, dsmem = L1Counters(), SmemCounters(), TmaCounters(), DsmemCounters()
+        scheduler, tensor = WarpSchedulerCounters(), TensorCoreCounters()
+        self.counters: tuple[Counters, ...] = (
+            self.hbm.counters, self.l2.counters, self.xbar.counters, l1, smem, tma, dsmem, scheduler, tensor,
+        )
+        self.tensor_counters = tensor
+        l1_bytes = max(0, gpu.l1.unified_bytes - smem_bytes_per_sm)
+        self.sms = [
+            Sm(
+                idx=idx,
+                l1=L1(gpu.l1, below=self.xbar, sm_idx=idx, capacity_bytes=l1_bytes, counters=l1),
+                smem=Smem(gpu.smem, counters=smem),
+                warp_scheduler=WarpScheduler(gpu.warp_scheduler, counters=scheduler),
+                tensor_core=TensorCore(gpu.tensor_core, counters=tensor),
+                tma=Tma(gpu.tma, counters=tma) if gpu.tma is not None else None,
+                dsmem=Dsmem(gpu.dsmem, counters=dsmem) if gpu.dsmem is not None else None,
+            )
+            for idx in range(gpu.num_sms)
+        ]

@@ -1,0 +1,59 @@
+"""What all parts of the machine have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from gpusim.machine.timing import Done
+
+
+class MemoryRequest(NamedTuple):
+    """A batch of sectors that one SM asks for at once: an operand tile of one k-step, or a warp's sectors."""
+
+    sm_idx: int
+    tensor: str
+    tile: Hashable
+    num_bytes: float
+    """Bytes that cross the SM's port."""
+    wave: int
+    """How many-th work tile of its slot asks: tells a first touch from a later one."""
+    issued_at: float
+    """Cycle at which the first byte is asked for, not before the present."""
+    count: float
+    """How many such requests this one stands for, where iterations are skipped."""
+    num_receivers: int = 1
+    """SMs that a multicast delivers to."""
+
+
+class Memory(Protocol):
+    """A level of the hierarchy as the level above sees it."""
+
+    def read(self, request: MemoryRequest, done: Done) -> None:
+        """Fetch; ``done(cycle)`` says when the last byte is in the SM."""
+        ...
+
+    def write(self, request: MemoryRequest, done: Done) -> None:
+        """Store; ``done(cycle)`` says when the last byte has left the SM."""
+        ...
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a part counts. A field with an ``ncu`` entry in its metadata carries that Nsight Compute name."""
+
+    def named(self) -> Iterator[tuple[str, float]]:
+        """(Nsight Compute name, value) of every counter that has one."""
+        for item in fields(self):
+            name = item.metadata.get("ncu")
+            if name:
+                yield name, getattr(self, item.name)
+
+
+class Component:
+    """A part of the machine: a frozen Spec, Counters, behaviour; and Models, Ignores, Source in its docstring."""
+
+    kind: ClassVar[str]
+    spec: Any
+    counters: Any

@@ -1,0 +1,254 @@
+"""A GPU's description: TOML in, a frozen GpuSpec out; refuses what is unknown, missing or without a source."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from gpusim.errors import ConfigError, nearest
+from gpusim.machine.clock import ClockSpec
+from gpusim.machine.dispatcher import DispatcherSpec
+from gpusim.machine.memory import MEMORY_KINDS
+from gpusim.machine.memory.dsmem import DsmemSpec
+from gpusim.machine.memory.hbm import HbmSpec
+from gpusim.machine.memory.l1 import L1Spec
+from gpusim.machine.memory.l2 import L2Spec
+from gpusim.machine.memory.register_file import RegisterFileSpec
+from gpusim.machine.memory.smem import SmemSpec
+from gpusim.machine.memory.tma import TmaSpec
+from gpusim.machine.memory.xbar import XbarSpec
+from gpusim.machine.sm import SM_KINDS
+from gpusim.machine.sm.mbarrier import MbarrierSpec
+from gpusim.machine.sm.occupancy import SmLimits
+from gpusim.machine.sm.tensor_core import TensorCoreSpec
+from gpusim.machine.sm.warp_scheduler import WarpSchedulerSpec
+
+COMPONENT_KINDS: dict[str, type] = {
+    **MEMORY_KINDS, **SM_KINDS, "dispatcher": DispatcherSpec, "clock": ClockSpec,
+}
+BELOW = {"l2": "hbm", "xbar": "l2", "l1": "xbar", "tma": "xbar"}
+"""The call chain: which part each memory part asks. A configuration repeats it, so that it can be read there."""
+
+OPTIONAL = {"tma", "dsmem", "mbarrier"}
+"""Parts that a GPU may lack."""
+
+SOURCE_CLASSES = {
+    "vendor": "published", "paper": "published", "measured": "measured", "fitted": "measured",
+    "inferred": "inferred", "guess": "guess", "toy": "toy",
+}
+"""What a source begins with, and the class that it is counted in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSpec:
+    """What ``cudaGetDeviceProperties`` and the data sheet say."""
+
+    num_sms: int
+    compute_capability: float
+    max_threads_per_sm: int
+    max_warps_per_sm: int
+    max_ctas_per_sm: int
+    smem_per_sm_bytes: int
+    smem_per_cta_bytes: int
+    smem_reserved_per_cta_bytes: int
+    smem_allocation_bytes: int
+    max_cluster_size: int
+    """Portable limit; 1 where there are no clusters."""
+    peak_tflops: Mapping[str, float]
+    """The data sheet's dense peaks, by class of type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSpec:
+    """One GPU: every number that the model knows of it, each with a source."""
+
+    name: str
+    title: str
+    device: DeviceSpec
+    hbm: HbmSpec
+    l2: L2Spec
+    xbar: XbarSpec
+    l1: L1Spec
+    smem: SmemSpec
+    register_file: RegisterFileSpec
+    warp_scheduler: WarpSchedulerSpec
+    tensor_core: TensorCoreSpec
+    dispatcher: DispatcherSpec
+    clock: ClockSpec
+    sources: Mapping[str, str]
+    """Source of each parameter, by ``component.parameter``."""
+    tma: TmaSpec | None = None
+    dsmem: DsmemSpec | None = None
+    mbarrier: MbarrierSpec | None = None
+
+    @property
+    def compute_capability(self) -> float:
+        """CUDA compute capability."""
+        return self.device.compute_capability
+
+    @property
+    def num_sms(self) -> int:
+        """Streaming multiprocessors."""
+        return self.device.num_sms
+
+    @property
+    def max_smem_per_cta_bytes(self) -> int:
+        """Shared memory that one CTA may ask for."""
+        return self.device.smem_per_cta_bytes
+
+    @property
+    def sm_limits(self) -> SmLimits:
+        """What one SM holds."""
+        device = self.device
+        return SmLimits(
+            max_threads=device.max_threads_per_sm,
+            max_warps=device.max_warps_per_sm,
+            max_ctas=device.max_ctas_per_sm,
+            smem_bytes=device.smem_per_sm_bytes,
+            smem_per_cta_bytes=device.smem_per_cta_bytes,
+            smem_reserved_per_cta_bytes=device.smem_reserved_per_cta_bytes,
+            smem_allocation_bytes=device.smem_allocation_bytes,
+        )
+
+    def component(self, name: str) -> Any:
+        """The Spec of part ``name``, or None where the GPU lacks it."""
+        return getattr(self, name)
+
+    def parameters(self) -> dict[str, Any]:
+        """Every parameter by ``component.parameter``; entries of a table by ``component.parameter.entry``."""
+        flat: dict[str, Any] = {}
+        for name in ("device", *COMPONENT_KINDS):
+            spec = getattr(self, name)
+            for item in fields(spec) if spec is not None else ():
+                value = getattr(spec, item.name)
+                if isinstance(value, Mapping):
+                    flat.update({f"{name}.{item.name}.{entry}": number for entry, number in value.items()})
+                else:
+                    flat[f"{name}.{item.name}"] = value
+        return flat
+
+    def source_of(self, parameter: str) -> str:
+        """Source of ``component.parameter`` (an entry of a table has its table's)."""
+        return self.sources[".".join(parameter.split(".")[:2])]
+
+    def source_class(self, parameter: str) -> str:
+        """``measured``, ``published``, ``inferred``, ``guess`` or ``toy``."""
+        return SOURCE_CLASSES[self.source_of(parameter).split(":", 1)[0]]
+
+
+def configs_dir() -> Path:
+    """Where the GPUs' descriptions lie: beside the package in a checkout, inside it when installed."""
+    inside = Path(__file__).resolve().parent.parent / "configs"
+    return inside if inside.is_dir() else Path(__file__).resolve().parent.parent.parent / "configs"
+
+
+def gpu_names() -> list[str]:
+    """Names of all GPUs that can be loaded."""
+    return sorted(path.stem for path in configs_dir().glob("*.toml"))
+
+
+def load_gpu(name: str | Path) -> GpuSpec:
+    """The GPU called ``name``, or described by the TOML file at that path.
+
+    Raises:
+        ConfigError: unknown name; unknown, missing or unsourced key; value out of range.
+    """
+    path = Path(name)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise ConfigError(f"gpu: there is no file {path}, wants a TOML file or one of {', '.join(gpu_names())}")
+    else:
+        path = configs_dir() / f"{name}.toml"
+        if str(name) not in gpu_names():
+            raise ConfigError(f"gpu: {str(name)!r} is unknown; {nearest(str(name), gpu_names())}")
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path.name}: not valid TOML: {error}") from None
+    return gpu_from_table(table, path.name)
+
+
+def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
+    """Check a parsed description; ``where`` names it in errors."""
+    known = {"name", "title", "device", "component"}
+    _refuse_unknown(where, "", table, known)
+    for key in known:
+        if key not in table:
+            raise ConfigError(f"{where}: {key} is missing, a GPU's description needs it")
+    sources: dict[str, str] = {}
+    parts: dict[str, Any] = {"device": _part(where, "device", table["device"], DeviceSpec, sources)}
+    for name, section in table["component"].items():
+        kind = section.get("kind") if isinstance(section, Mapping) else None
+        if kind is None:
+            raise ConfigError(f"{where}: component.{name} lacks kind, wants one of {', '.join(COMPONENT_KINDS)}")
+        if kind not in COMPONENT_KINDS:
+            raise ConfigError(f"{where}: component.{name}.kind {kind!r} is unknown; {nearest(str(kind), COMPONENT_KINDS)}")
+        if name != kind:
+            raise ConfigError(f"{where}: component.{name} is of kind {kind!r}, wants the same name, component.{kind}")
+        below = section.get("below")
+        if below != BELOW.get(name):
+            raise ConfigError(f"{where}: component.{name}.below is {below!r}, wants {BELOW.get(name)!r}")
+        parts[name] = _part(where, f"component.{name}", section, COMPONENT_KINDS[kind], sources)
+    for name in COMPONENT_KINDS:
+        if name not in parts and name not in OPTIONAL:
+            raise ConfigError(f"{where}: component.{name} is missing, a GPU's description needs it")
+    return GpuSpec(name=str(table["name"]), title=str(table["title"]), sources=sources, **parts)
+
+
+def _refuse_unknown(where: str, prefix: str, section: Mapping[str, Any], known: set[str]) -> None:
+    for key in section:
+        if key not in known:
+            raise ConfigError(f"{where}: {prefix}{key} is unknown; {nearest(key, known)}")
+
+
+def _part(where: str, path: str, section: Any, spec: type, sources: dict[str, str]) -> Any:
+    """One section as its frozen Spec; collects sources."""
+    from pydantic import TypeAdapter, ValidationError  # heavy, so late
+
+    if not isinstance(section, Mapping):
+        raise ConfigError(f"{where}: {path} is {section!r}, wants a table")
+    names = {item.name for item in fields(spec)}
+    _refuse_unknown(where, f"{path}.", section, names | {"kind", "below", "source"})
+    stated = section.get("source")
+    if not isinstance(stated, Mapping):
+        raise ConfigError(f"{where}: {path}.source is missing, every number needs a source")
+    _refuse_unknown(where, f"{path}.source.", stated, {name for name in section if name in names})
+    values = {key: value for key, value in section.items() if key in names}
+    label = path.rsplit(".", 1)[-1]
+    for key in values:
+        source = stated.get(key)
+        if not isinstance(source, str) or not source.strip():
+            raise ConfigError(f"{where}: {path}.{key} has no source, add {path}.source.{key}")
+        prefix = source.split(":", 1)[0]
+        if ":" not in source or prefix not in SOURCE_CLASSES:
+            raise ConfigError(
+                f"{where}: {path}.source.{key} is {source!r}, wants a text that begins with one of "
+                f"{', '.join(name + ':' for name in SOURCE_CLASSES)}"
+            )
+        if prefix == "toy" and where != "toy.toml":
+            raise ConfigError(f"{where}: {path}.source.{key} is 'toy:', which only toy.toml may say")
+        sources[f"{label}.{key}"] = source
+    for key, value in values.items():
+        _check_range(where, f"{path}.{key}", value)
+    try:
+        return TypeAdapter(spec).validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        found = "" if first["type"] == "missing" else f", found {first['input']!r}"
+        raise ConfigError(f"{where}: {path}.{key}: {first['msg'].lower()}{found}") from None
+
+
+def _check_range(where: str, path: str, value: Any) -> None:
+    """Numbers are not negative, and fractions are at most one."""
+    if isinstance(value, Mapping):
+        for entry, number in value.items():
+            _check_range(where, f"{path}.{entry}", number)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        if not 0 <= value < 1e16:
+            raise ConfigError(f"{where}: {path} is {value}, wants a number from 0 up")
+        if path.endswith("_fraction") and value > 1:
+            raise ConfigError(f"{where}: {path} is {value}, wants a fraction from 0 to 1")

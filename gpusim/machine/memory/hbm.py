@@ -1,0 +1,70 @@
+"""High-bandwidth memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import simpy
+
+from gpusim.machine.component import Component, Counters
+from gpusim.machine.timing import Done, SharedPipe
+from gpusim.units import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HbmSpec:
+    """All stacks of a GPU."""
+
+    peak_gb_per_s: float
+    sustained_read_gb_per_s: float
+    sustained_write_gb_per_s: float
+    latency_ns: float
+    """From a load's issue to its use, near and far mixed, unloaded."""
+    sm_gb_per_s: float
+    """What one SM can draw alone."""
+
+
+@dataclass(slots=True)
+class HbmCounters(Counters):
+    """Bytes at the pins."""
+
+    read_bytes: float = field(default=0.0, metadata={"ncu": "dram__bytes_read.sum"})
+    write_bytes: float = field(default=0.0, metadata={"ncu": "dram__bytes_write.sum"})
+
+
+class Hbm(Component):
+    """All channels as one wire that fills share.
+
+    Models: sustained bandwidth shared among the fills in flight, idle latency, queueing; writes take their share
+    of the same wire, at their own efficiency.
+    Ignores: channels, banks, rows, refresh, read/write turnaround beyond the sustained rates.
+    Source: the GPU's description.
+    """
+
+    kind = "hbm"
+
+    def __init__(self, env: simpy.Environment, spec: HbmSpec, clock: Clock) -> None:
+        """Build at ``clock``; HBM keeps its own clock, so its rate in bytes per SM cycle moves with the SM's."""
+        self.spec = spec
+        self.counters = HbmCounters()
+        self.latency_cycles = clock.cycles(ns=spec.latency_ns)
+        self._write_cost = spec.sustained_read_gb_per_s / spec.sustained_write_gb_per_s
+        self.wire = SharedPipe(
+            env,
+            bytes_per_cycle=clock.bytes_per_cycle(gb_per_s=spec.sustained_read_gb_per_s),
+            cap_bytes_per_cycle=clock.bytes_per_cycle(gb_per_s=spec.sm_gb_per_s),
+        )
+
+    def fill(self, num_bytes: float, done: Done, *, count: float) -> None:
+        """Read ``num_bytes`` for a miss; ``done`` is called when the last byte has passed the wire."""
+        self.counters.read_bytes += num_bytes * count
+        self.wire.transfer(num_bytes, done, count=count)
+
+    def write_back(self, num_bytes: float, *, count: float) -> None:
+        """Write ``num_bytes`` of evicted dirty lines; nobody waits."""
+        self.counters.write_bytes += num_bytes * count
+        self.wire.transfer(num_bytes * self._write_cost, _ignore, count=count)
+
+
+def _ignore(cycle: float) -> None:
+    """Nobody waits for a write-back."""

@@ -1,0 +1,76 @@
+"""The L1 cache and its load/store unit, as one SM sees them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from gpusim.machine.component import Component, Counters, MemoryRequest
+from gpusim.machine.memory.xbar import Xbar
+from gpusim.machine.timing import Done, Pipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class L1Spec:
+    """L1 and the load/store unit of one SM."""
+
+    unified_bytes: int
+    """L1 and shared memory together."""
+    hit_latency_cycles: float
+    tag_lines_per_cycle: float
+    """128-byte lines that the tag stage looks up a cycle."""
+    requests_per_cycle: float
+    """Warp instructions that the load/store unit takes a cycle."""
+
+
+@dataclass(slots=True)
+class L1Counters(Counters):
+    """Requests and sectors of global accesses."""
+
+    load_requests: float = field(default=0.0, metadata={"ncu": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"})
+    load_sectors: float = field(default=0.0, metadata={"ncu": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"})
+    store_requests: float = field(default=0.0, metadata={"ncu": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"})
+    store_sectors: float = field(default=0.0, metadata={"ncu": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"})
+
+
+class L1(Component):
+    """Tags, hits and the way down.
+
+    Models: the tag stage's rate in lines, hit latency, tiles that stay (least recently used leave), no allocation
+    on stores.
+    Ignores: sets, partial lines, the data stage that loads share with shared memory, evictions by other CTAs' code.
+    Source: the GPU's description.
+    """
+
+    kind = "l1"
+
+    def __init__(self, spec: L1Spec, *, below: Xbar, sm_idx: int, capacity_bytes: float, counters: L1Counters) -> None:
+        """``capacity_bytes`` is what shared memory leaves; ``counters`` are shared by all SMs."""
+        self.spec = spec
+        self.counters = counters
+        self.below = below
+        self.sm_idx = sm_idx
+        self.tags = Pipe(units_per_cycle=spec.tag_lines_per_cycle)
+        self._capacity = capacity_bytes
+        self._tiles: OrderedDict[tuple[str, Hashable], float] = OrderedDict()
+        self._bytes = 0.0
+
+    def accept(self, num_requests: float, num_lines: float, *, at_cycle: float, weight: float) -> float:
+        """Pass an access through the tag stage; returns the cycle at which its last line has been looked up."""
+        lines = max(num_lines, num_requests * self.spec.tag_lines_per_cycle / self.spec.requests_per_cycle)
+        return self.tags.reserve(lines, at_cycle=at_cycle, weight=weight)
+
+    def read(self, request: MemoryRequest, done: Done, *, allocates: bool) -> None:
+        """Fetch through L1; ``done(cycle)`` says when the registers (or shared memory) have the data."""
+        key = (request.tensor, request.tile)
+        if allocates and key in self._tiles:
+            self._tiles.move_to_end(key)
+            done(request.issued_at + self.spec.hit_latency_cycles)
+            return
+        if allocates:
+            self._tiles[key] = request.num_bytes
+            self._bytes += request.num_bytes
+            while self._bytes > self._capacity and self._tiles:
+                self._bytes -= self._tiles.popitem(last=False)[1]
+        self.below.read(request, done)

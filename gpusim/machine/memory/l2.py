@@ -1,0 +1,126 @@
+"""The L2 cache: which tile is resident, which is being filled, what a request waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gpusim.machine.component import Component, Counters, MemoryRequest
+from gpusim.machine.memory.hbm import Hbm
+from gpusim.machine.timing import Done
+from gpusim.units import SECTOR_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class L2Spec:
+    """Both partitions of a GPU's L2."""
+
+    capacity_bytes: int
+    num_partitions: int
+    num_slices: int
+    slice_bytes_per_cycle: float
+    sustained_fraction: float
+    """What the slices deliver under full load, of their peak."""
+    shared_capacity_fraction: float
+    """Capacity left for lines that both sides read, each keeping a copy of many: of ``capacity_bytes``."""
+    near_latency_cycles: float
+    far_latency_cycles: float
+
+
+@dataclass(slots=True)
+class L2Counters(Counters):
+    """Sectors at the slices."""
+
+    read_sectors: float = field(default=0.0, metadata={"ncu": "lts__t_sectors_srcunit_tex_op_read.sum"})
+    write_sectors: float = field(default=0.0, metadata={"ncu": "lts__t_sectors_srcunit_tex_op_write.sum"})
+    miss_sectors: float = field(default=0.0, metadata={"ncu": "lts__t_sectors_srcunit_tex_lookup_miss.sum"})
+
+
+class Residency(Protocol):
+    """Says which reads find nothing in L2. See ``machine/memory/residency.py``."""
+
+    def misses(self, request: MemoryRequest, last_wave: int) -> bool:
+        """Whether ``request`` has to go to memory; its tile was last filled in ``last_wave`` (-1: never)."""
+        ...
+
+    def written_back_fraction(self, tensor: str) -> float:
+        """Part of the bytes stored to ``tensor`` that leaves L2 before the kernel ends."""
+        ...
+
+
+class Fill:
+    """A tile on its way from memory: requests that come meanwhile wait for it."""
+
+    __slots__ = ("done_at", "waiting", "wave")
+
+    def __init__(self, wave: int) -> None:
+        """A fill that the first request of ``wave`` started."""
+        self.wave = wave
+        self.done_at: float | None = None
+        self.waiting: list[tuple[float, Done]] = []
+
+
+class L2(Component):
+    """Tags and fills; the slices' rate is the crossbar's business.
+
+    Models: first touch, hits on a line that is still being filled (they wait for the fill), residency by reuse
+    distance in bytes, a partition-sized capacity for lines that both sides read, write-back of what does not stay,
+    near and far latency (a tile has lines on both sides, so it waits for the far one).
+    Ignores: sets and hashing, sector promotion, cache hints, persistence windows.
+    Source: the GPU's description.
+    """
+
+    kind = "l2"
+
+    def __init__(self, spec: L2Spec, *, hbm: Hbm, residency: Residency) -> None:
+        """``residency`` says what misses; ``hbm`` is the level below."""
+        self.spec = spec
+        self.counters = L2Counters()
+        self.hbm = hbm
+        self.residency = residency
+        self.hit_latency_cycles = spec.far_latency_cycles
+        self._fills: dict[tuple[str, Hashable], Fill] = {}
+
+    def look_up(self, request: MemoryRequest) -> Fill | None:
+        """The fill that ``request`` has to wait for, or None for a hit; a miss starts a fill."""
+        key = (request.tensor, request.tile)
+        fill = self._fills.get(key)
+        if fill is not None and fill.done_at is None:
+            return fill
+        if not self.residency.misses(request, -1 if fill is None else fill.wave):
+            return fill if fill is not None and (fill.done_at or 0.0) > request.issued_at else None
+        fill = Fill(request.wave)
+        self._fills[key] = fill
+        self.counters.miss_sectors += request.num_bytes / SECTOR_BYTES * request.count
+        self.hbm.fill(request.num_bytes, _Filled(fill, self.hbm.latency_cycles), count=request.count)
+        return fill
+
+    def store(self, request: MemoryRequest) -> None:
+        """Take a store; what will not stay resident goes on to memory."""
+        self.counters.write_sectors += request.num_bytes / SECTOR_BYTES * request.count
+        leaving = request.num_bytes * self.residency.written_back_fraction(request.tensor)
+        if leaving:
+            self.hbm.write_back(leaving, count=request.count)
+
+    def hit_rate_pct(self) -> float:
+        """Percent of sectors from the SMs that found their line (``lts__t_sector_hit_rate.pct``)."""
+        sectors = self.counters.read_sectors + self.counters.write_sectors
+        return 100.0 * (1.0 - self.counters.miss_sectors / sectors) if sectors else 0.0
+
+
+class _Filled:
+    """What happens when a fill's last byte has passed the HBM wire."""
+
+    __slots__ = ("_fill", "_latency")
+
+    def __init__(self, fill: Fill, latency_cycles: float) -> None:
+        self._fill = fill
+        self._latency = latency_cycles
+
+    def __call__(self, cycle: float) -> None:
+        fill = self._fill
+        fill.done_at = done_at = cycle + self._latency
+        for ready_at, done in fill.waiting:
+            done(ready_at if ready_at > done_at else done_at)
+        fill.waiting.clear()

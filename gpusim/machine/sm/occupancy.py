@@ -1,0 +1,99 @@
+"""How many CTAs one SM holds, and what limits them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gpusim.errors import LaunchError
+from gpusim.machine.memory.register_file import RegisterFileSpec, registers_per_warp
+
+Limit = Literal["registers", "smem", "threads", "warps", "ctas", "grid"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmLimits:
+    """What one SM holds at most."""
+
+    max_threads: int
+    max_warps: int
+    max_ctas: int
+    smem_bytes: int
+    smem_per_cta_bytes: int
+    smem_reserved_per_cta_bytes: int
+    smem_allocation_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupancy:
+    """CTAs and warps of one SM, and the resource that runs out first."""
+
+    ctas_per_sm: int
+    warps_per_sm: int
+    max_warps_per_sm: int
+    limited_by: Limit
+    limits: dict[str, int]
+    """CTAs that each resource alone would admit."""
+
+    @property
+    def pct(self) -> float:
+        """Resident warps as percent of what the SM could hold."""
+        return 100.0 * self.warps_per_sm / self.max_warps_per_sm
+
+
+def occupancy(
+    *,
+    kernel: str,
+    num_threads: int,
+    registers_per_thread: int,
+    smem_bytes: int,
+    limits: SmLimits,
+    registers: RegisterFileSpec,
+) -> Occupancy:
+    """CTAs of ``num_threads`` threads that one SM holds at once.
+
+    Registers are given to warps in units of the file's allocation, from the sub-core that the warp lives on, so the
+    number of warps is rounded down in each sub-core. Source: cuda_occupancy.h of CUDA 13.0.
+
+    Raises:
+        LaunchError: not even one fits.
+    """
+    num_warps = -(-num_threads // 32)
+    if num_threads > 1024:
+        raise LaunchError(f"{kernel}: a CTA of {num_threads} threads, a CTA has at most 1024")
+    if registers_per_thread > registers.max_registers_per_thread:
+        raise LaunchError(
+            f"{kernel}: {registers_per_thread} registers a thread, a thread has at most "
+            f"{registers.max_registers_per_thread}"
+        )
+    if smem_bytes > limits.smem_per_cta_bytes:
+        raise LaunchError(
+            f"{kernel}: {smem_bytes} bytes of shared memory, a CTA has at most {limits.smem_per_cta_bytes}"
+        )
+    unit = limits.smem_allocation_bytes
+    cta_smem = -(-(smem_bytes + limits.smem_reserved_per_cta_bytes) // unit) * unit
+    partition = registers.num_registers // registers.num_partitions
+    warps_per_partition = partition // registers_per_warp(registers, registers_per_thread)
+    partitions = registers.num_partitions
+    rounded_warps = -(-num_warps // partitions) * partitions
+    admitted: dict[str, int] = {
+        "registers": warps_per_partition * partitions // rounded_warps,
+        "smem": limits.smem_bytes // cta_smem,
+        "threads": limits.max_threads // num_threads,
+        "warps": limits.max_warps // num_warps,
+        "ctas": limits.max_ctas,
+    }
+    limited_by: Limit = min(admitted, key=lambda name: admitted[name])  # type: ignore[assignment]  # keys are Limits
+    ctas = admitted[limited_by]
+    if ctas < 1:
+        raise LaunchError(
+            f"{kernel}: no CTA of {num_threads} threads with {registers_per_thread} registers and {smem_bytes} bytes "
+            f"of shared memory fits on an SM; {limited_by} run out"
+        )
+    return Occupancy(
+        ctas_per_sm=ctas,
+        warps_per_sm=ctas * num_warps,
+        max_warps_per_sm=limits.max_warps,
+        limited_by=limited_by,
+        limits=admitted,
+    )

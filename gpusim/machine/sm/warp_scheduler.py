@@ -1,0 +1,76 @@
+"""Issue slots and the plain arithmetic pipes of one SM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpusim.machine.component import Component, Counters
+from gpusim.machine.timing import Pipe
+from gpusim.units import WARP_SIZE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarpSchedulerSpec:
+    """The four schedulers of an SM and the lanes behind them."""
+
+    num_schedulers: int
+    fp32_lanes: int
+    int32_lanes: int
+    mufu_lanes: int
+    dependent_latency_cycles: float
+    """From one dependent FP32 instruction to the next."""
+    barrier_base_cycles: float
+    """``bar.sync``: from the last arrival to the first warp that goes on, for one warp."""
+    barrier_warp_cycles: float
+    """... and for each warp more."""
+
+
+@dataclass(slots=True)
+class WarpSchedulerCounters(Counters):
+    """Warp instructions."""
+
+    instructions: float = field(default=0.0, metadata={"ncu": "sm__inst_executed.sum"})
+    fma_instructions: float = field(default=0.0, metadata={"ncu": "sm__inst_executed_pipe_fma.sum"})
+
+
+class WarpScheduler(Component):
+    """Issue slots, FMA, ALU and MUFU pipes.
+
+    Models: one warp instruction a cycle and scheduler, the lanes of each pipe; warps of a role spread evenly.
+    Ignores: dependences inside a role's arithmetic, register banks, dual roles of the INT pipe, instruction cache.
+    Source: the GPU's description.
+    """
+
+    kind = "warp_scheduler"
+
+    def __init__(self, spec: WarpSchedulerSpec, *, counters: WarpSchedulerCounters) -> None:
+        """``counters`` are shared by all SMs."""
+        self.spec = spec
+        self.counters = counters
+        self.issue_slots = Pipe(units_per_cycle=spec.num_schedulers)
+        self.fma_pipe = Pipe(units_per_cycle=spec.fp32_lanes / WARP_SIZE)
+        self.alu_pipe = Pipe(units_per_cycle=spec.int32_lanes / WARP_SIZE)
+        self.mufu_pipe = Pipe(units_per_cycle=spec.mufu_lanes / WARP_SIZE)
+
+    def issue(self, num_instructions: float, *, num_warps: int, at_cycle: float, weight: float) -> float:
+        """Issue ``num_instructions`` of each of ``num_warps`` warps; returns when the last has been issued."""
+        total = num_instructions * num_warps
+        self.counters.instructions += total * weight
+        end = self.issue_slots.reserve(total, at_cycle=at_cycle, weight=weight)
+        own = at_cycle + num_instructions * -(-num_warps // self.spec.num_schedulers)
+        return end if end > own else own
+
+    def execute(
+        self, pipe: Pipe, num_instructions: float, *, num_warps: int, at_cycle: float, weight: float
+    ) -> float:
+        """Issue to a pipe of fewer lanes than the schedulers could feed; returns when the pipe has taken all."""
+        issued = self.issue(num_instructions, num_warps=num_warps, at_cycle=at_cycle, weight=weight)
+        spread = min(num_warps, self.spec.num_schedulers) / self.spec.num_schedulers
+        total = num_instructions * num_warps
+        end = pipe.reserve(total, at_cycle=at_cycle, weight=weight)
+        own = at_cycle + total / (pipe.rate * spread)
+        return max(issued, end, own)
+
+    def barrier_cycles(self, num_warps: int) -> float:
+        """What ``bar.sync`` of ``num_warps`` warps takes after the last arrival."""
+        return self.spec.barrier_base_cycles + num_warps * self.spec.barrier_warp_cycles

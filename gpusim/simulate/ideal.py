@@ -1,0 +1,66 @@
+"""Counterfactuals: a GPU with one part idealized."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gpusim.machine.config import GpuSpec
+
+INFINITE = 1e12
+"""A rate or capacity that never limits."""
+
+IDEALS: Mapping[str, str] = {
+    "bank_conflicts": "no bank conflicts",
+    "l2": "L2 and crossbar without limit",
+    "hbm": "HBM without limit",
+    "latency": "no latency",
+    "epilogue": "epilogue for nothing",
+    "launch": "launch and CTA start for nothing",
+}
+"""What can be made free, and how a report calls it."""
+
+
+def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
+    """``gpu`` with the parts named in ``ideals`` free; ``bank_conflicts`` and ``epilogue`` are the engine's business."""
+    if "hbm" in ideals:
+        gpu = replace(
+            gpu,
+            hbm=replace(
+                gpu.hbm, sustained_read_gb_per_s=INFINITE, sustained_write_gb_per_s=INFINITE, sm_gb_per_s=INFINITE
+            ),
+        )
+    if "l2" in ideals:
+        gpu = replace(
+            gpu,
+            l2=replace(gpu.l2, slice_bytes_per_cycle=INFINITE, capacity_bytes=int(INFINITE)),
+            xbar=replace(
+                gpu.xbar, sm_read_bytes_per_cycle=INFINITE, sm_write_bytes_per_cycle=INFINITE,
+                write_bytes_per_cycle=INFINITE,
+            ),
+        )
+    if "latency" in ideals:
+        gpu = replace(
+            gpu,
+            hbm=replace(gpu.hbm, latency_ns=0.0),
+            l2=replace(gpu.l2, near_latency_cycles=0.0, far_latency_cycles=0.0),
+            l1=replace(gpu.l1, hit_latency_cycles=0.0),
+            smem=replace(gpu.smem, load_latency_cycles=0.0, atomic_latency_cycles=0.0),
+            tensor_core=replace(gpu.tensor_core, wgmma_latency_cycles=0.0, mma_sync_latency_cycles=0.0),
+            warp_scheduler=replace(gpu.warp_scheduler, barrier_base_cycles=0.0, barrier_warp_cycles=0.0),
+        )
+        if gpu.tma is not None:
+            gpu = replace(gpu, tma=replace(gpu.tma, latency_cycles=0.0, issue_cycles=0.0, store_latency_cycles=0.0))
+        if gpu.mbarrier is not None:
+            gpu = replace(gpu, mbarrier=replace(gpu.mbarrier, arrive_cycles=0.0, try_wait_cycles=0.0, wake_cycles=0.0))
+        if gpu.dsmem is not None:
+            gpu = replace(gpu, dsmem=replace(gpu.dsmem, latency_cycles=0.0, cluster_barrier_cycles=0.0))
+    if "launch" in ideals:
+        gpu = replace(
+            gpu,
+            dispatcher=replace(
+                gpu.dispatcher, launch_cycles=0.0, dispatch_cycles_per_cta=0.0, cta_start_cycles=0.0,
+                cta_exit_cycles=0.0, drain_cycles=0.0,
+            ),
+        )
+    return gpu

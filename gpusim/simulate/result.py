@@ -1,0 +1,110 @@
+"""What a simulation answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpusim.machine.clock import Activity
+from gpusim.machine.sm.occupancy import Occupancy
+from gpusim.simulate.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Cycles, counters and timelines of one launch.
+
+    ``cycles`` is what Nsight Compute calls ``sm__cycles_elapsed.max``: launch, ramp and drain included.
+    """
+
+    kernel: str
+    gpu: str
+    params: Mapping[str, Any]
+    cycles: float
+    sm_clock_mhz: float
+    clock_mode: str
+    time_us: float
+    tflops: float
+    peak_tflops_at_clock: float
+    peak_tflops_datasheet: float
+    bound_by: str
+    reason: str
+    occupancy: Occupancy
+    num_ctas: int
+    num_tiles: int
+    ctas_at_once: int
+    waves: float
+    registers_per_thread: int
+    registers_source: str
+    smem_bytes: int
+    power_w: float
+    activity: Activity
+    counters: Mapping[str, float]
+    busy: Mapping[str, float]
+    """Share of the kernel's cycles in which each part was busy."""
+    states: Mapping[str, Mapping[str, float]]
+    """For each role the share of its life in each state."""
+    sources: Mapping[str, int]
+    """How many of the parameters used are measured, published, inferred, guess."""
+    guesses: tuple[str, ...]
+    num_events: int
+    wall_s: float
+    num_skipped_cycles: float
+    remarks: tuple[str, ...] = ()
+    timeline: Timeline = field(default_factory=Timeline)
+
+    @property
+    def pct_of_peak_at_clock(self) -> float:
+        """Throughput as percent of what the arithmetic units could do at the clock of this run."""
+        return 100.0 * self.tflops / self.peak_tflops_at_clock if self.peak_tflops_at_clock else 0.0
+
+    @property
+    def pct_of_peak_datasheet(self) -> float:
+        """Throughput as percent of the data sheet's dense peak."""
+        return 100.0 * self.tflops / self.peak_tflops_datasheet if self.peak_tflops_datasheet else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON document of a prediction."""
+        occupancy = self.occupancy
+        return {
+            "kernel": self.kernel,
+            "gpu": self.gpu,
+            "params": dict(self.params),
+            "cycles": self.cycles,
+            "time_us": self.time_us,
+            "sm_clock_mhz": self.sm_clock_mhz,
+            "clock_mode": self.clock_mode,
+            "tflops": self.tflops,
+            "peak_tflops_at_clock": self.peak_tflops_at_clock,
+            "peak_tflops_datasheet": self.peak_tflops_datasheet,
+            "pct_of_peak_at_clock": self.pct_of_peak_at_clock,
+            "pct_of_peak_datasheet": self.pct_of_peak_datasheet,
+            "bound_by": self.bound_by,
+            "reason": self.reason,
+            "occupancy": {
+                "ctas_per_sm": occupancy.ctas_per_sm,
+                "warps_per_sm": occupancy.warps_per_sm,
+                "max_warps_per_sm": occupancy.max_warps_per_sm,
+                "pct": occupancy.pct,
+                "limited_by": occupancy.limited_by,
+                "limits": dict(occupancy.limits),
+            },
+            "registers_per_thread": self.registers_per_thread,
+            "registers_source": self.registers_source,
+            "smem_bytes": self.smem_bytes,
+            "num_ctas": self.num_ctas,
+            "num_tiles": self.num_tiles,
+            "ctas_at_once": self.ctas_at_once,
+            "waves": self.waves,
+            "power_w": self.power_w,
+            "counters": dict(self.counters),
+            "busy": dict(self.busy),
+            "states": {role: dict(shares) for role, shares in self.states.items()},
+            "sources": dict(self.sources),
+            "guesses": list(self.guesses),
+            "remarks": list(self.remarks),
+            "num_events": self.num_events,
+            "num_skipped_cycles": self.num_skipped_cycles,
+            "wall_s": self.wall_s,
+        }

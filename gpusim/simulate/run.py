@@ -1,0 +1,577 @@
+"""Run a Launch on a GPU: first who touches what, then when."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import simpy
+from simpy.events import NORMAL, Event
+
+from gpusim.errors import DeadlockError, LaunchError
+from gpusim.machine.build import Machine
+from gpusim.machine.clock import Activity, PowerLimiter
+from gpusim.machine.config import GpuSpec
+from gpusim.machine.memory.residency import (
+    LruResidency,
+    PanelTraffic,
+    PanelUse,
+    PlannedResidency,
+    panel_traffic,
+)
+from gpusim.machine.sm.mbarrier import MbarrierSpec
+from gpusim.machine.sm.occupancy import Occupancy, occupancy
+from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
+from gpusim.simulate.ideal import IDEALS, idealize
+from gpusim.simulate.result import Result
+from gpusim.simulate.steady import SteadyState
+from gpusim.simulate.timeline import Skip, Timeline, WarpState
+from gpusim.simulate.verdict import bound_by, busy_shares, sources_used
+from gpusim.simulate.warp import Role
+from gpusim.units import SECTOR_BYTES, Clock
+from gpusim.workload.access import wgmma_wavefronts
+from gpusim.workload.atoms import MmaAtom
+from gpusim.workload.launch import Launch
+
+ClockMode = Literal["max", "single", "sustained"]
+
+
+class Engine:
+    """One launch while it runs."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        gpu: GpuSpec,
+        *,
+        clock: Clock,
+        is_warm: bool = False,
+        skips: bool = True,
+        ideals: frozenset[str] = frozenset(),
+        recorded_sms: frozenset[int] = frozenset(),
+        held: Occupancy | None = None,
+    ) -> None:
+        """Ready to :meth:`run`; raises LaunchError where the GPU cannot hold the launch."""
+        self.launch = launch
+        self.gpu = gpu
+        self.ideals = ideals
+        self.recorded_sms = recorded_sms
+        self.env = simpy.Environment()
+        self.occupancy = held or check(launch, gpu)
+        self.num_slots = count_slots(launch, gpu, self.occupancy)
+        self.num_ctas = launch.num_ctas or grid_of_persistent(launch, self.num_slots)
+        self.traffic = plan_traffic(launch, gpu, num_slots=min(self.num_slots, self.num_ctas), is_warm=is_warm)
+        residency = (
+            PlannedResidency(self.traffic)
+            if self.traffic
+            else LruResidency(capacity_bytes=gpu.l2.capacity_bytes, is_warm=is_warm)
+        )
+        self.machine = Machine(
+            self.env, gpu, clock, residency, cluster_size=launch.cluster_size,
+            ctas_per_sm=self.occupancy.ctas_per_sm, smem_bytes_per_sm=launch.smem_bytes * self.occupancy.ctas_per_sm,
+        )
+        self.mbarrier_spec: MbarrierSpec | None = gpu.mbarrier
+        self.timeline = Timeline()
+        self.offset_cycles = 0.0
+        self.steps_per_turn = max((item.num_steps for item in launch.footprints if item.access == "read"), default=0)
+        self.steady = SteadyState(self, enabled=skips and bool(self.traffic))
+        self._next_cta = 0
+        self._wave_weight = 1.0
+        self._weighted_left = 0
+        self._live: dict[int, Cta] = {}
+        self.num_ctas_ended = 0
+        self._num_stores_pending = 0
+        self._last_store_at = 0.0
+        self._finished = self.env.event()
+        self._wgmma_costs: dict[MmaAtom, tuple[float, float]] = {}
+        self._mma_intervals: dict[MmaAtom, float] = {}
+        self.role_totals: dict[str, list[float]] = {role.name: [0.0] * len(WarpState) for role in launch.roles}
+        self.section_cycles: dict[str, float] = {}
+        self.end_cycle = 0.0
+        self.last_exit = 0.0
+        self.live_sm_cycles = 0.0
+        self.first_start = 0.0
+
+    # ------------------------------------------------------------------------------------------ run
+
+    def run(self) -> None:
+        """Simulate to the end.
+
+        Raises:
+            DeadlockError: roles wait for what never comes.
+            HazardError: a stage is overwritten while read, or read before it is full.
+        """
+        was_enabled = gc.isenabled()
+        gc.disable()  # events refer to one another in cycles; collecting them costs a fifth of the run
+        try:
+            self._start_first_wave()
+            self.env.run(until=self._finished)
+        except RuntimeError as error:
+            if "No scheduled events left" not in str(error):
+                raise
+            raise DeadlockError(self._who_waits()) from None
+        finally:
+            if was_enabled:
+                gc.enable()
+
+    def _start_first_wave(self) -> None:
+        spec = self.gpu.dispatcher
+        self.machine.dispatcher.next_free_at = spec.launch_cycles
+        for slot_idx in range(len(self.machine.dispatcher.slots)):
+            if self._next_cta >= self.num_ctas:
+                break
+            self._start_cluster(slot_idx, at_cycle=0.0)
+        self.first_start = spec.launch_cycles
+
+    def _start_cluster(self, slot_idx: int, *, at_cycle: float) -> None:
+        launch, dispatcher = self.launch, self.machine.dispatcher
+        size = launch.cluster_size
+        spec = dispatcher.spec
+        dispatched = dispatcher.dispatch(at_cycle=at_cycle, num_ctas=size)
+        start = dispatched + spec.cta_start_cycles
+        latency = self.gpu.dsmem.cluster_barrier_cycles if self.gpu.dsmem is not None else 0.0
+        cluster = Cluster(slot_idx, ThreadBarrier("cluster", launch.num_threads * size, latency))
+        weight = 1.0
+        if self._weighted_left > 0:
+            weight = self._wave_weight
+            self._weighted_left -= size
+        num_at_once = min(self.num_slots, self.num_ctas)
+        created: list[Role] = []
+        for rank in range(size):
+            idx = self._next_cta
+            self._next_cta += 1
+            cta = Cta(
+                launch, idx=idx, rank=rank, wave=idx // num_at_once, weight=weight,
+                sm=self.machine.sms[dispatcher.slots[slot_idx][rank]], cluster=cluster,
+            )
+            cluster.ctas.append(cta)
+            self._live[idx] = cta
+        for cta in cluster.ctas:
+            for role_spec in launch.roles:
+                role = Role(self, cta, role_spec, start, dispatched)
+                cta.roles.append(role)
+                created.append(role)
+            cta.num_roles_running = len(cta.roles)
+        cluster.num_running = size
+        for role in created:
+            self.env.process(role.run())
+
+    def role_ended(self, role: Role) -> None:
+        """A role's program is over; when it was the CTA's last, the CTA exits."""
+        totals = self.role_totals[role.spec.name]
+        for state, cycles in enumerate(role.totals):
+            totals[state] += cycles
+        cta = role.cta
+        cta.num_roles_running -= 1
+        if cta.num_roles_running:
+            return
+        ends = max(of_cta.t for of_cta in cta.roles)
+        self.at(ends, lambda: self._cta_exits(cta))
+
+    def _cta_exits(self, cta: Cta) -> None:
+        now = self.env.now
+        del self._live[cta.idx]
+        self.num_ctas_ended += 1
+        self.last_exit = max(self.last_exit, now)
+        cluster = cta.cluster
+        cluster.num_running -= 1
+        if self.num_ctas_ended % min(self.num_slots, self.num_ctas) == 0:
+            num_waves = self.steady.wave_ended()
+            if num_waves:
+                self._next_cta += num_waves * self.num_slots
+                self._wave_weight = 1.0 + num_waves
+                self._weighted_left = self.num_slots
+                self.num_ctas_ended += num_waves * self.num_slots
+        if not cluster.num_running and self._next_cta < self.num_ctas:
+            self._start_cluster(cluster.slot_idx, at_cycle=now + self.gpu.dispatcher.cta_exit_cycles)
+        self._finish_if_over()
+
+    def _finish_if_over(self) -> None:
+        if self._live or self._next_cta < self.num_ctas or self._num_stores_pending or self._finished.triggered:
+            return
+        self.end_cycle = (
+            max(self.env.now, self.last_exit, self._last_store_at) + self.offset_cycles + self.gpu.dispatcher.drain_cycles
+        )
+        self._finished.succeed()
+
+    def _who_waits(self) -> str:
+        lines: list[str] = []
+        num_blocked = 0
+        for cta in self._live.values():
+            for role in cta.roles:
+                if role.is_done:
+                    continue
+                num_blocked += 1
+                if len(lines) < 4:
+                    lines.append(
+                        f"role {role.spec.name!r} of CTA {cta.idx} waits for {role.blocked_on} since cycle "
+                        f"{role.blocked_since + self.offset_cycles:.0f}{self._why(cta, role)}"
+                    )
+        more = f"; and {num_blocked - len(lines)} more" if num_blocked > len(lines) else ""
+        return f"{self.launch.kernel}: deadlock: {'; '.join(lines)}{more}"
+
+    def _why(self, cta: Cta, role: Role) -> str:
+        what = role.blocked_on or ""
+        for ring in cta.mbarriers.values():
+            for barrier in ring:
+                if what.startswith(f"mbarrier {barrier.name}[{barrier.stage}] "):
+                    parts = [f"{barrier.pending} of {barrier.num_arrivals} arrivals missing"]
+                    if barrier.tx_bytes:
+                        parts.append(
+                            f"{barrier.announced_bytes} bytes announced, {barrier.delivered_bytes} delivered"
+                        )
+                    return f" ({', '.join(parts)})"
+        return ""
+
+    # ------------------------------------------------------------------------------------------ what roles ask
+
+    def at(self, cycle: float, action: Callable[[], None]) -> None:
+        """Do something at a cycle that is not in the past."""
+        event = Event(self.env)
+        event._ok = True
+        event._value = None
+        assert event.callbacks is not None  # a new event has not been processed
+        event.callbacks.append(lambda _: action())
+        self.env.schedule(event, NORMAL, max(0.0, cycle - self.env.now))
+
+    def is_ideal(self, what: str) -> bool:
+        """Whether a counterfactual makes ``what`` free."""
+        return what in self.ideals
+
+    def wgmma_cost(self, atom: MmaAtom) -> tuple[float, float]:
+        """(cycles, shared-memory wavefronts) of one instruction."""
+        cost = self._wgmma_costs.get(atom)
+        if cost is None:
+            rates = self.gpu.tensor_core.wgmma_flops_per_cycle
+            if not rates:
+                raise LaunchError(
+                    f"{self.launch.kernel}: {self.gpu.name} (compute capability {self.gpu.compute_capability}) has no "
+                    f"wgmma, which needs 9.0a"
+                )
+            if atom.rate_class not in rates:
+                raise LaunchError(
+                    f"{self.launch.kernel}: {self.gpu.name} states no wgmma rate for {atom.rate_class}, it has "
+                    f"{', '.join(rates)}"
+                )
+            wavefronts = float(wgmma_wavefronts(atom))
+            core = self.machine.sms[0].tensor_core
+            cycles = core.wgmma_cycles(rate_class=atom.rate_class, num_flops=atom.num_flops, num_wavefronts=wavefronts)
+            cost = self._wgmma_costs[atom] = (cycles, wavefronts)
+        return cost
+
+    def mma_sync_interval(self, atom: MmaAtom) -> float:
+        """Cycles between two mma.sync of a sub-core."""
+        interval = self._mma_intervals.get(atom)
+        if interval is None:
+            rates = self.gpu.tensor_core.mma_sync_flops_per_cycle
+            if atom.rate_class not in rates:
+                raise LaunchError(
+                    f"{self.launch.kernel}: {self.gpu.name} has no mma.sync for {atom.rate_class}, it has "
+                    f"{', '.join(rates)}"
+                )
+            core = self.machine.sms[0].tensor_core
+            interval = core.mma_sync_interval_cycles(rate_class=atom.rate_class, num_flops=atom.num_flops)
+            self._mma_intervals[atom] = interval
+        return interval
+
+    def store_began(self) -> None:
+        """A store is on its way; the kernel does not end before it has arrived."""
+        self._num_stores_pending += 1
+
+    def store_ended(self, cycle: float) -> None:
+        """A store has left its SM; it arrives one L2 latency later."""
+        self._num_stores_pending -= 1
+        arrived = cycle + self.machine.l2.hit_latency_cycles
+        if arrived > self._last_store_at:
+            self._last_store_at = arrived
+        if not self._num_stores_pending:
+            self._finish_if_over()
+
+    def section_ended(self, role: Role, name: str, num_cycles: float) -> None:
+        """A role has spent ``num_cycles`` in a named part of its program."""
+        self.section_cycles[name] = self.section_cycles.get(name, 0.0) + num_cycles * role.count
+
+    # ------------------------------------------------------------------------------------------ steady state
+
+    @property
+    def reported_cycle(self) -> float:
+        """The present, what was skipped included."""
+        return self.env.now + self.offset_cycles
+
+    @property
+    def num_live_ctas(self) -> int:
+        """CTAs that have started and not exited."""
+        return len(self._live)
+
+    def live_roles(self) -> Iterator[Role]:
+        """Roles of live CTAs that have not ended."""
+        for cta in self._live.values():
+            for role in cta.roles:
+                if not role.is_done:
+                    yield role
+
+    def fewest_iterations_left(self) -> int | None:
+        """Iterations that every loop has left at least; None while some role is neither in a loop nor blocked."""
+        fewest: int | None = None
+        for role in self.live_roles():
+            if len(role.loops) == 1:
+                left = role.loops[0].num_left
+                if fewest is None or left < fewest:
+                    fewest = left
+            elif role.loops or role.blocked_on is None:
+                return None
+        return fewest
+
+    def num_full_waves_left(self) -> int:
+        """Waves that have not begun and will be full."""
+        return (self.num_ctas - self._next_cta) // self.num_slots
+
+    def skip(self, num_cycles: float, what: str) -> None:
+        """Time moves ahead for all."""
+        self.timeline.skips.append(Skip(self.reported_cycle, num_cycles, what))
+        self.offset_cycles += num_cycles
+
+
+def check(launch: Launch, gpu: GpuSpec) -> Occupancy:
+    """What the door checks: features, shared memory, registers, barriers, cluster size.
+
+    Raises:
+        LaunchError: this GPU cannot run this launch.
+    """
+    needs = {"tma": 9.0, "wgmma": 9.0, "cluster": 9.0, "setmaxnreg": 9.0, "stmatrix": 9.0, "mbarrier": 8.0,
+             "cp_async": 8.0, "mma_sync": 8.0}
+    for feature in sorted(launch.features):
+        if gpu.compute_capability < needs[feature]:
+            raise LaunchError(
+                f"{launch.kernel}: {feature} needs compute capability {needs[feature]}, {gpu.name} has "
+                f"{gpu.compute_capability}"
+            )
+    size = launch.cluster_size
+    if size > 1 and gpu.device.max_cluster_size < size:
+        most = gpu.device.max_cluster_size
+        raise LaunchError(
+            f"{launch.kernel}: a cluster of {size} CTAs, {gpu.name} "
+            + (f"takes at most {most}" if most > 1 else "has no clusters; use 1x1")
+        )
+    if launch.num_ctas is not None and launch.num_ctas % size:
+        raise LaunchError(f"{launch.kernel}: {launch.num_ctas} CTAs do not make whole clusters of {size}")
+    return occupancy(
+        kernel=launch.kernel, num_threads=launch.num_threads, registers_per_thread=launch.registers_per_thread,
+        smem_bytes=launch.smem_bytes, limits=gpu.sm_limits, registers=gpu.register_file,
+    )
+
+
+def count_slots(launch: Launch, gpu: GpuSpec, held: Occupancy) -> int:
+    """CTAs that run at once on the whole device."""
+    size = launch.cluster_size
+    num_clusters = gpu.num_sms // size
+    if size > 1:
+        num_clusters = min(num_clusters, gpu.dispatcher.max_clusters.get(str(size), num_clusters))
+    return num_clusters * size * held.ctas_per_sm
+
+
+def grid_of_persistent(launch: Launch, num_slots: int) -> int:
+    """CTAs of a persistent grid: all slots, or as many whole clusters as there are tiles."""
+    size = launch.cluster_size
+    return min(num_slots, -(-launch.num_tiles // size) * size)
+
+
+def plan_traffic(launch: Launch, gpu: GpuSpec, *, num_slots: int, is_warm: bool) -> dict[str, PanelTraffic]:
+    """First pass: which first touches go to memory. Order is enough for that; nothing is timed.
+
+    Empty for a launch without footprints.
+    """
+    if not launch.footprints:
+        return {}
+    tiles = np.arange(launch.num_tiles, dtype=np.int64)
+    uses = [
+        PanelUse(
+            tensor=item.tensor, is_write=item.access == "write", panel_of_tile=item.panel_of(tiles),
+            bytes_of_tile=item.panel_bytes(tiles),
+        )
+        for item in launch.footprints
+    ]
+    l2 = gpu.l2
+    return panel_traffic(
+        uses, tiles // num_slots, capacity_bytes=l2.capacity_bytes,
+        shared_capacity_bytes=l2.capacity_bytes * l2.shared_capacity_fraction, is_warm=is_warm,
+    )
+
+
+def simulate(
+    launch: Launch,
+    gpu: GpuSpec,
+    *,
+    clock: ClockMode | float = "single",
+    l2: Literal["cold", "warm"] = "cold",
+    data: Literal["random", "zeros"] = "random",
+    skips: bool = True,
+    ideals: frozenset[str] = frozenset(),
+    recorded_sms: frozenset[int] = frozenset(),
+) -> Result:
+    """Predict ``launch`` on ``gpu``.
+
+    Args:
+        launch: what a kernel model gives, or your own.
+        gpu: from :func:`gpusim.load_gpu`.
+        clock: ``max``, ``single``, ``sustained``, or a number of MHz.
+        l2: ``cold`` (flushed before the launch) or ``warm``.
+        data: ``random`` or ``zeros``, for the power that arithmetic draws.
+        skips: false simulates every iteration and wave.
+        ideals: names of :data:`gpusim.simulate.ideal.IDEALS` that cost nothing.
+        recorded_sms: SMs whose timeline is kept.
+
+    Raises:
+        LaunchError: the GPU cannot run it.
+        DeadlockError, HazardError: it goes wrong while it runs.
+    """
+    began = time.perf_counter()
+    for name in ideals:
+        if name not in IDEALS:
+            raise LaunchError(f"{name!r} is nothing that can be idealized, wants one of {', '.join(sorted(IDEALS))}")
+    gpu = idealize(gpu, ideals)
+    held = check(launch, gpu)
+    limiter = PowerLimiter(gpu.clock)
+    is_warm = l2 == "warm"
+    mode = str(clock) if isinstance(clock, str) else "fixed"
+    mhz = float(clock) if not isinstance(clock, str) else estimate_clock(launch, gpu, limiter, mode=mode, data=data)
+    num_events = 0
+    for _ in range(4):
+        engine = Engine(
+            launch, gpu, clock=Clock(sm_mhz=mhz), is_warm=is_warm, skips=skips, ideals=ideals,
+            recorded_sms=recorded_sms, held=held,
+        )
+        engine.run()
+        num_events += next(engine.env._eid)
+        activity = activity_of(engine)
+        if mode in ("fixed", "max"):
+            break
+        settled = limiter.clock_mhz(activity, mode=mode, data=data)
+        memory_share = busy_shares(engine)["hbm"]
+        if abs(settled - mhz) <= 0.005 * mhz:
+            break
+        if memory_share * abs(settled - mhz) <= 0.005 * mhz:  # cycles hardly depend on the clock
+            mhz = settled
+            break
+        mhz = settled
+    return result_of(
+        engine, activity, mhz=mhz, mode=mode, data=data, num_events=num_events, wall_s=time.perf_counter() - began
+    )
+
+
+def estimate_clock(launch: Launch, gpu: GpuSpec, limiter: PowerLimiter, *, mode: str, data: str) -> float:
+    """A first guess of the clock, from arithmetic at its peak and each tensor moved once."""
+    if mode == "max":
+        return gpu.clock.max_mhz
+    num_bytes = sum(
+        float(item.panel_bytes(np.arange(launch.num_tiles, dtype=np.int64)).max()) * 8 for item in launch.footprints
+    )
+    peak = peak_flops_per_cycle(launch, gpu)
+    cycles = max(launch.num_flops / peak if peak else 0.0, 1.0)
+    guess = Activity(
+        cycles=cycles / 0.8 + 5000.0, num_flops=float(launch.num_flops), rate_class=launch.math_class,
+        l2_bytes=0.0, hbm_bytes=num_bytes, busy_fraction=1.0,
+    )
+    return limiter.clock_mhz(guess, mode=mode, data=data)
+
+
+def peak_flops_per_cycle(launch: Launch, gpu: GpuSpec) -> float:
+    """FLOP a cycle of the whole device, by the fastest unit for the launch's class of type."""
+    core = gpu.tensor_core
+    if launch.math_class == "fp32":
+        return 2.0 * gpu.warp_scheduler.fp32_lanes * gpu.num_sms
+    rates = core.wgmma_flops_per_cycle or core.mma_sync_flops_per_cycle
+    return rates.get(launch.math_class, 0.0) * gpu.num_sms
+
+
+def activity_of(engine: Engine) -> Activity:
+    """What the launch did, for its power."""
+    machine = engine.machine
+    hbm, l2 = machine.hbm.counters, machine.l2.counters
+    return Activity(
+        cycles=engine.end_cycle, num_flops=float(engine.launch.num_flops), rate_class=engine.launch.math_class,
+        l2_bytes=(l2.read_sectors + l2.write_sectors) * SECTOR_BYTES, hbm_bytes=hbm.read_bytes + hbm.write_bytes,
+        busy_fraction=min(1.0, engine.num_slots / engine.occupancy.ctas_per_sm / engine.gpu.num_sms),
+    )
+
+
+def result_of(
+    engine: Engine, activity: Activity, *, mhz: float, mode: str, data: str, num_events: int, wall_s: float
+) -> Result:
+    """Everything that a run has to say."""
+    launch, gpu, machine = engine.launch, engine.gpu, engine.machine
+    clock = Clock(sm_mhz=mhz)
+    cycles = engine.end_cycle
+    time_us = clock.time_us(cycles=cycles)
+    at_once = min(engine.num_slots, engine.num_ctas)
+    busy = busy_shares(engine)
+    kind, reason = bound_by(engine, busy)
+    states = {
+        role: {
+            state.label: total / sum(totals) for state, total in zip(WarpState, totals, strict=True) if total > 0.0
+        }
+        for role, totals in engine.role_totals.items()
+    }
+    sources, guesses = sources_used(engine)
+    return Result(
+        kernel=launch.kernel, gpu=gpu.name, params=dict(launch.params), cycles=cycles, sm_clock_mhz=mhz,
+        clock_mode=mode, time_us=time_us, tflops=launch.num_flops / time_us / 1e6,
+        peak_tflops_at_clock=peak_flops_per_cycle(launch, gpu) * mhz / 1e6,
+        peak_tflops_datasheet=gpu.device.peak_tflops.get(launch.math_class, 0.0),
+        bound_by=kind, reason=reason, occupancy=engine.occupancy, num_ctas=engine.num_ctas,
+        num_tiles=launch.num_tiles, ctas_at_once=at_once, waves=launch.num_tiles / engine.num_slots,
+        registers_per_thread=launch.registers_per_thread, registers_source=launch.registers_source,
+        smem_bytes=launch.smem_bytes,
+        power_w=machine.power_limiter.power_w(activity, mhz=mhz, data=data), activity=activity,
+        counters=counters_of(engine, mhz), busy=busy, states=states, sources=sources, guesses=guesses,
+        num_events=num_events, wall_s=wall_s, num_skipped_cycles=engine.offset_cycles, remarks=launch.remarks,
+        timeline=engine.timeline,
+    )
+
+
+def counters_of(engine: Engine, mhz: float) -> dict[str, float]:
+    """Counters under their Nsight Compute names."""
+    launch, gpu, machine = engine.launch, engine.gpu, engine.machine
+    cycles = engine.end_cycle
+    counters: dict[str, float] = {
+        "sm__cycles_elapsed.max": cycles,
+        "gpu__time_duration.sum": cycles / mhz * 1e3,
+        "sm__cycles_active.avg": min(cycles, sm_active_cycles(engine)),
+    }
+    for part in machine.counters:
+        counters.update(part.named())
+    if engine.traffic:
+        counters["dram__bytes_read.sum"] = sum(item.read_miss_bytes for item in engine.traffic.values())
+    reads = counters["lts__t_sectors_srcunit_tex_op_read.sum"]
+    writes = counters["lts__t_sectors_srcunit_tex_op_write.sum"]
+    misses = counters["dram__bytes_read.sum"] / SECTOR_BYTES
+    counters["lts__t_sectors_srcunit_tex_lookup_miss.sum"] = misses
+    counters["lts__t_sectors_srcunit_tex.sum"] = reads + writes
+    counters["lts__t_sector_hit_rate.pct"] = 100.0 * (1.0 - misses / (reads + writes)) if reads + writes else 0.0
+    busy = machine.tensor_counters.busy_cycles
+    name = "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active"
+    counters[f"{name}.avg.pct_of_peak_sustained_elapsed"] = 100.0 * busy / gpu.num_sms / cycles
+    counters["launch__registers_per_thread"] = launch.registers_per_thread
+    counters["launch__waves_per_multiprocessor"] = engine.num_ctas / engine.num_slots
+    counters["launch__grid_size"] = engine.num_ctas
+    counters["launch__block_size"] = launch.num_threads
+    counters["launch__cluster_size"] = launch.cluster_size
+    for limit, entry in (("registers", "registers"), ("shared_mem", "smem"), ("warps", "warps"), ("blocks", "ctas")):
+        counters[f"launch__occupancy_limit_{limit}"] = engine.occupancy.limits[entry]
+    return counters
+
+
+def sm_active_cycles(engine: Engine) -> float:
+    """Cycles in which an SM held a CTA, on average over the SMs."""
+    totals = [sum(of_role) for of_role in engine.role_totals.values()]
+    per_cta = max(totals) if totals else 0.0
+    return per_cta / engine.occupancy.ctas_per_sm / engine.gpu.num_sms
+
+
+def with_ideal(launch: Launch, **changes: Any) -> Launch:
+    """``launch`` with fields replaced, for counterfactuals."""
+    return replace(launch, **changes)

@@ -1,0 +1,120 @@
+"""What each warp was doing, when: states that tile its life, copies in flight, and the arrows between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+
+class WarpState(IntEnum):
+    """What a role does; its states tile its life."""
+
+    START = 0
+    ISSUE = 1
+    TENSOR = 2
+    WAIT_MBARRIER = 3
+    WAIT_WGMMA = 4
+    WAIT_BARRIER = 5
+    WAIT_CLUSTER = 6
+    WAIT_CP_ASYNC = 7
+    WAIT_BULK = 8
+    LONG_SCOREBOARD = 9
+    SHORT_SCOREBOARD = 10
+    LSU = 11
+    MATH_PIPE = 12
+    WAIT_REGISTERS = 13
+
+    @property
+    def label(self) -> str:
+        """Name for people."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Something with a beginning and an end, in reported cycles."""
+
+    start_cycle: float
+    end_cycle: float
+    name: str
+    iteration: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """An arrow: a copy, the phase that it completed, and the wait that this ended."""
+
+    barrier: str
+    stage: int
+    copy_start_cycle: float
+    complete_cycle: float
+
+
+@dataclass(slots=True)
+class RoleTimeline:
+    """One role of one CTA."""
+
+    role: str
+    cta_idx: int
+    sm_idx: int
+    num_warps: int
+    states: list[tuple[WarpState, float, float]] = field(default_factory=list)
+    sections: list[Span] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class CopySpan:
+    """One asynchronous copy: a track for each (buffer, stage), since copies overlap."""
+
+    cta_idx: int
+    sm_idx: int
+    buffer: str
+    stage: int
+    tensor: str
+    start_cycle: float
+    end_cycle: float
+    num_bytes: float
+    barrier: str = ""
+
+
+@dataclass(slots=True)
+class MmaSpan:
+    """One batch in a tensor core's pipe."""
+
+    cta_idx: int
+    sm_idx: int
+    role: str
+    start_cycle: float
+    end_cycle: float
+    num_issues: int
+
+
+@dataclass(slots=True)
+class PhaseFlip:
+    """A phase of an mbarrier that completed."""
+
+    cta_idx: int
+    sm_idx: int
+    barrier: str
+    stage: int
+    cycle: float
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Iterations or waves that were not simulated one by one: ``num_cycles`` cycles from ``at_cycle`` on."""
+
+    at_cycle: float
+    num_cycles: float
+    what: str
+
+
+@dataclass(slots=True)
+class Timeline:
+    """All that a trace or a plot needs, for the CTAs of the SMs that were recorded."""
+
+    roles: list[RoleTimeline] = field(default_factory=list)
+    copies: list[CopySpan] = field(default_factory=list)
+    mmas: list[MmaSpan] = field(default_factory=list)
+    flips: list[PhaseFlip] = field(default_factory=list)
+    skips: list[Skip] = field(default_factory=list)

@@ -1,0 +1,31 @@
+"""Atoms: one record for each copy or MMA instruction.
+
+In: nothing; a new instruction is a new row. Out: ``CopyAtom`` and ``MmaAtom`` records. This room must not
+know how long an instruction takes, nor which kernel uses it; nothing branches on an atom's name.
+"""
+
+from __future__ import annotations
+
+from gpusim.workload.atoms.copy import COPY_ATOMS, CopyAtom, copy_atom
+from gpusim.workload.atoms.mma import (
+    FFMA,
+    MMA_ATOMS,
+    MmaAtom,
+    largest_wgmma_n,
+    legal_wgmma_n,
+    mma_sync,
+    wgmma,
+)
+
+__all__ = [
+    "COPY_ATOMS",
+    "FFMA",
+    "MMA_ATOMS",
+    "CopyAtom",
+    "MmaAtom",
+    "copy_atom",
+    "largest_wgmma_n",
+    "legal_wgmma_n",
+    "mma_sync",
+    "wgmma",
+]

@@ -1,0 +1,155 @@
+"""Copy atoms: one row for each instruction that moves bytes. Source of all rows: PTX ISA 8.x."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from gpusim.errors import KernelError, nearest
+from gpusim.units import WARP_SIZE
+
+Space = Literal["global", "smem", "dsmem", "registers"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyAtom:
+    """One instruction that moves bytes from ``source`` to ``target``.
+
+    ``num_threads`` execute it together: 32 for what a warp issues, 1 for what an elected thread issues.
+    ``bits_per_thread`` is None where a descriptor, not the instruction, says how much is moved (TMA).
+    ``smem_op`` names the rule of shared-memory wavefronts in ``access.wavefronts``; None where there is none.
+    """
+
+    name: str
+    ptx: str
+    num_threads: int
+    bits_per_thread: int | None
+    source: Space
+    target: Space
+    smem_op: str | None = None
+
+    @property
+    def bytes_per_thread(self) -> int:
+        """Bytes that one thread's share holds.
+
+        Raises:
+            KernelError: the atom moves boxes.
+        """
+        if self.bits_per_thread is None:
+            raise KernelError(f"{self.name}: its box says how much it moves: ask access.TmaBox.num_bytes")
+        return self.bits_per_thread // 8
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that one instruction moves with every thread active.
+
+        >>> copy_atom("ldmatrix_x4").num_bytes
+        512
+
+        Raises:
+            KernelError: the atom moves boxes.
+        """
+        return self.num_threads * self.bytes_per_thread
+
+
+# PTX has .b128 for scalar loads only from version 8.3 on; compilers emit .v4.b32.
+_PTX_TYPE = {8: "b8", 16: "b16", 32: "b32", 64: "b64", 128: "v4.b32"}
+
+
+def _vector(verb: str, space: Literal["global", "shared"], bits: int) -> CopyAtom:
+    name = f"{verb}_{space}_b{bits}"
+    memory: Space = "global" if space == "global" else "smem"
+    return CopyAtom(
+        name=name,
+        ptx=f"{verb}.{space}.{_PTX_TYPE[bits]}",
+        num_threads=WARP_SIZE,
+        bits_per_thread=bits,
+        source=memory if verb == "ld" else "registers",
+        target=memory if verb == "st" else "registers",
+        smem_op=name if space == "shared" else None,
+    )
+
+
+def _cp_async(cache: Literal["ca", "cg"], bits: int) -> CopyAtom:
+    return CopyAtom(
+        name=f"cp_async_{cache}_b{bits}",
+        ptx=f"cp.async.{cache}.shared.global [dst], [src], {bits // 8}",
+        num_threads=WARP_SIZE,
+        bits_per_thread=bits,
+        source="global",
+        target="smem",
+        smem_op=f"cp_async_b{bits}",
+    )
+
+
+def _matrix(verb: Literal["ldmatrix", "stmatrix"], num_matrices: int, *, is_trans: bool) -> CopyAtom:
+    name = f"{verb}_x{num_matrices}" + ("_trans" if is_trans else "")
+    return CopyAtom(
+        name=name,
+        ptx=f"{verb}.sync.aligned.m8n8.x{num_matrices}{'.trans' if is_trans else ''}.shared.b16",
+        num_threads=WARP_SIZE,
+        bits_per_thread=32 * num_matrices,
+        source="smem" if verb == "ldmatrix" else "registers",
+        target="registers" if verb == "ldmatrix" else "smem",
+        smem_op=name,
+    )
+
+
+def _tma(name: str, ptx: str, source: Space, target: Space) -> CopyAtom:
+    return CopyAtom(name=name, ptx=ptx, num_threads=1, bits_per_thread=None, source=source, target=target)
+
+
+def _st_async(bits: int) -> CopyAtom:
+    return CopyAtom(
+        name=f"st_async_b{bits}",
+        ptx=f"st.async.shared::cluster.mbarrier::complete_tx::bytes.{_PTX_TYPE[bits]}",
+        num_threads=WARP_SIZE,
+        bits_per_thread=bits,
+        source="registers",
+        target="dsmem",
+    )
+
+
+_ROWS = (
+    *(_vector("ld", "global", bits) for bits in (8, 16, 32, 64, 128)),
+    *(_vector("st", "global", bits) for bits in (8, 16, 32, 64, 128)),
+    *(_vector("ld", "shared", bits) for bits in (8, 16, 32, 64, 128)),
+    *(_vector("st", "shared", bits) for bits in (8, 16, 32, 64, 128)),
+    *(_cp_async("ca", bits) for bits in (32, 64, 128)),
+    _cp_async("cg", 128),
+    *(_matrix("ldmatrix", n, is_trans=trans) for n in (1, 2, 4) for trans in (False, True)),
+    *(_matrix("stmatrix", n, is_trans=trans) for n in (1, 2, 4) for trans in (False, True)),
+    _tma(
+        "tma_load",
+        "cp.async.bulk.tensor.shared::cluster.global.mbarrier::complete_tx::bytes",
+        "global",
+        "smem",
+    ),
+    _tma(
+        "tma_load_multicast",
+        "cp.async.bulk.tensor.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster",
+        "global",
+        "dsmem",
+    ),
+    _tma("tma_store", "cp.async.bulk.tensor.global.shared::cta.bulk_group", "smem", "global"),
+    *(_st_async(bits) for bits in (32, 64, 128)),
+)
+
+COPY_ATOMS: Mapping[str, CopyAtom] = MappingProxyType({atom.name: atom for atom in _ROWS})
+"""Every copy atom by its name. TMA rows leave out the rank (.1d to .5d) that PTX wants after ``tensor``."""
+
+
+def copy_atom(name: str) -> CopyAtom:
+    """The copy atom called ``name``.
+
+    >>> copy_atom("cp_async_cg_b128").smem_op
+    'cp_async_b128'
+
+    Raises:
+        KernelError: no such atom.
+    """
+    if name not in COPY_ATOMS:
+        raise KernelError(f"copy atom: {name!r} is unknown: {nearest(name, COPY_ATOMS)}")
+    return COPY_ATOMS[name]

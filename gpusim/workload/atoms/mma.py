@@ -1,0 +1,232 @@
+"""MMA atoms: one row for each instruction that multiplies and adds up. Source of all rows: PTX ISA 8.x."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from gpusim.errors import KernelError
+from gpusim.units import WARP_SIZE, WARPGROUP_THREADS
+from gpusim.workload.dtypes import BF16, FP8, FP16, FP32, INT8, TF32, DType, accumulator_of
+
+MmaKind = Literal["mma_sync", "wgmma", "fma"]
+OperandSource = Literal["smem", "registers"]
+
+K_STEP_BYTES = 32
+"""Bytes of k that one wgmma, or one full-depth mma.sync, takes of each row. Source: PTX ISA."""
+
+WGMMA_M = 64
+"""Rows of every wgmma. Source: PTX ISA."""
+
+_RATE_CLASSES: Mapping[str, str] = MappingProxyType(
+    {"bf16": "16bit", "fp16": "16bit", "tf32": "tf32", "fp8": "fp8", "int8": "int8", "fp32": "fp32"}
+)
+_PTX_TYPES: Mapping[str, str] = MappingProxyType(
+    {
+        "bf16": "bf16",
+        "fp16": "f16",
+        "tf32": "tf32",
+        "fp8": "e4m3",
+        "int8": "s8",
+        "fp32": "f32",
+        "int32": "s32",
+    }
+)
+_TENSOR_DTYPES = (BF16, FP16, TF32, FP8, INT8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MmaAtom:
+    """One instruction D = A B + C: A is m x k, B is n x k, C and D are m x n.
+
+    A and B have the same dtype. ``num_threads`` execute it together: a warp, or a warpgroup for wgmma. B
+    comes from smem for wgmma, from registers otherwise; ``a_source`` says where A comes from.
+    """
+
+    name: str
+    ptx: str
+    kind: MmaKind
+    m: int
+    n: int
+    k: int
+    a_dtype: DType
+    acc_dtype: DType
+    num_threads: int
+    a_source: OperandSource
+
+    @property
+    def num_flops(self) -> int:
+        """2 m n k: a multiplication and an addition are two operations."""
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def a_bytes(self) -> int:
+        """Bytes of the m x k operand."""
+        return self.m * self.k * self.a_dtype.num_bytes
+
+    @property
+    def b_bytes(self) -> int:
+        """Bytes of the n x k operand."""
+        return self.n * self.k * self.a_dtype.num_bytes
+
+    @property
+    def accumulator_registers(self) -> int:
+        """32-bit registers that each thread keeps for the m x n accumulator.
+
+        >>> wgmma(256, BF16).accumulator_registers
+        128
+        """
+        return self.m * self.n * self.acc_dtype.bits // (32 * self.num_threads)
+
+    @property
+    def rate_class(self) -> str:
+        """The class whose rate this atom has within its kind: "16bit", "tf32", "fp8", "int8" or "fp32"."""
+        return _RATE_CLASSES[self.a_dtype.name]
+
+    @property
+    def takes_mn_major(self) -> bool:
+        """Whether the operands may be contiguous along m and n in smem: for 16-bit types alone.
+
+        wgmma transposes 16-bit operands only, and so does ``ldmatrix.trans``. Source: PTX ISA.
+        """
+        return self.a_dtype.bits == 16
+
+
+def _mma_sync(k: int, operand: DType, accumulator: DType | None = None) -> MmaAtom:
+    """A row m16n8k(k)."""
+    acc = accumulator or accumulator_of(operand)
+    a_type, acc_type = _PTX_TYPES[operand.name], _PTX_TYPES[acc.name]
+    return MmaAtom(
+        name=f"mma_sync_m16n8k{k}_{operand.name}_{acc.name}",
+        ptx=f"mma.sync.aligned.m16n8k{k}.row.col.{acc_type}.{a_type}.{a_type}.{acc_type}",
+        kind="mma_sync",
+        m=16,
+        n=8,
+        k=k,
+        a_dtype=operand,
+        acc_dtype=acc,
+        num_threads=WARP_SIZE,
+        a_source="registers",
+    )
+
+
+FFMA = MmaAtom(
+    name="ffma",
+    ptx="fma.rn.f32",
+    kind="fma",
+    m=8,
+    n=4,
+    k=1,
+    a_dtype=FP32,
+    acc_dtype=FP32,
+    num_threads=WARP_SIZE,
+    a_source="registers",
+)
+"""One fp32 FMA of a warp: its lanes as a grid of 8 x 4, each with one element of the outer product.
+
+(CuTe's ``UniversalFMA`` says the same for one thread: 1 x 1 x 1.)
+"""
+
+_ROWS = (
+    _mma_sync(8, FP16),
+    _mma_sync(16, FP16),
+    _mma_sync(8, FP16, FP16),
+    _mma_sync(16, FP16, FP16),
+    _mma_sync(8, BF16),
+    _mma_sync(16, BF16),
+    _mma_sync(8, TF32),
+    _mma_sync(16, INT8),
+    _mma_sync(32, INT8),
+    _mma_sync(32, FP8),  # needs sm_89 or later; sm_80 has no fp8
+    FFMA,
+)
+
+MMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType({atom.name: atom for atom in _ROWS})
+"""The atoms of fixed shape by name; wgmma's shapes come from ``wgmma``."""
+
+
+def mma_sync(operand: DType) -> MmaAtom:
+    """The deepest mma.sync for ``operand``, with its default accumulator: 32 bytes of k.
+
+    m16n8k16 for 16-bit types, m16n8k8 for tf32, m16n8k32 for fp8 and int8. The fp8 row needs sm_89 or later.
+
+    >>> mma_sync(BF16).name
+    'mma_sync_m16n8k16_bf16_fp32'
+
+    Raises:
+        KernelError: no mma.sync takes this type.
+    """
+    _check_tensor_dtype("mma.sync", operand)
+    k = K_STEP_BYTES // operand.num_bytes
+    return MMA_ATOMS[f"mma_sync_m16n8k{k}_{operand.name}_{accumulator_of(operand).name}"]
+
+
+def legal_wgmma_n(operand: DType) -> tuple[int, ...]:
+    """Every N that wgmma has for ``operand``, in rising order.
+
+    Multiples of 8 up to 256 for floats; for int8 8, 24 and the multiples of 16. Source: PTX ISA, ``wgmma``
+    shapes.
+
+    Raises:
+        KernelError: no wgmma takes this type.
+    """
+    _check_tensor_dtype("wgmma", operand)
+    if operand.kind == "int":
+        return tuple(sorted({8, 24, *range(16, 257, 16)}))
+    return tuple(range(8, 257, 8))
+
+
+def wgmma(n: int, operand: DType, a_source: OperandSource = "smem") -> MmaAtom:
+    """The wgmma m64nNk(32 bytes) of ``operand``, with A from ``a_source`` and B from smem. Needs sm_90a.
+
+    >>> wgmma(128, FP8).ptx
+    'wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3'
+
+    Raises:
+        KernelError: no wgmma has this N or takes this type.
+    """
+    legal = legal_wgmma_n(operand)
+    if n not in legal:
+        close = min(legal, key=lambda candidate: (abs(candidate - n), -candidate))
+        raise KernelError(f"wgmma: no m64n{n} for {operand.name}: the nearest legal n is {close}")
+    k = K_STEP_BYTES // operand.num_bytes
+    acc = accumulator_of(operand)
+    a_type = _PTX_TYPES[operand.name]
+    return MmaAtom(
+        name=f"wgmma_m64n{n}k{k}_{operand.name}_{'ss' if a_source == 'smem' else 'rs'}",
+        ptx=f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{_PTX_TYPES[acc.name]}.{a_type}.{a_type}",
+        kind="wgmma",
+        m=WGMMA_M,
+        n=n,
+        k=k,
+        a_dtype=operand,
+        acc_dtype=acc,
+        num_threads=WARPGROUP_THREADS,
+        a_source=a_source,
+    )
+
+
+def largest_wgmma_n(tile_n: int, operand: DType) -> int:
+    """The largest legal wgmma N that divides ``tile_n``.
+
+    >>> largest_wgmma_n(384, BF16), largest_wgmma_n(40, INT8)
+    (192, 8)
+
+    Raises:
+        KernelError: ``tile_n`` is no positive multiple of 8, or no wgmma takes this type.
+    """
+    dividing = [n for n in legal_wgmma_n(operand) if tile_n > 0 and tile_n % n == 0]
+    if not dividing:
+        close = max(8, (tile_n + 4) // 8 * 8)
+        raise KernelError(
+            f"wgmma: no legal n divides {tile_n} columns: the nearest tile that works has {close}"
+        )
+    return dividing[-1]
+
+
+def _check_tensor_dtype(instruction: str, operand: DType) -> None:
+    if operand not in _TENSOR_DTYPES:
+        known = ", ".join(d.name for d in _TENSOR_DTYPES)
+        raise KernelError(f"{instruction}: no atom here takes {operand.name}: use one of {known}")

@@ -1,0 +1,83 @@
+"""Element types: how many bits an element takes in memory, and what it is accumulated in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from gpusim.errors import KernelError, nearest
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """An element type as it lies in memory.
+
+    ``bits`` is what it occupies, not what it means: TF32 has 19 significant bits and occupies 32.
+
+    >>> BF16.num_bytes
+    2
+    """
+
+    name: str
+    bits: int
+    kind: Literal["float", "int"]
+
+    def __post_init__(self) -> None:
+        if self.bits <= 0 or self.bits % 8:
+            raise KernelError(f"dtype {self.name}: {self.bits} bits are no whole bytes: use a multiple of 8")
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that one element occupies."""
+        return self.bits // 8
+
+
+BF16 = DType("bf16", 16, "float")
+FP16 = DType("fp16", 16, "float")
+TF32 = DType("tf32", 32, "float")
+FP32 = DType("fp32", 32, "float")
+FP8 = DType("fp8", 8, "float")
+"""e4m3; e5m2 has the same size and the same rate."""
+INT8 = DType("int8", 8, "int")
+INT32 = DType("int32", 32, "int")
+FP64 = DType("fp64", 64, "float")
+
+DTYPES: Mapping[str, DType] = MappingProxyType(
+    {d.name: d for d in (BF16, FP16, TF32, FP32, FP8, INT8, INT32, FP64)}
+)
+"""Every element type by its name."""
+
+
+def dtype(name: str) -> DType:
+    """The element type called ``name``.
+
+    >>> dtype("fp8").bits
+    8
+
+    Raises:
+        KernelError: no such element type.
+    """
+    if name not in DTYPES:
+        raise KernelError(f"dtype: {name!r} is unknown: {nearest(name, DTYPES)}")
+    return DTYPES[name]
+
+
+def accumulator_of(operand: DType) -> DType:
+    """What products of two ``operand`` elements are summed in: fp32 for floats, int32 for int8.
+
+    fp64 is summed in itself. Source: PTX ISA, ``mma`` and ``wgmma``; the fp16 accumulator that PTX allows for
+    fp16 and fp8 operands is never the default.
+
+    >>> accumulator_of(BF16).name, accumulator_of(INT8).name
+    ('fp32', 'int32')
+
+    Raises:
+        KernelError: no instruction multiplies and accumulates this type (int32).
+    """
+    if operand.kind == "float":
+        return FP64 if operand.bits == 64 else FP32
+    if operand.bits == 8:
+        return INT32
+    raise KernelError(f"dtype {operand.name}: no MMA takes it as an operand: use int8 or a float type")

@@ -1,0 +1,428 @@
+"""The op vocabulary: what a warp can be told to do, each word named after its PTX instruction or CUDA intrinsic.
+
+An op is data and knows no time; ``simulate/warp.py`` gives each its cost. A role (a producer warp, a consumer
+warpgroup) runs its warps in lockstep, so counts in an op are for the whole role unless they say "per warp".
+
+``tile`` names what is accessed: ``(panel, step)``, where a panel is what one work tile reads from a tensor from
+end to end (a block row of A) and step is its slice. Two roles that name the same tile share its lines in L2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.atoms import MmaAtom
+
+Tile = tuple[int, int]
+CacheHint = Literal["evict_normal", "evict_first", "evict_last"]
+
+
+class Op:
+    """Any word of the vocabulary."""
+
+    __slots__ = ()
+
+
+class Token:
+    """Names the result of an asynchronous load; ``Use(token)`` waits until the data is there.
+
+    ``ready_cycle`` is None while nobody knows when that will be.
+    """
+
+    __slots__ = ("is_long", "on_ready", "ready_cycle")
+
+    def __init__(self, *, is_long: bool) -> None:
+        """A pending result; ``is_long`` tells a load from memory (long scoreboard) from one from shared memory."""
+        self.ready_cycle: float | None = None
+        self.is_long = is_long
+        self.on_ready: object | None = None
+
+
+# ---------------------------------------------------------------------------------------------- global memory
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalLoad(Op):
+    """``ld.global``: registers from global memory, through L1. Yields a :class:`Token`.
+
+    ``access`` holds the sectors and tag wavefronts of all warps of the role. ``allocates_in_l1`` is false for
+    ``ld.global.L1::no_allocate`` and ``.cg``.
+    """
+
+    tensor: str
+    tile: Tile
+    access: AccessPattern
+    allocates_in_l1: bool = True
+    cache_hint: CacheHint = "evict_normal"
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalStore(Op):
+    """``st.global``: global memory from registers. The warp goes on once the LSU has taken the store."""
+
+    tensor: str
+    tile: Tile
+    access: AccessPattern
+    cache_hint: CacheHint = "evict_normal"
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalAtomic(Op):
+    """``atom.global`` (``returns``, yields a :class:`Token`) or ``red.global`` (does not), resolved in L2."""
+
+    tensor: str
+    tile: Tile
+    access: AccessPattern
+    returns: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Use(Op):
+    """The first instruction that needs a loaded register: waits for the token."""
+
+    token: Token
+
+
+# ---------------------------------------------------------------------------------------------- cp.async
+
+
+@dataclass(frozen=True, slots=True)
+class CpAsync(Op):
+    """``cp.async.ca|cg.shared.global``: shared memory from global memory past the registers.
+
+    ``access`` holds global sectors and the wavefronts of the write into shared memory. Belongs to the group that
+    the role's next :class:`CpAsyncCommitGroup` closes.
+    """
+
+    tensor: str
+    tile: Tile
+    access: AccessPattern
+    buffer: str
+    stage: int
+    allocates_in_l1: bool = False
+    cache_hint: CacheHint = "evict_normal"
+
+
+@dataclass(frozen=True, slots=True)
+class CpAsyncCommitGroup(Op):
+    """``cp.async.commit_group``."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpAsyncWaitGroup(Op):
+    """``cp.async.wait_group N``: until at most ``num_pending`` of the role's latest groups are in flight."""
+
+    num_pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class CpAsyncMbarrierArrive(Op):
+    """``cp.async.mbarrier.arrive.noinc``: one arrival a thread, when its earlier cp.async are there."""
+
+    barrier: str
+    stage: int
+
+
+# ---------------------------------------------------------------------------------------------- TMA
+
+
+@dataclass(frozen=True, slots=True)
+class TmaLoad(Op):
+    """``cp.async.bulk.tensor...shared::cluster.global.mbarrier::complete_tx::bytes``.
+
+    ``num_bytes`` is what arrives and counts on the mbarrier, out-of-bounds zeros included; ``num_fetched_bytes``
+    what really crosses from memory. ``num_rows`` is the number of box rows that the engine walks.
+    ``multicast`` lists cluster ranks that receive the data (empty: this CTA alone), each on its own barrier.
+    """
+
+    tensor: str
+    tile: Tile
+    num_bytes: int
+    num_fetched_bytes: int
+    num_rows: int
+    buffer: str
+    stage: int
+    barrier: str
+    multicast: tuple[int, ...] = ()
+    num_boxes: int = 1
+    cache_hint: CacheHint = "evict_normal"
+
+
+@dataclass(frozen=True, slots=True)
+class TmaStore(Op):
+    """``cp.async.bulk.tensor...global.shared::cta.bulk_group``; with ``reduce``, ``cp.reduce.async.bulk.tensor``."""
+
+    tensor: str
+    tile: Tile
+    num_bytes: int
+    num_rows: int
+    buffer: str
+    stage: int
+    num_boxes: int = 1
+    reduce: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BulkCommitGroup(Op):
+    """``cp.async.bulk.commit_group``."""
+
+
+@dataclass(frozen=True, slots=True)
+class BulkWaitGroup(Op):
+    """``cp.async.bulk.wait_group[.read] N``; with ``read``, only until the source has been read."""
+
+    num_pending: int
+    read: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetchTensormap(Op):
+    """``prefetch.tensormap``: brings a descriptor in before its first use."""
+
+    num_descriptors: int = 1
+
+
+# ---------------------------------------------------------------------------------------------- mbarriers, fences
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierInit(Op):
+    """``mbarrier.init``, once for each stage of a ring. The counts are declared in the Launch."""
+
+    barrier: str
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierArrive(Op):
+    """``mbarrier.arrive``; with ``cta_rank``, ``mapa`` and a remote arrive on that CTA of the cluster."""
+
+    barrier: str
+    stage: int
+    count: int = 1
+    cta_rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierArriveExpectTx(Op):
+    """``mbarrier.arrive.expect_tx``: one arrival, and ``num_bytes`` more to wait for in this phase."""
+
+    barrier: str
+    stage: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierWait(Op):
+    """``mbarrier.try_wait.parity`` in a loop: until the phase of parity ``parity`` has completed."""
+
+    barrier: str
+    stage: int
+    parity: int
+
+
+@dataclass(frozen=True, slots=True)
+class BarSync(Op):
+    """``bar.sync`` (``barrier.sync``) on a named barrier that the Launch declares; waits for all its threads."""
+
+    barrier: str
+
+
+@dataclass(frozen=True, slots=True)
+class BarArrive(Op):
+    """``bar.arrive``: arrives on a named barrier and goes on."""
+
+    barrier: str
+
+
+@dataclass(frozen=True, slots=True)
+class Syncthreads(Op):
+    """``__syncthreads()``: all threads of the CTA."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterArrive(Op):
+    """``barrier.cluster.arrive``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterWait(Op):
+    """``barrier.cluster.wait``: all threads of all CTAs of the cluster have arrived."""
+
+
+@dataclass(frozen=True, slots=True)
+class FenceProxyAsync(Op):
+    """``fence.proxy.async.shared::cta``: generic writes become visible to TMA and wgmma."""
+
+
+@dataclass(frozen=True, slots=True)
+class FenceMbarrierInit(Op):
+    """``fence.mbarrier_init.release.cluster``."""
+
+
+# ---------------------------------------------------------------------------------------------- shared memory
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLoad(Op):
+    """``ld.shared``. Yields a :class:`Token`; the cost is its wavefronts. ``buffer`` may be empty (scratch)."""
+
+    access: AccessPattern
+    buffer: str = ""
+    stage: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SharedStore(Op):
+    """``st.shared``."""
+
+    access: AccessPattern
+    buffer: str = ""
+    stage: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SharedAtomic(Op):
+    """``atom.shared`` or ``red.shared``. Yields a :class:`Token`."""
+
+    access: AccessPattern
+    buffer: str = ""
+    stage: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ldmatrix(Op):
+    """``ldmatrix.sync.aligned``. Yields a :class:`Token`."""
+
+    access: AccessPattern
+    buffer: str = ""
+    stage: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stmatrix(Op):
+    """``stmatrix.sync.aligned``."""
+
+    access: AccessPattern
+    buffer: str = ""
+    stage: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DsmemLoad(Op):
+    """``ld.shared::cluster`` from the CTA of rank ``cta_rank``. Yields a :class:`Token`."""
+
+    cta_rank: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DsmemStore(Op):
+    """``st.shared::cluster``."""
+
+    cta_rank: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StAsync(Op):
+    """``st.async.shared::cluster.mbarrier::complete_tx::bytes``: a remote store that counts on a remote mbarrier."""
+
+    cta_rank: int
+    num_bytes: int
+    barrier: str
+    stage: int
+
+
+# ---------------------------------------------------------------------------------------------- arithmetic
+
+
+@dataclass(frozen=True, slots=True)
+class MmaSync(Op):
+    """``mma.sync``: ``num_issues`` instructions of each warp of the role, on independent accumulators."""
+
+    atom: MmaAtom
+    num_issues: int
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaFence(Op):
+    """``wgmma.fence.sync.aligned``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wgmma(Op):
+    """``wgmma.mma_async``: ``num_issues`` instructions of each warpgroup of the role.
+
+    ``reads`` lists the (buffer, stage) pairs that its descriptors point into.
+    """
+
+    atom: MmaAtom
+    num_issues: int
+    reads: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaCommitGroup(Op):
+    """``wgmma.commit_group``."""
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaWaitGroup(Op):
+    """``wgmma.wait_group N``: until at most ``num_pending`` of the role's latest groups run."""
+
+    num_pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fma(Op):
+    """``fma.rn.f32``: ``num_instructions`` of each warp, independent enough to fill the pipe."""
+
+    num_instructions: float
+
+
+@dataclass(frozen=True, slots=True)
+class Alu(Op):
+    """Integer, logic, conversion and move work: ``num_instructions`` of each warp."""
+
+    num_instructions: float
+
+
+@dataclass(frozen=True, slots=True)
+class Mufu(Op):
+    """``ex2.approx``, ``rcp.approx`` and their like: ``num_instructions`` of each warp on the special-function unit."""
+
+    num_instructions: float
+
+
+@dataclass(frozen=True, slots=True)
+class SetMaxNReg(Op):
+    """``setmaxnreg.inc|dec.sync.aligned.u32``; ``inc`` waits until the CTA's pool has enough."""
+
+    num_registers: int
+    direction: Literal["inc", "dec"]
+
+
+# ---------------------------------------------------------------------------------------------- marks
+
+
+class Section(Enum):
+    """A part of a kernel that a counterfactual can make free."""
+
+    PROLOGUE = "prologue"
+    MAINLOOP = "mainloop"
+    EPILOGUE = "epilogue"
+
+
+@dataclass(frozen=True, slots=True)
+class RangeStart(Op):
+    """Opens a named part of the timeline (no instruction)."""
+
+    section: Section
+
+
+@dataclass(frozen=True, slots=True)
+class RangeEnd(Op):
+    """Closes the part that was opened last (no instruction)."""

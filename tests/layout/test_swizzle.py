@@ -1,0 +1,119 @@
+"""Swizzles are bijections that undo themselves; the modes are those of the hardware."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusim.errors import LayoutError
+from gpusim.layout import SWIZZLE_MODES, Swizzle, span_bytes, swizzle_mode
+
+
+@st.composite
+def swizzles(draw: st.DrawFn) -> Swizzle:
+    num_bits = draw(st.integers(0, 4))
+    shift = draw(st.integers(num_bits, 6)) * draw(st.sampled_from((1, -1)))
+    return Swizzle(num_bits, draw(st.integers(0, 4)), shift)
+
+
+@given(swizzle=swizzles())
+def test_a_swizzle_permutes_every_period(swizzle: Swizzle) -> None:
+    offsets = np.arange(3 * swizzle.period)
+    blocks = swizzle(offsets).reshape(3, swizzle.period)
+    assert np.array_equal(np.sort(blocks), offsets.reshape(3, swizzle.period))
+
+
+@given(swizzle=swizzles(), offset=st.integers(0, 2**40))
+def test_a_swizzle_is_its_own_inverse(swizzle: Swizzle, offset: int) -> None:
+    assert swizzle(swizzle(offset)) == offset
+
+
+@given(swizzle=swizzles(), offset=st.integers(0, 2**40))
+def test_only_target_bits_change_and_only_source_bits_decide(swizzle: Swizzle, offset: int) -> None:
+    change = swizzle(offset) ^ offset
+    assert change & ~swizzle.target_mask == 0
+    assert change == swizzle(offset & swizzle.source_mask) ^ (offset & swizzle.source_mask)
+
+
+@given(swizzle=swizzles(), offsets=st.lists(st.integers(0, 2**40), min_size=1))
+def test_an_array_is_swizzled_element_by_element(swizzle: Swizzle, offsets: list[int]) -> None:
+    assert swizzle(np.array(offsets)).tolist() == [swizzle(offset) for offset in offsets]
+
+
+@given(offset=st.integers(0, 2**20))
+def test_a_swizzle_of_bytes_is_the_upcast_swizzle_of_elements(offset: int) -> None:
+    in_bytes = Swizzle(3, 4, 3)
+    assert in_bytes(2 * offset) == 2 * in_bytes.upcast(2)(offset)
+
+
+@pytest.mark.parametrize(("mode", "num_rows_that_share_a_shift"), [("32B", 4), ("64B", 2), ("128B", 1)])
+def test_tma_puts_chunk_c_of_row_r_at_c_xor_a_function_of_r(
+    mode: str, num_rows_that_share_a_shift: int
+) -> None:
+    """Facts 7.6: c ^ (r mod 8), c ^ (r/2 mod 4), c ^ (r/4 mod 2), with rows as wide as the span."""
+    span = span_bytes(mode)
+    chunks = span // 16
+    for row in range(16 * 128 // span):
+        for chunk in range(chunks):
+            landed = chunk ^ (row // num_rows_that_share_a_shift % chunks)
+            assert swizzle_mode(mode)(row * span + 16 * chunk) == row * span + 16 * landed
+
+
+def test_a_negative_shift_moves_bits_up() -> None:
+    assert Swizzle(2, 0, -2)(0b0011) == 0b1111
+    assert Swizzle(2, 0, 2)(0b1100) == 0b1111
+
+
+def test_a_small_integer_type_does_not_overflow() -> None:
+    assert Swizzle(3, 0, -6)(np.array([7], dtype=np.int8)).tolist() == [7 | 7 << 6]
+
+
+def test_without_bits_nothing_moves_whatever_the_shift() -> None:
+    assert [Swizzle(0, 4, shift)(1234) for shift in (-3, 0, 3)] == [1234] * 3
+
+
+def test_modes_repeat_after_eight_of_their_spans() -> None:
+    assert {name: mode.period for name, mode in SWIZZLE_MODES.items()} == {
+        "none": 1,
+        "32B": 256,
+        "64B": 512,
+        "128B": 1024,
+    }
+
+
+def test_bit_fields_may_touch_and_must_not_overlap() -> None:
+    Swizzle(3, 0, 3)
+    Swizzle(3, 0, -3)
+    for shift in (2, 0, -2):
+        with pytest.raises(LayoutError, match=r"use \|shift\| >= 3"):
+            Swizzle(3, 0, shift)
+
+
+def test_negative_bit_counts_are_refused() -> None:
+    for num_bits, base in ((-1, 0), (0, -1)):
+        with pytest.raises(LayoutError, match="use 0 or more"):
+            Swizzle(num_bits, base, 3)
+
+
+def test_offsets_that_are_negative_or_no_integers_are_refused() -> None:
+    swizzle = swizzle_mode("128B")
+    with pytest.raises(LayoutError, match="negative"):
+        swizzle(-1)
+    with pytest.raises(LayoutError, match="negative"):
+        swizzle(np.array([0, -16]))
+    with pytest.raises(LayoutError, match="use integers"):
+        swizzle(np.array([0.5]))
+
+
+def test_an_unknown_mode_is_refused_with_the_nearest() -> None:
+    with pytest.raises(LayoutError, match="did you mean '128B'"):
+        swizzle_mode("128")
+
+
+def test_upcasting_beyond_the_base_is_refused() -> None:
+    with pytest.raises(LayoutError, match="at most 16"):
+        Swizzle(3, 4, 3).upcast(32)
+    with pytest.raises(LayoutError, match="power of two"):
+        Swizzle(3, 4, 3).upcast(3)
