@@ -7,12 +7,20 @@
     True
 """
 
-from gpusim.errors import DeadlockError, GpusimError, HazardError
-from gpusim.kernel_models import KERNEL_MODELS, GemmParams
-from gpusim.machine.config import GpuSpec, load_gpu
-from gpusim.simulate.result import Result
-from gpusim.simulate.run import simulate
-from gpusim.workload.launch import Buffer, Launch, Mbarrier, NamedBarrier, WarpRole
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpusim.errors import DeadlockError, GpusimError, HazardError
+    from gpusim.kernel_models import KERNEL_MODELS, GemmParams
+    from gpusim.machine.config import GpuSpec, load_gpu
+    from gpusim.simulate.result import Result
+    from gpusim.simulate.run import simulate
+    from gpusim.workload.launch import Buffer, Launch, Mbarrier, NamedBarrier, WarpRole
 
 __all__ = [
     "KERNEL_MODELS",
@@ -30,3 +38,39 @@ __all__ = [
     "load_gpu",
     "simulate",
 ]
+
+_ROOMS = {
+    "gpusim.errors": ("DeadlockError", "GpusimError", "HazardError"),
+    "gpusim.kernel_models": ("KERNEL_MODELS", "GemmParams"),
+    "gpusim.machine.config": ("GpuSpec", "load_gpu"),
+    "gpusim.simulate.result": ("Result",),
+    "gpusim.simulate.run": ("simulate",),
+    "gpusim.workload.launch": ("Buffer", "Launch", "Mbarrier", "NamedBarrier", "WarpRole"),
+}
+"""Where each name of the front door lives; imported when it is first asked for, so that ``gpusim --help`` is quick."""
+
+
+class _FrontDoor(ModuleType):
+    """The package, where a name of the front door wins over a room of the same name (``simulate``)."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Bind ``name``, unless the import of a room would hide a name of the front door."""
+        if not (isinstance(value, ModuleType) and name in __all__):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _FrontDoor
+
+
+def __getattr__(name: str) -> Any:
+    """The name ``name`` of the front door."""
+    for room, names in _ROOMS.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(room), name)
+            return value
+    raise AttributeError(f"module 'gpusim' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The front door's names."""
+    return sorted({*globals(), *__all__})

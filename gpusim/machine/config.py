@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,12 @@ BELOW = {"l2": "hbm", "xbar": "l2", "l1": "xbar", "tma": "xbar"}
 
 OPTIONAL = {"tma", "dsmem", "mbarrier"}
 """Parts that a GPU may lack."""
+
+OPTIONAL_KEYS = ("wgmma_",)
+"""Beginnings of keys that a GPU without the feature leaves out, all of them."""
+
+NOT_ZERO = ("_per_cycle", "_per_s", "_mhz", "num_", "sustained_fraction")
+"""Beginnings and endings of keys that something is divided by."""
 
 SOURCE_CLASSES = {
     "vendor": "published", "paper": "published", "measured": "measured", "fitted": "measured",
@@ -118,12 +124,17 @@ class GpuSpec:
         return getattr(self, name)
 
     def parameters(self) -> dict[str, Any]:
-        """Every parameter by ``component.parameter``; entries of a table by ``component.parameter.entry``."""
+        """Every parameter by ``component.parameter``; entries of a table by ``component.parameter.entry``.
+
+        What the description leaves out, because the GPU lacks it, is not among them.
+        """
         flat: dict[str, Any] = {}
         for name in ("device", *COMPONENT_KINDS):
             spec = getattr(self, name)
             for item in fields(spec) if spec is not None else ():
                 value = getattr(spec, item.name)
+                if f"{name}.{item.name}" not in self.sources:
+                    continue
                 if isinstance(value, Mapping):
                     flat.update({f"{name}.{item.name}.{entry}": number for entry, number in value.items()})
                 else:
@@ -173,19 +184,28 @@ def load_gpu(name: str | Path) -> GpuSpec:
 
 def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
     """Check a parsed description; ``where`` names it in errors."""
-    known = {"name", "title", "device", "component"}
-    _refuse_unknown(where, "", table, known)
+    known = ("name", "title", "device", "component")
+    _refuse_unknown(where, "", table, set(known))
     for key in known:
         if key not in table:
             raise ConfigError(f"{where}: {key} is missing, a GPU's description needs it")
+    for key in ("name", "title"):
+        if not isinstance(table[key], str):
+            raise ConfigError(f"{where}: {key} is {table[key]!r}, wants a text")
+    if not isinstance(table["component"], Mapping):
+        raise ConfigError(f"{where}: component is {table['component']!r}, wants a table for each part")
     sources: dict[str, str] = {}
     parts: dict[str, Any] = {"device": _part(where, "device", table["device"], DeviceSpec, sources)}
     for name, section in table["component"].items():
-        kind = section.get("kind") if isinstance(section, Mapping) else None
+        if not isinstance(section, Mapping):
+            raise ConfigError(f"{where}: component.{name} is {section!r}, wants a table")
+        kind = section.get("kind")
         if kind is None:
             raise ConfigError(f"{where}: component.{name} lacks kind, wants one of {', '.join(COMPONENT_KINDS)}")
-        if kind not in COMPONENT_KINDS:
-            raise ConfigError(f"{where}: component.{name}.kind {kind!r} is unknown; {nearest(str(kind), COMPONENT_KINDS)}")
+        if not isinstance(kind, str) or kind not in COMPONENT_KINDS:
+            raise ConfigError(
+                f"{where}: component.{name}.kind {kind!r} is unknown; {nearest(str(kind), COMPONENT_KINDS)}"
+            )
         if name != kind:
             raise ConfigError(f"{where}: component.{name} is of kind {kind!r}, wants the same name, component.{kind}")
         below = section.get("below")
@@ -195,7 +215,7 @@ def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
     for name in COMPONENT_KINDS:
         if name not in parts and name not in OPTIONAL:
             raise ConfigError(f"{where}: component.{name} is missing, a GPU's description needs it")
-    return GpuSpec(name=str(table["name"]), title=str(table["title"]), sources=sources, **parts)
+    return GpuSpec(name=table["name"], title=table["title"], sources=sources, **parts)
 
 
 def _refuse_unknown(where: str, prefix: str, section: Mapping[str, Any], known: set[str]) -> None:
@@ -211,7 +231,11 @@ def _part(where: str, path: str, section: Any, spec: type, sources: dict[str, st
     if not isinstance(section, Mapping):
         raise ConfigError(f"{where}: {path} is {section!r}, wants a table")
     names = {item.name for item in fields(spec)}
-    _refuse_unknown(where, f"{path}.", section, names | {"kind", "below", "source"})
+    extra = {"source"} if path == "device" else {"kind", "below", "source"}
+    _refuse_unknown(where, f"{path}.", section, names | extra)
+    for item in fields(spec):
+        if item.name not in section and not _may_lack(item, section):
+            raise ConfigError(f"{where}: {path}.{item.name} is missing, {path} needs it")
     stated = section.get("source")
     if not isinstance(stated, Mapping):
         raise ConfigError(f"{where}: {path}.source is missing, every number needs a source")
@@ -222,33 +246,45 @@ def _part(where: str, path: str, section: Any, spec: type, sources: dict[str, st
         source = stated.get(key)
         if not isinstance(source, str) or not source.strip():
             raise ConfigError(f"{where}: {path}.{key} has no source, add {path}.source.{key}")
-        prefix = source.split(":", 1)[0]
-        if ":" not in source or prefix not in SOURCE_CLASSES:
+        prefix, _, words = source.partition(":")
+        if not words.strip() or prefix not in SOURCE_CLASSES:
             raise ConfigError(
                 f"{where}: {path}.source.{key} is {source!r}, wants a text that begins with one of "
-                f"{', '.join(name + ':' for name in SOURCE_CLASSES)}"
+                f"{', '.join(name + ':' for name in SOURCE_CLASSES)} and says more"
             )
         if prefix == "toy" and where != "toy.toml":
             raise ConfigError(f"{where}: {path}.source.{key} is 'toy:', which only toy.toml may say")
         sources[f"{label}.{key}"] = source
     for key, value in values.items():
-        _check_range(where, f"{path}.{key}", value)
+        _check_range(where, f"{path}.{key}", key, value)
     try:
         return TypeAdapter(spec).validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        found = "" if first["type"] == "missing" else f", found {first['input']!r}"
-        raise ConfigError(f"{where}: {path}.{key}: {first['msg'].lower()}{found}") from None
+        raise ConfigError(f"{where}: {path}.{key}: {first['msg'].lower()}, found {first['input']!r}") from None
 
 
-def _check_range(where: str, path: str, value: Any) -> None:
-    """Numbers are not negative, and fractions are at most one."""
+def _may_lack(item: Field[Any], section: Mapping[str, Any]) -> bool:
+    """Whether a description may leave ``item`` out: where all keys of its feature are left out."""
+    if item.default is MISSING and item.default_factory is MISSING:
+        return False
+    return any(
+        item.name.startswith(start) and not any(key.startswith(start) for key in section) for start in OPTIONAL_KEYS
+    )
+
+
+def _check_range(where: str, path: str, key: str, value: Any) -> None:
+    """Numbers are numbers and not negative, rates not zero, and fractions at most one."""
     if isinstance(value, Mapping):
         for entry, number in value.items():
-            _check_range(where, f"{path}.{entry}", number)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
+            _check_range(where, f"{path}.{entry}", key, number)
+    elif isinstance(value, bool) or (isinstance(value, str) and key != "order"):
+        raise ConfigError(f"{where}: {path} is {value!r}, wants a number")
+    elif isinstance(value, int | float):
         if not 0 <= value < 1e16:
             raise ConfigError(f"{where}: {path} is {value}, wants a number from 0 up")
-        if path.endswith("_fraction") and value > 1:
+        if not value and (key.startswith(NOT_ZERO) or key.endswith(NOT_ZERO)):
+            raise ConfigError(f"{where}: {path} is {value}, wants a number above 0")
+        if key.endswith("_fraction") and value > 1:
             raise ConfigError(f"{where}: {path} is {value}, wants a fraction from 0 to 1")

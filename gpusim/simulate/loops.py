@@ -14,7 +14,7 @@ NEVER = -1
 class Loop:
     """``for k in role.loop(n)``: an index that several roles' loops move ahead together."""
 
-    __slots__ = ("_boost", "_role", "block", "idx", "mark_at", "num_iterations", "on_block")
+    __slots__ = ("_boost", "_report_at", "_role", "block", "idx", "mark_at", "num_iterations", "on_block")
 
     def __init__(self, role: Role, num_iterations: int) -> None:
         """``num_iterations`` from 0; reports to ``on_block(loop)`` at every multiple of ``block`` if that is set."""
@@ -25,6 +25,7 @@ class Loop:
         self.mark_at = NEVER
         self.on_block: Callable[[Loop], None] | None = None
         self._boost = 0
+        self._report_at = NEVER
 
     @property
     def num_left(self) -> int:
@@ -51,11 +52,11 @@ class Loop:
             return self._mark()
         return idx
 
-    def report(self, block: int, on_block: Callable[[Loop], None]) -> None:
-        """Ask for ``on_block(self)`` at every multiple of ``block``."""
+    def report(self, first: int, block: int, on_block: Callable[[Loop], None]) -> None:
+        """Ask for ``on_block(self)`` at iteration ``first`` and every ``block`` iterations from there."""
         self.block = block
         self.on_block = on_block
-        self.mark_at = block
+        self._report_at = self.mark_at = first
 
     def skip(self, num_iterations: int) -> None:
         """Move ahead; the next iteration counts for those that were left out, too."""
@@ -77,11 +78,14 @@ class Loop:
             self._boost = 0
             self.mark_at = NEVER
         if self.on_block is not None:
-            if self.idx % self.block == 0:
+            if self.idx == self._report_at:
+                self._report_at += self.block
                 self.on_block(self)
                 if self._boost > 0:  # it moved us; the next iteration stands for the skipped ones
                     return self.idx
-            self.mark_at = (self.idx // self.block + 1) * self.block
+            while self._report_at <= self.idx:
+                self._report_at += self.block
+            self.mark_at = self._report_at
         return self.idx
 
     def _finish(self) -> None:
@@ -90,6 +94,8 @@ class Loop:
             role.iteration_weight = 1.0
             role.update_count()
         role.loops.remove(self)
+        if self.on_block is not None:
+            role.engine.steady.unwatch(self)
 
 
 class TileLoop:

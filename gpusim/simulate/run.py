@@ -36,8 +36,24 @@ from gpusim.units import SECTOR_BYTES, Clock
 from gpusim.workload.access import wgmma_wavefronts
 from gpusim.workload.atoms import MmaAtom
 from gpusim.workload.launch import Launch
+from gpusim.workload.ops import Wgmma
 
 ClockMode = Literal["max", "single", "sustained"]
+
+
+class WgmmaCost:
+    """What one Wgmma op costs, and how often it ran."""
+
+    __slots__ = ("cycles", "num_warp_instructions", "op", "queue_cycles", "times", "wavefronts")
+
+    def __init__(self, op: Wgmma) -> None:
+        """``op`` is kept, so that its identity stays its own."""
+        self.op = op
+        self.cycles = 0.0
+        self.queue_cycles = 0.0
+        self.wavefronts = 0.0
+        self.num_warp_instructions = 0
+        self.times = 0.0
 
 
 class Engine:
@@ -77,24 +93,29 @@ class Engine:
         self.mbarrier_spec: MbarrierSpec | None = gpu.mbarrier
         self.timeline = Timeline()
         self.offset_cycles = 0.0
+        self.miss_bytes_by_wave = sum((item.miss_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
+        self.touched_bytes_by_wave = sum((item.touched_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
         self.steps_per_turn = max((item.num_steps for item in launch.footprints if item.access == "read"), default=0)
         self.steady = SteadyState(self, enabled=skips and bool(self.traffic))
-        self._next_cta = 0
+        self.next_cta = 0
         self._wave_weight = 1.0
         self._weighted_left = 0
+        self.num_waves_stood_for = 0
+        self._num_exits = 0
         self._live: dict[int, Cta] = {}
-        self.num_ctas_ended = 0
         self._num_stores_pending = 0
         self._last_store_at = 0.0
         self._finished = self.env.event()
-        self._wgmma_costs: dict[MmaAtom, tuple[float, float]] = {}
-        self._mma_intervals: dict[MmaAtom, float] = {}
+        self.wgmma_costs: dict[int, WgmmaCost] = {}
+        self._mma_intervals: dict[int, float] = {}
         self.role_totals: dict[str, list[float]] = {role.name: [0.0] * len(WarpState) for role in launch.roles}
         self.section_cycles: dict[str, float] = {}
         self.end_cycle = 0.0
         self.last_exit = 0.0
         self.live_sm_cycles = 0.0
         self.first_start = 0.0
+        self.copy_cycles = 0.0
+        self.num_copies = 0
 
     # ------------------------------------------------------------------------------------------ run
 
@@ -110,6 +131,7 @@ class Engine:
         try:
             self._start_first_wave()
             self.env.run(until=self._finished)
+            self._settle_wgmma()
         except RuntimeError as error:
             if "No scheduled events left" not in str(error):
                 raise
@@ -122,7 +144,7 @@ class Engine:
         spec = self.gpu.dispatcher
         self.machine.dispatcher.next_free_at = spec.launch_cycles
         for slot_idx in range(len(self.machine.dispatcher.slots)):
-            if self._next_cta >= self.num_ctas:
+            if self.next_cta >= self.num_ctas:
                 break
             self._start_cluster(slot_idx, at_cycle=0.0)
         self.first_start = spec.launch_cycles
@@ -135,6 +157,11 @@ class Engine:
         start = dispatched + spec.cta_start_cycles
         latency = self.gpu.dsmem.cluster_barrier_cycles if self.gpu.dsmem is not None else 0.0
         cluster = Cluster(slot_idx, ThreadBarrier("cluster", launch.num_threads * size, latency))
+        if self.next_cta == self.num_slots and not self.num_waves_stood_for:
+            self.num_waves_stood_for = self.steady.warm_waves_alike()
+            if self.num_waves_stood_for:
+                self._wave_weight = 1.0 + self.num_waves_stood_for
+                self._weighted_left = self.num_slots
         weight = 1.0
         if self._weighted_left > 0:
             weight = self._wave_weight
@@ -142,14 +169,16 @@ class Engine:
         num_at_once = min(self.num_slots, self.num_ctas)
         created: list[Role] = []
         for rank in range(size):
-            idx = self._next_cta
-            self._next_cta += 1
+            idx = self.next_cta
+            self.next_cta += 1
             cta = Cta(
                 launch, idx=idx, rank=rank, wave=idx // num_at_once, weight=weight,
                 sm=self.machine.sms[dispatcher.slots[slot_idx][rank]], cluster=cluster,
             )
             cluster.ctas.append(cta)
             self._live[idx] = cta
+        if self.num_waves_stood_for and self.next_cta == 2 * self.num_slots:
+            self.next_cta += self.num_waves_stood_for * self.num_slots
         for cta in cluster.ctas:
             for role_spec in launch.roles:
                 role = Role(self, cta, role_spec, start, dispatched)
@@ -175,23 +204,23 @@ class Engine:
     def _cta_exits(self, cta: Cta) -> None:
         now = self.env.now
         del self._live[cta.idx]
-        self.num_ctas_ended += 1
+        cta.roles.clear()  # nothing refers in a circle, so that no garbage is left to collect
+        self._num_exits += 1
         self.last_exit = max(self.last_exit, now)
         cluster = cta.cluster
         cluster.num_running -= 1
-        if self.num_ctas_ended % min(self.num_slots, self.num_ctas) == 0:
+        if self._num_exits % self.num_slots == 0:
             num_waves = self.steady.wave_ended()
             if num_waves:
-                self._next_cta += num_waves * self.num_slots
+                self.next_cta += num_waves * self.num_slots
                 self._wave_weight = 1.0 + num_waves
                 self._weighted_left = self.num_slots
-                self.num_ctas_ended += num_waves * self.num_slots
-        if not cluster.num_running and self._next_cta < self.num_ctas:
+        if not cluster.num_running and self.next_cta < self.num_ctas:
             self._start_cluster(cluster.slot_idx, at_cycle=now + self.gpu.dispatcher.cta_exit_cycles)
         self._finish_if_over()
 
     def _finish_if_over(self) -> None:
-        if self._live or self._next_cta < self.num_ctas or self._num_stores_pending or self._finished.triggered:
+        if self._live or self.next_cta < self.num_ctas or self._num_stores_pending or self._finished.triggered:
             return
         self.end_cycle = (
             max(self.env.now, self.last_exit, self._last_store_at) + self.offset_cycles + self.gpu.dispatcher.drain_cycles
@@ -242,30 +271,44 @@ class Engine:
         """Whether a counterfactual makes ``what`` free."""
         return what in self.ideals
 
-    def wgmma_cost(self, atom: MmaAtom) -> tuple[float, float]:
-        """(cycles, shared-memory wavefronts) of one instruction."""
-        cost = self._wgmma_costs.get(atom)
-        if cost is None:
-            rates = self.gpu.tensor_core.wgmma_flops_per_cycle
-            if not rates:
-                raise LaunchError(
-                    f"{self.launch.kernel}: {self.gpu.name} (compute capability {self.gpu.compute_capability}) has no "
-                    f"wgmma, which needs 9.0a"
-                )
-            if atom.rate_class not in rates:
-                raise LaunchError(
-                    f"{self.launch.kernel}: {self.gpu.name} states no wgmma rate for {atom.rate_class}, it has "
-                    f"{', '.join(rates)}"
-                )
-            wavefronts = float(wgmma_wavefronts(atom))
-            core = self.machine.sms[0].tensor_core
-            cycles = core.wgmma_cycles(rate_class=atom.rate_class, num_flops=atom.num_flops, num_wavefronts=wavefronts)
-            cost = self._wgmma_costs[atom] = (cycles, wavefronts)
+    def cost_of_wgmma(self, op: Wgmma, num_warpgroups: int, num_warps: int) -> WgmmaCost:
+        """Cost of one op, worked out at its first use."""
+        atom, rates = op.atom, self.gpu.tensor_core.wgmma_flops_per_cycle
+        if not rates:
+            raise LaunchError(
+                f"{self.launch.kernel}: {self.gpu.name} (compute capability {self.gpu.compute_capability}) has no "
+                f"wgmma, which needs 9.0a"
+            )
+        if atom.rate_class not in rates:
+            raise LaunchError(
+                f"{self.launch.kernel}: {self.gpu.name} states no wgmma rate for {atom.rate_class}, it has "
+                f"{', '.join(rates)}"
+            )
+        wavefronts = float(wgmma_wavefronts(atom))
+        core = self.machine.sms[0].tensor_core
+        each = core.wgmma_cycles(rate_class=atom.rate_class, num_flops=atom.num_flops, num_wavefronts=wavefronts)
+        num_issues = op.num_issues * num_warpgroups
+        cost = WgmmaCost(op)
+        cost.cycles = num_issues * each
+        cost.queue_cycles = core.queue_cycles(op.num_issues, each * num_warpgroups)
+        cost.wavefronts = num_issues * wavefronts
+        cost.num_warp_instructions = op.num_issues * num_warps
+        self.wgmma_costs[id(op)] = cost
         return cost
+
+    def _settle_wgmma(self) -> None:
+        """Counters of wgmma, from how often each op ran."""
+        sm = self.machine.sms[0]
+        tensor, scheduler = sm.tensor_core.counters, sm.warp_scheduler.counters
+        for cost in self.wgmma_costs.values():
+            tensor.gmma_instructions += cost.num_warp_instructions * cost.times
+            tensor.busy_cycles += cost.cycles * cost.times
+            scheduler.instructions += cost.num_warp_instructions * cost.times
+            sm.smem.count_gmma(cost.wavefronts * cost.times)
 
     def mma_sync_interval(self, atom: MmaAtom) -> float:
         """Cycles between two mma.sync of a sub-core."""
-        interval = self._mma_intervals.get(atom)
+        interval = self._mma_intervals.get(id(atom))
         if interval is None:
             rates = self.gpu.tensor_core.mma_sync_flops_per_cycle
             if atom.rate_class not in rates:
@@ -275,7 +318,7 @@ class Engine:
                 )
             core = self.machine.sms[0].tensor_core
             interval = core.mma_sync_interval_cycles(rate_class=atom.rate_class, num_flops=atom.num_flops)
-            self._mma_intervals[atom] = interval
+            self._mma_intervals[id(atom)] = interval
         return interval
 
     def store_began(self) -> None:
@@ -325,10 +368,6 @@ class Engine:
             elif role.loops or role.blocked_on is None:
                 return None
         return fewest
-
-    def num_full_waves_left(self) -> int:
-        """Waves that have not begun and will be full."""
-        return (self.num_ctas - self._next_cta) // self.num_slots
 
     def skip(self, num_cycles: float, what: str) -> None:
         """Time moves ahead for all."""

@@ -21,8 +21,20 @@ TOLERANCE = 1e-3
 LOOSE_TOLERANCE = 3e-3
 """The same for a loop that does not settle: two halves of a long stretch."""
 
+KNOWN_TOLERANCE = 1e-2
+"""How near a block must come to a period that an earlier wave settled at, for the loop to be taken as settled, too."""
+
+TRAFFIC_TOLERANCE = 0.1
+"""How much the bytes from memory of waves may differ that are taken for alike."""
+
+QUEUE_TOLERANCE = 2e-2
+"""How much longer copies may take than in the block before, of a period: a ring that drains slowly looks steady else."""
+
 MIN_BLOCK = 4
 """Iterations of a block at least."""
+
+TAIL = 2
+"""Iterations that are simulated at the end of a loop at least."""
 
 
 class Pace:
@@ -39,11 +51,15 @@ class Pace:
         self.num_live = 0
 
     def reset(self) -> None:
-        """Forget everything: the population has changed."""
+        """Forget everything: the population has changed, or time has jumped."""
         self._latest.clear()
         self.means.clear()
         self._round_sum = 0.0
         self._round_count = 0
+
+    def restart(self, key: int) -> None:
+        """``key`` begins anew: its next report begins an interval."""
+        self._latest.pop(key, None)
 
     def report(self, key: int, cycle: float, num_steps: int) -> bool:
         """Somebody has made ``num_steps`` steps by ``cycle``; true when this closes a round."""
@@ -58,12 +74,6 @@ class Pace:
         self.means.append(self._round_sum / self._round_count)
         self._round_sum, self._round_count = 0.0, 0
         return True
-
-    def forget_times(self) -> None:
-        """Time has jumped: intervals that span the jump mean nothing."""
-        self._latest.clear()
-        self._round_sum, self._round_count = 0.0, 0
-        self.means.clear()
 
     def period(self) -> float | None:
         """The mean period if the last rounds agree, else None."""
@@ -92,56 +102,80 @@ class SteadyState:
         self._wave_ends: list[float] = []
         self.num_iterations_skipped = 0
         self.num_waves_skipped = 0
-        self._pace_role = engine.launch.roles[0].name
-        rings = engine.launch.parity_period
-        self._period = rings
-        self._block = max(MIN_BLOCK, rings // 2)
-        while self._block % (rings // 2):
-            self._block += 1
+        self._rank = {role.name: idx for idx, role in enumerate(engine.launch.roles)}
+        self._num_reporting = 0
+        self._latencies: list[float] = []
+        self._seen = (0.0, 0)
+        self._known: list[tuple[float, float]] = []
+        self._period = engine.launch.parity_period
+        half = self._period // 2
+        self._block = -(-MIN_BLOCK // half) * half
 
     # ------------------------------------------------------------------------------------------ iterations of a loop
 
     def watch(self, loop: Loop) -> None:
-        """A role has begun a loop."""
-        if not self.enabled or loop.role.spec.name != self._pace_role or len(loop.role.loops) > 1:
+        """A role has begun a loop. All but the first of several roles (the loader, which runs ahead) set the pace."""
+        role = loop.role
+        if not self.enabled or len(role.loops) > 1 or loop.num_iterations < 3 * self._block + self._period:
             return
-        if loop.num_iterations >= 3 * self._block + self._tail + self._period:
-            loop.report(self._block, self._on_block)
+        if len(self._rank) > 1 and not self._rank[role.spec.name]:
+            return
+        self._num_reporting += 1
+        loop.report(self._block + 2, self._block, self._on_block)
 
-    @property
-    def _tail(self) -> int:
-        """Iterations that are always simulated at the end of a loop."""
-        return self._period // 2 + 2
+    def unwatch(self, loop: Loop) -> None:
+        """A loop that reported has ended."""
+        self._num_reporting -= 1
+        self._iterations.restart(id(loop))
 
     def _on_block(self, loop: Loop) -> None:
         engine = self._engine
         pace = self._iterations
-        if engine.num_live_ctas != pace.num_live:
+        if self._num_reporting != pace.num_live:
             pace.reset()
-            pace.num_live = engine.num_live_ctas
-        if not pace.report(loop.role.cta_idx, engine.env.now, self._block):
+            pace.num_live = self._num_reporting
+            self._latencies.clear()
+        if not pace.report(id(loop), engine.env.now, self._block):
             return
-        period = pace.period()
+        period = self._steady_period()
         if period is None:
             return
         num_left = engine.fewest_iterations_left()
         if num_left is None:
             return
-        num_skipped = (num_left - self._tail) // self._period * self._period
+        num_skipped = (num_left - TAIL) // self._period * self._period
         if num_skipped < self._period:
             return
+        self._known.append((period, self._latencies[-1]))
         for role in engine.live_roles():
             for of_role in role.loops:
                 of_role.skip(num_skipped)
         self.num_iterations_skipped += num_skipped
         engine.skip(num_skipped * period, f"{num_skipped} iterations")
         pace.reset()
+        self._latencies.clear()
+
+    def _steady_period(self) -> float | None:
+        """The period, once it repeats and the queues do not grow: copies take no longer than before."""
+        engine, pace = self._engine, self._iterations
+        cycles, num_copies = engine.copy_cycles - self._seen[0], engine.num_copies - self._seen[1]
+        self._seen = (engine.copy_cycles, engine.num_copies)
+        self._latencies.append(cycles / num_copies if num_copies else 0.0)
+        latencies, last = self._latencies, pace.means[-1]
+        for period, latency in self._known:
+            if abs(last - period) <= KNOWN_TOLERANCE * period and latencies[-1] <= latency + QUEUE_TOLERANCE * period:
+                return period
+        period_or_none = pace.period()
+        if period_or_none is None or len(latencies) < 2:
+            return None
+        growth = latencies[-1] - latencies[-2]
+        return period_or_none if growth <= QUEUE_TOLERANCE * last else None
 
     # ------------------------------------------------------------------------------------------ turns of persistent CTAs
 
     def watch_tiles(self, loop: TileLoop) -> None:
         """A role of a persistent CTA has begun its outer loop."""
-        if self.enabled and loop.role.spec.name == self._pace_role:
+        if self.enabled and self._rank[loop.role.spec.name] == 0:
             loop.on_turn = self._on_turn
 
     def _on_turn(self, loop: TileLoop) -> None:
@@ -176,12 +210,36 @@ class SteadyState:
 
     # ------------------------------------------------------------------------------------------ waves of CTAs
 
+    def warm_waves_alike(self) -> int:
+        """When the second wave begins: how many further waves it can stand for.
+
+        So many as are full and fetch as much from memory, if the loop of the first wave has settled.
+        """
+        engine = self._engine
+        if not self.enabled or not self._known:
+            return 0
+        num_alike = (engine.num_ctas - 2 * engine.num_slots) // engine.num_slots
+        if num_alike < 1:
+            return 0
+        misses = engine.miss_bytes_by_wave[1 : 2 + num_alike]
+        if float(misses.max() - misses.min()) > TRAFFIC_TOLERANCE * float(engine.touched_bytes_by_wave[1]):
+            return 0
+        return num_alike
+
     def wave_ended(self) -> int:
         """As many CTAs have ended as run at once; returns how many waves to leave out now."""
         if not self.enabled:
             return 0
+        engine = self._engine
         ends = self._wave_ends
-        ends.append(self._engine.reported_cycle)
+        ends.append(engine.reported_cycle)
+        if engine.num_waves_stood_for:
+            if len(ends) == 2:  # the second wave was the one that stands for others
+                self.num_waves_skipped += engine.num_waves_stood_for
+                engine.skip(
+                    engine.num_waves_stood_for * (ends[1] - ends[0]), f"{engine.num_waves_stood_for} waves"
+                )
+            return 0
         if len(ends) < 3:
             return 0
         last, before = ends[-1] - ends[-2], ends[-2] - ends[-3]
@@ -192,10 +250,10 @@ class SteadyState:
             last, before = recent, earlier
         if not is_steady:
             return 0
-        num_waves = self._engine.num_full_waves_left() - 1
+        num_waves = (engine.num_ctas - engine.next_cta) // engine.num_slots - 1
         if num_waves < 1:
             return 0
         self.num_waves_skipped += num_waves
-        self._engine.skip(num_waves * (last + before) / 2, f"{num_waves} waves")
+        engine.skip(num_waves * (last + before) / 2, f"{num_waves} waves")
         ends.clear()
         return num_waves

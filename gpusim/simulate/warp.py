@@ -67,7 +67,7 @@ class Role:
 
     __slots__ = (
         "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open", "count", "cp_groups", "cp_open", "cta",
-        "engine", "env", "is_done", "is_free", "iteration_weight", "last_store", "loops", "must_retry", "num_warpgroups",
+        "engine", "env", "handlers", "is_done", "iteration_weight", "last_store", "loops", "must_retry", "num_warpgroups",
         "num_warps", "record", "registers", "sections", "sm", "spec", "t", "tile_loop", "totals", "turn_weight",
         "wait_state", "wave", "wgmma_groups", "wgmma_open",
     )
@@ -102,7 +102,7 @@ class Role:
         self.must_retry = False
         self.wait_state = WarpState.ISSUE
         self.is_done = False
-        self.is_free = False
+        self.handlers = HANDLERS
         self.sections: list[tuple[str, float]] = []
         self.record: RoleTimeline | None = None
         if cta.sm.idx in engine.recorded_sms:
@@ -166,8 +166,8 @@ class Role:
     def run(self) -> Generator[Event, Any, None]:
         """The simpy process: one op after the other."""
         env = self.env
-        if self.t > env.now:
-            yield Timeout(env, self.t - env.now)
+        if self.t > env._now:
+            yield Timeout(env, self.t - env._now)
         program: Iterator[ops.Op] = iter(self.spec.program(self))
         send = program.send  # type: ignore[attr-defined]  # a program is a generator
         value: ops.Token | None = None
@@ -176,20 +176,15 @@ class Role:
                 op = send(value)
                 value = None
                 kind = type(op)
-                if self.t - env.now > SYNC_CYCLES and kind not in LAZY:
-                    yield Timeout(env, self.t - env.now)
-                if self.is_free and kind not in WHEN_FREE:
-                    if kind in GIVES_TOKEN:
-                        value = ops.Token(is_long=False)
-                        value.ready_cycle = self.t
-                    continue
-                try:
-                    handler = HANDLERS[kind]
-                except KeyError:
+                ahead = self.t - env._now  # simpy's clock itself: the property costs a tenth of a run
+                if ahead > SYNC_CYCLES and kind not in LAZY:
+                    yield Timeout(env, ahead)
+                handler = self.handlers.get(kind)
+                if handler is None:
                     raise LaunchError(
                         f"{self.engine.launch.kernel}: role {self.spec.name!r} yields {op!r}, wants an op of the "
                         f"vocabulary"
-                    ) from None
+                    )
                 pause = handler(self, op)
                 while pause is not None:
                     if isinstance(pause, ops.Token):
@@ -197,7 +192,7 @@ class Role:
                         break
                     yield pause
                     self.blocked_on = None
-                    self.spend(self.wait_state, env.now)
+                    self.spend(self.wait_state, env._now)
                     if not self.must_retry:
                         break
                     self.must_retry = False
@@ -364,7 +359,9 @@ class Role:
             tma.counters.load_bytes += op.num_fetched_bytes * count
             done = _TmaArrived(self, self.cta, op, latency)
             if op.num_fetched_bytes:
-                self.sm.l1.below.read(self.request(op.tensor, op.tile, op.num_fetched_bytes), done)
+                self.sm.l1.below.read(
+                    self.request(op.tensor, op.tile, op.num_fetched_bytes), done, group=done.barrier
+                )
             else:
                 done(at)
             return None
@@ -477,7 +474,10 @@ class Role:
         spec = self.engine.mbarrier_spec
         if spec is None:
             raise self._lacks("mbarrier", "8.0")
-        barrier = self.cta.mbarrier(op.barrier, op.stage)
+        try:
+            barrier = self.cta.mbarriers[op.barrier][op.stage]
+        except (KeyError, IndexError):
+            barrier = self.cta.mbarrier(op.barrier, op.stage)  # says what is wrong
         if barrier.parity != op.parity:
             completed_at = barrier.completed_at
             if completed_at <= self.t:
@@ -634,27 +634,33 @@ class Role:
         return None
 
     def _wgmma(self, op: ops.Wgmma) -> Pause:
-        core = self.sm.tensor_core
-        cycles_each, wavefronts_each = self.engine.wgmma_cost(op.atom)
-        num_issues = op.num_issues * self.num_warpgroups
-        count = self.count
+        cost = self.engine.wgmma_costs.get(id(op))
+        if cost is None:
+            cost = self.engine.cost_of_wgmma(op, self.num_warpgroups, self.num_warps)
+        pipe = self.sm.tensor_core.pipe
         at = self.t
-        begin = core.pipe.free_at
-        issued, end = core.run_wgmma(num_issues, cycles_each, at_cycle=at, weight=count)
-        core_smem = self.sm.smem
-        core_smem.count_gmma(num_issues * wavefronts_each * count)
-        self.sm.warp_scheduler.counters.instructions += op.num_issues * self.num_warps * count
+        begin = pipe.free_at
+        if begin < at:
+            begin = at
+        pipe.free_at = end = begin + cost.cycles
+        cost.times += self.count
+        stages = self.cta.buffers
         for buffer, stage_idx in op.reads:
-            stage = self.cta.stage(buffer, stage_idx)
+            try:
+                stage = stages[buffer][stage_idx]
+            except (KeyError, IndexError):
+                stage = self.cta.stage(buffer, stage_idx)  # says what is wrong
             if stage.num_writes_pending or stage.full_at > at + 1e-6 or not stage.num_fills:
                 stage.read(at, end, self.who())
             elif end > stage.read_until:
                 stage.read_until = end
         if self.record is not None:
-            self._record_mma(max(at, begin), end, num_issues)
+            self._record_mma(begin, end, op.num_issues * self.num_warpgroups)
         if end > self.wgmma_open:
             self.wgmma_open = end
-        self.spend(TENSOR, issued)
+        issued = end - cost.queue_cycles
+        if issued > at:
+            self.spend(TENSOR, issued)
         return None
 
     def _record_mma(self, start: float, end: float, num_issues: int) -> None:
@@ -736,14 +742,14 @@ class Role:
     def _range_start(self, op: ops.RangeStart) -> Pause:
         self.sections.append((op.section.value, self.t + self.engine.offset_cycles))
         if self.engine.is_ideal(op.section.value):
-            self.is_free = True
+            self.handlers = FREE_HANDLERS
         return None
 
     def _range_end(self, op: ops.RangeEnd) -> Pause:
         if not self.sections:
             raise LaunchError(f"{self.who()} ends a range that it never started; yield RangeStart first")
         name, start = self.sections.pop()
-        self.is_free = False
+        self.handlers = HANDLERS
         self.engine.section_ended(self, name, self.t + self.engine.offset_cycles - start)
         if self.record is not None:
             self.record.sections.append(Span(start, self.t + self.engine.offset_cycles, name))
@@ -768,7 +774,7 @@ class _Resume:
 
     def __call__(self, cycle: float) -> None:
         role = self._role
-        now = role.env.now
+        now = role.env._now
         until = cycle if cycle > role.t else role.t
         self._wake.fire(until - now if until > now else 0.0)
 
@@ -786,7 +792,7 @@ class _WakeAfterPhase:
 
     def __call__(self, completed_at: float) -> None:
         role = self._role
-        now = role.env.now
+        now = role.env._now
         until = completed_at + self._wake_cycles
         earliest = role.t + self._try
         if until < earliest:
@@ -834,6 +840,8 @@ class _Filled:
         end = max(cycle, end - min(self._wavefronts, hidden))
         self._stage.end_write(end)
         self._group.finish(end)
+        role.engine.copy_cycles += end - request.issued_at
+        role.engine.num_copies += 1
         if role.record is not None:
             offset = role.engine.offset_cycles
             role.engine.timeline.copies.append(
@@ -847,7 +855,7 @@ class _Filled:
 class _TmaArrived:
     """A TMA copy is complete in one CTA."""
 
-    __slots__ = ("_cta", "_latency", "_op", "_role", "_stage", "_started")
+    __slots__ = ("_cta", "_latency", "_op", "_role", "_stage", "_started", "barrier")
 
     def __init__(self, role: Role, cta: Cta, op: ops.TmaLoad, latency_cycles: float) -> None:
         self._role = role
@@ -855,6 +863,7 @@ class _TmaArrived:
         self._op = op
         self._latency = latency_cycles
         self._started = role.t
+        self.barrier = cta.mbarrier(op.barrier, op.stage)
         self._stage = stage = cta.stage(op.buffer, op.stage)
         if stage.read_until > role.t:
             stage.begin_write(role.t, role.who())
@@ -869,10 +878,12 @@ class _TmaArrived:
         stage.num_writes_pending -= 1
         if at > stage.full_at:
             stage.full_at = at
-        barrier = cta.mbarrier(op.barrier, op.stage)
+        barrier = self.barrier
         phase = barrier.num_phases
         barrier.complete_tx(op.num_bytes, at_cycle=at)
         engine = self._role.engine
+        engine.copy_cycles += at - self._started
+        engine.num_copies += 1
         if cta.sm.idx in engine.recorded_sms:
             offset = engine.offset_cycles
             engine.timeline.copies.append(
@@ -994,3 +1005,18 @@ GIVES_TOKEN: frozenset[type[ops.Op]] = frozenset(
     {ops.GlobalLoad, ops.SharedLoad, ops.SharedAtomic, ops.Ldmatrix, ops.DsmemLoad, ops.GlobalAtomic}
 )
 """Ops whose program receives a token."""
+
+
+def _for_nothing(role: Role, op: ops.Op) -> Pause:
+    """An op in a section that a counterfactual makes free."""
+    if type(op) in GIVES_TOKEN:
+        token = ops.Token(is_long=False)
+        token.ready_cycle = role.t
+        return token
+    return None
+
+
+FREE_HANDLERS: dict[type[ops.Op], Handler] = {
+    kind: handler if kind in WHEN_FREE else _for_nothing for kind, handler in HANDLERS.items()
+}
+"""The same for a section that is free."""

@@ -69,11 +69,13 @@ class Buffer:
     name: str
     stage_bytes: int
     num_stages: int = 1
+    is_overlay: bool = False
+    """Lies over the other buffers, which are drained by then, and takes no room of its own."""
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all stages."""
-        return self.stage_bytes * self.num_stages
+        """Bytes of all stages; none for an overlay."""
+        return 0 if self.is_overlay else self.stage_bytes * self.num_stages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +150,8 @@ class Launch:
     math_class: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    code_bytes: int = 0
+    following: tuple[Launch, ...] = ()
+    """Kernels that the same call launches afterwards (split-K's reduction)."""
 
     @property
     def num_threads(self) -> int:

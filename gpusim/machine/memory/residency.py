@@ -30,6 +30,10 @@ class PanelTraffic:
     """For each panel the waves whose first request for it goes to memory."""
     read_miss_bytes: float
     written_back_fraction: float
+    miss_bytes_by_wave: NDArray[np.float64]
+    """Bytes from memory, float64[num_waves]."""
+    touched_bytes_by_wave: NDArray[np.float64]
+    """Bytes of distinct panels that each wave touches, float64[num_waves]."""
     num_sharers: float
     """Work tiles of one wave that walk the same panel, on average."""
 
@@ -69,13 +73,14 @@ def panel_traffic(
     traffic: dict[str, PanelTraffic] = {}
     for use, waves, panels, num_bytes in per_use:
         sharers = len(wave_of_tile) / len(waves)
+        own = np.bincount(waves, weights=num_bytes, minlength=num_waves)
         limit = shared_capacity_bytes if sharers > 1.5 else capacity_bytes
         if use.is_write:
             stored = float(use.bytes_of_tile.sum())
             leaving = max(0.0, 1.0 - capacity_bytes / total) if total else 0.0
             traffic[use.tensor] = PanelTraffic(
                 missed_waves={}, read_miss_bytes=0.0, written_back_fraction=leaving if stored else 0.0,
-                num_sharers=sharers,
+                miss_bytes_by_wave=np.zeros(num_waves), touched_bytes_by_wave=own, num_sharers=sharers,
             )
             continue
         order = np.lexsort((waves, panels))
@@ -90,7 +95,9 @@ def panel_traffic(
             missed.setdefault(panel, set()).add(wave)
         traffic[use.tensor] = PanelTraffic(
             missed_waves={panel: frozenset(of_panel) for panel, of_panel in missed.items()},
-            read_miss_bytes=float(num_bytes[is_miss].sum()), written_back_fraction=0.0, num_sharers=sharers,
+            read_miss_bytes=float(num_bytes[is_miss].sum()), written_back_fraction=0.0,
+            miss_bytes_by_wave=np.bincount(waves[is_miss], weights=num_bytes[is_miss], minlength=num_waves),
+            touched_bytes_by_wave=own, num_sharers=sharers,
         )
     return traffic
 
@@ -108,7 +115,10 @@ class PlannedResidency:
         wave = request.wave
         if last_wave >= wave:
             return False
-        waves = self._missed[request.tensor].get(request.tile[0])  # type: ignore[index]  # a tile is (panel, step)
+        panels = self._missed.get(request.tensor)
+        if panels is None:  # not in the plan (a bias vector): read once from memory
+            return last_wave < 0
+        waves = panels.get(request.tile[0])  # type: ignore[index]  # a tile is (panel, step)
         if waves is None:
             return False
         if wave in waves:

@@ -10,7 +10,7 @@ import simpy
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
 from gpusim.machine.memory.l2 import L2, Fill
-from gpusim.machine.timing import Done, SharedPipe
+from gpusim.machine.timing import Done, SharedPipe, Ticket
 from gpusim.units import SECTOR_BYTES
 
 
@@ -42,51 +42,86 @@ class XbarCounters(Counters):
 class _Port:
     """One SM's way in: transfers one after the other, the first of them sharing the slices with other SMs."""
 
-    __slots__ = ("_xbar", "active", "waiting")
+    __slots__ = ("active", "waiting")
 
-    def __init__(self, xbar: Xbar) -> None:
-        self._xbar = xbar
+    def __init__(self) -> None:
         self.active: _Transfer | None = None
         self.waiting: deque[_Transfer] = deque()
 
 
-class _Transfer:
-    """A read on its way through a port."""
+class _Part:
+    """One request's share of a transfer."""
 
-    __slots__ = ("count", "done", "fill", "num_bytes", "port", "start_lag", "weight", "xbar")
+    __slots__ = ("done", "fill", "lag")
+
+    def __init__(self, fill: Fill | None, lag: float, done: Done) -> None:
+        self.fill = fill
+        self.lag = lag
+        self.done = done
+
+    def finish(self, cycle: float) -> None:
+        """The last byte passes the slices at ``cycle`` and is there a latency later, or with its fill."""
+        fill = self.fill
+        if fill is None:
+            self.done(cycle)
+            return
+        done_at = fill.done_at
+        if done_at is None:
+            fill.waiting.append((cycle, self.done))
+        else:
+            self.done(cycle if cycle > done_at else done_at)
+
+
+class _Transfer:
+    """Reads on their way through a port: one request, or neighbours that are waited for together."""
+
+    __slots__ = ("count", "group", "more", "num_bytes", "part", "port", "ticket", "weight", "xbar")
 
     def __init__(
-        self, xbar: Xbar, port: _Port, num_bytes: float, weight: float, fill: Fill | None, start_lag: float,
-        done: Done, count: float,
+        self, xbar: Xbar, port: _Port, num_bytes: float, weight: float, part: _Part, group: object, count: float
     ) -> None:
         self.xbar = xbar
         self.port = port
         self.num_bytes = num_bytes
         self.weight = weight
-        self.fill = fill
-        self.start_lag = start_lag
-        self.done = done
+        self.part = part
+        self.more: list[_Part] | None = None
+        self.group = group
         self.count = count
+        self.ticket: Ticket | None = None
+
+    def start(self) -> None:
+        """Begin to move."""
+        self.port.active = self
+        self.ticket = self.xbar.slices.transfer(self.num_bytes, self, weight=self.weight, count=self.count)
+
+    def join(self, num_bytes: float, weight: float, part: _Part) -> None:
+        """Take a neighbour along."""
+        total = self.num_bytes + num_bytes
+        mean = (self.weight * self.num_bytes + weight * num_bytes) / total
+        self.num_bytes = total
+        if self.ticket is not None:
+            self.ticket = self.xbar.slices.extend(self.ticket, num_bytes, weight=mean, count=self.count)
+        self.weight = mean
+        if self.more is None:
+            self.more = [part]
+        else:
+            self.more.append(part)
 
     def __call__(self, cycle: float) -> None:
         """The last byte has passed the slices and the port."""
+        self.ticket = None
         port = self.port
         if port.waiting:
-            following = port.waiting.popleft()
-            port.active = following
-            self.xbar.slices.transfer(
-                following.num_bytes, following, weight=following.weight, count=following.count
-            )
+            port.waiting.popleft().start()
         else:
             port.active = None
-        ready_at = cycle + self.start_lag + self.xbar.l2.hit_latency_cycles
-        fill = self.fill
-        if fill is None:
-            self.done(ready_at)
-        elif fill.done_at is None:
-            fill.waiting.append((ready_at, self.done))
-        else:
-            self.done(ready_at if ready_at > fill.done_at else fill.done_at)
+        there = cycle + self.xbar.l2.hit_latency_cycles
+        part = self.part
+        part.finish(there + part.lag)
+        if self.more is not None:
+            for part in self.more:
+                part.finish(there + part.lag)
 
 
 class Xbar(Component):
@@ -114,11 +149,15 @@ class Xbar(Component):
         self.stores = SharedPipe(
             env, bytes_per_cycle=spec.write_bytes_per_cycle, cap_bytes_per_cycle=spec.sm_write_bytes_per_cycle
         )
-        self.ports = [_Port(self) for _ in range(num_sms)]
+        self.ports = [_Port() for _ in range(num_sms)]
         self._leaders: dict[tuple[int, str, Hashable], list[float]] = {}
 
-    def read(self, request: MemoryRequest, done: Done) -> None:
-        """Fetch a tile into one SM; ``done(cycle)`` is called when the arrival of its last byte is known."""
+    def read(self, request: MemoryRequest, done: Done, *, group: object = None) -> None:
+        """Fetch a tile into one SM; ``done(cycle)`` is called when the arrival of its last byte is known.
+
+        Requests with the same ``group`` that follow one another are waited for together (they complete one phase of
+        one mbarrier) and move as one.
+        """
         fill = self.l2.look_up(request)
         weight = self._merge(request, fill)
         num_bytes = request.num_bytes
@@ -126,7 +165,7 @@ class Xbar(Component):
             self.l2.counters.read_sectors += num_bytes / SECTOR_BYTES * request.count
         else:
             self.counters.merged_bytes += num_bytes * request.count
-        self._deliver(request.sm_idx, num_bytes, weight, fill, request, done)
+        self._deliver(request.sm_idx, weight, fill, request, done, group)
 
     def multicast(self, request: MemoryRequest, receivers: list[tuple[int, Done]]) -> None:
         """Fetch a tile once and deliver it to ``receivers`` (SM, done)."""
@@ -134,7 +173,7 @@ class Xbar(Component):
         self.l2.counters.read_sectors += request.num_bytes / SECTOR_BYTES * request.count
         weight = 1.0
         for sm_idx, done in receivers:
-            self._deliver(sm_idx, request.num_bytes, weight, fill, request, done)
+            self._deliver(sm_idx, weight, fill, request, done, None)
             weight = 0.0
 
     def write(self, request: MemoryRequest, done: Done) -> None:
@@ -144,17 +183,21 @@ class Xbar(Component):
         self.stores.transfer(request.num_bytes, done, count=request.count)
 
     def _deliver(
-        self, sm_idx: int, num_bytes: float, weight: float, fill: Fill | None, request: MemoryRequest, done: Done
+        self, sm_idx: int, weight: float, fill: Fill | None, request: MemoryRequest, done: Done, group: object
     ) -> None:
-        self.counters.read_bytes += num_bytes * request.count
+        num_bytes, count = request.num_bytes, request.count
+        self.counters.read_bytes += num_bytes * count
         port = self.ports[sm_idx]
-        lag = request.issued_at - self._env.now
-        transfer = _Transfer(self, port, num_bytes, weight, fill, lag, done, request.count)
-        if port.active is None:
-            port.active = transfer
-            self.slices.transfer(num_bytes, transfer, weight=weight, count=request.count)
+        part = _Part(fill, request.issued_at - self._env._now, done)
+        active = port.active
+        if active is None:
+            _Transfer(self, port, num_bytes, weight, part, group, count).start()
+            return
+        last = port.waiting[-1] if port.waiting else active
+        if group is not None and last.group is group:
+            last.join(num_bytes, weight, part)
         else:
-            port.waiting.append(transfer)
+            port.waiting.append(_Transfer(self, port, num_bytes, weight, part, group, count))
 
     def _merge(self, request: MemoryRequest, fill: Fill | None) -> float:
         """Weight of ``request`` at the slices: 0 where it joins a neighbour's that is in flight, else 1."""

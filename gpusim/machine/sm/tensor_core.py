@@ -79,16 +79,9 @@ class TensorCore(Component):
         per_sub_core = spec.mma_sync_flops_per_cycle[rate_class] / spec.num_sub_cores
         return max(num_flops / per_sub_core, spec.mma_sync_min_interval_cycles)
 
-    def run_wgmma(
-        self, num_issues: int, cycles_each: float, *, at_cycle: float, weight: float
-    ) -> tuple[float, float]:
-        """Queue ``num_issues``; returns (cycle at which the last may be issued, cycle at which the last is done)."""
-        self.counters.gmma_instructions += num_issues * 4 * weight
-        self.counters.busy_cycles += num_issues * cycles_each * weight
-        end = self.pipe.reserve(num_issues * cycles_each, at_cycle=at_cycle, weight=weight)
-        depth = self.spec.wgmma_issue_depth
-        issued = end - min(depth, num_issues) * cycles_each
-        return (issued if issued > at_cycle else at_cycle), end
+    def queue_cycles(self, num_issues: int, cycles_each: float) -> float:
+        """How long before the end of ``num_issues`` wgmma the warp that issues them is free to go on."""
+        return min(self.spec.wgmma_issue_depth, num_issues) * cycles_each
 
     def run_mma_sync(
         self, num_issues: int, interval_cycles: float, *, num_warps: int, is_integer: bool, at_cycle: float,

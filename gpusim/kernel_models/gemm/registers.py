@@ -1,0 +1,69 @@
+"""Registers of a GEMM kernel: accumulators, fragments, and an overhead by schedule.
+
+Source: ``kernels/register_probe/registers.csv``, 171 probe kernels compiled by ptxas of CUDA 13.0; the rule is within
+6 registers of each tensor-core probe, and within 45 of the FMA ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+OVERHEADS = {
+    ("multistage", "mma_sync", "cp_async"): 18,
+    ("multistage", "mma_sync", "tma"): 26,
+    ("multistage", "wgmma", "cp_async"): 8,
+    ("multistage", "wgmma", "tma"): 26,
+    ("specialized", "wgmma", "tma"): 32,
+    ("specialized", "wgmma", "cp_async"): 32,
+    ("multistage", "fma", "cp_async"): 28,
+}
+"""Registers beyond accumulators, fragments and copies. The two pairs of mma_sync with TMA and of specialized cp.async
+were not probed and take the nearest class."""
+
+WGMMA_FLOOR = 26
+COPY_REGISTERS = 2
+"""For each 16-byte cp.async of a thread and stage: its addresses."""
+
+MAX_REGISTERS = 255
+REGISTERS_PER_SUB_CORE = 16384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterNeed:
+    """What one thread of the math warps needs."""
+
+    accumulators: int
+    fragments: int
+    overhead: int
+
+    @property
+    def total(self) -> int:
+        """All together, before rounding to 8."""
+        return self.accumulators + self.fragments + self.overhead
+
+
+def register_need(
+    *, schedule: str, math: str, copy: str, accumulators: int, fragments: int, copies_per_thread: int
+) -> RegisterNeed:
+    """The rule for one schedule; ``copies_per_thread`` are 16-byte cp.async of a thread and stage."""
+    kind = "multistage" if schedule == "multistage" else "specialized"
+    overhead = OVERHEADS[kind, math, copy]
+    if copy == "cp_async":
+        overhead += COPY_REGISTERS * copies_per_thread
+    if math == "wgmma":
+        overhead = max(overhead, WGMMA_FLOOR)
+    return RegisterNeed(accumulators=accumulators, fragments=fragments, overhead=overhead)
+
+
+def launch_limit(num_warps: int) -> int:
+    """Registers that a thread can have if one CTA of ``num_warps`` warps is to fit on an SM.
+
+    Each sub-core holds every fourth warp in its 16384 registers.
+    """
+    warps_per_sub_core = -(-num_warps // 4)
+    return min(MAX_REGISTERS, REGISTERS_PER_SUB_CORE // (32 * warps_per_sub_core) // 8 * 8)
+
+
+def rounded(registers: int) -> int:
+    """Registers as ptxas allots them: multiples of 8."""
+    return -(-registers // 8) * 8

@@ -1,0 +1,269 @@
+"""Counterfactuals: what each fix would buy, found by simulating again with one thing made free."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from gpusim.errors import GpusimError, LaunchError
+from gpusim.machine.config import GpuSpec
+from gpusim.report.tables import print_command, verdict_of
+from gpusim.report.words import count, duration, percent
+from gpusim.simulate.ideal import IDEALS
+from gpusim.simulate.result import Result
+from gpusim.simulate.run import simulate
+from gpusim.workload.launch import Launch
+
+NOTHING = 0.005
+"""A saving below this share of the cycles counts as none: skipping may err by as much."""
+
+CLEARLY_MORE = 0.02
+"""Another fix that saves this share of the cycles more than the one that ``bound_by`` points at is a disagreement."""
+
+UNEXPECTED = 0.15
+"""Where ``bound_by`` names a unit that nothing here makes free, a saving of this share is a disagreement."""
+
+WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+
+POINTS_AT: Mapping[str, str] = {
+    "hbm": "hbm", "l2": "l2", "sm_intake": "l2", "store": "l2", "latency": "latency", "smem_latency": "latency",
+    "barrier": "latency", "smem": "bank_conflicts", "lsu": "bank_conflicts", "epilogue": "epilogue",
+    "launch": "launch", "tail": "tail",
+}
+"""Which counterfactual a plain prediction's ``bound_by`` points at."""
+
+Build = Callable[[int], Launch | None]
+"""The launch with so many stages more; None where the kernel has no stages to add."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counterfactual:
+    """One thing made free."""
+
+    name: str
+    title: str
+    cycles: float | None
+    """Cycles of the kernel then; None where it could not be run."""
+    saved_cycles: float
+    """0 or more; 0 also where the kernel would become slower."""
+    share: float
+    """Saved cycles over the cycles of the plain run."""
+    is_simulated: bool
+    """False where the number is computed from the plain run."""
+    note: str = ""
+
+    @property
+    def saves_nothing(self) -> bool:
+        """Whether the saving is within what a prediction may err."""
+        return self.share < NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A prediction, and what it would be otherwise; the largest saving comes first."""
+
+    result: Result
+    counterfactuals: tuple[Counterfactual, ...]
+    disagreement: str
+    """Where the counterfactuals contradict ``bound_by`` of the plain run; empty where they do not."""
+    remarks: tuple[str, ...]
+    wall_s: float
+
+    @property
+    def best(self) -> Counterfactual | None:
+        """The fix that saves most, if any saves something."""
+        first = next(iter(self.counterfactuals), None)
+        return None if first is None or first.saves_nothing else first
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON document: the prediction's, and the counterfactuals."""
+        return {
+            **self.result.as_dict(),
+            "counterfactuals": [
+                {
+                    "name": item.name, "title": item.title, "cycles": item.cycles, "saved_cycles": item.saved_cycles,
+                    "saved_pct": 100.0 * item.share, "saves_nothing": item.saves_nothing,
+                    "is_simulated": item.is_simulated, "note": item.note,
+                }
+                for item in self.counterfactuals
+            ],
+            "disagreement": self.disagreement,
+            "explain_remarks": list(self.remarks),
+            "explain_wall_s": self.wall_s,
+        }
+
+
+def explain(
+    build: Build,
+    gpu: GpuSpec,
+    *,
+    progress: Callable[[str], None] = lambda title: None,
+    **simulate_options: Any,
+) -> Explanation:
+    """Simulate plainly, then again with each of IDEALS free and with one more stage; compute the wave tail.
+
+    The clock is that of the plain run throughout, so that cycles can be compared. ``progress`` hears the title of each
+    run before it starts; ``simulate_options`` go to :func:`gpusim.simulate.run.simulate`.
+
+    Raises:
+        LaunchError: there is no plain launch, or the GPU cannot run it.
+    """
+    began = time.perf_counter()
+    launch = build(0)
+    if launch is None:
+        raise LaunchError("explain: build(0) gives no launch, wants the plain one")
+    progress("as it is")
+    result = simulate(launch, gpu, **simulate_options)
+    fixed = {**simulate_options, "clock": result.sm_clock_mhz, "recorded_sms": frozenset[int]()}
+    base = result if result.clock_mode in ("max", "fixed") else simulate(launch, gpu, **fixed)
+    found: list[Counterfactual] = []
+    remarks: list[str] = []
+    for name, title in IDEALS.items():
+        progress(title)
+        other = simulate(launch, gpu, **fixed, ideals=frozenset({name}))
+        item = _compared(name, title, base, other.cycles)
+        found.append(item)
+        if name == "bank_conflicts":
+            remarks += _hidden_conflicts(item, base, other)
+    progress("one more stage")
+    found.append(_one_more_stage(build, gpu, base, fixed))
+    found.append(wave_tail(base, gpu))
+    found.sort(key=lambda item: -item.saved_cycles)
+    return Explanation(
+        result=result, counterfactuals=tuple(found), disagreement=disagreement(result, found), remarks=tuple(remarks),
+        wall_s=time.perf_counter() - began,
+    )
+
+
+def _compared(name: str, title: str, base: Result, cycles: float, *, is_simulated: bool = True, note: str = "") -> Counterfactual:
+    saved = base.cycles - cycles
+    if saved < -NOTHING * base.cycles and not note:
+        note = f"{-saved:,.0f} cycles slower"
+    return Counterfactual(
+        name=name, title=title, cycles=cycles, saved_cycles=max(0.0, saved), share=max(0.0, saved) / base.cycles,
+        is_simulated=is_simulated, note=note,
+    )
+
+
+def _one_more_stage(build: Build, gpu: GpuSpec, base: Result, fixed: Mapping[str, Any]) -> Counterfactual:
+    title = "one more stage"
+    reason = "this kernel has no stages to add"
+    try:
+        launch = build(1)
+        if launch is not None:
+            return _compared("stage", title, base, simulate(launch, gpu, **fixed).cycles)
+    except GpusimError as error:
+        reason = f"cannot run: {error}"
+    return Counterfactual(
+        name="stage", title=title, cycles=None, saved_cycles=0.0, share=0.0, is_simulated=True, note=reason
+    )
+
+
+def wave_tail(base: Result, gpu: GpuSpec) -> Counterfactual:
+    """What a full last wave would save, computed: waves take equal time, so ``waves`` of them instead of ``ceil(waves)``.
+
+    Launch and drain stay. The work stays too: no part can be busier than all the time, so the cycles in which the
+    busiest part works are a floor.
+    """
+    fixed = min(base.cycles, gpu.dispatcher.launch_cycles + gpu.dispatcher.drain_cycles)
+    started = max(1, math.ceil(base.waves - 1e-9))
+    without = fixed + (base.cycles - fixed) * min(1.0, base.waves / started)
+    floor = max(base.busy.values(), default=0.0) * base.cycles
+    note = f"{base.waves:.2f} waves take the time of {started}"
+    if floor > without:
+        note += ", but the busiest part has that work anyway"
+    return _compared("tail", "no wave tail", base, min(base.cycles, max(without, floor)), is_simulated=False, note=note)
+
+
+def _hidden_conflicts(item: Counterfactual, base: Result, other: Result) -> list[str]:
+    extra = base.counters.get(WAVEFRONTS, 0.0) - other.counters.get(WAVEFRONTS, 0.0)
+    if extra < 0.5:
+        return ["There are no bank conflicts."] if item.saves_nothing else []
+    wavefronts = count(round(extra), "wavefront")
+    if item.saves_nothing:
+        return [f"Bank conflicts cost {wavefronts}, which hide behind other work: removing them saves nothing."]
+    return [f"Bank conflicts cost {wavefronts}."]
+
+
+def disagreement(result: Result, counterfactuals: list[Counterfactual]) -> str:
+    """A sentence where the counterfactuals contradict ``result.bound_by``, else empty."""
+    best = max(counterfactuals, key=lambda item: item.saved_cycles, default=None)
+    if best is None:
+        return ""
+    named = next((item for item in counterfactuals if item.name == POINTS_AT.get(result.bound_by)), None)
+    if named is None:
+        if best.share >= UNEXPECTED:
+            return (
+                f"The plain run says that {result.bound_by} bounds this kernel, yet {best.title!r} would save "
+                f"{percent(best.share)} of its cycles; believe the counterfactual."
+            )
+        return ""
+    if best.name == named.name or best.share - named.share < CLEARLY_MORE:
+        return ""
+    saves = "saves nothing" if named.saves_nothing else f"saves {percent(named.share)}"
+    return (
+        f"The plain run says that {result.bound_by} bounds this kernel, yet {named.title!r} {saves} and {best.title!r} "
+        f"saves {percent(best.share)}; believe the counterfactual."
+    )
+
+
+def render_explanation(explanation: Explanation, console: Console, *, next_command: str = "") -> None:
+    """Print what each fix would buy, the largest saving first."""
+    from rich.table import Table
+
+    result = explanation.result
+    console.print()
+    console.print(
+        f"[bold]{escape(result.kernel)}[/] on [bold]{escape(result.gpu)}[/]: {result.cycles:,.0f} cycles, "
+        f"{duration(result.time_us * 1e-6)} at {result.sm_clock_mhz:,.0f} MHz",
+        highlight=False,
+    )
+    console.print(f"The plain run says: bound by {escape(result.bound_by)}: {escape(result.reason)}.", highlight=False)
+    console.print()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column, justify in (("if there were", "left"), ("cycles", "right"), ("saves", "right"), ("share", "right"), ("", "left")):
+        table.add_column(column, header_style="dim", justify=justify)  # type: ignore[arg-type]  # literals from the tuple
+    for item in explanation.counterfactuals:
+        note = item.note if item.is_simulated else f"computed: {item.note}"
+        if item.cycles is None:
+            table.add_row(item.title, "-", "-", "-", escape(note), style="dim")
+        elif item.saves_nothing:
+            table.add_row(item.title, f"{item.cycles:,.0f}", "saves nothing", "", escape(note), style="dim")
+        else:
+            table.add_row(
+                item.title, f"{item.cycles:,.0f}", f"{item.saved_cycles:,.0f}", percent(item.share), escape(note)
+            )
+    console.print(table)
+    console.print()
+    console.print(
+        f"Each alone, at the same SM clock; savings do not add up, and below {percent(NOTHING)} count as nothing.",
+        highlight=False,
+    )
+    for remark in explanation.remarks:
+        console.print(escape(remark), highlight=False)
+    if explanation.disagreement:
+        console.print(f"[yellow]Disagreement[/]: {escape(explanation.disagreement)}", highlight=False)
+    console.print(f"{count(len(explanation.counterfactuals) - 1, 'counterfactual')} simulated in "
+                  f"{duration(explanation.wall_s)}.", highlight=False)
+    console.print()
+    console.print(f"[bold]Verdict[/]: {escape(verdict_of_explanation(explanation))}", highlight=False)
+    if next_command:
+        console.print("Next: ", end="")
+        print_command(next_command, console)
+
+
+def verdict_of_explanation(explanation: Explanation) -> str:
+    """The explanation in one sentence."""
+    best = explanation.best
+    if best is None:
+        return f"no single fix would save anything: {verdict_of(explanation.result)}"
+    return (
+        f"{best.title!r} would save most, {best.saved_cycles:,.0f} of {explanation.result.cycles:,.0f} cycles "
+        f"({percent(best.share)})."
+    )

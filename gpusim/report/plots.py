@@ -1,0 +1,283 @@
+"""Pictures: the only room that knows matplotlib, and imports it when a picture is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from gpusim.errors import GpusimError
+from gpusim.report.output import check_output, write_whole
+from gpusim.simulate.result import Result
+from gpusim.simulate.timeline import RoleTimeline, Timeline, WarpState
+
+SUFFIXES = (".png", ".svg")
+"""What a picture's name may end in."""
+
+Window = tuple[float, float]
+"""First and last cycle to show."""
+
+COPIES_SHOWN = 5
+"""By default the window ends when the ring has been filled about so many times."""
+
+WAITS_HATCH = "////"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How one kind of bar is drawn: colours of Okabe and Ito, told apart by hatching as well."""
+
+    label: str
+    colour: str
+    hatch: str = ""
+
+
+COPY = Look("copy in flight", "#0072B2")
+MMA = Look("tensor core busy", "#009E73")
+
+LOOKS: Mapping[WarpState, Look] = {
+    WarpState.START: Look("start", "#E8E8E8"),
+    WarpState.ISSUE: Look("issues others", "#4D4D4D"),
+    WarpState.TENSOR: Look("issues math", "#009E73"),
+    WarpState.MATH_PIPE: Look("math pipe", "#009E73", "...."),
+    WarpState.LSU: Look("load/store unit", "#0072B2"),
+    WarpState.WAIT_MBARRIER: Look("wait: mbarrier", "#E69F00"),
+    WarpState.WAIT_CP_ASYNC: Look("wait: cp.async", "#E69F00", WAITS_HATCH),
+    WarpState.WAIT_WGMMA: Look("wait: wgmma", "#56B4E9"),
+    WarpState.WAIT_BULK: Look("wait: bulk store", "#56B4E9", WAITS_HATCH),
+    WarpState.WAIT_BARRIER: Look("wait: barrier", "#CC79A7"),
+    WarpState.WAIT_CLUSTER: Look("wait: cluster", "#CC79A7", WAITS_HATCH),
+    WarpState.WAIT_REGISTERS: Look("wait: registers", "#CC79A7", "...."),
+    WarpState.LONG_SCOREBOARD: Look("wait: global load", "#D55E00"),
+    WarpState.SHORT_SCOREBOARD: Look("wait: shared load", "#F0E442"),
+}
+"""Every state of a warp."""
+
+SKIP = Look("skipped", "#FFFFFF", "xxxx")
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Something drawn in a lane, in cycles."""
+
+    start_cycle: float
+    end_cycle: float
+    look: Look
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A row of the picture; lanes of a ``group`` lie together."""
+
+    label: str
+    group: str
+    bars: Sequence[Bar]
+    slot: tuple[int, str, int] | None = None
+    """(CTA, buffer, stage) of a lane of copies."""
+
+
+def plot_timeline(
+    result: Result, path: Path, *, sm_idx: int | None = None, window: Window | None = None
+) -> None:
+    """Draw the pipeline of one SM, to PNG or SVG by suffix: copies in flight, tensor core, roles by state.
+
+    By default the first recorded SM, and a window that starts with its first copy and ends when the ring has been
+    filled a few times.
+
+    Raises:
+        GpusimError: another suffix, nowhere to write, or a result without a timeline.
+        OSError: the file cannot be written.
+    """
+    check_output(path, flag="plot", suffixes=SUFFIXES)
+    timeline = of_sm(result.timeline, sm_idx)
+    if not timeline.roles:
+        raise GpusimError("plot: this result has no timeline; simulate with recorded_sms=frozenset({0})")
+    start, end = window or opening_window(timeline)
+    if not end > start:
+        raise GpusimError(f"plot: the window is {start:g} to {end:g} cycles, wants a later end")
+    lanes = lanes_of(timeline)
+    write_whole(path, _draw(result, timeline, lanes, (start, end), path.suffix.lower()[1:]))
+
+
+def of_sm(timeline: Timeline, sm_idx: int | None) -> Timeline:
+    """What happened on one SM (the first recorded if None); skips concern all."""
+    if sm_idx is None:
+        sm_idx = min((role.sm_idx for role in timeline.roles), default=0)
+    return Timeline(
+        roles=[item for item in timeline.roles if item.sm_idx == sm_idx],
+        copies=[item for item in timeline.copies if item.sm_idx == sm_idx],
+        mmas=[item for item in timeline.mmas if item.sm_idx == sm_idx],
+        flips=[item for item in timeline.flips if item.sm_idx == sm_idx],
+        skips=list(timeline.skips),
+    )
+
+
+def opening_window(timeline: Timeline) -> Window:
+    """From the first thing that happens after the launch gap until the ring has been filled ``COPIES_SHOWN`` times."""
+    begun = [start for role in timeline.roles for state, start, _ in role.states if state is not WarpState.START]
+    ends = [role.states[-1][2] for role in timeline.roles if role.states]
+    first, last = min(begun, default=0.0), max(ends, default=1.0)
+    first_cta = min(role.cta_idx for role in timeline.roles)
+    of_ring: dict[tuple[str, int], list[float]] = {}
+    for copy in timeline.copies:
+        if copy.cta_idx == first_cta:
+            of_ring.setdefault((copy.buffer, copy.stage), []).append(copy.end_cycle)
+    shown = [sorted(landed)[COPIES_SHOWN - 1] for landed in of_ring.values() if len(landed) >= COPIES_SHOWN]
+    end = min(last, max(shown)) if shown else last
+    begin = max(0.0, first - 0.02 * (end - first))
+    reached = [item.at_cycle for item in timeline.skips if begin < item.at_cycle < end]
+    if reached and min(reached) - begin > 0.4 * (end - begin):
+        end = min(reached) + 0.02 * (min(reached) - begin)  # what was skipped would fill the picture
+    return begin, end
+
+
+def lanes_of(timeline: Timeline) -> list[Lane]:
+    """Rows from top to bottom: for each CTA its stages, then the tensor core, then the roles of each CTA."""
+    found: list[Lane] = []
+    ctas = sorted({item.cta_idx for item in (*timeline.roles, *timeline.copies)})[:2]
+    for cta_idx in ctas:
+        prefix = f"CTA {cta_idx} " if len(ctas) > 1 else ""
+        keys = sorted({(item.buffer, item.stage) for item in timeline.copies if item.cta_idx == cta_idx})
+        for buffer, stage in keys:
+            bars = [
+                Bar(item.start_cycle, item.end_cycle, COPY)
+                for item in timeline.copies
+                if (item.cta_idx, item.buffer, item.stage) == (cta_idx, buffer, stage)
+            ]
+            found.append(Lane(f"{prefix}{buffer}[{stage}]", f"{prefix}{buffer}", bars, (cta_idx, buffer, stage)))
+    if timeline.mmas:
+        found.append(
+            Lane("tensor core", "", [Bar(item.start_cycle, item.end_cycle, MMA) for item in timeline.mmas])
+        )
+    for cta_idx in ctas:
+        prefix = f"CTA {cta_idx} " if len(ctas) > 1 else ""
+        for role in timeline.roles:
+            if role.cta_idx == cta_idx:
+                found.append(Lane(f"{prefix}{role.role}", f"roles{cta_idx}", _states(role)))
+    return found
+
+
+def _states(role: RoleTimeline) -> list[Bar]:
+    return [Bar(start, end, LOOKS[state]) for state, start, end in role.states]
+
+
+LANE_INCHES = 0.30
+GAP = 0.45
+"""Space between groups of lanes, in lanes."""
+
+
+def _draw(result: Result, timeline: Timeline, lanes: Sequence[Lane], window: Window, kind: str) -> bytes:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    positions = _positions(lanes)
+    height = (positions[-1] + 1.0) * LANE_INCHES + 1.9
+    with mpl.rc_context({"svg.hashsalt": "gpusim", "hatch.linewidth": 0.6, "font.size": 9}):
+        figure = Figure(figsize=(12.0, height), layout="constrained")
+        axes = figure.subplots()
+        seen: dict[str, Look] = {}
+        for lane, position in zip(lanes, positions, strict=True):
+            _draw_lane(axes, lane, position, window, seen)
+        for flip in timeline.flips:
+            if window[0] <= flip.cycle <= window[1]:
+                _mark_flip(axes, lanes, positions, timeline, flip)
+        for skip in timeline.skips:
+            start, end = max(skip.at_cycle, window[0]), min(skip.at_cycle + skip.num_cycles, window[1])
+            if end > start:
+                axes.axvspan(start, end, facecolor="#F2F2F2", hatch="xx", edgecolor="#BBBBBB", linewidth=0, zorder=3)
+                _label_skip(axes, skip.what, (start, end), window, positions[-1])
+        _decorate(axes, result, lanes, positions, window)
+        _add_legend(figure, seen, bool(timeline.flips))
+        content = BytesIO()
+        metadata = {"Date": None} if kind == "svg" else None
+        figure.savefig(content, format=kind, dpi=150, metadata=metadata)
+    return content.getvalue()
+
+
+def _positions(lanes: Sequence[Lane]) -> list[float]:
+    """Height of each lane, from the top, with gaps between groups."""
+    found: list[float] = []
+    at, group = 0.0, None
+    for lane in lanes:
+        if group is not None and lane.group != group:
+            at += GAP
+        found.append(at)
+        group = lane.group
+        at += 1.0
+    return found
+
+
+def _draw_lane(axes: Any, lane: Lane, position: float, window: Window, seen: dict[str, Look]) -> None:
+    start, end = window
+    axes.axhspan(position - 0.4, position + 0.4, facecolor="#F7F7F7", linewidth=0, zorder=0)
+    by_look: dict[Look, list[tuple[float, float]]] = {}
+    for bar in lane.bars:
+        left, right = max(bar.start_cycle, start), min(bar.end_cycle, end)
+        if right > left:
+            by_look.setdefault(bar.look, []).append((left, right - left))
+    for look, spans in by_look.items():
+        is_stage = look is COPY or look is MMA
+        axes.broken_barh(
+            spans, (position - 0.4, 0.8), facecolor=look.colour, hatch=look.hatch or None,
+            edgecolor="white" if is_stage or look.hatch else "none", linewidth=0.4 if is_stage or look.hatch else 0.0,
+            zorder=2,
+        )
+        seen[look.label] = look
+
+
+def _mark_flip(axes: Any, lanes: Sequence[Lane], positions: Sequence[float], timeline: Timeline, flip: Any) -> None:
+    """A triangle at the end of the copies that this phase was waiting for."""
+    filled = {
+        (item.cta_idx, item.buffer, item.stage)
+        for item in timeline.copies
+        if (item.cta_idx, item.barrier, item.stage) == (flip.cta_idx, flip.barrier, flip.stage)
+        and abs(item.end_cycle - flip.cycle) < 1e-6
+    }
+    for lane, position in zip(lanes, positions, strict=True):
+        if lane.slot in filled:
+            axes.plot([flip.cycle], [position], marker="<", markersize=4.5, color="black", zorder=4)
+
+
+def _label_skip(axes: Any, what: str, span: Window, window: Window, bottom: float) -> None:
+    is_wide = span[1] - span[0] > 0.12 * (window[1] - window[0])
+    axes.text(
+        (span[0] + span[1]) / 2, bottom / 2, f"skipped: {what}", rotation=0 if is_wide else 90, ha="center", va="center",
+        fontsize=8, zorder=5, bbox={"facecolor": "white", "edgecolor": "#999999", "linewidth": 0.5, "pad": 2.0},
+    )
+
+
+def _decorate(axes: Any, result: Result, lanes: Sequence[Lane], positions: Sequence[float], window: Window) -> None:
+    axes.set_xlim(*window)
+    axes.set_ylim(positions[-1] + 0.7, -0.7)
+    axes.set_yticks(positions, [lane.label for lane in lanes])
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.set_xlabel(
+        f"SM cycles since the launch (1,000 cycles = {1e3 / result.sm_clock_mhz * 1e3:,.0f} ns at "
+        f"{result.sm_clock_mhz:,.0f} MHz)"
+    )
+    axes.grid(axis="x", color="#D0D0D0", linewidth=0.5, zorder=1)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    shown = f"cycles {window[0]:,.0f} to {window[1]:,.0f} of {result.cycles:,.0f}"
+    axes.set_title(f"{result.kernel} on {result.gpu}: one SM, {shown}", loc="left", fontsize=10, fontweight="bold")
+
+
+def _add_legend(figure: Any, seen: Mapping[str, Look], has_flips: bool) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    order = [COPY.label, MMA.label, *(look.label for look in LOOKS.values())]
+    handles: list[Any] = [
+        Patch(
+            facecolor=seen[label].colour, hatch=seen[label].hatch or None,
+            edgecolor="white" if seen[label].hatch else "none", label=label,
+        )
+        for label in order
+        if label in seen
+    ]
+    if has_flips:
+        handles.append(Line2D([], [], color="black", marker="<", linestyle="", markersize=4.5, label="mbarrier phase flips"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(7, len(handles)), frameon=False, fontsize=8)

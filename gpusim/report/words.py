@@ -1,0 +1,124 @@
+"""Numbers and parts as people read them: units that fit, one decimal for percent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+CLOCK_MODES: Mapping[str, str] = {
+    "max": "the highest that the GPU has",
+    "single": "predicted for one launch under the power limit",
+    "sustained": "predicted for half a second back to back under the power limit",
+    "fixed": "given with --clock",
+}
+"""How a clock was chosen."""
+
+UNITS: tuple[tuple[str, str], ...] = (
+    ("_flops_per_cycle", "FLOP/cycle"),
+    ("_bytes_per_cycle", "B/cycle"),
+    ("_cycles_per_cta", "cycles/CTA"),
+    ("_warp_cycles_per_wavefront", "warp cycles/wavefront"),
+    ("_cycles_per_wavefront", "cycles/wavefront"),
+    ("_pj_per_flop", "pJ/FLOP"),
+    ("_pj_per_byte", "pJ/B"),
+    ("_gb_per_s", "GB/s"),
+    ("_per_cycle", "per cycle"),
+    ("_per_thread", "per thread"),
+    ("_tflops", "TFLOP/s"),
+    ("_cycles", "cycles"),
+    ("_bytes", "bytes"),
+    ("_sectors", "sectors"),
+    ("_fraction", "fraction"),
+    ("_mhz", "MHz"),
+    ("_pct", "%"),
+    ("_ns", "ns"),
+    ("_w", "W"),
+)
+"""Unit by the last words of a parameter's name; the longest comes first."""
+
+
+def unit_of(parameter: str) -> str:
+    """Unit of ``component.parameter`` or ``component.parameter.entry``, from its name; empty for a count.
+
+    >>> unit_of("hbm.sustained_read_gb_per_s"), unit_of("device.peak_tflops.f16"), unit_of("device.num_sms")
+    ('GB/s', 'TFLOP/s', '')
+    """
+    name = f"_{parameter.split('.')[1]}"
+    return next((unit for ending, unit in UNITS if name.endswith(ending)), "")
+
+
+def number(value: Any) -> str:
+    """A value without noise: at most six digits, thousands separated.
+
+    >>> number(1234567), number(0.71), number(3352.0), number("cp_async"), number(1234.5678)
+    ('1,234,567', '0.71', '3,352', 'cp_async', '1,234.57')
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "-" if value is None else str(value)
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    if abs(value) >= 1000:
+        return f"{value:,.2f}"
+    return f"{value:.6g}"
+
+
+def scaled(value: float, units: Iterable[tuple[float, str]]) -> str:
+    """``value`` in the largest of ``units`` (factor, name; ascending) that leaves 1 or more, to four digits."""
+    ladder = list(units)
+    factor, name = ladder[0]
+    for size, unit in ladder:
+        if abs(value) >= size:
+            factor, name = size, unit
+    amount = value / factor
+    digits = 0 if amount == int(amount) else 3 if abs(amount) < 10 else 2 if abs(amount) < 100 else 1
+    return f"{amount:,.{digits}f} {name}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that fits.
+
+    >>> duration(0.0000123), duration(0.25), duration(3e-9), duration(12.5)
+    ('12.30 us', '250 ms', '3.000 ns', '12.50 s')
+    """
+    return scaled(seconds, [(1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"), (1.0, "s")])
+
+
+def energy(joules: float) -> str:
+    """Joules in the unit that fits."""
+    return scaled(joules, [(1e-6, "uJ"), (1e-3, "mJ"), (1.0, "J")])
+
+
+def size(num_bytes: float) -> str:
+    """Bytes in the unit that fits.
+
+    >>> size(232448), size(100), size(50 * 2**20)
+    ('227 KiB', '100 B', '50 MiB')
+    """
+    return scaled(num_bytes, [(1, "B"), (1 << 10, "KiB"), (1 << 20, "MiB"), (1 << 30, "GiB")])
+
+
+def percent(share: float) -> str:
+    """A share of 1 as percent with one decimal; what is there but would read 0.0 % says so.
+
+    >>> percent(0.8312), percent(0.0), percent(0.0001)
+    ('83.1 %', '0.0 %', '<0.1 %')
+    """
+    return "<0.1 %" if 0.0 < share < 0.0005 else f"{100.0 * share:.1f} %"
+
+
+def count(amount: float, one: str, many: str = "") -> str:
+    """An amount with its noun.
+
+    >>> count(1, "CTA"), count(12345, "event")
+    ('1 CTA', '12,345 events')
+    """
+    return f"{number(amount)} {one if amount == 1 else many or one + 's'}"
+
+
+def flag(option: str) -> str:
+    """An option as it is typed.
+
+    >>> flag("out_dtype")
+    '--out-dtype'
+    """
+    return f"--{option.strip('-').rstrip('_').replace('_', '-')}"

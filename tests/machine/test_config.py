@@ -1,0 +1,363 @@
+"""Every GPU loads, every number has a source, and what is wrong is refused by file and key."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gpusim.errors import ConfigError
+from gpusim.machine.clock import Activity, PowerLimiter
+from gpusim.machine.config import SOURCE_CLASSES, GpuSpec, configs_dir, gpu_names, load_gpu
+
+REAL_GPUS = [name for name in gpu_names() if name != "toy"]
+HOPPERS = [name for name in REAL_GPUS if name.startswith("h")]
+GEMM_FLOPS = 2.0 * 8192**3
+
+
+@pytest.fixture(scope="module")
+def gpus() -> dict[str, GpuSpec]:
+    return {name: load_gpu(name) for name in gpu_names()}
+
+
+# ------------------------------------------------------------------------------------------ what is there
+
+
+def test_all_gpus_are_there() -> None:
+    assert gpu_names() == ["a100_sxm_40gb", "a100_sxm_80gb", "h100_pcie", "h100_sxm", "h200_sxm", "toy"]
+
+
+@pytest.mark.parametrize("name", gpu_names())
+def test_a_gpu_is_named_as_its_file(name: str, gpus: dict[str, GpuSpec]) -> None:
+    assert gpus[name].name == name and gpus[name].title
+
+
+@pytest.mark.parametrize("name", gpu_names())
+def test_every_parameter_has_a_source_class(name: str, gpus: dict[str, GpuSpec]) -> None:
+    gpu = gpus[name]
+    classes = {parameter: gpu.source_class(parameter) for parameter in gpu.parameters()}
+    assert len(classes) > 80
+    assert set(classes.values()) <= ({"toy"} if name == "toy" else set(SOURCE_CLASSES.values()) - {"toy"})
+
+
+@pytest.mark.parametrize("name", REAL_GPUS)
+def test_a_guess_says_what_would_settle_it(name: str, gpus: dict[str, GpuSpec]) -> None:
+    settled = re.compile(r"settled (by|with|together)")
+    guesses = {key: text for key, text in gpus[name].sources.items() if text.startswith("guess:")}
+    assert guesses and [key for key, text in guesses.items() if not settled.search(text)] == []
+
+
+@pytest.mark.parametrize("name", REAL_GPUS)
+def test_no_gpu_is_inferred_from_itself(name: str, gpus: dict[str, GpuSpec]) -> None:
+    assert [key for key, text in gpus[name].sources.items() if text.startswith(f"inferred: {name}")] == []
+
+
+@pytest.mark.parametrize("name", ["a100_sxm_40gb", "a100_sxm_80gb"])
+def test_a100_has_mbarriers_and_neither_tma_nor_clusters_nor_wgmma(
+    name: str, gpus: dict[str, GpuSpec]
+) -> None:
+    gpu = gpus[name]
+    assert gpu.tma is None and gpu.dsmem is None and gpu.mbarrier is not None
+    assert gpu.device.max_cluster_size == 1 and not gpu.dispatcher.max_clusters
+    assert not gpu.tensor_core.wgmma_flops_per_cycle
+    assert not [parameter for parameter in gpu.parameters() if "wgmma" in parameter]
+
+
+@pytest.mark.parametrize("name", [*HOPPERS, "toy"])
+def test_hopper_has_every_part_and_class(name: str, gpus: dict[str, GpuSpec]) -> None:
+    gpu = gpus[name]
+    assert gpu.tma is not None and gpu.dsmem is not None and gpu.mbarrier is not None
+    core = gpu.tensor_core
+    assert (
+        set(core.wgmma_flops_per_cycle)
+        == set(core.mma_sync_flops_per_cycle)
+        == {"16bit", "tf32", "fp8", "int8"}
+    )
+
+
+@pytest.mark.parametrize("name", gpu_names())
+def test_the_data_sheets_peak_is_sms_times_rate_times_clock(name: str, gpus: dict[str, GpuSpec]) -> None:
+    gpu = gpus[name]
+    core = gpu.tensor_core
+    rates = dict(core.wgmma_flops_per_cycle or core.mma_sync_flops_per_cycle)
+    worked_out = {
+        kind: gpu.num_sms * rate * gpu.clock.datasheet_tensor_mhz / 1e6 for kind, rate in rates.items()
+    }
+    worked_out["fp32"] = gpu.num_sms * 2 * gpu.warp_scheduler.fp32_lanes * gpu.clock.max_mhz / 1e6
+    assert worked_out == pytest.approx(dict(gpu.device.peak_tflops), rel=0.02)
+
+
+@pytest.mark.parametrize("name", gpu_names())
+def test_energies_cover_the_classes_that_have_a_rate(name: str, gpus: dict[str, GpuSpec]) -> None:
+    assert set(gpus[name].clock.tensor_pj_per_flop) == set(gpus[name].tensor_core.mma_sync_flops_per_cycle)
+
+
+@pytest.mark.parametrize("name", gpu_names())
+def test_what_is_sustained_is_within_the_peak_and_far_is_not_nearer_than_near(
+    name: str, gpus: dict[str, GpuSpec]
+) -> None:
+    gpu = gpus[name]
+    hbm, clock, device = gpu.hbm, gpu.clock, gpu.device
+    assert max(hbm.sustained_read_gb_per_s, hbm.sustained_write_gb_per_s) <= hbm.peak_gb_per_s
+    assert gpu.l2.near_latency_cycles <= gpu.l2.far_latency_cycles < hbm.latency_ns * clock.max_mhz / 1e3
+    assert clock.min_mhz < clock.datasheet_tensor_mhz <= clock.max_mhz
+    assert clock.idle_power_w < clock.power_limit_w <= clock.single_power_w
+    assert device.smem_per_cta_bytes + device.smem_reserved_per_cta_bytes == device.smem_per_sm_bytes
+    assert all(int(size) * clusters <= gpu.num_sms for size, clusters in gpu.dispatcher.max_clusters.items())
+
+
+def test_the_toys_nanoseconds_are_cycles_and_its_gigabytes_bytes_a_cycle(gpus: dict[str, GpuSpec]) -> None:
+    assert gpus["toy"].clock.max_mhz == 1000.0
+
+
+# ------------------------------------------------------------------------------------------ clocks under load
+
+
+def gemm_clock_mhz(gpu: GpuSpec, *, mode: str, data: str, efficiency: float) -> float:
+    """SM clock of 8192^3 in bf16 at ``efficiency`` of the tensor rate; 6.6 GB through L2, 1 GB through HBM."""
+    core = gpu.tensor_core
+    rate = (core.wgmma_flops_per_cycle or core.mma_sync_flops_per_cycle)["16bit"]
+    activity = Activity(
+        cycles=GEMM_FLOPS / (gpu.num_sms * rate * efficiency),
+        num_flops=GEMM_FLOPS,
+        rate_class="16bit",
+        l2_bytes=6.6e9,
+        hbm_bytes=1e9,
+        busy_fraction=1.0,
+    )
+    return PowerLimiter(gpu.clock).clock_mhz(activity, mode=mode, data=data)
+
+
+def test_an_h200_runs_a_large_gemm_at_the_clocks_that_were_seen(gpus: dict[str, GpuSpec]) -> None:
+    def tflops(mode: str, data: str) -> float:
+        mhz = gemm_clock_mhz(gpus["h200_sxm"], mode=mode, data=data, efficiency=0.95)
+        return gpus["h200_sxm"].num_sms * 4096 * 0.95 * mhz / 1e6
+
+    assert 769 < tflops("sustained", "random") < 798
+    assert tflops("sustained", "zeros") == pytest.approx(894, rel=0.02)
+    assert 1550 < gemm_clock_mhz(gpus["h200_sxm"], mode="single", data="random", efficiency=0.95) < 1750
+
+
+@pytest.mark.parametrize("name", ["a100_sxm_40gb", "a100_sxm_80gb"])
+def test_an_a100_nearly_holds_its_clock(name: str, gpus: dict[str, GpuSpec]) -> None:
+    assert 1350 <= gemm_clock_mhz(gpus[name], mode="sustained", data="random", efficiency=0.85) <= 1410
+
+
+@pytest.mark.parametrize("name", REAL_GPUS)
+def test_streaming_from_hbm_keeps_the_highest_clock(name: str, gpus: dict[str, GpuSpec]) -> None:
+    gpu = gpus[name]
+    num_bytes = gpu.hbm.sustained_read_gb_per_s * 1e9
+    activity = Activity(
+        cycles=gpu.clock.max_mhz * 1e6,
+        num_flops=0.0,
+        rate_class="fp32",
+        l2_bytes=num_bytes,
+        hbm_bytes=num_bytes,
+        busy_fraction=1.0,
+    )
+    assert PowerLimiter(gpu.clock).clock_mhz(activity, mode="sustained", data="random") == gpu.clock.max_mhz
+
+
+# ------------------------------------------------------------------------------------------ what is refused
+
+
+def write(folder: Path, old: str, new: str, *, base: str = "h100_sxm", name: str = "mine.toml") -> Path:
+    """``base``'s description with the one ``old`` replaced by ``new``, in ``folder``."""
+    text = (configs_dir() / f"{base}.toml").read_text(encoding="utf-8")
+    assert text.count(old) == 1, f"{old!r} occurs {text.count(old)} times"
+    path = folder / name
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    return path
+
+
+def refusal(path: Path | str) -> str:
+    """The message with which ``path`` is refused: one line that begins with the file's name."""
+    with pytest.raises(ConfigError) as caught:
+        load_gpu(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    if isinstance(path, Path):
+        assert message.startswith(f"{path.name}: ")
+    return message
+
+
+def test_an_unchanged_copy_loads_as_the_original(tmp_path: Path) -> None:
+    copy = write(tmp_path, "num_slices = 80", "num_slices = 80")
+    assert load_gpu(copy) == load_gpu("h100_sxm")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        pytest.param(
+            "num_slices = 80",
+            "num_slices = 80\nnum_wheels = 4",
+            "component.l2.num_wheels is unknown",
+            id="unknown key",
+        ),
+        pytest.param(
+            "num_slices = 80",
+            "num_slice = 80",
+            "component.l2.num_slice is unknown; did you mean 'num_slices'?",
+            id="misspelt key",
+        ),
+        pytest.param("num_slices = 80\n", "", "component.l2.num_slices is missing", id="missing key"),
+        pytest.param("num_sms = 132\n", "", "device.num_sms is missing", id="missing key of the device"),
+        pytest.param(
+            "\nwgmma_issue_depth = 4\n",
+            "\n",
+            "component.tensor_core.wgmma_issue_depth is missing",
+            id="half a feature",
+        ),
+        pytest.param(
+            "num_slices = 80",
+            "num_slices = -80",
+            "component.l2.num_slices is -80, wants a number from 0 up",
+            id="negative",
+        ),
+        pytest.param(
+            "num_slices = 80",
+            "num_slices = 0",
+            "component.l2.num_slices is 0, wants a number above 0",
+            id="zero",
+        ),
+        pytest.param(
+            "num_slices = 80", "num_slices = 79.5", "component.l2.num_slices: ", id="fraction of a slice"
+        ),
+        pytest.param(
+            "num_slices = 80",
+            'num_slices = "80"',
+            "component.l2.num_slices is '80', wants a number",
+            id="text",
+        ),
+        pytest.param(
+            "num_slices = 80",
+            "num_slices = true",
+            "component.l2.num_slices is True, wants a number",
+            id="truth",
+        ),
+        pytest.param("num_slices = 80", "num_slices = inf", "component.l2.num_slices is inf", id="infinite"),
+        pytest.param(
+            "sustained_fraction = 0.88",
+            "sustained_fraction = 1.1",
+            "component.l2.sustained_fraction is 1.1",
+            id="above one",
+        ),
+        pytest.param(
+            '{ "16bit" = 4096.0',
+            '{ "16bit" = -4096.0',
+            "component.tensor_core.wgmma_flops_per_cycle.16bit is -4096.0",
+            id="negative in a table",
+        ),
+        pytest.param(
+            'order = "tpc_first"', 'order = "random"', "component.dispatcher.order: ", id="no such order"
+        ),
+        pytest.param(
+            'kind = "l2"',
+            'kind = "l3"',
+            "component.l2.kind 'l3' is unknown; did you mean 'l2'?",
+            id="unknown component",
+        ),
+        pytest.param('kind = "l2"\n', "", "component.l2 lacks kind", id="no kind"),
+        pytest.param(
+            '[component.hbm]\nkind = "hbm"',
+            '[component.hbn]\nkind = "hbm"',
+            "component.hbn is of kind 'hbm'",
+            id="misspelt component",
+        ),
+        pytest.param(
+            'below = "hbm"',
+            'below = "xbar"',
+            "component.l2.below is 'xbar', wants 'hbm'",
+            id="wrong level below",
+        ),
+        pytest.param('below = "hbm"\n', "", "component.l2.below is None, wants 'hbm'", id="no level below"),
+        pytest.param(
+            "[device]\n", '[device]\nkind = "l2"\n', "device.kind is unknown", id="kind of the device"
+        ),
+        pytest.param(
+            "[component.l2.source]",
+            "[component.l2.sources]",
+            "component.l2.sources is unknown; did you mean 'source'?",
+            id="misspelt source",
+        ),
+        pytest.param('name = "h100_sxm"', "name = 100", "name is 100, wants a text", id="name"),
+        pytest.param(
+            'title = "', 'titel = "', "titel is unknown; did you mean 'title'?", id="misspelt title"
+        ),
+        pytest.param("[device]\n", "[device\n", "not valid TOML", id="no TOML"),
+    ],
+)
+def test_a_wrong_line_is_refused_by_file_and_key(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert said in refusal(write(tmp_path, old, new))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("about right", "wants a text that begins with one of vendor:, paper:", id="no prefix"),
+        pytest.param(
+            "rumour: a forum", "wants a text that begins with one of vendor:, paper:", id="wrong prefix"
+        ),
+        pytest.param(
+            "Vendor: data sheet", "wants a text that begins with one of vendor:, paper:", id="capital"
+        ),
+        pytest.param("guess:", "and says more", id="nothing after the prefix"),
+        pytest.param("toy: round", "'toy:', which only toy.toml may say", id="toy outside toy"),
+        pytest.param(" ", "component.l1.hit_latency_cycles has no source", id="empty"),
+    ],
+)
+def test_a_wrong_source_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    stated = load_gpu("h100_sxm").source_of("l1.hit_latency_cycles")
+    old = f'hit_latency_cycles = "{stated}"'
+    message = refusal(write(tmp_path, old, f'hit_latency_cycles = "{text}"'))
+    assert said in message and "component.l1" in message and "hit_latency_cycles" in message
+
+
+def test_a_number_without_a_source_is_refused(tmp_path: Path) -> None:
+    stated = load_gpu("h100_sxm").source_of("l1.hit_latency_cycles")
+    path = write(tmp_path, f'hit_latency_cycles = "{stated}"\n', "")
+    assert (
+        "component.l1.hit_latency_cycles has no source, add component.l1.source.hit_latency_cycles"
+        in refusal(path)
+    )
+
+
+def test_a_source_without_a_number_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "[component.l1.source]\n", '[component.l1.source]\nhit_latency = "guess: forty"\n')
+    assert "component.l1.source.hit_latency is unknown; did you mean 'hit_latency_cycles'?" in refusal(path)
+
+
+def test_only_a_file_called_toy_may_say_toy(tmp_path: Path) -> None:
+    assert "which only toy.toml may say" in refusal(write(tmp_path, "num_sms = 4", "num_sms = 4", base="toy"))
+    kept = write(tmp_path, "num_sms = 4", "num_sms = 8", base="toy", name="toy.toml")
+    assert load_gpu(kept).num_sms == 8
+
+
+def test_a_part_that_every_gpu_has_may_not_lack(tmp_path: Path) -> None:
+    text = (configs_dir() / "h100_sxm.toml").read_text(encoding="utf-8")
+    for part, may_lack in (("l1", False), ("tma", True)):
+        start = text.index(f"[component.{part}]")
+        end = text.index("[component.", text.index(f"[component.{part}.source]") + 1)
+        path = tmp_path / f"no_{part}.toml"
+        path.write_text(text[:start] + text[end:], encoding="utf-8")
+        if may_lack:
+            assert load_gpu(path).component(part) is None
+        else:
+            assert f"component.{part} is missing" in refusal(path)
+
+
+def test_a_component_that_is_no_table_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "flat.toml"
+    path.write_text('name = "flat"\ntitle = "flat"\ncomponent = 3\n[device]\n', encoding="utf-8")
+    assert "component is 3, wants a table" in refusal(path)
+
+
+def test_an_unknown_gpu_is_refused_with_the_nearest_name() -> None:
+    assert "did you mean 'h200_sxm'?" in refusal("h200")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no file .*none\.toml"):
+        load_gpu(tmp_path / "none.toml")
