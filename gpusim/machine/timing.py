@@ -80,8 +80,7 @@ class SharedPipe:
     """
 
     __slots__ = (
-        "_env", "_heap", "_last", "_rate", "_rings_at", "_seq", "_timer", "_virtual", "_weight", "cap", "served_bytes",
-        "total",
+        "_env", "_heap", "_last", "_rate", "_rings_at", "_seq", "_timer", "_virtual", "_weight", "cap", "total",
     )
 
     def __init__(self, env: simpy.Environment, *, bytes_per_cycle: float, cap_bytes_per_cycle: float) -> None:
@@ -97,9 +96,8 @@ class SharedPipe:
         self._seq = 0
         self._timer: Event | None = None
         self._rings_at = NEVER
-        self.served_bytes = 0.0
 
-    def transfer(self, num_bytes: float, done: Done, *, weight: float = 1.0, count: float = 1.0) -> Ticket:
+    def transfer(self, num_bytes: float, done: Done, weight: float = 1.0) -> Ticket:
         """Start to move ``num_bytes``; ``done(cycle)`` is called when the last byte has passed."""
         now = self._env._now  # the property costs a tenth of a run
         self._virtual = virtual = self._virtual + (now - self._last) * self._rate
@@ -109,7 +107,6 @@ class SharedPipe:
         ticket = Ticket(virtual + num_bytes, seq, weight, done)
         heappush(heap, (ticket.finish, seq, ticket))
         if weight:
-            self.served_bytes += num_bytes * weight * count
             self._weight = total = self._weight + weight
             if total * self.cap > self.total:
                 self._rate = self.total / total
@@ -117,7 +114,7 @@ class SharedPipe:
             self._arm()
         return ticket
 
-    def extend(self, ticket: Ticket, num_bytes: float, *, weight: float, count: float) -> Ticket:
+    def extend(self, ticket: Ticket, num_bytes: float, weight: float) -> Ticket:
         """Let a transfer in flight carry ``num_bytes`` more, at ``weight`` from now on; returns its new ticket."""
         now = self._env._now
         self._virtual += (now - self._last) * self._rate
@@ -127,7 +124,6 @@ class SharedPipe:
         longer = Ticket(ticket.finish + num_bytes, seq, weight, ticket.done)
         heap = self._heap
         heappush(heap, (longer.finish, seq, longer))
-        self.served_bytes += num_bytes * weight * count
         self._weight = total = self._weight + weight - ticket.weight
         self._rate = self.cap if total * self.cap <= self.total else self.total / total
         return longer  # the timer rings too early now, and is set anew then

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import simpy
@@ -23,6 +23,7 @@ from gpusim.machine.memory.residency import (
     PlannedResidency,
     panel_traffic,
 )
+from gpusim.machine.memory.tma import Tma
 from gpusim.machine.sm.mbarrier import MbarrierSpec
 from gpusim.machine.sm.occupancy import Occupancy, occupancy
 from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
@@ -36,9 +37,12 @@ from gpusim.units import SECTOR_BYTES, Clock
 from gpusim.workload.access import wgmma_wavefronts
 from gpusim.workload.atoms import MmaAtom
 from gpusim.workload.launch import Launch
-from gpusim.workload.ops import Wgmma
+from gpusim.workload.ops import TmaLoad, Wgmma
 
 ClockMode = Literal["max", "single", "sustained"]
+
+CLOCK_TOLERANCE = 5e-3
+"""The clock has settled when another round would move it by less."""
 
 
 class WgmmaCost:
@@ -53,6 +57,19 @@ class WgmmaCost:
         self.queue_cycles = 0.0
         self.wavefronts = 0.0
         self.num_warp_instructions = 0
+        self.times = 0.0
+
+
+class TmaCost:
+    """What one TmaLoad op costs its engine, and how often it ran."""
+
+    __slots__ = ("cycles", "latency_cycles", "op", "times")
+
+    def __init__(self, op: TmaLoad, cycles: float, latency_cycles: float) -> None:
+        """``op`` is kept, so that its identity stays its own."""
+        self.op = op
+        self.cycles = cycles
+        self.latency_cycles = latency_cycles
         self.times = 0.0
 
 
@@ -98,6 +115,7 @@ class Engine:
         self.steps_per_turn = max((item.num_steps for item in launch.footprints if item.access == "read"), default=0)
         self.steady = SteadyState(self, enabled=skips and bool(self.traffic))
         self.next_cta = 0
+        self._warm_begin = self.steady.warm_wave * self.num_slots
         self._wave_weight = 1.0
         self._weighted_left = 0
         self.num_waves_stood_for = 0
@@ -107,6 +125,7 @@ class Engine:
         self._last_store_at = 0.0
         self._finished = self.env.event()
         self.wgmma_costs: dict[int, WgmmaCost] = {}
+        self.tma_costs: dict[int, TmaCost] = {}
         self._mma_intervals: dict[int, float] = {}
         self.role_totals: dict[str, list[float]] = {role.name: [0.0] * len(WarpState) for role in launch.roles}
         self.section_cycles: dict[str, float] = {}
@@ -126,19 +145,15 @@ class Engine:
             DeadlockError: roles wait for what never comes.
             HazardError: a stage is overwritten while read, or read before it is full.
         """
-        was_enabled = gc.isenabled()
-        gc.disable()  # events refer to one another in cycles; collecting them costs a fifth of the run
         try:
             self._start_first_wave()
             self.env.run(until=self._finished)
-            self._settle_wgmma()
+            self._settle_costs()
+            self.machine.xbar.settle()
         except RuntimeError as error:
             if "No scheduled events left" not in str(error):
                 raise
             raise DeadlockError(self._who_waits()) from None
-        finally:
-            if was_enabled:
-                gc.enable()
 
     def _start_first_wave(self) -> None:
         spec = self.gpu.dispatcher
@@ -157,7 +172,7 @@ class Engine:
         start = dispatched + spec.cta_start_cycles
         latency = self.gpu.dsmem.cluster_barrier_cycles if self.gpu.dsmem is not None else 0.0
         cluster = Cluster(slot_idx, ThreadBarrier("cluster", launch.num_threads * size, latency))
-        if self.next_cta == self.num_slots and not self.num_waves_stood_for:
+        if self.next_cta == self._warm_begin and not self.num_waves_stood_for:
             self.num_waves_stood_for = self.steady.warm_waves_alike()
             if self.num_waves_stood_for:
                 self._wave_weight = 1.0 + self.num_waves_stood_for
@@ -177,7 +192,7 @@ class Engine:
             )
             cluster.ctas.append(cta)
             self._live[idx] = cta
-        if self.num_waves_stood_for and self.next_cta == 2 * self.num_slots:
+        if self.num_waves_stood_for and self.next_cta == self._warm_begin + self.num_slots:
             self.next_cta += self.num_waves_stood_for * self.num_slots
         for cta in cluster.ctas:
             for role_spec in launch.roles:
@@ -296,8 +311,14 @@ class Engine:
         self.wgmma_costs[id(op)] = cost
         return cost
 
-    def _settle_wgmma(self) -> None:
-        """Counters of wgmma, from how often each op ran."""
+    def cost_of_tma(self, op: TmaLoad, tma: Tma) -> TmaCost:
+        """Cost of one op, worked out at its first use."""
+        cycles, extra = tma.walk_cycles(op.num_bytes, num_boxes=op.num_boxes, num_rows=op.num_rows)
+        cost = self.tma_costs[id(op)] = TmaCost(op, cycles, tma.spec.latency_cycles + extra)
+        return cost
+
+    def _settle_costs(self) -> None:
+        """Counters of wgmma and TMA loads, from how often each op ran."""
         sm = self.machine.sms[0]
         tensor, scheduler = sm.tensor_core.counters, sm.warp_scheduler.counters
         for cost in self.wgmma_costs.values():
@@ -305,6 +326,11 @@ class Engine:
             tensor.busy_cycles += cost.cycles * cost.times
             scheduler.instructions += cost.num_warp_instructions * cost.times
             sm.smem.count_gmma(cost.wavefronts * cost.times)
+        if sm.tma is not None:
+            for copy in self.tma_costs.values():
+                sm.tma.counters.load_instructions += copy.op.num_boxes * copy.times
+                num_receivers = max(1, len(copy.op.multicast))
+                sm.tma.counters.load_bytes += copy.op.num_fetched_bytes * num_receivers * copy.times
 
     def mma_sync_interval(self, atom: MmaAtom) -> float:
         """Cycles between two mma.sync of a sub-core."""
@@ -468,21 +494,51 @@ def simulate(
         LaunchError: the GPU cannot run it.
         DeadlockError, HazardError: it goes wrong while it runs.
     """
-    began = time.perf_counter()
     for name in ideals:
         if name not in IDEALS:
             raise LaunchError(f"{name!r} is nothing that can be idealized, wants one of {', '.join(sorted(IDEALS))}")
+    settings = Settings(
+        clock=clock, is_warm=l2 == "warm", data=data, skips=skips, ideals=ideals, recorded_sms=recorded_sms
+    )
     gpu = idealize(gpu, ideals)
+    was_enabled = gc.isenabled()
+    gc.disable()  # what a run makes is freed as it goes; looking for circles in it costs a fifth of the run
+    try:
+        result = _simulate(launch, gpu, settings)
+        if not launch.following:
+            return result
+        others = [_simulate(other, gpu, replace(settings, is_warm=True)) for other in launch.following]
+        return one_after_the_other(result, others)
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to simulate. See :func:`simulate`."""
+
+    clock: ClockMode | float
+    is_warm: bool
+    data: str
+    skips: bool
+    ideals: frozenset[str]
+    recorded_sms: frozenset[int]
+
+
+def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
+    """One launch, at a clock that its activity sustains."""
+    began = time.perf_counter()
     held = check(launch, gpu)
     limiter = PowerLimiter(gpu.clock)
-    is_warm = l2 == "warm"
-    mode = str(clock) if isinstance(clock, str) else "fixed"
+    data, clock = settings.data, settings.clock
+    mode = clock if isinstance(clock, str) else "fixed"
     mhz = float(clock) if not isinstance(clock, str) else estimate_clock(launch, gpu, limiter, mode=mode, data=data)
     num_events = 0
     for _ in range(4):
         engine = Engine(
-            launch, gpu, clock=Clock(sm_mhz=mhz), is_warm=is_warm, skips=skips, ideals=ideals,
-            recorded_sms=recorded_sms, held=held,
+            launch, gpu, clock=Clock(sm_mhz=mhz), is_warm=settings.is_warm, skips=settings.skips,
+            ideals=settings.ideals, recorded_sms=settings.recorded_sms, held=held,
         )
         engine.run()
         num_events += next(engine.env._eid)
@@ -490,15 +546,30 @@ def simulate(
         if mode in ("fixed", "max"):
             break
         settled = limiter.clock_mhz(activity, mode=mode, data=data)
-        memory_share = busy_shares(engine)["hbm"]
-        if abs(settled - mhz) <= 0.005 * mhz:
-            break
-        if memory_share * abs(settled - mhz) <= 0.005 * mhz:  # cycles hardly depend on the clock
-            mhz = settled
-            break
+        change = abs(settled - mhz) / mhz
         mhz = settled
+        if change <= CLOCK_TOLERANCE or busy_shares(engine)["hbm"] * change <= CLOCK_TOLERANCE:
+            break  # settled, or the cycles hardly depend on the clock
     return result_of(
         engine, activity, mhz=mhz, mode=mode, data=data, num_events=num_events, wall_s=time.perf_counter() - began
+    )
+
+
+def one_after_the_other(first: Result, others: list[Result]) -> Result:
+    """The result of several kernels that one call launches: times and sums add up, the rest is the first's."""
+    every = [first, *others]
+    counters = dict(first.counters)
+    for other in others:
+        for name, value in other.counters.items():
+            if name.endswith(".sum"):
+                counters[name] = counters.get(name, 0.0) + value
+    cycles, time_us = sum(item.cycles for item in every), sum(item.time_us for item in every)
+    counters["sm__cycles_elapsed.max"] = cycles
+    shares = ", ".join(f"{item.kernel} {item.cycles:.0f}" for item in every)
+    return replace(
+        first, cycles=cycles, time_us=time_us, tflops=first.tflops * first.time_us / time_us, counters=counters,
+        num_events=sum(item.num_events for item in every), wall_s=sum(item.wall_s for item in every),
+        remarks=(*first.remarks, f"cycles of {len(every)} kernels, one after the other: {shares}"),
     )
 
 
@@ -609,8 +680,3 @@ def sm_active_cycles(engine: Engine) -> float:
     totals = [sum(of_role) for of_role in engine.role_totals.values()]
     per_cta = max(totals) if totals else 0.0
     return per_cta / engine.occupancy.ctas_per_sm / engine.gpu.num_sms
-
-
-def with_ideal(launch: Launch, **changes: Any) -> Launch:
-    """``launch`` with fields replaced, for counterfactuals."""
-    return replace(launch, **changes)

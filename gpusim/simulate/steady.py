@@ -24,6 +24,9 @@ LOOSE_TOLERANCE = 3e-3
 KNOWN_TOLERANCE = 1e-2
 """How near a block must come to a period that an earlier wave settled at, for the loop to be taken as settled, too."""
 
+MANY_WAVES = 6
+"""From so many waves on the third stands for the others, not the second."""
+
 TRAFFIC_TOLERANCE = 0.1
 """How much the bytes from memory of waves may differ that are taken for alike."""
 
@@ -34,7 +37,7 @@ MIN_BLOCK = 4
 """Iterations of a block at least."""
 
 TAIL = 2
-"""Iterations that are simulated at the end of a loop at least."""
+"""Iterations that are simulated at the end of a loop at least; more where one role loads ahead of its own math."""
 
 
 class Pace:
@@ -110,6 +113,7 @@ class SteadyState:
         self._period = engine.launch.parity_period
         half = self._period // 2
         self._block = -(-MIN_BLOCK // half) * half
+        self._tail = TAIL if len(engine.launch.roles) > 1 else TAIL + half
 
     # ------------------------------------------------------------------------------------------ iterations of a loop
 
@@ -143,7 +147,7 @@ class SteadyState:
         num_left = engine.fewest_iterations_left()
         if num_left is None:
             return
-        num_skipped = (num_left - TAIL) // self._period * self._period
+        num_skipped = (num_left - self._tail) // self._period * self._period
         if num_skipped < self._period:
             return
         self._known.append((period, self._latencies[-1]))
@@ -210,19 +214,28 @@ class SteadyState:
 
     # ------------------------------------------------------------------------------------------ waves of CTAs
 
-    def warm_waves_alike(self) -> int:
-        """When the second wave begins: how many further waves it can stand for.
+    @property
+    def warm_wave(self) -> int:
+        """The wave that may stand for others: the second, or where it would stand for many, the third."""
+        engine = self._engine
+        num_full = engine.num_ctas // engine.num_slots
+        return 2 if num_full >= MANY_WAVES else 1
 
-        So many as are full and fetch as much from memory, if the loop of the first wave has settled.
+    def warm_waves_alike(self) -> int:
+        """When the warm wave begins: how many further waves it can stand for.
+
+        So many as are full and fetch as much from memory, if the loops before have settled. With several CTAs on an SM
+        waves blend into one another; then a few of them are rather simulated.
         """
         engine = self._engine
+        first = self.warm_wave
         if not self.enabled or not self._known:
             return 0
-        num_alike = (engine.num_ctas - 2 * engine.num_slots) // engine.num_slots
-        if num_alike < 1:
+        num_alike = engine.num_ctas // engine.num_slots - 1 - first
+        if num_alike < (1 if engine.occupancy.ctas_per_sm == 1 else MANY_WAVES):
             return 0
-        misses = engine.miss_bytes_by_wave[1 : 2 + num_alike]
-        if float(misses.max() - misses.min()) > TRAFFIC_TOLERANCE * float(engine.touched_bytes_by_wave[1]):
+        misses = engine.miss_bytes_by_wave[first : first + 1 + num_alike]
+        if float(misses.max() - misses.min()) > TRAFFIC_TOLERANCE * float(engine.touched_bytes_by_wave[first]):
             return 0
         return num_alike
 
@@ -234,10 +247,10 @@ class SteadyState:
         ends = self._wave_ends
         ends.append(engine.reported_cycle)
         if engine.num_waves_stood_for:
-            if len(ends) == 2:  # the second wave was the one that stands for others
+            if len(ends) == self.warm_wave + 1:  # that was the wave that stands for others
                 self.num_waves_skipped += engine.num_waves_stood_for
                 engine.skip(
-                    engine.num_waves_stood_for * (ends[1] - ends[0]), f"{engine.num_waves_stood_for} waves"
+                    engine.num_waves_stood_for * (ends[-1] - ends[-2]), f"{engine.num_waves_stood_for} waves"
                 )
             return 0
         if len(ends) < 3:

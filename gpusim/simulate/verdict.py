@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusim.simulate.timeline import WarpState
+from gpusim.units import SECTOR_BYTES
 
 if TYPE_CHECKING:
     from gpusim.simulate.run import Engine
@@ -34,9 +35,9 @@ def busy_shares(engine: Engine) -> dict[str, float]:
         "lsu": sum(sm.l1.tags.busy_cycles for sm in sms) / total,
         "tma": sum(sm.tma.engine.busy_cycles for sm in sms if sm.tma is not None) / total,
         "sm_intake": xbar.counters.read_bytes / (xbar.spec.sm_read_bytes_per_cycle * total),
-        "l2": xbar.slices.served_bytes / (xbar.slices.total * cycles),
-        "store": xbar.stores.served_bytes / (xbar.stores.total * cycles),
-        "hbm": machine.hbm.wire.served_bytes / (machine.hbm.wire.total * cycles),
+        "l2": machine.l2.counters.read_sectors * SECTOR_BYTES / (xbar.slices.total * cycles),
+        "store": xbar.counters.write_bytes / (xbar.stores.total * cycles),
+        "hbm": machine.hbm.busy_share(cycles),
     }
     return shares
 

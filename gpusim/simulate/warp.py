@@ -348,31 +348,29 @@ class Role:
         tma = self.sm.tma
         if tma is None:
             raise self._lacks("cp.async.bulk.tensor (TMA)", "9.0")
+        cost = self.engine.tma_costs.get(id(op))
+        if cost is None:
+            cost = self.engine.cost_of_tma(op, tma)
         count = self.count
         self.spend(ISSUE, self.t + tma.spec.issue_cycles)
         at = self.t
-        tma.counters.load_instructions += op.num_boxes * count
-        lag = tma.walk(op.num_bytes, num_boxes=op.num_boxes, num_rows=op.num_rows, at_cycle=at, weight=count)
-        latency = tma.spec.latency_cycles + lag
-        ranks = op.multicast
-        if not ranks:
-            tma.counters.load_bytes += op.num_fetched_bytes * count
+        cost.times += count
+        latency = cost.latency_cycles + tma.engine.reserve(cost.cycles, at_cycle=at, weight=count) - at - cost.cycles
+        num_bytes = op.num_fetched_bytes
+        if not op.multicast:
             done = _TmaArrived(self, self.cta, op, latency)
-            if op.num_fetched_bytes:
-                self.sm.l1.below.read(
-                    self.request(op.tensor, op.tile, op.num_fetched_bytes), done, group=done.barrier
-                )
+            if num_bytes:
+                request = MemoryRequest(self.sm.idx, op.tensor, op.tile, num_bytes, self.wave, at, count)
+                self.sm.l1.below.read(request, done, group=done.barrier)
             else:
                 done(at)
             return None
         receivers = []
-        for rank in ranks:
+        for rank in op.multicast:
             cta = self._peer(rank)
-            tma.counters.load_bytes += op.num_fetched_bytes * count
             receivers.append((cta.sm.idx, _TmaArrived(self, cta, op, latency)))
-        if op.num_fetched_bytes:
-            request = self.request(op.tensor, op.tile, op.num_fetched_bytes)
-            self.sm.l1.below.multicast(request, receivers)
+        if num_bytes:
+            self.sm.l1.below.multicast(self.request(op.tensor, op.tile, num_bytes), receivers)
         else:
             for _, done in receivers:
                 done(at)
@@ -384,9 +382,8 @@ class Role:
             raise self._lacks("cp.async.bulk.tensor (TMA)", "9.0")
         self.spend(ISSUE, self.t + tma.spec.issue_cycles)
         tma.counters.store_instructions += op.num_boxes * self.count
-        lag = tma.walk(
-            op.num_bytes, num_boxes=op.num_boxes, num_rows=op.num_rows, at_cycle=self.t, weight=self.count
-        )
+        cycles, lag = tma.walk_cycles(op.num_bytes, num_boxes=op.num_boxes, num_rows=op.num_rows)
+        lag += tma.engine.reserve(cycles, at_cycle=self.t, weight=self.count) - self.t - cycles
         stage = self.stage(op.buffer, op.stage)
         read, whole = self.bulk_open
         read.add()

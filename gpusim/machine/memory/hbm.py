@@ -58,12 +58,17 @@ class Hbm(Component):
     def fill(self, num_bytes: float, done: Done, *, count: float) -> None:
         """Read ``num_bytes`` for a miss; ``done`` is called when the last byte has passed the wire."""
         self.counters.read_bytes += num_bytes * count
-        self.wire.transfer(num_bytes, done, count=count)
+        self.wire.transfer(num_bytes, done)
+
+    def busy_share(self, cycles: float) -> float:
+        """Part of ``cycles`` in which the wire moved bytes."""
+        moved = self.counters.read_bytes + self.counters.write_bytes * self._write_cost
+        return moved / (self.wire.total * cycles)
 
     def write_back(self, num_bytes: float, *, count: float) -> None:
         """Write ``num_bytes`` of evicted dirty lines; nobody waits."""
         self.counters.write_bytes += num_bytes * count
-        self.wire.transfer(num_bytes * self._write_cost, _ignore, count=count)
+        self.wire.transfer(num_bytes * self._write_cost, _ignore)
 
 
 def _ignore(cycle: float) -> None:

@@ -49,16 +49,19 @@ class Residency(Protocol):
         ...
 
 
-class Fill:
-    """A tile on its way from memory: requests that come meanwhile wait for it."""
+class TileState:
+    """A tile in L2: which wave fetched it, when its last byte is there, who waits, and who asked for it lately."""
 
-    __slots__ = ("done_at", "waiting", "wave")
+    __slots__ = ("done_at", "leaders", "waiting", "wave")
 
-    def __init__(self, wave: int) -> None:
-        """A fill that the first request of ``wave`` started."""
-        self.wave = wave
-        self.done_at: float | None = None
+    def __init__(self) -> None:
+        """A tile that nobody has fetched."""
+        self.wave = -1
+        self.done_at: float | None = 0.0
+        """Cycle at which the fill is complete; None while that is not known."""
         self.waiting: list[tuple[float, Done]] = []
+        self.leaders: dict[int, list[float]] = {}
+        """For each merge group the cycle of the request that others may join, and how many have."""
 
 
 class L2(Component):
@@ -80,21 +83,20 @@ class L2(Component):
         self.hbm = hbm
         self.residency = residency
         self.hit_latency_cycles = spec.far_latency_cycles
-        self._fills: dict[tuple[str, Hashable], Fill] = {}
+        self._tiles: dict[tuple[str, Hashable], TileState] = {}
 
-    def look_up(self, request: MemoryRequest) -> Fill | None:
-        """The fill that ``request`` has to wait for, or None for a hit; a miss starts a fill."""
+    def look_up(self, request: MemoryRequest) -> TileState:
+        """The state of the request's tile; a miss starts a fill."""
         key = (request.tensor, request.tile)
-        fill = self._fills.get(key)
-        if fill is not None and fill.done_at is None:
-            return fill
-        if not self.residency.misses(request, -1 if fill is None else fill.wave):
-            return fill if fill is not None and (fill.done_at or 0.0) > request.issued_at else None
-        fill = Fill(request.wave)
-        self._fills[key] = fill
-        self.counters.miss_sectors += request.num_bytes / SECTOR_BYTES * request.count
-        self.hbm.fill(request.num_bytes, _Filled(fill, self.hbm.latency_cycles), count=request.count)
-        return fill
+        tile = self._tiles.get(key)
+        if tile is None:
+            tile = self._tiles[key] = TileState()
+        if tile.done_at is not None and self.residency.misses(request, tile.wave):
+            tile.wave = request.wave
+            tile.done_at = None
+            self.counters.miss_sectors += request.num_bytes / SECTOR_BYTES * request.count
+            self.hbm.fill(request.num_bytes, _Filled(tile, self.hbm.latency_cycles), count=request.count)
+        return tile
 
     def store(self, request: MemoryRequest) -> None:
         """Take a store; what will not stay resident goes on to memory."""
@@ -112,15 +114,15 @@ class L2(Component):
 class _Filled:
     """What happens when a fill's last byte has passed the HBM wire."""
 
-    __slots__ = ("_fill", "_latency")
+    __slots__ = ("_latency", "_tile")
 
-    def __init__(self, fill: Fill, latency_cycles: float) -> None:
-        self._fill = fill
+    def __init__(self, tile: TileState, latency_cycles: float) -> None:
+        self._tile = tile
         self._latency = latency_cycles
 
     def __call__(self, cycle: float) -> None:
-        fill = self._fill
-        fill.done_at = done_at = cycle + self._latency
-        for ready_at, done in fill.waiting:
+        tile = self._tile
+        tile.done_at = done_at = cycle + self._latency
+        waiting, tile.waiting = tile.waiting, []
+        for ready_at, done in waiting:
             done(ready_at if ready_at > done_at else done_at)
-        fill.waiting.clear()

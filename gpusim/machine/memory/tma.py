@@ -53,9 +53,9 @@ class Tma(Component):
         self.counters = counters
         self.engine = Pipe(units_per_cycle=1.0)
 
-    def walk(self, num_bytes: float, *, num_boxes: int, num_rows: int, at_cycle: float, weight: float) -> float:
-        """Lag, after ``at_cycle``, with which the engine trails an engine that is never the limit."""
+    def walk_cycles(self, num_bytes: float, *, num_boxes: int, num_rows: int) -> tuple[float, float]:
+        """(cycles of the engine, of these those that rows cost beyond their bytes)."""
         spec = self.spec
-        cycles = num_boxes * spec.box_cycles + max(num_rows * spec.row_cycles, num_bytes / spec.bytes_per_cycle)
-        unhurried = num_boxes * spec.box_cycles + num_bytes / spec.bytes_per_cycle
-        return self.engine.reserve(cycles, at_cycle=at_cycle, weight=weight) - at_cycle - unhurried
+        by_bytes = num_bytes / spec.bytes_per_cycle
+        by_rows = max(num_rows * spec.row_cycles, by_bytes)
+        return num_boxes * spec.box_cycles + by_rows, by_rows - by_bytes

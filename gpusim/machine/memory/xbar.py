@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import simpy
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
-from gpusim.machine.memory.l2 import L2, Fill
+from gpusim.machine.memory.l2 import L2, TileState
 from gpusim.machine.timing import Done, SharedPipe, Ticket
 from gpusim.units import SECTOR_BYTES
 
@@ -36,7 +35,10 @@ class XbarCounters(Counters):
 
     read_bytes: float = field(default=0.0, metadata={"ncu": "l1tex__m_xbar2l1tex_read_bytes.sum"})
     write_bytes: float = field(default=0.0, metadata={"ncu": "l1tex__m_l1tex2xbar_write_bytes.sum"})
-    merged_bytes: float = 0.0
+    asked_bytes: float = 0.0
+    """Bytes of the reads that were simulated, each counted once."""
+    served_bytes: float = 0.0
+    """Of these, what the slices served: merged requests and further receivers of a multicast ride along."""
 
 
 class _Port:
@@ -49,27 +51,8 @@ class _Port:
         self.waiting: deque[_Transfer] = deque()
 
 
-class _Part:
-    """One request's share of a transfer."""
-
-    __slots__ = ("done", "fill", "lag")
-
-    def __init__(self, fill: Fill | None, lag: float, done: Done) -> None:
-        self.fill = fill
-        self.lag = lag
-        self.done = done
-
-    def finish(self, cycle: float) -> None:
-        """The last byte passes the slices at ``cycle`` and is there a latency later, or with its fill."""
-        fill = self.fill
-        if fill is None:
-            self.done(cycle)
-            return
-        done_at = fill.done_at
-        if done_at is None:
-            fill.waiting.append((cycle, self.done))
-        else:
-            self.done(cycle if cycle > done_at else done_at)
+Part = tuple[TileState, float, Done]
+"""One request's share of a transfer: its tile, how much later than its transfer it was issued, whom to tell."""
 
 
 class _Transfer:
@@ -78,14 +61,14 @@ class _Transfer:
     __slots__ = ("count", "group", "more", "num_bytes", "part", "port", "ticket", "weight", "xbar")
 
     def __init__(
-        self, xbar: Xbar, port: _Port, num_bytes: float, weight: float, part: _Part, group: object, count: float
+        self, xbar: Xbar, port: _Port, num_bytes: float, weight: float, part: Part, group: object, count: float
     ) -> None:
         self.xbar = xbar
         self.port = port
         self.num_bytes = num_bytes
         self.weight = weight
         self.part = part
-        self.more: list[_Part] | None = None
+        self.more: list[Part] | None = None
         self.group = group
         self.count = count
         self.ticket: Ticket | None = None
@@ -93,16 +76,16 @@ class _Transfer:
     def start(self) -> None:
         """Begin to move."""
         self.port.active = self
-        self.ticket = self.xbar.slices.transfer(self.num_bytes, self, weight=self.weight, count=self.count)
+        self.ticket = self.xbar.slices.transfer(self.num_bytes, self, self.weight)
 
-    def join(self, num_bytes: float, weight: float, part: _Part) -> None:
+    def join(self, num_bytes: float, weight: float, part: Part) -> None:
         """Take a neighbour along."""
         total = self.num_bytes + num_bytes
         mean = (self.weight * self.num_bytes + weight * num_bytes) / total
         self.num_bytes = total
-        if self.ticket is not None:
-            self.ticket = self.xbar.slices.extend(self.ticket, num_bytes, weight=mean, count=self.count)
         self.weight = mean
+        if self.ticket is not None:
+            self.ticket = self.xbar.slices.extend(self.ticket, num_bytes, mean)
         if self.more is None:
             self.more = [part]
         else:
@@ -117,11 +100,21 @@ class _Transfer:
         else:
             port.active = None
         there = cycle + self.xbar.l2.hit_latency_cycles
-        part = self.part
-        part.finish(there + part.lag)
+        _hand_over(self.part, there)
         if self.more is not None:
             for part in self.more:
-                part.finish(there + part.lag)
+                _hand_over(part, there)
+
+
+def _hand_over(part: Part, there: float) -> None:
+    """A request's last byte is in the SM at ``there``, or when its tile's fill is complete."""
+    tile, lag, done = part
+    there += lag
+    done_at = tile.done_at
+    if done_at is None:
+        tile.waiting.append((there, done))
+    else:
+        done(there if there > done_at else done_at)
 
 
 class Xbar(Component):
@@ -150,7 +143,7 @@ class Xbar(Component):
             env, bytes_per_cycle=spec.write_bytes_per_cycle, cap_bytes_per_cycle=spec.sm_write_bytes_per_cycle
         )
         self.ports = [_Port() for _ in range(num_sms)]
-        self._leaders: dict[tuple[int, str, Hashable], list[float]] = {}
+        self._merges = spec.merge_group_sms > 1 and spec.merge_limit > 1
 
     def read(self, request: MemoryRequest, done: Done, *, group: object = None) -> None:
         """Fetch a tile into one SM; ``done(cycle)`` is called when the arrival of its last byte is known.
@@ -158,37 +151,40 @@ class Xbar(Component):
         Requests with the same ``group`` that follow one another are waited for together (they complete one phase of
         one mbarrier) and move as one.
         """
-        fill = self.l2.look_up(request)
-        weight = self._merge(request, fill)
-        num_bytes = request.num_bytes
-        if weight:
-            self.l2.counters.read_sectors += num_bytes / SECTOR_BYTES * request.count
-        else:
-            self.counters.merged_bytes += num_bytes * request.count
-        self._deliver(request.sm_idx, weight, fill, request, done, group)
+        tile = self.l2.look_up(request)
+        self._deliver(request.sm_idx, self._merge(request, tile), tile, request, done, group)
 
     def multicast(self, request: MemoryRequest, receivers: list[tuple[int, Done]]) -> None:
         """Fetch a tile once and deliver it to ``receivers`` (SM, done)."""
-        fill = self.l2.look_up(request)
-        self.l2.counters.read_sectors += request.num_bytes / SECTOR_BYTES * request.count
+        tile = self.l2.look_up(request)
         weight = 1.0
         for sm_idx, done in receivers:
-            self._deliver(sm_idx, weight, fill, request, done, None)
+            self._deliver(sm_idx, weight, tile, request, done, None)
             weight = 0.0
 
     def write(self, request: MemoryRequest, done: Done) -> None:
         """Store a tile; ``done(cycle)`` is called when its last byte has left the SM."""
-        self.counters.write_bytes += request.num_bytes * request.count
         self.l2.store(request)
-        self.stores.transfer(request.num_bytes, done, count=request.count)
+        self.stores.transfer(request.num_bytes, done)
+        self.counters.write_bytes += request.num_bytes * request.count
+
+    def settle(self) -> None:
+        """Sectors that the slices read for the SMs: what crossed the ports, by the share that did not merge."""
+        counters = self.counters
+        if counters.asked_bytes:
+            served = counters.served_bytes / counters.asked_bytes
+            self.l2.counters.read_sectors = counters.read_bytes * served / SECTOR_BYTES
 
     def _deliver(
-        self, sm_idx: int, weight: float, fill: Fill | None, request: MemoryRequest, done: Done, group: object
+        self, sm_idx: int, weight: float, tile: TileState, request: MemoryRequest, done: Done, group: object
     ) -> None:
         num_bytes, count = request.num_bytes, request.count
-        self.counters.read_bytes += num_bytes * count
+        counters = self.counters
+        counters.read_bytes += num_bytes * count
+        counters.asked_bytes += num_bytes
+        counters.served_bytes += num_bytes * weight
         port = self.ports[sm_idx]
-        part = _Part(fill, request.issued_at - self._env._now, done)
+        part = (tile, request.issued_at - self._env._now, done)
         active = port.active
         if active is None:
             _Transfer(self, port, num_bytes, weight, part, group, count).start()
@@ -199,20 +195,17 @@ class Xbar(Component):
         else:
             port.waiting.append(_Transfer(self, port, num_bytes, weight, part, group, count))
 
-    def _merge(self, request: MemoryRequest, fill: Fill | None) -> float:
+    def _merge(self, request: MemoryRequest, tile: TileState) -> float:
         """Weight of ``request`` at the slices: 0 where it joins a neighbour's that is in flight, else 1."""
-        spec = self.spec
-        if spec.merge_group_sms < 2:
+        if not self._merges:
             return 1.0
-        key = (request.sm_idx // spec.merge_group_sms, request.tensor, request.tile)
-        leader = self._leaders.get(key)
-        if leader is not None:
-            since, num_joined = leader
-            is_in_flight = request.issued_at - since <= spec.merge_window_cycles or (
-                fill is not None and (fill.done_at is None or fill.done_at > request.issued_at)
-            )
-            if is_in_flight and num_joined < spec.merge_limit - 1:
-                leader[1] = num_joined + 1
+        group = request.sm_idx // self.spec.merge_group_sms
+        issued_at = request.issued_at
+        leader = tile.leaders.get(group)
+        if leader is not None and leader[1] < self.spec.merge_limit - 1:
+            done_at = tile.done_at
+            if issued_at - leader[0] <= self.spec.merge_window_cycles or done_at is None or done_at > issued_at:
+                leader[1] += 1
                 return 0.0
-        self._leaders[key] = [request.issued_at, 0]
+        tile.leaders[group] = [issued_at, 0]
         return 1.0
