@@ -22,6 +22,9 @@ Window = tuple[float, float]
 COPIES_SHOWN = 5
 """By default the window ends when the ring has been filled about so many times."""
 
+MAX_CTAS = 2
+"""CTAs of the SM that get lanes of their own."""
+
 WAITS_HATCH = "////"
 
 
@@ -39,10 +42,10 @@ MMA = Look("tensor core busy", "#009E73")
 
 LOOKS: Mapping[WarpState, Look] = {
     WarpState.START: Look("start", "#E8E8E8"),
-    WarpState.ISSUE: Look("issues others", "#4D4D4D"),
+    WarpState.ISSUE: Look("issues other instructions", "#4D4D4D"),
     WarpState.TENSOR: Look("issues math", "#009E73"),
     WarpState.MATH_PIPE: Look("math pipe", "#009E73", "...."),
-    WarpState.LSU: Look("load/store unit", "#0072B2"),
+    WarpState.LSU: Look("load/store unit", "#0072B2", "\\\\\\\\"),
     WarpState.WAIT_MBARRIER: Look("wait: mbarrier", "#E69F00"),
     WarpState.WAIT_CP_ASYNC: Look("wait: cp.async", "#E69F00", WAITS_HATCH),
     WarpState.WAIT_WGMMA: Look("wait: wgmma", "#56B4E9"),
@@ -54,8 +57,6 @@ LOOKS: Mapping[WarpState, Look] = {
     WarpState.SHORT_SCOREBOARD: Look("wait: shared load", "#F0E442"),
 }
 """Every state of a warp."""
-
-SKIP = Look("skipped", "#FFFFFF", "xxxx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def plot_timeline(
     start, end = window or opening_window(timeline)
     if not end > start:
         raise GpusimError(f"plot: the window is {start:g} to {end:g} cycles, wants a later end")
-    lanes = lanes_of(timeline)
+    lanes = lanes_of(timeline, (start, end))
     write_whole(path, _draw(result, timeline, lanes, (start, end), path.suffix.lower()[1:]))
 
 
@@ -126,17 +127,26 @@ def opening_window(timeline: Timeline) -> Window:
             of_ring.setdefault((copy.buffer, copy.stage), []).append(copy.end_cycle)
     shown = [sorted(landed)[COPIES_SHOWN - 1] for landed in of_ring.values() if len(landed) >= COPIES_SHOWN]
     end = min(last, max(shown)) if shown else last
-    begin = max(0.0, first - 0.02 * (end - first))
-    reached = [item.at_cycle for item in timeline.skips if begin < item.at_cycle < end]
-    if reached and min(reached) - begin > 0.4 * (end - begin):
-        end = min(reached) + 0.02 * (min(reached) - begin)  # what was skipped would fill the picture
-    return begin, end
+    skips = [item for item in timeline.skips if first < item.at_cycle < end]
+    if skips:  # what was skipped would fill the picture
+        first_skip = min(skips, key=lambda item: item.at_cycle)
+        shown_cycles = min(first_skip.num_cycles, 0.08 * (first_skip.at_cycle - first))
+        end = min(end, first_skip.at_cycle + shown_cycles)
+    return max(0.0, first - 0.02 * (end - first)), end
 
 
-def lanes_of(timeline: Timeline) -> list[Lane]:
-    """Rows from top to bottom: for each CTA its stages, then the tensor core, then the roles of each CTA."""
+def lanes_of(timeline: Timeline, window: Window) -> list[Lane]:
+    """Rows from top to bottom: for each CTA its stages, then the tensor core, then the roles of each CTA.
+
+    Only CTAs that do something in ``window``, and at most ``MAX_CTAS``.
+    """
     found: list[Lane] = []
-    ctas = sorted({item.cta_idx for item in (*timeline.roles, *timeline.copies)})[:2]
+    live = {
+        role.cta_idx
+        for role in timeline.roles
+        if any(start < window[1] and end > window[0] for state, start, end in role.states if state is not WarpState.START)
+    }
+    ctas = sorted(live)[:MAX_CTAS]
     for cta_idx in ctas:
         prefix = f"CTA {cta_idx} " if len(ctas) > 1 else ""
         keys = sorted({(item.buffer, item.stage) for item in timeline.copies if item.cta_idx == cta_idx})
@@ -186,7 +196,7 @@ def _draw(result: Result, timeline: Timeline, lanes: Sequence[Lane], window: Win
         for skip in timeline.skips:
             start, end = max(skip.at_cycle, window[0]), min(skip.at_cycle + skip.num_cycles, window[1])
             if end > start:
-                axes.axvspan(start, end, facecolor="#F2F2F2", hatch="xx", edgecolor="#BBBBBB", linewidth=0, zorder=3)
+                axes.axvspan(start, end, facecolor="#F2F2F2", hatch="xx", edgecolor="#BBBBBB", linewidth=0, zorder=4)
                 _label_skip(axes, skip.what, (start, end), window, positions[-1])
         _decorate(axes, result, lanes, positions, window)
         _add_legend(figure, seen, bool(timeline.flips))
@@ -237,11 +247,11 @@ def _mark_flip(axes: Any, lanes: Sequence[Lane], positions: Sequence[float], tim
     }
     for lane, position in zip(lanes, positions, strict=True):
         if lane.slot in filled:
-            axes.plot([flip.cycle], [position], marker="<", markersize=4.5, color="black", zorder=4)
+            axes.plot([flip.cycle], [position], marker="<", markersize=4.5, color="black", zorder=3)
 
 
 def _label_skip(axes: Any, what: str, span: Window, window: Window, bottom: float) -> None:
-    is_wide = span[1] - span[0] > 0.12 * (window[1] - window[0])
+    is_wide = span[1] - span[0] > 0.2 * (window[1] - window[0])
     axes.text(
         (span[0] + span[1]) / 2, bottom / 2, f"skipped: {what}", rotation=0 if is_wide else 90, ha="center", va="center",
         fontsize=8, zorder=5, bbox={"facecolor": "white", "edgecolor": "#999999", "linewidth": 0.5, "pad": 2.0},

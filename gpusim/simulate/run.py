@@ -37,7 +37,7 @@ from gpusim.units import SECTOR_BYTES, Clock
 from gpusim.workload.access import wgmma_wavefronts
 from gpusim.workload.atoms import MmaAtom
 from gpusim.workload.launch import Launch
-from gpusim.workload.ops import TmaLoad, Wgmma
+from gpusim.workload.ops import MbarrierWait, TmaLoad, Wgmma
 
 ClockMode = Literal["max", "single", "sustained"]
 
@@ -108,6 +108,7 @@ class Engine:
             ctas_per_sm=self.occupancy.ctas_per_sm, smem_bytes_per_sm=launch.smem_bytes * self.occupancy.ctas_per_sm,
         )
         self.mbarrier_spec: MbarrierSpec | None = gpu.mbarrier
+        self.wgmma_latency_cycles = gpu.tensor_core.wgmma_latency_cycles
         self.timeline = Timeline()
         self.offset_cycles = 0.0
         self.miss_bytes_by_wave = sum((item.miss_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
@@ -252,24 +253,11 @@ class Engine:
                 num_blocked += 1
                 if len(lines) < 4:
                     lines.append(
-                        f"role {role.spec.name!r} of CTA {cta.idx} waits for {role.blocked_on} since cycle "
-                        f"{role.blocked_since + self.offset_cycles:.0f}{self._why(cta, role)}"
+                        f"role {role.spec.name!r} of CTA {cta.idx} waits for {_what(cta, role.blocked_on)} since cycle "
+                        f"{role.blocked_since + self.offset_cycles:.0f}"
                     )
         more = f"; and {num_blocked - len(lines)} more" if num_blocked > len(lines) else ""
         return f"{self.launch.kernel}: deadlock: {'; '.join(lines)}{more}"
-
-    def _why(self, cta: Cta, role: Role) -> str:
-        what = role.blocked_on or ""
-        for ring in cta.mbarriers.values():
-            for barrier in ring:
-                if what.startswith(f"mbarrier {barrier.name}[{barrier.stage}] "):
-                    parts = [f"{barrier.pending} of {barrier.num_arrivals} arrivals missing"]
-                    if barrier.tx_bytes:
-                        parts.append(
-                            f"{barrier.announced_bytes} bytes announced, {barrier.delivered_bytes} delivered"
-                        )
-                    return f" ({', '.join(parts)})"
-        return ""
 
     # ------------------------------------------------------------------------------------------ what roles ask
 
@@ -395,10 +383,25 @@ class Engine:
                 return None
         return fewest
 
+    def miss_bytes_of_wave(self, wave: int) -> float:
+        """Bytes that a wave fetches from memory, as planned."""
+        return float(self.miss_bytes_by_wave[min(wave, len(self.miss_bytes_by_wave) - 1)])
+
     def skip(self, num_cycles: float, what: str) -> None:
         """Time moves ahead for all."""
         self.timeline.skips.append(Skip(self.reported_cycle, num_cycles, what))
         self.offset_cycles += num_cycles
+
+
+def _what(cta: Cta, blocked_on: str | MbarrierWait | None) -> str:
+    """What a role waits for, and what of it never arrived."""
+    if not isinstance(blocked_on, MbarrierWait):
+        return str(blocked_on)
+    barrier = cta.mbarrier(blocked_on.barrier, blocked_on.stage)
+    missing = [f"{barrier.pending} of {barrier.num_arrivals} arrivals missing"] if barrier.pending else []
+    if barrier.tx_bytes:
+        missing.append(f"{barrier.announced_bytes} bytes announced, {barrier.delivered_bytes} delivered")
+    return f"mbarrier {blocked_on.barrier}[{blocked_on.stage}] parity {blocked_on.parity} ({', '.join(missing)})"
 
 
 def check(launch: Launch, gpu: GpuSpec) -> Occupancy:

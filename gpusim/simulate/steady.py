@@ -109,7 +109,8 @@ class SteadyState:
         self._num_reporting = 0
         self._latencies: list[float] = []
         self._seen = (0.0, 0)
-        self._known: list[tuple[float, float]] = []
+        self._known: list[tuple[float, float, float]] = []
+        """(period, cycles of a copy, bytes from memory of the wave) of loops that have settled."""
         self._period = engine.launch.parity_period
         half = self._period // 2
         self._block = -(-MIN_BLOCK // half) * half
@@ -125,7 +126,7 @@ class SteadyState:
         if len(self._rank) > 1 and not self._rank[role.spec.name]:
             return
         self._num_reporting += 1
-        loop.report(self._block + 2, self._block, self._on_block)
+        loop.report(self._block + 1, self._block, self._on_block)
 
     def unwatch(self, loop: Loop) -> None:
         """A loop that reported has ended."""
@@ -141,7 +142,8 @@ class SteadyState:
             self._latencies.clear()
         if not pace.report(id(loop), engine.env.now, self._block):
             return
-        period = self._steady_period()
+        misses = engine.miss_bytes_of_wave(loop.role.wave)
+        period = self._steady_period(misses)
         if period is None:
             return
         num_left = engine.fewest_iterations_left()
@@ -150,7 +152,7 @@ class SteadyState:
         num_skipped = (num_left - self._tail) // self._period * self._period
         if num_skipped < self._period:
             return
-        self._known.append((period, self._latencies[-1]))
+        self._known.append((period, self._latencies[-1], misses))
         for role in engine.live_roles():
             for of_role in role.loops:
                 of_role.skip(num_skipped)
@@ -159,15 +161,22 @@ class SteadyState:
         pace.reset()
         self._latencies.clear()
 
-    def _steady_period(self) -> float | None:
-        """The period, once it repeats and the queues do not grow: copies take no longer than before."""
+    def _steady_period(self, misses: float) -> float | None:
+        """The period, once it repeats and the queues do not grow: copies take no longer than before.
+
+        ``misses``: bytes that the present wave fetches from memory. A loop that comes up to the period of an earlier wave,
+        which fetched as much, has settled.
+        """
         engine, pace = self._engine, self._iterations
         cycles, num_copies = engine.copy_cycles - self._seen[0], engine.num_copies - self._seen[1]
         self._seen = (engine.copy_cycles, engine.num_copies)
         self._latencies.append(cycles / num_copies if num_copies else 0.0)
         latencies, last = self._latencies, pace.means[-1]
-        for period, latency in self._known:
-            if abs(last - period) <= KNOWN_TOLERANCE * period and latencies[-1] <= latency + QUEUE_TOLERANCE * period:
+        for period, latency, known_misses in self._known:
+            if abs(last - period) <= KNOWN_TOLERANCE * period and (
+                misses <= known_misses * (1.0 + TRAFFIC_TOLERANCE)
+                or latencies[-1] <= latency + QUEUE_TOLERANCE * period
+            ):
                 return period
         period_or_none = pace.period()
         if period_or_none is None or len(latencies) < 2:

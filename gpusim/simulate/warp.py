@@ -97,7 +97,7 @@ class Role:
         self.wgmma_open = 0.0
         self.last_store: AsyncGroup | None = None
         self.registers = engine.launch.registers_per_thread
-        self.blocked_on: str | None = None
+        self.blocked_on: str | ops.MbarrierWait | None = None
         self.blocked_since = 0.0
         self.must_retry = False
         self.wait_state = WarpState.ISSUE
@@ -156,7 +156,15 @@ class Role:
                 self.record.states.append((state, since + offset, until + offset))
             self.t = until
 
-    def block(self, state: WarpState, what: str) -> Wake:
+    def step(self, num_cycles: float) -> None:
+        """Issue for ``num_cycles``."""
+        if self.record is None:
+            self.totals[1] += num_cycles * self.count  # ISSUE
+            self.t += num_cycles
+        else:
+            self.spend(ISSUE, self.t + num_cycles)
+
+    def block(self, state: WarpState, what: str | ops.MbarrierWait) -> Wake:
         """Give up the processor until somebody calls :meth:`resume`."""
         self.wait_state = state
         self.blocked_on = what
@@ -179,13 +187,7 @@ class Role:
                 ahead = self.t - env._now  # simpy's clock itself: the property costs a tenth of a run
                 if ahead > SYNC_CYCLES and kind not in LAZY:
                     yield Timeout(env, ahead)
-                handler = self.handlers.get(kind)
-                if handler is None:
-                    raise LaunchError(
-                        f"{self.engine.launch.kernel}: role {self.spec.name!r} yields {op!r}, wants an op of the "
-                        f"vocabulary"
-                    )
-                pause = handler(self, op)
+                pause = self.handlers[kind](self, op)
                 while pause is not None:
                     if isinstance(pause, ops.Token):
                         value = pause
@@ -196,7 +198,7 @@ class Role:
                     if not self.must_retry:
                         break
                     self.must_retry = False
-                    pause = handler(self, op)
+                    pause = self.handlers[kind](self, op)
         except StopIteration:
             pass
         self.is_done = True
@@ -336,9 +338,9 @@ class Role:
         group = self.cp_open if self.cp_open.num_pending or not self.cp_groups else self.cp_groups[-1]
         num_threads = self.spec.num_threads
         if group.num_pending:
-            group.on_complete.append(lambda cycle: barrier.arrive(num_threads, at_cycle=cycle))
+            group.on_complete.append(lambda cycle: barrier.arrive(num_threads, cycle))
         else:
-            barrier.arrive(num_threads, at_cycle=max(self.t, group.ready_at))
+            barrier.arrive(num_threads, max(self.t, group.ready_at))
         self.cp_open = AsyncGroup()
         return None
 
@@ -352,7 +354,7 @@ class Role:
         if cost is None:
             cost = self.engine.cost_of_tma(op, tma)
         count = self.count
-        self.spend(ISSUE, self.t + tma.spec.issue_cycles)
+        self.step(tma.spec.issue_cycles)
         at = self.t
         cost.times += count
         latency = cost.latency_cycles + tma.engine.reserve(cost.cycles, at_cycle=at, weight=count) - at - cost.cycles
@@ -446,25 +448,33 @@ class Role:
             raise self._lacks("mbarrier", "8.0")
         rank = op.cta_rank
         if rank is None or rank == self.cta.rank:
-            barrier = self.cta.mbarrier(op.barrier, op.stage)
-            self.spend(ISSUE, self.t + spec.arrive_cycles)
-            barrier.arrive(op.count, at_cycle=self.t)
+            try:
+                barrier = self.cta.mbarriers[op.barrier][op.stage]
+            except (KeyError, IndexError):
+                barrier = self.cta.mbarrier(op.barrier, op.stage)  # says what is wrong
+            self.step(spec.arrive_cycles)
+            barrier.arrive(op.count, self.t)
         else:
             dsmem = self.sm.dsmem
             if dsmem is None:
                 raise self._lacks("distributed shared memory", "9.0")
             barrier = self._peer(rank).mbarrier(op.barrier, op.stage)
-            self.spend(ISSUE, self.t + spec.arrive_cycles)
-            barrier.arrive(op.count, at_cycle=self.t + dsmem.spec.latency_cycles)
+            self.step(spec.arrive_cycles)
+            barrier.arrive(op.count, self.t + dsmem.spec.latency_cycles)
         return None
 
     def _arrive_expect_tx(self, op: ops.MbarrierArriveExpectTx) -> Pause:
-        barrier = self._mbarrier(op.barrier, op.stage)
         spec = self.engine.mbarrier_spec
-        assert spec is not None  # _mbarrier has refused
-        barrier.expect_tx(op.num_bytes)
-        self.spend(ISSUE, self.t + spec.arrive_cycles)
-        barrier.arrive(1, at_cycle=self.t)
+        if spec is None:
+            raise self._lacks("mbarrier", "8.0")
+        try:
+            barrier = self.cta.mbarriers[op.barrier][op.stage]
+        except (KeyError, IndexError):
+            barrier = self.cta.mbarrier(op.barrier, op.stage)  # says what is wrong
+        barrier.tx_bytes += op.num_bytes
+        barrier.announced_bytes += op.num_bytes
+        self.step(spec.arrive_cycles)
+        barrier.arrive(1, self.t)
         return None
 
     def _mbarrier_wait(self, op: ops.MbarrierWait) -> Pause:
@@ -478,11 +488,11 @@ class Role:
         if barrier.parity != op.parity:
             completed_at = barrier.completed_at
             if completed_at <= self.t:
-                self.spend(ISSUE, self.t + spec.try_wait_cycles)
+                self.step(spec.try_wait_cycles)
             else:
                 self.spend(WarpState.WAIT_MBARRIER, max(completed_at + spec.wake_cycles, self.t + spec.try_wait_cycles))
             return None
-        wake = self.block(WarpState.WAIT_MBARRIER, f"mbarrier {op.barrier}[{op.stage}] parity {op.parity}")
+        wake = self.block(WarpState.WAIT_MBARRIER, op)
         barrier.waiters.append(_WakeAfterPhase(self, wake, spec.wake_cycles, spec.try_wait_cycles))
         return wake
 
@@ -609,7 +619,7 @@ class Role:
         barrier = self._peer(op.cta_rank).mbarrier(op.barrier, op.stage)
         self.issue(1)
         arrived = dsmem.write(op.num_bytes, at_cycle=self.t, weight=self.count)
-        barrier.complete_tx(op.num_bytes, at_cycle=arrived)
+        barrier.complete_tx(op.num_bytes, arrived)
         return None
 
     # ------------------------------------------------------------------------------------------ handlers: arithmetic
@@ -677,7 +687,7 @@ class Role:
         while len(groups) > op.num_pending:
             end = groups.popleft()
         if end >= 0.0:
-            self.spend(WarpState.WAIT_WGMMA, end + self.engine.gpu.tensor_core.wgmma_latency_cycles)
+            self.spend(WarpState.WAIT_WGMMA, end + self.engine.wgmma_latency_cycles)
         return None
 
     def _fma(self, op: ops.Fma) -> Pause:
@@ -860,8 +870,12 @@ class _TmaArrived:
         self._op = op
         self._latency = latency_cycles
         self._started = role.t
-        self.barrier = cta.mbarrier(op.barrier, op.stage)
-        self._stage = stage = cta.stage(op.buffer, op.stage)
+        try:
+            self.barrier = cta.mbarriers[op.barrier][op.stage]
+            self._stage = stage = cta.buffers[op.buffer][op.stage]
+        except (KeyError, IndexError):
+            self.barrier = cta.mbarrier(op.barrier, op.stage)  # one of the two says what is wrong
+            self._stage = stage = cta.stage(op.buffer, op.stage)
         if stage.read_until > role.t:
             stage.begin_write(role.t, role.who())
         else:
@@ -877,7 +891,7 @@ class _TmaArrived:
             stage.full_at = at
         barrier = self.barrier
         phase = barrier.num_phases
-        barrier.complete_tx(op.num_bytes, at_cycle=at)
+        barrier.complete_tx(op.num_bytes, at)
         engine = self._role.engine
         engine.copy_cycles += at - self._started
         engine.num_copies += 1
@@ -934,7 +948,21 @@ class _BulkStored:
 
 Handler = Callable[[Any, Any], Pause]
 
-HANDLERS: dict[type[ops.Op], Handler] = {
+def _no_op(role: Role, op: object) -> Pause:
+    raise LaunchError(
+        f"{role.engine.launch.kernel}: role {role.spec.name!r} yields {op!r}, wants an op of the vocabulary"
+    )
+
+
+class Handlers(dict[type[ops.Op], Handler]):
+    """What to do for each op; anything else is refused."""
+
+    def __missing__(self, kind: type) -> Handler:
+        """Something that is no op."""
+        return _no_op
+
+
+HANDLERS = Handlers({
     ops.GlobalLoad: Role._global_load,
     ops.GlobalStore: Role._global_store,
     ops.GlobalAtomic: Role._global_atomic,
@@ -978,7 +1006,7 @@ HANDLERS: dict[type[ops.Op], Handler] = {
     ops.SetMaxNReg: Role._set_max_nreg,
     ops.RangeStart: Role._range_start,
     ops.RangeEnd: Role._range_end,
-}
+})
 """What each op costs: the one place beside ``workload/ops.py`` that a new op needs."""
 
 LAZY: frozenset[type[ops.Op]] = frozenset(
@@ -1013,7 +1041,7 @@ def _for_nothing(role: Role, op: ops.Op) -> Pause:
     return None
 
 
-FREE_HANDLERS: dict[type[ops.Op], Handler] = {
-    kind: handler if kind in WHEN_FREE else _for_nothing for kind, handler in HANDLERS.items()
-}
+FREE_HANDLERS = Handlers(
+    {kind: handler if kind in WHEN_FREE else _for_nothing for kind, handler in HANDLERS.items()}
+)
 """The same for a section that is free."""

@@ -51,7 +51,7 @@ class Mbarrier(Component):
         self.completed_at = 0.0
         self.waiters: list[Callable[[float], None]] = []
 
-    def arrive(self, count: int, *, at_cycle: float) -> None:
+    def arrive(self, count: int, at_cycle: float) -> None:
         """``count`` arrivals that become visible at ``at_cycle``."""
         self.pending -= count
         if self.pending < 0:
@@ -69,7 +69,7 @@ class Mbarrier(Component):
         self.tx_bytes += num_bytes
         self.announced_bytes += num_bytes
 
-    def complete_tx(self, num_bytes: int, *, at_cycle: float) -> None:
+    def complete_tx(self, num_bytes: int, at_cycle: float) -> None:
         """``num_bytes`` are there at ``at_cycle``."""
         self.tx_bytes -= num_bytes
         self.delivered_bytes += num_bytes
