@@ -29,7 +29,7 @@ from gpusim.machine.sm.occupancy import Occupancy, occupancy
 from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
 from gpusim.simulate.ideal import IDEALS, idealize
 from gpusim.simulate.result import Result
-from gpusim.simulate.steady import SteadyState
+from gpusim.simulate.steady import WARM_WAVE, SteadyState
 from gpusim.simulate.timeline import Skip, Timeline, WarpState
 from gpusim.simulate.verdict import bound_by, busy_shares, sources_used
 from gpusim.simulate.warp import Role
@@ -116,7 +116,7 @@ class Engine:
         self.steps_per_turn = max((item.num_steps for item in launch.footprints if item.access == "read"), default=0)
         self.steady = SteadyState(self, enabled=skips and bool(self.traffic))
         self.next_cta = 0
-        self._warm_begin = self.steady.warm_wave * self.num_slots
+        self._warm_begin = WARM_WAVE * self.num_slots
         self._wave_weight = 1.0
         self._weighted_left = 0
         self.num_waves_stood_for = 0

@@ -21,17 +21,23 @@ TOLERANCE = 1e-3
 LOOSE_TOLERANCE = 3e-3
 """The same for a loop that does not settle: two halves of a long stretch."""
 
-KNOWN_TOLERANCE = 1e-2
+KNOWN_TOLERANCE = 2e-3
 """How near a block must come to a period that an earlier wave settled at, for the loop to be taken as settled, too."""
 
-MANY_WAVES = 6
-"""From so many waves on the third stands for the others, not the second."""
+WARM_WAVE = 1
+"""The wave that may stand for others: the first begins cold."""
+
+MANY_WAVES = 4
+"""Waves at least that one wave stands for where CTAs of several waves share an SM."""
 
 TRAFFIC_TOLERANCE = 0.1
 """How much the bytes from memory of waves may differ that are taken for alike."""
 
 QUEUE_TOLERANCE = 2e-2
 """How much longer copies may take than in the block before, of a period: a ring that drains slowly looks steady else."""
+
+SLACK = 0.8
+"""Copies that take less than this share of the time that the ring looks ahead are hidden behind the math."""
 
 MIN_BLOCK = 4
 """Iterations of a block at least."""
@@ -78,18 +84,19 @@ class Pace:
         self._round_sum, self._round_count = 0.0, 0
         return True
 
-    def period(self) -> float | None:
-        """The mean period if the last rounds agree, else None."""
+    def period(self, num_rounds: int) -> float | None:
+        """The mean period if the last ``num_rounds`` rounds agree, else None."""
         means = self.means
-        if len(means) < 2:
+        if len(means) < num_rounds:
             return None
-        last, before = means[-1], means[-2]
-        if abs(last - before) <= TOLERANCE * last:
-            return (last + before) / 2
-        if len(means) >= 6:
-            recent, earlier = sum(means[-3:]) / 3, sum(means[-6:-3]) / 3
-            if abs(recent - earlier) <= LOOSE_TOLERANCE * recent:
-                return (recent + earlier) / 2
+        recent = means[-num_rounds:]
+        mean = sum(recent) / num_rounds
+        if max(recent) - min(recent) <= TOLERANCE * mean:
+            return mean
+        if len(means) >= 8:
+            recent_half, earlier_half = sum(means[-4:]) / 4, sum(means[-8:-4]) / 4
+            if abs(recent_half - earlier_half) <= LOOSE_TOLERANCE * recent_half:
+                return (recent_half + earlier_half) / 2
         return None
 
 
@@ -178,11 +185,15 @@ class SteadyState:
                 or latencies[-1] <= latency + QUEUE_TOLERANCE * period
             ):
                 return period
-        period_or_none = pace.period()
-        if period_or_none is None or len(latencies) < 2:
+        is_hidden = self._hides_copies(last, latencies[-1])
+        settled = pace.period(2 if is_hidden else 3)
+        if settled is None or len(latencies) < 2 or latencies[-1] - latencies[-2] > QUEUE_TOLERANCE * last:
             return None
-        growth = latencies[-1] - latencies[-2]
-        return period_or_none if growth <= QUEUE_TOLERANCE * last else None
+        return settled
+
+    def _hides_copies(self, period: float, latency: float) -> bool:
+        """Whether copies are there well before they are needed, so that the pace is set by the math alone."""
+        return latency < SLACK * (self._period // 2 - 1) * period
 
     # ------------------------------------------------------------------------------------------ turns of persistent CTAs
 
@@ -199,7 +210,7 @@ class SteadyState:
             pace.num_live = engine.num_live_ctas
         if not pace.report(loop.role.cta_idx, engine.reported_cycle, loop.step):
             return
-        period = pace.period()
+        period = pace.period(2)
         steps = engine.steps_per_turn
         if period is None or not steps:
             return
@@ -223,24 +234,19 @@ class SteadyState:
 
     # ------------------------------------------------------------------------------------------ waves of CTAs
 
-    @property
-    def warm_wave(self) -> int:
-        """The wave that may stand for others: the second, or where it would stand for many, the third."""
-        engine = self._engine
-        num_full = engine.num_ctas // engine.num_slots
-        return 2 if num_full >= MANY_WAVES else 1
-
     def warm_waves_alike(self) -> int:
         """When the warm wave begins: how many further waves it can stand for.
 
-        So many as are full and fetch as much from memory, if the loops before have settled. With several CTAs on an SM
+        So many as are full and fetch as much from memory, if the loops before have settled and hide their copies. With several CTAs on an SM
         waves blend into one another; then a few of them are rather simulated.
         """
         engine = self._engine
-        first = self.warm_wave
+        first = WARM_WAVE
         if not self.enabled or not self._known:
             return 0
         num_alike = engine.num_ctas // engine.num_slots - 1 - first
+        if not all(self._hides_copies(period, latency) for period, latency, _ in self._known):
+            return 0
         if num_alike < (1 if engine.occupancy.ctas_per_sm == 1 else MANY_WAVES):
             return 0
         misses = engine.miss_bytes_by_wave[first : first + 1 + num_alike]
@@ -256,7 +262,7 @@ class SteadyState:
         ends = self._wave_ends
         ends.append(engine.reported_cycle)
         if engine.num_waves_stood_for:
-            if len(ends) == self.warm_wave + 1:  # that was the wave that stands for others
+            if len(ends) == WARM_WAVE + 1:  # that was the wave that stands for others
                 self.num_waves_skipped += engine.num_waves_stood_for
                 engine.skip(
                     engine.num_waves_stood_for * (ends[-1] - ends[-2]), f"{engine.num_waves_stood_for} waves"
