@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from gpusim.errors import GpusimError, LaunchError
 from gpusim.machine.config import GpuSpec
@@ -176,6 +177,8 @@ def wave_tail(base: Result, gpu: GpuSpec) -> Counterfactual:
     without = fixed + (base.cycles - fixed) * min(1.0, base.waves / started)
     floor = max(base.busy.values(), default=0.0) * base.cycles
     note = f"{base.waves:.2f} waves take the time of {started}"
+    if started == 1 and base.waves < 1.0:
+        note = f"{percent(base.waves)} of the slots hold a CTA; the same work spread over all"
     if floor > without:
         note += ", but the busiest part has that work anyway"
     return _compared("tail", "no wave tail", base, min(base.cycles, max(without, floor)), is_simulated=False, note=note)
@@ -215,8 +218,6 @@ def disagreement(result: Result, counterfactuals: list[Counterfactual]) -> str:
 
 def render_explanation(explanation: Explanation, console: Console, *, next_command: str = "") -> None:
     """Print what each fix would buy, the largest saving first."""
-    from rich.table import Table
-
     result = explanation.result
     console.print()
     console.print(
@@ -227,8 +228,10 @@ def render_explanation(explanation: Explanation, console: Console, *, next_comma
     console.print(f"The plain run says: bound by {escape(result.bound_by)}: {escape(result.reason)}.", highlight=False)
     console.print()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column, justify in (("if there were", "left"), ("cycles", "right"), ("saves", "right"), ("share", "right"), ("", "left")):
-        table.add_column(column, header_style="dim", justify=justify)  # type: ignore[arg-type]  # literals from the tuple
+    table.add_column("if there were", header_style="dim", no_wrap=True)
+    for column in ("cycles", "saves", "share"):
+        table.add_column(column, header_style="dim", justify="right", no_wrap=True)
+    table.add_column("")
     for item in explanation.counterfactuals:
         note = item.note if item.is_simulated else f"computed: {item.note}"
         if item.cycles is None:
@@ -249,8 +252,10 @@ def render_explanation(explanation: Explanation, console: Console, *, next_comma
         console.print(escape(remark), highlight=False)
     if explanation.disagreement:
         console.print(f"[yellow]Disagreement[/]: {escape(explanation.disagreement)}", highlight=False)
-    console.print(f"{count(len(explanation.counterfactuals) - 1, 'counterfactual')} simulated in "
-                  f"{duration(explanation.wall_s)}.", highlight=False)
+    num_simulated = sum(item.is_simulated and item.cycles is not None for item in explanation.counterfactuals)
+    console.print(
+        f"{count(num_simulated, 'counterfactual')} simulated in {duration(explanation.wall_s)}.", highlight=False
+    )
     console.print()
     console.print(f"[bold]Verdict[/]: {escape(verdict_of_explanation(explanation))}", highlight=False)
     if next_command:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -478,8 +478,8 @@ def simulate(
     l2: Literal["cold", "warm"] = "cold",
     data: Literal["random", "zeros"] = "random",
     skips: bool = True,
-    ideals: frozenset[str] = frozenset(),
-    recorded_sms: frozenset[int] = frozenset(),
+    ideals: Collection[str] = (),
+    recorded_sms: Collection[int] = (),
 ) -> Result:
     """Predict ``launch`` on ``gpu``.
 
@@ -501,9 +501,10 @@ def simulate(
         if name not in IDEALS:
             raise LaunchError(f"{name!r} is nothing that can be idealized, wants one of {', '.join(sorted(IDEALS))}")
     settings = Settings(
-        clock=clock, is_warm=l2 == "warm", data=data, skips=skips, ideals=ideals, recorded_sms=recorded_sms
+        clock=clock, is_warm=l2 == "warm", data=data, skips=skips, ideals=frozenset(ideals),
+        recorded_sms=frozenset(recorded_sms),
     )
-    gpu = idealize(gpu, ideals)
+    gpu = idealize(gpu, settings.ideals)
     was_enabled = gc.isenabled()
     gc.disable()  # what a run makes is freed as it goes; looking for circles in it costs a fifth of the run
     try:
@@ -536,7 +537,9 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
     limiter = PowerLimiter(gpu.clock)
     data, clock = settings.data, settings.clock
     mode = clock if isinstance(clock, str) else "fixed"
-    mhz = float(clock) if not isinstance(clock, str) else estimate_clock(launch, gpu, limiter, mode=mode, data=data)
+    mhz = float(clock) if not isinstance(clock, str) else estimate_clock(
+        launch, gpu, held, limiter, mode=mode, data=data
+    )
     num_events = 0
     for _ in range(4):
         engine = Engine(
@@ -576,18 +579,27 @@ def one_after_the_other(first: Result, others: list[Result]) -> Result:
     )
 
 
-def estimate_clock(launch: Launch, gpu: GpuSpec, limiter: PowerLimiter, *, mode: str, data: str) -> float:
-    """A first guess of the clock, from arithmetic at its peak and each tensor moved once."""
+def estimate_clock(launch: Launch, gpu: GpuSpec, held: Occupancy, limiter: PowerLimiter, *, mode: str, data: str) -> float:
+    """A first guess of the clock: whole waves of arithmetic near its peak, and the traffic that is planned.
+
+    Good enough that most launches need no second simulation; the first one corrects it.
+    """
     if mode == "max":
         return gpu.clock.max_mhz
-    num_bytes = sum(
-        float(item.panel_bytes(np.arange(launch.num_tiles, dtype=np.int64)).max()) * 8 for item in launch.footprints
-    )
+    num_slots = count_slots(launch, gpu, held)
+    waves = launch.num_tiles / num_slots
     peak = peak_flops_per_cycle(launch, gpu)
-    cycles = max(launch.num_flops / peak if peak else 0.0, 1.0)
+    work = launch.num_flops / peak * -(-launch.num_tiles // num_slots) / waves if peak else 0.0
+    overhead = gpu.dispatcher.launch_cycles + gpu.dispatcher.drain_cycles + 2000.0 * max(1.0, waves)
+    traffic = plan_traffic(launch, gpu, num_slots=num_slots, is_warm=False)
+    hbm_bytes = sum(item.read_miss_bytes for item in traffic.values())
+    tiles = np.arange(launch.num_tiles, dtype=np.int64)
+    l2_bytes = sum(float(item.panel_bytes(tiles).sum()) for item in launch.footprints)
+    clock = Clock(sm_mhz=gpu.clock.max_mhz)
+    moved = hbm_bytes / clock.bytes_per_cycle(gb_per_s=gpu.hbm.sustained_read_gb_per_s)
     guess = Activity(
-        cycles=cycles / 0.8 + 5000.0, num_flops=float(launch.num_flops), rate_class=launch.math_class,
-        l2_bytes=0.0, hbm_bytes=num_bytes, busy_fraction=1.0,
+        cycles=max(work, moved) + overhead, num_flops=float(launch.num_flops), rate_class=launch.math_class,
+        l2_bytes=l2_bytes * 0.6, hbm_bytes=hbm_bytes, busy_fraction=1.0,
     )
     return limiter.clock_mhz(guess, mode=mode, data=data)
 

@@ -36,7 +36,7 @@ TRAFFIC_TOLERANCE = 0.1
 QUEUE_TOLERANCE = 2e-2
 """How much longer copies may take than in the block before, of a period: a ring that drains slowly looks steady else."""
 
-SLACK = 0.8
+SLACK = 0.6
 """Copies that take less than this share of the time that the ring looks ahead are hidden behind the math."""
 
 MIN_BLOCK = 4
