@@ -1,10 +1,10 @@
 """gpusim: how fast a GPU kernel will be, and why, before it is written.
 
-    >>> from gpusim import GemmParams, load_gpu, simulate
-    >>> gpu = load_gpu("h200_sxm")
-    >>> result = simulate(GemmParams(m=4096, n=4096, k=4096).launch(gpu), gpu)
-    >>> result.cycles > 0
-    True
+>>> from gpusim import GemmParams, load_gpu, simulate
+>>> gpu = load_gpu("h200_sxm")
+>>> result = simulate(GemmParams(m=4096, n=4096, k=4096).launch(gpu), gpu)
+>>> result.cycles > 0
+True
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpusim.errors import DeadlockError, GpusimError, HazardError
-    from gpusim.kernel_models import KERNEL_MODELS, GemmParams
+    from gpusim.kernel_models import KERNEL_MODELS
+    from gpusim.kernel_models.gemm import GemmParams
     from gpusim.machine.config import GpuSpec, load_gpu
     from gpusim.simulate.result import Result
     from gpusim.simulate.run import simulate
@@ -41,7 +42,8 @@ __all__ = [
 
 _ROOMS = {
     "gpusim.errors": ("DeadlockError", "GpusimError", "HazardError"),
-    "gpusim.kernel_models": ("KERNEL_MODELS", "GemmParams"),
+    "gpusim.kernel_models": ("KERNEL_MODELS",),
+    "gpusim.kernel_models.gemm": ("GemmParams",),
     "gpusim.machine.config": ("GpuSpec", "load_gpu"),
     "gpusim.simulate.result": ("Result",),
     "gpusim.simulate.run": ("simulate",),

@@ -209,8 +209,8 @@ class Request:
             else:
                 words += [flag(name), str(value)]
         words += ["--gpu", self.gpu_name]
-        for name, text, default in (("clock", f"{self.clock:g}" if isinstance(self.clock, float) else self.clock, "single"),
-                                    ("l2", self.l2, "cold"), ("data", self.data, "random")):
+        clock = f"{self.clock:g}" if isinstance(self.clock, float) else self.clock
+        for name, text, default in (("clock", clock, "single"), ("l2", self.l2, "cold"), ("data", self.data, "random")):
             words += [] if text == default else [f"--{name}", text]
         return shlex.join([*words, *(() if self.skips else ("--no-skip",)), *more])
 
@@ -298,7 +298,7 @@ def _gpu(name: str, flag: str) -> GpuSpec:
     except ConfigError as error:
         raise ConfigError(f"{flag} {str(error).removeprefix('gpu: ')}") from None
     except OSError as error:
-        raise ConfigError(f"{flag} {name!r} cannot be read: {error.strerror}, wants a TOML file or a GPU's name") from None
+        raise ConfigError(f"{flag} {name!r} cannot be read: {error.strerror}, wants a readable TOML file") from None
 
 
 def _output(text: str | None, flag: str, *suffixes: str) -> Path | None:
@@ -412,7 +412,8 @@ def _model_sentence(error: ErrorDetails) -> str:
     if kind == "literal_error":
         choices = [choice.strip("'") for choice in str(context["expected"]).replace(" or ", ", ").split(", ")]
         hint = nearest(str(found), choices)
-        return f"{flag} {str(found)!r} is unknown; {hint}" + (f" (known: {', '.join(choices)})" if "did" in hint else "")
+        rest = f" (known: {', '.join(choices)})" if hint.startswith("did you") else ""
+        return f"{flag} {str(found)!r} is unknown; {hint}{rest}"
     if kind.startswith(("int_", "float_")):
         return f"{flag} is {found!r}, wants a {'whole ' if kind.startswith('int_') else ''}number"
     bounds = {"greater_than_equal": ("ge", "{} or more"), "greater_than": ("gt", "more than {}"),
@@ -606,7 +607,7 @@ def _gpus(
     elif len(names) == 1:
         document = tables.gpu_document(gpus[0])
     else:
-        document = tables.compare_gpus(*gpus)
+        document = tables.compare_gpus(gpus[0], gpus[1])
     if output is not None:
         _write_json(document, output)
     if not names:
@@ -614,7 +615,7 @@ def _gpus(
     elif len(names) == 1:
         tables.render_gpu(gpus[0], console)
     else:
-        tables.render_gpu_comparison(*gpus, console)
+        tables.render_gpu_comparison(gpus[0], gpus[1], console)
 
 
 if __name__ == "__main__":

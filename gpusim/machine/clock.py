@@ -15,8 +15,6 @@ class ClockSpec:
 
     max_mhz: float
     min_mhz: float
-    datasheet_tensor_mhz: float
-    """The clock that the data sheet's tensor peak implies."""
     power_limit_w: float
     """Sustained board power."""
     single_power_w: float

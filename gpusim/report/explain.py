@@ -142,7 +142,9 @@ def explain(
     )
 
 
-def _compared(name: str, title: str, base: Result, cycles: float, *, is_simulated: bool = True, note: str = "") -> Counterfactual:
+def _compared(
+    name: str, title: str, base: Result, cycles: float, *, is_simulated: bool = True, note: str = ""
+) -> Counterfactual:
     saved = base.cycles - cycles
     if saved < -NOTHING * base.cycles and not note:
         note = f"{-saved:,.0f} cycles slower"
@@ -167,7 +169,7 @@ def _one_more_stage(build: Build, gpu: GpuSpec, base: Result, fixed: Mapping[str
 
 
 def wave_tail(base: Result, gpu: GpuSpec) -> Counterfactual:
-    """What a full last wave would save, computed: waves take equal time, so ``waves`` of them instead of ``ceil(waves)``.
+    """What a full last wave would save, computed: ``waves`` of equal time instead of ``ceil(waves)``.
 
     Launch and drain stay. The work stays too: no part can be busier than all the time, so the cycles in which the
     busiest part works are a floor.

@@ -15,15 +15,16 @@ def check_output(path: Path, *, flag: str, suffixes: tuple[str, ...] = ()) -> No
         GpusimError: wrong suffix, no such directory, a directory, or no permission.
     """
     if suffixes and path.suffix.lower() not in suffixes:
-        raise GpusimError(f"{flag} {str(path)!r} ends in {path.suffix!r}, wants a name that ends in {_either(suffixes)}")
+        found = f"ends in {path.suffix!r}" if path.suffix else "has no suffix"
+        raise GpusimError(f"{flag} {str(path)!r} {found}, wants a name that ends in {_either(suffixes)}")
     if path.is_dir():
-        raise GpusimError(f"{flag} {str(path)!r} is a directory, wants the name of a file, such as {path / 'gpusim'}"
-                          f"{suffixes[0] if suffixes else '.json'}")
+        example = path / f"gpusim{suffixes[0] if suffixes else '.json'}"
+        raise GpusimError(f"{flag} {str(path)!r} is a directory, wants the name of a file, such as {example}")
     folder = path.resolve().parent
     if not folder.is_dir():
         raise GpusimError(f"{flag} {str(path)!r} lies in {folder}, which is no directory; make it first")
     if not os.access(path if path.exists() else folder, os.W_OK):
-        raise GpusimError(f"{flag} {str(path)!r} cannot be written (permission denied), wants a file that you may write")
+        raise GpusimError(f"{flag} {str(path)!r} cannot be written, wants a file that you may write")
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -55,13 +55,14 @@ def trace_bytes(result: Result) -> bytes:
     timeline = result.timeline
     gpu = writer.process(f"{result.gpu}: {result.kernel}")
     skips = [
-        Slice(item.at_cycle, item.at_cycle + item.num_cycles, f"skipped: {item.what}", "mark") for item in timeline.skips
+        Slice(item.at_cycle, item.at_cycle + item.num_cycles, f"skipped: {item.what}", "mark")
+        for item in timeline.skips
     ]
     if skips:
         writer.slices(gpu, "skipped", skips)
     flows = _Flows(timeline)
-    sms = sorted({item.sm_idx for item in (*timeline.roles, *timeline.copies, *timeline.mmas, *timeline.flips)})
-    for sm_idx in sms:
+    sms = {item.sm_idx for item in timeline.roles} | {item.sm_idx for item in timeline.copies}
+    for sm_idx in sorted(sms | {item.sm_idx for item in timeline.mmas}):
         _write_sm(writer, timeline, flows, gpu, sm_idx)
     return writer.serialized()
 
@@ -69,7 +70,9 @@ def trace_bytes(result: Result) -> bytes:
 def _write_sm(writer: _Writer, timeline: Timeline, flows: _Flows, gpu: int, sm_idx: int) -> None:
     sm = writer.track(gpu, f"SM {sm_idx}")
     mmas = [
-        Slice(item.start_cycle, item.end_cycle, f"mma x{item.num_issues}", notes={"role": item.role, "cta": item.cta_idx})
+        Slice(
+            item.start_cycle, item.end_cycle, f"mma x{item.num_issues}", notes={"role": item.role, "cta": item.cta_idx}
+        )
         for item in timeline.mmas
         if item.sm_idx == sm_idx
     ]
@@ -80,8 +83,8 @@ def _write_sm(writer: _Writer, timeline: Timeline, flows: _Flows, gpu: int, sm_i
         steps = [(item.start_cycle, item.num_bytes) for item in copies]
         steps += [(item.end_cycle, -item.num_bytes) for item in copies]
         writer.counter(sm, "bytes in flight", "bytes", steps)
-    ctas = sorted({item.cta_idx for item in (*timeline.roles, *copies) if item.sm_idx == sm_idx})
-    for cta_idx in ctas:
+    ctas = {item.cta_idx for item in timeline.roles if item.sm_idx == sm_idx}
+    for cta_idx in sorted(ctas | {item.cta_idx for item in copies}):
         cta = writer.track(sm, f"CTA {cta_idx}")
         _write_copies(writer, flows, cta, [item for item in copies if item.cta_idx == cta_idx])
         flips = [item for item in timeline.flips if (item.sm_idx, item.cta_idx) == (sm_idx, cta_idx)]

@@ -144,7 +144,9 @@ def lanes_of(timeline: Timeline, window: Window) -> list[Lane]:
     live = {
         role.cta_idx
         for role in timeline.roles
-        if any(start < window[1] and end > window[0] for state, start, end in role.states if state is not WarpState.START)
+        if any(
+            start < window[1] and end > window[0] for state, start, end in role.states if state is not WarpState.START
+        )
     }
     ctas = sorted(live)[:MAX_CTAS]
     for cta_idx in ctas:
@@ -253,8 +255,8 @@ def _mark_flip(axes: Any, lanes: Sequence[Lane], positions: Sequence[float], tim
 def _label_skip(axes: Any, what: str, span: Window, window: Window, bottom: float) -> None:
     is_wide = span[1] - span[0] > 0.2 * (window[1] - window[0])
     axes.text(
-        (span[0] + span[1]) / 2, bottom / 2, f"skipped: {what}", rotation=0 if is_wide else 90, ha="center", va="center",
-        fontsize=8, zorder=5, bbox={"facecolor": "white", "edgecolor": "#999999", "linewidth": 0.5, "pad": 2.0},
+        (span[0] + span[1]) / 2, bottom / 2, f"skipped: {what}", rotation=0 if is_wide else 90, ha="center",
+        va="center", fontsize=8, zorder=5, bbox={"facecolor": "white", "edgecolor": "#999999", "linewidth": 0.5, "pad": 2.0},
     )
 
 
@@ -289,5 +291,6 @@ def _add_legend(figure: Any, seen: Mapping[str, Look], has_flips: bool) -> None:
         if label in seen
     ]
     if has_flips:
-        handles.append(Line2D([], [], color="black", marker="<", linestyle="", markersize=4.5, label="mbarrier phase flips"))
+        mark = {"marker": "<", "markersize": 4.5, "color": "black", "linestyle": ""}
+        handles.append(Line2D([], [], label="mbarrier phase flips", **mark))
     figure.legend(handles=handles, loc="outside lower center", ncols=min(7, len(handles)), frameon=False, fontsize=8)

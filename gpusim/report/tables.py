@@ -162,7 +162,10 @@ def _print_headline(result: Result, console: Console) -> None:
             f"{count(held.ctas_per_sm, 'CTA')} an SM, {held.warps_per_sm} of {held.max_warps_per_sm} warps "
             f"({held.pct:.1f} %), limited by {held.limited_by} (CTAs that each admits: {others})",
         ),
-        ("Registers", f"{result.registers_per_thread} a thread (estimated; {result.registers_source or 'no rule stated'})"),
+        (
+            "Registers",
+            f"{result.registers_per_thread} a thread (estimated; {result.registers_source or 'no rule stated'})",
+        ),
         ("Shared memory", f"{size(result.smem_bytes)} a CTA"),
         (
             "Grid",
@@ -337,15 +340,14 @@ def _parameters_table(has_room: bool) -> Table:
 def compare_gpus(a: GpuSpec, b: GpuSpec) -> dict[str, Any]:
     """What differs (largest ratio first), what only one has, what is equal; ``ratio`` is b over a."""
     of_a, of_b = a.parameters(), b.parameters()
-    different: list[dict[str, Any]] = []
-    for parameter in of_a:
-        if parameter in of_b and of_a[parameter] != of_b[parameter]:
-            different.append(
-                {
-                    "parameter": parameter, "unit": unit_of(parameter), "a": of_a[parameter], "b": of_b[parameter],
-                    "ratio": _ratio(of_a[parameter], of_b[parameter]),
-                }
-            )
+    different = [
+        {
+            "parameter": parameter, "unit": unit_of(parameter), "a": of_a[parameter], "b": of_b[parameter],
+            "ratio": _ratio(of_a[parameter], of_b[parameter]),
+        }
+        for parameter in of_a
+        if parameter in of_b and of_a[parameter] != of_b[parameter]
+    ]
     different.sort(key=lambda row: -_spread(row["ratio"]))
     return {
         "a": a.name,

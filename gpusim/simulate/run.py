@@ -677,6 +677,8 @@ def counters_of(engine: Engine, mhz: float) -> dict[str, float]:
     counters["lts__t_sectors_srcunit_tex_lookup_miss.sum"] = misses
     counters["lts__t_sectors_srcunit_tex.sum"] = reads + writes
     counters["lts__t_sector_hit_rate.pct"] = 100.0 * (1.0 - misses / (reads + writes)) if reads + writes else 0.0
+    moved = (counters["dram__bytes_read.sum"] + counters["dram__bytes_write.sum"]) / (cycles / mhz * 1e3)  # GB/s
+    counters["dram__throughput.avg.pct_of_peak_sustained_elapsed"] = 100.0 * moved / gpu.hbm.peak_gb_per_s
     busy = machine.tensor_counters.busy_cycles
     name = "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active"
     counters[f"{name}.avg.pct_of_peak_sustained_elapsed"] = 100.0 * busy / gpu.num_sms / cycles

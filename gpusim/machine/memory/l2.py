@@ -12,6 +12,10 @@ from gpusim.machine.timing import Done
 from gpusim.units import SECTOR_BYTES
 
 
+INTERLEAVE_BYTES = 4096
+"""What lies on one side before the next bytes lie on the other. Source: ademeure/cuda-side-boost @c84c790 (H100)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class L2Spec:
     """Both partitions of a GPU's L2."""
@@ -69,7 +73,7 @@ class L2(Component):
 
     Models: first touch, hits on a line that is still being filled (they wait for the fill), residency by reuse
     distance in bytes, a partition-sized capacity for lines that both sides read, write-back of what does not stay,
-    near and far latency (a tile has lines on both sides, so it waits for the far one).
+    near and far latency (a tile with lines on both sides waits for the far one).
     Ignores: sets and hashing, sector promotion, cache hints, persistence windows.
     Source: the GPU's description.
     """
@@ -83,7 +87,12 @@ class L2(Component):
         self.hbm = hbm
         self.residency = residency
         self.hit_latency_cycles = spec.far_latency_cycles
+        self._mean_latency_cycles = (spec.near_latency_cycles + spec.far_latency_cycles) / 2
         self._tiles: dict[tuple[str, Hashable], TileState] = {}
+
+    def latency_cycles(self, num_bytes: float) -> float:
+        """Latency of a hit: that of the far side for what has lines on both, the mean for what lies on one or the other."""
+        return self.hit_latency_cycles if num_bytes > INTERLEAVE_BYTES else self._mean_latency_cycles
 
     def look_up(self, request: MemoryRequest) -> TileState:
         """The state of the request's tile; a miss starts a fill."""

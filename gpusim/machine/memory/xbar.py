@@ -99,7 +99,7 @@ class _Transfer:
             port.waiting.popleft().start()
         else:
             port.active = None
-        there = cycle + self.xbar.l2.hit_latency_cycles
+        there = cycle + self.xbar.l2.latency_cycles(self.num_bytes)
         _hand_over(self.part, there)
         if self.more is not None:
             for part in self.more:

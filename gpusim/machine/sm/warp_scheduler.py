@@ -17,8 +17,6 @@ class WarpSchedulerSpec:
     fp32_lanes: int
     int32_lanes: int
     mufu_lanes: int
-    dependent_latency_cycles: float
-    """From one dependent FP32 instruction to the next."""
     barrier_base_cycles: float
     """``bar.sync``: from the last arrival to the first warp that goes on, for one warp."""
     barrier_warp_cycles: float
