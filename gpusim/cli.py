@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = command.main(args=arguments, prog_name="gpusim", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has gone (`gpusim gpus | head`)
+    except (BrokenPipeError, SystemExit):  # the reader has gone (`gpusim gpus | head`); typer and rich exit then
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except (KeyboardInterrupt, typer.Abort):
@@ -185,6 +185,7 @@ class Request:
     l2: str
     data: str
     skips: bool
+    num_sampled_sms: int | None
     json: Path | None
     trace: Path | None
     plot: Path | None
@@ -195,7 +196,7 @@ class Request:
         records = self.trace is not None or self.plot is not None
         return {
             "clock": self.clock, "l2": self.l2, "data": self.data, "skips": self.skips,
-            "recorded_sms": frozenset({0} if records else ()),
+            "num_sampled_sms": self.num_sampled_sms, "recorded_sms": frozenset({0} if records else ()),
         }
 
     def command(self, verb: str, *more: str, **changes: Any) -> str:
@@ -212,7 +213,11 @@ class Request:
         clock = f"{self.clock:g}" if isinstance(self.clock, float) else self.clock
         for name, text, default in (("clock", clock, "single"), ("l2", self.l2, "cold"), ("data", self.data, "random")):
             words += [] if text == default else [f"--{name}", text]
-        return shlex.join([*words, *(() if self.skips else ("--no-skip",)), *more])
+        if not self.skips:
+            words.append("--no-skip")
+        if self.num_sampled_sms is not None:
+            words += ["--sample-sms", str(self.num_sampled_sms)]
+        return shlex.join([*words, *more])
 
 
 def _common_parameters() -> list[inspect.Parameter]:
@@ -234,6 +239,9 @@ def _common_parameters() -> list[inspect.Parameter]:
             rich_help_panel=prediction), "random"),
         _parameter("no_skip", bool, typer.Option(
             "--no-skip", help="simulate every iteration and wave", rich_help_panel=prediction), False),
+        _parameter("sample_sms", int | None, typer.Option(
+            "--sample-sms", help="simulate so many SMs instead of all, with what they share scaled (some ten times as "
+            "quick, within a few percent)", metavar="N", rich_help_panel=prediction), None),
         _parameter("json_path", str | None, typer.Option(
             "--json", help="write the result as JSON; - is stdout (tables then go to stderr)", metavar="FILE",
             rich_help_panel=output), None),
@@ -264,8 +272,8 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
     return Request(
         row=row, params=_params(row, given), given=given, gpu_name=values["gpu"], gpu=_gpu(values["gpu"], "--gpu"),
         clock=_clock(values["clock"]), l2=_choice("--l2", values["l2_state"], L2_STATES),
-        data=_choice("--data", values["data"], DATA), skips=not values["no_skip"], json=outputs["--json"],
-        trace=outputs["--trace"], plot=outputs["--plot"],
+        data=_choice("--data", values["data"], DATA), skips=not values["no_skip"],
+        num_sampled_sms=_sample(values["sample_sms"]), json=outputs["--json"], trace=outputs["--trace"], plot=outputs["--plot"],
     )
 
 
@@ -285,6 +293,12 @@ def _clock(text: str) -> str | float:
     if not 1.0 <= mhz <= 1e5:
         raise ConfigError(f"--clock {text!r} wants a number of MHz from 1 to 100000, such as 1755")
     return mhz
+
+
+def _sample(count: int | None) -> int | None:
+    if count is not None and count < 1:
+        raise ConfigError(f"--sample-sms {count} wants a number of SMs from 1 on, such as 16")
+    return count
 
 
 def _gpu(name: str, flag: str) -> GpuSpec:
@@ -416,6 +430,8 @@ def _model_sentence(error: ErrorDetails) -> str:
         return f"{flag} {str(found)!r} is unknown; {hint}{rest}"
     if kind.startswith(("int_", "float_")):
         return f"{flag} is {found!r}, wants a {'whole ' if kind.startswith('int_') else ''}number"
+    if kind == "finite_number":
+        return f"{flag} is {found!r}, wants a finite number"
     bounds = {"greater_than_equal": ("ge", "{} or more"), "greater_than": ("gt", "more than {}"),
               "less_than_equal": ("le", "at most {}"), "less_than": ("lt", "less than {}")}
     if kind in bounds:

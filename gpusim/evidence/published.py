@@ -22,8 +22,8 @@ from gpusim.machine.config import load_gpu
 from gpusim.simulate.run import simulate
 
 PARAMETERS = (
-    "m", "n", "k", "dtype", "out_dtype", "layout", "tile", "stages", "copy", "math", "schedule", "warps", "consumers", "split",
-    "cluster", "persistent", "raster", "raster_group", "swizzle", "epilogue", "setmaxnreg", "wgmma_depth",
+    "m", "n", "k", "dtype", "out_dtype", "layout", "tile", "stages", "copy", "math", "schedule", "warps", "consumers",
+    "split", "cluster", "persistent", "raster", "raster_group", "swizzle", "epilogue", "setmaxnreg", "wgmma_depth",
 )
 KEYS = ["ladder", "step", "m", "n", "k"]
 PREDICTIONS = "predictions.csv"
@@ -103,7 +103,7 @@ def predict(folder: Path | None = None) -> pd.DataFrame:
 def compare(folder: Path | None = None) -> pd.DataFrame:
     """Published against predicted: one row a step, ``error`` as predicted over published, minus one."""
     folder = folder or published_dir()
-    predictions = pd.read_csv(folder / PREDICTIONS, dtype={key: str for key in KEYS})
+    predictions = pd.read_csv(folder / PREDICTIONS, dtype=dict.fromkeys(KEYS, str))
     table = read_ladders(folder)[[*KEYS, "tflops", "expressible", "why_not"]].merge(predictions, on=KEYS, how="left")
     table["tflops"] = table["tflops"].astype(float)
     table["error"] = table["tflops_predicted"] / table["tflops"] - 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import simpy
@@ -48,12 +49,13 @@ class Machine:
         cluster_size: int,
         ctas_per_sm: int,
         smem_bytes_per_sm: int,
+        fill_scales: Mapping[str, float] | None = None,
     ) -> None:
-        """Build all SMs; ``smem_bytes_per_sm`` is what the launch takes of the unified L1."""
+        """Build all SMs; ``smem_bytes_per_sm`` is what the launch takes of the unified L1; ``fill_scales`` as in L2."""
         self.gpu = gpu
         self.clock = clock
         self.hbm = Hbm(env, gpu.hbm, clock)
-        self.l2 = L2(gpu.l2, hbm=self.hbm, residency=residency)
+        self.l2 = L2(gpu.l2, hbm=self.hbm, residency=residency, fill_scales=fill_scales)
         self.xbar = Xbar(env, gpu.xbar, l2=self.l2, num_sms=gpu.num_sms)
         self.dispatcher = Dispatcher(
             gpu.dispatcher, num_sms=gpu.num_sms, cluster_size=cluster_size, ctas_per_sm=ctas_per_sm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from gpusim.machine.timing import Done
 
@@ -21,7 +21,7 @@ class MemoryRequest(NamedTuple):
     """How many-th work tile of its slot asks: tells a first touch from a later one."""
     issued_at: float
     """Cycle at which the first byte is asked for, not before the present."""
-    count: float
+    num_alike: float
     """How many such requests this one stands for, where iterations are skipped."""
     num_receivers: int = 1
     """SMs that a multicast delivers to."""
@@ -55,5 +55,3 @@ class Component:
     """A part of the machine: a frozen Spec, Counters, behaviour; and Models, Ignores, Source in its docstring."""
 
     kind: ClassVar[str]
-    spec: Any
-    counters: Any

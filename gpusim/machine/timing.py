@@ -16,6 +16,9 @@ NEVER = float("inf")
 EPSILON_BYTES = 1e-6
 """What rounding may leave of a transfer."""
 
+EPSILON_OF_CLOCK = 4e-16
+"""Rounding of the clock, as a fraction of it: at a very high rate that is many bytes."""
+
 
 class Wake(Event):
     """An event that is fired once, with a delay, by whoever knows when."""
@@ -80,7 +83,7 @@ class SharedPipe:
     """
 
     __slots__ = (
-        "_env", "_heap", "_last", "_rate", "_rings_at", "_seq", "_timer", "_virtual", "_weight", "cap", "total",
+        "_env", "_heap", "_last", "_rate", "_rings_at", "_seq", "_timer", "_virtual", "_weight", "alone", "cap", "total",
     )
 
     def __init__(self, env: simpy.Environment, *, bytes_per_cycle: float, cap_bytes_per_cycle: float) -> None:
@@ -88,6 +91,8 @@ class SharedPipe:
         self._env = env
         self.total = bytes_per_cycle
         self.cap = cap_bytes_per_cycle
+        self.alone = min(bytes_per_cycle, cap_bytes_per_cycle)
+        """Rate of a transfer that has the pipe to itself."""
         self._heap: list[tuple[float, int, Ticket]] = []
         self._virtual = 0.0
         self._last = 0.0
@@ -125,8 +130,12 @@ class SharedPipe:
         heap = self._heap
         heappush(heap, (longer.finish, seq, longer))
         self._weight = total = self._weight + weight - ticket.weight
-        self._rate = self.cap if total * self.cap <= self.total else self.total / total
-        return longer  # the timer rings too early now, and is set anew then
+        rate = self.cap if total * self.cap <= self.total else self.total / total
+        is_faster = rate > self._rate
+        self._rate = rate
+        if is_faster:
+            self._arm()
+        return longer  # a timer that rings too early now is set anew then
 
     @property
     def num_in_flight(self) -> int:
@@ -161,7 +170,7 @@ class SharedPipe:
         self._timer = None
         self._rings_at = NEVER
         heap = self._heap
-        reached = self._virtual + EPSILON_BYTES
+        reached = self._virtual + EPSILON_BYTES + EPSILON_OF_CLOCK * now * self._rate
         finished: Ticket | None = None
         others: list[Ticket] | None = None
         while heap and (heap[0][0] <= reached or heap[0][2].is_void):

@@ -32,12 +32,12 @@ UNEXPECTED = 0.15
 
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 
-POINTS_AT: Mapping[str, str] = {
-    "hbm": "hbm", "l2": "l2", "sm_intake": "l2", "store": "l2", "latency": "latency", "smem_latency": "latency",
-    "barrier": "latency", "smem": "bank_conflicts", "lsu": "bank_conflicts", "epilogue": "epilogue",
-    "launch": "launch", "tail": "tail",
+POINTS_AT: Mapping[str, tuple[str, ...]] = {
+    "hbm": ("hbm",), "l2": ("l2",), "sm_intake": ("l2",), "store": ("l2",), "latency": ("latency", "stage"),
+    "smem_latency": ("latency", "bank_conflicts"), "barrier": ("latency",), "smem": ("bank_conflicts",),
+    "lsu": ("bank_conflicts",), "epilogue": ("epilogue",), "launch": ("launch",), "tail": ("tail",),
 }
-"""Which counterfactual a plain prediction's ``bound_by`` points at."""
+"""Which counterfactuals a plain prediction's ``bound_by`` points at: the part made free, or what would hide it."""
 
 Build = Callable[[int], Launch | None]
 """The launch with so many stages more; None where the kernel has no stages to add."""
@@ -201,7 +201,8 @@ def disagreement(result: Result, counterfactuals: list[Counterfactual]) -> str:
     best = max(counterfactuals, key=lambda item: item.saved_cycles, default=None)
     if best is None:
         return ""
-    named = next((item for item in counterfactuals if item.name == POINTS_AT.get(result.bound_by)), None)
+    pointed = [item for item in counterfactuals if item.name in POINTS_AT.get(result.bound_by, ())]
+    named = max(pointed, key=lambda item: item.saved_cycles, default=None)
     if named is None:
         if best.share >= UNEXPECTED:
             return (

@@ -41,6 +41,8 @@ def write_whole(path: Path, content: bytes) -> None:
     try:
         part.write_bytes(content)
         part.replace(target)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         part.unlink(missing_ok=True)
 

@@ -180,7 +180,7 @@ class _Flows:
                 flows.append(self._of_copy[id(copy)])
             self._of_flip[id(flip)] = tuple(flows)
             for ending in _waits_ended_by(flip, waits[flip.cta_idx]):
-                self._into[ending] = (*self._into.get(ending, ()), *flows)
+                self._into.setdefault(ending, tuple(flows))  # a wait is for one phase: the first that completes
 
     def of_copy(self, copy: CopySpan) -> tuple[int, ...]:
         """Arrows that leave ``copy``."""

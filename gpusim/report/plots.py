@@ -80,7 +80,7 @@ class Lane:
 
 
 def plot_timeline(
-    result: Result, path: Path, *, sm_idx: int | None = None, window: Window | None = None
+    result: Result, path: str | Path, *, sm_idx: int | None = None, window: Window | None = None
 ) -> None:
     """Draw the pipeline of one SM, to PNG or SVG by suffix: copies in flight, tensor core, roles by state.
 
@@ -91,6 +91,7 @@ def plot_timeline(
         GpusimError: another suffix, nowhere to write, or a result without a timeline.
         OSError: the file cannot be written.
     """
+    path = Path(path)
     check_output(path, flag="plot", suffixes=SUFFIXES)
     timeline = of_sm(result.timeline, sm_idx)
     if not timeline.roles:
@@ -256,7 +257,8 @@ def _label_skip(axes: Any, what: str, span: Window, window: Window, bottom: floa
     is_wide = span[1] - span[0] > 0.2 * (window[1] - window[0])
     axes.text(
         (span[0] + span[1]) / 2, bottom / 2, f"skipped: {what}", rotation=0 if is_wide else 90, ha="center",
-        va="center", fontsize=8, zorder=5, bbox={"facecolor": "white", "edgecolor": "#999999", "linewidth": 0.5, "pad": 2.0},
+        va="center", fontsize=8, zorder=5,
+        bbox={"facecolor": "white", "edgecolor": "#999999", "linewidth": 0.5, "pad": 2.0},
     )
 
 
@@ -291,6 +293,6 @@ def _add_legend(figure: Any, seen: Mapping[str, Look], has_flips: bool) -> None:
         if label in seen
     ]
     if has_flips:
-        mark = {"marker": "<", "markersize": 4.5, "color": "black", "linestyle": ""}
-        handles.append(Line2D([], [], label="mbarrier phase flips", **mark))
+        label = "mbarrier phase flips"
+        handles.append(Line2D([], [], color="black", marker="<", linestyle="", markersize=4.5, label=label))
     figure.legend(handles=handles, loc="outside lower center", ncols=min(7, len(handles)), frameon=False, fontsize=8)

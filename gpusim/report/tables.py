@@ -77,7 +77,7 @@ def render_prediction(
         console.print(f"[yellow]Remark[/]: {escape(remark)}")
     if result.remarks:
         console.print()
-    console.print(f"[bold]Verdict[/]: {escape(verdict_of(result))}")
+    console.print(f"[bold]Verdict[/]: {escape(verdict_of(result))}", highlight=False)
     console.print("Next: ", end="")
     print_command(next_command or next_explain(result, options, unset), console)
 

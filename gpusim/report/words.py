@@ -78,7 +78,7 @@ def duration(seconds: float) -> str:
     """Seconds in the unit that fits.
 
     >>> duration(0.0000123), duration(0.25), duration(3e-9), duration(12.5)
-    ('12.30 us', '250 ms', '3.000 ns', '12.50 s')
+    ('12.30 us', '250 ms', '3 ns', '12.50 s')
     """
     return scaled(seconds, [(1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"), (1.0, "s")])
 

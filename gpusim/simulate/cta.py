@@ -19,13 +19,17 @@ Resume = Callable[[float], None]
 class Stage:
     """One slot of a buffer: when it was filled, until when it is read."""
 
-    __slots__ = ("full_at", "name", "num_fills", "num_writes_pending", "read_until")
+    __slots__ = (
+        "_last_read_at", "full_at", "name", "num_fills", "num_reads_pending", "num_writes_pending", "read_until",
+    )
 
     def __init__(self, name: str) -> None:
         """An empty slot, ``name`` for errors."""
         self.name = name
         self.num_writes_pending = 0
+        self.num_reads_pending = 0
         self.num_fills = 0
+        self._last_read_at = 0.0
         self.full_at = 0.0
         self.read_until = 0.0
 
@@ -45,6 +49,10 @@ class Stage:
         if at_cycle > self.full_at:
             self.full_at = at_cycle
 
+    def is_full(self, at_cycle: float) -> bool:
+        """Whether it was written, and all that was written into it is there."""
+        return bool(self.num_fills) and not self.num_writes_pending and self.full_at <= at_cycle + 1e-6
+
     def read(self, at_cycle: float, until: float, who: str) -> None:
         """Something reads the slot; refuses what is not there yet."""
         if not self.num_fills:
@@ -55,6 +63,19 @@ class Stage:
             )
         if until > self.read_until:
             self.read_until = until
+
+    def begin_read(self, at_cycle: float, who: str) -> None:
+        """An asynchronous read was issued; nobody knows yet until when it lasts."""
+        self.read(at_cycle, float("inf"), who)
+        self.num_reads_pending += 1
+
+    def end_read(self, at_cycle: float) -> None:
+        """An asynchronous read is complete."""
+        self.num_reads_pending -= 1
+        if at_cycle > self._last_read_at:
+            self._last_read_at = at_cycle
+        if not self.num_reads_pending:
+            self.read_until = self._last_read_at
 
 
 class ThreadBarrier:

@@ -61,7 +61,7 @@ class Loop:
     def skip(self, num_iterations: int) -> None:
         """Move ahead; the next iteration counts for those that were left out, too."""
         self.idx += num_iterations
-        self._boost += num_iterations
+        self._boost = max(self._boost, 0) + num_iterations
         self.mark_at = self.idx + 1
 
     def _mark(self) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gpusim.simulate.loops import Loop, TileLoop
 
 if TYPE_CHECKING:
-    from gpusim.simulate.run import Engine
+    from gpusim.simulate.engine import Engine
 
 TOLERANCE = 1e-3
 """Two successive blocks whose mean periods differ by no more are a steady state."""
@@ -237,14 +237,14 @@ class SteadyState:
     def warm_waves_alike(self) -> int:
         """When the warm wave begins: how many further waves it can stand for.
 
-        So many as are full and fetch as much from memory, if the loops before have settled and hide their copies. With several CTAs on an SM
-        waves blend into one another; then a few of them are rather simulated.
+        So many as are full and fetch as much from memory, if the loops before have settled and hide their copies. With
+        several CTAs on an SM waves blend into one another; then a few of them are rather simulated.
         """
         engine = self._engine
         first = WARM_WAVE
         if not self.enabled or not self._known:
             return 0
-        num_alike = engine.num_ctas // engine.num_slots - 1 - first
+        num_alike = engine.num_to_run // engine.slots_to_run - 1 - first
         if not all(self._hides_copies(period, latency) for period, latency, _ in self._known):
             return 0
         if num_alike < (1 if engine.occupancy.ctas_per_sm == 1 else MANY_WAVES):
@@ -278,7 +278,7 @@ class SteadyState:
             last, before = recent, earlier
         if not is_steady:
             return 0
-        num_waves = (engine.num_ctas - engine.next_cta) // engine.num_slots - 1
+        num_waves = (engine.num_to_run - engine.next_cta) // engine.slots_to_run - 1
         if num_waves < 1:
             return 0
         self.num_waves_skipped += num_waves

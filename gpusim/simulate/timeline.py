@@ -37,17 +37,6 @@ class Span:
     start_cycle: float
     end_cycle: float
     name: str
-    iteration: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """An arrow: a copy, the phase that it completed, and the wait that this ended."""
-
-    barrier: str
-    stage: int
-    copy_start_cycle: float
-    complete_cycle: float
 
 
 @dataclass(slots=True)

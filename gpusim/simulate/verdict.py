@@ -8,16 +8,28 @@ from gpusim.simulate.timeline import WarpState
 from gpusim.units import SECTOR_BYTES
 
 if TYPE_CHECKING:
-    from gpusim.simulate.run import Engine
+    from gpusim.simulate.engine import Engine
+
+NOTABLE = 0.10
+"""A loss below this share is not what bounds a kernel."""
 
 SATURATED = 0.80
 """From this busy share on a part counts as the limit."""
 
-NAMES = {
-    "tensor": "the tensor cores", "fma": "the FMA pipe", "smem": "shared memory", "issue": "issue slots",
-    "lsu": "the load/store unit", "l2": "the L2 slices", "sm_intake": "what one SM takes in from L2",
-    "store": "stores to L2", "hbm": "HBM", "tma": "the TMA engine",
+BUSY = {
+    "tensor": "the tensor cores are", "fma": "the FMA pipe is", "smem": "shared memory is", "issue": "the issue slots are",
+    "lsu": "the load/store unit is", "l2": "the L2 slices are", "sm_intake": "an SM's port from L2 is",
+    "store": "the stores' way to L2 is", "hbm": "HBM is", "tma": "the TMA engine is",
 }
+"""Each part as the subject of a sentence."""
+
+WAITS_FOR = {
+    "latency": (WarpState.WAIT_MBARRIER, WarpState.WAIT_CP_ASYNC, WarpState.LONG_SCOREBOARD),
+    "smem_latency": (WarpState.SHORT_SCOREBOARD,),
+    "barrier": (WarpState.WAIT_BARRIER, WarpState.WAIT_CLUSTER),
+    "store_latency": (WarpState.WAIT_BULK, WarpState.LSU),
+}
+"""States of a role that show what it waits for."""
 
 
 def busy_shares(engine: Engine) -> dict[str, float]:
@@ -43,68 +55,91 @@ def busy_shares(engine: Engine) -> dict[str, float]:
 
 
 def bound_by(engine: Engine, busy: dict[str, float]) -> tuple[str, str]:
-    """(word, sentence): the busiest part if it is near saturation, else what the workers wait for."""
+    """(word, sentence): the busiest part if it is near saturation, else what most of the time is lost to.
+
+    What can be lost: launch, start and drain; slots without a CTA; what the role that computes waits for; the epilogue.
+    """
     part = max(busy, key=lambda name: busy[name])
     share = busy[part]
+    leader = f"{BUSY[part]} busy {share:.1%} of the time"
     if share >= SATURATED:
-        return part, f"{NAMES[part]} are busy {share:.0%} of the time" if part in ("tensor", "issue", "l2", "store") else (
-            f"{NAMES[part]} is busy {share:.0%} of the time"
-        )
-    spec = engine.gpu.dispatcher
-    cycles = engine.end_cycle
-    overhead = spec.launch_cycles + spec.cta_start_cycles + spec.drain_cycles
-    if overhead > 0.5 * cycles:
-        return "launch", f"launch, CTA start and drain take {overhead / cycles:.0%} of {cycles:.0f} cycles"
+        return part, leader
+    losses = {
+        "launch": _launch_share(engine), "tail": _empty_slots(engine), "epilogue": _epilogue_share(engine),
+        **_wait_shares(engine),
+    }
+    word = max(losses, key=lambda name: losses[name])
+    lost = losses[word]
+    if lost < NOTABLE:
+        return part, f"{leader}, and nothing else stands out"
+    return word, f"{_sentence(engine, word, lost)}; {leader}"
+
+
+def _sentence(engine: Engine, word: str, lost: float) -> str:
     waves = engine.launch.num_tiles / engine.num_slots
-    lost = 1.0 - waves / -(-engine.launch.num_tiles // engine.num_slots)
-    worker = max(engine.role_totals, key=lambda name: engine.role_totals[name][WarpState.TENSOR])
-    totals = engine.role_totals[worker]
+    worker = _worker(engine)
+    if word == "tail" and waves < 1.0:
+        return f"the grid fills only {waves:.1%} of the slots"
+    return {
+        "launch": f"launch, CTA start and drain take {lost:.1%} of the cycles",
+        "tail": f"the last of {waves:.2f} waves leaves {lost:.1%} of all slots' time empty",
+        "epilogue": f"the epilogue takes {lost:.1%} of the life of role {worker!r}",
+        "latency": f"role {worker!r} waits for loads {lost:.1%} of its life",
+        "smem_latency": f"role {worker!r} waits for shared memory {lost:.1%} of its life",
+        "barrier": f"role {worker!r} waits at barriers {lost:.1%} of its life",
+        "store_latency": f"role {worker!r} waits for stores {lost:.1%} of its life",
+    }[word]
+
+
+def _worker(engine: Engine) -> str:
+    """The role that computes most."""
+    return max(engine.role_totals, key=lambda name: engine.role_totals[name][WarpState.TENSOR])
+
+
+def _launch_share(engine: Engine) -> float:
+    spec = engine.gpu.dispatcher
+    return (spec.launch_cycles + spec.cta_start_cycles + spec.drain_cycles) / (engine.end_cycle or 1.0)
+
+
+def _empty_slots(engine: Engine) -> float:
+    waves = engine.launch.num_tiles / engine.num_slots
+    return 1.0 - waves / -(-engine.launch.num_tiles // engine.num_slots)
+
+
+def _epilogue_share(engine: Engine) -> float:
+    """The epilogue's part of the life of the roles that run it; none where roles take turns and so hide it."""
+    roles = [role for role in engine.launch.roles if role.name in engine.epilogue_cycles]
+    life = sum(sum(engine.role_totals[role.name]) for role in roles)
+    hides = any(ring.name == "epilogue_turn" for ring in engine.launch.mbarriers)
+    return 0.0 if not life or hides else sum(engine.epilogue_cycles.values()) / life
+
+
+def _wait_shares(engine: Engine) -> dict[str, float]:
+    totals = engine.role_totals[_worker(engine)]
     life = sum(totals) or 1.0
-    waits = {
-        "latency": totals[WarpState.WAIT_MBARRIER] + totals[WarpState.WAIT_CP_ASYNC]
-        + totals[WarpState.LONG_SCOREBOARD],
-        "smem_latency": totals[WarpState.SHORT_SCOREBOARD],
-        "barrier": totals[WarpState.WAIT_BARRIER] + totals[WarpState.WAIT_CLUSTER],
-        "epilogue": engine.section_cycles.get("epilogue", 0.0) / max(
-            1, sum(1 for role in engine.launch.roles if role.num_warps >= 4)
-        ),
-    }
-    word = max(waits, key=lambda name: waits[name])
-    fraction = waits[word] / life
-    if lost > fraction and lost > 1.0 - share - 0.5:
-        return "tail", f"the last wave is {waves % 1:.0%} full, so {lost:.0%} of the slots' time is lost"
-    sentences = {
-        "latency": f"role {worker!r} waits for loads {fraction:.0%} of its life; {NAMES[part]} come next at {share:.0%}",
-        "smem_latency": f"role {worker!r} waits for shared memory {fraction:.0%} of its life",
-        "barrier": f"role {worker!r} waits at barriers {fraction:.0%} of its life",
-        "epilogue": f"the epilogue takes {fraction:.0%} of the life of {worker!r}; {NAMES[part]} are busy {share:.0%}",
-    }
-    if fraction < 0.1:
-        return part, f"{NAMES[part]} lead with {share:.0%} busy; nothing else stands out"
-    return word, sentences[word]
+    return {word: sum(totals[state] for state in states) / life for word, states in WAITS_FOR.items()}
 
 
 def sources_used(engine: Engine) -> tuple[dict[str, int], tuple[str, ...]]:
     """(count of parameters by class of source, names of the guesses) of the parts that this launch used."""
     gpu, launch = engine.gpu, engine.launch
-    features = launch.features
-    parts = {"device", "hbm", "l2", "xbar", "l1", "smem", "register_file", "warp_scheduler", "dispatcher", "clock"}
-    if features & {"wgmma", "mma_sync"}:
-        parts.add("tensor_core")
-    parts.update(name for name in ("tma", "mbarrier") if name in features)
-    if "cluster" in features:
-        parts.add("dsmem")
+    has_wgmma, has_mma_sync = bool(engine.wgmma_costs), bool(engine.mma_intervals)
+    is_used = {
+        "tensor_core": has_wgmma or has_mma_sync, "mbarrier": bool(launch.mbarriers), "dsmem": launch.cluster_size > 1,
+        "tma": bool(engine.tma_costs) or "tma" in launch.features,
+    }
     counts = dict.fromkeys(("measured", "published", "inferred", "guess"), 0)
     guesses: list[str] = []
     for parameter in gpu.parameters():
         names = parameter.split(".")
-        if names[0] not in parts:
+        if not is_used.get(names[0], True):
             continue
-        if len(names) == 3 and names[1].endswith(("_flops_per_cycle", "_per_flop", "tflops")) and names[2] != launch.math_class:
+        is_by_class = len(names) == 3 and names[1].endswith(("_flops_per_cycle", "_per_flop", "tflops"))
+        if is_by_class and names[2] != launch.math_class:
             continue
-        if names[0] == "tensor_core" and names[1].startswith("wgmma") and "wgmma" not in features:
+        if names[0] == "tensor_core" and names[1].startswith("wgmma") and not has_wgmma:
             continue
-        if names[0] == "tensor_core" and names[1].startswith("mma_sync") and "mma_sync" not in features:
+        if names[0] == "tensor_core" and names[1].startswith("mma_sync") and not has_mma_sync:
             continue
         kind = gpu.source_class(parameter)
         counts[kind] = counts.get(kind, 0) + 1

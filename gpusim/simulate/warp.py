@@ -18,14 +18,14 @@ from gpusim.machine.timing import Wake
 from gpusim.simulate.cta import Cta, Stage, ThreadBarrier
 from gpusim.simulate.loops import Loop, TileLoop
 from gpusim.simulate.timeline import CopySpan, MmaSpan, PhaseFlip, RoleTimeline, Span, WarpState
-from gpusim.units import LINE_BYTES, SECTOR_BYTES, WAVEFRONT_BYTES, WARPGROUP_THREADS
+from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARPGROUP_THREADS, WAVEFRONT_BYTES
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import WarpRole
 
 if TYPE_CHECKING:
     from gpusim.machine.sm.mbarrier import Mbarrier
-    from gpusim.simulate.run import Engine
+    from gpusim.simulate.engine import Engine
 
 SYNC_CYCLES = 48.0
 """How far a role's cursor may run ahead of the clock before it queues work on something shared."""
@@ -37,15 +37,21 @@ START, ISSUE, TENSOR = WarpState.START, WarpState.ISSUE, WarpState.TENSOR
 
 
 class AsyncGroup:
-    """Copies that were committed together: when the last of them is complete."""
+    """Copies that were committed together: complete when the last of them is, and not before the group ``ahead``."""
 
-    __slots__ = ("num_pending", "on_complete", "ready_at", "weight")
+    __slots__ = ("num_pending", "on_complete", "ready_at")
 
-    def __init__(self) -> None:
-        """An empty group is complete."""
+    def __init__(self, ahead: AsyncGroup | None = None) -> None:
+        """An empty group is complete when the one ahead of it is."""
         self.num_pending = 0
         self.ready_at = 0.0
         self.on_complete: list[Callable[[float], None]] = []
+        if ahead is not None:
+            if ahead.num_pending:
+                self.num_pending = 1
+                ahead.on_complete.append(self.finish)
+            else:
+                self.ready_at = ahead.ready_at
 
     def add(self) -> None:
         """One more copy."""
@@ -321,7 +327,7 @@ class Role:
 
     def _cp_commit(self, op: ops.CpAsyncCommitGroup) -> Pause:
         self.cp_groups.append(self.cp_open)
-        self.cp_open = AsyncGroup()
+        self.cp_open = AsyncGroup(self.cp_open)
         return None
 
     def _cp_wait(self, op: ops.CpAsyncWaitGroup) -> Pause:
@@ -335,13 +341,13 @@ class Role:
 
     def _cp_mbarrier(self, op: ops.CpAsyncMbarrierArrive) -> Pause:
         barrier = self._mbarrier(op.barrier, op.stage)
-        group = self.cp_open if self.cp_open.num_pending or not self.cp_groups else self.cp_groups[-1]
+        group = self.cp_open
         num_threads = self.spec.num_threads
         if group.num_pending:
             group.on_complete.append(lambda cycle: barrier.arrive(num_threads, cycle))
         else:
             barrier.arrive(num_threads, max(self.t, group.ready_at))
-        self.cp_open = AsyncGroup()
+        self.cp_open = AsyncGroup(group)
         return None
 
     # ------------------------------------------------------------------------------------------ handlers: TMA
@@ -355,9 +361,9 @@ class Role:
             cost = self.engine.cost_of_tma(op, tma)
         count = self.count
         self.step(tma.spec.issue_cycles)
-        at = self.t
         cost.times += count
-        latency = cost.latency_cycles + tma.engine.reserve(cost.cycles, at_cycle=at, weight=count) - at - cost.cycles
+        latency = cost.latency_cycles
+        at = tma.engine.reserve(cost.cycles, at_cycle=self.t, weight=count) - cost.cycles  # when the engine comes to it
         num_bytes = op.num_fetched_bytes
         if not op.multicast:
             done = _TmaArrived(self, self.cta, op, latency)
@@ -372,7 +378,8 @@ class Role:
             cta = self._peer(rank)
             receivers.append((cta.sm.idx, _TmaArrived(self, cta, op, latency)))
         if num_bytes:
-            self.sm.l1.below.multicast(self.request(op.tensor, op.tile, num_bytes), receivers)
+            request = MemoryRequest(self.sm.idx, op.tensor, op.tile, num_bytes, self.wave, at, count)
+            self.sm.l1.below.multicast(request, receivers)
         else:
             for _, done in receivers:
                 done(at)
@@ -385,22 +392,22 @@ class Role:
         self.spend(ISSUE, self.t + tma.spec.issue_cycles)
         tma.counters.store_instructions += op.num_boxes * self.count
         cycles, lag = tma.walk_cycles(op.num_bytes, num_boxes=op.num_boxes, num_rows=op.num_rows)
-        lag += tma.engine.reserve(cycles, at_cycle=self.t, weight=self.count) - self.t - cycles
+        at = tma.engine.reserve(cycles, at_cycle=self.t, weight=self.count) - cycles  # when the engine comes to it
         stage = self.stage(op.buffer, op.stage)
         read, whole = self.bulk_open
         read.add()
         whole.add()
         if stage is not None:
-            stage.read(self.t, float("inf"), self.who() if not stage.num_fills else "")
+            stage.begin_read(self.t, "" if stage.is_full(self.t) else self.who())
         self.engine.store_began()
-        self.sm.l1.below.write(
-            self.request(op.tensor, op.tile, op.num_bytes), _BulkStored(self, read, whole, stage, lag)
-        )
+        request = MemoryRequest(self.sm.idx, op.tensor, op.tile, op.num_bytes, self.wave, at, self.count)
+        self.sm.l1.below.write(request, _BulkStored(self, read, whole, stage, lag))
         return None
 
     def _bulk_commit(self, op: ops.BulkCommitGroup) -> Pause:
+        read, whole = self.bulk_open
         self.bulk_groups.append(self.bulk_open)
-        self.bulk_open = (AsyncGroup(), AsyncGroup())
+        self.bulk_open = (AsyncGroup(read), AsyncGroup(whole))
         return None
 
     def _bulk_wait(self, op: ops.BulkWaitGroup) -> Pause:
@@ -569,7 +576,8 @@ class Role:
             wavefronts, wavefronts_per_warp=wavefronts / self.num_warps, at_cycle=self.t, weight=self.count
         )
         if stage is not None:
-            stage.read(self.t, ready - sm.smem.spec.load_latency_cycles, "" if stage.num_fills else self.who())
+            until = ready - sm.smem.spec.load_latency_cycles
+            stage.read(self.t, until, "" if stage.is_full(self.t) else self.who())
         token = ops.Token(is_long=False)
         token.ready_cycle = ready
         return token
@@ -637,7 +645,6 @@ class Role:
         )
         self._record_mma(start, done, op.num_issues)
         self.spend(TENSOR, max(issued, self.t))
-        self.wgmma_open = done
         return None
 
     def _wgmma(self, op: ops.Wgmma) -> Pause:
@@ -841,7 +848,7 @@ class _Filled:
 
     def __call__(self, cycle: float) -> None:
         role, request = self._role, self._request
-        end = role.sm.smem.store(self._wavefronts, at_cycle=cycle, weight=request.count)
+        end = role.sm.smem.store(self._wavefronts, at_cycle=cycle, weight=request.num_alike)
         # wavefronts that arrive while the transfer is under way hide behind it; only the excess shows
         hidden = request.num_bytes / LINE_BYTES
         end = max(cycle, end - min(self._wavefronts, hidden))
@@ -940,10 +947,10 @@ class _BulkStored:
         assert engine.gpu.tma is not None  # the store was issued
         read_at = cycle + self._lag + engine.gpu.tma.store_latency_cycles
         if self._stage is not None:
-            self._stage.read_until = read_at
+            self._stage.end_read(read_at)
         self._read.finish(read_at)
         self._whole.finish(read_at + engine.machine.l2.hit_latency_cycles)
-        engine.store_ended(cycle)
+        engine.store_ended(cycle + self._lag)
 
 
 Handler = Callable[[Any, Any], Pause]

@@ -20,13 +20,24 @@ class Target(Protocol):
     """What a host program asks of a device before it launches (``cudaGetDeviceProperties``)."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What errors call it."""
+        ...
+
     @property
-    def compute_capability(self) -> float: ...
+    def compute_capability(self) -> float:
+        """Such as 9.0."""
+        ...
+
     @property
-    def num_sms(self) -> int: ...
+    def num_sms(self) -> int:
+        """Streaming multiprocessors."""
+        ...
+
     @property
-    def max_smem_per_cta_bytes(self) -> int: ...
+    def max_smem_per_cta_bytes(self) -> int:
+        """Shared memory that one CTA may ask for."""
+        ...
 
 
 class RoleContext(Protocol):
@@ -172,7 +183,7 @@ class Launch:
     @property
     def parity_period(self) -> int:
         """Iterations after which every ring is back at the same stage and parity: twice the stages' multiple."""
-        rings = [ring.num_stages for ring in (*self.mbarriers, *self.buffers)]
+        rings = [ring.num_stages for ring in self.mbarriers] + [ring.num_stages for ring in self.buffers]
         return 2 * int(np.lcm.reduce(rings)) if rings else 2
 
     def __post_init__(self) -> None:
@@ -184,7 +195,7 @@ class Launch:
         for kind, names in (
             ("role", [role.name for role in self.roles]),
             ("buffer", [buffer.name for buffer in self.buffers]),
-            ("barrier", [b.name for b in (*self.mbarriers, *self.named_barriers)]),
+            ("barrier", [ring.name for ring in self.mbarriers] + [barrier.name for barrier in self.named_barriers]),
         ):
             twice = {name for name in names if names.count(name) > 1}
             if twice:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -56,11 +58,11 @@ def pipeline() -> Timeline:
     consumer.sections.append(Span(START, at_consumer, "mainloop"))
     consumer.sections.append(Span(at_consumer, at_consumer + 900.0, "epilogue"))
     consumer.states.append((WarpState.LSU, at_consumer, at_consumer + 900.0))
-    timeline.skips.append(Skip(math_ends[-2], 0.0, "0 iterations"))
+    timeline.skips.append(Skip(at_consumer, 4000.0, "40 iterations"))
     return timeline
 
 
-def make_result(**changes: object) -> Result:
+def make_result(**changes: Any) -> Result:
     """A prediction with round numbers: 20,000 cycles at 1,000 MHz, 50 % of peak."""
     result = Result(
         kernel="gemm", gpu="toy", params={"m": 256, "tile": "128x256x64"}, cycles=20000.0, sm_clock_mhz=1000.0,
@@ -78,8 +80,10 @@ def make_result(**changes: object) -> Result:
             "sm__cycles_elapsed.max": 20000.0, "dram__bytes_read.sum": 1048576.0,
             "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": 4096.0, "launch__grid_size": 6.0,
         },
-        busy={"tensor": 0.5, "hbm": 0.0001, "tma": 0.0}, states={"producer": {"issue": 0.25, "wait_mbarrier": 0.75},
-        "consumer0": {"tensor": 0.4, "wait_mbarrier": 0.6}},
+        busy={"tensor": 0.5, "hbm": 0.0001, "tma": 0.0},
+        states={
+            "producer": {"issue": 0.25, "wait_mbarrier": 0.75}, "consumer0": {"tensor": 0.4, "wait_mbarrier": 0.6},
+        },
         sources={"measured": 60, "published": 30, "inferred": 4, "guess": 7},
         guesses=tuple(f"l2.guess_{idx}_cycles" for idx in range(7)), num_events=12345, wall_s=0.25,
         num_skipped_cycles=8000.0, remarks=("K = 100 is padded to 128.",), timeline=pipeline(),
@@ -91,3 +95,9 @@ def make_result(**changes: object) -> Result:
 def result() -> Result:
     """A prediction with round numbers and a hand-made timeline."""
     return make_result()
+
+
+@pytest.fixture(name="make_result")
+def make_result_fixture() -> Callable[..., Result]:
+    """Makes one with fields changed."""
+    return make_result

@@ -1,6 +1,7 @@
-"""GEMM, every schedule: parameters (``params``), tiles and traffic (``tiles``), the schedules, the epilogue, registers.
+"""GEMM, every schedule, told in the public vocabulary alone. In: :class:`GemmParams`. Out: a Launch.
 
-In: :class:`GemmParams`. Out: a Launch. Told in the public vocabulary alone.
+From left to right: ``params`` (options) -> ``defaults``, ``checks`` (``shares``, ``registers``, ``room``) -> ``tiles``
+(order and traffic), ``loader``, ``fragments``, ``epilogue`` -> ``multistage``, ``specialized`` (programs) -> ``kernel``.
 """
 
 from gpusim.kernel_models.gemm.params import GemmParams

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from gpusim.kernel_models.gemm.tiles import TilePlan
+import numpy as np
+
+from gpusim.kernel_models.gemm.room import Staging
+from gpusim.kernel_models.gemm.tiles import SUM_BYTES, Coordinates, TilePlan, ceil_div
+from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.access import (
     AccessPattern,
@@ -14,204 +19,306 @@ from gpusim.workload.access import (
     epilogue_store,
     stmatrix_writes,
     tma_boxes,
+    wavefronts,
 )
-from gpusim.workload.launch import RoleContext
 from gpusim.workload.ops import Op, RangeEnd, RangeStart, Section
 
 NUM_CHUNKS = 2
-"""Pieces in which a direct epilogue alternates conversion and stores."""
+"""Pieces, side by side, in which a direct epilogue alternates conversion and stores."""
 
 ACTIVATION_COST = {"none": (0, 0), "relu": (1, 0), "gelu": (8, 1), "silu": (3, 2)}
-"""(ALU or FMA, MUFU) instructions an element. Source: relu is one FMNMX; gelu by tanh.approx; silu by ex2 and rcp."""
+"""(ALU or FMA, MUFU) instructions an element. Source: relu is one FMNMX; gelu by tanh.approx; silu by ex2, rcp."""
 
-SECTOR = 32
+Program = Generator[Op, Any, None]
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What one math role does with its share of the tile: ``share_m`` x ``share_n``, held by ``num_warps`` warps."""
+    """What one math role does with its share of the tile, held by ``num_warps`` warps.
+
+    Models: conversion, alpha, beta, bias, activation; stores of fragments, or slices of a staging buffer that leave
+    as whole rows or by TMA; predicated edges. C is read once for each sector, by whoever writes D.
+    Ignores: zeroing split-K's workspace beforehand; fences of global memory; rows of D that do not begin on a sector.
+    """
 
     plan: TilePlan
+    staging: Staging
     share_m: int
     share_n: int
     num_warps: int
-    slice_n: int
-    """Columns that one slice of the staging buffer holds (shared memory and TMA store)."""
-    barrier: str
+    first_m: int = 0
+    first_n: int = 0
+    """Where the share lies in the tile."""
+    barrier: str = ""
     """Named barrier of the role's threads, for the staging buffer; empty: ``__syncthreads``."""
+    drained: str = ""
+    """Named barrier of all roles that read the stages, where the staging buffer lies over them."""
     buffer: str = "epilogue"
     slot: int = 0
     """This role's slot of the staging buffer."""
+    has_stmatrix: bool = True
 
-    @property
-    def _out_bytes(self) -> int:
-        params = self.plan.params
-        return 4 if params.split_k > 1 else params.out_element.num_bytes
+    # -------------------------------------------------------------------------------------- what lies inside
 
-    @property
-    def _elements_per_thread(self) -> float:
-        return self.share_m * self.share_n / (self.num_warps * 32)
+    def _inside(self, at: Coordinates) -> tuple[int, int]:
+        """Rows and columns of the share inside of D."""
+        rows = min(self.share_m, self.plan.rows_of_a(at.m) - self.first_m)
+        columns = min(self.share_n, self.plan.rows_of_b(at.n) - self.first_n)
+        return max(0, rows), max(0, columns)
+
+    @cached_property
+    def _fragment(self) -> tuple[int, int]:
+        """Rows and columns that one warp instruction covers."""
+        return (4, 32) if self.plan.params.math == "fma" else (8, 8)
+
+    @cached_property
+    def _known_stores(self) -> dict[tuple[int, int, int], AccessPattern]:
+        """What :meth:`_stores` has worked out: all inner tiles store alike."""
+        return {}
+
+    def _stores(self, rows: int, columns: int, width: int) -> AccessPattern:
+        """Fragments of ``rows`` x ``columns`` straight to (or from) global memory, ``width`` bytes an element."""
+        key = rows, columns, width
+        if key not in self._known_stores:
+            self._known_stores[key] = self._count_stores(rows, columns, width)
+        return self._known_stores[key]
+
+    def _count_stores(self, rows: int, columns: int, width: int) -> AccessPattern:
+        high, wide = self._fragment
+        kind = self.plan.params.math
+        assert kind is not None  # resolved
+        if rows % 64 == 0 and columns % wide == 0:
+            return epilogue_store(rows, columns, width, kind)
+        whole, rest = divmod(columns, wide)
+        sectors = whole * ceil_div(wide * width, SECTOR_BYTES) + ceil_div(rest * width, SECTOR_BYTES)
+        requests = ceil_div(columns, wide)
+        return AccessPattern(
+            num_requests=ceil_div(rows, high) * requests, num_sectors=rows * sectors, num_lines=rows * requests,
+            num_bytes=rows * columns * width,
+        )
+
+    def _loads(self, rows: int, columns: int, width: int) -> AccessPattern:
+        """The same fragments read: neighbours find their half of a sector in L1."""
+        stored = self._stores(rows, columns, width)
+        return AccessPattern(
+            num_requests=stored.num_requests, num_sectors=rows * ceil_div(columns * width, SECTOR_BYTES),
+            num_lines=stored.num_lines, num_bytes=stored.num_bytes,
+        )
+
+    @staticmethod
+    def _whole_rows(rows: int, columns: int, width: int) -> AccessPattern:
+        """``rows`` rows of a slice, 16 bytes a lane, row after row."""
+        row_bytes = columns * width
+        chunks = rows * ceil_div(row_bytes, 16)
+        return AccessPattern(
+            num_requests=ceil_div(chunks, WARP_SIZE), num_sectors=rows * ceil_div(row_bytes, SECTOR_BYTES),
+            num_lines=rows * ceil_div(row_bytes, LINE_BYTES), num_bytes=rows * row_bytes,
+        )
+
+    # -------------------------------------------------------------------------------------- arithmetic
 
     def _arithmetic(self, num_slices: int) -> list[Op]:
-        """Scaling, bias, activation and conversion of a slice, as instructions of each warp."""
+        """Scaling, C, bias, activation and conversion of a slice, as instructions of each warp."""
         params = self.plan.params
-        elements = self._elements_per_thread / num_slices
-        alu, mufu = ACTIVATION_COST[params.activation]
-        per_element = float(alu)
+        elements = self.share_m * self.share_n / (self.num_warps * WARP_SIZE) / num_slices
+        per_element, mufu = (float(count) for count in ACTIVATION_COST[params.activation])
         if params.alpha != 1.0 or params.beta != 0.0:
             per_element += 1.0
         if params.beta != 0.0:
             per_element += 0.5  # C's 16-bit pairs are unpacked
         if params.bias:
             per_element += 1.0
-        packing = 0.5 if self._out_bytes == 2 else 1.0 if self._out_bytes == 1 else 0.0
-        found: list[Op] = [ops.Alu(elements * (per_element + packing))]
+        per_element += {1: 1.0, 2: 0.5, 4: 0.0}[params.out_element.num_bytes]  # packing
+        found: list[Op] = [ops.Alu(elements * per_element)]
         if mufu:
             found.append(ops.Mufu(elements * mufu))
         return found
 
-    def _clipped(self, access: AccessPattern, m: int, n: int) -> AccessPattern:
-        """``access`` of a whole share, cut to what lies inside of D."""
-        plan = self.plan
-        rows, columns = plan.rows_of_a(m), plan.rows_of_b(n)
-        if rows == plan.tile[0] and columns == plan.tile[1]:
-            return access
-        share = rows * columns / (plan.tile[0] * plan.tile[1])
-        return replace(
-            access, num_requests=round(access.num_requests * share), num_sectors=round(access.num_sectors * share),
-            num_lines=round(access.num_lines * share), num_bytes=round(access.num_bytes * share),
-        )
+    # -------------------------------------------------------------------------------------- programs
 
-    @cached_property
-    def _direct_access(self) -> AccessPattern:
-        kind = self.plan.params.math
-        assert kind is not None  # resolved
-        return epilogue_store(self.share_m, self.share_n, self._out_bytes, kind)
-
-    @cached_property
-    def _staged_writes(self) -> AccessPattern:
-        """Fragments into the staging buffer: stmatrix for 16-bit outputs, st.shared of vectors otherwise."""
-        params = self.plan.params
-        row_bytes = self.slice_n * self._out_bytes
-        mode = "128B" if row_bytes % 128 == 0 else "64B" if row_bytes % 64 == 0 else "32B" if row_bytes % 32 == 0 else "none"
-        if self._out_bytes == 2 and self.share_m % 8 == 0 and self.slice_n % 8 == 0:
-            return stmatrix_writes(self.share_m, self.slice_n, params.out_element, mode)
-        num_bytes = self.share_m * self.slice_n * self._out_bytes
-        return AccessPattern(
-            num_requests=-(-num_bytes // (8 * 32)), num_wavefronts=-(-num_bytes // 128), num_bytes=num_bytes
-        )
-
-    @cached_property
-    def _staged_stores(self) -> AccessPattern:
-        """The staging buffer to global memory, 16 bytes a thread, whole rows."""
-        num_bytes = self.share_m * self.slice_n * self._out_bytes
-        return AccessPattern(
-            num_requests=-(-num_bytes // 512), num_sectors=num_bytes // SECTOR,
-            num_lines=max(1, num_bytes // 128), num_wavefronts=num_bytes // 128, num_bytes=num_bytes,
-        )
-
-    def program(self, cta: RoleContext, tile: tuple[int, int, int, int], turn: int) -> Iterator[Op]:
-        """The epilogue of tile (m, n, batch, part)."""
+    def program(self, at: Coordinates, turn: int) -> Program:
+        """The epilogue of the tile ``at``, the CTA's tile number ``turn``."""
         yield RangeStart(Section.EPILOGUE)
-        m, n, batch, part = tile
-        plan, params = self.plan, self.plan.params
-        if plan.rows_of_a(m) and plan.rows_of_b(n):
-            where = ((batch * plan.num_m + m) * plan.num_n + n, self.slot)
-            if params.beta != 0.0 and part == 0:
-                token = yield ops.GlobalLoad("C", (where[0], 0), self._clipped(self._direct_access, m, n))
-                yield ops.Use(token)
-            if params.bias and part == 0:
-                columns = self.share_n
-                token = yield ops.GlobalLoad(
-                    "bias", (n, 0),
-                    AccessPattern(
-                        num_requests=self.num_warps, num_sectors=max(1, columns * 4 // SECTOR),
-                        num_lines=max(1, columns * 4 // 128), num_bytes=columns * 4,
-                    ),
-                )
-                yield ops.Use(token)
+        rows, columns = self._inside(at)
+        params = self.plan.params
+        if self.drained and not turn:
+            yield ops.BarSync(self.drained)
+        if rows and columns:
             if params.split_k > 1:
-                yield from self._split_k(where, m, n, part)
+                yield from self._split_k(at, rows, columns)
             elif params.epilogue == "direct":
-                yield from self._direct(where, m, n)
+                yield from self._direct(at, rows, columns)
             else:
-                yield from self._staged(where, m, n, turn)
+                yield from self._staged(at, rows, columns, turn)
         yield RangeEnd()
 
-    def _direct(self, where: ops.Tile, m: int, n: int) -> Iterator[Op]:
-        access = self._clipped(self._direct_access, m, n).scaled(1 / NUM_CHUNKS)
-        arithmetic = self._arithmetic(NUM_CHUNKS)
-        for chunk in range(NUM_CHUNKS):
-            yield from arithmetic
-            yield ops.GlobalStore("D", (where[0], chunk), access)
-
-    def _staged(self, where: ops.Tile, m: int, n: int, turn: int) -> Iterator[Op]:
-        params = self.plan.params
-        num_slices = -(-self.share_n // self.slice_n)
-        arithmetic = self._arithmetic(num_slices)
-        sync: Op = ops.BarSync(self.barrier) if self.barrier else ops.Syncthreads()
-        by_tma = params.epilogue == "tma_store"
-        for idx in range(num_slices):
-            if by_tma:  # the slice's last reader was the TMA engine
-                yield ops.BulkWaitGroup(0, read=True)
-            if idx or turn or by_tma:
-                yield sync
-            yield from arithmetic
-            yield ops.Stmatrix(self._staged_writes, self.buffer, self.slot)
-            if by_tma:
-                yield ops.FenceProxyAsync()
-                yield sync
-                yield self._tma_store(where, m, n, idx)
-                yield ops.BulkCommitGroup()
-            else:
-                yield sync
-                access = self._clipped(self._staged_stores, m, n)
-                token = yield ops.SharedLoad(
-                    AccessPattern(
-                        num_requests=access.num_requests, num_wavefronts=self._staged_stores.num_wavefronts,
-                        num_bytes=access.num_bytes,
-                    ),
-                    self.buffer, self.slot,
-                )
-                yield ops.Use(token)
-                yield ops.GlobalStore("D", (where[0], idx), access)
-        if by_tma:
+    def finish(self) -> Iterator[Op]:
+        """Before the CTA ends: TMA must have read the staging buffer."""
+        if self.plan.params.epilogue == "tma_store":
             yield ops.BulkWaitGroup(0, read=True)
 
-    def _tma_store(self, where: ops.Tile, m: int, n: int, idx: int) -> ops.TmaStore:
-        params, plan = self.plan.params, self.plan
-        row_bytes = self.slice_n * self._out_bytes
-        mode = "128B" if row_bytes % 128 == 0 else "64B" if row_bytes % 64 == 0 else "32B" if row_bytes % 32 == 0 else "none"
-        boxes = tma_boxes(
-            OperandTile(rows=self.share_m, k=self.slice_n, dtype=params.out_element, is_k_major=True, swizzle=mode)
-        )
-        inside = plan.rows_of_a(m) * plan.rows_of_b(n) / (plan.tile[0] * plan.tile[1])
-        return ops.TmaStore(
-            "D", (where[0], idx), round(sum(box.num_bytes for box in boxes) * inside),
-            sum(box.num_rows for box in boxes), self.buffer, self.slot, num_boxes=len(boxes),
-        )
-
-    def _split_k(self, where: ops.Tile, m: int, n: int, part: int) -> Iterator[Op]:
-        """Parts of K: fp32 partial sums, added in L2 by red, or written for a second kernel to add.
-
-        In the kernel: every part adds its accumulators to an fp32 workspace with ``red.global.add``, fences and counts
-        itself; the last part (here: the one with the highest index) reads the sum back and writes D.
-        """
-        params = self.plan.params
-        access = self._clipped(self._direct_access, m, n).scaled(1 / NUM_CHUNKS)
-        if params.split_k_mode == "second_kernel":
-            for chunk in range(NUM_CHUNKS):
-                yield ops.GlobalStore("D", (where[0], chunk), access)
-            return
-        for chunk in range(NUM_CHUNKS):
-            yield ops.GlobalAtomic("workspace", (where[0], chunk), access)
-        one = AccessPattern(num_requests=1, num_sectors=1, num_lines=1, num_bytes=4)
-        counted = yield ops.GlobalAtomic("workspace", (where[0], NUM_CHUNKS), one, returns=True)
-        yield ops.Use(counted)
-        if part == params.split_k - 1:
-            token = yield ops.GlobalLoad("workspace", (where[0], self.slot), self._clipped(self._direct_access, m, n), False)
+    def _bias(self, at: Coordinates, columns: int) -> Program:
+        if self.plan.params.bias:
+            num_bytes = columns * SUM_BYTES
+            token = yield ops.GlobalLoad(
+                "bias", (at.n, self.first_n),
+                AccessPattern(
+                    num_requests=self.num_warps, num_sectors=ceil_div(num_bytes, SECTOR_BYTES),
+                    num_lines=ceil_div(num_bytes, LINE_BYTES), num_bytes=num_bytes,
+                ),
+            )
             yield ops.Use(token)
-            narrow = epilogue_store(self.share_m, self.share_n, params.out_element.num_bytes, params.math or "fma")
-            for chunk in range(NUM_CHUNKS):
-                yield from self._arithmetic(NUM_CHUNKS)
-                yield ops.GlobalStore("D", (where[0], chunk), self._clipped(narrow, m, n).scaled(1 / NUM_CHUNKS))
+
+    def _chunks(self, columns: int) -> list[tuple[int, int]]:
+        """(index, columns inside of D) of the pieces of a direct epilogue."""
+        wide = self._fragment[1]
+        width = ceil_div(ceil_div(self.share_n, NUM_CHUNKS), wide) * wide
+        found = [(idx, min(width, columns - idx * width)) for idx in range(NUM_CHUNKS)]
+        return [(idx, inside) for idx, inside in found if inside > 0]
+
+    def _step(self, idx: int) -> int:
+        """A slice's number among those of the tile: no two roles name the same one."""
+        return self.slot * 1024 + idx
+
+    def _direct(self, at: Coordinates, rows: int, columns: int) -> Program:
+        """Registers to global memory: C and bias first, then conversion and stores in turn."""
+        params, panel, width = self.plan.params, self.plan.panel_of_d(at), self.plan.params.out_element.num_bytes
+        chunks = self._chunks(columns)
+        tokens = []
+        if params.beta != 0.0:
+            for idx, inside in chunks:
+                tokens.append((yield ops.GlobalLoad("C", (panel, self._step(idx)), self._loads(rows, inside, width))))
+        yield from self._bias(at, columns)
+        arithmetic = self._arithmetic(len(chunks))
+        for position, (idx, inside) in enumerate(chunks):
+            if tokens:
+                yield ops.Use(tokens[position])
+            yield from arithmetic
+            yield ops.GlobalStore("D", (panel, self._step(idx)), self._stores(rows, inside, width))
+
+    # -------------------------------------------------------------------------------------- through shared memory
+
+    @cached_property
+    def _slice(self) -> OperandTile:
+        """A slice of D in the staging buffer, with the widest swizzle that its rows admit."""
+        element, columns = self.plan.params.out_element, self.staging.slice_n
+        row_bytes = columns * element.num_bytes
+        fitting = [mode for mode, span in (("128B", 128), ("64B", 64), ("32B", 32)) if row_bytes % span == 0]
+        return OperandTile(
+            rows=self.share_m, k=columns, dtype=element, is_k_major=True, swizzle=fitting[0] if fitting else "none"
+        )
+
+    @cached_property
+    def uses_stmatrix(self) -> bool:
+        """Whether fragments go into the staging buffer by stmatrix: 16-bit ones of tensor cores, whole quads."""
+        params = self.plan.params
+        return (
+            self.has_stmatrix and params.math != "fma" and params.out_element.bits == 16
+            and self.share_m % 16 == 0 and self.staging.slice_n % 16 == 0
+        )
+
+    @cached_property
+    def _writes(self) -> Op:
+        """Fragments into the staging buffer."""
+        tile = self._slice
+        if self.uses_stmatrix:
+            access = stmatrix_writes(tile.rows, tile.k, tile.dtype, tile.swizzle)
+            return ops.Stmatrix(access, self.buffer, self.slot)
+        high, wide = self._fragment
+        lane_row, lane_column = np.divmod(np.arange(WARP_SIZE), WARP_SIZE // high)
+        vector_bytes = high * wide // WARP_SIZE * tile.dtype.num_bytes
+        rows = high * np.arange(tile.rows // high)[:, None, None] + lane_row
+        columns = wide * np.arange(tile.k // wide)[None, :, None] * tile.dtype.num_bytes + lane_column * vector_bytes
+        counted = wavefronts(f"st_shared_b{8 * vector_bytes}", tile.byte_offsets(rows, columns))
+        access = AccessPattern(
+            num_requests=counted.size, num_wavefronts=int(counted.sum()), num_bytes=tile.num_bytes
+        )
+        return ops.SharedStore(access, self.buffer, self.slot)
+
+    def _staged(self, at: Coordinates, rows: int, columns: int, turn: int) -> Program:
+        """Slice by slice: wait until the buffer is free, convert, write it, meet, store it."""
+        params, panel, width = self.plan.params, self.plan.panel_of_d(at), self.plan.params.out_element.num_bytes
+        slice_n, by_tma = self.staging.slice_n, params.epilogue == "tma_store"
+        arithmetic = self._arithmetic(self.share_n // slice_n)
+        meet: Op = ops.BarSync(self.barrier) if self.barrier else ops.Syncthreads()
+        yield from self._bias(at, columns)
+        for idx in range(ceil_div(columns, slice_n)):
+            inside, step = min(slice_n, columns - idx * slice_n), self._step(idx)
+            leaving = self._whole_rows(rows, inside, width)
+            token = None
+            if params.beta != 0.0:
+                access = self._loads(rows, inside, width) if by_tma else leaving
+                token = yield ops.GlobalLoad("C", (panel, step), access)
+            if by_tma:  # the slice's last reader was the TMA engine
+                yield ops.BulkWaitGroup(0, read=True)
+            if idx or turn or self._is_over_stages:
+                yield meet
+            if token is not None and by_tma:
+                yield ops.Use(token)
+            yield from arithmetic
+            yield self._writes
+            if by_tma:
+                yield ops.FenceProxyAsync()
+            yield meet
+            if by_tma:
+                yield self._tma_store(panel, step, rows, inside)
+                yield ops.BulkCommitGroup()
+                continue
+            read = yield ops.SharedLoad(self._reads(leaving), self.buffer, self.slot)
+            yield ops.Use(read)
+            if token is not None:
+                yield ops.Use(token)
+            yield ops.GlobalStore("D", (panel, step), leaving)
+
+    @property
+    def _is_over_stages(self) -> bool:
+        """Whether the first slice overwrites what the role's other warps may still read; ``drained`` waits for all."""
+        return self.staging.overlays_stages and not self.drained
+
+    def _reads(self, leaving: AccessPattern) -> AccessPattern:
+        """Rows of the staging buffer, 16 bytes a lane: without conflicts."""
+        return AccessPattern(
+            num_requests=leaving.num_requests, num_wavefronts=ceil_div(leaving.num_bytes, LINE_BYTES),
+            num_bytes=leaving.num_bytes,
+        )
+
+    def _tma_store(self, panel: int, step: int, rows: int, columns: int) -> ops.TmaStore:
+        boxes = tma_boxes(self._slice)
+        num_rows = sum(box.num_rows for box in boxes)
+        return ops.TmaStore(
+            "D", (panel, step), rows * columns * self._slice.dtype.num_bytes, num_rows, self.buffer, self.slot,
+            num_boxes=len(boxes),
+        )
+
+    # -------------------------------------------------------------------------------------- split-K
+
+    def _split_k(self, at: Coordinates, rows: int, columns: int) -> Program:
+        """Parts of K: partial sums, added in L2 by red, or written for a second kernel to add.
+
+        In the kernel: every part adds its accumulators to a workspace with ``red.global.add``, its threads meet and one
+        of them counts it; the last part (here: the one with the highest index) reads the sum back and writes D.
+        """
+        plan, params = self.plan, self.plan.params
+        sums = [(idx, self._stores(rows, inside, SUM_BYTES)) for idx, inside in self._chunks(columns)]
+        panel = plan.panel_of_d(at)
+        if params.split_k_mode == "second_kernel":
+            plane = at.batch * params.split_k + at.part
+            panel = (plane * plan.num_m + at.m) * plan.num_n + at.n
+            for idx, access in sums:
+                yield ops.GlobalStore("workspace", (panel, self._step(idx)), access)
+            return
+        for idx, access in sums:
+            yield ops.GlobalAtomic("workspace", (panel, self._step(idx)), access)
+        meet: Op = ops.BarSync(self.barrier) if self.barrier else ops.Syncthreads()
+        yield meet
+        one = AccessPattern(num_requests=1, num_sectors=1, num_lines=1, num_bytes=SUM_BYTES)
+        counted = yield ops.GlobalAtomic("counters", (panel, self.slot), one, returns=True)
+        yield ops.Use(counted)
+        yield meet
+        if at.part < params.split_k - 1:
+            return
+        for idx, inside in self._chunks(columns):
+            access = self._loads(rows, inside, SUM_BYTES)
+            token = yield ops.GlobalLoad("workspace", (panel, self._step(idx)), access, allocates_in_l1=False)
+            yield ops.Use(token)
+        yield from self._direct(at, rows, columns)

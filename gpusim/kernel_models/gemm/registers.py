@@ -1,7 +1,7 @@
 """Registers of a GEMM kernel: accumulators, fragments, and an overhead by schedule.
 
-Source: ``kernels/register_probe/registers.csv``, 171 probe kernels compiled by ptxas of CUDA 13.0; the rule is within
-6 registers of each tensor-core probe, and within 45 of the FMA ones.
+Source: ``kernels/register_probe/registers.csv``, 171 probe kernels compiled by ptxas of CUDA 13.0; the rule is
+within 6 registers of each tensor-core probe, and within 45 of the FMA ones.
 """
 
 from __future__ import annotations
@@ -17,10 +17,15 @@ OVERHEADS = {
     ("specialized", "wgmma", "cp_async"): 32,
     ("multistage", "fma", "cp_async"): 28,
 }
-"""Registers beyond accumulators, fragments and copies. The two pairs of mma_sync with TMA and of specialized cp.async
-were not probed and take the nearest class."""
+"""Registers beyond accumulators, fragments and copies. The two pairs of mma_sync with TMA and of specialized
+cp.async were not probed and take the nearest class."""
 
 WGMMA_FLOOR = 26
+"""What wgmma wants beside its accumulators: below it ptxas serializes (C7511) or refuses (C7602)."""
+
+MMA_SYNC_FLOOR = 23
+"""What mma.sync wants beside accumulators and fragments: with more than 232 of 255 ptxas spills."""
+
 COPY_REGISTERS = 2
 """For each 16-byte cp.async of a thread and stage: its addresses."""
 
@@ -41,6 +46,11 @@ class RegisterNeed:
         """All together, before rounding to 8."""
         return self.accumulators + self.fragments + self.overhead
 
+    @property
+    def story(self) -> str:
+        """How it adds up."""
+        return f"{self.accumulators} accumulators + {self.fragments} fragments + {self.overhead} overhead"
+
 
 def register_need(
     *, schedule: str, math: str, copy: str, accumulators: int, fragments: int, copies_per_thread: int
@@ -55,15 +65,39 @@ def register_need(
     return RegisterNeed(accumulators=accumulators, fragments=fragments, overhead=overhead)
 
 
+def most_accumulators(need: RegisterNeed, *, math: str, ceiling: int) -> int:
+    """Accumulators that a thread of at most ``ceiling`` registers keeps without spills or serialized wgmma.
+
+    Near its ceiling ptxas saves on the overhead: tensor-core kernels down to a floor, fma kernels to half of it.
+    """
+    floor = {"wgmma": WGMMA_FLOOR, "mma_sync": MMA_SYNC_FLOOR, "fma": need.overhead - need.overhead // 2}[math]
+    return ceiling - need.fragments - floor
+
+
 def launch_limit(num_warps: int) -> int:
     """Registers that a thread can have if one CTA of ``num_warps`` warps is to fit on an SM.
 
     Each sub-core holds every fourth warp in its 16384 registers.
+
+    >>> [launch_limit(num_warps) for num_warps in (4, 8, 9, 12, 16)]
+    [255, 255, 168, 168, 128]
     """
     warps_per_sub_core = -(-num_warps // 4)
     return min(MAX_REGISTERS, REGISTERS_PER_SUB_CORE // (32 * warps_per_sub_core) // 8 * 8)
 
 
-def rounded(registers: int) -> int:
-    """Registers as ptxas allots them: multiples of 8."""
-    return -(-registers // 8) * 8
+def widest_wgmma_n(num_warps: int) -> int:
+    """The widest wgmma that ptxas takes in a CTA of ``num_warps`` warps, whatever setmaxnreg says.
+
+    One instruction's n / 2 accumulators and the floor must fit in what the launch gives.
+
+    >>> widest_wgmma_n(12), widest_wgmma_n(16)
+    (256, 204)
+    """
+    return min(256, 2 * (launch_limit(num_warps) - WGMMA_FLOOR))
+
+
+def launch_registers(need: RegisterNeed, *, num_warps: int, of_consumer: int | None) -> int:
+    """What a kernel is launched with: multiples of 8, at most what one CTA leaves each thread."""
+    limit = launch_limit(num_warps)
+    return min(limit, -(-need.total // 8) * 8 if of_consumer is None else of_consumer)

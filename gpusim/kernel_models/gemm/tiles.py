@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusim.errors import LayoutError
 from gpusim.kernel_models.gemm.params import GemmParams
-from gpusim.workload.access import OperandTile
+from gpusim.kernel_models.gemm.room import FMA_PAD, is_transposed
+from gpusim.workload.access import OperandTile, tma_boxes
 from gpusim.workload.launch import Footprint
 
 IntArray = NDArray[np.int64]
 
 BLOCK_TILES = 1024
+
+SUM_BYTES = 4
+"""An fp32 (or int32) partial sum of split-K, and an element of the bias."""
+
+
+class Coordinates(NamedTuple):
+    """A work tile: its row and column of tiles, its batch, its part of K."""
+
+    m: int
+    n: int
+    batch: int
+    part: int
+
+
+def ceil_div(value: int, by: int) -> int:
+    """``value / by``, rounded up."""
+    return (value + by - 1) // by
 
 
 @dataclass(frozen=True)
@@ -33,23 +53,43 @@ class TilePlan:
     def num_m(self) -> int:
         """Tiles along M, rounded up to whole clusters."""
         ranks = self.params.cluster[0]
-        return -(-(-(-self.params.m // self.tile[0])) // ranks) * ranks
+        return ceil_div(ceil_div(self.params.m, self.tile[0]), ranks) * ranks
 
     @cached_property
     def num_n(self) -> int:
         """Tiles along N, rounded up to whole clusters."""
         ranks = self.params.cluster[1]
-        return -(-(-(-self.params.n // self.tile[1])) // ranks) * ranks
-
-    @cached_property
-    def num_k_steps(self) -> int:
-        """k-steps of one CTA (the longest, where split-K does not divide)."""
-        return -(-(-(-self.params.k // self.tile[2])) // self.params.split_k)
+        return ceil_div(ceil_div(self.params.n, self.tile[1]), ranks) * ranks
 
     @cached_property
     def num_tiles(self) -> int:
         """Work tiles: tiles of D, times batch, times parts of K."""
         return self.num_m * self.num_n * self.params.batch * self.params.split_k
+
+    # -------------------------------------------------------------------------------------- steps of K
+
+    @cached_property
+    def total_k_steps(self) -> int:
+        """k-steps of all parts together."""
+        return ceil_div(self.params.k, self.tile[2])
+
+    def first_k_step(self, part: int) -> int:
+        """Where a part of K begins: parts differ by one step at most.
+
+        ``first_k_step(split_k)`` is the end.
+        """
+        return part * self.total_k_steps // self.params.split_k
+
+    def num_k_steps(self, part: int) -> int:
+        """k-steps of a part."""
+        return self.first_k_step(part + 1) - self.first_k_step(part)
+
+    def k_extent(self, part: int, step: int) -> int:
+        """Elements of K that step ``step`` of part ``part`` finds inside of the matrices."""
+        begin = (self.first_k_step(part) + step) * self.tile[2]
+        return max(0, min(self.tile[2], self.params.k - begin))
+
+    # -------------------------------------------------------------------------------------- order of tiles
 
     def coordinates(self, tile_idx: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """(m, n, batch, part of K) of work tiles, each int64[n].
@@ -64,34 +104,28 @@ class TilePlan:
         plane, cluster = np.divmod(cluster, clusters_m * clusters_n)
         batch, part = np.divmod(plane, params.split_k)
         if params.raster == "along_n":
-            across, along = _walk(cluster, clusters_m, clusters_n, params.raster_group)
-            cluster_m, cluster_n = across, along
+            cluster_m, cluster_n = _walk(cluster, clusters_m, clusters_n, params.raster_group)
         else:
-            across, along = _walk(cluster, clusters_n, clusters_m, params.raster_group)
-            cluster_m, cluster_n = along, across
+            cluster_n, cluster_m = _walk(cluster, clusters_n, clusters_m, params.raster_group)
         rank_n, rank_m = np.divmod(rank, ranks_m)
         return cluster_m * ranks_m + rank_m, cluster_n * ranks_n + rank_n, batch, part
 
     @cached_property
-    def _blocks(self) -> dict[int, list[tuple[int, int, int, int]]]:
+    def _blocks(self) -> dict[int, list[Coordinates]]:
         """Coordinates of tiles that were asked for one by one, by the thousand."""
         return {}
 
-    def coordinates_of(self, tile: int) -> tuple[int, int, int, int]:
-        """(m, n, batch, part of K) of one work tile."""
+    def coordinates_of(self, tile: int) -> Coordinates:
+        """Coordinates of one work tile."""
         block, within = divmod(tile, BLOCK_TILES)
         known = self._blocks.get(block)
         if known is None:
             tiles = np.arange(block * BLOCK_TILES, (block + 1) * BLOCK_TILES, dtype=np.int64)
-            m, n, batch, part = (values.tolist() for values in self.coordinates(tiles))
-            known = self._blocks[block] = list(zip(m, n, batch, part, strict=True))
+            columns = (values.tolist() for values in self.coordinates(tiles))
+            known = self._blocks[block] = [Coordinates(*row) for row in zip(*columns, strict=True)]
         return known[within]
 
-    def panels(self, tile_idx: IntArray) -> tuple[IntArray, IntArray]:
-        """Panels of A and B that work tiles walk: int64[n] each."""
-        m, n, batch, part = self.coordinates(tile_idx)
-        plane = batch * self.params.split_k + part
-        return plane * self.num_m + m, plane * self.num_n + n
+    # -------------------------------------------------------------------------------------- operands
 
     def rows_of_a(self, m: int) -> int:
         """Rows of A's panel that lie inside of the matrix."""
@@ -101,74 +135,169 @@ class TilePlan:
         """Columns of B's panel that lie inside of the matrix."""
         return max(0, min(self.tile[1], self.params.n - n * self.tile[1]))
 
-    def k_extent(self, part: int, step: int) -> int:
-        """Elements of K that step ``step`` of part ``part`` finds inside of the matrices."""
-        tile_k = self.tile[2]
-        begin = (part * self.num_k_steps + step) * tile_k
-        return max(0, min(tile_k, self.params.k - begin))
+    def panel(self, which: int, at: Coordinates) -> int:
+        """Panel of A (0) or B (1) that a work tile walks."""
+        plane = at.batch * self.params.split_k + at.part
+        return plane * self.num_m + at.m if which == 0 else plane * self.num_n + at.n
+
+    def panel_of_d(self, at: Coordinates) -> int:
+        """Tile of D that a work tile adds to."""
+        return (at.batch * self.num_m + at.m) * self.num_n + at.n
 
     @cached_property
-    def operand_a(self) -> OperandTile:
-        """One stage of A."""
-        return self._operand(self.tile[0], self.params.is_a_k_major)
+    def operands(self) -> tuple[OperandTile, OperandTile]:
+        """One stage of A, one stage of B."""
+        return self._operand(0, self.params.is_a_k_major), self._operand(1, self.params.is_b_k_major)
 
-    @cached_property
-    def operand_b(self) -> OperandTile:
-        """One stage of B."""
-        return self._operand(self.tile[1], self.params.is_b_k_major)
-
-    def _operand(self, rows: int, is_k_major: bool) -> OperandTile:
+    def _operand(self, which: int, is_k_major: bool) -> OperandTile:
         params = self.params
         assert params.swizzle is not None  # resolved
+        if params.math == "fma":  # M and N are contiguous for each k, whatever they are in global memory
+            pad = FMA_PAD if is_transposed(params, which) else 0
+            return OperandTile(
+                rows=self.tile[which] + pad, k=self.tile[2], dtype=params.element, is_k_major=False, swizzle="none"
+            )
         return OperandTile(
-            rows=rows, k=self.tile[2], dtype=params.element, is_k_major=is_k_major, swizzle=params.swizzle,
-            is_interleaved=params.swizzle == "none" and params.math == "wgmma",
+            rows=self.tile[which], k=self.tile[2], dtype=params.element, is_k_major=is_k_major,
+            swizzle=params.swizzle, is_interleaved=params.swizzle == "none" and params.math == "wgmma",
         )
 
-    def footprints(self) -> tuple[Footprint, ...]:
-        """What the tiles touch of A, B, C and D."""
+    def can_slice(self, which: int, ways: int) -> bool:
+        """Whether :meth:`sliced` can part an operand."""
+        try:
+            tma_boxes(self.sliced(which, ways))
+        except LayoutError:
+            return False
+        return True
+
+    def sliced(self, which: int, ways: int) -> OperandTile:
+        """What one of ``ways`` CTAs of a cluster loads of A or B and multicasts.
+
+        A slice of the rows, or of K where rows are contiguous and a slice of them would be narrower than a panel.
+
+        Raises:
+            LayoutError: the tile does not part into boxes.
+        """
+        tile = self.operands[which]
+        if self.slices_k(which, ways):
+            return replace(tile, k=_parted(tile.k, ways))
+        return replace(tile, rows=_parted(tile.rows, ways))
+
+    def slices_k(self, which: int, ways: int) -> bool:
+        """Whether :meth:`sliced` parts K."""
+        tile = self.operands[which]
+        return not tile.is_k_major and (tile.contiguous_bytes // ways) % tile.panel_bytes != 0
+
+    # -------------------------------------------------------------------------------------- footprints
+
+    def footprints(self, num_math_roles: int) -> tuple[Footprint, ...]:
+        """What the work tiles touch of every tensor; ``num_math_roles`` count in a tile of an in-kernel split-K."""
         params = self.params
-        part_k = min(params.k, self.num_k_steps * self.tile[2])
-        element_bytes = params.element.num_bytes
-
-        def bytes_of_a(tiles: IntArray) -> IntArray:
-            m, _, _, _ = self.coordinates(tiles)
-            rows = np.clip(params.m - m * self.tile[0], 0, self.tile[0])
-            return np.asarray(rows * part_k * element_bytes)
-
-        def bytes_of_b(tiles: IntArray) -> IntArray:
-            _, n, _, _ = self.coordinates(tiles)
-            columns = np.clip(params.n - n * self.tile[1], 0, self.tile[1])
-            return np.asarray(columns * part_k * element_bytes)
-
-        def bytes_of_d(tiles: IntArray) -> IntArray:
-            m, n, _, _ = self.coordinates(tiles)
-            rows = np.clip(params.m - m * self.tile[0], 0, self.tile[0])
-            columns = np.clip(params.n - n * self.tile[1], 0, self.tile[1])
-            width = 4 if params.split_k > 1 else params.out_element.num_bytes
-            return np.asarray(rows * columns * width)
-
-        def panel_of_d(tiles: IntArray) -> IntArray:
-            m, n, batch, part = self.coordinates(tiles)
-            plane = batch * params.split_k + part if params.split_k_mode == "second_kernel" else batch
-            return np.asarray((plane * self.num_m + m) * self.num_n + n)
-
+        num_steps = ceil_div(self.total_k_steps, params.split_k)
         found = [
             Footprint(
-                tensor="A", access="read", panel_of=lambda tiles: self.panels(tiles)[0], panel_bytes=bytes_of_a,
-                num_steps=self.num_k_steps,
+                tensor="A", access="read", panel_of=self._panels_of_a, panel_bytes=self._bytes_of_a,
+                num_steps=num_steps,
             ),
             Footprint(
-                tensor="B", access="read", panel_of=lambda tiles: self.panels(tiles)[1], panel_bytes=bytes_of_b,
-                num_steps=self.num_k_steps,
+                tensor="B", access="read", panel_of=self._panels_of_b, panel_bytes=self._bytes_of_b,
+                num_steps=num_steps,
             ),
-            Footprint(tensor="D", access="write", panel_of=panel_of_d, panel_bytes=bytes_of_d),
         ]
-        if params.split_k > 1 and params.split_k_mode == "in_kernel":
-            found.append(Footprint(tensor="workspace", access="write", panel_of=panel_of_d, panel_bytes=bytes_of_d))
+        if params.split_k > 1:
+            found.append(self._of_d("workspace", "write", SUM_BYTES, of_all_parts=True))
+            if params.split_k_mode == "second_kernel":
+                return tuple(found)
+            found.append(
+                Footprint(
+                    tensor="counters", access="write", panel_of=self._panels_of_sums,
+                    panel_bytes=lambda tiles: SUM_BYTES * num_math_roles * (self._areas(tiles) > 0),
+                )
+            )
+        width = params.out_element.num_bytes
+        found.append(self._of_d("D", "write", width))
         if params.beta != 0.0:
-            found.append(Footprint(tensor="C", access="read", panel_of=panel_of_d, panel_bytes=bytes_of_d))
+            found.append(self._of_d("C", "read", width))
+        if params.bias:
+            found.append(
+                Footprint(
+                    tensor="bias", access="read", panel_of=self._panels_of_bias, panel_bytes=self._bytes_of_bias
+                )
+            )
         return tuple(found)
+
+    def _panels_of_a(self, tiles: IntArray) -> IntArray:
+        m, _, batch, part = self.coordinates(tiles)
+        return (batch * self.params.split_k + part) * self.num_m + m
+
+    def _panels_of_b(self, tiles: IntArray) -> IntArray:
+        _, n, batch, part = self.coordinates(tiles)
+        return (batch * self.params.split_k + part) * self.num_n + n
+
+    def _panels_of_sums(self, tiles: IntArray) -> IntArray:
+        m, n, batch, part = self.coordinates(tiles)
+        of_parts = self.params.split_k_mode == "second_kernel"
+        plane = batch * self.params.split_k + part if of_parts else batch
+        return (plane * self.num_m + m) * self.num_n + n
+
+    def _depths(self, part: IntArray) -> IntArray:
+        """Elements of K of parts, int64[n]."""
+        starts = [min(self.params.k, self.first_k_step(idx) * self.tile[2]) for idx in range(self.params.split_k + 1)]
+        found: IntArray = np.diff(np.array(starts, dtype=np.int64)).astype(np.int64)
+        return found[part]
+
+    def _bytes_of_a(self, tiles: IntArray) -> IntArray:
+        m, _, _, part = self.coordinates(tiles)
+        rows = np.clip(self.params.m - m * self.tile[0], 0, self.tile[0])
+        return np.asarray(rows * self._depths(part) * self.params.element.num_bytes)
+
+    def _bytes_of_b(self, tiles: IntArray) -> IntArray:
+        _, n, _, part = self.coordinates(tiles)
+        columns = np.clip(self.params.n - n * self.tile[1], 0, self.tile[1])
+        return np.asarray(columns * self._depths(part) * self.params.element.num_bytes)
+
+    def _areas(self, tiles: IntArray) -> IntArray:
+        """Elements of D inside of the matrix, int64[n]."""
+        m, n, _, _ = self.coordinates(tiles)
+        rows = np.clip(self.params.m - m * self.tile[0], 0, self.tile[0])
+        return np.asarray(rows * np.clip(self.params.n - n * self.tile[1], 0, self.tile[1]))
+
+    def _writes_d(self, tiles: IntArray) -> NDArray[np.bool_]:
+        """Tiles that write D: the last part of K."""
+        return np.asarray(self.coordinates(tiles)[3] == self.params.split_k - 1)
+
+    def _of_d(self, tensor: str, access: str, width: int, *, of_all_parts: bool = False) -> Footprint:
+        """A tensor that lies like D."""
+
+        def num_bytes(tiles: IntArray) -> IntArray:
+            found = self._areas(tiles) * width
+            return found if of_all_parts else np.where(self._writes_d(tiles), found, 0)
+
+        def panels(tiles: IntArray) -> IntArray:
+            if of_all_parts:
+                return self._panels_of_sums(tiles)
+            m, n, batch, _ = self.coordinates(tiles)
+            nobody = self.params.batch * self.num_m * self.num_n  # parts that do not touch it
+            return np.where(self._writes_d(tiles), (batch * self.num_m + m) * self.num_n + n, nobody)
+
+        return Footprint(
+            tensor=tensor, access="read" if access == "read" else "write", panel_of=panels, panel_bytes=num_bytes
+        )
+
+    def _panels_of_bias(self, tiles: IntArray) -> IntArray:
+        _, n, _, _ = self.coordinates(tiles)
+        return np.where(self._writes_d(tiles) & (self._areas(tiles) > 0), n, self.num_n)
+
+    def _bytes_of_bias(self, tiles: IntArray) -> IntArray:
+        _, n, _, _ = self.coordinates(tiles)
+        columns = np.clip(self.params.n - n * self.tile[1], 0, self.tile[1])
+        return np.where(self._panels_of_bias(tiles) < self.num_n, columns * SUM_BYTES, 0)
+
+
+def _parted(extent: int, ways: int) -> int:
+    if extent % ways:
+        raise LayoutError(f"operand tile: {extent} do not part into {ways}: use {extent // ways * ways or ways}")
+    return extent // ways
 
 
 def _walk(idx: IntArray, num_across: int, num_along: int, group: int) -> tuple[IntArray, IntArray]:

@@ -37,8 +37,8 @@ class L1Counters(Counters):
 class L1(Component):
     """Tags, hits and the way down.
 
-    Models: the tag stage's rate in lines, hit latency, tiles that stay (least recently used leave), no allocation
-    on stores.
+    Models: the tag stage's rate in lines, hit latency, a hit on a line that is still being filled (it waits for the
+    fill), tiles that stay (least recently used leave), no allocation on stores.
     Ignores: sets, partial lines, the data stage that loads share with shared memory, evictions by other CTAs' code.
     Source: the GPU's description.
     """
@@ -53,7 +53,7 @@ class L1(Component):
         self.sm_idx = sm_idx
         self.tags = Pipe(units_per_cycle=spec.tag_lines_per_cycle)
         self._capacity = capacity_bytes
-        self._tiles: OrderedDict[tuple[str, Hashable], float] = OrderedDict()
+        self._tiles: OrderedDict[tuple[str, Hashable], _Tile] = OrderedDict()
         self._bytes = 0.0
 
     def accept(self, num_requests: float, num_lines: float, *, at_cycle: float, weight: float) -> float:
@@ -63,14 +63,42 @@ class L1(Component):
 
     def read(self, request: MemoryRequest, done: Done, *, allocates: bool) -> None:
         """Fetch through L1; ``done(cycle)`` says when the registers (or shared memory) have the data."""
-        key = (request.tensor, request.tile)
-        if allocates and key in self._tiles:
-            self._tiles.move_to_end(key)
-            done(request.issued_at + self.spec.hit_latency_cycles)
+        if not allocates:
+            self.below.read(request, done)
             return
-        if allocates:
-            self._tiles[key] = request.num_bytes
-            self._bytes += request.num_bytes
-            while self._bytes > self._capacity and self._tiles:
-                self._bytes -= self._tiles.popitem(last=False)[1]
-        self.below.read(request, done)
+        key = (request.tensor, request.tile)
+        tile = self._tiles.get(key)
+        if tile is not None:
+            self._tiles.move_to_end(key)
+            tile.hit(request.issued_at + self.spec.hit_latency_cycles, done)
+            return
+        tile = self._tiles[key] = _Tile(request.num_bytes, done)
+        self._bytes += request.num_bytes
+        while self._bytes > self._capacity and self._tiles:
+            self._bytes -= self._tiles.popitem(last=False)[1].num_bytes
+        self.below.read(request, tile)
+
+
+class _Tile:
+    """A tile in L1: when its last byte is there, and who waits for that."""
+
+    __slots__ = ("_done_at", "_waiting", "num_bytes")
+
+    def __init__(self, num_bytes: float, done: Done) -> None:
+        self.num_bytes = num_bytes
+        self._done_at: float | None = None
+        self._waiting: list[tuple[float, Done]] = [(0.0, done)]
+
+    def __call__(self, cycle: float) -> None:
+        """The fill is complete at ``cycle``."""
+        self._done_at = cycle
+        waiting, self._waiting = self._waiting, []
+        for ready_at, done in waiting:
+            done(max(ready_at, cycle))
+
+    def hit(self, ready_at: float, done: Done) -> None:
+        """A hit that has its data at ``ready_at``, or when the fill is complete."""
+        if self._done_at is None:
+            self._waiting.append((ready_at, done))
+        else:
+            done(max(ready_at, self._done_at))

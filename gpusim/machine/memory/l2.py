@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,7 +10,6 @@ from gpusim.machine.component import Component, Counters, MemoryRequest
 from gpusim.machine.memory.hbm import Hbm
 from gpusim.machine.timing import Done
 from gpusim.units import SECTOR_BYTES
-
 
 INTERLEAVE_BYTES = 4096
 """What lies on one side before the next bytes lie on the other. Source: ademeure/cuda-side-boost @c84c790 (H100)."""
@@ -80,14 +79,21 @@ class L2(Component):
 
     kind = "l2"
 
-    def __init__(self, spec: L2Spec, *, hbm: Hbm, residency: Residency) -> None:
-        """``residency`` says what misses; ``hbm`` is the level below."""
+    def __init__(
+        self, spec: L2Spec, *, hbm: Hbm, residency: Residency, fill_scales: Mapping[str, float] | None = None
+    ) -> None:
+        """``residency`` says what misses; ``hbm`` is the level below.
+
+        ``fill_scales``: for each tensor the part of a fill's bytes that is paid for, where only a sample of the SMs is
+        simulated and others would have asked first.
+        """
         self.spec = spec
         self.counters = L2Counters()
         self.hbm = hbm
         self.residency = residency
         self.hit_latency_cycles = spec.far_latency_cycles
         self._mean_latency_cycles = (spec.near_latency_cycles + spec.far_latency_cycles) / 2
+        self._fill_scales = fill_scales or {}
         self._tiles: dict[tuple[str, Hashable], TileState] = {}
 
     def latency_cycles(self, num_bytes: float) -> float:
@@ -103,16 +109,18 @@ class L2(Component):
         if tile.done_at is not None and self.residency.misses(request, tile.wave):
             tile.wave = request.wave
             tile.done_at = None
-            self.counters.miss_sectors += request.num_bytes / SECTOR_BYTES * request.count
-            self.hbm.fill(request.num_bytes, _Filled(tile, self.hbm.latency_cycles), count=request.count)
+            self.counters.miss_sectors += request.num_bytes / SECTOR_BYTES * request.num_alike
+            paid = request.num_bytes * self._fill_scales.get(request.tensor, 1.0)
+            earliest = request.issued_at + paid / self.hbm.wire.alone
+            self.hbm.fill(paid, _Filled(tile, earliest, self.hbm.latency_cycles), count=request.num_alike)
         return tile
 
     def store(self, request: MemoryRequest) -> None:
         """Take a store; what will not stay resident goes on to memory."""
-        self.counters.write_sectors += request.num_bytes / SECTOR_BYTES * request.count
+        self.counters.write_sectors += request.num_bytes / SECTOR_BYTES * request.num_alike
         leaving = request.num_bytes * self.residency.written_back_fraction(request.tensor)
         if leaving:
-            self.hbm.write_back(leaving, count=request.count)
+            self.hbm.write_back(leaving, count=request.num_alike)
 
     def hit_rate_pct(self) -> float:
         """Percent of sectors from the SMs that found their line (``lts__t_sector_hit_rate.pct``)."""
@@ -121,17 +129,18 @@ class L2(Component):
 
 
 class _Filled:
-    """What happens when a fill's last byte has passed the HBM wire."""
+    """What happens when a fill's last byte has passed the HBM wire, ``earliest`` or later."""
 
-    __slots__ = ("_latency", "_tile")
+    __slots__ = ("_earliest", "_latency", "_tile")
 
-    def __init__(self, tile: TileState, latency_cycles: float) -> None:
+    def __init__(self, tile: TileState, earliest: float, latency_cycles: float) -> None:
         self._tile = tile
+        self._earliest = earliest
         self._latency = latency_cycles
 
     def __call__(self, cycle: float) -> None:
         tile = self._tile
-        tile.done_at = done_at = cycle + self._latency
+        tile.done_at = done_at = (cycle if cycle > self._earliest else self._earliest) + self._latency
         waiting, tile.waiting = tile.waiting, []
         for ready_at, done in waiting:
             done(ready_at if ready_at > done_at else done_at)

@@ -61,19 +61,19 @@ def panel_traffic(
     """
     num_waves = int(wave_of_tile.max()) + 1
     touched = np.zeros(num_waves, dtype=np.float64)  # bytes that each wave touches
-    per_use: list[tuple[PanelUse, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = []
+    touches: list[tuple[PanelUse, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = []
     for use in uses:
         span = int(use.panel_of_tile.max()) + 1
         pairs, first = np.unique(wave_of_tile * span + use.panel_of_tile, return_index=True)
         waves, panels, num_bytes = pairs // span, pairs % span, use.bytes_of_tile[first]
         np.add.at(touched, waves, num_bytes)
-        per_use.append((use, waves, panels, num_bytes))
+        touches.append((use, waves, panels, num_bytes))
     before = np.concatenate([[0.0], np.cumsum(touched)])  # bytes touched before each wave
     total = float(before[-1])
     traffic: dict[str, PanelTraffic] = {}
-    for use, waves, panels, num_bytes in per_use:
-        sharers = len(wave_of_tile) / len(waves)
-        own = np.bincount(waves, weights=num_bytes, minlength=num_waves)
+    for use, all_waves, all_panels, all_bytes in touches:
+        sharers = len(wave_of_tile) / len(all_waves)
+        own = _by_wave(all_waves, all_bytes, num_waves)
         limit = shared_capacity_bytes if sharers > 1.5 else capacity_bytes
         if use.is_write:
             stored = float(use.bytes_of_tile.sum())
@@ -83,8 +83,8 @@ def panel_traffic(
                 miss_bytes_by_wave=np.zeros(num_waves), touched_bytes_by_wave=own, num_sharers=sharers,
             )
             continue
-        order = np.lexsort((waves, panels))
-        waves, panels, num_bytes = waves[order], panels[order], num_bytes[order]
+        order = np.lexsort((all_waves, all_panels))
+        waves, panels, num_bytes = all_waves[order], all_panels[order], all_bytes[order]
         is_first = np.concatenate([[True], panels[1:] != panels[:-1]])
         previous = np.concatenate([[0], waves[:-1]])
         distance = before[waves] - before[previous]
@@ -96,10 +96,15 @@ def panel_traffic(
         traffic[use.tensor] = PanelTraffic(
             missed_waves={panel: frozenset(of_panel) for panel, of_panel in missed.items()},
             read_miss_bytes=float(num_bytes[is_miss].sum()), written_back_fraction=0.0,
-            miss_bytes_by_wave=np.bincount(waves[is_miss], weights=num_bytes[is_miss], minlength=num_waves),
+            miss_bytes_by_wave=_by_wave(waves[is_miss], num_bytes[is_miss], num_waves),
             touched_bytes_by_wave=own, num_sharers=sharers,
         )
     return traffic
+
+
+def _by_wave(waves: NDArray[np.int64], num_bytes: NDArray[np.int64], num_waves: int) -> NDArray[np.float64]:
+    """Bytes summed for each wave."""
+    return np.bincount(waves, weights=num_bytes, minlength=num_waves).astype(np.float64)
 
 
 class PlannedResidency:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import simpy
@@ -52,7 +53,7 @@ class _Port:
 
 
 Part = tuple[TileState, float, Done]
-"""One request's share of a transfer: its tile, how much later than its transfer it was issued, whom to tell."""
+"""One request's share of a transfer: its tile, the cycle before which its last byte cannot pass, whom to tell."""
 
 
 class _Transfer:
@@ -99,22 +100,36 @@ class _Transfer:
             port.waiting.popleft().start()
         else:
             port.active = None
-        there = cycle + self.xbar.l2.latency_cycles(self.num_bytes)
-        _hand_over(self.part, there)
+        latency = self.xbar.l2.latency_cycles(self.num_bytes)
+        _hand_over(self.part, cycle, latency)
         if self.more is not None:
             for part in self.more:
-                _hand_over(part, there)
+                _hand_over(part, cycle, latency)
 
 
-def _hand_over(part: Part, there: float) -> None:
-    """A request's last byte is in the SM at ``there``, or when its tile's fill is complete."""
-    tile, lag, done = part
-    there += lag
+def _hand_over(part: Part, passed_at: float, latency_cycles: float) -> None:
+    """A request's last byte is in the SM a latency after it has passed the port, or when its tile's fill is complete."""
+    tile, earliest, done = part
+    there = (passed_at if passed_at > earliest else earliest) + latency_cycles
     done_at = tile.done_at
     if done_at is None:
         tile.waiting.append((there, done))
     else:
         done(there if there > done_at else done_at)
+
+
+class _Left:
+    """A store's last byte has left the SM: not before all of it, from its issue on, could have."""
+
+    __slots__ = ("_done", "_earliest")
+
+    def __init__(self, earliest: float, done: Done) -> None:
+        self._earliest = earliest
+        self._done = done
+
+    def __call__(self, cycle: float) -> None:
+        earliest = self._earliest
+        self._done(cycle if cycle > earliest else earliest)
 
 
 class Xbar(Component):
@@ -152,21 +167,23 @@ class Xbar(Component):
         one mbarrier) and move as one.
         """
         tile = self.l2.look_up(request)
-        self._deliver(request.sm_idx, self._merge(request, tile), tile, request, done, group)
+        earliest = request.issued_at + request.num_bytes / self.slices.alone
+        self._deliver(request.sm_idx, self._merge(request, tile), request, (tile, earliest, done), group)
 
-    def multicast(self, request: MemoryRequest, receivers: list[tuple[int, Done]]) -> None:
+    def multicast(self, request: MemoryRequest, receivers: Sequence[tuple[int, Done]]) -> None:
         """Fetch a tile once and deliver it to ``receivers`` (SM, done)."""
         tile = self.l2.look_up(request)
+        earliest = request.issued_at + request.num_bytes / self.slices.alone
         weight = 1.0
         for sm_idx, done in receivers:
-            self._deliver(sm_idx, weight, tile, request, done, None)
+            self._deliver(sm_idx, weight, request, (tile, earliest, done), None)
             weight = 0.0
 
     def write(self, request: MemoryRequest, done: Done) -> None:
         """Store a tile; ``done(cycle)`` is called when its last byte has left the SM."""
         self.l2.store(request)
-        self.stores.transfer(request.num_bytes, done)
-        self.counters.write_bytes += request.num_bytes * request.count
+        self.stores.transfer(request.num_bytes, _Left(request.issued_at + request.num_bytes / self.stores.alone, done))
+        self.counters.write_bytes += request.num_bytes * request.num_alike
 
     def settle(self) -> None:
         """Sectors that the slices read for the SMs: what crossed the ports, by the share that did not merge."""
@@ -175,16 +192,13 @@ class Xbar(Component):
             served = counters.served_bytes / counters.asked_bytes
             self.l2.counters.read_sectors = counters.read_bytes * served / SECTOR_BYTES
 
-    def _deliver(
-        self, sm_idx: int, weight: float, tile: TileState, request: MemoryRequest, done: Done, group: object
-    ) -> None:
-        num_bytes, count = request.num_bytes, request.count
+    def _deliver(self, sm_idx: int, weight: float, request: MemoryRequest, part: Part, group: object) -> None:
+        num_bytes, count = request.num_bytes, request.num_alike
         counters = self.counters
         counters.read_bytes += num_bytes * count
         counters.asked_bytes += num_bytes
         counters.served_bytes += num_bytes * weight
         port = self.ports[sm_idx]
-        part = (tile, request.issued_at - self._env._now, done)
         active = port.active
         if active is None:
             _Transfer(self, port, num_bytes, weight, part, group, count).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,7 +33,7 @@ class Occupancy:
     warps_per_sm: int
     max_warps_per_sm: int
     limited_by: Limit
-    limits: dict[str, int]
+    limits: Mapping[Limit, int]
     """CTAs that each resource alone would admit."""
 
     @property
@@ -76,14 +77,14 @@ def occupancy(
     warps_per_partition = partition // registers_per_warp(registers, registers_per_thread)
     partitions = registers.num_partitions
     rounded_warps = -(-num_warps // partitions) * partitions
-    admitted: dict[str, int] = {
+    admitted: dict[Limit, int] = {
         "registers": warps_per_partition * partitions // rounded_warps,
         "smem": limits.smem_bytes // cta_smem,
         "threads": limits.max_threads // num_threads,
         "warps": limits.max_warps // num_warps,
         "ctas": limits.max_ctas,
     }
-    limited_by: Limit = min(admitted, key=lambda name: admitted[name])  # type: ignore[assignment]  # keys are Limits
+    limited_by = min(admitted, key=lambda name: admitted[name])
     ctas = admitted[limited_by]
     if ctas < 1:
         raise LaunchError(

@@ -1,0 +1,290 @@
+"""What no GEMM can be: every refusal names the flag, what was found, what is wanted, and what to type instead."""
+
+from __future__ import annotations
+
+from gpusim.errors import KernelError, LaunchError
+from gpusim.kernel_models.gemm.defaults import widest_swizzle
+from gpusim.kernel_models.gemm.params import MAX_CLUSTER, GemmParams
+from gpusim.kernel_models.gemm.registers import launch_registers
+from gpusim.kernel_models.gemm.shares import (
+    PRODUCER_WARPS,
+    Shares,
+    check_shares,
+    consumer_registers,
+    producer_registers,
+)
+from gpusim.kernel_models.gemm.tiles import TilePlan
+from gpusim.layout.swizzle import span_bytes
+from gpusim.workload.access import nearest_multiple
+from gpusim.workload.launch import Target
+
+MAX_WORK_TILES = 1 << 22
+"""Work tiles of a grid: beyond it the plan of the traffic alone would take minutes."""
+
+MAX_BYTES = 1 << 38
+"""Bytes of A, B and D: more than the memory of any GPU that is described."""
+
+CONSUMERS = {"warp_specialized": (1,), "cooperative": (2, 3), "pingpong": (2,), "multistage": (1, 2, 3)}
+
+
+def check_gpu(given: GemmParams, gpu: Target) -> None:
+    """Refuse what was asked for and this GPU lacks.
+
+    Raises:
+        LaunchError: names the flag.
+    """
+    if gpu.compute_capability >= 9.0:
+        return
+    lacks: list[tuple[bool, str, str]] = [
+        (given.schedule not in (None, "multistage"), f"--schedule {given.schedule}", "--schedule multistage"),
+        (given.math == "wgmma", "--math wgmma", "--math mma_sync"),
+        (given.copy_ == "tma", "--copy tma", "--copy cp_async"),
+        (given.num_cluster_ctas > 1, f"--cluster {_joined(given.cluster)}", "--cluster 1x1"),
+        (given.consumers is not None, f"--consumers {given.consumers}", "--warps 2x2"),
+        (given.setmaxnreg not in ("auto", "none"), f"--setmaxnreg {given.setmaxnreg}", "--setmaxnreg none"),
+        (given.epilogue == "tma_store", "--epilogue tma_store", "--epilogue smem"),
+    ]
+    for is_used, flag, better in lacks:
+        if is_used:
+            raise LaunchError(
+                f"{flag}: needs compute capability 9.0, {gpu.name} has {gpu.compute_capability}; use {better}"
+            )
+    if given.dtype == "fp8":
+        raise LaunchError(
+            f"--dtype fp8: needs compute capability 8.9, {gpu.name} has {gpu.compute_capability}; use --dtype bf16"
+        )
+
+
+def check_kinds(params: GemmParams) -> None:
+    """Refuse instructions, types and options that do not go together, before any shape is looked at.
+
+    Raises:
+        KernelError: names the flag.
+    """
+    math, schedule = params.math, params.schedule
+    if math == "fma" and params.dtype != "fp32":
+        raise KernelError(f"--math fma: multiplies fp32, --dtype is {params.dtype}; use --math mma_sync or wgmma")
+    if params.dtype == "fp32" and math != "fma":
+        raise KernelError(f"--math {math}: does not take --dtype fp32; use --math fma, or --dtype tf32")
+    if schedule not in (None, "multistage") and math != "wgmma":
+        other = "--dtype tf32" if math == "fma" else "--math wgmma"
+        raise KernelError(
+            f"--schedule {schedule}: its consumers run wgmma, the math is {math}; use --schedule multistage, or {other}"
+        )
+    if math == "fma" and params.copy_ == "tma":
+        raise KernelError("--copy tma: the fma kernel loads by cp.async; use --copy cp_async")
+    if params.element.kind == "float" and params.out_element.kind == "int":
+        raise KernelError(
+            f"--out-dtype {params.out_dtype}: products of {params.dtype} are fp32; use --out-dtype fp32 or bf16"
+        )
+    for is_wrong, flag, why, better in (
+        (math == "wgmma" and params.warps is not None, "--warps", "wgmma is issued by warpgroups", "use --consumers"),
+        (math != "wgmma" and params.consumers is not None, "--consumers", f"{math} is issued by warps", "use --warps"),
+        (math != "wgmma" and params.split is not None, "--split", f"{math} is dealt out to warps", "use --warps"),
+        (schedule == "pingpong" and params.split is not None, "--split",
+         "pingpong's consumers take whole tiles", "use --schedule cooperative, or leave it out"),
+        (math != "wgmma" and params.wgmma_depth is not None, "--wgmma-depth", f"the math is {math}", "leave it out"),
+        (schedule not in (None, "multistage") and params.refill is not None, "--refill",
+         f"{schedule} has a producer of its own", "use --schedule multistage, or leave it out"),
+        (math == "fma" and params.swizzle not in (None, "none"), "--swizzle",
+         "the fma kernel's rows are read as vectors, without conflicts", "use --swizzle none"),
+    ):
+        if is_wrong:
+            raise KernelError(f"{flag}: {why}; {better}")
+    _check_layout(params)
+
+
+def _check_layout(params: GemmParams) -> None:
+    if params.element.bits == 16 or params.math == "fma":
+        return
+    for operand, is_k_major, contiguous in (("A", params.is_a_k_major, "M"), ("B", params.is_b_k_major, "N")):
+        if not is_k_major:
+            what = "wgmma" if params.math == "wgmma" else "ldmatrix"
+            raise KernelError(
+                f"--layout {params.layout}: {operand} is {contiguous}-contiguous, {what} turns 16-bit elements alone "
+                f"and {params.dtype} wants K-contiguous operands; use --layout tn"
+            )
+
+
+def check_shape(params: GemmParams) -> None:
+    """Refuse sizes, tiles and counts that do not go together; every default is filled in.
+
+    Raises:
+        KernelError: names the flag.
+    """
+    _check_schedule(params)
+    _check_depth_of_tile(params)
+    check_shares(params)
+    _check_swizzle(params)
+    if params.math == "wgmma":
+        _check_pipeline(params)
+    _check_setmaxnreg(params)
+    _check_cluster(params)
+    _check_epilogue(params)
+    _check_size(params)
+
+
+def _check_schedule(params: GemmParams) -> None:
+    schedule = params.schedule
+    assert schedule is not None  # resolved
+    if schedule == "pingpong" and not params.persistent:
+        raise KernelError(
+            "--no-persistent: pingpong's consumers take turns at the tiles of one CTA; use --persistent, or "
+            "--schedule cooperative"
+        )
+    if params.split_k > 1 and params.persistent:
+        better = "--schedule cooperative" if schedule == "pingpong" else "--no-persistent"
+        raise KernelError(f"--split-k {params.split_k}: the parts of a tile are CTAs of their own; use {better}")
+    if params.math == "wgmma" and params.consumers not in CONSUMERS[schedule]:
+        counts = " or ".join(str(count) for count in CONSUMERS[schedule])
+        assert params.consumers is not None  # resolved
+        close = min(CONSUMERS[schedule], key=lambda count: abs(count - (params.consumers or 0)))
+        raise KernelError(
+            f"--consumers {params.consumers}: {schedule} has {counts} of them; use --consumers {close}"
+        )
+    if params.warps is not None and params.warps[0] * params.warps[1] > 32:
+        num_warps = params.warps[0] * params.warps[1]
+        raise KernelError(
+            f"--warps {_joined(params.warps)}: {num_warps} warps, a CTA has at most 32; use --warps "
+            f"{params.warps[0]}x{max(1, 32 // params.warps[0])}"
+        )
+
+
+def _check_depth_of_tile(params: GemmParams) -> None:
+    tile_m, tile_n, tile_k = Shares(params).tile
+    step = 1 if params.math == "fma" else 32 // params.element.num_bytes
+    if tile_k % step:
+        raise KernelError(
+            f"--tile {_joined(Shares(params).tile)}: K is {tile_k}, {params.math} on {params.dtype} takes multiples of "
+            f"{step}; use --tile {tile_m}x{tile_n}x{nearest_multiple(tile_k, step)}"
+        )
+    num_steps = -(-params.k // tile_k)
+    if num_steps < params.split_k:
+        raise KernelError(
+            f"--split-k {params.split_k}: K = {params.k} has {num_steps} steps of {tile_k}, every part wants one; "
+            f"use --split-k {num_steps}"
+        )
+
+
+def _check_swizzle(params: GemmParams) -> None:
+    """Rows of both operands in shared memory must be whole spans of the swizzle."""
+    assert params.swizzle is not None  # resolved
+    tile = Shares(params).tile
+    for name, along, is_k_major in (("A", "M", params.is_a_k_major), ("B", "N", params.is_b_k_major)):
+        if params.math == "fma":
+            return
+        extent = tile[2] if is_k_major else tile["MN".index(along)]
+        row_bytes, span = extent * params.element.num_bytes, max(16, span_bytes(params.swizzle))
+        if row_bytes % span:
+            raise KernelError(
+                f"--swizzle {params.swizzle}: {name}'s rows in shared memory are {extent} {params.dtype} "
+                f"({row_bytes} bytes) along {'K' if is_k_major else along}, wants multiples of {span} bytes; use "
+                f"--swizzle {widest_swizzle(params)}, or {nearest_multiple(row_bytes, span) // params.element.num_bytes} "
+                f"along {'K' if is_k_major else along} of --tile"
+            )
+        if params.swizzle == "none" and params.copy_ == "tma" and params.math == "mma_sync" and extent > 256:
+            raise KernelError(
+                f"--swizzle none: {name}'s rows are {extent} elements, a TMA box has at most 256; use --swizzle 128B"
+            )
+
+
+def _check_pipeline(params: GemmParams) -> None:
+    """A k-step's slot must be free before the ring comes round to it."""
+    assert params.wgmma_depth is not None and params.stages is not None  # resolved
+    most = params.stages - 1 if params.is_specialized else max(0, params.stages - 2)
+    if params.wgmma_depth > most:
+        why = "no slot is ever given back" if params.is_specialized else "no slot would be free to load into"
+        raise KernelError(
+            f"--wgmma-depth {params.wgmma_depth}: with {params.stages} stages {why}; use at most {most}"
+        )
+
+
+def _check_setmaxnreg(params: GemmParams) -> None:
+    of_producer, of_consumer = producer_registers(params), consumer_registers(params)
+    if of_producer is None or of_consumer is None:
+        return
+    if not params.is_specialized:
+        raise KernelError(
+            f"--setmaxnreg {params.setmaxnreg}: multistage has no producer to take registers from; use --setmaxnreg none"
+        )
+    shares = Shares(params)
+    assert params.consumers is not None  # resolved
+    launched = launch_registers(shares.need, num_warps=shares.num_warps, of_consumer=of_consumer)
+    pool = launched * shares.num_warps
+    wanted = of_producer * PRODUCER_WARPS + of_consumer * shares.num_math_warps
+    if wanted > pool:
+        most = (pool - of_producer * PRODUCER_WARPS) // shares.num_math_warps // 8 * 8
+        raise KernelError(
+            f"--setmaxnreg {params.setmaxnreg}: a producer and {params.consumers} consumers want {wanted * 32} registers, "
+            f"the CTA is launched with {pool * 32}; use --setmaxnreg {of_producer}/{most}"
+        )
+
+
+def _check_cluster(params: GemmParams) -> None:
+    size = params.num_cluster_ctas
+    if size == 1:
+        return
+    named = f"--cluster {_joined(params.cluster)}"
+    if size > MAX_CLUSTER:
+        along_n = max(1, MAX_CLUSTER // params.cluster[0])
+        raise KernelError(
+            f"{named}: {size} CTAs, a cluster has at most {MAX_CLUSTER}; use --cluster {params.cluster[0]}x{along_n}"
+        )
+    if params.copy_ != "tma":
+        raise KernelError(f"{named}: {params.copy_} cannot multicast; use --copy tma")
+    if not params.is_specialized:
+        raise KernelError(
+            f"{named}: operands are multicast from a producer warp, multistage has none; use --schedule cooperative"
+        )
+    plan = TilePlan(params)
+    for which, (name, along) in enumerate((("A", "M"), ("B", "N"))):
+        ways = params.cluster[1 - which]
+        if not plan.can_slice(which, ways):
+            operand = plan.operands[which]
+            raise KernelError(
+                f"{named}: {ways} CTAs share {name}, whose tile of {operand.rows} along {along} by {operand.k} along K "
+                f"does not part into {ways} boxes of whole swizzle repeats; use --cluster 1x1, or "
+                f"{nearest_multiple(operand.rows, 64 * ways)} along {along} of --tile"
+            )
+
+
+def _check_epilogue(params: GemmParams) -> None:
+    epilogue, (_, columns) = params.epilogue, Shares(params).share
+    if not params.is_specialized:
+        columns = Shares(params).tile[1]
+    if epilogue == "tma_store" and params.copy_ != "tma":
+        raise KernelError(
+            f"--epilogue tma_store: this kernel has no tensor maps (--copy {params.copy_}); use --epilogue smem"
+        )
+    if params.split_k > 1 and epilogue != "direct":
+        raise KernelError(
+            f"--epilogue {epilogue}: with --split-k {params.split_k} the parts leave as fp32 from registers; use "
+            f"--epilogue direct"
+        )
+    row_bytes = columns * params.out_element.num_bytes
+    if epilogue != "direct" and row_bytes % 16:
+        raise KernelError(
+            f"--epilogue {epilogue}: a staged row of D has {columns} {params.out_element.name} ({row_bytes} bytes), wants "
+            f"multiples of 16 bytes; use --epilogue direct"
+        )
+
+
+def _check_size(params: GemmParams) -> None:
+    plan = TilePlan(params)
+    elements = (params.m * params.k, params.n * params.k, params.m * params.n)
+    widths = (params.element.num_bytes, params.element.num_bytes, params.out_element.num_bytes)
+    num_bytes = params.batch * sum(count * width for count, width in zip(elements, widths, strict=True))
+    if num_bytes > MAX_BYTES:
+        raise KernelError(
+            f"--m {params.m} --n {params.n} --k {params.k} --batch {params.batch}: A, B and D take "
+            f"{num_bytes / 1e9:.0f} GB, wants at most {MAX_BYTES / 1e9:.0f}; use smaller ones"
+        )
+    if plan.num_tiles > MAX_WORK_TILES:
+        raise KernelError(
+            f"--tile {_joined(plan.tile)}: the grid has {plan.num_tiles} tiles, wants at most {MAX_WORK_TILES}; use a "
+            f"larger --tile"
+        )
+
+
+def _joined(parts: tuple[int, ...]) -> str:
+    return "x".join(str(part) for part in parts)

@@ -1,0 +1,153 @@
+"""What is chosen where nothing was asked for: a kernel that works on the GPU at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpusim.kernel_models.gemm.params import GemmParams
+from gpusim.kernel_models.gemm.room import most_stages
+from gpusim.kernel_models.gemm.shares import Shares, default_setmaxnreg, warp_choices
+from gpusim.layout.swizzle import span_bytes
+from gpusim.workload.launch import Target
+
+USUAL_STAGES = 4
+
+
+def with_instructions(params: GemmParams, gpu: Target) -> GemmParams:
+    """Math, copy, and the schedule where it does not depend on the tile."""
+    is_hopper = gpu.compute_capability >= 9.0
+    wants_consumers = params.consumers is not None or params.schedule not in (None, "multistage")
+    usual = "wgmma" if is_hopper or wants_consumers else "mma_sync"
+    math = params.math or ("fma" if params.dtype == "fp32" else usual)
+    copy = params.copy_ or ("tma" if math == "wgmma" else "cp_async")
+    schedule = params.schedule
+    if schedule is None and not (math == "wgmma" and copy == "tma"):
+        schedule = "multistage"
+    return params.model_copy(update={"math": math, "copy_": copy, "schedule": schedule})
+
+
+def with_shape(params: GemmParams, gpu: Target) -> GemmParams:
+    """What :func:`with_instructions` left None filled in, where an option has a meaning; no shape is checked yet.
+
+    Options without a meaning (``warps`` of wgmma, ``split`` of pingpong) stay None.
+    """
+    if params.math == "wgmma":
+        params = _with_consumers(params)
+    else:
+        params = _with_warps(params)
+    assert params.math is not None and params.schedule is not None and params.copy_ is not None  # just set
+    is_wgmma, is_specialized = params.math == "wgmma", params.is_specialized
+    changes: dict[str, Any] = {"out_dtype": params.out_element.name}
+    if params.setmaxnreg == "auto":
+        changes["setmaxnreg"] = default_setmaxnreg(params.schedule, params.copy_, params.consumers or 0)
+    if params.persistent is None:
+        changes["persistent"] = params.schedule == "pingpong"
+    if params.epilogue is None:
+        changes["epilogue"] = "direct"
+    if params.swizzle is None:
+        changes["swizzle"] = "none" if params.math == "fma" else widest_swizzle(params)
+    if params.refill is None and not is_specialized:
+        changes["refill"] = "after_math" if is_wgmma else "before_math"
+    params = params.model_copy(update=changes)
+    if params.stages is None:
+        params = params.model_copy(update={"stages": max(1, min(USUAL_STAGES, most_stages(params, gpu)))})
+    assert params.stages is not None  # just set
+    if params.wgmma_depth is None and is_wgmma:
+        depth = min(1, params.stages - 1) if is_specialized else 0
+        params = params.model_copy(update={"wgmma_depth": depth})
+    return params
+
+
+# -------------------------------------------------------------------------------------- wgmma
+
+
+def _with_consumers(params: GemmParams) -> GemmParams:
+    """Schedule, tile, consumers and split: the first that divide the tile and fit in registers."""
+    choices = list(_consumer_choices(params))
+    legal = [choice for choice in choices if Shares(choice).is_divisible]
+    fitting = [choice for choice in legal if Shares(choice).fits_registers]
+    return (fitting or legal or choices)[0].model_copy(update={"setmaxnreg": params.setmaxnreg})
+
+
+def _consumer_choices(params: GemmParams) -> Iterable[GemmParams]:
+    assert params.copy_ is not None  # set before
+    schedules = (params.schedule,) if params.schedule else _usual_schedules(params.consumers)
+    for schedule in schedules:
+        for consumers in _usual_consumers(schedule, params):
+            for split in (None,) if schedule == "pingpong" else (params.split,) if params.split else ("m", "n"):
+                if consumers == 1 and split == "n" and not params.split:
+                    continue
+                changes: dict[str, Any] = {
+                    "schedule": schedule, "consumers": consumers,
+                    "split": params.split if schedule == "pingpong" else split,
+                    "tile": params.tile or _wgmma_tile(schedule, consumers, split, params.element.num_bytes),
+                }
+                if params.setmaxnreg == "auto":
+                    changes["setmaxnreg"] = default_setmaxnreg(schedule, params.copy_, consumers)
+                yield params.model_copy(update=changes)
+
+
+def _usual_schedules(consumers: int | None) -> tuple[str, ...]:
+    return ("warp_specialized",) if consumers == 1 else ("cooperative", "warp_specialized")
+
+
+def _usual_consumers(schedule: str, params: GemmParams) -> tuple[int, ...]:
+    if params.consumers is not None:
+        return (params.consumers,)
+    if schedule == "multistage":
+        return (2, 1, 3) if params.tile is None or params.tile[0] >= 128 else (1, 2, 3)
+    return {"warp_specialized": (1,), "cooperative": (2, 3), "pingpong": (2,)}[schedule]
+
+
+def _wgmma_tile(schedule: str, consumers: int, split: str | None, element_bytes: int) -> tuple[int, int, int]:
+    """The usual tile: rows of 128 bytes of k."""
+    depth = 128 // element_bytes
+    if schedule == "pingpong":
+        return 64, 256, depth
+    if consumers == 3:
+        return (192, 128, depth) if split == "m" else (128, 192, depth)
+    return (128, 256, depth) if schedule == "cooperative" else (128, 128, depth)
+
+
+# -------------------------------------------------------------------------------------- mma.sync and fma
+
+
+def _with_warps(params: GemmParams) -> GemmParams:
+    """Tile and warps: the usual warps of a given tile, or the usual tile of given warps."""
+    warps, tile = params.warps, params.tile
+    if tile is None:
+        tile = _warp_tile(params)
+    params = params.model_copy(update={"tile": tile})
+    if warps is None:
+        choices = warp_choices(params) or [(1, 1)]
+        of_choice = [params.model_copy(update={"warps": choice}) for choice in choices]
+        return next((choice for choice in of_choice if Shares(choice).fits_registers), of_choice[0])
+    return params
+
+
+def _warp_tile(params: GemmParams) -> tuple[int, int, int]:
+    """About 128 x 128, in pieces of at most 64 x 64 a warp, or of 8 x 8 a thread of fma."""
+    is_fma = params.math == "fma"
+    depth = 16 if is_fma else 64 // params.element.num_bytes
+    if params.warps is None:
+        return 128, 128, depth
+    (unit_m, most_m), (unit_n, most_n) = ((16, 32), (32, 64)) if is_fma else ((16, 64), (8, 64))
+    warps_m, warps_n = params.warps
+    rows = min(most_m, max(unit_m, 128 // warps_m // unit_m * unit_m))
+    columns = min(most_n, max(unit_n, 128 // warps_n // unit_n * unit_n))
+    return warps_m * rows, warps_n * columns, depth
+
+
+def widest_swizzle(params: GemmParams, *, at_most: str = "128B") -> str:
+    """The widest swizzle that divides the rows of both operands as they lie in shared memory."""
+    assert params.tile is not None  # set before
+    tile_m, tile_n, tile_k = params.tile
+    rows = [
+        (tile_k if is_k_major else extent) * params.element.num_bytes
+        for is_k_major, extent in ((params.is_a_k_major, tile_m), (params.is_b_k_major, tile_n))
+    ]
+    for mode in ("128B", "64B", "32B"):
+        if span_bytes(mode) <= span_bytes(at_most) and all(row % span_bytes(mode) == 0 for row in rows):
+            return mode
+    return "none"

@@ -1,0 +1,69 @@
+"""Register fragments of mma.sync and fma kernels: what each slice of a k-step reads, and the math it feeds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from gpusim.kernel_models.gemm.shares import Shares
+from gpusim.kernel_models.gemm.tiles import TilePlan
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern, ldmatrix_reads, shared_vector_reads
+from gpusim.workload.atoms import mma_sync
+from gpusim.workload.ops import Op
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """Slices of a k-step, of all warps together: one MMA deep for mma.sync, half a k-step for fma."""
+
+    plan: TilePlan
+
+    @cached_property
+    def slices(self) -> list[AccessPattern]:
+        """Fragment reads of each slice."""
+        return self._ldmatrix_slices() if self.plan.params.math == "mma_sync" else self._vector_slices()
+
+    def _ldmatrix_slices(self) -> list[AccessPattern]:
+        shares = Shares(self.plan.params)
+        num_slices = self.plan.tile[2] // mma_sync(self.plan.params.element).k
+        slices = [AccessPattern()] * num_slices
+        for which, operand in enumerate(self.plan.operands):
+            rows, ways, times = shares.share[which], shares.ways[which], shares.ways[1 - which]
+            for warp in range(ways):
+                for idx in range(num_slices):
+                    reads = ldmatrix_reads(operand, rows_per_warp=rows, first_row=warp * rows, k_step_idx=idx)
+                    slices[idx] += reads.scaled(times)
+        return slices
+
+    def _vector_slices(self) -> list[AccessPattern]:
+        """ld.shared of the thread tiles' rows of A and columns of B, 16 bytes at a time."""
+        shares = Shares(self.plan.params)
+        rows, columns = shares.share
+        of_a = shared_vector_reads(num_coords=4, lanes_per_coord=8, elements_per_thread=rows // 4)
+        of_b = shared_vector_reads(
+            num_coords=8, lanes_per_coord=1, elements_per_thread=columns // 8, is_blocked=False
+        )
+        return [(of_a + of_b).scaled(shares.num_math_warps * of_half) for of_half in self._halves]
+
+    @cached_property
+    def _halves(self) -> list[int]:
+        """K's of each slice of an fma k-step."""
+        tile_k = self.plan.tile[2]
+        return [tile_k - tile_k // 2, tile_k // 2] if tile_k > 1 else [1]
+
+    @cached_property
+    def reads(self) -> list[list[Op]]:
+        """For each stage the reads of its slices; each yields a token."""
+        assert self.plan.params.stages is not None  # resolved
+        kind = ops.Ldmatrix if self.plan.params.math == "mma_sync" else ops.SharedLoad
+        return [[kind(access, "a", stage) for access in self.slices] for stage in range(self.plan.params.stages)]
+
+    @cached_property
+    def math(self) -> list[Op]:
+        """The math of each slice."""
+        rows, columns = Shares(self.plan.params).share
+        if self.plan.params.math == "mma_sync":
+            atom = mma_sync(self.plan.params.element)
+            return [ops.MmaSync(atom, (rows // atom.m) * (columns // atom.n))] * len(self.slices)
+        return [ops.Fma(rows * columns // 32 * of_half) for of_half in self._halves]

@@ -1,0 +1,155 @@
+"""How operands reach shared memory: the copies of each k-step, by TMA (multicast in a cluster) or cp.async."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from gpusim.kernel_models.gemm.params import MAX_STAGES
+from gpusim.kernel_models.gemm.room import is_transposed
+from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan, ceil_div
+from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern, TmaBox, cp_async_fill, global_access, tma_boxes, wavefronts
+from gpusim.workload.ops import Op
+
+OPERANDS = (("A", "a"), ("B", "b"))
+"""Tensor and buffer of each operand."""
+
+
+def slot(step: int, stage: int) -> int:
+    """Key of a panel's copy of k-step ``step`` into ``stage``."""
+    return step * MAX_STAGES + stage
+
+
+class Panel(dict[int, Op]):
+    """Copies of one operand's panel, by :func:`slot`; each is made at its first use and shared by all CTAs."""
+
+    def __init__(self, loader: Loader, which: int, at: Coordinates, rank: int) -> None:
+        """What the CTA of ``rank`` loads of operand ``which`` (A is 0, B is 1) for the work tile ``at``."""
+        super().__init__()
+        self._loader = loader
+        self._which = which
+        self._at = at
+        self._rank = rank
+
+    def __missing__(self, key: int) -> Op:
+        """Make it."""
+        step, stage = divmod(key, MAX_STAGES)
+        op = self[key] = self._loader.copy(self._which, self._at, step, stage, self._rank)
+        return op
+
+
+class Loader:
+    """Copies of one GEMM; ``num_threads`` threads issue cp.async, one issues TMA."""
+
+    def __init__(self, plan: TilePlan, *, num_threads: int) -> None:
+        """Copies of ``plan``'s operands."""
+        self.plan = plan
+        self.params = plan.params
+        self.by_tma = plan.params.copy_ == "tma"
+        self._num_threads = num_threads
+        self._panels: dict[tuple[int, int, int], Panel] = {}
+
+    @cached_property
+    def stage_bytes(self) -> int:
+        """Bytes of A and B in one stage, which its mbarrier waits for."""
+        return sum(operand.num_bytes for operand in self.plan.operands)
+
+    def panels(self, at: Coordinates, rank: int) -> tuple[Panel, Panel]:
+        """What the CTA of cluster rank ``rank`` loads for the work tile ``at``."""
+        return self._panel(0, at, rank), self._panel(1, at, rank)
+
+    def _panel(self, which: int, at: Coordinates, rank: int) -> Panel:
+        key = (which, self.plan.panel(which, at), rank)
+        found = self._panels.get(key)
+        if found is None:
+            found = self._panels[key] = Panel(self, which, at, rank)
+        return found
+
+    # -------------------------------------------------------------------------------------- clusters
+
+    @cached_property
+    def _peers(self) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
+        """For each rank, the ranks that share its A (same rows) and its B (same columns)."""
+        ranks_m, ranks_n = self.params.cluster
+        ranks = range(ranks_m * ranks_n)
+        same_a = {rank: tuple(other for other in ranks if other % ranks_m == rank % ranks_m) for rank in ranks}
+        same_b = {rank: tuple(other for other in ranks if other // ranks_m == rank // ranks_m) for rank in ranks}
+        return same_a, same_b
+
+    def feeders(self, rank: int) -> tuple[int, ...]:
+        """Ranks whose producers write into the CTA of ``rank``: they wait for its slots."""
+        same_a, same_b = self._peers
+        return tuple(sorted(set(same_a[rank]) | set(same_b[rank])))
+
+    # -------------------------------------------------------------------------------------- copies
+
+    def copy(self, which: int, at: Coordinates, step: int, stage: int, rank: int) -> Op:
+        """The copy of k-step ``step`` of an operand into ``stage``."""
+        if self.by_tma:
+            return self._tma_load(which, at, step, stage, rank)
+        return self._cp_async(which, at, step, stage)
+
+    @cached_property
+    def _boxes(self) -> tuple[tuple[TmaBox, ...], tuple[TmaBox, ...]]:
+        """Boxes that one CTA loads of A and of B."""
+        ranks_m, ranks_n = self.params.cluster
+        return tma_boxes(self.plan.sliced(0, ranks_n)), tma_boxes(self.plan.sliced(1, ranks_m))
+
+    def _tma_load(self, which: int, at: Coordinates, step: int, stage: int, rank: int) -> Op:
+        plan, (tensor, buffer), boxes = self.plan, OPERANDS[which], self._boxes[which]
+        receivers = self._peers[which][rank]
+        ways, part = len(receivers), receivers.index(rank)
+        rows = plan.rows_of_a(at.m) if which == 0 else plan.rows_of_b(at.n)
+        depth = plan.k_extent(at.part, step)
+        if plan.slices_k(which, ways):
+            depth = _within(depth, plan.tile[2] // ways, part)
+        else:
+            rows = _within(rows, plan.tile[which] // ways, part)
+        return ops.TmaLoad(
+            tensor, (plan.panel(which, at), step * ways + part), sum(box.num_bytes for box in boxes),
+            rows * depth * self.params.element.num_bytes, sum(box.num_rows for box in boxes), buffer, stage, "full",
+            multicast=receivers if ways > 1 else (), num_boxes=len(boxes),
+        )
+
+    @cached_property
+    def _fills(self) -> tuple[AccessPattern, AccessPattern]:
+        """What the cp.async of a whole stage of A and of B ask for."""
+        return self._fill(0), self._fill(1)
+
+    def _fill(self, which: int) -> AccessPattern:
+        operand = self.plan.operands[which]
+        if not is_transposed(self.params, which):
+            return cp_async_fill(operand, self._num_threads)
+        # one element a lane, along k in global memory; in shared memory k's are a padded row apart
+        rows, depth, num_bytes = self.plan.tile[which], operand.k, operand.dtype.num_bytes
+        element = np.arange(ceil_div(rows * depth, WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)
+        active = element < rows * depth
+        row, k = np.divmod(element, depth)
+        pitch_bytes = ceil_div(depth * num_bytes, LINE_BYTES) * LINE_BYTES
+        read = global_access(row * pitch_bytes + k * num_bytes, num_bytes, active)
+        written = wavefronts(f"cp_async_b{8 * num_bytes}", operand.byte_offsets(k, row * num_bytes), active)
+        return replace(read, num_wavefronts=int(written.sum()))
+
+    def _cp_async(self, which: int, at: Coordinates, step: int, stage: int) -> Op:
+        plan, (tensor, buffer), fill = self.plan, OPERANDS[which], self._fills[which]
+        rows = plan.rows_of_a(at.m) if which == 0 else plan.rows_of_b(at.n)
+        depth = plan.k_extent(at.part, step)
+        if rows < plan.tile[which] or depth < plan.tile[2]:  # predicated: what lies outside is zeroed
+            is_k_major = (self.params.is_a_k_major, self.params.is_b_k_major)[which]
+            along, across = (depth, rows) if is_k_major else (rows, depth)
+            row_bytes = along * self.params.element.num_bytes
+            share = rows * depth / (plan.tile[which] * plan.tile[2])
+            fill = replace(
+                fill, num_sectors=across * ceil_div(row_bytes, SECTOR_BYTES),
+                num_lines=round(fill.num_lines * share), num_bytes=across * row_bytes,
+            )
+        return ops.CpAsync(tensor, (plan.panel(which, at), step), fill, buffer, stage)
+
+
+def _within(extent: int, slice_extent: int, part: int) -> int:
+    """What of ``extent`` falls into slice ``part``."""
+    return max(0, min(slice_extent, extent - part * slice_extent))

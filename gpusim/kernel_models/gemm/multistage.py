@@ -1,0 +1,180 @@
+"""The schedule without a producer: the same warps load and compute."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from functools import cached_property
+from typing import Any
+
+from gpusim.kernel_models.gemm.epilogue import Epilogue
+from gpusim.kernel_models.gemm.fragments import Fragments
+from gpusim.kernel_models.gemm.loader import Loader, Panel, slot
+from gpusim.kernel_models.gemm.shares import Shares
+from gpusim.kernel_models.gemm.specialized import issues_of_k_step, work
+from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan
+from gpusim.workload import ops
+from gpusim.workload.launch import RoleContext
+from gpusim.workload.ops import Op
+
+Panels = tuple[Panel, Panel]
+
+
+class Multistage:
+    """One role whose warps load and compute; any number of stages.
+
+    One stage: load, wait, math, wait for the math, meet; nothing overlaps inside of a CTA.
+
+    More, with wgmma: wait until the k-step's slot is there and all warps have passed; then either issue the math and,
+    behind it, the load of the slot that the last math has left (``refill`` after_math), or load first
+    (before_math); then wait until at most ``wgmma_depth`` groups run. A warp that issues more wgmma than the tensor
+    core's queue takes waits there, and its loads with it.
+
+    More, with mma.sync or fma: fragments of the next slice are read (ldmatrix, ld.shared) while the present one is
+    multiplied; the k-step's load is issued with the first slice; before the last slice the warps wait for the next
+    slot and for one another, so that its first fragments can be read behind the last slice's math.
+
+    A persistent CTA drains its ring, runs the epilogue, and begins the next tile with a new ring's fill.
+    """
+
+    def __init__(self, plan: TilePlan, loader: Loader, epilogue: Epilogue) -> None:
+        """Tiles of ``plan``."""
+        self.plan = plan
+        self.loader = loader
+        self.epilogue = epilogue
+        params = plan.params
+        assert params.stages is not None  # resolved
+        self.num_stages = num_stages = params.stages
+        self.depth = params.wgmma_depth or 0
+        self.by_tma = params.copy_ == "tma"
+        self.refills_first = params.refill == "before_math"
+        self.distance = max(1, num_stages - 1 - self.depth)
+        self._expect: list[Op] = [
+            ops.MbarrierArriveExpectTx("full", s, loader.stage_bytes) for s in range(num_stages)
+        ]
+        self._wait_full = [[ops.MbarrierWait("full", s, parity) for parity in (0, 1)] for s in range(num_stages)]
+        self._commit, self._meet = ops.CpAsyncCommitGroup(), ops.Syncthreads()
+        # cp.async writes through the generic proxy, wgmma reads through the async one
+        fence: list[Op] = [ops.FenceProxyAsync()] if params.math == "wgmma" else []
+        self._arrived: list[Op] = [ops.CpAsyncWaitGroup(self.distance - 1), *fence, self._meet]
+
+    def __call__(self, cta: RoleContext) -> Iterator[Op]:
+        """The program."""
+        if self.by_tma:
+            yield ops.MbarrierInit("full")
+            yield ops.PrefetchTensormap(2)
+            yield self._meet
+        first = 0  # k-steps of the tiles before, which say where in the ring a tile begins
+        for turn, at in work(cta, self.plan):
+            first = turn * self.plan.num_k_steps(at.part)
+            if turn:
+                yield self._meet  # all have left the ring and the staging buffer
+            if self.plan.params.math == "wgmma":
+                yield from self._wgmma_loop(cta, at, first)
+            elif self.num_stages == 1:
+                yield from self._one_stage(cta, at, first)
+            else:
+                yield from self._register_loop(cta, at, first)
+            yield from self.epilogue.program(at, turn)
+        yield from self.epilogue.finish()
+
+    # -------------------------------------------------------------------------------------- loading
+
+    def _load(self, panels: Panels, k: int, stage: int) -> Iterator[Op]:
+        key = slot(k, stage)
+        if self.by_tma:
+            yield self._expect[stage]
+        yield panels[0][key]
+        yield panels[1][key]
+        if not self.by_tma:
+            yield self._commit
+
+    def _refill(self, panels: Panels, k: int, first: int, num_k_steps: int) -> Iterator[Op]:
+        if k < num_k_steps:
+            yield from self._load(panels, k, (first + k) % self.num_stages)
+        elif not self.by_tma:
+            yield self._commit  # an empty group keeps the count
+
+    def _await_slot(self, position: int) -> Iterator[Op]:
+        """Wait until the slot of the CTA's k-step ``position`` is there, for all threads."""
+        if self.by_tma:
+            rounds, stage = divmod(position, self.num_stages)
+            yield self._wait_full[stage][rounds & 1]
+            yield self._meet
+        else:
+            yield from self._arrived
+
+    # -------------------------------------------------------------------------------------- wgmma
+
+    @cached_property
+    def _wgmma(self) -> list[Op]:
+        atom, num_issues = Shares(self.plan.params).atom, issues_of_k_step(self.plan)
+        return [ops.Wgmma(atom, num_issues, (("a", s), ("b", s))) for s in range(self.num_stages)]
+
+    def _wgmma_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Iterator[Op]:
+        num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
+        panels = self.loader.panels(at, 0)
+        is_ring, refills_first, math = num_stages > 1, self.refills_first, self._wgmma
+        fence, commit, wait = ops.WgmmaFence(), ops.WgmmaCommitGroup(), ops.WgmmaWaitGroup(self.depth)
+        for k in range(distance if is_ring else 0):
+            yield from self._refill(panels, k, first, num_k_steps)
+        for k in cta.loop(num_k_steps):
+            if not is_ring:
+                yield from self._load(panels, k, 0)
+            yield from self._await_slot(first + k)
+            if is_ring and refills_first:
+                yield from self._refill(panels, k + distance, first, num_k_steps)
+            yield fence
+            yield math[(first + k) % num_stages]
+            yield commit
+            if is_ring and not refills_first:
+                yield from self._refill(panels, k + distance, first, num_k_steps)
+            yield wait
+            if not is_ring:
+                yield self._meet
+        yield ops.WgmmaWaitGroup(0)
+
+    # -------------------------------------------------------------------------------------- mma.sync and fma
+
+    @cached_property
+    def _fragments(self) -> Fragments:
+        return Fragments(self.plan)
+
+    def _one_stage(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
+        panels, reads, math = self.loader.panels(at, 0), self._fragments.reads[0], self._fragments.math
+        num_slices = len(math)
+        for k in cta.loop(self.plan.num_k_steps(at.part)):
+            yield from self._load(panels, k, 0)
+            yield from self._await_slot(first + k)
+            token: Any = yield reads[0]
+            for idx in range(num_slices):
+                following: Any = (yield reads[idx + 1]) if idx + 1 < num_slices else None
+                yield ops.Use(token)
+                yield math[idx]
+                token = following
+            yield self._meet
+
+    def _register_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
+        num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
+        panels, reads, math = self.loader.panels(at, 0), self._fragments.reads, self._fragments.math
+        last = len(math) - 1
+        loads_first = self.refills_first or not last
+        for k in range(distance):
+            yield from self._refill(panels, k, first, num_k_steps)
+        yield from self._await_slot(first)
+        token: Any = yield reads[first % num_stages][0]
+        for k in cta.loop(num_k_steps):
+            here = reads[(first + k) % num_stages]
+            for idx in range(last + 1):
+                following: Any = None
+                if idx == 0 and loads_first:
+                    yield from self._refill(panels, k + distance, first, num_k_steps)
+                if idx < last:
+                    following = yield here[idx + 1]
+                elif k + 1 < num_k_steps:
+                    yield from self._await_slot(first + k + 1)
+                    following = yield reads[(first + k + 1) % num_stages][0]
+                yield ops.Use(token)
+                yield math[idx]
+                if idx == 0 and not loads_first:
+                    yield from self._refill(panels, k + distance, first, num_k_steps)
+                token = following

@@ -1,0 +1,255 @@
+"""How a tile is dealt out to math warps, and whether the pieces suit the instructions and the register file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpusim.errors import KernelError
+from gpusim.kernel_models.gemm.params import GemmParams
+from gpusim.kernel_models.gemm.registers import (
+    RegisterNeed,
+    launch_limit,
+    most_accumulators,
+    register_need,
+    widest_wgmma_n,
+)
+from gpusim.workload.access import nearest_multiple
+from gpusim.workload.atoms import MmaAtom, legal_wgmma_n, wgmma
+
+PRODUCER_WARPS = 4
+"""The producer is a warpgroup, of which one thread works, as setmaxnreg wants it."""
+
+UNITS = {"mma_sync": (16, 8), "fma": (16, 32)}
+"""(rows, columns) that a warp's piece is a multiple of; fma: 4 x 8 lanes with vectors of 4 either way."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Pieces of a tile in a kernel whose tile, math, schedule and consumers (or warps) are known."""
+
+    params: GemmParams
+
+    @property
+    def tile(self) -> tuple[int, int, int]:
+        """CTA tile M, N, K."""
+        assert self.params.tile is not None  # resolved
+        return self.params.tile
+
+    @property
+    def ways(self) -> tuple[int, int]:
+        """Pieces of the tile along M and N."""
+        params = self.params
+        if params.math != "wgmma":
+            assert params.warps is not None  # resolved
+            return params.warps
+        assert params.consumers is not None  # resolved
+        if params.schedule == "pingpong":
+            return 1, 1
+        return (params.consumers, 1) if params.split != "n" else (1, params.consumers)
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """Rows and columns of a piece: of a consumer warpgroup, or of a warp."""
+        return self.tile[0] // self.ways[0], self.tile[1] // self.ways[1]
+
+    @property
+    def num_math_warps(self) -> int:
+        """Warps that multiply."""
+        params = self.params
+        if params.math == "wgmma":
+            assert params.consumers is not None  # resolved
+            return 4 * params.consumers
+        return self.ways[0] * self.ways[1]
+
+    @property
+    def num_warps(self) -> int:
+        """Warps of the CTA."""
+        return self.num_math_warps + (PRODUCER_WARPS if self.params.is_specialized else 0)
+
+    # -------------------------------------------------------------------------------------- registers
+
+    @property
+    def accumulators(self) -> int:
+        """32-bit accumulators of a math thread."""
+        rows, columns = self.share
+        return rows * columns // (128 if self.params.math == "wgmma" else 32)
+
+    @property
+    def fragments(self) -> int:
+        """Registers of double-buffered fragments of a thread (none for wgmma from shared memory)."""
+        rows, columns = self.share
+        if self.params.math == "wgmma":
+            return 0
+        if self.params.math == "mma_sync":
+            return 2 * (rows // 16 * 4 + columns // 8 * 2)
+        return 2 * (rows // 4 + columns // 8)
+
+    @property
+    def need(self) -> RegisterNeed:
+        """Registers of a math thread."""
+        params = self.params
+        assert params.math is not None and params.schedule is not None and params.copy_ is not None  # resolved
+        num_bytes = (self.tile[0] + self.tile[1]) * self.tile[2] * params.element.num_bytes
+        copies = 0 if params.is_specialized else -(-num_bytes // (16 * 32 * self.num_warps))
+        return register_need(
+            schedule=params.schedule, math=params.math, copy=params.copy_, accumulators=self.accumulators,
+            fragments=self.fragments, copies_per_thread=copies,
+        )
+
+    @property
+    def ceiling(self) -> int:
+        """Registers that a math thread can have: setmaxnreg's, or what the launch leaves it."""
+        of_consumer = consumer_registers(self.params)
+        return launch_limit(self.num_warps) if of_consumer is None else of_consumer
+
+    @property
+    def fits_registers(self) -> bool:
+        """Whether ptxas neither spills nor serializes."""
+        assert self.params.math is not None  # resolved
+        most = most_accumulators(self.need, math=self.params.math, ceiling=self.ceiling)
+        if self.params.math == "wgmma" and self.atom_or_none is None:
+            return False
+        return self.accumulators <= most
+
+    @property
+    def atom_or_none(self) -> MmaAtom | None:
+        """The widest wgmma that divides a share and that the launch has registers for."""
+        widest = widest_wgmma_n(self.num_warps)
+        columns, element = self.share[1], self.params.element
+        dividing = [n for n in legal_wgmma_n(element) if n <= widest and columns > 0 and columns % n == 0]
+        return wgmma(dividing[-1], element) if dividing else None
+
+    @property
+    def atom(self) -> MmaAtom:
+        """The wgmma of a share that :func:`check_shares` has passed."""
+        atom = self.atom_or_none
+        assert atom is not None  # checked
+        return atom
+
+    # -------------------------------------------------------------------------------------- instructions
+
+    @property
+    def units(self) -> tuple[int, int]:
+        """Rows and columns that the tile must be a multiple of."""
+        params = self.params
+        ways_m, ways_n = self.ways
+        if params.math == "wgmma":
+            return 64 * ways_m, min(legal_wgmma_n(params.element)) * ways_n
+        assert params.math is not None  # resolved
+        rows, columns = UNITS[params.math]
+        return rows * ways_m, columns * ways_n
+
+    @property
+    def is_divisible(self) -> bool:
+        """Whether the tile divides into its instructions."""
+        units = self.units
+        return all(extent % unit == 0 for extent, unit in zip(self.tile[:2], units, strict=True))
+
+
+def consumer_registers(params: GemmParams) -> int | None:
+    """What setmaxnreg gives a consumer; None without it."""
+    return None if params.setmaxnreg in ("none", "auto") else int(params.setmaxnreg.split("/")[1])
+
+
+def producer_registers(params: GemmParams) -> int | None:
+    """What setmaxnreg leaves a producer; None without it."""
+    return None if params.setmaxnreg in ("none", "auto") else int(params.setmaxnreg.split("/")[0])
+
+
+def default_setmaxnreg(schedule: str, copy: str, consumers: int) -> str:
+    """Registers dealt out where several consumers stand beside a TMA producer, which needs few."""
+    if schedule not in ("cooperative", "pingpong") or copy != "tma":
+        return "none"
+    return {2: "40/232", 3: "32/160"}.get(consumers, "none")
+
+
+def check_shares(params: GemmParams) -> None:
+    """Refuse a tile that does not divide into its instructions, or whose accumulators do not fit.
+
+    Raises:
+        KernelError: says what would do.
+    """
+    shares = Shares(params)
+    dealt = _dealt(params, shares)
+    tile = "x".join(str(part) for part in shares.tile)
+    wanted = tuple(
+        nearest_multiple(extent, unit) for extent, unit in zip(shares.tile[:2], shares.units, strict=True)
+    )
+    for name, extent, unit in zip("MN", shares.tile, shares.units, strict=False):
+        if extent % unit:
+            raise KernelError(
+                f"--tile {tile}: {name} is {extent}, {params.math} {dealt} takes multiples of {unit}; "
+                f"use --tile {wanted[0]}x{wanted[1]}x{shares.tile[2]}"
+            )
+    if shares.fits_registers:
+        return
+    need = shares.need
+    more = f" under --setmaxnreg {params.setmaxnreg}" if consumer_registers(params) is not None else ""
+    raise KernelError(
+        f"--tile {tile}: {params.math} {dealt} needs {need.total} registers a thread ({need.story}), a CTA of "
+        f"{shares.num_warps} warps has {shares.ceiling}{more}, so it would spill; use {_what_fits(params)}"
+    )
+
+
+def _dealt(params: GemmParams, shares: Shares) -> str:
+    if params.math != "wgmma":
+        return f"with --warps {shares.ways[0]}x{shares.ways[1]}"
+    if params.schedule == "pingpong":
+        return "with a whole tile a consumer"
+    if params.consumers == 1:
+        return "with 1 warpgroup"
+    return f"with {params.consumers} warpgroups along {'MN'[params.split == 'n']}"
+
+
+def _what_fits(params: GemmParams) -> str:
+    """What to type instead: other warps or consumers, or else the nearest smaller tile."""
+    for flags, changes in _other_shares(params):
+        other = Shares(params.model_copy(update=changes))
+        if other.is_divisible and other.fits_registers:
+            return flags
+    tile_m, tile_n, tile_k = Shares(params).tile
+    unit_m, unit_n = Shares(params).units
+    for rows in range(tile_m, 0, -unit_m):
+        for columns in range(tile_n, 0, -unit_n):
+            if Shares(params.model_copy(update={"tile": (rows, columns, tile_k)})).fits_registers:
+                return f"--tile {rows}x{columns}x{tile_k}"
+    return "fewer warps"
+
+
+def _other_shares(params: GemmParams) -> Iterator[tuple[str, dict[str, object]]]:
+    if params.math != "wgmma":
+        for warps in warp_choices(params):
+            yield f"--warps {warps[0]}x{warps[1]}", {"warps": warps}
+        return
+    assert params.copy_ is not None  # resolved
+    for schedule in ("cooperative",) if params.is_specialized else ("multistage",):
+        named = "" if schedule == params.schedule else f"--schedule {schedule} "
+        for consumers in (2, 3):
+            for split in ("m", "n"):
+                yield f"{named}--consumers {consumers} --split {split}", {
+                    "schedule": schedule, "consumers": consumers, "split": split,
+                    "setmaxnreg": default_setmaxnreg(schedule, params.copy_, consumers),
+                }
+
+
+def warp_choices(params: GemmParams) -> list[tuple[int, int]]:
+    """Warps along M and N that divide the tile, the most usual first: 64x64 of mma.sync, 8x8 a thread of fma."""
+    assert params.tile is not None and params.math is not None  # resolved
+    tile_m, tile_n, _ = params.tile
+    rows, columns = UNITS[params.math]
+    area = 64 * 64 if params.math == "mma_sync" else 32 * 64
+    usual = min(16, max(4, tile_m * tile_n // area))
+    stretch = 1.0 if params.math == "mma_sync" else 2.0  # fma: 4 lanes along M, 8 along N
+    found = [
+        (warps_m, warps_n)
+        for warps_m in range(1, 17)
+        for warps_n in range(1, 17)
+        if warps_m * warps_n <= 16 and tile_m % (rows * warps_m) == 0 and tile_n % (columns * warps_n) == 0
+    ]
+
+    def rank(warps: tuple[int, int]) -> tuple[float, float, int]:
+        piece_m, piece_n = tile_m / warps[0] * stretch, tile_n / warps[1]
+        return abs(warps[0] * warps[1] - usual), max(piece_m / piece_n, piece_n / piece_m), warps[0]
+
+    return sorted(found, key=rank)

@@ -1,0 +1,212 @@
+"""Schedules with a producer of their own: one warpgroup loads, one to three compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusim.kernel_models.gemm.epilogue import Epilogue
+from gpusim.kernel_models.gemm.loader import Loader
+from gpusim.kernel_models.gemm.params import MAX_STAGES
+from gpusim.kernel_models.gemm.shares import Shares, consumer_registers, producer_registers
+from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan
+from gpusim.workload import ops
+from gpusim.workload.launch import RoleContext
+from gpusim.workload.ops import Op
+
+
+def work(cta: RoleContext, plan: TilePlan, *, first: int = 0, step: int = 1) -> Iterator[tuple[int, Coordinates]]:
+    """The tiles of a CTA: one, or every ``num_ctas``-th of a persistent grid, as (turn, coordinates)."""
+    if plan.params.persistent:
+        for turn, tile in cta.tiles(plan.num_tiles, first=first, step=step):
+            yield turn, plan.coordinates_of(tile)
+    else:
+        yield 0, plan.coordinates_of(cta.cta_idx)
+
+
+def meet_all(plan: TilePlan) -> list[Op]:
+    """All threads that share barriers meet: of the CTA, or of the cluster."""
+    return [ops.ClusterArrive(), ops.ClusterWait()] if plan.params.num_cluster_ctas > 1 else [ops.Syncthreads()]
+
+
+def part_from_peers(plan: TilePlan) -> list[Op]:
+    """A CTA of a cluster stays until its peers no longer write to it or arrive on its barriers."""
+    return meet_all(plan) if plan.params.num_cluster_ctas > 1 else []
+
+
+class Producer:
+    """The loading role of the specialized schedules.
+
+    First it makes the barriers, and all roles meet. Then for each k-step: wait until the slot is empty, announce the
+    bytes (TMA), copy A, copy B. Runs ahead of the math by as many k-steps as there are stages. With cp.async all its
+    threads copy, and arrive when their copies are there.
+    """
+
+    def __init__(self, plan: TilePlan, loader: Loader, barriers: tuple[str, ...]) -> None:
+        """``barriers``: the rings to initialize."""
+        self.plan = plan
+        self.loader = loader
+        self.registers = producer_registers(plan.params)
+        num_stages = plan.params.stages
+        assert num_stages is not None  # resolved
+        self.num_stages = num_stages
+        self._prologue: list[Op] = [ops.MbarrierInit(name) for name in barriers]
+        if plan.params.num_cluster_ctas > 1:
+            self._prologue.append(ops.FenceMbarrierInit())
+        if loader.by_tma:
+            self._prologue.append(ops.PrefetchTensormap(2))
+        self._wait = [[ops.MbarrierWait("empty", s, parity) for parity in (0, 1)] for s in range(num_stages)]
+        self._expect = [ops.MbarrierArriveExpectTx("full", s, loader.stage_bytes) for s in range(num_stages)]
+        self._arrive = [ops.CpAsyncMbarrierArrive("full", s) for s in range(num_stages)]
+
+    def __call__(self, cta: RoleContext) -> Iterator[Op]:
+        """The program."""
+        yield from self._prologue
+        yield from meet_all(self.plan)
+        if self.registers is not None:
+            yield ops.SetMaxNReg(self.registers, "dec")
+        yield from self._fill_by_tma(cta) if self.loader.by_tma else self._fill_by_cp_async(cta)
+        yield from part_from_peers(self.plan)
+
+    def _fill_by_tma(self, cta: RoleContext) -> Iterator[Op]:
+        plan, num_stages, rank = self.plan, self.num_stages, cta.cta_rank
+        wait, expect = self._wait, self._expect
+        stage, parity = 0, 1
+        for _, at in work(cta, plan):
+            of_a, of_b = self.loader.panels(at, rank)
+            for k in cta.loop(plan.num_k_steps(at.part)):
+                key = k * MAX_STAGES + stage  # slot(k, stage)
+                yield wait[stage][parity]
+                yield expect[stage]
+                yield of_a[key]
+                yield of_b[key]
+                stage += 1
+                if stage == num_stages:
+                    stage, parity = 0, parity ^ 1
+
+    def _fill_by_cp_async(self, cta: RoleContext) -> Iterator[Op]:
+        plan, num_stages = self.plan, self.num_stages
+        stage, parity = 0, 1
+        for _, at in work(cta, plan):
+            of_a, of_b = self.loader.panels(at, 0)
+            for k in cta.loop(plan.num_k_steps(at.part)):
+                key = k * MAX_STAGES + stage  # slot(k, stage)
+                yield self._wait[stage][parity]
+                yield of_a[key]
+                yield of_b[key]
+                yield self._arrive[stage]
+                stage += 1
+                if stage == num_stages:
+                    stage, parity = 0, parity ^ 1
+
+
+class Consumer:
+    """The math role of the specialized schedules.
+
+    For each k-step: wait until the slot is full, issue wgmma, commit, wait until at most ``wgmma_depth`` groups run,
+    give the slot of the group that has ended back to the producers. After the last k-step: wait for all, give the
+    rest back, epilogue.
+
+    With ``pingpong`` two consumers take turns at whole tiles: each waits for its turn at the tensor core, and passes
+    it on when its last wgmma has been issued, so that its epilogue runs behind the other's math.
+    """
+
+    def __init__(self, plan: TilePlan, loader: Loader, epilogue: Epilogue, *, idx: int) -> None:
+        """Consumer ``idx``."""
+        self.plan = plan
+        self.loader = loader
+        self.epilogue = epilogue
+        self.idx = idx
+        params = plan.params
+        self.registers = consumer_registers(params)
+        assert params.stages is not None and params.wgmma_depth is not None  # resolved
+        self.num_stages = params.stages
+        self.depth = params.wgmma_depth
+        self.is_pingpong = params.schedule == "pingpong"
+        atom, num_issues = Shares(params).atom, issues_of_k_step(plan)
+        # cp.async writes through the generic proxy, wgmma reads through the async one
+        self._fence: list[Op] = [] if loader.by_tma else [ops.FenceProxyAsync()]
+        self._wait = [[ops.MbarrierWait("full", s, parity) for parity in (0, 1)] for s in range(self.num_stages)]
+        self._math: list[list[Op]] = [
+            [*self._fence, ops.Wgmma(atom, num_issues, (("a", s), ("b", s))), ops.WgmmaCommitGroup(),
+             ops.WgmmaWaitGroup(self.depth)]
+            for s in range(self.num_stages)
+        ]
+        self._give_back: dict[int, list[list[Op]]] = {}
+
+    def _releases(self, rank: int) -> list[list[Op]]:
+        """For each stage the arrivals that give it back, one for each CTA that writes into it."""
+        found = self._give_back.get(rank)
+        if found is None:
+            feeders = self.loader.feeders(rank)
+            found = self._give_back[rank] = [
+                [ops.MbarrierArrive("empty", s, 1, None if feeder == rank else feeder) for feeder in feeders]
+                for s in range(self.num_stages)
+            ]
+        return found
+
+    def __call__(self, cta: RoleContext) -> Iterator[Op]:
+        """The program."""
+        yield from meet_all(self.plan)
+        if self.registers is not None:
+            yield ops.SetMaxNReg(self.registers, "inc")
+        if self.is_pingpong:
+            yield from self._take_turns(cta)
+        else:
+            stage, parity = 0, 0
+            for turn, at in work(cta, self.plan):
+                num_k_steps = self.plan.num_k_steps(at.part)
+                yield from self._multiply(cta, num_k_steps, stage, parity, passes_on=None)
+                yield from self.epilogue.program(at, turn)
+                stage, parity = self._slot_after(stage, parity, num_k_steps)
+        yield from self.epilogue.finish()
+        yield from part_from_peers(self.plan)
+
+    def _take_turns(self, cta: RoleContext) -> Iterator[Op]:
+        num_k_steps, idx = self.plan.num_k_steps(0), self.idx
+        mine = [ops.MbarrierWait("math_turn", idx, parity) for parity in (0, 1)]
+        my_end = [ops.MbarrierWait("epilogue_turn", idx, parity) for parity in (0, 1)]
+        passes_on, end_passes_on = ops.MbarrierArrive("math_turn", 1 - idx), ops.MbarrierArrive("epilogue_turn", 1 - idx)
+        for turn, at in work(cta, self.plan, first=idx, step=2):
+            parity = (turn // 2 & 1) ^ (idx == 0)
+            yield mine[parity]
+            yield from self._multiply(cta, num_k_steps, *self._slot_after(0, 0, turn * num_k_steps), passes_on=passes_on)
+            yield my_end[parity]
+            yield from self.epilogue.program(at, turn)
+            yield end_passes_on
+
+    def _slot_after(self, stage: int, parity: int, num_k_steps: int) -> tuple[int, int]:
+        """Stage and parity ``num_k_steps`` further on."""
+        rounds, after = divmod(stage + num_k_steps, self.num_stages)
+        return after, parity ^ (rounds & 1)
+
+    def _multiply(
+        self, cta: RoleContext, num_k_steps: int, stage: int, parity: int, *, passes_on: Op | None
+    ) -> Iterator[Op]:
+        num_stages, depth, wait, math = self.num_stages, self.depth, self._wait, self._math
+        give_back = self._releases(cta.cta_rank)
+        yield ops.WgmmaFence()
+        held = stage  # oldest slot that has not been given back
+        for k in cta.loop(num_k_steps):
+            yield wait[stage][parity]
+            yield from math[stage]
+            if k >= depth:
+                yield from give_back[held]
+                held += 1
+                if held == num_stages:
+                    held = 0
+            stage += 1
+            if stage == num_stages:
+                stage, parity = 0, parity ^ 1
+        if passes_on is not None:
+            yield passes_on
+        yield ops.WgmmaWaitGroup(0)
+        for _ in range(min(depth, num_k_steps)):
+            yield from give_back[held]
+            held = (held + 1) % num_stages
+
+
+def issues_of_k_step(plan: TilePlan) -> int:
+    """Wgmma instructions of one warpgroup for one k-step."""
+    shares = Shares(plan.params)
+    atom, (rows, columns) = shares.atom, shares.share
+    return (rows // atom.m) * (columns // atom.n) * (plan.tile[2] // atom.k)

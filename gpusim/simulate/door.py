@@ -1,0 +1,77 @@
+"""The door: does the GPU hold the launch, how many CTAs run at once, what will be in L2. Nothing is timed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpusim.errors import LaunchError
+from gpusim.machine.config import GpuSpec
+from gpusim.machine.memory.residency import PanelTraffic, PanelUse, panel_traffic
+from gpusim.machine.sm.occupancy import Occupancy, occupancy
+from gpusim.workload.launch import Launch
+
+
+def check(launch: Launch, gpu: GpuSpec) -> Occupancy:
+    """What the door checks: features, shared memory, registers, barriers, cluster size.
+
+    Raises:
+        LaunchError: this GPU cannot run this launch.
+    """
+    needs = {"tma": 9.0, "wgmma": 9.0, "cluster": 9.0, "setmaxnreg": 9.0, "stmatrix": 9.0, "mbarrier": 8.0,
+             "cp_async": 8.0, "mma_sync": 8.0}
+    for feature in sorted(launch.features):
+        if gpu.compute_capability < needs[feature]:
+            raise LaunchError(
+                f"{launch.kernel}: {feature} needs compute capability {needs[feature]}, {gpu.name} has "
+                f"{gpu.compute_capability}"
+            )
+    size = launch.cluster_size
+    if size > 1 and gpu.device.max_cluster_size < size:
+        most = gpu.device.max_cluster_size
+        raise LaunchError(
+            f"{launch.kernel}: a cluster of {size} CTAs, {gpu.name} "
+            + (f"takes at most {most}" if most > 1 else "has no clusters; use 1x1")
+        )
+    if launch.num_ctas is not None and launch.num_ctas % size:
+        raise LaunchError(f"{launch.kernel}: {launch.num_ctas} CTAs do not make whole clusters of {size}")
+    return occupancy(
+        kernel=launch.kernel, num_threads=launch.num_threads, registers_per_thread=launch.registers_per_thread,
+        smem_bytes=launch.smem_bytes, limits=gpu.sm_limits, registers=gpu.register_file,
+    )
+
+
+def count_slots(launch: Launch, gpu: GpuSpec, held: Occupancy) -> int:
+    """CTAs that run at once on the whole device."""
+    size = launch.cluster_size
+    num_clusters = gpu.num_sms // size
+    if size > 1:
+        num_clusters = min(num_clusters, gpu.dispatcher.max_clusters.get(str(size), num_clusters))
+    return num_clusters * size * held.ctas_per_sm
+
+
+def grid_of_persistent(launch: Launch, num_slots: int) -> int:
+    """CTAs of a persistent grid: all slots, or as many whole clusters as there are tiles."""
+    size = launch.cluster_size
+    return min(num_slots, -(-launch.num_tiles // size) * size)
+
+
+def plan_traffic(launch: Launch, gpu: GpuSpec, *, num_slots: int, is_warm: bool) -> dict[str, PanelTraffic]:
+    """First pass: which first touches go to memory. Order is enough for that; nothing is timed.
+
+    Empty for a launch without footprints.
+    """
+    if not launch.footprints:
+        return {}
+    tiles = np.arange(launch.num_tiles, dtype=np.int64)
+    uses = [
+        PanelUse(
+            tensor=item.tensor, is_write=item.access == "write", panel_of_tile=item.panel_of(tiles),
+            bytes_of_tile=item.panel_bytes(tiles),
+        )
+        for item in launch.footprints
+    ]
+    l2 = gpu.l2
+    return panel_traffic(
+        uses, tiles // num_slots, capacity_bytes=l2.capacity_bytes,
+        shared_capacity_bytes=l2.capacity_bytes * l2.shared_capacity_fraction, is_warm=is_warm,
+    )

@@ -1,0 +1,407 @@
+"""One launch while it runs: dispatch of CTAs, the end of roles and CTAs, what roles ask of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import simpy
+from simpy.events import NORMAL, Event
+
+from gpusim.errors import DeadlockError, LaunchError
+from gpusim.machine.build import Machine
+from gpusim.machine.config import GpuSpec
+from gpusim.machine.memory.residency import LruResidency, PlannedResidency
+from gpusim.machine.memory.tma import Tma
+from gpusim.machine.sm.mbarrier import MbarrierSpec
+from gpusim.machine.sm.occupancy import Occupancy
+from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
+from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic
+from gpusim.simulate.sampling import sample_sms
+from gpusim.simulate.steady import WARM_WAVE, SteadyState
+from gpusim.simulate.timeline import Skip, Timeline, WarpState
+from gpusim.simulate.warp import Role
+from gpusim.units import Clock
+from gpusim.workload.access import wgmma_wavefronts
+from gpusim.workload.atoms import MmaAtom
+from gpusim.workload.launch import Launch
+from gpusim.workload.ops import MbarrierWait, TmaLoad, Wgmma
+
+
+class WgmmaCost:
+    """What one Wgmma op costs, and how often it ran."""
+
+    __slots__ = ("cycles", "num_warp_instructions", "op", "queue_cycles", "times", "wavefronts")
+
+    def __init__(self, op: Wgmma) -> None:
+        """``op`` is kept, so that its identity stays its own."""
+        self.op = op
+        self.cycles = 0.0
+        self.queue_cycles = 0.0
+        self.wavefronts = 0.0
+        self.num_warp_instructions = 0
+        self.times = 0.0
+
+
+class TmaCost:
+    """What one TmaLoad op costs its engine, and how often it ran."""
+
+    __slots__ = ("cycles", "latency_cycles", "op", "times")
+
+    def __init__(self, op: TmaLoad, cycles: float, latency_cycles: float) -> None:
+        """``op`` is kept, so that its identity stays its own."""
+        self.op = op
+        self.cycles = cycles
+        self.latency_cycles = latency_cycles
+        self.times = 0.0
+
+
+class Engine:
+    """One launch while it runs."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        gpu: GpuSpec,
+        *,
+        clock: Clock,
+        is_warm: bool = False,
+        skips: bool = True,
+        ideals: frozenset[str] = frozenset(),
+        recorded_sms: frozenset[int] = frozenset(),
+        held: Occupancy | None = None,
+        num_sampled_sms: int | None = None,
+    ) -> None:
+        """Ready to :meth:`run`; raises LaunchError where the GPU cannot hold the launch."""
+        self.launch = launch
+        self.ideals = ideals
+        self.recorded_sms = recorded_sms
+        self.env = simpy.Environment()
+        self.occupancy = held or check(launch, gpu)
+        self.num_slots = count_slots(launch, gpu, self.occupancy)
+        self.num_ctas = launch.num_ctas or grid_of_persistent(launch, self.num_slots)
+        self._num_at_once = min(self.num_slots, self.num_ctas)
+        self.traffic = plan_traffic(launch, gpu, num_slots=self._num_at_once, is_warm=is_warm)
+        self.sample = sample = sample_sms(
+            launch, gpu, self.occupancy, num_sms=num_sampled_sms, num_slots=self.num_slots, num_ctas=self.num_ctas
+        )
+        self.gpu = gpu = sample.gpu
+        self._order = None if sample.order is None else sample.order.tolist()
+        self.num_to_run = self.num_ctas if self._order is None else len(self._order)
+        residency = (
+            PlannedResidency(self.traffic)
+            if self.traffic
+            else LruResidency(capacity_bytes=gpu.l2.capacity_bytes, is_warm=is_warm)
+        )
+        self.machine = Machine(
+            self.env, gpu, clock, residency, cluster_size=launch.cluster_size,
+            ctas_per_sm=self.occupancy.ctas_per_sm, smem_bytes_per_sm=launch.smem_bytes * self.occupancy.ctas_per_sm,
+            fill_scales=sample.fill_scales,
+        )
+        self.slots_to_run = len(self.machine.dispatcher.slots) * launch.cluster_size
+        self.mbarrier_spec: MbarrierSpec | None = gpu.mbarrier
+        self.wgmma_latency_cycles = gpu.tensor_core.wgmma_latency_cycles
+        self.timeline = Timeline()
+        self.offset_cycles = 0.0
+        self.miss_bytes_by_wave = sum((item.miss_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
+        self.touched_bytes_by_wave = sum((item.touched_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
+        self.steps_per_turn = max((item.num_steps for item in launch.footprints if item.access == "read"), default=0)
+        self.steady = SteadyState(self, enabled=skips and bool(self.traffic))
+        self.next_cta = 0
+        self._warm_begin = WARM_WAVE * self.slots_to_run
+        self._wave_weight = 1.0
+        self._weighted_left = 0
+        self.num_waves_stood_for = 0
+        self._num_exits = 0
+        self._live: dict[int, Cta] = {}
+        self._num_stores_pending = 0
+        self._last_store_at = 0.0
+        self._finished = self.env.event()
+        self.wgmma_costs: dict[int, WgmmaCost] = {}
+        self.tma_costs: dict[int, TmaCost] = {}
+        self.mma_intervals: dict[int, float] = {}
+        self.role_totals: dict[str, list[float]] = {role.name: [0.0] * len(WarpState) for role in launch.roles}
+        self.epilogue_cycles: dict[str, float] = {}
+        """Cycles of each role in sections called epilogue."""
+        self.end_cycle = 0.0
+        self.last_exit = 0.0
+        self.live_sm_cycles = 0.0
+        self.first_start = 0.0
+        self.copy_cycles = 0.0
+        self.num_copies = 0
+
+    # ------------------------------------------------------------------------------------------ run
+
+    def run(self) -> None:
+        """Simulate to the end.
+
+        Raises:
+            DeadlockError: roles wait for what never comes.
+            HazardError: a stage is overwritten while read, or read before it is full.
+        """
+        try:
+            self._start_first_wave()
+            self.env.run(until=self._finished)
+            self._settle_costs()
+            self.machine.xbar.settle()
+        except RuntimeError as error:
+            if "No scheduled events left" not in str(error):
+                raise
+            raise DeadlockError(self._who_waits()) from None
+
+    def _start_first_wave(self) -> None:
+        spec = self.gpu.dispatcher
+        self.machine.dispatcher.next_free_at = spec.launch_cycles
+        for slot_idx in range(len(self.machine.dispatcher.slots)):
+            if self.next_cta >= self.num_to_run:
+                break
+            self._start_cluster(slot_idx, at_cycle=0.0)
+        self.first_start = spec.launch_cycles
+
+    def _start_cluster(self, slot_idx: int, *, at_cycle: float) -> None:
+        launch, dispatcher = self.launch, self.machine.dispatcher
+        size = launch.cluster_size
+        spec = dispatcher.spec
+        dispatched = dispatcher.dispatch(at_cycle=at_cycle, num_ctas=size)
+        start = dispatched + spec.cta_start_cycles
+        latency = self.gpu.dsmem.cluster_barrier_cycles if self.gpu.dsmem is not None else 0.0
+        cluster = Cluster(slot_idx, ThreadBarrier("cluster", launch.num_threads * size, latency))
+        if self.next_cta == self._warm_begin and not self.num_waves_stood_for:
+            self.num_waves_stood_for = self.steady.warm_waves_alike()
+            if self.num_waves_stood_for:
+                self._wave_weight = 1.0 + self.num_waves_stood_for
+                self._weighted_left = self.slots_to_run
+        weight = 1.0
+        if self._weighted_left > 0:
+            weight = self._wave_weight
+            self._weighted_left -= size
+        created: list[Role] = []
+        for rank in range(size):
+            idx = self.next_cta if self._order is None else self._order[self.next_cta]
+            self.next_cta += 1
+            cta = Cta(
+                launch, idx=idx, rank=rank, wave=idx // self._num_at_once, weight=weight,
+                sm=self.machine.sms[dispatcher.slots[slot_idx][rank]], cluster=cluster,
+            )
+            cluster.ctas.append(cta)
+            self._live[idx] = cta
+        if self.num_waves_stood_for and self.next_cta == self._warm_begin + self.slots_to_run:
+            self.next_cta += self.num_waves_stood_for * self.slots_to_run
+        for cta in cluster.ctas:
+            for role_spec in launch.roles:
+                role = Role(self, cta, role_spec, start, dispatched)
+                cta.roles.append(role)
+                created.append(role)
+            cta.num_roles_running = len(cta.roles)
+        cluster.num_running = size
+        for role in created:
+            self.env.process(role.run())
+
+    def role_ended(self, role: Role) -> None:
+        """A role's program is over; when it was the CTA's last, the CTA exits."""
+        totals = self.role_totals[role.spec.name]
+        for state, cycles in enumerate(role.totals):
+            totals[state] += cycles
+        cta = role.cta
+        cta.num_roles_running -= 1
+        if cta.num_roles_running:
+            return
+        ends = max(of_cta.t for of_cta in cta.roles)
+        self.at(ends, lambda: self._cta_exits(cta))
+
+    def _cta_exits(self, cta: Cta) -> None:
+        now = self.env.now
+        del self._live[cta.idx]
+        cta.roles.clear()  # nothing refers in a circle, so that no garbage is left to collect
+        self._num_exits += 1
+        self.last_exit = max(self.last_exit, now)
+        cluster = cta.cluster
+        cluster.num_running -= 1
+        if self._num_exits % self.slots_to_run == 0:
+            num_waves = self.steady.wave_ended()
+            if num_waves:
+                self.next_cta += num_waves * self.slots_to_run
+                self._wave_weight = 1.0 + num_waves
+                self._weighted_left = self.slots_to_run
+        if not cluster.num_running and self.next_cta < self.num_to_run:
+            self._start_cluster(cluster.slot_idx, at_cycle=now + self.gpu.dispatcher.cta_exit_cycles)
+        self._finish_if_over()
+
+    def _finish_if_over(self) -> None:
+        if self._live or self.next_cta < self.num_to_run or self._num_stores_pending or self._finished.triggered:
+            return
+        self.end_cycle = (
+            max(self.env.now, self.last_exit, self._last_store_at) + self.offset_cycles + self.gpu.dispatcher.drain_cycles
+        )
+        self._finished.succeed()
+
+    def _who_waits(self) -> str:
+        lines: list[str] = []
+        num_blocked = 0
+        for cta in self._live.values():
+            for role in cta.roles:
+                if role.is_done:
+                    continue
+                num_blocked += 1
+                if len(lines) < 4:
+                    lines.append(
+                        f"role {role.spec.name!r} of CTA {cta.idx} waits for {_what(cta, role.blocked_on)} since cycle "
+                        f"{role.blocked_since + self.offset_cycles:.0f}"
+                    )
+        more = f"; and {num_blocked - len(lines)} more" if num_blocked > len(lines) else ""
+        return f"{self.launch.kernel}: deadlock: {'; '.join(lines)}{more}"
+
+    # ------------------------------------------------------------------------------------------ what roles ask
+
+    def at(self, cycle: float, action: Callable[[], None]) -> None:
+        """Do something at a cycle that is not in the past."""
+        event = Event(self.env)
+        event._ok = True
+        event._value = None
+        assert event.callbacks is not None  # a new event has not been processed
+        event.callbacks.append(lambda _: action())
+        self.env.schedule(event, NORMAL, max(0.0, cycle - self.env.now))
+
+    def is_ideal(self, what: str) -> bool:
+        """Whether a counterfactual makes ``what`` free."""
+        return what in self.ideals
+
+    def cost_of_wgmma(self, op: Wgmma, num_warpgroups: int, num_warps: int) -> WgmmaCost:
+        """Cost of one op, worked out at its first use."""
+        atom, rates = op.atom, self.gpu.tensor_core.wgmma_flops_per_cycle
+        if not rates:
+            raise LaunchError(
+                f"{self.launch.kernel}: {self.gpu.name} (compute capability {self.gpu.compute_capability}) has no "
+                f"wgmma, which needs 9.0a"
+            )
+        if atom.rate_class not in rates:
+            raise LaunchError(
+                f"{self.launch.kernel}: {self.gpu.name} states no wgmma rate for {atom.rate_class}, it has "
+                f"{', '.join(rates)}"
+            )
+        wavefronts = float(wgmma_wavefronts(atom))
+        core = self.machine.sms[0].tensor_core
+        each = core.wgmma_cycles(rate_class=atom.rate_class, num_flops=atom.num_flops, num_wavefronts=wavefronts)
+        num_issues = op.num_issues * num_warpgroups
+        cost = WgmmaCost(op)
+        cost.cycles = num_issues * each
+        cost.queue_cycles = core.queue_cycles(op.num_issues, each * num_warpgroups)
+        cost.wavefronts = num_issues * wavefronts
+        cost.num_warp_instructions = op.num_issues * num_warps
+        self.wgmma_costs[id(op)] = cost
+        return cost
+
+    def cost_of_tma(self, op: TmaLoad, tma: Tma) -> TmaCost:
+        """Cost of one op, worked out at its first use."""
+        cycles, extra = tma.walk_cycles(op.num_bytes, num_boxes=op.num_boxes, num_rows=op.num_rows)
+        cost = self.tma_costs[id(op)] = TmaCost(op, cycles, tma.spec.latency_cycles + extra)
+        return cost
+
+    def _settle_costs(self) -> None:
+        """Counters of wgmma and TMA loads, from how often each op ran."""
+        sm = self.machine.sms[0]
+        tensor, scheduler = sm.tensor_core.counters, sm.warp_scheduler.counters
+        for cost in self.wgmma_costs.values():
+            tensor.gmma_instructions += cost.num_warp_instructions * cost.times
+            tensor.busy_cycles += cost.cycles * cost.times
+            scheduler.instructions += cost.num_warp_instructions * cost.times
+            sm.smem.count_gmma(cost.wavefronts * cost.times)
+        if sm.tma is not None:
+            for copy in self.tma_costs.values():
+                sm.tma.counters.load_instructions += copy.op.num_boxes * copy.times
+                num_receivers = max(1, len(copy.op.multicast))
+                sm.tma.counters.load_bytes += copy.op.num_fetched_bytes * num_receivers * copy.times
+
+    def mma_sync_interval(self, atom: MmaAtom) -> float:
+        """Cycles between two mma.sync of a sub-core."""
+        interval = self.mma_intervals.get(id(atom))
+        if interval is None:
+            rates = self.gpu.tensor_core.mma_sync_flops_per_cycle
+            if atom.rate_class not in rates:
+                raise LaunchError(
+                    f"{self.launch.kernel}: {self.gpu.name} has no mma.sync for {atom.rate_class}, it has "
+                    f"{', '.join(rates)}"
+                )
+            core = self.machine.sms[0].tensor_core
+            interval = core.mma_sync_interval_cycles(rate_class=atom.rate_class, num_flops=atom.num_flops)
+            self.mma_intervals[id(atom)] = interval
+        return interval
+
+    def store_began(self) -> None:
+        """A store is on its way; the kernel does not end before it has arrived."""
+        self._num_stores_pending += 1
+
+    def store_ended(self, cycle: float) -> None:
+        """A store has left its SM; it arrives one L2 latency later."""
+        self._num_stores_pending -= 1
+        arrived = cycle + self.machine.l2.hit_latency_cycles
+        if arrived > self._last_store_at:
+            self._last_store_at = arrived
+        if not self._num_stores_pending:
+            self._finish_if_over()
+
+    def section_ended(self, role: Role, name: str, num_cycles: float) -> None:
+        """A role has spent ``num_cycles`` in a named part of its program."""
+        if name == "epilogue":
+            spent = self.epilogue_cycles.get(role.spec.name, 0.0)
+            self.epilogue_cycles[role.spec.name] = spent + num_cycles * role.count
+
+    @property
+    def scale(self) -> float:
+        """Work tiles of the launch over those of the sampled CTAs: what sums are multiplied by."""
+        order = self.sample.order
+        if order is None:
+            return 1.0
+        turns = -(-(self.launch.num_tiles - order) // self.num_ctas)  # more than one where the grid is persistent
+        return float(self.launch.num_tiles / turns.clip(min=0).sum())
+
+    # ------------------------------------------------------------------------------------------ steady state
+
+    @property
+    def reported_cycle(self) -> float:
+        """The present, what was skipped included."""
+        return self.env.now + self.offset_cycles
+
+    @property
+    def num_live_ctas(self) -> int:
+        """CTAs that have started and not exited."""
+        return len(self._live)
+
+    def live_roles(self) -> Iterator[Role]:
+        """Roles of live CTAs that have not ended."""
+        for cta in self._live.values():
+            for role in cta.roles:
+                if not role.is_done:
+                    yield role
+
+    def fewest_iterations_left(self) -> int | None:
+        """Iterations that every loop has left at least; None while some role is neither in a loop nor blocked."""
+        fewest: int | None = None
+        for role in self.live_roles():
+            if len(role.loops) == 1:
+                left = role.loops[0].num_left
+                if fewest is None or left < fewest:
+                    fewest = left
+            elif role.loops or role.blocked_on is None:
+                return None
+        return fewest
+
+    def miss_bytes_of_wave(self, wave: int) -> float:
+        """Bytes that a wave fetches from memory, as planned."""
+        return float(self.miss_bytes_by_wave[min(wave, len(self.miss_bytes_by_wave) - 1)])
+
+    def skip(self, num_cycles: float, what: str) -> None:
+        """Time moves ahead for all."""
+        self.timeline.skips.append(Skip(self.reported_cycle, num_cycles, what))
+        self.offset_cycles += num_cycles
+
+
+def _what(cta: Cta, blocked_on: str | MbarrierWait | None) -> str:
+    """What a role waits for, and what of it never arrived."""
+    if not isinstance(blocked_on, MbarrierWait):
+        return str(blocked_on)
+    barrier = cta.mbarrier(blocked_on.barrier, blocked_on.stage)
+    missing = [f"{barrier.pending} of {barrier.num_arrivals} arrivals missing"] if barrier.pending else []
+    if barrier.tx_bytes:
+        missing.append(f"{barrier.announced_bytes} bytes announced, {barrier.delivered_bytes} delivered")
+    return f"mbarrier {blocked_on.barrier}[{blocked_on.stage}] parity {blocked_on.parity} ({', '.join(missing)})"

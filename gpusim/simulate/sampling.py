@@ -1,0 +1,90 @@
+"""A sample of the SMs instead of all: whole merge groups, with what SMs share scaled down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.errors import LaunchError
+from gpusim.machine.config import GpuSpec
+from gpusim.machine.dispatcher import Dispatcher
+from gpusim.machine.sm.occupancy import Occupancy
+from gpusim.workload.launch import Launch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """Which CTAs are simulated, on what."""
+
+    gpu: GpuSpec
+    """The GPU with as many SMs as are simulated, and its shared parts scaled to them."""
+    order: NDArray[np.int64] | None
+    """CTAs in the order in which they are dispatched; None: all, as numbered."""
+    fraction: float
+    """SMs simulated, of all."""
+    fill_scales: Mapping[str, float]
+    """For each tensor the part of a fill's bytes that the sample pays for: fewer SMs share each fill than would."""
+
+
+def sample_sms(
+    launch: Launch, gpu: GpuSpec, held: Occupancy, *, num_sms: int | None, num_slots: int, num_ctas: int
+) -> Sample:
+    """The first ``num_sms`` SMs, or more, so that merge groups and clusters stay whole; None takes all.
+
+    Models: CTAs keep the places that they have on the whole device; crossbar, slices, stores, HBM and the dispatch rate
+    are scaled to the share of SMs; a fill costs what its share of all the CTAs that use it is.
+    Ignores: that CTAs beyond the sample fetch tiles for it early.
+
+    Raises:
+        LaunchError: a launch without footprints, or a number of SMs that makes no sense.
+    """
+    if num_sms is None or num_sms >= gpu.num_sms:
+        return Sample(gpu=gpu, order=None, fraction=1.0, fill_scales={})
+    if num_sms < 1:
+        raise LaunchError(f"sample of {num_sms} SMs, wants 1 to {gpu.num_sms}")
+    if not launch.footprints:
+        raise LaunchError(f"{launch.kernel}: a launch without footprints cannot be sampled; simulate all SMs")
+    size = launch.cluster_size
+    unit = int(np.lcm(max(1, gpu.xbar.merge_group_sms), size))
+    count = min(gpu.num_sms, -(-num_sms // unit) * unit)
+    if count == gpu.num_sms:
+        return Sample(gpu=gpu, order=None, fraction=1.0, fill_scales={})
+    fraction = count / gpu.num_sms
+    whole = Dispatcher(gpu.dispatcher, num_sms=gpu.num_sms, cluster_size=size, ctas_per_sm=held.ctas_per_sm)
+    places = [idx for idx, sms in enumerate(whole.slots) if max(sms) < count]
+    first_ctas = (np.array(places, dtype=np.int64)[:, None] * size + np.arange(size)).ravel()
+    waves = np.arange(-(-num_ctas // num_slots), dtype=np.int64)
+    order = (waves[:, None] * num_slots + first_ctas).ravel()
+    order = order[order < num_ctas]
+    xbar, l2, hbm, dispatcher = gpu.xbar, gpu.l2, gpu.hbm, gpu.dispatcher
+    scaled = replace(
+        gpu,
+        device=replace(gpu.device, num_sms=count),
+        l2=replace(l2, sustained_fraction=l2.sustained_fraction * fraction),
+        xbar=replace(xbar, write_bytes_per_cycle=xbar.write_bytes_per_cycle * fraction),
+        hbm=replace(
+            hbm, sustained_read_gb_per_s=hbm.sustained_read_gb_per_s * fraction,
+            sustained_write_gb_per_s=hbm.sustained_write_gb_per_s * fraction,
+        ),
+        dispatcher=replace(
+            dispatcher, dispatch_cycles_per_cta=dispatcher.dispatch_cycles_per_cta / fraction,
+            max_clusters={key: max(1, int(value * fraction)) for key, value in dispatcher.max_clusters.items()},
+        ),
+    )
+    scales = _fill_scales(launch, order, at_once=min(num_slots, num_ctas))
+    return Sample(gpu=scaled, order=order, fraction=fraction, fill_scales=scales)
+
+
+def _fill_scales(launch: Launch, order: NDArray[np.int64], *, at_once: int) -> dict[str, float]:
+    """For each tensor that is read: CTAs of the first wave that share a panel in the sample, over those of all."""
+    whole, seen = np.arange(min(at_once, launch.num_tiles), dtype=np.int64), order[order < min(at_once, launch.num_tiles)]
+    scales: dict[str, float] = {}
+    for item in launch.footprints:
+        if item.access == "read":
+            sharers = len(whole) / len(np.unique(item.panel_of(whole)))
+            sharers_seen = len(seen) / len(np.unique(item.panel_of(seen)))
+            scales[item.tensor] = min(1.0, sharers_seen / sharers)
+    return scales

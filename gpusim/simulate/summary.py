@@ -1,0 +1,134 @@
+"""What a run has to say: activity, counters under their Nsight Compute names, the Result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpusim.machine.clock import Activity
+from gpusim.machine.config import GpuSpec
+from gpusim.simulate.engine import Engine
+from gpusim.simulate.result import Result
+from gpusim.simulate.timeline import WarpState
+from gpusim.simulate.verdict import bound_by, busy_shares, sources_used
+from gpusim.units import SECTOR_BYTES, Clock
+from gpusim.workload.launch import Launch
+
+
+def peak_flops_per_cycle(launch: Launch, gpu: GpuSpec) -> float:
+    """FLOP a cycle of the whole device, by the fastest unit for the launch's class of type."""
+    core = gpu.tensor_core
+    if launch.math_class == "fp32":
+        return 2.0 * gpu.warp_scheduler.fp32_lanes * gpu.num_sms
+    rates = core.wgmma_flops_per_cycle or core.mma_sync_flops_per_cycle
+    return rates.get(launch.math_class, 0.0) * gpu.num_sms
+
+
+def activity_of(engine: Engine) -> Activity:
+    """What the launch did, for its power."""
+    machine = engine.machine
+    hbm, l2 = machine.hbm.counters, machine.l2.counters
+    return Activity(
+        cycles=engine.end_cycle, num_flops=float(engine.launch.num_flops), rate_class=engine.launch.math_class,
+        l2_bytes=(l2.read_sectors + l2.write_sectors) * SECTOR_BYTES * engine.scale,
+        hbm_bytes=(hbm.read_bytes + hbm.write_bytes) * engine.scale,
+        busy_fraction=min(1.0, engine.slots_to_run / engine.occupancy.ctas_per_sm / engine.gpu.num_sms),
+    )
+
+
+def result_of(
+    engine: Engine, activity: Activity, *, mhz: float, mode: str, data: str, num_events: int, wall_s: float
+) -> Result:
+    """Everything that a run has to say."""
+    launch, gpu, machine = engine.launch, engine.gpu, engine.machine
+    clock = Clock(sm_mhz=mhz)
+    cycles = engine.end_cycle
+    time_us = clock.time_us(cycles=cycles)
+    at_once = min(engine.num_slots, engine.num_ctas)
+    remarks = launch.remarks
+    if engine.sample.fraction < 1.0:
+        remarks = (*remarks, f"a sample of {gpu.num_sms} SMs was simulated, {engine.sample.fraction:.0%} of the device")
+    busy = busy_shares(engine)
+    kind, reason = bound_by(engine, busy)
+    states = {
+        role: {
+            state.label: total / sum(totals) for state, total in zip(WarpState, totals, strict=True) if total > 0.0
+        }
+        for role, totals in engine.role_totals.items()
+    }
+    sources, guesses = sources_used(engine)
+    return Result(
+        kernel=launch.kernel, gpu=gpu.name, params=dict(launch.params), cycles=cycles, sm_clock_mhz=mhz,
+        clock_mode=mode, time_us=time_us, tflops=launch.num_flops / time_us / 1e6,
+        peak_tflops_at_clock=peak_flops_per_cycle(launch, gpu) / engine.sample.fraction * mhz / 1e6,
+        peak_tflops_datasheet=gpu.device.peak_tflops.get(launch.math_class, 0.0),
+        bound_by=kind, reason=reason, occupancy=engine.occupancy, num_ctas=engine.num_ctas,
+        num_tiles=launch.num_tiles, ctas_at_once=at_once, waves=launch.num_tiles / engine.num_slots,
+        registers_per_thread=launch.registers_per_thread, registers_source=launch.registers_source,
+        smem_bytes=launch.smem_bytes,
+        power_w=machine.power_limiter.power_w(activity, mhz=mhz, data=data), activity=activity,
+        counters=counters_of(engine, mhz), busy=busy, states=states, sources=sources, guesses=guesses,
+        num_events=num_events, wall_s=wall_s, num_skipped_cycles=engine.offset_cycles, remarks=remarks,
+        timeline=engine.timeline,
+    )
+
+
+def counters_of(engine: Engine, mhz: float) -> dict[str, float]:
+    """Counters under their Nsight Compute names."""
+    launch, gpu, machine = engine.launch, engine.gpu, engine.machine
+    cycles = engine.end_cycle
+    counters: dict[str, float] = {
+        "sm__cycles_elapsed.max": cycles,
+        "gpu__time_duration.sum": cycles / mhz * 1e3,
+        "sm__cycles_active.avg": min(cycles, sm_active_cycles(engine)),
+    }
+    for part in machine.counters:
+        counters.update({name: value * engine.scale for name, value in part.named()})
+    if engine.traffic:
+        counters["dram__bytes_read.sum"] = sum(item.read_miss_bytes for item in engine.traffic.values())
+    reads = counters["lts__t_sectors_srcunit_tex_op_read.sum"]
+    writes = counters["lts__t_sectors_srcunit_tex_op_write.sum"]
+    misses = counters["dram__bytes_read.sum"] / SECTOR_BYTES
+    counters["lts__t_sectors_srcunit_tex_lookup_miss.sum"] = misses
+    counters["lts__t_sectors_srcunit_tex.sum"] = reads + writes
+    counters["lts__t_sector_hit_rate.pct"] = 100.0 * (1.0 - misses / (reads + writes)) if reads + writes else 0.0
+    moved = (counters["dram__bytes_read.sum"] + counters["dram__bytes_write.sum"]) / (cycles / mhz * 1e3)  # GB/s
+    counters["dram__throughput.avg.pct_of_peak_sustained_elapsed"] = 100.0 * moved / gpu.hbm.peak_gb_per_s
+    busy = machine.tensor_counters.busy_cycles
+    name = "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active"
+    counters[f"{name}.avg.pct_of_peak_sustained_elapsed"] = 100.0 * busy / gpu.num_sms / cycles
+    counters["launch__registers_per_thread"] = launch.registers_per_thread
+    counters["launch__waves_per_multiprocessor"] = engine.num_ctas / engine.num_slots
+    counters["launch__grid_size"] = engine.num_ctas
+    counters["launch__block_size"] = launch.num_threads
+    counters["launch__cluster_size"] = launch.cluster_size
+    limits = engine.occupancy.limits
+    counters["launch__occupancy_limit_registers"] = limits["registers"]
+    counters["launch__occupancy_limit_shared_mem"] = limits["smem"]
+    counters["launch__occupancy_limit_warps"] = limits["warps"]
+    counters["launch__occupancy_limit_blocks"] = limits["ctas"]
+    return counters
+
+
+def sm_active_cycles(engine: Engine) -> float:
+    """Cycles in which an SM held a CTA, on average over the SMs."""
+    totals = [sum(of_role) for of_role in engine.role_totals.values()]
+    per_cta = max(totals) if totals else 0.0
+    return per_cta / engine.occupancy.ctas_per_sm / engine.gpu.num_sms
+
+
+def one_after_the_other(first: Result, others: list[Result]) -> Result:
+    """The result of several kernels that one call launches: times and sums add up, the rest is the first's."""
+    every = [first, *others]
+    counters = dict(first.counters)
+    for other in others:
+        for name, value in other.counters.items():
+            if name.endswith(".sum"):
+                counters[name] = counters.get(name, 0.0) + value
+    cycles, time_us = sum(item.cycles for item in every), sum(item.time_us for item in every)
+    counters["sm__cycles_elapsed.max"] = cycles
+    shares = ", ".join(f"{item.kernel} {item.cycles:.0f}" for item in every)
+    return replace(
+        first, cycles=cycles, time_us=time_us, tflops=first.tflops * first.time_us / time_us, counters=counters,
+        num_events=sum(item.num_events for item in every), wall_s=sum(item.wall_s for item in every),
+        remarks=(*first.remarks, f"cycles of {len(every)} kernels, one after the other: {shares}"),
+    )

@@ -1,0 +1,104 @@
+"""The power limiter: what it draws, and the clock at which that meets the limit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusim.errors import ConfigError
+from gpusim.machine.clock import Activity, ClockSpec, PowerLimiter
+from gpusim.machine.config import load_gpu
+
+TOY = load_gpu("toy").clock  # 1 pJ for everything, no idle power, constant voltage, 1000 W at most
+
+
+def work(*, gflops: float = 0.0, hbm_gb: float = 0.0, cycles: float = 1e9, rate_class: str = "16bit") -> Activity:
+    return Activity(
+        cycles=cycles, num_flops=gflops * 1e9, rate_class=rate_class, l2_bytes=0.0, hbm_bytes=hbm_gb * 1e9,
+        busy_fraction=1.0,
+    )
+
+
+def clock(activity: Activity, spec: ClockSpec = TOY, *, mode: str = "sustained", data: str = "random") -> float:
+    return PowerLimiter(spec).clock_mhz(activity, mode=mode, data=data)
+
+
+def test_power_is_energy_over_time() -> None:
+    """10^12 FLOP at 1 pJ in 10^9 cycles: a watt at 1 GHz, half of it at half the clock."""
+    limiter = PowerLimiter(TOY)
+    assert limiter.power_w(work(gflops=1e3), mhz=1000.0, data="random") == pytest.approx(1.0)
+    assert limiter.power_w(work(gflops=1e3), mhz=500.0, data="random") == pytest.approx(0.5)
+
+
+def test_every_kind_of_work_draws_its_own_energy_over_the_idle_power() -> None:
+    spec = replace(TOY, idle_power_w=7.0, l2_pj_per_byte=20.0, hbm_pj_per_byte=300.0, sm_busy_w=4.0)
+    activity = Activity(
+        cycles=1e9, num_flops=1e12, rate_class="16bit", l2_bytes=1e11, hbm_bytes=1e10, busy_fraction=0.5
+    )
+    assert PowerLimiter(spec).power_w(activity, mhz=1000.0, data="random") == pytest.approx(7 + 1 + 2 + 3 + 2)
+
+
+def test_voltage_enters_squared() -> None:
+    limiter = PowerLimiter(replace(TOY, voltage_slope=0.5))
+    full = limiter.power_w(work(gflops=1e3), mhz=1000.0, data="random")
+    assert limiter.power_w(work(gflops=1e3), mhz=500.0, data="random") == pytest.approx(full * 0.5 * 0.75**2)
+
+
+def test_light_work_runs_at_the_highest_clock() -> None:
+    assert clock(work(gflops=1e3)) == TOY.max_mhz
+
+
+def test_the_clock_stays_just_where_power_meets_the_limit() -> None:
+    """2000 W at 1 GHz and constant voltage: 500 MHz draw 1000 W."""
+    assert clock(work(gflops=2e6)) == pytest.approx(500.0)
+    assert clock(work(gflops=0.999e6)) == 1000.0
+
+
+def test_the_clock_does_not_fall_below_its_range() -> None:
+    assert clock(work(gflops=1e9)) == pytest.approx(TOY.min_mhz)
+
+
+def test_zeros_draw_less_and_run_faster() -> None:
+    assert clock(work(gflops=2e6), data="zeros") == pytest.approx(1000.0)
+    assert clock(work(gflops=4e6), data="zeros") == pytest.approx(500.0)
+
+
+def test_zeros_do_not_help_the_fma_pipe() -> None:
+    activity = work(gflops=2e6, rate_class="fp32")
+    assert clock(activity, data="zeros") == clock(activity) == pytest.approx(500.0)
+
+
+def test_one_launch_may_draw_more_than_many() -> None:
+    spec = replace(TOY, single_power_w=2000.0)
+    assert clock(work(gflops=4e6), spec, mode="single") == pytest.approx(500.0)
+    assert clock(work(gflops=4e6), spec, mode="sustained") == pytest.approx(250.0)
+
+
+def test_max_asks_for_no_power() -> None:
+    assert clock(work(gflops=1e9), mode="max") == TOY.max_mhz
+
+
+def test_another_mode_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'boost' is no mode, wants max, single, sustained"):
+        clock(work(), mode="boost")
+
+
+@given(
+    gflops=st.floats(0, 1e8), hbm_gb=st.floats(0, 1e8), more=st.floats(0, 1e8),
+    slope=st.sampled_from((0.0, 0.5, 1.0)), mode=st.sampled_from(("single", "sustained")),
+)
+def test_more_work_in_the_same_cycles_never_runs_faster(
+    gflops: float, hbm_gb: float, more: float, slope: float, mode: str
+) -> None:
+    spec = replace(TOY, voltage_slope=slope, single_power_w=1500.0, idle_power_w=100.0)
+    before = clock(work(gflops=gflops, hbm_gb=hbm_gb), spec, mode=mode)
+    assert clock(work(gflops=gflops + more, hbm_gb=hbm_gb), spec, mode=mode) <= before
+    assert clock(work(gflops=gflops, hbm_gb=hbm_gb + more), spec, mode=mode) <= before
+    assert spec.min_mhz <= before <= spec.max_mhz
+    limits = {"single": 1500.0, "sustained": 1000.0}
+    if before > spec.min_mhz * 1.001:
+        drawn = PowerLimiter(spec).power_w(work(gflops=gflops, hbm_gb=hbm_gb), mhz=before, data="random")
+        assert drawn <= limits[mode]

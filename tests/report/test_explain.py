@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from gpusim.errors import LaunchError
+from gpusim.kernel_models.gemm import GemmParams
+from gpusim.machine.config import load_gpu
+from gpusim.report.explain import (
+    Counterfactual,
+    Explanation,
+    disagreement,
+    explain,
+    render_explanation,
+    wave_tail,
+)
+from gpusim.simulate.ideal import IDEALS
+from gpusim.simulate.result import Result
+from gpusim.workload.launch import Launch
+
+TOY = load_gpu("toy")
+
+
+def saving(name: str, share: float, **changes: Any) -> Counterfactual:
+    fields = {
+        "name": name, "title": name, "cycles": 20000.0 * (1 - share), "saved_cycles": 20000.0 * share, "share": share,
+        "is_simulated": True,
+    }
+    return Counterfactual(**{**fields, **changes})
+
+
+def test_a_tail_of_half_a_wave_costs_half_a_wave(make_result: Callable[..., Result]) -> None:
+    fixed = TOY.dispatcher.launch_cycles + TOY.dispatcher.drain_cycles
+    base = make_result(waves=1.5, cycles=fixed + 2000.0, busy={"tensor": 0.1})
+    assert wave_tail(base, TOY).saved_cycles == pytest.approx(500.0)
+
+
+def test_a_full_last_wave_has_no_tail(make_result: Callable[..., Result]) -> None:
+    assert wave_tail(make_result(waves=3.0), TOY).saves_nothing
+
+
+def test_no_tail_cannot_save_the_work_of_the_busiest_part(make_result: Callable[..., Result]) -> None:
+    base = make_result(waves=1.1, cycles=20000.0, busy={"hbm": 0.9})
+    assert wave_tail(base, TOY).saved_cycles == pytest.approx(2000.0)
+
+
+def test_counterfactuals_that_contradict_the_plain_run_are_said_so(make_result: Callable[..., Result]) -> None:
+    latency = make_result(bound_by="latency")
+    found = [saving("latency", 0.0), saving("hbm", 0.3)]
+    assert "'latency' saves nothing and 'hbm' saves 30.0 %" in disagreement(latency, found)
+    assert not disagreement(latency, [saving("latency", 0.3), saving("hbm", 0.31)])
+    assert not disagreement(make_result(bound_by="hbm"), found)
+    assert not disagreement(latency, [saving("latency", 0.3), saving("stage", 0.4)])  # more stages hide latency
+
+
+def test_a_unit_that_nothing_makes_free_may_leave_a_little(make_result: Callable[..., Result]) -> None:
+    tensor = make_result(bound_by="tensor")
+    assert not disagreement(tensor, [saving("l2", 0.1)])
+    assert "believe the counterfactual" in disagreement(tensor, [saving("l2", 0.2)])
+
+
+def shown(explanation: Explanation) -> str:
+    stream = io.StringIO()
+    render_explanation(explanation, Console(file=stream, width=160, color_system=None), next_command="gpusim predict")
+    return stream.getvalue()
+
+
+def test_what_saves_nothing_says_so_in_words(result: Result) -> None:
+    found = (saving("hbm", 0.25), saving("latency", 0.004), saving("stage", 0.0, cycles=None, note="cannot run: x"))
+    text = shown(Explanation(result=result, counterfactuals=found, disagreement="", remarks=(), wall_s=0.1))
+    rows = {line.split()[0]: line for line in text.splitlines() if line.split()}
+    assert rows["hbm"].split()[1:4] == ["15,000", "5,000", "25.0"]
+    assert "saves nothing" in rows["latency"]
+    assert "cannot run: x" in rows["stage"]
+    *_, verdict, following = text.strip().splitlines()
+    assert verdict == "Verdict: 'hbm' would save most, 5,000 of 20,000 cycles (25.0 %)."
+    assert following == "Next: gpusim predict"
+
+
+def explained(**changes: Any) -> Explanation:
+    """Of a small GEMM on the toy GPU."""
+    params = GemmParams(**{"m": 256, "n": 256, "k": 512, "tile": (64, 64, 64), "stages": 2, **changes}).resolved(TOY)
+
+    def build(more: int) -> Launch | None:
+        return params.model_copy(update={"stages": (params.stages or 0) + more}).launch(TOY)
+
+    return explain(build, TOY)
+
+
+@pytest.fixture(scope="module")
+def conflicting() -> Explanation:
+    """cp.async and mma.sync on the toy GPU, whose shared memory is slow, without a swizzle."""
+    return explained(math="mma_sync", copy="cp_async", schedule="multistage", swizzle="none")
+
+
+def test_every_ideal_one_more_stage_and_the_tail_are_tried(conflicting: Explanation) -> None:
+    assert {item.name for item in conflicting.counterfactuals} == {*IDEALS, "stage", "tail"}
+    savings = [item.saved_cycles for item in conflicting.counterfactuals]
+    assert savings == sorted(savings, reverse=True)
+    assert min(savings) >= 0.0
+
+
+def test_conflicts_that_cost_are_counted(conflicting: Explanation) -> None:
+    assert conflicting.best is not None
+    assert conflicting.best.name == "bank_conflicts"
+    assert any(remark.startswith("Bank conflicts cost ") for remark in conflicting.remarks)
+
+
+def test_the_document_holds_the_prediction_and_the_counterfactuals(conflicting: Explanation) -> None:
+    document = conflicting.as_dict()
+    assert document["cycles"] == conflicting.result.cycles
+    assert len(document["counterfactuals"]) == len(IDEALS) + 2
+
+
+def test_a_stage_that_does_not_fit_is_no_error() -> None:
+    launch = GemmParams(m=256, n=256, k=512, tile=(128, 64, 64), stages=2).launch(TOY)
+
+    def build(more: int) -> Launch | None:
+        if more:
+            raise LaunchError("gemm: no room")
+        return launch
+
+    (stage,) = [item for item in explain(build, TOY).counterfactuals if item.name == "stage"]
+    assert stage.cycles is None
+    assert stage.note == "cannot run: gemm: no room"
+
+
+def test_a_kernel_without_stages_has_none_to_add() -> None:
+    launch = GemmParams(m=256, n=256, k=512, tile=(128, 64, 64), stages=2).launch(TOY)
+    found = explain(lambda more: None if more else launch, TOY).counterfactuals
+    assert next(item.note for item in found if item.name == "stage") == "this kernel has no stages to add"

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.report.tables import (
+    compare_gpus,
+    render_gpu,
+    render_gpu_comparison,
+    render_gpus_list,
+    render_prediction,
+)
+from gpusim.simulate.result import Result
+
+OPTIONS = {"m": 256, "tile": "128x256x64", "out_dtype": "bf16", "bias": False, "persistent": True}
+
+
+def shown(render: Callable[[Console], None], width: int = 120) -> str:
+    stream = io.StringIO()
+    render(Console(file=stream, width=width, color_system=None))
+    return stream.getvalue()
+
+
+def prediction(result: Result, width: int = 120) -> str:
+    return shown(lambda console: render_prediction(result, console, OPTIONS, {"out_dtype", "bias"}), width)
+
+
+def test_a_prediction_ends_with_the_verdict_and_the_next_command(result: Result) -> None:
+    *_, verdict, following = prediction(result, width=200).strip().splitlines()
+    assert verdict.startswith("Verdict: gemm on toy takes 20 us")
+    assert "bound by latency" in verdict
+    assert following == "Next: gpusim explain gemm --m 256 --tile 128x256x64 --persistent --gpu toy"
+
+
+def test_the_clock_and_how_it_was_chosen_stand_beside_the_time(result: Result) -> None:
+    text = prediction(result)
+    assert "1,000 MHz, predicted for one launch under the power limit" in text
+    assert "50.0 % of 100.0 TFLOP/s at this clock, 25.0 % of the data sheet's 200.0" in text
+
+
+def test_every_parameter_is_listed_and_defaults_are_marked(result: Result) -> None:
+    lines = [line.split() for line in prediction(result).splitlines()]
+    for name, value in OPTIONS.items():
+        option = f"--{name.replace('_', '-')}"
+        marked = ["default"] if name in ("out_dtype", "bias") else []
+        assert [option, str(value).lower() if isinstance(value, bool) else str(value), *marked] in lines
+
+
+def test_sources_are_counted_and_guesses_are_named_in_short(result: Result) -> None:
+    text = prediction(result)
+    assert "Rests on 101 parameters of toy: 60 measured, 30 published, 4 inferred, 7 guess." in text
+    assert "l2.guess_0_cycles" in text
+    assert "and 1 more (gpusim gpus toy)" in text
+
+
+def test_counters_carry_their_full_names_at_any_width(result: Result) -> None:
+    for width in (60, 80, 200):
+        text = prediction(result, width).replace("\n", "").replace(" ", "")
+        assert "4,096l1tex__data_pipe_lsu_wavefronts_mem_shared.sum" in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_prediction_fits_its_console(result: Result, width: int) -> None:
+    lines = [line for line in prediction(result, width).splitlines() if not line.startswith("Next:")]
+    assert max(len(line) for line in lines) <= width
+
+
+def test_a_kernel_without_arithmetic_has_no_throughput(make_result: Callable[..., Result]) -> None:
+    text = prediction(make_result(tflops=0.0, peak_tflops_at_clock=0.0, peak_tflops_datasheet=0.0))
+    assert "TFLOP/s" not in text
+    assert "Verdict: gemm on toy takes 20 us, bound by" in text
+
+
+def test_brackets_in_words_are_no_markup(make_result: Callable[..., Result]) -> None:
+    assert "stage [bold] of a[3]" in prediction(make_result(reason="stage [bold] of a[3]"))
+
+
+@pytest.fixture
+def toy() -> GpuSpec:
+    return load_gpu("toy")
+
+
+def test_a_gpu_is_shown_with_every_parameter_and_its_source(toy: GpuSpec) -> None:
+    for width in (80, 160):
+        text = shown(lambda console: render_gpu(toy, console), width)
+        for parameter in toy.parameters():
+            assert parameter.split(".", 1)[1] in text
+        words = " ".join(text.split())
+        for source in toy.sources.values():
+            assert all(word in words for word in source.split(":", 1)[1].split())
+
+
+def test_gpus_are_listed_one_a_line(toy: GpuSpec) -> None:
+    text = shown(lambda console: render_gpus_list([toy], console))
+    assert "Next: gpusim gpus toy" in text
+    assert shown(lambda console: render_gpus_list([], console)).startswith("No GPU is described")
+
+
+def test_a_comparison_with_itself_is_a_sentence(toy: GpuSpec) -> None:
+    text = shown(lambda console: render_gpu_comparison(toy, toy, console), 200)
+    assert "no difference" in text
+    assert "x)" not in text
+
+
+def test_a_ratio_above_one_means_more_on_the_second(toy: GpuSpec) -> None:
+    faster = replace(toy, name="faster", hbm=replace(toy.hbm, peak_gb_per_s=2 * toy.hbm.peak_gb_per_s))
+    (row,) = compare_gpus(toy, faster)["different"]
+    assert row["parameter"] == "hbm.peak_gb_per_s"
+    assert row["ratio"] == 2.0
+    (back,) = compare_gpus(faster, toy)["different"]
+    assert back["ratio"] == 0.5
+    assert "more on faster" in shown(lambda console: render_gpu_comparison(toy, faster, console), 200)
+
+
+def test_a_comparison_names_parts_that_one_lacks() -> None:
+    text = shown(
+        lambda console: render_gpu_comparison(load_gpu("a100_sxm_40gb"), load_gpu("h100_sxm"), console), 200
+    )
+    assert "a100_sxm_40gb has no tma, h100_sxm has." in text
+
+
+def test_the_largest_difference_comes_first() -> None:
+    ratios = [row["ratio"] for row in compare_gpus(load_gpu("a100_sxm_40gb"), load_gpu("h100_sxm"))["different"]]
+    spreads = [max(ratio, 1 / ratio) for ratio in ratios if ratio]
+    assert spreads == sorted(spreads, reverse=True)

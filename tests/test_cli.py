@@ -1,0 +1,238 @@
+"""The command line as somebody types it: what it prints where, what it leaves with, what it refuses and how."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+
+from gpusim.cli import main
+from gpusim.kernel_models import KERNEL_MODELS
+
+SIZE = ["--m", "256", "--n", "256", "--k", "512"]
+GEMM = ["predict", "gemm", *SIZE, "--tile", "128x64x64", "--gpu", "toy"]
+
+
+def typed(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "gpusim", *arguments], capture_output=True, text=True, check=False)
+
+
+# ---------------------------------------------------------------------------------------------- what is bad
+
+
+BAD: list[tuple[list[str], list[str]]] = [
+    (["predikt"], ["'predikt'", "did you mean 'predict'?"]),
+    (["predict"], ["predict: a kernel is missing", "gemm"]),
+    (["predict", "gem"], ["'gem' is no kernel", "did you mean 'gemm'?"]),
+    (["--foo"], ["--foo is unknown"]),
+    (["predict", "gemm", *SIZE], ["--gpu is missing"]),
+    (["predict", "gemm", "--n", "1", "--k", "1", "--gpu", "toy"], ["--m is missing", "rows of A and D"]),
+    (["predict", "gemm", *SIZE, "--gpu", "h300"], ["--gpu 'h300' is unknown", "did you mean 'h"]),
+    (["predict", "gemm", *SIZE, "--gpu", "nofile.toml"], ["--gpu 'nofile.toml' is no file"]),
+    (["predict", "gemm", *SIZE, "--gpu", "a/b"], ["--gpu 'a/b' is unknown"]),
+    ([*GEMM, "--stagse", "3"], ["--stagse is unknown", "did you mean '--stages'?"]),
+    ([*GEMM, "--schedule", "pingpng"], ["--schedule 'pingpng' is unknown", "did you mean 'pingpong'?"]),
+    ([*GEMM, "--tile", "128x256"], ["--tile", "'128x256'", "such as 128x256x64"]),
+    ([*GEMM, "--tile", "axbxc"], ["--tile", "'axbxc'", "such as 128x256x64"]),
+    ([*GEMM, "--tile", "0x64x64"], ["--tile", "0x64x64"]),
+    ([*GEMM, "--m", "0"], ["--m is 0, wants 1 or more"]),
+    ([*GEMM, "--m", "-5"], ["--m is -5, wants 1 or more"]),
+    ([*GEMM, "--m", "many"], ["--m is 'many', wants a whole number"]),
+    ([*GEMM, "--m", ""], ["--m is '', wants a whole number"]),
+    ([*GEMM, "--alpha", "x"], ["--alpha is 'x', wants a number"]),
+    ([*GEMM, "--alpha", "nan"], ["--alpha is 'nan', wants a finite number"]),
+    ([*GEMM, "--copy", "tmaa"], ["--copy 'tmaa' is unknown", "did you mean 'tma'?"]),
+    ([*GEMM, "--bias=3"], ["--bias takes no value"]),
+    ([*GEMM, "more"], ["unexpected extra argument", "more"]),
+    ([*GEMM, "--clock", "maxx"], ["--clock 'maxx'", "did you mean 'max'?"]),
+    ([*GEMM, "--clock", "-3"], ["--clock '-3'", "MHz"]),
+    ([*GEMM, "--clock", "nan"], ["--clock 'nan'", "MHz"]),
+    ([*GEMM, "--l2", "cool"], ["--l2 'cool' is unknown", "did you mean 'cold'?"]),
+    ([*GEMM, "--data", "zero"], ["--data 'zero' is unknown", "did you mean 'zeros'?"]),
+    ([*GEMM, "--json"], ["--json has no value"]),
+    ([*GEMM, "--json", "--plot"], ["--json '--plot' looks like an option"]),
+    ([*GEMM, "--json", "no/such/x.json"], ["--json 'no/such/x.json'", "no directory"]),
+    ([*GEMM, "--json", "."], ["--json '.' is a directory", "gpusim.json"]),
+    ([*GEMM, "--trace", "x.json"], ["--trace 'x.json' ends in '.json'", ".pftrace"]),
+    ([*GEMM, "--plot", "x.pdf"], ["--plot 'x.pdf' ends in '.pdf'", ".png or .svg"]),
+    ([*GEMM, "--plot", "x"], ["--plot 'x' has no suffix", ".png or .svg"]),
+    ([*GEMM, "--json", "x.png", "--plot", "x.png"], ["--plot 'x.png' is the file of --json"]),
+    ([*GEMM, "--stages", "60"], ["stages"]),
+    (["gpus", "a", "b", "c"], ["3 names"]),
+    (["gpus", "h300"], ["'h300' is unknown", "did you mean 'h"]),
+    (["gpus", "--json", "no/such/x.json"], ["--json"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), BAD, ids=[" ".join(arguments)[-40:] or "none" for arguments, _ in BAD])
+def test_bad_input_costs_one_sentence_and_status_two(
+    arguments: list[str],
+    said: list[str],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("gpusim: ")
+    for words in said:
+        assert words in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_bad_outputs_are_refused_before_anything_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpusim.simulate import run
+
+    monkeypatch.setattr(run, "simulate", lambda *arguments, **options: pytest.fail("simulated"))
+    assert main([*GEMM, "--plot", "/no/such/folder/x.png"]) == 2
+
+
+def test_a_description_with_a_wrong_key_is_refused_by_file_and_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gpusim.machine.config import configs_dir
+
+    path = tmp_path / "mine.toml"
+    text = (configs_dir() / "h100_sxm.toml").read_text(encoding="utf-8")
+    path.write_text(text.replace("\npeak_gb_per_s", "\npeek_gb_per_s", 1), encoding="utf-8")
+    assert main(["predict", "gemm", *SIZE, "--gpu", str(path)]) == 2
+    err = capsys.readouterr().err
+    assert "mine.toml" in err
+    assert "peek_gb_per_s" in err
+    assert "did you mean 'peak_gb_per_s'?" in err
+
+
+def test_no_traceback_and_no_usage_in_a_process_of_its_own() -> None:
+    done = typed("predict", "gemm", "--gpu")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == "gpusim: --gpu has no value, wants one\n"
+
+
+def test_an_interruption_is_one_line_and_status_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gpusim.simulate import run
+
+    def interrupt(*arguments: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "simulate", interrupt)
+    assert main(GEMM) == 130
+    assert capsys.readouterr().err == "gpusim: interrupted, nothing more is written\n"
+
+
+# ---------------------------------------------------------------------------------------------- what is good
+
+
+KEYS = (
+    "kernel", "gpu", "params", "cycles", "time_us", "sm_clock_mhz", "tflops", "bound_by", "occupancy", "counters",
+    "num_events", "wall_s", "sources",
+)
+
+
+def test_a_prediction_writes_json_trace_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document, trace, plot = tmp_path / "x.json", tmp_path / "x.pftrace", tmp_path / "x.svg"
+    assert main([*GEMM, "--json", str(document), "--trace", str(trace), "--plot", str(plot)]) == 0
+    out, err = capsys.readouterr()
+    assert "Verdict: gemm on toy takes" in out
+    assert "ui.perfetto.dev" in err
+    found = json.loads(document.read_text())
+    assert all(key in found for key in KEYS)
+    assert found["params"]["tile"] == "128x64x64"
+    parsed = Trace()
+    parsed.ParseFromString(trace.read_bytes())
+    assert {"SM 0", "tensor core"} <= {packet.track_descriptor.name for packet in parsed.packet}
+    assert plot.read_bytes().startswith(b"<?xml")
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["x.json", "x.pftrace", "x.svg"]
+
+
+def test_json_on_stdout_is_alone_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*GEMM, "--json", "-"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["kernel"] == "gemm"
+    assert "Verdict:" in err
+
+
+def test_the_next_command_explains_the_same_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*GEMM, "--no-skip", "--l2", "warm", "--clock", "900"]) == 0
+    following = capsys.readouterr().out.strip().splitlines()[-1]
+    assert following == (
+        "Next: gpusim explain gemm --m 256 --n 256 --k 512 --tile 128x64x64 --gpu toy --clock 900 --l2 warm --no-skip"
+    )
+    assert main([*following.split()[2:], "--json", "-"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["counterfactuals"]) == 8
+
+
+def test_a_prediction_is_the_same_in_predict_and_explain(capsys: pytest.CaptureFixture[str]) -> None:
+    found = []
+    for command in ("predict", "explain"):
+        assert main([command, *GEMM[1:], "--json", "-"]) == 0
+        found.append(json.loads(capsys.readouterr().out)["cycles"])
+    assert found[0] == found[1]
+
+
+def test_a_gpu_is_taken_from_a_toml_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from gpusim.machine.config import configs_dir
+
+    path = tmp_path / "toy.toml"
+    path.write_bytes((configs_dir() / "toy.toml").read_bytes())
+    assert main([*GEMM[:-1], str(path)]) == 0
+    assert f"--gpu {path}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("names", [[], ["toy"], ["toy", "h100_sxm"]])
+def test_gpus_are_shown_and_written(names: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gpus", *names]) == 0
+    assert "toy" in capsys.readouterr().out
+    assert main(["gpus", *names, "--json", "-"]) == 0
+    json.loads(capsys.readouterr().out)
+
+
+def test_every_field_of_every_kernel_is_an_option(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    for name, row in KERNEL_MODELS.items():
+        assert main(["predict", name, "--help"]) == 0
+        text = capsys.readouterr().out
+        for field, item in row.params.model_fields.items():
+            assert f"--{(item.alias or field).replace('_', '-')}" in text
+
+
+def test_help_puts_predict_first_and_has_no_status(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    text = capsys.readouterr().out
+    assert text.index("predict ") < text.index("explain ") < text.index("gpus ")
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("gpusim ")
+
+
+def test_output_to_a_pipe_has_no_colour() -> None:
+    done = typed(*GEMM)
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_importing_the_command_line_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, gpusim.cli; "
+        "print([n for n in ('numpy', 'pandas', 'matplotlib', 'simpy', 'pydantic', 'perfetto') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_the_front_door_wins_over_the_room_of_the_same_name() -> None:
+    code = (
+        "import gpusim.simulate.timeline, gpusim; from gpusim import simulate; import gpusim.simulate.run; "
+        "assert callable(simulate) and gpusim.simulate is simulate; "
+        "assert all(getattr(gpusim, name) is not None for name in gpusim.__all__)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
