@@ -111,6 +111,7 @@ class Engine:
         self._warm_begin = WARM_WAVE * self.slots_to_run
         self._wave_weight = 1.0
         self._weighted_left = 0
+        self._num_waves_to_leave_out = 0
         self.num_waves_stood_for = 0
         self._num_exits = 0
         self._live: dict[int, Cta] = {}
@@ -187,6 +188,7 @@ class Engine:
             self._live[idx] = cta
         if self.num_waves_stood_for and self.next_cta == self._warm_begin + self.slots_to_run:
             self.next_cta += self.num_waves_stood_for * self.slots_to_run
+        self._leave_waves_out()
         for cta in cluster.ctas:
             for role_spec in launch.roles:
                 role = Role(self, cta, role_spec, start, dispatched)
@@ -218,14 +220,20 @@ class Engine:
         cluster = cta.cluster
         cluster.num_running -= 1
         if self._num_exits % self.slots_to_run == 0:
-            num_waves = self.steady.wave_ended()
-            if num_waves:
-                self.next_cta += num_waves * self.slots_to_run
-                self._wave_weight = 1.0 + num_waves
-                self._weighted_left = self.slots_to_run
+            self._num_waves_to_leave_out += self.steady.wave_ended()
+            self._leave_waves_out()
         if not cluster.num_running and self.next_cta < self.num_to_run:
             self._start_cluster(cluster.slot_idx, at_cycle=now + self.gpu.dispatcher.cta_exit_cycles)
         self._finish_if_over()
+
+    def _leave_waves_out(self) -> None:
+        """Leave out what is to be left out once the present wave has all its CTAs; the next counts for it."""
+        num_waves = self._num_waves_to_leave_out
+        if num_waves and self.next_cta % self.slots_to_run == 0:
+            self.next_cta += num_waves * self.slots_to_run
+            self._wave_weight = 1.0 + num_waves
+            self._weighted_left = self.slots_to_run
+            self._num_waves_to_leave_out = 0
 
     def _finish_if_over(self) -> None:
         if self._live or self.next_cta < self.num_to_run or self._num_stores_pending or self._finished.triggered:
@@ -285,7 +293,7 @@ class Engine:
         num_issues = op.num_issues * num_warpgroups
         cost = WgmmaCost(op)
         cost.cycles = num_issues * each
-        cost.queue_cycles = core.queue_cycles(op.num_issues, each * num_warpgroups)
+        cost.queue_cycles = core.queue_cycles(each * num_warpgroups)
         cost.wavefronts = num_issues * wavefronts
         cost.num_warp_instructions = op.num_issues * num_warps
         self.wgmma_costs[id(op)] = cost

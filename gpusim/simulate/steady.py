@@ -7,7 +7,7 @@ warm-up and the end of each loop are always simulated.
 
 from __future__ import annotations
 
-from math import gcd
+from math import gcd, lcm
 from typing import TYPE_CHECKING
 
 from gpusim.simulate.loops import Loop, TileLoop
@@ -195,6 +195,10 @@ class SteadyState:
         """Whether copies are there well before they are needed, so that the pace is set by the math alone."""
         return latency < SLACK * (self._period // 2 - 1) * period
 
+    def _math_sets_the_pace(self) -> bool:
+        """Whether loops have settled, and all that have hide their copies."""
+        return bool(self._known) and all(self._hides_copies(period, latency) for period, latency, _ in self._known)
+
     # ------------------------------------------------------------------------------------------ turns of persistent CTAs
 
     def watch_tiles(self, loop: TileLoop) -> None:
@@ -210,7 +214,7 @@ class SteadyState:
             pace.num_live = engine.num_live_ctas
         if not pace.report(loop.role.cta_idx, engine.reported_cycle, loop.step):
             return
-        period = pace.period(2)
+        period = pace.period(2 if self._math_sets_the_pace() else 3)
         steps = engine.steps_per_turn
         if period is None or not steps:
             return
@@ -218,10 +222,8 @@ class SteadyState:
         if any(of_role is None for of_role in loops):
             return
         fewest = min(of_role.num_turns_left for of_role in loops if of_role is not None)
-        unit = self._period // gcd(self._period, steps)
-        for of_role in loops:
-            if of_role is not None and unit % of_role.step:
-                unit *= of_role.step
+        own_turns = [2 * of_role.step for of_role in loops if of_role is not None]  # a barrier that flips once a turn
+        unit = lcm(self._period // gcd(self._period, steps), *own_turns)
         num_skipped = (fewest - 2) // unit * unit
         if num_skipped < 1:
             return
@@ -242,11 +244,9 @@ class SteadyState:
         """
         engine = self._engine
         first = WARM_WAVE
-        if not self.enabled or not self._known:
+        if not self.enabled or not self._math_sets_the_pace():
             return 0
         num_alike = engine.num_to_run // engine.slots_to_run - 1 - first
-        if not all(self._hides_copies(period, latency) for period, latency, _ in self._known):
-            return 0
         if num_alike < (1 if engine.occupancy.ctas_per_sm == 1 else MANY_WAVES):
             return 0
         misses = engine.miss_bytes_by_wave[first : first + 1 + num_alike]
@@ -278,7 +278,8 @@ class SteadyState:
             last, before = recent, earlier
         if not is_steady:
             return 0
-        num_waves = (engine.num_to_run - engine.next_cta) // engine.slots_to_run - 1
+        begun = -(-engine.next_cta // engine.slots_to_run)  # waves of which a CTA has started
+        num_waves = engine.num_to_run // engine.slots_to_run - begun - 1
         if num_waves < 1:
             return 0
         self.num_waves_skipped += num_waves

@@ -848,10 +848,11 @@ class _Filled:
 
     def __call__(self, cycle: float) -> None:
         role, request = self._role, self._request
-        end = role.sm.smem.store(self._wavefronts, at_cycle=cycle, weight=request.num_alike)
+        now = role.env._now  # queued now, though they come at ``cycle``: what is reserved ahead nobody can overtake
+        queued = role.sm.smem.store(self._wavefronts, at_cycle=now, weight=request.num_alike) - now
         # wavefronts that arrive while the transfer is under way hide behind it; only the excess shows
         hidden = request.num_bytes / LINE_BYTES
-        end = max(cycle, end - min(self._wavefronts, hidden))
+        end = cycle + max(0.0, queued - min(self._wavefronts, hidden))
         self._stage.end_write(end)
         self._group.finish(end)
         role.engine.copy_cycles += end - request.issued_at

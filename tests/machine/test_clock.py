@@ -15,14 +15,22 @@ from gpusim.machine.config import load_gpu
 TOY = load_gpu("toy").clock  # 1 pJ for everything, no idle power, constant voltage, 1000 W at most
 
 
-def work(*, gflops: float = 0.0, hbm_gb: float = 0.0, cycles: float = 1e9, rate_class: str = "16bit") -> Activity:
+def work(
+    *, gflops: float = 0.0, hbm_gb: float = 0.0, cycles: float = 1e9, rate_class: str = "16bit"
+) -> Activity:
     return Activity(
-        cycles=cycles, num_flops=gflops * 1e9, rate_class=rate_class, l2_bytes=0.0, hbm_bytes=hbm_gb * 1e9,
+        cycles=cycles,
+        num_flops=gflops * 1e9,
+        rate_class=rate_class,
+        l2_bytes=0.0,
+        hbm_bytes=hbm_gb * 1e9,
         busy_fraction=1.0,
     )
 
 
-def clock(activity: Activity, spec: ClockSpec = TOY, *, mode: str = "sustained", data: str = "random") -> float:
+def clock(
+    activity: Activity, spec: ClockSpec = TOY, *, mode: str = "sustained", data: str = "random"
+) -> float:
     return PowerLimiter(spec).clock_mhz(activity, mode=mode, data=data)
 
 
@@ -87,8 +95,11 @@ def test_another_mode_is_refused() -> None:
 
 
 @given(
-    gflops=st.floats(0, 1e8), hbm_gb=st.floats(0, 1e8), more=st.floats(0, 1e8),
-    slope=st.sampled_from((0.0, 0.5, 1.0)), mode=st.sampled_from(("single", "sustained")),
+    gflops=st.floats(0, 1e8),
+    hbm_gb=st.floats(0, 1e8),
+    more=st.floats(0, 1e8),
+    slope=st.sampled_from((0.0, 0.5, 1.0)),
+    mode=st.sampled_from(("single", "sustained")),
 )
 def test_more_work_in_the_same_cycles_never_runs_faster(
     gflops: float, hbm_gb: float, more: float, slope: float, mode: str

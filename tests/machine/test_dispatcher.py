@@ -13,7 +13,9 @@ TOY = load_gpu("toy").dispatcher
 H200 = load_gpu("h200_sxm")
 
 
-def slots(spec: DispatcherSpec = TOY, *, num_sms: int = 4, cluster_size: int = 1, ctas_per_sm: int = 1) -> list[tuple[int, ...]]:
+def slots(
+    spec: DispatcherSpec = TOY, *, num_sms: int = 4, cluster_size: int = 1, ctas_per_sm: int = 1
+) -> list[tuple[int, ...]]:
     return Dispatcher(spec, num_sms=num_sms, cluster_size=cluster_size, ctas_per_sm=ctas_per_sm).slots
 
 
@@ -47,16 +49,22 @@ def test_hopper_places_as_many_clusters_as_were_seen(size: int, clusters: int) -
 
 
 def test_ctas_leave_at_the_grids_rate() -> None:
-    dispatcher = Dispatcher(replace(TOY, dispatch_cycles_per_cta=2.5), num_sms=4, cluster_size=1, ctas_per_sm=1)
+    dispatcher = Dispatcher(
+        replace(TOY, dispatch_cycles_per_cta=2.5), num_sms=4, cluster_size=1, ctas_per_sm=1
+    )
     assert [dispatcher.dispatch(at_cycle=0.0, num_ctas=1) for _ in range(3)] == [2.5, 5.0, 7.5]
 
 
 def test_the_ctas_of_a_cluster_take_a_turn_each() -> None:
-    dispatcher = Dispatcher(replace(TOY, dispatch_cycles_per_cta=2.5), num_sms=4, cluster_size=4, ctas_per_sm=1)
+    dispatcher = Dispatcher(
+        replace(TOY, dispatch_cycles_per_cta=2.5), num_sms=4, cluster_size=4, ctas_per_sm=1
+    )
     assert dispatcher.dispatch(at_cycle=100.0, num_ctas=4) == 110.0
 
 
 def test_an_idle_dispatcher_starts_when_a_slot_falls_free() -> None:
-    dispatcher = Dispatcher(replace(TOY, dispatch_cycles_per_cta=2.0), num_sms=4, cluster_size=1, ctas_per_sm=1)
+    dispatcher = Dispatcher(
+        replace(TOY, dispatch_cycles_per_cta=2.0), num_sms=4, cluster_size=1, ctas_per_sm=1
+    )
     dispatcher.dispatch(at_cycle=0.0, num_ctas=1)
     assert dispatcher.dispatch(at_cycle=50.0, num_ctas=1) == 52.0

@@ -18,8 +18,12 @@ KIB = 1024
 
 def held(*, num_threads: int = 128, registers: int = 32, smem_bytes: int = 0) -> Occupancy:
     return occupancy(
-        kernel="k", num_threads=num_threads, registers_per_thread=registers, smem_bytes=smem_bytes,
-        limits=H100.sm_limits, registers=H100.register_file,
+        kernel="k",
+        num_threads=num_threads,
+        registers_per_thread=registers,
+        smem_bytes=smem_bytes,
+        limits=H100.sm_limits,
+        registers=H100.register_file,
     )
 
 
@@ -50,7 +54,7 @@ def test_registers_are_given_8_at_a_time_to_each_thread() -> None:
 
 def test_a_warp_may_use_its_sub_cores_share_and_not_a_register_more() -> None:
     share = H100.register_file.num_registers // H100.register_file.num_partitions
-    assert 32 * 32 * 16 == share  # 16 warps of 32 registers fill a sub-core
+    assert share == 32 * 32 * 16  # 16 warps of 32 registers fill a sub-core
     assert held(registers=32).limits["registers"] == 16
     assert held(registers=33).limits["registers"] == 12
 
@@ -63,7 +67,8 @@ def test_smem_is_rounded_up_to_128_bytes_and_1_kib_is_reserved_for_each_cta() ->
 
 
 @pytest.mark.parametrize(
-    ("num_threads", "ctas", "limit"), [(1024, 2, "threads"), (672, 3, "threads"), (32, 32, "ctas"), (33, 32, "warps")]
+    ("num_threads", "ctas", "limit"),
+    [(1024, 2, "threads"), (672, 3, "threads"), (32, 32, "ctas"), (33, 32, "warps")],
 )
 def test_threads_warps_and_ctas_have_limits_of_their_own(num_threads: int, ctas: int, limit: str) -> None:
     result = held(num_threads=num_threads, registers=16)
@@ -90,17 +95,27 @@ def test_what_does_not_fit_is_refused_with_what_runs_out(asked: dict[str, int], 
 
 
 @pytest.mark.parametrize(
-    "asked", [{"smem_bytes": 227 * KIB}, {"registers": 255}, {"num_threads": 1024}, {"num_threads": 512, "registers": 128}]
+    "asked",
+    [
+        {"smem_bytes": 227 * KIB},
+        {"registers": 255},
+        {"num_threads": 1024},
+        {"num_threads": 512, "registers": 128},
+    ],
 )
 def test_the_most_that_fits_is_taken(asked: dict[str, int]) -> None:
     assert held(**asked).ctas_per_sm >= 1
 
 
 @given(
-    num_warps=st.integers(1, 16), registers=st.integers(16, 128), smem_bytes=st.integers(0, 100 * KIB),
+    num_warps=st.integers(1, 16),
+    registers=st.integers(16, 128),
+    smem_bytes=st.integers(0, 100 * KIB),
     more=st.sampled_from(("warps", "registers", "smem")),
 )
-def test_asking_for_more_never_admits_more(num_warps: int, registers: int, smem_bytes: int, more: str) -> None:
+def test_asking_for_more_never_admits_more(
+    num_warps: int, registers: int, smem_bytes: int, more: str
+) -> None:
     def admitted(num_warps: int, registers: int, smem_bytes: int) -> int:
         try:
             result = held(num_threads=32 * num_warps, registers=registers, smem_bytes=smem_bytes)
@@ -118,6 +133,11 @@ def test_asking_for_more_never_admits_more(num_warps: int, registers: int, smem_
 def test_a_smaller_file_admits_fewer() -> None:
     half = replace(H100.register_file, num_registers=32768)
     result = occupancy(
-        kernel="k", num_threads=128, registers_per_thread=64, smem_bytes=0, limits=H100.sm_limits, registers=half
+        kernel="k",
+        num_threads=128,
+        registers_per_thread=64,
+        smem_bytes=0,
+        limits=H100.sm_limits,
+        registers=half,
     )
     assert result.ctas_per_sm == held(registers=64).ctas_per_sm // 2

@@ -8,22 +8,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusim.machine.component import MemoryRequest
-from gpusim.machine.memory.residency import LruResidency, PanelTraffic, PanelUse, PlannedResidency, panel_traffic
+from gpusim.machine.memory.residency import (
+    LruResidency,
+    PanelTraffic,
+    PanelUse,
+    PlannedResidency,
+    panel_traffic,
+)
 
 KIB = 1024
 
 
 def traffic(
-    panels: list[int], waves: list[int], *, panel_bytes: int = KIB, capacity: float, shared: float | None = None,
-    is_warm: bool = False, is_write: bool = False,
+    panels: list[int],
+    waves: list[int],
+    *,
+    panel_bytes: int = KIB,
+    capacity: float,
+    shared: float | None = None,
+    is_warm: bool = False,
+    is_write: bool = False,
 ) -> PanelTraffic:
     """One tensor's traffic: tile i walks panel ``panels[i]`` in wave ``waves[i]``."""
     use = PanelUse(
-        tensor="a", is_write=is_write, panel_of_tile=np.array(panels), bytes_of_tile=np.full(len(panels), panel_bytes)
+        tensor="a",
+        is_write=is_write,
+        panel_of_tile=np.array(panels),
+        bytes_of_tile=np.full(len(panels), panel_bytes),
     )
     return panel_traffic(
-        [use], np.array(waves), capacity_bytes=capacity,
-        shared_capacity_bytes=capacity if shared is None else shared, is_warm=is_warm,
+        [use],
+        np.array(waves),
+        capacity_bytes=capacity,
+        shared_capacity_bytes=capacity if shared is None else shared,
+        is_warm=is_warm,
     )["a"]
 
 
@@ -77,7 +95,12 @@ def test_stores_leave_for_what_capacity_lacks_and_are_never_fetched() -> None:
 
 def test_tensors_take_room_from_one_another() -> None:
     uses = [
-        PanelUse(tensor=name, is_write=name == "d", panel_of_tile=np.array([0, 0]), bytes_of_tile=np.array([KIB, KIB]))
+        PanelUse(
+            tensor=name,
+            is_write=name == "d",
+            panel_of_tile=np.array([0, 0]),
+            bytes_of_tile=np.array([KIB, KIB]),
+        )
         for name in ("a", "b", "d")
     ]
     for capacity, missed in ((3 * KIB, {0}), (3 * KIB - 1, {0, 1})):
@@ -110,10 +133,12 @@ def test_a_larger_cache_never_misses_more(tiles: list[tuple[int, int]], capacity
     assert large.read_miss_bytes <= small.read_miss_bytes
 
 
-# ------------------------------------------------------------------------------------------ while it runs
+# ---------------------------------------------------------------------- while it runs
 
 
-def request(panel: int, step: int = 0, *, wave: int = 0, num_bytes: float = KIB, tensor: str = "a") -> MemoryRequest:
+def request(
+    panel: int, step: int = 0, *, wave: int = 0, num_bytes: float = KIB, tensor: str = "a"
+) -> MemoryRequest:
     return MemoryRequest(0, tensor, (panel, step), num_bytes, wave, 0.0, 1.0)
 
 
@@ -144,7 +169,14 @@ def test_a_tensor_outside_of_the_plan_is_read_once() -> None:
 
 def test_the_least_recently_used_tile_leaves() -> None:
     found = LruResidency(capacity_bytes=2 * KIB, is_warm=False)
-    assert [found.misses(request(panel), -1) for panel in (0, 1, 0, 2, 0, 1)] == [True, True, False, True, False, True]
+    assert [found.misses(request(panel), -1) for panel in (0, 1, 0, 2, 0, 1)] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(("capacity", "hits"), [(3 * KIB, True), (3 * KIB - 1, False)])

@@ -1,4 +1,4 @@
-"""Pipe, SharedPipe and Wake against their closed forms, and SharedPipe against a fluid that is worked out apart."""
+"""Pipe, SharedPipe and Wake against closed forms, and SharedPipe against a fluid that is worked out apart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpusim.machine.timing import Pipe, SharedPipe, Ticket, Wake
 
-# ------------------------------------------------------------------------------------------ Pipe
+# ---------------------------------------------------------------------- Pipe
 
 
 def test_a_pipe_takes_units_over_rate_from_when_the_work_is_ready() -> None:
@@ -38,7 +38,8 @@ def test_weight_counts_work_several_times_and_takes_its_time_once() -> None:
 
 
 @given(
-    jobs=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), min_size=1), rate=st.sampled_from((0.5, 1.0, 4.0))
+    jobs=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), min_size=1),
+    rate=st.sampled_from((0.5, 1.0, 4.0)),
 )
 def test_a_pipe_conserves_work_and_keeps_order(jobs: list[tuple[int, int]], rate: float) -> None:
     pipe = Pipe(units_per_cycle=rate)
@@ -48,7 +49,7 @@ def test_a_pipe_conserves_work_and_keeps_order(jobs: list[tuple[int, int]], rate
     assert pipe.busy_cycles == sum(units for _, units in jobs) / rate <= ends[-1]
 
 
-# ------------------------------------------------------------------------------------------ Wake
+# ---------------------------------------------------------------------- Wake
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.25, 17.0])
@@ -66,12 +67,12 @@ def test_a_wake_resumes_its_process_after_the_delay(delay: float) -> None:
     assert woken == [5.0 + delay]
 
 
-# ------------------------------------------------------------------------------------------ SharedPipe, by hand
+# ---------------------------------------------------------------------- SharedPipe, by hand
 
 
 @dataclass
 class Shared:
-    """A SharedPipe and the cycle at which each transfer ended, by name, in order of completion."""
+    """A SharedPipe and the cycle at which each transfer ended, in order of completion."""
 
     total: float
     cap: float
@@ -201,7 +202,7 @@ def test_a_pipe_without_limit_ends_its_transfers_however_late_it_is(at: float) -
     assert list(ends.values()) == pytest.approx([at + idx / 7 for idx in range(20)], abs=1e-6)
 
 
-# ------------------------------------------------------------------------------------------ SharedPipe, laws
+# ---------------------------------------------------------------------- SharedPipe, laws
 
 
 @dataclass(frozen=True)
@@ -269,7 +270,9 @@ def test_riders_and_extensions_share_as_a_fluid_does(steps: list[Step], data: st
     for step in list(steps):
         if data.draw(st.booleans()):
             later = step.cycle + data.draw(st.integers(0, 100)) / 10 + 0.017
-            more = Step(later, step.name, data.draw(sizes), data.draw(st.sampled_from((0.0, 0.5, 1.0))), False)
+            more = Step(
+                later, step.name, data.draw(sizes), data.draw(st.sampled_from((0.0, 0.5, 1.0))), False
+            )
             shared.extend(more.cycle, more.name, more.num_bytes, more.weight)
             steps.append(more)
     assert shared.run() == pytest.approx(fluid(steps, total=30.0, cap=20.0), abs=1e-5)
@@ -277,7 +280,9 @@ def test_riders_and_extensions_share_as_a_fluid_does(steps: list[Step], data: st
 
 @settings(max_examples=50)
 @given(steps=transfers(), total=st.sampled_from((8.0, 64.0)), cap=st.sampled_from((8.0, 20.0, 64.0)))
-def test_no_byte_is_faster_than_pipe_or_port_and_none_is_held_back(steps: list[Step], total: float, cap: float) -> None:
+def test_no_byte_is_faster_than_pipe_or_port_and_none_is_held_back(
+    steps: list[Step], total: float, cap: float
+) -> None:
     shared = Shared(total=total, cap=cap)
     for step in steps:
         shared.at(step.cycle, step.name, step.num_bytes)

@@ -34,14 +34,19 @@ def launch(*roles: WarpRole | Program, **fields: Any) -> Launch:
     fields.setdefault("num_ctas", 1)
     fields.setdefault("num_tiles", fields["num_ctas"])
     fields.setdefault("buffers", (Buffer(name="a", stage_bytes=4096, num_stages=4),))
-    fields.setdefault("mbarriers", tuple(Mbarrier(name=name, num_arrivals=1, num_stages=4) for name in ("full", "empty")))
+    fields.setdefault(
+        "mbarriers", tuple(Mbarrier(name=name, num_arrivals=1, num_stages=4) for name in ("full", "empty"))
+    )
     return Launch(kernel="test", roles=tuple(named), **fields)
 
 
 def run(*roles: WarpRole | Program, gpu: GpuSpec = TOY, l2: str = "warm", **fields: Any) -> Result:
     """Simulate them with every SM recorded; all data are in L2 unless ``l2`` is cold."""
     return simulate(
-        launch(*roles, **fields), gpu, l2=l2, recorded_sms=frozenset(range(gpu.num_sms))  # type: ignore[arg-type]  # cold or warm
+        launch(*roles, **fields),
+        gpu,
+        l2=l2,
+        recorded_sms=frozenset(range(gpu.num_sms)),  # type: ignore[arg-type]  # cold or warm
     )
 
 
@@ -52,11 +57,15 @@ def cycles(*roles: WarpRole | Program, **fields: Any) -> float:
 
 def ends_of(result: Result, name: str = "role0") -> list[float]:
     """The cycle at which role ``name`` ended, for each CTA in order."""
-    of_role = sorted((item for item in result.timeline.roles if item.role == name), key=lambda item: item.cta_idx)
+    of_role = sorted(
+        (item for item in result.timeline.roles if item.role == name), key=lambda item: item.cta_idx
+    )
     return [item.states[-1][2] if item.states else 0.0 for item in of_role]
 
 
-def spans_of(result: Result, state: WarpState, name: str = "role0", cta_idx: int = 0) -> list[tuple[float, float]]:
+def spans_of(
+    result: Result, state: WarpState, name: str = "role0", cta_idx: int = 0
+) -> list[tuple[float, float]]:
     """(start, end) of each span that role ``name`` spent in ``state``."""
     (record,) = [item for item in result.timeline.roles if (item.role, item.cta_idx) == (name, cta_idx)]
     return [(start, end) for of_state, start, end in record.states if of_state is state]
@@ -87,7 +96,11 @@ def contiguous(num_bytes: int) -> AccessPattern:
     """Warps that touch ``num_bytes`` in a row, 128 bytes a request."""
     lines = num_bytes // LINE
     return AccessPattern(
-        num_requests=lines, num_sectors=num_bytes // SECTOR, num_lines=lines, num_wavefronts=lines, num_bytes=num_bytes
+        num_requests=lines,
+        num_sectors=num_bytes // SECTOR,
+        num_lines=lines,
+        num_wavefronts=lines,
+        num_bytes=num_bytes,
     )
 
 

@@ -31,12 +31,15 @@ SLOW = changed(
     tma={"issue_cycles": 3.0, "latency_cycles": 70.0, "row_cycles": 2.0},
     mbarrier={"arrive_cycles": 5.0, "try_wait_cycles": 7.0, "wake_cycles": 11.0},
     dispatcher={
-        "launch_cycles": 1000.0, "dispatch_cycles_per_cta": 10.0, "cta_start_cycles": 40.0, "drain_cycles": 500.0
+        "launch_cycles": 1000.0,
+        "dispatch_cycles_per_cta": 10.0,
+        "cta_start_cycles": 40.0,
+        "drain_cycles": 500.0,
     },
 )
 
 
-# ------------------------------------------------------------------------------------------ one copy
+# ---------------------------------------------------------------------- one copy
 
 
 def one_tile(num_bytes: int, num_rows: int = 1) -> Callable[[RoleContext], Iterator[ops.Op]]:
@@ -48,33 +51,45 @@ def one_tile(num_bytes: int, num_rows: int = 1) -> Callable[[RoleContext], Itera
     return program
 
 
-def one_tile_cycles(gpu: GpuSpec, from_memory: float) -> float:
-    """Launch, the producer's own instructions, memory and TMA latency, the wake-up, drain."""
-    assert gpu.tma is not None and gpu.mbarrier is not None
-    start = gpu.dispatcher.launch_cycles + gpu.dispatcher.dispatch_cycles_per_cta + gpu.dispatcher.cta_start_cycles
+def one_tile_cycles(gpu: GpuSpec, from_memory: float, num_bytes: int, num_rows: int = 1) -> float:
+    """Launch, the producer's instructions, memory, TMA latency, rows beyond their bytes, wake-up, drain."""
+    assert gpu.tma is not None
+    assert gpu.mbarrier is not None
+    from_memory += max(0.0, num_rows * gpu.tma.row_cycles - num_bytes / gpu.tma.bytes_per_cycle)
+    start = (
+        gpu.dispatcher.launch_cycles
+        + gpu.dispatcher.dispatch_cycles_per_cta
+        + gpu.dispatcher.cta_start_cycles
+    )
     issue = gpu.mbarrier.arrive_cycles + gpu.tma.issue_cycles
-    return start + issue + from_memory + gpu.tma.latency_cycles + gpu.mbarrier.wake_cycles + gpu.dispatcher.drain_cycles
+    return (
+        start
+        + issue
+        + from_memory
+        + gpu.tma.latency_cycles
+        + gpu.mbarrier.wake_cycles
+        + gpu.dispatcher.drain_cycles
+    )
 
 
 @pytest.mark.parametrize("num_bytes", [16, 1024, 4096, 32768])
 @pytest.mark.parametrize("gpu", [TOY, SLOW], ids=["toy", "slow"])
 def test_a_tile_from_memory_costs_what_the_formula_says(gpu: GpuSpec, num_bytes: int) -> None:
-    expected = one_tile_cycles(gpu, miss_cycles(num_bytes, gpu))
+    expected = one_tile_cycles(gpu, miss_cycles(num_bytes, gpu), num_bytes)
     assert cycles(one_tile(num_bytes), gpu=gpu, l2="cold") == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("num_bytes", [16, 1024, 4096, 32768])
 @pytest.mark.parametrize("gpu", [TOY, SLOW], ids=["toy", "slow"])
 def test_a_tile_from_l2_costs_what_the_formula_says(gpu: GpuSpec, num_bytes: int) -> None:
-    expected = one_tile_cycles(gpu, hit_cycles(num_bytes, gpu))
+    expected = one_tile_cycles(gpu, hit_cycles(num_bytes, gpu), num_bytes)
     assert cycles(one_tile(num_bytes), gpu=gpu) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("num_rows", [1, 16, 17, 64])
 def test_rows_cost_what_their_bytes_do_not_hide(num_rows: int) -> None:
     """4096 bytes take the engine 32 cycles; 16 rows of 2 cycles hide behind them."""
-    beyond = max(0.0, 2.0 * num_rows - 4096 / 128)
-    expected = one_tile_cycles(SLOW, hit_cycles(4096, SLOW)) + beyond
+    expected = one_tile_cycles(SLOW, hit_cycles(4096, SLOW), 4096, num_rows)
     assert cycles(one_tile(4096, num_rows), gpu=SLOW) == pytest.approx(expected)
 
 
@@ -125,8 +140,12 @@ def test_requests_of_neighbours_merge_and_cost_the_slices_once() -> None:
     assert result.counters["l1tex__m_xbar2l1tex_read_bytes.sum"] == 2 * 6400
 
 
-@pytest.mark.parametrize(("num_ctas", "group", "limit", "served"), [(4, 4, 2, 2), (4, 4, 4, 1), (4, 2, 4, 2), (4, 1, 4, 4)])
-def test_merging_has_a_limit_and_ends_at_the_groups_border(num_ctas: int, group: int, limit: int, served: int) -> None:
+@pytest.mark.parametrize(
+    ("num_ctas", "group", "limit", "served"), [(4, 4, 2, 2), (4, 4, 4, 1), (4, 2, 4, 2), (4, 1, 4, 4)]
+)
+def test_merging_has_a_limit_and_ends_at_the_groups_border(
+    num_ctas: int, group: int, limit: int, served: int
+) -> None:
     gpu = changed(xbar={"merge_group_sms": group, "merge_limit": limit})
     result = run(one_tile(6400), num_ctas=num_ctas, gpu=gpu)
     assert result.counters["lts__t_sectors_srcunit_tex_op_read.sum"] == served * 200
@@ -144,13 +163,15 @@ def test_a_late_request_joins_within_the_window_and_not_after(lag: int, merges: 
     assert result.counters["lts__t_sectors_srcunit_tex_op_read.sum"] == (2 if merges else 4)
 
 
-# ------------------------------------------------------------------------------------------ rings
+# ---------------------------------------------------------------------- rings
 
 
 MATH = 4  # warps of the consumer: as many instructions of each warp as cycles
 
 
-def ring_roles(num_stages: int, num_steps: int, math_cycles: int, num_bytes: int = 4096) -> tuple[object, ...]:
+def ring_roles(
+    num_stages: int, num_steps: int, math_cycles: int, num_bytes: int = 4096
+) -> tuple[object, ...]:
     """A producer and a consumer that hand ``num_stages`` slots back and forth."""
 
     def producer(cta: RoleContext) -> Iterator[ops.Op]:
@@ -174,7 +195,7 @@ def ring(num_stages: int, num_steps: int, math_cycles: int, *, l2: str = "warm",
 
 
 def pipelined(num_stages: int, num_steps: int, *, transfer: float, latency: float, math: float) -> float:
-    """The definition: a slot is asked for when it is free, moved when the wire is, multiplied when it is there."""
+    """A slot is asked for when it is free, moved when the wire is, multiplied when it is there."""
     wire, done = 0.0, [0.0] * num_stages
     for _ in range(num_steps):
         wire = max(wire, done[-num_stages]) + transfer
@@ -198,9 +219,9 @@ def test_one_stage_overlaps_nothing() -> None:
 def test_where_latency_bounds_stages_divide_it(num_stages: int) -> None:
     """Each further round of the ring costs one trip: transfer, latency, math."""
     rounds = 5
-    assert ring(num_stages, (rounds + 1) * num_stages, 20) - ring(num_stages, rounds * num_stages, 20) == pytest.approx(
-        64 + 300 + 20
-    )
+    assert ring(num_stages, (rounds + 1) * num_stages, 20) - ring(
+        num_stages, rounds * num_stages, 20
+    ) == pytest.approx(64 + 300 + 20)
 
 
 @pytest.mark.parametrize("num_stages", [2, 3, 4])
@@ -217,6 +238,23 @@ def test_where_memory_bounds_its_bytes_set_the_pace() -> None:
     assert ring(4, 20, 10, num_bytes=16384, l2="cold") == pytest.approx(20 * 16384 / 32 + 400 + 100 + 10)
 
 
+def test_one_sm_draws_no_more_than_its_share_of_memory() -> None:
+    def program(cta: RoleContext) -> Iterator[ops.Op]:
+        yield expect(0, 4 * 6400)
+        for step in range(4):
+            yield load(0, 6400, step=step)
+        yield wait(0)
+
+    assert cycles(program, gpu=changed(hbm={"sm_gb_per_s": 8.0}), l2="cold") == pytest.approx(
+        4 * 6400 / 8 + 500
+    )
+
+
+def test_one_stage_of_all_sms_shares_memory() -> None:
+    """Each trip takes what all four transfers take together."""
+    assert ring(1, 5, 10, num_ctas=4, l2="cold") == pytest.approx(5 * (4 * 4096 / 32 + 400 + 100 + 10))
+
+
 def test_all_sms_share_memory() -> None:
     """Four SMs stream slices of their own."""
     expected = 4 * 20 * 16384 / 32 + 400 + 100 + 10
@@ -224,12 +262,12 @@ def test_all_sms_share_memory() -> None:
 
 
 def test_waves_of_ctas_follow_one_another() -> None:
-    assert ring(1, 3, 50, num_ctas=4 * 3, registers_per_thread=255, extra_smem_bytes=200_000) == pytest.approx(
-        3 * pipelined(1, 3, transfer=4 * 64, latency=300, math=50)
-    )
+    assert ring(
+        1, 3, 50, num_ctas=4 * 3, registers_per_thread=255, extra_smem_bytes=200_000
+    ) == pytest.approx(3 * pipelined(1, 3, transfer=4 * 64, latency=300, math=50))
 
 
-# ------------------------------------------------------------------------------------------ multicast
+# ---------------------------------------------------------------------- multicast
 
 
 def multicast_program(ranks: tuple[int, ...]) -> Callable[[RoleContext], Iterator[ops.Op]]:
@@ -268,7 +306,7 @@ def test_two_multicasts_of_halves_cost_each_port_the_whole() -> None:
     assert result.counters["lts__t_sectors_srcunit_tex_op_read.sum"] == 400
 
 
-# ------------------------------------------------------------------------------------------ stores
+# ---------------------------------------------------------------------- stores
 
 
 def filled(num_bytes: int) -> Iterator[ops.Op]:
@@ -330,6 +368,8 @@ def test_a_small_group_behind_a_large_one_is_not_complete_before_it() -> None:
 
 def test_a_ring_with_one_slot_holds_as_many_as_are_declared() -> None:
     result = run(
-        one_tile(1024), buffers=(Buffer(name="a", stage_bytes=1024),), mbarriers=(Mbarrier(name="full", num_arrivals=1),)
+        one_tile(1024),
+        buffers=(Buffer(name="a", stage_bytes=1024),),
+        mbarriers=(Mbarrier(name="full", num_arrivals=1),),
     )
     assert result.smem_bytes == 1024 + 8

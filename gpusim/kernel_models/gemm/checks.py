@@ -1,4 +1,4 @@
-"""What no GEMM can be: every refusal names the flag, what was found, what is wanted, and what to type instead."""
+"""What no GEMM can be: a refusal names the flag, what was found, what is wanted, what to type instead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpusim.kernel_models.gemm.shares import (
     consumer_registers,
     producer_registers,
 )
-from gpusim.kernel_models.gemm.tiles import TilePlan
+from gpusim.kernel_models.gemm.tiles import TilePlan, ceil_div
 from gpusim.layout.swizzle import span_bytes
 from gpusim.workload.access import nearest_multiple
 from gpusim.workload.launch import Target
@@ -51,7 +51,8 @@ def check_gpu(given: GemmParams, gpu: Target) -> None:
             )
     if given.dtype == "fp8":
         raise LaunchError(
-            f"--dtype fp8: needs compute capability 8.9, {gpu.name} has {gpu.compute_capability}; use --dtype bf16"
+            f"--dtype fp8: needs compute capability 8.9, {gpu.name} has {gpu.compute_capability}; "
+            "use --dtype bf16"
         )
 
 
@@ -61,36 +62,43 @@ def check_kinds(params: GemmParams) -> None:
     Raises:
         KernelError: names the flag.
     """
-    math, schedule = params.math, params.schedule
+    math, schedule, is_wgmma = params.math, params.schedule, params.math == "wgmma"
     if math == "fma" and params.dtype != "fp32":
-        raise KernelError(f"--math fma: multiplies fp32, --dtype is {params.dtype}; use --math mma_sync or wgmma")
+        raise KernelError(
+            f"--math fma: multiplies fp32, --dtype is {params.dtype}; use --math mma_sync or wgmma"
+        )
     if params.dtype == "fp32" and math != "fma":
         raise KernelError(f"--math {math}: does not take --dtype fp32; use --math fma, or --dtype tf32")
-    if schedule not in (None, "multistage") and math != "wgmma":
+    if schedule not in (None, "multistage") and not is_wgmma:
         other = "--dtype tf32" if math == "fma" else "--math wgmma"
         raise KernelError(
-            f"--schedule {schedule}: its consumers run wgmma, the math is {math}; use --schedule multistage, or {other}"
+            f"--schedule {schedule}: its consumers run wgmma, the math is {math}; use --schedule multistage, "
+            f"or {other}"
         )
     if math == "fma" and params.copy_ == "tma":
         raise KernelError("--copy tma: the fma kernel loads by cp.async; use --copy cp_async")
     if params.element.kind == "float" and params.out_element.kind == "int":
         raise KernelError(
-            f"--out-dtype {params.out_dtype}: products of {params.dtype} are fp32; use --out-dtype fp32 or bf16"
+            f"--out-dtype {params.out_dtype}: products of {params.dtype} are fp32; use --out-dtype "
+            "fp32 or bf16"
         )
-    for is_wrong, flag, why, better in (
-        (math == "wgmma" and params.warps is not None, "--warps", "wgmma is issued by warpgroups", "use --consumers"),
-        (math != "wgmma" and params.consumers is not None, "--consumers", f"{math} is issued by warps", "use --warps"),
-        (math != "wgmma" and params.split is not None, "--split", f"{math} is dealt out to warps", "use --warps"),
-        (schedule == "pingpong" and params.split is not None, "--split",
-         "pingpong's consumers take whole tiles", "use --schedule cooperative, or leave it out"),
-        (math != "wgmma" and params.wgmma_depth is not None, "--wgmma-depth", f"the math is {math}", "leave it out"),
-        (schedule not in (None, "multistage") and params.refill is not None, "--refill",
-         f"{schedule} has a producer of its own", "use --schedule multistage, or leave it out"),
-        (math == "fma" and params.swizzle not in (None, "none"), "--swizzle",
-         "the fma kernel's rows are read as vectors, without conflicts", "use --swizzle none"),
+    has_producer = schedule not in (None, "multistage")
+    by_warps = f"{math} is issued by warps"
+    for is_meaningless, flag, value, why, better in (
+        (is_wgmma, "--warps", params.warps, "wgmma is issued by warpgroups", "use --consumers"),
+        (not is_wgmma, "--consumers", params.consumers, by_warps, "use --warps"),
+        (not is_wgmma, "--split", params.split, by_warps, "use --warps"),
+        (schedule == "pingpong", "--split", params.split, "pingpong's consumers take whole tiles",
+         "use --schedule cooperative, or leave it out"),
+        (not is_wgmma, "--wgmma-depth", params.wgmma_depth, f"the math is {math}", "leave it out"),
+        (has_producer, "--refill", params.refill, f"{schedule} has a producer of its own",
+         "use --schedule multistage, or leave it out"),
+        (math == "fma", "--swizzle", None if params.swizzle == "none" else params.swizzle,
+         "the fma kernel reads rows as vectors, without conflicts", "use --swizzle none"),
     ):
-        if is_wrong:
-            raise KernelError(f"{flag}: {why}; {better}")
+        if is_meaningless and value is not None:
+            text = _joined(value) if isinstance(value, tuple) else value
+            raise KernelError(f"{flag} {text}: {why}; {better}")
     _check_layout(params)
 
 
@@ -101,8 +109,8 @@ def _check_layout(params: GemmParams) -> None:
         if not is_k_major:
             what = "wgmma" if params.math == "wgmma" else "ldmatrix"
             raise KernelError(
-                f"--layout {params.layout}: {operand} is {contiguous}-contiguous, {what} turns 16-bit elements alone "
-                f"and {params.dtype} wants K-contiguous operands; use --layout tn"
+                f"--layout {params.layout}: {operand} is {contiguous}-contiguous, {what} turns 16-bit "
+                f"elements alone and {params.dtype} wants K-contiguous operands; use --layout tn"
             )
 
 
@@ -134,7 +142,9 @@ def _check_schedule(params: GemmParams) -> None:
         )
     if params.split_k > 1 and params.persistent:
         better = "--schedule cooperative" if schedule == "pingpong" else "--no-persistent"
-        raise KernelError(f"--split-k {params.split_k}: the parts of a tile are CTAs of their own; use {better}")
+        raise KernelError(
+            f"--split-k {params.split_k}: the parts of a tile are CTAs of their own; use {better}"
+        )
     if params.math == "wgmma" and params.consumers not in CONSUMERS[schedule]:
         counts = " or ".join(str(count) for count in CONSUMERS[schedule])
         assert params.consumers is not None  # resolved
@@ -155,14 +165,14 @@ def _check_depth_of_tile(params: GemmParams) -> None:
     step = 1 if params.math == "fma" else 32 // params.element.num_bytes
     if tile_k % step:
         raise KernelError(
-            f"--tile {_joined(Shares(params).tile)}: K is {tile_k}, {params.math} on {params.dtype} takes multiples of "
-            f"{step}; use --tile {tile_m}x{tile_n}x{nearest_multiple(tile_k, step)}"
+            f"--tile {_joined(Shares(params).tile)}: K is {tile_k}, {params.math} on {params.dtype} takes "
+            f"multiples of {step}; use --tile {tile_m}x{tile_n}x{nearest_multiple(tile_k, step)}"
         )
-    num_steps = -(-params.k // tile_k)
+    num_steps = ceil_div(params.k, tile_k)
     if num_steps < params.split_k:
         raise KernelError(
-            f"--split-k {params.split_k}: K = {params.k} has {num_steps} steps of {tile_k}, every part wants one; "
-            f"use --split-k {num_steps}"
+            f"--split-k {params.split_k}: K = {params.k} is {num_steps} steps of {tile_k}, every part wants "
+            f"one; use --split-k {num_steps}"
         )
 
 
@@ -175,27 +185,30 @@ def _check_swizzle(params: GemmParams) -> None:
             return
         extent = tile[2] if is_k_major else tile["MN".index(along)]
         row_bytes, span = extent * params.element.num_bytes, max(16, span_bytes(params.swizzle))
+        direction = "K" if is_k_major else along
+        better = nearest_multiple(row_bytes, span) // params.element.num_bytes
         if row_bytes % span:
             raise KernelError(
                 f"--swizzle {params.swizzle}: {name}'s rows in shared memory are {extent} {params.dtype} "
-                f"({row_bytes} bytes) along {'K' if is_k_major else along}, wants multiples of {span} bytes; use "
-                f"--swizzle {widest_swizzle(params)}, or {nearest_multiple(row_bytes, span) // params.element.num_bytes} "
-                f"along {'K' if is_k_major else along} of --tile"
+                f"({row_bytes} bytes) along {direction}, wants multiples of {span} bytes; use --swizzle "
+                f"{widest_swizzle(params)}, or {better} along {direction} of --tile"
             )
         if params.swizzle == "none" and params.copy_ == "tma" and params.math == "mma_sync" and extent > 256:
             raise KernelError(
-                f"--swizzle none: {name}'s rows are {extent} elements, a TMA box has at most 256; use --swizzle 128B"
+                f"--swizzle none: {name}'s rows are {extent} elements, a TMA box has at most 256; use "
+                "--swizzle 128B"
             )
 
 
 def _check_pipeline(params: GemmParams) -> None:
     """A k-step's slot must be free before the ring comes round to it."""
-    assert params.wgmma_depth is not None and params.stages is not None  # resolved
+    assert params.wgmma_depth is not None  # resolved
+    assert params.stages is not None
     most = params.stages - 1 if params.is_specialized else max(0, params.stages - 2)
     if params.wgmma_depth > most:
         why = "no slot is ever given back" if params.is_specialized else "no slot would be free to load into"
         raise KernelError(
-            f"--wgmma-depth {params.wgmma_depth}: with {params.stages} stages {why}; use at most {most}"
+            f"--wgmma-depth {params.wgmma_depth}: with a ring of {params.stages} {why}; use at most {most}"
         )
 
 
@@ -205,18 +218,22 @@ def _check_setmaxnreg(params: GemmParams) -> None:
         return
     if not params.is_specialized:
         raise KernelError(
-            f"--setmaxnreg {params.setmaxnreg}: multistage has no producer to take registers from; use --setmaxnreg none"
+            f"--setmaxnreg {params.setmaxnreg}: multistage has no producer to take registers from; use "
+            "--setmaxnreg none"
         )
     shares = Shares(params)
     assert params.consumers is not None  # resolved
-    launched = launch_registers(shares.need, num_warps=shares.num_warps, of_consumer=of_consumer)
+    launched = launch_registers(
+        shares.need, math=params.math or "", num_warps=shares.num_warps, of_consumer=of_consumer
+    )
     pool = launched * shares.num_warps
     wanted = of_producer * PRODUCER_WARPS + of_consumer * shares.num_math_warps
     if wanted > pool:
         most = (pool - of_producer * PRODUCER_WARPS) // shares.num_math_warps // 8 * 8
         raise KernelError(
-            f"--setmaxnreg {params.setmaxnreg}: a producer and {params.consumers} consumers want {wanted * 32} registers, "
-            f"the CTA is launched with {pool * 32}; use --setmaxnreg {of_producer}/{most}"
+            f"--setmaxnreg {params.setmaxnreg}: a producer and {params.consumers} consumers want "
+            f"{wanted * 32} registers, the CTA is launched with {pool * 32}; use "
+            f"--setmaxnreg {of_producer}/{most}"
         )
 
 
@@ -228,13 +245,15 @@ def _check_cluster(params: GemmParams) -> None:
     if size > MAX_CLUSTER:
         along_n = max(1, MAX_CLUSTER // params.cluster[0])
         raise KernelError(
-            f"{named}: {size} CTAs, a cluster has at most {MAX_CLUSTER}; use --cluster {params.cluster[0]}x{along_n}"
+            f"{named}: {size} CTAs, a cluster has at most {MAX_CLUSTER}; use --cluster "
+            f"{params.cluster[0]}x{along_n}"
         )
     if params.copy_ != "tma":
         raise KernelError(f"{named}: {params.copy_} cannot multicast; use --copy tma")
     if not params.is_specialized:
         raise KernelError(
-            f"{named}: operands are multicast from a producer warp, multistage has none; use --schedule cooperative"
+            f"{named}: operands are multicast from a producer warp, multistage has none; use "
+            "--schedule cooperative"
         )
     plan = TilePlan(params)
     for which, (name, along) in enumerate((("A", "M"), ("B", "N"))):
@@ -242,9 +261,9 @@ def _check_cluster(params: GemmParams) -> None:
         if not plan.can_slice(which, ways):
             operand = plan.operands[which]
             raise KernelError(
-                f"{named}: {ways} CTAs share {name}, whose tile of {operand.rows} along {along} by {operand.k} along K "
-                f"does not part into {ways} boxes of whole swizzle repeats; use --cluster 1x1, or "
-                f"{nearest_multiple(operand.rows, 64 * ways)} along {along} of --tile"
+                f"{named}: {ways} CTAs share {name}, whose tile of {operand.rows} along {along} by "
+                f"{operand.k} along K does not part into {ways} boxes of whole swizzle repeats; use "
+                f"--cluster 1x1, or {nearest_multiple(operand.rows, 64 * ways)} along {along} of --tile"
             )
 
 
@@ -254,18 +273,19 @@ def _check_epilogue(params: GemmParams) -> None:
         columns = Shares(params).tile[1]
     if epilogue == "tma_store" and params.copy_ != "tma":
         raise KernelError(
-            f"--epilogue tma_store: this kernel has no tensor maps (--copy {params.copy_}); use --epilogue smem"
+            f"--epilogue tma_store: this kernel has no tensor maps (--copy {params.copy_}); use "
+            "--epilogue smem"
         )
     if params.split_k > 1 and epilogue != "direct":
         raise KernelError(
-            f"--epilogue {epilogue}: with --split-k {params.split_k} the parts leave as fp32 from registers; use "
-            f"--epilogue direct"
+            f"--epilogue {epilogue}: with --split-k {params.split_k} the parts leave as fp32 from registers; "
+            f"use --epilogue direct"
         )
     row_bytes = columns * params.out_element.num_bytes
     if epilogue != "direct" and row_bytes % 16:
         raise KernelError(
-            f"--epilogue {epilogue}: a staged row of D has {columns} {params.out_element.name} ({row_bytes} bytes), wants "
-            f"multiples of 16 bytes; use --epilogue direct"
+            f"--epilogue {epilogue}: a staged row of D has {columns} {params.out_element.name} ({row_bytes} "
+            f"bytes), wants multiples of 16 bytes; use --epilogue direct"
         )
 
 
@@ -281,8 +301,8 @@ def _check_size(params: GemmParams) -> None:
         )
     if plan.num_tiles > MAX_WORK_TILES:
         raise KernelError(
-            f"--tile {_joined(plan.tile)}: the grid has {plan.num_tiles} tiles, wants at most {MAX_WORK_TILES}; use a "
-            f"larger --tile"
+            f"--tile {_joined(plan.tile)}: the grid has {plan.num_tiles} tiles, wants at most "
+            f"{MAX_WORK_TILES}; use a larger --tile"
         )
 
 

@@ -28,15 +28,13 @@ def with_instructions(params: GemmParams, gpu: Target) -> GemmParams:
 
 
 def with_shape(params: GemmParams, gpu: Target) -> GemmParams:
-    """What :func:`with_instructions` left None filled in, where an option has a meaning; no shape is checked yet.
+    """What :func:`with_instructions` left None, filled in where it has a meaning; nothing is checked.
 
     Options without a meaning (``warps`` of wgmma, ``split`` of pingpong) stay None.
     """
-    if params.math == "wgmma":
-        params = _with_consumers(params)
-    else:
-        params = _with_warps(params)
-    assert params.math is not None and params.schedule is not None and params.copy_ is not None  # just set
+    params = _with_consumers(params) if params.math == "wgmma" else _with_warps(params)
+    assert params.schedule is not None  # just set
+    assert params.copy_ is not None
     is_wgmma, is_specialized = params.math == "wgmma", params.is_specialized
     changes: dict[str, Any] = {"out_dtype": params.out_element.name}
     if params.setmaxnreg == "auto":
@@ -75,12 +73,9 @@ def _consumer_choices(params: GemmParams) -> Iterable[GemmParams]:
     schedules = (params.schedule,) if params.schedule else _usual_schedules(params.consumers)
     for schedule in schedules:
         for consumers in _usual_consumers(schedule, params):
-            for split in (None,) if schedule == "pingpong" else (params.split,) if params.split else ("m", "n"):
-                if consumers == 1 and split == "n" and not params.split:
-                    continue
+            for split in _usual_splits(schedule, consumers, params):
                 changes: dict[str, Any] = {
-                    "schedule": schedule, "consumers": consumers,
-                    "split": params.split if schedule == "pingpong" else split,
+                    "schedule": schedule, "consumers": consumers, "split": split,
                     "tile": params.tile or _wgmma_tile(schedule, consumers, split, params.element.num_bytes),
                 }
                 if params.setmaxnreg == "auto":
@@ -98,6 +93,12 @@ def _usual_consumers(schedule: str, params: GemmParams) -> tuple[int, ...]:
     if schedule == "multistage":
         return (2, 1, 3) if params.tile is None or params.tile[0] >= 128 else (1, 2, 3)
     return {"warp_specialized": (1,), "cooperative": (2, 3), "pingpong": (2,)}[schedule]
+
+
+def _usual_splits(schedule: str, consumers: int, params: GemmParams) -> tuple[Any, ...]:
+    if params.split is not None or schedule == "pingpong":
+        return (params.split,)
+    return ("m",) if consumers == 1 else ("m", "n")
 
 
 def _wgmma_tile(schedule: str, consumers: int, split: str | None, element_bytes: int) -> tuple[int, int, int]:

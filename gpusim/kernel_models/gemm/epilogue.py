@@ -27,7 +27,8 @@ NUM_CHUNKS = 2
 """Pieces, side by side, in which a direct epilogue alternates conversion and stores."""
 
 ACTIVATION_COST = {"none": (0, 0), "relu": (1, 0), "gelu": (8, 1), "silu": (3, 2)}
-"""(ALU or FMA, MUFU) instructions an element. Source: relu is one FMNMX; gelu by tanh.approx; silu by ex2, rcp."""
+"""(ALU or FMA, MUFU) instructions an element. Source: relu is one FMNMX; gelu by tanh.approx; silu by ex2, "
+"rcp."""
 
 Program = Generator[Op, Any, None]
 
@@ -36,9 +37,10 @@ Program = Generator[Op, Any, None]
 class Epilogue:
     """What one math role does with its share of the tile, held by ``num_warps`` warps.
 
-    Models: conversion, alpha, beta, bias, activation; stores of fragments, or slices of a staging buffer that leave
-    as whole rows or by TMA; predicated edges. C is read once for each sector, by whoever writes D.
-    Ignores: zeroing split-K's workspace beforehand; fences of global memory; rows of D that do not begin on a sector.
+    Models: conversion, alpha, beta, bias, activation; stores of fragments, or slices of a staging buffer that
+    leave as whole rows or by TMA; predicated edges. C is read once for each sector, by whoever writes D.
+    Ignores: zeroing split-K's workspace beforehand; fences of global memory; rows of D that do not begin on a
+    sector.
     """
 
     plan: TilePlan
@@ -77,7 +79,7 @@ class Epilogue:
         return {}
 
     def _stores(self, rows: int, columns: int, width: int) -> AccessPattern:
-        """Fragments of ``rows`` x ``columns`` straight to (or from) global memory, ``width`` bytes an element."""
+        """Fragments of ``rows`` x ``columns``, ``width`` bytes an element, straight to global memory."""
         key = rows, columns, width
         if key not in self._known_stores:
             self._known_stores[key] = self._count_stores(rows, columns, width)
@@ -93,8 +95,8 @@ class Epilogue:
         sectors = whole * ceil_div(wide * width, SECTOR_BYTES) + ceil_div(rest * width, SECTOR_BYTES)
         requests = ceil_div(columns, wide)
         return AccessPattern(
-            num_requests=ceil_div(rows, high) * requests, num_sectors=rows * sectors, num_lines=rows * requests,
-            num_bytes=rows * columns * width,
+            num_requests=ceil_div(rows, high) * requests, num_sectors=rows * sectors,
+            num_lines=rows * requests, num_bytes=rows * columns * width,
         )
 
     def _loads(self, rows: int, columns: int, width: int) -> AccessPattern:
@@ -143,10 +145,10 @@ class Epilogue:
         params = self.plan.params
         if self.drained and not turn:
             yield ops.BarSync(self.drained)
-        if rows and columns:
-            if params.split_k > 1:
-                yield from self._split_k(at, rows, columns)
-            elif params.epilogue == "direct":
+        if params.split_k > 1 and self.plan.is_inside(at):
+            yield from self._split_k(at, rows, columns)
+        elif rows and columns:
+            if params.epilogue == "direct":
                 yield from self._direct(at, rows, columns)
             else:
                 yield from self._staged(at, rows, columns, turn)
@@ -182,12 +184,14 @@ class Epilogue:
 
     def _direct(self, at: Coordinates, rows: int, columns: int) -> Program:
         """Registers to global memory: C and bias first, then conversion and stores in turn."""
-        params, panel, width = self.plan.params, self.plan.panel_of_d(at), self.plan.params.out_element.num_bytes
+        params, panel = self.plan.params, self.plan.panel_of_d(at)
+        width = params.out_element.num_bytes
         chunks = self._chunks(columns)
         tokens = []
         if params.beta != 0.0:
             for idx, inside in chunks:
-                tokens.append((yield ops.GlobalLoad("C", (panel, self._step(idx)), self._loads(rows, inside, width))))
+                access = self._loads(rows, inside, width)
+                tokens.append((yield ops.GlobalLoad("C", (panel, self._step(idx)), access)))
         yield from self._bias(at, columns)
         arithmetic = self._arithmetic(len(chunks))
         for position, (idx, inside) in enumerate(chunks):
@@ -196,7 +200,7 @@ class Epilogue:
             yield from arithmetic
             yield ops.GlobalStore("D", (panel, self._step(idx)), self._stores(rows, inside, width))
 
-    # -------------------------------------------------------------------------------------- through shared memory
+    # ---------------------------------------------------------------------------------- through shared memory
 
     @cached_property
     def _slice(self) -> OperandTile:
@@ -205,12 +209,13 @@ class Epilogue:
         row_bytes = columns * element.num_bytes
         fitting = [mode for mode, span in (("128B", 128), ("64B", 64), ("32B", 32)) if row_bytes % span == 0]
         return OperandTile(
-            rows=self.share_m, k=columns, dtype=element, is_k_major=True, swizzle=fitting[0] if fitting else "none"
+            rows=self.share_m, k=columns, dtype=element, is_k_major=True,
+            swizzle=fitting[0] if fitting else "none",
         )
 
     @cached_property
     def uses_stmatrix(self) -> bool:
-        """Whether fragments go into the staging buffer by stmatrix: 16-bit ones of tensor cores, whole quads."""
+        """Whether fragments go into the staging buffer by stmatrix: 16-bit ones of tensor cores."""
         params = self.plan.params
         return (
             self.has_stmatrix and params.math != "fma" and params.out_element.bits == 16
@@ -228,8 +233,9 @@ class Epilogue:
         lane_row, lane_column = np.divmod(np.arange(WARP_SIZE), WARP_SIZE // high)
         vector_bytes = high * wide // WARP_SIZE * tile.dtype.num_bytes
         rows = high * np.arange(tile.rows // high)[:, None, None] + lane_row
-        columns = wide * np.arange(tile.k // wide)[None, :, None] * tile.dtype.num_bytes + lane_column * vector_bytes
-        counted = wavefronts(f"st_shared_b{8 * vector_bytes}", tile.byte_offsets(rows, columns))
+        first_columns = wide * np.arange(tile.k // wide)[None, :, None]
+        offsets = tile.byte_offsets(rows, first_columns * tile.dtype.num_bytes + lane_column * vector_bytes)
+        counted = wavefronts(f"st_shared_b{8 * vector_bytes}", offsets)
         access = AccessPattern(
             num_requests=counted.size, num_wavefronts=int(counted.sum()), num_bytes=tile.num_bytes
         )
@@ -237,7 +243,8 @@ class Epilogue:
 
     def _staged(self, at: Coordinates, rows: int, columns: int, turn: int) -> Program:
         """Slice by slice: wait until the buffer is free, convert, write it, meet, store it."""
-        params, panel, width = self.plan.params, self.plan.panel_of_d(at), self.plan.params.out_element.num_bytes
+        params, panel = self.plan.params, self.plan.panel_of_d(at)
+        width = params.out_element.num_bytes
         slice_n, by_tma = self.staging.slice_n, params.epilogue == "tma_store"
         arithmetic = self._arithmetic(self.share_n // slice_n)
         meet: Op = ops.BarSync(self.barrier) if self.barrier else ops.Syncthreads()
@@ -272,7 +279,7 @@ class Epilogue:
 
     @property
     def _is_over_stages(self) -> bool:
-        """Whether the first slice overwrites what the role's other warps may still read; ``drained`` waits for all."""
+        """Whether the first slice overwrites what the role's other warps may still read."""
         return self.staging.overlays_stages and not self.drained
 
     def _reads(self, leaving: AccessPattern) -> AccessPattern:
@@ -286,8 +293,8 @@ class Epilogue:
         boxes = tma_boxes(self._slice)
         num_rows = sum(box.num_rows for box in boxes)
         return ops.TmaStore(
-            "D", (panel, step), rows * columns * self._slice.dtype.num_bytes, num_rows, self.buffer, self.slot,
-            num_boxes=len(boxes),
+            "D", (panel, step), rows * columns * self._slice.dtype.num_bytes, num_rows, self.buffer,
+            self.slot, num_boxes=len(boxes),
         )
 
     # -------------------------------------------------------------------------------------- split-K
@@ -295,11 +302,13 @@ class Epilogue:
     def _split_k(self, at: Coordinates, rows: int, columns: int) -> Program:
         """Parts of K: partial sums, added in L2 by red, or written for a second kernel to add.
 
-        In the kernel: every part adds its accumulators to a workspace with ``red.global.add``, its threads meet and one
-        of them counts it; the last part (here: the one with the highest index) reads the sum back and writes D.
+        In the kernel: every part adds its accumulators to a workspace with ``red.global.add``, its threads
+        meet and one of them counts it; the last part (here: the one with the highest index) reads the sum
+        back and writes D.
         """
         plan, params = self.plan, self.plan.params
-        sums = [(idx, self._stores(rows, inside, SUM_BYTES)) for idx, inside in self._chunks(columns)]
+        chunks = self._chunks(columns) if rows else []
+        sums = [(idx, self._stores(rows, inside, SUM_BYTES)) for idx, inside in chunks]
         panel = plan.panel_of_d(at)
         if params.split_k_mode == "second_kernel":
             plane = at.batch * params.split_k + at.part
@@ -317,8 +326,9 @@ class Epilogue:
         yield meet
         if at.part < params.split_k - 1:
             return
-        for idx, inside in self._chunks(columns):
+        for idx, inside in chunks:
             access = self._loads(rows, inside, SUM_BYTES)
             token = yield ops.GlobalLoad("workspace", (panel, self._step(idx)), access, allocates_in_l1=False)
             yield ops.Use(token)
-        yield from self._direct(at, rows, columns)
+        if chunks:
+            yield from self._direct(at, rows, columns)

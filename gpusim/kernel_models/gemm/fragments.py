@@ -1,4 +1,4 @@
-"""Register fragments of mma.sync and fma kernels: what each slice of a k-step reads, and the math it feeds."""
+"""Register fragments of mma.sync and fma kernels: what each slice of a k-step reads, the math it feeds."""
 
 from __future__ import annotations
 
@@ -55,9 +55,10 @@ class Fragments:
     @cached_property
     def reads(self) -> list[list[Op]]:
         """For each stage the reads of its slices; each yields a token."""
-        assert self.plan.params.stages is not None  # resolved
+        num_stages = self.plan.params.stages
+        assert num_stages is not None  # resolved
         kind = ops.Ldmatrix if self.plan.params.math == "mma_sync" else ops.SharedLoad
-        return [[kind(access, "a", stage) for access in self.slices] for stage in range(self.plan.params.stages)]
+        return [[kind(access, "a", stage) for access in self.slices] for stage in range(num_stages)]
 
     @cached_property
     def math(self) -> list[Op]:

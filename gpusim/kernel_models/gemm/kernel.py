@@ -53,7 +53,9 @@ def gemm_launch(params: GemmParams, gpu: Target) -> Launch:
     )
 
 
-def _multistage(params: GemmParams, plan: TilePlan, staging: Staging, *, has_stmatrix: bool) -> dict[str, Any]:
+def _multistage(
+    params: GemmParams, plan: TilePlan, staging: Staging, *, has_stmatrix: bool
+) -> dict[str, Any]:
     tile_m, tile_n, _ = plan.tile
     num_warps = Shares(params).num_warps
     epilogue = Epilogue(plan, staging, tile_m, tile_n, num_warps, has_stmatrix=has_stmatrix)
@@ -67,8 +69,11 @@ def _multistage(params: GemmParams, plan: TilePlan, staging: Staging, *, has_stm
     }
 
 
-def _specialized(params: GemmParams, plan: TilePlan, staging: Staging, *, has_stmatrix: bool) -> dict[str, Any]:
-    assert params.stages is not None and params.consumers is not None  # resolved
+def _specialized(
+    params: GemmParams, plan: TilePlan, staging: Staging, *, has_stmatrix: bool
+) -> dict[str, Any]:
+    assert params.stages is not None  # resolved
+    assert params.consumers is not None
     consumers, is_pingpong, by_tma = params.consumers, params.schedule == "pingpong", params.copy_ == "tma"
     shares = Shares(params)
     (share_m, share_n), (ways_m, ways_n) = shares.share, shares.ways
@@ -76,8 +81,9 @@ def _specialized(params: GemmParams, plan: TilePlan, staging: Staging, *, has_st
     all_drain = "drained" if consumers > 1 and staging.num_bytes and staging.overlays_stages else ""
     epilogues = [
         Epilogue(
-            plan, staging, share_m, share_n, 4, first_m=idx % ways_m * share_m, first_n=idx % ways_n * share_n,
-            barrier=f"epilogue{idx}", drained=all_drain, slot=idx, has_stmatrix=has_stmatrix,
+            plan, staging, share_m, share_n, 4, first_m=idx % ways_m * share_m,
+            first_n=idx % ways_n * share_n, barrier=f"epilogue{idx}", drained=all_drain, slot=idx,
+            has_stmatrix=has_stmatrix,
         )
         for idx in range(consumers)
     ]
@@ -87,7 +93,8 @@ def _specialized(params: GemmParams, plan: TilePlan, staging: Staging, *, has_st
         Mbarrier(name="empty", num_arrivals=num_releasing, num_stages=params.stages),
     ]
     if is_pingpong:
-        mbarriers += [Mbarrier(name=name, num_arrivals=1, num_stages=2) for name in ("math_turn", "epilogue_turn")]
+        turns = ("math_turn", "epilogue_turn")
+        mbarriers += [Mbarrier(name=name, num_arrivals=1, num_stages=2) for name in turns]
     producer = Producer(plan, loader, tuple(ring.name for ring in mbarriers))
     named = [NamedBarrier(name=f"epilogue{idx}", num_threads=128) for idx in range(consumers)]
     if all_drain:
@@ -96,7 +103,9 @@ def _specialized(params: GemmParams, plan: TilePlan, staging: Staging, *, has_st
         "roles": (
             WarpRole(name="producer", num_warps=PRODUCER_WARPS, program=producer),
             *(
-                WarpRole(name=f"consumer{idx}", num_warps=4, program=Consumer(plan, loader, epilogue, idx=idx))
+                WarpRole(
+                    name=f"consumer{idx}", num_warps=4, program=Consumer(plan, loader, epilogue, idx=idx)
+                )
                 for idx, epilogue in enumerate(epilogues)
             ),
         ),
@@ -142,7 +151,9 @@ def _features(params: GemmParams, epilogue: Epilogue) -> frozenset[Feature]:
 def _registers(params: GemmParams) -> tuple[int, str]:
     """(registers that the launch asks for, how they come about)."""
     shares, of_consumer = Shares(params), consumer_registers(params)
-    registers = launch_registers(shares.need, num_warps=shares.num_warps, of_consumer=of_consumer)
+    registers = launch_registers(
+        shares.need, math=params.math or "", num_warps=shares.num_warps, of_consumer=of_consumer
+    )
     if of_consumer is None:
         return registers, shares.need.story
     return registers, f"{shares.need.story}; launched with {registers}, setmaxnreg {params.setmaxnreg}"
@@ -153,9 +164,10 @@ def _remarks(params: GemmParams, plan: TilePlan) -> tuple[str, ...]:
     area = plan.num_m * plan.tile[0] * plan.num_n * plan.tile[1]
     outside = area - params.m * params.n
     if outside:
-        remarks.append(f"{outside / area:.1%} of the tiles' area lies outside of D and is computed for nothing")
+        share = outside / area
+        remarks.append(f"{share:.1%} of the tiles' area lies outside of D and is computed for nothing")
     if params.swizzle == "none" and params.math == "wgmma" and params.copy_ == "tma":
-        remarks.append("without a swizzle TMA fills core matrices 16 bytes wide, which the engine does slowly")
+        remarks.append("without a swizzle TMA fills core matrices 16 bytes wide, which it does slowly")
     padded = [
         name for name, extent, num_bytes in (
             ("A", params.k if params.is_a_k_major else params.m, params.element.num_bytes),

@@ -1,4 +1,4 @@
-"""How operands reach shared memory: the copies of each k-step, by TMA (multicast in a cluster) or cp.async."""
+"""How operands reach shared memory: each k-step's copies, by TMA (multicast in a cluster) or cp.async."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def slot(step: int, stage: int) -> int:
 
 
 class Panel(dict[int, Op]):
-    """Copies of one operand's panel, by :func:`slot`; each is made at its first use and shared by all CTAs."""
+    """Copies of one operand's panel, by :func:`slot`: made at their first use and shared by all CTAs."""
 
     def __init__(self, loader: Loader, which: int, at: Coordinates, rank: int) -> None:
         """What the CTA of ``rank`` loads of operand ``which`` (A is 0, B is 1) for the work tile ``at``."""
@@ -76,8 +76,8 @@ class Loader:
         """For each rank, the ranks that share its A (same rows) and its B (same columns)."""
         ranks_m, ranks_n = self.params.cluster
         ranks = range(ranks_m * ranks_n)
-        same_a = {rank: tuple(other for other in ranks if other % ranks_m == rank % ranks_m) for rank in ranks}
-        same_b = {rank: tuple(other for other in ranks if other // ranks_m == rank // ranks_m) for rank in ranks}
+        same_a = {rank: tuple(ranks[rank % ranks_m :: ranks_m]) for rank in ranks}
+        same_b = {rank: tuple(ranks[rank // ranks_m * ranks_m :][:ranks_m]) for rank in ranks}
         return same_a, same_b
 
     def feeders(self, rank: int) -> tuple[int, ...]:
@@ -111,8 +111,8 @@ class Loader:
             rows = _within(rows, plan.tile[which] // ways, part)
         return ops.TmaLoad(
             tensor, (plan.panel(which, at), step * ways + part), sum(box.num_bytes for box in boxes),
-            rows * depth * self.params.element.num_bytes, sum(box.num_rows for box in boxes), buffer, stage, "full",
-            multicast=receivers if ways > 1 else (), num_boxes=len(boxes),
+            rows * depth * self.params.element.num_bytes, sum(box.num_rows for box in boxes), buffer, stage,
+            "full", multicast=receivers if ways > 1 else (), num_boxes=len(boxes),
         )
 
     @cached_property

@@ -24,14 +24,15 @@ class Multistage:
 
     One stage: load, wait, math, wait for the math, meet; nothing overlaps inside of a CTA.
 
-    More, with wgmma: wait until the k-step's slot is there and all warps have passed; then either issue the math and,
-    behind it, the load of the slot that the last math has left (``refill`` after_math), or load first
-    (before_math); then wait until at most ``wgmma_depth`` groups run. A warp that issues more wgmma than the tensor
-    core's queue takes waits there, and its loads with it.
+    More, with wgmma: wait until the k-step's slot is there and all warps have passed; then either issue the
+    math and, behind it, the load of the slot that the last math has left (``refill`` after_math), or load
+    first (before_math); then wait until at most ``wgmma_depth`` groups run. A warp that issues more wgmma
+    than the tensor core's queue takes waits there, and its loads with it.
 
-    More, with mma.sync or fma: fragments of the next slice are read (ldmatrix, ld.shared) while the present one is
-    multiplied; the k-step's load is issued with the first slice; before the last slice the warps wait for the next
-    slot and for one another, so that its first fragments can be read behind the last slice's math.
+    More, with mma.sync or fma: fragments of the next slice are read (ldmatrix, ld.shared) while the present
+    one is multiplied; the k-step's load is issued with the first slice; before the last slice the warps wait
+    for the next slot and for one another, so that its first fragments can be read behind the last slice's
+    math.
 
     A persistent CTA drains its ring, runs the epilogue, and begins the next tile with a new ring's fill.
     """
@@ -51,7 +52,8 @@ class Multistage:
         self._expect: list[Op] = [
             ops.MbarrierArriveExpectTx("full", s, loader.stage_bytes) for s in range(num_stages)
         ]
-        self._wait_full = [[ops.MbarrierWait("full", s, parity) for parity in (0, 1)] for s in range(num_stages)]
+        stages = range(num_stages)
+        self._wait_full = [[ops.MbarrierWait("full", s, parity) for parity in (0, 1)] for s in stages]
         self._commit, self._meet = ops.CpAsyncCommitGroup(), ops.Syncthreads()
         # cp.async writes through the generic proxy, wgmma reads through the async one
         fence: list[Op] = [ops.FenceProxyAsync()] if params.math == "wgmma" else []

@@ -58,7 +58,7 @@ Scalar = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class GemmParams(BaseModel):
-    """D = activation(alpha A B + beta C + bias), m x n x k. None means: chosen for the GPU by :meth:`resolved`.
+    """D = activation(alpha A B + beta C + bias), m x n x k. None: chosen for the GPU by :meth:`resolved`.
 
     Matrices whose rows are no multiple of 16 bytes are taken as padded to it, as TMA and cp.async want.
     """
@@ -69,13 +69,16 @@ class GemmParams(BaseModel):
     n: Extent = Field(description="columns of B and D")
     k: Extent = Field(description="columns of A, rows of B")
     batch: Annotated[int, Field(ge=1, le=1 << 16)] = Field(1, description="independent products of this size")
-    dtype: Literal["bf16", "fp16", "tf32", "fp8", "int8", "fp32"] = Field("bf16", description="type of A and B")
+    dtype: Literal["bf16", "fp16", "tf32", "fp8", "int8", "fp32"] = Field(
+        "bf16", description="type of A and B"
+    )
     out_dtype: Literal["bf16", "fp16", "fp32", "int8", "int32", "fp8"] | None = Field(
-        None, description="type of C and D; by default the input's 16-bit type (bf16 for fp8, fp32 for tf32 and "
-        "fp32, int32 for int8)"
+        None, description="type of C and D; by default the input's 16-bit type (bf16 for fp8, fp32 for tf32 "
+        "and fp32, int32 for int8)"
     )
     layout: Literal["nn", "nt", "tn", "tt"] = Field(
-        "tn", description="BLAS letters of A and B: tn has both K-contiguous, tt both row-major; D is row-major"
+        "tn", description="BLAS letters of A and B: tn has both K-contiguous, tt both row-major; D is "
+        "row-major"
     )
     tile: Tile | None = Field(None, description="CTA tile MxNxK")
     stages: Annotated[int, Field(ge=1, le=MAX_STAGES)] | None = Field(

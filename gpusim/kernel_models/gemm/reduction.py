@@ -22,7 +22,7 @@ PER_CTA = THREADS * ELEMENTS_PER_THREAD
 
 
 def reduction_launch(params: GemmParams) -> Launch:
-    """A kernel in which each thread adds ``split_k`` parts of four elements, and finishes and stores them as D's type.
+    """A kernel in which each thread adds ``split_k`` parts of four elements, finishes and stores them.
 
     Ignores: where in the workspace a tile's elements lie; it is walked from end to end.
     """
@@ -39,8 +39,8 @@ def reduction_launch(params: GemmParams) -> Launch:
         count = min(PER_CTA, num_elements - cta.cta_idx * PER_CTA)
         total = count * num_bytes
         return AccessPattern(
-            num_requests=ceil_div(count, ELEMENTS_PER_THREAD * WARP_SIZE), num_sectors=ceil_div(total, SECTOR_BYTES),
-            num_lines=ceil_div(total, LINE_BYTES), num_bytes=total,
+            num_requests=ceil_div(count, ELEMENTS_PER_THREAD * WARP_SIZE),
+            num_sectors=ceil_div(total, SECTOR_BYTES), num_lines=ceil_div(total, LINE_BYTES), num_bytes=total,
         )
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
@@ -63,6 +63,9 @@ def reduction_launch(params: GemmParams) -> Launch:
             yield ops.Mufu(ELEMENTS_PER_THREAD * mufu)
         yield ops.GlobalStore("D", (cta.cta_idx, 0), vectors(cta, width))
 
+    def out_bytes(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
+        return elements_of(tiles) * width
+
     def same(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
         return tiles
 
@@ -71,12 +74,10 @@ def reduction_launch(params: GemmParams) -> Launch:
             tensor="workspace", access="read", panel_of=same,
             panel_bytes=lambda tiles: elements_of(tiles) * SUM_BYTES * parts, num_steps=parts,
         ),
-        Footprint(tensor="D", access="write", panel_of=same, panel_bytes=lambda tiles: elements_of(tiles) * width),
+        Footprint(tensor="D", access="write", panel_of=same, panel_bytes=out_bytes),
     ]
     if params.beta != 0.0:
-        found.append(
-            Footprint(tensor="C", access="read", panel_of=same, panel_bytes=lambda tiles: elements_of(tiles) * width)
-        )
+        found.append(Footprint(tensor="C", access="read", panel_of=same, panel_bytes=out_bytes))
     return Launch(
         kernel="gemm_reduction",
         num_ctas=num_ctas,

@@ -1,7 +1,7 @@
 """Registers of a GEMM kernel: accumulators, fragments, and an overhead by schedule.
 
-Source: ``kernels/register_probe/registers.csv``, 171 probe kernels compiled by ptxas of CUDA 13.0; the rule is
-within 6 registers of each tensor-core probe, and within 45 of the FMA ones.
+Source: ``kernels/register_probe/registers.csv``, 171 probe kernels compiled by ptxas of CUDA 13.0; the rule
+is within 6 registers of each tensor-core probe, and within 45 of the FMA ones.
 """
 
 from __future__ import annotations
@@ -68,21 +68,23 @@ def register_need(
 def most_accumulators(need: RegisterNeed, *, math: str, ceiling: int) -> int:
     """Accumulators that a thread of at most ``ceiling`` registers keeps without spills or serialized wgmma.
 
-    Near its ceiling ptxas saves on the overhead: tensor-core kernels down to a floor, fma kernels to half of it.
+    Near its ceiling ptxas saves on the overhead: tensor-core kernels down to a floor, fma kernels to half of
+    it.
     """
-    floor = {"wgmma": WGMMA_FLOOR, "mma_sync": MMA_SYNC_FLOOR, "fma": need.overhead - need.overhead // 2}[math]
+    half = need.overhead - need.overhead // 2
+    floor = {"wgmma": WGMMA_FLOOR, "mma_sync": MMA_SYNC_FLOOR, "fma": half}[math]
     return ceiling - need.fragments - floor
 
 
-def launch_limit(num_warps: int) -> int:
-    """Registers that a thread can have if one CTA of ``num_warps`` warps is to fit on an SM.
+def launch_limit(num_warps: int, *, ctas_per_sm: int = 1) -> int:
+    """Registers that a thread can have if ``ctas_per_sm`` CTAs of ``num_warps`` warps are to fit on an SM.
 
     Each sub-core holds every fourth warp in its 16384 registers.
 
     >>> [launch_limit(num_warps) for num_warps in (4, 8, 9, 12, 16)]
     [255, 255, 168, 168, 128]
     """
-    warps_per_sub_core = -(-num_warps // 4)
+    warps_per_sub_core = -(-num_warps * ctas_per_sm // 4)
     return min(MAX_REGISTERS, REGISTERS_PER_SUB_CORE // (32 * warps_per_sub_core) // 8 * 8)
 
 
@@ -97,7 +99,14 @@ def widest_wgmma_n(num_warps: int) -> int:
     return min(256, 2 * (launch_limit(num_warps) - WGMMA_FLOOR))
 
 
-def launch_registers(need: RegisterNeed, *, num_warps: int, of_consumer: int | None) -> int:
-    """What a kernel is launched with: multiples of 8, at most what one CTA leaves each thread."""
+def launch_registers(need: RegisterNeed, *, math: str, num_warps: int, of_consumer: int | None) -> int:
+    """What a kernel is launched with: multiples of 8, at most what one CTA leaves each thread.
+
+    An fma kernel that two CTAs' launch bounds squeeze without spills is launched with these.
+    """
     limit = launch_limit(num_warps)
+    if math == "fma":
+        squeezed = launch_limit(num_warps, ctas_per_sm=2)
+        if need.accumulators <= most_accumulators(need, math=math, ceiling=squeezed):
+            limit = squeezed
     return min(limit, -(-need.total // 8) * 8 if of_consumer is None else of_consumer)

@@ -13,7 +13,7 @@ ALIGNMENT_BYTES = 1024
 """What a CTA adds so that its stages begin where a 128-byte swizzle repeats."""
 
 FMA_PAD = 4
-"""Elements after each row of an fma operand that is transposed on its way in: spreads a column over the banks."""
+"""Elements after each row of an fma operand that is turned on its way in: spreads a column over the banks."""
 
 STAGE_BARRIER_BYTES = 16
 """A full and an empty mbarrier."""
@@ -23,7 +23,7 @@ TURN_BARRIER_BYTES = 32
 
 
 def is_transposed(params: GemmParams, which: int) -> bool:
-    """Whether A (0) or B (1) is turned on its way into shared memory: fma wants M and N contiguous for each k."""
+    """Whether A (0) or B (1) is turned on its way in: fma wants M and N contiguous for each k."""
     return params.math == "fma" and (params.is_a_k_major, params.is_b_k_major)[which]
 
 
@@ -49,14 +49,14 @@ def column_unit(params: GemmParams) -> int:
     return max(fragment, 16 // params.out_element.num_bytes)
 
 
-def _staging_shape(params: GemmParams) -> tuple[int, int, int]:
-    """(rows of a slice in all, columns of a role's share, roles that stage at once)."""
+def _staging_shape(params: GemmParams) -> tuple[int, int]:
+    """(rows of a slice of all roles that stage at once, columns of a role's share)."""
     tile_m, tile_n, _ = Shares(params).tile
     if not params.is_specialized:
-        return tile_m, tile_n, 1
+        return tile_m, tile_n
     assert params.consumers is not None  # resolved
     share_m, share_n = Shares(params).share
-    return share_m * params.consumers, share_n, params.consumers
+    return share_m * params.consumers, share_n
 
 
 def _has_staging(params: GemmParams) -> bool:
@@ -67,7 +67,7 @@ def _least_staging(params: GemmParams) -> int:
     """Shared memory that a persistent kernel needs beside its stages: 32 columns, or the smallest slice."""
     if not _has_staging(params) or not params.persistent:
         return 0
-    rows, columns, _ = _staging_shape(params)
+    rows, columns = _staging_shape(params)
     unit = column_unit(params)
     few = max(unit, 32)
     return rows * (few if columns % few == 0 else unit) * params.out_element.num_bytes
@@ -86,21 +86,20 @@ def most_stages(params: GemmParams, gpu: Target) -> int:
 def staging_of(params: GemmParams, gpu: Target) -> Staging:
     """The widest slices of D that fit: over the drained stages, or beside them in a persistent kernel."""
     assert params.stages is not None  # resolved
-    rows, columns, num_roles = _staging_shape(params)
+    rows, columns = _staging_shape(params)
     if not _has_staging(params):
         return Staging(slice_n=columns, num_bytes=0, overlays_stages=True)
     column_bytes, unit = rows * params.out_element.num_bytes, column_unit(params)
     ring = params.stages * stage_bytes(params)
-    beside = (
-        spare_bytes(params, gpu) + _least_staging(params) - params.stages * (stage_bytes(params) + STAGE_BARRIER_BYTES)
-    )
+    beside = spare_bytes(params, gpu) + _least_staging(params)
+    beside -= params.stages * (stage_bytes(params) + STAGE_BARRIER_BYTES)
     overlays = not params.persistent and unit * column_bytes <= ring
     room = ring if overlays else beside
     fitting = [n for n in range(unit, columns + 1, unit) if columns % n == 0 and n * column_bytes <= room]
     if not fitting:
         raise LaunchError(
-            f"--epilogue {params.epilogue}: {unit} columns of D take {unit * column_bytes} bytes of shared memory, "
-            f"{max(0, room)} are left on {gpu.name}; use --epilogue direct or fewer stages"
+            f"--epilogue {params.epilogue}: {unit} columns of D take {unit * column_bytes} bytes of shared "
+            f"memory, {max(0, room)} are left on {gpu.name}; use --epilogue direct or fewer stages"
         )
     return Staging(slice_n=fitting[-1], num_bytes=fitting[-1] * column_bytes, overlays_stages=overlays)
 
@@ -118,9 +117,10 @@ def check_room(params: GemmParams, gpu: Target) -> None:
     need = gpu.max_smem_per_cta_bytes - spare_bytes(params, gpu)
     need += params.stages * (stage_bytes(params) + STAGE_BARRIER_BYTES)
     tile = "x".join(str(part) for part in Shares(params).tile)
+    better = f"at most --stages {most}" if most else _smaller_tile(params, gpu)
     raise LaunchError(
-        f"--stages {params.stages}: with --tile {tile} they need {need} bytes of shared memory, {gpu.name} has "
-        f"{gpu.max_smem_per_cta_bytes} a CTA; use {f'at most {most} stages' if most else _smaller_tile(params, gpu)}"
+        f"--stages {params.stages}: with --tile {tile} they need {need} bytes of shared memory, {gpu.name} "
+        f"has {gpu.max_smem_per_cta_bytes} a CTA; use {better}"
     )
 
 

@@ -1,7 +1,8 @@
-"""How a tile is dealt out to math warps, and whether the pieces suit the instructions and the register file."""
+"""How a tile is dealt out to math warps, and whether the pieces suit instructions and registers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -89,7 +90,9 @@ class Shares:
     def need(self) -> RegisterNeed:
         """Registers of a math thread."""
         params = self.params
-        assert params.math is not None and params.schedule is not None and params.copy_ is not None  # resolved
+        assert params.math is not None  # resolved
+        assert params.schedule is not None
+        assert params.copy_ is not None
         num_bytes = (self.tile[0] + self.tile[1]) * self.tile[2] * params.element.num_bytes
         copies = 0 if params.is_specialized else -(-num_bytes // (16 * 32 * self.num_warps))
         return register_need(
@@ -147,6 +150,10 @@ class Shares:
         return all(extent % unit == 0 for extent, unit in zip(self.tile[:2], units, strict=True))
 
 
+ROUND_N = 32
+"""Columns of a tile that is proposed are a multiple of this where those asked for were."""
+
+
 def consumer_registers(params: GemmParams) -> int | None:
     """What setmaxnreg gives a consumer; None without it."""
     return None if params.setmaxnreg in ("none", "auto") else int(params.setmaxnreg.split("/")[1])
@@ -187,8 +194,8 @@ def check_shares(params: GemmParams) -> None:
     need = shares.need
     more = f" under --setmaxnreg {params.setmaxnreg}" if consumer_registers(params) is not None else ""
     raise KernelError(
-        f"--tile {tile}: {params.math} {dealt} needs {need.total} registers a thread ({need.story}), a CTA of "
-        f"{shares.num_warps} warps has {shares.ceiling}{more}, so it would spill; use {_what_fits(params)}"
+        f"--tile {tile}: {params.math} {dealt} needs {need.total} registers a thread ({need.story}), a CTA "
+        f"of {shares.num_warps} warps has {shares.ceiling}{more}, so it would spill; use {_what_fits(params)}"
     )
 
 
@@ -210,8 +217,9 @@ def _what_fits(params: GemmParams) -> str:
             return flags
     tile_m, tile_n, tile_k = Shares(params).tile
     unit_m, unit_n = Shares(params).units
+    round_n = math.lcm(unit_n, ROUND_N) if tile_n % ROUND_N == 0 else unit_n
     for rows in range(tile_m, 0, -unit_m):
-        for columns in range(tile_n, 0, -unit_n):
+        for columns in (*range(tile_n, 0, -round_n), *range(tile_n, 0, -unit_n)):
             if Shares(params.model_copy(update={"tile": (rows, columns, tile_k)})).fits_registers:
                 return f"--tile {rows}x{columns}x{tile_k}"
     return "fewer warps"
@@ -234,8 +242,9 @@ def _other_shares(params: GemmParams) -> Iterator[tuple[str, dict[str, object]]]
 
 
 def warp_choices(params: GemmParams) -> list[tuple[int, int]]:
-    """Warps along M and N that divide the tile, the most usual first: 64x64 of mma.sync, 8x8 a thread of fma."""
-    assert params.tile is not None and params.math is not None  # resolved
+    """Warps along M and N that divide the tile, the most usual first: 64x64 a warp, 8x8 a thread of fma."""
+    assert params.tile is not None  # set before
+    assert params.math is not None
     tile_m, tile_n, _ = params.tile
     rows, columns = UNITS[params.math]
     area = 64 * 64 if params.math == "mma_sync" else 32 * 64

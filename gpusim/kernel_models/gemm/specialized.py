@@ -14,7 +14,9 @@ from gpusim.workload.launch import RoleContext
 from gpusim.workload.ops import Op
 
 
-def work(cta: RoleContext, plan: TilePlan, *, first: int = 0, step: int = 1) -> Iterator[tuple[int, Coordinates]]:
+def work(
+    cta: RoleContext, plan: TilePlan, *, first: int = 0, step: int = 1
+) -> Iterator[tuple[int, Coordinates]]:
     """The tiles of a CTA: one, or every ``num_ctas``-th of a persistent grid, as (turn, coordinates)."""
     if plan.params.persistent:
         for turn, tile in cta.tiles(plan.num_tiles, first=first, step=step):
@@ -25,7 +27,9 @@ def work(cta: RoleContext, plan: TilePlan, *, first: int = 0, step: int = 1) -> 
 
 def meet_all(plan: TilePlan) -> list[Op]:
     """All threads that share barriers meet: of the CTA, or of the cluster."""
-    return [ops.ClusterArrive(), ops.ClusterWait()] if plan.params.num_cluster_ctas > 1 else [ops.Syncthreads()]
+    if plan.params.num_cluster_ctas > 1:
+        return [ops.ClusterArrive(), ops.ClusterWait()]
+    return [ops.Syncthreads()]
 
 
 def part_from_peers(plan: TilePlan) -> list[Op]:
@@ -36,9 +40,9 @@ def part_from_peers(plan: TilePlan) -> list[Op]:
 class Producer:
     """The loading role of the specialized schedules.
 
-    First it makes the barriers, and all roles meet. Then for each k-step: wait until the slot is empty, announce the
-    bytes (TMA), copy A, copy B. Runs ahead of the math by as many k-steps as there are stages. With cp.async all its
-    threads copy, and arrive when their copies are there.
+    First it makes the barriers, and all roles meet. Then for each k-step: wait until the slot is empty,
+    announce the bytes (TMA), copy A, copy B. Runs ahead of the math by as many k-steps as there are stages.
+    With cp.async all its threads copy, and arrive when their copies are there.
     """
 
     def __init__(self, plan: TilePlan, loader: Loader, barriers: tuple[str, ...]) -> None:
@@ -102,12 +106,12 @@ class Producer:
 class Consumer:
     """The math role of the specialized schedules.
 
-    For each k-step: wait until the slot is full, issue wgmma, commit, wait until at most ``wgmma_depth`` groups run,
-    give the slot of the group that has ended back to the producers. After the last k-step: wait for all, give the
-    rest back, epilogue.
+    For each k-step: wait until the slot is full, issue wgmma, commit, wait until at most ``wgmma_depth``
+    groups run, give the slot of the group that has ended back to the producers. After the last k-step: wait
+    for all, give the rest back, epilogue.
 
-    With ``pingpong`` two consumers take turns at whole tiles: each waits for its turn at the tensor core, and passes
-    it on when its last wgmma has been issued, so that its epilogue runs behind the other's math.
+    With ``pingpong`` two consumers take turns at whole tiles: each waits for its turn at the tensor core, and
+    passes it on when its last wgmma has been issued, so that its epilogue runs behind the other's math.
     """
 
     def __init__(self, plan: TilePlan, loader: Loader, epilogue: Epilogue, *, idx: int) -> None:
@@ -118,18 +122,20 @@ class Consumer:
         self.idx = idx
         params = plan.params
         self.registers = consumer_registers(params)
-        assert params.stages is not None and params.wgmma_depth is not None  # resolved
+        assert params.stages is not None  # resolved
+        assert params.wgmma_depth is not None
         self.num_stages = params.stages
         self.depth = params.wgmma_depth
         self.is_pingpong = params.schedule == "pingpong"
         atom, num_issues = Shares(params).atom, issues_of_k_step(plan)
         # cp.async writes through the generic proxy, wgmma reads through the async one
         self._fence: list[Op] = [] if loader.by_tma else [ops.FenceProxyAsync()]
-        self._wait = [[ops.MbarrierWait("full", s, parity) for parity in (0, 1)] for s in range(self.num_stages)]
+        stages = range(self.num_stages)
+        self._wait = [[ops.MbarrierWait("full", s, parity) for parity in (0, 1)] for s in stages]
         self._math: list[list[Op]] = [
             [*self._fence, ops.Wgmma(atom, num_issues, (("a", s), ("b", s))), ops.WgmmaCommitGroup(),
              ops.WgmmaWaitGroup(self.depth)]
-            for s in range(self.num_stages)
+            for s in stages
         ]
         self._give_back: dict[int, list[list[Op]]] = {}
 
@@ -165,11 +171,13 @@ class Consumer:
         num_k_steps, idx = self.plan.num_k_steps(0), self.idx
         mine = [ops.MbarrierWait("math_turn", idx, parity) for parity in (0, 1)]
         my_end = [ops.MbarrierWait("epilogue_turn", idx, parity) for parity in (0, 1)]
-        passes_on, end_passes_on = ops.MbarrierArrive("math_turn", 1 - idx), ops.MbarrierArrive("epilogue_turn", 1 - idx)
+        passes_on = ops.MbarrierArrive("math_turn", 1 - idx)
+        end_passes_on = ops.MbarrierArrive("epilogue_turn", 1 - idx)
         for turn, at in work(cta, self.plan, first=idx, step=2):
             parity = (turn // 2 & 1) ^ (idx == 0)
             yield mine[parity]
-            yield from self._multiply(cta, num_k_steps, *self._slot_after(0, 0, turn * num_k_steps), passes_on=passes_on)
+            stage, parity_of_stage = self._slot_after(0, 0, turn * num_k_steps)
+            yield from self._multiply(cta, num_k_steps, stage, parity_of_stage, passes_on=passes_on)
             yield my_end[parity]
             yield from self.epilogue.program(at, turn)
             yield end_passes_on

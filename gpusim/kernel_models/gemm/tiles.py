@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,8 +94,8 @@ class TilePlan:
     def coordinates(self, tile_idx: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """(m, n, batch, part of K) of work tiles, each int64[n].
 
-        A cluster's tiles are neighbours in the order. Bands of ``raster_group`` clusters are walked in the raster's
-        direction, across the band first; parts of K and batches come last.
+        A cluster's tiles are neighbours in the order. Bands of ``raster_group`` clusters are walked in the
+        raster's direction, across the band first; parts of K and batches come last.
         """
         params = self.params
         ranks_m, ranks_n = params.cluster
@@ -135,6 +135,10 @@ class TilePlan:
         """Columns of B's panel that lie inside of the matrix."""
         return max(0, min(self.tile[1], self.params.n - n * self.tile[1]))
 
+    def is_inside(self, at: Coordinates) -> bool:
+        """Whether any of a work tile lies inside of D: those that fill up clusters do not."""
+        return self.rows_of_a(at.m) > 0 and self.rows_of_b(at.n) > 0
+
     def panel(self, which: int, at: Coordinates) -> int:
         """Panel of A (0) or B (1) that a work tile walks."""
         plane = at.batch * self.params.split_k + at.part
@@ -155,7 +159,8 @@ class TilePlan:
         if params.math == "fma":  # M and N are contiguous for each k, whatever they are in global memory
             pad = FMA_PAD if is_transposed(params, which) else 0
             return OperandTile(
-                rows=self.tile[which] + pad, k=self.tile[2], dtype=params.element, is_k_major=False, swizzle="none"
+                rows=self.tile[which] + pad, k=self.tile[2], dtype=params.element, is_k_major=False,
+                swizzle="none",
             )
         return OperandTile(
             rows=self.tile[which], k=self.tile[2], dtype=params.element, is_k_major=is_k_major,
@@ -173,7 +178,8 @@ class TilePlan:
     def sliced(self, which: int, ways: int) -> OperandTile:
         """What one of ``ways`` CTAs of a cluster loads of A or B and multicasts.
 
-        A slice of the rows, or of K where rows are contiguous and a slice of them would be narrower than a panel.
+        A slice of the rows, or of K where rows are contiguous and a slice of them would be narrower than a
+        panel.
 
         Raises:
             LayoutError: the tile does not part into boxes.
@@ -191,7 +197,7 @@ class TilePlan:
     # -------------------------------------------------------------------------------------- footprints
 
     def footprints(self, num_math_roles: int) -> tuple[Footprint, ...]:
-        """What the work tiles touch of every tensor; ``num_math_roles`` count in a tile of an in-kernel split-K."""
+        """What the work tiles touch; ``num_math_roles`` roles count themselves in an in-kernel split-K."""
         params = self.params
         num_steps = ceil_div(self.total_k_steps, params.split_k)
         found = [
@@ -219,11 +225,8 @@ class TilePlan:
         if params.beta != 0.0:
             found.append(self._of_d("C", "read", width))
         if params.bias:
-            found.append(
-                Footprint(
-                    tensor="bias", access="read", panel_of=self._panels_of_bias, panel_bytes=self._bytes_of_bias
-                )
-            )
+            panels, num_bytes = self._panels_of_bias, self._bytes_of_bias
+            found.append(Footprint(tensor="bias", access="read", panel_of=panels, panel_bytes=num_bytes))
         return tuple(found)
 
     def _panels_of_a(self, tiles: IntArray) -> IntArray:
@@ -242,7 +245,8 @@ class TilePlan:
 
     def _depths(self, part: IntArray) -> IntArray:
         """Elements of K of parts, int64[n]."""
-        starts = [min(self.params.k, self.first_k_step(idx) * self.tile[2]) for idx in range(self.params.split_k + 1)]
+        steps = [self.first_k_step(idx) for idx in range(self.params.split_k + 1)]
+        starts = [min(self.params.k, step * self.tile[2]) for step in steps]
         found: IntArray = np.diff(np.array(starts, dtype=np.int64)).astype(np.int64)
         return found[part]
 
@@ -266,7 +270,9 @@ class TilePlan:
         """Tiles that write D: the last part of K."""
         return np.asarray(self.coordinates(tiles)[3] == self.params.split_k - 1)
 
-    def _of_d(self, tensor: str, access: str, width: int, *, of_all_parts: bool = False) -> Footprint:
+    def _of_d(
+        self, tensor: str, access: Literal["read", "write"], width: int, *, of_all_parts: bool = False
+    ) -> Footprint:
         """A tensor that lies like D."""
 
         def num_bytes(tiles: IntArray) -> IntArray:
@@ -280,9 +286,7 @@ class TilePlan:
             nobody = self.params.batch * self.num_m * self.num_n  # parts that do not touch it
             return np.where(self._writes_d(tiles), (batch * self.num_m + m) * self.num_n + n, nobody)
 
-        return Footprint(
-            tensor=tensor, access="read" if access == "read" else "write", panel_of=panels, panel_bytes=num_bytes
-        )
+        return Footprint(tensor=tensor, access=access, panel_of=panels, panel_bytes=num_bytes)
 
     def _panels_of_bias(self, tiles: IntArray) -> IntArray:
         _, n, _, _ = self.coordinates(tiles)
@@ -296,7 +300,9 @@ class TilePlan:
 
 def _parted(extent: int, ways: int) -> int:
     if extent % ways:
-        raise LayoutError(f"operand tile: {extent} do not part into {ways}: use {extent // ways * ways or ways}")
+        raise LayoutError(
+            f"operand tile: {extent} do not part into {ways}: use {max(1, extent // ways) * ways}"
+        )
     return extent // ways
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 import simpy
@@ -32,12 +33,43 @@ class HbmCounters(Counters):
     write_bytes: float = field(default=0.0, metadata={"ncu": "dram__bytes_write.sum"})
 
 
+class _Intake:
+    """What one SM draws: its fills one after the other, the first of them sharing the wire with other SMs'."""
+
+    __slots__ = ("_done", "_waiting", "_wire")
+
+    def __init__(self, wire: SharedPipe) -> None:
+        self._wire = wire
+        self._done: Done | None = None
+        self._waiting: deque[tuple[float, Done]] = deque()
+
+    def fill(self, num_bytes: float, done: Done) -> None:
+        """Queue ``num_bytes``."""
+        if self._done is None:
+            self._done = done
+            self._wire.transfer(num_bytes, self)
+        else:
+            self._waiting.append((num_bytes, done))
+
+    def __call__(self, cycle: float) -> None:
+        """The last byte of the first has passed."""
+        done = self._done
+        assert done is not None  # a transfer was under way
+        if self._waiting:
+            num_bytes, self._done = self._waiting.popleft()
+            self._wire.transfer(num_bytes, self)
+        else:
+            self._done = None
+        done(cycle)
+
+
 class Hbm(Component):
     """All channels as one wire that fills share.
 
-    Models: sustained bandwidth shared among the fills in flight, idle latency, queueing; writes take their share
-    of the same wire, at their own efficiency.
-    Ignores: channels, banks, rows, refresh, read/write turnaround beyond the sustained rates.
+    Models: sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in
+    order), idle latency, queueing; writes take their share of the same wire, at their own efficiency.
+    Ignores: that SMs which ask for one tile together draw it together (the first draws all of it), channels, banks,
+    rows, refresh, read/write turnaround beyond the sustained rates.
     Source: the GPU's description.
     """
 
@@ -54,11 +86,15 @@ class Hbm(Component):
             bytes_per_cycle=clock.bytes_per_cycle(gb_per_s=spec.sustained_read_gb_per_s),
             cap_bytes_per_cycle=clock.bytes_per_cycle(gb_per_s=spec.sm_gb_per_s),
         )
+        self._intakes: dict[int, _Intake] = {}
 
-    def fill(self, num_bytes: float, done: Done, *, count: float) -> None:
-        """Read ``num_bytes`` for a miss; ``done`` is called when the last byte has passed the wire."""
+    def fill(self, num_bytes: float, done: Done, *, sm_idx: int, count: float) -> None:
+        """Read ``num_bytes`` for a miss of one SM; ``done`` is called when the last byte has passed the wire."""
         self.counters.read_bytes += num_bytes * count
-        self.wire.transfer(num_bytes, done)
+        intake = self._intakes.get(sm_idx)
+        if intake is None:
+            intake = self._intakes[sm_idx] = _Intake(self.wire)
+        intake.fill(num_bytes, done)
 
     def busy_share(self, cycles: float) -> float:
         """Part of ``cycles`` in which the wire moved bytes."""

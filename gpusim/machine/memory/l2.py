@@ -112,7 +112,8 @@ class L2(Component):
             self.counters.miss_sectors += request.num_bytes / SECTOR_BYTES * request.num_alike
             paid = request.num_bytes * self._fill_scales.get(request.tensor, 1.0)
             earliest = request.issued_at + paid / self.hbm.wire.alone
-            self.hbm.fill(paid, _Filled(tile, earliest, self.hbm.latency_cycles), count=request.num_alike)
+            done = _Filled(tile, earliest, self.hbm.latency_cycles)
+            self.hbm.fill(paid, done, sm_idx=request.sm_idx, count=request.num_alike)
         return tile
 
     def store(self, request: MemoryRequest) -> None:

@@ -79,9 +79,9 @@ class TensorCore(Component):
         per_sub_core = spec.mma_sync_flops_per_cycle[rate_class] / spec.num_sub_cores
         return max(num_flops / per_sub_core, spec.mma_sync_min_interval_cycles)
 
-    def queue_cycles(self, num_issues: int, cycles_each: float) -> float:
-        """How long before the end of ``num_issues`` wgmma the warp that issues them is free to go on."""
-        return min(self.spec.wgmma_issue_depth, num_issues) * cycles_each
+    def queue_cycles(self, cycles_each: float) -> float:
+        """How long before the end of its last wgmma the warp that issues them is free to go on."""
+        return self.spec.wgmma_issue_depth * cycles_each
 
     def run_mma_sync(
         self, num_issues: int, interval_cycles: float, *, num_warps: int, is_integer: bool, at_cycle: float,

@@ -1,0 +1,278 @@
+"""The house keeps its order: who imports whom, what every part says of itself, what no module does."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+
+import pytest
+
+import gpusim
+from gpusim.machine.component import Component, Counters
+from gpusim.machine.config import COMPONENT_KINDS
+from gpusim.machine.memory import MEMORY_KINDS
+from gpusim.machine.sm import SM_KINDS
+from gpusim.simulate.warp import FREE_HANDLERS, GIVES_TOKEN, HANDLERS, LAZY, WHEN_FREE
+from gpusim.workload import ops
+
+PACKAGE = Path(gpusim.__file__).resolve().parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+MAY_IMPORT = {
+    "errors": set(),
+    "units": set(),
+    "layout": {"errors", "units"},
+    "workload": {"errors", "units", "layout"},
+    "kernel_models": {"errors", "units", "layout", "workload"},
+    "machine": {"errors", "units"},
+    "simulate": {"errors", "units", "workload", "machine"},
+}
+"""Which rooms a room may use, itself aside; ``report``, ``evidence`` and ``cli`` come after these."""
+
+LIVES_IN = {
+    "simpy": ("machine/", "simulate/"),
+    "matplotlib": ("report/plots.py",),
+    "pycuda": ("evidence/measure.py",),
+}
+"""Where each of these may be imported."""
+
+NCU_NAMES = {
+    "dram__bytes_read",
+    "dram__bytes_write",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st",
+    "l1tex__m_l1tex2xbar_write_bytes",
+    "l1tex__m_l1tex2xbar_write_bytes_mem_dshared",
+    "l1tex__m_xbar2l1tex_read_bytes",
+    "l1tex__m_xbar2l1tex_read_bytes_mem_dshared",
+    "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld",
+    "l1tex__t_requests_pipe_lsu_mem_global_op_ld",
+    "l1tex__t_requests_pipe_lsu_mem_global_op_st",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_st",
+    "lts__t_sectors_srcunit_tex_lookup_miss",
+    "lts__t_sectors_srcunit_tex_op_read",
+    "lts__t_sectors_srcunit_tex_op_write",
+    "sm__inst_executed",
+    "sm__inst_executed_pipe_fma",
+    "sm__inst_executed_pipe_tensor_op_gmma",
+    "sm__inst_executed_pipe_tensor_op_hmma",
+    "sm__inst_executed_pipe_tensor_op_imma",
+    "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active",
+    "smsp__sass_inst_executed_op_tma_ld",
+    "smsp__sass_inst_executed_op_tma_st",
+}
+"""Base names of the metrics that our counters carry."""
+
+NCU_STYLE = re.compile(
+    r"(dram|fbpa|gpc|gpu|l1tex|lts|sm|smsp)__[a-z0-9]+(_[a-z0-9]+)*\.(sum|avg|max|min|pct)"
+)
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Dotted names of all that a module imports, wherever it does, and for the type checker, too."""
+    package = ["gpusim", *path.relative_to(PACKAGE).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, node.module] if node.module else base)
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def rooms(path: Path) -> set[str]:
+    """Rooms of gpusim that a module imports."""
+    known = {
+        item.stem for item in PACKAGE.iterdir() if item.suffix == ".py" or (item / "__init__.py").is_file()
+    }
+    return {name.split(".")[1] for name in imports(path) if name.startswith("gpusim.")} & known
+
+
+def subclasses(of: type) -> Iterator[type]:
+    for kind in of.__subclasses__():
+        yield kind
+        yield from subclasses(kind)
+
+
+def every_module() -> None:
+    """Import machine and simulate, so that all parts are known."""
+    for room in ("machine", "simulate"):
+        package = import_module(f"gpusim.{room}")
+        for item in walk_packages(package.__path__, f"gpusim.{room}."):
+            import_module(item.name)
+
+
+every_module()
+PARTS = sorted(subclasses(Component), key=lambda part: part.__name__)
+COUNTERS = sorted(subclasses(Counters), key=lambda part: part.__name__)
+OPS = {
+    kind
+    for kind in vars(ops).values()
+    if inspect.isclass(kind) and issubclass(kind, ops.Op) and kind is not ops.Op
+}
+
+
+# ---------------------------------------------------------------------- imports
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_a_room_imports_only_rooms_to_its_left(room: str) -> None:
+    of_room = [
+        path for path in MODULES if relative(path) == f"{room}.py" or relative(path).startswith(f"{room}/")
+    ]
+    assert of_room
+    wrong = {relative(path): found for path in of_room if (found := rooms(path) - MAY_IMPORT[room] - {room})}
+    assert wrong == {}
+
+
+def test_nobody_imports_the_command_line() -> None:
+    wrong = [
+        relative(path)
+        for path in MODULES
+        if "cli" in rooms(path) and relative(path) not in ("__main__.py", "cli.py")
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("library", LIVES_IN)
+def test_a_library_lives_in_its_own_place(library: str) -> None:
+    users = [
+        relative(path) for path in MODULES if any(name.split(".")[0] == library for name in imports(path))
+    ]
+    assert [user for user in users if not user.startswith(LIVES_IN[library])] == []
+
+
+def test_a_type_checkers_import_counts_as_one() -> None:
+    """The net has no hole: a relative import, and one under TYPE_CHECKING, are both found."""
+    assert "gpusim.workload.launch" in set(imports(PACKAGE / "__init__.py"))
+
+
+# ---------------------------------------------------------------------- ops
+
+
+def test_every_op_has_a_handler_and_every_handler_an_op() -> None:
+    assert set(HANDLERS) == OPS == set(FREE_HANDLERS)
+
+
+def test_what_is_said_of_ops_is_said_of_ops_that_there_are() -> None:
+    assert LAZY <= OPS
+    assert WHEN_FREE <= OPS
+    assert GIVES_TOKEN <= OPS
+
+
+def test_an_op_says_that_it_yields_a_token_exactly_when_it_may() -> None:
+    says = {kind for kind in OPS if re.search(r"yields? a :class:`Token`", kind.__doc__ or "", re.IGNORECASE)}
+    assert says == GIVES_TOKEN
+
+
+def test_an_op_is_frozen_and_says_what_instruction_it_is() -> None:
+    for kind in OPS:
+        assert kind.__dataclass_params__.frozen, kind  # type: ignore[attr-defined]  # every op is a dataclass
+        assert kind.__doc__
+        assert not kind.__doc__.startswith(f"{kind.__name__}("), (
+            f"{kind.__name__} has only the docstring of a dataclass"
+        )
+
+
+# ---------------------------------------------------------------------- parts
+
+
+def test_there_are_parts() -> None:
+    assert {"Hbm", "L2", "Xbar", "L1", "Smem", "Tma", "Dsmem", "TensorCore", "Mbarrier", "Dispatcher"} <= {
+        part.__name__ for part in PARTS
+    }
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+def test_a_part_says_what_it_models_and_ignores_and_its_source(part: type) -> None:
+    for word in ("Models", "Ignores", "Source"):
+        assert re.search(rf"^\s*{word}: \S", part.__doc__ or "", re.MULTILINE), (
+            f"{part.__name__} does not say {word}"
+        )
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+def test_a_part_has_a_kind_that_a_description_knows(part: type) -> None:
+    assert part.kind in COMPONENT_KINDS  # type: ignore[attr-defined]  # every Component has one
+
+
+def test_every_kind_is_in_its_table_and_every_spec_frozen() -> None:
+    assert {**MEMORY_KINDS, **SM_KINDS}.items() <= COMPONENT_KINDS.items()
+    for kind, spec in COMPONENT_KINDS.items():
+        assert spec.__dataclass_params__.frozen, kind  # type: ignore[attr-defined]  # every Spec is a dataclass
+
+
+def test_every_memory_component_has_its_file_and_its_row() -> None:
+    files = {path.stem for path in (PACKAGE / "machine" / "memory").glob("*.py")} - {"__init__", "residency"}
+    assert files == set(MEMORY_KINDS)
+
+
+# ---------------------------------------------------------------------- counters
+
+
+@pytest.mark.parametrize("counters", COUNTERS, ids=lambda counters: counters.__name__)
+def test_counters_carry_names_in_nsight_computes_style(counters: type) -> None:
+    for item in fields(counters):
+        name = item.metadata.get("ncu")
+        if name is not None:
+            assert NCU_STYLE.fullmatch(name), name
+            assert name.split(".")[0] in NCU_NAMES, f"{name} is new: look it up, then add it here"
+
+
+def test_no_two_counters_have_the_same_name() -> None:
+    names = [
+        item.metadata["ncu"] for counters in COUNTERS for item in fields(counters) if "ncu" in item.metadata
+    ]
+    assert len(names) == len(set(names))
+    assert {name.split(".")[0] for name in names} == NCU_NAMES
+
+
+# ---------------------------------------------------------------------- manners
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_a_module_does_nothing_behind_ones_back(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    calls = [
+        node.func.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
+    assert "print" not in calls
+    assert not [
+        node.lineno for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.type is None
+    ]
+    assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", source)
+    assert not [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Global)]
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in MODULES if path.name != "__init__.py" or path.stat().st_size > 1], ids=relative
+)
+def test_a_module_says_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+
+
+def test_an_ignored_rule_has_its_reason_on_the_line() -> None:
+    wrong = [
+        f"{relative(path)}:{number}"
+        for path in MODULES
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.search(r"#\s*(noqa(: [A-Z]+\d+)?|type: ignore(\[[a-z-]+\])?)\s*$", line)
+    ]
+    assert wrong == []

@@ -1,0 +1,218 @@
+"""What the schedules are for: each is faster where it should be, and waits, computes and refills in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from gpusim.kernel_models.gemm import GemmParams
+from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.simulate.result import Result
+from gpusim.simulate.run import simulate
+from gpusim.workload import ops
+
+from .conftest import dry_run, ops_of
+
+Run = Callable[..., Result]
+
+LONG_EPILOGUE = {"m": 4096, "n": 4096, "k": 512, "tile": "128x128x64", "activation": "gelu"}
+
+
+def test_pingpong_beats_cooperative_where_the_epilogue_is_long(run: Run) -> None:
+    cooperative = run(**LONG_EPILOGUE, schedule="cooperative", persistent=True)
+    pingpong = run(**LONG_EPILOGUE, schedule="pingpong")
+    assert pingpong.cycles < 0.9 * cooperative.cycles
+
+
+def test_persistent_hides_the_epilogue_behind_the_next_tiles_loads(run: Run) -> None:
+    alone = run(**LONG_EPILOGUE, schedule="cooperative")
+    persistent = run(**LONG_EPILOGUE, schedule="cooperative", persistent=True)
+    assert persistent.cycles < alone.cycles
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"schedule": "warp_specialized"},
+        {"schedule": "cooperative"},
+        {"schedule": "pingpong"},
+        {"schedule": "multistage"},
+        {"schedule": "multistage", "math": "mma_sync"},
+        {"schedule": "multistage", "math": "mma_sync", "copy": "tma"},
+    ],
+    ids=lambda options: "-".join(options.values()),
+)
+def test_more_stages_do_not_hurt(run: Run, options: dict[str, str]) -> None:
+    tile = "64x128x64" if options["schedule"] == "pingpong" else "128x128x64"
+    cycles = [run(m=1024, n=1024, k=1024, tile=tile, stages=num, **options).cycles for num in (1, 2, 3, 4, 5)]
+    for fewer, more in pairwise(cycles):
+        assert more <= 1.01 * fewer
+    assert cycles[0] > 1.5 * cycles[3]
+
+
+@pytest.mark.parametrize("mode", ["in_kernel", "second_kernel"])
+def test_split_k_helps_where_tiles_are_few_and_k_is_long(run: Run, mode: str) -> None:
+    whole = run(m=128, n=256, k=16384)
+    parts = run(m=128, n=256, k=16384, split_k=16, split_k_mode=mode)
+    assert parts.cycles < 0.25 * whole.cycles
+
+
+def test_split_k_costs_where_tiles_fill_the_device(run: Run) -> None:
+    sizes = {"m": 1408, "n": 3072, "k": 256}  # 132 tiles
+    assert run(**sizes, split_k=2).cycles > run(**sizes).cycles
+
+
+def test_a_second_kernel_is_reported(run: Run) -> None:
+    result = run(m=128, n=256, k=4096, split_k=4, split_k_mode="second_kernel", activation="gelu")
+    assert any("2 kernels" in remark and "gemm_reduction" in remark for remark in result.remarks)
+    first = run(m=128, n=256, k=4096, split_k=4)
+    assert not any("kernels" in remark for remark in first.remarks)
+
+
+@pytest.mark.parametrize("name", ["a100_sxm_40gb", "a100_sxm_80gb"])
+@pytest.mark.parametrize("dtype", ["bf16", "tf32", "int8", "fp32"])
+def test_a100_launches_work(name: str, dtype: str) -> None:
+    gpu = load_gpu(name)
+    for epilogue in ("direct", "smem"):
+        launch = GemmParams(m=512, n=512, k=256, dtype=dtype, epilogue=epilogue).launch(gpu)
+        assert launch.features <= {"cp_async", "mma_sync"}
+        assert not ops_of(launch, ops.Stmatrix)  # sm_90
+        assert simulate(launch, gpu, clock="max").cycles > 0
+
+
+def test_a_tile_of_one_k_step_works_with_any_number_of_stages(run: Run) -> None:
+    for options in ({}, {"math": "mma_sync"}, {"schedule": "multistage"}, {"copy": "cp_async"}):
+        for stages in (1, 2, 4):
+            assert run(m=64, n=64, k=8, tile="64x64x64", stages=stages, **options).cycles > 0
+
+
+# -------------------------------------------------------------------------------------- order of ops
+
+
+def words(launch_ops: list[tuple[int, ops.Op]], *kinds: type[ops.Op]) -> list[str]:
+    """Names of the ops of these kinds, with the stage where there is one."""
+    found = []
+    for _, op in launch_ops:
+        if isinstance(op, kinds):
+            stage = getattr(op, "stage", None)
+            if isinstance(op, ops.Wgmma):
+                stage = op.reads[0][1]
+            found.append(type(op).__name__ + ("" if stage is None else f" {stage}"))
+    return found
+
+
+def test_a_producer_waits_announces_and_copies(h200: GpuSpec) -> None:
+    launch = GemmParams(m=128, n=256, k=192, tile="128x256x64", stages=2).launch(h200)
+    of_stage = [["MbarrierWait", "MbarrierArriveExpectTx", "TmaLoad", "TmaLoad"]] * 3
+    expected = [f"{word} {k % 2}" for k, step in enumerate(of_stage) for word in step]
+    found = words(
+        dry_run(launch)["producer"], ops.MbarrierWait, ops.MbarrierArriveExpectTx, ops.TmaLoad
+    )
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("depth", "expected"),
+    [
+        (0, "W0 M0 A0 W1 M1 A1 W2 M2 A2"),
+        (1, "W0 M0 W1 M1 A0 W2 M2 A1 A2"),
+        (2, "W0 M0 W1 M1 W2 M2 A0 A1 A2"),
+    ],
+)
+def test_a_consumer_gives_a_slot_back_when_its_group_has_ended(
+    h200: GpuSpec, depth: int, expected: str
+) -> None:
+    launch = GemmParams(m=128, n=256, k=192, tile="128x256x64", wgmma_depth=depth).launch(h200)
+    short = {"MbarrierWait": "W", "Wgmma": "M", "MbarrierArrive": "A"}
+    found = words(dry_run(launch)["consumer0"], ops.MbarrierWait, ops.Wgmma, ops.MbarrierArrive)
+    assert " ".join(short[word] + stage for word, stage in (item.split() for item in found)) == expected
+
+
+@pytest.mark.parametrize(
+    ("refill", "expected"),
+    [
+        ("after_math", "L0 L1 M0 L2 M1 L0 M2 M0"),
+        ("before_math", "L0 L1 L2 M0 L0 M1 M2 M0"),
+    ],
+)
+def test_refill_says_whether_a_load_goes_before_its_math(h200: GpuSpec, refill: str, expected: str) -> None:
+    launch = GemmParams(
+        m=64, n=64, k=256, tile="64x64x64", schedule="multistage", stages=3, refill=refill
+    ).launch(h200)
+    found = [
+        f"L{op.stage}" if isinstance(op, ops.TmaLoad) else f"M{op.reads[0][1]}"
+        for _, op in ops_of(launch, ops.TmaLoad, ops.Wgmma)
+        if isinstance(op, ops.Wgmma) or op.tensor == "A"
+    ]
+    assert " ".join(found) == expected
+
+
+def test_fragments_are_read_a_slice_ahead_of_their_math(h200: GpuSpec) -> None:
+    launch = GemmParams(m=64, n=64, k=64, tile="64x64x32", math="mma_sync", stages=3, warps="2x2").launch(h200)
+    found = words(dry_run(launch)["math"], ops.Ldmatrix, ops.MmaSync)
+    assert found == [
+        "Ldmatrix 0", "Ldmatrix 0", "MmaSync", "Ldmatrix 1", "MmaSync", "Ldmatrix 1", "MmaSync", "MmaSync",
+    ]
+
+
+def test_pingpongs_consumers_take_turns_at_whole_tiles(h200: GpuSpec) -> None:
+    launch = GemmParams(m=64 * 5, n=256, k=192, tile="64x256x64", stages=4, schedule="pingpong").launch(h200)
+    found = dry_run(launch, num_ctas=1)
+    stored = {
+        role: [op.tile[0] for _, op in found[role] if isinstance(op, ops.GlobalStore)][::2]
+        for role in ("consumer0", "consumer1")
+    }
+    assert stored == {"consumer0": [0, 2, 4], "consumer1": [1, 3]}
+    stages = [op.reads[0][1] for _, op in found["consumer1"] if isinstance(op, ops.Wgmma)]
+    assert stages == [3, 0, 1, 1, 2, 3]  # k-steps 3 to 5 and 9 to 11 of the CTA
+
+
+@pytest.mark.parametrize("consumers", [2, 3])
+@pytest.mark.parametrize("split", ["m", "n"])
+def test_consumers_stage_over_the_ring_only_when_all_have_left_it(
+    h200: GpuSpec, consumers: int, split: str
+) -> None:
+    launch = GemmParams(
+        m=384, n=384, k=128, tile="192x192x64" if consumers == 3 else "128x192x64", consumers=consumers,
+        split=split, epilogue="smem",
+    ).launch(h200)
+    assert next(buffer for buffer in launch.buffers if buffer.name == "epilogue").is_overlay
+    for idx in range(consumers):
+        of_role = [op for cta, op in dry_run(launch)[f"consumer{idx}"] if cta == 0]
+        barrier = next(i for i, op in enumerate(of_role) if isinstance(op, ops.BarSync) and op.barrier == "drained")
+        write = next(i for i, op in enumerate(of_role) if isinstance(op, ops.Stmatrix))
+        assert barrier < write
+
+
+def test_cp_async_before_wgmma_passes_the_proxy_fence(h200: GpuSpec) -> None:
+    for options in ({"schedule": "multistage"}, {"schedule": "warp_specialized"}):
+        launch = GemmParams(m=128, n=128, k=256, copy="cp_async", math="wgmma", **options).launch(h200)
+        num_fences = len(ops_of(launch, ops.FenceProxyAsync))
+        assert num_fences == 4  # one a k-step
+    assert not ops_of(GemmParams(m=128, n=128, k=256).launch(h200), ops.FenceProxyAsync)
+
+
+def test_a_cluster_meets_before_its_barriers_are_used_and_before_it_parts(h200: GpuSpec) -> None:
+    launch = GemmParams(m=256, n=256, k=128, tile="128x128x64", cluster="2x1").launch(h200)
+    for of_role in dry_run(launch).values():
+        of_cta = [type(op) for cta, op in of_role if cta == 0]
+        first, last = of_cta.index(ops.ClusterWait), len(of_cta) - 1
+        assert of_cta[last] is ops.ClusterWait
+        barrier_ops = (ops.MbarrierWait, ops.MbarrierArrive, ops.MbarrierArriveExpectTx, ops.TmaLoad)
+        used = [idx for idx, kind in enumerate(of_cta) if kind in barrier_ops]
+        assert first < min(used) <= max(used) < last
+
+
+def test_programs_use_the_public_vocabulary_alone(h200: GpuSpec) -> None:
+    public = {getattr(ops, name) for name in dir(ops) if isinstance(getattr(ops, name), type)}
+    everything: list[dict[str, Any]] = [
+        {"schedule": "pingpong", "epilogue": "tma_store"}, {"math": "mma_sync", "epilogue": "smem"},
+        {"dtype": "fp32"}, {"cluster": "2x1", "split_k": 2}, {"copy": "cp_async", "beta": 1.0, "bias": True},
+    ]
+    for options in everything:
+        launch = GemmParams(m=300, n=300, k=300, **options).launch(h200)
+        for of_role in dry_run(launch, num_ctas=2).values():
+            assert {type(op) for _, op in of_role} <= public

@@ -1,0 +1,755 @@
+"""What each op costs on the toy GPU, worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gpusim import Mbarrier, NamedBarrier
+from gpusim.simulate.timeline import WarpState
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern, wgmma_wavefronts
+from gpusim.workload.atoms import MMA_ATOMS, mma_sync, wgmma
+from gpusim.workload.dtypes import BF16, INT8
+from gpusim.workload.launch import RoleContext
+
+from .kernels import (
+    TOY,
+    changed,
+    contiguous,
+    cycles,
+    ends_of,
+    expect,
+    hit_cycles,
+    load,
+    miss_cycles,
+    role,
+    run,
+    shared,
+    spans_of,
+    store_cycles,
+    wait,
+)
+
+Ops = Iterator[Any]
+WGMMA = wgmma(256, BF16)
+WGMMA_CYCLES = 512  # 2 x 64 x 256 x 16 FLOP at 1024 a cycle; its 80 wavefronts hide behind that
+
+
+def busy(cta: RoleContext, num_cycles: int) -> Ops:
+    """One warp that computes for ``num_cycles``: its sub-core starts one FMA a cycle."""
+    yield ops.Fma(num_cycles)
+
+
+# ---------------------------------------------------------------------- arithmetic
+
+
+@pytest.mark.parametrize(
+    ("op", "num_warps", "expected"),
+    [
+        (ops.Fma(100), 1, 100),
+        (ops.Fma(100), 4, 100),  # 128 lanes: a warp instruction a cycle on each sub-core
+        (ops.Fma(100), 8, 200),
+        (ops.Alu(100), 1, 200),  # 64 lanes
+        (ops.Alu(100), 4, 200),
+        (ops.Alu(100), 8, 400),
+        (ops.Mufu(100), 4, 800),  # 16 lanes
+        (ops.Mufu(100), 1, 800),
+    ],
+)
+def test_arithmetic_takes_its_instructions_over_the_lanes(
+    op: ops.Op, num_warps: int, expected: float
+) -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield op
+
+    assert cycles(role(program, num_warps=num_warps)) == expected
+
+
+def test_two_roles_share_the_fma_pipe() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.Fma(100)
+
+    assert cycles(role(program, "a", 4), role(program, "b", 4)) == 200
+
+
+# ---------------------------------------------------------------------- tensor cores
+
+
+@pytest.mark.parametrize("num_issues", [1, 2, 5])
+def test_wgmma_takes_its_issues_one_after_the_other(num_issues: int) -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.Wgmma(WGMMA, num_issues)
+        yield ops.WgmmaCommitGroup()
+        yield ops.WgmmaWaitGroup(0)
+
+    gpu = changed(tensor_core={"wgmma_latency_cycles": 25.0})
+    assert cycles(role(program, num_warps=4), gpu=gpu) == num_issues * WGMMA_CYCLES + 25
+
+
+def test_a_narrow_wgmma_waits_for_its_operands() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.Wgmma(wgmma(8, BF16), 10)
+        yield ops.WgmmaCommitGroup()
+        yield ops.WgmmaWaitGroup(0)
+
+    result = run(role(program, num_warps=4))
+    assert (
+        wgmma_wavefronts(wgmma(8, BF16)) == 18
+    )  # 2 KiB of A, 256 bytes of B; the arithmetic takes 16 cycles
+    assert result.cycles == 10 * 18
+    assert result.counters["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum"] == 180
+
+
+@pytest.mark.parametrize(("num_issues", "blocked"), [(1, 0), (4, 0), (5, 1), (9, 5)])
+def test_a_warp_that_issues_more_than_the_queue_takes_waits_at_the_issue(
+    num_issues: int, blocked: int
+) -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.Wgmma(WGMMA, num_issues)
+        yield ops.WgmmaCommitGroup()
+        yield ops.Fma(7)
+        yield ops.WgmmaWaitGroup(0)
+
+    result = run(role(program, "role0", 4))
+    start = blocked * WGMMA_CYCLES
+    assert spans_of(result, WarpState.TENSOR) == ([(0, start)] if blocked else [])
+    assert spans_of(result, WarpState.MATH_PIPE) == [(start, start + 7)]
+    assert result.cycles == num_issues * WGMMA_CYCLES
+
+
+def test_two_warpgroups_share_the_tensor_core() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.Wgmma(WGMMA, 3)
+        yield ops.WgmmaCommitGroup()
+        yield ops.WgmmaWaitGroup(0)
+
+    assert cycles(role(program, "a", 4), role(program, "b", 4)) == 6 * WGMMA_CYCLES
+    assert cycles(role(program, "both", 8)) == 6 * WGMMA_CYCLES
+
+
+@pytest.mark.parametrize("num_pending", [0, 1, 2, 3])
+def test_wait_group_n_leaves_n_groups_running(num_pending: int) -> None:
+    def program(cta: RoleContext) -> Ops:
+        for _ in range(3):
+            yield ops.Wgmma(WGMMA, 1)
+            yield ops.WgmmaCommitGroup()
+        yield ops.WgmmaWaitGroup(num_pending)
+        yield ops.Fma(1)
+
+    ((start, _),) = spans_of(run(role(program, "role0", 4)), WarpState.MATH_PIPE)
+    assert start == (3 - num_pending) * WGMMA_CYCLES
+
+
+@pytest.mark.parametrize("num_ops", [1, 4, 5, 7])
+def test_the_queue_takes_as_many_single_wgmma_as_of_one_batch(num_ops: int) -> None:
+    def program(cta: RoleContext) -> Ops:
+        for _ in range(num_ops):
+            yield ops.Wgmma(WGMMA, 1)
+            yield ops.WgmmaCommitGroup()
+        yield ops.Fma(1)
+
+    ((start, _),) = spans_of(run(role(program, "role0", 4)), WarpState.MATH_PIPE)
+    assert start == max(0, num_ops - 4) * WGMMA_CYCLES
+
+
+@pytest.mark.parametrize("num_issues", [2, 3])
+@pytest.mark.parametrize(("num_warps", "turns"), [(1, 1), (4, 1), (8, 2)])
+def test_mma_sync_holds_its_warps_until_the_last_is_issued(
+    num_issues: int, num_warps: int, turns: int
+) -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.MmaSync(mma_sync(BF16), num_issues)
+
+    interval = 2 * 16 * 8 * 16 / (512 / 4)  # FLOP over a sub-core's rate
+    result = run(role(program, num_warps=num_warps))
+    assert result.cycles == (num_issues * turns - 1) * interval
+    assert result.counters["sm__inst_executed_pipe_tensor_op_hmma.sum"] == num_issues * num_warps
+
+
+def test_a_shallow_mma_sync_takes_the_least_interval() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.MmaSync(MMA_ATOMS["mma_sync_m16n8k16_int8_int32"], 11)
+
+    gpu = changed(tensor_core={"mma_sync_min_interval_cycles": 20.0})
+    assert 2 * 16 * 8 * 16 / (1024 / 4) < 20
+    result = run(program, gpu=gpu)
+    assert result.cycles == 10 * 20
+    assert result.counters["sm__inst_executed_pipe_tensor_op_imma.sum"] == 11
+    assert mma_sync(INT8).rate_class == "int8"
+
+
+# ---------------------------------------------------------------------- shared memory
+
+
+READS = [ops.SharedLoad, ops.Ldmatrix]
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("num_wavefronts", [1, 2, 8, 32])
+def test_a_shared_read_takes_a_cycle_for_each_wavefront(read: Any, num_wavefronts: int) -> None:
+    def program(cta: RoleContext) -> Ops:
+        token = yield read(shared(num_wavefronts))
+        yield ops.Use(token)
+
+    issue, latency = 1, 20
+    assert cycles(program) == issue + (num_wavefronts - 1) + latency
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_lone_warp_sees_its_own_wavefronts_at_their_own_pace(read: Any) -> None:
+    def program(cta: RoleContext) -> Ops:
+        token = yield read(shared(8 * 4, 4))
+        yield ops.Use(token)
+
+    gpu = changed(smem={"warp_cycles_per_wavefront": 2.0})
+    assert cycles(program, gpu=gpu) == 4 + (32 - 1) * 2 + 20
+    assert cycles(role(program, num_warps=4), gpu=gpu) == 1 + max(31, (8 - 1) * 2) + 20
+
+
+@pytest.mark.parametrize("read", READS)
+def test_warps_share_the_banks(read: Any) -> None:
+    def program(cta: RoleContext) -> Ops:
+        token = yield read(shared(16))
+        yield ops.Use(token)
+
+    assert ends_of(run(program, program), "role1") == [1 + 31 + 20]
+
+
+def test_reads_overlap_until_they_are_used() -> None:
+    def program(cta: RoleContext) -> Ops:
+        first = yield ops.SharedLoad(shared(4))
+        second = yield ops.SharedLoad(shared(4))
+        yield ops.Use(second)
+        yield ops.Use(first)
+
+    assert cycles(program) == 1 + 8 - 1 + 20
+
+
+@pytest.mark.parametrize("write", [ops.SharedStore, ops.Stmatrix])
+def test_a_shared_write_holds_its_warp_until_it_is_in(write: Any) -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield write(shared(8))
+
+    result = run(program)
+    assert result.cycles == 1 + 8
+    assert result.counters["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"] == 8
+
+
+def test_a_shared_atomic_takes_its_own_latency() -> None:
+    def program(cta: RoleContext) -> Ops:
+        token = yield ops.SharedAtomic(shared(8))
+        yield ops.Use(token)
+
+    assert cycles(program) == 1 + 8 + 40
+
+
+def test_without_bank_conflicts_an_access_takes_its_bytes() -> None:
+    from gpusim import simulate
+
+    from .kernels import launch
+
+    def program(cta: RoleContext) -> Ops:
+        token = yield ops.SharedLoad(shared(32, 4))
+        yield ops.Use(token)
+
+    of_it = launch(program)
+    assert simulate(of_it, TOY).cycles == 4 + 31 + 20
+    assert simulate(of_it, TOY, ideals=frozenset({"bank_conflicts"})).cycles == 4 + 3 + 20
+
+
+# ---------------------------------------------------------------------- global memory
+
+
+def global_load(num_bytes: int, tile: tuple[int, int] = (0, 0), **fields: Any) -> ops.GlobalLoad:
+    return ops.GlobalLoad("A", tile, contiguous(num_bytes), **fields)
+
+
+def test_a_global_load_is_issued_looked_up_fetched_and_used() -> None:
+    """One warp, 512 bytes: 4 requests issue by cycle 4, 4 lines pass the tags by 8; the queue hides those."""
+
+    def program(cta: RoleContext) -> Ops:
+        token = yield global_load(512)
+        yield ops.Fma(1)
+        yield ops.Use(token)
+
+    for l2, memory in (("warm", hit_cycles(512)), ("cold", miss_cycles(512))):
+        result = run(program, l2=l2)
+        assert result.cycles == pytest.approx(4 + memory)
+        assert spans_of(result, WarpState.MATH_PIPE) == [(4, 5)]
+        assert spans_of(result, WarpState.LONG_SCOREBOARD) == [(5, pytest.approx(4 + memory))]
+        assert result.counters["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 16
+        assert result.counters["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == 4
+
+
+def test_a_load_that_outruns_the_tags_stalls_behind_their_queue() -> None:
+    """100 lines of one request (a stride of 128 bytes or more): the queue takes 32 of them."""
+    access = AccessPattern(num_requests=1, num_sectors=100, num_lines=100, num_bytes=400)
+
+    def program(cta: RoleContext) -> Ops:
+        yield ops.GlobalLoad("A", (0, 0), access)
+
+    assert spans_of(run(program), WarpState.LSU) == [(1, 1 + 100 - 32)]
+
+
+def test_a_tile_that_l1_holds_takes_its_hit_latency() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.Use((yield global_load(512)))
+        yield ops.Use((yield global_load(512)))
+
+    assert cycles(program) == pytest.approx(4 + hit_cycles(512) + 4 + 40)
+
+
+def test_a_hit_on_a_line_that_l1_still_fills_waits_for_the_fill() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield global_load(512)
+        yield ops.Use((yield global_load(512)))
+
+    assert cycles(program) == pytest.approx(4 + hit_cycles(512))
+
+
+def test_what_does_not_allocate_in_l1_goes_to_l2_again() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.Use((yield global_load(512, allocates_in_l1=False)))
+        yield ops.Use((yield global_load(512, allocates_in_l1=False)))
+
+    assert cycles(program) == pytest.approx(2 * (4 + hit_cycles(512)))
+
+
+@pytest.mark.parametrize(("kib", "hits"), [(64, True), (65, False)])
+def test_l1_holds_what_shared_memory_leaves(kib: int, hits: bool) -> None:
+    """192 KiB of shared memory leave 64 of the 256; two tiles of 32 KiB fit, a byte more does not."""
+
+    def program(cta: RoleContext) -> Ops:
+        for num_bytes, tile in ((32 * 1024, (0, 0)), ((kib - 32) * 1024, (0, 1)), (32 * 1024, (0, 0))):
+            yield ops.Use((yield global_load(num_bytes, tile)))
+
+    result = run(program, buffers=(), mbarriers=(), extra_smem_bytes=192 * 1024)
+    read = result.counters["l1tex__m_xbar2l1tex_read_bytes.sum"]
+    assert read == (kib + (0 if hits else 32)) * 1024
+
+
+def test_a_store_lets_its_warp_go_and_the_next_waits_until_it_has_left() -> None:
+    def program(cta: RoleContext) -> Ops:
+        for idx in range(3):
+            yield ops.GlobalStore("D", (0, idx), contiguous(4096))
+
+    result = run(role(program, "role0", 32))
+    issue = 8  # 32 requests of 32 warps, 4 a cycle
+    each = issue + store_cycles(4096)
+    assert spans_of(result, WarpState.LSU) == [
+        (issue, pytest.approx(each)),
+        (each + issue, pytest.approx(2 * each)),
+    ]
+    assert ends_of(result) == [pytest.approx(2 * each + issue)]
+    assert result.cycles == pytest.approx(3 * each + 200)
+    assert result.counters["l1tex__m_l1tex2xbar_write_bytes.sum"] == 3 * 4096
+
+
+def test_one_store_costs_issue_bytes_and_the_way_to_l2() -> None:
+    """4 warps, 512 bytes: one request each."""
+
+    def program(cta: RoleContext) -> Ops:
+        yield ops.GlobalStore("D", (0, 0), contiguous(512))
+
+    assert cycles(role(program, num_warps=4)) == pytest.approx(1 + store_cycles(512) + 200)
+
+
+def test_stores_of_all_sms_share_what_l2_takes() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.GlobalStore("D", (0, cta.cta_idx), contiguous(512))
+
+    assert cycles(role(program, num_warps=4), num_ctas=4) == pytest.approx(
+        1 + 4 * store_cycles(512) + 200, abs=1
+    )
+
+
+@pytest.mark.parametrize("returns", [True, False])
+def test_an_atomic_that_returns_waits_for_l2(returns: bool) -> None:
+    def program(cta: RoleContext) -> Ops:
+        token = yield ops.GlobalAtomic("D", (0, 0), contiguous(512), returns=returns)
+        if returns:
+            yield ops.Use(token)
+
+    result = run(role(program, "role0", 4))
+    assert ends_of(result) == [pytest.approx(1 + (store_cycles(512) + 200 if returns else 0))]
+    assert result.cycles == pytest.approx(1 + store_cycles(512) + 200)
+
+
+# ---------------------------------------------------------------------- cp.async
+
+
+def cp_async(num_bytes: int, stage: int = 0, step: int | None = None, **fields: Any) -> ops.CpAsync:
+    return ops.CpAsync("A", (0, stage if step is None else step), contiguous(num_bytes), "a", stage, **fields)
+
+
+def test_a_group_is_waited_for_until_its_data_are_in_shared_memory() -> None:
+    """4 warps, 2048 bytes: 4 requests of each warp; the writes hide behind the transfer."""
+
+    def program(cta: RoleContext) -> Ops:
+        yield cp_async(2048)
+        yield ops.CpAsyncCommitGroup()
+        yield ops.CpAsyncWaitGroup(0)
+
+    assert cycles(role(program, num_warps=4)) == pytest.approx(4 + hit_cycles(2048))
+    assert cycles(role(program, num_warps=4), l2="cold") == pytest.approx(4 + miss_cycles(2048))
+
+
+def test_wavefronts_beyond_the_bytes_cost_their_time() -> None:
+    """16 lines arrive; conflicts make 64 wavefronts of them."""
+    conflicted = AccessPattern(
+        num_requests=16, num_sectors=64, num_lines=16, num_wavefronts=64, num_bytes=2048
+    )
+
+    def program(cta: RoleContext) -> Ops:
+        yield ops.CpAsync("A", (0, 0), conflicted, "a", 0)
+        yield ops.CpAsyncCommitGroup()
+        yield ops.CpAsyncWaitGroup(0)
+
+    assert cycles(role(program, num_warps=4)) == pytest.approx(4 + hit_cycles(2048) + 64 - 16)
+
+
+@pytest.mark.parametrize("num_pending", [0, 1, 2])
+def test_wait_group_n_leaves_n_groups_in_flight(num_pending: int) -> None:
+    """The port moves one group after the other, 64 cycles each; issue and tags are left out."""
+    access = AccessPattern(num_sectors=128, num_bytes=4096)
+
+    def program(cta: RoleContext) -> Ops:
+        for stage in range(3):
+            yield ops.CpAsync("A", (0, stage), access, "a", stage)
+            yield ops.CpAsyncCommitGroup()
+        yield ops.CpAsyncWaitGroup(num_pending)
+
+    assert cycles(program) == pytest.approx((3 - num_pending) * 64 + 200)
+
+
+def test_a_fill_that_is_on_its_way_does_not_hold_up_the_reads_before_it() -> None:
+    def fills(cta: RoleContext) -> Ops:
+        yield cp_async(4096)
+        yield ops.CpAsyncCommitGroup()
+        yield ops.CpAsyncWaitGroup(0)
+
+    def reads(cta: RoleContext) -> Ops:
+        for _ in range(15):
+            yield ops.Use((yield ops.SharedLoad(shared(1))))
+
+    result = run(role(fills, "fills", 4), role(reads, "reads"), l2="cold")
+    assert ends_of(result, "reads")[0] < 400 < ends_of(result, "fills")[0]
+
+
+def test_no_group_is_complete_before_the_one_ahead() -> None:
+    """The first comes from memory, the second from L2."""
+
+    def program(cta: RoleContext) -> Ops:
+        yield cp_async(2048, 0, step=7)
+        yield ops.CpAsyncCommitGroup()
+        yield ops.CpAsyncWaitGroup(0)
+        yield cp_async(2048, 1, step=8)
+        yield ops.CpAsyncCommitGroup()
+        yield cp_async(2048, 2, step=7)
+        yield ops.CpAsyncCommitGroup()
+        yield ops.CpAsyncWaitGroup(0)
+
+    assert cycles(role(program, num_warps=4), l2="cold") == pytest.approx(2 * (4 + miss_cycles(2048)))
+
+
+def test_an_empty_group_keeps_the_count() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield cp_async(2048)
+        yield ops.CpAsyncCommitGroup()
+        yield ops.CpAsyncCommitGroup()
+        yield ops.CpAsyncWaitGroup(1)
+
+    assert cycles(role(program, num_warps=4)) == pytest.approx(4 + hit_cycles(2048))
+
+
+def test_cp_async_arrives_on_an_mbarrier_for_all_its_threads() -> None:
+    def producer(cta: RoleContext) -> Ops:
+        yield cp_async(2048)
+        yield ops.CpAsyncMbarrierArrive("full", 0)
+
+    def consumer(cta: RoleContext) -> Ops:
+        yield wait(0)
+
+    result = run(
+        role(producer, "producer", 4),
+        role(consumer, "consumer"),
+        mbarriers=(Mbarrier(name="full", num_arrivals=128),),
+    )
+    assert ends_of(result, "producer") == [4]
+    assert ends_of(result, "consumer") == [pytest.approx(4 + hit_cycles(2048))]
+
+
+def test_cp_async_that_arrived_on_an_mbarrier_still_belongs_to_the_group_that_is_committed_next() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield cp_async(2048)
+        yield ops.CpAsyncMbarrierArrive("full", 0)
+        yield ops.CpAsyncCommitGroup()
+        yield ops.CpAsyncWaitGroup(0)
+
+    result = run(role(program, num_warps=4), mbarriers=(Mbarrier(name="full", num_arrivals=128),))
+    assert result.cycles == pytest.approx(4 + hit_cycles(2048))
+
+
+# ---------------------------------------------------------------------- barriers of threads
+
+
+def test_syncthreads_lets_all_go_when_the_last_has_come() -> None:
+    def early(cta: RoleContext) -> Ops:
+        yield ops.Syncthreads()
+
+    def late(cta: RoleContext) -> Ops:
+        yield from busy(cta, 100)
+        yield ops.Syncthreads()
+
+    result = run(early, late)
+    assert ends_of(result, "role0") == ends_of(result, "role1") == [100 + 10]
+    assert spans_of(result, WarpState.WAIT_BARRIER) == [(0, 110)]
+
+
+def test_a_barrier_costs_more_for_more_warps() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.Syncthreads()
+
+    gpu = changed(warp_scheduler={"barrier_base_cycles": 20.0, "barrier_warp_cycles": 2.0})
+    assert cycles(role(program, num_warps=8), gpu=gpu) == 20 + 8 * 2
+
+
+def test_bar_sync_waits_for_its_own_threads_only() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.BarSync("math")
+
+    def other(cta: RoleContext) -> Ops:
+        yield from busy(cta, 500)
+
+    result = run(program, program, other, named_barriers=(NamedBarrier(name="math", num_threads=64),))
+    assert ends_of(result, "role0") == ends_of(result, "role1") == [10]
+
+
+def test_bar_arrive_goes_on_and_its_partner_waits() -> None:
+    def arrives(cta: RoleContext) -> Ops:
+        yield ops.Fma(100)
+        yield ops.BarArrive("ready")
+        yield ops.Fma(1)
+
+    def waits(cta: RoleContext) -> Ops:
+        yield ops.BarSync("ready")
+
+    result = run(arrives, waits, named_barriers=(NamedBarrier(name="ready", num_threads=64),))
+    assert ends_of(result, "role0") == [102]  # an issue slot for the arrival
+    assert ends_of(result, "role1") == [101 + 10]
+
+
+def test_a_barrier_may_be_used_again() -> None:
+    def program(cta: RoleContext) -> Ops:
+        for _ in range(5):
+            yield ops.Syncthreads()
+
+    assert cycles(program, program) == 5 * 10
+
+
+# ---------------------------------------------------------------------- mbarriers
+
+
+def test_an_arrival_and_a_wait_cost_what_the_description_says() -> None:
+    gpu = changed(mbarrier={"arrive_cycles": 5.0, "try_wait_cycles": 7.0, "wake_cycles": 11.0})
+
+    def arrives(cta: RoleContext) -> Ops:
+        yield ops.Fma(100)
+        yield ops.MbarrierArrive("full", 0)
+
+    def waits(cta: RoleContext) -> Ops:
+        yield wait(0)
+
+    def comes_late(cta: RoleContext) -> Ops:
+        yield ops.Fma(300)
+        yield wait(0)
+
+    result = run(arrives, waits, comes_late, gpu=gpu)
+    assert ends_of(result, "role0") == [105]
+    assert ends_of(result, "role1") == [105 + 11]
+    assert ends_of(result, "role2") == [300 + 7]
+
+
+def test_a_fresh_barrier_lets_the_wait_of_parity_1_pass() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield wait(0, 1)
+        yield ops.Fma(1)
+
+    assert cycles(program) == 1
+
+
+@pytest.mark.parametrize("num_warps", [1, 4])
+def test_setup_costs_issue_slots(num_warps: int) -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.MbarrierInit("full")
+        yield ops.PrefetchTensormap(2)
+
+    assert cycles(role(program, num_warps=num_warps)) == 1 + 2
+
+
+# ---------------------------------------------------------------------- clusters
+
+
+def in_cluster(program: Any, size: int = 2, **fields: Any) -> Any:
+    return run(program, num_ctas=size, cluster_size=size, **fields)
+
+
+def test_a_remote_arrival_takes_the_networks_latency() -> None:
+    def program(cta: RoleContext) -> Ops:
+        if cta.cta_rank == 0:
+            yield ops.MbarrierArrive("full", 0, cta_rank=1)
+        else:
+            yield wait(0)
+
+    assert ends_of(in_cluster(program)) == [0, 100]
+
+
+def test_an_arrival_on_ones_own_rank_is_local() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.MbarrierArrive("full", 0, cta_rank=cta.cta_rank)
+        yield wait(0)
+        yield ops.Fma(1)
+
+    assert ends_of(in_cluster(program)) == [1, 1]
+
+
+def test_st_async_delivers_its_bytes_on_the_other_ranks_barrier() -> None:
+    def program(cta: RoleContext) -> Ops:
+        if cta.cta_rank == 0:
+            yield ops.StAsync(1, 3200, "full", 0)
+        else:
+            yield expect(0, 3200)
+            yield wait(0)
+
+    result = in_cluster(program)
+    assert ends_of(result) == [1, 1 + 3200 / 32 + 100]
+    assert result.counters["l1tex__m_l1tex2xbar_write_bytes_mem_dshared.sum"] == 3200
+
+
+def test_a_remote_load_takes_the_network_and_its_latency() -> None:
+    def program(cta: RoleContext) -> Ops:
+        if cta.cta_rank == 0:
+            yield ops.Use((yield ops.DsmemLoad(1, 3200)))
+
+    result = in_cluster(program)
+    assert ends_of(result) == [1 + 3200 / 32 + 100, 0]
+    assert result.counters["l1tex__m_xbar2l1tex_read_bytes_mem_dshared.sum"] == 3200
+
+
+def test_a_remote_store_lets_its_warp_go() -> None:
+    def program(cta: RoleContext) -> Ops:
+        if cta.cta_rank == 0:
+            yield ops.DsmemStore(1, 3200)
+            yield ops.Use((yield ops.DsmemLoad(1, 3200)))  # queues behind the store on the SM's link
+
+    assert ends_of(in_cluster(program)) == [2 * 3200 / 32 + 1 + 100, 0]
+
+
+def test_the_cluster_barrier_waits_for_all_ctas() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.Fma(100 * (cta.cta_rank + 1))
+        yield ops.ClusterArrive()
+        yield ops.ClusterWait()
+
+    gpu = changed(dsmem={"cluster_barrier_cycles": 50.0})
+    for size in (2, 4):
+        assert ends_of(in_cluster(program, size, gpu=gpu)) == [100 * size + 1 + 50] * size
+
+
+def test_work_between_cluster_arrive_and_wait_is_hidden() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.ClusterArrive()
+        yield ops.Fma(300)
+        yield ops.ClusterWait()
+
+    gpu = changed(dsmem={"cluster_barrier_cycles": 50.0})
+    assert ends_of(in_cluster(program, gpu=gpu)) == [301, 301]
+
+
+def test_the_cluster_barrier_may_be_used_again() -> None:
+    def program(cta: RoleContext) -> Ops:
+        for turn in range(3):
+            yield ops.Fma(100 if turn % 2 == cta.cta_rank else 10)
+            yield ops.ClusterArrive()
+            yield ops.ClusterWait()
+
+    assert ends_of(in_cluster(program)) == [3 * 101] * 2
+
+
+# ---------------------------------------------------------------------- registers, fences, marks
+
+
+def test_setmaxnreg_inc_waits_until_another_warpgroup_has_given_registers_back() -> None:
+    """Launched with 168: the producer's 40 leave 128 x 128 registers, the consumer takes 64 x 128."""
+
+    def producer(cta: RoleContext) -> Ops:
+        yield ops.Mufu(10)
+        yield ops.SetMaxNReg(40, "dec")
+
+    def consumer(cta: RoleContext) -> Ops:
+        yield ops.SetMaxNReg(232, "inc")
+
+    result = run(role(consumer, "consumer", 4), role(producer, "producer", 4), registers_per_thread=168)
+    assert ends_of(result, "producer") == ends_of(result, "consumer") == [81]
+    assert spans_of(result, WarpState.WAIT_REGISTERS, "consumer") == [(1, 81)]
+
+
+def test_two_consumers_are_served_in_the_order_in_which_they_asked() -> None:
+    def producer(cta: RoleContext) -> Ops:
+        for left in (104, 40):
+            yield ops.Mufu(10)
+            yield ops.SetMaxNReg(left, "dec")
+
+    def consumer(cta: RoleContext) -> Ops:
+        yield ops.SetMaxNReg(232, "inc")
+
+    result = run(
+        role(consumer, "first", 4),
+        role(consumer, "second", 4),
+        role(producer, "producer", 4),
+        registers_per_thread=168,
+    )
+    assert ends_of(result, "first") == [81]
+    assert ends_of(result, "second") == [162]
+
+
+def test_setmaxnreg_that_asks_for_what_a_warp_has_costs_an_issue_slot() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.SetMaxNReg(168, "inc")
+
+    assert cycles(role(program, num_warps=4), registers_per_thread=168) == 1
+
+
+def test_ranges_name_parts_of_the_timeline_and_cost_nothing() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.RangeStart(ops.Section.PROLOGUE)
+        yield ops.Fma(10)
+        yield ops.RangeEnd()
+        yield ops.RangeStart(ops.Section.MAINLOOP)
+        yield ops.Fma(100)
+        yield ops.RangeEnd()
+
+    result = run(program)
+    assert result.cycles == 110
+    sections = [(span.name, span.start_cycle, span.end_cycle) for span in result.timeline.roles[0].sections]
+    assert sections == [("prologue", 0, 10), ("mainloop", 10, 110)]
+
+
+def test_a_copy_its_phase_and_the_math_lie_in_the_timeline_where_they_were() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield expect(0)
+        yield load(0)
+        yield wait(0)
+        yield ops.Wgmma(WGMMA, 1, (("a", 0),))
+        yield ops.WgmmaCommitGroup()
+        yield ops.WgmmaWaitGroup(0)
+
+    timeline = run(role(program, num_warps=4)).timeline
+    there = hit_cycles(4096) + 100
+    (copy,), (flip,), (mma,) = timeline.copies, timeline.flips, timeline.mmas
+    assert (copy.buffer, copy.stage, copy.start_cycle, copy.end_cycle) == ("a", 0, 0, pytest.approx(there))
+    assert (flip.barrier, flip.cycle) == ("full", pytest.approx(there))
+    assert (mma.start_cycle, mma.end_cycle) == (pytest.approx(there), pytest.approx(there + WGMMA_CYCLES))
