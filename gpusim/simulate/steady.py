@@ -19,7 +19,16 @@ TOLERANCE = 1e-3
 """Two successive blocks whose mean periods differ by no more are a steady state."""
 
 LOOSE_TOLERANCE = 3e-3
-"""The same for a loop that does not settle: two halves of a long stretch."""
+"""The same for a loop that does not settle: three long stretches."""
+
+LONG_LOOP = 200
+"""Iterations of a loop that may be skipped although its pace swings: a step more or less is half a percent."""
+
+STRETCH = 5
+"""Rounds of a long stretch."""
+
+SPREAD_TOLERANCE = 1e-2
+"""How far the slowest may be from the fastest, of a period: where CTAs keep paces of their own, time cannot move for all."""
 
 KNOWN_TOLERANCE = 2e-3
 """How near a block must come to a period that an earlier wave settled at, for the loop to be taken as settled, too."""
@@ -49,22 +58,27 @@ TAIL = 2
 class Pace:
     """Means of what all CTAs report: one round is one report of each."""
 
-    __slots__ = ("_latest", "_round_count", "_round_sum", "means", "num_live")
+    __slots__ = ("_fastest", "_latest", "_round_count", "_round_sum", "_slowest", "means", "num_live", "spreads")
 
     def __init__(self) -> None:
         """Nothing reported."""
         self._latest: dict[int, float] = {}
         self.means: list[float] = []
-        self._round_sum = 0.0
-        self._round_count = 0
+        self.spreads: list[float] = []
+        """For each round the slowest report less the fastest."""
         self.num_live = 0
+        self._begin_round()
+
+    def _begin_round(self) -> None:
+        self._round_sum, self._round_count = 0.0, 0
+        self._fastest, self._slowest = float("inf"), 0.0
 
     def reset(self) -> None:
         """Forget everything: the population has changed, or time has jumped."""
         self._latest.clear()
         self.means.clear()
-        self._round_sum = 0.0
-        self._round_count = 0
+        self.spreads.clear()
+        self._begin_round()
 
     def restart(self, key: int) -> None:
         """``key`` begins anew: its next report begins an interval."""
@@ -76,27 +90,37 @@ class Pace:
         self._latest[key] = cycle
         if before is None:
             return False
-        self._round_sum += (cycle - before) / num_steps
+        took = (cycle - before) / num_steps
+        self._round_sum += took
         self._round_count += 1
+        if took < self._fastest:
+            self._fastest = took
+        if took > self._slowest:
+            self._slowest = took
         if self._round_count < self.num_live:
             return False
         self.means.append(self._round_sum / self._round_count)
-        self._round_sum, self._round_count = 0.0, 0
+        self.spreads.append(self._slowest - self._fastest)
+        self._begin_round()
         return True
 
-    def period(self, num_rounds: int) -> float | None:
-        """The mean period if the last ``num_rounds`` rounds agree, else None."""
+    def period(self, num_rounds: int, num_steps: int = LONG_LOOP) -> float | None:
+        """The mean period if the last ``num_rounds`` rounds agree, and all CTAs keep the same pace; else None.
+
+        Rounds that keep changing are taken for steady when three long stretches of them agree, in a loop of many
+        ``num_steps``: moving time then may be off by a part of a swing, which is about a step.
+        """
         means = self.means
         if len(means) < num_rounds:
             return None
         recent = means[-num_rounds:]
         mean = sum(recent) / num_rounds
-        if max(recent) - min(recent) <= TOLERANCE * mean:
+        if max(recent) - min(recent) <= TOLERANCE * mean and self.spreads[-1] <= SPREAD_TOLERANCE * mean:
             return mean
-        if len(means) >= 8:
-            recent_half, earlier_half = sum(means[-4:]) / 4, sum(means[-8:-4]) / 4
-            if abs(recent_half - earlier_half) <= LOOSE_TOLERANCE * recent_half:
-                return (recent_half + earlier_half) / 2
+        if len(means) >= 3 * STRETCH and num_steps >= LONG_LOOP:
+            stretches = [sum(means[-end - STRETCH : len(means) - end]) / STRETCH for end in (0, STRETCH, 2 * STRETCH)]
+            if max(stretches) - min(stretches) <= LOOSE_TOLERANCE * stretches[0]:
+                return sum(stretches) / 3
         return None
 
 
@@ -150,7 +174,7 @@ class SteadyState:
         if not pace.report(id(loop), engine.env.now, self._block):
             return
         misses = engine.miss_bytes_of_wave(loop.role.wave)
-        period = self._steady_period(misses)
+        period = self._steady_period(misses, loop.num_iterations)
         if period is None:
             return
         num_left = engine.fewest_iterations_left()
@@ -168,7 +192,7 @@ class SteadyState:
         pace.reset()
         self._latencies.clear()
 
-    def _steady_period(self, misses: float) -> float | None:
+    def _steady_period(self, misses: float, num_iterations: int) -> float | None:
         """The period, once it repeats and the queues do not grow: copies take no longer than before.
 
         ``misses``: bytes that the present wave fetches from memory. A loop that comes up to the period of an earlier wave,
@@ -186,7 +210,7 @@ class SteadyState:
             ):
                 return period
         is_hidden = self._hides_copies(last, latencies[-1])
-        settled = pace.period(2 if is_hidden else 3)
+        settled = pace.period(2 if is_hidden else 5, num_iterations)
         if settled is None or len(latencies) < 2 or latencies[-1] - latencies[-2] > QUEUE_TOLERANCE * last:
             return None
         return settled

@@ -18,7 +18,10 @@ KERNEL_REFUSALS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"tile": "100x128x64"}, ("--tile 100x128x64", "M is 100", "multiples of 128", "--tile 128x128x64")),
     ({"tile": "128x100x64"}, ("--tile 128x100x64", "N is 100", "multiples of 8", "--tile 128x104x64")),
     ({"tile": "128x128x60"}, ("--tile 128x128x60", "K is 60", "multiples of 16", "--tile 128x128x64")),
-    ({"tile": "320x128x64", "consumers": 2, "split": "m"}, ("--tile 320x128x64", "M is 320", "128", "384")),
+    (
+        {"tile": "320x128x64", "consumers": 2, "split": "m"},
+        ("--tile 320x128x64", "M is 320", "128", "--split n or --tile 384x128x64"),
+    ),
     ({"tile": "128x128x64", "math": "mma_sync", "warps": "3x2"}, ("M is 128", "--warps 3x2", "48", "144")),
     ({"tile": "128x16x16", "dtype": "fp32", "warps": "2x2"}, ("N is 16", "fma", "64", "--tile 128x64x16")),
     ({"tile": "128x128x48", "dtype": "int8"}, ("K is 48", "int8", "multiples of 32", "64")),

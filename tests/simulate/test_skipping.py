@@ -82,23 +82,12 @@ def test_iterations_are_skipped_rightly_from_half_load_to_overload(load: float, 
     assert skipped.num_skipped_cycles > 0.3 * skipped.cycles
 
 
-SWINGS = pytest.mark.xfail(
-    strict=True,
-    reason="blocks of 751 to 793 cycles repeat every fifth; two halves of eight agree by chance: 0.8 %",
-)
-PACES = pytest.mark.xfail(
-    strict=True,
-    reason="clusters keep paces of their own; time moves by the mean, and the slowest ends the kernel: 0.6 %",
-)
 
 
 @pytest.mark.parametrize("l2", ["cold", "warm"])
 @pytest.mark.parametrize(
     ("load", "stages"),
-    [
-        *((load, stages) for load in (0.5, 1.0, 1.5) for stages in (1, 2, 4) if (load, stages) != (1.5, 4)),
-        pytest.param(1.5, 4, marks=SWINGS),
-    ],
+    [(load, stages) for load in (0.5, 1.0, 1.5) for stages in (1, 2, 4)],
 )
 def test_iterations_are_skipped_rightly_where_memory_is_the_load(load: float, stages: int, l2: str) -> None:
     """Per k-step of 512 cycles the four CTAs fetch two slices of A and two of B, 8 KiB each."""
@@ -116,7 +105,7 @@ def test_iterations_are_skipped_rightly_where_memory_is_the_load(load: float, st
     params = GemmParams(
         m=128,
         n=128,
-        k=64 * 120,
+        k=64 * (300 if (load, stages) == (1.5, 4) else 120),  # its pace swings: skipped in long loops alone
         tile=(64, 64, 64),
         stages=stages,
         schedule="warp_specialized",
@@ -142,9 +131,7 @@ SCHEDULES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("schedule", "stages"),
     [
-        pytest.param(
-            schedule, stages, marks=PACES if (schedule, stages) == ("cooperative, cluster", 2) else ()
-        )
+        (schedule, stages)
         for schedule in SCHEDULES
         for stages in ((2, 3, 4) if schedule == "pingpong" else (1, 2, 4))
     ],

@@ -187,7 +187,7 @@ def check_shares(params: GemmParams) -> None:
         if extent % unit:
             raise KernelError(
                 f"--tile {tile}: {name} is {extent}, {params.math} {dealt} takes multiples of {unit}; "
-                f"use --tile {wanted[0]}x{wanted[1]}x{shares.tile[2]}"
+                f"use {_other_split(params)}--tile {wanted[0]}x{wanted[1]}x{shares.tile[2]}"
             )
     if shares.fits_registers:
         return
@@ -207,6 +207,15 @@ def _dealt(params: GemmParams, shares: Shares) -> str:
     if params.consumers == 1:
         return "with 1 warpgroup"
     return f"with {params.consumers} warpgroups along {'MN'[params.split == 'n']}"
+
+
+def _other_split(params: GemmParams) -> str:
+    """``--split n or `` where the same consumers could divide the other side."""
+    if params.math != "wgmma" or params.consumers == 1 or params.schedule == "pingpong":
+        return ""
+    split = "m" if params.split == "n" else "n"
+    other = Shares(params.model_copy(update={"split": split}))
+    return f"--split {split} or " if other.is_divisible and other.fits_registers else ""
 
 
 def _what_fits(params: GemmParams) -> str:
