@@ -18,9 +18,10 @@ import simpy
 from gpusim import GemmParams, load_gpu, simulate
 
 REPEATS = 7
-COMMAND = (
-    "predict gemm --gpu h200_sxm --m 4096 --n 4096 --k 4096 --tile 128x256x64 --stages 4 --schedule cooperative"
-).split()
+COMMAND = [
+    "predict", "gemm", "--gpu", "h200_sxm", "--m", "4096", "--n", "4096", "--k", "4096", "--tile", "128x256x64",
+    "--stages", "4", "--schedule", "cooperative",
+]
 
 
 def bare_timeout_rate(num_processes: int = 100, num_events: int = 3000) -> float:

@@ -273,7 +273,8 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
         row=row, params=_params(row, given), given=given, gpu_name=values["gpu"], gpu=_gpu(values["gpu"], "--gpu"),
         clock=_clock(values["clock"]), l2=_choice("--l2", values["l2_state"], L2_STATES),
         data=_choice("--data", values["data"], DATA), skips=not values["no_skip"],
-        num_sampled_sms=_sample(values["sample_sms"]), json=outputs["--json"], trace=outputs["--trace"], plot=outputs["--plot"],
+        num_sampled_sms=_sample(values["sample_sms"]), json=outputs["--json"],
+        trace=outputs["--trace"], plot=outputs["--plot"],
     )
 
 

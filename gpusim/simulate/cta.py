@@ -11,7 +11,7 @@ from gpusim.machine.sm.mbarrier import Mbarrier
 from gpusim.workload.launch import Launch
 
 if TYPE_CHECKING:
-    from gpusim.simulate.warp import Role
+    from gpusim.simulate.role import Role
 
 Resume = Callable[[float], None]
 

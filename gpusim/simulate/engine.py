@@ -17,10 +17,11 @@ from gpusim.machine.sm.mbarrier import MbarrierSpec
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
 from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic
+from gpusim.simulate.role import Role
 from gpusim.simulate.sampling import sample_sms
 from gpusim.simulate.steady import WARM_WAVE, SteadyState
 from gpusim.simulate.timeline import Skip, Timeline, WarpState
-from gpusim.simulate.warp import Role
+from gpusim.simulate.warp import FREE_HANDLERS, HANDLERS
 from gpusim.units import Clock
 from gpusim.workload.access import wgmma_wavefronts
 from gpusim.workload.atoms import MmaAtom
@@ -99,6 +100,7 @@ class Engine:
             fill_scales=sample.fill_scales,
         )
         self.slots_to_run = len(self.machine.dispatcher.slots) * launch.cluster_size
+        self.handlers, self.free_handlers = HANDLERS, FREE_HANDLERS
         self.mbarrier_spec: MbarrierSpec | None = gpu.mbarrier
         self.wgmma_latency_cycles = gpu.tensor_core.wgmma_latency_cycles
         self.timeline = Timeline()
@@ -383,14 +385,30 @@ class Engine:
                     yield role
 
     def fewest_iterations_left(self) -> int | None:
-        """Iterations that every loop has left at least; None while some role is neither in a loop nor blocked."""
+        """Iterations that every loop has left at least; None where loops cannot move together.
+
+        They can where each CTA's roles are in the loop of the same turn, or blocked outside of one; not where a loader is
+        ahead in a tile that nobody computes yet.
+        """
         fewest: int | None = None
-        for role in self.live_roles():
-            if len(role.loops) == 1:
+        for cta in self._live.values():
+            turn, num_looping, num_running = -1, 0, 0
+            for role in cta.roles:
+                if role.is_done:
+                    continue
+                num_running += 1
+                if len(role.loops) != 1:
+                    if role.loops or role.blocked_on is None:
+                        return None
+                    continue
+                if num_looping and role.wave != turn:
+                    return None
+                turn = role.wave
+                num_looping += 1
                 left = role.loops[0].num_left
                 if fewest is None or left < fewest:
                     fewest = left
-            elif role.loops or role.blocked_on is None:
+            if num_looping == 1 and num_running > 1 and len(cta.roles[0].loops) == 1:
                 return None
         return fewest
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpusim.simulate.warp import Role
+    from gpusim.simulate.role import Role
 
 NEVER = -1
 

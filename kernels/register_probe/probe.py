@@ -76,6 +76,7 @@ class Probe:
 
     @property
     def key(self) -> tuple[str, str, str]:
+        """What the rule's overhead depends on."""
         return self.schedule, self.math, self.copy
 
     @property

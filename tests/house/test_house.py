@@ -18,7 +18,8 @@ from gpusim.machine.component import Component, Counters
 from gpusim.machine.config import COMPONENT_KINDS
 from gpusim.machine.memory import MEMORY_KINDS
 from gpusim.machine.sm import SM_KINDS
-from gpusim.simulate.warp import FREE_HANDLERS, GIVES_TOKEN, HANDLERS, LAZY, WHEN_FREE
+from gpusim.simulate.role import LAZY
+from gpusim.simulate.warp import FREE_HANDLERS, GIVES_TOKEN, HANDLERS, WHEN_FREE
 from gpusim.workload import ops
 
 PACKAGE = Path(gpusim.__file__).resolve().parent

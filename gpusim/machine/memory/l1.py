@@ -22,6 +22,8 @@ class L1Spec:
     """128-byte lines that the tag stage looks up a cycle."""
     requests_per_cycle: float
     """Warp instructions that the load/store unit takes a cycle."""
+    queue_cycles: float
+    """How far the load/store unit may lag behind the warps that feed it before they stall."""
 
 
 @dataclass(slots=True)

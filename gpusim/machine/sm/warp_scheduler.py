@@ -21,6 +21,8 @@ class WarpSchedulerSpec:
     """``bar.sync``: from the last arrival to the first warp that goes on, for one warp."""
     barrier_warp_cycles: float
     """... and for each warp more."""
+    fence_cycles: float
+    """What a proxy or wgmma fence costs where nothing is outstanding."""
 
 
 @dataclass(slots=True)

@@ -1,0 +1,152 @@
+"""Tensor cores, FMA, ALU and MUFU work, setmaxnreg."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusim.simulate.role import ISSUE, TENSOR, Pause, Resume, Role, lacks
+from gpusim.simulate.timeline import MmaSpan, WarpState
+from gpusim.workload import ops
+
+if TYPE_CHECKING:
+    pass
+
+
+
+def mma_sync(role: Role, op: ops.MmaSync) -> Pause:
+    """Tensor cores by warp: the warps are held up at the rate of the pipe, the result comes a latency later."""
+    core = role.sm.tensor_core
+    interval = role.engine.mma_sync_interval(op.atom)
+    scheduler = role.sm.warp_scheduler
+    scheduler.counters.instructions += op.num_issues * role.num_warps * role.count
+    scheduler.issue_slots.reserve(op.num_issues * role.num_warps, at_cycle=role.t, weight=role.count)
+    start = role.t
+    issued, done = core.run_mma_sync(
+        op.num_issues, interval, num_warps=role.num_warps, is_integer=op.atom.rate_class == "int8",
+        at_cycle=role.t, weight=role.count,
+    )
+    record_mma(role, start, done, op.num_issues)
+    role.spend(TENSOR, max(issued, role.t))
+    return None
+
+
+def wgmma(role: Role, op: ops.Wgmma) -> Pause:
+    """Queue a batch in the tensor core; the warps go on once the queue has room for what is left."""
+    cost = role.engine.wgmma_costs.get(id(op))
+    if cost is None:
+        cost = role.engine.cost_of_wgmma(op, role.num_warpgroups, role.num_warps)
+    pipe = role.sm.tensor_core.pipe
+    at = role.t
+    begin = pipe.free_at
+    if begin < at:
+        begin = at
+    pipe.free_at = end = begin + cost.cycles
+    cost.times += role.count
+    stages = role.cta.buffers
+    for buffer, stage_idx in op.reads:
+        try:
+            stage = stages[buffer][stage_idx]
+        except (KeyError, IndexError):
+            stage = role.cta.stage(buffer, stage_idx)  # says what is wrong
+        if stage.num_writes_pending or stage.full_at > at + 1e-6 or not stage.num_fills:
+            stage.read(at, end, role.who())
+        elif end > stage.read_until:
+            stage.read_until = end
+    if role.record is not None:
+        record_mma(role, begin, end, op.num_issues * role.num_warpgroups)
+    if end > role.wgmma_open:
+        role.wgmma_open = end
+    issued = end - cost.queue_cycles
+    if issued > at:
+        role.spend(TENSOR, issued)
+    return None
+
+
+def record_mma(role: Role, start: float, end: float, num_issues: int) -> None:
+    """Note a batch for the timeline."""
+    if role.record is not None:
+        offset = role.engine.offset_cycles
+        role.engine.timeline.mmas.append(
+            MmaSpan(role.cta.idx, role.sm.idx, role.spec.name, start + offset, end + offset, num_issues)
+        )
+
+
+def wgmma_commit(role: Role, op: ops.WgmmaCommitGroup) -> Pause:
+    """Close the group."""
+    role.wgmma_groups.append(role.wgmma_open)
+    return None
+
+
+def wgmma_wait(role: Role, op: ops.WgmmaWaitGroup) -> Pause:
+    """Until the group that must have ended has, and its latency is over."""
+    groups = role.wgmma_groups
+    end = -1.0
+    while len(groups) > op.num_pending:
+        end = groups.popleft()
+    if end >= 0.0:
+        role.spend(WarpState.WAIT_WGMMA, end + role.engine.wgmma_latency_cycles)
+    return None
+
+
+def fma(role: Role, op: ops.Fma) -> Pause:
+    """FP32 pipe."""
+    scheduler = role.sm.warp_scheduler
+    scheduler.counters.fma_instructions += op.num_instructions * role.num_warps * role.count
+    end = scheduler.execute(
+        scheduler.fma_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
+    )
+    role.spend(WarpState.MATH_PIPE, end)
+    return None
+
+
+def alu(role: Role, op: ops.Alu) -> Pause:
+    """Integer pipe."""
+    scheduler = role.sm.warp_scheduler
+    end = scheduler.execute(
+        scheduler.alu_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
+    )
+    role.spend(ISSUE, end)
+    return None
+
+
+def mufu(role: Role, op: ops.Mufu) -> Pause:
+    """Special-function pipe."""
+    scheduler = role.sm.warp_scheduler
+    end = scheduler.execute(
+        scheduler.mufu_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
+    )
+    role.spend(WarpState.MATH_PIPE, end)
+    return None
+
+
+def set_max_nreg(role: Role, op: ops.SetMaxNReg) -> Pause:
+    """Trade registers with the CTA's pool; more of them may have to be waited for."""
+    if role.engine.gpu.compute_capability < 9.0:
+        raise lacks(role, "setmaxnreg", "9.0a")
+    role.issue(1)
+    cta, threads = role.cta, role.spec.num_threads
+    needed = (op.num_registers - role.registers) * threads
+    if op.direction == "dec" or needed <= 0:
+        role.registers = op.num_registers
+        cta.free_registers -= needed
+        hand_out_registers(role)
+        return None
+    if cta.free_registers >= needed:
+        cta.free_registers -= needed
+        role.registers = op.num_registers
+        return None
+    wake = role.block(
+        WarpState.WAIT_REGISTERS, f"{needed} registers of the CTA's pool (setmaxnreg.inc {op.num_registers})"
+    )
+    role.registers = op.num_registers
+    cta.register_waiters.append((needed, Resume(role, wake)))
+    return wake
+
+
+def hand_out_registers(role: Role) -> None:
+    """Give what has become free to those who wait, in order."""
+    cta = role.cta
+    while cta.register_waiters and cta.free_registers >= cta.register_waiters[0][0]:
+        needed, resume = cta.register_waiters.pop(0)
+        cta.free_registers -= needed
+        resume(role.t)

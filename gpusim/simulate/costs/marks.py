@@ -1,0 +1,34 @@
+"""Named parts of a program: no instructions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusim.errors import LaunchError
+from gpusim.simulate.role import Pause, Role
+from gpusim.simulate.timeline import Span
+from gpusim.workload import ops
+
+if TYPE_CHECKING:
+    pass
+
+
+
+def range_start(role: Role, op: ops.RangeStart) -> Pause:
+    """A part begins; it may be one that a counterfactual makes free."""
+    role.sections.append((op.section.value, role.t + role.engine.offset_cycles))
+    if role.engine.is_ideal(op.section.value):
+        role.handlers = role.engine.free_handlers
+    return None
+
+
+def range_end(role: Role, op: ops.RangeEnd) -> Pause:
+    """The part that began last ends."""
+    if not role.sections:
+        raise LaunchError(f"{role.who()} ends a range that it never started; yield RangeStart first")
+    name, start = role.sections.pop()
+    role.handlers = role.engine.handlers
+    role.engine.section_ended(role, name, role.t + role.engine.offset_cycles - start)
+    if role.record is not None:
+        role.record.sections.append(Span(start, role.t + role.engine.offset_cycles, name))
+    return None

@@ -1,0 +1,172 @@
+"""TMA loads and stores, bulk groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusim.machine.component import MemoryRequest
+from gpusim.simulate.cta import Cta, Stage
+from gpusim.simulate.role import ISSUE, AsyncGroup, Pause, Role, lacks, peer
+from gpusim.simulate.timeline import CopySpan, PhaseFlip, WarpState
+from gpusim.workload import ops
+
+if TYPE_CHECKING:
+    pass
+
+
+
+def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
+    """The engine walks the boxes while the data come; completion counts on an mbarrier."""
+    tma = role.sm.tma
+    if tma is None:
+        raise lacks(role, "cp.async.bulk.tensor (TMA)", "9.0")
+    cost = role.engine.tma_costs.get(id(op))
+    if cost is None:
+        cost = role.engine.cost_of_tma(op, tma)
+    count = role.count
+    role.step(tma.spec.issue_cycles)
+    cost.times += count
+    latency = cost.latency_cycles
+    at = tma.engine.reserve(cost.cycles, at_cycle=role.t, weight=count) - cost.cycles  # when the engine comes to it
+    num_bytes = op.num_fetched_bytes
+    if not op.multicast:
+        done = TmaArrived(role, role.cta, op, latency)
+        if num_bytes:
+            request = MemoryRequest(role.sm.idx, op.tensor, op.tile, num_bytes, role.wave, at, count)
+            role.sm.l1.below.read(request, done, group=done.barrier)
+        else:
+            done(at)
+        return None
+    receivers = []
+    for rank in op.multicast:
+        cta = peer(role, rank)
+        receivers.append((cta.sm.idx, TmaArrived(role, cta, op, latency)))
+    if num_bytes:
+        request = MemoryRequest(role.sm.idx, op.tensor, op.tile, num_bytes, role.wave, at, count)
+        role.sm.l1.below.multicast(request, receivers)
+    else:
+        for _, done in receivers:
+            done(at)
+    return None
+
+
+def tma_store(role: Role, op: ops.TmaStore) -> Pause:
+    """The engine reads shared memory and stores; the group knows when the source is free."""
+    tma = role.sm.tma
+    if tma is None:
+        raise lacks(role, "cp.async.bulk.tensor (TMA)", "9.0")
+    role.spend(ISSUE, role.t + tma.spec.issue_cycles)
+    tma.counters.store_instructions += op.num_boxes * role.count
+    cycles, lag = tma.walk_cycles(op.num_bytes, num_boxes=op.num_boxes, num_rows=op.num_rows)
+    at = tma.engine.reserve(cycles, at_cycle=role.t, weight=role.count) - cycles  # when the engine comes to it
+    stage = role.stage(op.buffer, op.stage)
+    read, whole = role.bulk_open
+    read.add()
+    whole.add()
+    if stage is not None:
+        stage.begin_read(role.t, "" if stage.is_full(role.t) else role.who())
+    role.engine.store_began()
+    request = MemoryRequest(role.sm.idx, op.tensor, op.tile, op.num_bytes, role.wave, at, role.count)
+    role.sm.l1.below.write(request, BulkStored(role, read, whole, stage, lag))
+    return None
+
+
+def bulk_commit(role: Role, op: ops.BulkCommitGroup) -> Pause:
+    """Close the group."""
+    read, whole = role.bulk_open
+    role.bulk_groups.append(role.bulk_open)
+    role.bulk_open = (AsyncGroup(read), AsyncGroup(whole))
+    return None
+
+
+def bulk_wait(role: Role, op: ops.BulkWaitGroup) -> Pause:
+    """Until the group has read its source, or is complete."""
+    groups = role.bulk_groups
+    if len(groups) <= op.num_pending:
+        return None
+    group = groups[len(groups) - 1 - op.num_pending][0 if op.read else 1]
+    if not op.read:
+        while len(groups) > op.num_pending:
+            groups.popleft()
+    return role.wait_group(group, WarpState.WAIT_BULK, f"cp.async.bulk.wait_group {op.num_pending}")
+
+
+def prefetch_tensormap(role: Role, op: ops.PrefetchTensormap) -> Pause:
+    """One instruction each."""
+    role.issue(op.num_descriptors)
+    return None
+
+
+class TmaArrived:
+    """A TMA copy is complete in one CTA."""
+
+    __slots__ = ("_cta", "_latency", "_op", "_role", "_stage", "_started", "barrier")
+
+    def __init__(self, role: Role, cta: Cta, op: ops.TmaLoad, latency_cycles: float) -> None:
+        self._role = role
+        self._cta = cta
+        self._op = op
+        self._latency = latency_cycles
+        self._started = role.t
+        try:
+            self.barrier = cta.mbarriers[op.barrier][op.stage]
+            self._stage = stage = cta.buffers[op.buffer][op.stage]
+        except (KeyError, IndexError):
+            self.barrier = cta.mbarrier(op.barrier, op.stage)  # one of the two says what is wrong
+            self._stage = stage = cta.stage(op.buffer, op.stage)
+        if stage.read_until > role.t:
+            stage.begin_write(role.t, role.who())
+        else:
+            stage.num_writes_pending += 1
+            stage.num_fills += 1
+
+    def __call__(self, cycle: float) -> None:
+        """It has happened, or will at the cycle given."""
+        op, cta = self._op, self._cta
+        at = cycle + self._latency
+        stage = self._stage
+        stage.num_writes_pending -= 1
+        if at > stage.full_at:
+            stage.full_at = at
+        barrier = self.barrier
+        phase = barrier.num_phases
+        barrier.complete_tx(op.num_bytes, at)
+        engine = self._role.engine
+        engine.copy_cycles += at - self._started
+        engine.num_copies += 1
+        if cta.sm.idx in engine.recorded_sms:
+            offset = engine.offset_cycles
+            engine.timeline.copies.append(
+                CopySpan(
+                    cta.idx, cta.sm.idx, op.buffer, op.stage, op.tensor, self._started + offset, at + offset,
+                    op.num_bytes, op.barrier,
+                )
+            )
+            if barrier.num_phases != phase:
+                engine.timeline.flips.append(
+                    PhaseFlip(cta.idx, cta.sm.idx, op.barrier, op.stage, barrier.completed_at + offset)
+                )
+
+
+class BulkStored:
+    """A TMA store has read its source; it is complete one L2 latency later."""
+
+    __slots__ = ("_lag", "_read", "_role", "_stage", "_whole")
+
+    def __init__(self, role: Role, read: AsyncGroup, whole: AsyncGroup, stage: Stage | None, lag_cycles: float) -> None:
+        self._role = role
+        self._read = read
+        self._whole = whole
+        self._stage = stage
+        self._lag = lag_cycles
+
+    def __call__(self, cycle: float) -> None:
+        """It has happened, or will at the cycle given."""
+        engine = self._role.engine
+        assert engine.gpu.tma is not None  # the store was issued
+        read_at = cycle + self._lag + engine.gpu.tma.store_latency_cycles
+        if self._stage is not None:
+            self._stage.end_read(read_at)
+        self._read.finish(read_at)
+        self._whole.finish(read_at + engine.machine.l2.hit_latency_cycles)
+        engine.store_ended(cycle + self._lag)

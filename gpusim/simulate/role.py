@@ -1,0 +1,293 @@
+"""A role while it runs: drives its program, op by op, and keeps the account of its time.
+
+A role keeps a cursor, the cycle up to which its warps are accounted for. It may run ahead of the simulation's clock by
+a few issue cycles; before it queues work on a shared pipe it lets the clock catch up.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+from simpy.events import Event, Timeout
+
+from gpusim.errors import LaunchError
+from gpusim.machine.component import MemoryRequest
+from gpusim.machine.timing import Wake
+from gpusim.simulate.cta import Cta, Stage
+from gpusim.simulate.loops import Loop, TileLoop
+from gpusim.simulate.timeline import RoleTimeline, WarpState
+from gpusim.units import WARPGROUP_THREADS, WAVEFRONT_BYTES
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.launch import WarpRole
+
+if TYPE_CHECKING:
+    from gpusim.simulate.engine import Engine
+
+SYNC_CYCLES = 48.0
+"""How far a role's cursor may run ahead of the clock before it queues work on something shared."""
+
+Pause = Wake | ops.Token | None
+"""What an op leaves: wait for an event, hand a token to the program, or go on."""
+
+Handler = Callable[[Any, Any], Pause]
+"""Carries out an op for a role: ``handler(role, op)``."""
+
+LAZY: frozenset[type[ops.Op]] = frozenset(
+    {
+        ops.WgmmaCommitGroup, ops.WgmmaWaitGroup, ops.MbarrierWait, ops.CpAsyncCommitGroup, ops.CpAsyncWaitGroup,
+        ops.BulkCommitGroup, ops.BulkWaitGroup, ops.Use, ops.RangeStart, ops.RangeEnd,
+    }
+)
+"""Ops that touch nothing shared, so that the clock need not catch up first."""
+
+START, ISSUE, TENSOR = WarpState.START, WarpState.ISSUE, WarpState.TENSOR
+
+
+class AsyncGroup:
+    """Copies that were committed together: complete when the last of them is, and not before the group ``ahead``."""
+
+    __slots__ = ("num_pending", "on_complete", "ready_at")
+
+    def __init__(self, ahead: AsyncGroup | None = None) -> None:
+        """An empty group is complete when the one ahead of it is."""
+        self.num_pending = 0
+        self.ready_at = 0.0
+        self.on_complete: list[Callable[[float], None]] = []
+        if ahead is not None:
+            if ahead.num_pending:
+                self.num_pending = 1
+                ahead.on_complete.append(self.finish)
+            else:
+                self.ready_at = ahead.ready_at
+
+    def add(self) -> None:
+        """One more copy."""
+        self.num_pending += 1
+
+    def finish(self, cycle: float) -> None:
+        """One copy will be complete at ``cycle``."""
+        self.num_pending -= 1
+        if cycle > self.ready_at:
+            self.ready_at = cycle
+        if not self.num_pending and self.on_complete:
+            waiting, self.on_complete = self.on_complete, []
+            for resume in waiting:
+                resume(self.ready_at)
+
+
+class Role:
+    """The warps of one role of one CTA, in lockstep. Implements ``workload.launch.RoleContext``."""
+
+    __slots__ = (
+        "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open", "count", "cp_groups", "cp_open", "cta",
+        "engine", "env", "handlers", "is_done", "iteration_weight", "last_store", "loops", "must_retry", "num_warpgroups",
+        "num_warps", "record", "registers", "sections", "sm", "spec", "t", "tile_loop", "totals", "turn_weight",
+        "wait_state", "wave", "wgmma_groups", "wgmma_open",
+    )
+
+    def __init__(self, engine: Engine, cta: Cta, spec: WarpRole, start_cycle: float, created_cycle: float) -> None:
+        """A role that starts at ``start_cycle``; it has existed since ``created_cycle``."""
+        self.engine = engine
+        self.env = engine.env
+        self.cta = cta
+        self.sm = cta.sm
+        self.spec = spec
+        self.num_warps = spec.num_warps
+        self.num_warpgroups = max(1, spec.num_threads // WARPGROUP_THREADS)
+        self.wave = cta.wave
+        self.iteration_weight = 1.0
+        self.turn_weight = 1.0
+        self.count = cta.weight
+        self.t = created_cycle
+        self.totals = [0.0] * len(WarpState)
+        self.loops: list[Loop] = []
+        self.tile_loop: TileLoop | None = None
+        self.cp_groups: deque[AsyncGroup] = deque()
+        self.cp_open = AsyncGroup()
+        self.bulk_groups: deque[tuple[AsyncGroup, AsyncGroup]] = deque()
+        self.bulk_open = (AsyncGroup(), AsyncGroup())
+        self.wgmma_groups: deque[float] = deque()
+        self.wgmma_open = 0.0
+        self.last_store: AsyncGroup | None = None
+        self.registers = engine.launch.registers_per_thread
+        self.blocked_on: str | ops.MbarrierWait | None = None
+        self.blocked_since = 0.0
+        self.must_retry = False
+        self.wait_state = WarpState.ISSUE
+        self.is_done = False
+        self.handlers = engine.handlers
+        self.sections: list[tuple[str, float]] = []
+        self.record: RoleTimeline | None = None
+        if cta.sm.idx in engine.recorded_sms:
+            self.record = RoleTimeline(spec.name, cta.idx, cta.sm.idx, spec.num_warps)
+            engine.timeline.roles.append(self.record)
+        self.spend(START, start_cycle)
+
+    # ------------------------------------------------------------------------------------------ RoleContext
+
+    @property
+    def cta_idx(self) -> int:
+        """Linear index of the CTA in the grid."""
+        return self.cta.idx
+
+    @property
+    def num_ctas(self) -> int:
+        """Number of CTAs in the grid."""
+        return self.engine.num_ctas
+
+    @property
+    def cta_rank(self) -> int:
+        """Rank of the CTA in its cluster."""
+        return self.cta.rank
+
+    def loop(self, num_iterations: int) -> Loop:
+        """A loop that the engine may move ahead."""
+        loop = Loop(self, num_iterations)
+        self.loops.append(loop)
+        self.engine.steady.watch(loop)
+        return loop
+
+    def tiles(self, num_tiles: int, *, first: int = 0, step: int = 1) -> TileLoop:
+        """The turns of a persistent CTA."""
+        self.tile_loop = loop = TileLoop(self, num_tiles, first, step)
+        self.engine.steady.watch_tiles(loop)
+        return loop
+
+    # ------------------------------------------------------------------------------------------ bookkeeping
+
+    def update_count(self) -> None:
+        """How many times an op counts, after a weight has changed."""
+        self.count = self.cta.weight * self.turn_weight * self.iteration_weight
+
+    def spend(self, state: WarpState, until: float) -> None:
+        """Be in ``state`` from the cursor to ``until``."""
+        since = self.t
+        if until > since:
+            self.totals[state] += (until - since) * self.count
+            if self.record is not None:
+                offset = self.engine.offset_cycles
+                self.record.states.append((state, since + offset, until + offset))
+            self.t = until
+
+    def step(self, num_cycles: float) -> None:
+        """Issue for ``num_cycles``."""
+        if self.record is None:
+            self.totals[1] += num_cycles * self.count  # ISSUE
+            self.t += num_cycles
+        else:
+            self.spend(ISSUE, self.t + num_cycles)
+
+    def block(self, state: WarpState, what: str | ops.MbarrierWait) -> Wake:
+        """Give up the processor until somebody calls :meth:`resume`."""
+        self.wait_state = state
+        self.blocked_on = what
+        self.blocked_since = self.t
+        return Wake(self.env)
+
+    def run(self) -> Generator[Event, Any, None]:
+        """The simpy process: one op after the other."""
+        env = self.env
+        if self.t > env._now:
+            yield Timeout(env, self.t - env._now)
+        program: Iterator[ops.Op] = iter(self.spec.program(self))
+        send = program.send  # type: ignore[attr-defined]  # a program is a generator
+        value: ops.Token | None = None
+        try:
+            while True:
+                op = send(value)
+                value = None
+                kind = type(op)
+                ahead = self.t - env._now  # simpy's clock itself: the property costs a tenth of a run
+                if ahead > SYNC_CYCLES and kind not in LAZY:
+                    yield Timeout(env, ahead)
+                pause = self.handlers[kind](self, op)
+                while pause is not None:
+                    if isinstance(pause, ops.Token):
+                        value = pause
+                        break
+                    yield pause
+                    self.blocked_on = None
+                    self.spend(self.wait_state, env._now)
+                    if not self.must_retry:
+                        break
+                    self.must_retry = False
+                    pause = self.handlers[kind](self, op)
+        except StopIteration:
+            pass
+        self.is_done = True
+        self.engine.role_ended(self)
+
+    def who(self) -> str:
+        """For errors: kernel, role and CTA."""
+        return f"{self.engine.launch.kernel}: role {self.spec.name!r} of CTA {self.cta.idx}"
+
+    # ------------------------------------------------------------------------------------------ helpers of handlers
+
+    def issue(self, num_instructions: float) -> float:
+        """Issue instructions of every warp; returns the cursor afterwards."""
+        if num_instructions:
+            end = self.sm.warp_scheduler.issue(
+                num_instructions, num_warps=self.num_warps, at_cycle=self.t, weight=self.count
+            )
+            self.spend(ISSUE, end)
+        return self.t
+
+    def request(self, tensor: str, tile: ops.Tile, num_bytes: float) -> MemoryRequest:
+        """What is asked of the memory below L1."""
+        return MemoryRequest(self.sm.idx, tensor, tile, num_bytes, self.wave, self.t, self.count)
+
+    def wavefronts(self, access: AccessPattern) -> float:
+        """Wavefronts of ``access``; the fewest possible where bank conflicts are idealized."""
+        if self.engine.is_ideal("bank_conflicts"):
+            return min(access.num_wavefronts, -(-access.num_bytes // WAVEFRONT_BYTES))
+        return access.num_wavefronts
+
+    def stage(self, buffer: str, stage: int) -> Stage | None:
+        """The declared slot, or None for scratch."""
+        return self.cta.stage(buffer, stage) if buffer else None
+
+    def wait_group(self, group: AsyncGroup, state: WarpState, what: str) -> Pause:
+        """Wait until ``group`` is complete."""
+        if group.num_pending:
+            wake = self.block(state, what)
+            group.on_complete.append(Resume(self, wake))
+            return wake
+        self.spend(state, group.ready_at)
+        return None
+
+
+class Resume:
+    """Wakes a role at a cycle."""
+
+    __slots__ = ("_role", "_wake")
+
+    def __init__(self, role: Role, wake: Wake) -> None:
+        self._role = role
+        self._wake = wake
+
+    def __call__(self, cycle: float) -> None:
+        """Wake at the cycle given, or where the role is already."""
+        role = self._role
+        now = role.env._now
+        until = cycle if cycle > role.t else role.t
+        self._wake.fire(until - now if until > now else 0.0)
+
+
+def lacks(role: Role, what: str, capability: str) -> LaunchError:
+    """The refusal of an instruction that this GPU does not have."""
+    gpu = role.engine.gpu
+    return LaunchError(
+        f"{role.engine.launch.kernel}: {gpu.name} (compute capability {gpu.compute_capability}) has no {what}, "
+        f"which needs {capability}"
+    )
+
+
+def peer(role: Role, rank: int) -> Cta:
+    """The CTA of rank ``rank`` in the role's cluster."""
+    ctas = role.cta.cluster.ctas
+    if not 0 <= rank < len(ctas):
+        raise LaunchError(f"{role.who()} names cluster rank {rank}, the cluster has ranks 0 to {len(ctas) - 1}")
+    return ctas[rank]
