@@ -49,3 +49,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     return f"known: {', '.join(choices)}"
+
+
+def nearest_multiple(value: int, of: int) -> int:
+    """The positive multiple of ``of`` nearest to ``value``; the larger of two.
+
+    >>> nearest_multiple(100, 64), nearest_multiple(96, 64), nearest_multiple(3, 64)
+    (128, 128, 64)
+    """
+    return max(of, (2 * value + of) // (2 * of) * of)

@@ -1,40 +1,35 @@
-"""Byte addresses to sectors, lines, wavefronts and TMA boxes: pure functions of where the bytes lie.
+"""Byte addresses to sectors, lines and wavefronts: pure functions of where the bytes lie.
 
-In: addresses of warps, or tiles and their layout in smem. Out: ``AccessPattern`` records and counts.
+In: addresses of warps. Out: ``AccessPattern`` records and counts.
 
 Models: 32 banks of 4 bytes; phases of 32, 16 or 8 lanes; one wavefront for each distinct word of the busiest
 bank of a phase; the same word is a broadcast; ldmatrix and stmatrix by phases of 8 rows; sectors of 32 and
 lines of 128 bytes.
 Ignores: merging of 64- and 128-bit loads across phases; atomics; cycles lost to arbitration; the L1 tag
 stage's own time; merging of partial sectors of several stores in L2.
-Source: facts/hardware.md 7.1 to 7.7; 8- to 32-bit accesses, stores, ldmatrix and stmatrix seen exact on H200.
+Source: NVIDIA developer forum 260900 (phases of wide accesses) and 278716 (ldmatrix); equal to all 162 stride rows of
+te42kyfo/gpu-benches @1c36d50, gpu-strides; 8- to 32-bit accesses, stores, ldmatrix and stmatrix seen exact on an H200.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import KernelError, LayoutError, nearest
-from gpusim.layout.swizzle import SWIZZLE_MODES, span_bytes, swizzle_mode
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE, WAVEFRONT_BYTES
-from gpusim.workload.atoms.mma import K_STEP_BYTES, WGMMA_M, MmaAtom, MmaKind
-from gpusim.workload.dtypes import FP32, DType
+from gpusim.workload.atoms.mma import MmaAtom
 
 BANK_BYTES = 4
 MATRIX_ROWS = 8
 MATRIX_ROW_BYTES = 16
 """A matrix of ldmatrix and stmatrix, and wgmma's core matrix: 8 rows of 16 bytes. Source: PTX ISA."""
-
-MAX_BOX_ELEMENTS = 256
-MAX_BOX_RANK = 5
-"""Limits of a TMA box. Source: CUDA driver API, ``cuTensorMapEncodeTiled``."""
 
 _CHUNK_WARPS = 1 << 14  # keeps the temporaries of one step within a few MB, that is, in cache
 
@@ -259,430 +254,15 @@ def _busiest(units: NDArray[np.int64], num_groups: int) -> NDArray[np.int64]:
     return np.asarray(counts.reshape(*units.shape[:-1], num_groups).max(axis=-1), dtype=np.int64)
 
 
-def nearest_multiple(value: int, of: int) -> int:
-    """The positive multiple of ``of`` nearest to ``value``; the larger of two.
-
-    >>> nearest_multiple(100, 64), nearest_multiple(96, 64), nearest_multiple(3, 64)
-    (128, 128, 64)
-    """
-    return max(of, (2 * value + of) // (2 * of) * of)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TmaBox:
-    """What one TMA instruction moves: an inner row and up to four outer dimensions, as the hardware takes it.
-
-    Args:
-        inner_elements: elements of the contiguous dimension.
-        outer: elements of the other dimensions, from inside out; empty for a single row.
-        dtype: the element type.
-        swizzle: a name in ``SWIZZLE_MODES``.
-
-    Source: CUDA driver API, ``cuTensorMapEncodeTiled``.
-
-    Raises:
-        LayoutError: a box that the hardware refuses.
-    """
-
-    inner_elements: int
-    outer: tuple[int, ...]
-    dtype: DType
-    swizzle: str = "none"
-
-    def __post_init__(self) -> None:
-        span = span_bytes(self.swizzle)
-        if 1 + len(self.outer) > MAX_BOX_RANK:
-            raise LayoutError(f"TMA box: {1 + len(self.outer)} dimensions: use at most {MAX_BOX_RANK}")
-        for size in (self.inner_elements, *self.outer):
-            if not 1 <= size <= MAX_BOX_ELEMENTS:
-                raise LayoutError(f"TMA box: a dimension of {size} elements: use 1 to {MAX_BOX_ELEMENTS}")
-        if self.inner_bytes % MATRIX_ROW_BYTES:
-            close = nearest_multiple(self.inner_bytes, MATRIX_ROW_BYTES)
-            raise LayoutError(
-                f"TMA box: an inner row of {self.inner_bytes} bytes is no multiple of {MATRIX_ROW_BYTES}: "
-                f"use {close // self.dtype.num_bytes} elements of {self.dtype.name}"
-            )
-        if swizzle_mode(self.swizzle).num_bits and self.inner_bytes > span:
-            raise LayoutError(
-                f"TMA box: an inner row of {self.inner_bytes} bytes is wider than swizzle {self.swizzle!r}: "
-                f"use at most {span // self.dtype.num_bytes} elements of {self.dtype.name}"
-            )
-
-    @property
-    def inner_bytes(self) -> int:
-        """Bytes of one row."""
-        return self.inner_elements * self.dtype.num_bytes
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of ``inner_elements``: the product of the outer dimensions."""
-        return math.prod(self.outer)
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes that the box brings, and that its mbarrier must expect (zero-filled ones included)."""
-        return self.num_rows * self.inner_bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperandTile:
-    """One stage's A or B tile (or an output tile) in smem: ``rows`` (M for A, N for B) by ``k``.
-
-    The contiguous mode is k if ``is_k_major``, else rows. With a swizzle the tile lies in panels, side by
-    side along the contiguous mode, each as wide as the swizzle's span. Without, it is plain row-major and
-    unpadded, or, if ``is_interleaved``, in panels of 16 bytes: the unswizzled layout of wgmma, in core
-    matrices. The stage starts on a multiple of 1024 bytes, so that the swizzle of addresses is that of
-    offsets.
-
-    Source: PTX ISA, wgmma's shared-memory layouts; facts/hardware.md 7.4 to 7.6.
-
-    Raises:
-        LayoutError: a contiguous mode that panels do not divide, panels that break the swizzle's repeat, or a
-            tile both swizzled and interleaved.
-    """
-
-    rows: int
-    k: int
-    dtype: DType
-    is_k_major: bool
-    swizzle: str = "128B"
-    is_interleaved: bool = False
-
-    def __post_init__(self) -> None:
-        swizzle = swizzle_mode(self.swizzle)
-        if self.rows < 1 or self.k < 1:
-            raise LayoutError(f"operand tile: {self.rows} x {self.k}: use 1 or more of each")
-        if self.is_interleaved and swizzle.num_bits:
-            raise LayoutError(f"operand tile: interleaved and swizzled {self.swizzle}: use swizzle 'none'")
-        width = max(span_bytes(self.swizzle), MATRIX_ROW_BYTES)
-        if self.contiguous_bytes % width:
-            fitting = [m for m in SWIZZLE_MODES if self.contiguous_bytes % span_bytes(m) == 0]
-            close = nearest_multiple(self.contiguous_bytes, width) // self.dtype.num_bytes
-            raise LayoutError(
-                f"operand tile: {self.contiguous_bytes} contiguous bytes are no multiple of the {width} of "
-                f"swizzle {self.swizzle!r}: use {close} elements of {self.dtype.name}"
-                + (f", or swizzle {fitting[-1]!r}" if fitting else "")
-            )
-        if swizzle.num_bits and self.num_strided * width % swizzle.period:
-            close = nearest_multiple(self.num_strided, swizzle.period // width)
-            raise LayoutError(
-                f"operand tile: panels of {self.num_strided} rows break swizzle {self.swizzle!r}, which "
-                f"repeats after {swizzle.period} bytes: use {close} rows"
-            )
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the stage."""
-        return self.rows * self.k * self.dtype.num_bytes
-
-    @property
-    def contiguous_bytes(self) -> int:
-        """Bytes of the contiguous mode."""
-        return (self.k if self.is_k_major else self.rows) * self.dtype.num_bytes
-
-    @property
-    def num_strided(self) -> int:
-        """Elements of the other mode: the tile's rows as memory sees them."""
-        return self.rows if self.is_k_major else self.k
-
-    @property
-    def panel_bytes(self) -> int:
-        """Width of a panel; the whole contiguous mode where the tile is plain row-major."""
-        if self.is_interleaved or swizzle_mode(self.swizzle).num_bits:
-            return span_bytes(self.swizzle)
-        return self.contiguous_bytes
-
-    def byte_offsets(
-        self, strided_idx: NDArray[np.int64], contiguous_offset_bytes: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """Where bytes of the tile lie in its stage, swizzle included: int64 of the arguments' common shape.
-
-        >>> bf16 = DType("bf16", 16, "float")
-        >>> tile = OperandTile(rows=8, k=64, dtype=bf16, is_k_major=True, swizzle="128B")
-        >>> tile.byte_offsets(np.arange(3), np.array(0)).tolist()  # chunk 0 of row r lands at chunk r
-        [0, 144, 288]
-        """
-        panel_idx, within = np.divmod(contiguous_offset_bytes, self.panel_bytes)
-        plain = (panel_idx * self.num_strided + strided_idx) * self.panel_bytes + within
-        return swizzle_mode(self.swizzle)(np.asarray(plain))
-
-
-def tma_boxes(tile: OperandTile) -> tuple[TmaBox, ...]:
-    """The boxes, all equal, that load ``tile``: one or more for each panel, as tall as TMA allows.
-
-    They are equal because one tensor map has one box; rows beyond 256 are split evenly.
-
-    >>> bf16 = DType("bf16", 16, "float")
-    >>> boxes = tma_boxes(OperandTile(rows=128, k=128, dtype=bf16, is_k_major=True, swizzle="128B"))
-    >>> len(boxes), boxes[0].inner_elements, boxes[0].outer
-    (2, 64, (128,))
-
-    Raises:
-        LayoutError: a plain tile whose rows are wider than a box (two boxes do not make one row).
-    """
-    # With a swizzle a box must start where the repeat of eight rows does.
-    unit = MATRIX_ROWS if swizzle_mode(tile.swizzle).num_bits else 1
-    heights = range(unit, min(tile.num_strided, MAX_BOX_ELEMENTS) + 1, unit)
-    box = TmaBox(
-        inner_elements=tile.panel_bytes // tile.dtype.num_bytes,
-        outer=(max(height for height in heights if tile.num_strided % height == 0),),
-        dtype=tile.dtype,
-        swizzle=tile.swizzle,
-    )
-    return (box,) * (tile.num_bytes // box.num_bytes)
-
-
-def tma_fill(boxes: Iterable[TmaBox]) -> AccessPattern:
-    """What loading ``boxes`` asks for: one request each, sectors and lines row by row, writes into smem.
-
-    Rows start on a multiple of their width. Ignores: the cost of narrow rows in the TMA unit itself (facts
-    4.2).
-
-    >>> tma_fill([TmaBox(inner_elements=64, outer=(128,), dtype=DType("bf16", 16, "float"), swizzle="128B")])
-    AccessPattern(num_requests=1, num_sectors=512, num_lines=128, num_wavefronts=128, num_bytes=16384)
-    """
-    total = AccessPattern()
-    for box in boxes:
-        total += AccessPattern(
-            num_requests=1,
-            num_sectors=box.num_rows * math.ceil(box.inner_bytes / SECTOR_BYTES),
-            num_lines=box.num_rows * math.ceil(box.inner_bytes / LINE_BYTES),
-            num_wavefronts=math.ceil(box.num_bytes / WAVEFRONT_BYTES),
-            num_bytes=box.num_bytes,
-        )
-    return total
-
-
-def cp_async_fill(tile: OperandTile, num_threads: int) -> AccessPattern:
-    """What all ``num_threads`` ask for together when they load ``tile`` by 16-byte cp.async.
-
-    Threads walk along the contiguous mode, then on to the next row; the last round may leave lanes idle. In
-    global memory rows start on a line and lines belong to one row. ``num_wavefronts`` is the write into smem.
-
-    Raises:
-        LayoutError: ``num_threads`` is no positive multiple of 32.
-    """
-    if num_threads < 1 or num_threads % WARP_SIZE:
-        close = nearest_multiple(num_threads, WARP_SIZE)
-        raise LayoutError(f"cp.async fill: {num_threads} threads are no whole warps: use {close}")
-    # As warps are whole, 32 consecutive chunks make a request, however many threads there are.
-    num_chunks = tile.num_bytes // MATRIX_ROW_BYTES
-    chunk_idx = np.arange(math.ceil(num_chunks / WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)
-    active = chunk_idx < num_chunks
-    strided_idx, column_idx = np.divmod(chunk_idx, tile.contiguous_bytes // MATRIX_ROW_BYTES)
-    pitch_bytes = math.ceil(tile.contiguous_bytes / LINE_BYTES) * LINE_BYTES
-    read = global_access(strided_idx * pitch_bytes + column_idx * MATRIX_ROW_BYTES, MATRIX_ROW_BYTES, active)
-    written = wavefronts(
-        "cp_async_b128", tile.byte_offsets(strided_idx, column_idx * MATRIX_ROW_BYTES), active
-    )
-    return AccessPattern(
-        num_requests=read.num_requests,
-        num_sectors=read.num_sectors,
-        num_lines=read.num_lines,
-        num_wavefronts=int(written.sum()),
-        num_bytes=read.num_bytes,
-    )
-
-
-def ldmatrix_reads(
-    tile: OperandTile, *, rows_per_warp: int, first_row: int = 0, k_step_idx: int = 0
-) -> AccessPattern:
-    """One warp's fragments for one k-step, by ldmatrix: ``rows_per_warp`` rows by 32 bytes of k.
-
-    The k-step is k16 at 16 bits. x4 as far as it goes, one x2 for the eight rows that may be left. For a tile
-    that is not k-major the ``.trans`` form is meant, of 16-bit elements only. For A ``rows_per_warp`` is the
-    warp's share of M, for B of N.
-
-    >>> bf16 = DType("bf16", 16, "float")
-    >>> for mode in ("none", "128B"):  # 16 matrices: eight rows in one bank group, or in eight
-    ...     tile = OperandTile(rows=128, k=64, dtype=bf16, is_k_major=True, swizzle=mode)
-    ...     print(ldmatrix_reads(tile, rows_per_warp=64).num_wavefronts)
-    128
-    16
-
-    Raises:
-        LayoutError: rows that are no multiple of 8 or lie outside of the tile, a k-step outside of it, or a
-            tile that ldmatrix cannot transpose.
-    """
-    k_step = K_STEP_BYTES // tile.dtype.num_bytes
-    if not tile.is_k_major and tile.dtype.bits != 16:
-        raise LayoutError(
-            f"ldmatrix: cannot transpose {tile.dtype.name}, its elements have {tile.dtype.bits} bits: "
-            "use a k-major tile, or 16-bit elements"
-        )
-    for what, value in (("rows_per_warp", rows_per_warp), ("first_row", first_row)):
-        if value % MATRIX_ROWS or value < 0 or (value == 0 and what == "rows_per_warp"):
-            raise LayoutError(f"ldmatrix: {what}={value}: use a multiple of {MATRIX_ROWS}")
-    if first_row + rows_per_warp > tile.rows:
-        raise LayoutError(
-            f"ldmatrix: rows {first_row} to {first_row + rows_per_warp - 1} of a tile of {tile.rows}: "
-            f"use rows_per_warp <= {tile.rows - first_row}"
-        )
-    if not 0 <= k_step_idx < tile.k // k_step:
-        raise LayoutError(
-            f"ldmatrix: k-step {k_step_idx} of a tile with k={tile.k}, that is {tile.k // k_step} "
-            f"whole k-steps of {k_step}: use an index from 0 on below that"
-        )
-    row_block, k_half = np.divmod(np.arange(rows_per_warp // MATRIX_ROWS * 2), 2)
-    first_rows = first_row + MATRIX_ROWS * row_block
-    if tile.is_k_major:
-        return _matrix_access(
-            tile, "ldmatrix", first_rows, K_STEP_BYTES * k_step_idx + MATRIX_ROW_BYTES * k_half
-        )
-    first_ks = k_step * k_step_idx + MATRIX_ROWS * k_half
-    return _matrix_access(tile, "ldmatrix", first_ks, first_rows * tile.dtype.num_bytes)
-
-
-def stmatrix_writes(tile_m: int, tile_n: int, out_dtype: DType, swizzle: str = "128B") -> AccessPattern:
-    """A whole row-major output tile written into smem by stmatrix x4, by all the warps that hold it.
-
-    Each instruction writes 16 x 16 elements. With a swizzle the tile lies in panels, ready for a TMA store.
-
-    >>> stmatrix_writes(64, 64, DType("bf16", 16, "float")).num_wavefronts * 128 == 64 * 64 * 2
-    True
-
-    Raises:
-        LayoutError: elements that are not of 16 bits, or a tile that 16 x 16 does not divide.
-    """
-    if out_dtype.bits != 16:
-        raise LayoutError(
-            f"stmatrix: {out_dtype.name} has {out_dtype.bits} bits: use 16-bit elements, or st_shared"
-        )
-    for what, size in (("tile_m", tile_m), ("tile_n", tile_n)):
-        if size < 1 or size % 16:
-            close = nearest_multiple(size, 16)
-            raise LayoutError(f"stmatrix: {what}={size} is no multiple of 16: use {close}")
-    tile = OperandTile(rows=tile_m, k=tile_n, dtype=out_dtype, is_k_major=True, swizzle=swizzle)
-    block, within = np.divmod(np.arange(tile_m * tile_n // MATRIX_ROWS**2), 4)
-    block_m, block_n = np.divmod(block, tile_n // 16)
-    first_rows = 16 * block_m + MATRIX_ROWS * (within % 2)
-    return _matrix_access(tile, "stmatrix", first_rows, MATRIX_ROW_BYTES * (2 * block_n + within // 2))
-
-
-def _matrix_access(
-    tile: OperandTile,
-    verb: Literal["ldmatrix", "stmatrix"],
-    first_strided: NDArray[np.int64],
-    offset_bytes: NDArray[np.int64],
-) -> AccessPattern:
-    """An even number of 8 x 16-byte matrices, four to an instruction and the last two by an x2."""
-    rows = tile.byte_offsets(first_strided[:, None] + np.arange(MATRIX_ROWS), offset_bytes[:, None])
-    num_quads, num_left = divmod(len(rows), 4)
-    num_wavefronts = int(wavefronts(f"{verb}_x4", rows[: 4 * num_quads].reshape(-1, WARP_SIZE)).sum())
-    if num_left:
-        last = np.zeros(WARP_SIZE, dtype=np.int64)
-        last[: 2 * MATRIX_ROWS] = rows[4 * num_quads :].reshape(-1)
-        num_wavefronts += int(wavefronts(f"{verb}_x2", last))
-    return AccessPattern(
-        num_requests=num_quads + (num_left > 0),
-        num_wavefronts=num_wavefronts,
-        num_bytes=len(rows) * MATRIX_ROWS * MATRIX_ROW_BYTES,
-    )
-
-
-def shared_vector_reads(
-    *,
-    num_coords: int,
-    lanes_per_coord: int,
-    elements_per_thread: int,
-    dtype: DType = FP32,
-    vector_bytes: int = 16,
-    is_blocked: bool = True,
-) -> AccessPattern:
-    """Vector loads of one warp's fragments of one operand for one k, as an FMA kernel reads them.
-
-    The operand lies in smem with its rows (or columns) contiguous for each k. Lane i has coordinate
-    ``(i // lanes_per_coord) % num_coords``; lanes with the same coordinate read the same words.
-    ``is_blocked``: a thread's elements lie together; otherwise its vectors are ``num_coords`` vectors apart,
-    which avoids conflicts.
-
-    >>> as_b = dict(num_coords=8, lanes_per_coord=1, elements_per_thread=8)
-    >>> [shared_vector_reads(**as_b, is_blocked=blocked).num_wavefronts for blocked in (True, False)]
-    [16, 8]
-
-    Raises:
-        LayoutError: coordinates that do not divide a warp, or elements that are no whole vectors.
-    """
-    if num_coords < 1 or lanes_per_coord < 1 or WARP_SIZE % (num_coords * lanes_per_coord):
-        raise LayoutError(
-            f"shared vector reads: {num_coords} coordinates of {lanes_per_coord} lanes do not divide a warp: "
-            f"use powers of two with a product of at most {WARP_SIZE}"
-        )
-    op = f"ld_shared_b{8 * vector_bytes}"
-    thread_bytes = elements_per_thread * dtype.num_bytes
-    if op not in SMEM_OPS or vector_bytes < dtype.num_bytes:
-        raise LayoutError(
-            f"shared vector reads: vectors of {vector_bytes} bytes of {dtype.name}: use 4, 8 or 16, "
-            f"no less than {dtype.num_bytes}"
-        )
-    if thread_bytes < 1 or thread_bytes % vector_bytes:
-        close = nearest_multiple(thread_bytes, vector_bytes) // dtype.num_bytes
-        raise LayoutError(
-            f"shared vector reads: {elements_per_thread} elements of {dtype.name} are no whole vectors of "
-            f"{vector_bytes} bytes: use {close}"
-        )
-    num_vectors = thread_bytes // vector_bytes
-    coord = np.arange(WARP_SIZE) // lanes_per_coord % num_coords
-    vector = np.arange(num_vectors)[:, None]
-    vector_idx = coord * num_vectors + vector if is_blocked else vector * num_coords + coord
-    return AccessPattern(
-        num_requests=num_vectors,
-        num_wavefronts=int(wavefronts(op, vector_idx * vector_bytes).sum()),
-        num_bytes=WARP_SIZE * thread_bytes,
-    )
-
-
-# For each kind what must divide the tile, m and n, and what one request writes, rows and columns.
-_STORE_SHAPES: Mapping[str, tuple[int, int, int, int]] = MappingProxyType(
-    {"mma_sync": (16, 8, 8, 8), "wgmma": (WGMMA_M, 8, 8, 8), "fma": (4, 32, 4, 32)}
-)
-
-
-def epilogue_store(tile_m: int, tile_n: int, out_bytes: int, kind: MmaKind) -> AccessPattern:
-    """Writing a whole tile of accumulators straight to row-major global memory, rows on lines of their own.
-
-    mma_sync and wgmma: the four lanes of a quad hold eight neighbouring columns of a row, two each, and eight
-    quads eight rows. So a request writes 8 x 8 elements, one sector a row, half of it used at 16 bits. fma:
-    eight lanes side by side in each of four rows, each with a vector of four columns.
-
-    ``num_wavefronts`` is 0, not known: the data-stage rule is validated for loads that hit in L1, not for
-    stores.
-    Ignores: merging in L2 of the halves of a sector that two requests write.
-    Source: PTX ISA, fragment layouts of ``mma.m16n8`` and ``wgmma.m64``; for fma a choice: a coalesced
-    kernel's.
-
-    >>> epilogue_store(16, 8, 2, "mma_sync")
-    AccessPattern(num_requests=2, num_sectors=16, num_lines=16, num_wavefronts=0, num_bytes=256)
-
-    Raises:
-        KernelError: an output size other than 1, 2 or 4 bytes, or a tile that the atom does not divide.
-    """
-    if out_bytes not in (1, 2, 4):
-        raise KernelError(f"epilogue: outputs of {out_bytes} bytes: use 1, 2 or 4")
-    if kind not in _STORE_SHAPES:
-        raise KernelError(f"epilogue: kind {kind!r} is unknown: {nearest(kind, _STORE_SHAPES)}")
-    atom_m, atom_n, rows, columns = _STORE_SHAPES[kind]
-    for what, size, unit in (("tile_m", tile_m, atom_m), ("tile_n", tile_n, atom_n)):
-        if size < 1 or size % unit:
-            close = nearest_multiple(size, unit)
-            raise KernelError(f"epilogue: {what}={size} is no multiple of {kind}'s {unit}: use {close}")
-    lane_row, lane_column = np.divmod(np.arange(WARP_SIZE), WARP_SIZE // rows)
-    vector = columns * rows // WARP_SIZE
-    pitch_bytes = math.ceil(tile_n * out_bytes / LINE_BYTES) * LINE_BYTES
-    first_column = columns * np.arange(tile_n // columns)[:, None]
-    addresses = lane_row * pitch_bytes + (first_column + vector * lane_column) * out_bytes
-    stored = replace(global_access(addresses, vector * out_bytes), num_wavefronts=0)
-    return stored.scaled(tile_m // rows)
-
-
 def wgmma_wavefronts(atom: MmaAtom) -> int:
     """Shared-memory wavefronts in which one wgmma reads its operands: all of B, and A unless in registers.
 
     Any of the canonical layouts is free of conflicts, so it is bytes over 128: 16 for A, n / 4 for B.
-    Source: facts/hardware.md 6.3 (fits eight measured points of H100 within half a cycle) and 7.5.
+    Source: revollllt/flash-vla @7b15868: the larger of this and the arithmetic fits eight H100 points within half a cycle.
 
     >>> from gpusim.workload.atoms.mma import wgmma
-    >>> wgmma_wavefronts(wgmma(64, DType("bf16", 16, "float")))
+    >>> from gpusim.workload.dtypes import BF16
+    >>> wgmma_wavefronts(wgmma(64, BF16))
     32
 
     Raises:

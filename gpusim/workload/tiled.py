@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpusim.errors import KernelError
-from gpusim.workload.access import nearest_multiple
+from gpusim.errors import KernelError, nearest_multiple
 from gpusim.workload.atoms.copy import CopyAtom
 from gpusim.workload.atoms.mma import MmaAtom
 from gpusim.workload.dtypes import DType

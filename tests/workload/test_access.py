@@ -13,24 +13,20 @@ from numpy.typing import NDArray
 
 from gpusim.errors import KernelError, LayoutError
 from gpusim.layout import Swizzle, swizzle_mode
-from gpusim.workload.access import (
-    SMEM_OPS,
-    AccessPattern,
+from gpusim.workload.access import SMEM_OPS, AccessPattern, global_access, wavefronts, wgmma_wavefronts
+from gpusim.workload.atoms import mma_sync, wgmma
+from gpusim.workload.dtypes import BF16, FP8, FP32, FP64, INT8, TF32, DType
+from gpusim.workload.operand import (
     OperandTile,
     TmaBox,
     cp_async_fill,
     epilogue_store,
-    global_access,
     ldmatrix_reads,
     shared_vector_reads,
     stmatrix_writes,
     tma_boxes,
     tma_fill,
-    wavefronts,
-    wgmma_wavefronts,
 )
-from gpusim.workload.atoms import mma_sync, wgmma
-from gpusim.workload.dtypes import BF16, FP8, FP32, FP64, INT8, TF32, DType
 
 LANES = np.arange(32)
 LOADS = {4: "ld_shared_b32", 8: "ld_shared_b64", 16: "ld_shared_b128"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusim.errors import KernelError, LaunchError
+from gpusim.errors import KernelError, LaunchError, nearest_multiple
 from gpusim.kernel_models.gemm.defaults import widest_swizzle
 from gpusim.kernel_models.gemm.params import MAX_CLUSTER, GemmParams
 from gpusim.kernel_models.gemm.registers import launch_registers
@@ -15,7 +15,6 @@ from gpusim.kernel_models.gemm.shares import (
 )
 from gpusim.kernel_models.gemm.tiles import TilePlan, ceil_div
 from gpusim.layout.swizzle import span_bytes
-from gpusim.workload.access import nearest_multiple
 from gpusim.workload.launch import Target
 
 MAX_WORK_TILES = 1 << 22

@@ -13,14 +13,8 @@ from gpusim.kernel_models.gemm.room import Staging
 from gpusim.kernel_models.gemm.tiles import SUM_BYTES, Coordinates, TilePlan, ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.access import (
-    AccessPattern,
-    OperandTile,
-    epilogue_store,
-    stmatrix_writes,
-    tma_boxes,
-    wavefronts,
-)
+from gpusim.workload.access import AccessPattern, wavefronts
+from gpusim.workload.operand import OperandTile, epilogue_store, stmatrix_writes, tma_boxes
 from gpusim.workload.ops import Op, RangeEnd, RangeStart, Section
 
 NUM_CHUNKS = 2

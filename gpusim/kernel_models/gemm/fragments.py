@@ -8,8 +8,9 @@ from functools import cached_property
 from gpusim.kernel_models.gemm.shares import Shares
 from gpusim.kernel_models.gemm.tiles import TilePlan
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern, ldmatrix_reads, shared_vector_reads
+from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import mma_sync
+from gpusim.workload.operand import ldmatrix_reads, shared_vector_reads
 from gpusim.workload.ops import Op
 
 

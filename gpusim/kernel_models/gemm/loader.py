@@ -12,7 +12,8 @@ from gpusim.kernel_models.gemm.room import is_transposed
 from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan, ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern, TmaBox, cp_async_fill, global_access, tma_boxes, wavefronts
+from gpusim.workload.access import AccessPattern, global_access, wavefronts
+from gpusim.workload.operand import TmaBox, cp_async_fill, tma_boxes
 from gpusim.workload.ops import Op
 
 OPERANDS = (("A", "a"), ("B", "b"))

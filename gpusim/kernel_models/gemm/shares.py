@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpusim.errors import KernelError
+from gpusim.errors import KernelError, nearest_multiple
 from gpusim.kernel_models.gemm.params import GemmParams
 from gpusim.kernel_models.gemm.registers import (
     RegisterNeed,
@@ -15,7 +15,6 @@ from gpusim.kernel_models.gemm.registers import (
     register_need,
     widest_wgmma_n,
 )
-from gpusim.workload.access import nearest_multiple
 from gpusim.workload.atoms import MmaAtom, legal_wgmma_n, wgmma
 
 PRODUCER_WARPS = 4

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from gpusim.errors import LayoutError
 from gpusim.kernel_models.gemm.params import GemmParams
 from gpusim.kernel_models.gemm.room import FMA_PAD, is_transposed
-from gpusim.workload.access import OperandTile, tma_boxes
 from gpusim.workload.launch import Footprint
+from gpusim.workload.operand import OperandTile, tma_boxes
 
 IntArray = NDArray[np.int64]
 
