@@ -321,7 +321,7 @@ def stmatrix_writes(tile_m: int, tile_n: int, out_dtype: DType, swizzle: str = "
 
 def _matrix_access(
     tile: OperandTile,
-    verb: Literal[ldmatrix, stmatrix],
+    verb: Literal["ldmatrix", "stmatrix"],
     first_strided: NDArray[np.int64],
     offset_bytes: NDArray[np.int64],
 ) -> AccessPattern:
