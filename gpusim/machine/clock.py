@@ -65,7 +65,7 @@ class PowerLimiter(Component):
     def power_w(self, activity: Activity, *, mhz: float, data: str) -> float:
         """Board power when ``activity`` runs at ``mhz``, in watts."""
         spec = self.spec
-        seconds = activity.cycles / (mhz * 1e6)
+        seconds = max(activity.cycles, 1.0) / (mhz * 1e6)
         voltage = 1.0 + spec.voltage_slope * (mhz / spec.max_mhz - 1.0)
         if activity.rate_class == "fp32":
             arithmetic = spec.fp32_pj_per_flop

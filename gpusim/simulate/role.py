@@ -7,7 +7,7 @@ a few issue cycles; before it queues work on a shared pipe it lets the clock cat
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from simpy.events import Event, Timeout
@@ -83,7 +83,8 @@ class Role:
 
     __slots__ = (
         "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open", "count", "cp_groups", "cp_open", "cta",
-        "engine", "env", "handlers", "is_done", "iteration_weight", "last_store", "loops", "must_retry", "num_warpgroups",
+        "engine", "env", "handlers", "is_done", "iteration_weight", "last_store", "loops", "mma_done", "must_retry",
+        "num_warpgroups",
         "num_warps", "record", "registers", "sections", "sm", "spec", "t", "tile_loop", "totals", "turn_weight",
         "wait_state", "wave", "wgmma_groups", "wgmma_open",
     )
@@ -111,6 +112,7 @@ class Role:
         self.bulk_open = (AsyncGroup(), AsyncGroup())
         self.wgmma_groups: deque[float] = deque()
         self.wgmma_open = 0.0
+        self.mma_done = 0.0
         self.last_store: AsyncGroup | None = None
         self.registers = engine.launch.registers_per_thread
         self.blocked_on: str | ops.MbarrierWait | None = None
@@ -192,8 +194,10 @@ class Role:
         env = self.env
         if self.t > env._now:
             yield Timeout(env, self.t - env._now)
-        program: Iterator[ops.Op] = iter(self.spec.program(self))
-        send = program.send  # type: ignore[attr-defined]  # a program is a generator
+        program = self.spec.program(self)
+        if not isinstance(program, Generator):
+            raise LaunchError(f"{self.who()} has a program that gives {program!r}, wants a function that yields ops")
+        send = program.send
         value: ops.Token | None = None
         try:
             while True:

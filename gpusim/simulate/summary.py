@@ -84,7 +84,8 @@ def counters_of(engine: Engine, mhz: float) -> dict[str, float]:
     for part in machine.counters:
         counters.update({name: value * engine.scale for name, value in part.named()})
     if engine.traffic:
-        counters["dram__bytes_read.sum"] = sum(item.read_miss_bytes for item in engine.traffic.values())
+        planned = sum(item.read_miss_bytes for item in engine.traffic.values())
+        counters["dram__bytes_read.sum"] = planned + machine.l2.counters.unplanned_miss_bytes * engine.scale
     reads = counters["lts__t_sectors_srcunit_tex_op_read.sum"]
     writes = counters["lts__t_sectors_srcunit_tex_op_write.sum"]
     misses = counters["dram__bytes_read.sum"] / SECTOR_BYTES

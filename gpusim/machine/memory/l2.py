@@ -37,6 +37,8 @@ class L2Counters(Counters):
 
     read_sectors: float = field(default=0.0, metadata={"ncu": "lts__t_sectors_srcunit_tex_op_read.sum"})
     write_sectors: float = field(default=0.0, metadata={"ncu": "lts__t_sectors_srcunit_tex_op_write.sum"})
+    unplanned_miss_bytes: float = 0.0
+    """Bytes from memory of tensors that no plan knows."""
     miss_sectors: float = field(default=0.0, metadata={"ncu": "lts__t_sectors_srcunit_tex_lookup_miss.sum"})
 
 
@@ -45,6 +47,10 @@ class Residency(Protocol):
 
     def misses(self, request: MemoryRequest, last_wave: int) -> bool:
         """Whether ``request`` has to go to memory; its tile was last filled in ``last_wave`` (-1: never)."""
+        ...
+
+    def is_planned(self, tensor: str) -> bool:
+        """Whether a plan, not the run, says how much of ``tensor`` comes from memory."""
         ...
 
     def written_back_fraction(self, tensor: str) -> float:
@@ -110,6 +116,8 @@ class L2(Component):
             tile.wave = request.wave
             tile.done_at = None
             self.counters.miss_sectors += request.num_bytes / SECTOR_BYTES * request.num_alike
+            if not self.residency.is_planned(request.tensor):
+                self.counters.unplanned_miss_bytes += request.num_bytes * request.num_alike
             paid = request.num_bytes * self._fill_scales.get(request.tensor, 1.0)
             earliest = request.issued_at + paid / self.hbm.wire.alone
             done = _Filled(tile, earliest, self.hbm.latency_cycles)

@@ -130,6 +130,10 @@ class PlannedResidency:
             return True
         return last_wave < 0 and min(waves) <= wave  # waves that were skipped would have fetched it
 
+    def is_planned(self, tensor: str) -> bool:
+        """Whether the plan knows what ``tensor`` costs."""
+        return tensor in self._missed
+
     def written_back_fraction(self, tensor: str) -> float:
         """Part of the stored bytes that leaves L2 before the end."""
         return self._written_back.get(tensor, 0.0)
@@ -162,6 +166,10 @@ class LruResidency:
         if held is not None:
             return False
         return not self._is_warm or key in self._evicted
+
+    def is_planned(self, tensor: str) -> bool:
+        """Nothing is."""
+        return False
 
     def written_back_fraction(self, tensor: str) -> float:
         """Nothing is written back before the end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusim.errors import LaunchError
 from gpusim.simulate.role import ISSUE, TENSOR, Pause, Resume, Role, lacks
 from gpusim.simulate.timeline import MmaSpan, WarpState
 from gpusim.workload import ops
@@ -27,6 +28,7 @@ def mma_sync(role: Role, op: ops.MmaSync) -> Pause:
     )
     record_mma(role, start, done, op.num_issues)
     role.spend(TENSOR, max(issued, role.t))
+    role.mma_done = done
     return None
 
 
@@ -125,8 +127,15 @@ def set_max_nreg(role: Role, op: ops.SetMaxNReg) -> Pause:
         raise lacks(role, "setmaxnreg", "9.0a")
     role.issue(1)
     cta, threads = role.cta, role.spec.num_threads
+    if not 24 <= op.num_registers <= 256 or op.num_registers % 8:
+        raise LaunchError(f"{role.who()}: setmaxnreg {op.num_registers}, wants a multiple of 8 from 24 to 256")
     needed = (op.num_registers - role.registers) * threads
-    if op.direction == "dec" or needed <= 0:
+    if (needed > 0 and op.direction == "dec") or (needed < 0 and op.direction == "inc"):
+        raise LaunchError(
+            f"{role.who()}: setmaxnreg.{op.direction} {op.num_registers} from {role.registers} registers, wants the other "
+            f"direction"
+        )
+    if needed <= 0:
         role.registers = op.num_registers
         cta.free_registers -= needed
         hand_out_registers(role)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpusim.errors import LaunchError
 from gpusim.simulate.role import Pause, Role
-from gpusim.simulate.timeline import Span
+from gpusim.simulate.timeline import Span, WarpState
 from gpusim.workload import ops
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 def range_start(role: Role, op: ops.RangeStart) -> Pause:
     """A part begins; it may be one that a counterfactual makes free."""
+    if op.section is ops.Section.EPILOGUE:  # the accumulators are read
+        role.spend(WarpState.MATH_PIPE, role.mma_done)
     role.sections.append((op.section.value, role.t + role.engine.offset_cycles))
     if role.engine.is_ideal(op.section.value):
         role.handlers = role.engine.free_handlers
