@@ -373,6 +373,11 @@ class Engine:
         return self.env.now + self.offset_cycles
 
     @property
+    def is_last_wave(self) -> bool:
+        """Whether no CTA is left to start."""
+        return self.next_cta >= self.num_to_run
+
+    @property
     def num_live_ctas(self) -> int:
         """CTAs that have started and not exited."""
         return len(self._live)

@@ -58,7 +58,7 @@ TAIL = 2
 class Pace:
     """Means of what all CTAs report: one round is one report of each."""
 
-    __slots__ = ("_fastest", "_latest", "_round_count", "_round_sum", "_slowest", "means", "num_live", "spreads")
+    __slots__ = ("_fastest", "_latest", "_round_count", "_round_sum", "_slowest", "means", "num_live", "slowest", "spreads")
 
     def __init__(self) -> None:
         """Nothing reported."""
@@ -66,6 +66,8 @@ class Pace:
         self.means: list[float] = []
         self.spreads: list[float] = []
         """For each round the slowest report less the fastest."""
+        self.slowest: list[float] = []
+        """For each round the slowest report."""
         self.num_live = 0
         self._begin_round()
 
@@ -78,6 +80,7 @@ class Pace:
         self._latest.clear()
         self.means.clear()
         self.spreads.clear()
+        self.slowest.clear()
         self._begin_round()
 
     def restart(self, key: int) -> None:
@@ -101,8 +104,16 @@ class Pace:
             return False
         self.means.append(self._round_sum / self._round_count)
         self.spreads.append(self._slowest - self._fastest)
+        self.slowest.append(self._slowest)
         self._begin_round()
         return True
+
+    def slowest_period(self, num_rounds: int) -> float | None:
+        """The period of the slowest, if it was the same in the last ``num_rounds`` rounds; else None."""
+        recent = self.slowest[-num_rounds:]
+        if len(recent) < num_rounds or max(recent) - min(recent) > TOLERANCE * recent[-1]:
+            return None
+        return recent[-1]
 
     def period(self, num_rounds: int, num_steps: int = LONG_LOOP) -> float | None:
         """The mean period if the last ``num_rounds`` rounds agree, and all CTAs keep the same pace; else None.
@@ -210,7 +221,10 @@ class SteadyState:
             ):
                 return period
         is_hidden = self._hides_copies(last, latencies[-1])
-        settled = pace.period(2 if is_hidden else 5, num_iterations)
+        num_rounds = 2 if is_hidden else 5
+        settled = pace.period(num_rounds, num_iterations)
+        if settled is None and engine.is_last_wave:  # nothing follows: the slowest end the kernel
+            settled = pace.slowest_period(num_rounds)
         if settled is None or len(latencies) < 2 or latencies[-1] - latencies[-2] > QUEUE_TOLERANCE * last:
             return None
         return settled
