@@ -54,7 +54,8 @@ class Machine:
         """Build all SMs; ``smem_bytes_per_sm`` is what the launch takes of the unified L1; ``fill_scales`` as in L2."""
         self.gpu = gpu
         self.clock = clock
-        self.hbm = Hbm(env, gpu.hbm, clock)
+        l2_latency_ns = (gpu.l2.near_latency_cycles + gpu.l2.far_latency_cycles) / 2 * 1e3 / gpu.clock.max_mhz
+        self.hbm = Hbm(env, gpu.hbm, clock, l2_latency_ns=l2_latency_ns)
         self.l2 = L2(gpu.l2, hbm=self.hbm, residency=residency, fill_scales=fill_scales)
         self.xbar = Xbar(env, gpu.xbar, l2=self.l2, num_sms=gpu.num_sms)
         self.dispatcher = Dispatcher(

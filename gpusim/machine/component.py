@@ -34,8 +34,8 @@ class Memory(Protocol):
         """Fetch; ``done(cycle)`` says when the last byte is in the SM."""
         ...
 
-    def write(self, request: MemoryRequest, done: Done) -> None:
-        """Store; ``done(cycle)`` says when the last byte has left the SM."""
+    def write(self, request: MemoryRequest, done: Done, *, num_distinct_bytes: float) -> None:
+        """Store; ``done(cycle)`` says when the last byte has left the SM and L2 has room for it."""
         ...
 
 

@@ -37,7 +37,7 @@ MAIN_COUNTERS = (
     "sm__cycles_elapsed.max",
     "sm__cycles_active.avg",
     "gpu__time_duration.sum",
-    "sm__inst_executed.sum",
+
     "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active.avg.pct_of_peak_sustained_elapsed",
     "dram__bytes_read.sum",
     "dram__bytes_write.sum",

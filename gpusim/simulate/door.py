@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
@@ -75,3 +76,18 @@ def plan_traffic(launch: Launch, gpu: GpuSpec, *, num_slots: int, is_warm: bool)
         uses, tiles // num_slots, capacity_bytes=l2.capacity_bytes,
         shared_capacity_bytes=l2.capacity_bytes * l2.shared_capacity_fraction, is_warm=is_warm,
     )
+
+
+def work_by_wave(launch: Launch, *, num_slots: int) -> list[NDArray[np.float64]]:
+    """For each footprint what the tiles of each wave touch, float64[2, num_waves].
+
+    The bytes summed over its tiles, and how many touch anything: edges, and parts of K with work of their own, differ.
+    """
+    tiles = np.arange(launch.num_tiles, dtype=np.int64)
+    waves = tiles // num_slots
+    tables = []
+    for item in launch.footprints:
+        num_bytes = item.panel_bytes(tiles)
+        by_wave = [np.bincount(waves, weights=of_tile) for of_tile in (num_bytes, num_bytes > 0)]
+        tables.append(np.stack(by_wave).astype(np.float64))
+    return tables

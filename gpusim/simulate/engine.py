@@ -8,7 +8,7 @@ import numpy as np
 import simpy
 from simpy.events import NORMAL, Event
 
-from gpusim.errors import DeadlockError, LaunchError
+from gpusim.errors import DeadlockError, HazardError, LaunchError
 from gpusim.machine.build import Machine
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.residency import LruResidency, PlannedResidency
@@ -16,10 +16,10 @@ from gpusim.machine.memory.tma import Tma
 from gpusim.machine.sm.mbarrier import MbarrierSpec
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
-from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic
+from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic, work_by_wave
 from gpusim.simulate.role import Role
 from gpusim.simulate.sampling import sample_sms
-from gpusim.simulate.steady import WARM_WAVE, SteadyState
+from gpusim.simulate.steady import WARM_WAVE, WORK_TOLERANCE, SteadyState
 from gpusim.simulate.timeline import Skip, Timeline, WarpState
 from gpusim.simulate.warp import FREE_HANDLERS, HANDLERS
 from gpusim.units import Clock
@@ -107,6 +107,7 @@ class Engine:
         self.offset_cycles = 0.0
         self.miss_bytes_by_wave = sum((item.miss_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
         self.touched_bytes_by_wave = sum((item.touched_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
+        self._work_by_wave = work_by_wave(launch, num_slots=self._num_at_once)
         self.steps_per_turn = max((item.num_steps for item in launch.footprints if item.access == "read"), default=0)
         self.steady = SteadyState(self, enabled=skips and bool(self.traffic))
         self.next_cta = 0
@@ -215,6 +216,13 @@ class Engine:
 
     def _cta_exits(self, cta: Cta) -> None:
         now = self.env.now
+        for ring in cta.mbarriers.values():
+            for barrier in ring:
+                if barrier.tx_bytes:
+                    raise HazardError(
+                        f"{self.launch.kernel}: CTA {cta.idx} exits while mbarrier {barrier.name}[{barrier.stage}] has "
+                        f"{barrier.announced_bytes} bytes announced and {barrier.delivered_bytes} delivered"
+                    )
         del self._live[cta.idx]
         cta.roles.clear()  # nothing refers in a circle, so that no garbage is left to collect
         self._num_exits += 1
@@ -279,6 +287,10 @@ class Engine:
     def cost_of_wgmma(self, op: Wgmma, num_warpgroups: int, num_warps: int) -> WgmmaCost:
         """Cost of one op, worked out at its first use."""
         atom, rates = op.atom, self.gpu.tensor_core.wgmma_flops_per_cycle
+        if num_warps % 4 or op.num_issues < 1:
+            raise LaunchError(
+                f"{self.launch.kernel}: {op.num_issues} wgmma by {num_warps} warps, wants 1 or more by whole warpgroups of 4"
+            )
         if not rates:
             raise LaunchError(
                 f"{self.launch.kernel}: {self.gpu.name} (compute capability {self.gpu.compute_capability}) has no "
@@ -303,6 +315,16 @@ class Engine:
 
     def cost_of_tma(self, op: TmaLoad, tma: Tma) -> TmaCost:
         """Cost of one op, worked out at its first use."""
+        held = {buffer.name: buffer.stage_bytes for buffer in self.launch.buffers}.get(op.buffer, op.num_bytes)
+        if not 0 < op.num_bytes <= held or not 0 <= op.num_fetched_bytes <= op.num_bytes:
+            raise LaunchError(
+                f"{self.launch.kernel}: a TmaLoad of {op.num_bytes} bytes, {op.num_fetched_bytes} of them fetched, into "
+                f"{op.buffer!r}, whose stages hold {held}; wants no more than that"
+            )
+        if op.num_rows < 1 or op.num_boxes < 1:
+            raise LaunchError(
+                f"{self.launch.kernel}: a TmaLoad of {op.num_rows} rows in {op.num_boxes} boxes, wants 1 or more of each"
+            )
         cycles, extra = tma.walk_cycles(op.num_bytes, num_boxes=op.num_boxes, num_rows=op.num_rows)
         cost = self.tma_costs[id(op)] = TmaCost(op, cycles, tma.spec.latency_cycles + extra)
         return cost
@@ -374,8 +396,8 @@ class Engine:
 
     @property
     def is_last_wave(self) -> bool:
-        """Whether no CTA is left to start."""
-        return self.next_cta >= self.num_to_run
+        """Whether no CTA is left to start, and none has more than one tile."""
+        return self.next_cta >= self.num_to_run and self.launch.num_ctas is not None
 
     @property
     def num_live_ctas(self) -> int:
@@ -416,6 +438,38 @@ class Engine:
             if num_looping == 1 and num_running > 1 and len(cta.roles[0].loops) == 1:
                 return None
         return fewest
+
+    def dram_bytes(self) -> tuple[float, float]:
+        """(read, written) by the whole launch: as planned from its footprints; as counted for tensors that have none.
+
+        What a plan knows does not depend on which iterations stood for others.
+        """
+        counted = self.machine.hbm.counters
+        if not self.traffic:
+            return counted.read_bytes * self.scale, counted.write_bytes * self.scale
+        read = sum(item.read_miss_bytes for item in self.traffic.values())
+        written = sum(item.written_back_bytes for item in self.traffic.values())
+        return read + self.machine.l2.counters.unplanned_miss_bytes * self.scale, written
+
+    def hbm_share(self) -> float:
+        """Part of the time so far in which HBM was busy."""
+        counted = self.machine.hbm.counters
+        return self.machine.hbm.busy_share(max(self.reported_cycle, 1.0), counted.read_bytes, counted.write_bytes)
+
+    def are_waves_alike(self, first: int, last: int, traffic_tolerance: float) -> bool:
+        """Whether waves ``first`` to ``last`` do the same work.
+
+        As many bytes of each tensor, read and written, by as many tiles, and as many from memory, within
+        ``traffic_tolerance`` of what a wave touches.
+        """
+        for table in self._work_by_wave:
+            part = table[:, first : last + 1]
+            if part.size and (np.ptp(part, axis=1) > WORK_TOLERANCE * part.max(axis=1)).any():
+                return False
+        misses = self.miss_bytes_by_wave[first : last + 1]
+        if not misses.size:
+            return False
+        return float(np.ptp(misses)) <= traffic_tolerance * float(self.touched_bytes_by_wave[first])
 
     def miss_bytes_of_wave(self, wave: int) -> float:
         """Bytes that a wave fetches from memory, as planned."""

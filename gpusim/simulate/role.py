@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from simpy.events import Event, Timeout
 
-from gpusim.errors import LaunchError
+from gpusim.errors import HazardError, LaunchError
 from gpusim.machine.component import MemoryRequest
 from gpusim.machine.timing import Wake
 from gpusim.simulate.cta import Cta, Stage
@@ -221,6 +221,10 @@ class Role:
                     pause = self.handlers[kind](self, op)
         except StopIteration:
             pass
+        except (HazardError, LaunchError) as error:
+            if self.spec.name in str(error):
+                raise
+            raise type(error)(f"{self.who()}: {error}") from None
         self.is_done = True
         self.engine.role_ended(self)
 

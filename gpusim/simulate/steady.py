@@ -7,6 +7,7 @@ warm-up and the end of each loop are always simulated.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import gcd, lcm
 from typing import TYPE_CHECKING
 
@@ -33,11 +34,20 @@ SPREAD_TOLERANCE = 1e-2
 KNOWN_TOLERANCE = 2e-3
 """How near a block must come to a period that an earlier wave settled at, for the loop to be taken as settled, too."""
 
+SAME_WAVES = 3
+"""Waves that must have taken the same time for others to be left out."""
+
 WARM_WAVE = 1
 """The wave that may stand for others: the first begins cold."""
 
 MANY_WAVES = 4
 """Waves at least that one wave stands for where CTAs of several waves share an SM."""
+
+IDLE_HBM = 0.5
+"""Share of its time that HBM may be busy in the first wave for a wave to stand for others: queues would go on growing."""
+
+WORK_TOLERANCE = 2e-3
+"""How much the bytes of a tensor that waves read or write may differ, tile by tile, for waves that are taken for alike."""
 
 TRAFFIC_TOLERANCE = 0.1
 """How much the bytes from memory of waves may differ that are taken for alike."""
@@ -277,20 +287,17 @@ class SteadyState:
     def warm_waves_alike(self) -> int:
         """When the warm wave begins: how many further waves it can stand for.
 
-        So many as are full and fetch as much from memory, if the loops before have settled and hide their copies. With
+        So many as are full and do the same work, if the loops before have settled and hide their copies, and HBM idles. With
         several CTAs on an SM waves blend into one another; then a few of them are rather simulated.
         """
         engine = self._engine
         first = WARM_WAVE
-        if not self.enabled or not self._math_sets_the_pace():
+        if not self.enabled or not self._math_sets_the_pace() or engine.hbm_share() > IDLE_HBM:
             return 0
         num_alike = engine.num_to_run // engine.slots_to_run - 1 - first
         if num_alike < (1 if engine.occupancy.ctas_per_sm == 1 else MANY_WAVES):
             return 0
-        misses = engine.miss_bytes_by_wave[first : first + 1 + num_alike]
-        if float(misses.max() - misses.min()) > TRAFFIC_TOLERANCE * float(engine.touched_bytes_by_wave[first]):
-            return 0
-        return num_alike
+        return num_alike if engine.are_waves_alike(first, first + num_alike, TRAFFIC_TOLERANCE) else 0
 
     def wave_ended(self) -> int:
         """As many CTAs have ended as run at once; returns how many waves to leave out now."""
@@ -306,21 +313,15 @@ class SteadyState:
                     engine.num_waves_stood_for * (ends[-1] - ends[-2]), f"{engine.num_waves_stood_for} waves"
                 )
             return 0
-        if len(ends) < 3:
-            return 0
-        last, before = ends[-1] - ends[-2], ends[-2] - ends[-3]
-        is_steady = abs(last - before) <= 2 * TOLERANCE * last
-        if not is_steady and len(ends) >= 5:
-            recent, earlier = (ends[-1] - ends[-3]) / 2, (ends[-3] - ends[-5]) / 2
-            is_steady = abs(recent - earlier) <= 2 * LOOSE_TOLERANCE * recent
-            last, before = recent, earlier
-        if not is_steady:
+        took = [later - earlier for earlier, later in pairwise(ends)][-SAME_WAVES:]
+        duration = sum(took) / len(took) if took else 0.0
+        if len(took) < SAME_WAVES or max(took) - min(took) > 2 * TOLERANCE * duration:
             return 0
         begun = -(-engine.next_cta // engine.slots_to_run)  # waves of which a CTA has started
         num_waves = engine.num_to_run // engine.slots_to_run - begun - 1
-        if num_waves < 1:
+        if num_waves < 1 or not engine.are_waves_alike(max(0, begun - 3), begun + num_waves, WORK_TOLERANCE):
             return 0
         self.num_waves_skipped += num_waves
-        engine.skip(num_waves * (last + before) / 2, f"{num_waves} waves")
+        engine.skip(num_waves * duration, f"{num_waves} waves")
         ends.clear()
         return num_waves

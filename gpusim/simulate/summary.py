@@ -26,11 +26,11 @@ def peak_flops_per_cycle(launch: Launch, gpu: GpuSpec) -> float:
 def activity_of(engine: Engine) -> Activity:
     """What the launch did, for its power."""
     machine = engine.machine
-    hbm, l2 = machine.hbm.counters, machine.l2.counters
+    l2 = machine.l2.counters
     return Activity(
         cycles=engine.end_cycle, num_flops=float(engine.launch.num_flops), rate_class=engine.launch.math_class,
         l2_bytes=(l2.read_sectors + l2.write_sectors) * SECTOR_BYTES * engine.scale,
-        hbm_bytes=(hbm.read_bytes + hbm.write_bytes) * engine.scale,
+        hbm_bytes=sum(engine.dram_bytes()),
         busy_fraction=min(1.0, engine.slots_to_run / engine.occupancy.ctas_per_sm / engine.gpu.num_sms),
     )
 
@@ -83,11 +83,10 @@ def counters_of(engine: Engine, mhz: float) -> dict[str, float]:
     }
     for part in machine.counters:
         counters.update({name: value * engine.scale for name, value in part.named()})
-    if engine.traffic:
-        planned = sum(item.read_miss_bytes for item in engine.traffic.values())
-        counters["dram__bytes_read.sum"] = planned + machine.l2.counters.unplanned_miss_bytes * engine.scale
+    counters["dram__bytes_read.sum"], counters["dram__bytes_write.sum"] = engine.dram_bytes()
     reads = counters["lts__t_sectors_srcunit_tex_op_read.sum"]
     writes = counters["lts__t_sectors_srcunit_tex_op_write.sum"]
+    writes += counters["lts__t_sectors_op_atom.sum"] + counters["lts__t_sectors_op_red.sum"]
     misses = counters["dram__bytes_read.sum"] / SECTOR_BYTES
     counters["lts__t_sectors_srcunit_tex_lookup_miss.sum"] = misses
     counters["lts__t_sectors_srcunit_tex.sum"] = reads + writes

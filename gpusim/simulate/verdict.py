@@ -49,7 +49,7 @@ def busy_shares(engine: Engine) -> dict[str, float]:
         "sm_intake": xbar.counters.read_bytes / (xbar.spec.sm_read_bytes_per_cycle * total),
         "l2": machine.l2.counters.read_sectors * SECTOR_BYTES / (xbar.slices.total * cycles),
         "store": xbar.counters.write_bytes / (xbar.stores.total * cycles),
-        "hbm": machine.hbm.busy_share(cycles),
+        "hbm": machine.hbm.busy_share(cycles, *(num_bytes * engine.sample.fraction for num_bytes in engine.dram_bytes())),
     }
     return shares
 

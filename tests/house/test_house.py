@@ -44,6 +44,8 @@ LIVES_IN = {
 """Where each of these may be imported."""
 
 NCU_NAMES = {
+    "lts__t_sectors_op_atom",
+    "lts__t_sectors_op_red",
     "dram__bytes_read",
     "dram__bytes_write",
     "l1tex__data_pipe_lsu_wavefronts_mem_shared",
@@ -62,8 +64,6 @@ NCU_NAMES = {
     "lts__t_sectors_srcunit_tex_lookup_miss",
     "lts__t_sectors_srcunit_tex_op_read",
     "lts__t_sectors_srcunit_tex_op_write",
-    "sm__inst_executed",
-    "sm__inst_executed_pipe_fma",
     "sm__inst_executed_pipe_tensor_op_gmma",
     "sm__inst_executed_pipe_tensor_op_hmma",
     "sm__inst_executed_pipe_tensor_op_imma",

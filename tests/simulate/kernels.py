@@ -33,7 +33,7 @@ def launch(*roles: WarpRole | Program, **fields: Any) -> Launch:
     named = [of if isinstance(of, WarpRole) else role(of, f"role{idx}") for idx, of in enumerate(roles)]
     fields.setdefault("num_ctas", 1)
     fields.setdefault("num_tiles", fields["num_ctas"])
-    fields.setdefault("buffers", (Buffer(name="a", stage_bytes=4096, num_stages=4),))
+    fields.setdefault("buffers", (Buffer(name="a", stage_bytes=32768, num_stages=4),))
     fields.setdefault(
         "mbarriers", tuple(Mbarrier(name=name, num_arrivals=1, num_stages=4) for name in ("full", "empty"))
     )

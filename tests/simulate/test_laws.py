@@ -152,7 +152,7 @@ def test_every_byte_that_is_asked_for_crosses_the_port_once(
 
     gpu = changed(xbar={"merge_group_sms": group, "merge_limit": group})
     result = simulate(
-        launch(role(program), num_ctas=num_ctas, extra_smem_bytes=150_000),
+        launch(role(program), num_ctas=num_ctas, extra_smem_bytes=100_000),
         gpu,
         l2="cold" if is_cold else "warm",
     )

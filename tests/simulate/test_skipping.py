@@ -23,8 +23,8 @@ TIMELESS = (
     "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
     "lts__t_sectors_srcunit_tex_op_write.sum",
-    "sm__inst_executed.sum",
-    "sm__inst_executed_pipe_fma.sum",
+
+
     "sm__inst_executed_pipe_tensor_op_gmma.sum",
     "sm__inst_executed_pipe_tensor_op_hmma.sum",
     "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active.sum",

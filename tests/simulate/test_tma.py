@@ -263,7 +263,7 @@ def test_all_sms_share_memory() -> None:
 
 def test_waves_of_ctas_follow_one_another() -> None:
     assert ring(
-        1, 3, 50, num_ctas=4 * 3, registers_per_thread=255, extra_smem_bytes=200_000
+        1, 3, 50, num_ctas=4 * 3, registers_per_thread=255, extra_smem_bytes=100_000
     ) == pytest.approx(3 * pipelined(1, 3, transfer=4 * 64, latency=300, math=50))
 
 

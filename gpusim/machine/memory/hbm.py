@@ -75,11 +75,14 @@ class Hbm(Component):
 
     kind = "hbm"
 
-    def __init__(self, env: simpy.Environment, spec: HbmSpec, clock: Clock) -> None:
-        """Build at ``clock``; HBM keeps its own clock, so its rate in bytes per SM cycle moves with the SM's."""
+    def __init__(self, env: simpy.Environment, spec: HbmSpec, clock: Clock, *, l2_latency_ns: float) -> None:
+        """Build at ``clock``; HBM keeps its own clock, so its rate and latency in SM cycles move with the SM's.
+
+        ``l2_latency_ns`` is what of the latency from issue to use is L2's; only the rest is HBM's.
+        """
         self.spec = spec
         self.counters = HbmCounters()
-        self.latency_cycles = clock.cycles(ns=spec.latency_ns)
+        self.latency_cycles = clock.cycles(ns=max(0.0, spec.latency_ns - l2_latency_ns))
         self._write_cost = spec.sustained_read_gb_per_s / spec.sustained_write_gb_per_s
         self.wire = SharedPipe(
             env,
@@ -96,16 +99,11 @@ class Hbm(Component):
             intake = self._intakes[sm_idx] = _Intake(self.wire)
         intake.fill(num_bytes, done)
 
-    def busy_share(self, cycles: float) -> float:
-        """Part of ``cycles`` in which the wire moved bytes."""
-        moved = self.counters.read_bytes + self.counters.write_bytes * self._write_cost
-        return moved / (self.wire.total * cycles)
+    def busy_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
+        """Part of ``cycles`` in which the wire moves so many bytes."""
+        return (read_bytes + write_bytes * self._write_cost) / (self.wire.total * cycles)
 
-    def write_back(self, num_bytes: float, *, count: float) -> None:
-        """Write ``num_bytes`` of evicted dirty lines; nobody waits."""
+    def write_back(self, num_bytes: float, done: Done, *, count: float) -> None:
+        """Write ``num_bytes`` of evicted dirty lines."""
         self.counters.write_bytes += num_bytes * count
-        self.wire.transfer(num_bytes * self._write_cost, _ignore)
-
-
-def _ignore(cycle: float) -> None:
-    """Nobody waits for a write-back."""
+        self.wire.transfer(num_bytes * self._write_cost, done)

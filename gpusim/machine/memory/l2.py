@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
 from gpusim.machine.memory.hbm import Hbm
@@ -29,6 +29,8 @@ class L2Spec:
     """Capacity left for lines that both sides read, each keeping a copy of many: of ``capacity_bytes``."""
     near_latency_cycles: float
     far_latency_cycles: float
+    write_back_queue_bytes: float
+    """Dirty bytes on their way to memory beyond which a store waits for its own."""
 
 
 @dataclass(slots=True)
@@ -37,9 +39,15 @@ class L2Counters(Counters):
 
     read_sectors: float = field(default=0.0, metadata={"ncu": "lts__t_sectors_srcunit_tex_op_read.sum"})
     write_sectors: float = field(default=0.0, metadata={"ncu": "lts__t_sectors_srcunit_tex_op_write.sum"})
+    atom_sectors: float = field(default=0.0, metadata={"ncu": "lts__t_sectors_op_atom.sum"})
+    red_sectors: float = field(default=0.0, metadata={"ncu": "lts__t_sectors_op_red.sum"})
     unplanned_miss_bytes: float = 0.0
     """Bytes from memory of tensors that no plan knows."""
     miss_sectors: float = field(default=0.0, metadata={"ncu": "lts__t_sectors_srcunit_tex_lookup_miss.sum"})
+
+
+StoreKind = Literal["st", "atom", "red"]
+"""Which instruction stores."""
 
 
 class Residency(Protocol):
@@ -67,8 +75,9 @@ class TileState:
         """A tile that nobody has fetched."""
         self.wave = -1
         self.done_at: float | None = 0.0
-        """Cycle at which the fill is complete; None while that is not known."""
-        self.waiting: list[tuple[float, Done]] = []
+        """Cycle at which the fill is in L2; None while that is not known."""
+        self.waiting: list[tuple[float, float, Done]] = []
+        """(cycle at which the port would let it pass, latency from there, whom to tell)."""
         self.leaders: dict[int, list[float]] = {}
         """For each merge group the cycle of the request that others may join, and how many have."""
 
@@ -101,6 +110,7 @@ class L2(Component):
         self._mean_latency_cycles = (spec.near_latency_cycles + spec.far_latency_cycles) / 2
         self._fill_scales = fill_scales or {}
         self._tiles: dict[tuple[str, Hashable], TileState] = {}
+        self._backlog_bytes = 0.0
 
     def latency_cycles(self, num_bytes: float) -> float:
         """Latency of a hit: that of the far side for what has lines on both, the mean for what lies on one or the other."""
@@ -124,17 +134,61 @@ class L2(Component):
             self.hbm.fill(paid, done, sm_idx=request.sm_idx, count=request.num_alike)
         return tile
 
-    def store(self, request: MemoryRequest) -> None:
-        """Take a store; what will not stay resident goes on to memory."""
-        self.counters.write_sectors += request.num_bytes / SECTOR_BYTES * request.num_alike
-        leaving = request.num_bytes * self.residency.written_back_fraction(request.tensor)
-        if leaving:
-            self.hbm.write_back(leaving, count=request.num_alike)
+    def store(self, request: MemoryRequest, done: Done, *, num_distinct_bytes: float, kind: StoreKind) -> Done:
+        """Take a store; what will not stay resident goes on to memory. Returns what to call when it has left its SM.
+
+        While more write-backs wait than L2 may hold of them, a store is complete when its own is.
+        """
+        num_sectors = request.num_bytes / SECTOR_BYTES * request.num_alike
+        if kind == "st":
+            self.counters.write_sectors += num_sectors
+        elif kind == "atom":
+            self.counters.atom_sectors += num_sectors
+        else:
+            self.counters.red_sectors += num_sectors
+        leaving = num_distinct_bytes * self.residency.written_back_fraction(request.tensor)
+        if not leaving:
+            return done
+        self._backlog_bytes += leaving
+        written = _WrittenBack(self, leaving, done if self._backlog_bytes > self.spec.write_back_queue_bytes else None)
+        self.hbm.write_back(leaving, written, count=request.num_alike)
+        return done if written.is_settled else written.left
+
+    def written_back(self, num_bytes: float) -> None:
+        """``num_bytes`` of dirty lines have gone to memory."""
+        self._backlog_bytes -= num_bytes
 
     def hit_rate_pct(self) -> float:
         """Percent of sectors from the SMs that found their line (``lts__t_sector_hit_rate.pct``)."""
         sectors = self.counters.read_sectors + self.counters.write_sectors
         return 100.0 * (1.0 - self.counters.miss_sectors / sectors) if sectors else 0.0
+
+
+class _WrittenBack:
+    """A write-back on its way; a store that found the queue full is complete when both it and this are."""
+
+    __slots__ = ("_done", "_l2", "_left_at", "_num_bytes", "_written_at", "is_settled")
+
+    def __init__(self, l2: L2, num_bytes: float, done: Done | None) -> None:
+        self._l2 = l2
+        self._num_bytes = num_bytes
+        self._done = done
+        self._left_at: float | None = None
+        self._written_at: float | None = None
+        self.is_settled = done is None
+
+    def __call__(self, cycle: float) -> None:
+        """The last byte is in memory."""
+        self._l2.written_back(self._num_bytes)
+        self._written_at = cycle
+        if self._done is not None and self._left_at is not None:
+            self._done(max(cycle, self._left_at))
+
+    def left(self, cycle: float) -> None:
+        """The last byte has left the SM."""
+        self._left_at = cycle
+        if self._done is not None and self._written_at is not None:
+            self._done(max(cycle, self._written_at))
 
 
 class _Filled:
@@ -151,5 +205,5 @@ class _Filled:
         tile = self._tile
         tile.done_at = done_at = (cycle if cycle > self._earliest else self._earliest) + self._latency
         waiting, tile.waiting = tile.waiting, []
-        for ready_at, done in waiting:
-            done(ready_at if ready_at > done_at else done_at)
+        for ready_at, latency, done in waiting:
+            done((ready_at if ready_at > done_at else done_at) + latency)

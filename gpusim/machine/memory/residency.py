@@ -30,6 +30,8 @@ class PanelTraffic:
     """For each panel the waves whose first request for it goes to memory."""
     read_miss_bytes: float
     written_back_fraction: float
+    written_back_bytes: float
+    """Of distinct bytes stored, those that leave L2 before the end."""
     miss_bytes_by_wave: NDArray[np.float64]
     """Bytes from memory, float64[num_waves]."""
     touched_bytes_by_wave: NDArray[np.float64]
@@ -80,6 +82,7 @@ def panel_traffic(
             leaving = max(0.0, 1.0 - capacity_bytes / total) if total else 0.0
             traffic[use.tensor] = PanelTraffic(
                 missed_waves={}, read_miss_bytes=0.0, written_back_fraction=leaving if stored else 0.0,
+                written_back_bytes=leaving * float(own.sum()),
                 miss_bytes_by_wave=np.zeros(num_waves), touched_bytes_by_wave=own, num_sharers=sharers,
             )
             continue
@@ -95,7 +98,7 @@ def panel_traffic(
             missed.setdefault(panel, set()).add(wave)
         traffic[use.tensor] = PanelTraffic(
             missed_waves={panel: frozenset(of_panel) for panel, of_panel in missed.items()},
-            read_miss_bytes=float(num_bytes[is_miss].sum()), written_back_fraction=0.0,
+            read_miss_bytes=float(num_bytes[is_miss].sum()), written_back_fraction=0.0, written_back_bytes=0.0,
             miss_bytes_by_wave=_by_wave(waves[is_miss], num_bytes[is_miss], num_waves),
             touched_bytes_by_wave=own, num_sharers=sharers,
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import simpy
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
-from gpusim.machine.memory.l2 import L2, TileState
+from gpusim.machine.memory.l2 import L2, StoreKind, TileState
 from gpusim.machine.timing import Done, SharedPipe, Ticket
 from gpusim.units import SECTOR_BYTES
 
@@ -108,14 +108,14 @@ class _Transfer:
 
 
 def _hand_over(part: Part, passed_at: float, latency_cycles: float) -> None:
-    """A request's last byte is in the SM a latency after it has passed the port, or when its tile's fill is complete."""
+    """A request's last byte is in the SM a latency after it could pass the port and its tile's fill was in L2."""
     tile, earliest, done = part
-    there = (passed_at if passed_at > earliest else earliest) + latency_cycles
+    ready_at = passed_at if passed_at > earliest else earliest
     done_at = tile.done_at
     if done_at is None:
-        tile.waiting.append((there, done))
+        tile.waiting.append((ready_at, latency_cycles, done))
     else:
-        done(there if there > done_at else done_at)
+        done((ready_at if ready_at > done_at else done_at) + latency_cycles)
 
 
 class _Left:
@@ -179,9 +179,12 @@ class Xbar(Component):
             self._deliver(sm_idx, weight, request, (tile, earliest, done), None)
             weight = 0.0
 
-    def write(self, request: MemoryRequest, done: Done) -> None:
-        """Store a tile; ``done(cycle)`` is called when its last byte has left the SM."""
-        self.l2.store(request)
+    def write(self, request: MemoryRequest, done: Done, *, num_distinct_bytes: float, kind: StoreKind = "st") -> None:
+        """Store a tile; ``done(cycle)`` is called when its last byte has left the SM, and L2 has room for it.
+
+        ``num_distinct_bytes`` are what the stores change: partial sectors cross the port one by one and meet in L2.
+        """
+        done = self.l2.store(request, done, num_distinct_bytes=num_distinct_bytes, kind=kind)
         self.stores.transfer(request.num_bytes, _Left(request.issued_at + request.num_bytes / self.stores.alone, done))
         self.counters.write_bytes += request.num_bytes * request.num_alike
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from gpusim.errors import LaunchError
 from gpusim.machine.component import Component, Counters
 from gpusim.machine.timing import Pipe
 from gpusim.units import WARP_SIZE
@@ -29,8 +30,9 @@ class WarpSchedulerSpec:
 class WarpSchedulerCounters(Counters):
     """Warp instructions."""
 
-    instructions: float = field(default=0.0, metadata={"ncu": "sm__inst_executed.sum"})
-    fma_instructions: float = field(default=0.0, metadata={"ncu": "sm__inst_executed_pipe_fma.sum"})
+    instructions: float = 0.0
+    """Of the ops that do work; synchronization and addresses are not counted, so this is not ``sm__inst_executed``."""
+    fma_instructions: float = 0.0
 
 
 class WarpScheduler(Component):
@@ -54,6 +56,8 @@ class WarpScheduler(Component):
 
     def issue(self, num_instructions: float, *, num_warps: int, at_cycle: float, weight: float) -> float:
         """Issue ``num_instructions`` of each of ``num_warps`` warps; returns when the last has been issued."""
+        if num_instructions < 0:
+            raise LaunchError(f"{num_instructions} instructions were issued, wants 0 or more")
         total = num_instructions * num_warps
         self.counters.instructions += total * weight
         end = self.issue_slots.reserve(total, at_cycle=at_cycle, weight=weight)

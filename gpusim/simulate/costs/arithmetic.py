@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpusim.errors import LaunchError
 from gpusim.simulate.role import ISSUE, TENSOR, Pause, Resume, Role, lacks
 from gpusim.simulate.timeline import MmaSpan, WarpState
 from gpusim.workload import ops
-
-if TYPE_CHECKING:
-    pass
-
 
 
 def mma_sync(role: Role, op: ops.MmaSync) -> Pause:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from gpusim.machine.sm.mbarrier import Mbarrier
 
 
-
 def mbarrier(role: Role, name: str, stage: int) -> Mbarrier:
     """The barrier that an op names."""
     if role.engine.mbarrier_spec is None:

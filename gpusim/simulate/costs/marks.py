@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpusim.errors import LaunchError
 from gpusim.simulate.role import Pause, Role
 from gpusim.simulate.timeline import Span, WarpState
 from gpusim.workload import ops
-
-if TYPE_CHECKING:
-    pass
-
 
 
 def range_start(role: Role, op: ops.RangeStart) -> Pause:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusim.errors import LaunchError
 from gpusim.machine.component import MemoryRequest
 from gpusim.simulate.cta import Stage
 from gpusim.simulate.role import AsyncGroup, Pause, Resume, Role, lacks
@@ -13,7 +14,6 @@ from gpusim.workload import ops
 
 if TYPE_CHECKING:
     from gpusim.simulate.engine import Engine
-
 
 
 def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
@@ -49,7 +49,7 @@ def global_store(role: Role, op: ops.GlobalStore) -> Pause:
     role.last_store = group
     role.engine.store_began()
     request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES)
-    sm.l1.below.write(request, Stored(role.engine, group))
+    sm.l1.below.write(request, Stored(role.engine, group), num_distinct_bytes=access.num_bytes)
     return None
 
 
@@ -63,7 +63,9 @@ def global_atomic(role: Role, op: ops.GlobalAtomic) -> Pause:
     group.add()
     role.engine.store_began()
     request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES)
-    sm.l1.below.write(request, Stored(role.engine, group))
+    sm.l1.below.write(
+        request, Stored(role.engine, group), num_distinct_bytes=access.num_bytes, kind="atom" if op.returns else "red"
+    )
     if not op.returns:
         return None
     token = ops.Token(is_long=True)
@@ -75,6 +77,8 @@ def global_atomic(role: Role, op: ops.GlobalAtomic) -> Pause:
 def use(role: Role, op: ops.Use) -> Pause:
     """Wait for the token."""
     token = op.token
+    if not isinstance(token, ops.Token):
+        raise LaunchError(f"{role.who()} uses {token!r}, wants the token that a load has given")
     state = WarpState.LONG_SCOREBOARD if token.is_long else WarpState.SHORT_SCOREBOARD
     if token.ready_cycle is not None:
         role.spend(state, token.ready_cycle)

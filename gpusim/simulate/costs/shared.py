@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpusim.simulate.role import Pause, Role, lacks, peer
 from gpusim.simulate.timeline import WarpState
 from gpusim.workload import ops
-
-if TYPE_CHECKING:
-    pass
-
 
 
 def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpusim.machine.component import MemoryRequest
 from gpusim.simulate.cta import Cta, Stage
 from gpusim.simulate.role import ISSUE, AsyncGroup, Pause, Role, lacks, peer
 from gpusim.simulate.timeline import CopySpan, PhaseFlip, WarpState
 from gpusim.workload import ops
-
-if TYPE_CHECKING:
-    pass
-
 
 
 def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
@@ -67,7 +61,10 @@ def tma_store(role: Role, op: ops.TmaStore) -> Pause:
         stage.begin_read(role.t, "" if stage.is_full(role.t) else role.who())
     role.engine.store_began()
     request = MemoryRequest(role.sm.idx, op.tensor, op.tile, op.num_bytes, role.wave, at, role.count)
-    role.sm.l1.below.write(request, BulkStored(role, read, whole, stage, lag))
+    role.sm.l1.below.write(
+        request, BulkStored(role, read, whole, stage, lag), num_distinct_bytes=op.num_bytes,
+        kind="red" if op.reduce else "st",
+    )
     return None
 
 
