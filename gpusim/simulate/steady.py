@@ -68,7 +68,10 @@ TAIL = 2
 class Pace:
     """Means of what all CTAs report: one round is one report of each."""
 
-    __slots__ = ("_fastest", "_latest", "_round_count", "_round_sum", "_slowest", "means", "num_live", "slowest", "spreads")
+    __slots__ = (
+        "_fastest", "_latest", "_round_count", "_round_sum", "_slowest", "_took", "_wobble", "means", "num_live",
+        "slowest", "spreads", "wobbles",
+    )
 
     def __init__(self) -> None:
         """Nothing reported."""
@@ -78,12 +81,16 @@ class Pace:
         """For each round the slowest report less the fastest."""
         self.slowest: list[float] = []
         """For each round the slowest report."""
+        self.wobbles: list[float] = []
+        """For each round by how much a report differs from the same CTA's last, on average."""
+        self._took: dict[int, float] = {}
         self.num_live = 0
         self._begin_round()
 
     def _begin_round(self) -> None:
         self._round_sum, self._round_count = 0.0, 0
         self._fastest, self._slowest = float("inf"), 0.0
+        self._wobble = 0.0
 
     def reset(self) -> None:
         """Forget everything: the population has changed, or time has jumped."""
@@ -91,6 +98,8 @@ class Pace:
         self.means.clear()
         self.spreads.clear()
         self.slowest.clear()
+        self.wobbles.clear()
+        self._took.clear()
         self._begin_round()
 
     def restart(self, key: int) -> None:
@@ -105,6 +114,8 @@ class Pace:
             return False
         took = (cycle - before) / num_steps
         self._round_sum += took
+        self._wobble += abs(took - self._took.get(key, 0.0))
+        self._took[key] = took
         self._round_count += 1
         if took < self._fastest:
             self._fastest = took
@@ -115,13 +126,16 @@ class Pace:
         self.means.append(self._round_sum / self._round_count)
         self.spreads.append(self._slowest - self._fastest)
         self.slowest.append(self._slowest)
+        self.wobbles.append(self._wobble / self._round_count)
         self._begin_round()
         return True
 
     def slowest_period(self, num_rounds: int) -> float | None:
-        """The period of the slowest, if it was the same in the last ``num_rounds`` rounds; else None."""
+        """The period of the slowest, if each CTA kept its own pace in the last ``num_rounds`` rounds; else None."""
         recent = self.slowest[-num_rounds:]
         if len(recent) < num_rounds or max(recent) - min(recent) > TOLERANCE * recent[-1]:
+            return None
+        if max(self.wobbles[1 - num_rounds :]) > TOLERANCE * recent[-1]:
             return None
         return recent[-1]
 
@@ -233,7 +247,8 @@ class SteadyState:
         is_hidden = self._hides_copies(last, latencies[-1])
         num_rounds = 2 if is_hidden else 5
         settled = pace.period(num_rounds, num_iterations)
-        if settled is None and engine.is_last_wave:  # nothing follows: the slowest end the kernel
+        # nothing follows, some SMs hold fewer CTAs than others: the fullest are the slowest, and end the kernel
+        if settled is None and engine.is_last_wave and engine.occupancy.ctas_per_sm > 1:
             settled = pace.slowest_period(num_rounds)
         if settled is None or len(latencies) < 2 or latencies[-1] - latencies[-2] > QUEUE_TOLERANCE * last:
             return None

@@ -74,7 +74,7 @@ def test_bytes_that_do_not_add_up_are_named(announced: int, delivered: int) -> N
 
 
 def test_a_deadlock_of_many_names_some_and_counts_the_rest() -> None:
-    message = refusal(DeadlockError, of_ops(wait(0)), num_ctas=4 * 3)
+    message = refusal(DeadlockError, of_ops(wait(0)), num_ctas=4 * 3, buffers=())
     assert message.count("waits for") == 4
     assert re.search(r"and \d+ more$", message)
 
@@ -158,7 +158,8 @@ def test_a_stage_that_is_refilled_while_wgmma_reads_it_is_refused() -> None:
     assert re.search(
         r"a\[0\] is refilled at cycle \d+ while it is read until \d+; wait for its readers", message
     )
-    run(of_ops(*FILL, wait(0), MULTIPLY, ops.WgmmaCommitGroup(), ops.WgmmaWaitGroup(0), *again, num_warps=4))
+    ends = (ops.WgmmaWaitGroup(0), *again, ops.MbarrierWait("full", 0, 1))
+    run(of_ops(*FILL, wait(0), MULTIPLY, ops.WgmmaCommitGroup(), *ends, num_warps=4))
 
 
 @pytest.mark.parametrize(
