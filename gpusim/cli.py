@@ -390,7 +390,7 @@ def _metavar(annotation: Any) -> str:
 def _default_text(default: Any) -> str:
     """A default as it would be typed; ``auto`` for one that the model chooses."""
     if default is None:
-        return "auto"
+        return "chosen for the GPU and the tile"
     if isinstance(default, bool):
         return "on" if default else "off"
     if isinstance(default, tuple):

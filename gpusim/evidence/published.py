@@ -1,9 +1,10 @@
 """Published ladders of kernels, predicted step by step.
 
-    python -m gpusim.evidence.published predict   # validation/published/*.csv -> validation/published/predictions.csv
+    python -m gpusim.evidence.published predict   # validation/published/*.csv -> the next predictions_N.csv beside them
     python -m gpusim.evidence.published compare   # the table of residuals, and whether steps come in order
 
-Predictions are written, and committed, before anybody looks at a residual; no parameter is changed for them.
+Predictions are written, and committed, before anybody looks at a residual; no parameter is changed for them. Later
+predictions stand beside the earlier ones.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ PARAMETERS = (
     "split", "cluster", "persistent", "raster", "raster_group", "swizzle", "epilogue", "setmaxnreg", "wgmma_depth",
 )
 KEYS = ["ladder", "step", "m", "n", "k"]
-PREDICTIONS = "predictions.csv"
+PREDICTIONS = "predictions*.csv"
+"""Tables of predictions, by name in the order in which they were made. None is ever written again."""
+
 APART = 0.10
 """Steps whose published speeds differ by at least this share must come in order."""
 
@@ -100,10 +103,16 @@ def predict(folder: Path | None = None) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def prediction_tables(folder: Path | None = None) -> list[Path]:
+    """All tables of predictions, the latest last."""
+    return sorted((folder or published_dir()).glob(PREDICTIONS))
+
+
 def compare(folder: Path | None = None) -> pd.DataFrame:
-    """Published against predicted: one row a step, ``error`` as predicted over published, minus one."""
+    """Published against the latest predictions: one row a step, ``error`` as predicted over published, minus one."""
     folder = folder or published_dir()
-    predictions = pd.read_csv(folder / PREDICTIONS, dtype=dict.fromkeys(KEYS, str))
+    latest = prediction_tables(folder)[-1]
+    predictions = pd.read_csv(latest, dtype=dict.fromkeys(KEYS, str))
     table = read_ladders(folder)[[*KEYS, "tflops", "expressible", "why_not"]].merge(predictions, on=KEYS, how="left")
     table["tflops"] = table["tflops"].astype(float)
     table["error"] = table["tflops_predicted"] / table["tflops"] - 1.0
@@ -128,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run ``predict`` or ``compare``."""
     if list(arguments) == ["predict"]:
         table = predict()
-        path = published_dir() / PREDICTIONS
+        path = published_dir() / f"predictions_{len(prediction_tables()) + 1}.csv"
         partial = path.with_suffix(".part")
         table.to_csv(partial, index=False)
         partial.replace(path)

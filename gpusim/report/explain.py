@@ -179,8 +179,9 @@ def wave_tail(base: Result, gpu: GpuSpec) -> Counterfactual:
     without = fixed + (base.cycles - fixed) * min(1.0, base.waves / started)
     floor = max(base.busy.values(), default=0.0) * base.cycles
     note = f"{base.waves:.2f} waves take the time of {started}"
-    if started == 1 and base.waves < 1.0:
-        note = f"{percent(base.waves)} of the slots hold a CTA; the same work spread over all"
+    if base.waves < 1.0:  # there is no wave after the first
+        note = f"the grid fills {percent(base.waves)} of the slots, in one wave"
+        return _compared("tail", "no wave tail", base, base.cycles, is_simulated=False, note=note)
     if floor > without:
         note += ", but the busiest part has that work anyway"
     return _compared("tail", "no wave tail", base, min(base.cycles, max(without, floor)), is_simulated=False, note=note)

@@ -71,7 +71,7 @@ def render_prediction(
     _print_headline(result, console)
     _print_shares(result, console)
     _print_counters(result, console)
-    _print_options(options, unset, console)
+    _print_options(options, unset, result.settings, console)
     _print_sources(result, console)
     for remark in result.remarks:
         console.print(f"[yellow]Remark[/]: {escape(remark)}")
@@ -222,12 +222,31 @@ def _print_counters(result: Result, console: Console) -> None:
     console.print()
 
 
-def _print_options(options: Mapping[str, Any], unset: Collection[str], console: Console) -> None:
+USUAL_SETTINGS = {"clock": "single", "l2": "cold", "data": "random", "skips": True, "num_sampled_sms": None}
+SETTING_FLAGS = {
+    "clock": "--clock", "l2": "--l2", "data": "--data", "skips": "steady state is skipped",
+    "num_sampled_sms": "--sample-sms",
+}
+
+
+def _print_options(
+    options: Mapping[str, Any], unset: Collection[str], settings: Mapping[str, Any], console: Console
+) -> None:
     table = _table("Parameters", "option", "value", "", left=3)
     for name, value in options.items():
         is_default = flag(name) in unset
-        text = "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-        table.add_row(flag(name), escape(text), "default" if is_default else "", style="dim" if is_default else "")
+        shown, text = flag(name), "-" if value is None else str(value)
+        if isinstance(value, bool):
+            shown, text = (shown if value else f"--no-{shown[2:]}"), ""
+        table.add_row(shown, escape(text), "default" if is_default else "", style="dim" if is_default else "")
+    for name, value in settings.items():
+        is_default = value == USUAL_SETTINGS.get(name)
+        text = "all" if value is None else str(value)
+        if isinstance(value, bool):
+            text = "yes" if value else "no"
+        table.add_row(
+            SETTING_FLAGS.get(name, name), escape(text), "default" if is_default else "", style="dim" if is_default else ""
+        )
     console.print(table)
     console.print()
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.errors import LaunchError
+from gpusim.errors import LaunchError, nearest
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.residency import PanelTraffic, PanelUse, panel_traffic
 from gpusim.machine.sm.occupancy import Occupancy, occupancy
 from gpusim.workload.launch import Launch
+
+MATH_CLASSES = ("16bit", "tf32", "fp8", "int8", "fp32")
+"""Classes of type that rates, peaks and energies are stated for."""
 
 
 def check(launch: Launch, gpu: GpuSpec) -> Occupancy:
@@ -26,12 +29,16 @@ def check(launch: Launch, gpu: GpuSpec) -> Occupancy:
                 f"{launch.kernel}: {feature} needs compute capability {needs[feature]}, {gpu.name} has "
                 f"{gpu.compute_capability}"
             )
+    if launch.math_class and launch.math_class not in MATH_CLASSES:
+        raise LaunchError(
+            f"{launch.kernel}: math_class {launch.math_class!r} is unknown; {nearest(launch.math_class, MATH_CLASSES)}"
+        )
     size = launch.cluster_size
     if size > 1 and gpu.device.max_cluster_size < size:
         most = gpu.device.max_cluster_size
         raise LaunchError(
             f"{launch.kernel}: a cluster of {size} CTAs, {gpu.name} "
-            + (f"takes at most {most}" if most > 1 else "has no clusters; use 1x1")
+            + (f"takes at most {most}; use a smaller --cluster, such as 2x1" if most > 1 else "has no clusters; use 1x1")
         )
     if launch.num_ctas is not None and launch.num_ctas % size:
         raise LaunchError(f"{launch.kernel}: {launch.num_ctas} CTAs do not make whole clusters of {size}")

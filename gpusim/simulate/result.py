@@ -21,6 +21,8 @@ class Result:
     kernel: str
     gpu: str
     params: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    """How it was simulated: clock, l2, data, skips, num_sampled_sms."""
     cycles: float
     sm_clock_mhz: float
     clock_mode: str
@@ -71,6 +73,7 @@ class Result:
             "kernel": self.kernel,
             "gpu": self.gpu,
             "params": dict(self.params),
+            "settings": dict(self.settings),
             "cycles": self.cycles,
             "time_us": self.time_us,
             "sm_clock_mhz": self.sm_clock_mhz,

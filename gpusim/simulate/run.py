@@ -61,6 +61,10 @@ def simulate(
     for name in ideals:
         if name not in IDEALS:
             raise LaunchError(f"{name!r} is nothing that can be idealized, wants one of {', '.join(sorted(IDEALS))}")
+    if not isinstance(clock, str) and not gpu.clock.min_mhz <= clock <= gpu.clock.max_mhz:
+        raise LaunchError(
+            f"--clock {clock:g}: {gpu.name} runs from {gpu.clock.min_mhz:g} to {gpu.clock.max_mhz:g} MHz; use one of these"
+        )
     settings = Settings(
         clock=clock, is_warm=l2 == "warm", data=data, skips=skips, ideals=frozenset(ideals),
         recorded_sms=frozenset(recorded_sms), num_sampled_sms=num_sampled_sms,
@@ -120,7 +124,10 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
         if change <= CLOCK_TOLERANCE or busy_shares(engine)["hbm"] * change <= CLOCK_TOLERANCE:
             break  # settled, or the cycles hardly depend on the clock
     return result_of(
-        engine, activity, mhz=mhz, mode=mode, data=data, num_events=num_events, wall_s=time.perf_counter() - began
+        engine, activity, settings={
+            "clock": clock, "l2": "warm" if settings.is_warm else "cold", "data": data, "skips": settings.skips,
+            "num_sampled_sms": settings.num_sampled_sms,
+        }, mhz=mhz, mode=mode, num_events=num_events, wall_s=time.perf_counter() - began,
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from gpusim.machine.clock import Activity
 from gpusim.machine.config import GpuSpec
@@ -36,7 +38,7 @@ def activity_of(engine: Engine) -> Activity:
 
 
 def result_of(
-    engine: Engine, activity: Activity, *, mhz: float, mode: str, data: str, num_events: int, wall_s: float
+    engine: Engine, activity: Activity, *, settings: Mapping[str, Any], mhz: float, mode: str, num_events: int, wall_s: float
 ) -> Result:
     """Everything that a run has to say."""
     launch, gpu, machine = engine.launch, engine.gpu, engine.machine
@@ -57,7 +59,7 @@ def result_of(
     }
     sources, guesses = sources_used(engine)
     return Result(
-        kernel=launch.kernel, gpu=gpu.name, params=dict(launch.params), cycles=cycles, sm_clock_mhz=mhz,
+        kernel=launch.kernel, gpu=gpu.name, params=dict(launch.params), settings=settings, cycles=cycles, sm_clock_mhz=mhz,
         clock_mode=mode, time_us=time_us, tflops=launch.num_flops / time_us / 1e6,
         peak_tflops_at_clock=peak_flops_per_cycle(launch, gpu) / engine.sample.fraction * mhz / 1e6,
         peak_tflops_datasheet=gpu.device.peak_tflops.get(launch.math_class, 0.0),
@@ -65,7 +67,7 @@ def result_of(
         num_tiles=launch.num_tiles, ctas_at_once=at_once, waves=launch.num_tiles / engine.num_slots,
         registers_per_thread=launch.registers_per_thread, registers_source=launch.registers_source,
         smem_bytes=launch.smem_bytes,
-        power_w=machine.power_limiter.power_w(activity, mhz=mhz, data=data), activity=activity,
+        power_w=machine.power_limiter.power_w(activity, mhz=mhz, data=str(settings["data"])), activity=activity,
         counters=counters_of(engine, mhz), busy=busy, states=states, sources=sources, guesses=guesses,
         num_events=num_events, wall_s=wall_s, num_skipped_cycles=engine.offset_cycles, remarks=remarks,
         timeline=engine.timeline,

@@ -48,7 +48,8 @@ def test_every_parameter_is_listed_and_defaults_are_marked(result: Result) -> No
     for name, value in OPTIONS.items():
         option = f"--{name.replace('_', '-')}"
         marked = ["default"] if name in ("out_dtype", "bias") else []
-        assert [option, str(value).lower() if isinstance(value, bool) else str(value), *marked] in lines
+        shown = [option if value else f"--no-{option[2:]}"] if isinstance(value, bool) else [option, str(value)]
+        assert [*shown, *marked] in lines
 
 
 def test_sources_are_counted_and_guesses_are_named_in_short(result: Result) -> None:

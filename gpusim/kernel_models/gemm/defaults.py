@@ -11,6 +11,9 @@ from gpusim.kernel_models.gemm.shares import Shares, default_setmaxnreg, warp_ch
 from gpusim.layout.swizzle import span_bytes
 from gpusim.workload.launch import Target
 
+MIN_STAGES_FOR_DEPTH = 2
+"""With so few a group left in flight holds the slot that the next load waits for."""
+
 USUAL_STAGES = 4
 
 
@@ -52,7 +55,7 @@ def with_shape(params: GemmParams, gpu: Target) -> GemmParams:
         params = params.model_copy(update={"stages": max(1, min(USUAL_STAGES, most_stages(params, gpu)))})
     assert params.stages is not None  # just set
     if params.wgmma_depth is None and is_wgmma:
-        depth = min(1, params.stages - 1) if is_specialized else 0
+        depth = 1 if is_specialized and params.stages > MIN_STAGES_FOR_DEPTH else 0
         params = params.model_copy(update={"wgmma_depth": depth})
     return params
 

@@ -75,6 +75,8 @@ def wgmma_commit(role: Role, op: ops.WgmmaCommitGroup) -> Pause:
 
 def wgmma_wait(role: Role, op: ops.WgmmaWaitGroup) -> Pause:
     """Until the group that must have ended has, and its latency is over."""
+    if op.num_pending < 0:
+        raise LaunchError(f"{role.who()} waits until {op.num_pending} groups are in flight, wants 0 or more")
     groups = role.wgmma_groups
     end = -1.0
     while len(groups) > op.num_pending:

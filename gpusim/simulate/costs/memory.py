@@ -114,6 +114,8 @@ def cp_commit(role: Role, op: ops.CpAsyncCommitGroup) -> Pause:
 
 def cp_wait(role: Role, op: ops.CpAsyncWaitGroup) -> Pause:
     """Until the group that must be there is."""
+    if op.num_pending < 0:
+        raise LaunchError(f"{role.who()} waits until {op.num_pending} groups are in flight, wants 0 or more")
     groups = role.cp_groups
     latest: AsyncGroup | None = None
     while len(groups) > op.num_pending:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusim.errors import LaunchError
 from gpusim.machine.component import MemoryRequest
 from gpusim.simulate.cta import Cta, Stage
 from gpusim.simulate.role import ISSUE, AsyncGroup, Pause, Role, lacks, peer
@@ -78,6 +79,8 @@ def bulk_commit(role: Role, op: ops.BulkCommitGroup) -> Pause:
 
 def bulk_wait(role: Role, op: ops.BulkWaitGroup) -> Pause:
     """Until the group has read its source, or is complete."""
+    if op.num_pending < 0:
+        raise LaunchError(f"{role.who()} waits until {op.num_pending} groups are in flight, wants 0 or more")
     groups = role.bulk_groups
     if len(groups) <= op.num_pending:
         return None

@@ -1,0 +1,46 @@
+"""Published ladders: each step that can be said is a kernel, and has its prediction."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from gpusim.evidence.published import KEYS, compare, out_of_order, params_of, prediction_tables, read_ladders
+from gpusim.machine.config import load_gpu
+
+SAID = [row for row in read_ladders().to_dict("records") if row["expressible"] == "yes"]
+
+
+@pytest.mark.parametrize("row", SAID, ids=lambda row: f"{row['ladder']} {row['step']} {row['m']}")
+def test_a_step_that_can_be_said_is_a_kernel_of_its_gpu(row: dict[str, str]) -> None:
+    launch = params_of(row).launch(load_gpu(row["gpu"]))
+    assert launch.num_flops == 2 * int(row["m"]) * int(row["n"]) * int(row["k"])
+
+
+def test_a_step_that_cannot_be_said_says_why() -> None:
+    ladders = read_ladders()
+    assert (ladders.loc[ladders["expressible"] == "no", "why_not"] != "").all()
+
+
+@pytest.mark.parametrize("table", prediction_tables(), ids=lambda path: path.stem)
+def test_a_table_of_predictions_has_every_step(table: object) -> None:
+    predictions = pd.read_csv(str(table), dtype=dict.fromkeys(KEYS, str))
+    assert {tuple(row[key] for key in KEYS) for row in SAID} == set(
+        predictions[KEYS].itertuples(index=False, name=None)
+    )
+    assert predictions["refused"].isna().all()
+    assert (predictions["tflops_predicted"] > 0).all()
+
+
+def test_order_is_judged_on_steps_that_are_apart() -> None:
+    table = pd.DataFrame(
+        {
+            "ladder": "l", "m": "1", "step": ["slow", "near", "fast"],
+            "tflops": [100.0, 105.0, 120.0], "tflops_predicted": [100.0, 90.0, 95.0],
+        }
+    )
+    assert out_of_order(table) == [("l 1", "slow", "fast")]
+
+
+def test_every_published_step_is_in_the_comparison() -> None:
+    assert len(compare()) == len(read_ladders())
