@@ -451,10 +451,12 @@ class Engine:
         written = sum(item.written_back_bytes for item in self.traffic.values())
         return read + self.machine.l2.counters.unplanned_miss_bytes * self.scale, written
 
-    def hbm_share(self) -> float:
-        """Part of the time so far in which HBM was busy."""
-        counted = self.machine.hbm.counters
-        return self.machine.hbm.busy_share(max(self.reported_cycle, 1.0), counted.read_bytes, counted.write_bytes)
+    def hbm_share_of_first_wave(self) -> float:
+        """Part of the time so far in which HBM would be busy with what the first wave reads and writes back, as planned."""
+        written = sum(item.written_back_bytes for item in self.traffic.values()) / len(self.miss_bytes_by_wave)
+        hbm, share = self.machine.hbm, self.sample.fraction
+        cycles = max(self.reported_cycle, 1.0)
+        return hbm.busy_share(cycles, float(self.miss_bytes_by_wave[0]) * share, written * share)
 
     def are_waves_alike(self, first: int, last: int, traffic_tolerance: float) -> bool:
         """Whether waves ``first`` to ``last`` do the same work.

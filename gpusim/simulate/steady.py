@@ -43,7 +43,7 @@ WARM_WAVE = 1
 MANY_WAVES = 4
 """Waves at least that one wave stands for where CTAs of several waves share an SM."""
 
-IDLE_HBM = 0.5
+IDLE_HBM = 0.75
 """Share of its time that HBM may be busy in the first wave for a wave to stand for others: queues would go on growing."""
 
 WORK_TOLERANCE = 2e-3
@@ -307,7 +307,7 @@ class SteadyState:
         """
         engine = self._engine
         first = WARM_WAVE
-        if not self.enabled or not self._math_sets_the_pace() or engine.hbm_share() > IDLE_HBM:
+        if not self.enabled or not self._math_sets_the_pace() or engine.hbm_share_of_first_wave() > IDLE_HBM:
             return 0
         num_alike = engine.num_to_run // engine.slots_to_run - 1 - first
         if num_alike < (1 if engine.occupancy.ctas_per_sm == 1 else MANY_WAVES):
