@@ -37,6 +37,9 @@ KNOWN_TOLERANCE = 2e-3
 SAME_WAVES = 3
 """Waves that must have taken the same time for others to be left out."""
 
+EXACT = 1e-5
+"""Spread of a round, of its period, below which all CTAs are taken to be bound by the same thing of their own."""
+
 WARM_WAVE = 1
 """The wave that may stand for others: the first begins cold."""
 
@@ -245,6 +248,8 @@ class SteadyState:
             ):
                 return period
         is_hidden = self._hides_copies(last, latencies[-1])
+        if is_hidden and pace.spreads[-1] <= EXACT * last:
+            return last  # every CTA took the same time to the cycle: its own math alone sets the pace
         num_rounds = 2 if is_hidden else 5
         settled = pace.period(num_rounds, num_iterations)
         # nothing follows, some SMs hold fewer CTAs than others: the fullest are the slowest, and end the kernel
