@@ -121,7 +121,9 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
         settled = limiter.clock_mhz(activity, mode=mode, data=data)
         change = abs(settled - mhz) / mhz
         mhz = settled
-        if change <= CLOCK_TOLERANCE or busy_shares(engine)["hbm"] * change <= CLOCK_TOLERANCE:
+        busy = busy_shares(engine)
+        movable = min(busy["hbm"], 1.0 - max(busy["tensor"], busy["fma"]))  # cycles that the clock could change at all
+        if movable * change <= CLOCK_TOLERANCE:
             break  # settled, or the cycles hardly depend on the clock
     return result_of(
         engine, activity, settings={
