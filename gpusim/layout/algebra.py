@@ -328,31 +328,58 @@ def _compose_before_swizzle(lhs: Layout, rhs: ComposedLayout) -> Any:
 def complement(layout: Layout | CarriesLayout, cotarget: Any = None) -> Layout:
     """The layout of what ``layout`` leaves out: both together reach each offset once, up to ``cotarget`` or beyond.
 
-    ``cotarget`` is a size, a shape or a layout (its shape); without it, the layout's own cosize. Its offsets are
-    ordered; the result may reach further where the layout's repeats do not divide ``cotarget``.
+    ``cotarget`` is a size, a shape or a layout (its shape); without it, the layout's own cosize. Offsets ascend; they
+    may reach further where the layout's repeats do not divide ``cotarget``.
 
     >>> print(complement(Layout(4, 1), 24), complement(Layout(6, 4), 24), complement(Layout((2, 2), (1, 6)), 24))
     6:4 4:1 (3,2):(2,12)
 
     Raises:
-        LayoutError: offsets that overlap or do not repeat evenly, or negative strides. (CuTe truncates.)
+        LayoutError: offsets that overlap or leave holes below ``cotarget`` (CuTe truncates), or negative strides.
     """
     once = filter(inner_layout(layout))
-    integers_only("complement", once)
     target = once.cosize if cotarget is None else it.as_int_tuple(getattr(cotarget, "shape", cotarget), "cotarget")
+    result = repeats_of(once, target)
+    hole = _first_hole(once)
+    if hole is not None and hole < it.product(target):
+        raise LayoutError(
+            f"complement of {layout}: no repeats of it reach offset {hole}, below {it.show(target)}: "
+            "use strides of which each is a multiple of the one before times its size"
+        )
+    return result
+
+
+def repeats_of(layout: Layout, target: Any) -> Layout:
+    """Where copies of ``layout`` fit without overlap, ascending; holes between them may stay.
+
+    Raises:
+        LayoutError: the layout overlaps itself, or has negative strides.
+    """
+    once = filter(layout)
+    integers_only("complement", once)
     if once.stride == 0:
         return Layout(it.product(target))
     holes: list[Mode] = []
     filled = 1
     for step, extent in sorted((step, extent) for extent, step in once.modes):
-        if step <= 0 or step % filled:
+        if step < filled:
             raise LayoutError(
-                f"complement of {layout}: the mode {extent}:{step} starts inside of what the modes before it fill "
-                f"({filled}): use positive strides, each a multiple of the one before times its size"
+                f"complement of {layout}: the mode {extent}:{step} starts inside of the {filled} that the modes "
+                "before it fill: use positive strides, each at least the one before times its size"
             )
         holes.append((step // filled, filled))
         filled = step * extent
     return coalesce(from_modes([*holes, (it.product(it.ceil_div(target, filled)), filled)]))
+
+
+def _first_hole(once: Layout) -> int | None:
+    """The first offset that no copies reach because a stride is no multiple of what lies before it."""
+    filled = 1
+    for step, extent in sorted((step, extent) for extent, step in once.modes if not once.has_basis):
+        if filled and step % filled:
+            return step // filled * filled
+        filled = step * extent
+    return None
 
 
 # Inverses

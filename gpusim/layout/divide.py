@@ -12,7 +12,7 @@ from typing import Any
 
 from gpusim.errors import LayoutError
 from gpusim.layout import int_tuple as it
-from gpusim.layout.algebra import by_mode, coalesce, complement, composition, show_tiler
+from gpusim.layout.algebra import by_mode, coalesce, complement, composition, repeats_of, show_tiler
 from gpusim.layout.int_tuple import Coord, IntTuple
 from gpusim.layout.layout import (
     GenColMajor,
@@ -147,7 +147,8 @@ def tiler_remark(layout: Layout, tiler: Any) -> str | None:
 def logical_product(block: Layout, tiler: Any) -> Layout:
     """``(block, repeats)``: one copy of ``block`` for each place of ``tiler``, side by side without overlap.
 
-    A tuple goes mode by mode; an integer N repeats N times (CuTe's Python twin divides instead).
+    A tuple goes mode by mode; an integer N repeats N times (CuTe's Python twin divides instead). A block whose
+    strides are no multiples of one another leaves holes.
 
     >>> print(logical_product(Layout((2, 2), (4, 1)), Layout(6)))
     ((2,2),(2,3)):((4,1),(2,8))
@@ -162,7 +163,7 @@ def logical_product(block: Layout, tiler: Any) -> Layout:
     if isinstance(tiler, tuple):
         return by_mode(block, tiler, logical_product)
     repeats = tiler if isinstance(tiler, Layout) else Layout(tiler)
-    return make_layout(block, _compose(complement(block, block.size * repeats.cosize), repeats))
+    return make_layout(block, _compose(repeats_of(block, block.size * repeats.cosize), repeats))
 
 
 @through

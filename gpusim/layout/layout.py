@@ -98,8 +98,9 @@ class Layout:
 
     def __init__(self, shape: IntTuple, stride: Stride | Major | None = None) -> None:
         sizes = it.as_int_tuple(shape, "shape")
-        if not all(isinstance(size, int) and size >= 1 for size in it.leaves(sizes)):
-            raise LayoutError(f"layout: shape {show(sizes)}: use integers of 1 or more")
+        extents = list(it.leaves(sizes))
+        if not extents or not all(isinstance(size, int) and size >= 1 for size in extents):
+            raise LayoutError(f"layout: shape {show(sizes)}: use one mode or more, of integers of 1 or more")
         steps = _strides(sizes, stride)
         if not it.congruent(sizes, steps) or it.has_none(steps):
             raise LayoutError(

@@ -69,10 +69,12 @@ def _plain(text: str) -> Layout:
 
 
 def parse_int_tuple(text: str) -> Any:
-    """An IntTuple from CuTe's notation; parentheses always make a tuple.
+    """An IntTuple from CuTe's notation; parentheses always make a tuple, and ``_`` alone is None.
 
     >>> parse_int_tuple("((2,_4),8)"), parse_int_tuple("(7)"), parse_int_tuple("(1@0,2@1)")
     (((2, 4), 8), (7,), (E(0), 2 * E(1)))
+    >>> parse_int_tuple("(_,3)")
+    (None, 3)
 
     Raises:
         LayoutError: text that is no IntTuple; says where.
@@ -87,6 +89,8 @@ def _tree(text: str, start: int) -> tuple[Any, int]:
     if text[start : start + 1] == "(":
         return _tuple(text, start)
     match = _LEAF.match(text, start)
+    if match is None and text[start : start + 1] == "_":
+        return None, start + 1
     if match is None:
         raise LayoutError(f"{text!r}: no number at position {start}: use integers and parentheses")
     value, modes = int(match[1]), tuple(int(mode) for mode in reversed(match[2].split("@")[1:]))

@@ -22,12 +22,13 @@ from gpusim.layout.tiling import Tensor, make_tensor
 class CopyAtomTV:
     """What a copy instruction does with its threads' values: CuTe's ``Copy_Atom``, in elements.
 
-    ``src`` and ``dst`` map (thread, value) to the element that it reads and writes; ``ref`` numbers the elements and is
-    ``src`` unless given. ``thr_id`` maps the atom's threads to lanes.
+    ``src`` and ``dst`` map (thread, value) to the element that it reads and writes. ``ref`` is the side whose threads a
+    tiled copy names: the one in registers for ldmatrix; ``src`` unless given. ``thr_id`` maps the atom's threads to lanes.
 
     >>> ldmatrix_x4 = CopyAtomTV.from_bits(
     ...     src=Layout((32, 128), (128, 1)),
     ...     dst=Layout((32, (32, 4)), (32, (1, 1024))),
+    ...     ref=Layout((32, (32, 4)), (32, (1, 1024))),
     ...     element_bits=16,
     ... )
     >>> print(ldmatrix_x4.src, ldmatrix_x4.dst)
