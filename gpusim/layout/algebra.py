@@ -377,7 +377,7 @@ def _first_hole(once: Layout) -> int | None:
     filled = 1
     for step, extent in sorted((step, extent) for extent, step in once.modes if not once.has_basis):
         if filled and step % filled:
-            return step // filled * filled
+            return int(step // filled * filled)
         filled = step * extent
     return None
 

@@ -203,7 +203,7 @@ def blocked_product(block: Layout, tiler: Layout) -> Layout:
     >>> print(blocked_product(Layout((2, 5), (5, 1)), Layout((3, 4))))
     ((2,3),(5,4)):((5,10),(1,30))
     """
-    return zip_layout(_padded_product(block, tiler))
+    return _zip_pair(*_padded_product(block, tiler))
 
 
 @through
@@ -213,8 +213,14 @@ def raked_product(block: Layout, tiler: Layout) -> Layout:
     >>> print(raked_product(Layout((2, 5), (5, 1)), Layout((3, 4))))
     ((3,2),(4,5)):((10,5),(30,1))
     """
-    pair = _padded_product(block, tiler)
-    return zip_layout(make_layout(pair[1], pair[0]))
+    copy, repeats = _padded_product(block, tiler)
+    return _zip_pair(repeats, copy)
+
+
+def _zip_pair(first: Layout, second: Layout) -> Layout:
+    pair = make_layout(first, second)
+    have_modes = isinstance(first.shape, tuple) and isinstance(second.shape, tuple) and first.rank == second.rank
+    return zip_layout(pair) if have_modes else make_layout(pair)
 
 
 def _padded_product(block: Layout, tiler: Layout) -> Layout:

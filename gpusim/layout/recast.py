@@ -29,7 +29,7 @@ def upcast(layout: Any, factor: int) -> Any:
     if isinstance(layout, Swizzle):
         return layout.upcast(factor)
     if not isinstance(layout, ComposedLayout):
-        return _each_mode(layout, lambda s, d: _upcast_mode(s, d, factor, layout))
+        return _with_modes(layout, [_upcast_mode(s, d, factor, layout) for s, d in layout.modes])
     if layout.offset % factor:
         raise LayoutError(f"upcast of {layout} by {factor}: the offset {layout.offset} is no multiple: use one")
     return ComposedLayout(upcast(layout.layout_a, factor), layout.offset // factor, upcast(layout.layout_b, factor))
@@ -42,16 +42,27 @@ def downcast(layout: Any, factor: int) -> Any:
     (4,8):(8,1)
 
     Raises:
-        LayoutError: no mode has stride 1, so that no mode can take the parts of an element.
+        LayoutError: no mode has stride 1, so that no mode can take the parts of an element; or two have, and would
+            overlap (CuTe lets them).
     """
     if isinstance(layout, Swizzle):
         return layout.downcast(factor)
     if isinstance(layout, ComposedLayout):
         parts = downcast(layout.layout_a, factor), downcast(layout.layout_b, factor)
         return ComposedLayout(parts[0], layout.offset * factor, parts[1])
-    if factor < 1 or all(step not in (1, -1) for _extent, step in layout.modes):
+    place = _place_of_parts(layout, factor)
+    modes = [(s * factor, d) if i == place else (s, d * factor) for i, (s, d) in enumerate(layout.modes)]
+    return _with_modes(layout, modes)
+
+
+def _place_of_parts(layout: Layout, factor: int) -> int:
+    """The mode of stride 1, which takes the parts of an element; one of size 1 only if there is no other."""
+    places = sorted((-extent, i) for i, (extent, step) in enumerate(layout.modes) if step in (1, -1))
+    if factor < 1 or not places:
         raise LayoutError(f"downcast of {layout} by {factor}: no mode has stride 1: append Layout(1, 1) for the parts")
-    return _each_mode(layout, lambda s, d: (s * factor, d) if d in (1, -1) else (s, d * factor))
+    if len(places) > 1 and places[1][0] < -1:
+        raise LayoutError(f"downcast of {layout} by {factor}: two modes have stride 1: use one that does not overlap")
+    return places[0][1]
 
 
 def recast_layout(layout: Any, old_bits: int, new_bits: int) -> Any:
@@ -92,10 +103,9 @@ def max_alignment(layout: Any) -> int:
     return gcd(parts[0].size, *it.leaves(parts[1].stride))
 
 
-def _each_mode(layout: Layout, change: Any) -> Layout:
-    pairs = [change(extent, step) for extent, step in layout.modes]
-    flat = Layout(tuple(s for s, _d in pairs), tuple(d for _s, d in pairs))
-    return Layout(it.unflatten(flat.shape, layout.shape), it.unflatten(flat.stride, layout.shape))
+def _with_modes(layout: Layout, modes: list[tuple[int, Any]]) -> Layout:
+    shape, stride = (it.unflatten(tuple(mode[i] for mode in modes), layout.shape) for i in (0, 1))
+    return Layout(shape, stride)
 
 
 def _upcast_mode(extent: int, step: Any, factor: int, layout: Layout) -> tuple[int, Any]:

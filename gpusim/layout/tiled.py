@@ -23,7 +23,8 @@ class CopyAtomTV:
     """What a copy instruction does with its threads' values: CuTe's ``Copy_Atom``, in elements.
 
     ``src`` and ``dst`` map (thread, value) to the element that it reads and writes. ``ref`` is the side whose threads a
-    tiled copy names: the one in registers for ldmatrix; ``src`` unless given. ``thr_id`` maps the atom's threads to lanes.
+    tiled copy names: the one in registers for ldmatrix; ``src`` unless given. ``thr_id`` maps the atom's threads to
+    lanes.
 
     >>> ldmatrix_x4 = CopyAtomTV.from_bits(
     ...     src=Layout((32, 128), (128, 1)),

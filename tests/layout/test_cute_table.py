@@ -73,9 +73,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "compose after identity": lambda layout, shape, inner: cute.composition(
         layout, cute.composition(cute.make_identity_layout(shape), inner)
     ),
-    "crd2idx": lambda coord, layout: (
-        layout(coord) if isinstance(layout, Layout) else cute.crd2idx(coord, layout)
-    ),
+    "crd2idx": lambda coord, layout: layout(coord) if isinstance(layout, Layout) else cute.crd2idx(coord, layout),
     "get_1d_coord": lambda layout, index: layout.get_1d_coord(index),
     "get_flat_coord": lambda layout, index: layout.get_flat_coord(index),
     "get_hier_coord": lambda layout, index: layout.get_hier_coord(index),
@@ -218,8 +216,10 @@ def is_upcast(layout: Any, factor: int, _answer: Any) -> bool:
     return cute.filter(layout).size % factor == 0
 
 
-def is_recast(layout: Layout, old_bits: int, new_bits: int, _answer: Any) -> bool:
-    return cute.filter(layout).size * old_bits % new_bits == 0
+def is_recast(layout: Layout, old_bits: int, new_bits: int, answer: Layout) -> bool:
+    if new_bits < old_bits:
+        return is_downcast(layout, old_bits // new_bits, answer)
+    return is_upcast(layout, new_bits // old_bits, answer)
 
 
 def is_local_tile(layout: Layout, tiler: Any, coord: Any, *proj_and_answer: Any) -> bool:
@@ -230,11 +230,18 @@ def is_local_tile(layout: Layout, tiler: Any, coord: Any, *proj_and_answer: Any)
     return all(c is None or c < extent for c, extent in zip(it.wrap(coord), it.wrap(grid), strict=False))
 
 
+def is_downcast(layout: Any, factor: int, answer: Any) -> bool:
+    """Each element's parts, once each."""
+    parts = sorted(offset * factor + part for offset in cute.offsets(layout) for part in range(factor))
+    return sorted(cute.offsets(answer)) == parts
+
+
 DEFINITIONS: dict[str, Callable[..., bool]] = {
     "composition": is_composition,
     "complement": is_complement,
     "left_inverse": is_left_inverse,
     "upcast": is_upcast,
+    "downcast": is_downcast,
     "recast_layout": is_recast,
     "local_tile": is_local_tile,
     "blocked_product": is_rank_product,

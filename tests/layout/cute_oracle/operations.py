@@ -96,7 +96,9 @@ def draw_product(rng: random.Random) -> Case:
     elif kind < 0.65:
         tiler = rng.choice([2, 3, 4])
     else:
-        tiler = Tile(tuple(compact(rng, a_size(rng), rng.choice([1, 1, 2])) for _ in range(rng.randint(1, rank(block)))))
+        tiler = Tile(
+            tuple(compact(rng, a_size(rng), rng.choice([1, 1, 2])) for _ in range(rng.randint(1, rank(block))))
+        )
     return call(rng.choice(PRODUCTS), block, tiler)
 
 
@@ -220,9 +222,7 @@ def draw_structure(rng: random.Random) -> Case:
         return Case(name, (text(layout), str(begin), str(end)), f"{name}<{begin},{end}>({cpp(layout)})")
     if kind < 0.8:
         picked = rng.sample(range(modes), rng.randint(1, modes))
-        return Case(
-            "select", (text(layout), *map(str, picked)), f"select<{','.join(map(str, picked))}>({cpp(layout)})"
-        )
+        return Case("select", (text(layout), *map(str, picked)), f"select<{','.join(map(str, picked))}>({cpp(layout)})")
     return call(rng.choice(["flatten", "cosize", "coalesce"]), layout)
 
 
@@ -281,9 +281,15 @@ def draw_local(rng: random.Random) -> Case:
     if rng.random() < 0.5:
         tiler = (rng.choice([4, 8, 16]), rng.choice([4, 8, 16]))
         grid = tuple(s // t for s, t in zip(layout.shape, tiler, strict=True))
-        coord = rng.choice([rng.randrange(grid[0] * grid[1]), tuple(map(rng.randrange, grid)), (rng.randrange(grid[0]), None)])
+        coord = rng.choice(
+            [rng.randrange(grid[0] * grid[1]), tuple(map(rng.randrange, grid)), (rng.randrange(grid[0]), None)]
+        )
         name = rng.choice(["local_tile", "inner_partition"])
-        return Case(name, (text(layout), text(tiler), text(coord)), f"place({name}(at({cpp(layout)}),{cpp(tiler)},{cpp(coord)}))")
+        return Case(
+            name,
+            (text(layout), text(tiler), text(coord)),
+            f"place({name}(at({cpp(layout)}),{cpp(tiler)},{cpp(coord)}))",
+        )
     threads = compact(rng, (rng.choice([2, 4]), rng.choice([4, 8])))
     index = rng.randrange(size(threads.shape))
     args = (text(layout), text(threads), str(index))
