@@ -17,7 +17,7 @@ from gpusim.errors import LayoutError
 from gpusim.layout import int_tuple as it
 from gpusim.layout.int_tuple import ScaledBasis, show
 from gpusim.layout.layout import CarriesLayout, Layout, filter_zeros, get, inner_layout, make_layout, through
-from gpusim.layout.swizzle import ComposedLayout, Swizzle, make_swizzle
+from gpusim.layout.swizzle import ComposedLayout, Swizzle, is_swizzle, make_swizzle
 
 Mode: TypeAlias = tuple[int, Any]
 """Size and stride of a leaf."""
@@ -197,33 +197,29 @@ def _compose_leaf(outers: dict[Path, list[Mode]], leaves: dict[Path, list[_Leaf]
 
 def _compose_mode(outer: list[Mode], extent: int, step: int) -> tuple[list[Mode], dict[int, int]]:
     """The modes of ``j -> outer(j * step)`` for j < extent, and how far it reaches in each mode of ``outer``."""
-    sign, step = (1, step) if step > 0 else (-1, -step)
+    sign = 1 if step > 0 else -1
     if extent == 1:
-        return [(1, sign * _unused_step(outer, step))], {}
-    modes: list[Mode] = []
-    reach: dict[int, int] = {}
-    for position, (size, stride) in enumerate(outer):
-        is_last = position == len(outer) - 1
-        if not is_last and step % size == 0:
-            step //= size
-            continue
-        if is_last or (extent - 1) * step < size:
-            reach[position] = (extent - 1) * step
-            return [*modes, (extent, sign * step * stride)], reach
-        if size % step:
-            rest = outer[position:]
-            return modes + [(n, sign * d) for n, d in _by_trial(rest, extent, step)], {-1: 1}
-        part = size // step
-        if extent % part:
-            raise LayoutError(
-                f"{extent} steps of {step} cross a mode of {size}, which takes {part} of them: "
-                f"use a multiple of {part}, or at most {part}"
-            )
-        modes.append((part, sign * step * stride))
-        reach[position], extent, step = (part - 1) * step, extent // part, 1
-        if extent == 1:
-            break
-    return modes, reach
+        return [(1, sign * _unused_step(outer, abs(step)))], {}
+    modes, reach = _walk(outer, extent, abs(step), 0)
+    return [(n, sign * d) for n, d in modes], reach
+
+
+def _walk(outer: list[Mode], extent: int, step: int, position: int) -> tuple[list[Mode], dict[int, int]]:
+    size, stride = outer[position]
+    if position == len(outer) - 1 or (extent - 1) * step < size:
+        return [(extent, step * stride)], {position: (extent - 1) * step}
+    if step % size == 0:
+        return _walk(outer, extent, step // size, position + 1)
+    if size % step:
+        return _by_trial(outer[position:], extent, step), {-1: 1}
+    part = size // step
+    if extent % part:
+        raise LayoutError(
+            f"{extent} steps of {step} cross a mode of {size}, which takes {part} of them: "
+            f"use a multiple of {part}, or at most {part}"
+        )
+    rest, reach = _walk(outer, extent // part, 1, position + 1)
+    return [(part, step * stride), *rest], reach | {position: (part - 1) * step}
 
 
 def _unused_step(outer: list[Mode], step: int) -> Any:
@@ -303,15 +299,21 @@ def _compose_swizzle(lhs: Swizzle, rhs: Any) -> Any:
 
 
 def _pull_swizzle_out(lhs: Layout, rhs: Swizzle) -> Any:
-    """``lhs o rhs`` with the swizzle on the left, on the bits that ``lhs`` sends the old ones to."""
-    swizzle = make_swizzle(lhs(rhs.source_mask), lhs(rhs.target_mask))
-    for index in range(lhs.size):
-        if rhs(index) < lhs.size and swizzle(lhs(index)) != lhs(rhs(index)):
-            raise LayoutError(
-                f"composition of {lhs} with {rhs}: no swizzle in front of {lhs} does the same (offset {index}): "
-                "use a layout that keeps the swizzle's bits together"
-            )
-    return composition(swizzle, lhs)
+    """``lhs o rhs`` with the swizzle on the left, on the bits that ``lhs`` sends the old ones to.
+
+    Bits beyond ``lhs``'s end are tried last: they change nothing within it, and may be in the way.
+    """
+    places = [(index, rhs(index)) for index in range(lhs.size) if rhs(index) < lhs.size]
+    for bits in (rhs.source_mask, rhs.source_mask & (lhs.size - 1)):
+        source, target = lhs(bits), lhs(rhs(bits) ^ bits)
+        if is_swizzle(source, target):
+            swizzle = make_swizzle(source, target)
+            if all(swizzle(lhs(index)) == lhs(place) for index, place in places):
+                return composition(swizzle, lhs)
+    raise LayoutError(
+        f"composition of {lhs} with {rhs}: no swizzle in front of {lhs} does the same: "
+        "use a layout that keeps the swizzle's bits together"
+    )
 
 
 def _compose_before_swizzle(lhs: Layout, rhs: ComposedLayout) -> Any:

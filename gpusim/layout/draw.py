@@ -6,6 +6,7 @@ thread and value. Every picture says its unit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
@@ -26,7 +27,7 @@ GREYS: Final = ("#ffffff", "#ececec", "#d9d9d9", "#c6c6c6", "#b3b3b3", "#a0a0a0"
 COLORS: Final = ("#ffffff", "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#d55e00", "#cc79a7", "#999999")
 """By thread mod 8; told apart without seeing red and green. Source: Okabe and Ito 2008."""
 
-_CELL_WIDTH, _CELL_HEIGHT, _MARGIN = 36, 24, 36
+_CELL_WIDTH, _CELL_HEIGHT, _MARGIN, _LETTER = 36, 28, 36, 6.1
 
 
 def by_offset(offset: int) -> str:
@@ -44,7 +45,8 @@ def by_bank(bytes_per_offset: int) -> Callable[[int], str]:
 
 
 def _unit(layout: Any) -> str:
-    return "bytes" if isinstance(getattr(layout, "layout", layout), ByteLayout) else "elements"
+    is_bytes = isinstance(layout, ByteLayout) or isinstance(getattr(layout, "layout", None), ByteLayout)
+    return "bytes" if is_bytes else "elements"
 
 
 def _grid(layout: Layout | CarriesLayout) -> list[list[Any]]:
@@ -180,7 +182,7 @@ def holders(layout_tv: Layout, num_places: int) -> dict[int, tuple[int, int]]:
 
 
 def _svg(title: str, cells: Sequence[Sequence[tuple[tuple[str, ...], str]]]) -> str:
-    width = _MARGIN + _CELL_WIDTH * len(cells[0]) + 1
+    width = max(_MARGIN + _CELL_WIDTH * len(cells[0]) + 1, math.ceil(_LETTER * len(title)) + 4)
     height = 2 * _MARGIN + _CELL_HEIGHT * len(cells) + 1
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
@@ -198,8 +200,8 @@ def _svg(title: str, cells: Sequence[Sequence[tuple[tuple[str, ...], str]]]) -> 
 
 def _cell(left: float, top: float, lines: tuple[str, ...], fill: str) -> str:
     box = f'<rect x="{left:g}" y="{top:g}" width="{_CELL_WIDTH}" height="{_CELL_HEIGHT}" fill="{fill}" stroke="#000"/>'
-    step = _CELL_HEIGHT / (len(lines) + 1)
-    texts = (_label(left + _CELL_WIDTH / 2, top + step * (i + 1) + 4, line) for i, line in enumerate(lines))
+    first = top + _CELL_HEIGHT / 2 + 4 - _LETTER * (len(lines) - 1)
+    texts = (_label(left + _CELL_WIDTH / 2, first + 2 * _LETTER * i, line) for i, line in enumerate(lines))
     return box + "".join(texts)
 
 
@@ -213,6 +215,9 @@ def _label(x: float, y: float, text: str) -> str:
 def draw_layout(layout: Layout | CarriesLayout, filename: str | Path | None = None, **options: Any) -> str:
     """The picture of a layout; written to ``filename`` if given, whose suffix (.svg, .txt) picks the format.
 
+    >>> draw_layout(Layout((2, 4))).startswith("<svg")
+    True
+
     Raises:
         LayoutError: another suffix, or too many cells.
     """
@@ -223,7 +228,11 @@ def draw_layout(layout: Layout | CarriesLayout, filename: str | Path | None = No
 
 
 def draw_tv(layout_tv: Layout, tile: IntTuple, filename: str | Path | None = None, **options: Any) -> str:
-    """The picture of a thread-value layout in SVG, written to ``filename`` if given."""
+    """The picture of a thread-value layout in SVG, written to ``filename`` if given.
+
+    >>> draw_tv(Layout((2, 2), (2, 1)), (2, 2)).count(">T1<")
+    2
+    """
     return _written(tv_svg(layout_tv, tile, **options), filename)
 
 

@@ -374,7 +374,11 @@ def product_like(tree: IntTuple, guide: Any) -> Any:
 
 
 def inner_product(a: Any, b: Any) -> Any:
-    """Products of the leaves, added up."""
+    """Products of the leaves, added up.
+
+    >>> inner_product((1, (0, 3)), (3, (12, 1)))
+    6
+    """
     return reduce(add, (as_coord(x * y) for x, y in zip(leaves(a), leaves(b), strict=True)), 0)
 
 

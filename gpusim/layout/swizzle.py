@@ -148,18 +148,29 @@ def make_swizzle(source_mask: int, target_mask: int) -> Swizzle:
     Raises:
         LayoutError: masks that are no runs of as many bits.
     """
-    if not source_mask and not target_mask:
+    if not is_swizzle(source_mask, target_mask):
+        raise LayoutError(
+            f"make_swizzle: {source_mask:#b} into {target_mask:#b}: use two runs of as many bits that do not overlap"
+        )
+    if not source_mask:
         return Swizzle(0, 0, 0)
-    low_y, low_z = (mask & -mask for mask in (source_mask, target_mask))
-    shift = low_y.bit_length() - low_z.bit_length()
-    num_bits = source_mask.bit_count()
-    if source_mask and target_mask and abs(shift) >= num_bits:
-        swizzle = Swizzle(num_bits, min(low_y, low_z).bit_length() - 1, shift)
-        if (swizzle.source_mask, swizzle.target_mask) == (source_mask, target_mask):
-            return swizzle
-    raise LayoutError(
-        f"make_swizzle: {source_mask:#b} into {target_mask:#b}: use two runs of as many bits that do not overlap"
-    )
+    low_y, low_z = (_trailing_zeros(mask) for mask in (source_mask, target_mask))
+    return Swizzle(source_mask.bit_count(), min(low_y, low_z), low_y - low_z)
+
+
+def is_swizzle(source_mask: int, target_mask: int) -> bool:
+    """Whether the masks are two runs of as many bits that do not overlap.
+
+    >>> is_swizzle(0b1100, 0b0011), is_swizzle(0b1100, 0b0110), is_swizzle(0b101000, 0b101)
+    (True, False, False)
+    """
+    runs = (mask >> _trailing_zeros(mask) for mask in (source_mask, target_mask))
+    same = source_mask.bit_count() == target_mask.bit_count() and not source_mask & target_mask
+    return same and all(not run & (run + 1) for run in runs)
+
+
+def _trailing_zeros(mask: int) -> int:
+    return max((mask & -mask).bit_length() - 1, 0)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -160,7 +160,12 @@ class TiledCopy:
 
 @dataclass(frozen=True, slots=True)
 class ThrCopy:
-    """One thread's share of a tiled copy."""
+    """One thread's share of a tiled copy.
+
+    >>> copy = make_tiled_copy(CopyAtomTV.vector(4), Layout((8, 4), (4, 1)), Layout((1, 4)))
+    >>> print(copy.get_slice(5).partition_D(Tensor(Layout((16, 16), (16, 1)))))
+    20 o ((4,1),2,1):((1,0),128,0)
+    """
 
     tiled: TiledCopy
     thr_idx: int
@@ -188,39 +193,69 @@ class ThrCopy:
 
 
 def make_tiled_copy(atom: CopyAtomTV, thr_layout: Layout, val_layout: Layout = Layout(1)) -> TiledCopy:  # noqa: B008
-    """A tiled copy from the layouts of threads, (m,n) to thread, and of each one's values, (m,n) to value."""
+    """A tiled copy from the layouts of threads, (m,n) to thread, and of each one's values, (m,n) to value.
+
+    >>> print(make_tiled_copy(CopyAtomTV.vector(2), Layout((4, 8), (8, 1)), Layout((1, 2))).layout_tv)
+    ((8,4),2):((8,1),4)
+    """
     layout_mn = raked_product(thr_layout, val_layout)
     inverse = cast("Layout", right_inverse(layout_mn))
     return TiledCopy(atom, inverse.with_shape(thr_layout.size, val_layout.size), it.product_each(layout_mn.shape))
 
 
 def make_tiled_copy_A(atom: CopyAtomTV, mma: TiledMma) -> TiledCopy:  # noqa: N802 - CuTe's name
-    """A tiled copy whose threads take the elements of A that ``mma`` wants them to hold."""
+    """A tiled copy whose threads take the elements of A that ``mma`` wants them to hold.
+
+    >>> print(make_tiled_copy_A(CopyAtomTV.vector(2), TiledMma(SM80_16x8x16)).tiler)
+    (16, 16)
+    """
     return TiledCopy(atom, mma.layout_a_tv(), (mma.tile_size(0), mma.tile_size(2)))
 
 
 def make_tiled_copy_B(atom: CopyAtomTV, mma: TiledMma) -> TiledCopy:  # noqa: N802 - CuTe's name
-    """As ``make_tiled_copy_A``, for B (n x k)."""
+    """As ``make_tiled_copy_A``, for B (n x k).
+
+    >>> print(make_tiled_copy_B(CopyAtomTV.vector(2), TiledMma(SM80_16x8x16)).tiler)
+    (8, 16)
+    """
     return TiledCopy(atom, mma.layout_b_tv(), (mma.tile_size(1), mma.tile_size(2)))
 
 
 def make_tiled_copy_C(atom: CopyAtomTV, mma: TiledMma) -> TiledCopy:  # noqa: N802 - CuTe's name
-    """As ``make_tiled_copy_A``, for C (m x n)."""
+    """As ``make_tiled_copy_A``, for C (m x n).
+
+    >>> print(make_tiled_copy_C(CopyAtomTV.vector(2), TiledMma(SM80_16x8x16)).layout_tv)
+    ((4,8),((2,2),(1,1))):((32,1),((16,8),(0,0)))
+    """
     return TiledCopy(atom, mma.layout_c_tv(), (mma.tile_size(0), mma.tile_size(1)))
 
 
 def make_tiled_copy_S(atom: CopyAtomTV, tiled: TiledCopy) -> TiledCopy:  # noqa: N802 - CuTe's name
-    """A tiled copy of ``atom`` in the source order of ``tiled``."""
+    """A tiled copy of ``atom`` in the source order of ``tiled``.
+
+    >>> copy = make_tiled_copy(CopyAtomTV.vector(4), Layout((8, 4), (4, 1)), Layout((1, 4)))
+    >>> print(make_tiled_copy_S(CopyAtomTV.vector(2), copy).layout_tv)
+    ((4,8),(4,1)):((32,1),(8,0))
+    """
     return TiledCopy(atom, tiled.layout_s_tv(), tiled.tiler)
 
 
 def make_tiled_copy_D(atom: CopyAtomTV, tiled: TiledCopy) -> TiledCopy:  # noqa: N802 - CuTe's name
-    """A tiled copy of ``atom`` in the destination order of ``tiled``."""
+    """A tiled copy of ``atom`` in the destination order of ``tiled``.
+
+    >>> copy = make_tiled_copy(CopyAtomTV.vector(4), Layout((8, 4), (4, 1)), Layout((1, 4)))
+    >>> print(make_tiled_copy_D(CopyAtomTV.vector(2), copy).layout_tv)
+    ((4,8),(4,1)):((32,1),(8,0))
+    """
     return TiledCopy(atom, tiled.layout_d_tv(), tiled.tiler)
 
 
 def make_cotiled_copy(atom: CopyAtomTV, atom_tv_layout: Layout, data_layout: Layout) -> TiledCopy:
     """A tiled copy from (thread, value) to *offsets* of ``data_layout``: whoever holds which coordinate.
+
+    >>> copy = make_cotiled_copy(CopyAtomTV.vector(4), Layout((32, 4), (4, 1)), Layout((16, 32), (32, 1)))
+    >>> print(copy.layout_tv, copy.tiler[1])
+    ((8,4),4):((4,1),32) (8,4):(4,1)
 
     Raises:
         LayoutError: offsets that ``data_layout`` does not have.
@@ -373,7 +408,13 @@ class TiledMma:
 
 @dataclass(frozen=True, slots=True)
 class ThrMma:
-    """One thread's share of a tiled MMA; ``vmnk`` is its place in ``thr_layout_vmnk``."""
+    """One thread's share of a tiled MMA; ``vmnk`` is its place in ``thr_layout_vmnk``.
+
+    >>> share = TiledMma(SM80_16x8x16, Layout((2, 2, 1))).get_slice(33)
+    >>> share.vmnk, print(share.partition_A(Tensor(Layout((32, 16), (16, 1)))))
+    258 o ((2,2,2),1,1):((1,128,8),0,0)
+    ((1, 1, 0, 0), None)
+    """
 
     tiled: TiledMma
     vmnk: tuple[int, ...]

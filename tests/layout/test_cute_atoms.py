@@ -85,6 +85,12 @@ def test_a_tiled_copy_is_cutes(name: str, threads: str, values: str, answer: str
     assert [normal(x) for x in (copy.tiler, copy.layout_tv, copy.layout_s_tv(), copy.layout_d_tv())] == several(answer)
 
 
+@pytest.mark.parametrize(("name", "offsets", "data", "answer"), rows_of("cotiled copy"))
+def test_a_copy_tiled_by_offsets_is_cutes(name: str, offsets: str, data: str, answer: str) -> None:
+    copy = cute.make_cotiled_copy(COPIES[name], parse(offsets), parse(data))
+    assert [normal(x) for x in (copy.layout_tv, copy.layout_s_tv())] == several(answer)
+
+
 @pytest.mark.parametrize("side", "SD")
 def test_partitions_of_a_copy_are_cutes(side: str) -> None:
     for name, threads, values, layout, thread, answer in rows_of(f"copy_{side}"):

@@ -207,6 +207,10 @@ def is_left_inverse(layout: Layout, answer: Layout) -> bool:
     return all(layout(answer(layout(i))) == layout(i) for i in range(layout.size))
 
 
+def is_right_inverse(layout: Any, answer: Any) -> bool:
+    return all(layout(answer(i)) == i for i in range(answer.size))
+
+
 def is_upcast(layout: Any, factor: int, _answer: Any) -> bool:
     """Whole elements fill whole units, and a swizzle keeps each unit in one piece."""
     if isinstance(layout, ComposedLayout):
@@ -240,6 +244,7 @@ DEFINITIONS: dict[str, Callable[..., bool]] = {
     "composition": is_composition,
     "complement": is_complement,
     "left_inverse": is_left_inverse,
+    "right_inverse": is_right_inverse,
     "upcast": is_upcast,
     "downcast": is_downcast,
     "recast_layout": is_recast,

@@ -20,8 +20,7 @@ def test_coordinates_count_from_the_left() -> None:
 
 
 def test_a_nested_coordinate_adds_up() -> None:
-    # 1 * 1 + 0 * 3 + 3 * ... : 3 rows, then (2, 4) columns with strides (2, 3)... offset 1 * 2 + 0 * 1 + 3 * 3 = 11
-    assert Layout((3, (2, 4)), (2, (1, 3)))(1, (0, 3)) == 11
+    assert Layout((4, (2, 4)), (8, (4, 1)))(1, (0, 3)) == 8 + 0 + 3
 
 
 def test_tiled_divide_unpacks_the_rest_and_zipped_divide_does_not() -> None:

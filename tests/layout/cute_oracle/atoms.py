@@ -38,6 +38,19 @@ def atom_cases(seed: int) -> Iterator[Case]:
         yield Case("atoms: copy", (name,), _copy_atom(op, value))
     yield from _tiled_copies(rng)
     yield from _copies_for_mma()
+    yield from _cotiled()
+
+
+def _cotiled() -> Iterator[Case]:
+    for offsets, data in [
+        (L((32, 4), (4, 1)), L((16, 32), (32, 1))),
+        (L((32, 8), (8, 1)), L((32, 16), (1, 32))),
+        (L((16, 4), (1, 16)), L((8, 8), (8, 1))),
+        (L((32, 2), (2, 1)), L((4, (8, 4)), (8, (1, 32)))),
+    ]:
+        made = f"make_cotiled_copy(Copy_Atom<UniversalCopy<uint32_t>,half_t>{{}},{cpp(offsets)},{cpp(data)})"
+        asked = f"several(typename decltype({made})::TiledLayout_TV{{}},{made}.get_layoutS_TV())"
+        yield Case("atoms: cotiled copy", ("universal_32", text(offsets), text(data)), asked)
 
 
 def _mma_atom(mma: str) -> str:
