@@ -285,6 +285,10 @@ class MmaAtomTV:
     ``a``, ``b`` and ``c`` map (thread, value) to a place in the m x k, n x k and m x n operand, column-major;
     ``thr_id`` maps the atom's threads to lanes.
 
+    >>> one_each = Layout((4, 1), (1, 0))
+    >>> MmaAtomTV(shape_mnk=(2, 2, 2), a=one_each, b=one_each, c=one_each, thr_id=Layout(4)).c(3, 0)
+    3
+
     Raises:
         LayoutError: layouts that are no pairs for as many threads.
     """

@@ -66,7 +66,7 @@ def test_the_suffix_picks_the_format(tmp_path: Path) -> None:
     cute.draw_layout(Layout((2, 4)), tmp_path / "a.txt")
     assert (tmp_path / "a.svg").read_text().startswith("<svg")
     assert (tmp_path / "a.txt").read_text().startswith("(2,4):(1,2)")
-    with pytest.raises(LayoutError, match="ends in .svg or .txt"):
+    with pytest.raises(LayoutError, match=r"ends in \.svg or \.txt"):
         cute.draw_layout(Layout((2, 4)), tmp_path / "a.pdf")
 
 
