@@ -241,6 +241,13 @@ def test_composition_with_the_identity_changes_nothing(layout: Layout) -> None:
     assert offsets(cute.composition(layout, cute.make_identity_layout(layout.shape))) == offsets(layout)
 
 
+def test_coordinates_are_composed_as_offsets_are() -> None:
+    identity = cute.make_identity_layout((4, 4))
+    assert cute.composition(identity, Layout((2, 2), (2, 8))) == Layout((2, 2), (2 * cute.E(0), 2 * cute.E(1)))
+    with pytest.raises(LayoutError, match=r"\(1,1\) lies at \(0,1\)"):
+        cute.composition(identity, Layout((2, 2), (2, 2)))
+
+
 def test_a_composition_that_cute_answers_wrongly_is_refused() -> None:
     # CuTe 4.2: (2,2):(4,100), that is 0, 4, 100, 104; right is 0, 4, 102, 200
     with pytest.raises(LayoutError, match="yields 0, 4, 102, 200"):
