@@ -1,4 +1,8 @@
-"""Swizzles: XOR some bits of an offset into others, so that a column's elements fall into different banks."""
+"""Swizzles: XOR some bits of an offset into others, so that a column's elements fall into different banks.
+
+A swizzle works in one unit. ``ComposedLayout`` is the pair of swizzle and layout in elements, ``ByteLayout`` the same
+in bytes, as TMA, wgmma and a pointer into shared memory have it; each is converted into the other on demand.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,15 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, overload
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from gpusim.errors import LayoutError, nearest
+from gpusim.layout import int_tuple as it
+from gpusim.layout.layout import CarriesLayout, Layout, slice_and_offset
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +68,26 @@ class Swizzle:
         Raises:
             LayoutError: an offset that is negative or no integer.
         """
-        if isinstance(offset, np.ndarray):
-            if not np.issubdtype(offset.dtype, np.integer):
-                raise LayoutError(f"{self}: offsets are {offset.dtype}: use integers")
-            wide = offset.astype(np.int64)
-            if wide.size and wide.min() < 0:
-                raise LayoutError(f"{self}: offset {wide.min()} is negative: use 0 or more")
-            # One of the two shifts is by 0: numpy and Python both refuse to shift by a negative count.
-            moved = (wide & self.source_mask) >> max(self.shift, 0) << max(-self.shift, 0)
-            return np.asarray(wide ^ moved, dtype=np.int64)
+        if getattr(offset, "ndim", 0):
+            return self._of_array(offset)
         number = operator.index(offset)
         if number < 0:
             raise LayoutError(f"{self}: offset {number} is negative: use 0 or more")
-        return number ^ ((number & self.source_mask) >> max(self.shift, 0) << max(-self.shift, 0))
+        return number ^ int(self._moved(number))
+
+    def _of_array(self, offset: Any) -> NDArray[np.int64]:
+        import numpy as np
+
+        if not np.issubdtype(offset.dtype, np.integer):
+            raise LayoutError(f"{self}: offsets are {offset.dtype}: use integers")
+        wide = offset.astype(np.int64)
+        if wide.size and wide.min() < 0:
+            raise LayoutError(f"{self}: offset {wide.min()} is negative: use 0 or more")
+        return np.asarray(wide ^ self._moved(wide), dtype=np.int64)
+
+    def _moved(self, offset: Any) -> Any:
+        # One of the two shifts is by 0: numpy and Python both refuse to shift by a negative count.
+        return (offset & self.source_mask) >> max(self.shift, 0) << max(-self.shift, 0)
 
     @property
     def source_mask(self) -> int:
@@ -108,10 +122,193 @@ class Swizzle:
         base = self.base - (factor.bit_length() - 1)
         if base < 0:
             most = 1 << self.base
-            raise LayoutError(
-                f"{self}: moves parts of a unit {factor} times larger: upcast by at most {most}"
-            )
+            raise LayoutError(f"{self}: moves parts of a unit {factor} times larger: upcast by at most {most}")
         return Swizzle(self.num_bits, base, self.shift)
+
+    def downcast(self, factor: int) -> Swizzle:
+        """The same swizzle in a unit ``factor`` times as small: elements of ``factor`` bytes to bytes.
+
+        >>> print(Swizzle(3, 3, 3).downcast(2))
+        Sw<3,4,3>
+
+        Raises:
+            LayoutError: ``factor`` is no power of two.
+        """
+        if factor < 1 or factor & (factor - 1):
+            raise LayoutError(f"{self}: cannot downcast by {factor}: use a power of two")
+        return Swizzle(self.num_bits, self.base + factor.bit_length() - 1, self.shift)
+
+
+def make_swizzle(source_mask: int, target_mask: int) -> Swizzle:
+    """The swizzle that XORs the bits of ``source_mask`` (CuTe's Y) into those of ``target_mask`` (Z).
+
+    >>> print(make_swizzle(0b1000, 0b0100), make_swizzle(0b11000000, 0b00000110))
+    Sw<1,2,1> Sw<2,1,5>
+
+    Raises:
+        LayoutError: masks that are no runs of as many bits.
+    """
+    if not is_swizzle(source_mask, target_mask):
+        raise LayoutError(
+            f"make_swizzle: {source_mask:#b} into {target_mask:#b}: use two runs of as many bits that do not overlap"
+        )
+    if not source_mask:
+        return Swizzle(0, 0, 0)
+    low_y, low_z = (_trailing_zeros(mask) for mask in (source_mask, target_mask))
+    return Swizzle(source_mask.bit_count(), min(low_y, low_z), low_y - low_z)
+
+
+def is_swizzle(source_mask: int, target_mask: int) -> bool:
+    """Whether the masks are two runs of as many bits that do not overlap.
+
+    >>> is_swizzle(0b1100, 0b0011), is_swizzle(0b1100, 0b0110), is_swizzle(0b101000, 0b101)
+    (True, False, False)
+    """
+    runs = (mask >> _trailing_zeros(mask) for mask in (source_mask, target_mask))
+    same = source_mask.bit_count() == target_mask.bit_count() and not source_mask & target_mask
+    return same and all(not run & (run + 1) for run in runs)
+
+
+def _trailing_zeros(mask: int) -> int:
+    return max((mask & -mask).bit_length() - 1, 0)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ComposedLayout(CarriesLayout):
+    """``layout_a o offset o layout_b``, in elements: coordinate c lies at ``layout_a(offset + layout_b(c))``.
+
+    ``layout_a`` is a swizzle, or a layout where no single layout expresses the result. Every operation on
+    coordinates (divide, slice, coalesce) goes to ``layout_b``. CuTe's ``ComposedLayout``; ``to_bytes`` gives the
+    same in bytes.
+
+    >>> atom = ComposedLayout(Swizzle(3, 3, 3), 0, Layout((8, 64), (64, 1)))
+    >>> print(atom, atom(1, 0), atom(1, 8))
+    Sw<3,3,3> o 0 o (8,64):(64,1) 72 64
+    >>> print(atom(1, None))  # slices keep the swizzle, and the offset of what was fixed
+    Sw<3,3,3> o 64 o (64):(1)
+    >>> atom
+    ComposedLayout(Swizzle(3, 3, 3), 0, Layout((8, 64), (64, 1)))
+    """
+
+    layout_a: Swizzle | Layout
+    offset: int
+    layout_b: Layout
+
+    def __call__(self, *coord: Any) -> Any:
+        """The offset of a coordinate, in elements; a ComposedLayout if a mode is ``_``."""
+        where = coord[0] if len(coord) == 1 else coord
+        if it.has_none(where):
+            kept, start = slice_and_offset(where, self.layout_b)
+            return ComposedLayout(self.layout_a, self.offset + start, kept)
+        return self.layout_a(self.offset + self.layout_b(where))
+
+    @property
+    def inner(self) -> Layout:
+        """The layout of coordinates to offsets before the swizzle."""
+        return self.layout_b
+
+    def with_inner(self, inner: Layout) -> Self:
+        """The same swizzle and offset over another layout."""
+        return type(self)(self.layout_a, self.offset, inner)
+
+    @property
+    def cosize(self) -> int:
+        """One more than the largest offset; CuTe says that of ``layout_b``, which a swizzle may exceed.
+
+        >>> ComposedLayout(Swizzle(3, 0, 3), 0, Layout(5, 8)).cosize
+        37
+        """
+        return 1 + max(int(self(index)) for index in range(self.size))
+
+    def to_bytes(self, element_bits: int) -> ByteLayout:
+        """The same addresses in bytes, for elements of ``element_bits``.
+
+        >>> print(ComposedLayout(Swizzle(3, 3, 3), 0, Layout((8, 64), (64, 1))).to_bytes(16))
+        Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)
+
+        Raises:
+            LayoutError: elements that are no power of two of bytes, or ``layout_a`` is no swizzle.
+        """
+        if not isinstance(self.layout_a, Swizzle):
+            raise LayoutError(f"{self}: {self.layout_a} is no swizzle: only a swizzle has a unit to convert")
+        swizzle = self.layout_a.downcast(_element_bytes(element_bits))
+        return ByteLayout(swizzle, self.layout_b, element_bits=element_bits, offset=self.offset)
+
+    def __str__(self) -> str:
+        """CuTe's notation."""
+        return f"{self.layout_a} o {self.offset} o {self.layout_b}"
+
+    def __repr__(self) -> str:
+        a = self.layout_a
+        first = f"Swizzle({a.num_bits}, {a.base}, {a.shift})" if isinstance(a, Swizzle) else repr(a)
+        return f"ComposedLayout({first}, {self.offset}, {self.layout_b!r})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ByteLayout(CarriesLayout):
+    """A layout of elements whose swizzle works on **byte** addresses: CuTe's ``Sw<..>_smem_ptr[16b] o layout``.
+
+    Coordinate c lies at byte ``swizzle((offset + layout(c)) * element_bits / 8)``; the tile's start is aligned to
+    the swizzle's period.
+
+    >>> tile = ByteLayout(Swizzle(3, 4, 3), Layout((8, 64), (64, 1)), element_bits=16)
+    >>> tile(1, 0), print(tile.to_elements())
+    Sw<3,3,3> o 0 o (8,64):(64,1)
+    (144, None)
+
+    Raises:
+        LayoutError: elements that are no power of two of bytes.
+    """
+
+    swizzle: Swizzle
+    layout: Layout
+    element_bits: int
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        _element_bytes(self.element_bits)
+
+    def __call__(self, *coord: Any) -> Any:
+        """The offset of a coordinate in bytes; a ByteLayout if a mode is ``_``."""
+        where = coord[0] if len(coord) == 1 else coord
+        if it.has_none(where):
+            kept, start = slice_and_offset(where, self.layout)
+            return ByteLayout(self.swizzle, kept, self.element_bits, self.offset + start)
+        return self.swizzle((self.offset + self.layout(where)) * (self.element_bits // 8))
+
+    @property
+    def inner(self) -> Layout:
+        """The layout of coordinates to elements before the swizzle."""
+        return self.layout
+
+    def with_inner(self, inner: Layout) -> Self:
+        """The same swizzle over another layout."""
+        return type(self)(self.swizzle, inner, self.element_bits, self.offset)
+
+    def to_elements(self) -> ComposedLayout:
+        """The same addresses in elements.
+
+        Raises:
+            LayoutError: the swizzle moves parts of an element.
+        """
+        return ComposedLayout(self.swizzle.upcast(self.element_bits // 8), self.offset, self.layout)
+
+    def __str__(self) -> str:
+        """CuTe's notation."""
+        start = f" o {self.offset}" if self.offset else ""
+        return f"{self.swizzle}_smem_ptr[{self.element_bits}b]{start} o {self.layout}"
+
+    def __repr__(self) -> str:
+        s, start = self.swizzle, f", offset={self.offset}" if self.offset else ""
+        swizzle = f"Swizzle({s.num_bits}, {s.base}, {s.shift})"
+        return f"ByteLayout({swizzle}, {self.layout!r}, element_bits={self.element_bits}{start})"
+
+
+def _element_bytes(element_bits: int) -> int:
+    num_bytes, rest = divmod(element_bits, 8)
+    if rest or num_bytes < 1 or num_bytes & (num_bytes - 1):
+        raise LayoutError(f"elements of {element_bits} bits: use 8, 16, 32, ... (recast narrower ones to bytes first)")
+    return num_bytes
 
 
 SWIZZLE_MODES: Mapping[str, Swizzle] = MappingProxyType(

@@ -49,9 +49,7 @@ def test_a_swizzle_of_bytes_is_the_upcast_swizzle_of_elements(offset: int) -> No
 
 
 @pytest.mark.parametrize(("mode", "num_rows_that_share_a_shift"), [("32B", 4), ("64B", 2), ("128B", 1)])
-def test_tma_puts_chunk_c_of_row_r_at_c_xor_a_function_of_r(
-    mode: str, num_rows_that_share_a_shift: int
-) -> None:
+def test_tma_puts_chunk_c_of_row_r_at_c_xor_a_function_of_r(mode: str, num_rows_that_share_a_shift: int) -> None:
     """Facts 7.6: c ^ (r mod 8), c ^ (r/2 mod 4), c ^ (r/4 mod 2), with rows as wide as the span."""
     span = span_bytes(mode)
     chunks = span // 16

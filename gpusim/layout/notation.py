@@ -1,0 +1,108 @@
+"""CuTe's notation for layouts, read: ``((2,4),8):((1,16),2)`` and ``Sw<3,3,3> o 0 o (8,64):(64,1)``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gpusim.errors import LayoutError
+from gpusim.layout.int_tuple import ScaledBasis
+from gpusim.layout.layout import Layout
+from gpusim.layout.swizzle import ByteLayout, ComposedLayout, Swizzle
+
+_SWIZZLE = re.compile(r"^S(?:w)?<(\d+),(\d+),(-?\d+)>(?:_smem_ptr\[(\d+)b\])?(.*)$")
+_LEAF = re.compile(r"_?(-?\d+)((?:@\d+)*)")
+
+
+def parse_layout(text: str) -> Layout | ComposedLayout:
+    """A layout, or a swizzle over an offset and a layout, from CuTe's notation. Blanks are ignored.
+
+    >>> parse_layout("(4,8):(8,1)")
+    Layout((4, 8), (8, 1))
+    >>> parse_layout("Sw<2,3,3> o 8 o 64:1")
+    ComposedLayout(Swizzle(2, 3, 3), 8, Layout(64, 1))
+
+    Raises:
+        LayoutError: text that is no layout; says where.
+    """
+    compact = "".join(text.split())
+    match = _SWIZZLE.match(compact)
+    if match is None:
+        return _plain(compact)
+    if match[4] is not None:
+        raise LayoutError(f"{text!r} is in bytes: use parse_byte_layout")
+    parts = match[5].split("o")
+    if len(parts) not in (2, 3) or parts[0]:
+        raise LayoutError(f"{text!r}: use Sw<B,M,S> o offset o shape:stride")
+    offset = _number(parts[1], text) if len(parts) == 3 else 0
+    return ComposedLayout(_swizzle(match), offset, _plain(parts[-1]))
+
+
+def parse_byte_layout(text: str) -> ByteLayout:
+    """A layout in shared memory whose swizzle works on byte addresses, from CuTe's notation.
+
+    >>> parse_byte_layout("Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)")
+    ByteLayout(Swizzle(3, 4, 3), Layout((8, 64), (64, 1)), element_bits=16)
+
+    Raises:
+        LayoutError: text that is no such layout.
+    """
+    match = _SWIZZLE.match("".join(text.split()))
+    if match is None or match[4] is None or not match[5].startswith("o"):
+        raise LayoutError(f"{text!r}: use Sw<B,M,S>_smem_ptr[bits b] o shape:stride, without blanks in the brackets")
+    return ByteLayout(_swizzle(match), _plain(match[5][1:]), element_bits=int(match[4]))
+
+
+def _swizzle(match: re.Match[str]) -> Swizzle:
+    return Swizzle(int(match[1]), int(match[2]), int(match[3]))
+
+
+def _number(text: str, whole: str) -> int:
+    if not re.fullmatch(r"_?\d+", text):
+        raise LayoutError(f"{whole!r}: the offset {text!r} is no number: use 0 or more")
+    return int(text.lstrip("_"))
+
+
+def _plain(text: str) -> Layout:
+    shape, colon, stride = text.partition(":")
+    return Layout(parse_int_tuple(shape), parse_int_tuple(stride) if colon else None)
+
+
+def parse_int_tuple(text: str) -> Any:
+    """An IntTuple from CuTe's notation; parentheses always make a tuple, and ``_`` alone is None.
+
+    >>> parse_int_tuple("((2,_4),8)"), parse_int_tuple("(7)"), parse_int_tuple("(1@0,2@1)")
+    (((2, 4), 8), (7,), (E(0), 2 * E(1)))
+    >>> parse_int_tuple("(_,3)")
+    (None, 3)
+
+    Raises:
+        LayoutError: text that is no IntTuple; says where.
+    """
+    value, end = _tree(text, 0)
+    if end != len(text):
+        raise LayoutError(f"{text!r}: {text[end:]!r} is left over at position {end}: remove it")
+    return value
+
+
+def _tree(text: str, start: int) -> tuple[Any, int]:
+    if text[start : start + 1] == "(":
+        return _tuple(text, start)
+    match = _LEAF.match(text, start)
+    if match is None and text[start : start + 1] == "_":
+        return None, start + 1
+    if match is None:
+        raise LayoutError(f"{text!r}: no number at position {start}: use integers and parentheses")
+    value, modes = int(match[1]), tuple(int(mode) for mode in reversed(match[2].split("@")[1:]))
+    return (ScaledBasis(value, modes) if modes else value), match.end()
+
+
+def _tuple(text: str, start: int) -> tuple[Any, int]:
+    items: list[Any] = []
+    end = start
+    while not items or text[end : end + 1] == ",":
+        item, end = _tree(text, end + 1)
+        items.append(item)
+    if text[end : end + 1] != ")":
+        raise LayoutError(f"{text!r}: the parenthesis at position {start} is not closed: add ')'")
+    return tuple(items), end + 1

@@ -1,0 +1,121 @@
+"""The same layout in another unit: elements twice as wide, elements half as wide, bits."""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Any
+
+from gpusim.errors import LayoutError
+from gpusim.layout import int_tuple as it
+from gpusim.layout.algebra import coalesce, integers_only, right_inverse
+from gpusim.layout.divide import logical_divide
+from gpusim.layout.int_tuple import ScaledBasis
+from gpusim.layout.layout import Layout
+from gpusim.layout.swizzle import ComposedLayout, Swizzle
+
+
+def upcast(layout: Any, factor: int) -> Any:
+    """The layout in a unit ``factor`` times as large: 16-bit elements to 32-bit ones with ``factor`` 2.
+
+    A unit that is only partly covered counts as a whole one. A swizzle and its offset are converted too.
+
+    >>> print(upcast(Layout((4, 8), (8, 1)), 4))
+    (4,2):(2,1)
+
+    Raises:
+        LayoutError: a stride or a run that ``factor`` does not divide, or the other way round; a swizzle that moves
+            parts of the larger unit (CuTe drops those bits).
+    """
+    if isinstance(layout, Swizzle):
+        return layout.upcast(factor)
+    if not isinstance(layout, ComposedLayout):
+        return _with_modes(layout, [_upcast_mode(s, d, factor, layout) for s, d in layout.modes])
+    if layout.offset % factor:
+        raise LayoutError(f"upcast of {layout} by {factor}: the offset {layout.offset} is no multiple: use one")
+    return ComposedLayout(upcast(layout.layout_a, factor), layout.offset // factor, upcast(layout.layout_b, factor))
+
+
+def downcast(layout: Any, factor: int) -> Any:
+    """The layout in a unit ``factor`` times as small: 32-bit elements to 16-bit ones with ``factor`` 2.
+
+    >>> print(downcast(Layout((4, 2), (2, 1)), 4))
+    (4,8):(8,1)
+
+    Raises:
+        LayoutError: no mode has stride 1, so that no mode can take the parts of an element; or two have, and would
+            overlap (CuTe lets them).
+    """
+    if isinstance(layout, Swizzle):
+        return layout.downcast(factor)
+    if isinstance(layout, ComposedLayout):
+        parts = downcast(layout.layout_a, factor), downcast(layout.layout_b, factor)
+        return ComposedLayout(parts[0], layout.offset * factor, parts[1])
+    place = _place_of_parts(layout, factor)
+    modes = [(s * factor, d) if i == place else (s, d * factor) for i, (s, d) in enumerate(layout.modes)]
+    return _with_modes(layout, modes)
+
+
+def _place_of_parts(layout: Layout, factor: int) -> int:
+    """The mode of stride 1, which takes the parts of an element; one of size 1 only if there is no other."""
+    places = sorted((-extent, i) for i, (extent, step) in enumerate(layout.modes) if step in (1, -1))
+    if factor < 1 or not places:
+        raise LayoutError(f"downcast of {layout} by {factor}: no mode has stride 1: append Layout(1, 1) for the parts")
+    if len(places) > 1 and places[1][0] < -1:
+        raise LayoutError(f"downcast of {layout} by {factor}: two modes have stride 1: use one that does not overlap")
+    return places[0][1]
+
+
+def recast_layout(layout: Any, old_bits: int, new_bits: int) -> Any:
+    """The layout of elements of ``old_bits`` as one of elements of ``new_bits`` (CuTe's ``recast_layout<Old, New>``).
+
+    >>> print(recast_layout(Layout((4, 8), (8, 1)), old_bits=8, new_bits=32))
+    (4,2):(2,1)
+    >>> print(recast_layout(ComposedLayout(Swizzle(3, 4, 3), 0, Layout(1024)), old_bits=8, new_bits=16))
+    Sw<3,3,3> o 0 o 512:1
+
+    Raises:
+        LayoutError: sizes that do not fit, or a swizzle that moves parts of the new element.
+    """
+    common = gcd(old_bits, new_bits)
+    wide, narrow = new_bits // common, old_bits // common
+    up = upcast(layout, wide) if wide > 1 else layout
+    return downcast(up, narrow) if narrow > 1 else up
+
+
+def max_alignment(layout: Any) -> int:
+    """The largest factor by which ``upcast`` works without splitting a run.
+
+    >>> max_alignment(Layout((4, 8), (1, 8))), max_alignment(Layout((4, 8), (8, 1)))
+    (4, 32)
+    >>> max_alignment(ComposedLayout(Swizzle(3, 3, 3), 0, Layout((8, 64), (64, 1))))
+    8
+
+    Raises:
+        LayoutError: strides that are bases.
+    """
+    if isinstance(layout, Swizzle):
+        return 1 << layout.base
+    if isinstance(layout, ComposedLayout):
+        return gcd(max_alignment(layout.layout_a), layout.offset, max_alignment(layout.layout_b))
+    integers_only("max_alignment", layout)
+    flat = coalesce(layout)
+    parts = logical_divide(flat, right_inverse(flat))
+    return gcd(parts[0].size, *it.leaves(parts[1].stride))
+
+
+def _with_modes(layout: Layout, modes: list[tuple[int, Any]]) -> Layout:
+    shape, stride = (it.unflatten(tuple(mode[i] for mode in modes), layout.shape) for i in (0, 1))
+    return Layout(shape, stride)
+
+
+def _upcast_mode(extent: int, step: Any, factor: int, layout: Layout) -> tuple[int, Any]:
+    value = step.value if isinstance(step, ScaledBasis) else step
+    if value == 0 or factor == 1:
+        return extent, step
+    if factor < 1 or (value % factor and factor % value):
+        raise LayoutError(f"upcast of {layout} by {factor}: neither it nor the stride {value} divides the other")
+    run = it.ceil_div(factor, abs(value))
+    if extent % run and run % extent:
+        raise LayoutError(f"upcast of {layout} by {factor}: {run} of the mode {extent}:{step} make one: use a multiple")
+    wide = it.ceil_div(abs(value), factor) * (1 if value > 0 else -1)
+    return it.ceil_div(extent, run), ScaledBasis(wide, step.modes) if isinstance(step, ScaledBasis) else wide

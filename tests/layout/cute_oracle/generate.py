@@ -1,0 +1,133 @@
+"""Ask the real CuTe: draw cases, compile them with g++ against the CUTLASS headers, write the answers as a table.
+
+    python generate.py --cutlass <include folder> --cuda <include folder> [--seed 0] [--jobs 2]
+
+A case that CuTe's static assertions refuse is written with the assertion as its answer. See README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from atoms import atom_cases
+from draw_cases import Case
+from operations import draw_all
+
+CASES_PER_FILE = 150
+
+PRELUDE = """
+#include <cute/tensor.hpp>
+{includes}
+#include <cstdio>
+using namespace cute;
+
+template <class T> void show(T const& t) {{ print(t); }}
+template <class Layout> auto at(Layout const& layout) {{ return make_tensor(static_cast<int*>(nullptr), layout); }}
+
+// A tensor as "offset o layout".
+template <class Tensor> struct Place {{ Tensor tensor; }};
+template <class Tensor> auto place(Tensor const& tensor) {{ return Place<Tensor>{{tensor}}; }}
+template <class Tensor> void show(Place<Tensor> const& p) {{
+  std::printf("%ld o ", static_cast<long>(p.tensor.data() - static_cast<int*>(nullptr)));
+  print(p.tensor.layout());
+}}
+
+// The offsets of a slice.
+template <class Layout, class Coord> struct Offsets {{ Layout layout; Coord coord; }};
+template <class Layout, class Coord> auto offsets_of(Layout const& layout, Coord const& coord) {{
+  return Offsets<Layout, Coord>{{layout, coord}};
+}}
+template <class Layout, class Coord> void show(Offsets<Layout, Coord> const& o) {{
+  auto [kept, start] = slice_and_offset(o.coord, o.layout);
+  std::printf("(");
+  for (int i = 0; i < int(size(kept)); ++i) std::printf(i ? ",%d" : "%d", int(start + kept(i)));
+  std::printf(")");
+}}
+
+// Several answers in one.
+template <class... Ts> struct Several {{ std::tuple<Ts...> all; }};
+template <class... Ts> auto several(Ts const&... ts) {{ return Several<Ts...>{{std::tuple<Ts...>(ts...)}}; }}
+template <class... Ts> void show(Several<Ts...> const& s) {{
+  std::apply([](auto const&... t) {{ int i = 0; ((std::printf(i++ ? " ; " : ""), show(t)), ...); }}, s.all);
+}}
+
+int main() {{
+"""
+
+
+def main() -> None:
+    """Draw, compile, run, write."""
+    here = Path(__file__).parent
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cutlass", required=True, help="include folder of CUTLASS")
+    parser.add_argument("--cuda", required=True, help="include folder of the CUDA toolkit")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=here / "cute_answers.json")
+    args = parser.parse_args()
+    flags = [f"-I{args.cutlass}", f"-I{args.cuda}", f"-I{args.cuda}/cccl"]
+    drawn, atoms = list(draw_all(args.seed)), list(atom_cases(args.seed))
+    chunks = [drawn[i : i + CASES_PER_FILE] for i in range(0, len(drawn), CASES_PER_FILE)]
+    chunks += [atoms[i : i + 30] for i in range(0, len(atoms), 30)]
+    with ThreadPoolExecutor(args.jobs) as pool:
+        answers = [row for rows in pool.map(lambda chunk: ask(chunk, flags), chunks) for row in rows]
+    lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in answers)
+    args.out.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+
+
+def ask(cases: Sequence[Case], flags: list[str]) -> list[list[str]]:
+    """[operation, arguments ..., answer] of each case; refusals are found by compiling again without them."""
+    refused: dict[int, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = Path(folder) / "cases.cpp", Path(folder) / "cases"
+        while True:
+            source.write_text(source_text(cases, refused), encoding="utf-8")
+            command = ["g++", "-std=c++17", "-O0", "-w", "-fmax-errors=0", *flags, str(source), "-o", str(program)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                break
+            found = refusals(done.stderr)
+            if not found:
+                raise RuntimeError(done.stderr[:4000])
+            refused |= found
+        printed = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.splitlines()
+    answers = dict(line.split("\t", 1) for line in printed)
+    return [
+        [case.op, *case.args, refused[i] if i in refused else re.sub(r"_(?=\d)", "", answers[str(i)])]
+        for i, case in enumerate(cases)
+    ]
+
+
+def source_text(cases: Sequence[Case], refused: dict[int, str]) -> str:
+    """The program: each case on a line of its own, so that an error names it."""
+    includes = "#include <cute/atom/mma_atom.hpp>\n#include <cute/atom/copy_atom.hpp>"
+    needs_atoms = any(case.op.startswith("atoms:") for case in cases)
+    lines = [PRELUDE.format(includes=includes if needs_atoms else ""), '#line 1 "cases"']
+    for i, case in enumerate(cases):
+        body = "" if i in refused else f'std::printf("{i}\\t"); show({case.cpp}); std::printf("\\n");'
+        lines.append(f"  {{ {body} }}")
+    return "\n".join([*lines, "}", ""])
+
+
+def refusals(errors: str) -> dict[int, str]:
+    """Case to assertion, from the compiler's errors."""
+    found: dict[int, str] = {}
+    current = -1
+    for line in errors.splitlines():
+        for match in re.finditer(r"\bcases:(\d+):", line):
+            current = int(match[1]) - 1
+        if "error:" in line and current >= 0:
+            message = line.split("error:", 1)[1].strip().removeprefix("static assertion failed: ")
+            found.setdefault(current, f"refused: {message[:60]}")
+    return found
+
+
+if __name__ == "__main__":
+    main()
