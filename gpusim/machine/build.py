@@ -34,6 +34,21 @@ class Sm:
     tensor_core: TensorCore
     tma: Tma | None
     dsmem: Dsmem | None
+    num_ctas: int = 0
+    active_since: float = 0.0
+    active_cycles: float = 0.0
+
+    def cta_enters(self, cycle: float) -> None:
+        """A CTA is dispatched here."""
+        if not self.num_ctas:
+            self.active_since = cycle
+        self.num_ctas += 1
+
+    def cta_leaves(self, cycle: float) -> None:
+        """A CTA has exited; when it was the only one, the SM is idle."""
+        self.num_ctas -= 1
+        if not self.num_ctas:
+            self.active_cycles += cycle - self.active_since
 
 
 class Machine:

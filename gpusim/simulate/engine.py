@@ -195,6 +195,7 @@ class Engine:
             )
             cluster.ctas.append(cta)
             self._live[idx] = cta
+            cta.sm.cta_enters(dispatched + self.offset_cycles)
         if self.num_waves_stood_for and self.next_cta == self._warm_begin + self.slots_to_run:
             self.next_cta += self.num_waves_stood_for * self.slots_to_run
         self._leave_waves_out()
@@ -238,6 +239,7 @@ class Engine:
         if self._num_exits % self.slots_to_run == 0:
             self._num_waves_to_leave_out += self.steady.wave_ended()
             self._leave_waves_out()
+        cta.sm.cta_leaves(self.reported_cycle)
         if not cluster.num_running and self.next_cta < self.num_to_run:
             self._start_cluster(cluster.slot_idx, at_cycle=now + self.gpu.dispatcher.cta_exit_cycles)
         self._finish_if_over()
@@ -483,8 +485,12 @@ class Engine:
         """Bytes that a wave fetches from memory, as planned."""
         return float(self.miss_bytes_by_wave[min(wave, len(self.miss_bytes_by_wave) - 1)])
 
-    def skip(self, num_cycles: float, what: str) -> None:
-        """Time moves ahead for all."""
+    def skip(self, num_cycles: float, what: str, *, is_of_waves: bool = False) -> None:
+        """Time moves ahead for all; whole waves that are left out held the SMs that are empty just now, too."""
+        if is_of_waves:
+            for sm in {sm for slot in self.machine.dispatcher.slots for sm in slot}:
+                if not self.machine.sms[sm].num_ctas:
+                    self.machine.sms[sm].active_cycles += num_cycles
         self.timeline.skips.append(Skip(self.reported_cycle, num_cycles, what))
         self.offset_cycles += num_cycles
 

@@ -40,6 +40,9 @@ SAME_WAVES = 3
 EXACT = 1e-5
 """Spread of a round, of its period, below which all CTAs are taken to be bound by the same thing of their own."""
 
+FEW_CTAS = 32
+"""CTAs of which a single round in which all took the same time says too little."""
+
 WARM_WAVE = 1
 """The wave that may stand for others: the first begins cold."""
 
@@ -248,20 +251,27 @@ class SteadyState:
             ):
                 return period
         is_hidden = self._hides_copies(last, latencies[-1])
-        if is_hidden and pace.spreads[-1] <= EXACT * last:
+        if is_hidden and pace.spreads[-1] <= EXACT * last and self._is_as_fast_as_ever(last):
             return last  # every CTA took the same time to the cycle: its own math alone sets the pace
         num_rounds = 2 if is_hidden else 5
         settled = pace.period(num_rounds, num_iterations)
         # nothing follows, some SMs hold fewer CTAs than others: the fullest are the slowest, and end the kernel
         if settled is None and engine.is_last_wave and engine.occupancy.ctas_per_sm > 1:
             settled = pace.slowest_period(num_rounds)
-        if settled is None or len(latencies) < 2 or latencies[-1] - latencies[-2] > QUEUE_TOLERANCE * last:
+        if settled is None or len(latencies) < 2 or abs(latencies[-1] - latencies[-2]) > QUEUE_TOLERANCE * last:
             return None
         return settled
 
     def _hides_copies(self, period: float, latency: float) -> bool:
         """Whether copies are there well before they are needed, so that the pace is set by the math alone."""
         return latency < SLACK * (self._period // 2 - 1) * period
+
+    def _is_as_fast_as_ever(self, period: float) -> bool:
+        """Whether no round before was quicker, as none can be that math bounds; few CTAs may agree by chance once."""
+        means = self._iterations.means
+        if len(means) == 1:
+            return self._iterations.num_live > FEW_CTAS
+        return period <= min(means) * (1.0 + TOLERANCE)
 
     def _math_sets_the_pace(self) -> bool:
         """Whether loops have settled, and all that have hide their copies."""
@@ -294,6 +304,10 @@ class SteadyState:
         unit = lcm(self._period // gcd(self._period, steps), *own_turns)
         num_skipped = (fewest - 2) // unit * unit
         if num_skipped < 1:
+            return
+        turns = [of_role.turn for of_role in loops if of_role is not None]
+        tolerance = TRAFFIC_TOLERANCE if self._math_sets_the_pace() else WORK_TOLERANCE
+        if not engine.are_waves_alike(max(0, min(turns) - 3), max(turns) + num_skipped, tolerance):
             return
         for of_role in loops:
             if of_role is not None:
@@ -329,9 +343,8 @@ class SteadyState:
         if engine.num_waves_stood_for:
             if len(ends) == WARM_WAVE + 1:  # that was the wave that stands for others
                 self.num_waves_skipped += engine.num_waves_stood_for
-                engine.skip(
-                    engine.num_waves_stood_for * (ends[-1] - ends[-2]), f"{engine.num_waves_stood_for} waves"
-                )
+                num_waves = engine.num_waves_stood_for
+                engine.skip(num_waves * (ends[-1] - ends[-2]), f"{num_waves} waves", is_of_waves=True)
             return 0
         took = [later - earlier for earlier, later in pairwise(ends)][-SAME_WAVES:]
         duration = sum(took) / len(took) if took else 0.0
@@ -342,6 +355,6 @@ class SteadyState:
         if num_waves < 1 or not engine.are_waves_alike(max(0, begun - 3), begun + num_waves, WORK_TOLERANCE):
             return 0
         self.num_waves_skipped += num_waves
-        engine.skip(num_waves * duration, f"{num_waves} waves")
+        engine.skip(num_waves * duration, f"{num_waves} waves", is_of_waves=True)
         ends.clear()
         return num_waves

@@ -113,9 +113,7 @@ def counters_of(engine: Engine, mhz: float) -> dict[str, float]:
 
 def sm_active_cycles(engine: Engine) -> float:
     """Cycles in which an SM held a CTA, on average over the SMs."""
-    totals = [sum(of_role) for of_role in engine.role_totals.values()]
-    per_cta = max(totals) if totals else 0.0
-    return per_cta / engine.occupancy.ctas_per_sm / engine.gpu.num_sms
+    return sum(sm.active_cycles for sm in engine.machine.sms) * engine.scale / engine.gpu.num_sms
 
 
 def one_after_the_other(first: Result, others: list[Result]) -> Result:

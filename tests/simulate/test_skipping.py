@@ -249,3 +249,32 @@ def test_skips_are_in_the_timeline_and_close_its_gaps() -> None:
             if of_role.states[0][1] <= skip.at_cycle <= of_role.states[-1][2]
         )
         assert simulated + inside == pytest.approx(life, rel=1e-6)
+
+
+def test_few_ctas_that_happen_to_agree_once_do_not_settle() -> None:
+    """Two CTAs of a cluster whose pace changes from round to round, and that agree to the cycle in some of them."""
+    params = GemmParams(m=100, n=100, k=8192, tile=(128, 128, 32), stages=4, copy="tma", cluster=(1, 2), swizzle="64B")
+    gpu = load_gpu("h100_sxm")
+    hold_together(params.launch(gpu), gpu, clock=gpu.clock.max_mhz)
+
+
+def test_turns_of_edge_tiles_do_not_stand_for_whole_ones() -> None:
+    """The last column of tiles is narrow: its turns store less."""
+    params = GemmParams(m=1024, n=777, k=8192, tile=(64, 8, 64), dtype="fp8", schedule="pingpong", copy="cp_async")
+    hold_together(params.launch(H200), H200, clock=H200.clock.max_mhz)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"m": 1024, "n": 8, "k": 8192, "tile": (192, 192, 64), "batch": 2},
+        {"m": 4096, "n": 8, "k": 32, "tile": (64, 64, 64), "schedule": "cooperative", "cluster": (2, 1)},
+    ],
+)
+def test_waves_left_out_keep_their_sms_active(options: dict[str, Any]) -> None:
+    """SMs that are empty when waves are left out would have held CTAs of those."""
+    gpu = load_gpu("toy")
+    skipped, whole = both_ways(GemmParams(**options).launch(gpu), gpu)
+    assert any("waves" in item.what for item in skipped.timeline.skips)
+    name = "sm__cycles_active.avg"
+    assert skipped.counters[name] == pytest.approx(whole.counters[name], rel=5e-3)
