@@ -254,9 +254,10 @@ class SteadyState:
         if is_hidden and pace.spreads[-1] <= EXACT * last and self._is_as_fast_as_ever(last):
             return last  # every CTA took the same time to the cycle: its own math alone sets the pace
         num_rounds = 2 if is_hidden else 5
-        settled = pace.period(num_rounds, num_iterations)
         # nothing follows, some SMs hold fewer CTAs than others: the fullest are the slowest, and end the kernel
-        if settled is None and engine.is_last_wave and engine.occupancy.ctas_per_sm > 1:
+        slowest_ends = engine.is_last_wave and engine.occupancy.ctas_per_sm > 1
+        settled = pace.period(num_rounds, 0 if slowest_ends else num_iterations)
+        if settled is None and slowest_ends:
             settled = pace.slowest_period(num_rounds)
         if settled is None or len(latencies) < 2 or abs(latencies[-1] - latencies[-2]) > QUEUE_TOLERANCE * last:
             return None
