@@ -70,7 +70,7 @@ def _mask(rng: np.random.Generator) -> NDArray[np.bool_]:
     if kind == 0:
         active = rng.random(32) < rng.choice([0.1, 0.3, 0.5, 0.8])
     elif kind == 1:
-        active = LANES < rng.integers(1, 33)
+        active = rng.integers(1, 33) > LANES
     elif kind == 2:
         active = LANES % int(rng.choice([2, 4, 8])) == 0
     else:
