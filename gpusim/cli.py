@@ -241,7 +241,7 @@ def _common_parameters() -> list[inspect.Parameter]:
             "--no-skip", help="simulate every iteration and wave", rich_help_panel=prediction), False),
         _parameter("sample_sms", int | None, typer.Option(
             "--sample-sms", help="simulate so many SMs instead of all, with what they share scaled (some ten times as "
-            "quick, within a few percent)", metavar="N", rich_help_panel=prediction), None),
+            "quick, mostly within a few percent)", metavar="N", rich_help_panel=prediction), None),
         _parameter("json_path", str | None, typer.Option(
             "--json", help="write the result as JSON; - is stdout (tables then go to stderr)", metavar="FILE",
             rich_help_panel=output), None),

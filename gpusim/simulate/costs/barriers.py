@@ -36,10 +36,7 @@ def mbarrier_arrive(role: Role, op: ops.MbarrierArrive) -> Pause:
         raise lacks(role, "mbarrier", "8.0")
     rank = op.cta_rank
     if rank is None or rank == role.cta.rank:
-        try:
-            barrier = role.cta.mbarriers[op.barrier][op.stage]
-        except (KeyError, IndexError):
-            barrier = role.cta.mbarrier(op.barrier, op.stage)  # says what is wrong
+        barrier = role.cta.mbarrier(op.barrier, op.stage)
         role.step(spec.arrive_cycles)
         barrier.arrive(op.count, role.t)
     else:
@@ -57,10 +54,7 @@ def arrive_expect_tx(role: Role, op: ops.MbarrierArriveExpectTx) -> Pause:
     spec = role.engine.mbarrier_spec
     if spec is None:
         raise lacks(role, "mbarrier", "8.0")
-    try:
-        barrier = role.cta.mbarriers[op.barrier][op.stage]
-    except (KeyError, IndexError):
-        barrier = role.cta.mbarrier(op.barrier, op.stage)  # says what is wrong
+    barrier = role.cta.mbarrier(op.barrier, op.stage)
     barrier.tx_bytes += op.num_bytes
     barrier.announced_bytes += op.num_bytes
     role.step(spec.arrive_cycles)
@@ -73,10 +67,7 @@ def mbarrier_wait(role: Role, op: ops.MbarrierWait) -> Pause:
     spec = role.engine.mbarrier_spec
     if spec is None:
         raise lacks(role, "mbarrier", "8.0")
-    try:
-        barrier = role.cta.mbarriers[op.barrier][op.stage]
-    except (KeyError, IndexError):
-        barrier = role.cta.mbarrier(op.barrier, op.stage)  # says what is wrong
+    barrier = role.cta.mbarrier(op.barrier, op.stage)
     if barrier.parity != op.parity:
         completed_at = barrier.completed_at
         if completed_at <= role.t:
