@@ -1,0 +1,136 @@
+"""The command line. Bad input costs one sentence and status 2.
+
+Status 0 is success, 1 a mismatch, 2 bad input, 130 an interruption. Whatever is slow to import is imported by the
+command that needs it. A new command is a new module here and one row in ``COMMANDS``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.exceptions import TyperException
+from typer.main import get_command
+
+from gpusim.cli.gpus import gpus_command
+from gpusim.cli.kernels import EXPLAIN, PREDICT
+from gpusim.cli.options import BAD_INPUT, INTERRUPTED, OK, Commands, where
+from gpusim.errors import GpusimError, nearest
+
+COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
+    ("predict", PREDICT),
+    ("explain", EXPLAIN),
+    ("gpus", gpus_command),
+)
+"""Every command by name, a group or a function, in the order in which one meets them."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    command = get_command(app)
+    try:
+        status = command.main(args=arguments, prog_name="gpusim", standalone_mode=False)
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # the reader has gone (`gpusim gpus | head`); typer and rich exit then
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except (KeyboardInterrupt, typer.Abort):
+        return _interrupted()
+    except TyperException as error:
+        return _refuse(_usage_sentence(error))
+    except GpusimError as error:
+        return _refuse(str(error))
+    except OSError as error:
+        return _refuse(f"{error.filename or 'output'}: {error.strerror or error}, wants a file that can be written")
+    if status == INTERRUPTED:
+        return _interrupted()
+    return status if isinstance(status, int) else OK
+
+
+def _refuse(sentence: str) -> int:
+    sys.stderr.write(f"gpusim: {' '.join(sentence.split())}\n")
+    return BAD_INPUT
+
+
+def _interrupted() -> int:
+    sys.stderr.write("gpusim: interrupted, nothing more is written\n")
+    return INTERRUPTED
+
+
+def _usage_sentence(error: TyperException) -> str:
+    """An error of the option parser, with the nearest right thing."""
+    context: Any = getattr(error, "ctx", None)
+    path = where(context)
+    option = getattr(error, "option_name", None)
+    param: Any = getattr(error, "param", None)
+    message = error.format_message().rstrip(".")
+    if option is not None and "No such option" in message:
+        options = [name for item in context.command.params for name in (*item.opts, *item.secondary_opts)]
+        return f"{path}{option} is unknown; {_nearest_option(option, [*options, '--help'])}"
+    if option is not None:
+        what = "takes no value, leave it out" if "does not take" in message else "has no value, wants one"
+        return f"{option} {what}"
+    if message == "Missing command":
+        group = context.command
+        return f"{path}a {group.noun} is missing, known: {', '.join(group.list_commands(context))}"
+    if param is not None and message.startswith("Missing"):
+        return f"{path}{param.opts[0]} is missing, wants {param.metavar or 'a value'} ({param.help})"
+    if param is not None:
+        return f"{path}{param.opts[0]}: {error.message}"
+    return f"{path}{message[0].lower()}{message[1:]}"
+
+
+def _nearest_option(option: str, options: Iterable[str]) -> str:
+    """A hint without a list of fifty."""
+    hint = nearest(option, options)
+    return hint if hint.startswith("did you") else "--help lists the options"
+
+
+class Root(Commands):
+    """All commands, in the order of ``COMMANDS``."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of all commands."""
+        return [name for name, _ in COMMANDS]
+
+
+app = typer.Typer(
+    name="gpusim", cls=Root, add_completion=False, rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """How fast a GPU kernel will be, and why, before it is written.
+
+    Start with: gpusim predict gemm --m 4096 --n 4096 --k 4096 --gpu h200_sxm
+    """
+    if version:
+        typer.echo(f"gpusim {_version()}")
+        raise typer.Exit(OK)
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        return installed("gpusim")
+    except PackageNotFoundError:
+        return "0 (not installed)"
+
+
+for _name, _command in COMMANDS:
+    if isinstance(_command, typer.Typer):
+        app.add_typer(_command, name=_name)
+    else:
+        app.command(_name)(_command)

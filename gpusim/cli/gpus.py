@@ -1,0 +1,45 @@
+"""``gpus``: list them, show one, compare two."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from gpusim.cli.options import console_for, find_gpu, output_path, write_json
+from gpusim.errors import ConfigError
+
+
+def gpus_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[A [B]]", help="none lists all, one shows it, two compares them")
+    ] = None,
+    json_path: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="write the table as JSON; - is stdout")
+    ] = None,
+) -> None:
+    """List the GPUs, show one with the source of every number, or compare two."""
+    from gpusim.machine.config import gpu_names
+    from gpusim.report import tables
+
+    names = names or []
+    if len(names) > 2:
+        raise ConfigError(f"gpus: {len(names)} names are given, wants none, one or two")
+    output = output_path(json_path, "--json")
+    gpus = [find_gpu(name, "gpus:") for name in names or gpu_names()]
+    console = console_for(output)
+    document: Any
+    if not names:
+        document = [tables.gpu_row(gpu) for gpu in gpus]
+    elif len(names) == 1:
+        document = tables.gpu_document(gpus[0])
+    else:
+        document = tables.compare_gpus(gpus[0], gpus[1])
+    if output is not None:
+        write_json(document, output)
+    if not names:
+        tables.render_gpus_list(gpus, console)
+    elif len(names) == 1:
+        tables.render_gpu(gpus[0], console)
+    else:
+        tables.render_gpu_comparison(gpus[0], gpus[1], console)

@@ -1,0 +1,255 @@
+"""``predict`` and ``explain``: a command a kernel. A new kernel needs no edit here."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.main import get_command
+
+from gpusim.cli.options import Commands, check_choice, console_for, find_gpu, output_path, refuse_same, spinner, write_json
+from gpusim.cli.parameters import checked_params, kernel_parameters, option_name, parameter
+from gpusim.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from gpusim.kernel_models import KernelModel
+    from gpusim.machine.config import GpuSpec
+
+CLOCKS = ("max", "single", "sustained")
+L2_STATES = ("cold", "warm")
+DATA = ("random", "zeros")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What was asked of ``predict`` or ``explain``, checked before anything is simulated."""
+
+    row: KernelModel
+    params: BaseModel
+    given: Mapping[str, Any]
+    """Options of the kernel that were typed."""
+    gpu_name: str
+    gpu: GpuSpec
+    clock: str | float
+    l2: str
+    data: str
+    skips: bool
+    num_sampled_sms: int | None
+    json: Path | None
+    trace: Path | None
+    plot: Path | None
+
+    @property
+    def simulate_options(self) -> dict[str, Any]:
+        """For :func:`gpusim.simulate.run.simulate`."""
+        records = self.trace is not None or self.plot is not None
+        return {
+            "clock": self.clock, "l2": self.l2, "data": self.data, "skips": self.skips,
+            "num_sampled_sms": self.num_sampled_sms, "recorded_sms": frozenset({0} if records else ()),
+        }
+
+    def command(self, verb: str, *more: str, **changes: Any) -> str:
+        """The same request as a line to type, under another command."""
+        from gpusim.report.words import flag
+
+        words = ["gpusim", verb, self.row.name]
+        for name, value in {**self.given, **changes}.items():
+            if isinstance(value, bool):
+                words.append(flag(name) if value else f"--no-{flag(name)[2:]}")
+            else:
+                words += [flag(name), str(value)]
+        words += ["--gpu", self.gpu_name]
+        clock = f"{self.clock:g}" if isinstance(self.clock, float) else self.clock
+        for name, text, default in (("clock", clock, "single"), ("l2", self.l2, "cold"), ("data", self.data, "random")):
+            words += [] if text == default else [f"--{name}", text]
+        if not self.skips:
+            words.append("--no-skip")
+        if self.num_sampled_sms is not None:
+            words += ["--sample-sms", str(self.num_sampled_sms)]
+        return shlex.join([*words, *more])
+
+
+def _common_parameters() -> list[inspect.Parameter]:
+    """Options that all kernels have."""
+    prediction, output = "Prediction", "Output"
+    choices = " or ".join
+    return [
+        parameter("gpu", str, typer.Option(
+            "--gpu", help="a GPU's name (gpusim gpus lists them) or a TOML file", metavar="NAME|TOML",
+            rich_help_panel=prediction), inspect.Parameter.empty),
+        parameter("clock", str, typer.Option(
+            "--clock", help=f"SM clock: {', '.join(CLOCKS)} or a number of MHz", metavar="MODE|MHZ",
+            rich_help_panel=prediction), "single"),
+        parameter("l2_state", str, typer.Option(
+            "--l2", help=f"L2 before the launch: {choices(L2_STATES)}", metavar="|".join(L2_STATES),
+            rich_help_panel=prediction), "cold"),
+        parameter("data", str, typer.Option(
+            "--data", help=f"operands, for the power that they draw: {choices(DATA)}", metavar="|".join(DATA),
+            rich_help_panel=prediction), "random"),
+        parameter("no_skip", bool, typer.Option(
+            "--no-skip", help="simulate every iteration and wave", rich_help_panel=prediction), False),
+        parameter("sample_sms", int | None, typer.Option(
+            "--sample-sms", help="simulate so many SMs instead of all, with what they share scaled (some ten times as "
+            "quick, mostly within a few percent)", metavar="N", rich_help_panel=prediction), None),
+        parameter("json_path", str | None, typer.Option(
+            "--json", help="write the result as JSON; - is stdout (tables then go to stderr)", metavar="FILE",
+            rich_help_panel=output), None),
+        parameter("trace_path", str | None, typer.Option(
+            "--trace", help="write a Perfetto trace of one SM, for ui.perfetto.dev", metavar="FILE.pftrace",
+            rich_help_panel=output), None),
+        parameter("plot_path", str | None, typer.Option(
+            "--plot", help="draw the pipeline of one SM", metavar="FILE.png|svg", rich_help_panel=output), None),
+    ]
+
+
+def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
+    """Check everything that can be checked without simulating."""
+    names = {name: option_name(name, item) for name, item in row.params.model_fields.items()}
+    given = {names[name]: values[name] for name in names if values.get(name) is not None}
+    outputs = {
+        "--json": output_path(values["json_path"], "--json"),
+        "--trace": output_path(values["trace_path"], "--trace", ".pftrace"),
+        "--plot": output_path(values["plot_path"], "--plot", ".png", ".svg"),
+    }
+    refuse_same(outputs)
+    return Request(
+        row=row, params=checked_params(row, given), given=given,
+        gpu_name=values["gpu"], gpu=find_gpu(values["gpu"], "--gpu"),
+        clock=_clock(values["clock"]), l2=check_choice("--l2", values["l2_state"], L2_STATES),
+        data=check_choice("--data", values["data"], DATA), skips=not values["no_skip"],
+        num_sampled_sms=_sample(values["sample_sms"]), json=outputs["--json"],
+        trace=outputs["--trace"], plot=outputs["--plot"],
+    )
+
+
+def _clock(text: str) -> str | float:
+    if text in CLOCKS:
+        return text
+    try:
+        mhz = float(text)
+    except ValueError:
+        raise ConfigError(f"--clock {text!r} is no number of MHz and no mode; {nearest(text, CLOCKS)}") from None
+    if not 1.0 <= mhz <= 1e5:
+        raise ConfigError(f"--clock {text!r} wants a number of MHz from 1 to 100000, such as 1755")
+    return mhz
+
+
+def _sample(count: int | None) -> int | None:
+    if count is not None and count < 1:
+        raise ConfigError(f"--sample-sms {count} wants a number of SMs from 1 on, such as 16")
+    return count
+
+
+class Kernels(Commands):
+    """A command a row of KERNEL_MODELS; they are imported when one is asked for."""
+
+    noun = "kernel"
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of all kernels."""
+        from gpusim.kernel_models import KERNEL_MODELS
+
+        return list(KERNEL_MODELS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """``predict`` or ``explain`` for one kernel."""
+        from gpusim.kernel_models import KERNEL_MODELS
+
+        row = KERNEL_MODELS.get(cmd_name)
+        return None if row is None else _kernel_command(row, ACTIONS[ctx.info_name])
+
+
+def _kernel_command(row: KernelModel, action: Callable[[Request], None]) -> Any:
+    def command(**values: Any) -> None:
+        action(_request(row, values))
+
+    own = kernel_parameters(row)
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads options from it
+        [*own, *_common_parameters()]
+    )
+    single = typer.Typer(add_completion=False, rich_markup_mode="rich",
+                         context_settings={"help_option_names": ["-h", "--help"]})
+    single.command(name=row.name, help=row.summary)(command)
+    return get_command(single)
+
+
+def _predict(request: Request) -> None:
+    from gpusim.report.tables import render_prediction
+    from gpusim.simulate.run import simulate
+
+    params: Any = request.params
+    resolved = params.resolved(request.gpu)
+    launch = resolved.launch(request.gpu)
+    with spinner(f"simulating {request.row.name} on {request.gpu.name}"):
+        result = simulate(launch, request.gpu, **request.simulate_options)
+    _write_outputs(request, result)
+    if request.json is not None:
+        write_json(result.as_dict(), request.json)
+    options = resolved.as_options()
+    defaults = [name for name in options if name not in request.given]
+    render_prediction(result, console_for(request.json), options, defaults, next_command=request.command("explain"))
+
+
+def _explain(request: Request) -> None:
+    from gpusim.report.explain import explain, render_explanation
+
+    params: Any = request.params
+    resolved = params.resolved(request.gpu)
+
+    def build(more_stages: int) -> Any:
+        if not more_stages:
+            return resolved.launch(request.gpu)
+        stages = getattr(resolved, "stages", None)
+        if stages is None:
+            return None
+        return resolved.model_copy(update={"stages": stages + more_stages}).launch(request.gpu)
+
+    with spinner(f"simulating {request.row.name} on {request.gpu.name}") as status:
+
+        def tell(title: str) -> None:
+            if status is not None:
+                status.update(f"simulating {request.row.name} on {request.gpu.name}: {title}")
+
+        explanation = explain(build, request.gpu, progress=tell, **request.simulate_options)
+    _write_outputs(request, explanation.result)
+    if request.json is not None:
+        write_json(explanation.as_dict(), request.json)
+    best = explanation.best
+    if best is not None and best.name == "stage":
+        following = request.command("predict", stages=resolved.stages + 1)
+    else:
+        following = request.command("predict", "--plot", f"{request.row.name}.png")
+    render_explanation(explanation, console_for(request.json), next_command=following)
+
+
+ACTIONS: Mapping[str | None, Callable[[Request], None]] = {"predict": _predict, "explain": _explain}
+"""What each command does with a kernel."""
+
+
+def _group(summary: str) -> typer.Typer:
+    return typer.Typer(cls=Kernels, help=summary, rich_markup_mode="rich")
+
+
+PREDICT = _group("Predict time, cycles, throughput and what bounds a kernel.")
+EXPLAIN = _group("Say what each fix would buy: simulate again with one thing made free at a time.")
+
+
+def _write_outputs(request: Request, result: Any) -> None:
+    chatter = console_for(Path("-"))
+    if request.trace is not None:
+        from gpusim.report.perfetto import write_pftrace
+
+        write_pftrace(result, request.trace)
+        chatter.print(f"Trace: {request.trace} (open it at https://ui.perfetto.dev)", highlight=False, soft_wrap=True)
+    if request.plot is not None:
+        from gpusim.report.plots import plot_timeline
+
+        plot_timeline(result, request.plot)
+        chatter.print(f"Plot: {request.plot}", highlight=False, soft_wrap=True)

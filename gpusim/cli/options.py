@@ -1,0 +1,141 @@
+"""What commands share: statuses, groups that name the nearest command, outputs, GPUs, where text goes."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from typer.core import TyperGroup
+
+from gpusim.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gpusim.machine.config import GpuSpec
+
+OK, MISMATCH, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+"""What the process leaves with."""
+
+
+def where(context: Any) -> str:
+    """``predict gemm: `` for errors below a command, empty at the root."""
+    words = context.command_path.split()[1:] if context is not None else []
+    return f"{' '.join(words)}: " if words else ""
+
+
+class Commands(TyperGroup):
+    """A group that names the nearest command."""
+
+    noun = "command"
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that ``args`` begin with."""
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-"):
+            raise ConfigError(f"{where(ctx)}{args[0]!r} is no {self.noun}; {nearest(args[0], known)}")
+        return super().resolve_command(ctx, args)
+
+
+def check_choice(name: str, found: str, known: Sequence[str]) -> str:
+    """``found`` if it is known.
+
+    Raises:
+        ConfigError: it is not; names the flag and the nearest choice.
+    """
+    if found not in known:
+        raise ConfigError(f"{name} {found!r} is unknown; {nearest(found, known)}")
+    return found
+
+
+def find_gpu(name: str, flag: str) -> GpuSpec:
+    """A GPU by name or path.
+
+    Raises:
+        ConfigError: no such GPU, or a description that is refused; carries the flag where it concerns the name.
+    """
+    from gpusim.machine.config import gpu_names, load_gpu
+
+    if name.endswith(".toml") and not Path(name).is_file():
+        raise ConfigError(f"{flag} {name!r} is no file, wants a TOML file or one of {', '.join(gpu_names())}")
+    try:
+        return load_gpu(name)
+    except ConfigError as error:
+        raise ConfigError(f"{flag} {str(error).removeprefix('gpu: ')}") from None
+    except OSError as error:
+        raise ConfigError(f"{flag} {name!r} cannot be read: {error.strerror}, wants a readable TOML file") from None
+
+
+def output_path(text: str | None, flag: str, *suffixes: str) -> Path | None:
+    """Where an output goes: None if it was not asked for, ``-`` for JSON on stdout; no ``suffixes`` means any.
+
+    Raises:
+        GpusimError: a name that is no file's, or one that could not be written.
+    """
+    from gpusim.report.output import check_output
+
+    if text is None or (text == "-" and flag == "--json"):
+        return None if text is None else Path("-")
+    if not text or text.startswith("-"):
+        raise ConfigError(f"{flag} {text!r} looks like an option, wants the name of a file")
+    check_output(Path(text), flag=flag, suffixes=suffixes)
+    return Path(text)
+
+
+def refuse_same(outputs: Mapping[str, Path | None]) -> None:
+    """Refuse two outputs (by flag) into one file.
+
+    Raises:
+        ConfigError: the second one, by name.
+    """
+    taken: dict[Path, str] = {}
+    for flag, path in outputs.items():
+        if path is not None:
+            other = taken.setdefault(path.resolve(), flag)
+            if other != flag:
+                raise ConfigError(f"{flag} {str(path)!r} is the file of {other}, too; wants another name")
+
+
+def write_json(document: Any, path: Path) -> None:
+    """Write a document as JSON, to stdout if ``path`` is ``-``."""
+    import json
+
+    from gpusim.report.output import write_whole
+
+    text = json.dumps(_finite(document), indent=2, allow_nan=False) + "\n"
+    if str(path) == "-":
+        sys.stdout.write(text)
+    else:
+        write_whole(path, text.encode())
+
+
+def _finite(value: Any) -> Any:
+    """``value`` as JSON can hold it: numpy's numbers as Python's, infinity and NaN as null, anything else as text."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def console_for(json_path: Path | None) -> Console:
+    """Where tables go: stdout, or stderr when stdout is the JSON document's."""
+    from rich.console import Console
+
+    return Console(stderr=json_path is not None and str(json_path) == "-")
+
+
+def spinner(text: str) -> AbstractContextManager[Any]:
+    """A spinner on stderr while one waits; nothing where that is no terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return console.status(text) if console.is_terminal else nullcontext()
