@@ -2,18 +2,17 @@
 
 In: addresses of warps. Out: ``AccessPattern`` records and counts.
 
-Models: 32 banks of 4 bytes; phases of 32, 16 or 8 lanes; one wavefront for each distinct word of the busiest
-bank of a phase; the same word is a broadcast; ldmatrix and stmatrix by phases of 8 rows; sectors of 32 and
-lines of 128 bytes.
-Ignores: merging of 64- and 128-bit loads across phases; atomics; cycles lost to arbitration; the L1 tag
-stage's own time; merging of partial sectors of several stores in L2.
-Source: NVIDIA developer forum 260900 (phases of wide accesses) and 278716 (ldmatrix); equal to all 162 stride rows of
-te42kyfo/gpu-benches @1c36d50, gpu-strides; 8- to 32-bit accesses, stores, ldmatrix and stmatrix seen exact on an H200.
+Models: 32 banks of 4 bytes; groups of lanes that are served together (32, 16 or 8); one wavefront for each distinct word
+of the busiest bank of a group; the same word is a broadcast, but not for atomics, whose lanes queue; two groups of a 64- or
+128-bit load that merge where lanes share addresses in pairs; ldmatrix and stmatrix by matrices of 8 rows; sectors of 32
+and lines of 128 bytes.
+Ignores: cycles lost to arbitration; the L1 tag stage's own time; merging of partial sectors of several stores in L2; 64-bit
+add, min, max, and, or and xor on shared memory are a loop of a load and a compare-and-swap in SASS: one round is counted.
+Source: ``SmemOp.evidence`` says it rule by rule.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -31,6 +30,8 @@ MATRIX_ROWS = 8
 MATRIX_ROW_BYTES = 16
 """A matrix of ldmatrix and stmatrix, and wgmma's core matrix: 8 rows of 16 bytes. Source: PTX ISA."""
 
+_FEW_WAYS = 8  # conflicts up to so many ways are found by comparing neighbours
+_MANY_UNITS = 1 << 28  # below, a unit's bank and row go into 31 bits
 _CHUNK_WARPS = 1 << 14  # keeps the temporaries of one step within a few MB, that is, in cache
 
 
@@ -84,45 +85,92 @@ class AccessPattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmemOp:
-    """How one shared-memory instruction falls into phases: a row of ``SMEM_OPS``.
+    """How one shared-memory instruction falls into groups of lanes: a row of ``SMEM_OPS``.
 
-    ``access_bytes`` go with each address; the first ``num_lanes`` lanes give addresses; ``is_collective``
-    ones need all 32 lanes of the warp active.
+    ``access_bytes`` go with each address; the first ``num_lanes`` lanes give addresses; ``is_collective`` ones need all 32
+    lanes of the warp active. ``is_merging``: two neighbouring groups become one where lanes share addresses in pairs.
+    ``is_broadcasting``: lanes of a group that want the same word share a wavefront. ``evidence`` says what the rule
+    rests on.
     """
 
     name: str
     access_bytes: int
     num_lanes: int = WARP_SIZE
     is_collective: bool = False
+    is_merging: bool = False
+    is_broadcasting: bool = True
+    evidence: str
 
     @property
     def lanes_per_phase(self) -> int:
         """Lanes that are served together: as many as one wavefront of 128 bytes can hold, at most a warp."""
         return min(WARP_SIZE, WAVEFRONT_BYTES // self.access_bytes)
 
+    @property
+    def num_phases(self) -> int:
+        """Groups of lanes before any merge."""
+        return self.num_lanes // self.lanes_per_phase
+
+
+_SEEN = "the plain bank rule, seen exact on an H200 by Nsight Compute in a first look; its rows are not kept"
+_MERGED = (
+    "published: NVIDIA developer forum 77228 (compute capability 7.x) and cases counted on an A100 "
+    "(zhuanlan.zhihu.com/p/690052715); on Hopper only seen to exist"
+)
+_STORE_LIKE = "guess: the rule of stores"
+_ATOMIC = "guess: lanes on one word queue, as weighted histograms do on sm_89; Nsight Compute has not been asked"
+ATOMIC_VERBS = ("add", "min", "max", "and", "or", "xor", "exch", "cas")
+"""What ``atom.shared`` does; ``red.shared`` lacks the last two, which are nothing without their result."""
 
 _SMEM_OP_ROWS = (
     *(
-        SmemOp(name=f"{verb}_shared_b{8 * n}", access_bytes=n)
+        SmemOp(
+            name=f"{verb}_shared_b{8 * n}", access_bytes=n, is_merging=verb == "ld" and n > 4,
+            evidence=_MERGED if verb == "ld" and n > 4 else _SEEN,
+        )
         for verb in ("ld", "st")
         for n in (1, 2, 4, 8, 16)
     ),
-    *(SmemOp(name=f"cp_async_b{8 * n}", access_bytes=n) for n in (4, 8, 16)),
+    *(SmemOp(name=f"cp_async_b{8 * n}", access_bytes=n, evidence=_STORE_LIKE) for n in (4, 8, 16)),
     *(
         SmemOp(
-            name=f"{verb}_x{n}{trans}",
-            access_bytes=MATRIX_ROW_BYTES,
-            num_lanes=MATRIX_ROWS * n,
-            is_collective=True,
+            name=f"{verb}_x{n}{trans}", access_bytes=MATRIX_ROW_BYTES, num_lanes=MATRIX_ROWS * n, is_collective=True,
+            evidence=_SEEN,
         )
         for verb in ("ldmatrix", "stmatrix")
         for n in (1, 2, 4)
         for trans in ("", "_trans")
     ),
+    *(
+        SmemOp(name=f"{kind}_shared_{verb}_b{8 * n}", access_bytes=n, is_broadcasting=False, evidence=_ATOMIC)
+        for kind in ("atom", "red")
+        for verb in (ATOMIC_VERBS if kind == "atom" else ATOMIC_VERBS[:-2])
+        for n in (4, 8)
+    ),
+    *(
+        SmemOp(name=f"{kind}_shared_b{8 * n}", access_bytes=n, is_broadcasting=False, evidence=_ATOMIC)
+        for kind in ("atom", "red")
+        for n in (4, 8)
+    ),
 )
 
 SMEM_OPS: Mapping[str, SmemOp] = MappingProxyType({op.name: op for op in _SMEM_OP_ROWS})
-"""Every shared-memory instruction whose wavefronts are known, by name; ``CopyAtom.smem_op`` names one."""
+"""Every shared-memory instruction whose wavefronts are known, by name; ``CopyAtom.smem_op`` names one. An atomic without a
+verb is the add."""
+
+
+def smem_op(name: str) -> SmemOp:
+    """The row of ``SMEM_OPS`` called ``name``.
+
+    >>> smem_op("ldmatrix_x4").num_phases
+    4
+
+    Raises:
+        LayoutError: no such instruction.
+    """
+    if name not in SMEM_OPS:
+        raise LayoutError(f"wavefronts: {name!r} is unknown: {nearest(name, SMEM_OPS)}")
+    return SMEM_OPS[name]
 
 
 def wavefronts(
@@ -137,32 +185,100 @@ def wavefronts(
         active: bool[..., 32], or None for all; inactive lanes are not looked at. No active lane, no
             wavefront.
 
-    Models, Ignores, Source: see the module. In particular **Ignores** merging of 64- and 128-bit loads across
-    phases, which makes some of them cheaper than counted here, and atomics.
+    Models, Ignores, Source: see the module and ``SmemOp.evidence``.
 
     >>> lanes = np.arange(32)
     >>> [int(wavefronts("ld_shared_b32", 4 * stride * lanes)) for stride in (0, 1, 2, 32, 33)]
     [1, 1, 2, 32, 1]
+    >>> int(wavefronts("ld_shared_b128", 16 * lanes)), int(wavefronts("ld_shared_b128", 16 * (lanes // 2)))
+    (4, 2)
 
     Raises:
         LayoutError: unknown op, wrong shape, an address misaligned or negative, or a lane inactive in
             ldmatrix or stmatrix.
     """
-    if op not in SMEM_OPS:
-        raise LayoutError(f"wavefronts: {op!r} is unknown: {nearest(op, SMEM_OPS)}")
-    rule = SMEM_OPS[op]
-    addresses, mask = _checked(op, addresses, active, rule.access_bytes, rule.num_lanes)
-    if rule.is_collective and active is not None and not np.all(active):
-        raise LayoutError(f"{op}: a lane is inactive: all {WARP_SIZE} lanes must execute it together")
-    # An aligned unit fills all of its banks, so units conflict as their words do.
-    unit_bytes = max(BANK_BYTES, rule.access_bytes)
-    units = np.where(mask, addresses // unit_bytes, -1)[..., : rule.num_lanes]
-    phases = units.reshape(-1, rule.num_lanes // rule.lanes_per_phase, rule.lanes_per_phase)
-    counted = np.empty(len(phases), dtype=np.int64)
-    for start in range(0, len(phases), _CHUNK_WARPS):
-        chunk = phases[start : start + _CHUNK_WARPS]
-        counted[start : start + len(chunk)] = _busiest(chunk, WAVEFRONT_BYTES // unit_bytes).sum(axis=-1)
+    rule = smem_op(op)
+    addresses, mask = _checked_access(rule, addresses, active)
+    rows = addresses.reshape(-1, WARP_SIZE)[:, : rule.num_lanes]
+    masks = None if mask is None else mask.reshape(-1, WARP_SIZE)[:, : rule.num_lanes]
+    counted = np.empty(len(rows), dtype=np.int64)
+    for start in range(0, len(rows), _CHUNK_WARPS):
+        step = np.s_[start : start + _CHUNK_WARPS]
+        counted[step] = _count(rule, rows[step], None if masks is None else masks[step])
     return counted.reshape(addresses.shape[:-1])
+
+
+def lane_groups(
+    op: str, addresses: NDArray[np.integer[Any]], active: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64]:
+    """Which lanes are served together, int64[..., 32]: groups numbered from 0; -1 for lanes that ask for nothing.
+
+    The wavefronts of an access are those of its groups, added up; arguments and errors as ``wavefronts`` has them.
+
+    >>> lanes = np.arange(32)
+    >>> [lane_groups("ld_shared_b128", 16 * (lanes // pair))[::8].tolist() for pair in (1, 2)]
+    [[0, 1, 2, 3], [0, 0, 1, 1]]
+    """
+    rule = smem_op(op)
+    addresses, mask = _checked_access(rule, addresses, active)
+    group = np.broadcast_to(np.arange(WARP_SIZE) // rule.lanes_per_phase, addresses.shape)
+    if rule.is_merging:
+        pairs = _is_paired(addresses, mask)
+        group = np.where(pairs[..., None], group // 2, group)
+    counts = np.zeros(addresses.shape, dtype=np.bool_)
+    counts[..., : rule.num_lanes] = True
+    return np.where(counts if mask is None else counts & mask, group, -1)
+
+
+def _checked_access(
+    rule: SmemOp, addresses: NDArray[np.integer[Any]], active: NDArray[np.bool_] | None
+) -> tuple[NDArray[np.integer[Any]], NDArray[np.bool_] | None]:
+    if rule.is_collective and active is not None and not np.all(active):
+        raise LayoutError(f"{rule.name}: a lane is inactive: all {WARP_SIZE} lanes must execute it together")
+    return _checked(rule.name, addresses, active, rule.access_bytes, rule.num_lanes)
+
+
+def _is_paired(addresses: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+    """Whether all lanes i have the address of lane i ^ 1, or all that of lane i ^ 2, bool[...].
+
+    Inactive lanes agree with any. A pair needs one result, so that a wavefront returns two registers of a whole warp.
+    """
+    found = np.zeros(addresses.shape[:-1], dtype=np.bool_)
+    for distance in (1, 2):
+        shape = (*addresses.shape[:-1], WARP_SIZE // (2 * distance), 2, distance)
+        pairs = addresses.reshape(shape)
+        agrees = pairs[..., 0, :] == pairs[..., 1, :]
+        if mask is not None:
+            both = mask.reshape(shape)
+            agrees |= ~(both[..., 0, :] & both[..., 1, :])
+        found |= agrees.all(axis=(-1, -2))
+    return found
+
+
+def _count(rule: SmemOp, rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+    """Wavefronts of each row of int[num_warps, num_lanes]."""
+    units = _units(rule, rows, mask)
+    num_banks = WAVEFRONT_BYTES // max(BANK_BYTES, rule.access_bytes)
+    by_phase = units.reshape(-1, rule.num_phases, rule.lanes_per_phase)
+    counted = _busiest(by_phase, num_banks, is_broadcasting=rule.is_broadcasting).sum(axis=-1)
+    if rule.is_merging:
+        pairs = np.flatnonzero(_is_paired(rows, mask))
+        merged = units[pairs].reshape(-1, rule.num_phases // 2, 2 * rule.lanes_per_phase)
+        counted[pairs] = _busiest(merged, num_banks, is_broadcasting=True).sum(axis=-1)
+    return np.asarray(counted, dtype=np.int64)
+
+
+def _units(
+    rule: SmemOp, rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None
+) -> NDArray[np.integer[Any]]:
+    """Words, or whole vectors, that lanes want; -1 for no lane. In 32 bits where they fit: sorting those is quicker.
+
+    An aligned unit fills all of its banks, so units conflict as their words do.
+    """
+    units = rows // max(BANK_BYTES, rule.access_bytes)
+    fits = not units.size or units.max() < _MANY_UNITS
+    units = units.astype(np.int32 if fits else np.int64, copy=False)
+    return units if mask is None else np.where(mask, units, -1)
 
 
 def global_access(
@@ -175,8 +291,9 @@ def global_access(
         access_bytes: 1, 2, 4, 8 or 16 for each lane.
         active: bool[..., 32], or None for all; a warp without active lanes makes no request.
 
-    ``num_wavefronts`` is the data stage's by the rule of ``wavefronts``, as for loads that hit in L1 (which
-    shares the data array with smem); for stores that rule is not validated.
+    ``num_wavefronts`` is the data stage's by the plain bank rule, as for loads that hit in L1 (which shares the data
+    array with smem, but does not merge phases: a double at stride 0 takes 2, te42kyfo/gpu-benches @1c36d50); for stores
+    that rule is not validated.
     Ignores: the tag stage's time, near ``max(1, lines / 4 + 0.5)`` (facts 7.7); sectors asked for in several
     phases count once.
 
@@ -186,15 +303,15 @@ def global_access(
     Raises:
         LayoutError: wrong shape or access size, an address misaligned or negative.
     """
-    op = f"ld_shared_b{8 * access_bytes}"
-    if op not in SMEM_OPS:
+    if access_bytes not in (1, 2, 4, 8, 16):
         raise LayoutError(f"global access: {access_bytes} bytes a lane: use 1, 2, 4, 8 or 16")
-    addresses, mask = _checked("global access", addresses, active, access_bytes, WARP_SIZE)
+    addresses, given = _checked("global access", addresses, active, access_bytes, WARP_SIZE)
+    mask = np.ones(addresses.shape, dtype=np.bool_) if given is None else given
     return AccessPattern(
         num_requests=int(mask.any(axis=-1).sum()),
         num_sectors=_num_distinct(addresses, mask, SECTOR_BYTES),
         num_lines=_num_distinct(addresses, mask, LINE_BYTES),
-        num_wavefronts=int(wavefronts(op, addresses, mask).sum()),
+        num_wavefronts=int(wavefronts(f"st_shared_b{8 * access_bytes}", addresses, mask).sum()),
         num_bytes=access_bytes * int(mask.sum()),
     )
 
@@ -205,8 +322,11 @@ def _checked(
     active: NDArray[np.bool_] | None,
     access_bytes: int,
     num_lanes: int,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Addresses as int64, and the mask of the lanes that count in the same shape; refuses bad ones."""
+) -> tuple[NDArray[np.integer[Any]], NDArray[np.bool_] | None]:
+    """Addresses, and the mask of active lanes in the same shape (None for all); refuses bad ones.
+
+    Addresses are given back as they are, so lanes that are not looked at may hold anything.
+    """
     addresses = np.asarray(addresses)
     if addresses.ndim == 0 or addresses.shape[-1] != WARP_SIZE:
         raise LayoutError(
@@ -214,44 +334,79 @@ def _checked(
         )
     if not np.issubdtype(addresses.dtype, np.integer):
         raise LayoutError(f"{where}: addresses are {addresses.dtype}: use integers, in bytes")
-    mask = np.ones(addresses.shape, dtype=np.bool_)
+    if addresses.dtype not in (np.int32, np.int64):
+        addresses = addresses.astype(np.int64)
+    bad = (addresses[..., :num_lanes] & (access_bytes - 1)) != 0
+    bad |= addresses[..., :num_lanes] < 0
+    mask = None
     if active is not None:
         if np.shape(active) not in (addresses.shape, (WARP_SIZE,)):
             raise LayoutError(
                 f"{where}: active has shape {np.shape(active)}: use {addresses.shape}, as the addresses have"
             )
-        mask &= np.asarray(active, dtype=np.bool_)
-    mask[..., num_lanes:] = False
-    bad = mask & ((addresses < 0) | (addresses % access_bytes != 0))
+        mask = np.broadcast_to(np.asarray(active, dtype=np.bool_), addresses.shape)
+        bad &= mask[..., :num_lanes]
     if bad.any():
         first = tuple(np.argwhere(bad)[0])
         raise LayoutError(
             f"{where}: lane {first[-1]} has byte address {addresses[first]}: "
             f"use a multiple of {access_bytes}, 0 or more"
         )
-    return addresses.astype(np.int64), mask
+    return addresses, mask
 
 
-def _first_of_each(units: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Units sorted along the last axis, and a mask of the first of each kind; -1 stands for no unit."""
-    ordered = np.sort(units, axis=-1)
+def _num_distinct(addresses: NDArray[np.integer[Any]], mask: NDArray[np.bool_], unit_bytes: int) -> int:
+    """Distinct units of ``unit_bytes`` along the last axis, summed over the others."""
+    ordered = np.sort(np.where(mask, addresses // unit_bytes, -1), axis=-1)
     is_first = ordered >= 0
     is_first[..., 1:] &= ordered[..., 1:] != ordered[..., :-1]
-    return ordered, is_first
+    return int(is_first.sum())
 
 
-def _num_distinct(addresses: NDArray[np.int64], mask: NDArray[np.bool_], unit_bytes: int) -> int:
-    """Distinct units of ``unit_bytes`` along the last axis, summed over the others."""
-    return int(_first_of_each(np.where(mask, addresses // unit_bytes, -1))[1].sum())
+def _busiest(
+    units: NDArray[np.integer[Any]], num_banks: int, *, is_broadcasting: bool
+) -> NDArray[np.integer[Any]]:
+    """For each row of the last axis the most units, distinct ones if ``is_broadcasting``, in any one of ``num_banks`` banks.
+
+    Sorted by bank, units of one bank stand together: a bank has k or more exactly if some unit and the one k - 1 places
+    on share it. Most rows drop out after a few k; of the others, runs are measured.
+    """
+    if not is_broadcasting:
+        ordered = _by_bank(units, num_banks)
+    else:
+        ordered = np.sort(_by_bank(units, num_banks), axis=-1)
+        again = ordered[..., 1:] == ordered[..., :-1]
+        if again.any():
+            ordered[..., 1:][again] = -1
+    banks = np.where(ordered >= 0, ordered >> _row_bits(ordered), -1)
+    banks = np.sort(banks, axis=-1).reshape(-1, units.shape[-1])
+    counted = (banks[:, -1] >= 0).astype(np.int64)
+    alive = np.flatnonzero(counted)
+    banks = banks[alive]
+    for reach in range(1, min(_FEW_WAYS, units.shape[-1])):
+        shared = ((banks[:, reach:] == banks[:, :-reach]) & (banks[:, reach:] >= 0)).any(axis=-1)
+        alive, banks = alive[shared], banks[shared]
+        counted[alive] = reach + 1
+    if not len(alive) or units.shape[-1] <= _FEW_WAYS:
+        return counted.reshape(units.shape[:-1])
+    place = np.arange(banks.shape[-1])
+    begins = np.ones(banks.shape, dtype=np.bool_)
+    begins[:, 1:] = banks[:, 1:] != banks[:, :-1]
+    runs = place - np.maximum.accumulate(np.where(begins, place, 0), axis=-1) + 1
+    counted[alive] = np.where(banks >= 0, runs, 0).max(axis=-1, initial=0)
+    return counted.reshape(units.shape[:-1])
 
 
-def _busiest(units: NDArray[np.int64], num_groups: int) -> NDArray[np.int64]:
-    """For each row of the last axis, the most distinct units in any one of ``num_groups`` bank groups."""
-    ordered, is_first = _first_of_each(units)
-    rows = np.arange(math.prod(units.shape[:-1])).reshape(*units.shape[:-1], 1)
-    slots = rows * num_groups + ordered % num_groups
-    counts = np.bincount(slots[is_first], minlength=rows.size * num_groups)
-    return np.asarray(counts.reshape(*units.shape[:-1], num_groups).max(axis=-1), dtype=np.int64)
+def _row_bits(units: NDArray[np.integer[Any]]) -> int:
+    """Bits for the row of a unit, below those for its bank (at most 32 of them)."""
+    return 8 * units.dtype.itemsize - 6
+
+
+def _by_bank(units: NDArray[np.integer[Any]], num_banks: int) -> NDArray[np.integer[Any]]:
+    """A number for each unit that orders by bank first; -1 stays."""
+    shift = num_banks.bit_length() - 1
+    keyed = ((units & (num_banks - 1)) << _row_bits(units)) | (units >> shift)
+    return np.where(units >= 0, keyed, -1)
 
 
 def wgmma_wavefronts(atom: MmaAtom) -> int:

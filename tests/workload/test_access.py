@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 
 from gpusim.errors import KernelError, LayoutError
 from gpusim.layout import Swizzle, swizzle_mode
-from gpusim.workload.access import SMEM_OPS, AccessPattern, global_access, wavefronts, wgmma_wavefronts
+from gpusim.workload.access import SMEM_OPS, AccessPattern, global_access, lane_groups, wavefronts, wgmma_wavefronts
 from gpusim.workload.atoms import mma_sync, wgmma
 from gpusim.workload.dtypes import BF16, FP8, FP32, FP64, INT8, TF32, DType
 from gpusim.workload.operand import (
@@ -28,22 +30,39 @@ from gpusim.workload.operand import (
     tma_fill,
 )
 
+VALIDATION = Path(__file__).resolve().parents[2] / "validation"
 LANES = np.arange(32)
 LOADS = {4: "ld_shared_b32", 8: "ld_shared_b64", 16: "ld_shared_b128"}
 BY_LANE_OPS = sorted(name for name, rule in SMEM_OPS.items() if not rule.is_collective)
 
 
+def words_of(op: str, address: int) -> set[int]:
+    return {byte // 4 for byte in range(address, address + SMEM_OPS[op].access_bytes)}
+
+
+def are_paired(addresses: list[int], active: list[bool], distance: int) -> bool:
+    """Every lane and the one ``distance`` away want the same, or one of them wants nothing."""
+    return all(
+        not (active[lane] and active[lane ^ distance]) or addresses[lane] == addresses[lane ^ distance]
+        for lane in range(32)
+    )
+
+
 def bank_rule(op: str, addresses: list[int], active: list[bool]) -> int:
-    """The definition, word by word (facts 7.2): phase by phase, the most distinct words in any bank."""
+    """The definition, by the word: facts 7.2; wide loads that merge (zhuanlan.zhihu.com/p/690052715); atomics that queue."""
     rule = SMEM_OPS[op]
+    width = rule.lanes_per_phase
+    if op in ("ld_shared_b64", "ld_shared_b128") and any(are_paired(addresses, active, d) for d in (1, 2)):
+        width *= 2
     total = 0
-    for first in range(0, rule.num_lanes, rule.lanes_per_phase):
-        banks: dict[int, set[int]] = {}
-        for lane in range(first, first + rule.lanes_per_phase):
+    for first in range(0, rule.num_lanes, width):
+        banks: dict[int, list[int]] = {}
+        for lane in range(first, first + width):
             if active[lane]:
-                for byte in range(addresses[lane], addresses[lane] + rule.access_bytes):
-                    banks.setdefault(byte // 4 % 32, set()).add(byte // 4)
-        total += max((len(words) for words in banks.values()), default=0)
+                for word in words_of(op, addresses[lane]):
+                    banks.setdefault(word % 32, []).append(word)
+        queues = op.startswith(("atom_shared", "red_shared"))
+        total += max((len(words) if queues else len(set(words)) for words in banks.values()), default=0)
     return total
 
 
@@ -53,6 +72,8 @@ def accesses(draw: st.DrawFn) -> tuple[str, list[int]]:
     op = draw(st.sampled_from(sorted(SMEM_OPS)))
     top = draw(st.sampled_from((3, 40, 2000)))
     units = draw(st.lists(st.integers(0, top), min_size=32, max_size=32))
+    pair = draw(st.sampled_from((0, 0, 1, 2)))
+    units = [units[lane & ~pair] for lane in range(32)]
     return op, [unit * SMEM_OPS[op].access_bytes for unit in units]
 
 
@@ -68,17 +89,21 @@ def test_wavefronts_are_those_of_the_bank_rule(access: tuple[str, list[int]], ac
 def test_wavefronts_lie_between_one_a_phase_and_one_a_lane(access: tuple[str, list[int]]) -> None:
     op, addresses = access
     rule = SMEM_OPS[op]
-    assert rule.num_lanes // rule.lanes_per_phase <= wavefronts(op, np.array(addresses)) <= rule.num_lanes
+    fewest = rule.num_phases // (2 if rule.is_merging else 1)
+    assert fewest <= wavefronts(op, np.array(addresses)) <= rule.num_lanes
 
 
 @given(access=accesses(), data=st.data())
 def test_lanes_of_a_phase_may_change_places(access: tuple[str, list[int]], data: st.DataObject) -> None:
+    """Unless pairs make phases merge: then only whole quads may."""
     op, addresses = access
+    block = 4 if SMEM_OPS[op].is_merging else 1
     width = SMEM_OPS[op].lanes_per_phase
     order = [
         lane
-        for first in range(0, 32, width)
-        for lane in data.draw(st.permutations(range(first, first + width)))
+        for phase in range(0, 32, width)
+        for first in data.draw(st.permutations(range(phase, phase + width, block)))
+        for lane in range(first, first + block)
     ]
     assert wavefronts(op, np.array(addresses)[order]) == wavefronts(op, np.array(addresses))
 
@@ -118,9 +143,15 @@ def test_floats_at_stride_s_conflict_gcd_of_s_and_32_ways(stride: int) -> None:
 
 
 @pytest.mark.parametrize("op", BY_LANE_OPS)
-def test_one_address_for_all_lanes_is_one_wavefront_a_phase(op: str) -> None:
-    """A double at stride 0 costs 2 (facts 7.2): the plain rule does not merge phases."""
-    assert wavefronts(op, np.full(32, 64)) == 32 // SMEM_OPS[op].lanes_per_phase
+def test_one_address_for_all_lanes_is_the_least_that_an_op_can_take_and_the_most_for_atomics(op: str) -> None:
+    rule = SMEM_OPS[op]
+    if not rule.is_broadcasting:
+        expected = 32
+    elif rule.is_merging:
+        expected = rule.num_phases // 2
+    else:
+        expected = rule.num_phases
+    assert wavefronts(op, np.full(32, 64)) == expected
 
 
 @pytest.mark.parametrize("op", BY_LANE_OPS)
@@ -143,6 +174,73 @@ def test_wide_accesses_conflict_inside_a_phase_only(size: int) -> None:
     same_bank_in_different_phases = LANES % lanes_per_phase * size + LANES // lanes_per_phase * 128
     assert wavefronts(LOADS[size], same_bank_in_different_phases) == size // 4
     assert wavefronts(LOADS[size], 128 * LANES) == 32
+
+
+PUBLISHED = [
+    row
+    for row in csv.DictReader((VALIDATION / "published" / "shared_wavefronts.csv").read_text().splitlines())
+    if row["says"] == "counted"
+]
+
+
+@pytest.mark.parametrize("row", PUBLISHED, ids=lambda row: row["case"])
+def test_published_counts_of_wide_loads_are_ours(row: dict[str, str]) -> None:
+    lanes = [int(text) for text in row["lanes"].split()] if row["lanes"] != "all" else list(range(32))
+    addresses = np.zeros(32, dtype=np.int64)
+    addresses[lanes] = SMEM_OPS[row["op"]].access_bytes * np.array([int(text) for text in row["vectors"].split()])
+    assert wavefronts(row["op"], addresses, np.isin(LANES, lanes)) == int(row["wavefronts"])
+
+
+@given(access=accesses(), active=st.lists(st.booleans(), min_size=32, max_size=32))
+def test_groups_hold_the_lanes_that_ask_and_their_wavefronts_add_up(
+    access: tuple[str, list[int]], active: list[bool]
+) -> None:
+    op, addresses = access
+    rule = SMEM_OPS[op]
+    mask = np.array([True] * 32 if rule.is_collective else active)
+    groups = lane_groups(op, np.array(addresses), mask)
+    assert ((groups >= 0) == (mask & (rule.num_lanes > LANES))).all()
+    total = 0
+    for group in set(groups[groups >= 0].tolist()):
+        banks: dict[int, list[int]] = {}
+        for lane in np.flatnonzero(groups == group):
+            for word in words_of(op, addresses[lane]):
+                banks.setdefault(word % 32, []).append(word)
+        total += max(len(set(words)) if rule.is_broadcasting else len(words) for words in banks.values())
+    assert total == wavefronts(op, np.array(addresses), mask)
+
+
+def test_stores_do_not_merge_phases() -> None:
+    assert wavefronts("st_shared_b128", np.zeros(32, dtype=np.int64)) == 4
+    assert wavefronts("ld_shared_b128", np.zeros(32, dtype=np.int64)) == 2
+
+
+@pytest.mark.parametrize(("op", "ways"), [("red_shared_b32", (4, 32, 8)), ("atom_shared_cas_b64", (4, 32, 8))])
+def test_lanes_of_an_atomic_that_want_one_word_queue(op: str, ways: tuple[int, int, int]) -> None:
+    size = SMEM_OPS[op].access_bytes
+    quads, all_lanes, pairs_of_rows = ways
+    halves = 1 if size == 4 else 2
+    assert wavefronts(op, size * (LANES // 4)) == quads * halves
+    assert wavefronts(op, np.zeros(32, dtype=np.int64)) == all_lanes
+    assert wavefronts(op, 128 * (LANES % 8) + size * (LANES // 8)) == pairs_of_rows * halves
+
+
+def test_the_verbless_atomic_is_the_add() -> None:
+    assert SMEM_OPS["red_shared_b32"].access_bytes == SMEM_OPS["red_shared_add_b32"].access_bytes
+    assert "red_shared_exch_b32" not in SMEM_OPS
+
+
+def test_addresses_of_either_width_count_alike() -> None:
+    few = 16 * np.random.default_rng(0).integers(0, 500, (50, 32))
+    far = few + (1 << 40)
+    for op in ("ld_shared_b32", "ld_shared_b128", "atom_shared_b64"):
+        assert np.array_equal(wavefronts(op, few.astype(np.int32)), wavefronts(op, few))
+        assert np.array_equal(wavefronts(op, far), wavefronts(op, few))
+
+
+def test_every_rule_says_what_it_rests_on() -> None:
+    for rule in SMEM_OPS.values():
+        assert rule.evidence.split(":")[0] in ("guess", "published", "measured") or "seen exact" in rule.evidence
 
 
 def test_inactive_lanes_cost_nothing_and_may_hold_any_address() -> None:
@@ -505,7 +603,7 @@ def test_a_warp_of_4_by_8_lanes_reads_a_by_broadcast_and_b_two_ways_in_conflict(
     """Eight floats a lane, blocked: B's eight lanes of a phase are 32 bytes apart, A's are one address."""
     a = shared_vector_reads(num_coords=4, lanes_per_coord=8, elements_per_thread=8)
     b = shared_vector_reads(num_coords=8, lanes_per_coord=1, elements_per_thread=8)
-    assert (a.num_requests, a.num_wavefronts) == (2, 2 * 4)
+    assert (a.num_requests, a.num_wavefronts) == (2, 2 * 2)  # neighbours share an address, so that phases merge
     assert (b.num_requests, b.num_wavefronts) == (2, 2 * 4 * 2)
     assert a.num_bytes == b.num_bytes == 32 * 8 * 4
 
