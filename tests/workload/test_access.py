@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from gpusim.errors import KernelError, LayoutError
 from gpusim.layout import Swizzle, swizzle_mode
-from gpusim.workload.access import SMEM_OPS, AccessPattern, global_access, lane_groups, wavefronts, wgmma_wavefronts
+from gpusim.workload.access import (
+    SMEM_OPS,
+    AccessPattern,
+    global_access,
+    lane_groups,
+    tag_wavefronts,
+    wavefronts,
+    wgmma_wavefronts,
+)
 from gpusim.workload.atoms import mma_sync, wgmma
 from gpusim.workload.dtypes import BF16, FP8, FP32, FP64, INT8, TF32, DType
 from gpusim.workload.operand import (
@@ -236,6 +244,56 @@ def test_addresses_of_either_width_count_alike() -> None:
     for op in ("ld_shared_b32", "ld_shared_b128", "atom_shared_b64"):
         assert np.array_equal(wavefronts(op, few.astype(np.int32)), wavefronts(op, few))
         assert np.array_equal(wavefronts(op, far), wavefronts(op, few))
+
+
+TAG_ROWS = list(csv.DictReader((VALIDATION / "published" / "tag_wavefronts.csv").read_text().splitlines()))
+
+
+def benchmark_addresses(row: dict[str, str]) -> NDArray[np.int64]:
+    """What gpu-strides loads: eight offsets of 1,024 threads, strided over two warps or in blocks of pitch 4,098."""
+    thread = np.arange(1024)
+    if row["pattern"] == "stride":
+        element = thread % 64 * int(row["parameter"])
+    else:
+        element = thread % int(row["parameter"]) % 64 + (thread // int(row["parameter"]) % 32 + 1) * 4098
+    return (element.reshape(1, 32, 32) + np.arange(0, 32, 4).reshape(-1, 1, 1)) * int(row["element_bytes"])
+
+
+def tag_errors(gpu: str) -> list[float]:
+    errors = []
+    for row in TAG_ROWS:
+        if row["gpu"] == gpu:
+            said, counted = float(tag_wavefronts(benchmark_addresses(row)).mean()), float(row["tag_wavefronts"])
+            errors.append(abs(said - counted) / counted)
+    return errors
+
+
+@pytest.mark.parametrize(("gpu", "num_rows"), [("a100", 144), ("h200", 46)])
+def test_tag_wavefronts_are_within_five_per_cent_of_published_counters(gpu: str, num_rows: int) -> None:
+    errors = tag_errors(gpu)
+    assert len(errors) == num_rows
+    assert np.mean(errors) < 0.05
+    # the plain alternative: four lines a wavefront, whichever they are
+    plain = [
+        abs(max(1, np.ceil(row_lines(row) / 4)) - float(row["tag_wavefronts"])) / float(row["tag_wavefronts"])
+        for row in TAG_ROWS
+        if row["gpu"] == gpu
+    ]
+    assert np.mean(errors) < 0.5 * np.mean(plain)
+
+
+def row_lines(row: dict[str, str]) -> float:
+    return float(np.mean([len(set((warp // 128).tolist())) for warp in benchmark_addresses(row).reshape(-1, 32)]))
+
+
+@given(lines=st.lists(st.integers(0, 1 << 20), min_size=32, max_size=32), row=st.integers(0, 1 << 20))
+def test_tags_of_different_banks_go_together_and_those_of_one_queue(lines: list[int], row: int) -> None:
+    addresses = 128 * np.array(lines)
+    distinct = len(set(lines))
+    found = int(tag_wavefronts(addresses))
+    assert math.ceil(distinct / 4) <= found <= distinct
+    one_aligned_quad = 128 * (4 * row + LANES % 4)
+    assert tag_wavefronts(one_aligned_quad) == 1
 
 
 def test_every_rule_says_what_it_rests_on() -> None:
