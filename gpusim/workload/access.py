@@ -345,7 +345,8 @@ def tag_wavefronts(
         bank = bank ^ bank >> shift
     # 58 bits are left for a line's number above the two that say its bank; addresses have 49.
     keyed = lines * _TAG_BANKS + (bank & (_TAG_BANKS - 1))
-    return _busiest(keyed if mask is None else np.where(mask, keyed, -1), _TAG_BANKS, is_broadcasting=True)
+    found = _busiest(keyed if mask is None else np.where(mask, keyed, -1), _TAG_BANKS, is_broadcasting=True)
+    return np.asarray(found, dtype=np.int64)
 
 
 def _checked(
