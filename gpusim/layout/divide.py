@@ -15,6 +15,7 @@ from gpusim.layout import int_tuple as it
 from gpusim.layout.algebra import by_mode, coalesce, complement, composition, repeats_of, show_tiler
 from gpusim.layout.int_tuple import Coord, IntTuple
 from gpusim.layout.layout import (
+    CarriesLayout,
     GenColMajor,
     Layout,
     Major,
@@ -43,18 +44,25 @@ def logical_divide(layout: Layout, tiler: Any) -> Layout:
     ((3,3),((2,4),(2,2))):((177,59),((13,2),(26,1)))
 
     Raises:
-        LayoutError: tiles that no layout expresses; more modes in the tiler than in the layout.
+        LayoutError: tiles that no layout expresses; more modes in the tiler than in the layout; a swizzled tiler.
     """
     if tiler is None:
         return layout
     if isinstance(tiler, tuple):
         return by_mode(layout, tiler, logical_divide)
-    tile = tiler if isinstance(tiler, Layout) else Layout(tiler)
+    tile = _plain("divide", layout, tiler)
     both_parts = make_layout(tile, complement(tile, coalesce(layout).shape))
     try:
         return _compose(layout, both_parts)
     except LayoutError as error:
         raise LayoutError(f"divide {layout} by {tile}: {error}{_hint(layout, tile)}") from None
+
+
+def _plain(what: str, layout: Layout, tiler: Any) -> Layout:
+    """One layout, or one extent, as a Layout."""
+    if isinstance(tiler, CarriesLayout):
+        raise LayoutError(f"{what} {layout} by {tiler}: no layout has a swizzle in one mode alone: swizzle {layout} instead")
+    return tiler if isinstance(tiler, Layout) else Layout(tiler)
 
 
 def _compose(layout: Layout, tiler: Any) -> Layout:
@@ -156,13 +164,14 @@ def logical_product(block: Layout, tiler: Any) -> Layout:
     ((2,3),(5,4)):((5,10),(1,30))
 
     Raises:
-        LayoutError: a block that overlaps itself, or more modes in the tiler than in the block.
+        LayoutError: a block that overlaps itself, more modes in the tiler than in the block, or a swizzled tiler (the
+            block may be swizzled).
     """
     if tiler is None:
         return block
     if isinstance(tiler, tuple):
         return by_mode(block, tiler, logical_product)
-    repeats = tiler if isinstance(tiler, Layout) else Layout(tiler)
+    repeats = _plain("product of", block, tiler)
     return make_layout(block, _compose(repeats_of(block, block.size * repeats.cosize), repeats))
 
 
@@ -224,6 +233,8 @@ def _zip_pair(first: Layout, second: Layout) -> Layout:
 
 
 def _padded_product(block: Layout, tiler: Layout) -> Layout:
+    if isinstance(tiler, CarriesLayout):
+        _plain("product of", block, tiler)
     if not isinstance(tiler, Layout):
         raise LayoutError(f"product of {block} by {show_tiler(tiler)}: use a Layout: its shape counts the blocks")
     rank = max(block.rank, tiler.rank)
@@ -242,6 +253,8 @@ def tile_to_shape(block: Layout, trg_shape: IntTuple, ord_shape: IntTuple | Majo
     Raises:
         LayoutError: a block that does not divide the shape, or has more modes.
     """
+    if isinstance(trg_shape, Layout | CarriesLayout):
+        raise LayoutError(f"tile_to_shape: {trg_shape} is a layout: use its shape, {it.show(trg_shape.shape)}")
     rank = it.rank(trg_shape)
     if block.rank > rank:
         raise LayoutError(f"tile_to_shape: {block} has more modes than {it.show(trg_shape)}: use at least {block.rank}")

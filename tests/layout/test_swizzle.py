@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusim.errors import LayoutError
-from gpusim.layout import SWIZZLE_MODES, Swizzle, span_bytes, swizzle_mode
+from gpusim.layout import (
+    SWIZZLE_MODES,
+    ComposedLayout,
+    Layout,
+    Swizzle,
+    blocked_product,
+    logical_divide,
+    logical_product,
+    span_bytes,
+    swizzle_mode,
+    tile_to_shape,
+    zipped_divide,
+    zipped_product,
+)
 
 
 @st.composite
@@ -115,3 +131,18 @@ def test_upcasting_beyond_the_base_is_refused() -> None:
         Swizzle(3, 4, 3).upcast(32)
     with pytest.raises(LayoutError, match="power of two"):
         Swizzle(3, 4, 3).upcast(3)
+
+
+@pytest.mark.parametrize("operation", [logical_divide, zipped_divide, logical_product, zipped_product, blocked_product])
+def test_a_swizzled_tiler_is_refused_and_a_swizzled_block_is_not(operation: Callable[..., Any]) -> None:
+    plain, swizzled = Layout((8, 4), (4, 1)), ComposedLayout(Swizzle(1, 0, 3), 0, Layout((2, 4), (4, 1)))
+    with pytest.raises(LayoutError, match="no layout has a swizzle in one mode alone"):
+        operation(plain, swizzled)
+    kept = operation(swizzled, Layout(2))
+    assert isinstance(kept, ComposedLayout)
+    assert kept.layout_a == swizzled.layout_a
+
+
+def test_the_target_of_tile_to_shape_is_a_shape() -> None:
+    with pytest.raises(LayoutError, match=r"use its shape, \(2,2\)"):
+        tile_to_shape(Layout((2, 2)), Layout((2, 2)))  # type: ignore[arg-type]  # what is tested
