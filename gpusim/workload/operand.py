@@ -1,14 +1,14 @@
 """Tiles of operands in shared memory, the TMA boxes that load them, and what reading and writing them costs in wavefronts.
 
-In: extents, a type, a major mode, a swizzle. Out: :class:`TmaBox`, :class:`OperandTile`, access patterns.
+In: extents, a type, a major mode, a swizzle. Out: :class:`OperandTile`, its boxes, access patterns.
 
-Ignores: the cost of narrow rows in the TMA unit itself (the machine's); merging of partial sectors of several stores in L2.
+Ignores: merging of partial sectors of several stores in L2.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
@@ -18,70 +18,11 @@ from numpy.typing import NDArray
 
 from gpusim.errors import KernelError, LayoutError, nearest, nearest_multiple
 from gpusim.layout.swizzle import SWIZZLE_MODES, span_bytes, swizzle_mode
-from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE, WAVEFRONT_BYTES
+from gpusim.units import LINE_BYTES, WARP_SIZE
 from gpusim.workload.access import MATRIX_ROW_BYTES, MATRIX_ROWS, SMEM_OPS, AccessPattern, global_access, wavefronts
 from gpusim.workload.atoms.mma import K_STEP_BYTES, WGMMA_M, MmaKind
 from gpusim.workload.dtypes import FP32, DType
-
-MAX_BOX_ELEMENTS = 256
-MAX_BOX_RANK = 5
-"""Limits of a TMA box. Source: CUDA driver API, ``cuTensorMapEncodeTiled``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TmaBox:
-    """What one TMA instruction moves: an inner row and up to four outer dimensions, as the hardware takes it.
-
-    Args:
-        inner_elements: elements of the contiguous dimension.
-        outer: elements of the other dimensions, from inside out; empty for a single row.
-        dtype: the element type.
-        swizzle: a name in ``SWIZZLE_MODES``.
-
-    Source: CUDA driver API, ``cuTensorMapEncodeTiled``.
-
-    Raises:
-        LayoutError: a box that the hardware refuses.
-    """
-
-    inner_elements: int
-    outer: tuple[int, ...]
-    dtype: DType
-    swizzle: str = "none"
-
-    def __post_init__(self) -> None:
-        span = span_bytes(self.swizzle)
-        if 1 + len(self.outer) > MAX_BOX_RANK:
-            raise LayoutError(f"TMA box: {1 + len(self.outer)} dimensions: use at most {MAX_BOX_RANK}")
-        for size in (self.inner_elements, *self.outer):
-            if not 1 <= size <= MAX_BOX_ELEMENTS:
-                raise LayoutError(f"TMA box: a dimension of {size} elements: use 1 to {MAX_BOX_ELEMENTS}")
-        if self.inner_bytes % MATRIX_ROW_BYTES:
-            close = nearest_multiple(self.inner_bytes, MATRIX_ROW_BYTES)
-            raise LayoutError(
-                f"TMA box: an inner row of {self.inner_bytes} bytes is no multiple of {MATRIX_ROW_BYTES}: "
-                f"use {close // self.dtype.num_bytes} elements of {self.dtype.name}"
-            )
-        if swizzle_mode(self.swizzle).num_bits and self.inner_bytes > span:
-            raise LayoutError(
-                f"TMA box: an inner row of {self.inner_bytes} bytes is wider than swizzle {self.swizzle!r}: "
-                f"use at most {span // self.dtype.num_bytes} elements of {self.dtype.name}"
-            )
-
-    @property
-    def inner_bytes(self) -> int:
-        """Bytes of one row."""
-        return self.inner_elements * self.dtype.num_bytes
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of ``inner_elements``: the product of the outer dimensions."""
-        return math.prod(self.outer)
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes that the box brings, and that its mbarrier must expect (zero-filled ones included)."""
-        return self.num_rows * self.inner_bytes
+from gpusim.workload.tma import MAX_BOX_ELEMENTS, TmaBox
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,27 +131,6 @@ def tma_boxes(tile: OperandTile) -> tuple[TmaBox, ...]:
         swizzle=tile.swizzle,
     )
     return (box,) * (tile.num_bytes // box.num_bytes)
-
-
-def tma_fill(boxes: Iterable[TmaBox]) -> AccessPattern:
-    """What loading ``boxes`` asks for: one request each, sectors and lines row by row, writes into smem.
-
-    Rows start on a multiple of their width. Ignores: the cost of narrow rows in the TMA unit itself (facts
-    4.2).
-
-    >>> tma_fill([TmaBox(inner_elements=64, outer=(128,), dtype=DType("bf16", 16, "float"), swizzle="128B")])
-    AccessPattern(num_requests=1, num_sectors=512, num_lines=128, num_wavefronts=128, num_bytes=16384)
-    """
-    total = AccessPattern()
-    for box in boxes:
-        total += AccessPattern(
-            num_requests=1,
-            num_sectors=box.num_rows * math.ceil(box.inner_bytes / SECTOR_BYTES),
-            num_lines=box.num_rows * math.ceil(box.inner_bytes / LINE_BYTES),
-            num_wavefronts=math.ceil(box.num_bytes / WAVEFRONT_BYTES),
-            num_bytes=box.num_bytes,
-        )
-    return total
 
 
 def cp_async_fill(tile: OperandTile, num_threads: int) -> AccessPattern:

@@ -22,21 +22,20 @@ from gpusim.workload.access import (
     lane_groups,
     tag_wavefronts,
     wavefronts,
-    wgmma_wavefronts,
 )
 from gpusim.workload.atoms import mma_sync, wgmma
 from gpusim.workload.dtypes import BF16, FP8, FP32, FP64, INT8, TF32, DType
+from gpusim.workload.gmma import wgmma_wavefronts
 from gpusim.workload.operand import (
     OperandTile,
-    TmaBox,
     cp_async_fill,
     epilogue_store,
     ldmatrix_reads,
     shared_vector_reads,
     stmatrix_writes,
     tma_boxes,
-    tma_fill,
 )
+from gpusim.workload.tma import TmaBox, tma_fill
 
 VALIDATION = Path(__file__).resolve().parents[2] / "validation"
 LANES = np.arange(32)

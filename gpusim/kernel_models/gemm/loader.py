@@ -13,8 +13,9 @@ from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan, ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern, global_access, wavefronts
-from gpusim.workload.operand import TmaBox, cp_async_fill, tma_boxes
+from gpusim.workload.operand import cp_async_fill, tma_boxes
 from gpusim.workload.ops import Op
+from gpusim.workload.tma import TmaBox
 
 OPERANDS = (("A", "a"), ("B", "b"))
 """Tensor and buffer of each operand."""
