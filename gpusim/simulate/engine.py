@@ -24,8 +24,8 @@ from gpusim.simulate.steady import WARM_WAVE, WORK_TOLERANCE, SteadyState
 from gpusim.simulate.timeline import Skip, Timeline, WarpState
 from gpusim.simulate.warp import FREE_HANDLERS, HANDLERS
 from gpusim.units import Clock
-from gpusim.workload.access import wgmma_wavefronts
 from gpusim.workload.atoms import MmaAtom
+from gpusim.workload.gmma import wgmma_wavefronts
 from gpusim.workload.launch import Launch
 from gpusim.workload.ops import MbarrierWait, TmaLoad, Wgmma
 

@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.errors import KernelError, LayoutError, nearest
+from gpusim.errors import LayoutError, nearest
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE, WAVEFRONT_BYTES
-from gpusim.workload.atoms.mma import MmaAtom
 
 BANK_BYTES = 4
 MATRIX_ROWS = 8
@@ -440,23 +439,3 @@ def _by_bank(units: NDArray[np.integer[Any]], num_banks: int) -> NDArray[np.inte
     shift = num_banks.bit_length() - 1
     keyed = ((units & (num_banks - 1)) << _row_bits(units)) | (units >> shift)
     return np.where(units >= 0, keyed, -1)
-
-
-def wgmma_wavefronts(atom: MmaAtom) -> int:
-    """Shared-memory wavefronts in which one wgmma reads its operands: all of B, and A unless in registers.
-
-    Any of the canonical layouts is free of conflicts, so it is bytes over 128: 16 for A, n / 4 for B.
-    Source: revollllt/flash-vla @7b15868: the larger of this and the arithmetic fits eight H100 points within half a cycle.
-
-    >>> from gpusim.workload.atoms.mma import wgmma
-    >>> from gpusim.workload.dtypes import BF16
-    >>> wgmma_wavefronts(wgmma(64, BF16))
-    32
-
-    Raises:
-        KernelError: the atom is no wgmma.
-    """
-    if atom.kind != "wgmma":
-        raise KernelError(f"{atom.name}: reads no operand from smem by itself: use a wgmma atom")
-    a_bytes = atom.a_bytes if atom.a_source == "smem" else 0
-    return (a_bytes + atom.b_bytes) // WAVEFRONT_BYTES

@@ -6,9 +6,9 @@ import pytest
 
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.machine.sm.tensor_core import TensorCore, TensorCoreCounters
-from gpusim.workload.access import wgmma_wavefronts
 from gpusim.workload.atoms import MMA_ATOMS, MmaAtom, wgmma
 from gpusim.workload.dtypes import BF16, FP8, TF32
+from gpusim.workload.gmma import wgmma_wavefronts
 
 
 @pytest.fixture(scope="module")

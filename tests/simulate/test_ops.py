@@ -10,9 +10,10 @@ import pytest
 from gpusim import Mbarrier, NamedBarrier
 from gpusim.simulate.timeline import WarpState
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern, wgmma_wavefronts
+from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import MMA_ATOMS, mma_sync, wgmma
 from gpusim.workload.dtypes import BF16, INT8
+from gpusim.workload.gmma import wgmma_wavefronts
 from gpusim.workload.launch import RoleContext
 
 from .kernels import (
