@@ -108,13 +108,21 @@ from gpusim.layout.layout import (
     unflatten,
     zip_layout,
 )
-from gpusim.layout.notation import parse_byte_layout, parse_int_tuple, parse_layout
+from gpusim.layout.notation import (
+    parse_byte_layout,
+    parse_int_tuple,
+    parse_layout,
+    parse_swizzle,
+    show_swizzle,
+    units_remark,
+)
 from gpusim.layout.recast import downcast, max_alignment, recast_layout, upcast
 from gpusim.layout.swizzle import (
     SWIZZLE_MODES,
     ByteLayout,
     ComposedLayout,
     Swizzle,
+    element_bytes,
     make_swizzle,
     span_bytes,
     swizzle_mode,
@@ -193,6 +201,7 @@ __all__ = [
     "downcast",
     "draw_layout",
     "draw_tv",
+    "element_bytes",
     "evenly_divides",
     "explain",
     "filter",
@@ -240,6 +249,7 @@ __all__ = [
     "parse_byte_layout",
     "parse_int_tuple",
     "parse_layout",
+    "parse_swizzle",
     "prepend",
     "product",
     "product_each",
@@ -254,6 +264,7 @@ __all__ = [
     "select",
     "shape",
     "shape_div",
+    "show_swizzle",
     "size",
     "slice",
     "slice_and_offset",
@@ -269,6 +280,7 @@ __all__ = [
     "tiler_remark",
     "tv_svg",
     "unflatten",
+    "units_remark",
     "upcast",
     "weakly_congruent",
     "zip_layout",

@@ -8,7 +8,7 @@ from typing import Any
 from gpusim.errors import LayoutError
 from gpusim.layout.int_tuple import ScaledBasis
 from gpusim.layout.layout import Layout
-from gpusim.layout.swizzle import ByteLayout, ComposedLayout, Swizzle
+from gpusim.layout.swizzle import SWIZZLE_MODES, ByteLayout, ComposedLayout, Swizzle, element_bytes, swizzle_mode
 
 _SWIZZLE = re.compile(r"^S(?:w)?<(\d+),(\d+),(-?\d+)>(?:_smem_ptr\[(\d+)b\])?(.*)$")
 _LEAF = re.compile(r"_?(-?\d+)((?:@\d+)*)")
@@ -55,6 +55,67 @@ def parse_byte_layout(text: str) -> ByteLayout:
 
 def _swizzle(match: re.Match[str]) -> Swizzle:
     return Swizzle(int(match[1]), int(match[2]), int(match[3]))
+
+
+def parse_swizzle(text: str, element_bits: int) -> Swizzle:
+    """The swizzle **of byte addresses** meant by ``B,M,S`` in elements, or by ``none``, ``32B``, ``64B``, ``128B``.
+
+    >>> print(parse_swizzle("3,3,3", 16), parse_swizzle("128B", 16), parse_swizzle("3,4,3", 16))
+    Sw<3,4,3> Sw<3,4,3> Sw<3,5,3>
+
+    Raises:
+        LayoutError: neither form, bit fields that overlap, or elements that are no whole bytes.
+    """
+    numbers = re.fullmatch(r"(\d+),(\d+),(-?\d+)", "".join(text.split()))
+    if numbers is None:
+        if re.search(r"[\d,<>]{3}", text) and text not in SWIZZLE_MODES:
+            raise LayoutError(f"swizzle {text!r}: use B,M,S in elements, such as 3,3,3, or {', '.join(SWIZZLE_MODES)}")
+        return swizzle_mode(text)
+    return Swizzle(*(int(number) for number in numbers.groups())).downcast(element_bytes(element_bits))
+
+
+def units_remark(text: str, element_bits: int) -> str | None:
+    """What to say where ``B,M,S`` reads like a mode of TMA and wgmma, whose numbers count bytes, but elements are meant.
+
+    >>> units_remark("3,4,3", 16)
+    'Swizzle<3,4,3> in elements of 16 bits is not the 128B mode, whose <3,4,3> counts bytes: that is 3,3,3 here, or 128B'
+    >>> units_remark("3,4,3", 8), units_remark("3,3,3", 16), units_remark("128B", 16)
+    (None, None, None)
+
+    Raises:
+        LayoutError: as ``parse_swizzle``.
+    """
+    meant = parse_swizzle(text, element_bits)
+    factor = element_bytes(element_bits)
+    if text in SWIZZLE_MODES or factor == 1:
+        return None
+    as_typed = meant.upcast(factor)
+    for name, mode in SWIZZLE_MODES.items():
+        if mode.num_bits and mode == as_typed:
+            right = f"{mode.num_bits},{mode.base - (factor.bit_length() - 1)},{mode.shift} here, or {name}"
+            numbers = f"{as_typed.num_bits},{as_typed.base},{as_typed.shift}"
+            return (
+                f"Swizzle<{numbers}> in elements of {element_bits} bits is not the {name} mode, whose <{numbers}> "
+                f"counts bytes: that is {right}"
+            )
+    return None
+
+
+def show_swizzle(swizzle: Swizzle, element_bits: int) -> str:
+    """A swizzle of byte addresses by the name of its mode, else as ``B,M,S`` in elements, else (parts of one move) in bytes.
+
+    >>> [show_swizzle(Swizzle(3, base, 3), 16) for base in (4, 5)], show_swizzle(Swizzle(0, 9, 3), 16)
+    (['128B', '3,4,3'], 'none')
+    """
+    if not swizzle.num_bits:
+        return "none"
+    for name, mode in SWIZZLE_MODES.items():
+        if mode == swizzle:
+            return name
+    low = element_bytes(element_bits).bit_length() - 1
+    if swizzle.base < low:
+        return f"{swizzle} of bytes"
+    return f"{swizzle.num_bits},{swizzle.base - low},{swizzle.shift}"
 
 
 def _number(text: str, whole: str) -> int:

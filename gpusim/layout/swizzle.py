@@ -231,7 +231,7 @@ class ComposedLayout(CarriesLayout):
         """
         if not isinstance(self.layout_a, Swizzle):
             raise LayoutError(f"{self}: {self.layout_a} is no swizzle: only a swizzle has a unit to convert")
-        swizzle = self.layout_a.downcast(_element_bytes(element_bits))
+        swizzle = self.layout_a.downcast(element_bytes(element_bits))
         return ByteLayout(swizzle, self.layout_b, element_bits=element_bits, offset=self.offset)
 
     def __str__(self) -> str:
@@ -266,7 +266,7 @@ class ByteLayout(CarriesLayout):
     offset: int = 0
 
     def __post_init__(self) -> None:
-        _element_bytes(self.element_bits)
+        element_bytes(self.element_bits)
 
     def __call__(self, *coord: Any) -> Any:
         """The offset of a coordinate in bytes; a ByteLayout if a mode is ``_``."""
@@ -304,7 +304,12 @@ class ByteLayout(CarriesLayout):
         return f"ByteLayout({swizzle}, {self.layout!r}, element_bits={self.element_bits}{start})"
 
 
-def _element_bytes(element_bits: int) -> int:
+def element_bytes(element_bits: int) -> int:
+    """Bytes of an element of ``element_bits``.
+
+    Raises:
+        LayoutError: elements that are no power of two of bytes.
+    """
     num_bytes, rest = divmod(element_bits, 8)
     if rest or num_bytes < 1 or num_bytes & (num_bytes - 1):
         raise LayoutError(f"elements of {element_bits} bits: use 8, 16, 32, ... (recast narrower ones to bytes first)")

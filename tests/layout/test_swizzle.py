@@ -19,9 +19,12 @@ from gpusim.layout import (
     blocked_product,
     logical_divide,
     logical_product,
+    parse_swizzle,
+    show_swizzle,
     span_bytes,
     swizzle_mode,
     tile_to_shape,
+    units_remark,
     zipped_divide,
     zipped_product,
 )
@@ -146,3 +149,29 @@ def test_a_swizzled_tiler_is_refused_and_a_swizzled_block_is_not(operation: Call
 def test_the_target_of_tile_to_shape_is_a_shape() -> None:
     with pytest.raises(LayoutError, match=r"use its shape, \(2,2\)"):
         tile_to_shape(Layout((2, 2)), Layout((2, 2)))  # type: ignore[arg-type]  # what is tested
+
+
+@given(swizzle=swizzles(), bits=st.sampled_from((8, 16, 32, 64)))
+def test_numbers_in_elements_and_the_bytes_that_they_mean_go_both_ways(swizzle: Swizzle, bits: int) -> None:
+    text = f"{swizzle.num_bits},{swizzle.base},{swizzle.shift}"
+    in_bytes = parse_swizzle(text, bits)
+    assert in_bytes == swizzle.downcast(bits // 8)
+    again = parse_swizzle(show_swizzle(in_bytes, bits), bits)
+    assert again == in_bytes or again.num_bits == in_bytes.num_bits == 0
+
+
+@given(swizzle=swizzles(), bits=st.sampled_from((8, 16, 32, 64)))
+def test_one_is_warned_exactly_where_the_numbers_are_a_modes_and_the_map_is_not(swizzle: Swizzle, bits: int) -> None:
+    text = f"{swizzle.num_bits},{swizzle.base},{swizzle.shift}"
+    looks_like = [name for name, mode in SWIZZLE_MODES.items() if mode.num_bits and mode == swizzle]
+    remark = units_remark(text, bits)
+    assert (remark is not None) == bool(looks_like and bits > 8)
+    if remark is not None:
+        assert looks_like[0] in remark
+        assert parse_swizzle(remark.split("that is ")[1].split(" here")[0], bits) == swizzle_mode(looks_like[0])
+
+
+@pytest.mark.parametrize("text", ["3,3", "3;3;3", "Sw<3,3,3>", "129B", "", "3,3,3,3", "-1,3,3"])
+def test_what_is_no_swizzle_is_refused(text: str) -> None:
+    with pytest.raises(LayoutError):
+        parse_swizzle(text, 16)
