@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal
 
@@ -17,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import KernelError, LayoutError, nearest, nearest_multiple
-from gpusim.layout.swizzle import SWIZZLE_MODES, span_bytes, swizzle_mode
+from gpusim.layout.notation import parse_swizzle
+from gpusim.layout.swizzle import SWIZZLE_MODES, Swizzle, span_bytes, swizzle_mode
 from gpusim.units import LINE_BYTES, WARP_SIZE
 from gpusim.workload.access import MATRIX_ROW_BYTES, MATRIX_ROWS, SMEM_OPS, AccessPattern, global_access, wavefronts
 from gpusim.workload.atoms.mma import K_STEP_BYTES, WGMMA_M, MmaKind
@@ -29,8 +31,9 @@ from gpusim.workload.tma import MAX_BOX_ELEMENTS, TmaBox
 class OperandTile:
     """One stage's A or B tile (or an output tile) in smem: ``rows`` (M for A, N for B) by ``k``.
 
-    The contiguous mode is k if ``is_k_major``, else rows. With a swizzle the tile lies in panels, side by
-    side along the contiguous mode, each as wide as the swizzle's span. Without, it is plain row-major and
+    The contiguous mode is k if ``is_k_major``, else rows. With a mode of TMA and wgmma as ``swizzle`` the tile lies
+    in panels, side by side along the contiguous mode, each as wide as the mode's span. With ``B,M,S``, in elements, it is
+    row-major and swizzled as a whole, as CuTe's ``composition(Swizzle, Layout)``. Without, it is plain row-major and
     unpadded, or, if ``is_interleaved``, in panels of 16 bytes: the unswizzled layout of wgmma, in core
     matrices. The stage starts on a multiple of 1024 bytes, so that the swizzle of addresses is that of
     offsets.
@@ -38,8 +41,8 @@ class OperandTile:
     Source: PTX ISA, wgmma's shared-memory layouts; CUTLASS, ``mma_traits_sm90_gmma.hpp``.
 
     Raises:
-        LayoutError: a contiguous mode that panels do not divide, panels that break the swizzle's repeat, or a
-            tile both swizzled and interleaved.
+        LayoutError: a contiguous mode that panels do not divide, panels (or a tile) that break the swizzle's repeat, a
+            swizzle that tears 16-byte vectors, or a tile both swizzled and interleaved.
     """
 
     rows: int
@@ -50,12 +53,18 @@ class OperandTile:
     is_interleaved: bool = False
 
     def __post_init__(self) -> None:
-        swizzle = swizzle_mode(self.swizzle)
+        swizzle = self.byte_swizzle
         if self.rows < 1 or self.k < 1:
             raise LayoutError(f"operand tile: {self.rows} x {self.k}: use 1 or more of each")
         if self.is_interleaved and swizzle.num_bits:
             raise LayoutError(f"operand tile: interleaved and swizzled {self.swizzle}: use swizzle 'none'")
-        width = max(span_bytes(self.swizzle), MATRIX_ROW_BYTES)
+        if not self.is_in_panels and swizzle.num_bits and swizzle.base < 4:
+            least = 4 - (self.dtype.num_bytes.bit_length() - 1)
+            raise LayoutError(
+                f"operand tile: swizzle {self.swizzle!r} tears the 16-byte vectors that copies and ldmatrix take: use M of "
+                f"{least} or more"
+            )
+        width = max(span_bytes(self.swizzle), MATRIX_ROW_BYTES) if self.is_in_panels else MATRIX_ROW_BYTES
         if self.contiguous_bytes % width:
             fitting = [m for m in SWIZZLE_MODES if self.contiguous_bytes % span_bytes(m) == 0]
             close = nearest_multiple(self.contiguous_bytes, width) // self.dtype.num_bytes
@@ -64,12 +73,27 @@ class OperandTile:
                 f"swizzle {self.swizzle!r}: use {close} elements of {self.dtype.name}"
                 + (f", or swizzle {fitting[-1]!r}" if fitting else "")
             )
-        if swizzle.num_bits and self.num_strided * width % swizzle.period:
+        if not self.is_in_panels and self.num_bytes % swizzle.period:
+            raise LayoutError(
+                f"operand tile: swizzle {self.swizzle!r} repeats after {swizzle.period} bytes, which do not divide the "
+                f"tile's {self.num_bytes}: use smaller B or S, or a larger tile"
+            )
+        if self.is_in_panels and swizzle.num_bits and self.num_strided * width % swizzle.period:
             close = nearest_multiple(self.num_strided, swizzle.period // width)
             raise LayoutError(
                 f"operand tile: panels of {self.num_strided} rows break swizzle {self.swizzle!r}, which "
                 f"repeats after {swizzle.period} bytes: use {close} rows"
             )
+
+    @property
+    def byte_swizzle(self) -> Swizzle:
+        """The swizzle of byte addresses."""
+        return _byte_swizzle(self.swizzle, self.dtype.bits)
+
+    @property
+    def is_in_panels(self) -> bool:
+        """Whether ``swizzle`` names a mode of TMA and wgmma (or none), rather than three numbers."""
+        return self.swizzle in SWIZZLE_MODES
 
     @property
     def num_bytes(self) -> int:
@@ -89,7 +113,7 @@ class OperandTile:
     @property
     def panel_bytes(self) -> int:
         """Width of a panel; the whole contiguous mode where the tile is plain row-major."""
-        if self.is_interleaved or swizzle_mode(self.swizzle).num_bits:
+        if self.is_interleaved or (self.is_in_panels and swizzle_mode(self.swizzle).num_bits):
             return span_bytes(self.swizzle)
         return self.contiguous_bytes
 
@@ -105,7 +129,12 @@ class OperandTile:
         """
         panel_idx, within = np.divmod(contiguous_offset_bytes, self.panel_bytes)
         plain = (panel_idx * self.num_strided + strided_idx) * self.panel_bytes + within
-        return swizzle_mode(self.swizzle)(np.asarray(plain))
+        return self.byte_swizzle(np.asarray(plain))
+
+
+@lru_cache(maxsize=64)
+def _byte_swizzle(text: str, element_bits: int) -> Swizzle:
+    return parse_swizzle(text, element_bits)
 
 
 def tma_boxes(tile: OperandTile) -> tuple[TmaBox, ...]:
@@ -119,8 +148,11 @@ def tma_boxes(tile: OperandTile) -> tuple[TmaBox, ...]:
     (2, 64, (128,))
 
     Raises:
-        LayoutError: a plain tile whose rows are wider than a box (two boxes do not make one row).
+        LayoutError: a plain tile whose rows are wider than a box (two boxes do not make one row), or a swizzle that TMA
+            does not know.
     """
+    if not tile.is_in_panels:
+        raise LayoutError(f"TMA box: swizzle {tile.swizzle!r} is no mode of TMA: use {', '.join(SWIZZLE_MODES)}")
     # With a swizzle a box must start where the repeat of eight rows does.
     unit = MATRIX_ROWS if swizzle_mode(tile.swizzle).num_bits else 1
     heights = range(unit, min(tile.num_strided, MAX_BOX_ELEMENTS) + 1, unit)

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from gpusim.errors import KernelError
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.result import Result
@@ -226,3 +228,47 @@ def test_a_narrow_swizzle_makes_narrow_boxes(h200: GpuSpec, run: Run) -> None:
     assert rows == {"none": 256 * 8, "32B": 256 * 4, "64B": 256 * 2, "128B": 256}
     narrow = run(m=1024, n=1024, k=1024, tile="128x128x64", swizzle="32B")
     assert narrow.cycles > run(m=1024, n=1024, k=1024, tile="128x128x64", swizzle="128B").cycles
+
+
+@pytest.mark.parametrize(
+    ("tile_k", "swizzle", "ways"),
+    # rows of 64, 128 and 256 bytes; facts 7.4 has the ways of 16-bit elements
+    [(32, "none", 4), (32, "2,3,3", 1), (32, "3,3,3", 1), (32, "3,4,3", 2), (64, "3,3,3", 1), (64, "3,4,3", 2),
+     (64, "2,3,3", 2), (128, "3,3,3", 2), (128, "3,3,4", 1)],
+)
+def test_three_numbers_swizzle_a_plain_tile_and_cost_its_conflicts(
+    h200: GpuSpec, tile_k: int, swizzle: str, ways: int
+) -> None:
+    def reads(option: str) -> int:
+        launch = GemmParams(
+            m=128, n=128, k=128, tile=f"128x128x{tile_k}", math="mma_sync", copy="cp_async", swizzle=option, stages=2,
+            warps="2x2",
+        ).launch(h200)
+        return sum(op.access.num_wavefronts for _, op in ops_of(launch, ops.Ldmatrix))
+
+    assert reads(swizzle) == ways * reads("64B" if tile_k == 32 else "128B")
+
+
+@pytest.mark.parametrize("text", ["3,3,3", "(3, 3, 3)"])
+def test_numbers_that_are_a_mode_are_that_mode_for_wgmma(h200: GpuSpec, text: str) -> None:
+    given = text if text[0] != "(" else (3, 3, 3)
+    assert GemmParams(m=128, n=128, k=64, tile="128x128x64", swizzle=given).resolved(h200).swizzle == "128B"
+
+
+def test_mixed_up_units_are_said(h200: GpuSpec) -> None:
+    sizes: dict[str, Any] = {"m": 128, "n": 128, "k": 64, "tile": "128x128x64", "swizzle": "3,4,3"}
+    with pytest.raises(KernelError, match=r"not the 128B mode.*that is 3,3,3 here.*use --swizzle 128B"):
+        GemmParams(**sizes).launch(h200)
+    launch = GemmParams(**sizes, math="mma_sync", copy="cp_async").launch(h200)
+    assert any("not the 128B mode" in remark for remark in launch.remarks)
+
+
+@pytest.mark.parametrize(
+    ("swizzle", "sentence"),
+    [("3,2,3", "tears the 16-byte vectors"), ("3,3,9", "repeats after 65536 bytes"), ("3,3,2", "overlap"), ("3,3", "B,M,S")],
+)
+def test_swizzles_that_no_tile_can_have_are_refused(h200: GpuSpec, swizzle: str, sentence: str) -> None:
+    with pytest.raises((KernelError, ValidationError), match=sentence):
+        GemmParams(
+            m=128, n=128, k=64, tile="128x128x64", math="mma_sync", copy="cp_async", swizzle=swizzle
+        ).launch(h200)

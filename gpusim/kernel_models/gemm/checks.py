@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusim.errors import KernelError, LaunchError, nearest_multiple
+from gpusim.errors import KernelError, LaunchError, LayoutError, nearest_multiple
 from gpusim.kernel_models.gemm.defaults import widest_swizzle
 from gpusim.kernel_models.gemm.params import MAX_CLUSTER, GemmParams
 from gpusim.kernel_models.gemm.registers import launch_registers
@@ -14,8 +14,10 @@ from gpusim.kernel_models.gemm.shares import (
     producer_registers,
 )
 from gpusim.kernel_models.gemm.tiles import TilePlan, ceil_div
-from gpusim.layout.swizzle import span_bytes
+from gpusim.layout.notation import units_remark
+from gpusim.layout.swizzle import SWIZZLE_MODES, span_bytes
 from gpusim.workload.launch import Target
+from gpusim.workload.operand import OperandTile
 
 MAX_WORK_TILES = 1 << 22
 """Work tiles of a grid: beyond it the plan of the traffic alone would take minutes."""
@@ -179,11 +181,21 @@ def _check_swizzle(params: GemmParams) -> None:
     """Rows of both operands in shared memory must be whole spans of the swizzle."""
     assert params.swizzle is not None  # resolved
     tile = Shares(params).tile
+    is_mode = params.swizzle in SWIZZLE_MODES
+    if not is_mode and (params.math == "wgmma" or params.copy_ == "tma"):
+        what = "wgmma" if params.math == "wgmma" else "TMA"
+        mixed_up = units_remark(params.swizzle, params.element.bits)
+        why = mixed_up or f"these numbers are none of them in elements of {params.element.bits} bits"
+        raise KernelError(
+            f"--swizzle {params.swizzle}: {what} knows none, 32B, 64B and 128B alone; {why}; use --swizzle "
+            f"{widest_swizzle(params)}"
+        )
     for name, along, is_k_major in (("A", "M", params.is_a_k_major), ("B", "N", params.is_b_k_major)):
         if params.math == "fma":
             return
         extent = tile[2] if is_k_major else tile["MN".index(along)]
-        row_bytes, span = extent * params.element.num_bytes, max(16, span_bytes(params.swizzle))
+        row_bytes = extent * params.element.num_bytes
+        span = max(16, span_bytes(params.swizzle)) if is_mode else 16
         direction = "K" if is_k_major else along
         better = nearest_multiple(row_bytes, span) // params.element.num_bytes
         if row_bytes % span:
@@ -192,6 +204,14 @@ def _check_swizzle(params: GemmParams) -> None:
                 f"({row_bytes} bytes) along {direction}, wants multiples of {span} bytes; use --swizzle "
                 f"{widest_swizzle(params)}, or {better} along {direction} of --tile"
             )
+        if not is_mode:
+            rows = tile["MN".index(along)]
+            try:
+                OperandTile(
+                    rows=rows, k=tile[2], dtype=params.element, is_k_major=is_k_major, swizzle=params.swizzle
+                )
+            except LayoutError as error:
+                raise KernelError(f"--swizzle {params.swizzle}: {error}") from None
         if params.swizzle == "none" and params.copy_ == "tma" and params.math == "mma_sync" and extent > 256:
             raise KernelError(
                 f"--swizzle none: {name}'s rows are {extent} elements, a TMA box has at most 256; use "

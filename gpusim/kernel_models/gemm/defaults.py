@@ -8,6 +8,7 @@ from typing import Any
 from gpusim.kernel_models.gemm.params import GemmParams
 from gpusim.kernel_models.gemm.room import most_stages
 from gpusim.kernel_models.gemm.shares import Shares, default_setmaxnreg, warp_choices
+from gpusim.layout.notation import parse_swizzle, show_swizzle
 from gpusim.layout.swizzle import span_bytes
 from gpusim.workload.launch import Target
 
@@ -48,6 +49,8 @@ def with_shape(params: GemmParams, gpu: Target) -> GemmParams:
         changes["epilogue"] = "direct"
     if params.swizzle is None:
         changes["swizzle"] = "none" if params.math == "fma" else widest_swizzle(params)
+    elif is_wgmma or params.copy_ == "tma":  # they know modes only, which three numbers may mean
+        changes["swizzle"] = show_swizzle(parse_swizzle(params.swizzle, params.element.bits), params.element.bits)
     if params.refill is None and not is_specialized:
         changes["refill"] = "after_math" if is_wgmma else "before_math"
     params = params.model_copy(update=changes)

@@ -14,6 +14,7 @@ from gpusim.kernel_models.gemm.room import ALIGNMENT_BYTES, Staging, check_room,
 from gpusim.kernel_models.gemm.shares import PRODUCER_WARPS, Shares, consumer_registers
 from gpusim.kernel_models.gemm.specialized import Consumer, Producer
 from gpusim.kernel_models.gemm.tiles import TilePlan
+from gpusim.layout.notation import units_remark
 from gpusim.workload.launch import Buffer, Feature, Launch, Mbarrier, NamedBarrier, Target, WarpRole
 
 
@@ -161,6 +162,10 @@ def _registers(params: GemmParams) -> tuple[int, str]:
 
 def _remarks(params: GemmParams, plan: TilePlan) -> tuple[str, ...]:
     remarks = []
+    assert params.swizzle is not None  # resolved
+    mixed_up = units_remark(params.swizzle, params.element.bits)
+    if mixed_up is not None:
+        remarks.append(mixed_up)
     area = plan.num_m * plan.tile[0] * plan.num_n * plan.tile[1]
     outside = area - params.m * params.n
     if outside:

@@ -7,6 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from gpusim.errors import LayoutError
+from gpusim.layout.notation import parse_swizzle
+from gpusim.layout.swizzle import SWIZZLE_MODES
 from gpusim.workload.dtypes import DType, dtype
 from gpusim.workload.launch import Launch, Target
 
@@ -47,6 +50,18 @@ def _registers(value: Any) -> Any:
             raise ValueError(f"is {value!r}, wants producer/consumer such as 40/232, none or auto")
         if any(not 24 <= int(part) <= 256 or int(part) % 8 for part in parts):
             raise ValueError(f"is {value!r}, wants multiples of 8 from 24 to 256, such as 40/232")
+    return value
+
+
+def _swizzle(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        value = ",".join(str(part) for part in value)
+    if isinstance(value, str) and value not in SWIZZLE_MODES:
+        value = value.replace(" ", "")
+        try:
+            parse_swizzle(value, 8)
+        except LayoutError as error:
+            raise ValueError(f"is {value!r}: {error}") from None
     return value
 
 
@@ -108,8 +123,9 @@ class GemmParams(BaseModel):
     split_k_mode: Literal["in_kernel", "second_kernel"] = Field(
         "in_kernel", description="who adds the parts: atomics and the last CTA, or a second kernel"
     )
-    swizzle: Literal["none", "32B", "64B", "128B"] | None = Field(
-        None, description="shared-memory swizzle; by default the widest that the tile's rows admit"
+    swizzle: Annotated[str, BeforeValidator(_swizzle)] | None = Field(
+        None, description="shared-memory swizzle: none, 32B, 64B, 128B, or B,M,S in elements; by default the widest mode "
+        "that the tile's rows admit"
     )
     epilogue: Literal["direct", "smem", "tma_store"] | None = Field(
         None, description="how D reaches global memory"
