@@ -15,14 +15,18 @@ import typer
 from typer.exceptions import TyperException
 from typer.main import get_command
 
+from gpusim.cli.banks import banks_command
 from gpusim.cli.gpus import gpus_command
 from gpusim.cli.kernels import EXPLAIN, PREDICT
+from gpusim.cli.layout import layout_command
 from gpusim.cli.options import BAD_INPUT, INTERRUPTED, OK, Commands, where
 from gpusim.errors import GpusimError, nearest
 
 COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
     ("predict", PREDICT),
     ("explain", EXPLAIN),
+    ("banks", banks_command),
+    ("layout", layout_command),
     ("gpus", gpus_command),
 )
 """Every command by name, a group or a function, in the order in which one meets them."""

@@ -1,0 +1,377 @@
+"""Bank conflicts for people: phases, a picture of lanes and banks, what would mend them; and the same as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from gpusim.layout import ByteLayout
+from gpusim.layout.int_tuple import show
+from gpusim.report.tables import print_command
+from gpusim.report.words import count, number, percent
+from gpusim.workload.access import MATRIX_ROWS
+from gpusim.workload.bank_mends import Mend, Study, mode_of
+from gpusim.workload.banks import NUM_BANKS, Collision, Instruction, Phase, TileAccess, in_elements
+
+TURNS = ".123456789abcdefghijklmnopqrstuvw"
+"""How the picture writes the wavefront that serves a lane; 0 is a bank that does not."""
+
+_BANKS_TOGETHER = 4
+
+
+# ---------------------------------------------------------------------------------------------- words
+
+
+def swizzle_words(tile: ByteLayout) -> str:
+    """A tile's swizzle in both units, with the mode's name if TMA and wgmma have one.
+
+    >>> from gpusim.layout import Layout, Swizzle
+    >>> swizzle_words(ByteLayout(Swizzle(3, 4, 3), Layout((8, 64), (64, 1)), element_bits=16))
+    'Sw<3,3,3> in elements, Sw<3,4,3> in bytes (the 128B mode of TMA and wgmma)'
+    """
+    if not tile.swizzle.num_bits:
+        return "none"
+    elements, mode = in_elements(tile), mode_of(tile.swizzle)
+    first = f"{elements} in elements" if elements is not None else "in elements none, it moves parts of one"
+    name = f" (the {mode} mode of TMA and wgmma)" if mode is not None else ""
+    return f"{first}, {tile.swizzle} in bytes{name}"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers with runs drawn together.
+
+    >>> ranges([0, 1, 2, 3, 8, 10, 11]), ranges(range(0, 32, 4))
+    ('0-3 8 10-11', '0 4 8 12 16 20 24 28')
+    """
+    runs: list[list[int]] = []
+    for value in numbers:
+        if runs and value == runs[-1][-1] + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    return " ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def ways(amount: float) -> str:
+    """How a conflict is called.
+
+    >>> ways(8.0), ways(1.0), ways(1.5)
+    ('8-way', 'free', '1.5-way')
+    """
+    return "free" if amount == 1.0 else f"{number(amount)}-way"
+
+
+def series(numbers: Sequence[int], most: int = 4) -> str:
+    """A list of numbers, cut where it only goes on as it began.
+
+    >>> series([0, 32, 64, 96, 128]), series([7, 3, 9]), series([5, 9, 2, 4, 8, 1])
+    ('0, 32, .., 128', '7, 3, 9', '5, 9, 2, 4, ... (6)')
+    """
+    if len(numbers) <= most:
+        return ", ".join(map(str, numbers))
+    steps = {after - before for before, after in pairwise(numbers)}
+    if len(steps) == 1:
+        return f"{numbers[0]}, {numbers[1]}, .., {numbers[-1]}"
+    return ", ".join(map(str, numbers[:most])) + f", ... ({len(numbers)})"
+
+
+def collision_words(collision: Collision) -> str:
+    """Who wants what, in one line.
+
+    >>> collision_words(Collision(first_bank=0, last_bank=3, lanes=(0, 1), words=((0, 1, 2, 3), (32, 33, 34, 35))))
+    'banks 0-3: lanes 0-1 want 4 words each, from 0, 32'
+    >>> collision_words(Collision(first_bank=7, last_bank=7, lanes=(0, 4, 8), words=((7,), (39,), (71,))))
+    'bank 7: lanes 0, 4, 8 want words 7, 39, 71'
+    """
+    first, last = collision.first_bank, collision.last_bank
+    banks = f"bank {first}" if first == last else f"banks {first}-{last}"
+    starts = [words[0] for words in collision.words]
+    is_run = list(collision.lanes) == list(range(collision.lanes[0], collision.lanes[-1] + 1))
+    lanes = ranges(collision.lanes) if is_run else series(collision.lanes)
+    if len(set(starts)) == 1:
+        what = f"word {starts[0]}, one after the other"
+    elif first == last:
+        what = f"words {series(starts)}"
+    else:
+        what = f"{last - first + 1} words each, from {series(starts)}"
+    return f"{banks}: lanes {lanes} want {what}"
+
+
+def lanes_words(access: TileAccess, instruction: Instruction) -> str:
+    """Where the lanes point, in one line."""
+    if access.threads is not None:
+        return f"first element of lane i at --threads {access.threads}, from {show(access.at)} on"
+    if access.rule.is_collective:
+        starts = [instruction.places[lane] for lane in range(0, access.rule.num_lanes, MATRIX_ROWS)]
+        found = ", ".join(show(place) for place in starts)
+        rows = "rows" if access.contiguous_mode == 1 else "columns"
+        return f"lanes 8i to 8i+7 give the {rows} of matrix i; matrices start at {found}"
+    elements = count(access.vector_elements, "element")
+    return f"lane i has the i-th vector of {elements} along mode {access.contiguous_mode}, from {show(access.at)} on"
+
+
+def verdict_of(study: Study) -> str:
+    """The finding in one sentence."""
+    here, everywhere, op = study.instructions[study.worst], study.census, study.access.op
+    if here.num_wavefronts > here.num_ideal_wavefronts:
+        cost = f"{op} takes {count(here.num_wavefronts, 'wavefront')} where {here.num_ideal_wavefronts} would do"
+        finding = f"{cost} ({ways(here.num_ways)} conflict)"
+    elif everywhere.is_free:
+        return f"{op} takes {count(here.num_wavefronts, 'wavefront')}, as few as it can{_why_free(study)}"
+    else:
+        finding = f"{op} is free of conflicts here, but not at every place of the tile"
+    if study.swizzle is not None and study.swizzle.census.is_free:
+        return f"{finding}; {_short(study.swizzle)} mends it"
+    if study.padding is not None:
+        return f"{finding}; no swizzle frees it, {count(study.padding.padding_elements, 'element')} more a row would"
+    return f"{finding}; no swizzle and no padding of rows frees it: let lanes take other elements"
+
+
+def _why_free(study: Study) -> str:
+    here, mend = study.instructions[study.worst], study.swizzle
+    if not study.access.rule.is_broadcasting and here.num_wavefronts > len(here.phases):
+        return ": lanes queue for the same word, which no layout changes"
+    if not study.access.tile.swizzle.num_bits:
+        return ": no swizzle needed"
+    if mend is not None and not mend.swizzle_bytes.num_bits:
+        return ", and so it would without a swizzle"
+    return ", thanks to the swizzle"
+
+
+def _short(mend: Mend) -> str:
+    if not mend.swizzle_bytes.num_bits:
+        return "the plain layout"
+    if mend.swizzle_elements is None:
+        return f"{mend.swizzle_bytes} in bytes"
+    return f"{mend.swizzle_elements} in elements"
+
+
+# ---------------------------------------------------------------------------------------------- text
+
+
+def render_banks(
+    study: Study, console: Console, *, dtype_name: str, remarks: Sequence[str], next_command: str | None
+) -> None:
+    """Print a study: what was asked, phases, lanes and banks, the whole tile, mends, verdict."""
+    instruction = study.instructions[study.worst]
+    _print_asked(study, dtype_name, console)
+    if len(study.instructions) > 1:
+        _print_instructions(study, console)
+    _print_phases(instruction, console)
+    _print_picture(instruction, console)
+    _print_mends(study, console)
+    for remark in remarks:
+        console.print(f"[yellow]Remark[/]: {escape(remark)}", highlight=False)
+    console.print(f"[bold]Verdict[/]: {escape(verdict_of(study))}.", highlight=False)
+    if next_command is not None:
+        console.print("Next: ", end="")
+        print_command(next_command, console)
+
+
+def _print_asked(study: Study, dtype_name: str, console: Console) -> None:
+    access = study.access
+    num_bytes, pitch = access.tile.inner.cosize * access.element_bytes, access.row_pitch
+    has_rows = pitch is not None and access.extents[1 - access.contiguous_mode] > 1
+    row = "row" if access.contiguous_mode == 1 else "column"
+    rows = f", {number((pitch or 0) * access.element_bytes)} bytes from {row} to {row}" if has_rows else ""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    table.add_row("tile", f"{access.tile.inner} of {dtype_name}, {number(num_bytes)} bytes{rows}")
+    table.add_row("swizzle", swizzle_words(access.tile))
+    each = f"{access.rule.access_bytes} bytes ({count(access.vector_elements, 'element')}) with each address"
+    table.add_row("access", f"{access.op}: {each}, along mode {access.contiguous_mode}")
+    table.add_row("lanes", lanes_words(access, study.instructions[study.worst]))
+    table.add_row("rule", access.rule.evidence)
+    console.print()
+    console.print(table, highlight=False)
+    console.print()
+
+
+def _print_instructions(study: Study, console: Console) -> None:
+    each = [found.num_wavefronts for found in study.instructions]
+    told = f"{count(each[0], 'wavefront')} each" if len(set(each)) == 1 else f"{series(each, most=16)} wavefronts"
+    which = "the first" if study.worst == 0 else f"number {study.worst} (from 0), the worst,"
+    console.print(f"{len(each)} warp instructions take {told}; {which} is shown", highlight=False)
+    console.print()
+
+
+def _print_phases(instruction: Instruction, console: Console) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    for header in ("phase", "lanes", "wavefronts", "ideal", "conflict", "who collides"):
+        table.add_column(header, justify="right" if header in ("wavefronts", "ideal") else "left")
+    for i, phase in enumerate(instruction.phases):
+        who = _who(phase)
+        style = "red" if phase.num_ways > 1 else "green"
+        table.add_row(str(i), ranges(phase.lanes), str(phase.num_wavefronts), str(phase.num_ideal_wavefronts),
+                      Text(ways(phase.num_ways), style=style), who)
+    total = (str(instruction.num_wavefronts), str(instruction.num_ideal_wavefronts), ways(instruction.num_ways))
+    if len(instruction.phases) > 1:
+        table.add_row("all", "", *total, "", style="bold")
+    console.print(table, highlight=False)
+    console.print()
+
+
+def _who(phase: Phase, most: int = 2) -> str:
+    if phase.num_ways == 1.0:
+        return "nobody" if phase.num_wavefronts == 1 else "nobody whom another layout would part"
+    worst = sorted(phase.collisions, key=lambda found: -len(found.lanes))
+    lines = [collision_words(found) for found in worst[:most]]
+    if len(worst) > most:
+        lines.append(f"and {count(len(worst) - most, 'more group', 'more groups')} of banks")
+    return "\n".join(lines)
+
+
+def _print_picture(instruction: Instruction, console: Console) -> None:
+    console.print(
+        "Lanes and banks: a digit is the wavefront of its phase that serves the lane", style="bold", highlight=False
+    )
+    for line in picture_lines(instruction):
+        console.print(line, no_wrap=True, highlight=False, soft_wrap=True)
+    console.print()
+
+
+def picture_lines(instruction: Instruction) -> list[Text]:
+    """A row for each lane, a column for each bank, phase by phase; below each phase how many words a bank gives."""
+    places = ["-" if place is None else show(place) for place in instruction.places]
+    width = max(len("first"), *map(len, places))
+    margin = f"{'lane':>4}  {'first':<{width}}  {'byte':>6}  "
+    fours = "".join(f"{bank:<{_BANKS_TOGETHER + 1}}" for bank in range(0, NUM_BANKS, _BANKS_TOGETHER))
+    lines = [Text(f"{margin}bank {fours.rstrip()}", style="bold")]
+    for i, phase in enumerate(instruction.phases):
+        for lane in phase.lanes:
+            line = Text(f"{lane:>4}  {places[lane]:<{width}}  {instruction.addresses[lane]:>6}       ")
+            lines.append(line + _cells([int(turn) for turn in instruction.turns[lane]]))
+        served = instruction.turns[list(phase.lanes)].max(axis=0)
+        label = f"phase {i}: {count(phase.num_wavefronts, 'wavefront')}"
+        foot = Text(f"{label:>{len(margin) + 4}} ", style="dim")
+        lines.append(foot + _cells([int(most) for most in served]))
+    return lines
+
+
+def _cells(turns: Sequence[int]) -> Text:
+    cells = Text()
+    for bank, turn in enumerate(turns):
+        if bank and bank % _BANKS_TOGETHER == 0:
+            cells.append(" ")
+        cells.append(TURNS[turn], style="dim" if turn == 0 else "green" if turn == 1 else "bold red")
+    return cells
+
+
+def _print_mends(study: Study, console: Console) -> None:
+    everywhere = study.census
+    access = study.access
+    what = "here" if access.num_tiles == 1 else f"{access.num_tiles} places of the tile"
+    state = "free of conflicts" if everywhere.is_free else f"{everywhere.num_tiles_with_conflicts} with conflicts"
+    wavefronts = f"{number(everywhere.num_wavefronts)} wavefronts, {number(everywhere.num_ideal_wavefronts)} at best"
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    table.add_row("as it is", f"{what}: {wavefronts}, {state}")
+    table.add_row("smallest swizzle", _swizzle_cell(study))
+    table.add_row("usual formula", _formula_cell(study))
+    table.add_row("padding", _padding_cell(study))
+    console.print(table, highlight=False)
+    console.print()
+
+
+def _swizzle_cell(study: Study) -> str:
+    mend = study.swizzle
+    if mend is None:
+        return "none is better than the plain layout"
+    if not mend.swizzle_bytes.num_bits:
+        return "no swizzle needed: the plain layout is free of conflicts"
+    if mend.swizzle_bytes == study.access.tile.swizzle:
+        return f"{_short(mend)}, the one that is there: {_counted(mend)}"
+    return f"{swizzle_words(mend.tile)}: {_counted(mend)}, no more memory"
+
+
+def _formula_cell(study: Study) -> str:
+    if study.formula is None:
+        return "has no answer: it wants rows of a power of two of elements"
+    cost = f"{number(study.formula.num_extra_bytes)} bytes more" if study.formula.num_extra_bytes else "no more memory"
+    elements = study.formula.swizzle_elements
+    same = study.swizzle is not None and study.swizzle.swizzle_bytes == study.formula.swizzle_bytes
+    told = f"{elements}, the same" if same else f"{swizzle_words(study.formula.tile)}: {_counted(study.formula)}, {cost}"
+    return f"M = log2(vector), B and S from the row: {told}"
+
+
+def _padding_cell(study: Study) -> str:
+    mend = study.padding
+    if mend is None:
+        if study.access.row_pitch is None:
+            return "not searched: rows have no single pitch"
+        return "none of up to 128 bytes a row frees the tile"
+    if not mend.padding_elements:
+        return "no padding needed"
+    plain = study.access.tile.inner.cosize * study.access.element_bytes
+    cost = f"{number(mend.num_extra_bytes)} bytes more ({percent(mend.num_extra_bytes / plain)})"
+    return f"{count(mend.padding_elements, 'element')} more a row, {mend.tile.inner}: {_counted(mend)}, {cost}"
+
+
+def _counted(mend: Mend) -> str:
+    if mend.census.is_free:
+        return "free everywhere"
+    return f"{number(mend.census.num_wavefronts)} wavefronts, {number(mend.census.num_ideal_wavefronts)} at best"
+
+
+# ---------------------------------------------------------------------------------------------- JSON
+
+
+def banks_document(study: Study, *, dtype_name: str, remarks: Sequence[str]) -> dict[str, Any]:
+    """A study as a JSON document."""
+    access = study.access
+    elements = in_elements(access.tile)
+    return {
+        "layout": str(access.tile.inner), "dtype": dtype_name, "access": access.op,
+        "threads": None if access.threads is None else str(access.threads), "at": list(access.at),
+        "swizzle": {"elements": None if elements is None else str(elements), "bytes": str(access.tile.swizzle)},
+        "rule": access.rule.evidence,
+        "instructions": [_instruction_document(found) for found in study.instructions],
+        "everywhere": {
+            "num_tiles": access.num_tiles, "num_tiles_with_conflicts": study.census.num_tiles_with_conflicts,
+            "num_wavefronts": study.census.num_wavefronts, "num_ideal_wavefronts": study.census.num_ideal_wavefronts,
+        },
+        "mends": {
+            "swizzle": _mend_document(study.swizzle), "formula": _mend_document(study.formula),
+            "padding": _mend_document(study.padding),
+        },
+        "remarks": list(remarks), "verdict": verdict_of(study),
+    }
+
+
+def _instruction_document(found: Instruction) -> dict[str, Any]:
+    return {
+        "num_wavefronts": found.num_wavefronts, "num_ideal_wavefronts": found.num_ideal_wavefronts,
+        "num_ways": found.num_ways, "places": list(found.places), "addresses": list(found.addresses),
+        "phases": [
+            {
+                "lanes": list(phase.lanes), "num_wavefronts": phase.num_wavefronts,
+                "num_ideal_wavefronts": phase.num_ideal_wavefronts, "num_ways": phase.num_ways,
+                "collisions": [
+                    {"first_bank": c.first_bank, "last_bank": c.last_bank, "lanes": list(c.lanes),
+                     "words": [list(words) for words in c.words]}
+                    for c in phase.collisions
+                ],
+            }
+            for phase in found.phases
+        ],
+        "turns": found.turns.tolist(),
+    }
+
+
+def _mend_document(mend: Mend | None) -> dict[str, Any] | None:
+    if mend is None:
+        return None
+    elements = mend.swizzle_elements
+    return {
+        "layout": str(mend.tile.inner), "padding_elements": mend.padding_elements, "num_extra_bytes": mend.num_extra_bytes,
+        "swizzle": {"elements": None if elements is None else str(elements), "bytes": str(mend.swizzle_bytes)},
+        "num_wavefronts": mend.census.num_wavefronts, "is_free": mend.census.is_free,
+    }

@@ -1,0 +1,249 @@
+"""Layouts for people: what they are, a grid of offsets, a table; as text and as a JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from gpusim.errors import LayoutError
+from gpusim.layout import ByteLayout, ComposedLayout, Layout, Swizzle, idx2crd, is_injective, product_each
+from gpusim.layout.draw import MAX_CELLS, layout_text
+from gpusim.layout.int_tuple import IntTuple, show
+from gpusim.layout.layout import CarriesLayout, inner_layout
+
+AnyLayout = Layout | ComposedLayout | ByteLayout
+
+_CHUNK = 1 << 20  # offsets that are looked at together
+
+
+@dataclass(frozen=True, slots=True)
+class Window(CarriesLayout):
+    """The first rows and columns of a layout's grid, to be drawn in its place.
+
+    >>> window = Window(Layout((128, 64), (64, 1)), num_rows=2, num_columns=3)
+    >>> [window(index) for index in range(window.size)], str(window)
+    ([0, 64, 1, 65, 2, 66], '(128,64):(64,1)')
+    """
+
+    layout: AnyLayout
+    num_rows: int
+    num_columns: int
+
+    @property
+    def inner(self) -> Layout:
+        """The window's own coordinates."""
+        return Layout((self.num_rows, self.num_columns))
+
+    def with_inner(self, inner: Layout) -> Window:
+        """Refused: a window is only looked at.
+
+        Raises:
+            LayoutError: always.
+        """
+        raise LayoutError(f"window of {self.layout} cannot become {inner}: use the layout itself")
+
+    def __call__(self, *coord: Any) -> Any:
+        """The offset at a place of the window."""
+        row, column = idx2crd(self.inner(*coord), self.inner.shape)
+        return self.layout(row + column * grid_of(self.layout)[0])
+
+    def __str__(self) -> str:
+        return str(self.layout)
+
+
+def grid_of(layout: AnyLayout) -> tuple[int, int]:
+    """(rows, columns) of a layout's picture: mode 0 goes down, all others go right; a single mode goes right.
+
+    >>> grid_of(Layout((4, (2, 3)))), grid_of(Layout(8)), grid_of(Layout((2, 3, 5)))
+    ((4, 6), (1, 8), (2, 15))
+    """
+    num_rows = product_each(layout.shape)[0] if layout.rank > 1 else 1
+    return num_rows, layout.size // num_rows
+
+
+def _offset_chunks(layout: AnyLayout) -> Iterator[Any]:
+    import numpy as np
+
+    for start in range(0, layout.size, _CHUNK):
+        yield layout(np.arange(start, min(start + _CHUNK, layout.size)))
+
+
+def cosize_of(layout: AnyLayout) -> int:
+    """One more than the largest offset, swizzle included; elements, or bytes up to the end of the last element.
+
+    >>> cosize_of(ByteLayout(Swizzle(3, 4, 3), Layout((8, 64), (64, 1)), element_bits=16))
+    1024
+    """
+    if isinstance(layout, Layout):
+        return layout.cosize
+    last = max(int(chunk.max()) for chunk in _offset_chunks(layout))
+    return last + (layout.element_bits // 8 if isinstance(layout, ByteLayout) else 1)
+
+
+def is_one_to_one(layout: AnyLayout) -> bool:
+    """Whether no two coordinates share an offset. A swizzle changes nothing in that: it is a bijection."""
+    if isinstance(layout, ComposedLayout) and not isinstance(layout.layout_a, Swizzle):
+        import numpy as np
+
+        return len(np.unique(np.concatenate([*_offset_chunks(layout)]))) == layout.size
+    return is_injective(inner_layout(layout))
+
+
+def layout_facts(layout: AnyLayout, element_bits: int | None = None) -> dict[str, Any]:
+    """What a layout is, as a JSON document; ``unit`` says what offsets and cosize count.
+
+    >>> facts = layout_facts(Layout((4, (2, 3)), (6, (3, 1))))
+    >>> facts["size"], facts["cosize"], facts["rank"], facts["depth"], facts["is_compact"]
+    (24, 24, 2, 2, True)
+    """
+    bits = layout.element_bits if isinstance(layout, ByteLayout) else element_bits
+    inner = inner_layout(layout)
+    is_bytes = isinstance(layout, ByteLayout)
+    size_in_unit = layout.size * (layout.element_bits // 8 if isinstance(layout, ByteLayout) else 1)
+    cosize, one_to_one = cosize_of(layout), is_one_to_one(layout)
+    facts = {
+        "layout": str(layout), "shape": show(inner.shape), "stride": show(inner.stride), "size": layout.size,
+        "cosize": cosize, "unit": "bytes" if is_bytes else "elements", "rank": layout.rank, "depth": layout.depth,
+        "is_injective": one_to_one, "is_compact": one_to_one and cosize == size_in_unit, "element_bits": bits,
+    }
+    facts |= {"swizzle": swizzle_units(layout, bits)} if not isinstance(layout, Layout) else {"swizzle": None}
+    if layout.size <= MAX_CELLS:
+        return {**facts, "offsets": [show(offset) if inner.has_basis else offset for offset in _all_offsets(layout)]}
+    return {**facts, "offsets": None, "num_offsets_left_out": layout.size}
+
+
+def _all_offsets(layout: AnyLayout) -> list[Any]:
+    return [layout(index) for index in range(layout.size)]
+
+
+def swizzle_units(layout: AnyLayout, element_bits: int | None) -> Mapping[str, str | None] | None:
+    """A layout's swizzle in elements and in bytes; None for a unit in which it cannot be said.
+
+    >>> swizzle_units(ComposedLayout(Swizzle(3, 3, 3), 0, Layout((8, 64), (64, 1))), element_bits=16)
+    {'elements': 'Sw<3,3,3>', 'bytes': 'Sw<3,4,3>'}
+    """
+    if isinstance(layout, ByteLayout):
+        return {"elements": _try(lambda: layout.to_elements().layout_a), "bytes": str(layout.swizzle)}
+    if isinstance(layout, ComposedLayout) and isinstance(layout.layout_a, Swizzle):
+        in_bytes = None if element_bits is None else _try(lambda: layout.to_bytes(element_bits).swizzle)
+        return {"elements": str(layout.layout_a), "bytes": in_bytes}
+    return None
+
+
+def _try(convert: Callable[[], Any]) -> str | None:
+    try:
+        return str(convert())
+    except LayoutError:  # a swizzle that moves parts of an element has no form in elements
+        return None
+
+
+# ---------------------------------------------------------------------------------------------- text
+
+
+def render_layout(layout: AnyLayout, console: Console, *, element_bits: int | None, max_rows: int, title: str) -> None:
+    """Print what a layout is, its grid and its table, at most ``max_rows`` rows of each and what fits the console."""
+    facts = layout_facts(layout, element_bits)
+    console.print(f"[bold]{title}[/]  {layout}", highlight=False, soft_wrap=True)
+    console.print(_facts_table(layout, facts), highlight=False)
+    console.print()
+    for line in grid_lines(layout, max_rows=max_rows, width=console.width):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print()
+    console.print(_offsets_table(layout, element_bits, max_rows), highlight=False)
+    if layout.size > max_rows:
+        left = layout.size - max_rows
+        console.print(f"... and {left} more coordinates: --rows {layout.size} shows all", highlight=False, soft_wrap=True)
+    console.print()
+
+
+def _facts_table(layout: AnyLayout, facts: Mapping[str, Any]) -> Table:
+    unit, num_bits = facts["unit"], facts["element_bits"]
+    of_elements = f", of elements of {num_bits} bits" if num_bits else ""
+    rows = [
+        ("shape", facts["shape"], f"{' x '.join(map(str, product_each(layout.shape)))} coordinates"),
+        ("stride", facts["stride"], f"in elements{of_elements}"),
+        ("size", str(facts["size"]), "coordinates"),
+        ("cosize", str(facts["cosize"]), f"{unit}: one more than the largest offset"),
+        ("rank, depth", f"{facts['rank']}, {facts['depth']}", "modes, and levels of nesting"),
+        ("injective", _yes(facts["is_injective"]), "no two coordinates share an offset"),
+        ("compact", _yes(facts["is_compact"]), "injective, and no offset below the cosize is free"),
+    ]
+    if facts["swizzle"] is not None:
+        in_elements, in_bytes = (facts["swizzle"][name] for name in ("elements", "bytes"))
+        if in_bytes is None:
+            rows.append(("swizzle", f"{in_elements}", "in elements (--dtype says what that is in bytes)"))
+        else:
+            rows.append(("swizzle", in_elements or "none", "in elements" if in_elements else
+                         "in elements: it moves parts of an element"))
+            rows.append(("", in_bytes, "in bytes: the same swizzle"))
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(style="dim")
+    for row in rows:
+        table.add_row("  " + row[0], *row[1:])
+    return table
+
+
+def _yes(flag: bool) -> str:
+    return "yes" if flag else "no"
+
+
+def grid_lines(layout: AnyLayout, *, max_rows: int, width: int) -> list[str]:
+    r"""The grid in at most ``max_rows`` rows and ``width`` characters, with a last line that says what was cut.
+
+    >>> print("\n".join(grid_lines(Layout((128, 64), (64, 1)), max_rows=2, width=40)))
+    (128,64):(64,1), offsets in elements
+          0    1    2    3    4    5
+       +----+----+----+----+----+----+
+     0 |  0 |  1 |  2 |  3 |  4 |  5 |
+       +----+----+----+----+----+----+
+     1 | 64 | 65 | 66 | 67 | 68 | 69 |
+       +----+----+----+----+----+----+
+    cut to 2 of 128 rows, 6 of 64 columns: --rows 128, a wider terminal or --slice shows more
+    """
+    num_rows, num_columns = grid_of(layout)
+    shown_rows = min(num_rows, max_rows)
+    shown_columns = min(num_columns, MAX_CELLS // shown_rows)
+    while True:
+        drawn = layout_text(Window(layout, shown_rows, shown_columns)).splitlines()
+        if shown_columns == 1 or len(drawn[2]) <= width:
+            break
+        cell = (len(drawn[2]) - 4) // shown_columns
+        shown_columns = max(1, min(shown_columns - 1, (width - 4) // cell))
+    if (shown_rows, shown_columns) == (num_rows, num_columns):
+        return drawn
+    hints = [f"--rows {num_rows}"] if shown_rows < num_rows else []
+    hints += ["a wider terminal"] if shown_columns < num_columns else []
+    rows = f"{shown_rows} of {num_rows} rows" if shown_rows < num_rows else ""
+    columns = f"{shown_columns} of {num_columns} columns" if shown_columns < num_columns else ""
+    cut = ", ".join(part for part in (rows, columns) if part)
+    return [*drawn, f"cut to {cut}: {', '.join(hints)} or --slice shows more"]
+
+
+def _offsets_table(layout: AnyLayout, element_bits: int | None, max_rows: int) -> Table:
+    bits = layout.element_bits if isinstance(layout, ByteLayout) else element_bits
+    inner = inner_layout(layout)
+    is_swizzled = not isinstance(layout, Layout)
+    headers = ["index", "coordinate", *(["before the swizzle"] if is_swizzled else []), "offset"]
+    headers += ["byte"] if bits and not inner.has_basis else []
+    table = Table(box=None, padding=(0, 2), header_style="bold", pad_edge=True)
+    for header in headers:
+        table.add_column(header, justify="left" if header == "coordinate" else "right", no_wrap=True)
+    for index in range(min(layout.size, max_rows)):
+        coord: IntTuple = idx2crd(index, layout.shape)
+        before = [show(inner(index))] if is_swizzled else []
+        elements, num_bytes = _both_units(layout(index), isinstance(layout, ByteLayout), bits)
+        row = [str(index), show(coord), *before, show(elements), show(num_bytes)]
+        table.add_row(*row[: len(headers)])
+    return table
+
+
+def _both_units(offset: Any, is_bytes: bool, bits: int | None) -> tuple[Any, Any]:
+    if is_bytes and bits:
+        return offset * 8 // bits, offset
+    return offset, offset * bits // 8 if bits and isinstance(offset, int) else None

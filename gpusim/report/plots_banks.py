@@ -1,0 +1,105 @@
+"""Lanes and banks as a picture: as they are, and mended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from gpusim.layout.int_tuple import show
+from gpusim.report.banks import TURNS, swizzle_words, ways
+from gpusim.report.output import check_output, write_whole
+from gpusim.report.words import count
+from gpusim.workload.bank_mends import Mend, Study
+from gpusim.workload.banks import NUM_BANKS, Instruction, analyze
+
+SUFFIXES = (".png", ".svg")
+"""What a picture's name may end in."""
+
+_FREE, _CONFLICTS = "#009E73", ("#F0E442", "#E69F00", "#D55E00", "#A02000")
+"""Okabe and Ito's colours: green is served at once; then by how many wavefronts a lane waits (1, 2-3, 4-7, more)."""
+
+
+def plot_banks(study: Study, path: str | Path) -> None:
+    """Draw which bank serves which lane in which wavefront, beside the same mended, to PNG or SVG by suffix.
+
+    Raises:
+        GpusimError: another suffix, or nowhere to write.
+        OSError: the file cannot be written.
+    """
+    path = Path(path)
+    check_output(path, flag="plot", suffixes=SUFFIXES)
+    panels = [(_title("as it is", study.access.tile, study.instructions[study.worst]), study.instructions[study.worst])]
+    mend = best_mend(study)
+    if mend is not None:
+        mended = analyze(replace(study.access, tile=mend.tile))[study.worst]
+        panels.append((_title("mended", mend.tile, mended), mended))
+    write_whole(path, _draw(study.access.op, panels, path.suffix.lower()[1:]))
+
+
+def best_mend(study: Study) -> Mend | None:
+    """The swizzle that helps, else the padding; None if nothing is to be mended, or nothing helps."""
+    if study.census.is_free:
+        return None
+    swizzle = study.swizzle
+    return swizzle if swizzle is not None and (swizzle.census.is_free or study.padding is None) else study.padding
+
+
+def _title(what: str, tile: Any, found: Instruction) -> str:
+    cost = f"{count(found.num_wavefronts, 'wavefront')}, {found.num_ideal_wavefronts} at best: {ways(found.num_ways)}"
+    return f"{what}: {cost}\nlayout {tile.inner}\nswizzle {swizzle_words(tile)}"
+
+
+def _draw(op: str, panels: Sequence[tuple[str, Instruction]], suffix: str) -> bytes:
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.6 * len(panels), 8.2), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for (title, found), area in zip(panels, axes, strict=True):
+        _draw_panel(area, title, found)
+    figure.suptitle(f"{op}: the wavefront of its phase in which a bank serves a lane", fontsize=11)
+    written = BytesIO()
+    metadata = {"Date": None} if suffix == "svg" else {"Software": None}
+    with rc_context({"svg.hashsalt": "gpusim", "svg.fonttype": "none"}):
+        figure.savefig(written, format=suffix, dpi=120, metadata=metadata)
+    return written.getvalue()
+
+
+def _draw_panel(axes: Any, title: str, found: Instruction) -> None:
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Rectangle
+
+    rows = [lane for phase in found.phases for lane in phase.lanes]
+    cells, colors = [], []
+    for row, lane in enumerate(rows):
+        for bank in range(NUM_BANKS):
+            turn = int(found.turns[lane, bank])
+            cells.append(Rectangle((bank, row), 1, 1))
+            colors.append(_color(turn))
+            if turn:
+                axes.text(bank + 0.5, row + 0.52, TURNS[turn], ha="center", va="center", fontsize=7)
+    axes.add_collection(PatchCollection(cells, facecolor=colors, edgecolor="#DDDDDD", linewidth=0.4))
+    start = 0
+    for i, phase in enumerate(found.phases):
+        axes.plot([0, NUM_BANKS], [start, start], color="#000000", linewidth=1.2)
+        label = f"phase {i}\n{count(phase.num_wavefronts, 'wavefront')}"
+        axes.text(NUM_BANKS + 0.4, start + len(phase.lanes) / 2, label, va="center", fontsize=8)
+        start += len(phase.lanes)
+    axes.set(xlim=(0, NUM_BANKS), ylim=(len(rows), 0), xlabel="bank (4 bytes)")
+    axes.set_xticks([bank + 0.5 for bank in range(0, NUM_BANKS, 4)], [str(bank) for bank in range(0, NUM_BANKS, 4)])
+    labels = [f"{lane}  {show(place) if (place := found.places[lane]) is not None else ''}" for lane in rows]
+    axes.set_yticks([row + 0.5 for row in range(len(rows))], labels, fontsize=7)
+    axes.set_ylabel("lane, and where its first element lies")
+    axes.set_title(title, fontsize=8.5, loc="left")
+    axes.tick_params(length=0)
+    for side in ("right", "top"):
+        axes.spines[side].set_visible(False)
+
+
+def _color(turn: int) -> str:
+    if turn <= 1:
+        return _FREE + "AA" if turn else "#FFFFFF"
+    return _CONFLICTS[min((turn - 1).bit_length() - 1, len(_CONFLICTS) - 1)]

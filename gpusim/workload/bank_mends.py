@@ -1,0 +1,267 @@
+"""What mends a bank conflict: the smallest swizzle or padding that frees every place of a tile, found by search.
+
+In: a ``TileAccess``. Out: other placements of the same tile, counted.
+
+Models: swizzles that XOR higher bits of an address into lower ones; padding of the row pitch.
+Ignores: other accesses to the same tile, which a swizzle must suit as well: ask once for each.
+Source: counting; the closed formula is that of tutorials (see ``closed_form_swizzle``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from gpusim.errors import LayoutError
+from gpusim.layout import SWIZZLE_MODES, ByteLayout, Layout, Swizzle, span_bytes
+from gpusim.layout.int_tuple import map_leaves
+from gpusim.units import WAVEFRONT_BYTES
+from gpusim.workload.access import BANK_BYTES
+from gpusim.workload.banks import Census, Instruction, TileAccess, analyze, census, census_at, in_elements
+
+_FIRST_TILES: Final = 64  # a candidate that is no better on these is not tried on the others
+
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mend:
+    """Another placement of the same tile, counted at all of its places."""
+
+    tile: ByteLayout
+    census: Census
+    num_extra_bytes: int
+    """Shared memory that it takes beyond the plain layout."""
+    padding_elements: int = 0
+    """Elements added to each row, if it is a padding."""
+
+    @property
+    def swizzle_bytes(self) -> Swizzle:
+        """The swizzle in bytes."""
+        return self.tile.swizzle
+
+    @property
+    def swizzle_elements(self) -> Swizzle | None:
+        """The swizzle in elements; None if it moves parts of one."""
+        return in_elements(self.tile)
+
+
+def with_swizzle(access: TileAccess, swizzle: Swizzle) -> TileAccess:
+    """The same access to the tile under another swizzle (of bytes).
+
+    Raises:
+        LayoutError: the swizzle tears vectors apart.
+    """
+    return replace(access, tile=replace(access.tile, swizzle=swizzle))
+
+
+def closed_form_swizzle(access: TileAccess) -> Swizzle | None:
+    """What the usual formula says, as a swizzle of **bytes**; None for rows that are no power of two.
+
+    In elements: M = log2(elements of a vector), B = log2(elements in 128 bytes) - M, and
+    S = log2(elements of a row, but at least 128 bytes of them) - M. It suits accesses down a column of vectors; it spends
+    as many bits as the worst case wants, and rows shorter than 128 bytes need fewer.
+    Source: Lei Mao, "CuTe Swizzle", with S for rows shorter than 128 bytes as its readers mended it.
+
+    >>> from gpusim.workload.banks import smem_tile
+    >>> from gpusim.workload.dtypes import BF16
+    >>> def formula(columns):
+    ...     tile = smem_tile(Layout((64, columns), (columns, 1)), BF16)
+    ...     return str(in_elements(replace(tile, swizzle=closed_form_swizzle(TileAccess(op="ldmatrix_x4", tile=tile)))))
+    >>> [formula(columns) for columns in (16, 32, 64, 128)]
+    ['Sw<3,3,3>', 'Sw<3,3,3>', 'Sw<3,3,3>', 'Sw<3,3,4>']
+    """
+    pitch = access.row_pitch
+    if pitch is None or pitch & (pitch - 1):
+        return None
+    base = _log2(access.rule.access_bytes)
+    most = _log2(WAVEFRONT_BYTES) - base
+    return Swizzle(most, base, max(_log2(pitch * access.element_bytes) - base, most))
+
+
+def find_swizzle(access: TileAccess) -> Mend | None:
+    """The smallest swizzle that frees the whole tile of conflicts, or else the one that leaves the fewest wavefronts.
+
+    Searched, in this order: B from 0 on (0 is the plain layout); M from log2(a vector, at least a word) on; every S that
+    the tile's size leaves room for, nearest to the row's own first. A swizzle counts only if it frees **every** place of
+    the tile and takes no more memory. None if no swizzle is better than none.
+
+    >>> from gpusim.workload.banks import smem_tile
+    >>> from gpusim.workload.dtypes import BF16
+    >>> def smallest(columns):
+    ...     return str(find_swizzle(TileAccess(
+    ...         op="ldmatrix_x4", tile=smem_tile(Layout((64, columns), (columns, 1)), BF16))).swizzle_elements)
+    >>> [smallest(columns) for columns in (16, 32, 64, 128)]
+    ['Sw<1,3,3>', 'Sw<2,3,3>', 'Sw<3,3,3>', 'Sw<3,3,4>']
+    """
+    shifts = access.tile_origins()
+    plain = with_swizzle(access, Swizzle(0, 4, 3))
+    best = census_at(plain, shifts)
+    if best.is_free:
+        return Mend(tile=plain.tile, census=best, num_extra_bytes=0)
+    found: Mend | None = None
+    for swizzle in _candidates(access):
+        trial = with_swizzle(access, swizzle)
+        if extra_bytes(trial.tile) > 0:
+            continue
+        first = census_at(trial, shifts[:_FIRST_TILES])
+        if first.num_wavefronts >= best.num_wavefronts:
+            continue
+        counted = first if len(shifts) <= _FIRST_TILES else census_at(trial, shifts)
+        if counted.num_wavefronts < best.num_wavefronts:
+            best, found = counted, Mend(tile=trial.tile, census=counted, num_extra_bytes=0)
+        if counted.is_free:
+            break
+    return found
+
+
+def _candidates(access: TileAccess) -> Iterator[Swizzle]:
+    """Swizzles of bytes that change banks, the smallest first."""
+    least, most = _log2(max(access.rule.access_bytes, BANK_BYTES)), _log2(WAVEFRONT_BYTES)
+    top = (access.tile.inner.cosize * access.element_bytes - 1).bit_length()
+    row = max(((access.row_pitch or 0) * access.element_bytes - 1).bit_length(), most)
+    for num_bits in range(1, most - least + 1):
+        for base in range(least, most - num_bits + 1):
+            nearest_first = sorted((abs(s - (row - base)), s) for s in range(num_bits, top - base - num_bits + 1))
+            yield from (Swizzle(num_bits, base, s) for _, s in nearest_first)
+
+
+def find_padding(access: TileAccess) -> Mend | None:
+    """The smallest padding of the row pitch that frees the whole tile of conflicts, vectors staying aligned.
+
+    Counted without any swizzle. None if rows have no single pitch, or no padding up to 128 bytes frees the tile.
+
+    >>> from gpusim.workload.banks import smem_tile
+    >>> from gpusim.workload.dtypes import BF16
+    >>> mend = find_padding(TileAccess(op="ldmatrix_x4", tile=smem_tile(Layout((64, 64), (64, 1)), BF16)))
+    >>> mend.padding_elements, mend.num_extra_bytes, str(mend.tile.inner)
+    (8, 1008, '(64,64):(72,1)')
+    """
+    pitch, shifts = access.row_pitch, access.tile_origins()
+    if pitch is None:
+        return None
+    inner, element_bytes = access.tile.inner, access.element_bytes
+    for padding in range(0, WAVEFRONT_BYTES // element_bytes + 1, access.vector_elements):
+        stride = map_leaves(lambda d, p=padding: d // pitch * (pitch + p) if d >= pitch else d, inner.stride)
+        padded = Layout(inner.shape, stride)
+        tile = ByteLayout(Swizzle(0, 4, 3), padded, element_bits=access.tile.element_bits, offset=access.tile.offset)
+        trial = replace(access, tile=tile)
+        if census_at(trial, shifts[:_FIRST_TILES]).is_free and (counted := census_at(trial, shifts)).is_free:
+            extra = (padded.cosize - inner.cosize) * element_bytes
+            return Mend(tile=tile, census=counted, num_extra_bytes=extra, padding_elements=padding)
+    return None
+
+
+def extra_bytes(tile: ByteLayout) -> int:
+    """Bytes that a tile's swizzle makes it reach beyond its plain layout.
+
+    >>> extra_bytes(ByteLayout(Swizzle(3, 4, 3), Layout((64, 64), (64, 1)), element_bits=16))
+    0
+    """
+    before = (np.asarray(tile.inner(np.arange(tile.size))) + tile.offset) * (tile.element_bits // 8)
+    return max(0, int(tile.swizzle(before).max()) - int(before.max()))
+
+
+# ---------------------------------------------------------------------------------------------- all of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """An access, what it costs here and everywhere in its tile, and what would mend it."""
+
+    access: TileAccess
+    instructions: tuple[Instruction, ...]
+    census: Census
+    swizzle: Mend | None
+    """The smallest swizzle that frees the tile, or the best there is; None if none helps."""
+    padding: Mend | None
+    formula: Mend | None
+    """The closed formula's swizzle, counted; None if it has no answer, or tears vectors apart."""
+
+    @property
+    def worst(self) -> int:
+        """Index of the instruction with the most wavefronts beyond the ideal ones."""
+        excess = [found.num_wavefronts - found.num_ideal_wavefronts for found in self.instructions]
+        return excess.index(max(excess))
+
+
+def study(access: TileAccess) -> Study:
+    """Count an access and search for what mends it.
+
+    >>> from gpusim.workload.banks import smem_tile
+    >>> from gpusim.workload.dtypes import BF16
+    >>> found = study(TileAccess(op="ldmatrix_x4", tile=smem_tile(Layout((64, 64), (64, 1)), BF16)))
+    >>> found.instructions[0].num_ways, str(found.swizzle.swizzle_elements), found.padding.padding_elements
+    (8.0, 'Sw<3,3,3>', 8)
+    """
+    formula = closed_form_swizzle(access)
+    return Study(
+        access=access, instructions=tuple(analyze(access)), census=census(access), swizzle=find_swizzle(access),
+        padding=find_padding(access), formula=None if formula is None else _counted(access, formula),
+    )
+
+
+def _counted(access: TileAccess, swizzle: Swizzle) -> Mend | None:
+    try:
+        trial = with_swizzle(access, swizzle)
+    except LayoutError:  # it tears vectors apart
+        return None
+    return Mend(tile=trial.tile, census=census(trial), num_extra_bytes=extra_bytes(trial.tile))
+
+
+def mode_of(swizzle: Swizzle) -> str | None:
+    """What TMA and wgmma call a swizzle of bytes; None if they have no such mode.
+
+    >>> mode_of(Swizzle(3, 4, 3)), mode_of(Swizzle(3, 5, 3))
+    ('128B', None)
+    """
+    if not swizzle.num_bits:
+        return "none"
+    return next((name for name, mode in SWIZZLE_MODES.items() if mode == swizzle), None)
+
+
+def remarks(access: TileAccess, *, is_in_elements: bool) -> list[str]:
+    """What to know about a tile's swizzle; ``is_in_elements`` says how it was given.
+
+    >>> from gpusim.workload.banks import smem_tile
+    >>> from gpusim.workload.dtypes import BF16
+    >>> tile = smem_tile(Layout((64, 64), (64, 1)), BF16, Swizzle(3, 5, 3))
+    >>> remarks(TileAccess(op="ldmatrix_x4", tile=tile), is_in_elements=True)[0].split(": ")[0]
+    'Sw<3,4,3> counts elements here and is Sw<3,5,3> in bytes'
+    """
+    tile = access.tile
+    said = []
+    asked, mode = in_elements(tile), mode_of(tile.swizzle)
+    shift = access.element_bytes.bit_length() - 1
+    wanted = None if asked is None or not is_in_elements or not shift else mode_of(asked)
+    if asked is not None and wanted not in (None, "none"):
+        right = asked.upcast(access.element_bytes)
+        numbers = f"{right.num_bits},{right.base},{right.shift}"
+        said.append(
+            f"{asked} counts elements here and is {tile.swizzle} in bytes: it is not the {wanted} mode of TMA and wgmma, "
+            f"whose {asked} counts bytes; in elements of {tile.element_bits} bits that is {right}: use {numbers} or {wanted}"
+        )
+    pitch = access.row_pitch
+    if mode not in (None, "none") and mode is not None and pitch is not None:
+        row_bytes = pitch * access.element_bytes
+        if row_bytes > span_bytes(mode):
+            said.append(
+                f"the {mode} mode permutes {span_bytes(mode)} bytes and TMA takes no wider box with it: rows of {row_bytes} "
+                f"bytes are several boxes, which TMA lays one behind the other{_boxes(access, span_bytes(mode))}"
+            )
+    return said
+
+
+def _boxes(access: TileAccess, span: int) -> str:
+    """Boxes of ``span`` bytes as a layout, where rows are plain."""
+    rows, columns = access.extents
+    width = span // access.element_bytes
+    if access.contiguous_mode != 1 or access.tile.inner.depth > 1 or columns % width:
+        return ""
+    return f": use --layout '({rows},({width},{columns // width})):({width},(1,{rows * width}))'"
+
+
+def _log2(power: int) -> int:
+    return power.bit_length() - 1

@@ -1,0 +1,474 @@
+"""Bank conflicts of a warp's access to a tile in shared memory: who collides with whom.
+
+In: a tile (layout, swizzle, element type), an instruction of ``access.SMEM_OPS``, where its lanes point. Out: wavefronts
+phase by phase, and who is served when. What would mend it is found by ``bank_mends``.
+
+Models: what ``access`` models, for one instruction at a time.
+Ignores: what ``access`` ignores.
+Source: the rules are those of ``access``; the fragments of A are those of PTX's ``ldmatrix``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.errors import LayoutError
+from gpusim.layout import ByteLayout, ComposedLayout, Layout, Swizzle, make_layout, product_each
+from gpusim.layout.int_tuple import leaves, show
+from gpusim.units import WARP_SIZE, WAVEFRONT_BYTES
+from gpusim.workload.access import BANK_BYTES, MATRIX_ROWS, SmemOp, lane_groups, smem_op, wavefronts
+from gpusim.workload.dtypes import DType
+
+NUM_BANKS: Final = WAVEFRONT_BYTES // BANK_BYTES
+MAX_TILE_BYTES: Final = 256 * 1024
+"""More than the shared memory of any SM (228 KiB on compute capability 9.0 and 10.0)."""
+
+Place = tuple[int, int]
+"""A coordinate of a tile: (mode 0, mode 1)."""
+
+
+# ---------------------------------------------------------------------------------------------- what is asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileAccess:
+    """A warp instruction at one place of a tile in shared memory.
+
+    ``tile`` has two modes, and byte addresses relative to a start that is aligned to its swizzle. ``threads`` says where
+    each lane's first element lies, relative to ``at``: None for the usual place (see ``lane_places``), or a layout, of any
+    shape, from lanes to the colexicographical index in the tile, or to a coordinate if its strides are bases. Its indices
+    from 32 on are the lanes of further instructions, or of further warps: (lane, instruction) is a layout of shape (32, n).
+    ``at`` is the coordinate that the access starts from.
+
+    >>> from gpusim.workload.dtypes import BF16
+    >>> access = TileAccess(op="ldmatrix_x4", tile=smem_tile(Layout((64, 64), (64, 1)), BF16))
+    >>> access.vector_elements, access.contiguous_mode, access.num_tiles
+    (8, 1, 16)
+
+    Raises:
+        LayoutError: an instruction that is unknown or does not fit elements and layout, or a place outside of the tile.
+    """
+
+    op: str
+    tile: ByteLayout
+    threads: Layout | None = None
+    at: Place = (0, 0)
+
+    def __post_init__(self) -> None:
+        rule = smem_op(self.op)
+        if rule.access_bytes < self.element_bytes:
+            raise LayoutError(
+                f"banks: {self.op} moves {rule.access_bytes} bytes, less than an element of {self.element_bytes} bytes: "
+                f"use an access of at least {8 * self.element_bytes} bits"
+            )
+        if self.at[0] < 0 or self.at[1] < 0 or any(a >= n for a, n in zip(self.at, self.extents, strict=True)):
+            raise LayoutError(f"banks: the start {show(self.at)} lies outside of a tile of {show(self.extents)}: move it")
+        self._check(*self.lane_places())
+
+    @property
+    def rule(self) -> SmemOp:
+        """The instruction."""
+        return smem_op(self.op)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element."""
+        return self.tile.element_bits // 8
+
+    @property
+    def vector_elements(self) -> int:
+        """Elements that go with each address."""
+        return self.rule.access_bytes // self.element_bytes
+
+    @property
+    def extents(self) -> Place:
+        """Coordinates of each mode."""
+        first, second = product_each(self.tile.shape)
+        return first, second
+
+    @property
+    def contiguous_mode(self) -> int:
+        """The mode that vectors run along: the one of stride 1, else that of the smallest stride."""
+        steps = [min((d for s, d in self.tile.inner[i].modes if s > 1), default=1 << 62) for i in (0, 1)]
+        return 0 if steps[0] < steps[1] else 1
+
+    @property
+    def row_pitch(self) -> int | None:
+        """Elements from one row to the next, where a row is all of the contiguous mode; None if rows interleave."""
+        inner, along = self.tile.inner, self.contiguous_mode
+        across = [d for s, d in inner[1 - along].modes if s > 1]
+        pitch = min(across, default=self.extents[along])
+        within = 1 + sum((s - 1) * d for s, d in inner.modes if 0 < d < pitch)
+        return pitch if pitch >= within and all(d % pitch == 0 for _, d in inner.modes if d >= pitch) else None
+
+    def lane_places(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Where each lane's first element lies, int64[num_instructions, 32, 2], and which lanes take part.
+
+        Without ``threads``, lanes 8i to 8i + 7 of ldmatrix and stmatrix give the rows of matrix i; matrices lie as the
+        fragments of A do: (0, 0), (8, 0), then one vector further along the rows (0, v), (8, v). Of all others, lane i has
+        the i-th vector along the contiguous mode, row after row.
+
+        Raises:
+            LayoutError: ``threads`` is no such layout, leaves the tile, or lacks lanes.
+        """
+        if self.threads is not None:
+            places, active = self._places_of_threads(self.threads)
+        else:
+            places, active = self._usual_places()[None], np.ones((1, WARP_SIZE), dtype=np.bool_)
+        active[:, self.rule.num_lanes :] = False
+        return places + np.asarray(self.at), active
+
+    def _usual_places(self) -> NDArray[np.int64]:
+        lane, vector, along = np.arange(WARP_SIZE), self.vector_elements, self.contiguous_mode
+        places = np.zeros((WARP_SIZE, 2), dtype=np.int64)
+        if self.rule.is_collective:
+            matrix = lane % self.rule.num_lanes // MATRIX_ROWS
+            places[:, 1 - along] = lane % MATRIX_ROWS + MATRIX_ROWS * (matrix % 2)
+            places[:, along] = vector * (matrix // 2)
+            return places
+        vectors_per_row = max(1, self.extents[along] // vector)
+        if vectors_per_row * self.extents[1 - along] < WARP_SIZE:
+            raise LayoutError(
+                f"banks: a tile of {show(self.extents)} has fewer than {WARP_SIZE} vectors of {vector} elements for "
+                f"{self.op}: use a larger layout, or say with threads which lanes take part"
+            )
+        places[:, 1 - along], places[:, along] = lane // vectors_per_row, lane % vectors_per_row * vector
+        return places
+
+    def _places_of_threads(self, threads: Layout) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        num_threads = threads.size
+        if self.rule.is_collective and num_threads % WARP_SIZE and num_threads != self.rule.num_lanes:
+            raise LayoutError(
+                f"banks: {self.op} reads the addresses of {self.rule.num_lanes} lanes, threads {threads} has {num_threads}: "
+                f"use a layout of {self.rule.num_lanes} or {WARP_SIZE} lanes"
+            )
+        num_warps = -(-num_threads // WARP_SIZE)
+        places = np.zeros((num_warps * WARP_SIZE, 2), dtype=np.int64)
+        for thread in range(num_threads):
+            places[thread] = self._place(threads(thread), threads)
+        active = np.arange(num_warps * WARP_SIZE) < num_threads
+        return places.reshape(-1, WARP_SIZE, 2), active.reshape(-1, WARP_SIZE)
+
+    def _place(self, where: Any, threads: Layout) -> Place:
+        if isinstance(where, int):
+            if not 0 <= where < self.tile.size:
+                raise LayoutError(
+                    f"banks: threads {threads} reaches index {where} of a tile of {self.tile.size} elements: "
+                    "use a layout that stays inside"
+                )
+            return where % self.extents[0], where // self.extents[0]
+        parts = (*leaves(where), 0)[:2]
+        if len(tuple(leaves(where))) > 2:
+            raise LayoutError(f"banks: threads {threads} gives coordinates such as {show(where)}: use those of two modes")
+        return parts[0], parts[1]
+
+    def _check(self, places: NDArray[np.int64], active: NDArray[np.bool_]) -> None:
+        """Refuse places outside of the tile, vectors in pieces, and addresses that are not aligned."""
+        last = places.copy()
+        last[..., self.contiguous_mode] += self.vector_elements - 1
+        outside = active & ((places < 0) | (last >= np.asarray(self.extents))).any(axis=-1)
+        if outside.any():
+            instruction, lane = (int(i) for i in np.argwhere(outside)[0])
+            first = tuple(int(c) for c in places[instruction, lane])
+            raise LayoutError(
+                f"banks: lane {lane} of {self.op} wants {self.vector_elements} elements from {show(first)} on, outside of a "
+                f"tile of {show(self.extents)}: use a larger layout or another start"
+            )
+        first_bytes = self.addresses_at(places)
+        torn = np.zeros(active.shape, dtype=np.bool_)
+        for i in range(1, self.vector_elements):
+            following = places.copy()
+            following[..., self.contiguous_mode] += i
+            torn |= active & (self.addresses_at(following) != first_bytes + i * self.element_bytes)
+        self._refuse_bytes(torn, places, first_bytes, "which do not follow one another")
+        misaligned = active & (first_bytes % self.rule.access_bytes != 0)
+        self._refuse_bytes(misaligned, places, first_bytes, f"which is no multiple of {self.rule.access_bytes}")
+
+    def _refuse_bytes(
+        self, bad: NDArray[np.bool_], places: NDArray[np.int64], addresses: NDArray[np.int64], why: str
+    ) -> None:
+        if not bad.any():
+            return
+        instruction, lane = (int(i) for i in np.argwhere(bad)[0])
+        place = show(tuple(int(c) for c in places[instruction, lane]))
+        torn = "follow" in why
+        what = f"{self.vector_elements} elements from {place} on" if torn else f"{place} at byte"
+        at = "" if torn else f" {addresses[instruction, lane]}"
+        mend = "a swizzle whose M keeps vectors whole, or a narrower access" if torn else "an aligned row pitch and start"
+        raise LayoutError(f"banks: lane {lane} of {self.op} wants {what}{at}, {why}: use {mend}")
+
+    def addresses_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Byte addresses of places, int64[...] of int64[..., 2]."""
+        return np.asarray(self.tile((places[..., 0], places[..., 1])), dtype=np.int64)
+
+    def addresses(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Byte addresses int64[num_instructions, 32] of the access itself, and which lanes take part."""
+        places, active = self.lane_places()
+        return np.where(active, self.addresses_at(places), 0), active
+
+    def tile_origins(self) -> NDArray[np.int64]:
+        """Shifts int64[num_tiles, 2] that bring the access to every place of the tile, its own bounding box apart."""
+        places, active = self.lane_places()
+        taken = places[active]
+        low, high = taken.min(axis=0), taken.max(axis=0) + 1
+        high[self.contiguous_mode] += self.vector_elements - 1
+        box = high - low
+        steps = [np.arange(-(low[i] // box[i]), (self.extents[i] - high[i]) // box[i] + 1) * box[i] for i in (0, 1)]
+        shifts = np.stack(np.meshgrid(*steps, indexing="ij"), axis=-1).reshape(-1, 2)
+        return shifts[np.argsort(np.abs(shifts).sum(axis=-1), kind="stable")]
+
+    @property
+    def num_tiles(self) -> int:
+        """Places of the tile at which the access can happen, side by side."""
+        return len(self.tile_origins())
+
+
+def smem_tile(layout: Layout | ComposedLayout | ByteLayout, dtype: DType, swizzle: Swizzle | None = None) -> ByteLayout:
+    """A tile in shared memory by byte addresses; ``swizzle`` works **in bytes**, and only a plain layout takes one.
+
+    >>> from gpusim.workload.dtypes import BF16
+    >>> print(smem_tile(ComposedLayout(Swizzle(3, 3, 3), 0, Layout((8, 64), (64, 1))), BF16))
+    Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)
+
+    Raises:
+        LayoutError: two swizzles, other elements, strides that are bases or negative, more modes than two, or a tile that
+            no shared memory holds.
+    """
+    if isinstance(layout, ByteLayout) and layout.element_bits != dtype.bits:
+        raise LayoutError(f"banks: {layout} has elements of {layout.element_bits} bits, {dtype.name} {dtype.bits}: use one")
+    if not isinstance(layout, Layout) and swizzle is not None:
+        raise LayoutError(f"banks: {layout} has a swizzle already, and {swizzle} is given: use one of the two")
+    tile = layout.to_bytes(dtype.bits) if isinstance(layout, ComposedLayout) else layout
+    if isinstance(tile, Layout):
+        tile = ByteLayout(swizzle or Swizzle(0, 4, 3), tile, element_bits=dtype.bits)
+    inner = tile.inner
+    if inner.has_basis or any(step < 0 for _, step in inner.modes):
+        raise LayoutError(f"banks: {inner} has strides that are no offsets in memory: use integers, 0 or more")
+    if inner.rank > 2:
+        raise LayoutError(f"banks: {inner} has {inner.rank} modes: use two, such as ((8,2),64) for (8,2,64)")
+    if inner.cosize * dtype.num_bytes > MAX_TILE_BYTES:
+        raise LayoutError(
+            f"banks: {inner} of {dtype.name} takes {inner.cosize * dtype.num_bytes} bytes, more than any SM has: "
+            "use the tile of one stage"
+        )
+    return tile if inner.rank == 2 else tile.with_inner(make_layout(Layout(1, 0), inner))
+
+
+def in_elements(tile: ByteLayout) -> Swizzle | None:
+    """A tile's swizzle in elements; None if it moves parts of an element.
+
+    >>> print(in_elements(ByteLayout(Swizzle(3, 4, 3), Layout(64), element_bits=16)))
+    Sw<3,3,3>
+    """
+    try:
+        return tile.swizzle.upcast(tile.element_bits // 8)
+    except LayoutError:  # it moves parts of an element
+        return None
+
+
+# ---------------------------------------------------------------------------------------------- what it costs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collision:
+    """Banks of a phase that several lanes want different words of (or, for atomics, the same word one by one)."""
+
+    first_bank: int
+    last_bank: int
+    lanes: tuple[int, ...]
+    """One lane for each word, in the order in which they are served; broadcasts count once."""
+    words: tuple[tuple[int, ...], ...]
+    """For each of these lanes, its words in those banks: byte address over 4."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """Lanes that the hardware serves together."""
+
+    lanes: tuple[int, ...]
+    num_wavefronts: int
+    num_ideal_wavefronts: int
+    collisions: tuple[Collision, ...]
+
+    @property
+    def num_ways(self) -> float:
+        """Wavefronts over the fewest that its data could take."""
+        return self.num_wavefronts / self.num_ideal_wavefronts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """One warp instruction: where its lanes point and in which order their words are served."""
+
+    places: tuple[Place | None, ...]
+    """First element of each lane; None for lanes that take no part."""
+    addresses: tuple[int | None, ...]
+    """The same in bytes."""
+    phases: tuple[Phase, ...]
+    turns: NDArray[np.int64]
+    """int64[32 lanes, 32 banks]: in which wavefront of its phase the bank serves the lane, from 1; 0 if it does not."""
+
+    @property
+    def num_wavefronts(self) -> int:
+        """Of all phases."""
+        return sum(phase.num_wavefronts for phase in self.phases)
+
+    @property
+    def num_ideal_wavefronts(self) -> int:
+        """The fewest that any placement of the same data could take."""
+        return sum(phase.num_ideal_wavefronts for phase in self.phases)
+
+    @property
+    def num_ways(self) -> float:
+        """Of the worst phase."""
+        return max((phase.num_ways for phase in self.phases), default=1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Census:
+    """Wavefronts of an access at every place of the tile, added up."""
+
+    num_instructions: int
+    num_wavefronts: int
+    num_ideal_wavefronts: int
+    num_tiles_with_conflicts: int
+
+    @property
+    def is_free(self) -> bool:
+        """No conflict anywhere."""
+        return self.num_wavefronts == self.num_ideal_wavefronts
+
+
+def ideal_wavefronts(
+    op: str, addresses: NDArray[np.integer[Any]], active: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64]:
+    """The fewest wavefronts of an access whose data lay anywhere, int64[...]; arguments as ``access.wavefronts`` has them.
+
+    Distinct bytes over 128, and one for each group of lanes that the hardware does not merge; lanes of an atomic that
+    want the same word come one by one wherever it lies.
+
+    >>> lanes = np.arange(32)
+    >>> [int(ideal_wavefronts("ld_shared_b32", 4 * stride * lanes)) for stride in (0, 1, 32)], int(
+    ...     ideal_wavefronts("ld_shared_b128", 16 * lanes))
+    ([1, 1, 1], 4)
+    """
+    groups, rule = lane_groups(op, addresses, active), smem_op(op)
+    total = np.zeros(groups.shape[:-1], dtype=np.int64)
+    for group in range(int(groups.max(initial=-1)) + 1):
+        wanted = np.sort(np.where(groups == group, addresses, -1), axis=-1)
+        is_first = wanted >= 0
+        is_first[..., 1:] &= wanted[..., 1:] != wanted[..., :-1]
+        needed = -(-is_first.sum(axis=-1) * rule.access_bytes // WAVEFRONT_BYTES)
+        if not rule.is_broadcasting:
+            same = (wanted[..., :, None] == wanted[..., None, :]) & (wanted >= 0)[..., None]
+            needed = np.maximum(needed, same.sum(axis=-1).max(axis=-1))
+        total += needed
+    return total
+
+
+def analyze(access: TileAccess) -> list[Instruction]:
+    """Each instruction of an access: phases, collisions, and who is served when.
+
+    >>> from gpusim.workload.dtypes import BF16
+    >>> access = TileAccess(op="ldmatrix_x4", tile=smem_tile(Layout((64, 64), (64, 1)), BF16))
+    >>> found = analyze(access)[0]
+    >>> found.num_wavefronts, found.num_ideal_wavefronts, found.num_ways
+    (32, 4, 8.0)
+    """
+    places, active = access.lane_places()
+    addresses, _ = access.addresses()
+    groups = lane_groups(access.op, addresses, None if access.rule.is_collective else active)
+    found = []
+    for i in range(len(addresses)):
+        turns = np.zeros((WARP_SIZE, NUM_BANKS), dtype=np.int64)
+        phases = [
+            _phase(access.rule, addresses[i], np.flatnonzero(groups[i] == group), turns)
+            for group in range(int(groups[i].max()) + 1)
+            if np.any(groups[i] == group)
+        ]
+        found.append(Instruction(
+            places=tuple((int(p[0]), int(p[1])) if on else None for p, on in zip(places[i], active[i], strict=True)),
+            addresses=tuple(int(a) if on else None for a, on in zip(addresses[i], active[i], strict=True)),
+            phases=tuple(phases), turns=turns,
+        ))
+    return found
+
+
+def _phase(rule: SmemOp, addresses: NDArray[np.int64], lanes: NDArray[np.intp], turns: NDArray[np.int64]) -> Phase:
+    """One group of lanes; fills in their ``turns``."""
+    queues: list[dict[Any, int]] = [{} for _ in range(NUM_BANKS)]  # of each bank: who is served, and its first lane
+    for lane in map(int, lanes):
+        first = int(addresses[lane]) // BANK_BYTES
+        for word in range(first, first + max(1, rule.access_bytes // BANK_BYTES)):
+            queue = queues[word % NUM_BANKS]
+            asker: Any = word if rule.is_broadcasting else (word, lane)
+            queue.setdefault(asker, lane)
+            turns[lane, word % NUM_BANKS] = 1 + list(queue).index(asker)
+    ideal = _ideal_of_group(rule, addresses[lanes])
+    return Phase(
+        lanes=tuple(map(int, lanes)), num_wavefronts=max(len(queue) for queue in queues), num_ideal_wavefronts=ideal,
+        collisions=tuple(_collisions(queues)),
+    )
+
+
+def _ideal_of_group(rule: SmemOp, addresses: NDArray[np.int64]) -> int:
+    distinct, counts = np.unique(addresses, return_counts=True)
+    needed = -(-len(distinct) * rule.access_bytes // WAVEFRONT_BYTES)
+    return max(needed, 1 if rule.is_broadcasting else int(counts.max()))
+
+
+def _collisions(queues: Sequence[dict[Any, int]]) -> Iterator[Collision]:
+    """Banks in which more than one is served, neighbours with the same lanes together."""
+    start = 0
+    while start < NUM_BANKS:
+        lanes = tuple(queues[start].values())
+        end = start + 1
+        while end < NUM_BANKS and tuple(queues[end].values()) == lanes:
+            end += 1
+        if len(lanes) > 1:
+            columns = [[asker[0] if isinstance(asker, tuple) else asker for asker in queue] for queue in queues[start:end]]
+            words = tuple(tuple(int(column[i]) for column in columns) for i in range(len(lanes)))
+            yield Collision(first_bank=start, last_bank=end - 1, lanes=lanes, words=words)
+        start = end
+
+
+def census(access: TileAccess) -> Census:
+    """Wavefronts of the access at its own and every other place of the tile.
+
+    >>> from gpusim.workload.dtypes import BF16
+    >>> plain = Layout((64, 64), (64, 1))
+    >>> [census(TileAccess(op="ldmatrix_x4", tile=smem_tile(plain, BF16, swizzle))).num_wavefronts
+    ...  for swizzle in (None, Swizzle(2, 4, 3), Swizzle(3, 4, 3))]
+    [512, 128, 64]
+    """
+    return census_at(access, access.tile_origins())
+
+
+def census_at(access: TileAccess, shifts: NDArray[np.int64]) -> Census:
+    """As ``census``, at places given by their shifts int64[num_tiles, 2] from the access's own."""
+    addresses, active = _all_addresses(access, shifts)
+    counted = wavefronts(access.op, addresses, active)
+    ideal = ideal_wavefronts(access.op, addresses, active)
+    bad = (counted > ideal).any(axis=-1)
+    return Census(
+        num_instructions=counted.size, num_wavefronts=int(counted.sum()), num_ideal_wavefronts=int(ideal.sum()),
+        num_tiles_with_conflicts=int(bad.sum()),
+    )
+
+
+def _all_addresses(
+    access: TileAccess, shifts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+    """int64[num_tiles, num_instructions, 32] and the mask of lanes, None for instructions of whole warps."""
+    places, active = access.lane_places()
+    where = places + shifts[:, None, None, :]
+    where = np.where(active[..., None], where, 0)
+    addresses = access.addresses_at(where)
+    if access.rule.is_collective:
+        return addresses, None
+    return addresses, np.broadcast_to(active, addresses.shape)
