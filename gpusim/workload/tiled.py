@@ -1,145 +1,168 @@
-"""Atoms spread over a tile: how many instructions each warp, or warpgroup, issues for it."""
+"""Atoms spread over a tile by the algebra: tiled copies and MMAs of real instructions, what they issue, what they address.
+
+In: atoms, layouts of threads, values and atoms, tensors in memory. Out: :class:`gpusim.layout.TiledCopy` and
+:class:`gpusim.layout.TiledMma`, counts of instructions, byte addresses of lanes for ``access.wavefronts`` and
+``access.global_access``.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from gpusim.errors import KernelError, nearest_multiple
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.errors import KernelError, LayoutError, nearest_multiple
+from gpusim.layout import Layout, TiledCopy, TiledMma, evenly_divides, make_tiled_copy, size
+from gpusim.units import WARP_SIZE
 from gpusim.workload.atoms.copy import CopyAtom
 from gpusim.workload.atoms.mma import MmaAtom
 from gpusim.workload.dtypes import DType
+from gpusim.workload.tensor import MemRef
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TiledCopy:
-    """A tile of ``num_strided`` rows by ``num_contiguous`` elements, copied by ``num_threads`` with one atom.
+def tiled_copy(
+    atom: CopyAtom, dtype: DType, thr_layout: Layout, val_layout: Layout = Layout(1)  # noqa: B008 - layouts are frozen
+) -> TiledCopy:
+    """``atom`` spread over the threads (m,n) to thread and over each one's values (m,n) to value.
+
+    For copies between smem and the fragments of an MMA give ``atom.tv(dtype)`` to ``layout.make_tiled_copy_A`` and its
+    sisters.
 
     >>> from gpusim.workload.atoms import copy_atom
     >>> from gpusim.workload.dtypes import BF16
-    >>> atom = copy_atom("cp_async_cg_b128")
-    >>> tiled = TiledCopy(atom=atom, dtype=BF16, num_threads=128, num_strided=128, num_contiguous=64)
-    >>> tiled.num_instructions_per_warp
-    8
+    >>> copy = tiled_copy(copy_atom("cp_async_cg_b128"), BF16, Layout((16, 8), (8, 1)), Layout((1, 8)))
+    >>> copy.tiler, num_copy_instructions(copy, (128, 64))
+    ((16, 64), 8)
 
     Raises:
-        KernelError: an atom that moves boxes, threads that are no whole atoms, or a tile that they do not
-            divide.
+        KernelError: an atom that moves boxes, elements that do not fit it, or threads that are no whole warps.
+        LayoutError: fewer threads or values than the atom needs.
     """
+    if thr_layout.size % WARP_SIZE:
+        close = nearest_multiple(thr_layout.size, WARP_SIZE)
+        raise KernelError(f"tiled copy of {atom.name}: {thr_layout.size} threads are no whole warps: use {close}")
+    return make_tiled_copy(atom.tv(dtype), thr_layout, val_layout)
 
-    atom: CopyAtom
-    dtype: DType
-    num_threads: int
-    num_strided: int
-    num_contiguous: int
 
-    def __post_init__(self) -> None:
-        where = f"tiled copy of {self.atom.name}"
-        if self.atom.bits_per_thread is None:
-            raise KernelError(f"{where}: it moves boxes, not threads' shares: use access.tma_boxes")
-        if self.num_threads < 1 or self.num_threads % self.atom.num_threads:
-            close = nearest_multiple(self.num_threads, self.atom.num_threads)
-            raise KernelError(f"{where}: {self.num_threads} threads are no whole warps: use {close}")
-        # A row of ldmatrix has 16 bytes, however many a lane receives.
-        share_bytes = min(self.atom.bytes_per_thread, 16)
-        row_bytes = self.num_contiguous * self.dtype.num_bytes
-        if row_bytes < 1 or row_bytes % share_bytes:
-            close = nearest_multiple(row_bytes, share_bytes) // self.dtype.num_bytes
-            raise KernelError(
-                f"{where}: rows of {self.num_contiguous} {self.dtype.name} are no whole vectors: use {close}"
-            )
-        round_bytes = self.num_threads * self.atom.bytes_per_thread
-        if self.num_strided < 1 or self.num_bytes % round_bytes:
-            close = nearest_multiple(self.num_bytes, round_bytes)
-            raise KernelError(
-                f"{where}: {self.num_threads} threads move {round_bytes} bytes at a time, which do not "
-                f"divide a tile of {self.num_bytes}: the nearest that works has {close}"
-            )
+def tiled_mma(
+    atom: MmaAtom,
+    atom_layout_mnk: Layout = Layout((1, 1, 1)),  # noqa: B008 - layouts are frozen
+    permutation_mnk: tuple[Any, Any, Any] = (None, None, None),
+) -> TiledMma:
+    """``atom`` spread over warps, or over warpgroups for wgmma, by ``atom_layout_mnk``; CuTe's ``make_tiled_mma``.
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the tile."""
-        return self.num_strided * self.num_contiguous * self.dtype.num_bytes
+    >>> from gpusim.workload.atoms import wgmma
+    >>> from gpusim.workload.dtypes import BF16
+    >>> mma = tiled_mma(wgmma(256, BF16), Layout((2, 1, 1)))
+    >>> mma.num_threads, mma.tile_shape
+    (256, (128, 256, 16))
+    """
+    return TiledMma(atom.tv, atom_layout_mnk, permutation_mnk)
 
-    @property
-    def num_instructions_per_warp(self) -> int:
-        """Instructions that each warp issues for the whole tile."""
-        return self.num_bytes // (self.num_threads * self.atom.bytes_per_thread)
+
+def num_copy_instructions(tiled: TiledCopy, shape: tuple[int, ...]) -> int:
+    """Instructions that each warp issues to copy a tile of ``shape``.
+
+    Raises:
+        LayoutError: a shape that the tiled copy does not divide.
+    """
+    return size(_parts(tiled, Layout(shape), "src"), 1, 1) * size(_parts(tiled, Layout(shape), "src"), 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TiledMma:
-    """A tile of ``tile_m`` x ``tile_n`` x ``tile_k``, split among ``units_m`` x ``units_n`` units.
+class MmaCounts:
+    """What each unit (a warp, or a warpgroup for wgmma) does for a tile.
 
-    A unit is what executes one atom: a warp, or a warpgroup for wgmma.
+    >>> MmaCounts(num_accumulators=16, num_k_steps=4).num_instructions
+    64
+    """
+
+    num_accumulators: int
+    """Accumulators of the atom's shape that each unit keeps: its instructions for one k-step."""
+    num_k_steps: int
+    """Atoms along k that each unit takes."""
+
+    @property
+    def num_instructions(self) -> int:
+        """Instructions that each unit issues for the tile."""
+        return self.num_accumulators * self.num_k_steps
+
+
+def mma_counts(tiled: TiledMma, tile_mnk: tuple[int, int, int]) -> MmaCounts:
+    """What each unit of ``tiled`` issues for a tile of m x n x k, and how many accumulators it keeps.
 
     >>> from gpusim.workload.atoms import mma_sync
     >>> from gpusim.workload.dtypes import BF16
-    >>> tiled = TiledMma(atom=mma_sync(BF16), tile_m=128, tile_n=128, tile_k=32, units_m=2, units_n=2)
-    >>> tiled.num_instructions_per_unit, tiled.num_threads, tiled.accumulator_registers
-    (64, 128, 128)
+    >>> mma_counts(tiled_mma(mma_sync(BF16), Layout((2, 2, 1))), (128, 128, 32))
+    MmaCounts(num_accumulators=32, num_k_steps=2)
 
     Raises:
-        KernelError: a tile that the atom and its units do not divide.
+        LayoutError: a tile that the tiled MMA does not divide.
     """
+    for what, have, step in zip("mnk", tile_mnk, tiled.tile_shape, strict=True):
+        if have < 1 or have % step:
+            raise LayoutError(
+                f"tiled MMA: tile_{what}={have} is no multiple of its {step}: use {nearest_multiple(have, step)}"
+            )
+    m, n, k = tile_mnk
+    return MmaCounts(
+        num_accumulators=size(tiled.thrfrg_c(Layout((m, n))), 1, 1),
+        num_k_steps=size(tiled.thrfrg_a(Layout((m, k))), 1, 1, 1),
+    )
 
-    atom: MmaAtom
-    tile_m: int
-    tile_n: int
-    tile_k: int
-    units_m: int = 1
-    units_n: int = 1
 
-    def __post_init__(self) -> None:
-        if self.units_m < 1 or self.units_n < 1:
-            raise KernelError(f"tiled MMA: {self.units_m} x {self.units_n} units: use 1 or more of each")
-        for what, size, atom_size, num_units in (
-            ("tile_m", self.tile_m, self.atom.m, self.units_m),
-            ("tile_n", self.tile_n, self.atom.n, self.units_n),
-            ("tile_k", self.tile_k, self.atom.k, 1),
-        ):
-            step = atom_size * num_units
-            if size < 1 or size % step:
-                raise KernelError(
-                    f"tiled MMA: {what}={size} is no multiple of {step}, the {atom_size} of {self.atom.name} "
-                    f"times {num_units}: use {nearest_multiple(size, step)}"
-                )
+def warp_addresses(tiled: TiledCopy, tensor: MemRef, side: Literal["src", "dst"]) -> NDArray[np.int64]:
+    """The byte address that each lane gives for each instruction, int64[num_instructions, num_warps, 32].
 
-    @property
-    def num_threads(self) -> int:
-        """Threads of all units."""
-        return self.units_m * self.units_n * self.atom.num_threads
+    For ldmatrix and stmatrix these are the rows' addresses; lanes beyond the last row repeat the first ones. Instructions
+    are in the order of the partition: through a tile, then through the tiles of ``tensor``.
 
-    @property
-    def unit_m(self) -> int:
-        """Rows of one unit's part of the tile."""
-        return self.tile_m // self.units_m
+    Args:
+        tiled: a tiled copy of a real instruction; its atom's layouts are of ``tensor.dtype``.
+        tensor: what is read or written: a whole number of tiles.
+        side: "src" for what is read, "dst" for what is written.
 
-    @property
-    def unit_n(self) -> int:
-        """Columns of one unit's part of the tile."""
-        return self.tile_n // self.units_n
+    >>> from gpusim.workload.access import wavefronts
+    >>> from gpusim.workload.atoms import copy_atom, mma_sync
+    >>> from gpusim.workload.dtypes import BF16
+    >>> from gpusim.layout import make_tiled_copy_A
+    >>> atom = copy_atom("ldmatrix_x4")
+    >>> copy = make_tiled_copy_A(atom.tv(BF16), tiled_mma(mma_sync(BF16)))
+    >>> a = MemRef.row_major("sA", (16, 64), BF16, "smem")
+    >>> warp_addresses(copy, a, "src").shape
+    (4, 1, 32)
+    >>> wavefronts(atom.smem_op, warp_addresses(copy, a, "src")).ravel().tolist()  # all rows in the same banks
+    [32, 32, 32, 32]
 
-    @property
-    def num_k_steps(self) -> int:
-        """Atoms along k."""
-        return self.tile_k // self.atom.k
+    Raises:
+        LayoutError: threads that are no whole warps, a tensor that tiles do not divide, a side in registers, or values of
+            an instruction that do not lie one after the other in memory.
+    """
+    if tiled.num_threads % WARP_SIZE:
+        close = nearest_multiple(tiled.num_threads, WARP_SIZE)
+        raise LayoutError(f"warp addresses: {tiled.num_threads} threads are no whole warps: use {close}")
+    atom = tiled.atom
+    if atom.src != atom.dst and getattr(atom, side) == atom.ref:
+        other = "dst" if side == "src" else "src"
+        raise LayoutError(f"warp addresses: {side} of this atom is in registers, without addresses: use {other!r}")
+    parts = _parts(tiled, tensor.layout, side)
+    num_values, num_atoms, num_tiles = size(parts, 1, 0), size(parts, 1, 1), size(parts, 2)
+    thread, value, atom_idx, tile = np.ogrid[: tiled.num_threads, :num_values, :num_atoms, :num_tiles]
+    addresses = replace(tensor, layout=parts).byte_addresses((thread, (value, atom_idx), tile))
+    first = addresses[:, :1]
+    if np.any(addresses != first + tensor.dtype.num_bytes * value):
+        raise LayoutError(
+            f"warp addresses: an instruction's {num_values} values do not lie one after the other in {tensor.name} "
+            f"{tensor.layout}: use values along its contiguous mode, or a narrower atom"
+        )
+    by_instruction = first[:, 0].transpose(2, 1, 0)  # tile, atom, thread
+    return by_instruction.reshape(num_tiles * num_atoms, -1, WARP_SIZE)
 
-    @property
-    def num_accumulators(self) -> int:
-        """Accumulators of one atom's shape that each unit keeps: its instructions for one k-step."""
-        return (self.unit_m // self.atom.m) * (self.unit_n // self.atom.n)
 
-    @property
-    def num_instructions_per_unit(self) -> int:
-        """Instructions that each warp, or warpgroup, issues for the whole tile."""
-        return self.num_accumulators * self.num_k_steps
-
-    @property
-    def accumulator_registers(self) -> int:
-        """32-bit registers that each thread keeps for accumulators."""
-        return self.num_accumulators * self.atom.accumulator_registers
-
-    @property
-    def num_flops(self) -> int:
-        """2 m n k of the whole tile."""
-        return 2 * self.tile_m * self.tile_n * self.tile_k
+def _parts(tiled: TiledCopy, layout: Any, side: Literal["src", "dst"]) -> Any:
+    """The layout as (thread, (values of an instruction, instructions), tiles)."""
+    if not evenly_divides(layout.shape, tiled.tiler):
+        raise LayoutError(f"tiled copy: tiles of {tiled.tiler} do not divide {layout.shape}: use whole tiles")
+    return tiled.tidfrg_s(layout) if side == "src" else tiled.tidfrg_d(layout)

@@ -1,4 +1,4 @@
-"""Atoms say what PTX says; tiles that they do not divide are refused with the nearest that they do."""
+"""Atoms say what PTX says. Which thread holds what: test_atom_layouts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from gpusim.workload.atoms import (
     wgmma,
 )
 from gpusim.workload.dtypes import BF16, FP8, FP16, FP32, FP64, INT8, INT32, TF32, DType
-from gpusim.workload.tiled import TiledCopy, TiledMma
 
 TENSOR_DTYPES = (BF16, FP16, TF32, FP8, INT8)
 
@@ -35,7 +34,9 @@ def test_every_copy_atom_that_touches_smem_by_lanes_names_its_wavefront_rule() -
 
 
 def test_every_wavefront_rule_belongs_to_an_atom() -> None:
-    assert {atom.smem_op for atom in COPY_ATOMS.values()} - {None} == set(SMEM_OPS)
+    """Save for the rules of atomics, which move nothing."""
+    copies = {name for name in SMEM_OPS if not name.startswith(("atom_", "red_"))}
+    assert {atom.smem_op for atom in COPY_ATOMS.values()} - {None} == copies
 
 
 def test_an_atom_moves_what_its_rule_addresses() -> None:
@@ -83,6 +84,44 @@ def test_the_default_mma_sync_is_the_deepest(operand: DType, k: int, ptx: str) -
 def test_an_mma_sync_keeps_four_accumulator_registers_or_two_in_fp16() -> None:
     assert mma_sync(BF16).accumulator_registers == 4
     assert MMA_ATOMS["mma_sync_m16n8k16_fp16_fp16"].accumulator_registers == 2
+
+
+MMA_SYNC_K = {
+    (FP16, FP32): {8, 16},
+    (FP16, FP16): {8, 16},
+    (BF16, FP32): {8, 16},
+    (TF32, FP32): {4, 8},
+    (INT8, INT32): {16, 32},
+    (FP8, FP32): {16, 32},
+    (FP8, FP16): {16, 32},
+}
+"""Each k of m16n8 that ptxas 13.0 assembles for sm_90a; it refuses k32 at 16 bits, k16 for tf32, k8 and k64 at 8 bits, and
+bf16 and tf32 summed in fp16."""
+
+
+def test_there_is_every_m16n8_shape_that_the_assembler_takes() -> None:
+    found: dict[tuple[DType, DType], set[int]] = {}
+    for atom in MMA_ATOMS.values():
+        if atom.kind == "mma_sync":
+            found.setdefault((atom.a_dtype, atom.acc_dtype), set()).add(atom.k)
+    assert found == MMA_SYNC_K
+
+
+@pytest.mark.parametrize("operand", TENSOR_DTYPES)
+def test_only_fp16_and_fp8_are_also_summed_in_fp16(operand: DType) -> None:
+    """In half as many registers; any other accumulator but the default is refused."""
+    default = wgmma(128, operand)
+    assert wgmma(128, operand, accumulator=default.acc_dtype) == default
+    assert mma_sync(operand, default.acc_dtype) == mma_sync(operand)
+    if operand in (FP16, FP8):
+        half = wgmma(128, operand, accumulator=FP16)
+        assert (half.acc_dtype, half.accumulator_registers) == (FP16, default.accumulator_registers // 2)
+        assert half.name != default.name
+        assert mma_sync(operand, FP16).ptx.endswith(".f16")
+    else:
+        for refused in (wgmma, mma_sync):
+            with pytest.raises(KernelError, match=f"no atom sums {operand.name} in fp16: use {default.acc_dtype.name}$"):
+                refused(*((128, operand) if refused is wgmma else (operand,)), accumulator=FP16)
 
 
 def test_a_warp_of_ffma_does_two_operations_a_lane_into_one_register() -> None:
@@ -153,68 +192,3 @@ def test_columns_that_no_n_divides_are_refused(tile_n: int) -> None:
 
 def test_only_16_bit_operands_may_be_contiguous_along_m_and_n() -> None:
     assert [d.name for d in TENSOR_DTYPES if wgmma(64, d).takes_mn_major] == ["bf16", "fp16"]
-
-
-@given(
-    units_m=st.integers(1, 4),
-    units_n=st.integers(1, 4),
-    m=st.integers(1, 4),
-    n=st.integers(1, 8),
-    k=st.integers(1, 4),
-)
-def test_the_instructions_of_all_units_do_the_work_of_the_tile(
-    units_m: int, units_n: int, m: int, n: int, k: int
-) -> None:
-    atom = mma_sync(BF16)
-    tiled = TiledMma(
-        atom=atom,
-        tile_m=16 * m * units_m,
-        tile_n=8 * n * units_n,
-        tile_k=16 * k,
-        units_m=units_m,
-        units_n=units_n,
-    )
-    assert tiled.num_instructions_per_unit * units_m * units_n * atom.num_flops == tiled.num_flops
-    assert tiled.accumulator_registers * tiled.num_threads == tiled.tile_m * tiled.tile_n
-    assert tiled.num_instructions_per_unit == m * n * k
-
-
-def test_two_warpgroups_share_a_tile_of_128_rows() -> None:
-    tiled = TiledMma(atom=wgmma(256, BF16), tile_m=128, tile_n=256, tile_k=64, units_m=2)
-    assert (tiled.num_instructions_per_unit, tiled.num_threads, tiled.accumulator_registers) == (4, 256, 128)
-
-
-def test_an_ffma_tile_is_counted_by_warp_instructions() -> None:
-    """128 x 128 over 8 warps is 64 accumulators a thread, each with one FMA for each k."""
-    tiled = TiledMma(atom=FFMA, tile_m=128, tile_n=128, tile_k=8, units_m=4, units_n=2)
-    assert (tiled.num_threads, tiled.accumulator_registers) == (256, 64)
-    assert tiled.num_instructions_per_unit == 64 * 8
-
-
-def test_a_tile_that_the_units_do_not_divide_is_refused_with_the_nearest() -> None:
-    with pytest.raises(KernelError, match=r"tile_m=100 is no multiple of 32.*use 96$"):
-        TiledMma(atom=mma_sync(BF16), tile_m=100, tile_n=64, tile_k=16, units_m=2)
-    with pytest.raises(KernelError, match=r"tile_k=8 .*use 16$"):
-        TiledMma(atom=mma_sync(BF16), tile_m=32, tile_n=64, tile_k=8)
-    with pytest.raises(KernelError, match="use 1 or more"):
-        TiledMma(atom=mma_sync(BF16), tile_m=32, tile_n=64, tile_k=16, units_n=0)
-
-
-def test_the_instructions_of_all_warps_copy_the_whole_tile() -> None:
-    atom = copy_atom("cp_async_cg_b128")
-    tiled = TiledCopy(atom=atom, dtype=BF16, num_threads=256, num_strided=128, num_contiguous=32)
-    assert tiled.num_instructions_per_warp * (256 // 32) * atom.num_bytes == 128 * 32 * 2
-
-
-def test_a_copy_that_does_not_divide_is_refused_with_the_nearest() -> None:
-    atom = copy_atom("cp_async_cg_b128")
-    with pytest.raises(KernelError, match=r"100 threads are no whole warps: use 96$"):
-        TiledCopy(atom=atom, dtype=BF16, num_threads=100, num_strided=128, num_contiguous=64)
-    with pytest.raises(KernelError, match=r"no whole vectors: use 64$"):
-        TiledCopy(atom=atom, dtype=BF16, num_threads=128, num_strided=128, num_contiguous=60)
-    with pytest.raises(
-        KernelError, match=r"2048 bytes at a time.*tile of 1024: the nearest that works has 2048$"
-    ):
-        TiledCopy(atom=atom, dtype=BF16, num_threads=128, num_strided=8, num_contiguous=64)
-    with pytest.raises(KernelError, match="tma_boxes"):
-        TiledCopy(atom=copy_atom("tma_load"), dtype=BF16, num_threads=1, num_strided=8, num_contiguous=64)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from gpusim.errors import KernelError, nearest
 from gpusim.units import WARP_SIZE
+from gpusim.workload.dtypes import DType
+
+if TYPE_CHECKING:
+    from gpusim.layout import CopyAtomTV
 
 Space = Literal["global", "smem", "dsmem", "registers"]
 
@@ -20,6 +24,7 @@ class CopyAtom:
     ``num_threads`` execute it together: 32 for what a warp issues, 1 for what an elected thread issues.
     ``bits_per_thread`` is None where a descriptor, not the instruction, says how much is moved (TMA).
     ``smem_op`` names the rule of shared-memory wavefronts in ``access.wavefronts``; None where there is none.
+    ``num_matrices`` counts ldmatrix's and stmatrix's matrices of 8 x 16 bytes; 0 where each thread moves its own vector.
     """
 
     name: str
@@ -29,6 +34,8 @@ class CopyAtom:
     source: Space
     target: Space
     smem_op: str | None = None
+    num_matrices: int = 0
+    is_trans: bool = False
 
     @property
     def bytes_per_thread(self) -> int:
@@ -52,6 +59,55 @@ class CopyAtom:
             KernelError: the atom moves boxes.
         """
         return self.num_threads * self.bytes_per_thread
+
+    def tv(self, dtype: DType) -> CopyAtomTV:
+        """Which thread moves which element of ``dtype``: CuTe's ``Copy_Atom`` of this instruction.
+
+        Where each thread moves its own vector (loads, stores, cp.async), threads are independent, and the layout is that
+        of one. ldmatrix and stmatrix are a warp's; ``src`` and ``dst`` map to element ``column + row * width`` of the
+        matrices one after the other, a row being 16 bytes wide; the transposing ones move units of 16 bits, in which two
+        8-bit elements stay together.
+
+        >>> from gpusim.workload.dtypes import BF16
+        >>> atom = copy_atom("ldmatrix_x2").tv(BF16)
+        >>> print(atom.src, atom.dst)
+        ((16,2),8):((8,0),1) (32,(2,2)):(2,(1,64))
+        >>> print(copy_atom("cp_async_cg_b128").tv(BF16).src)
+        (1,8):(0,1)
+
+        Raises:
+            KernelError: the atom moves boxes, or elements of this type do not fit its units.
+        """
+        from gpusim.layout import CopyAtomTV
+        from gpusim.workload.atoms.fragments import matrix_registers, matrix_rows
+
+        if self.bits_per_thread is None:
+            raise KernelError(
+                f"{self.name}: it moves boxes, and no thread has an element of its own: use operand.TmaBox for its shape"
+            )
+        widest = self._widest_bits
+        if dtype.bits > widest:
+            raise KernelError(
+                f"{self.name}: its units have {widest} bits, {dtype.name} has {dtype.bits}: use a narrower type"
+            )
+        if not self.num_matrices:
+            return CopyAtomTV.vector(self.bits_per_thread // dtype.bits)
+        rows = matrix_rows(self.num_matrices)
+        registers = matrix_registers(self.num_matrices, is_trans=self.is_trans)
+        is_load = self.target == "registers"
+        return CopyAtomTV.from_bits(
+            src=rows if is_load else registers,
+            dst=registers if is_load else rows,
+            ref=registers,
+            element_bits=dtype.bits,
+        )
+
+    @property
+    def _widest_bits(self) -> int:
+        """Bits that this instruction never parts: 32 of a register of ldmatrix, 16 where it transposes, else the vector."""
+        if self.num_matrices:
+            return 16 if self.is_trans else 32
+        return self.bits_per_thread or 0
 
 
 # PTX has .b128 for scalar loads only from version 8.3 on; compilers emit .v4.b32.
@@ -94,6 +150,8 @@ def _matrix(verb: Literal["ldmatrix", "stmatrix"], num_matrices: int, *, is_tran
         source="smem" if verb == "ldmatrix" else "registers",
         target="registers" if verb == "ldmatrix" else "smem",
         smem_op=name,
+        num_matrices=num_matrices,
+        is_trans=is_trans,
     )
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from gpusim.errors import KernelError
 from gpusim.units import WARP_SIZE, WARPGROUP_THREADS
 from gpusim.workload.dtypes import BF16, FP8, FP16, FP32, INT8, TF32, DType, accumulator_of
+
+if TYPE_CHECKING:
+    from gpusim.layout import MmaAtomTV
 
 MmaKind = Literal["mma_sync", "wgmma", "fma"]
 OperandSource = Literal["smem", "registers"]
@@ -35,6 +38,11 @@ _PTX_TYPES: Mapping[str, str] = MappingProxyType(
     }
 )
 _TENSOR_DTYPES = (BF16, FP16, TF32, FP8, INT8)
+_FP16_SUMS = (FP16, FP8)
+"""Operands that may also be summed in fp16. Source: PTX ISA, ``mma`` (fp8: from 8.7) and ``wgmma``."""
+
+ACCUMULATOR_VECTOR = 2
+"""Neighbours of a row that each thread holds of an accumulator, whatever its type. Source: PTX ISA."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +101,37 @@ class MmaAtom:
         """
         return self.a_dtype.bits == 16
 
+    @property
+    def tv(self) -> MmaAtomTV:
+        """Which thread holds which element of A, B and C: CuTe's ``MMA_Atom`` of this instruction.
+
+        ``a``, ``b`` and ``c`` map (thread, value) to ``row + rows * column`` of the m x k, n x k and m x n operands. An
+        operand that wgmma reads from smem is seen by every thread as a whole. FFMA's lanes are free to be anywhere; here
+        they lie row by row.
+
+        >>> print(mma_sync(BF16).tv.a)
+        ((4,8),(2,2,2)):((32,1),(16,8,128))
+        >>> print(wgmma(64, BF16).tv.b)
+        (128,(64,16)):(0,(1,64))
+        """
+        from gpusim.layout import Layout, MmaAtomTV
+        from gpusim.workload.atoms.fragments import fragment, outer_product, shared_operand
+
+        if self.kind == "fma":
+            a, b, c = outer_product(self.m, self.n)
+        else:
+            vector = 32 // self.a_dtype.bits
+            if self.a_source == "smem":
+                a = shared_operand(self.m, self.k, num_threads=self.num_threads)
+            else:
+                a = fragment(self.m, self.k, vector=vector, num_threads=self.num_threads)
+            if self.kind == "wgmma":
+                b = shared_operand(self.n, self.k, num_threads=self.num_threads)
+            else:
+                b = fragment(self.n, self.k, vector=vector)
+            c = fragment(self.m, self.n, vector=ACCUMULATOR_VECTOR, num_threads=self.num_threads)
+        return MmaAtomTV(shape_mnk=(self.m, self.n, self.k), a=a, b=b, c=c, thr_id=Layout(self.num_threads))
+
 
 def _mma_sync(k: int, operand: DType, accumulator: DType | None = None) -> MmaAtom:
     """A row m16n8k(k)."""
@@ -124,7 +163,7 @@ FFMA = MmaAtom(
     num_threads=WARP_SIZE,
     a_source="registers",
 )
-"""One fp32 FMA of a warp: its lanes as a grid of 8 x 4, each with one element of the outer product.
+"""One fp32 FMA of a warp: its lanes as a grid of 8 x 4, row by row, each with one element of the outer product.
 
 (CuTe's ``UniversalFMA`` says the same for one thread: 1 x 1 x 1.)
 """
@@ -136,10 +175,14 @@ _ROWS = (
     _mma_sync(16, FP16, FP16),
     _mma_sync(8, BF16),
     _mma_sync(16, BF16),
+    _mma_sync(4, TF32),
     _mma_sync(8, TF32),
     _mma_sync(16, INT8),
     _mma_sync(32, INT8),
     _mma_sync(32, FP8),  # needs sm_89 or later; sm_80 has no fp8
+    _mma_sync(16, FP8),  # ... and PTX ISA 8.7, as all that follow
+    _mma_sync(32, FP8, FP16),
+    _mma_sync(16, FP8, FP16),
     FFMA,
 )
 
@@ -147,20 +190,19 @@ MMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType({atom.name: atom for atom in
 """The atoms of fixed shape by name; wgmma's shapes come from ``wgmma``."""
 
 
-def mma_sync(operand: DType) -> MmaAtom:
-    """The deepest mma.sync for ``operand``, with its default accumulator: 32 bytes of k.
+def mma_sync(operand: DType, accumulator: DType | None = None) -> MmaAtom:
+    """The deepest mma.sync for ``operand``: 32 bytes of k. Without ``accumulator`` it sums in the default one.
 
-    m16n8k16 for 16-bit types, m16n8k8 for tf32, m16n8k32 for fp8 and int8. The fp8 row needs sm_89 or later.
+    m16n8k16 for 16-bit types, m16n8k8 for tf32, m16n8k32 for fp8 and int8. The fp8 rows need sm_89 or later.
 
-    >>> mma_sync(BF16).name
-    'mma_sync_m16n8k16_bf16_fp32'
+    >>> mma_sync(BF16).name, mma_sync(FP16, FP16).name
+    ('mma_sync_m16n8k16_bf16_fp32', 'mma_sync_m16n8k16_fp16_fp16')
 
     Raises:
-        KernelError: no mma.sync takes this type.
+        KernelError: no mma.sync takes this type, or sums it so.
     """
-    _check_tensor_dtype("mma.sync", operand)
-    k = K_STEP_BYTES // operand.num_bytes
-    return MMA_ATOMS[f"mma_sync_m16n8k{k}_{operand.name}_{accumulator_of(operand).name}"]
+    acc = _accumulator("mma.sync", operand, accumulator)
+    return MMA_ATOMS[f"mma_sync_m16n8k{K_STEP_BYTES // operand.num_bytes}_{operand.name}_{acc.name}"]
 
 
 def legal_wgmma_n(operand: DType) -> tuple[int, ...]:
@@ -178,24 +220,31 @@ def legal_wgmma_n(operand: DType) -> tuple[int, ...]:
     return tuple(range(8, 257, 8))
 
 
-def wgmma(n: int, operand: DType, a_source: OperandSource = "smem") -> MmaAtom:
+def wgmma(
+    n: int, operand: DType, a_source: OperandSource = "smem", accumulator: DType | None = None
+) -> MmaAtom:
     """The wgmma m64nNk(32 bytes) of ``operand``, with A from ``a_source`` and B from smem. Needs sm_90a.
+
+    Without ``accumulator`` it sums in the default one; fp16 and fp8 may also be summed in fp16.
 
     >>> wgmma(128, FP8).ptx
     'wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3'
+    >>> wgmma(128, FP16, accumulator=FP16).accumulator_registers
+    32
 
     Raises:
-        KernelError: no wgmma has this N or takes this type.
+        KernelError: no wgmma has this N, takes this type, or sums it so.
     """
     legal = legal_wgmma_n(operand)
     if n not in legal:
         close = min(legal, key=lambda candidate: (abs(candidate - n), -candidate))
         raise KernelError(f"wgmma: no m64n{n} for {operand.name}: the nearest legal n is {close}")
     k = K_STEP_BYTES // operand.num_bytes
-    acc = accumulator_of(operand)
+    acc = _accumulator("wgmma", operand, accumulator)
     a_type = _PTX_TYPES[operand.name]
+    summed = "" if acc == accumulator_of(operand) else f"_{acc.name}"
     return MmaAtom(
-        name=f"wgmma_m64n{n}k{k}_{operand.name}_{'ss' if a_source == 'smem' else 'rs'}",
+        name=f"wgmma_m64n{n}k{k}_{operand.name}{summed}_{'ss' if a_source == 'smem' else 'rs'}",
         ptx=f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{_PTX_TYPES[acc.name]}.{a_type}.{a_type}",
         kind="wgmma",
         m=WGMMA_M,
@@ -230,3 +279,15 @@ def _check_tensor_dtype(instruction: str, operand: DType) -> None:
     if operand not in _TENSOR_DTYPES:
         known = ", ".join(d.name for d in _TENSOR_DTYPES)
         raise KernelError(f"{instruction}: no atom here takes {operand.name}: use one of {known}")
+
+
+def _accumulator(instruction: str, operand: DType, accumulator: DType | None) -> DType:
+    """What a product of ``operand`` is summed in: the default, or what was asked for if there is such an instruction."""
+    _check_tensor_dtype(instruction, operand)
+    default = accumulator_of(operand)
+    if accumulator is None or accumulator == default:
+        return default
+    if accumulator == FP16 and operand in _FP16_SUMS:
+        return accumulator
+    known = f"{default.name} or fp16" if operand in _FP16_SUMS else default.name
+    raise KernelError(f"{instruction}: no atom sums {operand.name} in {accumulator.name}: use {known}")
