@@ -1,6 +1,6 @@
 """Ask the real CuTe: draw cases, compile them with g++ against the CUTLASS headers, write the answers as a table.
 
-    python generate.py --cutlass <include folder> --cuda <include folder> [--seed 0] [--jobs 2]
+    python generate.py --cutlass <include folder> --cuda <include folder> [--table instructions] [--seed 0] [--jobs 2]
 
 A case that CuTe's static assertions refuse is written with the assertion as its answer. See README.md.
 """
@@ -16,11 +16,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from atoms import atom_cases
+from atoms import atom_cases, instruction_cases
 from draw_cases import Case
 from operations import draw_all
 
 CASES_PER_FILE = 150
+INSTRUCTIONS_PER_FILE = 60
+TABLES = {"algebra": "cute_answers.json", "instructions": "cute_instructions.json"}
 
 PRELUDE = """
 #include <cute/tensor.hpp>
@@ -70,16 +72,22 @@ def main() -> None:
     parser.add_argument("--cuda", required=True, help="include folder of the CUDA toolkit")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=here / "cute_answers.json")
+    parser.add_argument("--table", choices=TABLES, default="algebra")
+    parser.add_argument("--out", type=Path, help="the table's own file unless given")
     args = parser.parse_args()
     flags = [f"-I{args.cutlass}", f"-I{args.cuda}", f"-I{args.cuda}/cccl"]
-    drawn, atoms = list(draw_all(args.seed)), list(atom_cases(args.seed))
+    if args.table == "algebra":
+        drawn, atoms = list(draw_all(args.seed)), list(atom_cases(args.seed))
+    else:
+        drawn, atoms = [], list(instruction_cases(args.seed))
     chunks = [drawn[i : i + CASES_PER_FILE] for i in range(0, len(drawn), CASES_PER_FILE)]
-    chunks += [atoms[i : i + 30] for i in range(0, len(atoms), 30)]
+    per_file = 30 if args.table == "algebra" else INSTRUCTIONS_PER_FILE
+    chunks += [atoms[i : i + per_file] for i in range(0, len(atoms), per_file)]
     with ThreadPoolExecutor(args.jobs) as pool:
         answers = [row for rows in pool.map(lambda chunk: ask(chunk, flags), chunks) for row in rows]
     lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in answers)
-    args.out.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    out = args.out or here / TABLES[args.table]
+    out.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 def ask(cases: Sequence[Case], flags: list[str]) -> list[list[str]]:
@@ -108,8 +116,10 @@ def ask(cases: Sequence[Case], flags: list[str]) -> list[list[str]]:
 def source_text(cases: Sequence[Case], refused: dict[int, str]) -> str:
     """The program: each case on a line of its own, so that an error names it."""
     includes = "#include <cute/atom/mma_atom.hpp>\n#include <cute/atom/copy_atom.hpp>"
-    needs_atoms = any(case.op.startswith("atoms:") for case in cases)
-    lines = [PRELUDE.format(includes=includes if needs_atoms else ""), '#line 1 "cases"']
+    needs_atoms = any(case.op.startswith(("atoms:", "instructions:")) for case in cases)
+    # Every N that the instruction has, not only CuTe's usual ones.
+    define = "#define CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED\n" if any("SM90_64x" in case.cpp for case in cases) else ""
+    lines = [define + PRELUDE.format(includes=includes if needs_atoms else ""), '#line 1 "cases"']
     for i, case in enumerate(cases):
         body = "" if i in refused else f'std::printf("{i}\\t"); show({case.cpp}); std::printf("\\n");'
         lines.append(f"  {{ {body} }}")
