@@ -81,6 +81,8 @@ def _usage_sentence(error: TyperException) -> str:
         group = context.command
         return f"{path}a {group.noun} is missing, known: {', '.join(group.list_commands(context))}"
     if param is not None and message.startswith("Missing"):
+        if param.param_type_name == "argument":
+            return f"{path}{param.metavar} is missing, wants {param.help}"
         return f"{path}{param.opts[0]} is missing, wants {param.metavar or 'a value'} ({param.help})"
     if param is not None:
         return f"{path}{param.opts[0]}: {error.message}"

@@ -45,11 +45,14 @@ def banks_command(
 ) -> None:
     """Count bank conflicts of a warp's access to shared memory, and find the swizzle or padding that mends them.
 
-    Without --threads, ldmatrix and stmatrix take the tile at --at as fragments of A do: lanes 8i to 8i+7 give the 8 rows
-    of matrix i, and matrices start at (0,0), (8,0), (0,8), (8,8) for 16-bit elements in rows. Of loads, stores, cp.async
-    and atomics, lane i has the i-th vector along the contiguous mode, row after row.
+    Without --threads, ldmatrix and stmatrix read at --at what a fragment of A
+    wants: lanes 8i to 8i+7 give the 8 rows of matrix i, and matrices start at
+    (0,0), (8,0), (0,8), (8,8), for 16-bit elements that lie in rows.
+    Of loads, stores, cp.async and atomics, lane i has the i-th vector along
+    the contiguous mode, row after row.
 
-    For example: gpusim banks --layout '(64,64):(64,1)' --dtype bf16 --access ldmatrix_x4
+    For example:
+    gpusim banks --layout '(64,64):(64,1)' --dtype bf16 --access ldmatrix_x4
     """
     outputs = {"--json": output_path(json_path, "--json"), "--plot": output_path(plot_path, "--plot", ".png", ".svg")}
     refuse_same(outputs)

@@ -81,7 +81,8 @@ def parse_any(text: str, flag: str) -> Any:
     try:
         return parse_byte_layout(text) if "smem_ptr" in text else parse_layout(text)
     except LayoutError as error:
-        raise LayoutError(f"{flag} {error}") from None
+        sentence = str(error)
+        raise LayoutError(sentence if sentence.startswith(flag) else f"{flag}: {sentence}") from None
 
 
 def parse_operand(text: str, flag: str) -> Any:
@@ -202,7 +203,7 @@ def _run(
 
     shown = []
     for text in expressions:
-        layout = _bare_swizzle("".join(text.split())) or parse_any(text, "layout:")
+        layout = _bare_swizzle("".join(text.split())) or parse_any(text, "layout")
         if isinstance(layout, Swizzle) and not operations:
             raise LayoutError(
                 f"layout: {layout} is a swizzle alone, wants a layout under it, such as '{layout} o 0 o (8,64):(64,1)'"
@@ -330,11 +331,12 @@ def layout_command(context: typer.Context, **values: Any) -> None:
     r"""Show a layout in CuTe's notation, or what an operation makes of it: facts, picture, table.
 
     Quote for the shell: gpusim layout '(4,(2,3)):(6,(3,1))'.
-    Swizzled: 'Sw<3,3,3> o 0 o (8,64):(64,1)' in elements, 'Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)' in bytes.
+    Swizzled in elements: 'Sw<3,3,3> o 0 o (8,64):(64,1)';
+    in bytes: 'Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)'.
 
-    A TILER is a shape (32,8), which goes mode by mode; a layout for each mode, <4:2,8:1>; or one layout
-    4:2, which divides the flattened layout as a list. For example:
-    gpusim layout '(128,64):(64,1)' --zipped-divide '(32,8)'
+    A TILER is a shape (32,8), which goes mode by mode; a layout a mode,
+    <4:2,8:1>; or one layout 4:2, which divides the flattened layout as a list.
+    For example: gpusim layout '(128,64):(64,1)' --zipped-divide '(32,8)'
     """
     from gpusim.workload.dtypes import dtype as dtype_of
 

@@ -162,12 +162,14 @@ def render_layout(layout: AnyLayout, console: Console, *, element_bits: int | No
 
 def _facts_table(layout: AnyLayout, facts: Mapping[str, Any]) -> Table:
     unit, num_bits = facts["unit"], facts["element_bits"]
+    is_coordinates = inner_layout(layout).has_basis
     of_elements = f", of elements of {num_bits} bits" if num_bits else ""
     rows = [
         ("shape", facts["shape"], f"{' x '.join(map(str, product_each(layout.shape)))} coordinates"),
-        ("stride", facts["stride"], f"in elements{of_elements}"),
+        ("stride", facts["stride"], "n@m is n along mode m" if is_coordinates else f"in elements{of_elements}"),
         ("size", str(facts["size"]), "coordinates"),
-        ("cosize", str(facts["cosize"]), f"{unit}: one more than the largest offset"),
+        ("cosize", str(facts["cosize"]), "coordinates below the largest of each mode, and it" if is_coordinates else
+         f"{unit}: one more than the largest offset"),
         ("rank, depth", f"{facts['rank']}, {facts['depth']}", "modes, and levels of nesting"),
         ("injective", _yes(facts["is_injective"]), "no two coordinates share an offset"),
         ("compact", _yes(facts["is_compact"]), "injective, and no offset below the cosize is free"),

@@ -179,28 +179,29 @@ class TileAccess:
                 f"banks: lane {lane} of {self.op} wants {self.vector_elements} elements from {show(first)} on, outside of a "
                 f"tile of {show(self.extents)}: use a larger layout or another start"
             )
-        first_bytes = self.addresses_at(places)
-        torn = np.zeros(active.shape, dtype=np.bool_)
+        everywhere = places + self.tile_origins()[:, None, None, :]
+        first_bytes = self.addresses_at(everywhere)
+        torn = np.zeros(first_bytes.shape, dtype=np.bool_)
         for i in range(1, self.vector_elements):
-            following = places.copy()
+            following = everywhere.copy()
             following[..., self.contiguous_mode] += i
-            torn |= active & (self.addresses_at(following) != first_bytes + i * self.element_bytes)
-        self._refuse_bytes(torn, places, first_bytes, "which do not follow one another")
-        misaligned = active & (first_bytes % self.rule.access_bytes != 0)
-        self._refuse_bytes(misaligned, places, first_bytes, f"which is no multiple of {self.rule.access_bytes}")
+            torn |= self.addresses_at(following) != first_bytes + i * self.element_bytes
+        bad = active & (torn | (first_bytes % self.rule.access_bytes != 0))
+        if bad.any():
+            where = tuple(np.argwhere(bad)[0])
+            self._refuse_vector(everywhere[where], int(where[-1]), int(first_bytes[where]), is_torn=bool(torn[where]))
 
-    def _refuse_bytes(
-        self, bad: NDArray[np.bool_], places: NDArray[np.int64], addresses: NDArray[np.int64], why: str
-    ) -> None:
-        if not bad.any():
-            return
-        instruction, lane = (int(i) for i in np.argwhere(bad)[0])
-        place = show(tuple(int(c) for c in places[instruction, lane]))
-        torn = "follow" in why
-        what = f"{self.vector_elements} elements from {place} on" if torn else f"{place} at byte"
-        at = "" if torn else f" {addresses[instruction, lane]}"
-        mend = "a swizzle whose M keeps vectors whole, or a narrower access" if torn else "an aligned row pitch and start"
-        raise LayoutError(f"banks: lane {lane} of {self.op} wants {what}{at}, {why}: use {mend}")
+    def _refuse_vector(self, place: NDArray[np.int64], lane: int, address: int, *, is_torn: bool) -> None:
+        what = f"lane {lane} of {self.op} wants {self.vector_elements} elements from {show(tuple(map(int, place)))} on"
+        num_bytes = self.rule.access_bytes
+        if not is_torn:
+            why, mend = f"at byte {address}, which is no multiple of {num_bytes}", "an aligned row pitch and start"
+        elif self.tile.swizzle.num_bits:
+            why = f"which {self.tile.swizzle} in bytes tears apart"
+            mend = f"a swizzle that keeps {num_bytes} bytes whole, that is M >= {_log2(num_bytes)} in bytes"
+        else:
+            why, mend = "which do not follow one another", "a layout with a mode of stride 1, or a narrower access"
+        raise LayoutError(f"banks: {what}, {why}: use {mend}")
 
     def addresses_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Byte addresses of places, int64[...] of int64[..., 2]."""
@@ -472,3 +473,7 @@ def _all_addresses(
     if access.rule.is_collective:
         return addresses, None
     return addresses, np.broadcast_to(active, addresses.shape)
+
+
+def _log2(power: int) -> int:
+    return power.bit_length() - 1

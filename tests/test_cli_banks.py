@@ -1,0 +1,118 @@
+"""``gpusim banks`` as somebody types it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from gpusim.cli import main
+
+TILE = ["banks", "--layout", "(64,64):(64,1)", "--dtype", "bf16"]
+LDMATRIX = [*TILE, "--access", "ldmatrix_x4"]
+
+BAD: list[tuple[list[str], list[str]]] = [
+    (["banks"], ["--layout is missing"]),
+    (TILE, ["--access is missing"]),
+    (["banks", "--layout", "(64,64", "--dtype", "bf16", "--access", "ldmatrix_x4"], ["--layout:", "not closed"]),
+    ([*TILE[:-1], "bf17", "--access", "ldmatrix_x4"], ["'bf17' is unknown", "did you mean 'bf16'?"]),
+    ([*TILE, "--access", "ldmatrix_x5"], ["--access 'ldmatrix_x5' is unknown", "did you mean 'ldmatrix_x4'?"]),
+    ([*TILE, "--access", "zzz"], ["--access 'zzz' is unknown", "ldmatrix", "ld_shared"]),
+    ([*LDMATRIX, "--swizzle", "3,3"], ["--swizzle '3,3' is no swizzle", "3,3,3"]),
+    ([*LDMATRIX, "--swizzle", "128"], ["--swizzle '128' is no swizzle", "did you mean '128B'?"]),
+    ([*LDMATRIX, "--swizzle", "3,3,1"], ["--swizzle", "overlap"]),
+    ([*LDMATRIX, "--swizzle", "3,0,3"], ["tears apart"]),
+    ([*LDMATRIX, "--at", "(0,4)"], ["byte 8", "no multiple of 16"]),
+    ([*LDMATRIX, "--at", "(64,0)"], ["start (64,0) lies outside"]),
+    ([*LDMATRIX, "--at", "(0,-8)"], ["outside"]),
+    ([*LDMATRIX, "--at", "0"], ["--at '0' is no coordinate", "(0,16)"]),
+    ([*LDMATRIX, "--at", "(a,b)"], ["--at '(a,b)' is no coordinate"]),
+    ([*LDMATRIX, "--threads", "32:64:1"], ["--threads", "'64:1'"]),
+    ([*LDMATRIX, "--threads", "8:1"], ["8", "32 lanes"]),
+    ([*LDMATRIX, "--threads", "Sw<1,3,3> o 0 o 32:1"], ["--threads", "has a swizzle"]),
+    (["banks", "--layout", "Sw<3,3,3> o 0 o (64,64):(64,1)", "--dtype", "bf16", "--access", "ldmatrix_x4", "--swizzle",
+      "128B"], ["two", "give one"]),
+    (["banks", "--layout", "(8,64):(64,1)", "--dtype", "bf16", "--access", "ldmatrix_x4"], ["outside of a tile"]),
+    ([*TILE, "--access", "ld_shared_b8"], ["less than an element"]),
+    ([*LDMATRIX, "--json", "no/such/x.json"], ["--json"]),
+    ([*LDMATRIX, "--plot", "x.pdf"], ["--plot 'x.pdf' ends in '.pdf'"]),
+    ([*LDMATRIX, "--plot", "x.png", "--json", "x.png"], ["is the file of"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "said"), BAD, ids=[" ".join(arguments)[-40:] for arguments, _ in BAD])
+def test_bad_input_costs_one_sentence_and_status_two(
+    arguments: list[str],
+    said: list[str],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("gpusim: ")
+    for words in said:
+        assert words in err
+    assert not list(tmp_path.iterdir())
+
+
+def document(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    assert main([*arguments, "--json", "-"]) == 0
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_the_three_ways_to_say_the_128_byte_mode_are_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    ways = [
+        [*LDMATRIX, "--swizzle", "3,3,3"], [*LDMATRIX, "--swizzle", "128B"], [*LDMATRIX, "--swizzle", "Sw<3,3,3>"],
+        ["banks", "--layout", "Sw<3,3,3> o 0 o (64,64):(64,1)", *LDMATRIX[3:]],
+        ["banks", "--layout", "Sw<3,4,3>_smem_ptr[16b] o (64,64):(64,1)", *LDMATRIX[3:]],
+    ]  # fmt: skip
+    found = [document(way, capsys) for way in ways]
+    assert all(one == found[0] for one in found)
+    assert found[0]["swizzle"] == {"elements": "Sw<3,3,3>", "bytes": "Sw<3,4,3>"}
+    assert found[0]["remarks"] == []
+
+
+def test_bytes_typed_as_elements_are_counted_as_asked_and_remarked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*LDMATRIX, "--swizzle", "3,4,3"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "2-way" in text
+    assert "Remark: Sw<3,4,3> counts elements here and is Sw<3,5,3> in bytes: it is not the 128B mode" in text
+
+
+def test_the_next_command_is_free_of_conflicts(capsys: pytest.CaptureFixture[str]) -> None:
+    odd = ["banks", "--layout", "(32,32):(32,1)", "--dtype", "fp32", "--access", "ld_shared_b32", "--threads", "32:1@0"]
+    for arguments in (LDMATRIX, [*LDMATRIX, "--at", "(16,16)"], odd):
+        assert main(arguments) == 0
+        following = capsys.readouterr().out.strip().splitlines()[-1]
+        assert following.startswith("Next: gpusim banks ")
+        found = document(shlex.split(following)[2:], capsys)
+        assert found["everywhere"]["num_tiles_with_conflicts"] == 0  # type: ignore[index]  # a document
+
+
+def test_what_is_free_has_no_next_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*LDMATRIX, "--swizzle", "128B"]) == 0
+    out = capsys.readouterr().out
+    assert "Verdict: ldmatrix_x4 takes 4 wavefronts" in out
+    assert "Next:" not in out
+
+
+def test_json_and_plot_are_written_and_json_on_stdout_is_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plot = tmp_path / "x.svg"
+    assert main([*LDMATRIX, "--json", "-", "--plot", str(plot)]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["instructions"][0]["num_wavefronts"] == 32
+    assert "Verdict" in err
+    assert plot.read_text().startswith("<?xml")
+
+
+def test_help_says_which_tile_ldmatrix_reads(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert main(["banks", "--help"]) == 0
+    assert "(0,0), (8,0), (0,8), (8,8)" in " ".join(capsys.readouterr().out.split())

@@ -1,0 +1,181 @@
+"""``gpusim layout`` as somebody types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpusim import layout as cute
+from gpusim.cli import main
+from gpusim.cli.layout import OPERATIONS, parse_operand
+from gpusim.layout import Layout, Swizzle, parse_layout
+
+BAD: list[tuple[list[str], list[str]]] = [
+    ([], ["EXPR... is missing", "CuTe's notation"]),
+    (["(4,8"], ["'(4,8'", "not closed"]),
+    (["(4,8):(1)"], ["(4,8):(1)", "differ in profile"]),
+    (["(4,x)"], ["no number at position 3"]),
+    (["Sw<3,3,3>"], ["is a swizzle alone", "o 0 o"]),
+    (["Sw<3,3,3>", "--coalesce"], ["is a swizzle alone"]),
+    (["Sw<3,3,2> o 0 o 64:1"], ["overlap"]),
+    (["(4,8)", "--upcast", "x"], ["--upcast"]),
+    (["(4,8)", "--upcast", "0"], ["--upcast '0' is no factor"]),
+    (["(4,8)", "--zipped-divide"], ["--zipped-divide has no value"]),
+    (["(4,8)", "--zipped-divid", "2"], ["did you mean '--zipped-divide'?"]),
+    (["(4,8)", "--zipped-divide", "(2,2,2)"], ["3 modes"]),
+    (["(4,8)", "--slice", "(1,2)"], ["fixes every mode", "offset 9"]),
+    (["(4,8)", "--coord", "(5,1)"], ["--coord (5,1) lies outside"]),
+    (["(4,8)", "--coalesce", "--complement", "24", "--complement", "3"], ["--complement is given 2 times"]),
+    (["(4,8)", "--rows", "0"], ["--rows 0"]),
+    (["(4,8)", "--dtype", "bf17"], ["'bf17' is unknown", "did you mean 'bf16'?"]),
+    (["(512,512)", "--plot", "x.svg"], ["262144 cells", "--slice"]),
+    (["(4,8)", "--plot", "x.pdf"], ["--plot 'x.pdf' ends in '.pdf'"]),
+    (["(4,8)", "(8,4)", "--plot", "x.svg"], ["draws one layout"]),
+    (["(4,8)", "--json", "x.svg", "--plot", "x.svg"], ["is the file of"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), BAD, ids=[" ".join(arguments)[-40:] or "none" for arguments, _ in BAD])
+def test_bad_input_costs_one_sentence_and_status_two(
+    arguments: list[str],
+    said: list[str],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["layout", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("gpusim: ")
+    for words in said:
+        assert words in err
+    assert not list(tmp_path.iterdir())
+
+
+def document(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
+    assert main(["layout", *arguments, "--json", "-"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def shown(arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["layout", *arguments]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 120
+    return out
+
+
+ARGUMENTS = {
+    "composition": "(2,4):(4,1)", "coalesce_by": "(1,1)", "complement": "64", "logical_divide": "(2,4)",
+    "zipped_divide": "(2,4)", "tiled_divide": "(2,4)", "flat_divide": "(2,4)", "logical_product": "(3,4)",
+    "zipped_product": "(3,4)", "tiled_product": "(3,4)", "flat_product": "(3,4)", "blocked_product": "(3,4):(1,3)",
+    "raked_product": "(3,4):(1,3)", "upcast": "2", "downcast": "2", "slice": "(_,3)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_an_operation_gives_what_the_algebra_gives(operation: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    text = ARGUMENTS.get(operation.name)
+    assert (text is None) == (operation.wants == "")
+    found = document(["(4,8):(8,1)", operation.flag, *([] if text is None else [text])], capsys)
+    layout = Layout((4, 8), (8, 1))
+    if operation.name == "slice":
+        expected = layout(None, 3)
+    elif text is None:
+        expected = getattr(cute, operation.name)(layout)
+    else:
+        argument = parse_layout(text) if ":" in text else cute.parse_int_tuple(text)
+        expected = getattr(cute, operation.name.removesuffix("_by"))(layout, argument)
+    assert found["result"]["layout"] == str(expected)
+    assert found["input"]["layout"] == "(4,8):(8,1)"
+    assert found["operations"][0]["name"] == operation.name
+
+
+def test_operations_are_done_in_the_order_in_which_they_are_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    first = document(["(8,8):(8,1)", "--upcast", "2", "--zipped-divide", "(2,2)"], capsys)
+    second = document(["(8,8):(8,1)", "--zipped-divide", "(2,2)", "--upcast", "2"], capsys)
+    layout = Layout((8, 8), (8, 1))
+    assert first["result"]["layout"] == str(cute.zipped_divide(cute.upcast(layout, 2), (2, 2)))
+    assert second["result"]["layout"] == str(cute.upcast(cute.zipped_divide(layout, (2, 2)), 2))
+    assert first["result"]["layout"] != second["result"]["layout"]
+
+
+def test_a_tiler_is_a_shape_a_layout_or_one_a_mode() -> None:
+    assert parse_operand("(32,8)", "--x") == (32, 8)
+    assert parse_operand("4", "--x") == 4
+    assert parse_operand("4:2", "--x") == Layout(4, 2)
+    assert parse_operand("(32,8):(8,1)", "--x") == Layout((32, 8), (8, 1))
+    assert parse_operand("<4:2, (2,2):(1,8)>", "--x") == (Layout(4, 2), Layout((2, 2), (1, 8)))
+    assert parse_operand("(4:2,_)", "--x") == (Layout(4, 2), None)
+    assert parse_operand("Sw<3,3,3>", "--x") == Swizzle(3, 3, 3)
+
+
+def test_a_layout_given_as_tiler_is_pointed_out(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    text = shown(["(128,64):(64,1)", "--zipped-divide", "(32,8):(8,1)"], capsys, monkeypatch)
+    assert "divides the flattened layout" in text
+    assert "use the shape (32,8), which gives ((32,8),(4,8)):((64,1),(2048,8))" in text
+    assert "gives (((16,2),8),32):(((512,1),64),2)" in text
+    plain = shown(["(128,64):(64,1)", "--zipped-divide", "(32,8)"], capsys, monkeypatch)
+    assert "gives ((32,8),(4,8)):((64,1),(2048,8))" in plain
+    assert "flattened" not in plain
+
+
+def test_facts_are_those_of_the_layout(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = document(["(4,(2,3)):(6,(3,1))"], capsys)["result"]
+    assert (facts["size"], facts["cosize"], facts["rank"], facts["depth"]) == (24, 24, 2, 2)
+    assert (facts["is_injective"], facts["is_compact"]) == (True, True)
+    assert facts["offsets"] == [Layout((4, (2, 3)), (6, (3, 1)))(i) for i in range(24)]
+    holes = document(["(4,8):(16,1)"], capsys)["result"]
+    assert (holes["cosize"], holes["is_injective"], holes["is_compact"]) == (56, True, False)
+    overlap = document(["(4,8):(1,2)"], capsys)["result"]
+    assert (overlap["is_injective"], overlap["is_compact"]) == (False, False)
+
+
+def test_a_swizzle_is_shown_in_both_units(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    in_elements = document(["Sw<3,3,3> o 0 o (8,64):(64,1)", "--dtype", "bf16"], capsys)["result"]
+    in_bytes = document(["Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)"], capsys)["result"]
+    assert in_elements["swizzle"] == in_bytes["swizzle"] == {"elements": "Sw<3,3,3>", "bytes": "Sw<3,4,3>"}
+    assert (in_elements["cosize"], in_elements["unit"]) == (512, "elements")
+    assert (in_bytes["cosize"], in_bytes["unit"]) == (1024, "bytes")
+    assert in_elements["is_compact"] and in_bytes["is_compact"]
+    assert [2 * offset for offset in in_elements["offsets"]] == in_bytes["offsets"]
+    assert "in bytes: the same swizzle" in shown(["Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)"], capsys, monkeypatch)
+
+
+def test_a_swizzle_on_the_right_says_how_it_is_put_on_the_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = shown(["(8,64):(64,1)", "--composition", "Sw<3,3,3>"], capsys, monkeypatch)
+    assert "gpusim layout 'Sw<3,3,3> o 0 o (8,64):(64,1)'" in text
+    left = document(["Sw<3,3,3>", "--composition", "(8,64):(64,1)"], capsys)
+    assert left["result"]["layout"] == "Sw<3,3,3> o 0 o (8,64):(64,1)"
+
+
+def test_what_is_cut_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    text = shown(["(128,64):(64,1)", "--rows", "4"], capsys, monkeypatch)
+    assert "cut to 4 of 128 rows, 16 of 64 columns: --rows 128, a wider terminal or --slice shows more" in text
+    assert "... and 8188 more coordinates: --rows 8192 shows all" in text
+    whole = shown(["(4,8):(8,1)", "--rows", "32"], capsys, monkeypatch)
+    assert "cut to" not in whole
+    assert "more coordinates" not in whole
+    huge = document(["(4096,4096)"], capsys)["result"]
+    assert (huge["offsets"], huge["num_offsets_left_out"]) == (None, 4096 * 4096)
+
+
+def test_coordinates_are_evaluated_and_several_layouts_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert document(["(4,8):(8,1)", "--coord", "(1,2)", "--coord", "9"], capsys)["coordinates"] == [
+        {"coordinate": "(1,2)", "offset": 10}, {"coordinate": "9", "offset": 10},
+    ]  # fmt: skip
+    assert [one["result"]["layout"] for one in document(["(4,8)", "8:2"], capsys)] == ["(4,8):(1,4)", "8:2"]
+
+
+@pytest.mark.parametrize(("suffix", "magic"), [(".svg", b"<svg"), (".png", b"\x89PNG")])
+def test_the_result_is_drawn_by_suffix(suffix: str, magic: bytes, tmp_path: Path) -> None:
+    path = tmp_path / f"x{suffix}"
+    assert main(["layout", "Sw<2,3,3> o 0 o (8,32):(32,1)", "--dtype", "bf16", "--plot", str(path)]) == 0
+    assert path.read_bytes().startswith(magic)

@@ -1,0 +1,333 @@
+"""Bank conflicts of tiles: phases add up to the instruction's wavefronts, and what is said to mend them does."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
+
+from gpusim.errors import LayoutError
+from gpusim.layout import ComposedLayout, E, Layout, Swizzle, swizzle_mode
+from gpusim.workload.access import SMEM_OPS, wavefronts
+from gpusim.workload.bank_mends import (
+    closed_form_swizzle,
+    find_padding,
+    find_swizzle,
+    mode_of,
+    remarks,
+    study,
+    with_swizzle,
+)
+from gpusim.workload.banks import (
+    NUM_BANKS,
+    TileAccess,
+    analyze,
+    census,
+    census_at,
+    ideal_wavefronts,
+    in_elements,
+    smem_tile,
+)
+from gpusim.workload.dtypes import BF16, FP8, FP32, FP64, TF32, DType
+
+
+def row_major(rows: int, columns: int, pitch: int = 0) -> Layout:
+    return Layout((rows, columns), (pitch or columns, 1))
+
+
+def ldmatrix(layout: Any, dtype: DType = BF16, swizzle: Swizzle | None = None, **options: Any) -> TileAccess:
+    return TileAccess(op="ldmatrix_x4", tile=smem_tile(layout, dtype, swizzle), **options)
+
+
+# ---------------------------------------------------------------------- counted against what is known
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "swizzle", "num_ways"),
+    [
+        (32, None, 2), (32, (1, 3, 3), 1), (32, (2, 3, 3), 1), (32, (3, 3, 3), 1),
+        (64, None, 4), (64, (2, 3, 3), 1), (64, (3, 3, 3), 1), (64, (3, 4, 3), 2),
+        (128, None, 8), (128, (2, 3, 3), 2), (128, (3, 3, 3), 1), (128, (3, 4, 3), 2),
+        (256, None, 8), (256, (3, 3, 3), 2), (256, (3, 3, 4), 1),
+    ],
+)  # fmt: skip
+def test_ldmatrix_of_16_bit_rows_conflicts_as_worked_out(
+    row_bytes: int, swizzle: tuple[int, int, int] | None, num_ways: int
+) -> None:
+    plain = row_major(64, row_bytes // 2)
+    layout = plain if swizzle is None else ComposedLayout(Swizzle(*swizzle), 0, plain)
+    assert analyze(ldmatrix(layout))[0].num_ways == num_ways
+
+
+def test_the_modes_of_tma_free_rows_of_their_width() -> None:
+    for name, columns in (("32B", 16), ("64B", 32), ("128B", 64)):
+        assert census(ldmatrix(row_major(64, columns), swizzle=swizzle_mode(name))).is_free
+
+
+def test_a_column_of_floats_is_served_one_lane_after_the_other() -> None:
+    access = TileAccess(op="ld_shared_b32", tile=smem_tile(row_major(32, 32), FP32), threads=Layout(32, 1))
+    found = analyze(access)[0]
+    (phase,) = found.phases
+    assert (phase.num_wavefronts, phase.num_ideal_wavefronts) == (32, 1)
+    (collision,) = phase.collisions
+    assert (collision.first_bank, collision.last_bank) == (0, 0)
+    assert collision.lanes == tuple(range(32))
+    assert collision.words == tuple((32 * lane,) for lane in range(32))
+    assert found.turns[:, 0].tolist() == list(range(1, 33))
+    assert not found.turns[:, 1:].any()
+
+
+def test_lanes_of_one_word_share_a_wavefront_unless_they_are_atomics() -> None:
+    tile = smem_tile(Layout(64), FP32)
+    same = Layout(32, 0)
+    load = analyze(TileAccess(op="ld_shared_b32", tile=tile, threads=same))[0]
+    atomic = analyze(TileAccess(op="atom_shared_add_b32", tile=tile, threads=same))[0]
+    assert (load.num_wavefronts, load.num_ideal_wavefronts) == (1, 1)
+    assert (atomic.num_wavefronts, atomic.num_ideal_wavefronts, atomic.num_ways) == (32, 32, 1.0)
+
+
+# ---------------------------------------------------------------------- laws
+
+
+@st.composite
+def accesses(draw: st.DrawFn) -> TileAccess:
+    """An access of any instruction to a tile of rows, its lanes anywhere."""
+    op = draw(st.sampled_from(sorted(SMEM_OPS)))
+    rule = SMEM_OPS[op]
+    dtype = draw(st.sampled_from([d for d in (FP8, BF16, FP32, FP64) if d.num_bytes <= rule.access_bytes]))
+    vector = rule.access_bytes // dtype.num_bytes
+    pitch = vector * draw(st.integers(64, 70))
+    kinds = st.sampled_from([E(0) * row for row in range(9)] + [E(1) * (vector * step) for step in range(9)])
+    steps = [draw(kinds) for _ in range(3)]
+    threads = Layout((2, 4, 4), tuple(steps))
+    if draw(st.booleans()) and not rule.is_collective:
+        threads = Layout(draw(st.integers(1, 31)), steps[0])
+    base = vector.bit_length() - 1 + draw(st.integers(0, 2))
+    swizzle = Swizzle(draw(st.integers(0, 3)), base, draw(st.integers(3, 5))).downcast(dtype.num_bytes)
+    rows = 1 << 8 if rule.access_bytes < 16 else 1 << 6
+    tile = smem_tile(Layout((rows, 64 * vector), (pitch, 1)), dtype, swizzle)
+    try:
+        return TileAccess(op=op, tile=tile, threads=threads)
+    except LayoutError:  # lanes beyond the tile
+        reject()
+
+
+@given(access=accesses())
+def test_phases_add_up_to_the_instructions_wavefronts(access: TileAccess) -> None:
+    addresses, active = access.addresses()
+    counted = wavefronts(access.op, addresses, None if access.rule.is_collective else active)
+    found = analyze(access)
+    assert [instruction.num_wavefronts for instruction in found] == counted.tolist()
+    ideal = ideal_wavefronts(access.op, addresses, None if access.rule.is_collective else active)
+    assert [instruction.num_ideal_wavefronts for instruction in found] == ideal.tolist()
+
+
+@given(access=accesses())
+def test_every_lane_is_served_by_the_banks_of_its_words_within_its_phase(access: TileAccess) -> None:
+    num_words = max(1, access.rule.access_bytes // 4)
+    for instruction in analyze(access):
+        served = [lane for phase in instruction.phases for lane in phase.lanes]
+        assert served == [i for i, address in enumerate(instruction.addresses) if address is not None]
+        for phase in instruction.phases:
+            assert instruction.turns[list(phase.lanes)].max() == phase.num_wavefronts
+            assert max((len(c.lanes) for c in phase.collisions), default=1) == phase.num_wavefronts
+            for lane in phase.lanes:
+                address = instruction.addresses[lane]
+                assert address is not None
+                banks = sorted((address // 4 + i) % NUM_BANKS for i in range(num_words))
+                assert np.flatnonzero(instruction.turns[lane]).tolist() == banks
+
+
+@given(access=accesses(), num_bits=st.integers(0, 3), shift=st.integers(3, 6))
+def test_no_placement_beats_the_ideal_and_a_swizzle_leaves_it(access: TileAccess, num_bits: int, shift: int) -> None:
+    addresses, active = access.addresses()
+    mask = None if access.rule.is_collective else active
+    ideal = ideal_wavefronts(access.op, addresses, mask)
+    assert np.all(ideal <= wavefronts(access.op, addresses, mask))
+    moved = Swizzle(num_bits, 4, shift)(addresses)
+    assert np.array_equal(ideal, ideal_wavefronts(access.op, np.asarray(moved), mask))
+
+
+# ---------------------------------------------------------------------- what mends it
+
+
+TILES = [
+    (row_major(64, 16), BF16), (row_major(64, 32), BF16), (row_major(64, 64), BF16), (row_major(32, 128), BF16),
+    (Layout((64, 64), (1, 64)), BF16), (row_major(64, 128), FP8), (row_major(32, 32), TF32), (row_major(64, 160), BF16),
+    (Layout((64, (64, 2)), (64, (1, 4096))), BF16), (row_major(64, 40), BF16),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("layout", "dtype"), TILES, ids=str)
+def test_the_smallest_swizzle_frees_every_tile_and_no_smaller_one_does(layout: Layout, dtype: DType) -> None:
+    access = ldmatrix(layout, dtype)
+    mend = find_swizzle(access)
+    assert mend is not None
+    assert mend.census.is_free
+    swizzle, step = mend.swizzle_bytes, 16 // dtype.num_bytes
+    rows, columns = access.extents if access.contiguous_mode == 1 else access.extents[::-1]
+    lanes = np.arange(32)
+    for row, column in product(range(0, rows, 16), range(0, columns, 2 * step)):
+        across, along = row + lanes % 16, column + step * (lanes // 16)
+        where = (across, along) if access.contiguous_mode == 1 else (along, across)
+        offsets = np.asarray(layout(where)) * dtype.num_bytes
+        assert int(wavefronts("ldmatrix_x4", swizzle(offsets))) == 4
+    smaller = [Swizzle(b, m, s) for b in range(swizzle.num_bits) for m in range(4, 7) for s in range(max(b, 1), 9)]
+    origin = access.tile_origins()
+    assert not any(census_at(with_swizzle(access, trial), origin).is_free for trial in smaller)
+
+
+def test_a_swizzle_that_mends_only_the_first_tile_mends_nothing() -> None:
+    access = ldmatrix(row_major(64, 160))
+    first_only = with_swizzle(access, Swizzle(2, 4, 4))
+    assert census_at(first_only, access.tile_origins()[:1]).is_free
+    assert not census(first_only).is_free
+    mend = find_swizzle(access)
+    assert mend is not None
+    assert mend.census.is_free
+    assert mend.swizzle_bytes != Swizzle(2, 4, 4)
+
+
+def test_fragments_of_an_accumulator_are_stored_free_under_chunks_wider_than_their_vectors() -> None:
+    tile = smem_tile(row_major(64, 64), BF16)
+    access = TileAccess(op="st_shared_b32", tile=tile, threads=Layout.parse("(4,8):(2@1,1@0)"))  # type: ignore[arg-type]  # plain
+    assert analyze(access)[0].num_ways == 8
+    mend = find_swizzle(access)
+    assert mend is not None
+    assert str(mend.swizzle_elements) == "Sw<3,3,3>"
+    assert mend.census.is_free
+
+
+@pytest.mark.parametrize(("layout", "dtype"), TILES, ids=str)
+def test_the_padding_is_the_smallest_that_keeps_vectors_aligned(layout: Layout, dtype: DType) -> None:
+    access = ldmatrix(layout, dtype)
+    mend = find_padding(access)
+    assert mend is not None
+    assert mend.census.is_free
+    assert mend.padding_elements % access.vector_elements == 0
+    assert mend.num_extra_bytes == (mend.tile.inner.cosize - layout.cosize) * dtype.num_bytes
+    assert find_padding(ldmatrix(mend.tile.inner, dtype)).padding_elements == 0  # type: ignore[union-attr]  # found above
+    plain_is_free = census(access).is_free
+    assert (mend.padding_elements == 0) == plain_is_free
+    if mend.padding_elements > access.vector_elements:
+        pytest.fail("one vector a row frees every row that is a power of two")
+
+
+def test_what_is_free_needs_nothing() -> None:
+    found = study(ldmatrix(row_major(64, 72)))
+    assert found.census.is_free
+    assert found.swizzle is not None
+    assert found.swizzle.swizzle_bytes.num_bits == 0
+    assert found.padding is not None
+    assert found.padding.padding_elements == 0
+
+
+@pytest.mark.parametrize(
+    ("columns", "dtype", "said"),
+    [(16, BF16, "Sw<3,3,3>"), (64, BF16, "Sw<3,3,3>"), (128, BF16, "Sw<3,3,4>"), (32, TF32, "Sw<3,2,3>"),
+     (128, FP8, "Sw<3,4,3>")],
+)
+def test_the_closed_formula_frees_rows_of_a_power_of_two(columns: int, dtype: DType, said: str) -> None:
+    access = ldmatrix(row_major(64, columns), dtype)
+    swizzle = closed_form_swizzle(access)
+    assert swizzle is not None
+    trial = with_swizzle(access, swizzle)
+    assert str(in_elements(trial.tile)) == said
+    assert census(trial).is_free
+
+
+def test_the_closed_formula_is_silent_of_other_rows() -> None:
+    assert closed_form_swizzle(ldmatrix(row_major(64, 72))) is None
+
+
+# ---------------------------------------------------------------------- units
+
+
+def test_byte_numbers_on_elements_are_remarked_and_only_those() -> None:
+    fallen = ldmatrix(ComposedLayout(Swizzle(3, 4, 3), 0, row_major(64, 64)))
+    (said,) = remarks(fallen, is_in_elements=True)
+    assert "not the 128B mode" in said
+    assert "use 3,3,3 or 128B" in said
+    assert remarks(ldmatrix(row_major(64, 64), swizzle=Swizzle(3, 4, 3)), is_in_elements=False) == []
+    assert remarks(ldmatrix(ComposedLayout(Swizzle(3, 3, 3), 0, row_major(64, 64))), is_in_elements=True) == []
+    assert remarks(ldmatrix(row_major(64, 128), FP8, Swizzle(3, 4, 3)), is_in_elements=True) == []
+
+
+def test_rows_wider_than_a_modes_span_are_remarked_with_the_layout_of_boxes() -> None:
+    (said,) = remarks(ldmatrix(row_major(64, 128), swizzle=swizzle_mode("128B")), is_in_elements=False)
+    assert "(64,(64,2)):(64,(1,4096))" in said
+    boxes = ldmatrix(Layout.parse("(64,(64,2)):(64,(1,4096))"), swizzle=swizzle_mode("128B"))
+    assert census(boxes).is_free
+    assert remarks(boxes, is_in_elements=False) == []
+
+
+def test_elements_and_bytes_give_the_same_tile() -> None:
+    in_element_units = ComposedLayout(Swizzle(3, 3, 3), 0, row_major(64, 64))
+    assert smem_tile(in_element_units, BF16) == smem_tile(row_major(64, 64), BF16, swizzle_mode("128B"))
+    assert [mode_of(swizzle_mode(name)) for name in ("none", "32B", "64B", "128B")] == ["none", "32B", "64B", "128B"]
+
+
+# ---------------------------------------------------------------------- where lanes point
+
+
+def test_ldmatrix_takes_matrices_as_fragments_of_a_lie() -> None:
+    places = analyze(ldmatrix(row_major(64, 64), at=(16, 32)))[0].places
+    assert [places[lane] for lane in (0, 7, 8, 16, 24, 31)] == [
+        (16, 32), (23, 32), (24, 32), (16, 40), (24, 40), (31, 40),
+    ]  # fmt: skip
+
+
+def test_threads_by_index_and_by_coordinate_are_the_same_places() -> None:
+    tile = smem_tile(row_major(64, 64), BF16)
+    by_index = TileAccess(op="st_shared_b32", tile=tile, threads=Layout((4, 8), (128, 1)))
+    by_coordinate = TileAccess(op="st_shared_b32", tile=tile, threads=Layout.parse("(4,8):(2@1,1@0)"))  # type: ignore[arg-type]  # plain
+    assert analyze(by_index)[0].places == analyze(by_coordinate)[0].places
+
+
+def test_the_33rd_lane_is_the_first_of_a_second_instruction() -> None:
+    tile = smem_tile(row_major(64, 64), BF16)
+    both = analyze(TileAccess(op="ld_shared_b128", tile=tile, threads=Layout((32, 2), (1, 512))))
+    assert [found.places[0] for found in both] == [(0, 0), (0, 8)]
+    partly = analyze(TileAccess(op="ld_shared_b128", tile=tile, threads=Layout(40, 1)))
+    assert [sum(place is not None for place in found.places) for found in partly] == [32, 8]
+
+
+def test_origins_bring_the_access_to_every_tile_once() -> None:
+    access = ldmatrix(row_major(64, 64), at=(16, 16))
+    shifts = {(int(a), int(b)) for a, b in access.tile_origins() + np.asarray(access.at)}
+    assert shifts == set(product(range(0, 64, 16), range(0, 64, 16)))
+
+
+# ---------------------------------------------------------------------- refused
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: ldmatrix(row_major(8, 64)), r"lane 8 .* outside of a tile of \(8,64\)"),
+        (lambda: ldmatrix(row_major(64, 64), at=(64, 0)), r"start \(64,0\) lies outside"),
+        (lambda: ldmatrix(row_major(64, 64), at=(56, 0)), "lane 8 .* outside"),
+        (lambda: ldmatrix(row_major(64, 64), at=(0, 4)), "byte 8, which is no multiple of 16"),
+        (lambda: ldmatrix(row_major(64, 64, 68)), "byte 136, which is no multiple of 16"),
+        (lambda: ldmatrix(Layout((64, 64), (128, 2))), "do not follow one another"),
+        (lambda: ldmatrix(ComposedLayout(Swizzle(3, 0, 6), 0, row_major(64, 64))), "in bytes tears apart"),
+        (lambda: ldmatrix(row_major(64, 64), swizzle=Swizzle(3, 3, 3)), "tears apart: .* M >= 4 in bytes"),
+        (lambda: ldmatrix(row_major(64, 64), threads=Layout(8)), "addresses of 32 lanes"),
+        (lambda: ldmatrix(row_major(64, 64), threads=Layout(32, 1000)), "index 5000 of a tile of 4096"),
+        (lambda: TileAccess(op="ldmatrix_x5", tile=smem_tile(row_major(64, 64), BF16)), "did you mean 'ldmatrix_x4'"),
+        (lambda: TileAccess(op="ld_shared_b8", tile=smem_tile(row_major(64, 64), BF16)), "less than an element"),
+        (lambda: TileAccess(op="ld_shared_b128", tile=smem_tile(row_major(2, 64), BF16)), "fewer than 32 vectors"),
+        (lambda: smem_tile(Layout((8, 8, 8)), BF16), "3 modes"),
+        (lambda: smem_tile(Layout((1024, 1024)), BF16), "more than any SM has"),
+        (lambda: smem_tile(Layout.parse("(8,8):(1@0,1@1)"), BF16), "no offsets in memory"),
+        (lambda: smem_tile(ComposedLayout(Swizzle(1, 3, 3), 0, row_major(8, 8)), BF16, swizzle_mode("128B")), "use one of"),
+        (lambda: smem_tile(smem_tile(row_major(8, 64), BF16), FP32), "elements of 16 bits"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_in_one_sentence(make: Any, said: str) -> None:
+    with pytest.raises(LayoutError, match=said):
+        make()
