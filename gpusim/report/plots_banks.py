@@ -80,7 +80,8 @@ def _draw_panel(axes: Any, title: str, found: Instruction) -> None:
             cells.append(Rectangle((bank, row), 1, 1))
             colors.append(_color(turn))
             if turn:
-                axes.text(bank + 0.5, row + 0.52, TURNS[turn], ha="center", va="center", fontsize=7)
+                ink = "#FFFFFF" if colors[-1] == _CONFLICTS[-1] else "#000000"
+                axes.text(bank + 0.5, row + 0.52, TURNS[turn], ha="center", va="center", fontsize=7, color=ink)
     axes.add_collection(PatchCollection(cells, facecolor=colors, edgecolor="#DDDDDD", linewidth=0.4))
     start = 0
     for i, phase in enumerate(found.phases):
