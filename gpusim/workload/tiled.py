@@ -65,10 +65,18 @@ def tiled_mma(
 def num_copy_instructions(tiled: TiledCopy, shape: tuple[int, ...]) -> int:
     """Instructions that each warp issues to copy a tile of ``shape``.
 
+    >>> from gpusim.layout import make_tiled_copy_C
+    >>> from gpusim.workload.atoms import copy_atom, wgmma
+    >>> from gpusim.workload.dtypes import BF16
+    >>> store = make_tiled_copy_C(copy_atom("stmatrix_x4").tv(BF16), tiled_mma(wgmma(128, BF16)))
+    >>> num_copy_instructions(store, (64, 128))
+    8
+
     Raises:
         LayoutError: a shape that the tiled copy does not divide.
     """
-    return size(_parts(tiled, Layout(shape), "src"), 1, 1) * size(_parts(tiled, Layout(shape), "src"), 2)
+    parts = _parts(tiled, Layout(shape), "src")
+    return size(parts, 1, 1) * size(parts, 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from gpusim.layout import (
     TiledCopy,
     TiledMma,
     make_tiled_copy_A,
+    make_tiled_copy_B,
     make_tiled_copy_C,
     offsets,
     swizzle_mode,
@@ -237,6 +238,41 @@ def test_ldmatrix_of_a_tiled_mma_meets_the_banks_that_operand_tiles_count(dtype:
     reads = [ldmatrix_reads(tile, rows_per_warp=128, k_step_idx=step) for step in range(8)]
     assert counted.size == sum(read.num_requests for read in reads)
     assert counted.sum() == sum(read.num_wavefronts for read in reads)
+
+
+def mn_major(tile: OperandTile) -> MemRef:
+    """As ``k_major``, with panels of neighbouring rows."""
+    panel = tile.panel_bytes // tile.dtype.num_bytes
+    layout = Layout(((panel, tile.rows // panel), tile.k), ((1, tile.k * panel), panel))
+    swizzled = ByteLayout(swizzle_mode(tile.swizzle), layout, element_bits=tile.dtype.bits)
+    return MemRef(name="tile", layout=swizzled, dtype=tile.dtype, space="smem")
+
+
+@pytest.mark.parametrize("swizzle", ["none", "32B", "128B"])
+@pytest.mark.parametrize("num_matrices", [1, 2, 4])
+def test_transposing_ldmatrix_meets_the_banks_that_operand_tiles_count(num_matrices: int, swizzle: str) -> None:
+    """The wavefronts are those of the matrices, whichever way they are split among instructions."""
+    tile = OperandTile(rows=128, k=64, dtype=BF16, is_k_major=False, swizzle=swizzle)
+    atom, mma = copy_atom(f"ldmatrix_x{num_matrices}_trans"), tiled_mma(mma_sync(BF16), Layout((2, 1, 1)))
+    copy = make_tiled_copy_A(atom.tv(BF16), mma)
+    counted = wavefronts(atom.smem_op, warp_addresses(copy, mn_major(tile), "src"))
+    reads = [ldmatrix_reads(tile, rows_per_warp=128, k_step_idx=step) for step in range(4)]
+    assert counted.size * num_matrices == 128 * 64 // 64
+    assert counted.sum() == sum(read.num_wavefronts for read in reads)
+
+
+@pytest.mark.parametrize(("num_matrices", "permuted_n"), [(1, None), (2, None), (4, 32)])
+def test_b_comes_by_four_matrices_only_where_a_permutation_widens_n(num_matrices: int, permuted_n: int | None) -> None:
+    """A warp's part of B is 8 x 16, two matrices; two such parts are four."""
+    tile = OperandTile(rows=64, k=64, dtype=BF16, is_k_major=True, swizzle="128B")
+    mma = tiled_mma(mma_sync(BF16), Layout((1, 2, 1)), (None, permuted_n, None))
+    atom = copy_atom(f"ldmatrix_x{num_matrices}")
+    addresses = warp_addresses(make_tiled_copy_B(atom.tv(BF16), mma), k_major(tile), "src")
+    assert addresses.shape == (32 // num_matrices, 2, 32)
+    assert wavefronts(atom.smem_op, addresses).sum() == 64  # one for each matrix of 8 rows: no conflicts
+    if num_matrices == 4:
+        with pytest.raises(LayoutError, match="do not divide into atoms"):
+            make_tiled_copy_B(atom.tv(BF16), tiled_mma(mma_sync(BF16), Layout((1, 2, 1))))
 
 
 @pytest.mark.parametrize("swizzle", ["none", "128B"])

@@ -85,7 +85,8 @@ class CopyAtom:
             raise KernelError(
                 f"{self.name}: it moves boxes, and no thread has an element of its own: use operand.TmaBox for its shape"
             )
-        widest = self._widest_bits
+        # A matrix's register has 32 bits, of which a transposing instruction keeps 16 together.
+        widest = (16 if self.is_trans else 32) if self.num_matrices else self.bits_per_thread
         if dtype.bits > widest:
             raise KernelError(
                 f"{self.name}: its units have {widest} bits, {dtype.name} has {dtype.bits}: use a narrower type"
@@ -101,13 +102,6 @@ class CopyAtom:
             ref=registers,
             element_bits=dtype.bits,
         )
-
-    @property
-    def _widest_bits(self) -> int:
-        """Bits that this instruction never parts: 32 of a register of ldmatrix, 16 where it transposes, else the vector."""
-        if self.num_matrices:
-            return 16 if self.is_trans else 32
-        return self.bits_per_thread or 0
 
 
 # PTX has .b128 for scalar loads only from version 8.3 on; compilers emit .v4.b32.
