@@ -245,10 +245,9 @@ def wgmma_descriptors(tile: ByteLayout, major: Major, base_bytes: int = 0) -> tu
         LayoutError: as ``wgmma_descriptor``, for any k-step.
     """
     step = 8 * K_STEP_BYTES // tile.element_bits
-    num_steps = max(1, size(tile, 1) // step)
-    if num_steps * step != size(tile, 1):
-        return (wgmma_descriptor(tile, major, base_bytes),)  # refuses
-    return tuple(wgmma_descriptor(_part(tile, size(tile, 0), i), major, base_bytes) for i in range(num_steps))
+    wgmma_descriptor(tile, major, base_bytes)  # refuses what has no whole k-steps
+    parts = (_part(tile, size(tile, 0), i) for i in range(size(tile, 1) // step))
+    return tuple(wgmma_descriptor(part, major, base_bytes) for part in parts)
 
 
 def gmma_major(tile: ByteLayout) -> Major:
@@ -354,8 +353,11 @@ def _offsets(first: Layout, major: Major, name: str, tile: ByteLayout) -> tuple[
         units = upcast(first, 8 * MATRIX_ROW_BYTES // tile.element_bits)
     except LayoutError as error:
         raise LayoutError(f"{where}, its rows are not of 16 contiguous bytes: use tiles of gmma_atom") from error
-    mn, k = (MATRIX_ROWS, 2) if major == "K" else (width, MATRIX_ROWS)
-    expected_k = 2 if major == "K" else 2 * MATRIX_ROWS
+    if major == "K":
+        mn, k, expected_k = MATRIX_ROWS, 2, 2
+    else:  # an operand may take a part of the span: 32 columns of a tile that is 64 wide
+        whole = size(units, 0)
+        mn, k, expected_k = (width if width % whole else whole), MATRIX_ROWS, 2 * MATRIX_ROWS
     if size(units, 1) != expected_k or size(units, 0) % mn:
         raise LayoutError(
             f"{where}, a k-step has {size(units, 0)} x {size(units, 1)} units of 16 bytes: use {expected_k} along k and a "

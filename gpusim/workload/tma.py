@@ -379,7 +379,12 @@ def tensor_map(
     smem: Layout | ComposedLayout | ByteLayout | tuple[int, ...],
     *,
     swizzle: str | None = None,
-    **options: Any,
+    tiler: IntTuple | None = None,
+    num_multicast: int = 1,
+    element_strides: tuple[int, ...] | None = None,
+    global_address: int = 0,
+    l2_promotion: str = "128B",
+    oob_fill: str = "zero",
 ) -> TensorMap:
     """The tensor map for tiles of ``tensor`` in shared memory.
 
@@ -394,18 +399,31 @@ def tensor_map(
         smem: the tile's layout in shared memory, see ``make_tma_copy``; or a box, one extent for each mode of
             ``tensor``. A box's dimensions go from the smallest stride of ``tensor`` outwards.
         swizzle: of a box; "none" unless given. A layout has its own.
-        options: further fields of :class:`TensorMap`; for a layout, ``tiler`` and ``num_multicast``, too.
+        tiler: of a layout, as ``make_tma_copy`` takes it.
+        num_multicast: likewise.
+        element_strides: of a box, in the order of its extents.
+        global_address: see :class:`TensorMap`.
+        l2_promotion: likewise.
+        oob_fill: likewise.
 
     Raises:
-        LayoutError: as :class:`TensorMap` and ``make_tma_copy``, or a swizzle beside a layout.
+        LayoutError: as :class:`TensorMap` and ``make_tma_copy``; a box's argument beside a layout, or the other way round.
     """
     if not isinstance(smem, tuple):
-        if swizzle is not None:
-            raise LayoutError(f"tensor map: {smem} has a swizzle of its own beside {swizzle!r}: leave swizzle out")
-        return make_tma_copy(tensor, dtype, smem, **options).tensor_map
+        if swizzle is not None or element_strides is not None:
+            raise LayoutError(f"tensor map: {smem} says swizzle and strides itself: leave swizzle and element_strides out")
+        copy = make_tma_copy(
+            tensor, dtype, smem, tiler=tiler, num_multicast=num_multicast,
+            global_address=global_address, l2_promotion=l2_promotion, oob_fill=oob_fill,
+        )
+        return copy.tensor_map
+    if tiler is not None or num_multicast != 1:
+        raise LayoutError(f"tensor map: a box of {show(smem)} is one CTA's already: leave tiler and num_multicast out")
     modes = tensor.modes
     if len(smem) != len(modes):
         raise LayoutError(f"tensor map: a box of {show(smem)} for {tensor}: use {len(modes)} extents")
+    if element_strides is not None and len(element_strides) != len(modes):
+        raise LayoutError(f"tensor map: element strides {show(element_strides)} for {tensor}: use {len(modes)}")
     order = sorted(range(len(modes)), key=lambda mode: modes[mode][1])
     if modes[order[0]][1] != 1:
         raise LayoutError(f"tensor map: {tensor} has no contiguous mode: use one of stride 1")
@@ -414,8 +432,11 @@ def tensor_map(
         global_dim=tuple(modes[mode][0] for mode in order),
         global_strides_bytes=tuple(modes[mode][1] * dtype.num_bytes for mode in order[1:]),
         box_dim=tuple(smem[mode] for mode in order),
+        element_strides=None if element_strides is None else tuple(element_strides[mode] for mode in order),
         swizzle=swizzle or "none",
-        **options,
+        global_address=global_address,
+        l2_promotion=l2_promotion,
+        oob_fill=oob_fill,
     )
 
 
@@ -426,7 +447,9 @@ def make_tma_copy(
     *,
     tiler: IntTuple | None = None,
     num_multicast: int = 1,
-    **options: Any,
+    global_address: int = 0,
+    l2_promotion: str = "128B",
+    oob_fill: str = "zero",
 ) -> TmaCopy:
     """The boxes that bring a tile of ``tensor`` into the layout ``smem``: as large as one instruction can make them.
 
@@ -449,7 +472,9 @@ def make_tma_copy(
         smem: the tile, one stage of it; a swizzle in elements is converted.
         tiler: the tile's shape in the modes of ``tensor``; the extents of ``smem``'s modes unless given.
         num_multicast: CTAs among which an instruction is split, along its last dimensions.
-        options: further fields of :class:`TensorMap`.
+        global_address: see :class:`TensorMap`.
+        l2_promotion: likewise.
+        oob_fill: likewise.
 
     Sizes and strides of the tensor are taken as CuTe takes those that it does not know when it compiles: modes are never
     merged. Beyond five dimensions the last ones become one, of the strides' greatest common divisor. Source: CUTLASS
@@ -481,7 +506,9 @@ def make_tma_copy(
         global_strides_bytes=tuple(stride * dtype.num_bytes for stride in strides[1:]),
         box_dim=box_dim,
         swizzle=swizzle,
-        **options,
+        global_address=global_address,
+        l2_promotion=l2_promotion,
+        oob_fill=oob_fill,
     )
     _check_full_rows(described.box)
     rest = Layout(*map(tuple, zip(*modes[num_box:], strict=True))) if modes[num_box:] else Layout((1,), (0,))

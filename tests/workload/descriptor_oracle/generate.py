@@ -1,0 +1,166 @@
+"""Ask the real CuTe for layouts, descriptors and tensor maps: compile with g++, run, write the answers as a table.
+
+    python generate.py --cutlass <include folder> --cuda <include folder> [--seed 0] [--jobs 2]
+
+The driver's ``cuTensorMapEncodeTiled`` is a stub here that prints its arguments. See README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from cases import all_cases
+
+CASES_PER_FILE = 60
+
+PRELUDE = """
+#include <cassert>
+#include <csetjmp>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+
+// On the host an address in shared memory is the pointer's value.
+static inline std::size_t __cvta_generic_to_shared(void const* p) { return reinterpret_cast<std::size_t>(p); }
+#define CUTE_CVTA_GENERIC_TO_SHARED_ACTIVATED 1
+
+#include <cute/tensor.hpp>
+#include <cute/atom/copy_atom.hpp>
+#include <cute/atom/mma_atom.hpp>
+#include <cute/atom/copy_traits_sm90_tma.hpp>
+#include <cute/atom/mma_traits_sm90_gmma.hpp>
+using namespace cute;
+namespace GMMA = cute::SM90::GMMA;
+
+// An assertion of the run time is an answer.
+static std::jmp_buf place_;
+extern "C" void __assert_fail(char const* what, char const*, unsigned, char const*) noexcept {
+  std::printf("refused: %s", what);
+  std::longjmp(place_, 1);
+}
+
+// The first two modes, with the swizzle still said to be of bytes.
+template <class Swizzle, int Bits, class Layout>
+auto first_stage(ComposedLayout<Swizzle, smem_ptr_flag_bits<Bits>, Layout> const& tile) {
+  return composition(tile.layout_a(), smem_ptr_flag_bits<Bits>{}, take<0, 2>(tile.layout_b()));
+}
+
+template <class T> static void list(T const* values, unsigned count) {
+  std::printf(", [");
+  for (unsigned i = 0; i < count; ++i) std::printf(i ? ", %llu" : "%llu", static_cast<unsigned long long>(values[i]));
+  std::printf("]");
+}
+
+extern "C" CUresult cuTensorMapEncodeTiled(
+    CUtensorMap*, CUtensorMapDataType type, cuuint32_t rank, void* address, cuuint64_t const* dim,
+    cuuint64_t const* strides, cuuint32_t const* box, cuuint32_t const* steps, CUtensorMapInterleave interleave,
+    CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
+  std::printf("[%d, %u, %llu", int(type), rank, reinterpret_cast<unsigned long long>(address));
+  list(dim, rank);
+  list(strides, rank - 1);
+  list(box, rank);
+  list(steps, rank);
+  std::printf(", %d, %d, %d, %d] ", int(interleave), int(swizzle), int(promotion), int(fill));
+  return CUDA_SUCCESS;
+}
+
+int main() {
+"""
+
+
+def main() -> None:
+    """Draw, compile, run, write."""
+    here = Path(__file__).parent
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cutlass", required=True, help="include folder of CUTLASS")
+    parser.add_argument("--cuda", required=True, help="include folder of the CUDA toolkit")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=here / "descriptor_answers.json")
+    args = parser.parse_args()
+    flags = [f"-I{args.cutlass}", f"-I{args.cuda}", f"-I{args.cuda}/cccl"]
+    # What nvcc would say of itself, without which CuTe leaves tensor maps out, and calls of the driver by its name.
+    flags += ["-D__CUDACC_VER_MAJOR__=13", "-D__CUDACC_VER_MINOR__=0", "-DCUTLASS_ENABLE_DIRECT_CUDA_DRIVER_CALL=1"]
+    cases = list(dict.fromkeys(all_cases(args.seed)))
+    layouts = sorted({case.layout for case in cases if case.layout})
+    with ThreadPoolExecutor(args.jobs) as pool:
+
+        def ask_all(statements: Sequence[str]) -> list[str]:
+            chunks = [statements[i : i + CASES_PER_FILE] for i in range(0, len(statements), CASES_PER_FILE)]
+            return [answer for answers in pool.map(lambda chunk: ask(chunk, flags), chunks) for answer in answers]
+
+        texts = dict(zip(layouts, ask_all([f"print({layout});" for layout in layouts]), strict=True))
+        answers = ask_all([case.cpp for case in cases])
+    rows = [
+        [case.kind, *(texts[case.layout] if arg == "layout" else arg for arg in case.args), *parsed(answer)]
+        for case, answer in zip(cases, answers, strict=True)
+    ]
+    lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
+    args.out.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+
+
+def parsed(answer: str) -> list[object]:
+    """The answer; of a tensor map, the driver's arguments and the basis."""
+    if not answer.startswith("["):
+        return [answer]
+    arguments, _, basis = answer.rpartition("] ")
+    return [json.loads(f"{arguments}]"), basis]
+
+
+def ask(statements: Sequence[str], flags: list[str]) -> list[str]:
+    """The answer of each statement; what does not compile is found by compiling again without it."""
+    refused: dict[int, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = Path(folder) / "cases.cpp", Path(folder) / "cases"
+        while True:
+            source.write_text(source_text(statements, refused), encoding="utf-8")
+            command = ["g++", "-std=c++17", "-O0", "-w", "-fmax-errors=0", *flags, str(source), "-o", str(program)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                break
+            found = refusals(done.stderr)
+            if not found:
+                raise RuntimeError(done.stderr[:4000])
+            refused |= found
+        printed = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.splitlines()
+    answers = dict(line.split("\t", 1) for line in printed)
+    return [refused[i] if i in refused else notation(answers[str(i)]) for i in range(len(statements))]
+
+
+def source_text(statements: Sequence[str], refused: dict[int, str]) -> str:
+    """The program: each statement on a line of its own, so that an error names it."""
+    lines = [PRELUDE, '#line 1 "cases"']
+    for i, statement in enumerate(statements):
+        body = "" if i in refused else f'std::printf("{i}\\t"); if (!setjmp(place_)) {{ {statement} }} std::printf("\\n");'
+        lines.append(f"  {{ {body} }}")
+    return "\n".join([*lines, "}", ""])
+
+
+def notation(answer: str) -> str:
+    """The answer without the ``_`` of static integers, and an unset pointer as its width alone."""
+    width = re.sub(r" o smem_ptr\[(\d+)b\]\(unset\) o ", r"_smem_ptr[\1b] o ", answer)
+    return re.sub(r"_(?=\d)", "", width)
+
+
+def refusals(errors: str) -> dict[int, str]:
+    """Statement to assertion, from the compiler's errors."""
+    found: dict[int, str] = {}
+    current = -1
+    for line in errors.splitlines():
+        for match in re.finditer(r"\bcases:(\d+):", line):
+            current = int(match[1]) - 1
+        if "error:" in line and current >= 0:
+            message = line.split("error:", 1)[1].strip().removeprefix("static assertion failed: ")
+            found.setdefault(current, f"refused: {message[:80]}")
+    return found
+
+
+if __name__ == "__main__":
+    main()
