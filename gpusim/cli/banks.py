@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from gpusim.workload.bank_mends import Study
     from gpusim.workload.dtypes import DType
 
-_EXAMPLE = "such as 3,3,3 (B,M,S in elements), 32B, 64B, 128B or none"
 
 
 def banks_command(
@@ -106,7 +105,7 @@ def _access(
     if swizzle is not None and not isinstance(tile, Layout):
         kind = "in bytes" if isinstance(tile, ByteLayout) else "in elements"
         raise ConfigError(f"--swizzle {swizzle!r} and a swizzle {kind} in --layout are two; give one of them")
-    wanted = None if swizzle is None else parse_swizzle(swizzle, dtype)
+    wanted = None if swizzle is None else _swizzle(swizzle, dtype)
     return TileAccess(
         op=access, tile=smem_tile(tile, dtype, wanted), threads=None if threads is None else _threads(threads),
         at=(0, 0) if at is None else _place(at, tile.rank),
@@ -122,30 +121,13 @@ def _nearest_access(name: str, known: Any) -> str:
     return f"known: {', '.join(families)}, with their widths, such as ld_shared_b128 and ldmatrix_x4"
 
 
-def parse_swizzle(text: str, dtype: DType) -> Swizzle:
-    """A swizzle of **bytes**, from ``B,M,S`` or ``Sw<B,M,S>`` in elements, or from the name of a mode of TMA.
+def _swizzle(text: str, dtype: DType) -> Swizzle:
+    from gpusim.layout import parse_swizzle
 
-    >>> from gpusim.workload.dtypes import BF16
-    >>> parse_swizzle("3,3,3", BF16) == parse_swizzle("128B", BF16)
-    True
-
-    Raises:
-        ConfigError: neither three numbers nor a mode.
-        LayoutError: numbers that no swizzle has.
-    """
-    from gpusim.layout import SWIZZLE_MODES, Swizzle, swizzle_mode
-
-    if text in SWIZZLE_MODES:
-        return swizzle_mode(text)
-    match = re.fullmatch(r"(?:Sw?<)?\s*(\d+)\s*,\s*(\d+)\s*,\s*(-?\d+)\s*>?", text)
-    if match is None:
-        hint = nearest(text, SWIZZLE_MODES)
-        raise ConfigError(f"--swizzle {text!r} is no swizzle, wants one {_EXAMPLE}" + (
-            f"; {hint}" if hint.startswith("did") else ""))
     try:
-        return Swizzle(int(match[1]), int(match[2]), int(match[3])).downcast(dtype.num_bytes)
+        return parse_swizzle(text, dtype.bits)
     except LayoutError as error:
-        raise LayoutError(f"--swizzle {error}") from None
+        raise LayoutError(f"--swizzle {str(error).removeprefix('swizzle ')}") from None
 
 
 def _threads(text: str) -> Layout:

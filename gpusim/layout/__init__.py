@@ -124,6 +124,7 @@ from gpusim.layout.swizzle import (
     Swizzle,
     element_bytes,
     make_swizzle,
+    mode_of,
     span_bytes,
     swizzle_mode,
 )
@@ -242,6 +243,7 @@ __all__ = [
     "max_alignment",
     "max_common_layout",
     "max_common_vector",
+    "mode_of",
     "nullspace",
     "offset_table",
     "offsets",

@@ -5,12 +5,21 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gpusim.errors import LayoutError
+from gpusim.errors import LayoutError, nearest
 from gpusim.layout.int_tuple import ScaledBasis
 from gpusim.layout.layout import Layout
-from gpusim.layout.swizzle import SWIZZLE_MODES, ByteLayout, ComposedLayout, Swizzle, element_bytes, swizzle_mode
+from gpusim.layout.swizzle import (
+    SWIZZLE_MODES,
+    ByteLayout,
+    ComposedLayout,
+    Swizzle,
+    element_bytes,
+    mode_of,
+    swizzle_mode,
+)
 
 _SWIZZLE = re.compile(r"^S(?:w)?<(\d+),(\d+),(-?\d+)>(?:_smem_ptr\[(\d+)b\])?(.*)$")
+_THREE_NUMBERS = re.compile(r"(?:S(?:w|wizzle)?)?<?(\d+),(\d+),(-?\d+)>?")
 _LEAF = re.compile(r"_?(-?\d+)((?:@\d+)*)")
 
 
@@ -60,25 +69,30 @@ def _swizzle(match: re.Match[str]) -> Swizzle:
 def parse_swizzle(text: str, element_bits: int) -> Swizzle:
     """The swizzle **of byte addresses** meant by ``B,M,S`` in elements, or by ``none``, ``32B``, ``64B``, ``128B``.
 
-    >>> print(parse_swizzle("3,3,3", 16), parse_swizzle("128B", 16), parse_swizzle("3,4,3", 16))
+    ``Sw<B,M,S>``, as CuTe prints it, is taken, too.
+
+    >>> print(parse_swizzle("3,3,3", 16), parse_swizzle("128B", 16), parse_swizzle("Sw<3,4,3>", 16))
     Sw<3,4,3> Sw<3,4,3> Sw<3,5,3>
 
     Raises:
         LayoutError: neither form, bit fields that overlap, or elements that are no whole bytes.
     """
-    numbers = re.fullmatch(r"(\d+),(\d+),(-?\d+)", "".join(text.split()))
-    if numbers is None:
-        if re.search(r"[\d,<>]{3}", text) and text not in SWIZZLE_MODES:
-            raise LayoutError(f"swizzle {text!r}: use B,M,S in elements, such as 3,3,3, or {', '.join(SWIZZLE_MODES)}")
+    if text in SWIZZLE_MODES:
         return swizzle_mode(text)
+    numbers = _THREE_NUMBERS.fullmatch("".join(text.split()))
+    if numbers is None:
+        hint = nearest(text, SWIZZLE_MODES)
+        more = f"; {hint}" if hint.startswith("did") else ""
+        raise LayoutError(f"swizzle {text!r}: use B,M,S in elements, such as 3,3,3, or {', '.join(SWIZZLE_MODES)}{more}")
     return Swizzle(*(int(number) for number in numbers.groups())).downcast(element_bytes(element_bits))
 
 
 def units_remark(text: str, element_bits: int) -> str | None:
     """What to say where ``B,M,S`` reads like a mode of TMA and wgmma, whose numbers count bytes, but elements are meant.
 
-    >>> units_remark("3,4,3", 16)
-    'Swizzle<3,4,3> in elements of 16 bits is not the 128B mode, whose <3,4,3> counts bytes: that is 3,3,3 here, or 128B'
+    >>> print(units_remark("3,4,3", 16))
+    Sw<3,4,3> counts elements here and is Sw<3,5,3> in bytes: it is not the 128B mode of TMA and wgmma, whose Sw<3,4,3> \
+counts bytes; in elements of 16 bits that is Sw<3,3,3>: use 3,3,3 or 128B
     >>> units_remark("3,4,3", 8), units_remark("3,3,3", 16), units_remark("128B", 16)
     (None, None, None)
 
@@ -89,16 +103,16 @@ def units_remark(text: str, element_bits: int) -> str | None:
     factor = element_bytes(element_bits)
     if text in SWIZZLE_MODES or factor == 1:
         return None
-    as_typed = meant.upcast(factor)
-    for name, mode in SWIZZLE_MODES.items():
-        if mode.num_bits and mode == as_typed:
-            right = f"{mode.num_bits},{mode.base - (factor.bit_length() - 1)},{mode.shift} here, or {name}"
-            numbers = f"{as_typed.num_bits},{as_typed.base},{as_typed.shift}"
-            return (
-                f"Swizzle<{numbers}> in elements of {element_bits} bits is not the {name} mode, whose <{numbers}> "
-                f"counts bytes: that is {right}"
-            )
-    return None
+    typed = meant.upcast(factor)
+    mode = mode_of(typed)
+    if mode in (None, "none"):
+        return None
+    right = typed.upcast(factor)
+    return (
+        f"{typed} counts elements here and is {meant} in bytes: it is not the {mode} mode of TMA and wgmma, whose {typed} "
+        f"counts bytes; in elements of {element_bits} bits that is {right}: use {right.num_bits},{right.base},{right.shift} "
+        f"or {mode}"
+    )
 
 
 def show_swizzle(swizzle: Swizzle, element_bits: int) -> str:
@@ -107,11 +121,9 @@ def show_swizzle(swizzle: Swizzle, element_bits: int) -> str:
     >>> [show_swizzle(Swizzle(3, base, 3), 16) for base in (4, 5)], show_swizzle(Swizzle(0, 9, 3), 16)
     (['128B', '3,4,3'], 'none')
     """
-    if not swizzle.num_bits:
-        return "none"
-    for name, mode in SWIZZLE_MODES.items():
-        if mode == swizzle:
-            return name
+    mode = mode_of(swizzle)
+    if mode is not None:
+        return mode
     low = element_bytes(element_bits).bit_length() - 1
     if swizzle.base < low:
         return f"{swizzle} of bytes"

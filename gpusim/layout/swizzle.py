@@ -341,6 +341,17 @@ def swizzle_mode(name: str) -> Swizzle:
     return SWIZZLE_MODES[name]
 
 
+def mode_of(swizzle: Swizzle) -> str | None:
+    """What TMA and wgmma call a swizzle of bytes; None if they have no such mode.
+
+    >>> mode_of(Swizzle(3, 4, 3)), mode_of(Swizzle(3, 5, 3)), mode_of(Swizzle(0, 0, 7))
+    ('128B', None, 'none')
+    """
+    if not swizzle.num_bits:
+        return "none"
+    return next((name for name, mode in SWIZZLE_MODES.items() if mode == swizzle), None)
+
+
 def span_bytes(name: str) -> int:
     """Bytes of one row that the mode ``name`` permutes: the widest inner box that TMA takes with it.
 

@@ -11,12 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from gpusim.layout import ByteLayout
+from gpusim.layout import ByteLayout, mode_of
 from gpusim.layout.int_tuple import show
 from gpusim.report.tables import print_command
 from gpusim.report.words import count, number, percent
 from gpusim.workload.access import MATRIX_ROWS
-from gpusim.workload.bank_mends import Mend, Study, mode_of
+from gpusim.workload.bank_mends import Mend, Study
 from gpusim.workload.banks import NUM_BANKS, Collision, Instruction, Phase, TileAccess, in_elements
 
 TURNS = ".123456789abcdefghijklmnopqrstuvw"

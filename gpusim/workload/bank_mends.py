@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from gpusim.errors import LayoutError
-from gpusim.layout import SWIZZLE_MODES, ByteLayout, Layout, Swizzle, span_bytes
+from gpusim.layout import ByteLayout, Layout, Swizzle, mode_of, span_bytes, units_remark
 from gpusim.layout.int_tuple import map_leaves
 from gpusim.units import WAVEFRONT_BYTES
 from gpusim.workload.access import BANK_BYTES
@@ -211,17 +211,6 @@ def _counted(access: TileAccess, swizzle: Swizzle) -> Mend | None:
     return Mend(tile=trial.tile, census=census(trial), num_extra_bytes=extra_bytes(trial.tile))
 
 
-def mode_of(swizzle: Swizzle) -> str | None:
-    """What TMA and wgmma call a swizzle of bytes; None if they have no such mode.
-
-    >>> mode_of(Swizzle(3, 4, 3)), mode_of(Swizzle(3, 5, 3))
-    ('128B', None)
-    """
-    if not swizzle.num_bits:
-        return "none"
-    return next((name for name, mode in SWIZZLE_MODES.items() if mode == swizzle), None)
-
-
 def remarks(access: TileAccess, *, is_in_elements: bool) -> list[str]:
     """What to know about a tile's swizzle; ``is_in_elements`` says how it was given.
 
@@ -234,15 +223,9 @@ def remarks(access: TileAccess, *, is_in_elements: bool) -> list[str]:
     tile = access.tile
     said = []
     asked, mode = in_elements(tile), mode_of(tile.swizzle)
-    shift = access.element_bytes.bit_length() - 1
-    wanted = None if asked is None or not is_in_elements or not shift else mode_of(asked)
-    if asked is not None and wanted not in (None, "none"):
-        right = asked.upcast(access.element_bytes)
-        numbers = f"{right.num_bits},{right.base},{right.shift}"
-        said.append(
-            f"{asked} counts elements here and is {tile.swizzle} in bytes: it is not the {wanted} mode of TMA and wgmma, "
-            f"whose {asked} counts bytes; in elements of {tile.element_bits} bits that is {right}: use {numbers} or {wanted}"
-        )
+    if asked is not None and is_in_elements:
+        mixed_up = units_remark(f"{asked.num_bits},{asked.base},{asked.shift}", tile.element_bits)
+        said += [] if mixed_up is None else [mixed_up]
     pitch = access.row_pitch
     if mode not in (None, "none") and mode is not None and pitch is not None:
         row_bytes = pitch * access.element_bytes

@@ -11,13 +11,12 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from gpusim.errors import LayoutError
-from gpusim.layout import ComposedLayout, E, Layout, Swizzle, swizzle_mode
+from gpusim.layout import ComposedLayout, E, Layout, Swizzle, mode_of, swizzle_mode
 from gpusim.workload.access import SMEM_OPS, wavefronts
 from gpusim.workload.bank_mends import (
     closed_form_swizzle,
     find_padding,
     find_swizzle,
-    mode_of,
     remarks,
     study,
     with_swizzle,
