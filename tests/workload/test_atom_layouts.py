@@ -76,9 +76,9 @@ def test_threads_of_an_mma_hold_each_element_once(atom: MmaAtom) -> None:
 
 def test_lanes_of_an_ffma_have_one_product_each_and_share_rows_and_columns() -> None:
     tv = FFMA.tv
-    assert (times_held(tv.a, 8), times_held(tv.b, 4), times_held(tv.c, 32)) == ([4], [8], [1])
+    assert (times_held(tv.a, 4), times_held(tv.b, 8), times_held(tv.c, 32)) == ([8], [4], [1])
     for lane in range(32):
-        assert tv.c(lane, 0) == tv.a(lane, 0) + 8 * tv.b(lane, 0)
+        assert tv.c(lane, 0) == tv.a(lane, 0) + 4 * tv.b(lane, 0)
 
 
 @pytest.mark.parametrize("atom", BY_LANES, ids=lambda atom: atom.name)

@@ -155,15 +155,15 @@ FFMA = MmaAtom(
     name="ffma",
     ptx="fma.rn.f32",
     kind="fma",
-    m=8,
-    n=4,
+    m=4,
+    n=8,
     k=1,
     a_dtype=FP32,
     acc_dtype=FP32,
     num_threads=WARP_SIZE,
     a_source="registers",
 )
-"""One fp32 FMA of a warp: its lanes as a grid of 8 x 4, row by row, each with one element of the outer product.
+"""One fp32 FMA of a warp: its lanes as a grid of 4 x 8, row by row, each with one element of the outer product.
 
 (CuTe's ``UniversalFMA`` says the same for one thread: 1 x 1 x 1.)
 """
