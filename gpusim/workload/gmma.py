@@ -25,7 +25,7 @@ from gpusim.layout.divide import logical_divide
 from gpusim.layout.int_tuple import leaves
 from gpusim.layout.layout import Layout, size
 from gpusim.layout.recast import upcast
-from gpusim.layout.swizzle import SWIZZLE_MODES, ByteLayout, Swizzle, span_bytes, swizzle_mode
+from gpusim.layout.swizzle import SWIZZLE_MODES, ByteLayout, mode_of, span_bytes, swizzle_mode
 from gpusim.layout.tiling import Tensor, local_tile
 from gpusim.units import WARP_SIZE, WAVEFRONT_BYTES
 from gpusim.workload.access import MATRIX_ROW_BYTES, MATRIX_ROWS, wavefronts
@@ -335,14 +335,11 @@ def _check_major(where: str, major: str, element_bits: int) -> None:
 def _canonical_swizzle(tile: ByteLayout, major: str) -> str:
     """The name of the tile's swizzle."""
     _check_major("wgmma descriptor", major, tile.element_bits)
-    wanted = tile.swizzle if tile.swizzle.num_bits else Swizzle(0, 4, 3)
-    for name, swizzle in SWIZZLE_MODES.items():
-        if swizzle == wanted:
-            return name
-    raise LayoutError(
-        f"wgmma descriptor: {tile.swizzle} of byte addresses is none of the hardware's: use "
-        + ", ".join(map(str, SWIZZLE_MODES.values()))
-    )
+    name = mode_of(tile.swizzle)
+    if name is None:
+        known = ", ".join(map(str, SWIZZLE_MODES.values()))
+        raise LayoutError(f"wgmma descriptor: {tile.swizzle} of byte addresses is none of the hardware's: use {known}")
+    return name
 
 
 def _offsets(first: Layout, major: Major, name: str, tile: ByteLayout) -> tuple[int, int]:

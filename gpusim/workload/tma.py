@@ -26,7 +26,7 @@ from gpusim.layout import int_tuple as it
 from gpusim.layout.algebra import coalesce, composition, right_inverse
 from gpusim.layout.int_tuple import IntTuple, ScaledBasis, show
 from gpusim.layout.layout import Layout, flatten, make_identity_layout
-from gpusim.layout.swizzle import SWIZZLE_MODES, ByteLayout, ComposedLayout, Swizzle, span_bytes, swizzle_mode
+from gpusim.layout.swizzle import SWIZZLE_MODES, ByteLayout, ComposedLayout, mode_of, span_bytes, swizzle_mode
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload.access import MATRIX_ROW_BYTES, AccessPattern, wavefronts
 from gpusim.workload.dtypes import DType
@@ -525,13 +525,11 @@ def _swizzle_and_layout(smem: Layout | ComposedLayout | ByteLayout, dtype: DType
     placed = smem.to_bytes(dtype.bits) if isinstance(smem, ComposedLayout) else smem
     if placed.element_bits != dtype.bits:
         raise LayoutError(f"TMA copy: {placed} has elements of {placed.element_bits} bits: use {dtype.bits}")
-    wanted = placed.swizzle if placed.swizzle.num_bits else Swizzle(0, 4, 3)
-    for name, swizzle in SWIZZLE_MODES.items():
-        if swizzle == wanted:
-            return name, placed.layout, placed.offset
-    raise LayoutError(
-        f"TMA copy: {placed.swizzle} of byte addresses is none of TMA's: use " + ", ".join(map(str, SWIZZLE_MODES.values()))
-    )
+    name = mode_of(placed.swizzle)
+    if name is None:
+        known = ", ".join(map(str, SWIZZLE_MODES.values()))
+        raise LayoutError(f"TMA copy: {placed.swizzle} of byte addresses is none of TMA's: use {known}")
+    return name, placed.layout, placed.offset
 
 
 def _smem_to_tensor(tensor: Layout, layout: Layout, shape: IntTuple) -> Layout:
