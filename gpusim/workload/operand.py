@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import KernelError, LayoutError, nearest, nearest_multiple
+from gpusim.layout.layout import Layout, make_layout
 from gpusim.layout.notation import parse_swizzle
-from gpusim.layout.swizzle import SWIZZLE_MODES, Swizzle, span_bytes, swizzle_mode
+from gpusim.layout.swizzle import SWIZZLE_MODES, ByteLayout, Swizzle, span_bytes, swizzle_mode
 from gpusim.units import LINE_BYTES, WARP_SIZE
 from gpusim.workload.access import MATRIX_ROW_BYTES, MATRIX_ROWS, SMEM_OPS, AccessPattern, global_access, wavefronts
 from gpusim.workload.atoms.mma import K_STEP_BYTES, WGMMA_M, MmaKind
@@ -116,6 +117,22 @@ class OperandTile:
         if self.is_interleaved or (self.is_in_panels and swizzle_mode(self.swizzle).num_bits):
             return span_bytes(self.swizzle)
         return self.contiguous_bytes
+
+    @property
+    def smem_layout(self) -> ByteLayout:
+        """The stage as a layout (rows, k): ``byte_offsets`` in CuTe's words, for ``wgmma_descriptor`` and ``make_tma_copy``.
+
+        >>> bf16 = DType("bf16", 16, "float")
+        >>> print(OperandTile(rows=128, k=128, dtype=bf16, is_k_major=True).smem_layout)
+        Sw<3,4,3>_smem_ptr[16b] o (128,(64,2)):(64,(1,8192))
+        >>> print(OperandTile(rows=128, k=64, dtype=bf16, is_k_major=False).smem_layout)
+        Sw<3,4,3>_smem_ptr[16b] o ((64,2),64):((1,4096),64)
+        """
+        width = self.panel_bytes // self.dtype.num_bytes
+        panels = Layout((width, self.contiguous_bytes // self.panel_bytes), (1, width * self.num_strided))
+        rows = Layout(self.num_strided, width)
+        layout = make_layout(rows, panels) if self.is_k_major else make_layout(panels, rows)
+        return ByteLayout(self.byte_swizzle, layout, element_bits=self.dtype.bits)
 
     def byte_offsets(
         self, strided_idx: NDArray[np.int64], contiguous_offset_bytes: NDArray[np.int64]

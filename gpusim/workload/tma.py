@@ -7,8 +7,8 @@ Models: tiled tensor maps of one to five dimensions with every limit that the dr
 of a box land in shared memory; which boxes CuTe's ``make_tma_copy`` takes for a tile.
 Ignores: im2col maps; packed types of 4 and 6 bits; swizzles of chunks of 32 and 64 bytes (CUDA 12.8); boxes narrower than
 their swizzle's span, of which no source says whether their rows are padded; the cost of narrow rows in the TMA unit.
-Source: CUDA driver API, ``cuTensorMapEncodeTiled``; PTX ISA, ``cp.async.bulk.tensor``; CUTLASS
-``cute/atom/copy_traits_sm90_tma.hpp``.
+Source: CUDA driver API, ``cuTensorMapEncodeTiled`` as ``cuda.h`` 13.0 documents it (no driver has been asked); PTX ISA,
+``cp.async.bulk.tensor``; CUTLASS ``cute/atom/copy_traits_sm90_tma.hpp``.
 """
 
 from __future__ import annotations
@@ -188,10 +188,11 @@ class TensorMap:
         dtype: the element type; fp8 and int8 go as bytes.
         global_address: where the tensor starts; a multiple of 16 (32 for interleave "32B").
         global_dim: elements of each dimension.
-        global_strides_bytes: from one index to the next, of all dimensions but the contiguous one.
+        global_strides_bytes: from one index to the next, of all dimensions but the contiguous one; multiples of 16 (32 for
+            interleave "32B") below 2^40. 0 is taken: CUTLASS passes it for a batch of one.
         box_dim: elements that one instruction walks along each dimension.
-        element_strides: of these it takes every so manieth (1 to 8): ``ceil(box_dim / element_stride)`` land in shared
-            memory. Without interleave the first is not looked at. None for 1 everywhere.
+        element_strides: n takes every n-th of these (1 to 8), so that ``ceil(box_dim / n)`` land in shared memory. Without
+            interleave the first is not looked at. None for 1 everywhere.
         interleave: "none", or channels in slices of "16B" or "32B".
         swizzle: a name in ``SWIZZLE_MODES``.
         l2_promotion: what L2 fetches for a miss: "none", "64B", "128B", "256B".
@@ -200,7 +201,7 @@ class TensorMap:
     Source: CUDA driver API, ``cuTensorMapEncodeTiled``.
 
     Raises:
-        LayoutError: where the driver answers ``CUDA_ERROR_INVALID_VALUE``.
+        LayoutError: where the documentation has the driver answer ``CUDA_ERROR_INVALID_VALUE``.
     """
 
     dtype: DType
@@ -254,7 +255,7 @@ class TensorMap:
             if not 1 <= extent <= MAX_GLOBAL_ELEMENTS:
                 raise LayoutError(f"tensor map: a dimension of {extent} elements: use 1 to 2^32")
         for stride in self.global_strides_bytes:
-            if stride % unit or not 0 < stride < GLOBAL_STRIDE_REACH_BYTES:
+            if stride % unit or not 0 <= stride < GLOBAL_STRIDE_REACH_BYTES:
                 raise LayoutError(
                     f"tensor map: a stride of {stride} bytes: use a multiple of {unit} below 2^40: pad the tensor's rows"
                 )
@@ -477,8 +478,8 @@ def make_tma_copy(
         oob_fill: likewise.
 
     Sizes and strides of the tensor are taken as CuTe takes those that it does not know when it compiles: modes are never
-    merged. Beyond five dimensions the last ones become one, of the strides' greatest common divisor. Source: CUTLASS
-    ``cute/atom/copy_traits_sm90_tma.hpp``.
+    merged, and those of size 1 or stride 0 stay. Beyond five dimensions the last ones become one, of the strides' greatest
+    common divisor. Source: CUTLASS ``cute/atom/copy_traits_sm90_tma.hpp``.
 
     Raises:
         LayoutError: a tile of another size or type than ``tiler`` says; gaps in shared memory; a contiguous mode that is
@@ -550,11 +551,7 @@ def _basis(tensor: Layout, box: list[tuple[int, ScaledBasis]]) -> Layout:
     """The box's modes, then those of the tensor that it does not walk; beyond five, the last ones as one."""
     walked = {step.modes for _extent, step in box}
     whole = make_identity_layout(tensor.shape)
-    others = [
-        (1, step)
-        for (extent, stride), (_extent, step) in zip(tensor.modes, whole.modes, strict=True)
-        if extent != 1 and stride != 0 and step.modes not in walked
-    ]
+    others = [(1, step) for _extent, step in whole.modes if step.modes not in walked]
     modes: list[tuple[Any, Any]] = [*box, *others]
     if len(modes) >= MAX_BOX_RANK:
         last = modes[MAX_BOX_RANK - 1 :]
@@ -571,7 +568,9 @@ def _global_modes(tensor: Layout, basis: Layout) -> tuple[list[int], list[int]]:
     for part in basis:
         shared = [known[step.modes] for _extent, step in part.modes]
         stride = math.gcd(*(step for _extent, step in shared))
-        dims.append(1 + sum((extent - 1) * (step // stride) for extent, step in shared))
+        # Modes of stride 0 alone have nothing to count in: as in CuTe the last one's extent stands.
+        count = 1 + sum((extent - 1) * (step // stride) for extent, step in shared) if stride else shared[-1][0]
+        dims.append(count)
         strides.append(stride)
     return dims, strides
 

@@ -36,6 +36,7 @@ from gpusim.workload.gmma import (
     wgmma_descriptors,
     wgmma_wavefronts,
 )
+from gpusim.workload.operand import OperandTile
 
 ORACLE = json.loads((Path(__file__).parent / "descriptor_oracle" / "descriptor_answers.json").read_text(encoding="utf-8"))
 ATOMS = [row[1:] for row in ORACLE if row[0] == "atom"]
@@ -157,13 +158,14 @@ def test_bits_to_fields_and_back(start: int, leading: int, stride: int, base_off
     assert 0 <= descriptor.bits < 1 << 64
 
 
-@settings(deadline=None)
-@given(tiles(), st.integers(0, 60), st.data())
+@pytest.mark.parametrize("form", FORMS)
+@settings(deadline=None, max_examples=20)
+@given(base_kib=st.integers(0, 60), data=st.data())
 def test_a_descriptor_reads_the_bytes_that_the_layout_says(
-    tile_and_major: tuple[ByteLayout, Major], base_kib: int, data: st.DataObject
+    form: tuple[Major, str, int], base_kib: int, data: st.DataObject
 ) -> None:
-    """Every row of 16 bytes of every core matrix of every k-step."""
-    tile, major = tile_and_major
+    """Every row of 16 bytes of every core matrix of a k-step."""
+    tile, major = data.draw(tiles(form))
     per_chunk, step = 128 // tile.element_bits, 256 // tile.element_bits
     num_mn, num_k = (tile.layout[mode].size for mode in (0, 1))
     descriptors = wgmma_descriptors(tile, major, 1024 * base_kib)
@@ -199,6 +201,19 @@ def test_an_advanced_descriptor_is_that_of_the_sliced_layout(
 def test_the_contiguous_mode_is_found(tile_and_major: tuple[ByteLayout, Major]) -> None:
     tile, major = tile_and_major
     assert gmma_major(tile) == major
+
+
+@pytest.mark.parametrize(("major", "mode", "bits"), FORMS)
+def test_an_operand_tile_lies_as_the_canonical_layout_says(major: Major, mode: str, bits: int) -> None:
+    """Panels side by side along the contiguous mode: the atom repeated along the other mode first."""
+    dtype = {8: FP8, 16: BF16, 32: TF32}[bits]
+    tile = OperandTile(
+        rows=128, k=128, dtype=dtype, is_k_major=major == "K", swizzle=mode, is_interleaved=mode == "none"
+    )
+    order = (0, 1) if major == "K" else (1, 0)
+    canonical = cast("ByteLayout", tile_to_shape(gmma_atom(major, mode, element_bits=bits), (128, 128), order))
+    assert np.array_equal(offsets(tile.smem_layout), offsets(canonical))
+    assert wgmma_descriptors(tile.smem_layout, major) == wgmma_descriptors(canonical, major)
 
 
 # ---------------------------------------------------------------------- refusals
@@ -253,6 +268,8 @@ def test_what_is_refused_says_why() -> None:
         wgmma_descriptor(gmma_atom("K", "none", element_bits=16), "K")
     with pytest.raises(LayoutError, match="is none of the hardware's"):
         wgmma_descriptor(ByteLayout(Swizzle(3, 3, 3), Layout((8, 64), (64, 1)), 16), "K")
+    with pytest.raises(LayoutError, match="chunks of 16 bytes are 32 apart"):
+        wgmma_descriptor(ByteLayout(Swizzle(3, 4, 3), Layout(((8, 8), (8, 2)), ((64, 512), (1, 16))), 16), "K")
     with pytest.raises(LayoutError, match="3 modes"):
         wgmma_descriptor(cast("ByteLayout", tile_to_shape(k_tile(), (64, 64, 2))), "K")
     with pytest.raises(LayoutError, match="use a multiple of 16"):

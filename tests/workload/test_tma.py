@@ -28,6 +28,7 @@ from gpusim.layout import (
 )
 from gpusim.workload.dtypes import BF16, DTYPES, FP8, FP16, FP32, FP64, INT8, TF32, DType
 from gpusim.workload.gmma import Major, gmma_atom
+from gpusim.workload.operand import OperandTile, tma_boxes
 from gpusim.workload.tma import TensorMap, TmaBox, TmaCopy, make_tma_copy, tensor_map, tma_fill, tma_wavefronts
 
 ORACLE = json.loads((Path(__file__).parent / "descriptor_oracle" / "descriptor_answers.json").read_text(encoding="utf-8"))
@@ -209,6 +210,34 @@ def test_stages_share_the_map_of_one() -> None:
     assert first.box_dim == (32, 128)
 
 
+@st.composite
+def operand_tiles(draw: st.DrawFn) -> OperandTile:
+    mode = draw(st.sampled_from([*SWIZZLE_MODES, "3,4,3"]))
+    dtype = draw(st.sampled_from((FP8, BF16, FP32)))
+    width = span_bytes(mode) if mode in SWIZZLE_MODES else 1024
+    contiguous, strided = width // dtype.num_bytes * draw(st.integers(1, 4)), 8 * draw(st.integers(1, 32))
+    is_k_major = draw(st.booleans())
+    rows, k = (strided, contiguous) if is_k_major else (contiguous, strided)
+    is_interleaved = mode == "none" and draw(st.booleans())
+    return OperandTile(rows=rows, k=k, dtype=dtype, is_k_major=is_k_major, swizzle=mode, is_interleaved=is_interleaved)
+
+
+@settings(deadline=None)
+@given(operand_tiles())
+def test_an_operand_tiles_layout_is_its_bytes(tile: OperandTile) -> None:
+    row, k = np.indices((tile.rows, tile.k))
+    strided, contiguous = (row, k) if tile.is_k_major else (k, row)
+    assert np.array_equal(tile.smem_layout(row, k), tile.byte_offsets(strided, contiguous * tile.dtype.num_bytes))
+
+
+@settings(deadline=None)
+@given(operand_tiles().filter(lambda tile: tile.is_in_panels))
+def test_an_operand_tile_is_loaded_by_the_boxes_of_its_layout(tile: OperandTile) -> None:
+    tensor = Layout((4096, 4096), (4096, 1) if tile.is_k_major else (1, 4096))
+    copy = make_tma_copy(tensor, tile.dtype, tile.smem_layout)
+    assert tma_boxes(tile) == (copy.tensor_map.box,) * copy.num_instructions
+
+
 # ---------------------------------------------------------------------- limits, from both sides
 
 PLAIN = TensorMap(
@@ -231,7 +260,7 @@ INTERLEAVED = TensorMap(
         ({"global_dim": (512, 0)}, "use 1 to 2"),
         ({"global_dim": (512, (1 << 32) + 1)}, "use 1 to 2"),
         ({"global_strides_bytes": (1032,)}, "pad the tensor's rows"),
-        ({"global_strides_bytes": (0,)}, "use a multiple of 16 below"),
+        ({"global_strides_bytes": (-16,)}, "use a multiple of 16 below"),
         ({"global_strides_bytes": (1 << 40,)}, "use a multiple of 16 below"),
         ({"global_strides_bytes": ()}, "0 numbers for 2 dimensions: use 1"),
         ({"global_strides_bytes": (1024, 2048)}, "2 numbers for 2 dimensions: use 1"),
@@ -266,6 +295,7 @@ def test_a_map_that_the_driver_refuses_is_refused(changes: dict[str, Any], reaso
         {"global_dim": (1, 1)},
         {"global_strides_bytes": ((1 << 40) - 16,)},
         {"global_strides_bytes": (16,)},
+        {"global_strides_bytes": (0,)},
         {"box_dim": (64, 256)},
         {"box_dim": (8, 1)},
         {"element_strides": (1, 8)},
@@ -293,7 +323,7 @@ def test_interleaved_maps_have_limits_of_their_own() -> None:
 
 
 @given(extent=st.integers(1, 256), step=st.integers(1, 8))
-def test_an_element_stride_takes_every_so_manieth_element(extent: int, step: int) -> None:
+def test_an_element_stride_of_n_takes_every_nth_element(extent: int, step: int) -> None:
     strided = replace(PLAIN, box_dim=(64, extent), element_strides=(1, step))
     assert strided.box.outer == (len(range(0, extent, step)),)
     assert strided.box.num_bytes == 128 * len(range(0, extent, step))
@@ -357,6 +387,15 @@ def test_multicast_divides_a_box_into_slices_that_start_where_boxes_do() -> None
         make_tma_copy(tensor, BF16, smem, num_multicast=16)  # four rows a CTA
     with pytest.raises(LayoutError, match="use one that divides it"):
         make_tma_copy(tensor, BF16, smem, num_multicast=3)
+    with pytest.raises(LayoutError, match="for 8192 CTAs: use at most 4096"):
+        make_tma_copy(tensor, BF16, smem, num_multicast=8192)
+
+
+def test_a_tile_starts_where_boxes_do() -> None:
+    tensor, layout = Layout((1024, 512), (512, 1)), Layout((8, 64), (64, 1))
+    assert make_tma_copy(tensor, BF16, ByteLayout(Swizzle(3, 4, 3), layout, 16, offset=512)).num_instructions == 1
+    with pytest.raises(LayoutError, match="at shared-memory address 512: use a multiple of 1024"):
+        make_tma_copy(tensor, BF16, ByteLayout(Swizzle(3, 4, 3), layout, 16, offset=256))
 
 
 # ---------------------------------------------------------------------- wavefronts

@@ -32,10 +32,15 @@ def static(value: Any) -> str:
 
 
 def dynamic(value: Any) -> str:
-    """An IntTuple of integers of the run time, but for a stride of 1, which is static wherever CuTe's own code is."""
+    """An IntTuple of integers of the run time."""
+    return f"make_tuple({','.join(map(dynamic, value))})" if isinstance(value, tuple) else f"int64_t({value})"
+
+
+def strides(value: Any) -> str:
+    """Strides of the run time, but for 1, which is static wherever CuTe's own code has it so."""
     if isinstance(value, tuple):
-        return f"make_tuple({','.join(map(dynamic, value))})"
-    return "Int<1>{}" if value == 1 else f"int64_t({value})"
+        return f"make_tuple({','.join(map(strides, value))})"
+    return "Int<1>{}" if value == 1 else dynamic(value)
 
 
 def text(value: Any) -> str:
@@ -170,7 +175,7 @@ def tensor_map(
     cta = static(tiler) if tiler is not None else "product_each(shape(smem))"
     cpp = (
         f"auto gmem = make_tensor(make_gmem_ptr(reinterpret_cast<{ctype}*>({address}ull)), "
-        f"make_layout({dynamic(shape)}, {dynamic(stride)})); auto smem = {smem}{'(_,_,Int<0>{})' if is_staged else ''}; "
+        f"make_layout({dynamic(shape)}, {strides(stride)})); auto smem = {smem}{'(_,_,Int<0>{})' if is_staged else ''}; "
         f"auto copy = make_tma_copy({op}, gmem, smem, {cta}, Int<{multicast}>{{}}); "
         "print(typename decltype(copy.aux_params_)::TmaGmemBasis{});"
     )
@@ -231,6 +236,11 @@ def unusual_tensor_maps() -> Iterator[Case]:
     )
     row_major = "make_layout(make_shape(Int<16>{},Int<8>{}), GenRowMajor{})"
     yield tensor_map("float", ((64, (8, 128)), (8192, (1, 64))), row_major, (16, (8, 1)))
+    for batch in ((1, 0), (1, 524288), (7, 0)):  # one, as CUTLASS has it and with a stride; the same matrix seven times
+        yield tensor_map("half_t", ((1024, 512, batch[0]), (512, 1, batch[1])), small, (64, 64))
+    many = ((512, 64, 8, 3, 1, 1), (64, 1, 32768, 262144, 0, 0))
+    yield tensor_map("half_t", many, small, (64, 64))
+    yield tensor_map("half_t", ((512, 64, 8, 3, 1, 9), (64, 1, 32768, 262144, 0, 786432)), small, (64, 64))
     yield tensor_map("half_t", ((1024, 512), (512, 1)), tile("K", "128B", 16, (256, 64)), (256, 64), 8)
     yield tensor_map("half_t", ((1024, 512), (512, 1)), tile("K", "128B", 16, (128, 64)), (128, 64), 16)
     yield tensor_map("half_t", ((1024, 512), (1, 1024)), tile("MN", "128B", 16, (64, 64)), (64, 64), 8)
