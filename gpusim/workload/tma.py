@@ -303,10 +303,10 @@ class TensorMap:
 
     @property
     def smem_alignment_bytes(self) -> int:
-        """What the box's start in shared memory is a multiple of: 128, or the swizzle's repeat.
+        """What a tile's start in shared memory is a multiple of: 128, or the swizzle's repeat.
 
-        The hardware itself wants 128; a swizzled box that starts in the midst of the repeat lands permuted otherwise
-        than a layout whose swizzle counts from its start says.
+        The hardware itself wants 128; it swizzles by address, so a tile that starts in the midst of the repeat lands
+        permuted otherwise than a layout whose swizzle counts from its start says.
         """
         return max(SMEM_BOX_ALIGNMENT_BYTES, swizzle_mode(self.swizzle).period)
 
@@ -514,8 +514,11 @@ def make_tma_copy(
     _check_full_rows(described.box)
     rest = Layout(*map(tuple, zip(*modes[num_box:], strict=True))) if modes[num_box:] else Layout((1,), (0,))
     described.check_smem_address(offset * dtype.num_bytes)
-    if rest.size * num_multicast > 1:
-        described.check_smem_address(described.box.num_bytes)
+    # Boxes within a tile may start in the midst of the repeat, since the swizzle works on addresses.
+    if rest.size * num_multicast > 1 and described.box.num_bytes % SMEM_BOX_ALIGNMENT_BYTES:
+        raise LayoutError(
+            f"TMA copy: boxes of {described.box.num_bytes} bytes side by side: use slices of whole {SMEM_BOX_ALIGNMENT_BYTES}s"
+        )
     return TmaCopy(tensor_map=described, basis=basis, rest=rest, num_multicast=num_multicast)
 
 

@@ -45,7 +45,7 @@ class CopyAtom:
             KernelError: the atom moves boxes.
         """
         if self.bits_per_thread is None:
-            raise KernelError(f"{self.name}: its box says how much it moves: ask access.TmaBox.num_bytes")
+            raise KernelError(f"{self.name}: its box says how much it moves: ask tma.TmaBox.num_bytes")
         return self.bits_per_thread // 8
 
     @property
@@ -83,7 +83,7 @@ class CopyAtom:
 
         if self.bits_per_thread is None:
             raise KernelError(
-                f"{self.name}: it moves boxes, and no thread has an element of its own: use operand.TmaBox for its shape"
+                f"{self.name}: it moves boxes, and no thread has an element of its own: use tma.TmaBox for its shape"
             )
         # A matrix's register has 32 bits, of which a transposing instruction keeps 16 together.
         widest = (16 if self.is_trans else 32) if self.num_matrices else self.bits_per_thread
