@@ -517,7 +517,8 @@ def make_tma_copy(
     # Boxes within a tile may start in the midst of the repeat, since the swizzle works on addresses.
     if rest.size * num_multicast > 1 and described.box.num_bytes % SMEM_BOX_ALIGNMENT_BYTES:
         raise LayoutError(
-            f"TMA copy: boxes of {described.box.num_bytes} bytes side by side: use slices of whole {SMEM_BOX_ALIGNMENT_BYTES}s"
+            f"TMA copy: boxes of {described.box.num_bytes} bytes side by side: use slices of whole "
+            f"{SMEM_BOX_ALIGNMENT_BYTES}s"
         )
     return TmaCopy(tensor_map=described, basis=basis, rest=rest, num_multicast=num_multicast)
 
