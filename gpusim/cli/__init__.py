@@ -19,6 +19,7 @@ from gpusim.cli.banks import banks_command
 from gpusim.cli.gpus import gpus_command
 from gpusim.cli.kernels import EXPLAIN, PREDICT
 from gpusim.cli.layout import layout_command
+from gpusim.cli.measure import measure_command
 from gpusim.cli.options import BAD_INPUT, INTERRUPTED, OK, Commands, where
 from gpusim.errors import GpusimError, nearest
 
@@ -27,6 +28,7 @@ COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
     ("explain", EXPLAIN),
     ("banks", banks_command),
     ("layout", layout_command),
+    ("measure", measure_command),
     ("gpus", gpus_command),
 )
 """Every command by name, a group or a function, in the order in which one meets them."""

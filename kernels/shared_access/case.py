@@ -2,40 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-LOADS = tuple(f"ld_shared_b{bits}" for bits in (8, 16, 32, 64, 128))
+from gpusim.errors import LayoutError
+from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.workload.access import wavefronts
+
+WIDE = ("ld_shared_b128", "ld_shared_b64")
+NARROW = tuple(f"ld_shared_b{bits}" for bits in (8, 16, 32))
 STORES = tuple(f"st_shared_b{bits}" for bits in (8, 16, 32, 64, 128))
-MATRICES = tuple(
-    f"{kind}_x{count}{trans}" for kind in ("ldmatrix", "stmatrix") for count in (1, 2, 4) for trans in ("", "_trans")
-)
+LDMATRIX = tuple(f"ldmatrix_x{count}{trans}" for count in (1, 2, 4) for trans in ("", "_trans"))
+STMATRIX = tuple(name.replace("ld", "st", 1) for name in LDMATRIX)
 CP_ASYNC = tuple(f"cp_async_b{bits}" for bits in (32, 64, 128))
-ATOMICS = tuple(
-    f"{kind}_shared_{what}_b{bits}"
-    for kind in ("atom", "red")
-    for what in ("add", "min", "max", "and", "or", "xor", "exch", "cas")
-    for bits in (32, 64)
-    if not (kind == "red" and what in ("exch", "cas"))
-)
-OPS = (*LOADS, *STORES, *MATRICES, *CP_ASYNC, *ATOMICS)
-GROUPS = {"plain": (*LOADS, *STORES, *MATRICES, *CP_ASYNC), "atomic": ATOMICS}
-WIDE = ("ld_shared_b64", "ld_shared_b128")
+VERBS = ("add", "min", "max", "and", "or", "xor", "exch", "cas")
+LOOPED_VERBS = VERBS[:6]
+"""At 64 bits these are a loop of a load and a compare-and-swap in SASS."""
+SINGLE_ATOMICS = (
+    *(f"{kind}_shared_{verb}_b32" for kind in ("atom", "red") for verb in VERBS if kind == "atom" or verb in LOOPED_VERBS),
+    "atom_shared_exch_b64", "atom_shared_cas_b64",
+)  # fmt: skip
+LOOPED_ATOMICS = tuple(f"{kind}_shared_{verb}_b64" for kind in ("atom", "red") for verb in LOOPED_VERBS)
+ATOMICS = (*SINGLE_ATOMICS, *LOOPED_ATOMICS)
+OPS = (*WIDE, *NARROW, *STORES, *LDMATRIX, *STMATRIX, *CP_ASYNC, *ATOMICS)
 
 SMEM_BYTES = 32768
 LANES = np.arange(32)
+FILL, DUMP = 1, 2
+"""Modes of a launch: what kernel.cu does before and after the access."""
+
+COUNTED = "sm__sass_l1tex_pipe_lsu_wavefronts_mem_shared.sum"
+METRICS = (
+    COUNTED,
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
+)
+ATOMIC_METRICS = (
+    COUNTED,
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_atom.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
+    "smsp__inst_executed_op_shared_atom.sum",
+    "smsp__inst_executed_op_shared_ld.sum",
+)
+
+Draw = Callable[[np.random.Generator, int], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One access: addresses int32[32] in bytes from the buffer's start, active bool[32]."""
+    """One access: addresses int64[32] in bytes from the buffer's start, active bool[32]."""
 
     op: str
     family: str
-    addresses: NDArray[np.int32]
+    addresses: NDArray[np.int64]
     active: NDArray[np.bool_]
 
 
@@ -44,25 +71,59 @@ def access_bytes(op: str) -> int:
     return 16 if "matrix" in op else int(op.rsplit("_b", 1)[1]) // 8
 
 
-def patterns(op: str, *, count: int, seed: int) -> list[Pattern]:
-    """``count`` patterns of ``op``: random, strided, swizzled, broadcast, paired, phases alike, partly inactive."""
-    rng = np.random.default_rng([seed, OPS.index(op)])
-    families = (_random, _window, _strided, _swizzled, _broadcast, _paired, _phases, _few_banks)
-    made = []
-    for idx in range(count):
-        family = families[idx % len(families)]
-        addresses = family(rng, access_bytes(op))
+@cache
+def patterns(op: str, *, count: int, seed: int) -> tuple[Pattern, ...]:
+    """``count`` patterns of ``op``, families in turn; every second one of a wide load is *between* (see there).
+
+    Atomics begin with the mixtures that read easily, the same for every seed.
+    """
+    rng = np.random.default_rng([seed, sorted(OPS).index(op)])
+    families = FAMILIES["atomic" if op in ATOMICS else "wide" if op in WIDE else "plain"]
+    fixed = _fixed(op)[:count] if op in ATOMICS else []
+    drawn = [
+        _draw(rng, op, families[idx % len(families)], wants_between=op in WIDE and idx % 2 == 1)
+        for idx in range(count - len(fixed))
+    ]
+    return (*fixed, *drawn)
+
+
+def _fixed(op: str) -> list[Pattern]:
+    """Mixtures of same words and same banks that read easily: so many lanes a word, words side by side or in one bank."""
+    size = max(4, access_bytes(op))
+    made = [LANES * size, np.where(LANES == 1, 0, LANES) * size]  # none shares; two lanes do
+    for lanes_per_word in (2, 4, 8, 16, 32):
+        made += [LANES // lanes_per_word * size, LANES // lanes_per_word * 128]
+    made += [LANES * 128, LANES % 4 * 128, np.where(LANES < 8, 0, LANES) * 128, LANES % 2 * size + LANES // 2 * 128]
+    return [Pattern(op, "fixed", addresses.astype(np.int64), np.ones(32, dtype=bool)) for addresses in made]
+
+
+def _draw(rng: np.random.Generator, op: str, family: Draw, *, wants_between: bool) -> Pattern:
+    for _ in range(200):
+        addresses = np.asarray(family(rng, access_bytes(op)) % SMEM_BYTES, dtype=np.int64)
         active = np.ones(32, dtype=bool)
         if "matrix" not in op and rng.random() < 0.4:
             active = _mask(rng)
-        made.append(Pattern(op, family.__name__.lstrip("_"), addresses.astype(np.int32), active))
-    return made
+        pattern = Pattern(op, family.__name__.lstrip("_"), addresses, active)
+        if not wants_between or is_between(pattern):
+            return pattern
+    return _draw(rng, op, _window, wants_between=wants_between)  # a family that has none
 
 
-def all_patterns(group: str, *, seed: int, count: int = 60, wide_count: int = 400) -> Iterator[Pattern]:
-    """Patterns of all ops of a group, ``wide_count`` of each load whose phases can merge."""
-    for op in GROUPS[group]:
-        yield from patterns(op, count=wide_count if op in WIDE else count, seed=seed)
+def is_between(pattern: Pattern) -> bool:
+    """Whether merging could be partial: fewer wavefronts than the plain rule's by two or more, and still more than one.
+
+    The plain rule (the stores') counts phase by phase; the least is what the warp needs if all of its lanes were served
+    together: the words of its busiest bank.
+    """
+    words = access_bytes(pattern.op) // 4
+    distinct = np.unique(pattern.addresses[pattern.active])
+    touched = np.concatenate([distinct // 4 + word for word in range(words)])
+    least = int(np.bincount(touched % 32).max())
+    plain = int(wavefronts(pattern.op.replace("ld_", "st_"), pattern.addresses, pattern.active))
+    return 1 < least <= plain - 2 and plain < int(pattern.active.sum())
+
+
+# ---------------------------------------------------------------------------------------------- families
 
 
 def _mask(rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -90,8 +151,7 @@ def _window(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
 
 
 def _strided(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    stride = int(rng.integers(0, 41))
-    return LANES * stride * size % SMEM_BYTES
+    return LANES * int(rng.integers(0, 41)) * size
 
 
 def _swizzled(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
@@ -100,7 +160,7 @@ def _swizzled(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
     bits = int(rng.integers(0, 4))
     base, shift = int(rng.integers(3, 5)), int(rng.integers(3, 5))
     swizzled = offset ^ (((offset >> (base + shift)) & ((1 << bits) - 1)) << base)
-    return swizzled // size * size % SMEM_BYTES
+    return swizzled // size * size
 
 
 def _broadcast(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
@@ -110,34 +170,303 @@ def _broadcast(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
 
 
 def _paired(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
+    """Lanes share addresses in pairs at a distance; sometimes in all pairs but one."""
     distance = int(rng.choice([1, 2, 4, 8, 16]))
     addresses = rng.integers(0, 2048 // size, 32) * size
     paired = addresses[LANES & ~distance]
-    if rng.random() < 0.4:  # most pairs only
-        lane = int(rng.integers(32))
-        paired[lane] = int(rng.integers(0, 2048 // size)) * size
+    if rng.random() < 0.4:
+        paired[int(rng.integers(32))] = int(rng.integers(0, 2048 // size)) * size
     return paired
 
 
 def _phases(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """Phases (of 8 or 16 lanes) that touch the same words, in the same or another order, or only some of them."""
+    """Parts of 4, 8 or 16 lanes that touch the same words, in the same or another order, or rows further on."""
     length = int(rng.choice([4, 8, 16]))
     words = rng.integers(0, 1024 // size, length) * size
     if rng.random() < 0.5:
         words = np.arange(length) * size
-    parts = []
-    for _ in range(32 // length):
-        kind = rng.integers(3)
-        part = words.copy()
-        if kind == 1:
-            part = rng.permutation(part)
-        elif kind == 2:
-            part = part + 128 * length * int(rng.integers(1, 4))
-        parts.append(part)
-    return np.concatenate(parts) % SMEM_BYTES
+    return np.concatenate([_turned(rng, words, int(rng.integers(3))) for _ in range(32 // length)])
+
+
+def _turned(rng: np.random.Generator, words: NDArray[np.int64], kind: int) -> NDArray[np.int64]:
+    if kind == 1:
+        return rng.permutation(words)
+    return words + 128 * len(words) * int(rng.integers(1, 4)) if kind == 2 else words
+
+
+def _partly_alike(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
+    """Phases in twos: each two are alike, disjoint in their banks, or collide in a few; so some may merge and some not."""
+    length = 128 // size
+    parts: list[NDArray[np.int64]] = []
+    while len(parts) * length < 32:
+        first = rng.integers(0, 512 // size, length) * size
+        kind = int(rng.integers(4))
+        if kind == 0:
+            second = first[rng.permutation(length)]
+        elif kind == 1:  # lower half of the banks, then upper half
+            first, second = first // 128 * 128 + first % 64, first // 128 * 128 + first % 64 + 64
+        elif kind == 2:  # some words shared
+            second = np.where(rng.random(length) < 0.5, first, rng.integers(0, 512 // size, length) * size)
+        else:
+            second = first + 128 * int(rng.integers(1, 8))
+        parts += [first, second]
+    return np.concatenate(parts)[:32]
 
 
 def _few_banks(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    num_banks = int(rng.choice([1, 2, 4, 8]))
-    slots = rng.integers(0, max(1, num_banks * 4 // size) if num_banks * 4 >= size else 1, 32) * size
+    width = max(size, 4 * int(rng.choice([1, 2, 4, 8])))
+    slots = rng.integers(0, width // size, 32) * size
     return rng.integers(0, 16, 32) * 128 + slots + int(rng.integers(0, 4)) * 16 // size * size
+
+
+def _same_words(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
+    """2, 4, 8, 16 or 32 lanes on each word, the words in banks of their own; lanes in order or shuffled."""
+    lanes_per_word = int(rng.choice([2, 4, 8, 16, 32]))
+    words = rng.permutation(128 // size)[: max(1, 32 // lanes_per_word)] + int(rng.integers(0, 8)) * (128 // size)
+    addresses = np.resize(np.repeat(words, lanes_per_word), 32) * size
+    return rng.permutation(addresses) if rng.random() < 0.5 else addresses
+
+
+def _same_bank(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
+    """1, 2, 4 or 8 banks, every lane on a word of its own."""
+    num_banks = int(rng.choice([1, 2, 4, 8]))
+    rows = rng.permutation(SMEM_BYTES // 128)[:32]
+    return rows * 128 + (LANES % num_banks) * max(size, 4)
+
+
+def _mixed(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
+    """A few words in a few banks, lanes spread over them by chance: same words and same banks both."""
+    rows, banks = int(rng.choice([2, 3, 4, 8])), int(rng.choice([1, 2, 4, 8]))
+    return rng.integers(0, rows, 32) * 128 + rng.integers(0, banks, 32) * size
+
+
+def _two_of_them(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
+    """Two, or a few, lanes on one word; all others alone and in banks of their own."""
+    addresses = LANES * max(size, 4)
+    sharers = rng.permutation(32)[: int(rng.choice([2, 2, 3, 5]))]
+    addresses[sharers] = addresses[sharers[0]]
+    return addresses + int(rng.integers(0, 8)) * 256
+
+
+FAMILIES: dict[str, tuple[Draw, ...]] = {
+    "plain": (_random, _window, _strided, _swizzled, _broadcast, _paired, _phases, _few_banks),
+    "wide": (_partly_alike, _random, _phases, _window, _partly_alike, _strided, _paired, _swizzled, _partly_alike,
+             _broadcast, _phases, _few_banks, _paired),
+    "atomic": (_same_words, _same_bank, _mixed, _two_of_them, _mixed, _window, _strided, _random),
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- configs
+
+
+def configs(ops: Sequence[str], count: int) -> Callable[[int], list[Config]]:
+    """``count`` configs of each of ``ops``, op after op."""
+
+    def drawn(seed: int) -> list[Config]:
+        return [
+            config_of(pattern, idx)
+            for op in ops
+            for idx, pattern in enumerate(patterns(op, count=count, seed=seed))
+        ]
+
+    return drawn
+
+
+def config_of(pattern: Pattern, idx: int) -> Config:
+    """A pattern as text; every second compare-and-swap finds what it compares with."""
+    return {
+        "kernel": pattern.op,
+        "pattern": str(idx),
+        "family": pattern.family,
+        "is_filled": str(int("cas_" in pattern.op and idx % 2 == 0)),
+        "active": f"{int(np.packbits(pattern.active, bitorder='little').view('<u4')[0]):08x}",
+        "addresses": " ".join(map(str, pattern.addresses)),
+    }
+
+
+def pattern_of(config: Config) -> Pattern:
+    """The pattern that a config says."""
+    mask = np.array([int(config["active"], 16)], dtype="<u4").view(np.uint8)
+    active = np.unpackbits(mask, bitorder="little").astype(bool)
+    return Pattern(config["kernel"], config["family"], np.array(config["addresses"].split(), dtype=np.int64), active)
+
+
+# ---------------------------------------------------------------------------------------------- launch and check
+
+
+def words_at(addresses: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """What the fill writes at byte addresses, multiples of 4."""
+    return ((addresses.astype(np.uint64) >> 2) * 0x9E3779B1 + 0x7F4A7C15).astype(np.uint32)
+
+
+def lane_values() -> NDArray[np.uint8]:
+    """What each lane stores: uint8[32, 16]."""
+    words = (np.arange(128, dtype=np.uint64) * 0x85EBCA6B + 0xC2B2AE35).astype("<u4")
+    return words.reshape(32, 4).view(np.uint8)
+
+
+def filled() -> NDArray[np.uint8]:
+    """The buffer after the fill, byte by byte."""
+    return words_at(np.arange(0, SMEM_BYTES, 4)).astype("<u4").view(np.uint8)
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """The access alone where it is counted; with a fill and a dump around it where it is checked."""
+    pattern = pattern_of(config)
+    reads = not pattern.op.startswith(("st", "cp"))
+    writes = not pattern.op.startswith("ld")
+    mode = FILL * reads + DUMP * writes
+    if is_counted:
+        mode = FILL * int(config["is_filled"])
+    out = np.full((32, 16), 0xA5, dtype=np.uint8)
+    if pattern.op in CP_ASYNC:
+        out = lane_values().copy()
+    return KernelLaunch(
+        kernel=pattern.op,
+        arguments=(
+            by_value(pattern.addresses.astype("<u4")), np.uint32(int(config["active"], 16)), np.uint32(mode),
+            Output("out", out), Output("dump", np.full(SMEM_BYTES, 0xA5, dtype=np.uint8)),
+        ),
+        block=(32, 1, 1),
+        smem_bytes=SMEM_BYTES,
+    )  # fmt: skip
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Refuse wrong data; there are no values.
+
+    Raises:
+        WrongAnswer: says the first lane or byte that is wrong.
+    """
+    pattern = pattern_of(config)
+    if pattern.op in ATOMICS:
+        _check_atomic(pattern, outputs)
+    elif pattern.op.startswith("ldmatrix"):
+        _check_lanes(outputs["out"], _matrix_fragments(pattern))
+    elif pattern.op.startswith("ld"):
+        size = access_bytes(pattern.op)
+        wanted = np.zeros((32, 16), dtype=np.uint8)
+        lanes = np.flatnonzero(pattern.active)
+        wanted[lanes, :size] = filled()[pattern.addresses[lanes, None] + np.arange(size)]
+        _check_lanes(outputs["out"], wanted)
+    elif pattern.op.startswith("stmatrix"):
+        _check_written(pattern.addresses[: len(_stored_rows(pattern.op))], _stored_rows(pattern.op), outputs["dump"])
+    else:
+        values = lane_values()[pattern.active, : access_bytes(pattern.op)]
+        _check_written(pattern.addresses[pattern.active], values, outputs["dump"])
+    return {}
+
+
+def _check_lanes(found: NDArray[np.uint8], wanted: NDArray[np.uint8]) -> None:
+    wrong = np.flatnonzero((found != wanted).any(axis=1))
+    if len(wrong):
+        lane = wrong[0]
+        raise WrongAnswer(f"lane {lane} loaded {found[lane].tobytes().hex()}, not {wanted[lane].tobytes().hex()}")
+
+
+def _check_written(addresses: NDArray[np.int64], values: NDArray[np.uint8], dump: NDArray[np.uint8]) -> None:
+    """Every address holds what one of its writers wrote."""
+    for address in np.unique(addresses):
+        found = dump[address : address + values.shape[1]]
+        if not (values[addresses == address] == found).all(axis=1).any():
+            raise WrongAnswer(f"address {address} holds {found.tobytes().hex()}, which no lane on it wrote")
+
+
+def _matrices(rows: NDArray[np.uint8], is_transposed: bool) -> NDArray[np.uint8]:
+    """Fragments uint8[lanes, 4 * matrices] of rows uint8[8 * matrices, 16]: lane i has elements 2i and 2i + 1, by rows."""
+    halves = np.ascontiguousarray(rows).view("<u2").reshape(-1, 8, 8)
+    if is_transposed:
+        halves = halves.transpose(0, 2, 1)
+    words = np.ascontiguousarray(halves.reshape(-1, 32, 2).transpose(1, 0, 2))
+    return words.view(np.uint8).reshape(32, -1)
+
+
+def _num_rows(op: str) -> int:
+    return 8 * int(op.split("_x")[1][0])
+
+
+def _matrix_fragments(pattern: Pattern) -> NDArray[np.uint8]:
+    rows = filled()[pattern.addresses[: _num_rows(pattern.op), None] + np.arange(16)]
+    fragments = _matrices(rows, pattern.op.endswith("_trans"))
+    wanted = np.zeros((32, 16), dtype=np.uint8)
+    wanted[:, : fragments.shape[1]] = fragments
+    return wanted
+
+
+def _stored_rows(op: str) -> NDArray[np.uint8]:
+    """The rows that stmatrix writes: uint8[8 * matrices, 16], from the lanes' values."""
+    num_rows = _num_rows(op)
+    words = np.ascontiguousarray(lane_values()).view("<u4")[:, : num_rows // 8]
+    halves = np.ascontiguousarray(words.T).view("<u2").reshape(-1, 8, 8)
+    if op.endswith("_trans"):
+        halves = halves.transpose(0, 2, 1)
+    return np.ascontiguousarray(halves).view(np.uint8).reshape(num_rows, 16)
+
+
+def _integers(rows: NDArray[np.uint8], size: int) -> NDArray[np.uint64]:
+    return np.ascontiguousarray(rows[:, :size]).view(f"<u{size}")[:, 0].astype(np.uint64)
+
+
+def _check_atomic(pattern: Pattern, outputs: Outputs) -> None:
+    kind, _, verb, _ = pattern.op.split("_")
+    size = access_bytes(pattern.op)
+    lanes = np.flatnonzero(pattern.active)
+    values, olds = _integers(lane_values(), size), _integers(outputs["out"], size)
+    for address in np.unique(pattern.addresses[lanes]):
+        here = lanes[pattern.addresses[lanes] == address]
+        first = int(_integers(filled()[None, address : address + size], size)[0])
+        last = int(_integers(outputs["dump"][None, address : address + size], size)[0])
+        mine = [int(value) for value in values[here]]
+        was = [int(old) for old in olds[here]] if kind == "atom" else None
+        if not _is_history(verb, first, mine, was, last, 8 * size):
+            raise WrongAnswer(f"address {address} went from {first:#x} to {last:#x}, which its lanes do not explain")
+
+
+def _is_history(verb: str, first: int, values: list[int], olds: list[int] | None, last: int, bits: int) -> bool:
+    """Whether a word can go from ``first`` to ``last`` by these lanes, who saw ``olds`` on the way."""
+    if verb == "exch":
+        return sorted([*(olds or []), last]) == sorted([first, *values])
+    if verb == "cas":
+        won = [value for value, old in zip(values, olds or [], strict=True) if old == first]
+        return won == [last] and all(old in (first, last) for old in olds or [])
+    apply = {
+        "add": lambda x, y: (x + y) & ((1 << bits) - 1), "min": min, "max": max,
+        "and": int.__and__, "or": int.__or__, "xor": int.__xor__,
+    }[verb]  # fmt: skip
+    total = first
+    for value in values:
+        total = apply(total, value)
+    alone = olds is None or len(olds) > 1 or olds[0] == first
+    return total == last and alone and (olds is None or first in olds)
+
+
+def predict(config: Config) -> dict[str, float]:
+    """The count by the simulator's rules; nothing for an instruction that it does not know.
+
+    A fill is 64 stores of 512 consecutive bytes.
+    """
+    pattern = pattern_of(config)
+    try:
+        num_wavefronts = int(wavefronts(pattern.op, pattern.addresses, pattern.active))
+    except LayoutError:
+        return {}
+    return {COUNTED: float(num_wavefronts + int(config["is_filled"]) * SMEM_BYTES // 128)}
+
+
+CASE = Case(
+    name="shared_access",
+    question="How many wavefronts does one access of one warp to shared memory take?",
+    columns=("pattern", "family", "is_filled", "active", "addresses"),
+    groups={
+        "wide": Group(configs=configs(WIDE, 400), metrics=METRICS, rank=0),
+        "atomic": Group(configs=configs(SINGLE_ATOMICS, 60), metrics=ATOMIC_METRICS, rank=1),
+        "matrix": Group(configs=configs(LDMATRIX, 60), metrics=METRICS, rank=4),
+        "stmatrix": Group(configs=configs(STMATRIX, 60), metrics=METRICS, rank=4, least_capability=(9, 0)),
+        "narrow": Group(configs=configs((*NARROW, *STORES, *CP_ASYNC), 60), metrics=METRICS, rank=5),
+        "atomic_loop": Group(configs=configs(LOOPED_ATOMICS, 60), metrics=ATOMIC_METRICS, rank=8),
+    },
+    launch=launch,
+    check=check,
+    checks_counted=False,
+    predict=predict,
+)

@@ -1,26 +1,72 @@
-// One shared-memory access of one warp, at addresses read from memory: how many wavefronts does it take?
+// One shared-memory access of one warp: how many wavefronts does it take?
 //
-// A kernel for each instruction. The count comes from the profiler; the value that comes back is stored, so that nothing
-// is optimized away. Nothing else touches shared memory: the buffer is not initialized.
+// A kernel for each instruction. Lanes find their addresses in the constant bank and nothing else touches shared memory,
+// so that a profiler's count is the access's own. The mode asks for more, to check the answer in another launch of the same
+// code: 1 fills the buffer before the access, 2 copies it to `dump` after it.
 
 #include <cstdint>
 
 extern __shared__ __align__(1024) unsigned char buffer[];
 
-__device__ __forceinline__ uint32_t at(const int *addresses) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(buffer)) + addresses[threadIdx.x & 31];
+constexpr uint32_t kBufferBytes = 32768;
+constexpr uint32_t kFill = 1, kDump = 2;
+
+struct Lanes {
+    uint32_t address[32];  // bytes from the buffer's start
+};
+
+// What the fill writes: a word of its own at every place.
+__device__ __forceinline__ uint32_t word_at(uint32_t address) { return (address >> 2) * 0x9E3779B1u + 0x7F4A7C15u; }
+
+// What a lane stores: words that differ between lanes, so that no add becomes a count of lanes.
+__device__ __forceinline__ uint32_t value_of(uint32_t word) { return (4 * threadIdx.x + word) * 0x85EBCA6Bu + 0xC2B2AE35u; }
+
+__device__ __forceinline__ uint64_t pair(uint32_t low, uint32_t high) { return static_cast<uint64_t>(high) << 32 | low; }
+
+__device__ __forceinline__ uint32_t start() { return static_cast<uint32_t>(__cvta_generic_to_shared(buffer)); }
+
+__device__ __forceinline__ void fill(uint32_t mode) {
+    if (mode & kFill) {
+#pragma unroll 1
+        for (uint32_t at = 16 * threadIdx.x; at < kBufferBytes; at += 512)
+            asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(start() + at), "r"(word_at(at)), "r"(word_at(at + 4)),
+                         "r"(word_at(at + 8)), "r"(word_at(at + 12))
+                         : "memory");
+    }
+    __syncwarp();
 }
 
-__device__ __forceinline__ bool is_active(uint32_t mask) { return mask >> (threadIdx.x & 31) & 1; }
+__device__ __forceinline__ void keep(uint32_t mode, uint4 *dump) {
+    __syncwarp();
+    if (mode & kDump) {
+#pragma unroll 1
+        for (uint32_t at = 16 * threadIdx.x; at < kBufferBytes; at += 512) {
+            uint4 v;
+            asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                         : "r"(start() + at)
+                         : "memory");
+            dump[at / 16] = v;
+        }
+    }
+}
 
-#define KERNEL(name) extern "C" __global__ void name(const int *addresses, uint32_t mask, uint32_t *out)
+#define KERNEL(name)                                                                                       \
+    extern "C" __global__ void __launch_bounds__(32)                                                       \
+        name(const __grid_constant__ Lanes lanes, uint32_t mask, uint32_t mode, uint4 *out, uint4 *dump)
 
-#define LOAD(name, ptx, type, constraint)                                                    \
-    KERNEL(name) {                                                                           \
-        uint32_t a = at(addresses);                                                          \
-        type v = 0;                                                                          \
-        if (is_active(mask)) asm volatile(ptx " %0, [%1];" : "=" constraint(v) : "r"(a));    \
-        out[threadIdx.x] = static_cast<uint32_t>(v);                                         \
+#define BEGIN                                                                                              \
+    const uint32_t a = start() + lanes.address[threadIdx.x];                                               \
+    [[maybe_unused]] const bool is_active = mask >> threadIdx.x & 1
+
+#define LOAD(name, ptx, type, constraint)                                                                  \
+    KERNEL(name) {                                                                                         \
+        BEGIN;                                                                                             \
+        type v = 0;                                                                                        \
+        fill(mode);                                                                                        \
+        if (is_active) asm volatile(ptx " %0, [%1];" : "=" constraint(v) : "r"(a) : "memory");             \
+        const uint64_t wide = v;                                                                           \
+        out[threadIdx.x] = make_uint4(static_cast<uint32_t>(wide), static_cast<uint32_t>(wide >> 32), 0, 0); \
     }
 
 LOAD(ld_shared_b8, "ld.shared.u8", uint32_t, "r")
@@ -29,17 +75,23 @@ LOAD(ld_shared_b32, "ld.shared.u32", uint32_t, "r")
 LOAD(ld_shared_b64, "ld.shared.u64", uint64_t, "l")
 
 KERNEL(ld_shared_b128) {
-    uint32_t a = at(addresses), v0 = 0, v1 = 0, v2 = 0, v3 = 0;
-    if (is_active(mask))
-        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v0), "=r"(v1), "=r"(v2), "=r"(v3) : "r"(a));
-    out[threadIdx.x] = v0 ^ v1 ^ v2 ^ v3;
+    BEGIN;
+    uint4 v = make_uint4(0, 0, 0, 0);
+    fill(mode);
+    if (is_active)
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                     : "r"(a)
+                     : "memory");
+    out[threadIdx.x] = v;
 }
 
-#define STORE(name, ptx, type, constraint)                                                   \
-    KERNEL(name) {                                                                           \
-        uint32_t a = at(addresses);                                                          \
-        type v = static_cast<type>(out[threadIdx.x]);                                        \
-        if (is_active(mask)) asm volatile(ptx " [%0], %1;" ::"r"(a), constraint(v) : "memory"); \
+#define STORE(name, ptx, type, constraint)                                                                 \
+    KERNEL(name) {                                                                                         \
+        BEGIN;                                                                                             \
+        const type v = static_cast<type>(pair(value_of(0), value_of(1)));                                  \
+        if (is_active) asm volatile(ptx " [%0], %1;" ::"r"(a), constraint(v) : "memory");                  \
+        keep(mode, dump);                                                                                  \
     }
 
 STORE(st_shared_b8, "st.shared.u8", uint32_t, "r")
@@ -48,29 +100,39 @@ STORE(st_shared_b32, "st.shared.u32", uint32_t, "r")
 STORE(st_shared_b64, "st.shared.u64", uint64_t, "l")
 
 KERNEL(st_shared_b128) {
-    uint32_t a = at(addresses), v = out[threadIdx.x];
-    if (is_active(mask))
-        asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(a), "r"(v) : "memory");
+    BEGIN;
+    if (is_active)
+        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(a), "r"(value_of(0)), "r"(value_of(1)), "r"(value_of(2)),
+                     "r"(value_of(3))
+                     : "memory");
+    keep(mode, dump);
 }
 
-#define LDMATRIX1(name, trans)                                                               \
-    KERNEL(name) {                                                                           \
-        uint32_t a = at(addresses), v0;                                                      \
-        asm volatile("ldmatrix.sync.aligned.m8n8.x1" trans ".shared.b16 {%0}, [%1];" : "=r"(v0) : "r"(a)); \
-        out[threadIdx.x] = v0;                                                               \
+#define LDMATRIX1(name, trans)                                                                             \
+    KERNEL(name) {                                                                                         \
+        BEGIN;                                                                                             \
+        uint4 v = make_uint4(0, 0, 0, 0);                                                          \
+        fill(mode);                                                                                        \
+        asm volatile("ldmatrix.sync.aligned.m8n8.x1" trans ".shared.b16 {%0}, [%1];" : "=r"(v.x) : "r"(a) : "memory"); \
+        out[threadIdx.x] = v;                                                                              \
     }
-#define LDMATRIX2(name, trans)                                                               \
-    KERNEL(name) {                                                                           \
-        uint32_t a = at(addresses), v0, v1;                                                  \
-        asm volatile("ldmatrix.sync.aligned.m8n8.x2" trans ".shared.b16 {%0, %1}, [%2];" : "=r"(v0), "=r"(v1) : "r"(a)); \
-        out[threadIdx.x] = v0 ^ v1;                                                          \
+#define LDMATRIX2(name, trans)                                                                             \
+    KERNEL(name) {                                                                                         \
+        BEGIN;                                                                                             \
+        uint4 v = make_uint4(0, 0, 0, 0);                                                          \
+        fill(mode);                                                                                        \
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2" trans ".shared.b16 {%0, %1}, [%2];"                   \
+                     : "=r"(v.x), "=r"(v.y) : "r"(a) : "memory");                                          \
+        out[threadIdx.x] = v;                                                                              \
     }
-#define LDMATRIX4(name, trans)                                                               \
-    KERNEL(name) {                                                                           \
-        uint32_t a = at(addresses), v0, v1, v2, v3;                                          \
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4" trans ".shared.b16 {%0, %1, %2, %3}, [%4];" \
-                     : "=r"(v0), "=r"(v1), "=r"(v2), "=r"(v3) : "r"(a));                     \
-        out[threadIdx.x] = v0 ^ v1 ^ v2 ^ v3;                                                \
+#define LDMATRIX4(name, trans)                                                                             \
+    KERNEL(name) {                                                                                         \
+        BEGIN;                                                                                             \
+        uint4 v = make_uint4(0, 0, 0, 0);                                                          \
+        fill(mode);                                                                                        \
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4" trans ".shared.b16 {%0, %1, %2, %3}, [%4];"           \
+                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(a) : "memory");                    \
+        out[threadIdx.x] = v;                                                                              \
     }
 
 LDMATRIX1(ldmatrix_x1, "")
@@ -81,21 +143,17 @@ LDMATRIX2(ldmatrix_x2_trans, ".trans")
 LDMATRIX4(ldmatrix_x4_trans, ".trans")
 
 #if __CUDA_ARCH__ >= 900
-#define STMATRIX1(name, trans)                                                               \
-    KERNEL(name) {                                                                           \
-        uint32_t a = at(addresses), v = out[threadIdx.x];                                    \
-        asm volatile("stmatrix.sync.aligned.m8n8.x1" trans ".shared.b16 [%0], {%1};" ::"r"(a), "r"(v) : "memory"); \
+#define STMATRIX(name, ptx, ...)                                                                           \
+    KERNEL(name) {                                                                                         \
+        BEGIN;                                                                                             \
+        asm volatile(ptx ::"r"(a), __VA_ARGS__ : "memory");                         \
+        keep(mode, dump);                                                                                  \
     }
-#define STMATRIX2(name, trans)                                                               \
-    KERNEL(name) {                                                                           \
-        uint32_t a = at(addresses), v = out[threadIdx.x];                                    \
-        asm volatile("stmatrix.sync.aligned.m8n8.x2" trans ".shared.b16 [%0], {%1, %1};" ::"r"(a), "r"(v) : "memory"); \
-    }
-#define STMATRIX4(name, trans)                                                               \
-    KERNEL(name) {                                                                           \
-        uint32_t a = at(addresses), v = out[threadIdx.x];                                    \
-        asm volatile("stmatrix.sync.aligned.m8n8.x4" trans ".shared.b16 [%0], {%1, %1, %1, %1};" ::"r"(a), "r"(v) : "memory"); \
-    }
+#define V(k) "r"(value_of(k))
+#define STMATRIX1(name, trans) STMATRIX(name, "stmatrix.sync.aligned.m8n8.x1" trans ".shared.b16 [%0], {%1};", V(0))
+#define STMATRIX2(name, trans) STMATRIX(name, "stmatrix.sync.aligned.m8n8.x2" trans ".shared.b16 [%0], {%1, %2};", V(0), V(1))
+#define STMATRIX4(name, trans)                                                                             \
+    STMATRIX(name, "stmatrix.sync.aligned.m8n8.x4" trans ".shared.b16 [%0], {%1, %2, %3, %4};", V(0), V(1), V(2), V(3))
 STMATRIX1(stmatrix_x1, "")
 STMATRIX2(stmatrix_x2, "")
 STMATRIX4(stmatrix_x4, "")
@@ -104,27 +162,40 @@ STMATRIX2(stmatrix_x2_trans, ".trans")
 STMATRIX4(stmatrix_x4_trans, ".trans")
 #endif
 
-#define ATOM(name, ptx, type, constraint)                                                    \
-    KERNEL(name) {                                                                           \
-        uint32_t a = at(addresses);                                                          \
-        type v = static_cast<type>(out[threadIdx.x] + threadIdx.x), old = 0;                 \
-        if (is_active(mask))                                                                 \
-            asm volatile(ptx " %0, [%1], %2;" : "=" constraint(old) : "r"(a), constraint(v) : "memory"); \
-        out[threadIdx.x] = static_cast<uint32_t>(old);                                       \
+// The old value comes back, and where it is compared, it is compared with what the fill wrote: the first lane on a word wins.
+#define ATOM(name, ptx, type, constraint)                                                                  \
+    KERNEL(name) {                                                                                         \
+        BEGIN;                                                                                             \
+        const type v = static_cast<type>(pair(value_of(0), value_of(1)));                                  \
+        type old = 0;                                                                                      \
+        fill(mode);                                                                                        \
+        if (is_active) asm volatile(ptx " %0, [%1], %2;" : "=" constraint(old) : "r"(a), constraint(v) : "memory"); \
+        const uint64_t wide = old;                                                                         \
+        out[threadIdx.x] = make_uint4(static_cast<uint32_t>(wide), static_cast<uint32_t>(wide >> 32), 0, 0); \
+        keep(mode, dump);                                                                                  \
     }
-#define CAS(name, ptx, type, constraint)                                                     \
-    KERNEL(name) {                                                                           \
-        uint32_t a = at(addresses);                                                          \
-        type v = static_cast<type>(out[threadIdx.x] + threadIdx.x), old = 0;                 \
-        if (is_active(mask))                                                                 \
-            asm volatile(ptx " %0, [%1], %2, %3;" : "=" constraint(old) : "r"(a), constraint(v), constraint(v) : "memory"); \
-        out[threadIdx.x] = static_cast<uint32_t>(old);                                       \
+#define CAS(name, ptx, type, constraint)                                                                   \
+    KERNEL(name) {                                                                                         \
+        BEGIN;                                                                                             \
+        const uint32_t at = lanes.address[threadIdx.x];                                                    \
+        const type v = static_cast<type>(pair(value_of(0), value_of(1)));                                  \
+        const type was = static_cast<type>(pair(word_at(at), word_at(at + 4)));                            \
+        type old = 0;                                                                                      \
+        fill(mode);                                                                                        \
+        if (is_active)                                                                                     \
+            asm volatile(ptx " %0, [%1], %2, %3;"                                                          \
+                         : "=" constraint(old) : "r"(a), constraint(was), constraint(v) : "memory");       \
+        const uint64_t wide = old;                                                                         \
+        out[threadIdx.x] = make_uint4(static_cast<uint32_t>(wide), static_cast<uint32_t>(wide >> 32), 0, 0); \
+        keep(mode, dump);                                                                                  \
     }
-#define RED(name, ptx, type, constraint)                                                     \
-    KERNEL(name) {                                                                           \
-        uint32_t a = at(addresses);                                                          \
-        type v = static_cast<type>(out[threadIdx.x] + threadIdx.x);                          \
-        if (is_active(mask)) asm volatile(ptx " [%0], %1;" ::"r"(a), constraint(v) : "memory"); \
+#define RED(name, ptx, type, constraint)                                                                   \
+    KERNEL(name) {                                                                                         \
+        BEGIN;                                                                                             \
+        const type v = static_cast<type>(pair(value_of(0), value_of(1)));                                  \
+        fill(mode);                                                                                        \
+        if (is_active) asm volatile(ptx " [%0], %1;" ::"r"(a), constraint(v) : "memory");                  \
+        keep(mode, dump);                                                                                  \
     }
 
 ATOM(atom_shared_add_b32, "atom.shared.add.u32", uint32_t, "r")
@@ -156,13 +227,15 @@ RED(red_shared_and_b64, "red.shared.and.b64", uint64_t, "l")
 RED(red_shared_or_b64, "red.shared.or.b64", uint64_t, "l")
 RED(red_shared_xor_b64, "red.shared.xor.b64", uint64_t, "l")
 
-#define CP_ASYNC(name, size)                                                                 \
-    KERNEL(name) {                                                                           \
-        uint32_t a = at(addresses);                                                          \
-        const uint32_t *source = out + 4 * threadIdx.x;                                      \
-        if (is_active(mask))                                                                 \
+// The sources are the lanes' own 16 bytes of `out`, which the host has filled.
+#define CP_ASYNC(name, size)                                                                               \
+    KERNEL(name) {                                                                                         \
+        BEGIN;                                                                                             \
+        const uint4 *source = out + threadIdx.x;                                                           \
+        if (is_active)                                                                                     \
             asm volatile("cp.async.ca.shared.global [%0], [%1], " #size ";" ::"r"(a), "l"(source) : "memory"); \
-        asm volatile("cp.async.commit_group; cp.async.wait_group 0;" ::: "memory");          \
+        asm volatile("cp.async.commit_group; cp.async.wait_group 0;" ::: "memory");                        \
+        keep(mode, dump);                                                                                  \
     }
 
 CP_ASYNC(cp_async_b32, 4)

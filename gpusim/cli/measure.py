@@ -1,0 +1,177 @@
+"""``measure``: ask the GPU that is here."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpusim.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gpusim.evidence.bench import Agreement, Bench, Job, Options
+    from gpusim.evidence.case import Case
+    from gpusim.evidence.toolkit import Cubin
+
+LAUNCH_S = 0.1
+"""What a counted launch takes, seen on an H200; for the estimate alone."""
+
+
+def measure_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[KERNEL...]", help="folders of kernels/; none lists them")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="every kernel, the most important questions first")] = False,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", metavar="DIR", help="where tables go (a folder a GPU); validation/measured by default"),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="draw the configs by another seed, to confirm")] = 1,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="PATTERN", help="these groups or entry points alone, as ld_shared_b*; repeat"),
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", metavar="M", help="begin nothing new after M minutes")
+    ] = None,
+    no_counters: Annotated[bool, typer.Option("--no-counters", help="times alone, without Nsight Compute")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="try again what was put aside")] = False,
+    build_only: Annotated[bool, typer.Option("--build-only", help="build the cubins and stop; needs no GPU")] = False,
+    arch: Annotated[str | None, typer.Option("--arch", metavar="SM", help="with --build-only: sm_80 or sm_90a")] = None,
+    build_dir: Annotated[str | None, typer.Option("--build-dir", metavar="DIR", help="where cubins are kept")] = None,
+    launch_only: Annotated[str | None, typer.Option("--launch-only", metavar="PLAN", hidden=True)] = None,
+) -> None:
+    """Measure kernels on the GPU that is here, with Nsight Compute; goes on where an earlier run stopped.
+
+    Rows go to validation/measured/<gpu>/<kernel>.csv, chunk by chunk; wrong answers give none.
+    """
+    from gpusim.evidence.bench import Options
+    from gpusim.evidence.case import case_names, load_case
+
+    if launch_only is not None:
+        from gpusim.evidence.measure import launch_plan
+
+        launch_plan(Path(launch_only))
+        return
+    if every and names:
+        raise ConfigError("measure: --all and kernels are given, wants one or the other")
+    if not every and not names:
+        _list()
+        return
+    if minutes is not None and not (math.isfinite(minutes) and minutes > 0):
+        raise ConfigError(f"--minutes {minutes} is no time, wants a number above 0")
+    if arch is not None and not build_only:
+        raise ConfigError("--arch goes with --build-only; what is measured is built for the GPU that is here")
+    if seed < 0:
+        raise ConfigError(f"--seed {seed} is negative, wants a whole number from 0 on")
+    cases = [load_case(name) for name in (case_names() if every else dict.fromkeys(names or []))]
+    folder = Path(build_dir) if build_dir else None
+    if build_only:
+        _build(cases, arch, folder)
+        return
+    options = Options(
+        out=Path(out) if out else _measured_dir(), seed=seed, only=tuple(only or ()), has_counters=not no_counters,
+        retries=retry,
+    )  # fmt: skip
+    _measure(cases, options, folder, math.inf if minutes is None else time.monotonic() + 60.0 * minutes)
+
+
+def _measured_dir() -> Path:
+    from gpusim.evidence.case import kernels_dir
+
+    return kernels_dir().parent / "validation" / "measured"
+
+
+def _list() -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from gpusim.evidence.case import case_names, load_case
+
+    table = Table("kernel", "question", "groups: configs", box=None)
+    for name in case_names():
+        case = load_case(name)
+        table.add_row(name, case.question, ", ".join(f"{group}: {len(case.configs(group, 1))}" for group in case.groups))
+    Console().print(table)
+
+
+def _build(cases: Sequence[Case], arch: str | None, folder: Path | None) -> dict[str, Cubin]:
+    """The cubins by case; of cases that have something for the architecture."""
+    from gpusim.evidence.toolkit import build, capability_of, find_gpu
+
+    arch = arch or find_gpu().arch
+    capability = capability_of(arch)
+    cubins = {}
+    for case in cases:
+        if any(group.least_capability <= capability for group in case.groups.values()):
+            cubins[case.name] = build(case, arch, folder)
+            typer.echo(f"{case.name}: {cubins[case.name].path}", err=True)
+    return cubins
+
+
+def _measure(cases: Sequence[Case], options: Options, folder: Path | None, until: float) -> None:
+    from importlib.util import find_spec
+
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from gpusim.evidence.bench import Bench, jobs
+    from gpusim.evidence.process import find_ncu
+    from gpusim.evidence.toolkit import find_gpu
+
+    gpu = find_gpu()
+    if find_spec("pycuda") is None:
+        raise ConfigError("measure: PyCUDA is missing, wants pip install 'gpusim[cuda]'")
+    options = replace(options, out=options.out / gpu.folder)
+    work, skipped = jobs(cases, options, gpu.capability)
+    console = Console(stderr=True)
+    for sentence in skipped:
+        console.print(sentence)
+    ncu = find_ncu() if options.has_counters and any(job.rules.metrics and job.configs for job in work) else None
+    cubins = _build([case for case in cases if any(job.case is case for job in work)], gpu.arch, folder)
+    num = sum(len(job.configs) for job in work)
+    console.print(f"{gpu.name}: {num} configs to measure, about {num * LAUNCH_S / 60:.0f} minutes, into {options.out}")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("measuring", total=num)
+
+        def tell(count: int) -> None:
+            progress.advance(task, count)
+
+        bench = Bench(gpu, options, cubins, ncu, tell)
+        for job in work:
+            progress.update(task, description=f"{job.case.name} {job.group}")
+            _run(bench, job, until, console)
+    _finish(cases, options, gpu.capability, console)
+
+
+def _run(bench: Bench, job: Job, until: float, console: Console) -> None:
+    for sentences in bench.run(job, until):
+        for sentence in sentences:
+            console.print(sentence, highlight=False)
+
+
+def _finish(cases: Sequence[Case], options: Options, capability: tuple[int, int], console: Console) -> None:
+    """Say how the simulator's rules do on what was measured, and what is left."""
+    from rich.table import Table as Shown
+
+    from gpusim.evidence.bench import agreements, jobs, table_path
+    from gpusim.evidence.rows import Table
+
+    found: list[Agreement] = []
+    for case in cases:
+        found += agreements(case, Table.read(table_path(case, options)))
+    shown = Shown("kernel", "group", "predicted", "rows", "equal", "worst", box=None)
+    for item in found:
+        shown.add_row(item.case, item.group, item.name, str(item.num_rows), str(item.num_equal), f"{item.worst:+g}")
+    if found:
+        console.print(shown)
+    left = sum(len(job.configs) for job in jobs(cases, options, capability)[0])
+    console.print(f"{left} configs are left: the same command goes on with them" if left else "all configs are done")

@@ -1,0 +1,210 @@
+"""What a measuring kernel is to the bench: its configs, what it launches for one, how its answer is checked.
+
+``kernels/<name>/case.py`` defines ``CASE``, a :class:`Case`. Its functions know no GPU: they turn a config into data to
+launch and outputs into values, so that all but the launch itself is tested without one.
+
+In: a folder of ``kernels/``. Out: :class:`Case`. Words as in NVIDIA's nsight-python: a *config* is what varies, a *metric*
+what the profiler counts, a *value* what the kernel itself measures, *derive* what follows from them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.errors import ConfigError, GpusimError, nearest
+from gpusim.workload.tma import TensorMap
+
+Config = Mapping[str, str]
+"""What varies, as text, so that a row that is read back is the config that was measured; ``kernel`` is the entry point."""
+
+Outputs = Mapping[str, NDArray[Any]]
+"""What a launch left in its outputs, by name."""
+
+
+class WrongAnswer(GpusimError):  # noqa: N818 - it is said of a kernel, and no fault of ours
+    """A kernel's output is not the reference: no number of it counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An array that the kernel gets a pointer to. One that cannot be written to is copied to the GPU once."""
+
+    array: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An array that the kernel gets a pointer to, with what is in it beforehand; its content comes back as ``name``."""
+
+    name: str
+    array: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MappedTensor:
+    """A tensor that the kernel gets a pointer to the tensor map of; the map's own address is not looked at."""
+
+    array: NDArray[Any]
+    tensor_map: TensorMap
+
+
+Argument = Input | Output | MappedTensor | np.generic
+"""An argument of a kernel: pointers, or a number or structure by value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLaunch:
+    """One launch, as data: an entry point of ``kernel.cu``, its arguments in order, and its shape."""
+
+    kernel: str
+    arguments: tuple[Argument, ...]
+    grid: tuple[int, int, int] = (1, 1, 1)
+    block: tuple[int, int, int]
+    smem_bytes: int = 0
+    """Dynamic shared memory; more than 48 KiB are opted in to."""
+
+
+def by_value(array: NDArray[Any]) -> np.void:
+    """A structure argument: the bytes of ``array``.
+
+    >>> by_value(np.array([1, 256], dtype="<u4")).tobytes().hex()
+    '0100000000010000'
+    """
+    return np.void(array.tobytes())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Configs that are measured together.
+
+    Args:
+        configs: all of them, by seed; in the same order every time, no two alike.
+        metrics: what Nsight Compute is asked for; names with their suffix. Empty: it is not asked.
+        rank: groups of low rank come first where several kernels are measured.
+        least_capability: compute capability from which on the GPU has the instructions.
+    """
+
+    configs: Callable[[int], Sequence[Config]]
+    metrics: tuple[str, ...] = ()
+    rank: int = 5
+    least_capability: tuple[int, int] = (8, 0)
+
+
+def no_values(config: Config) -> dict[str, float]:
+    """Nothing is predicted, or derived."""
+    del config
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A kernel that is measured.
+
+    Args:
+        name: its folder's.
+        question: what its rows answer, in a sentence.
+        columns: what a config says, beside ``kernel``; the columns of the table, in order.
+        groups: by name.
+        launch: (config, is_counted) to what is launched; ``is_counted``: under the profiler.
+        check: (config, outputs) to the values that the kernel measured; raises WrongAnswer.
+        values: every value's meaning and unit, by name.
+        checks_counted: the counted launch's outputs are checked too; otherwise only those of the one before it, where
+            the check would add to the counts.
+        num_repeats: launches without the profiler, of which a value's median, least and most are kept.
+        predict: config to metrics and values as the simulator has them; a name may be missing.
+        derive: a whole row to quantities that follow from it.
+        includes: texts that ``kernel.cu`` includes, by file name, where they are generated.
+    """
+
+    name: str
+    question: str
+    columns: tuple[str, ...]
+    groups: Mapping[str, Group]
+    launch: Callable[[Config, bool], KernelLaunch]
+    check: Callable[[Config, Outputs], dict[str, float]]
+    values: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    checks_counted: bool = True
+    num_repeats: int = 1
+    predict: Callable[[Config], dict[str, float]] = no_values
+    derive: Callable[[Config], dict[str, float]] = no_values
+    includes: Callable[[], dict[str, str]] = dict
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Every metric of any group, each once."""
+        return tuple(dict.fromkeys(metric for group in self.groups.values() for metric in group.metrics))
+
+    def configs(self, group: str, seed: int) -> list[Config]:
+        """The configs of a group.
+
+        Raises:
+            ConfigError: a config does not say what the columns want, or says what another one said.
+        """
+        wanted = {"kernel", *self.columns}
+        configs = list(self.groups[group].configs(seed))
+        for config in configs:
+            if set(config) != wanted:
+                raise ConfigError(f"{self.name}: a config of {group!r} has {sorted(config)}: use {sorted(wanted)}")
+        if len({key_of(config) for config in configs}) != len(configs):
+            raise ConfigError(f"{self.name}: group {group!r} has the same config twice: use a column that tells them apart")
+        return configs
+
+
+def key_of(config: Config) -> tuple[tuple[str, str], ...]:
+    """What tells configs apart, hashable.
+
+    >>> key_of({"kernel": "k", "n": "8"})
+    (('kernel', 'k'), ('n', '8'))
+    """
+    return tuple(sorted(config.items()))
+
+
+def kernels_dir() -> Path:
+    """Where the kernels lie: beside the package in a checkout, inside it when installed."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "kernels"
+    return inside if inside.is_dir() else package.parent / "kernels"
+
+
+def case_names(folder: Path | None = None) -> list[str]:
+    """Every kernel that can be measured: folders with a ``case.py``.
+
+    >>> "shared_access" in case_names()
+    True
+    """
+    return sorted(path.parent.name for path in (folder or kernels_dir()).glob("*/case.py"))
+
+
+@cache
+def load_case(name: str, folder: Path | None = None) -> Case:
+    """``CASE`` of ``kernels/<name>/case.py``.
+
+    >>> load_case("shared_access").name
+    'shared_access'
+
+    Raises:
+        ConfigError: no such kernel, or its ``case.py`` defines no ``CASE`` of that name.
+    """
+    folder = folder or kernels_dir()
+    if name not in case_names(folder):
+        raise ConfigError(f"{name!r} is no kernel that can be measured; {nearest(name, case_names(folder))}")
+    spec = importlib.util.spec_from_file_location(f"gpusim_kernels_{name}", folder / name / "case.py")
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"kernels/{name}/case.py: cannot be imported, wants a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    case = getattr(module, "CASE", None)
+    if not isinstance(case, Case) or case.name != name:
+        raise ConfigError(f"kernels/{name}/case.py: defines no CASE named {name!r}, wants one")
+    return case

@@ -1,0 +1,225 @@
+"""The part of the bench that touches a GPU: launch every config of a plan, check what comes back. The only use of PyCUDA.
+
+In: a plan, as JSON. Out: a line of JSON for each config, written as soon as it is known, so that a crash costs no more than
+the launch that crashed. ``gpusim measure --launch-only PLAN`` runs it, by itself or under Nsight Compute.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.errors import ConfigError
+from gpusim.evidence.case import Argument, Case, Input, KernelLaunch, MappedTensor, Output, WrongAnswer, load_case
+from gpusim.workload.tma import TensorMap
+
+STATIC_SMEM_LIMIT_BYTES = 48 * 1024
+"""Dynamic shared memory up to here needs no opting in. Source: CUDA programming guide."""
+
+TENSOR_MAP_BYTES = 128
+TENSOR_MAP_ALIGNMENT_BYTES = 64
+"""Source: CUDA driver API, ``CUtensorMap``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one process launches, in order; ``gpusim measure`` writes it for its own child."""
+
+    case: str
+    cubin: str
+    configs: Sequence[Mapping[str, str]]
+    is_counted: bool
+    """Under the profiler: every config is launched exactly once."""
+    results: str
+    """Where the lines of JSON go."""
+
+    def write(self, path: Path) -> None:
+        """Write it as JSON."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Plan:
+        """What :meth:`write` wrote."""
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+
+def launch_plan(path: Path) -> None:
+    """Launch all configs of the plan at ``path``.
+
+    A line for each: ``{"idx": i, "values": {...}}``, ``{"idx": i, "wrong": reason}``, or ``{"idx": i, "crash": reason}``,
+    after which the process can launch no more and ends.
+
+    Raises:
+        ConfigError: no PyCUDA, or no GPU that it can use.
+    """
+    plan = Plan.read(path)
+    case = load_case(plan.case)
+    gpu = Gpu(Path(plan.cubin))
+    with Path(plan.results).open("w", encoding="utf-8") as file, gpu:
+        _write_line(file, {"device": gpu.about()})
+        for idx, config in enumerate(plan.configs):
+            answer = _answer(gpu, case, config, is_counted=plan.is_counted)
+            _write_line(file, {"idx": idx, **answer})
+            if "crash" in answer:
+                return
+
+
+def _write_line(file: IO[str], document: Mapping[str, Any]) -> None:
+    file.write(json.dumps(document) + "\n")
+    file.flush()
+
+
+def _answer(gpu: Gpu, case: Case, config: Mapping[str, str], *, is_counted: bool) -> dict[str, Any]:
+    """What a config's launches give: values, or why there are none."""
+    launch = case.launch(config, is_counted)
+    seen: list[dict[str, float]] = []
+    try:
+        for _ in range(1 if is_counted else case.num_repeats):
+            outputs = gpu.launch(launch)
+            if case.checks_counted or not is_counted:
+                seen.append(case.check(config, outputs))
+    except WrongAnswer as error:
+        return {"wrong": str(error)}
+    except gpu.errors as error:
+        return {"crash": " ".join(str(error).split()) or type(error).__name__}
+    return {"values": summary(seen)}
+
+
+def summary(seen: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The median of each value, and with more than one launch its least and most.
+
+    >>> summary([{"cycles": 20.0}, {"cycles": 19.0}, {"cycles": 25.0}])
+    {'cycles': 20.0, 'cycles_min': 19.0, 'cycles_max': 25.0}
+    >>> summary([{"cycles": 20.0}])
+    {'cycles': 20.0}
+    """
+    values: dict[str, float] = {}
+    for name in seen[0] if seen else ():
+        numbers = [item[name] for item in seen]
+        values[name] = float(statistics.median(numbers))
+        if len(numbers) > 1:
+            values |= {f"{name}_min": float(min(numbers)), f"{name}_max": float(max(numbers))}
+    return values
+
+
+class Gpu:
+    """The first GPU, with one cubin loaded; a context manager.
+
+    Raises:
+        ConfigError: no PyCUDA, or no GPU that it can use.
+    """
+
+    def __init__(self, cubin: Path) -> None:
+        try:
+            cuda: Any = import_module("pycuda.driver")  # not an import statement, as it ships no types
+        except ImportError as error:
+            raise ConfigError(f"measure: PyCUDA cannot be imported ({error}), wants pip install 'gpusim[cuda]'") from None
+        self._cuda = cuda
+        self.errors: tuple[type[Exception], ...] = (cuda.Error,)
+        try:
+            cuda.init()
+            self._device = cuda.Device(0)
+            self._context = self._device.make_context()
+        except cuda.Error as error:
+            raise ConfigError(f"measure: no GPU can be used ({error}), wants one that is free and visible") from None
+        self._module = cuda.module_from_file(str(cubin))
+        self._kept: dict[int, tuple[NDArray[Any], Any]] = {}
+
+    def __enter__(self) -> Gpu:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._kept.clear()
+            self._context.pop()
+        except self.errors:
+            return  # a crash has left nothing to give back; it was told already
+
+    def about(self) -> dict[str, Any]:
+        """What the driver says of the GPU: name, SMs, L2 and shared memory, driver."""
+        attribute = self._cuda.device_attribute
+        return {
+            "device": self._device.name(),
+            "num_sms": self._device.get_attribute(attribute.MULTIPROCESSOR_COUNT),
+            "l2_bytes": self._device.get_attribute(attribute.L2_CACHE_SIZE),
+            "cuda_driver_version": self._cuda.get_driver_version(),
+        }
+
+    def launch(self, launch: KernelLaunch) -> dict[str, NDArray[Any]]:
+        """Launch once, wait, and bring the outputs back."""
+        function = self._module.get_function(launch.kernel)
+        if launch.smem_bytes > STATIC_SMEM_LIMIT_BYTES:
+            limit = self._cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+            function.set_attribute(limit, launch.smem_bytes)
+        held: list[Any] = []
+        outputs: list[tuple[Output, Any]] = []
+        arguments = [self._argument(argument, held, outputs) for argument in launch.arguments]
+        function(*arguments, grid=launch.grid, block=launch.block, shared=launch.smem_bytes)
+        self._context.synchronize()
+        came: dict[str, NDArray[Any]] = {}
+        for output, pointer in outputs:
+            came[output.name] = np.empty_like(output.array)
+            self._cuda.memcpy_dtoh(came[output.name], pointer)
+        return came
+
+    def _argument(self, argument: Argument, held: list[Any], outputs: list[tuple[Output, Any]]) -> Any:
+        if isinstance(argument, Input):
+            return self._input(argument.array, held)
+        if isinstance(argument, Output):
+            pointer = self._copied(argument.array)
+            outputs.append((argument, pointer))
+            return pointer
+        if isinstance(argument, MappedTensor):
+            tensor = self._input(argument.array, held)
+            held.append(self._copied(encode_tensor_map(argument.tensor_map, int(tensor))))
+            return held[-1]
+        return argument
+
+    def _input(self, array: NDArray[Any], held: list[Any]) -> Any:
+        """A pointer to a copy; of an array that cannot be written to, the copy that was made before."""
+        if array.flags.writeable:
+            held.append(self._copied(array))
+            return held[-1]
+        if id(array) not in self._kept:
+            self._kept[id(array)] = (array, self._copied(array))  # the array too, so that its id stays its own
+        return self._kept[id(array)][1]
+
+    def _copied(self, array: NDArray[Any]) -> Any:
+        pointer = self._cuda.mem_alloc(max(array.nbytes, 1))
+        if array.nbytes:
+            self._cuda.memcpy_htod(pointer, np.ascontiguousarray(array))
+        return pointer
+
+
+def encode_tensor_map(tensor_map: TensorMap, address: int) -> NDArray[np.uint8]:
+    """The 128 bytes that the driver makes of a tensor map, for a tensor at ``address``.
+
+    Raises:
+        ConfigError: no driver that knows tensor maps.
+        WrongAnswer: it refuses this one.
+    """
+    dtype, rank, _, dims, strides, box, steps, interleave, swizzle, promotion, fill = tensor_map.arguments
+    try:
+        encode = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
+    except (OSError, AttributeError) as error:
+        raise ConfigError(f"measure: the driver encodes no tensor maps ({error}), wants one of CUDA 12 or later") from None
+    room = (ctypes.c_uint8 * (TENSOR_MAP_BYTES + TENSOR_MAP_ALIGNMENT_BYTES))()
+    start = -ctypes.addressof(room) % TENSOR_MAP_ALIGNMENT_BYTES
+    u32, u64 = ctypes.c_uint32, ctypes.c_uint64
+    status = encode(
+        ctypes.c_void_p(ctypes.addressof(room) + start), ctypes.c_int(dtype), u32(rank), ctypes.c_void_p(address),
+        (u64 * rank)(*dims), (u64 * max(1, rank - 1))(*strides), (u32 * rank)(*box), (u32 * rank)(*steps),
+        ctypes.c_int(interleave), ctypes.c_int(swizzle), ctypes.c_int(promotion), ctypes.c_int(fill),
+    )  # fmt: skip
+    if status:
+        raise WrongAnswer(f"the driver refuses the tensor map with status {status}")
+    return np.frombuffer(bytes(room)[start : start + TENSOR_MAP_BYTES], dtype=np.uint8).copy()

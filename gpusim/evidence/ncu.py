@@ -1,0 +1,150 @@
+"""Nsight Compute from the outside: its command line, its raw CSV, its complaints.
+
+In: the text that ``ncu --csv --page raw`` writes. Out: a :class:`Profile` for each launch, in launch order.
+
+Source: Nsight Compute CLI documentation, "Options" and "CSV": lines that begin with ``==`` are messages; the first line of
+the table holds names, the second units; numbers may have thousands separators.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gpusim.errors import ConfigError
+
+KERNEL_COLUMN = "Kernel Name"
+
+COMPLAINTS = (
+    ("ERR_NVGPUCTRPERM", "the performance counters are for administrators only here: run as root, or load the driver with "
+     "NVreg_RestrictProfilingToAdminUsers=0"),
+    ("LibraryNotLoaded", "the profiler finds no library of its own on this machine: counters cannot be read here"),
+    ("Failed to initialize the profiler", "the profiler cannot start on this machine: counters cannot be read here"),
+    ("Failed to find metric", "a metric is unknown to this version or GPU"),
+    ("is not supported on", "this GPU is not supported by the installed version: use another one"),
+    ("Profiling is not supported", "this GPU cannot be profiled by the installed version"),
+    ("No kernels were profiled", "no kernel was launched"),
+)
+"""What a message of Nsight Compute contains, and what it means."""
+
+NO_NUMBER = ("", "n/a", "nan")
+"""What stands in the place of a metric that could not be collected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One launch: the kernel's name, and its metrics by name."""
+
+    kernel: str
+    metrics: dict[str, float]
+
+
+def ncu_command(
+    ncu: str, metrics: Sequence[str], log: str, program: Sequence[str], *, cache_control: str = "none"
+) -> list[str]:
+    """The command that runs ``program`` under Nsight Compute, clocks as they are, one line of CSV a launch.
+
+    >>> ncu_command("ncu", ["a.sum", "b.sum"], "log", ["python", "-m", "gpusim"])[-5:]
+    ['--log-file', 'log', 'python', '-m', 'gpusim']
+    """
+    return [
+        ncu, "--clock-control", "none", "--cache-control", cache_control, "--csv", "--page", "raw", "--print-units", "base",
+        "--metrics", ",".join(metrics), "--force-overwrite", "--log-file", log, *program,
+    ]  # fmt: skip
+
+
+def parse_number(text: str) -> float:
+    """A number as Nsight Compute prints it.
+
+    >>> parse_number("1,234"), parse_number("0.50"), parse_number("12,345,678.25")
+    (1234.0, 0.5, 12345678.25)
+
+    Raises:
+        ConfigError: no number.
+    """
+    if not re.fullmatch(r"[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?([eE][+-]?\d+)?", text):
+        raise ConfigError(f"Nsight Compute: {text!r} is no number, wants one such as 1,234.5: check its locale and metrics")
+    return float(text.replace(",", ""))
+
+
+def parse_profiles(text: str, metrics: Iterable[str]) -> list[Profile]:
+    """The launches of a raw CSV, in launch order, with those of ``metrics`` that have a number.
+
+    >>> text = '''==PROF== Connected to process 7
+    ... "ID","Kernel Name","a.sum","b.sum"
+    ... "","","",""
+    ... "0","k(int)","1,024","3"
+    ... '''
+    >>> parse_profiles(text, ["a.sum", "c.sum"])
+    [Profile(kernel='k', metrics={'a.sum': 1024.0})]
+
+    Raises:
+        ConfigError: no table, a row cut off, launches out of order, or a metric that is text.
+    """
+    lines = [line for line in text.splitlines() if line.startswith('"')]
+    if not lines:
+        raise ConfigError(f"Nsight Compute: no table came back: {complaint(text) or 'it said nothing'}")
+    header, *table = csv.reader(lines, strict=True)
+    if KERNEL_COLUMN not in header or header[0] != "ID":
+        raise ConfigError(f"Nsight Compute: a table begins with {header[:3]}, wants the raw page: use --page raw")
+    profiles: list[Profile] = []
+    for row in table:
+        if not row[0]:  # the units
+            continue
+        if len(row) != len(header) or row[0] != str(len(profiles)):
+            raise ConfigError(
+                f"Nsight Compute: launch {row[0]} came as {len(profiles)}, with {len(row)} of {len(header)} fields"
+            )
+        named = dict(zip(header, row, strict=True))
+        numbers = {name: parse_number(named[name]) for name in metrics if named.get(name, "n/a") not in NO_NUMBER}
+        profiles.append(Profile(named[KERNEL_COLUMN].split("(")[0], numbers))
+    return profiles
+
+
+def num_passes(text: str) -> int | None:
+    """The most passes that any launch took, as the messages say; None where they do not.
+
+    >>> num_passes('==PROF== Profiling "k" - 0: 0%....50%....100% - 2 passes')
+    2
+    """
+    found = [int(number) for number in re.findall(r"^==PROF==.* - (\d+) pass(?:es)?\s*$", text, re.MULTILINE)]
+    return max(found, default=None)
+
+
+def parse_metric_names(text: str) -> set[str]:
+    """Base names that ``ncu --query-metrics`` lists; empty where it lists none.
+
+    >>> parse_metric_names('''Device NVIDIA H200 (GH100)
+    ... Metric Name   Metric Type  Metric Unit  Metric Description
+    ... dram__bytes   Counter      byte         # of bytes accessed in DRAM
+    ... ''')
+    {'dram__bytes'}
+    """
+    return set(re.findall(r"^\"?([A-Za-z][A-Za-z0-9]*__\w+)", text, re.MULTILINE))
+
+
+def available(metrics: Iterable[str], known: set[str]) -> tuple[list[str], list[str]]:
+    """``metrics`` that a GPU has, and those that it lacks; all of them count as there if nothing is ``known``.
+
+    >>> available(["dram__bytes.sum", "nothing__such.sum"], {"dram__bytes"})
+    (['dram__bytes.sum'], ['nothing__such.sum'])
+    """
+    metrics = list(metrics)
+    lacking = [metric for metric in metrics if known and metric.split(".")[0] not in known]
+    return [metric for metric in metrics if metric not in lacking], lacking
+
+
+def complaint(text: str) -> str | None:
+    """What Nsight Compute's messages complain of, in our words, or in its own; None where they do not.
+
+    >>> complaint("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission")[:24]
+    'the performance counters'
+    """
+    for mark, meaning in COMPLAINTS:
+        if mark in text:
+            found = re.search(rf"^==\w+== (.*{re.escape(mark)}.*)$", text, re.MULTILINE)
+            return f"{meaning} ({found[1].strip()})" if found and mark == "Failed to find metric" else meaning
+    found = re.search(r"^==ERROR== (.+)$", text, re.MULTILINE)
+    return found[1].strip() if found else None

@@ -1,0 +1,225 @@
+"""What does a TMA box write into shared memory, and how long does it take? Shapes, swizzles, boxes in flight."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.errors import LayoutError
+from gpusim.evidence.case import Case, Config, Group, KernelLaunch, MappedTensor, Output, Outputs, WrongAnswer, by_value
+from gpusim.layout.swizzle import span_bytes, swizzle_mode
+from gpusim.workload.dtypes import dtype as dtype_named
+from gpusim.workload.tma import TensorMap, tma_wavefronts
+
+PITCH_BYTES = 1024
+"""From row to row of the tensor."""
+ROOM_BYTES = 200 * 1024
+"""Shared memory for boxes; a CTA of Hopper may have 227 KiB."""
+STAGE_BYTES = 1024
+"""Boxes start at multiples: the period of the widest swizzle."""
+NUM_ROUNDS = 4
+
+BANK_WRITES = "l1tex__data_bank_writes.sum"
+METRICS = (
+    BANK_WRITES,
+    "l1tex__data_bank_reads.sum",
+    "smsp__sass_inst_executed_op_tma_ld.sum",
+    "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum",
+    "l1tex__data_bank_conflicts_type_arbitration.sum",
+    "lts__t_sectors_srcunit_tex_op_read.sum",
+)
+
+
+def _config(rank: int, dtype: str, inner_bytes: int, outer: tuple[int, ...], swizzle: str, num_boxes: int) -> Config:
+    return {
+        "kernel": f"tma_load_{rank}d", "dtype": dtype, "inner_bytes": str(inner_bytes),
+        "outer": "x".join(map(str, outer)), "swizzle": swizzle, "num_boxes": str(num_boxes),
+    }  # fmt: skip
+
+
+def stride_bytes(config: Config) -> int:
+    """From box to box in shared memory: room for rows padded to the swizzle's span, should the hardware pad them."""
+    return -(-rows_of(config) * padded_bytes(config) // STAGE_BYTES) * STAGE_BYTES
+
+
+def rows_of(config: Config) -> int:
+    """Rows of one box."""
+    return int(np.prod([int(size) for size in config["outer"].split("x")]))
+
+
+def padded_bytes(config: Config) -> int:
+    """From row to row in shared memory, if rows narrower than the swizzle's span are padded to it."""
+    inner_bytes = int(config["inner_bytes"])
+    return inner_bytes if config["swizzle"] == "none" else max(inner_bytes, span_bytes(config["swizzle"]))
+
+
+def _fits(config: Config) -> bool:
+    if int(config["num_boxes"]) * stride_bytes(config) > ROOM_BYTES:
+        return False
+    try:
+        tensor_map(config)
+    except LayoutError:
+        return False
+    return True
+
+
+def one_box(seed: int) -> list[Config]:
+    """One box of every shape that TMA takes, and none: what the kernel costs without any."""
+    del seed  # a sweep, the same for every seed
+    found = [_config(2, "bf16", 64, (8,), "none", 0)]
+    widths_of = {"none": (16, 32, 64, 128, 256, 512), "32B": (32, 16), "64B": (64, 32), "128B": (128, 64, 32)}
+    for swizzle, widths in widths_of.items():
+        for inner_bytes in widths:
+            for rows in (1, 2, 4, 8, 16, 32, 64, 128, 256):
+                found.append(_config(2, "bf16", inner_bytes, (rows,), swizzle, 1))
+    for dtype in ("int8", "fp32"):
+        for inner_bytes, swizzle in ((32, "none"), (128, "none"), (128, "128B")):
+            found += [_config(2, dtype, inner_bytes, (rows,), swizzle, 1) for rows in (1, 8, 64, 256)]
+    for outer in ((4, 2), (8, 8), (2, 32), (64, 2), (16, 16)):
+        found += [_config(3, "bf16", 128, outer, swizzle, 1) for swizzle in ("none", "128B")]
+        found.append(_config(3, "bf16", 32, outer, "none", 1))
+    return [config for config in found if _fits(config)]
+
+
+def many_boxes(seed: int) -> list[Config]:
+    """Boxes in flight: 2 to 32 of a shape."""
+    del seed  # a sweep, the same for every seed
+    found = [
+        _config(2, "bf16", inner_bytes, (rows,), swizzle, num_boxes)
+        for inner_bytes, swizzle in ((128, "128B"), (64, "64B"), (32, "32B"), (16, "none"), (256, "none"))
+        for rows in (8, 32, 64, 128, 256)
+        for num_boxes in (2, 4, 8, 16, 32)
+    ]
+    return [config for config in found if _fits(config)]
+
+
+# ---------------------------------------------------------------------------------------------- launch and check
+
+
+def tensor_map(config: Config) -> TensorMap:
+    """The map of a tensor just large enough for the boxes of a config, one after the other in the outermost dimension."""
+    dtype = dtype_named(config["dtype"])
+    outer = tuple(int(size) for size in config["outer"].split("x"))
+    num_boxes = max(1, int(config["num_boxes"]))
+    strides = [PITCH_BYTES]
+    for size in outer[:-1]:
+        strides.append(strides[-1] * size)
+    return TensorMap(
+        dtype=dtype,
+        global_dim=(PITCH_BYTES // dtype.num_bytes, *outer[:-1], outer[-1] * num_boxes),
+        global_strides_bytes=tuple(strides),
+        box_dim=(int(config["inner_bytes"]) // dtype.num_bytes, *outer),
+        swizzle=config["swizzle"],
+        l2_promotion="none",
+    )
+
+
+@cache
+def tensor(num_rows: int) -> NDArray[np.uint8]:
+    """Rows of bytes, no two words alike; copied to the GPU once."""
+    words = (np.arange(num_rows * PITCH_BYTES // 4, dtype=np.uint64) * 0x9E3779B1 + 0x7F4A7C15).astype("<u4")
+    rows = words.view(np.uint8).reshape(num_rows, PITCH_BYTES)
+    rows.setflags(write=False)
+    return rows
+
+
+def num_rows(config: Config) -> int:
+    """Rows of all boxes together."""
+    return rows_of(config) * max(1, int(config["num_boxes"]))
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """One round where it is counted, so that counts are of the boxes alone; more, and a copy of what came, otherwise."""
+    num_boxes, stride = int(config["num_boxes"]), stride_bytes(config)
+    outermost = int(config["outer"].split("x")[-1])
+    dump_bytes = 0 if is_counted else num_boxes * stride
+    boxes = [num_boxes, 1 if is_counted else NUM_ROUNDS, tensor_map(config).box.num_bytes, stride, outermost, dump_bytes]
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            by_value(np.array(boxes, dtype="<u4")), MappedTensor(tensor(max(num_rows(config), 1)), tensor_map(config)),
+            Output("smem", np.full(max(dump_bytes, 16), 0xA5, dtype=np.uint8)), Output("times", np.full(4, -1, dtype="<i8")),
+        ),
+        block=(128, 1, 1),
+        smem_bytes=max(num_boxes, 1) * stride,
+    )  # fmt: skip
+
+
+def landed(config: Config, row_pitch_bytes: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Where each byte of box 0 lies in shared memory, and what all boxes bring: int64[bytes], uint8[boxes, bytes].
+
+    Rows are ``row_pitch_bytes`` apart before the swizzle moves their chunks of 16 bytes.
+    """
+    inner, num_boxes = int(config["inner_bytes"]), int(config["num_boxes"])
+    rows = tensor(max(num_rows(config), 1))[:, :inner].reshape(max(num_boxes, 1), -1)
+    plain = np.arange(rows.shape[1])
+    plain = plain // inner * row_pitch_bytes + plain % inner
+    return np.asarray(swizzle_mode(config["swizzle"])(plain)), rows
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Times of the last and first round, and how rows lie: packed, or padded to the swizzle's span where they are narrower.
+
+    Raises:
+        WrongAnswer: boxes that did not come, or came with other bytes.
+    """
+    issue_cycles, cycles, first_cycles, has_failed = (int(number) for number in outputs["times"])
+    if has_failed:
+        raise WrongAnswer("the mbarrier never completed, the wait was given up")
+    if cycles <= 0 or first_cycles <= 0:
+        raise WrongAnswer(f"the clock says {cycles} cycles, and {first_cycles} for the first round")
+    values = {"cycles": float(cycles), "issue_cycles": float(issue_cycles), "first_cycles": float(first_cycles)}
+    num_boxes = int(config["num_boxes"])
+    if num_boxes == 0:
+        return values | {"row_pitch_bytes": 0.0}
+    inner = int(config["inner_bytes"])
+    smem = outputs["smem"].reshape(num_boxes, -1)
+    for pitch in dict.fromkeys((inner, padded_bytes(config))):
+        places, rows = landed(config, pitch)
+        if (smem[:, places] == rows).all():
+            return values | {"row_pitch_bytes": float(pitch)}
+    begins = smem[0, :16].tobytes().hex()
+    raise WrongAnswer(f"the boxes hold other bytes than the tensor, rows packed or padded; box 0 begins {begins}")
+
+
+def predict(config: Config) -> dict[str, float]:
+    """Wavefronts of the writes; nothing for rows narrower than the swizzle, of which the simulator refuses to speak."""
+    try:
+        per_box = tma_wavefronts(tensor_map(config).box)
+    except LayoutError:
+        return {}
+    return {"num_wavefronts": float(per_box * int(config["num_boxes"]))}
+
+
+def derive(row: Config) -> dict[str, float]:
+    """Bytes of all boxes, and those that arrive in a cycle, latency and all."""
+    num_bytes = tensor_map(row).box.num_bytes * int(row["num_boxes"])
+    derived = {"num_bytes": float(num_bytes)}
+    if row.get("cycles"):
+        derived["bytes_per_cycle"] = num_bytes / float(row["cycles"])
+    return derived
+
+
+CASE = Case(
+    name="tma_writes",
+    question="What does a TMA box write into shared memory, and how long does it take?",
+    columns=("dtype", "inner_bytes", "outer", "swizzle", "num_boxes"),
+    groups={
+        "one_box": Group(configs=one_box, metrics=METRICS, rank=2, least_capability=(9, 0)),
+        "many_boxes": Group(configs=many_boxes, metrics=METRICS, rank=3, least_capability=(9, 0)),
+    },
+    launch=launch,
+    check=check,
+    values={
+        "cycles": "SM cycles from the first instruction to the completion of the last box, in the last round",
+        "issue_cycles": "SM cycles from before the first to after the last instruction, in the last round",
+        "first_cycles": "SM cycles of the first round, which fetches the tensor map and what L2 lacks",
+        "row_pitch_bytes": "bytes from row to row of a box in shared memory, before the swizzle; 0 without boxes",
+    },
+    checks_counted=False,
+    num_repeats=5,
+    predict=predict,
+    derive=derive,
+)
