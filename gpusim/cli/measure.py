@@ -133,7 +133,7 @@ def _measure(cases: Sequence[Case], options: Options, folder: Path | None, until
     work, skipped = jobs(cases, options, gpu.capability)
     console = Console(stderr=True)
     for sentence in skipped:
-        console.print(sentence)
+        console.print(sentence, highlight=False, markup=False)
     ncu = find_ncu() if options.has_counters and any(job.rules.metrics and job.configs for job in work) else None
     cubins = _build([case for case in cases if any(job.case is case for job in work)], gpu.arch, folder)
     num = sum(len(job.configs) for job in work)
@@ -155,7 +155,7 @@ def _measure(cases: Sequence[Case], options: Options, folder: Path | None, until
 def _run(bench: Bench, job: Job, until: float, console: Console) -> None:
     for sentences in bench.run(job, until):
         for sentence in sentences:
-            console.print(sentence, highlight=False)
+            console.print(sentence, highlight=False, markup=False)
 
 
 def _finish(cases: Sequence[Case], options: Options, capability: tuple[int, int], console: Console) -> None:

@@ -27,6 +27,9 @@ POLL_S = 0.2
 START_S, PLAIN_S, COUNTED_S = 180.0, 0.5, 2.0
 """How long a child may take: to start, for each config alone, for each config under the profiler."""
 
+ASK_S = 120.0
+"""How long the profiler may take to say what it is."""
+
 Progress = Callable[[int], None]
 """Told how many more configs are done."""
 
@@ -159,7 +162,9 @@ def find_ncu() -> Ncu:
 
 
 def _said(path: str, option: str) -> str:
-    done = subprocess.run(
-        [path, option], capture_output=True, text=True, check=False, timeout=300, env={**os.environ, "LC_ALL": "C"}
-    )
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        done = subprocess.run([path, option], capture_output=True, text=True, check=False, timeout=ASK_S, env=environment)
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"measure: {path} {option} did not answer in {ASK_S:.0f} seconds, wants one that works") from None
     return done.stdout

@@ -29,6 +29,9 @@ STATE = {
 }  # fmt: skip
 """What nvidia-smi says of a GPU at a moment, and what we call it; the driver tells no L2 clock."""
 
+ASK_S = 60.0
+"""How long nvidia-smi may take."""
+
 
 @dataclass(frozen=True, slots=True)
 class GpuFound:
@@ -107,7 +110,10 @@ def _ask_smi(fields: Sequence[str]) -> list[str]:
         raise ConfigError("measure: no GPU here (nvidia-smi is missing), wants a machine with an NVIDIA GPU and its driver")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
     command = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", "-i", visible]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ASK_S)
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"measure: nvidia-smi did not answer in {ASK_S:.0f} seconds, wants a GPU that works") from None
     lines = done.stdout.strip().splitlines()
     answers = [text.strip() for text in lines[0].split(",")] if lines else []
     if done.returncode or len(answers) != len(fields):
