@@ -11,7 +11,6 @@ import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
@@ -120,7 +119,7 @@ class Gpu:
 
     def __init__(self, cubin: Path) -> None:
         try:
-            cuda: Any = import_module("pycuda.driver")  # not an import statement, as it ships no types
+            import pycuda.driver as cuda
         except ImportError as error:
             raise ConfigError(f"measure: PyCUDA cannot be imported ({error}), wants pip install 'gpusim[cuda]'") from None
         self._cuda = cuda
