@@ -307,6 +307,9 @@ class ByteLayout(CarriesLayout):
 def element_bytes(element_bits: int) -> int:
     """Bytes of an element of ``element_bits``.
 
+    >>> element_bytes(16)
+    2
+
     Raises:
         LayoutError: elements that are no power of two of bytes.
     """
