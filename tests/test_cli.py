@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,21 +72,9 @@ BAD: list[tuple[list[str], list[str]]] = [
 
 @pytest.mark.parametrize(("arguments", "said"), BAD, ids=[" ".join(arguments)[-40:] or "none" for arguments, _ in BAD])
 def test_bad_input_costs_one_sentence_and_status_two(
-    arguments: list[str],
-    said: list[str],
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str], said: list[str], refuses: Callable[[Sequence[str], Sequence[str]], None]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    assert err.startswith("gpusim: ")
-    for words in said:
-        assert words in err
-    assert not list(tmp_path.iterdir())
+    refuses(arguments, said)
 
 
 def test_bad_outputs_are_refused_before_anything_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,21 +41,9 @@ BAD: list[tuple[list[str], list[str]]] = [
 
 @pytest.mark.parametrize(("arguments", "said"), BAD, ids=[" ".join(arguments)[-40:] or "none" for arguments, _ in BAD])
 def test_bad_input_costs_one_sentence_and_status_two(
-    arguments: list[str],
-    said: list[str],
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str], said: list[str], refuses: Callable[[Sequence[str], Sequence[str]], None]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["layout", *arguments]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    assert err.startswith("gpusim: ")
-    for words in said:
-        assert words in err
-    assert not list(tmp_path.iterdir())
+    refuses(["layout", *arguments], said)
 
 
 def document(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Any:

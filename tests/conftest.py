@@ -1,0 +1,30 @@
+"""What tests of several rooms share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from gpusim.cli import main
+
+Refuses = Callable[[Sequence[str], Sequence[str]], None]
+
+
+@pytest.fixture
+def refuses(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Refuses:
+    """Checks that a command line costs one sentence with these words, status 2, and no file."""
+
+    def check(arguments: Sequence[str], said: Sequence[str]) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert main(list(arguments)) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.count("\n") == 1
+        assert err.startswith("gpusim: ")
+        for words in said:
+            assert words in err
+        assert not list(tmp_path.iterdir())
+
+    return check
