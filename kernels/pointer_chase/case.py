@@ -1,0 +1,354 @@
+"""How long does a load take that nothing hides: in L1, near and far in L2 and memory, and where pages are many?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim import GpuSpec, Launch, WarpRole, load_gpu, simulate
+from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.launch import RoleContext
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+LINE_BYTES = 128
+PAGE_BYTES = 2 * MIB
+"""What the driver maps a large allocation by."""
+MOST_BYTES = 4 * GIB
+FLUSH_BYTES = 256 * MIB
+"""Four times the L2 of an H200."""
+NUM_CTAS = 132
+NUM_THREADS = 512
+MOST_SAMPLES = 4096
+SMEM_BYTES = 9224
+"""What the kernel declares."""
+NOBODY = 0xFFFFFFFF
+
+FOOTPRINTS_KIB = (16, 32, 64, 96, 128, 160, 192, 208, 224, 240, 256, 320, 512)
+FOOTPRINTS_MIB = (1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 72, 80, 96, 128, 192, 256, 512, 1024,
+                  2048, 4096)  # fmt: skip
+FOOTPRINTS = (*(KIB * size for size in FOOTPRINTS_KIB), *(MIB * size for size in FOOTPRINTS_MIB))
+NUM_PAGES = (1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512, 768, 1024, 1536, 2040)
+PAGE_STRIDE_BYTES = PAGE_BYTES + 9 * LINE_BYTES
+"""A page further, and some lines, so that nodes share no set."""
+
+PASSES = ("first", "again")
+QUANTILES = {"min": 0.0, "p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99, "max": 1.0}
+NUM_CENTRES = 4
+
+STATE = np.dtype([
+    ("self", "<u8"), ("whole_cycles", "<i8"), ("ends", "<u8", 4), ("sum", "<u8"), ("arrived", "<u4", 4),
+    ("has_failed", "<u4"), ("is_done", "<u4"), ("ctas_on_sm", "<u4", 256),
+])  # fmt: skip
+"""``State`` of kernel.cu."""
+
+
+# ---------------------------------------------------------------------------------------------- configs
+
+
+def config_of(
+    kernel: str, footprint_bytes: int, *, stride_bytes: int = LINE_BYTES, order: str = "random", sm: int = 0,
+    warmed_by: str = "none", compared_with: str = "none",
+) -> Config:
+    """A config as text; ``warmed_by`` is ``none`` (cold), ``self`` or an SM, ``compared_with`` ``none`` or an SM."""
+    return {
+        "kernel": kernel, "footprint_bytes": str(footprint_bytes), "stride_bytes": str(stride_bytes), "order": order,
+        "sm": str(sm), "warmed_by": warmed_by, "compared_with": compared_with,
+    }  # fmt: skip
+
+
+def footprint_configs(seed: int) -> list[Config]:
+    """Every footprint, lines in random order: cached in L1 and not, warm and cold, from two SMs; warm in L2 from four."""
+    del seed  # a sweep, the same for every seed
+    sweeps = [
+        ("chase_ca", "self", (0, 65)), ("chase_cg", "self", (0, 33, 65, 131)), ("chase_cg", "none", (0, 65)),
+        ("chase_ca", "none", (0,)),
+    ]  # fmt: skip
+    return [
+        config_of(kernel, size, sm=sm, warmed_by=warmed_by)
+        for kernel, warmed_by, sms in sweeps
+        for sm in sms
+        for size in FOOTPRINTS
+    ]
+
+
+def side_configs(seed: int) -> list[Config]:
+    """From every SM: lines that SM 0 has brought into L2, the same lines from SM 0 again; and lines that memory has."""
+    del seed  # a sweep, the same for every seed
+    warm = [config_of("chase_cg", MIB, sm=sm, warmed_by="0", compared_with="0") for sm in range(NUM_CTAS)]
+    return warm + [config_of("chase_cg", 64 * MIB, sm=sm, compared_with="0") for sm in range(NUM_CTAS)]
+
+
+def page_configs(seed: int) -> list[Config]:
+    """One line in each of some pages, in L2 (or L1) all of them; then as many lines at other distances."""
+    del seed  # a sweep, the same for every seed
+    found = [
+        config_of(kernel, num_pages * PAGE_STRIDE_BYTES, stride_bytes=PAGE_STRIDE_BYTES, sm=sm, warmed_by="self")
+        for kernel, sm in (("chase_cg", 0), ("chase_cg", 65), ("chase_ca", 0))
+        for num_pages in NUM_PAGES
+    ]
+    for num_nodes in (64, 256, 1016):
+        for distance in (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, 512 * KIB, MIB, 2 * MIB, 4 * MIB):
+            stride = distance + 11 * LINE_BYTES
+            found.append(config_of("chase_cg", num_nodes * stride, stride_bytes=stride, warmed_by="self"))
+    return found
+
+
+def order_configs(seed: int) -> list[Config]:
+    """Cold, node after node and in random order, at strides from a sector to a page: what a fill brings along."""
+    del seed  # a sweep, the same for every seed
+    strides = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 65536, 512 * KIB)
+    return [
+        config_of("chase_cg", min(MOST_BYTES, 8192 * stride), stride_bytes=stride, order=order)
+        for order in ("linear", "random")
+        for stride in strides
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- the chain
+
+
+def num_nodes(config: Config) -> int:
+    """Nodes of the chain."""
+    return int(config["footprint_bytes"]) // int(config["stride_bytes"])
+
+
+def num_samples(config: Config) -> int:
+    """Loads of each pass: cold, the first two passes together see each node once at most."""
+    return min(MOST_SAMPLES, num_nodes(config) // 2) if config["warmed_by"] == "none" else MOST_SAMPLES
+
+
+def num_bits(config: Config) -> int:
+    """Bits of the smallest power of two that is not less than the nodes."""
+    return (num_nodes(config) - 1).bit_length()
+
+
+def walk(config: Config, num_steps: int) -> list[int]:
+    """The nodes that a chase visits from node 0 on, ``num_steps`` of them, as kernel.cu links them."""
+    nodes = num_nodes(config)
+    if config["order"] == "linear":
+        return [(step + 1) % nodes for step in range(num_steps)]
+    bits = num_bits(config)
+    mask, half = (1 << bits) - 1, (bits + 1) // 2
+    visited: list[int] = []
+    x = 0
+    while len(visited) < num_steps:
+        x = (x * 1664525 + 1013904223) & mask
+        node = x ^ (x >> half)
+        node = (node * 0x9E3779B1) & mask
+        node ^= node >> half
+        if node < nodes:
+            visited.append(node)
+    return visited
+
+
+# ---------------------------------------------------------------------------------------------- launch and check
+
+
+@cache
+def buffer() -> NDArray[np.uint8]:
+    """Room for the nodes and for what empties L2; zeros that cost no memory here, copied to the GPU once."""
+    room = np.zeros(MOST_BYTES + FLUSH_BYTES, dtype=np.uint8)
+    room.setflags(write=False)
+    return room
+
+
+def sm_named(name: str, config: Config) -> int:
+    """The SM that ``none``, ``self`` or a number stands for."""
+    return {"none": NOBODY, "self": int(config["sm"])}.get(name, NOBODY) if not name.isdigit() else int(name)
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """The same launch whether it is counted or not."""
+    del is_counted
+    sizes = np.array([int(config["stride_bytes"]), MOST_BYTES, FLUSH_BYTES], dtype="<u8")
+    numbers = np.array(
+        [
+            num_nodes(config), num_bits(config), config["order"] == "random", num_samples(config), int(config["sm"]),
+            sm_named(config["warmed_by"], config), sm_named(config["compared_with"], config), 0,
+        ],
+        dtype="<u4",
+    )  # fmt: skip
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            by_value(np.concatenate([sizes.view(np.uint8), numbers.view(np.uint8)])), Input(buffer()),
+            Output("state", np.zeros(1, dtype=STATE)), Output("times", np.zeros((4, MOST_SAMPLES), dtype="<u2")),
+        ),
+        grid=(NUM_CTAS, 1, 1),
+        block=(NUM_THREADS, 1, 1),
+    )  # fmt: skip
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Latencies of the passes, where the chain ended where it must.
+
+    Raises:
+        WrongAnswer: a wait was given up, an SM got no CTA, the chain led elsewhere, or the clock stood still.
+    """
+    state, times = outputs["state"][0], outputs["times"]
+    if state["has_failed"]:
+        raise WrongAnswer("the CTAs did not meet, the wait was given up")
+    for name in ("sm", "warmed_by", "compared_with"):
+        sm = sm_named(config[name], config)
+        if sm != NOBODY and not (sm < len(state["ctas_on_sm"]) and state["ctas_on_sm"][sm]):
+            raise WrongAnswer(f"no CTA came to SM {sm}, so nobody chases there")
+    count = num_samples(config)
+    visited = walk(config, 2 * count)
+    stride = int(config["stride_bytes"])
+    passes = ["whole", *PASSES, *(["reference"] if config["compared_with"] != "none" else [])]
+    for idx, name in enumerate(passes):
+        wanted = (visited[count - 1] if name == "whole" else visited[-1]) * stride
+        if int(state["ends"][idx]) != wanted:
+            raise WrongAnswer(f"pass {name} ended at byte {int(state['ends'][idx])}, not at {wanted}")
+    if state["whole_cycles"] <= 0 or not times[: len(passes) - 1, :count].all() or not times[3, :count].all():
+        raise WrongAnswer("the clock says 0 cycles, or stood still")
+    return values_of(float(state["whole_cycles"]) / count, times[:, :count].astype(np.int64), passes[1:])
+
+
+def values_of(whole_cycles: float, times: NDArray[np.int64], passes: Sequence[str]) -> dict[str, float]:
+    """A row's values from int64[4, samples] cycles; the last row is the clock's own time, taken off the others."""
+    overhead = float(np.median(times[3]))
+    values = {"whole_cycles": whole_cycles, "overhead_cycles": overhead, "num_samples": float(times.shape[1])}
+    net = times - overhead
+    for idx, name in enumerate(passes):
+        values[f"{name}_mean_cycles"] = float(net[idx].mean())
+        for quantile, share in QUANTILES.items():
+            values[f"{name}_{quantile}_cycles"] = float(np.quantile(net[idx], share, method="nearest"))
+        for number, (centre, share) in enumerate(clusters(net[idx])):
+            values[f"{name}_centre{number}_cycles"] = centre
+            values[f"{name}_share{number}"] = share
+    if "reference" in passes:
+        again, reference = net[1], net[2]
+        spread = float(again.std() * reference.std())
+        shared = float(((again - again.mean()) * (reference - reference.mean())).mean())
+        values["correlation"] = shared / spread if spread else 0.0
+    return values
+
+
+def clusters(
+    cycles: NDArray[np.floating[Any]], *, bin_cycles: int = 8, least_share: float = 0.02
+) -> list[tuple[float, float]]:
+    """(median, share) of the heaps that latencies fall into, at most four, in order.
+
+    Heaps are parted where the smoothed histogram falls to half the lower of two peaks or less; those of less than
+    ``least_share`` are left out.
+
+    >>> clusters(np.array([260.0] * 60 + [262.0] * 10 + [470.0] * 30))
+    [(260.0, 0.7), (470.0, 0.3)]
+    """
+    bins = np.maximum(cycles, 0).astype(np.int64) // bin_cycles
+    counts = np.bincount(bins, minlength=int(bins.max()) + 5).astype(np.float64)
+    smooth = np.convolve(counts, np.array([1.0, 2.0, 3.0, 2.0, 1.0]) / 9.0, mode="same")
+    peaks: list[int] = []
+    valleys: list[int] = []
+    for at in np.flatnonzero(smooth >= least_share * len(cycles) / 9.0).tolist():
+        if not peaks:
+            peaks.append(at)
+            continue
+        valley = peaks[-1] + int(np.argmin(smooth[peaks[-1] : at + 1]))
+        if smooth[valley] <= 0.5 * min(smooth[peaks[-1]], smooth[at]):
+            peaks.append(at)
+            valleys.append(valley)
+        elif smooth[at] > smooth[peaks[-1]]:
+            peaks[-1] = at
+    heaps = np.searchsorted(np.array(valleys, dtype=np.int64), bins, side="left")
+    found = [
+        (float(np.median(cycles[heaps == heap])), float(np.count_nonzero(heaps == heap)) / len(cycles))
+        for heap in range(len(peaks))
+        if np.count_nonzero(heaps == heap) >= least_share * len(cycles)
+    ]
+    heaviest = sorted(found, key=lambda heap: -heap[1])[:NUM_CENTRES]
+    return sorted(heaviest)
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+NUM_LUMPS = 256
+"""Into so many parts a footprint falls, each of which stays in a cache or leaves it as one."""
+
+
+def twin(config: Config, num_chased: int, *, is_warmed: bool) -> Launch:
+    """One thread that loads, lump after lump, what it is to find, and then ``num_chased`` nodes, one after the other."""
+    in_l1 = config["kernel"] == "chase_ca"
+    lump_sectors = max(1, int(config["footprint_bytes"]) // NUM_LUMPS // 32)
+
+    def chaser(cta: RoleContext) -> Iterator[Any]:
+        del cta
+        for lump in range(NUM_LUMPS if is_warmed else 0):
+            whole = AccessPattern(num_requests=1, num_sectors=lump_sectors, num_lines=1, num_bytes=32 * lump_sectors)
+            token = yield ops.GlobalLoad("nodes", (0, lump), whole, allocates_in_l1=in_l1)
+            yield ops.Use(token)
+        for step in range(num_chased):
+            node = AccessPattern(num_requests=1, num_sectors=1, num_lines=1, num_bytes=8)
+            token = yield ops.GlobalLoad("nodes", (0, step * 73 % NUM_LUMPS), node, allocates_in_l1=in_l1)
+            yield ops.Use(token)
+
+    return Launch(
+        kernel=config["kernel"], num_ctas=1, num_tiles=1, roles=(WarpRole(name="chaser", num_warps=1, program=chaser),),
+        extra_smem_bytes=SMEM_BYTES,
+    )  # fmt: skip
+
+
+def latency_cycles(config: Config, gpu: GpuSpec) -> float:
+    """Cycles from one load to the next in the simulator: what the chain adds to the warming alone."""
+    is_warm = config["warmed_by"] != "none"
+    ends = [
+        simulate(twin(config, num_chased, is_warmed=is_warm), gpu, clock="max", l2="cold").cycles
+        for num_chased in (0, NUM_LUMPS)
+    ]
+    return (ends[1] - ends[0]) / NUM_LUMPS
+
+
+def predict(config: Config) -> dict[str, float]:
+    """The mean latency. Nothing where the simulator has no such thing: which SM is near, pages, fills beyond a sector."""
+    stride = int(config["stride_bytes"])
+    is_plain = config["warmed_by"] in ("none", "self") and config["compared_with"] == "none"
+    if not is_plain or stride != LINE_BYTES or config["order"] == "linear":
+        return {}
+    return {"whole_cycles": latency_cycles(config, load_gpu("h200_sxm"))}
+
+
+def _values() -> dict[str, str]:
+    """What the values mean, by name."""
+    found = {
+        "whole_cycles": "SM cycles a load, mean of a pass over num_samples nodes without a clock in it",
+        "overhead_cycles": "SM cycles between the two clocks without a load; taken off all below",
+        "num_samples": "loads of each pass",
+        "correlation": "of the latencies of pass again and pass reference, load by load: 1 for SMs of one side",
+    }
+    of = {
+        "first": "the num_samples nodes behind those of whole_cycles, each load timed",
+        "again": "the same nodes at once again",
+        "reference": "the same nodes from SM compared_with",
+    }
+    for name, meaning in of.items():
+        found[f"{name}_mean_cycles"] = f"SM cycles, mean; {meaning}"
+        for quantile, share in QUANTILES.items():
+            found[f"{name}_{quantile}_cycles"] = f"SM cycles, quantile {share:g}; {meaning}"
+        for number in range(NUM_CENTRES):
+            found[f"{name}_centre{number}_cycles"] = f"SM cycles, middle of heap {number} of the latencies; {meaning}"
+            found[f"{name}_share{number}"] = f"part of the loads in heap {number}; {meaning}"
+    return found
+
+
+CASE = Case(
+    name="pointer_chase",
+    question="How long does a load take that nothing hides: in L1, near and far in L2 and memory, and where pages are many?",
+    columns=("footprint_bytes", "stride_bytes", "order", "sm", "warmed_by", "compared_with"),
+    groups={
+        "footprint": Group(configs=footprint_configs, rank=1),
+        "side": Group(configs=side_configs, rank=2),
+        "page": Group(configs=page_configs, rank=4),
+        "order": Group(configs=order_configs, rank=5),
+    },
+    launch=launch,
+    check=check,
+    values=_values(),
+    predict=predict,
+)

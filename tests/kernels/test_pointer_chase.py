@@ -1,0 +1,242 @@
+"""The chain is one cycle, ends where the host says; latencies are told apart; the loop times one load and nothing else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusim import load_gpu
+from gpusim.evidence.case import Config, Input, Output, WrongAnswer, load_case
+from gpusim.evidence.sass import KernelSass
+
+CASE = load_case("pointer_chase")
+case = sys.modules[CASE.launch.__module__]
+CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
+GPU = load_gpu("h200_sxm")
+CYCLES = {"first": 550, "again": 270, "reference": 480}
+OVERHEAD = 20
+
+
+def test_there_are_as_many_configs_as_the_readme_says_and_the_same_every_time() -> None:
+    counts = {group: len(CASE.configs(group, 1)) for group in CASE.groups}
+    assert counts == {"footprint": 369, "side": 264, "page": 99, "order": 22}
+    assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
+
+
+def test_nodes_lie_in_the_buffer_apart_from_what_empties_l2() -> None:
+    for config in CONFIGS:
+        footprint, stride = int(config["footprint_bytes"]), int(config["stride_bytes"])
+        assert stride % 8 == 0 and footprint <= case.MOST_BYTES < case.MOST_BYTES + case.FLUSH_BYTES
+        assert (case.num_nodes(config) - 1) * stride + 8 <= footprint
+        assert case.num_nodes(config) < 2**26 and case.num_bits(config) <= 26
+
+
+def test_a_cold_pass_sees_no_node_twice() -> None:
+    for config in CONFIGS:
+        count = case.num_samples(config)
+        assert 1 <= count <= case.MOST_SAMPLES
+        if config["warmed_by"] == "none" and case.num_nodes(config) < 2**20:
+            visited = case.walk(config, 2 * count)
+            assert len(set(visited)) == 2 * count
+
+
+def test_the_sweep_goes_from_16_kib_to_4_gib_from_several_sms_in_l1_and_not_cold_and_warm() -> None:
+    sweep = CASE.configs("footprint", 1)
+    assert {int(config["footprint_bytes"]) for config in sweep} >= {16 << 10, 1 << 20, 60 << 20, 4 << 30}
+    assert len({config["sm"] for config in sweep}) == 4
+    kinds = {(config["kernel"], config["warmed_by"]) for config in sweep}
+    assert kinds == {(kernel, state) for kernel in ("chase_ca", "chase_cg") for state in ("self", "none")}
+    assert {config["sm"] for config in CASE.configs("side", 1)} == {str(sm) for sm in range(132)}
+
+
+def links(num_nodes: int) -> list[int]:
+    """Where each node points: as the kernel's threads write it, each for one value of the generator."""
+    bits = (num_nodes - 1).bit_length()
+    mask, half = (1 << bits) - 1, (bits + 1) // 2
+
+    def node_of(x: int) -> int:
+        x ^= x >> half
+        x = x * 0x9E3779B1 & 0xFFFFFFFF & mask
+        return x ^ x >> half
+
+    pointers = [-1] * num_nodes
+    for x in range(mask + 1):
+        if node_of(x) < num_nodes:
+            after = (x * 1664525 + 1013904223) % 2**32 & mask
+            while node_of(after) >= num_nodes:
+                after = (after * 1664525 + 1013904223) % 2**32 & mask
+            pointers[node_of(x)] = node_of(after)
+    return pointers
+
+
+@given(num_nodes=st.integers(1, 3000))
+def test_the_chain_is_one_cycle_through_all_nodes_and_the_walk_follows_it(num_nodes: int) -> None:
+    config = case.config_of("chase_cg", num_nodes * 128)
+    pointers = links(num_nodes)
+    assert sorted(pointers) == list(range(num_nodes))
+    walked = case.walk(config, num_nodes)
+    assert sorted(walked) == list(range(num_nodes))
+    at = 0
+    for node in walked:
+        at = pointers[at]
+        assert at == node
+
+
+def test_neighbours_in_a_random_chain_are_no_neighbours_in_memory() -> None:
+    walked = np.array(case.walk(case.config_of("chase_cg", 1 << 20), 4096))
+    distances = np.abs(np.diff(walked))
+    assert np.mean(distances <= 2) < 0.01 and np.median(distances) > 8192 / 8
+    assert len(np.unique(walked[:256] // 32)) > 128  # spread over pages of 4 KiB
+
+
+def outputs_of(config: Config, cycles: dict[str, int] | None = None) -> dict[str, Any]:
+    """What a launch leaves where loads of each pass take so many cycles."""
+    cycles = cycles or CYCLES
+    state, times = (item.array.copy() for item in CASE.launch(config, False).arguments if isinstance(item, Output))
+    count = case.num_samples(config)
+    visited = case.walk(config, 2 * count)
+    state["whole_cycles"] = count * cycles["first"]
+    state["ends"][0][:] = [node * int(config["stride_bytes"]) for node in (visited[count - 1], *3 * [visited[-1]])]
+    state["ctas_on_sm"][0][:132] = 1
+    for idx, name in enumerate(("first", "again", "reference")):
+        times[idx, :count] = cycles[name] + OVERHEAD
+    times[3, :count] = OVERHEAD
+    return {"state": state, "times": times}
+
+
+SIDE = CASE.configs("side", 1)[5]
+
+
+def test_the_right_answer_passes_and_the_clocks_own_time_is_taken_off() -> None:
+    values = CASE.check(SIDE, outputs_of(SIDE))
+    for name, cycles in CYCLES.items():
+        assert values[f"{name}_p50_cycles"] == values[f"{name}_mean_cycles"] == values[f"{name}_centre0_cycles"] == cycles
+        assert values[f"{name}_share0"] == 1.0
+    assert values["whole_cycles"] == CYCLES["first"] and values["overhead_cycles"] == OVERHEAD
+    assert set(values) <= set(CASE.values)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda out: out["state"]["ends"][0].__setitem__(0, 128), "pass whole ended"),
+        (lambda out: out["state"]["ends"][0].__setitem__(3, 8), "pass reference ended"),
+        (lambda out: out["state"].__setitem__("has_failed", 1), "did not meet"),
+        (lambda out: out["state"]["ctas_on_sm"][0].__setitem__(5, 0), "SM 5"),
+        (lambda out: out["state"].__setitem__("whole_cycles", 0), "clock"),
+        (lambda out: out["times"].__setitem__((0, 7), 0), "clock"),
+    ],
+)
+def test_a_wrong_answer_is_refused(spoil: Callable[[dict[str, Any]], None], why: str) -> None:
+    outputs = outputs_of(SIDE)
+    spoil(outputs)
+    with pytest.raises(WrongAnswer, match=why):
+        CASE.check(SIDE, outputs)
+
+
+def test_two_sides_show_as_two_heaps_and_in_the_correlation() -> None:
+    outputs = outputs_of(SIDE)
+    rng = np.random.default_rng(7)
+    is_far = rng.random(case.MOST_SAMPLES) < 0.5
+    for idx, sides in ((1, is_far), (2, ~is_far)):
+        outputs["times"][idx] = OVERHEAD + np.where(sides, 470, 290) + rng.integers(-9, 10, case.MOST_SAMPLES)
+    values = CASE.check(SIDE, outputs)
+    assert abs(values["again_centre0_cycles"] - 290) <= 3 and abs(values["again_centre1_cycles"] - 470) <= 3
+    assert abs(values["again_share0"] - 0.5) < 0.03 and "again_centre2_cycles" not in values
+    assert values["correlation"] < -0.95
+
+
+@given(
+    centres=st.lists(st.integers(0, 30), min_size=1, max_size=4, unique=True),
+    width=st.integers(0, 12),
+    seed=st.integers(0, 99),
+)
+def test_heaps_far_enough_apart_are_told_apart_whatever_they_weigh(centres: list[int], width: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    wanted = sorted(40 + 90 * centre for centre in centres)
+    heaps = [centre + rng.integers(-width, width + 1, 100 * (1 + idx)) for idx, centre in enumerate(wanted)]
+    found = case.clusters(rng.permutation(np.concatenate(heaps)).astype(float))
+    assert len(found) == len(wanted)
+    assert all(abs(centre - right) <= width for (centre, _), right in zip(found, wanted, strict=True))
+    assert sum(share for _, share in found) == pytest.approx(1.0)
+
+
+def test_the_buffer_is_copied_once_and_the_structures_are_the_kernels() -> None:
+    (room,) = [item.array for item in CASE.launch(SIDE, False).arguments if isinstance(item, Input)]
+    assert not room.flags.writeable and room.nbytes == case.MOST_BYTES + case.FLUSH_BYTES
+    assert case.STATE.itemsize == 80 + 4 * 256 and case.STATE.fields["arrived"][1] == 56
+    assert len(CASE.launch(SIDE, False).arguments[0].tobytes()) == 56
+
+
+# ---------------------------------------------------------------------------------------------- the simulator
+
+
+def predicted(kernel: str, size: int, warmed_by: str) -> float:
+    return CASE.predict(case.config_of(kernel, size, warmed_by=warmed_by))["whole_cycles"]
+
+
+def test_plateaus_are_the_latencies_of_the_description() -> None:
+    mean_of_sides = (GPU.l2.near_latency_cycles + GPU.l2.far_latency_cycles) / 2
+    of_memory = GPU.hbm.latency_ns * GPU.clock.max_mhz / 1e3
+    assert predicted("chase_ca", 64 << 10, "self") == pytest.approx(GPU.l1.hit_latency_cycles, abs=2)
+    assert predicted("chase_cg", 4 << 20, "self") == pytest.approx(mean_of_sides, abs=3)
+    assert predicted("chase_cg", 64 << 20, "none") == pytest.approx(of_memory, abs=3)
+
+
+def test_a_larger_footprint_is_never_quicker() -> None:
+    cycles = [predicted("chase_ca", size, "self") for size in case.FOOTPRINTS[::4]]
+    assert cycles == sorted(cycles) and cycles[0] < cycles[-1]
+
+
+def test_another_latency_in_the_description_moves_its_plateau_and_no_other() -> None:
+    slower = replace(GPU, l1=replace(GPU.l1, hit_latency_cycles=GPU.l1.hit_latency_cycles + 10))
+    in_l1, in_l2 = (case.config_of(kernel, 64 << 10, warmed_by="self") for kernel in ("chase_ca", "chase_cg"))
+    assert case.latency_cycles(in_l1, slower) == pytest.approx(case.latency_cycles(in_l1, GPU) + 10)
+    assert case.latency_cycles(in_l2, slower) == pytest.approx(case.latency_cycles(in_l2, GPU))
+
+
+def test_nothing_is_said_of_sides_pages_and_fills() -> None:
+    for group in ("side", "page", "order"):
+        answered = [config for config in CASE.configs(group, 1) if CASE.predict(config)]
+        assert all(config["order"] == "random" and config["stride_bytes"] == "128" for config in answered)
+        assert len(answered) == (1 if group == "order" else 0)
+
+
+# ---------------------------------------------------------------------------------------------- the compiled kernel
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_a_timed_load_has_a_clock_before_it_and_one_behind_what_needs_its_value(
+    sass: Callable[[str, str], dict[str, KernelSass]], arch: str
+) -> None:
+    for name, kernel in sass("pointer_chase", arch).items():
+        assert kernel.num_spills == 0 and kernel.stack_bytes == 0
+        timed = [loop for loop in kernel.loops if len(loop.select("CS2R", "S2UR")) == 2 and loop.select("STS")]
+        with_load = [loop for loop in timed if loop.select("LDG")]
+        assert len(timed) == 2 and len(with_load) == 1, name
+        wanted = ("CS2R", "LDG", "STS")
+        order = [item for item in with_load[0].instructions if item.name in wanted]
+        assert [item.name for item in order] == ["CS2R", "LDG", "STS", "CS2R", "STS"]
+        clocks = [item for item in with_load[0].instructions if item.name == "CS2R"]
+        between = [item for item in with_load[0].instructions if clocks[0].address < item.address < clocks[1].address]
+        assert len(between) <= 3, "only the load and what needs it lie between the clocks"
+        loaded, stored = order[1].operands.split(",")[0], order[2].operands.split(",")[-1].strip()
+        assert loaded == stored, "the store needs the loaded value"
+        assert order[1].opcode == {"chase_ca": "LDG.E.64", "chase_cg": "LDG.E.64.STRONG.GPU"}[name]
+
+
+def test_the_bare_chain_is_loads_that_wait_for_one_another(sass: Callable[[str, str], dict[str, KernelSass]]) -> None:
+    for kernel in sass("pointer_chase", "sm_90a").values():
+        chains = [loop for loop in kernel.loops if len(loop.select("LDG")) == 8]
+        assert chains
+        loads = chains[-1].select("LDG")
+        for before, after in pairwise(loads):
+            assert f"[{before.operands.split(',')[0]}.64]" in after.operands
