@@ -49,14 +49,9 @@ __device__ __forceinline__ uint32_t node_of(uint32_t x, uint32_t mask, uint32_t 
 }
 
 __device__ __forceinline__ uint32_t now() {
-#if __CUDA_ARCH__ >= 900
     uint32_t cycle;
     asm volatile("mov.u32 %0, %%clock;" : "=r"(cycle)::"memory");
-#else  // there %clock may be read into a uniform register, which is slow
-    uint64_t cycle;
-    asm volatile("mov.u64 %0, %%clock64;" : "=l"(cycle)::"memory");
-#endif
-    return static_cast<uint32_t>(cycle);
+    return cycle;
 }
 
 template <bool kInL1>
