@@ -16,6 +16,7 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from gpusim.cli.banks import banks_command
+from gpusim.cli.evidence import calibrate_command, validate_command
 from gpusim.cli.gpus import gpus_command
 from gpusim.cli.kernels import EXPLAIN, PREDICT
 from gpusim.cli.layout import layout_command
@@ -29,6 +30,8 @@ COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
     ("banks", banks_command),
     ("layout", layout_command),
     ("measure", measure_command),
+    ("calibrate", calibrate_command),
+    ("validate", validate_command),
     ("gpus", gpus_command),
 )
 """Every command by name, a group or a function, in the order in which one meets them."""

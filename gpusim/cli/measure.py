@@ -16,9 +16,12 @@ from gpusim.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gpusim.evidence.bench import Agreement, Bench, Job, Options
+    from gpusim.evidence.bench import Bench, Job, Options
     from gpusim.evidence.case import Case
     from gpusim.evidence.toolkit import Cubin
+
+COUNTS = 3
+"""The tier that is judged at once: it costs no simulation."""
 
 LAUNCH_S = 0.1
 """What a counted launch takes, seen on an H200; for the estimate alone."""
@@ -160,18 +163,14 @@ def _run(bench: Bench, job: Job, until: float, console: Console) -> None:
 
 def _finish(cases: Sequence[Case], options: Options, capability: tuple[int, int], console: Console) -> None:
     """Say how the simulator's rules do on what was measured, and what is left."""
-    from rich.table import Table as Shown
+    from gpusim.evidence.bench import jobs
+    from gpusim.evidence.validate import judge, summaries
+    from gpusim.machine.config import gpu_names, load_gpu
+    from gpusim.report.evidence import render_summaries
 
-    from gpusim.evidence.bench import agreements, jobs, table_path
-    from gpusim.evidence.rows import Table
-
-    found: list[Agreement] = []
-    for case in cases:
-        found += agreements(case, Table.read(table_path(case, options)))
-    shown = Shown("kernel", "group", "predicted", "rows", "equal", "worst", box=None)
-    for item in found:
-        shown.add_row(item.case, item.group, item.name, str(item.num_rows), str(item.num_equal), f"{item.worst:+g}")
-    if found:
-        console.print(shown)
+    if options.out.name in gpu_names():
+        found = summaries(judge(cases, options.out, load_gpu(options.out.name), tiers=[COUNTS]))
+        if found:
+            render_summaries(found, console)
     left = sum(len(job.configs) for job in jobs(cases, options, capability)[0])
     console.print(f"{left} configs are left: the same command goes on with them" if left else "all configs are done")

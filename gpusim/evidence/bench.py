@@ -310,30 +310,3 @@ def about(case: Case) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------------------------------- against the simulator
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How the simulator's rule does on the rows of a group: how many there are, how many it has to the count."""
-
-    case: str
-    group: str
-    name: str
-    num_rows: int
-    num_equal: int
-    worst: float
-    """The largest difference, measured less predicted."""
-
-
-def agreements(case: Case, table: Table) -> list[Agreement]:
-    """The simulator's predictions beside the measured rows, group by group and name by name."""
-    differences: dict[tuple[str, str], list[float]] = {}
-    for row in table.rows:
-        config = {name: row[name] for name in ("kernel", *case.columns)}
-        for name, predicted in case.predict(config).items():
-            if row.get(name):
-                differences.setdefault((row["group"], name), []).append(float(row[name]) - predicted)
-    return [
-        Agreement(case.name, group, name, len(found), found.count(0.0), max(found, key=abs))
-        for (group, name), found in differences.items()
-    ]

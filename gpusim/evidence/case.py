@@ -16,13 +16,16 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError, GpusimError, nearest
 from gpusim.workload.tma import TensorMap
+
+if TYPE_CHECKING:
+    from gpusim.machine.config import GpuSpec
 
 Config = Mapping[str, str]
 """What varies, as text, so that a row that is read back is the config that was measured; ``kernel`` is the entry point."""
@@ -100,9 +103,34 @@ class Group:
     least_capability: tuple[int, int] = (8, 0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """A parameter of a GPU as measured rows have it.
+
+    ``parameter`` is its name in ``GpuSpec.sources`` (``hbm.latency_ns``), in the unit that the name ends in; ``how`` says in
+    a few words how the number comes from the rows ("median of the cluster", "slope over bytes").
+    """
+
+    parameter: str
+    value: float
+    how: str
+
+
+def nothing_fitted(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """The rows hold no parameter; they judge alone."""
+    del rows
+    return []
+
+
 def no_values(config: Config) -> dict[str, float]:
-    """Nothing is predicted, or derived."""
+    """Nothing is derived."""
     del config
+    return {}
+
+
+def nothing_predicted(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """The simulator has no answer."""
+    del config, gpu
     return {}
 
 
@@ -121,7 +149,10 @@ class Case:
         checks_counted: the counted launch's outputs are checked too; otherwise only those of the one before it, where
             the check would add to the counts.
         num_repeats: launches without the profiler, of which a value's median, least and most are kept.
-        predict: config to metrics and values as the simulator has them; a name may be missing.
+        predict: (config, GPU) to metrics and values as the simulator has them; a name may be missing.
+        tiers: the tier (validation/README.md) at which a metric or value is judged, by name; others are not.
+        fit: rows to parameters of the machine. A case that has it is calibrated with every second config and judged by
+            the others.
         derive: a whole row to quantities that follow from it.
         includes: texts that ``kernel.cu`` includes, by file name, where they are generated.
     """
@@ -135,9 +166,16 @@ class Case:
     values: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     checks_counted: bool = True
     num_repeats: int = 1
-    predict: Callable[[Config], dict[str, float]] = no_values
+    predict: Callable[[Config, GpuSpec], dict[str, float]] = nothing_predicted
+    tiers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    fit: Callable[[Sequence[Mapping[str, str]]], Sequence[Fitted]] = nothing_fitted
     derive: Callable[[Config], dict[str, float]] = no_values
     includes: Callable[[], dict[str, str]] = dict
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether parameters come from its rows, so that only every second one judges."""
+        return self.fit is not nothing_fitted
 
     @property
     def metrics(self) -> tuple[str, ...]:

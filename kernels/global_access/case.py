@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
-from gpusim.workload.access import wavefronts
+from gpusim.machine.config import GpuSpec
+from gpusim.workload.access import tag_wavefronts, wavefronts
 
 BITS = (8, 16, 32, 64, 128)
 LOADS = tuple(f"ld_global_b{bits}" for bits in BITS)
@@ -21,10 +22,11 @@ STORE_BYTES = 1 << 17
 LANES = np.arange(32)
 
 REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"
+TAGS = "l1tex__t_output_wavefronts_pipe_lsu_mem_global_op_{}.sum"
 SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
 LOAD_METRICS = (
     REQUESTS.format("ld"), SECTORS.format("ld"),
-    "l1tex__t_output_wavefronts_pipe_lsu_mem_global_op_ld.sum",
+    TAGS.format("ld"),
     "l1tex__t_set_accesses_pipe_lsu_mem_global_op_ld.sum",
     "l1tex__t_set_conflicts_pipe_lsu_mem_global_op_ld.sum",
     "l1tex__data_pipe_lsu_wavefronts.sum",
@@ -33,7 +35,7 @@ LOAD_METRICS = (
 )  # fmt: skip
 STORE_METRICS = (
     REQUESTS.format("st"), SECTORS.format("st"),
-    "l1tex__t_output_wavefronts_pipe_lsu_mem_global_op_st.sum",
+    TAGS.format("st"),
     "l1tex__t_set_accesses_pipe_lsu_mem_global_op_st.sum",
     "l1tex__t_set_conflicts_pipe_lsu_mem_global_op_st.sum",
     "l1tex__data_pipe_lsu_wavefronts.sum",
@@ -206,12 +208,16 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return {}
 
 
-def predict(config: Config) -> dict[str, float]:
-    """Requests and sectors; of a load done twice, both times."""
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """Requests, sectors and tag-stage wavefronts; of a load done twice, both times. The same on every GPU."""
+    del gpu
     addresses, active = lanes_of(config)
     kind, times = config["kernel"][:2], 1 + config["kernel"].endswith("_twice")
     sectors = len(np.unique(addresses[active] // 32))
-    return {REQUESTS.format(kind): float(times), SECTORS.format(kind): float(times * sectors)}
+    return {
+        REQUESTS.format(kind): float(times), SECTORS.format(kind): float(times * sectors),
+        TAGS.format(kind): float(times * int(tag_wavefronts(addresses, active))),
+    }  # fmt: skip
 
 
 def derive(row: Config) -> dict[str, float]:
@@ -235,5 +241,6 @@ CASE = Case(
     launch=launch,
     check=check,
     predict=predict,
+    tiers={name.format(kind): tier for name, tier in ((REQUESTS, 3), (SECTORS, 3), (TAGS, 5)) for kind in ("ld", "st")},
     derive=derive,
 )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gpusim.errors import LayoutError
 from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.machine.config import GpuSpec
 from gpusim.workload.access import wavefronts
 
 WIDE = ("ld_shared_b128", "ld_shared_b64")
@@ -440,11 +441,12 @@ def _is_history(verb: str, first: int, values: list[int], olds: list[int] | None
     return total == last and alone and (olds is None or first in olds)
 
 
-def predict(config: Config) -> dict[str, float]:
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """The count by the simulator's rules; nothing for an instruction that it does not know.
 
-    A fill is 64 stores of 512 consecutive bytes.
+    A fill is 64 stores of 512 consecutive bytes. Banks are the same on every GPU.
     """
+    del gpu
     pattern = pattern_of(config)
     try:
         num_wavefronts = int(wavefronts(pattern.op, pattern.addresses, pattern.active))
@@ -469,4 +471,5 @@ CASE = Case(
     check=check,
     checks_counted=False,
     predict=predict,
+    tiers={COUNTED: 3},
 )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from gpusim.errors import LayoutError
 from gpusim.evidence.case import Case, Config, Group, KernelLaunch, MappedTensor, Output, Outputs, WrongAnswer, by_value
 from gpusim.layout.swizzle import span_bytes, swizzle_mode
+from gpusim.machine.config import GpuSpec
 from gpusim.workload.dtypes import dtype as dtype_named
 from gpusim.workload.tma import TensorMap, tma_wavefronts
 
@@ -184,8 +185,9 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     raise WrongAnswer(f"the boxes hold other bytes than the tensor, rows packed or padded; box 0 begins {begins}")
 
 
-def predict(config: Config) -> dict[str, float]:
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Wavefronts of the writes; nothing for rows narrower than the swizzle, of which the simulator refuses to speak."""
+    del gpu
     try:
         per_box = tma_wavefronts(tensor_map(config).box)
     except LayoutError:

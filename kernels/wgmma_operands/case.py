@@ -13,6 +13,7 @@ from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Outpu
 from gpusim.layout import tile_to_shape
 from gpusim.layout.layout import Layout
 from gpusim.layout.swizzle import ByteLayout, span_bytes
+from gpusim.machine.config import GpuSpec
 from gpusim.workload.atoms.mma import K_STEP_BYTES, MmaAtom, legal_wgmma_n, wgmma
 from gpusim.workload.dtypes import dtype as dtype_named
 from gpusim.workload.gmma import Major, gmma_atom, wgmma_descriptors, wgmma_wavefronts
@@ -291,8 +292,9 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return {"cycles": float(cycles)}
 
 
-def predict(config: Config) -> dict[str, float]:
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Instructions (one a warp of the four) and wavefronts of one round."""
+    del gpu
     atom = atom_of(config["source"], config["dtype"], int(config["n"]))
     bits = dtype_named(config["dtype"]).bits
     a = tile(M, config["majors"][0], config["swizzle"], bits) if config["source"] == "ss" else None
@@ -324,6 +326,7 @@ CASE = Case(
     values={"cycles": "SM cycles of the last round: from before the first wgmma to after the wait for all of them"},
     num_repeats=5,
     predict=predict,
+    tiers={GMMA_WAVEFRONTS: 3, NUM_GMMA: 3},
     derive=derive,
     includes=includes,
 )

@@ -11,7 +11,7 @@ import pytest
 
 from gpusim.cli import main
 from gpusim.errors import ConfigError
-from gpusim.evidence.bench import Bench, Chunk, Job, Options, _match, agreements, jobs
+from gpusim.evidence.bench import Bench, Chunk, Job, Options, _match, jobs
 from gpusim.evidence.case import case_names, load_case
 from gpusim.evidence.measure import Plan
 from gpusim.evidence.process import Ended, run_child
@@ -135,18 +135,6 @@ def test_rows_of_another_kernel_source_are_not_mixed(tmp_path: Path) -> None:
 def test_nothing_is_begun_after_the_time_is_up(tmp_path: Path) -> None:
     assert list(bench(tmp_path).run(job(1), time.monotonic() - 1)) == []
     assert not (tmp_path / "global_access.csv").exists()
-
-
-def test_a_rule_is_held_against_the_rows(tmp_path: Path) -> None:
-    case = load_case("global_access")
-    one, two = case.configs("load", 1)[:2]
-    table = Table.read(tmp_path / "global_access.csv")
-    told = [{**config, **{name: str(number) for name, number in case.predict(config).items()}} for config in (one, two)]
-    sectors = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
-    told[1][sectors] = str(float(told[1][sectors]) + 3)
-    table.append({}, [{"seed": "1", "group": "load", **item} for item in told])
-    (item,) = [item for item in agreements(case, table) if item.name == sectors]
-    assert (item.num_rows, item.num_equal, item.worst) == (2, 1, 3.0)
 
 
 # ---------------------------------------------------------------------------------------------- processes

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpusim.evidence.bench import agreements
 from gpusim.evidence.case import case_names, load_case
-from gpusim.evidence.rows import Table
+from gpusim.evidence.validate import judge
+from gpusim.machine.config import load_gpu
 
 MEASURED = Path(__file__).resolve().parents[2] / "validation" / "measured"
 EXACT = {
@@ -23,14 +23,10 @@ TABLES = [path for name in EXACT for path in sorted(MEASURED.glob(f"*/{name}.csv
 @pytest.mark.skipif(not TABLES, reason="validation/measured holds no counts yet")
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_count_of_a_measured_table_is_ours(path: Path) -> None:
-    found = [
-        agreement
-        for agreement in agreements(load_case(path.stem), Table.read(path))
-        if agreement.name in EXACT[path.stem]
-    ]
-    assert found
-    for agreement in found:
-        assert agreement.num_equal == agreement.num_rows, agreement
+    found = judge([load_case(path.stem)], path.parent, load_gpu(path.parent.name), tiers=[3])
+    assert {item.name for item in found} >= set(EXACT[path.stem])
+    wrong = [item for item in found if item.name in EXACT[path.stem] and item.predicted != item.measured]
+    assert wrong == []
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -40,4 +36,5 @@ def test_a_case_predicts_what_must_be_exact(name: str) -> None:
     assert name in case_names()
     assert set(EXACT[name]) <= metrics
     group = next(iter(case.groups))
-    assert set(EXACT[name]) <= set(case.predict(case.configs(group, 1)[0]))
+    assert set(EXACT[name]) <= set(case.predict(case.configs(group, 1)[0], load_gpu("toy")))
+    assert {case.tiers[metric] for metric in EXACT[name]} == {3}

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from gpusim.evidence.case import Input, WrongAnswer, load_case
+from gpusim.machine.config import load_gpu
 
 CASE = load_case("global_access")
+TOY = load_gpu("toy")
 case = sys.modules[CASE.launch.__module__]
 
 
@@ -104,5 +106,5 @@ def test_what_loads_find_is_copied_once() -> None:
 def test_a_row_of_neighbours_is_four_sectors_of_one_line() -> None:
     config = {"kernel": "ld_global_b32_twice", "pattern": "0", "family": "", "active": "ffffffff",
               "addresses": " ".join(str(4 * lane) for lane in range(32))}  # fmt: skip
-    assert sorted(CASE.predict(config).values()) == [2.0, 8.0]
+    assert sorted(CASE.predict(config, TOY).values()) == [2.0, 2.0, 8.0]
     assert CASE.derive(config) == {"num_lines": 1.0, "num_plain_wavefronts": 1.0}

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from gpusim.evidence.case import Output, WrongAnswer, load_case
+from gpusim.machine.config import load_gpu
 from gpusim.workload.access import SMEM_OPS, wavefronts
 
 CASE = load_case("shared_access")
+TOY = load_gpu("toy")
 case = sys.modules[CASE.launch.__module__]
 
 
@@ -133,7 +135,7 @@ def test_a_fill_is_in_the_predicted_count() -> None:
     plain, filled = (
         {**case.config_of(case.patterns("atom_shared_cas_b32", count=2, seed=1)[0], 0), "is_filled": flag} for flag in "01"
     )
-    assert CASE.predict(filled)[case.COUNTED] - CASE.predict(plain)[case.COUNTED] == 32768 / 128
+    assert CASE.predict(filled, TOY)[case.COUNTED] - CASE.predict(plain, TOY)[case.COUNTED] == 32768 / 128
 
 
 def test_outputs_are_poisoned_so_that_what_is_not_written_shows() -> None:

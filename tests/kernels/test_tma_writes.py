@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from gpusim.evidence.case import MappedTensor, Output, WrongAnswer, load_case
+from gpusim.machine.config import load_gpu
 
 CASE = load_case("tma_writes")
+TOY = load_gpu("toy")
 case = sys.modules[CASE.launch.__module__]
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 
@@ -105,6 +107,6 @@ def test_the_counted_launch_is_one_round_and_copies_nothing_out() -> None:
 
 
 def test_what_the_simulator_says_of_a_box_is_its_bytes_over_128() -> None:
-    assert CASE.predict(one("128B", 128, "64", 4)) == {"num_wavefronts": 4 * 64.0}
-    assert CASE.predict(one("128B", 64, "64")) == {}
+    assert CASE.predict(one("128B", 128, "64", 4), TOY) == {"num_wavefronts": 4 * 64.0}
+    assert CASE.predict(one("128B", 64, "64"), TOY) == {}
     assert CASE.derive({**one("128B", 128, "64"), "cycles": "1024"}) == {"num_bytes": 8192.0, "bytes_per_cycle": 8.0}

@@ -10,9 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim.evidence.case import Input, WrongAnswer, load_case
+from gpusim.machine.config import load_gpu
 from gpusim.workload.gmma import WgmmaDescriptor
 
 CASE = load_case("wgmma_operands")
+TOY = load_gpu("toy")
 case = sys.modules[CASE.launch.__module__]
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 
@@ -109,6 +111,6 @@ def test_operands_start_on_their_swizzles_repeat_and_fit() -> None:
 
 def test_wavefronts_are_those_of_the_bytes() -> None:
     config = next(c for c in CONFIGS if c["kernel"] == "wgmma_ss_bf16_kk_n64" and c["num_groups"] == "8")
-    assert CASE.predict(config) == {case.GMMA_WAVEFRONTS: 32 * 32.0, case.NUM_GMMA: 4 * 32.0}
+    assert CASE.predict(config, TOY) == {case.GMMA_WAVEFRONTS: 32 * 32.0, case.NUM_GMMA: 4 * 32.0}
     row = {**config, case.GMMA_WAVEFRONTS: "1024", "cycles": "1056"}
     assert CASE.derive(row) == {"wavefronts_per_wgmma": 32.0, "cycles_per_wgmma": 33.0}

@@ -1,0 +1,158 @@
+"""Parameters of a GPU from rows that it gave: every second config of a sweep calibrates, the others judge.
+
+In: measured tables, the cases that know what their rows mean, the GPU's description. Out: lines for ``configs/<gpu>.toml``
+that a person takes over, each with its source, and what the judging half of the rows would have said. Writes no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpusim.errors import ConfigError, nearest
+from gpusim.evidence.case import Case, Fitted, key_of
+from gpusim.evidence.rows import Row, Table, config_of
+
+if TYPE_CHECKING:
+    from gpusim.machine.config import GpuSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One parameter, before and after.
+
+    ``judged`` is what the other half of the rows gives; NaN if they give nothing.
+    """
+
+    parameter: str
+    before: float
+    after: float
+    judged: float
+    source_before: str
+    source: str
+
+    @property
+    def change_pct(self) -> float:
+        """After over before, less one."""
+        return _percent(self.after, self.before)
+
+    @property
+    def judged_pct(self) -> float:
+        """How far off the judging rows are."""
+        return _percent(self.after, self.judged)
+
+
+def _percent(value: float, reference: float) -> float:
+    return 100.0 * (value - reference) / reference if reference else float("nan")
+
+
+def halves(case: Case, table: Table) -> tuple[list[Row], list[Row]]:
+    """(rows that calibrate, rows that judge): configs at even and at odd places of their group, as the case orders them.
+
+    Without anything to calibrate all rows judge.
+    """
+    if not case.calibrates:
+        return [], list(table.rows)
+    place: dict[tuple[str, str], dict[Any, int]] = {}
+    sorted_out: tuple[list[Row], list[Row]] = ([], [])
+    for row in table.rows:
+        who = (row["group"], row["seed"])
+        if who not in place:
+            configs = case.configs(row["group"], int(row["seed"])) if row["group"] in case.groups else []
+            place[who] = {key_of(config): idx for idx, config in enumerate(configs)}
+        idx = place[who].get(key_of(config_of(row, case.columns)))
+        sorted_out[1 if idx is None else idx % 2].append(row)  # what the case asks no longer is no ground to fit on
+    return sorted_out
+
+
+def calibrate(cases: Iterable[Case], folder: Path, gpu: GpuSpec) -> list[Line]:
+    """The parameters that the tables in ``folder`` give, in the order of the cases.
+
+    Raises:
+        ConfigError: a case fits what the GPU's description does not have, or two cases fit the same.
+    """
+    lines: dict[str, Line] = {}
+    for case in cases:
+        path = folder / f"{case.name}.csv"
+        if not case.calibrates or not path.exists():
+            continue
+        table = Table.read(path)
+        fitting, judging = halves(case, table)
+        others = {fitted.parameter: fitted.value for fitted in case.fit(judging)}
+        for fitted in case.fit(fitting):
+            if fitted.parameter in lines:
+                raise ConfigError(f"{case.name}: fits {fitted.parameter}, as another kernel does: let one of them do it")
+            lines[fitted.parameter] = _line(case, fitted, table, others, gpu)
+    return list(lines.values())
+
+
+def _line(case: Case, fitted: Fitted, table: Table, others: Mapping[str, float], gpu: GpuSpec) -> Line:
+    before = parameter(gpu, fitted.parameter)
+    date = max((str(run.get("date", ""))[:10] for run in table.runs), default="")
+    return Line(
+        parameter=fitted.parameter, before=before, after=fitted.value, judged=others.get(fitted.parameter, float("nan")),
+        source_before=gpu.sources[".".join(fitted.parameter.split(".")[:2])],
+        source=f"measured: kernels/{case.name}, {gpu.name}, {date}: {fitted.how}",
+    )  # fmt: skip
+
+
+def parameter(gpu: GpuSpec, name: str) -> float:
+    """A number of the GPU's description by ``component.parameter``, or ``component.parameter.class`` if each class has one.
+
+    >>> from gpusim.machine.config import load_gpu
+    >>> parameter(load_gpu("toy"), "hbm.latency_ns") > 0, parameter(load_gpu("h200_sxm"), "device.peak_tflops.fp32")
+    (True, 67.0)
+
+    Raises:
+        ConfigError: no such parameter, or one that is no number.
+    """
+    whole = ".".join(name.split(".")[:2])
+    if whole not in gpu.sources:
+        raise ConfigError(f"{gpu.name} has no parameter {name!r}; {nearest(name, gpu.sources)}")
+    component, key, *of_class = name.split(".")
+    value = getattr(getattr(gpu, component), key)
+    if of_class and isinstance(value, Mapping):
+        if of_class[0] not in value:
+            raise ConfigError(f"{gpu.name}: {whole} has no {of_class[0]!r}; {nearest(of_class[0], value)}")
+        value = value[of_class[0]]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"{gpu.name}: {name} is no number: fit one of its parts")
+    return float(value)
+
+
+def toml_lines(lines: Sequence[Line]) -> str:
+    """The lines to take over, by component, numbers first and sources after them."""
+    by_component: dict[str, list[Line]] = {}
+    for line in lines:
+        by_component.setdefault(line.parameter.partition(".")[0], []).append(line)
+    parts = []
+    for component, found in by_component.items():
+        values: list[str] = []
+        sources: dict[str, str] = {}
+        for line in found:
+            _, key, *of_class = line.parameter.split(".")
+            values.append(f"{key}{''.join(f'.{_key(name)}' for name in of_class)} = {_rounded(line.after)}")
+            sources.setdefault(key, f'{key} = "{_quoted(line.source)}"')
+        title = component if component == "device" else f"component.{component}"
+        parts.append("\n".join([f"[{title}]", *values, "", f"[{title}.source]", *sources.values()]))
+    return "\n\n".join(parts)
+
+
+def _rounded(value: float) -> str:
+    """Four digits, as a TOML number.
+
+    >>> _rounded(273.46), _rounded(0.0123456), _rounded(132.0), _rounded(4917.3)
+    ('273.5', '0.01235', '132.0', '4917.0')
+    """
+    return repr(float(f"{value:.4g}"))
+
+
+def _key(name: str) -> str:
+    """A TOML key, quoted where it must be."""
+    return name if name.replace("_", "").isalpha() else f'"{name}"'
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,206 @@
+"""Half of the rows calibrates, the other half judges; what is printed can be taken over; tiers pass or fail as they say."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from gpusim.cli import main
+from gpusim.errors import ConfigError
+from gpusim.evidence.calibrate import calibrate, halves, parameter, toml_lines
+from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, case_names, load_case
+from gpusim.evidence.rows import Table
+from gpusim.evidence.validate import TIERS, Judgement, judge, quantile, summaries
+from gpusim.machine.config import GpuSpec, load_gpu
+
+TOY = load_gpu("toy")
+SIZES = tuple(range(1, 11))
+
+
+def chase(predicted: float = 300.0, tier: int = 2, parameters: Sequence[str] = ("l1.hit_latency_cycles",)) -> Case:
+    """A chase that says the same of every size."""
+
+    def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+        cycles = [float(row["cycles"]) for row in rows]
+        return [Fitted(parameter=name, value=median(cycles), how="median") for name in parameters] if cycles else []
+
+    def answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
+        del config, gpu
+        return {"cycles": predicted, "nobody_asked": 1.0}
+
+    def configs(seed: int) -> list[Config]:
+        return [{"kernel": "chase", "size": str(size * seed)} for size in SIZES]
+
+    return Case(
+        name="chase", question="How long?", columns=("size",), groups={"all": Group(configs=configs)},
+        launch=lambda config, is_counted: KernelLaunch(kernel="chase", arguments=(), block=(32, 1, 1)),
+        check=lambda config, outputs: {}, values={"cycles": "SM cycles"}, predict=answer, tiers={"cycles": tier}, fit=fit,
+    )  # fmt: skip
+
+
+def measured(folder: Path, cycles: Sequence[float], seed: int = 1) -> Path:
+    rows = [
+        {"seed": str(seed), "group": "all", "kernel": "chase", "size": str(size * seed), "cycles": str(number)}
+        for size, number in zip(SIZES, cycles, strict=True)
+    ]
+    Table.read(folder / "chase.csv").append({"date": "2026-01-31T10:00:00Z", "gpu": "toy"}, rows)
+    return folder
+
+
+ALTERNATING = [290.0, 310.0] * 5
+"""What calibrates says 290, what judges 310."""
+
+
+def test_every_second_config_calibrates_and_the_others_judge(tmp_path: Path) -> None:
+    table = Table.read(measured(tmp_path, ALTERNATING) / "chase.csv")
+    fitting, judging = halves(chase(), table)
+    assert {row["cycles"] for row in fitting} == {"290.0"}
+    assert {row["cycles"] for row in judging} == {"310.0"}
+    assert len(fitting) == len(judging) == 5
+
+
+def test_the_order_is_the_cases_and_not_the_tables(tmp_path: Path) -> None:
+    table = Table.read(measured(tmp_path, ALTERNATING) / "chase.csv")
+    table.rows.reverse()
+    assert {row["cycles"] for row in halves(chase(), table)[0]} == {"290.0"}
+
+
+def test_a_config_that_is_asked_no_longer_does_not_calibrate(tmp_path: Path) -> None:
+    table = Table.read(measured(tmp_path, ALTERNATING) / "chase.csv")
+    for row in table.rows:
+        row["size"] = "1000"
+    assert halves(chase(), table)[0] == []
+
+
+def test_without_anything_to_calibrate_all_rows_judge(tmp_path: Path) -> None:
+    case = load_case("shared_access")
+    assert not case.calibrates
+    table = Table.read(measured(tmp_path, ALTERNATING) / "chase.csv")
+    assert halves(case, table) == ([], table.rows)
+
+
+def test_parameters_stand_beside_what_was_before_and_what_the_judges_say(tmp_path: Path) -> None:
+    (line,) = calibrate([chase()], measured(tmp_path, ALTERNATING), TOY)
+    assert (line.parameter, line.after, line.judged) == ("l1.hit_latency_cycles", 290.0, 310.0)
+    assert line.before == parameter(TOY, "l1.hit_latency_cycles")
+    assert line.judged_pct == pytest.approx(100 * (290 / 310 - 1))
+    assert line.source == "measured: kernels/chase, toy, 2026-01-31: median"
+
+
+def test_printed_lines_are_toml_with_a_source_for_every_number(tmp_path: Path) -> None:
+    names = ("l1.hit_latency_cycles", "hbm.latency_ns", "device.peak_tflops.16bit")
+    text = toml_lines(calibrate([chase(parameters=names)], measured(tmp_path, ALTERNATING), TOY))
+    document = tomllib.loads(text)
+    assert document["component"]["l1"]["hit_latency_cycles"] == 290.0
+    assert document["device"]["peak_tflops"]["16bit"] == 290.0
+    for section in (*document["component"].values(), document["device"]):
+        assert set(section) - {"source"} == set(section["source"])
+
+
+@pytest.mark.parametrize("name", ["l1.hit_latency", "l3.size", "device.peak_tflops.17bit", "device.peak_tflops"])
+def test_what_the_gpu_does_not_have_cannot_be_fitted(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError):
+        calibrate([chase(parameters=(name,))], measured(tmp_path, ALTERNATING), TOY)
+
+
+def test_two_kernels_may_not_fit_the_same(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="let one of them do it"):
+        calibrate([chase(parameters=("hbm.latency_ns",) * 2)], measured(tmp_path, ALTERNATING), TOY)
+
+
+def test_only_judging_rows_and_named_numbers_are_judged(tmp_path: Path) -> None:
+    found = judge([chase()], measured(tmp_path, ALTERNATING), TOY, tiers=[2])
+    assert [item.measured for item in found] == [310.0] * 5
+    assert {item.name for item in found} == {"cycles"}
+    assert judge([chase()], tmp_path, TOY, tiers=[3, 4]) == []
+
+
+@pytest.mark.parametrize(
+    ("tier", "predicted", "passes"),
+    [(2, 105.0, True), (2, 105.1, False), (3, 100.0, True), (3, 100.001, False), (4, 97.0, True), (4, 96.9, False),
+     (7, 107.0, True), (7, 92.9, False)],
+)  # fmt: skip
+def test_a_tier_passes_up_to_its_limit(tier: int, predicted: float, passes: bool, tmp_path: Path) -> None:
+    found = judge([chase(predicted, tier)], measured(tmp_path, [100.0] * 10), TOY, tiers=[tier])
+    (family,) = summaries(found)
+    assert family.passes == passes
+    assert (family.num_rows, family.mean_pct) == (5, pytest.approx(abs(predicted - 100)))
+
+
+def test_mean_p90_and_worst_have_limits_of_their_own() -> None:
+    def family(errors: Sequence[float]) -> bool:
+        rows = [
+            Judgement(kernel="k", group="g", name="n", tier=6, config={}, predicted=100 + error, measured=100.0)
+            for error in errors
+        ]
+        return summaries(rows)[0].passes
+
+    assert family([5.0] * 10)
+    assert not family([5.1] * 10)  # the mean
+    assert family([0.0] * 9 + [20.0])
+    assert not family([0.0] * 9 + [20.1])  # the worst
+    assert not family([0.0] * 8 + [10.1] * 2)  # the 90th percentile
+    assert family([0.0] * 8 + [-10.0] * 2)
+
+
+def test_nothing_measured_and_something_predicted_is_infinitely_wrong() -> None:
+    assert Judgement(kernel="k", group="g", name="n", tier=3, config={}, predicted=1, measured=0).error_pct == float("inf")
+    assert Judgement(kernel="k", group="g", name="n", tier=3, config={}, predicted=0, measured=0).error_pct == 0.0
+
+
+def test_the_ninetieth_percentile_is_a_row() -> None:
+    assert quantile([1.0], 0.9) == 1.0
+    assert quantile(map(float, range(1, 101)), 0.9) == 90.0
+
+
+def test_every_case_judges_what_it_predicts_or_measures() -> None:
+    for name in case_names():
+        case = load_case(name)
+        assert set(case.tiers) <= {*case.metrics, *case.values}, name
+        assert set(case.tiers.values()) <= set(TIERS), name
+
+
+def counts(folder: Path, off: int) -> Path:
+    """Rows of shared_access as the simulator counts them, the first ``off`` of them by one more."""
+    case = load_case("shared_access")
+    configs = case.configs("wide", 1)[:6]
+    rows = []
+    for idx, config in enumerate(configs):
+        (metric, number), = case.predict(config, TOY).items()
+        rows.append({"seed": "1", "group": "wide", **config, metric: str(int(number) + (idx < off))})
+    Table.read(folder / "shared_access.csv").append({"date": "2026-01-31"}, rows)
+    return folder
+
+
+@pytest.mark.parametrize(("off", "status"), [(0, 0), (1, 1)])
+def test_validate_leaves_with_one_where_a_family_misses_its_tier(
+    off: int, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts(tmp_path, off)
+    assert main(["validate", "--gpu", "toy", "--measured", str(tmp_path), "--tier", "3", "--worst", "2"]) == status
+    out = capsys.readouterr().out
+    assert ("FAIL" in out) == bool(status)
+    assert "Tier 3" in out and "shared_access" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["validate", "--gpu", "toy", "--measured", "no_such"], ["'no_such' is no folder"]),
+        (["validate", "--gpu", "toy", "--tier", "1"], ["--tier '1'", "2, 3, 4"]),
+        (["validate", "--gpu", "toy", "--worst", "-1"], ["--worst -1"]),
+        (["calibrate", "--gpu", "toy", "--measured", "no_such"], ["'no_such' is no folder"]),
+        (["calibrate"], ["--gpu"]),
+    ],
+)
+def test_bad_input_costs_one_sentence(arguments: list[str], said: list[str], refuses: object) -> None:
+    refuses(arguments, said)  # type: ignore[operator]  # the fixture's type lives in conftest
+
+
+def test_a_folder_without_parameters_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["calibrate", "--gpu", "toy", "--measured", str(tmp_path)]) == 2
+    assert "holds a parameter" in capsys.readouterr().err
