@@ -1,0 +1,321 @@
+"""Which lines that are read over and over stay in L2: over the footprint, by who reads them, beside stores, with hints?"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim import Buffer, Launch, WarpRole, load_gpu, simulate
+from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value, kernels_dir
+from gpusim.machine.memory.residency import PanelUse, panel_traffic
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.launch import Footprint, RoleContext
+
+GPU = "h200_sxm"
+NUM_CTAS = 132
+"""One an SM of the H200; where SMs have other numbers the launch gives itself up."""
+NUM_THREADS = 512
+ONE_CTA_BYTES = 120 * 1024
+"""Of shared memory, so that two CTAs find no room on one SM."""
+MIB = 1 << 20
+NUM_ROUNDS = 8
+NUM_SETTLED = 4
+"""Of these the last ones, whose time counts."""
+NUM_PROBES = 64
+NUM_SAMPLES = 512
+CHUNKS_IN_FLIGHT = 8
+FLAG_WORDS = 32 + 32 + 64 + 256
+FAR_CYCLES, MISS_CYCLES = 380, 600
+"""Latencies from which on a line counts as read from the far side, or from HBM: between the published levels of 260 to 310,
+410 to 480 and 650 on; the quantiles beside the shares show where the levels really are."""
+
+FOOTPRINTS_MIB = (8, 12, 16, 20, 24, 28, 30, 32, 34, 36, 38, 40, 42, 44, 46, 48, 52, 56, 60, 64)
+FEWER_MIB = (8, 16, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60)
+READERS = ("split", "one_side", "both_sides", "all")
+HINTS = ("evict_normal", "evict_first", "evict_last")
+COLUMNS = ("footprint_mib", "readers", "writes_of_8", "read_hint", "write_hint")
+
+DRAM_READ = "dram__bytes_read.sum"
+METRICS = (
+    "lts__t_sectors_srcunit_tex_op_read.sum",
+    "lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum",
+    "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum",
+    "lts__t_sectors_srcunit_ltcfabric.sum",
+    DRAM_READ,
+    "dram__bytes_write.sum",
+)
+
+
+# ---------------------------------------------------------------------------------------------- configs
+
+
+def _config(
+    footprint: int, readers: str, writes: int = 0, read_hint: str = "evict_normal", write_hint: str = "evict_normal"
+) -> Config:
+    return {
+        "kernel": "reread", "footprint_mib": str(footprint), "readers": readers, "writes_of_8": str(writes),
+        "read_hint": read_hint, "write_hint": write_hint,
+    }  # fmt: skip
+
+
+def footprint(seed: int) -> list[Config]:
+    """Reads alone."""
+    del seed  # a sweep, the same for every seed
+    return [_config(size, readers) for readers in READERS for size in FOOTPRINTS_MIB]
+
+
+def writes(seed: int) -> list[Config]:
+    """Beside a stream of stores that never come to the same line again soon."""
+    del seed  # a sweep, the same for every seed
+    return [
+        _config(size, readers, num) for readers in ("split", "both_sides") for num in (1, 4, 8) for size in FEWER_MIB
+    ]  # fmt: skip
+
+
+def hints(seed: int) -> list[Config]:
+    """With cache hints on the reads, on the stores, on both."""
+    del seed  # a sweep, the same for every seed
+    plans = (
+        (0, "evict_first", "evict_normal"), (0, "evict_last", "evict_normal"), (4, "evict_first", "evict_normal"),
+        (4, "evict_normal", "evict_first"), (4, "evict_last", "evict_normal"), (4, "evict_last", "evict_first"),
+    )  # fmt: skip
+    return [_config(size, "split", *plan) for plan in plans for size in FEWER_MIB]
+
+
+# ---------------------------------------------------------------------------------------------- launch and check
+
+
+def footprint_bytes(config: Config) -> int:
+    """Bytes that are read over and over."""
+    return int(config["footprint_mib"]) * MIB
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """The same launch under the profiler as without."""
+    del is_counted
+    plan = [
+        footprint_bytes(config), NUM_ROUNDS, READERS.index(config["readers"]), HINTS.index(config["read_hint"]),
+        HINTS.index(config["write_hint"]), int(config["writes_of_8"]),
+    ]  # fmt: skip
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            by_value(np.array(plan, dtype="<u4")), Output("flags", np.zeros(FLAG_WORDS, dtype="<u4")),
+            Output("sides", np.full(NUM_CTAS, 0xFFFFFFFF, dtype="<u4")),
+            Output("probed", np.zeros((NUM_CTAS, NUM_PROBES), dtype="<u4")),
+            Output("rounds", np.full((NUM_ROUNDS, NUM_CTAS), -1, dtype="<i4")),
+            Output("sampled", np.zeros((2, NUM_SAMPLES), dtype="<u4")),
+            Output("told", np.full((NUM_CTAS, 4), -1, dtype="<i8")),
+        ),
+        grid=(NUM_CTAS, 1, 1),
+        block=(NUM_THREADS, 1, 1),
+        smem_bytes=ONE_CTA_BYTES,
+    )  # fmt: skip
+
+
+def sum_of_words(num_bytes: int) -> int:
+    """The sum, modulo 2^32, of the pool's first words."""
+    num = num_bytes // 4
+    return (0x9E3779B1 * (num * (num - 1) // 2) + 0x7F4A7C15 * num) % 2**32
+
+
+def num_readings(config: Config) -> int:
+    """How often a line is asked for in one round."""
+    return {"split": 1, "one_side": 1, "both_sides": 2, "all": NUM_CTAS}[config["readers"]]
+
+
+def side_correlations(probed: NDArray[np.uint32]) -> NDArray[np.float64]:
+    """Of each SM's latencies with those of SM 0, float64[num_sms]."""
+    away = probed.astype(np.float64)
+    away -= away.mean(axis=1, keepdims=True)
+    norms = np.sqrt((away**2).sum(axis=1))
+    return np.asarray((away @ away[0]) / np.maximum(norms * norms[0], 1e-9))
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Time of the settled rounds, and latencies of single lines from both sides.
+
+    Raises:
+        WrongAnswer: a wait that was given up, an SM that never came, words that were not those of the footprint.
+    """
+    if outputs["flags"][1]:
+        raise WrongAnswer("a wait was given up: SMs have other numbers than 0 to 131, or a CTA never came")
+    told, rounds = outputs["told"], outputs["rounds"].astype(np.float64)
+    if (told[:, 0] < 0).any() or (rounds < 0).any():
+        raise WrongAnswer("an SM never came")
+    correlations = side_correlations(outputs["probed"])
+    if ((correlations < 0) != (told[:, 0] == 1)).any():
+        raise WrongAnswer("an SM took itself to be on the other side than its latencies say")
+    total = int(told[:, 2].sum()) % 2**32
+    wanted = NUM_ROUNDS * num_readings(config) * sum_of_words(footprint_bytes(config)) % 2**32
+    if total != wanted:
+        raise WrongAnswer(f"all SMs together read words that sum up to {total}, not {wanted}")
+    longest = rounds.max(axis=1)
+    values = {
+        "round_cycles": float(np.median(longest[-NUM_SETTLED:])), "first_round_cycles": float(longest[0]),
+        "num_sms_of_side_0": float((told[:, 0] == 0).sum()),
+        "side_correlation": float(np.median(np.abs(correlations))),
+    }  # fmt: skip
+    for side in range(2):
+        latencies = outputs["sampled"][side].astype(np.float64)
+        if (latencies == 0).any():
+            continue  # nobody is on that side
+        for pct in (10, 50, 90):
+            values[f"side_{side}_p{pct}_cycles"] = float(np.quantile(latencies, pct / 100))
+        values[f"side_{side}_far_fraction"] = float(((latencies >= FAR_CYCLES) & (latencies < MISS_CYCLES)).mean())
+        values[f"side_{side}_miss_fraction"] = float((latencies >= MISS_CYCLES).mean())
+    return values
+
+
+def derive(row: Config) -> dict[str, float]:
+    """Bytes that came from HBM in a round after the first, of the footprint; what all SMs took in."""
+    num_bytes = footprint_bytes(row)
+    derived = {}
+    if row.get(DRAM_READ):
+        derived["refetched_fraction"] = (float(row[DRAM_READ]) - num_bytes) / (NUM_ROUNDS - 1) / num_bytes
+    if row.get("round_cycles"):
+        derived["bytes_per_cycle"] = num_readings(row) * num_bytes / float(row["round_cycles"])
+    return derived
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+
+def predict(config: Config) -> dict[str, float]:
+    """Bytes from HBM by the rule of residency, and a settled round's time; nothing with hints, of which it knows none."""
+    if {config["read_hint"], config["write_hint"]} != {"evict_normal"}:
+        return {}
+    num_bytes, readers, num_writes = footprint_bytes(config), config["readers"], int(config["writes_of_8"])
+    values = {DRAM_READ: miss_bytes(num_bytes, readers, num_writes)}
+    if readers != "all":  # in the twin they would walk in lockstep and merge, where the kernel's begin at other places
+        three, six = (_cycles(num_bytes, readers, num_writes, num) for num in (3, 6))
+        values["round_cycles"] = (six - three) / 3
+    return values
+
+
+def _num_panels(readers: str) -> tuple[int, int]:
+    """SMs that read, and parts of the footprint that they split among them."""
+    whole, half = NUM_CTAS, NUM_CTAS // 2
+    return {"split": (whole, whole), "one_side": (half, half), "both_sides": (whole, half), "all": (whole, 1)}[readers]
+
+
+def _panel_of(tiles: Any, readers: str) -> Any:
+    """The part that a CTA reads in each round; two that share one are on SMs i and i + 66, which do not merge."""
+    num_sms, num_panels = _num_panels(readers)
+    cta = tiles % num_sms
+    if readers == "both_sides":  # CTAs go to the even SMs first
+        cta = 2 * cta % num_sms + 2 * cta // num_sms
+    return cta % num_panels
+
+
+def miss_bytes(num_bytes: int, readers: str, num_writes: int) -> float:
+    """By :func:`gpusim.machine.memory.residency.panel_traffic`, a wave a round."""
+    num_sms, num_panels = _num_panels(readers)
+    l2 = load_gpu(GPU).l2
+    tiles = np.arange(NUM_ROUNDS * num_sms, dtype=np.int64)
+    panels = _panel_of(tiles, readers)
+    panel_bytes = num_bytes // num_panels + (panels < num_bytes % num_panels)
+    uses = [PanelUse(tensor="A", is_write=False, panel_of_tile=panels, bytes_of_tile=panel_bytes)]
+    if num_writes:
+        stores = panel_bytes * num_writes // CHUNKS_IN_FLIGHT
+        uses.append(PanelUse(tensor="D", is_write=True, panel_of_tile=tiles, bytes_of_tile=stores))
+    traffic = panel_traffic(
+        uses, tiles // num_sms, capacity_bytes=l2.capacity_bytes,
+        shared_capacity_bytes=l2.capacity_bytes * l2.shared_capacity_fraction, is_warm=False,
+    )  # fmt: skip
+    return traffic["A"].read_miss_bytes
+
+
+@cache
+def _cycles(num_bytes: int, readers: str, num_writes: int, num_rounds: int) -> float:
+    """A launch of so many rounds: each SM walks its panel in slices of about 16 KiB, four in flight."""
+    gpu = load_gpu(GPU)
+    num_sms, num_panels = _num_panels(readers)
+    panel = num_bytes // num_panels
+    num_steps = max(1, round(panel / 16384))
+    slice_bytes = panel // num_steps // 32 * 32
+    access = _access(slice_bytes)
+    stores = _access(slice_bytes * num_writes // CHUNKS_IN_FLIGHT // 32 * 32)
+
+    def program(cta: RoleContext) -> Iterator[Any]:
+        pending: deque[ops.Token] = deque()
+        for _, tile in cta.tiles(num_rounds * num_sms):
+            for step in range(num_steps):
+                of_panel = (int(_panel_of(tile, readers)), step)
+                pending.append((yield ops.GlobalLoad("A", of_panel, access, allocates_in_l1=False)))
+                if stores.num_bytes:
+                    yield ops.GlobalStore("D", (tile, step), stores)
+                if len(pending) == 4:
+                    yield ops.Use(pending.popleft())
+        while pending:
+            yield ops.Use(pending.popleft())
+
+    footprints = [Footprint(
+        tensor="A", access="read", panel_of=lambda tiles: _panel_of(tiles, readers),
+        panel_bytes=lambda tiles: np.full(len(tiles), panel), num_steps=num_steps,
+    )]  # fmt: skip
+    if stores.num_bytes:
+        footprints.append(Footprint(
+            tensor="D", access="write", panel_of=lambda tiles: tiles,
+            panel_bytes=lambda tiles: np.full(len(tiles), num_steps * stores.num_bytes), num_steps=num_steps,
+        ))  # fmt: skip
+    launched = Launch(
+        kernel="l2_residency", num_ctas=num_sms, num_tiles=num_rounds * num_sms,
+        roles=(WarpRole(name="reader", num_warps=NUM_THREADS // 32, program=program),),
+        buffers=(Buffer(name="rest", stage_bytes=ONE_CTA_BYTES),), footprints=tuple(footprints),
+    )  # fmt: skip
+    return simulate(launched, gpu, clock="max", skips=False).cycles
+
+
+def _access(num_bytes: int) -> AccessPattern:
+    """Warps that touch so many bytes in a row, 512 of them at once."""
+    return AccessPattern(
+        num_requests=-(-num_bytes // 512), num_sectors=num_bytes // 32, num_lines=-(-num_bytes // 128),
+        num_wavefronts=-(-num_bytes // 128), num_bytes=num_bytes,
+    )  # fmt: skip
+
+
+def includes() -> dict[str, str]:
+    """What kernels of several SMs share."""
+    return {"grid.cuh": (kernels_dir() / "line_sharing" / "grid.cuh").read_text(encoding="utf-8")}
+
+
+def _of_side(side: int) -> dict[str, str]:
+    who = f"single lines of the footprint, read behind the last round by an SM of side {side}"
+    return {
+        **{f"side_{side}_p{pct}_cycles": f"latency of {who}, SM cycles, P{pct}" for pct in (10, 50, 90)},
+        f"side_{side}_far_fraction": f"share of {who}, that took {FAR_CYCLES} to {MISS_CYCLES} SM cycles",
+        f"side_{side}_miss_fraction": f"share of {who}, that took {MISS_CYCLES} SM cycles or more",
+    }
+
+
+HOPPER = (9, 0)
+CASE = Case(
+    name="l2_residency",
+    question="Which lines that are read over and over stay in L2: over the footprint, by who reads them, beside stores?",
+    columns=COLUMNS,
+    groups={
+        "footprint": Group(configs=footprint, metrics=METRICS, rank=3, least_capability=HOPPER),
+        "writes": Group(configs=writes, metrics=METRICS, rank=4, least_capability=HOPPER),
+        "hints": Group(configs=hints, metrics=METRICS, rank=6, least_capability=HOPPER),
+    },
+    launch=launch,
+    check=check,
+    values={
+        "round_cycles": f"SM cycles of the slowest SM's part of a round, the median of the last {NUM_SETTLED} rounds",
+        "first_round_cycles": "the same of the first round, which finds nothing in L2",
+        "num_sms_of_side_0": "SMs on the side of SM 0",
+        "side_correlation": "how clearly sides differ: correlation of latencies with SM 0's, its size, median of the SMs",
+        **_of_side(0),
+        **_of_side(1),
+    },
+    predict=predict,
+    derive=derive,
+    includes=includes,
+)

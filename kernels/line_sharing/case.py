@@ -1,0 +1,364 @@
+"""When several SMs read the same lines, one a little after the other: how long does each wait, and what reaches L2?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Group,
+    KernelLaunch,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+    kernels_dir,
+)
+from gpusim.machine.config import GpuSpec
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.launch import RoleContext
+
+GPU = "h200_sxm"
+NUM_CTAS = 132
+"""One an SM of the H200; where SMs have other numbers the launch gives itself up."""
+NUM_THREADS = 128
+ONE_CTA_BYTES = 120 * 1024
+"""Of shared memory, so that two CTAs find no room on one SM."""
+MIB = 1 << 20
+REGION_BYTES = 4 * MIB
+NUM_COLD_REGIONS = 64
+WARM_FIRST_BYTE = 256 * MIB
+"""Behind the regions that are read from HBM, each of which comes up again after 256 MiB of others."""
+MOST_SHOTS = 2048
+SHOTS_PER_BLOCK = 256
+NUM_ROUNDS = 64
+MOST_READERS = 8
+SLACK_CYCLES = 4500
+"""From a shot's last request to the next shot: a miss of HBM, and the bookkeeping between two shots."""
+FLAG_WORDS = 32 + 32 + 64 + 256
+
+SKEWS = (0, 25, 50, 100, 150, 200, 250, 300, 350, 400, 500, 600, 800, 1200, 2000)
+READ = "lts__t_sectors_srcunit_tex_op_read.sum"
+METRICS = (
+    READ,
+    "lts__t_requests_srcunit_tex_op_read.sum",
+    "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum",
+    "lts__t_sectors_srcunit_ltcfabric.sum",
+    "l1tex__m_xbar2l1tex_read_bytes.sum",
+    "dram__bytes_read.sum",
+)
+COLUMNS = ("sms", "state", "lines", "shot_bytes", "skew_cycles", "region")
+
+
+# ---------------------------------------------------------------------------------------------- configs
+
+
+def _config(kernel: str, sms: Sequence[int] | str, state: str, shot_bytes: int, skew: int, lines: str = "same") -> Config:
+    return {
+        "kernel": kernel, "sms": sms if isinstance(sms, str) else " ".join(map(str, sms)), "state": state, "lines": lines,
+        "shot_bytes": str(shot_bytes), "skew_cycles": str(skew),
+    }  # fmt: skip
+
+
+def _placed(configs: Sequence[Config]) -> list[Config]:
+    """Each config that reads from HBM with a region of the pool that no other near it has read."""
+    placed, num_cold = [], 0
+    for config in configs:
+        is_cold = config["state"] == "hbm"
+        placed.append({**config, "region": str(num_cold % NUM_COLD_REGIONS if is_cold else NUM_COLD_REGIONS)})
+        num_cold += is_cold
+    return placed
+
+
+def skew(seed: int) -> list[Config]:
+    """Pairs of SMs over the time between their requests; every second skew judges."""
+    del seed  # a sweep, the same for every seed
+    tpc, near, mid, far = (0, 1), (0, 2), (0, 16), (0, 66)
+    plans = [
+        *product(("load_1", "bulk"), (tpc, near, mid, far), ("l2",), (2048,)),
+        *product(("cp_async_1",), (tpc, near), ("l2",), (2048,)),
+        *product(("load_1", "bulk"), (tpc, near, far), ("hbm",), (2048,)),
+        *product(("load_8", "bulk"), (tpc, near), ("l2",), (16384,)),
+        *product(("bulk",), (near,), ("hbm",), (16384,)),
+    ]
+    return _placed([_config(kernel, sms, state, size, skew) for kernel, sms, state, size in plans for skew in SKEWS])
+
+
+def distance(seed: int) -> list[Config]:
+    """SM 0 with every other SM, and SM 67 with every third, at the same time: who merges with whom."""
+    del seed  # a sweep, the same for every seed
+    pairs = [(0, other) for other in range(1, NUM_CTAS)]
+    pairs += [(67, other) for other in range(0, NUM_CTAS, 3) if other != 67]
+    return _placed([_config("bulk", pair, "l2", 2048, 0) for pair in pairs])
+
+
+def readers(seed: int) -> list[Config]:
+    """Three to six readers: neighbours, every second SM, SMs from all over the chip."""
+    del seed  # a sweep, the same for every seed
+    ways = (("bulk", "l2"), ("bulk", "hbm"), ("load_1", "l2"))
+    return _placed([
+        _config(kernel, [step * idx for idx in range(num)], state, 2048, skew)
+        for kernel, state in ways for step in (1, 2, 22) for num in (3, 4, 5, 6) for skew in (0, 100, 400)
+    ])  # fmt: skip
+
+
+def multicast(seed: int) -> list[Config]:
+    """One request for all CTAs of a cluster."""
+    del seed  # a sweep, the same for every seed
+    return _placed([
+        _config(f"multicast_{size}", "cluster", state, shot_bytes, 0)
+        for size in (2, 4, 8) for state in ("l2", "hbm") for shot_bytes in (512, 2048, 8192, 16384)
+    ])  # fmt: skip
+
+
+def control(seed: int) -> list[Config]:
+    """What must not merge: a reader alone, two on lines of their own, two that come long after one another."""
+    del seed  # a sweep, the same for every seed
+    found = []
+    for kernel, size in (("load_1", 2048), ("load_8", 16384), ("cp_async_1", 2048), ("cp_async_8", 16384), ("bulk", 2048),
+                         ("bulk", 16384)):  # fmt: skip
+        found += [_config(kernel, (0,), state, size, 0) for state in ("l2", "hbm")]
+        found += [_config(kernel, (0, 1), "l2", size, 0, "own"), _config(kernel, (0, 1), "l2", size, 20000)]
+    found += [_config("load_1", (0,), state, 512, 0) for state in ("l2", "hbm")]
+    return _placed(found)
+
+
+# ---------------------------------------------------------------------------------------------- launch and check
+
+
+def num_readers(config: Config) -> int:
+    """SMs that read."""
+    kernel = config["kernel"]
+    return int(kernel.split("_")[1]) if kernel.startswith("multicast") else len(config["sms"].split())
+
+
+def num_shots(config: Config) -> int:
+    """Shots that each reader reads: 4 MiB together, or as many as there is patience for."""
+    return min(MOST_SHOTS, REGION_BYTES // int(config["shot_bytes"]))
+
+
+def num_region_bytes(config: Config) -> int:
+    """Bytes that a reader reads."""
+    return num_shots(config) * int(config["shot_bytes"])
+
+
+def first_byte(config: Config, reader: int = 0) -> int:
+    """Where in the pool a reader's lines begin."""
+    own = REGION_BYTES if config["lines"] == "own" else 0
+    region = int(config["region"])
+    return (WARM_FIRST_BYTE if region == NUM_COLD_REGIONS else region * REGION_BYTES) + reader * own
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """The same launch under the profiler as without."""
+    del is_counted
+    num = num_readers(config)
+    is_cluster = config["sms"] == "cluster"
+    sms = [0] * MOST_READERS if is_cluster else [int(text) for text in config["sms"].split()]
+    skew_cycles = int(config["skew_cycles"])
+    shots = num_shots(config)
+    plan = [
+        *(sms + [0xFFFFFFFF] * MOST_READERS)[:MOST_READERS], num, shots, int(config["shot_bytes"]),
+        min(SHOTS_PER_BLOCK, shots), skew_cycles, SLACK_CYCLES + (num - 1) * skew_cycles, first_byte(config),
+        REGION_BYTES if config["lines"] == "own" else 0, config["state"] == "l2", NUM_ROUNDS,
+    ]  # fmt: skip
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            by_value(np.array(plan, dtype="<u4")), Output("flags", np.zeros(FLAG_WORDS, dtype="<u4")),
+            Output("shots", np.full((num, shots, 2), -1, dtype="<i4")), Output("told", np.full((num, 4), -1, dtype="<i8")),
+        ),
+        grid=(num if is_cluster else NUM_CTAS, 1, 1),
+        block=(NUM_THREADS, 1, 1),
+        smem_bytes=ONE_CTA_BYTES,
+    )  # fmt: skip
+
+
+def sum_of_words(first: int, num_bytes: int) -> int:
+    """The sum, modulo 2^32, of the pool's words from byte ``first`` on, ``num_bytes`` of them.
+
+    >>> sum_of_words(4, 8) == ((0x9E3779B1 + 0x7F4A7C15) + (2 * 0x9E3779B1 + 0x7F4A7C15)) % 2**32
+    True
+    """
+    start, num = first // 4, num_bytes // 4
+    return (0x9E3779B1 * (num * start + num * (num - 1) // 2) + 0x7F4A7C15 * num) % 2**32
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Waits of the first, the second and the last reader, and how far apart their requests really were.
+
+    Raises:
+        WrongAnswer: an SM that never came, a wait that was given up, a reader that read other words.
+    """
+    if outputs["flags"][1]:
+        raise WrongAnswer("a wait was given up: an SM that is named has no CTA, or a shot never came")
+    for reader, (sm, checksum, _, _) in enumerate(outputs["told"].tolist()):
+        if config["sms"] != "cluster" and sm != int(config["sms"].split()[reader]):
+            raise WrongAnswer(f"reader {reader} was on SM {sm}, not on those of {config['sms']!r}")
+        wanted = sum_of_words(first_byte(config, reader), num_region_bytes(config))
+        if checksum != wanted:
+            raise WrongAnswer(f"reader {reader} read words that sum up to {checksum}, not {wanted}")
+    late, wait = (outputs["shots"][:, :, idx].astype(np.int64) for idx in range(2))
+    if (wait <= 0).any():
+        raise WrongAnswer("a shot came in no time, or not at all")
+    values = {"num_sm_distance": float(outputs["told"][-1, 0] - outputs["told"][0, 0])}
+    for name, reader in (("first", 0), ("second", 1), ("last", -1)):
+        if len(wait) > abs(reader) or name == "first":
+            values |= quantiles(name, wait[reader])
+    if len(wait) > 1:
+        values |= quantiles("skew", int(config["skew_cycles"]) + late[1] - late[0])
+        values["drift_cycles"] = float(outputs["told"][:, 2].max())
+    return values
+
+
+def quantiles(name: str, cycles: NDArray[np.int64]) -> dict[str, float]:
+    """P10, median and P90 of all shots."""
+    found = np.quantile(cycles, (0.1, 0.5, 0.9))
+    return {f"{name}_p{pct}_cycles": float(value) for pct, value in zip((10, 50, 90), found, strict=True)}
+
+
+def warm_sectors(config: Config) -> float:
+    """Sectors of the warm-up, in which nothing can merge."""
+    return num_readers(config) * num_region_bytes(config) / 32 if config["state"] == "l2" else 0.0
+
+
+def derive(row: Config) -> dict[str, float]:
+    """How often a line was read from L2 for one shot of all readers: 1 where all merge, the number of readers at worst."""
+    if not row.get(READ):
+        return {}
+    return {"num_reads_of_a_line": (float(row[READ]) - warm_sectors(row)) * 32 / num_region_bytes(row)}
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+
+def predict(config: Config) -> dict[str, float]:
+    """One shot of all readers, simulated; the sectors for all shots."""
+    cycles, sectors = _twin(
+        config["kernel"], config["sms"], config["state"], config["lines"], int(config["shot_bytes"]),
+        int(config["skew_cycles"]), num_readers(config),
+    )  # fmt: skip
+    values = {READ: sectors * num_shots(config) + warm_sectors(config), "first_p50_cycles": cycles[0]}
+    if len(cycles) > 1:
+        values |= {"second_p50_cycles": cycles[1], "last_p50_cycles": cycles[-1]}
+    return values
+
+
+@cache
+def _twin(
+    kernel: str, sms: str, state: str, lines: str, shot_bytes: int, skew_cycles: int, num: int
+) -> tuple[tuple[float, ...], float]:
+    """Wait of each reader, and sectors at the slices."""
+    gpu = load_gpu(GPU)
+    is_cluster = sms == "cluster"
+    of_cta = {idx: idx for idx in range(num)} if is_cluster else {
+        cta_on(int(text), gpu): reader for reader, text in enumerate(sms.split())
+    }  # fmt: skip
+    first = max(start_cycle(cta, gpu) for cta in of_cta) + 100.0 if not is_cluster else start_cycle(num - 1, gpu) + 100.0
+    access = _access(shot_bytes)
+    when = {cta: first + (0 if is_cluster else reader * skew_cycles) for cta, reader in of_cta.items()}
+
+    def program(cta: RoleContext) -> Iterator[Any]:
+        reader = of_cta.get(cta.cta_idx)
+        if reader is None:
+            return
+        tile = (reader if lines == "own" else 0, 0)
+        begin = start_cycle(num - 1, gpu) if is_cluster else start_cycle(cta.cta_idx, gpu)
+        if not kernel.startswith(("load", "cp")):
+            yield ops.MbarrierArriveExpectTx("full", 0, shot_bytes)
+            begin += gpu.mbarrier.arrive_cycles if gpu.mbarrier else 0.0
+        yield ops.Alu((when[cta.cta_idx] - begin) * alu_per_cycle(gpu))
+        if kernel.startswith("load"):
+            yield ops.Use((yield ops.GlobalLoad("lines", tile, access, allocates_in_l1=False)))
+        elif kernel.startswith("cp"):
+            yield ops.CpAsync("lines", tile, access, "landing", 0)
+            yield ops.CpAsyncCommitGroup()
+            yield ops.CpAsyncWaitGroup(0)
+        else:
+            if not is_cluster or cta.cta_rank == 0:
+                ranks = tuple(range(num)) if is_cluster else ()
+                yield ops.TmaLoad("lines", tile, shot_bytes, shot_bytes, 1, "landing", 0, "full", multicast=ranks)
+            yield ops.MbarrierWait("full", 0, 0)
+
+    of_all = num if is_cluster else gpu.num_sms
+    launched = Launch(
+        kernel="line_sharing", num_ctas=of_all, num_tiles=of_all, cluster_size=num if is_cluster else 1,
+        roles=(WarpRole(name="reader", num_warps=NUM_THREADS // 32, program=program),),
+        buffers=(Buffer(name="landing", stage_bytes=ONE_CTA_BYTES),), mbarriers=(Mbarrier(name="full", num_arrivals=1),),
+    )  # fmt: skip
+    result = simulate(
+        launched, gpu, clock="max", l2="warm" if state == "l2" else "cold", recorded_sms=range(gpu.num_sms),
+    )
+    ends = {role.cta_idx: role.states[-1][2] for role in result.timeline.roles if role.cta_idx in of_cta}
+    waits = {reader: ends[cta] - when[cta] for cta, reader in of_cta.items()}
+    return tuple(waits[reader] for reader in range(num)), result.counters[READ]
+
+
+def _access(num_bytes: int) -> AccessPattern:
+    """Warps that read so many bytes in a row, 512 of them at once."""
+    return AccessPattern(
+        num_requests=num_bytes // 512, num_sectors=num_bytes // 32, num_lines=num_bytes // 128,
+        num_wavefronts=num_bytes // 128, num_bytes=num_bytes,
+    )  # fmt: skip
+
+
+def cta_on(sm: int, gpu: GpuSpec) -> int:
+    """The CTA that the simulator's dispatcher starts on an SM, one an SM."""
+    if gpu.dispatcher.order == "tpc_first":
+        return sm // 2 if sm % 2 == 0 else (gpu.num_sms + 1) // 2 + sm // 2
+    return sm
+
+
+def start_cycle(cta: int, gpu: GpuSpec) -> float:
+    """When that CTA's first instruction is issued."""
+    spec = gpu.dispatcher
+    return spec.launch_cycles + (cta + 1) * spec.dispatch_cycles_per_cta + spec.cta_start_cycles
+
+
+def alu_per_cycle(gpu: GpuSpec) -> float:
+    """Instructions that each of four warps, one a scheduler, issues in a cycle: what a wait of given length is made of."""
+    return gpu.warp_scheduler.int32_lanes / 32 / gpu.warp_scheduler.num_schedulers
+
+
+def includes() -> dict[str, str]:
+    """What kernels of several SMs share."""
+    return {"grid.cuh": (kernels_dir() / "line_sharing" / "grid.cuh").read_text(encoding="utf-8")}
+
+
+HOPPER = (9, 0)
+CASE = Case(
+    name="line_sharing",
+    question="When several SMs read the same lines, one a little after the other: how long does each wait, what reaches L2?",
+    columns=COLUMNS,
+    groups={
+        "skew": Group(configs=skew, metrics=METRICS, rank=3, least_capability=HOPPER),
+        "distance": Group(configs=distance, metrics=METRICS, rank=3, least_capability=HOPPER),
+        "readers": Group(configs=readers, metrics=METRICS, rank=4, least_capability=HOPPER),
+        "multicast": Group(configs=multicast, metrics=METRICS, rank=4, least_capability=HOPPER),
+        "control": Group(configs=control, metrics=METRICS, rank=3, least_capability=HOPPER),
+    },
+    launch=launch,
+    check=check,
+    values={
+        "num_sm_distance": "number of the last reader's SM less the first one's",
+        **{
+            f"{name}_p{pct}_cycles": f"SM cycles from request to last byte of the {name} reader, P{pct} of all shots"
+            for name in ("first", "second", "last") for pct in (10, 50, 90)
+        },
+        **{f"skew_p{pct}_cycles": f"SM cycles from the first to the second reader's request, P{pct} of all shots"
+           for pct in (10, 50, 90)},
+        "drift_cycles": "largest change of a reader's clock against the first one's between two comparisons, error included",
+    },
+    predict=predict,
+    derive=derive,
+    includes=includes,
+)  # fmt: skip
