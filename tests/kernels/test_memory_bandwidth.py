@@ -1,0 +1,480 @@
+"""Who moves which bytes, what they must sum up to, which SMs are live; and that the loops hold all loads and stores."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpusim import load_gpu
+from gpusim.evidence.case import Config, Input, Output, WrongAnswer, load_case
+from gpusim.evidence.sass import KernelSass
+
+CASE = load_case("memory_bandwidth")
+case = sys.modules[CASE.launch.__module__]
+CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
+STREAMS = [config for config in CONFIGS if not config["kernel"].startswith("clusters")]
+GPU = load_gpu("h200_sxm")
+KIB, MIB = 1 << 10, 1 << 20
+GPCS = [[sm for sm in range(132) if sm // 2 % 8 == gpc] for gpc in range(8)]
+"""A made-up GPU: TPC i belongs to GPC i mod 8, so that two GPCs have 18 SMs, and the others 16."""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_known() -> Iterator[None]:
+    case.seen.cache_clear()
+    yield
+    case.seen.cache_clear()
+
+
+# ---------------------------------------------------------------------------------------------- configs
+
+
+def test_there_are_as_many_configs_as_the_readme_says_and_the_same_every_time() -> None:
+    counts = {group: len(CASE.configs(group, 1)) for group in CASE.groups}
+    assert counts == {"topology": 152, "footprint": 347, "in_flight": 396, "live": 207, "loaded": 96, "counted": 36}
+    assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
+    assert all(count <= 400 for count in counts.values()), "a group is one chunk, so that its SMs are found out before"
+
+
+def test_every_launch_fits_an_sm_just_so_often_and_moves_whole_boxes_inside_the_buffer() -> None:
+    for config in STREAMS:
+        ctas, threads = int(config["ctas_per_sm"]), int(config["threads"])
+        taken = case.SMEM_BYTES[ctas] + 10 * KIB * (ctas == 1) + KIB + 512
+        assert ctas * taken <= 228 * KIB < (ctas + 1) * (case.SMEM_BYTES[ctas] + KIB)
+        assert threads % 32 == 0 and threads * ctas <= 2048 and threads <= 1024
+        assert case.chunk_bytes(config) * max(1, int(config["stages"])) <= 192 * KIB
+        plan = case.plan_of(config, int(config["count"]))
+        half = case.SECOND_AT if config["kernel"].startswith(("copy", "mix", "chase")) else case.BUFFER_BYTES
+        assert plan.used_bytes <= half
+        assert plan.chunk_bytes % 128 == 0 and plan.num_chunks * plan.chunk_bytes // 16 < 2**31
+        assert plan.num_steps >= max(1, int(config["stages"])) and plan.num_warm >= 1
+        assert int(config["stages"]) in (0, 1, 2, 4, 8)
+
+
+def test_the_sweep_has_what_was_asked_for() -> None:
+    footprint = CASE.configs("footprint", 1)
+    assert {config["sharing"] for config in footprint} == set(case.SHARINGS)
+    sizes = sorted({int(config["footprint_bytes"]) for config in footprint})
+    assert sizes[0] < 5 * MIB and sizes[-1] == 4 << 30
+    assert sum(size <= 60 << 20 for size in sizes) >= 12
+    assert {config["placement"] for config in CASE.configs("live", 1)} == {"all", "spread", "tpc", "gpc", "whole_gpcs"}
+    in_flight = {case.in_flight_bytes(config) for config in CASE.configs("in_flight", 1)}
+    assert min(in_flight) <= 512 and max(in_flight) >= 128 * KIB
+    assert {config["ctas_per_sm"] for config in CASE.configs("in_flight", 1)} == {"1", "2", "4"}
+
+
+@pytest.mark.parametrize("sharing", case.SHARINGS)
+@given(rounds=st.integers(1, 40), num_live=st.integers(1, 132))
+@settings(max_examples=30)
+def test_a_pass_moves_each_chunk_once_or_once_for_everybody(sharing: str, rounds: int, num_live: int) -> None:
+    size = rounds * num_live * 32 * KIB
+    config = case.config_of("read_cg_b128_u4", footprint_bytes=size, sharing=sharing, threads=512)
+    plan = case.plan_of(config, num_live)
+    for number in (0, 1):
+        chunks = plan.chunks(number * plan.num_rounds, (number + 1) * plan.num_rounds)
+        counts = np.bincount(chunks.ravel(), minlength=plan.num_chunks)
+        assert (counts == (num_live if sharing in ("all", "together") else 1)).all()
+        assert all(len(set(own)) == plan.num_rounds for own in chunks.T.tolist())
+    assert plan.used_bytes == size
+
+
+# ---------------------------------------------------------------------------------------------- sums
+
+
+class Emulator:
+    """The kernel, step by step as kernel.cu has it, on small halves of the buffer."""
+
+    def __init__(self, config: Config, num_live: int) -> None:
+        self.config, self.plan = config, case.plan_of(config, num_live)
+        self.words = self.plan.chunk_bytes // 4
+        table, num_words = case.table(), self.plan.used_bytes // 4
+        places = [begin // 4 + np.arange(num_words) for begin in (0, case.SECOND_AT)]
+        self.halves = [(table[at % 2**20] + (at >> 20)).astype(np.uint32) for at in places]
+        self.read_sum = 0
+        self.boxes: dict[int, np.ndarray] = {}
+
+    def run(self) -> tuple[int, int]:
+        plan, kernel = self.plan, self.config["kernel"]
+        for worker in range(plan.num_workers):
+            self.boxes[worker] = np.zeros((max(1, int(self.config["stages"])), self.words), dtype=np.uint32)
+        for worker in range(plan.num_workers):
+            number = round_idx = 0
+            chunk = worker % plan.num_workers * plan.first_factor
+            at = chunk
+            for step in range(plan.num_warm + plan.num_steps):
+                own = step - plan.num_warm if step >= plan.num_warm else step
+                self.move(worker, at, number, chunk + round_idx, own)
+                at += plan.stride_chunks
+                if at >= plan.num_chunks:
+                    at -= plan.num_chunks
+                round_idx += 1
+                if round_idx == plan.num_rounds:
+                    round_idx, number = 0, number + 1
+                    chunk = (worker + number * plan.turn) % plan.num_workers * plan.first_factor
+                    at = chunk
+        if kernel == "tma_load":
+            self.read_sum = sum(int(boxes.sum(dtype=np.uint64)) for boxes in self.boxes.values())
+        written = self.halves[1 if kernel.startswith(("copy", "mix")) else 0]
+        writes = kernel.startswith(("write", "copy", "mix", "tma_store"))
+        return self.read_sum % 2**32, int(written.sum(dtype=np.uint64)) % 2**32 if writes else 0
+
+    def move(self, worker: int, at: int, number: int, phase: int, own_step: int) -> None:
+        kernel, table = self.config["kernel"], case.table()
+        place = slice(at * self.words, (at + 1) * self.words)
+        writes = kernel.startswith("write") or (kernel.startswith("mix") and phase % 4 < int(self.config["write_quarters"]))
+        stage = own_step % max(1, int(self.config["stages"]))
+        if writes:
+            self.halves[kernel.startswith("mix")][place] = table[: self.words] + np.uint32(number)
+        elif kernel == "tma_store":
+            self.halves[0][place] = table[stage * self.words : (stage + 1) * self.words]
+        elif kernel == "tma_load":
+            self.boxes[worker][stage] = self.halves[0][place]
+        elif kernel.startswith("copy"):
+            self.halves[1][place] = self.halves[0][place]
+        else:
+            self.read_sum += int(self.halves[0][place].sum(dtype=np.uint64))
+
+
+SMALL = [
+    *(case.config_of("read_cg_b128_u1", footprint_bytes=96 * KIB, sharing=sharing, threads=64) for sharing in case.SHARINGS),
+    case.config_of("read_cg_b32_u4", footprint_bytes=40 * KIB, threads=32, ctas_per_sm=2),
+    case.config_of("read_cg_b128_u4", footprint_bytes=9 * MIB, threads=512),  # the table comes three times
+    case.config_of("write_b128_u1", footprint_bytes=96 * KIB, threads=64),
+    case.config_of("write_b32_u1", footprint_bytes=200 * MIB, threads=128),  # of which only a part is written
+    case.config_of("copy_b128_u1", footprint_bytes=96 * KIB, threads=64),
+    case.config_of("copy_b128_u4", footprint_bytes=12 * MIB, threads=512),
+    *(case.config_of("mix_b128_u4", footprint_bytes=96 * KIB, threads=64, write_quarters=n) for n in (1, 2, 3)),
+    case.config_of("tma_load", footprint_bytes=96 * KIB, box_bytes=KIB, stages=4),
+    case.config_of("tma_load", footprint_bytes=96 * KIB, box_bytes=KIB, stages=8, sharing="all"),
+    case.config_of("tma_store", footprint_bytes=96 * KIB, box_bytes=KIB, stages=4),
+    case.config_of("tma_store", footprint_bytes=200 * MIB, box_bytes=2 * KIB, stages=8),
+]
+
+
+@pytest.mark.parametrize("config", SMALL, ids=lambda config: "-".join(list(config.values())[:3]))
+@pytest.mark.parametrize("num_live", [1, 3])
+def test_sums_are_those_of_the_kernel_step_by_step(config: Config, num_live: int) -> None:
+    assert case.expected(config, num_live) == Emulator(config, num_live).run()
+
+
+def test_what_is_moved_is_random_normal_and_copied_once() -> None:
+    arrays = [item.array for item in CASE.launch(STREAMS[0], False).arguments if isinstance(item, Input)]
+    assert len(arrays) == 2 and not any(array.flags.writeable for array in arrays)
+    numbers = case.table().view("<f4")
+    assert abs(numbers.mean()) < 0.01 and abs(numbers.std() - 1.0) < 0.01
+    assert arrays[1].nbytes == case.BUFFER_BYTES
+
+
+def test_structures_are_the_kernels() -> None:
+    assert (case.STREAM.itemsize, case.STATE.itemsize, case.WORKER.itemsize) == (128, 40 + 4 * 256, 32)
+    assert case.STREAM.fields["live"][1] == 24 and case.STREAM.fields["num_live"][1] == 56
+    assert case.STATE.fields["probe_end"][1] == 32
+
+
+# ---------------------------------------------------------------------------------------------- checks
+
+
+def outputs_of(config: Config, *, cycles: int = 100_000, clock_mhz: int = 2000) -> dict[str, Any]:
+    """What a launch leaves whose CTAs all take so many cycles."""
+    found = {item.name: item.array.copy() for item in CASE.launch(config, False).arguments if isinstance(item, Output)}
+    sms = case.live_sms(config)
+    if not case.is_loaded(config):
+        found["state"]["read_sum"], found["state"]["written_sum"] = case.expected(config, len(sms))
+    else:
+        found["state"]["num_sampled"] = 100
+        found["state"]["probe_end"] = 128 * case.last_node(int(config["chase_bytes"]) // 128, 100)
+        found["times"][:100] = 600
+    workers = found["workers"]
+    workers["sm"][: len(sms) * int(config["ctas_per_sm"])] = sms * int(config["ctas_per_sm"])
+    workers["begin_ns"], workers["cycles"] = 7_000, cycles
+    workers["end_ns"] = 7_000 + cycles * 1000 // clock_mhz
+    warps = int(config["threads"]) // 32 if case.is_loaded(config) else 1
+    workers["num_steps"] = case.plan_of(config, len(sms)).num_steps * warps
+    return found
+
+
+RIGHT = [
+    case.config_of("read_cg_b128_u4", footprint_bytes=case.IN_L2, threads=128, ctas_per_sm=2),
+    case.config_of("copy_b128_u1", footprint_bytes=case.IN_L2, threads=512),
+    case.config_of("tma_store", footprint_bytes=4 * MIB, box_bytes=4 * KIB, stages=2, placement="first", count=1),
+    case.config_of("chase_beside_read_u1", footprint_bytes=case.IN_L2, threads=64, placement="others", count=131,
+                   chase_bytes=4 * MIB),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("config", RIGHT, ids=lambda config: config["kernel"])
+def test_the_right_answer_passes_and_rates_are_bytes_over_time(config: Config) -> None:
+    values = CASE.check(config, outputs_of(config))
+    sms = len(case.live_sms(config))
+    plan = case.plan_of(config, sms)
+    twice = 2 if config["kernel"].startswith("copy") else 1
+    of_sm = twice * int(config["ctas_per_sm"]) * plan.num_steps * plan.chunk_bytes
+    assert values["bytes_per_cycle"] == pytest.approx(of_sm / 100_000)
+    assert values["gb_per_s"] == pytest.approx(of_sm * sms / 50_000)
+    assert values["sm_clock_mhz"] == pytest.approx(2000.0) and values["num_live_sms"] == sms
+    mask = sum(int(values[f"live_sms_{i}"]) << 44 * i for i in range(3))
+    assert [sm for sm in range(132) if mask >> sm & 1] == case.live_sms(config)
+    assert set(values) <= set(CASE.values)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda out: out["state"].__setitem__("has_failed", 1), "did not meet"),
+        (lambda out: out["state"]["read_sum"].__iadd__(1), "read sums up"),
+        (lambda out: out["state"]["written_sum"].__iadd__(1), "written sums up"),
+        (lambda out: out["workers"]["sm"].__setitem__(0, 140), "CTAs ran on"),
+        (lambda out: out["workers"]["num_steps"].__setitem__(5, 1), "steps"),
+        (lambda out: out["workers"]["cycles"].__setitem__(5, 0), "clock"),
+        (lambda out: out["workers"]["end_ns"].__setitem__(5, 0), "clock"),
+    ],
+)
+def test_a_wrong_answer_is_refused(spoil: Callable[[dict[str, Any]], None], why: str) -> None:
+    outputs = outputs_of(RIGHT[0])
+    spoil(outputs)
+    with pytest.raises(WrongAnswer, match=why):
+        CASE.check(RIGHT[0], outputs)
+
+
+def test_a_chase_that_ends_elsewhere_is_refused() -> None:
+    outputs = outputs_of(RIGHT[3])
+    assert CASE.check(RIGHT[3], outputs)["chase_p50_cycles"] == 600
+    outputs["state"]["probe_end"] += 128
+    with pytest.raises(WrongAnswer, match="chase ended"):
+        CASE.check(RIGHT[3], outputs)
+
+
+def test_the_counted_launch_fills_nothing() -> None:
+    for flag, filled in ((True, [0, 0]), (False, [case.IN_L2, 0])):
+        stream = np.frombuffer(CASE.launch(RIGHT[0], flag).arguments[0].tobytes(), dtype=case.STREAM)
+        assert stream["fill_bytes"][0].tolist() == filled
+
+
+# ---------------------------------------------------------------------------------------------- which SMs are live
+
+
+def clusters_of(size: int, gpcs: list[list[int]], seed: int = 1) -> np.ndarray:
+    """What the discovery writes where clusters come to any SMs of one GPC."""
+    rng = np.random.default_rng(seed)
+    chosen = [rng.permutation(gpcs[rng.integers(len(gpcs))])[:size] for _ in range(case.NUM_CLUSTERS)]
+    return np.concatenate(chosen).astype("<u2")
+
+
+def find_out() -> dict[str, float]:
+    for config in CASE.configs("live", 1)[:10]:
+        size = int(config["kernel"].rsplit("_", 1)[1])
+        values = CASE.check(config, {"sms": clusters_of(size, GPCS, seed=int(config["turn"]) * 10 + size)})
+    return values
+
+
+def test_gpcs_are_found_out_and_nothing_more_is_joined() -> None:
+    assert sorted(map(sorted, GPCS)) != sorted(case.seen().groups())
+    values = find_out()
+    assert sorted(case.seen().groups()) == sorted(GPCS)
+    assert values["num_gpcs"] == 8 and values["num_seen_sms"] == 132 and values["is_pair_always_together"] == 1.0
+    assert [len(group) for group in case.seen().groups()] == sorted(map(len, GPCS), reverse=True)
+
+
+def test_a_cta_that_did_not_say_where_it_ran_is_refused() -> None:
+    sms = clusters_of(2, GPCS)
+    sms[5] = 0xFFFF
+    with pytest.raises(WrongAnswer, match="where it ran"):
+        CASE.check(case.config_of("clusters_of_2"), {"sms": sms})
+
+
+def test_placements_are_what_they_are_called() -> None:
+    find_out()
+    gpc_of = {sm: gpc for gpc, group in enumerate(GPCS) for sm in group}
+    for config in CASE.configs("live", 1)[15:]:
+        sms, count = case.live_sms(config), int(config["count"])
+        gpcs = {gpc_of[sm] for sm in sms}
+        assert sms == sorted(set(sms))
+        if config["placement"] == "whole_gpcs":
+            assert len(gpcs) == count and set(sms) == {sm for gpc in gpcs for sm in GPCS[gpc]}
+            continue
+        assert len(sms) == count
+        if config["placement"] == "tpc":
+            assert len({sm // 2 for sm in sms}) == count // 2 and len(gpcs) == min(8, count // 2)
+        elif config["placement"] == "gpc":
+            assert len(gpcs) == 1
+        elif config["placement"] == "spread":
+            assert len({sm // 2 for sm in sms}) == count and len(gpcs) == min(8, count)
+
+
+def test_without_a_map_a_placement_that_needs_one_gives_no_number() -> None:
+    config = next(config for config in CASE.configs("live", 1) if config["placement"] == "gpc")
+    launch = CASE.launch(config, False)
+    outputs = {item.name: item.array.copy() for item in launch.arguments if isinstance(item, Output)}
+    with pytest.raises(WrongAnswer, match="clusters"):
+        CASE.check(config, outputs)
+
+
+def test_who_chases_does_not_stream() -> None:
+    for config in CASE.configs("loaded", 1):
+        sms = case.live_sms(config)
+        assert int(config["sm"]) not in sms and len(sms) == int(config["count"])
+        if len(sms) < 131:
+            assert int(config["sm"]) ^ 1 not in sms
+
+
+# ---------------------------------------------------------------------------------------------- the simulator
+
+
+def rate(kernel: str, **columns: object) -> float:
+    return CASE.predict(case.config_of(kernel, **columns))["bytes_per_cycle"]
+
+
+def test_more_bytes_in_flight_are_never_slower_up_to_the_port() -> None:
+    rates = [
+        rate("read_cg_b128_u4", footprint_bytes=4 * MIB, threads=n, placement="first", count=1)
+        for n in (32, 64, 128, 256, 512, 1024)
+    ]  # fmt: skip
+    assert rates == sorted(rates)
+    assert rates[0] < 10 < rates[-1] <= GPU.xbar.sm_read_bytes_per_cycle + 0.1
+    assert rates[-1] == pytest.approx(GPU.xbar.sm_read_bytes_per_cycle, rel=0.05)
+
+
+def test_few_bytes_in_flight_are_a_latency() -> None:
+    """One warp of one load: its bytes over latency and port."""
+    found = rate("read_cg_b128_u1", footprint_bytes=4 * MIB, threads=32, placement="first", count=1)
+    mean_of_sides = (GPU.l2.near_latency_cycles + GPU.l2.far_latency_cycles) / 2
+    assert found == pytest.approx(512 / (mean_of_sides + 512 / GPU.xbar.sm_read_bytes_per_cycle), rel=0.03)
+
+
+def test_all_sms_saturate_what_the_description_sustains() -> None:
+    streamed = CASE.predict(case.config_of("read_cg_b128_u4", footprint_bytes=case.IN_HBM, threads=512))
+    assert streamed["gb_per_s"] == pytest.approx(GPU.hbm.sustained_read_gb_per_s, rel=0.02)
+    slices = GPU.l2.num_slices * GPU.l2.slice_bytes_per_cycle * GPU.l2.sustained_fraction
+    loaded = rate("tma_load", footprint_bytes=case.IN_L2, box_bytes=16 * KIB, stages=8)
+    stored = rate("write_b128_u4", footprint_bytes=case.IN_L2, threads=512)
+    assert loaded == pytest.approx(slices / 132, rel=0.02)
+    assert stored == pytest.approx(GPU.xbar.write_bytes_per_cycle / 132, rel=0.02)
+
+
+def test_a_larger_footprint_is_never_faster_and_falls_where_l2_ends() -> None:
+    sizes = [case.FOOTPRINTS[idx] for idx in (0, 4, 9, 12, 14, 17, 20)]
+    rates = [rate("read_cg_b128_u4", footprint_bytes=size, threads=512) for size in sizes]
+    assert all(later <= before * 1.001 for before, later in pairwise(rates))
+    for size, found in zip(sizes, rates, strict=True):
+        assert (found > 30) == (size <= GPU.l2.capacity_bytes)
+
+
+def test_counts_are_the_bytes_that_all_steps_move() -> None:
+    config = case.config_of("read_cg_b128_u4", footprint_bytes=case.IN_HBM, threads=512)
+    plan = case.plan_of(config, 132)
+    moved = plan.num_workers * plan.chunk_bytes * (plan.num_warm + plan.num_steps)
+    counts = CASE.predict(config)
+    assert counts[case.METRICS[0]] == pytest.approx(moved / 32)
+    assert counts["dram__bytes_read.sum"] == pytest.approx(moved) and counts["dram__bytes_write.sum"] == 0
+
+
+def test_nothing_is_said_of_links_sides_and_clusters() -> None:
+    for config in (*CASE.configs("topology", 1)[:5], *CASE.configs("live", 1)):
+        if config["kernel"].startswith("clusters") or config["placement"] in ("tpc", "gpc", "whole_gpcs"):
+            assert CASE.predict(config) == {}
+    assert CASE.predict(case.config_of("read_cg_b128_u4", footprint_bytes=case.IN_L2, sharing="turned")) == {}
+
+
+def test_an_idle_memory_answers_a_chase_in_its_latency() -> None:
+    config = case.config_of("chase_beside_read_u4", footprint_bytes=case.IN_HBM, placement="others", count=0, threads=1024,
+                            chase_bytes=1 << 30)  # fmt: skip
+    of_memory = GPU.hbm.latency_ns * GPU.clock.max_mhz / 1e3
+    assert CASE.predict(config)["chase_mean_cycles"] == pytest.approx(of_memory, abs=3)
+    slower = replace(GPU, hbm=replace(GPU.hbm, latency_ns=GPU.hbm.latency_ns + 100))
+    longer = of_memory + 100 * GPU.clock.max_mhz / 1e3
+    assert case.loaded_answer(config, slower)["chase_mean_cycles"] == pytest.approx(longer, abs=3)
+
+
+# ---------------------------------------------------------------------------------------------- the compiled kernels
+
+Sass = Callable[[str, str], dict[str, KernelSass]]
+
+
+def test_no_kernel_spills(sass: Sass) -> None:
+    for name, kernel in sass("memory_bandwidth", "sm_90a").items():
+        assert kernel.num_spills == 0, name
+        if not name.startswith("clusters"):
+            assert kernel.num_registers <= 64, name
+
+
+def test_registers_leave_room_for_as_many_ctas_as_are_asked_for(sass: Sass) -> None:
+    kernels = sass("memory_bandwidth", "sm_90a")
+    for config in STREAMS:
+        num_registers = -(-kernels[config["kernel"]].num_registers // 8) * 8
+        assert num_registers * int(config["threads"]) * int(config["ctas_per_sm"]) <= 65536
+
+
+def test_a_step_is_its_loads_or_stores_of_their_width_before_any_is_used(sass: Sass) -> None:
+    widths = {32: "", 64: ".64", 128: ".128"}
+    for name, kernel in sass("memory_bandwidth", "sm_90a").items():
+        found = re.fullmatch(r"(read|write|copy)_(?:(cg|ca|na)_)?b(\d+)_u(\d+)", name)
+        if found is None:
+            continue
+        kind, policy, width, unroll = found[1], found[2], widths[int(found[3])], int(found[4])
+        wanted = {"read": ("LDG",), "write": ("STG",), "copy": ("LDG", "STG")}[kind]
+        steps = [
+            loop for loop in kernel.loops
+            if all(len(loop.select(opcode)) == unroll * (opcode in wanted) for opcode in ("LDG", "STG"))
+            and all(sum(width in item.opcode for item in loop.select(opcode)) == unroll for opcode in wanted)
+        ]  # fmt: skip
+        assert len(steps) >= 2, f"{name}: one loop that warms and one that is timed"
+        for loop in steps[-2:]:  # the fill comes before
+            loads = loop.select("LDG")
+            assert [policy == "cg" or kind == "copy"] * len(loads) == [".STRONG.GPU" in item.opcode for item in loads]
+            assert all((".NA" in item.opcode) == (policy == "na") for item in loads)
+            first_use = _first_use(loop)
+            assert all(load.address < first_use for load in loads), name
+
+
+def _first_use(loop: KernelSass) -> float:
+    """The address of the first instruction that reads a register that a load of the loop has written."""
+    written: set[str] = set()
+    for item in loop.instructions:
+        names = re.findall(r"\bR\d+\b", item.operands)
+        if item.name == "LDG":
+            first = int(names[0][1:])
+            written |= {f"R{first + i}" for i in range(4 if ".128" in item.opcode else 2 if ".64" in item.opcode else 1)}
+        elif written & set(names[1:]):
+            return item.address
+    return float("inf")
+
+
+def test_bulk_copies_are_in_the_loops_that_warm_and_are_timed(sass: Sass) -> None:
+    kernels = sass("memory_bandwidth", "sm_90a")
+    for name in ("tma_load", "tma_store"):
+        copies = kernels[name].select("UBLKCP")
+        assert len(copies) == 2
+        assert all(any(copy in loop.instructions for loop in kernels[name].loops) for copy in copies)
+
+
+def test_the_chase_beside_streams_times_one_load(sass: Sass) -> None:
+    for name, kernel in sass("memory_bandwidth", "sm_90a").items():
+        if name.startswith("chase"):
+            loops = [loop for loop in kernel.loops if len(loop.select("LDG")) == 1 and len(loop.select("STS")) == 2]
+            assert len(loops) == 1, name
+            order = [item.name for item in loops[0].instructions if item.name in ("CS2R", "LDG", "STS")]
+            assert order[:4] == ["CS2R", "LDG", "STS", "CS2R"]
+
+
+def test_between_the_clocks_lie_the_steps_and_the_end_waits_for_all_warps(sass: Sass) -> None:
+    for name, kernel in sass("memory_bandwidth", "sm_90a").items():
+        found = re.fullmatch(r"(read|write)_.*b\d+_u(\d+)", name)
+        if found is None:
+            continue
+        begin, end = [item.address for item in kernel.instructions if "GLOBALTIMER" in item.operands]
+        between = [item for item in kernel.instructions if begin < item.address < end]
+        opcode = "LDG" if found[1] == "read" else "STG"
+        assert [item.name for item in between if item.name in ("LDG", "STG")] == [opcode] * int(found[2]), name
+        clocks = [item.address for item in between if "CLOCK" in item.operands]
+        barrier = [item.address for item in between if item.name == "BAR"]
+        moves = [item.address for item in between if item.name == opcode]
+        assert clocks[0] < min(moves) <= max(moves) < barrier[0] < clocks[1] and len(clocks) == 2 and len(barrier) == 1
