@@ -1,0 +1,568 @@
+"""What does synchronizing cost? mbarriers, barriers, fences, distributed shared memory, setmaxnreg, shuffles, votes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.errors import LaunchError
+from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.simulate.run import simulate
+from gpusim.workload import ops
+from gpusim.workload.launch import Launch, Mbarrier, NamedBarrier, RoleContext, WarpRole
+
+GPU = "h200_sxm"
+"""What ``predict`` answers for."""
+
+NUM_ROUNDS, NUM_WARM_UP = 48, 16
+NUM_RESULTS = 16 * 1024
+"""Threads of the largest cluster; behind the first 1024 of them, fences have a word a thread to store to."""
+NUM_WORDS = 4096
+CHAIN_STEP = 17
+NUM_SMS = 132
+
+Program = Iterator[ops.Op]
+
+WARP_OPS = ("shfl_idx", "shfl_down", "shfl_bfly", "vote_ballot", "vote_any", "match_any", "redux_max", "syncwarp")
+FENCES_80 = ("fence_cta", "fence_gpu", "fence_sys", "fence_sc_gpu")
+FENCES_90 = ("fence_proxy_async_shared", "fence_proxy_async", "fence_mbarrier_init", "fence_cluster")
+COUNTS = (1, 4, 16)
+
+FIELDS = {"count": 1, "warps": 1, "lanes": 0, "partner": 0, "busy": 0, "hint_ns": 0, "loads": 0, "only_first": 0,
+          "cluster": 1, "clusters": 1}  # fmt: skip
+"""Columns, with what stands in one that says nothing."""
+
+
+def _config(kernel: str, **fields: int) -> Config:
+    return {"kernel": kernel, **{name: str(fields.get(name, default)) for name, default in FIELDS.items()}}
+
+
+def _counted(name: str, counts: tuple[int, ...] = COUNTS, **fields: int) -> list[Config]:
+    return [_config(f"{name}_{count}", count=count, **fields) for count in counts]
+
+
+def warp(seed: int) -> list[Config]:
+    """Chains of shuffles and votes, and nothing at all."""
+    del seed  # a sweep, the same for every seed
+    return [config for name in ("empty", *WARP_OPS) for config in _counted(name)]
+
+
+def bar(seed: int) -> list[Config]:
+    """Thread barriers by warps that take part."""
+    del seed  # a sweep, the same for every seed
+    found = [
+        config for warps in (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 28, 32) for config in _counted("bar_sync", warps=warps)
+    ]
+    for warps in (2, 4, 6, 8, 12, 16, 24, 32):
+        found += _counted("bar_ping_pong", warps=warps)
+        found.append(_config("bar_arrive_1", warps=warps))
+    return found
+
+
+def fences(seed: int) -> list[Config]:
+    """Fences that every GPU has: alone, behind a store to shared and to global memory."""
+    del seed  # a sweep, the same for every seed
+    found = [
+        config for fence in FENCES_80 for before in ("", "_after_st_shared") for config in _counted(fence + before)
+    ]
+    return found + [
+        config for fence in FENCES_80[:3] for config in _counted(f"{fence}_after_st_global")
+    ]  # fmt: skip
+
+
+def fences_90(seed: int) -> list[Config]:
+    """Fences of Hopper."""
+    del seed  # a sweep, the same for every seed
+    return [config for fence in FENCES_90 for before in ("", "_after_st_shared") for config in _counted(fence + before)]
+
+
+def mbarrier(seed: int) -> list[Config]:
+    """The CTA's own mbarriers."""
+    del seed  # a sweep, the same for every seed
+    found = [config for lanes in (1, 2, 4, 8, 16, 32) for config in _counted("mbarrier_arrive", lanes=lanes)]
+    for name in ("arrive_expect_tx", "test_wait_done", "try_wait_done", "test_wait_pending", "self"):
+        found += _counted(f"mbarrier_{name}")
+    found.append(_config("mbarrier_try_wait_pending_1"))
+    found += [_config("mbarrier_try_wait_hint_1", hint_ns=hint_ns) for hint_ns in (0, 100, 1000, 10_000, 100_000)]
+    for name in ("mbarrier_ping_pong", "mbarrier_ping_pong_test"):
+        for partner in (1, 2, 4):  # another sub-core, and the same
+            found += _counted(name, warps=8, partner=partner)
+    for busy in (3, 7, 15, 30):
+        found += _counted("mbarrier_ping_pong", warps=busy + 2, partner=1, busy=busy)
+    return found
+
+
+def cluster(seed: int) -> list[Config]:
+    """Arrivals, words and loads between two CTAs of a cluster, and barriers of all of it."""
+    del seed  # a sweep, the same for every seed
+    found = []
+    for size in (2, 4, 8):
+        for partner in range(size):
+            for name in ("remote_arrive", "dsmem_chain", "ping_pong", "st_async"):
+                counts = (1, 4) if name in ("ping_pong", "st_async") else COUNTS
+                if partner or name == "dsmem_chain":
+                    found += [
+                        _config(f"{name}_{count}_c{size}", count=count, cluster=size, partner=partner, warps=4)
+                        for count in counts
+                    ]
+    for size in (1, 2, 4, 8):
+        found += list(_cluster_barriers(size, warps=(1, 4, 8, 12, 32), clusters=(1, max_clusters(size))))
+    return found
+
+
+def _cluster_barriers(size: int, *, warps: tuple[int, ...], clusters: tuple[int, ...]) -> Iterator[Config]:
+    for num_warps in warps:
+        for num_clusters in clusters:
+            fields = {"cluster": size, "warps": num_warps, "clusters": num_clusters}
+            for kind in ("cluster_barrier", "cluster_barrier_relaxed"):
+                for count in (1, 4):
+                    yield _config(f"{kind}_{count}_c{size}", count=count, **fields)
+            if 2 <= size <= 8:
+                yield _config(f"cluster_arrive_1_c{size}", **fields)
+                yield _config(f"cluster_arrive_relaxed_1_c{size}", **fields)
+
+
+def max_clusters(size: int) -> int:
+    """Clusters of ``size`` that surely run at once with one CTA an SM."""
+    return {1: NUM_SMS, 2: 66, 4: 30, 8: 15, 16: 4}[size]
+
+
+def dsmem(seed: int) -> list[Config]:
+    """Streams of 16 bytes a thread to and from a neighbour's shared memory."""
+    del seed  # a sweep, the same for every seed
+    found = []
+    for size in (2, 4, 8):
+        for name in ("dsmem_load", "dsmem_store"):
+            for warps in (1, 2, 4, 8, 16, 32):
+                for loads in (4, 8, 16, 32):
+                    for only_first in (1, 0):
+                        fields = {"cluster": size, "partner": 1, "warps": warps, "loads": loads, "only_first": only_first}
+                        found.append(_config(f"{name}_c{size}", **fields))
+                        if warps in (8, 32) and not only_first:
+                            found.append(_config(f"{name}_c{size}", **fields, clusters=max_clusters(size)))
+    return found
+
+
+def cluster_16(seed: int) -> list[Config]:
+    """Barriers of sixteen CTAs, which the launch must allow as a size that is not portable."""
+    del seed  # a sweep, the same for every seed
+    return list(_cluster_barriers(16, warps=(1, 4, 12), clusters=(1,)))
+
+
+def registers(seed: int) -> list[Config]:
+    """Give and take registers by setmaxnreg: where they are free, and where another warpgroup must give them first."""
+    del seed  # a sweep, the same for every seed
+    return [_config("setmaxnreg_alone", warps=12), _config("setmaxnreg_hand_over", warps=12)]
+
+
+# ---------------------------------------------------------------------------------------------- launch and check
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """One launch of all rounds."""
+    del is_counted
+    of = {name: int(config[name]) for name in FIELDS}
+    probe = np.array(
+        [of["lanes"], of["partner"], of["busy"], of["hint_ns"], of["loads"], of["only_first"]], dtype="<u4"
+    )
+    num_samples = NUM_ROUNDS * max(2, of["clusters"])
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            by_value(probe), Output("samples", np.full(num_samples, -1, dtype="<i8")),
+            Output("result", np.full(NUM_RESULTS, 0xFFFFFFFF, dtype="<u4")),
+        ),
+        grid=(of["cluster"] * of["clusters"], 1, 1),
+        block=(32 * of["warps"], 1, 1),
+    )  # fmt: skip
+
+
+def stem(config: Config) -> str:
+    """The probe's name, without its count and cluster: ``remote_arrive`` of ``remote_arrive_4_c2``."""
+    name = config["kernel"]
+    if name.startswith("setmaxnreg"):
+        return name
+    name = name.removesuffix(f"_c{config['cluster']}")
+    return name if name.startswith("dsmem_") and "chain" not in name else name.removesuffix(f"_{config['count']}")
+
+
+def expected(config: Config) -> NDArray[np.int64]:
+    """What each thread of a launch must leave in ``result``, int64[threads]; -1 where anything will do."""
+    name, count, warps = stem(config), int(config["count"]), int(config["warps"])
+    size, partner = int(config["cluster"]), int(config["partner"])
+    lanes = np.arange(32 * warps)
+    all_of = np.full(32 * warps * size, -1, dtype=np.int64)
+    steps = NUM_ROUNDS * count
+    if name in ("empty", "syncwarp"):
+        return lanes if name == "syncwarp" else np.zeros_like(lanes)
+    if name in WARP_OPS:
+        return _after_chain(name, steps)
+    if name.startswith("fence"):
+        return np.where(lanes < 32, steps, 0) if warps > 1 else np.full(32, steps)
+    if name in ("bar_sync", "setmaxnreg_hand_over"):
+        return np.full_like(lanes, count)
+    if name == "setmaxnreg_alone":
+        return np.where(lanes < 128, NUM_ROUNDS, 0)
+    if name.startswith("bar_"):
+        return np.full_like(lanes, NUM_ROUNDS)
+    if name.startswith("cluster_"):
+        all_of[:] = size
+    elif name.startswith("mbarrier_ping_pong") or name == "mbarrier_self":
+        all_of[0] = steps
+        if "ping_pong" in name:
+            all_of[32 * partner] = steps
+    elif name.startswith("mbarrier"):
+        all_of[0] = NUM_ROUNDS
+    elif name == "remote_arrive":
+        all_of[0] = all_of[32 * warps * partner] = NUM_ROUNDS
+    elif name in ("ping_pong", "st_async"):
+        all_of[0] = all_of[32 * warps * partner] = steps
+    elif name == "dsmem_chain":
+        all_of[0] = CHAIN_STEP * steps % NUM_WORDS
+    else:
+        all_of = _after_stream(config)
+    return all_of
+
+
+def _after_chain(name: str, steps: int) -> NDArray[np.int64]:
+    values = np.arange(32, dtype=np.int64)
+    for _ in range(steps):
+        if name == "shfl_idx":
+            values = np.full(32, values[5])
+        elif name == "shfl_down":
+            values = np.append(values[1:], values[31])
+        elif name == "shfl_bfly":
+            values = values[np.arange(32) ^ 1]
+        elif name == "vote_ballot":
+            values = np.full(32, 0xFFFFFFFF)
+        elif name == "vote_any":
+            values = np.ones(32, dtype=np.int64)
+        elif name == "match_any":
+            values = np.array([sum(1 << lane for lane in range(32) if values[lane] == value) for value in values])
+        else:
+            values = np.full(32, values.max())
+    return values
+
+
+def _after_stream(config: Config) -> NDArray[np.int64]:
+    """Sums of what was loaded; of stores, how many words hold what the neighbour has written."""
+    warps, size, partner = int(config["warps"]), int(config["cluster"]), int(config["partner"])
+    num_threads, num_loads = 32 * warps, int(config["loads"])
+    threads = np.arange(num_threads)
+    sums = np.zeros((size, num_threads), dtype=np.int64)
+    for rank in range(size):
+        if stem(config) == "dsmem_store":
+            sums[rank] = len(range(0, 8192, num_threads)) if 8192 % num_threads == 0 else -1
+        elif not int(config["only_first"]) or rank == 0:
+            owner = (rank + partner) % size * 0x10000
+            for idx in range(num_loads):
+                first = owner + (idx * num_threads + threads) * 4 % 8192
+                words = first[:, None] + np.arange(4)
+                sums[rank] += np.bitwise_xor.reduce(words, axis=1)
+            sums[rank] *= NUM_ROUNDS
+    return np.asarray(sums.reshape(-1) & 0xFFFFFFFF)
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Quantiles of the rounds after the first ones, of all clusters.
+
+    Raises:
+        WrongAnswer: a thread has counted something else than it must, or a round took no time.
+    """
+    wanted = expected(config)
+    got = outputs["result"][: len(wanted)].astype(np.int64)
+    wrong = np.flatnonzero((wanted >= 0) & (got != wanted))
+    if len(wrong):
+        thread = int(wrong[0])
+        raise WrongAnswer(f"thread {thread} counts {got[thread]}, not {wanted[thread]}; {len(wrong)} threads are wrong")
+    samples = outputs["samples"].astype(np.int64)
+    if config["kernel"] == "setmaxnreg_hand_over":
+        gave, *got_them = (float(cycles) for cycles in samples[:3])
+        return _values(np.array(got_them)) | {"second_cycles": gave}
+    if config["kernel"] == "setmaxnreg_alone":
+        gave, took = (samples[NUM_ROUNDS * idx + NUM_WARM_UP : NUM_ROUNDS * (idx + 1)] for idx in (0, 1))
+        return _values(took) | {"second_cycles": float(np.median(gave))}
+    rows = samples[: NUM_ROUNDS * int(config["clusters"])].reshape(-1, NUM_ROUNDS)
+    return _values(rows[:, NUM_WARM_UP:].reshape(-1))
+
+
+def _values(samples: NDArray[Any]) -> dict[str, float]:
+    if samples.min() < 0 or samples.max() <= 0:
+        raise WrongAnswer(f"the clock says {samples.min()} to {samples.max()} cycles")
+    return {
+        "cycles": float(np.median(samples)), "least_cycles": float(samples.min()),
+        "p90_cycles": float(np.quantile(samples, 0.9)), "most_cycles": float(samples.max()),
+    }  # fmt: skip
+
+
+def num_bytes(config: Config) -> int:
+    """Bytes that one CTA moves in a round of a stream; 0 of other probes."""
+    return 16 * 32 * int(config["warps"]) * int(config["loads"])
+
+
+def derive(row: Config) -> dict[str, float]:
+    """Cycles of a step, the readings' share included; bytes a cycle of a stream."""
+    if not row.get("cycles"):
+        return {}
+    cycles = float(row["cycles"])
+    if num_bytes(row):
+        return {"bytes_per_cycle": num_bytes(row) / cycles}
+    return {"cycles_per_step": cycles / int(row["count"])}
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+
+@cache
+def gpu() -> GpuSpec:
+    """The GPU that answers."""
+    return load_gpu(GPU)
+
+
+def twin(config: Config, num_steps: int) -> Launch | None:
+    """The probe in the simulator's words, ``num_steps`` steps long; None where it has no word for it."""
+    name, warps = stem(config), int(config["warps"])
+    size, partner, lanes = int(config["cluster"]), int(config["partner"]), int(config["lanes"])
+    roles = _roles_of(
+        name, num_steps, warps=warps, partner=partner, num_bytes=num_bytes(config), is_alone=config["only_first"] == "1"
+    )
+    if roles is None:
+        return None
+    arrivals = max(1, lanes * max(num_steps, 1)) if name == "mbarrier_arrive" else 1
+    threads = 32 * warps
+    return Launch(
+        kernel=config["kernel"], num_ctas=size, num_tiles=size, cluster_size=size, roles=tuple(roles),
+        mbarriers=(
+            Mbarrier(name="many", num_arrivals=max(arrivals, num_steps, 1)), Mbarrier(name="one", num_arrivals=1),
+            Mbarrier(name="two", num_arrivals=1),
+        ),
+        named_barriers=(NamedBarrier(name="to", num_threads=threads), NamedBarrier(name="back", num_threads=threads)),
+    )  # fmt: skip
+
+
+def _role(name: str, num_warps: int, program: Any) -> WarpRole:
+    return WarpRole(name=name, num_warps=num_warps, program=program)
+
+
+def _roles_of(
+    name: str, num_steps: int, *, warps: int, partner: int, num_bytes: int, is_alone: bool
+) -> list[WarpRole] | None:
+    def each(op: ops.Op) -> list[WarpRole]:
+        def program(cta: RoleContext) -> Program:
+            for _ in range(num_steps):
+                yield op
+
+        return [_role("all", warps, program)]
+
+    simple: dict[str, ops.Op] = {
+        "bar_sync": ops.Syncthreads(), "fence_proxy_async_shared": ops.FenceProxyAsync(),
+        "fence_mbarrier_init": ops.FenceMbarrierInit(), "mbarrier_arrive": ops.MbarrierArrive("many", 0),
+        "mbarrier_try_wait_done": ops.MbarrierWait("many", 0, 1), "mbarrier_arrive_expect_tx": ops.MbarrierArrive("many", 0),
+        "remote_arrive": ops.MbarrierArrive("many", 0, cta_rank=partner),
+    }  # fmt: skip
+    if name in simple and name != "remote_arrive":
+        return each(simple[name])
+    if name == "remote_arrive":
+        return [_role("all", warps, _only_first(lambda: [simple[name]] * num_steps))]
+    if name == "dsmem_chain" and partner:
+        return [_role("all", warps, _chain(num_steps, partner))]
+    if name in ("cluster_barrier", "cluster_barrier_relaxed"):
+        return [_role("all", warps, _barriers(num_steps))]
+    if name == "mbarrier_self":
+        return [_role("all", 1, _self_rounds(num_steps))]
+    if name.startswith("mbarrier_ping_pong"):
+        return [_role("asks", 1, _asks(num_steps)), _role("answers", 1, _answers(num_steps))]
+    if name == "ping_pong":
+        return [_role("all", 1, _between_ctas(num_steps, partner))]
+    if name == "st_async":
+        return [_role("all", 1, _words(num_steps, partner))]
+    if name == "bar_ping_pong":
+        half = max(1, warps // 2)
+        return [_role("first", half, _bars(num_steps, "to", "back")), _role("second", half, _bars(num_steps, "back", "to"))]
+    if name == "bar_arrive":
+        return None
+    if name == "dsmem_load":
+        return [_role("all", warps, _stream(num_steps, num_bytes, is_alone=is_alone))]
+    return None
+
+
+def _only_first(made: Any) -> Any:
+    def program(cta: RoleContext) -> Program:
+        if not cta.cta_rank:
+            yield from made()
+
+    return program
+
+
+def _chain(num_steps: int, partner: int) -> Any:
+    def program(cta: RoleContext) -> Any:
+        for _ in range(num_steps if not cta.cta_rank else 0):
+            token = yield ops.DsmemLoad(partner, 8)
+            yield ops.Use(token)
+
+    return program
+
+
+def _barriers(num_steps: int) -> Any:
+    def program(cta: RoleContext) -> Program:
+        for _ in range(num_steps):
+            yield ops.ClusterArrive()
+            yield ops.ClusterWait()
+
+    return program
+
+
+def _self_rounds(num_steps: int) -> Any:
+    def program(cta: RoleContext) -> Program:
+        for step in range(num_steps):
+            yield ops.MbarrierArrive("one", 0)
+            yield ops.MbarrierWait("one", 0, step & 1)
+
+    return program
+
+
+def _asks(num_steps: int) -> Any:
+    def program(cta: RoleContext) -> Program:
+        for step in range(num_steps):
+            yield ops.MbarrierArrive("one", 0)
+            yield ops.MbarrierWait("two", 0, step & 1)
+
+    return program
+
+
+def _answers(num_steps: int) -> Any:
+    def program(cta: RoleContext) -> Program:
+        for step in range(num_steps):
+            yield ops.MbarrierWait("one", 0, step & 1)
+            yield ops.MbarrierArrive("two", 0)
+
+    return program
+
+
+def _between_ctas(num_steps: int, partner: int) -> Any:
+    def program(cta: RoleContext) -> Program:
+        for step in range(num_steps):
+            if cta.cta_rank == 0:
+                yield ops.MbarrierArrive("one", 0, cta_rank=partner)
+                yield ops.MbarrierWait("one", 0, step & 1)
+            elif cta.cta_rank == partner:
+                yield ops.MbarrierWait("one", 0, step & 1)
+                yield ops.MbarrierArrive("one", 0, cta_rank=0)
+
+    return program
+
+
+def _words(num_steps: int, partner: int) -> Any:
+    def program(cta: RoleContext) -> Program:
+        if num_steps and cta.cta_rank in (0, partner):
+            yield ops.MbarrierArriveExpectTx("one", 0, 4)
+        yield ops.ClusterArrive()
+        yield ops.ClusterWait()
+        for step in range(num_steps):
+            last = step == num_steps - 1
+            if cta.cta_rank == 0:
+                yield ops.StAsync(partner, 4, "one", 0)
+                yield ops.MbarrierWait("one", 0, step & 1)
+                if not last:
+                    yield ops.MbarrierArriveExpectTx("one", 0, 4)
+            elif cta.cta_rank == partner:
+                yield ops.MbarrierWait("one", 0, step & 1)
+                if not last:
+                    yield ops.MbarrierArriveExpectTx("one", 0, 4)
+                yield ops.StAsync(0, 4, "one", 0)
+
+    return program
+
+
+def _bars(num_steps: int, own: str, other: str) -> Any:
+    def program(cta: RoleContext) -> Program:
+        for _ in range(num_steps):
+            if own == "to":
+                yield ops.BarArrive("to")
+                yield ops.BarSync("back")
+            else:
+                yield ops.BarSync("to")
+                yield ops.BarArrive("back")
+
+    del other
+    return program
+
+
+def _stream(num_steps: int, num_bytes: int, *, is_alone: bool) -> Any:
+    def program(cta: RoleContext) -> Any:
+        for _ in range(num_steps if not (cta.cta_rank and is_alone) else 0):
+            token = yield ops.DsmemLoad((cta.cta_rank + 1) % 2, num_bytes)
+            yield ops.Use(token)
+
+    return program
+
+
+def life_cycles(of: Launch) -> float:
+    """Cycles of the first CTA's first role, from its start to its end."""
+    result = simulate(of, gpu(), clock="max", l2="warm", skips=False, recorded_sms=range(gpu().num_sms))
+    (record, *_) = [item for item in result.timeline.roles if item.cta_idx == 0]
+    states = [(start, end) for state, start, end in record.states if state.name != "START"]
+    return states[-1][1] - states[0][0] if states else 0.0
+
+
+@cache
+def _predicted(key: tuple[tuple[str, str], ...]) -> float | None:
+    config = dict(key)
+    num_steps = int(config["count"])
+    try:
+        made = twin(config, num_steps)
+    except LaunchError:
+        return None
+    if made is None:
+        return None
+    cycles = life_cycles(made)
+    if stem(config) == "st_async":  # begins with an announcement and a barrier of all, which are not measured
+        before = twin(config, 0)
+        assert before is not None  # it was made above
+        cycles -= life_cycles(before)
+    return cycles
+
+
+def predict(config: Config) -> dict[str, float]:
+    """Cycles of a round, where the simulator has a word for the probe; the readings of the clock cost nothing in it."""
+    if config["busy"] != "0" or int(config["cluster"]) > gpu().device.max_cluster_size:
+        return {}
+    if config["clusters"] != "1":
+        config = {**config, "clusters": "1"}  # clusters are alike
+    cycles = _predicted(tuple(sorted(config.items())))
+    return {} if cycles is None else {"cycles": cycles}
+
+
+CASE = Case(
+    name="barriers",
+    question="What does synchronizing cost, within a warp, a CTA and a cluster?",
+    columns=tuple(FIELDS),
+    groups={
+        "mbarrier": Group(configs=mbarrier, rank=2, least_capability=(9, 0)),
+        "bar": Group(configs=bar, rank=2),
+        "cluster": Group(configs=cluster, rank=2, least_capability=(9, 0)),
+        "dsmem": Group(configs=dsmem, rank=3, least_capability=(9, 0)),
+        "fences_90": Group(configs=fences_90, rank=3, least_capability=(9, 0)),
+        "registers": Group(configs=registers, rank=3, least_capability=(9, 0)),
+        "fences": Group(configs=fences, rank=4),
+        "warp": Group(configs=warp, rank=4),
+        "cluster_16": Group(configs=cluster_16, rank=9, least_capability=(9, 0)),
+    },
+    launch=launch,
+    check=check,
+    values={
+        "cycles": "median SM cycles of a round, the two readings of the clock included; setmaxnreg: of inc",
+        "least_cycles": "the least of 32 rounds, of every cluster",
+        "p90_cycles": "of 32 rounds, of every cluster",
+        "most_cycles": "the most of 32 rounds, of every cluster",
+        "second_cycles": "SM cycles of setmaxnreg.dec",
+    },
+    num_repeats=3,
+    predict=predict,
+    derive=derive,
+)  # fmt: skip

@@ -1,0 +1,347 @@
+"""How long does each piece of an epilogue take? Tiles, types and ways, one SM and all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Group,
+    Input,
+    KernelLaunch,
+    MappedTensor,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+)
+from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.simulate.run import simulate
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern, wavefronts
+from gpusim.workload.dtypes import DType
+from gpusim.workload.dtypes import dtype as dtype_named
+from gpusim.workload.launch import Buffer, Launch, RoleContext, WarpRole
+from gpusim.workload.operand import OperandTile, epilogue_store, stmatrix_writes, tma_boxes
+from gpusim.workload.ops import Op, RangeEnd, RangeStart, Section
+from gpusim.workload.tma import TensorMap
+
+GPU = "h200_sxm"
+"""What ``predict`` answers for."""
+
+TILES = ((64, 64), (64, 128), (64, 256), (128, 64), (128, 128), (128, 256))
+DTYPES = ("bf16", "fp32")
+PIECES = {
+    "direct": ("store", "drain"),
+    "staged": ("write", "meet", "store", "drain", "read"),
+    "tma": ("write", "fence", "meet", "issue", "commit", "source_wait", "whole_wait"),
+}
+"""What lies between two readings of the clock, by way."""
+UNCOUNTED = ("read",)
+"""Measured for itself; no part of the total."""
+ENUM = {"direct": "kDirect", "staged": "kStaged", "tma": "kTma"}
+
+NUM_ROUNDS, NUM_WARM_UP, MOST_PIECES = 7, 2, 8
+NUM_SMS = 132
+TILE_COLUMNS, TILE_ROWS = 12, 11
+LINE_BYTES = 128
+ALONE_SMEM_BYTES = 132 * 1024
+"""Room for the largest tile, and so much that no two CTAs share an SM."""
+STAGGERS_NS = (0, 500, 2000, 8000)
+NS_PER_FENCE = 8.0 / 1.98
+
+
+def kernel_name(m: int, n: int, dtype: str, way: str) -> str:
+    """The entry point of a tile.
+
+    >>> kernel_name(64, 128, "bf16", "tma")
+    'epilogue_tma_bf16_64x128'
+    """
+    return f"epilogue_{way}_{dtype}_{m}x{n}"
+
+
+def includes() -> dict[str, str]:
+    """An entry point for each tile, type and way."""
+    lines = [
+        f"EPILOGUE({kernel_name(m, n, dtype, way)}, {m}, {n}, {str(dtype == 'fp32').lower()}, {ENUM[way]})"
+        for way in PIECES for dtype in DTYPES for m, n in TILES
+    ]  # fmt: skip
+    return {"shapes.inc": "\n".join(lines) + "\n"}
+
+
+def _config(m: int, n: int, dtype: str, way: str, sms: int, stagger_ns: int) -> Config:
+    return {
+        "kernel": kernel_name(m, n, dtype, way), "m": str(m), "n": str(n), "dtype": dtype, "way": way, "sms": str(sms),
+        "stagger_ns": str(stagger_ns),
+    }  # fmt: skip
+
+
+def tiles(seed: int) -> list[Config]:
+    """Every tile, type and way: one SM alone, all at once, and all one after the other."""
+    del seed  # a sweep, the same for every seed
+    return [
+        _config(m, n, dtype, way, sms, stagger_ns)
+        for way in PIECES for dtype in DTYPES
+        for sms, stagger_ns in ((1, 0), *((NUM_SMS, stagger) for stagger in STAGGERS_NS))
+        for m, n in TILES
+    ]  # fmt: skip
+
+
+def contention(seed: int) -> list[Config]:
+    """One tile by so many SMs at once."""
+    del seed  # a sweep, the same for every seed
+    return [
+        _config(128, 128, dtype, way, sms, 0) for way in PIECES for dtype in DTYPES for sms in (2, 4, 8, 16, 33, 48, 66, 99)
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- launch and check
+
+
+def shape(config: Config) -> tuple[int, int]:
+    """Rows and columns of the tile."""
+    return int(config["m"]), int(config["n"])
+
+
+def _element_bytes(config: Config) -> int:
+    return 4 if config["dtype"] == "fp32" else 2
+
+
+@cache
+def source() -> NDArray[np.float32]:
+    """Accumulators of all tiles, float32, normal; copied to the GPU once."""
+    made = np.random.default_rng(0).standard_normal(NUM_SMS * 128 * 256, dtype=np.float32)
+    made.setflags(write=False)
+    return made
+
+
+@cache
+def matrix() -> NDArray[np.uint8]:
+    """Where tiles go: the kernel gets a pointer to it and a map of it. It lies on the GPU once, for all launches."""
+    made = np.zeros(TILE_ROWS * 128 * TILE_COLUMNS * 256 * 4, dtype=np.uint8)
+    made.setflags(write=False)
+    return made
+
+
+def tensor_map(config: Config) -> TensorMap:
+    """The matrix in boxes of 128 bytes by the tile's rows."""
+    m, n = shape(config)
+    each = _element_bytes(config)
+    return TensorMap(
+        dtype=dtype_named(config["dtype"]), global_dim=(TILE_COLUMNS * n, TILE_ROWS * m),
+        global_strides_bytes=(TILE_COLUMNS * n * each,), box_dim=(LINE_BYTES // each, m), swizzle="128B",
+    )  # fmt: skip
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """A CTA on each of so many SMs, each with its tile."""
+    del is_counted
+    m, n = shape(config)
+    sms = int(config["sms"])
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            by_value(np.array([int(config["stagger_ns"]), 0], dtype="<u4")), Input(source()), Input(matrix()),
+            MappedTensor(matrix(), tensor_map(config)), Output("words", np.zeros(2, dtype="<u8")),
+            Output("times", np.full((sms, NUM_ROUNDS, MOST_PIECES), -1, dtype="<i8")),
+            Output("tiles", np.zeros(sms * m * n * _element_bytes(config), dtype=np.uint8)),
+        ),
+        grid=(sms, 1, 1),
+        block=(2 * m, 1, 1),
+        smem_bytes=ALONE_SMEM_BYTES,
+    )  # fmt: skip
+
+
+def wanted_tiles(config: Config) -> NDArray[np.uint8]:
+    """What the tiles must hold, uint8[bytes]: the accumulators of the last round, at the places of wgmma's fragment."""
+    m, n = shape(config)
+    sms, num = int(config["sms"]), n // 2
+    acc = source()[: sms * num * 2 * m].reshape(sms, num, 2 * m)
+    register, thread = np.arange(num)[:, None], np.arange(2 * m)
+    rows = thread // 32 * 16 + thread % 32 // 4 + register // 2 % 2 * 8
+    columns = register // 4 * 8 + thread % 4 * 2 + register % 2
+    made = np.empty((sms, m, n), dtype=np.float32)
+    made[:, rows, columns] = acc * np.float32((-1.0) ** (NUM_ROUNDS - 1))
+    if config["dtype"] == "fp32":
+        return made.view(np.uint8).reshape(-1)
+    bits = made.view(np.uint32)
+    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16  # to nearest, ties to even
+    return np.ascontiguousarray(rounded.astype("<u2")).view(np.uint8).reshape(-1)
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Cycles of each piece, of all CTAs and rounds after the first ones.
+
+    Raises:
+        WrongAnswer: another tile than was held, CTAs that did not meet, or a clock that stands still.
+    """
+    wrong = np.flatnonzero(outputs["tiles"] != wanted_tiles(config))
+    if len(wrong):
+        raise WrongAnswer(f"{len(wrong)} bytes of the tiles are wrong, the first is byte {int(wrong[0])}")
+    pieces = PIECES[config["way"]]
+    times = outputs["times"].astype(np.int64)[:, NUM_WARM_UP:, : len(pieces)].reshape(-1, len(pieces))
+    if (times <= 0).any():
+        raise WrongAnswer("a piece took no time, or the CTAs did not meet")
+    values = {f"{piece}_cycles": float(np.median(times[:, idx])) for idx, piece in enumerate(pieces)}
+    counted = [idx for idx, piece in enumerate(pieces) if piece not in UNCOUNTED]
+    total = times[:, counted].sum(axis=1)
+    return values | {
+        "total_cycles": float(np.median(total)), "least_total_cycles": float(total.min()),
+        "p90_total_cycles": float(np.quantile(total, 0.9)), "most_total_cycles": float(total.max()),
+    }  # fmt: skip
+
+
+def derive(row: Config) -> dict[str, float]:
+    """Bytes that leave an SM in a cycle of the whole epilogue."""
+    m, n = shape(row)
+    return {"bytes_per_cycle": m * n * _element_bytes(row) / float(row["total_cycles"])} if row.get("total_cycles") else {}
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+
+@cache
+def gpu() -> GpuSpec:
+    """The GPU that answers."""
+    return load_gpu(GPU)
+
+
+def staging(config: Config) -> OperandTile:
+    """The tile in shared memory."""
+    m, n = shape(config)
+    return OperandTile(rows=m, k=n, dtype=dtype_named(config["dtype"]), is_k_major=True, swizzle="128B")
+
+
+def writes(config: Config) -> Op:
+    """Fragments into the staging buffer."""
+    m, n = shape(config)
+    if config["dtype"] == "bf16":
+        return ops.Stmatrix(stmatrix_writes(m, n, DType("bf16", 16, "float"), "128B"), "staging", 0)
+    lane_row, lane_column = np.divmod(np.arange(32), 4)
+    rows = 8 * np.arange(m // 8)[:, None, None] + lane_row
+    offsets = staging(config).byte_offsets(rows, 32 * np.arange(n // 8)[None, :, None] + 8 * lane_column)
+    counted = wavefronts("st_shared_b64", offsets)
+    access = AccessPattern(num_requests=counted.size, num_wavefronts=int(counted.sum()), num_bytes=4 * m * n)
+    return ops.SharedStore(access, "staging", 0)
+
+
+def whole_rows(config: Config) -> AccessPattern:
+    """The tile row after row, 16 bytes a lane."""
+    m, n = shape(config)
+    num_bytes = m * n * _element_bytes(config)
+    return AccessPattern(
+        num_requests=num_bytes // 512, num_sectors=num_bytes // 32, num_lines=num_bytes // LINE_BYTES, num_bytes=num_bytes
+    )
+
+
+def pieces_of(config: Config, cta_idx: int) -> Iterator[tuple[str, tuple[Op, ...]]]:
+    """Each piece that the simulator has words for, with its ops; a store that is waited for has none."""
+    m, n = shape(config)
+    each = _element_bytes(config)
+    packing = ops.Alu(n / 4 if each == 2 else 0.0)  # a conversion for two accumulators
+    tile = (cta_idx, 0)
+    if config["way"] == "direct":
+        yield "store", (packing, ops.GlobalStore("D", tile, epilogue_store(m, n, each, "wgmma")))
+        return
+    yield "write", (packing, writes(config))
+    if config["way"] == "staged":
+        yield "meet", (ops.Syncthreads(),)
+        access = whole_rows(config)
+        reads = AccessPattern(
+            num_requests=access.num_requests, num_wavefronts=access.num_bytes // LINE_BYTES, num_bytes=access.num_bytes
+        )
+        yield "store", (ops.SharedLoad(reads, "staging", 0), ops.GlobalStore("D", tile, access))
+        yield "read", (ops.SharedLoad(reads, "staging", 0),)
+        return
+    yield "fence", (ops.FenceProxyAsync(),)
+    yield "meet", (ops.Syncthreads(),)
+    boxes = tma_boxes(staging(config))
+    num_rows = sum(box.num_rows for box in boxes)
+    yield "issue", (ops.TmaStore("D", tile, m * n * each, num_rows, "staging", 0, num_boxes=len(boxes)),)
+    yield "commit", (ops.BulkCommitGroup(),)
+    yield "source_wait", (ops.BulkWaitGroup(0, read=True),)
+    yield "whole_wait", (ops.BulkWaitGroup(0, read=False),)
+
+
+def twin(config: Config) -> Launch:
+    """The CTAs in the simulator's words, each piece in a range of its own; a later begin is told by fences."""
+    m, n = shape(config)
+    sms = int(config["sms"])
+
+    def program(cta: RoleContext) -> Iterator[Op]:
+        delay_ns = int(config["stagger_ns"]) * cta.cta_idx / max(1, sms - 1)
+        for _ in range(round(delay_ns / NS_PER_FENCE)):
+            yield ops.FenceMbarrierInit()
+        for _, of_piece in pieces_of(config, cta.cta_idx):
+            yield RangeStart(Section.PROLOGUE)
+            for op in of_piece:
+                token = yield op
+                if token is not None:
+                    yield ops.Use(token)
+            yield RangeEnd()
+
+    role = WarpRole(name="all", num_warps=m // 16, program=program)
+    staged = Buffer(name="staging", stage_bytes=m * n * _element_bytes(config))
+    return Launch(
+        kernel=config["kernel"], num_ctas=sms, num_tiles=sms, roles=(role,), buffers=(staged,),
+        registers_per_thread=min(255, n // 2 + 40), extra_smem_bytes=ALONE_SMEM_BYTES - staged.num_bytes,
+    )  # fmt: skip
+
+
+@cache
+def _predicted(key: tuple[tuple[str, str], ...]) -> dict[str, float]:
+    config = dict(key)
+    result = simulate(twin(config), gpu(), clock="max", l2="warm", skips=False, recorded_sms=range(NUM_SMS))
+    names = [name for name, _ in pieces_of(config, 0)]
+    times = np.array([[span.end_cycle - span.start_cycle for span in item.sections] for item in result.timeline.roles])
+    found = {f"{name}_cycles": float(np.median(times[:, idx])) for idx, name in enumerate(names)}
+    if config["way"] == "tma":
+        found["total_cycles"] = float(np.median(times.sum(axis=1)))
+    return found
+
+
+def predict(config: Config) -> dict[str, float]:
+    """Cycles of the pieces that the simulator has words for; the total where it has all of them."""
+    return dict(_predicted(tuple(sorted(config.items()))))
+
+
+Meaning = Callable[[str], str]
+
+MEANINGS = {
+    "store_cycles": "direct: every st.global of the fragments; staged: ld.shared and st.global, row after row",
+    "drain_cycles": "fence.acq_rel.gpu behind the stores",
+    "write_cycles": "conversion and stmatrix (bf16) or st.shared (fp32) of the whole tile",
+    "meet_cycles": "__syncthreads",
+    "read_cycles": "ld.shared of the whole tile alone, afterwards; no part of the total",
+    "fence_cycles": "fence.proxy.async.shared::cta",
+    "issue_cycles": "all boxes, by one thread",
+    "commit_cycles": "cp.async.bulk.commit_group",
+    "source_wait_cycles": "cp.async.bulk.wait_group.read 0",
+    "whole_wait_cycles": "cp.async.bulk.wait_group 0 behind it",
+    "total_cycles": "from the first reading of the clock to the last, the median",
+    "least_total_cycles": "the least of all CTAs and rounds",
+    "p90_total_cycles": "of all CTAs and rounds",
+    "most_total_cycles": "the most of all CTAs and rounds",
+}
+
+CASE = Case(
+    name="epilogue_pieces",
+    question="How long does each piece of an epilogue take?",
+    columns=("m", "n", "dtype", "way", "sms", "stagger_ns"),
+    groups={
+        "tiles": Group(configs=tiles, rank=2, least_capability=(9, 0)),
+        "contention": Group(configs=contention, rank=3, least_capability=(9, 0)),
+    },
+    launch=launch,
+    check=check,
+    values={name: f"SM cycles of thread 0: {text}" for name, text in MEANINGS.items()},
+    num_repeats=3,
+    predict=predict,
+    derive=derive,
+    includes=includes,
+)

@@ -1,0 +1,368 @@
+"""When does each CTA of a grid start, on which SM, and how soon after the one before it has left?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.simulate.run import simulate
+from gpusim.simulate.timeline import WarpState
+from gpusim.workload import ops
+from gpusim.workload.launch import Launch, RoleContext, WarpRole
+
+GPU = "h200_sxm"
+"""What ``predict`` answers for."""
+
+NUM_SMS = 132
+SMEM_PER_SM_BYTES, MOST_SMEM_BYTES, RESERVED_SMEM_BYTES = 233_472, 232_448, 1024
+NUM_PAIRS = 8
+STEP_CYCLES = 250
+"""In such steps CTAs stay longer than others."""
+MOST_ALIGNED = NUM_SMS * 32
+NUM_ORDERED = NUM_SMS
+"""CTAs whose SM is kept."""
+CLUSTER_REGISTERS = 32
+"""At most, of the kernels with clusters."""
+
+Numbers = NDArray[np.float64]
+
+METRICS = (
+    "sm__cycles_elapsed.max", "sm__cycles_elapsed.min", "sm__cycles_elapsed.avg", "sm__cycles_active.max",
+    "sm__cycles_active.min", "sm__cycles_active.avg", "gpc__cycles_elapsed.max", "gpu__time_duration.sum",
+)  # fmt: skip
+
+COLUMNS = ("grid", "threads", "smem_bytes", "slots", "cluster", "registers", "stay_cycles", "spread_cycles", "aligned",
+           "first", "repeat")  # fmt: skip
+
+
+def smem_of(slots: int) -> int:
+    """The most shared memory of which ``slots`` CTAs fit on an SM.
+
+    >>> smem_of(1), smem_of(2)
+    (232448, 115712)
+    """
+    return min(MOST_SMEM_BYTES, SMEM_PER_SM_BYTES // slots // 128 * 128 - RESERVED_SMEM_BYTES)
+
+
+def _config(
+    grid: int, *, slots: int = 1, threads: int = 32, cluster: int = 1, registers: int = 32, stay: int = 0, spread: int = 0,
+    aligned: int = 0, first: int = 0, repeat: int = 0, kernel: str = "",
+) -> Config:  # fmt: skip
+    kernel = kernel or (f"mark_c{cluster}" if cluster > 1 else f"mark_r{registers}")
+    numbers = (grid, threads, smem_of(slots), slots, cluster, registers, stay, spread, aligned, first, repeat)
+    return {"kernel": kernel, **{name: str(number) for name, number in zip(COLUMNS, numbers, strict=True)}}
+
+
+def start(seed: int) -> list[Config]:
+    """One wave that stays until all have come: who starts where and when."""
+    del seed  # a sweep, the same for every seed
+    found = [
+        _config(NUM_SMS * slots, slots=slots, aligned=NUM_SMS * slots, repeat=repeat)
+        for slots in (1, 2, 3, 4, 5, 8, 16) for repeat in (0, 1, 2)
+    ]  # fmt: skip
+    found += [
+        _config(NUM_SMS, threads=threads, registers=registers, aligned=NUM_SMS, repeat=repeat)
+        for threads, registers in ((128, 32), (256, 32), (384, 128), (512, 32), (256, 255), (1024, 64))
+        for repeat in (0, 1)
+    ]  # fmt: skip
+    found += [
+        _config(grid, cluster=size, aligned=grid, repeat=repeat)
+        for size, grid in ((2, 132), (4, 120), (8, 120)) for repeat in (0, 1)
+    ]  # fmt: skip
+    return found
+
+
+def tail(seed: int) -> list[Config]:
+    """One wave that does not fill all slots: which SMs get one more."""
+    del seed  # a sweep, the same for every seed
+    return [
+        _config(NUM_SMS * whole + rest, slots=slots, stay=10_000, first=NUM_SMS * whole, repeat=repeat)
+        for slots in (2, 3, 4, 5) for whole in range(1, slots) for rest in (1, 16, 66, 100) for repeat in (0, 1)
+    ]  # fmt: skip
+
+
+def refill(seed: int) -> list[Config]:
+    """Waves: how soon a freed slot has its next CTA, which one, and where the last ones go."""
+    del seed  # a sweep, the same for every seed
+    found = []
+    for slots in (1, 2, 3, 4, 5, 8, 16):
+        grid = NUM_SMS * slots * 4 + 40
+        for stay, spread in ((2000, 0), (2000, 3000), (8000, 0), (8000, 6000)):
+            found.append(_config(grid, slots=slots, stay=stay, spread=spread, aligned=NUM_SMS, first=grid - 40))
+    for threads, registers in ((128, 128), (256, 128), (384, 128), (512, 64), (1024, 64), (256, 255)):
+        grid = NUM_SMS * 4 + 40
+        found.append(
+            _config(grid, threads=threads, registers=registers, stay=4000, spread=2000, aligned=NUM_SMS, first=grid - 40)
+        )
+    for size, at_once in ((2, 132), (4, 120), (8, 120)):
+        grid = at_once * 4 + size * 5
+        found.append(_config(grid, cluster=size, stay=4000, spread=2000, aligned=at_once, first=grid - size * 5))
+    return found
+
+
+def rate(seed: int) -> list[Config]:
+    """Many CTAs that leave at once: how many start a cycle, and what that depends on."""
+    del seed  # a sweep, the same for every seed
+    grid = NUM_SMS * 64
+    found = [_config(grid, slots=32, threads=threads) for threads in (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)]
+    found += [_config(grid, slots=slots, threads=32) for slots in (1, 2, 3, 4, 6, 8, 12, 16, 24)]
+    found += [
+        _config(grid, slots=4, threads=128, registers=registers) for registers in (32, 64, 128, 255)
+    ]  # fmt: skip
+    found += [_config(grid, slots=slots, threads=128, cluster=size) for slots in (1, 4) for size in (2, 4, 8)]
+    return found
+
+
+def ramp(seed: int) -> list[Config]:
+    """Grids of all sizes under the profiler: what a kernel costs before its first and after its last CTA."""
+    del seed  # a sweep, the same for every seed
+    grids = (1, 2, 8, 33, 66, 132, 264, 528, 1056, 2112, 4224, 8448)
+    found = [_config(grid, slots=32, kernel="empty") for grid in grids]
+    found += [_config(grid, slots=32) for grid in grids]
+    found += [
+        _config(grid, slots=1, threads=threads, kernel="empty") for grid in (132, 1056) for threads in (128, 512, 1024)
+    ]
+    found += [_config(grid, slots=1, threads=384, registers=128, stay=1000) for grid in (1, 66, 132, 264)]
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- launch and check
+
+
+def stays(config: Config) -> NDArray[np.int64]:
+    """Cycles that each CTA stays, int64[grid]."""
+    ctas = np.arange(int(config["grid"]), dtype=np.uint64)
+    mixed = (ctas * np.uint64(2654435761) & np.uint64(0xFFFFFFFF)) >> np.uint64(16)
+    steps = int(config["spread_cycles"]) // STEP_CYCLES
+    return int(config["stay_cycles"]) + STEP_CYCLES * (mixed % np.uint64(steps + 1)).astype(np.int64)
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """One launch; clocks are not compared where it is counted."""
+    grid, aligned = int(config["grid"]), 0 if is_counted else int(config["aligned"])
+    steps = int(config["spread_cycles"]) // STEP_CYCLES
+    plan = np.array([int(config["stay_cycles"]), steps, aligned, 0], dtype="<u4")
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            by_value(plan), Output("marks", np.full((grid, 5), -1, dtype="<i8")),
+            Output("pairs", np.full((max(aligned, 1), NUM_PAIRS, 2), -1, dtype="<i8")),
+        ),
+        grid=(grid, 1, 1),
+        block=(int(config["threads"]), 1, 1),
+        smem_bytes=int(config["smem_bytes"]),
+    )  # fmt: skip
+
+
+def common_cycles(
+    sms: NDArray[np.int64], clocks: NDArray[np.int64], nanoseconds: NDArray[np.int64]
+) -> tuple[float, dict[int, float]]:
+    """Cycles a nanosecond, and for each SM what its clock is ahead, from readings of both clocks side by side.
+
+    The nanoseconds move in steps, so a reading is late by up to a step and never early: the least difference is the truest.
+    """
+    rates, spans = [], []
+    for sm in np.unique(sms):
+        mine = sms == sm
+        first, last = np.argmin(clocks[mine]), np.argmax(clocks[mine])
+        span = float(nanoseconds[mine][last] - nanoseconds[mine][first])
+        if span > 0:
+            rates.append(float(clocks[mine][last] - clocks[mine][first]) / span)
+            spans.append(span)
+    if not rates:
+        return float("nan"), {}
+    order = np.argsort(rates)
+    weights = np.cumsum(np.array(spans)[order])
+    rate = float(np.array(rates)[order][np.searchsorted(weights, weights[-1] / 2)])
+    base = int(nanoseconds.min())
+    ahead = {int(sm): float((clocks[sms == sm] - rate * (nanoseconds[sms == sm] - base)).min()) for sm in np.unique(sms)}
+    return rate, ahead
+
+
+def facts(sms: NDArray[np.int64], starts: Numbers, ends: Numbers, *, first: int) -> dict[str, float]:
+    """What is asked, of CTAs in order of their index: their SMs, starts and exits in cycles that all share."""
+    grid = len(sms)
+    counts = np.bincount(sms, minlength=NUM_SMS)[:NUM_SMS]
+    one_each = np.arange(min(grid, NUM_SMS))
+    by_tpc = np.concatenate([np.arange(0, NUM_SMS, 2), np.arange(1, NUM_SMS, 2)])
+    found = {
+        "ramp_cycles": float(starts.max() - starts.min()),
+        "cycles_per_cta": float((starts.max() - starts.min()) / max(1, grid - 1)),
+        "in_order_pct": 100.0 * float((np.diff(starts) >= 0).mean()) if grid > 1 else 100.0,
+        "breadth_first_pct": 100.0 * float((sms[one_each] == one_each).mean()),
+        "tpc_first_pct": 100.0 * float((sms[one_each] == by_tpc[one_each]).mean()),
+        "num_sms": float((counts > 0).sum()), "most_ctas": float(counts.max()),
+        "least_ctas": float(counts.min()), "most_at_once": 0.0,
+    }  # fmt: skip
+    gaps, matches = _refills(sms, starts, ends)
+    found["most_at_once"] = float(matches.pop("most_at_once"))
+    if len(gaps):
+        found |= {
+            "num_refills": float(len(gaps)), "gap_cycles": float(np.median(gaps)), "least_gap_cycles": float(gaps.min()),
+            "p90_gap_cycles": float(np.quantile(gaps, 0.9)), "most_gap_cycles": float(gaps.max()), **matches,
+        }  # fmt: skip
+    found |= {f"sm_of_cta_{idx}": float(sm) for idx, sm in enumerate(sms[first : first + NUM_ORDERED])}
+    return found
+
+
+def _refills(sms: NDArray[np.int64], starts: Numbers, ends: Numbers) -> tuple[Numbers, dict[str, float]]:
+    """Cycles from each exit to the start that follows in its slot; how far starts follow exits in order."""
+    gaps: list[float] = []
+    freed: list[tuple[float, int]] = []
+    refilled: list[tuple[int, int]] = []
+    most = 0
+    for sm in np.unique(sms):
+        mine = np.flatnonzero(sms == sm)
+        mine = mine[np.argsort(starts[mine], kind="stable")]
+        left = np.sort(ends[mine])
+        slots = int((np.arange(1, len(mine) + 1) - np.searchsorted(left, starts[mine], side="left")).max())
+        most = max(most, slots)
+        later = mine[slots:]
+        gaps += list(starts[later] - left[: len(later)])
+        freed += [(float(end), int(sm)) for end in left[: len(later)]]
+        refilled += [(int(cta), int(sm)) for cta in later]
+    freed.sort()
+    refilled.sort()
+    same = [sm == of for (_, of), (_, sm) in zip(freed, refilled, strict=True)]
+    return np.array(gaps), {"most_at_once": most, "fifo_pct": 100.0 * float(np.mean(same)) if same else 0.0}
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Starts, order and gaps of the launch.
+
+    Raises:
+        WrongAnswer: a CTA that left no mark, stayed too short, or more on an SM than it has slots.
+    """
+    marks = outputs["marks"].astype(np.int64)
+    if config["kernel"] == "empty":
+        if (marks != -1).any():
+            raise WrongAnswer("the empty kernel has written something")
+        return {}
+    sms, begins, ends, begins_ns, ends_ns = marks.T
+    if (marks < 0).any() or (sms >= NUM_SMS).any():
+        raise WrongAnswer(f"CTA {int(np.flatnonzero((marks < 0).any(axis=1) | (sms >= NUM_SMS))[0])} left no mark")
+    if (ends - begins < stays(config)).any():
+        raise WrongAnswer(f"CTA {int(np.flatnonzero(ends - begins < stays(config))[0])} stayed too short")
+    pairs = outputs["pairs"].astype(np.int64)[: int(config["aligned"])]
+    of_pairs = np.repeat(sms[: len(pairs)], NUM_PAIRS)
+    every = np.concatenate([sms, sms, of_pairs])
+    clocks = np.concatenate([begins, ends, pairs[:, :, 0].reshape(-1)])
+    nanoseconds = np.concatenate([begins_ns, ends_ns, pairs[:, :, 1].reshape(-1)])
+    keep = clocks >= 0  # a counted launch compares no clocks
+    rate, ahead = common_cycles(every[keep], clocks[keep], nanoseconds[keep])
+    if not ahead:
+        return {"span_ns": float(ends_ns.max() - begins_ns.min())}
+    shift = np.array([ahead.get(sm, np.nan) for sm in range(NUM_SMS)])[sms]
+    if np.isnan(shift).any():
+        raise WrongAnswer("an SM's clock was never compared")
+    found = facts(sms, begins - shift, ends - shift, first=int(config["first"]))
+    if found["most_at_once"] > int(config["slots"]):
+        raise WrongAnswer(f"{found['most_at_once']:.0f} CTAs at once on an SM that has room for {config['slots']}")
+    return found | {"sm_mhz": rate * 1e3, "span_ns": float(ends_ns.max() - begins_ns.min())}
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+
+@cache
+def gpu() -> GpuSpec:
+    """The GPU that answers, with fences that take a step, so that a CTA can stay by fences, which share nothing."""
+    made = load_gpu(GPU)
+    return replace(made, warp_scheduler=replace(made.warp_scheduler, fence_cycles=float(STEP_CYCLES)))
+
+
+def twin(config: Config) -> Launch:
+    """The same grid in the simulator's words; there is none for staying, so that fences stand for it."""
+    stay = stays(config)
+
+    def program(cta: RoleContext) -> Iterator[ops.Op]:
+        for _ in range(round(stay[cta.cta_idx] / STEP_CYCLES)):
+            yield ops.FenceMbarrierInit()
+
+    grid = int(config["grid"])
+    return Launch(
+        kernel=config["kernel"], num_ctas=grid, num_tiles=grid, cluster_size=int(config["cluster"]),
+        registers_per_thread=int(config["registers"]), extra_smem_bytes=int(config["smem_bytes"]),
+        roles=(WarpRole(name="all", num_warps=int(config["threads"]) // 32, program=program),),
+    )  # fmt: skip
+
+
+@cache
+def _predicted(key: tuple[tuple[str, str], ...]) -> Mapping[str, float]:
+    config = dict(key)
+    result = simulate(twin(config), gpu(), clock="max", l2="warm", skips=False, recorded_sms=range(NUM_SMS))
+    roles = sorted(result.timeline.roles, key=lambda item: item.cta_idx)
+    sms = np.array([item.sm_idx for item in roles], dtype=np.int64)
+    starts = np.array([next(end for state, _, end in item.states if state is WarpState.START) for item in roles])
+    ends = np.array([item.states[-1][2] for item in roles])
+    found = facts(sms, starts, ends, first=int(config["first"]))
+    return {**found, "span_ns": float(ends.max() - starts.min()) / gpu().clock.max_mhz * 1e3, **result.counters}
+
+
+def predict(config: Config) -> dict[str, float]:
+    """What the dispatcher does with the grid. A first wave that compares clocks stays longer, which nothing here shows."""
+    found = dict(_predicted(tuple(sorted(config.items()))))
+    wanted = set(CASE.values) | set(METRICS)
+    if config["aligned"] != "0":
+        wanted -= {"span_ns", *METRICS}
+        if int(config["grid"]) > int(config["aligned"]):
+            wanted -= {"ramp_cycles", "cycles_per_cta"}
+    if config["kernel"] == "empty":
+        wanted -= set(CASE.values)
+    return {name: number for name, number in found.items() if name in wanted}
+
+
+def derive(row: Config) -> dict[str, float]:
+    """What the kernel takes beyond its first start and last mark."""
+    if not (row.get("span_ns") and row.get("gpu__time_duration.sum")):
+        return {}
+    return {"outside_ns": float(row["gpu__time_duration.sum"]) - float(row["span_ns"])}
+
+
+def _meanings() -> dict[str, Any]:
+    found = {
+        "ramp_cycles": "SM cycles from the first CTA's first instruction to the last one's",
+        "cycles_per_cta": "ramp_cycles over the CTAs after the first",
+        "in_order_pct": "CTAs that start no sooner than the one before them",
+        "breadth_first_pct": "of the first CTAs, one an SM, those that SMs 0, 1, 2, ... have in order",
+        "tpc_first_pct": "of the first CTAs, one an SM, those that SMs 0, 2, 4, ..., 1, 3, 5, ... have in order",
+        "num_sms": "SMs that had a CTA",
+        "most_ctas": "CTAs of the SM that had most",
+        "least_ctas": "CTAs of the SM that had fewest",
+        "most_at_once": "CTAs at once on an SM, by their marks",
+        "num_refills": "CTAs that started in a slot that another one had left",
+        "gap_cycles": "from a CTA's last instruction to the first one of the next in its slot, the median",
+        "least_gap_cycles": "the least such gap",
+        "p90_gap_cycles": "of these gaps",
+        "most_gap_cycles": "the most such gap",
+        "fifo_pct": "refills, in order of CTAs, whose SM is that of the exit of the same number, in order of time",
+        "sm_mhz": "SM cycles a microsecond",
+        "span_ns": "from the first mark to the last, by the GPU's nanoseconds",
+    }
+    return found | {f"sm_of_cta_{idx}": f"the SM of CTA first + {idx}" for idx in range(NUM_ORDERED)}
+
+
+CASE = Case(
+    name="launch_order",
+    question="When does each CTA of a grid start, on which SM, and how soon after the one before it has left?",
+    columns=COLUMNS,
+    groups={
+        "start": Group(configs=start, rank=2, least_capability=(9, 0)),
+        "refill": Group(configs=refill, rank=2, least_capability=(9, 0)),
+        "ramp": Group(configs=ramp, metrics=METRICS, rank=2, least_capability=(9, 0)),
+        "rate": Group(configs=rate, rank=3, least_capability=(9, 0)),
+        "tail": Group(configs=tail, rank=3, least_capability=(9, 0)),
+    },
+    launch=launch,
+    check=check,
+    values=_meanings(),
+    predict=predict,
+    derive=derive,
+)

@@ -1,0 +1,362 @@
+"""At what clock does the SM run under which work, and how does that change with time? Tensor work, streams and both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.simulate.run import simulate
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.atoms import wgmma
+from gpusim.workload.dtypes import BF16
+from gpusim.workload.launch import Launch, RoleContext, WarpRole
+
+GPU = "h200_sxm"
+"""What ``predict`` answers for."""
+
+NUM_SMS, NUM_THREADS, STREAM_THREADS = 132, 384, 224
+M, N, K = 64, 256, 256
+"""Of the operands in shared memory."""
+BURST_WGMMAS = 64
+FLOPS_PER_WGMMA = 2 * 64 * 256 * 16
+ROUND_BYTES = 8 * STREAM_THREADS * 16
+"""What the streaming warps of a CTA read at a time."""
+STREAM_BYTES = {"hbm": 256 * 2**20, "l2": 16 * 2**20}
+"""Walked through: more than L2 holds, and well below what it holds."""
+SMEM_BYTES = (M + N) * K * 2
+
+SINGLE_PERIOD_NS, SUSTAINED_PERIOD_NS = 5_000, 100_000
+SUSTAINED_US = 500_000
+MARKS_US = (100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000)
+"""Ends of the windows in which the clock of a long run is given."""
+APART = 2e-3
+"""Relative difference from which on two SMs count as of different clocks."""
+
+DUTIES = (12, 25, 37, 50, 62, 75, 87, 100)
+
+
+def _config(run_us: int, *, tensor: int = 0, stream: str = "none", stream_duty: int = 0, data: str = "random") -> Config:
+    return {
+        "kernel": "work", "run_us": str(run_us), "tensor_duty": str(tensor), "stream": stream,
+        "stream_duty": str(stream_duty), "data": data,
+    }  # fmt: skip
+
+
+def _mixes(run_us: int) -> list[Config]:
+    found = [_config(run_us, tensor=duty, data=data) for data in ("random", "zeros") for duty in DUTIES]
+    found += [
+        _config(run_us, stream=stream, stream_duty=duty, data=data)
+        for data in ("random", "zeros") for stream in ("hbm", "l2") for duty in (25, 50, 75, 100)
+    ]  # fmt: skip
+    found += [
+        _config(run_us, tensor=duty, stream=stream, stream_duty=stream_duty)
+        for stream in ("hbm", "l2") for duty in (25, 50, 75, 100) for stream_duty in (50, 100)
+    ]  # fmt: skip
+    return found
+
+
+def single(seed: int) -> list[Config]:
+    """One launch: of several lengths, and of every mix at a quarter of a millisecond."""
+    del seed  # a sweep, the same for every seed
+    found = [_config(250), *_mixes(250)]
+    for run_us in (25, 50, 100, 500, 1000):
+        for data in ("random", "zeros"):
+            found += [_config(run_us, tensor=duty, data=data) for duty in (50, 100)]
+            found.append(_config(run_us, tensor=100, stream="hbm", stream_duty=100, data=data))
+            found.append(_config(run_us, stream="hbm", stream_duty=100, data=data))
+    return found
+
+
+def sustained(seed: int) -> list[Config]:
+    """Half a second, in one launch: every mix."""
+    del seed  # a sweep, the same for every seed
+    return [_config(SUSTAINED_US), *_mixes(SUSTAINED_US)]
+
+
+# ---------------------------------------------------------------------------------------------- operands and streams
+
+
+def includes() -> dict[str, str]:
+    """The one instruction, with its 128 accumulators."""
+    sums = ", ".join(f"%{i}" for i in range(128))
+    outputs = ", ".join(f'"+f"(d[{i}])' for i in range(128))
+    return {
+        "wgmma.inc": f"""__device__ __forceinline__ void wgmma(float (&d)[128], uint64_t a, uint64_t b, int adds) {{
+    asm volatile("{{ .reg .pred p; setp.ne.b32 p, %130, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {{{sums}}}, %128, %129, p, 1, 1, 0, 0; }}"
+                 : {outputs} : "l"(a), "l"(b), "r"(adds));
+}}
+"""
+    }
+
+
+@cache
+def numbers(data: str, rows: int) -> NDArray[np.float32]:
+    """An operand, float32[rows, K] that bf16 holds exactly; normal, or zeros."""
+    made = np.random.default_rng(rows).standard_normal((rows, K), dtype=np.float32)
+    made = (made.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+    return made if data == "random" else np.zeros_like(made)
+
+
+def _image(data: str, rows: int) -> NDArray[np.uint16]:
+    """It in shared memory: panels of 64 columns, 128 bytes a row, chunks of 16 bytes XORed with the row."""
+    bits = (numbers(data, rows).view(np.uint32) >> 16).astype("<u2")
+    row, column = np.arange(rows)[:, None], np.arange(K)
+    places = column // 64 * rows * 64 + row * 64 + (column % 64 ^ row % 8 * 8)
+    made = np.empty(rows * K, dtype="<u2")
+    made[places] = bits
+    return made
+
+
+@cache
+def operands(data: str) -> NDArray[np.uint16]:
+    """Both images, A before B; copied to the GPU once."""
+    made = np.concatenate([_image(data, M), _image(data, N)])
+    made.setflags(write=False)
+    return made
+
+
+@cache
+def stream_buffer(stream: str, data: str) -> NDArray[np.uint8]:
+    """What is streamed: normal floats, or zeros; copied to the GPU once."""
+    num = STREAM_BYTES[stream] // 4 if stream != "none" else 4
+    if data == "random":
+        made = np.random.default_rng(num).standard_normal(num, dtype=np.float32).view(np.uint8)
+    else:
+        made = np.zeros(4 * num, dtype=np.uint8)
+    made.setflags(write=False)
+    return made
+
+
+def period_ns(config: Config) -> int:
+    """From one reading of the clocks to the next."""
+    return SUSTAINED_PERIOD_NS if int(config["run_us"]) >= SUSTAINED_US else SINGLE_PERIOD_NS
+
+
+def num_samples(config: Config) -> int:
+    """Readings of the clocks on each SM, the one at the start and the one at the end included."""
+    return int(config["run_us"]) * 1000 // period_ns(config) + 1
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """A CTA on every SM, for so long."""
+    del is_counted
+    stream = config["stream"]
+    plan = np.zeros(1, dtype=[("ns", "<u8", 2), ("rest", "<u4", 6)])
+    plan["ns"] = int(config["run_us"]) * 1000, period_ns(config)
+    plan["rest"] = (
+        int(config["tensor_duty"]), int(config["stream_duty"]), STREAM_BYTES.get(stream, 0), int(stream == "l2"),
+        num_samples(config), 0,
+    )  # fmt: skip
+    return KernelLaunch(
+        kernel="work",
+        arguments=(
+            by_value(plan), Input(operands(config["data"])), Input(stream_buffer(stream, config["data"])),
+            Output("samples", np.zeros((NUM_SMS, num_samples(config), 2), dtype="<u8")),
+            Output("done", np.zeros((NUM_SMS, 4), dtype="<u8")),
+            Output("d", np.full((128, 128), np.nan, dtype="<f4")),
+        ),
+        grid=(NUM_SMS, 1, 1),
+        block=(NUM_THREADS, 1, 1),
+        smem_bytes=SMEM_BYTES,
+    )  # fmt: skip
+
+
+@cache
+def product(data: str) -> NDArray[np.float64]:
+    """What each thread holds after a burst, float64[register, thread]: A times B, four times over, as wgmma has it."""
+    whole = 4.0 * numbers(data, M).astype(np.float64) @ numbers(data, N).astype(np.float64).T
+    register, thread = np.arange(128)[:, None], np.arange(128)
+    rows = thread // 32 * 16 + thread % 32 // 4 + register // 2 % 2 * 8
+    return np.asarray(whole[rows, register // 4 * 8 + thread % 4 * 2 + register % 2])
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Clocks over time and over SMs, and how much was done.
+
+    Raises:
+        WrongAnswer: sums that are not the product, words that the stream does not hold, work that was not done, or clocks
+            that stand still.
+    """
+    done = outputs["done"].astype(np.int64)
+    tensor, stream = int(config["tensor_duty"]), config["stream"]
+    if ((done[:, 0] > 0) != (tensor > 0)).any() or ((done[:, 1] > 0) != (stream != "none")).any():
+        raise WrongAnswer("a CTA has done nothing of its work, or what was not asked")
+    if tensor:
+        off = np.abs(outputs["d"] - product(config["data"])).max()
+        if not off <= 0.05:
+            raise WrongAnswer(f"a sum is off by {off}")
+    if stream != "none":
+        _check_stream(config, done)
+    samples = outputs["samples"].astype(np.int64)
+    if (np.diff(samples, axis=1) <= 0).any():
+        raise WrongAnswer("a clock stands still")
+    run_s = int(config["run_us"]) * 1e-6
+    found = clocks(samples[:, :, 0], samples[:, :, 1])
+    if tensor:
+        found["tflops"] = float(done[:, 0].sum()) * BURST_WGMMAS * FLOPS_PER_WGMMA / run_s * 1e-12
+    if stream != "none":
+        found["gb_per_s"] = float(done[:, 1].sum()) * ROUND_BYTES / run_s * 1e-9
+    return found
+
+
+def _check_stream(config: Config, done: NDArray[np.int64]) -> None:
+    words = stream_buffer(config["stream"], config["data"]).view("<u4")
+    for cta, (_, _, offset, seen) in enumerate(done):
+        at = offset // 4 + np.arange(8)[:, None] * (STREAM_THREADS * 4) + np.arange(4)
+        if at.max() >= len(words) or int(np.bitwise_xor.reduce(words[at].reshape(-1))) != seen:
+            raise WrongAnswer(f"CTA {cta} has read other words at byte {offset} than there are")
+
+
+def clocks(nanoseconds: NDArray[np.int64], cycles: NDArray[np.int64]) -> dict[str, float]:
+    """MHz by SM and by time, from readings of both clocks, int64[SM, sample]."""
+
+    def mhz(first: int, last: int) -> NDArray[np.float64]:
+        return np.asarray((cycles[:, last] - cycles[:, first]) / (nanoseconds[:, last] - nanoseconds[:, first]) * 1e3)
+
+    last = nanoseconds.shape[1] - 1
+    whole = mhz(0, last)
+    ordered = np.sort(whole)
+    steps = np.diff(np.median(cycles - cycles[:, :1], axis=0)) / np.diff(np.median(nanoseconds - nanoseconds[:, :1], axis=0))
+    found = {
+        "mhz": float(np.median(whole)), "least_mhz": float(whole.min()), "most_mhz": float(whole.max()),
+        "num_clocks": 1.0 + float((np.diff(ordered) > APART * ordered[:-1]).sum()),
+        "least_step_mhz": float(steps.min()) * 1e3, "p10_step_mhz": float(np.quantile(steps, 0.1)) * 1e3,
+        "p90_step_mhz": float(np.quantile(steps, 0.9)) * 1e3, "most_step_mhz": float(steps.max()) * 1e3,
+        "first_mhz": float(np.median(mhz(0, max(1, last // 5)))),
+        "last_mhz": float(np.median(mhz(last - max(1, last // 5), last))),
+    }  # fmt: skip
+    if nanoseconds[0, last] - nanoseconds[0, 0] >= MARKS_US[-1] * 900:
+        since = (nanoseconds[0] - nanoseconds[0, 0]) / 1e3
+        edges = [0, *(int(np.argmin(np.abs(since - mark))) for mark in MARKS_US)]
+        for mark, first, end in zip(MARKS_US, edges[:-1], edges[1:], strict=True):
+            found[f"mhz_at_{mark}_us"] = float(np.median(mhz(first, end)))
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+TWIN_BURSTS = 8
+TWIN_CYCLES = TWIN_BURSTS * BURST_WGMMAS * 128.8
+STREAM_CYCLES = {"hbm": 1700.0, "l2": 750.0}
+"""What a round of the stream takes when all SMs stream, about: so that both kinds of work end together."""
+
+
+@cache
+def gpu() -> GpuSpec:
+    """The GPU that answers."""
+    return load_gpu(GPU)
+
+
+def twin(config: Config) -> tuple[Launch, GpuSpec]:
+    """Some bursts and rounds in the simulator's words; rests are fences of the length that is wanted."""
+    tensor, stream, stream_duty = int(config["tensor_duty"]), config["stream"], int(config["stream_duty"])
+    burst, access = BURST_WGMMAS * 128.8, AccessPattern(
+        num_requests=56, num_sectors=ROUND_BYTES // 32, num_lines=ROUND_BYTES // 128, num_bytes=ROUND_BYTES
+    )
+    num_bursts = max(1, round(TWIN_BURSTS * tensor / 100)) if tensor else 0
+    num_rounds = max(1, round(TWIN_CYCLES / STREAM_CYCLES[stream] * stream_duty / 100)) if stream != "none" else 0
+    atom, unit = wgmma(256, BF16), 100.0
+
+    def multiply(cta: RoleContext) -> Iterator[ops.Op]:
+        for _ in range(num_bursts):
+            for _ in range(BURST_WGMMAS // 4):
+                yield ops.Wgmma(atom, 4)
+                yield ops.WgmmaCommitGroup()
+                yield ops.WgmmaWaitGroup(1)
+            yield ops.WgmmaWaitGroup(0)
+            for _ in range(round(burst * (100 - tensor) / tensor / unit)):
+                yield ops.FenceMbarrierInit()
+
+    def read(cta: RoleContext) -> Iterator[Any]:
+        for idx in range(num_rounds):
+            panel = (cta.cta_idx, idx if stream == "hbm" else idx % 4)
+            token = yield ops.GlobalLoad("stream", panel, access, allocates_in_l1=False)
+            yield ops.Use(token)
+            for _ in range(round(STREAM_CYCLES[stream] * (100 - stream_duty) / stream_duty / unit)):
+                yield ops.FenceMbarrierInit()
+
+    roles = [
+        WarpRole(name="multiply", num_warps=4, program=multiply), WarpRole(name="read", num_warps=7, program=read),
+        WarpRole(name="watch", num_warps=1, program=_nothing),
+    ]  # fmt: skip
+    made = Launch(
+        kernel="work", num_ctas=NUM_SMS, num_tiles=NUM_SMS, roles=tuple(roles), registers_per_thread=168,
+        extra_smem_bytes=SMEM_BYTES, num_flops=NUM_SMS * num_bursts * BURST_WGMMAS * FLOPS_PER_WGMMA,
+        math_class="16bit" if num_bursts else "",
+    )  # fmt: skip
+    return made, replace(gpu(), warp_scheduler=replace(gpu().warp_scheduler, fence_cycles=unit))
+
+
+def _nothing(cta: RoleContext) -> Iterator[ops.Op]:
+    yield ops.Alu(1)
+
+
+@cache
+def _predicted(key: tuple[tuple[str, str], ...]) -> dict[str, float]:
+    config = dict(key)
+    made, on = twin(config)
+    is_long = int(config["run_us"]) >= SUSTAINED_US
+    result = simulate(
+        made, on, clock="sustained" if is_long else "single", l2="warm" if config["stream"] == "l2" else "cold",
+        data="zeros" if config["data"] == "zeros" else "random", skips=False,
+    )  # fmt: skip
+    found = {"last_mhz" if is_long else "mhz": result.sm_clock_mhz}
+    if int(config["tensor_duty"]):
+        found["tflops"] = result.tflops * _lasting(result.cycles)
+    return found
+
+
+def _lasting(cycles: float) -> float:
+    """What leaving launch and drain out of so short a run makes of a rate."""
+    spec = gpu().dispatcher
+    return cycles / (cycles - spec.launch_cycles - spec.drain_cycles - spec.cta_start_cycles)
+
+
+def predict(config: Config) -> dict[str, float]:
+    """The clock that the power limit allows: of one launch, or at the end of half a second; the same on all SMs."""
+    if config["tensor_duty"] == "0" and config["stream"] == "none":
+        return {}
+    key = dict(config)
+    if int(config["run_us"]) < SUSTAINED_US:
+        key["run_us"] = "250"  # how long it lasts makes no difference to the simulator
+    return dict(_predicted(tuple(sorted(key.items()))))
+
+
+CASE = Case(
+    name="power_clock",
+    question="At what clock does the SM run under which work, and how does that change with time?",
+    columns=("run_us", "tensor_duty", "stream", "stream_duty", "data"),
+    groups={
+        "single": Group(configs=single, rank=4, least_capability=(9, 0)),
+        "sustained": Group(configs=sustained, rank=6, least_capability=(9, 0)),
+    },
+    launch=launch,
+    check=check,
+    values={
+        "mhz": "SM cycles a microsecond over the whole run, the median of the SMs",
+        "least_mhz": "the least of the SMs",
+        "most_mhz": "the most of the SMs",
+        "num_clocks": "groups of SMs whose clocks differ by more than 0.2 %",
+        "least_step_mhz": "the least between two readings of the clocks, 5 us apart or 100 us in a long run",
+        "p10_step_mhz": "of these steps",
+        "p90_step_mhz": "of these steps",
+        "most_step_mhz": "the most of these steps",
+        "first_mhz": "in the first fifth of the run",
+        "last_mhz": "in the last fifth of the run",
+        "tflops": "wgmma of all SMs, rests included",
+        "gb_per_s": "read by all SMs, rests included",
+        **{f"mhz_at_{mark}_us": f"from the mark before until {mark} us after the start" for mark in MARKS_US},
+    },
+    num_repeats=3,
+    predict=predict,
+    includes=includes,
+)

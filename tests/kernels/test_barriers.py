@@ -1,0 +1,169 @@
+"""Probes of synchronization: chains that stay chains, answers that are counted, costs that are as many as the steps."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gpusim.evidence.case import Config, WrongAnswer, load_case
+from gpusim.evidence.sass import Instruction, KernelSass
+
+CASE = load_case("barriers")
+case = sys.modules[CASE.launch.__module__]
+CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
+Sass = Callable[[str, str], dict[str, KernelSass]]
+
+
+def between_readings(kernel: KernelSass) -> list[Counter[str]]:
+    """Opcodes between each reading of the clock and the next, in order."""
+    found: list[Counter[str]] = []
+    seen: Counter[str] | None = None
+    for item in kernel.instructions:
+        if is_reading(item):
+            if seen is not None:
+                found.append(seen)
+            seen = Counter()
+        elif seen is not None:
+            seen[item.name] += 1
+    return found
+
+
+def is_reading(item: Instruction) -> bool:
+    return "SR_CLOCK" in item.operands
+
+
+def answers(config: Config, cycles: int = 300) -> dict[str, NDArray[np.generic]]:
+    """What a launch must leave, every round ``cycles`` long."""
+    launch = CASE.launch(config, False)
+    samples = np.full_like(launch.arguments[1].array, cycles)  # type: ignore[union-attr]  # an Output
+    result = np.zeros(case.NUM_RESULTS, dtype="<u4")
+    wanted = case.expected(config)
+    result[: len(wanted)] = np.where(wanted < 0, 0, wanted)
+    return {"samples": samples, "result": result}
+
+
+def test_as_many_configs_as_the_readme_says_the_same_every_time() -> None:
+    assert {group: len(CASE.configs(group, 1)) for group in CASE.groups} == {
+        "mbarrier": 69, "bar": 74, "cluster": 339, "dsmem": 336, "fences_90": 24, "registers": 2, "fences": 33, "warp": 27,
+        "cluster_16": 12,
+    }  # fmt: skip
+    assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
+
+
+def test_blocks_and_clusters_are_legal() -> None:
+    for config in CONFIGS:
+        launch = CASE.launch(config, False)
+        assert launch.block[0] <= 1024 and launch.grid[0] <= 132
+        assert launch.grid[0] % int(config["cluster"]) == 0
+        assert int(config["partner"]) < max(int(config["cluster"]), int(config["warps"]))
+
+
+def test_the_clock_is_read_in_order_and_nothing_spills(sass: Sass) -> None:
+    for arch in ("sm_80", "sm_90a"):
+        for name, kernel in sass("barriers", arch).items():
+            readings = [item.opcode for item in kernel.instructions if is_reading(item)]
+            assert readings and set(readings) == {"CS2R"}, name
+            assert kernel.num_spills == 0, name
+
+
+@pytest.mark.parametrize("count", [1, 4, 16])
+def test_as_many_steps_lie_between_two_readings_as_the_name_says(sass: Sass, count: int) -> None:
+    kernels = sass("barriers", "sm_90a")
+    for stem, opcode in {
+        "shfl_idx": "SHFL", "shfl_bfly": "SHFL", "vote_ballot": "VOTE", "redux_max": "REDUX", "bar_sync": "BAR",
+        "fence_gpu": "MEMBAR", "fence_proxy_async_shared": "FENCE", "mbarrier_arrive": "SYNCS",
+        "mbarrier_try_wait_done": "SYNCS", "mbarrier_test_wait_pending": "SYNCS",
+    }.items():  # fmt: skip
+        assert between_readings(kernels[f"{stem}_{count}"])[0][opcode] == count, stem
+    assert between_readings(kernels[f"dsmem_chain_{count}_c4"])[0]["LD"] == count
+
+
+def test_a_shuffle_waits_for_the_one_before(sass: Sass) -> None:
+    shuffles = sass("barriers", "sm_90a")["shfl_idx_16"].select("SHFL")[:16]
+    results = [item.operands.split(", ")[1] for item in shuffles]
+    sources = [item.operands.split(", ")[2] for item in shuffles]
+    assert sources[1:] == results[:-1]
+
+
+def test_a_load_from_another_sm_waits_for_the_one_before(sass: Sass) -> None:
+    loads = sass("barriers", "sm_90a")["dsmem_chain_16_c2"].select("LD")[:16]
+    results = [item.operands.split(", ")[0] for item in loads]
+    assert all(f"[{result}" in after.operands for result, after in zip(results, loads[1:], strict=False))
+
+
+def test_registers_are_given_and_taken_between_readings(sass: Sass) -> None:
+    alone = between_readings(sass("barriers", "sm_90a")["setmaxnreg_alone"])
+    assert [pieces["USETMAXREG"] for pieces in alone] == [1, 1]
+    assert sass("barriers", "sm_90a")["setmaxnreg_hand_over"].num_registers == 168
+
+
+@pytest.mark.parametrize("idx", range(0, len(CONFIGS), 37))
+def test_right_counts_pass_and_a_wrong_one_does_not(idx: int) -> None:
+    config = CONFIGS[idx]
+    outputs = answers(config)
+    assert CASE.check(config, outputs)["cycles"] == 300.0
+    told = int(np.flatnonzero(case.expected(config) >= 0)[0])
+    outputs["result"][told] += 1  # type: ignore[call-overload]  # numbers
+    with pytest.raises(WrongAnswer, match=f"thread {told} counts"):
+        CASE.check(config, outputs)
+
+
+def test_a_clock_that_stands_still_is_no_answer() -> None:
+    with pytest.raises(WrongAnswer, match="clock"):
+        CASE.check(CONFIGS[0], answers(CONFIGS[0], cycles=0))
+
+
+def test_only_rounds_after_the_first_ones_count() -> None:
+    config = next(config for config in CONFIGS if config["kernel"] == "bar_sync_16")
+    outputs = answers(config)
+    outputs["samples"][: case.NUM_WARM_UP] = 9999
+    outputs["samples"][case.NUM_WARM_UP] = 310
+    values = CASE.check(config, outputs)
+    assert (values["cycles"], values["least_cycles"], values["most_cycles"]) == (300.0, 300.0, 310.0)
+
+
+def test_chains_of_votes_end_where_worked_out() -> None:
+    lanes = np.arange(32)
+    of = {config["kernel"]: case.expected(config) for config in CASE.configs("warp", 1)}
+    assert (of["shfl_idx_1"] == 5).all()  # everybody has lane 5's
+    assert (of["shfl_bfly_4"] == lanes).all()  # an even number of swaps
+    assert (of["shfl_down_1"] == 31).all()  # 48 steps down, and the last lane keeps its own
+    assert (of["vote_ballot_16"] == 2**32 - 1).all()
+    assert (of["redux_max_4"] == 31).all()
+
+
+def test_bytes_of_a_stream_are_counted() -> None:
+    config = next(config for config in CASE.configs("dsmem", 1) if config["warps"] == "8" and config["loads"] == "16")
+    assert CASE.derive({**config, "cycles": "4096"}) == {"bytes_per_cycle": 16 * 16 * 256 / 4096}
+    assert CASE.derive({**CONFIGS[0], "count": "4", "cycles": "100"}) == {"cycles_per_step": 25.0}
+
+
+def test_the_simulators_barrier_costs_base_and_warps() -> None:
+    spec = case.gpu().warp_scheduler
+    for config in CASE.configs("bar", 1):
+        if config["kernel"].startswith("bar_sync"):
+            each = spec.barrier_base_cycles + int(config["warps"]) * spec.barrier_warp_cycles
+            assert CASE.predict(config)["cycles"] == pytest.approx(int(config["count"]) * each)
+
+
+def test_the_simulators_costs_are_as_many_as_the_steps() -> None:
+    by_stem: dict[str, dict[int, float]] = {}
+    for config in CASE.configs("mbarrier", 1):
+        predicted = CASE.predict(config)
+        if predicted and config["lanes"] in ("0", "1"):
+            by_stem.setdefault(case.stem(config) + config["partner"], {})[int(config["count"])] = predicted["cycles"]
+    assert len(by_stem) > 5
+    for cycles in by_stem.values():
+        assert {count: pytest.approx(count * cycles[1]) for count in cycles} == cycles
+
+
+def test_where_the_simulator_has_no_word_it_says_nothing() -> None:
+    silent = {case.stem(config) for config in CONFIGS if not CASE.predict(config)}
+    assert {"setmaxnreg_alone", "fence_gpu", "shfl_idx", "mbarrier_try_wait_pending", "dsmem_store"} <= silent
+    spoken = {case.stem(config) for config in CONFIGS if CASE.predict(config)}
+    assert {"bar_sync", "mbarrier_ping_pong", "st_async", "ping_pong", "cluster_barrier", "dsmem_load"} <= spoken

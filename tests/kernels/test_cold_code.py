@@ -1,0 +1,86 @@
+"""Straight-line code of the sizes that are asked, run cold and warm."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gpusim.evidence.case import Config, WrongAnswer, load_case
+from gpusim.evidence.sass import KernelSass
+
+CASE = load_case("cold_code")
+case = sys.modules[CASE.launch.__module__]
+CONFIGS = CASE.configs("sizes", 1)
+Sass = Callable[[str, str], dict[str, KernelSass]]
+
+
+def answers(config: Config) -> dict[str, NDArray[np.generic]]:
+    """The first run twice as long as the others."""
+    times = np.full((case.NUM_SMS, case.NUM_ROUNDS), -1, dtype="<i8")
+    times[: int(config["sms"])] = [2000, 1100, 1000, 1000]
+    return {
+        "times": times, "sums": np.full((case.NUM_SMS, case.NUM_ROUNDS), 28 + case.num_instructions(config), dtype="<f4"),
+    }  # fmt: skip
+
+
+def test_every_size_is_asked_in_every_state_on_one_sm_and_on_all() -> None:
+    assert len(CONFIGS) == 288 and CASE.configs("sizes", 2) == CONFIGS
+    seen = {(int(config["kib"]), config["state"], config["sms"]) for config in CONFIGS}
+    assert seen == {(kib, state, sms) for kib in case.SIZES_KIB for state in case.STATES for sms in ("1", "132")}
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_each_size_is_so_many_instructions_between_two_readings_and_nothing_else(sass: Sass, arch: str) -> None:
+    lengths, num, others = [], 0, 0
+    is_inside = False
+    for item in sass("cold_code", arch)["straight"].instructions:
+        if "SR_CLOCK" in item.operands:
+            assert item.opcode == "CS2R"
+            if is_inside:
+                lengths.append(num)
+                assert others == 0
+            is_inside, num, others = not is_inside, 0, 0
+        elif item.name == "FFMA":
+            num += 1
+        else:
+            others += 1
+    assert sorted(lengths) == [kib * 1024 // case.INSTRUCTION_BYTES for kib in case.SIZES_KIB]
+
+
+def test_the_others_push_every_size_out_of_128_kib() -> None:
+    assert all(sum(case.SIZES_KIB) - kib > 2 * 128 for kib in case.SIZES_KIB)
+
+
+def test_only_a_flush_reads_the_large_buffer() -> None:
+    for config in CONFIGS[::7]:
+        launch = CASE.launch(config, False)
+        assert (launch.arguments[1].array.nbytes > 60 * 2**20) == (config["state"] == "flushed")  # type: ignore[union-attr]  # an Input
+
+
+@pytest.mark.parametrize("config", CONFIGS[::41])
+def test_right_sums_pass_and_a_wrong_one_or_an_sm_too_many_does_not(config: Config) -> None:
+    values = CASE.check(config, answers(config))
+    assert (values["first_cycles"], values["second_cycles"], values["warm_cycles"]) == (2000.0, 1100.0, 1000.0)
+    outputs = answers(config)
+    outputs["sums"][0, 1] += 1
+    with pytest.raises(WrongAnswer, match="a sum is"):
+        CASE.check(config, outputs)
+    outputs = answers(config)
+    outputs["times"][0, 0] = -1
+    with pytest.raises(WrongAnswer, match="SMs measured"):
+        CASE.check(config, outputs)
+
+
+def test_what_is_cold_is_told_for_each_kib() -> None:
+    row = {**CONFIGS[0], "kib": "8", "first_cycles": "1312", "warm_cycles": "512"}
+    assert CASE.derive(row) == {"cold_cycles_per_kib": 100.0}
+
+
+@pytest.mark.parametrize(("warps", "per_instruction"), [(1, 1.0), (4, 1.0), (16, 4.0)])
+def test_warm_code_runs_at_the_rate_of_the_fma_pipe(warps: int, per_instruction: float) -> None:
+    config = next(config for config in CONFIGS if config["kib"] == "16" and config["warps"] == str(warps))
+    assert CASE.predict(config) == {"warm_cycles": pytest.approx(1024 * per_instruction)}

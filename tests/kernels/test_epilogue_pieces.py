@@ -1,0 +1,146 @@
+"""Epilogues piece by piece: what lies between two readings of the clock, where tiles land, what the simulator says."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gpusim.evidence.case import Config, Input, MappedTensor, WrongAnswer, load_case
+from gpusim.evidence.sass import KernelSass
+
+CASE = load_case("epilogue_pieces")
+case = sys.modules[CASE.launch.__module__]
+CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
+Sass = Callable[[str, str], dict[str, KernelSass]]
+
+
+def find(**fields: object) -> Config:
+    return next(
+        config for config in CONFIGS if all(config[name] == str(value) for name, value in fields.items())
+    )  # fmt: skip
+
+
+def pieces_of(kernel: KernelSass) -> list[Counter[str]]:
+    """Opcodes between each reading of the clock and the next."""
+    found: list[Counter[str]] = []
+    seen: Counter[str] | None = None
+    for item in kernel.instructions:
+        if item.name == "CS2R" and "SR_CLOCK" in item.operands:
+            if seen is not None:
+                found.append(seen)
+            seen = Counter()
+        elif seen is not None:
+            seen[item.name] += 1
+    return found
+
+
+def test_as_many_configs_as_the_readme_says_the_same_every_time() -> None:
+    assert {group: len(CASE.configs(group, 1)) for group in CASE.groups} == {"tiles": 180, "contention": 48}
+    assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
+    assert {config["kernel"] for config in CONFIGS} == {
+        case.kernel_name(m, n, dtype, way) for m, n in case.TILES for dtype in case.DTYPES for way in case.PIECES
+    }
+
+
+def test_nothing_spills_and_the_clock_is_read_in_order(sass: Sass) -> None:
+    for name, kernel in sass("epilogue_pieces", "sm_90a").items():
+        assert kernel.num_spills == 0, name
+        assert all(item.opcode == "CS2R" for item in kernel.instructions if "SR_CLOCK" in item.operands), name
+
+
+@pytest.mark.parametrize(("m", "n"), case.TILES)
+def test_each_piece_is_what_its_name_says(sass: Sass, m: int, n: int) -> None:
+    kernels = sass("epilogue_pieces", "sm_90a")
+    for dtype, packs in (("bf16", n // 4), ("fp32", 0)):
+        panels = n * (2 if dtype == "bf16" else 4) // 128
+        store, drain = pieces_of(kernels[case.kernel_name(m, n, dtype, "direct")])
+        assert (store["STG"], store["F2FP"]) == (n // 4, packs) and drain["MEMBAR"] == 1
+        write, meet, rows, drain, read = pieces_of(kernels[case.kernel_name(m, n, dtype, "staged")])
+        assert (write["STSM"], write["STS"]) == ((n // 16, 0) if dtype == "bf16" else (0, n // 4))
+        assert write["F2FP"] == packs and meet["BAR"] == 1 and drain["MEMBAR"] == 1
+        assert rows["LDS"] == rows["STG"] > 0 and read["LDS"] > 0 and not read["STG"]
+        write, fence, meet, issue, commit, source, whole = pieces_of(kernels[case.kernel_name(m, n, dtype, "tma")])
+        assert write["F2FP"] == packs and fence["FENCE"] == 1 and meet["BAR"] == 1
+        assert issue["UTMASTG"] == panels and commit["UTMACMDFLUSH"] == 1
+        assert source["DEPBAR"] == 1 and whole["DEPBAR"] == 1
+
+
+def test_a_tile_lies_where_the_fragments_of_wgmma_put_it() -> None:
+    """Word for word, by PTX's figure: thread 4 of warp 5 holds columns 0 and 1 of row 81, and of row 89."""
+    config = find(m=128, n=64, dtype="fp32", sms=1)
+    tile = case.wanted_tiles(config).view("<f4").reshape(128, 64)
+    held = case.source()[: 32 * 256].reshape(32, 256)
+    thread = 5 * 32 + 4
+    assert list(tile[81, :2]) == list(held[:2, thread]) and list(tile[89, :2]) == list(held[2:4, thread])
+    assert list(tile[81, 8:10]) == list(held[4:6, thread])
+
+
+def test_bf16_is_rounded_to_nearest() -> None:
+    """Eight bits: off by half of the last one at most, where cutting off would be off by a whole one."""
+    config = find(m=64, n=64, dtype="bf16", sms=1)
+    exact = case.wanted_tiles({**config, "dtype": "fp32"}).view("<f4").astype(np.float64)
+    got = (case.wanted_tiles(config).view("<u2").astype("<u4") << 16).view("<f4").astype(np.float64)
+    assert (np.abs(got - exact) <= np.abs(exact) * 2.0**-8).all()
+
+
+def test_the_kernel_has_a_pointer_to_the_matrix_that_the_map_is_of() -> None:
+    """Both are the same array, which cannot be written to here: so it lies on the GPU once."""
+    for config in CONFIGS[::31]:
+        arguments = CASE.launch(config, False).arguments
+        (mapped,) = [item for item in arguments if isinstance(item, MappedTensor)]
+        assert any(isinstance(item, Input) and item.array is mapped.array for item in arguments)
+        assert not mapped.array.flags.writeable
+        m, n = case.shape(config)
+        tensor_map = mapped.tensor_map
+        assert tensor_map.global_dim == (12 * n, 11 * m)
+        assert 11 * m * 12 * n * case._element_bytes(config) <= mapped.array.nbytes
+
+
+def answers(config: Config) -> dict[str, NDArray[np.generic]]:
+    times = np.full((int(config["sms"]), case.NUM_ROUNDS, case.MOST_PIECES), 100, dtype="<i8")
+    times[:, : case.NUM_WARM_UP] = 5000
+    return {"tiles": case.wanted_tiles(config).copy(), "times": times, "words": np.ones(2, dtype="<u8")}
+
+
+@pytest.mark.parametrize("config", CONFIGS[::19])
+def test_right_tiles_pass_and_one_wrong_byte_does_not(config: Config) -> None:
+    values = CASE.check(config, answers(config))
+    num = len([piece for piece in case.PIECES[config["way"]] if piece not in case.UNCOUNTED])
+    assert values["total_cycles"] == values["most_total_cycles"] == 100.0 * num
+    outputs = answers(config)
+    outputs["tiles"][77] ^= 1  # type: ignore[operator]  # bytes
+    with pytest.raises(WrongAnswer, match="byte 77"):
+        CASE.check(config, outputs)
+    outputs = answers(config)
+    outputs["times"][0, 3, 0] = -1
+    with pytest.raises(WrongAnswer, match="no time"):
+        CASE.check(config, outputs)
+
+
+@pytest.mark.parametrize("way", list(case.PIECES))
+def test_the_simulator_has_every_piece_or_none_of_that_name(way: str) -> None:
+    for dtype in case.DTYPES:
+        found = CASE.predict(find(m=128, n=128, dtype=dtype, way=way, sms=1))
+        assert set(found) <= set(CASE.values)
+        assert ("drain_cycles" in found, "total_cycles" in found) == (False, way == "tma")
+
+
+def test_a_larger_tile_takes_the_simulator_longer_and_so_do_all_sms() -> None:
+    for way, piece in (("direct", "store_cycles"), ("staged", "write_cycles"), ("tma", "source_wait_cycles")):
+        found = [CASE.predict(find(m=128, n=n, dtype="fp32", way=way, sms=1))[piece] for n in (64, 128, 256)]
+        assert found[0] < found[1] < found[2]
+    alone, together = (CASE.predict(find(m=128, n=256, dtype="fp32", way="tma", sms=sms)) for sms in (1, 132))
+    assert together["total_cycles"] > alone["total_cycles"]
+
+
+def test_stmatrix_writes_as_many_wavefronts_as_there_are_bytes() -> None:
+    config = find(m=128, n=256, dtype="bf16", way="tma", sms=1)
+    access = case.writes(config).access
+    assert access.num_wavefronts * 128 == 128 * 256 * 2
+    wide = case.writes({**config, "dtype": "fp32"}).access
+    assert wide.num_wavefronts * 128 == 2 * 128 * 256 * 4  # rows 2i and 2i + 1 of a quarter meet in the same banks

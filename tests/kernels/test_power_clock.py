@@ -1,0 +1,147 @@
+"""Work at several intensities: operands where descriptors find them, rests, clocks over time, the simulator's limit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gpusim.evidence.case import Config, WrongAnswer, load_case
+from gpusim.evidence.sass import KernelSass
+from gpusim.workload.gmma import WgmmaDescriptor
+
+CASE = load_case("power_clock")
+case = sys.modules[CASE.launch.__module__]
+CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
+Sass = Callable[[str, str], dict[str, KernelSass]]
+
+
+def find(**fields: object) -> Config:
+    return next(
+        config for config in CONFIGS if all(config[name] == str(value) for name, value in fields.items())
+    )  # fmt: skip
+
+
+def test_as_many_configs_as_the_readme_says_the_same_every_time() -> None:
+    assert {group: len(CASE.configs(group, 1)) for group in CASE.groups} == {"single": 89, "sustained": 49}
+    assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
+
+
+def test_the_loop_is_a_burst_of_wgmmas_and_nothing_of_the_compilers(sass: Sass) -> None:
+    kernel = sass("power_clock", "sm_90a")["work"]
+    loop = kernel.main_loop
+    assert loop is not None and dict(loop.tensor_shapes) == {"HGMMA 64x256x16": case.BURST_WGMMAS // 4}
+    assert kernel.num_dummy_wgmmas == kernel.num_spills == 0
+    assert set(kernel.wgmma_wait_depths) == {0, 1}
+    assert len(kernel.select("NANOSLEEP")) == 3  # rests of both kinds of work, and the watch
+
+
+def test_streams_load_sixteen_bytes_eight_at_a_time(sass: Sass) -> None:
+    kernel = sass("power_clock", "sm_90a")["work"]
+    loads = [item for item in kernel.select("LDG") if "128" in item.opcode and "STRONG.GPU" in item.opcode]
+    assert len(loads) == 8
+
+
+@pytest.mark.parametrize(("rows", "base"), [(case.M, 0), (case.N, case.M * case.K)])
+def test_descriptors_find_every_step_of_an_operand(rows: int, base: int) -> None:
+    """Core matrix by core matrix, as the tensor core reads them."""
+    image = case.operands("random")[base : base + rows * case.K]
+    for step in range(case.K // 16):
+        address = step // 4 * rows * 128 + step % 4 * 32
+        bits = (address >> 4) | 1 << 16 | 64 << 32 | 1 << 62
+        places = WgmmaDescriptor.from_bits(bits).core_matrices("K", rows)
+        words = image.view(np.uint8)[places[..., None] + np.arange(16)].view("<u2")  # [block, half, row, k]
+        values = (words.astype("<u4") << 16).view("<f4").transpose(0, 2, 1, 3).reshape(rows, 16)
+        assert np.array_equal(values, case.numbers("random", rows)[:, 16 * step : 16 * step + 16])
+
+
+def test_random_numbers_are_normal_and_zeros_are_zeros() -> None:
+    numbers = case.numbers("random", case.N)
+    assert abs(numbers.mean()) < 0.02 and 0.97 < numbers.std() < 1.03
+    assert not case.operands("zeros").any() and not case.stream_buffer("l2", "zeros").any()
+
+
+def answers(config: Config, mhz: NDArray[np.float64]) -> dict[str, NDArray[np.generic]]:
+    """All SMs at ``mhz`` (float64[steps between samples]), work done and right."""
+    num = case.num_samples(config)
+    ns = np.arange(num) * case.period_ns(config)
+    cycles = np.concatenate([[0.0], np.cumsum(np.resize(mhz, num - 1) * case.period_ns(config) / 1e3)])
+    samples = np.empty((case.NUM_SMS, num, 2), dtype="<u8")
+    samples[:, :, 0] = 10**15 + ns
+    samples[:, :, 1] = np.round(cycles) + 10**9 * np.arange(case.NUM_SMS)[:, None]
+    done = np.zeros((case.NUM_SMS, 4), dtype="<u8")
+    done[:, 0] = 7 * (config["tensor_duty"] != "0")
+    if config["stream"] != "none":
+        words = case.stream_buffer(config["stream"], config["data"]).view("<u4")
+        at = np.arange(8)[:, None] * (case.STREAM_THREADS * 4) + np.arange(4)
+        done[:, 1], done[:, 3] = 9, np.bitwise_xor.reduce(words[at].reshape(-1))
+    return {"samples": samples, "done": done, "d": case.product(config["data"]).astype("<f4")}
+
+
+def test_right_work_passes_and_a_wrong_sum_or_word_does_not() -> None:
+    config = find(run_us=250, tensor_duty=50, stream="l2", stream_duty=50)
+    outputs = answers(config, np.array([1800.0]))
+    values = CASE.check(config, outputs)
+    assert values["mhz"] == values["least_mhz"] == pytest.approx(1800.0)
+    assert values["tflops"] == pytest.approx(132 * 7 * 64 * 2 * 64 * 256 * 16 / 250e-6 * 1e-12)
+    assert values["gb_per_s"] == pytest.approx(132 * 9 * case.ROUND_BYTES / 250e-6 * 1e-9)
+    for name, match in (("d", "off by"), ("done", "other words"), ("samples", "stands still")):
+        outputs = answers(config, np.array([1800.0]))
+        if name == "done":
+            outputs["done"][3, 3] ^= 1  # type: ignore[operator]  # numbers
+        elif name == "d":
+            outputs["d"][5, 6] += 1  # type: ignore[operator]  # numbers
+        else:
+            outputs["samples"][2, 5] = outputs["samples"][2, 4]
+        with pytest.raises(WrongAnswer, match=match):
+            CASE.check(config, outputs)
+
+
+def test_work_that_was_not_done_is_no_answer() -> None:
+    config = find(run_us=250, tensor_duty=100, stream="none", data="random")
+    outputs = answers(config, np.array([1800.0]))
+    outputs["done"][9, 0] = 0
+    with pytest.raises(WrongAnswer, match="nothing of its work"):
+        CASE.check(config, outputs)
+
+
+def test_a_clock_that_falls_is_seen_falling() -> None:
+    config = find(run_us=case.SUSTAINED_US, tensor_duty=100, stream="none", data="random")
+    steps = np.where(np.arange(case.num_samples(config) - 1) < 200, 1980.0, 1500.0)  # for 20 ms, then
+    values = CASE.check(config, answers(config, steps))
+    assert values["mhz_at_10000_us"] == pytest.approx(1980.0, rel=1e-3)
+    assert values["mhz_at_50000_us"] == values["last_mhz"] == pytest.approx(1500.0, rel=1e-3)
+    assert values["most_step_mhz"] == pytest.approx(1980.0, rel=1e-3) and values["num_clocks"] == 1.0
+
+
+def test_sms_with_clocks_of_their_own_are_told_apart() -> None:
+    ns = np.tile(np.arange(51) * 5000, (132, 1))
+    ghz = np.where(np.arange(132) < 18, 1.7, 1.8)[:, None]
+    found = case.clocks(ns, (ns * ghz).astype(np.int64))
+    assert (found["num_clocks"], found["least_mhz"], found["most_mhz"]) == (2.0, pytest.approx(1700), pytest.approx(1800))
+
+
+def test_the_simulator_slows_down_for_tensor_work_and_less_on_zeros() -> None:
+    clocks = [
+        CASE.predict(find(run_us=case.SUSTAINED_US, tensor_duty=duty, stream="none", data="random"))["last_mhz"]
+        for duty in case.DUTIES
+    ]
+    assert clocks == sorted(clocks, reverse=True) and clocks[-1] < clocks[0]
+    zeros = CASE.predict(find(run_us=case.SUSTAINED_US, tensor_duty=100, stream="none", data="zeros"))["last_mhz"]
+    assert zeros > clocks[-1]
+    one = CASE.predict(find(run_us=250, tensor_duty=100, stream="none", data="random"))["mhz"]
+    assert one > clocks[-1]
+
+
+def test_rests_cost_the_simulator_their_share_of_the_rate() -> None:
+    half, whole = (
+        CASE.predict(find(run_us=250, tensor_duty=duty, stream="none", data="zeros"))["tflops"] for duty in (50, 100)
+    )
+    assert half == pytest.approx(whole / 2, rel=0.1)
+
+
+def test_nothing_is_predicted_of_an_idle_gpu() -> None:
+    assert CASE.predict(find(run_us=250, tensor_duty=0, stream="none")) == {}
