@@ -43,6 +43,8 @@ ROUND_BYTES = NUM_SMS * 32 * KIB
 ROUNDS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 24, 30)
 LARGE = (256 * MIB, 512 * MIB, GIB, 2 * GIB, 4 * GIB)
 FOOTPRINTS = (*(rounds * ROUND_BYTES for rounds in ROUNDS), *LARGE)
+MIB_OF_ALL = NUM_SMS * 8 * KIB
+"""About a megabyte that all SMs share out evenly."""
 IN_L2, IN_HBM = 4 * ROUND_BYTES, 2 * GIB
 
 PLAN_FIELDS = ("chunk_bytes", "num_chunks", "stride_chunks", "num_rounds", "first_factor", "turn", "num_warm", "num_steps")
@@ -100,12 +102,19 @@ def footprint_configs(seed: int) -> list[Config]:
         *(("mix_b128_u4", {"write_quarters": quarters, **threads}) for quarters in (1, 2, 3)),
         ("tma_load", boxes), ("tma_load", {"sharing": "all", **boxes}), ("tma_store", boxes),
     ]  # fmt: skip
-    return [
+    large = [
         config_of(kernel, footprint_bytes=size, **columns)
         for kernel, columns in sweeps
         for size in FOOTPRINTS
         if size <= (SECOND_AT if kernel.startswith("mix") else BUFFER_BYTES)
     ]
+    small = [
+        config_of("read_cg_b128_u1", footprint_bytes=times * MIB_OF_ALL, sharing=sharing, threads=256, ctas_per_sm=ctas)
+        for sharing in ("own", "all", "together")
+        for ctas, sizes in ((2, (1, 2, 4, 16)), (4, (2, 4, 16)))
+        for times in sizes
+    ]
+    return large + small
 
 
 def in_flight_configs(seed: int) -> list[Config]:

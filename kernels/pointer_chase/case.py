@@ -23,7 +23,7 @@ MOST_BYTES = 4 * GIB
 FLUSH_BYTES = 256 * MIB
 """Four times the L2 of an H200."""
 NUM_CTAS = 132
-NUM_THREADS = 512
+NUM_THREADS = 1024
 MOST_SAMPLES = 4096
 SMEM_BYTES = 9224
 """What the kernel declares."""

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-constexpr int kThreads = 512;
+constexpr int kThreads = 1024;
 constexpr uint32_t kMostSamples = 4096;
 constexpr uint32_t kMostSms = 256;
 constexpr uint32_t kRehearsals = 16;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusim import load_gpu
-from gpusim.evidence.case import Config, Input, Output, WrongAnswer, load_case
+from gpusim.evidence.case import Config, Input, Output, WrongAnswer, kernels_dir, load_case
 from gpusim.evidence.sass import KernelSass
 
 CASE = load_case("pointer_chase")
@@ -240,3 +241,12 @@ def test_the_bare_chain_is_loads_that_wait_for_one_another(sass: Callable[[str, 
         loads = chains[-1].select("LDG")
         for before, after in pairwise(loads):
             assert f"[{before.operands.split(',')[0]}.64]" in after.operands
+
+
+def test_fields_stand_in_the_order_of_the_kernels_structure() -> None:
+    source = (kernels_dir() / "pointer_chase" / "kernel.cu").read_text(encoding="utf-8")
+    body = re.search(r"struct State \{(.*?)\};", source, re.DOTALL)
+    assert body is not None
+    code = re.sub(r"//.*", "", body[1])
+    names = [re.sub(r"\[.*", "", name) for line in re.findall(r"\w+_t ([^;]+);", code) for name in line.split(", ")]
+    assert names == list(case.STATE.names)
