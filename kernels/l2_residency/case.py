@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, WarpRole, load_gpu, simulate
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value, kernels_dir
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    KernelLaunch,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+    kernels_dir,
+)
+from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.residency import PanelUse, panel_traffic
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
@@ -187,15 +198,17 @@ def derive(row: Config) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 
-def predict(config: Config) -> dict[str, float]:
-    """Bytes from HBM by the rule of residency, and a settled round's time; nothing with hints, of which it knows none."""
-    if {config["read_hint"], config["write_hint"]} != {"evict_normal"}:
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """Bytes from HBM by the rule of residency, and a settled round's time.
+
+    Nothing with hints, of which it knows none, or for a GPU whose SMs have other numbers.
+    """
+    if {config["read_hint"], config["write_hint"]} != {"evict_normal"} or gpu.num_sms != NUM_CTAS:
         return {}
     num_bytes, readers, num_writes = footprint_bytes(config), config["readers"], int(config["writes_of_8"])
-    values = {DRAM_READ: miss_bytes(num_bytes, readers, num_writes)}
+    values = {DRAM_READ: miss_bytes(num_bytes, readers, num_writes, gpu)}
     if readers != "all":  # in the twin they would walk in lockstep and merge, where the kernel's begin at other places
-        three, six = (_cycles(num_bytes, readers, num_writes, num) for num in (3, 6))
-        values["round_cycles"] = (six - three) / 3
+        values["round_cycles"] = _round_cycles(num_bytes, readers, num_writes, gpu)
     return values
 
 
@@ -214,10 +227,10 @@ def _panel_of(tiles: Any, readers: str) -> Any:
     return cta % num_panels
 
 
-def miss_bytes(num_bytes: int, readers: str, num_writes: int) -> float:
+def miss_bytes(num_bytes: int, readers: str, num_writes: int, gpu: GpuSpec) -> float:
     """By :func:`gpusim.machine.memory.residency.panel_traffic`, a wave a round."""
     num_sms, num_panels = _num_panels(readers)
-    l2 = load_gpu(GPU).l2
+    l2 = gpu.l2
     tiles = np.arange(NUM_ROUNDS * num_sms, dtype=np.int64)
     panels = _panel_of(tiles, readers)
     panel_bytes = num_bytes // num_panels + (panels < num_bytes % num_panels)
@@ -232,10 +245,12 @@ def miss_bytes(num_bytes: int, readers: str, num_writes: int) -> float:
     return traffic["A"].read_miss_bytes
 
 
-@cache
-def _cycles(num_bytes: int, readers: str, num_writes: int, num_rounds: int) -> float:
-    """A launch of so many rounds: each SM walks its panel in slices of about 16 KiB, four in flight."""
-    gpu = load_gpu(GPU)
+TWIN_ROUNDS, TWIN_SETTLED = 5, 2
+"""Rounds that are simulated, and of these the last ones, whose mean counts."""
+
+
+def _round_cycles(num_bytes: int, readers: str, num_writes: int, gpu: GpuSpec) -> float:
+    """A settled round of a launch in which each SM walks its panel in slices of about 16 KiB, four in flight."""
     num_sms, num_panels = _num_panels(readers)
     panel = num_bytes // num_panels
     num_steps = max(1, round(panel / 16384))
@@ -245,7 +260,8 @@ def _cycles(num_bytes: int, readers: str, num_writes: int, num_rounds: int) -> f
 
     def program(cta: RoleContext) -> Iterator[Any]:
         pending: deque[ops.Token] = deque()
-        for _, tile in cta.tiles(num_rounds * num_sms):
+        for _, tile in cta.tiles(TWIN_ROUNDS * num_sms):
+            yield ops.RangeStart(ops.Section.MAINLOOP)
             for step in range(num_steps):
                 of_panel = (int(_panel_of(tile, readers)), step)
                 pending.append((yield ops.GlobalLoad("A", of_panel, access, allocates_in_l1=False)))
@@ -253,6 +269,7 @@ def _cycles(num_bytes: int, readers: str, num_writes: int, num_rounds: int) -> f
                     yield ops.GlobalStore("D", (tile, step), stores)
                 if len(pending) == 4:
                     yield ops.Use(pending.popleft())
+            yield ops.RangeEnd()
         while pending:
             yield ops.Use(pending.popleft())
 
@@ -266,11 +283,13 @@ def _cycles(num_bytes: int, readers: str, num_writes: int, num_rounds: int) -> f
             panel_bytes=lambda tiles: np.full(len(tiles), num_steps * stores.num_bytes), num_steps=num_steps,
         ))  # fmt: skip
     launched = Launch(
-        kernel="l2_residency", num_ctas=num_sms, num_tiles=num_rounds * num_sms,
+        kernel="l2_residency", num_ctas=num_sms, num_tiles=TWIN_ROUNDS * num_sms,
         roles=(WarpRole(name="reader", num_warps=NUM_THREADS // 32, program=program),),
         buffers=(Buffer(name="rest", stage_bytes=ONE_CTA_BYTES),), footprints=tuple(footprints),
     )  # fmt: skip
-    return simulate(launched, gpu, clock="max", skips=False).cycles
+    result = simulate(launched, gpu, clock="max", skips=False, recorded_sms=range(gpu.num_sms))
+    ends = np.array([[span.end_cycle for span in role.sections] for role in result.timeline.roles]).max(axis=0)
+    return float(ends[-1] - ends[-1 - TWIN_SETTLED]) / TWIN_SETTLED
 
 
 def _access(num_bytes: int) -> AccessPattern:
@@ -279,6 +298,29 @@ def _access(num_bytes: int) -> AccessPattern:
         num_requests=-(-num_bytes // 512), num_sectors=num_bytes // 32, num_lines=-(-num_bytes // 128),
         num_wavefronts=-(-num_bytes // 128), num_bytes=num_bytes,
     )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- what the rows settle
+
+
+def fit(rows: Sequence[Config]) -> list[Fitted]:
+    """The footprint that both sides can keep, of what L2 holds."""
+    knee = knee_bytes([row for row in rows if row["group"] == "footprint" and row["readers"] == "both_sides"])
+    if knee is None:
+        return []
+    how = "footprint of which both sides fetch half again in each round, over the capacity"
+    return [Fitted(parameter="l2.shared_capacity_fraction", value=knee / load_gpu(GPU).l2.capacity_bytes, how=how)]
+
+
+def knee_bytes(rows: Sequence[Config]) -> float | None:
+    """The footprint of which half is fetched again in each round, by straight lines between those measured."""
+    found = sorted((footprint_bytes(row), derive(row)["refetched_fraction"]) for row in rows if row.get(DRAM_READ))
+    if not found:
+        return None
+    sizes, fractions = np.array(found).T
+    if fractions[0] >= 0.5 or fractions[-1] <= 0.5:
+        return None
+    return float(np.interp(0.5, np.maximum.accumulate(fractions), sizes))
 
 
 def includes() -> dict[str, str]:
@@ -316,6 +358,8 @@ CASE = Case(
         **_of_side(1),
     },
     predict=predict,
+    tiers={DRAM_READ: 5, "round_cycles": 4},
+    fit=fit,
     derive=derive,
     includes=includes,
 )

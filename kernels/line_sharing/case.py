@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
+from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
 from gpusim.evidence.case import (
     Case,
     Config,
+    Fitted,
     Group,
     KernelLaunch,
     Output,
@@ -27,7 +27,6 @@ from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import RoleContext
 
-GPU = "h200_sxm"
 NUM_CTAS = 132
 """One an SM of the H200; where SMs have other numbers the launch gives itself up."""
 NUM_THREADS = 128
@@ -93,11 +92,23 @@ def skew(seed: int) -> list[Config]:
     return _placed([_config(kernel, sms, state, size, skew) for kernel, sms, state, size in plans for skew in SKEWS])
 
 
+def _turned(sms: Sequence[int]) -> list[int]:
+    """Four after four, the last two in turned order.
+
+    >>> _turned(range(1, 8))
+    [1, 2, 4, 3, 5, 6, 7]
+    """
+    return [sm for at in range(0, len(sms), 4) for sm in (*sms[at : at + 2], *reversed(sms[at + 2 : at + 4]))]
+
+
 def distance(seed: int) -> list[Config]:
-    """SM 0 with every other SM, and SM 67 with every third, at the same time: who merges with whom."""
+    """SM 0 with every other SM, and SM 67 with every third, at the same time: who merges with whom.
+
+    Even and odd SMs are in both halves, those that calibrate and those that judge.
+    """
     del seed  # a sweep, the same for every seed
-    pairs = [(0, other) for other in range(1, NUM_CTAS)]
-    pairs += [(67, other) for other in range(0, NUM_CTAS, 3) if other != 67]
+    pairs = [(0, other) for other in _turned(range(1, NUM_CTAS))]
+    pairs += [(67, other) for other in _turned(range(0, NUM_CTAS, 3)) if other != 67]
     return _placed([_config("bulk", pair, "l2", 2048, 0) for pair in pairs])
 
 
@@ -241,41 +252,39 @@ def derive(row: Config) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 
-def predict(config: Config) -> dict[str, float]:
-    """One shot of all readers, simulated; the sectors for all shots."""
-    cycles, sectors = _twin(
-        config["kernel"], config["sms"], config["state"], config["lines"], int(config["shot_bytes"]),
-        int(config["skew_cycles"]), num_readers(config),
-    )  # fmt: skip
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """One shot of all readers, simulated; the sectors for all shots. Nothing for a GPU whose SMs have other numbers."""
+    if gpu.num_sms != NUM_CTAS or gpu.mbarrier is None:
+        return {}
+    cycles, sectors = _twin(config, gpu)
     values = {READ: sectors * num_shots(config) + warm_sectors(config), "first_p50_cycles": cycles[0]}
     if len(cycles) > 1:
         values |= {"second_p50_cycles": cycles[1], "last_p50_cycles": cycles[-1]}
     return values
 
 
-@cache
-def _twin(
-    kernel: str, sms: str, state: str, lines: str, shot_bytes: int, skew_cycles: int, num: int
-) -> tuple[tuple[float, ...], float]:
+def _twin(config: Config, gpu: GpuSpec) -> tuple[tuple[float, ...], float]:
     """Wait of each reader, and sectors at the slices."""
-    gpu = load_gpu(GPU)
-    is_cluster = sms == "cluster"
+    kernel, sms, num = config["kernel"], config["sms"], num_readers(config)
+    shot_bytes, skew_cycles = int(config["shot_bytes"]), int(config["skew_cycles"])
+    is_cluster, has_lines_of_its_own = sms == "cluster", config["lines"] == "own"
+    arrive_cycles = gpu.mbarrier.arrive_cycles if gpu.mbarrier else 0.0
     of_cta = {idx: idx for idx in range(num)} if is_cluster else {
         cta_on(int(text), gpu): reader for reader, text in enumerate(sms.split())
     }  # fmt: skip
-    first = max(start_cycle(cta, gpu) for cta in of_cta) + 100.0 if not is_cluster else start_cycle(num - 1, gpu) + 100.0
+    last_start = start_cycle(num - 1 if is_cluster else max(of_cta), gpu)
+    when = {cta: last_start + 100.0 + (0 if is_cluster else reader * skew_cycles) for cta, reader in of_cta.items()}
     access = _access(shot_bytes)
-    when = {cta: first + (0 if is_cluster else reader * skew_cycles) for cta, reader in of_cta.items()}
 
     def program(cta: RoleContext) -> Iterator[Any]:
         reader = of_cta.get(cta.cta_idx)
         if reader is None:
             return
-        tile = (reader if lines == "own" else 0, 0)
-        begin = start_cycle(num - 1, gpu) if is_cluster else start_cycle(cta.cta_idx, gpu)
+        tile = (reader if has_lines_of_its_own else 0, 0)
+        begin = last_start if is_cluster else start_cycle(cta.cta_idx, gpu)
         if not kernel.startswith(("load", "cp")):
             yield ops.MbarrierArriveExpectTx("full", 0, shot_bytes)
-            begin += gpu.mbarrier.arrive_cycles if gpu.mbarrier else 0.0
+            begin += arrive_cycles
         yield ops.Alu((when[cta.cta_idx] - begin) * alu_per_cycle(gpu))
         if kernel.startswith("load"):
             yield ops.Use((yield ops.GlobalLoad("lines", tile, access, allocates_in_l1=False)))
@@ -296,7 +305,7 @@ def _twin(
         buffers=(Buffer(name="landing", stage_bytes=ONE_CTA_BYTES),), mbarriers=(Mbarrier(name="full", num_arrivals=1),),
     )  # fmt: skip
     result = simulate(
-        launched, gpu, clock="max", l2="warm" if state == "l2" else "cold", recorded_sms=range(gpu.num_sms),
+        launched, gpu, clock="max", l2="warm" if config["state"] == "l2" else "cold", recorded_sms=range(gpu.num_sms),
     )
     ends = {role.cta_idx: role.states[-1][2] for role in result.timeline.roles if role.cta_idx in of_cta}
     waits = {reader: ends[cta] - when[cta] for cta, reader in of_cta.items()}
@@ -329,6 +338,60 @@ def alu_per_cycle(gpu: GpuSpec) -> float:
     return gpu.warp_scheduler.int32_lanes / 32 / gpu.warp_scheduler.num_schedulers
 
 
+# ---------------------------------------------------------------------------------------------- what the rows settle
+
+
+def fit(rows: Sequence[Config]) -> list[Fitted]:
+    """Where merging ends in time, among SMs and in number."""
+    found = [
+        _fitted("xbar.merge_window_cycles", _windows(rows), "skew at which a line is read 1.5 times, median of the pairs"),
+        _fitted("xbar.merge_limit", _limits(rows), "most readers for one read of a line, at no skew"),
+        _fitted("xbar.merge_group_sms", _group_sizes(rows), "SM 0 and those of its partners that merge with it"),
+    ]
+    return [fitted for fitted in found if fitted is not None]
+
+
+def _fitted(parameter: str, values: Sequence[float], how: str) -> Fitted | None:
+    return Fitted(parameter=parameter, value=float(np.median(values)), how=how) if values else None
+
+
+def _reads(row: Config) -> float:
+    return derive(row).get("num_reads_of_a_line", float("nan"))
+
+
+def _windows(rows: Sequence[Config]) -> list[float]:
+    """Of each pair that merges at no skew and does not at the largest: the skew between, by straight lines."""
+    series: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    for row in rows:
+        if row["group"] == "skew" and row["state"] == "l2" and row.get("skew_p50_cycles") and row.get(READ):
+            of_pair = series.setdefault((row["kernel"], row["sms"], row["shot_bytes"]), [])
+            of_pair.append((float(row["skew_p50_cycles"]), _reads(row)))
+    found = []
+    for of_pair in series.values():
+        skews, reads = np.array(sorted(of_pair)).T
+        if reads[0] < 1.25 and reads[-1] > 1.75:
+            found.append(float(np.interp(1.5, np.maximum.accumulate(reads), skews)))
+    return found
+
+
+def _limits(rows: Sequence[Config]) -> list[float]:
+    """The most readers for one read, of neighbours that ask at the same time."""
+    found = [
+        num_readers(row) / _reads(row) for row in rows
+        if row["group"] == "readers" and row["skew_cycles"] == "0" and row["sms"].startswith("0 1 ") and row.get(READ)
+    ]
+    return [float(round(max(found)))] if found else []
+
+
+def _group_sizes(rows: Sequence[Config]) -> list[float]:
+    """SM 0 and those that merge with it, by the share of the partners that were asked."""
+    merges = [
+        _reads(row) < 1.5 for row in rows
+        if row["group"] == "distance" and row["sms"].startswith("0 ") and row.get(READ)
+    ]
+    return [float(round(1 + np.mean(merges) * (NUM_CTAS - 1)))] if merges else []
+
+
 def includes() -> dict[str, str]:
     """What kernels of several SMs share."""
     return {"grid.cuh": (kernels_dir() / "line_sharing" / "grid.cuh").read_text(encoding="utf-8")}
@@ -359,6 +422,8 @@ CASE = Case(
         "drift_cycles": "largest change of a reader's clock against the first one's between two comparisons, error included",
     },
     predict=predict,
+    tiers={READ: 5, "first_p50_cycles": 2, "second_p50_cycles": 2},
+    fit=fit,
     derive=derive,
     includes=includes,
 )  # fmt: skip

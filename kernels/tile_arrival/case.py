@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
+from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
 from gpusim.evidence.case import (
     Argument,
     Case,
@@ -32,7 +32,6 @@ from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.tma import MAX_BOX_ELEMENTS, TensorMap
 
-GPU = "h200_sxm"
 NUM_CTAS = 132
 """One an SM of the H200; where SMs have other numbers the launch gives itself up."""
 NUM_THREADS = 288
@@ -255,22 +254,22 @@ TWIN_TILES = 12
 """Of each SM; the first as many as are in flight are not looked at."""
 
 
-def predict(config: Config) -> dict[str, float]:
-    """The same walk of fewer tiles, simulated. Nothing is said of single lines."""
-    numbers = (int(config[name]) for name in ("tile_bytes", "num_live", "in_flight"))
-    values = _twin(config["kernel"] == "tma", config["source"], *numbers)
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """The same walk of fewer tiles, simulated; nothing of single lines, or for a GPU whose SMs have other numbers."""
+    if gpu.num_sms != NUM_CTAS or gpu.mbarrier is None:
+        return {}
+    values = _twin(config, gpu)
     return {name: value for name, value in values.items() if name != "tile_cycles" or _is_free(config)}
 
 
-@cache
-def _twin(is_tma: bool, source: str, tile_bytes: int, num_live: int, in_flight: int) -> dict[str, float]:
-    gpu = load_gpu(GPU)
+def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    is_tma, source, num_live = config["kernel"] == "tma", config["source"], int(config["num_live"])
+    tile_bytes, in_flight = int(config["tile_bytes"]), int(config["in_flight"])
     ranks = {cta_on(sm, gpu): rank for rank, sm in enumerate(live_sms(num_live))}
-    num_rows_of_tile = tile_bytes // ROW_BYTES
-    boxes = -(-num_rows_of_tile // MAX_BOX_ELEMENTS)
+    rows, boxes = num_rows(config), num_boxes(config)
     access = AccessPattern(
-        num_requests=tile_bytes // 512, num_sectors=tile_bytes // 32, num_lines=num_rows_of_tile,
-        num_wavefronts=num_rows_of_tile, num_bytes=tile_bytes,
+        num_requests=tile_bytes // 512, num_sectors=tile_bytes // 32, num_lines=rows,
+        num_wavefronts=rows, num_bytes=tile_bytes,
     )  # fmt: skip
     mark = ops.Section.MAINLOOP
 
@@ -278,7 +277,7 @@ def _twin(is_tma: bool, source: str, tile_bytes: int, num_live: int, in_flight: 
         stage, name = tile % in_flight, (0 if _is_together(source) else rank, tile)
         if tile < TWIN_TILES and is_tma:
             yield ops.MbarrierArriveExpectTx("full", stage, tile_bytes)
-            yield ops.TmaLoad("A", name, tile_bytes, tile_bytes, num_rows_of_tile, "a", stage, "full", num_boxes=boxes)
+            yield ops.TmaLoad("A", name, tile_bytes, tile_bytes, rows, "a", stage, "full", num_boxes=boxes)
         elif tile < TWIN_TILES:
             yield ops.CpAsync("A", name, access, "a", stage)
         if not is_tma:
@@ -359,6 +358,7 @@ CASE = Case(
     },
     num_repeats=3,
     predict=predict,
+    tiers={"complete_p50_cycles": 2, "tile_cycles": 4},
     derive=derive,
     includes=includes,
 )

@@ -17,6 +17,7 @@ from gpusim.evidence.toolkit import build
 
 CASE = load_case("l2_residency")
 case = sys.modules[CASE.launch.__module__]
+GPU = load_gpu("h200_sxm")
 CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
 ALL = [config for configs in CONFIGS.values() for config in configs]
 Sass = Callable[[str, str], dict[str, KernelSass]]
@@ -108,12 +109,12 @@ def test_a_wrong_answer_is_refused(name: str, place: object, value: int, match: 
 
 def fetched(config: dict[str, str]) -> float:
     """Share of the footprint that comes from HBM again in each round."""
-    num_bytes = case.miss_bytes(case.footprint_bytes(config), config["readers"], int(config["writes_of_8"]))
+    num_bytes = case.miss_bytes(case.footprint_bytes(config), config["readers"], int(config["writes_of_8"]), GPU)
     return CASE.derive({**config, case.DRAM_READ: str(num_bytes)})["refetched_fraction"]
 
 
 def test_what_fits_is_fetched_once_and_what_does_not_in_every_round() -> None:
-    l2 = load_gpu(case.GPU).l2
+    l2 = GPU.l2
     for readers, capacity in (("split", 1.0), ("one_side", 1.0), ("both_sides", l2.shared_capacity_fraction)):
         for mib in (8, 40, 44, 56, 64):
             fits = mib * case.MIB <= capacity * l2.capacity_bytes
@@ -122,37 +123,57 @@ def test_what_fits_is_fetched_once_and_what_does_not_in_every_round() -> None:
 
 def test_stores_leave_less_room() -> None:
     """The footprint and what is stored between two readings of a line must fit together."""
-    capacity = load_gpu(case.GPU).l2.capacity_bytes
+    capacity = GPU.l2.capacity_bytes
     for mib, writes in ((24, 8), (36, 4), (32, 8), (44, 4), (52, 1), (56, 1)):
         fits = mib * case.MIB * (1 + writes / 8) <= capacity
         assert fetched(one(mib, writes=writes)) == (0.0 if fits else 1.0), (mib, writes)
 
 
 def test_a_round_that_fits_runs_at_the_rate_of_the_slices() -> None:
-    l2 = load_gpu(case.GPU).l2
+    l2 = GPU.l2
     rate = l2.num_slices * l2.slice_bytes_per_cycle * l2.sustained_fraction
-    predicted = CASE.predict(one(48))
+    predicted = CASE.predict(one(48), GPU)
     assert predicted[case.DRAM_READ] == 48 * case.MIB
     derived = CASE.derive({**one(48), "round_cycles": str(predicted["round_cycles"])})
     assert derived["bytes_per_cycle"] == pytest.approx(rate, rel=0.02)
 
 
 def test_a_round_that_does_not_fit_runs_at_the_rate_of_hbm() -> None:
-    gpu = load_gpu(case.GPU)
-    wire = gpu.hbm.sustained_read_gb_per_s * 1e3 / gpu.clock.max_mhz
-    derived = CASE.derive({**one(64), "round_cycles": str(CASE.predict(one(64))["round_cycles"])})
+    wire = GPU.hbm.sustained_read_gb_per_s * 1e3 / GPU.clock.max_mhz
+    derived = CASE.derive({**one(64), "round_cycles": str(CASE.predict(one(64), GPU)["round_cycles"])})
     assert derived["bytes_per_cycle"] == pytest.approx(wire, rel=0.05)
 
 
 def test_nothing_is_predicted_with_hints_and_no_time_where_the_twin_would_merge() -> None:
-    assert CASE.predict(one(read_hint="evict_last")) == {} == CASE.predict(one(write_hint="evict_first"))
-    assert set(CASE.predict(one(readers="all"))) == {case.DRAM_READ}
+    assert CASE.predict(one(read_hint="evict_last"), GPU) == {} == CASE.predict(one(write_hint="evict_first"), GPU)
+    assert set(CASE.predict(one(readers="all"), GPU)) == {case.DRAM_READ}
 
 
 def test_what_is_predicted_is_what_is_measured() -> None:
     for configs in CONFIGS.values():
         for config in configs[:: max(1, len(configs) // 3)]:
-            assert set(CASE.predict(config)) <= {*CASE.values, *CASE.metrics}
+            assert set(CASE.predict(config, GPU)) <= {*CASE.values, *CASE.metrics}
+
+
+def as_measured(configs: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Rows of a GPU whose L2 keeps what the rule says."""
+    return [
+        {**config, "group": "footprint", case.DRAM_READ: str(case.miss_bytes(case.footprint_bytes(config), readers, 0, GPU))}
+        for config in configs for readers in [config["readers"]]
+    ]
+
+
+def test_the_machines_own_fraction_is_found_in_rows_that_it_made() -> None:
+    (fitted,) = CASE.fit(as_measured(CONFIGS["footprint"]))
+    assert fitted.parameter == "l2.shared_capacity_fraction"
+    step_bytes = 2 * case.MIB  # between two footprints
+    assert fitted.value == pytest.approx(GPU.l2.shared_capacity_fraction, abs=step_bytes / GPU.l2.capacity_bytes)
+
+
+def test_rows_without_a_knee_settle_nothing() -> None:
+    assert CASE.fit([]) == []
+    assert CASE.fit(as_measured([one(mib, "both_sides") for mib in (8, 16, 24)])) == []
+    assert CASE.fit([{**one(mib, "both_sides"), "group": "footprint"} for mib in (8, 64)]) == []
 
 
 # ---------------------------------------------------------------------------------------------- SASS

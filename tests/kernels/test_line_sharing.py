@@ -17,6 +17,7 @@ from gpusim.evidence.toolkit import build
 
 CASE = load_case("line_sharing")
 case = sys.modules[CASE.launch.__module__]
+GPU = load_gpu("h200_sxm")
 CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
 ALL = [config for configs in CONFIGS.values() for config in configs]
 Sass = Callable[[str, str], dict[str, KernelSass]]
@@ -48,6 +49,14 @@ def test_each_sweep_walks_all_skews_in_order_so_that_every_second_one_can_judge(
         assert tuple(skews[start : start + len(case.SKEWS)]) == case.SKEWS
 
 
+def test_both_halves_of_the_distances_have_even_and_odd_sms_near_and_far() -> None:
+    partners = [int(config["sms"].split()[1]) for config in CONFIGS["distance"] if config["sms"].startswith("0 ")]
+    assert sorted(partners) == list(range(1, case.NUM_CTAS))
+    for half in (partners[0::2], partners[1::2]):
+        assert abs(sum(sm % 2 for sm in half) - len(half) / 2) <= 1
+        assert abs(np.mean(half) - np.mean(partners)) < 2
+
+
 def test_lines_lie_in_the_pool_and_what_is_warm_is_never_cold() -> None:
     for config in ALL:
         for reader in range(case.num_readers(config)):
@@ -59,7 +68,7 @@ def test_lines_lie_in_the_pool_and_what_is_warm_is_never_cold() -> None:
 
 
 def test_lines_from_hbm_come_up_again_only_after_more_bytes_than_l2_holds() -> None:
-    capacity_bytes = load_gpu(case.GPU).l2.capacity_bytes
+    capacity_bytes = GPU.l2.capacity_bytes
     for configs in CONFIGS.values():
         cold = [config["region"] for config in configs if config["state"] == "hbm"]
         for idx, region in enumerate(cold):
@@ -124,12 +133,12 @@ def test_a_wrong_answer_is_refused(name: str, place: object, value: int, match: 
 
 
 def reads(config: dict[str, str]) -> float:
-    predicted = CASE.predict(config)
+    predicted = CASE.predict(config, GPU)
     return CASE.derive({**config, case.READ: str(predicted[case.READ])})["num_reads_of_a_line"]
 
 
 def test_neighbours_merge_within_the_window_and_not_beyond_it() -> None:
-    window = load_gpu(case.GPU).xbar.merge_window_cycles
+    window = GPU.xbar.merge_window_cycles
     found = [reads(one(skew=skew)) for skew in case.SKEWS]
     assert found == [1.0 if skew <= window else 2.0 for skew in case.SKEWS]
 
@@ -142,33 +151,60 @@ def test_what_must_not_merge_does_not() -> None:
 
 
 def test_two_to_one_is_the_most() -> None:
-    limit = load_gpu(case.GPU).xbar.merge_limit
+    limit = GPU.xbar.merge_limit
     for num in range(1, 7):
         assert reads(one(kernel="bulk", sms=" ".join(map(str, range(num))))) == -(-num // limit)
 
 
 def test_a_request_for_a_line_that_is_on_its_way_waits_for_the_rest_of_the_way() -> None:
     """The later it comes, the shorter it waits, down to a hit; nobody waits longer than the first."""
-    waits = [CASE.predict(one(kernel="bulk", sms="0 2", state="hbm", skew=skew)) for skew in (0, 100, 200, 400, 2000)]
+    waits = [CASE.predict(one(kernel="bulk", sms="0 2", state="hbm", skew=skew), GPU) for skew in (0, 100, 200, 400, 2000)]
     seconds = [wait["second_p50_cycles"] for wait in waits]
     assert seconds == sorted(seconds, reverse=True) and seconds[0] <= waits[0]["first_p50_cycles"]
-    hit = CASE.predict(one(kernel="bulk", sms="0 2"))["first_p50_cycles"]
+    hit = CASE.predict(one(kernel="bulk", sms="0 2"), GPU)["first_p50_cycles"]
     assert seconds[-1] == pytest.approx(hit)
 
 
 def test_a_hit_costs_latency_and_bytes() -> None:
     """Behind the issue of each warp's share of the requests, one a cycle."""
-    gpu = load_gpu(case.GPU)
     for num_bytes in (8192, 16384):
-        wait = CASE.predict(one(kernel="load_8", sms="0", shot_bytes=str(num_bytes)))["first_p50_cycles"]
-        moved = num_bytes / gpu.xbar.sm_read_bytes_per_cycle
-        assert wait == pytest.approx(num_bytes / 512 / 4 + moved + gpu.l2.far_latency_cycles)
+        wait = CASE.predict(one(kernel="load_8", sms="0", shot_bytes=str(num_bytes)), GPU)["first_p50_cycles"]
+        moved = num_bytes / GPU.xbar.sm_read_bytes_per_cycle
+        assert wait == pytest.approx(num_bytes / 512 / 4 + moved + GPU.l2.far_latency_cycles)
 
 
 def test_what_is_predicted_is_what_is_measured() -> None:
     for configs in CONFIGS.values():
         for config in configs[:: max(1, len(configs) // 3)]:
-            assert set(CASE.predict(config)) <= {*CASE.values, *CASE.metrics}
+            assert set(CASE.predict(config, GPU)) <= {*CASE.values, *CASE.metrics}
+
+
+def as_measured(configs: list[dict[str, str]], group: str) -> list[dict[str, str]]:
+    """Rows of a GPU that does what the simulator says."""
+    return [
+        {**config, "group": group, "skew_p50_cycles": config["skew_cycles"]}
+        | {name: str(value) for name, value in CASE.predict(config, GPU).items()}
+        for config in configs
+    ]
+
+
+def test_the_machines_own_numbers_are_found_in_rows_that_it_made() -> None:
+    rows = as_measured([config for config in CONFIGS["skew"] if config["kernel"] == "load_1"], "skew")
+    rows += as_measured(CONFIGS["distance"], "distance") + as_measured(CONFIGS["readers"][::3], "readers")
+    found = {fitted.parameter: fitted.value for fitted in CASE.fit(rows)}
+    below = max(skew for skew in case.SKEWS if skew <= GPU.xbar.merge_window_cycles)
+    above = min(skew for skew in case.SKEWS if skew > GPU.xbar.merge_window_cycles)
+    assert below <= found["xbar.merge_window_cycles"] <= above
+    assert found["xbar.merge_limit"] == GPU.xbar.merge_limit
+    assert found["xbar.merge_group_sms"] == GPU.xbar.merge_group_sms
+
+
+def test_rows_without_counters_or_merging_settle_nothing() -> None:
+    assert CASE.fit([]) == []
+    bare = {**one(), "group": "skew", "skew_p50_cycles": "0"}
+    assert CASE.fit([bare, {**one(sms="0 1 2"), "group": "readers"}, {**one(), "group": "distance"}]) == []
+    apart = as_measured([config for config in CONFIGS["skew"] if config["sms"] == "0 66"], "skew")
+    assert CASE.fit(apart) == []
 
 
 # ---------------------------------------------------------------------------------------------- SASS

@@ -17,6 +17,7 @@ from gpusim.evidence.toolkit import build
 
 CASE = load_case("tile_arrival")
 case = sys.modules[CASE.launch.__module__]
+GPU = load_gpu("h200_sxm")
 whole_tensor = case.tensor
 CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
 ALL = [config for configs in CONFIGS.values() for config in configs]
@@ -80,7 +81,7 @@ def tiles_of(config: dict[str, str], rank: int) -> list[tuple[int, int]]:
 
 
 def test_what_comes_from_hbm_is_read_once_and_what_stays_in_l2_is_read_before() -> None:
-    capacity_bytes = load_gpu(case.GPU).l2.capacity_bytes
+    capacity_bytes = GPU.l2.capacity_bytes
     for config in ALL:
         tiles = tiles_of(config, 0)
         assert max(row for row, _ in tiles) + case.num_rows(config) <= case.PANEL_ROWS
@@ -147,12 +148,12 @@ def test_a_wrong_answer_is_refused(name: str, place: object, value: int, match: 
 
 
 def median(config: dict[str, str]) -> float:
-    return CASE.predict(config)["complete_p50_cycles"]
+    return CASE.predict(config, GPU)["complete_p50_cycles"]
 
 
 @pytest.mark.parametrize("way", ["tma", "cp_async"])
 def test_a_larger_tile_from_l2_takes_its_bytes_longer(way: str) -> None:
-    port = load_gpu(case.GPU).xbar.sm_read_bytes_per_cycle
+    port = GPU.xbar.sm_read_bytes_per_cycle
     waits = np.array([median(one(way, kib=kib, num_live=1)) for kib in case.SIZES])
     assert (np.diff(waits) >= 1024 * np.diff(case.SIZES) / port - 1e-6).all()
 
@@ -161,28 +162,27 @@ def test_a_larger_tile_from_l2_takes_its_bytes_longer(way: str) -> None:
 def test_hbm_is_later_than_l2_and_a_loaded_machine_than_an_idle_one(way: str) -> None:
     assert median(one(way, "hbm", 32, 1)) > median(one(way, "l2", 32, 1))
     for source in ("l2", "hbm"):
-        waits = [CASE.predict(one(way, source, 32, num_live))["complete_p90_cycles"] for num_live in (1, 33, 132)]
+        waits = [CASE.predict(one(way, source, 32, num_live), GPU)["complete_p90_cycles"] for num_live in (1, 33, 132)]
         assert waits == sorted(waits) and waits[0] < waits[-1]
 
 
 def test_the_machine_takes_in_what_hbm_gives_when_all_sms_have_three_tiles_in_flight() -> None:
-    gpu = load_gpu(case.GPU)
     config = one(source="hbm", kib=32, num_live=132, in_flight=3)
-    rate = 132 * CASE.derive({**config, "tile_cycles": str(CASE.predict(config)["tile_cycles"])})["bytes_per_cycle"]
-    wire = gpu.hbm.sustained_read_gb_per_s * 1e3 / gpu.clock.max_mhz
+    rate = 132 * CASE.derive({**config, "tile_cycles": str(CASE.predict(config, GPU)["tile_cycles"])})["bytes_per_cycle"]
+    wire = GPU.hbm.sustained_read_gb_per_s * 1e3 / GPU.clock.max_mhz
     assert 0.85 * wire < rate < 1.02 * wire
 
 
 def test_the_interval_is_told_only_where_nothing_lies_between_two_tiles() -> None:
     for config in (one(watched=1), one(source="pending"), one(source="shared_l2")):
-        assert "tile_cycles" not in CASE.predict(config)
-    assert "tile_cycles" in CASE.predict(one())
+        assert "tile_cycles" not in CASE.predict(config, GPU)
+    assert "tile_cycles" in CASE.predict(one(), GPU)
 
 
 def test_what_is_predicted_is_what_is_measured() -> None:
     for configs in CONFIGS.values():
         for config in configs[:: max(1, len(configs) // 3)]:
-            assert set(CASE.predict(config)) <= {*CASE.values, *CASE.metrics}
+            assert set(CASE.predict(config, GPU)) <= {*CASE.values, *CASE.metrics}
 
 
 # ---------------------------------------------------------------------------------------------- SASS
