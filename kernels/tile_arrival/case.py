@@ -46,6 +46,8 @@ PANEL_ROWS = 512
 """Rows of the tensor that belong to one SM."""
 HOT_BYTES = 128 * KIB
 """What an SM walks of its rows where they are to stay in L2: 17 MB of all SMs."""
+NUM_BINS, BIN_CYCLES = 512, 32
+"""Of the histogram of lines."""
 FLAG_WORDS = 32 + 32 + 64 + 256
 MULTIPLIER, ADDEND = 0x9E3779B1, 0x7F4A7C15
 
@@ -173,7 +175,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         arguments=(
             by_value(np.array(plan, dtype="<u4")), Output("flags", np.zeros(FLAG_WORDS, dtype="<u4")), source,
             Output("times", np.full((num_live, num_tiles(config), 3), -1, dtype="<i4")),
-            Output("told", np.full((num_live, 4), -1, dtype="<i8")),
+            Output("lines", np.zeros(NUM_BINS, dtype="<u4")), Output("told", np.full((num_live, 4), -1, dtype="<i8")),
         ),
         grid=(NUM_CTAS, 1, 1),
         block=(NUM_THREADS, 1, 1),
@@ -224,7 +226,10 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     if int(config["is_watched"]):
         if (first <= 0).any() or (last < first).any():
             raise WrongAnswer("a line was there before its tile was asked for")
+        if outputs["lines"].sum() != num_rows(config) * complete.size:
+            raise WrongAnswer(f"{outputs['lines'].sum()} lines were seen, not {num_rows(config) * complete.size}")
         values |= quantiles("first_line", first) | quantiles("last_line", last) | quantiles("spread", last - first)
+        values |= quantiles("line", np.repeat(BIN_CYCLES * (np.arange(NUM_BINS) + 0.5), outputs["lines"]))
     return values
 
 
@@ -355,6 +360,10 @@ CASE = Case(
         **_of_tiles("first_line", "from there until a word of the first line is seen in shared memory"),
         **_of_tiles("last_line", "from there until a word of every line has been seen"),
         **_of_tiles("spread", "from the first line to the last"),
+        **{
+            f"line_p{pct}_cycles": f"the same of every single line, to {BIN_CYCLES} cycles, P{pct} of all lines of all tiles"
+            for pct in (1, 10, 50, 90, 99)
+        },
     },
     num_repeats=3,
     predict=predict,

@@ -13,6 +13,7 @@ constexpr uint32_t kRowBytes = 128;
 constexpr uint32_t kPitchBytes = 4096;  // of the tensor
 constexpr uint32_t kStepsPerPanel = kPitchBytes / kRowBytes;
 constexpr uint32_t kFlushBytes = 192u << 20;
+constexpr uint32_t kBins = 512, kBinCycles = 32;  // of the histogram of lines; the last holds all later ones too
 constexpr uint32_t kUntouched = 0xFFFFFFFFu;  // no word of the tensor is odd
 
 __device__ uint4 flush_area[kFlushBytes / 16];
@@ -45,6 +46,7 @@ struct Shared {
     int64_t complete;
     uint32_t checksum;
     uint32_t is_well;
+    uint32_t lines[kBins];
 };
 
 extern __shared__ __align__(1024) unsigned char stages[];
@@ -89,11 +91,18 @@ __device__ __forceinline__ void make_untouched(const Plan &plan) {
 #endif
 }
 
-// Each watcher waits for its lines, one or two; a tile has at most 2 * kWatchers of them.
-__device__ __forceinline__ bool watch(const Plan &plan, Shared &shared) {
+// When a watcher has seen its lines, one or two; kNever for a line that the tile does not have.
+struct Seen {
+    int64_t at[2];
+};
+
+// Each watcher waits for its lines; a tile has at most 2 * kWatchers of them.
+__device__ __forceinline__ bool watch(const Plan &plan, Shared &shared, Seen &of_lines) {
     const uint32_t num_lines = plan.tile_bytes / kRowBytes;
     const uint32_t lines[2] = {threadIdx.x, threadIdx.x + kWatchers};
-    int64_t seen[2] = {lines[0] < num_lines ? 0 : kNever, lines[1] < num_lines ? 0 : kNever};
+    int64_t (&seen)[2] = of_lines.at;
+    seen[0] = lines[0] < num_lines ? 0 : kNever;
+    seen[1] = lines[1] < num_lines ? 0 : kNever;
     const int64_t begin = clock_now();
     bool is_well = true;
     while ((seen[0] == 0 || seen[1] == 0) && is_well) {
@@ -109,6 +118,16 @@ __device__ __forceinline__ bool watch(const Plan &plan, Shared &shared) {
             atomicMax(&shared.last, static_cast<long long>(seen[idx]));
         }
     return is_well;
+}
+
+__device__ __forceinline__ void tally(const Plan &plan, Shared &shared, uint32_t tile, int64_t begin, const Seen &of_lines) {
+    if (tile < plan.num_ahead) return;
+#pragma unroll
+    for (int idx = 0; idx < 2; ++idx)
+        if (of_lines.at[idx] != kNever) {
+            const uint32_t bin = static_cast<uint32_t>(of_lines.at[idx] - begin) / kBinCycles;
+            atomicAdd(&shared.lines[min(bin, kBins - 1)], 1u);
+        }
 }
 
 __device__ __forceinline__ void note(const Plan &plan, const Shared &shared, Times *times, uint32_t rank, uint32_t tile, int64_t begin,
@@ -161,6 +180,7 @@ __device__ __forceinline__ void walk_by_tma(const Plan &plan, Shared &shared, Fl
     if (is_loader) asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 #pragma unroll 1
     for (uint32_t tile = 0; tile < num; ++tile) {
+        Seen seen = {{kNever, kNever}};
         if (plan.is_watched) {
             make_untouched(plan);
             if (is_loader) {
@@ -180,10 +200,11 @@ __device__ __forceinline__ void walk_by_tma(const Plan &plan, Shared &shared, Fl
             if (!is_well) fail(flags, shared);
             if (tile == plan.num_ahead) began = shared.issued[stage];
             ended = shared.complete;
-        } else if (plan.is_watched && threadIdx.x < kWatchers && !watch(plan, shared)) {
+        } else if (plan.is_watched && threadIdx.x < kWatchers && !watch(plan, shared, seen)) {
             fail(flags, shared);
         }
         if (plan.is_watched) __syncthreads();
+        if (plan.is_watched) tally(plan, shared, tile, shared.issued[0], seen);
         if (is_loader) note(plan, shared, times, rank, tile, shared.issued[tile % plan.in_flight], shared.complete);
         if (plan.is_watched) __syncthreads();
         if (!(plan.is_watched || is_loader) || !shared.is_well) break;
@@ -221,6 +242,7 @@ __device__ __forceinline__ void walk_by_cp_async(const Plan &plan, Shared &share
         for (uint32_t tile = 0; tile < kInFlight; ++tile) issue_chunks(plan, shared, tensor, rank, tile, num);
 #pragma unroll 1
     for (uint32_t tile = 0; tile < num; ++tile) {
+        Seen seen = {{kNever, kNever}};
         if (has_fixed_start) {  // one in flight
             if (plan.is_watched) make_untouched(plan);
             if (threadIdx.x == 0) {
@@ -231,7 +253,7 @@ __device__ __forceinline__ void walk_by_cp_async(const Plan &plan, Shared &share
             __syncthreads();
             if (is_issuer) {
                 issue_chunks(plan, shared, tensor, rank, tile, num);
-                if (plan.is_watched && !watch(plan, shared)) fail(flags, shared);
+                if (plan.is_watched && !watch(plan, shared, seen)) fail(flags, shared);
             }
         }
         if (is_issuer) {
@@ -249,6 +271,11 @@ __device__ __forceinline__ void walk_by_cp_async(const Plan &plan, Shared &share
             note(plan, shared, times, rank, tile, begin, end);
             if (tile == plan.num_ahead) began = begin;
             ended = end;
+        }
+        if (plan.is_watched) {
+            int64_t begin = kNever;
+            for (uint32_t idx = 0; idx < kWarps; ++idx) begin = min(begin, shared.begin[0][idx]);
+            tally(plan, shared, tile, begin, seen);
         }
         if (!shared.is_well) break;
         __syncthreads();
@@ -284,7 +311,8 @@ __device__ __forceinline__ bool assemble(const Plan &plan, Flags *flags, Shared 
 }
 
 template <bool kIsTma, int kInFlight>
-__device__ __forceinline__ void run(const Plan &plan, Flags *flags, const void *source, Times *times, Told *told) {
+__device__ __forceinline__ void run(const Plan &plan, Flags *flags, const void *source, Times *times, uint32_t *lines,
+                                    Told *told) {
     __shared__ Shared shared;
     const uint32_t sm = sm_idx(), rank = rank_of(sm, plan.num_live, gridDim.x);
     if (!assemble(plan, flags, shared) || rank == plan.num_live) return;
@@ -297,6 +325,7 @@ __device__ __forceinline__ void run(const Plan &plan, Flags *flags, const void *
 #endif
         if (atomicExch(&flags->claimed[sm % kMostSms], 1u)) shared.is_well = 0;  // a second CTA of this SM
     }
+    for (uint32_t bin = threadIdx.x; bin < kBins; bin += kThreads) shared.lines[bin] = 0;
     __syncthreads();
     if (!shared.is_well) return;
     int64_t began = 0, ended = 0;
@@ -313,14 +342,16 @@ __device__ __forceinline__ void run(const Plan &plan, Flags *flags, const void *
         checksum += v.x + v.y + v.z + v.w;
     }
     atomicAdd(&shared.checksum, checksum);
+    for (uint32_t bin = threadIdx.x; bin < kBins; bin += kThreads)
+        if (shared.lines[bin]) atomicAdd(&lines[bin], shared.lines[bin]);
     __syncthreads();
     if (threadIdx.x == (kIsTma ? kWatchers : 0)) told[rank] = {sm, shared.checksum, ended - began, 0};
 }
 
 #define ARRIVAL_KERNEL(name, is_tma, in_flight)                                                                           \
     extern "C" __global__ void __launch_bounds__(kThreads)                                                                \
-        name(const __grid_constant__ Plan plan, Flags *flags, const void *source, Times *times, Told *told) {             \
-        run<is_tma, in_flight>(plan, flags, source, times, told);                                                         \
+        name(const __grid_constant__ Plan plan, Flags *flags, const void *source, Times *times, uint32_t *lines, Told *told) { \
+        run<is_tma, in_flight>(plan, flags, source, times, lines, told);                                                  \
     }
 
 ARRIVAL_KERNEL(cp_async_1, false, 1)

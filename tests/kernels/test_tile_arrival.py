@@ -118,6 +118,8 @@ def outputs_of(config: dict[str, str]) -> dict[str, np.ndarray]:
     for rank, sm in enumerate(case.live_sms(int(config["num_live"]))):
         arrays["times"][rank] = (700, 950, 1000 + 10 * rank)
         arrays["told"][rank] = (sm, case.sum_of_last_tile(config, rank), 900 * case.num_tiles(config), 0)
+    num_lines = case.num_rows(config) * arrays["times"][:, :, 0].size
+    arrays["lines"][25], arrays["lines"][700 // case.BIN_CYCLES] = num_lines // 4, num_lines - num_lines // 4
     return arrays
 
 
@@ -129,6 +131,7 @@ def test_a_right_answer_gives_quantiles() -> None:
     watched = CASE.check(one(watched=1), outputs_of(one(watched=1)))
     seen = [watched[f"{name}_p50_cycles"] for name in ("first_line", "last_line", "spread")]
     assert seen == [700, 950, 250]
+    assert watched["line_p50_cycles"] == (700 // 32 + 0.5) * 32 and watched["line_p90_cycles"] == 25.5 * 32
     assert "tile_cycles" not in watched
     assert set(values) | set(watched) <= set(CASE.values)
 
@@ -138,6 +141,7 @@ def test_a_right_answer_gives_quantiles() -> None:
     [
         ("flags", 1, 1, "given up"), ("told", (1, 0), 5, "was on SM 5"), ("told", (0, 1), 1, "sum up to 1"),
         ("times", (1, 3, 2), -1, "no time"), ("times", (1, 3, 1), 600, "before its tile"),
+        ("lines", 400, 1, "lines were seen"),
     ],
 )  # fmt: skip
 def test_a_wrong_answer_is_refused(name: str, place: object, value: int, match: str) -> None:
