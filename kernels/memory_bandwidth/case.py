@@ -835,7 +835,10 @@ def loaded_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
                     panel("stream", "write" if is_write else "read", stream_bytes)),
         extra_smem_bytes=SMEM_BYTES[1],
     )  # fmt: skip
-    result = simulate(twin_launch, gpu, clock="max", l2="warm", skips=False, recorded_sms={0})
+    sampled = NUM_SAMPLED if ctas == NUM_SMS else None
+    result = simulate(
+        twin_launch, gpu, clock="max", l2="warm", skips=False, recorded_sms={0}, num_sampled_sms=sampled
+    )  # fmt: skip
     (record,) = [role for role in result.timeline.roles if role.role == "chaser" and role.cta_idx == 0]
     spans = [(begin, end) for state, begin, end in record.states if state.name == "LONG_SCOREBOARD"]
     return {"chase_mean_cycles": (spans[-1][1] - spans[0][0]) / NUM_CHASED}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusim import load_gpu
@@ -79,6 +79,7 @@ def links(num_nodes: int) -> list[int]:
 
 
 @given(num_nodes=st.integers(1, 3000))
+@settings(max_examples=40, deadline=None)
 def test_the_chain_is_one_cycle_through_all_nodes_and_the_walk_follows_it(num_nodes: int) -> None:
     config = case.config_of("chase_cg", num_nodes * 128)
     pointers = links(num_nodes)
@@ -160,6 +161,7 @@ def test_two_sides_show_as_two_heaps_and_in_the_correlation() -> None:
     width=st.integers(0, 12),
     seed=st.integers(0, 99),
 )
+@settings(deadline=None)
 def test_heaps_far_enough_apart_are_told_apart_whatever_they_weigh(centres: list[int], width: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     wanted = sorted(40 + 90 * centre for centre in centres)
