@@ -31,7 +31,8 @@ Program = Iterator[ops.Op]
 WARP_OPS = ("shfl_idx", "shfl_down", "shfl_bfly", "vote_ballot", "vote_any", "match_any", "redux_max", "syncwarp")
 FENCES_80 = ("fence_cta", "fence_gpu", "fence_sys", "fence_sc_gpu")
 FENCES_90 = ("fence_proxy_async_shared", "fence_proxy_async", "fence_mbarrier_init", "fence_cluster")
-COUNTS = (1, 4, 16)
+COUNTS = (1, 4, 8, 16)
+"""Innermost in every sweep: even and odd positions each have two, from which a slope follows."""
 
 FIELDS = {"count": 1, "warps": 1, "lanes": 0, "partner": 0, "busy": 0, "hint_ns": 0, "loads": 0, "only_first": 0,
           "cluster": 1, "clusters": 1}  # fmt: skip
@@ -58,10 +59,9 @@ def bar(seed: int) -> list[Config]:
     found = [
         config for warps in (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 28, 32) for config in _counted("bar_sync", warps=warps)
     ]
-    for warps in (2, 4, 6, 8, 12, 16, 24, 32):
-        found += _counted("bar_ping_pong", warps=warps)
-        found.append(_config("bar_arrive_1", warps=warps))
-    return found
+    halves = (2, 4, 6, 8, 12, 16, 24, 32)
+    found += [config for warps in halves for config in _counted("bar_ping_pong", warps=warps)]
+    return found + [_config("bar_arrive_1", warps=warps) for warps in halves]
 
 
 def fences(seed: int) -> list[Config]:
@@ -87,14 +87,13 @@ def mbarrier(seed: int) -> list[Config]:
     found = [config for lanes in (1, 2, 4, 8, 16, 32) for config in _counted("mbarrier_arrive", lanes=lanes)]
     for name in ("arrive_expect_tx", "test_wait_done", "try_wait_done", "test_wait_pending", "self"):
         found += _counted(f"mbarrier_{name}")
-    found.append(_config("mbarrier_try_wait_pending_1"))
-    found += [_config("mbarrier_try_wait_hint_1", hint_ns=hint_ns) for hint_ns in (0, 100, 1000, 10_000, 100_000)]
     for name in ("mbarrier_ping_pong", "mbarrier_ping_pong_test"):
         for partner in (1, 2, 4):  # another sub-core, and the same
             found += _counted(name, warps=8, partner=partner)
     for busy in (3, 7, 15, 30):
         found += _counted("mbarrier_ping_pong", warps=busy + 2, partner=1, busy=busy)
-    return found
+    found.append(_config("mbarrier_try_wait_pending_1"))
+    return found + [_config("mbarrier_try_wait_hint_1", hint_ns=hint_ns) for hint_ns in (0, 100, 1000, 10_000, 100_000)]
 
 
 def cluster(seed: int) -> list[Config]:
@@ -104,27 +103,22 @@ def cluster(seed: int) -> list[Config]:
     for size in (2, 4, 8):
         for partner in range(size):
             for name in ("remote_arrive", "dsmem_chain", "ping_pong", "st_async"):
-                counts = (1, 4) if name in ("ping_pong", "st_async") else COUNTS
                 if partner or name == "dsmem_chain":
-                    found += [
-                        _config(f"{name}_{count}_c{size}", count=count, cluster=size, partner=partner, warps=4)
-                        for count in counts
-                    ]
+                    found += _clustered(name, COUNTS, cluster=size, partner=partner, warps=4)
     for size in (1, 2, 4, 8):
-        found += list(_cluster_barriers(size, warps=(1, 4, 8, 12, 32), clusters=(1, max_clusters(size))))
+        for warps in (1, 4, 8, 12, 32):
+            for clusters in (1, max_clusters(size)):
+                for name in ("cluster_barrier", "cluster_barrier_relaxed"):
+                    found += _clustered(name, COUNTS, cluster=size, warps=warps, clusters=clusters)
+    for size in (2, 4, 8):
+        for warps in (1, 4, 8, 12, 32):
+            for name in ("cluster_arrive", "cluster_arrive_relaxed"):
+                found += _clustered(name, (1,), cluster=size, warps=warps)
     return found
 
 
-def _cluster_barriers(size: int, *, warps: tuple[int, ...], clusters: tuple[int, ...]) -> Iterator[Config]:
-    for num_warps in warps:
-        for num_clusters in clusters:
-            fields = {"cluster": size, "warps": num_warps, "clusters": num_clusters}
-            for kind in ("cluster_barrier", "cluster_barrier_relaxed"):
-                for count in (1, 4):
-                    yield _config(f"{kind}_{count}_c{size}", count=count, **fields)
-            if 2 <= size <= 8:
-                yield _config(f"cluster_arrive_1_c{size}", **fields)
-                yield _config(f"cluster_arrive_relaxed_1_c{size}", **fields)
+def _clustered(name: str, counts: tuple[int, ...], *, cluster: int, **fields: int) -> list[Config]:
+    return [_config(f"{name}_{count}_c{cluster}", count=count, cluster=cluster, **fields) for count in counts]
 
 
 def max_clusters(size: int) -> int:
@@ -139,19 +133,24 @@ def dsmem(seed: int) -> list[Config]:
     for size in (2, 4, 8):
         for name in ("dsmem_load", "dsmem_store"):
             for warps in (1, 2, 4, 8, 16, 32):
-                for loads in (4, 8, 16, 32):
-                    for only_first in (1, 0):
-                        fields = {"cluster": size, "partner": 1, "warps": warps, "loads": loads, "only_first": only_first}
-                        found.append(_config(f"{name}_c{size}", **fields))
-                        if warps in (8, 32) and not only_first:
-                            found.append(_config(f"{name}_c{size}", **fields, clusters=max_clusters(size)))
+                kinds = [(1, 1), (0, 1)] + ([(0, max_clusters(size))] if warps in (8, 32) else [])
+                for only_first, clusters in kinds:
+                    found += [
+                        _config(
+                            f"{name}_c{size}", cluster=size, partner=1, warps=warps, loads=loads, only_first=only_first,
+                            clusters=clusters,
+                        ) for loads in (4, 8, 16, 32)
+                    ]  # fmt: skip
     return found
 
 
 def cluster_16(seed: int) -> list[Config]:
     """Barriers of sixteen CTAs, which the launch must allow as a size that is not portable."""
     del seed  # a sweep, the same for every seed
-    return list(_cluster_barriers(16, warps=(1, 4, 12), clusters=(1,)))
+    return [
+        config for warps in (1, 4, 12) for name in ("cluster_barrier", "cluster_barrier_relaxed")
+        for config in _clustered(name, (1, 4), cluster=16, warps=warps)
+    ]  # fmt: skip
 
 
 def registers(seed: int) -> list[Config]:

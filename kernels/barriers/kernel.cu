@@ -106,7 +106,7 @@ struct Empty : Base {
     extern "C" __global__ void name##_##count(const __grid_constant__ Probe probe, int64_t *samples, uint32_t *result) { \
         time_op<Op, count>(probe, samples, result);                                                                \
     }
-#define PROBES(name, Op) PROBE(name, Op, 1) PROBE(name, Op, 4) PROBE(name, Op, 16)
+#define PROBES(name, Op) PROBE(name, Op, 1) PROBE(name, Op, 4) PROBE(name, Op, 8) PROBE(name, Op, 16)
 
 PROBES(empty, Empty)
 
@@ -187,7 +187,8 @@ FENCES(fence_sc_gpu, FenceScGpu)
         }                                                                                                          \
         result[threadIdx.x] = value;                                                                               \
     }
-#define GLOBAL_FENCES(name, text) GLOBAL_FENCE(name, text, 1) GLOBAL_FENCE(name, text, 4) GLOBAL_FENCE(name, text, 16)
+#define GLOBAL_FENCES(name, text) \
+    GLOBAL_FENCE(name, text, 1) GLOBAL_FENCE(name, text, 4) GLOBAL_FENCE(name, text, 8) GLOBAL_FENCE(name, text, 16)
 GLOBAL_FENCES(fence_cta_after_st_global, "fence.acq_rel.cta;")
 GLOBAL_FENCES(fence_gpu_after_st_global, "fence.acq_rel.gpu;")
 GLOBAL_FENCES(fence_sys_after_st_global, "fence.acq_rel.sys;")
@@ -223,7 +224,7 @@ __device__ __forceinline__ void run_bar_sync(int64_t *samples, uint32_t *result)
     extern "C" __global__ void bar_sync_##count(const __grid_constant__ Probe probe, int64_t *samples, uint32_t *result) { \
         run_bar_sync<count>(samples, result);                                                                      \
     }
-BAR_SYNC(1) BAR_SYNC(4) BAR_SYNC(16)
+BAR_SYNC(1) BAR_SYNC(4) BAR_SYNC(8) BAR_SYNC(16)
 
 // The first half of the warps arrives on barrier 1 and waits on 2; the second half does the reverse: there and back.
 // `only_arrive`: the clock is read before the wait.
@@ -269,7 +270,7 @@ __device__ __forceinline__ void run_bar_ping_pong(int64_t *samples, uint32_t *re
     extern "C" __global__ void bar_ping_pong_##count(const __grid_constant__ Probe probe, int64_t *samples, uint32_t *result) { \
         run_bar_ping_pong<count, false>(samples, result);                                                               \
     }
-BAR_PING_PONG(1) BAR_PING_PONG(4) BAR_PING_PONG(16)
+BAR_PING_PONG(1) BAR_PING_PONG(4) BAR_PING_PONG(8) BAR_PING_PONG(16)
 extern "C" __global__ void bar_arrive_1(const __grid_constant__ Probe probe, int64_t *samples, uint32_t *result) {
     run_bar_ping_pong<1, true>(samples, result);
 }
@@ -717,22 +718,21 @@ __device__ __forceinline__ void time_cluster(const Probe &probe, int64_t *sample
 #define CLUSTERS(name, ...) CLUSTER(name, 2, __VA_ARGS__) CLUSTER(name, 4, __VA_ARGS__) CLUSTER(name, 8, __VA_ARGS__)
 #define ALL_CLUSTERS(name, ...) CLUSTER(name, 1, __VA_ARGS__) CLUSTERS(name, __VA_ARGS__) CLUSTER(name, 16, __VA_ARGS__)
 
-CLUSTERS(remote_arrive_1, RemoteArrive<1>)
-CLUSTERS(remote_arrive_4, RemoteArrive<4>)
-CLUSTERS(remote_arrive_16, RemoteArrive<16>)
-CLUSTERS(ping_pong_1, PingPongCtas<1>)
-CLUSTERS(ping_pong_4, PingPongCtas<4>)
-CLUSTERS(st_async_1, StAsync<1>)
-CLUSTERS(st_async_4, StAsync<4>)
-CLUSTERS(dsmem_chain_1, DsmemChain<1>)
-CLUSTERS(dsmem_chain_4, DsmemChain<4>)
-CLUSTERS(dsmem_chain_16, DsmemChain<16>)
+#define COUNTED(name, Op) \
+    CLUSTERS(name##_1, Op<1>) CLUSTERS(name##_4, Op<4>) CLUSTERS(name##_8, Op<8>) CLUSTERS(name##_16, Op<16>)
+COUNTED(remote_arrive, RemoteArrive)
+COUNTED(ping_pong, PingPongCtas)
+COUNTED(st_async, StAsync)
+COUNTED(dsmem_chain, DsmemChain)
 CLUSTERS(dsmem_load, DsmemStream<true>)
 CLUSTERS(dsmem_store, DsmemStream<false>)
-ALL_CLUSTERS(cluster_barrier_1, ClusterBarrier<1, false, kWhole>)
-ALL_CLUSTERS(cluster_barrier_4, ClusterBarrier<4, false, kWhole>)
-ALL_CLUSTERS(cluster_barrier_relaxed_1, ClusterBarrier<1, true, kWhole>)
-ALL_CLUSTERS(cluster_barrier_relaxed_4, ClusterBarrier<4, true, kWhole>)
+#define CLUSTER_BARRIERS(count)                                                        \
+    ALL_CLUSTERS(cluster_barrier_##count, ClusterBarrier<count, false, kWhole>)        \
+    ALL_CLUSTERS(cluster_barrier_relaxed_##count, ClusterBarrier<count, true, kWhole>)
+CLUSTER_BARRIERS(1)
+CLUSTER_BARRIERS(4)
+CLUSTER_BARRIERS(8)
+CLUSTER_BARRIERS(16)
 CLUSTERS(cluster_arrive_1, ClusterBarrier<1, false, kOnlyArrive>)
 CLUSTERS(cluster_arrive_relaxed_1, ClusterBarrier<1, true, kOnlyArrive>)
 

@@ -92,10 +92,12 @@ def refill(seed: int) -> list[Config]:
     """Waves: how soon a freed slot has its next CTA, which one, and where the last ones go."""
     del seed  # a sweep, the same for every seed
     found = []
-    for slots in (1, 2, 3, 4, 5, 8, 16):
-        grid = NUM_SMS * slots * 4 + 40
-        for stay, spread in ((2000, 0), (2000, 3000), (8000, 0), (8000, 6000)):
-            found.append(_config(grid, slots=slots, stay=stay, spread=spread, aligned=NUM_SMS, first=grid - 40))
+    for stay, spread in ((2000, 0), (2000, 3000), (8000, 0), (8000, 6000)):
+        for slots in (1, 2, 3, 4, 5, 6, 8, 16):
+            grid = NUM_SMS * slots * 4 + 40
+            found.append(
+                _config(grid, slots=slots, stay=stay, spread=spread, aligned=NUM_SMS * slots, first=grid - 40)
+            )
     for threads, registers in ((128, 128), (256, 128), (384, 128), (512, 64), (1024, 64), (256, 255)):
         grid = NUM_SMS * 4 + 40
         found.append(
@@ -162,28 +164,32 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
 
 
 def common_cycles(
-    sms: NDArray[np.int64], clocks: NDArray[np.int64], nanoseconds: NDArray[np.int64]
+    sms: NDArray[np.int64], clocks: NDArray[np.int64], nanoseconds: NDArray[np.int64], is_exact: NDArray[np.bool_]
 ) -> tuple[float, dict[int, float]]:
     """Cycles a nanosecond, and for each SM what its clock is ahead, from readings of both clocks side by side.
 
     The nanoseconds move in steps, so a reading is late by up to a step and never early: the least difference is the truest.
+    Readings that were taken as the nanoseconds changed are exact to some cycles; an SM that has such needs no others.
     """
-    rates, spans = [], []
+    base = int(nanoseconds.min())
+    of_sm: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
     for sm in np.unique(sms):
         mine = sms == sm
-        first, last = np.argmin(clocks[mine]), np.argmax(clocks[mine])
-        span = float(nanoseconds[mine][last] - nanoseconds[mine][first])
-        if span > 0:
-            rates.append(float(clocks[mine][last] - clocks[mine][first]) / span)
-            spans.append(span)
-    if not rates:
+        if (mine & is_exact).any():
+            mine &= is_exact
+        of_sm[int(sm)] = clocks[mine], nanoseconds[mine] - base
+    slopes, spans = [], []
+    for cycles, ns in of_sm.values():
+        first, last = np.argmin(cycles), np.argmax(cycles)
+        if ns[last] > ns[first]:
+            slopes.append(float(cycles[last] - cycles[first]) / float(ns[last] - ns[first]))
+            spans.append(float(ns[last] - ns[first]))
+    if not slopes:
         return float("nan"), {}
-    order = np.argsort(rates)
+    order = np.argsort(slopes)
     weights = np.cumsum(np.array(spans)[order])
-    rate = float(np.array(rates)[order][np.searchsorted(weights, weights[-1] / 2)])
-    base = int(nanoseconds.min())
-    ahead = {int(sm): float((clocks[sms == sm] - rate * (nanoseconds[sms == sm] - base)).min()) for sm in np.unique(sms)}
-    return rate, ahead
+    rate = float(np.array(slopes)[order][np.searchsorted(weights, weights[-1] / 2)])
+    return rate, {sm: float((cycles - rate * ns).min()) for sm, (cycles, ns) in of_sm.items()}
 
 
 def facts(sms: NDArray[np.int64], starts: Numbers, ends: Numbers, *, first: int) -> dict[str, float]:
@@ -255,8 +261,9 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     every = np.concatenate([sms, sms, of_pairs])
     clocks = np.concatenate([begins, ends, pairs[:, :, 0].reshape(-1)])
     nanoseconds = np.concatenate([begins_ns, ends_ns, pairs[:, :, 1].reshape(-1)])
+    is_exact = np.arange(len(every)) >= 2 * len(sms)
     keep = clocks >= 0  # a counted launch compares no clocks
-    rate, ahead = common_cycles(every[keep], clocks[keep], nanoseconds[keep])
+    rate, ahead = common_cycles(every[keep], clocks[keep], nanoseconds[keep], is_exact[keep])
     if not ahead:
         return {"span_ns": float(ends_ns.max() - begins_ns.min())}
     shift = np.array([ahead.get(sm, np.nan) for sm in range(NUM_SMS)])[sms]

@@ -54,6 +54,14 @@ __device__ __forceinline__ void rest(int64_t begin, float ratio) {
     while (now() < until) __nanosleep(20);
 }
 
+// Whether all four warps that multiply still have time: they must go together.
+__device__ __forceinline__ bool agree(bool has_time) {
+    uint32_t all;
+    asm volatile("{ .reg .pred p, q; setp.ne.u32 p, %1, 0; bar.red.and.pred q, 1, 128, p; selp.u32 %0, 1, 0, q; }"
+                 : "=r"(all) : "r"(static_cast<uint32_t>(has_time)) : "memory");
+    return all != 0;
+}
+
 // Start address, and 1024 bytes from eight rows to the next; swizzle 128B.
 __device__ __forceinline__ uint64_t descriptor(uint32_t address) {
     return static_cast<uint64_t>(address >> 4 & 0x3fff) | 1ull << 16 | 64ull << 32 | 1ull << 62;
@@ -99,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
         const float ratio = rest_of(plan.tensor_duty);
         if (plan.tensor_duty)
 #pragma unroll 1
-            while (now_ns() < end) {
+            while (agree(now_ns() < end)) {
                 const int64_t begin = now();
 #pragma unroll 1
                 for (int i = 0; i < kPassesPerBurst; ++i) pass(acc, a, b, i == 0);

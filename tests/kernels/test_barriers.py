@@ -49,10 +49,21 @@ def answers(config: Config, cycles: int = 300) -> dict[str, NDArray[np.generic]]
 
 def test_as_many_configs_as_the_readme_says_the_same_every_time() -> None:
     assert {group: len(CASE.configs(group, 1)) for group in CASE.groups} == {
-        "mbarrier": 69, "bar": 74, "cluster": 339, "dsmem": 336, "fences_90": 24, "registers": 2, "fences": 33, "warp": 27,
+        "mbarrier": 90, "bar": 96, "cluster": 538, "dsmem": 336, "fences_90": 32, "registers": 2, "fences": 44, "warp": 36,
         "cluster_16": 12,
     }  # fmt: skip
     assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
+
+
+def test_even_and_odd_positions_both_have_a_slope() -> None:
+    """Of each probe with several counts, two are at even positions and two at odd ones."""
+    for group in ("mbarrier", "bar", "cluster", "fences", "fences_90", "warp"):
+        counts: dict[tuple[str, ...], list[list[int]]] = {}
+        for idx, config in enumerate(CASE.configs(group, 1)):
+            others = tuple(config[name] for name in CASE.columns if name != "count")
+            counts.setdefault((case.stem(config), *others), [[], []])[idx % 2].append(int(config["count"]))
+        for halves in counts.values():
+            assert halves in ([[1, 8], [4, 16]], [[1], []], [[], [1]])
 
 
 def test_blocks_and_clusters_are_legal() -> None:
@@ -71,7 +82,7 @@ def test_the_clock_is_read_in_order_and_nothing_spills(sass: Sass) -> None:
             assert kernel.num_spills == 0, name
 
 
-@pytest.mark.parametrize("count", [1, 4, 16])
+@pytest.mark.parametrize("count", [1, 4, 8, 16])
 def test_as_many_steps_lie_between_two_readings_as_the_name_says(sass: Sass, count: int) -> None:
     kernels = sass("barriers", "sm_90a")
     for stem, opcode in {

@@ -54,7 +54,7 @@ def find(group: str, **fields: int) -> Config:
 
 def test_as_many_configs_as_the_readme_says_the_same_every_time() -> None:
     counts = {group: len(CASE.configs(group, 1)) for group in CASE.groups}
-    assert counts == {"start": 39, "refill": 37, "ramp": 34, "rate": 29, "tail": 80}
+    assert counts == {"start": 39, "refill": 41, "ramp": 34, "rate": 29, "tail": 80}
     assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
 
 
@@ -103,7 +103,7 @@ def test_clocks_that_are_far_apart_are_laid_side_by_side(seed: int) -> None:
     sms = rng.permutation(case.NUM_SMS)
     starts = np.cumsum(rng.uniform(0.5, 3.0, case.NUM_SMS))
     values = CASE.check(config, marks_of(sms, starts, case.stays(config), case.NUM_SMS, seed))
-    assert values["sm_mhz"] == pytest.approx(1e3 * GHZ, rel=1e-3)
+    assert values["sm_mhz"] == pytest.approx(1e3 * GHZ, rel=2e-4)
     assert abs(values["ramp_cycles"] - (starts[-1] - starts[0])) < 40
     assert [values[f"sm_of_cta_{idx}"] for idx in range(case.NUM_SMS)] == list(sms)
 

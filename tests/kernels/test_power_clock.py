@@ -39,6 +39,13 @@ def test_the_loop_is_a_burst_of_wgmmas_and_nothing_of_the_compilers(sass: Sass) 
     assert len(kernel.select("NANOSLEEP")) == 3  # rests of both kinds of work, and the watch
 
 
+def test_the_four_warps_go_on_together(sass: Sass) -> None:
+    """A warpgroup's warps must not disagree whether there is time for another burst."""
+    kernel = sass("power_clock", "sm_90a")["work"]
+    bursts = max((loop for loop in kernel.loops if loop.select("HGMMA")), key=lambda loop: len(loop.instructions))
+    assert [item.opcode.split(".")[1] for item in bursts.select("BAR")] == ["RED"]
+
+
 def test_streams_load_sixteen_bytes_eight_at_a_time(sass: Sass) -> None:
     kernel = sass("power_clock", "sm_90a")["work"]
     loads = [item for item in kernel.select("LDG") if "128" in item.opcode and "STRONG.GPU" in item.opcode]
