@@ -1,0 +1,938 @@
+"""How long does an asynchronous copy take, and how many go at once? cp.async, TMA, bulk copies, reductions, multicast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, simulate
+from gpusim.errors import LayoutError
+from gpusim.evidence.case import (
+    Argument,
+    Case,
+    Config,
+    Fitted,
+    Group,
+    Input,
+    KernelLaunch,
+    MappedTensor,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+)  # fmt: skip
+from gpusim.layout.swizzle import swizzle_mode
+from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.dtypes import dtype as dtype_named
+from gpusim.workload.launch import RoleContext
+from gpusim.workload.tma import TensorMap
+
+NUM_SAMPLES, MOST_ISSUERS = 128, 32
+MOST_TRAIN, TRAIN_ROUNDS, RING_ROUNDS = 32, 12, 2
+WARM_ROUNDS = 2
+"""Rounds of a train that fetch data, tensor map and instructions; those behind them count."""
+ROOM_BYTES = 184 * 1024
+"""Shared memory for slots: 227 KiB less the kernel's own stamps."""
+LEAST_SMEM_BYTES = 49 * 1024
+TENSOR_BYTES = 1 << 20
+PITCH_BYTES = 1024
+"""From row to row of a tensor of two or three dimensions."""
+PLANES = 32
+"""Rows of a plane, and planes, of a tensor of three dimensions."""
+START_TILES = 37
+"""From one issuer's first tile to the next one's; odd, so that they do not walk in step."""
+STORED = 0xA5
+"""What a tensor is filled with that stores go to."""
+
+DTYPE_OF_BULK = {"bulk": "int8", "u32": "int32", "fp32": "fp32", "bf16": "bf16"}
+
+
+# ---------------------------------------------------------------------------------------------- configs
+
+
+def _config(
+    kernel: str, inner_bytes: int, outer: str = "1", *, swizzle: str = "none", dtype: str = "bf16", in_flight: int = 1,
+    num_issuers: int = 1, num_copies: int = 1, region_kib: int = TENSOR_BYTES >> 10,
+) -> Config:
+    return {
+        "kernel": kernel, "dtype": dtype, "inner_bytes": str(inner_bytes), "outer": outer, "swizzle": swizzle,
+        "in_flight": str(in_flight), "num_issuers": str(num_issuers), "num_copies": str(num_copies),
+        "region_kib": str(region_kib),
+    }  # fmt: skip
+
+
+def is_cp_async(config: Config) -> bool:
+    """One of the older copies, by all threads of a warp."""
+    return "cp_async" in config["kernel"]
+
+
+def is_train(config: Config) -> bool:
+    """Copies in a row and one wait."""
+    return config["kernel"].startswith("train")
+
+
+def is_store(config: Config) -> bool:
+    """From shared memory, reductions included."""
+    return "_store_" in config["kernel"] or "_reduce_" in config["kernel"]
+
+
+def is_reduction(config: Config) -> bool:
+    """Adds to what is there."""
+    return "_reduce_" in config["kernel"]
+
+
+def is_bulk(config: Config) -> bool:
+    """Without a tensor map."""
+    return "_bulk" in config["kernel"]
+
+
+def cluster_size(config: Config) -> int:
+    """CTAs of a multicast; 1 without."""
+    return int(config["kernel"].rsplit("_", 1)[1]) if config["kernel"].startswith("multicast") else 1
+
+
+def rows_of(config: Config) -> int:
+    """Rows of one box."""
+    return int(np.prod([int(size) for size in config["outer"].split("x")]))
+
+
+def copy_bytes(config: Config) -> int:
+    """Bytes of one copy; of cp.async, of one warp instruction."""
+    return int(config["inner_bytes"]) * (WARP_SIZE if is_cp_async(config) else rows_of(config))
+
+
+def slot_bytes(config: Config) -> int:
+    """From slot to slot: a swizzle's repeat at least; a slot of a multicast holds the boxes of all that issue."""
+    num_bytes = copy_bytes(config) * (int(config["num_copies"]) if cluster_size(config) > 1 else 1)
+    return -(-num_bytes // 1024) * 1024
+
+
+def num_slots(config: Config) -> int:
+    """Slots of a CTA."""
+    if is_train(config):
+        return int(config["num_copies"])
+    return int(config["in_flight"]) * (1 if cluster_size(config) > 1 else int(config["num_issuers"]))
+
+
+def smem_bytes(config: Config) -> int:
+    """Dynamic shared memory of a launch: always more than 48 KiB, so that the bench opts in, whatever the stamps take.
+
+    cp.async over more than L1 holds takes all, so that L1 keeps little.
+    """
+    if is_cp_async(config):
+        return ROOM_BYTES if int(config["region_kib"]) > 64 else 128 * 1024
+    return max(num_slots(config) * slot_bytes(config), LEAST_SMEM_BYTES)
+
+
+def _fits(config: Config) -> bool:
+    if is_cp_async(config):
+        return _cp_smem_bytes(config) <= smem_bytes(config)
+    try:
+        if not is_bulk(config):
+            tensor_map(config)
+    except LayoutError:
+        return False
+    walk = _walk(config)
+    rows = walk["rows"] * int(config["num_copies"]) if is_train(config) and walk["height"] > 1 else walk["rows"]
+    return smem_bytes(config) <= ROOM_BYTES and rows <= walk["height"]
+
+
+def _cp_smem_bytes(config: Config) -> int:
+    copies = int(config["num_copies"])
+    return copy_bytes(config) * copies * (1 if is_train(config) else int(config["in_flight"]) * int(config["num_issuers"]))
+
+
+def _legal(found: list[Config]) -> list[Config]:
+    return [config for config in found if _fits(config)]
+
+
+CP_ASYNC = (("ca4", 4), ("ca8", 8), ("ca16", 16), ("cg16", 16))
+TRAIN = (1, 2, 4, 8, 16, 32)
+SWIZZLE_OF = {32: "32B", 64: "64B", 128: "128B"}
+
+
+def cp_async_train(seed: int) -> list[Config]:
+    """One warp: 1 to 32 instructions in a row; data in L2, or in L1 as well."""
+    del seed  # a sweep, the same for every seed
+    return [
+        _config(f"train_cp_async_{name}", size, num_copies=num, region_kib=32, dtype="int8") for name, size in CP_ASYNC
+        for num in TRAIN
+    ]  # fmt: skip
+
+
+def cp_async_ring(seed: int) -> list[Config]:
+    """1 to 16 warps, 1 to 8 groups in flight, of 1 or 4 instructions; 8 KiB stay in L1, 1 MiB does not."""
+    del seed  # a sweep, the same for every seed
+    return _legal([
+        _config(
+            f"ring_cp_async_{name}", size, in_flight=depth, num_issuers=warps, num_copies=copies, region_kib=kib,
+            dtype="int8",
+        )
+        for name, size in CP_ASYNC for kib in ((8, 1024) if name != "cg16" else (1024,)) for copies in (1, 4)
+        for depth in (1, 2, 4, 8) for warps in (1, 2, 4, 8, 16)
+    ])  # fmt: skip
+
+
+def load_train(seed: int) -> list[Config]:
+    """1 to 32 loads in a row by one thread: latency, issue, and what the engine takes for a box, a row, a byte."""
+    del seed  # a sweep, the same for every seed
+    found = [_config("train_load_bulk", size, num_copies=num, dtype="int8")
+             for size in (16, 64, 256, 1024, 4096, 16384) for num in TRAIN]
+    found += [_config("train_load_1d", size, num_copies=num) for size in (16, 32, 64, 128, 256, 512) for num in TRAIN]
+    found += [_config("train_load_2d", inner, str(rows), num_copies=num)
+              for inner in (16, 32, 64, 128, 256) for rows in (1, 4, 8, 16, 32, 64, 128, 256) for num in TRAIN]
+    found += [_config("train_load_2d", inner, str(rows), swizzle=swizzle, num_copies=num)
+              for inner, swizzle in SWIZZLE_OF.items() for rows in (8, 16, 64, 256) for num in TRAIN]
+    found += [_config("train_load_3d", inner, outer, swizzle=swizzle, num_copies=num)
+              for inner, swizzle in ((16, "none"), (64, "none"), (128, "none"), (128, "128B"))
+              for outer in ("1x1", "8x1", "1x8", "4x2", "8x8", "16x4") for num in TRAIN]  # fmt: skip
+    return _legal(found)
+
+
+def load_ring(seed: int) -> list[Config]:
+    """1 to 16 loads in flight by each of 1 to 8 elected threads: the rate, and the latency under load."""
+    del seed  # a sweep, the same for every seed
+    shapes = [("2d", 128, str(rows), "128B") for rows in (1, 8, 32, 64, 128, 256)]
+    shapes += [("2d", 16, "8", "none"), ("2d", 16, "64", "none"), ("2d", 32, "64", "32B"), ("2d", 64, "64", "64B")]
+    shapes += [("2d", 64, "64", "none"), ("2d", 128, "64", "none"), ("2d", 256, "32", "none"), ("3d", 128, "8x8", "128B")]
+    shapes += [("1d", 128, "1", "none"), ("1d", 512, "1", "none")]
+    shapes += [("bulk", size, "1", "none") for size in (16, 256, 1024, 4096, 16384)]
+    return _legal([
+        _config(f"ring_load_{kind}", inner, outer, swizzle=swizzle, in_flight=depth, num_issuers=warps,
+                dtype="int8" if kind == "bulk" else "bf16")
+        for kind, inner, outer, swizzle in shapes for warps in (1, 2, 4, 8) for depth in (1, 2, 4, 8, 16)
+    ])  # fmt: skip
+
+
+def load_lanes(seed: int) -> list[Config]:
+    """Several lanes of one warp issue: the compiler makes a loop over them."""
+    del seed  # a sweep, the same for every seed
+    return _legal([
+        _config("lanes_load_2d", 128, str(rows), swizzle="128B", in_flight=depth, num_issuers=lanes)
+        for rows in (1, 8, 64) for depth in (1, 2, 4) for lanes in (1, 2, 4, 8, 16, 32)
+    ])  # fmt: skip
+
+
+def store_train(seed: int) -> list[Config]:
+    """1 to 32 stores in a row by one thread, committed once: until the source is read, until all is written."""
+    del seed  # a sweep, the same for every seed
+    found = [_config("train_store_bulk", size, num_copies=num, dtype="int8")
+             for size in (16, 256, 1024, 4096, 16384) for num in TRAIN]
+    found += [_config("train_store_1d", size, num_copies=num) for size in (16, 128, 512) for num in TRAIN]
+    found += [_config("train_store_2d", inner, str(rows), num_copies=num)
+              for inner in (16, 32, 64, 128, 256) for rows in (1, 8, 32, 64, 128, 256) for num in TRAIN]
+    found += [_config("train_store_2d", 128, str(rows), swizzle="128B", num_copies=num)
+              for rows in (8, 64, 256) for num in TRAIN]
+    found += [_config("train_store_3d", 128, outer, num_copies=num)
+              for outer in ("8x1", "1x8", "8x8") for num in TRAIN]  # fmt: skip
+    return _legal(found)
+
+
+def store_ring(seed: int) -> list[Config]:
+    """1 to 16 stores in flight by each of 1 to 8 elected threads, by sources read or by writes done."""
+    del seed  # a sweep, the same for every seed
+    shapes = [("2d", 128, "8", "128B"), ("2d", 128, "64", "128B"), ("2d", 128, "64", "none"), ("2d", 32, "64", "none")]
+    shapes += [("2d", 16, "8", "none"), ("1d", 512, "1", "none"), ("3d", 128, "8x8", "128B")]
+    shapes += [("bulk", size, "1", "none") for size in (16, 1024, 4096)]
+    return _legal([
+        _config(f"ring_store_{until}_{kind}", inner, outer, swizzle=swizzle, in_flight=depth, num_issuers=warps,
+                dtype="int8" if kind == "bulk" else "bf16")
+        for kind, inner, outer, swizzle in shapes for until in ("read", "done") for warps in (1, 2, 4, 8)
+        for depth in (1, 2, 4, 8, 16)
+    ])  # fmt: skip
+
+
+def reduce_ring(seed: int) -> list[Config]:
+    """Additions in L2, with a tensor map and without, by type and size."""
+    del seed  # a sweep, the same for every seed
+    found = [
+        _config(f"ring_reduce_bulk_{name}", size, in_flight=depth, num_issuers=warps, dtype=DTYPE_OF_BULK[name])
+        for name in ("u32", "fp32", "bf16") for size in (16, 256, 1024, 4096, 8192) for warps in (1, 4)
+        for depth in (1, 4, 16)
+    ] + [
+        _config("ring_reduce_2d", 128, str(rows), dtype=dtype, in_flight=depth, num_issuers=warps)
+        for dtype in ("fp32", "bf16") for rows in (8, 64) for warps in (1, 4) for depth in (1, 4, 16)
+    ]  # fmt: skip
+    return _legal(found)
+
+
+def _multicasts(sizes: Sequence[int]) -> list[Config]:
+    """One CTA sends whole boxes to all, or each sends its share; slots of 2 to 32 KiB."""
+    found = []
+    for size in sizes:
+        for rows in (16, 64, 128, 256):
+            for issuing in (1, size):
+                if rows % issuing == 0 and (rows // issuing) % 8 == 0:
+                    name, share = f"multicast_{size}", str(rows // issuing)
+                    found += [
+                        _config(name, 128, share, swizzle="128B", in_flight=depth, num_copies=issuing)
+                        for depth in (1, 2, 4, 8)
+                    ]
+    return _legal(found)
+
+
+def multicast(seed: int) -> list[Config]:
+    """Clusters of 2, 4 and 8."""
+    del seed  # a sweep, the same for every seed
+    return _multicasts((2, 4, 8))
+
+
+def multicast_of_16(seed: int) -> list[Config]:
+    """A cluster of 16, which the driver launches only where the kernel has asked for it."""
+    del seed  # a sweep, the same for every seed
+    return _multicasts((16,))
+
+
+# ---------------------------------------------------------------------------------------------- launch
+
+
+def _walk(config: Config) -> dict[str, int]:
+    """How tiles follow one another: step and width along x, rows and height along the outermost coordinate."""
+    inner, dtype = int(config["inner_bytes"]), dtype_named(config["dtype"])
+    if is_cp_async(config):
+        return {"step": inner, "width": int(config["region_kib"]) * 1024, "rows": 1, "height": 1}
+    if is_bulk(config):
+        return {"step": inner, "width": TENSOR_BYTES, "rows": 1, "height": 1}
+    sizes = [int(size) for size in config["outer"].split("x")]
+    if config["kernel"].endswith("_1d"):
+        return {"step": inner // dtype.num_bytes, "width": TENSOR_BYTES // dtype.num_bytes, "rows": 1, "height": 1}
+    height = PLANES if config["kernel"].endswith("_3d") else TENSOR_BYTES // PITCH_BYTES
+    return {"step": inner // dtype.num_bytes, "width": PITCH_BYTES // dtype.num_bytes, "rows": sizes[-1], "height": height}
+
+
+def tensor_map(config: Config) -> TensorMap:
+    """The map of the tensor that boxes are taken from; a MiB, in one to three dimensions.
+
+    Raises:
+        LayoutError: a box that TMA does not take.
+    """
+    dtype = dtype_named(config["dtype"])
+    box = [int(config["inner_bytes"]) // dtype.num_bytes]
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    width = PITCH_BYTES // dtype.num_bytes
+    if config["kernel"].endswith("_1d"):
+        dims, strides = (TENSOR_BYTES // dtype.num_bytes,), ()
+    elif config["kernel"].endswith("_3d"):
+        dims, strides = (width, PLANES, PLANES), (PITCH_BYTES, PITCH_BYTES * PLANES)
+        box += [int(size) for size in config["outer"].split("x")]
+    else:
+        dims, strides = (width, TENSOR_BYTES // PITCH_BYTES), (PITCH_BYTES,)
+        box += [rows_of(config)]
+    return TensorMap(
+        dtype=dtype, global_dim=dims, global_strides_bytes=strides, box_dim=tuple(box), swizzle=config["swizzle"],
+        l2_promotion="none",
+    )  # fmt: skip
+
+
+@cache
+def tensor() -> NDArray[np.uint8]:
+    """A MiB of random bytes, the same every time; copied to the GPU once."""
+    made = np.random.default_rng(7).integers(0, 256, TENSOR_BYTES, dtype=np.uint8)
+    made.setflags(write=False)
+    return made
+
+
+def _bytes_of(dtype: str, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
+    if dtype == "int32":
+        return numbers.astype("<i4").view(np.uint8)
+    floats = numbers.astype("<f4")
+    return floats.view(np.uint8) if dtype == "fp32" else (floats.view("<u4") >> 16).astype("<u2").view(np.uint8)
+
+
+def _numbers_of(dtype: str, raw: NDArray[np.uint8]) -> NDArray[np.int64]:
+    if dtype == "int32":
+        return np.asarray(raw.view("<i4").astype(np.int64))
+    floats = raw.view("<f4") if dtype == "fp32" else (raw.view("<u2").astype("<u4") << 16).view("<f4")
+    return np.asarray(np.rint(floats).astype(np.int64))
+
+
+@cache
+def box_source(num_bytes: int, dtype: str, is_added: bool) -> NDArray[np.uint8]:
+    """What every store brings: random bytes, or small whole numbers where it is added, none of them 0."""
+    generator = np.random.default_rng([num_bytes, is_added])
+    if not is_added:
+        return generator.integers(0, 256, num_bytes, dtype=np.uint8)
+    numbers = generator.integers(1, 4, num_bytes // dtype_named(dtype).num_bytes)
+    return _bytes_of(dtype, numbers)
+
+
+def places(config: Config) -> NDArray[np.int64]:
+    """Where each byte of a box lies in its slot."""
+    return np.asarray(swizzle_mode(config["swizzle"])(np.arange(copy_bytes(config))))
+
+
+@cache
+def _image(num_bytes: int, dtype: str, is_added: bool, swizzle: str, slot: int, slots: int) -> NDArray[np.uint8]:
+    one = np.zeros(slot, dtype=np.uint8)
+    one[np.asarray(swizzle_mode(swizzle)(np.arange(num_bytes)))] = box_source(num_bytes, dtype, is_added)
+    made = np.tile(one, slots)
+    made.setflags(write=False)
+    return made
+
+
+def before(config: Config) -> NDArray[np.uint8]:
+    """What the tensor holds before stores come."""
+    return np.full(TENSOR_BYTES, 0 if is_reduction(config) else STORED, dtype=np.uint8)
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """Nothing is counted here: times come from the kernel."""
+    del is_counted
+    walk, slots = _walk(config), num_slots(config)
+    stores, size = is_store(config), cluster_size(config)
+    num_bytes = _cp_smem_bytes(config) if is_cp_async(config) else slots * slot_bytes(config)
+    copies = {
+        "num_bytes": copy_bytes(config), "slot_bytes": slot_bytes(config), "in_flight": int(config["in_flight"]),
+        "num_issuers": int(config["num_issuers"]), **walk, "start": START_TILES, "num_copies": int(config["num_copies"]),
+        "source_bytes": num_bytes if stores else 0, "dump_bytes": 0 if stores else num_bytes,
+        "num_rounds": TRAIN_ROUNDS if is_train(config) else RING_ROUNDS,
+    }  # fmt: skip
+    arguments: list[Argument] = [by_value(np.array(list(copies.values()), dtype="<u4"))]
+    if stores:
+        source = _image(
+            copy_bytes(config), config["dtype"], is_reduction(config), config["swizzle"], slot_bytes(config), slots
+        )
+        arguments += [
+            Input(source), np.uint64(0) if is_bulk(config) else MappedTensor(tensor(), tensor_map(config)),
+            Output("tensor", before(config)), Output("made", np.zeros(128, dtype=np.uint8)),
+        ]  # fmt: skip
+    else:
+        is_plain = is_bulk(config) or is_cp_async(config)
+        arguments.append(Input(tensor()) if is_plain else MappedTensor(tensor(), tensor_map(config)))
+        arguments.append(Output("smem", np.full(max(16, size * num_bytes), STORED, dtype=np.uint8)))
+    num_words = max(MOST_ISSUERS * NUM_SAMPLES * 2, TRAIN_ROUNDS * (MOST_TRAIN + 4))
+    arguments.append(Output("times", np.full(4 + num_words, 0xFFFFFFFF, dtype="<u4")))
+    return KernelLaunch(
+        kernel=config["kernel"], arguments=tuple(arguments), grid=(size, 1, 1), block=(_num_threads(config), 1, 1),
+        smem_bytes=smem_bytes(config),
+    )  # fmt: skip
+
+
+def _num_threads(config: Config) -> int:
+    if is_cp_async(config):
+        return WARP_SIZE * (1 if is_train(config) else int(config["num_issuers"]))
+    if config["kernel"].startswith("lanes"):
+        return WARP_SIZE
+    return 128 if is_train(config) or cluster_size(config) > 1 else WARP_SIZE * int(config["num_issuers"])
+
+
+# ---------------------------------------------------------------------------------------------- check
+
+
+def tile_bytes(config: Config, tile: int) -> NDArray[np.int64]:
+    """Which bytes of the tensor are those of tile number ``tile``, in the order of the box: int64[bytes]."""
+    walk, inner = _walk(config), int(config["inner_bytes"])
+    per_row, num_rows = walk["width"] // walk["step"], walk["height"] // walk["rows"]
+    x, y = tile % per_row * inner, tile // per_row % num_rows * walk["rows"]
+    along = x + np.arange(inner)
+    if walk["height"] == 1:
+        return along
+    sizes = [int(size) for size in config["outer"].split("x")]
+    if len(sizes) == 1:
+        rows = (y + np.arange(sizes[0])) * PITCH_BYTES
+    else:
+        rows = ((y + np.arange(sizes[1]))[:, None] * PLANES + np.arange(sizes[0])).reshape(-1) * PITCH_BYTES
+    return np.asarray((rows[:, None] + along).reshape(-1))
+
+
+def _train_tile(config: Config, idx: int) -> int:
+    walk = _walk(config)
+    return idx if walk["height"] == 1 else idx * (walk["width"] // walk["step"])
+
+
+def expected_slots(config: Config) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """(offset, bytes) of every box that must lie in shared memory at the end, swizzled."""
+    boxes: list[tuple[int, int]] = []
+    slot, depth, count = slot_bytes(config), int(config["in_flight"]), int(config["num_copies"])
+    if is_cp_async(config):
+        yield from _expected_cp(config)
+        return
+    if is_train(config):
+        boxes = [(idx * slot, _train_tile(config, idx)) for idx in range(count)]
+    elif cluster_size(config) > 1:
+        per_row, stages = _walk(config)["width"] // _walk(config)["step"], RING_ROUNDS * NUM_SAMPLES
+        for stage in range(stages - depth, stages):
+            for rank in range(count):
+                tile = (stage * count + rank) * per_row
+                boxes += [
+                    ((cta * depth + stage % depth) * slot + rank * copy_bytes(config), tile)
+                    for cta in range(cluster_size(config))
+                ]
+    else:
+        for issuer in range(int(config["num_issuers"])):
+            for idx in range(NUM_SAMPLES - depth, NUM_SAMPLES):
+                boxes.append(((issuer * depth + idx % depth) * slot, issuer * START_TILES + idx))
+    where = places(config)
+    for offset, tile in boxes:
+        image = np.empty(copy_bytes(config), dtype=np.uint8)
+        image[where] = tensor()[tile_bytes(config, tile)]
+        yield offset, image
+
+
+def _expected_cp(config: Config) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    num_bytes, count = copy_bytes(config), int(config["num_copies"])
+    if is_train(config):
+        for idx in range(count):
+            yield idx * num_bytes, tensor()[idx * num_bytes :][:num_bytes]
+        return
+    warps, depth = int(config["num_issuers"]), int(config["in_flight"])
+    region = int(config["region_kib"]) * 1024
+    for warp in range(warps):
+        for group in range(NUM_SAMPLES - depth, NUM_SAMPLES):
+            for k in range(count):
+                begin = (warp + warps * (group * count + k)) * num_bytes % region
+                yield ((warp * depth + group % depth) * count + k) * num_bytes, tensor()[begin : begin + num_bytes]
+
+
+def _check_data(config: Config, outputs: Outputs) -> None:
+    if not is_store(config):
+        for offset, image in expected_slots(config):
+            if (outputs["smem"][offset : offset + image.size] != image).any():
+                raise WrongAnswer(f"the box at byte {offset} of shared memory is not the tensor's")
+        return
+    wanted = expected_tensor(config)
+    if (differs := outputs["tensor"] != wanted).any():
+        raise WrongAnswer(f"the tensor is not as stored, first at byte {int(np.nonzero(differs)[0][0])}")
+
+
+def expected_tensor(config: Config) -> NDArray[np.uint8]:
+    """The tensor after all stores, or sums."""
+    made, source = before(config), box_source(copy_bytes(config), config["dtype"], is_reduction(config))
+    if is_train(config):
+        tiles = [_train_tile(config, idx) for idx in range(int(config["num_copies"]))]
+    else:
+        tiles = [issuer * START_TILES + idx for issuer in range(int(config["num_issuers"])) for idx in range(NUM_SAMPLES)]
+    if not is_reduction(config):
+        for tile in tiles:
+            made[tile_bytes(config, tile)] = source
+        return made
+    dtype = config["dtype"]
+    unit = dtype_named(dtype).num_bytes
+    sums, numbers = _numbers_of(dtype, made), _numbers_of(dtype, source)
+    for tile in tiles:
+        sums[tile_bytes(config, tile)[::unit] // unit] += RING_ROUNDS * numbers
+    return _bytes_of(dtype, sums)
+
+
+def _spread(name: str, numbers: NDArray[np.int64]) -> dict[str, float]:
+    found = {"": 50, "min_": 0, "p90_": 90, "max_": 100}
+    return {f"{label}{name}": float(np.percentile(numbers, pct, method="nearest")) for label, pct in found.items()}
+
+
+def _since(later: NDArray[np.uint32], earlier: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """Cycles of a clock of 32 bits that may have come round."""
+    return np.asarray((later - earlier).astype(np.int64))
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Times, if the bytes are right.
+
+    Raises:
+        WrongAnswer: a wait was given up, the clock did not run, or other bytes came.
+    """
+    times = outputs["times"]
+    if times[0]:
+        raise WrongAnswer("an mbarrier never completed, the wait was given up")
+    _check_data(config, outputs)
+    values = _train_values(config, times) if is_train(config) else _ring_values(config, times)
+    main = values["cycles" if is_train(config) else "cycles_per_copy"]
+    if not 0 < main < 1e8:
+        raise WrongAnswer(f"the clock says {main} cycles")
+    return values
+
+
+def _train_values(config: Config, times: NDArray[np.uint32]) -> dict[str, float]:
+    num, rounds = int(config["num_copies"]), times[4:][: TRAIN_ROUNDS * (MOST_TRAIN + 4)].reshape(TRAIN_ROUNDS, -1)
+    warm = rounds[WARM_ROUNDS:]
+    issues = _since(warm[:, 1 : num + 1], warm[:, :num])
+    has_read = is_store(config)
+    done = _since(warm[:, num + (2 if has_read else 1)], warm[:, 0])
+    first = _since(rounds[:1, num + (2 if has_read else 1)], rounds[:1, 0])
+    values = {**_spread("cycles", done), "first_cycles": float(first[0])}
+    values |= {"first_issue_cycles": float(np.median(issues[:, 0]))}
+    if num > 1:
+        values |= _spread("issue_cycles", issues[:, 1:])
+        values["last_issue_cycles"] = float(np.median(issues[:, -1]))
+    if has_read:
+        values |= _spread("read_cycles", _since(warm[:, num + 1], warm[:, 0]))
+    elif not is_cp_async(config):
+        values["clock_cycles"] = float(times[2]) / 8
+    return values
+
+
+def _ring_values(config: Config, times: NDArray[np.uint32]) -> dict[str, float]:
+    size, depth = cluster_size(config), int(config["in_flight"])
+    count = size if size > 1 else int(config["num_issuers"])
+    stamps = times[4:].reshape(MOST_ISSUERS, NUM_SAMPLES, 2)[:count]
+    issued, done = stamps[..., 0], stamps[..., 1]
+    quarter = NUM_SAMPLES // 4
+    spans = _since(done[:, 3 * quarter], done[:, quarter])
+    if (spans <= 0).any():
+        raise WrongAnswer("the clock stands still")
+    per_sample = 2 * quarter / spans.astype(float)
+    rate = float(per_sample.mean() if size > 1 else per_sample.sum())
+    copies = int(config["num_copies"]) if size > 1 or is_cp_async(config) else 1
+    values = {"cycles_per_copy": 1.0 / (rate * copies)}
+    if is_store(config):
+        values["drain_cycles"] = float(times[1])
+        taken = _since(done[:, depth - 1 :], issued[:, : NUM_SAMPLES - depth + 1])
+    else:
+        taken = _since(done, issued)
+    return values | _spread("latency_cycles", taken[:, depth : NUM_SAMPLES - depth - 1])
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+
+Program = Callable[[RoleContext], Iterator[Any]]
+TWIN_COPIES = 64
+"""Copies of each issuer in a ring that is simulated."""
+
+
+def _simulated(
+    gpu: GpuSpec, roles: Mapping[str, tuple[int, Program]], buffers: Sequence[Buffer], mbarriers: Sequence[Mbarrier], *,
+    num_ctas: int = 1, smem_bytes: int = 0,
+) -> list[float]:
+    """Cycles between RangeStart and RangeEnd of every role that has them, data in L2, at the highest clock."""
+    launch = Launch(
+        kernel="copy_rate", num_ctas=num_ctas, num_tiles=num_ctas, cluster_size=num_ctas, buffers=tuple(buffers),
+        roles=tuple(WarpRole(name=name, num_warps=warps, program=program) for name, (warps, program) in roles.items()),
+        mbarriers=tuple(mbarriers), extra_smem_bytes=max(0, smem_bytes - sum(buffer.num_bytes for buffer in buffers)),
+    )  # fmt: skip
+    result = simulate(launch, gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
+    return [span.end_cycle - span.start_cycle for role in result.timeline.roles for span in role.sections]
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """What the simulator has words for: cp.async, loads and stores with a tensor map, multicast as far as clusters go."""
+    if is_bulk(config) or config["kernel"].startswith("lanes") or cluster_size(config) > max(1, gpu.device.max_cluster_size):
+        return {}
+    if is_cp_async(config):
+        return _predict_cp_train(config, gpu) if is_train(config) else _predict_cp_ring(config, gpu)
+    if is_train(config):
+        return _predict_train(config, gpu)
+    if is_store(config):
+        return {"cycles_per_copy": 1.0 / sum(_rates(_simulated_stores(config, gpu)))}
+    if cluster_size(config) > 1:
+        spans = _simulated_multicast(config, gpu)
+        return {"cycles_per_copy": float(np.mean(spans)) / (TWIN_COPIES // 2) / int(config["num_copies"])}
+    return {"cycles_per_copy": 1.0 / sum(_rates(_simulated_loads(config, gpu)))}
+
+
+def _rates(spans: Sequence[float]) -> list[float]:
+    return [TWIN_COPIES // 2 / span for span in spans]
+
+
+def _middle(idx: int, first: int = TWIN_COPIES // 4) -> Iterator[ops.Op]:
+    """Half of the copies, from number ``first`` on."""
+    if idx == first:
+        yield ops.RangeStart(ops.Section.MAINLOOP)
+    if idx == first + TWIN_COPIES // 2:
+        yield ops.RangeEnd()
+
+
+def _load(config: Config, tile: int, buffer: str, stage: int, barrier: str, ranks: tuple[int, ...] = ()) -> ops.TmaLoad:
+    num_bytes = copy_bytes(config)
+    return ops.TmaLoad("T", (0, tile), num_bytes, num_bytes, rows_of(config), buffer, stage, barrier, multicast=ranks)
+
+
+def _simulated_loads(config: Config, gpu: GpuSpec) -> list[float]:
+    depth, num_issuers, num_bytes = int(config["in_flight"]), int(config["num_issuers"]), copy_bytes(config)
+
+    def issuer(who: int) -> Program:
+        def program(cta: RoleContext) -> Iterator[Any]:
+            del cta
+            for idx in range(-depth, TWIN_COPIES):
+                if idx >= 0:
+                    yield ops.MbarrierWait(f"full{who}", idx % depth, idx // depth & 1)
+                    yield from _middle(idx)
+                if idx + depth < TWIN_COPIES:
+                    yield ops.MbarrierArriveExpectTx(f"full{who}", idx % depth, num_bytes)
+                    yield _load(config, who * TWIN_COPIES + idx + depth, f"slots{who}", idx % depth, f"full{who}")
+
+        return program
+
+    return _simulated(
+        gpu, {f"issuer{who}": (1, issuer(who)) for who in range(num_issuers)},
+        [Buffer(name=f"slots{who}", stage_bytes=slot_bytes(config), num_stages=depth) for who in range(num_issuers)],
+        [Mbarrier(name=f"full{who}", num_arrivals=1, num_stages=depth) for who in range(num_issuers)],
+    )
+
+
+def _stored(config: Config, buffer: str, stage: int, tile: int) -> ops.TmaStore:
+    return ops.TmaStore("T", (0, tile), copy_bytes(config), rows_of(config), buffer, stage, reduce=is_reduction(config))
+
+
+def _fill(config: Config, buffer: str, num_stages: int) -> Iterator[ops.Op]:
+    wavefronts = slot_bytes(config) // LINE_BYTES
+    access = AccessPattern(num_requests=wavefronts, num_wavefronts=wavefronts, num_bytes=slot_bytes(config))
+    for stage in range(num_stages):
+        yield ops.SharedStore(access, buffer, stage)
+    yield ops.FenceProxyAsync()
+
+
+def _simulated_stores(config: Config, gpu: GpuSpec) -> list[float]:
+    depth, num_issuers = int(config["in_flight"]), int(config["num_issuers"])
+    is_read = "_read_" in config["kernel"]
+
+    def issuer(who: int) -> Program:
+        def program(cta: RoleContext) -> Iterator[Any]:
+            del cta
+            yield from _fill(config, f"slots{who}", depth)
+            for idx in range(TWIN_COPIES):
+                yield _stored(config, f"slots{who}", idx % depth, who * TWIN_COPIES + idx)
+                yield ops.BulkCommitGroup()
+                yield ops.BulkWaitGroup(depth - 1, read=is_read)
+                yield from _middle(idx)
+
+        return program
+
+    return _simulated(
+        gpu, {f"issuer{who}": (1, issuer(who)) for who in range(num_issuers)},
+        [Buffer(name=f"slots{who}", stage_bytes=slot_bytes(config), num_stages=depth) for who in range(num_issuers)], (),
+    )  # fmt: skip
+
+
+def _predict_train(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """One train: its loads or stores, the wait for the sources, the wait for all; and the issues alone."""
+    num, stores = int(config["num_copies"]), is_store(config)
+
+    def until(what: str) -> float:
+        def program(cta: RoleContext) -> Iterator[Any]:
+            del cta
+            if stores:
+                yield from _fill(config, "slots", num)
+            else:
+                yield ops.MbarrierArriveExpectTx("full", 0, num * copy_bytes(config))
+            yield ops.RangeStart(ops.Section.MAINLOOP)
+            for idx in range(num):
+                yield _stored(config, "slots", idx, idx) if stores else _load(config, idx, "slots", 0, "full")
+            if what == "issued":
+                yield ops.RangeEnd()
+            yield ops.BulkCommitGroup() if stores else ops.MbarrierWait("full", 0, 0)
+            if stores:
+                yield ops.BulkWaitGroup(0, read=what == "read")
+            if what != "issued":
+                yield ops.RangeEnd()
+
+        slots = Buffer(name="slots", stage_bytes=slot_bytes(config), num_stages=num)
+        mbarriers = [] if stores else [Mbarrier(name="full", num_arrivals=1)]
+        (span,) = _simulated(gpu, {"issuer": (1, program)}, [slots], mbarriers)
+        return span
+
+    values = {"cycles": until("done"), "first_issue_cycles": until("issued") / num}
+    if num > 1:
+        values["issue_cycles"] = values["first_issue_cycles"]
+    return values | ({"read_cycles": until("read")} if stores else {})
+
+
+def _cp_access(config: Config) -> AccessPattern:
+    num_bytes = copy_bytes(config)
+    lines = -(-num_bytes // LINE_BYTES)
+    return AccessPattern(
+        num_requests=1, num_sectors=num_bytes // SECTOR_BYTES, num_lines=lines, num_wavefronts=lines, num_bytes=num_bytes
+    )
+
+
+def _cp(config: Config, tile: int, buffer: str, stage: int, access: AccessPattern) -> ops.CpAsync:
+    return ops.CpAsync("T", (0, tile), access, buffer, stage, allocates_in_l1="_ca" in config["kernel"])
+
+
+def _predict_cp_train(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """The second of two trains, so that L1 has what it keeps."""
+    num, access = int(config["num_copies"]), _cp_access(config)
+
+    def until(is_done: bool) -> float:
+        def program(cta: RoleContext) -> Iterator[Any]:
+            del cta
+            for turn in range(2):
+                if turn:
+                    yield ops.RangeStart(ops.Section.MAINLOOP)
+                for idx in range(num):
+                    yield _cp(config, idx, "slots", idx, access)
+                if turn and not is_done:
+                    yield ops.RangeEnd()
+                yield ops.CpAsyncCommitGroup()
+                yield ops.CpAsyncWaitGroup(0)
+            if is_done:
+                yield ops.RangeEnd()
+
+        slots = Buffer(name="slots", stage_bytes=copy_bytes(config), num_stages=num)
+        (span,) = _simulated(gpu, {"issuer": (1, program)}, [slots], ())
+        return span
+
+    issue = until(is_done=False) / num
+    return {"cycles": until(is_done=True), "first_issue_cycles": issue} | ({"issue_cycles": issue} if num > 1 else {})
+
+
+def _predict_cp_ring(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    warps, depth, copies = int(config["num_issuers"]), int(config["in_flight"]), int(config["num_copies"])
+    access, region = _cp_access(config), int(config["region_kib"]) * 1024
+
+    def issuer(who: int) -> Program:
+        def program(cta: RoleContext) -> Iterator[Any]:
+            del cta
+            for idx in range(2 * TWIN_COPIES):  # the first half brings what L1 keeps
+                for k in range(copies):
+                    tile = (who + warps * (idx * copies + k)) % (region // copy_bytes(config))
+                    yield _cp(config, tile, f"slots{who}", idx % depth * copies + k, access)
+                yield ops.CpAsyncCommitGroup()
+                yield ops.CpAsyncWaitGroup(depth - 1)
+                yield from _middle(idx, TWIN_COPIES)
+
+        return program
+
+    spans = _simulated(
+        gpu, {f"issuer{who}": (1, issuer(who)) for who in range(warps)},
+        [Buffer(name=f"slots{who}", stage_bytes=copy_bytes(config), num_stages=depth * copies) for who in range(warps)], (),
+        smem_bytes=smem_bytes(config),
+    )  # fmt: skip
+    return {"cycles_per_copy": 1.0 / sum(_rates(spans)) / copies}
+
+
+def _simulated_multicast(config: Config, gpu: GpuSpec) -> list[float]:
+    size, issuing, depth = cluster_size(config), int(config["num_copies"]), int(config["in_flight"])
+
+    def producer(cta: RoleContext) -> Iterator[Any]:
+        yield ops.ClusterArrive()
+        yield ops.ClusterWait()
+        for idx in range(TWIN_COPIES):
+            stage = idx % depth
+            yield ops.MbarrierWait("empty", stage, idx // depth & 1 ^ 1)
+            yield ops.MbarrierArriveExpectTx("full", stage, issuing * copy_bytes(config))
+            if cta.cta_rank < issuing:
+                yield _load(config, idx * issuing + cta.cta_rank, "slots", stage, "full", tuple(range(size)))
+        yield ops.ClusterArrive()
+        yield ops.ClusterWait()
+
+    def waiter(cta: RoleContext) -> Iterator[Any]:
+        yield ops.ClusterArrive()
+        yield ops.ClusterWait()
+        for idx in range(TWIN_COPIES):
+            yield ops.MbarrierWait("full", idx % depth, idx // depth & 1)
+            yield from _middle(idx)
+            for rank in range(size):
+                yield ops.MbarrierArrive("empty", idx % depth, cta_rank=rank)
+        yield ops.ClusterArrive()
+        yield ops.ClusterWait()
+
+    return _simulated(
+        gpu, {"producer": (1, producer), "waiter": (1, waiter)},
+        [Buffer(name="slots", stage_bytes=slot_bytes(config), num_stages=depth)],
+        [Mbarrier(name=name, num_arrivals=num, num_stages=depth) for name, num in (("full", 1), ("empty", size))],
+        num_ctas=size,
+    )
+
+
+def derive(row: Config) -> dict[str, float]:
+    """Bytes that one SM takes in or gives out in a cycle; of a train, latency and all."""
+    if row.get("cycles_per_copy"):
+        return {"bytes_per_cycle": copy_bytes(row) / float(row["cycles_per_copy"])}
+    if row.get("cycles"):
+        return {"bytes_per_cycle": copy_bytes(row) * int(row["num_copies"]) / float(row["cycles"])}
+    return {}
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+
+def _number(row: Mapping[str, str], name: str) -> float:
+    return float(row[name])
+
+
+def fastest_rings(rows: Sequence[Mapping[str, str]], inner_bytes: int) -> dict[int, float]:
+    """Cycles a box of ``inner_bytes`` wide rows in the fastest ring of 4 or 8 issuers, by the rows of a box."""
+    found: dict[int, float] = {}
+    for row in rows:
+        is_one = row["kernel"] == "ring_load_2d" and row["inner_bytes"] == str(inner_bytes)
+        if is_one and int(row["num_issuers"]) >= 4 and row.get("cycles_per_copy"):
+            num, cycles = int(row["outer"]), _number(row, "cycles_per_copy")
+            found[num] = min(found.get(num, cycles), cycles)
+    return found
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """What the TMA unit takes to issue, for a row, for a box, and beyond a store's bytes; as far as the rows tell.
+
+    The unit's latency and its bytes a cycle hide behind those of the wait, of L2 and of the port: they are no single
+    row's, see README.md.
+    """
+    issues = [
+        _number(row, "issue_cycles") - _number(row, "clock_cycles") for row in rows
+        if row["kernel"] == "train_load_2d" and row["num_copies"] in ("2", "4") and row.get("issue_cycles")
+        and row.get("clock_cycles") and rows_of(row) <= 8
+    ]  # fmt: skip
+    reads = [
+        (int(row["num_copies"]), _number(row, "read_cycles")) for row in rows
+        if row["kernel"] == "train_store_2d" and row["num_copies"] in ("1", "2") and row["outer"] == "1"
+        and row.get("read_cycles")
+    ]  # fmt: skip
+    found = []
+    if issues:
+        how = "median between two of the first loads of a train, less the clock"
+        found.append(Fitted(parameter="tma.issue_cycles", value=float(np.median(issues)), how=how))
+    narrow, wide = fastest_rings(rows, 16), fastest_rings(rows, 128)
+    if {8, 64} <= narrow.keys():
+        row_cycles = (narrow[64] - narrow[8]) / (64 - 8)
+        how = "rings of boxes with rows of 16 bytes: cycles of 64 rows less those of 8, over 56"
+        found.append(Fitted(parameter="tma.row_cycles", value=row_cycles, how=how))
+        if 1 in wide:
+            how = "fastest ring of boxes of one row of 128 bytes, less the row"
+            found.append(Fitted(parameter="tma.box_cycles", value=wide[1] - row_cycles, how=how))
+    if reads and issues:
+        value = float(np.median([cycles - num * np.median(issues) for num, cycles in reads]))
+        how = "one store of one row, or two, until the source is read, less the issue"
+        found.append(Fitted(parameter="tma.store_latency_cycles", value=value, how=how))
+    return found
+
+
+HOPPER = (9, 0)
+_SPREAD = {"": "median", "min_": "least", "p90_": "90th percentile", "max_": "most"}
+VALUES = {
+    **{f"{label}cycles": "SM cycles from before a train's first instruction until all is there (or written), "
+       f"{word} of the warm rounds" for label, word in _SPREAD.items()},
+    "first_cycles": "the same of the first round, with a cold tensor map, and data and instructions from wherever they were",
+    "first_issue_cycles": "SM cycles of a train's first copy instruction, a reading of the clock included, median",
+    **{f"{label}issue_cycles": f"... of its other copy instructions, {word}" for label, word in _SPREAD.items()},
+    "last_issue_cycles": "... of its last, median",
+    **{f"{label}read_cycles": f"SM cycles from before a train's first store until all sources may be written again, {word}"
+       for label, word in _SPREAD.items()},
+    "clock_cycles": "SM cycles of one reading of the clock, mean of eight",
+    "cycles_per_copy": "SM cycles a copy in steady state, over all issuers (of cp.async, a warp instruction)",
+    **{f"{label}latency_cycles": f"SM cycles from before a ring's copy until the issuer has seen it done, {word}"
+       for label, word in _SPREAD.items()},
+    "drain_cycles": "SM cycles from a store ring's last wait until all of issuer 0's is written",
+}  # fmt: skip
+
+CASE = Case(
+    name="copy_rate",
+    question="How long does an asynchronous copy take, what does issuing it cost, and how many go at once?",
+    columns=("dtype", "inner_bytes", "outer", "swizzle", "in_flight", "num_issuers", "num_copies", "region_kib"),
+    groups={
+        "load_train": Group(configs=load_train, rank=2, least_capability=HOPPER),
+        "load_ring": Group(configs=load_ring, rank=2, least_capability=HOPPER),
+        "store_train": Group(configs=store_train, rank=3, least_capability=HOPPER),
+        "store_ring": Group(configs=store_ring, rank=3, least_capability=HOPPER),
+        "multicast": Group(configs=multicast, rank=3, least_capability=HOPPER),
+        "cp_async_train": Group(configs=cp_async_train, rank=3),
+        "cp_async_ring": Group(configs=cp_async_ring, rank=3),
+        "load_lanes": Group(configs=load_lanes, rank=4, least_capability=HOPPER),
+        "reduce_ring": Group(configs=reduce_ring, rank=4, least_capability=HOPPER),
+        "multicast_of_16": Group(configs=multicast_of_16, rank=9, least_capability=HOPPER),
+    },
+    launch=launch,
+    check=check,
+    values=VALUES,
+    num_repeats=3,
+    predict=predict,
+    tiers={"cycles": 2, "read_cycles": 2, "issue_cycles": 4, "cycles_per_copy": 4},
+    fit=fit,
+    derive=derive,
+)
