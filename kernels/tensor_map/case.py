@@ -1,0 +1,303 @@
+"""What does a tensor map cost that the kernel makes itself, what does its first use, and how many does an SM keep?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, simulate
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Group,
+    Input,
+    KernelLaunch,
+    MappedTensor,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+)
+from gpusim.workload import ops
+from gpusim.workload.dtypes import BF16
+from gpusim.workload.launch import RoleContext
+from gpusim.workload.tma import TensorMap
+
+NUM_ROUNDS, MOST_ROUNDS, WARM_ROUNDS = 14, 16, 2
+"""Maps that a launch of `build` makes; the first two, whose instructions are cold, do not count."""
+MOST_MAPS = 512
+NUM_TURNS = 4
+MAP_BYTES = 128
+
+WIDTH, HEIGHT, STRIDE_BYTES = 64, 8, 128
+"""The host's tensor: elements of a row, rows, bytes from row to row. Its box is all of it."""
+NEW_WIDTH, NEW_HEIGHT, NEW_STRIDE_BYTES, NEW_BOX_WIDTH, NEW_BOX_HEIGHT = 48, 6, 256, 32, 4
+"""What fields become, so that every one of them shows in the data."""
+SLICE_BYTES = 4096
+SLOT_BYTES = 1024
+ROW_BYTES = 128
+"""A copy of `turns`."""
+UNTOUCHED = 0xFF
+FLUSH_BYTES = 128 << 20
+"""Twice the L2 of an H200, read so that it forgets."""
+LEAST_SMEM_BYTES = 49 * 1024
+"""More than 48 KiB, so that the bench opts in, whatever the kernel itself takes."""
+
+FIELDS = ("address", "width", "height", "stride", "box width", "box height")
+STEPS = ("copy", "replace", "release", "acquire", "prefetch")
+USES = ("first", "second", "third")
+WORDS_OF_STEPS = 1 + len(STEPS) + 2 * len(USES)
+
+
+# ---------------------------------------------------------------------------------------------- configs
+
+
+def _config(
+    kernel: str, *, num_fields: int = 1, prefetches: bool = False, delay_cycles: int = 0, num_maps: int = 1,
+    map_stride_bytes: int = MAP_BYTES, flushes: bool = False,
+) -> Config:
+    return {
+        "kernel": kernel, "num_fields": str(num_fields), "prefetches": str(int(prefetches)),
+        "delay_cycles": str(delay_cycles), "num_maps": str(num_maps), "map_stride_bytes": str(map_stride_bytes),
+        "flushes": str(int(flushes)),
+    }  # fmt: skip
+
+
+def build(seed: int) -> list[Config]:
+    """0 to 6 fields replaced, in shared memory or in global memory; used at once."""
+    del seed  # a sweep, the same for every seed
+    return [_config(kernel, num_fields=num) for kernel in ("build_shared", "build_global") for num in range(len(FIELDS) + 1)]
+
+
+def prefetch(seed: int) -> list[Config]:
+    """The first use some cycles after the map was made, prefetched or not."""
+    del seed  # a sweep, the same for every seed
+    return [
+        _config("build_shared", prefetches=prefetches, delay_cycles=delay)
+        for prefetches in (False, True) for delay in (0, 50, 100, 200, 300, 400, 500, 600, 800, 1000, 1500, 2000)
+    ]  # fmt: skip
+
+
+NUM_MAPS = (
+    1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 48, 56, 64, 72, 80, 96, 112, 128, 160, 192, 256, 384, 512,
+)  # fmt: skip
+
+
+def turns(seed: int) -> list[Config]:
+    """1 to 512 maps in turn: where a turn that is not the first becomes slow, no more are kept."""
+    del seed  # a sweep, the same for every seed
+    found = [_config("turns", num_maps=num) for num in NUM_MAPS]
+    found += [
+        _config("turns", num_maps=num, map_stride_bytes=stride) for stride in (256, 1024, 4096)
+        for num in (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256)
+    ]
+    found += [_config("turns", num_maps=num, prefetches=True, delay_cycles=2000) for num in NUM_MAPS[::2]]
+    return found
+
+
+def cold(seed: int) -> list[Config]:
+    """The same few maps, which L2 has forgotten."""
+    del seed  # a sweep, the same for every seed
+    return [
+        _config("turns", num_maps=num, flushes=True, prefetches=prefetches, delay_cycles=3000 if prefetches else 0)
+        for prefetches in (False, True) for num in (1, 4, 16, 64)
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- launch and check
+
+
+@cache
+def data() -> NDArray[np.uint8]:
+    """Random bytes, none of them 0 or 255; copied to the GPU once."""
+    made = np.random.default_rng(11).integers(1, 255, MOST_MAPS * SLICE_BYTES // 16, dtype=np.uint8)
+    made.setflags(write=False)
+    return made
+
+
+@cache
+def flush_array(num_bytes: int) -> NDArray[np.uint8]:
+    """What is read so that L2 forgets; copied to the GPU once."""
+    made = np.zeros(max(16, num_bytes), dtype=np.uint8)
+    made.setflags(write=False)
+    return made
+
+
+def host_map(config: Config) -> TensorMap:
+    """The map that the kernel starts from."""
+    is_turns = config["kernel"] == "turns"
+    return TensorMap(
+        dtype=BF16, global_dim=(WIDTH, HEIGHT), global_strides_bytes=(STRIDE_BYTES,),
+        box_dim=(ROW_BYTES // BF16.num_bytes, 1) if is_turns else (WIDTH, HEIGHT), l2_promotion="none",
+    )  # fmt: skip
+
+
+def _made(config: Config) -> dict[str, int]:
+    """What a map says once ``num_fields`` were replaced."""
+    num = int(config["num_fields"])
+    old, new = (WIDTH, HEIGHT, STRIDE_BYTES, WIDTH, HEIGHT), (
+        NEW_WIDTH, NEW_HEIGHT, NEW_STRIDE_BYTES, NEW_BOX_WIDTH, NEW_BOX_HEIGHT,
+    )  # fmt: skip
+    names = ("width", "height", "stride_bytes", "box_width", "box_height")
+    return {name: new[idx] if num > idx + 1 else old[idx] for idx, name in enumerate(names)}
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """Nothing is counted here: times come from the kernel."""
+    del is_counted
+    prefetches, delay = int(config["prefetches"]), int(config["delay_cycles"])
+    num_times = 4 + max(MOST_ROUNDS * WORDS_OF_STEPS, 4 * MOST_MAPS)
+    mapped = MappedTensor(data(), host_map(config))
+    times = Output("times", np.full(num_times, 0xFFFFFFFF, dtype="<u4"))
+    if config["kernel"] == "turns":
+        num, stride = int(config["num_maps"]), int(config["map_stride_bytes"])
+        flush = flush_array(FLUSH_BYTES if config["flushes"] == "1" else 0)
+        told = (num, stride, NUM_TURNS, ROW_BYTES, prefetches, delay, flush.nbytes // 16 if config["flushes"] == "1" else 0)
+        return KernelLaunch(
+            kernel="turns",
+            arguments=(
+                by_value(np.array(told, dtype="<u4")), mapped, Input(data()), Input(np.zeros(num * stride, dtype=np.uint8)),
+                Input(flush), Output("smem", np.zeros(num * ROW_BYTES, dtype=np.uint8)), times,
+            ),
+            block=(1024, 1, 1), smem_bytes=max(LEAST_SMEM_BYTES, num * ROW_BYTES),
+        )  # fmt: skip
+    made = _made(config)
+    build_told = (
+        NUM_ROUNDS, int(config["num_fields"]), NEW_WIDTH, NEW_HEIGHT, NEW_STRIDE_BYTES, NEW_BOX_WIDTH, NEW_BOX_HEIGHT,
+        made["box_width"] * made["box_height"] * BF16.num_bytes, SLICE_BYTES, prefetches, delay,
+    )  # fmt: skip
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            by_value(np.array(build_told, dtype="<u4")), mapped, Input(data()),
+            Input(np.zeros(NUM_ROUNDS * MAP_BYTES, dtype=np.uint8)),
+            Output("smem", np.zeros(NUM_ROUNDS * SLOT_BYTES, dtype=np.uint8)), times,
+        ),
+        block=(32, 1, 1), smem_bytes=LEAST_SMEM_BYTES,
+    )  # fmt: skip
+
+
+def expected_smem(config: Config) -> NDArray[np.uint8]:
+    """All slots as the copies must leave them."""
+    if config["kernel"] == "turns":
+        return np.asarray(data()[: int(config["num_maps"]) * ROW_BYTES])
+    made = _made(config)
+    found = np.full((NUM_ROUNDS, SLOT_BYTES), UNTOUCHED, dtype=np.uint8)
+    unit = BF16.num_bytes
+    row, byte = np.arange(made["box_height"])[:, None], np.arange(made["box_width"] * unit)
+    is_inside = (row < made["height"]) & (byte < made["width"] * unit)
+    for idx in range(NUM_ROUNDS):
+        begin = idx * SLICE_BYTES if int(config["num_fields"]) else 0
+        box = np.where(is_inside, data()[begin + row * made["stride_bytes"] + byte], 0).reshape(-1)
+        found[idx, : box.size] = box
+    return found.reshape(-1)
+
+
+def _spread(name: str, numbers: NDArray[np.int64]) -> dict[str, float]:
+    found = {"": 50, "min_": 0, "p90_": 90, "max_": 100}
+    return {f"{label}{name}": float(np.percentile(numbers, pct, method="nearest")) for label, pct in found.items()}
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Cycles of every step, if the copies brought what the new maps say.
+
+    Raises:
+        WrongAnswer: a wait was given up, other bytes came, or the clock did not run.
+    """
+    times = outputs["times"]
+    if times[0]:
+        raise WrongAnswer("an mbarrier never completed, the wait was given up")
+    wanted = expected_smem(config)
+    if (outputs["smem"] != wanted).any():
+        first = int(np.nonzero(outputs["smem"] != wanted)[0][0])
+        raise WrongAnswer(f"a copy is not what its map says, first at byte {first}")
+    values: dict[str, float] = {}
+    if config["kernel"] == "turns":
+        stamps = times[4 : 4 + 4 * MOST_MAPS].reshape(2, MOST_MAPS, 2)[:, : int(config["num_maps"])]
+        cycles = (stamps[..., 1] - stamps[..., 0]).astype(np.int64)
+        values |= _spread("first_turn_cycles", cycles[0]) | _spread("last_turn_cycles", cycles[1])
+    else:
+        rounds = times[4 : 4 + NUM_ROUNDS * WORDS_OF_STEPS].reshape(NUM_ROUNDS, -1)[WARM_ROUNDS:]
+        steps = (rounds[:, 1 : 1 + len(STEPS)] - rounds[:, : len(STEPS)]).astype(np.int64)
+        for idx, name in enumerate(STEPS):
+            values |= _spread(f"{name}_cycles", steps[:, idx])
+        loads = rounds[:, 1 + len(STEPS) :].reshape(-1, len(USES), 2)
+        cycles = (loads[..., 1] - loads[..., 0]).astype(np.int64)
+        for idx, name in enumerate(USES):
+            values |= _spread(f"{name}_cycles", cycles[:, idx])
+    if min(values.values()) < 0 or cycles.min() <= 0 or cycles.max() > 1e8:
+        raise WrongAnswer(f"the clock says {int(cycles.min())} to {int(cycles.max())} cycles for a copy")
+    return values
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+
+def _simulated_load(gpu: GpuSpec, num_bytes: int, num_rows: int) -> float:
+    """One copy of a box that L2 has, through a map that is known: from before its issue until the wait ends."""
+
+    def program(cta: RoleContext) -> Iterator[Any]:
+        del cta
+        yield ops.MbarrierArriveExpectTx("full", 0, num_bytes)
+        yield ops.RangeStart(ops.Section.MAINLOOP)
+        yield ops.TmaLoad("T", (0, 0), num_bytes, num_bytes, num_rows, "slot", 0, "full")
+        yield ops.MbarrierWait("full", 0, 0)
+        yield ops.RangeEnd()
+
+    launch = Launch(
+        kernel="tensor_map", num_ctas=1, num_tiles=1, roles=(WarpRole(name="user", num_warps=1, program=program),),
+        buffers=(Buffer(name="slot", stage_bytes=num_bytes),), mbarriers=(Mbarrier(name="full", num_arrivals=1),),
+    )  # fmt: skip
+    result = simulate(launch, gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
+    (span,) = [span for role in result.timeline.roles for span in role.sections]
+    return span.end_cycle - span.start_cycle
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """Copies through a map that is known; the simulator has neither maps made in a kernel nor a cache of them."""
+    if config["kernel"] == "turns":
+        return {"last_turn_cycles": _simulated_load(gpu, ROW_BYTES, 1)} if config["num_maps"] == "1" else {}
+    made = _made(config)
+    cycles = _simulated_load(gpu, made["box_width"] * made["box_height"] * BF16.num_bytes, made["box_height"])
+    return {"second_cycles": cycles, "third_cycles": cycles}
+
+
+_SPREAD = {"": "median", "min_": "least", "p90_": "90th percentile", "max_": "most"}
+_MEANINGS = {
+    "copy_cycles": "SM cycles to copy the host's map, 128 bytes, by a warp",
+    "replace_cycles": "SM cycles to replace the fields, by one thread",
+    "release_cycles": "SM cycles of tensormap.cp_fenceproxy, or of fence.proxy.tensormap release",
+    "acquire_cycles": "SM cycles of fence.proxy.tensormap acquire",
+    "prefetch_cycles": "SM cycles of issuing prefetch.tensormap; nothing but the clock where there is none",
+    "first_cycles": "SM cycles of the first copy with the new map, from before its issue until it is there",
+    "second_cycles": "the same of the second copy, of the same box",
+    "third_cycles": "the same of the third",
+    "first_turn_cycles": "SM cycles of a copy in the first turn, each through another map",
+    "last_turn_cycles": "the same in the last turn",
+}
+HOPPER = (9, 0)
+
+CASE = Case(
+    name="tensor_map",
+    question="What does a tensor map cost that the kernel makes itself, what does its first use, and how many are kept?",
+    columns=("num_fields", "prefetches", "delay_cycles", "num_maps", "map_stride_bytes", "flushes"),
+    groups={
+        "build": Group(configs=build, rank=3, least_capability=HOPPER),
+        "prefetch": Group(configs=prefetch, rank=3, least_capability=HOPPER),
+        "turns": Group(configs=turns, rank=3, least_capability=HOPPER),
+        "cold": Group(configs=cold, rank=4, least_capability=HOPPER),
+    },
+    launch=launch,
+    check=check,
+    values={
+        f"{label}{name}": f"{meaning}; {word} of a launch"
+        for name, meaning in _MEANINGS.items() for label, word in _SPREAD.items()
+    },
+    num_repeats=5,
+    predict=predict,
+    tiers={"second_cycles": 2, "third_cycles": 2, "last_turn_cycles": 2},
+)
