@@ -1,0 +1,167 @@
+"""Rings that fit, loops with nothing but their four steps, stages that must be right, and what is predicted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from gpusim import load_gpu
+from gpusim.evidence.case import Output, WrongAnswer, load_case
+from gpusim.evidence.sass import KernelSass
+
+Sass = Callable[[str, str], dict[str, KernelSass]]
+CASE = load_case("tma_loop")
+case = sys.modules[CASE.launch.__module__]
+GPU = load_gpu("h200_sxm")
+CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
+ALL = [config for configs in CONFIGS.values() for config in configs]
+
+
+def one(kernel: str = "loop_warps", **columns: int) -> dict[str, str]:
+    told = {"num_boxes": 1, "num_stages": 4, "box_rows": 8, "num_issuers": 1, "num_consumers": 1, **columns}
+    return {"kernel": kernel, **{name: str(number) for name, number in told.items()}}
+
+
+def test_the_sweeps_are_as_large_as_promised_and_the_same_every_time() -> None:
+    assert {group: len(configs) for group, configs in CONFIGS.items()} == {
+        "one_thread": 51, "timed": 24, "several": 30, "two_maps": 12, "consumers": 18,
+    }  # fmt: skip
+    assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
+
+
+def test_rings_fit_and_issuers_share_a_stage_evenly() -> None:
+    for config in ALL:
+        launch = CASE.launch(config, False)
+        assert 48 * 1024 < launch.smem_bytes <= 200 * 1024
+        share, left = divmod(int(config["num_boxes"]), int(config["num_issuers"]))
+        assert not left and share in (1, 2, 3, 4, 6, 8)  # what the kernel is unrolled for
+        assert int(config["num_stages"]) <= 16 and case.NUM_STEPS % int(config["num_stages"]) == 0
+        assert int(config["num_boxes"]) * int(config["box_rows"]) <= case.TENSOR_ROWS
+        assert launch.block[0] <= 512
+        assert config["kernel"] != "loop_warps_timed" or config["num_issuers"] == "1"  # they all note where issuer 0 does
+
+
+# ---------------------------------------------------------------------------------------------- SASS
+
+
+def producers(kernel: KernelSass) -> dict[int, KernelSass]:
+    """The loop of a stage, by boxes."""
+    return {
+        len(loop.select("UTMALDG")): loop for loop in kernel.loops
+        if loop.select("UTMALDG") and any("TRYWAIT" in item.opcode for item in loop.instructions)
+    }  # fmt: skip
+
+
+def test_a_stage_is_a_wait_an_announcement_and_its_boxes(sass: Sass) -> None:
+    for name, kernel in sass("tma_loop", "sm_90a").items():
+        found = producers(kernel)
+        assert sorted(found) == [1, 2, 3, 4, 6, 8], name
+        assert kernel.num_spills == 0
+        for num, loop in found.items():
+            waits = [item for item in loop.select("SYNCS") if "TRYWAIT" in item.opcode]
+            announcements = [item for item in loop.select("SYNCS") if "ARRIVE" in item.opcode]
+            assert (len(waits), len(announcements)) == (1, 1), name
+            assert len(loop.select("CS2R")) == (4 if name == "loop_warps_timed" else 0), (name, num)
+            assert not loop.select("BAR", "LDG", "LDS"), (name, num)
+            items = [item.opcode for item in loop.instructions]
+            worked = items[items.index(announcements[0].opcode) :]  # before it a wait that is given up is dealt with
+            assert "S2R" not in worked and "S2UR" not in worked, (name, num)
+            assert len(loop.instructions) < 45 + 12 * num, (name, num)
+
+
+def test_lanes_issue_in_a_loop_of_the_compilers(sass: Sass) -> None:
+    kernels = sass("tma_loop", "sm_90a")
+    assert any("ANY" in item.opcode for item in kernels["loop_lanes"].select("BRA"))
+    assert not any("ANY" in item.opcode for item in kernels["loop_warps"].select("BRA"))
+
+
+# ---------------------------------------------------------------------------------------------- check
+
+
+def outputs_of(config: dict[str, str], each: int) -> dict[str, np.ndarray]:
+    """What the kernel must leave, chunk by chunk."""
+    (smem, times) = [item.array.copy() for item in CASE.launch(config, False).arguments if isinstance(item, Output)]
+    stages, boxes, rows = (int(config[name]) for name in ("num_stages", "num_boxes", "box_rows"))
+    for step in range(case.NUM_STEPS - stages, case.NUM_STEPS):
+        x = step * 64 % 1024
+        for box in range(boxes):
+            tensor = case.tensor(box % 2 if config["kernel"] == "loop_warps_two_maps" else 0)
+            for row in range(rows):
+                for chunk in range(8):
+                    at = ((step % stages * boxes + box) * rows + row) * 128 + 16 * (chunk ^ row % 8)
+                    smem[at : at + 16] = tensor[box * rows + row, 2 * x + 16 * chunk :][:16]
+    times[0] = 0
+    steps = np.arange(case.NUM_STEPS, dtype=np.uint64)
+    times[4 : 4 + case.NUM_STEPS] = (2**32 - 5000 + steps * each) % 2**32
+    stamps = times[4 + case.MOST_STEPS :].reshape(case.MOST_STEPS, 4)
+    stamps[: case.NUM_STEPS] = (steps[:, None] * each + np.array([0, 25, 40, max(0, each - 9)], dtype=np.uint64)) % 2**32
+    return {"smem": smem, "times": times}
+
+
+@pytest.mark.parametrize("kernel", ["loop_warps", "loop_warps_timed", "loop_warps_two_maps"])
+def test_right_stages_pass_with_their_pace_and_a_wrong_byte_does_not(kernel: str) -> None:
+    config = one(kernel, num_boxes=3, num_stages=4, box_rows=16)
+    outputs = outputs_of(config, 90)
+    values = CASE.check(config, outputs)
+    assert values["cycles_per_stage"] == values["min_stage_cycles"] == values["max_stage_cycles"] == 90
+    if kernel == "loop_warps_timed":
+        names = ("wait_cycles", "announce_cycles", "issue_cycles", "rest_cycles")
+        assert [values[name] for name in names] == [25, 15, 41, 9]
+    else:
+        assert "wait_cycles" not in values
+    outputs["smem"][-1] ^= 1
+    with pytest.raises(WrongAnswer, match="other bytes"):
+        CASE.check(config, outputs)
+
+
+def test_a_clock_that_stands_still_and_a_wait_that_was_given_up_are_no_answers() -> None:
+    config = one()
+    with pytest.raises(WrongAnswer, match="the clock says"):
+        CASE.check(config, outputs_of(config, 0))
+    outputs = outputs_of(config, 90)
+    outputs["times"][0] = 1
+    with pytest.raises(WrongAnswer, match="given up"):
+        CASE.check(config, outputs)
+
+
+# ---------------------------------------------------------------------------------------------- predictions
+
+
+def predict(config: dict[str, str]) -> dict[str, float]:
+    return CASE.predict(config, GPU)
+
+
+def test_a_ring_of_one_stage_costs_a_whole_round_trip() -> None:
+    gpu = GPU
+    assert gpu.tma is not None and gpu.mbarrier is not None
+    mbarrier, near_and_far = gpu.mbarrier, (gpu.l2.near_latency_cycles + gpu.l2.far_latency_cycles) / 2
+    load = gpu.tma.issue_cycles + 1024 / gpu.xbar.sm_read_bytes_per_cycle + near_and_far + gpu.tma.latency_cycles
+    load += max(0.0, 8 * gpu.tma.row_cycles - 1024 / gpu.tma.bytes_per_cycle)
+    wanted = 2 * mbarrier.wake_cycles + 2 * mbarrier.arrive_cycles + load
+    assert predict(one(num_stages=1))["cycles_per_stage"] == pytest.approx(wanted)
+
+
+def test_where_latency_bounds_twice_the_stages_take_half_as_long() -> None:
+    cycles = [predict(one(num_stages=stages))["cycles_per_stage"] for stages in (1, 2, 4)]
+    assert cycles[0] / cycles[1] == pytest.approx(2, rel=0.02) and cycles[1] / cycles[2] == pytest.approx(2, rel=0.02)
+
+
+def test_with_stages_enough_a_stage_costs_the_producers_steps() -> None:
+    gpu = GPU
+    assert gpu.tma is not None and gpu.mbarrier is not None
+    wanted = gpu.mbarrier.try_wait_cycles + gpu.mbarrier.arrive_cycles + gpu.tma.issue_cycles
+    assert predict(one(num_stages=16))["cycles_per_stage"] == pytest.approx(wanted)
+
+
+def test_more_boxes_take_longer_and_large_ones_what_the_port_needs() -> None:
+    cycles = [predict(one(num_stages=8, num_boxes=num))["cycles_per_stage"] for num in case.BOXES]
+    assert all(earlier < later for earlier, later in pairwise(cycles))
+    assert predict(one(num_stages=4, num_boxes=4, box_rows=64))["cycles_per_stage"] == pytest.approx(4 * 8192 / 64)
+
+
+def test_lanes_of_one_warp_are_not_predicted() -> None:
+    assert predict(one("loop_lanes", num_boxes=2, num_issuers=2)) == {}
