@@ -1,0 +1,431 @@
+"""Do fills of shared memory share a port with wgmma's operand reads? Both rates, alone and together, by the fill's pace."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, simulate
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Group,
+    Input,
+    KernelLaunch,
+    MappedTensor,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+)
+from gpusim.layout import tile_to_shape
+from gpusim.layout.swizzle import ByteLayout, swizzle_mode
+from gpusim.units import LINE_BYTES, SECTOR_BYTES
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.atoms.mma import MmaAtom, wgmma
+from gpusim.workload.dtypes import BF16
+from gpusim.workload.gmma import gmma_atom, wgmma_descriptors, wgmma_wavefronts
+from gpusim.workload.launch import RoleContext
+from gpusim.workload.tma import TensorMap
+
+M, K, K_STEPS = 64, 64, 4
+SOURCES, SOME_N = ("ss", "rs"), (64, 128, 256)
+TRAIN_CYCLES = 40_000
+"""About how long a train takes alone, and a fill that has none beside it."""
+FILL_BYTES, SLOT_BYTES, NUM_SLOTS = 65536, 8192, 8
+LOAD_WORDS = 4096 // 4
+"""Of a warp's turn of loads."""
+
+FILLS = {"none": 0, "tma": 1, "tma_outside": 2, "cp_async": 3, "st_shared": 4, "ld_shared": 5}
+"""As kernel.cu numbers them; ``tma_outside``: boxes outside of the tensor, which are zeros and fetch nothing."""
+TURN_BYTES = {
+    "none": 0, "tma": SLOT_BYTES, "tma_outside": SLOT_BYTES, "cp_async": SLOT_BYTES, "st_shared": 16384, "ld_shared": 16384,
+}  # fmt: skip
+"""What all warps of a fill move in a turn."""
+PACES = (0, 8, 16, 24, 32, 48, 64, 80, 96, 112)
+"""Bytes a cycle that the fill is held to; 0 for as fast as it goes."""
+
+GMMA_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum"
+METRICS = (
+    GMMA_WAVEFRONTS,
+    "l1tex__data_bank_conflicts_type_arbitration.sum",
+    "l1tex__data_bank_reads.sum",
+    "l1tex__data_bank_writes.sum",
+)
+
+
+# ---------------------------------------------------------------------------------------------- shapes and configs
+
+
+def shape_name(source: str, n: int) -> str:
+    """A in shared memory (``ss``) or registers (``rs``)."""
+    return f"{source}_n{n}"
+
+
+def atom_of(source: str, n: int) -> MmaAtom:
+    """The instruction of a shape."""
+    return wgmma(n, BF16, "smem" if source == "ss" else "registers")
+
+
+def includes() -> dict[str, str]:
+    """``shapes.inc``: a struct with the instruction, and a kernel, for every shape."""
+    return {"shapes.inc": "".join(_struct(source, n) for source in SOURCES for n in SOME_N)}
+
+
+def _struct(source: str, n: int) -> str:
+    atom, name = atom_of(source, n), shape_name(source, n)
+    num = atom.accumulator_registers
+    sums = ", ".join(f"%{i}" for i in range(num))
+    outputs = ", ".join(f'"+f"(d[{i}])' for i in range(num))
+    if source == "rs":
+        a, b = "{" + ", ".join(f"%{num + i}" for i in range(4)) + "}", f"%{num + 4}"
+        inputs, majors = ", ".join(f'"r"(a[{i}])' for i in range(4)) + ', "l"(b_descriptor)', "0"
+    else:
+        a, b, inputs, majors = f"%{num}", f"%{num + 1}", '"l"(a_descriptor), "l"(b_descriptor)', "0, 0"
+    return f"""struct {name} {{
+    static constexpr int kNumAccumulators = {num};
+    static constexpr bool kIsRegisterA = {"true" if source == "rs" else "false"};
+    static __device__ __forceinline__ void issue(float (&d)[{num}], const uint32_t (&a)[4], uint64_t a_descriptor,
+                                                 uint64_t b_descriptor) {{
+        asm volatile("{atom.ptx} {{{sums}}}, {a}, {b}, 1, 1, 1, {majors};" : {outputs} : {inputs});
+    }}
+}};
+BESIDE_KERNEL({name})
+"""
+
+
+def _config(source: str, n: int, fill: str, bytes_per_cycle: int, *, has_train: bool) -> Config:
+    return {
+        "kernel": f"beside_{shape_name(source, n)}", "source": source, "n": str(n), "fill": fill,
+        "pace_bytes_per_cycle": str(bytes_per_cycle), "has_train": str(int(has_train)),
+    }  # fmt: skip
+
+
+def alone(seed: int) -> list[Config]:
+    """Every train without a fill, and every fill without a train."""
+    del seed  # a sweep, the same for every seed
+    found = [_config(source, n, "none", 0, has_train=True) for source in SOURCES for n in SOME_N]
+    return found + [_config("ss", 64, fill, pace, has_train=False) for fill in FILLS if fill != "none" for pace in PACES]
+
+
+def together(seed: int) -> list[Config]:
+    """Every train with every fill at every pace."""
+    del seed  # a sweep, the same for every seed
+    return [
+        _config(source, n, fill, pace, has_train=True)
+        for source in SOURCES for n in SOME_N for fill in FILLS if fill != "none" for pace in PACES
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- operands
+
+
+@cache
+def tile(rows: int) -> ByteLayout:
+    """The canonical K-major layout of an operand with swizzle 128B: (rows, 64)."""
+    made = tile_to_shape(gmma_atom("K", "128B", element_bits=16), (rows, K))
+    if not isinstance(made, ByteLayout):
+        raise TypeError(f"tile_to_shape gave {made}")
+    return made
+
+
+@cache
+def operand(rows: int, salt: int) -> NDArray[np.int64]:
+    """Small whole numbers, so that every sum is exact; hardly any is 0. int64[rows, 64]."""
+    return np.random.default_rng([rows, salt]).choice(np.array([-2, -1, 1, 2]), (rows, K))
+
+
+def encode(numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """bf16, uint8[rows, bytes of a row]."""
+    words = (numbers.astype("<f4").view("<u4") >> 16).astype("<u2")
+    return np.ascontiguousarray(words).view(np.uint8).reshape(numbers.shape[0], -1)
+
+
+@cache
+def image(rows: int, salt: int) -> NDArray[np.uint8]:
+    """An operand as it lies in shared memory: rows of 128 bytes, swizzled."""
+    plain = encode(operand(rows, salt)).reshape(-1)
+    made = np.empty_like(plain)
+    made[np.asarray(swizzle_mode("128B")(np.arange(plain.size)))] = plain
+    made.setflags(write=False)
+    return made
+
+
+@cache
+def a_rows() -> NDArray[np.uint8]:
+    """A, row by row, for registers."""
+    made = encode(operand(M, 0))
+    made.setflags(write=False)
+    return made
+
+
+@cache
+def product(n: int) -> NDArray[np.int64]:
+    """What a group adds, int64[64, n]."""
+    return np.asarray(operand(M, 0) @ operand(n, 1).T)
+
+
+def accumulators(sums: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What each thread holds of (m, n), int64[n / 2, 128]: PTX's fragment of D."""
+    register, thread = np.arange(sums.shape[1] // 2)[:, None], np.arange(128)
+    rows = thread // 32 * 16 + thread % 32 // 4 + register // 2 % 2 * 8
+    columns = register // 4 * 8 + thread % 4 * 2 + register % 2
+    return np.asarray(sums[rows, columns])
+
+
+@cache
+def region() -> NDArray[np.uint8]:
+    """What is in the filled shared memory beforehand, and in the tensor that TMA and cp.async fill it from."""
+    made = np.random.default_rng(5).integers(1, 256, FILL_BYTES, dtype=np.uint8)
+    made.setflags(write=False)
+    return made
+
+
+@cache
+def fill_map() -> TensorMap:
+    """Boxes of 64 rows of 128 bytes."""
+    return TensorMap(
+        dtype=BF16, global_dim=(64, FILL_BYTES // 128), global_strides_bytes=(128,), box_dim=(64, SLOT_BYTES // 128),
+        swizzle="128B", l2_promotion="none",
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- launch and check
+
+
+def wgmma_cycles(config: Config) -> float:
+    """What one instruction takes alone, roughly: N / 2."""
+    return int(config["n"]) / 2
+
+
+def num_groups(config: Config) -> int:
+    """Groups of a train."""
+    return round(TRAIN_CYCLES / (K_STEPS * wgmma_cycles(config))) if config["has_train"] == "1" else 0
+
+
+def interval_cycles(config: Config) -> int:
+    """From one turn of the fill to the next."""
+    pace = int(config["pace_bytes_per_cycle"])
+    return round(TURN_BYTES[config["fill"]] / pace) if pace else 0
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """The same, counted or not."""
+    del is_counted
+    n = int(config["n"])
+    a_bytes, b_bytes = M * K * 2, n * K * 2
+    starts = [[descriptor.bits for descriptor in wgmma_descriptors(tile(rows), "K")] for rows in (M, n)]
+    others = [a_bytes, b_bytes, num_groups(config), TRAIN_CYCLES, FILLS[config["fill"]], interval_cycles(config)]
+    told = (np.array(starts, dtype="<u8").reshape(-1), np.array(others, dtype="<u4"))
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            by_value(np.concatenate([item.view(np.uint8) for item in told])), Input(image(M, 0)), Input(image(n, 1)),
+            Input(a_rows()), MappedTensor(region(), fill_map()), Input(region()),
+            Output("d", np.full((n // 2, 128), -1, dtype="<f4")),
+            Output("smem", np.zeros(FILL_BYTES, dtype=np.uint8)), Output("seen", np.full(20, 0xFFFFFFFF, dtype="<u4")),
+        ),
+        block=(256, 1, 1),
+        smem_bytes=a_bytes + b_bytes + FILL_BYTES,
+    )  # fmt: skip
+
+
+def filled(fill: str) -> NDArray[np.uint8]:
+    """The filled shared memory at the end."""
+    if fill == "tma":
+        made = np.empty(FILL_BYTES, dtype=np.uint8)
+        made[np.asarray(swizzle_mode("128B")(np.arange(FILL_BYTES)))] = region()
+        return made
+    if fill == "tma_outside":
+        return np.zeros(FILL_BYTES, dtype=np.uint8)
+    if fill == "st_shared":
+        threads = np.arange(128, 256, dtype=np.uint64).reshape(4, 1, 32, 1)
+        words = threads * 0x9E3779B1 + 1 + np.arange(4, dtype=np.uint64)
+        return np.ascontiguousarray(np.broadcast_to(words, (4, 32, 32, 4)).astype("<u4")).view(np.uint8).reshape(-1)
+    return region()
+
+
+def load_sums() -> NDArray[np.uint32]:
+    """What a turn of loads adds up to, for each warp."""
+    words = region().view("<u4").reshape(4, -1)[:, :LOAD_WORDS]
+    return np.asarray(words.sum(axis=1, dtype=np.uint64).astype("<u4"))
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Both rates, if sums and bytes are right.
+
+    Raises:
+        WrongAnswer: accumulators or shared memory hold something else, or a wait was given up.
+    """
+    train_cycles, has_failed = (int(number) for number in outputs["seen"][:2])
+    if has_failed:
+        raise WrongAnswer("an mbarrier never completed, the wait was given up")
+    if (outputs["d"] != num_groups(config) * accumulators(product(int(config["n"])))).any():
+        raise WrongAnswer("the accumulators are not so many times the product")
+    fill = config["fill"]
+    if (outputs["smem"] != filled(fill)).any():
+        raise WrongAnswer(f"the shared memory that {fill} fills holds other bytes")
+    values = {"train_cycles": float(train_cycles)}
+    if num_groups(config):
+        values["wgmma_cycles"] = train_cycles / (K_STEPS * num_groups(config))
+    if not 0 < train_cycles < 1e8:
+        raise WrongAnswer(f"the clock says {train_cycles} cycles")
+    return values | (_fill_values(config, outputs["seen"][4:].reshape(4, 4)) if fill != "none" else {})
+
+
+def _fill_values(config: Config, seen: NDArray[np.uint32]) -> dict[str, float]:
+    fill = config["fill"]
+    warps = seen[:1] if fill.startswith("tma") else seen
+    cycles, turns = warps[:, 0].astype(np.int64), warps[:, 1].astype(np.int64)
+    if (turns <= 0).any() or (turns > 1 << 24).any() or (cycles <= 0).any():
+        raise WrongAnswer(f"the fill says {turns} turns in {cycles} cycles")
+    if fill == "ld_shared" and (warps[:, 2] != (load_sums().astype(np.int64) * turns).astype("<u4")).any():
+        raise WrongAnswer("the loads do not add up")
+    share = TURN_BYTES[fill] / len(warps)
+    return {"fill_bytes_per_cycle": float((share * turns / cycles).sum())}
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+
+Spans = dict[str, float]
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """Both rates, for fills without a pace; nothing for boxes outside of the tensor. The counts of operand reads."""
+    values: dict[str, float] = {}
+    fill, has_train = config["fill"], config["has_train"] == "1"
+    atom = atom_of(config["source"], int(config["n"]))
+    values[GMMA_WAVEFRONTS] = float(K_STEPS * num_groups(config) * wgmma_wavefronts(atom))
+    has_fill = fill not in ("none", "tma_outside") and config["pace_bytes_per_cycle"] == "0"
+    if not has_train and not has_fill:
+        return values
+    spans = _simulated(gpu, config["source"], int(config["n"]), fill if has_fill else "none", has_train=has_train)
+    if has_train:
+        values["wgmma_cycles"] = spans["train"] / (twin_groups(int(config["n"])) * K_STEPS)
+    if has_fill:
+        turns = TWIN_TURNS - 1 if fill == "tma" else TWIN_TURNS  # the clock of TMA starts when the first eight are there
+        values["fill_bytes_per_cycle"] = TURN_BYTES[fill] * turns / spans["fill"]
+    return values
+
+
+TWIN_CYCLES, TWIN_TURNS = 8000, 96
+"""A train that is simulated, and turns of the fill, which take longer."""
+
+
+def twin_groups(n: int) -> int:
+    """Groups of a train that is simulated."""
+    return round(TWIN_CYCLES / (K_STEPS * n / 2))
+
+
+def _simulated(gpu: GpuSpec, source: str, n: int, fill: str, *, has_train: bool) -> Spans:
+    roles, buffers, mbarriers = [], [Buffer(name="operands", stage_bytes=(M + n) * K * 2)], []
+    if has_train:
+        roles.append(WarpRole(name="train", num_warps=4, program=_train(source, n)))
+    if fill != "none":
+        roles.append(WarpRole(name="fill", num_warps=1 if fill == "tma" else 4, program=_fill(fill)))
+        buffers.append(Buffer(name="slots", stage_bytes=SLOT_BYTES, num_stages=NUM_SLOTS))
+        mbarriers.append(Mbarrier(name="full", num_arrivals=1, num_stages=NUM_SLOTS))
+    launch = Launch(
+        kernel="fill_beside_wgmma", num_ctas=1, num_tiles=1, roles=tuple(roles), buffers=tuple(buffers),
+        mbarriers=tuple(mbarriers), registers_per_thread=168, math_class="16bit",
+        num_flops=2 * M * n * K * twin_groups(n) if has_train else 0,
+    )  # fmt: skip
+    result = simulate(launch, gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
+    return {role.role: span.end_cycle - span.start_cycle for role in result.timeline.roles for span in role.sections}
+
+
+def _train(source: str, n: int) -> Any:
+    def program(cta: RoleContext) -> Iterator[Any]:
+        del cta
+        lines = (M + n) * K * 2 // LINE_BYTES
+        access = AccessPattern(num_requests=lines, num_wavefronts=lines, num_bytes=lines * LINE_BYTES)
+        yield ops.SharedStore(access, "operands", 0)
+        yield ops.FenceProxyAsync()
+        yield ops.RangeStart(ops.Section.MAINLOOP)
+        for _ in range(twin_groups(n)):
+            yield ops.WgmmaFence()
+            yield ops.Wgmma(atom_of(source, n), K_STEPS, reads=(("operands", 0),))
+            yield ops.WgmmaCommitGroup()
+            yield ops.WgmmaWaitGroup(1)
+        yield ops.WgmmaWaitGroup(0)
+        yield ops.RangeEnd()
+
+    return program
+
+
+def _fill(fill: str) -> Any:
+    turn_bytes = TURN_BYTES[fill]
+    lines = turn_bytes // LINE_BYTES
+    requests = turn_bytes // 512
+    access = AccessPattern(
+        num_requests=requests, num_sectors=turn_bytes // SECTOR_BYTES if fill == "cp_async" else 0,
+        num_lines=lines if fill == "cp_async" else 0, num_wavefronts=lines, num_bytes=turn_bytes,
+    )  # fmt: skip
+
+    def program(cta: RoleContext) -> Generator[Any, Any, None]:
+        del cta
+        for turn in range(NUM_SLOTS + TWIN_TURNS):
+            slot = turn % NUM_SLOTS
+            if fill == "tma" and turn >= NUM_SLOTS:
+                yield ops.MbarrierWait("full", slot, turn // NUM_SLOTS & 1 ^ 1)
+            if turn == NUM_SLOTS:
+                yield ops.RangeStart(ops.Section.MAINLOOP)
+            if fill == "tma":
+                yield ops.MbarrierArriveExpectTx("full", slot, SLOT_BYTES)
+                yield ops.TmaLoad("T", (0, slot), SLOT_BYTES, SLOT_BYTES, SLOT_BYTES // 128, "slots", slot, "full")
+            elif fill == "cp_async":
+                yield ops.CpAsync("T", (0, slot), access, "slots", slot)
+                yield ops.CpAsyncCommitGroup()
+                yield ops.CpAsyncWaitGroup(NUM_SLOTS - 1)
+            elif fill == "st_shared":
+                yield ops.SharedStore(access)
+            else:
+                yield ops.Use((yield ops.SharedLoad(access)))
+        yield ops.RangeEnd()
+        if fill == "tma":
+            for turn in range(TWIN_TURNS, NUM_SLOTS + TWIN_TURNS):
+                yield ops.MbarrierWait("full", turn % NUM_SLOTS, turn // NUM_SLOTS & 1)
+
+    return program
+
+
+def derive(row: Config) -> dict[str, float]:
+    """What both take of 128 bytes a cycle, if operands and fill went through one port: 1 or less if so."""
+    if not row.get("wgmma_cycles"):
+        return {}
+    operands = 128.0 * wgmma_wavefronts(atom_of(row["source"], int(row["n"]))) / float(row["wgmma_cycles"])
+    return {
+        "operand_bytes_per_cycle": operands,
+        "port_share": (operands + float(row.get("fill_bytes_per_cycle") or 0)) / 128.0,
+    }
+
+
+HOPPER = (9, 0)
+
+CASE = Case(
+    name="fill_beside_wgmma",
+    question="Do fills of shared memory (TMA, cp.async, stores) share a port with wgmma's operand reads?",
+    columns=("source", "n", "fill", "pace_bytes_per_cycle", "has_train"),
+    groups={
+        "alone": Group(configs=alone, metrics=METRICS, rank=2, least_capability=HOPPER),
+        "together": Group(configs=together, metrics=METRICS, rank=3, least_capability=HOPPER),
+    },
+    launch=launch,
+    check=check,
+    values={
+        "train_cycles": "SM cycles from before the train's first wgmma to after the wait for all; without one, of idling",
+        "wgmma_cycles": "SM cycles of one wgmma of the train, mean",
+        "fill_bytes_per_cycle": "bytes that the fill moved in an SM cycle, while the train ran",
+    },
+    num_repeats=3,
+    predict=predict,
+    tiers={GMMA_WAVEFRONTS: 3, "wgmma_cycles": 4, "fill_bytes_per_cycle": 4},
+    derive=derive,
+    includes=includes,
+)
