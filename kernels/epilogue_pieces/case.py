@@ -314,7 +314,7 @@ Meaning = Callable[[str], str]
 
 MEANINGS = {
     "store_cycles": "direct: every st.global of the fragments; staged: ld.shared and st.global, row after row",
-    "drain_cycles": "fence.acq_rel.gpu behind the stores",
+    "drain_cycles": "fence.acq_rel.gpu behind the stores and __syncthreads: all warps' stores have arrived",
     "write_cycles": "conversion and stmatrix (bf16) or st.shared (fp32) of the whole tile",
     "meet_cycles": "__syncthreads",
     "read_cycles": "ld.shared of the whole tile alone, afterwards; no part of the total",

@@ -171,6 +171,7 @@ __device__ __forceinline__ void epilogue(const float (&acc)[T::kNumAccumulators]
         T::store_direct(acc, tile);
         seen.at[1] = now();
         fence_gpu();
+        __syncthreads();  // the other warps' stores, too
         seen.at[2] = now();
     } else if constexpr (kWay == kStaged) {
         T::write_staging(acc, smem);
@@ -180,6 +181,7 @@ __device__ __forceinline__ void epilogue(const float (&acc)[T::kNumAccumulators]
         T::store_rows(smem, tile);
         seen.at[3] = now();
         fence_gpu();
+        __syncthreads();
         seen.at[4] = now();
         T::read_staging(smem);
         seen.at[5] = now();

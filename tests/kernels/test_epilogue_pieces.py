@@ -59,10 +59,10 @@ def test_each_piece_is_what_its_name_says(sass: Sass, m: int, n: int) -> None:
     for dtype, packs in (("bf16", n // 4), ("fp32", 0)):
         panels = n * (2 if dtype == "bf16" else 4) // 128
         store, drain = pieces_of(kernels[case.kernel_name(m, n, dtype, "direct")])
-        assert (store["STG"], store["F2FP"]) == (n // 4, packs) and drain["MEMBAR"] == 1
+        assert (store["STG"], store["F2FP"]) == (n // 4, packs) and drain["MEMBAR"] == drain["BAR"] == 1
         write, meet, rows, drain, read = pieces_of(kernels[case.kernel_name(m, n, dtype, "staged")])
         assert (write["STSM"], write["STS"]) == ((n // 16, 0) if dtype == "bf16" else (0, n // 4))
-        assert write["F2FP"] == packs and meet["BAR"] == 1 and drain["MEMBAR"] == 1
+        assert write["F2FP"] == packs and meet["BAR"] == 1 and drain["MEMBAR"] == drain["BAR"] == 1
         assert rows["LDS"] == rows["STG"] > 0 and read["LDS"] > 0 and not read["STG"]
         write, fence, meet, issue, commit, source, whole = pieces_of(kernels[case.kernel_name(m, n, dtype, "tma")])
         assert write["F2FP"] == packs and fence["FENCE"] == 1 and meet["BAR"] == 1
