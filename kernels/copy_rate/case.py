@@ -40,6 +40,8 @@ WARM_ROUNDS = 2
 ROOM_BYTES = 184 * 1024
 """Shared memory for slots: 227 KiB less the kernel's own stamps."""
 LEAST_SMEM_BYTES = 49 * 1024
+CP_ASYNC_SMEM_BYTES = 128 * 1024
+"""With the stamps, 160 of the 163 KiB that a CTA of an A100 may have."""
 TENSOR_BYTES = 1 << 20
 PITCH_BYTES = 1024
 """From row to row of a tensor of two or three dimensions."""
@@ -123,10 +125,10 @@ def num_slots(config: Config) -> int:
 def smem_bytes(config: Config) -> int:
     """Dynamic shared memory of a launch: always more than 48 KiB, so that the bench opts in, whatever the stamps take.
 
-    cp.async over more than L1 holds takes all, so that L1 keeps little.
+    cp.async always takes what an A100 has, so that L1 is of one size.
     """
     if is_cp_async(config):
-        return ROOM_BYTES if int(config["region_kib"]) > 64 else 128 * 1024
+        return CP_ASYNC_SMEM_BYTES
     return max(num_slots(config) * slot_bytes(config), LEAST_SMEM_BYTES)
 
 
@@ -482,10 +484,10 @@ def _expected_cp(config: Config) -> Iterator[tuple[int, NDArray[np.uint8]]]:
         for idx in range(count):
             yield idx * num_bytes, tensor()[idx * num_bytes :][:num_bytes]
         return
-    warps, depth = int(config["num_issuers"]), int(config["in_flight"])
+    warps, depth, groups = int(config["num_issuers"]), int(config["in_flight"]), RING_ROUNDS * NUM_SAMPLES
     region = int(config["region_kib"]) * 1024
     for warp in range(warps):
-        for group in range(NUM_SAMPLES - depth, NUM_SAMPLES):
+        for group in range(groups - depth, groups):
             for k in range(count):
                 begin = (warp + warps * (group * count + k)) * num_bytes % region
                 yield ((warp * depth + group % depth) * count + k) * num_bytes, tensor()[begin : begin + num_bytes]

@@ -120,10 +120,14 @@ __device__ __forceinline__ void cp_ring(const Copies &copies, const unsigned cha
     const uint32_t to = buffer_address() + warp * kDepth * kCopies * kWarpBytes + lane * kBytes;
     const uint32_t stamp = shared_address(stamps[warp]);
     const uint32_t mask = copies.width - 1, stride = copies.num_issuers * kWarpBytes;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x * 32; i < copies.width; i += blockDim.x * 32)  // into L2, and not into L1
+        asm volatile("{ .reg .b32 word; ld.global.cg.u32 word, [%0]; }" ::"l"(from + i) : "memory");
     from += lane * kBytes;
+    uint32_t offset = warp * kWarpBytes;  // goes on from round to round: what is not small is not in L1
 #pragma unroll 1
     for (uint32_t round = 0; round < copies.num_rounds; ++round) {
-        uint32_t offset = warp * kWarpBytes, slot = 0, issued[kDepth];
+        uint32_t slot = 0, issued[kDepth];
         __syncthreads();
 #pragma unroll 1
         for (int i = 0; i < kNumSamples / kDepth; ++i) {
@@ -639,6 +643,7 @@ __device__ __forceinline__ void multicast(const Copies &copies, const void *map,
         }
         fence_init();
     }
+    __syncthreads();
     cluster_sync();
     const uint32_t warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     const uint32_t num_stages = copies.num_rounds * kNumSamples;

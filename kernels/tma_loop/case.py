@@ -83,6 +83,12 @@ def two_maps(seed: int) -> list[Config]:
     return [_config("loop_warps_two_maps", num, num_stages=stages) for stages in (2, 4, 8) for num in (2, 4, 6, 8)]
 
 
+def fixed(seed: int) -> list[Config]:
+    """All boxes from the tensor's corner: the loop without coordinates."""
+    del seed  # a sweep, the same for every seed
+    return [_config("loop_warps_fixed", num, num_stages=stages) for stages in (8, 16) for num in BOXES]
+
+
 def timed(seed: int) -> list[Config]:
     """The clock after every step of the loop."""
     del seed  # a sweep, the same for every seed
@@ -156,7 +162,8 @@ def expected_smem(config: Config) -> NDArray[np.uint8]:
         x = step * ROW_BYTES % (TENSOR_WIDTH * BF16.num_bytes)
         for box in range(boxes):
             source = tensor(box % 2 if config["kernel"] == "loop_warps_two_maps" else 0)
-            plain[step % stages, box] = source[box * rows : (box + 1) * rows, x : x + ROW_BYTES].reshape(-1)
+            y, begin = (0, 0) if config["kernel"] == "loop_warps_fixed" else (box * rows, x)
+            plain[step % stages, box] = source[y : y + rows, begin : begin + ROW_BYTES].reshape(-1)
     made = np.empty(plain.size, dtype=np.uint8)
     made[np.asarray(swizzle_mode("128B")(np.arange(plain.size)))] = plain.reshape(-1)
     return made
@@ -281,6 +288,7 @@ CASE = Case(
         "one_thread": Group(configs=one_thread, rank=2, least_capability=HOPPER),
         "timed": Group(configs=timed, rank=2, least_capability=HOPPER),
         "several": Group(configs=several, rank=3, least_capability=HOPPER),
+        "fixed": Group(configs=fixed, rank=3, least_capability=HOPPER),
         "two_maps": Group(configs=two_maps, rank=3, least_capability=HOPPER),
         "consumers": Group(configs=consumers, rank=3, least_capability=HOPPER),
     },

@@ -92,8 +92,9 @@ __device__ __forceinline__ void note4(uint32_t address, uint32_t a, uint32_t b, 
 }
 
 // kNum boxes of every stage, from number `first` on; even ones through map a, odd ones through map b, as of two operands.
-// kAnnounces: each issuer announces its own bytes and is one of the stage's arrivals.
-template <int kNum, bool kIsTimed, bool kTwoMaps>
+// Each issuer announces its own bytes and is one of the stage's arrivals. kIsFixed: all boxes from the tensor's corner, so that no
+// coordinates are worked out.
+template <int kNum, bool kIsTimed, bool kTwoMaps, bool kIsFixed>
 __device__ __forceinline__ bool produce(const Ring &ring, const void *a, const void *b, uint32_t first, uint32_t to, uint32_t full, uint32_t empty, uint32_t stamps) {
     uint32_t stage = 0, parity = 1, x = 0;
     to += first * ring.box_stride_bytes;
@@ -107,9 +108,9 @@ __device__ __forceinline__ bool produce(const Ring &ring, const void *a, const v
         const uint32_t announced = kIsTimed ? now() : 0;
 #pragma unroll
         for (int i = 0; i < kNum; ++i)
-            load(to + stage * ring.stage_stride_bytes + i * ring.box_stride_bytes, kTwoMaps && i % 2 ? b : a, x, y + i * ring.box_rows, full + stage * 8);
+            load(to + stage * ring.stage_stride_bytes + i * ring.box_stride_bytes, kTwoMaps && i % 2 ? b : a, x, kIsFixed ? 0 : y + i * ring.box_rows, full + stage * 8);
         if (kIsTimed) note4(stamps + step * sizeof(Steps), begin, waited, announced, now());
-        x = x + 64 == ring.width ? 0 : x + 64;
+        if (!kIsFixed) x = x + 64 == ring.width ? 0 : x + 64;
         if (++stage == ring.num_stages) {
             stage = 0;
             parity ^= 1;
@@ -118,21 +119,21 @@ __device__ __forceinline__ bool produce(const Ring &ring, const void *a, const v
     return true;
 }
 
-template <bool kIsTimed, bool kTwoMaps>
+template <bool kIsTimed, bool kTwoMaps, bool kIsFixed>
 __device__ __forceinline__ bool produce_some(const Ring &ring, const void *a, const void *b, uint32_t issuer, uint32_t to, uint32_t full, uint32_t empty, uint32_t stamps) {
     const uint32_t num = ring.num_boxes / ring.num_issuers, first = issuer * num;
     switch (num) {
-        case 1: return produce<1, kIsTimed, kTwoMaps>(ring, a, b, first, to, full, empty, stamps);
-        case 2: return produce<2, kIsTimed, kTwoMaps>(ring, a, b, first, to, full, empty, stamps);
-        case 3: return produce<3, kIsTimed, kTwoMaps>(ring, a, b, first, to, full, empty, stamps);
-        case 4: return produce<4, kIsTimed, kTwoMaps>(ring, a, b, first, to, full, empty, stamps);
-        case 6: return produce<6, kIsTimed, kTwoMaps>(ring, a, b, first, to, full, empty, stamps);
-        default: return produce<8, kIsTimed, kTwoMaps>(ring, a, b, first, to, full, empty, stamps);
+        case 1: return produce<1, kIsTimed, kTwoMaps, kIsFixed>(ring, a, b, first, to, full, empty, stamps);
+        case 2: return produce<2, kIsTimed, kTwoMaps, kIsFixed>(ring, a, b, first, to, full, empty, stamps);
+        case 3: return produce<3, kIsTimed, kTwoMaps, kIsFixed>(ring, a, b, first, to, full, empty, stamps);
+        case 4: return produce<4, kIsTimed, kTwoMaps, kIsFixed>(ring, a, b, first, to, full, empty, stamps);
+        case 6: return produce<6, kIsTimed, kTwoMaps, kIsFixed>(ring, a, b, first, to, full, empty, stamps);
+        default: return produce<8, kIsTimed, kTwoMaps, kIsFixed>(ring, a, b, first, to, full, empty, stamps);
     }
 }
 
 // kByLanes: the issuers are lanes of warp 0, otherwise elected lanes of as many warps.
-template <bool kByLanes, bool kIsTimed, bool kTwoMaps>
+template <bool kByLanes, bool kIsTimed, bool kTwoMaps, bool kIsFixed>
 __device__ __forceinline__ void run(const Ring &ring, const void *a, const void *b, uint4 *out, Times *times) {
     __shared__ __align__(8) uint64_t full_at[kMostStages], empty_at[kMostStages];
     __shared__ __align__(16) Steps stamps[kMostSteps];
@@ -154,9 +155,9 @@ __device__ __forceinline__ void run(const Ring &ring, const void *a, const void 
     if (warp < num_producers) {
         bool is_fine = true;
         if (kByLanes) {
-            if (lane < ring.num_issuers) is_fine = produce_some<kIsTimed, kTwoMaps>(ring, a, b, lane, to, full, empty, shared_address(stamps));
+            if (lane < ring.num_issuers) is_fine = produce_some<kIsTimed, kTwoMaps, kIsFixed>(ring, a, b, lane, to, full, empty, shared_address(stamps));
         } else if (is_elected()) {
-            is_fine = produce_some<kIsTimed, kTwoMaps>(ring, a, b, warp, to, full, empty, shared_address(stamps));
+            is_fine = produce_some<kIsTimed, kTwoMaps, kIsFixed>(ring, a, b, warp, to, full, empty, shared_address(stamps));
         }
         if (!is_fine) note(failed, 1);
     } else {
@@ -186,15 +187,16 @@ __device__ __forceinline__ void run(const Ring &ring, const void *a, const void 
     for (uint32_t i = threadIdx.x; i < ring.dump_bytes / 16; i += blockDim.x) out[i] = reinterpret_cast<const uint4 *>(buffer)[i];
 }
 
-#define LOOP_KERNEL(name, by_lanes, is_timed, two_maps)                                                                      \
+#define LOOP_KERNEL(name, by_lanes, is_timed, two_maps, is_fixed)                                                            \
     extern "C" __global__ void __launch_bounds__(512)                                                                        \
         name(const __grid_constant__ Ring ring, const void *a, const void *b, uint4 *out, Times *times) {                    \
-        run<by_lanes, is_timed, two_maps>(ring, a, b, out, times);                                                           \
+        run<by_lanes, is_timed, two_maps, is_fixed>(ring, a, b, out, times);                                                 \
     }
 
-LOOP_KERNEL(loop_warps, false, false, false)
-LOOP_KERNEL(loop_warps_timed, false, true, false)
-LOOP_KERNEL(loop_warps_two_maps, false, false, true)
-LOOP_KERNEL(loop_lanes, true, false, false)
+LOOP_KERNEL(loop_warps, false, false, false, false)
+LOOP_KERNEL(loop_warps_timed, false, true, false, false)
+LOOP_KERNEL(loop_warps_two_maps, false, false, true, false)
+LOOP_KERNEL(loop_warps_fixed, false, false, false, true)
+LOOP_KERNEL(loop_lanes, true, false, false, false)
 
 #endif

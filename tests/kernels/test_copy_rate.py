@@ -328,7 +328,7 @@ def test_cp_async_lands_by_warp_group_and_lane(columns: dict[str, int]) -> None:
     (smem, _) = [item.array.copy() for item in CASE.launch(config, False).arguments if isinstance(item, Output)]
     for warp in range(warps):
         offset, slot = warp * 256, 0
-        for _ in range(case.NUM_SAMPLES):
+        for _ in range(2 * case.NUM_SAMPLES):
             for k in range(copies):
                 at = (warp * depth + slot) * copies * 256 + k * 256
                 smem[at : at + 256] = case.tensor()[offset : offset + 256]

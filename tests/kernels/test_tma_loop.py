@@ -28,7 +28,7 @@ def one(kernel: str = "loop_warps", **columns: int) -> dict[str, str]:
 
 def test_the_sweeps_are_as_large_as_promised_and_the_same_every_time() -> None:
     assert {group: len(configs) for group, configs in CONFIGS.items()} == {
-        "one_thread": 51, "timed": 24, "several": 30, "two_maps": 12, "consumers": 18,
+        "one_thread": 51, "timed": 24, "several": 30, "fixed": 12, "two_maps": 12, "consumers": 18,
     }  # fmt: skip
     assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
 
@@ -93,7 +93,8 @@ def outputs_of(config: dict[str, str], each: int) -> dict[str, np.ndarray]:
             for row in range(rows):
                 for chunk in range(8):
                     at = ((step % stages * boxes + box) * rows + row) * 128 + 16 * (chunk ^ row % 8)
-                    smem[at : at + 16] = tensor[box * rows + row, 2 * x + 16 * chunk :][:16]
+                    corner = (0, 0) if config["kernel"] == "loop_warps_fixed" else (box * rows, 2 * x)
+                    smem[at : at + 16] = tensor[corner[0] + row, corner[1] + 16 * chunk :][:16]
     times[0] = 0
     steps = np.arange(case.NUM_STEPS, dtype=np.uint64)
     times[4 : 4 + case.NUM_STEPS] = (2**32 - 5000 + steps * each) % 2**32
@@ -102,7 +103,7 @@ def outputs_of(config: dict[str, str], each: int) -> dict[str, np.ndarray]:
     return {"smem": smem, "times": times}
 
 
-@pytest.mark.parametrize("kernel", ["loop_warps", "loop_warps_timed", "loop_warps_two_maps"])
+@pytest.mark.parametrize("kernel", ["loop_warps", "loop_warps_timed", "loop_warps_two_maps", "loop_warps_fixed"])
 def test_right_stages_pass_with_their_pace_and_a_wrong_byte_does_not(kernel: str) -> None:
     config = one(kernel, num_boxes=3, num_stages=4, box_rows=16)
     outputs = outputs_of(config, 90)
