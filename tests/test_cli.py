@@ -14,6 +14,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 from gpusim.cli import main
 from gpusim.kernel_models import KERNEL_MODELS
+from gpusim.simulate.ideal import IDEALS
 
 SIZE = ["--m", "256", "--n", "256", "--k", "512"]
 GEMM = ["predict", "gemm", *SIZE, "--tile", "128x64x64", "--gpu", "toy"]
@@ -158,7 +159,7 @@ def test_the_next_command_explains_the_same_kernel(capsys: pytest.CaptureFixture
         "Next: gpusim explain gemm --m 256 --n 256 --k 512 --tile 128x64x64 --gpu toy --clock 900 --l2 warm --no-skip"
     )
     assert main([*following.split()[2:], "--json", "-"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["counterfactuals"]) == 8
+    assert len(json.loads(capsys.readouterr().out)["counterfactuals"]) == len(IDEALS) + 2
 
 
 def test_a_prediction_is_the_same_in_predict_and_explain(capsys: pytest.CaptureFixture[str]) -> None:

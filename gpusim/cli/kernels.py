@@ -85,7 +85,8 @@ def _common_parameters() -> list[inspect.Parameter]:
             "--gpu", help="a GPU's name (gpusim gpus lists them) or a TOML file", metavar="NAME|TOML",
             rich_help_panel=prediction), inspect.Parameter.empty),
         parameter("clock", str, typer.Option(
-            "--clock", help=f"SM clock: {', '.join(CLOCKS)} or a number of MHz", metavar="MODE|MHZ",
+            "--clock", help="SM clock: max; single (one launch, over before the power limit bites fully); sustained (half a "
+            "second back to back, under the limit); or a number of MHz", metavar="MODE|MHZ",
             rich_help_panel=prediction), "single"),
         parameter("l2_state", str, typer.Option(
             "--l2", help=f"L2 before the launch: {choices(L2_STATES)}", metavar="|".join(L2_STATES),
@@ -222,8 +223,9 @@ def _explain(request: Request) -> None:
     if request.json is not None:
         write_json(explanation.as_dict(), request.json)
     best = explanation.best
-    if best is not None and best.name == "stage":
-        following = request.command("predict", stages=resolved.stages + 1)
+    changes = {} if best is None else resolved.answer_to(best.name)
+    if changes:
+        following = request.command("predict", **changes)
     else:
         following = request.command("predict", "--plot", f"{request.row.name}.png")
     render_explanation(explanation, console_for(request.json), next_command=following)

@@ -24,6 +24,10 @@ class KernelParams(Protocol):
         """The kernel as it is launched on ``gpu``."""
         ...
 
+    def answer_to(self, ideal: str) -> Mapping[str, Any]:
+        """Options to try where making ``ideal`` free saves most; empty where none is known."""
+        ...
+
     def as_options(self) -> Mapping[str, Any]:
         """Every parameter as the command line spells it, in its order (``{"tile": "128x256x64", ...}``)."""
         ...

@@ -172,12 +172,20 @@ def _print_headline(result: Result, console: Console) -> None:
             f"{count(result.num_ctas, 'CTA')} for {count(result.num_tiles, 'tile')}, {number(result.ctas_at_once)} at "
             f"once: {result.waves:.2f} waves",
         ),
-        ("Power", f"{result.power_w:,.0f} W, {energy(result.power_w * seconds)}"),
+        ("Power", _power(result, seconds)),
         ("Simulated", _skipping(result)),
     ]
     console.print(f"[bold]{escape(result.kernel)}[/] on [bold]{escape(result.gpu)}[/]")
     console.print(_facts(rows))
     console.print()
+
+
+def _power(result: Result, seconds: float) -> str:
+    """Board power, and how a short launch may draw more than the limit."""
+    text = f"{result.power_w:,.0f} W, {energy(result.power_w * seconds)}"
+    if result.clock_mode == "single" and result.power_w > result.power_limit_w * 1.005:
+        text += f" (one launch is over before the limit of {result.power_limit_w:,.0f} W holds: --clock sustained)"
+    return text
 
 
 def _skipping(result: Result) -> str:

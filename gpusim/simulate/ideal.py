@@ -14,6 +14,7 @@ IDEALS: Mapping[str, str] = {
     "bank_conflicts": "no bank conflicts",
     "l2": "L2 and crossbar without limit",
     "hbm": "HBM without limit",
+    "tma": "a TMA engine without limit",
     "latency": "no latency",
     "epilogue": "epilogue for nothing",
     "launch": "launch and CTA start for nothing",
@@ -39,6 +40,8 @@ def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
                 write_bytes_per_cycle=INFINITE,
             ),
         )
+    if "tma" in ideals and gpu.tma is not None:
+        gpu = replace(gpu, tma=replace(gpu.tma, box_cycles=0.0, row_cycles=0.0, bytes_per_cycle=INFINITE))
     if "latency" in ideals:
         gpu = replace(
             gpu,

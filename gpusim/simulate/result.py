@@ -41,6 +41,7 @@ class Result:
     registers_source: str
     smem_bytes: int
     power_w: float
+    power_limit_w: float
     activity: Activity
     counters: Mapping[str, float]
     busy: Mapping[str, float]
@@ -101,6 +102,7 @@ class Result:
             "ctas_at_once": self.ctas_at_once,
             "waves": self.waves,
             "power_w": self.power_w,
+            "power_limit_w": self.power_limit_w,
             "counters": dict(self.counters),
             "busy": dict(self.busy),
             "states": {role: dict(shares) for role, shares in self.states.items()},

@@ -73,7 +73,7 @@ def make_result(**changes: Any) -> Result:
             ctas_per_sm=1, warps_per_sm=12, max_warps_per_sm=64, limited_by="smem", limits={"smem": 1, "registers": 2},
         ),
         num_ctas=6, num_tiles=6, ctas_at_once=4, waves=1.5, registers_per_thread=168, registers_source="probe: rule 3",
-        smem_bytes=100 * 1024, power_w=400.0,
+        smem_bytes=100 * 1024, power_w=400.0, power_limit_w=700.0,
         activity=Activity(
             cycles=20000.0, num_flops=1e9, rate_class="f16", l2_bytes=1e6, hbm_bytes=1e6, busy_fraction=1.0
         ),

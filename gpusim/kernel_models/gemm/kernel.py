@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpusim.kernel_models.gemm.defaults import widest_swizzle
 from gpusim.kernel_models.gemm.epilogue import Epilogue
+from gpusim.kernel_models.gemm.fragments import Fragments
 from gpusim.kernel_models.gemm.loader import Loader
 from gpusim.kernel_models.gemm.multistage import Multistage
 from gpusim.kernel_models.gemm.params import GemmParams
@@ -15,6 +17,7 @@ from gpusim.kernel_models.gemm.shares import PRODUCER_WARPS, Shares, consumer_re
 from gpusim.kernel_models.gemm.specialized import Consumer, Producer
 from gpusim.kernel_models.gemm.tiles import TilePlan
 from gpusim.layout.notation import units_remark
+from gpusim.units import WAVEFRONT_BYTES
 from gpusim.workload.launch import Buffer, Feature, Launch, Mbarrier, NamedBarrier, Target, WarpRole
 
 
@@ -160,12 +163,26 @@ def _registers(params: GemmParams) -> tuple[int, str]:
     return registers, f"{shares.need.story}; launched with {registers}, setmaxnreg {params.setmaxnreg}"
 
 
+def _conflicts(params: GemmParams, plan: TilePlan) -> list[str]:
+    """What bank conflicts multiply fragment reads by, where they do."""
+    if params.math != "mma_sync":
+        return []
+    reads = Fragments(plan).slices
+    times = sum(read.num_wavefronts for read in reads) * WAVEFRONT_BYTES / sum(read.num_bytes for read in reads)
+    if times < 1.01:
+        return []
+    better = widest_swizzle(params)
+    mend = f"; --swizzle {better} has none or fewer" if better != params.swizzle else ""
+    return [f"bank conflicts: fragment reads take {times:.3g} times the wavefronts of their bytes{mend}"]
+
+
 def _remarks(params: GemmParams, plan: TilePlan) -> tuple[str, ...]:
     remarks = []
     assert params.swizzle is not None  # resolved
     mixed_up = units_remark(params.swizzle, params.element.bits)
     if mixed_up is not None:
         remarks.append(mixed_up)
+    remarks += _conflicts(params, plan)
     area = plan.num_m * plan.tile[0] * plan.num_n * plan.tile[1]
     outside = area - params.m * params.n
     if outside:

@@ -206,6 +206,16 @@ class GemmParams(BaseModel):
 
         return gemm_launch(self.resolved(gpu), gpu)
 
+    def answer_to(self, ideal: str) -> Mapping[str, Any]:
+        """Options to try where making ``ideal`` free (a name of a counterfactual) saves most; empty where none is known."""
+        from gpusim.kernel_models.gemm.defaults import widest_swizzle
+
+        if ideal == "stage" and self.stages is not None:
+            return {"stages": self.stages + 1}
+        if ideal in ("bank_conflicts", "tma") and self.math != "fma" and self.swizzle != widest_swizzle(self):
+            return {"swizzle": widest_swizzle(self)}
+        return {}
+
     def as_options(self) -> Mapping[str, Any]:
         """Every parameter as the command line spells it, in its order."""
         options: dict[str, Any] = {}
