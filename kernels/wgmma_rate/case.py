@@ -1,0 +1,548 @@
+"""How long is a wgmma alone, how many follow one another in a cycle, and when does the warp that issues them stall?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim import WarpRole
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Group,
+    Input,
+    KernelLaunch,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+    load_case,
+)
+from gpusim.layout.swizzle import ByteLayout
+from gpusim.units import WARP_SIZE
+from gpusim.workload import ops as words
+from gpusim.workload.atoms.mma import K_STEP_BYTES, MmaAtom, legal_wgmma_n
+from gpusim.workload.dtypes import dtype as dtype_named
+from gpusim.workload.gmma import wgmma_descriptors, wgmma_wavefronts
+
+operands = import_module(load_case("wgmma_operands").launch.__module__)
+"""Shapes and images of operands are those of kernels/wgmma_operands."""
+rates = import_module(load_case("math_rate").launch.__module__)
+"""Trains are folded as those of kernels/math_rate."""
+
+DTYPES = ("bf16", "fp16", "tf32", "fp8", "int8")
+SOME_N = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256)
+MN_MAJORS = (("ss", "mm"), ("ss", "km"), ("ss", "mk"), ("rs", "km"))
+STREAM_WGMMAS = 4
+"""Of a group where nothing waits, as kernel.cu has it."""
+NUM_ISSUED, NUM_FENCES = 8, 8
+NUM_WARPS = 4
+"""Of a warpgroup."""
+TRAFFIC_WARPS = 4
+TRAFFIC_BATCH = 8
+TRAFFIC_BYTES = 8192
+"""Of shared memory that is loaded from beside."""
+LENGTHS = {"one": (2, 18), "stream": (2, 18), "traffic": (8, 40), "wait": (2, 18), "fences": (2, 18)}
+"""Groups (rounds) of short and long trains."""
+
+OTHERS = ("fences", "clocks")
+"""Questions without a wgmma, and their kernels."""
+
+Shape = tuple[str, str, str, int]
+"""Where A comes from, types, majors of A and B, n."""
+
+
+# ---------------------------------------------------------------------------------------------- shapes
+
+
+def shapes() -> Iterator[Shape]:
+    """Every shape: all types and N with K-major operands; bf16 with the others at some N."""
+    for source, dtype in product(("ss", "rs"), DTYPES):
+        yield from ((source, dtype, "kk", n) for n in legal_wgmma_n(dtype_named(dtype)))
+    for n, (source, majors) in product(SOME_N, MN_MAJORS):
+        yield source, "bf16", majors, n
+
+
+ALONE = frozenset(
+    shape for shape in shapes() if shape[1:3] == ("bf16", "kk") or (shape[2] == "kk" and shape[3] in SOME_N)
+) | {("ss", "bf16", majors, 128) for majors in ("mm", "km")}
+"""Shapes that are also timed alone: every N of bf16, some of the others."""
+BEHIND: tuple[Shape, ...] = (
+    *(("ss", "bf16", "kk", n) for n in (8, 32, 64, 128, 256)), ("rs", "bf16", "kk", 64), ("rs", "bf16", "kk", 256),
+    ("ss", "fp8", "kk", 128), ("ss", "fp8", "kk", 256), ("ss", "tf32", "kk", 128), ("ss", "int8", "kk", 128),
+)  # fmt: skip
+"""Shapes whose waits and issue are looked into."""
+WAITS = (*product((1, 2, 4), (0, 1, 2)), (8, 0))
+"""Wgmma a group, and groups in flight behind a wait."""
+
+
+def shape_name(source: str, dtype: str, majors: str, n: int) -> str:
+    """A shape as kernels name it."""
+    return f"{source}_{dtype}_{majors}_n{n}"
+
+
+def includes() -> dict[str, str]:
+    """``shapes.inc``: a struct with the instruction, and its kernels, for every shape."""
+    return {"shapes.inc": "".join(_struct(shape) for shape in shapes())}
+
+
+def _struct(shape: Shape) -> str:
+    source, dtype, majors, n = shape
+    atom, name = operands.atom_of(source, dtype, n), shape_name(*shape)
+    num = atom.accumulator_registers
+    kind, constraint = ("int32_t", "r") if dtype == "int8" else ("float", "f")
+    sums = ", ".join(f"%{i}" for i in range(num))
+    outputs = ", ".join(f'"+{constraint}"(d[{i}])' for i in range(num))
+    if source == "rs":
+        a, b = "{" + ", ".join(f"%{num + i}" for i in range(4)) + "}", f"%{num + 4}"
+        inputs = ", ".join(f'"r"(a[{i}])' for i in range(4)) + ', "l"(b_descriptor), "r"(scale)'
+    else:
+        a, b, inputs = f"%{num}", f"%{num + 1}", '"l"(a_descriptor), "l"(b_descriptor), "r"(scale)'
+    scale = f"%{num + (5 if source == 'rs' else 2)}"
+    others = "" if dtype == "int8" else ", 1, 1"
+    if dtype_named(dtype).bits == 16:
+        others += "".join(f", {int(major == 'm')}" for major in (majors if source == "ss" else majors[1]))
+    kernels = f"RATE_KERNEL({name}, {'true' if shape in ALONE else 'false'})\n"
+    if shape in BEHIND:
+        kernels += f"ISSUE_KERNEL({name})\n" + "".join(f"WAIT_KERNEL({name}, {num}, {wait})\n" for num, wait in WAITS)
+    return f"""struct {name} {{
+    using Accumulator = {kind};
+    static constexpr int kNumAccumulators = {num};
+    static constexpr bool kIsRegisterA = {"true" if source == "rs" else "false"};
+    static __device__ __forceinline__ void issue({kind} (&d)[{num}], const uint32_t (&a)[4], uint64_t a_descriptor,
+                                                 uint64_t b_descriptor, uint32_t scale) {{
+        asm volatile("{{ .reg .pred p; setp.ne.b32 p, {scale}, 0; {atom.ptx} {{{sums}}}, {a}, {b}, p{others}; }}"
+                     : {outputs} : {inputs});
+    }}
+}};
+{kernels}"""
+
+
+# ---------------------------------------------------------------------------------------------- configs
+
+
+COLUMNS = ("question", "source", "dtype", "n", "majors", "data", "num_warpgroups", "is_own", "wgmmas_per_group",
+           "num_pending", "traffic_ways", "traffic_gap")  # fmt: skip
+"""``num_pending`` is the groups that a wait leaves in flight; empty where nothing is waited for but the end."""
+
+
+def _config(kernel: str, question: str, shape: Shape, **others: object) -> Config:
+    source, dtype, majors, n = shape
+    told = {
+        "data": "random", "num_warpgroups": "1", "is_own": "0", "wgmmas_per_group": "", "num_pending": "",
+        "traffic_ways": "0", "traffic_gap": "0", **{name: str(value) for name, value in others.items()},
+    }  # fmt: skip
+    return {"kernel": kernel, "question": question, "source": source, "dtype": dtype, "n": str(n), "majors": majors, **told}
+
+
+def _rate(question: str, shape: Shape, **others: object) -> Config:
+    is_one = question == "one"
+    return _config(
+        f"rate_{shape_name(*shape)}", question, shape, wgmmas_per_group=1 if is_one else STREAM_WGMMAS,
+        num_pending=0 if is_one else "", **others,
+    )  # fmt: skip
+
+
+def every_shape(seed: int) -> list[Config]:
+    """One warpgroup: a stream that nothing waits for, and each wgmma waited for."""
+    del seed  # a sweep, the same for every seed
+    return [_rate("stream", shape) for shape in shapes()] + [_rate("one", shape) for shape in shapes() if shape in ALONE]
+
+
+TOGETHER: tuple[Shape, ...] = (
+    *(("ss", "bf16", "kk", n) for n in (8, 16, 32, 48, 64, 96, 128, 192, 256)),
+    *(("rs", "bf16", "kk", n) for n in (8, 16, 32, 64, 128, 256)),
+    ("ss", "fp8", "kk", 128), ("ss", "fp8", "kk", 256), ("ss", "tf32", "kk", 256), ("ss", "int8", "kk", 256),
+    ("ss", "bf16", "mm", 128), ("ss", "bf16", "km", 128),
+)  # fmt: skip
+
+
+def warpgroups(seed: int) -> list[Config]:
+    """Two and three warpgroups at once, on the same operands and each on its own."""
+    del seed  # a sweep, the same for every seed
+    return [
+        _rate(question, shape, num_warpgroups=num, is_own=is_own)
+        for question, num, is_own, shape in product(("stream", "one"), (2, 3), (0, 1), TOGETHER)
+    ]
+
+
+BESIDE: tuple[Shape, ...] = (
+    *(("ss", "bf16", "kk", n) for n in (8, 32, 64, 128, 256)), *(("rs", "bf16", "kk", n) for n in (8, 32, 64, 256)),
+    ("ss", "fp8", "kk", 64), ("ss", "fp8", "kk", 256),
+)  # fmt: skip
+LOADS = (*product((1,), (0, 24, 48, 96, 192, 384, 768, 1536)), *product((2, 4, 8), (0, 192, 768)))
+"""Wavefronts of each load; cycles from one batch of eight to the next, of each warp."""
+
+
+def traffic(seed: int) -> list[Config]:
+    """Four warps load from shared memory beside one or two warpgroups, or alone."""
+    del seed  # a sweep, the same for every seed
+    found = [
+        _rate("traffic", shape, num_warpgroups=num, traffic_ways=ways, traffic_gap=gap)
+        for shape, num, (ways, gap) in product(BESIDE, (1, 2), LOADS)
+    ]
+    alone = ("ss", "bf16", "kk", 8)
+    return found + [_rate("traffic", alone, num_warpgroups=0, traffic_ways=ways, traffic_gap=gap) for ways, gap in LOADS]
+
+
+def waits(seed: int) -> list[Config]:
+    """Groups of one to eight, of which none, one or two stay in flight behind the wait of the next."""
+    del seed  # a sweep, the same for every seed
+    return [
+        _config(f"wait_{shape_name(*shape)}_g{num}_w{pending}", "wait", shape, wgmmas_per_group=num, num_pending=pending)
+        for shape, (num, pending) in product(BEHIND, WAITS)
+    ]
+
+
+def issue(seed: int) -> list[Config]:
+    """The clock after each of eight wgmma in a row, in groups of one and in one group."""
+    del seed  # a sweep, the same for every seed
+    return [
+        _config(f"issue_{shape_name(*shape)}_{kind}", "issue", shape, wgmmas_per_group=num)
+        for shape, (kind, num) in product(BEHIND, (("groups", 1), ("group", NUM_ISSUED)))
+    ]
+
+
+def zeros(seed: int) -> list[Config]:
+    """Operands of zeros: cycles must be those of random ones."""
+    del seed  # a sweep, the same for every seed
+    return [_rate(question, shape, data="zeros") for shape in BEHIND for question in ("stream", "one")]
+
+
+def others(seed: int) -> list[Config]:
+    """Fences where nothing is outstanding, and looks at the clock."""
+    del seed  # there are two
+    return [_config(kernel, kernel, ("", "", "", 0)) for kernel in ("fences", "clocks")]
+
+
+# ---------------------------------------------------------------------------------------------- operands
+
+
+SWIZZLE_SPANS = (("128B", 128), ("64B", 64), ("32B", 32), ("none", 16))
+
+
+def swizzle_of(rows: int, major: str) -> str:
+    """The widest swizzle that an operand can have; MN-major ones must fill its span."""
+    if major == "k":
+        return "128B"
+    return next(name for name, span in SWIZZLE_SPANS if 2 * rows % span == 0)
+
+
+def tile(rows: int, major: str, dtype: str) -> ByteLayout:
+    """An operand in shared memory: four steps of 32 bytes of k where k is contiguous, one otherwise."""
+    layout = operands.tile(rows, major, swizzle_of(rows, major), dtype_named(dtype).bits)
+    if not isinstance(layout, ByteLayout):
+        raise TypeError(f"kernels/wgmma_operands gave {layout}")
+    return layout
+
+
+def draw(rows: int, num_k: int, dtype: str, salt: int) -> NDArray[np.float64]:
+    """Normal numbers as the type has them, float64[rows, num_k], the same every time."""
+    drawn = np.random.default_rng([rows, num_k, salt]).normal(size=(rows, num_k))
+    if dtype == "int8":
+        return np.rint(40.0 * drawn).clip(-127, 127)
+    return decode(encode(drawn, dtype), dtype)
+
+
+def encode(values: NDArray[np.float64], dtype: str) -> NDArray[Any]:
+    """Numbers as the bits of elements, fractions cut off: uint8, uint16 or uint32[rows, k]."""
+    words32 = values.astype("<f4").view("<u4")
+    if dtype == "bf16":
+        return np.asarray((words32 >> 16).astype("<u2"))
+    if dtype == "fp16":
+        return np.asarray(values.astype("<f2").view("<u2"))
+    if dtype == "tf32":
+        return np.asarray(words32 & np.uint32(0xFFFFE000))
+    if dtype == "int8":
+        return np.asarray(values.astype("i1").view("u1"))
+    exponent = (words32 >> 23 & 0xFF).astype(np.int64) - 127 + 7
+    code = np.where(exponent < 1, 0, exponent << 3 | (words32 >> 20 & 7))
+    return np.asarray((code | words32 >> 31 << 7).astype("u1"))
+
+
+def decode(bits: NDArray[Any], dtype: str) -> NDArray[np.float64]:
+    """What :func:`encode` gave, as numbers."""
+    if dtype == "bf16":
+        return (bits.astype("<u4") << 16).view("<f4").astype(np.float64)
+    if dtype == "fp16":
+        return bits.view("<f2").astype(np.float64)
+    if dtype == "tf32":
+        return bits.view("<f4").astype(np.float64)
+    if dtype == "int8":
+        return bits.view("i1").astype(np.float64)
+    size = (1 + (bits & 7) / 8) * 2.0 ** ((bits >> 3 & 15).astype(np.float64) - 7)
+    return np.where(bits & 0x7F == 0, 0.0, np.where(bits & 0x80, -size, size))
+
+
+def image(values: NDArray[np.float64], dtype: str, layout: ByteLayout) -> NDArray[np.uint8]:
+    """Shared memory with an operand in it, padded."""
+    elements, where = encode(values, dtype), operands.places(layout)
+    raw = np.ascontiguousarray(elements)[..., None].view("u1")
+    made = np.zeros(-(-int(where.max() + raw.shape[-1]) // operands.IMAGE_BYTES) * operands.IMAGE_BYTES, dtype=np.uint8)
+    made[where[..., None] + np.arange(raw.shape[-1])] = raw
+    return made
+
+
+@cache
+def operands_of(source: str, dtype: str, majors: str, n: int, data: str) -> dict[str, Any]:
+    """Images, descriptors without their addresses, their steps, A's rows for registers, products and their sizes by step."""
+    step = 8 * K_STEP_BYTES // dtype_named(dtype).bits
+    made: dict[str, Any] = {}
+    parts = {}
+    for name, rows, major in (("a", operands.M, majors[0]), ("b", n, majors[1])):
+        layout = tile(rows, major, dtype)
+        num_k = int(layout.layout[1].size)
+        values = draw(rows, num_k, dtype, ord(name)) if data == "random" else np.zeros((rows, num_k))
+        starts = [descriptor.bits for descriptor in wgmma_descriptors(layout, "K" if major == "k" else "MN")]
+        made |= {name: image(values, dtype, layout), f"{name}_descriptor": starts[0]}
+        made[f"{name}_step"] = starts[1] - starts[0] if len(starts) > 1 else 0
+        parts[name] = [values[:, i * step : (i + 1) * step] for i in range(len(starts))]
+    made["a_rows"] = np.ascontiguousarray(encode(parts["a"][0], dtype)).view("u1").reshape(operands.M, K_STEP_BYTES)
+    if source == "rs":
+        made |= {"a": np.zeros(0, dtype=np.uint8), "a_step": 0}
+        parts["a"] = parts["a"][:1]
+    pairs = [(parts["a"][i % len(parts["a"])], parts["b"][i % len(parts["b"])]) for i in range(STREAM_WGMMAS)]
+    made["products"] = np.stack([a @ b.T for a, b in pairs])
+    made["sizes"] = np.stack([np.abs(a) @ np.abs(b).T for a, b in pairs])
+    for array in made.values():
+        if isinstance(array, np.ndarray):
+            array.setflags(write=False)
+    return made
+
+
+def shape_of(config: Config) -> Shape:
+    """The shape of a config."""
+    return config["source"], config["dtype"], config["majors"], int(config["n"])
+
+
+def lengths_of(config: Config) -> NDArray[np.uint32]:
+    """Groups of each train; of eight wgmma in a row there are as many trains, of one length."""
+    if config["question"] in ("issue", "clocks"):
+        return np.full(2 * rates.NUM_REPEATS, 1, dtype=np.uint32)
+    return np.asarray(rates.train_lengths(*LENGTHS[config["question"]]))
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """One CTA: the warpgroups that multiply, and four warps behind them where there is traffic."""
+    del is_counted  # nothing is counted
+    lengths, kind = lengths_of(config), config["question"]
+    if kind in OTHERS:
+        num_stamps = NUM_ISSUED + 2 if kind == "clocks" else 2
+        times = Output("times", np.full((len(lengths), NUM_WARPS, num_stamps), -1, dtype="<i8"))
+        inputs = (Input(lengths),) if kind == "fences" else ()
+        arguments: tuple[Any, ...] = (np.uint32(len(lengths)), *inputs, times)
+        return KernelLaunch(kernel=config["kernel"], arguments=arguments, block=(WARP_SIZE * NUM_WARPS, 1, 1))
+    made = operands_of(*shape_of(config), config["data"])
+    num_groups, has_traffic = int(config["num_warpgroups"]), kind == "traffic"
+    numbers = [
+        made["a_step"], made["b_step"], made["a"].nbytes, made["b"].nbytes, num_groups, int(config["is_own"]), len(lengths),
+        int(kind == "one"), int(config["traffic_ways"]), int(config["traffic_gap"]),
+    ]  # fmt: skip
+    descriptors = np.array([made["a_descriptor"], made["b_descriptor"]], dtype="<u8")
+    num_warps = NUM_WARPS * num_groups
+    dtype = "<i4" if config["dtype"] == "int8" else "<f4"
+    shape = (len(lengths), num_warps, NUM_ISSUED + 2 if kind == "issue" else 2)
+    arguments = (
+        by_value(np.concatenate([descriptors.view(np.uint8), np.array(numbers, dtype="<u4").view(np.uint8)])),
+        *(() if kind == "issue" else (Input(lengths),)), Input(made["a"]), Input(made["b"]), Input(made["a_rows"]),
+        Output("d", np.full((max(num_groups, 1), 128, int(config["n"]) // 2), -1, dtype=dtype)),
+        Output("times", np.full(shape, -1, dtype="<i8")),
+        *((Output("traffic", np.full((TRAFFIC_WARPS, 3), -1, dtype="<i8")),) if config["kernel"].startswith("rate") else ()),
+    )  # fmt: skip
+    copies = num_groups if config["is_own"] == "1" else 1
+    return KernelLaunch(
+        kernel=config["kernel"], arguments=arguments,
+        block=(WARP_SIZE * (num_warps + (TRAFFIC_WARPS if has_traffic else 0)), 1, 1),
+        smem_bytes=copies * (made["a"].nbytes + made["b"].nbytes) + (TRAFFIC_BYTES if has_traffic else 0),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- answers
+
+
+TOLERANCES = {"bf16": 1e-4, "fp16": 1e-4, "tf32": 1e-4, "fp8": 1.5e-2, "int8": 0.0}
+"""Of a sum, as a part of the sum of its products' sizes; fp8 sums keep some 13 bits behind the leading one."""
+
+
+def num_wgmmas(config: Config, length: int) -> NDArray[np.int64]:
+    """How many wgmma of a train take each step of k, int64[4]."""
+    per_group = NUM_ISSUED if config["question"] == "issue" else int(config["wgmmas_per_group"])
+    return length * np.bincount(np.arange(per_group) % STREAM_WGMMAS, minlength=STREAM_WGMMAS)
+
+
+def check_sums(config: Config, sums: NDArray[Any]) -> None:
+    """Hold the accumulators of every warpgroup against the product.
+
+    Raises:
+        WrongAnswer: they are not the sum that the last train must leave.
+    """
+    made, counts = operands_of(*shape_of(config), config["data"]), num_wgmmas(config, int(lengths_of(config)[-1]))
+    wanted, sizes = (operands.accumulators(np.tensordot(counts, made[name], 1)).T for name in ("products", "sizes"))
+    is_wrong = ~(np.abs(sums - wanted) <= TOLERANCES[config["dtype"]] * sizes)
+    if is_wrong.any():
+        group, thread, register = (int(where[0]) for where in np.nonzero(is_wrong))
+        raise WrongAnswer(
+            f"warpgroup {group}, thread {thread} has {sums[group, thread, register]} in accumulator {register}, "
+            f"not {wanted[thread, register]}"
+        )
+
+
+def traffic_rate(told: NDArray[np.int64], ways: int) -> float:
+    """Wavefronts a cycle of all warps that load, the looks at the flag included.
+
+    Raises:
+        WrongAnswer: a warp did not load.
+    """
+    if (told[:, :2] <= 0).any():
+        raise WrongAnswer("a warp that loads beside has not told how often")
+    return float(((TRAFFIC_BATCH * ways + 1) * told[:, 0] / told[:, 1]).sum())
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Times of the trains, cycles of a wgmma, the traffic beside.
+
+    Raises:
+        WrongAnswer: sums that are not the product's, or clocks that stand still.
+    """
+    kind, values = config["question"], {}
+    if kind == "traffic":
+        values["traffic_wavefronts_per_cycle"] = traffic_rate(outputs["traffic"], int(config["traffic_ways"]))
+        if config["num_warpgroups"] == "0":
+            return values
+    if kind == "clocks":
+        return {"cycles_each": issue_values(outputs["times"])["after_wait"] / (NUM_ISSUED + 1)}
+    if kind != "fences":
+        check_sums(config, outputs["d"])
+    if kind == "issue":
+        return values | issue_values(outputs["times"])
+    lengths = lengths_of(config)
+    values |= rates.spans(outputs["times"], lengths)
+    num_rounds = int(lengths.max()) - int(lengths.min())
+    slope = (values["long_cycles"] - values["short_cycles"]) / num_rounds
+    return values | {"cycles_each": slope / (NUM_FENCES if kind == "fences" else int(config["wgmmas_per_group"]))}
+
+
+def issue_values(stamps: NDArray[np.int64]) -> dict[str, float]:
+    """Cycles from before the fence to each stamp, the median of all warps and trains but the first two.
+
+    Raises:
+        WrongAnswer: the clock stands still.
+    """
+    if (stamps <= 0).any() or (np.diff(stamps, axis=-1) <= 0).any():
+        raise WrongAnswer("the clock stands still")
+    since = np.median((stamps[2:, :, 1:] - stamps[2:, :, :1]).reshape(-1, NUM_ISSUED + 1), axis=0)
+    return {name: float(cycles) for name, cycles in zip(STAMPS, since, strict=True)}
+
+
+STAMPS = (*(f"after_wgmma_{i}" for i in range(1, NUM_ISSUED + 1)), "after_wait")
+
+
+# ---------------------------------------------------------------------------------------------- the simulator
+
+
+def predict(config: Config) -> dict[str, float]:
+    """The twin in the simulator's words; nothing where loads compete, as it has no such mechanism."""
+    kind = config["question"]
+    if kind == "traffic" or kind in OTHERS:
+        return {}
+    source, dtype, majors, n = shape_of(config)
+    atom = operands.atom_of(source, dtype, n)
+    a = tile(operands.M, majors[0], dtype) if source == "ss" else None
+    if wgmma_wavefronts(atom, (a, tile(n, majors[1], dtype))) != wgmma_wavefronts(atom):
+        return {}  # the word for a wgmma says nothing of how its operands lie
+    if kind == "issue":
+        return _simulated_issue(atom.name, int(config["wgmmas_per_group"]))
+    num_groups, pending = int(config["num_warpgroups"]), config["num_pending"]
+    per_group = int(config["wgmmas_per_group"])
+    short, long = LENGTHS[kind]
+    cycles = [_simulated(atom.name, length, num_groups, per_group, int(pending or -1)) for length in (short, long)]
+    each = (cycles[1] - cycles[0]) / ((long - short) * per_group)
+    return {"short_cycles": cycles[0], "long_cycles": cycles[1], "cycles_each": each}
+
+
+@cache
+def _atoms() -> dict[str, MmaAtom]:
+    return {atom.name: atom for source, dtype, _, n in shapes() for atom in [operands.atom_of(source, dtype, n)]}
+
+
+def _group(atom: MmaAtom, num: int) -> Iterator[words.Op]:
+    yield words.WgmmaFence()
+    yield words.Wgmma(atom, num)
+    yield words.WgmmaCommitGroup()
+
+
+@cache
+def _simulated(name: str, length: int, num_warpgroups: int, per_group: int, pending: int) -> float:
+    """Cycles of a train of so many groups; a wait behind each leaves ``pending`` in flight (-1: no waits)."""
+
+    def program(cta: Any) -> Any:
+        del cta  # there is one
+        for _ in range(length):
+            yield from _group(_atoms()[name], per_group)
+            if pending >= 0:
+                yield words.WgmmaWaitGroup(pending)
+        yield words.WgmmaWaitGroup(0)
+
+    roles = [WarpRole(name=f"group{i}", num_warps=NUM_WARPS, program=program) for i in range(num_warpgroups)]
+    return float(rates.simulated_cycles(roles))
+
+
+@cache
+def _simulated_issue(name: str, per_group: int) -> dict[str, float]:
+    """Where the issuing warps stand after each of eight wgmma, and after the wait for all."""
+
+    def program_of(num: int, waits: bool) -> Any:
+        def program(cta: Any) -> Any:
+            del cta  # there is one
+            yield words.WgmmaFence()
+            for idx in range(num):
+                yield words.Wgmma(_atoms()[name], 1)
+                if (idx + 1) % per_group == 0:
+                    yield words.WgmmaCommitGroup()
+            if waits:
+                yield words.WgmmaWaitGroup(0)
+
+        return program
+
+    told = {}
+    for number, stamp in enumerate(STAMPS, 1):
+        program = program_of(min(number, NUM_ISSUED), stamp == "after_wait")
+        told[stamp] = float(rates.simulated_cycles([WarpRole(name="group", num_warps=NUM_WARPS, program=program)]))
+    return told
+
+
+def _hopper(configs: Any, rank: int) -> Group:
+    return Group(configs=configs, rank=rank, least_capability=(9, 0))
+
+
+CASE = Case(
+    name="wgmma_rate",
+    question="How long is a wgmma alone and in a row, when does its warp stall, and what do others do to it?",
+    columns=COLUMNS,
+    groups={
+        "every_shape": _hopper(every_shape, 2),
+        "warpgroups": _hopper(warpgroups, 2),
+        "waits": _hopper(waits, 2),
+        "issue": _hopper(issue, 2),
+        "traffic": _hopper(traffic, 3),
+        "zeros": _hopper(zeros, 4),
+        "others": _hopper(others, 4),
+    },
+    launch=launch,
+    check=check,
+    values={
+        **rates.SPAN_VALUES,
+        "cycles_each": "SM cycles of a wgmma of one warpgroup (a fence, a look at the clock): the slope between trains",
+        "traffic_wavefronts_per_cycle": "of all warps that load beside, from their first load to their last",
+        **dict.fromkeys(STAMPS, "SM cycles from before the fence to here; the median of warps and trains"),
+    },
+    num_repeats=3,
+    predict=predict,
+    includes=includes,
+)

@@ -1,0 +1,192 @@
+"""Chains of arithmetic: what is timed is the chain, what it ends with is worked out, and full pipes are the simulator's."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpusim.evidence.case import WrongAnswer, load_case
+from gpusim.evidence.sass import Instruction, KernelSass
+from gpusim.workload.atoms.mma import MMA_ATOMS
+
+Sass = Callable[[str, str], dict[str, KernelSass]]
+
+CASE = load_case("math_rate")
+case = sys.modules[CASE.launch.__module__]
+CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
+NUM_FP8 = 128
+"""Instructions of four chains in a body."""
+
+
+def inner_loop(kernel: KernelSass) -> KernelSass:
+    return min(kernel.loops, key=lambda loop: len(loop.instructions))
+
+
+def test_there_are_as_many_configs_as_the_readme_says() -> None:
+    counts = {group: len(CASE.configs(group, 1)) for group in CASE.groups}
+    assert counts == {"plain": 700, "plain_fp8": 56, "mma_sync": 280, "mma_sync_fp8": 84, "partitions": 48}
+    assert [CASE.configs(group, 1) for group in CASE.groups] == [CASE.configs(group, 2) for group in CASE.groups]
+
+
+def test_every_mma_sync_that_is_known_is_asked() -> None:
+    asked = {config["op"] for group in ("mma_sync", "mma_sync_fp8") for config in CASE.configs(group, 1)}
+    assert asked == {name for name, atom in MMA_ATOMS.items() if atom.kind == "mma_sync"}
+
+
+def test_as_many_threads_take_part_as_fit_and_all_of_them_tell() -> None:
+    for config in CONFIGS:
+        launch = CASE.launch(config, False)
+        (num_warps,) = {item.array.shape[1] for item in launch.arguments if getattr(item, "name", "") == "times"}
+        assert num_warps == int(config["warps_per_partition"]) * int(config["num_partitions"])
+        assert 32 * num_warps <= launch.block[0] <= 1024
+
+
+# ---------------------------------------------------------------------------------------------- SASS
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_a_body_is_the_chains_steps_and_a_branch(sass: Sass, arch: str) -> None:
+    for name, kernel in sass("math_rate", arch).items():
+        op_name, num_chains = name.rsplit("_c", 1)
+        op = case.OPS[op_name]
+        num_steps = case.steps_of_body(op, int(num_chains)) * int(num_chains)
+        loop = inner_loop(kernel)
+        assert kernel.num_spills == 0, name
+        assert not loop.select("CS2R", "S2R", "LDG", "STG", "BAR"), name
+        if "_fp8_" in name or arch == "sm_80":
+            continue  # told below; and on sm_80 conversions are several instructions
+        found = Counter(item.opcode for item in loop.instructions)
+        for wanted, times in Counter(op.sass).items():
+            seen = sum(number for opcode, number in found.items() if opcode.startswith(wanted))
+            extra = 1 if wanted == "ISETP" else 0  # the loop's own
+            spared = int(num_chains) if op_name == "cvt_f16x2_e4m3x2" and wanted == "PRMT" else 0
+            assert times * num_steps - spared <= seen <= times * num_steps + extra, (name, wanted)
+        assert len(loop.instructions) <= len(op.sass) * num_steps + 12, name
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_every_instruction_of_a_single_chain_reads_what_the_one_before_it_wrote(sass: Sass, arch: str) -> None:
+    for name, kernel in sass("math_rate", arch).items():
+        op = case.OPS[name.rsplit("_c", 1)[0]]
+        if not name.endswith("_c1") or len(set(op.sass)) > 1 or "_fp8_" in name:
+            continue
+        links = [item for item in inner_loop(kernel).instructions if item.opcode.startswith(op.sass[0])]
+        breaks = [link for link, after in itertools.pairwise(links) if registers(link)[0] not in registers(after)[1:]]
+        assert not breaks, name
+
+
+def registers(instruction: Instruction) -> list[str]:
+    found = re.findall(r"\bR\d+\b", instruction.operands)
+    return [*found, *found[:1]] if len(found) == 1 else found
+
+
+def test_independent_chains_have_accumulators_of_their_own(sass: Sass) -> None:
+    kernel = sass("math_rate", "sm_90a")["mma_sync_m16n8k16_bf16_fp32_c8"]
+    assert len({registers(item)[0] for item in inner_loop(kernel).select("HMMA")}) == 8
+
+
+def test_fp8_is_unpacked_and_multiplied_by_two_hmma_on_hopper(sass: Sass) -> None:
+    """What mma.sync of fp8 costs there: two HMMA, the unpacking of B that changes, and the sums by themselves."""
+    for k in (16, 32):
+        loop = inner_loop(sass("math_rate", "sm_90a")[f"mma_sync_m16n8k{k}_fp8_fp32_c4"])
+        opcodes = loop.opcodes
+        assert opcodes["HMMA"] == 2 * NUM_FP8 and opcodes["FADD"] == 4 * NUM_FP8
+        assert opcodes["F2FP"] >= k // 8 * NUM_FP8 and not opcodes["QMMA"]
+
+
+# ---------------------------------------------------------------------------------------------- answers
+
+
+def answers(config: dict[str, str]) -> dict[str, Any]:
+    num_warps = int(config["warps_per_partition"]) * int(config["num_partitions"])
+    end = case.expected(config["op"], int(config["num_chains"]))
+    lengths = case.train_lengths(case.SHORT, case.LONG)
+    times = np.stack([np.full((len(lengths), num_warps), 100), 150 + 1000 * np.repeat(lengths[:, None], num_warps, 1)], -1)
+    return {"end": np.broadcast_to(end, (num_warps, *end.shape)).copy(), "times": times.astype(np.int64)}
+
+
+@pytest.mark.parametrize("op", list(case.OPS))
+def test_chains_that_end_right_pass_and_a_wrong_bit_does_not(op: str) -> None:
+    config = next(dict(config) for config in CONFIGS if config["op"] == op and config["warps_per_partition"] == "2")
+    outputs = answers(config)
+    values = CASE.check(config, outputs)
+    assert values["long_cycles"] - values["short_cycles"] == 1000 * (case.LONG - case.SHORT)
+    per_step = 1000 / case.steps_of_body(case.OPS[op], int(config["num_chains"]))
+    assert values["cycles_per_step"] == pytest.approx(per_step)
+    outputs["end"][-1, -1, 0, 31] ^= outputs["end"].dtype.type(1 << 24)
+    with pytest.raises(WrongAnswer, match="lane 31"):
+        CASE.check(config, outputs)
+
+
+def test_a_train_that_no_warp_timed_or_that_took_no_longer_is_refused() -> None:
+    config = CONFIGS[0]
+    outputs = answers(dict(config))
+    outputs["times"][3, 0, 1] = -1
+    with pytest.raises(WrongAnswer, match="started and ended"):
+        CASE.check(config, outputs)
+    outputs = answers(dict(config))
+    outputs["times"][:, :, 1] = 500
+    with pytest.raises(WrongAnswer, match="long trains"):
+        CASE.check(config, outputs)
+
+
+def test_spans_are_from_the_first_start_to_the_last_end_without_the_first_train() -> None:
+    lengths = case.train_lengths(1, 3, 2)
+    warming = [[[100, 9000], [100, 200]], [[100, 9000], [100, 200]]]
+    counted = [
+        [[100, 140], [110, 150]], [[200, 300], [205, 310]], [[400, 440], [402, 452]], [[500, 590], [501, 620]]
+    ]
+    times = np.array([*warming, *counted])
+    values = case.spans(times, lengths)
+    assert (values["short_cycles"], values["long_cycles"]) == (51.0, 115.0)
+    assert (values["long_least_cycles"], values["long_most_cycles"]) == (110.0, 120.0)
+
+
+def test_no_chain_ends_where_it_began_by_doing_nothing() -> None:
+    for name, op in case.OPS.items():
+        if name not in ("shfl", "prmt"):  # an even number of exchanges, and turns by four
+            assert (case.expected(name, 1)[0] != op.begin).any(), name
+
+
+@pytest.mark.parametrize("name", [name for name in case.OPS if name.startswith("mma_sync")])
+def test_accumulators_hold_the_product_as_often_as_it_was_added(name: str) -> None:
+    """Sums over all of the matrix need no fragment: ones times so many steps, turned or not."""
+    atom, num_steps = MMA_ATOMS[name], case.LONG * case.MMA_STEPS
+    a, b = case._mma_operands(name)
+    held = np.ascontiguousarray(case.expected(name, 1)[0].T)
+    dtype = {"fp32": "<f4", "fp16": "<f2", "int32": "<i4"}[atom.acc_dtype.name]
+    if case.OPS[name].num_turned:
+        b = b.reshape(len(b), -1, 4).mean(-1, keepdims=True).repeat(4, -1).reshape(b.shape)
+    assert held.view(dtype).astype(float).sum() == pytest.approx(num_steps * (a @ b.T).sum())
+    assert np.sort(held.view(dtype).astype(float).ravel()) == pytest.approx(np.sort(num_steps * (a @ b.T).ravel()))
+
+
+# ---------------------------------------------------------------------------------------------- the simulator
+
+
+@pytest.mark.parametrize(("op", "rate"), [
+    ("ffma", case.gpu().warp_scheduler.fp32_lanes / 32), ("iadd3", case.gpu().warp_scheduler.int32_lanes / 32),
+    ("mufu_ex2", case.gpu().warp_scheduler.mufu_lanes / 32),
+    ("mma_sync_m16n8k16_bf16_fp32", case.gpu().tensor_core.mma_sync_flops_per_cycle["16bit"] / (2 * 16 * 8 * 16)),
+])  # fmt: skip
+def test_full_pipes_run_at_the_rate_of_the_description(op: str, rate: float) -> None:
+    config = case._config(case.OPS[op], 8, 4)
+    assert CASE.predict(config)["instructions_per_cycle"] == pytest.approx(rate)
+
+
+def test_a_chain_of_mma_sync_takes_its_latency_a_step() -> None:
+    config = case._config(case.OPS["mma_sync_m16n8k16_bf16_fp32"], 1, 1, 1)
+    assert CASE.predict(config)["cycles_per_step"] == pytest.approx(case.gpu().tensor_core.mma_sync_latency_cycles)
+
+
+def test_nothing_is_said_of_latencies_and_units_that_the_simulator_does_not_have() -> None:
+    assert CASE.predict(case._config(case.OPS["ffma"], 1, 1, 1)) == {}
+    assert CASE.predict(case._config(case.OPS["hfma2"], 8, 8)) == {}
+    assert all(CASE.predict(config) == {} for config in CASE.configs("partitions", 1))

@@ -1,0 +1,242 @@
+"""Chains and streams of accesses: addresses conflict as asked, every access is there, and what they leave is worked out."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpusim.evidence.case import WrongAnswer, load_case
+from gpusim.evidence.sass import KernelSass
+from gpusim.workload.access import wavefronts
+
+Sass = Callable[[str, str], dict[str, KernelSass]]
+
+CASE = load_case("shared_rate")
+case = sys.modules[CASE.launch.__module__]
+CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
+MEMORY = ("LDS", "STS", "LDSM", "STSM", "ATOMS")
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+warp = load("warp")
+
+
+def test_there_are_as_many_configs_as_the_readme_says() -> None:
+    counts = {group: len(CASE.configs(group, 1)) for group in CASE.groups}
+    assert counts == {"chase": 328, "stream": 1488, "stream_stmatrix": 192, "mixed": 120, "mixed_stmatrix": 30}
+    assert [CASE.configs(group, 1) for group in CASE.groups] == [CASE.configs(group, 2) for group in CASE.groups]
+
+
+@pytest.mark.parametrize("op", case.OPS.values(), ids=lambda op: op.name)
+def test_addresses_conflict_as_often_as_asked_and_stay_in_their_part(op: Any) -> None:
+    for ways, sharing in case._conflicts(op):
+        addresses = case.lane_addresses(op, ways, sharing)
+        rule = case.smem_op(op.rule)
+        num_phases = rule.num_phases if rule.access_bytes >= 4 else 1
+        phases = num_phases if sharing == "bank" else max(1, 32 * rule.access_bytes // 128)
+        most = ways if sharing == "bank" else min(ways, 32 // phases)
+        assert int(wavefronts(op.rule, addresses)) == phases * most, (ways, sharing)
+        assert addresses.max() + 16 + 31 * op.offset_bytes <= case.SECOND_BYTES
+
+
+def test_wavefronts_of_a_mixture_are_those_of_both() -> None:
+    for config in CASE.configs("mixed", 1):
+        first, second = case.wavefronts_of(config)
+        assert first and second and case.addresses_of(config)[1].min() >= case.SECOND_BYTES
+
+
+# ---------------------------------------------------------------------------------------------- SASS
+
+
+def bodies(kernel: KernelSass) -> list[KernelSass]:
+    """The loops of accesses: innermost ones, without those that fill and dump the buffer."""
+    busy = [loop for loop in kernel.loops if len(loop.select(*MEMORY)) > 4]
+    spans = [{item.address for item in loop.instructions} for loop in busy]
+    return [loop for loop, span in zip(busy, spans, strict=True) if not any(other < span for other in spans)]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_a_body_holds_every_access_and_hardly_anything_else(sass: Sass, arch: str) -> None:
+    for name, kernel in sass("shared_rate", arch).items():
+        question, rest = name.split("_", 1)
+        assert kernel.num_spills == 0, name
+        assert not any(loop.select("CS2R", "BAR", "LDG", "STG") for loop in bodies(kernel)), name
+        if question == "mixed":
+            continue
+        op = case.OPS[rest]
+        (body,) = bodies(kernel)
+        num = case.CHAIN if question == "chase" else op.accesses_per_round
+        counts = body.select(op.sass.split(".")[0])
+        assert len(counts) == num, name
+        assert all(op.sass in item.opcode and "POPC" not in item.opcode for item in counts), name
+        assert len(body.select(*MEMORY)) == num * (2 if rest == "st_ld_b32" else 1), name
+        if question == "stream":
+            assert len(body.instructions) <= 2 * num + 22, name
+
+
+def test_a_mixture_has_both_by_turns_and_each_by_itself(sass: Sass) -> None:
+    for first, second in case.MIXTURES:
+        kernel = sass("shared_rate", "sm_90a")[f"mixed_{first}_{second}"]
+        names = [case.OPS[name].sass.split(".")[0] for name in (first, second)]
+        num = case.OPS[first].accesses_per_round
+        found = sorted(tuple(len(body.select(name)) for name in names) for body in bodies(kernel))
+        assert found == [(0, num), (num, 0), (num, num)], first
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_every_load_of_a_chain_is_where_the_one_before_it_said(sass: Sass, arch: str) -> None:
+    for name, kernel in sass("shared_rate", arch).items():
+        if name.startswith(("chase_ld", "chase_atom_add")):
+            (body,) = bodies(kernel)
+            links = body.select("LDS", "LDSM", "ATOMS")
+            for link, following in itertools.pairwise(links):
+                wrote, read = re.findall(r"R\d+", link.operands)[0], re.findall(r"\[(R\d+)\]", following.operands)
+                assert read == [wrote], name
+
+
+# ---------------------------------------------------------------------------------------------- answers
+
+
+def slow_warp(config: dict[str, str]) -> dict[str, Any]:
+    """One lone warp, lane after lane, access after access."""
+    op, addresses, values = case.OPS[config["op"]], case.addresses_of(config)[0].tolist(), case.values_of(config)
+    memory = bytearray(case.random_image().tobytes())
+    lengths = case.rates.train_lengths(case.SHORT, case.LONG)
+    size = case.smem_op(op.rule).access_bytes
+    sums = [0] * 32
+    for length in lengths:
+        if op.kind == "ldmatrix":
+            half = op.accesses_before
+            order = [*range(half, 2 * half), *(list(range(2 * half)) * int(length))]
+            for access in order:
+                out = [bytearray(16) for _ in range(32)]
+                warp._matrix(op.rule, [at + access * op.offset_bytes for at in addresses], memory, out)
+                for lane in range(32):
+                    sums[lane] += sum(np.frombuffer(bytes(out[lane]), dtype="<u4")[: op.num_results].tolist())
+        elif op.kind == "ld":
+            for _ in range(op.accesses_before):  # the last ones alone are used
+                for lane, at in enumerate(addresses):
+                    word = bytes(memory[at : at + size]).ljust(4, b"\0")
+                    sums[lane] += sum(np.frombuffer(word, dtype="<u4").tolist())
+        elif op.kind == "st":
+            for lane, at in enumerate(addresses):
+                memory[at : at + size] = b"".join(values[i, lane].tobytes() for i in range(4))[:size]
+        elif "_add_" in op.name:
+            for lane, at in enumerate(addresses):
+                times = int(length) * op.accesses_per_round + op.accesses_before
+                old = int.from_bytes(memory[at : at + 4], "little")
+                memory[at : at + 4] = ((old + times * int(values[0, lane])) % 2**32).to_bytes(4, "little")
+        elif "_exch_" in op.name:
+            for lane, at in enumerate(addresses):
+                memory[at : at + 4] = values[0, lane].tobytes()
+    dump = np.frombuffer(bytes(memory), dtype="<u4").copy()
+    return {"out": np.array([[total % 2**32 for total in sums]], dtype="<u4"), "dump": dump, "times": times_of(1)}
+
+
+def times_of(num_warps: int) -> Any:
+    lengths = case.rates.train_lengths(case.SHORT, case.LONG)
+    ends = 150 + 640 * np.repeat(lengths[:, None], num_warps, 1)
+    return np.stack([np.full_like(ends, 100), ends], -1).astype(np.int64)
+
+
+LONE = [
+    config for config in CONFIGS
+    if config["question"] == "stream" and config["num_partitions"] == config["warps_per_partition"] == "1"
+    and not config["op"].startswith("stmatrix")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("config", LONE[::2], ids=lambda config: f"{config['op']}-{config['ways']}-{config['sharing']}")
+def test_what_a_slow_warp_leaves_passes_and_a_wrong_byte_does_not(config: dict[str, str]) -> None:
+    outputs = slow_warp(config)
+    values = CASE.check(config, outputs)
+    num = case.OPS[config["op"]].accesses_per_round
+    assert values["cycles_per_access"] == pytest.approx(640 / num)
+    assert values["wavefronts_per_cycle"] == pytest.approx(case.wavefronts_of(config)[0] * num / 640)
+    name, place = ("out", (0, 7)) if config["op"].startswith("ld") else ("dump", int(case.addresses_of(config)[0][7] // 4))
+    outputs[name][place] ^= np.uint32(0x10000 if "b8" not in config["op"] else 1)
+    with pytest.raises(WrongAnswer):
+        CASE.check(config, outputs)
+
+
+@pytest.mark.parametrize("name", [name for name in case.OPS if name.startswith("stmatrix")])
+def test_stmatrix_is_undone_by_ldmatrix(name: str) -> None:
+    """What the slow warp reads back is what the lanes put in."""
+    op, values = case.OPS[name], case.values_of({"op": name, "question": "stream"})
+    for ways in case.ways_of(op):
+        addresses = case.lane_addresses(op, ways, "bank")
+        image = case.random_image().copy()
+        case.stored(op, addresses.astype("<u4"), values, image)
+        out = [bytearray(16) for _ in range(32)]
+        warp._matrix(name.replace("st", "ld", 1), addresses.tolist(), bytearray(image.tobytes()), out)
+        got = np.array([np.frombuffer(bytes(lane), dtype="<u4") for lane in out]).T
+        assert np.array_equal(got[: op.num_values], values[: op.num_values])
+
+
+@pytest.mark.parametrize("op", [op for op in case.CHASED if op.kind in ("ld", "ldmatrix", "atom")], ids=lambda op: op.name)
+def test_every_lane_of_a_chain_finds_its_own_address(op: Any) -> None:
+    for ways, sharing in case._conflicts(op):
+        addresses = case.lane_addresses(op, ways, sharing).astype("<u4")
+        memory = bytearray(case.chain_image(op, addresses).tobytes())
+        if op.kind == "ldmatrix":
+            out = [bytearray(16) for _ in range(32)]
+            warp._matrix(op.rule, addresses.tolist(), memory, out)
+            assert [int.from_bytes(lane[:4], "little") for lane in out] == addresses.tolist()
+        else:
+            found = [int.from_bytes(memory[at : at + 4], "little") for at in addresses.tolist()]
+            assert found == addresses.tolist()
+
+
+def test_a_chain_that_went_astray_is_refused() -> None:
+    config = CASE.configs("chase", 1)[0]
+    outputs = {"out": case.addresses_of(config)[:1].copy(), "dump": None, "times": times_of(1)}
+    assert CASE.check(config, outputs)["cycles_per_access"] == pytest.approx(640 / case.CHAIN)
+    outputs["out"][0, 3] += 4
+    with pytest.raises(WrongAnswer, match="lane ends"):
+        CASE.check(config, outputs)
+
+
+# ---------------------------------------------------------------------------------------------- the simulator
+
+
+def test_a_lone_warps_chain_grows_by_its_wavefronts() -> None:
+    smem = case.rates.gpu().smem
+    op = case.OPS["ld_b32"]
+    cycles = [CASE.predict(case._config("chase", op, ways, (1, 1)))["cycles_per_access"] for ways in case.ways_of(op)]
+    slopes = np.diff(cycles) / np.diff(case.ways_of(op))
+    assert slopes == pytest.approx(smem.warp_cycles_per_wavefront)
+    assert cycles[0] == pytest.approx(smem.load_latency_cycles + 1.0)  # and its issue
+
+
+def test_many_warps_fill_the_data_stage_and_no_more() -> None:
+    most = case.rates.gpu().smem.wavefronts_per_cycle
+    for name in ("ld_b32", "ld_b128", "ldmatrix_x4", "atom_add_b32"):
+        for ways in (1, 4):
+            rate = CASE.predict(case._config("stream", case.OPS[name], ways, (4, 8)))["wavefronts_per_cycle"]
+            assert rate <= most * (1 + 1e-9), name
+            assert rate >= 0.9 * most, name
+
+
+def test_a_store_then_a_load_is_no_shorter_than_the_load() -> None:
+    for ways in (1, 8):
+        both, alone = (
+            CASE.predict(case._config("chase", case.OPS[name], ways, (1, 1)))["cycles_per_access"]
+            for name in ("st_ld_b32", "ld_b32")
+        )
+        assert both > alone

@@ -1,0 +1,294 @@
+"""Trains of wgmma: every shape is asked, the compiler adds no wait, sums are checked, and the twin follows the rule."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpusim.evidence.case import Input, WrongAnswer, load_case
+from gpusim.evidence.sass import KernelSass
+from gpusim.workload.atoms.mma import legal_wgmma_n
+from gpusim.workload.dtypes import dtype
+from gpusim.workload.gmma import WgmmaDescriptor
+
+Sass = Callable[[str, str], dict[str, KernelSass]]
+
+CASE = load_case("wgmma_rate")
+case = sys.modules[CASE.launch.__module__]
+CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
+WGMMAS = ("HGMMA", "QGMMA", "IGMMA")
+TENSOR = {"bf16": "HGMMA", "fp16": "HGMMA", "tf32": "HGMMA", "fp8": "QGMMA", "int8": "IGMMA"}
+
+
+def test_there_are_as_many_configs_as_the_readme_says() -> None:
+    counts = {group: len(CASE.configs(group, 1)) for group in CASE.groups}
+    assert counts == {
+        "every_shape": 502, "warpgroups": 168, "waits": 110, "issue": 22, "traffic": 391, "zeros": 22, "others": 2,
+    }  # fmt: skip
+    assert [CASE.configs(group, 1) for group in CASE.groups] == [CASE.configs(group, 2) for group in CASE.groups]
+
+
+@pytest.mark.parametrize("name", case.DTYPES)
+def test_every_legal_n_of_every_type_is_streamed_from_smem_and_registers(name: str) -> None:
+    streams = [config for config in CASE.configs("every_shape", 1) if config["question"] == "stream"]
+    seen = {(c["source"], int(c["n"])) for c in streams if c["dtype"] == name and c["majors"] == "kk"}
+    assert seen == {(source, n) for source in ("ss", "rs") for n in legal_wgmma_n(dtype(name))}
+
+
+def test_launches_fit_the_sm() -> None:
+    for config in CONFIGS:
+        launch = CASE.launch(config, False)
+        assert launch.smem_bytes <= 227 * 1024 and launch.block[0] <= 384
+        images = [item.array for item in launch.arguments if isinstance(item, Input)][-3:-1]
+        assert config["question"] in case.OTHERS or all(image.nbytes % 1024 == 0 for image in images)
+        if config["question"] == "traffic":  # the loads beside stay in the part that is theirs
+            assert 4 * int(config["traffic_ways"]) * 32 <= case.TRAFFIC_BYTES
+
+
+# ---------------------------------------------------------------------------------------------- SASS
+
+
+def bodies(kernel: KernelSass) -> list[KernelSass]:
+    """The innermost loops that hold wgmma."""
+    busy = [loop for loop in kernel.loops if loop.select(*WGMMAS)]
+    spans = [{item.address for item in loop.instructions} for loop in busy]
+    return [loop for loop, span in zip(busy, spans, strict=True) if not any(other < span for other in spans)]
+
+
+def test_the_compiler_adds_no_wait_no_arrival_and_no_wgmma(sass: Sass) -> None:
+    for name, kernel in sass("wgmma_rate", "sm_90a").items():
+        assert kernel.num_spills == 0, name
+        arrivals = sum(item.opcode == "WARPGROUP.ARRIVE" for item in kernel.instructions)
+        kind, source, operand, _, n, *rest = (*name.split("_"), "", "", "", "")
+        if kind in ("fences", "clocks"):
+            continue
+        shape = f"{TENSOR[operand]} 64x{n[1:]}x{32 // dtype(operand).num_bytes}"
+        assert set(kernel.tensor_shapes) == {shape}, name
+        if kind == "rate":
+            has_one = (source, operand, name.split("_")[3], int(n[1:])) in case.ALONE
+            assert kernel.wgmma_wait_depths == ((0, 0, 0) if has_one else (0,)), name
+            assert arrivals == kernel.wgmma_wait_depths.count(0) // 2 + 1, name
+            assert sorted(len(body.select(*WGMMAS)) for body in bodies(kernel)) == ([1, 4] if has_one else [4]), name
+        elif kind == "wait":
+            num, pending = (int(text[1:]) for text in rest[:2])
+            assert kernel.wgmma_wait_depths == (pending, 0) and arrivals == 1, name
+            assert [len(body.select(*WGMMAS)) for body in bodies(kernel)] == [num], name
+        else:
+            assert kernel.wgmma_wait_depths == (0,) and arrivals == 1, name
+            assert len(kernel.select(*WGMMAS)) == case.NUM_ISSUED, name
+        assert kernel.num_dummy_wgmmas == (kind == "issue"), name  # the first of a row takes no sums, so it looks like one
+
+
+def test_a_loop_is_its_wgmmas_and_a_branch(sass: Sass) -> None:
+    """Nothing that keeps the issuing warp busy: descriptors are worked out before."""
+    for name, kernel in sass("wgmma_rate", "sm_90a").items():
+        if name.startswith(("rate", "wait")):
+            for body in bodies(kernel):
+                assert len(body.instructions) - len(body.select(*WGMMAS)) <= 10, name
+                assert not body.select("R2UR", "CS2R", "S2R", "LDG", "BAR", "MOV"), name
+
+
+def test_commits_are_marks_on_the_wgmma_that_ends_a_group(sass: Sass) -> None:
+    for name, kernel in sass("wgmma_rate", "sm_90a").items():
+        marked = ["gsb0" in item.operands for item in kernel.select(*WGMMAS)]
+        if name.endswith("_groups"):
+            assert marked == [True] * case.NUM_ISSUED, name
+        elif name.endswith("_group"):
+            assert marked == [False] * (case.NUM_ISSUED - 1) + [True], name
+
+
+def test_the_clock_is_read_between_each_two_wgmma_and_at_both_ends(sass: Sass) -> None:
+    for name, kernel in sass("wgmma_rate", "sm_90a").items():
+        if name.startswith("issue"):
+            order = [
+                "C" if item.opcode == "CS2R" else "W" if item.name in WGMMAS else "D" for item in kernel.instructions
+                if item.name in WGMMAS or "SR_CLOCKLO" in item.operands or item.opcode.startswith("WARPGROUP.DEPBAR")
+            ]  # fmt: skip
+            assert "".join(order) == "C" + "WC" * case.NUM_ISSUED + "DC", name
+
+
+def test_loads_beside_are_there_and_clocks_and_fences_too(sass: Sass) -> None:
+    kernels = sass("wgmma_rate", "sm_90a")
+    loads = max(len(loop.select("LDS")) for loop in kernels["rate_ss_bf16_kk_n64"].loops)
+    assert loads == case.TRAFFIC_BATCH + 1
+    fences = min(kernels["fences"].loops, key=lambda loop: len(loop.instructions))
+    assert len(fences.select("WARPGROUP")) == case.NUM_FENCES
+    places = [idx for idx, item in enumerate(kernels["clocks"].instructions) if "SR_CLOCKLO" in item.operands]
+    assert places == list(range(places[0], places[0] + case.NUM_ISSUED + 2))
+
+
+# ---------------------------------------------------------------------------------------------- answers
+
+
+@pytest.mark.parametrize("idx", range(0, len(list(case.shapes())), 23))
+def test_the_descriptors_find_the_operands_of_every_step(idx: int) -> None:
+    source, operand, majors, n = list(case.shapes())[idx]
+    made = case.operands_of(source, operand, majors, n, "random")
+
+    def read(name: str, rows: int, major: str, step: int) -> Any:
+        places = WgmmaDescriptor.from_bits(made[f"{name}_descriptor"] + step * made[f"{name}_step"])
+        found = made[name][places.core_matrices("K" if major == "k" else "MN", rows)[..., None] + np.arange(16)]
+        if major == "k":
+            raw = np.ascontiguousarray(found.transpose(0, 2, 1, 3).reshape(rows, 32))
+            return case.decode(raw.view({8: "u1", 16: "<u2", 32: "<u4"}[dtype(operand).bits]), operand)
+        values = case.decode(np.ascontiguousarray(found).view("<u2"), operand)
+        return values.transpose(0, 3, 1, 2).reshape(rows, -1)
+
+    for step in range(case.STREAM_WGMMAS):
+        b = read("b", n, majors[1], step)
+        a = case.decode(made["a_rows"].view({8: "u1", 16: "<u2", 32: "<u4"}[dtype(operand).bits]), operand)
+        if source == "ss":
+            a = read("a", 64, majors[0], step)
+        assert np.allclose(a @ b.T, made["products"][step], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", case.DTYPES)
+def test_data_are_normal_numbers_that_the_type_has(name: str) -> None:
+    values = case.draw(64, 128, name, 1)
+    assert np.array_equal(case.decode(case.encode(values, name), name), values)
+    scale = 40.0 if name == "int8" else 1.0
+    assert abs(values.mean()) < 0.05 * scale and abs(values.std() - scale) < 0.1 * scale
+    assert (values != 0).mean() > 0.95
+
+
+def answers(config: dict[str, str]) -> dict[str, Any]:
+    """What a launch must leave: sums added one product after the other, thread by thread."""
+    lengths, num_groups = case.lengths_of(config), max(int(config["num_warpgroups"]), 1)
+    outputs: dict[str, Any] = {}
+    ends = 150 + 720 * np.repeat(lengths[:, None].astype(np.int64), 4 * num_groups, 1)
+    outputs["times"] = np.stack([np.full_like(ends, 100), ends], -1)
+    if config["question"] == "clocks":
+        outputs["times"] = stamps_of(len(lengths))
+    if config["question"] in case.OTHERS:
+        return outputs
+    made = case.operands_of(*case.shape_of(config), config["data"])
+    per_group = case.NUM_ISSUED if config["question"] == "issue" else int(config["wgmmas_per_group"])
+    total = np.zeros(made["products"].shape[1:])
+    for _ in range(int(lengths[-1])):
+        for idx in range(per_group):
+            total = total + made["products"][idx % 4]
+    sums = np.empty((num_groups, 128, total.shape[1] // 2), dtype="<i4" if config["dtype"] == "int8" else "<f4")
+    for thread in range(128):
+        for register in range(sums.shape[-1]):
+            row = 16 * (thread // 32) + thread % 32 // 4 + 8 * (register >> 1 & 1)
+            sums[:, thread, register] = total[row, 8 * (register >> 2) + 2 * (thread % 4) + (register & 1)]
+    outputs["d"] = sums
+    outputs["traffic"] = np.tile(np.array([100, 10_000, 7], dtype=np.int64), (4, 1))
+    if config["question"] == "issue":
+        outputs["times"] = stamps_of(len(lengths))
+    return outputs
+
+
+def stamps_of(num_trains: int) -> Any:
+    return np.broadcast_to(1000 + 10 * np.arange(case.NUM_ISSUED + 2), (num_trains, 4, case.NUM_ISSUED + 2)).copy()
+
+
+SOME = [config for group in CASE.groups for config in CASE.configs(group, 1)[:: max(1, len(CASE.configs(group, 1)) // 8)]]
+
+
+@pytest.mark.parametrize("config", SOME, ids=lambda config: f"{config['question']}-{config['kernel']}-{config['data']}")
+def test_right_sums_pass_and_one_wrong_sum_does_not(config: dict[str, str]) -> None:
+    outputs = answers(config)
+    values = CASE.check(config, outputs)
+    if config["question"] == "issue":
+        assert values == {name: 10.0 * number for number, name in enumerate(case.STAMPS, 1)}
+    elif config["question"] == "clocks":
+        assert values == {"cycles_each": 10.0}
+    elif config["num_warpgroups"] != "0":
+        num = case.NUM_FENCES if config["question"] == "fences" else int(config["wgmmas_per_group"])
+        assert values["cycles_each"] == pytest.approx(720 / num)
+    if config["question"] == "traffic":
+        rate = 4 * 100 * (case.TRAFFIC_BATCH * int(config["traffic_ways"]) + 1) / 10_000
+        assert values["traffic_wavefronts_per_cycle"] == pytest.approx(rate)
+    if "d" in outputs and config["num_warpgroups"] != "0":
+        outputs["d"][-1, 77, 1] += outputs["d"].dtype.type(np.abs(outputs["d"]).max() * 2 + 1)
+        with pytest.raises(WrongAnswer, match=r"thread 77 .* accumulator 1"):
+            CASE.check(config, outputs)
+
+
+def test_zeros_must_give_zeros() -> None:
+    config = CASE.configs("zeros", 1)[0]
+    outputs = answers(dict(config))
+    assert not outputs["d"].any() and CASE.check(config, outputs)
+    outputs["d"][0, 0, 0] = np.float32(1e-30)
+    with pytest.raises(WrongAnswer):
+        CASE.check(config, outputs)
+
+
+def test_a_warpgroup_that_was_left_out_is_noticed() -> None:
+    config = dict(CASE.configs("warpgroups", 1)[-1])
+    outputs = answers(config)
+    outputs["d"][1] = outputs["d"][1] * 0
+    with pytest.raises(WrongAnswer, match="warpgroup 1"):
+        CASE.check(config, outputs)
+
+
+def test_a_clock_that_stands_still_is_refused() -> None:
+    config = dict(CASE.configs("issue", 1)[0])
+    outputs = answers(config)
+    outputs["times"] = outputs["times"].copy()
+    outputs["times"][4, 1, 3] = outputs["times"][4, 1, 2]
+    with pytest.raises(WrongAnswer, match="stands still"):
+        CASE.check(config, outputs)
+
+
+# ---------------------------------------------------------------------------------------------- the simulator
+
+
+def predicted(question: str, shape: Any, **others: object) -> dict[str, float]:
+    return CASE.predict(case._rate(question, shape, **others))
+
+
+@pytest.mark.parametrize("shape", [
+    ("ss", "bf16", "kk", 8), ("ss", "bf16", "kk", 64), ("ss", "bf16", "kk", 256), ("rs", "bf16", "kk", 32),
+    ("ss", "fp8", "kk", 128), ("ss", "tf32", "kk", 128), ("rs", "int8", "kk", 128),
+])  # fmt: skip
+def test_a_stream_runs_at_the_larger_of_arithmetic_and_operands(shape: Any) -> None:
+    source, operand, _, n = shape
+    core = case.rates.gpu().tensor_core
+    flops = 2 * 64 * n * 32 // dtype(operand).num_bytes
+    rate = core.wgmma_flops_per_cycle["16bit" if operand in ("bf16", "fp16") else operand]
+    wavefronts = (16 if source == "ss" else 0) + n / 4
+    each = max(flops / rate, wavefronts / core.wgmma_smem_wavefronts_per_cycle) + core.wgmma_overhead_cycles
+    assert predicted("stream", shape)["cycles_each"] == pytest.approx(each)
+    assert predicted("one", shape)["cycles_each"] > each + core.wgmma_latency_cycles - 1e-6
+
+
+def test_two_warpgroups_share_the_tensor_cores() -> None:
+    shape = ("ss", "bf16", "kk", 128)
+    alone = predicted("stream", shape)["cycles_each"]
+    for num in (2, 3):
+        assert predicted("stream", shape, num_warpgroups=num)["cycles_each"] == pytest.approx(num * alone)
+
+
+def test_groups_in_flight_behind_a_wait_never_cost() -> None:
+    for shape in case.BEHIND[:4]:
+        each = {
+            (config["wgmmas_per_group"], config["num_pending"]): CASE.predict(config)["cycles_each"]
+            for config in CASE.configs("waits", 1) if case.shape_of(config) == shape
+        }  # fmt: skip
+        for num in ("1", "2", "4"):
+            assert each[num, "0"] >= each[num, "1"] - 1e-6 >= each[num, "2"] - 2e-6
+        assert each["1", "0"] > each["2", "0"] > each["4", "0"] > each["8", "0"]
+
+
+def test_the_issuing_warp_waits_once_the_queue_is_full() -> None:
+    depth = case.rates.gpu().tensor_core.wgmma_issue_depth
+    told = CASE.predict(CASE.configs("issue", 1)[4])
+    stamps = [told[name] for name in case.STAMPS]
+    steps = np.diff(stamps)
+    assert (steps >= -1e-6).all() and steps[: depth - 1] == pytest.approx(0.0)
+    assert np.ptp(steps[depth - 1 : case.NUM_ISSUED - 1]) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_nothing_is_said_where_loads_compete() -> None:
+    assert all(CASE.predict(config) == {} for config in CASE.configs("traffic", 1) + CASE.configs("others", 1))
+
+
+def test_zeros_are_predicted_as_random_data() -> None:
+    for config in CASE.configs("zeros", 1):
+        assert CASE.predict(config) == CASE.predict({**config, "data": "random"})
