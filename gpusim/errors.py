@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from typing import Final
 
 
 class GpusimError(Exception):
@@ -38,17 +38,68 @@ class HazardError(SimulationError):
     """A stage refilled while it is read, read before it is full, or bytes that do not add up."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for an unknown ``name``: its closest match in ``known``, or all that there is.
+MOST_LISTED: Final = 12
+"""Known names up to which a hint lists them all."""
 
-    >>> nearest("h200", ["h200_sxm", "a100_sxm_40gb"])
-    "did you mean 'h200_sxm'?"
+_MOST_MEANT: Final = 3
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for an unknown ``name``, to follow "is unknown; ": what was meant, else all that is known if that is little.
+
+    Meant is, in this order: the same in another case; names that begin with what was typed; names so near that a slip of
+    the finger makes the one the other, or their beginning. Three at most are said.
+
+    >>> nearest("h200", ["h200_sxm", "a100_sxm_40gb"]), nearest("BF17", ["bf16", "fp16", "fp32"])
+    ("did you mean 'h200_sxm'?", "did you mean 'bf16'?")
+    >>> nearest("a100_sxm", ["a100_sxm_40gb", "a100_sxm_80gb", "h100_sxm"])
+    "did you mean 'a100_sxm_40gb' or 'a100_sxm_80gb'?"
+    >>> nearest("256B", ["none", "32B", "64B", "128B"])
+    'known: 128B, 32B, 64B, none'
     """
     choices = sorted(known)
-    close = get_close_matches(name, choices, n=1, cutoff=0.5)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    return f"known: {', '.join(choices)}"
+    typed = name.lower()
+    lowered = [(choice, choice.lower()) for choice in choices]
+    meant = [choice for choice, low in lowered if low == typed]
+    meant = meant or [choice for choice, low in lowered if typed.strip("-") and low.startswith(typed)]
+    meant = meant or _slips(typed, lowered)
+    if meant:
+        *front, last = map(repr, meant[:_MOST_MEANT])
+        return f"did you mean {', '.join(front)}{' or ' if front else ''}{last}?"
+    if len(choices) > MOST_LISTED:
+        return f"none of the {len(choices)} known names is near"
+    return f"known: {', '.join(choices)}" if choices else "none is known"
+
+
+def _slips(typed: str, known: Iterable[tuple[str, str]]) -> list[str]:
+    """Names (as they are, and in lower case) nearest to ``typed``, if a letter in three or less is wrong."""
+    most = max(1, len(typed.strip("-")) // 3) if len(typed) > 1 else 0
+    found: dict[float, list[str]] = {}
+    for choice, low in known:
+        distance: float = _distance(typed, low)
+        if len(typed) > _MOST_MEANT and distance > most and _distance(typed, low[: len(typed)]) == 1:
+            distance = most + 0.5  # one slip in the beginning of a longer name: only if nothing else is near
+        if distance <= most + 0.5:
+            found.setdefault(distance, []).append(choice)
+    return found[min(found)] if found else []
+
+
+def _distance(a: str, b: str) -> int:
+    """Letters to insert, leave out or change, or neighbours to swap, to make ``a`` of ``b``.
+
+    >>> _distance("stagse", "stages"), _distance("bf17", "bf16"), _distance("gpu", "plot")
+    (1, 1, 4)
+    """
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, letter in enumerate(a, start=1):
+        older, before, row = before, row, [i]
+        for j, other in enumerate(b, start=1):
+            best = min(before[j] + 1, row[-1] + 1, before[j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == b[j - 2] and a[i - 2] == other:
+                best = min(best, older[j - 2] + 1)
+            row.append(best)
+    return row[-1]
 
 
 def nearest_multiple(value: int, of: int) -> int:

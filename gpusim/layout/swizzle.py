@@ -340,7 +340,7 @@ def swizzle_mode(name: str) -> Swizzle:
         LayoutError: no such mode.
     """
     if name not in SWIZZLE_MODES:
-        raise LayoutError(f"swizzle mode: {name!r} is unknown: {nearest(name, SWIZZLE_MODES)}")
+        raise LayoutError(f"swizzle mode: {name!r} is unknown; {nearest(name, SWIZZLE_MODES)}")
     return SWIZZLE_MODES[name]
 
 

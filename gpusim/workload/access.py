@@ -169,7 +169,7 @@ def smem_op(name: str) -> SmemOp:
         LayoutError: no such instruction.
     """
     if name not in SMEM_OPS:
-        raise LayoutError(f"wavefronts: {name!r} is unknown: {nearest(name, SMEM_OPS)}")
+        raise LayoutError(f"wavefronts: {name!r} is unknown; {nearest(name, SMEM_OPS)}")
     return SMEM_OPS[name]
 
 

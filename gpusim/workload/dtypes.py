@@ -50,18 +50,55 @@ DTYPES: Mapping[str, DType] = MappingProxyType(
 """Every element type by its name."""
 
 
-def dtype(name: str) -> DType:
-    """The element type called ``name``.
+STORED_DTYPES: Mapping[str, DType] = MappingProxyType({
+    d.name: d
+    for d in (
+        DType("uint8", 8, "int"), DType("int16", 16, "int"), DType("uint16", 16, "int"), DType("uint32", 32, "int"),
+        DType("int64", 64, "int"), DType("uint64", 64, "int"), DType("e5m2", 8, "float"),
+    )
+})
+"""Types of which only the width counts here: they lie in memory, and no kernel model computes with them."""
 
-    >>> dtype("fp8").bits
-    8
+ALIASES: Mapping[str, str] = MappingProxyType({
+    "float32": "fp32", "float": "fp32", "f32": "fp32", "float16": "fp16", "half": "fp16", "f16": "fp16",
+    "bfloat16": "bf16", "float64": "fp64", "double": "fp64", "f64": "fp64", "tfloat32": "tf32", "e4m3": "fp8",
+    "float8": "fp8", "s8": "int8", "i8": "int8", "s32": "int32", "i32": "int32",
+})
+"""What others call the types: CUDA, PTX, NumPy and PyTorch."""
+
+
+def dtype(name: str) -> DType:
+    """The element type called ``name``, in any case, or by another of its names (``ALIASES``).
+
+    >>> dtype("fp8").bits, dtype("BF16").name, dtype("float32").name
+    (8, 'bf16', 'fp32')
 
     Raises:
         KernelError: no such element type.
     """
-    if name not in DTYPES:
-        raise KernelError(f"dtype: {name!r} is unknown: {nearest(name, DTYPES)}")
-    return DTYPES[name]
+    return _find(name, DTYPES)
+
+
+def dtype_in_memory(name: str) -> DType:
+    """As ``dtype``, and of ``STORED_DTYPES``, too: where only the width of elements counts.
+
+    >>> dtype_in_memory("uint16").bits, dtype_in_memory("half").name
+    (16, 'fp16')
+
+    Raises:
+        KernelError: no such element type.
+    """
+    return _find(name, {**DTYPES, **STORED_DTYPES})
+
+
+def _find(name: str, known: Mapping[str, DType]) -> DType:
+    lowered = name.lower()
+    found = known.get(ALIASES.get(lowered, lowered))
+    if found is None:
+        hints = (nearest(name, known), nearest(name, ALIASES), f"known: {', '.join(known)}")
+        hint = next(hint for hint in hints if hint.startswith("did you") or hint is hints[-1])
+        raise KernelError(f"dtype: {name!r} is unknown; {hint}")
+    return found
 
 
 def accumulator_of(operand: DType) -> DType:
@@ -74,8 +111,10 @@ def accumulator_of(operand: DType) -> DType:
     ('fp32', 'int32')
 
     Raises:
-        KernelError: no instruction multiplies and accumulates this type (int32).
+        KernelError: no instruction multiplies and accumulates this type (int32, and those of ``STORED_DTYPES``).
     """
+    if operand.name in STORED_DTYPES:
+        raise KernelError(f"dtype {operand.name}: no MMA here takes it as an operand: use int8 or a float type")
     if operand.kind == "float":
         return FP64 if operand.bits == 64 else FP32
     if operand.bits == 8:

@@ -325,7 +325,7 @@ def _part(tile: ByteLayout, num_mn: int, k_step_idx: int) -> ByteLayout:
 
 def _check_major(where: str, major: str, element_bits: int) -> None:
     if major not in ("K", "MN"):
-        raise LayoutError(f"{where}: major mode {major!r} is unknown: {nearest(major, ('K', 'MN'))}")
+        raise LayoutError(f"{where}: major mode {major!r} is unknown; {nearest(major, ('K', 'MN'))}")
     if element_bits not in ELEMENT_BITS:
         raise LayoutError(f"{where}: elements of {element_bits} bits: use one of {', '.join(map(str, ELEMENT_BITS))}")
     if major == "MN" and element_bits != 16:

@@ -389,7 +389,7 @@ def epilogue_store(tile_m: int, tile_n: int, out_bytes: int, kind: MmaKind) -> A
     if out_bytes not in (1, 2, 4):
         raise KernelError(f"epilogue: outputs of {out_bytes} bytes: use 1, 2 or 4")
     if kind not in _STORE_SHAPES:
-        raise KernelError(f"epilogue: kind {kind!r} is unknown: {nearest(kind, _STORE_SHAPES)}")
+        raise KernelError(f"epilogue: kind {kind!r} is unknown; {nearest(kind, _STORE_SHAPES)}")
     atom_m, atom_n, rows, columns = _STORE_SHAPES[kind]
     for what, size, unit in (("tile_m", tile_m, atom_m), ("tile_n", tile_n, atom_n)):
         if size < 1 or size % unit:

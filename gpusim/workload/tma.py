@@ -226,7 +226,7 @@ class TensorMap:
             ("out-of-bounds fill", self.oob_fill, _OOB_FILLS),
         ):
             if value not in known:
-                raise LayoutError(f"tensor map: {what} {value!r} is unknown: {nearest(value, known)}")
+                raise LayoutError(f"tensor map: {what} {value!r} is unknown; {nearest(value, known)}")
         self._check_rank()
         self._check_tensor()
         self._check_box()

@@ -258,7 +258,7 @@ def test_an_unchanged_copy_loads_as_the_original(tmp_path: Path) -> None:
         pytest.param(
             'kind = "l2"',
             'kind = "l3"',
-            "component.l2.kind 'l3' is unknown; did you mean 'l2'?",
+            "component.l2.kind 'l3' is unknown; did you mean 'l1' or 'l2'?",
             id="unknown component",
         ),
         pytest.param('kind = "l2"\n', "", "component.l2 lacks kind", id="no kind"),

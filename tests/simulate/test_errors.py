@@ -258,7 +258,7 @@ def test_too_many_threads_at_a_barrier_are_refused() -> None:
         (ops.BarArrive("maths"), "uses barrier 'maths', the launch declares math"),
         (ops.DsmemLoad(1, 64), "names cluster rank 1, the cluster has ranks 0 to 0"),
         (ops.DsmemStore(1, 64), "names cluster rank 1, the cluster has ranks 0 to 0"),
-        (ops.StAsync(0, 64, "fool", 0), "did you mean 'full'?"),
+        (ops.StAsync(0, 64, "fool", 0), "known: empty, full"),
         (ops.ClusterWait(), "has not arrived; arrive first"),
         (ops.RangeEnd(), "ends a range that it never started"),
         ("wgmma", "yields 'wgmma', wants an op of the vocabulary"),

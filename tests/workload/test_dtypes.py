@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gpusim.errors import KernelError, LayoutError
 from gpusim.layout import ByteLayout, Layout, make_identity_layout, swizzle_mode
 from gpusim.workload.dtypes import (
+    ALIASES,
     BF16,
     DTYPES,
     FP8,
@@ -18,10 +19,12 @@ from gpusim.workload.dtypes import (
     FP64,
     INT8,
     INT32,
+    STORED_DTYPES,
     TF32,
     DType,
     accumulator_of,
     dtype,
+    dtype_in_memory,
 )
 from gpusim.workload.tensor import MemRef
 
@@ -35,9 +38,35 @@ def test_every_type_is_found_by_its_name() -> None:
     assert all(dtype(name) is d and d.name == name for name, d in DTYPES.items())
 
 
-def test_an_unknown_type_is_refused_with_the_nearest() -> None:
-    with pytest.raises(KernelError, match="did you mean 'bf16'"):
-        dtype("bfloat16")
+def test_a_type_is_found_in_any_case_and_by_what_others_call_it() -> None:
+    called = {
+        FP32: ("FP32", "float32", "float", "Float"), FP16: ("float16", "half"), BF16: ("BF16", "bfloat16"),
+        FP64: ("float64", "double"), FP8: ("e4m3", "float8"), INT8: ("s8", "i8"), INT32: ("s32", "i32"), TF32: ("TF32",),
+    }  # fmt: skip
+    assert {d: {dtype(name) for name in names} for d, names in called.items()} == {d: {d} for d in called}
+    assert not ALIASES.keys() & (DTYPES.keys() | STORED_DTYPES.keys())
+    assert set(ALIASES.values()) <= DTYPES.keys()
+
+
+def test_where_only_the_width_counts_more_types_are_known_which_nothing_computes_with() -> None:
+    assert {name: dtype_in_memory(name).bits for name in ("uint8", "int16", "UINT16", "e5m2", "uint32", "uint64")} == {
+        "uint8": 8, "int16": 16, "UINT16": 16, "e5m2": 8, "uint32": 32, "uint64": 64,
+    }  # fmt: skip
+    assert all(dtype_in_memory(name) is d for name, d in DTYPES.items())
+    for stored in STORED_DTYPES.values():
+        with pytest.raises(KernelError, match="is unknown"):
+            dtype(stored.name)
+        with pytest.raises(KernelError, match="no MMA"):
+            accumulator_of(stored)
+
+
+def test_an_unknown_type_is_refused_with_the_nearest_or_with_all() -> None:
+    with pytest.raises(KernelError, match="'bf17' is unknown; did you mean 'bf16'"):
+        dtype("bf17")
+    with pytest.raises(KernelError, match="'int4' is unknown; did you mean 'int8'"):
+        dtype("int4")
+    with pytest.raises(KernelError, match="'complex64' is unknown; known: bf16, fp16, tf32, fp32, fp8, int8, int32, fp64"):
+        dtype("complex64")
 
 
 def test_floats_are_summed_in_fp32_and_int8_in_int32() -> None:

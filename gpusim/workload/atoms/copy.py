@@ -203,5 +203,5 @@ def copy_atom(name: str) -> CopyAtom:
         KernelError: no such atom.
     """
     if name not in COPY_ATOMS:
-        raise KernelError(f"copy atom: {name!r} is unknown: {nearest(name, COPY_ATOMS)}")
+        raise KernelError(f"copy atom: {name!r} is unknown; {nearest(name, COPY_ATOMS)}")
     return COPY_ATOMS[name]
