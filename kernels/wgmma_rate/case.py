@@ -347,7 +347,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     descriptors = np.array([made["a_descriptor"], made["b_descriptor"]], dtype="<u8")
     num_warps = NUM_WARPS * num_groups
     dtype = "<i4" if config["dtype"] == "int8" else "<f4"
-    shape = (len(lengths), num_warps, NUM_ISSUED + 2 if kind == "issue" else 2)
+    shape = (len(lengths), max(num_warps, 1), NUM_ISSUED + 2 if kind == "issue" else 2)
     arguments = (
         by_value(np.concatenate([descriptors.view(np.uint8), np.array(numbers, dtype="<u4").view(np.uint8)])),
         *(() if kind == "issue" else (Input(lengths),)), Input(made["a"]), Input(made["b"]), Input(made["a_rows"]),
