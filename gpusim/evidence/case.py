@@ -61,7 +61,18 @@ class MappedTensor:
     tensor_map: TensorMap
 
 
-Argument = Input | Output | MappedTensor | np.generic
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Room on the GPU that the kernel gets a pointer to: ``num_bytes``, zero before the first launch, then left as it is.
+
+    Launches of one process that ask for the same ``name`` share it.
+    """
+
+    name: str
+    num_bytes: int
+
+
+Argument = Input | Output | MappedTensor | Scratch | np.generic
 """An argument of a kernel: pointers, or a number or structure by value."""
 
 
@@ -74,7 +85,11 @@ class KernelLaunch:
     grid: tuple[int, int, int] = (1, 1, 1)
     block: tuple[int, int, int]
     smem_bytes: int = 0
-    """Dynamic shared memory; more than 48 KiB are opted in to."""
+    """Dynamic shared memory; what goes beyond 48 KiB with the static part is opted in to."""
+    carveout_pct: int | None = None
+    """Share of L1 that becomes shared memory, as a wish; None leaves it to the driver."""
+    has_large_cluster: bool = False
+    """Whether its clusters have more than eight CTAs, which is opted in to."""
 
 
 def by_value(array: NDArray[Any]) -> np.void:

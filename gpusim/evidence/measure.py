@@ -18,11 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.case import Argument, Case, Input, KernelLaunch, MappedTensor, Output, WrongAnswer, load_case
+from gpusim.evidence.case import (
+    Argument,
+    Case,
+    Input,
+    KernelLaunch,
+    MappedTensor,
+    Output,
+    Scratch,
+    WrongAnswer,
+    load_case,
+)
 from gpusim.workload.tma import TensorMap
 
 STATIC_SMEM_LIMIT_BYTES = 48 * 1024
 """Dynamic shared memory up to here needs no opting in. Source: CUDA programming guide."""
+
+NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14
+"""``CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED``, which PyCUDA has no name for. Source: cuda.h 13.0."""
 
 TENSOR_MAP_BYTES = 128
 TENSOR_MAP_ALIGNMENT_BYTES = 64
@@ -132,6 +145,7 @@ class Gpu:
             raise ConfigError(f"measure: no GPU can be used ({error}), wants one that is free and visible") from None
         self._module = cuda.module_from_file(str(cubin))
         self._kept: dict[int, tuple[NDArray[Any], Any]] = {}
+        self._rooms: dict[str, tuple[int, Any]] = {}
 
     def __enter__(self) -> Gpu:
         return self
@@ -139,6 +153,7 @@ class Gpu:
     def __exit__(self, *_: object) -> None:
         try:
             self._kept.clear()
+            self._rooms.clear()
             self._context.pop()
         except self.errors:
             return  # a crash has left nothing to give back; it was told already
@@ -156,9 +171,7 @@ class Gpu:
     def launch(self, launch: KernelLaunch) -> dict[str, NDArray[Any]]:
         """Launch once, wait, and bring the outputs back."""
         function = self._module.get_function(launch.kernel)
-        if launch.smem_bytes > STATIC_SMEM_LIMIT_BYTES:
-            limit = self._cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-            function.set_attribute(limit, launch.smem_bytes)
+        self._opt_in(function, launch)
         held: list[Any] = []
         outputs: list[tuple[Output, Any]] = []
         arguments = [self._argument(argument, held, outputs) for argument in launch.arguments]
@@ -170,6 +183,16 @@ class Gpu:
             self._cuda.memcpy_dtoh(came[output.name], pointer)
         return came
 
+    def _opt_in(self, function: Any, launch: KernelLaunch) -> None:
+        """What a kernel must ask for before it is launched."""
+        attribute = self._cuda.function_attribute
+        if launch.smem_bytes and launch.smem_bytes + function.shared_size_bytes > STATIC_SMEM_LIMIT_BYTES:
+            function.set_attribute(attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.smem_bytes)
+        if launch.carveout_pct is not None:
+            function.set_attribute(attribute.PREFERRED_SHARED_MEMORY_CARVEOUT, launch.carveout_pct)
+        if launch.has_large_cluster:
+            function.set_attribute(attribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED), 1)
+
     def _argument(self, argument: Argument, held: list[Any], outputs: list[tuple[Output, Any]]) -> Any:
         if isinstance(argument, Input):
             return self._input(argument.array, held)
@@ -177,11 +200,22 @@ class Gpu:
             pointer = self._copied(argument.array)
             outputs.append((argument, pointer))
             return pointer
+        if isinstance(argument, Scratch):
+            return self._scratch(argument)
         if isinstance(argument, MappedTensor):
             tensor = self._input(argument.array, held)
             held.append(self._copied(encode_tensor_map(argument.tensor_map, int(tensor))))
             return held[-1]
         return argument
+
+    def _scratch(self, scratch: Scratch) -> Any:
+        """The room of that name, made and emptied when it is first asked for."""
+        room = self._rooms.get(scratch.name)
+        if room is None or room[0] < scratch.num_bytes:
+            pointer = self._cuda.mem_alloc(scratch.num_bytes)
+            self._cuda.memset_d8(pointer, 0, scratch.num_bytes)
+            room = self._rooms[scratch.name] = (scratch.num_bytes, pointer)
+        return room[1]
 
     def _input(self, array: NDArray[Any], held: list[Any]) -> Any:
         """A pointer to a copy; of an array that cannot be written to, the copy that was made before."""

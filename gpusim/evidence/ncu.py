@@ -128,11 +128,17 @@ def parse_metric_names(text: str) -> set[str]:
 def available(metrics: Iterable[str], known: set[str]) -> tuple[list[str], list[str]]:
     """``metrics`` that a GPU has, and those that it lacks; all of them count as there if nothing is ``known``.
 
+    What a launch is told (``launch__*``) is always there and in no list.
+
     >>> available(["dram__bytes.sum", "nothing__such.sum"], {"dram__bytes"})
     (['dram__bytes.sum'], ['nothing__such.sum'])
     """
     metrics = list(metrics)
-    lacking = [metric for metric in metrics if known and metric.split(".")[0] not in known]
+    lacking = [
+        metric
+        for metric in metrics
+        if known and not metric.startswith("launch__") and metric.split(".", maxsplit=1)[0] not in known
+    ]
     return [metric for metric in metrics if metric not in lacking], lacking
 
 

@@ -178,6 +178,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         ),
         grid=(of["cluster"] * of["clusters"], 1, 1),
         block=(32 * of["warps"], 1, 1),
+        has_large_cluster=of["cluster"] > 8,
     )  # fmt: skip
 
 

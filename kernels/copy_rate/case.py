@@ -413,7 +413,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     arguments.append(Output("times", np.full(4 + num_words, 0xFFFFFFFF, dtype="<u4")))
     return KernelLaunch(
         kernel=config["kernel"], arguments=tuple(arguments), grid=(size, 1, 1), block=(_num_threads(config), 1, 1),
-        smem_bytes=smem_bytes(config),
+        smem_bytes=smem_bytes(config), has_large_cluster=size > 8,
     )  # fmt: skip
 
 

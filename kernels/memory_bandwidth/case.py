@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, load_gpu, simulate
-from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, Scratch, WrongAnswer, by_value
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Footprint, RoleContext
@@ -391,14 +391,6 @@ def table() -> NDArray[np.uint32]:
     return words
 
 
-@cache
-def buffer() -> NDArray[np.uint8]:
-    """Room; zeros that cost no memory here, copied to the GPU once, and filled there."""
-    room = np.zeros(BUFFER_BYTES, dtype=np.uint8)
-    room.setflags(write=False)
-    return room
-
-
 def launch(config: Config, is_counted: bool) -> KernelLaunch:
     """The launch; where it is counted nothing is filled, so that counts are of the steps alone."""
     if config["kernel"].startswith("clusters"):
@@ -430,7 +422,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     return KernelLaunch(
         kernel=config["kernel"],
         arguments=(
-            by_value(stream.view(np.uint8)), Input(table()), Input(buffer()),
+            by_value(stream.view(np.uint8)), Input(table()), Scratch("room", BUFFER_BYTES),
             Output("state", np.zeros(1, dtype=STATE)), Output("workers", np.zeros(plan.num_workers, dtype=WORKER)),
             Output("times", np.zeros(MOST_SAMPLES, dtype="<u2")),
         ),

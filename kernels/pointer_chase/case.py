@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import GpuSpec, Launch, WarpRole, load_gpu, simulate
-from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim import GpuSpec, Launch, WarpRole, simulate
+from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, Scratch, WrongAnswer, by_value
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import RoleContext
@@ -150,14 +149,6 @@ def walk(config: Config, num_steps: int) -> list[int]:
 # ---------------------------------------------------------------------------------------------- launch and check
 
 
-@cache
-def buffer() -> NDArray[np.uint8]:
-    """Room for the nodes and for what empties L2; zeros that cost no memory here, copied to the GPU once."""
-    room = np.zeros(MOST_BYTES + FLUSH_BYTES, dtype=np.uint8)
-    room.setflags(write=False)
-    return room
-
-
 def sm_named(name: str, config: Config) -> int:
     """The SM that ``none``, ``self`` or a number stands for."""
     return {"none": NOBODY, "self": int(config["sm"])}.get(name, NOBODY) if not name.isdigit() else int(name)
@@ -177,7 +168,8 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     return KernelLaunch(
         kernel=config["kernel"],
         arguments=(
-            by_value(np.concatenate([sizes.view(np.uint8), numbers.view(np.uint8)])), Input(buffer()),
+            by_value(np.concatenate([sizes.view(np.uint8), numbers.view(np.uint8)])),
+            Scratch("room", MOST_BYTES + FLUSH_BYTES),
             Output("state", np.zeros(1, dtype=STATE)), Output("times", np.zeros((4, MOST_SAMPLES), dtype="<u2")),
         ),
         grid=(NUM_CTAS, 1, 1),
@@ -289,10 +281,16 @@ def twin(config: Config, num_chased: int, *, is_warmed: bool) -> Launch:
             token = yield ops.GlobalLoad("nodes", (0, step * 73 % NUM_LUMPS), node, allocates_in_l1=in_l1)
             yield ops.Use(token)
 
-    return Launch(
-        kernel=config["kernel"], num_ctas=1, num_tiles=1, roles=(WarpRole(name="chaser", num_warps=1, program=chaser),),
-        extra_smem_bytes=SMEM_BYTES,
-    )  # fmt: skip
+    def bystander(cta: RoleContext) -> Iterator[Any]:
+        """The kernel's other warps: they only keep further CTAs, and their shared memory, off the SM."""
+        del cta
+        yield from ()
+
+    roles = (
+        WarpRole(name="chaser", num_warps=1, program=chaser),
+        WarpRole(name="bystanders", num_warps=NUM_THREADS // 32 - 1, program=bystander),
+    )
+    return Launch(kernel=config["kernel"], num_ctas=1, num_tiles=1, roles=roles, extra_smem_bytes=SMEM_BYTES)
 
 
 def latency_cycles(config: Config, gpu: GpuSpec) -> float:
@@ -305,13 +303,13 @@ def latency_cycles(config: Config, gpu: GpuSpec) -> float:
     return (ends[1] - ends[0]) / NUM_LUMPS
 
 
-def predict(config: Config) -> dict[str, float]:
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """The mean latency. Nothing where the simulator has no such thing: which SM is near, pages, fills beyond a sector."""
     stride = int(config["stride_bytes"])
     is_plain = config["warmed_by"] in ("none", "self") and config["compared_with"] == "none"
     if not is_plain or stride != LINE_BYTES or config["order"] == "linear":
         return {}
-    return {"whole_cycles": latency_cycles(config, load_gpu("h200_sxm"))}
+    return {"whole_cycles": latency_cycles(config, gpu)}
 
 
 def _values() -> dict[str, str]:

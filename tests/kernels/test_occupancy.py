@@ -93,7 +93,6 @@ def test_the_rule_is_nvidias_for_shared_memory_threads_and_ctas(calculated: list
     assert wrong <= {"resident_ctas", "launch__occupancy_limit_registers"}
 
 
-@pytest.mark.xfail(reason="the simulator counts the warps of a CTA as whole rows of four, which only the launch check does")
 def test_the_rule_is_nvidias_for_other_numbers_of_warps(calculated: list[dict[str, float]]) -> None:
     assert differences(calculated, has_whole_rows=False) == []
 

@@ -76,9 +76,10 @@ def occupancy(
     partition = registers.num_registers // registers.num_partitions
     warps_per_partition = partition // registers_per_warp(registers, registers_per_thread)
     partitions = registers.num_partitions
-    rounded_warps = -(-num_warps // partitions) * partitions
+    # One CTA alone must fit with its warps in whole rows of partitions; several are counted by warps.
+    fits_alone = -(-num_warps // partitions) <= warps_per_partition
     admitted: dict[Limit, int] = {
-        "registers": warps_per_partition * partitions // rounded_warps,
+        "registers": warps_per_partition * partitions // num_warps if fits_alone else 0,
         "smem": limits.smem_bytes // cta_smem,
         "threads": limits.max_threads // num_threads,
         "warps": limits.max_warps // num_warps,
