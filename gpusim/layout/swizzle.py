@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+MAX_SWIZZLE_BITS = 62
+"""Bits of an offset that a swizzle may reach: int64 without its sign, and one to spare."""
+
+
 @dataclass(frozen=True, slots=True)
 class Swizzle:
     """CuTe's ``Swizzle<B, M, S>`` = ``Swizzle(num_bits, base, shift)``.
@@ -37,7 +41,7 @@ class Swizzle:
     [5, 4, 15, 21]
 
     Raises:
-        LayoutError: ``num_bits`` or ``base`` negative, or ``|shift| < num_bits`` (the two bit fields
+        LayoutError: ``num_bits`` or ``base`` negative, bits beyond those of any offset, or ``|shift| < num_bits`` (the two bit fields
             overlap).
     """
 
@@ -48,6 +52,10 @@ class Swizzle:
     def __post_init__(self) -> None:
         if self.num_bits < 0 or self.base < 0:
             raise LayoutError(f"{self}: num_bits and base count bits: use 0 or more")
+        if self.num_bits + self.base + abs(self.shift) > MAX_SWIZZLE_BITS:
+            raise LayoutError(
+                f"{self}: reaches beyond bit {MAX_SWIZZLE_BITS - 1}, where no offset is: use smaller numbers"
+            )
         if abs(self.shift) < self.num_bits:
             raise LayoutError(
                 f"{self}: a shift of {self.shift} makes the bit fields overlap: "

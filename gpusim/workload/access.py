@@ -169,8 +169,54 @@ def smem_op(name: str) -> SmemOp:
         LayoutError: no such instruction.
     """
     if name not in SMEM_OPS:
-        raise LayoutError(f"wavefronts: {name!r} is unknown; {nearest(name, SMEM_OPS)}")
+        raise LayoutError(f"wavefronts: {name!r} is unknown; {smem_op_hint(name)}")
     return SMEM_OPS[name]
+
+
+def smem_op_families() -> dict[str, str]:
+    """The names of ``SMEM_OPS`` by what they begin with, widths drawn together; of atomics, verbs too.
+
+    >>> families = smem_op_families()
+    >>> families["ld_shared"], families["ldmatrix"]
+    ('ld_shared_b8|b16|b32|b64|b128', 'ldmatrix_x1|x2|x4[_trans]')
+    >>> families["red_shared"]
+    'red_shared[_add|_min|_max|_and|_or|_xor]_b32|b64'
+    """
+    widths: dict[str, dict[str, None]] = {}
+    verbs: dict[str, dict[str, None]] = {}
+    for name in SMEM_OPS:
+        stem, _, width = name.removesuffix("_trans").rpartition("_")
+        family = next((kind for kind in ("atom_shared", "red_shared") if stem.startswith(kind)), stem)
+        widths.setdefault(family, {})[width] = None
+        if stem != family:
+            verbs.setdefault(family, {})[stem.removeprefix(family)] = None
+    told = {}
+    for family, found in widths.items():
+        of_atomics = f"[{'|'.join(verbs[family])}]" if family in verbs else ""
+        transposed = "[_trans]" if f"{family}_{next(iter(found))}_trans" in SMEM_OPS else ""
+        told[family] = f"{family}{of_atomics}_{'|'.join(found)}{transposed}"
+    return told
+
+
+def smem_op_hint(name: str) -> str:
+    """What an unknown name of ``SMEM_OPS`` may mean: the family that it names, the nearest names, or all families.
+
+    >>> smem_op_hint("ld_shared"), smem_op_hint("atom_shared_add")
+    ('use ld_shared_b8|b16|b32|b64|b128', 'use atom_shared_add_b32|b64')
+    >>> smem_op_hint("ld_shred_b32")
+    "did you mean 'ld_shared_b32'?"
+    """
+    families, stem = smem_op_families(), name.lower().rstrip("_")
+    if stem in families:
+        return f"use {families[stem]}"
+    widths = [op.removeprefix(f"{stem}_") for op in SMEM_OPS if op.startswith(f"{stem}_b")]
+    if widths:
+        return f"use {stem}_{'|'.join(widths)}"
+    begun = [family for family in families if stem and family.startswith(stem)]
+    if begun:
+        return f"use {' or '.join(families[family] for family in begun)}"
+    hint = nearest(name, SMEM_OPS)
+    return hint if hint.startswith("did you") else f"known: {', '.join(families.values())}"
 
 
 def wavefronts(
@@ -258,14 +304,21 @@ def _is_paired(addresses: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | No
 def _count(rule: SmemOp, rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None) -> NDArray[np.int64]:
     """Wavefronts of each row of int[num_warps, num_lanes]."""
     units = _units(rule, rows, mask)
+    if not rule.is_merging:
+        return _of_phases(rule, units, rule.lanes_per_phase)
+    is_merged = _is_paired(rows, mask)
+    counted = np.empty(len(units), dtype=np.int64)
+    counted[~is_merged] = _of_phases(rule, units[~is_merged], rule.lanes_per_phase)
+    counted[is_merged] = _of_phases(rule, units[is_merged], 2 * rule.lanes_per_phase)
+    return counted
+
+
+def _of_phases(rule: SmemOp, units: NDArray[np.integer[Any]], lanes_per_phase: int) -> NDArray[np.int64]:
+    """The busiest banks of each phase of ``lanes_per_phase`` lanes, added up by warp."""
+    by_phase = units.reshape(len(units), rule.num_lanes // lanes_per_phase, lanes_per_phase)
     num_banks = WAVEFRONT_BYTES // max(BANK_BYTES, rule.access_bytes)
-    by_phase = units.reshape(-1, rule.num_phases, rule.lanes_per_phase)
-    counted = _busiest(by_phase, num_banks, is_broadcasting=rule.is_broadcasting).sum(axis=-1)
-    if rule.is_merging:
-        pairs = np.flatnonzero(_is_paired(rows, mask))
-        merged = units[pairs].reshape(-1, rule.num_phases // 2, 2 * rule.lanes_per_phase)
-        counted[pairs] = _busiest(merged, num_banks, is_broadcasting=True).sum(axis=-1)
-    return np.asarray(counted, dtype=np.int64)
+    busiest = _busiest(by_phase, num_banks, is_broadcasting=rule.is_broadcasting)
+    return np.asarray(busiest.sum(axis=-1), dtype=np.int64)
 
 
 def _units(
@@ -275,10 +328,14 @@ def _units(
 
     An aligned unit fills all of its banks, so units conflict as their words do.
     """
-    units = rows // max(BANK_BYTES, rule.access_bytes)
-    fits = not units.size or units.max() < _MANY_UNITS
-    units = units.astype(np.int32 if fits else np.int64, copy=False)
+    units = _narrow(rows // max(BANK_BYTES, rule.access_bytes))
     return units if mask is None else np.where(mask, units, -1)
+
+
+def _narrow(units: NDArray[np.integer[Any]], factor: int = 1) -> NDArray[np.integer[Any]]:
+    """``units`` in 32 bits where ``factor`` times as many go with their banks into 31, which sort quicker; else in 64."""
+    fits = not units.size or units.max() < _MANY_UNITS // factor
+    return units.astype(np.int32 if fits else np.int64, copy=False)
 
 
 def global_access(
@@ -305,14 +362,30 @@ def global_access(
     if access_bytes not in (1, 2, 4, 8, 16):
         raise LayoutError(f"global access: {access_bytes} bytes a lane: use 1, 2, 4, 8 or 16")
     addresses, given = _checked("global access", addresses, active, access_bytes, WARP_SIZE)
-    mask = np.ones(addresses.shape, dtype=np.bool_) if given is None else given
+    rows = addresses.reshape(-1, WARP_SIZE)
+    mask = np.ones(rows.shape, dtype=np.bool_) if given is None else given.reshape(-1, WARP_SIZE)
+    plain = smem_op(f"st_shared_b{8 * access_bytes}")
+    num_sectors = num_lines = num_wavefronts = 0
+    for start in range(0, len(rows), _CHUNK_WARPS):
+        asked = mask[start : start + _CHUNK_WARPS]
+        if asked.any():
+            near = _from_first_line(rows[start : start + _CHUNK_WARPS], asked)
+            num_sectors += _num_distinct(near, asked, SECTOR_BYTES)
+            num_lines += _num_distinct(near, asked, LINE_BYTES)
+            num_wavefronts += int(_count(plain, near, asked).sum())
     return AccessPattern(
         num_requests=int(mask.any(axis=-1).sum()),
-        num_sectors=_num_distinct(addresses, mask, SECTOR_BYTES),
-        num_lines=_num_distinct(addresses, mask, LINE_BYTES),
-        num_wavefronts=int(wavefronts(f"st_shared_b{8 * access_bytes}", addresses, mask).sum()),
+        num_sectors=num_sectors,
+        num_lines=num_lines,
+        num_wavefronts=num_wavefronts,
         num_bytes=access_bytes * int(mask.sum()),
     )
+
+
+def _from_first_line(rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_]) -> NDArray[np.integer[Any]]:
+    """Addresses less the first line's, 0 for lanes that ask for nothing: as a rule 32 bits hold them, and banks stay."""
+    first = int(np.where(mask, rows, np.iinfo(rows.dtype).max).min()) // LINE_BYTES * LINE_BYTES
+    return _narrow(np.where(mask, rows - first, 0))
 
 
 def tag_wavefronts(
@@ -338,14 +411,20 @@ def tag_wavefronts(
         LayoutError: wrong shape, or a negative address.
     """
     addresses, mask = _checked("tag wavefronts", addresses, active, 1, WARP_SIZE)
-    lines = addresses.astype(np.int64) // LINE_BYTES
-    bank = lines
-    for shift in (32, 16, 8, 4, 2):
-        bank = bank ^ bank >> shift
-    # 58 bits are left for a line's number above the two that say its bank; addresses have 49.
-    keyed = lines * _TAG_BANKS + (bank & (_TAG_BANKS - 1))
-    found = _busiest(keyed if mask is None else np.where(mask, keyed, -1), _TAG_BANKS, is_broadcasting=True)
-    return np.asarray(found, dtype=np.int64)
+    rows = addresses.reshape(-1, WARP_SIZE)
+    masks = None if mask is None else mask.reshape(-1, WARP_SIZE)
+    found = np.empty(len(rows), dtype=np.int64)
+    for start in range(0, len(rows), _CHUNK_WARPS):
+        step = np.s_[start : start + _CHUNK_WARPS]
+        lines = rows[step].astype(np.int64) // LINE_BYTES
+        bank = lines
+        for shift in (32, 16, 8, 4, 2):
+            bank = bank ^ bank >> shift
+        # 58 bits are left for a line's number above the two that say its bank; addresses have 49.
+        keyed = _narrow(lines - lines.min(), _TAG_BANKS) * _TAG_BANKS + (bank & (_TAG_BANKS - 1)).astype(np.int32)
+        keyed = keyed if masks is None else np.where(masks[step], keyed, -1)
+        found[step] = _busiest(keyed, _TAG_BANKS, is_broadcasting=True)
+    return found.reshape(addresses.shape[:-1])
 
 
 def _checked(

@@ -217,6 +217,30 @@ def test_groups_hold_the_lanes_that_ask_and_their_wavefronts_add_up(
     assert total == wavefronts(op, np.array(addresses), mask)
 
 
+@pytest.mark.parametrize("size", [8, 16])
+@pytest.mark.parametrize("distance", [1, 2])
+def test_either_kind_of_pair_merges_phases_and_no_other_does(size: int, distance: int) -> None:
+    op, full = LOADS[size], 32 * size // 128
+    assert wavefronts(op, size * (LANES & ~distance)) == full // 2
+    assert wavefronts(op, size * (LANES & ~4)) == full
+    one_off = size * (LANES & ~distance)
+    one_off[distance] += size
+    assert wavefronts(op, one_off) > full // 2
+    alone = np.ones(32, dtype=bool)
+    alone[distance] = False  # and the lane that differs is switched off
+    assert wavefronts(op, one_off, alone) == full // 2
+
+
+@given(digit=st.integers(0, 20), other=st.integers(0, 20), value=st.integers(1, 3))
+def test_every_digit_of_a_line_number_moves_its_tag_bank(digit: int, other: int, value: int) -> None:
+    one, two = value << 2 * digit, (value << 2 * digit) ^ (value << 2 * other)
+    lanes = np.zeros(32, dtype=np.int64)
+    lanes[1] = 128 * one
+    assert tag_wavefronts(lanes) == 1  # another bank than line 0
+    lanes[1] = 128 * two
+    assert tag_wavefronts(lanes) == (1 if digit == other else 2)  # twice the same digit: the bank of line 0, another line
+
+
 def test_stores_do_not_merge_phases() -> None:
     assert wavefronts("st_shared_b128", np.zeros(32, dtype=np.int64)) == 4
     assert wavefronts("ld_shared_b128", np.zeros(32, dtype=np.int64)) == 2
