@@ -41,8 +41,8 @@ class Swizzle:
     [5, 4, 15, 21]
 
     Raises:
-        LayoutError: ``num_bits`` or ``base`` negative, bits beyond those of any offset, or ``|shift| < num_bits`` (the two bit fields
-            overlap).
+        LayoutError: ``num_bits`` or ``base`` negative, bits beyond those of any offset, or ``|shift| < num_bits``
+            (the two bit fields overlap).
     """
 
     num_bits: int

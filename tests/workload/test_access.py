@@ -221,9 +221,10 @@ def test_groups_hold_the_lanes_that_ask_and_their_wavefronts_add_up(
 @pytest.mark.parametrize("distance", [1, 2])
 def test_either_kind_of_pair_merges_phases_and_no_other_does(size: int, distance: int) -> None:
     op, full = LOADS[size], 32 * size // 128
-    assert wavefronts(op, size * (LANES & ~distance)) == full // 2
-    assert wavefronts(op, size * (LANES & ~4)) == full
-    one_off = size * (LANES & ~distance)
+    paired = LANES // (2 * distance) * distance + LANES % distance  # sixteen neighbouring vectors, each for two lanes
+    assert wavefronts(op, size * paired) == full // 2
+    assert wavefronts(op, size * (LANES // 8 * 4 + LANES % 4)) == full
+    one_off = size * paired
     one_off[distance] += size
     assert wavefronts(op, one_off) > full // 2
     alone = np.ones(32, dtype=bool)
