@@ -120,8 +120,11 @@ class KernelSass:
 
     @property
     def num_dummy_wgmmas(self) -> int:
-        """Wgmmas that compute nothing (``!UPT``): the compiler's, to close a group that begins elsewhere."""
-        return sum("!UPT" in item.operands for item in self.select(*WARPGROUP_TENSOR))
+        """Wgmmas that compute nothing: the compiler's, to end a group where no wgmma of the source can.
+
+        Their sums go nowhere (``RZ``); a first wgmma that only takes no sums (``RZ, !UPT``) keeps its own.
+        """
+        return sum(item.operands.startswith("RZ,") for item in self.select(*WARPGROUP_TENSOR))
 
 
 def _depths(instructions: Iterable[Instruction], opcode: str) -> tuple[int, ...]:

@@ -96,29 +96,32 @@ def _struct(shape: Shape) -> str:
     source, dtype, majors, n = shape
     atom, name = operands.atom_of(source, dtype, n), shape_name(*shape)
     num = atom.accumulator_registers
-    kind, constraint = ("int32_t", "r") if dtype == "int8" else ("float", "f")
-    sums = ", ".join(f"%{i}" for i in range(num))
-    outputs = ", ".join(f'"+{constraint}"(d[{i}])' for i in range(num))
+    word = "s32" if dtype == "int8" else "f32"
+    sums = ", ".join(f"d{i}" for i in range(num))
     if source == "rs":
-        a, b = "{" + ", ".join(f"%{num + i}" for i in range(4)) + "}", f"%{num + 4}"
-        inputs = ", ".join(f'"r"(a[{i}])' for i in range(4)) + ', "l"(b_descriptor), "r"(scale)'
+        a, inputs = "{%0, %1, %2, %3}", ", ".join(f'"r"(a[{i}])' for i in range(4))
     else:
-        a, b, inputs = f"%{num}", f"%{num + 1}", '"l"(a_descriptor), "l"(b_descriptor), "r"(scale)'
-    scale = f"%{num + (5 if source == 'rs' else 2)}"
+        a, inputs = "%0", '"l"(a_descriptor)'
+    b, scale = ("%4", "%5") if source == "rs" else ("%1", "%2")
     others = "" if dtype == "int8" else ", 1, 1"
     if dtype_named(dtype).bits == 16:
         others += "".join(f", {int(major == 'm')}" for major in (majors if source == "ss" else majors[1]))
+    begins = " ".join(f"mov.b32 d{i}, 0;" for i in range(num))
+    stores = " ".join(f"st.global.v4.{word} [%0+{4 * i}], {{d{i}, d{i + 1}, d{i + 2}, d{i + 3}}};" for i in range(0, num, 4))
     kernels = f"RATE_KERNEL({name}, {'true' if shape in ALONE else 'false'})\n"
     if shape in BEHIND:
         kernels += f"ISSUE_KERNEL({name})\n" + "".join(f"WAIT_KERNEL({name}, {num}, {wait})\n" for num, wait in WAITS)
     return f"""struct {name} {{
-    using Accumulator = {kind};
     static constexpr int kNumAccumulators = {num};
     static constexpr bool kIsRegisterA = {"true" if source == "rs" else "false"};
-    static __device__ __forceinline__ void issue({kind} (&d)[{num}], const uint32_t (&a)[4], uint64_t a_descriptor,
-                                                 uint64_t b_descriptor, uint32_t scale) {{
+    static __device__ __forceinline__ void declare() {{ asm volatile(".reg .{word} d<{num}>; {begins}"); }}
+    static __device__ __forceinline__ void issue(const uint32_t (&a)[4], uint64_t a_descriptor, uint64_t b_descriptor,
+                                                 uint32_t scale) {{
         asm volatile("{{ .reg .pred p; setp.ne.b32 p, {scale}, 0; {atom.ptx} {{{sums}}}, {a}, {b}, p{others}; }}"
-                     : {outputs} : {inputs});
+                     :: {inputs}, "l"(b_descriptor), "r"(scale));
+    }}
+    static __device__ __forceinline__ void store(uint32_t *d) {{
+        asm volatile("{stores}" :: "l"(d) : "memory");
     }}
 }};
 {kernels}"""

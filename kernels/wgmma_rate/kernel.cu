@@ -1,8 +1,10 @@
 // Trains of wgmma of one shape: how long is one alone, how many in a row, when does the warp that issues them stall?
 //
-// `shapes.inc` is written by case.py: a struct for each shape with its one instruction, and kernels. One CTA: the first
-// warpgroups multiply, all of them at once; the warps behind them load from shared memory until the trains are through, as
-// hard as they are told to. Operands come as images of shared memory, laid out by the host, and are copied in verbatim.
+// `shapes.inc` is written by case.py: a struct for each shape with its one instruction, and kernels. Accumulators are PTX
+// registers that a kernel declares once, so that the C++ compiler need not carry 128 of them past every instruction, which
+// takes it most of a minute. One CTA: the first warpgroups multiply, all of them at once; the warps behind them load from
+// shared memory until the trains are through, as hard as they are told to. Operands come as images of shared memory, laid
+// out by the host, and are copied in verbatim.
 
 #include <cstdint>
 
@@ -121,22 +123,16 @@ __device__ __forceinline__ void meet(uint32_t num_groups, uint32_t word) {
         : "memory");
 }
 
-__device__ __forceinline__ uint32_t bits(float value) { return __float_as_uint(value); }
-__device__ __forceinline__ uint32_t bits(int32_t value) { return static_cast<uint32_t>(value); }
-
+// What this thread has of the product.
 template <class Shape>
-__device__ __forceinline__ void store(const Place &place, const typename Shape::Accumulator (&sums)[Shape::kNumAccumulators],
-                                      typename Shape::Accumulator *d) {
-    uint4 *mine = reinterpret_cast<uint4 *>(d + (place.group * kGroupThreads + place.thread) * Shape::kNumAccumulators);
-#pragma unroll
-    for (int i = 0; i < Shape::kNumAccumulators; i += 4)
-        mine[i / 4] = make_uint4(bits(sums[i]), bits(sums[i + 1]), bits(sums[i + 2]), bits(sums[i + 3]));
+__device__ __forceinline__ void store(const Place &place, uint32_t *d) {
+    Shape::store(d + (place.group * kGroupThreads + place.thread) * Shape::kNumAccumulators);
 }
 
 // Trains of `kWgmmas` a group; `kPending` groups may run on behind each wait, or all where it is negative.
 template <class Shape, int kWgmmas, int kPending>
 __device__ __forceinline__ void train(const Trains &trains, const Place &place, const uint32_t (&a)[4], const uint32_t *lengths,
-                                      typename Shape::Accumulator (&sums)[Shape::kNumAccumulators], int64_t *times) {
+                                      int64_t *times) {
     uint64_t a_steps[kMostSteps], b_steps[kMostSteps];
 #pragma unroll
     for (int i = 0; i < kMostSteps; ++i) {
@@ -155,7 +151,7 @@ __device__ __forceinline__ void train(const Trains &trains, const Place &place, 
             fence();
 #pragma unroll
             for (int i = 0; i < kWgmmas; ++i)  // the first one of a train takes no sums
-                Shape::issue(sums, a, a_steps[i % kMostSteps], b_steps[i % kMostSteps], i > 0 || group > 0);
+                Shape::issue(a, a_steps[i % kMostSteps], b_steps[i % kMostSteps], i > 0 || group > 0);
             commit();
             if (kPending >= 0) wait < kPending<0 ? 0 : kPending>();
         } while (++group < length);
@@ -171,7 +167,7 @@ __device__ __forceinline__ void train(const Trains &trains, const Place &place, 
 
 template <class Shape, bool kHasOne>
 __device__ __forceinline__ void run(const Trains &trains, const uint32_t *lengths, const uint4 *a_image, const uint4 *b_image,
-                                    const uint32_t *a_rows, typename Shape::Accumulator *d, int64_t *times, int64_t *traffic) {
+                                    const uint32_t *a_rows, uint32_t *d, int64_t *times, int64_t *traffic) {
     __shared__ uint32_t num_done;
     const Place place = prepare(trains, a_image, b_image);
     if (threadIdx.x == 0) num_done = 0;
@@ -182,36 +178,36 @@ __device__ __forceinline__ void run(const Trains &trains, const uint32_t *length
     }
     uint32_t a[4];
     load_a<Shape>(a, a_rows, place.thread);
-    typename Shape::Accumulator sums[Shape::kNumAccumulators] = {};
-    if (kHasOne && trains.has_one) train<Shape, 1, 0>(trains, place, a, lengths, sums, times);
-    else train<Shape, kStreamWgmmas, -1>(trains, place, a, lengths, sums, times);
-    store<Shape>(place, sums, d);
+    Shape::declare();
+    if (kHasOne && trains.has_one) train<Shape, 1, 0>(trains, place, a, lengths, times);
+    else train<Shape, kStreamWgmmas, -1>(trains, place, a, lengths, times);
+    store<Shape>(place, d);
     if (place.thread == 0) atomicAdd(&num_done, 1);
 }
 
 template <class Shape, int kWgmmas, int kPending>
 __device__ __forceinline__ void wait_behind(const Trains &trains, const uint32_t *lengths, const uint4 *a_image,
-                                            const uint4 *b_image, const uint32_t *a_rows, typename Shape::Accumulator *d,
+                                            const uint4 *b_image, const uint32_t *a_rows, uint32_t *d,
                                             int64_t *times) {
     const Place place = prepare(trains, a_image, b_image);
     __syncthreads();
     uint32_t a[4];
     load_a<Shape>(a, a_rows, place.thread);
-    typename Shape::Accumulator sums[Shape::kNumAccumulators] = {};
-    train<Shape, kWgmmas, kPending>(trains, place, a, lengths, sums, times);
-    store<Shape>(place, sums, d);
+    Shape::declare();
+    train<Shape, kWgmmas, kPending>(trains, place, a, lengths, times);
+    store<Shape>(place, d);
 }
 
 // Eight wgmma in a row, each in a group of its own or all in one: the clock before the fence, after each wgmma (with its
 // commit, which is no instruction but a mark on the wgmma), and after the wait.
 template <class Shape, bool kHasGroups>
 __device__ __forceinline__ void issue(const Trains &trains, const uint4 *a_image, const uint4 *b_image, const uint32_t *a_rows,
-                                      typename Shape::Accumulator *d, int64_t *times) {
+                                      uint32_t *d, int64_t *times) {
     const Place place = prepare(trains, a_image, b_image);
     __syncthreads();
     uint32_t a[4];
     load_a<Shape>(a, a_rows, place.thread);
-    typename Shape::Accumulator sums[Shape::kNumAccumulators] = {};
+    Shape::declare();
     uint64_t a_steps[kMostSteps], b_steps[kMostSteps];
 #pragma unroll
     for (int i = 0; i < kMostSteps; ++i) {
@@ -226,7 +222,7 @@ __device__ __forceinline__ void issue(const Trains &trains, const uint4 *a_image
         fence();
 #pragma unroll
         for (int i = 0; i < kIssued; ++i) {
-            Shape::issue(sums, a, a_steps[i % kMostSteps], b_steps[i % kMostSteps], i > 0);
+            Shape::issue(a, a_steps[i % kMostSteps], b_steps[i % kMostSteps], i > 0);
             if (kHasGroups || i == kIssued - 1) commit();
             stamps[i + 1] = clock_now();
         }
@@ -237,11 +233,11 @@ __device__ __forceinline__ void issue(const Trains &trains, const uint4 *a_image
             for (int i = 0; i < kStamps; ++i) times[(4 * number + place.thread / 32) * kStamps + i] = stamps[i];
         }
     }
-    store<Shape>(place, sums, d);
+    store<Shape>(place, d);
 }
 
 #define WGMMA_ARGUMENTS(shape) \
-    const uint4 *a_image, const uint4 *b_image, const uint32_t *a_rows, shape::Accumulator *d, int64_t *times
+    const uint4 *a_image, const uint4 *b_image, const uint32_t *a_rows, uint32_t *d, int64_t *times
 
 #define RATE_KERNEL(shape, has_one)                                                                                          \
     extern "C" __global__ void __launch_bounds__(kMostThreads)                                                        \

@@ -12,10 +12,11 @@ import pytest
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.case import case_names, load_case
-from gpusim.evidence.sass import KernelSass, parse_sass
-from gpusim.evidence.toolkit import build, capability_of, default_build_dir
+from gpusim.evidence.sass import KernelSass, parse_sass, read_sass
+from gpusim.evidence.toolkit import Cubin, build, capability_of, default_build_dir
 
 Sass = Callable[[str, str], dict[str, KernelSass]]
+Built = Callable[[str, str], Cubin]
 BUILDS = [
     (name, arch) for name in case_names() for arch in ("sm_80", "sm_90a")
     if any(group.least_capability <= capability_of(arch) for group in load_case(name).groups.values())
@@ -27,25 +28,29 @@ def test_a_kernel_that_needs_hopper_is_not_built_for_the_a100() -> None:
     assert ("tma_writes", "sm_80") not in BUILDS and ("shared_access", "sm_80") in BUILDS
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH: nothing can be built here")
 @pytest.mark.parametrize(("name", "arch"), BUILDS)
-def test_a_kernel_compiles_with_every_entry_point_that_its_configs_name(name: str, arch: str, tmp_path: Path) -> None:
+def test_a_kernel_compiles_with_every_entry_point_that_its_configs_name(built: Built, name: str, arch: str) -> None:
     case = load_case(name)
-    cubin = build(case, arch, tmp_path)
-    held = cubin.path.read_bytes()
+    held = built(name, arch).path.read_bytes()
     for group, rules in case.groups.items():
         if rules.least_capability <= capability_of(arch):
             for kernel in {config["kernel"] for config in case.configs(group, 1)}:
                 assert f".text.{kernel}\0".encode() in held
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH: nothing can be built here")
+def test_a_kernel_is_built_once_and_leaves_nothing_else(tmp_path: Path) -> None:
+    cubin = build(load_case("tma_writes"), "sm_90a", tmp_path)
     before = cubin.path.stat().st_mtime_ns
-    assert build(case, arch, tmp_path).path.stat().st_mtime_ns == before  # it is not built twice
+    assert build(load_case("tma_writes"), "sm_90a", tmp_path) == cubin
+    assert cubin.path.stat().st_mtime_ns == before
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".cubin", ".txt"]
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH: nothing can be built here")
 def test_a_source_that_does_not_compile_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nvcc refuses"):
-        build(load_case("wgmma_operands"), "sm_90", tmp_path)  # wgmma is in sm_90a alone
+        build(load_case("power_clock"), "sm_90", tmp_path)  # wgmma is in sm_90a alone
     assert list(tmp_path.iterdir()) == []
 
 
@@ -131,6 +136,45 @@ def test_registers_come_with_the_instructions(sass: Sass) -> None:
     assert wide.num_registers >= 128  # of the accumulators alone
 
 
+def test_a_wgmma_whose_sums_go_nowhere_is_the_compilers_and_a_first_one_is_not() -> None:
+    """As nvcc 13.0 writes two commits behind a wgmma that takes no sums: the second group has nothing in it."""
+    first = "HGMMA.64x8x16.F32.BF16 R24, gdesc[UR4], RZ, !UPT, gsb0"
+    empty = "HGMMA.64x8x16.F16 RZ, gdesc[URZ], RZ, !UPT, gsb0"
+
+    def num_dummies(*lines: str) -> int:
+        text = "".join(f"        /*{16 * idx:04x}*/                   {line} ;\n" for idx, line in enumerate(lines))
+        return parse_sass(f"\t\tFunction : k\n{text}")["k"].num_dummy_wgmmas
+
+    assert num_dummies(first) == 0 and num_dummies(first, empty) == 1
+    assert num_dummies(first, "HGMMA.64x8x16.F32.BF16 R24, gdesc[UR4], R24", empty, empty) == 2
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH: nothing can be built here")
+@pytest.mark.skipif(shutil.which("cuobjdump") is None, reason="cuobjdump is not on the PATH: SASS cannot be read here")
+def test_an_empty_group_is_a_dummy_and_a_first_wgmma_is_none(tmp_path: Path) -> None:
+    source, cubin = tmp_path / "k.cu", tmp_path / "k.cubin"
+    kernels = [
+        f"""
+extern "C" __global__ void groups_{num}(float *out, unsigned long long a, unsigned long long b) {{
+    float d[4] = {{0, 0, 0, 0}};
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {{%0,%1,%2,%3}}, %4, %5, 0, 1, 1, 0, 0;"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "l"(a), "l"(b));
+    {num * 'asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");'}
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    for (int i = 0; i < 4; ++i) out[4 * threadIdx.x + i] = d[i];
+}}
+"""
+        for num in (1, 2)
+    ]
+    source.write_text("".join(kernels), encoding="utf-8")
+    command = ["nvcc", "-cubin", "-gencode=arch=compute_90a,code=sm_90a", str(source), "-o", str(cubin)]
+    subprocess.run(command, check=True, capture_output=True)
+    found = read_sass(cubin)
+    assert [found[f"groups_{num}"].num_dummy_wgmmas for num in (1, 2)] == [0, 1]
+    assert all("!UPT" in kernel.select("HGMMA")[0].operands for kernel in found.values())
+
+
 def test_text_without_a_kernel_is_refused() -> None:
     with pytest.raises(ConfigError, match="holds no kernel"):
         parse_sass("code for sm_90a\n")
@@ -162,8 +206,6 @@ extern "C" __global__ void ring(const float4 *in, float *out, int n) {
         encoding="utf-8",
     )
     subprocess.run(["nvcc", "-cubin", "-arch=sm_80", str(source), "-o", str(cubin)], check=True, capture_output=True)
-    from gpusim.evidence.sass import read_sass
-
     ring = read_sass(cubin)["ring"]
     assert ring.cp_async_wait_depths == (2, 0)
     loop = ring.main_loop
