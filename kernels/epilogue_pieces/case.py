@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gpusim.evidence.case import (
     Case,
     Config,
+    Fitted,
     Group,
     Input,
     KernelLaunch,
@@ -20,7 +21,7 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern, wavefronts
@@ -30,9 +31,6 @@ from gpusim.workload.launch import Buffer, Launch, RoleContext, WarpRole
 from gpusim.workload.operand import OperandTile, epilogue_store, stmatrix_writes, tma_boxes
 from gpusim.workload.ops import Op, RangeEnd, RangeStart, Section
 from gpusim.workload.tma import TensorMap
-
-GPU = "h200_sxm"
-"""What ``predict`` answers for."""
 
 TILES = ((64, 64), (64, 128), (64, 256), (128, 64), (128, 128), (128, 256))
 DTYPES = ("bf16", "fp32")
@@ -53,7 +51,6 @@ LINE_BYTES = 128
 ALONE_SMEM_BYTES = 132 * 1024
 """Room for the largest tile, and so much that no two CTAs share an SM."""
 STAGGERS_NS = (0, 500, 2000, 8000)
-NS_PER_FENCE = 8.0 / 1.98
 
 
 def kernel_name(m: int, n: int, dtype: str, way: str) -> str:
@@ -205,12 +202,6 @@ def derive(row: Config) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 
-@cache
-def gpu() -> GpuSpec:
-    """The GPU that answers."""
-    return load_gpu(GPU)
-
-
 def staging(config: Config) -> OperandTile:
     """The tile in shared memory."""
     m, n = shape(config)
@@ -268,15 +259,22 @@ def pieces_of(config: Config, cta_idx: int) -> Iterator[tuple[str, tuple[Op, ...
     yield "whole_wait", (ops.BulkWaitGroup(0, read=False),)
 
 
-def twin(config: Config) -> Launch:
-    """The CTAs in the simulator's words, each piece in a range of its own; a later begin is told by fences."""
+def wait(cycles: float, num_warps: int, gpu: GpuSpec) -> Op:
+    """Integer instructions that take so long: whole warps on the schedulers that they have."""
+    spec = gpu.warp_scheduler
+    lanes = spec.int32_lanes * min(num_warps, spec.num_schedulers) / spec.num_schedulers
+    return ops.Alu(cycles * lanes / 32 / num_warps)
+
+
+def twin(config: Config, gpu: GpuSpec) -> Launch:
+    """The CTAs in the simulator's words, each piece in a range of its own; a later begin is told by arithmetic."""
     m, n = shape(config)
     sms = int(config["sms"])
 
     def program(cta: RoleContext) -> Iterator[Op]:
         delay_ns = int(config["stagger_ns"]) * cta.cta_idx / max(1, sms - 1)
-        for _ in range(round(delay_ns / NS_PER_FENCE)):
-            yield ops.FenceMbarrierInit()
+        if delay_ns:
+            yield wait(delay_ns * gpu.clock.max_mhz / 1e3, m // 16, gpu)
         for _, of_piece in pieces_of(config, cta.cta_idx):
             yield RangeStart(Section.PROLOGUE)
             for op in of_piece:
@@ -293,10 +291,14 @@ def twin(config: Config) -> Launch:
     )  # fmt: skip
 
 
-@cache
-def _predicted(key: tuple[tuple[str, str], ...]) -> dict[str, float]:
-    config = dict(key)
-    result = simulate(twin(config), gpu(), clock="max", l2="warm", skips=False, recorded_sms=range(NUM_SMS))
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """Cycles of the pieces that the simulator has words for; the total where it has all of them.
+
+    Nothing for a GPU of fewer SMs than there are CTAs, or without TMA where the way is TMA's.
+    """
+    if int(config["sms"]) > gpu.num_sms or (config["way"] == "tma" and gpu.tma is None):
+        return {}
+    result = simulate(twin(config, gpu), gpu, clock="max", l2="warm", skips=False, recorded_sms=range(gpu.num_sms))
     names = [name for name, _ in pieces_of(config, 0)]
     times = np.array([[span.end_cycle - span.start_cycle for span in item.sections] for item in result.timeline.roles])
     found = {f"{name}_cycles": float(np.median(times[:, idx])) for idx, name in enumerate(names)}
@@ -305,9 +307,28 @@ def _predicted(key: tuple[tuple[str, str], ...]) -> dict[str, float]:
     return found
 
 
-def predict(config: Config) -> dict[str, float]:
-    """Cycles of the pieces that the simulator has words for; the total where it has all of them."""
-    return dict(_predicted(tuple(sorted(config.items()))))
+# ---------------------------------------------------------------------------------------------- parameters
+
+
+def num_lines(row: Mapping[str, str]) -> int:
+    """Lines that the direct stores of a CTA touch, each instruction by itself."""
+    m, n = shape(row)
+    return epilogue_store(m, n, _element_bytes(row), "wgmma").num_lines
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """How far the load/store unit may lag: what the direct stores of one SM are short of their lines' time."""
+    points = [
+        (float(num_lines(row)), float(row["store_cycles"])) for row in rows
+        if row["way"] == "direct" and row["dtype"] == "fp32" and row["sms"] == "1" and row.get("store_cycles")
+    ]  # fmt: skip
+    slopes = [(b - a) / (y - x) for x, a in points for y, b in points if y > x]
+    if not slopes:
+        return []
+    slope = float(np.median(slopes))
+    lag = -float(np.median([cycles - slope * lines for lines, cycles in points]))
+    how = "direct stores of fp32, one SM, over their lines: what the line is below 0 at no line"
+    return [Fitted(parameter="l1.queue_cycles", value=lag, how=how)] if lag >= 0 else []
 
 
 Meaning = Callable[[str], str]
@@ -342,6 +363,11 @@ CASE = Case(
     values={name: f"SM cycles of thread 0: {text}" for name, text in MEANINGS.items()},
     num_repeats=3,
     predict=predict,
+    tiers={
+        "store_cycles": 4, "write_cycles": 4, "read_cycles": 4, "fence_cycles": 2, "meet_cycles": 2, "issue_cycles": 2,
+        "source_wait_cycles": 2, "whole_wait_cycles": 2, "total_cycles": 6,
+    },
+    fit=fit,
     derive=derive,
     includes=includes,
-)
+)  # fmt: skip

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
-from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
 from gpusim.simulate.timeline import WarpState
 from gpusim.workload import ops
 from gpusim.workload.launch import Launch, RoleContext, WarpRole
-
-GPU = "h200_sxm"
-"""What ``predict`` answers for."""
 
 NUM_SMS = 132
 SMEM_PER_SM_BYTES, MOST_SMEM_BYTES, RESERVED_SMEM_BYTES = 233_472, 232_448, 1024
@@ -160,6 +156,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         grid=(grid, 1, 1),
         block=(int(config["threads"]), 1, 1),
         smem_bytes=int(config["smem_bytes"]),
+        carveout_pct=100,
     )  # fmt: skip
 
 
@@ -278,11 +275,9 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 
-@cache
-def gpu() -> GpuSpec:
-    """The GPU that answers, with fences that take a step, so that a CTA can stay by fences, which share nothing."""
-    made = load_gpu(GPU)
-    return replace(made, warp_scheduler=replace(made.warp_scheduler, fence_cycles=float(STEP_CYCLES)))
+def staying(gpu: GpuSpec) -> GpuSpec:
+    """The GPU with fences that take a step, so that a CTA can stay by fences, which share nothing."""
+    return replace(gpu, warp_scheduler=replace(gpu.warp_scheduler, fence_cycles=float(STEP_CYCLES)))
 
 
 def twin(config: Config) -> Launch:
@@ -301,21 +296,20 @@ def twin(config: Config) -> Launch:
     )  # fmt: skip
 
 
-@cache
-def _predicted(key: tuple[tuple[str, str], ...]) -> Mapping[str, float]:
-    config = dict(key)
-    result = simulate(twin(config), gpu(), clock="max", l2="warm", skips=False, recorded_sms=range(NUM_SMS))
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """What the dispatcher does with the grid. A first wave that compares clocks stays longer, which nothing here shows.
+
+    Nothing for a GPU of another number of SMs, whose waves would be others than the grids are made for.
+    """
+    if gpu.num_sms != NUM_SMS:
+        return {}
+    result = simulate(twin(config), staying(gpu), clock="max", l2="warm", skips=False, recorded_sms=range(NUM_SMS))
     roles = sorted(result.timeline.roles, key=lambda item: item.cta_idx)
     sms = np.array([item.sm_idx for item in roles], dtype=np.int64)
     starts = np.array([next(end for state, _, end in item.states if state is WarpState.START) for item in roles])
     ends = np.array([item.states[-1][2] for item in roles])
     found = facts(sms, starts, ends, first=int(config["first"]))
-    return {**found, "span_ns": float(ends.max() - starts.min()) / gpu().clock.max_mhz * 1e3, **result.counters}
-
-
-def predict(config: Config) -> dict[str, float]:
-    """What the dispatcher does with the grid. A first wave that compares clocks stays longer, which nothing here shows."""
-    found = dict(_predicted(tuple(sorted(config.items()))))
+    found |= {"span_ns": float(ends.max() - starts.min()) / gpu.clock.max_mhz * 1e3, **result.counters}
     wanted = set(CASE.values) | set(METRICS)
     if config["aligned"] != "0":
         wanted -= {"span_ns", *METRICS}
@@ -324,6 +318,64 @@ def predict(config: Config) -> dict[str, float]:
     if config["kernel"] == "empty":
         wanted -= set(CASE.values)
     return {name: number for name, number in found.items() if name in wanted}
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+ELAPSED = "sm__cycles_elapsed.max"
+EXIT_SHARE, DRAIN_SHARE = 0.25, 0.2
+"""What of a refill is put down as the exit, and of launch and drain as the drain: the rows show the sums alone."""
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """Rate of the grid; a refill, and what a kernel takes beside its CTAs, each parted in two by a convention."""
+    each = _each_cta(rows)
+    gaps = [
+        float(row["least_gap_cycles"]) for row in rows
+        if row["group"] == "refill" and row["cluster"] == "1" and row.get("least_gap_cycles")
+    ]  # fmt: skip
+    found: list[Fitted] = []
+    if each is None:
+        return found
+    found.append(_fitted("dispatch_cycles_per_cta", each, "ramp over CTAs of one wave, two and more an SM, median"))
+    if not gaps:
+        return found
+    refill = float(np.median(gaps)) - each
+    how = "least time from exit to start in a slot, median, less a dispatch, is their sum; a quarter is put down as exit"
+    found.append(_fitted("cta_exit_cycles", EXIT_SHARE * refill, how))
+    found.append(_fitted("cta_start_cycles", (1.0 - EXIT_SHARE) * refill, how))
+    fixed = _fixed_cycles(rows)
+    if fixed is not None:
+        both = fixed - (1.0 - EXIT_SHARE) * refill
+        how = "empty grids at no CTA, less the start, is their sum; a fifth is put down as drain"
+        found.append(_fitted("launch_cycles", (1.0 - DRAIN_SHARE) * both, how))
+        found.append(_fitted("drain_cycles", DRAIN_SHARE * both, how))
+    return found
+
+
+def _fitted(parameter: str, value: float, how: str) -> Fitted:
+    return Fitted(parameter=f"dispatcher.{parameter}", value=value, how=how)
+
+
+def _each_cta(rows: Sequence[Mapping[str, str]]) -> float | None:
+    found = [
+        float(row["cycles_per_cta"]) for row in rows
+        if row["group"] == "start" and row["cluster"] == "1" and int(row["grid"]) >= 2 * NUM_SMS and row.get("cycles_per_cta")
+    ]  # fmt: skip
+    return float(np.median(found)) if found else None
+
+
+def _fixed_cycles(rows: Sequence[Mapping[str, str]]) -> float | None:
+    """What an empty grid takes beside its CTAs: the intercept at the median slope of all pairs of grids."""
+    points = [
+        (float(row["grid"]), float(row[ELAPSED])) for row in rows
+        if row["group"] == "ramp" and row["kernel"] == "empty" and row["slots"] == "32" and row.get(ELAPSED)
+    ]  # fmt: skip
+    slopes = [(b - a) / (y - x) for x, a in points for y, b in points if y > x]
+    if not slopes:
+        return None
+    slope = float(np.median(slopes))
+    return float(np.median([cycles - slope * grid for grid, cycles in points]))
 
 
 def derive(row: Config) -> dict[str, float]:
@@ -371,5 +423,7 @@ CASE = Case(
     check=check,
     values=_meanings(),
     predict=predict,
+    tiers={"most_at_once": 3, "num_sms": 3, "cycles_per_cta": 4, "least_gap_cycles": 2, ELAPSED: 6},
+    fit=fit,
     derive=derive,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -11,8 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, load_gpu, simulate
-from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, Scratch, WrongAnswer, by_value
+from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, simulate
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    Input,
+    KernelLaunch,
+    Output,
+    Outputs,
+    Scratch,
+    WrongAnswer,
+    by_value,
+)  # fmt: skip
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Footprint, RoleContext
@@ -399,7 +411,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         sms = Output("sms", np.full(size * NUM_CLUSTERS, 0xFFFF, dtype="<u2"))
         return KernelLaunch(
             kernel=config["kernel"], arguments=(seed, sms), grid=(size * NUM_CLUSTERS, 1, 1), block=(128, 1, 1),
-            smem_bytes=CLUSTER_SMEM_BYTES,
+            smem_bytes=CLUSTER_SMEM_BYTES, carveout_pct=100,
         )  # fmt: skip
     sms_live = live_sms(config)
     ctas, plan = int(config["ctas_per_sm"]), plan_of(config, len(sms_live))
@@ -429,6 +441,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         grid=(NUM_SMS * ctas, 1, 1),
         block=(int(config["threads"]), 1, 1),
         smem_bytes=SMEM_BYTES[ctas],
+        carveout_pct=100,
     )  # fmt: skip
 
 
@@ -748,12 +761,13 @@ def _footprints(config: Config, plan: Plan) -> tuple[Footprint, ...]:
     return (footprint("first", "write" if kernel in ("tma_store",) or "write" in kernel else "read", 1.0),)
 
 
-def predict(config: Config) -> dict[str, float]:
-    """Rates, and sectors and bytes of memory; nothing where the simulator has no such mechanism."""
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """Rates, and sectors and bytes of memory; nothing where the simulator has no such mechanism, or the GPU no 132 SMs."""
     kernel = config["kernel"]
+    if gpu.num_sms != NUM_SMS or (kernel.startswith("tma") and gpu.tma is None):
+        return {}
     if kernel.startswith("clusters") or config["placement"] in UNKNOWN_PLACES or config["sharing"] == "turned":
         return {}
-    gpu = load_gpu("h200_sxm")
     if is_loaded(config):
         return loaded_answer(config, gpu)
     return steady_answer(config, gpu)
@@ -836,6 +850,67 @@ def loaded_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return {"chase_mean_cycles": (spans[-1][1] - spans[0][0]) / NUM_CHASED}
 
 
+# ---------------------------------------------------------------------------------------------- parameters
+
+SLICES_BYTES_PER_CYCLE = 96 * 64
+"""What the slices of an H200 serve at most, of which ``l2.sustained_fraction`` is the part that they do."""
+L2_BYTES = 60 * MIB
+"""Of writes, so much is still in L2 when the clock stops."""
+READS, WRITES = ("read_cg_b128_u4", "tma_load"), ("write_b128_u4", "tma_store")
+NUM_TOP = 3
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """Plateaus: of all SMs in memory and in L2, by footprint; of one SM, by bytes in flight."""
+    in_l2, in_memory = (8 * MIB, 30 * MIB), (GIB, 4 * GIB)
+    reads = _plateau(rows, READS, "bytes_per_cycle", in_l2)
+    writes = _plateau(rows, WRITES, "bytes_per_cycle", in_l2)
+    all_sms = "own chunks on all SMs, median, the faster of threads and TMA"
+    one_sm = f"one SM, median of the {NUM_TOP} fastest ways"
+    found = {
+        "hbm.sustained_read_gb_per_s": (_plateau(rows, READS, "gb_per_s", in_memory), f"reads of 1 to 4 GiB, {all_sms}"),
+        "hbm.sustained_write_gb_per_s": (
+            _plateau(rows, WRITES, "gb_per_s", (2 * GIB, 4 * GIB), kept_bytes=L2_BYTES),
+            f"writes of 2 and 4 GiB, less 60 MiB that L2 keeps, {all_sms}",
+        ),
+        "l2.sustained_fraction": (
+            None if reads is None else reads * NUM_SMS / SLICES_BYTES_PER_CYCLE, f"reads of 8 to 30 MiB over 6144, {all_sms}"
+        ),
+        "xbar.write_bytes_per_cycle": (
+            None if writes is None else writes * NUM_SMS, f"writes of 8 to 30 MiB, {all_sms}"
+        ),
+        "xbar.sm_read_bytes_per_cycle": (_top(rows, "bytes_per_cycle", 4 * MIB), f"reads of 4 MiB, {one_sm}"),
+        "hbm.sm_gb_per_s": (_top(rows, "gb_per_s", IN_HBM), f"reads of 2 GiB, {one_sm}"),
+    }  # fmt: skip
+    return [Fitted(parameter=name, value=value, how=how) for name, (value, how) in found.items() if value is not None]
+
+
+def _plateau(
+    rows: Sequence[Mapping[str, str]], kernels: Iterable[str], name: str, between: tuple[int, int], *, kept_bytes: int = 0
+) -> float | None:
+    """The highest of the kernels' medians over footprints, of each of which ``kept_bytes`` did not count."""
+    medians = []
+    for kernel in kernels:
+        found = [
+            float(row[name]) * (1.0 - kept_bytes / int(row["footprint_bytes"])) for row in rows
+            if row["group"] == "footprint" and row["kernel"] == kernel and row["sharing"] == "own"
+            and between[0] <= int(row["footprint_bytes"]) <= between[1] and row.get(name)
+        ]  # fmt: skip
+        if found:
+            medians.append(float(np.median(found)))
+    return max(medians, default=None)
+
+
+def _top(rows: Sequence[Mapping[str, str]], name: str, footprint_bytes: int) -> float | None:
+    """What one SM reads at most: the median of the fastest, so that one row alone says nothing."""
+    found = sorted(
+        float(row[name]) for row in rows
+        if row["group"] == "in_flight" and row["placement"] == "first" and row["count"] == "1" and row.get(name)
+        and row["footprint_bytes"] == str(footprint_bytes) and row["kernel"].startswith(("read", "tma_load"))
+    )  # fmt: skip
+    return float(np.median(found[-NUM_TOP:])) if len(found) >= NUM_TOP else None
+
+
 def _values() -> Mapping[str, str]:
     """What the values mean, by name."""
     found = {
@@ -890,4 +965,6 @@ CASE = Case(
     checks_counted=False,
     num_repeats=3,
     predict=predict,
+    tiers={"gb_per_s": 4, "bytes_per_cycle": 4, **dict.fromkeys((*SECTORS, *MEMORY), 5)},
+    fit=fit,
 )

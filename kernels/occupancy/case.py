@@ -9,18 +9,17 @@ from numpy.typing import NDArray
 
 from gpusim.errors import LaunchError
 from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer
-from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.machine.config import GpuSpec
 from gpusim.machine.sm.occupancy import Occupancy, occupancy
-
-GPU = "h200_sxm"
-"""What ``predict`` answers for."""
 
 REGISTERS = (24, 32, 33, 40, 41, 48, 56, 57, 64, 65, 72, 80, 88, 96, 97, 104, 112, 120, 128, 129, 144, 160, 168, 169, 184,
              192, 208, 224, 240, 255)  # fmt: skip
 """Entry points of kernel.cu; each uses exactly so many, as its cubin says."""
 THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 416, 512, 640, 768, 1024)
 KIB = 1024
-MOST_SMEM_BYTES = 227 * KIB
+SMEM_PER_SM_BYTES, MOST_SMEM_BYTES = 228 * KIB, 227 * KIB
+"""Of compute capability 9.0."""
+NUM_REGISTERS = 65536
 MAX_SMS = 160
 """Room for counts; more than any GPU that is described."""
 CTAS_PER_SM = 34
@@ -47,23 +46,12 @@ def _config(threads: int, registers: int, smem_bytes: int) -> Config:
     }
 
 
-def answer(config: Config) -> Occupancy | None:
+def answer(config: Config, gpu: GpuSpec) -> Occupancy | None:
     """What the simulator's rule says; None where no CTA fits."""
-    return _answer(int(config["threads"]), int(config["registers"]), int(config["smem_bytes"]))
-
-
-@cache
-def gpu() -> GpuSpec:
-    """The GPU that answers."""
-    return load_gpu(GPU)
-
-
-@cache
-def _answer(threads: int, registers: int, smem_bytes: int) -> Occupancy | None:
     try:
         return occupancy(
-            kernel="hold", num_threads=threads, registers_per_thread=registers, smem_bytes=smem_bytes,
-            limits=gpu().sm_limits, registers=gpu().register_file,
+            kernel="hold", num_threads=int(config["threads"]), registers_per_thread=int(config["registers"]),
+            smem_bytes=int(config["smem_bytes"]), limits=gpu.sm_limits, registers=gpu.register_file,
         )  # fmt: skip
     except LaunchError:
         return None
@@ -73,7 +61,8 @@ def _fits(config: Config) -> bool:
     """Whether one CTA fits: a launch that does not is no measurement. The hardware checks whole rows of four warps."""
     threads, registers = int(config["threads"]), int(config["registers"])
     whole_threads = -(-threads // 128) * 128
-    return whole_threads * (-(-registers // 8) * 8) <= 65536 and answer(config) is not None
+    fits_smem = int(config["smem_bytes"]) <= MOST_SMEM_BYTES
+    return whole_threads * (-(-registers // 8) * 8) <= NUM_REGISTERS and fits_smem
 
 
 def by_registers(seed: int) -> list[Config]:
@@ -87,9 +76,8 @@ def by_smem(seed: int) -> list[Config]:
     """Shared memory: whole KiB, and around the sizes at which another CTA just fits."""
     del seed  # a sweep, the same for every seed
     sizes = {kib * KIB for kib in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 100, 113, 128, 164, 200, 227)}
-    per_sm = gpu().device.smem_per_sm_bytes
     for ctas in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32):
-        edge = per_sm // ctas // 128 * 128 - KIB  # what each of so many may ask for
+        edge = SMEM_PER_SM_BYTES // ctas // 128 * 128 - KIB  # what each of so many may ask for
         sizes |= {edge - 128, edge - 1, edge, edge + 1, edge + 128}
     return [
         _config(threads, 32, size) for threads in (32, 128, 256) for size in sorted(sizes) if 0 <= size <= MOST_SMEM_BYTES
@@ -137,6 +125,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         grid=(NUM_SMS * CTAS_PER_SM, 1, 1),
         block=(int(config["threads"]), 1, 1),
         smem_bytes=int(config["smem_bytes"]),
+        carveout_pct=100,
     )  # fmt: skip
 
 
@@ -162,9 +151,9 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     }  # fmt: skip
 
 
-def predict(config: Config) -> dict[str, float]:
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Residents, and what each resource alone would admit."""
-    held = answer(config)
+    held = answer(config, gpu)
     if held is None:
         return {}
     return {
@@ -195,4 +184,8 @@ CASE = Case(
         "most_resident_ctas": "the most of the SMs",
     },
     predict=predict,
-)
+    tiers={
+        "resident_ctas": 3, "least_resident_ctas": 3, "most_resident_ctas": 3, "launch__occupancy_limit_registers": 3,
+        "launch__occupancy_limit_shared_mem": 3, "launch__occupancy_limit_warps": 3, "launch__occupancy_limit_blocks": 3,
+    },
+)  # fmt: skip

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, Scratch, WrongAnswer, by_value
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    KernelLaunch,
+    Output,
+    Outputs,
+    Scratch,
+    WrongAnswer,
+    by_value,
+)  # fmt: skip
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import RoleContext
@@ -27,6 +38,8 @@ MOST_SAMPLES = 4096
 SMEM_BYTES = 9224
 """What the kernel declares."""
 NOBODY = 0xFFFFFFFF
+LEAST_CLOCK_NS = 100_000
+"""From here on nanoseconds that move in steps of some 32, or even of 1000, tell the clock."""
 
 FOOTPRINTS_KIB = (16, 32, 64, 96, 128, 160, 192, 208, 224, 240, 256, 320, 512)
 FOOTPRINTS_MIB = (1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 72, 80, 96, 128, 192, 256, 512, 1024,
@@ -41,7 +54,7 @@ QUANTILES = {"min": 0.0, "p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90"
 NUM_CENTRES = 4
 
 STATE = np.dtype([
-    ("self", "<u8"), ("whole_cycles", "<i8"), ("ends", "<u8", 4), ("sum", "<u8"), ("arrived", "<u4", 4),
+    ("self", "<u8"), ("whole_cycles", "<i8"), ("whole_ns", "<i8"), ("ends", "<u8", 4), ("sum", "<u8"), ("arrived", "<u4", 4),
     ("has_failed", "<u4"), ("is_done", "<u4"), ("ctas_on_sm", "<u4", 256),
 ])  # fmt: skip
 """``State`` of kernel.cu."""
@@ -174,6 +187,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         ),
         grid=(NUM_CTAS, 1, 1),
         block=(NUM_THREADS, 1, 1),
+        carveout_pct=0,
     )  # fmt: skip
 
 
@@ -200,7 +214,10 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
             raise WrongAnswer(f"pass {name} ended at byte {int(state['ends'][idx])}, not at {wanted}")
     if state["whole_cycles"] <= 0 or not times[: len(passes) - 1, :count].all() or not times[3, :count].all():
         raise WrongAnswer("the clock says 0 cycles, or stood still")
-    return values_of(float(state["whole_cycles"]) / count, times[:, :count].astype(np.int64), passes[1:])
+    values = values_of(float(state["whole_cycles"]) / count, times[:, :count].astype(np.int64), passes[1:])
+    if state["whole_ns"] >= LEAST_CLOCK_NS:
+        values["sm_clock_mhz"] = float(state["whole_cycles"]) / float(state["whole_ns"]) * 1e3
+    return values
 
 
 def values_of(whole_cycles: float, times: NDArray[np.int64], passes: Sequence[str]) -> dict[str, float]:
@@ -304,18 +321,66 @@ def latency_cycles(config: Config, gpu: GpuSpec) -> float:
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """The mean latency. Nothing where the simulator has no such thing: which SM is near, pages, fills beyond a sector."""
+    """The mean latency, at the highest clock. Nothing where the simulator has no such thing: which SM is near, pages, fills beyond a sector."""
     stride = int(config["stride_bytes"])
     is_plain = config["warmed_by"] in ("none", "self") and config["compared_with"] == "none"
     if not is_plain or stride != LINE_BYTES or config["order"] == "linear":
         return {}
-    return {"whole_cycles": latency_cycles(config, gpu)}
+    return {"whole_cycles": latency_cycles(config, gpu), "sm_clock_mhz": gpu.clock.max_mhz}
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+
+ISSUE_CYCLES = 1.0
+"""Of a load, which the simulator counts beside the latency."""
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """Latencies of L1, both sides of L2, and memory: plateaus of the footprints, each the median of its rows."""
+    warm = [row for row in rows if row["group"] == "footprint" and row["warmed_by"] == "self"]
+    cold = [row for row in rows if row["group"] == "footprint" and row["warmed_by"] == "none"]
+    in_l1 = [
+        float(row["whole_cycles"]) - ISSUE_CYCLES for row in warm
+        if row["kernel"] == "chase_ca" and _is_between(row, 0, 128 * KIB) and row.get("whole_cycles")
+    ]  # fmt: skip
+    sides = [pair for row in warm if row["kernel"] == "chase_cg" and _is_between(row, MIB, 16 * MIB) if (pair := _sides(row))]
+    in_memory = [
+        float(row["whole_cycles"]) / float(row["sm_clock_mhz"]) * 1e3 for row in cold
+        if _is_between(row, 64 * MIB, 256 * MIB) and row.get("whole_cycles") and row.get("sm_clock_mhz")
+    ]  # fmt: skip
+    found = {
+        "l1.hit_latency_cycles": (in_l1, "median of the bare chains in L1 of up to 128 KiB, less the issue of a load"),
+        "l2.near_latency_cycles": ([near for near, _ in sides], "lower of the two heaviest heaps, 1 to 16 MiB, median"),
+        "l2.far_latency_cycles": ([far for _, far in sides], "higher of the two heaviest heaps, 1 to 16 MiB, median"),
+        "hbm.latency_ns": (in_memory, "bare cold chains of 64 to 256 MiB over the clock, median"),
+    }
+    return [
+        Fitted(parameter=name, value=float(np.median(values)), how=how) for name, (values, how) in found.items() if values
+    ]
+
+
+def _is_between(row: Mapping[str, str], least_bytes: int, most_bytes: int) -> bool:
+    return least_bytes <= int(row["footprint_bytes"]) <= most_bytes
+
+
+def _sides(row: Mapping[str, str]) -> tuple[float, float] | None:
+    """(near, far) of a row: its two heaviest heaps, where each has a fifth of the loads or more."""
+    heaps = sorted(
+        (-float(row[f"again_share{idx}"]), float(row[f"again_centre{idx}_cycles"])) for idx in range(NUM_CENTRES)
+        if row.get(f"again_share{idx}") and row.get(f"again_centre{idx}_cycles")
+    )  # fmt: skip
+    if len(heaps) < 2 or -heaps[1][0] < 0.2:
+        return None
+    near, far = sorted(cycles for _, cycles in heaps[:2])
+    return near, far
 
 
 def _values() -> dict[str, str]:
     """What the values mean, by name."""
     found = {
         "whole_cycles": "SM cycles a load, mean of a pass over num_samples nodes without a clock in it",
+        "sm_clock_mhz": "SM cycles a microsecond over that pass, where it lasts 100 microseconds or more",
         "overhead_cycles": "SM cycles between the two clocks without a load; taken off all below",
         "num_samples": "loads of each pass",
         "correlation": "of the latencies of pass again and pass reference, load by load: 1 for SMs of one side",
@@ -349,4 +414,6 @@ CASE = Case(
     check=check,
     values=_values(),
     predict=predict,
+    tiers={"whole_cycles": 2},
+    fit=fit,
 )

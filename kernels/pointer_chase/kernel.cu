@@ -30,6 +30,7 @@ enum { kWhole, kFirst, kAgain, kReference, kOverhead, kNumPasses };
 struct State {
     uint64_t self;              // a chain of one node, for rehearsals; its address is written by the kernel
     int64_t whole_cycles;       // the pass without clocks in it
+    int64_t whole_ns;           // the same by the GPU's nanoseconds, which move in steps
     uint64_t ends[4];           // where each pass ended, bytes from the buffer's start
     uint64_t sum;               // of what was read only to be read
     uint32_t arrived[4];        // CTAs at each meeting
@@ -52,6 +53,12 @@ __device__ __forceinline__ uint32_t now() {
     uint32_t cycle;
     asm volatile("mov.u32 %0, %%clock;" : "=r"(cycle)::"memory");
     return cycle;
+}
+
+__device__ __forceinline__ int64_t now_ns() {
+    int64_t time;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time)::"memory");
+    return time;
 }
 
 template <bool kInL1>
@@ -188,12 +195,15 @@ __device__ __forceinline__ void run(const Chase &chase, char *buffer, State *sta
         node = timed<kInL1, true>(node, kRehearsals, sink_at, to);
         node = timed<kInL1, false>(node, kRehearsals, sink_at, to);
         const uint64_t zero = node - self;  // which the compiler cannot know
+        const int64_t begin_ns = now_ns();
         const int64_t begin = clock64();
         const uint64_t middle = whole<kInL1>(base + zero, num);
         asm volatile("st.volatile.shared.u32 [%0], %1;" ::"r"(sink_at), "r"(static_cast<uint32_t>(middle)) : "memory");
         const int64_t end = clock64();
+        const int64_t end_ns = now_ns();
         state->ends[kWhole] = middle - base;
         state->whole_cycles = end - begin;
+        state->whole_ns = end_ns - begin_ns;
         uint64_t last = timed<kInL1, true>(middle, num, sink_at, to);
         state->ends[kFirst] = last - base;
         for (uint32_t i = 0; i < num; ++i) times[kMostSamples * (kFirst - 1) + i] = samples[i];

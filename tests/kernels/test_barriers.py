@@ -5,15 +5,19 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from gpusim import GpuSpec, load_gpu
+from gpusim.evidence.calibrate import parameter
 from gpusim.evidence.case import Config, WrongAnswer, load_case
 from gpusim.evidence.sass import Instruction, KernelSass
 
 CASE = load_case("barriers")
+GPU = load_gpu("h200_sxm")
 case = sys.modules[CASE.launch.__module__]
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 Sass = Callable[[str, str], dict[str, KernelSass]]
@@ -155,17 +159,17 @@ def test_bytes_of_a_stream_are_counted() -> None:
 
 
 def test_the_simulators_barrier_costs_base_and_warps() -> None:
-    spec = case.gpu().warp_scheduler
+    spec = GPU.warp_scheduler
     for config in CASE.configs("bar", 1):
         if config["kernel"].startswith("bar_sync"):
             each = spec.barrier_base_cycles + int(config["warps"]) * spec.barrier_warp_cycles
-            assert CASE.predict(config)["cycles"] == pytest.approx(int(config["count"]) * each)
+            assert CASE.predict(config, GPU)["cycles"] == pytest.approx(int(config["count"]) * each)
 
 
 def test_the_simulators_costs_are_as_many_as_the_steps() -> None:
     by_stem: dict[str, dict[int, float]] = {}
     for config in CASE.configs("mbarrier", 1):
-        predicted = CASE.predict(config)
+        predicted = CASE.predict(config, GPU)
         if predicted and config["lanes"] in ("0", "1"):
             by_stem.setdefault(case.stem(config) + config["partner"], {})[int(config["count"])] = predicted["cycles"]
     assert len(by_stem) > 5
@@ -174,7 +178,65 @@ def test_the_simulators_costs_are_as_many_as_the_steps() -> None:
 
 
 def test_where_the_simulator_has_no_word_it_says_nothing() -> None:
-    silent = {case.stem(config) for config in CONFIGS if not CASE.predict(config)}
+    silent = {case.stem(config) for config in CONFIGS if not CASE.predict(config, GPU)}
     assert {"setmaxnreg_alone", "fence_gpu", "shfl_idx", "mbarrier_try_wait_pending", "dsmem_store"} <= silent
-    spoken = {case.stem(config) for config in CONFIGS if CASE.predict(config)}
+    spoken = {case.stem(config) for config in CONFIGS if CASE.predict(config, GPU)}
     assert {"bar_sync", "mbarrier_ping_pong", "st_async", "ping_pong", "cluster_barrier", "dsmem_load"} <= spoken
+
+
+def test_a_gpu_without_clusters_or_mbarriers_of_its_own_is_asked_for_neither() -> None:
+    ampere = load_gpu("a100_sxm_80gb")
+    spoken = {case.stem(config) for config in CONFIGS if CASE.predict(config, ampere)}
+    assert "bar_sync" in spoken and not any(name.startswith(("cluster", "dsmem", "st_async")) for name in spoken)
+
+
+OTHER = replace(
+    GPU, mbarrier=replace(GPU.mbarrier, arrive_cycles=31.0, try_wait_cycles=11.0, wake_cycles=99.0),
+    dsmem=replace(GPU.dsmem, latency_cycles=250.0, bytes_per_cycle=30.0, cluster_barrier_cycles=555.0),
+    warp_scheduler=replace(GPU.warp_scheduler, barrier_base_cycles=9.0, barrier_warp_cycles=2.0, fence_cycles=5.0),
+)  # fmt: skip
+FITTED = {
+    "mbarrier.arrive_cycles", "mbarrier.try_wait_cycles", "mbarrier.wake_cycles", "dsmem.latency_cycles",
+    "dsmem.cluster_barrier_cycles", "dsmem.bytes_per_cycle", "warp_scheduler.barrier_base_cycles",
+    "warp_scheduler.barrier_warp_cycles", "warp_scheduler.fence_cycles",
+}  # fmt: skip
+
+
+def rows_of(gpu: GpuSpec, half: int, reading_cycles: float) -> list[dict[str, str]]:
+    """The simulator's answers to every second config, each with two readings of the clock."""
+    found = []
+    for group in CASE.groups:
+        for config in CASE.configs(group, 1)[half::2]:
+            numbers = {name: str(number + reading_cycles) for name, number in CASE.predict(config, gpu).items()}
+            found.append({**config, "group": group, **numbers})
+    return found
+
+
+@pytest.mark.parametrize("gpu", [GPU, OTHER], ids=["h200", "other"])
+@pytest.mark.parametrize("half", [0, 1])
+def test_rows_of_a_machine_that_is_known_give_its_costs_back_whatever_a_reading_takes(gpu: GpuSpec, half: int) -> None:
+    fitted = {item.parameter: item.value for item in CASE.fit(rows_of(gpu, half, 23.0))}
+    assert fitted.keys() == FITTED
+    for name, value in fitted.items():
+        assert value == pytest.approx(parameter(gpu, name), rel=0.02), name
+
+
+def test_one_bad_row_moves_no_parameter_much() -> None:
+    rows = rows_of(GPU, 0, 23.0)
+    bad = next(row for row in rows if row["kernel"] == "bar_sync_8" and row["warps"] == "12")
+    bad["cycles"] = str(10 * float(bad["cycles"]))
+    fitted = {item.parameter: item.value for item in CASE.fit(rows)}
+    for name, value in fitted.items():
+        assert value == pytest.approx(parameter(GPU, name), rel=0.05), name
+
+
+def test_rows_that_tell_nothing_fit_nothing() -> None:
+    assert CASE.fit([]) == []
+    assert CASE.fit([{**config, "group": "mbarrier"} for config in CONFIGS]) == []
+    assert CASE.fit([{**config, "cycles": "9", "group": "warp"} for config in CASE.configs("warp", 1)]) == []
+
+
+def test_only_the_longest_of_a_sweep_is_judged() -> None:
+    for config in CONFIGS[::11]:
+        values = CASE.check(config, answers(config))
+        assert ("long_cycles" in values) == (config["count"] == "16" or case.num_bytes(config) > 0)

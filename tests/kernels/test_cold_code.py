@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from gpusim import load_gpu
 from gpusim.evidence.case import Config, WrongAnswer, load_case
 from gpusim.evidence.sass import KernelSass
 
 CASE = load_case("cold_code")
+GPU = load_gpu("h200_sxm")
 case = sys.modules[CASE.launch.__module__]
 CONFIGS = CASE.configs("sizes", 1)
 Sass = Callable[[str, str], dict[str, KernelSass]]
@@ -83,4 +86,6 @@ def test_what_is_cold_is_told_for_each_kib() -> None:
 @pytest.mark.parametrize(("warps", "per_instruction"), [(1, 1.0), (4, 1.0), (16, 4.0)])
 def test_warm_code_runs_at_the_rate_of_the_fma_pipe(warps: int, per_instruction: float) -> None:
     config = next(config for config in CONFIGS if config["kib"] == "16" and config["warps"] == str(warps))
-    assert CASE.predict(config) == {"warm_cycles": pytest.approx(1024 * per_instruction)}
+    assert CASE.predict(config, GPU) == {"warm_cycles": pytest.approx(1024 * per_instruction)}
+    narrow = replace(GPU, warp_scheduler=replace(GPU.warp_scheduler, fp32_lanes=64))
+    assert CASE.predict(config, narrow) == {"warm_cycles": pytest.approx(2048 * per_instruction)}

@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from gpusim import GpuSpec, load_gpu
 from gpusim.evidence.case import Config, Input, MappedTensor, WrongAnswer, load_case
 from gpusim.evidence.sass import KernelSass
 
 CASE = load_case("epilogue_pieces")
+GPU = load_gpu("h200_sxm")
 case = sys.modules[CASE.launch.__module__]
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 Sass = Callable[[str, str], dict[str, KernelSass]]
@@ -125,16 +128,16 @@ def test_right_tiles_pass_and_one_wrong_byte_does_not(config: Config) -> None:
 @pytest.mark.parametrize("way", list(case.PIECES))
 def test_the_simulator_has_every_piece_or_none_of_that_name(way: str) -> None:
     for dtype in case.DTYPES:
-        found = CASE.predict(find(m=128, n=128, dtype=dtype, way=way, sms=1))
+        found = CASE.predict(find(m=128, n=128, dtype=dtype, way=way, sms=1), GPU)
         assert set(found) <= set(CASE.values)
         assert ("drain_cycles" in found, "total_cycles" in found) == (False, way == "tma")
 
 
 def test_a_larger_tile_takes_the_simulator_longer_and_so_do_all_sms() -> None:
     for way, piece in (("direct", "store_cycles"), ("staged", "write_cycles"), ("tma", "source_wait_cycles")):
-        found = [CASE.predict(find(m=128, n=n, dtype="fp32", way=way, sms=1))[piece] for n in (64, 128, 256)]
+        found = [CASE.predict(find(m=128, n=n, dtype="fp32", way=way, sms=1), GPU)[piece] for n in (64, 128, 256)]
         assert found[0] < found[1] < found[2]
-    alone, together = (CASE.predict(find(m=128, n=256, dtype="fp32", way="tma", sms=sms)) for sms in (1, 132))
+    alone, together = (CASE.predict(find(m=128, n=256, dtype="fp32", way="tma", sms=sms), GPU) for sms in (1, 132))
     assert together["total_cycles"] > alone["total_cycles"]
 
 
@@ -144,3 +147,39 @@ def test_stmatrix_writes_as_many_wavefronts_as_there_are_bytes() -> None:
     assert access.num_wavefronts * 128 == 128 * 256 * 2
     wide = case.writes({**config, "dtype": "fp32"}).access
     assert wide.num_wavefronts * 128 == 2 * 128 * 256 * 4  # rows 2i and 2i + 1 of a quarter meet in the same banks
+
+
+def test_ctas_that_come_one_after_the_other_meet_nobody() -> None:
+    """All SMs over 8 us: each has what one alone has, and they are as far apart as asked, on a slower clock, too."""
+    slow = replace(GPU, clock=replace(GPU.clock, max_mhz=1000.0))
+    for gpu in (GPU, slow):
+        alone, apart, together = (
+            CASE.predict(find(m=64, n=64, dtype="bf16", way="tma", sms=sms, stagger_ns=stagger), gpu)["total_cycles"]
+            for sms, stagger in ((1, 0), (132, 8000), (132, 0))
+        )
+        assert apart == pytest.approx(alone, rel=0.02) and together >= apart
+    for warps in (4, 8):
+        taken = case.wait(900.0, warps, GPU)
+        assert taken.num_instructions * warps == pytest.approx(900.0 * GPU.warp_scheduler.int32_lanes / 32)
+
+
+def test_nothing_is_said_of_a_gpu_with_fewer_sms_than_ctas() -> None:
+    few = replace(GPU, device=replace(GPU.device, num_sms=66))
+    assert CASE.predict(find(m=64, n=64, dtype="bf16", way="tma", sms=132), few) == {}
+    assert CASE.predict(find(m=64, n=64, dtype="bf16", way="tma", sms=1), few)
+
+
+@pytest.mark.parametrize("gpu", [GPU, replace(GPU, l1=replace(GPU.l1, queue_cycles=77.0))], ids=["h200", "other"])
+@pytest.mark.parametrize("half", [0, 1])
+def test_rows_of_a_machine_that_is_known_give_its_queue_back(gpu: GpuSpec, half: int) -> None:
+    rows = [
+        {**config, "group": "tiles", **{name: str(number) for name, number in CASE.predict(config, gpu).items()}}
+        for config in CASE.configs("tiles", 1)[half::2] if config["way"] == "direct"
+    ]  # fmt: skip
+    (fitted,) = CASE.fit(rows)
+    assert (fitted.parameter, fitted.value) == ("l1.queue_cycles", pytest.approx(gpu.l1.queue_cycles, rel=0.02))
+
+
+def test_rows_that_tell_nothing_fit_nothing() -> None:
+    assert CASE.fit([]) == []
+    assert CASE.fit([{**config, "group": "tiles"} for config in CONFIGS]) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from gpusim import GpuSpec, load_gpu
 from gpusim.evidence.case import Config, WrongAnswer, load_case
 from gpusim.evidence.sass import KernelSass
 
 CASE = load_case("launch_order")
+GPU = load_gpu("h200_sxm")
 case = sys.modules[CASE.launch.__module__]
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 Sass = Callable[[str, str], dict[str, KernelSass]]
@@ -153,16 +156,16 @@ def test_more_ctas_at_once_than_fit_are_no_answer() -> None:
 
 
 def test_the_simulators_grid_starts_at_its_rate_in_its_order() -> None:
-    spec = case.gpu().dispatcher
-    found = CASE.predict(find("start", slots=4, repeat=0))
+    spec = GPU.dispatcher
+    found = CASE.predict(find("start", slots=4, repeat=0), GPU)
     assert found["cycles_per_cta"] == pytest.approx(spec.dispatch_cycles_per_cta)
     assert found["in_order_pct"] == 100.0 and found[f"{spec.order}_pct"] == 100.0
     assert found["most_ctas"] == found["least_ctas"] == 4.0
 
 
 def test_the_simulators_slot_is_refilled_after_exit_dispatch_and_start() -> None:
-    spec = case.gpu().dispatcher
-    found = CASE.predict(find("refill", slots=2, stay_cycles=8000, spread_cycles=6000))
+    spec = GPU.dispatcher
+    found = CASE.predict(find("refill", slots=2, stay_cycles=8000, spread_cycles=6000), GPU)
     assert found["least_gap_cycles"] == pytest.approx(
         spec.cta_exit_cycles + spec.dispatch_cycles_per_cta + spec.cta_start_cycles
     )
@@ -170,9 +173,51 @@ def test_the_simulators_slot_is_refilled_after_exit_dispatch_and_start() -> None
 
 
 def test_an_empty_grid_takes_launch_dispatch_start_and_drain() -> None:
-    spec = case.gpu().dispatcher
+    spec = GPU.dispatcher
     for grid in (1, 132):
-        found = CASE.predict(find("ramp", grid=grid, slots=32))
+        found = CASE.predict(find("ramp", grid=grid, slots=32), GPU)
         fixed = spec.launch_cycles + spec.cta_start_cycles + spec.drain_cycles
         assert found["sm__cycles_elapsed.max"] == pytest.approx(fixed + grid * spec.dispatch_cycles_per_cta)
         assert "ramp_cycles" not in found  # an empty kernel leaves no marks
+
+
+def test_nothing_is_said_of_a_gpu_with_other_sms() -> None:
+    fewer = replace(GPU, device=replace(GPU.device, num_sms=114))
+    assert CASE.predict(find("start", slots=1, repeat=0), fewer) == {}
+
+
+OTHER = replace(
+    GPU, dispatcher=replace(
+        GPU.dispatcher, launch_cycles=1700.0, drain_cycles=400.0, cta_start_cycles=500.0, cta_exit_cycles=200.0,
+        dispatch_cycles_per_cta=2.5,
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("gpu", "half"), [(GPU, 0), (GPU, 1), (OTHER, 0), (OTHER, 1)])
+def test_rows_of_a_machine_that_is_known_give_its_rate_and_its_sums_back(gpu: GpuSpec, half: int) -> None:
+    """Of exit and start, and of launch and drain, a measurement shows the sums."""
+    rows = []
+    for group, most in (("start", 600), ("refill", 1200), ("ramp", 10**6)):
+        for config in CASE.configs(group, 1)[half::2]:
+            if int(config["grid"]) <= most:
+                numbers = {name: str(number) for name, number in CASE.predict(config, gpu).items()}
+                rows.append({**config, "group": group, **numbers})
+    found = {item.parameter.removeprefix("dispatcher."): item.value for item in CASE.fit(rows)}
+    spec = gpu.dispatcher
+    assert found["dispatch_cycles_per_cta"] == pytest.approx(spec.dispatch_cycles_per_cta, rel=0.01)
+    assert found["cta_exit_cycles"] + found["cta_start_cycles"] == pytest.approx(
+        spec.cta_exit_cycles + spec.cta_start_cycles, rel=0.02
+    )
+    whole = spec.launch_cycles + spec.cta_start_cycles + spec.drain_cycles
+    assert found["launch_cycles"] + found["cta_start_cycles"] + found["drain_cycles"] == pytest.approx(whole, rel=0.01)
+
+
+def test_rows_that_tell_nothing_fit_nothing() -> None:
+    assert CASE.fit([]) == []
+    assert CASE.fit([{**config, "group": group} for group in CASE.groups for config in CASE.configs(group, 1)]) == []
+    without_counters = [
+        {**find("start", slots=4), "group": "start", "cycles_per_cta": "1.5"},
+        {**find("refill", slots=1), "group": "refill", "least_gap_cycles": "401.5"},
+    ]
+    assert [item.value for item in CASE.fit(without_counters)] == [1.5, 100.0, 300.0]

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusim import load_gpu
+from gpusim import GpuSpec, load_gpu
+from gpusim.evidence.calibrate import parameter
 from gpusim.evidence.case import Config, Input, Output, Scratch, WrongAnswer, kernels_dir, load_case
 from gpusim.evidence.sass import KernelSass
 
@@ -341,7 +342,7 @@ def test_who_chases_does_not_stream() -> None:
 
 
 def rate(kernel: str, **columns: object) -> float:
-    return CASE.predict(case.config_of(kernel, **columns))["bytes_per_cycle"]
+    return CASE.predict(case.config_of(kernel, **columns), GPU)["bytes_per_cycle"]
 
 
 def test_more_bytes_in_flight_are_never_slower_up_to_the_port() -> None:
@@ -362,7 +363,7 @@ def test_few_bytes_in_flight_are_a_latency() -> None:
 
 
 def test_all_sms_saturate_what_the_description_sustains() -> None:
-    streamed = CASE.predict(case.config_of("read_cg_b128_u4", footprint_bytes=case.IN_HBM, threads=512))
+    streamed = CASE.predict(case.config_of("read_cg_b128_u4", footprint_bytes=case.IN_HBM, threads=512), GPU)
     assert streamed["gb_per_s"] == pytest.approx(GPU.hbm.sustained_read_gb_per_s, rel=0.02)
     slices = GPU.l2.num_slices * GPU.l2.slice_bytes_per_cycle * GPU.l2.sustained_fraction
     loaded = rate("tma_load", footprint_bytes=case.IN_L2, box_bytes=16 * KIB, stages=8)
@@ -383,7 +384,7 @@ def test_counts_are_the_bytes_that_all_steps_move() -> None:
     config = case.config_of("read_cg_b128_u4", footprint_bytes=case.IN_HBM, threads=512)
     plan = case.plan_of(config, 132)
     moved = plan.num_workers * plan.chunk_bytes * (plan.num_warm + plan.num_steps)
-    counts = CASE.predict(config)
+    counts = CASE.predict(config, GPU)
     assert counts[case.METRICS[0]] == pytest.approx(moved / 32)
     assert counts["dram__bytes_read.sum"] == pytest.approx(moved) and counts["dram__bytes_write.sum"] == 0
 
@@ -391,18 +392,64 @@ def test_counts_are_the_bytes_that_all_steps_move() -> None:
 def test_nothing_is_said_of_links_sides_and_clusters() -> None:
     for config in (*CASE.configs("topology", 1)[:5], *CASE.configs("live", 1)):
         if config["kernel"].startswith("clusters") or config["placement"] in ("tpc", "gpc", "whole_gpcs"):
-            assert CASE.predict(config) == {}
-    assert CASE.predict(case.config_of("read_cg_b128_u4", footprint_bytes=case.IN_L2, sharing="turned")) == {}
+            assert CASE.predict(config, GPU) == {}
+    assert CASE.predict(case.config_of("read_cg_b128_u4", footprint_bytes=case.IN_L2, sharing="turned"), GPU) == {}
 
 
 def test_an_idle_memory_answers_a_chase_in_its_latency() -> None:
     config = case.config_of("chase_beside_read_u4", footprint_bytes=case.IN_HBM, placement="others", count=0, threads=1024,
                             chase_bytes=1 << 30)  # fmt: skip
     of_memory = GPU.hbm.latency_ns * GPU.clock.max_mhz / 1e3
-    assert CASE.predict(config)["chase_mean_cycles"] == pytest.approx(of_memory, abs=3)
+    assert CASE.predict(config, GPU)["chase_mean_cycles"] == pytest.approx(of_memory, abs=3)
     slower = replace(GPU, hbm=replace(GPU.hbm, latency_ns=GPU.hbm.latency_ns + 100))
     longer = of_memory + 100 * GPU.clock.max_mhz / 1e3
-    assert case.loaded_answer(config, slower)["chase_mean_cycles"] == pytest.approx(longer, abs=3)
+    assert CASE.predict(config, slower)["chase_mean_cycles"] == pytest.approx(longer, abs=3)
+
+
+def test_nothing_is_said_of_a_gpu_with_other_sms() -> None:
+    config = case.config_of("read_cg_b128_u4", footprint_bytes=case.IN_HBM, threads=512)
+    fewer = replace(GPU, device=replace(GPU.device, num_sms=114))
+    assert CASE.predict(config, fewer) == {}
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+FITTED = {
+    "hbm.sustained_read_gb_per_s", "hbm.sustained_write_gb_per_s", "hbm.sm_gb_per_s", "l2.sustained_fraction",
+    "xbar.write_bytes_per_cycle", "xbar.sm_read_bytes_per_cycle",
+}  # fmt: skip
+OTHER = replace(
+    GPU, l2=replace(GPU.l2, sustained_fraction=0.7),
+    hbm=replace(GPU.hbm, sustained_read_gb_per_s=3900.0, sustained_write_gb_per_s=3300.0, sm_gb_per_s=80.0),
+    xbar=replace(GPU.xbar, write_bytes_per_cycle=2400.0, sm_read_bytes_per_cycle=50.0),
+)  # fmt: skip
+
+
+def rows_of(gpu: GpuSpec, half: int) -> list[dict[str, str]]:
+    """What the simulator says to every second config that a parameter is read off."""
+    found = []
+    for group in ("footprint", "in_flight"):
+        for config in CASE.configs(group, 1)[half::2]:
+            size, kernel = int(config["footprint_bytes"]), config["kernel"]
+            is_one = config["placement"] == "first" and case.in_flight_bytes(config) >= 32 * KIB
+            is_all = kernel in case.READS + case.WRITES and (size >= 1 << 30 or 8 * MIB <= size <= 30 * MIB)
+            if is_one if group == "in_flight" else is_all:
+                numbers = CASE.predict(config, gpu)
+                found.append({**config, "group": group, **{name: str(number) for name, number in numbers.items()}})
+    return found
+
+
+@pytest.mark.parametrize(("gpu", "half"), [(GPU, 0), (GPU, 1), (OTHER, 0)], ids=["h200-even", "h200-odd", "other-even"])
+def test_rows_of_a_machine_that_is_known_give_its_plateaus_back(gpu: GpuSpec, half: int) -> None:
+    fitted = {item.parameter: item.value for item in CASE.fit(rows_of(gpu, half))}
+    assert fitted.keys() == FITTED
+    for name, value in fitted.items():
+        assert value == pytest.approx(parameter(gpu, name), rel=0.03), name
+
+
+def test_rows_that_tell_nothing_fit_nothing() -> None:
+    assert CASE.fit([]) == []
+    assert CASE.fit([{**config, "group": group} for group in CASE.groups for config in CASE.configs(group, 1)]) == []
 
 
 # ---------------------------------------------------------------------------------------------- the compiled kernels

@@ -7,16 +7,19 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from gpusim import load_gpu
 from gpusim.evidence.case import Config, WrongAnswer, load_case
 from gpusim.evidence.sass import KernelSass
 
 CASE = load_case("occupancy")
+GPU = load_gpu("h200_sxm")
 case = sys.modules[CASE.launch.__module__]
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 Sass = Callable[[str, str], dict[str, KernelSass]]
@@ -80,7 +83,7 @@ def differences(calculated: list[dict[str, float]], *, has_whole_rows: bool) -> 
         (config, name)
         for config, wanted in zip(CONFIGS, calculated, strict=True)
         for name in NAMES
-        if (int(config["threads"]) % 128 == 0) == has_whole_rows and CASE.predict(config)[name] != wanted[name]
+        if (int(config["threads"]) % 128 == 0) == has_whole_rows and CASE.predict(config, GPU)[name] != wanted[name]
     ]
 
 
@@ -114,13 +117,13 @@ def test_as_many_configs_as_the_readme_says_the_same_every_time() -> None:
 
 def test_every_config_fits_at_least_once() -> None:
     for config in CONFIGS:
-        assert CASE.predict(config)["resident_ctas"] >= 1
-        assert CASE.launch(config, False).grid[0] > case.NUM_SMS * CASE.predict(config)["resident_ctas"]
+        assert CASE.predict(config, GPU)["resident_ctas"] >= 1
+        assert CASE.launch(config, False).grid[0] > case.NUM_SMS * CASE.predict(config, GPU)["resident_ctas"]
 
 
 def test_sizes_of_shared_memory_lie_on_both_sides_of_each_edge() -> None:
     by_size = {
-        int(config["smem_bytes"]): CASE.predict(config)["resident_ctas"]
+        int(config["smem_bytes"]): CASE.predict(config, GPU)["resident_ctas"]
         for config in CASE.configs("by_smem", 1) if config["threads"] == "128"
     }  # fmt: skip
     for ctas in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12):
@@ -128,6 +131,16 @@ def test_sizes_of_shared_memory_lie_on_both_sides_of_each_edge() -> None:
         assert by_size[edge] == ctas
         if edge + 1 in by_size:
             assert by_size[edge + 1] < ctas
+
+
+def test_another_gpu_gets_its_own_answer() -> None:
+    config = next(config for config in CONFIGS if (config["threads"], config["smem_bytes"]) == ("128", str(100 * 1024)))
+    smaller = replace(GPU, device=replace(GPU.device, smem_per_sm_bytes=167_936))
+    assert [CASE.predict(config, gpu)["resident_ctas"] for gpu in (GPU, smaller)] == [2.0, 1.0]
+
+
+def test_all_of_l1_that_can_be_is_shared_memory() -> None:
+    assert all(CASE.launch(config, False).carveout_pct == 100 for config in CONFIGS[::50])
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])

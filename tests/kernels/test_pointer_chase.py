@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusim import load_gpu
+from gpusim import GpuSpec, load_gpu
+from gpusim.evidence.calibrate import parameter
 from gpusim.evidence.case import Config, Output, Scratch, WrongAnswer, kernels_dir, load_case
 from gpusim.evidence.sass import KernelSass
 
@@ -106,6 +107,7 @@ def outputs_of(config: Config, cycles: dict[str, int] | None = None) -> dict[str
     count = case.num_samples(config)
     visited = case.walk(config, 2 * count)
     state["whole_cycles"] = count * cycles["first"]
+    state["whole_ns"] = count * cycles["first"] / 1.9
     state["ends"][0][:] = [node * int(config["stride_bytes"]) for node in (visited[count - 1], *3 * [visited[-1]])]
     state["ctas_on_sm"][0][:132] = 1
     for idx, name in enumerate(("first", "again", "reference")):
@@ -123,6 +125,7 @@ def test_the_right_answer_passes_and_the_clocks_own_time_is_taken_off() -> None:
         assert values[f"{name}_p50_cycles"] == values[f"{name}_mean_cycles"] == values[f"{name}_centre0_cycles"] == cycles
         assert values[f"{name}_share0"] == 1.0
     assert values["whole_cycles"] == CYCLES["first"] and values["overhead_cycles"] == OVERHEAD
+    assert values["sm_clock_mhz"] == pytest.approx(1900.0)
     assert set(values) <= set(CASE.values)
 
 
@@ -175,7 +178,7 @@ def test_heaps_far_enough_apart_are_told_apart_whatever_they_weigh(centres: list
 def test_the_room_is_large_enough_and_the_structures_are_the_kernels() -> None:
     (room,) = [item for item in CASE.launch(SIDE, False).arguments if isinstance(item, Scratch)]
     assert room.num_bytes == case.MOST_BYTES + case.FLUSH_BYTES
-    assert case.STATE.itemsize == 80 + 4 * 256 and case.STATE.fields["arrived"][1] == 56
+    assert case.STATE.itemsize == 88 + 4 * 256 and case.STATE.fields["arrived"][1] == 64
     assert len(CASE.launch(SIDE, False).arguments[0].tobytes()) == 56
 
 
@@ -211,6 +214,47 @@ def test_nothing_is_said_of_sides_pages_and_fills() -> None:
         answered = [config for config in CASE.configs(group, 1) if CASE.predict(config, GPU)]
         assert all(config["order"] == "random" and config["stride_bytes"] == "128" for config in answered)
         assert len(answered) == (1 if group == "order" else 0)
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+OTHER = replace(
+    GPU, l1=replace(GPU.l1, hit_latency_cycles=52.0), hbm=replace(GPU.hbm, latency_ns=390.0),
+    l2=replace(GPU.l2, near_latency_cycles=210.0, far_latency_cycles=333.0),
+)  # fmt: skip
+
+
+def sides_of(gpu: GpuSpec, seed: int) -> dict[str, float]:
+    """What a pass over both sides of L2 gives, which the simulator answers by its mean alone; and one in a thousand is slow."""
+    rng = np.random.default_rng(seed)
+    sides = np.array([gpu.l2.near_latency_cycles, gpu.l2.far_latency_cycles])
+    times = np.full((4, case.MOST_SAMPLES), OVERHEAD, dtype=np.int64)
+    times[:3] += (rng.choice(sides, times[:3].shape) + rng.integers(-9, 10, times[:3].shape)).astype(np.int64)
+    times[:3] += 900 * (rng.random(times[:3].shape) < 1e-3)
+    found: dict[str, float] = case.values_of(0.0, times, case.PASSES)
+    return {name: value for name, value in found.items() if name != "whole_cycles"}
+
+
+@pytest.mark.parametrize("gpu", [GPU, OTHER], ids=["h200", "other"])
+@pytest.mark.parametrize("half", [0, 1])
+def test_rows_of_a_machine_that_is_known_give_its_latencies_back(gpu: GpuSpec, half: int) -> None:
+    rows = []
+    for idx, config in enumerate(CASE.configs("footprint", 1)[half::2]):
+        numbers = CASE.predict(config, gpu)
+        if config["kernel"] == "chase_cg" and config["warmed_by"] == "self":
+            numbers |= sides_of(gpu, idx)
+        rows.append({**config, "group": "footprint", **{name: str(number) for name, number in numbers.items()}})
+    fitted = {item.parameter: item.value for item in CASE.fit(rows)}
+    assert fitted.keys() == {"l1.hit_latency_cycles", "l2.near_latency_cycles", "l2.far_latency_cycles", "hbm.latency_ns"}
+    for name, value in fitted.items():
+        assert value == pytest.approx(parameter(gpu, name), rel=0.02), name
+
+
+def test_rows_that_tell_nothing_fit_nothing() -> None:
+    assert CASE.fit([]) == []
+    assert CASE.fit([{**config, "group": group} for group in CASE.groups for config in CASE.configs(group, 1)]) == []
+    one_heap = {**case.config_of("chase_cg", 2 << 20, warmed_by="self"), "again_centre0_cycles": "280", "again_share0": "1"}
+    assert CASE.fit([{**one_heap, "group": "footprint"}]) == []
 
 
 # ---------------------------------------------------------------------------------------------- the compiled kernel
