@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.errors import LaunchError
 from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
@@ -534,7 +533,9 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 Rows = Sequence[Mapping[str, str]]
 
 
-def slopes(rows: Rows, *, over: str, is_wanted: Callable[[Mapping[str, str]], bool]) -> list[tuple[Mapping[str, str], float]]:
+def slopes(
+    rows: Rows, *, over: str, is_wanted: Callable[[Mapping[str, str]], bool]
+) -> list[tuple[Mapping[str, str], float]]:
     """(a row of it, cycles for one more of ``over``) of each sweep whose rows differ in ``over`` alone; by least squares."""
     sweeps: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
     for row in rows:

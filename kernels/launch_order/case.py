@@ -360,7 +360,8 @@ def _fitted(parameter: str, value: float, how: str) -> Fitted:
 def _each_cta(rows: Sequence[Mapping[str, str]]) -> float | None:
     found = [
         float(row["cycles_per_cta"]) for row in rows
-        if row["group"] == "start" and row["cluster"] == "1" and int(row["grid"]) >= 2 * NUM_SMS and row.get("cycles_per_cta")
+        if row["group"] == "start" and row["cluster"] == "1" and int(row["grid"]) >= 2 * NUM_SMS
+        and row.get("cycles_per_cta")
     ]  # fmt: skip
     return float(np.median(found)) if found else None
 

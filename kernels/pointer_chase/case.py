@@ -321,7 +321,10 @@ def latency_cycles(config: Config, gpu: GpuSpec) -> float:
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """The mean latency, at the highest clock. Nothing where the simulator has no such thing: which SM is near, pages, fills beyond a sector."""
+    """The mean latency, at the highest clock.
+
+    Nothing where the simulator has no such thing: which SM is near, pages, fills beyond a sector.
+    """
     stride = int(config["stride_bytes"])
     is_plain = config["warmed_by"] in ("none", "self") and config["compared_with"] == "none"
     if not is_plain or stride != LINE_BYTES or config["order"] == "linear":
@@ -344,7 +347,9 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         float(row["whole_cycles"]) - ISSUE_CYCLES for row in warm
         if row["kernel"] == "chase_ca" and _is_between(row, 0, 128 * KIB) and row.get("whole_cycles")
     ]  # fmt: skip
-    sides = [pair for row in warm if row["kernel"] == "chase_cg" and _is_between(row, MIB, 16 * MIB) if (pair := _sides(row))]
+    sides = [
+        pair for row in warm if row["kernel"] == "chase_cg" and _is_between(row, MIB, 16 * MIB) and (pair := _sides(row))
+    ]  # fmt: skip
     in_memory = [
         float(row["whole_cycles"]) / float(row["sm_clock_mhz"]) * 1e3 for row in cold
         if _is_between(row, 64 * MIB, 256 * MIB) and row.get("whole_cycles") and row.get("sm_clock_mhz")

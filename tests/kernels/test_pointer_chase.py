@@ -225,7 +225,7 @@ OTHER = replace(
 
 
 def sides_of(gpu: GpuSpec, seed: int) -> dict[str, float]:
-    """What a pass over both sides of L2 gives, which the simulator answers by its mean alone; and one in a thousand is slow."""
+    """What a pass over both sides of L2 gives, which the simulator answers by its mean alone; a few loads are slow."""
     rng = np.random.default_rng(seed)
     sides = np.array([gpu.l2.near_latency_cycles, gpu.l2.far_latency_cycles])
     times = np.full((4, case.MOST_SAMPLES), OVERHEAD, dtype=np.int64)
