@@ -3,7 +3,8 @@
 In: layouts of tensors in global memory and of tiles in shared memory. Out: :class:`TmaBox`, :class:`TensorMap`,
 :class:`TmaCopy`, access patterns.
 
-Models: tiled tensor maps of one to five dimensions with every limit that the driver's documentation states; where the rows
+Models: tiled tensor maps of one to five dimensions with the limits that the driver's documentation states, but not its
+relation between one stride and the next (CUTLASS passes strides of 0, and others that break it); where the rows
 of a box land in shared memory; which boxes CuTe's ``make_tma_copy`` takes for a tile.
 Ignores: im2col maps; packed types of 4 and 6 bits; swizzles of chunks of 32 and 64 bytes (CUDA 12.8); boxes narrower than
 their swizzle's span, of which no source says whether their rows are padded; the cost of narrow rows in the TMA unit.
@@ -227,11 +228,19 @@ class TensorMap:
         ):
             if value not in known:
                 raise LayoutError(f"tensor map: {what} {value!r} is unknown; {nearest(value, known)}")
+        self._check_integers()
         self._check_rank()
         self._check_tensor()
         self._check_box()
         if self.oob_fill == "nan" and (self.dtype.kind != "float" or self.dtype.bits == 8):
             raise LayoutError(f"tensor map: {self.dtype.name} goes as integers, which have no nan: use oob_fill 'zero'")
+
+    def _check_integers(self) -> None:
+        for what in ("global_address", "global_dim", "global_strides_bytes", "box_dim", "element_strides"):
+            value = getattr(self, what)
+            for number in value if isinstance(value, tuple) else (value,):
+                if isinstance(number, bool) or not isinstance(number, int):
+                    raise LayoutError(f"tensor map: {what} has {number!r}: use integers")
 
     def _check_rank(self) -> None:
         least = 1 if self.interleave == "none" else 3

@@ -339,6 +339,12 @@ def test_a_box_starts_on_128_bytes_or_on_the_repeat(mode: str, alignment: int) -
         described.check_smem_address(3 * alignment + alignment // 2)
 
 
+@pytest.mark.parametrize("changes", [{"box_dim": (64, 1.5)}, {"global_dim": (64.0, 64)}, {"global_address": True}])
+def test_numbers_of_a_map_are_integers(changes: dict[str, Any]) -> None:
+    with pytest.raises(LayoutError, match="use integers"):
+        replace(PLAIN, **changes)
+
+
 def test_enumerations_are_those_of_cuda_h() -> None:
     """CU_TENSOR_MAP_DATA_TYPE_*: UINT8 0, INT32 3, FLOAT16 6, FLOAT32 7, FLOAT64 8, BFLOAT16 9, TFLOAT32 11."""
     maps = {name: replace(PLAIN, dtype=dtype, box_dim=(16 // dtype.num_bytes, 1)) for name, dtype in DTYPES.items()}

@@ -239,6 +239,8 @@ def wgmma(
     if n not in legal:
         close = min(legal, key=lambda candidate: (abs(candidate - n), -candidate))
         raise KernelError(f"wgmma: no m64n{n} for {operand.name}: the nearest legal n is {close}")
+    if a_source not in ("smem", "registers"):
+        raise KernelError(f"wgmma: A from {a_source!r}: use 'smem' or 'registers'")
     k = K_STEP_BYTES // operand.num_bytes
     acc = _accumulator("wgmma", operand, accumulator)
     a_type = _PTX_TYPES[operand.name]
