@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ import pytest
 
 from gpusim import layout as cute
 from gpusim.cli import main
-from gpusim.cli.layout import OPERATIONS, parse_operand
+from gpusim.cli.layout import OPERATIONS, Unit, apply, parse_any, parse_operand
+from gpusim.errors import LayoutError
 from gpusim.layout import Layout, Swizzle, parse_layout
+from gpusim.layout.draw import COLORS
+from gpusim.report.layouts import facts_line, grid_lines, layout_facts
 
 BAD: list[tuple[list[str], list[str]]] = [
     ([], ["EXPR... is missing", "CuTe's notation"]),
@@ -31,6 +35,25 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["(4,8)", "--coord", "(5,1)"], ["--coord (5,1) lies outside"]),
     (["(4,8)", "--coalesce", "--complement", "24", "--complement", "3"], ["--complement is given 2 times"]),
     (["(4,8)", "--rows", "0"], ["--rows 0"]),
+    (["(4,8)", "--rows", "x"], ["--rows x wants a whole number from 1 on"]),
+    (["(4.5,8):(8,1)"], ["4.5 is no integer"]),
+    (["4,8:8,1"], ["parentheses are missing: use (4,8):(8,1)"]),
+    (["64,64"], ["parentheses are missing: use (64,64)"]),
+    (["(4,8)", "--zipped-divide", "2,4"], ["--zipped-divide '2,4'", "use (2,4)"]),
+    (["Sw<3,3>o(8,64)"], ["'Sw<3,3>': a swizzle has three numbers"]),
+    (["Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)", "--right-inverse"], ["counts bytes", "to_elements()"]),
+    (["Sw<3,3,3> o 0 o (8,64)", "--composition", "Sw<3,3,3> o 0 o (8,64)"], ["Sw<3,3,3> o 0 o (8,64):(1,8): the right one"]),
+    (["Sw<3,3,3> o 0 o (8,64)", "--composition", "Sw<3,3,3>"], ["goes before a plain layout"]),
+    (["(4,8):(1@0,1@1)", "--composition", "Sw<1,0,2>"], ["yields coordinates"]),
+    (["(8,64)", "--swizzle", "128B"], ["--swizzle 128B counts bytes", "--dtype"]),
+    (["(8,64)", "--swizzle", "3,3"], ["--swizzle '3,3': use B,M,S"]),
+    (["Sw<3,3,3> o 0 o (8,64):(64,1)", "--swizzle", "3,3,3"], ["has a swizzle already"]),
+    (["(8,64)", "--order", "(1,0)"], ["--order (1,0) says how --tile-to-shape repeats"]),
+    (["(8,64)", "--tile-to-shape", "(100,64)"], ["(8,64) does not divide (100,64)"]),
+    (["(8,64)", "--swizze", "3,3,3"], ["did you mean '--swizzle'?"]),
+    (["(8,64):(64,1)", "--dtype", "bf16", "--downcast", "3"], ["16 bits do not divide"]),
+    (["Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)", "--downcast", "4"], ["no elements of whole bytes", "at most 2"]),
+    (["Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)", "--dtype", "fp32"], ["elements of 16 bits, --dtype 32"]),
     (["(4,8)", "--dtype", "bf17"], ["'bf17' is unknown", "did you mean 'bf16'?"]),
     (["(512,512)", "--plot", "x.svg"], ["262144 cells", "--slice"]),
     (["(4,8)", "--plot", "x.pdf"], ["--plot 'x.pdf' ends in '.pdf'"]),
@@ -63,7 +86,8 @@ ARGUMENTS = {
     "composition": "(2,4):(4,1)", "coalesce_by": "(1,1)", "complement": "64", "logical_divide": "(2,4)",
     "zipped_divide": "(2,4)", "tiled_divide": "(2,4)", "flat_divide": "(2,4)", "logical_product": "(3,4)",
     "zipped_product": "(3,4)", "tiled_product": "(3,4)", "flat_product": "(3,4)", "blocked_product": "(3,4):(1,3)",
-    "raked_product": "(3,4):(1,3)", "upcast": "2", "downcast": "2", "slice": "(_,3)",
+    "raked_product": "(3,4):(1,3)", "upcast": "2", "downcast": "2", "slice": "(_,3)", "swizzle": "1,0,3",
+    "tile_to_shape": "(8,16)",
 }  # fmt: skip
 
 
@@ -75,6 +99,8 @@ def test_an_operation_gives_what_the_algebra_gives(operation: Any, capsys: pytes
     layout = Layout((4, 8), (8, 1))
     if operation.name == "slice":
         expected = layout(None, 3)
+    elif operation.name == "swizzle":
+        expected = cute.composition(Swizzle(1, 0, 3), layout)
     elif text is None:
         expected = getattr(cute, operation.name)(layout)
     else:
@@ -154,6 +180,108 @@ def test_what_is_cut_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: py
     assert "more coordinates" not in whole
     huge = document(["(4096,4096)"], capsys)["result"]
     assert (huge["offsets"], huge["num_offsets_left_out"]) == (None, 4096 * 4096)
+
+
+def test_after_upcast_bytes_captions_and_colours_are_those_of_the_wider_element(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """8 of bf16 are 16 bytes: every offset is a bank group of its own."""
+    picture = tmp_path / "x.svg"
+    wide = ["(8,64):(64,1)", "--dtype", "bf16", "--upcast", "8"]
+    text = shown([*wide, "--plot", str(picture)], capsys, monkeypatch)
+    assert "offsets in elements of 128 bits" in text
+    assert "cosize       64     elements of 128 bits" in text
+    rows = [line.split() for line in text.splitlines()]
+    assert ["1", "(1,0)", "8", "128"] in rows
+    svg = picture.read_text()
+    assert "offsets in elements of 128 bits" in svg
+    cells = [line for line in svg.splitlines() if line.startswith("<rect")]
+    assert [cell.split('fill="')[1][:7] for cell in cells[:8]] == list(COLORS)
+    facts = document(wide, capsys)["result"]
+    assert (facts["element_bits"], facts["unit"]) == (128, "elements of 128 bits")
+    back = document([*wide, "--downcast", "8"], capsys)["result"]
+    assert (back["element_bits"], back["unit"], back["layout"]) == (16, "elements", "(8,64):(64,1)")
+    assert document(["(8,64):(64,1)", "--upcast", "8"], capsys)["result"]["unit"] == "units of 8 elements"
+    assert document([*wide[:3], "--downcast", "4"], capsys)["result"]["element_bits"] == 4
+    inverse = document([*wide[:3], "--left-inverse"], capsys)["result"]
+    assert (inverse["element_bits"], inverse["unit"]) == (None, "indices")
+
+
+def test_a_swizzle_of_bytes_stays_when_its_elements_change(capsys: pytest.CaptureFixture[str]) -> None:
+    tile = "Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)"
+    assert document([tile, "--upcast", "8"], capsys)["result"]["layout"] == "Sw<3,4,3>_smem_ptr[128b] o (8,8):(8,1)"
+    assert document([tile, "--downcast", "2"], capsys)["result"]["layout"] == "Sw<3,4,3>_smem_ptr[8b] o (8,128):(128,1)"
+
+
+def test_a_swizzle_is_put_over_a_layout_by_numbers_or_by_mode(capsys: pytest.CaptureFixture[str]) -> None:
+    tile = ["(8,64):(64,1)", "--dtype", "bf16"]
+    for text in ("3,3,3", "128B"):
+        found = document([*tile, "--swizzle", text], capsys)
+        assert found["result"]["layout"] == "Sw<3,3,3> o 0 o (8,64):(64,1)"
+        assert found["result"]["swizzle"] == {"elements": "Sw<3,3,3>", "bytes": "Sw<3,4,3>"}
+        assert found["operations"][0]["remarks"] == []
+    (remark,) = document([*tile, "--swizzle", "3,4,3"], capsys)["operations"][0]["remarks"]
+    assert remark == cute.units_remark("3,4,3", 16)
+    assert document([*tile, "--upcast", "8", "--swizzle", "128B"], capsys)["result"]["swizzle"] == {
+        "elements": "Sw<3,0,3>", "bytes": "Sw<3,4,3>",
+    }  # fmt: skip
+    assert document([*tile, "--swizzle", "none"], capsys)["result"]["swizzle"] == {"elements": "none", "bytes": "none"}
+
+
+def test_a_layout_is_tiled_to_a_shape_in_an_order(capsys: pytest.CaptureFixture[str]) -> None:
+    block = ["(8,64):(64,1)", "--swizzle", "3,3,3", "--tile-to-shape", "(128,128)"]
+    atom = parse_layout("Sw<3,3,3> o 0 o (8,64):(64,1)")
+    for order, more in (((0, 1), []), ((0, 1), ["--order", "(0,1)"]), ((1, 0), ["--order", "(1,0)"])):
+        expected = str(cute.tile_to_shape(atom, (128, 128), order))
+        assert document([*block, *more], capsys)["result"]["layout"] == expected
+
+
+def test_what_came_out_is_the_last_line_and_the_input_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = shown(["(4,8):(8,1)", "--zipped-divide", "(2,4)", "--coord", "3"], capsys, monkeypatch).splitlines()
+    assert lines[0] == "layout  (4,8):(8,1)  4 x 8 coordinates, cosize 32, injective, compact"
+    assert lines[-1] == "Result: ((2,4),(2,2)):((8,1),(16,4))"
+    assert sum(line.startswith(" 0 |") for line in lines) == 1  # one picture
+    assert not any(line.startswith("Result") for line in shown(["(4,8)"], capsys, monkeypatch).splitlines())
+
+
+def test_a_slice_past_the_end_is_remarked(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    text = shown(["(4,8):(8,1)", "--slice", "(_,9)"], capsys, monkeypatch)
+    assert "Remark: 9 lies beyond mode 1, which has 8" in text
+    (remark,) = document(["(4,8):(8,1)", "--slice", "(_,9)"], capsys)["operations"][0]["remarks"]
+    assert remark.startswith("9 lies beyond mode 1")
+    assert document(["(4,8):(8,1)", "--slice", "(_,7)"], capsys)["operations"][0]["remarks"] == []
+
+
+CARRIERS = [
+    "(8,64):(64,1)", "Sw<3,3,3> o 0 o (8,64):(64,1)", "Sw<3,3,3> o 64 o (8,64):(64,1)", "(4,8):(1@0,1@1)",
+    "Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)", "Sw<0,4,3>_smem_ptr[8b] o ((8,2),16):((16,128),1)",
+]  # fmt: skip
+
+
+ANY_ARGUMENT = [
+    "2", "_", "(2,4)", "4:2", "<4:2,_>", "(_,3)", "(_,(9,_))", "(2,4):(4,1)", "(2,4):(1@1,1@0)", "Sw<3,3,3>", "(8,64,2)",
+    "Sw<3,3,3> o 0 o (8,64)", "Sw<3,4,3>_smem_ptr[16b] o (8,8)", "(1,(1,1))", "1,2", "128B", "1,0,3", "Sw<1,0,2>", "0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_an_operation_on_any_kind_of_layout_answers_or_refuses_in_one_sentence(operation: Any) -> None:
+    refused: list[str] = []
+    for carrier, bits in product(CARRIERS, (None, 16)):
+        for argument in ANY_ARGUMENT if operation.wants else (True,):
+            layout = parse_any(carrier, "layout")
+            try:
+                step = apply(operation, layout, argument, Unit(bits=bits))
+            except LayoutError as error:
+                refused.append(str(error))
+                continue
+            facts = layout_facts(step.result, step.unit.element_bits, step.unit.words)
+            assert facts["size"] == step.result.size
+            assert facts_line(step.result).startswith(str(step.result))
+            assert grid_lines(step.result, max_rows=2, width=80)
+    assert not [sentence for sentence in refused if any(word in sentence for word in ("Layout(", "Swizzle(", "E("))]
 
 
 def test_coordinates_are_evaluated_and_several_layouts_shown(capsys: pytest.CaptureFixture[str]) -> None:

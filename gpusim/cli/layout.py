@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpusim.cli.options import console_for, output_path, refuse_same, write_json
 from gpusim.cli.parameters import parameter
-from gpusim.errors import ConfigError, LayoutError
+from gpusim.errors import ConfigError, KernelError, LayoutError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gpusim.workload.dtypes import DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +57,73 @@ OPERATIONS = (
     Operation("upcast", "N", "the same places in a unit N times as large"),
     Operation("downcast", "N", "the same places in a unit N times as small"),
     Operation("slice", "COORD", "fix some modes: (_,3) keeps mode 0 of column 3"),
+    Operation("swizzle", "B,M,S|MODE", "a swizzle over the layout: B,M,S in elements; 32B, 64B or 128B with --dtype"),
+    Operation("tile_to_shape", "SHAPE", "the layout repeated until it fills SHAPE; --order says along which mode first"),
 )
 """Every operation, in the order of the help."""
 
 _EXPLAINED = ("composition", "divide", "product")
+_MAY_LACK_ARGUMENT = ("complement", "coalesce_by")
 _DEFAULT_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """What a layout's offsets count: elements, elements made wider or narrower, or (an inverse) indices.
+
+    >>> Unit(bits=16).after("upcast", 8).words, Unit().after("upcast", 8).words, Unit().after("downcast", 2).words
+    ('elements of 128 bits', 'units of 8 elements', 'units of 1/2 element')
+    """
+
+    bits: int | None = None
+    """Of what is counted, if that is known and has a width."""
+    factor: Fraction = Fraction(1)
+    """Elements in what is counted."""
+    is_index: bool = False
+
+    @property
+    def words(self) -> str | None:
+        """For captions; None for what needs no words."""
+        if self.is_index:
+            return "indices"
+        if self.factor == 1:
+            return None
+        if self.bits is not None:
+            return f"elements of {self.bits} bits"
+        return f"units of {self.factor} element{'s' if self.factor > 1 else ''}"
+
+    @property
+    def element_bits(self) -> int | None:
+        """Bits of what is counted; None if that is an index."""
+        return None if self.is_index else self.bits
+
+    def after(self, operation: str, argument: Any) -> Unit:
+        """What the result of an operation counts.
+
+        Raises:
+            LayoutError: elements that do not divide into so many parts.
+        """
+        if operation in ("right_inverse", "left_inverse"):
+            return replace(self, is_index=not self.is_index)
+        if operation not in ("upcast", "downcast"):
+            return self
+        change = Fraction(argument) if operation == "upcast" else Fraction(1, argument)
+        bits = None if self.bits is None else self.bits * change
+        if bits is not None and bits.denominator != 1:
+            raise LayoutError(f"--{operation} {argument}: {self.bits} bits do not divide so; use a divisor of {self.bits}")
+        return replace(self, bits=None if bits is None else int(bits), factor=self.factor * change)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """An operation that was done: with what, in words, and what came out."""
+    """An operation that was done: with what, in words, what came out, and what that counts."""
 
     operation: Operation
     argument: str
     explanation: str
     result: Any
+    unit: Unit
+    remarks: tuple[str, ...] = ()
 
 
 # ---------------------------------------------------------------------------------------------- notation
@@ -85,6 +144,20 @@ def parse_any(text: str, flag: str) -> Any:
         raise LayoutError(sentence if sentence.startswith(flag) else f"{flag}: {sentence}") from None
 
 
+def find_dtype(name: str) -> DType:
+    """The element type of ``--dtype``, where only its width counts.
+
+    Raises:
+        KernelError: no such element type.
+    """
+    from gpusim.workload.dtypes import dtype_in_memory
+
+    try:
+        return dtype_in_memory(name)
+    except KernelError as error:
+        raise KernelError(f"--dtype {str(error).removeprefix('dtype: ')}") from None
+
+
 def parse_operand(text: str, flag: str) -> Any:
     """A tiler or layout: a shape ``(32,8)``, a layout ``4:2``, one a mode ``<4:2,8:1>``, a swizzle, or ``_``.
 
@@ -103,7 +176,7 @@ def parse_operand(text: str, flag: str) -> Any:
     parts = _parts(compact)
     if parts is not None and (compact[0] == "<" or any(":" in part for part in parts)):
         return tuple(parse_operand(part, flag) for part in parts)
-    if ":" in compact:
+    if ":" in compact or compact.startswith("S"):
         return parse_any(compact, flag)
     try:
         return parse_int_tuple(compact)
@@ -141,13 +214,18 @@ def _bare_swizzle(compact: str) -> Any:
 
 def _argument(operation: Operation, text: str) -> Any:
     from gpusim.layout import parse_int_tuple
+    from gpusim.layout.int_tuple import has_none
 
     if operation.wants in ("TILER", "LAYOUT"):
         return parse_operand(text, operation.flag)
+    if operation.name == "swizzle":
+        return text
     try:
         value = parse_int_tuple("".join(text.split()))
     except LayoutError as error:
         raise LayoutError(f"{operation.flag} {error}") from None
+    if operation.wants in ("COSIZE", "SHAPE") and isinstance(value, tuple) and has_none(value):
+        raise LayoutError(f"{operation.flag} {text!r} has a _, wants integers and tuples of them")
     if operation.wants == "N" and not (isinstance(value, int) and value >= 1):
         raise LayoutError(f"{operation.flag} {text!r} is no factor, wants a whole number from 1 on")
     return value
@@ -156,90 +234,189 @@ def _argument(operation: Operation, text: str) -> Any:
 # ---------------------------------------------------------------------------------------------- operations
 
 
-def apply(operation: Operation, layout: Any, text: str | bool) -> Step:
-    """What an operation makes of a layout.
+def apply(operation: Operation, layout: Any, text: str | bool, unit: Unit | None = None, order: str | None = None) -> Step:
+    """What an operation makes of a layout whose offsets count ``unit``; ``order`` is that of ``tile_to_shape``.
 
     Raises:
         LayoutError: an argument that is no tiler, layout or number, or an operation that has no result.
     """
-    import gpusim.layout as cute
     from gpusim.layout import Layout, Swizzle
-    from gpusim.layout.int_tuple import has_none
 
     argument = None if text is True else _argument(operation, str(text))
+    unit = unit or Unit()
+    step = partial(Step, operation=operation, argument="" if text is True else str(text), explanation="")
     if isinstance(layout, Swizzle) and operation.name != "composition":
         raise LayoutError(f"{operation.flag}: {layout} is a swizzle alone, use --composition LAYOUT first")
     if operation.name == "slice":
-        if not has_none(argument):
-            raise LayoutError(f"--slice {text} fixes every mode (offset {layout(argument)}), wants a _ for those to keep")
-        return Step(operation=operation, argument=str(text), explanation="", result=layout(argument))
-    function: Callable[..., Any] = getattr(cute, "coalesce" if operation.name == "coalesce_by" else operation.name)
-    if operation.name in ("blocked_product", "raked_product") and not isinstance(argument, Layout):
-        argument = Layout(argument) if isinstance(argument, int) else argument
-    if text is True or argument is None:
-        return Step(operation=operation, argument="", explanation="", result=function(layout))
-    explanation = ""
-    if operation.name.endswith(_EXPLAINED):
-        explanation = "\n".join(cute.explain(function, layout, argument).splitlines()[1:-1])
-        if isinstance(argument, Swizzle):
-            explanation = (
-                f"  {argument} on the right works on the index, before {layout}; to swizzle the offsets of a layout, write\n"
-                f"  gpusim layout '{argument} o 0 o {layout}'"
+        return step(result=_sliced(layout, argument, str(text)), unit=unit, remarks=tuple(_beyond(argument, layout)))
+    if operation.name == "swizzle":
+        result, remarks = _swizzled(layout, str(text), unit)
+        return step(result=result, unit=unit, remarks=remarks)
+    if operation.name in ("blocked_product", "raked_product") and isinstance(argument, int):
+        argument = Layout(argument)
+    arguments = () if text is True or (argument is None and operation.name in _MAY_LACK_ARGUMENT) else (argument,)
+    if operation.name == "tile_to_shape" and order is not None:
+        return step(result=_tiled(layout, argument, order), unit=unit)
+    function = _function(operation)
+    after = unit.after(operation.name, argument)
+    explanation = _explanation(operation, layout, argument) if arguments and argument is not None else ""
+    return step(result=function(layout, *arguments), unit=after, explanation=explanation)
+
+
+def _function(operation: Operation) -> Callable[..., Any]:
+    import gpusim.layout as cute
+
+    function: Callable[..., Any] = getattr(cute, operation.name.removesuffix("_by"))
+    return function
+
+
+def _explanation(operation: Operation, layout: Any, argument: Any) -> str:
+    from gpusim.layout import Layout, Swizzle, explain
+
+    if not operation.name.endswith(_EXPLAINED):
+        return ""
+    if isinstance(argument, Swizzle) and isinstance(layout, Layout):
+        return (
+            f"  {argument} on the right works on the index, before {layout}; to swizzle the offsets of a layout, write\n"
+            f"  gpusim layout '{argument} o 0 o {layout}'"
+        )
+    return "\n".join(explain(_function(operation), layout, argument).splitlines()[1:-1])
+
+
+def _sliced(layout: Any, coord: Any, text: str) -> Any:
+    from gpusim.layout.int_tuple import has_none
+
+    if not has_none(coord):
+        raise LayoutError(f"--slice {text} fixes every mode (offset {layout(coord)}), wants a _ for those to keep")
+    return layout(coord)
+
+
+def _beyond(coord: Any, layout: Any) -> Iterator[str]:
+    """A remark for each fixed coordinate that its mode does not have."""
+    from gpusim.layout import product_each
+    from gpusim.layout.int_tuple import show
+
+    parts = coord if isinstance(coord, tuple) else (coord,)
+    for mode, (part, extent) in enumerate(zip(parts, product_each(layout.shape), strict=False)):
+        shape = layout.shape[mode] if isinstance(layout.shape, tuple) else layout.shape
+        if not _is_inside(part, shape):
+            yield (
+                f"{show(part)} lies beyond mode {mode}, which has {extent}: the layout runs on past its end, as CuTe's do; "
+                f"use 0 to {extent - 1}"
             )
-    result = function(layout, argument)
-    return Step(operation=operation, argument=str(text), explanation=explanation, result=result)
+
+
+def _swizzled(layout: Any, text: str, unit: Unit) -> tuple[Any, tuple[str, ...]]:
+    """A swizzle over a plain layout, in the unit of its offsets, and what to know about its numbers."""
+    from gpusim.layout import SWIZZLE_MODES, ComposedLayout, Layout, parse_swizzle, units_remark
+
+    if not isinstance(layout, Layout):
+        raise LayoutError(f"--swizzle {text}: {layout} has a swizzle already; start from its plain layout, {layout.inner}")
+    if layout.has_basis:
+        raise LayoutError(f"--swizzle {text}: {layout} yields coordinates, wants a layout with integer strides")
+    bits = unit.element_bits
+    if text in SWIZZLE_MODES and bits is None:
+        raise LayoutError(f"--swizzle {text} counts bytes, wants the element type: add --dtype, such as --dtype bf16")
+    try:
+        of_bytes = parse_swizzle(text, bits or 8)
+        swizzle = of_bytes.upcast((bits or 8) // 8)
+        remark = units_remark(text, bits or 8)
+    except LayoutError as error:
+        raise LayoutError(f"--swizzle {str(error).removeprefix('swizzle ')}") from None
+    return ComposedLayout(swizzle, 0, layout), () if remark is None else (remark,)
+
+
+def _tiled(layout: Any, shape: Any, order: str) -> Any:
+    from gpusim.layout import parse_int_tuple, tile_to_shape
+
+    try:
+        return tile_to_shape(layout, shape, parse_int_tuple("".join(order.split())))
+    except LayoutError as error:
+        raise LayoutError(f"--tile-to-shape with --order {order}: {error}") from None
 
 
 # ---------------------------------------------------------------------------------------------- the command
 
 
-def _run(
-    expressions: list[str], operations: Sequence[tuple[Operation, Any]], coords: list[str], element_bits: int | None,
-    max_rows: int, json_path: Path | None, plot_path: Path | None,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """One expression: the layout, what was done with it, and offsets that were asked for."""
+
+    layout: Any
+    steps: tuple[Step, ...]
+    found: tuple[tuple[str, Any], ...]
+    start: Unit
+
+    @property
+    def result(self) -> Any:
+        return self.steps[-1].result if self.steps else self.layout
+
+    @property
+    def unit(self) -> Unit:
+        return self.steps[-1].unit if self.steps else self.start
+
+    @property
+    def caption(self) -> str | None:
+        """The unit of the result's offsets; None where the layout says it: bytes, or plain elements."""
+        return None if hasattr(self.result, "element_bits") else self.unit.words
+
+
+def _evaluated(
+    text: str, operations: Sequence[tuple[Operation, Any]], coords: list[str], unit: Unit, order: str | None
+) -> _Shown:
     from gpusim.layout import Swizzle
+
+    layout = _bare_swizzle("".join(text.split())) or parse_any(text, "layout")
+    own_bits = getattr(layout, "element_bits", unit.bits)
+    if unit.bits not in (None, own_bits):
+        raise LayoutError(f"layout: {layout} has elements of {own_bits} bits, --dtype {unit.bits}; leave --dtype out")
+    unit = replace(unit, bits=own_bits)
+    steps: list[Step] = []
+    for operation, value in operations:
+        argument = value[0] if isinstance(value, list) else value
+        before, of_before = (steps[-1].result, steps[-1].unit) if steps else (layout, unit)
+        steps.append(apply(operation, before, argument, of_before, order))
+    result = steps[-1].result if steps else layout
+    if isinstance(result, Swizzle):
+        raise LayoutError(
+            f"layout: {result} is a swizzle alone, wants a layout under it, such as '{result} o 0 o (8,64):(64,1)'"
+        )
+    found = tuple((coord, _offset_at(result, coord)) for coord in coords)
+    return _Shown(layout=layout, steps=tuple(steps), found=found, start=unit)
+
+
+def _plot(shown: _Shown, path: Path) -> None:
     from gpusim.layout.draw import by_bank, by_offset
-    from gpusim.report.layouts import render_layout
+    from gpusim.report.plots_layouts import plot_layout
 
-    shown = []
-    for text in expressions:
-        layout = _bare_swizzle("".join(text.split())) or parse_any(text, "layout")
-        if isinstance(layout, Swizzle) and not operations:
-            raise LayoutError(
-                f"layout: {layout} is a swizzle alone, wants a layout under it, such as '{layout} o 0 o (8,64):(64,1)'"
-            )
-        steps: list[Step] = []
-        for operation, value in operations:
-            argument = value[0] if isinstance(value, list) else value
-            steps.append(apply(operation, steps[-1].result if steps else layout, argument))
-        result = steps[-1].result if steps else layout
-        shown.append((layout, steps, result, [(coord, _offset_at(result, coord)) for coord in coords]))
-    if plot_path is not None:
-        from gpusim.report.plots_layouts import plot_layout
+    bits = 8 if hasattr(shown.result, "element_bits") else shown.unit.element_bits
+    plot_layout(shown.result, path, by_bank(bits / 8) if bits else by_offset, shown.caption)
 
-        bits = getattr(shown[0][2], "element_bits", element_bits)
-        unit_bytes = 1 if hasattr(shown[0][2], "element_bits") else (bits or 8) // 8
-        plot_layout(shown[0][2], plot_path, by_bank(unit_bytes) if bits else by_offset)
-    if json_path is not None:
-        documents = [_document(*entry, element_bits) for entry in shown]
-        write_json(documents[0] if len(documents) == 1 else documents, json_path)
-    console = console_for(json_path)
-    for layout, steps, result, found in shown:
-        if steps and not isinstance(layout, Swizzle):
-            render_layout(layout, console, element_bits=element_bits, max_rows=max_rows, title="layout")
-        for step in steps:
-            words = f"{step.operation.name.removesuffix('_by')} {step.argument}".rstrip()
-            console.print(f"[bold]{words}[/] gives {step.result}", highlight=False, soft_wrap=True)
-            for line in step.explanation.splitlines():
-                console.print(line, markup=False, highlight=False, soft_wrap=True)
-        if steps:
-            console.print()
-        title = "result" if steps else "layout"
-        render_layout(result, console, element_bits=element_bits, max_rows=max_rows, title=title)
-        for coord, offset in found:
-            console.print(f"{coord} lies at offset {offset}", markup=False, highlight=False, soft_wrap=True)
-    if plot_path is not None:
-        console_for(Path("-")).print(f"Plot: {plot_path}", highlight=False, soft_wrap=True)
+
+def _print(shown: _Shown, console: Console, max_rows: int) -> None:
+    from gpusim.layout import Swizzle
+    from gpusim.report.layouts import facts_line, render_layout
+
+    steps, result = shown.steps, shown.result
+    if steps and not isinstance(shown.layout, Swizzle):
+        console.print(f"[bold]layout[/]  {facts_line(shown.layout)}", highlight=False, soft_wrap=True)
+    for step in steps:
+        words = f"{step.operation.name.removesuffix('_by')} {step.argument}".rstrip()
+        console.print(f"[bold]{words}[/] gives {step.result}", highlight=False, soft_wrap=True)
+        for line in step.explanation.splitlines():
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+        for remark in step.remarks:
+            console.print(f"[yellow]Remark[/]: {remark}", highlight=False)
+    if steps:
+        console.print()
+    title = "result" if steps else "layout"
+    render_layout(
+        result, console, element_bits=shown.unit.element_bits, max_rows=max_rows, title=title, unit=shown.caption
+    )
+    for coord, offset in shown.found:
+        console.print(f"{coord} lies at offset {offset}", markup=False, highlight=False, soft_wrap=True)
+    if steps:
+        console.print(f"[bold]Result[/]: {result}", highlight=False, soft_wrap=True)
 
 
 def _offset_at(layout: Any, text: str) -> Any:
@@ -263,24 +440,27 @@ def _offset_at(layout: Any, text: str) -> Any:
 def _is_inside(coord: Any, shape: Any) -> bool:
     from gpusim.layout import product
 
+    if coord is None:
+        return True
     if isinstance(coord, int):
         return 0 <= coord < int(product(shape))
     return all(_is_inside(part, extent) for part, extent in zip(coord, shape, strict=True))
 
 
-def _document(layout: Any, steps: list[Step], result: Any, found: Any, element_bits: int | None) -> dict[str, Any]:
+def _document(shown: _Shown) -> dict[str, Any]:
     from gpusim.layout import Swizzle
     from gpusim.report.layouts import layout_facts
 
+    layout, bits = shown.layout, shown.start.element_bits
     return {
-        "input": str(layout) if isinstance(layout, Swizzle) else layout_facts(layout, element_bits),
+        "input": str(layout) if isinstance(layout, Swizzle) else layout_facts(layout, bits),
         "operations": [
             {"name": step.operation.name, "argument": step.argument, "explanation": step.explanation.splitlines(),
-             "result": str(step.result)}
-            for step in steps
+             "remarks": list(step.remarks), "result": str(step.result)}
+            for step in shown.steps
         ],
-        "result": layout_facts(result, element_bits),
-        "coordinates": [{"coordinate": coord, "offset": offset} for coord, offset in found],
+        "result": layout_facts(shown.result, shown.unit.element_bits, shown.caption),
+        "coordinates": [{"coordinate": coord, "offset": offset} for coord, offset in shown.found],
     }
 
 
@@ -297,8 +477,11 @@ def _signature() -> inspect.Signature:
             metavar="NAME"), None),
         parameter("coords", list[str] | None, typer.Option(
             "--coord", help="say the offset of a coordinate of the result", metavar="COORD"), None),
-        parameter("max_rows", int, typer.Option(
-            "--rows", help="show at most so many rows of the picture and of the table", metavar="N"), _DEFAULT_ROWS),
+        parameter("max_rows", str, typer.Option(
+            "--rows", help="show at most so many rows of the picture and of the table", metavar="N"), str(_DEFAULT_ROWS)),
+        parameter("order", str | None, typer.Option(
+            "--order", help="of --tile-to-shape: the places of the modes, (1,0) to repeat along mode 1 first",
+            metavar="ORDER"), None),
         parameter("json_path", str | None, typer.Option(
             "--json", help="write what is shown as JSON; - is stdout", metavar="FILE", rich_help_panel=output), None),
         parameter("plot_path", str | None, typer.Option(
@@ -338,11 +521,12 @@ def layout_command(context: typer.Context, **values: Any) -> None:
     <4:2,8:1>; or one layout 4:2, which divides the flattened layout as a list.
     For example: gpusim layout '(128,64):(64,1)' --zipped-divide '(32,8)'
     """
-    from gpusim.workload.dtypes import dtype as dtype_of
-
     operations = [(row, values[row.name]) for row in _as_typed(context) if values[row.name]]
-    if values["max_rows"] < 1:
-        raise ConfigError(f"--rows {values['max_rows']} wants a number from 1 on, such as {_DEFAULT_ROWS}")
+    typed_rows = values["max_rows"].strip()
+    if not typed_rows.isdecimal() or int(typed_rows) < 1:
+        raise ConfigError(f"--rows {typed_rows} wants a whole number from 1 on, such as {_DEFAULT_ROWS}")
+    if values["order"] is not None and not values["tile_to_shape"]:
+        raise ConfigError(f"--order {values['order']} says how --tile-to-shape repeats; give that, too")
     outputs = {
         "--json": output_path(values["json_path"], "--json"),
         "--plot": output_path(values["plot_path"], "--plot", ".svg", ".png"),
@@ -351,8 +535,17 @@ def layout_command(context: typer.Context, **values: Any) -> None:
     expressions = values["expressions"]
     if outputs["--plot"] is not None and len(expressions) > 1:
         raise ConfigError(f"--plot draws one layout, {len(expressions)} are given; give one")
-    bits = None if values["dtype"] is None else dtype_of(values["dtype"]).bits
-    _run(expressions, operations, values["coords"] or [], bits, values["max_rows"], outputs["--json"], outputs["--plot"])
+    unit = Unit(bits=None if values["dtype"] is None else find_dtype(values["dtype"]).bits)
+    shown = [_evaluated(text, operations, values["coords"] or [], unit, values["order"]) for text in expressions]
+    if outputs["--plot"] is not None:
+        _plot(shown[0], outputs["--plot"])
+    if outputs["--json"] is not None:
+        documents = [_document(one) for one in shown]
+        write_json(documents[0] if len(documents) == 1 else documents, outputs["--json"])
+    for one in shown:
+        _print(one, console_for(outputs["--json"]), int(typed_rows))
+    if outputs["--plot"] is not None:
+        console_for(Path("-")).print(f"Plot: {outputs['--plot']}", highlight=False, soft_wrap=True)
 
 
 layout_command.__signature__ = _signature()  # type: ignore[attr-defined]  # typer reads options from it

@@ -17,7 +17,7 @@ from gpusim.errors import LayoutError
 from gpusim.layout import int_tuple as it
 from gpusim.layout.int_tuple import ScaledBasis, show
 from gpusim.layout.layout import CarriesLayout, Layout, filter_zeros, get, inner_layout, make_layout, through
-from gpusim.layout.swizzle import ComposedLayout, Swizzle, is_swizzle, make_swizzle
+from gpusim.layout.swizzle import ByteLayout, ComposedLayout, Swizzle, is_swizzle, make_swizzle
 
 Mode: TypeAlias = tuple[int, Any]
 """Size and stride of a leaf."""
@@ -140,6 +140,8 @@ def _compose(lhs: Layout, rhs: Any) -> Layout:
         return lhs
     if isinstance(rhs, tuple):
         return by_mode(lhs, rhs, _compose, keep=False)
+    if isinstance(rhs, CarriesLayout):
+        raise LayoutError(f"composition of {lhs} with {rhs}: the right one is more than a layout: use its plain layout")
     return _compose_layouts(lhs, rhs if isinstance(rhs, Layout) else Layout(rhs))
 
 
@@ -304,6 +306,9 @@ def _pull_swizzle_out(lhs: Layout, rhs: Swizzle) -> Any:
 
     Bits beyond ``lhs``'s end are tried last: they change nothing within it, and may be in the way.
     """
+    if not isinstance(lhs, Layout):
+        raise LayoutError(f"composition of {lhs} with {rhs}: a swizzle on the right goes before a plain layout: use one")
+    integers_only("composition with a swizzle", lhs)
     places = [(index, rhs(index)) for index in range(lhs.size) if rhs(index) < lhs.size]
     for bits in (rhs.source_mask, rhs.source_mask & (lhs.size - 1)):
         source, target = lhs(bits), lhs(rhs(bits) ^ bits)
@@ -443,7 +448,11 @@ def _inverse(layout: Any, invert: Callable[[Layout], Layout]) -> Any:
         return layout
     if isinstance(layout, Layout):
         return invert(layout)
-    if not isinstance(layout, ComposedLayout) or layout.offset:
+    if isinstance(layout, ByteLayout):
+        raise LayoutError(f"inverse of {layout}: its swizzle counts bytes, an inverse elements: use to_elements() first")
+    if not isinstance(layout, ComposedLayout):
+        raise LayoutError(f"inverse of {layout}: it is no layout: use a layout, or a swizzled one at offset 0")
+    if layout.offset:
         raise LayoutError(f"inverse of {layout}: its offset is in the way: use a layout, or a swizzled one at offset 0")
     return composition(invert(layout.layout_b), _inverse(layout.layout_a, invert))
 

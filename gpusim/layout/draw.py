@@ -35,16 +35,17 @@ def by_offset(offset: int) -> str:
     return GREYS[offset % 8]
 
 
-def by_bank(bytes_per_offset: int) -> Callable[[int], str]:
-    """Eight colours for groups of four banks, by offset in units of ``bytes_per_offset``.
+def by_bank(bytes_per_offset: float) -> Callable[[int], str]:
+    """Eight colours for groups of four banks, by offset in units of ``bytes_per_offset`` (half a byte is one, too).
 
     >>> by_bank(2)(0) == by_bank(2)(7) != by_bank(2)(8)
     True
     """
-    return lambda offset: COLORS[offset * bytes_per_offset // 16 % 8]
+    return lambda offset: COLORS[int(offset * bytes_per_offset) // 16 % 8]
 
 
-def _unit(layout: Any) -> str:
+def unit_of(layout: Any) -> str:
+    """What a layout's offsets count: "bytes" under a swizzle of bytes, else "elements"."""
     is_bytes = isinstance(layout, ByteLayout) or isinstance(getattr(layout, "layout", None), ByteLayout)
     return "bytes" if is_bytes else "elements"
 
@@ -61,8 +62,8 @@ def _grid(layout: Layout | CarriesLayout) -> list[list[Any]]:
 # Text
 
 
-def layout_text(layout: Layout | CarriesLayout) -> str:
-    """The offsets as a grid, as CuTe's ``print_layout`` shows them.
+def layout_text(layout: Layout | CarriesLayout, unit: str | None = None) -> str:
+    """The offsets as a grid, as CuTe's ``print_layout`` shows them; ``unit`` says what they count, if not elements.
 
     >>> print(layout_text(Layout((2, 4), (4, 1))))
     (2,4):(4,1), offsets in elements
@@ -79,7 +80,7 @@ def layout_text(layout: Layout | CarriesLayout) -> str:
     line = "   " + "+".join(["", *["-" * (width + 2)] * len(cells[0]), ""])
     body = [f"{i:>2} | {' | '.join(f'{cell:>{width}}' for cell in row)} |" for i, row in enumerate(cells)]
     framed = [text for row in body for text in (line, row)]
-    return "\n".join([f"{layout}, offsets in {_unit(layout)}", "    " + head.rstrip(), *framed, line])
+    return "\n".join([f"{layout}, offsets in {unit or unit_of(layout)}", "    " + head.rstrip(), *framed, line])
 
 
 def offset_table(layout: Layout | CarriesLayout, element_bits: int | None = None) -> list[tuple[IntTuple, Any, Any]]:
@@ -123,14 +124,16 @@ def table_text(layout: Layout | CarriesLayout, element_bits: int | None = None) 
 # SVG
 
 
-def layout_svg(layout: Layout | CarriesLayout, color: Callable[[int], str] = by_offset) -> str:
-    """The offsets as a grid, in SVG; ``color`` gives the colour of an offset.
+def layout_svg(
+    layout: Layout | CarriesLayout, color: Callable[[int], str] = by_offset, unit: str | None = None
+) -> str:
+    """The offsets as a grid, in SVG; ``color`` gives the colour of an offset, ``unit`` says what it counts.
 
     >>> layout_svg(Layout((2, 4), (4, 1))).count("<rect")
     8
     """
     cells = [[((show(offset),), _fill(offset, color)) for offset in row] for row in _grid(layout)]
-    return _svg(f"{layout}, offsets in {_unit(layout)}", cells)
+    return _svg(f"{layout}, offsets in {unit or unit_of(layout)}", cells)
 
 
 def _fill(offset: Any, color: Callable[[int], str]) -> str:

@@ -125,7 +125,10 @@ def as_int_tuple(value: Any, what: str) -> Any:
     try:
         return operator.index(value)
     except TypeError:
-        raise LayoutError(f"{what}: {value!r} is no integer: use integers and tuples of them") from None
+        mend = "use parse_layout, or parse_int_tuple, which read text" if isinstance(value, str) else (
+            "use integers and tuples of them")
+        found = repr(value) if isinstance(value, str) else value
+        raise LayoutError(f"{what}: {found} is no integer: {mend}") from None
 
 
 # Structure

@@ -18,8 +18,9 @@ from gpusim.layout.swizzle import (
     swizzle_mode,
 )
 
-_SWIZZLE = re.compile(r"^S(?:w)?<(\d+),(\d+),(-?\d+)>(?:_smem_ptr\[(\d+)b\])?(.*)$")
+_SWIZZLE = re.compile(r"^S(?:w|wizzle)?<(\d+),(\d+),(-?\d+)>(?:_smem_ptr\[(\d+)b\])?(.*)$")
 _THREE_NUMBERS = re.compile(r"(?:S(?:w|wizzle)?)?<?(\d+),(\d+),(-?\d+)>?")
+_BARE = re.compile(r"[^(),]+(,[^(),]+)+")
 _LEAF = re.compile(r"_?(-?\d+)((?:@\d+)*)")
 
 
@@ -37,6 +38,7 @@ def parse_layout(text: str) -> Layout | ComposedLayout:
     compact = "".join(text.split())
     match = _SWIZZLE.match(compact)
     if match is None:
+        _refuse_swizzle(compact)
         return _plain(compact)
     if match[4] is not None:
         raise LayoutError(f"{text!r} is in bytes: use parse_byte_layout")
@@ -56,10 +58,20 @@ def parse_byte_layout(text: str) -> ByteLayout:
     Raises:
         LayoutError: text that is no such layout.
     """
-    match = _SWIZZLE.match("".join(text.split()))
+    compact = "".join(text.split())
+    match = _SWIZZLE.match(compact)
+    if match is None:
+        _refuse_swizzle(compact)
     if match is None or match[4] is None or not match[5].startswith("o"):
         raise LayoutError(f"{text!r}: use Sw<B,M,S>_smem_ptr[bits b] o shape:stride, without blanks in the brackets")
     return ByteLayout(_swizzle(match), _plain(match[5][1:]), element_bits=int(match[4]))
+
+
+def _refuse_swizzle(compact: str) -> None:
+    """Refuse a swizzle that has not three numbers."""
+    found = re.match(r"S(?:w|wizzle)?<([^>]*)>", compact)
+    if found is not None and not re.fullmatch(r"\d+,\d+,-?\d+", found[1]):
+        raise LayoutError(f"{found[0]!r}: a swizzle has three numbers: use Sw<B,M,S>, such as Sw<3,3,3>")
 
 
 def _swizzle(match: re.Match[str]) -> Swizzle:
@@ -87,12 +99,16 @@ def parse_swizzle(text: str, element_bits: int) -> Swizzle:
     return Swizzle(*(int(number) for number in numbers.groups())).downcast(element_bytes(element_bits))
 
 
-def units_remark(text: str, element_bits: int) -> str | None:
+def units_remark(text: str, element_bits: int, *, is_short: bool = False) -> str | None:
     """What to say where ``B,M,S`` reads like a mode of TMA and wgmma, whose numbers count bytes, but elements are meant.
+
+    ``is_short`` leaves out what to use instead, for sentences that say it themselves.
 
     >>> print(units_remark("3,4,3", 16))
     Sw<3,4,3> counts elements here and is Sw<3,5,3> in bytes: it is not the 128B mode of TMA and wgmma, whose Sw<3,4,3> \
 counts bytes; in elements of 16 bits that is Sw<3,3,3>: use 3,3,3 or 128B
+    >>> print(units_remark("3,4,3", 16, is_short=True))
+    Sw<3,4,3> counts elements here; the 128B mode, which counts bytes, is Sw<3,3,3> in elements of 16 bits
     >>> units_remark("3,4,3", 8), units_remark("3,3,3", 16), units_remark("128B", 16)
     (None, None, None)
 
@@ -108,6 +124,9 @@ counts bytes; in elements of 16 bits that is Sw<3,3,3>: use 3,3,3 or 128B
     if mode in (None, "none"):
         return None
     right = typed.upcast(factor)
+    if is_short:
+        in_elements = f"{right} in elements of {element_bits} bits"
+        return f"{typed} counts elements here; the {mode} mode, which counts bytes, is {in_elements}"
     return (
         f"{typed} counts elements here and is {meant} in bytes: it is not the {mode} mode of TMA and wgmma, whose {typed} "
         f"counts bytes; in elements of {element_bits} bits that is {right}: use {right.num_bits},{right.base},{right.shift} "
@@ -138,6 +157,10 @@ def _number(text: str, whole: str) -> int:
 
 def _plain(text: str) -> Layout:
     shape, colon, stride = text.partition(":")
+    bare = [part for part in (shape, stride) if _BARE.fullmatch(part)]
+    if bare:
+        closed = ":".join(f"({part})" if part in bare else part for part in (shape, stride) if part)
+        raise LayoutError(f"{text!r}: parentheses are missing: use {closed}")
     return Layout(parse_int_tuple(shape), parse_int_tuple(stride) if colon else None)
 
 
@@ -152,6 +175,8 @@ def parse_int_tuple(text: str) -> Any:
     Raises:
         LayoutError: text that is no IntTuple; says where.
     """
+    if _BARE.fullmatch(text):
+        raise LayoutError(f"{text!r}: parentheses are missing: use ({text})")
     value, end = _tree(text, 0)
     if end != len(text):
         raise LayoutError(f"{text!r}: {text[end:]!r} is left over at position {end}: remove it")
@@ -166,6 +191,9 @@ def _tree(text: str, start: int) -> tuple[Any, int]:
         return None, start + 1
     if match is None:
         raise LayoutError(f"{text!r}: no number at position {start}: use integers and parentheses")
+    fraction = re.match(r"-?[\d.]+", text[start:])
+    if fraction is not None and "." in fraction[0]:
+        raise LayoutError(f"{text!r}: {fraction[0]} is no integer: use integers and parentheses")
     value, modes = int(match[1]), tuple(int(mode) for mode in reversed(match[2].split("@")[1:]))
     return (ScaledBasis(value, modes) if modes else value), match.end()
 

@@ -10,28 +10,35 @@ from gpusim.layout import int_tuple as it
 from gpusim.layout.algebra import coalesce, integers_only, right_inverse
 from gpusim.layout.divide import logical_divide
 from gpusim.layout.int_tuple import ScaledBasis
-from gpusim.layout.layout import Layout
-from gpusim.layout.swizzle import ComposedLayout, Swizzle
+from gpusim.layout.layout import CarriesLayout, Layout
+from gpusim.layout.swizzle import ByteLayout, ComposedLayout, Swizzle
 
 
 def upcast(layout: Any, factor: int) -> Any:
     """The layout in a unit ``factor`` times as large: 16-bit elements to 32-bit ones with ``factor`` 2.
 
-    A unit that is only partly covered counts as a whole one. A swizzle and its offset are converted too.
+    A unit that is only partly covered counts as a whole one. A swizzle and its offset are converted too; one of bytes
+    stays, and its elements become wider, as CuTe's ``smem_ptr_flag_bits`` do.
 
     >>> print(upcast(Layout((4, 8), (8, 1)), 4))
     (4,2):(2,1)
+    >>> print(upcast(ByteLayout(Swizzle(3, 4, 3), Layout((8, 64), (64, 1)), element_bits=16), 4))
+    Sw<3,4,3>_smem_ptr[64b] o (8,16):(16,1)
 
     Raises:
         LayoutError: a stride or a run that ``factor`` does not divide, or the other way round; a swizzle that moves
-            parts of the larger unit (CuTe drops those bits).
+            parts of the larger unit (CuTe drops those bits); elements that are no power of two of bytes; a tensor.
     """
     if isinstance(layout, Swizzle):
         return layout.upcast(factor)
-    if not isinstance(layout, ComposedLayout):
+    if isinstance(layout, Layout):
         return _with_modes(layout, [_upcast_mode(s, d, factor, layout) for s, d in layout.modes])
-    if layout.offset % factor:
+    _refuse_others("upcast", layout)
+    if factor < 1 or layout.offset % factor:
         raise LayoutError(f"upcast of {layout} by {factor}: the offset {layout.offset} is no multiple: use one")
+    if isinstance(layout, ByteLayout):
+        inner = upcast(layout.layout, factor)
+        return ByteLayout(layout.swizzle, inner, _element_bits("upcast", layout, factor), layout.offset // factor)
     return ComposedLayout(upcast(layout.layout_a, factor), layout.offset // factor, upcast(layout.layout_b, factor))
 
 
@@ -43,11 +50,15 @@ def downcast(layout: Any, factor: int) -> Any:
 
     Raises:
         LayoutError: no mode has stride 1, so that no mode can take the parts of an element; or two have, and would
-            overlap (CuTe lets them).
+            overlap (CuTe lets them); elements narrower than a byte under a swizzle of bytes; a tensor.
     """
     if isinstance(layout, Swizzle):
         return layout.downcast(factor)
-    if isinstance(layout, ComposedLayout):
+    if isinstance(layout, ByteLayout):
+        inner = downcast(layout.layout, factor)
+        return ByteLayout(layout.swizzle, inner, _element_bits("downcast", layout, factor), layout.offset * factor)
+    if not isinstance(layout, Layout):
+        _refuse_others("downcast", layout)
         parts = downcast(layout.layout_a, factor), downcast(layout.layout_b, factor)
         return ComposedLayout(parts[0], layout.offset * factor, parts[1])
     place = _place_of_parts(layout, factor)
@@ -55,11 +66,29 @@ def downcast(layout: Any, factor: int) -> Any:
     return _with_modes(layout, modes)
 
 
+def _refuse_others(name: str, layout: Any) -> None:
+    if not isinstance(layout, ComposedLayout | ByteLayout):
+        of_tensors = ": use recast, which knows its offset" if isinstance(layout, CarriesLayout) else ""
+        raise LayoutError(f"{name}: {layout} is no layout and no swizzle{of_tensors or ': use make_layout(...) first'}")
+
+
+def _element_bits(name: str, layout: ByteLayout, factor: int) -> int:
+    """Bits of an element ``factor`` times as wide or narrow, if bytes can be counted by it."""
+    bits = layout.element_bits
+    if factor & (factor - 1) or (name == "downcast" and bits % (8 * factor)):
+        most = f" of at most {bits // 8}" if name == "downcast" else ""
+        raise LayoutError(
+            f"{name} of {layout} by {factor}: no elements of whole bytes come of it, whose swizzle counts bytes: use a "
+            f"power of two{most}"
+        )
+    return bits * factor if name == "upcast" else bits // factor
+
+
 def _place_of_parts(layout: Layout, factor: int) -> int:
     """The mode of stride 1, which takes the parts of an element; one of size 1 only if there is no other."""
     places = sorted((-extent, i) for i, (extent, step) in enumerate(layout.modes) if step in (1, -1))
     if factor < 1 or not places:
-        raise LayoutError(f"downcast of {layout} by {factor}: no mode has stride 1: append Layout(1, 1) for the parts")
+        raise LayoutError(f"downcast of {layout} by {factor}: no mode has stride 1: append the mode 1:1 for the parts")
     if len(places) > 1 and places[1][0] < -1:
         raise LayoutError(f"downcast of {layout} by {factor}: two modes have stride 1: use one that does not overlap")
     return places[0][1]
@@ -89,18 +118,36 @@ def max_alignment(layout: Any) -> int:
     (4, 32)
     >>> max_alignment(ComposedLayout(Swizzle(3, 3, 3), 0, Layout((8, 64), (64, 1))))
     8
+    >>> max_alignment(ByteLayout(Swizzle(3, 4, 3), Layout((8, 64), (64, 1)), element_bits=16))
+    8
 
     Raises:
-        LayoutError: strides that are bases.
+        LayoutError: strides that are bases, or the offset of a tensor that is no number.
     """
     if isinstance(layout, Swizzle):
         return 1 << layout.base
+    if isinstance(layout, ByteLayout):
+        whole = max(1, (1 << layout.swizzle.base) * 8 // layout.element_bits) if layout.swizzle.num_bits else 0
+        return gcd(whole, layout.offset, max_alignment(layout.layout))
     if isinstance(layout, ComposedLayout):
         return gcd(max_alignment(layout.layout_a), layout.offset, max_alignment(layout.layout_b))
+    if isinstance(layout, CarriesLayout):
+        return _alignment_of_tensor(layout)
+    if not isinstance(layout, Layout):
+        raise LayoutError(f"max_alignment: {layout} is no layout and no swizzle: use make_layout(...) first")
     integers_only("max_alignment", layout)
     flat = coalesce(layout)
     parts = logical_divide(flat, right_inverse(flat))
     return gcd(parts[0].size, *it.leaves(parts[1].stride))
+
+
+def _alignment_of_tensor(tensor: Any) -> int:
+    layout, offset = tensor.layout, tensor.offset
+    if not isinstance(offset, int):
+        raise LayoutError(f"max_alignment: {tensor} starts at a coordinate: use a tensor with integer offsets")
+    if isinstance(layout, ByteLayout):  # whose tensor's offset counts bytes
+        offset = offset * 8 // layout.element_bits if offset * 8 % layout.element_bits == 0 else 1
+    return gcd(offset, max_alignment(layout))
 
 
 def _with_modes(layout: Layout, modes: list[tuple[int, Any]]) -> Layout:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from gpusim.errors import LayoutError
 from gpusim.layout import ByteLayout, ComposedLayout, Layout, Swizzle, idx2crd, is_injective, product_each
-from gpusim.layout.draw import MAX_CELLS, layout_text
+from gpusim.layout.draw import MAX_CELLS, layout_text, unit_of
 from gpusim.layout.int_tuple import IntTuple, show
 from gpusim.layout.layout import CarriesLayout, inner_layout
 
@@ -93,8 +93,8 @@ def is_one_to_one(layout: AnyLayout) -> bool:
     return is_injective(inner_layout(layout))
 
 
-def layout_facts(layout: AnyLayout, element_bits: int | None = None) -> dict[str, Any]:
-    """What a layout is, as a JSON document; ``unit`` says what offsets and cosize count.
+def layout_facts(layout: AnyLayout, element_bits: int | None = None, unit: str | None = None) -> dict[str, Any]:
+    """What a layout is, as a JSON document; ``unit`` says what offsets and cosize count, if not elements (or bytes).
 
     >>> facts = layout_facts(Layout((4, (2, 3)), (6, (3, 1))))
     >>> facts["size"], facts["cosize"], facts["rank"], facts["depth"], facts["is_compact"]
@@ -102,12 +102,11 @@ def layout_facts(layout: AnyLayout, element_bits: int | None = None) -> dict[str
     """
     bits = layout.element_bits if isinstance(layout, ByteLayout) else element_bits
     inner = inner_layout(layout)
-    is_bytes = isinstance(layout, ByteLayout)
     size_in_unit = layout.size * (layout.element_bits // 8 if isinstance(layout, ByteLayout) else 1)
     cosize, one_to_one = cosize_of(layout), is_one_to_one(layout)
     facts = {
         "layout": str(layout), "shape": show(inner.shape), "stride": show(inner.stride), "size": layout.size,
-        "cosize": cosize, "unit": "bytes" if is_bytes else "elements", "rank": layout.rank, "depth": layout.depth,
+        "cosize": cosize, "unit": unit or unit_of(layout), "rank": layout.rank, "depth": layout.depth,
         "is_injective": one_to_one, "is_compact": one_to_one and cosize == size_in_unit, "element_bits": bits,
     }
     facts |= {"swizzle": swizzle_units(layout, bits)} if not isinstance(layout, Layout) else {"swizzle": None}
@@ -126,6 +125,9 @@ def swizzle_units(layout: AnyLayout, element_bits: int | None) -> Mapping[str, s
     >>> swizzle_units(ComposedLayout(Swizzle(3, 3, 3), 0, Layout((8, 64), (64, 1))), element_bits=16)
     {'elements': 'Sw<3,3,3>', 'bytes': 'Sw<3,4,3>'}
     """
+    swizzle = layout.swizzle if isinstance(layout, ByteLayout) else getattr(layout, "layout_a", None)
+    if isinstance(swizzle, Swizzle) and not swizzle.num_bits:
+        return {"elements": "none", "bytes": "none"}
     if isinstance(layout, ByteLayout):
         return {"elements": _try(lambda: layout.to_elements().layout_a), "bytes": str(layout.swizzle)}
     if isinstance(layout, ComposedLayout) and isinstance(layout.layout_a, Swizzle):
@@ -144,13 +146,27 @@ def _try(convert: Callable[[], Any]) -> str | None:
 # ---------------------------------------------------------------------------------------------- text
 
 
-def render_layout(layout: AnyLayout, console: Console, *, element_bits: int | None, max_rows: int, title: str) -> None:
+def facts_line(layout: AnyLayout) -> str:
+    """What a layout is, in one line.
+
+    >>> facts_line(Layout((4, 8), (16, 1)))
+    '(4,8):(16,1)  4 x 8 coordinates, cosize 56, injective, not compact'
+    """
+    facts = layout_facts(layout)
+    words = [f"{' x '.join(map(str, product_each(layout.shape)))} coordinates", f"cosize {facts['cosize']}"]
+    words += [f"{'' if facts[f'is_{word}'] else 'not '}{word}" for word in ("injective", "compact")]
+    return f"{layout}  {', '.join(words)}"
+
+
+def render_layout(
+    layout: AnyLayout, console: Console, *, element_bits: int | None, max_rows: int, title: str, unit: str | None = None
+) -> None:
     """Print what a layout is, its grid and its table, at most ``max_rows`` rows of each and what fits the console."""
-    facts = layout_facts(layout, element_bits)
+    facts = layout_facts(layout, element_bits, unit)
     console.print(f"[bold]{title}[/]  {layout}", highlight=False, soft_wrap=True)
     console.print(_facts_table(layout, facts), highlight=False)
     console.print()
-    for line in grid_lines(layout, max_rows=max_rows, width=console.width):
+    for line in grid_lines(layout, max_rows=max_rows, width=console.width, unit=unit):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print()
     console.print(_offsets_table(layout, element_bits, max_rows), highlight=False)
@@ -163,10 +179,11 @@ def render_layout(layout: AnyLayout, console: Console, *, element_bits: int | No
 def _facts_table(layout: AnyLayout, facts: Mapping[str, Any]) -> Table:
     unit, num_bits = facts["unit"], facts["element_bits"]
     is_coordinates = inner_layout(layout).has_basis
-    of_elements = f", of elements of {num_bits} bits" if num_bits else ""
+    stride_unit = "elements" if isinstance(layout, ByteLayout) else unit
+    of_elements = f", of elements of {num_bits} bits" if num_bits and stride_unit == "elements" else ""
     rows = [
         ("shape", facts["shape"], f"{' x '.join(map(str, product_each(layout.shape)))} coordinates"),
-        ("stride", facts["stride"], "n@m is n along mode m" if is_coordinates else f"in elements{of_elements}"),
+        ("stride", facts["stride"], "n@m is n along mode m" if is_coordinates else f"in {stride_unit}{of_elements}"),
         ("size", str(facts["size"]), "coordinates"),
         ("cosize", str(facts["cosize"]), "coordinates below the largest of each mode, and it" if is_coordinates else
          f"{unit}: one more than the largest offset"),
@@ -176,11 +193,13 @@ def _facts_table(layout: AnyLayout, facts: Mapping[str, Any]) -> Table:
     ]
     if facts["swizzle"] is not None:
         in_elements, in_bytes = (facts["swizzle"][name] for name in ("elements", "bytes"))
-        if in_bytes is None:
-            rows.append(("swizzle", f"{in_elements}", "in elements (--dtype says what that is in bytes)"))
+        if in_elements == "none":
+            rows.append(("swizzle", in_elements, ""))
+        elif in_bytes is None:
+            rows.append(("swizzle", f"{in_elements}", f"in {stride_unit} (--dtype says what that is in bytes)"))
         else:
-            rows.append(("swizzle", in_elements or "none", "in elements" if in_elements else
-                         "in elements: it moves parts of an element"))
+            rows.append(("swizzle", in_elements or "-", f"in {stride_unit}" if in_elements else
+                         "in elements it has no form: it moves parts of one"))
             rows.append(("", in_bytes, "in bytes: the same swizzle"))
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
@@ -195,7 +214,7 @@ def _yes(flag: bool) -> str:
     return "yes" if flag else "no"
 
 
-def grid_lines(layout: AnyLayout, *, max_rows: int, width: int) -> list[str]:
+def grid_lines(layout: AnyLayout, *, max_rows: int, width: int, unit: str | None = None) -> list[str]:
     r"""The grid in at most ``max_rows`` rows and ``width`` characters, with a last line that says what was cut.
 
     >>> print("\n".join(grid_lines(Layout((128, 64), (64, 1)), max_rows=2, width=40)))
@@ -212,7 +231,7 @@ def grid_lines(layout: AnyLayout, *, max_rows: int, width: int) -> list[str]:
     shown_rows = min(num_rows, max_rows)
     shown_columns = min(num_columns, MAX_CELLS // shown_rows)
     while True:
-        drawn = layout_text(Window(layout, shown_rows, shown_columns)).splitlines()
+        drawn = layout_text(Window(layout, shown_rows, shown_columns), unit).splitlines()
         if shown_columns == 1 or len(drawn[2]) <= width:
             break
         cell = (len(drawn[2]) - 4) // shown_columns
@@ -232,7 +251,7 @@ def _offsets_table(layout: AnyLayout, element_bits: int | None, max_rows: int) -
     inner = inner_layout(layout)
     is_swizzled = not isinstance(layout, Layout)
     headers = ["index", "coordinate", *(["before the swizzle"] if is_swizzled else []), "offset"]
-    headers += ["byte"] if bits and not inner.has_basis else []
+    headers += ["byte"] if bits and bits % 8 == 0 and not inner.has_basis else []
     table = Table(box=None, padding=(0, 2), header_style="bold", pad_edge=True)
     for header in headers:
         table.add_column(header, justify="left" if header == "coordinate" else "right", no_wrap=True)

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusim.errors import LayoutError
-from gpusim.layout import ByteLayout
-from gpusim.layout.draw import MAX_CELLS, by_offset, layout_svg
+from gpusim.layout.draw import MAX_CELLS, by_offset, layout_svg, unit_of
 from gpusim.layout.int_tuple import leaves, show
 from gpusim.report.layouts import AnyLayout, grid_of
 from gpusim.report.output import check_output, write_whole
@@ -23,8 +22,10 @@ MAX_LABELS = 64 * 64
 _CELL_INCHES = 0.42
 
 
-def plot_layout(layout: AnyLayout, path: str | Path, color: Callable[[int], str] = by_offset) -> None:
-    """Draw the grid of offsets to SVG or PNG, by suffix; ``color`` gives the colour of an offset.
+def plot_layout(
+    layout: AnyLayout, path: str | Path, color: Callable[[int], str] = by_offset, unit: str | None = None
+) -> None:
+    """Draw the grid of offsets to SVG or PNG, by suffix; ``color`` gives the colour of an offset, ``unit`` what it counts.
 
     Raises:
         GpusimError: another suffix, or nowhere to write.
@@ -36,12 +37,12 @@ def plot_layout(layout: AnyLayout, path: str | Path, color: Callable[[int], str]
     if layout.size > MAX_CELLS:
         raise LayoutError(f"plot: {layout} has {layout.size} cells: use --slice to draw at most {MAX_CELLS}")
     if path.suffix.lower() == ".svg":
-        write_whole(path, layout_svg(layout, color).encode())
+        write_whole(path, layout_svg(layout, color, unit).encode())
     else:
-        write_whole(path, _png(layout, color))
+        write_whole(path, _png(layout, color, unit or unit_of(layout)))
 
 
-def _png(layout: AnyLayout, color: Callable[[int], str]) -> bytes:
+def _png(layout: AnyLayout, color: Callable[[int], str], unit: str) -> bytes:
     from matplotlib.collections import PatchCollection
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
@@ -50,7 +51,6 @@ def _png(layout: AnyLayout, color: Callable[[int], str]) -> bytes:
     offsets: list[list[Any]] = [
         [layout(row + column * num_rows) for column in range(num_columns)] for row in range(num_rows)
     ]
-    unit = "bytes" if isinstance(layout, ByteLayout) else "elements"
     title = f"{layout}, offsets in {unit}"
     has_labels = layout.size <= MAX_LABELS
     if not has_labels:
