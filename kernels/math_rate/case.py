@@ -11,11 +11,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import GpuSpec, Launch, WarpRole, load_gpu, simulate
-from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim import GpuSpec, Launch, WarpRole, simulate
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    Input,
+    KernelLaunch,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+)
 from gpusim.simulate.timeline import WarpState
+from gpusim.units import WARP_SIZE
 from gpusim.workload import ops as words
-from gpusim.workload.atoms.mma import MMA_ATOMS, MmaAtom
+from gpusim.workload.atoms.mma import K_STEP_BYTES, MMA_ATOMS, MmaAtom
 
 Words = NDArray[Any]
 """Registers of a warp, one a lane: uint32[..., 32], or uint64."""
@@ -74,18 +86,27 @@ SPAN_VALUES = {
 }
 
 
-@cache
-def gpu() -> GpuSpec:
-    """What the simulator is asked about."""
-    return load_gpu("h200_sxm")
-
-
-def simulated_cycles(roles: Sequence[WarpRole], **fields: Any) -> float:
-    """Cycles that one CTA of these roles takes, from the first instruction to the last role's end."""
+def simulated_cycles(gpu: GpuSpec, roles: Sequence[WarpRole], **fields: Any) -> float:
+    """Cycles that one CTA of these roles takes on ``gpu``, from the first instruction to the last role's end."""
     launch = Launch(kernel="rate", num_ctas=1, num_tiles=1, roles=tuple(roles), **fields)
-    result = simulate(launch, gpu(), clock="max", l2="warm", skips=False, recorded_sms={0})
+    result = simulate(launch, gpu, clock="max", l2="warm", skips=False, recorded_sms={0})
     states = [state for role in result.timeline.roles for state in role.states if state[0] is not WarpState.START]
     return max(end for _, _, end in states) - min(begin for _, begin, _ in states)
+
+
+def line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
+    """(slope, intercept) of the line through points, medians both: a few points that are far off do not move it.
+
+    The slope is the median of all pairs' slopes; NaN where all points have one ``x``.
+    Source: Theil and Sen.
+    """
+    xs, ys = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    first, second = np.triu_indices(len(xs), 1)
+    is_apart = xs[first] != xs[second]
+    if not is_apart.any():
+        return float("nan"), float("nan")
+    slope = float(np.median(((ys[second] - ys[first])[is_apart]) / (xs[second] - xs[first])[is_apart]))
+    return slope, float(np.median(ys - slope * xs))
 
 
 # ---------------------------------------------------------------------------------------------- instructions
@@ -477,13 +498,17 @@ def _config(op: MathOp, num_chains: int, warps: int, partitions: int = NUM_SUB_P
 
 
 def _group(wanted: Callable[[MathOp], bool], capability: tuple[int, int], rank: int) -> Group:
-    """Every instruction: one chain of one warp; then chains by warps on all sub-partitions."""
+    """Every instruction: one chain of one warp; then chains by warps on all sub-partitions.
+
+    One chain stands at even places for two instructions and at odd ones for the next two, so that both halves have it.
+    """
 
     def configs(seed: int) -> list[Config]:
         del seed  # a sweep, the same for every seed
         found = []
-        for op in (op for op in OPS.values() if wanted(op)):
-            found += [_config(op, chains, 1, 1) for chains in chains_of(op)]
+        for number, op in enumerate(op for op in OPS.values() if wanted(op)):
+            alone = [_config(op, chains, 1, 1) for chains in chains_of(op)]
+            found += [alone[1], alone[0], *alone[2:]] if number // 2 % 2 else alone
             found += [_config(op, chains, warps) for chains, warps in product(chains_of(op), WARPS)]
         return found
 
@@ -571,29 +596,32 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     }
 
 
-def predict(config: Config) -> dict[str, float]:
+def _is_full(config: Config) -> bool:
+    """Whether every sub-partition has chains enough to fill its pipe."""
+    num_chains = int(config["num_chains"]) * int(config["warps_per_partition"])
+    return int(config["num_partitions"]) == NUM_SUB_PARTITIONS and num_chains >= ENOUGH
+
+
+def _is_alone(config: Config) -> bool:
+    """Whether there is one chain."""
+    return config["num_chains"] == config["warps_per_partition"] == config["num_partitions"] == "1"
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """What the simulator says: rates of full pipes, and the latency of mma.sync; it knows no other latencies."""
-    op, num_chains = OPS[config["op"]], int(config["num_chains"])
-    warps, num_partitions = int(config["warps_per_partition"]), int(config["num_partitions"])
-    if not op.pipe:
+    op, num_warps = OPS[config["op"]], int(config["warps_per_partition"]) * int(config["num_partitions"])
+    is_tensor = op.pipe == "tensor"
+    if not op.pipe or (is_tensor and MMA_ATOMS[op.name].rate_class not in gpu.tensor_core.mma_sync_flops_per_cycle):
         return {}
-    is_one = num_chains == warps == num_partitions == 1
-    is_full = num_partitions == NUM_SUB_PARTITIONS and num_chains * warps >= ENOUGH
-    if not is_full and not (is_one and op.pipe == "tensor"):
+    if _is_alone(config) and is_tensor:
+        return {"cycles_per_step": _simulated_latency(op.name, gpu)}
+    if not _is_full(config):
         return {}
-    num_warps = warps * num_partitions
-    if is_one:
-        per_step = _simulated_latency(op.name)
-    else:
-        each = (_simulated(op.name, num_warps, 2) - _simulated(op.name, num_warps, 1)) / SIMULATED_INSTRUCTIONS
-        per_step = num_chains * op.num_instructions * each
-    return {
-        "cycles_per_step": per_step, "instructions_per_cycle": num_warps * num_chains * op.num_instructions / per_step
-    }
+    cycles = _simulated(op.name, num_warps, 2, gpu) - _simulated(op.name, num_warps, 1, gpu)
+    return {"instructions_per_cycle": num_warps * SIMULATED_INSTRUCTIONS / cycles}
 
 
-@cache
-def _simulated_latency(name: str) -> float:
+def _simulated_latency(name: str, gpu: GpuSpec) -> float:
     """A step of a chain of mma.sync: each waits for the sums of the one before it."""
     atom = MMA_ATOMS[name]
 
@@ -605,13 +633,12 @@ def _simulated_latency(name: str) -> float:
                 yield words.RangeStart(words.Section.EPILOGUE)  # reads the accumulators
                 yield words.RangeEnd()
 
-        return simulated_cycles([WarpRole(name="chain", num_warps=1, program=program)])
+        return simulated_cycles(gpu, [WarpRole(name="chain", num_warps=1, program=program)])
 
     return (cycles(40) - cycles(8)) / 32
 
 
-@cache
-def _simulated(name: str, num_warps: int, times: int) -> float:
+def _simulated(name: str, num_warps: int, times: int, gpu: GpuSpec) -> float:
     """Cycles of so many times 64 instructions of each warp, on a full pipe."""
     op, num_instructions = OPS[name], times * SIMULATED_INSTRUCTIONS
 
@@ -622,7 +649,63 @@ def _simulated(name: str, num_warps: int, times: int) -> float:
         else:
             yield {"fma": words.Fma, "alu": words.Alu, "mufu": words.Mufu}[op.pipe](num_instructions)
 
-    return simulated_cycles([WarpRole(name="warps", num_warps=num_warps, program=program)])
+    return simulated_cycles(gpu, [WarpRole(name="warps", num_warps=num_warps, program=program)])
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+
+LANES = {"fp32_lanes": ("ffma",), "int32_lanes": ("iadd3", "lop3", "shf", "prmt"), "mufu_lanes": ("mufu_ex2", "mufu_rsq")}
+"""Of the warp scheduler, and what runs on them alone."""
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """Lanes of the plain pipes; rate, least interval and latency of mma.sync."""
+    full: dict[str, list[float]] = {}
+    for row in rows:
+        if row.get("instructions_per_cycle") and _is_full(row):
+            full.setdefault(row["op"], []).append(float(row["instructions_per_cycle"]))
+    found: dict[str, tuple[list[float], str]] = {}
+    for name, ops in LANES.items():
+        rates = [rate for op in ops for rate in full.get(op, [])]
+        lanes = [_lanes(float(np.median(rates)))] if rates else []
+        found[f"warp_scheduler.{name}"] = lanes, f"instructions a cycle of full pipes, {', '.join(ops)}: median, times 32"
+    intervals = []
+    for atom in ATOMS:
+        rates, is_fp8 = full.get(atom.name, []), atom.a_dtype.name == "fp8"
+        if _is_full_depth(atom):
+            name = f"tensor_core.mma_sync_flops_per_cycle.{atom.rate_class}"
+            flops = 2 * atom.m * atom.n * atom.k
+            of_class = found.setdefault(name, ([], "FLOP a cycle of full pipes, 32 bytes of k: median"))[0]
+            of_class += [rate * flops for rate in rates]
+        elif not is_fp8:  # those are several instructions each
+            intervals += [NUM_SUB_PARTITIONS / rate for rate in rates]
+    found["tensor_core.mma_sync_min_interval_cycles"] = intervals, "interval of full pipes, 16 bytes of k: median"
+    latencies = [
+        float(row["cycles_per_step"]) for row in rows
+        if row.get("cycles_per_step") and _is_alone(row) and row["op"] in MMA_ATOMS and not OPS[row["op"]].num_turned
+        and _is_full_depth(MMA_ATOMS[row["op"]])
+    ]  # fmt: skip
+    found["tensor_core.mma_sync_latency_cycles"] = latencies, "step of one lone chain, 32 bytes of k: median"
+    return medians(found)
+
+
+def medians(found: Mapping[str, tuple[Sequence[float], str]]) -> list[Fitted]:
+    """The median of each parameter's values, by name with how they came; nothing of a parameter without values."""
+    kept = {name: ([value for value in values if np.isfinite(value)], how) for name, (values, how) in found.items()}
+    return [Fitted(parameter=name, value=float(np.median(of)), how=how) for name, (of, how) in kept.items() if of]
+
+
+def _is_full_depth(atom: MmaAtom) -> bool:
+    return atom.k * atom.a_dtype.bits == 8 * K_STEP_BYTES
+
+
+def _lanes(instructions_per_cycle: float) -> float:
+    """Of an SM. A sub-partition's pipe takes an instruction every whole number of cycles; a body's branch costs 1 % more."""
+    interval = NUM_SUB_PARTITIONS / instructions_per_cycle
+    if abs(interval - round(interval)) < 0.03 * interval:
+        interval = round(interval)
+    return NUM_SUB_PARTITIONS * WARP_SIZE / interval
 
 
 def _is_tensor(op: MathOp) -> bool:
@@ -653,5 +736,7 @@ CASE = Case(
     },
     num_repeats=3,
     predict=predict,
+    tiers={"cycles_per_step": 2, "instructions_per_cycle": 4},
+    fit=fit,
     includes=includes,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -12,8 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import WarpRole
-from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value, load_case
+from gpusim import GpuSpec, WarpRole
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    Input,
+    KernelLaunch,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+    load_case,
+)
 from gpusim.units import WARP_SIZE, WAVEFRONT_BYTES
 from gpusim.workload import ops as words
 from gpusim.workload.access import AccessPattern, smem_op, wavefronts
@@ -460,14 +472,16 @@ def _per_access(config: Config, op: SharedOp, per_round: float) -> dict[str, flo
 # ---------------------------------------------------------------------------------------------- the simulator
 
 
-def predict(config: Config) -> dict[str, float]:
-    """The twin in the simulator's words, which know no sub-partitions."""
-    nums = (*wavefronts_of(config), _num_warps_of(config, 0), _num_warps_of(config, 1), int(config["mode"]))
-    cycles = [_simulated(config["question"], config["op"], config["second_op"], *nums, length) for length in (SHORT, LONG)]
-    per_round = (cycles[1] - cycles[0]) / (LONG - SHORT)
-    if config["question"] == "chase":
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """The twin in the simulator's words: latency of chains; rate of streams on all four sub-partitions."""
+    is_chain = config["question"] == "chase"
+    if not is_chain and int(config["num_partitions"]) < NUM_SUB_PARTITIONS:
+        return {}
+    short, long = (_simulated(config, length, gpu) for length in (SHORT, LONG))
+    per_round = (long - short) / (LONG - SHORT)
+    if is_chain:
         return {"cycles_per_access": per_round / SIMULATED_CHAIN}
-    return _per_access(config, OPS[config["op"]], per_round)
+    return {"wavefronts_per_cycle": _per_access(config, OPS[config["op"]], per_round)["wavefronts_per_cycle"]}
 
 
 def _word(op: SharedOp, num_wavefronts: int, num_warps: int) -> words.Op:
@@ -480,23 +494,21 @@ def _word(op: SharedOp, num_wavefronts: int, num_warps: int) -> words.Op:
     return kinds.get(op.kind, words.SharedAtomic)(access)
 
 
-@cache
-def _simulated(
-    question: str, name: str, second_name: str, first: int, second: int, num_first: int, num_second: int, mode: int,
-    length: int,
-) -> float:
+def _simulated(config: Config, length: int, gpu: GpuSpec) -> float:
     """Cycles of a train. Chains: a role a warp; streams: a role of all warps, two where warps differ."""
-    op = OPS[name]
-    if question == "chase":
+    op, (first, second), mode = OPS[config["op"]], wavefronts_of(config), int(config["mode"])
+    num_first, num_second = _num_warps_of(config, 0), _num_warps_of(config, 1)
+    if config["question"] == "chase":
         chain = _chain_program(op, first, length)
         chains = [WarpRole(name=f"warp{i}", num_warps=1, program=chain) for i in range(num_first)]
-        return float(rates.simulated_cycles(chains))
-    beside = (OPS[second_name], second) if mode == BY_TURNS else None
+        return float(rates.simulated_cycles(gpu, chains))
+    beside = (OPS[config["second_op"]], second) if mode == BY_TURNS else None
     roles = [WarpRole(name="first", num_warps=num_first, program=_stream_program(op, first, num_first, length, beside))]
     if mode == BY_SLOTS:
-        program = _stream_program(OPS[second_name], second, num_second, length, None, op.accesses_per_round)
+        other = OPS[config["second_op"]]
+        program = _stream_program(other, second, num_second, length, None, op.accesses_per_round)
         roles.append(WarpRole(name="second", num_warps=num_second, program=program))
-    return float(rates.simulated_cycles(roles))
+    return float(rates.simulated_cycles(gpu, roles))
 
 
 def _chain_program(op: SharedOp, num_wavefronts: int, length: int) -> Any:
@@ -554,6 +566,46 @@ def _stream_program(
     return program
 
 
+# ---------------------------------------------------------------------------------------------- parameters
+
+
+ISSUE_CYCLES = 1.0
+"""Of an access, before its latency begins."""
+ATOMICS = ("atom_add_b32", "atom_exch_b32", "atom_cas_b32")
+FULL_WARPS = 4
+"""Of each sub-partition, from which on a stream of loads is taken to fill the data stage."""
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """Latencies of a load and an atomic, a lone warp's pace, and what the data stage does in a cycle."""
+    slope, alone = _lone_chain(rows, "ld_b32")
+    full = [
+        float(row["wavefronts_per_cycle"]) for row in rows
+        if row["question"] == "stream" and row.get("wavefronts_per_cycle") and row["op"] in ("ld_b32", "ld_b64", "ld_b128")
+        and int(row["num_partitions"]) == NUM_SUB_PARTITIONS and int(row["warps_per_partition"]) >= FULL_WARPS
+    ]  # fmt: skip
+    own = 1.0 / float(np.median(full)) if full else float("nan")
+    atomics = [_lone_chain(rows, name)[1] - ISSUE_CYCLES - own for name in ATOMICS]
+    chains = "line through a lone warp's chains"
+    return list(rates.medians({
+        "smem.load_latency_cycles": ([alone - ISSUE_CYCLES], f"{chains} of ld_b32, at one wavefront"),
+        "smem.warp_cycles_per_wavefront": ([slope], f"{chains} of ld_b32: slope over wavefronts"),
+        "smem.wavefronts_per_cycle": (full, "streams of loads on 16 and 32 warps: median"),
+        "smem.atomic_latency_cycles": (atomics, f"{chains} of add, exch, cas, at one wavefront: median"),
+    }))  # fmt: skip
+
+
+def _lone_chain(rows: Sequence[Mapping[str, str]], name: str) -> tuple[float, float]:
+    """(cycles for each wavefront more, cycles of one) of a lone warp's chain over bank conflicts; NaN without rows."""
+    mine = [
+        (wavefronts_of(row)[0], float(row["cycles_per_access"])) for row in rows
+        if row["question"] == "chase" and row["op"] == name and row["sharing"] == "bank" and row.get("cycles_per_access")
+        and row["num_partitions"] == row["warps_per_partition"] == "1"
+    ]  # fmt: skip
+    slope, intercept = rates.line(*zip(*mine, strict=True)) if mine else (float("nan"), float("nan"))
+    return slope, intercept + slope
+
+
 def _of(capability: tuple[int, int], ops: Sequence[SharedOp]) -> list[SharedOp]:
     return [op for op in ops if op.least_capability == capability]
 
@@ -580,5 +632,7 @@ CASE = Case(
     },
     num_repeats=3,
     predict=predict,
+    tiers={"cycles_per_access": 2, "wavefronts_per_cycle": 4},
+    fit=fit,
     includes=includes,
 )

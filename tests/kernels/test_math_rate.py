@@ -7,11 +7,14 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from gpusim import GpuSpec, load_gpu
+from gpusim.evidence.calibrate import parameter
 from gpusim.evidence.case import WrongAnswer, load_case
 from gpusim.evidence.sass import Instruction, KernelSass
 from gpusim.workload.atoms.mma import MMA_ATOMS
@@ -21,6 +24,15 @@ Sass = Callable[[str, str], dict[str, KernelSass]]
 CASE = load_case("math_rate")
 case = sys.modules[CASE.launch.__module__]
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
+GPU = load_gpu("h200_sxm")
+OTHER = replace(
+    GPU,
+    warp_scheduler=replace(GPU.warp_scheduler, fp32_lanes=64, int32_lanes=32, mufu_lanes=8),
+    tensor_core=replace(
+        GPU.tensor_core, mma_sync_latency_cycles=33.0, mma_sync_min_interval_cycles=8.0,
+        mma_sync_flops_per_cycle={"16bit": 1200.0, "tf32": 640.0, "fp8": 1500.0, "int8": 2500.0},
+    ),
+)  # fmt: skip
 NUM_FP8 = 128
 """Instructions of four chains in a body."""
 
@@ -171,22 +183,87 @@ def test_accumulators_hold_the_product_as_often_as_it_was_added(name: str) -> No
 # ---------------------------------------------------------------------------------------------- the simulator
 
 
-@pytest.mark.parametrize(("op", "rate"), [
-    ("ffma", case.gpu().warp_scheduler.fp32_lanes / 32), ("iadd3", case.gpu().warp_scheduler.int32_lanes / 32),
-    ("mufu_ex2", case.gpu().warp_scheduler.mufu_lanes / 32),
-    ("mma_sync_m16n8k16_bf16_fp32", case.gpu().tensor_core.mma_sync_flops_per_cycle["16bit"] / (2 * 16 * 8 * 16)),
-])  # fmt: skip
-def test_full_pipes_run_at_the_rate_of_the_description(op: str, rate: float) -> None:
-    config = case._config(case.OPS[op], 8, 4)
-    assert CASE.predict(config)["instructions_per_cycle"] == pytest.approx(rate)
+@pytest.mark.parametrize("gpu", [GPU, OTHER], ids=["h200", "other"])
+@pytest.mark.parametrize("op", ["ffma", "iadd3", "mufu_ex2", "mma_sync_m16n8k16_bf16_fp32"])
+def test_full_pipes_run_at_the_rate_of_the_description(op: str, gpu: GpuSpec) -> None:
+    scheduler = gpu.warp_scheduler
+    flops_per_cycle = gpu.tensor_core.mma_sync_flops_per_cycle["16bit"]
+    rates = {
+        "ffma": scheduler.fp32_lanes / 32, "iadd3": scheduler.int32_lanes / 32, "mufu_ex2": scheduler.mufu_lanes / 32,
+        "mma_sync_m16n8k16_bf16_fp32": flops_per_cycle / (2 * 16 * 8 * 16),
+    }  # fmt: skip
+    assert CASE.predict(case._config(case.OPS[op], 8, 4), gpu) == {"instructions_per_cycle": pytest.approx(rates[op])}
 
 
-def test_a_chain_of_mma_sync_takes_its_latency_a_step() -> None:
+@pytest.mark.parametrize("gpu", [GPU, OTHER], ids=["h200", "other"])
+def test_a_chain_of_mma_sync_takes_its_latency_a_step(gpu: GpuSpec) -> None:
     config = case._config(case.OPS["mma_sync_m16n8k16_bf16_fp32"], 1, 1, 1)
-    assert CASE.predict(config)["cycles_per_step"] == pytest.approx(case.gpu().tensor_core.mma_sync_latency_cycles)
+    assert CASE.predict(config, gpu) == {"cycles_per_step": pytest.approx(gpu.tensor_core.mma_sync_latency_cycles)}
 
 
 def test_nothing_is_said_of_latencies_and_units_that_the_simulator_does_not_have() -> None:
-    assert CASE.predict(case._config(case.OPS["ffma"], 1, 1, 1)) == {}
-    assert CASE.predict(case._config(case.OPS["hfma2"], 8, 8)) == {}
-    assert all(CASE.predict(config) == {} for config in CASE.configs("partitions", 1))
+    assert CASE.predict(case._config(case.OPS["ffma"], 1, 1, 1), GPU) == {}
+    assert CASE.predict(case._config(case.OPS["hfma2"], 8, 8), GPU) == {}
+    assert all(CASE.predict(config, GPU) == {} for config in CASE.configs("partitions", 1))
+    ampere = load_gpu("a100_sxm_80gb")
+    assert all(CASE.predict(config, ampere) == {} for config in CASE.configs("mma_sync_fp8", 1))
+
+
+def test_what_is_judged_is_predicted() -> None:
+    told = {name for config in CONFIGS for name in CASE.predict(config, GPU)}
+    assert told == set(CASE.tiers) <= set(CASE.values)
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+FITTED = {
+    "warp_scheduler.fp32_lanes", "warp_scheduler.int32_lanes", "warp_scheduler.mufu_lanes",
+    "tensor_core.mma_sync_min_interval_cycles", "tensor_core.mma_sync_latency_cycles",
+    *(f"tensor_core.mma_sync_flops_per_cycle.{name}" for name in ("16bit", "tf32", "fp8", "int8")),
+}  # fmt: skip
+
+
+def rows_of(gpu: GpuSpec, half: int) -> list[dict[str, str]]:
+    """What the bench would have written of a GPU that is as described: the configs at even or odd places."""
+    return [
+        {**config, "group": group, **{name: str(number) for name, number in CASE.predict(config, gpu).items()}}
+        for group in CASE.groups for config in CASE.configs(group, 1)[half::2]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("gpu", [GPU, OTHER], ids=["h200", "other"])
+@pytest.mark.parametrize("half", [0, 1])
+def test_rows_of_a_machine_that_is_known_give_its_numbers_back(gpu: GpuSpec, half: int) -> None:
+    fitted = {item.parameter: item.value for item in CASE.fit(rows_of(gpu, half))}
+    assert fitted.keys() == FITTED
+    for name, value in fitted.items():
+        assert value == pytest.approx(parameter(gpu, name), rel=1e-6), name
+
+
+def test_a_few_rows_that_are_far_off_move_no_number_much() -> None:
+    rows = rows_of(GPU, 0)
+    for row in rows[::9]:
+        for name in CASE.tiers:
+            if name in row:
+                row[name] = str(3.0 * float(row[name]))
+    for item in CASE.fit(rows):
+        assert item.value == pytest.approx(parameter(GPU, item.parameter), rel=0.02), item.parameter
+
+
+def test_lanes_are_whole_where_a_branch_costs_a_little_and_as_measured_where_something_else_does() -> None:
+    row = {**case._config(case.OPS["ffma"], 8, 8), "group": "plain"}
+    assert case.fit([{**row, "instructions_per_cycle": str(4 * 256 / 259)}])[0].value == 128.0
+    assert case.fit([{**row, "instructions_per_cycle": "3.0"}])[0].value == pytest.approx(96.0)
+
+
+def test_rows_that_tell_nothing_fit_nothing() -> None:
+    assert CASE.fit([]) == []
+    assert CASE.fit([{**config, "group": group} for group in CASE.groups for config in CASE.configs(group, 1)]) == []
+
+
+def test_a_line_through_points_of_which_some_are_far_off_is_that_of_the_others() -> None:
+    x = list(range(9))
+    y = [3.0 * value + 7.0 for value in x]
+    y[4] = 500.0
+    assert case.line(x, y) == pytest.approx((3.0, 7.0))
+    assert np.isnan(case.line([2.0, 2.0], [1.0, 5.0])).all()

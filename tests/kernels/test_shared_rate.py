@@ -7,6 +7,7 @@ import itertools
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpusim import GpuSpec, load_gpu
+from gpusim.evidence.calibrate import parameter
 from gpusim.evidence.case import WrongAnswer, load_case
 from gpusim.evidence.sass import KernelSass
 from gpusim.workload.access import wavefronts
@@ -215,28 +218,76 @@ def test_a_chain_that_went_astray_is_refused() -> None:
 # ---------------------------------------------------------------------------------------------- the simulator
 
 
-def test_a_lone_warps_chain_grows_by_its_wavefronts() -> None:
-    smem = case.rates.gpu().smem
-    op = case.OPS["ld_b32"]
-    cycles = [CASE.predict(case._config("chase", op, ways, (1, 1)))["cycles_per_access"] for ways in case.ways_of(op)]
-    slopes = np.diff(cycles) / np.diff(case.ways_of(op))
-    assert slopes == pytest.approx(smem.warp_cycles_per_wavefront)
-    assert cycles[0] == pytest.approx(smem.load_latency_cycles + 1.0)  # and its issue
+GPU = load_gpu("h200_sxm")
+OTHER = replace(
+    GPU,
+    smem=replace(
+        GPU.smem, wavefronts_per_cycle=0.5, load_latency_cycles=41.0, warp_cycles_per_wavefront=3.5,
+        atomic_latency_cycles=90.0,
+    ),
+)  # fmt: skip
+BOTH = pytest.mark.parametrize("gpu", [GPU, OTHER], ids=["h200", "other"])
 
 
-def test_many_warps_fill_the_data_stage_and_no_more() -> None:
-    most = case.rates.gpu().smem.wavefronts_per_cycle
+def chained(gpu: GpuSpec, name: str, ways: int) -> float:
+    cycles: float = CASE.predict(case._config("chase", case.OPS[name], ways, (1, 1)), gpu)["cycles_per_access"]
+    return cycles
+
+
+@BOTH
+def test_a_lone_warps_chain_grows_by_its_wavefronts(gpu: GpuSpec) -> None:
+    ways = case.ways_of(case.OPS["ld_b32"])
+    cycles = [chained(gpu, "ld_b32", each) for each in ways]
+    assert np.diff(cycles) / np.diff(ways) == pytest.approx(gpu.smem.warp_cycles_per_wavefront)
+    assert cycles[0] == pytest.approx(gpu.smem.load_latency_cycles + 1.0)  # and its issue
+
+
+@BOTH
+def test_many_warps_fill_the_data_stage_and_no_more(gpu: GpuSpec) -> None:
+    most = gpu.smem.wavefronts_per_cycle
     for name in ("ld_b32", "ld_b128", "ldmatrix_x4", "atom_add_b32"):
         for ways in (1, 4):
-            rate = CASE.predict(case._config("stream", case.OPS[name], ways, (4, 8)))["wavefronts_per_cycle"]
+            rate = CASE.predict(case._config("stream", case.OPS[name], ways, (4, 8)), gpu)["wavefronts_per_cycle"]
             assert rate <= most * (1 + 1e-9), name
             assert rate >= 0.9 * most, name
 
 
 def test_a_store_then_a_load_is_no_shorter_than_the_load() -> None:
-    for ways in (1, 8):
-        both, alone = (
-            CASE.predict(case._config("chase", case.OPS[name], ways, (1, 1)))["cycles_per_access"]
-            for name in ("st_ld_b32", "ld_b32")
-        )
-        assert both > alone
+    assert all(chained(GPU, "st_ld_b32", ways) > chained(GPU, "ld_b32", ways) for ways in (1, 8))
+
+
+def test_nothing_is_said_of_streams_on_some_sub_partitions() -> None:
+    for config in CONFIGS[::11]:
+        answer = CASE.predict(config, GPU)
+        is_chain = config["question"] == "chase"
+        assert bool(answer) == (is_chain or config["num_partitions"] == "4")
+        assert set(answer) <= {"cycles_per_access" if is_chain else "wavefronts_per_cycle"} <= set(CASE.tiers)
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+
+def rows_of(gpu: GpuSpec, half: int) -> list[dict[str, str]]:
+    """What the bench would have written of a GPU that is as described: the configs at even or odd places."""
+    return [
+        {**config, "group": group, **{name: str(number) for name, number in CASE.predict(config, gpu).items()}}
+        for group in CASE.groups for config in CASE.configs(group, 1)[half::2]
+        if config["op"] in ("ld_b32", "ld_b128", *case.ATOMICS)
+    ]  # fmt: skip
+
+
+@BOTH
+@pytest.mark.parametrize("half", [0, 1])
+def test_rows_of_a_machine_that_is_known_give_its_numbers_back(gpu: GpuSpec, half: int) -> None:
+    fitted = {item.parameter: item.value for item in CASE.fit(rows_of(gpu, half))}
+    names = ("load_latency_cycles", "warp_cycles_per_wavefront", "wavefronts_per_cycle", "atomic_latency_cycles")
+    assert fitted.keys() == {f"smem.{name}" for name in names}
+    for name, value in fitted.items():
+        assert value == pytest.approx(parameter(gpu, name), rel=0.01), name
+
+
+def test_rows_that_tell_nothing_fit_nothing() -> None:
+    assert CASE.fit([]) == []
+    assert CASE.fit([{**config, "group": config["question"]} for config in CONFIGS]) == []
+    one = {**case._config("chase", case.OPS["ld_b32"], 1, (1, 1)), "group": "chase", "cycles_per_access": "29"}
+    assert CASE.fit([one]) == []  # no line goes through one point
