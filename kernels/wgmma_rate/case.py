@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from itertools import product
@@ -11,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import WarpRole
+from gpusim import GpuSpec, WarpRole
 from gpusim.evidence.case import (
     Case,
     Config,
+    Fitted,
     Group,
     Input,
     KernelLaunch,
@@ -219,9 +221,9 @@ def zeros(seed: int) -> list[Config]:
 
 
 def others(seed: int) -> list[Config]:
-    """Fences where nothing is outstanding, and looks at the clock."""
-    del seed  # there are two
-    return [_config(kernel, kernel, ("", "", "", 0)) for kernel in ("fences", "clocks")]
+    """Fences where nothing is outstanding, and looks at the clock, of one and two warpgroups."""
+    del seed  # a sweep, the same for every seed
+    return [_config(kernel, kernel, ("", "", "", 0), num_warpgroups=num) for kernel, num in product(OTHERS, (1, 2))]
 
 
 # ---------------------------------------------------------------------------------------------- operands
@@ -336,11 +338,11 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     del is_counted  # nothing is counted
     lengths, kind = lengths_of(config), config["question"]
     if kind in OTHERS:
-        num_stamps = NUM_ISSUED + 2 if kind == "clocks" else 2
-        times = Output("times", np.full((len(lengths), NUM_WARPS, num_stamps), -1, dtype="<i8"))
+        num_stamps, num_warps = NUM_ISSUED + 2 if kind == "clocks" else 2, NUM_WARPS * int(config["num_warpgroups"])
+        times = Output("times", np.full((len(lengths), num_warps, num_stamps), -1, dtype="<i8"))
         inputs = (Input(lengths),) if kind == "fences" else ()
         arguments: tuple[Any, ...] = (np.uint32(len(lengths)), *inputs, times)
-        return KernelLaunch(kernel=config["kernel"], arguments=arguments, block=(WARP_SIZE * NUM_WARPS, 1, 1))
+        return KernelLaunch(kernel=config["kernel"], arguments=arguments, block=(WARP_SIZE * num_warps, 1, 1))
     made = operands_of(*shape_of(config), config["data"])
     num_groups, has_traffic = int(config["num_warpgroups"]), kind == "traffic"
     numbers = [
@@ -449,29 +451,25 @@ STAMPS = (*(f"after_wgmma_{i}" for i in range(1, NUM_ISSUED + 1)), "after_wait")
 # ---------------------------------------------------------------------------------------------- the simulator
 
 
-def predict(config: Config) -> dict[str, float]:
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """The twin in the simulator's words; nothing where loads compete, as it has no such mechanism."""
-    kind = config["question"]
-    if kind == "traffic" or kind in OTHERS:
+    kind, num_groups = config["question"], int(config["num_warpgroups"])
+    if kind in ("traffic", "clocks") or not gpu.tensor_core.wgmma_flops_per_cycle:
         return {}
+    if kind == "fences":
+        return {"cycles_each": _simulated_fences(num_groups, gpu)}
     source, dtype, majors, n = shape_of(config)
     atom = operands.atom_of(source, dtype, n)
     a = tile(operands.M, majors[0], dtype) if source == "ss" else None
     if wgmma_wavefronts(atom, (a, tile(n, majors[1], dtype))) != wgmma_wavefronts(atom):
         return {}  # the word for a wgmma says nothing of how its operands lie
+    per_group, pending = int(config["wgmmas_per_group"]), config["num_pending"]
     if kind == "issue":
-        return _simulated_issue(atom.name, int(config["wgmmas_per_group"]))
-    num_groups, pending = int(config["num_warpgroups"]), config["num_pending"]
-    per_group = int(config["wgmmas_per_group"])
+        return _simulated_issue(atom, per_group, gpu)
     short, long = LENGTHS[kind]
-    cycles = [_simulated(atom.name, length, num_groups, per_group, int(pending or -1)) for length in (short, long)]
+    cycles = [_simulated(atom, length, num_groups, per_group, int(pending or -1), gpu) for length in (short, long)]
     each = (cycles[1] - cycles[0]) / ((long - short) * per_group)
     return {"short_cycles": cycles[0], "long_cycles": cycles[1], "cycles_each": each}
-
-
-@cache
-def _atoms() -> dict[str, MmaAtom]:
-    return {atom.name: atom for source, dtype, _, n in shapes() for atom in [operands.atom_of(source, dtype, n)]}
 
 
 def _group(atom: MmaAtom, num: int) -> Iterator[words.Op]:
@@ -480,24 +478,42 @@ def _group(atom: MmaAtom, num: int) -> Iterator[words.Op]:
     yield words.WgmmaCommitGroup()
 
 
-@cache
-def _simulated(name: str, length: int, num_warpgroups: int, per_group: int, pending: int) -> float:
+def _cycles(program: Any, num_warpgroups: int, gpu: GpuSpec) -> float:
+    """Of warpgroups that all do the same."""
+    roles = [WarpRole(name=f"group{i}", num_warps=NUM_WARPS, program=program) for i in range(num_warpgroups)]
+    return float(rates.simulated_cycles(gpu, roles))
+
+
+def _simulated(atom: MmaAtom, length: int, num_warpgroups: int, per_group: int, pending: int, gpu: GpuSpec) -> float:
     """Cycles of a train of so many groups; a wait behind each leaves ``pending`` in flight (-1: no waits)."""
 
     def program(cta: Any) -> Any:
         del cta  # there is one
         for _ in range(length):
-            yield from _group(_atoms()[name], per_group)
+            yield from _group(atom, per_group)
             if pending >= 0:
                 yield words.WgmmaWaitGroup(pending)
         yield words.WgmmaWaitGroup(0)
 
-    roles = [WarpRole(name=f"group{i}", num_warps=NUM_WARPS, program=program) for i in range(num_warpgroups)]
-    return float(rates.simulated_cycles(roles))
+    return _cycles(program, num_warpgroups, gpu)
 
 
-@cache
-def _simulated_issue(name: str, per_group: int) -> dict[str, float]:
+def _simulated_fences(num_warpgroups: int, gpu: GpuSpec) -> float:
+    """Cycles of a fence."""
+
+    def program_of(num: int) -> Any:
+        def program(cta: Any) -> Any:
+            del cta  # there is one
+            for _ in range(num):
+                yield words.WgmmaFence()
+
+        return program
+
+    short, long = (_cycles(program_of(NUM_FENCES * num), num_warpgroups, gpu) for num in LENGTHS["fences"])
+    return (long - short) / (NUM_FENCES * (LENGTHS["fences"][1] - LENGTHS["fences"][0]))
+
+
+def _simulated_issue(atom: MmaAtom, per_group: int, gpu: GpuSpec) -> dict[str, float]:
     """Where the issuing warps stand after each of eight wgmma, and after the wait for all."""
 
     def program_of(num: int, waits: bool) -> Any:
@@ -505,7 +521,7 @@ def _simulated_issue(name: str, per_group: int) -> dict[str, float]:
             del cta  # there is one
             yield words.WgmmaFence()
             for idx in range(num):
-                yield words.Wgmma(_atoms()[name], 1)
+                yield words.Wgmma(atom, 1)
                 if (idx + 1) % per_group == 0:
                     yield words.WgmmaCommitGroup()
             if waits:
@@ -513,11 +529,118 @@ def _simulated_issue(name: str, per_group: int) -> dict[str, float]:
 
         return program
 
-    told = {}
-    for number, stamp in enumerate(STAMPS, 1):
-        program = program_of(min(number, NUM_ISSUED), stamp == "after_wait")
-        told[stamp] = float(rates.simulated_cycles([WarpRole(name="group", num_warps=NUM_WARPS, program=program)]))
-    return told
+    return {
+        stamp: _cycles(program_of(min(number, NUM_ISSUED), stamp == "after_wait"), 1, gpu)
+        for number, stamp in enumerate(STAMPS, 1)
+    }
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+
+LEAST_N = 64
+"""From which on arithmetic takes longer than the operands of ``ss`` where that is known; issue is looked at from it, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a wgmma in a row takes: max(n x arithmetic, wavefronts x operands) + overhead, in cycles."""
+
+    per_n: Mapping[str, float]
+    """By class of type."""
+    per_wavefront: float
+    overhead: float
+
+    def cycles(self, row: Mapping[str, str]) -> float:
+        """Of the shape of a row; NaN where nothing is known of its class."""
+        arithmetic = self.per_n.get(_class_of(row), float("nan")) * int(row["n"])
+        return max(arithmetic, _wavefronts(row) * self.per_wavefront) + self.overhead
+
+
+def _wavefronts(row: Mapping[str, str]) -> float:
+    source, dtype, _, n = shape_of(row)
+    return float(wgmma_wavefronts(operands.atom_of(source, dtype, n)))
+
+
+def _class_of(row: Mapping[str, str]) -> str:
+    return str(operands.atom_of(row["source"], row["dtype"], int(row["n"])).rate_class)
+
+
+def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    slope, start = rates.line([x for x, _ in points], [y for _, y in points])
+    return slope, start
+
+
+def pace_of(rows: Sequence[Mapping[str, str]]) -> Pace:
+    """Lines through the streams of one warpgroup: over n where arithmetic decides, over wavefronts where operands do."""
+    streams = [
+        row for row in rows
+        if row["group"] == "every_shape" and row["question"] == "stream" and row["majors"] == "kk" and row.get("cycles_each")
+    ]  # fmt: skip
+    per_n: dict[str, float] = {}
+    bound: list[tuple[float, float]] = []
+    for name in dict.fromkeys(map(_class_of, streams)):
+        mine = [row for row in streams if _class_of(row) == name]
+        wide = [(int(row["n"]), float(row["cycles_each"])) for row in mine if int(row["n"]) >= LEAST_N]
+        per_n[name], start = _line(wide)
+        for row in mine:
+            n, cycles = int(row["n"]), float(row["cycles_each"])
+            if row["source"] == "ss" and n < LEAST_N and cycles > per_n[name] * n + start + 1.0:  # slower than arithmetic
+                bound.append((_wavefronts(row), cycles))
+    per_wavefront, _ = _line(bound)
+    without = Pace(per_n, per_wavefront, 0.0)
+    over = [float(row["cycles_each"]) - without.cycles(row) for row in streams]
+    return Pace(per_n, per_wavefront, float(np.median(over)) if over else float("nan"))
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """Rates of arithmetic and operands, overhead and latency of wgmma, and how many may wait in the queue."""
+    pace = pace_of(rows)
+    fences = [float(row["cycles_each"]) for row in rows if row["question"] == "fences" and row.get("cycles_each")]
+    fence = float(np.median(fences)) if fences else float("nan")
+    alone = [
+        float(row["cycles_each"]) - pace.cycles(row) - fence for row in rows
+        if row["group"] == "every_shape" and row["question"] == "one" and row["majors"] == "kk" and row.get("cycles_each")
+    ]  # fmt: skip
+    found = {
+        f"tensor_core.wgmma_flops_per_cycle.{name}": (
+            [2 * operands.M * _atom_k(name) / slope], "streams: line over n from 64 on, FLOP over its slope"
+        )
+        for name, slope in pace.per_n.items() if slope > 0
+    }  # fmt: skip
+    return list(rates.medians({
+        **found,
+        "tensor_core.wgmma_smem_wavefronts_per_cycle": (
+            [1.0 / pace.per_wavefront] if pace.per_wavefront > 0 else [],
+            "streams of ss below n = 64 that operands bound: wavefronts over cycles, slope",
+        ),
+        "tensor_core.wgmma_overhead_cycles": ([pace.overhead], "streams less what arithmetic or operands take, median"),
+        "tensor_core.wgmma_latency_cycles": (alone, "one waited for, less one of a stream and a fence: median"),
+        "tensor_core.wgmma_issue_depth": (_depths(rows, pace), "issued before the first that takes as long as a stream's"),
+    }))  # fmt: skip
+
+
+def _atom_k(rate_class: str) -> int:
+    return next(8 * K_STEP_BYTES // dtype_named(name).bits for name in DTYPES if _class_of_type(name) == rate_class)
+
+
+def _class_of_type(name: str) -> str:
+    return str(operands.atom_of("ss", name, 8).rate_class)
+
+
+def _depths(rows: Sequence[Mapping[str, str]], pace: Pace) -> list[float]:
+    """Of each shape that is slow enough to tell a wait from a look at the clock: wgmma before the first that waits."""
+    clocks = [float(row["cycles_each"]) for row in rows if row["question"] == "clocks" and row.get("cycles_each")]
+    look = float(np.median(clocks)) if clocks else 0.0
+    found = []
+    for row in rows:
+        if row["question"] != "issue" or int(row["n"]) < LEAST_N or not all(row.get(stamp) for stamp in STAMPS):
+            continue
+        steps = np.diff([float(row[stamp]) for stamp in STAMPS[:NUM_ISSUED]]) - look
+        waits = np.flatnonzero(steps > pace.cycles(row) / 2)
+        if waits.size:
+            found.append(float(waits[0] + 1))
+    return found
 
 
 def _hopper(configs: Any, rank: int) -> Group:
@@ -547,5 +670,7 @@ CASE = Case(
     },
     num_repeats=3,
     predict=predict,
+    tiers={"cycles_each": 4, "after_wait": 2},
+    fit=fit,
     includes=includes,
 )

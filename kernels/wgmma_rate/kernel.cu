@@ -266,11 +266,11 @@ __device__ __forceinline__ void issue(const Trains &trains, const uint4 *a_image
 #include "shapes.inc"
 
 // Fences where nothing is outstanding.
-extern "C" __global__ void __launch_bounds__(kGroupThreads) fences(uint32_t num_trains, const uint32_t *lengths, int64_t *times) {
+extern "C" __global__ void __launch_bounds__(kMostThreads) fences(uint32_t num_trains, const uint32_t *lengths, int64_t *times) {
 #pragma unroll 1
     for (uint32_t number = 0; number < num_trains; ++number) {
         const uint32_t length = lengths[number];
-        meet(1, length);
+        meet(blockDim.x / kGroupThreads, length);
         const int64_t began = clock_now();
 #pragma unroll 1
         for (uint32_t i = 0; i < length; ++i) {
@@ -279,23 +279,23 @@ extern "C" __global__ void __launch_bounds__(kGroupThreads) fences(uint32_t num_
         }
         const int64_t ended = clock_now();
         if (threadIdx.x % 32 == 0) {
-            times[2 * (4 * number + threadIdx.x / 32)] = began;
-            times[2 * (4 * number + threadIdx.x / 32) + 1] = ended;
+            times[2 * (blockDim.x / 32 * number + threadIdx.x / 32)] = began;
+            times[2 * (blockDim.x / 32 * number + threadIdx.x / 32) + 1] = ended;
         }
     }
 }
 
 // As many looks at the clock as there are stamps above, and nothing between them.
-extern "C" __global__ void __launch_bounds__(kGroupThreads) clocks(uint32_t num_trains, int64_t *times) {
+extern "C" __global__ void __launch_bounds__(kMostThreads) clocks(uint32_t num_trains, int64_t *times) {
 #pragma unroll 1
     for (uint32_t number = 0; number < num_trains; ++number) {
-        meet(1, number);
+        meet(blockDim.x / kGroupThreads, number);
         int64_t stamps[kStamps];
 #pragma unroll
         for (int i = 0; i < kStamps; ++i) stamps[i] = clock_now();
         if (threadIdx.x % 32 == 0) {
 #pragma unroll
-            for (int i = 0; i < kStamps; ++i) times[(4 * number + threadIdx.x / 32) * kStamps + i] = stamps[i];
+            for (int i = 0; i < kStamps; ++i) times[(blockDim.x / 32 * number + threadIdx.x / 32) * kStamps + i] = stamps[i];
         }
     }
 }

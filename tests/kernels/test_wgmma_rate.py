@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from gpusim import GpuSpec, load_gpu
+from gpusim.evidence.calibrate import parameter
 from gpusim.evidence.case import Input, WrongAnswer, load_case
 from gpusim.evidence.sass import KernelSass
 from gpusim.workload.atoms.mma import legal_wgmma_n
@@ -27,7 +30,7 @@ TENSOR = {"bf16": "HGMMA", "fp16": "HGMMA", "tf32": "HGMMA", "fp8": "QGMMA", "in
 def test_there_are_as_many_configs_as_the_readme_says() -> None:
     counts = {group: len(CASE.configs(group, 1)) for group in CASE.groups}
     assert counts == {
-        "every_shape": 502, "warpgroups": 168, "waits": 110, "issue": 22, "traffic": 391, "zeros": 22, "others": 2,
+        "every_shape": 502, "warpgroups": 168, "waits": 110, "issue": 22, "traffic": 391, "zeros": 22, "others": 4,
     }  # fmt: skip
     assert [CASE.configs(group, 1) for group in CASE.groups] == [CASE.configs(group, 2) for group in CASE.groups]
 
@@ -164,7 +167,7 @@ def answers(config: dict[str, str]) -> dict[str, Any]:
     ends = 150 + 720 * np.repeat(lengths[:, None].astype(np.int64), 4 * num_groups, 1)
     outputs["times"] = np.stack([np.full_like(ends, 100), ends], -1)
     if config["question"] == "clocks":
-        outputs["times"] = stamps_of(len(lengths))
+        outputs["times"] = stamps_of(len(lengths), 4 * num_groups)
     if config["question"] in case.OTHERS:
         return outputs
     made = case.operands_of(*case.shape_of(config), config["data"])
@@ -185,8 +188,8 @@ def answers(config: dict[str, str]) -> dict[str, Any]:
     return outputs
 
 
-def stamps_of(num_trains: int) -> Any:
-    return np.broadcast_to(1000 + 10 * np.arange(case.NUM_ISSUED + 2), (num_trains, 4, case.NUM_ISSUED + 2)).copy()
+def stamps_of(num_trains: int, num_warps: int = 4) -> Any:
+    return np.broadcast_to(1000 + 10 * np.arange(case.NUM_ISSUED + 2), (num_trains, num_warps, case.NUM_ISSUED + 2)).copy()
 
 
 SOME = [config for group in CASE.groups for config in CASE.configs(group, 1)[:: max(1, len(CASE.configs(group, 1)) // 8)]]
@@ -241,23 +244,37 @@ def test_a_clock_that_stands_still_is_refused() -> None:
 # ---------------------------------------------------------------------------------------------- the simulator
 
 
-def predicted(question: str, shape: Any, **others: object) -> dict[str, float]:
-    return CASE.predict(case._rate(question, shape, **others))
+GPU = load_gpu("h200_sxm")
+OTHER = replace(
+    GPU,
+    warp_scheduler=replace(GPU.warp_scheduler, fence_cycles=21.0),
+    tensor_core=replace(
+        GPU.tensor_core, wgmma_flops_per_cycle={"16bit": 3000.0, "tf32": 1800.0, "fp8": 7000.0, "int8": 5000.0},
+        wgmma_smem_wavefronts_per_cycle=0.8, wgmma_overhead_cycles=3.0, wgmma_latency_cycles=61.0, wgmma_issue_depth=2,
+    ),
+)  # fmt: skip
+BOTH = pytest.mark.parametrize("gpu", [GPU, OTHER], ids=["h200", "other"])
 
 
+def predicted(question: str, shape: Any, gpu: GpuSpec = GPU, **others: object) -> dict[str, float]:
+    return CASE.predict(case._rate(question, shape, **others), gpu)
+
+
+@BOTH
 @pytest.mark.parametrize("shape", [
     ("ss", "bf16", "kk", 8), ("ss", "bf16", "kk", 64), ("ss", "bf16", "kk", 256), ("rs", "bf16", "kk", 32),
     ("ss", "fp8", "kk", 128), ("ss", "tf32", "kk", 128), ("rs", "int8", "kk", 128),
 ])  # fmt: skip
-def test_a_stream_runs_at_the_larger_of_arithmetic_and_operands(shape: Any) -> None:
+def test_a_stream_runs_at_the_larger_of_arithmetic_and_operands(shape: Any, gpu: GpuSpec) -> None:
     source, operand, _, n = shape
-    core = case.rates.gpu().tensor_core
+    core = gpu.tensor_core
     flops = 2 * 64 * n * 32 // dtype(operand).num_bytes
     rate = core.wgmma_flops_per_cycle["16bit" if operand in ("bf16", "fp16") else operand]
     wavefronts = (16 if source == "ss" else 0) + n / 4
     each = max(flops / rate, wavefronts / core.wgmma_smem_wavefronts_per_cycle) + core.wgmma_overhead_cycles
-    assert predicted("stream", shape)["cycles_each"] == pytest.approx(each)
-    assert predicted("one", shape)["cycles_each"] > each + core.wgmma_latency_cycles - 1e-6
+    assert predicted("stream", shape, gpu)["cycles_each"] == pytest.approx(each)
+    alone = each + core.wgmma_latency_cycles + gpu.warp_scheduler.fence_cycles
+    assert predicted("one", shape, gpu)["cycles_each"] == pytest.approx(alone)
 
 
 def test_two_warpgroups_share_the_tensor_cores() -> None:
@@ -270,7 +287,7 @@ def test_two_warpgroups_share_the_tensor_cores() -> None:
 def test_groups_in_flight_behind_a_wait_never_cost() -> None:
     for shape in case.BEHIND[:4]:
         each = {
-            (config["wgmmas_per_group"], config["num_pending"]): CASE.predict(config)["cycles_each"]
+            (config["wgmmas_per_group"], config["num_pending"]): CASE.predict(config, GPU)["cycles_each"]
             for config in CASE.configs("waits", 1) if case.shape_of(config) == shape
         }  # fmt: skip
         for num in ("1", "2", "4"):
@@ -278,19 +295,88 @@ def test_groups_in_flight_behind_a_wait_never_cost() -> None:
         assert each["1", "0"] > each["2", "0"] > each["4", "0"] > each["8", "0"]
 
 
-def test_the_issuing_warp_waits_once_the_queue_is_full() -> None:
-    depth = case.rates.gpu().tensor_core.wgmma_issue_depth
-    told = CASE.predict(CASE.configs("issue", 1)[4])
+@BOTH
+def test_the_issuing_warp_waits_once_the_queue_is_full(gpu: GpuSpec) -> None:
+    depth = gpu.tensor_core.wgmma_issue_depth
+    told = CASE.predict(CASE.configs("issue", 1)[4], gpu)
     stamps = [told[name] for name in case.STAMPS]
     steps = np.diff(stamps)
     assert (steps >= -1e-6).all() and steps[: depth - 1] == pytest.approx(0.0)
     assert np.ptp(steps[depth - 1 : case.NUM_ISSUED - 1]) == pytest.approx(0.0, abs=1e-6)
 
 
-def test_nothing_is_said_where_loads_compete() -> None:
-    assert all(CASE.predict(config) == {} for config in CASE.configs("traffic", 1) + CASE.configs("others", 1))
+@BOTH
+def test_fences_are_as_the_description_says_and_warpgroups_do_not_share_them(gpu: GpuSpec) -> None:
+    told = [CASE.predict(config, gpu) for config in CASE.configs("others", 1) if config["question"] == "fences"]
+    assert told == 2 * [{"cycles_each": pytest.approx(gpu.warp_scheduler.fence_cycles)}]
+
+
+def test_nothing_is_said_where_loads_compete_of_clocks_and_where_there_is_no_wgmma() -> None:
+    silent = [*CASE.configs("traffic", 1), *(config for config in CONFIGS if config["question"] == "clocks")]
+    assert all(CASE.predict(config, GPU) == {} for config in silent)
+    assert CASE.predict(case._rate("one", case.BEHIND[0]), load_gpu("a100_sxm_80gb")) == {}
+
+
+def test_what_is_judged_is_predicted() -> None:
+    some = (CASE.configs("issue", 1)[0], CASE.configs("waits", 1)[0])
+    told = {name for config in some for name in CASE.predict(config, GPU)}
+    assert set(CASE.tiers) <= told <= set(CASE.values)
 
 
 def test_zeros_are_predicted_as_random_data() -> None:
     for config in CASE.configs("zeros", 1):
-        assert CASE.predict(config) == CASE.predict({**config, "data": "random"})
+        assert CASE.predict(config, GPU) == CASE.predict({**config, "data": "random"}, GPU)
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+FITTED = {
+    *(f"tensor_core.wgmma_flops_per_cycle.{name}" for name in ("16bit", "tf32", "fp8", "int8")),
+    "tensor_core.wgmma_smem_wavefronts_per_cycle", "tensor_core.wgmma_overhead_cycles", "tensor_core.wgmma_latency_cycles",
+    "tensor_core.wgmma_issue_depth",
+}  # fmt: skip
+
+
+def rows_of(gpu: GpuSpec, half: int) -> list[dict[str, str]]:
+    """What the bench would have written of a GPU that is as described: the configs at even or odd places."""
+    return [
+        {**config, "group": group, **{name: str(number) for name, number in CASE.predict(config, gpu).items()}}
+        for group in ("every_shape", "issue", "others") for config in CASE.configs(group, 1)[half::2]
+    ]  # fmt: skip
+
+
+@BOTH
+@pytest.mark.parametrize("half", [0, 1])
+def test_rows_of_a_machine_that_is_known_give_its_numbers_back(gpu: GpuSpec, half: int) -> None:
+    rows = rows_of(gpu, half)
+    fitted = {item.parameter: item.value for item in CASE.fit(rows)}
+    assert fitted.keys() == FITTED
+    for name, value in fitted.items():
+        assert value == pytest.approx(parameter(gpu, name), rel=0.01), name
+    for row in rows[::9]:
+        for name in ("cycles_each", *case.STAMPS):
+            if name in row and row["question"] != "fences":
+                row[name] = str(2.0 * float(row[name]))
+    for item in CASE.fit(rows):  # a few rows that are far off move no number much
+        assert item.value == pytest.approx(parameter(gpu, item.parameter), rel=0.1), item.parameter
+
+
+def test_looks_at_the_clock_are_no_wait_for_the_queue() -> None:
+    """Each stamp is late by as much as the looks before it took."""
+    rows = rows_of(GPU, 0)
+    for row in rows:
+        if row["question"] == "issue":
+            row.update({name: str(float(row[name]) + 40.0 * idx) for idx, name in enumerate(case.STAMPS)})
+        if row["question"] == "clocks":
+            row["cycles_each"] = "40.0"
+    fitted = {item.parameter: item.value for item in CASE.fit(rows)}
+    assert fitted["tensor_core.wgmma_issue_depth"] == GPU.tensor_core.wgmma_issue_depth
+
+
+def test_rows_that_tell_nothing_fit_nothing() -> None:
+    assert CASE.fit([]) == []
+    assert CASE.fit([{**config, "group": group} for group in CASE.groups for config in CASE.configs(group, 1)]) == []
+    without_fences = [row for row in rows_of(GPU, 0) if row["group"] == "every_shape"]
+    assert {item.parameter for item in CASE.fit(without_fences)} == FITTED - {
+        "tensor_core.wgmma_latency_cycles", "tensor_core.wgmma_issue_depth",
+    }  # fmt: skip
