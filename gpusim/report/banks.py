@@ -16,7 +16,7 @@ from gpusim.layout.int_tuple import show
 from gpusim.report.tables import print_command
 from gpusim.report.words import count, number, percent
 from gpusim.workload.access import MATRIX_ROWS
-from gpusim.workload.bank_mends import Mend, Study
+from gpusim.workload.bank_mends import JointStudy, Mend, Study
 from gpusim.workload.banks import NUM_BANKS, Collision, Instruction, Phase, TileAccess, in_elements
 
 TURNS = ".123456789abcdefghijklmnopqrstuvw"
@@ -116,6 +116,11 @@ def lanes_words(access: TileAccess, instruction: Instruction) -> str:
     return f"lane i has the i-th vector of {elements} along mode {access.contiguous_mode}, from {show(access.at)} on"
 
 
+def row_word(access: TileAccess) -> str:
+    """What a run along the contiguous mode is called: a row, or a column if that is mode 0."""
+    return "row" if access.contiguous_mode == 1 else "column"
+
+
 def verdict_of(study: Study) -> str:
     """The finding in one sentence."""
     here, everywhere, op = study.instructions[study.worst], study.census, study.access.op
@@ -128,9 +133,10 @@ def verdict_of(study: Study) -> str:
         finding = f"{op} is free of conflicts here, but not at every place of the tile"
     if study.swizzle is not None and study.swizzle.census.is_free:
         return f"{finding}; {_short(study.swizzle)} mends it"
+    row = row_word(study.access)
     if study.padding is not None:
-        return f"{finding}; no swizzle frees it, {count(study.padding.padding_elements, 'element')} more a row would"
-    return f"{finding}; no swizzle and no padding of rows frees it: let lanes take other elements"
+        return f"{finding}; no swizzle frees it, {count(study.padding.padding_elements, 'element')} more a {row} would"
+    return f"{finding}; no swizzle and no padding of {row}s frees it: let lanes take other elements"
 
 
 def _why_free(study: Study) -> str:
@@ -166,9 +172,13 @@ def render_banks(
     _print_phases(instruction, console)
     _print_picture(instruction, console)
     _print_mends(study, console)
+    _print_end(remarks, verdict_of(study), next_command, console)
+
+
+def _print_end(remarks: Sequence[str], verdict: str, next_command: str | None, console: Console) -> None:
     for remark in remarks:
         console.print(f"[yellow]Remark[/]: {escape(remark)}", highlight=False)
-    console.print(f"[bold]Verdict[/]: {escape(verdict_of(study))}.", highlight=False)
+    console.print(f"[bold]Verdict[/]: {escape(verdict)}.", highlight=False)
     if next_command is not None:
         console.print("Next: ", end="")
         print_command(next_command, console)
@@ -176,14 +186,10 @@ def render_banks(
 
 def _print_asked(study: Study, dtype_name: str, console: Console) -> None:
     access = study.access
-    num_bytes, pitch = access.tile.inner.cosize * access.element_bytes, access.row_pitch
-    has_rows = pitch is not None and access.extents[1 - access.contiguous_mode] > 1
-    row = "row" if access.contiguous_mode == 1 else "column"
-    rows = f", {number((pitch or 0) * access.element_bytes)} bytes from {row} to {row}" if has_rows else ""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
-    table.add_row("tile", f"{access.tile.inner} of {dtype_name}, {number(num_bytes)} bytes{rows}")
+    table.add_row("tile", _tile_words(access, dtype_name))
     table.add_row("swizzle", swizzle_words(access.tile))
     each = f"{access.rule.access_bytes} bytes ({count(access.vector_elements, 'element')}) with each address"
     table.add_row("access", f"{access.op}: {each}, along mode {access.contiguous_mode}")
@@ -192,6 +198,14 @@ def _print_asked(study: Study, dtype_name: str, console: Console) -> None:
     console.print()
     console.print(table, highlight=False)
     console.print()
+
+
+def _tile_words(access: TileAccess, dtype_name: str) -> str:
+    num_bytes, pitch = access.tile.inner.cosize * access.element_bytes, access.row_pitch
+    has_rows = pitch is not None and access.extents[1 - access.contiguous_mode] > 1
+    row = row_word(access)
+    rows = f", {number((pitch or 0) * access.element_bytes)} bytes from {row} to {row}" if has_rows else ""
+    return f"{access.tile.inner} of {dtype_name}, {number(num_bytes)} bytes{rows}"
 
 
 def _print_instructions(study: Study, console: Console) -> None:
@@ -282,37 +296,45 @@ def _print_mends(study: Study, console: Console) -> None:
 
 
 def _swizzle_cell(study: Study) -> str:
-    mend = study.swizzle
+    return _swizzle_words(study.swizzle, study.access.tile)
+
+
+def _swizzle_words(mend: Mend | None, tile: ByteLayout) -> str:
     if mend is None:
         return "none is better than the plain layout"
     if not mend.swizzle_bytes.num_bits:
         return "no swizzle needed: the plain layout is free of conflicts"
-    if mend.swizzle_bytes == study.access.tile.swizzle:
+    if mend.swizzle_bytes == tile.swizzle:
         return f"{_short(mend)}, the one that is there: {_counted(mend)}"
     return f"{swizzle_words(mend.tile)}: {_counted(mend)}, no more memory"
 
 
 def _formula_cell(study: Study) -> str:
     if study.formula is None:
-        return "has no answer: it wants rows of a power of two of elements"
+        return f"has no answer: it wants {row_word(study.access)}s of a power of two of elements"
     cost = f"{number(study.formula.num_extra_bytes)} bytes more" if study.formula.num_extra_bytes else "no more memory"
     elements = study.formula.swizzle_elements
+    along = row_word(study.access)
     same = study.swizzle is not None and study.swizzle.swizzle_bytes == study.formula.swizzle_bytes
     told = f"{elements}, the same" if same else f"{swizzle_words(study.formula.tile)}: {_counted(study.formula)}, {cost}"
-    return f"M = log2(vector), B and S from the row: {told}"
+    return f"M = log2(vector), B and S from the {along}: {told}"
 
 
 def _padding_cell(study: Study) -> str:
-    mend = study.padding
+    return _padding_words(study.access, study.padding)
+
+
+def _padding_words(access: TileAccess, mend: Mend | None) -> str:
+    row = row_word(access)
     if mend is None:
-        if study.access.row_pitch is None:
-            return "not searched: rows have no single pitch"
-        return "none of up to 128 bytes a row frees the tile"
+        if access.row_pitch is None:
+            return f"not searched: {row}s have no single pitch"
+        return f"none of up to 128 bytes a {row} frees the tile"
     if not mend.padding_elements:
-        return "no padding needed"
-    plain = study.access.tile.inner.cosize * study.access.element_bytes
+        return "no padding needed" if mend.census.is_free else "none is better than the plain layout"
+    plain = access.tile.inner.cosize * access.element_bytes
     cost = f"{number(mend.num_extra_bytes)} bytes more ({percent(mend.num_extra_bytes / plain)})"
-    return f"{count(mend.padding_elements, 'element')} more a row, {mend.tile.inner}: {_counted(mend)}, {cost}"
+    return f"{count(mend.padding_elements, 'element')} more a {row}, {mend.tile.inner}: {_counted(mend)}, {cost}"
 
 
 def _counted(mend: Mend) -> str:
@@ -321,17 +343,104 @@ def _counted(mend: Mend) -> str:
     return f"{number(mend.census.num_wavefronts)} wavefronts, {number(mend.census.num_ideal_wavefronts)} at best"
 
 
+# ---------------------------------------------------------------------------------------------- several accesses
+
+
+def joint_verdict_of(joint: JointStudy) -> str:
+    """The finding about several accesses in one sentence."""
+    costs = [
+        f"{study.access.op} takes {study.instructions[study.worst].num_wavefronts} of "
+        f"{study.instructions[study.worst].num_ideal_wavefronts}"
+        for study in joint.studies
+    ]
+    finding = f"wavefronts, against the fewest: {', '.join(costs)}"
+    mend, access = joint.mend, joint.studies[0].access
+    if joint.census.is_free:
+        return f"{finding}; all are free of conflicts everywhere"
+    if mend is None:
+        return f"{finding}; no swizzle and no padding of {row_word(access)}s helps: let lanes take other elements"
+    padding = f"{count(mend.padding_elements, 'element')} more a {row_word(access)}"
+    what = padding if mend.padding_elements else _short(mend)
+    if mend.census.is_free:
+        return f"{finding}; {what} frees {'both' if len(joint.studies) == 2 else 'all'}"
+    saved = f"{number(joint.census.num_wavefronts)} wavefronts in all to {number(mend.census.num_wavefronts)}"
+    return f"{finding}; no swizzle and no padding frees all, {what} does best, from {saved}"
+
+
+def render_joint(
+    joint: JointStudy, console: Console, *, dtype_name: str, remarks: Sequence[str], next_command: str | None
+) -> None:
+    """Print several accesses to one tile: what each costs, and the one placement that suits all."""
+    access = joint.studies[0].access
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    table.add_row("tile", _tile_words(access, dtype_name))
+    table.add_row("swizzle", swizzle_words(joint.tile))
+    for study in joint.studies:
+        table.add_row("access", f"{study.access.op}: {lanes_words(study.access, study.instructions[study.worst])}")
+    console.print()
+    console.print(table, highlight=False)
+    console.print()
+    _print_costs(joint.studies, console)
+    mends = Table.grid(padding=(0, 2))
+    mends.add_column(style="bold", no_wrap=True)
+    mends.add_column()
+    mends.add_row("as it is", _counted_words(joint.census.num_wavefronts, joint.census.num_ideal_wavefronts))
+    mends.add_row("one swizzle", _swizzle_words(joint.swizzle, joint.tile))
+    mends.add_row("one padding", _padding_words(access, joint.padding))
+    console.print(mends, highlight=False)
+    console.print()
+    _print_end(remarks, joint_verdict_of(joint), next_command, console)
+
+
+def _print_costs(studies: Sequence[Study], console: Console) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    headers = ("access", "wavefronts", "ideal", "conflict", "everywhere", "ideal", "who collides")
+    for header in headers:
+        table.add_column(header, justify="right" if header in ("wavefronts", "ideal", "everywhere") else "left")
+    for study in studies:
+        found, everywhere = study.instructions[study.worst], study.census
+        worst = max(found.phases, key=lambda phase: phase.num_ways)
+        table.add_row(
+            study.access.op, str(found.num_wavefronts), str(found.num_ideal_wavefronts),
+            Text(ways(found.num_ways), style="red" if found.num_ways > 1 else "green"),
+            number(everywhere.num_wavefronts), number(everywhere.num_ideal_wavefronts), _who(worst, most=1),
+        )
+    console.print(table, highlight=False)
+    console.print()
+
+
+def _counted_words(num_wavefronts: int, num_ideal_wavefronts: int) -> str:
+    return f"{number(num_wavefronts)} wavefronts everywhere, {number(num_ideal_wavefronts)} at best"
+
+
+def joint_document(joint: JointStudy, *, dtype_name: str, remarks: Sequence[str]) -> dict[str, Any]:
+    """Several accesses to one tile as a JSON document: ``accesses`` is a list of what each gives alone."""
+    return {
+        "layout": str(joint.tile.inner), "dtype": dtype_name, "swizzle": _swizzle_document(joint.tile),
+        "accesses": [banks_document(study, dtype_name=dtype_name, remarks=()) for study in joint.studies],
+        "everywhere": {
+            "num_wavefronts": joint.census.num_wavefronts, "num_ideal_wavefronts": joint.census.num_ideal_wavefronts,
+        },
+        "mends": {
+            "swizzle": _mend_document(joint.swizzle), "padding": _mend_document(joint.padding),
+            "best": _mend_document(joint.mend),
+        },
+        "remarks": list(remarks), "verdict": joint_verdict_of(joint),
+    }
+
+
 # ---------------------------------------------------------------------------------------------- JSON
 
 
 def banks_document(study: Study, *, dtype_name: str, remarks: Sequence[str]) -> dict[str, Any]:
     """A study as a JSON document."""
     access = study.access
-    elements = in_elements(access.tile)
     return {
         "layout": str(access.tile.inner), "dtype": dtype_name, "access": access.op,
         "threads": None if access.threads is None else str(access.threads), "at": list(access.at),
-        "swizzle": {"elements": None if elements is None else str(elements), "bytes": str(access.tile.swizzle)},
+        "swizzle": _swizzle_document(access.tile),
         "rule": access.rule.evidence,
         "instructions": [_instruction_document(found) for found in study.instructions],
         "everywhere": {
@@ -366,12 +475,18 @@ def _instruction_document(found: Instruction) -> dict[str, Any]:
     }
 
 
+def _swizzle_document(tile: ByteLayout) -> dict[str, str | None]:
+    if not tile.swizzle.num_bits:
+        return {"elements": "none", "bytes": "none"}
+    elements = in_elements(tile)
+    return {"elements": None if elements is None else str(elements), "bytes": str(tile.swizzle)}
+
+
 def _mend_document(mend: Mend | None) -> dict[str, Any] | None:
     if mend is None:
         return None
-    elements = mend.swizzle_elements
     return {
         "layout": str(mend.tile.inner), "padding_elements": mend.padding_elements, "num_extra_bytes": mend.num_extra_bytes,
-        "swizzle": {"elements": None if elements is None else str(elements), "bytes": str(mend.swizzle_bytes)},
+        "swizzle": _swizzle_document(mend.tile),
         "num_wavefronts": mend.census.num_wavefronts, "is_free": mend.census.is_free,
     }

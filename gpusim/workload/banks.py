@@ -109,9 +109,9 @@ class TileAccess:
     def lane_places(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Where each lane's first element lies, int64[num_instructions, 32, 2], and which lanes take part.
 
-        Without ``threads``, lanes 8i to 8i + 7 of ldmatrix and stmatrix give the rows of matrix i; matrices lie as the
-        fragments of A do: (0, 0), (8, 0), then one vector further along the rows (0, v), (8, v). Of all others, lane i has
-        the i-th vector along the contiguous mode, row after row.
+        Without ``threads``, lanes 8i to 8i + 7 of ldmatrix and stmatrix give the rows of matrix i, a row along the
+        contiguous mode; matrices lie as the fragments a0 to a3 of A do: along mode 0 first, (0, 0), (8, 0), (0, 8), (8, 8)
+        for 16-bit elements. Of all others, lane i has the i-th vector along the contiguous mode, row after row.
 
         Raises:
             LayoutError: ``threads`` is no such layout, leaves the tile, or lacks lanes.
@@ -128,8 +128,9 @@ class TileAccess:
         places = np.zeros((WARP_SIZE, 2), dtype=np.int64)
         if self.rule.is_collective:
             matrix = lane % self.rule.num_lanes // MATRIX_ROWS
-            places[:, 1 - along] = lane % MATRIX_ROWS + MATRIX_ROWS * (matrix % 2)
-            places[:, along] = vector * (matrix // 2)
+            extents = (vector, MATRIX_ROWS) if along == 0 else (MATRIX_ROWS, vector)
+            places[:, 0], places[:, 1] = extents[0] * (matrix % 2), extents[1] * (matrix // 2)
+            places[:, 1 - along] += lane % MATRIX_ROWS
             return places
         vectors_per_row = max(1, self.extents[along] // vector)
         if vectors_per_row * self.extents[1 - along] < WARP_SIZE:
@@ -145,7 +146,7 @@ class TileAccess:
         if self.rule.is_collective and num_threads % WARP_SIZE and num_threads != self.rule.num_lanes:
             raise LayoutError(
                 f"banks: {self.op} reads the addresses of {self.rule.num_lanes} lanes, threads {threads} has {num_threads}: "
-                f"use a layout of {self.rule.num_lanes} or {WARP_SIZE} lanes"
+                f"use a layout of {' or '.join(map(str, sorted({self.rule.num_lanes, WARP_SIZE})))} lanes"
             )
         num_warps = -(-num_threads // WARP_SIZE)
         places = np.zeros((num_warps * WARP_SIZE, 2), dtype=np.int64)
@@ -197,8 +198,10 @@ class TileAccess:
         if not is_torn:
             why, mend = f"at byte {address}, which is no multiple of {num_bytes}", "an aligned row pitch and start"
         elif self.tile.swizzle.num_bits:
-            why = f"which {self.tile.swizzle} in bytes tears apart"
-            mend = f"a swizzle that keeps {num_bytes} bytes whole, that is M >= {_log2(num_bytes)} in bytes"
+            elements = in_elements(self.tile)
+            why = f"which {f'{elements} in elements, ' if elements else ''}{self.tile.swizzle} in bytes tears apart"
+            least = f"M >= {_log2(self.vector_elements)} in elements, that is M >= {_log2(num_bytes)} in bytes"
+            mend = f"a swizzle that keeps {num_bytes} bytes whole: {least}"
         else:
             why, mend = "which do not follow one another", "a layout with a mode of stride 1, or a narrower access"
         raise LayoutError(f"banks: {what}, {why}: use {mend}")
