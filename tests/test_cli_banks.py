@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpusim.cli import main
+from gpusim.workload.access import smem_op_families
 
 TILE = ["banks", "--layout", "(64,64):(64,1)", "--dtype", "bf16"]
 LDMATRIX = [*TILE, "--access", "ldmatrix_x4"]
@@ -19,7 +20,13 @@ BAD: list[tuple[list[str], list[str]]] = [
     (TILE, ["--access is missing"]),
     (["banks", "--layout", "(64,64", "--dtype", "bf16", "--access", "ldmatrix_x4"], ["--layout:", "not closed"]),
     ([*TILE[:-1], "bf17", "--access", "ldmatrix_x4"], ["'bf17' is unknown", "did you mean 'bf16'?"]),
-    ([*TILE, "--access", "ldmatrix_x5"], ["--access 'ldmatrix_x5' is unknown", "did you mean 'ldmatrix_x4'?"]),
+    ([*TILE, "--access", "ldmatrix_x5"], ["--access 'ldmatrix_x5' is unknown", "did you mean", "'ldmatrix_x4'?"]),
+    ([*TILE, "--access", "ld_shared"], ["--access 'ld_shared' is unknown; use ld_shared_b8|b16|b32|b64|b128"]),
+    ([*TILE, "--access", "atom_shared_add"], ["use atom_shared_add_b32|b64"]),
+    ([*LDMATRIX, "--swizzle", "3,2,3"], ["Sw<3,2,3> in elements, Sw<3,3,3> in bytes tears apart", "M >= 3 in elements"]),
+    ([*LDMATRIX, "--threads", "16:1"], ["use a layout of 32 lanes"]),
+    ([*LDMATRIX, "--access", "ldmatrix_x2", "--threads", "32:1"], ["--threads is given 1 times, --access 2"]),
+    ([*LDMATRIX, "--gpu", "toy"], ["--gpu is unknown; --help lists the options"]),
     ([*TILE, "--access", "zzz"], ["--access 'zzz' is unknown", "ldmatrix", "ld_shared"]),
     ([*LDMATRIX, "--swizzle", "3,3"], ["--swizzle '3,3': use B,M,S", "3,3,3"]),
     ([*LDMATRIX, "--swizzle", "128"], ["--swizzle '128': use B,M,S", "did you mean '128B'?"]),
@@ -105,3 +112,66 @@ def test_help_says_which_tile_ldmatrix_reads(capsys: pytest.CaptureFixture[str],
     monkeypatch.setenv("COLUMNS", "120")
     assert main(["banks", "--help"]) == 0
     assert "(0,0), (8,0), (0,8), (8,8)" in " ".join(capsys.readouterr().out.split())
+
+
+def test_every_instruction_is_named_in_the_help(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
+    assert main(["banks", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert ", ".join(smem_op_families().values()) in text
+
+
+def test_element_types_are_taken_as_others_call_them_where_only_their_width_counts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, called in (("BF16", "bf16"), ("half", "fp16"), ("uint16", "uint16")):
+        arguments = ["banks", "--layout", "(64,64):(64,1)", "--dtype", name, "--access", "ldmatrix_x4"]
+        found = document(arguments, capsys)
+        assert found["dtype"] == called
+        assert found["everywhere"] == document(LDMATRIX, capsys)["everywhere"]
+
+
+def test_strides_that_were_not_typed_are_remarked(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = ["banks", "--layout", "(64,64)", "--dtype", "bf16", "--access", "ldmatrix_x4_trans"]
+    (remark,) = document(columns, capsys)["remarks"]  # type: ignore[misc]  # a document
+    assert "column-major ones are taken: (64,64):(1,64); for rows use (64,64):(64,1)" in remark
+    assert main(columns) == 0
+    assert "Remark: the layout is typed without strides" in capsys.readouterr().out
+    assert document(LDMATRIX, capsys)["remarks"] == []
+
+
+TRANSPOSE = [
+    "banks", "--layout", "(32,32):(32,1)", "--dtype", "fp32", "--access", "st_shared_b32", "--access", "ld_shared_b32",
+    "--threads", "_", "--threads", "32:1",
+]  # fmt: skip
+
+
+def test_accesses_to_one_tile_are_counted_each_and_mended_together(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = document(TRANSPOSE, capsys)
+    store, load = found["accesses"]  # type: ignore[misc]  # a document
+    assert [one["access"] for one in (store, load)] == ["st_shared_b32", "ld_shared_b32"]
+    assert [one["instructions"][0]["num_wavefronts"] for one in (store, load)] == [1, 32]
+    assert found["everywhere"] == {"num_wavefronts": 32 + 32 * 32, "num_ideal_wavefronts": 64}
+    assert found["mends"]["best"]["is_free"]  # type: ignore[index]  # a document
+    monkeypatch.setenv("COLUMNS", "140")
+    assert main(TRANSPOSE) == 0
+    text = capsys.readouterr().out
+    assert "frees both" in text
+    following = shlex.split(text.strip().splitlines()[-1])[2:]
+    mended = document(following, capsys)
+    assert mended["everywhere"] == {"num_wavefronts": 64, "num_ideal_wavefronts": 64}
+    assert [one["threads"] for one in mended["accesses"]] == [None, "32:1"]  # type: ignore[attr-defined]  # a document
+
+
+def test_several_accesses_are_drawn_one_below_the_other(tmp_path: Path) -> None:
+    assert main([*TRANSPOSE, "--plot", str(tmp_path / "x.svg")]) == 0
+    text = (tmp_path / "x.svg").read_text()
+    assert all(f"{op}, {state}" in text for op in ("st_shared_b32", "ld_shared_b32") for state in ("as it is", "mended"))
+
+
+def test_no_swizzle_is_none_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(LDMATRIX, capsys)
+    assert found["swizzle"] == {"elements": "none", "bytes": "none"}
+    assert found["mends"]["padding"]["swizzle"] == {"elements": "none", "bytes": "none"}  # type: ignore[index]  # a document

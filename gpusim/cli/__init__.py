@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from gpusim.cli.banks import banks_command
+from gpusim.cli.banks import BanksCommand, banks_command
 from gpusim.cli.evidence import calibrate_command, validate_command
 from gpusim.cli.gpus import gpus_command
 from gpusim.cli.kernels import EXPLAIN, PREDICT
@@ -144,4 +144,4 @@ for _name, _command in COMMANDS:
     if isinstance(_command, typer.Typer):
         app.add_typer(_command, name=_name)
     else:
-        app.command(_name)(_command)
+        app.command(_name, cls=BanksCommand if _command is banks_command else None)(_command)

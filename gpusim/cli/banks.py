@@ -4,36 +4,54 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from gpusim.cli.layout import parse_any
+from gpusim.cli.layout import find_dtype, parse_any
 from gpusim.cli.options import console_for, output_path, refuse_same, write_json
-from gpusim.errors import ConfigError, KernelError, LayoutError, nearest
+from gpusim.errors import ConfigError, LayoutError
 
 if TYPE_CHECKING:
     from gpusim.layout import Layout, Swizzle
-    from gpusim.workload.bank_mends import Study
+    from gpusim.workload.bank_mends import Mend
+    from gpusim.workload.banks import TileAccess
     from gpusim.workload.dtypes import DType
 
+
+class BanksCommand(TyperCommand):
+    """The command, whose help lists the instructions that there are; they are looked up only then."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        from gpusim.workload.access import smem_op_families
+
+        families = ", ".join(smem_op_families().values()).replace("[", r"\[")
+        for param in self.params:
+            if param.name == "access":
+                param.help = f"{param.help}: {families}"  # type: ignore[attr-defined]  # it is an option
+        super().format_help(ctx, formatter)
 
 
 def banks_command(
     layout: Annotated[str, typer.Option(
         "--layout", metavar="LAYOUT", help="the tile in shared memory, in CuTe's notation; with a swizzle, too")],
     dtype: Annotated[str, typer.Option("--dtype", metavar="NAME", help="element type: bf16, fp32, fp8, ...")],
-    access: Annotated[str, typer.Option(
-        "--access", metavar="NAME", help="the instruction: ldmatrix_x4, ld_shared_b128, st_shared_b32, cp_async_b128, ...")],
+    access: Annotated[list[str], typer.Option(
+        "--access", metavar="NAME", help="the instruction; given several times, accesses to the same tile, all of which one "
+        "swizzle or padding is to free. Known")],
     swizzle: Annotated[str | None, typer.Option(
         "--swizzle", metavar="B,M,S|MODE",
         help="a swizzle over the layout: B,M,S in elements, or 32B, 64B, 128B of TMA and wgmma (in bytes)")] = None,
-    threads: Annotated[str | None, typer.Option(
+    threads: Annotated[list[str] | None, typer.Option(
         "--threads", metavar="LAYOUT",
         help="where the first element of each lane's vector lies: a layout from lane to the index in the tile (mode 0 "
         "counts first), or to a coordinate, such as 32:1@0 for one lane a row; 33rd and later lanes are those of a second "
-        "instruction: (32,2) is (lane,instruction)")] = None,
+        "instruction: (32,2) is (lane,instruction). With several --access, one each in the same order, _ for the usual "
+        "lanes")] = None,
     at: Annotated[str | None, typer.Option(
         "--at", metavar="COORD", help="where the access starts in the tile, such as (0,16)")] = None,
     json_path: Annotated[str | None, typer.Option(
@@ -46,7 +64,7 @@ def banks_command(
 
     Without --threads, ldmatrix and stmatrix read at --at what a fragment of A
     wants: lanes 8i to 8i+7 give the 8 rows of matrix i, and matrices start at
-    (0,0), (8,0), (0,8), (8,8), for 16-bit elements that lie in rows.
+    (0,0), (8,0), (0,8), (8,8), for 16-bit elements.
     Of loads, stores, cp.async and atomics, lane i has the i-th vector along
     the contiguous mode, row after row.
 
@@ -55,70 +73,114 @@ def banks_command(
     """
     outputs = {"--json": output_path(json_path, "--json"), "--plot": output_path(plot_path, "--plot", ".png", ".svg")}
     refuse_same(outputs)
-    from gpusim.workload.bank_mends import remarks, study
+    from gpusim.workload.bank_mends import remarks
 
-    found = study(_access(layout, _dtype(dtype), access, swizzle, threads, at))
+    lanes = _lanes(access, threads)
+    element = find_dtype(dtype)
+    accesses = _accesses(layout, element, access, swizzle, lanes, at)
     in_elements = "smem_ptr" not in layout and (swizzle is None or "," in swizzle)
-    said = remarks(found.access, is_in_elements=in_elements)
-    following = _next(found, dtype, access, threads, at)
-    _write(found, dtype, said, following, outputs["--json"], outputs["--plot"])
+    said = list(dict.fromkeys(
+        sentence for one in accesses for sentence in remarks(one, is_in_elements=in_elements)
+    ))
+    said += _stride_remark(layout, accesses[0])
+    asked = _Asked(dtype=element.name, access=tuple(access), threads=lanes, at=at, remarks=tuple(said))
+    if len(accesses) == 1:
+        _write_one(accesses[0], asked, outputs["--json"], outputs["--plot"])
+    else:
+        _write_joint(accesses, asked, outputs["--json"], outputs["--plot"])
+    if outputs["--plot"] is not None:
+        console_for(Path("-")).print(f"Plot: {outputs['--plot']}", highlight=False, soft_wrap=True)
 
 
-def _write(
-    found: Study, dtype: str, said: list[str], following: str | None, json_path: Path | None, plot_path: Path | None
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What was typed, and what is to be remarked about it."""
+
+    dtype: str
+    access: tuple[str, ...]
+    threads: tuple[str | None, ...]
+    at: str | None
+    remarks: tuple[str, ...]
+
+
+def _write_one(access: TileAccess, asked: _Asked, json_path: Path | None, plot_path: Path | None) -> None:
     from gpusim.report.banks import banks_document, render_banks
+    from gpusim.workload.bank_mends import study
 
+    found = study(access)
     if plot_path is not None:
         from gpusim.report.plots_banks import plot_banks
 
         plot_banks(found, plot_path)
     if json_path is not None:
-        write_json(banks_document(found, dtype_name=dtype, remarks=said), json_path)
-    render_banks(found, console_for(json_path), dtype_name=dtype, remarks=said, next_command=following)
+        write_json(banks_document(found, dtype_name=asked.dtype, remarks=asked.remarks), json_path)
+    mend = found.padding
+    if found.swizzle is not None and (found.swizzle.census.is_free or mend is None):
+        mend = found.swizzle
+    following = None if found.census.is_free or mend is None else _next(mend, asked)
+    render_banks(found, console_for(json_path), dtype_name=asked.dtype, remarks=asked.remarks, next_command=following)
+
+
+def _write_joint(accesses: list[TileAccess], asked: _Asked, json_path: Path | None, plot_path: Path | None) -> None:
+    from gpusim.report.banks import joint_document, render_joint
+    from gpusim.workload.bank_mends import study_jointly
+
+    found = study_jointly(accesses)
     if plot_path is not None:
-        console_for(Path("-")).print(f"Plot: {plot_path}", highlight=False, soft_wrap=True)
+        from gpusim.report.plots_banks import plot_joint
+
+        plot_joint(found, plot_path)
+    if json_path is not None:
+        write_json(joint_document(found, dtype_name=asked.dtype, remarks=asked.remarks), json_path)
+    following = None if found.mend is None else _next(found.mend, asked)
+    render_joint(found, console_for(json_path), dtype_name=asked.dtype, remarks=asked.remarks, next_command=following)
 
 
 # ---------------------------------------------------------------------------------------------- what was typed
 
 
-def _dtype(name: str) -> DType:
-    from gpusim.workload.dtypes import dtype
+def _lanes(access: list[str], threads: list[str] | None) -> tuple[str | None, ...]:
+    """``--threads`` of each ``--access``; None for the usual lanes."""
+    if not threads:
+        return (None,) * len(access)
+    if len(threads) != len(access):
+        raise ConfigError(
+            f"--threads is given {len(threads)} times, --access {len(access)}; give one for each, _ for the usual lanes"
+        )
+    return tuple(None if text.strip() == "_" else text for text in threads)
 
-    try:
-        return dtype(name)
-    except KernelError as error:
-        raise KernelError(f"--{error}".replace("dtype: ", "dtype ")) from None
+
+def _stride_remark(text: str, access: TileAccess) -> list[str]:
+    """What to know where a layout of several modes has no strides."""
+    from gpusim.layout import Layout, LayoutRight
+
+    inner = access.tile.inner
+    if ":" in text or "," not in text.rpartition("o")[2]:
+        return []
+    rows = Layout(inner.shape, LayoutRight)
+    return [f"the layout is typed without strides, so that CuTe's column-major ones are taken: {inner}; for rows use {rows}"]
 
 
-def _access(
-    layout: str, dtype: DType, access: str, swizzle: str | None, threads: str | None, at: str | None
-) -> Any:
+def _accesses(
+    layout: str, dtype: DType, names: list[str], swizzle: str | None, lanes: tuple[str | None, ...], at: str | None
+) -> list[TileAccess]:
     from gpusim.layout import ByteLayout, Layout
-    from gpusim.workload.access import SMEM_OPS
+    from gpusim.workload.access import SMEM_OPS, smem_op_hint
     from gpusim.workload.banks import TileAccess, smem_tile
 
-    if access not in SMEM_OPS:
-        raise LayoutError(f"--access {access!r} is unknown; {_nearest_access(access, SMEM_OPS)}")
+    for name in names:
+        if name not in SMEM_OPS:
+            raise LayoutError(f"--access {name!r} is unknown; {smem_op_hint(name)}")
     tile = parse_any(layout, "--layout")
     if swizzle is not None and not isinstance(tile, Layout):
         kind = "in bytes" if isinstance(tile, ByteLayout) else "in elements"
         raise ConfigError(f"--swizzle {swizzle!r} and a swizzle {kind} in --layout are two; give one of them")
-    wanted = None if swizzle is None else _swizzle(swizzle, dtype)
-    return TileAccess(
-        op=access, tile=smem_tile(tile, dtype, wanted), threads=None if threads is None else _threads(threads),
-        at=(0, 0) if at is None else _place(at, tile.rank),
-    )
-
-
-def _nearest_access(name: str, known: Any) -> str:
-    """A hint without a list of sixty."""
-    hint = nearest(name, known)
-    if hint.startswith("did you"):
-        return hint
-    families = sorted({re.sub(r"_(b\d+|x\d).*$", "", row) for row in known if not re.search(r"shared_[a-z]+_b", row)})
-    return f"known: {', '.join(families)}, with their widths, such as ld_shared_b128 and ldmatrix_x4"
+    in_smem = smem_tile(tile, dtype, None if swizzle is None else _swizzle(swizzle, dtype))
+    start = (0, 0) if at is None else _place(at, tile.rank)
+    return [
+        TileAccess(op=name, tile=in_smem, threads=None if text is None else _threads(text), at=start)
+        for name, text in zip(names, lanes, strict=True)
+    ]
 
 
 def _swizzle(text: str, dtype: DType) -> Swizzle:
@@ -147,19 +209,15 @@ def _place(text: str, rank: int) -> tuple[int, int]:
     return (int(numbers[0]), int(numbers[1])) if rank > 1 else (0, int(numbers[0]))
 
 
-def _next(found: Study, dtype: str, access: str, threads: str | None, at: str | None) -> str | None:
-    """The same access mended, as a line to type; None if there is nothing to mend, or no way."""
-    mend = found.padding
-    if found.swizzle is not None and (found.swizzle.census.is_free or mend is None):
-        mend = found.swizzle
-    if found.census.is_free or mend is None:
-        return None
-    asked, tile = mend.swizzle_elements, mend.tile
-    words = ["gpusim", "banks", "--layout", str(tile.inner), "--dtype", dtype, "--access", access]
-    if tile.offset:
-        words[3] = str(tile)
-    words += ["--threads", threads] if threads is not None else []
-    words += ["--at", at] if at is not None else []
-    if not tile.offset and asked is not None and asked.num_bits:
-        words += ["--swizzle", f"{asked.num_bits},{asked.base},{asked.shift}"]
+def _next(mend: Mend, asked: _Asked) -> str:
+    """The same accesses mended, as a line to type."""
+    swizzle, tile = mend.swizzle_elements, mend.tile
+    words = ["gpusim", "banks", "--layout", str(tile if tile.offset else tile.inner), "--dtype", asked.dtype]
+    for access, threads in zip(asked.access, asked.threads, strict=True):
+        words += ["--access", access]
+        if any(asked.threads):
+            words += ["--threads", threads or "_"]
+    words += ["--at", asked.at] if asked.at is not None else []
+    if not tile.offset and swizzle is not None and swizzle.num_bits:
+        words += ["--swizzle", f"{swizzle.num_bits},{swizzle.base},{swizzle.shift}"]
     return shlex.join(words)

@@ -12,7 +12,7 @@ from gpusim.layout.int_tuple import show
 from gpusim.report.banks import TURNS, swizzle_words, ways
 from gpusim.report.output import check_output, write_whole
 from gpusim.report.words import count
-from gpusim.workload.bank_mends import Mend, Study
+from gpusim.workload.bank_mends import JointStudy, Mend, Study
 from gpusim.workload.banks import NUM_BANKS, Instruction, analyze
 
 SUFFIXES = (".png", ".svg")
@@ -29,14 +29,31 @@ def plot_banks(study: Study, path: str | Path) -> None:
         GpusimError: another suffix, or nowhere to write.
         OSError: the file cannot be written.
     """
+    _plot([study], best_mend(study), path)
+
+
+def plot_joint(joint: JointStudy, path: str | Path) -> None:
+    """As ``plot_banks``, for several accesses to one tile: a row each, beside it under the one placement for all.
+
+    Raises:
+        GpusimError: another suffix, or nowhere to write.
+        OSError: the file cannot be written.
+    """
+    _plot(joint.studies, joint.mend, path)
+
+
+def _plot(studies: Sequence[Study], mend: Mend | None, path: str | Path) -> None:
     path = Path(path)
     check_output(path, flag="plot", suffixes=SUFFIXES)
-    panels = [(_title("as it is", study.access.tile, study.instructions[study.worst]), study.instructions[study.worst])]
-    mend = best_mend(study)
-    if mend is not None:
-        mended = analyze(replace(study.access, tile=mend.tile))[study.worst]
-        panels.append((_title("mended", mend.tile, mended), mended))
-    write_whole(path, _draw(study.access.op, panels, path.suffix.lower()[1:]))
+    rows = []
+    for study in studies:
+        here, name = study.instructions[study.worst], f"{study.access.op}, " if len(studies) > 1 else ""
+        panels = [(_title(f"{name}as it is", study.access.tile, here), here)]
+        if mend is not None:
+            mended = analyze(replace(study.access, tile=mend.tile))[study.worst]
+            panels.append((_title(f"{name}mended", mend.tile, mended), mended))
+        rows.append(panels)
+    write_whole(path, _draw(" and ".join(study.access.op for study in studies), rows, path.suffix.lower()[1:]))
 
 
 def best_mend(study: Study) -> Mend | None:
@@ -52,14 +69,15 @@ def _title(what: str, tile: Any, found: Instruction) -> str:
     return f"{what}: {cost}\nlayout {tile.inner}\nswizzle {swizzle_words(tile)}"
 
 
-def _draw(op: str, panels: Sequence[tuple[str, Instruction]], suffix: str) -> bytes:
+def _draw(op: str, rows: Sequence[Sequence[tuple[str, Instruction]]], suffix: str) -> bytes:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.6 * len(panels), 8.2), layout="constrained")
-    axes = figure.subplots(1, len(panels), squeeze=False)[0]
-    for (title, found), area in zip(panels, axes, strict=True):
-        _draw_panel(area, title, found)
+    figure = Figure(figsize=(7.6 * len(rows[0]), 8.2 * len(rows)), layout="constrained")
+    areas = figure.subplots(len(rows), len(rows[0]), squeeze=False)
+    for panels, axes in zip(rows, areas, strict=True):
+        for (title, found), area in zip(panels, axes, strict=True):
+            _draw_panel(area, title, found)
     figure.suptitle(f"{op}: the wavefront of its phase in which a bank serves a lane", fontsize=11)
     written = BytesIO()
     metadata = {"Date": None} if suffix == "svg" else {"Software": None}

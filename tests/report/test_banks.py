@@ -55,6 +55,13 @@ def test_a_conflict_names_lanes_words_and_banks_and_what_mends_it() -> None:
     assert "32 wavefronts where 4 would do (8-way conflict)" in text
 
 
+def test_what_runs_down_is_called_a_column() -> None:
+    tile = smem_tile(Layout((64, 64), (1, 64)), BF16)
+    text = " ".join(printed(study(TileAccess(op="ldmatrix_x4_trans", tile=tile))).split())
+    assert "8 elements more a column, (64,64):(1,72)" in text
+    assert "B and S from the column" in text
+
+
 def test_the_rule_says_what_it_rests_on() -> None:
     found = ldmatrix()
     assert " ".join(found.access.rule.evidence.split()) in " ".join(printed(found).split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -11,14 +12,17 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from gpusim.errors import LayoutError
-from gpusim.layout import ComposedLayout, E, Layout, Swizzle, mode_of, swizzle_mode
+from gpusim.layout import ComposedLayout, E, Layout, Swizzle, make_tiled_copy_A, mode_of, swizzle_mode
+from gpusim.report.banks import joint_verdict_of
 from gpusim.workload.access import SMEM_OPS, wavefronts
+from gpusim.workload.atoms import copy_atom, mma_sync
 from gpusim.workload.bank_mends import (
     closed_form_swizzle,
     find_padding,
     find_swizzle,
     remarks,
     study,
+    study_jointly,
     with_swizzle,
 )
 from gpusim.workload.banks import (
@@ -32,6 +36,8 @@ from gpusim.workload.banks import (
     smem_tile,
 )
 from gpusim.workload.dtypes import BF16, FP8, FP32, FP64, TF32, DType
+from gpusim.workload.tensor import MemRef
+from gpusim.workload.tiled import tiled_mma, warp_addresses
 
 
 def row_major(rows: int, columns: int, pitch: int = 0) -> Layout:
@@ -280,6 +286,79 @@ def test_ldmatrix_takes_matrices_as_fragments_of_a_lie() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("name", "make"), [("ldmatrix_x4", MemRef.row_major), ("ldmatrix_x4_trans", MemRef.column_major)])
+def test_ldmatrix_reads_a_fragment_of_a_as_a_tiled_copy_of_its_mma_does(name: str, make: Any) -> None:
+    tile = make("sA", (64, 64), BF16, "smem")
+    copy = make_tiled_copy_A(copy_atom(name).tv(BF16), tiled_mma(mma_sync(BF16)))
+    access = TileAccess(op=name, tile=smem_tile(tile.layout, BF16))
+    assert np.array_equal(access.addresses()[0][0], warp_addresses(copy, tile, "src")[0, 0])
+    places = analyze(access)[0].places
+    assert [places[lane] for lane in (0, 8, 16, 24)] == [(0, 0), (8, 0), (0, 8), (8, 8)]
+
+
+def test_what_hands_out_the_transpose_is_remarked() -> None:
+    def said(op: str, layout: Layout, dtype: DType = BF16) -> list[str]:
+        return remarks(TileAccess(op=op, tile=smem_tile(layout, dtype)), is_in_elements=True)
+
+    rows, columns = row_major(64, 64), Layout((64, 64), (1, 64))
+    assert said("ldmatrix_x4", rows) == said("ldmatrix_x4_trans", columns) == said("ld_shared_b128", columns) == []
+    (plain,) = said("ldmatrix_x4", columns)
+    assert "ldmatrix_x4 along mode 0 hands out the transpose" in plain
+    assert "use ldmatrix_x4_trans" in plain
+    (transposed,) = said("stmatrix_x2_trans", rows)
+    assert "use stmatrix_x2;" in transposed
+    (of_bytes,) = said("ldmatrix_x4_trans", columns, FP8)
+    assert "transposes units of 16 bits: elements of 8 bits" in of_bytes
+    (no_way,) = said("ldmatrix_x4", columns, TF32)
+    assert "use a tile that is contiguous along mode 1" in no_way
+
+
+# ---------------------------------------------------------------------- several accesses
+
+
+def transpose(*, columns: int = 32, pitch: int = 0) -> tuple[TileAccess, TileAccess]:
+    """Stored along rows, loaded down columns."""
+    tile = smem_tile(row_major(32, columns, pitch), FP32)
+    store, load = (TileAccess(op=f"{verb}_shared_b32", tile=tile, threads=lanes) for verb, lanes in (
+        ("st", Layout(32, 32)), ("ld", Layout(32, 1))))
+    return store, load
+
+
+def test_a_transpose_tile_is_freed_for_both_by_one_swizzle_and_by_one_more_element() -> None:
+    joint = study_jointly(transpose())
+    assert [one.census.is_free for one in joint.studies] == [True, False]
+    assert joint.swizzle is not None and joint.padding is not None
+    assert str(joint.swizzle.swizzle_elements) == "Sw<5,0,5>"
+    assert joint.padding.padding_elements == 1
+    assert joint.mend == joint.swizzle
+    for mend in (joint.swizzle, joint.padding):
+        alone = [census(replace(access, tile=mend.tile)) for access in transpose()]
+        assert all(one.is_free for one in alone)
+        assert mend.census.num_wavefronts == sum(one.num_wavefronts for one in alone)
+
+
+def test_a_mend_of_one_that_breaks_the_other_is_none() -> None:
+    """Vectors of 16 bytes leave three bits to a swizzle, a column of words wants five."""
+    tile = smem_tile(row_major(32, 32), FP32)
+    wide = TileAccess(op="st_shared_b128", tile=tile)
+    column = TileAccess(op="ld_shared_b32", tile=tile, threads=Layout(32, 1))
+    joint = study_jointly([wide, column])
+    assert joint.swizzle is not None and joint.padding is not None and joint.mend is not None
+    assert not joint.swizzle.census.is_free and not joint.padding.census.is_free
+    fewest = min(joint.swizzle.census.num_wavefronts, joint.padding.census.num_wavefronts)
+    assert joint.mend.census.num_wavefronts == fewest < joint.census.num_wavefronts
+    assert joint.swizzle.tile.swizzle.base >= 4
+    assert joint.padding.padding_elements % 4 == 0
+    assert "does best" in joint_verdict_of(joint)
+
+
+def test_what_is_free_for_all_has_no_mend_and_accesses_to_two_tiles_none_in_common() -> None:
+    joint = study_jointly(transpose(pitch=33))
+    assert joint.census.is_free and joint.mend is None
+    with pytest.raises(LayoutError, match="use one tile"):
+        study_jointly([transpose()[0], transpose(pitch=33)[1]])
+
+
 def test_threads_by_index_and_by_coordinate_are_the_same_places() -> None:
     tile = smem_tile(row_major(64, 64), BF16)
     by_index = TileAccess(op="st_shared_b32", tile=tile, threads=Layout((4, 8), (128, 1)))
@@ -315,7 +394,7 @@ def test_origins_bring_the_access_to_every_tile_once() -> None:
         (lambda: ldmatrix(Layout((64, 64), (128, 2))), "do not follow one another"),
         (lambda: ldmatrix(ComposedLayout(Swizzle(3, 0, 6), 0, row_major(64, 64))), "in bytes tears apart"),
         (lambda: ldmatrix(row_major(64, 64), swizzle=Swizzle(3, 3, 3)), "tears apart: .* M >= 4 in bytes"),
-        (lambda: ldmatrix(row_major(64, 64), threads=Layout(8)), "addresses of 32 lanes"),
+        (lambda: ldmatrix(row_major(64, 64), threads=Layout(8)), "addresses of 32 lanes, .* use a layout of 32 lanes"),
         (lambda: ldmatrix(row_major(64, 64), threads=Layout(32, 1000)), "index 5000 of a tile of 4096"),
         (lambda: TileAccess(op="ldmatrix_x5", tile=smem_tile(row_major(64, 64), BF16)), "did you mean .*'ldmatrix_x4'"),
         (lambda: TileAccess(op="ld_shared_b8", tile=smem_tile(row_major(64, 64), BF16)), "less than an element"),
