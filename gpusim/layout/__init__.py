@@ -3,6 +3,9 @@
 In: shapes, strides, offsets and coordinates. Out: layouts and offsets. This room knows no dtype, no memory,
 no time. Names and order of arguments are CuTe's; template arguments come last: ``upcast<2>(layout)`` is
 ``upcast(layout, 2)``.
+
+``from gpusim.layout import *`` leaves out CuTe's ``filter`` and ``slice``, which would hide Python's: import them by name,
+or use ``layout(coord)`` with ``_`` for a slice.
 """
 
 from __future__ import annotations
@@ -12,13 +15,15 @@ from gpusim.layout.algebra import (
     complement,
     composition,
     domain_distribute,
-    filter,
     layout_of,
     left_inverse,
     max_common_layout,
     max_common_vector,
     nullspace,
     right_inverse,
+)
+from gpusim.layout.algebra import (
+    filter as filter,
 )
 from gpusim.layout.divide import (
     blocked_product,
@@ -101,12 +106,14 @@ from gpusim.layout.layout import (
     select,
     shape,
     size,
-    slice,
     slice_and_offset,
     stride,
     take,
     unflatten,
     zip_layout,
+)
+from gpusim.layout.layout import (
+    slice as slice,
 )
 from gpusim.layout.notation import (
     parse_byte_layout,
@@ -205,7 +212,6 @@ __all__ = [
     "element_bytes",
     "evenly_divides",
     "explain",
-    "filter",
     "filter_zeros",
     "flat_divide",
     "flat_product",
@@ -268,7 +274,6 @@ __all__ = [
     "shape_div",
     "show_swizzle",
     "size",
-    "slice",
     "slice_and_offset",
     "span_bytes",
     "stride",

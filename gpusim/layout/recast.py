@@ -37,8 +37,8 @@ def upcast(layout: Any, factor: int) -> Any:
     if factor < 1 or layout.offset % factor:
         raise LayoutError(f"upcast of {layout} by {factor}: the offset {layout.offset} is no multiple: use one")
     if isinstance(layout, ByteLayout):
-        inner = upcast(layout.layout, factor)
-        return ByteLayout(layout.swizzle, inner, _element_bits("upcast", layout, factor), layout.offset // factor)
+        bits = _element_bits("upcast", layout, factor)
+        return ByteLayout(layout.swizzle, upcast(layout.layout, factor), bits, layout.offset // factor)
     return ComposedLayout(upcast(layout.layout_a, factor), layout.offset // factor, upcast(layout.layout_b, factor))
 
 
@@ -55,8 +55,8 @@ def downcast(layout: Any, factor: int) -> Any:
     if isinstance(layout, Swizzle):
         return layout.downcast(factor)
     if isinstance(layout, ByteLayout):
-        inner = downcast(layout.layout, factor)
-        return ByteLayout(layout.swizzle, inner, _element_bits("downcast", layout, factor), layout.offset * factor)
+        bits = _element_bits("downcast", layout, factor)
+        return ByteLayout(layout.swizzle, downcast(layout.layout, factor), bits, layout.offset * factor)
     if not isinstance(layout, Layout):
         _refuse_others("downcast", layout)
         parts = downcast(layout.layout_a, factor), downcast(layout.layout_b, factor)
@@ -75,7 +75,7 @@ def _refuse_others(name: str, layout: Any) -> None:
 def _element_bits(name: str, layout: ByteLayout, factor: int) -> int:
     """Bits of an element ``factor`` times as wide or narrow, if bytes can be counted by it."""
     bits = layout.element_bits
-    if factor & (factor - 1) or (name == "downcast" and bits % (8 * factor)):
+    if factor < 1 or factor & (factor - 1) or (name == "downcast" and bits % (8 * factor)):
         most = f" of at most {bits // 8}" if name == "downcast" else ""
         raise LayoutError(
             f"{name} of {layout} by {factor}: no elements of whole bytes come of it, whose swizzle counts bytes: use a "

@@ -208,7 +208,9 @@ def make_tiled_copy(
 def make_tiled_copy_A(atom: CopyAtomTV, mma: TiledMma) -> TiledCopy:  # noqa: N802 - CuTe's name
     """A tiled copy whose threads take the elements of A that ``mma`` wants them to hold.
 
-    >>> print(make_tiled_copy_A(CopyAtomTV.vector(2), TiledMma(SM80_16x8x16)).tiler)
+    >>> from gpusim.workload.atoms import mma_sync
+    >>> from gpusim.workload.dtypes import BF16
+    >>> print(make_tiled_copy_A(CopyAtomTV.vector(2), TiledMma(mma_sync(BF16).tv)).tiler)
     (16, 16)
     """
     return TiledCopy(atom, mma.layout_a_tv(), (mma.tile_size(0), mma.tile_size(2)))
@@ -217,7 +219,9 @@ def make_tiled_copy_A(atom: CopyAtomTV, mma: TiledMma) -> TiledCopy:  # noqa: N8
 def make_tiled_copy_B(atom: CopyAtomTV, mma: TiledMma) -> TiledCopy:  # noqa: N802 - CuTe's name
     """As ``make_tiled_copy_A``, for B (n x k).
 
-    >>> print(make_tiled_copy_B(CopyAtomTV.vector(2), TiledMma(SM80_16x8x16)).tiler)
+    >>> from gpusim.workload.atoms import mma_sync
+    >>> from gpusim.workload.dtypes import BF16
+    >>> print(make_tiled_copy_B(CopyAtomTV.vector(2), TiledMma(mma_sync(BF16).tv)).tiler)
     (8, 16)
     """
     return TiledCopy(atom, mma.layout_b_tv(), (mma.tile_size(1), mma.tile_size(2)))
@@ -226,7 +230,9 @@ def make_tiled_copy_B(atom: CopyAtomTV, mma: TiledMma) -> TiledCopy:  # noqa: N8
 def make_tiled_copy_C(atom: CopyAtomTV, mma: TiledMma) -> TiledCopy:  # noqa: N802 - CuTe's name
     """As ``make_tiled_copy_A``, for C (m x n).
 
-    >>> print(make_tiled_copy_C(CopyAtomTV.vector(2), TiledMma(SM80_16x8x16)).layout_tv)
+    >>> from gpusim.workload.atoms import mma_sync
+    >>> from gpusim.workload.dtypes import BF16
+    >>> print(make_tiled_copy_C(CopyAtomTV.vector(2), TiledMma(mma_sync(BF16).tv)).layout_tv)
     ((4,8),((2,2),(1,1))):((32,1),((16,8),(0,0)))
     """
     return TiledCopy(atom, mma.layout_c_tv(), (mma.tile_size(0), mma.tile_size(1)))
@@ -313,7 +319,9 @@ class MmaAtomTV:
 class TiledMma:
     """An MMA atom repeated over threads, ``atom_layout_mnk``, and over places, ``permutation_mnk``.
 
-    >>> mma = TiledMma(SM80_16x8x16, Layout((2, 2, 1)))
+    >>> from gpusim.workload.atoms import mma_sync
+    >>> from gpusim.workload.dtypes import BF16
+    >>> mma = TiledMma(mma_sync(BF16).tv, Layout((2, 2, 1)))
     >>> print(mma.thr_layout_vmnk, mma.tile_shape)
     (32,2,2,1):(1,32,64,0) (32, 16, 16)
     >>> print(mma.layout_c_tv())
@@ -409,14 +417,19 @@ class TiledMma:
         Raises:
             LayoutError: there is no such thread (CuTe wraps around).
         """
-        return ThrMma(self, cast("tuple[int, ...]", self.thr_layout_vmnk.get_flat_coord(thr_idx)))
+        threads = self.thr_layout_vmnk
+        if not 0 <= thr_idx < threads.cosize:
+            raise LayoutError(f"tiled MMA: no thread {thr_idx}: use 0 to {threads.cosize - 1}")
+        return ThrMma(self, cast("tuple[int, ...]", threads.get_flat_coord(thr_idx)))
 
 
 @dataclass(frozen=True, slots=True)
 class ThrMma:
     """One thread's share of a tiled MMA; ``vmnk`` is its place in ``thr_layout_vmnk``.
 
-    >>> share = TiledMma(SM80_16x8x16, Layout((2, 2, 1))).get_slice(33)
+    >>> from gpusim.workload.atoms import mma_sync
+    >>> from gpusim.workload.dtypes import BF16
+    >>> share = TiledMma(mma_sync(BF16).tv, Layout((2, 2, 1))).get_slice(33)
     >>> share.vmnk, print(share.partition_A(Tensor(Layout((32, 16), (16, 1)))))
     258 o ((2,2,2),1,1):((1,128,8),0,0)
     ((1, 1, 0, 0), None)

@@ -101,6 +101,21 @@ def _find(name: str, known: Mapping[str, DType]) -> DType:
     return found
 
 
+def check_dtype(where: str, found: object) -> None:
+    """Refuse what is no element type, such as its name.
+
+    >>> check_dtype("wgmma", "bf16")
+    Traceback (most recent call last):
+    gpusim.errors.KernelError: wgmma: 'bf16' is no DType: use dtype('bf16')
+
+    Raises:
+        KernelError: it is none.
+    """
+    if not isinstance(found, DType):
+        mend = f"dtype({found!r})" if isinstance(found, str) else "BF16, or dtype('bf16')"
+        raise KernelError(f"{where}: {found!r} is no DType: use {mend}")
+
+
 def accumulator_of(operand: DType) -> DType:
     """What products of two ``operand`` elements are summed in: fp32 for floats, int32 for int8.
 

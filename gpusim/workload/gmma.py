@@ -25,7 +25,7 @@ from gpusim.layout.divide import logical_divide
 from gpusim.layout.int_tuple import leaves
 from gpusim.layout.layout import Layout, size
 from gpusim.layout.recast import upcast
-from gpusim.layout.swizzle import SWIZZLE_MODES, ByteLayout, mode_of, span_bytes, swizzle_mode
+from gpusim.layout.swizzle import SWIZZLE_MODES, ByteLayout, ComposedLayout, Swizzle, mode_of, span_bytes, swizzle_mode
 from gpusim.layout.tiling import Tensor, local_tile
 from gpusim.units import WARP_SIZE, WAVEFRONT_BYTES
 from gpusim.workload.access import MATRIX_ROW_BYTES, MATRIX_ROWS, wavefronts
@@ -186,7 +186,11 @@ class WgmmaDescriptor:
         return swizzle_mode(self.swizzle)(self.start_address_bytes + along_mn + along_k + row * span)
 
 
-def wgmma_descriptor(tile: ByteLayout, major: Major, base_bytes: int = 0) -> WgmmaDescriptor:
+SmemLayout = Layout | ComposedLayout | ByteLayout
+"""A tile's layout; one in elements is taken where its swizzle says how wide they are: only one width makes a mode of it."""
+
+
+def wgmma_descriptor(tile: SmemLayout, major: Major, base_bytes: int = 0) -> WgmmaDescriptor:
     """The descriptor of ``tile``'s first k-step (32 bytes of k); CuTe's ``make_gmma_desc<major>``.
 
     >>> from gpusim.layout import tile_to_shape
@@ -204,6 +208,7 @@ def wgmma_descriptor(tile: ByteLayout, major: Major, base_bytes: int = 0) -> Wgm
         LayoutError: the layout is none of the canonical ones, ``base_bytes`` breaks the swizzle's repeat, the tile starts
             in its midst, or an offset does not fit.
     """
+    tile = _in_bytes("wgmma descriptor", tile)
     name = _canonical_swizzle(tile, major)
     if tile.rank != 2:
         raise LayoutError(f"wgmma descriptor: {tile} has {tile.rank} modes: use (m or n, k), with one stage sliced off")
@@ -233,7 +238,7 @@ def wgmma_descriptor(tile: ByteLayout, major: Major, base_bytes: int = 0) -> Wgm
     )
 
 
-def wgmma_descriptors(tile: ByteLayout, major: Major, base_bytes: int = 0) -> tuple[WgmmaDescriptor, ...]:
+def wgmma_descriptors(tile: SmemLayout, major: Major, base_bytes: int = 0) -> tuple[WgmmaDescriptor, ...]:
     """The descriptors of all k-steps of ``tile``, in order.
 
     >>> from gpusim.layout import tile_to_shape
@@ -244,13 +249,14 @@ def wgmma_descriptors(tile: ByteLayout, major: Major, base_bytes: int = 0) -> tu
     Raises:
         LayoutError: as ``wgmma_descriptor``, for any k-step.
     """
+    tile = _in_bytes("wgmma descriptor", tile)
     step = 8 * K_STEP_BYTES // tile.element_bits
     wgmma_descriptor(tile, major, base_bytes)  # refuses what has no whole k-steps
     parts = (_part(tile, size(tile, 0), i) for i in range(size(tile, 1) // step))
     return tuple(wgmma_descriptor(part, major, base_bytes) for part in parts)
 
 
-def gmma_major(tile: ByteLayout) -> Major:
+def gmma_major(tile: SmemLayout) -> Major:
     """The contiguous mode of a tile (m or n, k).
 
     >>> gmma_major(gmma_atom("MN", "none", element_bits=16))
@@ -259,6 +265,7 @@ def gmma_major(tile: ByteLayout) -> Major:
     Raises:
         LayoutError: neither mode has stride 1, or both.
     """
+    tile = _in_bytes("wgmma operand", tile)
     names: tuple[Major, Major] = ("MN", "K")
     majors = [
         name
@@ -270,7 +277,7 @@ def gmma_major(tile: ByteLayout) -> Major:
     return majors[0]
 
 
-def wgmma_wavefronts(atom: MmaAtom, layouts: tuple[ByteLayout | None, ByteLayout] | None = None) -> int:
+def wgmma_wavefronts(atom: MmaAtom, layouts: tuple[SmemLayout | None, SmemLayout] | None = None) -> int:
     """Shared-memory wavefronts in which one wgmma reads its operands: all of B, and A unless in registers.
 
     With ``layouts``, counted: each core matrix is 8 rows of 16 bytes at the addresses that the descriptor says, read
@@ -304,8 +311,22 @@ def wgmma_wavefronts(atom: MmaAtom, layouts: tuple[ByteLayout | None, ByteLayout
     return (0 if a is None else _operand_wavefronts(atom, a, atom.m)) + _operand_wavefronts(atom, b, atom.n)
 
 
-def _operand_wavefronts(atom: MmaAtom, tile: ByteLayout, num_mn: int) -> int:
+def _in_bytes(where: str, tile: SmemLayout) -> ByteLayout:
+    """The tile in bytes; refuses elements of a width that nothing tells."""
+    if isinstance(tile, ByteLayout):
+        return tile
+    if isinstance(tile, ComposedLayout) and isinstance(tile.layout_a, Swizzle) and tile.layout_a.num_bits:
+        fitting = [bits for bits in ELEMENT_BITS if mode_of(tile.layout_a.downcast(bits // 8)) is not None]
+        if fitting:  # the mode's M of 4 leaves one width
+            return tile.to_bytes(fitting[0])
+    of_plain = "ByteLayout(swizzle_mode('none'), layout, element_bits=16)"
+    mend = "to_bytes(16)" if isinstance(tile, ComposedLayout) else of_plain
+    raise LayoutError(f"{where}: {tile} does not say how wide its elements are: use {mend}, or gmma_atom and tile_to_shape")
+
+
+def _operand_wavefronts(atom: MmaAtom, tile: SmemLayout, num_mn: int) -> int:
     """Wavefronts of one operand, (``num_mn``, a k-step) of ``tile``."""
+    tile = _in_bytes(atom.name, tile)
     if tile.element_bits != atom.a_dtype.bits:
         raise LayoutError(f"{atom.name}: {tile} has elements of {tile.element_bits} bits: use {atom.a_dtype.bits}")
     if tile.rank != 2 or size(tile, 0) % num_mn or size(tile, 1) % atom.k:

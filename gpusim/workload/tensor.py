@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gpusim.errors import LayoutError
 from gpusim.layout import ByteLayout, ComposedLayout, IntTuple, Layout, LayoutLeft, LayoutRight, size
 from gpusim.workload.atoms.copy import Space
-from gpusim.workload.dtypes import DType
+from gpusim.workload.dtypes import DType, check_dtype
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,7 @@ class MemRef:
     Raises:
         LayoutError: a base that is negative or not aligned to elements and swizzle, a layout of other elements, or one
             that does not yield offsets.
+        KernelError: ``dtype`` is no element type, but its name, say.
     """
 
     name: str
@@ -50,6 +51,7 @@ class MemRef:
     base_bytes: int = 0
 
     def __post_init__(self) -> None:
+        check_dtype(f"memref {self.name}", self.dtype)
         inner = self.layout if isinstance(self.layout, Layout) else self.layout.inner
         if inner.has_basis or min((step for _, step in inner.modes), default=0) < 0:
             raise LayoutError(f"memref {self.name}: {self.layout}: use strides that are integers of 0 or more")

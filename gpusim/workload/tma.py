@@ -113,8 +113,8 @@ class TmaBox:
 def tma_fill(boxes: Iterable[TmaBox]) -> AccessPattern:
     """What loading ``boxes`` asks for: one request each, sectors and lines row by row, writes into smem.
 
-    Rows start on a multiple of their width. Ignores: the cost of narrow rows in the TMA unit itself (facts
-    4.2).
+    Rows start on a multiple of their width. Ignores: the cost of narrow rows in the TMA unit itself (see
+    ``tma_wavefronts``).
 
     >>> tma_fill([TmaBox(inner_elements=64, outer=(128,), dtype=DType("bf16", 16, "float"), swizzle="128B")])
     AccessPattern(num_requests=1, num_sectors=512, num_lines=128, num_wavefronts=128, num_bytes=16384)
@@ -140,10 +140,10 @@ def tma_wavefronts(box: TmaBox, swizzle: str | None = None) -> int:
     Models: rows lie one after the other, each 16-byte chunk where the swizzle puts it; eight consecutive chunks are
     written together, by the bank rule. So a box costs its bytes over 128.
     Ignores: what narrow rows cost beyond that: no counter of these writes has been read yet.
-    Source: the place of chunks is that of the driver's swizzle modes (facts 7.6); that consecutive bytes fill wavefronts
-    is inferred from boxes with rows of 128 bytes, which reach the rate of plain bulk copies. Rows of 16 bytes do not: an
-    H800 took about 3115 cycles for 1024 of them against 1424 for a plain copy of as many bytes (HPMLL's logs, facts 4.2),
-    about 3 a row.
+    Source: the place of chunks is that of the driver's swizzle modes (CUTLASS ``mma_traits_sm90_gmma.hpp``); that
+    consecutive bytes fill wavefronts is inferred from boxes with rows of 128 bytes, which reach the rate of plain bulk
+    copies. Rows of 16 bytes do not: an H800 took about 3115 cycles for 1024 of them against 1424 for a plain copy of as
+    many bytes (raw logs of HPMLL/NVIDIA-Hopper-Benchmark @ded6f57), about 3 a row.
 
     >>> tma_wavefronts(TmaBox(inner_elements=64, outer=(128,), dtype=DType("bf16", 16, "float"), swizzle="128B"))
     128

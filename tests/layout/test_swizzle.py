@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import Any
 
@@ -10,21 +11,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpusim import layout as cute
 from gpusim.errors import LayoutError
 from gpusim.layout import (
     SWIZZLE_MODES,
+    ByteLayout,
     ComposedLayout,
     Layout,
     Swizzle,
+    Tensor,
     blocked_product,
+    composition,
+    downcast,
     logical_divide,
     logical_product,
+    make_identity_layout,
+    max_alignment,
     parse_swizzle,
+    recast_layout,
+    right_inverse,
     show_swizzle,
     span_bytes,
     swizzle_mode,
     tile_to_shape,
     units_remark,
+    upcast,
     zipped_divide,
     zipped_product,
 )
@@ -175,3 +186,71 @@ def test_one_is_warned_exactly_where_the_numbers_are_a_modes_and_the_map_is_not(
 def test_what_is_no_swizzle_is_refused(text: str) -> None:
     with pytest.raises(LayoutError):
         parse_swizzle(text, 16)
+
+
+# ---------------------------------------------------------------------- other units
+
+
+def test_a_swizzle_of_bytes_stays_and_its_elements_become_wider_or_narrower() -> None:
+    tile = ByteLayout(Swizzle(3, 4, 3), Layout((8, 64), (64, 1)), element_bits=16, offset=64)
+    wide = upcast(tile, 8)
+    assert wide == ByteLayout(Swizzle(3, 4, 3), Layout((8, 8), (8, 1)), element_bits=128, offset=8)
+    assert downcast(wide, 8) == tile
+    assert downcast(tile, 2) == ByteLayout(Swizzle(3, 4, 3), Layout((8, 128), (128, 1)), element_bits=8, offset=128)
+    assert recast_layout(tile, 16, 128) == wide
+    assert recast_layout(tile, 16, 8) == downcast(tile, 2)
+    assert recast_layout(recast_layout(tile, 16, 32), 32, 16) == tile
+
+
+@given(rows=st.sampled_from([8, 16]), factor=st.sampled_from([1, 2, 4, 8]), num_bits=st.integers(0, 3))
+def test_a_recast_leaves_every_element_at_its_byte(rows: int, factor: int, num_bits: int) -> None:
+    tile = ByteLayout(Swizzle(num_bits, 4, 3), Layout((rows, 64), (64, 1)), element_bits=16)
+    assert max_alignment(tile) % factor == 0
+    wide = upcast(tile, factor)
+    assert all(wide(row, column // factor) == tile(row, column) for row in range(rows) for column in range(0, 64, factor))
+    assert str(upcast(tile.to_elements(), factor)) == str(wide.to_elements())
+
+
+def test_alignment_is_known_of_every_carrier() -> None:
+    plain = Layout((8, 64), (64, 1))
+    tile = ByteLayout(Swizzle(3, 4, 3), plain, element_bits=16)
+    carriers = (plain, tile, tile.to_elements(), Tensor(plain, 4), Tensor(tile, 8))
+    assert [max_alignment(carrier) for carrier in carriers] == [512, 8, 8, 4, 4]
+    assert max_alignment(ByteLayout(Swizzle(0, 4, 3), plain, element_bits=16)) == 512
+    assert max_alignment(ByteLayout(Swizzle(3, 4, 3), plain, element_bits=16, offset=4)) == 4
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda tile: upcast(tile, 3), "no elements of whole bytes"),
+        (lambda tile: downcast(tile, 4), "no elements of whole bytes .* at most 2"),
+        (lambda tile: upcast(Tensor(tile), 2), "use recast"),
+        (lambda tile: downcast(Tensor(tile), 2), "use recast"),
+        (lambda tile: upcast((4, 8), 2), "use make_layout"),
+        (lambda tile: max_alignment((4, 8)), "use make_layout"),
+        (right_inverse, "counts bytes, an inverse elements: use to_elements"),
+        (lambda tile: composition(tile, tile), "the right one is more than a layout"),
+        (lambda tile: composition(tile.to_elements(), tile.to_elements()), "the right one is more than a layout"),
+        (lambda tile: composition(make_identity_layout((4, 8)), Swizzle(1, 0, 2)), "yields coordinates"),
+        (lambda tile: Layout("(4,8):(8,1)"), "'.4,8.:.8,1.' is no integer: use parse_layout"),  # type: ignore[arg-type]  # a text
+    ],
+)  # fmt: skip
+def test_what_has_no_answer_is_refused_in_words(make: Callable[[ByteLayout], object], said: str) -> None:
+    with pytest.raises(LayoutError, match=said):
+        make(ByteLayout(Swizzle(3, 4, 3), Layout((8, 64), (64, 1)), element_bits=16))
+
+
+def test_the_short_remark_on_units_tells_no_one_what_to_use() -> None:
+    short = units_remark("3,4,3", 16, is_short=True)
+    assert short is not None
+    assert "Sw<3,3,3> in elements of 16 bits" in short
+    assert "use" not in short
+    assert units_remark("3,3,3", 16, is_short=True) is None
+
+
+def test_a_star_import_leaves_pythons_names_alone() -> None:
+    names = set(cute.__all__)
+    assert not names & set(dir(builtins))
+    assert cute.slice((None, 3), Layout((4, 8), (8, 1))) == Layout((4,), (8,))
+    assert cute.filter(Layout((2, 4), (1, 0))) == Layout(2, 1)

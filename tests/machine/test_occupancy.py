@@ -1,4 +1,4 @@
-"""How many CTAs an SM holds: the numbers of facts 1.4, and each limit from both sides."""
+"""How many CTAs an SM holds: the published rules of cuda_occupancy.h (CUDA 13.0), and each limit from both sides."""
 
 from __future__ import annotations
 

@@ -56,7 +56,9 @@ def are_paired(addresses: list[int], active: list[bool], distance: int) -> bool:
 
 
 def bank_rule(op: str, addresses: list[int], active: list[bool]) -> int:
-    """The definition, by the word: facts 7.2; wide loads that merge (zhuanlan.zhihu.com/p/690052715); atomics that queue."""
+    """The published definition, by the word: NVIDIA developer forum 260900; wide loads that merge
+    (zhuanlan.zhihu.com/p/690052715); atomics that queue.
+    """
     rule = SMEM_OPS[op]
     width = rule.lanes_per_phase
     if op in ("ld_shared_b64", "ld_shared_b128") and any(are_paired(addresses, active, d) for d in (1, 2)):

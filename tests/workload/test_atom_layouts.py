@@ -452,3 +452,9 @@ def test_a_tile_that_a_tiled_mma_does_not_divide_is_refused_with_the_nearest() -
         mma_counts(mma, (100, 64, 16))
     with pytest.raises(LayoutError, match="tile_k=8 is no multiple of its 16: use 16"):
         mma_counts(mma, (32, 64, 8))
+
+
+@pytest.mark.parametrize("thread", [-1, 32, 40])
+def test_a_thread_that_a_tiled_mma_lacks_is_named(thread: int) -> None:
+    with pytest.raises(LayoutError, match=f"no thread {thread}: use 0 to 31"):
+        tiled_mma(mma_sync(BF16)).get_slice(thread)

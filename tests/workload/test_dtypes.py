@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from gpusim.errors import KernelError, LayoutError
 from gpusim.layout import ByteLayout, Layout, make_identity_layout, swizzle_mode
+from gpusim.workload.atoms import mma_sync, wgmma
 from gpusim.workload.dtypes import (
     ALIASES,
     BF16,
@@ -67,6 +70,16 @@ def test_an_unknown_type_is_refused_with_the_nearest_or_with_all() -> None:
         dtype("int4")
     with pytest.raises(KernelError, match="'complex64' is unknown; known: bf16, fp16, tf32, fp32, fp8, int8, int32, fp64"):
         dtype("complex64")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: wgmma(128, "bf16"), lambda: mma_sync("bf16"), lambda: mma_sync(FP16, "bf16"),
+     lambda: MemRef(name="A", layout=Layout(8), dtype="bf16"), lambda: MemRef.row_major("A", (8, 8), "bf16")],
+)  # fmt: skip
+def test_the_name_of_a_type_in_its_place_is_pointed_out(make: Callable[[], object]) -> None:
+    with pytest.raises(KernelError, match=r"'bf16' is no DType: use dtype\('bf16'\)"):
+        make()
 
 
 def test_floats_are_summed_in_fp32_and_int8_in_int32() -> None:

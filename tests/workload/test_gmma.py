@@ -15,6 +15,7 @@ from gpusim.errors import KernelError, LayoutError
 from gpusim.layout import (
     SWIZZLE_MODES,
     ByteLayout,
+    ComposedLayout,
     Layout,
     Swizzle,
     Tensor,
@@ -323,3 +324,27 @@ def test_a_layout_of_a_is_given_exactly_if_a_lies_in_smem() -> None:
         wgmma_wavefronts(wgmma(64, BF16), (None, k_tile()))
     with pytest.raises(KernelError, match="use a wgmma atom"):
         wgmma_wavefronts(mma_sync(BF16), (k_tile(), k_tile()))
+
+
+@pytest.mark.parametrize(("bits", "base"), [(8, 4), (16, 3), (32, 2)])
+def test_a_swizzle_in_elements_is_taken_where_it_tells_their_width(bits: int, base: int) -> None:
+    tile = tile_to_shape(gmma_atom("K", "128B", element_bits=bits), (64, 1024 // bits))
+    in_elements = tile.to_elements()
+    assert in_elements.layout_a == Swizzle(3, base, 3)
+    assert wgmma_descriptor(in_elements, "K") == wgmma_descriptor(tile, "K")
+    assert wgmma_descriptors(in_elements, "K") == wgmma_descriptors(tile, "K")
+    assert gmma_major(in_elements) == "K"
+
+
+@pytest.mark.parametrize(
+    "tile",
+    [Layout((64, 64), (64, 1)), ComposedLayout(Swizzle(0, 3, 3), 0, Layout((64, 64), (64, 1))),
+     ComposedLayout(Swizzle(3, 0, 3), 0, Layout((64, 64), (64, 1)))],
+    ids=str,
+)  # fmt: skip
+def test_a_layout_that_does_not_tell_its_elements_width_is_refused(tile: Layout | ComposedLayout) -> None:
+    asks = (lambda: wgmma_descriptor(tile, "K"), lambda: wgmma_descriptors(tile, "K"), lambda: gmma_major(tile),
+            lambda: wgmma_wavefronts(wgmma(64, BF16), (tile, tile)))  # fmt: skip
+    for ask in asks:
+        with pytest.raises(LayoutError, match="does not say how wide its elements are: use"):
+            ask()

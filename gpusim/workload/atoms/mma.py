@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gpusim.errors import KernelError
 from gpusim.units import WARP_SIZE, WARPGROUP_THREADS
-from gpusim.workload.dtypes import BF16, FP8, FP16, FP32, INT8, TF32, DType, accumulator_of
+from gpusim.workload.dtypes import BF16, FP8, FP16, FP32, INT8, TF32, DType, accumulator_of, check_dtype
 
 if TYPE_CHECKING:
     from gpusim.layout import MmaAtomTV
@@ -278,6 +278,7 @@ def largest_wgmma_n(tile_n: int, operand: DType) -> int:
 
 
 def _check_tensor_dtype(instruction: str, operand: DType) -> None:
+    check_dtype(instruction, operand)
     if operand not in _TENSOR_DTYPES:
         known = ", ".join(d.name for d in _TENSOR_DTYPES)
         raise KernelError(f"{instruction}: no atom here takes {operand.name}: use one of {known}")
@@ -287,6 +288,8 @@ def _accumulator(instruction: str, operand: DType, accumulator: DType | None) ->
     """What a product of ``operand`` is summed in: the default, or what was asked for if there is such an instruction."""
     _check_tensor_dtype(instruction, operand)
     default = accumulator_of(operand)
+    if accumulator is not None:
+        check_dtype(instruction, accumulator)
     if accumulator is None or accumulator == default:
         return default
     if accumulator == FP16 and operand in _FP16_SUMS:
