@@ -110,7 +110,8 @@ def _struct(shape: Shape) -> str:
         others += "".join(f", {int(major == 'm')}" for major in (majors if source == "ss" else majors[1]))
     begins = " ".join(f"mov.b32 d{i}, 0;" for i in range(num))
     stores = " ".join(f"st.global.v4.{word} [%0+{4 * i}], {{d{i}, d{i + 1}, d{i + 2}, d{i + 3}}};" for i in range(0, num, 4))
-    kernels = f"RATE_KERNEL({name}, {'true' if shape in ALONE else 'false'})\n"
+    has_one, has_traffic = ("true" if shape in some else "false" for some in (ALONE, BESIDE))
+    kernels = f"RATE_KERNEL({name}, {has_one}, {has_traffic})\n"
     if shape in BEHIND:
         kernels += f"ISSUE_KERNEL({name})\n" + "".join(f"WAIT_KERNEL({name}, {num}, {wait})\n" for num, wait in WAITS)
     return f"""struct {name} {{
@@ -295,19 +296,28 @@ def image(values: NDArray[np.float64], dtype: str, layout: ByteLayout) -> NDArra
 
 
 @cache
+def _operand(name: str, rows: int, major: str, dtype: str, data: str) -> dict[str, Any]:
+    """An operand's image, first descriptor, distance of descriptors, and numbers [rows, k] of each step."""
+    step, layout = 8 * K_STEP_BYTES // dtype_named(dtype).bits, tile(rows, major, dtype)
+    num_k = int(layout.layout[1].size)
+    values = draw(rows, num_k, dtype, ord(name)) if data == "random" else np.zeros((rows, num_k))
+    starts = [descriptor.bits for descriptor in wgmma_descriptors(layout, "K" if major == "k" else "MN")]
+    return {
+        name: image(values, dtype, layout), f"{name}_descriptor": starts[0],
+        f"{name}_step": starts[1] - starts[0] if len(starts) > 1 else 0,
+        "parts": [values[:, i * step : (i + 1) * step] for i in range(len(starts))],
+    }  # fmt: skip
+
+
+@cache
 def operands_of(source: str, dtype: str, majors: str, n: int, data: str) -> dict[str, Any]:
     """Images, descriptors without their addresses, their steps, A's rows for registers, products and their sizes by step."""
-    step = 8 * K_STEP_BYTES // dtype_named(dtype).bits
     made: dict[str, Any] = {}
     parts = {}
     for name, rows, major in (("a", operands.M, majors[0]), ("b", n, majors[1])):
-        layout = tile(rows, major, dtype)
-        num_k = int(layout.layout[1].size)
-        values = draw(rows, num_k, dtype, ord(name)) if data == "random" else np.zeros((rows, num_k))
-        starts = [descriptor.bits for descriptor in wgmma_descriptors(layout, "K" if major == "k" else "MN")]
-        made |= {name: image(values, dtype, layout), f"{name}_descriptor": starts[0]}
-        made[f"{name}_step"] = starts[1] - starts[0] if len(starts) > 1 else 0
-        parts[name] = [values[:, i * step : (i + 1) * step] for i in range(len(starts))]
+        one = _operand(name, rows, major, dtype, data)
+        parts[name] = one["parts"]
+        made |= {what: value for what, value in one.items() if what != "parts"}
     made["a_rows"] = np.ascontiguousarray(encode(parts["a"][0], dtype)).view("u1").reshape(operands.M, K_STEP_BYTES)
     if source == "rs":
         made |= {"a": np.zeros(0, dtype=np.uint8), "a_step": 0}

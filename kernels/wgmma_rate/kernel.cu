@@ -165,14 +165,14 @@ __device__ __forceinline__ void train(const Trains &trains, const Place &place, 
     } while (++number < trains.num_trains);
 }
 
-template <class Shape, bool kHasOne>
+template <class Shape, bool kHasOne, bool kHasTraffic>
 __device__ __forceinline__ void run(const Trains &trains, const uint32_t *lengths, const uint4 *a_image, const uint4 *b_image,
                                     const uint32_t *a_rows, uint32_t *d, int64_t *times, int64_t *traffic) {
     __shared__ uint32_t num_done;
     const Place place = prepare(trains, a_image, b_image);
     if (threadIdx.x == 0) num_done = 0;
     __syncthreads();
-    if (place.group >= trains.num_groups) {
+    if (kHasTraffic && place.group >= trains.num_groups) {
         load_beside(trains, &num_done, traffic + 3 * (threadIdx.x / 32 - 4 * trains.num_groups));
         return;
     }
@@ -182,7 +182,7 @@ __device__ __forceinline__ void run(const Trains &trains, const uint32_t *length
     if (kHasOne && trains.has_one) train<Shape, 1, 0>(trains, place, a, lengths, times);
     else train<Shape, kStreamWgmmas, -1>(trains, place, a, lengths, times);
     store<Shape>(place, d);
-    if (place.thread == 0) atomicAdd(&num_done, 1);
+    if (kHasTraffic && place.thread == 0) atomicAdd(&num_done, 1);
 }
 
 template <class Shape, int kWgmmas, int kPending>
@@ -239,11 +239,11 @@ __device__ __forceinline__ void issue(const Trains &trains, const uint4 *a_image
 #define WGMMA_ARGUMENTS(shape) \
     const uint4 *a_image, const uint4 *b_image, const uint32_t *a_rows, uint32_t *d, int64_t *times
 
-#define RATE_KERNEL(shape, has_one)                                                                                          \
+#define RATE_KERNEL(shape, has_one, has_traffic)                                                                      \
     extern "C" __global__ void __launch_bounds__(kMostThreads)                                                        \
         rate_##shape(const __grid_constant__ Trains trains, const uint32_t *lengths, WGMMA_ARGUMENTS(shape),          \
                      int64_t *traffic) {                                                                              \
-        run<shape, has_one>(trains, lengths, a_image, b_image, a_rows, d, times, traffic);                                     \
+        run<shape, has_one, has_traffic>(trains, lengths, a_image, b_image, a_rows, d, times, traffic);               \
     }
 
 #define WAIT_KERNEL(shape, wgmmas, pending)                                                                           \
