@@ -34,8 +34,18 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["(4,8)", "--slice", "(1,2)"], ["fixes every mode", "offset 9"]),
     (["(4,8)", "--coord", "(5,1)"], ["--coord (5,1) lies outside"]),
     (["(4,8)", "--coalesce", "--complement", "24", "--complement", "3"], ["--complement is given 2 times"]),
+    (["(4 8):(1 4)"], ["has a blank in a number"]),
+    (["4:1@1000000000"], ["modes below 64"]),
+    (["(" * 100 + "4" + ")" * 100], ["parentheses deep"]),
+    (["9" * 3000 + ":1"], ["digits"]),
+    (["Sw<3,3,3> o 0 o (4,8):(1@0,1@1)"], ["use integer strides"]),
+    (["Sw<99,99,99> o 0 o 8:1"], ["use smaller numbers"]),
+    (["Sw<3,3,3> o 999999999999999999 o (8,8):(999999999999999999,1)"], ["at most 62 bits"]),
+    (["Sw<3,3,3> o 0 o 1000000000:1"], ["too many to look at each"]),
+    (["(4,8):(8,1)", "--complement", "1@0"], ["use integers"]),
+    (["(4,8)", "--rows", "1000000"], ["from 1 to 10000"]),
     (["(4,8)", "--rows", "0"], ["--rows 0"]),
-    (["(4,8)", "--rows", "x"], ["--rows x wants a whole number from 1 on"]),
+    (["(4,8)", "--rows", "x"], ["--rows x wants a whole number from 1 to"]),
     (["(4.5,8):(8,1)"], ["4.5 is no integer"]),
     (["4,8:8,1"], ["parentheses are missing: use (4,8):(8,1)"]),
     (["64,64"], ["parentheses are missing: use (64,64)"]),
@@ -296,3 +306,9 @@ def test_the_result_is_drawn_by_suffix(suffix: str, magic: bytes, tmp_path: Path
     path = tmp_path / f"x{suffix}"
     assert main(["layout", "Sw<2,3,3> o 0 o (8,32):(32,1)", "--dtype", "bf16", "--plot", str(path)]) == 0
     assert path.read_bytes().startswith(magic)
+
+
+@pytest.mark.parametrize("text", ["100000000:0", "(10000,10000):(1,2)", "(2000,2000):(1,2)", "(1000,1000,1000)"])
+def test_large_layouts_are_answered_by_rule(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["layout", text]) == 0
+    assert "--slice shows others" in capsys.readouterr().out

@@ -168,18 +168,19 @@ def parse_operand(text: str, flag: str) -> Any:
         LayoutError: no such notation; names the ``flag``.
     """
     from gpusim.layout import parse_int_tuple
+    from gpusim.layout.notation import compact
 
-    compact = "".join(text.split())
-    swizzle = _bare_swizzle(compact)
+    bare = compact(text)
+    swizzle = _bare_swizzle(bare)
     if swizzle is not None:
         return swizzle
-    parts = _parts(compact)
-    if parts is not None and (compact[0] == "<" or any(":" in part for part in parts)):
+    parts = _parts(bare)
+    if parts is not None and (bare[0] == "<" or any(":" in part for part in parts)):
         return tuple(parse_operand(part, flag) for part in parts)
-    if ":" in compact or compact.startswith("S"):
-        return parse_any(compact, flag)
+    if ":" in bare or bare.startswith("S"):
+        return parse_any(bare, flag)
     try:
-        return parse_int_tuple(compact)
+        return parse_int_tuple(bare)
     except LayoutError as error:
         raise LayoutError(f"{flag} {error}") from None
 
@@ -201,10 +202,10 @@ def _parts(text: str) -> list[str] | None:
     return parts
 
 
-def _bare_swizzle(compact: str) -> Any:
+def _bare_swizzle(bare: str) -> Any:
     from gpusim.layout import Swizzle
 
-    head, _, rest = compact.partition("<")
+    head, _, rest = bare.partition("<")
     numbers = rest.removesuffix(">").split(",")
     is_swizzle = head in ("S", "Sw", "Swizzle") and rest.endswith(">") and len(numbers) == 3
     if not is_swizzle or not all(number.removeprefix("-").isdecimal() for number in numbers):
@@ -221,7 +222,7 @@ def _argument(operation: Operation, text: str) -> Any:
     if operation.name == "swizzle":
         return text
     try:
-        value = parse_int_tuple("".join(text.split()))
+        value = parse_int_tuple(text)
     except LayoutError as error:
         raise LayoutError(f"{operation.flag} {error}") from None
     if operation.wants in ("COSIZE", "SHAPE") and isinstance(value, tuple) and has_none(value):
@@ -330,7 +331,7 @@ def _tiled(layout: Any, shape: Any, order: str) -> Any:
     from gpusim.layout import parse_int_tuple, tile_to_shape
 
     try:
-        return tile_to_shape(layout, shape, parse_int_tuple("".join(order.split())))
+        return tile_to_shape(layout, shape, parse_int_tuple(order))
     except LayoutError as error:
         raise LayoutError(f"--tile-to-shape with --order {order}: {error}") from None
 
@@ -365,8 +366,9 @@ def _evaluated(
     text: str, operations: Sequence[tuple[Operation, Any]], coords: list[str], unit: Unit, order: str | None
 ) -> _Shown:
     from gpusim.layout import Swizzle
+    from gpusim.layout.notation import compact
 
-    layout = _bare_swizzle("".join(text.split())) or parse_any(text, "layout")
+    layout = _bare_swizzle(compact(text)) or parse_any(text, "layout")
     own_bits = getattr(layout, "element_bits", unit.bits)
     if unit.bits not in (None, own_bits):
         raise LayoutError(f"layout: {layout} has elements of {own_bits} bits, --dtype {unit.bits}; leave --dtype out")
@@ -424,7 +426,7 @@ def _offset_at(layout: Any, text: str) -> Any:
     from gpusim.layout.int_tuple import has_none
 
     try:
-        coord = parse_int_tuple("".join(text.split()))
+        coord = parse_int_tuple(text)
         if has_none(coord):
             raise LayoutError(f"{text!r} keeps a mode: use --slice")
         offset = layout(coord)
@@ -522,9 +524,11 @@ def layout_command(context: typer.Context, **values: Any) -> None:
     For example: gpusim layout '(128,64):(64,1)' --zipped-divide '(32,8)'
     """
     operations = [(row, values[row.name]) for row in _as_typed(context) if values[row.name]]
+    from gpusim.report.layouts import MOST_ROWS
+
     typed_rows = values["max_rows"].strip()
-    if not typed_rows.isdecimal() or int(typed_rows) < 1:
-        raise ConfigError(f"--rows {typed_rows} wants a whole number from 1 on, such as {_DEFAULT_ROWS}")
+    if not typed_rows.isdecimal() or not 1 <= int(typed_rows[:9]) <= MOST_ROWS:
+        raise ConfigError(f"--rows {typed_rows[:20]} wants a whole number from 1 to {MOST_ROWS}, such as {_DEFAULT_ROWS}")
     if values["order"] is not None and not values["tile_to_shape"]:
         raise ConfigError(f"--order {values['order']} says how --tile-to-shape repeats; give that, too")
     outputs = {

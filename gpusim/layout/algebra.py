@@ -347,6 +347,8 @@ def complement(layout: Layout | CarriesLayout, cotarget: Any = None) -> Layout:
     """
     once = filter(inner_layout(layout))
     target = once.cosize if cotarget is None else it.as_int_tuple(getattr(cotarget, "shape", cotarget), "cotarget")
+    if not all(isinstance(leaf, int) for leaf in it.leaves(target)):
+        raise LayoutError(f"complement: {it.show(target)} is no size and no shape: use integers")
     result = repeats_of(once, target)
     hole = _first_hole(once)
     if hole is not None and hole < it.product(target):

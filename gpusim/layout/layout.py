@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from gpusim.layout.swizzle import ComposedLayout
 
 
+MAX_WALKED = 1 << 24
+"""Coordinates that are looked at one by one, where no rule answers for all."""
+
+
 class Major(Enum):
     """Which mode of a compact layout comes first."""
 
@@ -609,14 +613,32 @@ def is_injective(layout: Layout) -> bool:
 
     >>> is_injective(Layout((4, 2), (2, 1))), is_injective(Layout((4, 2), (1, 2)))
     (True, False)
+
+    Raises:
+        LayoutError: strides that interleave, and too many coordinates to look at each.
     """
-    strides = sorted((abs(d), s) for s, d in layout.modes if s > 1) if not layout.has_basis else []
+    if layout.has_basis:
+        _refuse_many(layout)
+        return len(set(offsets(layout))) == layout.size
+    strides = sorted((abs(d), s) for s, d in layout.modes if s > 1)
     reached = 0
     for step, extent in strides:
         if step <= reached:
             break
         reached += (extent - 1) * step
     else:
-        if strides:
-            return True
-    return len(set(offsets(layout))) == layout.size
+        return True
+    if strides[0][0] == 0 or layout.size > 1 + sum((extent - 1) * step for step, extent in strides):
+        return False  # more coordinates than places
+    _refuse_many(layout)
+    import numpy as np
+
+    found = np.zeros(1, dtype=np.int64)
+    for step, extent in strides:  # signs make no difference: a mode walked backwards reaches as many places
+        found = (found[:, None] + step * np.arange(extent)).reshape(-1)
+    return len(np.unique(found)) == layout.size
+
+
+def _refuse_many(layout: Layout) -> None:
+    if layout.size > MAX_WALKED:
+        raise LayoutError(f"{layout}: {layout.size} coordinates, too many to look at each: use at most {MAX_WALKED}")

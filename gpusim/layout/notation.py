@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import Any
 
 from gpusim.errors import LayoutError, nearest
@@ -19,9 +20,41 @@ from gpusim.layout.swizzle import (
 )
 
 _SWIZZLE = re.compile(r"^S(?:w|wizzle)?<(\d+),(\d+),(-?\d+)>(?:_smem_ptr\[(\d+)b\])?(.*)$")
-_THREE_NUMBERS = re.compile(r"(?:S(?:w|wizzle)?)?<?(\d+),(\d+),(-?\d+)>?")
+_THREE_NUMBERS = re.compile(r"(?:(\d+),(\d+),(-?\d+))|(?:(?:S(?:w|wizzle)?)?<(\d+),(\d+),(-?\d+)>)")
 _BARE = re.compile(r"[^(),]+(,[^(),]+)+")
 _LEAF = re.compile(r"_?(-?\d+)((?:@\d+)*)")
+
+
+MAX_TEXT = 4000
+MAX_NESTING = 64
+MAX_DIGITS = 18
+"""What notation may hold: no real layout comes near, and beyond it Python's own limits would answer."""
+
+
+def compact(text: str) -> str:
+    """``text`` without blanks, where they part nothing.
+
+    >>> compact("(4, 8) : (8, 1)"), compact("Sw<3,3,3> o 0 o 8:1")
+    ('(4,8):(8,1)', 'Sw<3,3,3>o0o8:1')
+
+    Raises:
+        LayoutError: blanks within what would be one number, or text that is too long, too deep, or has too large numbers.
+    """
+    torn = re.search(r"[0-9_@]\s+[0-9_@]", text)
+    if torn is not None:
+        raise LayoutError(f"{text[:60]!r}: {torn[0]!r} has a blank in a number: use a comma, or no blank")
+    if len(text) > MAX_TEXT:
+        raise LayoutError(f"{text[:30]!r}...: {len(text)} characters: use at most {MAX_TEXT}")
+    depth = max(accumulate(1 if sign == "(" else -1 for sign in text if sign in "()"), default=0)
+    if depth > MAX_NESTING:
+        raise LayoutError(f"{text[:30]!r}...: {depth} parentheses deep: use at most {MAX_NESTING}")
+    large = re.search(rf"\d{{{MAX_DIGITS + 1},}}", text)
+    if large is not None:
+        raise LayoutError(f"{large[0][:20]}... has {len(large[0])} digits: use numbers of at most {MAX_DIGITS}")
+    far = max((int(mode) for mode in re.findall(r"@(\d+)", text)), default=0)
+    if far >= MAX_NESTING:
+        raise LayoutError(f"{text[:60]!r}: a basis of mode {far}: use modes below {MAX_NESTING}")
+    return "".join(text.split())
 
 
 def parse_layout(text: str) -> Layout | ComposedLayout:
@@ -35,11 +68,11 @@ def parse_layout(text: str) -> Layout | ComposedLayout:
     Raises:
         LayoutError: text that is no layout; says where.
     """
-    compact = "".join(text.split())
-    match = _SWIZZLE.match(compact)
+    bare = compact(text)
+    match = _SWIZZLE.match(bare)
     if match is None:
-        _refuse_swizzle(compact)
-        return _plain(compact)
+        _refuse_swizzle(bare)
+        return _plain(bare)
     if match[4] is not None:
         raise LayoutError(f"{text!r} is in bytes: use parse_byte_layout")
     parts = match[5].split("o")
@@ -58,18 +91,18 @@ def parse_byte_layout(text: str) -> ByteLayout:
     Raises:
         LayoutError: text that is no such layout.
     """
-    compact = "".join(text.split())
-    match = _SWIZZLE.match(compact)
+    bare = compact(text)
+    match = _SWIZZLE.match(bare)
     if match is None:
-        _refuse_swizzle(compact)
+        _refuse_swizzle(bare)
     if match is None or match[4] is None or not match[5].startswith("o"):
         raise LayoutError(f"{text!r}: use Sw<B,M,S>_smem_ptr[bits b] o shape:stride, without blanks in the brackets")
     return ByteLayout(_swizzle(match), _plain(match[5][1:]), element_bits=int(match[4]))
 
 
-def _refuse_swizzle(compact: str) -> None:
+def _refuse_swizzle(bare: str) -> None:
     """Refuse a swizzle that has not three numbers."""
-    found = re.match(r"S(?:w|wizzle)?<([^>]*)>", compact)
+    found = re.match(r"S(?:w|wizzle)?<([^>]*)>", bare)
     if found is not None and not re.fullmatch(r"\d+,\d+,-?\d+", found[1]):
         raise LayoutError(f"{found[0]!r}: a swizzle has three numbers: use Sw<B,M,S>, such as Sw<3,3,3>")
 
@@ -91,12 +124,12 @@ def parse_swizzle(text: str, element_bits: int) -> Swizzle:
     """
     if text in SWIZZLE_MODES:
         return swizzle_mode(text)
-    numbers = _THREE_NUMBERS.fullmatch("".join(text.split()))
+    numbers = _THREE_NUMBERS.fullmatch(compact(text))
     if numbers is None:
         hint = nearest(text, SWIZZLE_MODES)
         more = f"; {hint}" if hint.startswith("did") else ""
         raise LayoutError(f"swizzle {text!r}: use B,M,S in elements, such as 3,3,3, or {', '.join(SWIZZLE_MODES)}{more}")
-    return Swizzle(*(int(number) for number in numbers.groups())).downcast(element_bytes(element_bits))
+    return Swizzle(*(int(number) for number in numbers.groups() if number is not None)).downcast(element_bytes(element_bits))
 
 
 def units_remark(text: str, element_bits: int, *, is_short: bool = False) -> str | None:
@@ -175,6 +208,7 @@ def parse_int_tuple(text: str) -> Any:
     Raises:
         LayoutError: text that is no IntTuple; says where.
     """
+    text = compact(text)
     if _BARE.fullmatch(text):
         raise LayoutError(f"{text!r}: parentheses are missing: use ({text})")
     value, end = _tree(text, 0)

@@ -202,6 +202,10 @@ class ComposedLayout(CarriesLayout):
     offset: int
     layout_b: Layout
 
+    def __post_init__(self) -> None:
+        if isinstance(self.layout_a, Swizzle):
+            _check_offsets(self.layout_a, self.offset, self.layout_b)
+
     def __call__(self, *coord: Any) -> Any:
         """The offset of a coordinate, in elements; a ComposedLayout if a mode is ``_``."""
         where = coord[0] if len(coord) == 1 else coord
@@ -275,6 +279,7 @@ class ByteLayout(CarriesLayout):
 
     def __post_init__(self) -> None:
         element_bytes(self.element_bits)
+        _check_offsets(self.swizzle, self.offset, self.layout)
 
     def __call__(self, *coord: Any) -> Any:
         """The offset of a coordinate in bytes; a ByteLayout if a mode is ``_``."""
@@ -310,6 +315,14 @@ class ByteLayout(CarriesLayout):
         s, start = self.swizzle, f", offset={self.offset}" if self.offset else ""
         swizzle = f"Swizzle({s.num_bits}, {s.base}, {s.shift})"
         return f"ByteLayout({swizzle}, {self.layout!r}, element_bits={self.element_bits}{start})"
+
+
+def _check_offsets(swizzle: Swizzle, offset: int, layout: Layout) -> None:
+    """Refuse what a swizzle cannot move: coordinates, and offsets beyond its integers."""
+    if layout.has_basis:
+        raise LayoutError(f"{swizzle} over {layout}: coordinates are no offsets, which a swizzle moves: use integer strides")
+    if abs(offset) + layout.cosize >= 1 << MAX_SWIZZLE_BITS:
+        raise LayoutError(f"{swizzle} over {layout} from {offset} on: use offsets of at most {MAX_SWIZZLE_BITS} bits")
 
 
 def element_bytes(element_bits: int) -> int:

@@ -13,11 +13,14 @@ from gpusim.errors import LayoutError
 from gpusim.layout import ByteLayout, ComposedLayout, Layout, Swizzle, idx2crd, is_injective, product_each
 from gpusim.layout.draw import MAX_CELLS, layout_text, unit_of
 from gpusim.layout.int_tuple import IntTuple, show
-from gpusim.layout.layout import CarriesLayout, inner_layout
+from gpusim.layout.layout import MAX_WALKED, CarriesLayout, inner_layout
 
 AnyLayout = Layout | ComposedLayout | ByteLayout
 
 _CHUNK = 1 << 20  # offsets that are looked at together
+
+MOST_ROWS = 10_000
+"""Rows of a table that anybody would print."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,10 @@ def cosize_of(layout: AnyLayout) -> int:
     """
     if isinstance(layout, Layout):
         return layout.cosize
+    if layout.size > MAX_WALKED:
+        raise LayoutError(
+            f"{layout}: {layout.size} coordinates under a swizzle, too many to look at each: use at most {MAX_WALKED}"
+        )
     last = max(int(chunk.max()) for chunk in _offset_chunks(layout))
     return last + (layout.element_bits // 8 if isinstance(layout, ByteLayout) else 1)
 
@@ -172,7 +179,8 @@ def render_layout(
     console.print(_offsets_table(layout, element_bits, max_rows), highlight=False)
     if layout.size > max_rows:
         left = layout.size - max_rows
-        console.print(f"... and {left} more coordinates: --rows {layout.size} shows all", highlight=False, soft_wrap=True)
+        how = f"--rows {layout.size} shows all" if layout.size <= MOST_ROWS else "--slice shows others"
+        console.print(f"... and {left} more coordinates: {how}", highlight=False, soft_wrap=True)
     console.print()
 
 

@@ -401,7 +401,7 @@ def test_origins_bring_the_access_to_every_tile_once() -> None:
         (lambda: TileAccess(op="ld_shared_b128", tile=smem_tile(row_major(2, 64), BF16)), "fewer than 32 vectors"),
         (lambda: smem_tile(Layout((8, 8, 8)), BF16), "3 modes"),
         (lambda: smem_tile(Layout((1024, 1024)), BF16), "more than any SM has"),
-        (lambda: smem_tile(Layout.parse("(8,8):(1@0,1@1)"), BF16), "no offsets in memory"),
+        (lambda: smem_tile(Layout.parse("(8,8):(1@0,1@1)"), BF16), "use integer strides"),
         (lambda: smem_tile(ComposedLayout(Swizzle(1, 3, 3), 0, row_major(8, 8)), BF16, swizzle_mode("128B")), "use one of"),
         (lambda: smem_tile(smem_tile(row_major(8, 64), BF16), FP32), "elements of 16 bits"),
     ],
