@@ -32,6 +32,8 @@ class Line:
     judged: float
     source_before: str
     source: str
+    is_whole: bool = False
+    """Whether the description has a whole number there."""
 
     @property
     def change_pct(self) -> float:
@@ -90,11 +92,12 @@ def calibrate(cases: Iterable[Case], folder: Path, gpu: GpuSpec) -> list[Line]:
 
 def _line(case: Case, fitted: Fitted, table: Table, others: Mapping[str, float], gpu: GpuSpec) -> Line:
     before = parameter(gpu, fitted.parameter)
+    is_whole = isinstance(_value(gpu, fitted.parameter), int)
     date = max((str(run.get("date", ""))[:10] for run in table.runs), default="")
     return Line(
         parameter=fitted.parameter, before=before, after=fitted.value, judged=others.get(fitted.parameter, float("nan")),
         source_before=gpu.sources[".".join(fitted.parameter.split(".")[:2])],
-        source=f"measured: kernels/{case.name}, {gpu.name}, {date}: {fitted.how}",
+        source=f"measured: kernels/{case.name}, {gpu.name}, {date}: {fitted.how}", is_whole=is_whole,
     )  # fmt: skip
 
 
@@ -108,6 +111,13 @@ def parameter(gpu: GpuSpec, name: str) -> float:
     Raises:
         ConfigError: no such parameter, or one that is no number.
     """
+    value = _value(gpu, name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"{gpu.name}: {name} is no number: fit one of its parts")
+    return float(value)
+
+
+def _value(gpu: GpuSpec, name: str) -> Any:
     whole = ".".join(name.split(".")[:2])
     if whole not in gpu.sources:
         raise ConfigError(f"{gpu.name} has no parameter {name!r}; {nearest(name, gpu.sources)}")
@@ -117,9 +127,7 @@ def parameter(gpu: GpuSpec, name: str) -> float:
         if of_class[0] not in value:
             raise ConfigError(f"{gpu.name}: {whole} has no {of_class[0]!r}; {nearest(of_class[0], value)}")
         value = value[of_class[0]]
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"{gpu.name}: {name} is no number: fit one of its parts")
-    return float(value)
+    return value
 
 
 def toml_lines(lines: Sequence[Line]) -> str:
@@ -133,11 +141,15 @@ def toml_lines(lines: Sequence[Line]) -> str:
         sources: dict[str, str] = {}
         for line in found:
             _, key, *of_class = line.parameter.split(".")
-            values.append(f"{key}{''.join(f'.{_key(name)}' for name in of_class)} = {_rounded(line.after)}")
+            values.append(f"{key}{''.join(f'.{_key(name)}' for name in of_class)} = {_number(line)}")
             sources.setdefault(key, f'{key} = "{_quoted(line.source)}"')
         title = component if component == "device" else f"component.{component}"
         parts.append("\n".join([f"[{title}]", *values, "", f"[{title}.source]", *sources.values()]))
     return "\n\n".join(parts)
+
+
+def _number(line: Line) -> str:
+    return str(round(line.after)) if line.is_whole else _rounded(line.after)
 
 
 def _rounded(value: float) -> str:

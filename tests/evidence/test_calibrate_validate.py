@@ -204,3 +204,11 @@ def test_bad_input_costs_one_sentence(arguments: list[str], said: list[str], ref
 def test_a_folder_without_parameters_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["calibrate", "--gpu", "toy", "--measured", str(tmp_path)]) == 2
     assert "holds a parameter" in capsys.readouterr().err
+
+
+def test_a_whole_number_of_the_description_stays_one(tmp_path: Path) -> None:
+    names = ("device.num_sms", "hbm.latency_ns")
+    text = toml_lines(calibrate([chase(parameters=names)], measured(tmp_path, ALTERNATING), TOY))
+    document = tomllib.loads(text)
+    assert isinstance(document["device"]["num_sms"], int)
+    assert isinstance(document["component"]["hbm"]["latency_ns"], float)
