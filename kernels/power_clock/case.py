@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -10,17 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
-from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.evidence.case import Case, Config, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.machine.clock import PowerLimiter
+from gpusim.machine.config import GpuSpec
+from gpusim.machine.sm.tensor_core import TensorCore, TensorCoreCounters
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import wgmma
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import Launch, RoleContext, WarpRole
-
-GPU = "h200_sxm"
-"""What ``predict`` answers for."""
 
 NUM_SMS, NUM_THREADS, STREAM_THREADS = 132, 384, 224
 M, N, K = 64, 256, 256
@@ -33,6 +32,8 @@ STREAM_BYTES = {"hbm": 256 * 2**20, "l2": 16 * 2**20}
 """Walked through: more than L2 holds, and well below what it holds."""
 SMEM_BYTES = (M + N) * K * 2
 
+SINGLE_US = 250
+"""As long as one launch of every mix takes."""
 SINGLE_PERIOD_NS, SUSTAINED_PERIOD_NS = 5_000, 100_000
 SUSTAINED_US = 500_000
 MARKS_US = (100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000)
@@ -58,15 +59,18 @@ def _mixes(run_us: int) -> list[Config]:
     ]  # fmt: skip
     found += [
         _config(run_us, tensor=duty, stream=stream, stream_duty=stream_duty)
-        for stream in ("hbm", "l2") for duty in (25, 50, 75, 100) for stream_duty in (50, 100)
+        for stream in ("hbm", "l2") for duty in (25, 50, 75, 87, 100) for stream_duty in (50, 100)
     ]  # fmt: skip
-    return found
+    return found + [
+        _config(run_us, tensor=duty, stream=stream, stream_duty=100, data="zeros")
+        for stream in ("hbm", "l2") for duty in (75, 100)
+    ]  # fmt: skip
 
 
 def single(seed: int) -> list[Config]:
     """One launch: of several lengths, and of every mix at a quarter of a millisecond."""
     del seed  # a sweep, the same for every seed
-    found = [_config(250), *_mixes(250)]
+    found = [_config(SINGLE_US), *_mixes(SINGLE_US)]
     for run_us in (25, 50, 100, 500, 1000):
         for data in ("random", "zeros"):
             found += [_config(run_us, tensor=duty, data=data) for duty in (50, 100)]
@@ -244,27 +248,49 @@ def clocks(nanoseconds: NDArray[np.int64], cycles: NDArray[np.int64]) -> dict[st
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
-TWIN_BURSTS = 8
-TWIN_CYCLES = TWIN_BURSTS * BURST_WGMMAS * 128.8
-STREAM_CYCLES = {"hbm": 1700.0, "l2": 750.0}
-"""What a round of the stream takes when all SMs stream, about: so that both kinds of work end together."""
+TWIN_BURSTS, REST_CYCLES, NUM_READERS, NUM_TURNS, SETTLED = 2, 100.0, 7, 5, 0.004
 
 
-@cache
-def gpu() -> GpuSpec:
-    """The GPU that answers."""
-    return load_gpu(GPU)
+def endless(gpu: GpuSpec) -> GpuSpec:
+    """The GPU with a launch that takes no time, as it weighs nothing in a quarter of a millisecond; its fences are rests."""
+    return replace(
+        gpu, warp_scheduler=replace(gpu.warp_scheduler, fence_cycles=REST_CYCLES),
+        dispatcher=replace(
+            gpu.dispatcher, launch_cycles=0.0, dispatch_cycles_per_cta=0.0, cta_start_cycles=0.0, cta_exit_cycles=0.0,
+            drain_cycles=0.0,
+        ),
+    )  # fmt: skip
 
 
-def twin(config: Config) -> tuple[Launch, GpuSpec]:
-    """Some bursts and rounds in the simulator's words; rests are fences of the length that is wanted."""
-    tensor, stream, stream_duty = int(config["tensor_duty"]), config["stream"], int(config["stream_duty"])
-    burst, access = BURST_WGMMAS * 128.8, AccessPattern(
-        num_requests=56, num_sectors=ROUND_BYTES // 32, num_lines=ROUND_BYTES // 128, num_bytes=ROUND_BYTES
+def burst_cycles(gpu: GpuSpec) -> float:
+    """What a burst takes alone."""
+    assert gpu.tensor_core is not None  # of compute capability 9.0
+    each = TensorCore(gpu.tensor_core, counters=TensorCoreCounters()).wgmma_cycles(
+        rate_class="16bit", num_flops=FLOPS_PER_WGMMA, num_wavefronts=(M + N) * 16 * 2 / 128
     )
-    num_bursts = max(1, round(TWIN_BURSTS * tensor / 100)) if tensor else 0
-    num_rounds = max(1, round(TWIN_CYCLES / STREAM_CYCLES[stream] * stream_duty / 100)) if stream != "none" else 0
-    atom, unit = wgmma(256, BF16), 100.0
+    return BURST_WGMMAS * each
+
+
+def round_cycles(stream: str, gpu: GpuSpec, mhz: float) -> float:
+    """What a round takes when all SMs stream at a clock, about: so that both kinds of work end together."""
+    in_l2 = gpu.l2.num_slices * gpu.l2.slice_bytes_per_cycle * gpu.l2.sustained_fraction
+    from_memory = gpu.hbm.sustained_read_gb_per_s / mhz * 1e3
+    return ROUND_BYTES * gpu.num_sms / (from_memory if stream == "hbm" else in_l2)
+
+
+def twin(config: Config, gpu: GpuSpec, mhz: float) -> Launch:
+    """Some bursts and rounds on every SM in the simulator's words; rests are fences of the length that is wanted.
+
+    As many rounds as go beside the bursts at ``mhz``.
+    """
+    tensor, stream, stream_duty = int(config["tensor_duty"]), config["stream"], int(config["stream_duty"])
+    burst, one_round = burst_cycles(gpu), round_cycles(stream, gpu, mhz)
+    size = ROUND_BYTES // NUM_READERS
+    access = AccessPattern(num_requests=size // 512, num_sectors=size // 32, num_lines=size // 128, num_bytes=size)
+    num_bursts = TWIN_BURSTS if tensor else 0
+    whole_cycles = TWIN_BURSTS * burst * (100 / tensor if tensor else 4.0)
+    num_rounds = max(1, round(whole_cycles / one_round * stream_duty / 100)) if stream != "none" else 0
+    atom, unit = wgmma(256, BF16), REST_CYCLES
 
     def multiply(cta: RoleContext) -> Iterator[ops.Op]:
         for _ in range(num_bursts):
@@ -276,59 +302,165 @@ def twin(config: Config) -> tuple[Launch, GpuSpec]:
             for _ in range(round(burst * (100 - tensor) / tensor / unit)):
                 yield ops.FenceMbarrierInit()
 
-    def read(cta: RoleContext) -> Iterator[Any]:
-        for idx in range(num_rounds):
-            panel = (cta.cta_idx, idx if stream == "hbm" else idx % 4)
-            token = yield ops.GlobalLoad("stream", panel, access, allocates_in_l1=False)
-            yield ops.Use(token)
-            for _ in range(round(STREAM_CYCLES[stream] * (100 - stream_duty) / stream_duty / unit)):
-                yield ops.FenceMbarrierInit()
+    def reader(who: int) -> Callable[[RoleContext], Iterator[Any]]:
+        def read(cta: RoleContext) -> Iterator[Any]:
+            for idx in range(num_rounds):
+                tile = (idx if stream == "hbm" else idx % 4) * NUM_READERS + who
+                token = yield ops.GlobalLoad("stream", (cta.cta_idx, tile), access, allocates_in_l1=False)
+                yield ops.Use(token)
+                for _ in range(round(one_round * (100 - stream_duty) / stream_duty / unit)):
+                    yield ops.FenceMbarrierInit()
+
+        return read
 
     roles = [
-        WarpRole(name="multiply", num_warps=4, program=multiply), WarpRole(name="read", num_warps=7, program=read),
-        WarpRole(name="watch", num_warps=1, program=_nothing),
+        WarpRole(name="multiply", num_warps=4, program=multiply), WarpRole(name="watch", num_warps=1, program=_nothing),
+        *(WarpRole(name=f"read{who}", num_warps=1, program=reader(who)) for who in range(NUM_READERS)),
     ]  # fmt: skip
-    made = Launch(
-        kernel="work", num_ctas=NUM_SMS, num_tiles=NUM_SMS, roles=tuple(roles), registers_per_thread=168,
-        extra_smem_bytes=SMEM_BYTES, num_flops=NUM_SMS * num_bursts * BURST_WGMMAS * FLOPS_PER_WGMMA,
-        math_class="16bit" if num_bursts else "",
+    return Launch(
+        kernel="work", num_ctas=gpu.num_sms, num_tiles=gpu.num_sms, roles=tuple(roles), registers_per_thread=168,
+        extra_smem_bytes=SMEM_BYTES, num_flops=gpu.num_sms * num_bursts * BURST_WGMMAS * FLOPS_PER_WGMMA,
+        math_class="16bit" if num_bursts else "", params={"num_rounds": num_rounds},
     )  # fmt: skip
-    return made, replace(gpu(), warp_scheduler=replace(gpu().warp_scheduler, fence_cycles=unit))
 
 
 def _nothing(cta: RoleContext) -> Iterator[ops.Op]:
     yield ops.Alu(1)
 
 
-@cache
-def _predicted(key: tuple[tuple[str, str], ...]) -> dict[str, float]:
-    config = dict(key)
-    made, on = twin(config)
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """The clock that the power limit allows: of one launch, or at the end of half a second; the same on all SMs.
+
+    Nothing for an idle GPU, nor for one without wgmma. A GPU of another number of SMs works on all of its own.
+    """
+    if config["tensor_duty"] == "0" and config["stream"] == "none":
+        return {}
+    if gpu.device.compute_capability < 9.0 or gpu.tensor_core is None:
+        return {}
     is_long = int(config["run_us"]) >= SUSTAINED_US
-    result = simulate(
-        made, on, clock="sustained" if is_long else "single", l2="warm" if config["stream"] == "l2" else "cold",
-        data="zeros" if config["data"] == "zeros" else "random", skips=False,
-    )  # fmt: skip
-    found = {"last_mhz" if is_long else "mhz": result.sm_clock_mhz}
+    data = "zeros" if config["data"] == "zeros" else "random"
+    settled = gpu.clock.max_mhz
+    for _ in range(NUM_TURNS if config["stream"] == "hbm" else 1):
+        mhz = settled  # memory keeps its own clock: at a lower one of the SMs' more rounds go beside a burst
+        made = twin(config, gpu, mhz)
+        result = simulate(
+            made, endless(gpu), clock=mhz, skips=False, l2="warm" if config["stream"] == "l2" else "cold", data=data
+        )
+        settled = PowerLimiter(gpu.clock).clock_mhz(
+            result.activity, mode="sustained" if is_long else "single", data=data
+        )
+        if abs(settled - mhz) < SETTLED * mhz:
+            break
+    found = {"last_mhz" if is_long else "mhz": settled}
+    time_us = result.cycles / settled
     if int(config["tensor_duty"]):
-        found["tflops"] = result.tflops * _lasting(result.cycles)
+        found["tflops"] = made.num_flops / time_us / 1e6
+    if config["stream"] != "none":
+        found["gb_per_s"] = gpu.num_sms * int(str(made.params["num_rounds"])) * ROUND_BYTES / time_us / 1e3
     return found
 
 
-def _lasting(cycles: float) -> float:
-    """What leaving launch and drain out of so short a run makes of a rate."""
-    spec = gpu().dispatcher
-    return cycles / (cycles - spec.launch_cycles - spec.drain_cycles - spec.cta_start_cycles)
+# ---------------------------------------------------------------------------------------------- parameters
+
+LIMIT_W, IDLE_W, BUSY_W = 700.0, 100.0, 100.0
+"""What clocks at one limit cannot tell: power itself. The limit is the data sheet's; idle and busy SMs are as described."""
+THROTTLED = 0.99
+"""Of the highest clock seen, below which the limit holds the clock."""
+SLOPES, LEFT_OUT = tuple(0.01 * step for step in range(150)), 10.0
+ENERGIES = ("tensor", "zeros", "l2", "hbm")
 
 
-def predict(config: Config) -> dict[str, float]:
-    """The clock that the power limit allows: of one launch, or at the end of half a second; the same on all SMs."""
-    if config["tensor_duty"] == "0" and config["stream"] == "none":
-        return {}
-    key = dict(config)
-    if int(config["run_us"]) < SUSTAINED_US:
-        key["run_us"] = "250"  # how long it lasts makes no difference to the simulator
-    return dict(_predicted(tuple(sorted(key.items()))))
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """Energies and the slope of the voltage from long runs whose clock the limit holds; then what one launch may draw."""
+    long = [row for row in rows if row["group"] == "sustained" and row.get("last_mhz")]
+    highest = max((float(row["last_mhz"]) for row in long), default=0.0)
+    held = [row for row in long if float(row["last_mhz"]) < THROTTLED * highest and _has_rates(row)]
+    solved = _least_squares(held, highest)
+    if solved is None:
+        return []
+    slope, energies = solved
+    how = (
+        f"least squares of power = {LIMIT_W:.0f} W over {len(held)} long runs, with {IDLE_W:.0f} W at idle and "
+        f"{BUSY_W:.0f} W of busy SMs"
+    )
+    found = {
+        "voltage_slope": slope, "tensor_pj_per_flop.16bit": energies[0], "zeros_fraction": energies[1] / energies[0],
+        "l2_pj_per_byte": energies[2], "hbm_pj_per_byte": energies[3],
+    }  # fmt: skip
+    fitted = [Fitted(parameter=f"clock.{name}", value=float(value), how=how) for name, value in found.items()]
+    drawn = [
+        IDLE_W + _busy_w(row, slope, highest) + float(np.dot(_parts(row, slope, highest), energies)) for row in rows
+        if row["group"] == "single" and row.get("mhz") and float(row["mhz"]) < THROTTLED * highest and _has_rates(row)
+        and int(row["run_us"]) <= SINGLE_US
+    ]  # fmt: skip
+    if drawn:
+        how = "power of throttled single launches by the energies of long runs, median"
+        fitted.append(Fitted(parameter="clock.single_power_w", value=float(np.median(drawn)), how=how))
+    return fitted
+
+
+def _has_rates(row: Mapping[str, str]) -> bool:
+    """Whether all of its work has a rate."""
+    has_tensor = row["tensor_duty"] == "0" or bool(row.get("tflops"))
+    return has_tensor and (row["stream"] == "none" or bool(row.get("gb_per_s")))
+
+
+def _clock_and_volts(row: Mapping[str, str], slope: float, highest_mhz: float) -> tuple[float, float]:
+    """(clock over the highest, voltage over that at the highest) at the end of a run, or of a short one, all of it."""
+    clock = float(row.get("last_mhz") or row["mhz"]) / highest_mhz
+    return clock, 1.0 + slope * (clock - 1.0)
+
+
+def _busy_w(row: Mapping[str, str], slope: float, highest_mhz: float) -> float:
+    """What busy SMs draw, as described."""
+    clock, volts = _clock_and_volts(row, slope, highest_mhz)
+    return BUSY_W * volts**2 * clock
+
+
+def _parts(row: Mapping[str, str], slope: float, highest_mhz: float) -> NDArray[np.float64]:
+    """Watts of each of ENERGIES for one pJ, float64[4]: as ``gpusim.machine.clock`` adds them up."""
+    clock, volts = _clock_and_volts(row, slope, highest_mhz)
+    whole = float(row.get("mhz") or clock * highest_mhz) / highest_mhz
+    tera_flops = float(row.get("tflops") or 0.0) * clock / whole  # the rate is of the whole run, and follows the clock
+    tera_bytes = float(row.get("gb_per_s") or 0.0) * 1e-3
+    is_random, is_hbm = row["data"] == "random", row["stream"] == "hbm"
+    return np.array([
+        volts**2 * tera_flops * is_random, volts**2 * tera_flops * (not is_random), volts**2 * tera_bytes,
+        tera_bytes * is_hbm,
+    ])  # fmt: skip
+
+
+def _least_squares(rows: Sequence[Mapping[str, str]], highest_mhz: float) -> tuple[float, NDArray[np.float64]] | None:
+    """(slope of the voltage, energies float64[4]) that meet the limit best; None where the rows do not tell all of them.
+
+    A row without which the others agree ten times better is left out.
+    """
+    whole = _best(rows, highest_mhz)
+    others = [_best([*rows[:idx], *rows[idx + 1 :]], highest_mhz) for idx in range(len(rows))]
+    without = min((solved for solved in others if solved is not None), key=lambda solved: solved[0], default=None)
+    if whole is None or (without is not None and LEFT_OUT * without[0] < whole[0]):
+        whole = without
+    return None if whole is None else whole[1:]
+
+
+def _best(rows: Sequence[Mapping[str, str]], highest_mhz: float) -> tuple[float, float, NDArray[np.float64]] | None:
+    """(squares left over, slope, energies) of the best slope."""
+    found = [solved for slope in SLOPES if (solved := _energies_at(slope, rows, highest_mhz)) is not None]
+    return min(found, key=lambda solved: solved[0], default=None)
+
+
+def _energies_at(
+    slope: float, rows: Sequence[Mapping[str, str]], highest_mhz: float
+) -> tuple[float, float, NDArray[np.float64]] | None:
+    """(squares left over, slope, energies) for a slope; None where energies are not told."""
+    if len(rows) < len(ENERGIES) + 2:
+        return None
+    matrix = np.array([_parts(row, slope, highest_mhz) for row in rows])
+    wanted = np.array([LIMIT_W - IDLE_W - _busy_w(row, slope, highest_mhz) for row in rows])
+    energies, _, rank, _ = np.linalg.lstsq(matrix, wanted, rcond=None)
+    if rank < len(ENERGIES) or (energies <= 0).any():
+        return None
+    return float(((matrix @ energies - wanted) ** 2).sum()), slope, energies
 
 
 CASE = Case(
@@ -358,5 +490,7 @@ CASE = Case(
     },
     num_repeats=3,
     predict=predict,
+    tiers={"mhz": 4, "last_mhz": 4, "tflops": 4},
+    fit=fit,
     includes=includes,
 )

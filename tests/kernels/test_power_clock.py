@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from gpusim import GpuSpec, load_gpu
+from gpusim.evidence.calibrate import parameter
 from gpusim.evidence.case import Config, WrongAnswer, load_case
 from gpusim.evidence.sass import KernelSass
 from gpusim.workload.gmma import WgmmaDescriptor
 
 CASE = load_case("power_clock")
+GPU = load_gpu("h200_sxm")
 case = sys.modules[CASE.launch.__module__]
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 Sass = Callable[[str, str], dict[str, KernelSass]]
@@ -26,7 +30,7 @@ def find(**fields: object) -> Config:
 
 
 def test_as_many_configs_as_the_readme_says_the_same_every_time() -> None:
-    assert {group: len(CASE.configs(group, 1)) for group in CASE.groups} == {"single": 89, "sustained": 49}
+    assert {group: len(CASE.configs(group, 1)) for group in CASE.groups} == {"single": 97, "sustained": 57}
     assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
 
 
@@ -133,22 +137,88 @@ def test_sms_with_clocks_of_their_own_are_told_apart() -> None:
 
 def test_the_simulator_slows_down_for_tensor_work_and_less_on_zeros() -> None:
     clocks = [
-        CASE.predict(find(run_us=case.SUSTAINED_US, tensor_duty=duty, stream="none", data="random"))["last_mhz"]
+        CASE.predict(find(run_us=case.SUSTAINED_US, tensor_duty=duty, stream="none", data="random"), GPU)["last_mhz"]
         for duty in case.DUTIES
     ]
     assert clocks == sorted(clocks, reverse=True) and clocks[-1] < clocks[0]
-    zeros = CASE.predict(find(run_us=case.SUSTAINED_US, tensor_duty=100, stream="none", data="zeros"))["last_mhz"]
+    zeros = CASE.predict(find(run_us=case.SUSTAINED_US, tensor_duty=100, stream="none", data="zeros"), GPU)["last_mhz"]
     assert zeros > clocks[-1]
-    one = CASE.predict(find(run_us=250, tensor_duty=100, stream="none", data="random"))["mhz"]
+    one = CASE.predict(find(run_us=250, tensor_duty=100, stream="none", data="random"), GPU)["mhz"]
     assert one > clocks[-1]
 
 
 def test_rests_cost_the_simulator_their_share_of_the_rate() -> None:
     half, whole = (
-        CASE.predict(find(run_us=250, tensor_duty=duty, stream="none", data="zeros"))["tflops"] for duty in (50, 100)
+        CASE.predict(find(run_us=250, tensor_duty=duty, stream="none", data="zeros"), GPU)["tflops"] for duty in (50, 100)
     )
     assert half == pytest.approx(whole / 2, rel=0.1)
 
 
 def test_nothing_is_predicted_of_an_idle_gpu() -> None:
-    assert CASE.predict(find(run_us=250, tensor_duty=0, stream="none")) == {}
+    assert CASE.predict(find(run_us=250, tensor_duty=0, stream="none"), GPU) == {}
+
+
+def test_work_of_full_duty_runs_at_the_rates_of_the_description() -> None:
+    """The last word on how short the twin is: nothing of launch and drain is in its rates."""
+    assert GPU.tensor_core is not None
+    alone = CASE.predict(find(run_us=250, tensor_duty=100, stream="none", data="zeros"), GPU)
+    peak = 132 * GPU.tensor_core.wgmma_flops_per_cycle["16bit"] * alone["mhz"] * 1e-6
+    assert 0.97 * peak < alone["tflops"] < peak
+    streamed = CASE.predict(find(run_us=250, tensor_duty=0, stream="hbm", stream_duty=100, data="zeros"), GPU)
+    assert streamed["gb_per_s"] == pytest.approx(GPU.hbm.sustained_read_gb_per_s, rel=0.03)
+
+
+def test_a_gpu_with_fewer_sms_works_on_those() -> None:
+    half = replace(GPU, device=replace(GPU.device, num_sms=66))
+    config = find(run_us=250, tensor_duty=50, stream="none", data="zeros")
+    found = [CASE.predict(config, gpu)["tflops"] for gpu in (half, GPU)]
+    assert 2 * found[0] == pytest.approx(found[1], rel=0.01)
+    assert CASE.predict(config, load_gpu("a100_sxm_80gb")) == {}
+
+
+OTHER = replace(GPU, clock=replace(
+    GPU.clock, voltage_slope=0.5, tensor_pj_per_flop={**GPU.clock.tensor_pj_per_flop, "16bit": 0.8}, zeros_fraction=0.7,
+    l2_pj_per_byte=30.0, hbm_pj_per_byte=70.0, single_power_w=790.0,
+))  # fmt: skip
+FITTED = {
+    "clock.voltage_slope", "clock.tensor_pj_per_flop.16bit", "clock.zeros_fraction", "clock.l2_pj_per_byte",
+    "clock.hbm_pj_per_byte", "clock.single_power_w",
+}  # fmt: skip
+
+
+def rows_of(gpu: GpuSpec, half: int) -> list[dict[str, str]]:
+    """The simulator's answers to every second config that could be throttled."""
+    found = []
+    for group, least_duty in (("sustained", 50), ("single", 75)):
+        for config in CASE.configs(group, 1)[half::2]:
+            if int(config["run_us"]) in (250, case.SUSTAINED_US) and int(config["tensor_duty"]) >= least_duty:
+                numbers = CASE.predict(config, gpu)
+                found.append({**config, "group": group, **{name: str(number) for name, number in numbers.items()}})
+    return found
+
+
+@pytest.mark.parametrize(("gpu", "half"), [(GPU, 0), (OTHER, 1)], ids=["h200-even", "other-odd"])
+def test_rows_of_a_machine_that_is_known_give_its_energies_back(gpu: GpuSpec, half: int) -> None:
+    """Exact rows to the digits; rows that are off by what clocks and rates scatter, to some percent; one bad row, too."""
+    exact = rows_of(gpu, half)
+    rng = np.random.default_rng(1)
+    scattered = [dict(row) for row in exact]
+    for row in scattered:
+        for name, share in (("tflops", 0.003), ("gb_per_s", 0.003), ("last_mhz", 0.001), ("mhz", 0.001)):
+            if name in row and not ("mhz" in name and float(row[name]) == gpu.clock.max_mhz):
+                row[name] = str(float(row[name]) * (1.0 + share * rng.standard_normal()))
+    spoilt = [dict(row) for row in exact]
+    (bad, *_) = [row for row in spoilt if (row["group"], row["stream"], row["tensor_duty"]) == ("sustained", "hbm", "100")]
+    bad["tflops"] = str(1.5 * float(bad["tflops"]))
+    for rows, within in ((exact, 0.02), (scattered, 0.08), (spoilt, 0.02)):
+        fitted = {item.parameter: item.value for item in CASE.fit(rows)}
+        assert fitted.keys() == FITTED
+        for name, value in fitted.items():
+            assert value == pytest.approx(parameter(gpu, name), rel=within), name
+
+
+def test_rows_that_tell_nothing_fit_nothing() -> None:
+    assert CASE.fit([]) == []
+    assert CASE.fit([{**config, "group": group} for group in CASE.groups for config in CASE.configs(group, 1)]) == []
+    unthrottled = [{**config, "group": "sustained", "last_mhz": "1980", "tflops": "9"} for config in CONFIGS]
+    assert CASE.fit(unthrottled) == []
