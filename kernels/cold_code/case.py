@@ -132,7 +132,7 @@ CASE = Case(
     name="cold_code",
     question="What does straight-line code cost when it runs for the first time?",
     columns=("kib", "state", "sms", "warps"),
-    groups={"sizes": Group(configs=sizes, rank=4, least_capability=(9, 0))},
+    groups={"sizes": Group(configs=sizes, rank=5, least_capability=(9, 0))},
     launch=launch,
     check=check,
     values={

@@ -356,7 +356,7 @@ CASE = Case(
     columns=("m", "n", "dtype", "way", "sms", "stagger_ns"),
     groups={
         "tiles": Group(configs=tiles, rank=2, least_capability=(9, 0)),
-        "contention": Group(configs=contention, rank=3, least_capability=(9, 0)),
+        "contention": Group(configs=contention, rank=4, least_capability=(9, 0)),
     },
     launch=launch,
     check=check,

@@ -411,9 +411,9 @@ CASE = Case(
     columns=("footprint_bytes", "stride_bytes", "order", "sm", "warmed_by", "compared_with"),
     groups={
         "footprint": Group(configs=footprint_configs, rank=1),
-        "side": Group(configs=side_configs, rank=2),
-        "page": Group(configs=page_configs, rank=4),
-        "order": Group(configs=order_configs, rank=5),
+        "side": Group(configs=side_configs, rank=4),
+        "page": Group(configs=page_configs, rank=5),
+        "order": Group(configs=order_configs, rank=6),
     },
     launch=launch,
     check=check,

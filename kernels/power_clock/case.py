@@ -468,8 +468,8 @@ CASE = Case(
     question="At what clock does the SM run under which work, and how does that change with time?",
     columns=("run_us", "tensor_duty", "stream", "stream_duty", "data"),
     groups={
-        "single": Group(configs=single, rank=4, least_capability=(9, 0)),
-        "sustained": Group(configs=sustained, rank=6, least_capability=(9, 0)),
+        "single": Group(configs=single, rank=3, least_capability=(9, 0)),
+        "sustained": Group(configs=sustained, rank=3, least_capability=(9, 0)),
     },
     launch=launch,
     check=check,
