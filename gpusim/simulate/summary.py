@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -60,7 +61,7 @@ def result_of(
     sources, guesses = sources_used(engine)
     return Result(
         kernel=launch.kernel, gpu=gpu.name, params=dict(launch.params), settings=settings, cycles=cycles, sm_clock_mhz=mhz,
-        clock_mode=mode, time_us=time_us, tflops=launch.num_flops / time_us / 1e6,
+        clock_mode=mode, time_us=time_us, tflops=launch.num_flops / (time_us or math.inf) / 1e6,
         peak_tflops_at_clock=peak_flops_per_cycle(launch, gpu) / engine.sample.fraction * mhz / 1e6,
         peak_tflops_datasheet=gpu.device.peak_tflops.get(launch.math_class, 0.0),
         bound_by=kind, reason=reason, occupancy=engine.occupancy, num_ctas=engine.num_ctas,
@@ -94,11 +95,12 @@ def counters_of(engine: Engine, mhz: float) -> dict[str, float]:
     counters["lts__t_sectors_srcunit_tex_lookup_miss.sum"] = misses
     counters["lts__t_sectors_srcunit_tex.sum"] = reads + writes
     counters["lts__t_sector_hit_rate.pct"] = 100.0 * (1.0 - misses / (reads + writes)) if reads + writes else 0.0
-    moved = (counters["dram__bytes_read.sum"] + counters["dram__bytes_write.sum"]) / (cycles / mhz * 1e3)  # GB/s
+    elapsed = cycles or math.inf  # what takes no time has no rates
+    moved = (counters["dram__bytes_read.sum"] + counters["dram__bytes_write.sum"]) / (elapsed / mhz * 1e3)  # GB/s
     counters["dram__throughput.avg.pct_of_peak_sustained_elapsed"] = 100.0 * moved / gpu.hbm.peak_gb_per_s
     busy = machine.tensor_counters.busy_cycles
     name = "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active"
-    counters[f"{name}.avg.pct_of_peak_sustained_elapsed"] = 100.0 * busy / gpu.num_sms / cycles
+    counters[f"{name}.avg.pct_of_peak_sustained_elapsed"] = 100.0 * busy / gpu.num_sms / elapsed
     counters["launch__registers_per_thread"] = launch.registers_per_thread
     counters["launch__waves_per_multiprocessor"] = engine.num_ctas / engine.num_slots
     counters["launch__grid_size"] = engine.num_ctas
@@ -129,7 +131,8 @@ def one_after_the_other(first: Result, others: list[Result]) -> Result:
     counters["sm__cycles_elapsed.max"] = cycles
     shares = ", ".join(f"{item.kernel} {item.cycles:.0f}" for item in every)
     return replace(
-        first, cycles=cycles, time_us=time_us, tflops=first.tflops * first.time_us / time_us, counters=counters,
+        first, cycles=cycles, time_us=time_us, tflops=first.tflops * first.time_us / (time_us or math.inf),
+        counters=counters,
         num_events=sum(item.num_events for item in every), wall_s=sum(item.wall_s for item in every),
         remarks=(*first.remarks, f"cycles of {len(every)} kernels, one after the other: {shares}"),
     )

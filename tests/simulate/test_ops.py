@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpusim import Mbarrier, NamedBarrier
+from gpusim import Launch, Mbarrier, NamedBarrier, WarpRole, load_gpu, simulate
 from gpusim.simulate.timeline import WarpState
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
@@ -754,3 +754,14 @@ def test_a_copy_its_phase_and_the_math_lie_in_the_timeline_where_they_were() -> 
     assert (copy.buffer, copy.stage, copy.start_cycle, copy.end_cycle) == ("a", 0, 0, pytest.approx(there))
     assert (flip.barrier, flip.cycle) == ("full", pytest.approx(there))
     assert (mma.start_cycle, mma.end_cycle) == (pytest.approx(there), pytest.approx(there + WGMMA_CYCLES))
+
+
+def test_a_kernel_that_takes_no_time_does_no_flops_a_second() -> None:
+    def program(cta: Any) -> Iterator[Any]:
+        del cta
+        yield from ()
+
+    role = WarpRole(name="nobody", num_warps=1, program=program)
+    result = simulate(Launch(kernel="nothing", num_ctas=1, num_tiles=1, roles=(role,)), load_gpu("toy"))
+    assert (result.cycles == 0.0) == (result.time_us == 0.0)
+    assert result.tflops == 0.0
