@@ -1,33 +1,50 @@
-"""What mends a bank conflict: the smallest swizzle or padding that frees every place of a tile, found by search.
+"""What mends a bank conflict: the smallest swizzle or padding that frees a tile, found by search.
 
 In: one ``TileAccess``, or several to the same tile. Out: other placements of the tile, counted.
 
 Models: swizzles that XOR higher bits of an address into lower ones; padding of the row pitch.
-Ignores: how often each of several accesses happens: each counts once at every place of the tile.
+Ignores: how often each of several accesses happens: each counts once at each of its places side by side.
 Source: counting; the closed formula is that of tutorials (see ``closed_form_swizzle``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpusim.errors import LayoutError
 from gpusim.layout import ByteLayout, Layout, Swizzle, mode_of, span_bytes, units_remark
 from gpusim.layout.int_tuple import map_leaves
 from gpusim.units import WAVEFRONT_BYTES
-from gpusim.workload.access import BANK_BYTES
-from gpusim.workload.banks import Census, Instruction, TileAccess, analyze, census, census_at, in_elements
+from gpusim.workload.access import BANK_BYTES, wavefronts
+from gpusim.workload.banks import (
+    MAX_TILE_BYTES,
+    Census,
+    Instruction,
+    TileAccess,
+    all_addresses,
+    analyze,
+    census,
+    census_at,
+    distinct_rows,
+    ideal_wavefronts,
+    in_elements,
+    xor_first,
+)
 
-_FIRST_TILES: Final = 64  # a candidate that is no better on these is not tried on the others
+_PLAIN: Final = Swizzle(0, 4, 3)
+_FIRST_ROWS: Final = 64  # counted first of a candidate, and the others only if it may still be the best
+_ALIGNED_ROWS: Final = 16  # that many rows of a tile are a multiple of 16 bytes, however they are padded
 _TRANSPOSED_BITS: Final = 16
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mend:
-    """Another placement of the same tile, counted at all of its places."""
+    """Another placement of the same tile, counted at the places where the tile as it is was counted."""
 
     tile: ByteLayout
     census: Census
@@ -59,7 +76,7 @@ def with_swizzle(access: TileAccess, swizzle: Swizzle) -> TileAccess:
 def closed_form_swizzle(access: TileAccess) -> Swizzle | None:
     """What the usual formula says, as a swizzle of **bytes**; None for rows that are no power of two.
 
-    In elements: M = log2(elements of a vector), B = log2(elements in 128 bytes) - M, and
+    In elements: M = log2(elements of a vector, at least of a word), B = log2(elements in 128 bytes) - M, and
     S = log2(elements of a row, but at least 128 bytes of them) - M. It suits accesses down a column of vectors; it spends
     as many bits as the worst case wants, and rows shorter than 128 bytes need fewer.
     Source: Lei Mao, "CuTe Swizzle", with S for rows shorter than 128 bytes as its readers mended it.
@@ -75,18 +92,19 @@ def closed_form_swizzle(access: TileAccess) -> Swizzle | None:
     pitch = access.row_pitch
     if pitch is None or pitch & (pitch - 1):
         return None
-    base = _log2(access.rule.access_bytes)
+    base = _log2(max(access.rule.access_bytes, BANK_BYTES))
     most = _log2(WAVEFRONT_BYTES) - base
     return Swizzle(most, base, max(_log2(pitch * access.element_bytes) - base, most))
 
 
 def find_swizzle(access: TileAccess, *others: TileAccess) -> Mend | None:
-    """The smallest swizzle that frees the whole tile of conflicts, or else the one that leaves the fewest wavefronts.
+    """The smallest swizzle that frees the tile of conflicts, or else the one that leaves the fewest wavefronts.
 
-    Searched, in this order: B from 0 on (0 is the plain layout); M from log2(a vector, at least a word) on; every S that
-    the tile's size leaves room for, nearest to the row's own first. A swizzle counts only if it frees **every** place of
-    the tile and takes no more memory. None if no swizzle is better than none. With ``others``, accesses to the same tile,
-    wavefronts are those of all of them, and vectors of each stay whole.
+    Searched, in this order: B from 0 on (0 is the plain layout); M from log2(a vector, at least a word) on, in bytes;
+    M + B <= 7, as higher bits choose no bank; every S above 0 that the tile's size leaves room for, nearest to the row's
+    own first. (Where M is a word or more, a negative S only gives banks other names.) Counted are the access's places
+    side by side; a swizzle that takes more memory does not count. None if none of these is better than the plain layout.
+    With ``others``, accesses to the same tile, wavefronts are those of all of them, and vectors of each stay whole.
 
     >>> from gpusim.workload.banks import smem_tile
     >>> from gpusim.workload.dtypes import BF16
@@ -97,42 +115,104 @@ def find_swizzle(access: TileAccess, *others: TileAccess) -> Mend | None:
     ['Sw<1,3,3>', 'Sw<2,3,3>', 'Sw<3,3,3>', 'Sw<3,3,4>']
     """
     accesses = (access, *others)
-    plain = [with_swizzle(one, Swizzle(0, 4, 3)) for one in accesses]
-    best = _census_of(plain)
-    if best.is_free:
-        return Mend(tile=plain[0].tile, census=best, num_extra_bytes=0)
-    found: Mend | None = None
+    counted = [_Rows.under_swizzles(one) for one in accesses]
+    fewest, best, found = sum(rows.num_ideal for rows in counted), _total(counted, _PLAIN), _PLAIN
     widest = max(accesses, key=lambda one: one.rule.access_bytes)
     for swizzle in _candidates(widest):
-        tile = replace(access.tile, swizzle=swizzle)
-        if extra_bytes(tile) > 0:
-            continue
-        trial = [replace(one, tile=tile) for one in accesses]
-        if _census_of(trial, _FIRST_TILES).num_wavefronts >= best.num_wavefronts:
-            continue
-        counted = _census_of(trial)
-        if counted.num_wavefronts < best.num_wavefronts:
-            best, found = counted, Mend(tile=tile, census=counted, num_extra_bytes=0)
-        if counted.is_free:
+        if best == fewest:
             break
-    return found
+        total = _total(counted, swizzle, best)
+        if total < best and not extra_bytes(replace(access.tile, swizzle=swizzle)):
+            best, found = total, swizzle
+    if found == _PLAIN and best > fewest:
+        return None
+    tile = replace(access.tile, swizzle=found)
+    return Mend(tile=tile, census=_census_under(accesses, tile), num_extra_bytes=0)
 
 
-def _census_of(accesses: Sequence[TileAccess], most_tiles: int | None = None) -> Census:
-    """Wavefronts of all accesses at every place of the tile (the first ``most_tiles``) added up."""
-    each = [census_at(one, one.tile_origins()[:most_tiles]) for one in accesses]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """The different instructions of an access over its tile, and how often each comes."""
+
+    op: str
+    values: NDArray[np.int64]
+    """int64[n, 32]: what a trial makes addresses of."""
+    active: NDArray[np.bool_] | None
+    times: NDArray[np.int64]
+    ideal: NDArray[np.int64]
+
+    @property
+    def num_ideal(self) -> int:
+        """Wavefronts at best; a placement that keeps different bytes different leaves it as it is."""
+        return int((self.times * self.ideal).sum())
+
+    @classmethod
+    def under_swizzles(cls, access: TileAccess) -> _Rows:
+        """Of byte addresses in the plain layout; swizzles of them count as those of the tile do."""
+        addresses, active = _plain_addresses(access)
+        return cls._of(access, xor_first(addresses, active), active)
+
+    @classmethod
+    def under_paddings(cls, access: TileAccess, pitch: int) -> _Rows:
+        """Of offsets in elements from the tile's start, up to so many rows that alignment and banks do not tell."""
+        addresses, active = _plain_addresses(access)
+        offsets = addresses // access.element_bytes - access.tile.offset
+        rows = np.where(active, offsets, np.iinfo(np.int64).max).min(axis=-1) // (_ALIGNED_ROWS * pitch)
+        return cls._of(access, np.where(active, offsets - (rows * _ALIGNED_ROWS * pitch)[:, None], 0), active)
+
+    @classmethod
+    def _of(cls, access: TileAccess, values: NDArray[np.int64], active: NDArray[np.bool_]) -> _Rows:
+        rows, mask, which = distinct_rows(values, active)
+        of_warp = None if access.rule.is_collective else mask
+        apart = rows * access.rule.access_bytes  # aligned, and equal where they were: all that the fewest depend on
+        times, ideal = np.bincount(which, minlength=len(rows)), ideal_wavefronts(access.op, apart, of_warp)
+        return cls(op=access.op, values=rows, active=of_warp, times=times, ideal=ideal)
+
+    def total(self, addresses: NDArray[np.int64], most: int | None = None) -> int:
+        """Wavefronts with these byte addresses int64[n, 32]; counting ends where there are ``most`` or more."""
+        total = self.num_ideal
+        for part in (np.s_[:_FIRST_ROWS], np.s_[_FIRST_ROWS : 16 * _FIRST_ROWS], np.s_[16 * _FIRST_ROWS :]):
+            if not len(addresses[part]):
+                break
+            mask = None if self.active is None else self.active[part]
+            counted = wavefronts(self.op, addresses[part], mask)
+            total += int((self.times[part] * (counted - self.ideal[part])).sum())
+            if most is not None and total >= most:
+                break
+        return total
+
+
+def _plain_addresses(access: TileAccess) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    return all_addresses(with_swizzle(access, _PLAIN), access.tile_origins())
+
+
+def _total(counted: Sequence[_Rows], swizzle: Swizzle, most: int | None = None) -> int:
+    """Wavefronts of all accesses under a swizzle; not less than ``most`` if counting ended there."""
+    left = sum(rows.num_ideal for rows in counted)
+    for rows in counted:
+        left += rows.total(swizzle(rows.values), None if most is None else most - left + rows.num_ideal) - rows.num_ideal
+    return left
+
+
+def _census_under(accesses: Sequence[TileAccess], tile: ByteLayout) -> Census:
+    """Wavefronts of all accesses under another placement, each at the places that it has in its own."""
+    return _added(census_at(replace(one, tile=tile), one.tile_origins()) for one in accesses)
+
+
+def _added(each: Iterable[Census]) -> Census:
+    found = tuple(each)
     return Census(
-        num_instructions=sum(one.num_instructions for one in each),
-        num_wavefronts=sum(one.num_wavefronts for one in each),
-        num_ideal_wavefronts=sum(one.num_ideal_wavefronts for one in each),
-        num_tiles_with_conflicts=sum(one.num_tiles_with_conflicts for one in each),
+        num_instructions=sum(one.num_instructions for one in found),
+        num_wavefronts=sum(one.num_wavefronts for one in found),
+        num_ideal_wavefronts=sum(one.num_ideal_wavefronts for one in found),
+        num_tiles_with_conflicts=sum(one.num_tiles_with_conflicts for one in found),
     )
 
 
 def _candidates(access: TileAccess) -> Iterator[Swizzle]:
     """Swizzles of bytes that change banks, the smallest first."""
     least, most = _log2(max(access.rule.access_bytes, BANK_BYTES)), _log2(WAVEFRONT_BYTES)
-    top = (access.tile.inner.cosize * access.element_bytes - 1).bit_length()
+    top = ((access.tile.offset + access.tile.inner.cosize) * access.element_bytes - 1).bit_length()
     row = max(((access.row_pitch or 0) * access.element_bytes - 1).bit_length(), most)
     for num_bits in range(1, most - least + 1):
         for base in range(least, most - num_bits + 1):
@@ -141,10 +221,11 @@ def _candidates(access: TileAccess) -> Iterator[Swizzle]:
 
 
 def find_padding(access: TileAccess, *others: TileAccess) -> Mend | None:
-    """The smallest padding of the row pitch that frees the whole tile of conflicts, vectors staying aligned.
+    """The smallest padding of the row pitch that frees the tile of conflicts, all vectors staying aligned.
 
-    Counted without any swizzle. None if rows have no single pitch, or no padding up to 128 bytes frees the tile.
-    ``others`` are further accesses to the same tile, to be free as well.
+    Searched: every number of elements up to 128 bytes a row with which the tile fits in shared memory. Counted without any
+    swizzle, at the access's places side by side, and at those that the padding adds as it aligns them. None if rows have
+    no single pitch, or no such padding frees the tile. ``others`` are further accesses to the same tile, to be free too.
 
     >>> from gpusim.workload.banks import smem_tile
     >>> from gpusim.workload.dtypes import BF16
@@ -152,28 +233,41 @@ def find_padding(access: TileAccess, *others: TileAccess) -> Mend | None:
     >>> mend.padding_elements, mend.num_extra_bytes, str(mend.tile.inner)
     (8, 1008, '(64,64):(72,1)')
     """
-    for trial, padding in _paddings((access, *others)):
-        if _census_of(trial, _FIRST_TILES).is_free and (counted := _census_of(trial)).is_free:
-            return _padded_mend(access, trial[0].tile, padding, counted)
+    accesses = (access, *others)
+    for tile, padding, total, fewest in _paddings(accesses):
+        if total == fewest and all(census(replace(one, tile=tile)).is_free for one in accesses):
+            return _padded_mend(accesses, tile, padding)
     return None
 
 
-def _paddings(accesses: Sequence[TileAccess]) -> Iterator[tuple[list[TileAccess], int]]:
-    """The accesses to the tile with longer and longer rows, and by how many elements; nothing without a single pitch."""
+def _paddings(accesses: Sequence[TileAccess]) -> Iterator[tuple[ByteLayout, int, int, int]]:
+    """Tiles with longer and longer rows: by how many elements, wavefronts, and the fewest; none without a single pitch."""
     tile, pitch, element_bytes = accesses[0].tile, accesses[0].row_pitch, accesses[0].element_bytes
     if pitch is None:
         return
-    step = max(one.vector_elements for one in accesses)
-    for padding in range(0, WAVEFRONT_BYTES // element_bytes + 1, step):
+    counted = [_Rows.under_paddings(one, pitch) for one in accesses]
+    fewest = sum(rows.num_ideal for rows in counted)
+    for padding in range(WAVEFRONT_BYTES // element_bytes + 1):
         stride = map_leaves(lambda d, p=padding: d // pitch * (pitch + p) if d >= pitch else d, tile.inner.stride)
         padded = Layout(tile.inner.shape, stride)
-        with_rows = ByteLayout(Swizzle(0, 4, 3), padded, element_bits=tile.element_bits, offset=tile.offset)
-        yield [replace(one, tile=with_rows) for one in accesses], padding
+        if padding and (tile.offset + padded.cosize) * element_bytes > MAX_TILE_BYTES:
+            return
+        addresses = [(rows.values + rows.values // pitch * padding + tile.offset) * element_bytes for rows in counted]
+        if all(_is_aligned(one, rows, where, pitch) for one, rows, where in zip(accesses, counted, addresses, strict=True)):
+            total = sum(rows.total(where) for rows, where in zip(counted, addresses, strict=True))
+            yield ByteLayout(_PLAIN, padded, element_bits=tile.element_bits, offset=tile.offset), padding, total, fewest
 
 
-def _padded_mend(access: TileAccess, tile: ByteLayout, padding: int, counted: Census) -> Mend:
-    extra = (tile.inner.cosize - access.tile.inner.cosize) * access.element_bytes
-    return Mend(tile=tile, census=counted, num_extra_bytes=extra, padding_elements=padding)
+def _is_aligned(access: TileAccess, rows: _Rows, addresses: NDArray[np.int64], pitch: int) -> bool:
+    """Whether vectors stay within their rows, and aligned."""
+    is_whole = rows.values % pitch + access.vector_elements <= pitch
+    is_right = is_whole & (addresses % access.rule.access_bytes == 0)
+    return bool((is_right if rows.active is None else is_right | ~rows.active)[:, : access.rule.num_lanes].all())
+
+
+def _padded_mend(accesses: Sequence[TileAccess], tile: ByteLayout, padding: int) -> Mend:
+    extra = (tile.inner.cosize - accesses[0].tile.inner.cosize) * accesses[0].element_bytes
+    return Mend(tile=tile, census=_census_under(accesses, tile), num_extra_bytes=extra, padding_elements=padding)
 
 
 def extra_bytes(tile: ByteLayout) -> int:
@@ -191,16 +285,16 @@ def extra_bytes(tile: ByteLayout) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """An access, what it costs here and everywhere in its tile, and what would mend it."""
+    """An access, what it costs here and side by side over its tile, and what would mend it."""
 
     access: TileAccess
     instructions: tuple[Instruction, ...]
     census: Census
     swizzle: Mend | None
-    """The smallest swizzle that frees the tile, or the best there is; None if none helps."""
+    """The smallest swizzle that frees the tile, or the best that was searched; None if none helps."""
     padding: Mend | None
     formula: Mend | None
-    """The closed formula's swizzle, counted; None if it has no answer, or tears vectors apart."""
+    """The closed formula's swizzle, counted; None if it has no answer."""
 
     @property
     def worst(self) -> int:
@@ -225,12 +319,9 @@ def study(access: TileAccess) -> Study:
     )
 
 
-def _counted(access: TileAccess, swizzle: Swizzle) -> Mend | None:
-    try:
-        trial = with_swizzle(access, swizzle)
-    except LayoutError:  # it tears vectors apart
-        return None
-    return Mend(tile=trial.tile, census=census(trial), num_extra_bytes=extra_bytes(trial.tile))
+def _counted(access: TileAccess, swizzle: Swizzle) -> Mend:
+    tile = replace(access.tile, swizzle=swizzle)
+    return Mend(tile=tile, census=_census_under([access], tile), num_extra_bytes=extra_bytes(tile))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,10 +372,11 @@ def study_jointly(accesses: Sequence[TileAccess]) -> JointStudy:
         raise LayoutError("banks: accesses to no tile, or to several, have no placement in common: use one tile")
     swizzle, padding = find_swizzle(*accesses), find_padding(*accesses)
     if padding is None and (swizzle is None or not swizzle.census.is_free):
-        found = [_padded_mend(accesses[0], trial[0].tile, p, _census_of(trial)) for trial, p in _paddings(accesses)]
-        padding = min(found, key=lambda mend: mend.census.num_wavefronts, default=None)
+        best = min(_paddings(accesses), key=lambda trial: trial[2], default=None)
+        padding = None if best is None else _padded_mend(accesses, best[0], best[1])
     return JointStudy(
-        studies=tuple(map(study, accesses)), census=_census_of(accesses), swizzle=swizzle, padding=padding
+        studies=tuple(map(study, accesses)), census=_added(map(census, accesses)), swizzle=swizzle,
+        padding=padding,
     )
 
 

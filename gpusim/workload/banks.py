@@ -11,7 +11,7 @@ Source: the rules are those of ``access``; the fragments of A are those of PTX's
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gpusim.errors import LayoutError
 from gpusim.layout import ByteLayout, ComposedLayout, Layout, Swizzle, make_layout, product_each
-from gpusim.layout.int_tuple import leaves, show
+from gpusim.layout.int_tuple import product, show
 from gpusim.units import WARP_SIZE, WAVEFRONT_BYTES
 from gpusim.workload.access import BANK_BYTES, MATRIX_ROWS, SmemOp, lane_groups, smem_op, wavefronts
 from gpusim.workload.dtypes import DType
@@ -27,6 +27,10 @@ from gpusim.workload.dtypes import DType
 NUM_BANKS: Final = WAVEFRONT_BYTES // BANK_BYTES
 MAX_TILE_BYTES: Final = 256 * 1024
 """More than the shared memory of any SM (228 KiB on compute capability 9.0 and 10.0)."""
+MAX_THREADS: Final = 4096
+"""Lanes that ``threads`` may have: four times those of the largest CTA."""
+MAX_COUNTED: Final = 16384
+"""Instructions that a census counts at most: at the nearest places, where there are more."""
 
 Place = tuple[int, int]
 """A coordinate of a tile: (mode 0, mode 1)."""
@@ -43,6 +47,7 @@ class TileAccess:
     each lane's first element lies, relative to ``at``: None for the usual place (see ``lane_places``), or a layout, of any
     shape, from lanes to the colexicographical index in the tile, or to a coordinate if its strides are bases. Its indices
     from 32 on are the lanes of further instructions, or of further warps: (lane, instruction) is a layout of shape (32, n).
+    A basis that goes deeper, as 1@1@0 does, counts along that part of a mode.
     ``at`` is the coordinate that the access starts from.
 
     >>> from gpusim.workload.dtypes import BF16
@@ -69,6 +74,10 @@ class TileAccess:
         if self.at[0] < 0 or self.at[1] < 0 or any(a >= n for a, n in zip(self.at, self.extents, strict=True)):
             raise LayoutError(f"banks: the start {show(self.at)} lies outside of a tile of {show(self.extents)}: move it")
         self._check(*self.lane_places())
+        low = self.rule.access_bytes - 1
+        if (self.tile.swizzle.source_mask | self.tile.swizzle.target_mask) & low:  # it may tear vectors elsewhere
+            places, active = self.lane_places()
+            self._check_vectors(places + self.tile_origins()[:, None, None, :], active)
 
     @property
     def rule(self) -> SmemOp:
@@ -93,8 +102,8 @@ class TileAccess:
 
     @property
     def contiguous_mode(self) -> int:
-        """The mode that vectors run along: the one of stride 1, else that of the smallest stride."""
-        steps = [min((d for s, d in self.tile.inner[i].modes if s > 1), default=1 << 62) for i in (0, 1)]
+        """The mode that vectors run along: the one of stride 1, else that of the smallest stride above 0."""
+        steps = [min((d for s, d in self.tile.inner[i].modes if s > 1 and d > 0), default=1 << 62) for i in (0, 1)]
         return 0 if steps[0] < steps[1] else 1
 
     @property
@@ -143,6 +152,8 @@ class TileAccess:
 
     def _places_of_threads(self, threads: Layout) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         num_threads = threads.size
+        if num_threads > MAX_THREADS:
+            raise LayoutError(f"banks: threads {threads} has {num_threads} lanes: use at most {MAX_THREADS}")
         if self.rule.is_collective and num_threads % WARP_SIZE and num_threads != self.rule.num_lanes:
             raise LayoutError(
                 f"banks: {self.op} reads the addresses of {self.rule.num_lanes} lanes, threads {threads} has {num_threads}: "
@@ -163,10 +174,13 @@ class TileAccess:
                     "use a layout that stays inside"
                 )
             return where % self.extents[0], where // self.extents[0]
-        parts = (*leaves(where), 0)[:2]
-        if len(tuple(leaves(where))) > 2:
+        if len(where) > 2:
             raise LayoutError(f"banks: threads {threads} gives coordinates such as {show(where)}: use those of two modes")
-        return parts[0], parts[1]
+        try:
+            first, second = (_index_in(part, self.tile.inner[i].shape) for i, part in enumerate((*where, 0)[:2]))
+        except LayoutError as error:
+            raise LayoutError(f"banks: threads {threads} gives {show(where)}, which {error}") from None
+        return first, second
 
     def _check(self, places: NDArray[np.int64], active: NDArray[np.bool_]) -> None:
         """Refuse places outside of the tile, vectors in pieces, and addresses that are not aligned."""
@@ -180,17 +194,23 @@ class TileAccess:
                 f"banks: lane {lane} of {self.op} wants {self.vector_elements} elements from {show(first)} on, outside of a "
                 f"tile of {show(self.extents)}: use a larger layout or another start"
             )
-        everywhere = places + self.tile_origins()[:, None, None, :]
-        first_bytes = self.addresses_at(everywhere)
+        self._check_vectors(places, active)
+
+    def _check_vectors(self, places: NDArray[np.int64], active: NDArray[np.bool_]) -> None:
+        """Refuse vectors in pieces, and addresses that are not aligned."""
+        first_bytes = self.addresses_at(places)
         torn = np.zeros(first_bytes.shape, dtype=np.bool_)
         for i in range(1, self.vector_elements):
-            following = everywhere.copy()
+            following = places.copy()
             following[..., self.contiguous_mode] += i
             torn |= self.addresses_at(following) != first_bytes + i * self.element_bytes
-        bad = active & (torn | (first_bytes % self.rule.access_bytes != 0))
+        plain = replace(self.tile, swizzle=Swizzle(0, 4, 3))
+        plain_bytes = np.asarray(plain((places[..., 0], places[..., 1])), dtype=np.int64)
+        bad = active & (torn | (first_bytes % self.rule.access_bytes != 0) | (plain_bytes % self.rule.access_bytes != 0))
         if bad.any():
             where = tuple(np.argwhere(bad)[0])
-            self._refuse_vector(everywhere[where], int(where[-1]), int(first_bytes[where]), is_torn=bool(torn[where]))
+            is_torn = bool(torn[where])
+            self._refuse_vector(places[where], int(where[-1]), int(plain_bytes[where]), is_torn=is_torn)
 
     def _refuse_vector(self, place: NDArray[np.int64], lane: int, address: int, *, is_torn: bool) -> None:
         what = f"lane {lane} of {self.op} wants {self.vector_elements} elements from {show(tuple(map(int, place)))} on"
@@ -216,20 +236,71 @@ class TileAccess:
         return np.where(active, self.addresses_at(places), 0), active
 
     def tile_origins(self) -> NDArray[np.int64]:
-        """Shifts int64[num_tiles, 2] that bring the access to every place of the tile, its own bounding box apart."""
+        """Shifts int64[num_tiles, 2] of the access side by side over the tile, the nearest first.
+
+        Places lie as far apart as the access's own bounding box is wide. Left out are those where the plain layout has
+        vectors in pieces or not aligned, and the farthest if there would be more than ``MAX_COUNTED`` instructions.
+        """
+        shifts, is_aligned = self._shifts()
+        return shifts[is_aligned]
+
+    def _shifts(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Places side by side, the nearest first, and whether their vectors are whole and aligned."""
         places, active = self.lane_places()
-        taken = places[active]
+        shifts = self._box_shifts(places[active])
+        shifts = shifts[np.argsort(np.abs(shifts).sum(axis=-1), kind="stable")][: max(1, MAX_COUNTED // len(places))]
+        where = np.where(active[..., None], places, places[active][0]) + shifts[:, None, None, :]
+        return shifts, np.all(self._vector_starts()[where[..., 0], where[..., 1]].reshape(len(shifts), -1), axis=-1)
+
+    def _box_shifts(self, taken: NDArray[np.int64]) -> NDArray[np.int64]:
         low, high = taken.min(axis=0), taken.max(axis=0) + 1
         high[self.contiguous_mode] += self.vector_elements - 1
         box = high - low
         steps = [np.arange(-(low[i] // box[i]), (self.extents[i] - high[i]) // box[i] + 1) * box[i] for i in (0, 1)]
-        shifts = np.stack(np.meshgrid(*steps, indexing="ij"), axis=-1).reshape(-1, 2)
-        return shifts[np.argsort(np.abs(shifts).sum(axis=-1), kind="stable")]
+        return np.stack(np.meshgrid(*steps, indexing="ij"), axis=-1).reshape(-1, 2)
+
+    def _vector_starts(self) -> NDArray[np.bool_]:
+        """bool[extents]: where the plain layout has a vector that is whole and aligned."""
+        rows, columns = np.meshgrid(*map(np.arange, self.extents), indexing="ij")
+        offsets = np.asarray(self.tile.inner((rows, columns)), dtype=np.int64)
+        starts: NDArray[np.bool_] = (offsets + self.tile.offset) * self.element_bytes % self.rule.access_bytes == 0
+        along = np.moveaxis(offsets, self.contiguous_mode, 0)
+        is_start = np.moveaxis(starts, self.contiguous_mode, 0)
+        for i in range(1, self.vector_elements):
+            is_start[:-i] &= along[i:] == along[:-i] + i
+        is_start[max(0, len(is_start) - self.vector_elements + 1) :] = False
+        return starts
 
     @property
     def num_tiles(self) -> int:
-        """Places of the tile at which the access can happen, side by side."""
+        """Places of the tile, side by side, at which the access is counted."""
         return len(self.tile_origins())
+
+    @property
+    def num_tiles_unaligned(self) -> int:
+        """Places side by side that are left out, as vectors there are in pieces or not aligned."""
+        return int((~self._shifts()[1]).sum())
+
+    @property
+    def num_tiles_beyond(self) -> int:
+        """Places side by side that are left out as too many."""
+        places, active = self.lane_places()
+        return len(self._box_shifts(places[active])) - len(self._shifts()[0])
+
+
+def _index_in(part: Any, shape: Any, *, is_mode: bool = True) -> int:
+    """The colexicographical index of a coordinate within a mode's shape; what it lacks is 0."""
+    if isinstance(part, int):
+        if not is_mode and not 0 <= part < product(shape):
+            raise LayoutError(f"reaches {part} in a part of {product(shape)}: use a layout that stays inside")
+        return part
+    if not isinstance(shape, tuple) or len(part) > len(shape):
+        raise LayoutError(f"has no such part in {show(shape)}: use a coordinate of the tile")
+    index, step = 0, 1
+    for i, inside in enumerate(shape):
+        index += step * (_index_in(part[i], inside, is_mode=False) if i < len(part) else 0)
+        step *= product(inside)
+    return index
 
 
 def smem_tile(layout: Layout | ComposedLayout | ByteLayout, dtype: DType, swizzle: Swizzle | None = None) -> ByteLayout:
@@ -255,12 +326,24 @@ def smem_tile(layout: Layout | ComposedLayout | ByteLayout, dtype: DType, swizzl
         raise LayoutError(f"banks: {inner} has strides that are no offsets in memory: use integers, 0 or more")
     if inner.rank > 2:
         raise LayoutError(f"banks: {inner} has {inner.rank} modes: use two, such as ((8,2),64) for (8,2,64)")
-    if inner.cosize * dtype.num_bytes > MAX_TILE_BYTES:
+    _refuse_large(tile, dtype)
+    return tile if inner.rank == 2 else tile.with_inner(make_layout(Layout(1, 0), inner))
+
+
+def _refuse_large(tile: ByteLayout, dtype: DType) -> None:
+    inner, num_bytes = tile.inner, (tile.offset + tile.inner.cosize) * dtype.num_bytes
+    if tile.offset < 0:
+        raise LayoutError(f"banks: the tile starts {-tile.offset} elements before its start: use an offset from 0 on")
+    if num_bytes > MAX_TILE_BYTES:
+        offset = f" from element {tile.offset} on" if tile.offset else ""
         raise LayoutError(
-            f"banks: {inner} of {dtype.name} takes {inner.cosize * dtype.num_bytes} bytes, more than any SM has: "
+            f"banks: {inner} of {dtype.name}{offset} takes {num_bytes} bytes, more than any SM has: "
             "use the tile of one stage"
         )
-    return tile if inner.rank == 2 else tile.with_inner(make_layout(Layout(1, 0), inner))
+    if inner.size > MAX_TILE_BYTES:
+        raise LayoutError(
+            f"banks: {inner} has {inner.size} coordinates, many to an element: use a tile of at most {MAX_TILE_BYTES}"
+        )
 
 
 def in_elements(tile: ByteLayout) -> Swizzle | None:
@@ -335,7 +418,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
-    """Wavefronts of an access at every place of the tile, added up."""
+    """Wavefronts of an access at the places of the tile side by side, added up."""
 
     num_instructions: int
     num_wavefronts: int
@@ -344,7 +427,7 @@ class Census:
 
     @property
     def is_free(self) -> bool:
-        """No conflict anywhere."""
+        """No conflict at any of these places."""
         return self.num_wavefronts == self.num_ideal_wavefronts
 
 
@@ -442,7 +525,7 @@ def _collisions(queues: Sequence[dict[Any, int]]) -> Iterator[Collision]:
 
 
 def census(access: TileAccess) -> Census:
-    """Wavefronts of the access at its own and every other place of the tile.
+    """Wavefronts of the access at its own and the other places of the tile side by side (``tile_origins``).
 
     >>> from gpusim.workload.dtypes import BF16
     >>> plain = Layout((64, 64), (64, 1))
@@ -455,9 +538,11 @@ def census(access: TileAccess) -> Census:
 
 def census_at(access: TileAccess, shifts: NDArray[np.int64]) -> Census:
     """As ``census``, at places given by their shifts int64[num_tiles, 2] from the access's own."""
-    addresses, active = _all_addresses(access, shifts)
-    counted = wavefronts(access.op, addresses, active)
-    ideal = ideal_wavefronts(access.op, addresses, active)
+    addresses, active = all_addresses(access, shifts)
+    rows, mask, which = distinct_rows(xor_first(addresses, active), active)
+    of_warp = None if access.rule.is_collective else mask
+    counted = wavefronts(access.op, rows, of_warp)[which].reshape(len(shifts), -1)
+    ideal = ideal_wavefronts(access.op, rows, of_warp)[which].reshape(len(shifts), -1)
     bad = (counted > ideal).any(axis=-1)
     return Census(
         num_instructions=counted.size, num_wavefronts=int(counted.sum()), num_ideal_wavefronts=int(ideal.sum()),
@@ -465,17 +550,30 @@ def census_at(access: TileAccess, shifts: NDArray[np.int64]) -> Census:
     )
 
 
-def _all_addresses(
-    access: TileAccess, shifts: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-    """int64[num_tiles, num_instructions, 32] and the mask of lanes, None for instructions of whole warps."""
+def all_addresses(access: TileAccess, shifts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Byte addresses int64[num_tiles * num_instructions, 32] at these shifts, and which lanes take part (others have 0)."""
     places, active = access.lane_places()
-    where = places + shifts[:, None, None, :]
-    where = np.where(active[..., None], where, 0)
-    addresses = access.addresses_at(where)
-    if access.rule.is_collective:
-        return addresses, None
-    return addresses, np.broadcast_to(active, addresses.shape)
+    where = np.where(active[..., None], places + shifts[:, None, None, :], 0)
+    addresses = np.where(active, access.addresses_at(where), 0).reshape(-1, WARP_SIZE)
+    return addresses, np.broadcast_to(active, (len(shifts), *active.shape)).reshape(-1, WARP_SIZE)
+
+
+def xor_first(addresses: NDArray[np.int64], active: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """int64[n, 32]: ``addresses`` XOR that of the first lane that takes part.
+
+    An XOR of all lanes with one aligned address moves whole banks and keeps equal words equal: wavefronts stay, under any
+    swizzle, too, as that is linear.
+    """
+    first = np.take_along_axis(addresses, active.argmax(axis=-1)[:, None], axis=-1)
+    return np.where(active, addresses ^ first, 0)
+
+
+def distinct_rows(
+    rows: NDArray[np.int64], active: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.intp]]:
+    """The different ones of int64[n, 32], which of their lanes take part, and for each row the one that it equals."""
+    found, which = np.unique(np.where(active, rows, -1), axis=0, return_inverse=True)
+    return np.maximum(found, 0), found >= 0, which.reshape(-1)
 
 
 def _log2(power: int) -> int:
