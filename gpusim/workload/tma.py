@@ -5,11 +5,11 @@ from layouts.
 
 Models: tiled tensor maps of one to five dimensions with the limits that the driver's documentation states, but not its
 relation between one stride and the next (CUTLASS passes strides of 0, and others that break it); where the rows
-of a box land in shared memory; which boxes CuTe's ``make_tma_copy`` takes for a tile.
+of a box land in shared memory.
 Ignores: im2col maps; packed types of 4 and 6 bits; swizzles of chunks of 32 and 64 bytes (CUDA 12.8); boxes narrower than
 their swizzle's span, of which no source says whether their rows are padded; the cost of narrow rows in the TMA unit.
 Source: CUDA driver API, ``cuTensorMapEncodeTiled`` as ``cuda.h`` 13.0 documents it (no driver has been asked); PTX ISA,
-``cp.async.bulk.tensor``; CUTLASS ``cute/atom/copy_traits_sm90_tma.hpp``.
+``cp.async.bulk.tensor``.
 """
 
 from __future__ import annotations
