@@ -89,7 +89,7 @@ def test_the_next_command_is_free_of_conflicts(capsys: pytest.CaptureFixture[str
         following = capsys.readouterr().out.strip().splitlines()[-1]
         assert following.startswith("Next: gpusim banks ")
         found = document(shlex.split(following)[2:], capsys)
-        assert found["everywhere"]["num_tiles_with_conflicts"] == 0  # type: ignore[index]  # a document
+        assert found["side_by_side"]["num_tiles_with_conflicts"] == 0  # type: ignore[index]  # a document
 
 
 def test_what_is_free_has_no_next_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +128,7 @@ def test_element_types_are_taken_as_others_call_them_where_only_their_width_coun
         arguments = ["banks", "--layout", "(64,64):(64,1)", "--dtype", name, "--access", "ldmatrix_x4"]
         found = document(arguments, capsys)
         assert found["dtype"] == called
-        assert found["everywhere"] == document(LDMATRIX, capsys)["everywhere"]
+        assert found["side_by_side"] == document(LDMATRIX, capsys)["side_by_side"]
 
 
 def test_strides_that_were_not_typed_are_remarked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,7 +153,7 @@ def test_accesses_to_one_tile_are_counted_each_and_mended_together(
     store, load = found["accesses"]  # type: ignore[misc]  # a document
     assert [one["access"] for one in (store, load)] == ["st_shared_b32", "ld_shared_b32"]
     assert [one["instructions"][0]["num_wavefronts"] for one in (store, load)] == [1, 32]
-    assert found["everywhere"] == {"num_wavefronts": 32 + 32 * 32, "num_ideal_wavefronts": 64}
+    assert found["side_by_side"] == {"num_wavefronts": 32 + 32 * 32, "num_ideal_wavefronts": 64}
     assert found["mends"]["best"]["is_free"]  # type: ignore[index]  # a document
     monkeypatch.setenv("COLUMNS", "140")
     assert main(TRANSPOSE) == 0
@@ -161,7 +161,7 @@ def test_accesses_to_one_tile_are_counted_each_and_mended_together(
     assert "frees both" in text
     following = shlex.split(text.strip().splitlines()[-1])[2:]
     mended = document(following, capsys)
-    assert mended["everywhere"] == {"num_wavefronts": 64, "num_ideal_wavefronts": 64}
+    assert mended["side_by_side"] == {"num_wavefronts": 64, "num_ideal_wavefronts": 64}
     assert [one["threads"] for one in mended["accesses"]] == [None, "32:1"]  # type: ignore[attr-defined]  # a document
 
 

@@ -87,6 +87,8 @@ def parse_byte_layout(text: str) -> ByteLayout:
 
     >>> parse_byte_layout("Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)")
     ByteLayout(Swizzle(3, 4, 3), Layout((8, 64), (64, 1)), element_bits=16)
+    >>> parse_byte_layout("Sw<3,4,3>_smem_ptr[16b] o 64 o (8,64):(64,1)").offset  # in elements
+    64
 
     Raises:
         LayoutError: text that is no such layout.
@@ -95,9 +97,13 @@ def parse_byte_layout(text: str) -> ByteLayout:
     match = _SWIZZLE.match(bare)
     if match is None:
         _refuse_swizzle(bare)
-    if match is None or match[4] is None or not match[5].startswith("o"):
-        raise LayoutError(f"{text!r}: use Sw<B,M,S>_smem_ptr[bits b] o shape:stride, without blanks in the brackets")
-    return ByteLayout(_swizzle(match), _plain(match[5][1:]), element_bits=int(match[4]))
+    parts = [] if match is None else match[5].split("o")
+    if match is None or match[4] is None or len(parts) not in (2, 3) or parts[0]:
+        raise LayoutError(
+            f"{text!r}: use Sw<B,M,S>_smem_ptr[bits b] o shape:stride, without blanks in the brackets, or with o offset o"
+        )
+    offset = _number(parts[1], text) if len(parts) == 3 else 0
+    return ByteLayout(_swizzle(match), _plain(parts[-1]), element_bits=int(match[4]), offset=offset)
 
 
 def _refuse_swizzle(bare: str) -> None:

@@ -15,7 +15,7 @@ from gpusim.layout import ByteLayout, mode_of
 from gpusim.layout.int_tuple import show
 from gpusim.report.tables import print_command
 from gpusim.report.words import count, number, percent
-from gpusim.workload.access import MATRIX_ROWS
+from gpusim.workload.access import BANK_BYTES, MATRIX_ROWS
 from gpusim.workload.bank_mends import JointStudy, Mend, Study
 from gpusim.workload.banks import NUM_BANKS, Collision, Instruction, Phase, TileAccess, in_elements
 
@@ -123,20 +123,21 @@ def row_word(access: TileAccess) -> str:
 
 def verdict_of(study: Study) -> str:
     """The finding in one sentence."""
-    here, everywhere, op = study.instructions[study.worst], study.census, study.access.op
+    here, over_tile, op = study.instructions[study.worst], study.census, study.access.op
     if here.num_wavefronts > here.num_ideal_wavefronts:
         cost = f"{op} takes {count(here.num_wavefronts, 'wavefront')} where {here.num_ideal_wavefronts} would do"
         finding = f"{cost} ({ways(here.num_ways)} conflict)"
-    elif everywhere.is_free:
+    elif over_tile.is_free:
         return f"{op} takes {count(here.num_wavefronts, 'wavefront')}, as few as it can{_why_free(study)}"
     else:
-        finding = f"{op} is free of conflicts here, but not at every place of the tile"
+        finding = f"{op} is free of conflicts here, but not at all {study.access.num_tiles} places side by side"
     if study.swizzle is not None and study.swizzle.census.is_free:
         return f"{finding}; {_short(study.swizzle)} mends it"
     row = row_word(study.access)
     if study.padding is not None:
-        return f"{finding}; no swizzle frees it, {count(study.padding.padding_elements, 'element')} more a {row} would"
-    return f"{finding}; no swizzle and no padding of {row}s frees it: let lanes take other elements"
+        padding = f"{count(study.padding.padding_elements, 'element')} more a {row}"
+        return f"{finding}; no swizzle that was searched frees it, {padding} would"
+    return f"{finding}; no swizzle and no padding of {row}s that was searched frees it: let lanes take other elements"
 
 
 def _why_free(study: Study) -> str:
@@ -205,7 +206,8 @@ def _tile_words(access: TileAccess, dtype_name: str) -> str:
     has_rows = pitch is not None and access.extents[1 - access.contiguous_mode] > 1
     row = row_word(access)
     rows = f", {number((pitch or 0) * access.element_bytes)} bytes from {row} to {row}" if has_rows else ""
-    return f"{access.tile.inner} of {dtype_name}, {number(num_bytes)} bytes{rows}"
+    start = f", from element {number(access.tile.offset)} on" if access.tile.offset else ""
+    return f"{access.tile.inner} of {dtype_name}, {number(num_bytes)} bytes{rows}{start}"
 
 
 def _print_instructions(study: Study, console: Console) -> None:
@@ -279,15 +281,15 @@ def _cells(turns: Sequence[int]) -> Text:
 
 
 def _print_mends(study: Study, console: Console) -> None:
-    everywhere = study.census
+    over_tile = study.census
     access = study.access
-    what = "here" if access.num_tiles == 1 else f"{access.num_tiles} places of the tile"
-    state = "free of conflicts" if everywhere.is_free else f"{everywhere.num_tiles_with_conflicts} with conflicts"
-    wavefronts = f"{number(everywhere.num_wavefronts)} wavefronts, {number(everywhere.num_ideal_wavefronts)} at best"
+    what = "here" if access.num_tiles == 1 else f"{number(access.num_tiles)} places side by side"
+    state = "free of conflicts" if over_tile.is_free else f"{over_tile.num_tiles_with_conflicts} with conflicts"
+    wavefronts = f"{number(over_tile.num_wavefronts)} wavefronts, {number(over_tile.num_ideal_wavefronts)} at best"
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
-    table.add_row("as it is", f"{what}: {wavefronts}, {state}")
+    table.add_row("as it is", f"{what}: {wavefronts}, {state}{_left_out(access)}")
     table.add_row("smallest swizzle", _swizzle_cell(study))
     table.add_row("usual formula", _formula_cell(study))
     table.add_row("padding", _padding_cell(study))
@@ -295,18 +297,29 @@ def _print_mends(study: Study, console: Console) -> None:
     console.print()
 
 
+def _left_out(access: TileAccess) -> str:
+    """Places that are not counted."""
+    unaligned, beyond = access.num_tiles_unaligned, access.num_tiles_beyond
+    said = f"; {number(unaligned)} more left out, where vectors are not aligned" if unaligned else ""
+    return f"{said}; {number(beyond)} farther ones not counted" if beyond else said
+
+
+def _where(access: TileAccess) -> str:
+    return "here" if access.num_tiles == 1 else f"at all {number(access.num_tiles)} places"
+
+
 def _swizzle_cell(study: Study) -> str:
-    return _swizzle_words(study.swizzle, study.access.tile)
+    return _swizzle_words(study.swizzle, study.access.tile, _where(study.access))
 
 
-def _swizzle_words(mend: Mend | None, tile: ByteLayout) -> str:
+def _swizzle_words(mend: Mend | None, tile: ByteLayout, where: str) -> str:
     if mend is None:
-        return "none is better than the plain layout"
+        return "none with S > 0 that keeps vectors and words whole, in no more memory, is better than the plain layout"
     if not mend.swizzle_bytes.num_bits:
         return "no swizzle needed: the plain layout is free of conflicts"
     if mend.swizzle_bytes == tile.swizzle:
-        return f"{_short(mend)}, the one that is there: {_counted(mend)}"
-    return f"{swizzle_words(mend.tile)}: {_counted(mend)}, no more memory"
+        return f"{_short(mend)}, the one that is there: {_counted(mend, where)}"
+    return f"{swizzle_words(mend.tile)}: {_counted(mend, where)}, no more memory"
 
 
 def _formula_cell(study: Study) -> str:
@@ -316,30 +329,32 @@ def _formula_cell(study: Study) -> str:
     elements = study.formula.swizzle_elements
     along = row_word(study.access)
     same = study.swizzle is not None and study.swizzle.swizzle_bytes == study.formula.swizzle_bytes
-    told = f"{elements}, the same" if same else f"{swizzle_words(study.formula.tile)}: {_counted(study.formula)}, {cost}"
-    return f"M = log2(vector), B and S from the {along}: {told}"
+    counted = _counted(study.formula, _where(study.access))
+    told = f"{elements}, the same" if same else f"{swizzle_words(study.formula.tile)}: {counted}, {cost}"
+    vector = "vector" if study.access.rule.access_bytes >= BANK_BYTES else "word"
+    return f"M = log2({vector}), B and S from the {along}: {told}"
 
 
 def _padding_cell(study: Study) -> str:
-    return _padding_words(study.access, study.padding)
+    return _padding_words(study.access, study.padding, _where(study.access))
 
 
-def _padding_words(access: TileAccess, mend: Mend | None) -> str:
+def _padding_words(access: TileAccess, mend: Mend | None, where: str) -> str:
     row = row_word(access)
     if mend is None:
         if access.row_pitch is None:
             return f"not searched: {row}s have no single pitch"
-        return f"none of up to 128 bytes a {row} frees the tile"
+        return f"none of up to 128 bytes a {row} keeps vectors aligned, fits in shared memory, and frees the tile"
     if not mend.padding_elements:
         return "no padding needed" if mend.census.is_free else "none is better than the plain layout"
     plain = access.tile.inner.cosize * access.element_bytes
     cost = f"{number(mend.num_extra_bytes)} bytes more ({percent(mend.num_extra_bytes / plain)})"
-    return f"{count(mend.padding_elements, 'element')} more a {row}, {mend.tile.inner}: {_counted(mend)}, {cost}"
+    return f"{count(mend.padding_elements, 'element')} more a {row}, {mend.tile.inner}: {_counted(mend, where)}, {cost}"
 
 
-def _counted(mend: Mend) -> str:
+def _counted(mend: Mend, where: str) -> str:
     if mend.census.is_free:
-        return "free everywhere"
+        return f"free {where}"
     return f"{number(mend.census.num_wavefronts)} wavefronts, {number(mend.census.num_ideal_wavefronts)} at best"
 
 
@@ -356,15 +371,16 @@ def joint_verdict_of(joint: JointStudy) -> str:
     finding = f"wavefronts, against the fewest: {', '.join(costs)}"
     mend, access = joint.mend, joint.studies[0].access
     if joint.census.is_free:
-        return f"{finding}; all are free of conflicts everywhere"
+        return f"{finding}; all are free of conflicts, side by side over the tile"
     if mend is None:
-        return f"{finding}; no swizzle and no padding of {row_word(access)}s helps: let lanes take other elements"
+        searched = f"no swizzle and no padding of {row_word(access)}s that was searched helps"
+        return f"{finding}; {searched}: let lanes take other elements"
     padding = f"{count(mend.padding_elements, 'element')} more a {row_word(access)}"
     what = padding if mend.padding_elements else _short(mend)
     if mend.census.is_free:
         return f"{finding}; {what} frees {'both' if len(joint.studies) == 2 else 'all'}"
     saved = f"{number(joint.census.num_wavefronts)} wavefronts in all to {number(mend.census.num_wavefronts)}"
-    return f"{finding}; no swizzle and no padding frees all, {what} does best, from {saved}"
+    return f"{finding}; no swizzle and no padding that was searched frees all, {what} does best, from {saved}"
 
 
 def render_joint(
@@ -387,8 +403,8 @@ def render_joint(
     mends.add_column(style="bold", no_wrap=True)
     mends.add_column()
     mends.add_row("as it is", _counted_words(joint.census.num_wavefronts, joint.census.num_ideal_wavefronts))
-    mends.add_row("one swizzle", _swizzle_words(joint.swizzle, joint.tile))
-    mends.add_row("one padding", _padding_words(access, joint.padding))
+    mends.add_row("one swizzle", _swizzle_words(joint.swizzle, joint.tile, "side by side"))
+    mends.add_row("one padding", _padding_words(access, joint.padding, "side by side"))
     console.print(mends, highlight=False)
     console.print()
     _print_end(remarks, joint_verdict_of(joint), next_command, console)
@@ -396,23 +412,23 @@ def render_joint(
 
 def _print_costs(studies: Sequence[Study], console: Console) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    headers = ("access", "wavefronts", "ideal", "conflict", "everywhere", "ideal", "who collides")
+    headers = ("access", "wavefronts", "ideal", "conflict", "side by side", "ideal", "who collides")
     for header in headers:
-        table.add_column(header, justify="right" if header in ("wavefronts", "ideal", "everywhere") else "left")
+        table.add_column(header, justify="right" if header in ("wavefronts", "ideal", "side by side") else "left")
     for study in studies:
-        found, everywhere = study.instructions[study.worst], study.census
+        found, over_tile = study.instructions[study.worst], study.census
         worst = max(found.phases, key=lambda phase: phase.num_ways)
         table.add_row(
             study.access.op, str(found.num_wavefronts), str(found.num_ideal_wavefronts),
             Text(ways(found.num_ways), style="red" if found.num_ways > 1 else "green"),
-            number(everywhere.num_wavefronts), number(everywhere.num_ideal_wavefronts), _who(worst, most=1),
+            number(over_tile.num_wavefronts), number(over_tile.num_ideal_wavefronts), _who(worst, most=1),
         )
     console.print(table, highlight=False)
     console.print()
 
 
 def _counted_words(num_wavefronts: int, num_ideal_wavefronts: int) -> str:
-    return f"{number(num_wavefronts)} wavefronts everywhere, {number(num_ideal_wavefronts)} at best"
+    return f"{number(num_wavefronts)} wavefronts side by side, {number(num_ideal_wavefronts)} at best"
 
 
 def joint_document(joint: JointStudy, *, dtype_name: str, remarks: Sequence[str]) -> dict[str, Any]:
@@ -420,7 +436,8 @@ def joint_document(joint: JointStudy, *, dtype_name: str, remarks: Sequence[str]
     return {
         "layout": str(joint.tile.inner), "dtype": dtype_name, "swizzle": _swizzle_document(joint.tile),
         "accesses": [banks_document(study, dtype_name=dtype_name, remarks=()) for study in joint.studies],
-        "everywhere": {
+        "offset_elements": joint.tile.offset,
+        "side_by_side": {
             "num_wavefronts": joint.census.num_wavefronts, "num_ideal_wavefronts": joint.census.num_ideal_wavefronts,
         },
         "mends": {
@@ -443,8 +460,10 @@ def banks_document(study: Study, *, dtype_name: str, remarks: Sequence[str]) -> 
         "swizzle": _swizzle_document(access.tile),
         "rule": access.rule.evidence,
         "instructions": [_instruction_document(found) for found in study.instructions],
-        "everywhere": {
-            "num_tiles": access.num_tiles, "num_tiles_with_conflicts": study.census.num_tiles_with_conflicts,
+        "offset_elements": access.tile.offset,
+        "side_by_side": {
+            "num_tiles": access.num_tiles, "num_tiles_unaligned": access.num_tiles_unaligned,
+            "num_tiles_beyond": access.num_tiles_beyond, "num_tiles_with_conflicts": study.census.num_tiles_with_conflicts,
             "num_wavefronts": study.census.num_wavefronts, "num_ideal_wavefronts": study.census.num_ideal_wavefronts,
         },
         "mends": {

@@ -50,8 +50,8 @@ def test_everything_fits_in_a_hundred_columns(columns: int) -> None:
 def test_a_conflict_names_lanes_words_and_banks_and_what_mends_it() -> None:
     text = " ".join(printed(ldmatrix()).split())
     assert "8-way banks 0-3: lanes 0-7 want 4 words each, from 0, 32, .., 224" in text
-    assert "Sw<3,3,3> in elements, Sw<3,4,3> in bytes (the 128B mode of TMA and wgmma): free everywhere" in text
-    assert "8 elements more a row, (64,64):(72,1): free everywhere, 1,008 bytes more (12.3 %)" in text
+    assert "Sw<3,3,3> in elements, Sw<3,4,3> in bytes (the 128B mode of TMA and wgmma): free at all 16 places" in text
+    assert "8 elements more a row, (64,64):(72,1): free at all 16 places, 1,008 bytes more (12.3 %)" in text
     assert "32 wavefronts where 4 would do (8-way conflict)" in text
 
 
