@@ -26,6 +26,10 @@ BAD: list[tuple[list[str], list[str]]] = [
     ([*LDMATRIX, "--swizzle", "3,2,3"], ["Sw<3,2,3> in elements, Sw<3,3,3> in bytes tears apart", "M >= 3 in elements"]),
     ([*LDMATRIX, "--threads", "16:1"], ["use a layout of 32 lanes"]),
     ([*LDMATRIX, "--access", "ldmatrix_x2", "--threads", "32:1"], ["--threads is given 1 times, --access 2"]),
+    ([*LDMATRIX, "--threads", "(32,1000000):(1,0)"], ["32000000 lanes", "use at most 4096"]),
+    ([*LDMATRIX, "--threads", "32:1@1000000000"], ["--threads"]),
+    (["banks", "--layout", "(100000000,64):(0,1)", *LDMATRIX[3:]], ["6400000000 coordinates", "use a tile"]),
+    (["banks", "--layout", "Sw<0,3,3> o 1000000000 o (64,64):(64,1)", *LDMATRIX[3:]], ["more than any SM has"]),
     ([*LDMATRIX, "--gpu", "toy"], ["--gpu is unknown; --help lists the options"]),
     ([*TILE, "--access", "zzz"], ["--access 'zzz' is unknown", "ldmatrix", "ld_shared"]),
     ([*LDMATRIX, "--swizzle", "3,3"], ["--swizzle '3,3': use B,M,S", "3,3,3"]),
@@ -90,6 +94,50 @@ def test_the_next_command_is_free_of_conflicts(capsys: pytest.CaptureFixture[str
         assert following.startswith("Next: gpusim banks ")
         found = document(shlex.split(following)[2:], capsys)
         assert found["side_by_side"]["num_tiles_with_conflicts"] == 0  # type: ignore[index]  # a document
+
+
+def following(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    assert main(arguments) == 0
+    last = capsys.readouterr().out.strip().splitlines()[-1]
+    assert last.startswith("Next: gpusim banks ")
+    return shlex.split(last)[2:]
+
+
+def test_the_next_command_asks_for_the_same_lanes_and_start_mended(capsys: pytest.CaptureFixture[str]) -> None:
+    column = ["banks", "--layout", "(64,32):(32,1)", "--dtype", "fp32", "--access", "ld_shared_b32", "--threads", "32:1@0"]
+    assert following([*column, "--at", "(32,8)"], capsys) == [*column, "--at", "(32,8)", "--swizzle", "5,0,5"]
+    assert following(column, capsys) == [*column, "--swizzle", "5,0,5"]
+
+
+def test_the_next_command_pads_where_no_swizzle_frees_the_tile(capsys: pytest.CaptureFixture[str]) -> None:
+    lanes = ["--access", "ld_shared_b8", "--threads", "(8,4):(1@0,2@1)"]
+    odd = ["banks", "--layout", "(8,16):(17,1)", "--dtype", "fp8", *lanes]
+    padded = following(odd, capsys)
+    assert padded == [odd[0], "--layout", "(8,16):(23,1)", *odd[3:]]
+    mended = document(padded, capsys)
+    assert mended["side_by_side"]["num_tiles_with_conflicts"] == 0  # type: ignore[index]  # a document
+
+
+def test_a_swizzled_tiles_offset_is_shown_kept_and_typed_back(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["banks", "--layout", "Sw<0,3,3> o 64 o (64,64):(64,1)", *LDMATRIX[3:]]
+    assert main(asked) == 0
+    assert "from element 64 on" in " ".join(capsys.readouterr().out.split())
+    mended = following(asked, capsys)
+    assert mended == ["banks", "--layout", "Sw<3,4,3>_smem_ptr[16b] o 64 o (64,64):(64,1)", *LDMATRIX[3:]]
+    found = document(mended, capsys)
+    assert found["offset_elements"] == 64
+    assert found["instructions"][0]["addresses"][0] == 128 ^ 1 << 4  # type: ignore[index]  # a document
+    assert found["side_by_side"]["num_tiles_with_conflicts"] == 0  # type: ignore[index]  # a document
+    assert document(LDMATRIX, capsys)["offset_elements"] == 0
+
+
+def test_places_that_are_left_out_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = ["banks", "--layout", "(128,64):(68,1)", "--dtype", "bf16", "--access", "ld_shared_b128", "--threads", "32:2@0"]
+    assert main(rows) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "8 places side by side: 32 wavefronts, 32 at best, free of conflicts; 8 more left out" in text
+    counted = document(rows, capsys)["side_by_side"]
+    assert (counted["num_tiles"], counted["num_tiles_unaligned"]) == (8, 8)  # type: ignore[index]  # a document
 
 
 def test_what_is_free_has_no_next_command(capsys: pytest.CaptureFixture[str]) -> None:

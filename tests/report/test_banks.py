@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,7 @@ from gpusim.report.plots_banks import best_mend, plot_banks
 from gpusim.report.plots_layouts import plot_layout
 from gpusim.workload.bank_mends import Study, study
 from gpusim.workload.banks import TileAccess, smem_tile
-from gpusim.workload.dtypes import BF16, FP32
+from gpusim.workload.dtypes import BF16, FP8, FP32
 
 MAGIC = {".png": b"\x89PNG", ".svg": b"<?xml"}
 
@@ -53,6 +56,23 @@ def test_a_conflict_names_lanes_words_and_banks_and_what_mends_it() -> None:
     assert "Sw<3,3,3> in elements, Sw<3,4,3> in bytes (the 128B mode of TMA and wgmma): free at all 16 places" in text
     assert "8 elements more a row, (64,64):(72,1): free at all 16 places, 1,008 bytes more (12.3 %)" in text
     assert "32 wavefronts where 4 would do (8-way conflict)" in text
+
+
+def test_colliding_groups_beyond_the_first_two_are_counted() -> None:
+    """Rows of 32 bytes: 8 of them take every second 16 bytes, so that 4 groups of banks are wanted twice."""
+    found = ldmatrix(16)
+    assert [len(phase.collisions) for phase in found.instructions[0].phases] == [4] * 4
+    assert printed(found).count("and 2 more groups of banks") == 4
+    assert "more group" not in printed(ldmatrix(64))
+
+
+def test_free_is_said_of_the_places_that_were_counted_and_of_no_others() -> None:
+    lanes = Layout.parse("(4,8):(1@0,2@1)")
+    tile = smem_tile(Layout((32, 64), (64, 1)), FP8)
+    text = " ".join(printed(study(TileAccess(op="ld_shared_b16", tile=tile, threads=lanes))).split())  # type: ignore[arg-type]  # plain
+    assert "32 places side by side: 64 wavefronts, 32 at best" in text
+    assert "Sw<1,4,3> in elements, Sw<1,4,3> in bytes (the 32B mode of TMA and wgmma): free at all 32 places" in text
+    assert "everywhere" not in text
 
 
 def test_what_runs_down_is_called_a_column() -> None:
@@ -101,6 +121,16 @@ def test_banks_are_drawn_by_suffix(tmp_path: Path, suffix: str) -> None:
         text = path.read_text()
         assert "as it is: 32 wavefronts, 4 at best: 8-way" in text
         assert "mended: 4 wavefronts, 4 at best: free" in text
+
+
+def test_a_lane_is_drawn_in_the_colour_of_how_long_it_waits(tmp_path: Path) -> None:
+    """A column of words: one lane is served at once, 1 waits for one wavefront, 2 for 2 or 3, 4 for 4 to 7, 24 for more."""
+    access = TileAccess(op="ld_shared_b32", tile=smem_tile(Layout((32, 32), (32, 1)), FP32), threads=Layout(32, 1))
+    found = replace(study(access), swizzle=None, padding=None)
+    plot_banks(found, tmp_path / "x.svg")
+    fills = Counter(re.findall(r"fill: (#[0-9a-f]{6})[^\"]*stroke: #dddddd", (tmp_path / "x.svg").read_text()))
+    fills.pop("#ffffff", None)
+    assert sorted(fills.values()) == [1, 1, 2, 4, 24]
 
 
 def test_layouts_are_drawn_by_suffix_and_large_ones_refused(tmp_path: Path) -> None:

@@ -8,16 +8,27 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, reject
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from gpusim.errors import LayoutError
-from gpusim.layout import ComposedLayout, E, Layout, Swizzle, make_tiled_copy_A, mode_of, swizzle_mode
+from gpusim.layout import (
+    ByteLayout,
+    ComposedLayout,
+    E,
+    Layout,
+    Swizzle,
+    make_tiled_copy_A,
+    mode_of,
+    parse_byte_layout,
+    swizzle_mode,
+)
 from gpusim.report.banks import joint_verdict_of
 from gpusim.workload.access import SMEM_OPS, wavefronts
 from gpusim.workload.atoms import copy_atom, mma_sync
 from gpusim.workload.bank_mends import (
     closed_form_swizzle,
+    extra_bytes,
     find_padding,
     find_swizzle,
     remarks,
@@ -26,6 +37,7 @@ from gpusim.workload.bank_mends import (
     with_swizzle,
 )
 from gpusim.workload.banks import (
+    MAX_COUNTED,
     NUM_BANKS,
     TileAccess,
     analyze,
@@ -157,6 +169,55 @@ def test_no_placement_beats_the_ideal_and_a_swizzle_leaves_it(access: TileAccess
     assert np.array_equal(ideal, ideal_wavefronts(access.op, np.asarray(moved), mask))
 
 
+@st.composite
+def small_accesses(draw: st.DrawFn) -> TileAccess:
+    """An access to a small tile, whose rows may be misaligned."""
+    op = draw(st.sampled_from(["ld_shared_b8", "ld_shared_b16", "st_shared_b64", "atom_shared_add_b32", "ldmatrix_x4"]))
+    dtype = draw(st.sampled_from([FP8, BF16] if op != "ld_shared_b8" else [FP8]))
+    vector = SMEM_OPS[op].access_bytes // dtype.num_bytes
+    steps = st.sampled_from([E(0) * row for row in range(3)] + [E(1) * (vector * step) for step in range(3)])
+    threads = Layout((8, 4), (draw(steps), draw(steps)))
+    swizzle = Swizzle(draw(st.integers(0, 2)), 4, 3)
+    pitch = 4 * vector + draw(st.integers(0, 3))
+    try:
+        return TileAccess(op=op, tile=smem_tile(Layout((20, 4 * vector), (pitch, 1)), dtype, swizzle), threads=threads)
+    except LayoutError:  # lanes beyond the tile, or not aligned
+        reject()
+
+
+@settings(deadline=None, max_examples=60)
+@given(access=small_accesses())
+def test_a_census_adds_up_every_place_side_by_side_that_is_aligned(access: TileAccess) -> None:
+    """Against every legal shift of the access, tried one by one."""
+    places, active = access.lane_places()
+    mask = None if access.rule.is_collective else active
+    box = places[active].max(axis=0) - places[active].min(axis=0) + 1
+    box[1] += access.vector_elements - 1
+    legal = {}
+    for shift in product(range(0, access.extents[0], box[0]), range(0, access.extents[1], box[1])):
+        try:
+            legal[shift] = replace(access, at=shift).addresses()[0]
+        except LayoutError:
+            continue
+    assert {(int(a), int(b)) for a, b in access.tile_origins()} == set(legal)
+    counted = census(access)
+    assert counted.num_wavefronts == sum(int(wavefronts(access.op, one, mask).sum()) for one in legal.values())
+    ideal = [ideal_wavefronts(access.op, one, mask) for one in legal.values()]
+    assert counted.num_ideal_wavefronts == sum(int(one.sum()) for one in ideal)
+    bad = [np.any(wavefronts(access.op, one, mask) > few) for one, few in zip(legal.values(), ideal, strict=True)]
+    assert counted.num_tiles_with_conflicts == sum(bad)
+
+
+def test_what_is_free_side_by_side_may_conflict_between() -> None:
+    tile = smem_tile(row_major(32, 64), FP8, Swizzle(1, 4, 3))
+    access = TileAccess(op="ld_shared_b16", tile=tile, threads=Layout.parse("(4,8):(1@0,2@1)"))  # type: ignore[arg-type]  # plain
+    assert census(access).is_free
+    between = replace(access, at=(0, 2))
+    assert analyze(between)[0].num_ways == 2
+    assert not any((shift == (0, 2)).all() for shift in access.tile_origins())
+    assert not census(between).is_free
+
+
 # ---------------------------------------------------------------------- what mends it
 
 
@@ -184,6 +245,48 @@ def test_the_smallest_swizzle_frees_every_tile_and_no_smaller_one_does(layout: L
     smaller = [Swizzle(b, m, s) for b in range(swizzle.num_bits) for m in range(4, 7) for s in range(max(b, 1), 9)]
     origin = access.tile_origins()
     assert not any(census_at(with_swizzle(access, trial), origin).is_free for trial in smaller)
+
+
+SMALL = [
+    ("ld_shared_b32", FP32, row_major(16, 8), "16:1@0"), ("ld_shared_b32", FP8, row_major(32, 16), "(16,2):(2@0,4@1)"),
+    ("ld_shared_b16", FP8, row_major(16, 16), "(4,8):(4@0,2@1)"), ("ld_shared_b8", FP8, row_major(32, 16, 17), "32:1@0"),
+    ("ldmatrix_x1", BF16, row_major(24, 8, 24), None), ("ld_shared_b64", BF16, row_major(16, 16), "16:1@0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "dtype", "layout", "threads"), SMALL, ids=str)
+def test_no_swizzle_at_all_of_whole_words_leaves_fewer_wavefronts(
+    op: str, dtype: DType, layout: Layout, threads: str | None
+) -> None:
+    """Negative shifts and bits above those of banks as well."""
+    lanes = None if threads is None else Layout.parse(threads)
+    access = TileAccess(op=op, tile=smem_tile(layout, dtype), threads=lanes)  # type: ignore[arg-type]  # plain
+    least = (max(access.rule.access_bytes, 4)).bit_length() - 1
+    found = [census(access).num_wavefronts]
+    for num_bits, base, shift in product(range(1, 6), range(least, 9), range(-8, 9)):
+        if abs(shift) >= num_bits:
+            trial = with_swizzle(access, Swizzle(num_bits, base, shift))
+            found += [] if extra_bytes(trial.tile) else [census(trial).num_wavefronts]
+    mend = find_swizzle(access)
+    assert min(found) == (found[0] if mend is None else mend.census.num_wavefronts)
+    assert mend is None or mend.tile == access.tile or mend.census.num_wavefronts < found[0] or mend.census.is_free
+
+
+def test_a_swizzle_that_takes_more_memory_is_no_mend() -> None:
+    access = ldmatrix(Layout((16, 12), (16, 1)), FP32)
+    freeing = with_swizzle(access, Swizzle(2, 4, 3))
+    assert census(freeing).is_free
+    assert extra_bytes(freeing.tile) == 16
+    assert find_swizzle(access) is None
+
+
+def test_a_swizzle_reaches_rows_that_only_an_offset_makes_far() -> None:
+    """From element 64 * 63 on, rows cross a power of two of bytes: the bits above tell them apart as well."""
+    tile = replace(smem_tile(row_major(16, 64), BF16), offset=64 * 63)
+    access = TileAccess(op="ldmatrix_x4", tile=tile)
+    mend = find_swizzle(access)
+    assert mend is not None and mend.census.is_free
+    assert mend.tile.offset == tile.offset
 
 
 def test_a_swizzle_that_mends_only_the_first_tile_mends_nothing() -> None:
@@ -220,6 +323,78 @@ def test_the_padding_is_the_smallest_that_keeps_vectors_aligned(layout: Layout, 
     assert (mend.padding_elements == 0) == plain_is_free
     if mend.padding_elements > access.vector_elements:
         pytest.fail("one vector a row frees every row that is a power of two")
+
+
+def test_a_padding_may_be_less_than_a_vector_where_every_touched_row_stays_aligned() -> None:
+    """Every fourth row is touched: 2 elements a row are 16 bytes from one to the next."""
+    access = ldmatrix(row_major(64, 64), threads=Layout.parse("(16,2):(4@0,16@1)"))
+    mend = find_padding(access)
+    assert mend is not None
+    assert (mend.padding_elements, str(mend.tile.inner)) == (2, "(64,64):(66,1)")
+    assert mend.census.is_free and census(replace(access, tile=mend.tile)).is_free
+    with pytest.raises(LayoutError, match="no multiple of 16"):
+        replace(access, tile=smem_tile(row_major(64, 64, 65), BF16))
+
+
+def test_a_padding_that_frees_the_first_place_only_is_passed_over() -> None:
+    access = TileAccess(
+        op="ld_shared_b8", tile=smem_tile(row_major(8, 16, 17), FP8),
+        threads=Layout.parse("(8,4):(1@0,2@1)"),  # type: ignore[arg-type]  # plain
+    )
+    by_three = replace(access, tile=smem_tile(row_major(8, 16, 20), FP8))
+    assert census_at(by_three, access.tile_origins()[:1]).is_free
+    assert not census(by_three).is_free
+    mend = find_padding(access)
+    assert mend is not None and mend.padding_elements == 6
+    trials = [census(replace(access, tile=smem_tile(row_major(8, 16, 17 + more), FP8))).is_free for more in range(7)]
+    assert trials == [False] * 6 + [True]
+
+
+def test_a_padding_frees_the_places_as_well_that_it_aligns() -> None:
+    """Rows of 65 bytes: every other place is misaligned; with one byte more none is, and those between conflict."""
+    lanes = Layout.parse("(2,2):(4@0,6@1)")
+    access = TileAccess(op="ld_shared_b16", tile=smem_tile(row_major(16, 64, 65), FP8), threads=lanes)  # type: ignore[arg-type]  # plain
+    by_one = replace(access, tile=smem_tile(row_major(16, 64, 66), FP8))
+    assert census_at(by_one, access.tile_origins()).is_free
+    assert by_one.num_tiles > access.num_tiles and not census(by_one).is_free
+    mend = find_padding(access)
+    assert mend is None or census(replace(access, tile=mend.tile)).is_free
+
+
+def test_a_padding_that_no_shared_memory_holds_is_not_proposed() -> None:
+    access = TileAccess(op="ld_shared_b8", tile=smem_tile(row_major(512, 512), FP8), threads=Layout(32, 1))
+    assert find_padding(access) is None
+    shorter = TileAccess(op="ld_shared_b8", tile=smem_tile(row_major(256, 512), FP8), threads=Layout(32, 1))
+    mend = find_padding(shorter)
+    assert mend is not None and mend.padding_elements == 4
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [Layout((4, 64), (32, 1)), Layout(((4, 4), 64), ((64, 1000), 1)), Layout((64, 64), (0, 1))],
+    ids=["overlapping", "uneven", "one row"],
+)
+def test_rows_without_a_single_pitch_are_not_padded_and_have_no_formula(layout: Layout) -> None:
+    tile = smem_tile(layout, BF16)
+    access = TileAccess(op="ld_shared_b32", tile=tile, threads=Layout.parse("4:1@0"))  # type: ignore[arg-type]  # plain
+    assert access.row_pitch is None
+    assert find_padding(access) is None
+    assert closed_form_swizzle(access) is None
+
+
+def test_the_worst_instruction_is_the_one_with_the_most_to_mend() -> None:
+    """Rows 0 to 7 lie 144 bytes apart; rows 4 to 7 and 8 to 11 use the same banks."""
+    tile = smem_tile(Layout(((8, 8), 64), ((72, 608), 1)), BF16)
+    threads = Layout.parse("(8,4,2):(1@0,0,4@0)")
+    found = study(TileAccess(op="ldmatrix_x1", tile=tile, threads=threads))  # type: ignore[arg-type]  # plain
+    assert [one.num_wavefronts for one in found.instructions] == [1, 2]
+    assert found.worst == 1
+
+
+def test_the_closed_formula_moves_no_parts_of_words() -> None:
+    access = TileAccess(op="ld_shared_b8", tile=smem_tile(row_major(64, 128), FP8), threads=Layout.parse("32:1@0"))  # type: ignore[arg-type]  # plain
+    assert closed_form_swizzle(access) == Swizzle(5, 2, 5)
+    assert study(access).formula.census.is_free  # type: ignore[union-attr]  # rows of a power of two
 
 
 def test_what_is_free_needs_nothing() -> None:
@@ -268,6 +443,27 @@ def test_rows_wider_than_a_modes_span_are_remarked_with_the_layout_of_boxes() ->
     boxes = ldmatrix(Layout.parse("(64,(64,2)):(64,(1,4096))"), swizzle=swizzle_mode("128B"))
     assert census(boxes).is_free
     assert remarks(boxes, is_in_elements=False) == []
+
+
+@given(
+    num_bits=st.integers(0, 3), base=st.integers(0, 6), shift=st.integers(3, 9), sign=st.sampled_from([1, -1]),
+    bits=st.sampled_from([8, 16, 32, 64]), offset=st.integers(0, 1 << 17), rows=st.integers(1, 64),
+)
+def test_what_a_layout_in_bytes_prints_is_read_as_that_layout(
+    num_bits: int, base: int, shift: int, sign: int, bits: int, offset: int, rows: int
+) -> None:
+    tile = ByteLayout(Swizzle(num_bits, base, sign * shift), row_major(rows, 64), element_bits=bits, offset=offset)
+    assert parse_byte_layout(str(tile)) == tile
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Sw<3,4,3>_smem_ptr[16b]", "Sw<3,4,3>_smem_ptr[16b] o 0 o 0 o 8:1", "Sw<3,4,3>_smem_ptr[16b] o x o 8:1",
+     "Sw<3,4,3>_smem_ptr[16b] 0 o 8:1", "Sw<3,4,3> o 0 o 8:1"],
+)  # fmt: skip
+def test_what_is_no_layout_in_bytes_is_refused(text: str) -> None:
+    with pytest.raises(LayoutError, match="use "):
+        parse_byte_layout(text)
 
 
 def test_elements_and_bytes_give_the_same_tile() -> None:
@@ -380,6 +576,44 @@ def test_origins_bring_the_access_to_every_tile_once() -> None:
     assert shifts == set(product(range(0, 64, 16), range(0, 64, 16)))
 
 
+def test_a_basis_that_goes_deeper_counts_along_that_part_of_a_mode() -> None:
+    tile = smem_tile(Layout.parse("((8,8),64):((1,512),8)"), BF16)  # type: ignore[arg-type]  # plain
+
+    def rows(threads: str) -> list[Any]:
+        access = TileAccess(op="ld_shared_b16", tile=tile, threads=Layout.parse(threads))  # type: ignore[arg-type]  # plain
+        return [place for place in analyze(access)[0].places if place is not None]
+
+    assert rows("8:1@1@0") == [(8 * i, 0) for i in range(8)]
+    assert rows("8:1@0@0") == [(i, 0) for i in range(8)]
+    assert rows("(8,2):(1@1@0,1@1)") == [(8 * i, j) for j in range(2) for i in range(8)]
+    assert rows("8:9@0") == [(9 * i, 0) for i in range(8) if 9 * i < 64]
+
+
+def test_places_that_are_not_aligned_are_left_out_and_counted() -> None:
+    """Rows of 136 bytes: only even ones hold aligned vectors of 16 bytes."""
+    tile = smem_tile(row_major(128, 64, 68), BF16)
+    access = TileAccess(op="ld_shared_b128", tile=tile, threads=Layout.parse("32:2@0"))  # type: ignore[arg-type]  # plain
+    assert (access.num_tiles, access.num_tiles_unaligned, access.num_tiles_beyond) == (8, 8, 0)
+    assert all(shift[0] == 0 for shift in access.tile_origins())
+    with pytest.raises(LayoutError, match="byte 136, which is no multiple of 16"):
+        replace(access, at=(1, 0))
+
+
+def test_a_stride_of_0_is_no_contiguous_mode() -> None:
+    access = ldmatrix(Layout((64, 64), (0, 1)))
+    assert access.contiguous_mode == 1
+    assert census(access).is_free
+
+
+def test_of_very_many_places_the_nearest_are_counted() -> None:
+    tile = smem_tile(row_major(512, 512), FP8)
+    access = TileAccess(op="ld_shared_b8", tile=tile, threads=Layout(1, 0), at=(100, 100))
+    assert access.num_tiles == MAX_COUNTED
+    assert access.num_tiles + access.num_tiles_beyond == 512 * 512
+    distances = np.abs(access.tile_origins()).sum(axis=-1)
+    assert distances[0] == 0 and np.all(np.diff(distances) >= 0)
+
+
 # ---------------------------------------------------------------------- refused
 
 
@@ -392,6 +626,16 @@ def test_origins_bring_the_access_to_every_tile_once() -> None:
         (lambda: ldmatrix(row_major(64, 64), at=(0, 4)), "byte 8, which is no multiple of 16"),
         (lambda: ldmatrix(row_major(64, 64, 68)), "byte 136, which is no multiple of 16"),
         (lambda: ldmatrix(Layout((64, 64), (128, 2))), "do not follow one another"),
+        (lambda: TileAccess(op="ld_shared_b64", tile=smem_tile(Layout.parse("(64,((2,2),16)):(64,((2,1),4))"), BF16)),
+         "4 elements from .* do not follow one another"),  # the last lies where it would, those between do not
+        (lambda: ldmatrix(row_major(64, 64), threads=Layout((32, 129), (1, 0))), "has 4128 lanes: use at most 4096"),
+        (lambda: ldmatrix(row_major(64, 64), threads=Layout.parse("(8,4):(1@0@0,8@0)")), "no such part in 64"),
+        (lambda: TileAccess(op="ld_shared_b16", tile=smem_tile(Layout.parse("((8,8),64):((1,512),8)"), BF16),
+                            threads=Layout.parse("9:1@0@0")), "reaches 8 in a part of 8"),
+        (lambda: ldmatrix(row_major(64, 64), threads=Layout.parse("32:1@2")), "use those of two modes"),
+        (lambda: smem_tile(Layout((10**8, 64), (0, 1)), BF16), "6400000000 coordinates"),
+        (lambda: smem_tile(ComposedLayout(Swizzle(0, 3, 3), 10**9, row_major(64, 64)), BF16), "element 1000000000 on takes"),
+        (lambda: smem_tile(ComposedLayout(Swizzle(0, 3, 3), -8, row_major(64, 64)), BF16), "8 elements before its start"),
         (lambda: ldmatrix(ComposedLayout(Swizzle(3, 0, 6), 0, row_major(64, 64))), "in bytes tears apart"),
         (lambda: ldmatrix(row_major(64, 64), swizzle=Swizzle(3, 3, 3)), "tears apart: .* M >= 4 in bytes"),
         (lambda: ldmatrix(row_major(64, 64), threads=Layout(8)), "addresses of 32 lanes, .* use a layout of 32 lanes"),
