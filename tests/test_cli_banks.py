@@ -26,7 +26,7 @@ BAD: list[tuple[list[str], list[str]]] = [
     ([*LDMATRIX, "--swizzle", "3,2,3"], ["Sw<3,2,3> in elements, Sw<3,3,3> in bytes tears apart", "M >= 3 in elements"]),
     ([*LDMATRIX, "--threads", "16:1"], ["use a layout of 32 lanes"]),
     ([*LDMATRIX, "--access", "ldmatrix_x2", "--threads", "32:1"], ["--threads is given 1 times, --access 2"]),
-    ([*LDMATRIX, "--threads", "(32,1000000):(1,0)"], ["32000000 lanes", "use at most 4096"]),
+    ([*LDMATRIX, "--threads", "(32,1000000):(1,0)"], ["32000000 lanes", "use at most 1024"]),
     ([*LDMATRIX, "--threads", "32:1@1000000000"], ["--threads"]),
     (["banks", "--layout", "(100000000,64):(0,1)", *LDMATRIX[3:]], ["6400000000 coordinates", "use a tile"]),
     (["banks", "--layout", "Sw<0,3,3> o 1000000000 o (64,64):(64,1)", *LDMATRIX[3:]], ["more than any SM has"]),

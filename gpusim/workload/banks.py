@@ -27,8 +27,8 @@ from gpusim.workload.dtypes import DType
 NUM_BANKS: Final = WAVEFRONT_BYTES // BANK_BYTES
 MAX_TILE_BYTES: Final = 256 * 1024
 """More than the shared memory of any SM (228 KiB on compute capability 9.0 and 10.0)."""
-MAX_THREADS: Final = 4096
-"""Lanes that ``threads`` may have: four times those of the largest CTA."""
+MAX_THREADS: Final = 1024
+"""Lanes that ``threads`` may have: those of the largest CTA."""
 MAX_COUNTED: Final = 16384
 """Instructions that a census counts at most: at the nearest places, where there are more."""
 
@@ -161,19 +161,24 @@ class TileAccess:
             )
         num_warps = -(-num_threads // WARP_SIZE)
         places = np.zeros((num_warps * WARP_SIZE, 2), dtype=np.int64)
-        for thread in range(num_threads):
-            places[thread] = self._place(threads(thread), threads)
+        if threads.has_basis:
+            places[:num_threads] = [self._place(threads(thread), threads) for thread in range(num_threads)]
+        else:
+            places[:num_threads] = self._places_of_indices(np.asarray(threads(np.arange(num_threads))), threads)
         active = np.arange(num_warps * WARP_SIZE) < num_threads
         return places.reshape(-1, WARP_SIZE, 2), active.reshape(-1, WARP_SIZE)
 
+    def _places_of_indices(self, indices: NDArray[np.int64], threads: Layout) -> NDArray[np.int64]:
+        outside = indices[(indices < 0) | (indices >= self.tile.size)]
+        if len(outside):
+            raise LayoutError(
+                f"banks: threads {threads} reaches index {outside[0]} of a tile of {self.tile.size} elements: "
+                "use a layout that stays inside"
+            )
+        return np.stack([indices % self.extents[0], indices // self.extents[0]], axis=-1)
+
     def _place(self, where: Any, threads: Layout) -> Place:
-        if isinstance(where, int):
-            if not 0 <= where < self.tile.size:
-                raise LayoutError(
-                    f"banks: threads {threads} reaches index {where} of a tile of {self.tile.size} elements: "
-                    "use a layout that stays inside"
-                )
-            return where % self.extents[0], where // self.extents[0]
+        where = where if isinstance(where, tuple) else (where,)
         if len(where) > 2:
             raise LayoutError(f"banks: threads {threads} gives coordinates such as {show(where)}: use those of two modes")
         try:
