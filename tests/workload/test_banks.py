@@ -333,6 +333,7 @@ def test_a_padding_may_be_less_than_a_vector_where_every_touched_row_stays_align
     assert mend.census.is_free and census(replace(access, tile=mend.tile)).is_free
     with pytest.raises(LayoutError, match="no multiple of 16"):
         replace(access, tile=smem_tile(row_major(64, 64, 65), BF16))
+    assert find_padding(replace(access, at=(1, 0))) is None  # rows 1, 5, ...: whole vectors only, 64 or 128 bytes apart
 
 
 def test_a_padding_that_frees_the_first_place_only_is_passed_over() -> None:
@@ -347,6 +348,26 @@ def test_a_padding_that_frees_the_first_place_only_is_passed_over() -> None:
     assert mend is not None and mend.padding_elements == 6
     trials = [census(replace(access, tile=smem_tile(row_major(8, 16, 17 + more), FP8))).is_free for more in range(7)]
     assert trials == [False] * 6 + [True]
+
+
+@settings(deadline=None, max_examples=60)
+@given(access=small_accesses())
+def test_the_padding_is_the_first_that_frees_all_places_when_each_number_of_elements_is_tried(access: TileAccess) -> None:
+    rows, columns = access.extents
+    asked = access.tile_origins()
+    found = None
+    for padding in range(128 // access.element_bytes + 1):
+        layout = row_major(rows, columns, int(access.row_pitch or 0) + padding)
+        tile = replace(access.tile, swizzle=Swizzle(0, 4, 3), layout=layout)
+        try:
+            each = [replace(access, tile=tile, at=(int(a), int(b))) for a, b in asked]
+        except LayoutError:  # a place that is no longer aligned
+            continue
+        if census(each[0]).is_free:
+            found = padding
+            break
+    mend = find_padding(access)
+    assert found == (None if mend is None else mend.padding_elements)
 
 
 def test_a_padding_frees_the_places_as_well_that_it_aligns() -> None:
