@@ -3,11 +3,13 @@
 In: addresses of warps. Out: ``AccessPattern`` records and counts.
 
 Models: 32 banks of 4 bytes; groups of lanes that are served together (32, 16 or 8); one wavefront for each distinct word
-of the busiest bank of a group; the same word is a broadcast, but not for atomics, whose lanes queue; two groups of a 64- or
-128-bit load that merge where lanes share addresses in pairs; ldmatrix and stmatrix by matrices of 8 rows; sectors of 32
-and lines of 128 bytes.
-Ignores: cycles lost to arbitration; the L1 tag stage's own time; merging of partial sectors of several stores in L2; 64-bit
-add, min, max, and, or and xor on shared memory are a loop of a load and a compare-and-swap in SASS: one round is counted.
+of the busiest bank of a group; the same word is a broadcast, but not for atomics and 16-byte
+cp.async, whose lanes queue; compare-and-swaps that pass twice; two groups of a 64- or 128-bit load that merge where lanes
+share addresses in pairs and nothing conflicts;
+ldmatrix and stmatrix by matrices of 8 rows; sectors of 32 and lines of 128 bytes.
+Ignores: what else makes groups of a 128-bit load merge, or not (7 of 400 accesses counted on an H200); cycles lost to
+arbitration; the L1 tag stage's own time; merging of partial sectors of several stores in L2; 64-bit add,
+min, max, and, or and xor on shared memory are a loop of a load and a compare-and-swap in SASS: one round is counted.
 Source: ``SmemOp.evidence`` says it rule by rule.
 """
 
@@ -88,9 +90,9 @@ class SmemOp:
     """How one shared-memory instruction falls into groups of lanes: a row of ``SMEM_OPS``.
 
     ``access_bytes`` go with each address; the first ``num_lanes`` lanes give addresses; ``is_collective`` ones need all 32
-    lanes of the warp active. ``is_merging``: two neighbouring groups become one where lanes share addresses in pairs.
-    ``is_broadcasting``: lanes of a group that want the same word share a wavefront. ``evidence`` says what the rule
-    rests on.
+    lanes of the warp active. ``is_merging``: two neighbouring groups become one where lanes share addresses in pairs and no
+    two words conflict. ``is_broadcasting``: lanes of a group that want the same word share a wavefront. ``num_passes``:
+    how often each wavefront is made. ``evidence`` says what the rule rests on.
     """
 
     name: str
@@ -99,6 +101,7 @@ class SmemOp:
     is_collective: bool = False
     is_merging: bool = False
     is_broadcasting: bool = True
+    num_passes: int = 1
     evidence: str
 
     @property
@@ -112,13 +115,17 @@ class SmemOp:
         return self.num_lanes // self.lanes_per_phase
 
 
-_SEEN = "the plain bank rule, seen exact on an H200 by Nsight Compute in a first look; its rows are not kept"
-_MERGED = (
-    "published: NVIDIA developer forum 77228 (compute capability 7.x) and cases counted on an A100 "
-    "(zhuanlan.zhihu.com/p/690052715); on Hopper only seen to exist"
-)
-_STORE_LIKE = "guess: the rule of stores"
-_ATOMIC = "guess: lanes on one word queue, as weighted histograms do on sm_89; Nsight Compute has not been asked"
+_COUNTED = "measured: H200, validation/measured/h200_sxm/shared_access.csv"
+_SEEN = f"{_COUNTED}; the plain bank rule; 60 of 60 accesses exact"
+_MERGED = {
+    8: f"{_COUNTED}; 400 of 400 accesses exact",
+    16: f"{_COUNTED}; 393 of 400 accesses exact, 7 off by one wavefront",
+}
+_STORE_LIKE = "guess: the rule of stores; an H200 counts more in four of five accesses (validation/deviations.md, 8)"
+_COPY = f"{_COUNTED}; lanes on one vector queue; 60 of 60 accesses exact"
+_ATOMIC = f"{_COUNTED}; lanes on one word queue; 60 of 60 accesses exact"
+_SWAP = f"{_COUNTED}; as other atomics, twice over; 60 of 60 accesses exact"
+_LOOP = "guess: one round of a loop of a load and a compare-and-swap, its wavefronts as those of an atomic"
 ATOMIC_VERBS = ("add", "min", "max", "and", "or", "xor", "exch", "cas")
 """What ``atom.shared`` does; ``red.shared`` lacks the last two, which are nothing without their result."""
 
@@ -126,12 +133,13 @@ _SMEM_OP_ROWS = (
     *(
         SmemOp(
             name=f"{verb}_shared_b{8 * n}", access_bytes=n, is_merging=verb == "ld" and n > 4,
-            evidence=_MERGED if verb == "ld" and n > 4 else _SEEN,
+            evidence=_MERGED[n] if verb == "ld" and n > 4 else _SEEN,
         )
         for verb in ("ld", "st")
         for n in (1, 2, 4, 8, 16)
     ),
-    *(SmemOp(name=f"cp_async_b{8 * n}", access_bytes=n, evidence=_STORE_LIKE) for n in (4, 8, 16)),
+    *(SmemOp(name=f"cp_async_b{8 * n}", access_bytes=n, evidence=_STORE_LIKE) for n in (4, 8)),
+    SmemOp(name="cp_async_b128", access_bytes=16, is_broadcasting=False, evidence=_COPY),
     *(
         SmemOp(
             name=f"{verb}_x{n}{trans}", access_bytes=MATRIX_ROW_BYTES, num_lanes=MATRIX_ROWS * n, is_collective=True,
@@ -142,13 +150,19 @@ _SMEM_OP_ROWS = (
         for trans in ("", "_trans")
     ),
     *(
-        SmemOp(name=f"{kind}_shared_{verb}_b{8 * n}", access_bytes=n, is_broadcasting=False, evidence=_ATOMIC)
+        SmemOp(
+            name=f"{kind}_shared_{verb}_b{8 * n}", access_bytes=n, is_broadcasting=False,
+            num_passes=2 if verb == "cas" else 1,
+            evidence=_SWAP if verb == "cas" else _ATOMIC if n == 4 or verb == "exch" else _LOOP,
+        )
         for kind in ("atom", "red")
         for verb in (ATOMIC_VERBS if kind == "atom" else ATOMIC_VERBS[:-2])
         for n in (4, 8)
     ),
     *(
-        SmemOp(name=f"{kind}_shared_b{8 * n}", access_bytes=n, is_broadcasting=False, evidence=_ATOMIC)
+        SmemOp(
+            name=f"{kind}_shared_b{8 * n}", access_bytes=n, is_broadcasting=False, evidence=_ATOMIC if n == 4 else _LOOP,
+        )
         for kind in ("atom", "red")
         for n in (4, 8)
     ),
@@ -259,18 +273,22 @@ def lane_groups(
 ) -> NDArray[np.int64]:
     """Which lanes are served together, int64[..., 32]: groups numbered from 0; -1 for lanes that ask for nothing.
 
-    The wavefronts of an access are those of its groups, added up; arguments and errors as ``wavefronts`` has them.
+    The wavefronts of an access are those of its groups, added up, ``num_passes`` times; a merged group has the
+    number of its first part. Arguments and errors as ``wavefronts`` has them.
 
     >>> lanes = np.arange(32)
     >>> [lane_groups("ld_shared_b128", 16 * (lanes // pair))[::8].tolist() for pair in (1, 2)]
-    [[0, 1, 2, 3], [0, 0, 1, 1]]
+    [[0, 1, 2, 3], [0, 0, 2, 2]]
     """
     rule = smem_op(op)
     addresses, mask = _checked_access(rule, addresses, active)
     group = np.broadcast_to(np.arange(WARP_SIZE) // rule.lanes_per_phase, addresses.shape)
     if rule.is_merging:
-        pairs = _is_paired(addresses, mask)
-        group = np.where(pairs[..., None], group // 2, group)
+        rows = addresses.reshape(-1, WARP_SIZE)
+        masks = None if mask is None else mask.reshape(-1, WARP_SIZE)
+        one, _ = _merged(rule, rows, masks, _units(rule, rows, masks))
+        by_lane = one.repeat(2 * rule.lanes_per_phase, axis=-1).reshape(addresses.shape)
+        group = np.where(by_lane, group & ~1, group)
     counts = np.zeros(addresses.shape, dtype=np.bool_)
     counts[..., : rule.num_lanes] = True
     return np.where(counts if mask is None else counts & mask, group, -1)
@@ -284,15 +302,17 @@ def _checked_access(
     return _checked(rule.name, addresses, active, rule.access_bytes, rule.num_lanes)
 
 
-def _is_paired(addresses: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
-    """Whether all lanes i have the address of lane i ^ 1, or all that of lane i ^ 2, bool[...].
+def _is_paired(
+    rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None, num_lanes: int
+) -> NDArray[np.bool_]:
+    """Whether of each ``num_lanes`` all lanes i have the address of lane i ^ 1, or all that of i ^ 2, bool[num_warps, ...].
 
-    Inactive lanes agree with any. A pair needs one result, so that a wavefront returns two registers of a whole warp.
+    Inactive lanes agree with any. A pair needs one result, so that a wavefront returns two registers of all those lanes.
     """
-    found = np.zeros(addresses.shape[:-1], dtype=np.bool_)
+    found = np.zeros((len(rows), WARP_SIZE // num_lanes), dtype=np.bool_)
     for distance in (1, 2):
-        shape = (*addresses.shape[:-1], WARP_SIZE // (2 * distance), 2, distance)
-        pairs = addresses.reshape(shape)
+        shape = (*found.shape, num_lanes // (2 * distance), 2, distance)
+        pairs = rows.reshape(shape)
         agrees = pairs[..., 0, :] == pairs[..., 1, :]
         if mask is not None:
             both = mask.reshape(shape)
@@ -301,24 +321,35 @@ def _is_paired(addresses: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | No
     return found
 
 
+def _merged(
+    rule: SmemOp, rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None, units: NDArray[np.integer[Any]]
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Which two neighbouring phases are one, bool[num_warps, num_phases / 2], and the wavefronts of those that are."""
+    width = 2 * rule.lanes_per_phase
+    found = _is_paired(rows, mask, width)
+    fewest = np.zeros(found.shape, dtype=np.int64)
+    num_banks = WAVEFRONT_BYTES // rule.access_bytes
+    fewest[found] = _busiest(units.reshape(*found.shape, width)[found], num_banks, is_broadcasting=True)
+    found &= fewest <= 1
+    return found, np.where(found, fewest, 0)
+
+
 def _count(rule: SmemOp, rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None) -> NDArray[np.int64]:
     """Wavefronts of each row of int[num_warps, num_lanes]."""
     units = _units(rule, rows, mask)
-    if not rule.is_merging:
-        return _of_phases(rule, units, rule.lanes_per_phase)
-    is_merged = _is_paired(rows, mask)
-    counted = np.empty(len(units), dtype=np.int64)
-    counted[~is_merged] = _of_phases(rule, units[~is_merged], rule.lanes_per_phase)
-    counted[is_merged] = _of_phases(rule, units[is_merged], 2 * rule.lanes_per_phase)
-    return counted
+    by_phase = _by_phase(rule, units)
+    if rule.is_merging:
+        is_merged, fewest = _merged(rule, rows, mask, units)
+        by_two = by_phase.reshape(*is_merged.shape, 2).sum(axis=-1)
+        by_phase = np.where(is_merged, fewest, by_two)
+    return np.asarray(rule.num_passes * by_phase.sum(axis=-1), dtype=np.int64)
 
 
-def _of_phases(rule: SmemOp, units: NDArray[np.integer[Any]], lanes_per_phase: int) -> NDArray[np.int64]:
-    """The busiest banks of each phase of ``lanes_per_phase`` lanes, added up by warp."""
-    by_phase = units.reshape(len(units), rule.num_lanes // lanes_per_phase, lanes_per_phase)
+def _by_phase(rule: SmemOp, units: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """The units of the busiest bank of each phase, int64[num_warps, num_phases]."""
+    by_phase = units.reshape(len(units), rule.num_phases, rule.lanes_per_phase)
     num_banks = WAVEFRONT_BYTES // max(BANK_BYTES, rule.access_bytes)
-    busiest = _busiest(by_phase, num_banks, is_broadcasting=rule.is_broadcasting)
-    return np.asarray(busiest.sum(axis=-1), dtype=np.int64)
+    return np.asarray(_busiest(by_phase, num_banks, is_broadcasting=rule.is_broadcasting), dtype=np.int64)
 
 
 def _units(

@@ -443,6 +443,7 @@ def ideal_wavefronts(
 
     Distinct bytes over 128, and one for each group of lanes that the hardware does not merge; lanes of an atomic that
     want the same word come one by one wherever it lies.
+    Ignores: two groups of a wide load that conflict here and would be merged by a layout without conflicts: one each.
 
     >>> lanes = np.arange(32)
     >>> [int(ideal_wavefronts("ld_shared_b32", 4 * stride * lanes)) for stride in (0, 1, 32)], int(
@@ -459,7 +460,7 @@ def ideal_wavefronts(
         if not rule.is_broadcasting:
             same = (wanted[..., :, None] == wanted[..., None, :]) & (wanted >= 0)[..., None]
             needed = np.maximum(needed, same.sum(axis=-1).max(axis=-1))
-        total += needed
+        total += rule.num_passes * needed
     return total
 
 
@@ -503,15 +504,15 @@ def _phase(rule: SmemOp, addresses: NDArray[np.int64], lanes: NDArray[np.intp], 
             turns[lane, word % NUM_BANKS] = 1 + list(queue).index(asker)
     ideal = _ideal_of_group(rule, addresses[lanes])
     return Phase(
-        lanes=tuple(map(int, lanes)), num_wavefronts=max(len(queue) for queue in queues), num_ideal_wavefronts=ideal,
-        collisions=tuple(_collisions(queues)),
+        lanes=tuple(map(int, lanes)), num_wavefronts=rule.num_passes * max(len(queue) for queue in queues),
+        num_ideal_wavefronts=ideal, collisions=tuple(_collisions(queues)),
     )
 
 
 def _ideal_of_group(rule: SmemOp, addresses: NDArray[np.int64]) -> int:
     distinct, counts = np.unique(addresses, return_counts=True)
     needed = -(-len(distinct) * rule.access_bytes // WAVEFRONT_BYTES)
-    return max(needed, 1 if rule.is_broadcasting else int(counts.max()))
+    return rule.num_passes * max(needed, 1 if rule.is_broadcasting else int(counts.max()))
 
 
 def _collisions(queues: Sequence[dict[Any, int]]) -> Iterator[Collision]:

@@ -47,32 +47,44 @@ def words_of(op: str, address: int) -> set[int]:
     return {byte // 4 for byte in range(address, address + SMEM_OPS[op].access_bytes)}
 
 
-def are_paired(addresses: list[int], active: list[bool], distance: int) -> bool:
+def are_paired(addresses: list[int], active: list[bool], lanes: range, distance: int) -> bool:
     """Every lane and the one ``distance`` away want the same, or one of them wants nothing."""
     return all(
         not (active[lane] and active[lane ^ distance]) or addresses[lane] == addresses[lane ^ distance]
-        for lane in range(32)
+        for lane in lanes
     )
 
 
+def queue_of(op: str, addresses: list[int], lanes: list[int]) -> int:
+    """What the busiest bank serves: distinct words, or words of all lanes of an atomic."""
+    banks: dict[int, list[int]] = {}
+    for lane in lanes:
+        for word in words_of(op, addresses[lane]):
+            banks.setdefault(word % 32, []).append(word)
+    queues = op.startswith(("atom_shared", "red_shared")) or op == "cp_async_b128"
+    return max((len(words) if queues else len(set(words)) for words in banks.values()), default=0)
+
+
 def bank_rule(op: str, addresses: list[int], active: list[bool]) -> int:
-    """The published definition, by the word: NVIDIA developer forum 260900; wide loads that merge
-    (zhuanlan.zhihu.com/p/690052715); atomics that queue.
+    """The published definition, by the word: NVIDIA developer forum 260900; merged wide loads, atomics that queue and
+    compare-and-swaps that pass twice as an H200 counts them.
     """
     rule = SMEM_OPS[op]
-    width = rule.lanes_per_phase
-    if op in ("ld_shared_b64", "ld_shared_b128") and any(are_paired(addresses, active, d) for d in (1, 2)):
-        width *= 2
-    total = 0
-    for first in range(0, rule.num_lanes, width):
-        banks: dict[int, list[int]] = {}
-        for lane in range(first, first + width):
-            if active[lane]:
-                for word in words_of(op, addresses[lane]):
-                    banks.setdefault(word % 32, []).append(word)
-        queues = op.startswith(("atom_shared", "red_shared"))
-        total += max((len(words) if queues else len(set(words)) for words in banks.values()), default=0)
-    return total
+    width, total = rule.lanes_per_phase, 0
+    firsts = range(0, rule.num_lanes, width)
+    asked = {first: [lane for lane in range(first, first + width) if active[lane]] for first in firsts}
+    is_wide = op in ("ld_shared_b64", "ld_shared_b128")
+    for first in range(0, rule.num_lanes, 2 * width if is_wide else width):
+        if not is_wide:
+            total += queue_of(op, addresses, asked[first])
+            continue
+        lanes = range(first, first + 2 * width)
+        merged = queue_of(op, addresses, asked[first] + asked[first + width])
+        if merged <= 1 and any(are_paired(addresses, active, lanes, d) for d in (1, 2)):
+            total += merged
+        else:
+            total += queue_of(op, addresses, asked[first]) + queue_of(op, addresses, asked[first + width])
+    return 2 * total if "_cas_" in op else total
 
 
 @st.composite
@@ -99,7 +111,7 @@ def test_wavefronts_lie_between_one_a_phase_and_one_a_lane(access: tuple[str, li
     op, addresses = access
     rule = SMEM_OPS[op]
     fewest = rule.num_phases // (2 if rule.is_merging else 1)
-    assert fewest <= wavefronts(op, np.array(addresses)) <= rule.num_lanes
+    assert fewest <= wavefronts(op, np.array(addresses)) <= rule.num_passes * rule.num_lanes
 
 
 @given(access=accesses(), data=st.data())
@@ -155,7 +167,7 @@ def test_floats_at_stride_s_conflict_gcd_of_s_and_32_ways(stride: int) -> None:
 def test_one_address_for_all_lanes_is_the_least_that_an_op_can_take_and_the_most_for_atomics(op: str) -> None:
     rule = SMEM_OPS[op]
     if not rule.is_broadcasting:
-        expected = 32
+        expected = 32 * rule.num_passes
     elif rule.is_merging:
         expected = rule.num_phases // 2
     else:
@@ -166,7 +178,7 @@ def test_one_address_for_all_lanes_is_the_least_that_an_op_can_take_and_the_most
 @pytest.mark.parametrize("op", BY_LANE_OPS)
 def test_neighbouring_lanes_use_every_wavefront_fully(op: str) -> None:
     rule = SMEM_OPS[op]
-    assert wavefronts(op, rule.access_bytes * LANES) == max(1, 32 * rule.access_bytes // 128)
+    assert wavefronts(op, rule.access_bytes * LANES) == rule.num_passes * max(1, 32 * rule.access_bytes // 128)
 
 
 def test_bytes_of_one_word_do_not_conflict() -> None:
@@ -216,7 +228,7 @@ def test_groups_hold_the_lanes_that_ask_and_their_wavefronts_add_up(
             for word in words_of(op, addresses[lane]):
                 banks.setdefault(word % 32, []).append(word)
         total += max(len(set(words)) if rule.is_broadcasting else len(words) for words in banks.values())
-    assert total == wavefronts(op, np.array(addresses), mask)
+    assert rule.num_passes * total == wavefronts(op, np.array(addresses), mask)
 
 
 @pytest.mark.parametrize("size", [8, 16])
@@ -249,7 +261,7 @@ def test_stores_do_not_merge_phases() -> None:
     assert wavefronts("ld_shared_b128", np.zeros(32, dtype=np.int64)) == 2
 
 
-@pytest.mark.parametrize(("op", "ways"), [("red_shared_b32", (4, 32, 8)), ("atom_shared_cas_b64", (4, 32, 8))])
+@pytest.mark.parametrize(("op", "ways"), [("red_shared_b32", (4, 32, 8)), ("atom_shared_exch_b64", (4, 32, 8))])
 def test_lanes_of_an_atomic_that_want_one_word_queue(op: str, ways: tuple[int, int, int]) -> None:
     size = SMEM_OPS[op].access_bytes
     quads, all_lanes, pairs_of_rows = ways

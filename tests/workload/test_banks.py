@@ -150,8 +150,9 @@ def test_every_lane_is_served_by_the_banks_of_its_words_within_its_phase(access:
         served = [lane for phase in instruction.phases for lane in phase.lanes]
         assert served == [i for i, address in enumerate(instruction.addresses) if address is not None]
         for phase in instruction.phases:
-            assert instruction.turns[list(phase.lanes)].max() == phase.num_wavefronts
-            assert max((len(c.lanes) for c in phase.collisions), default=1) == phase.num_wavefronts
+            assert access.rule.num_passes * instruction.turns[list(phase.lanes)].max() == phase.num_wavefronts
+            one_pass = max((len(c.lanes) for c in phase.collisions), default=1)
+            assert access.rule.num_passes * one_pass == phase.num_wavefronts
             for lane in phase.lanes:
                 address = instruction.addresses[lane]
                 assert address is not None
