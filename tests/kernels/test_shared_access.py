@@ -13,7 +13,7 @@ import pytest
 
 from gpusim.evidence.case import Output, WrongAnswer, load_case
 from gpusim.machine.config import load_gpu
-from gpusim.workload.access import SMEM_OPS, wavefronts
+from gpusim.workload.access import SMEM_OPS
 
 CASE = load_case("shared_access")
 TOY = load_gpu("toy")
@@ -70,7 +70,8 @@ def test_lanes_of_wide_loads_are_alike_in_pairs_in_many_patterns_and_unlike_in_m
     lanes = np.arange(32)
     paired = sum(
         any(
-            ((drawn.addresses == drawn.addresses[lanes ^ d]) | ~(drawn.active & drawn.active[lanes ^ d])).all() for d in (1, 2)
+            ((drawn.addresses == drawn.addresses[lanes ^ d]) | ~(drawn.active & drawn.active[lanes ^ d])).all()
+            for d in (1, 2)
         )
         for drawn in case.patterns(op, count=400, seed=1)
     )
