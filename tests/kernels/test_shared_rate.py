@@ -54,7 +54,7 @@ def test_addresses_conflict_as_often_as_asked_and_stay_in_their_part(op: Any) ->
         num_phases = rule.num_phases if rule.access_bytes >= 4 else 1
         phases = num_phases if sharing == "bank" else max(1, 32 * rule.access_bytes // 128)
         most = ways if sharing == "bank" else min(ways, 32 // phases)
-        assert int(wavefronts(op.rule, addresses)) == phases * most, (ways, sharing)
+        assert int(wavefronts(op.rule, addresses)) == rule.num_passes * phases * most, (ways, sharing)
         assert addresses.max() + 16 + 31 * op.offset_bytes <= case.SECOND_BYTES
 
 
