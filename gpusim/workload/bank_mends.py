@@ -20,7 +20,7 @@ from gpusim.errors import LayoutError
 from gpusim.layout import ByteLayout, Layout, Swizzle, mode_of, span_bytes, units_remark
 from gpusim.layout.int_tuple import map_leaves
 from gpusim.units import WAVEFRONT_BYTES
-from gpusim.workload.access import BANK_BYTES, wavefronts
+from gpusim.workload.access import wavefronts
 from gpusim.workload.banks import (
     MAX_TILE_BYTES,
     Census,
@@ -35,6 +35,7 @@ from gpusim.workload.banks import (
     in_elements,
     xor_first,
 )
+from gpusim.workload.smem_ops import BANK_BYTES
 
 _PLAIN: Final = Swizzle(0, 4, 3)
 _FIRST_ROWS: Final = 64  # counted first of a candidate, and the others only if it may still be the best
@@ -397,8 +398,11 @@ def remarks(access: TileAccess, *, is_in_elements: bool) -> list[str]:
         said += [] if mixed_up is None else [mixed_up]
     pitch = access.row_pitch
     if mode not in (None, "none") and mode is not None and pitch is not None:
-        row_bytes = pitch * access.element_bytes
-        if row_bytes > span_bytes(mode):
+        row_bytes, extent = pitch * access.element_bytes, access.extents[access.contiguous_mode]
+        if pitch > extent:
+            told = f"{extent * access.element_bytes} bytes"
+            said.append(f"TMA writes no padding: it lays rows of {told} one behind the other, these are {row_bytes} apart")
+        elif row_bytes > span_bytes(mode):
             said.append(
                 f"the {mode} mode permutes {span_bytes(mode)} bytes and TMA takes no wider box with it: rows of {row_bytes} "
                 f"bytes are several boxes, which TMA lays one behind the other{_boxes(access, span_bytes(mode))}"

@@ -21,8 +21,9 @@ from gpusim.errors import LayoutError
 from gpusim.layout import ByteLayout, ComposedLayout, Layout, Swizzle, make_layout, product_each
 from gpusim.layout.int_tuple import product, show
 from gpusim.units import WARP_SIZE, WAVEFRONT_BYTES
-from gpusim.workload.access import BANK_BYTES, MATRIX_ROWS, SmemOp, lane_groups, smem_op, wavefronts
+from gpusim.workload.access import data_wavefronts, lane_groups, loop_rounds, wavefronts
 from gpusim.workload.dtypes import DType
+from gpusim.workload.smem_ops import BANK_BYTES, MATRIX_ROWS, SmemOp, smem_op
 
 NUM_BANKS: Final = WAVEFRONT_BYTES // BANK_BYTES
 MAX_TILE_BYTES: Final = 256 * 1024
@@ -67,8 +68,9 @@ class TileAccess:
     def __post_init__(self) -> None:
         rule = smem_op(self.op)
         if rule.access_bytes < self.element_bytes:
+            moved = f"{rule.access_bytes} byte{'s' if rule.access_bytes > 1 else ''}"
             raise LayoutError(
-                f"banks: {self.op} moves {rule.access_bytes} bytes, less than an element of {self.element_bytes} bytes: "
+                f"banks: {self.op} moves {moved}, less than an element of {self.element_bytes} bytes: "
                 f"use an access of at least {8 * self.element_bytes} bits"
             )
         if self.at[0] < 0 or self.at[1] < 0 or any(a >= n for a, n in zip(self.at, self.extents, strict=True)):
@@ -224,8 +226,11 @@ class TileAccess:
             why, mend = f"at byte {address}, which is no multiple of {num_bytes}", "an aligned row pitch and start"
         elif self.tile.swizzle.num_bits:
             elements = in_elements(self.tile)
-            why = f"which {f'{elements} in elements, ' if elements else ''}{self.tile.swizzle} in bytes tears apart"
-            least = f"M >= {_log2(self.vector_elements)} in elements, that is M >= {_log2(num_bytes)} in bytes"
+            is_said_twice = elements is None or self.element_bytes == 1
+            why = f"which {'' if is_said_twice else f'{elements} in elements, '}{self.tile.swizzle} in bytes tears apart"
+            least = f"M >= {_log2(num_bytes)} in bytes"
+            if self.element_bytes > 1:
+                least = f"M >= {_log2(self.vector_elements)} in elements, that is {least}"
             mend = f"a swizzle that keeps {num_bytes} bytes whole: {least}"
         else:
             why, mend = "which do not follow one another", "a layout with a mode of stride 1, or a narrower access"
@@ -385,12 +390,15 @@ class Phase:
     lanes: tuple[int, ...]
     num_wavefronts: int
     num_ideal_wavefronts: int
+    num_turns: int
+    """What the busiest bank serves one after the other; of a loop, rounds."""
+    num_ideal_turns: int
     collisions: tuple[Collision, ...]
 
     @property
     def num_ways(self) -> float:
-        """Wavefronts over the fewest that its data could take."""
-        return self.num_wavefronts / self.num_ideal_wavefronts
+        """Turns over the fewest that its data could take."""
+        return self.num_turns / self.num_ideal_turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -402,6 +410,10 @@ class Instruction:
     addresses: tuple[int | None, ...]
     """The same in bytes."""
     phases: tuple[Phase, ...]
+    num_ideal_wavefronts: int
+    """The fewest that any placement of the same data could take; less than the phases' own if some of them would merge."""
+    num_data_wavefronts: int
+    """As the data stage counts them: what the access costs, where that is another number."""
     turns: NDArray[np.int64]
     """int64[32 lanes, 32 banks]: in which wavefront of its phase the bank serves the lane, from 1; 0 if it does not."""
 
@@ -409,11 +421,6 @@ class Instruction:
     def num_wavefronts(self) -> int:
         """Of all phases."""
         return sum(phase.num_wavefronts for phase in self.phases)
-
-    @property
-    def num_ideal_wavefronts(self) -> int:
-        """The fewest that any placement of the same data could take."""
-        return sum(phase.num_ideal_wavefronts for phase in self.phases)
 
     @property
     def num_ways(self) -> float:
@@ -442,15 +449,20 @@ def ideal_wavefronts(
     """The fewest wavefronts of an access whose data lay anywhere, int64[...]; arguments as ``access.wavefronts`` has them.
 
     Distinct bytes over 128, and one for each group of lanes that the hardware does not merge; lanes of an atomic that
-    want the same word come one by one wherever it lies.
-    Ignores: two groups of a wide load that conflict here and would be merged by a layout without conflicts: one each.
+    want the same word come one by one wherever it lies. Of a loop, what words in banks of their own take: rarely, another
+    placement takes a wavefront less.
 
     >>> lanes = np.arange(32)
     >>> [int(ideal_wavefronts("ld_shared_b32", 4 * stride * lanes)) for stride in (0, 1, 32)], int(
     ...     ideal_wavefronts("ld_shared_b128", 16 * lanes))
     ([1, 1, 1], 4)
     """
-    groups, rule = lane_groups(op, addresses, active), smem_op(op)
+    groups, rule = lane_groups(op, addresses, active, is_free=True), smem_op(op)
+    addresses = np.asarray(addresses, dtype=np.int64)
+    if rule.is_loop:
+        return np.minimum(
+            wavefronts(op, _apart(rule, addresses, groups >= 0), groups >= 0), wavefronts(op, addresses, groups >= 0)
+        )
     total = np.zeros(groups.shape[:-1], dtype=np.int64)
     for group in range(int(groups.max(initial=-1)) + 1):
         wanted = np.sort(np.where(groups == group, addresses, -1), axis=-1)
@@ -464,6 +476,31 @@ def ideal_wavefronts(
     return total
 
 
+def _apart(rule: SmemOp, addresses: NDArray[np.integer[Any]], active: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Addresses that are equal where these are, and else in banks of their own: in each phase, and in all if they suffice.
+
+    int64[..., 32].
+    """
+    placed = np.zeros(addresses.shape, dtype=np.int64)
+    num_banks = WAVEFRONT_BYTES // rule.access_bytes
+    for warp in np.ndindex(addresses.shape[:-1]):
+        unit_of: dict[int, int] = {}
+        for phase in range(rule.num_phases):
+            lanes = [lane for lane in range(phase * rule.lanes_per_phase, (phase + 1) * rule.lanes_per_phase)
+                     if active[(*warp, lane)]]  # fmt: skip
+            wanted = dict.fromkeys(int(addresses[(*warp, lane)]) for lane in lanes)
+            here = {unit_of[word] % num_banks for word in wanted if word in unit_of}
+            ever = {unit % num_banks for unit in unit_of.values()} - here
+            untouched = set(range(num_banks)) - here - ever
+            free = iter((*sorted(untouched), *sorted(ever)))
+            for word in wanted:
+                if word not in unit_of:
+                    unit_of[word] = len(unit_of) * num_banks + next(free)
+            for lane in lanes:
+                placed[(*warp, lane)] = rule.access_bytes * unit_of[int(addresses[(*warp, lane)])]
+    return placed
+
+
 def analyze(access: TileAccess) -> list[Instruction]:
     """Each instruction of an access: phases, collisions, and who is served when.
 
@@ -475,7 +512,9 @@ def analyze(access: TileAccess) -> list[Instruction]:
     """
     places, active = access.lane_places()
     addresses, _ = access.addresses()
-    groups = lane_groups(access.op, addresses, None if access.rule.is_collective else active)
+    of_warp = None if access.rule.is_collective else active
+    groups, ideal = lane_groups(access.op, addresses, of_warp), ideal_wavefronts(access.op, addresses, of_warp)
+    served = data_wavefronts(access.op, addresses, of_warp)
     found = []
     for i in range(len(addresses)):
         turns = np.zeros((WARP_SIZE, NUM_BANKS), dtype=np.int64)
@@ -487,13 +526,16 @@ def analyze(access: TileAccess) -> list[Instruction]:
         found.append(Instruction(
             places=tuple((int(p[0]), int(p[1])) if on else None for p, on in zip(places[i], active[i], strict=True)),
             addresses=tuple(int(a) if on else None for a, on in zip(addresses[i], active[i], strict=True)),
-            phases=tuple(phases), turns=turns,
+            phases=tuple(phases), num_ideal_wavefronts=int(ideal[i]), num_data_wavefronts=int(served[i]),
+            turns=turns,
         ))
     return found
 
 
 def _phase(rule: SmemOp, addresses: NDArray[np.int64], lanes: NDArray[np.intp], turns: NDArray[np.int64]) -> Phase:
     """One group of lanes; fills in their ``turns``."""
+    if rule.is_loop:
+        return _loop(rule, addresses, lanes, turns)
     queues: list[dict[Any, int]] = [{} for _ in range(NUM_BANKS)]  # of each bank: who is served, and its first lane
     for lane in map(int, lanes):
         first = int(addresses[lane]) // BANK_BYTES
@@ -502,10 +544,29 @@ def _phase(rule: SmemOp, addresses: NDArray[np.int64], lanes: NDArray[np.intp], 
             asker: Any = word if rule.is_broadcasting else (word, lane)
             queue.setdefault(asker, lane)
             turns[lane, word % NUM_BANKS] = 1 + list(queue).index(asker)
-    ideal = _ideal_of_group(rule, addresses[lanes])
+    longest, ideal = max(len(queue) for queue in queues), _ideal_of_group(rule, addresses[lanes])
     return Phase(
-        lanes=tuple(map(int, lanes)), num_wavefronts=rule.num_passes * max(len(queue) for queue in queues),
-        num_ideal_wavefronts=ideal, collisions=tuple(_collisions(queues)),
+        lanes=tuple(map(int, lanes)), num_wavefronts=rule.num_passes * longest, num_ideal_wavefronts=ideal,
+        num_turns=longest, num_ideal_turns=ideal // rule.num_passes, collisions=tuple(_collisions(queues)),
+    )
+
+
+def _loop(rule: SmemOp, addresses: NDArray[np.int64], lanes: NDArray[np.intp], turns: NDArray[np.int64]) -> Phase:
+    """A loop over all lanes: their turns are its rounds, and those of one bank collide."""
+    active = np.isin(np.arange(WARP_SIZE), lanes)
+    rounds = loop_rounds(rule.name, addresses, active)
+    apart = _apart(rule, addresses, active)
+    queues: list[dict[Any, int]] = [{} for _ in range(NUM_BANKS)]
+    for lane in sorted(map(int, lanes), key=lambda lane: (rounds[lane], lane)):
+        first = int(addresses[lane]) // BANK_BYTES
+        for word in range(first, first + rule.access_bytes // BANK_BYTES):
+            queues[word % NUM_BANKS][word, lane] = lane
+            turns[lane, word % NUM_BANKS] = rounds[lane]
+    turn, ideal_turn = int(rounds.max()), int(loop_rounds(rule.name, apart, active).max())
+    return Phase(
+        lanes=tuple(map(int, lanes)), num_wavefronts=int(wavefronts(rule.name, addresses, active)),
+        num_ideal_wavefronts=int(ideal_wavefronts(rule.name, addresses, active)), num_turns=turn,
+        num_ideal_turns=min(ideal_turn, turn), collisions=tuple(_collisions(queues)),
     )
 
 

@@ -28,8 +28,9 @@ from gpusim.layout.recast import upcast
 from gpusim.layout.swizzle import SWIZZLE_MODES, ByteLayout, ComposedLayout, Swizzle, mode_of, span_bytes, swizzle_mode
 from gpusim.layout.tiling import Tensor, local_tile
 from gpusim.units import WARP_SIZE, WAVEFRONT_BYTES
-from gpusim.workload.access import MATRIX_ROW_BYTES, MATRIX_ROWS, wavefronts
+from gpusim.workload.access import wavefronts
 from gpusim.workload.atoms.mma import K_STEP_BYTES, MmaAtom
+from gpusim.workload.smem_ops import MATRIX_ROW_BYTES, MATRIX_ROWS
 
 Major = Literal["K", "MN"]
 """Which mode of an operand is contiguous in shared memory; MN is M for A and N for B."""

@@ -22,9 +22,11 @@ from gpusim.layout.layout import Layout, make_layout
 from gpusim.layout.notation import parse_swizzle
 from gpusim.layout.swizzle import SWIZZLE_MODES, ByteLayout, Swizzle, span_bytes, swizzle_mode
 from gpusim.units import LINE_BYTES, WARP_SIZE
-from gpusim.workload.access import MATRIX_ROW_BYTES, MATRIX_ROWS, SMEM_OPS, AccessPattern, global_access, wavefronts
+from gpusim.workload.access import AccessPattern, data_wavefronts, wavefronts
 from gpusim.workload.atoms.mma import K_STEP_BYTES, WGMMA_M, MmaKind
 from gpusim.workload.dtypes import FP32, DType
+from gpusim.workload.global_access import global_access
+from gpusim.workload.smem_ops import MATRIX_ROW_BYTES, MATRIX_ROWS, SMEM_OPS
 from gpusim.workload.tma import MAX_BOX_ELEMENTS, TmaBox
 
 
@@ -186,7 +188,8 @@ def cp_async_fill(tile: OperandTile, num_threads: int) -> AccessPattern:
     """What all ``num_threads`` ask for together when they load ``tile`` by 16-byte cp.async.
 
     Threads walk along the contiguous mode, then on to the next row; the last round may leave lanes idle. In
-    global memory rows start on a line and lines belong to one row. ``num_wavefronts`` is the write into smem.
+    global memory rows start on a line and lines belong to one row. ``num_wavefronts`` is the write into smem, of copies
+    that go around L1 (.cg) and so do not queue where they read.
 
     Raises:
         LayoutError: ``num_threads`` is no positive multiple of 32.
@@ -356,7 +359,7 @@ def shared_vector_reads(
     vector_idx = coord * num_vectors + vector if is_blocked else vector * num_coords + coord
     return AccessPattern(
         num_requests=num_vectors,
-        num_wavefronts=int(wavefronts(op, vector_idx * vector_bytes).sum()),
+        num_wavefronts=int(data_wavefronts(op, vector_idx * vector_bytes).sum()),
         num_bytes=WARP_SIZE * thread_bytes,
     )
 

@@ -221,6 +221,8 @@ class MbarrierWait(Op):
     barrier: str
     stage: int
     parity: int
+    by_lane: bool = False
+    """One lane waits while the others of its warp stand elsewhere: it looks more seldom."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +261,15 @@ class FenceProxyAsync(Op):
 
 @dataclass(frozen=True, slots=True)
 class FenceMbarrierInit(Op):
-    """``fence.mbarrier_init.release.cluster``."""
+    """``fence.mbarrier_init.release.cluster``: orders, and is no instruction of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class FenceAcqRel(Op):
+    """``fence.acq_rel`` of scope gpu or cluster, alone or as part of an arrival that releases at such a scope.
+
+    Waits until the stores before it, to global memory and to other CTAs of the cluster, have arrived.
+    """
 
 
 # ---------------------------------------------------------------------------------------------- shared memory
@@ -385,9 +395,10 @@ class Fma(Op):
 
 @dataclass(frozen=True, slots=True)
 class Alu(Op):
-    """Integer, logic, conversion and move work: ``num_instructions`` of each warp."""
+    """Integer, logic, conversion and move work: ``num_instructions`` of each warp; in a chain each uses the one before."""
 
     num_instructions: float
+    is_chain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

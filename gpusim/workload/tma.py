@@ -6,8 +6,7 @@ from layouts.
 Models: tiled tensor maps of one to five dimensions with the limits that the driver's documentation states, but not its
 relation between one stride and the next (CUTLASS passes strides of 0, and others that break it); where the rows
 of a box land in shared memory.
-Ignores: im2col maps; packed types of 4 and 6 bits; swizzles of chunks of 32 and 64 bytes (CUDA 12.8); boxes narrower than
-their swizzle's span, of which no source says whether their rows are padded; the cost of narrow rows in the TMA unit.
+Ignores: im2col maps; packed types of 4 and 6 bits; swizzles of chunks of 32 and 64 bytes (CUDA 12.8).
 Source: CUDA driver API, ``cuTensorMapEncodeTiled`` as ``cuda.h`` 13.0 documents it (no driver has been asked); PTX ISA,
 ``cp.async.bulk.tensor``.
 """
@@ -26,9 +25,10 @@ from gpusim.errors import LayoutError, nearest, nearest_multiple
 from gpusim.layout import int_tuple as it
 from gpusim.layout.int_tuple import show
 from gpusim.layout.swizzle import SWIZZLE_MODES, span_bytes, swizzle_mode
-from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
-from gpusim.workload.access import MATRIX_ROW_BYTES, AccessPattern, wavefronts
+from gpusim.units import LINE_BYTES, SECTOR_BYTES
+from gpusim.workload.access import AccessPattern
 from gpusim.workload.dtypes import DType
+from gpusim.workload.smem_ops import BANK_BYTES, MATRIX_ROW_BYTES
 
 MAX_BOX_ELEMENTS = 256
 MAX_BOX_RANK = 5
@@ -111,8 +111,7 @@ class TmaBox:
 def tma_fill(boxes: Iterable[TmaBox]) -> AccessPattern:
     """What loading ``boxes`` asks for: one request each, sectors and lines row by row, writes into smem.
 
-    Rows start on a multiple of their width. Ignores: the cost of narrow rows in the TMA unit itself (see
-    ``tma_wavefronts``).
+    Rows start on a multiple of their width.
 
     >>> tma_fill([TmaBox(inner_elements=64, outer=(128,), dtype=DType("bf16", 16, "float"), swizzle="128B")])
     AccessPattern(num_requests=1, num_sectors=512, num_lines=128, num_wavefronts=128, num_bytes=16384)
@@ -132,37 +131,62 @@ def tma_fill(boxes: Iterable[TmaBox]) -> AccessPattern:
     return total
 
 
+def tma_bank_writes(box: TmaBox) -> int:
+    """Words of 4 bytes that one box writes into shared memory, as ``l1tex__data_bank_writes`` counts them.
+
+    Models: one for each word, whatever the shape, type and swizzle; the gaps of padded rows are not written.
+    Ignores: elements outside of the tensor.
+    Source: measured: H200, validation/measured/h200_sxm/tma_writes.csv, every row exact.
+
+    >>> tma_bank_writes(TmaBox(inner_elements=64, outer=(128,), dtype=DType("bf16", 16, "float"), swizzle="128B"))
+    4096
+    """
+    return box.num_bytes // BANK_BYTES
+
+
+def row_pitch_bytes(box: TmaBox) -> int:
+    """From row to row of a box in shared memory, before the swizzle: rows narrower than its span are padded to it.
+
+    Source: measured: H200, validation/measured/h200_sxm/tma_writes.csv: every byte of every box looked at.
+
+    >>> row_pitch_bytes(TmaBox(inner_elements=8, outer=(64,), dtype=DType("bf16", 16, "float"), swizzle="64B"))
+    64
+    """
+    return box.inner_bytes if box.swizzle == "none" else max(box.inner_bytes, span_bytes(box.swizzle))
+
+
 def tma_wavefronts(box: TmaBox, swizzle: str | None = None) -> int:
     """Shared-memory wavefronts in which one box is written.
 
-    Models: rows lie one after the other, each 16-byte chunk where the swizzle puts it; eight consecutive chunks are
-    written together, by the bank rule. So a box costs its bytes over 128.
-    Ignores: what narrow rows cost beyond that: no counter of these writes has been read yet.
-    Source: the place of chunks is that of the driver's swizzle modes (CUTLASS ``mma_traits_sm90_gmma.hpp``); that
-    consecutive bytes fill wavefronts is inferred from boxes with rows of 128 bytes, which reach the rate of plain bulk
-    copies. Rows of 16 bytes do not: an H800 took about 3115 cycles for 1024 of them against 1424 for a plain copy of as
-    many bytes (raw logs of HPMLL/NVIDIA-Hopper-Benchmark @ded6f57), about 3 a row.
+    Models: each row is written alone, a wavefront for each line of 128 bytes that it touches; half a sector at a row's end
+    takes one of its own. A swizzle moves chunks of a row within lines, and costs nothing.
+    Ignores: whether the port or the unit that walks the rows takes the cycle; a tenth more of packed rows of 80 bytes, and a
+    twelfth more of boxes of three dimensions.
+    Source: measured: H200, validation/measured/h200_sxm/tma_writes.csv: the pace at which a full queue takes narrow boxes,
+    to the cycle. The counter of these writes, ``l1tex__data_bank_writes``, counts words (``tma_bank_writes``) and tells no
+    wavefronts.
 
     >>> tma_wavefronts(TmaBox(inner_elements=64, outer=(128,), dtype=DType("bf16", 16, "float"), swizzle="128B"))
     128
+    >>> tma_wavefronts(TmaBox(inner_elements=48, outer=(128,), dtype=DType("bf16", 16, "float")))
+    192
 
     Args:
         box: what is written.
         swizzle: a name in ``SWIZZLE_MODES`` instead of the box's own.
 
     Raises:
-        LayoutError: a row narrower than the swizzle's span, which may or may not be padded, or wider.
+        LayoutError: a row wider than the swizzle's span.
     """
     placed = box if swizzle is None else replace(box, swizzle=swizzle)
-    check_full_rows(placed)
-    num_chunks = placed.num_bytes // MATRIX_ROW_BYTES
-    addresses = MATRIX_ROW_BYTES * np.arange(math.ceil(num_chunks / WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)
-    landed = swizzle_mode(placed.swizzle)(addresses)
-    return int(wavefronts("st_shared_b128", landed, addresses < placed.num_bytes).sum())
+    starts = row_pitch_bytes(placed) * np.arange(placed.num_rows)
+    whole = max(placed.inner_bytes // SECTOR_BYTES * SECTOR_BYTES, MATRIX_ROW_BYTES)
+    lines = (starts + whole - 1) // LINE_BYTES - starts // LINE_BYTES + 1
+    return int(lines.sum()) + placed.num_rows * (placed.inner_bytes > whole)
 
 
 def check_full_rows(box: TmaBox) -> None:
-    """Refuse a swizzled box whose rows are narrower than the swizzle's span: how they land is not known.
+    """Refuse a swizzled box whose rows are narrower than the swizzle's span: they land apart, as no packed tile lies.
 
     Raises:
         LayoutError: rows narrower than the span.
@@ -171,8 +195,8 @@ def check_full_rows(box: TmaBox) -> None:
     if swizzle_mode(box.swizzle).num_bits and box.inner_bytes != span:
         fitting = [mode for mode in SWIZZLE_MODES if box.inner_bytes in (span_bytes(mode), 0)]
         raise LayoutError(
-            f"TMA box: rows of {box.inner_bytes} bytes are narrower than swizzle {box.swizzle!r}, and no source says "
-            f"whether they are padded to its {span}: use {span // box.dtype.num_bytes} elements of {box.dtype.name}"
+            f"TMA box: rows of {box.inner_bytes} bytes are narrower than swizzle {box.swizzle!r} and land {span} bytes "
+            f"apart, with gaps that the tile does not have: use {span // box.dtype.num_bytes} elements of {box.dtype.name}"
             + (f", or swizzle {fitting[0]!r}" if fitting else "")
         )
 

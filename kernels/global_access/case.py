@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.patterns import LANES, Draw, lane_values, mask_of, mask_text
 from gpusim.machine.config import GpuSpec
-from gpusim.workload.access import tag_wavefronts, wavefronts
+from gpusim.workload.access import wavefronts
+from gpusim.workload.global_access import tag_hash_of, tag_wavefronts
 
 BITS = (8, 16, 32, 64, 128)
 LOADS = tuple(f"ld_global_b{bits}" for bits in BITS)
@@ -19,7 +21,6 @@ OPS = (*LOADS, *STORES)
 BUFFER_BYTES = 1 << 20
 """Four times L1: strides of any power of two up to a thirty-second of it are among the patterns."""
 STORE_BYTES = 1 << 17
-LANES = np.arange(32)
 
 REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"
 TAGS = "l1tex__t_output_wavefronts_pipe_lsu_mem_global_op_{}.sum"
@@ -42,9 +43,6 @@ STORE_METRICS = (
     "l1tex__data_pipe_lsu_wavefronts_mem_lgds.sum",
     "lts__t_sectors_srcunit_tex_op_write.sum",
 )  # fmt: skip
-
-Draw = Callable[[np.random.Generator, int], NDArray[np.int64]]
-
 
 def _buffer() -> NDArray[np.uint8]:
     words = (np.arange(BUFFER_BYTES // 4, dtype=np.uint64) * 0x9E3779B1 + 0x7F4A7C15).astype("<u4").view(np.uint8)
@@ -132,9 +130,8 @@ def draw(op: str, *, count: int, seed: int) -> list[Config]:
     for idx in range(count):
         family = FAMILIES[idx % len(FAMILIES)]
         addresses = family(rng, size) % room // size * size
-        active = int(np.packbits(_mask(rng), bitorder="little").view("<u4")[0])
         made.append({
-            "kernel": op, "pattern": str(idx), "family": family.__name__.lstrip("_"), "active": f"{active:08x}",
+            "kernel": op, "pattern": str(idx), "family": family.__name__.lstrip("_"), "active": mask_text(_mask(rng)),
             "addresses": " ".join(map(str, addresses)),
         })  # fmt: skip
     return made
@@ -152,17 +149,10 @@ def configs(ops: Sequence[str], count: int, *, suffix: str = "", every: int = 1)
 
 def lanes_of(config: Config) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Addresses int64[32] in bytes from the buffer's start, active bool[32]."""
-    mask = np.array([int(config["active"], 16)], dtype="<u4").view(np.uint8)
-    return np.array(config["addresses"].split(), dtype=np.int64), np.unpackbits(mask, bitorder="little").astype(bool)
+    return np.array(config["addresses"].split(), dtype=np.int64), mask_of(config["active"])
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
-def lane_values() -> NDArray[np.uint8]:
-    """What each lane stores: uint8[32, 16]."""
-    words = (np.arange(128, dtype=np.uint64) * 0x85EBCA6B + 0xC2B2AE35).astype("<u4")
-    return words.reshape(32, 4).view(np.uint8)
 
 
 def launch(config: Config, is_counted: bool) -> KernelLaunch:
@@ -209,14 +199,14 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """Requests, sectors and tag-stage wavefronts; of a load done twice, both times. The same on every GPU."""
-    del gpu
+    """Requests, sectors and tag-stage wavefronts; of a load done twice, both times."""
+    tags = tag_wavefronts(*lanes_of(config), tag_hash=tag_hash_of(gpu.compute_capability))
     addresses, active = lanes_of(config)
     kind, times = config["kernel"][:2], 1 + config["kernel"].endswith("_twice")
     sectors = len(np.unique(addresses[active] // 32))
     return {
         REQUESTS.format(kind): float(times), SECTORS.format(kind): float(times * sectors),
-        TAGS.format(kind): float(times * int(tag_wavefronts(addresses, active))),
+        TAGS.format(kind): float(times * int(tags)),
     }  # fmt: skip
 
 
@@ -241,6 +231,6 @@ CASE = Case(
     launch=launch,
     check=check,
     predict=predict,
-    tiers={name.format(kind): tier for name, tier in ((REQUESTS, 3), (SECTORS, 3), (TAGS, 5)) for kind in ("ld", "st")},
+    tiers={name.format(kind): tier for name, tier in ((REQUESTS, 3), (SECTORS, 3), (TAGS, 3)) for kind in ("ld", "st")},
     derive=derive,
 )

@@ -9,10 +9,11 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.errors import LayoutError
+from gpusim.evidence import patterns as draws
 from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.patterns import LANES, SMEM_BYTES
 from gpusim.machine.config import GpuSpec
-from gpusim.workload.access import wavefronts
+from gpusim.workload.access import data_wavefronts, wavefronts
 
 WIDE = ("ld_shared_b128", "ld_shared_b64")
 NARROW = tuple(f"ld_shared_b{bits}" for bits in (8, 16, 32))
@@ -28,19 +29,22 @@ SINGLE_ATOMICS = (
     "atom_shared_exch_b64", "atom_shared_cas_b64",
 )  # fmt: skip
 LOOPED_ATOMICS = tuple(f"{kind}_shared_{verb}_b64" for kind in ("atom", "red") for verb in LOOPED_VERBS)
+VALUED_ATOMICS = tuple(op for op in LOOPED_ATOMICS if op.split("_")[2] in ("min", "max", "and", "or"))
+"""Their loops end early where values say so, which the simulator is not told."""
 ATOMICS = (*SINGLE_ATOMICS, *LOOPED_ATOMICS)
 OPS = (*WIDE, *NARROW, *STORES, *LDMATRIX, *STMATRIX, *CP_ASYNC, *ATOMICS)
 
-SMEM_BYTES = 32768
-LANES = np.arange(32)
+SOURCE_PITCH_BYTES = 16
+"""From lane to lane of what cp.async reads."""
 FILL, DUMP = 1, 2
 """Modes of a launch: what kernel.cu does before and after the access."""
 
 COUNTED = "sm__sass_l1tex_pipe_lsu_wavefronts_mem_shared.sum"
+DATA_LOADS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"
 METRICS = (
     COUNTED,
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+    DATA_LOADS,
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
 )
@@ -48,14 +52,11 @@ ATOMIC_METRICS = (
     COUNTED,
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_atom.sum",
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+    DATA_LOADS,
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
     "smsp__inst_executed_op_shared_atom.sum",
     "smsp__inst_executed_op_shared_ld.sum",
 )
-
-Draw = Callable[[np.random.Generator, int], NDArray[np.int64]]
-
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
@@ -98,16 +99,16 @@ def _fixed(op: str) -> list[Pattern]:
     return [Pattern(op, "fixed", addresses.astype(np.int64), np.ones(32, dtype=bool)) for addresses in made]
 
 
-def _draw(rng: np.random.Generator, op: str, family: Draw, *, wants_between: bool) -> Pattern:
+def _draw(rng: np.random.Generator, op: str, family: draws.Draw, *, wants_between: bool) -> Pattern:
     for _ in range(200):
         addresses = np.asarray(family(rng, access_bytes(op)) % SMEM_BYTES, dtype=np.int64)
         active = np.ones(32, dtype=bool)
         if "matrix" not in op and rng.random() < 0.4:
-            active = _mask(rng)
-        pattern = Pattern(op, family.__name__.lstrip("_"), addresses, active)
+            active = draws.mask(rng)
+        pattern = Pattern(op, family.__name__, addresses, active)
         if not wants_between or is_between(pattern):
             return pattern
-    return _draw(rng, op, _window, wants_between=wants_between)  # a family that has none
+    return _draw(rng, op, draws.window, wants_between=wants_between)  # a family that has none
 
 
 def is_between(pattern: Pattern) -> bool:
@@ -124,137 +125,32 @@ def is_between(pattern: Pattern) -> bool:
     return 1 < least <= plain - 2 and plain < int(pattern.active.sum())
 
 
-# ---------------------------------------------------------------------------------------------- families
-
-
-def _mask(rng: np.random.Generator) -> NDArray[np.bool_]:
-    kind = rng.integers(4)
-    if kind == 0:
-        active = rng.random(32) < rng.choice([0.1, 0.3, 0.5, 0.8])
-    elif kind == 1:
-        active = rng.integers(1, 33) > LANES
-    elif kind == 2:
-        active = LANES % int(rng.choice([2, 4, 8])) == 0
-    else:
-        active = (LANES // int(rng.choice([4, 8, 16]))) % 2 == int(rng.integers(2))
-    if not active.any():
-        active[int(rng.integers(32))] = True
-    return np.asarray(active)
-
-
-def _random(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    return rng.integers(0, SMEM_BYTES // size, 32) * size
-
-
-def _window(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    span = int(rng.choice([64, 128, 256, 512, 1024]))
-    return rng.integers(0, max(1, span // size), 32) * size + int(rng.integers(0, 8)) * 128
-
-
-def _strided(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    return LANES * int(rng.integers(0, 41)) * size
-
-
-def _swizzled(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    row_bytes = int(rng.choice([32, 64, 128, 256]))
-    offset = LANES * row_bytes + int(rng.integers(0, max(1, row_bytes // size))) * size
-    bits = int(rng.integers(0, 4))
-    base, shift = int(rng.integers(3, 5)), int(rng.integers(3, 5))
-    swizzled = offset ^ (((offset >> (base + shift)) & ((1 << bits) - 1)) << base)
-    return swizzled // size * size
-
-
-def _broadcast(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    group = int(rng.choice([2, 4, 8, 16, 32]))
-    which = LANES // group if rng.random() < 0.5 else LANES % group
-    return (rng.integers(0, 2048 // size, 32) * size)[which]
-
-
-def _paired(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """Lanes share addresses in pairs at a distance; sometimes in all pairs but one."""
-    distance = int(rng.choice([1, 2, 4, 8, 16]))
-    addresses = rng.integers(0, 2048 // size, 32) * size
-    paired = addresses[LANES & ~distance]
-    if rng.random() < 0.4:
-        paired[int(rng.integers(32))] = int(rng.integers(0, 2048 // size)) * size
-    return paired
-
-
-def _phases(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """Parts of 4, 8 or 16 lanes that touch the same words, in the same or another order, or rows further on."""
-    length = int(rng.choice([4, 8, 16]))
-    words = rng.integers(0, 1024 // size, length) * size
-    if rng.random() < 0.5:
-        words = np.arange(length) * size
-    return np.concatenate([_turned(rng, words, int(rng.integers(3))) for _ in range(32 // length)])
-
-
-def _turned(rng: np.random.Generator, words: NDArray[np.int64], kind: int) -> NDArray[np.int64]:
-    if kind == 1:
-        return rng.permutation(words)
-    return words + 128 * len(words) * int(rng.integers(1, 4)) if kind == 2 else words
-
-
-def _partly_alike(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """Phases in twos: each two are alike, disjoint in their banks, or collide in a few; so some may merge and some not."""
-    length = 128 // size
-    parts: list[NDArray[np.int64]] = []
-    while len(parts) * length < 32:
-        first = rng.integers(0, 512 // size, length) * size
-        kind = int(rng.integers(4))
-        if kind == 0:
-            second = first[rng.permutation(length)]
-        elif kind == 1:  # lower half of the banks, then upper half
-            first, second = first // 128 * 128 + first % 64, first // 128 * 128 + first % 64 + 64
-        elif kind == 2:  # some words shared
-            second = np.where(rng.random(length) < 0.5, first, rng.integers(0, 512 // size, length) * size)
-        else:
-            second = first + 128 * int(rng.integers(1, 8))
-        parts += [first, second]
-    return np.concatenate(parts)[:32]
-
-
-def _few_banks(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    width = max(size, 4 * int(rng.choice([1, 2, 4, 8])))
-    slots = rng.integers(0, width // size, 32) * size
-    return rng.integers(0, 16, 32) * 128 + slots + int(rng.integers(0, 4)) * 16 // size * size
-
-
-def _same_words(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """2, 4, 8, 16 or 32 lanes on each word, the words in banks of their own; lanes in order or shuffled."""
-    lanes_per_word = int(rng.choice([2, 4, 8, 16, 32]))
-    words = rng.permutation(128 // size)[: max(1, 32 // lanes_per_word)] + int(rng.integers(0, 8)) * (128 // size)
-    addresses = np.resize(np.repeat(words, lanes_per_word), 32) * size
-    return rng.permutation(addresses) if rng.random() < 0.5 else addresses
-
-
-def _same_bank(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """1, 2, 4 or 8 banks, every lane on a word of its own."""
-    num_banks = int(rng.choice([1, 2, 4, 8]))
-    rows = rng.permutation(SMEM_BYTES // 128)[:32]
-    return rows * 128 + (LANES % num_banks) * max(size, 4)
-
-
-def _mixed(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """A few words in a few banks, lanes spread over them by chance: same words and same banks both."""
-    rows, banks = int(rng.choice([2, 3, 4, 8])), int(rng.choice([1, 2, 4, 8]))
-    return rng.integers(0, rows, 32) * 128 + rng.integers(0, banks, 32) * size
-
-
-def _two_of_them(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """Two, or a few, lanes on one word; all others alone and in banks of their own."""
-    addresses = LANES * max(size, 4)
-    sharers = rng.permutation(32)[: int(rng.choice([2, 2, 3, 5]))]
-    addresses[sharers] = addresses[sharers[0]]
-    return addresses + int(rng.integers(0, 8)) * 256
-
-
-FAMILIES: dict[str, tuple[Draw, ...]] = {
-    "plain": (_random, _window, _strided, _swizzled, _broadcast, _paired, _phases, _few_banks),
-    "wide": (_partly_alike, _random, _phases, _window, _partly_alike, _strided, _paired, _swizzled, _partly_alike,
-             _broadcast, _phases, _few_banks, _paired),
-    "atomic": (_same_words, _same_bank, _mixed, _two_of_them, _mixed, _window, _strided, _random),
+FAMILIES: dict[str, tuple[draws.Draw, ...]] = {
+    "plain": (draws.random, draws.window, draws.strided, draws.swizzled, draws.broadcast, draws.paired, draws.phases,
+              draws.few_banks),
+    "wide": (draws.partly_alike, draws.random, draws.phases, draws.window, draws.partly_alike, draws.strided, draws.paired,
+             draws.swizzled, draws.partly_alike, draws.broadcast, draws.phases, draws.few_banks, draws.paired),
+    "atomic": (draws.same_words, draws.same_bank, draws.mixed, draws.two_of_them, draws.mixed, draws.window, draws.strided,
+               draws.random),
 }  # fmt: skip
+
+
+def halves(num_halves: int, *, count: int, seed: int) -> list[Pattern]:
+    """16-byte loads of one half-warp, or of two: drawn apart, or the second as the first in other rows."""
+    rng = np.random.default_rng([seed, 100 + num_halves])
+    made = []
+    for idx in range(count):
+        addresses, active = np.zeros(32, dtype=np.int64), np.zeros(32, dtype=bool)
+        first = (idx % 2 if num_halves == 1 else 0) * 16
+        addresses[first : first + 16], active[first : first + 16] = draws.half(rng)
+        if num_halves == 2:
+            if rng.random() < 0.5:
+                addresses[16:], active[16:] = draws.half(rng)
+            else:
+                shift = int(rng.integers(0, 8)) * 16
+                addresses[16:], active[16:] = (addresses[:16] ^ shift) + 2048, active[:16]
+        made.append(Pattern("ld_shared_b128", "half" if num_halves == 1 else "halves", addresses, active))
+    return made
 
 
 # ---------------------------------------------------------------------------------------------- configs
@@ -273,6 +169,25 @@ def configs(ops: Sequence[str], count: int) -> Callable[[int], list[Config]]:
     return drawn
 
 
+def half_configs(num_halves: int, count: int) -> Callable[[int], list[Config]]:
+    """``count`` configs of ``halves``."""
+    return lambda seed: [config_of(pattern, idx) for idx, pattern in enumerate(halves(num_halves, count=count, seed=seed))]
+
+
+def asleep_configs(count: int) -> Callable[[int], list[Config]]:
+    """``count`` 16-byte loads whose lower half is paired, with lanes of it asleep."""
+
+    def drawn(seed: int) -> list[Config]:
+        rng = np.random.default_rng([seed, 200])
+        made = []
+        for idx in range(count):
+            addresses, active = draws.asleep(rng)
+            made.append(config_of(Pattern("ld_shared_b128", "asleep", addresses, active), idx))
+        return made
+
+    return drawn
+
+
 def config_of(pattern: Pattern, idx: int) -> Config:
     """A pattern as text; every second compare-and-swap finds what it compares with."""
     return {
@@ -280,16 +195,15 @@ def config_of(pattern: Pattern, idx: int) -> Config:
         "pattern": str(idx),
         "family": pattern.family,
         "is_filled": str(int("cas_" in pattern.op and idx % 2 == 0)),
-        "active": f"{int(np.packbits(pattern.active, bitorder='little').view('<u4')[0]):08x}",
+        "active": draws.mask_text(pattern.active),
         "addresses": " ".join(map(str, pattern.addresses)),
     }
 
 
 def pattern_of(config: Config) -> Pattern:
     """The pattern that a config says."""
-    mask = np.array([int(config["active"], 16)], dtype="<u4").view(np.uint8)
-    active = np.unpackbits(mask, bitorder="little").astype(bool)
-    return Pattern(config["kernel"], config["family"], np.array(config["addresses"].split(), dtype=np.int64), active)
+    addresses = np.array(config["addresses"].split(), dtype=np.int64)
+    return Pattern(config["kernel"], config["family"], addresses, draws.mask_of(config["active"]))
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
@@ -298,12 +212,6 @@ def pattern_of(config: Config) -> Pattern:
 def words_at(addresses: NDArray[np.int64]) -> NDArray[np.uint32]:
     """What the fill writes at byte addresses, multiples of 4."""
     return ((addresses.astype(np.uint64) >> 2) * 0x9E3779B1 + 0x7F4A7C15).astype(np.uint32)
-
-
-def lane_values() -> NDArray[np.uint8]:
-    """What each lane stores: uint8[32, 16]."""
-    words = (np.arange(128, dtype=np.uint64) * 0x85EBCA6B + 0xC2B2AE35).astype("<u4")
-    return words.reshape(32, 4).view(np.uint8)
 
 
 def filled() -> NDArray[np.uint8]:
@@ -321,7 +229,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         mode = FILL * int(config["is_filled"])
     out = np.full((32, 16), 0xA5, dtype=np.uint8)
     if pattern.op in CP_ASYNC:
-        out = lane_values().copy()
+        out = draws.lane_values().copy()
     return KernelLaunch(
         kernel=pattern.op,
         arguments=(
@@ -353,7 +261,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     elif pattern.op.startswith("stmatrix"):
         _check_written(pattern.addresses[: len(_stored_rows(pattern.op))], _stored_rows(pattern.op), outputs["dump"])
     else:
-        values = lane_values()[pattern.active, : access_bytes(pattern.op)]
+        values = draws.lane_values()[pattern.active, : access_bytes(pattern.op)]
         _check_written(pattern.addresses[pattern.active], values, outputs["dump"])
     return {}
 
@@ -397,7 +305,7 @@ def _matrix_fragments(pattern: Pattern) -> NDArray[np.uint8]:
 def _stored_rows(op: str) -> NDArray[np.uint8]:
     """The rows that stmatrix writes: uint8[8 * matrices, 16], from the lanes' values."""
     num_rows = _num_rows(op)
-    words = np.ascontiguousarray(lane_values()).view("<u4")[:, : num_rows // 8]
+    words = np.ascontiguousarray(draws.lane_values()).view("<u4")[:, : num_rows // 8]
     halves = np.ascontiguousarray(words.T).view("<u2").reshape(-1, 8, 8)
     if op.endswith("_trans"):
         halves = halves.transpose(0, 2, 1)
@@ -412,7 +320,7 @@ def _check_atomic(pattern: Pattern, outputs: Outputs) -> None:
     kind, _, verb, _ = pattern.op.split("_")
     size = access_bytes(pattern.op)
     lanes = np.flatnonzero(pattern.active)
-    values, olds = _integers(lane_values(), size), _integers(outputs["out"], size)
+    values, olds = _integers(draws.lane_values(), size), _integers(outputs["out"], size)
     for address in np.unique(pattern.addresses[lanes]):
         here = lanes[pattern.addresses[lanes] == address]
         first = int(_integers(filled()[None, address : address + size], size)[0])
@@ -442,17 +350,19 @@ def _is_history(verb: str, first: int, values: list[int], olds: list[int] | None
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """The count by the simulator's rules; nothing for an instruction that it does not know.
+    """The counts by the simulator's rules; of wide loads also the data stage's, which is another.
 
-    A fill is 64 stores of 512 consecutive bytes. Banks are the same on every GPU.
+    A fill is 64 stores of 512 consecutive bytes.
+    Loops of values (``VALUED_ATOMICS``) take the simulator's count at most. Banks are the same on every GPU.
     """
     del gpu
     pattern = pattern_of(config)
-    try:
-        num_wavefronts = int(wavefronts(pattern.op, pattern.addresses, pattern.active))
-    except LayoutError:
+    if pattern.op in VALUED_ATOMICS:
         return {}
-    return {COUNTED: float(num_wavefronts + int(config["is_filled"]) * SMEM_BYTES // 128)}
+    asked = pattern.op, pattern.addresses, pattern.active
+    sources = SOURCE_PITCH_BYTES * LANES if pattern.op in CP_ASYNC else None
+    found = {COUNTED: float(wavefronts(*asked, sources)) + int(config["is_filled"]) * SMEM_BYTES // 128}
+    return found | ({DATA_LOADS: float(data_wavefronts(*asked))} if pattern.op in WIDE else {})
 
 
 CASE = Case(
@@ -465,11 +375,14 @@ CASE = Case(
         "matrix": Group(configs=configs(LDMATRIX, 60), metrics=METRICS, rank=4),
         "stmatrix": Group(configs=configs(STMATRIX, 60), metrics=METRICS, rank=4, least_capability=(9, 0)),
         "narrow": Group(configs=configs((*NARROW, *STORES, *CP_ASYNC), 60), metrics=METRICS, rank=5),
+        "half": Group(configs=half_configs(1, 600), metrics=METRICS, rank=6),
+        "halves": Group(configs=half_configs(2, 400), metrics=METRICS, rank=6),
+        "asleep": Group(configs=asleep_configs(120), metrics=METRICS, rank=6),
         "atomic_loop": Group(configs=configs(LOOPED_ATOMICS, 60), metrics=ATOMIC_METRICS, rank=8),
     },
     launch=launch,
     check=check,
     checks_counted=False,
     predict=predict,
-    tiers={COUNTED: 3},
+    tiers={COUNTED: 3, DATA_LOADS: 3},
 )

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from gpusim.errors import LayoutError
 from gpusim.evidence.case import Case, Config, Group, KernelLaunch, MappedTensor, Output, Outputs, WrongAnswer, by_value
-from gpusim.layout.swizzle import span_bytes, swizzle_mode
+from gpusim.layout.swizzle import swizzle_mode
 from gpusim.machine.config import GpuSpec
 from gpusim.workload.dtypes import dtype as dtype_named
-from gpusim.workload.tma import TensorMap, tma_wavefronts
+from gpusim.workload.tma import TensorMap, row_pitch_bytes, tma_bank_writes, tma_fill
 
 PITCH_BYTES = 1024
 """From row to row of the tensor."""
@@ -23,14 +23,18 @@ STAGE_BYTES = 1024
 NUM_ROUNDS = 4
 
 BANK_WRITES = "l1tex__data_bank_writes.sum"
+INSTRUCTIONS = "smsp__sass_inst_executed_op_tma_ld.sum"
+SECTORS = "lts__t_sectors_srcunit_tex_op_read.sum"
 METRICS = (
     BANK_WRITES,
     "l1tex__data_bank_reads.sum",
-    "smsp__sass_inst_executed_op_tma_ld.sum",
+    INSTRUCTIONS,
     "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum",
     "l1tex__data_bank_conflicts_type_arbitration.sum",
-    "lts__t_sectors_srcunit_tex_op_read.sum",
+    SECTORS,
 )
+OWN_WRITES = 8
+"""What the kernel writes without any box: its mbarriers. Source: measured, the row of no box."""
 
 
 def _config(rank: int, dtype: str, inner_bytes: int, outer: tuple[int, ...], swizzle: str, num_boxes: int) -> Config:
@@ -52,8 +56,7 @@ def rows_of(config: Config) -> int:
 
 def padded_bytes(config: Config) -> int:
     """From row to row in shared memory, if rows narrower than the swizzle's span are padded to it."""
-    inner_bytes = int(config["inner_bytes"])
-    return inner_bytes if config["swizzle"] == "none" else max(inner_bytes, span_bytes(config["swizzle"]))
+    return row_pitch_bytes(tensor_map(config).box)
 
 
 def _fits(config: Config) -> bool:
@@ -94,6 +97,20 @@ def many_boxes(seed: int) -> list[Config]:
         for num_boxes in (2, 4, 8, 16, 32)
     ]
     return [config for config in found if _fits(config)]
+
+
+def narrow(seed: int) -> list[Config]:
+    """Rows below 128 bytes in boxes enough to fill the unit's queue: is a row a cycle, and one that crosses a line two?"""
+    del seed  # a sweep, the same for every seed
+    shapes = (
+        (2, "bf16", 48, (256,), "none", 16), (2, "bf16", 80, (150,), "none", 16), (2, "bf16", 96, (128,), "none", 16),
+        (2, "bf16", 64, (128,), "64B", 24), (2, "bf16", 64, (128,), "none", 24), (2, "bf16", 64, (256,), "64B", 12),
+        (2, "bf16", 32, (256,), "none", 16), (2, "bf16", 16, (128,), "32B", 32), (2, "bf16", 32, (128,), "64B", 24),
+        (2, "bf16", 96, (128,), "128B", 12), (2, "bf16", 112, (128,), "128B", 12), (2, "bf16", 80, (128,), "128B", 12),
+        (2, "bf16", 48, (256,), "64B", 12), (2, "int8", 16, (256,), "none", 32),
+        (3, "bf16", 16, (16, 16), "none", 32), (2, "bf16", 48, (64,), "none", 1),
+    )  # fmt: skip
+    return [_config(*shape) for shape in shapes]
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
@@ -186,13 +203,15 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """Wavefronts of the writes; nothing for rows narrower than the swizzle, of which the simulator refuses to speak."""
+    """Words written, sectors read and instructions, with what the kernel itself writes. The same on every GPU."""
     del gpu
-    try:
-        per_box = tma_wavefronts(tensor_map(config).box)
-    except LayoutError:
-        return {}
-    return {"num_wavefronts": float(per_box * int(config["num_boxes"]))}
+    num_boxes, box = int(config["num_boxes"]), tensor_map(config).box
+    return {
+        BANK_WRITES: float(OWN_WRITES + num_boxes * tma_bank_writes(box)),
+        SECTORS: float(num_boxes * tma_fill([box]).num_sectors),
+        INSTRUCTIONS: float(num_boxes),
+        "row_pitch_bytes": float(num_boxes and (row_pitch_bytes(box) if box.num_rows > 1 else box.inner_bytes)),
+    }
 
 
 def derive(row: Config) -> dict[str, float]:
@@ -211,6 +230,7 @@ CASE = Case(
     groups={
         "one_box": Group(configs=one_box, metrics=METRICS, rank=2, least_capability=(9, 0)),
         "many_boxes": Group(configs=many_boxes, metrics=METRICS, rank=3, least_capability=(9, 0)),
+        "narrow": Group(configs=narrow, metrics=METRICS, rank=3, least_capability=(9, 0)),
     },
     launch=launch,
     check=check,
@@ -218,10 +238,11 @@ CASE = Case(
         "cycles": "SM cycles from the first instruction to the completion of the last box, in the last round",
         "issue_cycles": "SM cycles from before the first to after the last instruction, in the last round",
         "first_cycles": "SM cycles of the first round, which fetches the tensor map and what L2 lacks",
-        "row_pitch_bytes": "bytes from row to row of a box in shared memory, before the swizzle; 0 without boxes",
+        "row_pitch_bytes": "bytes from row to row of a box in shared memory, before the swizzle; of one row its own width",
     },
     checks_counted=False,
     num_repeats=5,
     predict=predict,
+    tiers={BANK_WRITES: 3, SECTORS: 3, INSTRUCTIONS: 3, "row_pitch_bytes": 3},
     derive=derive,
 )

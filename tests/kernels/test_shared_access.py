@@ -13,7 +13,7 @@ import pytest
 
 from gpusim.evidence.case import Output, WrongAnswer, load_case
 from gpusim.machine.config import load_gpu
-from gpusim.workload.access import SMEM_OPS
+from gpusim.workload.smem_ops import SMEM_OPS
 
 CASE = load_case("shared_access")
 TOY = load_gpu("toy")
@@ -32,9 +32,32 @@ warp = load("warp")
 
 
 def test_every_op_is_in_a_group_of_sixty_and_wide_loads_of_four_hundred() -> None:
-    counts = Counter(config["kernel"] for group in CASE.groups for config in CASE.configs(group, 1))
+    halves = ("half", "halves", "asleep")
+    counts = Counter(config["kernel"] for group in CASE.groups if group not in halves for config in CASE.configs(group, 1))
     assert set(counts) == set(case.OPS) and len(case.OPS) == 53
     assert all(count == (400 if op in case.WIDE else 60) for op, count in counts.items())
+    assert {config["kernel"] for group in halves for config in CASE.configs(group, 1)} == {"ld_shared_b128"}
+
+
+def test_half_warps_are_asked_alone_together_and_with_sleepers() -> None:
+    masks = {group: [case.pattern_of(config).active for config in CASE.configs(group, 1)] for group in ("half", "halves")}
+    assert {(bool(mask[:16].any()), bool(mask[16:].any())) for mask in masks["half"]} == {(True, False), (False, True)}
+    assert all(mask[:16].any() and mask[16:].any() for mask in masks["halves"])
+    asleep = [case.pattern_of(config) for config in CASE.configs("asleep", 1)]
+    assert {bool(pattern.active[31]) for pattern in asleep} == {True, False}
+    for pattern in asleep:  # both lanes of a pair that are awake agree, so that sleepers alone decide
+        assert not pattern.active[:16].all()
+        lanes = np.arange(16)
+        assert any(
+            all(
+                pattern.addresses[lane] == pattern.addresses[lane ^ d] or not pattern.active[[lane, lane ^ d]].all()
+                for lane in lanes
+            )
+            for d in (1, 2)
+        )
+        for half in (slice(0, 16), slice(16, 32)):
+            vectors = np.unique(pattern.addresses[half][pattern.active[half]] // 16)
+            assert len(set((vectors % 8).tolist())) == len(vectors)
 
 
 def test_the_simulator_knows_every_op() -> None:

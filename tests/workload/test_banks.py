@@ -24,7 +24,7 @@ from gpusim.layout import (
     swizzle_mode,
 )
 from gpusim.report.banks import joint_verdict_of
-from gpusim.workload.access import SMEM_OPS, wavefronts
+from gpusim.workload.access import wavefronts
 from gpusim.workload.atoms import copy_atom, mma_sync
 from gpusim.workload.bank_mends import (
     closed_form_swizzle,
@@ -48,6 +48,7 @@ from gpusim.workload.banks import (
     smem_tile,
 )
 from gpusim.workload.dtypes import BF16, FP8, FP32, FP64, TF32, DType
+from gpusim.workload.smem_ops import SMEM_OPS
 from gpusim.workload.tensor import MemRef
 from gpusim.workload.tiled import tiled_mma, warp_addresses
 
@@ -150,6 +151,9 @@ def test_every_lane_is_served_by_the_banks_of_its_words_within_its_phase(access:
         served = [lane for phase in instruction.phases for lane in phase.lanes]
         assert served == [i for i, address in enumerate(instruction.addresses) if address is not None]
         for phase in instruction.phases:
+            if access.rule.is_loop:
+                assert instruction.turns[list(phase.lanes)].max() < phase.num_wavefronts  # loads and swaps of each round
+                continue
             assert access.rule.num_passes * instruction.turns[list(phase.lanes)].max() == phase.num_wavefronts
             one_pass = max((len(c.lanes) for c in phase.collisions), default=1)
             assert access.rule.num_passes * one_pass == phase.num_wavefronts
@@ -167,7 +171,7 @@ def test_no_placement_beats_the_ideal_and_a_swizzle_leaves_it(access: TileAccess
     ideal = ideal_wavefronts(access.op, addresses, mask)
     assert np.all(ideal <= wavefronts(access.op, addresses, mask))
     moved = Swizzle(num_bits, 4, shift)(addresses)
-    assert np.array_equal(ideal, ideal_wavefronts(access.op, np.asarray(moved), mask))
+    assert access.rule.is_loop or np.array_equal(ideal, ideal_wavefronts(access.op, np.asarray(moved), mask))
 
 
 @st.composite
@@ -674,3 +678,39 @@ def test_of_very_many_places_the_nearest_are_counted() -> None:
 def test_what_cannot_be_is_refused_in_one_sentence(make: Any, said: str) -> None:
     with pytest.raises(LayoutError, match=said):
         make()
+
+
+def test_the_ideal_of_a_wide_load_merges_what_would_be_one_without_conflicts() -> None:
+    """Lanes share vectors in pairs: eight to each half-warp, four of them in one bank, or each in its own."""
+    lanes = np.arange(32)
+    crowded = 1024 * (lanes // 2 % 4) + 16 * (lanes // 8)
+    assert int(wavefronts("ld_shared_b128", crowded)) == 16
+    assert int(ideal_wavefronts("ld_shared_b128", crowded)) == 2
+    assert int(wavefronts("ld_shared_b128", 16 * (lanes // 2))) == 2
+
+
+@given(
+    units=st.lists(st.integers(0, 40), min_size=32, max_size=32),
+    active=st.lists(st.booleans(), min_size=32, max_size=32).filter(any),
+)
+def test_a_loop_over_words_in_banks_of_their_own_is_the_least_that_their_sharing_allows(
+    units: list[int], active: list[bool]
+) -> None:
+    addresses, mask = 8 * np.array(units), np.array(active)
+    least = int(ideal_wavefronts("atom_shared_add_b64", addresses, mask))
+    assert least <= int(wavefronts("atom_shared_add_b64", addresses, mask))
+    rounds = max(sum(unit == word for unit, on in zip(units, active, strict=True) if on) for word in set(units))
+    assert least >= 3 * rounds
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64])
+def test_unsigned_addresses_have_the_ideal_of_signed_ones(dtype: type[np.unsignedinteger[Any]]) -> None:
+    lanes = np.arange(32)
+    for op, places in (("ld_shared_b128", 4 * (lanes // 4 % 16) // 4 * 16), ("atom_shared_b32", 4 * (lanes // 8))):
+        assert ideal_wavefronts(op, places.astype(dtype)) == ideal_wavefronts(op, places)
+        assert wavefronts(op, places.astype(dtype)) == wavefronts(op, places)
+
+
+def test_rows_with_padding_are_said_to_be_none_that_tma_writes() -> None:
+    (said,) = remarks(ldmatrix(Layout((64, 64), (72, 1)), swizzle=swizzle_mode("128B")), is_in_elements=False)
+    assert said == "TMA writes no padding: it lays rows of 128 bytes one behind the other, these are 144 apart"

@@ -29,7 +29,7 @@ from gpusim.layout import (
 from gpusim.workload.dtypes import BF16, DTYPES, FP8, FP16, FP32, FP64, INT8, TF32, DType
 from gpusim.workload.gmma import Major, gmma_atom
 from gpusim.workload.operand import OperandTile, tma_boxes
-from gpusim.workload.tma import TensorMap, TmaBox, tma_fill, tma_wavefronts
+from gpusim.workload.tma import TensorMap, TmaBox, row_pitch_bytes, tma_bank_writes, tma_fill, tma_wavefronts
 from gpusim.workload.tma_copy import TmaCopy, make_tma_copy, tensor_map
 
 ORACLE = json.loads((Path(__file__).parent / "descriptor_oracle" / "descriptor_answers.json").read_text(encoding="utf-8"))
@@ -414,18 +414,19 @@ def test_a_tile_starts_where_boxes_do() -> None:
     dtype=st.sampled_from((FP8, BF16, FP32)),
     plain_chunks=st.integers(1, 16),
 )
-def test_a_box_is_written_without_conflicts(mode: str, num_rows: int, dtype: DType, plain_chunks: int) -> None:
+def test_each_row_of_a_box_is_written_alone_line_by_line(mode: str, num_rows: int, dtype: DType, plain_chunks: int) -> None:
     inner_bytes = span_bytes(mode) if mode != "none" else 16 * plain_chunks
     box = TmaBox(inner_elements=inner_bytes // dtype.num_bytes, outer=(num_rows,), dtype=dtype, swizzle=mode)
-    assert tma_wavefronts(box) == -(-box.num_bytes // 128)
+    rows = [range(row * inner_bytes, (row + 1) * inner_bytes, 16) for row in range(num_rows)]
+    halves = [(row[: len(row) // 2 * 2], row[len(row) // 2 * 2 :]) if len(row) > 1 else (row,) for row in rows]
+    assert tma_wavefronts(box) == sum(len({chunk // 128 for chunk in part}) for parts in halves for part in parts)
     assert tma_fill([box, box]).num_wavefronts == 2 * tma_wavefronts(box)
 
 
-def test_rows_narrower_than_the_span_are_refused() -> None:
+def test_rows_narrower_than_the_span_lie_a_span_apart_and_cost_no_more() -> None:
     box = TmaBox(inner_elements=32, outer=(8,), dtype=BF16, swizzle="64B")
-    assert tma_wavefronts(box) == 4
-    with pytest.raises(LayoutError, match=r"narrower than swizzle '128B'.*use 64 elements of bf16, or swizzle '64B'"):
-        tma_wavefronts(box, "128B")
-    assert tma_wavefronts(box, "none") == 4
+    assert [row_pitch_bytes(replace(box, swizzle=mode)) for mode in ("none", "64B", "128B")] == [64, 64, 128]
+    assert [tma_wavefronts(box, mode) for mode in ("none", "64B", "128B")] == [8, 8, 8]
+    assert tma_bank_writes(box) == 8 * 64 // 4
     with pytest.raises(LayoutError, match="wider than swizzle"):
         tma_wavefronts(box, "32B")

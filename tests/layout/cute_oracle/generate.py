@@ -7,15 +7,16 @@ A case that CuTe's static assertions refuse is written with the assertion as its
 
 from __future__ import annotations
 
-import argparse
 import json
-import re
-import subprocess
-import tempfile
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import cute_headers
 from atoms import atom_cases, instruction_cases
 from draw_cases import Case
 from operations import draw_all
@@ -67,15 +68,11 @@ int main() {{
 def main() -> None:
     """Draw, compile, run, write."""
     here = Path(__file__).parent
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cutlass", required=True, help="include folder of CUTLASS")
-    parser.add_argument("--cuda", required=True, help="include folder of the CUDA toolkit")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser = cute_headers.parser(__doc__)
     parser.add_argument("--table", choices=TABLES, default="algebra")
     parser.add_argument("--out", type=Path, help="the table's own file unless given")
     args = parser.parse_args()
-    flags = [f"-I{args.cutlass}", f"-I{args.cuda}", f"-I{args.cuda}/cccl"]
+    flags = cute_headers.include_flags(args)
     if args.table == "algebra":
         drawn, atoms = list(draw_all(args.seed)), list(atom_cases(args.seed))
     else:
@@ -91,25 +88,11 @@ def main() -> None:
 
 
 def ask(cases: Sequence[Case], flags: list[str]) -> list[list[str]]:
-    """[operation, arguments ..., answer] of each case; refusals are found by compiling again without them."""
-    refused: dict[int, str] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        source, program = Path(folder) / "cases.cpp", Path(folder) / "cases"
-        while True:
-            source.write_text(source_text(cases, refused), encoding="utf-8")
-            command = ["g++", "-std=c++17", "-O0", "-w", "-fmax-errors=0", *flags, str(source), "-o", str(program)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode == 0:
-                break
-            found = refusals(done.stderr)
-            if not found:
-                raise RuntimeError(done.stderr[:4000])
-            refused |= found
-        printed = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.splitlines()
-    answers = dict(line.split("\t", 1) for line in printed)
+    """[operation, arguments ..., answer] of each case."""
+    answers = cute_headers.ask(partial(source_text, cases), len(cases), flags, most_letters=60)
     return [
-        [case.op, *case.args, refused[i] if i in refused else re.sub(r"_(?=\d)", "", answers[str(i)])]
-        for i, case in enumerate(cases)
+        [case.op, *case.args, cute_headers.without_underscores(answer)]
+        for case, answer in zip(cases, answers, strict=True)
     ]
 
 
@@ -124,19 +107,6 @@ def source_text(cases: Sequence[Case], refused: dict[int, str]) -> str:
         body = "" if i in refused else f'std::printf("{i}\\t"); show({case.cpp}); std::printf("\\n");'
         lines.append(f"  {{ {body} }}")
     return "\n".join([*lines, "}", ""])
-
-
-def refusals(errors: str) -> dict[int, str]:
-    """Case to assertion, from the compiler's errors."""
-    found: dict[int, str] = {}
-    current = -1
-    for line in errors.splitlines():
-        for match in re.finditer(r"\bcases:(\d+):", line):
-            current = int(match[1]) - 1
-        if "error:" in line and current >= 0:
-            message = line.split("error:", 1)[1].strip().removeprefix("static assertion failed: ")
-            found.setdefault(current, f"refused: {message[:60]}")
-    return found
 
 
 if __name__ == "__main__":

@@ -7,15 +7,17 @@ The driver's ``cuTensorMapEncodeTiled`` is a stub here that prints its arguments
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
-import subprocess
-import tempfile
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import cute_headers
 from cases import all_cases
 
 CASES_PER_FILE = 60
@@ -78,14 +80,10 @@ int main() {
 def main() -> None:
     """Draw, compile, run, write."""
     here = Path(__file__).parent
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cutlass", required=True, help="include folder of CUTLASS")
-    parser.add_argument("--cuda", required=True, help="include folder of the CUDA toolkit")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser = cute_headers.parser(__doc__)
     parser.add_argument("--out", type=Path, default=here / "descriptor_answers.json")
     args = parser.parse_args()
-    flags = [f"-I{args.cutlass}", f"-I{args.cuda}", f"-I{args.cuda}/cccl"]
+    flags = cute_headers.include_flags(args)
     # What nvcc would say of itself, without which CuTe leaves tensor maps out, and calls of the driver by its name.
     flags += ["-D__CUDACC_VER_MAJOR__=13", "-D__CUDACC_VER_MINOR__=0", "-DCUTLASS_ENABLE_DIRECT_CUDA_DRIVER_CALL=1"]
     cases = list(dict.fromkeys(all_cases(args.seed)))
@@ -115,23 +113,9 @@ def parsed(answer: str) -> list[object]:
 
 
 def ask(statements: Sequence[str], flags: list[str]) -> list[str]:
-    """The answer of each statement; what does not compile is found by compiling again without it."""
-    refused: dict[int, str] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        source, program = Path(folder) / "cases.cpp", Path(folder) / "cases"
-        while True:
-            source.write_text(source_text(statements, refused), encoding="utf-8")
-            command = ["g++", "-std=c++17", "-O0", "-w", "-fmax-errors=0", *flags, str(source), "-o", str(program)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode == 0:
-                break
-            found = refusals(done.stderr)
-            if not found:
-                raise RuntimeError(done.stderr[:4000])
-            refused |= found
-        printed = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.splitlines()
-    answers = dict(line.split("\t", 1) for line in printed)
-    return [refused[i] if i in refused else notation(answers[str(i)]) for i in range(len(statements))]
+    """The answer of each statement."""
+    answers = cute_headers.ask(partial(source_text, statements), len(statements), flags, most_letters=80)
+    return [notation(answer) for answer in answers]
 
 
 def source_text(statements: Sequence[str], refused: dict[int, str]) -> str:
@@ -145,21 +129,10 @@ def source_text(statements: Sequence[str], refused: dict[int, str]) -> str:
 
 def notation(answer: str) -> str:
     """The answer without the ``_`` of static integers, and an unset pointer as its width alone."""
+    if answer.startswith("refused: "):
+        return answer
     width = re.sub(r" o smem_ptr\[(\d+)b\]\(unset\) o ", r"_smem_ptr[\1b] o ", answer)
-    return re.sub(r"_(?=\d)", "", width)
-
-
-def refusals(errors: str) -> dict[int, str]:
-    """Statement to assertion, from the compiler's errors."""
-    found: dict[int, str] = {}
-    current = -1
-    for line in errors.splitlines():
-        for match in re.finditer(r"\bcases:(\d+):", line):
-            current = int(match[1]) - 1
-        if "error:" in line and current >= 0:
-            message = line.split("error:", 1)[1].strip().removeprefix("static assertion failed: ")
-            found.setdefault(current, f"refused: {message[:80]}")
-    return found
+    return cute_headers.without_underscores(width)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,121 @@
+"""What accesses of warps to shared and to global memory have in common: lanes checked, units counted by bank.
+
+In: addresses int[..., 32], masks bool[..., 32]. Out: the same, checked; counts row by row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.errors import LayoutError
+from gpusim.units import WARP_SIZE
+
+CHUNK_WARPS = 1 << 14
+"""Warps that are counted at once: keeps the temporaries of one step within a few MB, that is, in cache."""
+
+_FEW_WAYS = 8  # conflicts up to so many ways are found by comparing neighbours
+_MANY_UNITS = 1 << 28  # below, a unit's bank and row go into 31 bits
+
+
+def checked_lanes(
+    where: str,
+    addresses: NDArray[np.integer[Any]],
+    active: NDArray[np.bool_] | None,
+    access_bytes: int,
+    num_lanes: int,
+) -> tuple[NDArray[np.integer[Any]], NDArray[np.bool_] | None]:
+    """Addresses, and the mask of active lanes in the same shape (None for all); refuses bad ones.
+
+    Addresses are given back as they are, so lanes that are not looked at may hold anything.
+    """
+    addresses = np.asarray(addresses)
+    if addresses.ndim == 0 or addresses.shape[-1] != WARP_SIZE:
+        raise LayoutError(
+            f"{where}: addresses have shape {addresses.shape}: give {WARP_SIZE} lanes along the last axis"
+        )
+    if not np.issubdtype(addresses.dtype, np.integer):
+        raise LayoutError(f"{where}: addresses are {addresses.dtype}: use integers, in bytes")
+    if addresses.dtype not in (np.int32, np.int64):
+        if addresses.dtype == np.uint64 and addresses.size and addresses.max() > np.iinfo(np.int64).max:
+            raise LayoutError(f"{where}: an address is {addresses.max()}: use addresses below 2^63")
+        addresses = addresses.astype(np.int64)
+    bad = (addresses[..., :num_lanes] & (access_bytes - 1)) != 0
+    bad |= addresses[..., :num_lanes] < 0
+    mask = None
+    if active is not None:
+        if np.shape(active) not in (addresses.shape, (WARP_SIZE,)):
+            raise LayoutError(
+                f"{where}: active has shape {np.shape(active)}: use {addresses.shape}, as the addresses have"
+            )
+        mask = np.broadcast_to(np.asarray(active, dtype=np.bool_), addresses.shape)
+        bad &= mask[..., :num_lanes]
+    if bad.any():
+        first = tuple(np.argwhere(bad)[0])
+        raise LayoutError(
+            f"{where}: lane {first[-1]} has byte address {addresses[first]}: "
+            + (f"use a multiple of {access_bytes}, 0 or more" if access_bytes > 1 else "use 0 or more")
+        )
+    return addresses, mask
+
+
+def narrowed(units: NDArray[np.integer[Any]], factor: int = 1) -> NDArray[np.integer[Any]]:
+    """``units`` in 32 bits where ``factor`` times as many go with their banks into 31, which sort quicker; else in 64."""
+    fits = not units.size or units.max() < _MANY_UNITS // factor
+    return units.astype(np.int32 if fits else np.int64, copy=False)
+
+
+def num_distinct(addresses: NDArray[np.integer[Any]], mask: NDArray[np.bool_], unit_bytes: int) -> int:
+    """Distinct units of ``unit_bytes`` along the last axis, summed over the others."""
+    ordered = np.sort(np.where(mask, addresses // unit_bytes, -1), axis=-1)
+    is_first = ordered >= 0
+    is_first[..., 1:] &= ordered[..., 1:] != ordered[..., :-1]
+    return int(is_first.sum())
+
+
+def busiest(
+    units: NDArray[np.integer[Any]], num_banks: int, *, is_broadcasting: bool
+) -> NDArray[np.integer[Any]]:
+    """For each row of the last axis the most units, distinct ones if ``is_broadcasting``, in any one of ``num_banks`` banks.
+
+    Sorted by bank, units of one bank stand together: a bank has k or more exactly if some unit and the one k - 1 places
+    on share it. Most rows drop out after a few k; of the others, runs are measured.
+    """
+    if not is_broadcasting:
+        ordered = _by_bank(units, num_banks)
+    else:
+        ordered = np.sort(_by_bank(units, num_banks), axis=-1)
+        again = ordered[..., 1:] == ordered[..., :-1]
+        if again.any():
+            ordered[..., 1:][again] = -1
+    banks = np.where(ordered >= 0, ordered >> _row_bits(ordered), -1)
+    banks = np.sort(banks, axis=-1).reshape(-1, units.shape[-1])
+    counted = (banks[:, -1] >= 0).astype(np.int64)
+    alive = np.flatnonzero(counted)
+    banks = banks[alive]
+    for reach in range(1, min(_FEW_WAYS, units.shape[-1])):
+        shared = ((banks[:, reach:] == banks[:, :-reach]) & (banks[:, reach:] >= 0)).any(axis=-1)
+        alive, banks = alive[shared], banks[shared]
+        counted[alive] = reach + 1
+    if not len(alive) or units.shape[-1] <= _FEW_WAYS:
+        return counted.reshape(units.shape[:-1])
+    place = np.arange(banks.shape[-1])
+    begins = np.ones(banks.shape, dtype=np.bool_)
+    begins[:, 1:] = banks[:, 1:] != banks[:, :-1]
+    runs = place - np.maximum.accumulate(np.where(begins, place, 0), axis=-1) + 1
+    counted[alive] = np.where(banks >= 0, runs, 0).max(axis=-1, initial=0)
+    return counted.reshape(units.shape[:-1])
+
+
+def _row_bits(units: NDArray[np.integer[Any]]) -> int:
+    """Bits for the row of a unit, below those for its bank (at most 32 of them)."""
+    return 8 * units.dtype.itemsize - 6
+
+
+def _by_bank(units: NDArray[np.integer[Any]], num_banks: int) -> NDArray[np.integer[Any]]:
+    """A number for each unit that orders by bank first; -1 stays."""
+    shift = num_banks.bit_length() - 1
+    keyed = ((units & (num_banks - 1)) << _row_bits(units)) | (units >> shift)
+    return np.where(units >= 0, keyed, -1)
