@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpusim.cli import main
-from gpusim.workload.access import smem_op_families
+from gpusim.workload.smem_ops import smem_op_families
 
 TILE = ["banks", "--layout", "(64,64):(64,1)", "--dtype", "bf16"]
 LDMATRIX = [*TILE, "--access", "ldmatrix_x4"]
@@ -19,13 +19,23 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["banks"], ["--layout is missing"]),
     (TILE, ["--access is missing"]),
     (["banks", "--layout", "(64,64", "--dtype", "bf16", "--access", "ldmatrix_x4"], ["--layout:", "not closed"]),
+    (["banks", "--layout", "(64,64):(64,1", "--dtype", "bf16", "--access", "ldmatrix_x4"],
+     ["gpusim: --layout: '(64,64):(64,1': the parenthesis at position 8 is not closed"]),
+    (["banks", "--layout", "(0,64):(64,1)", "--dtype", "bf16", "--access", "ldmatrix_x4"],
+     ["gpusim: --layout: shape (0,64): use one mode or more"]),
+    (["banks", "--layout", "(64,64):(64)", "--dtype", "bf16", "--access", "ldmatrix_x4"],
+     ["gpusim: --layout: (64,64):(64): shape and stride differ"]),
+    ([*LDMATRIX, "--threads", "32 : 1)"], ["gpusim: --threads: '32 : 1)': ')' is left over at position 6: remove it"]),
     ([*TILE[:-1], "bf17", "--access", "ldmatrix_x4"], ["'bf17' is unknown", "did you mean 'bf16'?"]),
     ([*TILE, "--access", "ldmatrix_x5"], ["--access 'ldmatrix_x5' is unknown", "did you mean", "'ldmatrix_x4'?"]),
     ([*TILE, "--access", "ld_shared"], ["--access 'ld_shared' is unknown; use ld_shared_b8|b16|b32|b64|b128"]),
-    ([*TILE, "--access", "atom_shared_add"], ["use atom_shared_add_b32|b64"]),
+    ([*TILE, "--access", "red_shared_add_b32"], ["is of integers, --dtype bf16 is not; use red_shared_add_f32"]),
+    ([*TILE, "--access", "atom_shared_add_f32"], ["is of fp32, --dtype is bf16; use --dtype fp32"]),
+    ([*TILE, "--access", "atom_shared_add"], ["use atom_shared_add_b32|b64|f32"]),
     ([*LDMATRIX, "--swizzle", "3,2,3"], ["Sw<3,2,3> in elements, Sw<3,3,3> in bytes tears apart", "M >= 3 in elements"]),
     ([*LDMATRIX, "--threads", "16:1"], ["use a layout of 32 lanes"]),
-    ([*LDMATRIX, "--access", "ldmatrix_x2", "--threads", "32:1"], ["--threads is given 1 times, --access 2"]),
+    ([*LDMATRIX, "--access", "ldmatrix_x2", "--threads", "32:1"], ["--threads is given once, --access 2 times"]),
+    ([*LDMATRIX, "--threads", "32:1", "--threads", "32:1"], ["--threads is given 2 times, --access once"]),
     ([*LDMATRIX, "--threads", "(32,1000000):(1,0)"], ["32000000 lanes", "use at most 1024"]),
     ([*LDMATRIX, "--threads", "32:1@1000000000"], ["--threads"]),
     (["banks", "--layout", "(100000000,64):(0,1)", *LDMATRIX[3:]], ["6400000000 coordinates", "use a tile"]),
@@ -41,13 +51,15 @@ BAD: list[tuple[list[str], list[str]]] = [
     ([*LDMATRIX, "--at", "(0,-8)"], ["outside"]),
     ([*LDMATRIX, "--at", "0"], ["--at '0' is no coordinate", "(0,16)"]),
     ([*LDMATRIX, "--at", "(a,b)"], ["--at '(a,b)' is no coordinate"]),
-    ([*LDMATRIX, "--threads", "32:64:1"], ["--threads", "'64:1'"]),
+    ([*LDMATRIX, "--threads", "32:64:1"], ["--threads: '32:64:1': ':1' is left over at position 5"]),
     ([*LDMATRIX, "--threads", "8:1"], ["8", "32 lanes"]),
     ([*LDMATRIX, "--threads", "Sw<1,3,3> o 0 o 32:1"], ["--threads", "has a swizzle"]),
     (["banks", "--layout", "Sw<3,3,3> o 0 o (64,64):(64,1)", "--dtype", "bf16", "--access", "ldmatrix_x4", "--swizzle",
       "128B"], ["two", "give one"]),
     (["banks", "--layout", "(8,64):(64,1)", "--dtype", "bf16", "--access", "ldmatrix_x4"], ["outside of a tile"]),
-    ([*TILE, "--access", "ld_shared_b8"], ["less than an element"]),
+    ([*TILE, "--access", "ld_shared_b8"], ["ld_shared_b8 moves 1 byte, less than an element of 2 bytes"]),
+    (["banks", "--layout", "(64,64):(64,1)", "--dtype", "fp8", "--access", "ldmatrix_x4", "--swizzle", "3,3,3"],
+     ["which Sw<3,3,3> in bytes tears apart: use a swizzle that keeps 16 bytes whole: M >= 4 in bytes"]),
     ([*LDMATRIX, "--json", "no/such/x.json"], ["--json"]),
     ([*LDMATRIX, "--plot", "x.pdf"], ["--plot 'x.pdf' ends in '.pdf'"]),
     ([*LDMATRIX, "--plot", "x.png", "--json", "x.png"], ["is the file of"]),
@@ -84,6 +96,14 @@ def test_bytes_typed_as_elements_are_counted_as_asked_and_remarked(capsys: pytes
     text = " ".join(capsys.readouterr().out.split())
     assert "2-way" in text
     assert "Remark: Sw<3,4,3> counts elements here and is Sw<3,5,3> in bytes: it is not the 128B mode" in text
+
+
+def test_a_swizzle_of_bytes_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    tile = ["banks", "--layout", "(64,64):(64,1)", "--dtype", "fp8", "--access", "ld_shared_b8"]
+    assert main([*tile, "--swizzle", "2,4,3"]) == 0
+    said = capsys.readouterr().out
+    assert "Sw<2,4,3> in elements and in bytes (the 64B mode of TMA and wgmma)" in said
+    assert "ld_shared_b8: 1 byte (1 element) with each address" in said
 
 
 def test_the_next_command_is_free_of_conflicts(capsys: pytest.CaptureFixture[str]) -> None:

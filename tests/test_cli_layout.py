@@ -19,10 +19,24 @@ from gpusim.layout.draw import COLORS
 from gpusim.report.layouts import facts_line, grid_lines, layout_facts
 
 BAD: list[tuple[list[str], list[str]]] = [
-    ([], ["EXPR... is missing", "CuTe's notation"]),
+    ([], ["EXPR is missing", "CuTe's notation"]),
     (["(4,8"], ["'(4,8'", "not closed"]),
     (["(4,8):(1)"], ["(4,8):(1)", "differ in profile"]),
     (["(4,x)"], ["no number at position 3"]),
+    (["hello"], ["layout: 'hello': no layout at position 0", "use shape:stride"]),
+    (["(8, 64):(64,1) o 4:2"], ["'(8, 64):(64,1) o 4:2': 'o 4:2' is left over at position 15: use --composition 4:2"]),
+    (["(8,8):(8,1)o(2,4):(1,2)"], ["'o(2,4):(1,2)' is left over at position 11: use --composition '(2,4):(1,2)' of"]),
+    (["8:1 o 0 o 8:1"], ["'o 0 o 8:1' is left over at position 4: use --composition LAYOUT"]),
+    (["(64, 64) : (64, 1"], ["'(64, 64) : (64, 1': the parenthesis at position 11 is not closed"]),
+    (["Sw<3,3,3> o 0 o (8, 8):(8, x)"], ["'Sw<3,3,3> o 0 o (8, 8):(8, x)': no number at position 27"]),
+    (["Sw<3,4,3>_smem_ptr[16b] o 1 x o (8,8)"], ["the offset '1 x' is no number"]),
+    (["(0,64):(64,1)"], ["gpusim: layout: shape (0,64): use one mode"]),
+    (["(64,64):(64)"], ["gpusim: layout: (64,64):(64): shape and stride differ"]),
+    (["(4,8)", "--composition", "<4:2, 8:x>"], ["--composition '<4:2, 8:x>': no number at position 8"]),
+    (["(4,8)", "--composition", "(0, 4):(1, 2)"], ["--composition: shape (0,4): use"]),
+    (["(4,8)", "--composition", "(4 8)"], ["--composition '(4 8)': '4 8' has a blank"]),
+    (["(4,8)", "--coord", "(1,2,3)"], ["--coord (1,2,3) has 3 modes"]),
+    (["(4,8)", "--tile-to-shape", "(8,8)", "--order", "(1, 0"], ["gpusim: --order '(1, 0': the parenthesis"]),
     (["Sw<3,3,3>"], ["is a swizzle alone", "o 0 o"]),
     (["Sw<3,3,3>", "--coalesce"], ["is a swizzle alone"]),
     (["Sw<3,3,2> o 0 o 64:1"], ["overlap"]),
@@ -32,6 +46,10 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["(4,8)", "--zipped-divid", "2"], ["did you mean '--zipped-divide'?"]),
     (["(4,8)", "--zipped-divide", "(2,2,2)"], ["3 modes"]),
     (["(4,8)", "--slice", "(1,2)"], ["fixes every mode", "offset 9"]),
+    (["(8,8):(8,1)", "--slice", "(_,9)"], ["--slice (_,9) lies outside of (8,8):(8,1), wants coordinates below its shape"]),
+    (["((2,4),8)", "--slice", "((_,4),_)"], ["--slice ((_,4),_) lies outside"]),
+    (["Sw<3,3,3> o 0 o (8,64)", "--slice", "(8,_)"], ["--slice (8,_) lies outside"]),
+    (["(16,16):(16,1)", "--slice", "(_,3)", "--upcast", "8"], ["starts at offset 3", "use --upcast before --slice"]),
     (["(4,8)", "--coord", "(5,1)"], ["--coord (5,1) lies outside"]),
     (["(4,8)", "--coalesce", "--complement", "24", "--complement", "3"], ["--complement is given 2 times"]),
     (["(4 8):(1 4)"], ["has a blank in a number"]),
@@ -172,6 +190,36 @@ def test_a_swizzle_is_shown_in_both_units(capsys: pytest.CaptureFixture[str], mo
     assert "in bytes: the same swizzle" in shown(["Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)"], capsys, monkeypatch)
 
 
+def test_a_swizzle_of_bytes_is_said_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for layout in ("Sw<2,4,3> o 0 o (8,64):(64,1)", "Sw<2,4,3>_smem_ptr[8b] o (8,64):(64,1)"):
+        text = shown([layout, "--dtype", "fp8"], capsys, monkeypatch)
+        assert "swizzle      Sw<2,4,3>  in elements and in bytes" in text
+        assert "the same swizzle" not in text
+
+
+def test_what_is_said_of_injective_and_compact_is_the_case(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {}
+    for layout in ("(4,8):(8,1)", "(4,8):(16,1)", "(4,8):(1,2)"):
+        lines = [line.split(maxsplit=2) for line in shown([layout], capsys, monkeypatch).splitlines()]
+        found[layout] = [f"{line[1]}: {line[2].strip()}" for line in lines if line and line[0] in ("injective", "compact")]
+    assert found["(4,8):(8,1)"] == [
+        "yes: no two coordinates share an offset", "yes: injective, and no offset below the cosize is free",
+    ]  # fmt: skip
+    assert found["(4,8):(16,1)"] == [
+        "yes: no two coordinates share an offset", "no: some offset below the cosize is free",
+    ]  # fmt: skip
+    assert found["(4,8):(1,2)"] == ["no: some coordinates share an offset", "no: not injective"]
+
+
+def test_the_usage_has_one_ellipsis(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["layout", "--help"]) == 0
+    (usage,) = (line for line in capsys.readouterr().out.splitlines() if "Usage:" in line)
+    assert usage.split() == ["Usage:", "gpusim", "layout", "[OPTIONS]", "{EXPR}..."]
+
+
 def test_a_swizzle_on_the_right_says_how_it_is_put_on_the_left(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,12 +304,87 @@ def test_what_came_out_is_the_last_line_and_the_input_one(
     assert not any(line.startswith("Result") for line in shown(["(4,8)"], capsys, monkeypatch).splitlines())
 
 
-def test_a_slice_past_the_end_is_remarked(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    text = shown(["(4,8):(8,1)", "--slice", "(_,9)"], capsys, monkeypatch)
-    assert "Remark: 9 lies beyond mode 1, which has 8" in text
-    (remark,) = document(["(4,8):(8,1)", "--slice", "(_,9)"], capsys)["operations"][0]["remarks"]
-    assert remark.startswith("9 lies beyond mode 1")
-    assert document(["(4,8):(8,1)", "--slice", "(_,7)"], capsys)["operations"][0]["remarks"] == []
+def test_a_slice_says_where_it_starts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Column 3 of 16 x 16 in rows: 3, 19, 35, ..."""
+    picture = tmp_path / "x.svg"
+    column = ["(16,16):(16,1)", "--slice", "(_,3)"]
+    text = shown([*column, "--dtype", "bf16", "--coord", "2", "--plot", str(picture)], capsys, monkeypatch)
+    assert "slice (_,3) gives (16):(16) from offset 3 on" in text
+    assert "Result: (16):(16) from offset 3 on" in text
+    assert "2 lies at offset 35" in text
+    rows = [line.split() for line in text.splitlines()]
+    assert next(row for row in rows if row[1:2] == ["|"])[:8] == ["0", "|", "3", "|", "19", "|", "35", "|"]
+    assert ["2", "(2)", "35", "70"] in rows
+    svg = picture.read_text()
+    assert "(16):(16) from offset 3 on" in svg
+    assert [f">{offset}<" in svg for offset in (3, 19, 243, 16)] == [True, True, True, False]
+    found = document(column, capsys)
+    assert (found["operations"][0]["result"], found["operations"][0]["start_offset"]) == ("(16):(16)", 3)
+    assert (found["result"]["layout"], found["result"]["start_offset"]) == ("(16):(16)", 3)
+    assert found["result"]["offsets"] == [16 * row + 3 for row in range(16)]
+    assert document(["(16,16):(16,1)", "--slice", "(_,0)"], capsys)["result"]["start_offset"] == 0
+    assert document(["(4,8):(1@0,1@1)", "--slice", "(_,3)"], capsys)["result"]["offsets"][1] == "(1,3)"
+
+
+def test_the_start_of_a_slice_stays_through_what_follows(capsys: pytest.CaptureFixture[str]) -> None:
+    """Plane 1 of (4,8,2):(8,1,32), then row 2 of it: 48 to 55."""
+    tile = ["(4,8,2):(8,1,32)", "--slice", "(_,_,1)"]
+    assert document([*tile, "--coalesce"], capsys)["result"]["offsets"][:2] == [32, 40]
+    assert document([*tile, "--zipped-divide", "(2,4)"], capsys)["result"]["offsets"][:3] == [32, 40, 33]
+    wide = document([*tile, "--upcast", "4"], capsys)["result"]
+    assert (wide["layout"], wide["start_offset"], wide["offsets"][:2]) == ("(4,2):(2,1)", 8, [8, 10])
+    over = document([*tile, "--swizzle", "1,0,5"], capsys)["result"]
+    assert (over["layout"], over["start_offset"]) == ("Sw<1,0,5> o 32 o (4,8):(8,1)", 0)
+    assert over["offsets"] == [offset ^ 1 for offset in document(tile, capsys)["result"]["offsets"]]
+    inverse = document([*tile, "--right-inverse"], capsys)
+    assert (inverse["result"]["start_offset"], inverse["result"]["offsets"][0]) == (0, 0)
+    (remark,) = inverse["operations"][1]["remarks"]
+    assert remark == "right_inverse is that of the layout alone: its start at offset 32 is left out"
+
+
+def test_before_the_swizzle_a_slice_has_its_start(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 1 of 8 x 64 starts at 64, and the swizzle moves that to 72."""
+    text = shown(["Sw<3,3,3> o 0 o (8,64):(64,1)", "--slice", "(1,_)"], capsys, monkeypatch)
+    assert ["0", "(0)", "64", "72"] in [line.split() for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(("arguments", "remark"), [
+    (["--zipped-divide", "(16,8)"], "the tile 16 is larger than mode 0, which has 8"),
+    (["--logical-divide", "(_,128)"], "the tile 128 is larger than mode 1, which has 64"),
+    (["--flat-divide", "<8:1,16:8>"], "the tile 16:8 reaches 120, beyond mode 1, which has 64"),
+    (["--tiled-divide", "1024"], "the tile 1024 is larger than the layout, which has 512"),
+    (["--composition", "1024:1"], "1024:1 reaches 1023, beyond the layout, which has 512"),
+])  # fmt: skip
+def test_a_tile_larger_than_its_mode_is_remarked(
+    arguments: list[str], remark: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = document(["(8,64):(64,1)", *arguments], capsys)["operations"][0]
+    assert found["remarks"] == [f"{remark}: offsets run on past its end, as CuTe's do"]
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--zipped-divide", "(8,64)"], ["--logical-divide", "(_,64)"], ["--flat-divide", "<8:1,8:8>"],
+    ["--composition", "512:1"], ["--composition", "<8,32:2>"], ["--logical-product", "(16,16)"],
+])  # fmt: skip
+def test_a_tile_as_large_as_its_mode_is_not_remarked(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert document(["(8,64):(64,1)", *arguments], capsys)["operations"][0]["remarks"] == []
+
+
+def test_a_swizzle_that_moves_nothing_is_remarked(capsys: pytest.CaptureFixture[str]) -> None:
+    """128B of bf16 reads bits 6 to 8 of the offset in elements: 64 offsets have none of them, one more has."""
+    for layout, is_remarked in (("(8,8):(8,1)", True), ("65:1", False), ("(8,64):(64,1)", False)):
+        found = document([layout, "--dtype", "bf16", "--swizzle", "128B"], capsys)
+        offsets = found["result"]["offsets"]
+        assert (offsets == document([layout], capsys)["result"]["offsets"]) == is_remarked
+        remark = "Sw<3,3,3> moves nothing here: it reads bits of offsets from 64 on, and the largest offset is 63"
+        assert found["operations"][0]["remarks"] == ([remark] if is_remarked else [])
+    assert document(["(8,8)", "--dtype", "bf16", "--swizzle", "none"], capsys)["operations"][0]["remarks"] == []
+    row = ["(8,64):(64,1)", "--dtype", "bf16", "--slice", "(1,_)", "--swizzle", "128B"]
+    assert document(row, capsys)["operations"][1]["remarks"] == []
 
 
 CARRIERS = [

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusim.errors import MOST_LISTED, nearest
-from gpusim.workload.access import SMEM_OPS
+from gpusim.workload.smem_ops import SMEM_OPS
 
 GPUS = ["a100_sxm_40gb", "a100_sxm_80gb", "h100_pcie", "h100_sxm", "h200_sxm"]
 WORDS = st.text("abcdeXYZ_019", min_size=1, max_size=10)
@@ -24,7 +24,7 @@ WORDS = st.text("abcdeXYZ_019", min_size=1, max_size=10)
         ("rtx4090", GPUS, f"known: {', '.join(GPUS)}"),
         ("256B", ["none", "32B", "64B", "128B"], "known: 128B, 32B, 64B, none"),
         ("128", ["none", "32B", "64B", "128B"], "did you mean '128B'?"),
-        ("atom_shared_add", SMEM_OPS, "did you mean 'atom_shared_add_b32' or 'atom_shared_add_b64'?"),
+        ("atom_shared_add", SMEM_OPS, "did you mean 'atom_shared_add_b32', 'atom_shared_add_b64' or 'atom_shared_add_f32'?"),
         ("zzz", SMEM_OPS, f"none of the {len(SMEM_OPS)} known names is near"),
         ("--gpu", ["--plot", "--json", "--layout"], "known: --json, --layout, --plot"),
         ("--swizzle", ["--slice", "--coalesce"], "known: --coalesce, --slice"),

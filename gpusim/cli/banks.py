@@ -27,12 +27,12 @@ class BanksCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
-        from gpusim.workload.access import smem_op_families
+        from gpusim.workload.smem_ops import smem_op_families
 
         families = ", ".join(smem_op_families().values()).replace("[", r"\[")
         for param in self.params:
             if param.name == "access":
-                param.help = f"{param.help}: {families}"  # type: ignore[attr-defined]  # it is an option
+                param.help = f"{param.help}. Known: {families}"  # type: ignore[attr-defined]  # it is an option
         super().format_help(ctx, formatter)
 
 
@@ -42,7 +42,7 @@ def banks_command(
     dtype: Annotated[str, typer.Option("--dtype", metavar="NAME", help="element type: bf16, fp32, fp8, ...")],
     access: Annotated[list[str], typer.Option(
         "--access", metavar="NAME", help="the instruction; given several times, accesses to the same tile, all of which one "
-        "swizzle or padding is to free. Known")],
+        "swizzle or padding is to free")],
     swizzle: Annotated[str | None, typer.Option(
         "--swizzle", metavar="B,M,S|MODE",
         help="a swizzle over the layout: B,M,S in elements, or 32B, 64B, 128B of TMA and wgmma (in bytes)")] = None,
@@ -144,8 +144,9 @@ def _lanes(access: list[str], threads: list[str] | None) -> tuple[str | None, ..
     if not threads:
         return (None,) * len(access)
     if len(threads) != len(access):
+        lanes, accesses = ("once" if len(given) == 1 else f"{len(given)} times" for given in (threads, access))
         raise ConfigError(
-            f"--threads is given {len(threads)} times, --access {len(access)}; give one for each, _ for the usual lanes"
+            f"--threads is given {lanes}, --access {accesses}; give one for each, _ for the usual lanes"
         )
     return tuple(None if text.strip() == "_" else text for text in threads)
 
@@ -165,12 +166,13 @@ def _accesses(
     layout: str, dtype: DType, names: list[str], swizzle: str | None, lanes: tuple[str | None, ...], at: str | None
 ) -> list[TileAccess]:
     from gpusim.layout import ByteLayout, Layout
-    from gpusim.workload.access import SMEM_OPS, smem_op_hint
     from gpusim.workload.banks import TileAccess, smem_tile
+    from gpusim.workload.smem_ops import SMEM_OPS, smem_op_hint
 
     for name in names:
         if name not in SMEM_OPS:
             raise LayoutError(f"--access {name!r} is unknown; {smem_op_hint(name)}")
+        _check_number(name, dtype)
     tile = parse_any(layout, "--layout")
     if swizzle is not None and not isinstance(tile, Layout):
         kind = "in bytes" if isinstance(tile, ByteLayout) else "in elements"
@@ -181,6 +183,21 @@ def _accesses(
         TileAccess(op=name, tile=in_smem, threads=None if text is None else _threads(text), at=start)
         for name, text in zip(names, lanes, strict=True)
     ]
+
+
+def _check_number(name: str, dtype: DType) -> None:
+    """Refuse arithmetic on numbers of another kind than the instruction's."""
+    verb, _, width = name.removeprefix("atom_shared_").removeprefix("red_shared_").rpartition("_")
+    if not name.startswith(("atom_shared", "red_shared")) or verb not in ("", "add", "min", "max"):
+        return
+    if dtype.kind == "float" and width == "b32":
+        kind = name.partition("_")[0]
+        raise LayoutError(
+            f"--access {name}: is of integers, --dtype {dtype.name} is not; use {kind}_shared_add_f32, which is a loop, or "
+            "an integer type"
+        )
+    if width == "f32" and dtype.name != "fp32":
+        raise LayoutError(f"--access {name}: is of fp32, --dtype is {dtype.name}; use --dtype fp32")
 
 
 def _swizzle(text: str, dtype: DType) -> Swizzle:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,8 @@ from gpusim.errors import ConfigError, KernelError, LayoutError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from gpusim.layout import Layout
+    from gpusim.layout.notation import Notation
     from gpusim.workload.dtypes import DType
 
 
@@ -69,7 +72,7 @@ _DEFAULT_ROWS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What a layout's offsets count: elements, elements made wider or narrower, or (an inverse) indices.
+    """What a layout's offsets count: elements, elements made wider or narrower, or (an inverse) indices; and from where.
 
     >>> Unit(bits=16).after("upcast", 8).words, Unit().after("upcast", 8).words, Unit().after("downcast", 2).words
     ('elements of 128 bits', 'units of 8 elements', 'units of 1/2 element')
@@ -80,6 +83,8 @@ class Unit:
     factor: Fraction = Fraction(1)
     """Elements in what is counted."""
     is_index: bool = False
+    start: Any = 0
+    """The offset of the first coordinate, which the layout does not say: that of what a slice fixed."""
 
     @property
     def words(self) -> str | None:
@@ -101,17 +106,27 @@ class Unit:
         """What the result of an operation counts.
 
         Raises:
-            LayoutError: elements that do not divide into so many parts.
+            LayoutError: elements that do not divide into so many parts, or a start that lies within a wider one.
         """
+        from gpusim.layout.int_tuple import show
+
         if operation in ("right_inverse", "left_inverse"):
-            return replace(self, is_index=not self.is_index)
+            return replace(self, is_index=not self.is_index, start=0)
+        if operation == "complement":
+            return replace(self, start=0)
         if operation not in ("upcast", "downcast"):
             return self
         change = Fraction(argument) if operation == "upcast" else Fraction(1, argument)
         bits = None if self.bits is None else self.bits * change
         if bits is not None and bits.denominator != 1:
             raise LayoutError(f"--{operation} {argument}: {self.bits} bits do not divide so; use a divisor of {self.bits}")
-        return replace(self, bits=None if bits is None else int(bits), factor=self.factor * change)
+        start = self.start / change if isinstance(self.start, int) else None
+        if start is None or start.denominator != 1:
+            raise LayoutError(
+                f"--{operation} {argument}: the slice starts at offset {show(self.start)}, which is no whole number of such "
+                f"units; use --{operation} before --slice"
+            )
+        return replace(self, bits=None if bits is None else int(bits), factor=self.factor * change, start=int(start))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,13 +150,23 @@ def parse_any(text: str, flag: str) -> Any:
     Raises:
         LayoutError: no such notation; names the ``flag``.
     """
-    from gpusim.layout import parse_byte_layout, parse_layout
+    from gpusim.layout.notation import Notation
 
     try:
-        return parse_byte_layout(text) if "smem_ptr" in text else parse_layout(text)
+        return _any_layout(Notation.of(text))
     except LayoutError as error:
-        sentence = str(error)
-        raise LayoutError(sentence if sentence.startswith(flag) else f"{flag}: {sentence}") from None
+        raise LayoutError(f"{flag}: {_without_layout(error)}") from None
+
+
+def _any_layout(text: Notation) -> Any:
+    from gpusim.layout import parse_byte_layout, parse_layout
+
+    return parse_byte_layout(text) if "smem_ptr" in text.bare else parse_layout(text)
+
+
+def _without_layout(error: LayoutError) -> str:
+    """The sentence, to follow a flag: without the word ``layout`` that it may begin with."""
+    return str(error).removeprefix("layout").lstrip(": ")
 
 
 def find_dtype(name: str) -> DType:
@@ -167,39 +192,44 @@ def parse_operand(text: str, flag: str) -> Any:
     Raises:
         LayoutError: no such notation; names the ``flag``.
     """
-    from gpusim.layout import parse_int_tuple
-    from gpusim.layout.notation import compact
+    from gpusim.layout.notation import Notation
 
-    bare = compact(text)
+    try:
+        return _operand(Notation.of(text))
+    except LayoutError as error:
+        sentence = _without_layout(error)
+        raise LayoutError(f"{flag}{' ' if sentence.startswith(repr(text)) else ': '}{sentence}") from None
+
+
+def _operand(text: Notation) -> Any:
+    from gpusim.layout import parse_int_tuple
+
+    bare = text.bare
     swizzle = _bare_swizzle(bare)
     if swizzle is not None:
         return swizzle
-    parts = _parts(bare)
-    if parts is not None and (bare[0] == "<" or any(":" in part for part in parts)):
-        return tuple(parse_operand(part, flag) for part in parts)
+    parts = _parts(text)
+    if parts is not None and (bare[0] == "<" or any(":" in part.bare for part in parts)):
+        return tuple(_operand(part) for part in parts)
     if ":" in bare or bare.startswith("S"):
-        return parse_any(bare, flag)
-    try:
-        return parse_int_tuple(bare)
-    except LayoutError as error:
-        raise LayoutError(f"{flag} {error}") from None
+        return _any_layout(text)
+    return parse_int_tuple(text)
 
 
-def _parts(text: str) -> list[str] | None:
+def _parts(text: Notation) -> list[Notation] | None:
     """What stands between commas of the bracket that encloses all of ``text``; None if none does."""
-    closing = {"(": ")", "<": ">"}.get(text[:1])
-    if closing is None or text[-1:] != closing:
+    bare = text.bare
+    closing = {"(": ")", "<": ">"}.get(bare[:1])
+    if closing is None or bare[-1:] != closing:
         return None
-    parts, depth = [""], 0
-    for i, letter in enumerate(text):
+    cuts, depth = [0], 0
+    for i, letter in enumerate(bare):
         depth += (letter in "(<") - (letter in ")>")
-        if depth == 0 and i < len(text) - 1:
+        if depth == 0 and i < len(bare) - 1:
             return None
         if letter == "," and depth == 1:
-            parts.append("")
-        elif 0 < i < len(text) - 1:
-            parts[-1] += letter
-    return parts
+            cuts.append(i)
+    return [text.piece(before + 1, after) for before, after in pairwise([*cuts, len(bare) - 1])]
 
 
 def _bare_swizzle(bare: str) -> Any:
@@ -242,6 +272,7 @@ def apply(operation: Operation, layout: Any, text: str | bool, unit: Unit | None
         LayoutError: an argument that is no tiler, layout or number, or an operation that has no result.
     """
     from gpusim.layout import Layout, Swizzle
+    from gpusim.layout.int_tuple import add, leaves
 
     argument = None if text is True else _argument(operation, str(text))
     unit = unit or Unit()
@@ -249,10 +280,12 @@ def apply(operation: Operation, layout: Any, text: str | bool, unit: Unit | None
     if isinstance(layout, Swizzle) and operation.name != "composition":
         raise LayoutError(f"{operation.flag}: {layout} is a swizzle alone, use --composition LAYOUT first")
     if operation.name == "slice":
-        return step(result=_sliced(layout, argument, str(text)), unit=unit, remarks=tuple(_beyond(argument, layout)))
+        result, start = _sliced(layout, argument, str(text))
+        start = add(unit.start, start)
+        return step(result=result, unit=replace(unit, start=start if any(leaves(start)) else 0))
     if operation.name == "swizzle":
         result, remarks = _swizzled(layout, str(text), unit)
-        return step(result=result, unit=unit, remarks=remarks)
+        return step(result=result, unit=replace(unit, start=0), remarks=remarks)
     if operation.name in ("blocked_product", "raked_product") and isinstance(argument, int):
         argument = Layout(argument)
     arguments = () if text is True or (argument is None and operation.name in _MAY_LACK_ARGUMENT) else (argument,)
@@ -261,7 +294,45 @@ def apply(operation: Operation, layout: Any, text: str | bool, unit: Unit | None
     function = _function(operation)
     after = unit.after(operation.name, argument)
     explanation = _explanation(operation, layout, argument) if arguments and argument is not None else ""
-    return step(result=function(layout, *arguments), unit=after, explanation=explanation)
+    return step(
+        result=function(layout, *arguments), unit=after, explanation=explanation,
+        remarks=tuple(_remarks(operation, layout, argument, unit, after)),
+    )
+
+
+def _remarks(operation: Operation, layout: Any, argument: Any, before: Unit, after: Unit) -> Iterator[str]:
+    """What to know about a result that is not as one may think."""
+    from gpusim.layout import Layout, Swizzle
+    from gpusim.layout.int_tuple import show
+    from gpusim.layout.layout import inner_layout
+
+    if before.start != 0 and after.start == 0:
+        yield f"{operation.name} is that of the layout alone: its start at offset {show(before.start)} is left out"
+    if operation.name.endswith("divide"):
+        yield from _past_end(inner_layout(layout), argument, "the tile ")
+    elif operation.name == "composition" and not isinstance(layout, Swizzle) and isinstance(argument, int | tuple | Layout):
+        yield from _past_end(inner_layout(layout), argument, "")
+
+
+def _past_end(layout: Layout, tiler: Any, what: str, mode: tuple[int, ...] = ()) -> Iterator[str]:
+    """A remark for each part of a tiler that goes beyond its mode, where the layout runs on.
+
+    >>> from gpusim.layout import Layout
+    >>> next(_past_end(Layout((8, 64), (64, 1)), (16, 8), "the tile "))
+    "the tile 16 is larger than mode 0, which has 8: offsets run on past its end, as CuTe's do"
+    """
+    from gpusim.layout import Layout
+
+    if isinstance(tiler, tuple):
+        for i, (piece, part) in enumerate(zip(layout, tiler, strict=False)):
+            yield from _past_end(piece, part, what, (*mode, i))
+        return
+    is_number = isinstance(tiler, int)
+    reach = tiler if is_number else tiler.cosize if isinstance(tiler, Layout) and not tiler.has_basis else 0
+    if reach > layout.size:
+        where = f"mode {','.join(map(str, mode))}" if mode else "the layout"
+        how = "is larger than" if is_number else f"reaches {reach - 1}, beyond"
+        yield f"{what}{tiler} {how} {where}, which has {layout.size}: offsets run on past its end, as CuTe's do"
 
 
 def _function(operation: Operation) -> Callable[..., Any]:
@@ -284,27 +355,18 @@ def _explanation(operation: Operation, layout: Any, argument: Any) -> str:
     return "\n".join(explain(_function(operation), layout, argument).splitlines()[1:-1])
 
 
-def _sliced(layout: Any, coord: Any, text: str) -> Any:
+def _sliced(layout: Any, coord: Any, text: str) -> tuple[Any, Any]:
+    """The slice, and the offset from which it goes on where its notation does not say it."""
+    from gpusim.layout import Layout
     from gpusim.layout.int_tuple import has_none
+    from gpusim.layout.layout import slice_and_offset
 
     if not has_none(coord):
         raise LayoutError(f"--slice {text} fixes every mode (offset {layout(coord)}), wants a _ for those to keep")
-    return layout(coord)
-
-
-def _beyond(coord: Any, layout: Any) -> Iterator[str]:
-    """A remark for each fixed coordinate that its mode does not have."""
-    from gpusim.layout import product_each
-    from gpusim.layout.int_tuple import show
-
-    parts = coord if isinstance(coord, tuple) else (coord,)
-    for mode, (part, extent) in enumerate(zip(parts, product_each(layout.shape), strict=False)):
-        shape = layout.shape[mode] if isinstance(layout.shape, tuple) else layout.shape
-        if not _is_inside(part, shape):
-            yield (
-                f"{show(part)} lies beyond mode {mode}, which has {extent}: the layout runs on past its end, as CuTe's do; "
-                f"use 0 to {extent - 1}"
-            )
+    kept, start = slice_and_offset(coord, layout) if isinstance(layout, Layout) else (layout(coord), 0)
+    if not _is_inside(coord, layout.shape):
+        raise LayoutError(f"--slice {text} lies outside of {layout}, wants coordinates below its shape")
+    return kept, start
 
 
 def _swizzled(layout: Any, text: str, unit: Unit) -> tuple[Any, tuple[str, ...]]:
@@ -313,7 +375,7 @@ def _swizzled(layout: Any, text: str, unit: Unit) -> tuple[Any, tuple[str, ...]]
 
     if not isinstance(layout, Layout):
         raise LayoutError(f"--swizzle {text}: {layout} has a swizzle already; start from its plain layout, {layout.inner}")
-    if layout.has_basis:
+    if layout.has_basis or not isinstance(unit.start, int):
         raise LayoutError(f"--swizzle {text}: {layout} yields coordinates, wants a layout with integer strides")
     bits = unit.element_bits
     if text in SWIZZLE_MODES and bits is None:
@@ -324,14 +386,24 @@ def _swizzled(layout: Any, text: str, unit: Unit) -> tuple[Any, tuple[str, ...]]
         remark = units_remark(text, bits or 8)
     except LayoutError as error:
         raise LayoutError(f"--swizzle {str(error).removeprefix('swizzle ')}") from None
-    return ComposedLayout(swizzle, 0, layout), () if remark is None else (remark,)
+    remarks = [] if remark is None else [remark]
+    lowest, last = swizzle.source_mask & -swizzle.source_mask, unit.start + layout.cosize - 1
+    if lowest > last:
+        remarks.append(
+            f"{swizzle} moves nothing here: it reads bits of offsets from {lowest} on, and the largest offset is {last}"
+        )
+    return ComposedLayout(swizzle, unit.start, layout), tuple(remarks)
 
 
 def _tiled(layout: Any, shape: Any, order: str) -> Any:
     from gpusim.layout import parse_int_tuple, tile_to_shape
 
     try:
-        return tile_to_shape(layout, shape, parse_int_tuple(order))
+        places = parse_int_tuple(order)
+    except LayoutError as error:
+        raise LayoutError(f"--order {error}") from None
+    try:
+        return tile_to_shape(layout, shape, places)
     except LayoutError as error:
         raise LayoutError(f"--tile-to-shape with --order {order}: {error}") from None
 
@@ -346,7 +418,7 @@ class _Shown:
     layout: Any
     steps: tuple[Step, ...]
     found: tuple[tuple[str, Any], ...]
-    start: Unit
+    input_unit: Unit
 
     @property
     def result(self) -> Any:
@@ -354,18 +426,24 @@ class _Shown:
 
     @property
     def unit(self) -> Unit:
-        return self.steps[-1].unit if self.steps else self.start
+        return self.steps[-1].unit if self.steps else self.input_unit
 
     @property
     def caption(self) -> str | None:
         """The unit of the result's offsets; None where the layout says it: bytes, or plain elements."""
         return None if hasattr(self.result, "element_bits") else self.unit.words
 
+    @property
+    def start(self) -> Any:
+        """The offset from which the result goes on, where its notation does not say it."""
+        return self.unit.start
+
 
 def _evaluated(
     text: str, operations: Sequence[tuple[Operation, Any]], coords: list[str], unit: Unit, order: str | None
 ) -> _Shown:
     from gpusim.layout import Swizzle
+    from gpusim.layout.int_tuple import add
     from gpusim.layout.notation import compact
 
     layout = _bare_swizzle(compact(text)) or parse_any(text, "layout")
@@ -383,28 +461,31 @@ def _evaluated(
         raise LayoutError(
             f"layout: {result} is a swizzle alone, wants a layout under it, such as '{result} o 0 o (8,64):(64,1)'"
         )
-    found = tuple((coord, _offset_at(result, coord)) for coord in coords)
-    return _Shown(layout=layout, steps=tuple(steps), found=found, start=unit)
+    first = steps[-1].unit.start if steps else 0
+    found = tuple((coord, add(first, _offset_at(result, coord))) for coord in coords)
+    return _Shown(layout=layout, steps=tuple(steps), found=found, input_unit=unit)
 
 
 def _plot(shown: _Shown, path: Path) -> None:
     from gpusim.layout.draw import by_bank, by_offset
+    from gpusim.report.layouts import Window, grid_of
     from gpusim.report.plots_layouts import plot_layout
 
     bits = 8 if hasattr(shown.result, "element_bits") else shown.unit.element_bits
-    plot_layout(shown.result, path, by_bank(bits / 8) if bits else by_offset, shown.caption)
+    whole = Window(shown.result, *grid_of(shown.result), shown.start)
+    plot_layout(whole, path, by_bank(bits / 8) if bits else by_offset, shown.caption)
 
 
 def _print(shown: _Shown, console: Console, max_rows: int) -> None:
     from gpusim.layout import Swizzle
-    from gpusim.report.layouts import facts_line, render_layout
+    from gpusim.report.layouts import facts_line, render_layout, with_start
 
     steps, result = shown.steps, shown.result
     if steps and not isinstance(shown.layout, Swizzle):
         console.print(f"[bold]layout[/]  {facts_line(shown.layout)}", highlight=False, soft_wrap=True)
     for step in steps:
         words = f"{step.operation.name.removesuffix('_by')} {step.argument}".rstrip()
-        console.print(f"[bold]{words}[/] gives {step.result}", highlight=False, soft_wrap=True)
+        console.print(f"[bold]{words}[/] gives {with_start(step.result, step.unit.start)}", highlight=False, soft_wrap=True)
         for line in step.explanation.splitlines():
             console.print(line, markup=False, highlight=False, soft_wrap=True)
         for remark in step.remarks:
@@ -413,12 +494,13 @@ def _print(shown: _Shown, console: Console, max_rows: int) -> None:
         console.print()
     title = "result" if steps else "layout"
     render_layout(
-        result, console, element_bits=shown.unit.element_bits, max_rows=max_rows, title=title, unit=shown.caption
+        result, console, element_bits=shown.unit.element_bits, max_rows=max_rows, title=title, unit=shown.caption,
+        start=shown.start,
     )
     for coord, offset in shown.found:
         console.print(f"{coord} lies at offset {offset}", markup=False, highlight=False, soft_wrap=True)
     if steps:
-        console.print(f"[bold]Result[/]: {result}", highlight=False, soft_wrap=True)
+        console.print(f"[bold]Result[/]: {with_start(result, shown.start)}", highlight=False, soft_wrap=True)
 
 
 def _offset_at(layout: Any, text: str) -> Any:
@@ -431,7 +513,7 @@ def _offset_at(layout: Any, text: str) -> Any:
             raise LayoutError(f"{text!r} keeps a mode: use --slice")
         offset = layout(coord)
     except LayoutError as error:
-        raise LayoutError(f"--coord {error}") from None
+        raise LayoutError(f"--coord {str(error).removeprefix('crd2idx: ')}") from None
     from gpusim.layout import crd2idx
 
     if not 0 <= crd2idx(coord, layout.shape) < size(layout) or not _is_inside(coord, layout.shape):
@@ -441,27 +523,28 @@ def _offset_at(layout: Any, text: str) -> Any:
 
 def _is_inside(coord: Any, shape: Any) -> bool:
     from gpusim.layout import product
+    from gpusim.layout.int_tuple import wrap
 
     if coord is None:
         return True
     if isinstance(coord, int):
         return 0 <= coord < int(product(shape))
-    return all(_is_inside(part, extent) for part, extent in zip(coord, shape, strict=True))
+    return all(_is_inside(part, extent) for part, extent in zip(coord, wrap(shape), strict=True))
 
 
 def _document(shown: _Shown) -> dict[str, Any]:
     from gpusim.layout import Swizzle
     from gpusim.report.layouts import layout_facts
 
-    layout, bits = shown.layout, shown.start.element_bits
+    layout, bits = shown.layout, shown.input_unit.element_bits
     return {
         "input": str(layout) if isinstance(layout, Swizzle) else layout_facts(layout, bits),
         "operations": [
             {"name": step.operation.name, "argument": step.argument, "explanation": step.explanation.splitlines(),
-             "remarks": list(step.remarks), "result": str(step.result)}
+             "remarks": list(step.remarks), "result": str(step.result), "start_offset": step.unit.start}
             for step in shown.steps
         ],
-        "result": layout_facts(shown.result, shown.unit.element_bits, shown.caption),
+        "result": layout_facts(shown.result, shown.unit.element_bits, shown.caption, shown.start),
         "coordinates": [{"coordinate": coord, "offset": offset} for coord, offset in shown.found],
     }
 
@@ -471,7 +554,7 @@ def _signature() -> inspect.Signature:
     own = [
         inspect.Parameter(
             "expressions", inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            annotation=Annotated[list[str], typer.Argument(metavar="EXPR...", help="a layout in CuTe's notation")],
+            annotation=Annotated[list[str], typer.Argument(metavar="EXPR", help="a layout in CuTe's notation")],
         ),
         inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
         parameter("dtype", str | None, typer.Option(

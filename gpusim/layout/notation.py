@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from itertools import accumulate
+import shlex
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 from gpusim.errors import LayoutError, nearest
@@ -54,10 +56,59 @@ def compact(text: str) -> str:
     far = max((int(mode) for mode in re.findall(r"@(\d+)", text)), default=0)
     if far >= MAX_NESTING:
         raise LayoutError(f"{text[:60]!r}: a basis of mode {far}: use modes below {MAX_NESTING}")
-    return "".join(text.split())
+    return "".join(letter for letter in text if not letter.isspace())
 
 
-def parse_layout(text: str) -> Layout | ComposedLayout:
+@dataclass(frozen=True, slots=True)
+class Notation:
+    """Text as it was typed, and a piece of it without blanks, each letter of which knows its place in the text.
+
+    >>> whole = Notation.of("(4, 8) : 8")
+    >>> print(whole.bare, whole.piece(6, 7).bare, whole.piece(6, 7).place(0))
+    (4,8):8 8 9
+    """
+
+    typed: str
+    bare: str
+    places: tuple[int, ...]
+    """Of each letter of ``bare``, and of what follows its last."""
+
+    @classmethod
+    def of(cls, text: str | Notation) -> Notation:
+        """All of a text.
+
+        Raises:
+            LayoutError: as ``compact``.
+        """
+        if isinstance(text, Notation):
+            return text
+        places = [place for place, letter in enumerate(text) if not letter.isspace()]
+        return cls(text, compact(text), (*places, len(text)))
+
+    def piece(self, start: int, end: int | None = None) -> Notation:
+        """The letters of ``bare`` from ``start`` on, up to ``end``, exclusive."""
+        end = len(self.bare) if end is None else end
+        return Notation(self.typed, self.bare[start:end], self.places[start : end + 1])
+
+    def split(self, sign: str) -> list[Notation]:
+        """The pieces between the places of ``sign``."""
+        cuts = [-1, *(i for i, letter in enumerate(self.bare) if letter == sign), len(self.bare)]
+        return [self.piece(before + 1, after) for before, after in pairwise(cuts)]
+
+    def place(self, index: int) -> int:
+        """Where the letter ``index`` of ``bare`` stands in the text that was typed."""
+        return self.places[index]
+
+    def rest(self, index: int) -> str:
+        """What was typed from the letter ``index`` of ``bare`` to the end of the piece."""
+        return self.typed[self.places[index] : self.places[-1]].rstrip()
+
+    def refusal(self, sentence: str) -> LayoutError:
+        """An error that quotes what was typed."""
+        return LayoutError(f"{self.typed!r}: {sentence}")
+
+
+def parse_layout(text: str | Notation) -> Layout | ComposedLayout:
     """A layout, or a swizzle over an offset and a layout, from CuTe's notation. Blanks are ignored.
 
     >>> parse_layout("(4,8):(8,1)")
@@ -68,21 +119,21 @@ def parse_layout(text: str) -> Layout | ComposedLayout:
     Raises:
         LayoutError: text that is no layout; says where.
     """
-    bare = compact(text)
-    match = _SWIZZLE.match(bare)
+    text = Notation.of(text)
+    match = _SWIZZLE.match(text.bare)
     if match is None:
-        _refuse_swizzle(bare)
-        return _plain(bare)
+        _refuse_swizzle(text.bare)
+        return _plain(text)
     if match[4] is not None:
-        raise LayoutError(f"{text!r} is in bytes: use parse_byte_layout")
-    parts = match[5].split("o")
-    if len(parts) not in (2, 3) or parts[0]:
-        raise LayoutError(f"{text!r}: use Sw<B,M,S> o offset o shape:stride")
-    offset = _number(parts[1], text) if len(parts) == 3 else 0
+        raise LayoutError(f"{text.typed!r} is in bytes: use parse_byte_layout")
+    parts = text.piece(match.start(5)).split("o")
+    if len(parts) not in (2, 3) or parts[0].bare:
+        raise text.refusal("use Sw<B,M,S> o offset o shape:stride")
+    offset = _number(parts[1]) if len(parts) == 3 else 0
     return ComposedLayout(_swizzle(match), offset, _plain(parts[-1]))
 
 
-def parse_byte_layout(text: str) -> ByteLayout:
+def parse_byte_layout(text: str | Notation) -> ByteLayout:
     """A layout in shared memory whose swizzle works on byte addresses, from CuTe's notation.
 
     >>> parse_byte_layout("Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)")
@@ -93,16 +144,16 @@ def parse_byte_layout(text: str) -> ByteLayout:
     Raises:
         LayoutError: text that is no such layout.
     """
-    bare = compact(text)
-    match = _SWIZZLE.match(bare)
+    text = Notation.of(text)
+    match = _SWIZZLE.match(text.bare)
     if match is None:
-        _refuse_swizzle(bare)
-    parts = [] if match is None else match[5].split("o")
-    if match is None or match[4] is None or len(parts) not in (2, 3) or parts[0]:
-        raise LayoutError(
-            f"{text!r}: use Sw<B,M,S>_smem_ptr[bits b] o shape:stride, without blanks in the brackets, or with o offset o"
+        _refuse_swizzle(text.bare)
+    parts = [] if match is None else text.piece(match.start(5)).split("o")
+    if match is None or match[4] is None or len(parts) not in (2, 3) or parts[0].bare:
+        raise text.refusal(
+            "use Sw<B,M,S>_smem_ptr[bits b] o shape:stride, without blanks in the brackets, or with o offset o"
         )
-    offset = _number(parts[1], text) if len(parts) == 3 else 0
+    offset = _number(parts[1]) if len(parts) == 3 else 0
     return ByteLayout(_swizzle(match), _plain(parts[-1]), element_bits=int(match[4]), offset=offset)
 
 
@@ -188,22 +239,24 @@ def show_swizzle(swizzle: Swizzle, element_bits: int) -> str:
     return f"{swizzle.num_bits},{swizzle.base - low},{swizzle.shift}"
 
 
-def _number(text: str, whole: str) -> int:
-    if not re.fullmatch(r"_?\d+", text):
-        raise LayoutError(f"{whole!r}: the offset {text!r} is no number: use 0 or more")
-    return int(text.lstrip("_"))
+def _number(text: Notation) -> int:
+    if not re.fullmatch(r"_?\d+", text.bare):
+        raise text.refusal(f"the offset {text.rest(0)!r} is no number: use 0 or more")
+    return int(text.bare.lstrip("_"))
 
 
-def _plain(text: str) -> Layout:
-    shape, colon, stride = text.partition(":")
-    bare = [part for part in (shape, stride) if _BARE.fullmatch(part)]
-    if bare:
-        closed = ":".join(f"({part})" if part in bare else part for part in (shape, stride) if part)
-        raise LayoutError(f"{text!r}: parentheses are missing: use {closed}")
-    return Layout(parse_int_tuple(shape), parse_int_tuple(stride) if colon else None)
+def _plain(text: Notation) -> Layout:
+    if not re.match(r"[(\d_:,.-]", text.bare):
+        raise text.refusal(f"no layout at position {text.place(0)}: use shape:stride, such as (8,64):(64,1)")
+    colon = text.bare.find(":")
+    parts = [text] if colon < 0 else [text.piece(0, colon), text.piece(colon + 1)]
+    if any(_BARE.fullmatch(part.bare) for part in parts):
+        closed = ":".join(f"({part.bare})" if _BARE.fullmatch(part.bare) else part.bare for part in parts)
+        raise text.refusal(f"parentheses are missing: use {closed}")
+    return Layout(*(parse_int_tuple(part) for part in parts))
 
 
-def parse_int_tuple(text: str) -> Any:
+def parse_int_tuple(text: str | Notation) -> Any:
     """An IntTuple from CuTe's notation; parentheses always make a tuple, and ``_`` alone is None.
 
     >>> parse_int_tuple("((2,_4),8)"), parse_int_tuple("(7)"), parse_int_tuple("(1@0,2@1)")
@@ -214,36 +267,46 @@ def parse_int_tuple(text: str) -> Any:
     Raises:
         LayoutError: text that is no IntTuple; says where.
     """
-    text = compact(text)
-    if _BARE.fullmatch(text):
-        raise LayoutError(f"{text!r}: parentheses are missing: use ({text})")
+    text = Notation.of(text)
+    if _BARE.fullmatch(text.bare):
+        raise text.refusal(f"parentheses are missing: use ({text.bare})")
     value, end = _tree(text, 0)
-    if end != len(text):
-        raise LayoutError(f"{text!r}: {text[end:]!r} is left over at position {end}: remove it")
+    if end != len(text.bare):
+        raise text.refusal(f"{text.rest(end)!r} is left over at position {text.place(end)}: {_mend(text.rest(end))}")
     return value
 
 
-def _tree(text: str, start: int) -> tuple[Any, int]:
-    if text[start : start + 1] == "(":
+def _mend(rest: str) -> str:
+    """What to do about the ``rest`` of a text that was read up to it."""
+    if rest[0] != "o":
+        return "remove it"
+    inner = rest[1:].strip()
+    operand = shlex.quote(inner) if inner and "o" not in inner else "LAYOUT"
+    return f"use --composition {operand} of gpusim layout, or composition() in Python"
+
+
+def _tree(text: Notation, start: int) -> tuple[Any, int]:
+    bare = text.bare
+    if bare[start : start + 1] == "(":
         return _tuple(text, start)
-    match = _LEAF.match(text, start)
-    if match is None and text[start : start + 1] == "_":
+    match = _LEAF.match(bare, start)
+    if match is None and bare[start : start + 1] == "_":
         return None, start + 1
     if match is None:
-        raise LayoutError(f"{text!r}: no number at position {start}: use integers and parentheses")
-    fraction = re.match(r"-?[\d.]+", text[start:])
+        raise text.refusal(f"no number at position {text.place(start)}: use integers and parentheses")
+    fraction = re.match(r"-?[\d.]+", bare[start:])
     if fraction is not None and "." in fraction[0]:
-        raise LayoutError(f"{text!r}: {fraction[0]} is no integer: use integers and parentheses")
+        raise text.refusal(f"{fraction[0]} is no integer: use integers and parentheses")
     value, modes = int(match[1]), tuple(int(mode) for mode in reversed(match[2].split("@")[1:]))
     return (ScaledBasis(value, modes) if modes else value), match.end()
 
 
-def _tuple(text: str, start: int) -> tuple[Any, int]:
+def _tuple(text: Notation, start: int) -> tuple[Any, int]:
     items: list[Any] = []
     end = start
-    while not items or text[end : end + 1] == ",":
+    while not items or text.bare[end : end + 1] == ",":
         item, end = _tree(text, end + 1)
         items.append(item)
-    if text[end : end + 1] != ")":
-        raise LayoutError(f"{text!r}: the parenthesis at position {start} is not closed: add ')'")
+    if text.bare[end : end + 1] != ")":
+        raise text.refusal(f"the parenthesis at position {text.place(start)} is not closed: add ')'")
     return tuple(items), end + 1

@@ -15,9 +15,9 @@ from gpusim.layout import ByteLayout, mode_of
 from gpusim.layout.int_tuple import show
 from gpusim.report.tables import print_command
 from gpusim.report.words import count, number, percent
-from gpusim.workload.access import BANK_BYTES, MATRIX_ROWS
 from gpusim.workload.bank_mends import JointStudy, Mend, Study
 from gpusim.workload.banks import NUM_BANKS, Collision, Instruction, Phase, TileAccess, in_elements
+from gpusim.workload.smem_ops import BANK_BYTES, MATRIX_ROWS, SmemOp
 
 TURNS = ".123456789abcdefghijklmnopqrstuvw"
 """How the picture writes the wavefront that serves a lane; 0 is a bank that does not."""
@@ -40,6 +40,8 @@ def swizzle_words(tile: ByteLayout) -> str:
     elements, mode = in_elements(tile), mode_of(tile.swizzle)
     first = f"{elements} in elements" if elements is not None else "in elements none, it moves parts of one"
     name = f" (the {mode} mode of TMA and wgmma)" if mode is not None else ""
+    if elements == tile.swizzle:
+        return f"{elements} in elements and in bytes{name}"
     return f"{first}, {tile.swizzle} in bytes{name}"
 
 
@@ -126,7 +128,8 @@ def verdict_of(study: Study) -> str:
     here, over_tile, op = study.instructions[study.worst], study.census, study.access.op
     if here.num_wavefronts > here.num_ideal_wavefronts:
         cost = f"{op} takes {count(here.num_wavefronts, 'wavefront')} where {here.num_ideal_wavefronts} would do"
-        finding = f"{cost} ({ways(here.num_ways)} conflict)"
+        why = f"{ways(here.num_ways)} conflict" if here.num_ways > 1 else "two phases would be one if they did not collide"
+        finding = f"{cost} ({why})"
     elif over_tile.is_free:
         return f"{op} takes {count(here.num_wavefronts, 'wavefront')}, as few as it can{_why_free(study)}"
     else:
@@ -142,8 +145,13 @@ def verdict_of(study: Study) -> str:
 
 def _why_free(study: Study) -> str:
     here, mend = study.instructions[study.worst], study.swizzle
-    if not study.access.rule.is_broadcasting and here.num_wavefronts > len(here.phases):
+    rule, asked = study.access.rule, [address for address in here.addresses if address is not None]
+    if not rule.is_broadcasting and len(set(asked)) < len(asked):
         return ": lanes queue for the same word, which no layout changes"
+    if rule.is_loop:
+        return ": a round of its loop takes loads and swaps"
+    if rule.num_passes > 1:
+        return f": each passes {rule.num_passes} times"
     if not study.access.tile.swizzle.num_bits:
         return ": no swizzle needed"
     if mend is not None and not mend.swizzle_bytes.num_bits:
@@ -170,8 +178,8 @@ def render_banks(
     _print_asked(study, dtype_name, console)
     if len(study.instructions) > 1:
         _print_instructions(study, console)
-    _print_phases(instruction, console)
-    _print_picture(instruction, console)
+    _print_phases(instruction, console, study.access.rule)
+    _print_picture(instruction, console, is_loop=study.access.rule.is_loop)
     _print_mends(study, console)
     _print_end(remarks, verdict_of(study), next_command, console)
 
@@ -192,7 +200,7 @@ def _print_asked(study: Study, dtype_name: str, console: Console) -> None:
     table.add_column()
     table.add_row("tile", _tile_words(access, dtype_name))
     table.add_row("swizzle", swizzle_words(access.tile))
-    each = f"{access.rule.access_bytes} bytes ({count(access.vector_elements, 'element')}) with each address"
+    each = f"{count(access.rule.access_bytes, 'byte')} ({count(access.vector_elements, 'element')}) with each address"
     table.add_row("access", f"{access.op}: {each}, along mode {access.contiguous_mode}")
     table.add_row("lanes", lanes_words(access, study.instructions[study.worst]))
     table.add_row("rule", access.rule.evidence)
@@ -218,7 +226,7 @@ def _print_instructions(study: Study, console: Console) -> None:
     console.print()
 
 
-def _print_phases(instruction: Instruction, console: Console) -> None:
+def _print_phases(instruction: Instruction, console: Console, rule: SmemOp) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     for header in ("phase", "lanes", "wavefronts", "ideal", "conflict", "who collides"):
         table.add_column(header, justify="right" if header in ("wavefronts", "ideal") else "left")
@@ -231,12 +239,34 @@ def _print_phases(instruction: Instruction, console: Console) -> None:
     if len(instruction.phases) > 1:
         table.add_row("all", "", *total, "", style="bold")
     console.print(table, highlight=False)
+    if sum(phase.num_ideal_wavefronts for phase in instruction.phases) > instruction.num_ideal_wavefronts:
+        console.print("ideal for all: lanes share their vectors, so two phases would be one if these did not collide")
+    if instruction.num_data_wavefronts != instruction.num_wavefronts:
+        console.print(
+            f"the data stage serves it in {count(instruction.num_data_wavefronts, 'wavefront')}, which is what it costs; "
+            "Nsight Compute counts both (sm__sass_l1tex_pipe_lsu_wavefronts_mem_shared and "
+            "l1tex__data_pipe_lsu_wavefronts_mem_shared)",
+            highlight=False,
+        )
+    if rule.is_loop:
+        console.print(_loop_words(instruction), highlight=False)
+    elif rule.num_passes > 1:
+        console.print(f"each word is served in {rule.num_passes} wavefronts", highlight=False)
     console.print()
+
+
+def _loop_words(instruction: Instruction) -> str:
+    """Where the wavefronts of a loop go: loads of all lanes that are left, and two for each half-warp that swaps."""
+    (loop,) = instruction.phases
+    return (
+        f"a loop of {count(loop.num_turns, 'round')}: all lanes that are left load, then the first of each bank swaps, two "
+        f"wavefronts a phase; {count(loop.num_wavefronts, 'wavefront')} in all"
+    )
 
 
 def _who(phase: Phase, most: int = 2) -> str:
     if phase.num_ways == 1.0:
-        return "nobody" if phase.num_wavefronts == 1 else "nobody whom another layout would part"
+        return "nobody" if phase.num_turns == 1 else "nobody whom another layout would part"
     worst = sorted(phase.collisions, key=lambda found: -len(found.lanes))
     lines = [collision_words(found) for found in worst[:most]]
     if len(worst) > most:
@@ -244,10 +274,9 @@ def _who(phase: Phase, most: int = 2) -> str:
     return "\n".join(lines)
 
 
-def _print_picture(instruction: Instruction, console: Console) -> None:
-    console.print(
-        "Lanes and banks: a digit is the wavefront of its phase that serves the lane", style="bold", highlight=False
-    )
+def _print_picture(instruction: Instruction, console: Console, *, is_loop: bool) -> None:
+    digit = "the round of the loop in which the lane swaps" if is_loop else "the wavefront of its phase that serves the lane"
+    console.print(f"Lanes and banks: a digit is {digit}", style="bold", highlight=False)
     for line in picture_lines(instruction):
         console.print(line, no_wrap=True, highlight=False, soft_wrap=True)
     console.print()
@@ -284,7 +313,9 @@ def _print_mends(study: Study, console: Console) -> None:
     over_tile = study.census
     access = study.access
     what = "here" if access.num_tiles == 1 else f"{number(access.num_tiles)} places side by side"
-    state = "free of conflicts" if over_tile.is_free else f"{over_tile.num_tiles_with_conflicts} with conflicts"
+    beyond = over_tile.num_wavefronts - over_tile.num_ideal_wavefronts
+    places = f" at {over_tile.num_tiles_with_conflicts} of them" if access.num_tiles > 1 else ""
+    state = "free of conflicts" if over_tile.is_free else f"so {number(beyond)} bank conflicts{places}"
     wavefronts = f"{number(over_tile.num_wavefronts)} wavefronts, {number(over_tile.num_ideal_wavefronts)} at best"
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
@@ -477,7 +508,8 @@ def banks_document(study: Study, *, dtype_name: str, remarks: Sequence[str]) -> 
 def _instruction_document(found: Instruction) -> dict[str, Any]:
     return {
         "num_wavefronts": found.num_wavefronts, "num_ideal_wavefronts": found.num_ideal_wavefronts,
-        "num_ways": found.num_ways, "places": list(found.places), "addresses": list(found.addresses),
+        "num_data_wavefronts": found.num_data_wavefronts, "num_ways": found.num_ways,
+        "places": list(found.places), "addresses": list(found.addresses),
         "phases": [
             {
                 "lanes": list(phase.lanes), "num_wavefronts": phase.num_wavefronts,

@@ -12,7 +12,7 @@ from rich.table import Table
 from gpusim.errors import LayoutError
 from gpusim.layout import ByteLayout, ComposedLayout, Layout, Swizzle, idx2crd, is_injective, product_each
 from gpusim.layout.draw import MAX_CELLS, layout_text, unit_of
-from gpusim.layout.int_tuple import IntTuple, show
+from gpusim.layout.int_tuple import IntTuple, add, leaves, show
 from gpusim.layout.layout import MAX_WALKED, CarriesLayout, inner_layout
 
 AnyLayout = Layout | ComposedLayout | ByteLayout
@@ -35,6 +35,8 @@ class Window(CarriesLayout):
     layout: AnyLayout
     num_rows: int
     num_columns: int
+    start: Any = 0
+    """What is added to each offset."""
 
     @property
     def inner(self) -> Layout:
@@ -52,13 +54,22 @@ class Window(CarriesLayout):
     def __call__(self, *coord: Any) -> Any:
         """The offset at a place of the window."""
         row, column = idx2crd(self.inner(*coord), self.inner.shape)
-        return self.layout(row + column * grid_of(self.layout)[0])
+        return add(self.start, self.layout(row + column * grid_of(self.layout)[0]))
 
     def __str__(self) -> str:
-        return str(self.layout)
+        return with_start(self.layout, self.start)
 
 
-def grid_of(layout: AnyLayout) -> tuple[int, int]:
+def with_start(layout: AnyLayout, start: Any) -> str:
+    """A layout's notation, and where its offsets start if not at 0.
+
+    >>> with_start(Layout(16, 16), 3), with_start(Layout(16, 16), 0)
+    ('16:16 from offset 3 on', '16:16')
+    """
+    return f"{layout} from offset {show(start)} on" if any(leaves(start)) else str(layout)
+
+
+def grid_of(layout: AnyLayout | Window) -> tuple[int, int]:
     """(rows, columns) of a layout's picture: mode 0 goes down, all others go right; a single mode goes right.
 
     >>> grid_of(Layout((4, (2, 3)))), grid_of(Layout(8)), grid_of(Layout((2, 3, 5)))
@@ -100,8 +111,12 @@ def is_one_to_one(layout: AnyLayout) -> bool:
     return is_injective(inner_layout(layout))
 
 
-def layout_facts(layout: AnyLayout, element_bits: int | None = None, unit: str | None = None) -> dict[str, Any]:
+def layout_facts(
+    layout: AnyLayout, element_bits: int | None = None, unit: str | None = None, start: Any = 0
+) -> dict[str, Any]:
     """What a layout is, as a JSON document; ``unit`` says what offsets and cosize count, if not elements (or bytes).
+
+    ``start`` is added to each offset; the cosize is that of the layout alone.
 
     >>> facts = layout_facts(Layout((4, (2, 3)), (6, (3, 1))))
     >>> facts["size"], facts["cosize"], facts["rank"], facts["depth"], facts["is_compact"]
@@ -111,14 +126,16 @@ def layout_facts(layout: AnyLayout, element_bits: int | None = None, unit: str |
     inner = inner_layout(layout)
     size_in_unit = layout.size * (layout.element_bits // 8 if isinstance(layout, ByteLayout) else 1)
     cosize, one_to_one = cosize_of(layout), is_one_to_one(layout)
-    facts = {
-        "layout": str(layout), "shape": show(inner.shape), "stride": show(inner.stride), "size": layout.size,
-        "cosize": cosize, "unit": unit or unit_of(layout), "rank": layout.rank, "depth": layout.depth,
+    facts: dict[str, Any] = {
+        "layout": str(layout), "shape": show(inner.shape), "stride": show(inner.stride),
+        "start_offset": start, "size": layout.size, "cosize": cosize, "unit": unit or unit_of(layout),
+        "rank": layout.rank, "depth": layout.depth,
         "is_injective": one_to_one, "is_compact": one_to_one and cosize == size_in_unit, "element_bits": bits,
     }
     facts |= {"swizzle": swizzle_units(layout, bits)} if not isinstance(layout, Layout) else {"swizzle": None}
     if layout.size <= MAX_CELLS:
-        return {**facts, "offsets": [show(offset) if inner.has_basis else offset for offset in _all_offsets(layout)]}
+        offsets = [add(start, offset) for offset in _all_offsets(layout)]
+        return {**facts, "offsets": [show(offset) if inner.has_basis else offset for offset in offsets]}
     return {**facts, "offsets": None, "num_offsets_left_out": layout.size}
 
 
@@ -166,17 +183,18 @@ def facts_line(layout: AnyLayout) -> str:
 
 
 def render_layout(
-    layout: AnyLayout, console: Console, *, element_bits: int | None, max_rows: int, title: str, unit: str | None = None
+    layout: AnyLayout, console: Console, *, element_bits: int | None, max_rows: int, title: str, unit: str | None = None,
+    start: Any = 0,
 ) -> None:
     """Print what a layout is, its grid and its table, at most ``max_rows`` rows of each and what fits the console."""
-    facts = layout_facts(layout, element_bits, unit)
-    console.print(f"[bold]{title}[/]  {layout}", highlight=False, soft_wrap=True)
+    facts = layout_facts(layout, element_bits, unit, start)
+    console.print(f"[bold]{title}[/]  {with_start(layout, start)}", highlight=False, soft_wrap=True)
     console.print(_facts_table(layout, facts), highlight=False)
     console.print()
-    for line in grid_lines(layout, max_rows=max_rows, width=console.width, unit=unit):
+    for line in grid_lines(layout, max_rows=max_rows, width=console.width, unit=unit, start=start):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print()
-    console.print(_offsets_table(layout, element_bits, max_rows), highlight=False)
+    console.print(_offsets_table(layout, element_bits, max_rows, start), highlight=False)
     if layout.size > max_rows:
         left = layout.size - max_rows
         how = f"--rows {layout.size} shows all" if layout.size <= MOST_ROWS else "--slice shows others"
@@ -189,15 +207,18 @@ def _facts_table(layout: AnyLayout, facts: Mapping[str, Any]) -> Table:
     is_coordinates = inner_layout(layout).has_basis
     stride_unit = "elements" if isinstance(layout, ByteLayout) else unit
     of_elements = f", of elements of {num_bits} bits" if num_bits and stride_unit == "elements" else ""
+    has_start = facts["start_offset"] != 0
+    from_start = ", counted from the start" if has_start else ""
     rows = [
         ("shape", facts["shape"], f"{' x '.join(map(str, product_each(layout.shape)))} coordinates"),
         ("stride", facts["stride"], "n@m is n along mode m" if is_coordinates else f"in {stride_unit}{of_elements}"),
+        *([("start", show(facts["start_offset"]), "the offset of the first coordinate")] if has_start else []),
         ("size", str(facts["size"]), "coordinates"),
         ("cosize", str(facts["cosize"]), "coordinates below the largest of each mode, and it" if is_coordinates else
-         f"{unit}: one more than the largest offset"),
+         f"{unit}: one more than the largest offset{from_start}"),
         ("rank, depth", f"{facts['rank']}, {facts['depth']}", "modes, and levels of nesting"),
-        ("injective", _yes(facts["is_injective"]), "no two coordinates share an offset"),
-        ("compact", _yes(facts["is_compact"]), "injective, and no offset below the cosize is free"),
+        ("injective", _yes(facts["is_injective"]), _injective_words(facts)),
+        ("compact", _yes(facts["is_compact"]), _compact_words(facts)),
     ]
     if facts["swizzle"] is not None:
         in_elements, in_bytes = (facts["swizzle"][name] for name in ("elements", "bytes"))
@@ -205,6 +226,8 @@ def _facts_table(layout: AnyLayout, facts: Mapping[str, Any]) -> Table:
             rows.append(("swizzle", in_elements, ""))
         elif in_bytes is None:
             rows.append(("swizzle", f"{in_elements}", f"in {stride_unit} (--dtype says what that is in bytes)"))
+        elif in_elements == in_bytes:
+            rows.append(("swizzle", in_elements, "in elements and in bytes"))
         else:
             rows.append(("swizzle", in_elements or "-", f"in {stride_unit}" if in_elements else
                          "in elements it has no form: it moves parts of one"))
@@ -218,11 +241,28 @@ def _facts_table(layout: AnyLayout, facts: Mapping[str, Any]) -> Table:
     return table
 
 
+def _injective_words(facts: Mapping[str, Any]) -> str:
+    """What is the case.
+
+    >>> _injective_words({"is_injective": True}), _injective_words({"is_injective": False})
+    ('no two coordinates share an offset', 'some coordinates share an offset')
+    """
+    return "no two coordinates share an offset" if facts["is_injective"] else "some coordinates share an offset"
+
+
+def _compact_words(facts: Mapping[str, Any]) -> str:
+    if facts["is_compact"]:
+        return "injective, and no offset below the cosize is free"
+    return "some offset below the cosize is free" if facts["is_injective"] else "not injective"
+
+
 def _yes(flag: bool) -> str:
     return "yes" if flag else "no"
 
 
-def grid_lines(layout: AnyLayout, *, max_rows: int, width: int, unit: str | None = None) -> list[str]:
+def grid_lines(
+    layout: AnyLayout, *, max_rows: int, width: int, unit: str | None = None, start: Any = 0
+) -> list[str]:
     r"""The grid in at most ``max_rows`` rows and ``width`` characters, with a last line that says what was cut.
 
     >>> print("\n".join(grid_lines(Layout((128, 64), (64, 1)), max_rows=2, width=40)))
@@ -239,7 +279,7 @@ def grid_lines(layout: AnyLayout, *, max_rows: int, width: int, unit: str | None
     shown_rows = min(num_rows, max_rows)
     shown_columns = min(num_columns, MAX_CELLS // shown_rows)
     while True:
-        drawn = layout_text(Window(layout, shown_rows, shown_columns), unit).splitlines()
+        drawn = layout_text(Window(layout, shown_rows, shown_columns, start), unit).splitlines()
         if shown_columns == 1 or len(drawn[2]) <= width:
             break
         cell = (len(drawn[2]) - 4) // shown_columns
@@ -254,7 +294,7 @@ def grid_lines(layout: AnyLayout, *, max_rows: int, width: int, unit: str | None
     return [*drawn, f"cut to {cut}: {', '.join(hints)} or --slice shows more"]
 
 
-def _offsets_table(layout: AnyLayout, element_bits: int | None, max_rows: int) -> Table:
+def _offsets_table(layout: AnyLayout, element_bits: int | None, max_rows: int, start: Any) -> Table:
     bits = layout.element_bits if isinstance(layout, ByteLayout) else element_bits
     inner = inner_layout(layout)
     is_swizzled = not isinstance(layout, Layout)
@@ -265,8 +305,8 @@ def _offsets_table(layout: AnyLayout, element_bits: int | None, max_rows: int) -
         table.add_column(header, justify="left" if header == "coordinate" else "right", no_wrap=True)
     for index in range(min(layout.size, max_rows)):
         coord: IntTuple = idx2crd(index, layout.shape)
-        before = [show(inner(index))] if is_swizzled else []
-        elements, num_bytes = _both_units(layout(index), isinstance(layout, ByteLayout), bits)
+        before = [show(getattr(layout, "offset", 0) + inner(index))] if is_swizzled else []
+        elements, num_bytes = _both_units(add(start, layout(index)), isinstance(layout, ByteLayout), bits)
         row = [str(index), show(coord), *before, show(elements), show(num_bytes)]
         table.add_row(*row[: len(headers)])
     return table

@@ -10,7 +10,7 @@ from typing import Any
 from gpusim.errors import LayoutError
 from gpusim.layout.draw import MAX_CELLS, by_offset, layout_svg, unit_of
 from gpusim.layout.int_tuple import leaves, show
-from gpusim.report.layouts import AnyLayout, grid_of
+from gpusim.report.layouts import AnyLayout, Window, grid_of
 from gpusim.report.output import check_output, write_whole
 
 SUFFIXES = (".png", ".svg")
@@ -23,7 +23,7 @@ _CELL_INCHES = 0.42
 
 
 def plot_layout(
-    layout: AnyLayout, path: str | Path, color: Callable[[int], str] = by_offset, unit: str | None = None
+    layout: AnyLayout | Window, path: str | Path, color: Callable[[int], str] = by_offset, unit: str | None = None
 ) -> None:
     """Draw the grid of offsets to SVG or PNG, by suffix; ``color`` gives the colour of an offset, ``unit`` what it counts.
 
@@ -42,7 +42,7 @@ def plot_layout(
         write_whole(path, _png(layout, color, unit or unit_of(layout)))
 
 
-def _png(layout: AnyLayout, color: Callable[[int], str], unit: str) -> bytes:
+def _png(layout: AnyLayout | Window, color: Callable[[int], str], unit: str) -> bytes:
     from matplotlib.collections import PatchCollection
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle

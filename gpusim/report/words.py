@@ -27,6 +27,7 @@ UNITS: tuple[tuple[str, str], ...] = (
     ("_tflops", "TFLOP/s"),
     ("_cycles", "cycles"),
     ("_bytes", "bytes"),
+    ("_wavefronts", "wavefronts"),
     ("_sectors", "sectors"),
     ("_fraction", "fraction"),
     ("_mhz", "MHz"),

@@ -70,8 +70,8 @@ def test_free_is_said_of_the_places_that_were_counted_and_of_no_others() -> None
     lanes = Layout.parse("(4,8):(1@0,2@1)")
     tile = smem_tile(Layout((32, 64), (64, 1)), FP8)
     text = " ".join(printed(study(TileAccess(op="ld_shared_b16", tile=tile, threads=lanes))).split())  # type: ignore[arg-type]  # plain
-    assert "32 places side by side: 64 wavefronts, 32 at best" in text
-    assert "Sw<1,4,3> in elements, Sw<1,4,3> in bytes (the 32B mode of TMA and wgmma): free at all 32 places" in text
+    assert "32 places side by side: 64 wavefronts, 32 at best, so 32 bank conflicts at 32 of them" in text
+    assert "Sw<1,4,3> in elements and in bytes (the 32B mode of TMA and wgmma): free at all 32 places" in text
     assert "everywhere" not in text
 
 
