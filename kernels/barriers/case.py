@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,25 @@ FENCES_80 = ("fence_cta", "fence_gpu", "fence_sys", "fence_sc_gpu")
 FENCES_90 = ("fence_proxy_async_shared", "fence_proxy_async", "fence_mbarrier_init", "fence_cluster")
 COUNTS = (1, 4, 8, 16)
 """Innermost in every sweep: even and odd positions each have two, from which a slope follows."""
+
+FRAME_CYCLES = {
+    "empty": 2.0, "mbarrier_arrive": 16.0, "mbarrier_arrive_expect_tx": 15.0, "mbarrier_try_wait_done": 30.0,
+    "mbarrier_self": 19.0, "bar_sync": 2.0, "bar_ping_pong": 23.0, "fence_proxy_async_shared": 13.7,
+    "fence_mbarrier_init": 12.0, "fence_gpu": 140.0, "fence_sc_gpu": 140.0, "fence_cluster": 140.0, "dsmem_chain": 18.6,
+    "ping_pong": 24.0, "st_async": 22.0,
+}  # fmt: skip
+"""What a round takes beside its steps: readings of the clock, a branch, the store of the round before, on an H200.
+
+The intercept of the line through rows of one and of eight steps, which calibrate; of a cluster of two, if any.
+"""
+ARRIVE_QUEUE = 6
+"""Arrivals that are issued before one waits: a guess, as one and eight steps tell only the interval behind it."""
+CHECK_CYCLES = 100.0
+"""``st_async`` looks whether the word has come, before it answers: S2UR, LDS, compare.
+
+Half a round, less what ``ping_pong`` tells of the way."""
+BATCH_LOADS, BATCH_CYCLES = 4, 68.0
+"""A stream's loads come in fours, with addresses before and sums behind: rows of one warp, less latency and bytes."""
 
 FIELDS = {"count": 1, "warps": 1, "lanes": 0, "partner": 0, "busy": 0, "hint_ns": 0, "loads": 0, "only_first": 0,
           "cluster": 1, "clusters": 1}  # fmt: skip
@@ -208,15 +228,15 @@ def expected(config: Config) -> NDArray[np.int64]:
     if name.startswith("cluster_"):
         all_of[:] = size
     elif name.startswith("mbarrier_ping_pong") or name == "mbarrier_self":
-        all_of[0] = steps
+        all_of[:32] = steps
         if "ping_pong" in name:
-            all_of[32 * partner] = steps
+            all_of[32 * partner :][:32] = steps
     elif name.startswith("mbarrier"):
         all_of[0] = NUM_ROUNDS
     elif name == "remote_arrive":
         all_of[0] = all_of[32 * warps * partner] = NUM_ROUNDS
     elif name in ("ping_pong", "st_async"):
-        all_of[0] = all_of[32 * warps * partner] = steps
+        all_of[:32] = all_of[32 * warps * partner :][:32] = steps
     elif name == "dsmem_chain":
         all_of[0] = CHAIN_STEP * steps % NUM_WORDS
     else:
@@ -322,10 +342,8 @@ def derive(row: Config) -> dict[str, float]:
 def twin(config: Config, num_steps: int) -> Launch | None:
     """The probe in the simulator's words, ``num_steps`` steps long; None where it has no word for it."""
     name, warps = stem(config), int(config["warps"])
-    size, partner, lanes = int(config["cluster"]), int(config["partner"]), int(config["lanes"])
-    roles = _roles_of(
-        name, num_steps, warps=warps, partner=partner, num_bytes=num_bytes(config), is_alone=config["only_first"] == "1"
-    )
+    size, lanes = int(config["cluster"]), int(config["lanes"])
+    roles = _roles_of(name, config, num_steps)
     if roles is None:
         return None
     arrivals = max(1, lanes * max(num_steps, 1)) if name == "mbarrier_arrive" else 1
@@ -344,33 +362,34 @@ def _role(name: str, num_warps: int, program: Any) -> WarpRole:
     return WarpRole(name=name, num_warps=num_warps, program=program)
 
 
-def _roles_of(
-    name: str, num_steps: int, *, warps: int, partner: int, num_bytes: int, is_alone: bool
-) -> list[WarpRole] | None:
-    def each(op: ops.Op) -> list[WarpRole]:
+def _roles_of(name: str, config: Config, num_steps: int) -> list[WarpRole] | None:
+    warps, partner = int(config["warps"]), int(config["partner"])
+
+    def each(*of_step: ops.Op) -> list[WarpRole]:
         def program(cta: RoleContext) -> Program:
             for _ in range(num_steps):
-                yield op
+                yield from of_step
 
         return [_role("all", warps, program)]
 
-    simple: dict[str, ops.Op] = {
-        "bar_sync": ops.Syncthreads(), "fence_proxy_async_shared": ops.FenceProxyAsync(),
-        "fence_mbarrier_init": ops.FenceMbarrierInit(), "mbarrier_arrive": ops.MbarrierArrive("many", 0),
-        "mbarrier_try_wait_done": ops.MbarrierWait("many", 0, 1), "mbarrier_arrive_expect_tx": ops.MbarrierArrive("many", 0),
-        "remote_arrive": ops.MbarrierArrive("many", 0, cta_rank=partner),
-    }  # fmt: skip
-    if name in simple and name != "remote_arrive":
-        return each(simple[name])
+    simple: dict[str, tuple[ops.Op, ...]] = {
+        "bar_sync": (ops.Syncthreads(),), "fence_proxy_async_shared": (ops.FenceProxyAsync(),),
+        "fence_mbarrier_init": (ops.FenceMbarrierInit(),), "mbarrier_arrive": (ops.MbarrierArrive("many", 0),),
+        "mbarrier_try_wait_done": (ops.MbarrierWait("many", 0, 1),),
+        "mbarrier_arrive_expect_tx": (ops.MbarrierArrive("many", 0),),
+        "cluster_barrier": (ops.FenceAcqRel(), ops.ClusterArrive(), ops.ClusterWait()),
+        "cluster_barrier_relaxed": (ops.ClusterArrive(), ops.ClusterWait()),
+    } | dict.fromkeys(("fence_gpu", "fence_sc_gpu", "fence_cluster"), (ops.FenceAcqRel(),))  # fmt: skip
+    if name in simple:
+        return each(*simple[name])
     if name == "remote_arrive":
-        return [_role("all", warps, _only_first(lambda: [simple[name]] * num_steps))]
+        release = (ops.FenceAcqRel(), ops.MbarrierArrive("many", 0, cta_rank=partner))
+        return [_role("all", 1, _only_first(lambda: release * num_steps))]
     if name == "dsmem_chain" and partner:
-        return [_role("all", warps, _chain(num_steps, partner))]
-    if name in ("cluster_barrier", "cluster_barrier_relaxed"):
-        return [_role("all", warps, _barriers(num_steps))]
+        return [_role("all", 1, _chain(num_steps, partner))]
     if name == "mbarrier_self":
         return [_role("all", 1, _self_rounds(num_steps))]
-    if name.startswith("mbarrier_ping_pong"):
+    if name == "mbarrier_ping_pong":
         return [_role("asks", 1, _asks(num_steps)), _role("answers", 1, _answers(num_steps))]
     if name == "ping_pong":
         return [_role("all", 1, _between_ctas(num_steps, partner))]
@@ -378,11 +397,11 @@ def _roles_of(
         return [_role("all", 1, _words(num_steps, partner))]
     if name == "bar_ping_pong":
         half = max(1, warps // 2)
-        return [_role("first", half, _bars(num_steps, "to", "back")), _role("second", half, _bars(num_steps, "back", "to"))]
-    if name == "bar_arrive":
-        return None
+        asks, answers = _bars(num_steps, is_first=True), _bars(num_steps, is_first=False)
+        return [_role("asks", half, asks), _role("answers", half, answers)]
     if name == "dsmem_load":
-        return [_role("all", warps, _stream(num_steps, num_bytes, is_alone=is_alone))]
+        program = _stream(num_steps, config)
+        return [_role(f"warp_{warp}", 1, program) for warp in range(warps)]
     return None
 
 
@@ -399,15 +418,6 @@ def _chain(num_steps: int, partner: int) -> Any:
         for _ in range(num_steps if not cta.cta_rank else 0):
             token = yield ops.DsmemLoad(partner, 8)
             yield ops.Use(token)
-
-    return program
-
-
-def _barriers(num_steps: int) -> Any:
-    def program(cta: RoleContext) -> Program:
-        for _ in range(num_steps):
-            yield ops.ClusterArrive()
-            yield ops.ClusterWait()
 
     return program
 
@@ -443,16 +453,20 @@ def _between_ctas(num_steps: int, partner: int) -> Any:
     def program(cta: RoleContext) -> Program:
         for step in range(num_steps):
             if cta.cta_rank == 0:
+                yield ops.FenceAcqRel()
                 yield ops.MbarrierArrive("one", 0, cta_rank=partner)
                 yield ops.MbarrierWait("one", 0, step & 1)
             elif cta.cta_rank == partner:
                 yield ops.MbarrierWait("one", 0, step & 1)
+                yield ops.FenceAcqRel()
                 yield ops.MbarrierArrive("one", 0, cta_rank=0)
 
     return program
 
 
 def _words(num_steps: int, partner: int) -> Any:
+    check = _rest(CHECK_CYCLES)
+
     def program(cta: RoleContext) -> Program:
         if num_steps and cta.cta_rank in (0, partner):
             yield ops.MbarrierArriveExpectTx("one", 0, 4)
@@ -462,37 +476,47 @@ def _words(num_steps: int, partner: int) -> Any:
             last = step == num_steps - 1
             if cta.cta_rank == 0:
                 yield ops.StAsync(partner, 4, "one", 0)
+            if cta.cta_rank in (0, partner):
                 yield ops.MbarrierWait("one", 0, step & 1)
                 if not last:
                     yield ops.MbarrierArriveExpectTx("one", 0, 4)
-            elif cta.cta_rank == partner:
-                yield ops.MbarrierWait("one", 0, step & 1)
-                if not last:
-                    yield ops.MbarrierArriveExpectTx("one", 0, 4)
+                yield check
+            if cta.cta_rank == partner:
                 yield ops.StAsync(0, 4, "one", 0)
 
     return program
 
 
-def _bars(num_steps: int, own: str, other: str) -> Any:
+def _rest(cycles: float) -> ops.Op:
+    """Integer instructions of one warp that take so long: one in two cycles on a scheduler of 16 lanes."""
+    return ops.Alu(cycles / 2)
+
+
+def _bars(num_steps: int, *, is_first: bool) -> Any:
     def program(cta: RoleContext) -> Program:
         for _ in range(num_steps):
-            if own == "to":
+            if is_first:
                 yield ops.BarArrive("to")
                 yield ops.BarSync("back")
             else:
                 yield ops.BarSync("to")
                 yield ops.BarArrive("back")
 
-    del other
     return program
 
 
-def _stream(num_steps: int, num_bytes: int, *, is_alone: bool) -> Any:
+def _stream(num_steps: int, config: Config) -> Any:
+    """A warp's loads, in batches; all meet at the end."""
+    size, partner, is_alone = int(config["cluster"]), int(config["partner"]), config["only_first"] == "1"
+    num_batches = int(config["loads"]) // BATCH_LOADS * num_steps
+    rest = _rest(BATCH_CYCLES)
+
     def program(cta: RoleContext) -> Any:
-        for _ in range(num_steps if not (cta.cta_rank and is_alone) else 0):
-            token = yield ops.DsmemLoad((cta.cta_rank + 1) % 2, num_bytes)
+        for _ in range(num_batches if not (cta.cta_rank and is_alone) else 0):
+            yield rest
+            token = yield ops.DsmemLoad((cta.cta_rank + partner) % size, 16 * 32 * BATCH_LOADS)
             yield ops.Use(token)
+        yield ops.Syncthreads()
 
     return program
 
@@ -516,7 +540,7 @@ def _is_known(config: Config, gpu: GpuSpec) -> bool:
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """Cycles of a round, where the simulator has a word for the probe; the readings of the clock cost nothing in it."""
+    """Cycles of a round, where the simulator has a word for the probe, and of what the kernel does beside it."""
     made = twin(config, int(config["count"])) if _is_known(config, gpu) else None
     if made is None:
         return {}
@@ -525,7 +549,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         before = twin(config, 0)
         assert before is not None  # it was made above
         cycles -= life_cycles(before, gpu)
-    return long_too(config, {"cycles": cycles})
+    return long_too(config, {"cycles": cycles + FRAME_CYCLES.get(stem(config), 0.0)})
 
 
 # ---------------------------------------------------------------------------------------------- parameters
@@ -570,28 +594,108 @@ def median_slope(rows: Rows, *names: str, over: str = "count", **fields: str) ->
 
 def fit(rows: Rows) -> list[Fitted]:
     """What an arrival, a wait, a barrier, a fence and the network of a cluster take: slopes, so that no clock is in them."""
-    arrive = median_slope(rows, "mbarrier_arrive", lanes="1")
+    interval, try_wait = _arrive_interval(rows), median_slope(rows, "mbarrier_try_wait_done")
     there_and_back = median_slope(rows, "mbarrier_ping_pong", busy="0")
-    wake = there_and_back / 2 - arrive if arrive is not None and there_and_back is not None else None
+    wake = there_and_back / 2 - interval if interval is not None and there_and_back is not None else None
     found = {
-        "mbarrier.arrive_cycles": (arrive, "slope over arrivals of one lane"),
-        "mbarrier.try_wait_cycles": (
-            median_slope(rows, "mbarrier_try_wait_done"), "slope over try_waits of a phase that is complete"
+        "mbarrier.arrive_interval_cycles": (interval, f"eight arrivals, of which {ARRIVE_QUEUE} take a cycle each"),
+        "mbarrier.try_wait_cycles": (try_wait, "slope over try_waits of a phase that is complete"),
+        "mbarrier.wake_cycles": (
+            wake, "half of what there and back takes, median of the partners, less an arrival's interval"
         ),
-        "mbarrier.wake_cycles": (wake, "half of what there and back takes, median of the partners, less an arrival"),
         "warp_scheduler.fence_cycles": (
             median_slope(rows, "fence_proxy_async_shared"), "slope over fence.proxy.async.shared::cta with nothing under way"
         ),
-        "dsmem.latency_cycles": (_remote_latency(rows), "slope of a chain of loads, median of all partners"),
-        "dsmem.cluster_barrier_cycles": (_cluster_barrier(rows), "slope over relaxed barriers, median of 2 to 8 CTAs"),
-        "dsmem.bytes_per_cycle": (_stream_rate(rows), "loads of one CTA from 8 warps on: bytes over cycles, median slope"),
     }  # fmt: skip
     line = _barrier_line(rows)
     if line is not None:
         how = "line through the slopes over count, by warps"
         found["warp_scheduler.barrier_base_cycles"] = (line[0], f"{how}: intercept")
         found["warp_scheduler.barrier_warp_cycles"] = (line[1], f"{how}: slope")
+        found["warp_scheduler.bar_arrive_cycles"] = (
+            _bar_arrive(rows, *line), "half of what bar.arrive and bar.sync take there and back, less the barrier, median"
+        )
+    found |= _fit_network(rows, None if line is None else line[1], wake)
     return [Fitted(parameter=name, value=value, how=how) for name, (value, how) in found.items() if value is not None]
+
+
+def _fit_network(
+    rows: Rows, warp_cycles: float | None, wake: float | None
+) -> dict[str, tuple[float | None, str]]:
+    """Fences of scope gpu and what the CTAs of a cluster say to one another."""
+    fence = median_slope(rows, "fence_gpu", "fence_sc_gpu", "fence_cluster")
+    there_and_back = _remote(rows, "dsmem_chain")
+    of_pair = _remote(rows, "dsmem_chain", is_pair=True)
+    saving = (there_and_back - of_pair) / 2 if there_and_back is not None and of_pair is not None else None
+    round_trip = _remote(rows, "ping_pong")
+    one_way = None
+    if round_trip is not None and fence is not None and wake is not None:
+        one_way = round_trip / 2 - fence - 1.0 - wake
+    found: dict[str, tuple[float | None, str]] = {
+        "warp_scheduler.gpu_fence_cycles": (fence, "slope over fences of scope gpu and cluster, nothing under way, median"),
+        "warp_scheduler.gpu_fence_warp_cycles": (
+            None if fence is None else _fence_warp(rows, fence),
+            "cluster barriers that release, less relaxed ones and a warp's fence, over the warps beyond four, median",
+        ),
+        "dsmem.latency_cycles": (there_and_back, "slope of a chain of loads, median of the partners in clusters of 4 and 8"),
+        "dsmem.pair_saving_cycles": (saving, "half of what a chain of loads takes less in a cluster of two"),
+        "dsmem.one_way_cycles": (
+            one_way, "half of what arrivals take there and back in clusters of 4 and 8, less fence, issue and wake, median"
+        ),
+        "dsmem.bytes_per_cycle": (_stream_rate(rows), "loads of one CTA from 8 warps on: bytes over cycles, median slope"),
+        "dsmem.serve_fraction": (
+            _serve_fraction(rows), "loads of all CTAs over loads of one, from 8 warps on, less one: median"
+        ),
+    }  # fmt: skip
+    if warp_cycles is not None:
+        line = _cluster_barrier(rows, warp_cycles)
+        if line is not None:
+            how = "slopes over relaxed barriers, less warps and issue, by size"
+            found["dsmem.cluster_barrier_cycles"] = (line[0], f"{how}: intercept")
+            found["dsmem.cluster_barrier_cta_cycles"] = (line[1], f"{how}: slope")
+    return found
+
+
+def _arrive_interval(rows: Rows) -> float | None:
+    """Of one lane's arrivals: the first ones take a cycle each, the rest the interval."""
+    points = sorted(
+        (int(row["count"]), float(row["cycles"])) for row in rows
+        if stem(row) == "mbarrier_arrive" and row["lanes"] == "1" and row.get("cycles")
+    )  # fmt: skip
+    if not points or points[-1][0] <= ARRIVE_QUEUE:
+        return None
+    (few, least), (many, most) = points[0], points[-1]
+    queued = min(many, ARRIVE_QUEUE) - min(few, ARRIVE_QUEUE)
+    return (most - least - queued) / (many - max(few, ARRIVE_QUEUE))
+
+
+def _bar_arrive(rows: Rows, base_cycles: float, warp_cycles: float) -> float | None:
+    found = [
+        slope / 2 - base_cycles - warp_cycles * float(row["warps"]) / 2
+        for row, slope in slopes(rows, over="count", is_wanted=lambda row: stem(row) == "bar_ping_pong")
+    ]
+    return max(0.0, float(np.median(found))) if found else None
+
+
+def _remote(rows: Rows, name: str, *, is_pair: bool = False) -> float | None:
+    """The median slope over the partners, in clusters of two or in larger ones."""
+    found = slopes(
+        rows, over="count",
+        is_wanted=lambda row: stem(row) == name and row["partner"] != "0" and (row["cluster"] == "2") == is_pair,
+    )  # fmt: skip
+    return float(np.median([slope for _, slope in found])) if found else None
+
+
+def _fence_warp(rows: Rows, fence_cycles: float) -> float | None:
+    by_kind: dict[str, dict[tuple[str, str], float]] = {"cluster_barrier": {}, "cluster_barrier_relaxed": {}}
+    for row, slope in slopes(rows, over="count", is_wanted=lambda row: stem(row) in by_kind and row["clusters"] == "1"):
+        by_kind[stem(row)][row["cluster"], row["warps"]] = slope
+    relaxed = by_kind["cluster_barrier_relaxed"]
+    found = [
+        (slope - relaxed[key] - fence_cycles) / (int(key[1]) - 4)
+        for key, slope in by_kind["cluster_barrier"].items() if key in relaxed and int(key[1]) > 4
+    ]  # fmt: skip
+    return float(np.median(found)) if found else None
 
 
 def _barrier_line(rows: Rows) -> tuple[float, float] | None:
@@ -607,19 +711,36 @@ def _barrier_line(rows: Rows) -> tuple[float, float] | None:
     return float(np.median([cycles - each * warps for warps, cycles in points])), each
 
 
-def _remote_latency(rows: Rows) -> float | None:
-    found = slopes(rows, over="count", is_wanted=lambda row: stem(row) == "dsmem_chain" and row["partner"] != "0")
-    return float(np.median([slope for _, slope in found])) if found else None
-
-
-def _cluster_barrier(rows: Rows) -> float | None:
+def _cluster_barrier(rows: Rows, warp_cycles: float) -> tuple[float, float] | None:
+    """Relaxed cluster barriers: of no CTA, and each more; by the median slope of all pairs of sizes."""
     found = slopes(
         rows, over="count",
-        is_wanted=lambda row: (
-            stem(row) == "cluster_barrier_relaxed" and row["clusters"] == "1" and row["cluster"] in ("2", "4", "8")
-        ),
+        is_wanted=lambda row: stem(row) == "cluster_barrier_relaxed" and row["cluster"] in ("2", "4", "8"),
     )  # fmt: skip
-    return float(np.median([slope for _, slope in found])) if found else None
+    points = [
+        (
+            float(row["cluster"]), slope - int(row["warps"]) * warp_cycles - math.ceil(int(row["warps"]) / 4),
+            (row["warps"], row["clusters"] == "1"),
+        )
+        for row, slope in found
+    ]
+    pairs = [(b - a) / (y - x) for x, a, of in points for y, b, other in points if y > x and of == other]
+    if not pairs:
+        return None
+    each = float(np.median(pairs))
+    return float(np.median([cycles - each * size for size, cycles, _ in points])), each
+
+
+def _serve_fraction(rows: Rows) -> float | None:
+    """What loads of all CTAs take longer than loads of one, of as many bytes each."""
+    by_kind: dict[str, dict[tuple[str, str], float]] = {"0": {}, "1": {}}
+    for row, slope in slopes(
+        rows, over="loads",
+        is_wanted=lambda row: stem(row) == "dsmem_load" and row["clusters"] == "1" and int(row["warps"]) >= 8,
+    ):
+        by_kind[row["only_first"]][row["cluster"], row["warps"]] = slope
+    found = [slope / by_kind["1"][key] - 1.0 for key, slope in by_kind["0"].items() if by_kind["1"].get(key, 0.0) > 0.0]
+    return max(0.0, float(np.median(found))) if found else None
 
 
 def _stream_rate(rows: Rows) -> float | None:

@@ -124,8 +124,13 @@ def warm_cycles(num_instructions: int, num_warps: int, gpu: GpuSpec) -> float:
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """Of code that is in the caches, on however many SMs; the simulator has none that could miss."""
-    return {"warm_cycles": warm_cycles(num_instructions(config), int(config["warps"]), gpu)}
+    """Of code that is in the caches, on however many SMs; the simulator has none that could miss.
+
+    Thread 0's clock is read, and the scheduler of its warp serves that one first, however many warps it has: 16 warps show
+    what one shows, so one on each scheduler is asked for.
+    """
+    num_warps = min(int(config["warps"]), gpu.warp_scheduler.num_schedulers)
+    return {"warm_cycles": warm_cycles(num_instructions(config), num_warps, gpu)}
 
 
 CASE = Case(

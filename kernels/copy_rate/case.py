@@ -594,7 +594,11 @@ def _ring_values(config: Config, times: NDArray[np.uint32]) -> dict[str, float]:
 
 
 Program = Callable[[RoleContext], Iterator[Any]]
-TWIN_COPIES = 64
+STORE_CHAINS = {1: 11, 16: 8}
+STORE_CHAIN = 14
+"""Instructions of a ring of stores, each of which waits for the one before: stamps, which box is next, and what a wait takes
+that leaves 1 to 7 groups pending (one that leaves 15 takes nothing)."""
+TWIN_COPIES = 128
 """Copies of each issuer in a ring that is simulated."""
 
 
@@ -624,8 +628,20 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         return {"cycles_per_copy": 1.0 / sum(_rates(_simulated_stores(config, gpu)))}
     if cluster_size(config) > 1:
         spans = _simulated_multicast(config, gpu)
-        return {"cycles_per_copy": float(np.mean(spans)) / (TWIN_COPIES // 2) / int(config["num_copies"])}
-    return {"cycles_per_copy": 1.0 / sum(_rates(_simulated_loads(config, gpu)))}
+        cycles = max(float(np.mean(spans)) / (TWIN_COPIES // 2), MULTICAST_LOOP_CYCLES)
+        return {"cycles_per_copy": cycles / int(config["num_copies"])}
+    cycles = 1.0 / sum(_rates(_simulated_loads(config, gpu)))
+    loop = LOOP_CYCLES[config["kernel"].rsplit("_", 1)[1]] / int(config["num_issuers"])
+    return {"cycles_per_copy": max(cycles, loop)}
+
+
+LOOP_CYCLES = {"1d": 215.0, "2d": 245.0, "3d": 245.0}
+"""One turn of the ring's loop where nothing is waited for, by the coordinates that it counts: a try_wait by the warp,
+election, notes, coordinates. From calibrating rows of one issuer with 2 and more in flight."""
+REST_CYCLES = 60.0
+"""Of that, what lies between a copy that is seen done and the next one's issue. From calibrating rows with 1 in flight."""
+MULTICAST_LOOP_CYCLES = 198.0
+"""The same of the multicast's loop, a stage. From calibrating rows with 4 and more stages."""
 
 
 def _rates(spans: Sequence[float]) -> list[float]:
@@ -645,8 +661,14 @@ def _load(config: Config, tile: int, buffer: str, stage: int, barrier: str, rank
     return ops.TmaLoad("T", (0, tile), num_bytes, num_bytes, rows_of(config), buffer, stage, barrier, multicast=ranks)
 
 
+def _code(num_cycles: float, gpu: GpuSpec) -> ops.Alu:
+    """Code that takes a lone warp so long."""
+    return ops.Alu(num_cycles * gpu.warp_scheduler.int32_lanes / WARP_SIZE / gpu.warp_scheduler.num_schedulers)
+
+
 def _simulated_loads(config: Config, gpu: GpuSpec) -> list[float]:
     depth, num_issuers, num_bytes = int(config["in_flight"]), int(config["num_issuers"]), copy_bytes(config)
+    rest = _code(REST_CYCLES, gpu)
 
     def issuer(who: int) -> Program:
         def program(cta: RoleContext) -> Iterator[Any]:
@@ -656,6 +678,7 @@ def _simulated_loads(config: Config, gpu: GpuSpec) -> list[float]:
                     yield ops.MbarrierWait(f"full{who}", idx % depth, idx // depth & 1)
                     yield from _middle(idx)
                 if idx + depth < TWIN_COPIES:
+                    yield rest
                     yield ops.MbarrierArriveExpectTx(f"full{who}", idx % depth, num_bytes)
                     yield _load(config, who * TWIN_COPIES + idx + depth, f"slots{who}", idx % depth, f"full{who}")
 
@@ -673,9 +696,8 @@ def _stored(config: Config, buffer: str, stage: int, tile: int) -> ops.TmaStore:
 
 
 def _fill(config: Config, buffer: str, num_stages: int) -> Iterator[ops.Op]:
-    wavefronts = slot_bytes(config) // LINE_BYTES
-    access = AccessPattern(num_requests=wavefronts, num_wavefronts=wavefronts, num_bytes=slot_bytes(config))
-    for stage in range(num_stages):
+    access = AccessPattern(num_requests=1, num_wavefronts=1, num_bytes=slot_bytes(config))
+    for stage in range(num_stages):  # done long before, by all threads
         yield ops.SharedStore(access, buffer, stage)
     yield ops.FenceProxyAsync()
 
@@ -692,6 +714,7 @@ def _simulated_stores(config: Config, gpu: GpuSpec) -> list[float]:
                 yield _stored(config, f"slots{who}", idx % depth, who * TWIN_COPIES + idx)
                 yield ops.BulkCommitGroup()
                 yield ops.BulkWaitGroup(depth - 1, read=is_read)
+                yield ops.Alu(STORE_CHAINS.get(depth, STORE_CHAIN), is_chain=True)
                 yield from _middle(idx)
 
         return program
@@ -706,33 +729,57 @@ def _predict_train(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """One train: its loads or stores, the wait for the sources, the wait for all; and the issues alone."""
     num, stores = int(config["num_copies"]), is_store(config)
 
-    def until(what: str) -> float:
+    shape = config["kernel"].rsplit("_", 1)[1]
+    moves = MOVE_CYCLES.get((shape, num), CLOCK_CYCLES)
+    code = _code(STORE_MOVE_CYCLES.get((shape, num), 0.0) if stores and num < MOST_TRAIN else moves, gpu)
+
+    def until(what: str) -> list[float]:
+        is_each = what == "issued"
+
         def program(cta: RoleContext) -> Iterator[Any]:
             del cta
             if stores:
                 yield from _fill(config, "slots", num)
             else:
                 yield ops.MbarrierArriveExpectTx("full", 0, num * copy_bytes(config))
-            yield ops.RangeStart(ops.Section.MAINLOOP)
+            if not is_each:
+                yield ops.RangeStart(ops.Section.MAINLOOP)
             for idx in range(num):
+                if is_each:
+                    yield ops.RangeStart(ops.Section.MAINLOOP)
                 yield _stored(config, "slots", idx, idx) if stores else _load(config, idx, "slots", 0, "full")
-            if what == "issued":
-                yield ops.RangeEnd()
+                yield code
+                if is_each:
+                    yield ops.RangeEnd()
             yield ops.BulkCommitGroup() if stores else ops.MbarrierWait("full", 0, 0)
             if stores:
-                yield ops.BulkWaitGroup(0, read=what == "read")
-            if what != "issued":
+                yield ops.BulkWaitGroup(0, read=True)
+            if stores and what == "done":
+                yield ops.BulkWaitGroup(0, read=False)
+            if not is_each:
                 yield ops.RangeEnd()
 
         slots = Buffer(name="slots", stage_bytes=slot_bytes(config), num_stages=num)
         mbarriers = [] if stores else [Mbarrier(name="full", num_arrivals=1)]
-        (span,) = _simulated(gpu, {"issuer": (1, program)}, [slots], mbarriers)
-        return span
+        return _simulated(gpu, {"issuer": (1, program)}, [slots], mbarriers)
 
-    values = {"cycles": until("done"), "first_issue_cycles": until("issued") / num}
+    issues = until("issued")
+    values = {"cycles": until("done")[0], "first_issue_cycles": issues[0]}
     if num > 1:
-        values["issue_cycles"] = values["first_issue_cycles"]
-    return values | ({"read_cycles": until("read")} if stores else {})
+        values["issue_cycles"] = float(np.median(issues[1:]))
+    return values | ({"read_cycles": until("read")[0]} if stores else {})
+
+
+CLOCK_CYCLES = 2.0
+"""Of one reading of the clock: ``clock_cycles``."""
+MOVE_CYCLES = {("1d", 16): 8.0, ("1d", 32): 16.0, ("2d", 16): 27.0, ("2d", 32): 19.0, ("3d", 16): 26.0, ("3d", 32): 33.0}
+"""What lies between two copies of a train with more operands than uniform registers, the clock's reading among it: the
+compiler moves them there. By kernel, from calibrating rows of one row a box: cycles less one copy's, over the others."""
+
+STORE_HEADER_BYTES, STORE_PORT_BYTES = 32, 32
+"""A store's header, and what leaves an SM in a cycle; whole sectors at least. As the H200's description has them."""
+STORE_MOVE_CYCLES = {("1d", 16): 1.1, ("2d", 16): 6.3}
+"""The same between two stores, whose clock is read while the queue takes them; 32 take the loads', as no row calibrates."""
 
 
 def _cp_access(config: Config) -> AccessPattern:
@@ -749,7 +796,7 @@ def _cp(config: Config, tile: int, buffer: str, stage: int, access: AccessPatter
 
 def _predict_cp_train(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """The second of two trains, so that L1 has what it keeps."""
-    num, access = int(config["num_copies"]), _cp_access(config)
+    num, access, step = int(config["num_copies"]), _cp_access(config), _code(CP_STEP_CYCLES, gpu)
 
     def until(is_done: bool) -> float:
         def program(cta: RoleContext) -> Iterator[Any]:
@@ -759,6 +806,7 @@ def _predict_cp_train(config: Config, gpu: GpuSpec) -> dict[str, float]:
                     yield ops.RangeStart(ops.Section.MAINLOOP)
                 for idx in range(num):
                     yield _cp(config, idx, "slots", idx, access)
+                    yield step
                 if turn and not is_done:
                     yield ops.RangeEnd()
                 yield ops.CpAsyncCommitGroup()
@@ -796,7 +844,15 @@ def _predict_cp_ring(config: Config, gpu: GpuSpec) -> dict[str, float]:
         [Buffer(name=f"slots{who}", stage_bytes=copy_bytes(config), num_stages=depth * copies) for who in range(warps)], (),
         smem_bytes=smem_bytes(config),
     )  # fmt: skip
-    return {"cycles_per_copy": 1.0 / sum(_rates(spans)) / copies}
+    loop = CP_LOOP_CYCLES.get((copies, depth), 0.0) / warps
+    return {"cycles_per_copy": max(1.0 / sum(_rates(spans)), loop) / copies}
+
+
+CP_LOOP_CYCLES = {(1, 2): 55.0, (1, 4): 49.7, (1, 8): 52.7, (4, 2): 86.0, (4, 4): 80.5, (4, 8): 119.9}
+"""One turn of the loop where nothing is waited for, by copies and groups in flight, which are unrolled. From calibrating
+rows of one warp."""
+CP_STEP_CYCLES = 3.0
+"""Between two copies of a train, beside the issue: addresses, the clock's reading. From calibrating rows."""
 
 
 def _simulated_multicast(config: Config, gpu: GpuSpec) -> list[float]:
@@ -849,6 +905,9 @@ def _number(row: Mapping[str, str], name: str) -> float:
     return float(row[name])
 
 
+NUM_TOP = 3
+
+
 def fastest_rings(rows: Sequence[Mapping[str, str]], inner_bytes: int) -> dict[int, float]:
     """Cycles a box of ``inner_bytes`` wide rows in the fastest ring of 4 or 8 issuers, by the rows of a box."""
     found: dict[int, float] = {}
@@ -857,6 +916,29 @@ def fastest_rings(rows: Sequence[Mapping[str, str]], inner_bytes: int) -> dict[i
         if is_one and int(row["num_issuers"]) >= 4 and row.get("cycles_per_copy"):
             num, cycles = int(row["outer"]), _number(row, "cycles_per_copy")
             found[num] = min(found.get(num, cycles), cycles)
+    return found
+
+
+MOST_QUEUED = 8
+"""Copies of a train that are issued at once."""
+
+
+def _box_cycles(rows: Sequence[Mapping[str, str]]) -> list[tuple[int, float]]:
+    """(rows of a box, cycles that a box more takes) of trains of narrow boxes, between the shortest and the longest.
+
+    Sixty-four rows and more, so that the engine takes longer than the issue, and more slices are no farther.
+    """
+    trains: dict[tuple[str, ...], list[tuple[int, float]]] = {}
+    for row in rows:
+        is_narrow = row["kernel"] == "train_load_2d" and row["inner_bytes"] in ("16", "32", "64") and rows_of(row) >= 64
+        if is_narrow and int(row["num_copies"]) <= MOST_QUEUED and row.get("cycles"):
+            shape = (row["inner_bytes"], row["outer"], row["swizzle"])
+            trains.setdefault(shape, []).append((int(row["num_copies"]), _number(row, "cycles")))
+    found = []
+    for (_, outer, _), lengths in trains.items():
+        (first, least), (last, most) = min(lengths), max(lengths)
+        if last > first:
+            found.append((int(outer), (most - least) / (last - first)))
     return found
 
 
@@ -872,25 +954,55 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         and row.get("clock_cycles") and rows_of(row) <= 8
     ]  # fmt: skip
     reads = [
-        (int(row["num_copies"]), _number(row, "read_cycles")) for row in rows
-        if row["kernel"] == "train_store_2d" and row["num_copies"] in ("1", "2") and row["outer"] == "1"
-        and row.get("read_cycles")
+        _number(row, "read_cycles") - (STORE_HEADER_BYTES + copy_bytes(row)) / STORE_PORT_BYTES for row in rows
+        if row["kernel"] == "train_store_2d" and row["num_copies"] == "1" and row["outer"] == "1"
+        and row.get("read_cycles") and copy_bytes(row) >= STORE_PORT_BYTES
     ]  # fmt: skip
     found = []
     if issues:
         how = "median between two of the first loads of a train, less the clock"
         found.append(Fitted(parameter="tma.issue_cycles", value=float(np.median(issues)), how=how))
     narrow, wide = fastest_rings(rows, 16), fastest_rings(rows, 128)
-    if {8, 64} <= narrow.keys():
-        row_cycles = (narrow[64] - narrow[8]) / (64 - 8)
-        how = "rings of boxes with rows of 16 bytes: cycles of 64 rows less those of 8, over 56"
+    if 64 in narrow:
+        how = "fastest rings of 64 rows of 16 bytes: cycles a box over 64"
+        row_cycles = narrow[64] / 64
         found.append(Fitted(parameter="tma.row_cycles", value=row_cycles, how=how))
-        if 1 in wide:
-            how = "fastest ring of boxes of one row of 128 bytes, less the row"
-            found.append(Fitted(parameter="tma.box_cycles", value=wide[1] - row_cycles, how=how))
+        boxes = [box - num_rows * row_cycles for num_rows, box in _box_cycles(rows)]
+        if boxes:
+            how = "trains of boxes of 64 rows of 16 to 64 bytes and more: cycles a box beyond its rows, median, 0 at least"
+            found.append(Fitted(parameter="tma.box_cycles", value=max(0.0, float(np.median(boxes))), how=how))
+    large = [num * 128 / cycles for num, cycles in wide.items() if num >= 64]
+    if large:
+        how = "fastest rings of boxes of 8 KiB and more: bytes over cycles"
+        found.append(Fitted(parameter="tma.bytes_per_cycle", value=float(np.median(large)), how=how))
+    rates = sorted(
+        copy_bytes(row) / _number(row, "cycles_per_copy") for row in rows
+        if row["kernel"] == "ring_load_2d" and copy_bytes(row) >= 4096 and row.get("cycles_per_copy")
+    )  # fmt: skip
+    if len(rates) >= NUM_TOP:
+        how = f"rings of loads of 4 KiB and more, bytes over cycles, median of the {NUM_TOP} fastest"
+        found.append(Fitted(parameter="xbar.sm_read_bytes_per_cycle", value=float(np.median(rates[-NUM_TOP:])), how=how))
+    rings = {
+        kind: [_number(row, "cycles_per_copy") for row in rows if row["kernel"] == kernel and row["outer"] == "64"
+               and row["inner_bytes"] == "128" and row.get("cycles_per_copy")]
+        for kind, kernel in (("st", "ring_store_done_2d"), ("red", "ring_reduce_2d"))
+    }  # fmt: skip
+    if all(rings.values()):
+        value = min(rings["red"]) / min(rings["st"]) - 1.0
+        how = "fastest ring of reductions of boxes of 8 KiB over that of stores, less one"
+        found.append(Fitted(parameter="xbar.red_header_fraction", value=value, how=how))
+    firsts = {
+        num: {row["inner_bytes"]: _number(row, "read_cycles") for row in rows if row["kernel"] == "train_store_2d"
+              and row["outer"] == "1" and row["num_copies"] == num and row.get("read_cycles")}
+        for num in ("1", "4")
+    }  # fmt: skip
+    boxes = [(firsts["4"][inner] - cycles) / 3 for inner, cycles in firsts["1"].items() if inner in firsts["4"]]
+    if boxes:
+        how = "trains of stored boxes of one row: cycles of 4 less those of 1, over 3, median"
+        found.append(Fitted(parameter="tma.store_box_cycles", value=float(np.median(boxes)), how=how))
     if reads and issues:
-        value = float(np.median([cycles - num * np.median(issues) for num, cycles in reads]))
-        how = "one store of one row, or two, until the source is read, less the issue"
+        value = float(np.median(reads) - np.median(issues))
+        how = "one store of one row until the source is read, less the issue and the port"
         found.append(Fitted(parameter="tma.store_latency_cycles", value=value, how=how))
     return found
 

@@ -241,6 +241,7 @@ __device__ __forceinline__ bool try_wait(uint32_t barrier, uint32_t parity) {
     return is_done;
 }
 
+// By all lanes of a warp: where others of them stand apart, a lone lane looks only every 150 to 200 cycles (seen on an H200).
 __device__ __forceinline__ bool wait(uint32_t barrier, uint32_t parity) {
 #pragma unroll 1
     for (int tries = 0; tries < kPatience; ++tries)
@@ -356,24 +357,31 @@ struct Walk {
 
 // ------------------------------------------------------------------------------------------------ loads
 
+// By a warp: the lane that `issues` does so, and all wait.
 template <class Kind, int kNum>
-__device__ __forceinline__ bool load_train(const Copies &copies, const void *from, uint32_t barrier, Times *times) {
+__device__ __forceinline__ bool load_train(const Copies &copies, const void *from, uint32_t barrier, bool issues, Times *times) {
     const uint32_t to = buffer_address();
 #pragma unroll 1
     for (uint32_t round = 0; round < copies.num_rounds; ++round) {
         uint32_t stamp[kNum + 1];
-        arrive_expect_tx(barrier, kNum * copies.num_bytes);
-        stamp[0] = now();
+        if (issues) {
+            arrive_expect_tx(barrier, kNum * copies.num_bytes);
+            stamp[0] = now();
 #pragma unroll
-        for (int i = 0; i < kNum; ++i) {
-            Kind::load(to + i * copies.slot_bytes, from, Kind::kIsLinear ? i * copies.step : 0, Kind::kIsLinear ? 0 : i * copies.rows, copies.num_bytes, barrier);
-            stamp[i + 1] = now();
+            for (int i = 0; i < kNum; ++i) {
+                Kind::load(to + i * copies.slot_bytes, from, Kind::kIsLinear ? i * copies.step : 0, Kind::kIsLinear ? 0 : i * copies.rows, copies.num_bytes, barrier);
+                stamp[i + 1] = now();
+            }
         }
+        __syncwarp();
         if (!wait(barrier, round & 1)) return false;
         const uint32_t done = now();
+        if (issues) {
 #pragma unroll
-        for (int i = 0; i <= kNum; ++i) times->train[round][i] = stamp[i];
-        times->train[round][kNum + 1] = done;
+            for (int i = 0; i <= kNum; ++i) times->train[round][i] = stamp[i];
+            times->train[round][kNum + 1] = done;
+        }
+        __syncwarp();
     }
     return true;
 }
@@ -381,29 +389,37 @@ __device__ __forceinline__ bool load_train(const Copies &copies, const void *fro
 template <class Kind>
 __device__ __forceinline__ void load_trains(const Copies &copies, const void *from, uint4 *out, Times *times) {
     __shared__ __align__(8) uint64_t mbarrier;
-    const uint32_t barrier = shared_address(&mbarrier);
-    if (threadIdx.x / 32 == 0 && is_elected()) {
-        init_mbarrier(barrier, 1);
-        fence_init();
-        const uint32_t before = now();
-        for (int i = 0; i < 7; ++i) now();
-        times->clock_cycles = now() - before;  // of eight readings
+    uint32_t barrier = shared_address(&mbarrier);
+    asm volatile("" : "+r"(barrier));
+    if (threadIdx.x / 32 == 0) {
+        const bool issues = is_elected();
+        if (issues) {
+            init_mbarrier(barrier, 1);
+            fence_init();
+            uint32_t reading[9];
+#pragma unroll
+            for (int i = 0; i < 9; ++i) reading[i] = now();
+            times->clock_cycles = reading[8] - reading[0];  // of eight readings
+#pragma unroll
+            for (int i = 0; i < 9; ++i) times->train[0][i] = reading[i];  // so that none is left out; the first round writes over it
+        }
+        __syncwarp();
         bool is_fine = false;
         switch (copies.num_copies) {
-            case 1: is_fine = load_train<Kind, 1>(copies, from, barrier, times); break;
-            case 2: is_fine = load_train<Kind, 2>(copies, from, barrier, times); break;
-            case 4: is_fine = load_train<Kind, 4>(copies, from, barrier, times); break;
-            case 8: is_fine = load_train<Kind, 8>(copies, from, barrier, times); break;
-            case 16: is_fine = load_train<Kind, 16>(copies, from, barrier, times); break;
-            default: is_fine = load_train<Kind, 32>(copies, from, barrier, times);
+            case 1: is_fine = load_train<Kind, 1>(copies, from, barrier, issues, times); break;
+            case 2: is_fine = load_train<Kind, 2>(copies, from, barrier, issues, times); break;
+            case 4: is_fine = load_train<Kind, 4>(copies, from, barrier, issues, times); break;
+            case 8: is_fine = load_train<Kind, 8>(copies, from, barrier, issues, times); break;
+            case 16: is_fine = load_train<Kind, 16>(copies, from, barrier, issues, times); break;
+            default: is_fine = load_train<Kind, 32>(copies, from, barrier, issues, times);
         }
-        times->has_failed = !is_fine;
+        if (issues) times->has_failed = !is_fine;
     }
     __syncthreads();
     dump(copies, out);
 }
 
-// kIsElected: an issuer is the elected lane of a warp; otherwise a lane of warp 0.
+// kIsElected: an issuer is the elected lane of a warp, all of which waits; otherwise a lane of warp 0, which waits alone.
 template <class Kind, bool kIsElected>
 __device__ __forceinline__ void load_ring(const Copies &copies, const void *from, uint4 *out, Times *times) {
     __shared__ __align__(8) uint64_t mbarriers[kMostIssuers * kMostInFlight];
@@ -418,7 +434,7 @@ __device__ __forceinline__ void load_ring(const Copies &copies, const void *from
     const uint32_t warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
     const uint32_t issuer = kIsElected ? warp : threadIdx.x;
     const bool issues = kIsElected ? is_elected() : true;
-    if (issuer < copies.num_issuers && issues) {
+    if (issuer < copies.num_issuers) {
         const uint32_t depth = copies.in_flight;
         const uint32_t to = buffer_address() + issuer * depth * copies.slot_bytes;
         const uint32_t barrier = shared_address(mbarriers + issuer * depth);
@@ -428,26 +444,32 @@ __device__ __forceinline__ void load_ring(const Copies &copies, const void *from
 #pragma unroll 1
         for (uint32_t round = 0; round < copies.num_rounds && is_fine; ++round) {
             Walk walk(copies, issuer * copies.start);
+            if (issues) {
 #pragma unroll 1
-            for (uint32_t i = 0; i < depth; ++i) {
-                arrive_expect_tx(barrier + i * 8, copies.num_bytes);
-                note(stamp + i * kNext, now());
-                Kind::load(to + i * copies.slot_bytes, from, walk.x, walk.y, copies.num_bytes, barrier + i * 8);
-                walk.next(copies);
+                for (uint32_t i = 0; i < depth; ++i) {
+                    arrive_expect_tx(barrier + i * 8, copies.num_bytes);
+                    note(stamp + i * kNext, now());
+                    Kind::load(to + i * copies.slot_bytes, from, walk.x, walk.y, copies.num_bytes, barrier + i * 8);
+                    walk.next(copies);
+                }
             }
+            if (kIsElected) __syncwarp();
 #pragma unroll 1
             for (uint32_t i = 0; i < kNumSamples; ++i) {
                 if (!wait(barrier + slot * 8, parity)) {
                     is_fine = false;
                     break;
                 }
-                note(stamp + i * kNext + kDone, now());
-                if (i + depth < kNumSamples) {
-                    arrive_expect_tx(barrier + slot * 8, copies.num_bytes);
-                    note(stamp + (i + depth) * kNext, now());
-                    Kind::load(to + slot * copies.slot_bytes, from, walk.x, walk.y, copies.num_bytes, barrier + slot * 8);
-                    walk.next(copies);
+                if (issues) {
+                    note(stamp + i * kNext + kDone, now());
+                    if (i + depth < kNumSamples) {
+                        arrive_expect_tx(barrier + slot * 8, copies.num_bytes);
+                        note(stamp + (i + depth) * kNext, now());
+                        Kind::load(to + slot * copies.slot_bytes, from, walk.x, walk.y, copies.num_bytes, barrier + slot * 8);
+                        walk.next(copies);
+                    }
                 }
+                if (kIsElected) __syncwarp();
                 if (++slot == depth) {
                     slot = 0;
                     parity ^= 1;
@@ -649,24 +671,27 @@ __device__ __forceinline__ void multicast(const Copies &copies, const void *map,
     const uint32_t num_stages = copies.num_rounds * kNumSamples;
     uint32_t stamp = shared_address(stamps), full_at = shared_address(full), empty_at = shared_address(empty);
     asm volatile("" : "+r"(stamp), "+r"(full_at), "+r"(empty_at));
-    if (warp == 0 && is_elected()) {
+    if (warp == 0) {
         uint32_t slot = 0, parity = 1, y = rank * copies.rows;
         const uint32_t to = buffer_address() + rank * copies.num_bytes;
-        const bool issues = rank < copies.num_copies;
+        const bool is_chosen = is_elected(), issues = rank < copies.num_copies;
 #pragma unroll 1
         for (uint32_t i = 0; i < num_stages; ++i) {
             if (!wait(empty_at + slot * 8, parity)) {
                 has_failed = 1;
                 break;
             }
-            arrive_expect_tx(full_at + slot * 8, copies.num_copies * copies.num_bytes);
-            note(stamp + i % kNumSamples * kNext, now());
-            if (issues)
-                asm volatile(
-                    "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], "
-                    "[%4], %5;" ::"r"(to + slot * copies.slot_bytes),
-                    "l"(map), "r"(0), "r"(y), "r"(full_at + slot * 8), "h"(static_cast<uint16_t>((1u << kClusterSize) - 1))
-                    : "memory");
+            if (is_chosen) {
+                arrive_expect_tx(full_at + slot * 8, copies.num_copies * copies.num_bytes);
+                note(stamp + i % kNumSamples * kNext, now());
+                if (issues)
+                    asm volatile(
+                        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], "
+                        "[%4], %5;" ::"r"(to + slot * copies.slot_bytes),
+                        "l"(map), "r"(0), "r"(y), "r"(full_at + slot * 8), "h"(static_cast<uint16_t>((1u << kClusterSize) - 1))
+                        : "memory");
+            }
+            __syncwarp();
             y += copies.num_copies * copies.rows;
             if (y >= copies.height) y -= copies.height;
             if (++slot == copies.in_flight) {

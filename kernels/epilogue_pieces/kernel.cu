@@ -163,6 +163,12 @@ struct Tile {
 __device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async;" ::: "memory"); }
 __device__ __forceinline__ void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
+// All warps; the clock is not read before the barrier has let this one go, as it is right behind a bare one.
+__device__ __forceinline__ void meet() {
+    __syncthreads();
+    __syncwarp();
+}
+
 template <class T, Way kWay>
 __device__ __forceinline__ void epilogue(const float (&acc)[T::kNumAccumulators], uint32_t smem, unsigned char *tile,
                                          const void *map, uint32_t tile_row, uint32_t tile_column, Readings &seen) {
@@ -171,17 +177,17 @@ __device__ __forceinline__ void epilogue(const float (&acc)[T::kNumAccumulators]
         T::store_direct(acc, tile);
         seen.at[1] = now();
         fence_gpu();
-        __syncthreads();  // the other warps' stores, too
+        meet();  // the other warps' stores, too
         seen.at[2] = now();
     } else if constexpr (kWay == kStaged) {
         T::write_staging(acc, smem);
         seen.at[1] = now();
-        __syncthreads();
+        meet();
         seen.at[2] = now();
         T::store_rows(smem, tile);
         seen.at[3] = now();
         fence_gpu();
-        __syncthreads();
+        meet();
         seen.at[4] = now();
         T::read_staging(smem);
         seen.at[5] = now();
@@ -190,7 +196,7 @@ __device__ __forceinline__ void epilogue(const float (&acc)[T::kNumAccumulators]
         seen.at[1] = now();
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         seen.at[2] = now();
-        __syncthreads();
+        meet();
         seen.at[3] = now();
         if (threadIdx.x == 0) {
             T::store_boxes(map, smem, tile_row, tile_column);
@@ -230,7 +236,7 @@ __device__ __forceinline__ void run(const Plan &plan, const float *source, unsig
 #pragma unroll
         for (int i = 0; i < kPieces + 1; ++i) seen.at[i] = 0;
         while (now_ns() < agreed + delay + round * kRoundNs) {}
-        __syncthreads();
+        meet();
         epilogue<T, kWay>(acc, smem, tile, map, tile_row, tile_column, seen);
         if (threadIdx.x == 0) {
 #pragma unroll

@@ -307,26 +307,34 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         return values
     spans = _simulated(gpu, config["source"], int(config["n"]), fill if has_fill else "none", has_train=has_train)
     if has_train:
-        values["wgmma_cycles"] = spans["train"] / (twin_groups(int(config["n"])) * K_STEPS)
+        values["wgmma_cycles"] = spans["train"] / (twin_groups(int(config["n"]), fill if has_fill else "none") * K_STEPS)
     if has_fill:
-        turns = TWIN_TURNS - 1 if fill == "tma" else TWIN_TURNS  # the clock of TMA starts when the first eight are there
+        turns = twin_turns(fill) - (fill == "tma")  # the clock of TMA starts when the first eight are there
         values["fill_bytes_per_cycle"] = TURN_BYTES[fill] * turns / spans["fill"]
     return values
 
 
 TWIN_CYCLES, TWIN_TURNS = 8000, 96
 """A train that is simulated, and turns of the fill, which take longer."""
+BESIDE_CYCLES, BESIDE_TURNS = 40000, 8
+"""The same of accesses of warps, which have to wait for operand reads: all of them beside the train."""
+BY_WARPS = ("st_shared", "ld_shared")
 
 
-def twin_groups(n: int) -> int:
+def twin_groups(n: int, fill: str) -> int:
     """Groups of a train that is simulated."""
-    return round(TWIN_CYCLES / (K_STEPS * n / 2))
+    return round((BESIDE_CYCLES if fill in BY_WARPS else TWIN_CYCLES) / (K_STEPS * n / 2))
+
+
+def twin_turns(fill: str) -> int:
+    """Turns of a fill that is simulated."""
+    return BESIDE_TURNS if fill in BY_WARPS else TWIN_TURNS
 
 
 def _simulated(gpu: GpuSpec, source: str, n: int, fill: str, *, has_train: bool) -> Spans:
     roles, buffers, mbarriers = [], [Buffer(name="operands", stage_bytes=(M + n) * K * 2)], []
     if has_train:
-        roles.append(WarpRole(name="train", num_warps=4, program=_train(source, n)))
+        roles.append(WarpRole(name="train", num_warps=4, program=_train(source, n, fill)))
     if fill != "none":
         roles.append(WarpRole(name="fill", num_warps=1 if fill == "tma" else 4, program=_fill(fill)))
         buffers.append(Buffer(name="slots", stage_bytes=SLOT_BYTES, num_stages=NUM_SLOTS))
@@ -334,13 +342,13 @@ def _simulated(gpu: GpuSpec, source: str, n: int, fill: str, *, has_train: bool)
     launch = Launch(
         kernel="fill_beside_wgmma", num_ctas=1, num_tiles=1, roles=tuple(roles), buffers=tuple(buffers),
         mbarriers=tuple(mbarriers), registers_per_thread=168, math_class="16bit",
-        num_flops=2 * M * n * K * twin_groups(n) if has_train else 0,
+        num_flops=2 * M * n * K * twin_groups(n, fill) if has_train else 0,
     )  # fmt: skip
     result = simulate(launch, gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
     return {role.role: span.end_cycle - span.start_cycle for role in result.timeline.roles for span in role.sections}
 
 
-def _train(source: str, n: int) -> Any:
+def _train(source: str, n: int, fill: str) -> Any:
     def program(cta: RoleContext) -> Iterator[Any]:
         del cta
         lines = (M + n) * K * 2 // LINE_BYTES
@@ -348,7 +356,7 @@ def _train(source: str, n: int) -> Any:
         yield ops.SharedStore(access, "operands", 0)
         yield ops.FenceProxyAsync()
         yield ops.RangeStart(ops.Section.MAINLOOP)
-        for _ in range(twin_groups(n)):
+        for _ in range(twin_groups(n, fill)):
             yield ops.WgmmaFence()
             yield ops.Wgmma(atom_of(source, n), K_STEPS, reads=(("operands", 0),))
             yield ops.WgmmaCommitGroup()
@@ -357,6 +365,11 @@ def _train(source: str, n: int) -> Any:
         yield ops.RangeEnd()
 
     return program
+
+
+TMA_CHAIN = 49
+"""Instructions of a turn of TMA, each of which waits for the one before: the flag that ends it, and a loop over lanes
+that could differ."""
 
 
 def _fill(fill: str) -> Any:
@@ -370,15 +383,16 @@ def _fill(fill: str) -> Any:
 
     def program(cta: RoleContext) -> Generator[Any, Any, None]:
         del cta
-        for turn in range(NUM_SLOTS + TWIN_TURNS):
+        for turn in range(NUM_SLOTS + twin_turns(fill)):
             slot = turn % NUM_SLOTS
             if fill == "tma" and turn >= NUM_SLOTS:
-                yield ops.MbarrierWait("full", slot, turn // NUM_SLOTS & 1 ^ 1)
+                yield ops.MbarrierWait("full", slot, turn // NUM_SLOTS & 1 ^ 1, by_lane=True)
             if turn == NUM_SLOTS:
                 yield ops.RangeStart(ops.Section.MAINLOOP)
             if fill == "tma":
                 yield ops.MbarrierArriveExpectTx("full", slot, SLOT_BYTES)
                 yield ops.TmaLoad("T", (0, slot), SLOT_BYTES, SLOT_BYTES, SLOT_BYTES // 128, "slots", slot, "full")
+                yield ops.Alu(TMA_CHAIN, is_chain=True)
             elif fill == "cp_async":
                 yield ops.CpAsync("T", (0, slot), access, "slots", slot)
                 yield ops.CpAsyncCommitGroup()

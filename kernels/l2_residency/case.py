@@ -239,14 +239,15 @@ def miss_bytes(num_bytes: int, readers: str, num_writes: int, gpu: GpuSpec) -> f
         stores = panel_bytes * num_writes // CHUNKS_IN_FLIGHT
         uses.append(PanelUse(tensor="D", is_write=True, panel_of_tile=tiles, bytes_of_tile=stores))
     traffic = panel_traffic(
-        uses, tiles // num_sms, capacity_bytes=l2.capacity_bytes,
+        uses, tiles // num_sms, capacity_bytes=l2.capacity_bytes * l2.own_capacity_fraction,
         shared_capacity_bytes=l2.capacity_bytes * l2.shared_capacity_fraction, is_warm=False,
     )  # fmt: skip
     return traffic["A"].read_miss_bytes
 
 
 TWIN_ROUNDS, TWIN_SETTLED = 5, 2
-"""Rounds that are simulated, and of these the last ones, whose mean counts."""
+"""Rounds that are simulated beside stores, and of these the last ones, whose mean counts. Without stores it is one, warm, as
+all SMs begin a round together; stores want earlier ones, whose lines leave."""
 
 
 def _round_cycles(num_bytes: int, readers: str, num_writes: int, gpu: GpuSpec) -> float:
@@ -255,12 +256,13 @@ def _round_cycles(num_bytes: int, readers: str, num_writes: int, gpu: GpuSpec) -
     panel = num_bytes // num_panels
     num_steps = max(1, round(panel / 16384))
     slice_bytes = panel // num_steps // 32 * 32
+    num_rounds = TWIN_ROUNDS if num_writes else 1
     access = _access(slice_bytes)
     stores = _access(slice_bytes * num_writes // CHUNKS_IN_FLIGHT // 32 * 32)
 
     def program(cta: RoleContext) -> Iterator[Any]:
         pending: deque[ops.Token] = deque()
-        for _, tile in cta.tiles(TWIN_ROUNDS * num_sms):
+        for _, tile in cta.tiles(num_rounds * num_sms):
             yield ops.RangeStart(ops.Section.MAINLOOP)
             for step in range(num_steps):
                 of_panel = (int(_panel_of(tile, readers)), step)
@@ -269,9 +271,9 @@ def _round_cycles(num_bytes: int, readers: str, num_writes: int, gpu: GpuSpec) -
                     yield ops.GlobalStore("D", (tile, step), stores)
                 if len(pending) == 4:
                     yield ops.Use(pending.popleft())
+            while pending:
+                yield ops.Use(pending.popleft())
             yield ops.RangeEnd()
-        while pending:
-            yield ops.Use(pending.popleft())
 
     footprints = [Footprint(
         tensor="A", access="read", panel_of=lambda tiles: _panel_of(tiles, readers),
@@ -283,13 +285,14 @@ def _round_cycles(num_bytes: int, readers: str, num_writes: int, gpu: GpuSpec) -
             panel_bytes=lambda tiles: np.full(len(tiles), num_steps * stores.num_bytes), num_steps=num_steps,
         ))  # fmt: skip
     launched = Launch(
-        kernel="l2_residency", num_ctas=num_sms, num_tiles=TWIN_ROUNDS * num_sms,
+        kernel="l2_residency", num_ctas=num_sms, num_tiles=num_rounds * num_sms,
         roles=(WarpRole(name="reader", num_warps=NUM_THREADS // 32, program=program),),
         buffers=(Buffer(name="rest", stage_bytes=ONE_CTA_BYTES),), footprints=tuple(footprints),
     )  # fmt: skip
-    result = simulate(launched, gpu, clock="max", skips=False, recorded_sms=range(gpu.num_sms))
-    ends = np.array([[span.end_cycle for span in role.sections] for role in result.timeline.roles]).max(axis=0)
-    return float(ends[-1] - ends[-1 - TWIN_SETTLED]) / TWIN_SETTLED
+    before = "cold" if num_writes else "warm"
+    result = simulate(launched, gpu, clock="max", l2=before, skips=False, recorded_sms=range(gpu.num_sms))
+    spans = np.array([[span.end_cycle - span.start_cycle for span in role.sections] for role in result.timeline.roles])
+    return float(spans.max(axis=0)[-TWIN_SETTLED:].mean())
 
 
 def _access(num_bytes: int) -> AccessPattern:

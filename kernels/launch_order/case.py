@@ -14,7 +14,7 @@ from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
 from gpusim.simulate.timeline import WarpState
 from gpusim.workload import ops
-from gpusim.workload.launch import Launch, RoleContext, WarpRole
+from gpusim.workload.launch import Launch, Mbarrier, RoleContext, WarpRole
 
 NUM_SMS = 132
 SMEM_PER_SM_BYTES, MOST_SMEM_BYTES, RESERVED_SMEM_BYTES = 233_472, 232_448, 1024
@@ -26,6 +26,14 @@ NUM_ORDERED = NUM_SMS
 """CTAs whose SM is kept."""
 CLUSTER_REGISTERS = 32
 """At most, of the kernels with clusters."""
+APART_NS, STEP_NS = 200_000, 32
+"""The two moments at which clocks are compared, as in kernel.cu; steps of the GPU's nanoseconds on an H200."""
+MARK_CYCLES, MARKS_CYCLES = 343.0, 358.0
+"""Between the two marks of a CTA that does not stay, of one warp and of several: reading the nanoseconds is slow.
+
+Cycles a CTA times CTAs at once, less the median gap, of rows of ``rate`` at even positions: 344.5, 341.8; 358, 358.5."""
+FEWEST_STEPS = 30
+"""Ramps of fewer steps of the nanoseconds are not told: two SMs' clocks are no closer than a step."""
 
 Numbers = NDArray[np.float64]
 
@@ -275,49 +283,97 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 
-def staying(gpu: GpuSpec) -> GpuSpec:
-    """The GPU with fences that take a step, so that a CTA can stay by fences, which share nothing."""
-    return replace(gpu, warp_scheduler=replace(gpu.warp_scheduler, fence_cycles=float(STEP_CYCLES)))
+def stay_of_marks(config: Config) -> float:
+    """Cycles between the marks of a CTA that neither compares clocks nor stays longer than others."""
+    if config["kernel"] == "empty":
+        return 0.0
+    return max(MARK_CYCLES if config["threads"] == "32" else MARKS_CYCLES, float(config["stay_cycles"]))
+
+
+def staying(config: Config, gpu: GpuSpec) -> GpuSpec:
+    """The GPU with three ops, which share nothing, as clocks.
+
+    A CTA stays by ``__syncthreads`` as long as all do, by a fence a step longer, by a wait on an mbarrier as long as clocks
+    are compared.
+    """
+    assert gpu.mbarrier is not None  # of compute capability 9.0
+    compared_cycles = (APART_NS + NUM_PAIRS * STEP_NS) * gpu.clock.max_mhz / 1e3
+    return replace(
+        gpu,
+        warp_scheduler=replace(
+            gpu.warp_scheduler, fence_cycles=float(STEP_CYCLES), barrier_base_cycles=stay_of_marks(config),
+            barrier_warp_cycles=0.0,
+        ),
+        mbarrier=replace(gpu.mbarrier, try_wait_cycles=compared_cycles),
+    )  # fmt: skip
 
 
 def twin(config: Config) -> Launch:
-    """The same grid in the simulator's words; there is none for staying, so that fences stand for it."""
-    stay = stays(config)
+    """The same grid in the simulator's words; there is none for staying, so that other ops stand for it."""
+    longer = (stays(config) - int(config["stay_cycles"])) // STEP_CYCLES
+    num_aligned = int(config["aligned"])
+    stay = stay_of_marks(config)
 
     def program(cta: RoleContext) -> Iterator[ops.Op]:
-        for _ in range(round(stay[cta.cta_idx] / STEP_CYCLES)):
-            yield ops.FenceMbarrierInit()
+        if cta.cta_idx < num_aligned:
+            yield ops.MbarrierWait("compared", 0, 1)
+        if stay:
+            yield ops.Syncthreads()
+        for _ in range(int(longer[cta.cta_idx])):
+            yield ops.FenceProxyAsync()
 
     grid = int(config["grid"])
     return Launch(
         kernel=config["kernel"], num_ctas=grid, num_tiles=grid, cluster_size=int(config["cluster"]),
-        registers_per_thread=int(config["registers"]), extra_smem_bytes=int(config["smem_bytes"]),
+        registers_per_thread=int(config["registers"]), extra_smem_bytes=int(config["smem_bytes"]) - 8,
+        mbarriers=(Mbarrier(name="compared", num_arrivals=1),),
         roles=(WarpRole(name="all", num_warps=int(config["threads"]) // 32, program=program),),
     )  # fmt: skip
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """What the dispatcher does with the grid. A first wave that compares clocks stays longer, which nothing here shows.
+    """What the dispatcher does with the grid, and of that what marks tell.
 
     Nothing for a GPU of another number of SMs, whose waves would be others than the grids are made for.
     """
     if gpu.num_sms != NUM_SMS:
         return {}
-    result = simulate(twin(config), staying(gpu), clock="max", l2="warm", skips=False, recorded_sms=range(NUM_SMS))
+    result = simulate(
+        twin(config), staying(config, gpu), clock="max", l2="warm", skips=False, recorded_sms=range(NUM_SMS)
+    )
     roles = sorted(result.timeline.roles, key=lambda item: item.cta_idx)
     sms = np.array([item.sm_idx for item in roles], dtype=np.int64)
     starts = np.array([next(end for state, _, end in item.states if state is WarpState.START) for item in roles])
     ends = np.array([item.states[-1][2] for item in roles])
     found = facts(sms, starts, ends, first=int(config["first"]))
     found |= {"span_ns": float(ends.max() - starts.min()) / gpu.clock.max_mhz * 1e3, **result.counters}
-    wanted = set(CASE.values) | set(METRICS)
-    if config["aligned"] != "0":
-        wanted -= {"span_ns", *METRICS}
-        if int(config["grid"]) > int(config["aligned"]):
-            wanted -= {"ramp_cycles", "cycles_per_cta"}
-    if config["kernel"] == "empty":
-        wanted -= set(CASE.values)
+    wanted = (set(CASE.values) | set(METRICS)) - untold(config, found, gpu)
     return {name: number for name, number in found.items() if name in wanted}
+
+
+GAPS = {"gap_cycles", "least_gap_cycles", "p90_gap_cycles", "most_gap_cycles", "fifo_pct", "num_refills"}
+
+
+def untold(config: Config, found: Mapping[str, float], gpu: GpuSpec) -> set[str]:
+    """What the marks of a launch do not tell, whatever they say.
+
+    Starts on different SMs lie side by side to a step of the nanoseconds at best, and where clocks were compared 200 us
+    apart they drift: by these, 132 CTAs start within 800 to 1000 cycles, while the whole kernel takes no more than 200
+    longer than one CTA. Whether all slots are seen taken at once, and so which CTA has followed which, is told only if a
+    CTA stays until the others have come.
+    """
+    if config["kernel"] == "empty":
+        return set(CASE.values)
+    hidden: set[str] = set()
+    is_aligned = config["aligned"] != "0"
+    if is_aligned:
+        hidden |= {"span_ns", *METRICS, "ramp_cycles", "cycles_per_cta", "in_order_pct"}
+    step_cycles = STEP_NS * gpu.clock.max_mhz / 1e3
+    if found["ramp_cycles"] < FEWEST_STEPS * step_cycles:
+        hidden |= {"ramp_cycles", "cycles_per_cta"}
+    if not is_aligned and config["stay_cycles"] == "0":
+        hidden |= GAPS | {"most_at_once"}
+    return hidden
 
 
 # ---------------------------------------------------------------------------------------------- parameters
@@ -328,22 +384,31 @@ EXIT_SHARE, DRAIN_SHARE = 0.25, 0.2
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """Rate of the grid; a refill, and what a kernel takes beside its CTAs, each parted in two by a convention."""
-    each = _each_cta(rows)
-    gaps = [
-        float(row["least_gap_cycles"]) for row in rows
-        if row["group"] == "refill" and row["cluster"] == "1" and row.get("least_gap_cycles")
-    ]  # fmt: skip
+    """Rates in and out; a refill, and what a kernel takes beside its CTAs, each parted in two by a convention."""
     found: list[Fitted] = []
-    if each is None:
+    each, noted = _each_cta(rows), _each_exit(rows)
+    if each is None or noted is None:
         return found
-    found.append(_fitted("dispatch_cycles_per_cta", each, "ramp over CTAs of one wave, two and more an SM, median"))
+    found.append(_fitted("dispatch_cycles_per_cta", each, "ramp of one wave of 132 CTAs and more over CTAs, median slope"))
+    how = "empty and other grids of 1056 CTAs and more: sm__cycles_elapsed.max over CTAs, median slope"
+    found.append(_fitted("retire_cycles_per_cta", noted, how))
+    gaps, medians = _refill_gaps(rows)
     if not gaps:
         return found
-    refill = float(np.median(gaps)) - each
-    how = "least time from exit to start in a slot, median, less a dispatch, is their sum; a quarter is put down as exit"
+    how = "twice the median time from exit to start in a slot less the least, where CTAs leave at different times, median"
+    found.append(_fitted("round_cycles", 2.0 * float(np.median([median - least for median, least in medians])), how))
+    least = float(np.median(gaps))
+    refill = least - each - noted
+    how = (
+        "least time from exit to start in a slot, median, less a dispatch and the note of an exit, is their sum; a "
+        "quarter is put down as exit"
+    )
     found.append(_fitted("cta_exit_cycles", EXIT_SHARE * refill, how))
     found.append(_fitted("cta_start_cycles", (1.0 - EXIT_SHARE) * refill, how))
+    clusters, _ = _refill_gaps(rows, is_cluster=True)
+    if clusters:
+        how = "least time from exit to start in a slot of clusters, median, less that of CTAs"
+        found.append(_fitted("cluster_start_cycles", max(0.0, float(np.median(clusters)) - least), how))
     fixed = _fixed_cycles(rows)
     if fixed is not None:
         both = fixed - (1.0 - EXIT_SHARE) * refill
@@ -357,13 +422,46 @@ def _fitted(parameter: str, value: float, how: str) -> Fitted:
     return Fitted(parameter=f"dispatcher.{parameter}", value=value, how=how)
 
 
-def _each_cta(rows: Sequence[Mapping[str, str]]) -> float | None:
-    found = [
-        float(row["cycles_per_cta"]) for row in rows
-        if row["group"] == "start" and row["cluster"] == "1" and int(row["grid"]) >= 2 * NUM_SMS
-        and row.get("cycles_per_cta")
+def _refill_gaps(
+    rows: Sequence[Mapping[str, str]], *, is_cluster: bool = False
+) -> tuple[list[float], list[tuple[float, float]]]:
+    """(the least gap of each row, (median, least) of rows whose CTAs leave at different times)."""
+    mine = [
+        row for row in rows
+        if row["group"] == "refill" and (row["cluster"] != "1") == is_cluster and row.get("least_gap_cycles")
     ]  # fmt: skip
+    return [float(row["least_gap_cycles"]) for row in mine], [
+        (float(row["gap_cycles"]), float(row["least_gap_cycles"])) for row in mine if row["spread_cycles"] != "0"
+    ]
+
+
+def _slope(points: Sequence[tuple[float, float]]) -> float | None:
+    """The median slope of all pairs of points."""
+    found = [(b - a) / (y - x) for x, a in points for y, b in points if y > x]
     return float(np.median(found)) if found else None
+
+
+def _each_cta(rows: Sequence[Mapping[str, str]]) -> float | None:
+    """One wave that fills all SMs, of CTAs that compare no clocks."""
+    return _slope([
+        (float(row["grid"]), float(row["ramp_cycles"])) for row in rows
+        if row["group"] in ("ramp", "tail") and row["cluster"] == "1" and row["threads"] == "32"
+        and NUM_SMS <= int(row["grid"]) <= NUM_SMS * int(row["slots"]) and row.get("ramp_cycles")
+    ])  # fmt: skip
+
+
+def _each_exit(rows: Sequence[Mapping[str, str]]) -> float | None:
+    """Grids whose CTAs leave at once: what the kernel takes longer for each."""
+    found = [
+        _slope([
+            (float(row["grid"]), float(row[ELAPSED])) for row in rows
+            if row["group"] == "ramp" and row["kernel"] == kernel and row["slots"] == "32" and row["stay_cycles"] == "0"
+            and int(row["grid"]) >= 8 * NUM_SMS and row.get(ELAPSED)
+        ])
+        for kernel in ("empty", "mark_r32")
+    ]  # fmt: skip
+    slopes = [slope for slope in found if slope is not None]
+    return float(np.median(slopes)) if slopes else None
 
 
 def _fixed_cycles(rows: Sequence[Mapping[str, str]]) -> float | None:

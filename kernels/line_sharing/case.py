@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
@@ -44,6 +45,9 @@ MOST_READERS = 8
 SLACK_CYCLES = 4500
 """From a shot's last request to the next shot: a miss of HBM, and the bookkeeping between two shots."""
 FLAG_WORDS = 32 + 32 + 64 + 256
+
+OF_ONE_GPC = (0, 1, 16, 17, 32, 33, 48, 49)
+"""SMs that merge with SM 0, on two H200."""
 
 SKEWS = (0, 25, 50, 100, 150, 200, 250, 300, 350, 400, 500, 600, 800, 1200, 2000)
 READ = "lts__t_sectors_srcunit_tex_op_read.sum"
@@ -93,12 +97,13 @@ def skew(seed: int) -> list[Config]:
 
 
 def _turned(sms: Sequence[int]) -> list[int]:
-    """Four after four, the last two in turned order.
+    """The first, then two after two, every second two in turned order, so that of both SMs of a TPC one is in each half.
 
     >>> _turned(range(1, 8))
-    [1, 2, 4, 3, 5, 6, 7]
+    [1, 2, 3, 5, 4, 6, 7]
     """
-    return [sm for at in range(0, len(sms), 4) for sm in (*sms[at : at + 2], *reversed(sms[at + 2 : at + 4]))]
+    pairs = [sms[at : at + 2] for at in range(1, len(sms), 2)]
+    return [sms[0], *(sm for idx, pair in enumerate(pairs) for sm in (reversed(pair) if idx % 2 else pair))]
 
 
 def distance(seed: int) -> list[Config]:
@@ -113,12 +118,13 @@ def distance(seed: int) -> list[Config]:
 
 
 def readers(seed: int) -> list[Config]:
-    """Three to six readers: neighbours, every second SM, SMs from all over the chip."""
+    """Three to six readers: neighbours, every second SM, SMs from all over the chip; three to eight that merge with SM 0."""
     del seed  # a sweep, the same for every seed
     ways = (("bulk", "l2"), ("bulk", "hbm"), ("load_1", "l2"))
+    plans = [(way, range(0, 6 * step, step)) for way in ways for step in (1, 2, 22)] + [(way, OF_ONE_GPC) for way in ways]
     return _placed([
-        _config(kernel, [step * idx for idx in range(num)], state, 2048, skew)
-        for kernel, state in ways for step in (1, 2, 22) for num in (3, 4, 5, 6) for skew in (0, 100, 400)
+        _config(kernel, sms[:num], state, 2048, skew)
+        for (kernel, state), sms in plans for num in range(3, len(sms) + 1) for skew in (0, 100, 400)
     ])  # fmt: skip
 
 
@@ -272,7 +278,7 @@ def _twin(config: Config, gpu: GpuSpec) -> tuple[tuple[float, ...], float]:
     of_cta = {idx: idx for idx in range(num)} if is_cluster else {
         cta_on(int(text), gpu): reader for reader, text in enumerate(sms.split())
     }  # fmt: skip
-    last_start = start_cycle(num - 1 if is_cluster else max(of_cta), gpu)
+    last_start = cluster_start_cycle(num, gpu) if is_cluster else max(start_cycle(cta, gpu) for cta in of_cta)
     when = {cta: last_start + 100.0 + (0 if is_cluster else reader * skew_cycles) for cta, reader in of_cta.items()}
     access = _access(shot_bytes)
 
@@ -308,8 +314,16 @@ def _twin(config: Config, gpu: GpuSpec) -> tuple[tuple[float, ...], float]:
         launched, gpu, clock="max", l2="warm" if config["state"] == "l2" else "cold", recorded_sms=range(gpu.num_sms),
     )
     ends = {role.cta_idx: role.states[-1][2] for role in result.timeline.roles if role.cta_idx in of_cta}
-    waits = {reader: ends[cta] - when[cta] for cta, reader in of_cta.items()}
+    way, _, loads = kernel.rpartition("_")
+    base, of_load = CODE_CYCLES[way or kernel]
+    code_cycles = base + of_load * int(loads) if way else base
+    waits = {reader: ends[cta] - when[cta] + code_cycles for cta, reader in of_cta.items()}
     return tuple(waits[reader] for reader in range(num)), result.counters[READ]
+
+
+CODE_CYCLES = {"load": (27.0, 7.7), "cp_async": (20.0, 0.0), "bulk": (90.0, 0.0), "multicast": (145.0, 0.0)}
+"""What lies between the clock's two readings beside the reads themselves, (in all, for each load of a thread): sums, a store
+that waits for them, election. From calibrating rows out of L2 without skew."""
 
 
 def _access(num_bytes: int) -> AccessPattern:
@@ -330,7 +344,15 @@ def cta_on(sm: int, gpu: GpuSpec) -> int:
 def start_cycle(cta: int, gpu: GpuSpec) -> float:
     """When that CTA's first instruction is issued."""
     spec = gpu.dispatcher
-    return spec.launch_cycles + (cta + 1) * spec.dispatch_cycles_per_cta + spec.cta_start_cycles
+    dispatched = spec.launch_cycles + (cta + 1) * spec.dispatch_cycles_per_cta + spec.wait_cycles(cta)
+    return dispatched + spec.cta_start_cycles
+
+
+def cluster_start_cycle(num_ctas: int, gpu: GpuSpec) -> float:
+    """When the first instructions of a grid of one cluster are issued."""
+    spec = gpu.dispatcher
+    dispatched = spec.launch_cycles + num_ctas * spec.dispatch_cycles_per_cta
+    return dispatched + spec.cta_start_cycles + (spec.cluster_start_cycles if num_ctas > 1 else 0.0)
 
 
 def alu_per_cycle(gpu: GpuSpec) -> float:
@@ -375,12 +397,12 @@ def _windows(rows: Sequence[Config]) -> list[float]:
 
 
 def _limits(rows: Sequence[Config]) -> list[float]:
-    """The most readers for one read, of neighbours that ask at the same time."""
+    """The most readers for one read, of those that ask at the same time: where seven take two reads, one is for four."""
     found = [
-        num_readers(row) / _reads(row) for row in rows
+        math.ceil(num_readers(row) / max(1, round(_reads(row)))) for row in rows
         if row["group"] == "readers" and row["skew_cycles"] == "0" and row["sms"].startswith("0 1 ") and row.get(READ)
     ]
-    return [float(round(max(found)))] if found else []
+    return [float(max(found))] if found else []
 
 
 def _group_sizes(rows: Sequence[Config]) -> list[float]:

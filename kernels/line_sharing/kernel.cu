@@ -91,6 +91,7 @@ enum class Way { kLoad, kCpAsync, kBulk, kMulticast };
 
 #if __CUDA_ARCH__ >= 900
 
+// By a whole warp: a lone lane, while others of its warp stand elsewhere, looks only every 150 to 200 cycles (seen on an H200).
 __device__ __forceinline__ bool wait_mbarrier(uint32_t barrier, uint32_t parity) {
     const int64_t begin = clock_now();
     uint32_t is_done = 0;
@@ -178,15 +179,18 @@ __device__ __forceinline__ bool read_shot(const Plan &plan, Shared &shared, cons
     } else {
 #if __CUDA_ARCH__ >= 900
         const uint32_t barrier = smem_address(&shared.mbarrier);
-        if (threadIdx.x == 0) {
-            expect(barrier, plan.shot_bytes);
-            pause_until(target);
-            begin = clock_now();
-            if (kWay == Way::kBulk)
-                bulk(smem_address(landing), lines, plan.shot_bytes, barrier);
-            else if (shared.reader == 0)
-                bulk_to_all(smem_address(landing), lines, plan.shot_bytes, barrier,
-                            static_cast<uint16_t>((1u << plan.num_readers) - 1));
+        if (threadIdx.x < 32) {
+            if (threadIdx.x == 0) {
+                expect(barrier, plan.shot_bytes);
+                pause_until(target);
+                begin = clock_now();
+                if (kWay == Way::kBulk)
+                    bulk(smem_address(landing), lines, plan.shot_bytes, barrier);
+                else if (shared.reader == 0)
+                    bulk_to_all(smem_address(landing), lines, plan.shot_bytes, barrier,
+                                static_cast<uint16_t>((1u << plan.num_readers) - 1));
+            }
+            __syncwarp();
             is_well = wait_mbarrier(barrier, parity);
             end = clock_now();
         }

@@ -42,6 +42,10 @@ SHORT, LONG, NUM_REPEATS = 1, 3, 9
 """Bodies of the two trains, and how often each is timed."""
 ENOUGH = 8
 """Chains of a sub-partition from which on a pipe is taken to be full: no latency here is longer than 8 intervals."""
+LOOP_INSTRUCTIONS = 3
+"""Of a body beside those: counter, comparison, branch."""
+BRANCH_INSTRUCTIONS = 2
+"""Of them, each waits for the one before."""
 SIMULATED_INSTRUCTIONS = 64.0
 """Of each warp, where the simulator is asked for a rate."""
 
@@ -648,6 +652,8 @@ def _simulated(name: str, num_warps: int, times: int, gpu: GpuSpec) -> float:
             yield words.MmaSync(MMA_ATOMS[op.name], int(num_instructions))
         else:
             yield {"fma": words.Fma, "alu": words.Alu, "mufu": words.Mufu}[op.pipe](num_instructions)
+            if op.pipe in ("fma", "alu"):  # the others leave room for them
+                yield words.Alu(num_instructions * LOOP_INSTRUCTIONS / BODY_INSTRUCTIONS)
 
     return simulated_cycles(gpu, [WarpRole(name="warps", num_warps=num_warps, program=program)])
 
@@ -655,6 +661,8 @@ def _simulated(name: str, num_warps: int, times: int, gpu: GpuSpec) -> float:
 # ---------------------------------------------------------------------------------------------- parameters
 
 
+CHAINED = ("ffma", "fadd", "shf", "prmt", "imad")
+"""Whose lone chains take as long as one instruction waits for another."""
 LANES = {"fp32_lanes": ("ffma",), "int32_lanes": ("iadd3", "lop3", "shf", "prmt"), "mufu_lanes": ("mufu_ex2", "mufu_rsq")}
 """Of the warp scheduler, and what runs on them alone."""
 
@@ -681,12 +689,20 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         elif not is_fp8:  # those are several instructions each
             intervals += [NUM_SUB_PARTITIONS / rate for rate in rates]
     found["tensor_core.mma_sync_min_interval_cycles"] = intervals, "interval of full pipes, 16 bytes of k: median"
-    latencies = [
+    deep, shallow = ([
         float(row["cycles_per_step"]) for row in rows
         if row.get("cycles_per_step") and _is_alone(row) and row["op"] in MMA_ATOMS and not OPS[row["op"]].num_turned
-        and _is_full_depth(MMA_ATOMS[row["op"]])
+        and _is_full_depth(MMA_ATOMS[row["op"]]) == is_deep
+    ] for is_deep in (True, False))  # fmt: skip
+    found["tensor_core.mma_sync_latency_cycles"] = deep, "step of one lone chain, 32 bytes of k: median"
+    steps = [float(np.median(deep)) - float(np.median(shallow))] if deep and shallow else []
+    found["tensor_core.mma_sync_step_latency_cycles"] = steps, "step of one lone chain, 32 bytes of k less 16: medians"
+    chained = [
+        float(row["cycles_per_step"]) * BODY_INSTRUCTIONS / (BODY_INSTRUCTIONS + BRANCH_INSTRUCTIONS) for row in rows
+        if row.get("cycles_per_step") and row["op"] in CHAINED and _is_alone(row)
     ]  # fmt: skip
-    found["tensor_core.mma_sync_latency_cycles"] = latencies, "step of one lone chain, 32 bytes of k: median"
+    how = f"step of one lone chain of {', '.join(CHAINED)}, less a branch of two more: median"
+    found["warp_scheduler.dependent_cycles"] = chained, how
     return medians(found)
 
 
@@ -701,10 +717,11 @@ def _is_full_depth(atom: MmaAtom) -> bool:
 
 
 def _lanes(instructions_per_cycle: float) -> float:
-    """Of an SM. A sub-partition's pipe takes an instruction every whole number of cycles; a body's branch costs 1 % more."""
+    """Of an SM. A sub-partition's pipe takes an instruction every whole number of cycles; a body's loop takes some, too."""
     interval = NUM_SUB_PARTITIONS / instructions_per_cycle
-    if abs(interval - round(interval)) < 0.03 * interval:
-        interval = round(interval)
+    without_loop = interval * BODY_INSTRUCTIONS / (BODY_INSTRUCTIONS + LOOP_INSTRUCTIONS)
+    if abs(without_loop - round(without_loop)) < 0.03 * without_loop:
+        interval = round(without_loop)
     return NUM_SUB_PARTITIONS * WARP_SIZE / interval
 
 

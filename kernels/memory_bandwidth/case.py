@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, simulate
+from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, load_gpu, simulate
 from gpusim.evidence.case import (
     Case,
     Config,
@@ -30,6 +30,7 @@ from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Footprint, RoleContext
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+GPU = "h200_sxm"
 NUM_SMS = 132
 """Of the H200; the grid has as many CTAs, times those an SM."""
 BUFFER_BYTES = 4 * GIB
@@ -643,6 +644,12 @@ UNKNOWN_PLACES = ("tpc", "gpc", "whole_gpcs")
 """The simulator has no links of TPCs and GPCs."""
 SECTORS, MEMORY = METRICS[:2], METRICS[4:6]
 """Of the predicted counters, those that the steps make, and those that the plan has for the whole footprint at once."""
+LOAD_CHAIN, STORE_CHAIN, BULK_LOAD_CHAIN, BULK_STORE_CHAIN, LONE_STORE_CHAIN = 5, 4, 38, 64, 53
+"""Instructions of the loops, each of which waits for the one before: what the kernel's own arithmetic adds. Of each load and
+store of a thread, for its address; of a bulk copy, where the compiler loops over lanes that could differ (a wait that leaves
+groups pending takes longer than one that leaves none)."""
+LOADS_CHAIN, STORES_CHAIN = 4, 8
+"""... and of a step with loads or with stores of threads: sums, and which chunk is next."""
 NUM_SAMPLED = 32
 """SMs that stand for all where each moves chunks of its own; where they share, all are simulated."""
 
@@ -665,7 +672,8 @@ def _steps_of(config: Config, role_idx: int, num_steps: int, plan: Plan) -> Call
     """One role's loads and stores, chunk by chunk; a panel is a CTA's, or everybody's."""
     kernel, quarters = config["kernel"], int(config["write_quarters"])
     asked, in_l1 = access(config, _roles(config)), "_ca_" in kernel
-    sharing = config["sharing"]
+    one_load = access({**config, "kernel": f"{kernel.rsplit('_u', 1)[0]}_u1"}, _roles(config))
+    sharing, unroll = config["sharing"], int(kernel.rsplit("_u", 1)[1])
 
     def program(cta: RoleContext) -> Iterator[Any]:
         panel = 0 if sharing in ("all", "together") else cta.cta_idx
@@ -674,9 +682,15 @@ def _steps_of(config: Config, role_idx: int, num_steps: int, plan: Plan) -> Call
             tile = (panel, (first + step) * 8 + role_idx)
             writes = "write" in kernel or (kernel.startswith("mix") and (cta.cta_idx + step) % 4 < quarters)
             if not writes:
-                token = yield ops.GlobalLoad("first", tile, asked, allocates_in_l1=in_l1)
-                yield ops.Use(token)
+                yield ops.Alu(LOADS_CHAIN, is_chain=True)
+                tokens = []
+                for idx in range(unroll):
+                    yield ops.Alu(LOAD_CHAIN, is_chain=True)
+                    tokens.append((yield ops.GlobalLoad("first", (*tile, idx), one_load, allocates_in_l1=in_l1)))
+                for token in tokens:
+                    yield ops.Use(token)
             if writes or kernel.startswith("copy"):
+                yield ops.Alu(STORES_CHAIN * writes + unroll * STORE_CHAIN, is_chain=True)
                 yield ops.GlobalStore("first" if "write" in kernel else "second", tile, asked)
 
     return program
@@ -698,38 +712,44 @@ def _boxes_of(config: Config, num_steps: int, plan: Plan) -> Callable[[RoleConte
             stage, tile = step % stages, (panel, (first + step) * 8)
             if is_load:
                 if step >= stages:
-                    yield ops.MbarrierWait("full", stage, step // stages - 1 & 1)
+                    yield ops.MbarrierWait("full", stage, step // stages - 1 & 1, by_lane=True)
                 yield ops.MbarrierArriveExpectTx("full", stage, size)
                 yield ops.TmaLoad("first", tile, size, size, 1, "boxes", stage, "full")
+                yield ops.Alu(BULK_LOAD_CHAIN, is_chain=True)
             else:
                 yield ops.TmaStore("first", tile, size, 1, "boxes", stage)
                 yield ops.BulkCommitGroup()
                 yield ops.BulkWaitGroup(stages - 1)
+                yield ops.Alu(BULK_STORE_CHAIN if stages > 1 else LONE_STORE_CHAIN, is_chain=True)
         if is_load:
             for step in range(max(0, num_steps - stages), num_steps):
-                yield ops.MbarrierWait("full", step % stages, step // stages & 1)
+                yield ops.MbarrierWait("full", step % stages, step // stages & 1, by_lane=True)
         else:
             yield ops.BulkWaitGroup(0, read=False)
 
     return program
 
 
-def twin(config: Config, num_steps: int, *, num_live: int) -> Launch:
-    """The kernel in the simulator's words: ``num_steps`` steps of each CTA, of a footprint as large as the kernel's."""
+def twin(config: Config, num_steps: int, *, num_live: int, num_passes: float = 1.0) -> Launch:
+    """The kernel in the simulator's words: ``num_steps`` steps of each CTA, of a footprint as large as the kernel's.
+
+    ``num_passes``: how often all of it is stored to, where L2 keeps nothing from one pass to the next.
+    """
     plan = plan_of(config, num_live)
     ctas = num_live * int(config["ctas_per_sm"])
     is_tma = config["kernel"].startswith("tma")
     count = _roles(config)
     roles = tuple(
         WarpRole(
-            name=f"mover{idx}", num_warps=max(1, int(config["threads"]) // 32 // count),
+            name=f"mover{idx}", num_warps=1 if is_tma else max(1, int(config["threads"]) // 32 // count),
             program=_boxes_of(config, num_steps, plan) if is_tma else _steps_of(config, idx, num_steps, plan),
         )
         for idx in range(count)
     )  # fmt: skip
     stages = int(config["stages"])
     return Launch(
-        kernel=config["kernel"], num_ctas=ctas, num_tiles=ctas, roles=roles, footprints=_footprints(config, plan),
+        kernel=config["kernel"], num_ctas=ctas, num_tiles=ctas, roles=roles,
+        footprints=_footprints(config, plan, num_passes),
         buffers=(Buffer(name="boxes", stage_bytes=plan.chunk_bytes, num_stages=stages),) if is_tma else (),
         mbarriers=(Mbarrier(name="full", num_arrivals=1, num_stages=stages),) if is_tma else (),
         extra_smem_bytes=0 if is_tma else SMEM_BYTES[int(config["ctas_per_sm"])],
@@ -740,17 +760,18 @@ def _itself(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
     return tiles
 
 
-def _footprints(config: Config, plan: Plan) -> tuple[Footprint, ...]:
+def _footprints(config: Config, plan: Plan, num_passes: float) -> tuple[Footprint, ...]:
     """Which half is read and which written, each as large as the kernel's; one panel a CTA, or one for all."""
     kernel = config["kernel"]
     is_shared = config["sharing"] in ("all", "together")
     panel_bytes = plan.used_bytes if is_shared else plan.used_bytes // plan.num_workers
 
     def footprint(tensor: str, kind: Any, fraction: float) -> Footprint:
+        num_bytes = int(panel_bytes * fraction * (num_passes if kind == "write" else 1))
         return Footprint(
             tensor=tensor, access=kind,
             panel_of=np.zeros_like if is_shared else _itself,
-            panel_bytes=lambda tiles: np.full_like(tiles, int(panel_bytes * fraction)),
+            panel_bytes=lambda tiles: np.full_like(tiles, num_bytes),
         )  # fmt: skip
 
     writes = int(config["write_quarters"]) / 4
@@ -779,9 +800,13 @@ def steady_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
     plan = plan_of(config, num_live)
     stages = int(config["stages"])
     sampled = NUM_SAMPLED if num_live == NUM_SMS and config["sharing"] in ("own", "blocked") else None
+    all_steps = plan.num_warm + plan.num_steps
+    used_bytes = plan.used_bytes * (2 if config["kernel"].startswith("copy") else 1)
+    is_kept = used_bytes <= gpu.l2.capacity_bytes * gpu.l2.own_capacity_fraction
+    passes = 1.0 if is_kept else max(1.0, all_steps / plan.num_rounds)
     ends = [
         simulate(
-            twin(config, steps + 2 * stages, num_live=num_live), gpu, clock="max", l2="warm", skips=False,
+            twin(config, steps + 2 * stages, num_live=num_live, num_passes=passes), gpu, clock="max", l2="warm", skips=False,
             num_sampled_sms=sampled,
         )
         for steps in (SHORT_STEPS, LONG_STEPS)
@@ -790,12 +815,12 @@ def steady_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
     moved = (LONG_STEPS - SHORT_STEPS) * plan.chunk_bytes * plan.num_workers * times
     cycles = ends[1].cycles - ends[0].cycles
     answer = {"bytes_per_cycle": moved / cycles / num_live, "gb_per_s": moved / cycles * gpu.clock.max_mhz / 1e3}
-    num_steps = plan.num_warm + plan.num_steps
-    scale = plan.num_workers * plan.chunk_bytes * times * num_steps / moved
+    scale = plan.num_workers * plan.chunk_bytes * times * all_steps / moved
     answer |= {name: scale * (ends[1].counters[name] - ends[0].counters[name]) for name in SECTORS}
     if config["sharing"] == "all":  # where everybody begins elsewhere, a part of a pass reads more than that part
         return answer
-    return answer | {name: ends[1].counters[name] * num_steps / plan.num_rounds for name in MEMORY}
+    done = dict(zip(MEMORY, (all_steps / plan.num_rounds, all_steps / plan.num_rounds / passes), strict=True))
+    return answer | {name: ends[1].counters[name] * part for name, part in done.items()}
 
 
 def loaded_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -855,23 +880,27 @@ def loaded_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
 SLICES_BYTES_PER_CYCLE = 96 * 64
 """What the slices of an H200 serve at most, of which ``l2.sustained_fraction`` is the part that they do."""
 L2_BYTES = 60 * MIB
-"""Of writes, so much is still in L2 when the clock stops."""
+"""What an H200's L2 holds."""
 READS, WRITES = ("read_cg_b128_u4", "tma_load"), ("write_b128_u4", "tma_store")
 NUM_TOP = 3
+KNEE = 0.2
+"""Logarithm of two rates that differ."""
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """Plateaus: of all SMs in memory and in L2, by footprint; of one SM, by bytes in flight."""
     in_l2, in_memory = (8 * MIB, 30 * MIB), (GIB, 4 * GIB)
     reads = _plateau(rows, READS, "bytes_per_cycle", in_l2)
+    told = [row for row in rows if row.get("sm_clock_mhz") and row.get("bytes_per_cycle")]
+    steady = [{**row, "gb_per_s": str(_steady_gb_per_s(row))} for row in told]
     writes = _plateau(rows, WRITES, "bytes_per_cycle", in_l2)
     all_sms = "own chunks on all SMs, median, the faster of threads and TMA"
-    one_sm = f"one SM, median of the {NUM_TOP} fastest ways"
     found = {
-        "hbm.sustained_read_gb_per_s": (_plateau(rows, READS, "gb_per_s", in_memory), f"reads of 1 to 4 GiB, {all_sms}"),
+        "hbm.sustained_read_gb_per_s": (
+            _plateau(steady, READS, "gb_per_s", in_memory), f"reads of 1 to 4 GiB, median SM, while all run, {all_sms}"
+        ),
         "hbm.sustained_write_gb_per_s": (
-            _plateau(rows, WRITES, "gb_per_s", (2 * GIB, 4 * GIB), kept_bytes=L2_BYTES),
-            f"writes of 2 and 4 GiB, less 60 MiB that L2 keeps, {all_sms}",
+            _plateau(rows, WRITES, "gb_per_s", (2 * GIB, 4 * GIB)), f"writes of 2 and 4 GiB, {all_sms}"
         ),
         "l2.sustained_fraction": (
             None if reads is None else reads * NUM_SMS / SLICES_BYTES_PER_CYCLE, f"reads of 8 to 30 MiB over 6144, {all_sms}"
@@ -879,20 +908,32 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         "xbar.write_bytes_per_cycle": (
             None if writes is None else writes * NUM_SMS, f"writes of 8 to 30 MiB, {all_sms}"
         ),
-        "xbar.sm_read_bytes_per_cycle": (_top(rows, "bytes_per_cycle", 4 * MIB), f"reads of 4 MiB, {one_sm}"),
-        "hbm.sm_gb_per_s": (_top(rows, "gb_per_s", IN_HBM), f"reads of 2 GiB, {one_sm}"),
+        "xbar.sm_write_bytes_per_cycle": (
+            _top(rows, "bytes_per_cycle", 4 * MIB, ("write", "tma_store")),
+            f"writes of 4 MiB, one SM, median of the {NUM_TOP} fastest ways"
+        ),
+        "hbm.sm_gb_per_s": (
+            _top(rows, "gb_per_s", IN_HBM, ("tma_load",), num=1), "reads of 2 GiB, one SM, the fastest by TMA"
+        ),
+        "l1.outstanding_bytes": (
+            _outstanding_bytes(rows), "fastest reads of 4 MiB or 2 GiB by threads of one SM, by latency"
+        ),
+        "l2.own_capacity_fraction": (
+            _knee_fraction(rows),
+            "footprint of own chunks at which threads read at the geometric mean of L2's and memory's rate"
+        ),
     }  # fmt: skip
     return [Fitted(parameter=name, value=value, how=how) for name, (value, how) in found.items() if value is not None]
 
 
 def _plateau(
-    rows: Sequence[Mapping[str, str]], kernels: Iterable[str], name: str, between: tuple[int, int], *, kept_bytes: int = 0
+    rows: Sequence[Mapping[str, str]], kernels: Iterable[str], name: str, between: tuple[int, int]
 ) -> float | None:
-    """The highest of the kernels' medians over footprints, of each of which ``kept_bytes`` did not count."""
+    """The highest of the kernels' medians over footprints."""
     medians = []
     for kernel in kernels:
         found = [
-            float(row[name]) * (1.0 - kept_bytes / int(row["footprint_bytes"])) for row in rows
+            float(row[name]) for row in rows
             if row["group"] == "footprint" and row["kernel"] == kernel and row["sharing"] == "own"
             and between[0] <= int(row["footprint_bytes"]) <= between[1] and row.get(name)
         ]  # fmt: skip
@@ -901,14 +942,46 @@ def _plateau(
     return max(medians, default=None)
 
 
-def _top(rows: Sequence[Mapping[str, str]], name: str, footprint_bytes: int) -> float | None:
-    """What one SM reads at most: the median of the fastest, so that one row alone says nothing."""
+def _steady_gb_per_s(row: Mapping[str, str]) -> float:
+    """What all SMs would move at the pace of the median one: the end, when some are done, left out."""
+    return float(row["bytes_per_cycle"]) * float(row["num_live_sms"]) * float(row["sm_clock_mhz"]) / 1e3
+
+
+def _outstanding_bytes(rows: Sequence[Mapping[str, str]]) -> float | None:
+    """By Little's law: the fastest reads by the latency of one load, out of L2 or out of memory, whatever is more."""
+    gpu = load_gpu(GPU)
+    latencies = {4 * MIB: gpu.l2.near_latency_cycles, IN_HBM: gpu.hbm.latency_ns * gpu.clock.max_mhz / 1e3}
+    rates = [(_top(rows, "bytes_per_cycle", size, ("read",), num=1), cycles) for size, cycles in latencies.items()]
+    found = [rate * cycles for rate, cycles in rates if rate is not None]
+    return max(found) if len(found) == len(rates) else None
+
+
+def _knee_fraction(rows: Sequence[Mapping[str, str]]) -> float | None:
+    """Of ``L2_BYTES``, by a straight line in the logarithm of the rate."""
+    found = sorted(
+        (int(row["footprint_bytes"]), float(row["bytes_per_cycle"])) for row in rows
+        if row["group"] == "footprint" and row["kernel"] == READS[0] and row["sharing"] == "own"
+        and row["ctas_per_sm"] == "1"
+        and 8 * MIB <= int(row["footprint_bytes"]) <= RESIDENT_BYTES and row.get("bytes_per_cycle")
+    )  # fmt: skip
+    if len(found) < NUM_TOP:
+        return None
+    sizes, rates = np.array(found).T
+    fallen = np.log(np.minimum.accumulate(rates))
+    middle = (fallen[0] + fallen[-1]) / 2
+    return float(np.interp(-middle, -fallen, sizes)) / L2_BYTES if fallen[0] - fallen[-1] > KNEE else None
+
+
+def _top(
+    rows: Sequence[Mapping[str, str]], name: str, footprint_bytes: int, kernels: tuple[str, ...], *, num: int = NUM_TOP
+) -> float | None:
+    """What one SM moves at most: the median of the ``num`` fastest."""
     found = sorted(
         float(row[name]) for row in rows
         if row["group"] == "in_flight" and row["placement"] == "first" and row["count"] == "1" and row.get(name)
-        and row["footprint_bytes"] == str(footprint_bytes) and row["kernel"].startswith(("read", "tma_load"))
+        and row["footprint_bytes"] == str(footprint_bytes) and row["kernel"].startswith(kernels)
     )  # fmt: skip
-    return float(np.median(found[-NUM_TOP:])) if len(found) >= NUM_TOP else None
+    return float(np.median(found[-num:])) if len(found) >= num else None
 
 
 def _values() -> Mapping[str, str]:

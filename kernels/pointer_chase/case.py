@@ -340,25 +340,44 @@ ISSUE_CYCLES = 1.0
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """Latencies of L1, both sides of L2, and memory: plateaus of the footprints, each the median of its rows."""
+    """Latencies of L1, L2 and memory, and how they spread: plateaus of the footprints, far lines of the sides; medians."""
     warm = [row for row in rows if row["group"] == "footprint" and row["warmed_by"] == "self"]
     cold = [row for row in rows if row["group"] == "footprint" and row["warmed_by"] == "none"]
     in_l1 = [
         float(row["whole_cycles"]) - ISSUE_CYCLES for row in warm
         if row["kernel"] == "chase_ca" and _is_between(row, 0, 128 * KIB) and row.get("whole_cycles")
     ]  # fmt: skip
-    sides = [
-        pair for row in warm if row["kernel"] == "chase_cg" and _is_between(row, MIB, 16 * MIB) and (pair := _sides(row))
+    in_l2 = [row for row in warm if row["kernel"] == "chase_cg" and _is_between(row, MIB, 16 * MIB)]
+    near = [float(row["whole_cycles"]) - ISSUE_CYCLES for row in in_l2 if row.get("whole_cycles")]
+    spread = [
+        float(row["again_p99_cycles"]) - float(row["again_mean_cycles"]) for row in in_l2 if row.get("again_p99_cycles")
     ]  # fmt: skip
     in_memory = [
         float(row["whole_cycles"]) / float(row["sm_clock_mhz"]) * 1e3 for row in cold
         if _is_between(row, 64 * MIB, 256 * MIB) and row.get("whole_cycles") and row.get("sm_clock_mhz")
     ]  # fmt: skip
+    waits = [
+        _refresh(*(float(row[f"first_p{pct}_cycles"]) / float(row["sm_clock_mhz"]) * 1e3 for pct in (75, 90, 99)))
+        for row in cold if _is_between(row, 64 * MIB, 256 * MIB) and row.get("first_p99_cycles") and row.get("sm_clock_mhz")
+    ]  # fmt: skip
     found = {
         "l1.hit_latency_cycles": (in_l1, "median of the bare chains in L1 of up to 128 KiB, less the issue of a load"),
-        "l2.near_latency_cycles": ([near for near, _ in sides], "lower of the two heaviest heaps, 1 to 16 MiB, median"),
-        "l2.far_latency_cycles": ([far for _, far in sides], "higher of the two heaviest heaps, 1 to 16 MiB, median"),
+        "l2.near_latency_cycles": (
+            near,
+            "bare chains of lines that the SM itself has brought into L2, 1 to 16 MiB, less the issue of a load: median",
+        ),
+        "l2.far_latency_cycles": (
+            _far(rows),
+            "first chains over lines that an SM of the other side has brought, of which half are far: twice the mean less "
+            "that of the second chain, less the issue, median",
+        ),
+        "l2.slice_spread_cycles": (spread, "P99 less mean of loads that hit near, 1 to 16 MiB, median"),
         "hbm.latency_ns": (in_memory, "bare cold chains of 64 to 256 MiB over the clock, median"),
+        "hbm.refresh_fraction": (
+            [share for share, _ in waits],
+            "P75, P90 and P99 of cold chains of 64 to 256 MiB: the line through the last two meets the first at this share",
+        ),
+        "hbm.refresh_ns": ([longest for _, longest in waits], "slope of that line, over the share and the clock"),
     }
     return [
         Fitted(parameter=name, value=float(np.median(values)), how=how) for name, (values, how) in found.items() if values
@@ -369,16 +388,30 @@ def _is_between(row: Mapping[str, str], least_bytes: int, most_bytes: int) -> bo
     return least_bytes <= int(row["footprint_bytes"]) <= most_bytes
 
 
-def _sides(row: Mapping[str, str]) -> tuple[float, float] | None:
-    """(near, far) of a row: its two heaviest heaps, where each has a fifth of the loads or more."""
-    heaps = sorted(
-        (-float(row[f"again_share{idx}"]), float(row[f"again_centre{idx}_cycles"])) for idx in range(NUM_CENTRES)
-        if row.get(f"again_share{idx}") and row.get(f"again_centre{idx}_cycles")
-    )  # fmt: skip
-    if len(heaps) < 2 or -heaps[1][0] < 0.2:
-        return None
-    near, far = sorted(cycles for _, cycles in heaps[:2])
-    return near, far
+LEAST_FAR_CYCLES = 40
+"""By which a chain over the other side's lines is slower, where half of them are far."""
+
+
+def _far(rows: Sequence[Mapping[str, str]]) -> list[float]:
+    """What a far line takes, from each SM on the other side than the one that has warmed L2."""
+    found = []
+    for row in rows:
+        if row["group"] == "side" and row["warmed_by"] != "none" and row.get("again_mean_cycles"):
+            mean, near = float(row["whole_cycles"]), float(row["again_mean_cycles"])
+            if float(row["first_mean_cycles"]) > near + LEAST_FAR_CYCLES:
+                found.append(2 * mean - near - ISSUE_CYCLES)
+    return found
+
+
+def _refresh(p75: float, p90: float, p99: float) -> tuple[float, float]:
+    """(share of the loads that wait, longest wait) where those that wait do so evenly, and the others take ``p75`` at most.
+
+    >>> _refresh(350.0, 370.0, 460.0)
+    (0.12, 120.0)
+    """
+    slope = (p99 - p90) / 0.09
+    share = 0.1 + (p90 - p75) / slope
+    return round(share, 9), round(share * slope, 9)
 
 
 def _values() -> dict[str, str]:

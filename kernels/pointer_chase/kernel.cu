@@ -179,8 +179,14 @@ __device__ __forceinline__ void run(const Chase &chase, char *buffer, State *sta
     if (!meet(state, 1)) return;
     const bool is_first = place == 0;
     if (is_first && sm == chase.warmer_sm) sum += read_all<kInL1>(chase, buffer);
-    if (sum == 1) state->sum = sum;  // never; sums of aligned addresses and zeros are even
+    if (is_first && sm == chase.target_sm && threadIdx.x == 0) state->self = reinterpret_cast<uint64_t>(&state->self);
     if (!meet(state, 2)) return;
+    // The fences of a meeting empty L1: who is to find its nodes there reads them once more, with no fence behind.
+    if (kInL1 && is_first && sm == chase.target_sm && sm == chase.warmer_sm) {
+        sum += read_all<kInL1>(chase, buffer);
+        __syncthreads();
+    }
+    if (sum == 1) state->sum = sum;  // never; sums of aligned addresses and zeros are even
     if (threadIdx.x != 0 || !is_first) return;
 
     const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(samples));
@@ -189,8 +195,6 @@ __device__ __forceinline__ void run(const Chase &chase, char *buffer, State *sta
     const uint32_t num = chase.num_samples;
     if (sm == chase.target_sm) {
         const uint64_t self = reinterpret_cast<uint64_t>(&state->self);
-        state->self = self;
-        __threadfence();
         uint64_t node = whole<kInL1>(self, kRehearsals);
         node = timed<kInL1, true>(node, kRehearsals, sink_at, to);
         node = timed<kInL1, false>(node, kRehearsals, sink_at, to);

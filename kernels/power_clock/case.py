@@ -256,8 +256,8 @@ def endless(gpu: GpuSpec) -> GpuSpec:
     return replace(
         gpu, warp_scheduler=replace(gpu.warp_scheduler, fence_cycles=REST_CYCLES),
         dispatcher=replace(
-            gpu.dispatcher, launch_cycles=0.0, dispatch_cycles_per_cta=0.0, cta_start_cycles=0.0, cta_exit_cycles=0.0,
-            drain_cycles=0.0,
+            gpu.dispatcher, launch_cycles=0.0, dispatch_cycles_per_cta=0.0, round_cycles=0.0, cta_start_cycles=0.0,
+            cta_exit_cycles=0.0, retire_cycles_per_cta=0.0, drain_cycles=0.0,
         ),
     )  # fmt: skip
 
@@ -300,7 +300,7 @@ def twin(config: Config, gpu: GpuSpec, mhz: float) -> Launch:
                 yield ops.WgmmaWaitGroup(1)
             yield ops.WgmmaWaitGroup(0)
             for _ in range(round(burst * (100 - tensor) / tensor / unit)):
-                yield ops.FenceMbarrierInit()
+                yield ops.FenceProxyAsync()
 
     def reader(who: int) -> Callable[[RoleContext], Iterator[Any]]:
         def read(cta: RoleContext) -> Iterator[Any]:
@@ -309,7 +309,7 @@ def twin(config: Config, gpu: GpuSpec, mhz: float) -> Launch:
                 token = yield ops.GlobalLoad("stream", (cta.cta_idx, tile), access, allocates_in_l1=False)
                 yield ops.Use(token)
                 for _ in range(round(one_round * (100 - stream_duty) / stream_duty / unit)):
-                    yield ops.FenceMbarrierInit()
+                    yield ops.FenceProxyAsync()
 
         return read
 

@@ -28,7 +28,8 @@ from gpusim.evidence.case import (
 )
 from gpusim.units import WARP_SIZE, WAVEFRONT_BYTES
 from gpusim.workload import ops as words
-from gpusim.workload.access import AccessPattern, smem_op, wavefronts
+from gpusim.workload.access import AccessPattern, data_wavefronts
+from gpusim.workload.smem_ops import smem_op
 
 rates = import_module(load_case("math_rate").launch.__module__)
 """Trains are folded as those of kernels/math_rate."""
@@ -40,7 +41,7 @@ CHAIN, IN_FLIGHT, SILENT = 32, 16, 32
 """As kernel.cu has them."""
 OFFSET_BYTES = 384
 """A multiple of 128, so that banks stay the same."""
-SIMULATED_CHAIN = 4
+SIMULATED_CHAIN = 16
 """Accesses of a chain that stand for those 32, where the simulator is asked."""
 SHORT, LONG = 2, 6
 NUM_SUB_PARTITIONS = 4
@@ -457,7 +458,8 @@ def wavefronts_of(config: Config) -> tuple[int, int]:
     """Of one access of either instruction, by the rules of ``gpusim.workload.access``; 0 for none."""
     addresses = addresses_of(config).astype(np.int64)
     second = OPS[config["second_op"]].rule if config["second_op"] else ""
-    return int(wavefronts(OPS[config["op"]].rule, addresses[0])), int(wavefronts(second, addresses[1])) if second else 0
+    first = int(data_wavefronts(OPS[config["op"]].rule, addresses[0]))
+    return first, int(data_wavefronts(second, addresses[1])) if second else 0
 
 
 def _per_access(config: Config, op: SharedOp, per_round: float) -> dict[str, float]:
@@ -572,12 +574,14 @@ def _stream_program(
 ISSUE_CYCLES = 1.0
 """Of an access, before its latency begins."""
 ATOMICS = ("atom_add_b32", "atom_exch_b32", "atom_cas_b32")
+VECTORS = {"ld_b64": 2, "ld_b128": 4}
+"""Loads of several words a lane."""
 FULL_WARPS = 4
 """Of each sub-partition, from which on a stream of loads is taken to fill the data stage."""
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """Latencies of a load and an atomic, a lone warp's pace, and what the data stage does in a cycle."""
+    """Latencies of a load, a vector's words and an atomic, a lone warp's pace, and what the data stage does in a cycle."""
     slope, alone = _lone_chain(rows, "ld_b32")
     full = [
         float(row["wavefronts_per_cycle"]) for row in rows
@@ -586,21 +590,36 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     ]  # fmt: skip
     own = 1.0 / float(np.median(full)) if full else float("nan")
     atomics = [_lone_chain(rows, name)[1] - ISSUE_CYCLES - own for name in ATOMICS]
+    wide = [
+        float(row["cycles_per_access"]) - alone - slope * (wavefronts_of(row)[0] - 1) for row in rows
+        if row["op"] in VECTORS and _is_lone_chain(row)
+    ]  # fmt: skip
+    words = [VECTORS[row["op"]] - 1 for row in rows if row["op"] in VECTORS and _is_lone_chain(row)]
     chains = "line through a lone warp's chains"
     return list(rates.medians({
         "smem.load_latency_cycles": ([alone - ISSUE_CYCLES], f"{chains} of ld_b32, at one wavefront"),
         "smem.warp_cycles_per_wavefront": ([slope], f"{chains} of ld_b32: slope over wavefronts"),
+        "smem.vector_word_cycles": (
+            [more / num for more, num in zip(wide, words, strict=True)],
+            "a lone warp's chains of ld_b64 and ld_b128 over that line, by words beyond the first: median",
+        ),
         "smem.wavefronts_per_cycle": (full, "streams of loads on 16 and 32 warps: median"),
         "smem.atomic_latency_cycles": (atomics, f"{chains} of add, exch, cas, at one wavefront: median"),
     }))  # fmt: skip
+
+
+def _is_lone_chain(row: Mapping[str, str]) -> bool:
+    return (
+        row["question"] == "chase" and bool(row.get("cycles_per_access"))
+        and row["num_partitions"] == row["warps_per_partition"] == "1"
+    )  # fmt: skip
 
 
 def _lone_chain(rows: Sequence[Mapping[str, str]], name: str) -> tuple[float, float]:
     """(cycles for each wavefront more, cycles of one) of a lone warp's chain over bank conflicts; NaN without rows."""
     mine = [
         (wavefronts_of(row)[0], float(row["cycles_per_access"])) for row in rows
-        if row["question"] == "chase" and row["op"] == name and row["sharing"] == "bank" and row.get("cycles_per_access")
-        and row["num_partitions"] == row["warps_per_partition"] == "1"
+        if row["op"] == name and row["sharing"] == "bank" and _is_lone_chain(row)
     ]  # fmt: skip
     slope, intercept = rates.line(*zip(*mine, strict=True)) if mine else (float("nan"), float("nan"))
     return slope, intercept + slope

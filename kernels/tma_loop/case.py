@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -13,6 +13,7 @@ from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, simulate
 from gpusim.evidence.case import (
     Case,
     Config,
+    Fitted,
     Group,
     KernelLaunch,
     MappedTensor,
@@ -211,28 +212,45 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     if config["kernel"] == "loop_lanes":
         return {}
     names = ("num_boxes", "num_stages", "box_rows", "num_issuers", "num_consumers")
-    return {"cycles_per_stage": _simulated(gpu, *(int(config[name]) for name in names))}
+    numbers = [int(config[name]) for name in names]
+    share = numbers[0] // numbers[3]
+    base, of_box = CODE_CYCLES[config["kernel"]]
+    return {"cycles_per_stage": _simulated(gpu, *numbers, code_cycles=base + of_box * share)}
 
 
 TWIN_STEPS = 64
+CODE_CYCLES = {
+    "loop_warps": (44.0, 4.0), "loop_warps_two_maps": (44.0, 4.0), "loop_warps_fixed": (48.0, 7.8),
+    "loop_warps_timed": (118.0, 0.4),
+}  # fmt: skip
+"""What a producer's step takes beside its wait, its announcement and its copies' issue: coordinates, addresses, the ring's
+index, notes; (for the step, for each box), half of it before the copies. By kernel: lines through the calibrating rows of 4
+stages and more."""
+
+SEEN_CYCLES = 60.0
+"""From a consumer warp's wait to its arrival: one lane notes the clock, one arrives. From calibrating rows of one stage."""
 
 
 def _simulated(
-    gpu: GpuSpec, num_boxes: int, num_stages: int, box_rows: int, num_issuers: int, num_consumers: int
+    gpu: GpuSpec, num_boxes: int, num_stages: int, box_rows: int, num_issuers: int, num_consumers: int, *,
+    code_cycles: float,
 ) -> float:
     """Cycles a stage, of the second half of the steps, as the first consumer sees them."""
     num_bytes, share = box_rows * ROW_BYTES, num_boxes // num_issuers
+    code, seen = (ops.Alu(cycles * alu_per_cycle(gpu)) for cycles in (code_cycles / 2, SEEN_CYCLES))
 
     def issuer(who: int) -> Any:
         def program(cta: RoleContext) -> Iterator[Any]:
             del cta
             for step in range(TWIN_STEPS):
                 stage = step % num_stages
-                yield ops.MbarrierWait("empty", stage, step // num_stages & 1 ^ 1)
+                yield ops.MbarrierWait("empty", stage, step // num_stages & 1 ^ 1, by_lane=True)
                 yield ops.MbarrierArriveExpectTx("full", stage, share * num_bytes)
+                yield code
                 for box in range(who * share, (who + 1) * share):
                     tile = (box, step % (TENSOR_WIDTH // BOX_WIDTH))
                     yield ops.TmaLoad("T", tile, num_bytes, num_bytes, box_rows, "ring", stage, "full")
+                yield code
 
         return program
 
@@ -245,6 +263,7 @@ def _simulated(
                     yield ops.RangeStart(ops.Section.MAINLOOP)
                 if who == 0 and step == TWIN_STEPS - 1:
                     yield ops.RangeEnd()
+                yield seen
                 yield ops.MbarrierArrive("empty", step % num_stages)
 
         return program
@@ -262,6 +281,32 @@ def _simulated(
     result = simulate(launch, gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
     (span,) = [span for role in result.timeline.roles for span in role.sections]
     return (span.end_cycle - span.start_cycle) / (TWIN_STEPS // 2)
+
+
+def alu_per_cycle(gpu: GpuSpec) -> float:
+    """Instructions that a lone warp issues in a cycle: what code that takes so long is made of."""
+    return gpu.warp_scheduler.int32_lanes / WARP_SIZE / gpu.warp_scheduler.num_schedulers
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """What a lone lane's wait takes: with nothing to wait for, and for each try more."""
+    waits = [float(row["wait_cycles"]) - CLOCK_CYCLES for row in rows if row["group"] == "timed" and row.get("wait_cycles")]
+    if not waits:
+        return []
+    least = min(waits)
+    at_once = [wait for wait in waits if wait < 1.5 * least]
+    first = float(np.median(at_once))
+    how = "an elected lane's wait for a stage that is empty, less the clock, median"
+    found = [Fitted(parameter="mbarrier.lone_try_wait_cycles", value=first, how=how)]
+    retries = [(wait - first) / max(1, round((wait - first) / first)) for wait in waits if wait >= 1.5 * least]
+    if retries:
+        how = "its longer waits less that, median over the tries they hold"
+        found.append(Fitted(parameter="mbarrier.lone_retry_cycles", value=float(np.median(retries)), how=how))
+    return found
+
+
+CLOCK_CYCLES = 2.0
+"""Of one reading of the clock."""
 
 
 def derive(row: Config) -> dict[str, float]:
@@ -306,5 +351,6 @@ CASE = Case(
     num_repeats=5,
     predict=predict,
     tiers={"cycles_per_stage": 4},
+    fit=fit,
     derive=derive,
 )  # fmt: skip

@@ -477,9 +477,19 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     if kind == "issue":
         return _simulated_issue(atom, per_group, gpu)
     short, long = LENGTHS[kind]
-    cycles = [_simulated(atom, length, num_groups, per_group, int(pending or -1), gpu) for length in (short, long)]
+    turn = words.Alu(ROUND_INSTRUCTIONS[kind], is_chain=True)
+    cycles = [_simulated(atom, length, num_groups, per_group, int(pending or -1), turn, gpu) for length in (short, long)]
     each = (cycles[1] - cycles[0]) / ((long - short) * per_group)
     return {"short_cycles": cycles[0], "long_cycles": cycles[1], "cycles_each": each}
+
+
+BRANCH_INSTRUCTIONS = 2.0
+"""Of a loop, each waiting for the one before: comparison and branch (kernels/math_rate has 8 cycles for them)."""
+
+ROUND_INSTRUCTIONS = {"one": 4.5, "wait": 3.5, "stream": 3.5}
+"""The same of a round of trains, where the predicate that says whether sums are taken is made, too: 18 cycles of the loop
+of ``one``, 14 of the others. From the calibrating half: a round of ``rs`` less its arithmetic and what eight in a row take
+beyond theirs."""
 
 
 def _group(atom: MmaAtom, num: int) -> Iterator[words.Op]:
@@ -494,8 +504,10 @@ def _cycles(program: Any, num_warpgroups: int, gpu: GpuSpec) -> float:
     return float(rates.simulated_cycles(gpu, roles))
 
 
-def _simulated(atom: MmaAtom, length: int, num_warpgroups: int, per_group: int, pending: int, gpu: GpuSpec) -> float:
-    """Cycles of a train of so many groups; a wait behind each leaves ``pending`` in flight (-1: no waits)."""
+def _simulated(
+    atom: MmaAtom, length: int, num_warpgroups: int, per_group: int, pending: int, turn: words.Alu, gpu: GpuSpec
+) -> float:
+    """Cycles of a train of so many groups and turns; a wait behind each leaves ``pending`` in flight (-1: no waits)."""
 
     def program(cta: Any) -> Any:
         del cta  # there is one
@@ -503,6 +515,7 @@ def _simulated(atom: MmaAtom, length: int, num_warpgroups: int, per_group: int, 
             yield from _group(atom, per_group)
             if pending >= 0:
                 yield words.WgmmaWaitGroup(pending)
+            yield turn
         yield words.WgmmaWaitGroup(0)
 
     return _cycles(program, num_warpgroups, gpu)
@@ -515,11 +528,13 @@ def _simulated_fences(num_warpgroups: int, gpu: GpuSpec) -> float:
         def program(cta: Any) -> Any:
             del cta  # there is one
             for _ in range(num):
-                yield words.WgmmaFence()
+                for _ in range(NUM_FENCES):
+                    yield words.WgmmaFence()
+                yield words.Alu(BRANCH_INSTRUCTIONS, is_chain=True)
 
         return program
 
-    short, long = (_cycles(program_of(NUM_FENCES * num), num_warpgroups, gpu) for num in LENGTHS["fences"])
+    short, long = (_cycles(program_of(num), num_warpgroups, gpu) for num in LENGTHS["fences"])
     return (long - short) / (NUM_FENCES * (LENGTHS["fences"][1] - LENGTHS["fences"][0]))
 
 
@@ -548,23 +563,37 @@ def _simulated_issue(atom: MmaAtom, per_group: int, gpu: GpuSpec) -> dict[str, f
 # ---------------------------------------------------------------------------------------------- parameters
 
 
+BRANCH_CYCLES = 8.0
+"""Of a loop: kernels/math_rate, chains that take 4 cycles a step, less those."""
+GREEDY_GAP = 96
+"""Cycles from one batch of loads to the next that loads beside are always behind with."""
+NARROW_N = 32
+"""Below which ``rs`` is looked at for the least interval."""
 LEAST_N = 64
 """From which on arithmetic takes longer than the operands of ``ss`` where that is known; issue is looked at from it, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long a wgmma in a row takes: max(n x arithmetic, wavefronts x operands) + overhead, in cycles."""
+    """How long a wgmma in a row takes: max(n x arithmetic, wavefronts x operands, least) + overhead, in cycles."""
 
     per_n: Mapping[str, float]
     """By class of type."""
     per_wavefront: float
     overhead: float
+    least: float = 0.0
+
+    def arithmetic(self, row: Mapping[str, str]) -> float:
+        """Of the shape of a row; NaN where nothing is known of its class."""
+        return self.per_n.get(_class_of(row), float("nan")) * int(row["n"]) + self.overhead
+
+    def operands(self, row: Mapping[str, str]) -> float:
+        """The same of its operands."""
+        return _wavefronts(row) * self.per_wavefront + self.overhead
 
     def cycles(self, row: Mapping[str, str]) -> float:
         """Of the shape of a row; NaN where nothing is known of its class."""
-        arithmetic = self.per_n.get(_class_of(row), float("nan")) * int(row["n"])
-        return max(arithmetic, _wavefronts(row) * self.per_wavefront) + self.overhead
+        return max(self.arithmetic(row), self.operands(row), self.least + self.overhead)
 
 
 def _wavefronts(row: Mapping[str, str]) -> float:
@@ -600,33 +629,66 @@ def pace_of(rows: Sequence[Mapping[str, str]]) -> Pace:
     per_wavefront, _ = _line(bound)
     without = Pace(per_n, per_wavefront, 0.0)
     over = [float(row["cycles_each"]) - without.cycles(row) for row in streams]
-    return Pace(per_n, per_wavefront, float(np.median(over)) if over else float("nan"))
+    overhead = float(np.median(over)) if over else float("nan")
+    known = Pace(per_n, per_wavefront, overhead)
+    narrow = [
+        float(row["cycles_each"]) - overhead for row in streams
+        if row["source"] == "rs" and int(row["n"]) < NARROW_N and float(row["cycles_each"]) > known.cycles(row) + 0.5
+    ]  # fmt: skip
+    return Pace(per_n, per_wavefront, overhead, float(np.median(narrow)) if narrow else 0.0)
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """Rates of arithmetic and operands, overhead and latency of wgmma, and how many may wait in the queue."""
+    """Rates of arithmetic and operands, least interval, overhead, start and latency of wgmma, and groups in flight."""
     pace = pace_of(rows)
     fences = [float(row["cycles_each"]) for row in rows if row["question"] == "fences" and row.get("cycles_each")]
-    fence = float(np.median(fences)) if fences else float("nan")
-    alone = [
-        float(row["cycles_each"]) - pace.cycles(row) - fence for row in rows
-        if row["group"] == "every_shape" and row["question"] == "one" and row["majors"] == "kk" and row.get("cycles_each")
-    ]  # fmt: skip
+    fence = float(np.median(fences)) - BRANCH_CYCLES / NUM_FENCES if fences else float("nan")
+    waits: list[float] = []  # behind the last one's operands
+    starts: dict[str, list[float]] = {"ss": [], "rs": []}  # behind the last one's arithmetic, its start included
+    for row in rows:
+        if row["question"] == "issue" and row.get("after_wait"):
+            behind = float(row["after_wait"]) - fence - (NUM_ISSUED - 1) * pace.cycles(row)
+            if row["source"] == "ss":
+                waits.append(behind - pace.operands(row))
+            if int(row["n"]) >= LEAST_N:
+                starts[row["source"]].append(behind - pace.arithmetic(row))
+    latency = min(waits, default=float("nan"))  # of the narrowest, where operands and not arithmetic come last
+    least, row_of = [pace.least] if pace.least else [], "eight in a row and a wait,"
     found = {
         f"tensor_core.wgmma_flops_per_cycle.{name}": (
             [2 * operands.M * _atom_k(name) / slope], "streams: line over n from 64 on, FLOP over its slope"
         )
         for name, slope in pace.per_n.items() if slope > 0
     }  # fmt: skip
+    between = [
+        float(row["traffic_wavefronts_per_cycle"]) * float(row["cycles_each"]) for row in rows
+        if row["question"] == "traffic" and row["num_warpgroups"] == "1" and row["traffic_ways"] == "1"
+        and int(row["traffic_gap"]) <= GREEDY_GAP and row.get("traffic_wavefronts_per_cycle") and row.get("cycles_each")
+        and pace.operands(row) >= pace.arithmetic(row)
+    ]  # fmt: skip
     return list(rates.medians({
         **found,
+        "tensor_core.wgmma_between_wavefronts": (
+            between, "loads without conflicts beside ss up to n = 64, wavefronts a wgmma: median"
+        ),
         "tensor_core.wgmma_smem_wavefronts_per_cycle": (
             [1.0 / pace.per_wavefront] if pace.per_wavefront > 0 else [],
             "streams of ss below n = 64 that operands bound: wavefronts over cycles, slope",
         ),
         "tensor_core.wgmma_overhead_cycles": ([pace.overhead], "streams less what arithmetic or operands take, median"),
-        "tensor_core.wgmma_latency_cycles": (alone, "one waited for, less one of a stream and a fence: median"),
-        "tensor_core.wgmma_issue_depth": (_depths(rows, pace), "issued before the first that takes as long as a stream's"),
+        "tensor_core.wgmma_min_interval_cycles": (
+            least, "streams of rs below n = 32 that are slower than arithmetic: median"
+        ),
+        "tensor_core.wgmma_smem_a_cycles": (
+            [start - latency for start in starts["ss"]], f"{row_of} ss from n = 64 on, less arithmetic and wait: median"
+        ),
+        "tensor_core.wgmma_register_a_cycles": (
+            [start - latency for start in starts["rs"]], f"{row_of} rs from n = 64 on, less arithmetic and wait: median"
+        ),
+        "tensor_core.wgmma_latency_cycles": ([latency], f"{row_of} ss, less a fence and operands: the least (n = 8)"),
+        "tensor_core.wgmma_max_groups": (
+            _depths(rows, pace), "groups of one issued before the first that takes as long as a stream's"
+        ),
     }))  # fmt: skip
 
 
@@ -639,12 +701,14 @@ def _class_of_type(name: str) -> str:
 
 
 def _depths(rows: Sequence[Mapping[str, str]], pace: Pace) -> list[float]:
-    """Of each shape that is slow enough to tell a wait from a look at the clock: wgmma before the first that waits."""
+    """Of each shape that is slow enough to tell a wait from a look at the clock: groups before the first that waits."""
     clocks = [float(row["cycles_each"]) for row in rows if row["question"] == "clocks" and row.get("cycles_each")]
     look = float(np.median(clocks)) if clocks else 0.0
     found = []
     for row in rows:
-        if row["question"] != "issue" or int(row["n"]) < LEAST_N or not all(row.get(stamp) for stamp in STAMPS):
+        if row["question"] != "issue" or row["wgmmas_per_group"] != "1" or int(row["n"]) < LEAST_N:
+            continue
+        if not all(row.get(stamp) for stamp in STAMPS):
             continue
         steps = np.diff([float(row[stamp]) for stamp in STAMPS[:NUM_ISSUED]]) - look
         waits = np.flatnonzero(steps > pace.cycles(row) / 2)

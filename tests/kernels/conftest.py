@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import inspect
-import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -48,8 +47,8 @@ def built(pytestconfig: pytest.Config) -> Built:
 @pytest.fixture(scope="session")
 def sass(built: Built) -> Sass:
     """(case, architecture) to its kernels' SASS."""
-    if shutil.which("cuobjdump") is None and shutil.which("cuobjdump", path="/usr/local/cuda/bin") is None:
-        pytest.skip("cuobjdump is not on the PATH: SASS cannot be read here")
+    if toolkit.find_program("cuobjdump") is None:
+        pytest.skip("there is no cuobjdump: SASS cannot be read here")
 
     @cache
     def read(name: str, arch: str) -> dict[str, KernelSass]:

@@ -163,25 +163,43 @@ def test_the_simulators_barrier_costs_base_and_warps() -> None:
     for config in CASE.configs("bar", 1):
         if config["kernel"].startswith("bar_sync"):
             each = spec.barrier_base_cycles + int(config["warps"]) * spec.barrier_warp_cycles
-            assert CASE.predict(config, GPU)["cycles"] == pytest.approx(int(config["count"]) * each)
+            wanted = case.FRAME_CYCLES["bar_sync"] + int(config["count"]) * each
+            assert CASE.predict(config, GPU)["cycles"] == pytest.approx(wanted)
 
 
 def test_the_simulators_costs_are_as_many_as_the_steps() -> None:
+    """But for arrivals, whose first ones cost little, and for the first answer of a ping-pong."""
     by_stem: dict[str, dict[int, float]] = {}
     for config in CASE.configs("mbarrier", 1):
-        predicted = CASE.predict(config, GPU)
-        if predicted and config["lanes"] in ("0", "1"):
-            by_stem.setdefault(case.stem(config) + config["partner"], {})[int(config["count"])] = predicted["cycles"]
-    assert len(by_stem) > 5
+        predicted, name = CASE.predict(config, GPU), case.stem(config)
+        if predicted and not name.startswith("mbarrier_arrive"):
+            steps = predicted["cycles"] - case.FRAME_CYCLES.get(name, 0.0)
+            by_stem.setdefault(name + config["partner"], {})[int(config["count"])] = steps
+    assert len(by_stem) > 4
     for cycles in by_stem.values():
-        assert {count: pytest.approx(count * cycles[1]) for count in cycles} == cycles
+        assert cycles[16] - cycles[8] == pytest.approx(2 * (cycles[8] - cycles[4]))
+
+
+def test_arrivals_cost_a_cycle_each_until_the_queue_is_full_and_then_the_interval() -> None:
+    spec = GPU.mbarrier
+    for config in CASE.configs("mbarrier", 1):
+        if case.stem(config) == "mbarrier_arrive":
+            count = int(config["count"])
+            wanted = min(count, case.ARRIVE_QUEUE) * spec.arrive_cycles
+            wanted += max(0, count - case.ARRIVE_QUEUE) * spec.arrive_interval_cycles
+            wanted += case.FRAME_CYCLES["mbarrier_arrive"]
+            assert CASE.predict(config, GPU)["cycles"] == pytest.approx(wanted)
+    assert spec.max_queued_arrivals == case.ARRIVE_QUEUE
 
 
 def test_where_the_simulator_has_no_word_it_says_nothing() -> None:
     silent = {case.stem(config) for config in CONFIGS if not CASE.predict(config, GPU)}
-    assert {"setmaxnreg_alone", "fence_gpu", "shfl_idx", "mbarrier_try_wait_pending", "dsmem_store"} <= silent
+    assert {
+        "setmaxnreg_alone", "fence_sys", "shfl_idx", "mbarrier_try_wait_pending", "dsmem_store", "mbarrier_ping_pong_test",
+    } <= silent  # fmt: skip
     spoken = {case.stem(config) for config in CONFIGS if CASE.predict(config, GPU)}
     assert {"bar_sync", "mbarrier_ping_pong", "st_async", "ping_pong", "cluster_barrier", "dsmem_load"} <= spoken
+    assert "fence_gpu" in spoken
 
 
 def test_a_gpu_without_clusters_or_mbarriers_of_its_own_is_asked_for_neither() -> None:
@@ -191,14 +209,22 @@ def test_a_gpu_without_clusters_or_mbarriers_of_its_own_is_asked_for_neither() -
 
 
 OTHER = replace(
-    GPU, mbarrier=replace(GPU.mbarrier, arrive_cycles=31.0, try_wait_cycles=11.0, wake_cycles=99.0),
-    dsmem=replace(GPU.dsmem, latency_cycles=250.0, bytes_per_cycle=30.0, cluster_barrier_cycles=555.0),
-    warp_scheduler=replace(GPU.warp_scheduler, barrier_base_cycles=9.0, barrier_warp_cycles=2.0, fence_cycles=5.0),
+    GPU, mbarrier=replace(GPU.mbarrier, arrive_interval_cycles=11.0, try_wait_cycles=21.0, wake_cycles=99.0),
+    dsmem=replace(
+        GPU.dsmem, latency_cycles=250.0, bytes_per_cycle=30.0, cluster_barrier_cycles=555.0, one_way_cycles=120.0,
+        pair_saving_cycles=20.0, serve_fraction=0.5, cluster_barrier_cta_cycles=7.0,
+    ),
+    warp_scheduler=replace(
+        GPU.warp_scheduler, barrier_base_cycles=9.0, barrier_warp_cycles=2.0, fence_cycles=5.0, bar_arrive_cycles=20.0,
+        gpu_fence_cycles=333.0, gpu_fence_warp_cycles=3.0,
+    ),
 )  # fmt: skip
 FITTED = {
-    "mbarrier.arrive_cycles", "mbarrier.try_wait_cycles", "mbarrier.wake_cycles", "dsmem.latency_cycles",
-    "dsmem.cluster_barrier_cycles", "dsmem.bytes_per_cycle", "warp_scheduler.barrier_base_cycles",
-    "warp_scheduler.barrier_warp_cycles", "warp_scheduler.fence_cycles",
+    "mbarrier.arrive_interval_cycles", "mbarrier.try_wait_cycles", "mbarrier.wake_cycles", "dsmem.latency_cycles",
+    "dsmem.one_way_cycles", "dsmem.pair_saving_cycles", "dsmem.bytes_per_cycle", "dsmem.serve_fraction",
+    "dsmem.cluster_barrier_cycles", "dsmem.cluster_barrier_cta_cycles", "warp_scheduler.barrier_base_cycles",
+    "warp_scheduler.barrier_warp_cycles", "warp_scheduler.bar_arrive_cycles", "warp_scheduler.fence_cycles",
+    "warp_scheduler.gpu_fence_cycles", "warp_scheduler.gpu_fence_warp_cycles",
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import pytest
 from gpusim.errors import ConfigError
 from gpusim.evidence.case import case_names, load_case
 from gpusim.evidence.sass import KernelSass, parse_sass, read_sass
-from gpusim.evidence.toolkit import Cubin, build, capability_of, default_build_dir
+from gpusim.evidence.toolkit import Cubin, build, capability_of, default_build_dir, find_program
 
 Sass = Callable[[str, str], dict[str, KernelSass]]
 Built = Callable[[str, str], Cubin]
@@ -106,6 +106,25 @@ def test_global_access_has_one_access_of_its_kind_or_two(sass: Sass, arch: str) 
             assert access.opcode[3:].replace(".E", "") == suffix, name
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_cp_async_access_has_one_copy_and_loads_beside_it_only_to_dump(sass: Sass, arch: str) -> None:
+    for name, kernel in sass("cp_async_access", arch).items():
+        real = KernelSass(name, tuple(item for item in kernel.instructions if item.predicate != "!PT"))
+        (copy,) = real.select("LDGSTS")
+        assert (".BYPASS" in copy.opcode) == ("_cg_" in name), copy.opcode
+        assert len(real.select("LDS")) == 1 and not real.select("STS"), name
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_wavefront_cycles_reads_the_clock_round_a_loop_of_eight_loads(sass: Sass, arch: str) -> None:
+    for name, kernel in sass("wavefront_cycles", arch).items():
+        loop = kernel.main_loop
+        assert loop is not None and len(loop.select("LDS")) == 8 and len(kernel.select("LDS")) == 16, name
+        order = [item.opcode.partition(".")[0] for item in kernel.instructions
+                 if item.opcode.startswith("LDS") or "SR_CLOCK" in item.operands]  # fmt: skip
+        assert order == ["LDS"] * 8 + ["CS2R"] + ["LDS"] * 8 + ["CS2R"], name
+
+
 def test_a_train_is_four_wgmmas_a_group_of_the_shape_and_nothing_of_the_compilers(sass: Sass) -> None:
     tensor = {"bf16": "HGMMA", "tf32": "HGMMA", "fp8": "QGMMA", "int8": "IGMMA"}
     for name, kernel in sass("wgmma_operands", "sm_90a").items():
@@ -150,7 +169,7 @@ def test_a_wgmma_whose_sums_go_nowhere_is_the_compilers_and_a_first_one_is_not()
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH: nothing can be built here")
-@pytest.mark.skipif(shutil.which("cuobjdump") is None, reason="cuobjdump is not on the PATH: SASS cannot be read here")
+@pytest.mark.skipif(find_program("cuobjdump") is None, reason="there is no cuobjdump: SASS cannot be read here")
 def test_an_empty_group_is_a_dummy_and_a_first_wgmma_is_none(tmp_path: Path) -> None:
     source, cubin = tmp_path / "k.cu", tmp_path / "k.cubin"
     kernels = [
@@ -181,7 +200,7 @@ def test_text_without_a_kernel_is_refused() -> None:
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH: nothing can be built here")
-@pytest.mark.skipif(shutil.which("cuobjdump") is None, reason="cuobjdump is not on the PATH: SASS cannot be read here")
+@pytest.mark.skipif(find_program("cuobjdump") is None, reason="there is no cuobjdump: SASS cannot be read here")
 def test_wait_depths_and_loops_are_those_of_the_source(tmp_path: Path) -> None:
     """Two cp.async groups may stay in flight in the loop, and none behind it."""
     source, cubin = tmp_path / "k.cu", tmp_path / "k.cubin"

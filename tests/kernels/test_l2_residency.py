@@ -13,7 +13,7 @@ import pytest
 from gpusim import load_gpu
 from gpusim.evidence.case import Output, WrongAnswer, load_case
 from gpusim.evidence.sass import KernelSass, read_sass
-from gpusim.evidence.toolkit import build
+from gpusim.evidence.toolkit import build, find_program
 
 CASE = load_case("l2_residency")
 case = sys.modules[CASE.launch.__module__]
@@ -115,7 +115,8 @@ def fetched(config: dict[str, str]) -> float:
 
 def test_what_fits_is_fetched_once_and_what_does_not_in_every_round() -> None:
     l2 = GPU.l2
-    for readers, capacity in (("split", 1.0), ("one_side", 1.0), ("both_sides", l2.shared_capacity_fraction)):
+    own, shared = l2.own_capacity_fraction, l2.shared_capacity_fraction
+    for readers, capacity in (("split", own), ("one_side", own), ("both_sides", shared)):
         for mib in (8, 40, 44, 56, 64):
             fits = mib * case.MIB <= capacity * l2.capacity_bytes
             assert fetched(one(mib, readers)) == (0.0 if fits else 1.0), (readers, mib)
@@ -123,7 +124,7 @@ def test_what_fits_is_fetched_once_and_what_does_not_in_every_round() -> None:
 
 def test_stores_leave_less_room() -> None:
     """The footprint and what is stored between two readings of a line must fit together."""
-    capacity = GPU.l2.capacity_bytes
+    capacity = GPU.l2.capacity_bytes * GPU.l2.own_capacity_fraction
     for mib, writes in ((24, 8), (36, 4), (32, 8), (44, 4), (52, 1), (56, 1)):
         fits = mib * case.MIB * (1 + writes / 8) <= capacity
         assert fetched(one(mib, writes=writes)) == (0.0 if fits else 1.0), (mib, writes)
@@ -134,8 +135,10 @@ def test_a_round_that_fits_runs_at_the_rate_of_the_slices() -> None:
     rate = l2.num_slices * l2.slice_bytes_per_cycle * l2.sustained_fraction
     predicted = CASE.predict(one(48), GPU)
     assert predicted[case.DRAM_READ] == 48 * case.MIB
+    at_rate = 48 * case.MIB / rate
+    assert at_rate <= predicted["round_cycles"] <= at_rate + l2.far_latency_cycles  # and the way of the last line
     derived = CASE.derive({**one(48), "round_cycles": str(predicted["round_cycles"])})
-    assert derived["bytes_per_cycle"] == pytest.approx(rate, rel=0.02)
+    assert derived["bytes_per_cycle"] == pytest.approx(48 * case.MIB / predicted["round_cycles"])
 
 
 def test_a_round_that_does_not_fit_runs_at_the_rate_of_hbm() -> None:
@@ -202,7 +205,7 @@ def test_single_lines_are_waited_for_before_the_clock_is_read(sass: Sass) -> Non
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH: nothing can be built here")
-@pytest.mark.skipif(shutil.which("cuobjdump") is None, reason="cuobjdump is not on the PATH: SASS cannot be read here")
+@pytest.mark.skipif(find_program("cuobjdump") is None, reason="there is no cuobjdump: SASS cannot be read here")
 def test_it_is_built_for_the_a100_too(tmp_path: Path) -> None:
     (kernel,) = read_sass(build(CASE, "sm_80", tmp_path).path).values()
     assert kernel.name == "reread" and kernel.num_spills == 0

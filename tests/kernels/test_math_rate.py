@@ -29,7 +29,7 @@ OTHER = replace(
     GPU,
     warp_scheduler=replace(GPU.warp_scheduler, fp32_lanes=64, int32_lanes=32, mufu_lanes=8),
     tensor_core=replace(
-        GPU.tensor_core, mma_sync_latency_cycles=33.0, mma_sync_min_interval_cycles=8.0,
+        GPU.tensor_core, mma_sync_latency_cycles=33.0, mma_sync_step_latency_cycles=9.0, mma_sync_min_interval_cycles=8.0,
         mma_sync_flops_per_cycle={"16bit": 1200.0, "tf32": 640.0, "fp8": 1500.0, "int8": 2500.0},
     ),
 )  # fmt: skip
@@ -192,7 +192,10 @@ def test_full_pipes_run_at_the_rate_of_the_description(op: str, gpu: GpuSpec) ->
         "ffma": scheduler.fp32_lanes / 32, "iadd3": scheduler.int32_lanes / 32, "mufu_ex2": scheduler.mufu_lanes / 32,
         "mma_sync_m16n8k16_bf16_fp32": flops_per_cycle / (2 * 16 * 8 * 16),
     }  # fmt: skip
-    assert CASE.predict(case._config(case.OPS[op], 8, 4), gpu) == {"instructions_per_cycle": pytest.approx(rates[op])}
+    told = CASE.predict(case._config(case.OPS[op], 8, 4), gpu)
+    assert told.keys() == {"instructions_per_cycle"}
+    loop = 64 / 65.5 if op in ("ffma", "iadd3") else 1.0  # three integer instructions in 256
+    assert loop * rates[op] * (1 - 1e-6) <= told["instructions_per_cycle"] <= rates[op] * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("gpu", [GPU, OTHER], ids=["h200", "other"])
@@ -219,6 +222,7 @@ def test_what_is_judged_is_predicted() -> None:
 FITTED = {
     "warp_scheduler.fp32_lanes", "warp_scheduler.int32_lanes", "warp_scheduler.mufu_lanes",
     "tensor_core.mma_sync_min_interval_cycles", "tensor_core.mma_sync_latency_cycles",
+    "tensor_core.mma_sync_step_latency_cycles",
     *(f"tensor_core.mma_sync_flops_per_cycle.{name}" for name in ("16bit", "tf32", "fp8", "int8")),
 }  # fmt: skip
 
@@ -253,6 +257,7 @@ def test_a_few_rows_that_are_far_off_move_no_number_much() -> None:
 def test_lanes_are_whole_where_a_branch_costs_a_little_and_as_measured_where_something_else_does() -> None:
     row = {**case._config(case.OPS["ffma"], 8, 8), "group": "plain"}
     assert case.fit([{**row, "instructions_per_cycle": str(4 * 256 / 259)}])[0].value == 128.0
+    assert case.fit([{**row, "instructions_per_cycle": str(0.98 * 4 * 256 / 259)}])[0].value == 128.0
     assert case.fit([{**row, "instructions_per_cycle": "3.0"}])[0].value == pytest.approx(96.0)
 
 

@@ -223,7 +223,7 @@ OTHER = replace(
     GPU,
     smem=replace(
         GPU.smem, wavefronts_per_cycle=0.5, load_latency_cycles=41.0, warp_cycles_per_wavefront=3.5,
-        atomic_latency_cycles=90.0,
+        vector_word_cycles=2.5, atomic_latency_cycles=90.0,
     ),
 )  # fmt: skip
 BOTH = pytest.mark.parametrize("gpu", [GPU, OTHER], ids=["h200", "other"])
@@ -280,7 +280,8 @@ def rows_of(gpu: GpuSpec, half: int) -> list[dict[str, str]]:
 @pytest.mark.parametrize("half", [0, 1])
 def test_rows_of_a_machine_that_is_known_give_its_numbers_back(gpu: GpuSpec, half: int) -> None:
     fitted = {item.parameter: item.value for item in CASE.fit(rows_of(gpu, half))}
-    names = ("load_latency_cycles", "warp_cycles_per_wavefront", "wavefronts_per_cycle", "atomic_latency_cycles")
+    names = ("load_latency_cycles", "warp_cycles_per_wavefront", "vector_word_cycles", "wavefronts_per_cycle",
+             "atomic_latency_cycles")  # fmt: skip
     assert fitted.keys() == {f"smem.{name}" for name in names}
     for name, value in fitted.items():
         assert value == pytest.approx(parameter(gpu, name), rel=0.01), name

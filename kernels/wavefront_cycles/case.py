@@ -1,0 +1,137 @@
+"""How many cycles does an access of a warp take where two counters of wavefronts differ? Wide loads, drawn by a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.evidence import patterns as draws
+from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.patterns import SMEM_BYTES
+from gpusim.machine.config import GpuSpec
+from gpusim.workload.access import data_wavefronts, wavefronts
+
+NUM_WARPS, IN_FLIGHT = 4, 8
+"""As kernel.cu has them."""
+NUM_ROUNDS = 256
+NUM_LANES = 32 * NUM_WARPS
+BYTES = {"ld_shared_b64": 8, "ld_shared_b128": 16}
+FAMILIES: tuple[draws.Draw, ...] = (
+    draws.partly_alike, draws.paired, draws.window, draws.phases, draws.broadcast, draws.few_banks,
+)  # fmt: skip
+
+
+def _config(op: str, idx: int, family: str, addresses: NDArray[np.int64], active: NDArray[np.bool_]) -> Config:
+    return {
+        "kernel": op, "pattern": str(idx), "family": family, "active": draws.mask_text(active),
+        "addresses": " ".join(map(str, addresses % SMEM_BYTES)),
+    }  # fmt: skip
+
+
+def wide(count: int) -> Callable[[int], list[Config]]:
+    """``count`` of each width, families in turn; some with lanes switched off."""
+
+    def drawn(seed: int) -> list[Config]:
+        made = []
+        for op, size in BYTES.items():
+            rng = np.random.default_rng([seed, size])
+            for idx in range(count):
+                family = FAMILIES[idx % len(FAMILIES)]
+                active = draws.mask(rng) if rng.random() < 0.4 else np.ones(32, dtype=bool)
+                made.append(_config(op, idx, family.__name__, family(rng, size), active))
+        return made
+
+    return drawn
+
+
+def halves(count: int) -> Callable[[int], list[Config]]:
+    """``count`` 16-byte loads with few vectors a half-warp, in banks of their own."""
+
+    def drawn(seed: int) -> list[Config]:
+        rng = np.random.default_rng([seed, 3])
+        made = []
+        for idx in range(count):
+            lower, upper = draws.half(rng), draws.half(rng)
+            addresses, active = (np.concatenate(parts) for parts in zip(lower, upper, strict=True))
+            made.append(_config("ld_shared_b128", idx, "halves", addresses, active))
+        return made
+
+    return drawn
+
+
+def lanes_of(config: Config) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Addresses int64[32] in bytes, active bool[32]."""
+    return np.array(config["addresses"].split(), dtype=np.int64), draws.mask_of(config["active"])
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """Four warps, ``NUM_ROUNDS`` times eight accesses each."""
+    del is_counted
+    addresses, _ = lanes_of(config)
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            by_value(addresses.astype("<u4")), np.uint32(int(config["active"], 16)), np.uint32(NUM_ROUNDS),
+            Output("folds", np.full(NUM_LANES, 0xA5A5A5A5, dtype=np.uint32)),
+            Output("times", np.zeros((NUM_LANES, 2), dtype=np.int64)),
+        ),
+        block=(NUM_LANES, 1, 1),
+        smem_bytes=SMEM_BYTES,
+    )  # fmt: skip
+
+
+def folds(config: Config) -> NDArray[np.uint32]:
+    """What every active lane of a warp makes of its eight last loads, uint32[32]."""
+    addresses, _ = lanes_of(config)
+    places = addresses[:, None] + 4 * np.arange(BYTES[config["kernel"]] // 4)
+    words = ((places.astype(np.uint64) >> 2) * 0x9E3779B1 + 0x7F4A7C15).astype(np.uint32)
+    return (np.bitwise_xor.reduce(words, axis=1).astype(np.uint64) * IN_FLIGHT).astype(np.uint32)
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Cycles of an access, if every active lane loaded what lies there.
+
+    Raises:
+        WrongAnswer: says the first lane that did not, or that the clock did not run.
+    """
+    _, active = lanes_of(config)
+    found = outputs["folds"].reshape(NUM_WARPS, 32)
+    wrong = np.argwhere((found != folds(config)) & active)
+    if len(wrong):
+        raise WrongAnswer(f"lane {wrong[0][1]} of warp {wrong[0][0]} loaded other words than lie there")
+    begins, ends = outputs["times"].reshape(NUM_WARPS, 32, 2)[:, active].transpose(2, 0, 1)
+    cycles = int(ends.max() - begins.min())
+    if cycles <= 0:
+        raise WrongAnswer(f"the clock says {cycles} cycles")
+    return {"cycles_per_access": cycles / (NUM_ROUNDS * IN_FLIGHT * NUM_WARPS)}
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """The data stage's wavefronts at its rate."""
+    addresses, active = lanes_of(config)
+    num_wavefronts = float(data_wavefronts(config["kernel"], addresses, active))
+    return {"cycles_per_access": num_wavefronts / gpu.smem.wavefronts_per_cycle}
+
+
+def derive(row: Config) -> dict[str, float]:
+    """Wavefronts as both counters have them."""
+    addresses, active = lanes_of(row)
+    asked = row["kernel"], addresses, active
+    return {"num_wavefronts": float(wavefronts(*asked)), "num_data_wavefronts": float(data_wavefronts(*asked))}
+
+
+CASE = Case(
+    name="wavefront_cycles",
+    question="How many cycles does an access of a warp to shared memory take where two counters of wavefronts differ?",
+    columns=("pattern", "family", "active", "addresses"),
+    groups={"wide": Group(configs=wide(200), rank=4), "halves": Group(configs=halves(200), rank=4)},
+    launch=launch,
+    check=check,
+    values={"cycles_per_access": "SM cycles of an access of one of four warps, the data stage always busy"},
+    num_repeats=3,
+    predict=predict,
+    tiers={"cycles_per_access": 4},
+    derive=derive,
+)
