@@ -18,6 +18,7 @@ from gpusim.machine.memory.l2 import L2, Residency
 from gpusim.machine.memory.smem import Smem, SmemCounters
 from gpusim.machine.memory.tma import Tma, TmaCounters
 from gpusim.machine.memory.xbar import Xbar
+from gpusim.machine.sm.mbarrier import MbarrierUnit
 from gpusim.machine.sm.tensor_core import TensorCore, TensorCoreCounters
 from gpusim.machine.sm.warp_scheduler import WarpScheduler, WarpSchedulerCounters
 from gpusim.units import Clock
@@ -34,6 +35,7 @@ class Sm:
     tensor_core: TensorCore
     tma: Tma | None
     dsmem: Dsmem | None
+    mbarrier_unit: MbarrierUnit | None
     num_ctas: int = 0
     active_since: float = 0.0
     active_cycles: float = 0.0
@@ -93,6 +95,7 @@ class Machine:
                 tensor_core=TensorCore(gpu.tensor_core, counters=tensor),
                 tma=Tma(gpu.tma, counters=tma) if gpu.tma is not None else None,
                 dsmem=Dsmem(gpu.dsmem, counters=dsmem) if gpu.dsmem is not None else None,
+                mbarrier_unit=MbarrierUnit(gpu.mbarrier) if gpu.mbarrier is not None else None,
             )
             for idx in range(gpu.num_sms)
         ]

@@ -25,6 +25,8 @@ class MemoryRequest(NamedTuple):
     """How many such requests this one stands for, where iterations are skipped."""
     num_receivers: int = 1
     """SMs that a multicast delivers to."""
+    num_rows: float = 1.0
+    """Rows of memory that it touches at least, as far as the op tells."""
 
 
 class Memory(Protocol):

@@ -41,6 +41,9 @@ OPTIONAL_KEYS = ("wgmma_",)
 NOT_ZERO = ("_per_cycle", "_per_s", "_mhz", "num_", "sustained_fraction")
 """Beginnings and endings of keys that something is divided by."""
 
+SIGNED = ("component.tma.latency_cycles",)
+"""What is told against something else, and may be less."""
+
 SOURCE_CLASSES = {
     "vendor": "published", "paper": "published", "measured": "measured", "fitted": "measured",
     "inferred": "inferred", "guess": "guess", "toy": "toy",
@@ -282,7 +285,7 @@ def _check_range(where: str, path: str, key: str, value: Any) -> None:
     elif isinstance(value, bool) or (isinstance(value, str) and key != "order"):
         raise ConfigError(f"{where}: {path} is {value!r}, wants a number")
     elif isinstance(value, int | float):
-        if not 0 <= value < 1e16:
+        if not (-1e16 if path in SIGNED else 0) <= value < 1e16:
             raise ConfigError(f"{where}: {path} is {value}, wants a number from 0 up")
         if not value and (key.startswith(NOT_ZERO) or key.endswith(NOT_ZERO)):
             raise ConfigError(f"{where}: {path} is {value}, wants a number above 0")

@@ -1,4 +1,4 @@
-"""What time costs: Pipe (first come, first served), SharedPipe (all in flight share), Wake (an event with a delay)."""
+"""What time costs: pipes that serve in order (Pipe, GapPipe) or share (SharedPipe), and events with a delay (Wake)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ Done = Callable[[float], None]
 """Called with the cycle at which something is complete; that cycle is never in the past."""
 
 NEVER = float("inf")
+
+MOST_GAPS = 64
+"""Of a GapPipe; more than cursors leave within what they run ahead."""
 
 EPSILON_BYTES = 1e-6
 """What rounding may leave of a transfer."""
@@ -57,6 +60,61 @@ class Pipe:
             start = at_cycle
         self.busy_cycles += cycles * weight
         self.free_at = end = start + cycles
+        return end
+
+
+class GapPipe(Pipe):
+    """A pipe that is asked out of order, by roles whose cursors run ahead of the clock.
+
+    Models: a gap that work reserved ahead of time has left is filled by work that is ready earlier; it may be split.
+    Ignores: gaps but the last few, which is as far as cursors run ahead.
+    Source: order of arrival, as of any queue.
+    """
+
+    __slots__ = ("_gaps",)
+
+    def __init__(self, *, units_per_cycle: float) -> None:
+        super().__init__(units_per_cycle=units_per_cycle)
+        self._gaps: list[tuple[float, float]] = []
+
+    def reserve(self, units: float, *, at_cycle: float, weight: float = 1.0) -> float:
+        """As :meth:`Pipe.reserve`, from the first cycle at which the pipe is free on."""
+        cycles = units / self.rate
+        self.busy_cycles += cycles * weight
+        gaps = self._gaps
+        free_at = self.free_at
+        if free_at < at_cycle:
+            gaps.append((free_at, at_cycle))
+            if len(gaps) > MOST_GAPS:
+                del gaps[0]
+            self.free_at = end = at_cycle + cycles
+            return end
+        if gaps and gaps[-1][1] > at_cycle:
+            return self._fill(cycles, at_cycle)
+        self.free_at = end = free_at + cycles
+        return end
+
+    def _fill(self, cycles: float, at_cycle: float) -> float:
+        """Take what gaps have room for from ``at_cycle`` on, and the rest behind everything."""
+        left: list[tuple[float, float]] = []
+        end = at_cycle
+        for gap in self._gaps:
+            since, until = gap
+            start = since if since > at_cycle else at_cycle
+            if cycles <= 0.0 or start >= until:
+                left.append(gap)
+                continue
+            end = start + cycles
+            if end > until:
+                end = until
+            cycles -= end - start
+            if since < start:
+                left.append((since, start))
+            if end < until:
+                left.append((end, until))
+        self._gaps = left[-MOST_GAPS:]
+        if cycles > 0.0:
+            self.free_at = end = self.free_at + cycles
         return end
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpusim.errors import HazardError, LaunchError, nearest
 from gpusim.machine.build import Sm
 from gpusim.machine.sm.mbarrier import Mbarrier
+from gpusim.units import WARP_SIZE
 from gpusim.workload.launch import Launch
 
 if TYPE_CHECKING:
@@ -81,15 +82,24 @@ class Stage:
 class ThreadBarrier:
     """``bar.sync`` or ``barrier.cluster``: counts threads, releases all at the last arrival."""
 
-    __slots__ = ("_arrived", "_latest", "_waiting", "latency_cycles", "name", "num_threads")
+    __slots__ = (
+        "_arrived", "_going", "_latest", "_latest_threads", "_thread_cycles", "_waiting", "latency_cycles", "name",
+        "num_threads",
+    )
 
-    def __init__(self, name: str, num_threads: int, latency_cycles: float) -> None:
-        """Releases ``latency_cycles`` after the last of ``num_threads`` threads has arrived."""
+    def __init__(self, name: str, num_threads: int, latency_cycles: float, warp_cycles: float = 0.0) -> None:
+        """Releases ``latency_cycles`` after the last of ``num_threads`` threads has arrived.
+
+        And half of ``warp_cycles`` later for each warp that arrives last, and for each that goes on.
+        """
         self.name = name
         self.num_threads = num_threads
         self.latency_cycles = latency_cycles
+        self._thread_cycles = warp_cycles / 2 / WARP_SIZE
         self._arrived = 0
+        self._going = 0
         self._latest = 0.0
+        self._latest_threads = 0
         self._waiting: list[Resume] = []
 
     @property
@@ -97,20 +107,24 @@ class ThreadBarrier:
         """Threads that have not arrived."""
         return self.num_threads - self._arrived
 
-    def arrive(self, num_threads: int, at_cycle: float) -> float | None:
+    def arrive(self, num_threads: int, at_cycle: float, *, waits: bool = True) -> float | None:
         """Arrive; returns the cycle of release if this was the last arrival, else None."""
         self._arrived += num_threads
+        if waits:
+            self._going += num_threads
         if at_cycle > self._latest:
-            self._latest = at_cycle
+            self._latest, self._latest_threads = at_cycle, num_threads
+        elif at_cycle == self._latest:
+            self._latest_threads += num_threads
         if self._arrived < self.num_threads:
             return None
         if self._arrived > self.num_threads:
             raise HazardError(
                 f"barrier {self.name!r}: {self._arrived} threads arrived, it was declared for {self.num_threads}"
             )
-        release = self._latest + self.latency_cycles
+        release = self._latest + self.latency_cycles + self._thread_cycles * (self._latest_threads + self._going)
         waiting, self._waiting = self._waiting, []
-        self._arrived, self._latest = 0, 0.0
+        self._arrived, self._going, self._latest, self._latest_threads = 0, 0, 0.0, 0
         for resume in waiting:
             resume(release)
         return release
@@ -162,15 +176,15 @@ class Cta:
             buffer.name: [Stage(f"{buffer.name}[{stage}]") for stage in range(buffer.num_stages)]
             for buffer in launch.buffers
         }
-        scheduler = sm.warp_scheduler
+        spec = sm.warp_scheduler.spec
         self.barriers = {
             barrier.name: ThreadBarrier(
-                barrier.name, barrier.num_threads, scheduler.barrier_cycles(-(-barrier.num_threads // 32))
+                barrier.name, barrier.num_threads, spec.barrier_base_cycles, spec.barrier_warp_cycles
             )
             for barrier in launch.named_barriers
         }
         self.syncthreads = ThreadBarrier(
-            "__syncthreads", launch.num_threads, scheduler.barrier_cycles(launch.num_warps)
+            "__syncthreads", launch.num_threads, spec.barrier_base_cycles, spec.barrier_warp_cycles
         )
         self.free_registers = 0
         self.register_waiters: list[tuple[int, Resume]] = []

@@ -80,7 +80,7 @@ def plan_traffic(launch: Launch, gpu: GpuSpec, *, num_slots: int, is_warm: bool)
     ]
     l2 = gpu.l2
     return panel_traffic(
-        uses, tiles // num_slots, capacity_bytes=l2.capacity_bytes,
+        uses, tiles // num_slots, capacity_bytes=l2.capacity_bytes * l2.own_capacity_fraction,
         shared_capacity_bytes=l2.capacity_bytes * l2.shared_capacity_fraction, is_warm=is_warm,
     )
 

@@ -23,7 +23,7 @@ from gpusim.simulate.sampling import sample_sms
 from gpusim.simulate.steady import WARM_WAVE, WORK_TOLERANCE, SteadyState
 from gpusim.simulate.timeline import Skip, Timeline, WarpState
 from gpusim.simulate.warp import FREE_HANDLERS, HANDLERS
-from gpusim.units import Clock
+from gpusim.units import LINE_BYTES, Clock
 from gpusim.workload.atoms import MmaAtom
 from gpusim.workload.gmma import wgmma_wavefronts
 from gpusim.workload.launch import Launch
@@ -33,13 +33,14 @@ from gpusim.workload.ops import MbarrierWait, TmaLoad, Wgmma
 class WgmmaCost:
     """What one Wgmma op costs, and how often it ran."""
 
-    __slots__ = ("cycles", "num_warp_instructions", "op", "queue_cycles", "times", "wavefronts")
+    __slots__ = ("cycles", "free_share", "num_warp_instructions", "op", "tail_cycles", "times", "wavefronts")
 
     def __init__(self, op: Wgmma) -> None:
         """``op`` is kept, so that its identity stays its own."""
         self.op = op
         self.cycles = 0.0
-        self.queue_cycles = 0.0
+        self.tail_cycles = 0.0
+        self.free_share = 1.0
         self.wavefronts = 0.0
         self.num_warp_instructions = 0
         self.times = 0.0
@@ -93,7 +94,7 @@ class Engine:
         residency = (
             PlannedResidency(self.traffic)
             if self.traffic
-            else LruResidency(capacity_bytes=gpu.l2.capacity_bytes, is_warm=is_warm)
+            else LruResidency(capacity_bytes=gpu.l2.capacity_bytes * gpu.l2.own_capacity_fraction, is_warm=is_warm)
         )
         self.machine = Machine(
             self.env, gpu, clock, residency, cluster_size=launch.cluster_size,
@@ -124,7 +125,7 @@ class Engine:
         self._is_over = False
         self.wgmma_costs: dict[int, WgmmaCost] = {}
         self.tma_costs: dict[int, TmaCost] = {}
-        self.mma_intervals: dict[int, float] = {}
+        self.mma_intervals: dict[int, tuple[float, float]] = {}
         self.role_totals: dict[str, list[float]] = {role.name: [0.0] * len(WarpState) for role in launch.roles}
         self.epilogue_cycles: dict[str, float] = {}
         """Cycles of each role in sections called epilogue."""
@@ -172,9 +173,13 @@ class Engine:
         launch, dispatcher = self.launch, self.machine.dispatcher
         size = launch.cluster_size
         spec = dispatcher.spec
-        dispatched = dispatcher.dispatch(at_cycle=at_cycle, num_ctas=size)
-        start = dispatched + spec.cta_start_cycles
-        latency = self.gpu.dsmem.cluster_barrier_cycles if self.gpu.dsmem is not None else 0.0
+        dispatched = dispatcher.dispatch(at_cycle=at_cycle, num_ctas=size) + spec.wait_cycles(self.next_cta)
+        start = dispatched + spec.cta_start_cycles + (spec.cluster_start_cycles if size > 1 else 0.0)
+        dsmem, scheduler = self.gpu.dsmem, self.gpu.warp_scheduler
+        latency = 0.0
+        if dsmem is not None:
+            latency = dsmem.cluster_barrier_cycles + size * dsmem.cluster_barrier_cta_cycles
+            latency += launch.num_warps * scheduler.barrier_warp_cycles
         cluster = Cluster(slot_idx, ThreadBarrier("cluster", launch.num_threads * size, latency))
         if self.next_cta == self._warm_begin and not self.num_waves_stood_for:
             self.num_waves_stood_for = self.steady.warm_waves_alike()
@@ -233,7 +238,8 @@ class Engine:
         del self._live[cta.idx]
         cta.roles.clear()  # nothing refers in a circle, so that no garbage is left to collect
         self._num_exits += 1
-        self.last_exit = max(self.last_exit, now)
+        retired = self.machine.dispatcher.retire(at_cycle=now, num_ctas=1)
+        self.last_exit = max(self.last_exit, retired)
         cluster = cta.cluster
         cluster.num_running -= 1
         if self._num_exits % self.slots_to_run == 0:
@@ -241,7 +247,7 @@ class Engine:
             self._leave_waves_out()
         cta.sm.cta_leaves(self.reported_cycle)
         if not cluster.num_running and self.next_cta < self.num_to_run:
-            self._start_cluster(cluster.slot_idx, at_cycle=now + self.gpu.dispatcher.cta_exit_cycles)
+            self._start_cluster(cluster.slot_idx, at_cycle=retired + self.gpu.dispatcher.cta_exit_cycles)
         self._finish_if_over()
 
     def _leave_waves_out(self) -> None:
@@ -315,7 +321,11 @@ class Engine:
         num_issues = op.num_issues * num_warpgroups
         cost = WgmmaCost(op)
         cost.cycles = num_issues * each
-        cost.queue_cycles = core.queue_cycles(each * num_warpgroups)
+        cost.tail_cycles = core.wgmma_tail_cycles(
+            rate_class=atom.rate_class, num_flops=atom.num_flops, num_wavefronts=wavefronts,
+            has_register_a=atom.a_source == "registers",
+        )
+        cost.free_share = core.free_share(wavefronts, each)
         cost.wavefronts = num_issues * wavefronts
         cost.num_warp_instructions = op.num_issues * num_warps
         self.wgmma_costs[id(op)] = cost
@@ -333,7 +343,12 @@ class Engine:
             raise LaunchError(
                 f"{self.launch.kernel}: a TmaLoad of {op.num_rows} rows in {op.num_boxes} boxes, wants 1 or more of each"
             )
-        cycles, extra = tma.walk_cycles(op.num_bytes, num_boxes=op.num_boxes, num_rows=op.num_rows)
+        cycles, extra = tma.walk_cycles(
+            op.num_bytes, num_boxes=op.num_boxes, num_rows=op.num_rows, port=self.machine.xbar.slices.alone
+        )
+        lines = op.num_bytes / LINE_BYTES
+        if lines < op.num_rows:  # narrow rows lie in lines of their own
+            extra += self.machine.l2.spread_cycles(op.num_rows) - self.machine.l2.spread_cycles(lines)
         cost = self.tma_costs[id(op)] = TmaCost(op, cycles, tma.spec.latency_cycles + extra)
         return cost
 
@@ -352,10 +367,10 @@ class Engine:
                 num_receivers = max(1, len(copy.op.multicast))
                 sm.tma.counters.load_bytes += copy.op.num_fetched_bytes * num_receivers * copy.times
 
-    def mma_sync_interval(self, atom: MmaAtom) -> float:
-        """Cycles between two mma.sync of a sub-core."""
-        interval = self.mma_intervals.get(id(atom))
-        if interval is None:
+    def mma_sync_cycles(self, atom: MmaAtom) -> tuple[float, float]:
+        """(cycles between two mma.sync of a sub-core, from issue to sums)."""
+        cycles = self.mma_intervals.get(id(atom))
+        if cycles is None:
             rates = self.gpu.tensor_core.mma_sync_flops_per_cycle
             if atom.rate_class not in rates:
                 raise LaunchError(
@@ -364,8 +379,8 @@ class Engine:
                 )
             core = self.machine.sms[0].tensor_core
             interval = core.mma_sync_interval_cycles(rate_class=atom.rate_class, num_flops=atom.num_flops)
-            self.mma_intervals[id(atom)] = interval
-        return interval
+            cycles = self.mma_intervals[id(atom)] = interval, core.mma_sync_latency_cycles(atom.k * atom.a_dtype.bits / 8)
+        return cycles
 
     def store_began(self) -> None:
         """A store is on its way; the kernel does not end before it has arrived."""

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 SYNC_CYCLES = 48.0
 """How far a role's cursor may run ahead of the clock before it queues work on something shared."""
 
+SHARED_SYNC_CYCLES = 16.0
+"""The same before it loads from shared memory, whose latency is short."""
+
 Pause = Wake | ops.Token | None
 """What an op leaves: wait for an event, hand a token to the program, or go on."""
 
@@ -42,6 +45,9 @@ LAZY: frozenset[type[ops.Op]] = frozenset(
     }
 )
 """Ops that touch nothing shared, so that the clock need not catch up first."""
+
+QUICK: frozenset[type[ops.Op]] = frozenset({ops.SharedLoad, ops.SharedAtomic, ops.Ldmatrix})
+"""Ops that give a token back within some twenty cycles."""
 
 START, ISSUE, TENSOR = WarpState.START, WarpState.ISSUE, WarpState.TENSOR
 
@@ -82,7 +88,8 @@ class Role:
     """The warps of one role of one CTA, in lockstep. Implements ``workload.launch.RoleContext``."""
 
     __slots__ = (
-        "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open", "count", "cp_groups", "cp_open", "cta",
+        "arrives_far_at", "async_cp",
+        "blocked_on", "blocked_since", "bulk_groups", "bulk_open", "count", "cp_groups", "cp_open", "cta",
         "engine", "env", "handlers", "is_done", "iteration_weight", "last_store", "loops", "mma_done", "must_retry",
         "num_warpgroups",
         "num_warps", "record", "registers", "sections", "sm", "spec", "t", "tile_loop", "totals", "turn_weight",
@@ -114,6 +121,7 @@ class Role:
         self.wgmma_open = 0.0
         self.mma_done = 0.0
         self.last_store: AsyncGroup | None = None
+        self.arrives_far_at = 0.0
         self.registers = engine.launch.registers_per_thread
         self.blocked_on: str | ops.MbarrierWait | None = None
         self.blocked_since = 0.0
@@ -205,7 +213,7 @@ class Role:
                 value = None
                 kind = type(op)
                 ahead = self.t - env._now  # simpy's clock itself: the property costs a tenth of a run
-                if ahead > SYNC_CYCLES and kind not in LAZY:
+                if ahead > SHARED_SYNC_CYCLES and ((ahead > SYNC_CYCLES and kind not in LAZY) or kind in QUICK):
                     yield Timeout(env, ahead)
                 pause = self.handlers[kind](self, op)
                 while pause is not None:
@@ -243,9 +251,10 @@ class Role:
             self.spend(ISSUE, end)
         return self.t
 
-    def request(self, tensor: str, tile: ops.Tile, num_bytes: float) -> MemoryRequest:
-        """What is asked of the memory below L1."""
-        return MemoryRequest(self.sm.idx, tensor, tile, num_bytes, self.wave, self.t, self.count)
+    def request(self, tensor: str, tile: ops.Tile, num_bytes: float, *, at: float | None = None) -> MemoryRequest:
+        """What is asked of the memory below L1, from the cursor on, or from ``at`` if the clock is not past it."""
+        issued_at = self.t if at is None else max(at, self.env._now)
+        return MemoryRequest(self.sm.idx, tensor, tile, num_bytes, self.wave, issued_at, self.count)
 
     def wavefronts(self, access: AccessPattern) -> float:
         """Wavefronts of ``access``; the fewest possible where bank conflicts are idealized."""
@@ -299,3 +308,8 @@ def peer(role: Role, rank: int) -> Cta:
     if not 0 <= rank < len(ctas):
         raise LaunchError(f"{role.who()} names cluster rank {rank}, the cluster has ranks 0 to {len(ctas) - 1}")
     return ctas[rank]
+
+
+def is_pair(role: Role) -> bool:
+    """Whether the role's cluster is one of two CTAs."""
+    return len(role.cta.cluster.ctas) == 2

@@ -71,6 +71,7 @@ def sample_sms(
         ),
         dispatcher=replace(
             dispatcher, dispatch_cycles_per_cta=dispatcher.dispatch_cycles_per_cta / fraction,
+            retire_cycles_per_cta=dispatcher.retire_cycles_per_cta / fraction,
             max_clusters={key: max(1, int(value * fraction)) for key, value in dispatcher.max_clusters.items()},
         ),
     )

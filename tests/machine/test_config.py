@@ -207,9 +207,9 @@ def test_an_unchanged_copy_loads_as_the_original(tmp_path: Path) -> None:
         pytest.param("num_slices = 80\n", "", "component.l2.num_slices is missing", id="missing key"),
         pytest.param("num_sms = 132\n", "", "device.num_sms is missing", id="missing key of the device"),
         pytest.param(
-            "\nwgmma_issue_depth = 4\n",
+            "\nwgmma_max_groups = 7\n",
             "\n",
-            "component.tensor_core.wgmma_issue_depth is missing",
+            "component.tensor_core.wgmma_max_groups is missing",
             id="half a feature",
         ),
         pytest.param(

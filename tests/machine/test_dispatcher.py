@@ -68,3 +68,17 @@ def test_an_idle_dispatcher_starts_when_a_slot_falls_free() -> None:
     )
     dispatcher.dispatch(at_cycle=0.0, num_ctas=1)
     assert dispatcher.dispatch(at_cycle=50.0, num_ctas=1) == 52.0
+
+
+def test_exits_are_noted_one_after_the_other_at_the_grids_rate() -> None:
+    dispatcher = Dispatcher(replace(TOY, retire_cycles_per_cta=2.0), num_sms=4, cluster_size=1, ctas_per_sm=1)
+    assert [dispatcher.retire(at_cycle=10.0, num_ctas=1) for _ in range(3)] == [12.0, 14.0, 16.0]
+    assert dispatcher.retire(at_cycle=50.0, num_ctas=2) == 54.0
+
+
+def test_a_round_spreads_starts_evenly_over_its_length() -> None:
+    spec = replace(TOY, round_cycles=100.0)
+    waits = sorted(spec.wait_cycles(turn) for turn in range(1000))
+    assert waits[0] >= 0.0 and waits[-1] < 100.0
+    assert all(abs(wait - 0.1 * idx) < 1.0 for idx, wait in enumerate(waits))
+    assert replace(TOY, round_cycles=0.0).wait_cycles(7) == 0.0

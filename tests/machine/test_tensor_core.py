@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gpusim.machine.config import GpuSpec, load_gpu
@@ -86,23 +88,37 @@ def toy() -> GpuSpec:
     return load_gpu("toy")
 
 
-def test_a_warp_runs_ahead_of_its_wgmma_by_the_queues_depth(toy: GpuSpec) -> None:
-    assert toy.tensor_core.wgmma_issue_depth == 4
-    assert core(toy).queue_cycles(10.0) == 40.0
+def test_no_wgmma_is_shorter_than_the_least_interval(toy: GpuSpec) -> None:
+    part = core(replace(toy, tensor_core=replace(toy.tensor_core, wgmma_min_interval_cycles=13.0)))
+    assert [part.wgmma_cycles(rate_class="16bit", num_flops=1024 * num, num_wavefronts=0) for num in (4, 14)] == [13, 14]
+
+
+def test_arithmetic_ends_behind_the_pipe_by_what_a_takes_to_come(toy: GpuSpec) -> None:
+    part = core(replace(toy, tensor_core=replace(toy.tensor_core, wgmma_smem_a_cycles=10.0, wgmma_register_a_cycles=3.0)))
+    tails = [
+        part.wgmma_tail_cycles(rate_class="16bit", num_flops=1024 * 20, num_wavefronts=wavefronts, has_register_a=has_a)
+        for wavefronts, has_a in ((16, False), (24, False), (40, False), (0, True), (16, True))
+    ]  # fmt: skip
+    assert tails == [10.0, 6.0, 0.0, 3.0, 3.0]
+
+
+def test_a_shallow_mma_sync_gives_its_sums_earlier(toy: GpuSpec) -> None:
+    part = core(replace(toy, tensor_core=replace(toy.tensor_core, mma_sync_step_latency_cycles=7.0)))
+    assert [part.mma_sync_latency_cycles(k_bytes) for k_bytes in (32, 16)] == [32.0, 25.0]
 
 
 @pytest.mark.parametrize("num_issues", [1, 2, 7])
 def test_one_warps_mma_sync_follow_one_another_at_the_interval(toy: GpuSpec, num_issues: int) -> None:
     issued, done = core(toy).run_mma_sync(
-        num_issues, 32.0, num_warps=1, is_integer=False, at_cycle=10.0, weight=1.0
+        num_issues, 32.0, latency_cycles=40.0, num_warps=1, is_integer=False, at_cycle=10.0, weight=1.0
     )
     assert issued == 10.0 + 32.0 * (num_issues - 1)
-    assert done == issued + toy.tensor_core.mma_sync_latency_cycles
+    assert done == issued + 40.0
 
 
 def test_four_warps_run_on_four_sub_cores_and_the_fifth_waits(toy: GpuSpec) -> None:
     one, four, five = (
-        core(toy).run_mma_sync(3, 32.0, num_warps=num, is_integer=False, at_cycle=0.0, weight=1.0)[0]
+        core(toy).run_mma_sync(3, 32.0, latency_cycles=32.0, num_warps=num, is_integer=False, at_cycle=0.0, weight=1.0)[0]
         for num in (1, 4, 5)
     )
     assert one == four == 2 * 32.0
@@ -112,7 +128,7 @@ def test_four_warps_run_on_four_sub_cores_and_the_fifth_waits(toy: GpuSpec) -> N
 def test_two_roles_share_the_tensor_core(toy: GpuSpec) -> None:
     part = core(toy)
     for _ in range(2):
-        issued, _ = part.run_mma_sync(5, 32.0, num_warps=4, is_integer=False, at_cycle=0.0, weight=1.0)
+        issued, _ = part.run_mma_sync(5, 32.0, latency_cycles=32.0, num_warps=4, is_integer=False, at_cycle=0.0, weight=1.0)
     assert issued == 9 * 32.0
     assert part.counters.hmma_instructions == 40
     assert part.counters.busy_cycles == 10 * 32.0
@@ -120,5 +136,5 @@ def test_two_roles_share_the_tensor_core(toy: GpuSpec) -> None:
 
 def test_integers_are_counted_apart(toy: GpuSpec) -> None:
     part = core(toy)
-    part.run_mma_sync(2, 32.0, num_warps=4, is_integer=True, at_cycle=0.0, weight=3.0)
+    part.run_mma_sync(2, 32.0, latency_cycles=32.0, num_warps=4, is_integer=True, at_cycle=0.0, weight=3.0)
     assert (part.counters.imma_instructions, part.counters.hmma_instructions) == (24, 0)

@@ -1,4 +1,4 @@
-"""Pipe, SharedPipe and Wake against closed forms, and SharedPipe against a fluid that is worked out apart."""
+"""Pipe, GapPipe, SharedPipe and Wake against closed forms, and SharedPipe against a fluid that is worked out apart."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusim.machine.timing import Pipe, SharedPipe, Ticket, Wake
+from gpusim.machine.timing import GapPipe, Pipe, SharedPipe, Ticket, Wake
 
 # ---------------------------------------------------------------------- Pipe
 
@@ -35,6 +35,26 @@ def test_weight_counts_work_several_times_and_takes_its_time_once() -> None:
     pipe = Pipe(units_per_cycle=1.0)
     assert pipe.reserve(3.0, at_cycle=0.0, weight=5.0) == 3.0
     assert pipe.busy_cycles == 15.0
+
+
+def test_a_gap_that_was_reserved_past_is_filled_by_earlier_work() -> None:
+    pipe = GapPipe(units_per_cycle=1.0)
+    assert [pipe.reserve(2.0, at_cycle=at) for at in (0.0, 10.0, 1.0, 3.0)] == [2.0, 12.0, 4.0, 6.0]
+    assert pipe.reserve(6.0, at_cycle=4.0) == 14.0  # four cycles before the reserved work, two behind it
+    assert pipe.reserve(1.0, at_cycle=0.0) == 15.0
+
+
+@given(jobs=st.lists(st.tuples(st.integers(0, 60), st.integers(1, 5)), min_size=1, max_size=40))
+def test_a_gap_pipe_never_works_on_two_things_and_never_idles_with_work(jobs: list[tuple[int, int]]) -> None:
+    pipe = GapPipe(units_per_cycle=1.0)
+    ends = [pipe.reserve(float(units), at_cycle=float(at)) for at, units in jobs]
+    assert all(end >= at + units for end, (at, units) in zip(ends, jobs, strict=True))
+    busy, now = 0.0, 0.0
+    for at, units in sorted(jobs):
+        now = max(now, float(at)) + units
+        busy += units
+    assert max(ends) == now  # as if all had been asked for in order
+    assert pipe.busy_cycles == busy
 
 
 @given(

@@ -104,21 +104,55 @@ def test_a_narrow_wgmma_waits_for_its_operands() -> None:
     assert result.counters["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum"] == 180
 
 
-@pytest.mark.parametrize(("num_issues", "blocked"), [(1, 0), (4, 0), (5, 1), (9, 5)])
-def test_a_warp_that_issues_more_than_the_queue_takes_waits_at_the_issue(
-    num_issues: int, blocked: int
-) -> None:
+@pytest.mark.parametrize(("num_groups", "blocked"), [(1, 0), (4, 0), (5, 1), (9, 5)])
+def test_a_warp_that_has_four_groups_in_flight_waits_with_the_next(num_groups: int, blocked: int) -> None:
     def program(cta: RoleContext) -> Ops:
-        yield ops.Wgmma(WGMMA, num_issues)
-        yield ops.WgmmaCommitGroup()
+        for _ in range(num_groups):
+            yield ops.Wgmma(WGMMA, 2)
+            yield ops.WgmmaCommitGroup()
         yield ops.Fma(7)
         yield ops.WgmmaWaitGroup(0)
 
     result = run(role(program, "role0", 4))
-    start = blocked * WGMMA_CYCLES
-    assert spans_of(result, WarpState.TENSOR) == ([(0, start)] if blocked else [])
+    start = blocked * 2 * WGMMA_CYCLES
+    spans = spans_of(result, WarpState.TENSOR)
+    assert sum(end - begin for begin, end in spans) == start
     assert spans_of(result, WarpState.MATH_PIPE) == [(start, start + 7)]
-    assert result.cycles == num_issues * WGMMA_CYCLES
+    assert result.cycles == num_groups * 2 * WGMMA_CYCLES
+
+
+@pytest.mark.parametrize(("n", "left"), [(8, 1 / 18), (32, 1 - 24 / 64)])
+def test_stores_have_what_operand_reads_leave(n: int, left: float) -> None:
+    def math(cta: RoleContext) -> Ops:
+        yield ops.Wgmma(wgmma(n, BF16), 2000)
+        yield ops.WgmmaCommitGroup()
+        yield ops.WgmmaWaitGroup(0)
+
+    def store(cta: RoleContext) -> Ops:
+        yield ops.Fma(1)
+        yield ops.SharedStore(shared(10))
+
+    result = run(role(math, "math", 4), role(store, "store"))
+    assert ends_of(result, "store") == [pytest.approx(2 + 10 / left - 1)]
+    assert ends_of(run(role(store, "store")), "store") == [2 + 10 - 1]
+
+
+def test_a_group_holds_as_many_wgmma_as_one_likes() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.Wgmma(WGMMA, 40)
+        yield ops.WgmmaCommitGroup()
+        yield ops.Fma(7)
+        yield ops.WgmmaWaitGroup(0)
+
+    assert spans_of(run(role(program, "role0", 4)), WarpState.MATH_PIPE) == [(0, 7)]
+
+
+def test_a_chain_of_instructions_waits_from_one_to_the_next() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.Alu(10, is_chain=True)
+
+    assert cycles(role(program, num_warps=4)) == 10 * 4
+    assert cycles(role(program, num_warps=16)) == 10 * 16 / 2  # lanes
 
 
 def test_two_warpgroups_share_the_tensor_core() -> None:
@@ -230,13 +264,54 @@ def test_reads_overlap_until_they_are_used() -> None:
 
 
 @pytest.mark.parametrize("write", [ops.SharedStore, ops.Stmatrix])
-def test_a_shared_write_holds_its_warp_until_it_is_in(write: Any) -> None:
+def test_a_shared_write_holds_its_warp_until_its_last_wavefront_goes_in(write: Any) -> None:
     def program(cta: RoleContext) -> Ops:
         yield write(shared(8))
 
     result = run(program)
-    assert result.cycles == 1 + 8
+    assert result.cycles == 1 + 7
     assert result.counters["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"] == 8
+
+
+def test_writes_of_many_warps_keep_the_data_stage_busy() -> None:
+    def program(cta: RoleContext) -> Ops:
+        for _ in range(8):
+            yield ops.SharedStore(shared(4, 4))
+
+    assert cycles(role(program, num_warps=4)) == 1 + 8 * 4 - 1
+
+
+def test_a_lone_warp_writes_and_swaps_at_its_own_pace() -> None:
+    def write(cta: RoleContext) -> Ops:
+        yield ops.SharedStore(shared(8))
+
+    def swap(cta: RoleContext) -> Ops:
+        token = yield ops.SharedAtomic(shared(8))
+        yield ops.Use(token)
+
+    gpu = changed(smem={"warp_cycles_per_wavefront": 2.0})
+    assert cycles(write, gpu=gpu) == 1 + 2 * 8 - 1
+    assert cycles(swap, gpu=gpu) == 1 + 2 * 7 + 1 + 40
+
+
+@pytest.mark.parametrize(("read", "words"), [(ops.SharedLoad, 4), (ops.Ldmatrix, 1)])
+def test_the_words_of_a_vector_return_one_after_the_other(read: Any, words: int) -> None:
+    def program(cta: RoleContext) -> Ops:
+        token = yield read(AccessPattern(num_requests=1, num_wavefronts=4, num_bytes=512))
+        yield ops.Use(token)
+
+    gpu = changed(smem={"vector_word_cycles": 1.5})
+    assert cycles(program, gpu=gpu) == 1 + 3 + 20 + 1.5 * (words - 1)
+
+
+def test_warps_that_chase_in_shared_memory_do_not_see_one_another() -> None:
+    def program(cta: RoleContext) -> Ops:
+        for _ in range(16):
+            token = yield ops.SharedLoad(shared(1))
+            yield ops.Use(token)
+
+    ends = ends_of(run(program, program, program), "role2")
+    assert ends == pytest.approx([cycles(program)], rel=0.02)
 
 
 def test_a_shared_atomic_takes_its_own_latency() -> None:
@@ -574,6 +649,33 @@ def test_an_arrival_and_a_wait_cost_what_the_description_says() -> None:
     assert ends_of(result, "role2") == [300 + 7]
 
 
+def test_a_wait_that_finds_its_phase_open_sleeps_first_and_is_woken_then() -> None:
+    gpu = changed(
+        mbarrier={"arrive_interval_cycles": 3.0, "max_queued_arrivals": 1, "try_wait_cycles": 50.0, "wake_cycles": 11.0}
+    )
+
+    def itself(cta: RoleContext) -> Ops:
+        yield ops.MbarrierArrive("full", 0)
+        yield wait(0)
+
+    assert cycles(itself, gpu=gpu) == 50 + 11
+
+
+def test_arrivals_queue_before_the_unit() -> None:
+    """Four go on after a cycle each; then each waits until the one four before it has been served, 10 cycles apart."""
+    gpu = changed(mbarrier={"arrive_cycles": 1.0, "arrive_interval_cycles": 10.0, "max_queued_arrivals": 4})
+
+    def arrives(num: int) -> Any:
+        def program(cta: RoleContext) -> Ops:
+            for _ in range(num):
+                yield ops.MbarrierArrive("full", 0)
+
+        return program
+
+    for num, wanted in ((1, 1), (4, 4), (5, 14), (8, 44)):
+        assert cycles(arrives(num), gpu=gpu) == wanted
+
+
 def test_a_fresh_barrier_lets_the_wait_of_parity_1_pass() -> None:
     def program(cta: RoleContext) -> Ops:
         yield wait(0, 1)
@@ -668,6 +770,42 @@ def test_work_between_cluster_arrive_and_wait_is_hidden() -> None:
 
     gpu = changed(dsmem={"cluster_barrier_cycles": 50.0})
     assert ends_of(in_cluster(program, gpu=gpu)) == [301, 301]
+
+
+def test_the_cluster_barrier_costs_more_for_more_ctas_and_warps() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.ClusterArrive()
+        yield ops.ClusterWait()
+
+    gpu = changed(
+        dsmem={"cluster_barrier_cycles": 50.0, "cluster_barrier_cta_cycles": 3.0},
+        warp_scheduler={"barrier_warp_cycles": 2.0},
+    )
+    assert ends_of(in_cluster(role(program, "role0", 4), 2, gpu=gpu)) == [1 + 50 + 2 * 3 + 4 * 2] * 2
+    assert ends_of(in_cluster(role(program, "role0", 8), 4, gpu=gpu)) == [2 + 50 + 4 * 3 + 8 * 2] * 4
+
+
+def test_a_fence_of_scope_gpu_waits_for_what_is_on_its_way() -> None:
+    gpu = changed(warp_scheduler={"gpu_fence_cycles": 60.0, "gpu_fence_warp_cycles": 5.0})
+
+    def program(cta: RoleContext) -> Ops:
+        if cta.cta_rank == 0:
+            yield ops.DsmemStore(1, 320)
+        yield ops.FenceAcqRel()
+
+    assert ends_of(in_cluster(program, gpu=gpu)) == [1 + 320 / 32 + 100 + 60, 60]
+    assert ends_of(in_cluster(role(program, "role0", 6), gpu=gpu))[1] == 60 + 2 * 5
+
+
+def test_a_cluster_of_two_is_nearer() -> None:
+    gpu = changed(dsmem={"pair_saving_cycles": 20.0})
+
+    def program(cta: RoleContext) -> Ops:
+        if cta.cta_rank == 0:
+            yield ops.Use((yield ops.DsmemLoad(1, 32)))
+
+    assert ends_of(in_cluster(program, 2, gpu=gpu))[0] == 1 + 1 + 100 - 2 * 20
+    assert ends_of(in_cluster(program, 4, gpu=gpu))[0] == 1 + 1 + 100
 
 
 def test_the_cluster_barrier_may_be_used_again() -> None:

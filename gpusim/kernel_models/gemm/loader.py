@@ -12,7 +12,8 @@ from gpusim.kernel_models.gemm.room import is_transposed
 from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan, ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern, global_access, wavefronts
+from gpusim.workload.access import AccessPattern, wavefronts
+from gpusim.workload.global_access import global_access
 from gpusim.workload.operand import cp_async_fill, tma_boxes
 from gpusim.workload.ops import Op
 from gpusim.workload.tma import TmaBox
@@ -132,8 +133,9 @@ class Loader:
         active = element < rows * depth
         row, k = np.divmod(element, depth)
         pitch_bytes = ceil_div(depth * num_bytes, LINE_BYTES) * LINE_BYTES
-        read = global_access(row * pitch_bytes + k * num_bytes, num_bytes, active)
-        written = wavefronts(f"cp_async_b{8 * num_bytes}", operand.byte_offsets(k, row * num_bytes), active)
+        sources = row * pitch_bytes + k * num_bytes
+        read = global_access(sources, num_bytes, active)
+        written = wavefronts(f"cp_async_b{8 * num_bytes}", operand.byte_offsets(k, row * num_bytes), active, sources)
         return replace(read, num_wavefronts=int(written.sum()))
 
     def _cp_async(self, which: int, at: Coordinates, step: int, stage: int) -> Op:

@@ -20,7 +20,11 @@ class HbmSpec:
     sustained_read_gb_per_s: float
     sustained_write_gb_per_s: float
     latency_ns: float
-    """From a load's issue to its use, near and far mixed, unloaded."""
+    """From a load's issue to its use, near and far mixed, unloaded: the mean."""
+    refresh_fraction: float
+    """Part of the time in which a bank is being refreshed, so that a read waits."""
+    refresh_ns: float
+    """The longest such wait."""
     sm_gb_per_s: float
     """What one SM can draw alone."""
 
@@ -67,9 +71,10 @@ class Hbm(Component):
     """All channels as one wire that fills share.
 
     Models: sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in
-    order), idle latency, queueing; writes take their share of the same wire, at their own efficiency.
-    Ignores: that SMs which ask for one tile together draw it together (the first draws all of it), channels, banks,
-    rows, refresh, read/write turnaround beyond the sustained rates.
+    order), idle latency, queueing; the slowest of many rows, one of which finds its bank in refresh; writes take their
+    share of the same wire, at their own efficiency.
+    Ignores: that SMs which ask for one tile together draw it together (the first draws all of it), channels, banks that
+    are busy, open rows, read/write turnaround beyond the sustained rates.
     Source: the GPU's description.
     """
 
@@ -83,6 +88,7 @@ class Hbm(Component):
         self.spec = spec
         self.counters = HbmCounters()
         self.latency_cycles = clock.cycles(ns=max(0.0, spec.latency_ns - l2_latency_ns))
+        self._refresh_cycles = clock.cycles(ns=spec.refresh_ns)
         self._write_cost = spec.sustained_read_gb_per_s / spec.sustained_write_gb_per_s
         self.wire = SharedPipe(
             env,
@@ -90,6 +96,15 @@ class Hbm(Component):
             cap_bytes_per_cycle=clock.bytes_per_cycle(gb_per_s=spec.sm_gb_per_s),
         )
         self._intakes: dict[int, _Intake] = {}
+
+    def refresh_cycles(self, num_rows: float) -> float:
+        """How much longer than the mean the slowest of ``num_rows`` rows takes.
+
+        Of those that find their bank in refresh each waits for a time between none and the longest, evenly: the last of
+        m for m / (m + 1) of it.
+        """
+        num_waiting = max(0.0, num_rows - 1.0) * self.spec.refresh_fraction
+        return self._refresh_cycles * num_waiting / (num_waiting + 1.0)
 
     def fill(self, num_bytes: float, done: Done, *, sm_idx: int, count: float) -> None:
         """Read ``num_bytes`` for a miss of one SM; ``done`` is called when the last byte has passed the wire."""

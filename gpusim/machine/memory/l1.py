@@ -22,6 +22,8 @@ class L1Spec:
     """128-byte lines that the tag stage looks up a cycle."""
     requests_per_cycle: float
     """Warp instructions that the load/store unit takes a cycle."""
+    outstanding_bytes: float
+    """What loads and cp.async of one SM may have asked for and not got."""
     queue_cycles: float
     """How far the load/store unit may lag behind the warps that feed it before they stall."""
 
@@ -40,7 +42,8 @@ class L1(Component):
     """Tags, hits and the way down.
 
     Models: the tag stage's rate in lines, hit latency, a hit on a line that is still being filled (it waits for the
-    fill), tiles that stay (least recently used leave), no allocation on stores.
+    fill), tiles that stay (least recently used leave), no allocation on stores, the bytes that may be under way to it
+    at once (TMA's do not pass here): their number over the latency is the most that threads load.
     Ignores: sets, partial lines, the data stage that loads share with shared memory, evictions by other CTAs' code.
     Source: the GPU's description.
     """
@@ -53,20 +56,23 @@ class L1(Component):
         self.counters = counters
         self.below = below
         self.sm_idx = sm_idx
+        self.places = Pipe(units_per_cycle=spec.outstanding_bytes)
         self.tags = Pipe(units_per_cycle=spec.tag_lines_per_cycle)
         self._capacity = capacity_bytes
         self._tiles: OrderedDict[tuple[str, Hashable], _Tile] = OrderedDict()
         self._bytes = 0.0
 
-    def accept(self, num_requests: float, num_lines: float, *, at_cycle: float, weight: float) -> float:
-        """Pass an access through the tag stage; returns the cycle at which its last line has been looked up."""
-        lines = max(num_lines, num_requests * self.spec.tag_lines_per_cycle / self.spec.requests_per_cycle)
-        return self.tags.reserve(lines, at_cycle=at_cycle, weight=weight)
+    def accept(self, num_requests: float, num_lines: float, *, at_cycle: float, weight: float) -> tuple[float, float]:
+        """Pass an access through the tag stage; returns the cycles at which its look-up begins and ends."""
+        rate = self.spec.tag_lines_per_cycle
+        lines = max(num_lines, num_requests * rate / self.spec.requests_per_cycle)
+        end = self.tags.reserve(lines, at_cycle=at_cycle, weight=weight)
+        return end - lines / rate, end
 
     def read(self, request: MemoryRequest, done: Done, *, allocates: bool) -> None:
         """Fetch through L1; ``done(cycle)`` says when the registers (or shared memory) have the data."""
         if not allocates:
-            self.below.read(request, done)
+            self.below.read(request, done, places=self.places)
             return
         key = (request.tensor, request.tile)
         tile = self._tiles.get(key)
@@ -78,7 +84,7 @@ class L1(Component):
         self._bytes += request.num_bytes
         while self._bytes > self._capacity and self._tiles:
             self._bytes -= self._tiles.popitem(last=False)[1].num_bytes
-        self.below.read(request, tile)
+        self.below.read(request, tile, places=self.places)
 
 
 class _Tile:

@@ -11,8 +11,10 @@ from gpusim.machine.memory.hbm import Hbm
 from gpusim.machine.timing import Done
 from gpusim.units import SECTOR_BYTES
 
-INTERLEAVE_BYTES = 4096
-"""What lies on one side before the next bytes lie on the other. Source: ademeure/cuda-side-boost @c84c790 (H100)."""
+SIDE_BYTES = 256
+"""What may lie on one side alone. Source: kernels/line_sharing, h200_sxm, 2026-11-20: 512 bytes mostly wait for both."""
+ROW_BYTES = 4096
+"""What lies in one row of memory, where an op tells no rows. A guess."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +27,16 @@ class L2Spec:
     slice_bytes_per_cycle: float
     sustained_fraction: float
     """What the slices deliver under full load, of their peak."""
+    own_capacity_fraction: float
+    """Capacity left for lines that one side uses, with copies of those at home on the other: of ``capacity_bytes``."""
     shared_capacity_fraction: float
     """Capacity left for lines that both sides read, each keeping a copy of many: of ``capacity_bytes``."""
     near_latency_cycles: float
+    """From a load's issue to its use, of a line that the SM's side has: the mean over its slices."""
     far_latency_cycles: float
+    """The same of a line that only the other side has."""
+    slice_spread_cycles: float
+    """What the farthest slice of a side takes beyond the mean."""
     write_back_queue_bytes: float
     """Dirty bytes on their way to memory beyond which a store waits for its own."""
 
@@ -67,9 +75,9 @@ class Residency(Protocol):
 
 
 class TileState:
-    """A tile in L2: which wave fetched it, when its last byte is there, who waits, and who asked for it lately."""
+    """A tile in L2: which wave fetched it, when its last byte is there, who waits, who has it, who asked for it lately."""
 
-    __slots__ = ("done_at", "leaders", "waiting", "wave")
+    __slots__ = ("done_at", "leaders", "sides", "waiting", "wave")
 
     def __init__(self) -> None:
         """A tile that nobody has fetched."""
@@ -80,6 +88,8 @@ class TileState:
         """(cycle at which the port would let it pass, latency from there, whom to tell)."""
         self.leaders: dict[int, list[float]] = {}
         """For each merge group the cycle of the request that others may join, and how many have."""
+        self.sides = 0
+        """A bit for each side that has read it, and so has a copy."""
 
 
 class L2(Component):
@@ -87,8 +97,9 @@ class L2(Component):
 
     Models: first touch, hits on a line that is still being filled (they wait for the fill), residency by reuse
     distance in bytes, a partition-sized capacity for lines that both sides read, write-back of what does not stay,
-    near and far latency (a tile with lines on both sides waits for the far one).
-    Ignores: sets and hashing, sector promotion, cache hints, persistence windows.
+    near and far latency: a side's first read of a tile goes across for the lines that lie on the other (a tile with
+    lines on both waits for those), later ones find a copy; a tile of many lines waits for the farthest slice.
+    Ignores: sets and hashing, room for copies, sector promotion, cache hints, persistence windows.
     Source: the GPU's description.
     """
 
@@ -107,14 +118,47 @@ class L2(Component):
         self.hbm = hbm
         self.residency = residency
         self.hit_latency_cycles = spec.far_latency_cycles
+        self._near_latency_cycles = spec.near_latency_cycles
+        self._is_uniform = spec.near_latency_cycles == spec.far_latency_cycles
         self._mean_latency_cycles = (spec.near_latency_cycles + spec.far_latency_cycles) / 2
         self._fill_scales = fill_scales or {}
         self._tiles: dict[tuple[str, Hashable], TileState] = {}
         self._backlog_bytes = 0.0
 
-    def latency_cycles(self, num_bytes: float) -> float:
-        """Latency of a hit: that of the far side for what has lines on both, the mean for what lies on one or the other."""
-        return self.hit_latency_cycles if num_bytes > INTERLEAVE_BYTES else self._mean_latency_cycles
+    def latency_cycles(self, request: MemoryRequest, tile: TileState, side: int) -> float:
+        """Latency of one line of a request from ``side``, the farthest where its tile has lines on both.
+
+        What was there before the kernel began both sides have.
+        """
+        if self._is_uniform or tile.wave < 0:
+            return self._near_latency_cycles
+        bit = 1 << side
+        done_at = tile.done_at
+        if tile.sides & bit and done_at is not None and done_at <= request.issued_at:
+            return self._near_latency_cycles
+        tile.sides |= bit
+        return self.hit_latency_cycles if request.num_bytes > SIDE_BYTES else self._mean_latency_cycles
+
+    def spread_cycles(self, num_lines: float) -> float:
+        """What the last of ``num_lines`` takes beyond the mean: slices lie evenly between the nearest and the farthest.
+
+        >>> from types import SimpleNamespace
+        >>> spec = SimpleNamespace(slice_spread_cycles=30.0)
+        >>> [L2.spread_cycles(SimpleNamespace(spec=spec), num) for num in (0.25, 1, 2, 5)]
+        [0.0, 0.0, 10.0, 20.0]
+        """
+        return self.spec.slice_spread_cycles * (num_lines - 1.0) / (num_lines + 1.0) if num_lines > 1.0 else 0.0
+
+    def held_cycles(self, tile: TileState, latency_cycles: float, asked_at: float) -> float:
+        """How long a line of ``tile``, asked for at ``asked_at``, is on its way where nobody else asks.
+
+        ``latency_cycles`` is that of the tile's farthest line.
+        """
+        latency = min(latency_cycles, self._mean_latency_cycles)
+        done_at = tile.done_at
+        if done_at is None:
+            return latency + self.hbm.latency_cycles
+        return latency + max(0.0, done_at - asked_at)
 
     def look_up(self, request: MemoryRequest) -> TileState:
         """The state of the request's tile; a miss starts a fill."""
@@ -125,12 +169,16 @@ class L2(Component):
         if tile.done_at is not None and self.residency.misses(request, tile.wave):
             tile.wave = request.wave
             tile.done_at = None
+            tile.sides = 0
             self.counters.miss_sectors += request.num_bytes / SECTOR_BYTES * request.num_alike
             if not self.residency.is_planned(request.tensor):
                 self.counters.unplanned_miss_bytes += request.num_bytes * request.num_alike
             paid = request.num_bytes * self._fill_scales.get(request.tensor, 1.0)
             earliest = request.issued_at + paid / self.hbm.wire.alone
-            done = _Filled(tile, earliest, self.hbm.latency_cycles)
+            waits = self.hbm.refresh_cycles(max(request.num_rows, request.num_bytes / ROW_BYTES))
+            if request.num_bytes > SIDE_BYTES:  # what is far and what waits are seldom the same lines
+                waits = max(0.0, waits - self.hit_latency_cycles + self._mean_latency_cycles)
+            done = _Filled(tile, earliest, self.hbm.latency_cycles + waits)
             self.hbm.fill(paid, done, sm_idx=request.sm_idx, count=request.num_alike)
         return tile
 

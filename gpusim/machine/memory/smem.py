@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpusim.machine.component import Component, Counters
-from gpusim.machine.timing import Pipe
+from gpusim.machine.timing import GapPipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +17,8 @@ class SmemSpec:
     """From issue to use of an access of one wavefront."""
     warp_cycles_per_wavefront: float
     """What a lone warp waits for each wavefront of its own beyond the first."""
+    vector_word_cycles: float
+    """What each 32 bits of a lane's vector beyond the first add to the latency of a load (``ldmatrix`` has none)."""
     atomic_latency_cycles: float
 
 
@@ -39,9 +41,13 @@ class SmemCounters(Counters):
 class Smem(Component):
     """The data stage of one SM's shared memory.
 
-    Models: one wavefront a cycle for all warps of the SM, latency, and the slower pace at which one warp's own
-    wavefronts return.
-    Ignores: arbitration with TMA fills and wgmma operand reads (the tensor core's own rate covers those reads).
+    Models: one wavefront a cycle for all warps of the SM, latency, and the slower pace of one warp's own wavefronts,
+    whether it reads, writes or swaps; a vector's words return one after the other; accesses of warps have what operand
+    reads of wgmma leave (the tensor core's own rate covers those reads); what cp.async brings goes in between the
+    wavefronts of the warps, one by one, and where they leave cycles idle.
+    Ignores: that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads TMA loses
+    5 %, cp.async up to 40 %); the pace of one sub-partition; that a store comes three cycles later to the data stage than
+    a load; how long an atomic's verb takes.
     Source: the GPU's description; wavefronts come from ``workload/access.py``.
     """
 
@@ -51,23 +57,83 @@ class Smem(Component):
         """``counters`` are shared by all SMs."""
         self.spec = spec
         self.counters = counters
-        self.data = Pipe(units_per_cycle=spec.wavefronts_per_cycle)
+        self.data = GapPipe(units_per_cycle=spec.wavefronts_per_cycle)
+        self._operands_until = 0.0
+        self._free_share = 1.0
+        self._filling = 0.0
+        self._idle_since = 0.0
 
-    def load(self, num_wavefronts: float, *, wavefronts_per_warp: float, at_cycle: float, weight: float) -> float:
+    def load(
+        self, num_wavefronts: float, *, wavefronts_per_warp: float, words_per_lane: float = 1.0, at_cycle: float,
+        weight: float,
+    ) -> float:
         """Read; returns the cycle at which the last register is there."""
         self.counters.wavefronts += num_wavefronts * weight
         self.counters.load_wavefronts += num_wavefronts * weight
-        end = self.data.reserve(num_wavefronts, at_cycle=at_cycle, weight=weight)
+        end = self._take(num_wavefronts, at_cycle, weight)
         spec = self.spec
         own = at_cycle + (wavefronts_per_warp - 1.0) * spec.warp_cycles_per_wavefront
         shared = end - 1.0 / spec.wavefronts_per_cycle
-        return (shared if shared > own else own) + spec.load_latency_cycles
+        vector = (words_per_lane - 1.0) * spec.vector_word_cycles if words_per_lane > 1.0 else 0.0
+        return (shared if shared > own else own) + spec.load_latency_cycles + vector
 
-    def store(self, num_wavefronts: float, *, at_cycle: float, weight: float) -> float:
+    def fill(self, num_wavefronts: float, *, at_cycle: float, weight: float) -> float:
+        """Write what a copy brings, beside the warps' own accesses; returns the cycle at which the last could be in."""
+        self.counters.wavefronts += num_wavefronts * weight
+        self.counters.store_wavefronts += num_wavefronts * weight
+        self._passing(0.0, at_cycle)
+        self._filling += num_wavefronts
+        self.data.busy_cycles += num_wavefronts / self.data.rate * weight
+        return max(at_cycle, self.data.free_at) + self._filling / self.data.rate
+
+    def _reserve(self, num_wavefronts: float, at_cycle: float, weight: float) -> float:
+        """Queue an access, and what fills pass on the way; those are counted already."""
+        data, passing = self.data, self._passing(num_wavefronts, at_cycle)
+        end = data.reserve(num_wavefronts + passing, at_cycle=at_cycle, weight=weight)
+        data.busy_cycles -= passing / data.rate * weight
+        return end
+
+    def _passing(self, num_wavefronts: float, at_cycle: float) -> float:
+        """Wavefronts of fills that go in ``num_wavefronts`` of an access, one by one, after idle cycles."""
+        filling = self._filling
+        if not filling:
+            return 0.0
+        idle = at_cycle - max(self._idle_since, self.data.free_at)
+        if idle > 0.0:
+            filling = max(0.0, filling - idle * self.data.rate)
+            self._idle_since = at_cycle
+        passing = min(filling, num_wavefronts)
+        self._filling = filling - passing
+        return passing
+
+    def store(self, num_wavefronts: float, *, wavefronts_per_warp: float, at_cycle: float, weight: float) -> float:
         """Write; returns the cycle at which the last wavefront is in."""
         self.counters.wavefronts += num_wavefronts * weight
         self.counters.store_wavefronts += num_wavefronts * weight
-        return self.data.reserve(num_wavefronts, at_cycle=at_cycle, weight=weight)
+        end = self._take(num_wavefronts, at_cycle, weight)
+        own = at_cycle + wavefronts_per_warp * self.spec.warp_cycles_per_wavefront
+        return end if end > own else own
+
+    def swap(self, num_wavefronts: float, *, wavefronts_per_warp: float, at_cycle: float, weight: float) -> float:
+        """Read and write in one; returns the cycle at which the last register is there."""
+        spec = self.spec
+        end = self.store(num_wavefronts, wavefronts_per_warp=0.0, at_cycle=at_cycle, weight=weight)
+        own = at_cycle + (wavefronts_per_warp - 1.0) * spec.warp_cycles_per_wavefront + 1.0 / spec.wavefronts_per_cycle
+        return (end if end > own else own) + spec.atomic_latency_cycles
+
+    def read_operands(self, free_share: float, until_cycle: float) -> None:
+        """Operand reads leave ``free_share`` of the data stage until then."""
+        self._free_share = free_share
+        self._operands_until = until_cycle
+
+    def _take(self, num_wavefronts: float, at_cycle: float, weight: float) -> float:
+        """Use the data stage; all of an access that begins beside operand reads has what they leave."""
+        share = self._free_share
+        if at_cycle >= self._operands_until or share >= 1.0:
+            return self._reserve(num_wavefronts, at_cycle, weight)
+        waited = num_wavefronts / share - num_wavefronts
+        self.data.busy_cycles -= waited / self.data.rate * weight  # the operands' cycles are none of the warps'
+        return self._reserve(num_wavefronts + waited, at_cycle, weight)
 
     def count_gmma(self, num_wavefronts: float) -> None:
         """Count operand reads of wgmma (their time is in the tensor core's rate)."""

@@ -10,8 +10,8 @@ import simpy
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
 from gpusim.machine.memory.l2 import L2, StoreKind, TileState
-from gpusim.machine.timing import Done, SharedPipe, Ticket
-from gpusim.units import SECTOR_BYTES
+from gpusim.machine.timing import Done, Pipe, SharedPipe, Ticket
+from gpusim.units import LINE_BYTES, SECTOR_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,8 @@ class XbarSpec:
     sm_write_bytes_per_cycle: float
     write_bytes_per_cycle: float
     """What all SMs together can store."""
+    red_header_fraction: float
+    """What a reduction takes of its SM's port beyond its bytes, as a part of these."""
     merge_group_sms: int
     """Neighbouring SMs whose requests for one line can merge; 1 means that nothing merges."""
     merge_limit: int
@@ -52,8 +54,8 @@ class _Port:
         self.waiting: deque[_Transfer] = deque()
 
 
-Part = tuple[TileState, float, Done]
-"""One request's share of a transfer: its tile, the cycle before which its last byte cannot pass, whom to tell."""
+Part = tuple[TileState, float, float, Done]
+"""A request's share of a transfer: its tile, the cycle before which its last byte cannot pass, its latency, whom to tell."""
 
 
 class _Transfer:
@@ -100,16 +102,17 @@ class _Transfer:
             port.waiting.popleft().start()
         else:
             port.active = None
-        latency = self.xbar.l2.latency_cycles(self.num_bytes)
-        _hand_over(self.part, cycle, latency)
+        spread = self.xbar.l2.spread_cycles(self.num_bytes / LINE_BYTES)
+        _hand_over(self.part, cycle, spread)
         if self.more is not None:
             for part in self.more:
-                _hand_over(part, cycle, latency)
+                _hand_over(part, cycle, spread)
 
 
-def _hand_over(part: Part, passed_at: float, latency_cycles: float) -> None:
+def _hand_over(part: Part, passed_at: float, spread_cycles: float) -> None:
     """A request's last byte is in the SM a latency after it could pass the port and its tile's fill was in L2."""
-    tile, earliest, done = part
+    tile, earliest, latency_cycles, done = part
+    latency_cycles += spread_cycles
     ready_at = passed_at if passed_at > earliest else earliest
     done_at = tile.done_at
     if done_at is None:
@@ -119,7 +122,7 @@ def _hand_over(part: Part, passed_at: float, latency_cycles: float) -> None:
 
 
 class _Left:
-    """A store's last byte has left the SM: not before all of it, from its issue on, could have."""
+    """A store's last byte has left the SM: not before its turn at the port is over."""
 
     __slots__ = ("_done", "_earliest")
 
@@ -136,9 +139,12 @@ class Xbar(Component):
     """Ports, slices and merging.
 
     Models: a limit on what one SM takes in, one on what the L2 slices serve to all (shared fairly), and their own
-    for stores; a second request for a tile from a neighbouring SM joins the first while that is in flight, and costs
-    the slices nothing; multicast (one read, several receivers).
-    Ignores: GPC and TPC links, imbalance of slices, the path between the two partitions (its latency is in L2's).
+    for stores, whose port takes an SM's one after the other, reductions with a header a line; a limit on what loads of
+    an SM's threads have asked for and not got (a miss holds its place for longer than a hit); a second request for a
+    tile from a neighbouring SM joins the first while that is in flight, and costs the slices nothing; multicast (one
+    read, several receivers).
+    Ignores: links of GPCs and TPCs, reads' requests on the way that stores take, imbalance of slices, the path between
+    the two partitions (its latency is in L2's).
     Source: the GPU's description.
     """
 
@@ -157,35 +163,59 @@ class Xbar(Component):
         self.stores = SharedPipe(
             env, bytes_per_cycle=spec.write_bytes_per_cycle, cap_bytes_per_cycle=spec.sm_write_bytes_per_cycle
         )
+        self.store_ports = [Pipe(units_per_cycle=spec.sm_write_bytes_per_cycle) for _ in range(num_sms)]
         self.ports = [_Port() for _ in range(num_sms)]
+        size = max(1, spec.merge_group_sms)
+        self._regions = [sm_idx // size for sm_idx in range(num_sms)]
         self._merges = spec.merge_group_sms > 1 and spec.merge_limit > 1
 
-    def read(self, request: MemoryRequest, done: Done, *, group: object = None) -> None:
+    def read(
+        self, request: MemoryRequest, done: Done, *, group: object = None, places: Pipe | None = None
+    ) -> None:
         """Fetch a tile into one SM; ``done(cycle)`` is called when the arrival of its last byte is known.
 
         Requests with the same ``group`` that follow one another are waited for together (they complete one phase of
-        one mbarrier) and move as one.
+        one mbarrier) and move as one. ``places`` are those for bytes that were asked for and are not there, each held
+        for a latency: a unit is a byte for a cycle.
         """
         tile = self.l2.look_up(request)
         earliest = request.issued_at + request.num_bytes / self.slices.alone
-        self._deliver(request.sm_idx, self._merge(request, tile), request, (tile, earliest, done), group)
+        region = self._regions[request.sm_idx]
+        latency = self.l2.latency_cycles(request, tile, region % self.l2.spec.num_partitions)
+        if places is not None:
+            held = self.l2.held_cycles(tile, latency, request.issued_at)
+            last = places.reserve(request.num_bytes * held, at_cycle=request.issued_at) - held
+            if last > earliest:
+                earliest = last
+        self._deliver(
+            request.sm_idx, self._merge(request, tile, region), request, (tile, earliest, latency, done), group
+        )
 
     def multicast(self, request: MemoryRequest, receivers: Sequence[tuple[int, Done]]) -> None:
         """Fetch a tile once and deliver it to ``receivers`` (SM, done)."""
         tile = self.l2.look_up(request)
         earliest = request.issued_at + request.num_bytes / self.slices.alone
+        latency = self.l2.latency_cycles(request, tile, self._regions[request.sm_idx] % self.l2.spec.num_partitions)
         weight = 1.0
         for sm_idx, done in receivers:
-            self._deliver(sm_idx, weight, request, (tile, earliest, done), None)
+            self._deliver(sm_idx, weight, request, (tile, earliest, latency, done), None)
             weight = 0.0
 
-    def write(self, request: MemoryRequest, done: Done, *, num_distinct_bytes: float, kind: StoreKind = "st") -> None:
+    def write(
+        self, request: MemoryRequest, done: Done, *, num_distinct_bytes: float, kind: StoreKind = "st",
+        num_more_bytes: float = 0.0,
+    ) -> None:
         """Store a tile; ``done(cycle)`` is called when its last byte has left the SM, and L2 has room for it.
 
         ``num_distinct_bytes`` are what the stores change: partial sectors cross the port one by one and meet in L2.
+        ``num_more_bytes`` pass the port beside the request's: headers and masks.
         """
         done = self.l2.store(request, done, num_distinct_bytes=num_distinct_bytes, kind=kind)
-        self.stores.transfer(request.num_bytes, _Left(request.issued_at + request.num_bytes / self.stores.alone, done))
+        num_bytes = request.num_bytes + num_more_bytes
+        if kind == "red":
+            num_bytes += request.num_bytes * self.spec.red_header_fraction
+        left_at = self.store_ports[request.sm_idx].reserve(num_bytes, at_cycle=request.issued_at)
+        self.stores.transfer(request.num_bytes, _Left(left_at, done))
         self.counters.write_bytes += request.num_bytes * request.num_alike
 
     def settle(self) -> None:
@@ -212,17 +242,16 @@ class Xbar(Component):
         else:
             port.waiting.append(_Transfer(self, port, num_bytes, weight, part, group, count))
 
-    def _merge(self, request: MemoryRequest, tile: TileState) -> float:
+    def _merge(self, request: MemoryRequest, tile: TileState, region: int) -> float:
         """Weight of ``request`` at the slices: 0 where it joins a neighbour's that is in flight, else 1."""
         if not self._merges:
             return 1.0
-        group = request.sm_idx // self.spec.merge_group_sms
         issued_at = request.issued_at
-        leader = tile.leaders.get(group)
+        leader = tile.leaders.get(region)
         if leader is not None and leader[1] < self.spec.merge_limit - 1:
             done_at = tile.done_at
             if issued_at - leader[0] <= self.spec.merge_window_cycles or done_at is None or done_at > issued_at:
                 leader[1] += 1
                 return 0.0
-        tile.leaders[group] = [issued_at, 0]
+        tile.leaders[region] = [issued_at, 0]
         return 1.0

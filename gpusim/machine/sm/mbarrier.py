@@ -14,18 +14,54 @@ class MbarrierSpec:
     """What synchronizing on an mbarrier costs."""
 
     arrive_cycles: float
-    """What an arrive takes of the issuing warp."""
+    """What an arrival takes of the issuing warp while the queue has room."""
+    arrive_interval_cycles: float
+    """Between two arrivals that count, on one SM, and from the issue of one until it counts."""
+    max_queued_arrivals: int
+    """Arrivals that are issued before one waits for those ahead of it."""
     try_wait_cycles: float
-    """A try_wait that finds its phase complete."""
+    """A try_wait that finds its phase complete; one that does not puts the warp to sleep after as long."""
     wake_cycles: float
-    """From a phase's completion until a waiting warp goes on."""
+    """From a phase's completion until a warp that sleeps goes on."""
+    lone_try_wait_cycles: float
+    """A try_wait of one lane, while the others of its warp stand elsewhere, that finds its phase complete."""
+    lone_retry_cycles: float
+    """What each try that fails adds to that."""
+
+
+class MbarrierUnit(Component):
+    """What takes the arrivals of one SM's warps.
+
+    Models: one arrival after the other, an interval apart, and a queue before it, so that the first ones cost no more than
+    their issue.
+    Ignores: waits in the same queue; a queue for each sub-core; lanes of a warp, which arrive together.
+    Source: the GPU's description.
+    """
+
+    kind = "mbarrier"
+    __slots__ = ("_free_at", "_lag_cycles", "spec")
+
+    def __init__(self, spec: MbarrierSpec) -> None:
+        """An empty queue."""
+        self.spec = spec
+        self._free_at = 0.0
+        self._lag_cycles = max(0.0, spec.max_queued_arrivals * (spec.arrive_interval_cycles - spec.arrive_cycles))
+
+    def arrive(self, at_cycle: float) -> tuple[float, float]:
+        """(cycle at which the warp goes on, cycle at which the arrival counts) of one that is issued at ``at_cycle``."""
+        free_at = self._free_at
+        self._free_at = end = (at_cycle if at_cycle > free_at else free_at) + self.spec.arrive_interval_cycles
+        issued = at_cycle + self.spec.arrive_cycles
+        goes_on = max(issued, end - self._lag_cycles)
+        return goes_on, max(issued, end)
 
 
 class Mbarrier(Component):
     """One mbarrier object in shared memory.
 
     Models: arrival count, transaction count, phase and parity; a phase completes when both counts are zero, at the
-    latest of its arrivals' cycles; waiters go on ``wake_cycles`` later.
+    latest of its arrivals' cycles; a waiter that has gone to sleep by then goes on ``wake_cycles`` later, a lone lane
+    when it looks next.
     Ignores: the issue slots that a failing try_wait loop takes.
     Source: PTX ISA, mbarrier; the GPU's description.
     """

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from gpusim.machine.component import Component, Counters
 from gpusim.machine.timing import Pipe
 
+K_STEP_BYTES = 32
+"""Of k, of the deepest mma.sync and of every wgmma."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorCoreSpec:
@@ -16,6 +19,9 @@ class TensorCoreSpec:
     mma_sync_flops_per_cycle: Mapping[str, float]
     """FLOP (or integer OP) a cycle and SM, by class of type."""
     mma_sync_latency_cycles: float
+    """Of instructions that are 32 bytes of k deep; they pass the unit in two steps."""
+    mma_sync_step_latency_cycles: float
+    """Less for each step that a shallower one does without."""
     mma_sync_min_interval_cycles: float
     """Cycles between two instructions of one sub-core, at least."""
     wgmma_flops_per_cycle: Mapping[str, float] = field(default_factory=dict)
@@ -23,10 +29,18 @@ class TensorCoreSpec:
     wgmma_smem_wavefronts_per_cycle: float = 1.0
     wgmma_overhead_cycles: float = 0.0
     """Cycles that each instruction adds."""
+    wgmma_min_interval_cycles: float = 0.0
+    """Cycles of the pipe that one takes at least, however narrow."""
+    wgmma_smem_a_cycles: float = 0.0
+    """How long arithmetic waits for A from shared memory; others' arithmetic hides it."""
+    wgmma_register_a_cycles: float = 0.0
+    """The same for A from registers."""
     wgmma_latency_cycles: float = 0.0
-    """From the end of a group's last instruction in the pipe until its wait returns."""
-    wgmma_issue_depth: int = 1
-    """Instructions that a warpgroup may have issued and not begun; then the issuing warp waits."""
+    """From the end of a group's last arithmetic until its wait returns."""
+    wgmma_max_groups: int = 1
+    """Groups that a warpgroup may have in flight; a wgmma of one more waits for the first of them to complete."""
+    wgmma_between_wavefronts: float = 0.0
+    """Of other accesses to shared memory beside each wgmma whose operands leave them no cycle."""
     num_sub_cores: int = 4
 
 
@@ -52,9 +66,12 @@ class TensorCoreCounters(Counters):
 class TensorCore(Component):
     """All four tensor cores of an SM as one pipe.
 
-    Models: wgmma's rate, the larger of arithmetic and operand wavefronts; its small issue depth and the latency of a
-    wait; mma.sync's rate, minimum interval and latency. Two warpgroups share the pipe.
-    Ignores: the order in which warpgroups alternate inside the pipe, sparsity, sub-normal or zero operands.
+    Models: wgmma's rate, the larger of arithmetic, operand wavefronts and a least interval; arithmetic that begins once A
+    is there and so ends behind the pipe's own end; the groups that may be in flight, and the latency of a wait; mma.sync's
+    rate, minimum interval and latency by depth. Two warpgroups share the pipe.
+    Ignores: the order in which warpgroups alternate inside the pipe; what issuing a wgmma takes (some cycles, 26 for 128
+    accumulators a thread, always less than its arithmetic); conversions where mma.sync of fp8 is no instruction; sparsity,
+    sub-normal or zero operands.
     Source: the GPU's description; the rule max(flops, wavefronts) from published H100 rates.
     """
 
@@ -71,7 +88,24 @@ class TensorCore(Component):
         spec = self.spec
         arithmetic = num_flops / spec.wgmma_flops_per_cycle[rate_class]
         operands = num_wavefronts / spec.wgmma_smem_wavefronts_per_cycle
-        return max(arithmetic, operands) + spec.wgmma_overhead_cycles
+        return max(arithmetic, operands, spec.wgmma_min_interval_cycles) + spec.wgmma_overhead_cycles
+
+    def wgmma_tail_cycles(
+        self, *, rate_class: str, num_flops: float, num_wavefronts: float, has_register_a: bool
+    ) -> float:
+        """How long after the pipe is through with it the arithmetic of one wgmma ends; negative where it ends before."""
+        spec = self.spec
+        start = spec.wgmma_register_a_cycles if has_register_a else spec.wgmma_smem_a_cycles
+        arithmetic = start + num_flops / spec.wgmma_flops_per_cycle[rate_class]
+        operands = num_wavefronts / spec.wgmma_smem_wavefronts_per_cycle
+        each = self.wgmma_cycles(rate_class=rate_class, num_flops=num_flops, num_wavefronts=num_wavefronts)
+        return max(arithmetic, operands) + spec.wgmma_overhead_cycles - each
+
+    def free_share(self, num_wavefronts: float, cycles_each: float) -> float:
+        """What a wgmma of so many wavefronts and cycles leaves of shared memory's data stage."""
+        spec = self.spec
+        rate = spec.wgmma_smem_wavefronts_per_cycle
+        return max(cycles_each - num_wavefronts / rate, spec.wgmma_between_wavefronts / rate) / cycles_each
 
     def mma_sync_interval_cycles(self, *, rate_class: str, num_flops: float) -> float:
         """Cycles between two mma.sync of one sub-core."""
@@ -79,13 +113,14 @@ class TensorCore(Component):
         per_sub_core = spec.mma_sync_flops_per_cycle[rate_class] / spec.num_sub_cores
         return max(num_flops / per_sub_core, spec.mma_sync_min_interval_cycles)
 
-    def queue_cycles(self, cycles_each: float) -> float:
-        """How long before the end of its last wgmma the warp that issues them is free to go on."""
-        return self.spec.wgmma_issue_depth * cycles_each
+    def mma_sync_latency_cycles(self, k_bytes: float) -> float:
+        """From issue to sums of a mma.sync that is ``k_bytes`` deep."""
+        spec = self.spec
+        return spec.mma_sync_latency_cycles - (1.0 - k_bytes / K_STEP_BYTES) * 2.0 * spec.mma_sync_step_latency_cycles
 
     def run_mma_sync(
-        self, num_issues: int, interval_cycles: float, *, num_warps: int, is_integer: bool, at_cycle: float,
-        weight: float,
+        self, num_issues: int, interval_cycles: float, *, latency_cycles: float, num_warps: int, is_integer: bool,
+        at_cycle: float, weight: float,
     ) -> tuple[float, float]:
         """Queue ``num_issues`` of each warp; returns (cycle of the last issue, cycle at which the last is done)."""
         total = num_issues * num_warps
@@ -98,4 +133,4 @@ class TensorCore(Component):
         end = self.pipe.reserve(cycles, at_cycle=at_cycle, weight=weight)
         own = at_cycle + num_issues * interval_cycles * -(-num_warps // self.spec.num_sub_cores)
         end = end if end > own else own
-        return end - interval_cycles, end - interval_cycles + self.spec.mma_sync_latency_cycles
+        return end - interval_cycles, end - interval_cycles + latency_cycles

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpusim.errors import LaunchError
 from gpusim.machine.component import Component, Counters
-from gpusim.machine.timing import Pipe
+from gpusim.machine.timing import GapPipe, Pipe
 from gpusim.units import WARP_SIZE
 
 
@@ -18,12 +18,20 @@ class WarpSchedulerSpec:
     fp32_lanes: int
     int32_lanes: int
     mufu_lanes: int
+    dependent_cycles: float
+    """From an arithmetic instruction to the next that uses what it gives."""
     barrier_base_cycles: float
-    """``bar.sync``: from the last arrival to the first warp that goes on, for one warp."""
+    """``bar.sync``: from the last arrival to the first warp that goes on, without what follows."""
     barrier_warp_cycles: float
-    """... and for each warp more."""
+    """... and for each warp: half of it as the last to arrive, half as one to go on."""
+    bar_arrive_cycles: float
+    """What ``bar.arrive`` takes of the issuing warp."""
     fence_cycles: float
     """What a proxy or wgmma fence costs where nothing is outstanding."""
+    gpu_fence_cycles: float
+    """``fence.acq_rel`` of scope gpu or cluster where nothing is outstanding, by as many warps as there are schedulers."""
+    gpu_fence_warp_cycles: float
+    """... and for each warp more."""
 
 
 @dataclass(slots=True)
@@ -38,8 +46,10 @@ class WarpSchedulerCounters(Counters):
 class WarpScheduler(Component):
     """Issue slots, FMA, ALU and MUFU pipes.
 
-    Models: one warp instruction a cycle and scheduler, the lanes of each pipe; warps of a role spread evenly.
-    Ignores: dependences inside a role's arithmetic, register banks, dual roles of the INT pipe, instruction cache.
+    Models: one warp instruction a cycle and scheduler, the lanes of each pipe; warps of a role spread evenly; chains of
+    integer instructions where a program names them (a loop's branch is two).
+    Ignores: other dependences inside a role's arithmetic, register banks (FFMA of three registers), dual roles of the INT
+    pipe, instruction cache.
     Source: the GPU's description.
     """
 
@@ -49,10 +59,10 @@ class WarpScheduler(Component):
         """``counters`` are shared by all SMs."""
         self.spec = spec
         self.counters = counters
-        self.issue_slots = Pipe(units_per_cycle=spec.num_schedulers)
-        self.fma_pipe = Pipe(units_per_cycle=spec.fp32_lanes / WARP_SIZE)
-        self.alu_pipe = Pipe(units_per_cycle=spec.int32_lanes / WARP_SIZE)
-        self.mufu_pipe = Pipe(units_per_cycle=spec.mufu_lanes / WARP_SIZE)
+        self.issue_slots = GapPipe(units_per_cycle=spec.num_schedulers)
+        self.fma_pipe = GapPipe(units_per_cycle=spec.fp32_lanes / WARP_SIZE)
+        self.alu_pipe = GapPipe(units_per_cycle=spec.int32_lanes / WARP_SIZE)
+        self.mufu_pipe = GapPipe(units_per_cycle=spec.mufu_lanes / WARP_SIZE)
 
     def issue(self, num_instructions: float, *, num_warps: int, at_cycle: float, weight: float) -> float:
         """Issue ``num_instructions`` of each of ``num_warps`` warps; returns when the last has been issued."""
@@ -75,6 +85,7 @@ class WarpScheduler(Component):
         own = at_cycle + total / (pipe.rate * spread)
         return max(issued, end, own)
 
-    def barrier_cycles(self, num_warps: int) -> float:
-        """What ``bar.sync`` of ``num_warps`` warps takes after the last arrival."""
-        return self.spec.barrier_base_cycles + num_warps * self.spec.barrier_warp_cycles
+    def gpu_fence_cycles(self, num_warps: int) -> float:
+        """What a fence of scope gpu takes of ``num_warps`` warps at once."""
+        more = max(0, num_warps - self.spec.num_schedulers)
+        return self.spec.gpu_fence_cycles + more * self.spec.gpu_fence_warp_cycles

@@ -11,13 +11,13 @@ from gpusim.workload import ops
 def mma_sync(role: Role, op: ops.MmaSync) -> Pause:
     """Tensor cores by warp: the warps are held up at the rate of the pipe, the result comes a latency later."""
     core = role.sm.tensor_core
-    interval = role.engine.mma_sync_interval(op.atom)
+    interval, latency = role.engine.mma_sync_cycles(op.atom)
     scheduler = role.sm.warp_scheduler
     scheduler.counters.instructions += op.num_issues * role.num_warps * role.count
     scheduler.issue_slots.reserve(op.num_issues * role.num_warps, at_cycle=role.t, weight=role.count)
     start = role.t
     issued, done = core.run_mma_sync(
-        op.num_issues, interval, num_warps=role.num_warps, is_integer=op.atom.rate_class == "int8",
+        op.num_issues, interval, latency_cycles=latency, num_warps=role.num_warps, is_integer=op.atom.rate_class == "int8",
         at_cycle=role.t, weight=role.count,
     )
     record_mma(role, start, done, op.num_issues)
@@ -27,16 +27,22 @@ def mma_sync(role: Role, op: ops.MmaSync) -> Pause:
 
 
 def wgmma(role: Role, op: ops.Wgmma) -> Pause:
-    """Queue a batch in the tensor core; the warps go on once the queue has room for what is left."""
+    """Queue a batch in the tensor core; the warps go on, unless too many of their groups are in flight."""
     cost = role.engine.wgmma_costs.get(id(op))
     if cost is None:
         cost = role.engine.cost_of_wgmma(op, role.num_warpgroups, role.num_warps)
-    pipe = role.sm.tensor_core.pipe
+    core, groups = role.sm.tensor_core, role.wgmma_groups
+    most = core.spec.wgmma_max_groups
+    if len(groups) >= most:
+        role.spend(TENSOR, groups[-most] + role.engine.wgmma_latency_cycles)
+    pipe = core.pipe
     at = role.t
     begin = pipe.free_at
     if begin < at:
         begin = at
-    pipe.free_at = end = begin + cost.cycles
+    pipe.free_at = free_at = begin + cost.cycles
+    role.sm.smem.read_operands(cost.free_share, free_at)
+    end = free_at + cost.tail_cycles
     cost.times += role.count
     stages = role.cta.buffers
     for buffer, stage_idx in op.reads:
@@ -49,12 +55,9 @@ def wgmma(role: Role, op: ops.Wgmma) -> Pause:
         elif end > stage.read_until:
             stage.read_until = end
     if role.record is not None:
-        record_mma(role, begin, end, op.num_issues * role.num_warpgroups)
+        record_mma(role, begin, free_at, op.num_issues * role.num_warpgroups)
     if end > role.wgmma_open:
         role.wgmma_open = end
-    issued = end - cost.queue_cycles
-    if issued > at:
-        role.spend(TENSOR, issued)
     return None
 
 
@@ -98,12 +101,13 @@ def fma(role: Role, op: ops.Fma) -> Pause:
 
 
 def alu(role: Role, op: ops.Alu) -> Pause:
-    """Integer pipe."""
+    """Integer pipe; in a chain each instruction waits for the one before it."""
     scheduler = role.sm.warp_scheduler
+    chained = role.t + op.num_instructions * scheduler.spec.dependent_cycles if op.is_chain else 0.0
     end = scheduler.execute(
         scheduler.alu_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
     )
-    role.spend(ISSUE, end)
+    role.spend(ISSUE, end if end > chained else chained)
     return None
 
 

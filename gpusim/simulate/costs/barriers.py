@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from gpusim.errors import LaunchError
 from gpusim.machine.timing import Wake
 from gpusim.simulate.cta import ThreadBarrier
-from gpusim.simulate.role import ISSUE, Pause, Resume, Role, lacks, peer
+from gpusim.simulate.role import ISSUE, Pause, Resume, Role, is_pair, lacks, peer
 from gpusim.simulate.timeline import WarpState
 from gpusim.workload import ops
 
 if TYPE_CHECKING:
-    from gpusim.machine.sm.mbarrier import Mbarrier
+    from gpusim.machine.sm.mbarrier import Mbarrier, MbarrierSpec
 
 
 def mbarrier(role: Role, name: str, stage: int) -> Mbarrier:
@@ -31,34 +32,37 @@ def mbarrier_init(role: Role, op: ops.MbarrierInit) -> Pause:
 
 def mbarrier_arrive(role: Role, op: ops.MbarrierArrive) -> Pause:
     """Arrive here, or a network latency later on another CTA."""
-    spec = role.engine.mbarrier_spec
-    if spec is None:
-        raise lacks(role, "mbarrier", "8.0")
     rank = op.cta_rank
     if rank is None or rank == role.cta.rank:
         barrier = role.cta.mbarrier(op.barrier, op.stage)
-        role.step(spec.arrive_cycles)
-        barrier.arrive(op.count, role.t)
+        barrier.arrive(op.count, issue_arrival(role))
     else:
         dsmem = role.sm.dsmem
         if dsmem is None:
             raise lacks(role, "distributed shared memory", "9.0")
         barrier = peer(role, rank).mbarrier(op.barrier, op.stage)
-        role.step(spec.arrive_cycles)
-        barrier.arrive(op.count, role.t + dsmem.spec.latency_cycles)
+        issue_arrival(role)
+        role.arrives_far_at = role.t + dsmem.one_way(is_pair=is_pair(role))
+        barrier.arrive(op.count, role.arrives_far_at)
     return None
+
+
+def issue_arrival(role: Role) -> float:
+    """Issue an arrival; returns the cycle at which it counts if its mbarrier is on this SM."""
+    unit = role.sm.mbarrier_unit
+    if unit is None:
+        raise lacks(role, "mbarrier", "8.0")
+    goes_on, counts_at = unit.arrive(role.t)
+    role.step(goes_on - role.t)
+    return counts_at
 
 
 def arrive_expect_tx(role: Role, op: ops.MbarrierArriveExpectTx) -> Pause:
     """Announce bytes and arrive."""
-    spec = role.engine.mbarrier_spec
-    if spec is None:
-        raise lacks(role, "mbarrier", "8.0")
     barrier = role.cta.mbarrier(op.barrier, op.stage)
     barrier.tx_bytes += op.num_bytes
     barrier.announced_bytes += op.num_bytes
-    role.step(spec.arrive_cycles)
-    barrier.arrive(1, role.t)
+    barrier.arrive(1, issue_arrival(role))
     return None
 
 
@@ -70,19 +74,32 @@ def mbarrier_wait(role: Role, op: ops.MbarrierWait) -> Pause:
     barrier = role.cta.mbarrier(op.barrier, op.stage)
     if barrier.parity != op.parity:
         completed_at = barrier.completed_at
-        if completed_at <= role.t:
+        if op.by_lane:
+            role.spend(WarpState.WAIT_MBARRIER, looked_at(spec, role.t, completed_at))
+        elif completed_at <= role.t:
             role.step(spec.try_wait_cycles)
         else:
-            role.spend(WarpState.WAIT_MBARRIER, max(completed_at + spec.wake_cycles, role.t + spec.try_wait_cycles))
+            role.spend(WarpState.WAIT_MBARRIER, max(completed_at, role.t + spec.try_wait_cycles) + spec.wake_cycles)
         return None
     wake = role.block(WarpState.WAIT_MBARRIER, op)
-    barrier.waiters.append(WakeAfterPhase(role, wake, spec.wake_cycles, spec.try_wait_cycles))
+    if op.by_lane:
+        barrier.waiters.append(WakeAtLook(role, wake, spec))
+    else:
+        barrier.waiters.append(WakeAfterPhase(role, wake, spec.wake_cycles, spec.try_wait_cycles))
     return wake
+
+
+def looked_at(spec: MbarrierSpec, since: float, completed_at: float) -> float:
+    """When a lone lane that has waited ``since`` goes on: with the end of its first try that finds the phase complete."""
+    first = since + spec.lone_try_wait_cycles
+    if completed_at <= first or not spec.lone_retry_cycles:
+        return max(first, completed_at)
+    return first + math.ceil((completed_at - first) / spec.lone_retry_cycles) * spec.lone_retry_cycles
 
 
 def thread_barrier(role: Role, barrier: ThreadBarrier, state: WarpState, *, waits: bool) -> Pause:
     """Arrive, and where it ``waits`` go on with the last arrival."""
-    release = barrier.arrive(role.spec.num_threads, role.t)
+    release = barrier.arrive(role.spec.num_threads, role.t, waits=waits)
     if not waits:
         return None
     if release is not None:
@@ -109,7 +126,7 @@ def bar_sync(role: Role, op: ops.BarSync) -> Pause:
 
 def bar_arrive(role: Role, op: ops.BarArrive) -> Pause:
     """Arrive alone."""
-    role.issue(1)
+    role.step(role.sm.warp_scheduler.spec.bar_arrive_cycles)
     return thread_barrier(role, named_barrier(role, op.barrier), WarpState.WAIT_BARRIER, waits=False)
 
 
@@ -158,6 +175,42 @@ def fence(role: Role, op: ops.Op) -> Pause:
     return None
 
 
+class WakeAtLook:
+    """Wakes a lone lane when it looks for the first time after an mbarrier's phase has completed."""
+
+    __slots__ = ("_role", "_spec", "_wake")
+
+    def __init__(self, role: Role, wake: Wake, spec: MbarrierSpec) -> None:
+        self._role = role
+        self._wake = wake
+        self._spec = spec
+
+    def __call__(self, completed_at: float) -> None:
+        """It has happened, or will at the cycle given."""
+        now = self._role.env._now
+        until = looked_at(self._spec, self._role.t, completed_at)
+        self._wake.fire(until - now if until > now else 0.0)
+
+
+def fence_mbarrier_init(role: Role, op: ops.FenceMbarrierInit) -> Pause:
+    """Nothing but its place in the order: ptxas makes no instruction of it but a NOP."""
+    role.issue(1)
+    return None
+
+
+def fence_acq_rel(role: Role, op: ops.FenceAcqRel) -> Pause:
+    """Until what this role has stored elsewhere is there, and then a round to L2."""
+    previous = role.last_store
+    if previous is not None and previous.num_pending:
+        role.must_retry = True
+        return role.wait_group(previous, WarpState.LSU, "its stores")
+    since = max(role.t, role.arrives_far_at)
+    if previous is not None:
+        since = max(since, previous.ready_at + role.engine.machine.l2.hit_latency_cycles)
+    role.spend(WarpState.LSU, since + role.sm.warp_scheduler.gpu_fence_cycles(role.num_warps))
+    return None
+
+
 class WakeAfterPhase:
     """Wakes a role some cycles after an mbarrier's phase has completed."""
 
@@ -173,8 +226,7 @@ class WakeAfterPhase:
         """It has happened, or will at the cycle given."""
         role = self._role
         now = role.env._now
-        until = completed_at + self._wake_cycles
-        earliest = role.t + self._try
-        if until < earliest:
-            until = earliest
+        until = asleep_at = role.t + self._try
+        if completed_at > role.t:  # the role may be ahead of the clock, and the phase already over when it asked
+            until = (completed_at if completed_at > asleep_at else asleep_at) + self._wake_cycles
         self._wake.fire(until - now if until > now else 0.0)

@@ -23,10 +23,10 @@ def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
     counters.load_requests += access.num_requests * role.count
     counters.load_sectors += access.num_sectors * role.count
     role.issue(access.num_requests / role.num_warps)
-    end = sm.l1.accept(access.num_requests, access.num_lines, at_cycle=role.t, weight=role.count)
+    first, end = sm.l1.accept(access.num_requests, access.num_lines, at_cycle=role.t, weight=role.count)
     role.spend(WarpState.LSU, max(role.t, end - sm.l1.spec.queue_cycles))
     token = ops.Token(is_long=True)
-    request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES)
+    request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=None if op.allocates_in_l1 else first)
     sm.l1.read(request, TokenReady(token), allocates=op.allocates_in_l1)
     return token
 
@@ -42,7 +42,7 @@ def global_store(role: Role, op: ops.GlobalStore) -> Pause:
     counters.store_requests += access.num_requests * role.count
     counters.store_sectors += access.num_sectors * role.count
     role.issue(access.num_requests / role.num_warps)
-    end = sm.l1.accept(access.num_requests, access.num_lines, at_cycle=role.t, weight=role.count)
+    _, end = sm.l1.accept(access.num_requests, access.num_lines, at_cycle=role.t, weight=role.count)
     role.spend(WarpState.LSU, max(role.t, end - sm.l1.spec.queue_cycles))
     group = AsyncGroup()
     group.add()
@@ -57,7 +57,7 @@ def global_atomic(role: Role, op: ops.GlobalAtomic) -> Pause:
     """A store that L2 resolves; with a result it comes back a latency later."""
     access, sm = op.access, role.sm
     role.issue(access.num_requests / role.num_warps)
-    end = sm.l1.accept(access.num_requests, access.num_lines, at_cycle=role.t, weight=role.count)
+    _, end = sm.l1.accept(access.num_requests, access.num_lines, at_cycle=role.t, weight=role.count)
     role.spend(WarpState.LSU, max(role.t, end - sm.l1.spec.queue_cycles))
     group = AsyncGroup()
     group.add()
@@ -93,13 +93,13 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     access, sm, count = op.access, role.sm, role.count
     role.issue(access.num_requests / role.num_warps)
     lines = access.num_lines
-    end = sm.l1.accept(access.num_requests, lines, at_cycle=role.t, weight=count)
+    first, end = sm.l1.accept(access.num_requests, lines, at_cycle=role.t, weight=count)
     role.spend(WarpState.LSU, max(role.t, end - sm.l1.spec.queue_cycles))
     stage = role.cta.stage(op.buffer, op.stage)
     stage.begin_write(role.t, role.who() if stage.read_until > role.t else "")
     group = role.cp_open
     group.add()
-    request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES)
+    request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=None if op.allocates_in_l1 else first)
     done = Filled(role, stage, group, role.wavefronts(access), request, op.buffer, op.stage)
     sm.l1.read(request, done, allocates=op.allocates_in_l1)
     return None
@@ -176,8 +176,8 @@ class Filled:
     def __call__(self, cycle: float) -> None:
         """It has happened, or will at the cycle given."""
         role, request = self._role, self._request
-        now = role.env._now  # queued now, though they come at ``cycle``: what is reserved ahead nobody can overtake
-        queued = role.sm.smem.store(self._wavefronts, at_cycle=now, weight=request.num_alike) - now
+        now = role.env._now  # queued now, though they come at ``cycle``
+        queued = role.sm.smem.fill(self._wavefronts, at_cycle=now, weight=request.num_alike) - now
         # wavefronts that arrive while the transfer is under way hide behind it; only the excess shows
         hidden = request.num_bytes / LINE_BYTES
         end = cycle + max(0.0, queued - min(self._wavefronts, hidden))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from gpusim.simulate.role import Pause, Role, lacks, peer
+from gpusim.simulate.role import Pause, Role, is_pair, lacks, peer
 from gpusim.simulate.timeline import WarpState
+from gpusim.units import WAVEFRONT_BYTES
 from gpusim.workload import ops
+
+ISSUE_CYCLES = 1.0
+"""Of one instruction of a warp."""
 
 
 def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
@@ -13,8 +17,12 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
     role.issue(access.num_requests / role.num_warps)
     stage = role.stage(op.buffer, op.stage)
     wavefronts = role.wavefronts(access)
+    words = 1.0
+    if type(op) is ops.SharedLoad and access.num_requests:
+        words = access.num_bytes / (WAVEFRONT_BYTES * access.num_requests)
     ready = sm.smem.load(
-        wavefronts, wavefronts_per_warp=wavefronts / role.num_warps, at_cycle=role.t, weight=role.count
+        wavefronts, wavefronts_per_warp=wavefronts / role.num_warps, words_per_lane=words, at_cycle=role.t,
+        weight=role.count,
     )
     if stage is not None:
         until = ready - sm.smem.spec.load_latency_cycles
@@ -25,37 +33,45 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
 
 
 def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> Pause:
-    """Wavefronts of the data stage."""
-    access = op.access
-    role.issue(access.num_requests / role.num_warps)
+    """Wavefronts of the data stage, from the first instruction on; the warps go on when the last wavefront goes in."""
+    access, smem = op.access, role.sm.smem
+    first = role.t + ISSUE_CYCLES
+    issued = role.issue(access.num_requests / role.num_warps)
     stage = role.stage(op.buffer, op.stage)
-    end = role.sm.smem.store(role.wavefronts(access), at_cycle=role.t, weight=role.count)
+    wavefronts = role.wavefronts(access)
+    end = smem.store(
+        wavefronts, wavefronts_per_warp=wavefronts / role.num_warps, at_cycle=min(first, issued), weight=role.count
+    )
+    begun = role.t
+    role.spend(WarpState.LSU, end - 1.0 / smem.spec.wavefronts_per_cycle)
     if stage is not None:
-        stage.begin_write(role.t, role.who() if stage.read_until > role.t else "")
-        stage.end_write(end)
-    role.spend(WarpState.LSU, end)
+        stage.begin_write(begun, role.who() if stage.read_until > begun else "")
+        stage.end_write(role.t)  # whoever reads behind this warp goes behind it in the data stage, too
     return None
 
 
 def shared_atomic(role: Role, op: ops.SharedAtomic) -> Pause:
     """Wavefronts, and a latency of its own."""
-    access, sm = op.access, role.sm
+    access = op.access
     role.issue(access.num_requests / role.num_warps)
-    end = sm.smem.store(role.wavefronts(access), at_cycle=role.t, weight=role.count)
+    wavefronts = role.wavefronts(access)
     token = ops.Token(is_long=False)
-    token.ready_cycle = end + sm.smem.spec.atomic_latency_cycles
+    token.ready_cycle = role.sm.smem.swap(
+        wavefronts, wavefronts_per_warp=wavefronts / role.num_warps, at_cycle=role.t, weight=role.count
+    )
     return token
 
 
 def dsmem_load(role: Role, op: ops.DsmemLoad) -> Pause:
     """Over the network of SMs."""
-    dsmem = role.sm.dsmem
-    if dsmem is None:
+    dsmem, far = role.sm.dsmem, peer(role, op.cta_rank).sm.dsmem
+    if dsmem is None or far is None:
         raise lacks(role, "distributed shared memory", "9.0")
-    peer(role, op.cta_rank)
     role.issue(1)
     token = ops.Token(is_long=True)
-    token.ready_cycle = dsmem.read(op.num_bytes, at_cycle=role.t, weight=role.count)
+    token.ready_cycle = dsmem.read(
+        op.num_bytes, at_cycle=role.t, weight=role.count, far=far, is_pair=is_pair(role)
+    )
     return token
 
 
@@ -66,7 +82,7 @@ def dsmem_store(role: Role, op: ops.DsmemStore) -> Pause:
         raise lacks(role, "distributed shared memory", "9.0")
     peer(role, op.cta_rank)
     role.issue(1)
-    dsmem.write(op.num_bytes, at_cycle=role.t, weight=role.count)
+    role.arrives_far_at = dsmem.write(op.num_bytes, at_cycle=role.t, weight=role.count, is_pair=is_pair(role))
     return None
 
 
@@ -77,6 +93,7 @@ def st_async(role: Role, op: ops.StAsync) -> Pause:
         raise lacks(role, "distributed shared memory", "9.0")
     barrier = peer(role, op.cta_rank).mbarrier(op.barrier, op.stage)
     role.issue(1)
-    arrived = dsmem.write(op.num_bytes, at_cycle=role.t, weight=role.count)
+    arrived = dsmem.write(op.num_bytes, at_cycle=role.t, weight=role.count, is_pair=is_pair(role))
+    role.arrives_far_at = arrived
     barrier.complete_tx(op.num_bytes, arrived)
     return None

@@ -7,6 +7,7 @@ from gpusim.machine.component import MemoryRequest
 from gpusim.simulate.cta import Cta, Stage
 from gpusim.simulate.role import ISSUE, AsyncGroup, Pause, Role, lacks, peer
 from gpusim.simulate.timeline import CopySpan, PhaseFlip, WarpState
+from gpusim.units import SECTOR_BYTES
 from gpusim.workload import ops
 
 
@@ -19,15 +20,16 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
     if cost is None:
         cost = role.engine.cost_of_tma(op, tma)
     count = role.count
+    role.spend(WarpState.LSU, tma.room_at())
     role.step(tma.spec.issue_cycles)
     cost.times += count
     latency = cost.latency_cycles
-    at = tma.engine.reserve(cost.cycles, at_cycle=role.t, weight=count) - cost.cycles  # when the engine comes to it
+    at = tma.take(cost.cycles, num_boxes=op.num_boxes, at_cycle=role.t, weight=count)  # when the engine comes to it
     num_bytes = op.num_fetched_bytes
     if not op.multicast:
         done = TmaArrived(role, role.cta, op, latency)
         if num_bytes:
-            request = MemoryRequest(role.sm.idx, op.tensor, op.tile, num_bytes, role.wave, at, count)
+            request = MemoryRequest(role.sm.idx, op.tensor, op.tile, num_bytes, role.wave, at, count, num_rows=op.num_rows)
             role.sm.l1.below.read(request, done, group=done.barrier)
         else:
             done(at)
@@ -37,7 +39,7 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
         cta = peer(role, rank)
         receivers.append((cta.sm.idx, TmaArrived(role, cta, op, latency)))
     if num_bytes:
-        request = MemoryRequest(role.sm.idx, op.tensor, op.tile, num_bytes, role.wave, at, count)
+        request = MemoryRequest(role.sm.idx, op.tensor, op.tile, num_bytes, role.wave, at, count, num_rows=op.num_rows)
         role.sm.l1.below.multicast(request, receivers)
     else:
         for _, done in receivers:
@@ -50,10 +52,11 @@ def tma_store(role: Role, op: ops.TmaStore) -> Pause:
     tma = role.sm.tma
     if tma is None:
         raise lacks(role, "cp.async.bulk.tensor (TMA)", "9.0")
+    role.spend(WarpState.LSU, tma.room_at())
     role.spend(ISSUE, role.t + tma.spec.issue_cycles)
     tma.counters.store_instructions += op.num_boxes * role.count
-    cycles, lag = tma.walk_cycles(op.num_bytes, num_boxes=op.num_boxes, num_rows=op.num_rows)
-    at = tma.engine.reserve(cycles, at_cycle=role.t, weight=role.count) - cycles  # when the engine comes to it
+    cycles = op.num_boxes * tma.spec.store_box_cycles
+    at = tma.take(cycles, num_boxes=op.num_boxes, at_cycle=role.t, weight=role.count)  # when the engine comes to it
     stage = role.stage(op.buffer, op.stage)
     read, whole = role.bulk_open
     read.add()
@@ -63,10 +66,17 @@ def tma_store(role: Role, op: ops.TmaStore) -> Pause:
     role.engine.store_began()
     request = MemoryRequest(role.sm.idx, op.tensor, op.tile, op.num_bytes, role.wave, at, role.count)
     role.sm.l1.below.write(
-        request, BulkStored(role, read, whole, stage, lag), num_distinct_bytes=op.num_bytes,
-        kind="red" if op.reduce else "st",
+        request, BulkStored(role, read, whole, stage), num_distinct_bytes=op.num_bytes,
+        kind="red" if op.reduce else "st", num_more_bytes=op.num_boxes * tma.spec.store_header_bytes + _mask_bytes(op),
     )
     return None
+
+
+def _mask_bytes(op: ops.TmaStore) -> float:
+    """A sector that is stored in part, one of each row, takes the port's time of two whole ones."""
+    num_rows = max(op.num_rows, 1)
+    rest = op.num_bytes / num_rows % SECTOR_BYTES
+    return num_rows * (2 * SECTOR_BYTES - rest) if rest else 0.0
 
 
 def bulk_commit(role: Role, op: ops.BulkCommitGroup) -> Pause:
@@ -84,6 +94,8 @@ def bulk_wait(role: Role, op: ops.BulkWaitGroup) -> Pause:
     groups = role.bulk_groups
     if len(groups) <= op.num_pending:
         return None
+    assert role.engine.gpu.tma is not None  # there are groups
+    role.spend(ISSUE, role.t + role.engine.gpu.tma.group_wait_cycles)
     group = groups[len(groups) - 1 - op.num_pending][0 if op.read else 1]
     if not op.read:
         while len(groups) > op.num_pending:
@@ -149,24 +161,23 @@ class TmaArrived:
 
 
 class BulkStored:
-    """A TMA store has read its source; it is complete one L2 latency later."""
+    """A TMA store has left the SM: soon its source is free and the store complete."""
 
-    __slots__ = ("_lag", "_read", "_role", "_stage", "_whole")
+    __slots__ = ("_read", "_role", "_stage", "_whole")
 
-    def __init__(self, role: Role, read: AsyncGroup, whole: AsyncGroup, stage: Stage | None, lag_cycles: float) -> None:
+    def __init__(self, role: Role, read: AsyncGroup, whole: AsyncGroup, stage: Stage | None) -> None:
         self._role = role
         self._read = read
         self._whole = whole
         self._stage = stage
-        self._lag = lag_cycles
 
     def __call__(self, cycle: float) -> None:
         """It has happened, or will at the cycle given."""
         engine = self._role.engine
         assert engine.gpu.tma is not None  # the store was issued
-        read_at = cycle + self._lag + engine.gpu.tma.store_latency_cycles
+        read_at = cycle + engine.gpu.tma.store_latency_cycles
         if self._stage is not None:
             self._stage.end_read(read_at)
         self._read.finish(read_at)
-        self._whole.finish(read_at + engine.machine.l2.hit_latency_cycles)
-        engine.store_ended(cycle + self._lag)
+        self._whole.finish(read_at)
+        engine.store_ended(cycle)
