@@ -46,12 +46,15 @@ def validate_command(
         str, typer.Option("--tier", metavar="N[,N...]", help="rungs of the ladder: 2 latency, 3 counts, 4 rates, 5 to 7 "
                           "whole kernels")] = "2,3,4,5,6,7",
     measured: Measured = None,
+    published: Annotated[bool, typer.Option("--published", help="against microbenchmarks that others published, instead "
+                                            "of measured tables; --gpu all takes every GPU")] = False,
     worst: Annotated[int, typer.Option("--worst", metavar="N", help="show the N numbers that are furthest off")] = 0,
     json_path: Json = None,
 ) -> None:  # fmt: skip
     """Hold predictions against measured rows, tier by tier; status 1 if a family misses its tier.
 
-    Rows that calibrated are not judged.
+    Rows that calibrated are not judged. With --published: number by number; status 1 if one that judges is more than 10 %
+    off.
     """
     from dataclasses import asdict
 
@@ -62,6 +65,11 @@ def validate_command(
     wanted = _tiers(tiers)
     if worst < 0:
         raise ConfigError(f"--worst {worst} is negative, wants a number of rows from 0 on")
+    if published:
+        if measured:
+            raise ConfigError("--published judges no measured tables, leave --measured out")
+        _validate_published(gpu_name, worst, output)
+        return
     gpu, folder = find_gpu(gpu_name, "--gpu"), _folder(measured, gpu_name)
     found = judge(_cases(), folder, gpu, wanted)
     if not found:
@@ -81,6 +89,26 @@ def validate_command(
     if worst:
         render_worst(found, worst, console)
     if not all(item.passes for item in families):
+        raise typer.Exit(MISMATCH)
+
+
+def _validate_published(gpu_name: str, worst: int, output: Path | None) -> None:
+    from gpusim.evidence.micro import judge_micro, read_micro, summaries
+    from gpusim.report.published import published_document, render_published
+
+    rows = read_micro()
+    names = sorted({row.gpu for row in rows}) if gpu_name == "all" else [gpu_name]
+    found = {gpu.name: judge_micro(rows, gpu) for gpu in (find_gpu(name, "--gpu") for name in names)}
+    for name, verdicts in found.items():
+        if not verdicts:
+            known = ", ".join(sorted({row.gpu for row in rows}))
+            raise ConfigError(f"--gpu {name}: no microbenchmark of it is in the table, wants one of {known} or all")
+    if output is not None:
+        write_json([published_document(name, verdicts) for name, verdicts in found.items()], output)
+    console = console_for(output)
+    for name, verdicts in found.items():
+        render_published(name, verdicts, console, worst=worst)
+    if any(summaries(verdicts)[0].num_far for verdicts in found.values()):
         raise typer.Exit(MISMATCH)
 
 

@@ -30,6 +30,12 @@ CHUNK_CONFIGS = 400
 MOST_CRASHES = 8
 """Of a job, before it is given up."""
 
+CYCLES = (
+    "sm__cycles_elapsed.min", "sm__cycles_elapsed.avg", "sm__cycles_elapsed.max", "sm__cycles_active.avg",
+    "sm__cycles_active.max",
+)  # fmt: skip
+"""Counted with every row, whatever its group asks for."""
+
 MEANINGS = {
     "run": "index into runs, which say what was the same for these rows",
     "seed": "the seed that the config was drawn by",
@@ -235,7 +241,7 @@ class Bench:
         if ncu is None:
             ended = run_child(child_command(plan), results, most_s=START_S + PLAIN_S * len(wanted) * job.case.num_repeats)
         else:
-            metrics, lacking = available(job.rules.metrics, set(ncu.known))
+            metrics, lacking = available(dict.fromkeys((*job.rules.metrics, *CYCLES)), set(ncu.known))
             command, most_s = ncu.command(metrics, log, plan), START_S + COUNTED_S * len(wanted)
             ended = run_child(command, results, most_s=most_s, progress=self.progress, log=log)
             chunk.about |= {"metrics_lacking": lacking, "num_passes": num_passes(ended.said)}

@@ -10,8 +10,8 @@ Source: ``cuobjdump -sass`` and ``-res-usage`` of CUDA 12 and 13.
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterable
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpusim.errors import ConfigError
+from gpusim.evidence.toolkit import find_program
 
 TENSOR = ("HGMMA", "QGMMA", "IGMMA", "BGMMA", "HMMA", "IMMA", "QMMA", "DMMA")
 WARPGROUP_TENSOR = TENSOR[:4]
@@ -179,12 +180,16 @@ def read_sass(cubin: Path) -> dict[str, KernelSass]:
     Raises:
         ConfigError: no cuobjdump, or it refuses the file.
     """
-    program = shutil.which("cuobjdump") or shutil.which("cuobjdump", path="/usr/local/cuda/bin")
+    program = find_program("cuobjdump")
     if program is None:
-        raise ConfigError("SASS: no cuobjdump on the PATH, wants the CUDA toolkit's binary utilities")
+        raise ConfigError(
+            "SASS: no cuobjdump on the PATH, wants the CUDA toolkit, or pip install nvidia-cuda-cuobjdump "
+            "nvidia-cuda-nvdisasm"
+        )
     texts = []
+    beside = {**os.environ, "PATH": f"{Path(program).parent}{os.pathsep}{os.environ.get('PATH', '')}"}  # nvdisasm lies there
     for option in ("-sass", "-res-usage"):
-        done = subprocess.run([program, option, str(cubin)], capture_output=True, text=True, check=False)
+        done = subprocess.run([program, option, str(cubin)], capture_output=True, text=True, check=False, env=beside)
         if done.returncode:
             raise ConfigError(f"SASS: cuobjdump refuses {cubin}: {' '.join((done.stderr or done.stdout).split())}")
         texts.append(done.stdout)

@@ -6,6 +6,7 @@ In: a case. Out: its cubin for an architecture, built once for each source; what
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import re
 import shutil
@@ -167,19 +168,30 @@ def build(case: Case, arch: str, folder: Path | None = None) -> Cubin:
     return Cubin(cubin, digest, note.read_text(encoding="utf-8"))
 
 
+USUAL_PLACES = ("/usr/local/cuda/bin",)
+
+
+def find_program(name: str) -> str | None:
+    """A program of the CUDA toolkit: on the PATH, below CUDA_HOME, in its usual place, or in NVIDIA's Python packages."""
+    places = [f"{os.environ[key]}/bin" for key in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(key)]
+    packages = importlib.util.find_spec("nvidia")
+    roots = packages.submodule_search_locations if packages is not None else None
+    wheels = [str(path) for root in roots or () for path in sorted(Path(root).glob("cu*/bin"), reverse=True)]
+    found = (shutil.which(name, path=place) for place in (None, *places, *USUAL_PLACES, *wheels))
+    return next((path for path in found if path), None)
+
+
 def find_nvcc() -> str:
-    """The compiler: on the PATH, or below CUDA_HOME.
+    """The compiler, as ``find_program`` finds it.
 
     Raises:
-        ConfigError: it is at neither.
+        ConfigError: it is nowhere.
     """
-    places = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    found = shutil.which("nvcc") or next(
-        (path for place in [*places, "/usr/local/cuda"] if (path := shutil.which("nvcc", path=f"{place}/bin"))), None
-    )
+    found = find_program("nvcc")
     if found is None:
         raise ConfigError(
-            "measure: no nvcc on the PATH, wants the CUDA toolkit, or cubins built elsewhere (--build-only --build-dir DIR)"
+            "measure: no nvcc on the PATH, wants the CUDA toolkit, pip install 'gpusim[nvcc]', or cubins built elsewhere "
+            "(--build-only --build-dir DIR)"
         )
     return found
 

@@ -167,7 +167,7 @@ def test_every_case_judges_what_it_predicts_or_measures() -> None:
 def counts(folder: Path, off: int) -> Path:
     """Rows of shared_access as the simulator counts them, the first ``off`` of them by one more."""
     case = load_case("shared_access")
-    configs = case.configs("wide", 1)[:6]
+    configs = case.configs("matrix", 1)[:6]
     rows = []
     for idx, config in enumerate(configs):
         (metric, number), = case.predict(config, TOY).items()

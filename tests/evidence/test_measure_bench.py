@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 import time
@@ -11,6 +12,7 @@ import pytest
 
 from gpusim.cli import main
 from gpusim.errors import ConfigError
+from gpusim.evidence import toolkit
 from gpusim.evidence.bench import Bench, Chunk, Job, Options, _match, jobs
 from gpusim.evidence.case import case_names, load_case
 from gpusim.evidence.measure import Plan
@@ -213,9 +215,9 @@ def test_without_a_gpu_it_says_so(
 def test_without_nvcc_it_says_what_would_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if Path("/usr/local/cuda/bin/nvcc").exists():
-        pytest.skip("nvcc lies in its usual place and is found without a PATH")
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(toolkit, "USUAL_PLACES", ())
+    monkeypatch.setattr(importlib.util, "find_spec", {}.get)  # no Python package holds one
     for name in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
     assert main(["measure", "tma_writes", "--build-only", "--arch", "sm_90a", "--build-dir", str(tmp_path / "cubins")]) == 2

@@ -1,0 +1,314 @@
+"""Published microbenchmarks that no kernel of ours measures, as programs in the simulator's vocabulary.
+
+In: a row's parameters, a GPU. Out: cycles, bytes a cycle, or what the function says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.machine.config import GpuSpec
+from gpusim.simulate.run import simulate
+from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.atoms.mma import wgmma
+from gpusim.workload.dtypes import dtype as dtype_named
+from gpusim.workload.global_access import global_access, tag_hash_of, tag_wavefronts
+from gpusim.workload.launch import Buffer, Footprint, Launch, Mbarrier, RoleContext, WarpRole
+
+Params = Mapping[str, str]
+KIB = 1 << 10
+
+Steps = Generator[Any, Any, None]
+Program = Callable[[RoleContext], Steps]
+SHORT, LONG = 6, 18
+"""Steps (waves) of the two launches whose difference is a rate."""
+
+
+def _cycles(launch: Launch, gpu: GpuSpec, *, l2: Literal["cold", "warm"] = "warm") -> float:
+    return simulate(launch, gpu, clock="max", l2=l2, skips=False).cycles
+
+
+def _lone(program: Program, num_warps: int, **fields: Any) -> Launch:
+    """A CTA of one role."""
+    role = WarpRole(name="all", num_warps=num_warps, program=program)
+    return Launch(kernel="micro", num_ctas=1, num_tiles=1, roles=(role,), **fields)
+
+
+def _access(num_warps: int, access_bytes: int, times: int = 1) -> AccessPattern:
+    """Warps that each ask for one piece of memory, lane by lane."""
+    size = WARP_SIZE * access_bytes * num_warps * times
+    lines = max(1, size // LINE_BYTES)
+    return AccessPattern(
+        num_requests=num_warps * times, num_sectors=max(1, size // SECTOR_BYTES), num_lines=lines, num_wavefronts=lines,
+        num_bytes=size,
+    )  # fmt: skip
+
+
+def _l1_stream_cycles(access: AccessPattern, gpu: GpuSpec) -> float:
+    """Cycles of ``access``, of all warps of a CTA, again and again, from L1; four in flight."""
+
+    def launch(num: int) -> Launch:
+        def program(cta: RoleContext) -> Steps:
+            del cta
+            tokens: list[Any] = []
+            for _ in range(num):
+                tokens.append((yield ops.GlobalLoad("data", (0, 0), access)))
+                if len(tokens) > 4:
+                    yield ops.Use(tokens.pop(0))
+            for token in tokens:
+                yield ops.Use(token)
+
+        return _lone(program, 32)
+
+    return (_cycles(launch(80), gpu) - _cycles(launch(16), gpu)) / 64
+
+
+def l1_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
+    """Loads of 32 warps that hit in L1, lane beside lane; bytes a cycle and SM."""
+    access = _access(32, int(params["access_bytes"]))
+    return access.num_bytes / _l1_stream_cycles(access, gpu)
+
+
+PITCH, OFFSETS = 4098, np.arange(0, 32, 4)
+"""Elements from row to row of a block, and by which the loads of a thread differ."""
+
+
+def strided_addresses(params: Params) -> NDArray[np.int64]:
+    """What gpu-strides loads, int64[loads, 32 warps, 32 lanes] in bytes: strided over four warps, or in blocks."""
+    thread, parameter = np.arange(1024), int(params["parameter"])
+    if params["pattern"] == "block":
+        element = thread % parameter % 64 + (thread // parameter % 32 + 1) * PITCH
+    else:
+        element = thread % 128 * parameter
+    return np.asarray((element.reshape(1, 32, 32) + OFFSETS.reshape(-1, 1, 1)) * int(params["element_bytes"]))
+
+
+def l1_load_cycles(params: Params, gpu: GpuSpec) -> float:
+    """Cycles of a warp's load from L1 by its pattern, 32 warps at once."""
+    addresses = strided_addresses(params)
+    asked = global_access(addresses[0], int(params["element_bytes"]))
+    tags = tag_wavefronts(addresses, tag_hash=tag_hash_of(gpu.compute_capability)).sum() / len(addresses)
+    access = AccessPattern(
+        num_requests=asked.num_requests, num_sectors=asked.num_sectors,
+        num_lines=round(tags * gpu.l1.tag_lines_per_cycle), num_wavefronts=asked.num_wavefronts, num_bytes=asked.num_bytes,
+    )  # fmt: skip
+    return _l1_stream_cycles(access, gpu) / asked.num_requests
+
+
+def _whole(num_bytes: int) -> Callable[[NDArray[np.int64]], NDArray[np.int64]]:
+    return lambda tiles: np.full_like(tiles, num_bytes)
+
+
+def _itself(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
+    return tiles
+
+
+def _read_rate(
+    gpu: GpuSpec, *, threads: int, ctas_per_sm: int, access_bytes: int, in_flight: int, footprint_bytes: int,
+    part_bytes: int = 0,
+) -> float:  # fmt: skip
+    """Bytes a cycle that all SMs read: CTAs stay, and each reads its own, or with ``part_bytes`` parts in turn.
+
+    CTAs of one part are a train apart. In a long grid they end up so; CTAs that come one after the other would walk in step
+    here, and their requests merge.
+    """
+    ctas, warps = gpu.num_sms * ctas_per_sm, threads // WARP_SIZE
+    num_roles = min(4, warps)
+    access = _access(warps // num_roles, access_bytes, in_flight)
+    num_parts = max(1, footprint_bytes // part_bytes) if part_bytes else ctas
+
+    def launch(num: int) -> Launch:
+        def role(idx: int) -> Program:
+            def program(cta: RoleContext) -> Steps:
+                part, first = cta.cta_idx % num_parts, cta.cta_idx // num_parts * LONG
+                for step in range(first, first + num):
+                    tile = (part, step * num_roles + idx)
+                    token = yield ops.GlobalLoad("data", tile, access, allocates_in_l1=False)
+                    yield ops.Use(token)
+
+            return program
+
+        roles = tuple(
+            WarpRole(name=f"reader{idx}", num_warps=warps // num_roles, program=role(idx)) for idx in range(num_roles)
+        )
+        footprint = Footprint(
+            tensor="data", access="read", panel_of=lambda tiles: tiles % num_parts,
+            panel_bytes=_whole(footprint_bytes // num_parts),
+        )  # fmt: skip
+        return Launch(
+            kernel="read", num_ctas=ctas, num_tiles=ctas, roles=roles, footprints=(footprint,),
+            extra_smem_bytes=_smem_bytes(gpu, ctas_per_sm),
+        )  # fmt: skip
+
+    moved = (LONG - SHORT) * ctas * num_roles * access.num_bytes
+    return moved / (_cycles(launch(LONG), gpu) - _cycles(launch(SHORT), gpu))
+
+
+def _smem_bytes(gpu: GpuSpec, ctas_per_sm: int) -> int:
+    """Shared memory with which just so many CTAs fit on an SM."""
+    device = gpu.device
+    most = device.smem_per_sm_bytes // ctas_per_sm // device.smem_allocation_bytes * device.smem_allocation_bytes
+    return int(min(device.smem_per_cta_bytes, most - device.smem_reserved_per_cta_bytes))
+
+
+def l2_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
+    """Bytes a cycle that all SMs read of a footprint, in parts that CTAs read in turn, or each CTA its own."""
+    names = ("threads", "ctas_per_sm", "access_bytes", "in_flight")
+    return _read_rate(
+        gpu, footprint_bytes=int(params["footprint_kib"]) * KIB, part_bytes=int(params["part_kib"]) * KIB,
+        **{name: int(params[name]) for name in names},
+    )  # fmt: skip
+
+
+def sm_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
+    """Bytes a cycle and SM while all read their own from L2."""
+    asked = {"threads": "1024", "ctas_per_sm": "1", "access_bytes": "16", "in_flight": "4", "part_kib": "0"}
+    return l2_read_bandwidth({**asked, **params}, gpu) / gpu.num_sms
+
+
+IN_HBM = 1 << 31
+STREAMS = MappingProxyType({"init": (0, 1), "read": (1, 0), "scale": (1, 1), "triad": (2, 1)})
+"""Loads and stores of a thread of gpu-stream."""
+
+
+def hbm_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
+    """Bytes a cycle that all SMs read of two GiB."""
+    return _read_rate(
+        gpu, threads=int(params["threads"]), ctas_per_sm=int(params["ctas_per_sm"]),
+        access_bytes=int(params["access_bytes"]), in_flight=4, footprint_bytes=IN_HBM,
+    )  # fmt: skip
+
+
+def hbm_write_bandwidth(params: Params, gpu: GpuSpec) -> float:
+    """Bytes a cycle that all SMs write, CTA after CTA."""
+    return stream_bandwidth({"kernel": "init", "threads": params["threads"]}, gpu)
+
+
+def stream_bandwidth(params: Params, gpu: GpuSpec) -> float:
+    """Bytes a cycle of CTAs, two an SM, whose threads each load and store one double and end."""
+    num_loads, num_stores = STREAMS[params["kernel"]]
+    warps = int(params["threads"]) // WARP_SIZE
+    access = _access(warps, 8)
+
+    def launch(num_waves: int) -> Launch:
+        def program(cta: RoleContext) -> Steps:
+            tokens: list[Any] = []
+            for idx in range(num_loads):
+                tokens.append((yield ops.GlobalLoad(f"from{idx}", (cta.cta_idx, 0), access)))
+            for token in tokens:
+                yield ops.Use(token)
+            for idx in range(num_stores):
+                yield ops.GlobalStore(f"to{idx}", (cta.cta_idx, 0), access)
+
+        ctas = 2 * gpu.num_sms * num_waves
+        whole = _whole(IN_HBM // ctas)
+        footprints = [
+            *(Footprint(tensor=f"from{i}", access="read", panel_of=_itself, panel_bytes=whole) for i in range(num_loads)),
+            *(Footprint(tensor=f"to{i}", access="write", panel_of=_itself, panel_bytes=whole) for i in range(num_stores)),
+        ]
+        return Launch(
+            kernel="stream", num_ctas=ctas, num_tiles=ctas, footprints=tuple(footprints),
+            roles=(WarpRole(name="all", num_warps=warps, program=program),), extra_smem_bytes=_smem_bytes(gpu, 2),
+        )  # fmt: skip
+
+    moved = (LONG - SHORT) * 2 * gpu.num_sms * access.num_bytes * (num_loads + num_stores)
+    return moved / (_cycles(launch(LONG), gpu, l2="cold") - _cycles(launch(SHORT), gpu, l2="cold"))
+
+
+L2_OF: Mapping[str, Literal["cold", "warm"]] = MappingProxyType({"l2": "warm", "hbm": "cold"})
+
+
+def tma_latency(params: Params, gpu: GpuSpec) -> float:
+    """A box, the wait for it, and then the next one."""
+    size, rows = int(params["bytes"]), max(1, int(params["bytes"]) // int(params["row_bytes"]))
+
+    def launch(num: int) -> Launch:
+        def program(cta: RoleContext) -> Steps:
+            del cta
+            for step in range(num):
+                yield ops.MbarrierArriveExpectTx("full", 0, size)
+                yield ops.TmaLoad("T", (0, step), size, size, rows, "box", 0, "full")
+                yield ops.MbarrierWait("full", 0, step & 1)
+
+        return _lone(
+            program, 1, buffers=(Buffer(name="box", stage_bytes=size),), mbarriers=(Mbarrier(name="full", num_arrivals=1),)
+        )
+
+    level = L2_OF[params["level"]]
+    return (_cycles(launch(24), gpu, l2=level) - _cycles(launch(8), gpu, l2=level)) / 16
+
+
+RING_STEPS = 24, 72
+"""Boxes of the two launches; a ring takes some to settle."""
+
+
+def tma_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
+    """Bytes a cycle of all SMs, each CTA with a ring of boxes in flight."""
+    size, stages, per_sm = int(params["box_bytes"]), int(params["stages"]), int(params["ctas_per_sm"])
+    rows, ctas = max(1, size // int(params["row_bytes"])), gpu.num_sms * per_sm
+
+    def launch(num_steps: int) -> Launch:
+        def program(cta: RoleContext) -> Steps:
+            for step in range(num_steps + stages):
+                if step >= stages:
+                    yield ops.MbarrierWait("full", step % stages, step // stages - 1 & 1)
+                if step < num_steps:
+                    yield ops.MbarrierArriveExpectTx("full", step % stages, size)
+                    yield ops.TmaLoad("T", (cta.cta_idx, step), size, size, rows, "boxes", step % stages, "full")
+
+        room = max(0, _smem_bytes(gpu, per_sm) - size * stages - KIB)
+        return Launch(
+            kernel="tma", num_ctas=ctas, num_tiles=ctas, roles=(WarpRole(name="all", num_warps=1, program=program),),
+            buffers=(Buffer(name="boxes", stage_bytes=size, num_stages=stages),), extra_smem_bytes=room,
+            mbarriers=(Mbarrier(name="full", num_arrivals=1, num_stages=stages),),
+        )  # fmt: skip
+
+    first, last = RING_STEPS
+    cycles = [_cycles(launch(num), gpu, l2=L2_OF[params["level"]]) for num in (first, last)]
+    return (last - first) * ctas * size / (cycles[1] - cycles[0])
+
+
+NUM_GROUPS, GROUP = 256, 4
+"""Groups of wgmma of one warpgroup, and wgmma of each."""
+
+
+def wgmma_rate(params: Params, gpu: GpuSpec) -> float:
+    """TFLOP/s of a warpgroup on each SM, at the clock of one launch."""
+    source: Literal["smem", "registers"] = "smem" if params["a"] == "ss" else "registers"
+    atom = wgmma(int(params["n"]), dtype_named(params["dtype"]), a_source=source)
+
+    def program(cta: RoleContext) -> Steps:
+        for _ in cta.loop(NUM_GROUPS):
+            yield ops.WgmmaFence()
+            yield ops.Wgmma(atom, GROUP)
+            yield ops.WgmmaCommitGroup()
+            yield ops.WgmmaWaitGroup(1)
+        yield ops.WgmmaWaitGroup(0)
+
+    num_flops = gpu.num_sms * NUM_GROUPS * GROUP * atom.num_flops
+    launch = Launch(
+        kernel="wgmma", num_ctas=gpu.num_sms, num_tiles=gpu.num_sms, registers_per_thread=168,
+        roles=(WarpRole(name="multiply", num_warps=4, program=program),), extra_smem_bytes=_smem_bytes(gpu, 1),
+        num_flops=num_flops, math_class=atom.rate_class,
+    )  # fmt: skip
+    data: Literal["random", "zeros"] = "zeros" if params["data"] == "zeros" else "random"
+    short = simulate(launch, gpu, clock="single", l2="warm", data=data)
+    return num_flops / (short.cycles / short.sm_clock_mhz) / 1e6
+
+
+def null_kernel(params: Params, gpu: GpuSpec) -> float:
+    """A kernel of one warp that does nothing."""
+    del params
+
+    def program(cta: RoleContext) -> Steps:
+        del cta
+        yield from ()
+
+    return _cycles(_lone(program, 1), gpu)

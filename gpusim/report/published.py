@@ -1,0 +1,97 @@
+"""Published microbenchmarks for people: every number with its prediction, or why there is none, and the errors summed up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from gpusim.evidence.micro import GOAL_PCT, Summary, Verdict, families, summaries
+
+STANDINGS = {
+    "judges": "judge",
+    "cited": "cited: a parameter of this GPU cites the source",
+    "doubtful": "doubtful: the note of the table says why",
+    "unsaid": "not said by the simulator",
+    "all": "all",
+}
+
+
+def render_published(gpu_name: str, found: Sequence[Verdict], console: Console, *, worst: int = 0) -> None:
+    """Rows, kinds of number, and what they come to; with ``worst`` so many rows alone, the furthest off first."""
+    said = [item for item in found if item.standing != "unsaid"]
+    if worst:
+        said = sorted(said, key=lambda item: -abs(item.error_pct))[:worst]
+    title = f"{gpu_name}: the {len(said)} furthest off" if worst else f"{gpu_name}: published microbenchmarks"
+    table = _table(title, ("what", "parameters"), ("published", "predicted", "error %"), ("", "source"))
+    for item in said:
+        row = item.row
+        marks = [word for word, is_so in (("FAR", item.is_far), (item.standing, item.standing != "judges")) if is_so]
+        table.add_row(
+            row.what, _parameters(item), f"{row.value:g} {row.unit}", f"{item.predicted:.5g}", _percent(item.error_pct),
+            " ".join(marks), row.source,
+        )  # fmt: skip
+    console.print(table, highlight=False)
+    unsaid = [item for item in found if item.standing == "unsaid"]
+    if unsaid and not worst:
+        title = f"{gpu_name}: not said by the simulator"
+        table = _table(title, ("what", "parameters"), ("published",), ("why not", "source"))
+        for item in unsaid:
+            row = item.row
+            table.add_row(row.what, _parameters(item), f"{row.value:g} {row.unit}", item.why_not, row.source)
+        console.print(table, highlight=False)
+    _render_summaries(f"{gpu_name}: by kind, of the rows that judge", families(found), console)
+    _render_summaries(f"{gpu_name}: in all, goal {GOAL_PCT:g} %", summaries(found), console)
+
+
+def published_document(gpu_name: str, found: Sequence[Verdict]) -> dict[str, Any]:
+    """The same as data; what there is no number of is None."""
+    rows = [
+        {
+            "what": item.row.what, "parameters": dict(item.row.parameters), "published": item.row.value,
+            "unit": item.row.unit, "predicted": _number(item.predicted), "error_pct": _number(item.error_pct),
+            "standing": item.standing, "why_not": item.why_not, "doubt": item.row.doubt, "source": item.row.source,
+        }
+        for item in found
+    ]  # fmt: skip
+    of = {"summary": summaries(found), "kinds": families(found)}
+    numbers = {
+        key: [{name: _number(value) for name, value in asdict(item).items()} for item in items] for key, items in of.items()
+    }
+    return {"gpu": gpu_name, "rows": rows, **numbers}
+
+
+def _table(title: str, texts: Sequence[str], numbers: Sequence[str], ends: Sequence[str]) -> Table:
+    table = Table(title=title, title_justify="left", box=None)
+    for name in texts:
+        table.add_column(name, overflow="fold")
+    for name in numbers:
+        table.add_column(name, justify="right")
+    for name in ends:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def _render_summaries(title: str, found: Sequence[Summary], console: Console) -> None:
+    table = _table(title, ("",), ("rows", "mean %", "P90 %", "worst %", "far"), ())
+    for item in found:
+        errors = (_percent(number) for number in (item.mean_pct, item.p90_pct, item.worst_pct))
+        table.add_row(STANDINGS.get(item.name, item.name), f"{item.num_rows:,}", *errors, f"{item.num_far:,}")
+    console.print(table, highlight=False)
+    console.print()
+
+
+def _parameters(item: Verdict) -> str:
+    return " ".join(f"{name}={value}" for name, value in item.row.parameters.items())
+
+
+def _number(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _percent(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.1f}"
