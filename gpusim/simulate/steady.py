@@ -22,6 +22,12 @@ TOLERANCE = 1e-3
 LOOSE_TOLERANCE = 3e-3
 """The same for a loop that does not settle: three long stretches."""
 
+NOISY_TOLERANCE = 5e-3
+"""How far rounds may lie apart whose pace swings about a mean that stays; the mean of :data:`NOISY_ROUNDS` is known to a fifth of it."""
+
+NOISY_ROUNDS = 6
+"""Rounds of a pace that swings; in both halves the mean must be the same within :data:`TOLERANCE`, and no CTA drift away."""
+
 LONG_LOOP = 200
 """Iterations of a loop that may be skipped although its pace swings: a step more or less is half a percent."""
 
@@ -75,13 +81,14 @@ class Pace:
     """Means of what all CTAs report: one round is one report of each."""
 
     __slots__ = (
-        "_fastest", "_latest", "_round_count", "_round_sum", "_slowest", "_took", "_wobble", "means", "num_live",
+        "_fastest", "_history", "_latest", "_round_count", "_round_sum", "_slowest", "_took", "_wobble", "means", "num_live",
         "slowest", "spreads", "wobbles",
     )
 
     def __init__(self) -> None:
         """Nothing reported."""
         self._latest: dict[int, float] = {}
+        self._history: dict[int, list[float]] = {}
         self.means: list[float] = []
         self.spreads: list[float] = []
         """For each round the slowest report less the fastest."""
@@ -101,6 +108,7 @@ class Pace:
     def reset(self) -> None:
         """Forget everything: the population has changed, or time has jumped."""
         self._latest.clear()
+        self._history.clear()
         self.means.clear()
         self.spreads.clear()
         self.slowest.clear()
@@ -111,6 +119,7 @@ class Pace:
     def restart(self, key: int) -> None:
         """``key`` begins anew: its next report begins an interval."""
         self._latest.pop(key, None)
+        self._history.pop(key, None)
 
     def report(self, key: int, cycle: float, num_steps: int) -> bool:
         """Somebody has made ``num_steps`` steps by ``cycle``; true when this closes a round."""
@@ -119,6 +128,7 @@ class Pace:
         if before is None:
             return False
         took = (cycle - before) / num_steps
+        self._history.setdefault(key, []).append(took)
         self._round_sum += took
         self._wobble += abs(took - self._took.get(key, 0.0))
         self._took[key] = took
@@ -158,11 +168,30 @@ class Pace:
         mean = sum(recent) / num_rounds
         if max(recent) - min(recent) <= TOLERANCE * mean and self.spreads[-1] <= SPREAD_TOLERANCE * mean:
             return mean
+        swings = self._swinging_period()
+        if swings is not None:
+            return swings
         if len(means) >= 3 * STRETCH and num_steps >= LONG_LOOP:
             stretches = [sum(means[-end - STRETCH : len(means) - end]) / STRETCH for end in (0, STRETCH, 2 * STRETCH)]
             if max(stretches) - min(stretches) <= LOOSE_TOLERANCE * stretches[0]:
                 return sum(stretches) / 3
         return None
+
+
+    def _swinging_period(self) -> float | None:
+        """The mean of rounds that swing about it, if it stays and all CTAs keep the same one; else None."""
+        recent = self.means[-NOISY_ROUNDS:]
+        if len(recent) < NOISY_ROUNDS:
+            return None
+        mean, half = sum(recent) / NOISY_ROUNDS, NOISY_ROUNDS // 2
+        if max(recent) - min(recent) > NOISY_TOLERANCE * mean:
+            return None
+        if abs(sum(recent[half:]) - sum(recent[:half])) > TOLERANCE * mean * half:
+            return None
+        own = [sum(took[-NOISY_ROUNDS:]) / NOISY_ROUNDS for took in self._history.values() if len(took) >= NOISY_ROUNDS]
+        if len(own) < self.num_live or max(own) - min(own) > SPREAD_TOLERANCE * mean:
+            return None
+        return mean
 
 
 class SteadyState:

@@ -42,6 +42,7 @@ class Producer:
 
     First it makes the barriers, and all roles meet. Then for each k-step: wait until the slot is empty,
     announce the bytes (TMA), copy A, copy B. Runs ahead of the math by as many k-steps as there are stages.
+    With TMA one elected lane does all of it, and looks at an empty slot as seldom as lone lanes do.
     With cp.async all its threads copy, and arrive when their copies are there.
     """
 
@@ -58,7 +59,9 @@ class Producer:
             self._prologue.append(ops.FenceMbarrierInit())
         if loader.by_tma:
             self._prologue.append(ops.PrefetchTensormap(2))
-        self._wait = [[ops.MbarrierWait("empty", s, parity) for parity in (0, 1)] for s in range(num_stages)]
+        self._wait = [
+            [ops.MbarrierWait("empty", s, parity, by_lane=loader.by_tma) for parity in (0, 1)] for s in range(num_stages)
+        ]
         self._expect = [ops.MbarrierArriveExpectTx("full", s, loader.stage_bytes) for s in range(num_stages)]
         self._arrive = [ops.CpAsyncMbarrierArrive("full", s) for s in range(num_stages)]
 
