@@ -197,7 +197,7 @@ class Bench:
         cubin = self.cubins[job.case.name]
         return {
             "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "gpu": self.gpu.name, "capability": list(self.gpu.capability), "driver": self.gpu.driver,
+            "gpu": self.gpu.name, "capability": list(self.gpu.capability), "driver": self.gpu.driver, "uuid": self.gpu.uuid,
             "nvcc": cubin.compiler, "arch": self.gpu.arch, "source_hash": cubin.source_hash,
             "ncu": self.ncu.version if self.ncu else None, "seed": self.options.seed, "group": job.group,
             "num_repeats": job.case.num_repeats, "state_before": before, "state_after": self.state(), **chunk.about,

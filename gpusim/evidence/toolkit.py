@@ -41,6 +41,8 @@ class GpuFound:
     name: str
     capability: tuple[int, int]
     driver: str
+    uuid: str = ""
+    """Which one of its kind; empty where it is not known."""
 
     @property
     def folder(self) -> str:
@@ -92,11 +94,11 @@ def find_gpu() -> GpuFound:
     Raises:
         ConfigError: no driver, or no GPU.
     """
-    name, capability, driver = _ask_smi(("name", "compute_cap", "driver_version"))
+    name, capability, driver, uuid = _ask_smi(("name", "compute_cap", "driver_version", "uuid"))
     major, _, minor = capability.partition(".")
     if not (major.isdigit() and minor.isdigit()):
         raise ConfigError(f"nvidia-smi: compute capability {capability!r} is none, wants a driver from 2021 (R470) or later")
-    return GpuFound(name, (int(major), int(minor)), driver)
+    return GpuFound(name, (int(major), int(minor)), driver, uuid)
 
 
 def gpu_state() -> dict[str, float]:

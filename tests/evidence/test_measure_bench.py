@@ -18,7 +18,7 @@ from gpusim.evidence.case import case_names, load_case
 from gpusim.evidence.measure import Plan
 from gpusim.evidence.process import Ended, run_child
 from gpusim.evidence.rows import Table
-from gpusim.evidence.toolkit import Cubin, GpuFound, arch_of, capability_of, source_hash
+from gpusim.evidence.toolkit import Cubin, GpuFound, arch_of, capability_of, find_gpu, source_hash
 
 H200 = GpuFound("NVIDIA H200", (9, 0), "580.159.04")
 CASES = [load_case(name) for name in case_names()]
@@ -242,3 +242,11 @@ def test_the_hash_of_a_source_counts_what_it_includes() -> None:
     case = load_case("wgmma_operands")
     assert source_hash(case) == source_hash(case) != source_hash(load_case("tma_writes"))
     assert len(case.includes()["shapes.inc"]) > 0
+
+
+def test_a_gpu_is_named_with_driver_and_uuid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text('#!/bin/sh\ncase "$1" in *uuid*) echo "NVIDIA H200, 9.0, 580.159.04, GPU-1f2e";; *) exit 6;; esac\n')
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert find_gpu() == GpuFound("NVIDIA H200", (9, 0), "580.159.04", "GPU-1f2e")
