@@ -23,7 +23,7 @@ LOOSE_TOLERANCE = 3e-3
 """The same for a loop that does not settle: three long stretches."""
 
 NOISY_TOLERANCE = 5e-3
-"""How far rounds may lie apart whose pace swings about a mean that stays; the mean of :data:`NOISY_ROUNDS` is known to a fifth of it."""
+"""How far rounds may lie apart whose pace swings about a mean that stays, which :data:`NOISY_ROUNDS` tell to a fifth of it."""
 
 NOISY_ROUNDS = 6
 """Rounds of a pace that swings; in both halves the mean must be the same within :data:`TOLERANCE`, and no CTA drift away."""
