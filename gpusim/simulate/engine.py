@@ -423,6 +423,11 @@ class Engine:
         return self.next_cta >= self.num_to_run and self.launch.num_ctas is not None
 
     @property
+    def has_waves_to_come(self) -> bool:
+        """Whether as many CTAs as run at once are left to start, in a grid whose CTAs have one tile each."""
+        return self.launch.num_ctas is not None and self.num_to_run - self.next_cta >= self.slots_to_run
+
+    @property
     def num_live_ctas(self) -> int:
         """CTAs that have started and not exited."""
         return len(self._live)

@@ -23,10 +23,13 @@ LOOSE_TOLERANCE = 3e-3
 """The same for a loop that does not settle: three long stretches."""
 
 NOISY_TOLERANCE = 5e-3
-"""How far rounds may lie apart whose pace swings about a mean that stays, which :data:`NOISY_ROUNDS` tell to a fifth of it."""
+"""How far rounds may lie apart whose pace swings about a mean that stays; :data:`NOISY_ROUNDS` tell it to a fifth."""
 
 NOISY_ROUNDS = 6
 """Rounds of a pace that swings; in both halves the mean must be the same within :data:`TOLERANCE`, and no CTA drift away."""
+
+SETTLING_ROUNDS = 3
+"""Rounds of a wave after which its pace may be recognized, where it swings."""
 
 LONG_LOOP = 200
 """Iterations of a loop that may be skipped although its pace swings: a step more or less is half a percent."""
@@ -39,6 +42,9 @@ SPREAD_TOLERANCE = 1e-2
 
 KNOWN_TOLERANCE = 2e-3
 """How near a block must come to a period that an earlier wave settled at, for the loop to be taken as settled, too."""
+
+OWN_PACES = 5e-2
+"""The same in a wave that others follow: who is late takes the next CTA late, and the mean is the grid's pace."""
 
 SAME_WAVES = 3
 """Waves that must have taken the same time for others to be left out."""
@@ -168,9 +174,6 @@ class Pace:
         mean = sum(recent) / num_rounds
         if max(recent) - min(recent) <= TOLERANCE * mean and self.spreads[-1] <= SPREAD_TOLERANCE * mean:
             return mean
-        swings = self._swinging_period()
-        if swings is not None:
-            return swings
         if len(means) >= 3 * STRETCH and num_steps >= LONG_LOOP:
             stretches = [sum(means[-end - STRETCH : len(means) - end]) / STRETCH for end in (0, STRETCH, 2 * STRETCH)]
             if max(stretches) - min(stretches) <= LOOSE_TOLERANCE * stretches[0]:
@@ -178,8 +181,8 @@ class Pace:
         return None
 
 
-    def _swinging_period(self) -> float | None:
-        """The mean of rounds that swing about it, if it stays and all CTAs keep the same one; else None."""
+    def swinging_period(self, apart: float) -> float | None:
+        """The mean of rounds that swing about it, if it stays and CTAs' own are at most ``apart`` of it apart; else None."""
         recent = self.means[-NOISY_ROUNDS:]
         if len(recent) < NOISY_ROUNDS:
             return None
@@ -189,7 +192,7 @@ class Pace:
         if abs(sum(recent[half:]) - sum(recent[:half])) > TOLERANCE * mean * half:
             return None
         own = [sum(took[-NOISY_ROUNDS:]) / NOISY_ROUNDS for took in self._history.values() if len(took) >= NOISY_ROUNDS]
-        if len(own) < self.num_live or max(own) - min(own) > SPREAD_TOLERANCE * mean:
+        if len(own) < self.num_live or max(own) - min(own) > apart * mean:
             return None
         return mean
 
@@ -212,6 +215,8 @@ class SteadyState:
         self._seen = (0.0, 0)
         self._known: list[tuple[float, float, float]] = []
         """(period, cycles of a copy, bytes from memory of the wave) of loops that have settled."""
+        self._swings = False
+        """Whether a loop has settled whose pace swings: the first rounds of a wave tell less then."""
         self._period = engine.launch.parity_period
         half = self._period // 2
         self._block = -(-MIN_BLOCK // half) * half
@@ -273,7 +278,7 @@ class SteadyState:
         self._seen = (engine.copy_cycles, engine.num_copies)
         self._latencies.append(cycles / num_copies if num_copies else 0.0)
         latencies, last = self._latencies, pace.means[-1]
-        for period, latency, known_misses in self._known:
+        for period, latency, known_misses in () if self._swings and len(pace.means) < SETTLING_ROUNDS else self._known:
             if abs(last - period) <= KNOWN_TOLERANCE * period and (
                 misses <= known_misses * (1.0 + TRAFFIC_TOLERANCE)
                 or latencies[-1] <= latency + QUEUE_TOLERANCE * period
@@ -288,6 +293,9 @@ class SteadyState:
         settled = pace.period(num_rounds, 0 if slowest_ends else num_iterations)
         if settled is None and slowest_ends:
             settled = pace.slowest_period(num_rounds)
+        elif settled is None:
+            settled = pace.swinging_period(OWN_PACES if engine.has_waves_to_come else SPREAD_TOLERANCE)
+            self._swings |= settled is not None
         if settled is None or len(latencies) < 2 or abs(latencies[-1] - latencies[-2]) > QUEUE_TOLERANCE * last:
             return None
         return settled
