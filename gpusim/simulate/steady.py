@@ -180,7 +180,6 @@ class Pace:
                 return sum(stretches) / 3
         return None
 
-
     def swinging_period(self, apart: float) -> float | None:
         """The mean of rounds that swing about it, if it stays and CTAs' own are at most ``apart`` of it apart; else None."""
         recent = self.means[-NOISY_ROUNDS:]
