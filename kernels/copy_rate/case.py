@@ -729,9 +729,9 @@ def _predict_train(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """One train: its loads or stores, the wait for the sources, the wait for all; and the issues alone."""
     num, stores = int(config["num_copies"]), is_store(config)
 
-    shape = config["kernel"].rsplit("_", 1)[1]
-    moves = MOVE_CYCLES.get((shape, num), CLOCK_CYCLES)
-    code = _code(STORE_MOVE_CYCLES.get((shape, num), 0.0) if stores and num < MOST_TRAIN else moves, gpu)
+    own = [gpu.tma.issue_cycles + CLOCK_CYCLES * (idx == 0) for idx in range(num)]  # of a gap, what has a word
+    codes = [_code(max(0.0, gap - words), gpu) for gap, words in zip(gaps_of(config), own, strict=True)]
+    clock = _code(CLOCK_CYCLES, gpu)
 
     def until(what: str) -> list[float]:
         is_each = what == "issued"
@@ -747,8 +747,10 @@ def _predict_train(config: Config, gpu: GpuSpec) -> dict[str, float]:
             for idx in range(num):
                 if is_each:
                     yield ops.RangeStart(ops.Section.MAINLOOP)
+                yield codes[idx]
                 yield _stored(config, "slots", idx, idx) if stores else _load(config, idx, "slots", 0, "full")
-                yield code
+                if idx == (0 if is_each else num - 1):
+                    yield clock
                 if is_each:
                     yield ops.RangeEnd()
             yield ops.BulkCommitGroup() if stores else ops.MbarrierWait("full", 0, 0)
@@ -772,15 +774,71 @@ def _predict_train(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 CLOCK_CYCLES = 2.0
 """Of one reading of the clock: ``clock_cycles``."""
-MOVE_CYCLES = {("1d", 16): 8.0, ("1d", 32): 16.0, ("2d", 16): 27.0, ("2d", 32): 19.0, ("3d", 16): 26.0, ("3d", 32): 33.0}
-"""What lies between two copies of a train with more operands than uniform registers, the clock's reading among it: the
-compiler moves them there. By kernel, from calibrating rows of one row a box: cycles less one copy's, over the others."""
+GAPS: Mapping[str, Mapping[int, str]] = {
+    "load_1d": {
+        2: "1x6 1x6",
+        4: "1x6 2x5 1x6",
+        8: "1x6 6x5 1x6",
+        16: "1x23+ 1x3 11x5 1x10 1x32+ 1x34+",
+        32: "1x6 1x5 10x12 5x19 14x19+ 1x28",
+    },
+    "load_2d": {
+        2: "1x7 1x7",
+        4: "1x7 2x6 1x7",
+        8: "1x7 6x6 1x7",
+        16: "1x11+ 2x15+ 11x20+ 2x34+",
+        32: "1x7 2x7+ 10x12+ 18x19+ 1x30+",
+    },
+    "load_3d": {
+        2: "1x8 1x8",
+        4: "1x9 1x6 1x7 1x8",
+        8: "1x23+ 1x7 1x8 4x9 1x10",
+        16: "1x8 5x7 1x8 1x23+ 8x32+",
+        32: "1x9 4x12 1x16 2x23+ 1x29 5x30+ 18x32+",
+    },
+    "store_1d": {
+        2: "1x3 1x3",
+        4: "1x5 3x3",
+        8: "1x5 7x3",
+        16: "1x5 15x3",
+        32: "1x5 26x3 2x23+ 2x29+ 1x32+",
+    },
+    "store_2d": {
+        2: "1x3 1x5",
+        4: "1x6 3x5",
+        8: "1x6 7x5",
+        16: "1x6 11x5 1x8 2x23+ 1x32+",
+        32: "1x6 11x5 1x13 1x23+ 12x27+ 1x32+ 5x34+",
+    },
+    "store_3d": {
+        2: "1x3 1x6",
+        4: "1x7 3x6",
+        8: "1x7 7x6",
+        16: "1x7 11x6 1x7 2x23+ 1x32+",
+        32: "1x7 11x6 1x13 1x23+ 11x26+ 1x27+ 1x32+ 5x34+",
+    },
+}  # fmt: skip
+"""What the compiler has scheduled from one reading of the clock to the next in a train: by kernel and copies, first copy
+first, ``NxC`` for N of C cycles, an issue among them; ``+``: with a wait until a copy has read its operands, whose registers
+are written anew. Long trains have more operands than there are uniform registers. From SASS; a test reads it again."""
+OPERAND_CYCLES = 9.0
+"""Such a wait."""
+
+
+def gaps_of(config: Config) -> list[float]:
+    """Cycles that each copy of a train takes from clock to clock, but for what the machine adds; 0 where nobody looked."""
+    kernel, num = config["kernel"].removeprefix("train_"), int(config["num_copies"])
+    if num == 1:
+        return [0.0]
+    parts = [item.partition("x") for item in GAPS[kernel][num].split()]
+    return [
+        float(cycles.rstrip("+")) + OPERAND_CYCLES * cycles.endswith("+")
+        for times, _, cycles in parts for _ in range(int(times))
+    ]  # fmt: skip
+
 
 STORE_HEADER_BYTES, STORE_PORT_BYTES = 32, 32
 """A store's header, and what leaves an SM in a cycle; whole sectors at least. As the H200's description has them."""
-STORE_MOVE_CYCLES = {("1d", 16): 1.1, ("2d", 16): 6.3}
-"""The same between two stores, whose clock is read while the queue takes them; 32 take the loads', as no row calibrates."""
-
 
 def _cp_access(config: Config) -> AccessPattern:
     num_bytes = copy_bytes(config)
