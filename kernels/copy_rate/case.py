@@ -22,6 +22,7 @@ from gpusim.evidence.case import (
     MappedTensor,
     Output,
     Outputs,
+    TwinConstant,
     WrongAnswer,
     by_value,
 )  # fmt: skip
@@ -594,10 +595,6 @@ def _ring_values(config: Config, times: NDArray[np.uint32]) -> dict[str, float]:
 
 
 Program = Callable[[RoleContext], Iterator[Any]]
-STORE_CHAINS = {1: 11, 16: 8}
-STORE_CHAIN = 14
-"""Instructions of a ring of stores, each of which waits for the one before: stamps, which box is next, and what a wait takes
-that leaves 1 to 7 groups pending (one that leaves 15 takes nothing)."""
 TWIN_COPIES = 128
 """Copies of each issuer in a ring that is simulated."""
 
@@ -637,11 +634,11 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 LOOP_CYCLES = {"1d": 215.0, "2d": 245.0, "3d": 245.0}
 """One turn of the ring's loop where nothing is waited for, by the coordinates that it counts: a try_wait by the warp,
-election, notes, coordinates. From calibrating rows of one issuer with 2 and more in flight."""
-REST_CYCLES = 60.0
-"""Of that, what lies between a copy that is seen done and the next one's issue. From calibrating rows with 1 in flight."""
+election, notes, coordinates."""
+REST_CYCLES = 75.0
+"""Of that, what one in flight cannot hide: between a copy that is done and the next one's issue, beside the wait."""
 MULTICAST_LOOP_CYCLES = 198.0
-"""The same of the multicast's loop, a stage. From calibrating rows with 4 and more stages."""
+"""The same of the multicast's loop, a stage."""
 
 
 def _rates(spans: Sequence[float]) -> list[float]:
@@ -662,8 +659,8 @@ def _load(config: Config, tile: int, buffer: str, stage: int, barrier: str, rank
 
 
 def _code(num_cycles: float, gpu: GpuSpec) -> ops.Alu:
-    """Code that takes a lone warp so long."""
-    return ops.Alu(num_cycles * gpu.warp_scheduler.int32_lanes / WARP_SIZE / gpu.warp_scheduler.num_schedulers)
+    """Code that takes a warp so long, most of it waiting for itself."""
+    return ops.Alu(num_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
 
 
 def _simulated_loads(config: Config, gpu: GpuSpec) -> list[float]:
@@ -702,9 +699,33 @@ def _fill(config: Config, buffer: str, num_stages: int) -> Iterator[ops.Op]:
     yield ops.FenceProxyAsync()
 
 
+STORE_TURNS: Mapping[str, Mapping[int, tuple[float, float]]] = {
+    "store_done_1d": {1: (7.0, 51.0), 2: (4.0, 53.0), 16: (5.0, 31.0)},
+    "store_read_1d": {1: (7.0, 50.0), 2: (4.0, 52.0), 16: (5.0, 30.0)},
+    "store_done_2d": {1: (15.0, 60.0), 2: (10.0, 60.0), 16: (13.1, 38.2)},
+    "store_read_2d": {1: (15.0, 59.0), 2: (10.0, 59.0), 16: (13.1, 37.2)},
+    "store_done_3d": {1: (15.0, 60.0), 2: (13.0, 61.0), 16: (11.2, 37.8)},
+    "store_read_3d": {1: (15.0, 59.0), 2: (13.0, 60.0), 16: (11.2, 36.8)},
+    "reduce_2d": {1: (15.0, 60.0), 2: (10.0, 60.0), 16: (13.1, 38.2)},
+}
+"""What the compiler has scheduled in a ring of stores: cycles from a store to its wait, and of a whole turn, by kernel and
+groups in flight; 2 stands for 2 to 8, and the loop for 16 is unrolled. From SASS; a test reads it again."""
+COMMIT_CYCLES = 9.0
+"""What committing a store adds to that, before the wait."""
+
+
+def store_turn(config: Config) -> tuple[float, float]:
+    """Cycles of a ring's code from a store to its wait, and of a turn, as they are scheduled."""
+    depth = int(config["in_flight"])
+    return STORE_TURNS[config["kernel"].removeprefix("ring_")][depth if depth in (1, 16) else 2]
+
+
 def _simulated_stores(config: Config, gpu: GpuSpec) -> list[float]:
     depth, num_issuers = int(config["in_flight"]), int(config["num_issuers"])
     is_read = "_read_" in config["kernel"]
+    before, turn = store_turn(config)
+    between = _code(max(0.0, before + COMMIT_CYCLES - gpu.tma.issue_cycles), gpu)
+    around = _code(max(0.0, turn - before - gpu.tma.group_wait_cycles), gpu)
 
     def issuer(who: int) -> Program:
         def program(cta: RoleContext) -> Iterator[Any]:
@@ -712,9 +733,10 @@ def _simulated_stores(config: Config, gpu: GpuSpec) -> list[float]:
             yield from _fill(config, f"slots{who}", depth)
             for idx in range(TWIN_COPIES):
                 yield _stored(config, f"slots{who}", idx % depth, who * TWIN_COPIES + idx)
+                yield between
                 yield ops.BulkCommitGroup()
                 yield ops.BulkWaitGroup(depth - 1, read=is_read)
-                yield ops.Alu(STORE_CHAINS.get(depth, STORE_CHAIN), is_chain=True)
+                yield around
                 yield from _middle(idx)
 
         return program
@@ -1065,6 +1087,61 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     return found
 
 
+def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
+    """What loops and trains take beside what is measured, where SASS does not tell."""
+    del gpu  # every number is a difference of rows, or of rows and SASS
+    found: list[tuple[str, tuple[str, ...], list[float], str]] = []
+    clocks = [_number(row, "clock_cycles") for row in rows if row.get("clock_cycles") and row["kernel"].startswith("train_")]
+    found.append(("CLOCK_CYCLES", (), clocks, "clock_cycles, median"))
+    waits = []
+    for row in rows:
+        if row["group"] == "load_train" and not is_bulk(row) and int(row["num_copies"]) >= 16 and rows_of(row) <= 8:
+            parts = GAPS[row["kernel"].removeprefix("train_")][int(row["num_copies"])].split()[1:]
+            each = sorted(item.partition("x")[2] for item in parts for _ in range(int(item.partition("x")[0])))
+            middle = sorted(each, key=lambda item: float(item.rstrip("+")))[len(each) // 2]
+            if middle.endswith("+"):
+                waits.append(_number(row, "issue_cycles") - float(middle.rstrip("+")))
+    how = "trains of 16 and more loads of up to 8 rows, median copy: issue_cycles less the schedule, median"
+    found.append(("OPERAND_CYCLES", (), waits, how))
+    commits = [
+        _number(row, "cycles_per_copy") - store_turn(row)[1] for row in rows
+        if row["kernel"].removeprefix("ring_") in STORE_TURNS and row["num_issuers"] == "1" and int(row["in_flight"]) >= 2
+        and copy_bytes(row) <= 1024 and row.get("cycles_per_copy")
+    ]  # fmt: skip
+    how = "rings of one issuer, 2 and more stores of up to 1 KiB in flight: cycles_per_copy less the schedule, median"
+    found.append(("COMMIT_CYCLES", (), commits, how))
+    rings = [
+        row for row in rows if row["kernel"].startswith("ring_load") and not is_bulk(row) and row["num_issuers"] == "1"
+        and row.get("cycles_per_copy")
+    ]  # fmt: skip
+    for shape in LOOP_CYCLES:
+        full = [
+            _number(row, "cycles_per_copy") for row in rings
+            if row["kernel"].endswith(shape) and int(row["in_flight"]) >= 2
+        ]
+        how = "rings of one issuer, 2 and more loads in flight: least cycles_per_copy"
+        found.append(("LOOP_CYCLES", (shape,), [min(full)] if full else [], how))
+    alone = {
+        (row["kernel"].removeprefix("train_"), row["inner_bytes"], row["outer"]): _number(row, "cycles") for row in rows
+        if row["group"] == "load_train" and row["num_copies"] == "1" and row.get("cycles")
+    }  # fmt: skip
+    boxes = [((row["kernel"].removeprefix("ring_"), row["inner_bytes"], row["outer"]), row) for row in rings]
+    rests = [
+        _number(row, "cycles_per_copy") - alone[box] for box, row in boxes if row["in_flight"] == "1" and box in alone
+    ]
+    how = "rings of one issuer, one load in flight: cycles_per_copy less those of a train of one such load, median"
+    found.append(("REST_CYCLES", (), rests, how))
+    stages = [
+        _number(row, "cycles_per_copy") * int(row["num_copies"]) for row in rows
+        if row["group"] == "multicast" and row.get("cycles_per_copy")
+    ]
+    found.append(("MULTICAST_LOOP_CYCLES", (), [min(stages)] if stages else [], "least cycles of a stage"))
+    return [
+        TwinConstant(name=name, key=key, value=float(np.median(values)), how=how)
+        for name, key, values, how in found if values
+    ]
+
+
 HOPPER = (9, 0)
 _SPREAD = {"": "median", "min_": "least", "p90_": "90th percentile", "max_": "most"}
 VALUES = {
@@ -1106,5 +1183,6 @@ CASE = Case(
     predict=predict,
     tiers={"cycles": 2, "read_cycles": 2, "issue_cycles": 4, "cycles_per_copy": 4},
     fit=fit,
+    twin_constants=twin_constants,
     derive=derive,
 )
