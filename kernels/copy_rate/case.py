@@ -639,6 +639,9 @@ REST_CYCLES = 75.0
 """Of that, what one in flight cannot hide: between a copy that is done and the next one's issue, beside the wait."""
 MULTICAST_LOOP_CYCLES = 198.0
 """The same of the multicast's loop, a stage."""
+MULTICAST_CODE_CYCLES = (19.0, 26.0, 66.0)
+"""Of that, what the compiler has scheduled from the producer's wait to its announcement, from there to the copy less its issue,
+and from the other warp's wait to its arrivals. From SASS; a test reads it again."""
 
 
 def _rates(spans: Sequence[float]) -> list[float]:
@@ -937,6 +940,7 @@ CP_STEP_CYCLES = 3.0
 
 def _simulated_multicast(config: Config, gpu: GpuSpec) -> list[float]:
     size, issuing, depth = cluster_size(config), int(config["num_copies"]), int(config["in_flight"])
+    before, between, seen = (_code(cycles, gpu) for cycles in MULTICAST_CODE_CYCLES)
 
     def producer(cta: RoleContext) -> Iterator[Any]:
         yield ops.ClusterArrive()
@@ -944,7 +948,9 @@ def _simulated_multicast(config: Config, gpu: GpuSpec) -> list[float]:
         for idx in range(TWIN_COPIES):
             stage = idx % depth
             yield ops.MbarrierWait("empty", stage, idx // depth & 1 ^ 1)
+            yield before
             yield ops.MbarrierArriveExpectTx("full", stage, issuing * copy_bytes(config))
+            yield between
             if cta.cta_rank < issuing:
                 yield _load(config, idx * issuing + cta.cta_rank, "slots", stage, "full", tuple(range(size)))
         yield ops.ClusterArrive()
@@ -956,6 +962,7 @@ def _simulated_multicast(config: Config, gpu: GpuSpec) -> list[float]:
         for idx in range(TWIN_COPIES):
             yield ops.MbarrierWait("full", idx % depth, idx // depth & 1)
             yield from _middle(idx)
+            yield seen
             for rank in range(size):
                 yield ops.MbarrierArrive("empty", idx % depth, cta_rank=rank)
         yield ops.ClusterArrive()
