@@ -640,8 +640,8 @@ REST_CYCLES = 75.0
 MULTICAST_LOOP_CYCLES = 198.0
 """The same of the multicast's loop, a stage."""
 MULTICAST_CODE_CYCLES = (19.0, 26.0, 66.0)
-"""Of that, what the compiler has scheduled from the producer's wait to its announcement, from there to the copy less its issue,
-and from the other warp's wait to its arrivals. From SASS; a test reads it again."""
+"""Of that, what the compiler has scheduled from the producer's wait to its announcement, from there to the copy (less its
+issue), and from the other warp's wait to its arrivals. From SASS; a test reads it again."""
 
 
 def _rates(spans: Sequence[float]) -> list[float]:

@@ -255,8 +255,8 @@ SCHEDULES: Mapping[str, Mapping[int, str]] = {
     },
 }  # fmt: skip
 """What the compiler has scheduled for a producer's step, by kernel and boxes of an issuer: cycles from its wait to its
-announcement, from there to the first copy, from copy to copy, and from the last one to the next wait; ``+``: with a wait until
-a copy has read its operands, whose registers are written anew. From SASS; a test reads it again."""
+announcement, from there to the first copy, from copy to copy, and from the last one to the next wait; ``+``: with a wait
+until a copy has read its operands, whose registers are written anew. From SASS; a test reads it again."""
 OPERAND_CYCLES = 9.0
 """Such a wait: kernels/copy_rate."""
 REST_CYCLES = {"loop_warps": 11.7, "loop_warps_two_maps": 19.4, "loop_warps_fixed": 10.9, "loop_warps_timed": 21.6}
@@ -366,7 +366,8 @@ def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Twin
     for kernel in REST_CYCLES:
         left = []
         for row in rows:
-            is_free = int(row["num_stages"]) >= 4 and row["box_rows"] == "8" and row["num_consumers"] == row["num_issuers"] == "1"
+            is_alone = row["num_consumers"] == row["num_issuers"] == "1"
+            is_free = is_alone and int(row["num_stages"]) >= 4 and row["box_rows"] == "8"
             if row["kernel"] == kernel and is_free and row.get("cycles_per_stage"):
                 before, first, *gaps, last = schedule_of(kernel, int(row["num_boxes"]))
                 between = sum(max(gap, gpu.tma.issue_cycles) for gap in gaps)
@@ -379,7 +380,9 @@ def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Twin
 
 def _seen(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
     """A lone lane looks from time to time, so that rings of one stage jump: what leaves the least squares."""
-    rings = [row for row in rows if row["num_stages"] == "1" and row["kernel"] in REST_CYCLES and row.get("cycles_per_stage")]
+    rings = [
+        row for row in rows if row["num_stages"] == "1" and row["kernel"] in REST_CYCLES and row.get("cycles_per_stage")
+    ]
     if not rings:
         return []
 
@@ -390,7 +393,7 @@ def _seen(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]
         ]
         return float(np.sum((np.array(ratios) - 1.0) ** 2))
 
-    how = "rings of one stage: what leaves the least squares of the twin's relative errors, the first of steps of four cycles"
+    how = "rings of one stage: what leaves the least squares of the twin's relative errors, in steps of four cycles"
     return [TwinConstant(name="SEEN_CYCLES", value=float(min(SEEN_GRID, key=squares)), how=how)]
 
 
