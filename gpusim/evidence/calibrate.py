@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import ConfigError, nearest
-from gpusim.evidence.case import Case, Fitted, key_of
+from gpusim.evidence.case import Case, Fitted, TwinConstant, key_of
 from gpusim.evidence.rows import Row, Table, config_of
 
 if TYPE_CHECKING:
@@ -88,6 +88,33 @@ def calibrate(cases: Iterable[Case], folder: Path, gpu: GpuSpec) -> list[Line]:
                 raise ConfigError(f"{case.name}: fits {fitted.parameter}, as another kernel does: let one of them do it")
             lines[fitted.parameter] = _line(case, fitted, table, others, gpu)
     return list(lines.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstantLine:
+    """A constant of a twin's code: as it stands there, and as the calibrating half of the rows has it."""
+
+    kernel: str
+    constant: TwinConstant
+    stated: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the code says what the rows say."""
+        return self.constant.agrees(self.stated)
+
+
+def twin_constants(case: Case, table: Table, gpu: GpuSpec) -> list[ConstantLine]:
+    """The constants of a case's twin from the calibrating half of ``table``, which ``gpu`` gave.
+
+    Raises:
+        ConfigError: the case's code has no such constant.
+    """
+    fitting, _ = halves(case, table)
+    return [
+        ConstantLine(kernel=case.name, constant=constant, stated=case.stated(constant))
+        for constant in case.twin_constants(fitting, gpu)
+    ]
 
 
 def _line(case: Case, fitted: Fitted, table: Table, others: Mapping[str, float], gpu: GpuSpec) -> Line:

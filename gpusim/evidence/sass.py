@@ -4,8 +4,9 @@ In: a cubin, or cuobjdump's text. Out: :class:`KernelSass` by kernel.
 
 Models: straight loops, found by their backward branches; the *main loop* is the one with the most tensor instructions, or
 else the most memory instructions, the innermost of those that tie.
-Ignores: control codes and latencies; loops closed by indirect branches.
-Source: ``cuobjdump -sass`` and ``-res-usage`` of CUDA 12 and 13.
+Ignores: latencies beyond the compiler's own schedule; loops closed by indirect branches.
+Source: ``cuobjdump -sass`` and ``-res-usage`` of CUDA 12 and 13; the control word of Volta and later GPUs, bits 105 to 121
+of an instruction (Jia et al., arXiv:1804.06826, 2.1).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpusim.errors import ConfigError
@@ -27,7 +28,11 @@ MEMORY = ("LDG", "STG", "LDS", "STS", "LDSM", "STSM", "LDGSTS", "UTMALDG", "UTMA
 BARRIERS = ("BAR", "SYNCS")
 LOCAL = ("LDL", "STL")
 
-_INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][A-Za-z0-9_.]*)\s*([^;]*);", re.MULTILINE)
+_INSTRUCTION = re.compile(
+    r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][A-Za-z0-9_.]*)\s*([^;]*);"
+    r"(?:\s*/\* 0x[0-9a-f]{16} \*/\s*/\* 0x([0-9a-f]{16}) \*/)?",
+    re.MULTILINE,
+)
 _FUNCTION = re.compile(r"^\s*Function : (\S+)$", re.MULTILINE)
 _USAGE = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")
 _SHAPE = re.compile(r"\.(\d+x\d+x\d+|\d{4,6})\b")
@@ -41,6 +46,13 @@ class Instruction:
     predicate: str
     opcode: str
     operands: str
+    stall_cycles: int = 0
+    """Cycles until the warp's next instruction, as the compiler has scheduled it, NOPs behind it among them; 0 where the
+    text has no encoding."""
+    read_barrier: int | None = None
+    """The scoreboard barrier that is free again once the operands are read."""
+    waits_for: frozenset[int] = frozenset()
+    """The barriers that it waits for before it is issued."""
 
     @property
     def name(self) -> str:
@@ -165,13 +177,30 @@ def parse_sass(text: str, usage: str = "") -> dict[str, KernelSass]:
     kernels = {}
     for found, following in zip(names, [*names[1:], None], strict=True):
         body = text[found.end() : following.start() if following else len(text)]
-        instructions = tuple(
-            Instruction(int(address, 16), predicate, opcode, operands.strip())
-            for address, predicate, opcode, operands in _INSTRUCTION.findall(body)
-            if opcode != "NOP"
-        )
-        kernels[found[1]] = KernelSass(found[1], instructions, *sizes.get(found[1], ()))
+        instructions: list[Instruction] = []
+        for address, predicate, opcode, operands, upper in _INSTRUCTION.findall(body):
+            stall, read, waited = _control(upper)
+            if opcode != "NOP":
+                made = Instruction(int(address, 16), predicate, opcode, operands.strip(), stall, read, waited)
+                instructions.append(made)
+            elif instructions:
+                last = instructions[-1]
+                instructions[-1] = replace(last, stall_cycles=last.stall_cycles + stall)
+        kernels[found[1]] = KernelSass(found[1], tuple(instructions), *sizes.get(found[1], ()))
     return kernels
+
+
+def _control(upper: str) -> tuple[int, int | None, frozenset[int]]:
+    """(stall, barrier of the operands, barriers waited for) from the upper half of an encoding; empty: nothing.
+
+    >>> _control("000fe20008000f00")
+    (1, None, frozenset())
+    """
+    if not upper:
+        return 0, None, frozenset()
+    word = int(upper, 16) >> 41
+    read, waited = word >> 8 & 7, word >> 11 & 63
+    return word & 15, read if read < 6 else None, frozenset(idx for idx in range(6) if waited >> idx & 1)
 
 
 def read_sass(cubin: Path) -> dict[str, KernelSass]:

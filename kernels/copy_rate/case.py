@@ -22,6 +22,7 @@ from gpusim.evidence.case import (
     MappedTensor,
     Output,
     Outputs,
+    TwinConstant,
     WrongAnswer,
     by_value,
 )  # fmt: skip
@@ -594,10 +595,6 @@ def _ring_values(config: Config, times: NDArray[np.uint32]) -> dict[str, float]:
 
 
 Program = Callable[[RoleContext], Iterator[Any]]
-STORE_CHAINS = {1: 11, 16: 8}
-STORE_CHAIN = 14
-"""Instructions of a ring of stores, each of which waits for the one before: stamps, which box is next, and what a wait takes
-that leaves 1 to 7 groups pending (one that leaves 15 takes nothing)."""
 TWIN_COPIES = 128
 """Copies of each issuer in a ring that is simulated."""
 
@@ -637,11 +634,14 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 LOOP_CYCLES = {"1d": 215.0, "2d": 245.0, "3d": 245.0}
 """One turn of the ring's loop where nothing is waited for, by the coordinates that it counts: a try_wait by the warp,
-election, notes, coordinates. From calibrating rows of one issuer with 2 and more in flight."""
-REST_CYCLES = 60.0
-"""Of that, what lies between a copy that is seen done and the next one's issue. From calibrating rows with 1 in flight."""
+election, notes, coordinates."""
+REST_CYCLES = 75.0
+"""Of that, what one in flight cannot hide: between a copy that is done and the next one's issue, beside the wait."""
 MULTICAST_LOOP_CYCLES = 198.0
-"""The same of the multicast's loop, a stage. From calibrating rows with 4 and more stages."""
+"""The same of the multicast's loop, a stage."""
+MULTICAST_CODE_CYCLES = (19.0, 26.0, 66.0)
+"""Of that, what the compiler has scheduled from the producer's wait to its announcement, from there to the copy (less its
+issue), and from the other warp's wait to its arrivals. From SASS; a test reads it again."""
 
 
 def _rates(spans: Sequence[float]) -> list[float]:
@@ -662,8 +662,8 @@ def _load(config: Config, tile: int, buffer: str, stage: int, barrier: str, rank
 
 
 def _code(num_cycles: float, gpu: GpuSpec) -> ops.Alu:
-    """Code that takes a lone warp so long."""
-    return ops.Alu(num_cycles * gpu.warp_scheduler.int32_lanes / WARP_SIZE / gpu.warp_scheduler.num_schedulers)
+    """Code that takes a warp so long, most of it waiting for itself."""
+    return ops.Alu(num_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
 
 
 def _simulated_loads(config: Config, gpu: GpuSpec) -> list[float]:
@@ -702,9 +702,33 @@ def _fill(config: Config, buffer: str, num_stages: int) -> Iterator[ops.Op]:
     yield ops.FenceProxyAsync()
 
 
+STORE_TURNS: Mapping[str, Mapping[int, tuple[float, float]]] = {
+    "store_done_1d": {1: (7.0, 51.0), 2: (4.0, 53.0), 16: (5.0, 31.0)},
+    "store_read_1d": {1: (7.0, 50.0), 2: (4.0, 52.0), 16: (5.0, 30.0)},
+    "store_done_2d": {1: (15.0, 60.0), 2: (10.0, 60.0), 16: (13.1, 38.2)},
+    "store_read_2d": {1: (15.0, 59.0), 2: (10.0, 59.0), 16: (13.1, 37.2)},
+    "store_done_3d": {1: (15.0, 60.0), 2: (13.0, 61.0), 16: (11.2, 37.8)},
+    "store_read_3d": {1: (15.0, 59.0), 2: (13.0, 60.0), 16: (11.2, 36.8)},
+    "reduce_2d": {1: (15.0, 60.0), 2: (10.0, 60.0), 16: (13.1, 38.2)},
+}
+"""What the compiler has scheduled in a ring of stores: cycles from a store to its wait, and of a whole turn, by kernel and
+groups in flight; 2 stands for 2 to 8, and the loop for 16 is unrolled. From SASS; a test reads it again."""
+COMMIT_CYCLES = 9.0
+"""What committing a store adds to that, before the wait."""
+
+
+def store_turn(config: Config) -> tuple[float, float]:
+    """Cycles of a ring's code from a store to its wait, and of a turn, as they are scheduled."""
+    depth = int(config["in_flight"])
+    return STORE_TURNS[config["kernel"].removeprefix("ring_")][depth if depth in (1, 16) else 2]
+
+
 def _simulated_stores(config: Config, gpu: GpuSpec) -> list[float]:
     depth, num_issuers = int(config["in_flight"]), int(config["num_issuers"])
     is_read = "_read_" in config["kernel"]
+    before, turn = store_turn(config)
+    between = _code(max(0.0, before + COMMIT_CYCLES - gpu.tma.issue_cycles), gpu)
+    around = _code(max(0.0, turn - before - gpu.tma.group_wait_cycles), gpu)
 
     def issuer(who: int) -> Program:
         def program(cta: RoleContext) -> Iterator[Any]:
@@ -712,9 +736,10 @@ def _simulated_stores(config: Config, gpu: GpuSpec) -> list[float]:
             yield from _fill(config, f"slots{who}", depth)
             for idx in range(TWIN_COPIES):
                 yield _stored(config, f"slots{who}", idx % depth, who * TWIN_COPIES + idx)
+                yield between
                 yield ops.BulkCommitGroup()
                 yield ops.BulkWaitGroup(depth - 1, read=is_read)
-                yield ops.Alu(STORE_CHAINS.get(depth, STORE_CHAIN), is_chain=True)
+                yield around
                 yield from _middle(idx)
 
         return program
@@ -729,9 +754,9 @@ def _predict_train(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """One train: its loads or stores, the wait for the sources, the wait for all; and the issues alone."""
     num, stores = int(config["num_copies"]), is_store(config)
 
-    shape = config["kernel"].rsplit("_", 1)[1]
-    moves = MOVE_CYCLES.get((shape, num), CLOCK_CYCLES)
-    code = _code(STORE_MOVE_CYCLES.get((shape, num), 0.0) if stores and num < MOST_TRAIN else moves, gpu)
+    own = [gpu.tma.issue_cycles + CLOCK_CYCLES * (idx == 0) for idx in range(num)]  # of a gap, what has a word
+    codes = [_code(max(0.0, gap - words), gpu) for gap, words in zip(gaps_of(config), own, strict=True)]
+    clock = _code(CLOCK_CYCLES, gpu)
 
     def until(what: str) -> list[float]:
         is_each = what == "issued"
@@ -747,8 +772,10 @@ def _predict_train(config: Config, gpu: GpuSpec) -> dict[str, float]:
             for idx in range(num):
                 if is_each:
                     yield ops.RangeStart(ops.Section.MAINLOOP)
+                yield codes[idx]
                 yield _stored(config, "slots", idx, idx) if stores else _load(config, idx, "slots", 0, "full")
-                yield code
+                if idx == (0 if is_each else num - 1):
+                    yield clock
                 if is_each:
                     yield ops.RangeEnd()
             yield ops.BulkCommitGroup() if stores else ops.MbarrierWait("full", 0, 0)
@@ -772,15 +799,71 @@ def _predict_train(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 CLOCK_CYCLES = 2.0
 """Of one reading of the clock: ``clock_cycles``."""
-MOVE_CYCLES = {("1d", 16): 8.0, ("1d", 32): 16.0, ("2d", 16): 27.0, ("2d", 32): 19.0, ("3d", 16): 26.0, ("3d", 32): 33.0}
-"""What lies between two copies of a train with more operands than uniform registers, the clock's reading among it: the
-compiler moves them there. By kernel, from calibrating rows of one row a box: cycles less one copy's, over the others."""
+GAPS: Mapping[str, Mapping[int, str]] = {
+    "load_1d": {
+        2: "1x6 1x6",
+        4: "1x6 2x5 1x6",
+        8: "1x6 6x5 1x6",
+        16: "1x23+ 1x3 11x5 1x10 1x32+ 1x34+",
+        32: "1x6 1x5 10x12 5x19 14x19+ 1x28",
+    },
+    "load_2d": {
+        2: "1x7 1x7",
+        4: "1x7 2x6 1x7",
+        8: "1x7 6x6 1x7",
+        16: "1x11+ 2x15+ 11x20+ 2x34+",
+        32: "1x7 2x7+ 10x12+ 18x19+ 1x30+",
+    },
+    "load_3d": {
+        2: "1x8 1x8",
+        4: "1x9 1x6 1x7 1x8",
+        8: "1x23+ 1x7 1x8 4x9 1x10",
+        16: "1x8 5x7 1x8 1x23+ 8x32+",
+        32: "1x9 4x12 1x16 2x23+ 1x29 5x30+ 18x32+",
+    },
+    "store_1d": {
+        2: "1x3 1x3",
+        4: "1x5 3x3",
+        8: "1x5 7x3",
+        16: "1x5 15x3",
+        32: "1x5 26x3 2x23+ 2x29+ 1x32+",
+    },
+    "store_2d": {
+        2: "1x3 1x5",
+        4: "1x6 3x5",
+        8: "1x6 7x5",
+        16: "1x6 11x5 1x8 2x23+ 1x32+",
+        32: "1x6 11x5 1x13 1x23+ 12x27+ 1x32+ 5x34+",
+    },
+    "store_3d": {
+        2: "1x3 1x6",
+        4: "1x7 3x6",
+        8: "1x7 7x6",
+        16: "1x7 11x6 1x7 2x23+ 1x32+",
+        32: "1x7 11x6 1x13 1x23+ 11x26+ 1x27+ 1x32+ 5x34+",
+    },
+}  # fmt: skip
+"""What the compiler has scheduled from one reading of the clock to the next in a train: by kernel and copies, first copy
+first, ``NxC`` for N of C cycles, an issue among them; ``+``: with a wait until a copy has read its operands, whose registers
+are written anew. Long trains have more operands than there are uniform registers. From SASS; a test reads it again."""
+OPERAND_CYCLES = 9.0
+"""Such a wait."""
+
+
+def gaps_of(config: Config) -> list[float]:
+    """Cycles that each copy of a train takes from clock to clock, but for what the machine adds; 0 where nobody looked."""
+    kernel, num = config["kernel"].removeprefix("train_"), int(config["num_copies"])
+    if num == 1:
+        return [0.0]
+    parts = [item.partition("x") for item in GAPS[kernel][num].split()]
+    return [
+        float(cycles.rstrip("+")) + OPERAND_CYCLES * cycles.endswith("+")
+        for times, _, cycles in parts for _ in range(int(times))
+    ]  # fmt: skip
+
 
 STORE_HEADER_BYTES, STORE_PORT_BYTES = 32, 32
 """A store's header, and what leaves an SM in a cycle; whole sectors at least. As the H200's description has them."""
-STORE_MOVE_CYCLES = {("1d", 16): 1.1, ("2d", 16): 6.3}
-"""The same between two stores, whose clock is read while the queue takes them; 32 take the loads', as no row calibrates."""
-
 
 def _cp_access(config: Config) -> AccessPattern:
     num_bytes = copy_bytes(config)
@@ -857,6 +940,7 @@ CP_STEP_CYCLES = 3.0
 
 def _simulated_multicast(config: Config, gpu: GpuSpec) -> list[float]:
     size, issuing, depth = cluster_size(config), int(config["num_copies"]), int(config["in_flight"])
+    before, between, seen = (_code(cycles, gpu) for cycles in MULTICAST_CODE_CYCLES)
 
     def producer(cta: RoleContext) -> Iterator[Any]:
         yield ops.ClusterArrive()
@@ -864,7 +948,9 @@ def _simulated_multicast(config: Config, gpu: GpuSpec) -> list[float]:
         for idx in range(TWIN_COPIES):
             stage = idx % depth
             yield ops.MbarrierWait("empty", stage, idx // depth & 1 ^ 1)
+            yield before
             yield ops.MbarrierArriveExpectTx("full", stage, issuing * copy_bytes(config))
+            yield between
             if cta.cta_rank < issuing:
                 yield _load(config, idx * issuing + cta.cta_rank, "slots", stage, "full", tuple(range(size)))
         yield ops.ClusterArrive()
@@ -876,6 +962,7 @@ def _simulated_multicast(config: Config, gpu: GpuSpec) -> list[float]:
         for idx in range(TWIN_COPIES):
             yield ops.MbarrierWait("full", idx % depth, idx // depth & 1)
             yield from _middle(idx)
+            yield seen
             for rank in range(size):
                 yield ops.MbarrierArrive("empty", idx % depth, cta_rank=rank)
         yield ops.ClusterArrive()
@@ -1007,6 +1094,61 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     return found
 
 
+def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
+    """What loops and trains take beside what is measured, where SASS does not tell."""
+    del gpu  # every number is a difference of rows, or of rows and SASS
+    found: list[tuple[str, tuple[str, ...], list[float], str]] = []
+    clocks = [_number(row, "clock_cycles") for row in rows if row.get("clock_cycles") and row["kernel"].startswith("train_")]
+    found.append(("CLOCK_CYCLES", (), clocks, "clock_cycles, median"))
+    waits = []
+    for row in rows:
+        if row["group"] == "load_train" and not is_bulk(row) and int(row["num_copies"]) >= 16 and rows_of(row) <= 8:
+            parts = GAPS[row["kernel"].removeprefix("train_")][int(row["num_copies"])].split()[1:]
+            each = sorted(item.partition("x")[2] for item in parts for _ in range(int(item.partition("x")[0])))
+            middle = sorted(each, key=lambda item: float(item.rstrip("+")))[len(each) // 2]
+            if middle.endswith("+"):
+                waits.append(_number(row, "issue_cycles") - float(middle.rstrip("+")))
+    how = "trains of 16 and more loads of up to 8 rows, median copy: issue_cycles less the schedule, median"
+    found.append(("OPERAND_CYCLES", (), waits, how))
+    commits = [
+        _number(row, "cycles_per_copy") - store_turn(row)[1] for row in rows
+        if row["kernel"].removeprefix("ring_") in STORE_TURNS and row["num_issuers"] == "1" and int(row["in_flight"]) >= 2
+        and copy_bytes(row) <= 1024 and row.get("cycles_per_copy")
+    ]  # fmt: skip
+    how = "rings of one issuer, 2 and more stores of up to 1 KiB in flight: cycles_per_copy less the schedule, median"
+    found.append(("COMMIT_CYCLES", (), commits, how))
+    rings = [
+        row for row in rows if row["kernel"].startswith("ring_load") and not is_bulk(row) and row["num_issuers"] == "1"
+        and row.get("cycles_per_copy")
+    ]  # fmt: skip
+    for shape in LOOP_CYCLES:
+        full = [
+            _number(row, "cycles_per_copy") for row in rings
+            if row["kernel"].endswith(shape) and int(row["in_flight"]) >= 2
+        ]
+        how = "rings of one issuer, 2 and more loads in flight: least cycles_per_copy"
+        found.append(("LOOP_CYCLES", (shape,), [min(full)] if full else [], how))
+    alone = {
+        (row["kernel"].removeprefix("train_"), row["inner_bytes"], row["outer"]): _number(row, "cycles") for row in rows
+        if row["group"] == "load_train" and row["num_copies"] == "1" and row.get("cycles")
+    }  # fmt: skip
+    boxes = [((row["kernel"].removeprefix("ring_"), row["inner_bytes"], row["outer"]), row) for row in rings]
+    rests = [
+        _number(row, "cycles_per_copy") - alone[box] for box, row in boxes if row["in_flight"] == "1" and box in alone
+    ]
+    how = "rings of one issuer, one load in flight: cycles_per_copy less those of a train of one such load, median"
+    found.append(("REST_CYCLES", (), rests, how))
+    stages = [
+        _number(row, "cycles_per_copy") * int(row["num_copies"]) for row in rows
+        if row["group"] == "multicast" and row.get("cycles_per_copy")
+    ]
+    found.append(("MULTICAST_LOOP_CYCLES", (), [min(stages)] if stages else [], "least cycles of a stage"))
+    return [
+        TwinConstant(name=name, key=key, value=float(np.median(values)), how=how)
+        for name, key, values, how in found if values
+    ]
+
+
 HOPPER = (9, 0)
 _SPREAD = {"": "median", "min_": "least", "p90_": "90th percentile", "max_": "most"}
 VALUES = {
@@ -1048,5 +1190,6 @@ CASE = Case(
     predict=predict,
     tiers={"cycles": 2, "read_cycles": 2, "issue_cycles": 4, "cycles_per_copy": 4},
     fit=fit,
+    twin_constants=twin_constants,
     derive=derive,
 )

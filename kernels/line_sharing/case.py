@@ -19,6 +19,7 @@ from gpusim.evidence.case import (
     KernelLaunch,
     Output,
     Outputs,
+    TwinConstant,
     WrongAnswer,
     by_value,
     kernels_dir,
@@ -314,16 +315,26 @@ def _twin(config: Config, gpu: GpuSpec) -> tuple[tuple[float, ...], float]:
         launched, gpu, clock="max", l2="warm" if config["state"] == "l2" else "cold", recorded_sms=range(gpu.num_sms),
     )
     ends = {role.cta_idx: role.states[-1][2] for role in result.timeline.roles if role.cta_idx in of_cta}
-    way, _, loads = kernel.rpartition("_")
-    base, of_load = CODE_CYCLES[way or kernel]
-    code_cycles = base + of_load * int(loads) if way else base
-    waits = {reader: ends[cta] - when[cta] + code_cycles for cta, reader in of_cta.items()}
+    waits = {reader: ends[cta] - when[cta] + code_cycles(kernel) for cta, reader in of_cta.items()}
     return tuple(waits[reader] for reader in range(num)), result.counters[READ]
 
 
-CODE_CYCLES = {"load": (27.0, 7.7), "cp_async": (20.0, 0.0), "bulk": (90.0, 0.0), "multicast": (145.0, 0.0)}
+CODE_CYCLES = {"load": (28.0, 7.8), "cp_async": (21.0, 0.0), "bulk": (93.0, 0.0), "multicast": (153.0, 0.0)}
 """What lies between the clock's two readings beside the reads themselves, (in all, for each load of a thread): sums, a store
-that waits for them, election. From calibrating rows out of L2 without skew."""
+that waits for them, election."""
+
+
+def way_of(kernel: str) -> tuple[str, int]:
+    """What ``CODE_CYCLES`` knows a kernel by, and the loads of its threads; CTAs of a multicast are no loads."""
+    way, _, number = kernel.rpartition("_")
+    return (way, int(number)) if way in ("load", "cp_async") else (way or kernel, 0)
+
+
+def code_cycles(kernel: str) -> float:
+    """Cycles of a shot that are none of the reads'."""
+    way, num_loads = way_of(kernel)
+    base, of_load = CODE_CYCLES[way]
+    return base + of_load * num_loads
 
 
 def _access(num_bytes: int) -> AccessPattern:
@@ -371,6 +382,28 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
         _fitted("xbar.merge_group_sms", _group_sizes(rows), "SM 0 and those of its partners that merge with it"),
     ]
     return [fitted for fitted in found if fitted is not None]
+
+
+def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
+    """What a shot's code takes: the first reader's wait out of L2 without skew, less the twin's reads."""
+    left: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        if row["state"] == "l2" and row["skew_cycles"] == "0" and row.get("first_p50_cycles") and gpu.num_sms == NUM_CTAS:
+            way, num_loads = way_of(row["kernel"])
+            reads = _twin(row, gpu)[0][0] - code_cycles(row["kernel"])
+            left.setdefault(way, []).append((float(num_loads), float(row["first_p50_cycles"]) - reads))
+    how = "first readers out of L2 without skew, cycles beyond the twin's reads"
+    found = []
+    for way, points in left.items():
+        by_loads = {num: float(np.median([y for x, y in points if x == num])) for num, _ in points}
+        if way == "load" and len(by_loads) > 1:  # whose results are added up
+            slope, base = (float(value) for value in np.polyfit(list(by_loads), list(by_loads.values()), 1))
+            found.append(TwinConstant(name="CODE_CYCLES", key=(way, 0), value=base, how=f"{how}: line over loads"))
+            found.append(TwinConstant(name="CODE_CYCLES", key=(way, 1), value=slope, how=f"{how}: its slope"))
+        else:
+            base = float(np.median([value for _, value in points]))
+            found.append(TwinConstant(name="CODE_CYCLES", key=(way, 0), value=base, how=f"{how}: median"))
+    return found
 
 
 def _fitted(parameter: str, values: Sequence[float], how: str) -> Fitted | None:
@@ -446,6 +479,7 @@ CASE = Case(
     predict=predict,
     tiers={READ: 5, "first_p50_cycles": 2, "second_p50_cycles": 2},
     fit=fit,
+    twin_constants=twin_constants,
     derive=derive,
     includes=includes,
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -19,6 +19,7 @@ from gpusim.evidence.case import (
     MappedTensor,
     Output,
     Outputs,
+    TwinConstant,
     WrongAnswer,
     by_value,
 )
@@ -260,10 +261,30 @@ def _simulated_load(gpu: GpuSpec, num_bytes: int, num_rows: int) -> float:
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Copies through a map that is known; the simulator has neither maps made in a kernel nor a cache of them."""
     if config["kernel"] == "turns":
-        return {"last_turn_cycles": _simulated_load(gpu, ROW_BYTES, 1)} if config["num_maps"] == "1" else {}
+        cycles = _simulated_load(gpu, ROW_BYTES, 1) + CODE_CYCLES["turns"]
+        return {"last_turn_cycles": cycles} if config["num_maps"] == "1" else {}
     made = _made(config)
     cycles = _simulated_load(gpu, made["box_width"] * made["box_height"] * BF16.num_bytes, made["box_height"])
-    return {"second_cycles": cycles, "third_cycles": cycles}
+    return dict.fromkeys(("second_cycles", "third_cycles"), cycles + CODE_CYCLES["build"])
+
+
+CODE_CYCLES = {"build": 13.0, "turns": 10.0}
+"""What lies between the clock's two readings beside issue, copy and wait, on an H200."""
+
+
+def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
+    """What the code around a copy through a known map takes beyond the twin's copy."""
+    left: dict[str, list[float]] = {}
+    for row in rows:
+        way = "turns" if row["kernel"] == "turns" else "build"
+        left.setdefault(way, []).extend(
+            float(row[name]) - cycles + CODE_CYCLES[way] for name, cycles in predict(row, gpu).items() if row.get(name)
+        )  # what stands there cancels
+    how = "copies through a known map: cycles beyond the twin's, median"
+    return [
+        TwinConstant(name="CODE_CYCLES", key=(way,), value=float(np.median(values)), how=how)
+        for way, values in left.items() if values
+    ]
 
 
 _SPREAD = {"": "median", "min_": "least", "p90_": "90th percentile", "max_": "most"}
@@ -300,4 +321,5 @@ CASE = Case(
     num_repeats=5,
     predict=predict,
     tiers={"second_cycles": 2, "third_cycles": 2, "last_turn_cycles": 2},
+    twin_constants=twin_constants,
 )

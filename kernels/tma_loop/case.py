@@ -19,6 +19,7 @@ from gpusim.evidence.case import (
     MappedTensor,
     Output,
     Outputs,
+    TwinConstant,
     WrongAnswer,
     by_value,
 )
@@ -211,33 +212,79 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """The same ring; nothing for several lanes of one warp, of which the simulator has no word."""
     if config["kernel"] == "loop_lanes":
         return {}
-    names = ("num_boxes", "num_stages", "box_rows", "num_issuers", "num_consumers")
-    numbers = [int(config[name]) for name in names]
-    share = numbers[0] // numbers[3]
-    base, of_box = CODE_CYCLES[config["kernel"]]
-    return {"cycles_per_stage": _simulated(gpu, *numbers, code_cycles=base + of_box * share)}
+    return {"cycles_per_stage": _simulated(gpu, config["kernel"], *_numbers(config))}
+
+
+def _numbers(config: Config) -> list[int]:
+    return [int(config[name]) for name in ("num_boxes", "num_stages", "box_rows", "num_issuers", "num_consumers")]
 
 
 TWIN_STEPS = 64
-CODE_CYCLES = {
-    "loop_warps": (44.0, 4.0), "loop_warps_two_maps": (44.0, 4.0), "loop_warps_fixed": (48.0, 7.8),
-    "loop_warps_timed": (118.0, 0.4),
+SCHEDULES: Mapping[str, Mapping[int, str]] = {
+    "loop_warps": {
+        1: "34 5 16+",
+        2: "43 1 3 6",
+        3: "25 20 4 4 7+",
+        4: "47 3 3 1 3 7+",
+        6: "47 4 8 4 1 1 1 7+",
+        8: "47 2 8 6 1 8 4 1 3 7+",
+    },
+    "loop_warps_two_maps": {
+        1: "34 5 16+",
+        2: "43 1 3 6",
+        3: "25 20 4 4 7+",
+        4: "47 3 3 1 3 7+",
+        6: "47 4 8 4 1 1 1 7+",
+        8: "47 2 8 6 1 8 4 1 3 7+",
+    },
+    "loop_warps_fixed": {
+        1: "23 14 19+",
+        2: "23 23 4+ 7+",
+        3: "23 23 4+ 4+ 7+",
+        4: "23 23 6+ 4+ 4+ 7+",
+        6: "23 23 8+ 4+ 4+ 4+ 4+ 7+",
+        8: "34 2 8+ 4+ 4+ 4+ 4+ 4+ 4+ 7+",
+    },
+    "loop_warps_timed": {
+        1: "24 32 35+",
+        2: "24 41 5 35+",
+        3: "24 45 4 4 35+",
+        4: "24 46 4 4 4 35+",
+        6: "24 53 5 1 1 1 4 35+",
+        8: "24 47 8 8 4 1 1 2 4 35+",
+    },
 }  # fmt: skip
-"""What a producer's step takes beside its wait, its announcement and its copies' issue: coordinates, addresses, the ring's
-index, notes; (for the step, for each box), half of it before the copies. By kernel: lines through the calibrating rows of 4
-stages and more."""
+"""What the compiler has scheduled for a producer's step, by kernel and boxes of an issuer: cycles from its wait to its
+announcement, from there to the first copy, from copy to copy, and from the last one to the next wait; ``+``: with a wait
+until a copy has read its operands, whose registers are written anew. From SASS; a test reads it again."""
+OPERAND_CYCLES = 9.0
+"""Such a wait: kernels/copy_rate."""
+REST_CYCLES = {"loop_warps": 11.7, "loop_warps_two_maps": 19.4, "loop_warps_fixed": 10.9, "loop_warps_timed": 21.6}
+"""What a step takes beyond its schedule: loads of constants, stores, registers that are waited for."""
+SEEN_CYCLES = 72.0
+"""From a consumer warp's wait to its arrival: one lane notes the clock, one arrives. SASS has 21 of them."""
+SEEN_GRID = range(20, 121, 4)
+"""What is tried for it, in cycles."""
 
-SEEN_CYCLES = 60.0
-"""From a consumer warp's wait to its arrival: one lane notes the clock, one arrives. From calibrating rows of one stage."""
+
+def schedule_of(kernel: str, num_boxes: int) -> list[float]:
+    """``SCHEDULES`` in cycles."""
+    return [
+        float(item.rstrip("+")) + OPERAND_CYCLES * item.endswith("+") for item in SCHEDULES[kernel][num_boxes].split()
+    ]
 
 
 def _simulated(
-    gpu: GpuSpec, num_boxes: int, num_stages: int, box_rows: int, num_issuers: int, num_consumers: int, *,
-    code_cycles: float,
+    gpu: GpuSpec, kernel: str, num_boxes: int, num_stages: int, box_rows: int, num_issuers: int, num_consumers: int, *,
+    seen_cycles: float | None = None,
 ) -> float:
     """Cycles a stage, of the second half of the steps, as the first consumer sees them."""
     num_bytes, share = box_rows * ROW_BYTES, num_boxes // num_issuers
-    code, seen = (ops.Alu(cycles * alu_per_cycle(gpu)) for cycles in (code_cycles / 2, SEEN_CYCLES))
+    before, *gaps = schedule_of(kernel, share)
+    gaps = [max(0.0, gap - gpu.tma.issue_cycles * (idx > 0)) for idx, gap in enumerate(gaps)]
+    gaps[-1] += REST_CYCLES[kernel]
+    last = SEEN_CYCLES if seen_cycles is None else seen_cycles
+    announce, *codes, seen = (_code(cycles, gpu) for cycles in (before, *gaps, last))
 
     def issuer(who: int) -> Any:
         def program(cta: RoleContext) -> Iterator[Any]:
@@ -245,12 +292,13 @@ def _simulated(
             for step in range(TWIN_STEPS):
                 stage = step % num_stages
                 yield ops.MbarrierWait("empty", stage, step // num_stages & 1 ^ 1, by_lane=True)
+                yield announce
                 yield ops.MbarrierArriveExpectTx("full", stage, share * num_bytes)
-                yield code
-                for box in range(who * share, (who + 1) * share):
+                for code, box in zip(codes, range(who * share, (who + 1) * share), strict=False):
+                    yield code
                     tile = (box, step % (TENSOR_WIDTH // BOX_WIDTH))
                     yield ops.TmaLoad("T", tile, num_bytes, num_bytes, box_rows, "ring", stage, "full")
-                yield code
+                yield codes[-1]
 
         return program
 
@@ -283,9 +331,9 @@ def _simulated(
     return (span.end_cycle - span.start_cycle) / (TWIN_STEPS // 2)
 
 
-def alu_per_cycle(gpu: GpuSpec) -> float:
-    """Instructions that a lone warp issues in a cycle: what code that takes so long is made of."""
-    return gpu.warp_scheduler.int32_lanes / WARP_SIZE / gpu.warp_scheduler.num_schedulers
+def _code(num_cycles: float, gpu: GpuSpec) -> ops.Alu:
+    """Code that takes a warp so long, most of it waiting for itself."""
+    return ops.Alu(num_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
@@ -306,7 +354,47 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
 
 
 CLOCK_CYCLES = 2.0
-"""Of one reading of the clock."""
+"""Of one reading of the clock: kernels/copy_rate."""
+
+
+def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
+    """What the producer's step takes beyond its schedule, of rings whose producer never waits for a stage."""
+    waits = {fitted.parameter: fitted.value for fitted in fit(rows)}
+    lone = waits.get("mbarrier.lone_try_wait_cycles", float("nan"))
+    assert gpu.tma is not None  # it has measured this kernel
+    found = []
+    for kernel in REST_CYCLES:
+        left = []
+        for row in rows:
+            is_alone = row["num_consumers"] == row["num_issuers"] == "1"
+            is_free = is_alone and int(row["num_stages"]) >= 4 and row["box_rows"] == "8"
+            if row["kernel"] == kernel and is_free and row.get("cycles_per_stage"):
+                before, first, *gaps, last = schedule_of(kernel, int(row["num_boxes"]))
+                between = sum(max(gap, gpu.tma.issue_cycles) for gap in gaps)
+                left.append(float(row["cycles_per_stage"]) - lone - before - first - between - last)
+        if left:
+            how = "4 and more stages of boxes of 1 KiB: cycles_per_stage less the schedule and a lone lane's wait, median"
+            found.append(TwinConstant(name="REST_CYCLES", key=(kernel,), value=float(np.median(left)), how=how))
+    return found + _seen(rows, gpu)
+
+
+def _seen(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
+    """A lone lane looks from time to time, so that rings of one stage jump: what leaves the least squares."""
+    rings = [
+        row for row in rows if row["num_stages"] == "1" and row["kernel"] in REST_CYCLES and row.get("cycles_per_stage")
+    ]
+    if not rings:
+        return []
+
+    def squares(seen_cycles: float) -> float:
+        ratios = [
+            _simulated(gpu, row["kernel"], *_numbers(row), seen_cycles=seen_cycles) / float(row["cycles_per_stage"])
+            for row in rings
+        ]
+        return float(np.sum((np.array(ratios) - 1.0) ** 2))
+
+    how = "rings of one stage: what leaves the least squares of the twin's relative errors, in steps of four cycles"
+    return [TwinConstant(name="SEEN_CYCLES", value=float(min(SEEN_GRID, key=squares)), how=how)]
 
 
 def derive(row: Config) -> dict[str, float]:
@@ -352,5 +440,6 @@ CASE = Case(
     predict=predict,
     tiers={"cycles_per_stage": 4},
     fit=fit,
+    twin_constants=twin_constants,
     derive=derive,
 )  # fmt: skip

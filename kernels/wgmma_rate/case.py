@@ -22,6 +22,7 @@ from gpusim.evidence.case import (
     KernelLaunch,
     Output,
     Outputs,
+    TwinConstant,
     WrongAnswer,
     by_value,
     load_case,
@@ -477,7 +478,8 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     if kind == "issue":
         return _simulated_issue(atom, per_group, gpu)
     short, long = LENGTHS[kind]
-    turn = words.Alu(ROUND_INSTRUCTIONS[kind], is_chain=True)
+    round_cycles = ROUND_CYCLES["one" if kind == "one" else "wait"][source]
+    turn = words.Alu(round_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
     cycles = [_simulated(atom, length, num_groups, per_group, int(pending or -1), turn, gpu) for length in (short, long)]
     each = (cycles[1] - cycles[0]) / ((long - short) * per_group)
     return {"short_cycles": cycles[0], "long_cycles": cycles[1], "cycles_each": each}
@@ -486,10 +488,10 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 BRANCH_INSTRUCTIONS = 2.0
 """Of a loop, each waiting for the one before: comparison and branch (kernels/math_rate has 8 cycles for them)."""
 
-ROUND_INSTRUCTIONS = {"one": 4.5, "wait": 3.5, "stream": 3.5}
-"""The same of a round of trains, where the predicate that says whether sums are taken is made, too: 18 cycles of the loop
-of ``one``, 14 of the others. From the calibrating half: a round of ``rs`` less its arithmetic and what eight in a row take
-beyond theirs."""
+ROUND_CYCLES = {"one": {"ss": 20.0, "rs": 16.0}, "wait": {"ss": 13.5, "rs": 14.5}}
+"""What a round of trains takes beside its wgmma, by where A comes from: comparison, branch, the predicate that says whether
+sums are taken, descriptors (SASS has 30 scheduled cycles for ``one`` from shared memory, 26 elsewhere, the wgmma and its
+wait among them). A ``stream`` hides what ``wait`` shows."""
 
 
 def _group(atom: MmaAtom, num: int) -> Iterator[words.Op]:
@@ -692,6 +694,23 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     }))  # fmt: skip
 
 
+def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
+    """What a round takes beside its wgmma: of one warpgroup that waits for every group, so that nothing hides it."""
+    left: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        is_lone = row["question"] in ROUND_CYCLES and row["num_warpgroups"] == "1" and row["num_pending"] == "0"
+        if is_lone and row.get("cycles_each"):
+            each = predict({name: row[name] for name in ("kernel", *COLUMNS)}, gpu).get("cycles_each")
+            if each is not None:
+                beyond = (float(row["cycles_each"]) - each) * int(row["wgmmas_per_group"])
+                key = (row["question"], row["source"])
+                left.setdefault(key, []).append(ROUND_CYCLES[key[0]][key[1]] + beyond)  # what stands there cancels
+    how = "one warpgroup that waits for every group: cycles of a round beyond the twin's, median"
+    return [
+        TwinConstant(name="ROUND_CYCLES", key=key, value=float(np.median(values)), how=how) for key, values in left.items()
+    ]
+
+
 def _atom_k(rate_class: str) -> int:
     return next(8 * K_STEP_BYTES // dtype_named(name).bits for name in DTYPES if _class_of_type(name) == rate_class)
 
@@ -746,5 +765,6 @@ CASE = Case(
     predict=predict,
     tiers={"cycles_each": 4, "after_wait": 2},
     fit=fit,
+    twin_constants=twin_constants,
     includes=includes,
 )

@@ -177,7 +177,7 @@ def test_far_is_beyond_the_goal_on_either_side() -> None:
 
 
 def test_strided_lanes_touch_what_the_stride_says() -> None:
-    lanes = strided_addresses({"pattern": "stride", "element_bytes": "4", "parameter": "3"})[0]
+    lanes = strided_addresses({"pattern": "stride", "element_bytes": "4", "parameter": "3"}, "hopper")[0]
     assert (lanes[0] == 12 * (lanes[0] // 12)).all() and lanes[0, 1] - lanes[0, 0] == 12
     assert (lanes[4] == lanes[0]).all()
 

@@ -111,6 +111,16 @@ def test_a_load_from_another_sm_waits_for_the_one_before(sass: Sass) -> None:
     assert all(f"[{result}" in after.operands for result, after in zip(results, loads[1:], strict=False))
 
 
+def test_the_nops_of_a_fence_hide_behind_a_comparison(sass: Sass) -> None:
+    """One to sixteen NOPs: a round's scheduled cycles are the rest and the longer of the two."""
+    kernels = sass("barriers", "sm_90a")
+    for count in case.COUNTS:
+        items = kernels[f"fence_mbarrier_init_{count}"].instructions
+        first, second = (idx for idx, item in enumerate(items) if item.name == "CS2R" and "CLOCK" in item.operands)
+        cycles = sum(item.stall_cycles for item in items[first:second])
+        assert cycles == case.HIDDEN_FRAME_CYCLES + max(case.HIDDEN_CYCLES, count)
+
+
 def test_registers_are_given_and_taken_between_readings(sass: Sass) -> None:
     alone = between_readings(sass("barriers", "sm_90a")["setmaxnreg_alone"])
     assert [pieces["USETMAXREG"] for pieces in alone] == [1, 1]

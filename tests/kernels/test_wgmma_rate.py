@@ -276,7 +276,7 @@ def test_a_stream_runs_at_the_larger_of_arithmetic_and_operands(shape: Any, gpu:
     each = max(flops / rate, operands, core.wgmma_min_interval_cycles) + core.wgmma_overhead_cycles
     assert predicted("stream", shape, gpu)["cycles_each"] == pytest.approx(each)
     start = core.wgmma_smem_a_cycles if source == "ss" else core.wgmma_register_a_cycles
-    turn = case.ROUND_INSTRUCTIONS["one"] * gpu.warp_scheduler.dependent_cycles
+    turn = case.ROUND_CYCLES["one"][source]
     alone = max(start + flops / rate, operands) + core.wgmma_overhead_cycles + core.wgmma_latency_cycles
     assert predicted("one", shape, gpu)["cycles_each"] == pytest.approx(alone + gpu.warp_scheduler.fence_cycles + turn)
 

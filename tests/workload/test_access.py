@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gpusim.errors import KernelError, LayoutError
+from gpusim.evidence.micro_programs import strided_addresses
 from gpusim.layout import Swizzle, swizzle_mode
 from gpusim.workload.access import AccessPattern, data_wavefronts, lane_groups, loop_rounds, wavefronts
 from gpusim.workload.atoms import mma_sync, wgmma
@@ -371,31 +372,13 @@ def test_addresses_of_either_width_count_alike() -> None:
 TAG_ROWS = list(csv.DictReader((VALIDATION / "published" / "tag_wavefronts.csv").read_text().splitlines()))
 
 
-OFFSETS = {
-    ("h200", "stride"): (0, 4, 8, 12, 16, 20, 28, 32),
-    ("h200", "block"): (4, 8, 12, 16, 20, 24, 28, 32),
-    ("a100", "stride"): (0, 3, 5, 10, 12, 15, 17, 20, 22, 24, 26, 30, 32, 35, 38, 40, 43, 45),
-    ("a100", "block"): (0, 3, 5, 10, 12, 15, 17, 20, 22, 24, 26, 30, 32, 35, 38, 40, 43, 45),
-}
-"""Elements by which the loads of a thread differ. Found so that the rows come out: that version of the benchmark is lost."""
-
-
-def benchmark_addresses(row: dict[str, str]) -> NDArray[np.int64]:
-    """What gpu-strides loads: some offsets of 1,024 threads, strided over four warps or in blocks of pitch 4,098."""
-    thread, parameter = np.arange(1024), int(row["parameter"])
-    element = thread % 128 * parameter
-    if row["pattern"] == "block":
-        element = thread % parameter % 64 + (thread // parameter % 32 + 1) * 4098
-    offsets = np.array(OFFSETS[row["gpu"], row["pattern"]])
-    return (element.reshape(1, 32, 32) + offsets.reshape(-1, 1, 1)) * int(row["element_bytes"])
-
-
 @pytest.mark.parametrize(("gpu", "tag_hash", "num_rows"), [("a100", "ampere", 144), ("h200", "hopper", 46)])
 def test_tag_wavefronts_are_the_published_counters_to_the_last_digit(gpu: str, tag_hash: str, num_rows: int) -> None:
     rows = [row for row in TAG_ROWS if row["gpu"] == gpu]
     assert len(rows) == num_rows
     for row in rows:
-        said, counted = float(tag_wavefronts(benchmark_addresses(row), tag_hash=tag_hash).mean()), row["tag_wavefronts"]
+        addresses, counted = strided_addresses(row, tag_hash), row["tag_wavefronts"]
+        said = float(tag_wavefronts(addresses, tag_hash=tag_hash).mean())
         assert abs(said - float(counted)) <= 0.5 * 10.0 ** -len(counted.partition(".")[2]) + 1e-9, row
 
 
