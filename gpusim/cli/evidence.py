@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,40 +14,51 @@ from gpusim.errors import ConfigError
 
 if TYPE_CHECKING:
     from gpusim.evidence.case import Case
+    from gpusim.evidence.validate import Judgement
+    from gpusim.machine.config import GpuSpec
 
 Gpu = Annotated[str, typer.Option("--gpu", metavar="NAME|TOML", help="a GPU's name or a TOML file")]
 Measured = Annotated[
     str | None, typer.Option("--measured", metavar="DIR", help="its measured tables; validation/measured/<gpu> by default")
 ]
+Kernels = Annotated[
+    list[str] | None, typer.Option("--kernel", metavar="NAME", help="the rows of this kernel alone; repeat")
+]
 Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help="write the result as JSON; - is stdout")]
 
 
-def calibrate_command(gpu_name: Gpu, measured: Measured = None, json_path: Json = None) -> None:
+def calibrate_command(
+    gpu_name: Gpu, measured: Measured = None, kernels: Kernels = None, json_path: Json = None
+) -> None:
     """Fit a GPU's parameters to measured rows; prints TOML lines for a person to take over.
 
-    Every second config of a sweep calibrates; what the others say stands beside it.
+    Every second config of a sweep calibrates; a table on stderr says what the others would have given.
     """
     from dataclasses import asdict
 
-    from gpusim.evidence.calibrate import calibrate
+    from rich.console import Console
+
+    from gpusim.evidence.calibrate import calibrate, toml_lines
     from gpusim.report.evidence import render_calibration
 
     output = output_path(json_path, "--json")
     gpu, folder = find_gpu(gpu_name, "--gpu"), _folder(measured, gpu_name)
-    lines = calibrate(_cases(), folder, gpu)
+    lines = calibrate(_cases(kernels), folder, gpu)
     if not lines:
         raise ConfigError(f"calibrate: no table in {folder} holds a parameter; run gpusim measure --all on that GPU first")
     if output is not None:
         write_json([asdict(line) for line in lines], output)
-    render_calibration(lines, len(gpu.sources), console_for(output))
+    render_calibration(lines, len(gpu.sources), Console(stderr=True))
+    console_for(output).print(toml_lines(lines, gpu), highlight=False, markup=False, soft_wrap=True)
 
 
 def validate_command(
     gpu_name: Gpu,
     tiers: Annotated[
-        str, typer.Option("--tier", metavar="N[,N...]", help="rungs of the ladder: 2 latency, 3 counts, 4 rates, 5 to 7 "
-                          "whole kernels")] = "2,3,4,5,6,7",
+        str | None, typer.Option("--tier", metavar="N[,N...]", help="rungs of the ladder: 2 latency, 3 counts, 4 rates, 5 "
+                                 "to 7 whole kernels; all by default")] = None,
     measured: Measured = None,
+    kernels: Kernels = None,
     published: Annotated[bool, typer.Option("--published", help="against microbenchmarks that others published, instead "
                                             "of measured tables; --gpu all takes every GPU")] = False,
     worst: Annotated[int, typer.Option("--worst", metavar="N", help="show the N numbers that are furthest off")] = 0,
@@ -58,22 +71,28 @@ def validate_command(
     """
     from dataclasses import asdict
 
-    from gpusim.evidence.validate import judge, summaries
+    from gpusim.evidence.validate import TIERS, not_judged, summaries
     from gpusim.report.evidence import render_summaries, render_worst
 
     output = output_path(json_path, "--json")
-    wanted = _tiers(tiers)
+    wanted = _tiers(tiers or ",".join(map(str, TIERS)))
     if worst < 0:
         raise ConfigError(f"--worst {worst} is negative, wants a number of rows from 0 on")
     if published:
-        if measured:
-            raise ConfigError("--published judges no measured tables, leave --measured out")
+        for flag, value in (("--measured", measured), ("--tier", tiers), ("--kernel", kernels)):
+            if value:
+                raise ConfigError(f"--published judges no measured tables, leave {flag} out")
         _validate_published(gpu_name, worst, output)
         return
     gpu, folder = find_gpu(gpu_name, "--gpu"), _folder(measured, gpu_name)
-    found = judge(_cases(), folder, gpu, wanted)
+    cases = _cases(kernels)
+    for sentence in not_judged(_cases(None), folder, wanted):
+        typer.echo(f"gpusim: {sentence}", err=True)
+    found = _judge_all(cases, folder, gpu, wanted)
     if not found:
-        raise ConfigError(f"validate: no table in {folder} has rows of tier {tiers}; run gpusim measure --all there first")
+        raise ConfigError(
+            f"validate: no table in {folder} has rows of tier {tiers or 'any'}; run gpusim measure --all on that GPU first"
+        )
     families = summaries(found)
     if output is not None:
         write_json(
@@ -112,10 +131,43 @@ def _validate_published(gpu_name: str, worst: int, output: Path | None) -> None:
         raise typer.Exit(MISMATCH)
 
 
-def _cases() -> list[Case]:
+def _judge_all(cases: Sequence[Case], folder: Path, gpu: GpuSpec, tiers: Sequence[int]) -> list[Judgement]:
+    """Every case's rows, a process for each core; in the order of the cases. Minutes, for all tables of a GPU."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from gpusim.evidence.validate import judge_case
+
+    here = [case.name for case in cases if (folder / f"{case.name}.csv").exists() and set(case.tiers.values()) & set(tiers)]
+    if len(here) == 1:
+        return judge_case(here[0], folder, gpu, tiers)
+    here.sort(key=lambda name: -(folder / f"{name}.csv").stat().st_size)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    context = multiprocessing.get_context("spawn")
+    found: dict[str, list[Judgement]] = {}
+    with (
+        Progress(*columns, console=Console(stderr=True), transient=True) as progress,
+        ProcessPoolExecutor(min(len(here), os.cpu_count() or 1) or 1, mp_context=context) as pool,
+    ):
+        task = progress.add_task("judging", total=len(here))
+        futures = {pool.submit(judge_case, name, folder, gpu, tiers): name for name in here}
+        try:
+            for future in as_completed(futures):
+                found[futures[future]] = future.result()
+                progress.advance(task)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [item for case in cases for item in found.get(case.name, ())]
+
+
+def _cases(names: Sequence[str] | None) -> list[Case]:
     from gpusim.evidence.case import case_names, load_case
 
-    return [load_case(name) for name in case_names()]
+    return [load_case(name) for name in (dict.fromkeys(names) if names else case_names())]
 
 
 def _folder(measured: str | None, gpu_name: str) -> Path:
@@ -123,6 +175,8 @@ def _folder(measured: str | None, gpu_name: str) -> Path:
 
     folder = Path(measured) if measured else kernels_dir().parent / "validation" / "measured" / Path(gpu_name).stem
     if not folder.is_dir():
+        if not measured and gpu_name.endswith(".toml"):
+            raise ConfigError(f"--gpu {gpu_name!r} is a description of your own: say which rows judge it, --measured DIR")
         where = f"--measured {measured!r}" if measured else str(folder)
         raise ConfigError(f"{where} is no folder of measured tables; run gpusim measure --all on that GPU first")
     return folder

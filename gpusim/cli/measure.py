@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 COUNTS = 3
 """The tier that is judged at once: it costs no simulation."""
 
+OLDEST = (8, 0)
+"""The least compute capability of a GPU that is measured."""
+
 LAUNCH_S = 0.1
 """What a counted launch takes, seen on an H200; for the estimate alone."""
 
@@ -77,6 +80,8 @@ def measure_command(
     cases = [load_case(name) for name in (case_names() if every else dict.fromkeys(names or []))]
     folder = Path(build_dir) if build_dir else None
     if build_only:
+        if only:
+            raise ConfigError("--only goes with measuring; --build-only builds whole kernels")
         _build(cases, arch, folder)
         return
     options = Options(
@@ -87,8 +92,19 @@ def measure_command(
 
 
 def _measured_dir() -> Path:
+    """``validation/measured`` of the checkout.
+
+    Raises:
+        ConfigError: gpusim is installed without one; the next installation would overwrite what it found there.
+    """
+    import gpusim
     from gpusim.evidence.case import kernels_dir
 
+    if kernels_dir().parent == Path(gpusim.__file__).resolve().parent:
+        raise ConfigError(
+            "measure: gpusim is installed without its checkout, where rows belong: give --out DIR, or install it with "
+            "pip install -e in the checkout"
+        )
     return kernels_dir().parent / "validation" / "measured"
 
 
@@ -111,11 +127,15 @@ def _build(cases: Sequence[Case], arch: str | None, folder: Path | None) -> dict
 
     arch = arch or find_gpu().arch
     capability = capability_of(arch)
+    if capability < OLDEST:
+        raise ConfigError(f"--arch {arch} is older than what gpusim measures, wants sm_80 or later")
     cubins = {}
     for case in cases:
         if any(group.least_capability <= capability for group in case.groups.values()):
             cubins[case.name] = build(case, arch, folder)
             typer.echo(f"{case.name}: {cubins[case.name].path}", err=True)
+        else:
+            typer.echo(f"{case.name}: has nothing for {arch}, skipped", err=True)
     return cubins
 
 
@@ -131,7 +151,7 @@ def _measure(cases: Sequence[Case], options: Options, folder: Path | None, until
 
     gpu = find_gpu()
     if find_spec("pycuda") is None:
-        raise ConfigError("measure: PyCUDA is missing, wants pip install 'gpusim[cuda]'")
+        raise ConfigError("measure: PyCUDA is missing, wants pip install -e '.[cuda]' in the checkout")
     options = replace(options, out=options.out / gpu.folder)
     work, skipped = jobs(cases, options, gpu.capability)
     console = Console(stderr=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import ConfigError, nearest
-from gpusim.evidence.case import Case, Fitted, TwinConstant, key_of
+from gpusim.evidence.case import Case, Fitted, TwinConstant, asked, key_of
 from gpusim.evidence.rows import Row, Table, config_of
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def calibrate(cases: Iterable[Case], folder: Path, gpu: GpuSpec) -> list[Line]:
             continue
         table = Table.read(path)
         fitting, judging = halves(case, table)
-        others = {fitted.parameter: fitted.value for fitted in case.fit(judging)}
-        for fitted in case.fit(fitting):
+        others = {fitted.parameter: fitted.value for fitted in asked(case, "fit", case.fit, judging)}
+        for fitted in asked(case, "fit", case.fit, fitting):
             if fitted.parameter in lines:
                 raise ConfigError(f"{case.name}: fits {fitted.parameter}, as another kernel does: let one of them do it")
             lines[fitted.parameter] = _line(case, fitted, table, others, gpu)
@@ -113,7 +113,7 @@ def twin_constants(case: Case, table: Table, gpu: GpuSpec) -> list[ConstantLine]
     fitting, _ = halves(case, table)
     return [
         ConstantLine(kernel=case.name, constant=constant, stated=case.stated(constant))
-        for constant in case.twin_constants(fitting, gpu)
+        for constant in asked(case, "twin_constants", case.twin_constants, fitting, gpu)
     ]
 
 
@@ -157,8 +157,11 @@ def _value(gpu: GpuSpec, name: str) -> Any:
     return value
 
 
-def toml_lines(lines: Sequence[Line]) -> str:
-    """The lines to take over, by component, numbers first and sources after them."""
+def toml_lines(lines: Sequence[Line], gpu: GpuSpec | None = None) -> str:
+    """The lines to take over, by component, numbers first and sources after them.
+
+    Of a parameter with a number for each class, the classes that rows say nothing of keep what ``gpu`` has.
+    """
     by_component: dict[str, list[Line]] = {}
     for line in lines:
         by_component.setdefault(line.parameter.partition(".")[0], []).append(line)
@@ -166,10 +169,18 @@ def toml_lines(lines: Sequence[Line]) -> str:
     for component, found in by_component.items():
         values: list[str] = []
         sources: dict[str, str] = {}
+        classes: dict[str, dict[str, str]] = {}
         for line in found:
             _, key, *of_class = line.parameter.split(".")
-            values.append(f"{key}{''.join(f'.{_key(name)}' for name in of_class)} = {_number(line)}")
+            if of_class:
+                kept = _value(gpu, f"{component}.{key}") if gpu else {}
+                numbers = classes.setdefault(key, {_key(name): repr(value) for name, value in kept.items()})
+                numbers[_key(of_class[0])] = _number(line)
+            else:
+                values.append(f"{key} = {_number(line)}")
             sources.setdefault(key, f'{key} = "{_quoted(line.source)}"')
+        for key, numbers in classes.items():
+            values.append(f"{key} = {{ {', '.join(f'{name} = {number}' for name, number in numbers.items())} }}")
         title = component if component == "device" else f"component.{component}"
         parts.append("\n".join([f"[{title}]", *values, "", f"[{title}.source]", *sources.values()]))
     return "\n\n".join(parts)

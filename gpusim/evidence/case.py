@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,10 @@ Config = Mapping[str, str]
 
 Outputs = Mapping[str, NDArray[Any]]
 """What a launch left in its outputs, by name."""
+
+
+Answer = TypeVar("Answer")
+"""What a case's function gives."""
 
 
 class WrongAnswer(GpusimError):  # noqa: N818 - it is said of a kernel, and no fault of ours
@@ -295,6 +300,34 @@ def case_names(folder: Path | None = None) -> list[str]:
     return sorted(path.parent.name for path in (folder or kernels_dir()).glob("*/case.py"))
 
 
+def asked(case: Case, what: str, function: Callable[..., Answer], *arguments: Any) -> Answer:
+    """What a case's own function ``what`` answers to ``arguments``.
+
+    Raises:
+        ConfigError: it fails; says where. What gpusim itself refuses passes.
+    """
+    try:
+        return function(*arguments)
+    except GpusimError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"kernels/{case.name}/case.py: {what} fails: {_where(error)}") from error
+
+
+def _where(error: BaseException) -> str:
+    """An error with the innermost line that it came from.
+
+    >>> try:
+    ...     {}["n"]
+    ... except KeyError as error:
+    ...     _where(error).split(" at ")[0]
+    "KeyError 'n'"
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__} {error}{at}"
+
+
 @cache
 def load_case(name: str, folder: Path | None = None) -> Case:
     """``CASE`` of ``kernels/<name>/case.py``.
@@ -307,13 +340,19 @@ def load_case(name: str, folder: Path | None = None) -> Case:
     """
     folder = folder or kernels_dir()
     if name not in case_names(folder):
-        raise ConfigError(f"{name!r} is no kernel that can be measured; {nearest(name, case_names(folder))}")
+        hint = "wants its name alone" if "/" in name else f"{nearest(name, case_names(folder))}; gpusim measure lists them"
+        raise ConfigError(f"{name!r} is no kernel with a case.py in {folder}; {hint}")
     spec = importlib.util.spec_from_file_location(f"gpusim_kernels_{name}", folder / name / "case.py")
     if spec is None or spec.loader is None:
         raise ConfigError(f"kernels/{name}/case.py: cannot be imported, wants a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except GpusimError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"kernels/{name}/case.py: cannot be imported: {_where(error)}") from error
     case = getattr(module, "CASE", None)
     if not isinstance(case, Case) or case.name != name:
         raise ConfigError(f"kernels/{name}/case.py: defines no CASE named {name!r}, wants one")

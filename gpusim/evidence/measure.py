@@ -134,7 +134,7 @@ class Gpu:
         try:
             import pycuda.driver as cuda
         except ImportError as error:
-            raise ConfigError(f"measure: PyCUDA cannot be imported ({error}), wants pip install 'gpusim[cuda]'") from None
+            raise ConfigError(f"measure: PyCUDA cannot be imported ({error}), wants pip install -e '.[cuda]'") from None
         self._cuda = cuda
         self.errors: tuple[type[Exception], ...] = (cuda.Error,)
         try:

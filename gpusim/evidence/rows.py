@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,9 @@ entry point."""
 FORMAT = 1
 """Of the JSON file; raised when an old reader would misread a new file."""
 
+NUM_ROWS = "num_rows"
+"""How many rows of the CSV a run has, in the JSON file: a table that was cut off at the end of a line is found out."""
+
 Row = dict[str, str]
 """One line of the CSV, all text; a number that is not there is empty."""
 
@@ -39,7 +43,7 @@ class Table:
     ...     table.append({"date": "2026-01-31"}, [{"seed": "1", "group": "l2", "kernel": "chase", "cycles": "273"}])
     ...     again = Table.read(table.path)
     >>> again.rows, again.runs
-    ([{'run': '0', 'seed': '1', 'group': 'l2', 'kernel': 'chase', 'cycles': '273'}], [{'date': '2026-01-31'}])
+    ([{'run': '0', 'seed': '1', 'group': 'l2', 'kernel': 'chase', 'cycles': '273'}], [{'date': '2026-01-31', 'num_rows': 1}])
     """
 
     path: Path
@@ -100,6 +104,14 @@ class Table:
                 raise ConfigError(
                     f"{self.path}: line {number} is of run {row['run']}, wants one of those in {self.about_path.name}"
                 )
+        found = Counter(int(row["run"]) for row in self.rows)
+        for number, run in enumerate(self.runs):
+            is_unfinished = number == len(self.runs) - 1 and not found[number]  # the CSV did not follow
+            if found[number] != run.get(NUM_ROWS, found[number]) and not is_unfinished:
+                raise ConfigError(
+                    f"{self.path}: holds {found[number]} rows of run {number}, wants the {run[NUM_ROWS]} that "
+                    f"{self.about_path.name} tells of: it is cut off, or rows were added"
+                )
 
     def keys(
         self, columns: Iterable[str], seed: int, *, has_aside: bool = True
@@ -130,9 +142,11 @@ class Table:
         The JSON file goes first: should the CSV not follow, a run without rows remains, which harms nobody. New columns
         go to the end, and old rows are empty there.
         """
+        if self.runs and not any(row["run"] == str(len(self.runs) - 1) for row in self.rows):
+            self.runs[-1][NUM_ROWS] = 0
         number = str(len(self.runs))
         added = [{"run": number, **row} for row in rows]
-        self.runs.append(dict(run))
+        self.runs.append({**run, NUM_ROWS: len(added)})
         self._forget(added, put_aside)
         self.put_aside.extend(dict(item) for item in put_aside)
         self.columns += [name for name in dict.fromkeys(name for row in added for name in row) if name not in self.columns]
@@ -190,5 +204,26 @@ def config_of(row: Mapping[str, str], columns: Iterable[str]) -> Config:
 
     >>> config_of({"run": "0", "kernel": "k", "n": "8", "cycles": "19"}, ["n"])
     {'kernel': 'k', 'n': '8'}
+
+    Raises:
+        ConfigError: the row lacks a column.
     """
-    return {name: row[name] for name in ("kernel", *columns)}
+    try:
+        return {name: row[name] for name in ("kernel", *columns)}
+    except KeyError as error:
+        raise ConfigError(f"a row lacks the column {error.args[0]!r}: wants all that its case's configs say") from None
+
+
+def number_in(row: Mapping[str, str], name: str) -> float:
+    """A number of a row.
+
+    >>> number_in({"cycles": "273.5"}, "cycles")
+    273.5
+
+    Raises:
+        ConfigError: there is something else.
+    """
+    try:
+        return float(row[name])
+    except ValueError:
+        raise ConfigError(f"the column {name!r} holds {row[name]!r}, wants a number") from None

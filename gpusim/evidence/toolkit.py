@@ -192,8 +192,8 @@ def find_nvcc() -> str:
     found = find_program("nvcc")
     if found is None:
         raise ConfigError(
-            "measure: no nvcc on the PATH, wants the CUDA toolkit, pip install 'gpusim[nvcc]', or cubins built elsewhere "
-            "(--build-only --build-dir DIR)"
+            "measure: no nvcc on the PATH, wants the CUDA toolkit, pip install -e '.[nvcc]' in the checkout, or cubins "
+            "built elsewhere (--build-only --build-dir DIR)"
         )
     return found
 

@@ -7,16 +7,17 @@ up, and whether they pass. A row that calibrated is never judged.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from gpusim.errors import ConfigError
 from gpusim.evidence.calibrate import halves
-from gpusim.evidence.case import Case
-from gpusim.evidence.rows import Table, config_of
+from gpusim.evidence.case import Case, asked, load_case
+from gpusim.evidence.rows import Table, config_of, number_in
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
@@ -91,7 +92,12 @@ class Summary:
 
 
 def judge(cases: Iterable[Case], folder: Path, gpu: GpuSpec, tiers: Iterable[int]) -> list[Judgement]:
-    """Every number of ``tiers`` that judging rows in ``folder`` have and the simulator answers for ``gpu``."""
+    """Every number of ``tiers`` that judging rows in ``folder`` have and the simulator answers for ``gpu``.
+
+    Raises:
+        ConfigError: a table lacks a column of its case's configs, holds no number where one is wanted, or a case's own code
+            fails.
+    """
     wanted = set(tiers)
     found = []
     for case in cases:
@@ -99,18 +105,46 @@ def judge(cases: Iterable[Case], folder: Path, gpu: GpuSpec, tiers: Iterable[int
         names = {name: tier for name, tier in case.tiers.items() if tier in wanted}
         if not names or not path.exists():
             continue
-        for row in halves(case, Table.read(path))[1]:
-            config = config_of(row, case.columns)
-            answers = case.predict(config, gpu)
-            found += [
-                Judgement(
-                    kernel=case.name, group=row["group"], name=name, tier=tier, config=config, predicted=answers[name],
-                    measured=float(row[name]),
-                )
-                for name, tier in names.items()
-                if name in answers and row.get(name)
-            ]  # fmt: skip
+        try:
+            for row in halves(case, Table.read(path))[1]:
+                found += _judged(case, row, names, gpu)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
     return found
+
+
+def judge_case(name: str, folder: Path, gpu: GpuSpec, tiers: Iterable[int]) -> list[Judgement]:
+    """:func:`judge` for the case of that name alone: what another process can be asked."""
+    return judge([load_case(name)], folder, gpu, tiers)
+
+
+def _judged(case: Case, row: Mapping[str, str], names: Mapping[str, int], gpu: GpuSpec) -> list[Judgement]:
+    config = config_of(row, case.columns)
+    answers = asked(case, "predict", case.predict, config, gpu)
+    return [
+        Judgement(
+            kernel=case.name, group=row["group"], name=name, tier=tier, config=config, predicted=answers[name],
+            measured=number_in(row, name),
+        )
+        for name, tier in names.items()
+        if name in answers and row.get(name)
+    ]  # fmt: skip
+
+
+def not_judged(cases: Sequence[Case], folder: Path, tiers: Iterable[int]) -> list[str]:
+    """A sentence for each table, and each column of one, that ought to be judged and is not there."""
+    wanted, known = set(tiers), {case.name for case in cases}
+    strangers = [path.name for path in sorted(folder.glob("*.csv")) if path.stem not in known]
+    said = [f"{name}: no kernel has that name, not judged" for name in strangers]
+    for case in cases:
+        path = folder / f"{case.name}.csv"
+        if not path.exists():
+            continue
+        columns = Table.read(path).columns
+        lacking = [name for name, tier in case.tiers.items() if tier in wanted and name not in columns]
+        if lacking:
+            said.append(f"{path.name}: has no column {', '.join(lacking)}, not judged")
+    return said
 
 
 def summaries(judgements: Iterable[Judgement]) -> list[Summary]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from gpusim.evidence.calibrate import Line, toml_lines
+from gpusim.evidence.calibrate import Line
 from gpusim.evidence.validate import TIERS, Judgement, Summary
 
 
@@ -16,8 +16,8 @@ def render_summaries(found: Sequence[Summary], console: Console) -> None:
     """A table a tier: rows, mean, P90 and worst error of each family, and whether it passes."""
     for tier in sorted({item.tier for item in found}):
         table = Table(title=f"Tier {tier}: {TIERS[tier].question}", title_justify="left", box=None)
-        table.add_column("kernel")
-        table.add_column("group")
+        table.add_column("kernel", no_wrap=True)
+        table.add_column("group", no_wrap=True)
         table.add_column("what", overflow="fold")
         for name in ("rows", "mean %", "P90 %", "worst %"):
             table.add_column(name, justify="right")
@@ -67,7 +67,7 @@ def render_worst(found: Sequence[Judgement], count: int, console: Console) -> No
 
 
 def render_calibration(lines: Sequence[Line], num_parameters: int, console: Console) -> None:
-    """Each parameter before and after with what the judging rows say, then the TOML lines to take over."""
+    """Each parameter before and after with what the judging rows say."""
     table = Table(title="Parameters that the measured rows give", title_justify="left", box=None)
     table.add_column("parameter")
     for name in ("before", "after", "change %", "off the judging rows %"):
@@ -80,7 +80,6 @@ def render_calibration(lines: Sequence[Line], num_parameters: int, console: Cons
         )  # fmt: skip
     console.print(table, highlight=False)
     console.print(f"{len(lines)} of the GPU's {num_parameters} parameters. Lines to take over:\n", highlight=False)
-    console.print(toml_lines(lines), highlight=False, markup=False, soft_wrap=True)
 
 
 def _percent(value: float) -> str:

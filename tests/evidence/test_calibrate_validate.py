@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -14,7 +16,7 @@ from gpusim.errors import ConfigError
 from gpusim.evidence.calibrate import calibrate, halves, parameter, toml_lines
 from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, case_names, load_case
 from gpusim.evidence.rows import Table
-from gpusim.evidence.validate import TIERS, Judgement, judge, quantile, summaries
+from gpusim.evidence.validate import TIERS, Judgement, judge, not_judged, quantile, summaries
 from gpusim.machine.config import GpuSpec, load_gpu
 
 TOY = load_gpu("toy")
@@ -212,3 +214,76 @@ def test_a_whole_number_of_the_description_stays_one(tmp_path: Path) -> None:
     document = tomllib.loads(text)
     assert isinstance(document["device"]["num_sms"], int)
     assert isinstance(document["component"]["hbm"]["latency_ns"], float)
+
+
+def spoilt(folder: Path, old: str, new: str) -> Path:
+    path = measured(folder, ALTERNATING) / "chase.csv"
+    path.write_text(path.read_text().replace(old, new))
+    return folder
+
+
+@pytest.mark.parametrize(("old", "new", "says"), [
+    ("size", "extent", "a row lacks the column 'size'"),
+    ("310.0\n", "abc\n", "the column 'cycles' holds 'abc', wants a number"),
+    ("0,1,all,chase,10,310.0\n", "", "holds 9 rows of run 0, wants the 10"),
+    ("0,1,all,chase,10,310.0\n", "0,1,all,chase,10,310.0\n" * 2, "holds 11 rows of run 0, wants the 10"),
+])  # fmt: skip
+def test_a_spoilt_table_is_refused_by_name(old: str, new: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"chase.csv: {says}"):
+        judge([chase()], spoilt(tmp_path, old, new), TOY, tiers=[2])
+
+
+def test_a_run_whose_rows_never_came_harms_nobody(tmp_path: Path) -> None:
+    table = Table.read(measured(tmp_path, ALTERNATING) / "chase.csv")
+    rows, again_asked = table.path.read_text(), {name: text for name, text in table.rows[0].items() if name != "run"}
+    table.append({"date": "2026-02-01"}, [again_asked])
+    table.path.write_text(rows)  # the JSON file goes first
+    again = Table.read(table.path)
+    again.append({"date": "2026-02-02"}, [again_asked])
+    assert [run["num_rows"] for run in Table.read(table.path).runs] == [10, 0, 1]
+
+
+def test_what_ought_to_be_judged_and_is_not_there_is_said(tmp_path: Path) -> None:
+    folder = spoilt(tmp_path, "cycles", "duration")
+    (folder / "chas.csv").write_text("run\n")
+    assert judge([chase()], folder, TOY, tiers=[2]) == []
+    assert not_judged([chase()], folder, [2]) == [
+        "chas.csv: no kernel has that name, not judged", "chase.csv: has no column cycles, not judged",
+    ]  # fmt: skip
+    assert not_judged([chase()], measured(tmp_path / "whole", ALTERNATING), [2]) == []
+
+
+def test_a_case_that_fails_is_named_with_the_line(tmp_path: Path) -> None:
+    def answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
+        del gpu
+        return {"cycles": float(config["depth"])}
+
+    case = replace(chase(), predict=answer)
+    with pytest.raises(ConfigError, match=r"kernels/chase/case.py: predict fails: KeyError 'depth' at test_calibrate"):
+        judge([case], measured(tmp_path, ALTERNATING), TOY, tiers=[2])
+
+
+def test_a_class_that_is_fitted_leaves_the_others_as_they_are(tmp_path: Path) -> None:
+    lines = calibrate([chase(parameters=("device.peak_tflops.16bit",))], measured(tmp_path, ALTERNATING), TOY)
+    kept = tomllib.loads(toml_lines(lines, TOY))["device"]["peak_tflops"]
+    assert kept == {**TOY.device.peak_tflops, "16bit": 290.0}
+
+
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["--published", "--tier", "2"], "leave --tier out"),
+    (["--kernel", "kernels/occupancy"], "wants its name alone"),
+    (["--kernel", "ocupancy"], "did you mean 'occupancy'?"),
+])  # fmt: skip
+def test_what_validate_is_asked_must_make_sense(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", "--gpu", "h200_sxm", *arguments]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_kernels_can_be_judged_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "found.json"
+    arguments = ["--kernel", "occupancy", "--kernel", "wgmma_operands", "--tier", "3", "--json", str(path)]
+    assert main(["validate", "--gpu", "h200_sxm", *arguments]) == 0
+    assert {row["kernel"] for row in json.loads(path.read_text())["rows"]} == {"occupancy", "wgmma_operands"}
+    assert "occupancy" in capsys.readouterr().out

@@ -106,7 +106,7 @@ def test_after_a_crash_the_others_are_launched_again(tmp_path: Path, said: tuple
 
 
 def test_a_child_that_never_began_gives_its_sentence(tmp_path: Path) -> None:
-    ended = Ended([], 2, "Traceback\ngpusim: measure: PyCUDA cannot be imported, wants pip install 'gpusim[cuda]'\n")
+    ended = Ended([], 2, "Traceback\ngpusim: measure: PyCUDA cannot be imported, wants pip install -e '.[cuda]'\n")
     with pytest.raises(ConfigError, match="PyCUDA cannot be imported"):
         bench(tmp_path)._take(ended, job(1).configs, Chunk(), [0], is_counted=False)
 
@@ -250,3 +250,24 @@ def test_a_gpu_is_named_with_driver_and_uuid(tmp_path: Path, monkeypatch: pytest
     smi.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     assert find_gpu() == GpuFound("NVIDIA H200", (9, 0), "580.159.04", "GPU-1f2e")
+
+
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["occupancy", "--build-only", "--arch", "sm_70"], "wants sm_80 or later"),
+    (["occupancy", "--build-only", "--only", "nothing"], "--only goes with measuring"),
+])  # fmt: skip
+def test_what_cannot_be_built_is_refused(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["measure", *arguments]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_kernel_with_nothing_for_an_architecture_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["measure", "tma_writes", "--build-only", "--arch", "sm_80"]) == 0
+    assert "tma_writes: has nothing for sm_80, skipped" in capsys.readouterr().err
+
+
+def test_a_case_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "case.py").write_text("CASE = 1 / 0\n")
+    with pytest.raises(ConfigError, match=r"kernels/broken/case.py: cannot be imported: ZeroDivisionError .* at case.py:1"):
+        load_case("broken", tmp_path)
