@@ -58,7 +58,9 @@ def table(before: Mapping[str, Parameter], after: Mapping[str, Parameter]) -> st
     lines = [
         "# The H200's parameters, before and after measuring",
         "",
-        "Made by `scripts/parameter_table.py`; `gpusim gpus h200_sxm` prints the parameters of today with their units.",
+        "Made by `scripts/parameter_table.py`; `gpusim gpus h200_sxm` prints the parameters of today with their units,",
+        "and counts a parameter that has a number for each class of instructions once a class. Before: the description of revision",
+        "c0513c6, when no GPU had been asked for anything but counts.",
         "",
         "| | " + " | ".join(dict.fromkeys(CLASSES.values())) + " | all |",
         "|---|" + "---|" * (len(set(CLASSES.values())) + 1),

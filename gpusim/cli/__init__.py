@@ -22,6 +22,7 @@ from gpusim.cli.kernels import EXPLAIN, PREDICT
 from gpusim.cli.layout import layout_command
 from gpusim.cli.measure import measure_command
 from gpusim.cli.options import BAD_INPUT, INTERRUPTED, OK, Commands, where
+from gpusim.cli.sass import sass_command
 from gpusim.errors import GpusimError, nearest
 
 COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
@@ -32,6 +33,7 @@ COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
     ("measure", measure_command),
     ("calibrate", calibrate_command),
     ("validate", validate_command),
+    ("sass", sass_command),
     ("gpus", gpus_command),
 )
 """Every command by name, a group or a function, in the order in which one meets them."""
