@@ -59,7 +59,7 @@ def table(before: Mapping[str, Parameter], after: Mapping[str, Parameter]) -> st
         "# The H200's parameters, before and after measuring",
         "",
         "Made by `scripts/parameter_table.py`; `gpusim gpus h200_sxm` prints the parameters of today with their units,",
-        "and counts a parameter that has a number for each class of instructions once a class. Before: the description of revision",
+        "and counts a parameter that has a number for each class of instructions once a class. Before: as of revision",
         "c0513c6, when no GPU had been asked for anything but counts.",
         "",
         "| | " + " | ".join(dict.fromkeys(CLASSES.values())) + " | all |",
