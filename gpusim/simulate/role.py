@@ -88,11 +88,11 @@ class Role:
     """The warps of one role of one CTA, in lockstep. Implements ``workload.launch.RoleContext``."""
 
     __slots__ = (
-        "arrives_far_at", "async_cp",
+        "all_fenced_at", "arrives_far_at", "async_cp",
         "blocked_on", "blocked_since", "bulk_groups", "bulk_open", "count", "cp_groups", "cp_open", "cta",
         "engine", "env", "handlers", "is_done", "iteration_weight", "last_store", "loops", "mma_done", "must_retry",
         "num_warpgroups",
-        "num_warps", "record", "registers", "sections", "sm", "spec", "t", "tile_loop", "totals", "turn_weight",
+        "num_warps", "record", "registers", "sections", "sm", "spec", "stored_at", "t", "tile_loop", "totals", "turn_weight",
         "wait_state", "wave", "wgmma_groups", "wgmma_open",
     )
 
@@ -122,6 +122,10 @@ class Role:
         self.mma_done = 0.0
         self.last_store: AsyncGroup | None = None
         self.arrives_far_at = 0.0
+        self.stored_at = 0.0
+        """When the last of its stores to shared memory goes in."""
+        self.all_fenced_at = 0.0
+        """When the last of its warps has a proxy fence behind it; the cursor is the first's."""
         self.registers = engine.launch.registers_per_thread
         self.blocked_on: str | ops.MbarrierWait | None = None
         self.blocked_since = 0.0
