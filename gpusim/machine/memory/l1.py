@@ -35,14 +35,23 @@ class L1Spec:
     store_release_cycles: float
     """From when an instruction leaves that queue until its place is taken again."""
 
+    @property
+    def has_store_queue(self) -> bool:
+        """Whether stores wait in a queue by the instruction; else a role's next one waits until its last has left."""
+        return self.store_queue_requests + self.store_queue_scheduler_requests > 0.0
+
+    def shared_places(self, num_requests: float, num_bytes: float) -> float:
+        """Places for all warps, in instructions of ``num_bytes / num_requests``."""
+        shared = self.store_queue_requests
+        if num_bytes * shared > self.store_queue_bytes * num_requests:
+            shared = self.store_queue_bytes * num_requests / num_bytes
+        return shared
+
     def posted_cycles(self, cycles: float, *, num_requests: float, num_bytes: float, num_schedulers: int) -> float:
         """How long before the end of stores their warps go on, where serving them takes ``cycles``."""
         if not num_requests:
             return 0.0
-        shared = self.store_queue_requests
-        if num_bytes * shared > self.store_queue_bytes * num_requests:
-            shared = self.store_queue_bytes * num_requests / num_bytes
-        places = shared + self.store_queue_scheduler_requests * num_schedulers
+        places = self.shared_places(num_requests, num_bytes) + self.store_queue_scheduler_requests * num_schedulers
         lead = places * cycles / num_requests - self.store_release_cycles
         return lead if lead > 0.0 else 0.0
 

@@ -22,6 +22,8 @@ class XbarSpec:
     sm_write_bytes_per_cycle: float
     write_bytes_per_cycle: float
     """What all SMs together can store."""
+    store_packet_cycles: float
+    """What threads' stores of one line take of their SM's port at least, however little of it they store."""
     red_header_fraction: float
     """What a reduction takes of its SM's port beyond its bytes, as a part of these."""
     merge_group_sms: int
@@ -121,16 +123,46 @@ def _hand_over(part: Part, passed_at: float, spread_cycles: float) -> None:
         done((ready_at if ready_at > done_at else done_at) + latency_cycles)
 
 
+class _StorePort:
+    """One SM's stores on their way to L2: one after the other, so that SMs share what L2 takes, not transfers."""
+
+    __slots__ = ("_pipe", "_waiting", "is_busy")
+
+    def __init__(self, pipe: SharedPipe) -> None:
+        self._pipe = pipe
+        self._waiting: deque[tuple[float, _Left]] = deque()
+        self.is_busy = False
+
+    def send(self, num_bytes: float, left: _Left) -> None:
+        """Move ``num_bytes`` when those before them have passed."""
+        left.port = self
+        if self.is_busy:
+            self._waiting.append((num_bytes, left))
+        else:
+            self.is_busy = True
+            self._pipe.transfer(num_bytes, left)
+
+    def has_passed(self) -> None:
+        """The last byte of the first has: the next may."""
+        if self._waiting:
+            self._pipe.transfer(*self._waiting.popleft())
+        else:
+            self.is_busy = False
+
+
 class _Left:
     """A store's last byte has left the SM: not before its turn at the port is over."""
 
-    __slots__ = ("_done", "_earliest")
+    __slots__ = ("_done", "_earliest", "port")
 
     def __init__(self, earliest: float, done: Done) -> None:
         self._earliest = earliest
         self._done = done
+        self.port: _StorePort | None = None
 
     def __call__(self, cycle: float) -> None:
+        if self.port is not None:
+            self.port.has_passed()
         earliest = self._earliest
         self._done(cycle if cycle > earliest else earliest)
 
@@ -139,7 +171,8 @@ class Xbar(Component):
     """Ports, slices and merging.
 
     Models: a limit on what one SM takes in, one on what the L2 slices serve to all (shared fairly), and their own
-    for stores, whose port takes an SM's one after the other, reductions with a header a line; a limit on what loads of
+    for stores, whose port takes an SM's one after the other, reductions with a header a line, lines that threads store in
+    small parts with what a packet takes at least, sectors stored in part (taken to be half) with a mask; a limit on what loads of
     an SM's threads have asked for and not got (a miss holds its place for longer than a hit); a second request for a
     tile from a neighbouring SM joins the first while that is in flight, and costs the slices nothing; multicast (one
     read, several receivers).
@@ -164,6 +197,7 @@ class Xbar(Component):
             env, bytes_per_cycle=spec.write_bytes_per_cycle, cap_bytes_per_cycle=spec.sm_write_bytes_per_cycle
         )
         self.store_ports = [Pipe(units_per_cycle=spec.sm_write_bytes_per_cycle) for _ in range(num_sms)]
+        self._stores_of = [_StorePort(self.stores) for _ in range(num_sms)]
         self.ports = [_Port() for _ in range(num_sms)]
         size = max(1, spec.merge_group_sms)
         self._regions = [sm_idx // size for sm_idx in range(num_sms)]
@@ -203,20 +237,30 @@ class Xbar(Component):
 
     def write(
         self, request: MemoryRequest, done: Done, *, num_distinct_bytes: float, kind: StoreKind = "st",
-        num_more_bytes: float = 0.0,
+        num_more_bytes: float = 0.0, num_packet_bytes: float = 0.0,
     ) -> None:
         """Store a tile; ``done(cycle)`` is called when its last byte has left the SM, and L2 has room for it.
 
         ``num_distinct_bytes`` are what the stores change: partial sectors cross the port one by one and meet in L2.
-        ``num_more_bytes`` pass the port beside the request's: headers and masks.
+        ``num_more_bytes`` pass the port beside the request's: headers and masks. ``num_packet_bytes`` are what the
+        packets of threads' stores take in all, of the port and of L2, where that is more than the request.
         """
         done = self.l2.store(request, done, num_distinct_bytes=num_distinct_bytes, kind=kind)
         num_bytes = request.num_bytes + num_more_bytes
         if kind == "red":
             num_bytes += request.num_bytes * self.spec.red_header_fraction
+        if num_packet_bytes > num_bytes:
+            num_bytes = num_packet_bytes
         left_at = self.store_ports[request.sm_idx].reserve(num_bytes, at_cycle=request.issued_at)
-        self.stores.transfer(request.num_bytes, _Left(left_at, done))
+        self._stores_of[request.sm_idx].send(max(request.num_bytes, num_packet_bytes), _Left(left_at, done))
         self.counters.write_bytes += request.num_bytes * request.num_alike
+
+    def packet_bytes(self, num_lines: float, num_sectors: float, num_bytes: float) -> float:
+        """Bytes of the port's time that threads' stores take."""
+        masks = 2.0 * (num_sectors * SECTOR_BYTES - num_bytes) / SECTOR_BYTES  # of sectors half full
+        sectors = num_sectors + min(max(masks, 0.0), num_sectors)
+        lines = num_lines * self.spec.store_packet_cycles * self.spec.sm_write_bytes_per_cycle
+        return max(lines, sectors * SECTOR_BYTES)
 
     def settle(self) -> None:
         """Sectors that the slices read for the SMs: what crossed the ports, by the share that did not merge."""

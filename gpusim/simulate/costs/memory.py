@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gpusim.errors import LaunchError
 from gpusim.machine.component import MemoryRequest
+from gpusim.machine.timing import EPSILON_BYTES
 from gpusim.simulate.cta import Stage
 from gpusim.simulate.role import AsyncGroup, Pause, Resume, Role, lacks
 from gpusim.simulate.timeline import CopySpan, WarpState
@@ -32,25 +34,73 @@ def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
 
 
 def global_store(role: Role, op: ops.GlobalStore) -> Pause:
-    """Through the load/store unit; a second store waits until the first has left the SM."""
+    """Through the load/store unit; the warps go on when the last of it waits in the store queue."""
+    access, sm = op.access, role.sm
+    spec = sm.l1.spec
     previous = role.last_store
-    if previous is not None and previous.num_pending:  # the store queue is full until the last one has left
+    if not spec.has_store_queue and previous is not None and previous.num_pending:
         role.must_retry = True
         return role.wait_group(previous, WarpState.LSU, "the store queue")
-    access, sm = op.access, role.sm
     counters = sm.l1.counters
     counters.store_requests += access.num_requests * role.count
     counters.store_sectors += access.num_sectors * role.count
+    begin = role.t
     role.issue(access.num_requests / role.num_warps)
+    if spec.has_store_queue:
+        sm.l1.accept(access.num_requests, access.num_lines, at_cycle=begin, weight=role.count)
+        return queue_store(role, op, begin)
     _, end = sm.l1.accept(access.num_requests, access.num_lines, at_cycle=role.t, weight=role.count)
-    role.spend(WarpState.LSU, max(role.t, end - sm.l1.spec.queue_cycles))
-    group = AsyncGroup()
-    group.add()
-    role.last_store = group
-    role.engine.store_began()
-    request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES)
-    sm.l1.below.write(request, Stored(role.engine, group), num_distinct_bytes=access.num_bytes)
+    role.spend(WarpState.LSU, max(role.t, end - spec.queue_cycles))
+    send_store(role, op, 0.0, 1.0, None)
     return None
+
+
+def queue_store(role: Role, op: ops.GlobalStore, begin_cycle: float) -> Pause:
+    """Send a store's first part, what the schedulers hold of it, and what is past them; wait until the queue has room."""
+    access, xbar = op.access, role.sm.l1.below
+    spec, rate = role.sm.l1.spec, xbar.spec.sm_write_bytes_per_cycle
+    num_requests = max(access.num_requests, 1)
+    num_bytes = xbar.packet_bytes(access.num_lines, access.num_sectors, access.num_bytes)
+    schedulers = min(role.num_warps, role.sm.warp_scheduler.spec.num_schedulers)
+    lead = rate * spec.posted_cycles(
+        num_bytes / rate, num_requests=num_requests, num_bytes=access.num_bytes, num_schedulers=schedulers
+    )
+    passed = min(num_bytes, lead, num_bytes / num_requests * spec.shared_places(num_requests, access.num_bytes))
+    ends = sorted({0.0, num_bytes - lead, num_bytes - passed, num_bytes})
+    for begin, end in pairwise(end for end in ends if end >= 0.0):
+        group = send_store(role, op, num_bytes, (end - begin) / num_bytes, begin_cycle)
+        role.queued_stores.append((end - begin, group))
+    role.passed_bytes = passed
+    return until_stored(role, lead)
+
+
+def until_stored(role: Role, num_left_bytes: float) -> Pause:
+    """Until all of the role's stores but the last ``num_left_bytes`` have left the SM."""
+    queued = role.queued_stores
+    while queued and not queued[0][1].num_pending:
+        queued.popleft()
+    behind = sum(num_bytes for num_bytes, _ in queued)
+    waited: AsyncGroup | None = None
+    for num_bytes, group in queued:
+        if behind <= num_left_bytes + EPSILON_BYTES:
+            break
+        behind -= num_bytes
+        waited = group
+    return None if waited is None else role.wait_group(waited, WarpState.LSU, "the store queue")
+
+
+def send_store(role: Role, op: ops.GlobalStore, num_packet_bytes: float, share: float, at: float | None) -> AsyncGroup:
+    """Send a ``share`` of a store on its way; the group is complete when it has left."""
+    access = op.access
+    role.last_store = group = AsyncGroup()
+    group.add()
+    role.engine.store_began()
+    request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES * share, at=at)
+    role.sm.l1.below.write(
+        request, Stored(role.engine, group), num_distinct_bytes=access.num_bytes * share,
+        num_packet_bytes=num_packet_bytes * share,
+    )
+    return group
 
 
 def global_atomic(role: Role, op: ops.GlobalAtomic) -> Pause:

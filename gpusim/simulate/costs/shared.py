@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusim.simulate.costs.memory import until_stored
 from gpusim.simulate.role import Pause, Role, is_pair, lacks, peer
 from gpusim.simulate.timeline import WarpState
 from gpusim.units import WAVEFRONT_BYTES
@@ -14,6 +15,11 @@ ISSUE_CYCLES = 1.0
 
 def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
     """Wavefronts of the data stage; the token is ready a latency later."""
+    if role.queued_stores:  # instructions of a warp go to memory and shared memory in their order
+        pause = until_stored(role, role.passed_bytes)
+        if pause is not None:
+            role.must_retry = True
+            return pause
     access, sm = op.access, role.sm
     role.issue(access.num_requests / role.num_warps)
     stage = role.stage(op.buffer, op.stage)
