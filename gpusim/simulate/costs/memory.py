@@ -38,9 +38,11 @@ def global_store(role: Role, op: ops.GlobalStore) -> Pause:
     access, sm = op.access, role.sm
     spec = sm.l1.spec
     previous = role.last_store
-    if not spec.has_store_queue and previous is not None and previous.num_pending:
-        role.must_retry = True
-        return role.wait_group(previous, WarpState.LSU, "the store queue")
+    if not spec.has_store_queue and previous is not None:
+        role.must_retry = previous.num_pending > 0
+        pause = role.wait_group(previous, WarpState.LSU, "the store queue")
+        if pause is not None:
+            return pause
     counters = sm.l1.counters
     counters.store_requests += access.num_requests * role.count
     counters.store_sectors += access.num_sectors * role.count
@@ -77,7 +79,7 @@ def queue_store(role: Role, op: ops.GlobalStore, begin_cycle: float) -> Pause:
 def until_stored(role: Role, num_left_bytes: float) -> Pause:
     """Until all of the role's stores but the last ``num_left_bytes`` have left the SM."""
     queued = role.queued_stores
-    while queued and not queued[0][1].num_pending:
+    while queued and not queued[0][1].num_pending and queued[0][1].ready_at <= role.t:
         queued.popleft()
     behind = sum(num_bytes for num_bytes, _ in queued)
     waited: AsyncGroup | None = None
@@ -92,12 +94,13 @@ def until_stored(role: Role, num_left_bytes: float) -> Pause:
 def send_store(role: Role, op: ops.GlobalStore, num_packet_bytes: float, share: float, at: float | None) -> AsyncGroup:
     """Send a ``share`` of a store on its way; the group is complete when it has left."""
     access = op.access
-    role.last_store = group = AsyncGroup()
+    group, role.last_store = AsyncGroup(), AsyncGroup()
     group.add()
-    role.engine.store_began()
+    role.last_store.add()
+    stored = Stored(role.engine, group, role.last_store)
     request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES * share, at=at)
     role.sm.l1.below.write(
-        request, Stored(role.engine, group), num_distinct_bytes=access.num_bytes * share,
+        request, stored, stored.arrived, num_distinct_bytes=access.num_bytes * share,
         num_packet_bytes=num_packet_bytes * share,
     )
     return group
@@ -111,10 +114,10 @@ def global_atomic(role: Role, op: ops.GlobalAtomic) -> Pause:
     role.spend(WarpState.LSU, max(role.t, end - sm.l1.spec.queue_cycles))
     group = AsyncGroup()
     group.add()
-    role.engine.store_began()
+    stored = Stored(role.engine, None, group)
     request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES)
     sm.l1.below.write(
-        request, Stored(role.engine, group), num_distinct_bytes=access.num_bytes, kind="atom" if op.returns else "red"
+        request, stored, stored.arrived, num_distinct_bytes=access.num_bytes, kind="atom" if op.returns else "red"
     )
     if not op.returns:
         return None
@@ -246,15 +249,33 @@ class Filled:
 
 
 class Stored:
-    """A store has left the SM."""
+    """A store has left the SM, and has arrived: the kernel does not end before both."""
 
-    __slots__ = ("_engine", "_group")
+    __slots__ = ("_at", "_engine", "_has_one", "_has_arrived", "_has_left")
 
-    def __init__(self, engine: Engine, group: AsyncGroup) -> None:
+    def __init__(self, engine: Engine, has_left: AsyncGroup | None, has_arrived: AsyncGroup | None) -> None:
+        engine.store_began()
         self._engine = engine
-        self._group = group
+        self._has_left = has_left
+        self._has_arrived = has_arrived
+        self._has_one = False
+        self._at = 0.0
 
     def __call__(self, cycle: float) -> None:
-        """It has happened, or will at the cycle given."""
-        self._group.finish(cycle)
-        self._engine.store_ended(cycle)
+        """It has left, or will at the cycle given."""
+        if self._has_left is not None:
+            self._has_left.finish(cycle)
+        self._over(cycle)
+
+    def arrived(self, cycle: float) -> None:
+        """It has passed all that stores share, or will at the cycle given."""
+        if self._has_arrived is not None:
+            self._has_arrived.finish(cycle)
+        self._over(cycle)
+
+    def _over(self, cycle: float) -> None:
+        if cycle > self._at:
+            self._at = cycle
+        if self._has_one:
+            self._engine.store_ended(self._at)
+        self._has_one = True
