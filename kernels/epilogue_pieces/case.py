@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
+from math import isnan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -352,25 +353,75 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- parameters
 
 
+Rows = Sequence[Mapping[str, str]]
+
+
 def num_lines(row: Mapping[str, str]) -> int:
     """Lines that the direct stores of a CTA touch, each instruction by itself."""
     m, n = shape(row)
     return epilogue_store(m, n, _element_bytes(row), "wgmma").num_lines
 
 
-def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """How far the load/store unit may lag: what the direct stores of one SM are short of their lines' time."""
-    points = [
-        (float(num_lines(row)), float(row["store_cycles"])) for row in rows
-        if row["way"] == "direct" and row["dtype"] == "fp32" and row["sms"] == "1" and row.get("store_cycles")
+def fit(rows: Rows) -> list[Fitted]:
+    """What a line's packet takes of the port, what waits behind the port, by how much warps' fences follow one another."""
+    found = {
+        "xbar.store_packet_bytes": (
+            _packet_bytes(rows), "fp32 fragments stored by one SM, a sector a line, until a fence: slope over lines, of the port"
+        ),
+        "xbar.store_way_bytes": (
+            _way_bytes(rows), "stores by TMA of 132 SMs at once: bytes less what L2 takes of them until the source is read, median"
+        ),
+        "warp_scheduler.fence_warp_cycles": (
+            _fence_warp(rows), "a barrier behind a proxy fence, less one without, over the warps beyond the first, median"
+        ),
+    }
+    return [
+        Fitted(parameter=name, value=float(np.median(values)), how=how) for name, (values, how) in found.items() if values
     ]  # fmt: skip
-    slopes = [(b - a) / (y - x) for x, a in points for y, b in points if y > x]
-    if not slopes:
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """The median over pairs of (x, y); NaN without two of different x."""
+    found = [(y2 - y1) / (x2 - x1) for x1, y1 in points for x2, y2 in points if x2 > x1]
+    return float(np.median(found)) if found else float("nan")
+
+
+def _of(rows: Rows, name: str, **fields: str) -> dict[tuple[int, int, str], float]:
+    """A value by tile and type, of the rows that say so."""
+    return {
+        (*shape(row), row["dtype"]): float(row[name]) for row in rows
+        if row.get(name) and row["group"] == "tiles" and all(row[key] == value for key, value in fields.items())
+    }  # fmt: skip
+
+
+def _tile_bytes(tile: tuple[int, int, str]) -> int:
+    return tile[0] * tile[1] * (4 if tile[2] == "fp32" else 2)
+
+
+def _packet_bytes(rows: Rows) -> list[float]:
+    """Bytes of the port, whose rate is that of TMA's stores; the time is that until all stores have arrived."""
+    waits = _of(rows, "source_wait_cycles", way="tma", sms="1")
+    rate = slope([(cycles, _tile_bytes(tile)) for tile, cycles in waits.items()])
+    alone = _of(rows, "total_cycles", way="direct", dtype="fp32", sms="1")
+    each = slope([(num_lines({"m": str(m), "n": str(n), "dtype": dtype}), alone[m, n, dtype]) for m, n, dtype in alone])
+    return [] if isnan(rate * each) else [rate * each]
+
+
+def _way_bytes(rows: Rows) -> list[float]:
+    """Of tiles that TMA stores more slowly where all SMs do: what they are short of their bytes at the rate of then."""
+    alone, together = (_of(rows, "source_wait_cycles", way="tma", sms=sms, stagger_ns="0") for sms in ("1", str(NUM_SMS)))
+    port = slope([(_tile_bytes(tile), cycles) for tile, cycles in alone.items()])
+    slowed = [tile for tile in together if tile in alone and together[tile] > 1.1 * alone[tile]]
+    rate = slope([(together[tile], _tile_bytes(tile)) for tile in slowed])
+    if isnan(port * rate):
         return []
-    slope = float(np.median(slopes))
-    lag = -float(np.median([cycles - slope * lines for lines, cycles in points]))
-    how = "direct stores of fp32, one SM, over their lines: what the line is below 0 at no line"
-    return [Fitted(parameter="l1.queue_cycles", value=lag, how=how)] if lag >= 0 else []
+    latencies = {tile: alone[tile] - port * _tile_bytes(tile) for tile in slowed}
+    return [_tile_bytes(tile) - rate * (together[tile] - latencies[tile]) for tile in slowed]
+
+
+def _fence_warp(rows: Rows) -> list[float]:
+    behind, bare = (_of(rows, "meet_cycles", way=way, sms="1") for way in ("tma", "staged"))
+    return [(behind[tile] - bare[tile]) / (tile[0] // 16 - 1) for tile in behind if tile in bare]
 
 
 Meaning = Callable[[str], str]

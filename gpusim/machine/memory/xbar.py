@@ -24,7 +24,7 @@ class XbarSpec:
     """What all SMs together can store."""
     store_way_bytes: float
     """What has left an SM and waits for its turn at L2."""
-    store_packet_cycles: float
+    store_packet_bytes: float
     """What threads' stores of one line take of their SM's port at least, however little of it they store."""
     red_header_fraction: float
     """What a reduction takes of its SM's port beyond its bytes, as a part of these."""
@@ -271,7 +271,7 @@ class Xbar(Component):
         """Bytes of the port's time that threads' stores take."""
         masks = 2.0 * (num_sectors * SECTOR_BYTES - num_bytes) / SECTOR_BYTES  # of sectors half full
         sectors = num_sectors + min(max(masks, 0.0), num_sectors)
-        lines = num_lines * self.spec.store_packet_cycles * self.spec.sm_write_bytes_per_cycle
+        lines = num_lines * self.spec.store_packet_bytes
         return max(lines, sectors * SECTOR_BYTES)
 
     def settle(self) -> None:
