@@ -88,11 +88,10 @@ class Role:
     """The warps of one role of one CTA, in lockstep. Implements ``workload.launch.RoleContext``."""
 
     __slots__ = (
-        "all_fenced_at", "arrives_far_at", "async_cp",
-        "blocked_on", "blocked_since", "bulk_groups", "bulk_open", "count", "cp_groups", "cp_open", "cta",
-        "engine", "env", "handlers", "is_done", "iteration_weight", "last_store", "loops", "mma_done", "must_retry",
-        "num_warpgroups",
-        "num_warps", "passed_bytes", "queued_stores", "record", "registers", "sections", "sm", "spec", "stored_at", "t", "tile_loop", "totals", "turn_weight",
+        "all_fenced_at", "arrives_far_at", "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open",
+        "count", "cp_groups", "cp_open", "cta", "engine", "env", "handlers", "is_done", "iteration_weight",
+        "last_store", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "passed_bytes", "queued_stores",
+        "record", "registers", "sections", "sm", "spec", "stored_at", "t", "tile_loop", "totals", "turn_weight",
         "wait_state", "wave", "wgmma_groups", "wgmma_open",
     )
 

@@ -366,10 +366,11 @@ def fit(rows: Rows) -> list[Fitted]:
     """What a line's packet takes of the port, what waits behind the port, by how much warps' fences follow one another."""
     found = {
         "xbar.store_packet_bytes": (
-            _packet_bytes(rows), "fp32 fragments stored by one SM, a sector a line, until a fence: slope over lines, of the port"
+            _packet_bytes(rows), "fp32 fragments stored by one SM, a sector a line, until a fence: slope over lines"
         ),
         "xbar.store_way_bytes": (
-            _way_bytes(rows), "stores by TMA of 132 SMs at once: bytes less what L2 takes of them until the source is read, median"
+            _way_bytes(rows),
+            "stores by TMA of 132 SMs at once: bytes less what L2 takes of them until the source is read, median",
         ),
         "warp_scheduler.fence_warp_cycles": (
             _fence_warp(rows), "a barrier behind a proxy fence, less one without, over the warps beyond the first, median"
@@ -400,16 +401,21 @@ def _tile_bytes(tile: tuple[int, int, str]) -> int:
 
 def _packet_bytes(rows: Rows) -> list[float]:
     """Bytes of the port, whose rate is that of TMA's stores; the time is that until all stores have arrived."""
-    waits = _of(rows, "source_wait_cycles", way="tma", sms="1")
-    rate = slope([(cycles, _tile_bytes(tile)) for tile, cycles in waits.items()])
+    rate = slope([(cycles, _tile_bytes(tile)) for tile, cycles in _until_read(rows, "1").items()])
     alone = _of(rows, "total_cycles", way="direct", dtype="fp32", sms="1")
     each = slope([(num_lines({"m": str(m), "n": str(n), "dtype": dtype}), alone[m, n, dtype]) for m, n, dtype in alone])
     return [] if isnan(rate * each) else [rate * each]
 
 
+def _until_read(rows: Rows, sms: str) -> dict[tuple[int, int, str], float]:
+    """From the first box's issue until TMA has read its source, of so many SMs at once."""
+    issues, waits = (_of(rows, f"{piece}_cycles", way="tma", sms=sms, stagger_ns="0") for piece in ("issue", "source_wait"))
+    return {tile: issues[tile] + wait_cycles for tile, wait_cycles in waits.items() if tile in issues}
+
+
 def _way_bytes(rows: Rows) -> list[float]:
     """Of tiles that TMA stores more slowly where all SMs do: what they are short of their bytes at the rate of then."""
-    alone, together = (_of(rows, "source_wait_cycles", way="tma", sms=sms, stagger_ns="0") for sms in ("1", str(NUM_SMS)))
+    alone, together = (_until_read(rows, sms) for sms in ("1", str(NUM_SMS)))
     port = slope([(_tile_bytes(tile), cycles) for tile, cycles in alone.items()])
     slowed = [tile for tile in together if tile in alone and together[tile] > 1.1 * alone[tile]]
     rate = slope([(together[tile], _tile_bytes(tile)) for tile in slowed])
@@ -457,8 +463,8 @@ CASE = Case(
     num_repeats=3,
     predict=predict,
     tiers={
-        "store_cycles": 4, "drain_cycles": 2, "write_cycles": 4, "read_cycles": 4, "fence_cycles": 2, "meet_cycles": 2, "issue_cycles": 2,
-        "source_wait_cycles": 2, "whole_wait_cycles": 2, "total_cycles": 6,
+        "store_cycles": 4, "write_cycles": 4, "read_cycles": 4, "drain_cycles": 2, "fence_cycles": 2, "meet_cycles": 2,
+        "issue_cycles": 2, "source_wait_cycles": 2, "whole_wait_cycles": 2, "total_cycles": 6,
     },
     fit=fit,
     derive=derive,

@@ -635,7 +635,10 @@ def store_queue(rows: Rows) -> dict[str, tuple[list[float], str]]:
         places, shared, late = np.linalg.lstsq(wanted, np.array([ahead for *_, ahead in points]), rcond=None)[0]
         per_scheduler.append(float(places))
         release.append(float(late))
-        (requests if num_words == 1 else sizes).append(float(shared) * (1 if num_words == 1 else num_words * WAVEFRONT_BYTES))
+        if num_words == 1:
+            requests.append(float(shared))
+        else:
+            sizes.append(float(shared) * num_words * WAVEFRONT_BYTES)
     return {
         "l1.store_queue_requests": (requests, "places beside those of the schedulers, one word a lane"),
         "l1.store_queue_bytes": (sizes, "the same in bytes, two and four words a lane"),
@@ -645,7 +648,7 @@ def store_queue(rows: Rows) -> dict[str, tuple[list[float], str]]:
 
 
 def _stored_ahead(row: Mapping[str, str]) -> list[tuple[int, float, float]]:
-    """[(schedulers, cycles of a store on each, cycles by which the last was issued ahead)] of a stream that fills the queue."""
+    """[(schedulers, cycles of a store on each, cycles by which the last is ahead)] of a stream that fills the queue."""
     if row["question"] != "stream" or not row.get("short_cycles") or row["warps_per_partition"] != "1" or int(row["mode"]):
         return []
     if int(row["ways"]) < FEWEST_WAYS or float(row["wavefronts_per_cycle"]) < BUSY:

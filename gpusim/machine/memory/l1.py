@@ -74,7 +74,8 @@ class L1(Component):
     at once (TMA's do not pass here): their number over the latency is the most that threads load; stores, to shared
     memory too, that wait in a queue of some instructions while their warps go on: some places for all and some for
     each scheduler.
-    Ignores: what waits in that queue from other instructions than the last ones, other roles' part of it; sets, partial lines, the data stage that loads share with shared memory, evictions by other CTAs' code.
+    Ignores: what waits in that queue from other instructions than the last ones, other roles' part of it; sets, partial
+    lines, the data stage that loads share with shared memory, evictions by other CTAs' code.
     Source: the GPU's description.
     """
 

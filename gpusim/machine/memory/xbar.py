@@ -179,13 +179,13 @@ class Xbar(Component):
     """Ports, slices and merging.
 
     Models: a limit on what one SM takes in, one on what the L2 slices serve to all (shared fairly), and their own
-    for stores, whose port takes an SM's one after the other and behind which some wait for L2, reductions with a header a line, lines that threads store in
-    small parts with what a packet takes at least, sectors stored in part (taken to be half) with a mask; a limit on what loads of
-    an SM's threads have asked for and not got (a miss holds its place for longer than a hit); a second request for a
-    tile from a neighbouring SM joins the first while that is in flight, and costs the slices nothing; multicast (one
-    read, several receivers).
-    Ignores: links of GPCs and TPCs, reads' requests on the way that stores take, imbalance of slices, the path between
-    the two partitions (its latency is in L2's).
+    for stores, whose port takes an SM's one after the other and behind which some wait for L2, reductions with a header
+    a line, lines that threads store in small parts with what a packet takes at least, sectors stored in part (taken to
+    be half) with a mask; a limit on what loads of an SM's threads have asked for and not got (a miss holds its place
+    for longer than a hit); a second request for a tile from a neighbouring SM joins the first while that is in flight,
+    and costs the slices nothing; multicast (one read, several receivers).
+    Ignores: that stores are acknowledged late; links of GPCs and TPCs, reads' requests on the way that stores take,
+    imbalance of slices, the path between the two partitions (its latency is in L2's).
     Source: the GPU's description.
     """
 

@@ -251,7 +251,7 @@ class Filled:
 class Stored:
     """A store has left the SM, and has arrived: the kernel does not end before both."""
 
-    __slots__ = ("_at", "_engine", "_has_one", "_has_arrived", "_has_left")
+    __slots__ = ("_at", "_engine", "_has_arrived", "_has_left", "_has_one")
 
     def __init__(self, engine: Engine, has_left: AsyncGroup | None, has_arrived: AsyncGroup | None) -> None:
         engine.store_began()
