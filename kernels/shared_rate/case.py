@@ -640,9 +640,9 @@ def store_queue(rows: Rows) -> dict[str, tuple[list[float], str]]:
         else:
             sizes.append(float(shared) * num_words * WAVEFRONT_BYTES)
     return {
-        "l1.store_queue_requests": (requests, "places beside those of the schedulers, one word a lane"),
+        "l1.max_queued_stores": (requests, "places beside those of the schedulers, one word a lane"),
         "l1.store_queue_bytes": (sizes, "the same in bytes, two and four words a lane"),
-        "l1.store_queue_scheduler_requests": (per_scheduler, "places more for each scheduler"),
+        "l1.max_queued_scheduler_stores": (per_scheduler, "places more for each scheduler"),
         "l1.store_release_cycles": (release, "what the stores ahead fall short of the places"),
     }
 

@@ -302,7 +302,7 @@ def test_streams_of_stores_give_the_queue_back() -> None:
         rows.append({**config, "group": config["question"], **{name: str(value) for name, value in told.items()}})
     found = {name: float(np.median(values)) for name, (values, _) in case.store_queue(rows).items()}
     assert found == pytest.approx({
-        "l1.store_queue_requests": 12.0, "l1.store_queue_bytes": 2560.0, "l1.store_queue_scheduler_requests": 7.0,
+        "l1.max_queued_stores": 12.0, "l1.store_queue_bytes": 2560.0, "l1.max_queued_scheduler_stores": 7.0,
         "l1.store_release_cycles": 40.0,
     })  # fmt: skip
 

@@ -274,7 +274,7 @@ def test_a_shared_write_holds_its_warp_until_its_last_wavefront_goes_in(write: A
 
 
 QUEUE = {
-    "store_queue_requests": 2.0, "store_queue_bytes": 1024.0, "store_queue_scheduler_requests": 1.0,
+    "max_queued_stores": 2.0, "store_queue_bytes": 1024.0, "max_queued_scheduler_stores": 1.0,
     "store_release_cycles": 3.0,
 }  # fmt: skip
 
@@ -297,7 +297,7 @@ def test_a_queue_with_room_for_all_holds_nobody() -> None:
     def program(cta: RoleContext) -> Ops:
         yield ops.SharedStore(shared(8, 4))
 
-    large = {**QUEUE, "store_queue_requests": 100.0, "store_queue_bytes": 1e6}
+    large = {**QUEUE, "max_queued_stores": 100.0, "store_queue_bytes": 1e6}
     assert ends_of(run(program, gpu=changed(l1=large))) == [4]  # its issue
     assert ends_of(run(program, gpu=changed(l1={**large, "store_release_cycles": 1e6}))) == [1 + 8 - 1]
 
@@ -485,7 +485,7 @@ def test_a_load_of_shared_memory_waits_for_the_stores_before_it_but_for_those_pa
         token = yield ops.SharedLoad(shared(1))
         yield ops.Use(token)
 
-    queue = {**QUEUE, "store_queue_scheduler_requests": 9.0}
+    queue = {**QUEUE, "max_queued_scheduler_stores": 9.0}
     (end,) = ends_of(run(program, gpu=changed(l1=queue)))
     assert end == pytest.approx(store_cycles(4096) - 2 * 2 + 1 + 20)  # two of them are past the schedulers
     assert end > ends_of(run(program))[0]  # without a queue they are not in each other's way

@@ -26,11 +26,11 @@ class L1Spec:
     """What loads and cp.async of one SM may have asked for and not got."""
     queue_cycles: float
     """How far the load/store unit may lag behind the warps that load before they stall."""
-    store_queue_requests: float
+    max_queued_stores: float
     """Store instructions that wait for shared memory or the way out while their warps go on, of all warps."""
     store_queue_bytes: float
     """... and the bytes of these, which may be fewer instructions."""
-    store_queue_scheduler_requests: float
+    max_queued_scheduler_stores: float
     """... and instructions more for each scheduler that has one of the warps."""
     store_release_cycles: float
     """From when an instruction leaves that queue until its place is taken again."""
@@ -38,11 +38,11 @@ class L1Spec:
     @property
     def has_store_queue(self) -> bool:
         """Whether stores wait in a queue by the instruction; else a role's next one waits until its last has left."""
-        return self.store_queue_requests + self.store_queue_scheduler_requests > 0.0
+        return self.max_queued_stores + self.max_queued_scheduler_stores > 0.0
 
     def shared_places(self, num_requests: float, num_bytes: float) -> float:
         """Places for all warps, in instructions of ``num_bytes / num_requests``."""
-        shared = self.store_queue_requests
+        shared = self.max_queued_stores
         if num_bytes * shared > self.store_queue_bytes * num_requests:
             shared = self.store_queue_bytes * num_requests / num_bytes
         return shared
@@ -51,7 +51,7 @@ class L1Spec:
         """How long before the end of stores their warps go on, where serving them takes ``cycles``."""
         if not num_requests:
             return 0.0
-        places = self.shared_places(num_requests, num_bytes) + self.store_queue_scheduler_requests * num_schedulers
+        places = self.shared_places(num_requests, num_bytes) + self.max_queued_scheduler_stores * num_schedulers
         lead = places * cycles / num_requests - self.store_release_cycles
         return lead if lead > 0.0 else 0.0
 
