@@ -88,11 +88,10 @@ class Role:
     """The warps of one role of one CTA, in lockstep. Implements ``workload.launch.RoleContext``."""
 
     __slots__ = (
-        "arrives_far_at", "async_cp",
-        "blocked_on", "blocked_since", "bulk_groups", "bulk_open", "count", "cp_groups", "cp_open", "cta",
-        "engine", "env", "handlers", "is_done", "iteration_weight", "last_store", "loops", "mma_done", "must_retry",
-        "num_warpgroups",
-        "num_warps", "record", "registers", "sections", "sm", "spec", "t", "tile_loop", "totals", "turn_weight",
+        "all_fenced_at", "arrives_far_at", "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open",
+        "count", "cp_groups", "cp_open", "cta", "engine", "env", "handlers", "is_done", "iteration_weight",
+        "last_store", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "passed_bytes", "queued_stores",
+        "record", "registers", "sections", "sm", "spec", "stored_at", "t", "tile_loop", "totals", "turn_weight",
         "wait_state", "wave", "wgmma_groups", "wgmma_open",
     )
 
@@ -121,7 +120,15 @@ class Role:
         self.wgmma_open = 0.0
         self.mma_done = 0.0
         self.last_store: AsyncGroup | None = None
+        self.queued_stores: deque[tuple[float, AsyncGroup]] = deque()
+        """Stores to memory that may not have left the SM, oldest first, in bytes of the port's time."""
+        self.passed_bytes = 0.0
+        """Of these, what an instruction behind them overtakes no more, but need not wait for."""
         self.arrives_far_at = 0.0
+        self.stored_at = 0.0
+        """When the last of its stores to shared memory goes in."""
+        self.all_fenced_at = 0.0
+        """When the last of its warps has a proxy fence behind it; the cursor is the first's."""
         self.registers = engine.launch.registers_per_thread
         self.blocked_on: str | ops.MbarrierWait | None = None
         self.blocked_since = 0.0

@@ -45,7 +45,7 @@ HANDLERS = Handlers({
     ops.Syncthreads: barriers.syncthreads,
     ops.ClusterArrive: barriers.cluster_arrive,
     ops.ClusterWait: barriers.cluster_wait,
-    ops.FenceProxyAsync: barriers.fence,
+    ops.FenceProxyAsync: barriers.fence_proxy_async,
     ops.FenceMbarrierInit: barriers.fence_mbarrier_init,
     ops.FenceAcqRel: barriers.fence_acq_rel,
     ops.SharedLoad: shared.shared_load,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import cache
+from math import isnan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +49,8 @@ ENUM = {"direct": "kDirect", "staged": "kStaged", "tma": "kTma"}
 NUM_ROUNDS, NUM_WARM_UP, MOST_PIECES = 7, 2, 8
 ISSUE_FRAME_CYCLES = 12.0
 """Thread 0 goes on alone: a branch, the clock, coordinates; one box takes 17 cycles, four 33 (rows that calibrate)."""
+WRITE_FRAME_CYCLES = 40.0
+"""By TMA, the clock behind the writes is read so much later than by hand: median of the tiles that calibrate, one SM."""
 NUM_SMS = 132
 TILE_COLUMNS, TILE_ROWS = 12, 11
 LINE_BYTES = 128
@@ -232,23 +236,58 @@ def whole_rows(config: Config) -> AccessPattern:
     )
 
 
+def part(access: AccessPattern, num_parts: int) -> AccessPattern:
+    """One of so many equal parts of an access; every field is a multiple of their number.
+
+    >>> part(AccessPattern(num_requests=8, num_sectors=64, num_bytes=2048), 4)
+    AccessPattern(num_requests=2, num_sectors=16, num_lines=0, num_wavefronts=0, num_bytes=512)
+    """
+    return AccessPattern(**{field.name: getattr(access, field.name) // num_parts for field in fields(access)})
+
+
+def converted(config: Config, op: Op) -> tuple[Op, ...]:
+    """A write of the tile; in bf16 sixteen columns after the other: four conversions a lane, then what they filled.
+
+    A stmatrix wants the registers that the one before it has read, so that the conversions follow one another.
+    """
+    if config["dtype"] == "fp32":
+        return (op,)
+    assert isinstance(op, ops.GlobalStore | ops.Stmatrix)
+    num_steps = shape(config)[1] // 16
+    packing = ops.Alu(4.0, is_chain=isinstance(op, ops.Stmatrix))
+    return num_steps * (packing, replace(op, access=part(op.access, num_steps)))
+
+
+def chunks_of(config: Config) -> tuple[Op, ...]:
+    """Rows out of shared memory and into global memory: load, use, store, chunk after chunk."""
+    whole, tile = whole_rows(config), (0, 0)
+    num_chunks = whole.num_requests // (shape(config)[0] // 16)
+    each = part(whole, num_chunks)
+    reads = AccessPattern(
+        num_requests=each.num_requests, num_wavefronts=each.num_bytes // LINE_BYTES, num_bytes=each.num_bytes
+    )
+    return num_chunks * (ops.SharedLoad(reads, "staging", 0), ops.GlobalStore("D", tile, each))
+
+
 def pieces_of(config: Config, cta_idx: int) -> Iterator[tuple[str, tuple[Op, ...]]]:
-    """Each piece that the simulator has words for, with its ops; a store that is waited for has none."""
+    """Each piece that the simulator has words for, with its ops."""
     m, n = shape(config)
     each = _element_bytes(config)
-    packing = ops.Alu(n / 4 if each == 2 else 0.0)  # a conversion for two accumulators
     tile = (cta_idx, 0)
     if config["way"] == "direct":
-        yield "store", (packing, ops.GlobalStore("D", tile, epilogue_store(m, n, each, "wgmma")))
+        yield "store", converted(config, ops.GlobalStore("D", tile, epilogue_store(m, n, each, "wgmma")))
+        yield "drain", (ops.FenceAcqRel(), ops.Syncthreads())
         return
-    yield "write", (packing, writes(config))
+    late = (ops.Alu(WRITE_FRAME_CYCLES / 4, is_chain=True),) if config["way"] == "tma" else ()
+    yield "write", (*converted(config, writes(config)), *late)
     if config["way"] == "staged":
         yield "meet", (ops.Syncthreads(),)
         access = whole_rows(config)
         reads = AccessPattern(
             num_requests=access.num_requests, num_wavefronts=access.num_bytes // LINE_BYTES, num_bytes=access.num_bytes
         )
-        yield "store", (ops.SharedLoad(reads, "staging", 0), ops.GlobalStore("D", tile, access))
+        yield "store", chunks_of(config)
+        yield "drain", (ops.FenceAcqRel(), ops.Syncthreads())
         yield "read", (ops.SharedLoad(reads, "staging", 0),)
         return
     yield "fence", (ops.FenceProxyAsync(),)
@@ -303,13 +342,18 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     names = [name for name, _ in pieces_of(config, 0)]
     times = np.array([[span.end_cycle - span.start_cycle for span in item.sections] for item in result.timeline.roles])
     found = {f"{name}_cycles": float(np.median(times[:, idx])) for idx, name in enumerate(names)}
+    counted = [idx for idx, name in enumerate(names) if name not in UNCOUNTED]
+    found["total_cycles"] = float(np.median(times[:, counted].sum(axis=1)))
     if config["way"] == "tma":
         found["issue_cycles"] += ISSUE_FRAME_CYCLES
-        found["total_cycles"] = float(np.median(times.sum(axis=1))) + ISSUE_FRAME_CYCLES
+        found["total_cycles"] += ISSUE_FRAME_CYCLES
     return found
 
 
 # ---------------------------------------------------------------------------------------------- parameters
+
+
+Rows = Sequence[Mapping[str, str]]
 
 
 def num_lines(row: Mapping[str, str]) -> int:
@@ -318,19 +362,72 @@ def num_lines(row: Mapping[str, str]) -> int:
     return epilogue_store(m, n, _element_bytes(row), "wgmma").num_lines
 
 
-def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """How far the load/store unit may lag: what the direct stores of one SM are short of their lines' time."""
-    points = [
-        (float(num_lines(row)), float(row["store_cycles"])) for row in rows
-        if row["way"] == "direct" and row["dtype"] == "fp32" and row["sms"] == "1" and row.get("store_cycles")
+def fit(rows: Rows) -> list[Fitted]:
+    """What a line's packet takes of the port, what waits behind the port, by how much warps' fences follow one another."""
+    found = {
+        "xbar.store_packet_bytes": (
+            _packet_bytes(rows), "fp32 fragments stored by one SM, a sector a line, until a fence: slope over lines"
+        ),
+        "xbar.store_way_bytes": (
+            _way_bytes(rows),
+            "stores by TMA of 132 SMs at once: bytes less what L2 takes of them until the source is read, median",
+        ),
+        "warp_scheduler.fence_warp_cycles": (
+            _fence_warp(rows), "a barrier behind a proxy fence, less one without, over the warps beyond the first, median"
+        ),
+    }
+    return [
+        Fitted(parameter=name, value=float(np.median(values)), how=how) for name, (values, how) in found.items() if values
     ]  # fmt: skip
-    slopes = [(b - a) / (y - x) for x, a in points for y, b in points if y > x]
-    if not slopes:
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """The median over pairs of (x, y); NaN without two of different x."""
+    found = [(y2 - y1) / (x2 - x1) for x1, y1 in points for x2, y2 in points if x2 > x1]
+    return float(np.median(found)) if found else float("nan")
+
+
+def _of(rows: Rows, name: str, **fields: str) -> dict[tuple[int, int, str], float]:
+    """A value by tile and type, of the rows that say so."""
+    return {
+        (*shape(row), row["dtype"]): float(row[name]) for row in rows
+        if row.get(name) and row["group"] == "tiles" and all(row[key] == value for key, value in fields.items())
+    }  # fmt: skip
+
+
+def _tile_bytes(tile: tuple[int, int, str]) -> int:
+    return tile[0] * tile[1] * (4 if tile[2] == "fp32" else 2)
+
+
+def _packet_bytes(rows: Rows) -> list[float]:
+    """Bytes of the port, whose rate is that of TMA's stores; the time is that until all stores have arrived."""
+    rate = slope([(cycles, _tile_bytes(tile)) for tile, cycles in _until_read(rows, "1").items()])
+    alone = _of(rows, "total_cycles", way="direct", dtype="fp32", sms="1")
+    each = slope([(num_lines({"m": str(m), "n": str(n), "dtype": dtype}), alone[m, n, dtype]) for m, n, dtype in alone])
+    return [] if isnan(rate * each) else [rate * each]
+
+
+def _until_read(rows: Rows, sms: str) -> dict[tuple[int, int, str], float]:
+    """From the first box's issue until TMA has read its source, of so many SMs at once."""
+    issues, waits = (_of(rows, f"{piece}_cycles", way="tma", sms=sms, stagger_ns="0") for piece in ("issue", "source_wait"))
+    return {tile: issues[tile] + wait_cycles for tile, wait_cycles in waits.items() if tile in issues}
+
+
+def _way_bytes(rows: Rows) -> list[float]:
+    """Of tiles that TMA stores more slowly where all SMs do: what they are short of their bytes at the rate of then."""
+    alone, together = (_until_read(rows, sms) for sms in ("1", str(NUM_SMS)))
+    port = slope([(_tile_bytes(tile), cycles) for tile, cycles in alone.items()])
+    slowed = [tile for tile in together if tile in alone and together[tile] > 1.1 * alone[tile]]
+    rate = slope([(together[tile], _tile_bytes(tile)) for tile in slowed])
+    if isnan(port * rate):
         return []
-    slope = float(np.median(slopes))
-    lag = -float(np.median([cycles - slope * lines for lines, cycles in points]))
-    how = "direct stores of fp32, one SM, over their lines: what the line is below 0 at no line"
-    return [Fitted(parameter="l1.queue_cycles", value=lag, how=how)] if lag >= 0 else []
+    latencies = {tile: alone[tile] - port * _tile_bytes(tile) for tile in slowed}
+    return [_tile_bytes(tile) - rate * (together[tile] - latencies[tile]) for tile in slowed]
+
+
+def _fence_warp(rows: Rows) -> list[float]:
+    behind, bare = (_of(rows, "meet_cycles", way=way, sms="1") for way in ("tma", "staged"))
+    return [(behind[tile] - bare[tile]) / (tile[0] // 16 - 1) for tile in behind if tile in bare]
 
 
 Meaning = Callable[[str], str]
@@ -366,8 +463,8 @@ CASE = Case(
     num_repeats=3,
     predict=predict,
     tiers={
-        "store_cycles": 4, "write_cycles": 4, "read_cycles": 4, "fence_cycles": 2, "meet_cycles": 2, "issue_cycles": 2,
-        "source_wait_cycles": 2, "whole_wait_cycles": 2, "total_cycles": 6,
+        "store_cycles": 4, "write_cycles": 4, "read_cycles": 4, "drain_cycles": 2, "fence_cycles": 2, "meet_cycles": 2,
+        "issue_cycles": 2, "source_wait_cycles": 2, "whole_wait_cycles": 2, "total_cycles": 6,
     },
     fit=fit,
     derive=derive,

@@ -580,7 +580,10 @@ FULL_WARPS = 4
 """Of each sub-partition, from which on a stream of loads is taken to fill the data stage."""
 
 
-def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+Rows = Sequence[Mapping[str, str]]
+
+
+def fit(rows: Rows) -> list[Fitted]:
     """Latencies of a load, a vector's words and an atomic, a lone warp's pace, and what the data stage does in a cycle."""
     slope, alone = _lone_chain(rows, "ld_b32")
     full = [
@@ -605,7 +608,54 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         ),
         "smem.wavefronts_per_cycle": (full, "streams of loads on 16 and 32 warps: median"),
         "smem.atomic_latency_cycles": (atomics, f"{chains} of add, exch, cas, at one wavefront: median"),
-    }))  # fmt: skip
+    } | {name: (found, f"streams of stores of a warp on 1 to 4 schedulers: {how}, median")
+         for name, (found, how) in store_queue(rows).items()}))  # fmt: skip
+
+
+STORED_WORDS = {
+    "st_b32": 1, "st_b64": 2, "st_b128": 4, "stmatrix_x1": 1, "stmatrix_x2": 2, "stmatrix_x4": 4, "stmatrix_x4_trans": 4,
+}  # fmt: skip
+"""Words a lane of the stores that tell the queue's places."""
+FEWEST_WAYS, BUSY = 4, 0.45
+"""Of a stream that keeps the queue full: bank conflicts, and the part of the time in which the data stage works."""
+
+
+def store_queue(rows: Rows) -> dict[str, tuple[list[float], str]]:
+    """The queue's parameters, a value for each instruction with what it says.
+
+    A train of n stores on each of P schedulers ends n * t - (q + s / P) * t + r cycles after it begins, where a store on
+    each takes t: q places a scheduler, s for all, r until a place is free again. By least squares over P and the ways.
+    """
+    per_scheduler, requests, sizes, release = [], [], [], []
+    for name, num_words in STORED_WORDS.items():
+        points = [point for row in rows if row["op"] == name for point in _stored_ahead(row)]
+        if len({(partitions, each) for partitions, each, _ in points}) < 4:
+            continue
+        wanted = np.array([[each, each / partitions, -1.0] for partitions, each, _ in points])
+        places, shared, late = np.linalg.lstsq(wanted, np.array([ahead for *_, ahead in points]), rcond=None)[0]
+        per_scheduler.append(float(places))
+        release.append(float(late))
+        if num_words == 1:
+            requests.append(float(shared))
+        else:
+            sizes.append(float(shared) * num_words * WAVEFRONT_BYTES)
+    return {
+        "l1.max_queued_stores": (requests, "places beside those of the schedulers, one word a lane"),
+        "l1.store_queue_bytes": (sizes, "the same in bytes, two and four words a lane"),
+        "l1.max_queued_scheduler_stores": (per_scheduler, "places more for each scheduler"),
+        "l1.store_release_cycles": (release, "what the stores ahead fall short of the places"),
+    }
+
+
+def _stored_ahead(row: Mapping[str, str]) -> list[tuple[int, float, float]]:
+    """[(schedulers, cycles of a store on each, cycles by which the last is ahead)] of a stream that fills the queue."""
+    if row["question"] != "stream" or not row.get("short_cycles") or row["warps_per_partition"] != "1" or int(row["mode"]):
+        return []
+    if int(row["ways"]) < FEWEST_WAYS or float(row["wavefronts_per_cycle"]) < BUSY:
+        return []
+    short, long = SHORT * SILENT, LONG * SILENT
+    each = (float(row["long_cycles"]) - float(row["short_cycles"])) / (long - short)
+    return [(int(row["num_partitions"]), each, short * each - float(row["short_cycles"]))]
 
 
 def _is_lone_chain(row: Mapping[str, str]) -> bool:

@@ -130,7 +130,9 @@ def test_the_simulator_has_every_piece_or_none_of_that_name(way: str) -> None:
     for dtype in case.DTYPES:
         found = CASE.predict(find(m=128, n=128, dtype=dtype, way=way, sms=1), GPU)
         assert set(found) <= set(CASE.values)
-        assert ("drain_cycles" in found, "total_cycles" in found) == (False, way == "tma")
+        assert set(found) == {f"{piece}_cycles" for piece in case.PIECES[way]} - {"commit_cycles"} | {"total_cycles"} | (
+            {"commit_cycles"} & set(found)
+        )
 
 
 def test_a_larger_tile_takes_the_simulator_longer_and_so_do_all_sms() -> None:
@@ -169,15 +171,26 @@ def test_nothing_is_said_of_a_gpu_with_fewer_sms_than_ctas() -> None:
     assert CASE.predict(find(m=64, n=64, dtype="bf16", way="tma", sms=1), few)
 
 
-@pytest.mark.parametrize("gpu", [GPU, replace(GPU, l1=replace(GPU.l1, queue_cycles=77.0))], ids=["h200", "other"])
+OTHER = replace(
+    GPU, xbar=replace(GPU.xbar, store_packet_bytes=60.0, store_way_bytes=5000.0),
+    warp_scheduler=replace(GPU.warp_scheduler, fence_warp_cycles=20.0),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("gpu", [GPU, OTHER], ids=["h200", "other"])
 @pytest.mark.parametrize("half", [0, 1])
-def test_rows_of_a_machine_that_is_known_give_its_queue_back(gpu: GpuSpec, half: int) -> None:
+def test_rows_of_a_machine_that_is_known_give_its_numbers_back(gpu: GpuSpec, half: int) -> None:
     rows = [
         {**config, "group": "tiles", **{name: str(number) for name, number in CASE.predict(config, gpu).items()}}
-        for config in CASE.configs("tiles", 1)[half::2] if config["way"] == "direct"
+        for config in CASE.configs("tiles", 1)[half::2] if config["stagger_ns"] == "0"
     ]  # fmt: skip
-    (fitted,) = CASE.fit(rows)
-    assert (fitted.parameter, fitted.value) == ("l1.queue_cycles", pytest.approx(gpu.l1.queue_cycles, rel=0.02))
+    fitted = {item.parameter: item.value for item in CASE.fit(rows)}
+    assert fitted == {
+        "xbar.store_packet_bytes": pytest.approx(gpu.xbar.store_packet_bytes, rel=0.03),
+        # L2's part of a store begins with its issue, some 30 cycles before the engine comes to it
+        "xbar.store_way_bytes": pytest.approx(gpu.xbar.store_way_bytes, rel=0.12),
+        "warp_scheduler.fence_warp_cycles": pytest.approx(gpu.warp_scheduler.fence_warp_cycles, rel=0.01),
+    }
 
 
 def test_rows_that_tell_nothing_fit_nothing() -> None:

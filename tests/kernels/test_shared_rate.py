@@ -287,6 +287,26 @@ def test_rows_of_a_machine_that_is_known_give_its_numbers_back(gpu: GpuSpec, hal
         assert value == pytest.approx(parameter(gpu, name), rel=0.01), name
 
 
+def test_streams_of_stores_give_the_queue_back() -> None:
+    """Rows of a queue of 7 places a scheduler, 12 or 2560 bytes for all, free 40 cycles later."""
+    rows = []
+    for config in CASE.configs("stream", 1) + CASE.configs("stream_stmatrix", 1):
+        num_words = case.STORED_WORDS.get(config["op"])
+        if num_words is None or config["warps_per_partition"] != "1":
+            continue
+        partitions, (num_wavefronts, _) = int(config["num_partitions"]), case.wavefronts_of(config)
+        each = num_wavefronts * max(partitions, 2.0)  # a lone warp at its own pace
+        places = 7 + min(12, 2560 / 128 / num_words) / partitions
+        took = {name: num * each - places * each + 40 for name, num in (("short_cycles", 64), ("long_cycles", 192))}
+        told = {**took, "wavefronts_per_cycle": num_wavefronts * partitions / each}
+        rows.append({**config, "group": config["question"], **{name: str(value) for name, value in told.items()}})
+    found = {name: float(np.median(values)) for name, (values, _) in case.store_queue(rows).items()}
+    assert found == pytest.approx({
+        "l1.max_queued_stores": 12.0, "l1.store_queue_bytes": 2560.0, "l1.max_queued_scheduler_stores": 7.0,
+        "l1.store_release_cycles": 40.0,
+    })  # fmt: skip
+
+
 def test_rows_that_tell_nothing_fit_nothing() -> None:
     assert CASE.fit([]) == []
     assert CASE.fit([{**config, "group": config["question"]} for config in CONFIGS]) == []

@@ -273,6 +273,48 @@ def test_a_shared_write_holds_its_warp_until_its_last_wavefront_goes_in(write: A
     assert result.counters["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"] == 8
 
 
+QUEUE = {
+    "max_queued_stores": 2.0, "store_queue_bytes": 1024.0, "max_queued_scheduler_stores": 1.0,
+    "store_release_cycles": 3.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("num_warps", "bytes_each", "places"), [(1, 128, 2 + 1), (1, 512, 2 + 1), (1, 1024, 1 + 1), (6, 128, 2 + 4)]
+)
+def test_stores_wait_in_a_queue_while_their_warps_go_on(num_warps: int, bytes_each: int, places: int) -> None:
+    """12 instructions of 4 wavefronts: the last gets its place when all but so many are in, and 3 cycles later goes on."""
+    access = AccessPattern(num_requests=12, num_wavefronts=48, num_bytes=12 * bytes_each)
+
+    def program(cta: RoleContext) -> Ops:
+        yield ops.SharedStore(access)
+
+    (end,) = ends_of(run(role(program, num_warps=num_warps), gpu=changed(l1=QUEUE)), "worker")
+    assert end == 1 + 48 - 1 - (4 * places - 3)
+
+
+def test_a_queue_with_room_for_all_holds_nobody() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.SharedStore(shared(8, 4))
+
+    large = {**QUEUE, "max_queued_stores": 100.0, "store_queue_bytes": 1e6}
+    assert ends_of(run(program, gpu=changed(l1=large))) == [4]  # its issue
+    assert ends_of(run(program, gpu=changed(l1={**large, "store_release_cycles": 1e6}))) == [1 + 8 - 1]
+
+
+def test_a_proxy_fence_waits_for_the_stores_and_a_barrier_for_the_last_warps_fence() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.SharedStore(shared(48, 12))
+        yield ops.FenceProxyAsync()
+        yield ops.Syncthreads()
+
+    gpu = changed(l1=QUEUE, warp_scheduler={"fence_warp_cycles": 5.0})
+    result = run(role(program, num_warps=4), gpu=gpu)
+    fenced, barrier = 1 + 48 + 8, TOY.warp_scheduler.barrier_base_cycles
+    assert spans_of(result, WarpState.WAIT_BARRIER, "worker") == [(fenced, fenced + 3 * 5 + barrier)]
+    assert spans_of(result, WarpState.LSU, "worker")[-1][1] == 1 + 48
+
+
 def test_writes_of_many_warps_keep_the_data_stage_busy() -> None:
     def program(cta: RoleContext) -> Ops:
         for _ in range(8):
@@ -422,6 +464,61 @@ def test_a_store_lets_its_warp_go_and_the_next_waits_until_it_has_left() -> None
     assert ends_of(result) == [pytest.approx(2 * each + issue)]
     assert result.cycles == pytest.approx(3 * each + 200)
     assert result.counters["l1tex__m_l1tex2xbar_write_bytes.sum"] == 3 * 4096
+
+
+def test_a_store_holds_its_warps_until_the_last_of_it_waits_in_the_queue() -> None:
+    """32 requests of 128 bytes, 2 cycles each, by one warp: 3 places are 6 cycles, given back 3 later."""
+
+    def program(cta: RoleContext) -> Ops:
+        for idx in range(2):
+            yield ops.GlobalStore("D", (0, idx), contiguous(4096))
+
+    result = run(program, gpu=changed(l1=QUEUE))
+    each, lead = store_cycles(4096), 3 * 2 - 3
+    assert [end for _, end in spans_of(result, WarpState.LSU)] == pytest.approx([each - lead, 2 * each - lead])
+    assert result.cycles == pytest.approx(2 * each + 200)
+
+
+def test_a_load_of_shared_memory_waits_for_the_stores_before_it_but_for_those_past_the_schedulers() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.GlobalStore("D", (0, 0), contiguous(4096))
+        token = yield ops.SharedLoad(shared(1))
+        yield ops.Use(token)
+
+    queue = {**QUEUE, "max_queued_scheduler_stores": 9.0}
+    (end,) = ends_of(run(program, gpu=changed(l1=queue)))
+    assert end == pytest.approx(store_cycles(4096) - 2 * 2 + 1 + 20)  # two of them are past the schedulers
+    assert end > ends_of(run(program))[0]  # without a queue they are not in each other's way
+
+
+@pytest.mark.parametrize(
+    ("num_sectors", "num_bytes", "port_bytes"),
+    [(128, 4096, 4096), (32, 1024, 32 * 48), (32, 512, 32 * 64), (32, 128, 32 * 64)],
+    ids=["whole lines", "a sector a line", "half a sector a line", "a word a line"],
+)
+def test_small_parts_of_lines_take_a_packet_and_parts_of_sectors_a_mask(
+    num_sectors: int, num_bytes: int, port_bytes: int
+) -> None:
+    access = AccessPattern(num_requests=32, num_sectors=num_sectors, num_lines=32, num_bytes=num_bytes)
+
+    def program(cta: RoleContext) -> Ops:
+        yield ops.GlobalStore("D", (0, 0), access)
+
+    gpu = changed(l1={**QUEUE, "store_release_cycles": 1e6}, xbar={"store_packet_bytes": 48.0})
+    assert ends_of(run(program, gpu=gpu)) == [pytest.approx(max(32.0, store_cycles(port_bytes)))]
+
+
+def test_what_waits_on_the_way_to_l2_has_left_its_sm() -> None:
+    """Four SMs of 64 bytes a cycle share 64: each has left when all but 1,000 bytes have passed, and its port is done."""
+
+    def program(cta: RoleContext) -> Ops:
+        yield ops.GlobalStore("D", (0, cta.cta_idx), contiguous(4096))
+
+    for held, left_at in ((0.0, 256.0), (1000.0, 4 * (4096 - 1000) / 64), (4000.0, 64.0)):
+        gpu = changed(l1={**QUEUE, "store_release_cycles": 1e6}, xbar={"store_way_bytes": held})
+        result = run(program, gpu=gpu, num_ctas=4)
+        assert ends_of(result) == [pytest.approx(left_at, abs=1)] * 4
+        assert result.cycles == pytest.approx(4 * store_cycles(4096) + 200, abs=1)  # nothing arrives sooner
 
 
 def test_one_store_costs_issue_bytes_and_the_way_to_l2() -> None:

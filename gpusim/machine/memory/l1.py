@@ -25,7 +25,35 @@ class L1Spec:
     outstanding_bytes: float
     """What loads and cp.async of one SM may have asked for and not got."""
     queue_cycles: float
-    """How far the load/store unit may lag behind the warps that feed it before they stall."""
+    """How far the load/store unit may lag behind the warps that load before they stall."""
+    max_queued_stores: float
+    """Store instructions that wait for shared memory or the way out while their warps go on, of all warps."""
+    store_queue_bytes: float
+    """... and the bytes of these, which may be fewer instructions."""
+    max_queued_scheduler_stores: float
+    """... and instructions more for each scheduler that has one of the warps."""
+    store_release_cycles: float
+    """From when an instruction leaves that queue until its place is taken again."""
+
+    @property
+    def has_store_queue(self) -> bool:
+        """Whether stores wait in a queue by the instruction; else a role's next one waits until its last has left."""
+        return self.max_queued_stores + self.max_queued_scheduler_stores > 0.0
+
+    def shared_places(self, num_requests: float, num_bytes: float) -> float:
+        """Places for all warps, in instructions of ``num_bytes / num_requests``."""
+        shared = self.max_queued_stores
+        if num_bytes * shared > self.store_queue_bytes * num_requests:
+            shared = self.store_queue_bytes * num_requests / num_bytes
+        return shared
+
+    def posted_cycles(self, cycles: float, *, num_requests: float, num_bytes: float, num_schedulers: int) -> float:
+        """How long before the end of stores their warps go on, where serving them takes ``cycles``."""
+        if not num_requests:
+            return 0.0
+        places = self.shared_places(num_requests, num_bytes) + self.max_queued_scheduler_stores * num_schedulers
+        lead = places * cycles / num_requests - self.store_release_cycles
+        return lead if lead > 0.0 else 0.0
 
 
 @dataclass(slots=True)
@@ -43,8 +71,11 @@ class L1(Component):
 
     Models: the tag stage's rate in lines, hit latency, a hit on a line that is still being filled (it waits for the
     fill), tiles that stay (least recently used leave), no allocation on stores, the bytes that may be under way to it
-    at once (TMA's do not pass here): their number over the latency is the most that threads load.
-    Ignores: sets, partial lines, the data stage that loads share with shared memory, evictions by other CTAs' code.
+    at once (TMA's do not pass here): their number over the latency is the most that threads load; stores, to shared
+    memory too, that wait in a queue of some instructions while their warps go on: some places for all and some for
+    each scheduler.
+    Ignores: what waits in that queue from other instructions than the last ones, other roles' part of it; sets, partial
+    lines, the data stage that loads share with shared memory, evictions by other CTAs' code.
     Source: the GPU's description.
     """
 

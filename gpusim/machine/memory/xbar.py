@@ -22,6 +22,10 @@ class XbarSpec:
     sm_write_bytes_per_cycle: float
     write_bytes_per_cycle: float
     """What all SMs together can store."""
+    store_way_bytes: float
+    """What has left an SM and waits for its turn at L2."""
+    store_packet_bytes: float
+    """What threads' stores of one line take of their SM's port at least, however little of it they store."""
     red_header_fraction: float
     """What a reduction takes of its SM's port beyond its bytes, as a part of these."""
     merge_group_sms: int
@@ -121,30 +125,67 @@ def _hand_over(part: Part, passed_at: float, spread_cycles: float) -> None:
         done((ready_at if ready_at > done_at else done_at) + latency_cycles)
 
 
-class _Left:
-    """A store's last byte has left the SM: not before its turn at the port is over."""
+class _StorePort:
+    """One SM's stores on their way to L2: one after the other, so that SMs share what L2 takes, not transfers.
 
-    __slots__ = ("_done", "_earliest")
+    Positions are bytes since the beginning. A store has left the SM when all of it but what the way holds has passed.
+    """
 
-    def __init__(self, earliest: float, done: Done) -> None:
-        self._earliest = earliest
-        self._done = done
+    __slots__ = ("_arriving", "_ends", "_held_bytes", "_is_busy", "_leaving", "_passed", "_pipe", "_sent")
+
+    def __init__(self, pipe: SharedPipe, held_bytes: float) -> None:
+        self._pipe = pipe
+        self._held_bytes = held_bytes
+        self._is_busy = False
+        self._sent = 0.0
+        self._passed = 0.0
+        self._ends: deque[float] = deque()
+        self._leaving: deque[tuple[float, float, Done]] = deque()
+        self._arriving: deque[tuple[float, float, Done]] = deque()
+
+    def send(self, num_bytes: float, *, now: float, through_at: float, left: Done, arrived: Done) -> None:
+        """Move ``num_bytes``, whose turn at the SM's own port is over at ``through_at``, behind those before them."""
+        begin = self._sent
+        self._sent = end = begin + num_bytes
+        leaves_at = end - self._held_bytes
+        if begin < leaves_at < end:
+            self._ends.append(leaves_at)
+        self._ends.append(end)
+        self._leaving.append((leaves_at, through_at, left))
+        self._arriving.append((end, through_at, arrived))
+        self._tell(self._leaving, now)
+        if not self._is_busy:
+            self._start()
+
+    def _start(self) -> None:
+        self._is_busy = bool(self._ends)
+        if self._ends:
+            self._pipe.transfer(self._ends[0] - self._passed, self)
 
     def __call__(self, cycle: float) -> None:
-        earliest = self._earliest
-        self._done(cycle if cycle > earliest else earliest)
+        """Bytes have passed up to the next end."""
+        self._passed = self._ends.popleft()
+        self._start()
+        self._tell(self._leaving, cycle)
+        self._tell(self._arriving, cycle)
+
+    def _tell(self, waiting: deque[tuple[float, float, Done]], cycle: float) -> None:
+        while waiting and waiting[0][0] <= self._passed:
+            _, through_at, done = waiting.popleft()
+            done(cycle if cycle > through_at else through_at)
 
 
 class Xbar(Component):
     """Ports, slices and merging.
 
     Models: a limit on what one SM takes in, one on what the L2 slices serve to all (shared fairly), and their own
-    for stores, whose port takes an SM's one after the other, reductions with a header a line; a limit on what loads of
-    an SM's threads have asked for and not got (a miss holds its place for longer than a hit); a second request for a
-    tile from a neighbouring SM joins the first while that is in flight, and costs the slices nothing; multicast (one
-    read, several receivers).
-    Ignores: links of GPCs and TPCs, reads' requests on the way that stores take, imbalance of slices, the path between
-    the two partitions (its latency is in L2's).
+    for stores, whose port takes an SM's one after the other and behind which some wait for L2, reductions with a header
+    a line, lines that threads store in small parts with what a packet takes at least, sectors stored in part (taken to
+    be half) with a mask; a limit on what loads of an SM's threads have asked for and not got (a miss holds its place
+    for longer than a hit); a second request for a tile from a neighbouring SM joins the first while that is in flight,
+    and costs the slices nothing; multicast (one read, several receivers).
+    Ignores: that stores are acknowledged late; links of GPCs and TPCs, reads' requests on the way that stores take,
+    imbalance of slices, the path between the two partitions (its latency is in L2's).
     Source: the GPU's description.
     """
 
@@ -164,6 +205,7 @@ class Xbar(Component):
             env, bytes_per_cycle=spec.write_bytes_per_cycle, cap_bytes_per_cycle=spec.sm_write_bytes_per_cycle
         )
         self.store_ports = [Pipe(units_per_cycle=spec.sm_write_bytes_per_cycle) for _ in range(num_sms)]
+        self._stores_of = [_StorePort(self.stores, spec.store_way_bytes) for _ in range(num_sms)]
         self.ports = [_Port() for _ in range(num_sms)]
         size = max(1, spec.merge_group_sms)
         self._regions = [sm_idx // size for sm_idx in range(num_sms)]
@@ -202,21 +244,35 @@ class Xbar(Component):
             weight = 0.0
 
     def write(
-        self, request: MemoryRequest, done: Done, *, num_distinct_bytes: float, kind: StoreKind = "st",
-        num_more_bytes: float = 0.0,
+        self, request: MemoryRequest, done: Done, arrived: Done, *, num_distinct_bytes: float, kind: StoreKind = "st",
+        num_more_bytes: float = 0.0, num_packet_bytes: float = 0.0,
     ) -> None:
         """Store a tile; ``done(cycle)`` is called when its last byte has left the SM, and L2 has room for it.
 
+        ``arrived(cycle)`` is called when that byte has passed what L2 takes of all SMs.
+
         ``num_distinct_bytes`` are what the stores change: partial sectors cross the port one by one and meet in L2.
-        ``num_more_bytes`` pass the port beside the request's: headers and masks.
+        ``num_more_bytes`` pass the port beside the request's: headers and masks. ``num_packet_bytes`` are what the
+        packets of threads' stores take in all, of the port and of L2, where that is more than the request.
         """
         done = self.l2.store(request, done, num_distinct_bytes=num_distinct_bytes, kind=kind)
         num_bytes = request.num_bytes + num_more_bytes
         if kind == "red":
             num_bytes += request.num_bytes * self.spec.red_header_fraction
+        if num_packet_bytes > num_bytes:
+            num_bytes = num_packet_bytes
         left_at = self.store_ports[request.sm_idx].reserve(num_bytes, at_cycle=request.issued_at)
-        self.stores.transfer(request.num_bytes, _Left(left_at, done))
+        self._stores_of[request.sm_idx].send(
+            max(request.num_bytes, num_packet_bytes), now=self._env._now, through_at=left_at, left=done, arrived=arrived
+        )
         self.counters.write_bytes += request.num_bytes * request.num_alike
+
+    def packet_bytes(self, num_lines: float, num_sectors: float, num_bytes: float) -> float:
+        """Bytes of the port's time that threads' stores take."""
+        masks = 2.0 * (num_sectors * SECTOR_BYTES - num_bytes) / SECTOR_BYTES  # of sectors half full
+        sectors = num_sectors + min(max(masks, 0.0), num_sectors)
+        lines = num_lines * self.spec.store_packet_bytes
+        return max(lines, sectors * SECTOR_BYTES)
 
     def settle(self) -> None:
         """Sectors that the slices read for the SMs: what crossed the ports, by the share that did not merge."""

@@ -99,7 +99,7 @@ def looked_at(spec: MbarrierSpec, since: float, completed_at: float) -> float:
 
 def thread_barrier(role: Role, barrier: ThreadBarrier, state: WarpState, *, waits: bool) -> Pause:
     """Arrive, and where it ``waits`` go on with the last arrival."""
-    release = barrier.arrive(role.spec.num_threads, role.t, waits=waits)
+    release = barrier.arrive(role.spec.num_threads, max(role.t, role.all_fenced_at), waits=waits)
     if not waits:
         return None
     if release is not None:
@@ -169,9 +169,18 @@ def cluster_wait(role: Role, op: ops.ClusterWait) -> Pause:
     return wake
 
 
-def fence(role: Role, op: ops.Op) -> Pause:
+def fence(role: Role, op: ops.WgmmaFence) -> Pause:
     """A few cycles."""
     role.spend(ISSUE, role.t + role.sm.warp_scheduler.spec.fence_cycles)
+    return None
+
+
+def fence_proxy_async(role: Role, op: ops.FenceProxyAsync) -> Pause:
+    """Until this role's stores are in shared memory, and a few cycles; its warps' fences end one after the other."""
+    spec = role.sm.warp_scheduler.spec
+    role.spend(WarpState.LSU, role.stored_at)
+    role.spend(ISSUE, role.t + spec.fence_cycles)
+    role.all_fenced_at = role.t + (role.num_warps - 1) * spec.fence_warp_cycles
     return None
 
 

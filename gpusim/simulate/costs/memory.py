@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gpusim.errors import LaunchError
 from gpusim.machine.component import MemoryRequest
+from gpusim.machine.timing import EPSILON_BYTES
 from gpusim.simulate.cta import Stage
 from gpusim.simulate.role import AsyncGroup, Pause, Resume, Role, lacks
 from gpusim.simulate.timeline import CopySpan, WarpState
@@ -32,25 +34,76 @@ def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
 
 
 def global_store(role: Role, op: ops.GlobalStore) -> Pause:
-    """Through the load/store unit; a second store waits until the first has left the SM."""
-    previous = role.last_store
-    if previous is not None and previous.num_pending:  # the store queue is full until the last one has left
-        role.must_retry = True
-        return role.wait_group(previous, WarpState.LSU, "the store queue")
+    """Through the load/store unit; the warps go on when the last of it waits in the store queue."""
     access, sm = op.access, role.sm
+    spec = sm.l1.spec
+    previous = role.last_store
+    if not spec.has_store_queue and previous is not None:
+        role.must_retry = previous.num_pending > 0
+        pause = role.wait_group(previous, WarpState.LSU, "the store queue")
+        if pause is not None:
+            return pause
     counters = sm.l1.counters
     counters.store_requests += access.num_requests * role.count
     counters.store_sectors += access.num_sectors * role.count
+    begin = role.t
     role.issue(access.num_requests / role.num_warps)
+    if spec.has_store_queue:
+        sm.l1.accept(access.num_requests, access.num_lines, at_cycle=begin, weight=role.count)
+        return queue_store(role, op, begin)
     _, end = sm.l1.accept(access.num_requests, access.num_lines, at_cycle=role.t, weight=role.count)
-    role.spend(WarpState.LSU, max(role.t, end - sm.l1.spec.queue_cycles))
-    group = AsyncGroup()
-    group.add()
-    role.last_store = group
-    role.engine.store_began()
-    request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES)
-    sm.l1.below.write(request, Stored(role.engine, group), num_distinct_bytes=access.num_bytes)
+    role.spend(WarpState.LSU, max(role.t, end - spec.queue_cycles))
+    send_store(role, op, 0.0, 1.0, None)
     return None
+
+
+def queue_store(role: Role, op: ops.GlobalStore, begin_cycle: float) -> Pause:
+    """Send a store's first part, what the schedulers hold of it, and what is past them; wait until the queue has room."""
+    access, xbar = op.access, role.sm.l1.below
+    spec, rate = role.sm.l1.spec, xbar.spec.sm_write_bytes_per_cycle
+    num_requests = max(access.num_requests, 1)
+    num_bytes = xbar.packet_bytes(access.num_lines, access.num_sectors, access.num_bytes)
+    schedulers = min(role.num_warps, role.sm.warp_scheduler.spec.num_schedulers)
+    lead = rate * spec.posted_cycles(
+        num_bytes / rate, num_requests=num_requests, num_bytes=access.num_bytes, num_schedulers=schedulers
+    )
+    passed = min(num_bytes, lead, num_bytes / num_requests * spec.shared_places(num_requests, access.num_bytes))
+    ends = sorted({0.0, num_bytes - lead, num_bytes - passed, num_bytes})
+    for begin, end in pairwise(end for end in ends if end >= 0.0):
+        group = send_store(role, op, num_bytes, (end - begin) / num_bytes, begin_cycle)
+        role.queued_stores.append((end - begin, group))
+    role.passed_bytes = passed
+    return until_stored(role, lead)
+
+
+def until_stored(role: Role, num_left_bytes: float) -> Pause:
+    """Until all of the role's stores but the last ``num_left_bytes`` have left the SM."""
+    queued = role.queued_stores
+    while queued and not queued[0][1].num_pending and queued[0][1].ready_at <= role.t:
+        queued.popleft()
+    behind = sum(num_bytes for num_bytes, _ in queued)
+    waited: AsyncGroup | None = None
+    for num_bytes, group in queued:
+        if behind <= num_left_bytes + EPSILON_BYTES:
+            break
+        behind -= num_bytes
+        waited = group
+    return None if waited is None else role.wait_group(waited, WarpState.LSU, "the store queue")
+
+
+def send_store(role: Role, op: ops.GlobalStore, num_packet_bytes: float, share: float, at: float | None) -> AsyncGroup:
+    """Send a ``share`` of a store on its way; the group is complete when it has left."""
+    access = op.access
+    group, role.last_store = AsyncGroup(), AsyncGroup()
+    group.add()
+    role.last_store.add()
+    stored = Stored(role.engine, group, role.last_store)
+    request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES * share, at=at)
+    role.sm.l1.below.write(
+        request, stored, stored.arrived, num_distinct_bytes=access.num_bytes * share,
+        num_packet_bytes=num_packet_bytes * share,
+    )
+    return group
 
 
 def global_atomic(role: Role, op: ops.GlobalAtomic) -> Pause:
@@ -61,10 +114,10 @@ def global_atomic(role: Role, op: ops.GlobalAtomic) -> Pause:
     role.spend(WarpState.LSU, max(role.t, end - sm.l1.spec.queue_cycles))
     group = AsyncGroup()
     group.add()
-    role.engine.store_began()
+    stored = Stored(role.engine, None, group)
     request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES)
     sm.l1.below.write(
-        request, Stored(role.engine, group), num_distinct_bytes=access.num_bytes, kind="atom" if op.returns else "red"
+        request, stored, stored.arrived, num_distinct_bytes=access.num_bytes, kind="atom" if op.returns else "red"
     )
     if not op.returns:
         return None
@@ -196,15 +249,33 @@ class Filled:
 
 
 class Stored:
-    """A store has left the SM."""
+    """A store has left the SM, and has arrived: the kernel does not end before both."""
 
-    __slots__ = ("_engine", "_group")
+    __slots__ = ("_at", "_engine", "_has_arrived", "_has_left", "_has_one")
 
-    def __init__(self, engine: Engine, group: AsyncGroup) -> None:
+    def __init__(self, engine: Engine, has_left: AsyncGroup | None, has_arrived: AsyncGroup | None) -> None:
+        engine.store_began()
         self._engine = engine
-        self._group = group
+        self._has_left = has_left
+        self._has_arrived = has_arrived
+        self._has_one = False
+        self._at = 0.0
 
     def __call__(self, cycle: float) -> None:
-        """It has happened, or will at the cycle given."""
-        self._group.finish(cycle)
-        self._engine.store_ended(cycle)
+        """It has left, or will at the cycle given."""
+        if self._has_left is not None:
+            self._has_left.finish(cycle)
+        self._over(cycle)
+
+    def arrived(self, cycle: float) -> None:
+        """It has passed all that stores share, or will at the cycle given."""
+        if self._has_arrived is not None:
+            self._has_arrived.finish(cycle)
+        self._over(cycle)
+
+    def _over(self, cycle: float) -> None:
+        if cycle > self._at:
+            self._at = cycle
+        if self._has_one:
+            self._engine.store_ended(self._at)
+        self._has_one = True

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from gpusim.simulate.costs.memory import until_stored
 from gpusim.simulate.role import Pause, Role, is_pair, lacks, peer
 from gpusim.simulate.timeline import WarpState
 from gpusim.units import WAVEFRONT_BYTES
 from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
 
 ISSUE_CYCLES = 1.0
 """Of one instruction of a warp."""
@@ -13,6 +15,11 @@ ISSUE_CYCLES = 1.0
 
 def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
     """Wavefronts of the data stage; the token is ready a latency later."""
+    if role.queued_stores:  # instructions of a warp go to memory and shared memory in their order
+        pause = until_stored(role, role.passed_bytes)
+        if pause is not None:
+            role.must_retry = True
+            return pause
     access, sm = op.access, role.sm
     role.issue(access.num_requests / role.num_warps)
     stage = role.stage(op.buffer, op.stage)
@@ -33,7 +40,7 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
 
 
 def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> Pause:
-    """Wavefronts of the data stage, from the first instruction on; the warps go on when the last wavefront goes in."""
+    """Wavefronts of the data stage, from the first instruction on; the warps go on when the last waits in its queue."""
     access, smem = op.access, role.sm.smem
     first = role.t + ISSUE_CYCLES
     issued = role.issue(access.num_requests / role.num_warps)
@@ -43,11 +50,24 @@ def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> Pause:
         wavefronts, wavefronts_per_warp=wavefronts / role.num_warps, at_cycle=min(first, issued), weight=role.count
     )
     begun = role.t
-    role.spend(WarpState.LSU, end - 1.0 / smem.spec.wavefronts_per_cycle)
+    last = 1.0 / smem.spec.wavefronts_per_cycle
+    if end > role.stored_at:
+        role.stored_at = end
+    role.spend(WarpState.LSU, end - last - posted_cycles(role, access, wavefronts))
     if stage is not None:
         stage.begin_write(begun, role.who() if stage.read_until > begun else "")
         stage.end_write(role.t)  # whoever reads behind this warp goes behind it in the data stage, too
     return None
+
+
+def posted_cycles(role: Role, access: AccessPattern, wavefronts: float) -> float:
+    """How long before its last wavefront goes in the warps of a store go on."""
+    spec, num_warps = role.sm.smem.spec, role.num_warps
+    pace = max(1.0 / spec.wavefronts_per_cycle, spec.warp_cycles_per_wavefront / num_warps)
+    return role.sm.l1.spec.posted_cycles(
+        wavefronts * pace, num_requests=access.num_requests, num_bytes=access.num_bytes,
+        num_schedulers=min(num_warps, role.sm.warp_scheduler.spec.num_schedulers),
+    )
 
 
 def shared_atomic(role: Role, op: ops.SharedAtomic) -> Pause:

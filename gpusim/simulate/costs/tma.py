@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpusim.errors import LaunchError
 from gpusim.machine.component import MemoryRequest
+from gpusim.simulate.costs.memory import Stored
 from gpusim.simulate.cta import Cta, Stage
 from gpusim.simulate.role import ISSUE, AsyncGroup, Pause, Role, lacks, peer
 from gpusim.simulate.timeline import CopySpan, PhaseFlip, WarpState
@@ -63,10 +64,10 @@ def tma_store(role: Role, op: ops.TmaStore) -> Pause:
     whole.add()
     if stage is not None:
         stage.begin_read(role.t, "" if stage.is_full(role.t) else role.who())
-    role.engine.store_began()
+    stored = BulkStored(role, read, whole, stage)
     request = MemoryRequest(role.sm.idx, op.tensor, op.tile, op.num_bytes, role.wave, at, role.count)
     role.sm.l1.below.write(
-        request, BulkStored(role, read, whole, stage), num_distinct_bytes=op.num_bytes,
+        request, stored, stored.arrived, num_distinct_bytes=op.num_bytes,
         kind="red" if op.reduce else "st", num_more_bytes=op.num_boxes * tma.spec.store_header_bytes + _mask_bytes(op),
     )
     return None
@@ -160,12 +161,13 @@ class TmaArrived:
                 )
 
 
-class BulkStored:
+class BulkStored(Stored):
     """A TMA store has left the SM: soon its source is free and the store complete."""
 
     __slots__ = ("_read", "_role", "_stage", "_whole")
 
     def __init__(self, role: Role, read: AsyncGroup, whole: AsyncGroup, stage: Stage | None) -> None:
+        super().__init__(role.engine, None, None)
         self._role = role
         self._read = read
         self._whole = whole
@@ -180,4 +182,4 @@ class BulkStored:
             self._stage.end_read(read_at)
         self._read.finish(read_at)
         self._whole.finish(read_at)
-        engine.store_ended(cycle)
+        super().__call__(cycle)
