@@ -105,6 +105,8 @@ class Engine:
         self.handlers, self.free_handlers = HANDLERS, FREE_HANDLERS
         self.mbarrier_spec: MbarrierSpec | None = gpu.mbarrier
         self.wgmma_latency_cycles = gpu.tensor_core.wgmma_latency_cycles
+        self.code_latency_cycles = gpu.l2.near_latency_cycles if is_warm else clock.cycles(ns=gpu.hbm.latency_ns)
+        """Of instructions that no SM holds: as data, a warm L2 has them and a cold one has not."""
         self.timeline = Timeline()
         self.offset_cycles = 0.0
         self.miss_bytes_by_wave = sum((item.miss_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
