@@ -380,7 +380,9 @@ class Engine:
                     f"{', '.join(rates)}"
                 )
             core = self.machine.sms[0].tensor_core
-            interval = core.mma_sync_interval_cycles(rate_class=atom.rate_class, num_flops=atom.num_flops)
+            interval = core.mma_sync_interval_cycles(
+                rate_class=atom.rate_class, num_flops=atom.num_flops, num_sum_registers=atom.accumulator_registers
+            )
             cycles = self.mma_intervals[id(atom)] = interval, core.mma_sync_latency_cycles(atom.k * atom.a_dtype.bits / 8)
         return cycles
 
