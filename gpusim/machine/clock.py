@@ -58,12 +58,12 @@ class PowerLimiter(Component):
     """The clock at which the power drawn meets the limit, and the voltage that reaches the SMs holds.
 
     Models: energy by kind of work, at a voltage that falls with the clock; a higher limit for a single launch than
-    for half a second of them, and none in its first microseconds; zeros against random data; a load line: the current of the tensor cores lowers the voltage
-    at them, and the clock, which follows that voltage within microseconds, falls in proportion to their power, far from any
-    limit of power (streams out of L2 and memory, on supplies of their own, do not lower it).
+    for half a second of them, and none in its first microseconds; zeros against random data; a load line: the current of the
+    tensor cores lowers the voltage at them, and the clock, which follows that voltage within microseconds, falls in
+    proportion to their power, far from any limit (streams out of L2 and memory, on supplies of their own, do not lower it).
     Ignores: temperature, the card's own leakage and binning, the limiter's oscillation, clock per GPC; how the voltage
-    recovers some 5 us after work begins (bursts of 5 us run 2 to 5 % slower than work that goes on); a dip of some 2 %, 100 us
-    after a launch; the load line of FP32 work.
+    recovers some 5 us after work begins (bursts of 5 us run 2 to 5 % slower than work that goes on); a dip of some 2 %,
+    100 us after a launch; the load line of FP32 work.
     Source: the GPU's description.
     """
 

@@ -77,7 +77,7 @@ class Engine:
     ) -> None:
         """Ready to :meth:`run`; raises LaunchError where the GPU cannot hold the launch."""
         self.launch = launch
-        self.ideals = ideals
+        self.ideals, self._is_warm = ideals, is_warm
         self.recorded_sms = recorded_sms
         self.env = simpy.Environment()
         self.occupancy = held or check(launch, gpu)
@@ -105,8 +105,6 @@ class Engine:
         self.handlers, self.free_handlers = HANDLERS, FREE_HANDLERS
         self.mbarrier_spec: MbarrierSpec | None = gpu.mbarrier
         self.wgmma_latency_cycles = gpu.tensor_core.wgmma_latency_cycles
-        self.code_latency_cycles = gpu.l2.near_latency_cycles if is_warm else clock.cycles(ns=gpu.hbm.latency_ns)
-        """Of instructions that no SM holds: as data, a warm L2 has them and a cold one has not."""
         self.timeline = Timeline()
         self.offset_cycles = 0.0
         self.miss_bytes_by_wave = sum((item.miss_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
@@ -404,6 +402,13 @@ class Engine:
         if name == "epilogue":
             spent = self.epilogue_cycles.get(role.spec.name, 0.0)
             self.epilogue_cycles[role.spec.name] = spent + num_cycles * role.count
+
+    @property
+    def code_latency_cycles(self) -> float:
+        """Of instructions that no SM has run yet: like data, a warm L2 has them and a cold one has not."""
+        if self._is_warm:
+            return self.gpu.l2.near_latency_cycles
+        return self.machine.clock.cycles(ns=self.gpu.hbm.latency_ns)
 
     @property
     def scale(self) -> float:

@@ -169,9 +169,10 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     in_part, deep_in_part = price("warm_cycles", PART_OF_L0), price("warm_cycles", PART_OF_L1)
     on_the_way = 1024 * NEAR_L2_CYCLES / from_l2
     missing, deep_missing = (in_part - ISSUED) / (from_l1 - ISSUED), (deep_in_part - from_l1) / (from_l2 - from_l1)
+    ahead = "median of a KiB, for the bytes on the way"
     found = {
         "prefetched_bytes": (on_the_way, f"first runs out of L2, median of a KiB: bytes in {NEAR_L2_CYCLES:.0f} cycles"),
-        "l1_latency_cycles": (from_l1 * on_the_way / 1024, "warm runs of 48 and 64 KiB, median of a KiB, for the bytes on the way"),
+        "l1_latency_cycles": (from_l1 * on_the_way / 1024, f"warm runs of 48 and 64 KiB, {ahead}"),
         "l0_bytes": (PART_OF_L0 * 1024 * (1 - missing / 2), "warm runs of 32 KiB: those without half of what misses"),
         "l1_bytes": (PART_OF_L1 * 1024 * (1 - deep_missing / 2), "warm runs of 128 KiB: those without half of what misses"),
     }

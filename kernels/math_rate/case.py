@@ -719,7 +719,9 @@ def _of_several(full: Mapping[str, Sequence[float]]) -> dict[str, tuple[Sequence
     (by_flops, by_register), *_ = np.linalg.lstsq(work, intervals, rcond=None)
     how = "intervals of full pipes by shape, over"
     return {
-        "tensor_core.mma_sync_flops_per_cycle.fp8": ([NUM_SUB_PARTITIONS / by_flops], f"{how} FLOP: least squares, FLOP a cycle"),
+        "tensor_core.mma_sync_flops_per_cycle.fp8": (
+            [NUM_SUB_PARTITIONS / by_flops], f"{how} FLOP: least squares, FLOP a cycle"
+        ),
         "tensor_core.mma_sync_sum_cycles.fp8": ([by_register], f"{how} registers of sums: least squares"),
     }  # fmt: skip
 

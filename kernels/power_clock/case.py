@@ -359,9 +359,8 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         result = simulate(
             made, endless(gpu), clock=mhz, skips=False, l2="warm" if config["stream"] == "l2" else "cold", data=data
         )
-        settled = PowerLimiter(gpu.clock).clock_mhz(
-            _as_long(result.activity, float(config["run_us"]) * settled), mode="sustained" if is_long else "single", data=data
-        )
+        activity = _as_long(result.activity, float(config["run_us"]) * settled)
+        settled = PowerLimiter(gpu.clock).clock_mhz(activity, mode="sustained" if is_long else "single", data=data)
         if abs(settled - mhz) < SETTLED * mhz:
             break
     found = {"last_mhz" if is_long else "mhz": settled}
@@ -399,8 +398,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     if solved is None:
         return []
     how = (
-        f"least squares over the clocks of {len(ran)} runs, with {LIMIT_W:.0f} W as the limit of a long one, {IDLE_W:.0f} W at "
-        f"idle and {BUSY_W:.0f} W of busy SMs"
+        f"least squares over the clocks of {len(ran)} runs, with {LIMIT_W:.0f} W as the limit of a long one, {IDLE_W:.0f} W "
+        f"at idle and {BUSY_W:.0f} W of busy SMs"
     )
     return [
         Fitted(parameter=f"clock.{name}", value=float(value), how=how) for name, value in zip(BEGIN, solved, strict=True)
@@ -430,8 +429,10 @@ def _activity(row: Mapping[str, str]) -> Activity:
     mhz, run_us = _clock_mhz(row), float(row["run_us"])
     whole = float(row.get("mhz") or mhz)
     num_bytes = float(row.get("gb_per_s") or 0.0) * 1e3 * run_us
+    num_flops = float(row.get("tflops") or 0.0) * 1e6 * run_us
+    num_flops = max(0.0, num_flops - 0.5 * NUM_SMS * BURST_WGMMAS * FLOPS_PER_WGMMA)  # half a burst was done later
     return Activity(
-        cycles=mhz * run_us, num_flops=float(row.get("tflops") or 0.0) * mhz / whole * 1e6 * run_us,  # the rate is of all of it
+        cycles=mhz * run_us, num_flops=num_flops * mhz / whole,  # the rate is of all of it
         rate_class="16bit", l2_bytes=num_bytes, hbm_bytes=num_bytes if row["stream"] == "hbm" else 0.0, busy_fraction=1.0,
     )  # fmt: skip
 

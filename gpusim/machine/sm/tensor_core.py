@@ -70,11 +70,11 @@ class TensorCore(Component):
 
     Models: wgmma's rate, the larger of arithmetic, operand wavefronts and a least interval; arithmetic that begins once A
     is there and so ends behind the pipe's own end; the groups that may be in flight, and the latency of a wait; mma.sync's
-    rate, minimum interval and latency by depth, and additions to its sums where it is several instructions. Two warpgroups share the pipe.
+    rate, minimum interval and latency by depth, and additions to its sums where it is several instructions. Two warpgroups
+    share the pipe.
     Ignores: the order in which warpgroups alternate inside the pipe; what issuing a wgmma takes (some cycles, 26 for 128
     accumulators a thread, always less than its arithmetic); conversions where mma.sync of fp8 is no instruction, which other
-    warps' arithmetic hides, and what one or two warps wait for them; sparsity,
-    sub-normal or zero operands.
+    warps' arithmetic hides, and what a warp or two wait for them; sparsity, sub-normal or zero operands.
     Source: the GPU's description; the rule max(flops, wavefronts) from published H100 rates.
     """
 
