@@ -118,8 +118,10 @@ class PowerLimiter(Component):
         if mode == "sustained":
             return settled
         free, delay_us = self._highest_mhz(activity, data=data, limit_w=math.inf), spec.single_power_delay_us
-        late_cycles = activity.cycles - free * delay_us
-        return activity.cycles / (delay_us + late_cycles / settled) if late_cycles > 0.0 else free
+        late_cycles = max(0.0, activity.cycles - free * delay_us)
+        if not late_cycles or settled == free:
+            return free
+        return min(free, activity.cycles / (delay_us + late_cycles / settled)) if delay_us else settled
 
     def _highest_mhz(self, activity: Activity, *, data: str, limit_w: float) -> float:
         low, high = self.spec.min_mhz, self.spec.max_mhz
