@@ -170,9 +170,11 @@ def test_work_of_full_duty_runs_at_the_rates_of_the_description() -> None:
 
 
 def test_a_gpu_with_fewer_sms_works_on_those() -> None:
-    half = replace(GPU, device=replace(GPU.device, num_sms=66))
+    """Half of the work, at one clock: fewer tensor cores would lower it less."""
+    whole = replace(GPU, clock=replace(GPU.clock, load_line_mhz_per_w=0.0))
+    half = replace(whole, device=replace(GPU.device, num_sms=66))
     config = find(run_us=250, tensor_duty=50, stream="none", data="zeros")
-    found = [CASE.predict(config, gpu)["tflops"] for gpu in (half, GPU)]
+    found = [CASE.predict(config, gpu)["tflops"] for gpu in (half, whole)]
     assert 2 * found[0] == pytest.approx(found[1], rel=0.01)
     assert CASE.predict(config, load_gpu("a100_sxm_80gb")) == {}
 
