@@ -18,6 +18,7 @@ from gpusim.machine.memory.l2 import L2, Residency
 from gpusim.machine.memory.smem import Smem, SmemCounters
 from gpusim.machine.memory.tma import Tma, TmaCounters
 from gpusim.machine.memory.xbar import Xbar
+from gpusim.machine.sm.instruction_cache import InstructionCache
 from gpusim.machine.sm.mbarrier import MbarrierUnit
 from gpusim.machine.sm.tensor_core import TensorCore, TensorCoreCounters
 from gpusim.machine.sm.warp_scheduler import WarpScheduler, WarpSchedulerCounters
@@ -33,6 +34,7 @@ class Sm:
     smem: Smem
     warp_scheduler: WarpScheduler
     tensor_core: TensorCore
+    instruction_cache: InstructionCache
     tma: Tma | None
     dsmem: Dsmem | None
     mbarrier_unit: MbarrierUnit | None
@@ -93,6 +95,7 @@ class Machine:
                 smem=Smem(gpu.smem, counters=smem),
                 warp_scheduler=WarpScheduler(gpu.warp_scheduler, counters=scheduler),
                 tensor_core=TensorCore(gpu.tensor_core, counters=tensor),
+                instruction_cache=InstructionCache(gpu.instruction_cache),
                 tma=Tma(gpu.tma, counters=tma) if gpu.tma is not None else None,
                 dsmem=Dsmem(gpu.dsmem, counters=dsmem) if gpu.dsmem is not None else None,
                 mbarrier_unit=MbarrierUnit(gpu.mbarrier) if gpu.mbarrier is not None else None,

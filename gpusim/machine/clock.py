@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ class ClockSpec:
     """Sustained board power."""
     single_power_w: float
     """What one launch may draw before the limiter has averaged it down."""
+    single_power_delay_us: float
+    """How long a launch runs before that holds it."""
     idle_power_w: float
     """Board power of an active GPU that does nothing (leakage, HBM refresh, fans' share)."""
     voltage_slope: float
@@ -27,9 +30,13 @@ class ClockSpec:
     """Energy of tensor arithmetic with its operand reads, at ``max_mhz``, on random data, by class of type."""
     zeros_fraction: float
     """Energy of tensor work on zeros, of that on random data."""
+    load_line_mhz_per_w: float
+    """How much the clock falls for each watt of the tensor cores."""
     fp32_pj_per_flop: float
     l2_pj_per_byte: float
     hbm_pj_per_byte: float
+    hbm_zeros_fraction: float
+    """Of memory's energy where it holds zeros; L2's does not depend on what it gives."""
     sm_busy_w: float
     """Power of all SMs issuing, at ``max_mhz``."""
 
@@ -48,11 +55,15 @@ class Activity:
 
 
 class PowerLimiter(Component):
-    """The clock at which the power drawn meets the limit.
+    """The clock at which the power drawn meets the limit, and the voltage that reaches the SMs holds.
 
     Models: energy by kind of work, at a voltage that falls with the clock; a higher limit for a single launch than
-    for half a second of them; zeros against random data.
-    Ignores: temperature, the card's own leakage and binning, the limiter's oscillation, clock per GPC.
+    for half a second of them, and none in its first microseconds; zeros against random data; a load line: the current of the
+    tensor cores lowers the voltage at them, and the clock, which follows that voltage within microseconds, falls in
+    proportion to their power, far from any limit (streams out of L2 and memory, on supplies of their own, do not lower it).
+    Ignores: temperature, the card's own leakage and binning, the limiter's oscillation, clock per GPC; how the voltage
+    recovers some 5 us after work begins (bursts of 5 us run 2 to 5 % slower than work that goes on); a dip of some 2 %,
+    100 us after a launch; the load line of FP32 work.
     Source: the GPU's description.
     """
 
@@ -64,22 +75,35 @@ class PowerLimiter(Component):
 
     def power_w(self, activity: Activity, *, mhz: float, data: str) -> float:
         """Board power when ``activity`` runs at ``mhz``, in watts."""
-        spec = self.spec
+        spec, is_zeros = self.spec, data == "zeros"
         seconds = max(activity.cycles, 1.0) / (mhz * 1e6)
-        voltage = 1.0 + spec.voltage_slope * (mhz / spec.max_mhz - 1.0)
+        arithmetic = self.tensor_w(activity, mhz=mhz, data=data)
         if activity.rate_class == "fp32":
-            arithmetic = spec.fp32_pj_per_flop
-        else:
-            arithmetic = spec.tensor_pj_per_flop.get(activity.rate_class, 0.0)
-            arithmetic *= spec.zeros_fraction if data == "zeros" else 1.0
-        switched = (
-            activity.num_flops * arithmetic + activity.l2_bytes * spec.l2_pj_per_byte
-        ) * 1e-12 / seconds + spec.sm_busy_w * activity.busy_fraction * mhz / spec.max_mhz
-        memory = activity.hbm_bytes * spec.hbm_pj_per_byte * 1e-12 / seconds
-        return spec.idle_power_w + memory + switched * voltage**2
+            arithmetic = activity.num_flops * spec.fp32_pj_per_flop * 1e-12 / seconds * self.voltage(mhz) ** 2
+        l2 = activity.l2_bytes * spec.l2_pj_per_byte * 1e-12 / seconds
+        busy = spec.sm_busy_w * activity.busy_fraction * mhz / spec.max_mhz
+        memory = activity.hbm_bytes * spec.hbm_pj_per_byte * (spec.hbm_zeros_fraction if is_zeros else 1.0) * 1e-12 / seconds
+        return spec.idle_power_w + memory + arithmetic + (l2 + busy) * self.voltage(mhz) ** 2
+
+    def voltage(self, mhz: float) -> float:
+        """What ``mhz`` takes, over what the highest clock takes."""
+        return 1.0 + self.spec.voltage_slope * (mhz / self.spec.max_mhz - 1.0)
+
+    def tensor_w(self, activity: Activity, *, mhz: float, data: str) -> float:
+        """Power of the tensor cores when ``activity`` runs at ``mhz``, in watts."""
+        spec = self.spec
+        each = spec.tensor_pj_per_flop.get(activity.rate_class, 0.0) * (spec.zeros_fraction if data == "zeros" else 1.0)
+        return activity.num_flops * each * 1e-12 * mhz * 1e6 / max(activity.cycles, 1.0) * self.voltage(mhz) ** 2
+
+    def is_sustained(self, activity: Activity, *, mhz: float, data: str, limit_w: float) -> bool:
+        """Whether ``activity`` may run at ``mhz``: neither the limit nor the load line asks for less."""
+        dropped = self.spec.load_line_mhz_per_w * self.tensor_w(activity, mhz=mhz, data=data)
+        return mhz + dropped <= self.spec.max_mhz and self.power_w(activity, mhz=mhz, data=data) <= limit_w
 
     def clock_mhz(self, activity: Activity, *, mode: str, data: str) -> float:
-        """Highest clock at which ``activity`` stays within the limit of ``mode`` (``single`` or ``sustained``).
+        """Highest clock that the load line and the limit of ``mode`` (``single`` or ``sustained``) leave ``activity``.
+
+        Of a single launch the mean over its time: its limit holds from some us after the start on.
 
         Raises:
             ConfigError: another mode.
@@ -90,13 +114,22 @@ class PowerLimiter(Component):
             return spec.max_mhz
         if mode not in limits:
             raise ConfigError(f"clock: {mode!r} is no mode, wants max, single, sustained or a number of MHz")
-        limit = limits[mode]
-        low, high = spec.min_mhz, spec.max_mhz
-        if self.power_w(activity, mhz=high, data=data) <= limit:
+        settled = self._highest_mhz(activity, data=data, limit_w=limits[mode])
+        if mode == "sustained":
+            return settled
+        free, delay_us = self._highest_mhz(activity, data=data, limit_w=math.inf), spec.single_power_delay_us
+        late_cycles = max(0.0, activity.cycles - free * delay_us)
+        if not late_cycles or settled == free:
+            return free
+        return min(free, activity.cycles / (delay_us + late_cycles / settled)) if delay_us else settled
+
+    def _highest_mhz(self, activity: Activity, *, data: str, limit_w: float) -> float:
+        low, high = self.spec.min_mhz, self.spec.max_mhz
+        if self.is_sustained(activity, mhz=high, data=data, limit_w=limit_w):
             return high
         for _ in range(40):
             middle = (low + high) / 2
-            if self.power_w(activity, mhz=middle, data=data) <= limit:
+            if self.is_sustained(activity, mhz=middle, data=data, limit_w=limit_w):
                 low = middle
             else:
                 high = middle

@@ -21,6 +21,7 @@ from gpusim.machine.memory.smem import SmemSpec
 from gpusim.machine.memory.tma import TmaSpec
 from gpusim.machine.memory.xbar import XbarSpec
 from gpusim.machine.sm import SM_KINDS
+from gpusim.machine.sm.instruction_cache import InstructionCacheSpec
 from gpusim.machine.sm.mbarrier import MbarrierSpec
 from gpusim.machine.sm.occupancy import SmLimits
 from gpusim.machine.sm.tensor_core import TensorCoreSpec
@@ -38,7 +39,7 @@ OPTIONAL = {"tma", "dsmem", "mbarrier"}
 OPTIONAL_KEYS = ("wgmma_",)
 """Beginnings of keys that a GPU without the feature leaves out, all of them."""
 
-NOT_ZERO = ("_per_cycle", "_per_s", "_mhz", "num_", "sustained_fraction")
+NOT_ZERO = ("l0_bytes", "l1_bytes", "prefetched_bytes", "_per_cycle", "_per_s", "_mhz", "num_", "sustained_fraction")
 """Beginnings and endings of keys that something is divided by."""
 
 SIGNED = ("component.tma.latency_cycles",)
@@ -85,6 +86,7 @@ class GpuSpec:
     register_file: RegisterFileSpec
     warp_scheduler: WarpSchedulerSpec
     tensor_core: TensorCoreSpec
+    instruction_cache: InstructionCacheSpec
     dispatcher: DispatcherSpec
     clock: ClockSpec
     sources: Mapping[str, str]

@@ -44,6 +44,7 @@ LOOKS: Mapping[WarpState, Look] = {
     WarpState.START: Look("start", "#E8E8E8"),
     WarpState.ISSUE: Look("issues other instructions", "#4D4D4D"),
     WarpState.TENSOR: Look("issues math", "#009E73"),
+    WarpState.NO_INSTRUCTION: Look("wait: instructions", "#4D4D4D", WAITS_HATCH),
     WarpState.MATH_PIPE: Look("math pipe", "#009E73", "...."),
     WarpState.LSU: Look("load/store unit", "#0072B2", "\\\\\\\\"),
     WarpState.WAIT_MBARRIER: Look("wait: mbarrier", "#E69F00"),

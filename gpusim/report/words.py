@@ -21,6 +21,7 @@ UNITS: tuple[tuple[str, str], ...] = (
     ("_cycles_per_wavefront", "cycles/wavefront"),
     ("_pj_per_flop", "pJ/FLOP"),
     ("_pj_per_byte", "pJ/B"),
+    ("_mhz_per_w", "MHz/W"),
     ("_gb_per_s", "GB/s"),
     ("_per_cycle", "per cycle"),
     ("_per_thread", "per thread"),
@@ -33,6 +34,7 @@ UNITS: tuple[tuple[str, str], ...] = (
     ("_mhz", "MHz"),
     ("_pct", "%"),
     ("_ns", "ns"),
+    ("_us", "us"),
     ("_w", "W"),
 )
 """Unit by the last words of a parameter's name; the longest comes first."""

@@ -77,7 +77,7 @@ class Engine:
     ) -> None:
         """Ready to :meth:`run`; raises LaunchError where the GPU cannot hold the launch."""
         self.launch = launch
-        self.ideals = ideals
+        self.ideals, self._is_warm = ideals, is_warm
         self.recorded_sms = recorded_sms
         self.env = simpy.Environment()
         self.occupancy = held or check(launch, gpu)
@@ -378,7 +378,9 @@ class Engine:
                     f"{', '.join(rates)}"
                 )
             core = self.machine.sms[0].tensor_core
-            interval = core.mma_sync_interval_cycles(rate_class=atom.rate_class, num_flops=atom.num_flops)
+            interval = core.mma_sync_interval_cycles(
+                rate_class=atom.rate_class, num_flops=atom.num_flops, num_sum_registers=atom.accumulator_registers
+            )
             cycles = self.mma_intervals[id(atom)] = interval, core.mma_sync_latency_cycles(atom.k * atom.a_dtype.bits / 8)
         return cycles
 
@@ -400,6 +402,13 @@ class Engine:
         if name == "epilogue":
             spent = self.epilogue_cycles.get(role.spec.name, 0.0)
             self.epilogue_cycles[role.spec.name] = spent + num_cycles * role.count
+
+    @property
+    def code_latency_cycles(self) -> float:
+        """Of instructions that no SM has run yet: like data, a warm L2 has them and a cold one has not."""
+        if self._is_warm:
+            return self.gpu.l2.near_latency_cycles
+        return self.machine.clock.cycles(ns=self.gpu.hbm.latency_ns)
 
     @property
     def scale(self) -> float:

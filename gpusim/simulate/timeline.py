@@ -23,6 +23,7 @@ class WarpState(IntEnum):
     LSU = 11
     MATH_PIPE = 12
     WAIT_REGISTERS = 13
+    NO_INSTRUCTION = 14
 
     @property
     def label(self) -> str:

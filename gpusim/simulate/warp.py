@@ -61,6 +61,7 @@ HANDLERS = Handlers({
     ops.Wgmma: arithmetic.wgmma,
     ops.WgmmaCommitGroup: arithmetic.wgmma_commit,
     ops.WgmmaWaitGroup: arithmetic.wgmma_wait,
+    ops.Code: arithmetic.code,
     ops.Fma: arithmetic.fma,
     ops.Alu: arithmetic.alu,
     ops.Mufu: arithmetic.mufu,

@@ -387,6 +387,18 @@ class WgmmaWaitGroup(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class Code(Op):
+    """Where a stretch of straight-line code begins: ``num_bytes`` (16 an instruction), which may have to be fetched.
+
+    The ops behind it say what the instructions cost; this one is only the wait for those that the SM's caches do not hold.
+    A program without it runs out of the caches, as a kernel does that is launched over and over.
+    """
+
+    name: str
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fma(Op):
     """``fma.rn.f32``: ``num_instructions`` of each warp, independent enough to fill the pipe."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.case import Case, Config, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
@@ -108,29 +109,77 @@ def derive(row: Config) -> dict[str, float]:
     return {"cold_cycles_per_kib": (float(row["first_cycles"]) - float(row["warm_cycles"])) / int(row["kib"])}
 
 
-def warm_cycles(num_instructions: int, num_warps: int, gpu: GpuSpec) -> float:
-    """Cycles of so many FFMA of each warp, in the simulator."""
+def rounds(config: Config, gpu: GpuSpec) -> list[float]:
+    """Cycles of each run of the code, in the simulator: the first as cold as the config says, if L2 has it at least."""
+    num_warps = min(int(config["warps"]), gpu.warp_scheduler.num_schedulers)
+    num_bytes = int(config["kib"]) * 1024
 
     def program(cta: RoleContext) -> Iterator[ops.Op]:
-        yield ops.Fma(num_instructions)
+        for _ in range(NUM_ROUNDS):
+            yield ops.RangeStart(ops.Section.MAINLOOP)
+            yield ops.Code("straight", num_bytes)
+            yield ops.Fma(num_instructions(config))
+            yield ops.RangeEnd()
 
     role = WarpRole(name="all", num_warps=num_warps, program=program)
     result = simulate(
-        Launch(kernel="straight", num_ctas=1, num_tiles=1, roles=(role,)), gpu, clock="max", recorded_sms={0}
-    )
+        Launch(kernel="straight", num_ctas=1, num_tiles=1, roles=(role,)), gpu, clock="max", recorded_sms={0},
+        l2="cold" if config["state"] == "flushed" else "warm", skips=False,
+    )  # fmt: skip
     (record,) = result.timeline.roles
-    _, begin, end = record.states[-1]
-    return end - begin
+    return [span.end_cycle - span.start_cycle for span in record.sections]
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """Of code that is in the caches, on however many SMs; the simulator has none that could miss.
+    """The same on one SM as on all; the first run where it is known what lies where: not as a launch finds it.
 
     Thread 0's clock is read, and the scheduler of its warp serves that one first, however many warps it has: 16 warps show
     what one shows, so one on each scheduler is asked for.
     """
-    num_warps = min(int(config["warps"]), gpu.warp_scheduler.num_schedulers)
-    return {"warm_cycles": warm_cycles(num_instructions(config), num_warps, gpu)}
+    cycles = rounds(config, gpu)
+    found = {"warm_cycles": cycles[-1]}
+    return found if config["state"] == "launched" else found | {"first_cycles": cycles[0]}
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+NEAR_L2_CYCLES = 280.0
+"""Latency of L2's near side (``l2.near_latency_cycles`` of an H200): a price of a KiB tells bytes a latency, not both."""
+ISSUED = 1024 / INSTRUCTION_BYTES
+"""Cycles of a KiB that nothing holds up."""
+OF_L1, PART_OF_L0, PART_OF_L1 = (48, 64), 32, 128
+"""Sizes that L0 lacks and L1 has; one that L0 has in part; one that L1 has in part."""
+MOST_WARPS = 4
+"""One on each scheduler: more drift apart, and evict from one another."""
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """Bytes on the way from what L2 delivers, L1's latency from what it does, capacities from sizes that miss in part."""
+    alike = [row for row in rows if int(row["warps"]) <= MOST_WARPS]
+
+    def price(name: str, *sizes: int, state: str = "") -> float:
+        """Cycles of a KiB, median; NaN of none."""
+        found = [
+            float(row[name]) / int(row["kib"]) for row in alike
+            if row.get(name) and (not sizes or int(row["kib"]) in sizes) and (not state or row["state"] == state)
+        ]  # fmt: skip
+        return median(found) if found else float("nan")
+
+    from_l2, from_l1 = price("first_cycles", state="evicted"), price("warm_cycles", *OF_L1)
+    in_part, deep_in_part = price("warm_cycles", PART_OF_L0), price("warm_cycles", PART_OF_L1)
+    on_the_way = 1024 * NEAR_L2_CYCLES / from_l2
+    missing, deep_missing = (in_part - ISSUED) / (from_l1 - ISSUED), (deep_in_part - from_l1) / (from_l2 - from_l1)
+    ahead = "median of a KiB, for the bytes on the way"
+    found = {
+        "prefetched_bytes": (on_the_way, f"first runs out of L2, median of a KiB: bytes in {NEAR_L2_CYCLES:.0f} cycles"),
+        "l1_latency_cycles": (from_l1 * on_the_way / 1024, f"warm runs of 48 and 64 KiB, {ahead}"),
+        "l0_bytes": (PART_OF_L0 * 1024 * (1 - missing / 2), "warm runs of 32 KiB: those without half of what misses"),
+        "l1_bytes": (PART_OF_L1 * 1024 * (1 - deep_missing / 2), "warm runs of 128 KiB: those without half of what misses"),
+    }
+    return [
+        Fitted(parameter=f"instruction_cache.{name}", value=value, how=how)
+        for name, (value, how) in found.items() if np.isfinite(value)
+    ]  # fmt: skip
 
 
 CASE = Case(
@@ -151,6 +200,7 @@ CASE = Case(
     },
     num_repeats=3,
     predict=predict,
-    tiers={"warm_cycles": 4},
+    tiers={"warm_cycles": 4, "first_cycles": 4},
     derive=derive,
+    fit=fit,
 )

@@ -681,12 +681,14 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     intervals = []
     for atom in ATOMS:
         rates, is_fp8 = full.get(atom.name, []), atom.a_dtype.name == "fp8"
+        if is_fp8:  # those are several instructions each
+            continue
         if _is_full_depth(atom):
             name = f"tensor_core.mma_sync_flops_per_cycle.{atom.rate_class}"
             flops = 2 * atom.m * atom.n * atom.k
             of_class = found.setdefault(name, ([], "FLOP a cycle of full pipes, 32 bytes of k: median"))[0]
             of_class += [rate * flops for rate in rates]
-        elif not is_fp8:  # those are several instructions each
+        else:
             intervals += [NUM_SUB_PARTITIONS / rate for rate in rates]
     found["tensor_core.mma_sync_min_interval_cycles"] = intervals, "interval of full pipes, 16 bytes of k: median"
     deep, shallow = ([
@@ -697,6 +699,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     found["tensor_core.mma_sync_latency_cycles"] = deep, "step of one lone chain, 32 bytes of k: median"
     steps = [float(np.median(deep)) - float(np.median(shallow))] if deep and shallow else []
     found["tensor_core.mma_sync_step_latency_cycles"] = steps, "step of one lone chain, 32 bytes of k less 16: medians"
+    found |= _of_several(full)
     chained = [
         float(row["cycles_per_step"]) * BODY_INSTRUCTIONS / (BODY_INSTRUCTIONS + BRANCH_INSTRUCTIONS) for row in rows
         if row.get("cycles_per_step") and row["op"] in CHAINED and _is_alone(row)
@@ -704,6 +707,23 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     how = f"step of one lone chain of {', '.join(CHAINED)}, less a branch of two more: median"
     found["warp_scheduler.dependent_cycles"] = chained, how
     return medians(found)
+
+
+def _of_several(full: Mapping[str, Sequence[float]]) -> dict[str, tuple[Sequence[float], str]]:
+    """Rate of fp8's products, and what each register of sums adds: least squares over the medians of the shapes."""
+    atoms = [atom for atom in ATOMS if atom.a_dtype.name == "fp8" and full.get(atom.name)]
+    work = np.array([[2.0 * atom.m * atom.n * atom.k, atom.accumulator_registers] for atom in atoms]).reshape(-1, 2)
+    if np.linalg.matrix_rank(work) < 2:
+        return {}
+    intervals = np.array([NUM_SUB_PARTITIONS / float(np.median(full[atom.name])) for atom in atoms])
+    (by_flops, by_register), *_ = np.linalg.lstsq(work, intervals, rcond=None)
+    how = "intervals of full pipes by shape, over"
+    return {
+        "tensor_core.mma_sync_flops_per_cycle.fp8": (
+            [NUM_SUB_PARTITIONS / by_flops], f"{how} FLOP: least squares, FLOP a cycle"
+        ),
+        "tensor_core.mma_sync_sum_cycles.fp8": ([by_register], f"{how} registers of sums: least squares"),
+    }  # fmt: skip
 
 
 def medians(found: Mapping[str, tuple[Sequence[float], str]]) -> list[Fitted]:

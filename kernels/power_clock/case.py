@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.evidence.case import Case, Config, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
-from gpusim.machine.clock import PowerLimiter
+from gpusim.machine.clock import Activity, ClockSpec, PowerLimiter
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.sm.tensor_core import TensorCore, TensorCoreCounters
 from gpusim.simulate.run import simulate
@@ -248,7 +248,10 @@ def clocks(nanoseconds: NDArray[np.int64], cycles: NDArray[np.int64]) -> dict[st
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
-TWIN_BURSTS, REST_CYCLES, NUM_READERS, NUM_TURNS, SETTLED = 2, 100.0, 7, 5, 0.004
+TWIN_BURSTS, REST_CYCLES, NUM_READERS, NUM_TURNS, SETTLED = 2, 50.0, 7, 5, 0.004
+BURST_CYCLES, LATE_CYCLES = 150.0, 120.0
+"""From one burst to the next without a rest; how much longer than asked a rest of NANOSLEEPs takes. From long runs without
+streams that calibrate: rate over clock, at duty 100; at 25 to 75."""
 
 
 def endless(gpu: GpuSpec) -> GpuSpec:
@@ -299,7 +302,8 @@ def twin(config: Config, gpu: GpuSpec, mhz: float) -> Launch:
                 yield ops.WgmmaCommitGroup()
                 yield ops.WgmmaWaitGroup(1)
             yield ops.WgmmaWaitGroup(0)
-            for _ in range(round(burst * (100 - tensor) / tensor / unit)):
+            rest = burst * (100 - tensor) / tensor + (LATE_CYCLES if tensor < 100 else 0.0)
+            for _ in range(round((BURST_CYCLES + rest) / unit)):
                 yield ops.FenceProxyAsync()
 
     def reader(who: int) -> Callable[[RoleContext], Iterator[Any]]:
@@ -321,6 +325,15 @@ def twin(config: Config, gpu: GpuSpec, mhz: float) -> Launch:
         kernel="work", num_ctas=gpu.num_sms, num_tiles=gpu.num_sms, roles=tuple(roles), registers_per_thread=168,
         extra_smem_bytes=SMEM_BYTES, num_flops=gpu.num_sms * num_bursts * BURST_WGMMAS * FLOPS_PER_WGMMA,
         math_class="16bit" if num_bursts else "", params={"num_rounds": num_rounds},
+    )  # fmt: skip
+
+
+def _as_long(activity: Activity, cycles: float) -> Activity:
+    """The same work, over and over, for so many cycles."""
+    times = cycles / activity.cycles
+    return replace(
+        activity, cycles=cycles, num_flops=activity.num_flops * times, l2_bytes=activity.l2_bytes * times,
+        hbm_bytes=activity.hbm_bytes * times,
     )  # fmt: skip
 
 
@@ -346,15 +359,15 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         result = simulate(
             made, endless(gpu), clock=mhz, skips=False, l2="warm" if config["stream"] == "l2" else "cold", data=data
         )
-        settled = PowerLimiter(gpu.clock).clock_mhz(
-            result.activity, mode="sustained" if is_long else "single", data=data
-        )
+        activity = _as_long(result.activity, float(config["run_us"]) * settled)
+        settled = PowerLimiter(gpu.clock).clock_mhz(activity, mode="sustained" if is_long else "single", data=data)
         if abs(settled - mhz) < SETTLED * mhz:
             break
     found = {"last_mhz" if is_long else "mhz": settled}
     time_us = result.cycles / settled
     if int(config["tensor_duty"]):
-        found["tflops"] = made.num_flops / time_us / 1e6
+        carried = 0.5 * made.num_flops / TWIN_BURSTS  # the last burst is carried through: half of one, on average
+        found["tflops"] = (made.num_flops / time_us + carried / float(config["run_us"])) / 1e6
     if config["stream"] != "none":
         found["gb_per_s"] = gpu.num_sms * int(str(made.params["num_rounds"])) * ROUND_BYTES / time_us / 1e3
     return found
@@ -363,104 +376,129 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- parameters
 
 LIMIT_W, IDLE_W, BUSY_W = 700.0, 100.0, 100.0
-"""What clocks at one limit cannot tell: power itself. The limit is the data sheet's; idle and busy SMs are as described."""
-THROTTLED = 0.99
-"""Of the highest clock seen, below which the limit holds the clock."""
-SLOPES, LEFT_OUT = tuple(0.01 * step for step in range(150)), 10.0
-ENERGIES = ("tensor", "zeros", "l2", "hbm")
+"""What clocks cannot tell, since they know no watt: the limit is the data sheet's; idle and busy SMs are as described."""
+DELAY_US = 60.0
+"""In the first fifth of 250 us clocks are those of shorter launches; in the last fifth of 100 us they are not."""
+BEGIN = {
+    "voltage_slope": 0.7, "tensor_pj_per_flop.16bit": 0.8, "zeros_fraction": 0.6, "load_line_mhz_per_w": 0.3,
+    "l2_pj_per_byte": 40.0, "hbm_pj_per_byte": 60.0, "hbm_zeros_fraction": 0.3,
+    "single_power_w": 900.0,
+}  # fmt: skip
+"""What is fitted, and where the search begins."""
+NUM_STEPS, STEP, LEFT_OUT = 40, 1e-3, 10.0
+STEADY = 1.05
+"""Repeats' highest clock over their lowest, beyond which a run had not settled and tells no power."""
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """Energies and the slope of the voltage from long runs whose clock the limit holds; then what one launch may draw."""
-    long = [row for row in rows if row["group"] == "sustained" and row.get("last_mhz")]
-    highest = max((float(row["last_mhz"]) for row in long), default=0.0)
-    held = [row for row in long if float(row["last_mhz"]) < THROTTLED * highest and _has_rates(row)]
-    solved = _least_squares(held, highest)
+    """Energies, the slope of the voltage, the load line and what one launch may draw: by the clocks of all runs at once."""
+    ran = [row for row in rows if _has_rates(row) and _is_steady(row)]
+    highest = max((_clock_mhz(row) for row in ran), default=0.0)
+    solved = _least_squares(ran, highest)
     if solved is None:
         return []
-    slope, energies = solved
     how = (
-        f"least squares of power = {LIMIT_W:.0f} W over {len(held)} long runs, with {IDLE_W:.0f} W at idle and "
-        f"{BUSY_W:.0f} W of busy SMs"
+        f"least squares over the clocks of {len(ran)} runs, with {LIMIT_W:.0f} W as the limit of a long one, {IDLE_W:.0f} W "
+        f"at idle and {BUSY_W:.0f} W of busy SMs"
     )
-    found = {
-        "voltage_slope": slope, "tensor_pj_per_flop.16bit": energies[0], "zeros_fraction": energies[1] / energies[0],
-        "l2_pj_per_byte": energies[2], "hbm_pj_per_byte": energies[3],
-    }  # fmt: skip
-    fitted = [Fitted(parameter=f"clock.{name}", value=float(value), how=how) for name, value in found.items()]
-    drawn = [
-        IDLE_W + _busy_w(row, slope, highest) + float(np.dot(_parts(row, slope, highest), energies)) for row in rows
-        if row["group"] == "single" and row.get("mhz") and float(row["mhz"]) < THROTTLED * highest and _has_rates(row)
-        and int(row["run_us"]) <= SINGLE_US
-    ]  # fmt: skip
-    if drawn:
-        how = "power of throttled single launches by the energies of long runs, median"
-        fitted.append(Fitted(parameter="clock.single_power_w", value=float(np.median(drawn)), how=how))
-    return fitted
+    return [
+        Fitted(parameter=f"clock.{name}", value=float(value), how=how) for name, value in zip(BEGIN, solved, strict=True)
+    ]
 
 
 def _has_rates(row: Mapping[str, str]) -> bool:
-    """Whether all of its work has a rate."""
+    """Whether there was work, and all of it has a rate."""
     has_tensor = row["tensor_duty"] == "0" or bool(row.get("tflops"))
-    return has_tensor and (row["stream"] == "none" or bool(row.get("gb_per_s")))
+    has_work = row["tensor_duty"] != "0" or row["stream"] != "none"
+    return has_work and has_tensor and (row["stream"] == "none" or bool(row.get("gb_per_s"))) and _clock_mhz(row) > 0.0
 
 
-def _clock_and_volts(row: Mapping[str, str], slope: float, highest_mhz: float) -> tuple[float, float]:
-    """(clock over the highest, voltage over that at the highest) at the end of a run, or of a short one, all of it."""
-    clock = float(row.get("last_mhz") or row["mhz"]) / highest_mhz
-    return clock, 1.0 + slope * (clock - 1.0)
+def _is_steady(row: Mapping[str, str]) -> bool:
+    """Whether its repeats agree."""
+    name = "last_mhz" if row["group"] == "sustained" else "mhz"
+    return float(row.get(f"{name}_max") or 1.0) <= STEADY * float(row.get(f"{name}_min") or 1.0)
 
 
-def _busy_w(row: Mapping[str, str], slope: float, highest_mhz: float) -> float:
-    """What busy SMs draw, as described."""
-    clock, volts = _clock_and_volts(row, slope, highest_mhz)
-    return BUSY_W * volts**2 * clock
+def _clock_mhz(row: Mapping[str, str]) -> float:
+    """At the end of a long run, or of a short one, all of it; 0 where it is not told."""
+    return float(row.get("last_mhz" if row["group"] == "sustained" else "mhz") or 0.0)
 
 
-def _parts(row: Mapping[str, str], slope: float, highest_mhz: float) -> NDArray[np.float64]:
-    """Watts of each of ENERGIES for one pJ, float64[4]: as ``gpusim.machine.clock`` adds them up."""
-    clock, volts = _clock_and_volts(row, slope, highest_mhz)
-    whole = float(row.get("mhz") or clock * highest_mhz) / highest_mhz
-    tera_flops = float(row.get("tflops") or 0.0) * clock / whole  # the rate is of the whole run, and follows the clock
-    tera_bytes = float(row.get("gb_per_s") or 0.0) * 1e-3
-    is_random, is_hbm = row["data"] == "random", row["stream"] == "hbm"
+def _activity(row: Mapping[str, str]) -> Activity:
+    """What a run does, in cycles of its own clock."""
+    mhz, run_us = _clock_mhz(row), float(row["run_us"])
+    whole = float(row.get("mhz") or mhz)
+    num_bytes = float(row.get("gb_per_s") or 0.0) * 1e3 * run_us
+    num_flops = float(row.get("tflops") or 0.0) * 1e6 * run_us
+    num_flops = max(0.0, num_flops - 0.5 * NUM_SMS * BURST_WGMMAS * FLOPS_PER_WGMMA)  # half a burst was done later
+    return Activity(
+        cycles=mhz * run_us, num_flops=num_flops * mhz / whole,  # the rate is of all of it
+        rate_class="16bit", l2_bytes=num_bytes, hbm_bytes=num_bytes if row["stream"] == "hbm" else 0.0, busy_fraction=1.0,
+    )  # fmt: skip
+
+
+def _limiter(values: NDArray[np.float64], highest_mhz: float) -> PowerLimiter:
+    """The machine's part with these values of ``BEGIN``."""
+    found = dict(zip(BEGIN, map(float, values), strict=True))
+    return PowerLimiter(
+        ClockSpec(
+            max_mhz=highest_mhz, min_mhz=0.1 * highest_mhz, power_limit_w=LIMIT_W, single_power_delay_us=DELAY_US,
+            idle_power_w=IDLE_W, sm_busy_w=BUSY_W,
+            tensor_pj_per_flop={"16bit": found.pop("tensor_pj_per_flop.16bit")}, fp32_pj_per_flop=0.0, **found,
+        )
+    )  # fmt: skip
+
+
+def _errors(values: NDArray[np.float64], rows: Sequence[Mapping[str, str]], highest_mhz: float) -> NDArray[np.float64]:
+    """Predicted over measured clock of each row, less one."""
+    limiter = _limiter(values, highest_mhz)
     return np.array([
-        volts**2 * tera_flops * is_random, volts**2 * tera_flops * (not is_random), volts**2 * tera_bytes,
-        tera_bytes * is_hbm,
+        limiter.clock_mhz(_activity(row), mode=row["group"], data=row["data"]) / _clock_mhz(row) - 1.0 for row in rows
     ])  # fmt: skip
 
 
-def _least_squares(rows: Sequence[Mapping[str, str]], highest_mhz: float) -> tuple[float, NDArray[np.float64]] | None:
-    """(slope of the voltage, energies float64[4]) that meet the limit best; None where the rows do not tell all of them.
+def _least_squares(rows: Sequence[Mapping[str, str]], highest_mhz: float) -> NDArray[np.float64] | None:
+    """Values of ``BEGIN`` that meet the clocks best; None where the rows do not tell all of them.
 
     A row without which the others agree ten times better is left out.
     """
-    whole = _best(rows, highest_mhz)
-    others = [_best([*rows[:idx], *rows[idx + 1 :]], highest_mhz) for idx in range(len(rows))]
-    without = min((solved for solved in others if solved is not None), key=lambda solved: solved[0], default=None)
-    if whole is None or (without is not None and LEFT_OUT * without[0] < whole[0]):
-        whole = without
-    return None if whole is None else whole[1:]
-
-
-def _best(rows: Sequence[Mapping[str, str]], highest_mhz: float) -> tuple[float, float, NDArray[np.float64]] | None:
-    """(squares left over, slope, energies) of the best slope."""
-    found = [solved for slope in SLOPES if (solved := _energies_at(slope, rows, highest_mhz)) is not None]
-    return min(found, key=lambda solved: solved[0], default=None)
-
-
-def _energies_at(
-    slope: float, rows: Sequence[Mapping[str, str]], highest_mhz: float
-) -> tuple[float, float, NDArray[np.float64]] | None:
-    """(squares left over, slope, energies) for a slope; None where energies are not told."""
-    if len(rows) < len(ENERGIES) + 2:
+    solved = _descend(np.array(list(BEGIN.values())), rows, highest_mhz)
+    if solved is None:
         return None
-    matrix = np.array([_parts(row, slope, highest_mhz) for row in rows])
-    wanted = np.array([LIMIT_W - IDLE_W - _busy_w(row, slope, highest_mhz) for row in rows])
-    energies, _, rank, _ = np.linalg.lstsq(matrix, wanted, rcond=None)
-    if rank < len(ENERGIES) or (energies <= 0).any():
+    off = np.abs(_errors(solved, rows, highest_mhz))
+    others = [row for idx, row in enumerate(rows) if idx != int(off.argmax())]
+    without = _descend(solved, others, highest_mhz)
+    if without is not None and LEFT_OUT * np.square(_errors(without, others, highest_mhz)).sum() < np.square(off).sum():
+        return without
+    return solved
+
+
+def _descend(
+    values: NDArray[np.float64], rows: Sequence[Mapping[str, str]], highest_mhz: float
+) -> NDArray[np.float64] | None:
+    """Levenberg and Marquardt's steps, in proportion to the values; None where a value moves no clock."""
+    if len(rows) < len(BEGIN) + 2:
         return None
-    return float(((matrix @ energies - wanted) ** 2).sum()), slope, energies
+    damping, errors = 1e-2, _errors(values, rows, highest_mhz)
+    for _ in range(NUM_STEPS):
+        slopes = np.stack([
+            (_errors(values * (1.0 + STEP * (np.arange(len(values)) == idx)), rows, highest_mhz) - errors) / STEP
+            for idx in range(len(values))
+        ], axis=1)  # fmt: skip
+        if not slopes.any(axis=0).all():
+            return None
+        square = slopes.T @ slopes
+        change = np.linalg.solve(square + damping * np.diag(np.diag(square)), -slopes.T @ errors)
+        tried = values * np.clip(1.0 + change, 0.5, 2.0)
+        found = _errors(tried, rows, highest_mhz)
+        if np.square(found).sum() < np.square(errors).sum():
+            is_there = np.abs(tried / values - 1.0).max() < STEP / 10 and damping < 1e-4
+            values, errors, damping = tried, found, damping / 10
+            if is_there:
+                break
+        else:
+            damping *= 10
+    return values
 
 
 CASE = Case(

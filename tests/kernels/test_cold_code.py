@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpusim import load_gpu
+from gpusim import GpuSpec, load_gpu
+from gpusim.evidence.calibrate import parameter
 from gpusim.evidence.case import Config, WrongAnswer, load_case
 from gpusim.evidence.sass import KernelSass
 
@@ -86,8 +87,43 @@ def test_what_is_cold_is_told_for_each_kib() -> None:
 @pytest.mark.parametrize("warps", [1, 4, 16])
 def test_warm_code_runs_at_the_rate_of_the_fma_pipe_whoever_else_has_a_warp(warps: int) -> None:
     """Thread 0's scheduler serves its warp first."""
-    config = next(config for config in CONFIGS if config["kib"] == "16" and config["warps"] == str(warps))
+    config = find(kib=16, warps=warps, state="launched")
     lanes = GPU.warp_scheduler.fp32_lanes / GPU.warp_scheduler.num_schedulers
     assert CASE.predict(config, GPU) == {"warm_cycles": pytest.approx(1024 * 32 / lanes)}
     narrow = replace(GPU, warp_scheduler=replace(GPU.warp_scheduler, fp32_lanes=64))
     assert CASE.predict(config, narrow) == {"warm_cycles": pytest.approx(2048)}
+
+
+def find(**fields: object) -> Config:
+    return next(config for config in CONFIGS if all(config[name] == str(value) for name, value in fields.items()))
+
+
+def test_the_first_run_takes_the_latency_of_where_the_code_lies() -> None:
+    """Nothing of L2 was fitted to memory's rows: the same bytes on the way meet both."""
+    spec = GPU.instruction_cache
+    evicted, flushed = (CASE.predict(find(kib=16, state=state), GPU)["first_cycles"] for state in ("evicted", "flushed"))
+    assert evicted == pytest.approx(16384 / spec.prefetched_bytes * GPU.l2.near_latency_cycles)
+    assert flushed == pytest.approx(16384 / spec.prefetched_bytes * GPU.hbm.latency_ns * GPU.clock.max_mhz / 1e3)
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+OTHER = replace(GPU, instruction_cache=replace(
+    GPU.instruction_cache, l0_bytes=20000.0, l1_bytes=100000.0, l1_latency_cycles=90.0, prefetched_bytes=512.0,
+))  # fmt: skip
+
+
+@pytest.mark.parametrize("gpu", [GPU, OTHER], ids=["h200", "other"])
+def test_rows_of_a_machine_that_is_known_give_its_numbers_back(gpu: GpuSpec) -> None:
+    rows = [
+        {**config, "group": "sizes", **{name: str(number) for name, number in CASE.predict(config, gpu).items()}}
+        for config in CONFIGS[::2]
+    ]  # fmt: skip
+    rows[5]["warm_cycles"] = "1e9"
+    fitted = {item.parameter: item.value for item in CASE.fit(rows)}
+    assert fitted.keys() == {
+        f"instruction_cache.{name}" for name in ("l0_bytes", "l1_bytes", "l1_latency_cycles", "prefetched_bytes")
+    }
+    for name, value in fitted.items():
+        assert value == pytest.approx(parameter(gpu, name), rel=1e-6), name
+    assert CASE.fit([]) == []

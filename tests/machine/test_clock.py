@@ -85,6 +85,31 @@ def test_one_launch_may_draw_more_than_many() -> None:
     assert clock(work(gflops=4e6), spec, mode="sustained") == pytest.approx(250.0)
 
 
+def test_a_launch_may_draw_anything_until_its_limit_holds() -> None:
+    """1 GHz for 100 us, then 500 MHz: 300,000 cycles take 100 + 400 us, 600 MHz on average."""
+    spec = replace(TOY, single_power_delay_us=100.0)
+    gflops = 2e6 * 3e5 / 1e9
+    assert clock(work(gflops=gflops, cycles=3e5), spec, mode="single") == pytest.approx(600.0)
+    assert clock(work(gflops=gflops / 3, cycles=1e5), spec, mode="single") == 1000.0
+    assert clock(work(gflops=gflops, cycles=3e5), spec, mode="sustained") == pytest.approx(500.0)
+
+
+@pytest.mark.parametrize("mode", ["single", "sustained"])
+def test_the_clock_falls_with_the_power_of_the_tensor_cores_far_below_any_limit(mode: str) -> None:
+    """100 W at 1 GHz and a MHz a watt: f + f / 10 = 1000."""
+    spec = replace(TOY, load_line_mhz_per_w=1.0)
+    assert clock(work(gflops=1e5), spec, mode=mode) == pytest.approx(1000.0 / 1.1)
+    assert clock(work(gflops=1e5), spec, mode=mode, data="zeros") == pytest.approx(1000.0 / 1.05)
+    assert clock(work(gflops=1e5, rate_class="fp32"), spec, mode=mode) == 1000.0
+    assert clock(work(hbm_gb=1e5), spec, mode=mode) == 1000.0
+
+
+def test_zeros_in_memory_draw_less_too() -> None:
+    spec = replace(TOY, hbm_zeros_fraction=0.25)
+    drawn = [PowerLimiter(spec).power_w(work(hbm_gb=1e3), mhz=1000.0, data=data) for data in ("random", "zeros")]
+    assert drawn == pytest.approx([1.0, 0.25])
+
+
 def test_max_asks_for_no_power() -> None:
     assert clock(work(gflops=1e9), mode="max") == TOY.max_mhz
 

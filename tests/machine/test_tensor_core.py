@@ -30,7 +30,9 @@ def cycles_of(gpu: GpuSpec, atom: MmaAtom) -> float:
 
 def interval_of(gpu: GpuSpec, name: str) -> float:
     atom = MMA_ATOMS[name]
-    return core(gpu).mma_sync_interval_cycles(rate_class=atom.rate_class, num_flops=atom.num_flops)
+    return core(gpu).mma_sync_interval_cycles(
+        rate_class=atom.rate_class, num_flops=atom.num_flops, num_sum_registers=atom.accumulator_registers
+    )
 
 
 @pytest.mark.parametrize(

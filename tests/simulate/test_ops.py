@@ -104,6 +104,21 @@ def test_a_narrow_wgmma_waits_for_its_operands() -> None:
     assert result.counters["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum"] == 180
 
 
+@pytest.mark.parametrize("l2", ["warm", "cold"])
+def test_code_is_waited_for_where_it_lies_and_then_where_it_fits(l2: str) -> None:
+    """1.5 KiB, of which L0 lacks two thirds the second time: a byte takes 8 / 64 cycles out of L1, 1 / 16 to issue."""
+
+    def program(cta: RoleContext) -> Ops:
+        for _ in range(2):
+            yield ops.Code("body", 1536)
+            yield ops.Fma(96)
+
+    result = run(program, l2=l2)
+    first = (TOY.l2.near_latency_cycles if l2 == "warm" else TOY.hbm.latency_ns) / 64 - 1 / 16
+    waits = [end - begin for begin, end in spans_of(result, WarpState.NO_INSTRUCTION)]
+    assert waits == pytest.approx([1536 * first, 1024 * (8 / 64 - 1 / 16)])
+
+
 @pytest.mark.parametrize(("num_groups", "blocked"), [(1, 0), (4, 0), (5, 1), (9, 5)])
 def test_a_warp_that_has_four_groups_in_flight_waits_with_the_next(num_groups: int, blocked: int) -> None:
     def program(cta: RoleContext) -> Ops:

@@ -24,6 +24,8 @@ class TensorCoreSpec:
     """Less for each step that a shallower one does without."""
     mma_sync_min_interval_cycles: float
     """Cycles between two instructions of one sub-core, at least."""
+    mma_sync_sum_cycles: Mapping[str, float]
+    """Cycles of a sub-core for each register of sums, by class: where sums are added by other instructions. Absent: none."""
     wgmma_flops_per_cycle: Mapping[str, float] = field(default_factory=dict)
     """Empty where there is no wgmma."""
     wgmma_smem_wavefronts_per_cycle: float = 1.0
@@ -68,10 +70,11 @@ class TensorCore(Component):
 
     Models: wgmma's rate, the larger of arithmetic, operand wavefronts and a least interval; arithmetic that begins once A
     is there and so ends behind the pipe's own end; the groups that may be in flight, and the latency of a wait; mma.sync's
-    rate, minimum interval and latency by depth. Two warpgroups share the pipe.
+    rate, minimum interval and latency by depth, and additions to its sums where it is several instructions. Two warpgroups
+    share the pipe.
     Ignores: the order in which warpgroups alternate inside the pipe; what issuing a wgmma takes (some cycles, 26 for 128
-    accumulators a thread, always less than its arithmetic); conversions where mma.sync of fp8 is no instruction; sparsity,
-    sub-normal or zero operands.
+    accumulators a thread, always less than its arithmetic); conversions where mma.sync of fp8 is no instruction, which other
+    warps' arithmetic hides, and what a warp or two wait for them; sparsity, sub-normal or zero operands.
     Source: the GPU's description; the rule max(flops, wavefronts) from published H100 rates.
     """
 
@@ -107,11 +110,12 @@ class TensorCore(Component):
         rate = spec.wgmma_smem_wavefronts_per_cycle
         return max(cycles_each - num_wavefronts / rate, spec.wgmma_between_wavefronts / rate) / cycles_each
 
-    def mma_sync_interval_cycles(self, *, rate_class: str, num_flops: float) -> float:
-        """Cycles between two mma.sync of one sub-core."""
+    def mma_sync_interval_cycles(self, *, rate_class: str, num_flops: float, num_sum_registers: float) -> float:
+        """Cycles between two mma.sync of one sub-core; ``num_sum_registers`` of each thread hold the sums."""
         spec = self.spec
         per_sub_core = spec.mma_sync_flops_per_cycle[rate_class] / spec.num_sub_cores
-        return max(num_flops / per_sub_core, spec.mma_sync_min_interval_cycles)
+        added = num_sum_registers * spec.mma_sync_sum_cycles.get(rate_class, 0.0)
+        return max(num_flops / per_sub_core + added, spec.mma_sync_min_interval_cycles)
 
     def mma_sync_latency_cycles(self, k_bytes: float) -> float:
         """From issue to sums of a mma.sync that is ``k_bytes`` deep."""

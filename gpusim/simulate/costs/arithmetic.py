@@ -89,6 +89,17 @@ def wgmma_wait(role: Role, op: ops.WgmmaWaitGroup) -> Pause:
     return None
 
 
+def code(role: Role, op: ops.Code) -> Pause:
+    """Wait for instructions that the SM's caches do not hold."""
+    schedulers = role.sm.warp_scheduler.spec.num_schedulers
+    waited = role.sm.instruction_cache.wait_cycles(
+        op.name, op.num_bytes, l2_cycles=role.engine.machine.l2.spec.near_latency_cycles,
+        first_cycles=role.engine.code_latency_cycles, num_warps_each=-(-role.num_warps // schedulers),
+    )
+    role.spend(WarpState.NO_INSTRUCTION, role.t + waited)
+    return None
+
+
 def fma(role: Role, op: ops.Fma) -> Pause:
     """FP32 pipe."""
     scheduler = role.sm.warp_scheduler

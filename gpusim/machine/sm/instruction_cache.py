@@ -1,0 +1,85 @@
+"""Where an SM's instructions come from, and how long straight-line code waits for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpusim.errors import LaunchError
+from gpusim.machine.component import Component
+
+INSTRUCTION_BYTES = 16
+"""Of every instruction since Volta."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionCacheSpec:
+    """Two levels in front of L2, and what is fetched ahead."""
+
+    l0_bytes: float
+    """Of code that each sub-core keeps and issues at full rate."""
+    l1_bytes: float
+    """Of code that the level behind it keeps."""
+    l1_latency_cycles: float
+    prefetched_bytes: float
+    """Of straight-line code on the way at a time."""
+
+
+class InstructionCache(Component):
+    """L0 of the sub-cores, which run the same code, and L1, for code that goes straight on.
+
+    Models: levels that keep each line at one place, by its address: what code is longer than a level evicts as much of what
+    it began with, and both have to come again, so that code twice as long as a level misses wholly. A miss waits for the
+    level behind, whose latency is spread over the bytes that are fetched ahead. L2 has it at the latency of the near side,
+    since all SMs read it and both sides keep it; what has run once is in L2.
+    Ignores: branches; warps that are not together, and so evict from one another; constants, which share L1; the traffic of
+    instructions in L2 and memory; SMs that share a level.
+    Source: the GPU's description; the levels as published for Volta and Turing.
+    """
+
+    kind = "instruction_cache"
+
+    def __init__(self, spec: InstructionCacheSpec) -> None:
+        """Empty."""
+        self.spec = spec
+        self._ran: dict[str, float] = {}
+        """Bytes of each stretch, the one that ran last at the end."""
+
+    def wait_cycles(
+        self, name: str, num_bytes: float, *, l2_cycles: float, first_cycles: float, num_warps_each: float
+    ) -> float:
+        """How long warps stand still for a stretch of code, beyond issuing it; it then is the latest in the caches.
+
+        Args:
+            name: of the stretch.
+            num_bytes: its length.
+            l2_cycles: latency of L2, which has all that ran before.
+            first_cycles: latency of what has it the first time, L2 or memory.
+            num_warps_each: warps of a sub-core that run it together.
+
+        Raises:
+            LaunchError: a stretch of no bytes, or of another length than before.
+        """
+        before = self._ran.get(name)
+        if num_bytes <= 0 or before not in (None, num_bytes):
+            raise LaunchError(f"code {name!r} has {num_bytes:g} bytes and had {before or 0:g}, wants one length above 0")
+        from_l1, from_below, below_cycles = 0.0, 1.0, first_cycles
+        if before is not None:
+            since, below_cycles = 0.0, l2_cycles
+            for other in reversed(self._ran):
+                since += self._ran[other]
+                if other == name:
+                    break
+            from_below = self._missing(since, self.spec.l1_bytes)
+            from_l1 = max(0.0, self._missing(since, self.spec.l0_bytes) - from_below)
+            del self._ran[name]
+        self._ran[name] = num_bytes
+        issued = num_warps_each / INSTRUCTION_BYTES
+        waits = (
+            share * max(0.0, latency / self.spec.prefetched_bytes - issued)
+            for share, latency in ((from_l1, self.spec.l1_latency_cycles), (from_below, below_cycles))
+        )
+        return num_bytes * sum(waits)
+
+    def _missing(self, num_bytes: float, capacity_bytes: float) -> float:
+        """Part of code that a level no longer has, if ``num_bytes`` of code ran since, its own included."""
+        return min(1.0, max(0.0, 2.0 * (num_bytes - capacity_bytes) / num_bytes))
