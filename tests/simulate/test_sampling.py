@@ -19,9 +19,6 @@ EXACT = (
 """Counters that no timing can move."""
 
 
-FIRST_TO_ASK = "2.1 and 2.2 % off: SMs of a sample ask first for each tile and wait for memory's slowest row (deviations 10)"
-
-
 @pytest.mark.parametrize("num_sms", [16, 64])
 @pytest.mark.parametrize(
     ("options", "allowed"),
@@ -29,7 +26,7 @@ FIRST_TO_ASK = "2.1 and 2.2 % off: SMs of a sample ask first for each tile and w
         ({"tile": "128x256x64", "stages": 4, "schedule": "cooperative"}, 0.02),
         ({"tile": "128x256x64", "stages": 2, "schedule": "cooperative"}, 0.03),
         ({"tile": "128x128x64", "schedule": "multistage", "copy": "cp_async"}, 0.03),
-        pytest.param({"cluster": "2x1"}, 0.02, marks=pytest.mark.xfail(strict=True, reason=FIRST_TO_ASK)),
+        ({"cluster": "2x1"}, 0.02),
         ({"persistent": True}, 0.04),
     ],
 )

@@ -33,7 +33,7 @@ class L1Spec:
     cp_async_bypass_cycles: float
     """What one that goes around L1 takes of it in all."""
     cp_async_latency_cycles: float
-    """From where a load would have its data until a cp.async is seen to be in shared memory."""
+    """What one that hits in L1 takes until it is seen to be in shared memory, beyond a load that hits."""
     cp_async_interval_cycles: float
     """Between two cp.async of one warp, of four bytes a lane."""
     commit_cycles: float

@@ -95,8 +95,9 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     access, sm, count, in_l1 = op.access, role.sm, role.count, op.allocates_in_l1
     l1, num, wavefronts = sm.l1, access.num_requests, role.wavefronts(access)
     role.issue(num / role.num_warps)
+    hits = in_l1 and l1.holds(op.tensor, op.tile)
     if in_l1:
-        again = 0.0 if l1.holds(op.tensor, op.tile) else num / l1.spec.requests_per_cycle  # once its data are there
+        again = 0.0 if hits else num / l1.spec.requests_per_cycle  # once its data are there
         more, read = num * l1.spec.cp_async_cycles + again, wavefronts
     else:
         more, read = num * max(0.0, l1.spec.cp_async_bypass_cycles - 1.0 / l1.spec.requests_per_cycle), 0.0
@@ -116,8 +117,9 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
         op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=max(first, begun), num_rows=op.num_rows
     )
     last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns)
-    least = last + (l1.spec.hit_latency_cycles if in_l1 else role.engine.machine.l2.spec.near_latency_cycles)
-    done = Filled(role, stage, group, wavefronts, request, op.buffer, op.stage, least)
+    least = last + (l1.spec.hit_latency_cycles if hits else role.engine.machine.l2.spec.near_latency_cycles)
+    more = l1.spec.cp_async_latency_cycles if hits else 0.0
+    done = Filled(role, stage, group, wavefronts, request, op.buffer, op.stage, least, more)
     l1.read(request, done, allocates=in_l1, not_before=last, is_copy=True)
     return None
 
@@ -179,14 +181,18 @@ class TokenReady:
 class Filled:
     """A cp.async batch has come from memory: it is written into shared memory, wavefront by wavefront."""
 
-    __slots__ = ("_buffer", "_group", "_least", "_request", "_role", "_stage", "_stage_idx", "_wavefronts")
+    __slots__ = ("_buffer", "_group", "_least", "_more", "_request", "_role", "_stage", "_stage_idx", "_wavefronts")
 
     def __init__(
         self, role: Role, stage: Stage, group: AsyncGroup, wavefronts: float, request: MemoryRequest, buffer: str,
-        stage_idx: int, least_cycle: float,
+        stage_idx: int, least_cycle: float, more_cycles: float,
     ) -> None:
-        """``least_cycle``: when the last of its instructions has its data, if it finds them at once."""
+        """``least_cycle``: when the last of its instructions has its data, if it finds them at once.
+
+        ``more_cycles``: what it takes from there.
+        """
         self._least = least_cycle
+        self._more = more_cycles
         self._role = role
         self._stage = stage
         self._group = group
@@ -202,7 +208,7 @@ class Filled:
         queued = role.sm.smem.fill(self._wavefronts, at_cycle=now, weight=request.num_alike) - now
         # wavefronts that arrive while the transfer is under way hide behind it; only the excess shows
         hidden = request.num_bytes / LINE_BYTES
-        there = max(cycle, self._least) + role.sm.l1.spec.cp_async_latency_cycles
+        there = max(cycle, self._least) + self._more
         end = there + max(0.0, queued - min(self._wavefronts, hidden))
         self._stage.end_write(end)
         self._group.finish(end)
