@@ -51,7 +51,7 @@ def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
             gpu,
             hbm=replace(gpu.hbm, latency_ns=0.0, refresh_ns=0.0),
             l2=replace(gpu.l2, near_latency_cycles=0.0, far_latency_cycles=0.0, slice_spread_cycles=0.0),
-            l1=replace(gpu.l1, hit_latency_cycles=0.0),
+            l1=replace(gpu.l1, hit_latency_cycles=0.0, cp_async_latency_cycles=0.0),
             instruction_cache=replace(gpu.instruction_cache, l1_latency_cycles=0.0),
             smem=replace(gpu.smem, load_latency_cycles=0.0, vector_word_cycles=0.0, atomic_latency_cycles=0.0),
             tensor_core=replace(

@@ -40,7 +40,7 @@ Handler = Callable[[Any, Any], Pause]
 
 LAZY: frozenset[type[ops.Op]] = frozenset(
     {
-        ops.WgmmaCommitGroup, ops.WgmmaWaitGroup, ops.MbarrierWait, ops.CpAsyncCommitGroup, ops.CpAsyncWaitGroup,
+        ops.WgmmaCommitGroup, ops.WgmmaWaitGroup, ops.MbarrierWait, ops.CpAsyncWaitGroup,
         ops.BulkCommitGroup, ops.BulkWaitGroup, ops.Use, ops.RangeStart, ops.RangeEnd,
     }
 )
@@ -89,7 +89,7 @@ class Role:
 
     __slots__ = (
         "all_fenced_at", "arrives_far_at", "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open",
-        "count", "cp_groups", "cp_open", "cta", "engine", "env", "handlers", "is_done", "iteration_weight",
+        "copies_until", "count", "cp_groups", "cp_open", "cta", "engine", "env", "handlers", "is_done", "iteration_weight",
         "last_store", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "passed_bytes", "queued_stores",
         "record", "registers", "sections", "sm", "spec", "stored_at", "t", "tile_loop", "totals", "turn_weight",
         "wait_state", "wave", "wgmma_groups", "wgmma_open",
@@ -114,6 +114,7 @@ class Role:
         self.tile_loop: TileLoop | None = None
         self.cp_groups: deque[AsyncGroup] = deque()
         self.cp_open = AsyncGroup()
+        self.copies_until = 0.0
         self.bulk_groups: deque[tuple[AsyncGroup, AsyncGroup]] = deque()
         self.bulk_open = (AsyncGroup(), AsyncGroup())
         self.wgmma_groups: deque[float] = deque()
@@ -258,10 +259,12 @@ class Role:
             self.spend(ISSUE, end)
         return self.t
 
-    def request(self, tensor: str, tile: ops.Tile, num_bytes: float, *, at: float | None = None) -> MemoryRequest:
+    def request(
+        self, tensor: str, tile: ops.Tile, num_bytes: float, *, at: float | None = None, num_rows: float = 1.0
+    ) -> MemoryRequest:
         """What is asked of the memory below L1, from the cursor on, or from ``at`` if the clock is not past it."""
         issued_at = self.t if at is None else max(at, self.env._now)
-        return MemoryRequest(self.sm.idx, tensor, tile, num_bytes, self.wave, issued_at, self.count)
+        return MemoryRequest(self.sm.idx, tensor, tile, num_bytes, self.wave, issued_at, self.count, num_rows=num_rows)
 
     def wavefronts(self, access: AccessPattern) -> float:
         """Wavefronts of ``access``; the fewest possible where bank conflicts are idealized."""

@@ -44,7 +44,7 @@ def busy_shares(engine: Engine) -> dict[str, float]:
         "fma": sum(sm.warp_scheduler.fma_pipe.busy_cycles for sm in sms) / total,
         "issue": sum(sm.warp_scheduler.issue_slots.busy_cycles for sm in sms) / total,
         "smem": sum(sm.smem.data.busy_cycles for sm in sms) / total,
-        "lsu": sum(sm.l1.tags.busy_cycles for sm in sms) / total,
+        "lsu": sum(sm.l1.unit.busy_cycles for sm in sms) / total,
         "tma": sum(sm.tma.engine.busy_cycles for sm in sms if sm.tma is not None) / total,
         "sm_intake": xbar.counters.read_bytes / (xbar.spec.sm_read_bytes_per_cycle * total),
         "l2": machine.l2.counters.read_sectors * SECTOR_BYTES / (xbar.slices.total * cycles),

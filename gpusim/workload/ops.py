@@ -94,7 +94,8 @@ class CpAsync(Op):
     """``cp.async.ca|cg.shared.global``: shared memory from global memory past the registers.
 
     ``access`` holds global sectors and the wavefronts of the write into shared memory. Belongs to the group that
-    the role's next :class:`CpAsyncCommitGroup` closes.
+    the role's next :class:`CpAsyncCommitGroup` closes. ``num_rows`` is the number of rows of the tile, each of which lies
+    elsewhere in memory.
     """
 
     tensor: str
@@ -103,6 +104,7 @@ class CpAsync(Op):
     buffer: str
     stage: int
     allocates_in_l1: bool = False
+    num_rows: int = 1
     cache_hint: CacheHint = "evict_normal"
 
 

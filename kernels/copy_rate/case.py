@@ -878,41 +878,44 @@ def _cp(config: Config, tile: int, buffer: str, stage: int, access: AccessPatter
 
 
 def _predict_cp_train(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """The second of two trains, so that L1 has what it keeps."""
+    """The second of two trains, so that L1 has what it keeps; and its issues alone."""
     num, access, step = int(config["num_copies"]), _cp_access(config), _code(CP_STEP_CYCLES, gpu)
 
-    def until(is_done: bool) -> float:
+    def spans(is_each: bool) -> list[float]:
         def program(cta: RoleContext) -> Iterator[Any]:
             del cta
             for turn in range(2):
-                if turn:
+                if turn and not is_each:
                     yield ops.RangeStart(ops.Section.MAINLOOP)
                 for idx in range(num):
+                    if turn and is_each:
+                        yield ops.RangeStart(ops.Section.MAINLOOP)
                     yield _cp(config, idx, "slots", idx, access)
                     yield step
-                if turn and not is_done:
-                    yield ops.RangeEnd()
+                    if turn and is_each:
+                        yield ops.RangeEnd()
                 yield ops.CpAsyncCommitGroup()
                 yield ops.CpAsyncWaitGroup(0)
-            if is_done:
+            if not is_each:
                 yield ops.RangeEnd()
 
         slots = Buffer(name="slots", stage_bytes=copy_bytes(config), num_stages=num)
-        (span,) = _simulated(gpu, {"issuer": (1, program)}, [slots], ())
-        return span
+        return _simulated(gpu, {"issuer": (1, program)}, [slots], ())
 
-    issue = until(is_done=False) / num
-    return {"cycles": until(is_done=True), "first_issue_cycles": issue} | ({"issue_cycles": issue} if num > 1 else {})
+    issues = spans(is_each=True)
+    values = {"cycles": spans(is_each=False)[0], "first_issue_cycles": issues[0]}
+    return values | ({"issue_cycles": float(np.median(issues[1:]))} if num > 1 else {})
 
 
 def _predict_cp_ring(config: Config, gpu: GpuSpec) -> dict[str, float]:
     warps, depth, copies = int(config["num_issuers"]), int(config["in_flight"]), int(config["num_copies"])
-    access, region = _cp_access(config), int(config["region_kib"]) * 1024
+    access, region, code = _cp_access(config), int(config["region_kib"]) * 1024, ops.Alu(CP_CHAINS[copies], is_chain=True)
 
     def issuer(who: int) -> Program:
         def program(cta: RoleContext) -> Iterator[Any]:
             del cta
             for idx in range(2 * TWIN_COPIES):  # the first half brings what L1 keeps
+                yield code
                 for k in range(copies):
                     tile = (who + warps * (idx * copies + k)) % (region // copy_bytes(config))
                     yield _cp(config, tile, f"slots{who}", idx % depth * copies + k, access)
@@ -934,6 +937,9 @@ def _predict_cp_ring(config: Config, gpu: GpuSpec) -> dict[str, float]:
 CP_LOOP_CYCLES = {(1, 2): 55.0, (1, 4): 49.7, (1, 8): 52.7, (4, 2): 86.0, (4, 4): 80.5, (4, 8): 119.9}
 """One turn of the loop where nothing is waited for, by copies and groups in flight, which are unrolled. From calibrating
 rows of one warp."""
+CP_CHAINS = {1: 7, 4: 17}
+"""Instructions between a wait and the next copies, each of which waits for the one before, by copies. From calibrating rows
+of one warp with 1 in flight, out of L1."""
 CP_STEP_CYCLES = 3.0
 """Between two copies of a train, beside the issue: addresses, the clock's reading. From calibrating rows."""
 
@@ -1030,7 +1036,7 @@ def _box_cycles(rows: Sequence[Mapping[str, str]]) -> list[tuple[int, float]]:
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """What the TMA unit takes to issue, for a row, for a box, and beyond a store's bytes; as far as the rows tell.
+    """What the TMA unit and cp.async take to issue, for a row, for a box, and beyond a store's bytes; as the rows tell.
 
     The unit's latency and its bytes a cycle hide behind those of the wait, of L2 and of the port: they are no single
     row's, see README.md.
@@ -1062,13 +1068,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     if large:
         how = "fastest rings of boxes of 8 KiB and more: bytes over cycles"
         found.append(Fitted(parameter="tma.bytes_per_cycle", value=float(np.median(large)), how=how))
-    rates = sorted(
-        copy_bytes(row) / _number(row, "cycles_per_copy") for row in rows
-        if row["kernel"] == "ring_load_2d" and copy_bytes(row) >= 4096 and row.get("cycles_per_copy")
-    )  # fmt: skip
-    if len(rates) >= NUM_TOP:
-        how = f"rings of loads of 4 KiB and more, bytes over cycles, median of the {NUM_TOP} fastest"
-        found.append(Fitted(parameter="xbar.sm_read_bytes_per_cycle", value=float(np.median(rates[-NUM_TOP:])), how=how))
+    found += _fit_cp_async(rows)
     rings = {
         kind: [_number(row, "cycles_per_copy") for row in rows if row["kernel"] == kernel and row["outer"] == "64"
                and row["inner_bytes"] == "128" and row.get("cycles_per_copy")]
@@ -1092,6 +1092,41 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         how = "one store of one row until the source is read, less the issue and the port"
         found.append(Fitted(parameter="tma.store_latency_cycles", value=value, how=how))
     return found
+
+
+def _fit_cp_async(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """The load/store unit under sixteen warps, by lines through groups of 1 and of 4; a lone warp's pace; the SM's port."""
+    turns: dict[tuple[str, str, str], dict[int, float]] = {}
+    for row in rows:
+        is_full = row["num_issuers"] == "16" and int(row["in_flight"]) >= 4
+        is_least = ("_cg" in row["kernel"]) != (row["region_kib"] == "8")  # L1 holds it, or is not asked
+        if row["kernel"].startswith("ring_cp_async") and is_full and is_least and row.get("cycles_per_copy"):
+            num = int(row["num_copies"])
+            key = (row["kernel"], row["inner_bytes"], row["in_flight"])
+            turns.setdefault(key, {})[num] = num * _number(row, "cycles_per_copy")
+    slopes = {key: (found[4] - found[1]) / 3 for key, found in turns.items() if len(found) == 2}
+    hits = [slope - int(inner) / 4 for (kernel, inner, _), slope in slopes.items() if "_ca" in kernel]
+    around = [slope for (kernel, _, _), slope in slopes.items() if "_cg" in kernel]
+    rates = [copy_bytes(row) / _number(row, "cycles_per_copy") for row in rows
+             if row["kernel"] == "ring_cp_async_cg16" and row.get("cycles_per_copy")]  # fmt: skip
+    trains = {int(row["num_copies"]): _number(row, "cycles") for row in rows
+              if row["kernel"] == "train_cp_async_ca4" and row.get("cycles")}  # fmt: skip
+    full = "full rings, line through groups of 1 and 4"
+    commits = [found[1] - slopes[key] for key, found in turns.items() if key in slopes]
+    fitted = [
+        Fitted(parameter=f"l1.{name}", value=float(np.median(values)), how=f"{full}: {what}") for name, values, what in (
+            ("cp_async_cycles", hits, "slope less wavefronts, median"), ("cp_async_bypass_cycles", around, "slope"),
+            ("commit_cycles", commits, "intercept, median"),
+        ) if values
+    ]  # fmt: skip
+    if len(trains) > 1:
+        pace = (trains[max(trains)] - trains[min(trains)]) / (max(trains) - min(trains))
+        how = "trains of 4 bytes a lane: cycles a copy, between the shortest and the longest"
+        fitted.append(Fitted(parameter="l1.cp_async_interval_cycles", value=pace, how=how))
+    if rates:
+        how = "the fastest ring of cp.async around L1, bytes over cycles"
+        fitted.append(Fitted(parameter="xbar.sm_read_bytes_per_cycle", value=max(rates), how=how))
+    return fitted
 
 
 def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:

@@ -912,9 +912,6 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             _top(rows, "bytes_per_cycle", 4 * MIB, ("write", "tma_store")),
             f"writes of 4 MiB, one SM, median of the {NUM_TOP} fastest ways"
         ),
-        "hbm.sm_gb_per_s": (
-            _top(rows, "gb_per_s", IN_HBM, ("tma_load",), num=1), "reads of 2 GiB, one SM, the fastest by TMA"
-        ),
         "l1.outstanding_bytes": (
             _outstanding_bytes(rows), "fastest reads of 4 MiB or 2 GiB by threads of one SM, by latency"
         ),

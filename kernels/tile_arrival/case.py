@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
 from typing import Any
@@ -15,6 +15,7 @@ from gpusim.evidence.case import (
     Argument,
     Case,
     Config,
+    Fitted,
     Group,
     Input,
     KernelLaunch,
@@ -278,9 +279,7 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
     )  # fmt: skip
     mark = ops.Section.MAINLOOP
 
-    per_cycle = alu_per_cycle(gpu, 1 if is_tma else NUM_WATCHERS // 32)
-    before, after, between = (ops.Alu(cycles * per_cycle) for cycles in CODE_CYCLES["tma" if is_tma else "cp_async"])
-
+    before, after, between = _code(config, gpu)
     drift = before.num_instructions + after.num_instructions + between.num_instructions
 
     def issue(rank: int, tile: int) -> Iterator[Any]:
@@ -296,7 +295,7 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
             yield ops.MbarrierArriveExpectTx("full", stage, tile_bytes)
             yield ops.TmaLoad("A", name, tile_bytes, tile_bytes, rows, "a", stage, "full", num_boxes=boxes)
         else:
-            yield ops.CpAsync("A", name, access, "a", stage)
+            yield ops.CpAsync("A", name, access, "a", stage, num_rows=rows)
             yield ops.CpAsyncCommitGroup()
 
     def program(cta: RoleContext) -> Iterator[Any]:
@@ -336,16 +335,36 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
     in_turn = 2 * TWIN_TILES - in_flight  # wait and issue by turns up to here, from the first wait on
     issued = np.concatenate([marks[:, :in_flight], marks[:, in_flight + 1 : in_turn : 2]], axis=1)
     ends = np.concatenate([marks[:, in_flight:in_turn:2], marks[:, in_turn:]], axis=1)
-    complete = (ends - issued)[:, in_flight:]
+    complete = (ends - issued)[:, in_flight:] + (0.0 if is_tma or config["is_watched"] == "0" else WATCH_CYCLES)
     values = quantiles("complete", complete) | of_sms(complete)
     quarter = TWIN_TILES // 4  # at the end some SMs have the machine to themselves
     values["tile_cycles"] = float(np.median(ends[:, 3 * quarter] - ends[:, quarter])) / (2 * quarter)
     return values
 
 
-CODE_CYCLES = {"tma": (196.0, 508.0, 879.0), "cp_async": (165.0, 100.0, 864.0)}
+CODE_CYCLES = {"tma": (212.0, 508.0, 879.0), "cp_async": (178.0, 100.0, 864.0)}
 """What the kernel's loop takes: from its note of the clock to the copies, from there to the wait, and from the wait to the
-next note. From idle rows out of L2 at even places."""
+next note. From idle rows out of L2, of those that calibrate."""
+COPY_CYCLES = 28.0
+"""One turn of the loop that issues a tile's cp.async, one a thread."""
+MET_CYCLES = 165.0
+"""By how much later than the note cp.async begin where the SMs have met before: thread 0 takes it, others wait for that."""
+WATCH_CYCLES = 1450.0
+"""What warps that copy and then watch their lines take beside the copies: looks and 64-bit atomics on two words."""
+
+
+def _code(config: Config, gpu: GpuSpec) -> tuple[ops.Alu, ops.Alu, ops.Alu]:
+    """The loop's code, in its three parts, for the warps of the twin."""
+    is_tma, num_warps = config["kernel"] == "tma", NUM_WATCHERS // 32
+    per_cycle = alu_per_cycle(gpu, 1 if is_tma else num_warps)
+    before, after, between = CODE_CYCLES["tma" if is_tma else "cp_async"]
+    if not is_tma:
+        if _is_together(config["source"]) and config["is_watched"] == "0":
+            before += MET_CYCLES
+        turns = int(config["tile_bytes"]) // 512 / num_warps
+        waited = max(0.0, turns * num_warps * gpu.l1.cp_async_bypass_cycles - gpu.l1.queue_cycles)  # for the load/store unit
+        after += max(0.0, turns * COPY_CYCLES - waited)
+    return ops.Alu(before * per_cycle), ops.Alu(after * per_cycle), ops.Alu(between * per_cycle)
 
 
 def alu_per_cycle(gpu: GpuSpec, num_warps: int) -> float:
@@ -359,6 +378,27 @@ def cta_on(sm: int, gpu: GpuSpec) -> int:
     if gpu.dispatcher.order == "tpc_first":
         return sm // 2 if sm % 2 == 0 else (gpu.num_sms + 1) // 2 + sm // 2
     return sm
+
+
+MHZ = 1980.0
+"""The clock of an H200 that does little; the rows tell none."""
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """What one SM draws from memory: how much longer its larger tiles take, which are on their way as a whole."""
+    rates = []
+    for kernel in ("tma", "cp_async_1"):
+        cycles = {
+            int(row["tile_bytes"]): float(row["complete_p50_cycles"]) for row in rows
+            if row["group"] == "idle" and row["kernel"] == kernel and row["source"] == "hbm" and row["is_watched"] == "0"
+        }  # fmt: skip
+        if len(cycles) > 1:
+            least, most = min(cycles), max(cycles)
+            rates.append((most - least) / (cycles[most] - cycles[least]))
+    if not rates:
+        return []
+    how = "one SM's tiles from memory, TMA and cp.async: bytes over cycles between the smallest and the largest, mean"
+    return [Fitted(parameter="hbm.sm_gb_per_s", value=float(np.mean(rates)) * MHZ / 1e3, how=how)]
 
 
 def includes() -> dict[str, str]:
@@ -398,6 +438,7 @@ CASE = Case(
     num_repeats=3,
     predict=predict,
     tiers={"complete_p50_cycles": 2, "tile_cycles": 4},
+    fit=fit,
     derive=derive,
     includes=includes,
 )

@@ -447,7 +447,8 @@ def test_one_load_costs_issue_bytes_rows_both_latencies_and_the_wake() -> None:
     gpu = GPU
     assert gpu.tma is not None and gpu.mbarrier is not None
     config = find("train_load_2d", inner_bytes=128, outer=64, swizzle="128B", num_copies=1)
-    wanted = gpu.tma.issue_cycles + 8192 / gpu.xbar.sm_read_bytes_per_cycle + gpu.l2.near_latency_cycles
+    slower = min(gpu.xbar.sm_read_bytes_per_cycle, gpu.tma.bytes_per_cycle)
+    wanted = gpu.tma.issue_cycles + 8192 / slower + gpu.l2.near_latency_cycles
     wanted += gpu.l2.slice_spread_cycles * 63 / 65  # the rows hide behind their bytes
     assert predict(config)["cycles"] == pytest.approx(wanted + gpu.tma.latency_cycles + gpu.mbarrier.wake_cycles)
     assert predict(config)["first_issue_cycles"] == gpu.tma.issue_cycles + case.CLOCK_CYCLES
@@ -468,10 +469,26 @@ def test_longer_trains_take_longer() -> None:
         assert all(earlier < later for earlier, later in pairwise(cycles)), kernel
 
 
-def test_sharing_a_box_by_multicast_costs_a_cta_no_more_than_the_port_needs() -> None:
+def test_sharing_a_box_by_multicast_costs_a_cta_no_more_than_its_bytes() -> None:
+    """Each CTA takes in what all issue, at TMA's own rate where that is below the port's."""
     gpu = GPU
+    assert gpu.tma is not None
     config = find("multicast_4", outer=64, in_flight=4, num_copies=4)
-    assert predict(config)["cycles_per_copy"] == pytest.approx(8192 / gpu.xbar.sm_read_bytes_per_cycle, rel=0.02)
+    slower = min(gpu.xbar.sm_read_bytes_per_cycle, gpu.tma.bytes_per_cycle)
+    assert predict(config)["cycles_per_copy"] == pytest.approx(8192 / slower, rel=0.02)
+
+
+@pytest.mark.parametrize(("kernel", "wavefronts"), [("ca4", 1), ("ca8", 2), ("ca16", 4)])
+def test_a_full_ring_out_of_l1_takes_the_data_stage_for_each_copy_and_commit(kernel: str, wavefronts: int) -> None:
+    config = find(f"ring_cp_async_{kernel}", num_issuers=16, in_flight=4, num_copies=4, region_kib=8)
+    wanted = wavefronts / GPU.l1.wavefronts_per_cycle + GPU.l1.cp_async_cycles + GPU.l1.commit_cycles / 4
+    assert predict(config)["cycles_per_copy"] == pytest.approx(wanted, rel=0.05)
+
+
+def test_one_warps_copies_out_of_l1_follow_at_their_pace() -> None:
+    cycles = [predict(find("train_cp_async_ca4", num_copies=num))["cycles"] for num in (1, 4, 16)]
+    assert (cycles[2] - cycles[1]) / 12 == pytest.approx(GPU.l1.cp_async_interval_cycles, rel=0.02)
+    assert cycles[0] == pytest.approx(1 + GPU.l1.hit_latency_cycles + GPU.l1.cp_async_latency_cycles, abs=1)
 
 
 def test_what_the_simulator_has_no_words_for_is_not_predicted() -> None:
@@ -487,8 +504,7 @@ def test_rows_of_a_machine_that_is_known_give_its_parameters_back() -> None:
     assert GPU.tma is not None
     names = ("issue_cycles", "row_cycles", "box_cycles", "store_latency_cycles", "store_box_cycles")
     wanted = {f"tma.{name}": getattr(GPU.tma, name) for name in names}
-    slower = min(GPU.tma.bytes_per_cycle, GPU.xbar.sm_read_bytes_per_cycle)
-    wanted |= {"tma.bytes_per_cycle": slower, "xbar.sm_read_bytes_per_cycle": slower}
+    wanted["tma.bytes_per_cycle"] = min(GPU.tma.bytes_per_cycle, GPU.xbar.sm_read_bytes_per_cycle)
     for half in (0, 1):
         rows = []
         for group in ("load_train", "load_ring", "store_train"):
@@ -503,6 +519,18 @@ def test_rows_of_a_machine_that_is_known_give_its_parameters_back() -> None:
             assert value == pytest.approx(wanted[name], rel=0.03, abs=allowed), (half, name)
 
 
+def test_full_rings_of_cp_async_give_the_load_store_unit_back() -> None:
+    names = ("cp_async_cycles", "cp_async_bypass_cycles", "commit_cycles", "cp_async_interval_cycles")
+    wanted = {f"l1.{name}": getattr(GPU.l1, name) for name in names}
+    configs = [config for config in CONFIGS["cp_async_ring"][::2] if config["num_issuers"] == "16"]
+    configs += CONFIGS["cp_async_train"][::2]
+    rows = [{**config, **{name: str(value) for name, value in predict(dict(config)).items()}} for config in configs]
+    fitted = {item.parameter: item.value for item in CASE.fit(rows)}
+    assert fitted.keys() == wanted.keys() | {"xbar.sm_read_bytes_per_cycle"}
+    for name, value in wanted.items():
+        assert fitted[name] == pytest.approx(value, rel=0.1), name
+
+
 def test_rows_that_tell_nothing_fit_nothing() -> None:
     assert list(CASE.fit([])) == []
-    assert list(CASE.fit([{**config, "cycles_per_copy": "9"} for config in CONFIGS["cp_async_ring"]])) == []
+    assert list(CASE.fit([{**config, "cycles_per_copy": "9"} for config in CONFIGS["multicast"]])) == []

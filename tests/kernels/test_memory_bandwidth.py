@@ -417,7 +417,7 @@ def test_nothing_is_said_of_a_gpu_with_other_sms() -> None:
 # ---------------------------------------------------------------------------------------------- parameters
 
 FITTED = {
-    "hbm.sustained_read_gb_per_s", "hbm.sustained_write_gb_per_s", "hbm.sm_gb_per_s", "l2.sustained_fraction",
+    "hbm.sustained_read_gb_per_s", "hbm.sustained_write_gb_per_s", "l2.sustained_fraction",
     "xbar.write_bytes_per_cycle", "xbar.sm_write_bytes_per_cycle", "l1.outstanding_bytes", "l2.own_capacity_fraction",
 }  # fmt: skip
 OTHER = replace(
@@ -448,9 +448,6 @@ def test_rows_of_a_machine_that_is_known_give_its_plateaus_back(gpu: GpuSpec, ha
     fitted = {item.parameter: item.value for item in CASE.fit(rows_of(gpu, half))}
     assert fitted.keys() == FITTED
     for name, value in fitted.items():
-        if half and name == "hbm.sm_gb_per_s":  # one row alone has boxes enough in flight, and calibrates
-            assert value < parameter(gpu, name)
-            continue
         if half and name == "l2.own_capacity_fraction":  # its footprints lie farther apart
             assert value == pytest.approx(parameter(gpu, name), rel=0.1)
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -213,3 +214,25 @@ def test_a_box_is_loaded_by_one_instruction_and_chunks_by_groups_of_the_depth_as
 @pytest.mark.skipif(find_program("cuobjdump") is None, reason="there is no cuobjdump: SASS cannot be read here")
 def test_what_the_a100_can_do_is_built_for_it(tmp_path: Path) -> None:
     assert set(read_sass(build(CASE, "sm_80", tmp_path).path)) == {"cp_async_1", "cp_async_3"}
+
+
+def test_tiles_from_memory_of_a_machine_that_is_known_tell_what_one_sm_draws() -> None:
+    """A GPU whose SMs draw so little from memory that it shows; its slowest row is waited for beside the bytes."""
+    slow = replace(GPU, hbm=replace(GPU.hbm, sm_gb_per_s=60.0))
+    rows = [
+        {**config, "group": "idle", **{name: str(value) for name, value in CASE.predict(config, slow).items()}}
+        for config in CONFIGS["idle"][::2] if config["source"] == "hbm" and config["is_watched"] == "0"
+    ]  # fmt: skip
+    (fitted,) = CASE.fit(rows)
+    assert fitted.parameter == "hbm.sm_gb_per_s"
+    assert fitted.value == pytest.approx(60.0, rel=0.1)
+    assert list(CASE.fit([])) == []
+
+
+def test_copies_that_are_watched_end_with_the_watching() -> None:
+    watched = next(
+        config for config in CONFIGS["idle"]
+        if config["kernel"] == "cp_async_1" and config["source"] == "l2" and config["is_watched"] == "1"
+    )  # fmt: skip
+    alone = CASE.predict({**watched, "is_watched": "0"}, GPU)["complete_p50_cycles"]
+    assert CASE.predict(watched, GPU)["complete_p50_cycles"] == pytest.approx(alone + case.WATCH_CYCLES)

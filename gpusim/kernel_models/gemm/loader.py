@@ -142,16 +142,16 @@ class Loader:
         plan, (tensor, buffer), fill = self.plan, OPERANDS[which], self._fills[which]
         rows = plan.rows_of_a(at.m) if which == 0 else plan.rows_of_b(at.n)
         depth = plan.k_extent(at.part, step)
+        is_k_major = (self.params.is_a_k_major, self.params.is_b_k_major)[which]
+        along, across = (depth, rows) if is_k_major else (rows, depth)
         if rows < plan.tile[which] or depth < plan.tile[2]:  # predicated: what lies outside is zeroed
-            is_k_major = (self.params.is_a_k_major, self.params.is_b_k_major)[which]
-            along, across = (depth, rows) if is_k_major else (rows, depth)
             row_bytes = along * self.params.element.num_bytes
             share = rows * depth / (plan.tile[which] * plan.tile[2])
             fill = replace(
                 fill, num_sectors=across * ceil_div(row_bytes, SECTOR_BYTES),
                 num_lines=round(fill.num_lines * share), num_bytes=across * row_bytes,
             )
-        return ops.CpAsync(tensor, (plan.panel(which, at), step), fill, buffer, stage)
+        return ops.CpAsync(tensor, (plan.panel(which, at), step), fill, buffer, stage, num_rows=across)
 
 
 def _within(extent: int, slice_extent: int, part: int) -> int:

@@ -22,10 +22,22 @@ class L1Spec:
     """128-byte lines that the tag stage looks up a cycle."""
     requests_per_cycle: float
     """Warp instructions that the load/store unit takes a cycle."""
+    wavefronts_per_cycle: float
+    """Wavefronts, of 128 bytes at most, that the data stage reads for loads a cycle."""
     outstanding_bytes: float
     """What loads and cp.async of one SM may have asked for and not got."""
     queue_cycles: float
-    """How far the load/store unit may lag behind the warps that load before they stall."""
+    """How far the load/store unit may lag behind the warps that feed it before they stall."""
+    cp_async_cycles: float
+    """What a cp.async through L1 takes of the load/store unit beyond a load of its width."""
+    cp_async_bypass_cycles: float
+    """What one that goes around L1 takes of it in all."""
+    cp_async_latency_cycles: float
+    """What one that hits in L1 takes until it is seen to be in shared memory, beyond a load that hits."""
+    cp_async_interval_cycles: float
+    """Between two cp.async of one warp, of four bytes a lane."""
+    commit_cycles: float
+    """What a ``cp.async.commit_group`` takes of the load/store unit."""
     max_queued_stores: float
     """Store instructions that wait for shared memory or the way out while their warps go on, of all warps."""
     store_queue_bytes: float
@@ -69,13 +81,16 @@ class L1Counters(Counters):
 class L1(Component):
     """Tags, hits and the way down.
 
-    Models: the tag stage's rate in lines, hit latency, a hit on a line that is still being filled (it waits for the
-    fill), tiles that stay (least recently used leave), no allocation on stores, the bytes that may be under way to it
-    at once (TMA's do not pass here): their number over the latency is the most that threads load; stores, to shared
-    memory too, that wait in a queue of some instructions while their warps go on: some places for all and some for
-    each scheduler.
-    Ignores: what waits in that queue from other instructions than the last ones, other roles' part of it; sets, partial
-    lines, the data stage that loads share with shared memory, evictions by other CTAs' code.
+    Models: one unit that takes a warp's instructions in order, each for as long as the slower of its tag stage (lines)
+    and its data stage (wavefronts) works on it; cp.async passes it for longer than a load, one that misses twice, and
+    commits pass it, too; hit latency, a hit on a line that is still being filled (it waits for the fill), tiles that stay
+    (least recently used leave), no allocation on stores, the bytes that may be under way to it at once (TMA's and those
+    of cp.async around L1 do not pass here): their number over the latency is the most that threads load; stores, to shared
+    memory too, that wait in a queue of some instructions while their warps go on: some places for all and some for each
+    scheduler.
+    Ignores: sets, partial lines, that the data stage is shared memory's, too (and what fills take of it), how long a batch
+    of many hits takes beyond its first; what waits in that queue
+    from other instructions than the last ones, other roles' part of it; evictions by other CTAs' code.
     Source: the GPU's description.
     """
 
@@ -88,28 +103,46 @@ class L1(Component):
         self.below = below
         self.sm_idx = sm_idx
         self.places = Pipe(units_per_cycle=spec.outstanding_bytes)
-        self.tags = Pipe(units_per_cycle=spec.tag_lines_per_cycle)
+        self.unit = Pipe(units_per_cycle=1.0)
         self._capacity = capacity_bytes
         self._tiles: OrderedDict[tuple[str, Hashable], _Tile] = OrderedDict()
         self._bytes = 0.0
 
-    def accept(self, num_requests: float, num_lines: float, *, at_cycle: float, weight: float) -> tuple[float, float]:
-        """Pass an access through the tag stage; returns the cycles at which its look-up begins and ends."""
-        rate = self.spec.tag_lines_per_cycle
-        lines = max(num_lines, num_requests * rate / self.spec.requests_per_cycle)
-        end = self.tags.reserve(lines, at_cycle=at_cycle, weight=weight)
-        return end - lines / rate, end
+    def accept(
+        self, num_requests: float, num_lines: float, num_wavefronts: float = 0.0, *, at_cycle: float, weight: float,
+        more_cycles: float = 0.0,
+    ) -> tuple[float, float]:
+        """Pass an access through the unit; returns the cycles at which that begins and ends.
 
-    def read(self, request: MemoryRequest, done: Done, *, allocates: bool) -> None:
-        """Fetch through L1; ``done(cycle)`` says when the registers (or shared memory) have the data."""
+        Tags and data are looked up side by side; ``more_cycles`` come on top.
+        """
+        spec = self.spec
+        cycles = more_cycles + max(
+            num_requests / spec.requests_per_cycle, num_lines / spec.tag_lines_per_cycle,
+            num_wavefronts / spec.wavefronts_per_cycle,
+        )
+        end = self.unit.reserve(cycles, at_cycle=at_cycle, weight=weight)
+        return end - cycles, end
+
+    def holds(self, tensor: str, tile: Hashable) -> bool:
+        """Whether a tile is here, or on its way."""
+        return (tensor, tile) in self._tiles
+
+    def read(
+        self, request: MemoryRequest, done: Done, *, allocates: bool, not_before: float = 0.0, is_copy: bool = False
+    ) -> None:
+        """Fetch through L1; ``done(cycle)`` says when the registers have the data (cp.async has a way to go yet).
+
+        ``not_before``: when the unit comes to its instructions. ``is_copy``: a cp.async.
+        """
         if not allocates:
-            self.below.read(request, done, places=self.places)
+            self.below.read(request, done, places=None if is_copy else self.places)
             return
         key = (request.tensor, request.tile)
         tile = self._tiles.get(key)
         if tile is not None:
             self._tiles.move_to_end(key)
-            tile.hit(request.issued_at + self.spec.hit_latency_cycles, done)
+            tile.hit(max(request.issued_at, not_before) + self.spec.hit_latency_cycles, done)
             return
         tile = self._tiles[key] = _Tile(request.num_bytes, done)
         self._bytes += request.num_bytes

@@ -80,9 +80,7 @@ class Tma(Component):
         return begin
 
     def walk_cycles(self, num_bytes: float, *, num_boxes: int, num_rows: int, port: float) -> tuple[float, float]:
-        """(cycles of the engine, of these those that rows cost beyond their bytes at ``port``, bytes a cycle)."""
+        """(cycles of the engine, of these those by which it is slower than its bytes at ``port``, bytes a cycle)."""
         spec = self.spec
-        by_bytes = num_bytes / spec.bytes_per_cycle
-        by_rows = num_rows * spec.row_cycles
-        lag = by_rows - max(by_bytes, num_bytes / port)
-        return num_boxes * spec.box_cycles + max(by_rows, by_bytes), max(0.0, lag)
+        cycles = max(num_rows * spec.row_cycles, num_bytes / spec.bytes_per_cycle)
+        return num_boxes * spec.box_cycles + cycles, max(0.0, cycles - num_bytes / port)

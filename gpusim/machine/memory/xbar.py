@@ -233,14 +233,16 @@ class Xbar(Component):
             request.sm_idx, self._merge(request, tile, region), request, (tile, earliest, latency, done), group
         )
 
-    def multicast(self, request: MemoryRequest, receivers: Sequence[tuple[int, Done]]) -> None:
-        """Fetch a tile once and deliver it to ``receivers`` (SM, done)."""
+    def multicast(
+        self, request: MemoryRequest, receivers: Sequence[tuple[int, Done]], *, bytes_per_cycle: float
+    ) -> None:
+        """Fetch a tile once and deliver it to ``receivers`` (SM, done), each of which takes in so much at most."""
         tile = self.l2.look_up(request)
         earliest = request.issued_at + request.num_bytes / self.slices.alone
         latency = self.l2.latency_cycles(request, tile, self._regions[request.sm_idx] % self.l2.spec.num_partitions)
-        weight = 1.0
+        weight, stretch = 1.0, max(1.0, self.slices.alone / bytes_per_cycle)
         for sm_idx, done in receivers:
-            self._deliver(sm_idx, weight, request, (tile, earliest, latency, done), None)
+            self._deliver(sm_idx, weight, request, (tile, earliest, latency, done), None, stretch)
             weight = 0.0
 
     def write(
@@ -281,12 +283,17 @@ class Xbar(Component):
             served = counters.served_bytes / counters.asked_bytes
             self.l2.counters.read_sectors = counters.read_bytes * served / SECTOR_BYTES
 
-    def _deliver(self, sm_idx: int, weight: float, request: MemoryRequest, part: Part, group: object) -> None:
+    def _deliver(
+        self, sm_idx: int, weight: float, request: MemoryRequest, part: Part, group: object, stretch: float = 1.0
+    ) -> None:
+        """``stretch``: by how much longer than its bytes the transfer has the port."""
         num_bytes, count = request.num_bytes, request.num_alike
         counters = self.counters
         counters.read_bytes += num_bytes * count
         counters.asked_bytes += num_bytes
         counters.served_bytes += num_bytes * weight
+        num_bytes *= stretch
+        weight /= stretch
         port = self.ports[sm_idx]
         active = port.active
         if active is None:

@@ -25,11 +25,13 @@ def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
     counters.load_requests += access.num_requests * role.count
     counters.load_sectors += access.num_sectors * role.count
     role.issue(access.num_requests / role.num_warps)
-    first, end = sm.l1.accept(access.num_requests, access.num_lines, at_cycle=role.t, weight=role.count)
+    first, end = sm.l1.accept(
+        access.num_requests, access.num_lines, access.num_wavefronts, at_cycle=role.t, weight=role.count
+    )
     role.spend(WarpState.LSU, max(role.t, end - sm.l1.spec.queue_cycles))
     token = ops.Token(is_long=True)
     request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=None if op.allocates_in_l1 else first)
-    sm.l1.read(request, TokenReady(token), allocates=op.allocates_in_l1)
+    sm.l1.read(request, TokenReady(token), allocates=op.allocates_in_l1, not_before=first)
     return token
 
 
@@ -142,24 +144,44 @@ def use(role: Role, op: ops.Use) -> Pause:
 
 
 def cp_async(role: Role, op: ops.CpAsync) -> Pause:
-    """Like a load, but into a stage of shared memory and its group."""
-    access, sm, count = op.access, role.sm, role.count
-    role.issue(access.num_requests / role.num_warps)
-    lines = access.num_lines
-    first, end = sm.l1.accept(access.num_requests, lines, at_cycle=role.t, weight=count)
-    role.spend(WarpState.LSU, max(role.t, end - sm.l1.spec.queue_cycles))
+    """Like a load, but into a stage of shared memory and its group; a warp's own follow one another at a pace."""
+    access, sm, count, in_l1 = op.access, role.sm, role.count, op.allocates_in_l1
+    l1, num, wavefronts = sm.l1, access.num_requests, role.wavefronts(access)
+    role.issue(num / role.num_warps)
+    hits = in_l1 and l1.holds(op.tensor, op.tile)
+    if in_l1:
+        again = 0.0 if hits else num / l1.spec.requests_per_cycle  # once its data are there
+        more, read = num * l1.spec.cp_async_cycles + again, wavefronts
+    else:
+        more, read = num * max(0.0, l1.spec.cp_async_bypass_cycles - 1.0 / l1.spec.requests_per_cycle), 0.0
+    first, end = l1.accept(num, access.num_lines, read, at_cycle=role.t, weight=count, more_cycles=more)
+    turns = max(1.0, num / role.num_warps)
+    pace = max(
+        turns * l1.spec.cp_async_interval_cycles, wavefronts / role.num_warps * sm.smem.spec.warp_cycles_per_wavefront
+    )
+    begun = max(role.t, role.copies_until)
+    role.copies_until = begun + pace
+    role.spend(WarpState.LSU, max(role.t, end - l1.spec.queue_cycles))
     stage = role.cta.stage(op.buffer, op.stage)
     stage.begin_write(role.t, role.who() if stage.read_until > role.t else "")
     group = role.cp_open
     group.add()
-    request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=None if op.allocates_in_l1 else first)
-    done = Filled(role, stage, group, role.wavefronts(access), request, op.buffer, op.stage)
-    sm.l1.read(request, done, allocates=op.allocates_in_l1)
+    request = role.request(
+        op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=max(first, begun), num_rows=op.num_rows
+    )
+    last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns)
+    least = last + (l1.spec.hit_latency_cycles if hits else role.engine.machine.l2.spec.near_latency_cycles)
+    more = l1.spec.cp_async_latency_cycles if hits else 0.0
+    done = Filled(role, stage, group, wavefronts, request, op.buffer, op.stage, least, more)
+    l1.read(request, done, allocates=in_l1, not_before=last, is_copy=True)
     return None
 
 
 def cp_commit(role: Role, op: ops.CpAsyncCommitGroup) -> Pause:
-    """Close the group."""
+    """Close the group; that passes the load/store unit, too."""
+    l1 = role.sm.l1
+    if l1.spec.commit_cycles:
+        l1.accept(0.0, 0.0, at_cycle=role.t, weight=role.count, more_cycles=l1.spec.commit_cycles * role.num_warps)
     role.cp_groups.append(role.cp_open)
     role.cp_open = AsyncGroup(role.cp_open)
     return None
@@ -212,12 +234,18 @@ class TokenReady:
 class Filled:
     """A cp.async batch has come from memory: it is written into shared memory, wavefront by wavefront."""
 
-    __slots__ = ("_buffer", "_group", "_request", "_role", "_stage", "_stage_idx", "_wavefronts")
+    __slots__ = ("_buffer", "_group", "_least", "_more", "_request", "_role", "_stage", "_stage_idx", "_wavefronts")
 
     def __init__(
         self, role: Role, stage: Stage, group: AsyncGroup, wavefronts: float, request: MemoryRequest, buffer: str,
-        stage_idx: int,
+        stage_idx: int, least_cycle: float, more_cycles: float,
     ) -> None:
+        """``least_cycle``: when the last of its instructions has its data, if it finds them at once.
+
+        ``more_cycles``: what it takes from there.
+        """
+        self._least = least_cycle
+        self._more = more_cycles
         self._role = role
         self._stage = stage
         self._group = group
@@ -233,7 +261,8 @@ class Filled:
         queued = role.sm.smem.fill(self._wavefronts, at_cycle=now, weight=request.num_alike) - now
         # wavefronts that arrive while the transfer is under way hide behind it; only the excess shows
         hidden = request.num_bytes / LINE_BYTES
-        end = cycle + max(0.0, queued - min(self._wavefronts, hidden))
+        there = max(cycle, self._least) + self._more
+        end = there + max(0.0, queued - min(self._wavefronts, hidden))
         self._stage.end_write(end)
         self._group.finish(end)
         role.engine.copy_cycles += end - request.issued_at

@@ -41,7 +41,7 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
         receivers.append((cta.sm.idx, TmaArrived(role, cta, op, latency)))
     if num_bytes:
         request = MemoryRequest(role.sm.idx, op.tensor, op.tile, num_bytes, role.wave, at, count, num_rows=op.num_rows)
-        role.sm.l1.below.multicast(request, receivers)
+        role.sm.l1.below.multicast(request, receivers, bytes_per_cycle=tma.spec.bytes_per_cycle)
     else:
         for _, done in receivers:
             done(at)
