@@ -37,6 +37,8 @@ def global_store(role: Role, op: ops.GlobalStore) -> Pause:
     if previous is not None and previous.num_pending:  # the store queue is full until the last one has left
         role.must_retry = True
         return role.wait_group(previous, WarpState.LSU, "the store queue")
+    if previous is not None and previous.ready_at > role.t:  # known already, and still to come
+        role.spend(WarpState.LSU, previous.ready_at)
     access, sm = op.access, role.sm
     counters = sm.l1.counters
     counters.store_requests += access.num_requests * role.count
