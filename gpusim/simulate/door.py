@@ -88,7 +88,8 @@ def plan_traffic(launch: Launch, gpu: GpuSpec, *, num_slots: int, is_warm: bool)
 def side_of_cta(gpu: GpuSpec, cluster_size: int = 1) -> NDArray[np.int64]:
     """The side of L2 that each CTA of a wave asks, one CTA an SM, on the SMs that fill first; repeats with more an SM."""
     slots = Dispatcher(gpu.dispatcher, num_sms=gpu.num_sms, cluster_size=cluster_size, ctas_per_sm=1).slots
-    return np.array(gpu.side_of_sm, dtype=np.int64)[np.array(slots).ravel()]
+    sides = gpu.side_of_sm
+    return np.array([sides[sm_idx] for slot in slots for sm_idx in slot], dtype=np.int64)
 
 
 def work_by_wave(launch: Launch, *, num_slots: int) -> list[NDArray[np.float64]]:

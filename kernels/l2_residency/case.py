@@ -336,8 +336,8 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
         ),
         Fitted(
             parameter="l2.capacity_spread", value=float((most - quarter) / half / shares_apart),
-            how="footprints of which both sides fetch three quarters and a quarter again, their difference over 2.2 times the one "
-            "of which they fetch half",
+            how="footprints of which both sides fetch a quarter and three quarters again: between them, over 2.2 times the "
+            "one of which they fetch half",
         ),
     ]
 

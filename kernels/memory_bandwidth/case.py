@@ -917,8 +917,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             f"writes of 8 to 30 MiB, of which half cross, half of these each way, {all_sms}"
         ),
         "hbm.turnaround_fraction": (
-            _turnaround(steady), "copies and mixtures from 1 GiB on, time beyond that of reads and writes alone, over that of the "
-            "writes: median"
+            _turnaround(steady), "copies and mixtures from 1 GiB on, time beyond that of reads and writes alone, over that "
+            "of the writes: median"
         ),
         "xbar.sm_write_bytes_per_cycle": (
             _top(rows, "bytes_per_cycle", 4 * MIB, ("write", "tma_store")),

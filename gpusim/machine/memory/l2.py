@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from gpusim.machine.component import Component, Counters, MemoryRequest
 from gpusim.machine.memory.hbm import Hbm
 from gpusim.machine.memory.residency import Loss
-from gpusim.machine.timing import Done, Pipe
+from gpusim.machine.timing import Done, GapPipe
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 
 SIDE_BYTES = 256
@@ -70,7 +70,7 @@ class Residency(Protocol):
     """Says which reads find nothing in L2. See ``machine/memory/residency.py``."""
 
     def loss(self, request: MemoryRequest, last_wave: int, side: int) -> Loss | None:
-        """What of its tile a reader from ``side`` does not find, last looked for in ``last_wave`` (-1: never); None: all there."""
+        """What of its tile a reader from ``side`` does not find; last looked for in ``last_wave`` (-1: never)."""
         ...
 
     def is_planned(self, tensor: str) -> bool:
@@ -142,16 +142,18 @@ class L2(Component):
         self._tiles: dict[tuple[str, Hashable], TileState] = {}
         self._backlog_bytes = 0.0
         self._num_draws = 0
-        both = spec.link_bytes_per_cycle * len(side_shares)
-        self._links = [Pipe(units_per_cycle=both * share) for share in side_shares if share] if len(side_shares) > 1 else []
-        """Into each side, for reads, and from each, for stores: as many bytes."""
+        self._side_weights = [share * len(side_shares) for share in side_shares]
+        self._links = [
+            GapPipe(units_per_cycle=spec.link_bytes_per_cycle * weight) for weight in self._side_weights if weight
+        ] if len(side_shares) > 1 else []  # fmt: skip
+        """Into each side, for reads and for the other's stores."""
         self._far_share = 1.0 - 1.0 / len(side_shares)
 
     def reach(self, request: MemoryRequest, tile: TileState, side: int) -> tuple[float, float]:
-        """(latency of one line of a request from ``side``, the farthest where its tile has lines on both; cycle at which
-        what lies on the other side has come across).
+        """(latency, when all is across) of a request from ``side``.
 
-        What was there before the kernel began both sides have.
+        The latency is one line's, the farthest where its tile has lines on both sides; the cycle that at which what lies
+        on the other side has come over the link. What was there before the kernel began both sides have.
         """
         if self._is_uniform or tile.wave < 0:
             return self._near_latency_cycles, 0.0
@@ -179,6 +181,9 @@ class L2(Component):
             if not begin <= (place or self._draw()) < begin + chance:
                 return self._near_latency_cycles, 0.0
             crossing, latency = share * request.num_bytes / chance, self.hit_latency_cycles
+        scale = self._fill_scales.get(request.tensor)
+        if scale is not None:
+            crossing *= min(1.0, scale * self._side_weights[side])
         tile.copied_at = self._links[side % len(self._links)].reserve(crossing, at_cycle=request.issued_at)
         return latency, tile.copied_at
 
@@ -293,7 +298,8 @@ def _chance(share: float, num_bytes: float) -> float:
     >>> _chance(0.25, 32.0), _chance(0.25, 256.0)
     (0.25, 0.4375)
     """
-    return 1.0 - (1.0 - share) ** max(1.0, num_bytes / LINE_BYTES)
+    left: float = (1.0 - share) ** max(1.0, num_bytes / LINE_BYTES)
+    return 1.0 - left
 
 
 class _WrittenBack:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -164,7 +165,7 @@ class _Table:
             use=use,
             waves=[
                 (panels[a:b], num_bytes[a:b], [touches[a:b] for touches in by_side])
-                for a, b in zip(bounds[:-1], bounds[1:], strict=True)
+                for a, b in pairwise(bounds)
             ],
             touched_at=[[np.full(span, LONG_AGO) for _ in range(num_sides)] for _ in range(num_sides)],
             own=np.bincount(waves, weights=num_bytes, minlength=num_waves).astype(np.float64),
@@ -209,7 +210,8 @@ class _Table:
             return added
         share = np.sum(memory, axis=0)
         self.missed[wave] = float((share * num_bytes).sum())
-        worst = np.max([share, *(np.where(touches, part, 0.0) for touches, part in zip(by_side, crossing, strict=True))], axis=0)
+        asked = [np.where(touches, part, 0.0) for touches, part in zip(by_side, crossing, strict=True)]
+        worst = np.max([share, *asked], axis=0)
         for idx in np.flatnonzero(worst > 0.0).tolist():
             self.losses.setdefault(int(panels[idx]), {})[wave] = Loss(
                 tuple(float(part[idx]) for part in memory), tuple(float(part[idx]) for part in crossing)
