@@ -274,3 +274,8 @@ def test_a_side_that_has_lost_its_copy_finds_half_across() -> None:
     for panel in (1, 2):
         assert found.loss(request(panel), -1, 0) == Loss((0.5, 0.5), (0.5, 0.5), is_of_reader=True)
     assert found.loss(request(0), 0, 0) == Loss((0.5, 0.0), (0.5, 0.5), is_of_reader=True)
+
+
+def test_what_was_there_before_both_sides_have() -> None:
+    found = LruResidency(side_bytes=2 * KIB, num_sides=2, is_warm=True)
+    assert [found.loss(request(0), 0, side) for side in (0, 1, 0)] == [None, None, None]

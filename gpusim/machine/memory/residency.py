@@ -310,7 +310,8 @@ class LruResidency:
         key = (request.tensor, request.tile)
         share = 1.0 / self._num_sides
         if self._is_warm and key not in self._evicted and all(key not in tiles for tiles in self._tiles):
-            self._touch(key, side, request.num_bytes)
+            for each in range(self._num_sides):  # both sides have what was there before
+                self._touch(key, each, request.num_bytes)
             return None
         has_copy = key in self._copied[side]
         memory = tuple(0.0 if key in tiles else share for tiles in self._tiles)
