@@ -75,8 +75,10 @@ class Machine:
         self.clock = clock
         l2_latency_ns = (gpu.l2.near_latency_cycles + gpu.l2.far_latency_cycles) / 2 * 1e3 / gpu.clock.max_mhz
         self.hbm = Hbm(env, gpu.hbm, clock, l2_latency_ns=l2_latency_ns)
-        self.l2 = L2(gpu.l2, hbm=self.hbm, residency=residency, fill_scales=fill_scales)
-        self.xbar = Xbar(env, gpu.xbar, l2=self.l2, num_sms=gpu.num_sms)
+        side_of_sm = gpu.side_of_sm
+        shares = [side_of_sm.count(side) / gpu.num_sms for side in range(gpu.l2.num_partitions)]
+        self.l2 = L2(gpu.l2, hbm=self.hbm, residency=residency, side_shares=shares, fill_scales=fill_scales)
+        self.xbar = Xbar(env, gpu.xbar, l2=self.l2, num_sms=gpu.num_sms, side_of_sm=side_of_sm)
         self.dispatcher = Dispatcher(
             gpu.dispatcher, num_sms=gpu.num_sms, cluster_size=cluster_size, ctas_per_sm=ctas_per_sm
         )

@@ -17,6 +17,7 @@ from gpusim.machine.memory.hbm import HbmSpec
 from gpusim.machine.memory.l1 import L1Spec
 from gpusim.machine.memory.l2 import L2Spec
 from gpusim.machine.memory.register_file import RegisterFileSpec
+from gpusim.machine.memory.residency import Sides
 from gpusim.machine.memory.smem import SmemSpec
 from gpusim.machine.memory.tma import TmaSpec
 from gpusim.machine.memory.xbar import XbarSpec
@@ -104,6 +105,20 @@ class GpuSpec:
     def num_sms(self) -> int:
         """Streaming multiprocessors."""
         return self.device.num_sms
+
+    @property
+    def side_of_sm(self) -> tuple[int, ...]:
+        """Which side of L2 each SM asks: merge groups are dealt to them in turn."""
+        size, num_sides = max(1, self.xbar.merge_group_sms), self.l2.num_partitions
+        return tuple(sm_idx // size % num_sides for sm_idx in range(self.num_sms))
+
+    @property
+    def l2_sides(self) -> Sides:
+        """What each side of L2 holds."""
+        l2 = self.l2
+        return Sides(
+            num=l2.num_partitions, side_bytes=l2.capacity_bytes * l2.shared_capacity_fraction, spread=l2.capacity_spread
+        )
 
     @property
     def max_smem_per_cta_bytes(self) -> int:

@@ -107,7 +107,9 @@ class GapPipe(Pipe):
             end = start + cycles
             if end > until:
                 end = until
-            cycles -= end - start
+                cycles -= end - start
+            else:
+                cycles = 0.0  # and not what rounding leaves
             if since < start:
                 left.append((since, start))
             if end < until:

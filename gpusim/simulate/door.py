@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from gpusim.errors import LaunchError, nearest
 from gpusim.machine.config import GpuSpec
+from gpusim.machine.dispatcher import Dispatcher
 from gpusim.machine.memory.residency import PanelTraffic, PanelUse, panel_traffic
 from gpusim.machine.sm.occupancy import Occupancy, occupancy
 from gpusim.workload.launch import Launch
@@ -78,11 +79,17 @@ def plan_traffic(launch: Launch, gpu: GpuSpec, *, num_slots: int, is_warm: bool)
         )
         for item in launch.footprints
     ]
-    l2 = gpu.l2
+    sides = side_of_cta(gpu, launch.cluster_size)
     return panel_traffic(
-        uses, tiles // num_slots, capacity_bytes=l2.capacity_bytes * l2.own_capacity_fraction,
-        shared_capacity_bytes=l2.capacity_bytes * l2.shared_capacity_fraction, is_warm=is_warm,
+        uses, tiles // num_slots, sides=gpu.l2_sides, side_of_tile=sides[tiles % num_slots % len(sides)], is_warm=is_warm
     )
+
+
+def side_of_cta(gpu: GpuSpec, cluster_size: int = 1) -> NDArray[np.int64]:
+    """The side of L2 that each CTA of a wave asks, one CTA an SM, on the SMs that fill first; repeats with more an SM."""
+    slots = Dispatcher(gpu.dispatcher, num_sms=gpu.num_sms, cluster_size=cluster_size, ctas_per_sm=1).slots
+    sides = gpu.side_of_sm
+    return np.array([sides[sm_idx] for slot in slots for sm_idx in slot], dtype=np.int64)
 
 
 def work_by_wave(launch: Launch, *, num_slots: int) -> list[NDArray[np.float64]]:

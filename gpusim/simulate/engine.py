@@ -92,9 +92,9 @@ class Engine:
         self._order = None if sample.order is None else sample.order.tolist()
         self.num_to_run = self.num_ctas if self._order is None else len(self._order)
         residency = (
-            PlannedResidency(self.traffic)
+            PlannedResidency(self.traffic, num_sides=gpu.l2.num_partitions)
             if self.traffic
-            else LruResidency(capacity_bytes=gpu.l2.capacity_bytes * gpu.l2.own_capacity_fraction, is_warm=is_warm)
+            else LruResidency(side_bytes=gpu.l2_sides.side_bytes, num_sides=gpu.l2.num_partitions, is_warm=is_warm)
         )
         self.machine = Machine(
             self.env, gpu, clock, residency, cluster_size=launch.cluster_size,

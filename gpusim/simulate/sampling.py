@@ -63,7 +63,9 @@ def sample_sms(
     scaled = replace(
         gpu,
         device=replace(gpu.device, num_sms=count),
-        l2=replace(l2, sustained_fraction=l2.sustained_fraction * fraction),
+        l2=replace(
+            l2, sustained_fraction=l2.sustained_fraction * fraction, link_bytes_per_cycle=l2.link_bytes_per_cycle * fraction
+        ),
         xbar=replace(xbar, write_bytes_per_cycle=xbar.write_bytes_per_cycle * fraction),
         hbm=replace(
             hbm, sustained_read_gb_per_s=hbm.sustained_read_gb_per_s * fraction,

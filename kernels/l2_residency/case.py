@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from gpusim.evidence.case import (
 )
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.residency import PanelUse, panel_traffic
+from gpusim.simulate.door import side_of_cta
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Footprint, RoleContext
@@ -41,6 +41,7 @@ NUM_SETTLED = 4
 NUM_PROBES = 64
 NUM_SAMPLES = 512
 CHUNKS_IN_FLIGHT = 8
+CHUNK_BYTES = 4096
 FLAG_WORDS = 32 + 32 + 64 + 256
 FAR_CYCLES, MISS_CYCLES = 380, 600
 """Latencies from which on a line counts as read from the far side, or from HBM: between the published levels of 260 to 310,
@@ -212,85 +213,100 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return values
 
 
-def _num_panels(readers: str) -> tuple[int, int]:
-    """SMs that read, and parts of the footprint that they split among them."""
-    whole, half = NUM_CTAS, NUM_CTAS // 2
-    return {"split": (whole, whole), "one_side": (half, half), "both_sides": (whole, half), "all": (whole, 1)}[readers]
+def panel_of_cta(readers: str, gpu: GpuSpec) -> NDArray[np.int64]:
+    """The part of the footprint that each CTA reads in each round, int64[num_ctas]; -1 for one that reads nothing.
 
-
-def _panel_of(tiles: Any, readers: str) -> Any:
-    """The part that a CTA reads in each round; two that share one are on SMs i and i + 66, which do not merge."""
-    num_sms, num_panels = _num_panels(readers)
-    cta = tiles % num_sms
-    if readers == "both_sides":  # CTAs go to the even SMs first
-        cta = 2 * cta % num_sms + 2 * cta // num_sms
-    return cta % num_panels
+    Where sides count, as many SMs of each read as the smaller one has.
+    """
+    if readers in ("split", "all"):
+        return np.arange(NUM_CTAS) if readers == "split" else np.zeros(NUM_CTAS, dtype=np.int64)
+    sides = side_of_cta(gpu)[:NUM_CTAS]
+    panels = np.full(NUM_CTAS, -1)
+    num_panels = int(np.bincount(sides, minlength=2).min())
+    for side in range(2 if readers == "both_sides" else 1):
+        panels[np.flatnonzero(sides == side)[:num_panels]] = np.arange(num_panels)
+    return panels
 
 
 def miss_bytes(num_bytes: int, readers: str, num_writes: int, gpu: GpuSpec) -> float:
     """By :func:`gpusim.machine.memory.residency.panel_traffic`, a wave a round."""
-    num_sms, num_panels = _num_panels(readers)
-    l2 = gpu.l2
-    tiles = np.arange(NUM_ROUNDS * num_sms, dtype=np.int64)
-    panels = _panel_of(tiles, readers)
-    panel_bytes = num_bytes // num_panels + (panels < num_bytes % num_panels)
-    uses = [PanelUse(tensor="A", is_write=False, panel_of_tile=panels, bytes_of_tile=panel_bytes)]
+    of_cta = panel_of_cta(readers, gpu)
+    num_panels = int(of_cta.max()) + 1
+    tiles = np.arange(NUM_ROUNDS * NUM_CTAS, dtype=np.int64)
+    panels = of_cta[tiles % NUM_CTAS]
+    panel_bytes = np.where(panels >= 0, num_bytes // num_panels + (panels < num_bytes % num_panels), 0)
+    nobodys = np.where(panels >= 0, panels, num_panels)
+    uses = [PanelUse(tensor="A", is_write=False, panel_of_tile=nobodys, bytes_of_tile=panel_bytes)]
     if num_writes:
         stores = panel_bytes * num_writes // CHUNKS_IN_FLIGHT
         uses.append(PanelUse(tensor="D", is_write=True, panel_of_tile=tiles, bytes_of_tile=stores))
     traffic = panel_traffic(
-        uses, tiles // num_sms, capacity_bytes=l2.capacity_bytes * l2.own_capacity_fraction,
-        shared_capacity_bytes=l2.capacity_bytes * l2.shared_capacity_fraction, is_warm=False,
-    )  # fmt: skip
+        uses, tiles // NUM_CTAS, sides=gpu.l2_sides, side_of_tile=side_of_cta(gpu)[tiles % NUM_CTAS], is_warm=False
+    )
     return traffic["A"].read_miss_bytes
 
 
 TWIN_ROUNDS, TWIN_SETTLED = 5, 2
-"""Rounds that are simulated beside stores, and of these the last ones, whose mean counts. Without stores it is one, warm, as
-all SMs begin a round together; stores want earlier ones, whose lines leave."""
+"""Rounds that are simulated, and of these the last ones, whose mean counts."""
+POLL_CHAIN = 64
+"""Instructions between two looks at who has come, no part of a round."""
+NUM_HALVES = 2
+"""Of a CTA: each asks for eight chunks, and then waits for all of them."""
 
 
 def _round_cycles(num_bytes: int, readers: str, num_writes: int, gpu: GpuSpec) -> float:
-    """A settled round of a launch in which each SM walks its panel in slices of about 16 KiB, four in flight."""
-    num_sms, num_panels = _num_panels(readers)
+    """A settled round of a launch in which each half of a CTA walks its part of the panel, so many chunks at a time."""
+    of_cta = panel_of_cta(readers, gpu)
+    num_panels = int(of_cta.max()) + 1
     panel = num_bytes // num_panels
-    num_steps = max(1, round(panel / 16384))
-    slice_bytes = panel // num_steps // 32 * 32
-    num_rounds = TWIN_ROUNDS if num_writes else 1
+    num_steps = max(1, round(panel / (NUM_HALVES * CHUNKS_IN_FLIGHT * CHUNK_BYTES)))
+    slice_bytes = panel // (NUM_HALVES * num_steps) // 32 * 32
     access = _access(slice_bytes)
     stores = _access(slice_bytes * num_writes // CHUNKS_IN_FLIGHT // 32 * 32)
 
-    def program(cta: RoleContext) -> Iterator[Any]:
-        pending: deque[ops.Token] = deque()
-        for _, tile in cta.tiles(num_rounds * num_sms):
-            yield ops.RangeStart(ops.Section.MAINLOOP)
-            for step in range(num_steps):
-                of_panel = (int(_panel_of(tile, readers)), step)
-                pending.append((yield ops.GlobalLoad("A", of_panel, access, allocates_in_l1=False)))
-                if stores.num_bytes:
-                    yield ops.GlobalStore("D", (tile, step), stores)
-                if len(pending) == 4:
-                    yield ops.Use(pending.popleft())
-            while pending:
-                yield ops.Use(pending.popleft())
-            yield ops.RangeEnd()
+    num_there = [0] * TWIN_ROUNDS
+
+    def half(idx: int) -> Callable[[RoleContext], Iterator[Any]]:
+        def program(cta: RoleContext) -> Iterator[Any]:
+            for turn, tile in cta.tiles(TWIN_ROUNDS * NUM_CTAS):
+                of_tile = int(of_cta[tile % NUM_CTAS])
+                num_there[turn] += 1
+                while num_there[turn] < NUM_HALVES * NUM_CTAS:  # all meet, as on the kernel's counter
+                    yield ops.Alu(POLL_CHAIN, is_chain=True)
+                yield ops.RangeStart(ops.Section.MAINLOOP)
+                for step in range(idx, NUM_HALVES * num_steps if of_tile >= 0 else 0, NUM_HALVES):
+                    token = yield ops.GlobalLoad("A", (of_tile, step), access, allocates_in_l1=False)
+                    if stores.num_bytes:
+                        yield ops.GlobalStore("D", (tile, step), stores)
+                    yield ops.Use(token)
+                yield ops.RangeEnd()
+
+        return program
+
+    def panels(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
+        found = of_cta[tiles % NUM_CTAS]
+        return np.asarray(np.where(found >= 0, found, num_panels))
+
+    def bytes_of(tiles: NDArray[np.int64], whole: int) -> NDArray[np.int64]:
+        return np.asarray(np.where(of_cta[tiles % NUM_CTAS] >= 0, whole, 0))
 
     footprints = [Footprint(
-        tensor="A", access="read", panel_of=lambda tiles: _panel_of(tiles, readers),
-        panel_bytes=lambda tiles: np.full(len(tiles), panel), num_steps=num_steps,
+        tensor="A", access="read", panel_of=panels, panel_bytes=lambda tiles: bytes_of(tiles, panel), num_steps=num_steps,
     )]  # fmt: skip
     if stores.num_bytes:
         footprints.append(Footprint(
             tensor="D", access="write", panel_of=lambda tiles: tiles,
-            panel_bytes=lambda tiles: np.full(len(tiles), num_steps * stores.num_bytes), num_steps=num_steps,
+            panel_bytes=lambda tiles: bytes_of(tiles, NUM_HALVES * num_steps * stores.num_bytes), num_steps=num_steps,
         ))  # fmt: skip
     launched = Launch(
-        kernel="l2_residency", num_ctas=num_sms, num_tiles=num_rounds * num_sms,
-        roles=(WarpRole(name="reader", num_warps=NUM_THREADS // 32, program=program),),
+        kernel="l2_residency", num_ctas=NUM_CTAS, num_tiles=TWIN_ROUNDS * NUM_CTAS,
+        roles=tuple(
+            WarpRole(name=f"half{idx}", num_warps=NUM_THREADS // 32 // NUM_HALVES, program=half(idx))
+            for idx in range(NUM_HALVES)
+        ),
         buffers=(Buffer(name="rest", stage_bytes=ONE_CTA_BYTES),), footprints=tuple(footprints),
     )  # fmt: skip
-    before = "cold" if num_writes else "warm"
-    result = simulate(launched, gpu, clock="max", l2=before, skips=False, recorded_sms=range(gpu.num_sms))
+    result = simulate(launched, gpu, clock="max", l2="cold", skips=False, recorded_sms=range(gpu.num_sms))
     spans = np.array([[span.end_cycle - span.start_cycle for span in role.sections] for role in result.timeline.roles])
     return float(spans.max(axis=0)[-TWIN_SETTLED:].mean())
 
@@ -307,23 +323,34 @@ def _access(num_bytes: int) -> AccessPattern:
 
 
 def fit(rows: Sequence[Config]) -> list[Fitted]:
-    """The footprint that both sides can keep, of what L2 holds."""
-    knee = knee_bytes([row for row in rows if row["group"] == "footprint" and row["readers"] == "both_sides"])
-    if knee is None:
+    """What a side holds, of all that L2 holds, and how gradually lines leave around that."""
+    rows = [row for row in rows if row["group"] == "footprint" and row["readers"] == "both_sides"]
+    quarter, half, most = (knee_bytes(rows, share) for share in (0.25, 0.5, 0.75))
+    if quarter is None or half is None or most is None:
         return []
-    how = "footprint of which both sides fetch half again in each round, over the capacity"
-    return [Fitted(parameter="l2.shared_capacity_fraction", value=knee / load_gpu(GPU).l2.capacity_bytes, how=how)]
+    shares_apart = 2.0 * np.log(3.0)  # a logistic curve goes from a quarter to three quarters over so many of its widths
+    return [
+        Fitted(
+            parameter="l2.shared_capacity_fraction", value=half / load_gpu(GPU).l2.capacity_bytes,
+            how="footprint of which both sides fetch half again in each round, over the capacity",
+        ),
+        Fitted(
+            parameter="l2.capacity_spread", value=float((most - quarter) / half / shares_apart),
+            how="footprints of which both sides fetch a quarter and three quarters again: between them, over 2.2 times the "
+            "one of which they fetch half",
+        ),
+    ]
 
 
-def knee_bytes(rows: Sequence[Config]) -> float | None:
-    """The footprint of which half is fetched again in each round, by straight lines between those measured."""
+def knee_bytes(rows: Sequence[Config], share: float = 0.5) -> float | None:
+    """The footprint of which ``share`` is fetched again in each round, by straight lines between those measured."""
     found = sorted((footprint_bytes(row), derive(row)["refetched_fraction"]) for row in rows if row.get(DRAM_READ))
     if not found:
         return None
     sizes, fractions = np.array(found).T
-    if fractions[0] >= 0.5 or fractions[-1] <= 0.5:
+    if fractions[0] >= share or fractions[-1] <= share:
         return None
-    return float(np.interp(0.5, np.maximum.accumulate(fractions), sizes))
+    return float(np.interp(share, np.maximum.accumulate(fractions), sizes))
 
 
 def includes() -> dict[str, str]:

@@ -802,8 +802,7 @@ def steady_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
     sampled = NUM_SAMPLED if num_live == NUM_SMS and config["sharing"] in ("own", "blocked") else None
     all_steps = plan.num_warm + plan.num_steps
     used_bytes = plan.used_bytes * (2 if config["kernel"].startswith("copy") else 1)
-    is_kept = used_bytes <= gpu.l2.capacity_bytes * gpu.l2.own_capacity_fraction
-    passes = 1.0 if is_kept else max(1.0, all_steps / plan.num_rounds)
+    passes = 1.0 if _is_kept(config, used_bytes, gpu) else max(1.0, all_steps / plan.num_rounds)
     ends = [
         simulate(
             twin(config, steps + 2 * stages, num_live=num_live, num_passes=passes), gpu, clock="max", l2="warm", skips=False,
@@ -821,6 +820,18 @@ def steady_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
         return answer
     done = dict(zip(MEMORY, (all_steps / plan.num_rounds, all_steps / plan.num_rounds / passes), strict=True))
     return answer | {name: ends[1].counters[name] * part for name, part in done.items()}
+
+
+READ_PLACES, WRITE_PLACES = 0.5, 0.75
+"""What a line takes of each side's room: a copy or its home, whichever is read; its home, and half of the time a copy."""
+
+
+def _is_kept(config: Config, used_bytes: int, gpu: GpuSpec) -> bool:
+    """Whether L2 has room for all of it, so that stores stay from one pass to the next."""
+    kernel = config["kernel"]
+    writes = 0.5 if kernel.startswith("copy") else int(config["write_quarters"]) / 4 if kernel.startswith("mix") else 1.0
+    places = READ_PLACES * (1.0 - writes) + WRITE_PLACES * writes
+    return used_bytes * places <= gpu.l2_sides.side_bytes
 
 
 def loaded_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -879,12 +890,8 @@ def loaded_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 SLICES_BYTES_PER_CYCLE = 96 * 64
 """What the slices of an H200 serve at most, of which ``l2.sustained_fraction`` is the part that they do."""
-L2_BYTES = 60 * MIB
-"""What an H200's L2 holds."""
 READS, WRITES = ("read_cg_b128_u4", "tma_load"), ("write_b128_u4", "tma_store")
 NUM_TOP = 3
-KNEE = 0.2
-"""Logarithm of two rates that differ."""
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
@@ -905,8 +912,13 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         "l2.sustained_fraction": (
             None if reads is None else reads * NUM_SMS / SLICES_BYTES_PER_CYCLE, f"reads of 8 to 30 MiB over 6144, {all_sms}"
         ),
-        "xbar.write_bytes_per_cycle": (
-            None if writes is None else writes * NUM_SMS, f"writes of 8 to 30 MiB, {all_sms}"
+        "l2.link_bytes_per_cycle": (
+            None if writes is None else writes * NUM_SMS / 4,
+            f"writes of 8 to 30 MiB, of which half cross, half of these each way, {all_sms}"
+        ),
+        "hbm.turnaround_fraction": (
+            _turnaround(steady), "copies and mixtures from 1 GiB on, time beyond that of reads and writes alone, over that "
+            "of the writes: median"
         ),
         "xbar.sm_write_bytes_per_cycle": (
             _top(rows, "bytes_per_cycle", 4 * MIB, ("write", "tma_store")),
@@ -914,10 +926,6 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         ),
         "l1.outstanding_bytes": (
             _outstanding_bytes(rows), "fastest reads of 4 MiB or 2 GiB by threads of one SM, by latency"
-        ),
-        "l2.own_capacity_fraction": (
-            _knee_fraction(rows),
-            "footprint of own chunks at which threads read at the geometric mean of L2's and memory's rate"
         ),
     }  # fmt: skip
     return [Fitted(parameter=name, value=value, how=how) for name, (value, how) in found.items() if value is not None]
@@ -953,20 +961,26 @@ def _outstanding_bytes(rows: Sequence[Mapping[str, str]]) -> float | None:
     return max(found) if len(found) == len(rates) else None
 
 
-def _knee_fraction(rows: Sequence[Mapping[str, str]]) -> float | None:
-    """Of ``L2_BYTES``, by a straight line in the logarithm of the rate."""
-    found = sorted(
-        (int(row["footprint_bytes"]), float(row["bytes_per_cycle"])) for row in rows
-        if row["group"] == "footprint" and row["kernel"] == READS[0] and row["sharing"] == "own"
-        and row["ctas_per_sm"] == "1"
-        and 8 * MIB <= int(row["footprint_bytes"]) <= RESIDENT_BYTES and row.get("bytes_per_cycle")
-    )  # fmt: skip
-    if len(found) < NUM_TOP:
+def _turnaround(rows: Sequence[Mapping[str, str]]) -> float | None:
+    """What a byte that is written takes more beside reads; ``gb_per_s`` of both together."""
+    alone = {
+        kernel: [float(row["gb_per_s"]) for row in rows if row["kernel"] == kernel and _is_large(row)]
+        for kernel in (READS[0], WRITES[0])
+    }
+    if not all(alone.values()):
         return None
-    sizes, rates = np.array(found).T
-    fallen = np.log(np.minimum.accumulate(rates))
-    middle = (fallen[0] + fallen[-1]) / 2
-    return float(np.interp(-middle, -fallen, sizes)) / L2_BYTES if fallen[0] - fallen[-1] > KNEE else None
+    read_ns, write_ns = (1.0 / float(np.median(rates)) for rates in alone.values())
+    found = []
+    for row in rows:
+        writes = 0.5 if row["kernel"].startswith("copy") else int(row["write_quarters"]) / 4
+        if row["kernel"].startswith(("copy", "mix")) and _is_large(row):
+            more_ns = 1.0 / float(row["gb_per_s"]) - (1.0 - writes) * read_ns - writes * write_ns
+            found.append(more_ns / (writes * write_ns))
+    return max(0.0, float(np.median(found))) if found else None
+
+
+def _is_large(row: Mapping[str, str]) -> bool:
+    return row["group"] == "footprint" and row["sharing"] == "own" and int(row["footprint_bytes"]) >= GIB
 
 
 def _top(

@@ -113,38 +113,46 @@ def fetched(config: dict[str, str]) -> float:
     return CASE.derive({**config, case.DRAM_READ: str(num_bytes)})["refetched_fraction"]
 
 
-def test_what_fits_is_fetched_once_and_what_does_not_in_every_round() -> None:
-    l2 = GPU.l2
-    own, shared = l2.own_capacity_fraction, l2.shared_capacity_fraction
-    for readers, capacity in (("split", own), ("one_side", own), ("both_sides", shared)):
-        for mib in (8, 40, 44, 56, 64):
-            fits = mib * case.MIB <= capacity * l2.capacity_bytes
-            assert fetched(one(mib, readers)) == (0.0 if fits else 1.0), (readers, mib)
+SIDE_MIB = GPU.l2_sides.side_bytes / case.MIB
+"""What a side holds; the share lost is a logistic curve around it."""
 
 
-def test_stores_leave_less_room() -> None:
-    """The footprint and what is stored between two readings of a line must fit together."""
-    capacity = GPU.l2.capacity_bytes * GPU.l2.own_capacity_fraction
-    for mib, writes in ((24, 8), (36, 4), (32, 8), (44, 4), (52, 1), (56, 1)):
-        fits = mib * case.MIB * (1 + writes / 8) <= capacity
-        assert fetched(one(mib, writes=writes)) == (0.0 if fits else 1.0), (mib, writes)
+def lost(pressure: float) -> float:
+    return float(GPU.l2_sides.lost_share(pressure * GPU.l2_sides.side_bytes))
+
+
+@pytest.mark.parametrize("mib", [8, 28, 32, 36, 40, 44, 56, 64])
+def test_what_is_lost_follows_what_each_reader_puts_on_a_side(mib: int) -> None:
+    """Both sides hold all; one reader's side all and the other half, whose loss counts too; split, three quarters."""
+    of_both, of_one = lost(mib / SIDE_MIB), lost(mib / 2 / SIDE_MIB)
+    assert fetched(one(mib, "both_sides")) == pytest.approx(of_both, abs=0.01)
+    assert fetched(one(mib, "one_side")) == pytest.approx((of_both + min(of_both, of_one)) / 2, abs=0.01)
+    assert fetched(one(mib, "split")) == pytest.approx(lost(0.75 * mib / SIDE_MIB), abs=0.03)
+
+
+@pytest.mark.parametrize(("mib", "writes"), [(24, 8), (36, 4), (32, 8), (44, 4), (52, 1), (16, 4)])
+def test_stores_take_as_much_room_as_split_lines(mib: int, writes: int) -> None:
+    assert fetched(one(mib, writes=writes)) == pytest.approx(lost(0.75 * mib * (1 + writes / 8) / SIDE_MIB), abs=0.03)
+
+
+def rate_of(config: dict[str, str]) -> float:
+    """Bytes a cycle that all SMs take in, in a settled round."""
+    return CASE.derive({**config, "round_cycles": str(CASE.predict(config, GPU)["round_cycles"])})["bytes_per_cycle"]
 
 
 def test_a_round_that_fits_runs_at_the_rate_of_the_slices() -> None:
     l2 = GPU.l2
-    rate = l2.num_slices * l2.slice_bytes_per_cycle * l2.sustained_fraction
-    predicted = CASE.predict(one(48), GPU)
-    assert predicted[case.DRAM_READ] == 48 * case.MIB
-    at_rate = 48 * case.MIB / rate
-    assert at_rate <= predicted["round_cycles"] <= at_rate + l2.far_latency_cycles  # and the way of the last line
-    derived = CASE.derive({**one(48), "round_cycles": str(predicted["round_cycles"])})
-    assert derived["bytes_per_cycle"] == pytest.approx(48 * case.MIB / predicted["round_cycles"])
+    assert rate_of(one(24)) == pytest.approx(l2.num_slices * l2.slice_bytes_per_cycle * l2.sustained_fraction, rel=0.05)
 
 
 def test_a_round_that_does_not_fit_runs_at_the_rate_of_hbm() -> None:
     wire = GPU.hbm.sustained_read_gb_per_s * 1e3 / GPU.clock.max_mhz
-    derived = CASE.derive({**one(64), "round_cycles": str(CASE.predict(one(64), GPU)["round_cycles"])})
-    assert derived["bytes_per_cycle"] == pytest.approx(wire, rel=0.05)
+    assert rate_of(one(64)) == pytest.approx(wire, rel=0.05)
+
+
+@pytest.mark.parametrize(("readers", "links"), [("one_side", 2), ("both_sides", 4)])
+def test_a_round_beyond_what_a_side_holds_brings_half_across(readers: str, links: int) -> None:
+    assert rate_of(one(52, readers)) == pytest.approx(links * GPU.l2.link_bytes_per_cycle, rel=0.05)
 
 
 def test_nothing_is_predicted_with_hints_and_no_time_where_the_twin_would_merge() -> None:
@@ -166,11 +174,12 @@ def as_measured(configs: list[dict[str, str]]) -> list[dict[str, str]]:
     ]
 
 
-def test_the_machines_own_fraction_is_found_in_rows_that_it_made() -> None:
-    (fitted,) = CASE.fit(as_measured(CONFIGS["footprint"]))
-    assert fitted.parameter == "l2.shared_capacity_fraction"
+def test_the_machines_own_side_is_found_in_rows_that_it_made() -> None:
+    held, spread = CASE.fit(as_measured(CONFIGS["footprint"]))
+    assert (held.parameter, spread.parameter) == ("l2.shared_capacity_fraction", "l2.capacity_spread")
     step_bytes = 2 * case.MIB  # between two footprints
-    assert fitted.value == pytest.approx(GPU.l2.shared_capacity_fraction, abs=step_bytes / GPU.l2.capacity_bytes)
+    assert held.value == pytest.approx(GPU.l2.shared_capacity_fraction, abs=step_bytes / GPU.l2.capacity_bytes)
+    assert spread.value == pytest.approx(GPU.l2.capacity_spread, rel=0.25)
 
 
 def test_rows_without_a_knee_settle_nothing() -> None:

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from gpusim.machine.component import MemoryRequest
 from gpusim.machine.memory.residency import (
+    Loss,
     LruResidency,
     PanelTraffic,
     PanelUse,
     PlannedResidency,
+    Sides,
     panel_traffic,
 )
 
@@ -25,7 +27,6 @@ def traffic(
     *,
     panel_bytes: int = KIB,
     capacity: float,
-    shared: float | None = None,
     is_warm: bool = False,
     is_write: bool = False,
 ) -> PanelTraffic:
@@ -36,25 +37,25 @@ def traffic(
         panel_of_tile=np.array(panels),
         bytes_of_tile=np.full(len(panels), panel_bytes),
     )
-    return panel_traffic(
-        [use],
-        np.array(waves),
-        capacity_bytes=capacity,
-        shared_capacity_bytes=capacity if shared is None else shared,
-        is_warm=is_warm,
-    )["a"]
+    sides = Sides(num=1, side_bytes=capacity, spread=0.0)
+    return panel_traffic([use], np.array(waves), sides=sides, is_warm=is_warm)["a"]
+
+
+def missed(result: PanelTraffic) -> dict[int, set[int]]:
+    """For each panel the waves that find all of it missing."""
+    assert all(loss == Loss((1.0,), (0.0,)) for waves in result.losses.values() for loss in waves.values())
+    return {panel: set(waves) for panel, waves in result.losses.items()}
 
 
 def test_a_first_touch_comes_from_memory() -> None:
     result = traffic([0, 1], [0, 0], capacity=1e9)
-    assert result.missed_waves == {0: frozenset({0}), 1: frozenset({0})}
+    assert missed(result) == {0: {0}, 1: {0}}
     assert result.read_miss_bytes == 2 * KIB
 
 
 def test_what_a_wave_shares_comes_from_memory_once() -> None:
     result = traffic([0, 0, 0, 0], [0, 0, 0, 0], capacity=1e9)
     assert result.read_miss_bytes == KIB
-    assert result.num_sharers == 4
 
 
 def test_a_second_wave_hits_when_it_fits() -> None:
@@ -66,20 +67,14 @@ def test_a_second_wave_hits_when_it_fits() -> None:
 def test_a_second_wave_misses_when_a_byte_is_lacking() -> None:
     result = traffic([0, 1, 0, 1], [0, 0, 1, 1], capacity=2 * KIB - 1)
     assert result.read_miss_bytes == 4 * KIB
-    assert result.missed_waves == {0: frozenset({0, 1}), 1: frozenset({0, 1})}
+    assert missed(result) == {0: {0, 1}, 1: {0, 1}}
 
 
 def test_between_two_touches_lie_the_bytes_of_the_waves_between() -> None:
     """Panel 0 in waves 0 and 2; waves 0 and 1 touch 3 KiB."""
     panels, waves = [0, 1, 2, 0], [0, 1, 1, 2]
-    assert traffic(panels, waves, capacity=3 * KIB).missed_waves[0] == {0}
-    assert traffic(panels, waves, capacity=3 * KIB - 1).missed_waves[0] == {0, 2}
-
-
-def test_what_many_share_sees_the_smaller_capacity() -> None:
-    panels, waves = [0, 0, 0, 0], [0, 0, 1, 1]
-    assert traffic(panels, waves, capacity=1e9, shared=KIB - 1).read_miss_bytes == 2 * KIB
-    assert traffic(panels, waves, capacity=KIB - 1, shared=1e9).read_miss_bytes == KIB
+    assert missed(traffic(panels, waves, capacity=3 * KIB))[0] == {0}
+    assert missed(traffic(panels, waves, capacity=3 * KIB - 1))[0] == {0, 2}
 
 
 def test_a_warm_cache_holds_what_fits_as_a_whole() -> None:
@@ -103,11 +98,10 @@ def test_tensors_take_room_from_one_another() -> None:
         )
         for name in ("a", "b", "d")
     ]
-    for capacity, missed in ((3 * KIB, {0}), (3 * KIB - 1, {0, 1})):
-        result = panel_traffic(
-            uses, np.array([0, 1]), capacity_bytes=capacity, shared_capacity_bytes=capacity, is_warm=False
-        )
-        assert result["a"].missed_waves[0] == result["b"].missed_waves[0] == missed
+    for capacity, waves in ((3 * KIB, {0}), (3 * KIB - 1, {0, 1})):
+        sides = Sides(num=1, side_bytes=capacity, spread=0.0)
+        result = panel_traffic(uses, np.array([0, 1]), sides=sides, is_warm=False)
+        assert missed(result["a"])[0] == missed(result["b"])[0] == waves
 
 
 tiles = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), min_size=1, max_size=30)
@@ -122,7 +116,7 @@ def test_misses_lie_between_each_panel_once_and_each_touch(
     touched = len(set(zip(panels, waves, strict=True)))
     assert (0 if is_warm else len(set(panels))) * KIB <= result.read_miss_bytes <= touched * KIB
     assert result.miss_bytes_by_wave.sum() == result.read_miss_bytes
-    assert sum(len(missed) for missed in result.missed_waves.values()) * KIB == result.read_miss_bytes
+    assert sum(len(waves) for waves in missed(result).values()) * KIB == result.read_miss_bytes
     assert (result.miss_bytes_by_wave <= result.touched_bytes_by_wave).all()
 
 
@@ -131,6 +125,83 @@ def test_a_larger_cache_never_misses_more(tiles: list[tuple[int, int]], capacity
     panels, waves = [panel for panel, _ in tiles], sorted(wave for _, wave in tiles)
     small, large = (traffic(panels, waves, capacity=size * KIB) for size in (capacity, capacity + 1))
     assert large.read_miss_bytes <= small.read_miss_bytes
+
+
+# ---------------------------------------------------------------------- two sides
+
+
+def two_sides(
+    readers: list[tuple[int, int]],
+    num_waves: int,
+    *,
+    side: float,
+    spread: float = 0.0,
+    stores: float = 0.0,
+    is_warm: bool = False,
+) -> PanelTraffic:
+    """Each wave the same tiles, (panel, side) of each; panels of 1 KiB; each tile stores ``stores`` KiB to new lines."""
+    panels, sides = (np.array(column * num_waves) for column in map(list, zip(*readers, strict=True)))
+    waves = np.repeat(np.arange(num_waves), len(readers))
+    tiles = np.arange(len(panels))
+    uses = [
+        PanelUse(tensor="a", is_write=False, panel_of_tile=panels, bytes_of_tile=np.full(len(panels), KIB)),
+        PanelUse(
+            tensor="d", is_write=True, panel_of_tile=tiles, bytes_of_tile=np.full(len(tiles), int(stores * KIB))
+        ),
+    ]
+    held = Sides(num=2, side_bytes=side * KIB, spread=spread)
+    return panel_traffic(uses, waves, sides=held, side_of_tile=sides, is_warm=is_warm)["a"]
+
+
+def test_a_first_reading_brings_half_across() -> None:
+    result = two_sides([(0, 0)], 1, side=8)
+    assert result.losses == {0: {0: Loss((0.5, 0.5), (0.5, 0.5))}}
+
+
+@pytest.mark.parametrize(("side", "refetched"), [(4, 0.0), (3.99, 1.0)])
+def test_each_side_holds_all_that_both_read(side: float, refetched: float) -> None:
+    readers = [(panel, of_side) for panel in range(4) for of_side in range(2)]
+    result = two_sides(readers, 2, side=side)
+    assert result.miss_bytes_by_wave.tolist() == [4 * KIB, refetched * 4 * KIB]
+
+
+@pytest.mark.parametrize(("side", "refetched"), [(4, 0.0), (3.99, 0.5), (2, 0.5), (1.99, 1.0)])
+def test_what_one_side_cannot_hold_is_half_in_memory_and_half_across_until_that_fills_up_too(
+    side: float, refetched: float
+) -> None:
+    result = two_sides([(panel, 0) for panel in range(4)], 2, side=side)
+    assert result.miss_bytes_by_wave.tolist() == [4 * KIB, refetched * 4 * KIB]
+    if refetched == 0.5:
+        assert result.losses[0][1] == Loss((0.5, 0.0), (0.5, 0.5))
+
+
+@pytest.mark.parametrize(("side", "refetched"), [(3, 0.0), (2.99, 1.0)])
+def test_lines_of_one_reader_take_a_home_and_half_a_copy(side: float, refetched: float) -> None:
+    """Of four panels two are read on each side: two and the homes of half of the others' lines."""
+    result = two_sides([(panel, panel % 2) for panel in range(4)], 2, side=side)
+    assert result.miss_bytes_by_wave.tolist() == [4 * KIB, refetched * 4 * KIB]
+
+
+@pytest.mark.parametrize(("side", "refetched"), [(6, 0.0), (5.99, 1.0)])
+def test_stores_take_as_much(side: float, refetched: float) -> None:
+    result = two_sides([(panel, panel % 2) for panel in range(4)], 2, side=side, stores=1)
+    assert result.miss_bytes_by_wave.tolist() == [4 * KIB, refetched * 4 * KIB]
+
+
+def test_homes_of_copies_are_worn_out_by_earlier_launches() -> None:
+    """Only half as many lines lie on each side then; but a side that loses all of them, loses them in each launch."""
+    readers = [(panel, panel % 2) for panel in range(4)]
+    assert two_sides(readers, 1, side=3, is_warm=True).read_miss_bytes == 0
+    assert two_sides(readers, 1, side=2.9, spread=0.05, is_warm=True).read_miss_bytes < KIB / 100
+    assert two_sides(readers, 1, side=2.9, is_warm=True).read_miss_bytes == 4 * KIB
+    assert two_sides(readers, 1, side=1.9, spread=0.05, is_warm=True).read_miss_bytes > 3 * KIB
+
+
+def test_lines_leave_one_by_one() -> None:
+    readers = [(panel, side) for panel in range(4) for side in range(2)]
+    shares = [two_sides(readers, 2, side=size, spread=0.1).miss_bytes_by_wave[1] / 4 / KIB for size in (5, 4, 3.5)]
+    assert 0 < shares[0] < shares[1] < shares[2] < 1
+    assert shares[1] == pytest.approx(0.5)
 
 
 # ---------------------------------------------------------------------- while it runs
@@ -142,34 +213,37 @@ def request(
     return MemoryRequest(0, tensor, (panel, step), num_bytes, wave, 0.0, 1.0)
 
 
+ALL = Loss((1.0,), (0.0,))
+
+
 def test_the_plan_misses_once_in_each_wave_that_it_names() -> None:
     planned = PlannedResidency({"a": traffic([0, 0, 0], [0, 1, 2], capacity=KIB - 1)})
-    assert planned.misses(request(0, wave=0), -1)
-    assert not planned.misses(request(0, wave=0), 0)
-    assert planned.misses(request(0, wave=1), 0)
+    assert planned.loss(request(0, wave=0), -1, 0) == ALL
+    assert planned.loss(request(0, wave=0), 0, 0) is None
+    assert planned.loss(request(0, wave=1), 0, 0) == ALL
 
 
 def test_the_plan_hits_where_a_panel_stays() -> None:
     planned = PlannedResidency({"a": traffic([0, 0, 0], [0, 1, 2], capacity=KIB)})
-    assert planned.misses(request(0, wave=0), -1)
-    assert not planned.misses(request(0, wave=1), 0)
+    assert planned.loss(request(0, wave=0), -1, 0) == ALL
+    assert planned.loss(request(0, wave=1), 0, 0) is None
 
 
 def test_a_tile_whose_waves_were_skipped_still_comes_from_memory_once() -> None:
     planned = PlannedResidency({"a": traffic([0, 0], [0, 1], capacity=1e9)})
-    assert planned.misses(request(0, wave=1), -1)
-    assert not planned.misses(request(0, wave=1), 1)
+    assert planned.loss(request(0, wave=1), -1, 0) == ALL
+    assert planned.loss(request(0, wave=1), 1, 0) is None
 
 
 def test_a_tensor_outside_of_the_plan_is_read_once() -> None:
     planned = PlannedResidency({})
-    assert planned.misses(request(0, tensor="bias"), -1)
-    assert not planned.misses(request(0, wave=3, tensor="bias"), 0)
+    assert planned.loss(request(0, tensor="bias"), -1, 0) == ALL
+    assert planned.loss(request(0, wave=3, tensor="bias"), 0, 0) is None
 
 
 def test_the_least_recently_used_tile_leaves() -> None:
-    found = LruResidency(capacity_bytes=2 * KIB, is_warm=False)
-    assert [found.misses(request(panel), -1) for panel in (0, 1, 0, 2, 0, 1)] == [
+    found = LruResidency(side_bytes=2 * KIB, is_warm=False)
+    assert [(found.loss(request(panel), -1, 0) is not None) for panel in (0, 1, 0, 2, 0, 1)] == [
         True,
         True,
         False,
@@ -181,12 +255,27 @@ def test_the_least_recently_used_tile_leaves() -> None:
 
 @pytest.mark.parametrize(("capacity", "hits"), [(3 * KIB, True), (3 * KIB - 1, False)])
 def test_a_cycle_of_three_tiles_stays_exactly_when_it_fits(capacity: int, hits: bool) -> None:
-    found = LruResidency(capacity_bytes=capacity, is_warm=False)
+    found = LruResidency(side_bytes=capacity, is_warm=False)
     for panel in (0, 1, 2):
-        assert found.misses(request(panel), -1)
-    assert [found.misses(request(panel), -1) for panel in (0, 1, 2)] == [not hits] * 3
+        assert (found.loss(request(panel), -1, 0) is not None)
+    assert [(found.loss(request(panel), -1, 0) is not None) for panel in (0, 1, 2)] == [not hits] * 3
 
 
 def test_a_warm_cache_misses_only_what_was_evicted_since() -> None:
-    found = LruResidency(capacity_bytes=KIB, is_warm=True)
-    assert [found.misses(request(panel), -1) for panel in (0, 1, 0)] == [False, False, True]
+    found = LruResidency(side_bytes=KIB, is_warm=True)
+    assert [(found.loss(request(panel), -1, 0) is not None) for panel in (0, 1, 0)] == [False, False, True]
+
+
+def test_a_side_that_has_lost_its_copy_finds_half_across() -> None:
+    found = LruResidency(side_bytes=2 * KIB, num_sides=2, is_warm=False)
+    assert found.loss(request(0), -1, 0) == Loss((0.5, 0.5), (0.5, 0.5), is_of_reader=True)
+    assert found.loss(request(0), 0, 0) is None
+    assert found.loss(request(0), 0, 1) == Loss((0.0, 0.0), (0.5, 0.5), is_of_reader=True)
+    for panel in (1, 2):
+        assert found.loss(request(panel), -1, 0) == Loss((0.5, 0.5), (0.5, 0.5), is_of_reader=True)
+    assert found.loss(request(0), 0, 0) == Loss((0.5, 0.0), (0.5, 0.5), is_of_reader=True)
+
+
+def test_what_was_there_before_both_sides_have() -> None:
+    found = LruResidency(side_bytes=2 * KIB, num_sides=2, is_warm=True)
+    assert [found.loss(request(0), 0, side) for side in (0, 1, 0)] == [None, None, None]

@@ -44,6 +44,14 @@ def test_a_gap_that_was_reserved_past_is_filled_by_earlier_work() -> None:
     assert pipe.reserve(1.0, at_cycle=0.0) == 15.0
 
 
+def test_what_fits_a_gap_leaves_nothing_for_behind_it() -> None:
+    """In thirds of a cycle, where a difference of sums is not exact."""
+    pipe = GapPipe(units_per_cycle=3.0)
+    pipe.reserve(1.0, at_cycle=1000.1)
+    assert pipe.reserve(1.0, at_cycle=10.7) == pytest.approx(10.7 + 1 / 3)
+    assert pipe.reserve(1.0, at_cycle=700.3) == pytest.approx(700.3 + 1 / 3)
+
+
 @given(jobs=st.lists(st.tuples(st.integers(0, 60), st.integers(1, 5)), min_size=1, max_size=40))
 def test_a_gap_pipe_never_works_on_two_things_and_never_idles_with_work(jobs: list[tuple[int, int]]) -> None:
     pipe = GapPipe(units_per_cycle=1.0)

@@ -163,6 +163,7 @@ def few_sms(gpu: GpuSpec, num_sms: int) -> GpuSpec:
         l2=replace(
             gpu.l2,
             slice_bytes_per_cycle=gpu.l2.slice_bytes_per_cycle * part,
+            link_bytes_per_cycle=gpu.l2.link_bytes_per_cycle * part,
             capacity_bytes=int(gpu.l2.capacity_bytes * part),
         ),
         xbar=replace(gpu.xbar, write_bytes_per_cycle=gpu.xbar.write_bytes_per_cycle * part),

@@ -19,6 +19,8 @@ class HbmSpec:
     peak_gb_per_s: float
     sustained_read_gb_per_s: float
     sustained_write_gb_per_s: float
+    turnaround_fraction: float
+    """What a byte written takes more than alone, where reads are under way: the bus turns round for it."""
     latency_ns: float
     """From a load's issue to its use, near and far mixed, unloaded: the mean."""
     refresh_fraction: float
@@ -40,10 +42,11 @@ class HbmCounters(Counters):
 class _Intake:
     """What one SM draws: its fills one after the other, the first of them sharing the wire with other SMs'."""
 
-    __slots__ = ("_done", "_waiting", "_wire")
+    __slots__ = ("_done", "_hbm", "_waiting", "_wire")
 
-    def __init__(self, wire: SharedPipe) -> None:
-        self._wire = wire
+    def __init__(self, hbm: Hbm) -> None:
+        self._hbm = hbm
+        self._wire = hbm.wire
         self._done: Done | None = None
         self._waiting: deque[tuple[float, Done]] = deque()
 
@@ -51,6 +54,7 @@ class _Intake:
         """Queue ``num_bytes``."""
         if self._done is None:
             self._done = done
+            self._hbm.num_reading += 1
             self._wire.transfer(num_bytes, self)
         else:
             self._waiting.append((num_bytes, done))
@@ -64,6 +68,7 @@ class _Intake:
             self._wire.transfer(num_bytes, self)
         else:
             self._done = None
+            self._hbm.num_reading -= 1
         done(cycle)
 
 
@@ -72,7 +77,7 @@ class Hbm(Component):
 
     Models: sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in
     order), idle latency, queueing; the slowest of many rows, one of which finds its bank in refresh; writes take their
-    share of the same wire, at their own efficiency.
+    share of the same wire, at their own efficiency, which is lower beside reads.
     Ignores: that SMs which ask for one tile together draw it together (the first draws all of it), channels, banks that
     are busy, open rows, read/write turnaround beyond the sustained rates.
     Source: the GPU's description.
@@ -89,6 +94,8 @@ class Hbm(Component):
         self.counters = HbmCounters()
         self.latency_cycles = clock.cycles(ns=max(0.0, spec.latency_ns - l2_latency_ns))
         self._refresh_cycles = clock.cycles(ns=spec.refresh_ns)
+        self.num_reading = 0
+        """SMs that wait for fills."""
         self._write_cost = spec.sustained_read_gb_per_s / spec.sustained_write_gb_per_s
         self.wire = SharedPipe(
             env,
@@ -111,7 +118,7 @@ class Hbm(Component):
         self.counters.read_bytes += num_bytes * count
         intake = self._intakes.get(sm_idx)
         if intake is None:
-            intake = self._intakes[sm_idx] = _Intake(self.wire)
+            intake = self._intakes[sm_idx] = _Intake(self)
         intake.fill(num_bytes, done)
 
     def busy_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
@@ -121,4 +128,7 @@ class Hbm(Component):
     def write_back(self, num_bytes: float, done: Done, *, count: float) -> None:
         """Write ``num_bytes`` of evicted dirty lines."""
         self.counters.write_bytes += num_bytes * count
-        self.wire.transfer(num_bytes * self._write_cost, done)
+        cost = self._write_cost
+        if self.num_reading:
+            cost *= 1.0 + self.spec.turnaround_fraction
+        self.wire.transfer(num_bytes * cost, done)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
 from gpusim.machine.memory.hbm import Hbm
-from gpusim.machine.timing import Done
-from gpusim.units import SECTOR_BYTES
+from gpusim.machine.memory.residency import Loss
+from gpusim.machine.timing import Done, GapPipe
+from gpusim.units import LINE_BYTES, SECTOR_BYTES
 
 SIDE_BYTES = 256
 """What may lie on one side alone. Source: kernels/line_sharing, h200_sxm, 2026-11-20: 512 bytes mostly wait for both."""
 ROW_BYTES = 4096
 """What lies in one row of memory, where an op tells no rows. A guess."""
+CERTAIN = 1e-3
+"""A chance below is none, one above 1 less this a certainty."""
+GOLDEN = 0.6180339887498949
+"""Multiples of it, less their whole part, fill 0 to 1 evenly however many there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +32,13 @@ class L2Spec:
     slice_bytes_per_cycle: float
     sustained_fraction: float
     """What the slices deliver under full load, of their peak."""
-    own_capacity_fraction: float
-    """Capacity left for lines that one side uses, with copies of those at home on the other: of ``capacity_bytes``."""
     shared_capacity_fraction: float
-    """Capacity left for lines that both sides read, each keeping a copy of many: of ``capacity_bytes``."""
+    """What one side holds, with copies of lines at home on the other: of ``capacity_bytes``. Both hold what both read."""
+    capacity_spread: float
+    """How gradually lines leave around that: three in four stay, or one, where a part 1.1 times this more or less is
+    touched between two uses. 0: all or none."""
+    link_bytes_per_cycle: float
+    """What passes from one side to the other, each way."""
     near_latency_cycles: float
     """From a load's issue to its use, of a line that the SM's side has: the mean over its slices."""
     far_latency_cycles: float
@@ -61,8 +69,8 @@ StoreKind = Literal["st", "atom", "red"]
 class Residency(Protocol):
     """Says which reads find nothing in L2. See ``machine/memory/residency.py``."""
 
-    def misses(self, request: MemoryRequest, last_wave: int) -> bool:
-        """Whether ``request`` has to go to memory; its tile was last filled in ``last_wave`` (-1: never)."""
+    def loss(self, request: MemoryRequest, last_wave: int, side: int) -> Loss | None:
+        """What of its tile a reader from ``side`` does not find; last looked for in ``last_wave`` (-1: never)."""
         ...
 
     def is_planned(self, tensor: str) -> bool:
@@ -77,7 +85,7 @@ class Residency(Protocol):
 class TileState:
     """A tile in L2: which wave fetched it, when its last byte is there, who waits, who has it, who asked for it lately."""
 
-    __slots__ = ("done_at", "leaders", "sides", "waiting", "wave")
+    __slots__ = ("copied_at", "done_at", "leaders", "loss", "missed", "sides", "waiting", "wave")
 
     def __init__(self) -> None:
         """A tile that nobody has fetched."""
@@ -90,25 +98,34 @@ class TileState:
         """For each merge group the cycle of the request that others may join, and how many have."""
         self.sides = 0
         """A bit for each side that has read it, and so has a copy."""
+        self.loss: Loss | None = None
+        """What was missing when it was last looked for; None: all there was."""
+        self.missed = 0.0
+        """For the request that looked: its place among the chances, where some of the lines were missing."""
+        self.copied_at = 0.0
+        """Cycle at which the last lines that were asked for across the link are on the other side."""
 
 
 class L2(Component):
-    """Tags and fills; the slices' rate is the crossbar's business.
+    """Tags, fills and the link between the sides; the slices' rate is the crossbar's business.
 
-    Models: first touch, hits on a line that is still being filled (they wait for the fill), residency by reuse
-    distance in bytes, a partition-sized capacity for lines that both sides read, write-back of what does not stay,
-    near and far latency: a side's first read of a tile goes across for the lines that lie on the other (a tile with
-    lines on both waits for those), later ones find a copy; a tile of many lines waits for the farthest slice.
-    Ignores: sets and hashing, room for copies, sector promotion, cache hints, persistence windows.
+    Models: first touch, hits on a line that is still being filled (they wait for the fill), residency by what was
+    touched on a side in between, lines that leave one by one and not all at once, write-back of what does not stay, near
+    and far latency: a side's first read of a tile goes across for the lines that lie on the other (a tile with lines on
+    both waits for those), later ones find a copy while the side has room; what goes across, half of all stores among it,
+    takes its turn on a link each way; a tile of many lines waits for the farthest slice.
+    Ignores: sets and hashing, but for the spread; sector promotion, cache hints, persistence windows; requests and
+    headers on the link; fills by stores in part of a sector.
     Source: the GPU's description.
     """
 
     kind = "l2"
 
     def __init__(
-        self, spec: L2Spec, *, hbm: Hbm, residency: Residency, fill_scales: Mapping[str, float] | None = None
+        self, spec: L2Spec, *, hbm: Hbm, residency: Residency, side_shares: Sequence[float] = (1.0,),
+        fill_scales: Mapping[str, float] | None = None,
     ) -> None:
-        """``residency`` says what misses; ``hbm`` is the level below.
+        """``residency`` says what misses; ``hbm`` is the level below; ``side_shares``: the SMs of each side, of all.
 
         ``fill_scales``: for each tensor the part of a fill's bytes that is paid for, where only a sample of the SMs is
         simulated and others would have asked first.
@@ -124,20 +141,56 @@ class L2(Component):
         self._fill_scales = fill_scales or {}
         self._tiles: dict[tuple[str, Hashable], TileState] = {}
         self._backlog_bytes = 0.0
+        self._num_draws = 0
+        self._side_weights = [share * len(side_shares) for share in side_shares]
+        self._links = [
+            GapPipe(units_per_cycle=spec.link_bytes_per_cycle * weight) for weight in self._side_weights if weight
+        ] if len(side_shares) > 1 else []  # fmt: skip
+        """Into each side, for reads and for the other's stores."""
+        self._far_share = 1.0 - 1.0 / len(side_shares)
 
-    def latency_cycles(self, request: MemoryRequest, tile: TileState, side: int) -> float:
-        """Latency of one line of a request from ``side``, the farthest where its tile has lines on both.
+    def reach(self, request: MemoryRequest, tile: TileState, side: int) -> tuple[float, float]:
+        """(latency, when all is across) of a request from ``side``.
 
-        What was there before the kernel began both sides have.
+        The latency is one line's, the farthest where its tile has lines on both sides; the cycle that at which what lies
+        on the other side has come over the link. What was there before the kernel began both sides have.
         """
         if self._is_uniform or tile.wave < 0:
-            return self._near_latency_cycles
+            return self._near_latency_cycles, 0.0
         bit = 1 << side
         done_at = tile.done_at
-        if tile.sides & bit and done_at is not None and done_at <= request.issued_at:
-            return self._near_latency_cycles
+        if tile.sides & bit:
+            if done_at is not None and done_at <= request.issued_at and tile.copied_at <= request.issued_at:
+                return self._near_latency_cycles, 0.0
+            is_many = request.num_bytes > SIDE_BYTES
+            return self.hit_latency_cycles if is_many else self._mean_latency_cycles, tile.copied_at
         tile.sides |= bit
-        return self.hit_latency_cycles if request.num_bytes > SIDE_BYTES else self._mean_latency_cycles
+        loss = tile.loss
+        share = self._far_share if loss is None else loss.crossing[side]
+        place, tile.missed = tile.missed, 0.0
+        if share >= self._far_share - CERTAIN and not place:
+            crossing, latency = share * request.num_bytes, self._mean_latency_cycles
+            if request.num_bytes > SIDE_BYTES:
+                latency = self.hit_latency_cycles
+        elif share <= CERTAIN:
+            return self._near_latency_cycles, 0.0
+        else:
+            assert loss is not None  # what was never lost is all or nothing
+            chance = _chance(share, request.num_bytes)
+            begin = loss.memory[side] * (1.0 - chance) / (1.0 - share)  # the lines at home here come first
+            if not begin <= (place or self._draw()) < begin + chance:
+                return self._near_latency_cycles, 0.0
+            crossing, latency = share * request.num_bytes / chance, self.hit_latency_cycles
+        scale = self._fill_scales.get(request.tensor)
+        if scale is not None:
+            crossing *= min(1.0, scale * self._side_weights[side])
+        tile.copied_at = self._links[side % len(self._links)].reserve(crossing, at_cycle=request.issued_at)
+        return latency, tile.copied_at
+
+    def _draw(self) -> float:
+        """A number above 0 and below 1, the next of a sequence that fills the space between evenly."""
+        self._num_draws += 1
+        return self._num_draws * GOLDEN % 1.0
 
     def spread_cycles(self, num_lines: float) -> float:
         """What the last of ``num_lines`` takes beyond the mean: slices lie evenly between the nearest and the farthest.
@@ -160,27 +213,54 @@ class L2(Component):
             return latency + self.hbm.latency_cycles
         return latency + max(0.0, done_at - asked_at)
 
-    def look_up(self, request: MemoryRequest) -> TileState:
-        """The state of the request's tile; a miss starts a fill."""
+    def look_up(self, request: MemoryRequest, side: int) -> TileState:
+        """The state of the tile that is asked for from ``side``; lines that are missing start a fill."""
         key = (request.tensor, request.tile)
         tile = self._tiles.get(key)
         if tile is None:
             tile = self._tiles[key] = TileState()
-        if tile.done_at is not None and self.residency.misses(request, tile.wave):
-            tile.wave = request.wave
-            tile.done_at = None
-            tile.sides = 0
-            self.counters.miss_sectors += request.num_bytes / SECTOR_BYTES * request.num_alike
-            if not self.residency.is_planned(request.tensor):
-                self.counters.unplanned_miss_bytes += request.num_bytes * request.num_alike
-            paid = request.num_bytes * self._fill_scales.get(request.tensor, 1.0)
-            earliest = request.issued_at + paid / self.hbm.wire.alone
-            waits = self.hbm.refresh_cycles(max(request.num_rows, request.num_bytes / ROW_BYTES))
-            if request.num_bytes > SIDE_BYTES:  # what is far and what waits are seldom the same lines
-                waits = max(0.0, waits - self.hit_latency_cycles + self._mean_latency_cycles)
-            done = _Filled(tile, earliest, self.hbm.latency_cycles + waits)
-            self.hbm.fill(paid, done, sm_idx=request.sm_idx, count=request.num_alike)
+        loss = self.residency.loss(request, tile.wave, side)
+        if loss is None or tile.done_at is None:
+            return tile
+        tile.wave = request.wave
+        tile.loss = loss
+        tile.missed = 0.0
+        share = sum(loss.memory)
+        is_whole = share >= 1.0 - CERTAIN
+        tile.sides = tile.sides & ~(1 << side) if loss.is_of_reader and not is_whole else 0
+        if share <= CERTAIN:
+            return tile
+        if not is_whole:
+            chance = _chance(share, request.num_bytes)
+            if chance < 1.0 - CERTAIN:
+                tile.missed = self._draw()
+                if tile.missed >= chance:
+                    return tile
+                share /= chance
+        self._fill(request, tile, share)
         return tile
+
+    def _fill(self, request: MemoryRequest, tile: TileState, share: float) -> None:
+        """Fetch that part of a request's lines from memory."""
+        tile.done_at = None
+        num_bytes = request.num_bytes * share
+        self.counters.miss_sectors += num_bytes / SECTOR_BYTES * request.num_alike
+        if not self.residency.is_planned(request.tensor):
+            self.counters.unplanned_miss_bytes += num_bytes * request.num_alike
+        paid = num_bytes * self._fill_scales.get(request.tensor, 1.0)
+        earliest = request.issued_at + paid / self.hbm.wire.alone
+        waits = self.hbm.refresh_cycles(max(request.num_rows * share, num_bytes / ROW_BYTES))
+        if request.num_bytes > SIDE_BYTES:  # what is far and what waits are seldom the same lines
+            waits = max(0.0, waits - self.hit_latency_cycles + self._mean_latency_cycles)
+        done = _Filled(tile, earliest, self.hbm.latency_cycles + waits)
+        self.hbm.fill(paid, done, sm_idx=request.sm_idx, count=request.num_alike)
+
+    def across(self, request: MemoryRequest, side: int) -> float:
+        """Cycle at which what a store from ``side`` changes on the other one has crossed the link."""
+        links = self._links
+        if not links:
+            return 0.0
+        return links[(side + 1) % len(links)].reserve(self._far_share * request.num_bytes, at_cycle=request.issued_at)
 
     def store(self, request: MemoryRequest, done: Done, *, num_distinct_bytes: float, kind: StoreKind) -> Done:
         """Take a store; what will not stay resident goes on to memory. Returns what to call when it has left its SM.
@@ -210,6 +290,16 @@ class L2(Component):
         """Percent of sectors from the SMs that found their line (``lts__t_sector_hit_rate.pct``)."""
         sectors = self.counters.read_sectors + self.counters.write_sectors
         return 100.0 * (1.0 - self.counters.miss_sectors / sectors) if sectors else 0.0
+
+
+def _chance(share: float, num_bytes: float) -> float:
+    """That any of the lines of ``num_bytes`` is among a share of all.
+
+    >>> _chance(0.25, 32.0), _chance(0.25, 256.0)
+    (0.25, 0.4375)
+    """
+    left: float = (1.0 - share) ** max(1.0, num_bytes / LINE_BYTES)
+    return 1.0 - left
 
 
 class _WrittenBack:

@@ -185,14 +185,16 @@ class Xbar(Component):
     for longer than a hit); a second request for a tile from a neighbouring SM joins the first while that is in flight,
     and costs the slices nothing; multicast (one read, several receivers).
     Ignores: that stores are acknowledged late; links of GPCs and TPCs, reads' requests on the way that stores take,
-    imbalance of slices, the path between the two partitions (its latency is in L2's).
+    imbalance of slices and of their sides.
     Source: the GPU's description.
     """
 
     kind = "xbar"
 
-    def __init__(self, env: simpy.Environment, spec: XbarSpec, *, l2: L2, num_sms: int) -> None:
-        """``num_sms`` ports on one set of slices."""
+    def __init__(
+        self, env: simpy.Environment, spec: XbarSpec, *, l2: L2, num_sms: int, side_of_sm: Sequence[int]
+    ) -> None:
+        """``num_sms`` ports on one set of slices; ``side_of_sm``: which side of L2 each asks."""
         self._env = env
         self.spec = spec
         self.counters = XbarCounters()
@@ -209,6 +211,7 @@ class Xbar(Component):
         self.ports = [_Port() for _ in range(num_sms)]
         size = max(1, spec.merge_group_sms)
         self._regions = [sm_idx // size for sm_idx in range(num_sms)]
+        self._sides = side_of_sm
         self._merges = spec.merge_group_sms > 1 and spec.merge_limit > 1
 
     def read(
@@ -220,26 +223,32 @@ class Xbar(Component):
         one mbarrier) and move as one. ``places`` are those for bytes that were asked for and are not there, each held
         for a latency: a unit is a byte for a cycle.
         """
-        tile = self.l2.look_up(request)
+        side = self._sides[request.sm_idx]
+        tile = self.l2.look_up(request, side)
         earliest = request.issued_at + request.num_bytes / self.slices.alone
-        region = self._regions[request.sm_idx]
-        latency = self.l2.latency_cycles(request, tile, region % self.l2.spec.num_partitions)
+        latency, across_at = self.l2.reach(request, tile, side)
+        if across_at > earliest:
+            earliest = across_at
         if places is not None:
             held = self.l2.held_cycles(tile, latency, request.issued_at)
             last = places.reserve(request.num_bytes * held, at_cycle=request.issued_at) - held
             if last > earliest:
                 earliest = last
         self._deliver(
-            request.sm_idx, self._merge(request, tile, region), request, (tile, earliest, latency, done), group
+            request.sm_idx, self._merge(request, tile, self._regions[request.sm_idx]), request,
+            (tile, earliest, latency, done), group,
         )
 
     def multicast(
         self, request: MemoryRequest, receivers: Sequence[tuple[int, Done]], *, bytes_per_cycle: float
     ) -> None:
         """Fetch a tile once and deliver it to ``receivers`` (SM, done), each of which takes in so much at most."""
-        tile = self.l2.look_up(request)
+        side = self._sides[request.sm_idx]
+        tile = self.l2.look_up(request, side)
         earliest = request.issued_at + request.num_bytes / self.slices.alone
-        latency = self.l2.latency_cycles(request, tile, self._regions[request.sm_idx] % self.l2.spec.num_partitions)
+        latency, across_at = self.l2.reach(request, tile, side)
+        if across_at > earliest:
+            earliest = across_at
         weight, stretch = 1.0, max(1.0, self.slices.alone / bytes_per_cycle)
         for sm_idx, done in receivers:
             self._deliver(sm_idx, weight, request, (tile, earliest, latency, done), None, stretch)
@@ -264,6 +273,9 @@ class Xbar(Component):
         if num_packet_bytes > num_bytes:
             num_bytes = num_packet_bytes
         left_at = self.store_ports[request.sm_idx].reserve(num_bytes, at_cycle=request.issued_at)
+        across_at = self.l2.across(request, self._sides[request.sm_idx])
+        if across_at > left_at:
+            left_at = across_at
         self._stores_of[request.sm_idx].send(
             max(request.num_bytes, num_packet_bytes), now=self._env._now, through_at=left_at, left=done, arrived=arrived
         )
