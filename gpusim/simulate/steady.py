@@ -7,6 +7,7 @@ warm-up and the end of each loop are always simulated.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from math import gcd, lcm
 from typing import TYPE_CHECKING
@@ -31,6 +32,12 @@ NOISY_ROUNDS = 6
 SETTLING_ROUNDS = 3
 """Rounds of a wave after which its pace may be recognized, where it swings."""
 
+PATIENT_ROUNDS = 40
+"""Rounds of all loops after which what swings may swing twice as far, and so on: kernels without a pace must end, too."""
+
+MOST_ROUNDS = 12
+"""Rounds of a stretch at most that is looked at for whole swings."""
+
 LONG_LOOP = 200
 """Iterations of a loop that may be skipped although its pace swings: a step more or less is half a percent."""
 
@@ -43,8 +50,14 @@ SPREAD_TOLERANCE = 1e-2
 KNOWN_TOLERANCE = 2e-3
 """How near a block must come to a period that an earlier wave settled at, for the loop to be taken as settled, too."""
 
-OWN_PACES = 5e-2
+OWN_PACES = 0.1
 """The same in a wave that others follow: who is late takes the next CTA late, and the mean is the grid's pace."""
+
+LOOSE_WAVES = 3
+"""Waves after which those whose times swing by :data:`SWINGING_WAVES` stand for the others, at their mean."""
+
+SWINGING_WAVES = 5e-2
+"""Spread of the times of waves whose loops swing, of their mean."""
 
 SAME_WAVES = 3
 """Waves that must have taken the same time for others to be left out."""
@@ -180,20 +193,27 @@ class Pace:
                 return sum(stretches) / 3
         return None
 
-    def swinging_period(self, apart: float) -> float | None:
-        """The mean of rounds that swing about it, if it stays and CTAs' own are at most ``apart`` of it apart; else None."""
-        recent = self.means[-NOISY_ROUNDS:]
-        if len(recent) < NOISY_ROUNDS:
-            return None
-        mean, half = sum(recent) / NOISY_ROUNDS, NOISY_ROUNDS // 2
-        if max(recent) - min(recent) > NOISY_TOLERANCE * mean:
-            return None
-        if abs(sum(recent[half:]) - sum(recent[:half])) > TOLERANCE * mean * half:
-            return None
-        own = [sum(took[-NOISY_ROUNDS:]) / NOISY_ROUNDS for took in self._history.values() if len(took) >= NOISY_ROUNDS]
-        if len(own) < self.num_live or max(own) - min(own) > apart * mean:
-            return None
-        return mean
+    def swinging_period(self, apart: float, leniency: float = 1.0) -> float | None:
+        """The mean of rounds that swing about it, if it stays and CTAs' own are at most ``apart`` of it apart; else None.
+
+        It stays where two stretches of as many rounds have the same; what swings by little tells it soon, what swings by
+        much over some rounds when a stretch holds whole swings. ``leniency`` is what tolerances are multiplied by.
+        """
+        for num_rounds in range(NOISY_ROUNDS // 2, MOST_ROUNDS + 1):
+            recent = self.means[-2 * num_rounds :]
+            if len(recent) < 2 * num_rounds:
+                return None
+            mean = sum(recent) / len(recent)
+            if num_rounds == NOISY_ROUNDS // 2 and max(recent) - min(recent) > leniency * NOISY_TOLERANCE * mean:
+                continue
+            if abs(sum(recent[num_rounds:]) - sum(recent[:num_rounds])) > leniency * TOLERANCE * mean * num_rounds:
+                continue
+            if num_rounds > NOISY_ROUNDS // 2 and num_rounds < NOISY_ROUNDS:
+                continue
+            own = [sum(took[-len(recent) :]) / len(recent) for took in self._history.values() if len(took) >= len(recent)]
+            if len(own) >= self.num_live and max(own) - min(own) <= leniency * apart * mean:
+                return mean
+        return None
 
 
 class SteadyState:
@@ -214,6 +234,7 @@ class SteadyState:
         self._seen = (0.0, 0)
         self._known: list[tuple[float, float, float]] = []
         """(period, cycles of a copy, bytes from memory of the wave) of loops that have settled."""
+        self._num_rounds = 0
         self._swings = False
         """Whether a loop has settled whose pace swings: the first rounds of a wave tell less then."""
         self._period = engine.launch.parity_period
@@ -247,6 +268,7 @@ class SteadyState:
             self._latencies.clear()
         if not pace.report(id(loop), engine.env.now, self._block):
             return
+        self._num_rounds += 1
         misses = engine.miss_bytes_of_wave(loop.role.wave)
         period = self._steady_period(misses, loop.num_iterations)
         if period is None:
@@ -293,7 +315,7 @@ class SteadyState:
         if settled is None and slowest_ends:
             settled = pace.slowest_period(num_rounds)
         elif settled is None:
-            settled = pace.swinging_period(OWN_PACES if engine.has_waves_to_come else SPREAD_TOLERANCE)
+            settled = pace.swinging_period(OWN_PACES if engine.has_waves_to_come else SPREAD_TOLERANCE, self._leniency)
             self._swings |= settled is not None
         if settled is None or len(latencies) < 2 or abs(latencies[-1] - latencies[-2]) > QUEUE_TOLERANCE * last:
             return None
@@ -309,6 +331,10 @@ class SteadyState:
         if len(means) == 1:
             return self._iterations.num_live > FEW_CTAS
         return period <= min(means) * (1.0 + TOLERANCE)
+
+    @property
+    def _leniency(self) -> float:
+        return max(1.0, self._num_rounds / PATIENT_ROUNDS)
 
     def _math_sets_the_pace(self) -> bool:
         """Whether loops have settled, and all that have hide their copies."""
@@ -383,9 +409,11 @@ class SteadyState:
                 num_waves = engine.num_waves_stood_for
                 engine.skip(num_waves * (ends[-1] - ends[-2]), f"{num_waves} waves", is_of_waves=True)
             return 0
-        took = [later - earlier for earlier, later in pairwise(ends)][-SAME_WAVES:]
-        duration = sum(took) / len(took) if took else 0.0
-        if len(took) < SAME_WAVES or max(took) - min(took) > 2 * TOLERANCE * duration:
+        waves = [later - earlier for earlier, later in pairwise(ends)]
+        duration = _common(waves[-SAME_WAVES:], SAME_WAVES, 2 * TOLERANCE)
+        if duration is None and self._swings:
+            duration = _common(waves[-LOOSE_WAVES:], LOOSE_WAVES, self._leniency * SWINGING_WAVES)
+        if duration is None:
             return 0
         begun = -(-engine.next_cta // engine.slots_to_run)  # waves of which a CTA has started
         num_waves = engine.num_to_run // engine.slots_to_run - begun - 1
@@ -395,3 +423,11 @@ class SteadyState:
         engine.skip(num_waves * duration, f"{num_waves} waves", is_of_waves=True)
         ends.clear()
         return num_waves
+
+
+def _common(took: Sequence[float], count: int, spread: float) -> float | None:
+    """The mean of ``count`` times that lie no more than ``spread`` of it apart; else None."""
+    if len(took) < count:
+        return None
+    mean = sum(took) / count
+    return mean if max(took) - min(took) <= spread * mean else None
