@@ -495,11 +495,17 @@ class Engine:
         cycles = max(self.reported_cycle, 1.0)
         return hbm.busy_share(cycles, float(self.miss_bytes_by_wave[0]) * share, written * share)
 
+    def hbm_share_at_most(self, first: int, last: int, cycles: float) -> float:
+        """The greatest part of its time that HBM is busy in any of waves ``first`` to ``last``, if each takes ``cycles``."""
+        written = sum(item.written_back_bytes for item in self.traffic.values()) / len(self.miss_bytes_by_wave)
+        read = float(self.miss_bytes_by_wave[first : last + 1].max(initial=0.0))
+        return self.machine.hbm.busy_share(cycles, read * self.sample.fraction, written * self.sample.fraction)
+
     def are_waves_alike(self, first: int, last: int, traffic_tolerance: float) -> bool:
         """Whether waves ``first`` to ``last`` do the same work.
 
         As many bytes of each tensor, read and written, by as many tiles, and as many from memory, within
-        ``traffic_tolerance`` of what a wave touches.
+        ``traffic_tolerance`` of what a wave touches (infinite: whatever they fetch from there).
         """
         for table in self._work_by_wave:
             part = table[:, first : last + 1]
@@ -508,6 +514,8 @@ class Engine:
         misses = self.miss_bytes_by_wave[first : last + 1]
         if not misses.size:
             return False
+        if traffic_tolerance == np.inf:
+            return True
         return float(np.ptp(misses)) <= traffic_tolerance * float(self.touched_bytes_by_wave[first])
 
     def miss_bytes_of_wave(self, wave: int) -> float:

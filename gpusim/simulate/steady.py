@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import gcd, lcm
+from math import gcd, inf, lcm
 from typing import TYPE_CHECKING
 
 from gpusim.simulate.loops import Loop, TileLoop
@@ -417,7 +417,9 @@ class SteadyState:
             return 0
         begun = -(-engine.next_cta // engine.slots_to_run)  # waves of which a CTA has started
         num_waves = engine.num_to_run // engine.slots_to_run - begun - 1
-        if num_waves < 1 or not engine.are_waves_alike(max(0, begun - 3), begun + num_waves, WORK_TOLERANCE):
+        first, last = max(0, begun - 3), begun + num_waves
+        hides_memory = self._math_sets_the_pace() and engine.hbm_share_at_most(first, last, duration) <= IDLE_HBM
+        if num_waves < 1 or not engine.are_waves_alike(first, last, inf if hides_memory else WORK_TOLERANCE):
             return 0
         self.num_waves_skipped += num_waves
         engine.skip(num_waves * duration, f"{num_waves} waves", is_of_waves=True)
