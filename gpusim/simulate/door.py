@@ -50,11 +50,7 @@ def check(launch: Launch, gpu: GpuSpec) -> Occupancy:
 
 def count_slots(launch: Launch, gpu: GpuSpec, held: Occupancy) -> int:
     """CTAs that run at once on the whole device."""
-    size = launch.cluster_size
-    num_clusters = gpu.num_sms // size
-    if size > 1:
-        num_clusters = min(num_clusters, gpu.dispatcher.max_clusters.get(str(size), num_clusters))
-    return num_clusters * size * held.ctas_per_sm
+    return gpu.floorplan.num_clusters(launch.cluster_size) * launch.cluster_size * held.ctas_per_sm
 
 
 def grid_of_persistent(launch: Launch, num_slots: int) -> int:

@@ -116,7 +116,7 @@ def warm_cycles(num_instructions: int, num_warps: int, gpu: GpuSpec) -> float:
 
     role = WarpRole(name="all", num_warps=num_warps, program=program)
     result = simulate(
-        Launch(kernel="straight", num_ctas=1, num_tiles=1, roles=(role,)), gpu, clock="max", recorded_sms={0}
+        Launch(kernel="straight", num_ctas=1, num_tiles=1, roles=(role,)), gpu, clock="max", recorded_sms="first"
     )
     (record,) = result.timeline.roles
     _, begin, end = record.states[-1]
