@@ -52,7 +52,7 @@ class Request:
         records = self.trace is not None or self.plot is not None
         return {
             "clock": self.clock, "l2": self.l2, "data": self.data, "skips": self.skips,
-            "num_sampled_sms": self.num_sampled_sms, "recorded_sms": frozenset({0} if records else ()),
+            "num_sampled_sms": self.num_sampled_sms, "recorded_sms": "first" if records else frozenset(),
         }
 
     def command(self, verb: str, *more: str, **changes: Any) -> str:

@@ -46,6 +46,7 @@ class Sm:
         """A CTA is dispatched here."""
         if not self.num_ctas:
             self.active_since = cycle
+            self.l1.below.is_live(self.idx, is_live=True)
         self.num_ctas += 1
 
     def cta_leaves(self, cycle: float) -> None:
@@ -53,6 +54,7 @@ class Sm:
         self.num_ctas -= 1
         if not self.num_ctas:
             self.active_cycles += cycle - self.active_since
+            self.l1.below.is_live(self.idx, is_live=False)
 
 
 class Machine:
@@ -68,19 +70,24 @@ class Machine:
         cluster_size: int,
         ctas_per_sm: int,
         smem_bytes_per_sm: int,
+        num_ctas: int | None = None,
         fill_scales: Mapping[str, float] | None = None,
     ) -> None:
-        """Build all SMs; ``smem_bytes_per_sm`` is what the launch takes of the unified L1; ``fill_scales`` as in L2."""
+        """Build all SMs.
+
+        ``smem_bytes_per_sm`` is what the launch takes of the unified L1, ``num_ctas`` its grid; ``fill_scales`` as in L2.
+        """
         self.gpu = gpu
         self.clock = clock
         l2_latency_ns = (gpu.l2.near_latency_cycles + gpu.l2.far_latency_cycles) / 2 * 1e3 / gpu.clock.max_mhz
         self.hbm = Hbm(env, gpu.hbm, clock, l2_latency_ns=l2_latency_ns)
-        side_of_sm = gpu.side_of_sm
+        floorplan = gpu.floorplan
+        side_of_sm = floorplan.side_of_sm
         shares = [side_of_sm.count(side) / gpu.num_sms for side in range(gpu.l2.num_partitions)]
         self.l2 = L2(gpu.l2, hbm=self.hbm, residency=residency, side_shares=shares, fill_scales=fill_scales)
-        self.xbar = Xbar(env, gpu.xbar, l2=self.l2, num_sms=gpu.num_sms, side_of_sm=side_of_sm)
+        self.xbar = Xbar(env, gpu.xbar, l2=self.l2, floorplan=floorplan)
         self.dispatcher = Dispatcher(
-            gpu.dispatcher, num_sms=gpu.num_sms, cluster_size=cluster_size, ctas_per_sm=ctas_per_sm
+            gpu.dispatcher, floorplan=floorplan, cluster_size=cluster_size, ctas_per_sm=ctas_per_sm, num_ctas=num_ctas
         )
         self.power_limiter = PowerLimiter(gpu.clock)
         l1, smem, tma, dsmem = L1Counters(), SmemCounters(), TmaCounters(), DsmemCounters()

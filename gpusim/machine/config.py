@@ -11,6 +11,7 @@ from typing import Any
 from gpusim.errors import ConfigError, nearest
 from gpusim.machine.clock import ClockSpec
 from gpusim.machine.dispatcher import DispatcherSpec
+from gpusim.machine.floorplan import Floorplan
 from gpusim.machine.memory import MEMORY_KINDS
 from gpusim.machine.memory.dsmem import DsmemSpec
 from gpusim.machine.memory.hbm import HbmSpec
@@ -43,6 +44,9 @@ OPTIONAL_KEYS = ("wgmma_",)
 NOT_ZERO = ("l0_bytes", "l1_bytes", "prefetched_bytes", "_per_cycle", "_per_s", "_mhz", "num_", "sustained_fraction")
 """Beginnings and endings of keys that something is divided by."""
 
+WORDS = ("order", "merge_scope")
+"""Keys whose value is a word."""
+
 SIGNED = ("component.tma.latency_cycles",)
 """What is told against something else, and may be less."""
 
@@ -70,6 +74,12 @@ class DeviceSpec:
     """Portable limit; 1 where there are no clusters."""
     peak_tflops: Mapping[str, float]
     """The data sheet's dense peaks, by class of type."""
+    gpcs: Mapping[str, int]
+    """How many GPCs have so many SMs."""
+    lone_sms: int
+    """SMs of the first GPC in pairs of their own, which take no part in clusters beyond a pair."""
+    gpc_sides: tuple[int, ...]
+    """The side of L2 of each GPC, those with fewer SMs first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +117,15 @@ class GpuSpec:
         return self.device.num_sms
 
     @property
+    def floorplan(self) -> Floorplan:
+        """Which SMs share a TPC and a GPC."""
+        device = self.device
+        return Floorplan(device.gpcs, lone_sms=device.lone_sms, gpc_sides=device.gpc_sides)
+
+    @property
     def side_of_sm(self) -> tuple[int, ...]:
-        """Which side of L2 each SM asks: merge groups are dealt to them in turn."""
-        size, num_sides = max(1, self.xbar.merge_group_sms), self.l2.num_partitions
-        return tuple(sm_idx // size % num_sides for sm_idx in range(self.num_sms))
+        """Which side of L2 each SM asks."""
+        return tuple(self.floorplan.side_of_sm)
 
     @property
     def l2_sides(self) -> Sides:
@@ -235,6 +250,20 @@ def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
     for name in COMPONENT_KINDS:
         if name not in parts and name not in OPTIONAL:
             raise ConfigError(f"{where}: component.{name} is missing, a GPU's description needs it")
+    device = parts["device"]
+    held = sum(int(size) * count for size, count in device.gpcs.items() if size.isdecimal())
+    smallest = min((int(size) for size in device.gpcs if size.isdecimal()), default=0)
+    if held != device.num_sms or device.lone_sms > smallest:
+        raise ConfigError(
+            f"{where}: device.gpcs hold {held} SMs, {device.lone_sms} of the first in lone pairs; wants the "
+            f"{device.num_sms} of device.num_sms, and no more lone ones than the smallest has"
+        )
+    sides = range(parts["l2"].num_partitions)
+    if len(device.gpc_sides) != sum(device.gpcs.values()) or not set(device.gpc_sides) <= set(sides):
+        raise ConfigError(
+            f"{where}: device.gpc_sides is {list(device.gpc_sides)}, wants one of {len(sides)} sides of L2 "
+            f"for each of {sum(device.gpcs.values())} GPCs, counted from 0"
+        )
     return GpuSpec(name=table["name"], title=table["title"], sources=sources, **parts)
 
 
@@ -299,7 +328,7 @@ def _check_range(where: str, path: str, key: str, value: Any) -> None:
     if isinstance(value, Mapping):
         for entry, number in value.items():
             _check_range(where, f"{path}.{entry}", key, number)
-    elif isinstance(value, bool) or (isinstance(value, str) and key != "order"):
+    elif isinstance(value, bool) or (isinstance(value, str) and key not in WORDS):
         raise ConfigError(f"{where}: {path} is {value!r}, wants a number")
     elif isinstance(value, int | float):
         if not (-1e16 if path in SIGNED else 0) <= value < 1e16:

@@ -96,7 +96,7 @@ def plot_timeline(
     check_output(path, flag="plot", suffixes=SUFFIXES)
     timeline = of_sm(result.timeline, sm_idx)
     if not timeline.roles:
-        raise GpusimError("plot: this result has no timeline; simulate with recorded_sms=frozenset({0})")
+        raise GpusimError("plot: this result has no timeline; simulate with recorded_sms='first'")
     start, end = window or opening_window(timeline)
     if not end > start:
         raise GpusimError(f"plot: the window is {start:g} to {end:g} cycles, wants a later end")

@@ -137,11 +137,10 @@ class ThreadBarrier:
 class Cluster:
     """CTAs that share a cluster barrier and can reach one another's shared memory."""
 
-    __slots__ = ("barrier", "ctas", "last_release", "num_running", "slot_idx")
+    __slots__ = ("barrier", "ctas", "last_release", "num_running")
 
-    def __init__(self, slot_idx: int, barrier: ThreadBarrier) -> None:
-        """A cluster in dispatch slot ``slot_idx``."""
-        self.slot_idx = slot_idx
+    def __init__(self, barrier: ThreadBarrier) -> None:
+        """A cluster with its ``barrier``."""
         self.ctas: list[Cta] = []
         self.barrier = barrier
         self.num_running = 0

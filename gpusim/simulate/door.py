@@ -51,11 +51,7 @@ def check(launch: Launch, gpu: GpuSpec) -> Occupancy:
 
 def count_slots(launch: Launch, gpu: GpuSpec, held: Occupancy) -> int:
     """CTAs that run at once on the whole device."""
-    size = launch.cluster_size
-    num_clusters = gpu.num_sms // size
-    if size > 1:
-        num_clusters = min(num_clusters, gpu.dispatcher.max_clusters.get(str(size), num_clusters))
-    return num_clusters * size * held.ctas_per_sm
+    return gpu.floorplan.num_clusters(launch.cluster_size) * launch.cluster_size * held.ctas_per_sm
 
 
 def grid_of_persistent(launch: Launch, num_slots: int) -> int:
@@ -87,7 +83,7 @@ def plan_traffic(launch: Launch, gpu: GpuSpec, *, num_slots: int, is_warm: bool)
 
 def side_of_cta(gpu: GpuSpec, cluster_size: int = 1) -> NDArray[np.int64]:
     """The side of L2 that each CTA of a wave asks, one CTA an SM, on the SMs that fill first; repeats with more an SM."""
-    slots = Dispatcher(gpu.dispatcher, num_sms=gpu.num_sms, cluster_size=cluster_size, ctas_per_sm=1).slots
+    slots = Dispatcher(gpu.dispatcher, floorplan=gpu.floorplan, cluster_size=cluster_size, ctas_per_sm=1).slots
     sides = gpu.side_of_sm
     return np.array([sides[sm_idx] for slot in slots for sm_idx in slot], dtype=np.int64)
 

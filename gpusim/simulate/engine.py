@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from heapq import heappop
+from typing import Literal
 
 import numpy as np
 import simpy
@@ -71,14 +72,13 @@ class Engine:
         is_warm: bool = False,
         skips: bool = True,
         ideals: frozenset[str] = frozenset(),
-        recorded_sms: frozenset[int] = frozenset(),
+        recorded_sms: frozenset[int] | Literal["first"] = frozenset(),
         held: Occupancy | None = None,
         num_sampled_sms: int | None = None,
     ) -> None:
         """Ready to :meth:`run`; raises LaunchError where the GPU cannot hold the launch."""
         self.launch = launch
         self.ideals, self._is_warm = ideals, is_warm
-        self.recorded_sms = recorded_sms
         self.env = simpy.Environment()
         self.occupancy = held or check(launch, gpu)
         self.num_slots = count_slots(launch, gpu, self.occupancy)
@@ -99,7 +99,10 @@ class Engine:
         self.machine = Machine(
             self.env, gpu, clock, residency, cluster_size=launch.cluster_size,
             ctas_per_sm=self.occupancy.ctas_per_sm, smem_bytes_per_sm=launch.smem_bytes * self.occupancy.ctas_per_sm,
-            fill_scales=sample.fill_scales,
+            num_ctas=self.num_to_run, fill_scales=sample.fill_scales,
+        )
+        self.recorded_sms = (
+            recorded_sms if isinstance(recorded_sms, frozenset) else frozenset(self.machine.dispatcher.slots[0][:1])
         )
         self.slots_to_run = len(self.machine.dispatcher.slots) * launch.cluster_size
         self.handlers, self.free_handlers = HANDLERS, FREE_HANDLERS
@@ -163,13 +166,13 @@ class Engine:
     def _start_first_wave(self) -> None:
         spec = self.gpu.dispatcher
         self.machine.dispatcher.next_free_at = spec.launch_cycles
-        for slot_idx in range(len(self.machine.dispatcher.slots)):
+        for sms in self.machine.dispatcher.slots:
             if self.next_cta >= self.num_to_run:
                 break
-            self._start_cluster(slot_idx, at_cycle=0.0)
+            self._start_cluster(sms, at_cycle=0.0)
         self.first_start = spec.launch_cycles
 
-    def _start_cluster(self, slot_idx: int, *, at_cycle: float) -> None:
+    def _start_cluster(self, sms: tuple[int, ...], *, at_cycle: float) -> None:
         launch, dispatcher = self.launch, self.machine.dispatcher
         size = launch.cluster_size
         spec = dispatcher.spec
@@ -180,7 +183,7 @@ class Engine:
         if dsmem is not None:
             latency = dsmem.cluster_barrier_cycles + size * dsmem.cluster_barrier_cta_cycles
             latency += launch.num_warps * scheduler.barrier_warp_cycles
-        cluster = Cluster(slot_idx, ThreadBarrier("cluster", launch.num_threads * size, latency))
+        cluster = Cluster(ThreadBarrier("cluster", launch.num_threads * size, latency))
         if self.next_cta == self._warm_begin and not self.num_waves_stood_for:
             self.num_waves_stood_for = self.steady.warm_waves_alike()
             if self.num_waves_stood_for:
@@ -196,7 +199,7 @@ class Engine:
             self.next_cta += 1
             cta = Cta(
                 launch, idx=idx, rank=rank, wave=idx // self._num_at_once, weight=weight,
-                sm=self.machine.sms[dispatcher.slots[slot_idx][rank]], cluster=cluster,
+                sm=self.machine.sms[sms[rank]], cluster=cluster,
             )
             cluster.ctas.append(cta)
             self._live[idx] = cta
@@ -246,8 +249,10 @@ class Engine:
             self._num_waves_to_leave_out += self.steady.wave_ended()
             self._leave_waves_out()
         cta.sm.cta_leaves(self.reported_cycle)
-        if not cluster.num_running and self.next_cta < self.num_to_run:
-            self._start_cluster(cluster.slot_idx, at_cycle=retired + self.gpu.dispatcher.cta_exit_cycles)
+        if self.next_cta < self.num_to_run:
+            sms = self.machine.dispatcher.freed(cta.sm.idx)
+            if sms is not None:
+                self._start_cluster(sms, at_cycle=retired + self.gpu.dispatcher.cta_exit_cycles)
         self._finish_if_over()
 
     def _leave_waves_out(self) -> None:

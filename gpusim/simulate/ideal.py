@@ -38,7 +38,7 @@ def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
             l1=replace(gpu.l1, outstanding_bytes=INFINITE),
             xbar=replace(
                 gpu.xbar, sm_read_bytes_per_cycle=INFINITE, sm_write_bytes_per_cycle=INFINITE,
-                write_bytes_per_cycle=INFINITE,
+                write_bytes_per_cycle=INFINITE, gpc_read_bytes_per_cycle=INFINITE, gpc_write_bytes_per_cycle=INFINITE,
             ),
         )
     if "tma" in ideals and gpu.tma is not None:
@@ -80,8 +80,8 @@ def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
             gpu,
             dispatcher=replace(
                 gpu.dispatcher, launch_cycles=0.0, dispatch_cycles_per_cta=0.0, round_cycles=0.0,
-                cta_start_cycles=0.0, cta_exit_cycles=0.0, retire_cycles_per_cta=0.0, cluster_start_cycles=0.0,
-                drain_cycles=0.0,
+                cta_start_cycles=0.0, cta_exit_cycles=0.0, retire_cycles_per_cta=0.0, cluster_retire_cycles_per_cta=0.0,
+                cluster_start_cycles=0.0, drain_cycles=0.0,
             ),
         )
     return gpu

@@ -38,7 +38,7 @@ def simulate(
     data: Literal["random", "zeros"] = "random",
     skips: bool = True,
     ideals: Collection[str] = (),
-    recorded_sms: Collection[int] = (),
+    recorded_sms: Collection[int] | Literal["first"] = (),
     num_sampled_sms: int | None = None,
 ) -> Result:
     """Predict ``launch`` on ``gpu``.
@@ -51,8 +51,8 @@ def simulate(
         data: ``random`` or ``zeros``, for the power that arithmetic draws.
         skips: false simulates every iteration and wave.
         ideals: names of :data:`gpusim.simulate.ideal.IDEALS` that cost nothing.
-        recorded_sms: SMs whose timeline is kept.
-        num_sampled_sms: simulate so many SMs (whole merge groups) instead of all, with what they share scaled.
+        recorded_sms: SMs whose timeline is kept; ``first``: the one that CTA 0 starts on.
+        num_sampled_sms: simulate so many SMs (whole GPCs) instead of all, with what they share scaled.
 
     Raises:
         LaunchError: the GPU cannot run it.
@@ -67,7 +67,8 @@ def simulate(
         )
     settings = Settings(
         clock=clock, is_warm=l2 == "warm", data=data, skips=skips, ideals=frozenset(ideals),
-        recorded_sms=frozenset(recorded_sms), num_sampled_sms=num_sampled_sms,
+        recorded_sms=recorded_sms if isinstance(recorded_sms, str) else frozenset(recorded_sms),
+        num_sampled_sms=num_sampled_sms,
     )
     gpu = idealize(gpu, settings.ideals)
     was_enabled = gc.isenabled()
@@ -92,7 +93,7 @@ class Settings:
     data: str
     skips: bool
     ideals: frozenset[str]
-    recorded_sms: frozenset[int]
+    recorded_sms: frozenset[int] | Literal["first"]
     num_sampled_sms: int | None = None
 
 
@@ -149,7 +150,7 @@ def estimate_clock(launch: Launch, gpu: GpuSpec, held: Occupancy, limiter: Power
     hbm_bytes = sum(item.read_miss_bytes for item in traffic.values())
     tiles = np.arange(launch.num_tiles, dtype=np.int64)
     l2_bytes = sum(float(item.panel_bytes(tiles).sum()) for item in launch.footprints)
-    merge_limit = gpu.xbar.merge_limit if gpu.xbar.merge_group_sms > 1 else 1
+    merge_limit = gpu.xbar.merge_limit if gpu.xbar.merge_scope != "sm" else 1
     unmerged = 0.2 + 0.8 / max(1, merge_limit)  # a fifth of what neighbours ask for comes too late to merge
     clock = Clock(sm_mhz=gpu.clock.max_mhz)
     moved = hbm_bytes / clock.bytes_per_cycle(gb_per_s=gpu.hbm.sustained_read_gb_per_s)

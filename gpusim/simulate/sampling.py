@@ -1,7 +1,8 @@
-"""A sample of the SMs instead of all: whole merge groups, with what SMs share scaled down."""
+"""A sample of the SMs instead of all: whole GPCs, with what they share scaled down."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -32,11 +33,12 @@ class Sample:
 def sample_sms(
     launch: Launch, gpu: GpuSpec, held: Occupancy, *, num_sms: int | None, num_slots: int, num_ctas: int
 ) -> Sample:
-    """The first ``num_sms`` SMs, or more, so that merge groups and clusters stay whole; None takes all.
+    """So many SMs, or more: whole GPCs of both sides of L2, those whose size is nearest the mean; None takes all.
 
-    Models: CTAs keep the places that they have on the whole device; crossbar, slices, stores, HBM and the dispatch rate
-    are scaled to the share of SMs; a fill costs what its share of all the CTAs that use it is.
-    Ignores: that CTAs beyond the sample fetch tiles for it early.
+    Models: CTAs keep the places that they have on the whole device, links of GPCs their rates; slices, stores, HBM and the
+    dispatch rate are scaled to the share of SMs; a fill costs what its share of all the CTAs that use it is.
+    Ignores: that CTAs beyond the sample fetch tiles for it early; GPCs of other sizes, whose SMs have another share of
+    their link.
 
     Raises:
         LaunchError: a launch without footprints, or a number of SMs that makes no sense.
@@ -48,13 +50,17 @@ def sample_sms(
     if not launch.footprints:
         raise LaunchError(f"{launch.kernel}: a launch without footprints cannot be sampled; simulate all SMs")
     size = launch.cluster_size
-    unit = int(np.lcm(max(1, gpu.xbar.merge_group_sms), size))
-    count = min(gpu.num_sms, -(-num_sms // unit) * unit)
+    floorplan = gpu.floorplan
+    taken = frozenset(floorplan.sample(num_sms, has_clusters=size > 1))
+    sms_taken = frozenset(sm_idx for sm_idx, gpc_idx in enumerate(floorplan.gpc_of_sm) if gpc_idx in taken)
+    count = len(sms_taken)
     if count == gpu.num_sms:
         return Sample(gpu=gpu, order=None, fraction=1.0, fill_scales={})
     fraction = count / gpu.num_sms
-    whole = Dispatcher(gpu.dispatcher, num_sms=gpu.num_sms, cluster_size=size, ctas_per_sm=held.ctas_per_sm)
-    places = [idx for idx, sms in enumerate(whole.slots) if max(sms) < count]
+    whole = Dispatcher(
+        gpu.dispatcher, floorplan=floorplan, cluster_size=size, ctas_per_sm=held.ctas_per_sm, num_ctas=num_ctas
+    )
+    places = [idx for idx, sms in enumerate(whole.slots) if sms_taken.issuperset(sms)]
     first_ctas = (np.array(places, dtype=np.int64)[:, None] * size + np.arange(size)).ravel()
     waves = np.arange(-(-num_ctas // num_slots), dtype=np.int64)
     order = (waves[:, None] * num_slots + first_ctas).ravel()
@@ -62,7 +68,11 @@ def sample_sms(
     xbar, l2, hbm, dispatcher = gpu.xbar, gpu.l2, gpu.hbm, gpu.dispatcher
     scaled = replace(
         gpu,
-        device=replace(gpu.device, num_sms=count),
+        device=replace(
+            gpu.device, num_sms=count, lone_sms=gpu.device.lone_sms if 0 in taken else 0,
+            gpc_sides=tuple(gpu.device.gpc_sides[gpc_idx] for gpc_idx in sorted(taken)),
+            gpcs=Counter(str(floorplan.gpc_of_sm.count(gpc_idx)) for gpc_idx in taken),
+        ),
         l2=replace(
             l2, sustained_fraction=l2.sustained_fraction * fraction, link_bytes_per_cycle=l2.link_bytes_per_cycle * fraction
         ),
@@ -74,7 +84,7 @@ def sample_sms(
         dispatcher=replace(
             dispatcher, dispatch_cycles_per_cta=dispatcher.dispatch_cycles_per_cta / fraction,
             retire_cycles_per_cta=dispatcher.retire_cycles_per_cta / fraction,
-            max_clusters={key: max(1, int(value * fraction)) for key, value in dispatcher.max_clusters.items()},
+            cluster_retire_cycles_per_cta=dispatcher.cluster_retire_cycles_per_cta / fraction,
         ),
     )
     scales = _fill_scales(launch, order, at_once=min(num_slots, num_ctas))

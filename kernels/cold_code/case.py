@@ -123,7 +123,7 @@ def rounds(config: Config, gpu: GpuSpec) -> list[float]:
 
     role = WarpRole(name="all", num_warps=num_warps, program=program)
     result = simulate(
-        Launch(kernel="straight", num_ctas=1, num_tiles=1, roles=(role,)), gpu, clock="max", recorded_sms={0},
+        Launch(kernel="straight", num_ctas=1, num_tiles=1, roles=(role,)), gpu, clock="max", recorded_sms="first",
         l2="cold" if config["state"] == "flushed" else "warm", skips=False,
     )  # fmt: skip
     (record,) = result.timeline.roles

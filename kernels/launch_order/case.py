@@ -392,6 +392,13 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     found.append(_fitted("dispatch_cycles_per_cta", each, "ramp of one wave of 132 CTAs and more over CTAs, median slope"))
     how = "empty and other grids of 1056 CTAs and more: sm__cycles_elapsed.max over CTAs, median slope"
     found.append(_fitted("retire_cycles_per_cta", noted, how))
+    of_clusters = [
+        float(row["cycles_per_cta"]) for row in rows
+        if row["group"] == "rate" and row["cluster"] != "1" and row["slots"] != "1" and row.get("cycles_per_cta")
+    ]  # fmt: skip
+    if of_clusters:
+        how = "rate of clusters with four CTAs an SM, median"
+        found.append(_fitted("cluster_retire_cycles_per_cta", float(np.median(of_clusters)), how))
     gaps, medians = _refill_gaps(rows)
     if not gaps:
         return found

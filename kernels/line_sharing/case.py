@@ -25,6 +25,7 @@ from gpusim.evidence.case import (
     kernels_dir,
 )
 from gpusim.machine.config import GpuSpec
+from gpusim.machine.dispatcher import first_sms
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import RoleContext
@@ -347,9 +348,7 @@ def _access(num_bytes: int) -> AccessPattern:
 
 def cta_on(sm: int, gpu: GpuSpec) -> int:
     """The CTA that the simulator's dispatcher starts on an SM, one an SM."""
-    if gpu.dispatcher.order == "tpc_first":
-        return sm // 2 if sm % 2 == 0 else (gpu.num_sms + 1) // 2 + sm // 2
-    return sm
+    return first_sms(gpu.dispatcher, gpu.floorplan).index(sm)
 
 
 def start_cycle(cta: int, gpu: GpuSpec) -> float:
@@ -375,11 +374,10 @@ def alu_per_cycle(gpu: GpuSpec) -> float:
 
 
 def fit(rows: Sequence[Config]) -> list[Fitted]:
-    """Where merging ends in time, among SMs and in number."""
+    """Where merging ends in time and in number; among SMs it ends at the GPC, as ``distance`` shows."""
     found = [
         _fitted("xbar.merge_window_cycles", _windows(rows), "skew at which a line is read 1.5 times, median of the pairs"),
         _fitted("xbar.merge_limit", _limits(rows), "most readers for one read of a line, at no skew"),
-        _fitted("xbar.merge_group_sms", _group_sizes(rows), "SM 0 and those of its partners that merge with it"),
     ]
     return [fitted for fitted in found if fitted is not None]
 
@@ -436,15 +434,6 @@ def _limits(rows: Sequence[Config]) -> list[float]:
         if row["group"] == "readers" and row["skew_cycles"] == "0" and row["sms"].startswith("0 1 ") and row.get(READ)
     ]
     return [float(max(found))] if found else []
-
-
-def _group_sizes(rows: Sequence[Config]) -> list[float]:
-    """SM 0 and those that merge with it, by the share of the partners that were asked."""
-    merges = [
-        _reads(row) < 1.5 for row in rows
-        if row["group"] == "distance" and row["sms"].startswith("0 ") and row.get(READ)
-    ]
-    return [float(round(1 + np.mean(merges) * (NUM_CTAS - 1)))] if merges else []
 
 
 def includes() -> dict[str, str]:

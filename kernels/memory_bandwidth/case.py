@@ -25,6 +25,8 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )  # fmt: skip
+from gpusim.machine.dispatcher import first_sms
+from gpusim.simulate.result import Result
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Footprint, RoleContext
@@ -288,12 +290,15 @@ def in_turn(groups: list[list[int]]) -> list[int]:
     return [group[idx] for idx in range(longest) for group in groups if idx < len(group)]
 
 
-def live_sms(config: Config) -> list[int]:
-    """The SMs that work, in order; empty where it is not known which, or where there are not enough."""
+def live_sms(config: Config, found: Neighbours | None = None) -> list[int]:
+    """The SMs that work, in order; empty where it is not known which, or where there are not enough.
+
+    ``found``: which SMs share a GPC; what launches of this process have seen if it is not given.
+    """
     placement, count = config["placement"], int(config["count"])
     every = list(range(NUM_SMS))
+    groups = (found or seen()).groups()
     if placement == "whole_gpcs":
-        groups = seen().groups()
         return sorted(sm for group in groups[:count] for sm in group) if len(groups) >= count else []
     if placement == "all":
         order = every
@@ -302,15 +307,13 @@ def live_sms(config: Config) -> list[int]:
     elif placement == "others":
         probe = int(config["sm"])
         order = [sm for sm in tpc_first(every) if sm // 2 != probe // 2] + [probe ^ 1]
+    elif placement == "gpc":
+        order = tpc_first(groups[0]) if groups else []
+    elif placement == "spread":
+        order = in_turn([tpc_first(group) for group in groups])
     else:
-        groups = seen().groups()
-        if placement == "gpc":
-            order = tpc_first(groups[0]) if groups else []
-        elif placement == "spread":
-            order = in_turn([tpc_first(group) for group in groups])
-        else:
-            pairs = in_turn([sorted({sm // 2 for sm in group}) for group in groups])
-            order = [sm for pair in pairs for sm in (2 * pair, 2 * pair + 1)]
+        pairs = in_turn([sorted({sm // 2 for sm in group}) for group in groups])
+        order = [sm for pair in pairs for sm in (2 * pair, 2 * pair + 1)]
     return sorted(order[:count]) if len(order) >= count else []
 
 
@@ -640,8 +643,8 @@ def _check_clusters(config: Config, sms: NDArray[np.uint16]) -> dict[str, float]
 SHORT_STEPS, LONG_STEPS = 6, 18
 """Steps of the two launches whose difference is a rate."""
 NUM_CHASED = 16
-UNKNOWN_PLACES = ("tpc", "gpc", "whole_gpcs")
-"""The simulator has no links of TPCs and GPCs."""
+PLACES_BY_GPC = ("spread", "tpc", "gpc", "whole_gpcs")
+"""Which SMs are live depends on which share a GPC."""
 SECTORS, MEMORY = METRICS[:2], METRICS[4:6]
 """Of the predicted counters, those that the steps make, and those that the plan has for the whole footprint at once."""
 LOAD_CHAIN, STORE_CHAIN, BULK_LOAD_CHAIN, BULK_STORE_CHAIN, LONE_STORE_CHAIN = 5, 4, 38, 64, 53
@@ -668,7 +671,9 @@ def access(config: Config, num_roles: int) -> AccessPattern:
                          num_bytes=size)  # fmt: skip
 
 
-def _steps_of(config: Config, role_idx: int, num_steps: int, plan: Plan) -> Callable[[RoleContext], Iterator[Any]]:
+def _steps_of(
+    config: Config, role_idx: int, num_steps: int, plan: Plan, live: frozenset[int] | None
+) -> Callable[[RoleContext], Iterator[Any]]:
     """One role's loads and stores, chunk by chunk; a panel is a CTA's, or everybody's."""
     kernel, quarters = config["kernel"], int(config["write_quarters"])
     asked, in_l1 = access(config, _roles(config)), "_ca_" in kernel
@@ -676,6 +681,8 @@ def _steps_of(config: Config, role_idx: int, num_steps: int, plan: Plan) -> Call
     sharing, unroll = config["sharing"], int(kernel.rsplit("_u", 1)[1])
 
     def program(cta: RoleContext) -> Iterator[Any]:
+        if live is not None and cta.cta_idx not in live:
+            return
         panel = 0 if sharing in ("all", "together") else cta.cta_idx
         first = cta.cta_idx * plan.first_factor if sharing == "all" else 0
         for step in range(num_steps):
@@ -696,12 +703,16 @@ def _steps_of(config: Config, role_idx: int, num_steps: int, plan: Plan) -> Call
     return program
 
 
-def _boxes_of(config: Config, num_steps: int, plan: Plan) -> Callable[[RoleContext], Iterator[Any]]:
+def _boxes_of(
+    config: Config, num_steps: int, plan: Plan, live: frozenset[int] | None
+) -> Callable[[RoleContext], Iterator[Any]]:
     """The thread that keeps boxes in flight."""
     size, stages = plan.chunk_bytes, int(config["stages"])
     is_load, sharing = config["kernel"] == "tma_load", config["sharing"]
 
     def program(cta: RoleContext) -> Iterator[Any]:
+        if live is not None and cta.cta_idx not in live:
+            return
         panel = 0 if sharing in ("all", "together") else cta.cta_idx
         first = cta.cta_idx * plan.first_factor if sharing == "all" else 0
         if not is_load:
@@ -730,26 +741,29 @@ def _boxes_of(config: Config, num_steps: int, plan: Plan) -> Callable[[RoleConte
     return program
 
 
-def twin(config: Config, num_steps: int, *, num_live: int, num_passes: float = 1.0) -> Launch:
+def twin(
+    config: Config, num_steps: int, *, num_live: int, num_passes: float = 1.0, live: frozenset[int] | None = None
+) -> Launch:
     """The kernel in the simulator's words: ``num_steps`` steps of each CTA, of a footprint as large as the kernel's.
 
+    ``live``: the CTAs of a grid on all SMs that work, where it matters on which SMs; else the grid has ``num_live`` SMs'.
     ``num_passes``: how often all of it is stored to, where L2 keeps nothing from one pass to the next.
     """
     plan = plan_of(config, num_live)
-    ctas = num_live * int(config["ctas_per_sm"])
+    ctas = (num_live if live is None else NUM_SMS) * int(config["ctas_per_sm"])
     is_tma = config["kernel"].startswith("tma")
     count = _roles(config)
     roles = tuple(
         WarpRole(
             name=f"mover{idx}", num_warps=1 if is_tma else max(1, int(config["threads"]) // 32 // count),
-            program=_boxes_of(config, num_steps, plan) if is_tma else _steps_of(config, idx, num_steps, plan),
+            program=_boxes_of(config, num_steps, plan, live) if is_tma else _steps_of(config, idx, num_steps, plan, live),
         )
         for idx in range(count)
     )  # fmt: skip
     stages = int(config["stages"])
     return Launch(
         kernel=config["kernel"], num_ctas=ctas, num_tiles=ctas, roles=roles,
-        footprints=_footprints(config, plan, num_passes),
+        footprints=_footprints(config, plan, num_passes, live),
         buffers=(Buffer(name="boxes", stage_bytes=plan.chunk_bytes, num_stages=stages),) if is_tma else (),
         mbarriers=(Mbarrier(name="full", num_arrivals=1, num_stages=stages),) if is_tma else (),
         extra_smem_bytes=0 if is_tma else SMEM_BYTES[int(config["ctas_per_sm"])],
@@ -760,18 +774,24 @@ def _itself(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
     return tiles
 
 
-def _footprints(config: Config, plan: Plan, num_passes: float) -> tuple[Footprint, ...]:
+def _footprints(
+    config: Config, plan: Plan, num_passes: float, live: frozenset[int] | None
+) -> tuple[Footprint, ...]:
     """Which half is read and which written, each as large as the kernel's; one panel a CTA, or one for all."""
     kernel = config["kernel"]
     is_shared = config["sharing"] in ("all", "together")
     panel_bytes = plan.used_bytes if is_shared else plan.used_bytes // plan.num_workers
+    working = None if live is None else np.array(sorted(live))
+
+    def bytes_of(tiles: NDArray[np.int64], num_bytes: int) -> NDArray[np.int64]:
+        return np.full_like(tiles, num_bytes) if working is None else np.where(np.isin(tiles, working), num_bytes, 0)
 
     def footprint(tensor: str, kind: Any, fraction: float) -> Footprint:
         num_bytes = int(panel_bytes * fraction * (num_passes if kind == "write" else 1))
         return Footprint(
             tensor=tensor, access=kind,
             panel_of=np.zeros_like if is_shared else _itself,
-            panel_bytes=lambda tiles: np.full_like(tiles, num_bytes),
+            panel_bytes=lambda tiles: bytes_of(tiles, num_bytes),
         )  # fmt: skip
 
     writes = int(config["write_quarters"]) / 4
@@ -787,16 +807,31 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     kernel = config["kernel"]
     if gpu.num_sms != NUM_SMS or (kernel.startswith("tma") and gpu.tma is None):
         return {}
-    if kernel.startswith("clusters") or config["placement"] in UNKNOWN_PLACES or config["sharing"] == "turned":
+    if kernel.startswith("clusters") or config["sharing"] == "turned":
         return {}
     if is_loaded(config):
         return loaded_answer(config, gpu)
     return steady_answer(config, gpu)
 
 
+def neighbours(gpu: GpuSpec) -> Neighbours:
+    """What launches of clusters would find out of the simulated GPU."""
+    found = Neighbours()
+    by_group: dict[int, list[int]] = {}
+    for sm, group in enumerate(gpu.floorplan.cluster_groups()):
+        by_group.setdefault(group, []).append(sm)
+    for sms in by_group.values():
+        found.meet(sms)
+    return found
+
+
 def steady_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """What the steps between a short launch and a long one take, and move."""
-    num_live = int(config["count"])
+    live, num_live = None, int(config["count"])
+    if config["placement"] in PLACES_BY_GPC:
+        sms = frozenset(live_sms(config, neighbours(gpu)))
+        placed = enumerate(first_sms(gpu.dispatcher, gpu.floorplan))
+        live, num_live = frozenset(cta for cta, sm in placed if sm in sms), len(sms)
     plan = plan_of(config, num_live)
     stages = int(config["stages"])
     sampled = NUM_SAMPLED if num_live == NUM_SMS and config["sharing"] in ("own", "blocked") else None
@@ -805,15 +840,16 @@ def steady_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
     passes = 1.0 if _is_kept(config, used_bytes, gpu) else max(1.0, all_steps / plan.num_rounds)
     ends = [
         simulate(
-            twin(config, steps + 2 * stages, num_live=num_live, num_passes=passes), gpu, clock="max", l2="warm", skips=False,
-            num_sampled_sms=sampled,
+            twin(config, steps + 2 * stages, num_live=num_live, num_passes=passes, live=live), gpu, clock="max", l2="warm",
+            skips=False, num_sampled_sms=sampled, recorded_sms=() if live is None else range(NUM_SMS),
         )
         for steps in (SHORT_STEPS, LONG_STEPS)
     ]  # fmt: skip
     times = 2 if config["kernel"].startswith("copy") else 1
     moved = (LONG_STEPS - SHORT_STEPS) * plan.chunk_bytes * plan.num_workers * times
     cycles = ends[1].cycles - ends[0].cycles
-    answer = {"bytes_per_cycle": moved / cycles / num_live, "gb_per_s": moved / cycles * gpu.clock.max_mhz / 1e3}
+    median_cycles = cycles if live is None else float(np.median(_end_cycles(ends[1], live) - _end_cycles(ends[0], live)))
+    answer = {"bytes_per_cycle": moved / median_cycles / num_live, "gb_per_s": moved / cycles * gpu.clock.max_mhz / 1e3}
     scale = plan.num_workers * plan.chunk_bytes * times * all_steps / moved
     answer |= {name: scale * (ends[1].counters[name] - ends[0].counters[name]) for name in SECTORS}
     if config["sharing"] == "all":  # where everybody begins elsewhere, a part of a pass reads more than that part
@@ -832,6 +868,15 @@ def _is_kept(config: Config, used_bytes: int, gpu: GpuSpec) -> bool:
     writes = 0.5 if kernel.startswith("copy") else int(config["write_quarters"]) / 4 if kernel.startswith("mix") else 1.0
     places = READ_PLACES * (1.0 - writes) + WRITE_PLACES * writes
     return used_bytes * places <= gpu.l2_sides.side_bytes
+
+
+def _end_cycles(result: Result, live: frozenset[int]) -> NDArray[np.float64]:
+    """When each live CTA is done, in order of number."""
+    ends = dict.fromkeys(sorted(live), 0.0)
+    for role in result.timeline.roles:
+        if role.cta_idx in ends:
+            ends[role.cta_idx] = max(ends[role.cta_idx], role.states[-1][2])
+    return np.array(list(ends.values()))
 
 
 def loaded_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -879,7 +924,7 @@ def loaded_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
     )  # fmt: skip
     sampled = NUM_SAMPLED if ctas == NUM_SMS else None
     result = simulate(
-        twin_launch, gpu, clock="max", l2="warm", skips=False, recorded_sms={0}, num_sampled_sms=sampled
+        twin_launch, gpu, clock="max", l2="warm", skips=False, recorded_sms=range(NUM_SMS), num_sampled_sms=sampled
     )  # fmt: skip
     (record,) = [role for role in result.timeline.roles if role.role == "chaser" and role.cta_idx == 0]
     spans = [(begin, end) for state, begin, end in record.states if state.name == "LONG_SCOREBOARD"]
@@ -892,6 +937,10 @@ SLICES_BYTES_PER_CYCLE = 96 * 64
 """What the slices of an H200 serve at most, of which ``l2.sustained_fraction`` is the part that they do."""
 READS, WRITES = ("read_cg_b128_u4", "tma_load"), ("write_b128_u4", "tma_store")
 NUM_TOP = 3
+FULL_GPC = 12
+"""SMs of a GPC, and more, that together read as much as all of its 18."""
+KNEE = 0.2
+"""Logarithm of two rates that differ."""
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
@@ -901,7 +950,9 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     told = [row for row in rows if row.get("sm_clock_mhz") and row.get("bytes_per_cycle")]
     steady = [{**row, "gb_per_s": str(_steady_gb_per_s(row))} for row in told]
     writes = _plateau(rows, WRITES, "bytes_per_cycle", in_l2)
+    by_threads, by_tma = (_plateau(rows, (kernel,), "bytes_per_cycle", in_l2) for kernel in READS)
     all_sms = "own chunks on all SMs, median, the faster of threads and TMA"
+    of_gpcs = f"SMs of whole GPCs, or {FULL_GPC} and more of one,"
     found = {
         "hbm.sustained_read_gb_per_s": (
             _plateau(steady, READS, "gb_per_s", in_memory), f"reads of 1 to 4 GiB, median SM, while all run, {all_sms}"
@@ -919,6 +970,13 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         "hbm.turnaround_fraction": (
             _turnaround(steady), "copies and mixtures from 1 GiB on, time beyond that of reads and writes alone, over that "
             "of the writes: median"
+        ),
+        "xbar.gpc_read_bytes_per_cycle": (_of_gpcs(rows, READS), f"{of_gpcs} read out of L2: the most for each GPC"),
+        "xbar.gpc_write_bytes_per_cycle": (_of_gpcs(rows, WRITES), f"{of_gpcs} write to L2: the most for each GPC"),
+        "xbar.bulk_read_fraction": (
+            None if by_tma is None or by_threads is None else min(1.0, by_tma / by_threads),
+            "reads of 8 to 30 MiB, own chunks on all SMs, median, by TMA over by threads"
+
         ),
         "xbar.sm_write_bytes_per_cycle": (
             _top(rows, "bytes_per_cycle", 4 * MIB, ("write", "tma_store")),
@@ -945,6 +1003,17 @@ def _plateau(
         if found:
             medians.append(float(np.median(found)))
     return max(medians, default=None)
+
+
+def _of_gpcs(rows: Sequence[Mapping[str, str]], kernels: Iterable[str]) -> float | None:
+    """The most that a GPC's SMs move together, out of L2 or to it."""
+    found = [
+        float(row["summed_bytes_per_cycle"]) / float(row["num_live_gpcs"]) for row in rows
+        if row["group"] == "live" and row["kernel"] in kernels and row["placement"] in ("gpc", "whole_gpcs")
+        and row["footprint_bytes"] == str(IN_L2) and row.get("summed_bytes_per_cycle")
+        and float(row["num_live_sms"]) >= FULL_GPC * float(row["num_live_gpcs"])
+    ]  # fmt: skip
+    return max(found, default=None)
 
 
 def _steady_gb_per_s(row: Mapping[str, str]) -> float:

@@ -27,6 +27,7 @@ from gpusim.evidence.case import (
     kernels_dir,
 )
 from gpusim.machine.config import GpuSpec
+from gpusim.machine.dispatcher import first_sms
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.dtypes import BF16
@@ -375,9 +376,7 @@ def alu_per_cycle(gpu: GpuSpec, num_warps: int) -> float:
 
 def cta_on(sm: int, gpu: GpuSpec) -> int:
     """The CTA that the simulator's dispatcher starts on an SM, one an SM."""
-    if gpu.dispatcher.order == "tpc_first":
-        return sm // 2 if sm % 2 == 0 else (gpu.num_sms + 1) // 2 + sm // 2
-    return sm
+    return first_sms(gpu.dispatcher, gpu.floorplan).index(sm)
 
 
 MHZ = 1980.0

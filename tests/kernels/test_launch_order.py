@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +14,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, load_gpu
+from gpusim.evidence.calibrate import halves
 from gpusim.evidence.case import Config, WrongAnswer, load_case
+from gpusim.evidence.rows import Table
 from gpusim.evidence.sass import KernelSass
+from gpusim.machine.dispatcher import first_sms
 
 CASE = load_case("launch_order")
 GPU = load_gpu("h200_sxm")
+MEASURED = Path(__file__).resolve().parents[2] / "validation/measured/h200_sxm/launch_order.csv"
 case = sys.modules[CASE.launch.__module__]
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 Sass = Callable[[str, str], dict[str, KernelSass]]
@@ -156,9 +161,9 @@ def test_more_ctas_at_once_than_fit_are_no_answer() -> None:
 
 
 def test_the_simulators_grid_fills_every_sm_in_its_order_and_is_seen_there_at_once() -> None:
-    spec = GPU.dispatcher
     found = CASE.predict(find("start", slots=4, repeat=0), GPU)
-    assert found[f"{spec.order}_pct"] == 100.0
+    order = first_sms(GPU.dispatcher, GPU.floorplan)
+    assert [found[f"sm_of_cta_{cta}"] for cta in range(132)] == order
     assert found["most_ctas"] == found["least_ctas"] == found["most_at_once"] == 4.0
 
 
@@ -169,6 +174,25 @@ def test_where_slots_fall_free_fast_the_grids_rate_is_that_of_noted_exits() -> N
     refills = 8448 - 132 * 16
     begin = case.MARK_CYCLES + spec.cta_exit_cycles + spec.cta_start_cycles
     assert found["ramp_cycles"] == pytest.approx(begin + refills * spec.retire_cycles_per_cta, abs=2 * spec.round_cycles)
+
+
+def test_ctas_go_to_the_sms_that_calibrating_rows_have_seen() -> None:
+    """One wave, and what is left of a grid beyond whole waves; lone pairs, of which all four come first, in any order."""
+    rows, _ = halves(CASE, Table.read(MEASURED))
+    num_compared = 0
+    for row in rows:
+        if row["group"] == "start" and row["cluster"] != "2" and int(row["grid"]) <= 132:
+            first = 8 if row["cluster"] == "1" else 0
+        elif row["group"] == "tail" and row["slots"] == "3" and int(row["grid"]) - int(row["first"]) > 1:
+            first = 0
+        else:
+            continue
+        config = {name: row[name] for name in ("kernel", *CASE.columns)}
+        found = CASE.predict(config, GPU)
+        seen = [name for name in found if name.startswith("sm_of_cta_")]
+        assert [found[name] for name in seen[first:]] == [float(row[name]) for name in seen[first:]]
+        num_compared += 1
+    assert num_compared > 8
 
 
 def test_what_marks_do_not_tell_is_not_said() -> None:
@@ -210,7 +234,8 @@ def test_nothing_is_said_of_a_gpu_with_other_sms() -> None:
 OTHER = replace(
     GPU, dispatcher=replace(
         GPU.dispatcher, launch_cycles=1700.0, drain_cycles=400.0, cta_start_cycles=500.0, cta_exit_cycles=200.0,
-        dispatch_cycles_per_cta=0.5, retire_cycles_per_cta=2.5, round_cycles=60.0, cluster_start_cycles=80.0,
+        dispatch_cycles_per_cta=0.5, retire_cycles_per_cta=2.5, cluster_retire_cycles_per_cta=3.5, round_cycles=60.0,
+        cluster_start_cycles=80.0,
     ),
 )  # fmt: skip
 
@@ -227,10 +252,15 @@ def test_rows_of_a_machine_that_is_known_give_its_rates_and_its_sums_back(
             if int(config["grid"]) <= most:
                 numbers = {name: str(number) for name, number in CASE.predict(config, gpu).items()}
                 rows.append({**config, "group": group, **numbers})
+    for config in CASE.configs("rate", 1)[half::2]:
+        if config["cluster"] != "1" and config["slots"] == "4":
+            numbers = {name: str(number) for name, number in CASE.predict(config, gpu).items()}
+            rows.append({**config, "group": "rate", **numbers})
     found = {item.parameter.removeprefix("dispatcher."): item.value for item in CASE.fit(rows)}
     spec = gpu.dispatcher
     assert found["dispatch_cycles_per_cta"] == pytest.approx(spec.dispatch_cycles_per_cta, rel=0.1)
     assert found["retire_cycles_per_cta"] == pytest.approx(spec.retire_cycles_per_cta, rel=0.05)
+    assert found["cluster_retire_cycles_per_cta"] == pytest.approx(spec.cluster_retire_cycles_per_cta, rel=0.05)
     assert found["round_cycles"] == pytest.approx(spec.round_cycles, rel=0.2)
     assert found["cluster_start_cycles"] == pytest.approx(spec.cluster_start_cycles, abs=15.0)
     assert found["cta_exit_cycles"] + found["cta_start_cycles"] == pytest.approx(

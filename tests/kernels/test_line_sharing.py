@@ -11,13 +11,16 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
+from gpusim.evidence.calibrate import halves
 from gpusim.evidence.case import Output, WrongAnswer, load_case
+from gpusim.evidence.rows import Table
 from gpusim.evidence.sass import KernelSass, read_sass
 from gpusim.evidence.toolkit import build, find_program
 
 CASE = load_case("line_sharing")
 case = sys.modules[CASE.launch.__module__]
 GPU = load_gpu("h200_sxm")
+MEASURED = Path(__file__).resolve().parents[2] / "validation/measured/h200_sxm/line_sharing.csv"
 CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
 ALL = [config for configs in CONFIGS.values() for config in configs]
 Sass = Callable[[str, str], dict[str, KernelSass]]
@@ -153,7 +156,7 @@ def test_what_must_not_merge_does_not() -> None:
 def test_two_to_one_is_the_most() -> None:
     limit = GPU.xbar.merge_limit
     for num in range(1, 7):
-        assert reads(one(kernel="bulk", sms=" ".join(map(str, range(num))))) == -(-num // limit)
+        assert reads(one(kernel="bulk", sms=" ".join(map(str, case.OF_ONE_GPC[:num])))) == -(-num // limit)
 
 
 def test_a_request_for_a_line_that_is_on_its_way_waits_for_the_rest_of_the_way() -> None:
@@ -199,7 +202,21 @@ def test_the_machines_own_numbers_are_found_in_rows_that_it_made() -> None:
     above = min(skew for skew in case.SKEWS if skew > GPU.xbar.merge_window_cycles)
     assert below <= found["xbar.merge_window_cycles"] <= above
     assert found["xbar.merge_limit"] == GPU.xbar.merge_limit
-    assert found["xbar.merge_group_sms"] == GPU.xbar.merge_group_sms
+
+
+def test_who_merges_is_of_one_gpc_and_who_sends_more_across_l2_of_another_side() -> None:
+    """Every calibrating row of ``distance``: the floorplan that the description has is the one that was measured."""
+    rows, _ = halves(CASE, Table.read(MEASURED))
+    plan = GPU.floorplan
+    rows = [row for row in rows if row["group"] == "distance"]
+    assert len(rows) > 80
+    for row in rows:
+        first, second = map(int, row["sms"].split())
+        merges = case.derive(row)["num_reads_of_a_line"] < 1.5
+        assert merges == (plan.gpc_of_sm[first] == plan.gpc_of_sm[second])
+        if first or second > 1:  # the very first launch of all has to cross anyway
+            crosses = float(row["lts__t_sectors_srcunit_ltcfabric.sum"]) > 1e5
+            assert crosses == (plan.side_of_sm[first] != plan.side_of_sm[second])
 
 
 def test_rows_without_counters_or_merging_settle_nothing() -> None:

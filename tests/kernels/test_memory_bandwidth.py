@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusim import GpuSpec, load_gpu
-from gpusim.evidence.calibrate import parameter
+from gpusim.evidence.calibrate import halves, parameter
 from gpusim.evidence.case import Config, Input, Output, Scratch, WrongAnswer, kernels_dir, load_case
+from gpusim.evidence.rows import Table
 from gpusim.evidence.sass import KernelSass
 
 CASE = load_case("memory_bandwidth")
@@ -24,6 +26,7 @@ case = sys.modules[CASE.launch.__module__]
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 STREAMS = [config for config in CONFIGS if not config["kernel"].startswith("clusters")]
 GPU = load_gpu("h200_sxm")
+MEASURED = Path(__file__).resolve().parents[2] / "validation/measured/h200_sxm/memory_bandwidth.csv"
 KIB, MIB = 1 << 10, 1 << 20
 GPCS = [[sm for sm in range(132) if sm // 2 % 8 == gpc] for gpc in range(8)]
 """A made-up GPU: TPC i belongs to GPC i mod 8, so that two GPCs have 18 SMs, and the others 16."""
@@ -370,7 +373,7 @@ def test_all_sms_saturate_what_the_description_sustains() -> None:
     slices = GPU.l2.num_slices * GPU.l2.slice_bytes_per_cycle * GPU.l2.sustained_fraction
     loaded = rate("tma_load", footprint_bytes=case.IN_L2, box_bytes=16 * KIB, stages=8)
     stored = rate("write_b128_u4", footprint_bytes=case.IN_L2, threads=512)
-    assert loaded == pytest.approx(slices / 132, rel=0.02)
+    assert loaded == pytest.approx(slices * GPU.xbar.bulk_read_fraction / 132, rel=0.02)
     assert stored == pytest.approx(4 * GPU.l2.link_bytes_per_cycle / 132, rel=0.02)
 
 
@@ -392,10 +395,32 @@ def test_counts_are_the_bytes_that_all_steps_move() -> None:
     assert counts["dram__bytes_read.sum"] == pytest.approx(moved) and counts["dram__bytes_write.sum"] == 0
 
 
-def test_nothing_is_said_of_links_sides_and_clusters() -> None:
-    for config in (*CASE.configs("topology", 1)[:5], *CASE.configs("live", 1)):
-        if config["kernel"].startswith("clusters") or config["placement"] in ("tpc", "gpc", "whole_gpcs"):
-            assert CASE.predict(config, GPU) == {}
+def test_the_sms_of_a_gpc_share_its_link() -> None:
+    """16 of the largest's 18 SMs, and two whole GPCs; 8 SMs of 8 GPCs have what one has alone."""
+    reads = {"footprint_bytes": case.IN_L2, "threads": 512}
+    alone = rate("read_cg_b128_u4", placement="first", count=1, **reads)
+    assert rate("read_cg_b128_u4", placement="spread", count=8, **reads) == pytest.approx(alone, rel=0.02)
+    link = GPU.xbar.gpc_read_bytes_per_cycle
+    assert rate("read_cg_b128_u4", placement="gpc", count=16, **reads) == pytest.approx(link / 16, rel=0.02)
+    assert rate("read_cg_b128_u4", placement="whole_gpcs", count=2, **reads) == pytest.approx(link / 18, rel=0.02)
+    boxes = {"footprint_bytes": case.IN_L2, "box_bytes": 16 * KIB, "stages": 8, "placement": "gpc", "count": 16}
+    assert rate("tma_load", **boxes) == pytest.approx(link * GPU.xbar.bulk_read_fraction / 16, rel=0.02)
+    assert rate("tma_store", **boxes) == pytest.approx(GPU.xbar.gpc_write_bytes_per_cycle / 16, rel=0.02)
+
+
+def test_the_floorplan_is_the_one_that_launches_of_clusters_have_found() -> None:
+    rows, _ = halves(CASE, Table.read(MEASURED))
+    found = {tuple(group) for group in case.neighbours(GPU).groups()}
+    rows = [row for row in rows if row["group"] == "topology" and row["turn"] == "99"]
+    assert len(rows) > 60
+    for row in rows:
+        (group,) = [group for group in found if int(row["sm"]) in group]
+        assert (group[0], len(group)) == (int(row["gpc_first_sm"]), int(row["num_gpc_sms"]))
+
+
+def test_nothing_is_said_of_sides_and_clusters() -> None:
+    for config in CASE.configs("topology", 1)[:5]:
+        assert CASE.predict(config, GPU) == {}
     assert CASE.predict(case.config_of("read_cg_b128_u4", footprint_bytes=case.IN_L2, sharing="turned"), GPU) == {}
 
 
@@ -419,12 +444,16 @@ def test_nothing_is_said_of_a_gpu_with_other_sms() -> None:
 
 FITTED = {
     "hbm.sustained_read_gb_per_s", "hbm.sustained_write_gb_per_s", "l2.sustained_fraction",
+    "xbar.gpc_read_bytes_per_cycle", "xbar.gpc_write_bytes_per_cycle", "xbar.bulk_read_fraction",
     "l2.link_bytes_per_cycle", "hbm.turnaround_fraction", "xbar.sm_write_bytes_per_cycle", "l1.outstanding_bytes",
 }  # fmt: skip
 OTHER = replace(
     GPU, l2=replace(GPU.l2, sustained_fraction=0.7),
     hbm=replace(GPU.hbm, sustained_read_gb_per_s=3900.0, sustained_write_gb_per_s=3300.0, sm_gb_per_s=80.0),
-    xbar=replace(GPU.xbar, sm_write_bytes_per_cycle=24.0),
+    xbar=replace(
+        GPU.xbar, sm_write_bytes_per_cycle=24.0, gpc_read_bytes_per_cycle=560.0, gpc_write_bytes_per_cycle=440.0,
+        bulk_read_fraction=0.9,
+    ),
 )  # fmt: skip
 
 
@@ -441,6 +470,15 @@ def rows_of(gpu: GpuSpec, half: int) -> list[dict[str, str]]:
                 numbers = CASE.predict(config, gpu)
                 numbers |= {"sm_clock_mhz": gpu.clock.max_mhz, "num_live_sms": float(config["count"])}
                 found.append({**config, "group": group, **{name: str(number) for name, number in numbers.items()}})
+    for config in CASE.configs("live", 1)[half::2]:
+        is_gpc = config["placement"] == "gpc" and int(config["count"]) >= case.FULL_GPC
+        is_gpc |= config["placement"] == "whole_gpcs" and int(config["count"]) <= 2
+        if is_gpc and int(config["footprint_bytes"]) == case.IN_L2:
+            num_live = len(case.live_sms(config, case.neighbours(gpu)))
+            summed = num_live * CASE.predict(config, gpu)["bytes_per_cycle"]
+            num_gpcs = int(config["count"]) if config["placement"] == "whole_gpcs" else 1
+            numbers = {"summed_bytes_per_cycle": summed, "num_live_sms": num_live, "num_live_gpcs": num_gpcs}
+            found.append({**config, "group": "live", **{name: str(number) for name, number in numbers.items()}})
     return found
 
 

@@ -59,7 +59,7 @@ def test_a100_has_mbarriers_and_neither_tma_nor_clusters_nor_wgmma(
 ) -> None:
     gpu = gpus[name]
     assert gpu.tma is None and gpu.dsmem is None and gpu.mbarrier is not None
-    assert gpu.device.max_cluster_size == 1 and not gpu.dispatcher.max_clusters
+    assert gpu.device.max_cluster_size == 1
     assert not gpu.tensor_core.wgmma_flops_per_cycle
     assert not [parameter for parameter in gpu.parameters() if "wgmma" in parameter]
 
@@ -106,7 +106,7 @@ def test_what_is_sustained_is_within_the_peak_and_far_is_not_nearer_than_near(
     assert clock.min_mhz < clock.max_mhz
     assert clock.idle_power_w < clock.power_limit_w <= clock.single_power_w
     assert device.smem_per_cta_bytes + device.smem_reserved_per_cta_bytes == device.smem_per_sm_bytes
-    assert all(int(size) * clusters <= gpu.num_sms for size, clusters in gpu.dispatcher.max_clusters.items())
+    assert gpu.floorplan.num_sms == device.num_sms == len(gpu.floorplan.in_order())
 
 
 def test_the_toys_nanoseconds_are_cycles_and_its_gigabytes_bytes_a_cycle(gpus: dict[str, GpuSpec]) -> None:
@@ -258,8 +258,12 @@ def test_an_unchanged_copy_loads_as_the_original(tmp_path: Path) -> None:
             id="negative in a table",
         ),
         pytest.param(
-            'order = "tpc_first"', 'order = "random"', "component.dispatcher.order: ", id="no such order"
+            'order = "gpc_first"', 'order = "random"', "component.dispatcher.order: ", id="no such order"
         ),
+        pytest.param('"16" = 6', '"16" = 5', "device.gpcs hold 116 SMs", id="GPCs that hold other SMs"),
+        pytest.param("lone_sms = 8", "lone_sms = 18", "18 of the first in lone pairs", id="more lone SMs than there are"),
+        pytest.param("gpc_sides = [0,", "gpc_sides = [2,", "wants one of 2 sides", id="a GPC on no side"),
+        pytest.param("gpc_sides = [0,", "gpc_sides = [0, 0,", "for each of 8 GPCs", id="a side of no GPC"),
         pytest.param(
             'kind = "l2"',
             'kind = "l3"',
@@ -338,8 +342,8 @@ def test_a_source_without_a_number_is_refused(tmp_path: Path) -> None:
 
 def test_only_a_file_called_toy_may_say_toy(tmp_path: Path) -> None:
     assert "which only toy.toml may say" in refusal(write(tmp_path, "num_sms = 4", "num_sms = 4", base="toy"))
-    kept = write(tmp_path, "num_sms = 4", "num_sms = 8", base="toy", name="toy.toml")
-    assert load_gpu(kept).num_sms == 8
+    kept = write(tmp_path, "max_warps_per_sm = 64", "max_warps_per_sm = 32", base="toy", name="toy.toml")
+    assert load_gpu(kept).device.max_warps_per_sm == 32
 
 
 def test_a_part_that_every_gpu_has_may_not_lack(tmp_path: Path) -> None:

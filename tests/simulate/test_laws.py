@@ -23,8 +23,7 @@ from .kernels import TOY, changed, launch, role, wait
 H200 = load_gpu("h200_sxm")
 SMALL_H200 = replace(
     H200,
-    device=replace(H200.device, num_sms=4),
-    dispatcher=replace(H200.dispatcher, max_clusters={"2": 2, "4": 1}),
+    device=replace(H200.device, num_sms=4, gpcs={"4": 1}, lone_sms=0, gpc_sides=(0,)),
 )
 ALL_SMS = frozenset(range(4))
 MATH = wgmma(128, BF16)
@@ -139,9 +138,9 @@ copies = st.lists(
 
 
 @settings(max_examples=60, deadline=None)
-@given(plan=copies, num_ctas=st.integers(1, 6), group=st.sampled_from((1, 2)), is_cold=st.booleans())
+@given(plan=copies, num_ctas=st.integers(1, 6), scope=st.sampled_from(("sm", "tpc", "gpc")), is_cold=st.booleans())
 def test_every_byte_that_is_asked_for_crosses_the_port_once(
-    plan: list[tuple[int, int]], num_ctas: int, group: int, is_cold: bool
+    plan: list[tuple[int, int]], num_ctas: int, scope: str, is_cold: bool
 ) -> None:
     def program(cta: RoleContext) -> Iterator[ops.Op]:
         total = sum(num_bytes for _, num_bytes in plan)
@@ -150,7 +149,8 @@ def test_every_byte_that_is_asked_for_crosses_the_port_once(
             yield ops.TmaLoad("A", (num_bytes, step), num_bytes, num_bytes, 1, "a", 0, "full")
         yield wait(0)
 
-    gpu = changed(xbar={"merge_group_sms": group, "merge_limit": group})
+    group = {"sm": 1, "tpc": 2, "gpc": 4}[scope]
+    gpu = changed(xbar={"merge_scope": scope, "merge_limit": group})
     result = simulate(
         launch(role(program), num_ctas=num_ctas, extra_smem_bytes=100_000),
         gpu,

@@ -31,6 +31,7 @@ EXACT = (
     ],
 )
 def test_a_sample_of_sms_comes_near_all_of_them(options: dict[str, object], allowed: float, num_sms: int) -> None:
+    """Four stages nearly fill L2's way out with bulk copies; there a sample is furthest off (deviations 3)."""
     gpu = load_gpu("h200_sxm")
     launch = GemmParams.model_validate({"m": 4096, "n": 4096, "k": 1024, **options}).launch(gpu)
     whole = simulate(launch, gpu, clock=1700.0)

@@ -158,8 +158,7 @@ def few_sms(gpu: GpuSpec, num_sms: int) -> GpuSpec:
     part = num_sms / gpu.num_sms
     return replace(
         gpu,
-        device=replace(gpu.device, num_sms=num_sms),
-        dispatcher=replace(gpu.dispatcher, max_clusters={"2": num_sms // 2, "4": num_sms // 4}),
+        device=replace(gpu.device, num_sms=num_sms, gpcs={str(num_sms): 1}, lone_sms=0, gpc_sides=(0,)),
         l2=replace(
             gpu.l2,
             slice_bytes_per_cycle=gpu.l2.slice_bytes_per_cycle * part,

@@ -134,7 +134,7 @@ def test_two_sms_share_the_slices() -> None:
 
 
 def test_requests_of_neighbours_merge_and_cost_the_slices_once() -> None:
-    merging = changed(xbar={"merge_group_sms": 2, "merge_limit": 2})
+    merging = changed(xbar={"merge_scope": "tpc", "merge_limit": 2})
     result = run(one_tile(6400), num_ctas=2, gpu=merging)
     assert result.cycles == pytest.approx(100 + 200 + 100)
     assert result.counters["lts__t_sectors_srcunit_tex_op_read.sum"] == 200
@@ -142,12 +142,12 @@ def test_requests_of_neighbours_merge_and_cost_the_slices_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_ctas", "group", "limit", "served"), [(4, 4, 2, 2), (4, 4, 4, 1), (4, 2, 4, 2), (4, 1, 4, 4)]
+    ("num_ctas", "scope", "limit", "served"), [(4, "gpc", 2, 2), (4, "gpc", 4, 1), (4, "tpc", 4, 2), (4, "sm", 4, 4)]
 )
 def test_merging_has_a_limit_and_ends_at_the_groups_border(
-    num_ctas: int, group: int, limit: int, served: int
+    num_ctas: int, scope: str, limit: int, served: int
 ) -> None:
-    gpu = changed(xbar={"merge_group_sms": group, "merge_limit": limit})
+    gpu = changed(xbar={"merge_scope": scope, "merge_limit": limit})
     result = run(one_tile(6400), num_ctas=num_ctas, gpu=gpu)
     assert result.counters["lts__t_sectors_srcunit_tex_op_read.sum"] == served * 200
 
@@ -159,7 +159,7 @@ def test_a_late_request_joins_within_the_window_and_not_after(lag: int, merges: 
             yield ops.Alu(lag / 2)  # one warp feeds a quarter of 64 lanes: half an instruction a cycle
         yield from one_tile(64)(cta)
 
-    gpu = changed(xbar={"merge_group_sms": 2, "merge_limit": 2, "merge_window_cycles": 50.0})
+    gpu = changed(xbar={"merge_scope": "tpc", "merge_limit": 2, "merge_window_cycles": 50.0})
     result = run(program, num_ctas=2, gpu=gpu)
     assert result.counters["lts__t_sectors_srcunit_tex_op_read.sum"] == (2 if merges else 4)
 

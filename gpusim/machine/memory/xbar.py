@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import simpy
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
+from gpusim.machine.floorplan import Floorplan
 from gpusim.machine.memory.l2 import L2, StoreKind, TileState
 from gpusim.machine.timing import Done, Pipe, SharedPipe, Ticket
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
@@ -28,8 +30,14 @@ class XbarSpec:
     """What threads' stores of one line take of their SM's port at least, however little of it they store."""
     red_header_fraction: float
     """What a reduction takes of its SM's port beyond its bytes, as a part of these."""
-    merge_group_sms: int
-    """Neighbouring SMs whose requests for one line can merge; 1 means that nothing merges."""
+    gpc_read_bytes_per_cycle: float
+    """What all SMs of a GPC together take in."""
+    gpc_write_bytes_per_cycle: float
+    """What they give out."""
+    bulk_read_fraction: float
+    """Of what slices and links carry of loads, what they carry of bulk copies."""
+    merge_scope: Literal["sm", "tpc", "gpc"]
+    """Whose requests for one line can merge; ``sm``: nobody's."""
     merge_limit: int
     """Requests that become one at most."""
     merge_window_cycles: float
@@ -46,17 +54,37 @@ class XbarCounters(Counters):
     """Bytes of the reads that were simulated, each counted once."""
     served_bytes: float = 0.0
     """Of these, what the slices served: merged requests and further receivers of a multicast ride along."""
+    carried_bytes: float = 0.0
+    """The same, with what bulk copies take beyond their bytes."""
+
+
+class _Link:
+    """A GPC's way in, and how many of its SMs are live."""
+
+    __slots__ = ("is_narrow", "num_live", "pipe", "whole_share_bytes_per_cycle")
+
+    def __init__(self, bytes_per_cycle: float, whole_share_bytes_per_cycle: float) -> None:
+        self.pipe = Pipe(units_per_cycle=bytes_per_cycle)
+        self.whole_share_bytes_per_cycle = whole_share_bytes_per_cycle
+        """What the slices serve its SMs of while all SMs are live: that they were measured with."""
+        self.num_live = 0
+        self.is_narrow = False
+        """Whether it carries less than slices and ports would give its live SMs."""
 
 
 class _Port:
     """One SM's way in: transfers one after the other, the first of them sharing the slices with other SMs."""
 
-    __slots__ = ("active", "waiting")
+    __slots__ = ("active", "link", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, link: _Link) -> None:
+        self.link = link
         self.active: _Transfer | None = None
         self.waiting: deque[_Transfer] = deque()
 
+
+NARROW = 1.2
+"""A link is looked at where its SMs would get so much more than with all SMs live: fewer are live, and unevenly."""
 
 Part = tuple[TileState, float, float, Done]
 """A request's share of a transfer: its tile, the cycle before which its last byte cannot pass, its latency, whom to tell."""
@@ -65,7 +93,7 @@ Part = tuple[TileState, float, float, Done]
 class _Transfer:
     """Reads on their way through a port: one request, or neighbours that are waited for together."""
 
-    __slots__ = ("count", "group", "more", "num_bytes", "part", "port", "ticket", "weight", "xbar")
+    __slots__ = ("count", "group", "link_at", "more", "num_bytes", "part", "port", "ticket", "weight", "xbar")
 
     def __init__(
         self, xbar: Xbar, port: _Port, num_bytes: float, weight: float, part: Part, group: object, count: float
@@ -78,11 +106,16 @@ class _Transfer:
         self.more: list[Part] | None = None
         self.group = group
         self.count = count
+        self.link_at = 0.0
+        """When the link of the GPC has carried it."""
         self.ticket: Ticket | None = None
 
     def start(self) -> None:
         """Begin to move."""
-        self.port.active = self
+        port = self.port
+        port.active = self
+        if port.link.is_narrow:
+            self.link_at = port.link.pipe.reserve(self.num_bytes * self.weight, at_cycle=self.xbar.now())
         self.ticket = self.xbar.slices.transfer(self.num_bytes, self, self.weight)
 
     def join(self, num_bytes: float, weight: float, part: Part) -> None:
@@ -92,6 +125,8 @@ class _Transfer:
         self.num_bytes = total
         self.weight = mean
         if self.ticket is not None:
+            if self.port.link.is_narrow:
+                self.link_at = self.port.link.pipe.reserve(num_bytes * weight, at_cycle=self.xbar.now())
             self.ticket = self.xbar.slices.extend(self.ticket, num_bytes, mean)
         if self.more is None:
             self.more = [part]
@@ -106,6 +141,8 @@ class _Transfer:
             port.waiting.popleft().start()
         else:
             port.active = None
+        if cycle < self.link_at:
+            cycle = self.link_at
         spread = self.xbar.l2.spread_cycles(self.num_bytes / LINE_BYTES)
         _hand_over(self.part, cycle, spread)
         if self.more is not None:
@@ -181,20 +218,24 @@ class Xbar(Component):
     Models: a limit on what one SM takes in, one on what the L2 slices serve to all (shared fairly), and their own
     for stores, whose port takes an SM's one after the other and behind which some wait for L2, reductions with a header
     a line, lines that threads store in small parts with what a packet takes at least, sectors stored in part (taken to
-    be half) with a mask; a limit on what loads of an SM's threads have asked for and not got (a miss holds its place
-    for longer than a hit); a second request for a tile from a neighbouring SM joins the first while that is in flight,
-    and costs the slices nothing; multicast (one read, several receivers).
-    Ignores: that stores are acknowledged late; links of GPCs and TPCs, reads' requests on the way that stores take,
-    imbalance of slices and of their sides.
-    Source: the GPU's description.
+    be half) with a mask; a link for each GPC, one
+    each way, which takes requests in order (the way in only while so few GPCs are live that it can matter: what it costs
+    when all are is in what the slices serve); a limit on what loads of an SM's threads have asked for and not got (a miss
+    holds its place for longer than a hit); bulk copies, whose lines are asked for in order, so that the first in line
+    holds up the rest where threads' loads pass one another, take more of links and slices than their bytes; a second
+    request for a tile from an SM of the same GPC joins the first while that is in flight, and costs slices and link
+    nothing; multicast (one read, several receivers).
+    Ignores: fair shares of a link among requests of one moment (an earlier one is carried whole); links of parts of a
+    GPC; what merged readers take of their GPC's own network; reads' requests on the way that stores take; that stores are
+    acknowledged late; imbalance of slices and of their sides.
+    Source: the GPU's description; that a queue's head holds up what is behind it: Karol, Hluchyj and Morgan, IEEE
+    Transactions on Communications 35(12), 1987.
     """
 
     kind = "xbar"
 
-    def __init__(
-        self, env: simpy.Environment, spec: XbarSpec, *, l2: L2, num_sms: int, side_of_sm: Sequence[int]
-    ) -> None:
-        """``num_sms`` ports on one set of slices; ``side_of_sm``: which side of L2 each asks."""
+    def __init__(self, env: simpy.Environment, spec: XbarSpec, *, l2: L2, floorplan: Floorplan) -> None:
+        """A port for each SM of ``floorplan`` and two links for each GPC, on one set of slices."""
         self._env = env
         self.spec = spec
         self.counters = XbarCounters()
@@ -206,22 +247,43 @@ class Xbar(Component):
         self.stores = SharedPipe(
             env, bytes_per_cycle=spec.write_bytes_per_cycle, cap_bytes_per_cycle=spec.sm_write_bytes_per_cycle
         )
-        self.store_ports = [Pipe(units_per_cycle=spec.sm_write_bytes_per_cycle) for _ in range(num_sms)]
-        self._stores_of = [_StorePort(self.stores, spec.store_way_bytes) for _ in range(num_sms)]
-        self.ports = [_Port() for _ in range(num_sms)]
-        size = max(1, spec.merge_group_sms)
-        self._regions = [sm_idx // size for sm_idx in range(num_sms)]
-        self._sides = side_of_sm
-        self._merges = spec.merge_group_sms > 1 and spec.merge_limit > 1
+        gpcs = floorplan.gpc_of_sm
+        self._links = [
+            _Link(spec.gpc_read_bytes_per_cycle, slices * gpcs.count(gpc_idx) / len(gpcs))
+            for gpc_idx in range(len(floorplan.members))
+        ]
+        write_links = [Pipe(units_per_cycle=spec.gpc_write_bytes_per_cycle) for _ in floorplan.members]
+        self.store_ports = [Pipe(units_per_cycle=spec.sm_write_bytes_per_cycle) for _ in gpcs]
+        self._stores_of = [_StorePort(self.stores, spec.store_way_bytes) for _ in gpcs]
+        self._store_links = [write_links[gpc_idx] for gpc_idx in gpcs]
+        self.ports = [_Port(self._links[gpc_idx]) for gpc_idx in gpcs]
+        self._sides = floorplan.side_of_sm
+        self._regions = floorplan.groups(spec.merge_scope)
+        self._merges = spec.merge_scope != "sm" and spec.merge_limit > 1
+        self._bulk_weight = 1.0 / spec.bulk_read_fraction
+
+    def is_live(self, sm_idx: int, *, is_live: bool) -> None:
+        """An SM has its first CTA, or has lost its last: whose link is in the way now?"""
+        self.ports[sm_idx].link.num_live += 1 if is_live else -1
+        num_live = sum(link.num_live for link in self._links)
+        spec = self.spec
+        each = min(spec.sm_read_bytes_per_cycle, self.slices.total / num_live) if num_live else 0.0
+        for link in self._links:
+            share = link.num_live * each
+            link.is_narrow = share > max(spec.gpc_read_bytes_per_cycle, NARROW * link.whole_share_bytes_per_cycle)
+
+    def now(self) -> float:
+        """The present."""
+        return self._env._now
 
     def read(
         self, request: MemoryRequest, done: Done, *, group: object = None, places: Pipe | None = None
     ) -> None:
         """Fetch a tile into one SM; ``done(cycle)`` is called when the arrival of its last byte is known.
 
-        Requests with the same ``group`` that follow one another are waited for together (they complete one phase of
-        one mbarrier) and move as one. ``places`` are those for bytes that were asked for and are not there, each held
-        for a latency: a unit is a byte for a cycle.
+        Bulk copies have a ``group``; those with the same that follow one another are waited for together (they complete
+        one phase of one mbarrier) and move as one. ``places`` are those for bytes that were asked for and are not there,
+        each held for a latency: a unit is a byte for a cycle.
         """
         side = self._sides[request.sm_idx]
         tile = self.l2.look_up(request, side)
@@ -251,7 +313,7 @@ class Xbar(Component):
             earliest = across_at
         weight, stretch = 1.0, max(1.0, self.slices.alone / bytes_per_cycle)
         for sm_idx, done in receivers:
-            self._deliver(sm_idx, weight, request, (tile, earliest, latency, done), None, stretch)
+            self._deliver(sm_idx, weight, request, (tile, earliest, latency, done), done, stretch)
             weight = 0.0
 
     def write(
@@ -274,8 +336,8 @@ class Xbar(Component):
             num_bytes = num_packet_bytes
         left_at = self.store_ports[request.sm_idx].reserve(num_bytes, at_cycle=request.issued_at)
         across_at = self.l2.across(request, self._sides[request.sm_idx])
-        if across_at > left_at:
-            left_at = across_at
+        carried_at = self._store_links[request.sm_idx].reserve(request.num_bytes, at_cycle=request.issued_at)
+        left_at = max(left_at, across_at, carried_at)
         self._stores_of[request.sm_idx].send(
             max(request.num_bytes, num_packet_bytes), now=self._env._now, through_at=left_at, left=done, arrived=arrived
         )
@@ -295,6 +357,12 @@ class Xbar(Component):
             served = counters.served_bytes / counters.asked_bytes
             self.l2.counters.read_sectors = counters.read_bytes * served / SECTOR_BYTES
 
+    @property
+    def busy_bytes(self) -> float:
+        """What the slices could have served in the time that they took for reads."""
+        counters = self.counters
+        return counters.read_bytes * counters.carried_bytes / counters.asked_bytes if counters.asked_bytes else 0.0
+
     def _deliver(
         self, sm_idx: int, weight: float, request: MemoryRequest, part: Part, group: object, stretch: float = 1.0
     ) -> None:
@@ -304,6 +372,9 @@ class Xbar(Component):
         counters.read_bytes += num_bytes * count
         counters.asked_bytes += num_bytes
         counters.served_bytes += num_bytes * weight
+        if group is not None:
+            weight *= self._bulk_weight
+        counters.carried_bytes += num_bytes * weight
         num_bytes *= stretch
         weight /= stretch
         port = self.ports[sm_idx]

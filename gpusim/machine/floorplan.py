@@ -1,0 +1,132 @@
+"""Which SMs share a TPC, a GPC and a side of L2, by their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+SMS_PER_TPC = 2
+"""Source: NVIDIA A100 and H100 whitepapers."""
+
+
+class Floorplan:
+    """SMs by GPC.
+
+    Models: SMs are numbered in pairs (TPCs), a pair of each GPC in turn for as long as it has any, GPCs with more SMs last;
+    some pairs of the first GPC, if any, take part in no cluster beyond a pair and have the last numbers; a GPC is on one
+    side of L2.
+    Ignores: that GPUs of one name differ (which GPC has lone pairs, and how many; sides); parts of a GPC (CPCs).
+    Source: kernels/memory_bandwidth (``topology``), launch_order (``start``), line_sharing (``distance``: lone pairs merge
+    with the first GPC; sectors cross L2 for two SMs of different sides), h200_sxm, 2026-11-20.
+    """
+
+    __slots__ = ("gpc_of_sm", "lone", "members", "num_sms", "side_of_sm")
+
+    def __init__(self, gpcs: Mapping[str, int], *, lone_sms: int = 0, gpc_sides: Sequence[int] = ()) -> None:
+        """``gpcs``: how many GPCs there are of each number of SMs; ``lone_sms``: those of the first in lone pairs.
+
+        ``gpc_sides``: for each GPC its side of L2; by turns if not given.
+        """
+        sizes = [size for size, count in sorted((int(key), count) for key, count in gpcs.items()) for _ in range(count)]
+        self.num_sms = sum(sizes)
+        filled: list[list[int]] = [[] for _ in sizes]
+        wanted = [size - (0 if idx else lone_sms) for idx, size in enumerate(sizes)]
+        next_sm = 0
+        while next_sm < self.num_sms - lone_sms:
+            for mine, size in zip(filled, wanted, strict=True):
+                num = min(SMS_PER_TPC, size - len(mine))
+                mine.extend(range(next_sm, next_sm + num))
+                next_sm += num
+        self.members = tuple(map(tuple, filled))
+        """SMs of each GPC that run clusters, in order of number."""
+        self.lone = tuple(range(next_sm, self.num_sms))
+        """SMs of the first GPC in lone pairs."""
+        self.gpc_of_sm = [0] * self.num_sms
+        """For each SM its GPC."""
+        for gpc_idx, sms in enumerate(self.members):
+            for sm_idx in sms:
+                self.gpc_of_sm[sm_idx] = gpc_idx
+        self.side_of_sm = [gpc_sides[gpc_idx] if gpc_sides else gpc_idx % 2 for gpc_idx in self.gpc_of_sm]
+        """For each SM its side of L2."""
+
+    def in_order(self) -> list[int]:
+        """All SMs, lone ones first and then GPC by GPC.
+
+        >>> Floorplan({"4": 1, "6": 1}, lone_sms=2).in_order()
+        [8, 9, 0, 1, 2, 3, 4, 5, 6, 7]
+        """
+        return [*self.lone, *(sm_idx for mine in self.members for sm_idx in mine)]
+
+    def some(self, num_sms: int) -> list[int]:
+        """``num_sms`` SMs, spread: lone ones, then one SM of each TPC, of each GPC in turn, then the other; in order.
+
+        >>> Floorplan({"4": 1, "6": 1}, lone_sms=2).some(5)
+        [8, 9, 0, 2, 4]
+        """
+        taken = set(self.lone[:num_sms])
+        for first in range(SMS_PER_TPC):
+            columns = [mine[first::SMS_PER_TPC] for mine in self.members]
+            for row in range(max(map(len, columns))):
+                for column in columns:
+                    if row < len(column) and len(taken) < num_sms:
+                        taken.add(column[row])
+        return [sm_idx for sm_idx in self.in_order() if sm_idx in taken]
+
+    def clusters(self, size: int) -> list[tuple[int, ...]]:
+        """SMs of all clusters of ``size`` that fit at once: lone pairs, then one of each GPC in turn.
+
+        >>> Floorplan({"4": 1, "6": 1}, lone_sms=2).clusters(2)
+        [(8, 9), (0, 1), (2, 3), (4, 5), (6, 7)]
+        """
+        lone = _runs(self.lone, size) if size <= SMS_PER_TPC else []
+        rows = [_runs(mine, size) for mine in self.members]
+        turns = range(max(map(len, rows)))
+        return [*lone, *(row[turn] for turn in turns for row in rows if turn < len(row))]
+
+    def num_clusters(self, size: int) -> int:
+        """Clusters of ``size`` that fit at once, one CTA an SM.
+
+        >>> from gpusim.machine.config import load_gpu
+        >>> [load_gpu("h200_sxm").floorplan.num_clusters(size) for size in (1, 2, 4, 8)]
+        [132, 66, 30, 15]
+        """
+        return self.num_sms if size == 1 else len(self.clusters(size))
+
+    def cluster_groups(self) -> list[int]:
+        """For each SM a number that all have that may run one cluster: of its GPC, or below 0 of its lone pair."""
+        groups = list(self.gpc_of_sm)
+        for sm_idx in self.lone:
+            groups[sm_idx] = -1 - sm_idx // SMS_PER_TPC
+        return groups
+
+    def groups(self, scope: str) -> list[int]:
+        """For each SM the number of its group: itself (``sm``), its ``tpc`` or its ``gpc``."""
+        if scope == "gpc":
+            return list(self.gpc_of_sm)
+        return [sm_idx // SMS_PER_TPC if scope == "tpc" else sm_idx for sm_idx in range(self.num_sms)]
+
+    def sample(self, num_sms: int, *, has_clusters: bool = False) -> tuple[int, ...]:
+        """Whole GPCs with ``num_sms`` SMs or more, one of each side at least: in turn, those nearest the mean first.
+
+        On one side alone an SM would never find a copy that another of its side has brought. One with
+        lone pairs comes last where they would stay empty (``has_clusters``).
+
+        >>> Floorplan({"4": 3, "6": 1}, gpc_sides=(0, 0, 1, 1)).sample(8)
+        (0, 2)
+        """
+        sizes = [self.gpc_of_sm.count(gpc_idx) for gpc_idx in range(len(self.members))]
+        mean = self.num_sms / len(sizes)
+        by_rank = sorted(range(len(sizes)), key=lambda idx: (abs(sizes[idx] - mean), idx))
+        if has_clusters and self.lone:
+            by_rank.append(by_rank.pop(by_rank.index(0)))
+        sides = [self.side_of_sm[self.gpc_of_sm.index(gpc_idx)] for gpc_idx in by_rank]
+        turns = [sides[:place].count(side) for place, side in enumerate(sides)]
+        taken: list[int] = []
+        for _, gpc_idx in sorted(zip(turns, by_rank, strict=True), key=lambda turn_and_gpc: turn_and_gpc[0]):
+            if len(taken) < len(set(sides)) or sum(sizes[idx] for idx in taken) < num_sms:
+                taken.append(gpc_idx)
+        return tuple(sorted(taken))
+
+
+def _runs(sms: Sequence[int], size: int) -> list[tuple[int, ...]]:
+    """SMs in whole runs of ``size``."""
+    return [tuple(sms[start : start + size]) for start in range(0, len(sms) - size + 1, size)]
