@@ -132,7 +132,8 @@ class GpuSpec:
         """What each side of L2 holds."""
         l2 = self.l2
         return Sides(
-            num=l2.num_partitions, side_bytes=l2.capacity_bytes * l2.shared_capacity_fraction, spread=l2.capacity_spread
+            num=l2.num_partitions, side_bytes=l2.capacity_bytes * l2.shared_capacity_fraction,
+            spread=l2.capacity_spread_fraction,
         )
 
     @property

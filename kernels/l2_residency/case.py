@@ -335,7 +335,7 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
             how="footprint of which both sides fetch half again in each round, over the capacity",
         ),
         Fitted(
-            parameter="l2.capacity_spread", value=float((most - quarter) / half / shares_apart),
+            parameter="l2.capacity_spread_fraction", value=float((most - quarter) / half / shares_apart),
             how="footprints of which both sides fetch a quarter and three quarters again: between them, over 2.2 times the "
             "one of which they fetch half",
         ),

@@ -176,10 +176,10 @@ def as_measured(configs: list[dict[str, str]]) -> list[dict[str, str]]:
 
 def test_the_machines_own_side_is_found_in_rows_that_it_made() -> None:
     held, spread = CASE.fit(as_measured(CONFIGS["footprint"]))
-    assert (held.parameter, spread.parameter) == ("l2.shared_capacity_fraction", "l2.capacity_spread")
+    assert (held.parameter, spread.parameter) == ("l2.shared_capacity_fraction", "l2.capacity_spread_fraction")
     step_bytes = 2 * case.MIB  # between two footprints
     assert held.value == pytest.approx(GPU.l2.shared_capacity_fraction, abs=step_bytes / GPU.l2.capacity_bytes)
-    assert spread.value == pytest.approx(GPU.l2.capacity_spread, rel=0.25)
+    assert spread.value == pytest.approx(GPU.l2.capacity_spread_fraction, rel=0.25)
 
 
 def test_rows_without_a_knee_settle_nothing() -> None:

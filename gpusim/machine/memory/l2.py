@@ -34,7 +34,7 @@ class L2Spec:
     """What the slices deliver under full load, of their peak."""
     shared_capacity_fraction: float
     """What one side holds, with copies of lines at home on the other: of ``capacity_bytes``. Both hold what both read."""
-    capacity_spread: float
+    capacity_spread_fraction: float
     """How gradually lines leave around that: three in four stay, or one, where a part 1.1 times this more or less is
     touched between two uses. 0: all or none."""
     link_bytes_per_cycle: float
