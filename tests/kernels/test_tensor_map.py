@@ -170,7 +170,7 @@ def test_a_copy_through_a_known_map_costs_what_any_copy_does() -> None:
     assert gpu.tma is not None and gpu.mbarrier is not None
     (config,) = [config for config in CONFIGS["turns"] if config["num_maps"] == "1" and config["map_stride_bytes"] == "128"
                  and config["prefetches"] == "0"]  # fmt: skip
-    wanted = gpu.tma.issue_cycles + 128 / gpu.xbar.sm_read_bytes_per_cycle + gpu.l2.near_latency_cycles
+    wanted = gpu.tma.issue_cycles + 128 / gpu.tma.bytes_per_cycle + gpu.l2.near_latency_cycles
     wanted += gpu.tma.latency_cycles + gpu.mbarrier.wake_cycles  # the row hides behind its bytes
     wanted += case.CODE_CYCLES["turns"]
     assert predict(config)["last_turn_cycles"] == pytest.approx(wanted)

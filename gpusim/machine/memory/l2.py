@@ -255,12 +255,12 @@ class L2(Component):
         done = _Filled(tile, earliest, self.hbm.latency_cycles + waits)
         self.hbm.fill(paid, done, sm_idx=request.sm_idx, count=request.num_alike)
 
-    def across(self, request: MemoryRequest, side: int) -> float:
-        """Cycle at which what a store from ``side`` changes on the other one has crossed the link."""
+    def across(self, num_bytes: float, side: int, *, at_cycle: float) -> float:
+        """Cycle at which what a store of ``num_bytes`` from ``side`` changes on the other one has crossed the link."""
         links = self._links
         if not links:
             return 0.0
-        return links[(side + 1) % len(links)].reserve(self._far_share * request.num_bytes, at_cycle=request.issued_at)
+        return links[(side + 1) % len(links)].reserve(self._far_share * num_bytes, at_cycle=at_cycle)
 
     def store(self, request: MemoryRequest, done: Done, *, num_distinct_bytes: float, kind: StoreKind) -> Done:
         """Take a store; what will not stay resident goes on to memory. Returns what to call when it has left its SM.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -168,7 +168,7 @@ class _StorePort:
     Positions are bytes since the beginning. A store has left the SM when all of it but what the way holds has passed.
     """
 
-    __slots__ = ("_arriving", "_ends", "_held_bytes", "_is_busy", "_leaving", "_passed", "_pipe", "_sent")
+    __slots__ = ("_arriving", "_begins", "_ends", "_held_bytes", "_is_busy", "_leaving", "_passed", "_pipe", "_sent")
 
     def __init__(self, pipe: SharedPipe, held_bytes: float) -> None:
         self._pipe = pipe
@@ -177,38 +177,52 @@ class _StorePort:
         self._sent = 0.0
         self._passed = 0.0
         self._ends: deque[float] = deque()
-        self._leaving: deque[tuple[float, float, Done]] = deque()
-        self._arriving: deque[tuple[float, float, Done]] = deque()
+        self._begins: deque[tuple[float, list[float], Callable[[float], float]]] = deque()
+        self._leaving: deque[tuple[float, list[float], Done]] = deque()
+        self._arriving: deque[tuple[float, list[float], Done]] = deque()
 
-    def send(self, num_bytes: float, *, now: float, through_at: float, left: Done, arrived: Done) -> None:
-        """Move ``num_bytes``, whose turn at the SM's own port is over at ``through_at``, behind those before them."""
+    def send(
+        self, num_bytes: float, *, now: float, through_at: float, cross: Callable[[float], float], left: Done, arrived: Done
+    ) -> None:
+        """Move ``num_bytes``, whose turn at the SM's own port is over at ``through_at``, behind those before them.
+
+        ``cross(cycle)`` is asked when their turn comes: when will they have passed the links that SMs share?
+        """
         begin = self._sent
         self._sent = end = begin + num_bytes
         leaves_at = end - self._held_bytes
         if begin < leaves_at < end:
             self._ends.append(leaves_at)
         self._ends.append(end)
-        self._leaving.append((leaves_at, through_at, left))
-        self._arriving.append((end, through_at, arrived))
-        self._tell(self._leaving, now)
+        through = [through_at]
+        self._begins.append((begin, through, cross))
+        self._leaving.append((leaves_at, through, left))
+        self._arriving.append((end, through, arrived))
         if not self._is_busy:
-            self._start()
+            self._start(now)
+        self._tell(self._leaving, now)
 
-    def _start(self) -> None:
+    def _start(self, cycle: float) -> None:
         self._is_busy = bool(self._ends)
+        begins = self._begins
+        while begins and begins[0][0] <= self._passed:
+            _, through, cross = begins.popleft()
+            crossed_at = cross(cycle)
+            if crossed_at > through[0]:
+                through[0] = crossed_at
         if self._ends:
             self._pipe.transfer(self._ends[0] - self._passed, self)
 
     def __call__(self, cycle: float) -> None:
         """Bytes have passed up to the next end."""
         self._passed = self._ends.popleft()
-        self._start()
+        self._start(cycle)
         self._tell(self._leaving, cycle)
         self._tell(self._arriving, cycle)
 
-    def _tell(self, waiting: deque[tuple[float, float, Done]], cycle: float) -> None:
+    def _tell(self, waiting: deque[tuple[float, list[float], Done]], cycle: float) -> None:
         while waiting and waiting[0][0] <= self._passed:
-            _, through_at, done = waiting.popleft()
+            _, (through_at,), done = waiting.popleft()
             done(cycle if cycle > through_at else through_at)
 
 
@@ -335,11 +349,16 @@ class Xbar(Component):
         if num_packet_bytes > num_bytes:
             num_bytes = num_packet_bytes
         left_at = self.store_ports[request.sm_idx].reserve(num_bytes, at_cycle=request.issued_at)
-        across_at = self.l2.across(request, self._sides[request.sm_idx])
-        carried_at = self._store_links[request.sm_idx].reserve(request.num_bytes, at_cycle=request.issued_at)
-        left_at = max(left_at, across_at, carried_at)
+        link, side = self._store_links[request.sm_idx], self._sides[request.sm_idx]
+
+        def cross(cycle: float) -> float:
+            since = max(cycle, request.issued_at)
+            across_at = self.l2.across(request.num_bytes, side, at_cycle=since)
+            return max(across_at, link.reserve(request.num_bytes, at_cycle=since))
+
         self._stores_of[request.sm_idx].send(
-            max(request.num_bytes, num_packet_bytes), now=self._env._now, through_at=left_at, left=done, arrived=arrived
+            max(request.num_bytes, num_packet_bytes), now=self._env._now, through_at=left_at, cross=cross, left=done,
+            arrived=arrived,
         )
         self.counters.write_bytes += request.num_bytes * request.num_alike
 
