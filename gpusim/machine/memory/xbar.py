@@ -168,16 +168,21 @@ class _StorePort:
     Positions are bytes since the beginning. A store has left the SM when all of it but what the way holds has passed.
     """
 
-    __slots__ = ("_arriving", "_begins", "_ends", "_held_bytes", "_is_busy", "_leaving", "_passed", "_pipe", "_sent")
+    __slots__ = (
+        "_arriving", "_begins", "_crossed_at", "_current_end", "_ends", "_env", "_held_bytes", "_is_busy", "_leaving",
+        "_passed", "_pipe", "_sent",
+    )
 
-    def __init__(self, pipe: SharedPipe, held_bytes: float) -> None:
+    def __init__(self, env: simpy.Environment, pipe: SharedPipe, held_bytes: float) -> None:
+        self._env = env
         self._pipe = pipe
+        self._crossed_at = self._current_end = 0.0
         self._held_bytes = held_bytes
         self._is_busy = False
         self._sent = 0.0
         self._passed = 0.0
         self._ends: deque[float] = deque()
-        self._begins: deque[tuple[float, list[float], Callable[[float], float]]] = deque()
+        self._begins: deque[tuple[float, float, list[float], Callable[[float], float]]] = deque()
         self._leaving: deque[tuple[float, list[float], Done]] = deque()
         self._arriving: deque[tuple[float, list[float], Done]] = deque()
 
@@ -195,7 +200,7 @@ class _StorePort:
             self._ends.append(leaves_at)
         self._ends.append(end)
         through = [through_at]
-        self._begins.append((begin, through, cross))
+        self._begins.append((begin, end, through, cross))
         self._leaving.append((leaves_at, through, left))
         self._arriving.append((end, through, arrived))
         if not self._is_busy:
@@ -206,15 +211,24 @@ class _StorePort:
         self._is_busy = bool(self._ends)
         begins = self._begins
         while begins and begins[0][0] <= self._passed:
-            _, through, cross = begins.popleft()
-            crossed_at = cross(cycle)
-            if crossed_at > through[0]:
-                through[0] = crossed_at
+            _, self._current_end, through, cross = begins.popleft()
+            self._crossed_at = cross(cycle)
+            if self._crossed_at > through[0]:
+                through[0] = self._crossed_at
         if self._ends:
             self._pipe.transfer(self._ends[0] - self._passed, self)
 
     def __call__(self, cycle: float) -> None:
-        """Bytes have passed up to the next end."""
+        """Bytes have passed up to the next end; the next store's turn comes when this one has crossed."""
+        wait_cycles = self._crossed_at - self._env.now
+        if self._ends[0] == self._current_end and wait_cycles > 0.0:
+            event = self._env.timeout(wait_cycles)
+            assert event.callbacks is not None  # a new event has not been processed
+            event.callbacks.append(lambda _: self._advance(self._env.now))
+        else:
+            self._advance(cycle)
+
+    def _advance(self, cycle: float) -> None:
         self._passed = self._ends.popleft()
         self._start(cycle)
         self._tell(self._leaving, cycle)
@@ -268,7 +282,7 @@ class Xbar(Component):
         ]
         write_links = [Pipe(units_per_cycle=spec.gpc_write_bytes_per_cycle) for _ in floorplan.members]
         self.store_ports = [Pipe(units_per_cycle=spec.sm_write_bytes_per_cycle) for _ in gpcs]
-        self._stores_of = [_StorePort(self.stores, spec.store_way_bytes) for _ in gpcs]
+        self._stores_of = [_StorePort(env, self.stores, spec.store_way_bytes) for _ in gpcs]
         self._store_links = [write_links[gpc_idx] for gpc_idx in gpcs]
         self.ports = [_Port(self._links[gpc_idx]) for gpc_idx in gpcs]
         self._sides = floorplan.side_of_sm
