@@ -6,6 +6,7 @@ In: two descriptions, the older first (``git show REVISION:configs/h200_sxm.toml
 from __future__ import annotations
 
 import argparse
+import sys
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
@@ -80,4 +81,11 @@ def table(before: Mapping[str, Parameter], after: Mapping[str, Parameter]) -> st
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except OSError as error:
+        sys.stderr.write(f"parameter_table: {error.filename}: {error.strerror}, wants two descriptions of a GPU\n")
+        raise SystemExit(2) from None
+    except (tomllib.TOMLDecodeError, KeyError) as error:
+        sys.stderr.write(f"parameter_table: no description of a GPU ({type(error).__name__} {error}), wants two of them\n")
+        raise SystemExit(2) from None

@@ -6,9 +6,11 @@ In: a GPU's name, and kernels or none for all. Out: a line each, on stdout; stat
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from gpusim import load_gpu
+from gpusim.errors import GpusimError
 from gpusim.evidence.calibrate import twin_constants
 from gpusim.evidence.case import case_names, load_case
 from gpusim.evidence.rows import Table
@@ -33,4 +35,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    try:
+        raise SystemExit(main())
+    except GpusimError as error:
+        sys.stderr.write(f"twin_constants: {error}\n")
+        raise SystemExit(2) from None

@@ -84,7 +84,8 @@ class _Port:
 
 
 NARROW = 1.2
-"""A link is looked at where its SMs would get so much more than with all SMs live: fewer are live, and unevenly."""
+"""A link is looked at where its SMs would get so much more than with all SMs live: fewer are live, and unevenly. A margin
+chosen for speed and not measured: with all SMs live, what the links cost is in ``l2.sustained_fraction``."""
 
 Part = tuple[TileState, float, float, Done]
 """A request's share of a transfer: its tile, the cycle before which its last byte cannot pass, its latency, whom to tell."""
