@@ -34,6 +34,9 @@ class ClockSpec:
     """How much the clock falls for each watt of the tensor cores."""
     fp32_pj_per_flop: float
     l2_pj_per_byte: float
+    """Of what threads load and store, L1 and registers included."""
+    bulk_pj_per_byte: float
+    """Of what TMA brings out of L2 into shared memory."""
     hbm_pj_per_byte: float
     hbm_zeros_fraction: float
     """Of memory's energy where it holds zeros; L2's does not depend on what it gives."""
@@ -49,9 +52,12 @@ class Activity:
     num_flops: float
     rate_class: str
     l2_bytes: float
+    """Of threads' loads and stores, and of bulk stores."""
     hbm_bytes: float
     busy_fraction: float
     """SM-cycles with a CTA, of all."""
+    bulk_bytes: float = 0.0
+    """Out of L2 by TMA; no part of ``l2_bytes``."""
 
 
 class PowerLimiter(Component):
@@ -80,7 +86,7 @@ class PowerLimiter(Component):
         arithmetic = self.tensor_w(activity, mhz=mhz, data=data)
         if activity.rate_class == "fp32":
             arithmetic = activity.num_flops * spec.fp32_pj_per_flop * 1e-12 / seconds * self.voltage(mhz) ** 2
-        l2 = activity.l2_bytes * spec.l2_pj_per_byte * 1e-12 / seconds
+        l2 = (activity.l2_bytes * spec.l2_pj_per_byte + activity.bulk_bytes * spec.bulk_pj_per_byte) * 1e-12 / seconds
         busy = spec.sm_busy_w * activity.busy_fraction * mhz / spec.max_mhz
         memory = activity.hbm_bytes * spec.hbm_pj_per_byte * (spec.hbm_zeros_fraction if is_zeros else 1.0) * 1e-12 / seconds
         return spec.idle_power_w + memory + arithmetic + (l2 + busy) * self.voltage(mhz) ** 2

@@ -29,10 +29,12 @@ def peak_flops_per_cycle(launch: Launch, gpu: GpuSpec) -> float:
 def activity_of(engine: Engine) -> Activity:
     """What the launch did, for its power."""
     machine = engine.machine
-    l2 = machine.l2.counters
+    l2, tma = machine.l2.counters, machine.sms[0].tma
+    read = l2.read_sectors * SECTOR_BYTES
+    bulk = min(read, tma.counters.load_bytes) if tma is not None else 0.0  # requests that merge are read once
     return Activity(
         cycles=engine.end_cycle, num_flops=float(engine.launch.num_flops), rate_class=engine.launch.math_class,
-        l2_bytes=(l2.read_sectors + l2.write_sectors) * SECTOR_BYTES * engine.scale,
+        l2_bytes=(read - bulk + l2.write_sectors * SECTOR_BYTES) * engine.scale, bulk_bytes=bulk * engine.scale,
         hbm_bytes=sum(engine.dram_bytes()),
         busy_fraction=min(1.0, engine.slots_to_run / engine.occupancy.ctas_per_sm / engine.gpu.num_sms),
     )

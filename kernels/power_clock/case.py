@@ -328,12 +328,12 @@ def twin(config: Config, gpu: GpuSpec, mhz: float) -> Launch:
     )  # fmt: skip
 
 
-def _as_long(activity: Activity, cycles: float) -> Activity:
+def as_long(activity: Activity, cycles: float) -> Activity:
     """The same work, over and over, for so many cycles."""
     times = cycles / activity.cycles
     return replace(
         activity, cycles=cycles, num_flops=activity.num_flops * times, l2_bytes=activity.l2_bytes * times,
-        hbm_bytes=activity.hbm_bytes * times,
+        hbm_bytes=activity.hbm_bytes * times, bulk_bytes=activity.bulk_bytes * times,
     )  # fmt: skip
 
 
@@ -359,7 +359,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         result = simulate(
             made, endless(gpu), clock=mhz, skips=False, l2="warm" if config["stream"] == "l2" else "cold", data=data
         )
-        activity = _as_long(result.activity, float(config["run_us"]) * settled)
+        activity = as_long(result.activity, float(config["run_us"]) * settled)
         settled = PowerLimiter(gpu.clock).clock_mhz(activity, mode="sustained" if is_long else "single", data=data)
         if abs(settled - mhz) < SETTLED * mhz:
             break
@@ -392,8 +392,8 @@ STEADY = 1.05
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """Energies, the slope of the voltage, the load line and what one launch may draw: by the clocks of all runs at once."""
-    ran = [row for row in rows if _has_rates(row) and _is_steady(row)]
-    highest = max((_clock_mhz(row) for row in ran), default=0.0)
+    ran = [row for row in rows if _has_rates(row) and is_steady(row)]
+    highest = max((clock_mhz(row) for row in ran), default=0.0)
     solved = _least_squares(ran, highest)
     if solved is None:
         return []
@@ -410,23 +410,23 @@ def _has_rates(row: Mapping[str, str]) -> bool:
     """Whether there was work, and all of it has a rate."""
     has_tensor = row["tensor_duty"] == "0" or bool(row.get("tflops"))
     has_work = row["tensor_duty"] != "0" or row["stream"] != "none"
-    return has_work and has_tensor and (row["stream"] == "none" or bool(row.get("gb_per_s"))) and _clock_mhz(row) > 0.0
+    return has_work and has_tensor and (row["stream"] == "none" or bool(row.get("gb_per_s"))) and clock_mhz(row) > 0.0
 
 
-def _is_steady(row: Mapping[str, str]) -> bool:
+def is_steady(row: Mapping[str, str]) -> bool:
     """Whether its repeats agree."""
     name = "last_mhz" if row["group"] == "sustained" else "mhz"
     return float(row.get(f"{name}_max") or 1.0) <= STEADY * float(row.get(f"{name}_min") or 1.0)
 
 
-def _clock_mhz(row: Mapping[str, str]) -> float:
+def clock_mhz(row: Mapping[str, str]) -> float:
     """At the end of a long run, or of a short one, all of it; 0 where it is not told."""
     return float(row.get("last_mhz" if row["group"] == "sustained" else "mhz") or 0.0)
 
 
 def _activity(row: Mapping[str, str]) -> Activity:
     """What a run does, in cycles of its own clock."""
-    mhz, run_us = _clock_mhz(row), float(row["run_us"])
+    mhz, run_us = clock_mhz(row), float(row["run_us"])
     whole = float(row.get("mhz") or mhz)
     num_bytes = float(row.get("gb_per_s") or 0.0) * 1e3 * run_us
     num_flops = float(row.get("tflops") or 0.0) * 1e6 * run_us
@@ -444,7 +444,8 @@ def _limiter(values: NDArray[np.float64], highest_mhz: float) -> PowerLimiter:
         ClockSpec(
             max_mhz=highest_mhz, min_mhz=0.1 * highest_mhz, power_limit_w=LIMIT_W, single_power_delay_us=DELAY_US,
             idle_power_w=IDLE_W, sm_busy_w=BUSY_W,
-            tensor_pj_per_flop={"16bit": found.pop("tensor_pj_per_flop.16bit")}, fp32_pj_per_flop=0.0, **found,
+            tensor_pj_per_flop={"16bit": found.pop("tensor_pj_per_flop.16bit")}, fp32_pj_per_flop=0.0,
+            bulk_pj_per_byte=0.0, **found,
         )
     )  # fmt: skip
 
@@ -453,7 +454,7 @@ def _errors(values: NDArray[np.float64], rows: Sequence[Mapping[str, str]], high
     """Predicted over measured clock of each row, less one."""
     limiter = _limiter(values, highest_mhz)
     return np.array([
-        limiter.clock_mhz(_activity(row), mode=row["group"], data=row["data"]) / _clock_mhz(row) - 1.0 for row in rows
+        limiter.clock_mhz(_activity(row), mode=row["group"], data=row["data"]) / clock_mhz(row) - 1.0 for row in rows
     ])  # fmt: skip
 
 
@@ -462,27 +463,43 @@ def _least_squares(rows: Sequence[Mapping[str, str]], highest_mhz: float) -> NDA
 
     A row without which the others agree ten times better is left out.
     """
-    solved = _descend(np.array(list(BEGIN.values())), rows, highest_mhz)
+    return least_squares(
+        np.array(list(BEGIN.values())), lambda values, some: _errors(values, some, highest_mhz), rows
+    )
+
+
+ErrorsOf = Callable[[NDArray[np.float64], Sequence[Mapping[str, str]]], NDArray[np.float64]]
+"""(values, rows) to what each row is off by."""
+
+
+def least_squares(
+    begin: NDArray[np.float64], errors_of: ErrorsOf, rows: Sequence[Mapping[str, str]]
+) -> NDArray[np.float64] | None:
+    """Values with the least squares of ``errors_of``, from ``begin`` on; None where the rows do not tell all of them.
+
+    A row without which the others agree ten times better is left out.
+    """
+    solved = _descend(begin, errors_of, rows)
     if solved is None:
         return None
-    off = np.abs(_errors(solved, rows, highest_mhz))
+    off = np.abs(errors_of(solved, rows))
     others = [row for idx, row in enumerate(rows) if idx != int(off.argmax())]
-    without = _descend(solved, others, highest_mhz)
-    if without is not None and LEFT_OUT * np.square(_errors(without, others, highest_mhz)).sum() < np.square(off).sum():
+    without = _descend(solved, errors_of, others)
+    if without is not None and LEFT_OUT * np.square(errors_of(without, others)).sum() < np.square(off).sum():
         return without
     return solved
 
 
 def _descend(
-    values: NDArray[np.float64], rows: Sequence[Mapping[str, str]], highest_mhz: float
+    values: NDArray[np.float64], errors_of: ErrorsOf, rows: Sequence[Mapping[str, str]]
 ) -> NDArray[np.float64] | None:
     """Levenberg and Marquardt's steps, in proportion to the values; None where a value moves no clock."""
-    if len(rows) < len(BEGIN) + 2:
+    if len(rows) < len(values) + 2:
         return None
-    damping, errors = 1e-2, _errors(values, rows, highest_mhz)
+    damping, errors = 1e-2, errors_of(values, rows)
     for _ in range(NUM_STEPS):
         slopes = np.stack([
-            (_errors(values * (1.0 + STEP * (np.arange(len(values)) == idx)), rows, highest_mhz) - errors) / STEP
+            (errors_of(values * (1.0 + STEP * (np.arange(len(values)) == idx)), rows) - errors) / STEP
             for idx in range(len(values))
         ], axis=1)  # fmt: skip
         if not slopes.any(axis=0).all():
@@ -490,7 +507,7 @@ def _descend(
         square = slopes.T @ slopes
         change = np.linalg.solve(square + damping * np.diag(np.diag(square)), -slopes.T @ errors)
         tried = values * np.clip(1.0 + change, 0.5, 2.0)
-        found = _errors(tried, rows, highest_mhz)
+        found = errors_of(tried, rows)
         if np.square(found).sum() < np.square(errors).sum():
             is_there = np.abs(tried / values - 1.0).max() < STEP / 10 and damping < 1e-4
             values, errors, damping = tried, found, damping / 10

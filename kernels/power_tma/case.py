@@ -1,0 +1,543 @@
+"""At what clock does the SM run where TMA brings the bytes, beside tensor work of several types and into its operands?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    Input,
+    KernelLaunch,
+    MappedTensor,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+    load_case,
+)
+from gpusim.machine.clock import Activity, ClockSpec, PowerLimiter
+from gpusim.machine.config import GpuSpec
+from gpusim.machine.sm.tensor_core import TensorCore, TensorCoreCounters
+from gpusim.simulate.run import simulate
+from gpusim.workload import ops
+from gpusim.workload.atoms import wgmma
+from gpusim.workload.atoms.mma import MmaAtom
+from gpusim.workload.dtypes import BF16, dtype
+from gpusim.workload.launch import Buffer, Launch, Mbarrier, RoleContext, WarpRole
+from gpusim.workload.tma import TensorMap
+
+loads = import_module(load_case("power_clock").launch.__module__)
+"""Clocks, their readings and the search of energies are those of kernels/power_clock."""
+types = import_module(load_case("wgmma_rate").launch.__module__)
+"""Numbers of a type and how they are rounded, as in kernels/wgmma_rate."""
+
+NUM_SMS, NUM_THREADS = 132, 192
+M, N, K_BYTES = 64, 256, 512
+"""Of the operands in shared memory; K in bytes of a row."""
+NUM_PANELS, PANEL_BYTES, BOX_ROWS, ROW_BYTES = 4, 128, 64, 128
+BOX_BYTES = BOX_ROWS * ROW_BYTES
+BOXES_PER_PANEL = (M + N) // BOX_ROWS
+PANEL_ROWS = M + N
+NUM_SLOTS = 8
+"""Of the boxes that are streamed: as many are in flight."""
+BURST_WGMMAS, PASSES = 64, 4
+SMEM_BYTES = (NUM_PANELS * BOXES_PER_PANEL + NUM_SLOTS) * BOX_BYTES
+STREAM_BYTES = loads.STREAM_BYTES
+SLICE_ROWS = STREAM_BYTES["l2"] // NUM_SMS // BOX_BYTES * BOX_ROWS
+"""Of what a CTA goes through in L2."""
+SINGLE_US, SUSTAINED_US = 250, 500_000
+MARKS_US = loads.MARKS_US
+
+TYPES = {"bf16": "bf16", "bf16_rs": "bf16", "fp16": "fp16", "tf32": "tf32", "fp8": "fp8", "int8": "int8"}
+"""Kinds of tensor work: their types; ``_rs``: A comes from registers."""
+FED = ("bf16", "fp8")
+
+
+# ---------------------------------------------------------------------------------------------- configs
+
+
+def _config(
+    run_us: int, *, work: str = "bf16", tensor: int = 0, stream: str = "none", duty: int = 0, boxes: int = 0,
+    data: str = "random",
+) -> Config:
+    kind = "fed" if stream.startswith("fed") else "stream"
+    return {
+        "kernel": f"{kind}_{work}", "run_us": str(run_us), "tensor_duty": str(tensor), "stream": stream,
+        "stream_duty": str(duty), "num_boxes": str(boxes), "data": data,
+    }  # fmt: skip
+
+
+def _mixes(run_us: int) -> list[Config]:
+    found = [
+        _config(run_us, stream=stream, duty=duty, data=data)
+        for data in ("random", "zeros") for stream in ("hbm", "l2") for duty in (100, 75, 50, 25)
+    ]  # fmt: skip
+    found += [
+        _config(run_us, tensor=tensor, stream=stream, duty=duty)
+        for stream in ("hbm", "l2") for duty in (100, 50) for tensor in (100, 75, 50)
+    ]  # fmt: skip
+    found += [
+        _config(run_us, tensor=tensor, stream=stream, duty=100, data="zeros")
+        for stream in ("hbm", "l2") for tensor in (100, 87)
+    ]  # fmt: skip
+    found += [_config(run_us, tensor=100, stream="fed_own", boxes=boxes) for boxes in (0, 1, 2, 3, 5)]
+    found += [_config(run_us, tensor=100, stream="fed_same", boxes=boxes) for boxes in (1, 2, 3, 5)]
+    found += [_config(run_us, tensor=100, stream=stream, boxes=3, data="zeros") for stream in ("fed_own", "fed_same")]
+    found += [_config(run_us, work="fp8", tensor=100, stream="fed_own", boxes=boxes) for boxes in (2, 3)]
+    return found + [
+        _config(run_us, work=work, tensor=tensor, data=data)
+        for work in TYPES for data, tensor in (
+            ("random", 100), ("random", 87), ("random", 75), ("random", 62), ("random", 50), ("zeros", 75), ("zeros", 100),
+        )
+    ]  # fmt: skip
+
+
+def single(seed: int) -> list[Config]:
+    """One launch of a quarter of a millisecond."""
+    del seed  # a sweep, the same for every seed
+    return _mixes(SINGLE_US)
+
+
+def sustained(seed: int) -> list[Config]:
+    """Half a second, in one launch."""
+    del seed  # a sweep, the same for every seed
+    return _mixes(SUSTAINED_US)
+
+
+# ---------------------------------------------------------------------------------------------- operands and streams
+
+
+def work_of(config: Config) -> str:
+    """The kind of tensor work, a key of ``TYPES``."""
+    return config["kernel"].partition("_")[2]
+
+
+def atom_of(work: str) -> MmaAtom:
+    """The one instruction."""
+    return wgmma(N, dtype(TYPES[work]), "registers" if work.endswith("_rs") else "smem")
+
+
+def includes() -> dict[str, str]:
+    """``shapes.inc``: the one instruction of each kind, with its 128 sums, and the kernels."""
+    kernels = [f"POWER_KERNEL(stream_{work}, {work}, false)\n" for work in TYPES]
+    kernels += [f"POWER_KERNEL(fed_{work}, {work}, true)\n" for work in FED]
+    return {"shapes.inc": "".join(_struct(work) for work in TYPES) + "".join(kernels)}
+
+
+def _struct(work: str) -> str:
+    atom, is_register = atom_of(work), work.endswith("_rs")
+    word, letter = ("int32_t", "r") if TYPES[work] == "int8" else ("float", "f")
+    sums = ", ".join(f"%{i}" for i in range(128))
+    outputs = ", ".join(f'"+{letter}"(d[{i}])' for i in range(128))
+    a = "{%128, %129, %130, %131}" if is_register else "%128"
+    inputs = '"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])' if is_register else '"l"(a_at)'
+    b, adds = ("%132", "%133") if is_register else ("%129", "%130")
+    others = "" if TYPES[work] == "int8" else ", 1, 1"
+    if dtype(TYPES[work]).bits == 16:
+        others += ", 0" if is_register else ", 0, 0"
+    return f"""struct {work} {{
+    using Sum = {word};
+    static constexpr int kRegisters = {16 if is_register else 1};
+    static __device__ __forceinline__ void issue(Sum (&d)[128], const uint32_t (&a)[4], uint64_t a_at, uint64_t b_at,
+                                                 int adds) {{
+        asm volatile("{{ .reg .pred p; setp.ne.b32 p, {adds}, 0; {atom.ptx} {{{sums}}}, {a}, {b}, p{others}; }}"
+                     : {outputs} : {inputs}, "l"(b_at), "r"(adds));
+    }}
+}};
+"""
+
+
+@cache
+def numbers(work: str, data: str, rows: int) -> NDArray[np.float64]:
+    """An operand, float64[rows, k], of numbers that the type has; normal, or zeros."""
+    num_k = K_BYTES * 8 // dtype(TYPES[work]).bits
+    return np.asarray(types.draw(rows, num_k, TYPES[work], 7)) if data == "random" else np.zeros((rows, num_k))
+
+
+@cache
+def operands(work: str, data: str, num_copies: int) -> NDArray[np.uint8]:
+    """A and B by panels in memory, uint8[rows, 128]: 64 rows of A, 256 of B, the next panel; copied to the GPU once."""
+    parts = [
+        np.ascontiguousarray(types.encode(numbers(work, data, rows), TYPES[work])).view(np.uint8).reshape(rows, K_BYTES)
+        for rows in (M, N)
+    ]
+    rows = np.concatenate(parts).reshape(PANEL_ROWS, NUM_PANELS, PANEL_BYTES).transpose(1, 0, 2).reshape(-1, PANEL_BYTES)
+    made = np.ascontiguousarray(np.tile(rows, (num_copies, 1)))
+    made.setflags(write=False)
+    return made
+
+
+def rows_map(num_rows: int) -> TensorMap:
+    """Boxes of 64 rows of 128 bytes, swizzled."""
+    return TensorMap(
+        dtype=BF16, global_dim=(ROW_BYTES // 2, num_rows), global_strides_bytes=(ROW_BYTES,),
+        box_dim=(ROW_BYTES // 2, BOX_ROWS), swizzle="128B", l2_promotion="none",
+    )  # fmt: skip
+
+
+def stream_bytes(config: Config) -> NDArray[np.uint8]:
+    """What is streamed, in rows of 128 bytes; some zeros where nothing is."""
+    return np.asarray(_stream_bytes(config["stream"] if config["stream"] in STREAM_BYTES else "", config["data"]))
+
+
+@cache
+def _stream_bytes(stream: str, data: str) -> NDArray[np.uint8]:
+    if stream:
+        return np.asarray(loads.stream_buffer(stream, data))
+    made = np.zeros(BOX_BYTES, dtype=np.uint8)
+    made.setflags(write=False)
+    return made
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """A CTA on every SM, for so long."""
+    del is_counted
+    stream, work, data = config["stream"], work_of(config), config["data"]
+    streamed, operand = stream_bytes(config), operands(work, data, NUM_SMS if stream == "fed_own" else 1)
+    plan = np.zeros(1, dtype=[("ns", "<u8", 2), ("rest", "<u4", 8)])
+    plan["ns"] = int(config["run_us"]) * 1000, loads.period_ns(config)
+    plan["rest"] = (
+        int(config["tensor_duty"]), int(config["stream_duty"]), int(stream == "l2"),
+        SLICE_ROWS if stream == "l2" else len(streamed) // ROW_BYTES, int(config["num_boxes"]), int(stream == "fed_own"),
+        loads.num_samples(config), 0,
+    )  # fmt: skip
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            by_value(plan), MappedTensor(operand, rows_map(len(operand))), Input(operands(work, data, 1)),
+            MappedTensor(streamed, rows_map(len(streamed) // ROW_BYTES)),
+            Output("samples", np.zeros((NUM_SMS, loads.num_samples(config), 2), dtype="<u8")),
+            Output("done", np.zeros((NUM_SMS, 6), dtype="<u8")),
+            Output("d", np.full((128, 128), -1, dtype="<i4" if TYPES[work] == "int8" else "<f4")),
+        ),
+        grid=(NUM_SMS, 1, 1),
+        block=(NUM_THREADS, 1, 1),
+        smem_bytes=SMEM_BYTES,
+    )  # fmt: skip
+
+
+@cache
+def products(work: str, data: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What each thread holds after a burst, float64[register, thread]: A times B, four times over; and of their sizes."""
+    a, b = numbers(work, data, M), numbers(work, data, N)
+    register, thread = np.arange(128)[:, None], np.arange(128)
+    rows = thread // 32 * 16 + thread % 32 // 4 + register // 2 % 2 * 8
+    columns = register // 4 * 8 + thread % 4 * 2 + register % 2
+    whole, sizes = PASSES * a @ b.T, PASSES * np.abs(a) @ np.abs(b).T
+    return np.asarray(whole[rows, columns]), np.asarray(sizes[rows, columns])
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Clocks over time and over SMs, and how much was done.
+
+    Raises:
+        WrongAnswer: sums that are not the product, words that the stream does not hold, work that was not done, a wait that
+            was given up, or clocks that stand still.
+    """
+    done = outputs["done"].astype(np.int64)
+    has_tensor, has_stream = config["tensor_duty"] != "0", config["stream"] != "none" and config["num_boxes"] != "0"
+    has_stream |= config["stream"] in STREAM_BYTES
+    if done[:, 4].any():
+        raise WrongAnswer("an mbarrier never completed, the wait was given up")
+    if ((done[:, 0] > 0) != has_tensor).any() or ((done[:, 1] > 0) != has_stream).any():
+        raise WrongAnswer("a CTA has done nothing of its work, or what was not asked")
+    if has_tensor:
+        wanted, sizes = products(work_of(config), config["data"])
+        if not (np.abs(outputs["d"] - wanted) <= types.TOLERANCES[TYPES[work_of(config)]] * sizes).all():
+            raise WrongAnswer(f"a sum is off by {np.abs(outputs['d'] - wanted).max()}")
+    if config["stream"] in STREAM_BYTES:
+        _check_stream(config, done)
+    samples = outputs["samples"].astype(np.int64)
+    if (np.diff(samples, axis=1) <= 0).any():
+        raise WrongAnswer("a clock stands still")
+    run_s = int(config["run_us"]) * 1e-6
+    found: dict[str, float] = loads.clocks(samples[:, :, 0], samples[:, :, 1])
+    if has_tensor:
+        found["tflops"] = float(done[:, 0].sum()) * BURST_WGMMAS * atom_of(work_of(config)).num_flops / run_s * 1e-12
+    if has_stream:
+        found["gb_per_s"] = float(done[:, 1].sum()) * BOX_BYTES / run_s * 1e-9
+    return found
+
+
+def _check_stream(config: Config, done: NDArray[np.int64]) -> None:
+    words = stream_bytes(config).view("<u4").reshape(-1, BOX_BYTES // 4)
+    for cta, (_, _, row, seen, *_) in enumerate(done):
+        if row % BOX_ROWS or row // BOX_ROWS >= len(words) or int(np.bitwise_xor.reduce(words[row // BOX_ROWS])) != seen:
+            raise WrongAnswer(f"CTA {cta} has copied other words from row {row} than there are")
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+TWIN_BURSTS, NUM_TURNS, SETTLED = 4, 5, 0.004
+TWIN_ROUNDS, WAITED_ROUNDS = 16, 4
+"""Rounds of a stream alone; those that are simulated to know what one takes that is waited for."""
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """The clock that the power limit allows: of one launch, or at the end of half a second; the same on all SMs.
+
+    Nothing for a GPU without wgmma or TMA. A GPU of another number of SMs works on all of its own.
+    """
+    if gpu.device.compute_capability < 9.0 or gpu.tensor_core is None or gpu.tma is None:
+        return {}
+    run_us, stream = float(config["run_us"]), config["stream"]
+    is_long, data = run_us >= SUSTAINED_US, "zeros" if config["data"] == "zeros" else "random"
+    settled = gpu.clock.max_mhz
+    for _ in range(NUM_TURNS if stream == "hbm" else 1):
+        mhz = settled  # memory keeps its own clock: at a lower one of the SMs' more boxes go beside a burst
+        made = twin(config, gpu, mhz)
+        result = _run(made, gpu, mhz, stream, data)
+        activity = loads.as_long(result.activity, run_us * settled)
+        settled = PowerLimiter(gpu.clock).clock_mhz(activity, mode="sustained" if is_long else "single", data=data)
+        if abs(settled - mhz) < SETTLED * mhz:
+            break
+    found, time_us = {"last_mhz" if is_long else "mhz": settled}, result.cycles / settled
+    if made.num_flops:
+        carried = 0.5 * made.num_flops / TWIN_BURSTS  # the last burst is carried through: half of one, on average
+        found["tflops"] = (made.num_flops / time_us + carried / run_us) / 1e6
+    num_bytes = result.counters[TMA_BYTES]
+    if num_bytes:
+        found["gb_per_s"] = num_bytes / time_us / 1e3
+    return found
+
+
+TMA_BYTES = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
+
+
+def _run(made: Launch, gpu: GpuSpec, mhz: float, stream: str, data: str) -> Any:
+    return simulate(made, loads.endless(gpu), clock=mhz, skips=False, l2="cold" if stream == "hbm" else "warm", data=data)
+
+
+def burst_cycles(work: str, gpu: GpuSpec) -> float:
+    """What a burst takes alone."""
+    assert gpu.tensor_core is not None  # of compute capability 9.0
+    atom, rows = atom_of(work), N if work.endswith("_rs") else M + N
+    each = TensorCore(gpu.tensor_core, counters=TensorCoreCounters()).wgmma_cycles(
+        rate_class=atom.rate_class, num_flops=atom.num_flops, num_wavefronts=rows * 32 / 128
+    )
+    return float(BURST_WGMMAS * each)
+
+
+def twin(config: Config, gpu: GpuSpec, mhz: float) -> Launch:
+    """Some bursts on every SM in the simulator's words, and boxes until they are over; rests are fences of their length."""
+    tensor, stream, duty = int(config["tensor_duty"]), config["stream"], int(config["stream_duty"])
+    over: set[int] = set()
+    if stream.startswith("fed"):
+        copier = _feeder(int(config["num_boxes"]), TWIN_BURSTS * BURST_WGMMAS // NUM_PANELS, is_own=stream == "fed_own")
+        return _launch(config, gpu, copier, TWIN_BURSTS, over)
+    rest_cycles = 0.0
+    if 0 < duty < 100:
+        waited = _launch(config, gpu, _streamer(stream, set(), num_rounds=WAITED_ROUNDS, is_waited=True), 0, set())
+        rest_cycles = _run(waited, gpu, mhz, stream, "random").cycles / WAITED_ROUNDS * (100 - duty) / duty
+    copier = _streamer(
+        stream, over, num_rounds=0 if tensor or not duty else TWIN_ROUNDS, is_waited=duty < 100, rest_cycles=rest_cycles
+    )
+    return _launch(config, gpu, copier if duty else _nothing, TWIN_BURSTS if tensor else 0, over)
+
+
+Program = Callable[[RoleContext], Iterator[Any]]
+
+
+def _launch(config: Config, gpu: GpuSpec, copier: Program, num_bursts: int, over: set[int]) -> Launch:
+    work = work_of(config)
+    roles = (
+        WarpRole(name="multiply", num_warps=4, program=_multiplier(config, gpu, num_bursts, over)),
+        WarpRole(name="copy", num_warps=1, program=copier), WarpRole(name="watch", num_warps=1, program=_nothing),
+    )  # fmt: skip
+    return Launch(
+        kernel=config["kernel"], num_ctas=gpu.num_sms, num_tiles=gpu.num_sms, roles=roles, registers_per_thread=232,
+        buffers=(
+            Buffer(name="panels", stage_bytes=BOXES_PER_PANEL * BOX_BYTES, num_stages=NUM_PANELS),
+            Buffer(name="slots", stage_bytes=BOX_BYTES, num_stages=NUM_SLOTS),
+        ),
+        mbarriers=(
+            Mbarrier(name="full", num_arrivals=1, num_stages=NUM_SLOTS),
+            Mbarrier(name="empty", num_arrivals=1, num_stages=NUM_PANELS),
+        ),
+        num_flops=gpu.num_sms * num_bursts * BURST_WGMMAS * atom_of(work).num_flops,
+        math_class=atom_of(work).rate_class if num_bursts else "",
+    )  # fmt: skip
+
+
+def _multiplier(config: Config, gpu: GpuSpec, num_bursts: int, over: set[int]) -> Program:
+    work, tensor, is_fed = work_of(config), int(config["tensor_duty"]), config["stream"].startswith("fed")
+    reads = config["num_boxes"] != "0"
+    atom, num_panels = atom_of(work), BURST_WGMMAS // 4
+    rest = burst_cycles(work, gpu) * (100 - tensor) / tensor if tensor else 0.0
+    rest += loads.BURST_CYCLES + (loads.LATE_CYCLES if tensor < 100 else 0.0)
+
+    def multiply(cta: RoleContext) -> Iterator[ops.Op]:
+        for burst in range(num_bursts):
+            for step in range(num_panels):
+                panel = step % NUM_PANELS
+                if is_fed:
+                    yield ops.MbarrierWait("full", panel, (burst * num_panels + step) // NUM_PANELS & 1)
+                yield ops.Wgmma(atom, 4, reads=(("panels", panel),) if reads else ())
+                yield ops.WgmmaCommitGroup()
+                yield ops.WgmmaWaitGroup(1)
+                if is_fed and step:
+                    yield ops.MbarrierArrive("empty", (step - 1) % NUM_PANELS)
+            yield ops.WgmmaWaitGroup(0)
+            if is_fed:
+                yield ops.MbarrierArrive("empty", NUM_PANELS - 1)
+            for _ in range(round(rest / loads.REST_CYCLES)):
+                yield ops.FenceProxyAsync()
+        over.add(cta.cta_idx)
+
+    return multiply
+
+
+def _streamer(
+    stream: str, over: set[int], *, num_rounds: int, is_waited: bool, rest_cycles: float = 0.0
+) -> Program:
+    """So many rounds, or those until the bursts are ``over``."""
+
+    def copy(cta: RoleContext) -> Iterator[ops.Op]:
+        turn = 0
+        while turn < num_rounds if num_rounds else cta.cta_idx not in over:
+            for slot in range(NUM_SLOTS):
+                if turn and not is_waited:
+                    yield ops.MbarrierWait("full", slot, turn & 1 ^ 1, by_lane=True)
+                yield ops.MbarrierArriveExpectTx("full", slot, BOX_BYTES)
+                box = turn * NUM_SLOTS + slot
+                tile = (cta.cta_idx, box if stream == "hbm" else box % (SLICE_ROWS // BOX_ROWS))
+                yield ops.TmaLoad("stream", tile, BOX_BYTES, BOX_BYTES, BOX_ROWS, "slots", slot, "full")
+            if is_waited:
+                for slot in range(NUM_SLOTS):
+                    yield ops.MbarrierWait("full", slot, turn & 1, by_lane=True)
+                for _ in range(round(rest_cycles / loads.REST_CYCLES)):
+                    yield ops.FenceProxyAsync()
+            turn += 1
+        if turn and not is_waited:
+            for slot in range(NUM_SLOTS):
+                yield ops.MbarrierWait("full", slot, turn & 1 ^ 1, by_lane=True)
+
+    return copy
+
+
+def _feeder(num_boxes: int, num_steps: int, *, is_own: bool) -> Program:
+    def feed(cta: RoleContext) -> Iterator[ops.Op]:
+        box = 0
+        for step in range(num_steps):
+            panel = step % NUM_PANELS
+            yield ops.MbarrierWait("empty", panel, step // NUM_PANELS & 1 ^ 1, by_lane=True)
+            if not num_boxes:
+                yield ops.MbarrierArrive("full", panel)
+                continue
+            yield ops.MbarrierArriveExpectTx("full", panel, num_boxes * BOX_BYTES)
+            for idx in range(num_boxes):
+                tile = (cta.cta_idx if is_own else 0, panel * BOXES_PER_PANEL + (box + idx) % BOXES_PER_PANEL)
+                yield ops.TmaLoad("operands", tile, BOX_BYTES, BOX_BYTES, BOX_ROWS, "panels", panel, "full")
+            if panel == NUM_PANELS - 1:
+                box += num_boxes
+
+    return feed
+
+
+def _nothing(cta: RoleContext) -> Iterator[ops.Op]:
+    yield ops.Alu(1)
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+BEGIN = {
+    "voltage_slope": 0.7, "tensor_pj_per_flop.16bit": 0.8, "tensor_pj_per_flop.tf32": 1.6, "tensor_pj_per_flop.fp8": 0.4,
+    "tensor_pj_per_flop.int8": 0.4, "zeros_fraction": 0.6, "load_line_mhz_per_w": 0.4, "bulk_pj_per_byte": 40.0,
+    "hbm_pj_per_byte": 60.0, "single_power_w": 900.0,
+}  # fmt: skip
+"""What is searched together, and where it begins."""
+OF_OTHERS = (
+    "voltage_slope", "tensor_pj_per_flop.16bit", "zeros_fraction", "load_line_mhz_per_w", "hbm_pj_per_byte",
+    "single_power_w",
+)  # fmt: skip
+"""Of these, what kernels/power_clock gives."""
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """Energy of a byte by TMA, and of tensor work of the other types: by the clocks of all runs at once."""
+    ran = [
+        row for row in rows
+        if _has_rates(row) and loads.is_steady(row) and (row["stream"], row["data"]) != ("hbm", "zeros")  # draw too little
+    ]  # fmt: skip
+    highest = max((loads.clock_mhz(row) for row in ran), default=0.0)
+
+    def errors_of(values: NDArray[np.float64], some: Sequence[Mapping[str, str]]) -> NDArray[np.float64]:
+        limiter = limiter_of(dict(zip(BEGIN, map(float, values), strict=True)), highest)
+        return np.array([
+            limiter.clock_mhz(activity_of(row), mode=row["group"], data=row["data"]) / loads.clock_mhz(row) - 1.0
+            for row in some
+        ])  # fmt: skip
+
+    solved = loads.least_squares(np.array(list(BEGIN.values())), errors_of, ran)
+    if solved is None:
+        return []
+    how = (
+        f"least squares over the clocks of {len(ran)} runs, with all other energies, {loads.LIMIT_W:.0f} W as the limit of "
+        f"a long one, {loads.IDLE_W:.0f} W at idle and {loads.BUSY_W:.0f} W of busy SMs"
+    )
+    return [
+        Fitted(parameter=f"clock.{name}", value=float(value), how=how)
+        for name, value in zip(BEGIN, solved, strict=True) if name not in OF_OTHERS
+    ]
+
+
+def _has_rates(row: Mapping[str, str]) -> bool:
+    """Whether all of the work has a rate."""
+    has_bytes = row["stream"] in STREAM_BYTES or row["num_boxes"] != "0"
+    has_tensor = row["tensor_duty"] == "0" or bool(row.get("tflops"))
+    return has_tensor and (not has_bytes or bool(row.get("gb_per_s"))) and bool(loads.clock_mhz(row) > 0.0)
+
+
+def activity_of(row: Mapping[str, str]) -> Activity:
+    """What a run does, in cycles of its own clock."""
+    mhz, run_us, atom = loads.clock_mhz(row), float(row["run_us"]), atom_of(work_of(row))
+    whole = float(row.get("mhz") or mhz)
+    num_bytes = float(row.get("gb_per_s") or 0.0) * 1e3 * run_us
+    num_flops = float(row.get("tflops") or 0.0) * 1e6 * run_us
+    num_flops = max(0.0, num_flops - 0.5 * NUM_SMS * BURST_WGMMAS * atom.num_flops)  # half a burst was done later
+    return Activity(
+        cycles=mhz * run_us, num_flops=num_flops * mhz / whole, rate_class=atom.rate_class, l2_bytes=0.0,
+        bulk_bytes=num_bytes, hbm_bytes=num_bytes if row["stream"] == "hbm" else 0.0, busy_fraction=1.0,
+    )  # fmt: skip
+
+
+def limiter_of(values: dict[str, float], highest_mhz: float) -> PowerLimiter:
+    """The machine's part with these values of ``BEGIN``."""
+    tensor = {name.partition(".")[2]: value for name, value in values.items() if "." in name}
+    others = {name: value for name, value in values.items() if "." not in name}
+    return PowerLimiter(
+        ClockSpec(
+            max_mhz=highest_mhz, min_mhz=0.1 * highest_mhz, power_limit_w=loads.LIMIT_W, idle_power_w=loads.IDLE_W,
+            single_power_delay_us=loads.DELAY_US, sm_busy_w=loads.BUSY_W, fp32_pj_per_flop=0.0, l2_pj_per_byte=0.0,
+            hbm_zeros_fraction=0.0, tensor_pj_per_flop=tensor, **others,
+        )
+    )  # fmt: skip
+
+
+HOPPER = (9, 0)
+CASE = Case(
+    name="power_tma",
+    question="At what clock does the SM run where TMA brings the bytes, beside tensor work and into its operands?",
+    columns=("run_us", "tensor_duty", "stream", "stream_duty", "num_boxes", "data"),
+    groups={
+        "single": Group(configs=single, rank=3, least_capability=HOPPER),
+        "sustained": Group(configs=sustained, rank=3, least_capability=HOPPER),
+    },
+    launch=launch,
+    check=check,
+    values=loads.CASE.values,
+    num_repeats=3,
+    predict=predict,
+    tiers={"mhz": 4, "last_mhz": 4, "tflops": 4},
+    fit=fit,
+    includes=includes,
+)
