@@ -152,10 +152,12 @@ def estimate_clock(launch: Launch, gpu: GpuSpec, held: Occupancy, limiter: Power
     l2_bytes = sum(float(item.panel_bytes(tiles).sum()) for item in launch.footprints)
     merge_limit = gpu.xbar.merge_limit if gpu.xbar.merge_scope != "sm" else 1
     unmerged = 0.2 + 0.8 / max(1, merge_limit)  # a fifth of what neighbours ask for comes too late to merge
+    by_tma = "tma" in launch.features
     clock = Clock(sm_mhz=gpu.clock.max_mhz)
     moved = hbm_bytes / clock.bytes_per_cycle(gb_per_s=gpu.hbm.sustained_read_gb_per_s)
     guess = Activity(
         cycles=max(work, moved) + overhead, num_flops=float(launch.num_flops), rate_class=launch.math_class,
-        l2_bytes=l2_bytes * unmerged, hbm_bytes=hbm_bytes, busy_fraction=1.0,
+        l2_bytes=0.0 if by_tma else l2_bytes * unmerged, bulk_bytes=l2_bytes * unmerged if by_tma else 0.0,
+        hbm_bytes=hbm_bytes, busy_fraction=1.0,
     )
     return limiter.clock_mhz(guess, mode=mode, data=data)
