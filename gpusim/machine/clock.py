@@ -27,7 +27,8 @@ class ClockSpec:
     voltage_slope: float
     """Relative change of voltage for a relative change of clock, near the top of the range."""
     tensor_pj_per_flop: Mapping[str, float]
-    """Energy of tensor arithmetic with its operand reads, at ``max_mhz``, on random data, by class of type."""
+    """Energy of tensor arithmetic with its operand reads, at ``max_mhz``, on random data, by class of type; by type where one
+    of a class differs (fp16)."""
     zeros_fraction: float
     """Energy of tensor work on zeros, of that on random data."""
     load_line_mhz_per_w: float
@@ -36,7 +37,11 @@ class ClockSpec:
     l2_pj_per_byte: float
     """Of what threads load and store, L1 and registers included."""
     bulk_pj_per_byte: float
-    """Of what TMA brings out of L2 into shared memory."""
+    """Of what L2 gives TMA, requests that merge or are multicast counted once."""
+    fill_pj_per_byte: float
+    """Of what TMA writes into shared memory, beside that."""
+    bulk_zeros_fraction: float
+    """Of both where they bring zeros."""
     hbm_pj_per_byte: float
     hbm_zeros_fraction: float
     """Of memory's energy where it holds zeros; L2's does not depend on what it gives."""
@@ -51,25 +56,29 @@ class Activity:
     cycles: float
     num_flops: float
     rate_class: str
+    """Class of type, or the type itself."""
     l2_bytes: float
     """Of threads' loads and stores, and of bulk stores."""
     hbm_bytes: float
     busy_fraction: float
     """SM-cycles with a CTA, of all."""
     bulk_bytes: float = 0.0
-    """Out of L2 by TMA; no part of ``l2_bytes``."""
+    """Out of L2 for TMA; no part of ``l2_bytes``."""
+    fill_bytes: float = 0.0
+    """Into shared memory by TMA: what merged and multicast requests brought counts for each SM."""
 
 
 class PowerLimiter(Component):
     """The clock at which the power drawn meets the limit, and the voltage that reaches the SMs holds.
 
-    Models: energy by kind of work, at a voltage that falls with the clock; a higher limit for a single launch than
-    for half a second of them, and none in its first microseconds; zeros against random data; a load line: the current of the
+    Models: energy by kind of work (a byte by TMA takes less than a thread's load), at a voltage that falls with the clock; a
+    higher limit for a single launch than for half a second, and none in its first microseconds; zeros against random data; a
+    load line: the current of the
     tensor cores lowers the voltage at them, and the clock, which follows that voltage within microseconds, falls in
     proportion to their power, far from any limit (streams out of L2 and memory, on supplies of their own, do not lower it).
     Ignores: temperature, the card's own leakage and binning, the limiter's oscillation, clock per GPC; how the voltage
     recovers some 5 us after work begins (bursts of 5 us run 2 to 5 % slower than work that goes on); a dip of some 2 %,
-    100 us after a launch; the load line of FP32 work.
+    100 us after a launch; the load line of FP32 work; operands of wgmma from registers (a tenth less) and of narrow tiles.
     Source: the GPU's description.
     """
 
@@ -86,7 +95,9 @@ class PowerLimiter(Component):
         arithmetic = self.tensor_w(activity, mhz=mhz, data=data)
         if activity.rate_class == "fp32":
             arithmetic = activity.num_flops * spec.fp32_pj_per_flop * 1e-12 / seconds * self.voltage(mhz) ** 2
-        l2 = (activity.l2_bytes * spec.l2_pj_per_byte + activity.bulk_bytes * spec.bulk_pj_per_byte) * 1e-12 / seconds
+        bulk = activity.bulk_bytes * spec.bulk_pj_per_byte + activity.fill_bytes * spec.fill_pj_per_byte
+        bulk *= spec.bulk_zeros_fraction if is_zeros else 1.0
+        l2 = (activity.l2_bytes * spec.l2_pj_per_byte + bulk) * 1e-12 / seconds
         busy = spec.sm_busy_w * activity.busy_fraction * mhz / spec.max_mhz
         memory = activity.hbm_bytes * spec.hbm_pj_per_byte * (spec.hbm_zeros_fraction if is_zeros else 1.0) * 1e-12 / seconds
         return spec.idle_power_w + memory + arithmetic + (l2 + busy) * self.voltage(mhz) ** 2

@@ -158,6 +158,6 @@ def estimate_clock(launch: Launch, gpu: GpuSpec, held: Occupancy, limiter: Power
     guess = Activity(
         cycles=max(work, moved) + overhead, num_flops=float(launch.num_flops), rate_class=launch.math_class,
         l2_bytes=0.0 if by_tma else l2_bytes * unmerged, bulk_bytes=l2_bytes * unmerged if by_tma else 0.0,
-        hbm_bytes=hbm_bytes, busy_fraction=1.0,
+        fill_bytes=l2_bytes if by_tma else 0.0, hbm_bytes=hbm_bytes, busy_fraction=1.0,
     )
     return limiter.clock_mhz(guess, mode=mode, data=data)

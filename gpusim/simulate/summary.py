@@ -30,14 +30,21 @@ def activity_of(engine: Engine) -> Activity:
     """What the launch did, for its power."""
     machine = engine.machine
     l2, tma = machine.l2.counters, machine.sms[0].tma
-    read = l2.read_sectors * SECTOR_BYTES
-    bulk = min(read, tma.counters.load_bytes) if tma is not None else 0.0  # requests that merge are read once
+    read, filled = l2.read_sectors * SECTOR_BYTES, tma.counters.load_bytes if tma is not None else 0.0
+    bulk = min(read, filled)  # requests that merge are read once
     return Activity(
-        cycles=engine.end_cycle, num_flops=float(engine.launch.num_flops), rate_class=engine.launch.math_class,
+        cycles=engine.end_cycle, num_flops=float(engine.launch.num_flops), rate_class=_type_of(engine),
         l2_bytes=(read - bulk + l2.write_sectors * SECTOR_BYTES) * engine.scale, bulk_bytes=bulk * engine.scale,
-        hbm_bytes=sum(engine.dram_bytes()),
+        fill_bytes=filled * engine.scale, hbm_bytes=sum(engine.dram_bytes()),
         busy_fraction=min(1.0, engine.slots_to_run / engine.occupancy.ctas_per_sm / engine.gpu.num_sms),
     )
+
+
+def _type_of(engine: Engine) -> str:
+    """The launch's class of type; the type of its wgmma where that has an energy of its own."""
+    types = {cost.op.atom.a_dtype.name for cost in engine.wgmma_costs.values()}
+    own = types.pop() if len(types) == 1 else ""
+    return own if own in engine.gpu.clock.tensor_pj_per_flop else engine.launch.math_class
 
 
 def result_of(

@@ -334,6 +334,7 @@ def as_long(activity: Activity, cycles: float) -> Activity:
     return replace(
         activity, cycles=cycles, num_flops=activity.num_flops * times, l2_bytes=activity.l2_bytes * times,
         hbm_bytes=activity.hbm_bytes * times, bulk_bytes=activity.bulk_bytes * times,
+        fill_bytes=activity.fill_bytes * times,
     )  # fmt: skip
 
 
@@ -445,7 +446,7 @@ def _limiter(values: NDArray[np.float64], highest_mhz: float) -> PowerLimiter:
             max_mhz=highest_mhz, min_mhz=0.1 * highest_mhz, power_limit_w=LIMIT_W, single_power_delay_us=DELAY_US,
             idle_power_w=IDLE_W, sm_busy_w=BUSY_W,
             tensor_pj_per_flop={"16bit": found.pop("tensor_pj_per_flop.16bit")}, fp32_pj_per_flop=0.0,
-            bulk_pj_per_byte=0.0, **found,
+            bulk_pj_per_byte=0.0, fill_pj_per_byte=0.0, bulk_zeros_fraction=1.0, **found,
         )
     )  # fmt: skip
 

@@ -450,16 +450,21 @@ def _nothing(cta: RoleContext) -> Iterator[ops.Op]:
 # ---------------------------------------------------------------------------------------------- parameters
 
 BEGIN = {
-    "voltage_slope": 0.7, "tensor_pj_per_flop.16bit": 0.8, "tensor_pj_per_flop.tf32": 1.6, "tensor_pj_per_flop.fp8": 0.4,
-    "tensor_pj_per_flop.int8": 0.4, "zeros_fraction": 0.6, "load_line_mhz_per_w": 0.4, "bulk_pj_per_byte": 40.0,
-    "hbm_pj_per_byte": 60.0, "single_power_w": 900.0,
+    "voltage_slope": 0.7, "tensor_pj_per_flop.16bit": 0.9, "tensor_pj_per_flop.bf16_rs": 0.8,
+    "tensor_pj_per_flop.fp16": 1.0, "tensor_pj_per_flop.tf32": 1.6, "tensor_pj_per_flop.fp8": 0.4,
+    "tensor_pj_per_flop.int8": 0.4, "zeros_fraction": 0.6, "load_line_mhz_per_w": 0.4, "bulk_pj_per_byte": 30.0,
+    "fill_pj_per_byte": 10.0, "bulk_zeros_fraction": 0.8, "hbm_pj_per_byte": 60.0, "single_power_w": 900.0,
 }  # fmt: skip
 """What is searched together, and where it begins."""
 OF_OTHERS = (
-    "voltage_slope", "tensor_pj_per_flop.16bit", "zeros_fraction", "load_line_mhz_per_w", "hbm_pj_per_byte",
-    "single_power_w",
+    "voltage_slope", "tensor_pj_per_flop.16bit", "tensor_pj_per_flop.bf16_rs", "zeros_fraction", "load_line_mhz_per_w",
+    "hbm_pj_per_byte", "single_power_w",
 )  # fmt: skip
-"""Of these, what kernels/power_clock gives."""
+"""Of these, what kernels/power_clock gives, and what the machine has no name for."""
+OWN_ENERGY = ("bf16_rs", "fp16")
+"""Kinds of 16-bit work that are told apart."""
+SERVED = {"fed_same": 0.5}
+"""Bytes that leave L2 for each that comes: two requests merge at most (kernels/line_sharing)."""
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
@@ -505,8 +510,10 @@ def activity_of(row: Mapping[str, str]) -> Activity:
     num_flops = float(row.get("tflops") or 0.0) * 1e6 * run_us
     num_flops = max(0.0, num_flops - 0.5 * NUM_SMS * BURST_WGMMAS * atom.num_flops)  # half a burst was done later
     return Activity(
-        cycles=mhz * run_us, num_flops=num_flops * mhz / whole, rate_class=atom.rate_class, l2_bytes=0.0,
-        bulk_bytes=num_bytes, hbm_bytes=num_bytes if row["stream"] == "hbm" else 0.0, busy_fraction=1.0,
+        cycles=mhz * run_us, num_flops=num_flops * mhz / whole, l2_bytes=0.0,
+        rate_class=work_of(row) if work_of(row) in OWN_ENERGY else atom.rate_class,
+        bulk_bytes=num_bytes * SERVED.get(row["stream"], 1.0), fill_bytes=num_bytes,
+        hbm_bytes=num_bytes if row["stream"] == "hbm" else 0.0, busy_fraction=1.0,
     )  # fmt: skip
 
 
