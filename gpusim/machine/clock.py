@@ -27,8 +27,8 @@ class ClockSpec:
     voltage_slope: float
     """Relative change of voltage for a relative change of clock, near the top of the range."""
     tensor_pj_per_flop: Mapping[str, float]
-    """Energy of tensor arithmetic with its operand reads, at ``max_mhz``, on random data, by class of type; by type where one
-    of a class differs (fp16)."""
+    """Energy of tensor arithmetic with its operand reads, at ``max_mhz``, on random data, by class of type; of fp16, which
+    takes more than its class, by its own name."""
     zeros_fraction: float
     """Energy of tensor work on zeros, of that on random data."""
     load_line_mhz_per_w: float
@@ -73,9 +73,9 @@ class PowerLimiter(Component):
 
     Models: energy by kind of work (a byte by TMA takes less than a thread's load), at a voltage that falls with the clock; a
     higher limit for a single launch than for half a second, and none in its first microseconds; zeros against random data; a
-    load line: the current of the
-    tensor cores lowers the voltage at them, and the clock, which follows that voltage within microseconds, falls in
-    proportion to their power, far from any limit (streams out of L2 and memory, on supplies of their own, do not lower it).
+    load line: the current of the tensor cores lowers the voltage at them, and the clock, which follows that voltage within
+    microseconds, falls in proportion to their power, far from any limit (streams out of L2 and memory, on supplies of their
+    own, do not lower it).
     Ignores: temperature, the card's own leakage and binning, the limiter's oscillation, clock per GPC; how the voltage
     recovers some 5 us after work begins (bursts of 5 us run 2 to 5 % slower than work that goes on); a dip of some 2 %,
     100 us after a launch; the load line of FP32 work; operands of wgmma from registers (a tenth less) and of narrow tiles.

@@ -92,7 +92,8 @@ def test_the_data_sheets_peak_is_sms_times_rate_times_clock(name: str, gpus: dic
 
 @pytest.mark.parametrize("name", gpu_names())
 def test_energies_cover_the_classes_that_have_a_rate(name: str, gpus: dict[str, GpuSpec]) -> None:
-    assert set(gpus[name].clock.tensor_pj_per_flop) == set(gpus[name].tensor_core.mma_sync_flops_per_cycle)
+    classes = set(gpus[name].tensor_core.mma_sync_flops_per_cycle)
+    assert set(gpus[name].clock.tensor_pj_per_flop) - {"fp16"} == classes  # a type of its class that draws more
 
 
 @pytest.mark.parametrize("name", gpu_names())
@@ -117,14 +118,19 @@ def test_the_toys_nanoseconds_are_cycles_and_its_gigabytes_bytes_a_cycle(gpus: d
 
 
 def gemm_clock_mhz(gpu: GpuSpec, *, mode: str, data: str, efficiency: float) -> float:
-    """SM clock of 8192^3 in bf16 at ``efficiency`` of the tensor rate; 6.6 GB through L2, 1 GB through HBM."""
+    """SM clock of 8192^3 in bf16 at ``efficiency`` of the tensor rate.
+
+    6.6 GB out of L2, 12.9 GB into tiles of 128 x 256, 1 GB through HBM.
+    """
     core = gpu.tensor_core
     rate = (core.wgmma_flops_per_cycle or core.mma_sync_flops_per_cycle)["16bit"]
     activity = Activity(
         cycles=GEMM_FLOPS / (gpu.num_sms * rate * efficiency),
         num_flops=GEMM_FLOPS,
         rate_class="16bit",
-        l2_bytes=6.6e9,
+        l2_bytes=0.0 if gpu.tma else 6.6e9,
+        bulk_bytes=6.6e9 if gpu.tma else 0.0,
+        fill_bytes=12.9e9 if gpu.tma else 0.0,
         hbm_bytes=1e9,
         busy_fraction=1.0,
     )
@@ -136,10 +142,11 @@ def test_an_h200_runs_a_large_gemm_at_the_clocks_that_were_seen(gpus: dict[str, 
         mhz = gemm_clock_mhz(gpus["h200_sxm"], mode=mode, data=data, efficiency=0.95)
         return gpus["h200_sxm"].num_sms * 4096 * 0.95 * mhz / 1e6
 
-    # 769 to 798 and 894 were seen. Energies were once worked out from these numbers; they come from kernels/power_clock now,
-    # and say a tenth less (deviations.md, 5): to be held from below, too, so that it does not become worse.
-    assert 0.88 * 783 < tflops("sustained", "random") < 798
-    assert 0.92 * 894 < tflops("sustained", "zeros") < 1.02 * 894
+    # 769 to 798 and 894 on zeros were seen, in trains of a length that is not told: the limit of a single launch holds for
+    # some 20 ms (the marks of kernels/power_clock), the lower one after 100; a train of any length lies between them.
+    assert 0.89 * 783 < tflops("sustained", "random") < 798
+    assert 769 < tflops("single", "random") < 1.08 * 783
+    assert 0.98 * 894 < tflops("sustained", "zeros") < 1.02 * 894 < 1.02 * tflops("single", "zeros")
     assert 1550 < gemm_clock_mhz(gpus["h200_sxm"], mode="single", data="random", efficiency=0.95) < 1750
 
 
