@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import simpy
 
@@ -14,10 +14,10 @@ from gpusim.machine.dispatcher import Dispatcher
 from gpusim.machine.memory.dsmem import Dsmem, DsmemCounters
 from gpusim.machine.memory.hbm import Hbm
 from gpusim.machine.memory.l1 import L1, L1Counters
-from gpusim.machine.memory.l2 import L2, Residency
+from gpusim.machine.memory.l2 import L2, L2Spec, Residency
 from gpusim.machine.memory.smem import Smem, SmemCounters
 from gpusim.machine.memory.tma import Tma, TmaCounters
-from gpusim.machine.memory.xbar import Xbar
+from gpusim.machine.memory.xbar import Xbar, XbarSpec
 from gpusim.machine.sm.instruction_cache import InstructionCache
 from gpusim.machine.sm.mbarrier import MbarrierUnit
 from gpusim.machine.sm.tensor_core import TensorCore, TensorCoreCounters
@@ -57,6 +57,24 @@ class Sm:
             self.l1.below.is_live(self.idx, is_live=False)
 
 
+def _at_own_clock(gpu: GpuSpec, l2_cycles: float) -> tuple[L2Spec, XbarSpec]:
+    """What L2 and crossbar move in an SM cycle that has so many of theirs; an SM's own ports keep its pace."""
+    if l2_cycles == 1.0:
+        return gpu.l2, gpu.xbar
+    l2, xbar = gpu.l2, gpu.xbar
+    return (
+        replace(
+            l2, slice_bytes_per_cycle=l2.slice_bytes_per_cycle * l2_cycles,
+            link_bytes_per_cycle=l2.link_bytes_per_cycle * l2_cycles,
+        ),
+        replace(
+            xbar, write_bytes_per_cycle=xbar.write_bytes_per_cycle * l2_cycles,
+            gpc_read_bytes_per_cycle=xbar.gpc_read_bytes_per_cycle * l2_cycles,
+            gpc_write_bytes_per_cycle=xbar.gpc_write_bytes_per_cycle * l2_cycles,
+        ),
+    )  # fmt: skip
+
+
 class Machine:
     """All parts of one GPU at one SM clock."""
 
@@ -84,12 +102,13 @@ class Machine:
         floorplan = gpu.floorplan
         side_of_sm = floorplan.side_of_sm
         shares = [side_of_sm.count(side) / gpu.num_sms for side in range(gpu.l2.num_partitions)]
-        self.l2 = L2(gpu.l2, hbm=self.hbm, residency=residency, side_shares=shares, fill_scales=fill_scales)
-        self.xbar = Xbar(env, gpu.xbar, l2=self.l2, floorplan=floorplan)
+        self.power_limiter = PowerLimiter(gpu.clock)
+        l2_spec, xbar_spec = _at_own_clock(gpu, self.power_limiter.l2_cycles(clock.sm_mhz))
+        self.l2 = L2(l2_spec, hbm=self.hbm, residency=residency, side_shares=shares, fill_scales=fill_scales)
+        self.xbar = Xbar(env, xbar_spec, l2=self.l2, floorplan=floorplan)
         self.dispatcher = Dispatcher(
             gpu.dispatcher, floorplan=floorplan, cluster_size=cluster_size, ctas_per_sm=ctas_per_sm, num_ctas=num_ctas
         )
-        self.power_limiter = PowerLimiter(gpu.clock)
         l1, smem, tma, dsmem = L1Counters(), SmemCounters(), TmaCounters(), DsmemCounters()
         scheduler, tensor = WarpSchedulerCounters(), TensorCoreCounters()
         self.counters: tuple[Counters, ...] = (

@@ -47,6 +47,8 @@ class ClockSpec:
     """Of memory's energy where it holds zeros; L2's does not depend on what it gives."""
     sm_busy_w: float
     """Power of all SMs issuing, at ``max_mhz``."""
+    l2_follows: float
+    """How far the clock of L2 and crossbar follows that of the SMs: 0 keeps its own, 1 falls with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,10 @@ class PowerLimiter(Component):
         """Whether ``activity`` may run at ``mhz``: neither the limit nor the load line asks for less."""
         dropped = self.spec.load_line_mhz_per_w * self.tensor_w(activity, mhz=mhz, data=data)
         return mhz + dropped <= self.spec.max_mhz and self.power_w(activity, mhz=mhz, data=data) <= limit_w
+
+    def l2_cycles(self, mhz: float) -> float:
+        """Cycles of L2 and crossbar in an SM cycle at ``mhz``, where at the highest clock it is one."""
+        return float((self.spec.max_mhz / mhz) ** (1.0 - self.spec.l2_follows))
 
     def clock_mhz(self, activity: Activity, *, mode: str, data: str) -> float:
         """Highest clock that the load line and the limit of ``mode`` (``single`` or ``sustained``) leave ``activity``.

@@ -484,7 +484,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
 
     solved = loads.least_squares(np.array(list(BEGIN.values())), errors_of, ran)
     if solved is None:
-        return []
+        return _of_l2(rows)
     how = (
         f"least squares over the clocks of {len(ran)} runs, with all other energies, {loads.LIMIT_W:.0f} W as the limit of "
         f"a long one, {loads.IDLE_W:.0f} W at idle and {loads.BUSY_W:.0f} W of busy SMs"
@@ -492,7 +492,23 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     return [
         Fitted(parameter=f"clock.{name}", value=float(value), how=how)
         for name, value in zip(BEGIN, solved, strict=True) if name not in OF_OTHERS
-    ]
+    ] + _of_l2(rows)
+
+
+def _of_l2(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """How far L2's clock follows: streams out of it that never rest, beside tensor work that lowers the SMs' clock."""
+    ran = [
+        (np.log(float(row.get("mhz") or loads.clock_mhz(row))), np.log(float(row["gb_per_s"])))
+        for row in rows if row["stream"] == "l2" and row["stream_duty"] == "100" and row.get("gb_per_s")
+    ]  # fmt: skip
+    if not ran:
+        return []
+    fastest = max(ran)
+    slopes = [(fastest[1] - rate) / (fastest[0] - clock) for clock, rate in ran if clock < fastest[0] - 0.05]
+    if not slopes:
+        return []
+    how = "streams by TMA out of L2 beside wgmma, GB/s over clock: slope of logarithms from the fastest on, median"
+    return [Fitted(parameter="clock.l2_follows", value=float(np.median(slopes)), how=how)]
 
 
 def _has_rates(row: Mapping[str, str]) -> bool:
@@ -524,8 +540,8 @@ def limiter_of(values: dict[str, float], highest_mhz: float) -> PowerLimiter:
     return PowerLimiter(
         ClockSpec(
             max_mhz=highest_mhz, min_mhz=0.1 * highest_mhz, power_limit_w=loads.LIMIT_W, idle_power_w=loads.IDLE_W,
-            single_power_delay_us=loads.DELAY_US, sm_busy_w=loads.BUSY_W, fp32_pj_per_flop=0.0, l2_pj_per_byte=0.0,
-            hbm_zeros_fraction=0.0, tensor_pj_per_flop=tensor, **others,
+            single_power_delay_us=loads.DELAY_US, sm_busy_w=loads.BUSY_W, l2_follows=0.0,
+            fp32_pj_per_flop=0.0, l2_pj_per_byte=0.0, hbm_zeros_fraction=0.0, tensor_pj_per_flop=tensor, **others,
         )
     )  # fmt: skip
 

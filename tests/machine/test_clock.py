@@ -116,6 +116,14 @@ def test_zeros_in_memory_draw_less_too() -> None:
     assert drawn == pytest.approx([1.0, 0.25])
 
 
+@pytest.mark.parametrize(("follows", "l2_cycles"), [(0.0, 2.0), (1.0, 1.0), (0.5, 2.0**0.5)])
+def test_l2_keeps_its_own_clock_or_follows(follows: float, l2_cycles: float) -> None:
+    """At half the clock an SM cycle has two of L2's, one, or what lies between."""
+    limiter = PowerLimiter(replace(TOY, l2_follows=follows))
+    assert limiter.l2_cycles(500.0) == pytest.approx(l2_cycles)
+    assert limiter.l2_cycles(1000.0) == 1.0
+
+
 def test_max_asks_for_no_power() -> None:
     assert clock(work(gflops=1e9), mode="max") == TOY.max_mhz
 
