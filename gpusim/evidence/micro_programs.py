@@ -267,6 +267,9 @@ def sm_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
 IN_HBM = 1 << 31
 STREAMS = MappingProxyType({"init": (0, 1), "read": (1, 0), "scale": (1, 1), "triad": (2, 1)})
 """Loads and stores of a thread of gpu-stream."""
+ADDRESS, ADDRESS_CHAIN = 30, 8
+"""Instructions of such a thread beside them, and those that wait for one another: its index, the test of its end, addresses.
+Counted in what nvcc 13 makes of such kernels, 28 to 39 and 8."""
 
 
 def hbm_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
@@ -291,6 +294,8 @@ def stream_bandwidth(params: Params, gpu: GpuSpec) -> float:
     def launch(num_waves: int) -> Launch:
         def program(cta: RoleContext) -> Steps:
             tokens: list[Any] = []
+            yield ops.Alu(ADDRESS_CHAIN, is_chain=True)
+            yield ops.Alu(ADDRESS - ADDRESS_CHAIN)
             for idx in range(num_loads):
                 tokens.append((yield ops.GlobalLoad(f"from{idx}", (cta.cta_idx, 0), access)))
             for token in tokens:
