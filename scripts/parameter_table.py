@@ -65,13 +65,13 @@ def table(
         "",
         "Made by `scripts/parameter_table.py`; `gpusim gpus h200_sxm` prints the parameters of today with their units,",
         "and counts a parameter that has a number for each class of instructions once a class. Before: as of revision",
-        "c0513c6, when no GPU had been asked for anything but counts. The other GPUs, of which nothing was measured here, are",
-        "counted as they are today.",
+        "c0513c6, when no GPU had been asked for anything but counts. The other GPUs, of which nothing was measured here,",
+        "are counted as they are today.",
         "",
         "| | " + " | ".join(dict.fromkeys(CLASSES.values())) + " | all |",
         "|---|" + "---|" * (len(set(CLASSES.values())) + 1),
     ]
-    for label, found in (("before", before), ("after", after), *((f"`{name}`", of) for name, of in others.items())):
+    for label, found in (("before", before), ("after", after), *others.items()):
         counts = Counter(class_of(source) for _, source in found.values())
         numbers = [counts[kind] for kind in dict.fromkeys(CLASSES.values())]
         lines.append(f"| {label} | " + " | ".join(map(str, numbers)) + f" | {len(found)} |")
