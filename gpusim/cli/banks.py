@@ -18,8 +18,8 @@ from gpusim.errors import ConfigError, LayoutError
 if TYPE_CHECKING:
     from gpusim.layout import Layout, Swizzle
     from gpusim.workload.bank_mends import Mend
-    from gpusim.workload.banks import TileAccess
     from gpusim.workload.dtypes import DType
+    from gpusim.workload.tile_access import TileAccess
 
 
 class BanksCommand(TyperCommand):
@@ -166,8 +166,8 @@ def _accesses(
     layout: str, dtype: DType, names: list[str], swizzle: str | None, lanes: tuple[str | None, ...], at: str | None
 ) -> list[TileAccess]:
     from gpusim.layout import ByteLayout, Layout
-    from gpusim.workload.banks import TileAccess, smem_tile
     from gpusim.workload.smem_ops import SMEM_OPS, smem_op_hint
+    from gpusim.workload.tile_access import TileAccess, smem_tile
 
     for name in names:
         if name not in SMEM_OPS:
