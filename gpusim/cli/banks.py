@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from gpusim.cli.layout import find_dtype, parse_any
+from gpusim.cli.layout_operations import find_dtype, parse_any
 from gpusim.cli.options import console_for, output_path, refuse_same, write_json
 from gpusim.errors import ConfigError, LayoutError
 
