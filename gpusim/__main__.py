@@ -1,6 +1,18 @@
-"""``python -m gpusim``."""
+"""``gpusim`` and ``python -m gpusim``: light enough that Ctrl-C is quiet while the command line is still being imported."""
 
-from gpusim.cli import main
+import sys
+
+
+def run() -> int:
+    """Run the command line; returns the exit status."""
+    try:
+        from gpusim.cli import main
+
+        return main()
+    except KeyboardInterrupt:
+        sys.stderr.write("gpusim: interrupted\n")
+        return 130
+
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(run())

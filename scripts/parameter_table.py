@@ -1,6 +1,7 @@
 """Every parameter of a GPU before and after measuring, as a Markdown table; for docs/h200_parameters.md.
 
-In: two descriptions, the older first (``git show REVISION:configs/h200_sxm.toml``). Out: the page, on stdout.
+In: two descriptions, the older first (``git show REVISION:configs/h200_sxm.toml``); GPUs beside the newer are counted too.
+Out: the page, on stdout.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def main() -> None:
     parser.add_argument("after", type=Path)
     args = parser.parse_args()
     before, after = parameters(args.before), parameters(args.after)
-    print(table(before, after))
+    others = [path for path in sorted(args.after.parent.glob("*.toml")) if path.stem not in (args.after.stem, "toy")]
+    print(table(before, after, {path.stem: parameters(path) for path in others}))
 
 
 def parameters(path: Path) -> dict[str, Parameter]:
@@ -54,19 +56,22 @@ def class_of(source: str) -> str:
     return CLASSES[source.partition(":")[0]]
 
 
-def table(before: Mapping[str, Parameter], after: Mapping[str, Parameter]) -> str:
-    """The page: how many are of each class, and a row for each parameter."""
+def table(
+    before: Mapping[str, Parameter], after: Mapping[str, Parameter], others: Mapping[str, Mapping[str, Parameter]]
+) -> str:
+    """The page: how many are of each class, of other GPUs' too, and a row for each parameter."""
     lines = [
         "# The H200's parameters, before and after measuring",
         "",
         "Made by `scripts/parameter_table.py`; `gpusim gpus h200_sxm` prints the parameters of today with their units,",
         "and counts a parameter that has a number for each class of instructions once a class. Before: as of revision",
-        "c0513c6, when no GPU had been asked for anything but counts.",
+        "c0513c6, when no GPU had been asked for anything but counts. The other GPUs, of which nothing was measured here,",
+        "are counted as they are today.",
         "",
         "| | " + " | ".join(dict.fromkeys(CLASSES.values())) + " | all |",
         "|---|" + "---|" * (len(set(CLASSES.values())) + 1),
     ]
-    for label, found in (("before", before), ("after", after)):
+    for label, found in (("before", before), ("after", after), *others.items()):
         counts = Counter(class_of(source) for _, source in found.values())
         numbers = [counts[kind] for kind in dict.fromkeys(CLASSES.values())]
         lines.append(f"| {label} | " + " | ".join(map(str, numbers)) + f" | {len(found)} |")

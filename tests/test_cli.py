@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -127,6 +128,31 @@ KEYS = (
     "kernel", "gpu", "params", "cycles", "time_us", "sm_clock_mhz", "tflops", "bound_by", "occupancy", "counters",
     "num_events", "wall_s", "sources",
 )
+
+
+def test_an_interruption_while_the_command_line_is_imported_is_quiet_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted(ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            raise KeyboardInterrupt
+
+    from gpusim.__main__ import run
+
+    monkeypatch.setitem(sys.modules, "gpusim.cli", Interrupted("gpusim.cli"))
+    assert run() == 130
+    assert capsys.readouterr().err == "gpusim: interrupted\n"
+
+
+def test_tables_in_a_pipe_have_a_line_a_row_however_long(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert main(["validate", "--gpu", "h200_sxm", "--kernel", "occupancy"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    head, rows = lines[1].split(), [line.split() for line in lines[2:-2]]
+    assert head[:3] == ["kernel", "group", "what"]
+    assert len(rows) == 22
+    assert {len(words) for words in rows[:-1]} == {8}
+    assert all(words[0] == "occupancy" and words[-1] == "pass" for words in rows[:-1])
 
 
 def test_a_prediction_writes_json_trace_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from gpusim import layout as cute
 from gpusim.cli import main
-from gpusim.cli.layout import OPERATIONS, Unit, apply, parse_any, parse_operand
+from gpusim.cli.layout_operations import OPERATIONS, Unit, apply, parse_any, parse_operand
 from gpusim.errors import LayoutError
 from gpusim.layout import Layout, Swizzle, parse_layout
 from gpusim.layout.draw import COLORS

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from gpusim.cli.layout import find_dtype, parse_any
+from gpusim.cli.layout_operations import find_dtype, parse_any
 from gpusim.cli.options import console_for, output_path, refuse_same, write_json
 from gpusim.errors import ConfigError, LayoutError
 
 if TYPE_CHECKING:
     from gpusim.layout import Layout, Swizzle
     from gpusim.workload.bank_mends import Mend
-    from gpusim.workload.banks import TileAccess
     from gpusim.workload.dtypes import DType
+    from gpusim.workload.tile_access import TileAccess
 
 
 class BanksCommand(TyperCommand):
@@ -166,8 +166,8 @@ def _accesses(
     layout: str, dtype: DType, names: list[str], swizzle: str | None, lanes: tuple[str | None, ...], at: str | None
 ) -> list[TileAccess]:
     from gpusim.layout import ByteLayout, Layout
-    from gpusim.workload.banks import TileAccess, smem_tile
     from gpusim.workload.smem_ops import SMEM_OPS, smem_op_hint
+    from gpusim.workload.tile_access import TileAccess, smem_tile
 
     for name in names:
         if name not in SMEM_OPS:

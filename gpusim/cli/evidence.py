@@ -36,8 +36,6 @@ def calibrate_command(
     """
     from dataclasses import asdict
 
-    from rich.console import Console
-
     from gpusim.evidence.calibrate import calibrate, toml_lines
     from gpusim.report.evidence import render_calibration
 
@@ -48,7 +46,7 @@ def calibrate_command(
         raise ConfigError(f"calibrate: no table in {folder} holds a parameter; run gpusim measure --all on that GPU first")
     if output is not None:
         write_json([asdict(line) for line in lines], output)
-    render_calibration(lines, len(gpu.sources), Console(stderr=True))
+    render_calibration(lines, len(gpu.sources), console_for(Path("-")))
     console_for(output).print(toml_lines(lines, gpu), highlight=False, markup=False, soft_wrap=True)
 
 

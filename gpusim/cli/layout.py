@@ -3,412 +3,32 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gpusim.cli.layout_operations import (
+    OPERATIONS,
+    Operation,
+    Step,
+    Unit,
+    apply,
+    bare_swizzle,
+    find_dtype,
+    is_inside,
+    parse_any,
+)
 from gpusim.cli.options import console_for, output_path, refuse_same, write_json
 from gpusim.cli.parameters import parameter
-from gpusim.errors import ConfigError, KernelError, LayoutError
+from gpusim.errors import ConfigError, LayoutError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gpusim.layout import Layout
-    from gpusim.layout.notation import Notation
-    from gpusim.workload.dtypes import DType
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """An operation of the algebra as an option: its name is CuTe's, ``wants`` says what the option takes."""
-
-    name: str
-    wants: str
-    help: str
-
-    @property
-    def flag(self) -> str:
-        """As it is typed."""
-        return f"--{self.name.replace('_', '-')}"
-
-
-OPERATIONS = (
-    Operation("composition", "LAYOUT", "the layout at the places of another: R(c) = EXPR(LAYOUT(c)); a tiler, too"),
-    Operation("coalesce", "", "the same offsets in as few modes as possible"),
-    Operation("coalesce_by", "PROFILE", "coalesce each mode of PROFILE, such as (1,1), by itself"),
-    Operation("filter", "", "coalesce, without modes of stride 0 and size 1"),
-    Operation("complement", "COSIZE", "what is left out, up to COSIZE; _ for the layout's own cosize"),
-    Operation("right_inverse", "", "from offset to index, as far as offsets are contiguous"),
-    Operation("left_inverse", "", "from offset to index, for injective layouts"),
-    Operation("logical_divide", "TILER", "split each mode into (tile, rest)"),
-    Operation("zipped_divide", "TILER", "((tile), (rest)): all of a tile in mode 0"),
-    Operation("tiled_divide", "TILER", "((tile), rest, ...)"),
-    Operation("flat_divide", "TILER", "(tile, ..., rest, ...)"),
-    Operation("logical_product", "TILER", "(block, repeats)"),
-    Operation("zipped_product", "TILER", "((block), (repeats))"),
-    Operation("tiled_product", "TILER", "((block), repeats, ...)"),
-    Operation("flat_product", "TILER", "(block, ..., repeats, ...)"),
-    Operation("blocked_product", "LAYOUT", "copies of the block, each in one piece"),
-    Operation("raked_product", "LAYOUT", "copies of the block, interleaved"),
-    Operation("upcast", "N", "the same places in a unit N times as large"),
-    Operation("downcast", "N", "the same places in a unit N times as small"),
-    Operation("slice", "COORD", "fix some modes: (_,3) keeps mode 0 of column 3"),
-    Operation("swizzle", "B,M,S|MODE", "a swizzle over the layout: B,M,S in elements; 32B, 64B or 128B with --dtype"),
-    Operation("tile_to_shape", "SHAPE", "the layout repeated until it fills SHAPE; --order says along which mode first"),
-)
-"""Every operation, in the order of the help."""
-
-_EXPLAINED = ("composition", "divide", "product")
-_MAY_LACK_ARGUMENT = ("complement", "coalesce_by")
 _DEFAULT_ROWS = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
-    """What a layout's offsets count: elements, elements made wider or narrower, or (an inverse) indices; and from where.
-
-    >>> Unit(bits=16).after("upcast", 8).words, Unit().after("upcast", 8).words, Unit().after("downcast", 2).words
-    ('elements of 128 bits', 'units of 8 elements', 'units of 1/2 element')
-    """
-
-    bits: int | None = None
-    """Of what is counted, if that is known and has a width."""
-    factor: Fraction = Fraction(1)
-    """Elements in what is counted."""
-    is_index: bool = False
-    start: Any = 0
-    """The offset of the first coordinate, which the layout does not say: that of what a slice fixed."""
-
-    @property
-    def words(self) -> str | None:
-        """For captions; None for what needs no words."""
-        if self.is_index:
-            return "indices"
-        if self.factor == 1:
-            return None
-        if self.bits is not None:
-            return f"elements of {self.bits} bits"
-        return f"units of {self.factor} element{'s' if self.factor > 1 else ''}"
-
-    @property
-    def element_bits(self) -> int | None:
-        """Bits of what is counted; None if that is an index."""
-        return None if self.is_index else self.bits
-
-    def after(self, operation: str, argument: Any) -> Unit:
-        """What the result of an operation counts.
-
-        Raises:
-            LayoutError: elements that do not divide into so many parts, or a start that lies within a wider one.
-        """
-        from gpusim.layout.int_tuple import show
-
-        if operation in ("right_inverse", "left_inverse"):
-            return replace(self, is_index=not self.is_index, start=0)
-        if operation == "complement":
-            return replace(self, start=0)
-        if operation not in ("upcast", "downcast"):
-            return self
-        change = Fraction(argument) if operation == "upcast" else Fraction(1, argument)
-        bits = None if self.bits is None else self.bits * change
-        if bits is not None and bits.denominator != 1:
-            raise LayoutError(f"--{operation} {argument}: {self.bits} bits do not divide so; use a divisor of {self.bits}")
-        start = self.start / change if isinstance(self.start, int) else None
-        if start is None or start.denominator != 1:
-            raise LayoutError(
-                f"--{operation} {argument}: the slice starts at offset {show(self.start)}, which is no whole number of such "
-                f"units; use --{operation} before --slice"
-            )
-        return replace(self, bits=None if bits is None else int(bits), factor=self.factor * change, start=int(start))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """An operation that was done: with what, in words, what came out, and what that counts."""
-
-    operation: Operation
-    argument: str
-    explanation: str
-    result: Any
-    unit: Unit
-    remarks: tuple[str, ...] = ()
-
-
-# ---------------------------------------------------------------------------------------------- notation
-
-
-def parse_any(text: str, flag: str) -> Any:
-    """A layout in any of CuTe's forms: plain, swizzled in elements, swizzled in bytes (smem_ptr).
-
-    Raises:
-        LayoutError: no such notation; names the ``flag``.
-    """
-    from gpusim.layout.notation import Notation
-
-    try:
-        return _any_layout(Notation.of(text))
-    except LayoutError as error:
-        raise LayoutError(f"{flag}: {_without_layout(error)}") from None
-
-
-def _any_layout(text: Notation) -> Any:
-    from gpusim.layout import parse_byte_layout, parse_layout
-
-    return parse_byte_layout(text) if "smem_ptr" in text.bare else parse_layout(text)
-
-
-def _without_layout(error: LayoutError) -> str:
-    """The sentence, to follow a flag: without the word ``layout`` that it may begin with."""
-    return str(error).removeprefix("layout").lstrip(": ")
-
-
-def find_dtype(name: str) -> DType:
-    """The element type of ``--dtype``, where only its width counts.
-
-    Raises:
-        KernelError: no such element type.
-    """
-    from gpusim.workload.dtypes import dtype_in_memory
-
-    try:
-        return dtype_in_memory(name)
-    except KernelError as error:
-        raise KernelError(f"--dtype {str(error).removeprefix('dtype: ')}") from None
-
-
-def parse_operand(text: str, flag: str) -> Any:
-    """A tiler or layout: a shape ``(32,8)``, a layout ``4:2``, one a mode ``<4:2,8:1>``, a swizzle, or ``_``.
-
-    >>> parse_operand("(32,8)", "--zipped-divide"), parse_operand("<4:2,_>", "--composition")
-    ((32, 8), (Layout(4, 2), None))
-
-    Raises:
-        LayoutError: no such notation; names the ``flag``.
-    """
-    from gpusim.layout.notation import Notation
-
-    try:
-        return _operand(Notation.of(text))
-    except LayoutError as error:
-        sentence = _without_layout(error)
-        raise LayoutError(f"{flag}{' ' if sentence.startswith(repr(text)) else ': '}{sentence}") from None
-
-
-def _operand(text: Notation) -> Any:
-    from gpusim.layout import parse_int_tuple
-
-    bare = text.bare
-    swizzle = _bare_swizzle(bare)
-    if swizzle is not None:
-        return swizzle
-    parts = _parts(text)
-    if parts is not None and (bare[0] == "<" or any(":" in part.bare for part in parts)):
-        return tuple(_operand(part) for part in parts)
-    if ":" in bare or bare.startswith("S"):
-        return _any_layout(text)
-    return parse_int_tuple(text)
-
-
-def _parts(text: Notation) -> list[Notation] | None:
-    """What stands between commas of the bracket that encloses all of ``text``; None if none does."""
-    bare = text.bare
-    closing = {"(": ")", "<": ">"}.get(bare[:1])
-    if closing is None or bare[-1:] != closing:
-        return None
-    cuts, depth = [0], 0
-    for i, letter in enumerate(bare):
-        depth += (letter in "(<") - (letter in ")>")
-        if depth == 0 and i < len(bare) - 1:
-            return None
-        if letter == "," and depth == 1:
-            cuts.append(i)
-    return [text.piece(before + 1, after) for before, after in pairwise([*cuts, len(bare) - 1])]
-
-
-def _bare_swizzle(bare: str) -> Any:
-    from gpusim.layout import Swizzle
-
-    head, _, rest = bare.partition("<")
-    numbers = rest.removesuffix(">").split(",")
-    is_swizzle = head in ("S", "Sw", "Swizzle") and rest.endswith(">") and len(numbers) == 3
-    if not is_swizzle or not all(number.removeprefix("-").isdecimal() for number in numbers):
-        return None
-    return Swizzle(*map(int, numbers))
-
-
-def _argument(operation: Operation, text: str) -> Any:
-    from gpusim.layout import parse_int_tuple
-    from gpusim.layout.int_tuple import has_none
-
-    if operation.wants in ("TILER", "LAYOUT"):
-        return parse_operand(text, operation.flag)
-    if operation.name == "swizzle":
-        return text
-    try:
-        value = parse_int_tuple(text)
-    except LayoutError as error:
-        raise LayoutError(f"{operation.flag} {error}") from None
-    if operation.wants in ("COSIZE", "SHAPE") and isinstance(value, tuple) and has_none(value):
-        raise LayoutError(f"{operation.flag} {text!r} has a _, wants integers and tuples of them")
-    if operation.wants == "N" and not (isinstance(value, int) and value >= 1):
-        raise LayoutError(f"{operation.flag} {text!r} is no factor, wants a whole number from 1 on")
-    return value
-
-
-# ---------------------------------------------------------------------------------------------- operations
-
-
-def apply(operation: Operation, layout: Any, text: str | bool, unit: Unit | None = None, order: str | None = None) -> Step:
-    """What an operation makes of a layout whose offsets count ``unit``; ``order`` is that of ``tile_to_shape``.
-
-    Raises:
-        LayoutError: an argument that is no tiler, layout or number, or an operation that has no result.
-    """
-    from gpusim.layout import Layout, Swizzle
-    from gpusim.layout.int_tuple import add, leaves
-
-    argument = None if text is True else _argument(operation, str(text))
-    unit = unit or Unit()
-    step = partial(Step, operation=operation, argument="" if text is True else str(text), explanation="")
-    if isinstance(layout, Swizzle) and operation.name != "composition":
-        raise LayoutError(f"{operation.flag}: {layout} is a swizzle alone, use --composition LAYOUT first")
-    if operation.name == "slice":
-        result, start = _sliced(layout, argument, str(text))
-        start = add(unit.start, start)
-        return step(result=result, unit=replace(unit, start=start if any(leaves(start)) else 0))
-    if operation.name == "swizzle":
-        result, remarks = _swizzled(layout, str(text), unit)
-        return step(result=result, unit=replace(unit, start=0), remarks=remarks)
-    if operation.name in ("blocked_product", "raked_product") and isinstance(argument, int):
-        argument = Layout(argument)
-    arguments = () if text is True or (argument is None and operation.name in _MAY_LACK_ARGUMENT) else (argument,)
-    if operation.name == "tile_to_shape" and order is not None:
-        return step(result=_tiled(layout, argument, order), unit=unit)
-    function = _function(operation)
-    after = unit.after(operation.name, argument)
-    explanation = _explanation(operation, layout, argument) if arguments and argument is not None else ""
-    return step(
-        result=function(layout, *arguments), unit=after, explanation=explanation,
-        remarks=tuple(_remarks(operation, layout, argument, unit, after)),
-    )
-
-
-def _remarks(operation: Operation, layout: Any, argument: Any, before: Unit, after: Unit) -> Iterator[str]:
-    """What to know about a result that is not as one may think."""
-    from gpusim.layout import Layout, Swizzle
-    from gpusim.layout.int_tuple import show
-    from gpusim.layout.layout import inner_layout
-
-    if before.start != 0 and after.start == 0:
-        yield f"{operation.name} is that of the layout alone: its start at offset {show(before.start)} is left out"
-    if operation.name.endswith("divide"):
-        yield from _past_end(inner_layout(layout), argument, "the tile ")
-    elif operation.name == "composition" and not isinstance(layout, Swizzle) and isinstance(argument, int | tuple | Layout):
-        yield from _past_end(inner_layout(layout), argument, "")
-
-
-def _past_end(layout: Layout, tiler: Any, what: str, mode: tuple[int, ...] = ()) -> Iterator[str]:
-    """A remark for each part of a tiler that goes beyond its mode, where the layout runs on.
-
-    >>> from gpusim.layout import Layout
-    >>> next(_past_end(Layout((8, 64), (64, 1)), (16, 8), "the tile "))
-    "the tile 16 is larger than mode 0, which has 8: offsets run on past its end, as CuTe's do"
-    """
-    from gpusim.layout import Layout
-
-    if isinstance(tiler, tuple):
-        for i, (piece, part) in enumerate(zip(layout, tiler, strict=False)):
-            yield from _past_end(piece, part, what, (*mode, i))
-        return
-    is_number = isinstance(tiler, int)
-    reach = tiler if is_number else tiler.cosize if isinstance(tiler, Layout) and not tiler.has_basis else 0
-    if reach > layout.size:
-        where = f"mode {','.join(map(str, mode))}" if mode else "the layout"
-        how = "is larger than" if is_number else f"reaches {reach - 1}, beyond"
-        yield f"{what}{tiler} {how} {where}, which has {layout.size}: offsets run on past its end, as CuTe's do"
-
-
-def _function(operation: Operation) -> Callable[..., Any]:
-    import gpusim.layout as cute
-
-    function: Callable[..., Any] = getattr(cute, operation.name.removesuffix("_by"))
-    return function
-
-
-def _explanation(operation: Operation, layout: Any, argument: Any) -> str:
-    from gpusim.layout import Layout, Swizzle, explain
-
-    if not operation.name.endswith(_EXPLAINED):
-        return ""
-    if isinstance(argument, Swizzle) and isinstance(layout, Layout):
-        return (
-            f"  {argument} on the right works on the index, before {layout}; to swizzle the offsets of a layout, write\n"
-            f"  gpusim layout '{argument} o 0 o {layout}'"
-        )
-    return "\n".join(explain(_function(operation), layout, argument).splitlines()[1:-1])
-
-
-def _sliced(layout: Any, coord: Any, text: str) -> tuple[Any, Any]:
-    """The slice, and the offset from which it goes on where its notation does not say it."""
-    from gpusim.layout import Layout
-    from gpusim.layout.int_tuple import has_none
-    from gpusim.layout.layout import slice_and_offset
-
-    if not has_none(coord):
-        raise LayoutError(f"--slice {text} fixes every mode (offset {layout(coord)}), wants a _ for those to keep")
-    kept, start = slice_and_offset(coord, layout) if isinstance(layout, Layout) else (layout(coord), 0)
-    if not _is_inside(coord, layout.shape):
-        raise LayoutError(f"--slice {text} lies outside of {layout}, wants coordinates below its shape")
-    return kept, start
-
-
-def _swizzled(layout: Any, text: str, unit: Unit) -> tuple[Any, tuple[str, ...]]:
-    """A swizzle over a plain layout, in the unit of its offsets, and what to know about its numbers."""
-    from gpusim.layout import SWIZZLE_MODES, ComposedLayout, Layout, parse_swizzle, units_remark
-
-    if not isinstance(layout, Layout):
-        raise LayoutError(f"--swizzle {text}: {layout} has a swizzle already; start from its plain layout, {layout.inner}")
-    if layout.has_basis or not isinstance(unit.start, int):
-        raise LayoutError(f"--swizzle {text}: {layout} yields coordinates, wants a layout with integer strides")
-    bits = unit.element_bits
-    if text in SWIZZLE_MODES and bits is None:
-        raise LayoutError(f"--swizzle {text} counts bytes, wants the element type: add --dtype, such as --dtype bf16")
-    try:
-        of_bytes = parse_swizzle(text, bits or 8)
-        swizzle = of_bytes.upcast((bits or 8) // 8)
-        remark = units_remark(text, bits or 8)
-    except LayoutError as error:
-        raise LayoutError(f"--swizzle {str(error).removeprefix('swizzle ')}") from None
-    remarks = [] if remark is None else [remark]
-    lowest, last = swizzle.source_mask & -swizzle.source_mask, unit.start + layout.cosize - 1
-    if lowest > last:
-        remarks.append(
-            f"{swizzle} moves nothing here: it reads bits of offsets from {lowest} on, and the largest offset is {last}"
-        )
-    return ComposedLayout(swizzle, unit.start, layout), tuple(remarks)
-
-
-def _tiled(layout: Any, shape: Any, order: str) -> Any:
-    from gpusim.layout import parse_int_tuple, tile_to_shape
-
-    try:
-        places = parse_int_tuple(order)
-    except LayoutError as error:
-        raise LayoutError(f"--order {error}") from None
-    try:
-        return tile_to_shape(layout, shape, places)
-    except LayoutError as error:
-        raise LayoutError(f"--tile-to-shape with --order {order}: {error}") from None
-
-
-# ---------------------------------------------------------------------------------------------- the command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -446,7 +66,7 @@ def _evaluated(
     from gpusim.layout.int_tuple import add
     from gpusim.layout.notation import compact
 
-    layout = _bare_swizzle(compact(text)) or parse_any(text, "layout")
+    layout = bare_swizzle(compact(text)) or parse_any(text, "layout")
     own_bits = getattr(layout, "element_bits", unit.bits)
     if unit.bits not in (None, own_bits):
         raise LayoutError(f"layout: {layout} has elements of {own_bits} bits, --dtype {unit.bits}; leave --dtype out")
@@ -516,20 +136,9 @@ def _offset_at(layout: Any, text: str) -> Any:
         raise LayoutError(f"--coord {str(error).removeprefix('crd2idx: ')}") from None
     from gpusim.layout import crd2idx
 
-    if not 0 <= crd2idx(coord, layout.shape) < size(layout) or not _is_inside(coord, layout.shape):
+    if not 0 <= crd2idx(coord, layout.shape) < size(layout) or not is_inside(coord, layout.shape):
         raise LayoutError(f"--coord {text} lies outside of {layout}, wants coordinates below its shape")
     return offset
-
-
-def _is_inside(coord: Any, shape: Any) -> bool:
-    from gpusim.layout import product
-    from gpusim.layout.int_tuple import wrap
-
-    if coord is None:
-        return True
-    if isinstance(coord, int):
-        return 0 <= coord < int(product(shape))
-    return all(_is_inside(part, extent) for part, extent in zip(coord, wrap(shape), strict=True))
 
 
 def _document(shown: _Shown) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpusim.cli.options import console_for
 from gpusim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -109,7 +110,6 @@ def _measured_dir() -> Path:
 
 
 def _list() -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from gpusim.evidence.case import case_names, load_case
@@ -118,7 +118,7 @@ def _list() -> None:
     for name in case_names():
         case = load_case(name)
         table.add_row(name, case.question, ", ".join(f"{group}: {len(case.configs(group, 1))}" for group in case.groups))
-    Console().print(table)
+    console_for(None).print(table)
 
 
 def _build(cases: Sequence[Case], arch: str | None, folder: Path | None) -> dict[str, Cubin]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -126,11 +127,16 @@ def _finite(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
+WIDE = 1000
+"""Columns of what is no terminal, more than any table has: a row stays a line."""
+
+
 def console_for(json_path: Path | None) -> Console:
-    """Where tables go: stdout, or stderr when stdout is the JSON document's."""
+    """Where tables go: stdout, or stderr when stdout is the JSON document's; as wide as they need be in a file or pipe."""
     from rich.console import Console
 
-    return Console(stderr=json_path is not None and str(json_path) == "-")
+    console = Console(stderr=json_path is not None and str(json_path) == "-")
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(stderr=console.stderr, width=WIDE)
 
 
 def spinner(text: str) -> AbstractContextManager[Any]:

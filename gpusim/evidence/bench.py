@@ -19,7 +19,7 @@ from typing import Any
 from gpusim.errors import ConfigError, nearest
 from gpusim.evidence.case import Case, Config, Group, key_of
 from gpusim.evidence.measure import Plan
-from gpusim.evidence.ncu import Profile, available, num_passes, parse_profiles
+from gpusim.evidence.ncu import Profile, available, parse_profiles
 from gpusim.evidence.process import COUNTED_S, PLAIN_S, START_S, Ended, Ncu, Progress, child_command, run_child
 from gpusim.evidence.rows import Table, number_text
 from gpusim.evidence.toolkit import Cubin, GpuFound, gpu_state
@@ -244,7 +244,7 @@ class Bench:
             metrics, lacking = available(dict.fromkeys((*job.rules.metrics, *CYCLES)), set(ncu.known))
             command, most_s = ncu.command(metrics, log, plan), START_S + COUNTED_S * len(wanted)
             ended = run_child(command, results, most_s=most_s, progress=self.progress, log=log)
-            chunk.about |= {"metrics_lacking": lacking, "num_passes": num_passes(ended.said)}
+            chunk.about |= {"metrics_lacking": lacking}
         chunk.about |= ended.device
         left = self._take(ended, configs, chunk, wanted, is_counted=ncu is not None)
         if ncu is not None and not left:

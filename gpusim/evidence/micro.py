@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from gpusim.errors import ConfigError, GpusimError, nearest
+from gpusim.evidence.micro_programs import At
 from gpusim.evidence.micro_twins import CHOICES, NAMES, QUESTIONS, Question
 from gpusim.evidence.published import published_dir
 from gpusim.evidence.validate import quantile
@@ -214,8 +215,8 @@ def source_keys(source: str) -> list[str]:
 
 
 def judge_micro(rows: Iterable[Row], gpu: GpuSpec) -> list[Verdict]:
-    """Every row of ``gpu``, predicted or with the reason why not; at the GPU's highest clock unless the question has one."""
-    asked: dict[tuple[object, ...], float | str] = {}
+    """Every row of ``gpu``, predicted or with the reason why not; at the GPU's highest clock unless the answer has one."""
+    asked: dict[tuple[object, ...], float | At | str] = {}
     found = []
     for row in rows:
         if row.gpu != gpu.name:
@@ -234,7 +235,8 @@ def judge_micro(rows: Iterable[Row], gpu: GpuSpec) -> list[Verdict]:
             found.append(Verdict(row=row, standing="unsaid", why_not=said))
             continue
         standing: Standing = "cited" if is_cited(row, gpu) else "doubtful" if row.doubt else "judges"
-        predicted = in_unit(said, row.question.unit, row.unit, gpu.clock.max_mhz)
+        at = said if isinstance(said, At) else At(said, gpu.clock.max_mhz)
+        predicted = in_unit(at.value, row.question.unit, row.unit, at.mhz)
         found.append(Verdict(row=row, standing=standing, predicted=predicted))
     return found
 

@@ -5,7 +5,9 @@ In: a row's parameters, a GPU. Out: cycles, bytes a cycle, or what the function 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -27,6 +29,16 @@ KIB = 1 << 10
 
 Steps = Generator[Any, Any, None]
 Program = Callable[[RoleContext], Steps]
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """An answer that holds at a clock of its own, in the question's unit."""
+
+    value: float
+    mhz: float
+
+
 SHORT, LONG = 6, 18
 """Steps (waves) of the two launches whose difference is a rate."""
 
@@ -39,6 +51,38 @@ def _lone(program: Program, num_warps: int, **fields: Any) -> Launch:
     """A CTA of one role."""
     role = WarpRole(name="all", num_warps=num_warps, program=program)
     return Launch(kernel="micro", num_ctas=1, num_tiles=1, roles=(role,), **fields)
+
+
+NUM_LUMPS, NUM_WALKS, EVERY = 1024, 3, 32
+"""A chain falls into so many parts, each of which stays in a cache or leaves it as one; walks, the last of them timed; in it
+one line of every so many parts stands for all, and the other parts are walked on."""
+
+PAUSE = ops.Alu(1 << 14)
+"""Before the line that stands for others, so that the parts before it hold nothing up."""
+
+
+def load_latency(params: Params, gpu: GpuSpec) -> float:
+    """A chain through ``footprint_kib``, line after line, that was walked before in the same order, or never."""
+    in_l1, is_warmed = params["cached"] == "l1", params["warmed"] == "yes"
+    sectors = max(1, int(params["footprint_kib"]) * KIB // NUM_LUMPS // SECTOR_BYTES)
+    lump = AccessPattern(num_requests=1, num_sectors=sectors, num_lines=1, num_bytes=SECTOR_BYTES * sectors)
+    node = AccessPattern(num_requests=1, num_sectors=1, num_lines=1, num_bytes=8)
+    timed = range((NUM_WALKS - 1) * NUM_LUMPS, NUM_WALKS * NUM_LUMPS, EVERY)
+
+    def launch(is_timed: bool) -> Launch:
+        def program(cta: RoleContext) -> Steps:
+            del cta
+            for step in range(0 if is_warmed else timed.start, NUM_WALKS * NUM_LUMPS):
+                if step in timed:
+                    yield PAUSE
+                if is_timed or step not in timed:
+                    asked = node if step in timed else lump
+                    token = yield ops.GlobalLoad("nodes", (0, step % NUM_LUMPS), asked, allocates_in_l1=in_l1)
+                    yield ops.Use(token)
+
+        return _lone(program, 1)
+
+    return (_cycles(launch(True), gpu, l2="cold") - _cycles(launch(False), gpu, l2="cold")) / len(timed)
 
 
 def _access(num_warps: int, access_bytes: int, times: int = 1) -> AccessPattern:
@@ -121,44 +165,80 @@ def _itself(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _read_rate(
-    gpu: GpuSpec, *, threads: int, ctas_per_sm: int, access_bytes: int, in_flight: int, footprint_bytes: int,
-    part_bytes: int = 0,
-) -> float:  # fmt: skip
-    """Bytes a cycle that all SMs read: CTAs stay, and each reads its own, or with ``part_bytes`` parts in turn.
-
-    CTAs of one part are a train apart. In a long grid they end up so; CTAs that come one after the other would walk in step
-    here, and their requests merge.
-    """
+    gpu: GpuSpec, *, threads: int, ctas_per_sm: int, access_bytes: int, in_flight: int, footprint_bytes: int
+) -> float:
+    """Bytes a cycle that all SMs read: CTAs stay, and each reads its own."""
     ctas, warps = gpu.num_sms * ctas_per_sm, threads // WARP_SIZE
     num_roles = min(4, warps)
     access = _access(warps // num_roles, access_bytes, in_flight)
-    num_parts = max(1, footprint_bytes // part_bytes) if part_bytes else ctas
 
     def launch(num: int) -> Launch:
-        def role(idx: int) -> Program:
-            def program(cta: RoleContext) -> Steps:
-                part, first = cta.cta_idx % num_parts, cta.cta_idx // num_parts * LONG
-                for step in range(first, first + num):
-                    tile = (part, step * num_roles + idx)
-                    token = yield ops.GlobalLoad("data", tile, access, allocates_in_l1=False)
-                    yield ops.Use(token)
-
-            return program
-
-        roles = tuple(
-            WarpRole(name=f"reader{idx}", num_warps=warps // num_roles, program=role(idx)) for idx in range(num_roles)
-        )
         footprint = Footprint(
-            tensor="data", access="read", panel_of=lambda tiles: tiles % num_parts,
-            panel_bytes=_whole(footprint_bytes // num_parts),
-        )  # fmt: skip
+            tensor="data", access="read", panel_of=_itself, panel_bytes=_whole(footprint_bytes // ctas)
+        )
         return Launch(
-            kernel="read", num_ctas=ctas, num_tiles=ctas, roles=roles, footprints=(footprint,),
+            kernel="read", num_ctas=ctas, num_tiles=ctas, footprints=(footprint,),
+            roles=_readers(access, num_roles, warps, lambda cta: (cta, range(num))),
             extra_smem_bytes=_smem_bytes(gpu, ctas_per_sm),
         )  # fmt: skip
 
     moved = (LONG - SHORT) * ctas * num_roles * access.num_bytes
     return moved / (_cycles(launch(LONG), gpu) - _cycles(launch(SHORT), gpu))
+
+
+def _readers(
+    access: AccessPattern, num_roles: int, num_warps: int, work: Callable[[int], tuple[int, range]]
+) -> tuple[WarpRole, ...]:
+    """Roles that share ``num_warps``; ``work`` says which panel a CTA reads, and which of its steps."""
+
+    def role(idx: int) -> Program:
+        def program(cta: RoleContext) -> Steps:
+            panel, steps = work(cta.cta_idx)
+            for step in steps:
+                token = yield ops.GlobalLoad("data", (panel, step * num_roles + idx), access, allocates_in_l1=False)
+                yield ops.Use(token)
+
+        return program
+
+    return tuple(
+        WarpRole(name=f"reader{idx}", num_warps=num_warps // num_roles, program=role(idx)) for idx in range(num_roles)
+    )
+
+
+PASSES, LEAST_STEPS = 3, 16
+"""Over the footprint, and of an SM's slot, before the rate is taken over as many again: L2 has settled by then."""
+
+
+def _parted_read_rate(
+    gpu: GpuSpec, *, threads: int, ctas_per_sm: int, access_bytes: int, in_flight: int, footprint_bytes: int, part_bytes: int
+) -> At:  # fmt: skip
+    """Bytes a cycle of a long grid whose CTAs read parts of one footprint in turn, each CTA one part.
+
+    Seen in its middle: CTAs have begun one after the other, evenly, so those of the first wave have the less left to read
+    the sooner they began. Which lines L2 has is found while it runs, for no wave walks in step. Requests do not merge: a
+    lump of all that a few warps ask for would merge as one, where single lines seldom meet. At the clock that launches of
+    milliseconds, one after the other, sustain.
+    """
+    slots, warps = gpu.num_sms * ctas_per_sm, threads // WARP_SIZE
+    num_roles = min(2, warps)
+    access = _access(warps // num_roles, access_bytes, in_flight)
+    num_parts, num_steps = max(1, footprint_bytes // part_bytes), max(1, part_bytes // (num_roles * access.num_bytes))
+    alone = replace(gpu, xbar=replace(gpu.xbar, merge_limit=1))
+
+    def work(cta: int) -> tuple[int, range]:
+        return cta % num_parts, range(num_steps - (cta + 1) * num_steps // slots if cta < slots else 0, num_steps)
+
+    def launch(num_waves: int) -> Launch:
+        return Launch(
+            kernel="read", num_ctas=slots * num_waves, num_tiles=slots * num_waves,
+            roles=_readers(access, num_roles, warps, work), extra_smem_bytes=_smem_bytes(gpu, ctas_per_sm),
+        )  # fmt: skip
+
+    waves = max(math.ceil(LEAST_STEPS / num_steps), math.ceil(PASSES * num_parts / slots))
+    long = simulate(launch(2 * waves), alone, clock="sustained", l2="cold", skips=False)
+    short = simulate(launch(waves), alone, clock=long.sm_clock_mhz, l2="cold", skips=False)
+    moved = waves * slots * num_steps * num_roles * access.num_bytes
+    return At(moved / (long.cycles - short.cycles), long.sm_clock_mhz)
 
 
 def _smem_bytes(gpu: GpuSpec, ctas_per_sm: int) -> int:
@@ -168,24 +248,28 @@ def _smem_bytes(gpu: GpuSpec, ctas_per_sm: int) -> int:
     return int(min(device.smem_per_cta_bytes, most - device.smem_reserved_per_cta_bytes))
 
 
-def l2_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
+def l2_read_bandwidth(params: Params, gpu: GpuSpec) -> At:
     """Bytes a cycle that all SMs read of a footprint, in parts that CTAs read in turn, or each CTA its own."""
     names = ("threads", "ctas_per_sm", "access_bytes", "in_flight")
-    return _read_rate(
-        gpu, footprint_bytes=int(params["footprint_kib"]) * KIB, part_bytes=int(params["part_kib"]) * KIB,
-        **{name: int(params[name]) for name in names},
-    )  # fmt: skip
+    asked = {name: int(params[name]) for name in names}
+    num_bytes, part_bytes = int(params["footprint_kib"]) * KIB, int(params["part_kib"]) * KIB
+    if part_bytes:
+        return _parted_read_rate(gpu, footprint_bytes=num_bytes, part_bytes=part_bytes, **asked)
+    return At(_read_rate(gpu, footprint_bytes=num_bytes, **asked), gpu.clock.max_mhz)
 
 
 def sm_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
     """Bytes a cycle and SM while all read their own from L2."""
     asked = {"threads": "1024", "ctas_per_sm": "1", "access_bytes": "16", "in_flight": "4", "part_kib": "0"}
-    return l2_read_bandwidth({**asked, **params}, gpu) / gpu.num_sms
+    return l2_read_bandwidth({**asked, **params}, gpu).value / gpu.num_sms
 
 
 IN_HBM = 1 << 31
 STREAMS = MappingProxyType({"init": (0, 1), "read": (1, 0), "scale": (1, 1), "triad": (2, 1)})
 """Loads and stores of a thread of gpu-stream."""
+ADDRESS, ADDRESS_CHAIN = 30, 8
+"""Instructions of such a thread beside them, and those that wait for one another: its index, the test of its end, addresses.
+Counted in what nvcc 13 makes of such kernels, 28 to 39 and 8."""
 
 
 def hbm_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
@@ -210,6 +294,8 @@ def stream_bandwidth(params: Params, gpu: GpuSpec) -> float:
     def launch(num_waves: int) -> Launch:
         def program(cta: RoleContext) -> Steps:
             tokens: list[Any] = []
+            yield ops.Alu(ADDRESS_CHAIN, is_chain=True)
+            yield ops.Alu(ADDRESS - ADDRESS_CHAIN)
             for idx in range(num_loads):
                 tokens.append((yield ops.GlobalLoad(f"from{idx}", (cta.cta_idx, 0), access)))
             for token in tokens:

@@ -15,12 +15,13 @@ from types import MappingProxyType
 from gpusim.errors import ConfigError
 from gpusim.evidence import micro_programs as own
 from gpusim.evidence.case import Config, load_case
-from gpusim.evidence.micro_programs import KIB, Params
+from gpusim.evidence.micro_programs import At, Params
 from gpusim.machine.config import GpuSpec
 from gpusim.units import LINE_BYTES, WARP_SIZE, WAVEFRONT_BYTES
 from gpusim.workload.atoms.mma import MMA_ATOMS
 
-Ask = Callable[[Params, GpuSpec], float]
+Ask = Callable[[Params, GpuSpec], float | At]
+"""A number stands for the GPU's highest clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,15 +61,6 @@ def answer(
     if name not in found:
         raise ConfigError(f"the twin of kernels/{case_name} has no {name} for {gpu.name}")
     return found[name]
-
-
-def load_latency(params: Params, gpu: GpuSpec) -> float:
-    """A chain through ``footprint_kib``, warmed by itself or cold."""
-    num_bytes = int(params["footprint_kib"]) * KIB // LINE_BYTES * LINE_BYTES
-    kernel = {"l1": "chase_ca", "l2": "chase_cg"}[params["cached"]]
-    warmed = {"yes": "self", "no": "none"}[params["warmed"]]
-    wanted = {"kernel": kernel, "warmed_by": warmed}
-    return answer("pointer_chase", "footprint", "whole_cycles", gpu, wanted, changed={"footprint_bytes": str(num_bytes)})
 
 
 def _shared_chain(op: str, ways: str, gpu: GpuSpec) -> float:
@@ -240,10 +232,10 @@ NAMES = frozenset({"dtype", "shape", "accumulator", "op", "direction", "order", 
 """Parameters that are some name; all others are whole numbers."""
 
 QUESTIONS: Mapping[str, Question] = MappingProxyType({
-    "load_latency_l1": Question(unit="cycles", parameters=_CHASE, ask=load_latency),
-    "load_latency_l1_evicted": Question(unit="cycles", parameters=_CHASE, ask=load_latency),
-    "load_latency_l2": Question(unit="cycles", parameters=_CHASE, ask=load_latency),
-    "load_latency_hbm": Question(unit="cycles", parameters=_CHASE, ask=load_latency),
+    "load_latency_l1": Question(unit="cycles", parameters=_CHASE, ask=own.load_latency),
+    "load_latency_l1_evicted": Question(unit="cycles", parameters=_CHASE, ask=own.load_latency),
+    "load_latency_l2": Question(unit="cycles", parameters=_CHASE, ask=own.load_latency),
+    "load_latency_hbm": Question(unit="cycles", parameters=_CHASE, ask=own.load_latency),
     "load_latency_l2_near": Question(unit="cycles"),
     "load_latency_l2_far": Question(unit="cycles"),
     "load_latency_hbm_near": Question(unit="cycles"),

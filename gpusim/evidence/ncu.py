@@ -103,16 +103,6 @@ def parse_profiles(text: str, metrics: Iterable[str]) -> list[Profile]:
     return profiles
 
 
-def num_passes(text: str) -> int | None:
-    """The most passes that any launch took, as the messages say; None where they do not.
-
-    >>> num_passes('==PROF== Profiling "k" - 0: 0%....50%....100% - 2 passes')
-    2
-    """
-    found = [int(number) for number in re.findall(r"^==PROF==.* - (\d+) pass(?:es)?\s*$", text, re.MULTILINE)]
-    return max(found, default=None)
-
-
 def parse_metric_names(text: str) -> set[str]:
     """Base names that ``ncu --query-metrics`` lists; empty where it lists none.
 

@@ -16,8 +16,14 @@ from gpusim.layout.int_tuple import show
 from gpusim.report.tables import print_command
 from gpusim.report.words import count, number, percent
 from gpusim.workload.bank_mends import JointStudy, Mend, Study
-from gpusim.workload.banks import NUM_BANKS, Collision, Instruction, Phase, TileAccess, in_elements
+from gpusim.workload.banks import (
+    NUM_BANKS,
+    Collision,
+    Instruction,
+    Phase,
+)
 from gpusim.workload.smem_ops import BANK_BYTES, MATRIX_ROWS, SmemOp
+from gpusim.workload.tile_access import TileAccess, in_elements
 
 TURNS = ".123456789abcdefghijklmnopqrstuvw"
 """How the picture writes the wavefront that serves a lane; 0 is a bank that does not."""

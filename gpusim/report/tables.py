@@ -275,6 +275,9 @@ def _print_sources(result: Result, console: Console) -> None:
 # ---------------------------------------------------------------------------------------------- GPUs
 
 
+SOURCE_KINDS = ("published", "measured", "inferred", "guess", "toy")
+
+
 def gpu_row(gpu: GpuSpec) -> dict[str, Any]:
     """One GPU's headline numbers, for the list and its JSON document."""
     kinds = [gpu.source_class(parameter) for parameter in gpu.parameters()]
@@ -302,9 +305,11 @@ def gpu_document(gpu: GpuSpec) -> dict[str, Any]:
 def render_gpus_list(gpus: Iterable[GpuSpec], console: Console) -> None:
     """Print one line a GPU."""
     table = _table(
-        "GPUs", "name", "title", "cc", "SMs", "max MHz", "L2", "HBM GB/s, sustained", "guesses of parameters", left=2
+        "GPUs", "name", "title", "cc", "SMs", "max MHz", "L2", "HBM GB/s, sustained", left=2
     )
-    table.columns[0].no_wrap = True
+    told = _table("Parameters, by where they come from", "name", *SOURCE_KINDS, "all", left=1)
+    for either in (table, told):
+        either.columns[0].no_wrap = True
     rows = [gpu_row(gpu) for gpu in gpus]
     if not rows:
         console.print("No GPU is described: configs/ holds no TOML file.")
@@ -314,9 +319,11 @@ def render_gpus_list(gpus: Iterable[GpuSpec], console: Console) -> None:
         table.add_row(
             row["name"], escape(row["title"]), str(row["compute_capability"]), number(row["num_sms"]),
             number(row["max_mhz"]), size(row["l2_bytes"]), number(row["hbm_read_gb_per_s"]),
-            f"{sources.get('guess', 0)} of {sum(sources.values())}",
         )
+        told.add_row(row["name"], *(str(sources.get(kind, 0)) for kind in SOURCE_KINDS), str(sum(sources.values())))
     console.print(table)
+    console.print()
+    console.print(told)
     console.print()
     names = [row["name"] for row in rows]
     console.print("Next: ", end="")

@@ -22,20 +22,18 @@ from gpusim.layout.int_tuple import map_leaves
 from gpusim.units import WAVEFRONT_BYTES
 from gpusim.workload.access import wavefronts
 from gpusim.workload.banks import (
-    MAX_TILE_BYTES,
     Census,
     Instruction,
-    TileAccess,
     all_addresses,
     analyze,
     census,
     census_at,
     distinct_rows,
     ideal_wavefronts,
-    in_elements,
     xor_first,
 )
 from gpusim.workload.smem_ops import BANK_BYTES
+from gpusim.workload.tile_access import MAX_TILE_BYTES, TileAccess, in_elements
 
 _PLAIN: Final = Swizzle(0, 4, 3)
 _FIRST_ROWS: Final = 64  # counted first of a candidate, and the others only if it may still be the best
@@ -82,7 +80,7 @@ def closed_form_swizzle(access: TileAccess) -> Swizzle | None:
     as many bits as the worst case wants, and rows shorter than 128 bytes need fewer.
     Source: Lei Mao, "CuTe Swizzle", with S for rows shorter than 128 bytes as its readers mended it.
 
-    >>> from gpusim.workload.banks import smem_tile
+    >>> from gpusim.workload.tile_access import smem_tile
     >>> from gpusim.workload.dtypes import BF16
     >>> def formula(columns):
     ...     tile = smem_tile(Layout((64, columns), (columns, 1)), BF16)
@@ -107,7 +105,7 @@ def find_swizzle(access: TileAccess, *others: TileAccess) -> Mend | None:
     side by side; a swizzle that takes more memory does not count. None if none of these is better than the plain layout.
     With ``others``, accesses to the same tile, wavefronts are those of all of them, and vectors of each stay whole.
 
-    >>> from gpusim.workload.banks import smem_tile
+    >>> from gpusim.workload.tile_access import smem_tile
     >>> from gpusim.workload.dtypes import BF16
     >>> def smallest(columns):
     ...     return str(find_swizzle(TileAccess(
@@ -228,7 +226,7 @@ def find_padding(access: TileAccess, *others: TileAccess) -> Mend | None:
     swizzle, at the access's places side by side, and at those that the padding adds as it aligns them. None if rows have
     no single pitch, or no such padding frees the tile. ``others`` are further accesses to the same tile, to be free too.
 
-    >>> from gpusim.workload.banks import smem_tile
+    >>> from gpusim.workload.tile_access import smem_tile
     >>> from gpusim.workload.dtypes import BF16
     >>> mend = find_padding(TileAccess(op="ldmatrix_x4", tile=smem_tile(Layout((64, 64), (64, 1)), BF16)))
     >>> mend.padding_elements, mend.num_extra_bytes, str(mend.tile.inner)
@@ -307,7 +305,7 @@ class Study:
 def study(access: TileAccess) -> Study:
     """Count an access and search for what mends it.
 
-    >>> from gpusim.workload.banks import smem_tile
+    >>> from gpusim.workload.tile_access import smem_tile
     >>> from gpusim.workload.dtypes import BF16
     >>> found = study(TileAccess(op="ldmatrix_x4", tile=smem_tile(Layout((64, 64), (64, 1)), BF16)))
     >>> found.instructions[0].num_ways, str(found.swizzle.swizzle_elements), found.padding.padding_elements
@@ -357,7 +355,7 @@ class JointStudy:
 def study_jointly(accesses: Sequence[TileAccess]) -> JointStudy:
     """Count several accesses to one tile and search for the placement that frees them all.
 
-    >>> from gpusim.workload.banks import smem_tile
+    >>> from gpusim.workload.tile_access import smem_tile
     >>> from gpusim.workload.dtypes import FP32
     >>> tile = smem_tile(Layout((32, 32), (32, 1)), FP32)
     >>> down, along = (TileAccess(op=op, tile=tile, threads=threads) for op, threads in (
@@ -384,7 +382,7 @@ def study_jointly(accesses: Sequence[TileAccess]) -> JointStudy:
 def remarks(access: TileAccess, *, is_in_elements: bool) -> list[str]:
     """What to know about a tile's swizzle; ``is_in_elements`` says how it was given.
 
-    >>> from gpusim.workload.banks import smem_tile
+    >>> from gpusim.workload.tile_access import smem_tile
     >>> from gpusim.workload.dtypes import BF16
     >>> tile = smem_tile(Layout((64, 64), (64, 1)), BF16, Swizzle(3, 5, 3))
     >>> remarks(TileAccess(op="ldmatrix_x4", tile=tile), is_in_elements=True)[0].split(": ")[0]

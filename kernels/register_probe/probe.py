@@ -95,11 +95,17 @@ class Probe:
         return min(self.limit, self.accumulators + self.fragments + overhead)
 
 
+def refusal(sentence: str) -> SystemExit:
+    """Ends with status 2, as bad input does elsewhere; the sentence is said here."""
+    sys.stderr.write(f"probe: {sentence}\n")
+    return SystemExit(2)
+
+
 def describe(symbol: str, arch: str) -> Probe:
     """The probe that a mangled ``symbol`` of kernel.cu names."""
     found = re.match(r"_Z\d+([a-z_]+)I((?:L[ib]\d+E)+)E", symbol)
     if found is None:
-        raise SystemExit(f"probe: {symbol}: no probe of kernel.cu has such parameters")
+        raise refusal(f"{symbol}: no probe of kernel.cu has such parameters")
     kernel, arguments = found[1], [int(word) for word in re.findall(r"L[ib](\d+)E", found[2])]
     p = dict(zip(PARAMETERS[kernel].split(), arguments, strict=True))
     schedule, math = kernel.split("_")
@@ -151,7 +157,10 @@ def compile_probes(nvcc: str, arch: str, refused: int = 0) -> tuple[str, bool]:
         command = [nvcc, "-std=c++17", f"-gencode=arch=compute_{number},code=sm_{number}"]
         command += ["-Xptxas", "-v", "-c", str(HERE / "kernel.cu"), "-o", os.path.join(folder, "o")]
         command += [f"-DREFUSED={refused}"] if refused else []
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise refusal(f"{nvcc} cannot be run: {error.strerror}") from None
     return done.stdout + done.stderr, done.returncode == 0
 
 
@@ -180,11 +189,11 @@ def read_refusal(ptxas: str, arch: str) -> Probe:
     """The probe that ptxas refused; the registers that it asked for must be the floor's."""
     found = re.search(r"\((C7602)\)[^\n]*function (\w+)\. [^\n]*register target of (\d+)", ptxas)
     if found is None:
-        raise SystemExit(f"probe: ptxas refused for another reason than C7602:\n{ptxas}")
+        raise refusal(f"ptxas refused for another reason than C7602:\n{ptxas}")
     probe = describe(found[2], arch)
     probe.ptxas_code = found[1]
     if int(found[3]) != probe.accumulators + WGMMA_FLOOR:
-        raise SystemExit(f"probe: {probe.probe} needs {found[3]}: WGMMA_FLOOR is another one")
+        raise refusal(f"{probe.probe} needs {found[3]}: WGMMA_FLOOR is another one")
     return probe
 
 
@@ -209,17 +218,17 @@ def main() -> None:
     """Write registers.csv and say the rule."""
     nvcc = shutil.which("nvcc")
     if nvcc is None:
-        raise SystemExit("probe: no nvcc on the PATH: install the CUDA toolkit (no GPU needed)")
+        raise refusal("no nvcc on the PATH: install the CUDA toolkit (no GPU needed)")
     probes: list[Probe] = []
     for arch in ARCHS:
         ptxas, has_compiled = compile_probes(nvcc, arch)
         if not has_compiled:
-            raise SystemExit(f"probe: nvcc failed for {arch}:\n{ptxas}")
+            raise refusal(f"nvcc failed for {arch}:\n{ptxas}")
         probes += read(ptxas, arch)
     for refused in range(1, NUM_REFUSED + 1):
         ptxas, has_compiled = compile_probes(nvcc, "sm_90a", refused)
         if has_compiled:
-            raise SystemExit(f"probe: -DREFUSED={refused} compiles: move it to the others")
+            raise refusal(f"-DREFUSED={refused} compiles: move it to the others")
         probes.append(read_refusal(ptxas, "sm_90a"))
 
     overheads = fit(probes)

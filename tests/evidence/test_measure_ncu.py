@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.ncu import available, complaint, ncu_command, num_passes, parse_metric_names, parse_profiles
+from gpusim.evidence.ncu import available, complaint, ncu_command, parse_metric_names, parse_profiles
 
 TEXT = (Path(__file__).parent / "ncu_raw.csv").read_text(encoding="utf-8")
 COUNTED = "sm__sass_l1tex_pipe_lsu_wavefronts_mem_shared.sum"
@@ -25,10 +25,6 @@ def test_a_metric_that_was_not_collected_is_left_out() -> None:
     name = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
     assert [name in profile.metrics for profile in parse_profiles(TEXT, [name, "no__such.sum"])] == [True, False, True]
 
-
-def test_the_passes_are_those_of_the_slowest_launch() -> None:
-    assert num_passes(TEXT) == 2
-    assert num_passes("") is None
 
 
 @pytest.mark.parametrize(

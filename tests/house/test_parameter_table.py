@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from gpusim.machine.config import load_gpu
+from gpusim.machine.config import gpu_names, load_gpu
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = importlib.util.spec_from_file_location("parameter_table", ROOT / "scripts" / "parameter_table.py")
@@ -34,3 +34,15 @@ def test_classes_are_those_that_the_simulator_counts() -> None:
     assert set(AFTER) == set(gpu.sources)
     for name, source in gpu.sources.items():
         assert parameter_table.class_of(source) == gpu.source_class(name) == ROWS[name][3]
+
+
+def test_the_page_counts_every_gpu_as_it_is_today() -> None:
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    kinds = ("published", "measured", "inferred", "guess")
+    assert "| | " + " | ".join(kinds) + " | all |" in lines
+    for name in gpu_names():
+        if name != "toy":
+            label = "after" if name == "h200_sxm" else name
+            classes = [parameter_table.class_of(source) for source in load_gpu(name).sources.values()]
+            counts = [*(classes.count(kind) for kind in kinds), len(classes)]
+            assert f"| {label} | " + " | ".join(map(str, counts)) + " |" in lines

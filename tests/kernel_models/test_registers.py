@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,12 @@ def test_no_wgmma_is_wider_than_the_launch_has_registers_for(h200: GpuSpec) -> N
 def test_an_fma_kernel_of_8x8_a_thread_fits_twice_on_an_sm(h200: GpuSpec) -> None:
     launch = GemmParams(m=4096, n=4096, k=4096, dtype="fp32", tile="128x128x16", warps="4x2").launch(h200)
     assert launch.registers_per_thread == 128  # 65536 / 512 threads
+
+
+def test_the_probe_without_a_compiler_is_one_sentence_and_status_two() -> None:
+    ended = subprocess.run(
+        [sys.executable, str(PROBES.parent / "probe.py")], env={"PATH": "/nowhere"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert ended.stderr == "probe: no nvcc on the PATH: install the CUDA toolkit (no GPU needed)\n"

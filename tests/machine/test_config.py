@@ -372,6 +372,33 @@ def test_a_component_that_is_no_table_is_refused(tmp_path: Path) -> None:
     assert "component is 3, wants a table" in refusal(path)
 
 
+SCALED = {
+    "h100_pcie": {
+        "hbm.sm_gb_per_s", "dispatcher.round_cycles", "clock.tensor_pj_per_flop", "clock.l2_pj_per_byte",
+    },
+}  # fmt: skip
+"""Inferred from an H200's at other SMs or another clock, as the source says."""
+
+
+@pytest.mark.parametrize("name", [name for name in HOPPERS if name != "h200_sxm"])
+def test_what_is_taken_from_an_h200_is_what_an_h200_has_today(name: str, gpus: dict[str, GpuSpec]) -> None:
+    gpu, h200 = gpus[name], gpus["h200_sxm"]
+
+    def value(of: GpuSpec, parameter: str) -> object:
+        part, key = parameter.split(".")
+        return getattr(getattr(of, part), key)
+
+    taken = {key for key, source in gpu.sources.items() if re.match(r"inferred: h200_sxm, same (SM|chip)\b", source)}
+    assert len(taken) >= 80
+    stale = {key for key in taken if value(gpu, key) != value(h200, key)}
+    assert stale == SCALED.get(name, set())
+
+
+def test_a_side_of_l2_holds_about_half(gpus: dict[str, GpuSpec]) -> None:
+    for gpu in gpus.values():
+        assert 0.9 < gpu.l2.shared_capacity_fraction * gpu.l2.num_partitions < 1.1
+
+
 def test_an_unknown_gpu_is_refused_with_the_nearest_name() -> None:
     assert "did you mean 'h200_sxm'?" in refusal("h200")
 

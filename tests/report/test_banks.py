@@ -17,8 +17,8 @@ from gpusim.report.banks import TURNS, banks_document, picture_lines, render_ban
 from gpusim.report.plots_banks import best_mend, plot_banks
 from gpusim.report.plots_layouts import plot_layout
 from gpusim.workload.bank_mends import Study, study
-from gpusim.workload.banks import TileAccess, smem_tile
 from gpusim.workload.dtypes import BF16, FP8, FP32
+from gpusim.workload.tile_access import TileAccess, smem_tile
 
 MAGIC = {".png": b"\x89PNG", ".svg": b"<?xml"}
 

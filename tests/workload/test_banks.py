@@ -37,19 +37,16 @@ from gpusim.workload.bank_mends import (
     with_swizzle,
 )
 from gpusim.workload.banks import (
-    MAX_COUNTED,
     NUM_BANKS,
-    TileAccess,
     analyze,
     census,
     census_at,
     ideal_wavefronts,
-    in_elements,
-    smem_tile,
 )
 from gpusim.workload.dtypes import BF16, FP8, FP32, FP64, TF32, DType
 from gpusim.workload.smem_ops import SMEM_OPS
 from gpusim.workload.tensor import MemRef
+from gpusim.workload.tile_access import MAX_COUNTED, TileAccess, in_elements, smem_tile
 from gpusim.workload.tiled import tiled_mma, warp_addresses
 
 
