@@ -20,6 +20,8 @@ class SmemSpec:
     vector_word_cycles: float
     """What each 32 bits of a lane's vector beyond the first add to the latency of a load (``ldmatrix`` has none)."""
     atomic_latency_cycles: float
+    operand_load_registers_per_cycle: float
+    """What loads of warps return beside operand reads of wgmma, in registers of a warp (128 bytes)."""
 
 
 @dataclass(slots=True)
@@ -62,10 +64,11 @@ class Smem(Component):
         self._free_share = 1.0
         self._filling = 0.0
         self._idle_since = 0.0
+        self._returns = GapPipe(units_per_cycle=spec.operand_load_registers_per_cycle)
 
     def load(
-        self, num_wavefronts: float, *, wavefronts_per_warp: float, words_per_lane: float = 1.0, at_cycle: float,
-        weight: float,
+        self, num_wavefronts: float, *, wavefronts_per_warp: float, words_per_lane: float = 1.0, num_registers: float,
+        at_cycle: float, weight: float,
     ) -> float:
         """Read; returns the cycle at which the last register is there."""
         self.counters.wavefronts += num_wavefronts * weight
@@ -75,7 +78,12 @@ class Smem(Component):
         own = at_cycle + (wavefronts_per_warp - 1.0) * spec.warp_cycles_per_wavefront
         shared = end - 1.0 / spec.wavefronts_per_cycle
         vector = (words_per_lane - 1.0) * spec.vector_word_cycles if words_per_lane > 1.0 else 0.0
-        return (shared if shared > own else own) + spec.load_latency_cycles + vector
+        ready = (shared if shared > own else own) + spec.load_latency_cycles + vector
+        if at_cycle < self._operands_until:
+            returned = self._returns.reserve(num_registers, at_cycle=at_cycle + spec.load_latency_cycles)
+            if returned > ready:
+                return returned
+        return ready
 
     def fill(self, num_wavefronts: float, *, at_cycle: float, weight: float) -> float:
         """Write what a copy brings, beside the warps' own accesses; returns the cycle at which the last could be in."""

@@ -366,10 +366,12 @@ class Xbar(Component):
         left_at = self.store_ports[request.sm_idx].reserve(num_bytes, at_cycle=request.issued_at)
         link, side = self._store_links[request.sm_idx], self._sides[request.sm_idx]
 
+        crossing = max(request.num_bytes, num_packet_bytes)
+
         def cross(cycle: float) -> float:
             since = max(cycle, request.issued_at)
-            across_at = self.l2.across(request.num_bytes, side, at_cycle=since)
-            return max(across_at, link.reserve(request.num_bytes, at_cycle=since))
+            across_at = self.l2.across(crossing, side, at_cycle=since)
+            return max(across_at, link.reserve(crossing, at_cycle=since))
 
         self._stores_of[request.sm_idx].send(
             max(request.num_bytes, num_packet_bytes), now=self._env._now, through_at=left_at, cross=cross, left=done,

@@ -28,8 +28,8 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
     if type(op) is ops.SharedLoad and access.num_requests:
         words = access.num_bytes / (WAVEFRONT_BYTES * access.num_requests)
     ready = sm.smem.load(
-        wavefronts, wavefronts_per_warp=wavefronts / role.num_warps, words_per_lane=words, at_cycle=role.t,
-        weight=role.count,
+        wavefronts, wavefronts_per_warp=wavefronts / role.num_warps, words_per_lane=words,
+        num_registers=access.num_bytes / WAVEFRONT_BYTES, at_cycle=role.t, weight=role.count,
     )
     if stage is not None:
         until = ready - sm.smem.spec.load_latency_cycles
