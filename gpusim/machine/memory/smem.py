@@ -45,11 +45,12 @@ class Smem(Component):
 
     Models: one wavefront a cycle for all warps of the SM, latency, and the slower pace of one warp's own wavefronts,
     whether it reads, writes or swaps; a vector's words return one after the other; accesses of warps have what operand
-    reads of wgmma leave (the tensor core's own rate covers those reads); what cp.async brings goes in between the
-    wavefronts of the warps, one by one, and where they leave cycles idle.
-    Ignores: that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads TMA loses
-    5 %, cp.async up to 40 %); the pace of one sub-partition; that a store comes three cycles later to the data stage than
-    a load; how long an atomic's verb takes.
+    reads of wgmma leave (the tensor core's own rate covers those reads), and beside those loads return so many registers a
+    cycle at most; what cp.async brings goes in between the wavefronts of the warps, one by one, and where they leave cycles
+    idle.
+    Ignores: that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads they lose 5 to
+    10 %); why loads return no faster there (perhaps as sums take the registers' ports); the pace of one sub-partition;
+    that a store comes three cycles later to the data stage than a load; how long an atomic's verb takes.
     Source: the GPU's description; wavefronts come from ``workload/access.py``.
     """
 

@@ -246,7 +246,7 @@ class Xbar(Component):
 
     Models: a limit on what one SM takes in, one on what the L2 slices serve to all (shared fairly), and their own
     for stores, whose port takes an SM's one after the other and behind which some wait for L2, reductions with a header
-    a line, lines that threads store in small parts with what a packet takes at least, sectors stored in part (taken to
+    a line, lines that threads store in small parts with what a packet takes at least on each way, sectors stored in part (taken to
     be half) with a mask; a link for each GPC, one
     each way, which takes requests in order (the way in only while so few GPCs are live that it can matter: what it costs
     when all are is in what the slices serve); a limit on what loads of an SM's threads have asked for and not got (a miss
@@ -366,7 +366,7 @@ class Xbar(Component):
         left_at = self.store_ports[request.sm_idx].reserve(num_bytes, at_cycle=request.issued_at)
         link, side = self._store_links[request.sm_idx], self._sides[request.sm_idx]
 
-        crossing = max(request.num_bytes, num_packet_bytes)
+        crossing = max(request.num_bytes, num_packet_bytes)  # a packet is as long on a link as on the port
 
         def cross(cycle: float) -> float:
             since = max(cycle, request.issued_at)
