@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from math import isnan
 
@@ -49,8 +49,51 @@ ENUM = {"direct": "kDirect", "staged": "kStaged", "tma": "kTma"}
 NUM_ROUNDS, NUM_WARM_UP, MOST_PIECES = 7, 2, 8
 ISSUE_FRAME_CYCLES = 12.0
 """Thread 0 goes on alone: a branch, the clock, coordinates; one box takes 17 cycles, four 33 (rows that calibrate)."""
-WRITE_FRAME_CYCLES = 40.0
-"""By TMA, the clock behind the writes is read so much later than by hand: median of the tiles that calibrate, one SM."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """What ptxas made of a tile's writes to shared memory: between two readings of the clock, from SASS.
+
+    Cycles are sums of stall counts, of one warp that waits for nothing; stores are counted from 1.
+    """
+
+    first: int
+    """Before the first store."""
+    pace: int
+    """From one store to the next."""
+    waits: Mapping[int, int] = field(default_factory=dict)
+    """A store whose registers are written anew first, and the one that must have read them; 0: the clock behind all."""
+
+
+_SIXTEEN = {4: 2, 6: 3, 7: 5, 10: 8, 12: 9, 13: 11}
+SCHEDULES: Mapping[tuple[str, str, int, int], Schedule] = {
+    ("staged", "bf16", 64, 64): Schedule(first=13, pace=8),
+    ("staged", "bf16", 128, 64): Schedule(first=13, pace=8),
+    ("staged", "bf16", 64, 128): Schedule(first=13, pace=8, waits={4: 1, 5: 3}),
+    ("staged", "bf16", 128, 128): Schedule(first=13, pace=8, waits={4: 1, 5: 3}),
+    ("staged", "bf16", 64, 256): Schedule(first=13, pace=8, waits=_SIXTEEN),
+    ("staged", "bf16", 128, 256): Schedule(first=39, pace=8, waits={5: 2, **_SIXTEEN, 4: 1}),
+    ("staged", "fp32", 64, 64): Schedule(first=1, pace=4),
+    ("staged", "fp32", 128, 64): Schedule(first=1, pace=4),
+    ("staged", "fp32", 64, 128): Schedule(first=35, pace=4),
+    ("staged", "fp32", 128, 128): Schedule(first=32, pace=4),
+    ("staged", "fp32", 64, 256): Schedule(first=37, pace=4),
+    ("staged", "fp32", 128, 256): Schedule(first=37, pace=4),
+    ("tma", "bf16", 64, 64): Schedule(first=39, pace=6, waits={0: 4}),
+    ("tma", "bf16", 128, 64): Schedule(first=39, pace=6, waits={0: 4}),
+    ("tma", "bf16", 64, 128): Schedule(first=35, pace=8, waits={4: 1, 5: 3, 8: 4, 0: 4}),
+    ("tma", "bf16", 128, 128): Schedule(first=35, pace=8, waits={4: 1, 5: 3, 8: 4, 0: 4}),
+    ("tma", "bf16", 64, 256): Schedule(first=13, pace=8, waits={**_SIXTEEN, 0: 15}),
+    ("tma", "bf16", 128, 256): Schedule(first=13, pace=8, waits={**_SIXTEEN, 0: 15}),
+    ("tma", "fp32", 64, 64): Schedule(first=40, pace=4),
+    ("tma", "fp32", 128, 64): Schedule(first=42, pace=4),
+    ("tma", "fp32", 64, 128): Schedule(first=37, pace=4),
+    ("tma", "fp32", 128, 128): Schedule(first=38, pace=4),
+    ("tma", "fp32", 64, 256): Schedule(first=41, pace=4),
+    ("tma", "fp32", 128, 256): Schedule(first=41, pace=4),
+}  # fmt: skip
+"""By way, type and tile."""
 NUM_SMS = 132
 TILE_COLUMNS, TILE_ROWS = 12, 11
 LINE_BYTES = 128
@@ -258,6 +301,32 @@ def converted(config: Config, op: Op) -> tuple[Op, ...]:
     return num_steps * (packing, replace(op, access=part(op.access, num_steps)))
 
 
+def written(config: Config) -> Generator[Op, ops.Token | None, None]:
+    """The tile into the staging buffer, store after store of every warp, at the compiler's pace and with its waits."""
+    m, n = shape(config)
+    schedule = SCHEDULES[config["way"], config["dtype"], m, n]
+    num_stores = n // 16 if config["dtype"] == "bf16" else n // 4
+    whole = writes(config)
+    assert isinstance(whole, ops.Stmatrix | ops.SharedStore)
+    each = replace(whole, access=part(whole.access, num_stores), has_token=True)
+    tokens: list[ops.Token] = []
+    yield busy(schedule.first - schedule.pace)
+    for store in range(1, num_stores + 1):
+        if store in schedule.waits:
+            yield ops.Use(tokens[schedule.waits[store] - 1])
+        yield busy(schedule.pace)
+        token = yield each
+        assert token is not None  # it was asked for
+        tokens.append(token)
+    if 0 in schedule.waits:
+        yield ops.Use(tokens[schedule.waits[0] - 1])
+
+
+def busy(cycles: float) -> Op:
+    """Instructions that take thread 0's warp so long; others of its scheduler come after it."""
+    return ops.Alu(max(cycles - 1.0, 0.0) / 4, is_chain=True)
+
+
 def chunks_of(config: Config) -> tuple[Op, ...]:
     """Rows out of shared memory and into global memory: load, use, store, chunk after chunk."""
     whole, tile = whole_rows(config), (0, 0)
@@ -278,8 +347,7 @@ def pieces_of(config: Config, cta_idx: int) -> Iterator[tuple[str, tuple[Op, ...
         yield "store", converted(config, ops.GlobalStore("D", tile, epilogue_store(m, n, each, "wgmma")))
         yield "drain", (ops.FenceAcqRel(), ops.Syncthreads())
         return
-    late = (ops.Alu(WRITE_FRAME_CYCLES / 4, is_chain=True),) if config["way"] == "tma" else ()
-    yield "write", (*converted(config, writes(config)), *late)
+    yield "write", ()  # told by `written`
     if config["way"] == "staged":
         yield "meet", (ops.Syncthreads(),)
         access = whole_rows(config)
@@ -311,12 +379,14 @@ def twin(config: Config, gpu: GpuSpec) -> Launch:
     m, n = shape(config)
     sms = int(config["sms"])
 
-    def program(cta: RoleContext) -> Iterator[Op]:
+    def program(cta: RoleContext) -> Generator[Op, ops.Token | None, None]:
         delay_ns = int(config["stagger_ns"]) * cta.cta_idx / max(1, sms - 1)
         if delay_ns:
             yield wait(delay_ns * gpu.clock.max_mhz / 1e3, m // 16, gpu)
-        for _, of_piece in pieces_of(config, cta.cta_idx):
+        for name, of_piece in pieces_of(config, cta.cta_idx):
             yield RangeStart(Section.PROLOGUE)
+            if name == "write":
+                yield from written(config)
             for op in of_piece:
                 token = yield op
                 if token is not None:
@@ -363,7 +433,7 @@ def num_lines(row: Mapping[str, str]) -> int:
 
 
 def fit(rows: Rows) -> list[Fitted]:
-    """What a line's packet takes of the port, what waits behind the port, by how much warps' fences follow one another."""
+    """What a line's packet takes of the port, and what waits behind the port."""
     found = {
         "xbar.store_packet_bytes": (
             _packet_bytes(rows), "fp32 fragments stored by one SM, a sector a line, until a fence: slope over lines"
@@ -371,9 +441,6 @@ def fit(rows: Rows) -> list[Fitted]:
         "xbar.store_way_bytes": (
             _way_bytes(rows),
             "stores by TMA of 132 SMs at once: bytes less what L2 takes of them until the source is read, median",
-        ),
-        "warp_scheduler.fence_warp_cycles": (
-            _fence_warp(rows), "a barrier behind a proxy fence, less one without, over the warps beyond the first, median"
         ),
     }
     return [
@@ -423,11 +490,6 @@ def _way_bytes(rows: Rows) -> list[float]:
         return []
     latencies = {tile: alone[tile] - port * _tile_bytes(tile) for tile in slowed}
     return [_tile_bytes(tile) - rate * (together[tile] - latencies[tile]) for tile in slowed]
-
-
-def _fence_warp(rows: Rows) -> list[float]:
-    behind, bare = (_of(rows, "meet_cycles", way=way, sms="1") for way in ("tma", "staged"))
-    return [(behind[tile] - bare[tile]) / (tile[0] // 16 - 1) for tile in behind if tile in bare]
 
 
 Meaning = Callable[[str], str]

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    Input,
+    KernelLaunch,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+)
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
@@ -150,6 +161,72 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return {"issued_last_cycles": spans[0].end_cycle - begin, "met_cycles": spans[1].end_cycle - begin}
 
 
+# ---------------------------------------------------------------------------------------------- parameters
+
+
+Rows = Sequence[Mapping[str, str]]
+FEW, MANY = (4, 8), (4, 8, 16)
+"""Warps that keep the data stage busy; of those that first fence, as many as have their stores at most twice a scheduler."""
+LEAST_WAVEFRONTS = 128
+"""With which the data stage is behind, whatever issue takes."""
+
+
+def served_cycles(row: Mapping[str, str]) -> float:
+    """When the data stage has served all stores, from the first warp's begin."""
+    return 1.0 + OPS[row["op"]][1] * int(row["count"]) * int(row["warps"])
+
+
+def _fenced(rows: Rows, warps: tuple[int, ...], *, has_conflicts: bool | None = None) -> list[Mapping[str, str]]:
+    """Rows with a fence, of so many warps, whose stores take the data stage longer than the warps."""
+    return [
+        row for row in rows
+        if row["end"] == "fence" and int(row["warps"]) in warps and served_cycles(row) > LEAST_WAVEFRONTS
+        and row["op"] != "b32" and has_conflicts in (None, row["op"] == "b64")
+    ]  # fmt: skip
+
+
+def fit(rows: Rows) -> list[Fitted]:
+    """What fences wait for: the stores' way, conflicts that they do not wait for, and until copies see all of it."""
+    fence, barrier = FENCE_CYCLES, BARRIER_CYCLES
+    latencies = [
+        float(row["fenced_last_cycles"]) - served_cycles(row) - fence for row in _fenced(rows, FEW, has_conflicts=False)
+    ]  # fmt: skip
+    latency = float(np.median(latencies)) if latencies else float("nan")
+    replays = [
+        served_cycles(row) + fence + latency - float(row["fenced_last_cycles"])
+        for row in _fenced(rows, FEW, has_conflicts=True)
+    ]  # fmt: skip
+    seen = [
+        (int(row["warps"]) - 1.0,
+         float(row["met_cycles"]) - served_cycles(row) - latency - fence - barrier[0] - barrier[1] * int(row["warps"]))
+        for row in _fenced(rows, MANY)
+    ]  # fmt: skip
+    found: dict[str, tuple[list[float], str]] = {
+        "smem.store_latency_cycles": (
+            latencies, "the last fence behind stores without conflicts, less their wavefronts and a fence, median"
+        ),
+        "smem.replay_wavefronts": (replays, "how much earlier fences behind stores with conflicts are over, median"),
+    }
+    if len({warps for warps, _ in seen}) > 1:
+        each = slope(seen)
+        how = "barriers behind stores and fences of 4 to 16 warps, less both"
+        found["warp_scheduler.fence_warp_cycles"] = ([each], f"{how}: slope over warps")
+        found["warp_scheduler.fence_view_cycles"] = (
+            [cycles - each * warps for warps, cycles in seen], f"{how}, as of one warp, median"
+        )
+    return [
+        Fitted(parameter=name, value=float(np.median(values)), how=how) for name, (values, how) in found.items() if values
+    ]  # fmt: skip
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """The median over pairs of (x, y) of different x."""
+    return float(np.median([(y2 - y1) / (x2 - x1) for x1, y1 in points for x2, y2 in points if x2 > x1]))
+
+
+FENCE_CYCLES, BARRIER_CYCLES = 8.286, (12.08, 1.919)
+"""A proxy fence with nothing before it; a barrier, and what it takes for each warp. From ``kernels/barriers``."""
+
 MEANINGS = {
     "begun_last_cycles": "the last warp begins",
     "issued_first_cycles": "the first warp has issued its stores",
@@ -170,6 +247,7 @@ CASE = Case(
     | {f"{what}_{warp}": f"SM cycles, the same of warp {warp}" for what in ("issued", "fenced") for warp in range(8)},
     num_repeats=3,
     predict=predict,
+    fit=fit,
     tiers={"issued_last_cycles": 4, "met_cycles": 2},
     includes=includes,
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gpusim.machine.component import Component, Counters
 from gpusim.machine.timing import GapPipe
+from gpusim.units import WAVEFRONT_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,10 @@ class SmemSpec:
     vector_word_cycles: float
     """What each 32 bits of a lane's vector beyond the first add to the latency of a load (``ldmatrix`` has none)."""
     atomic_latency_cycles: float
+    store_latency_cycles: float
+    """From when the data stage has served a store to when its registers may be written and a fence is past it."""
+    replay_wavefronts: float
+    """Wavefronts of stores' conflicts that wait while the stores' registers have been read, and warps go on."""
     operand_load_registers_per_cycle: float
     """What loads of warps return beside operand reads of wgmma, in registers of a warp (128 bytes)."""
 
@@ -122,6 +127,13 @@ class Smem(Component):
         end = self._take(num_wavefronts, at_cycle, weight)
         own = at_cycle + wavefronts_per_warp * self.spec.warp_cycles_per_wavefront
         return end if end > own else own
+
+    def replay_cycles(self, num_wavefronts: float, num_bytes: float, *, backlog_cycles: float) -> float:
+        """How long before stores are in they have been taken, where so much of the data stage's work is ahead."""
+        if num_wavefronts * WAVEFRONT_BYTES <= num_bytes or not self.spec.replay_wavefronts:
+            return 0.0
+        share = 1.0 - num_bytes / (num_wavefronts * WAVEFRONT_BYTES)
+        return min(self.spec.replay_wavefronts / self.spec.wavefronts_per_cycle, share * backlog_cycles)
 
     def swap(self, num_wavefronts: float, *, wavefronts_per_warp: float, at_cycle: float, weight: float) -> float:
         """Read and write in one; returns the cycle at which the last register is there."""

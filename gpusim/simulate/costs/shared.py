@@ -51,13 +51,19 @@ def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> Pause:
     )
     begun = role.t
     last = 1.0 / smem.spec.wavefronts_per_cycle
+    ahead = smem.replay_cycles(wavefronts, access.num_bytes, backlog_cycles=end - begun)
     if end > role.stored_at:
         role.stored_at = end
-    role.spend(WarpState.LSU, end - last - posted_cycles(role, access, wavefronts))
+        role.delivered_at = end - ahead + smem.spec.store_latency_cycles
+    role.spend(WarpState.LSU, end - last - ahead - posted_cycles(role, access, wavefronts))
     if stage is not None:
         stage.begin_write(begun, role.who() if stage.read_until > begun else "")
         stage.end_write(role.t)  # whoever reads behind this warp goes behind it in the data stage, too
-    return None
+    if not op.has_token:
+        return None
+    token = ops.Token(is_long=False)
+    token.ready_cycle = end - ahead + smem.spec.store_latency_cycles
+    return token
 
 
 def posted_cycles(role: Role, access: AccessPattern, wavefronts: float) -> float:
