@@ -47,6 +47,7 @@ UNCOUNTED = ("read",)
 ENUM = {"direct": "kDirect", "staged": "kStaged", "tma": "kTma"}
 
 NUM_ROUNDS, NUM_WARM_UP, MOST_PIECES = 7, 2, 8
+NUM_SCHEDULERS = 4
 ISSUE_FRAME_CYCLES = 12.0
 """Thread 0 goes on alone: a branch, the clock, coordinates; one box takes 17 cycles, four 33 (rows that calibrate)."""
 
@@ -279,26 +280,35 @@ def whole_rows(config: Config) -> AccessPattern:
     )
 
 
-def part(access: AccessPattern, num_parts: int) -> AccessPattern:
-    """One of so many equal parts of an access; every field is a multiple of their number.
+def part(access: AccessPattern, num_parts: int, times: int = 1) -> AccessPattern:
+    """One of so many equal parts of an access, or some of them; every field is a multiple of their number.
 
     >>> part(AccessPattern(num_requests=8, num_sectors=64, num_bytes=2048), 4)
     AccessPattern(num_requests=2, num_sectors=16, num_lines=0, num_wavefronts=0, num_bytes=512)
     """
-    return AccessPattern(**{field.name: getattr(access, field.name) // num_parts for field in fields(access)})
+    return AccessPattern(**{item.name: getattr(access, item.name) // num_parts * times for item in fields(access)})
 
 
-def converted(config: Config, op: Op) -> tuple[Op, ...]:
-    """A write of the tile; in bf16 sixteen columns after the other: four conversions a lane, then what they filled.
+def stored(config: Config, tile: ops.Tile) -> tuple[Op, ...]:
+    """Fragments into memory, two neighbours a lane.
 
-    A stmatrix wants the registers that the one before it has read, so that the conversions follow one another.
+    Of bf16 the clock waits until the registers of some store have been read, of fp32 for none.
     """
+    m, n = shape(config)
+    whole = epilogue_store(m, n, _element_bytes(config), "wgmma")
     if config["dtype"] == "fp32":
-        return (op,)
-    assert isinstance(op, ops.GlobalStore | ops.Stmatrix)
-    num_steps = shape(config)[1] // 16
-    packing = ops.Alu(4.0, is_chain=isinstance(op, ops.Stmatrix))
-    return num_steps * (packing, replace(op, access=part(op.access, num_steps)))
+        return (ops.GlobalStore("D", tile, whole),)
+    until, behind = (part(whole, n // 4, times) for times in (READ_STORES[n], n // 4 - READ_STORES[n]))
+    rest = (ops.GlobalStore("D", tile, behind),) if behind.num_requests else ()
+    return (busy(STORE_CYCLES), ops.GlobalStore("D", tile, until), REGISTERS_READ, *rest)
+
+
+STORE_CYCLES = 7
+"""Before the first store of bf16 fragments, in SASS."""
+READ_STORES = {64: 9, 128: 32, 256: 62}
+"""Which of a warp's stores the clock waits for, in SASS, by columns of the tile."""
+REGISTERS_READ = ops.SharedLoad(AccessPattern())
+"""Nothing but a load's wait: until the registers of the stores before it have been read."""
 
 
 def written(config: Config) -> Generator[Op, ops.Token | None, None]:
@@ -327,39 +337,79 @@ def busy(cycles: float) -> Op:
     return ops.Alu(max(cycles - 1.0, 0.0) / 4, is_chain=True)
 
 
-def chunks_of(config: Config) -> tuple[Op, ...]:
-    """Rows out of shared memory and into global memory: load, use, store, chunk after chunk."""
-    whole, tile = whole_rows(config), (0, 0)
+def chunk_of(config: Config) -> tuple[int, AccessPattern]:
+    """Chunks of a warp, 16 bytes a lane each, and one of them of all warps."""
+    whole = whole_rows(config)
     num_chunks = whole.num_requests // (shape(config)[0] // 16)
-    each = part(whole, num_chunks)
+    return num_chunks, part(whole, num_chunks)
+
+
+def read(config: Config, *, stores_to: ops.Tile | None = None) -> Generator[Op, ops.Token | None, None]:
+    """Rows out of shared memory, eight chunks in flight a turn; alone, or stored once they are there."""
+    num_chunks, each = chunk_of(config)
     reads = AccessPattern(
         num_requests=each.num_requests, num_wavefronts=each.num_bytes // LINE_BYTES, num_bytes=each.num_bytes
     )
-    return num_chunks * (ops.SharedLoad(reads, "staging", 0), ops.GlobalStore("D", tile, each))
+    first, pace = (READS if stores_to is None else STORES)[config["dtype"], *shape(config)]
+    unread = num_chunks == UNROLLED
+    for begin in range(0, num_chunks, UNROLLED):
+        num = min(UNROLLED, num_chunks - begin)
+        tokens = []
+        for chunk in range(num):
+            yield busy(pace if chunk else first)
+            tokens.append((yield ops.SharedLoad(reads, "staging", 0)))
+        for chunk, token in enumerate(tokens, begin):
+            assert token is not None  # a load's
+            yield ops.Use(token)
+            if stores_to is not None:
+                yield ops.GlobalStore("D", stores_to, each)
+                if chunk == num_chunks - 1 - unread:
+                    yield REGISTERS_READ  # the clock waits for it
+        if stores_to is None:
+            yield busy(TURN_CYCLES if begin + num < num_chunks else LAST_CYCLES)
+
+
+UNROLLED = 8
+"""Chunks of a turn of reads or stores, in kernel.cu."""
+TURN_CYCLES, LAST_CYCLES = 15, 28
+"""From the use of what a turn has read last to the next turn, and to the clock, in SASS."""
+READS: Mapping[tuple[str, int, int], tuple[float, float]] = {
+    ("bf16", 64, 64): (1, 4), ("bf16", 128, 64): (1, 4), ("bf16", 64, 128): (1, 5), ("bf16", 128, 128): (1, 5),
+    ("bf16", 64, 256): (41, 12.6), ("bf16", 128, 256): (37, 13), ("fp32", 64, 64): (1, 5), ("fp32", 128, 64): (1, 5),
+    ("fp32", 64, 128): (40, 12), ("fp32", 128, 128): (38, 11.6), ("fp32", 64, 256): (45, 13.7),
+    ("fp32", 128, 256): (45, 13.7),
+}  # fmt: skip
+"""Cycles before a turn's first load and from one to the next, in SASS, by type and tile: addresses."""
+STORES: Mapping[tuple[str, int, int], tuple[float, float]] = {
+    ("bf16", 64, 64): (1, 4), ("bf16", 128, 64): (1, 4), ("bf16", 64, 128): (2, 4), ("bf16", 128, 128): (2, 4),
+    ("bf16", 64, 256): (99, 4), ("bf16", 128, 256): (100, 4), ("fp32", 64, 64): (2, 4), ("fp32", 128, 64): (2, 4),
+    ("fp32", 64, 128): (76, 6), ("fp32", 128, 128): (94, 4), ("fp32", 64, 256): (118, 4), ("fp32", 128, 256): (125, 4),
+}  # fmt: skip
+"""The same of turns that store what they have loaded. The clock behind all waits until the registers of the last store have
+been read, but where there are eight: there of the last but one."""
 
 
 def pieces_of(config: Config, cta_idx: int) -> Iterator[tuple[str, tuple[Op, ...]]]:
-    """Each piece that the simulator has words for, with its ops."""
+    """Each piece that the simulator has words for, with its ops; none where ``written`` and ``read`` have them."""
     m, n = shape(config)
     each = _element_bytes(config)
     tile = (cta_idx, 0)
     if config["way"] == "direct":
-        yield "store", converted(config, ops.GlobalStore("D", tile, epilogue_store(m, n, each, "wgmma")))
+        yield "store", stored(config, tile)
         yield "drain", (ops.FenceAcqRel(), ops.Syncthreads())
         return
-    yield "write", ()  # told by `written`
+    yield "write", ()
+    # of two warps on a scheduler the second is a frame behind where conversions bind; stores' queue lets it catch up
+    is_behind = m // 16 > NUM_SCHEDULERS and config["dtype"] == "bf16"
+    behind = (busy(SCHEDULES[config["way"], config["dtype"], m, n].first),) if is_behind else ()
     if config["way"] == "staged":
-        yield "meet", (ops.Syncthreads(),)
-        access = whole_rows(config)
-        reads = AccessPattern(
-            num_requests=access.num_requests, num_wavefronts=access.num_bytes // LINE_BYTES, num_bytes=access.num_bytes
-        )
-        yield "store", chunks_of(config)
+        yield "meet", (*behind, ops.Syncthreads())
+        yield "store", ()
         yield "drain", (ops.FenceAcqRel(), ops.Syncthreads())
-        yield "read", (ops.SharedLoad(reads, "staging", 0),)
+        yield "read", ()
         return
     yield "fence", (ops.FenceProxyAsync(),)
-    yield "meet", (ops.Syncthreads(),)
+    yield "meet", (*behind, *((ops.FenceProxyAsync(),) if is_behind else ()), ops.Syncthreads())
     boxes = tma_boxes(staging(config))
     yield "issue", tuple(ops.TmaStore("D", tile, m * n * each // len(boxes), box.num_rows, "staging", 0) for box in boxes)
     yield "commit", (ops.BulkCommitGroup(),)
@@ -387,6 +437,8 @@ def twin(config: Config, gpu: GpuSpec) -> Launch:
             yield RangeStart(Section.PROLOGUE)
             if name == "write":
                 yield from written(config)
+            if config["way"] == "staged" and name in ("store", "read"):
+                yield from read(config, stores_to=(cta.cta_idx, 0) if name == "store" else None)
             for op in of_piece:
                 token = yield op
                 if token is not None:
