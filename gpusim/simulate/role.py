@@ -129,7 +129,7 @@ class Role:
         self.stored_at = 0.0
         """When the last of its stores to shared memory goes in."""
         self.delivered_at = 0.0
-        """When shared memory has what that one stores, and serves its conflicts yet."""
+        """When a middle warp's registers of that one have been read; conflicts may be served yet."""
         self.all_fenced_at = 0.0
         """When the last of its warps has a proxy fence behind it; the cursor is the first's."""
         self.registers = engine.launch.registers_per_thread

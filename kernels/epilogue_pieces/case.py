@@ -47,7 +47,6 @@ UNCOUNTED = ("read",)
 ENUM = {"direct": "kDirect", "staged": "kStaged", "tma": "kTma"}
 
 NUM_ROUNDS, NUM_WARM_UP, MOST_PIECES = 7, 2, 8
-NUM_SCHEDULERS = 4
 ISSUE_FRAME_CYCLES = 12.0
 """Thread 0 goes on alone: a branch, the clock, coordinates; one box takes 17 cycles, four 33 (rows that calibrate)."""
 
@@ -320,7 +319,7 @@ def written(config: Config) -> Generator[Op, ops.Token | None, None]:
     assert isinstance(whole, ops.Stmatrix | ops.SharedStore)
     each = replace(whole, access=part(whole.access, num_stores), has_token=True)
     tokens: list[ops.Token] = []
-    yield busy(schedule.first - schedule.pace)
+    yield ops.Alu(max(0, schedule.first - schedule.pace) / 2)  # at half rate: two warps of a scheduler take twice as long
     for store in range(1, num_stores + 1):
         if store in schedule.waits:
             yield ops.Use(tokens[schedule.waits[store] - 1])
@@ -399,17 +398,14 @@ def pieces_of(config: Config, cta_idx: int) -> Iterator[tuple[str, tuple[Op, ...
         yield "drain", (ops.FenceAcqRel(), ops.Syncthreads())
         return
     yield "write", ()
-    # of two warps on a scheduler the second is a frame behind where conversions bind; stores' queue lets it catch up
-    is_behind = m // 16 > NUM_SCHEDULERS and config["dtype"] == "bf16"
-    behind = (busy(SCHEDULES[config["way"], config["dtype"], m, n].first),) if is_behind else ()
     if config["way"] == "staged":
-        yield "meet", (*behind, ops.Syncthreads())
+        yield "meet", (ops.Syncthreads(),)
         yield "store", ()
         yield "drain", (ops.FenceAcqRel(), ops.Syncthreads())
         yield "read", ()
         return
     yield "fence", (ops.FenceProxyAsync(),)
-    yield "meet", (*behind, *((ops.FenceProxyAsync(),) if is_behind else ()), ops.Syncthreads())
+    yield "meet", (ops.Syncthreads(),)
     boxes = tma_boxes(staging(config))
     yield "issue", tuple(ops.TmaStore("D", tile, m * n * each // len(boxes), box.num_rows, "staging", 0) for box in boxes)
     yield "commit", (ops.BulkCommitGroup(),)

@@ -52,9 +52,12 @@ def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> Pause:
     begun = role.t
     last = 1.0 / smem.spec.wavefronts_per_cycle
     ahead = smem.replay_cycles(wavefronts, access.num_bytes, backlog_cycles=end - begun)
+    each = wavefronts / max(access.num_requests, 1) / smem.spec.wavefronts_per_cycle
+    others = each * (role.num_warps - 1) / 2.0  # half of the warps have their last instruction served behind a middle one's
+    delivered = end - ahead - others + smem.spec.store_latency_cycles
     if end > role.stored_at:
         role.stored_at = end
-        role.delivered_at = end - ahead + smem.spec.store_latency_cycles
+        role.delivered_at = delivered
     role.spend(WarpState.LSU, end - last - ahead - posted_cycles(role, access, wavefronts))
     if stage is not None:
         stage.begin_write(begun, role.who() if stage.read_until > begun else "")
@@ -62,7 +65,7 @@ def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> Pause:
     if not op.has_token:
         return None
     token = ops.Token(is_long=False)
-    token.ready_cycle = end - ahead + smem.spec.store_latency_cycles
+    token.ready_cycle = delivered
     return token
 
 
