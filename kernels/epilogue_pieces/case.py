@@ -66,14 +66,14 @@ class Schedule:
     """A store whose registers are written anew first, and the one that must have read them; 0: the clock behind all."""
 
 
-_SIXTEEN = {4: 2, 6: 3, 7: 5, 10: 8, 12: 9, 13: 11}
+_SIXTEEN = {5: 2, 7: 3, 8: 5, 11: 8, 13: 9, 14: 11}
 SCHEDULES: Mapping[tuple[str, str, int, int], Schedule] = {
     ("staged", "bf16", 64, 64): Schedule(first=13, pace=8),
     ("staged", "bf16", 128, 64): Schedule(first=13, pace=8),
-    ("staged", "bf16", 64, 128): Schedule(first=13, pace=8, waits={4: 1, 5: 3}),
-    ("staged", "bf16", 128, 128): Schedule(first=13, pace=8, waits={4: 1, 5: 3}),
+    ("staged", "bf16", 64, 128): Schedule(first=13, pace=8, waits={5: 1, 6: 3}),
+    ("staged", "bf16", 128, 128): Schedule(first=13, pace=8, waits={5: 1, 6: 3}),
     ("staged", "bf16", 64, 256): Schedule(first=13, pace=8, waits=_SIXTEEN),
-    ("staged", "bf16", 128, 256): Schedule(first=39, pace=8, waits={5: 2, **_SIXTEEN, 4: 1}),
+    ("staged", "bf16", 128, 256): Schedule(first=39, pace=8, waits={**_SIXTEEN, 5: 1, 6: 2}),
     ("staged", "fp32", 64, 64): Schedule(first=1, pace=4),
     ("staged", "fp32", 128, 64): Schedule(first=1, pace=4),
     ("staged", "fp32", 64, 128): Schedule(first=35, pace=4),
@@ -82,8 +82,8 @@ SCHEDULES: Mapping[tuple[str, str, int, int], Schedule] = {
     ("staged", "fp32", 128, 256): Schedule(first=37, pace=4),
     ("tma", "bf16", 64, 64): Schedule(first=39, pace=6, waits={0: 4}),
     ("tma", "bf16", 128, 64): Schedule(first=39, pace=6, waits={0: 4}),
-    ("tma", "bf16", 64, 128): Schedule(first=35, pace=8, waits={4: 1, 5: 3, 8: 4, 0: 4}),
-    ("tma", "bf16", 128, 128): Schedule(first=35, pace=8, waits={4: 1, 5: 3, 8: 4, 0: 4}),
+    ("tma", "bf16", 64, 128): Schedule(first=35, pace=8, waits={5: 1, 6: 3, 0: 4}),
+    ("tma", "bf16", 128, 128): Schedule(first=35, pace=8, waits={5: 1, 6: 3, 0: 4}),
     ("tma", "bf16", 64, 256): Schedule(first=13, pace=8, waits={**_SIXTEEN, 0: 15}),
     ("tma", "bf16", 128, 256): Schedule(first=13, pace=8, waits={**_SIXTEEN, 0: 15}),
     ("tma", "fp32", 64, 64): Schedule(first=40, pace=4),
