@@ -288,7 +288,7 @@ class SharedLoad(Op):
 
 @dataclass(frozen=True, slots=True)
 class SharedStore(Op):
-    """``st.shared``. With ``has_token`` yields a :class:`Token`: when its registers have been read and may be written."""
+    """``st.shared``. With ``has_token`` it gives a token that is ready when its registers have been read."""
 
     access: AccessPattern
     buffer: str = ""

@@ -59,6 +59,29 @@ def test_between_the_looks_are_the_stores_and_nothing_else(sass: Sass) -> None:
         assert names[clocks[2] + 1] == "BAR"
 
 
+def test_rows_of_a_machine_that_is_known_give_its_numbers_back() -> None:
+    """Rows written down by the rule: wavefronts, a way, a fence, conflicts ahead of it, and what a barrier waits for."""
+    latency, replay, view, each = 12.0, 40.0, 15.0, 3.5
+    rows = []
+    for config in CONFIGS:
+        served, warps = case.served_cycles(config), int(config["warps"])
+        fenced = served + latency + case.FENCE_CYCLES
+        met = fenced + view + each * (warps - 1) + case.BARRIER_CYCLES[0] + case.BARRIER_CYCLES[1] * warps
+        ahead = replay if config["op"] == "b64" else 0.0
+        rows.append({**config, "fenced_last_cycles": str(fenced - ahead), "met_cycles": str(met)})
+    for half in (rows[::2], rows[1::2]):
+        assert {item.parameter: item.value for item in CASE.fit(half)} == {
+            "smem.store_latency_cycles": pytest.approx(latency), "smem.replay_wavefronts": pytest.approx(replay),
+            "warp_scheduler.fence_view_cycles": pytest.approx(view), "warp_scheduler.fence_warp_cycles": pytest.approx(each),
+        }  # fmt: skip
+
+
+def test_what_other_kernels_gave_is_what_the_gpu_has() -> None:
+    spec = GPU.warp_scheduler
+    assert spec.fence_cycles == case.FENCE_CYCLES
+    assert (spec.barrier_base_cycles, spec.barrier_warp_cycles) == case.BARRIER_CYCLES
+
+
 def test_the_simulator_says_when_all_have_met() -> None:
     for config in CONFIGS[::7]:
         found = CASE.predict(config, GPU)
