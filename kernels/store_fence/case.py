@@ -131,19 +131,27 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 
+STORE_CYCLES = 4
+"""From one store of a warp to the next, in SASS."""
+
+
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """When all have issued their stores, and when the barrier lets the last one go."""
     op, count, num_warps = config["op"], int(config["count"]), int(config["warps"])
     if gpu.compute_capability < 9.0:
         return {}
     _, each, lane_bytes = OPS[op]
-    num = count * num_warps
-    access = AccessPattern(num_requests=num, num_wavefronts=num * each, num_bytes=num * 32 * lane_bytes)
+    access = AccessPattern(
+        num_requests=num_warps, num_wavefronts=num_warps * each, num_bytes=num_warps * 32 * lane_bytes
+    )
 
     def program(cta: RoleContext) -> Iterator[Op]:
         del cta
         yield RangeStart(Section.PROLOGUE)
-        yield ops.Stmatrix(access, "buffer", 0) if op == "stmatrix" else ops.SharedStore(access, "buffer", 0)
+        for store in range(count):
+            if store:
+                yield ops.Alu((STORE_CYCLES - 1) / 4, is_chain=True)
+            yield ops.Stmatrix(access, "buffer", 0) if op == "stmatrix" else ops.SharedStore(access, "buffer", 0)
         yield RangeEnd()
         yield RangeStart(Section.PROLOGUE)
         if config["end"] == "fence":

@@ -50,10 +50,12 @@ def test_times_are_counted_from_the_first_warps_begin() -> None:
 def test_between_the_looks_are_the_stores_and_nothing_else(sass: Sass) -> None:
     kernels = sass("store_fence", "sm_90a")
     for config in CONFIGS:
-        names = [item.name for item in kernels[config["kernel"]].instructions]
+        instructions = kernels[config["kernel"]].instructions
+        names = [item.name for item in instructions]
         clocks = [idx for idx, name in enumerate(names) if name == "CS2R"][-4:]
         op, count = OPCODES[config["op"]], int(config["count"])
         assert names[clocks[0] + 1 : clocks[1]] == count * [op]
+        assert {item.stall_cycles for item in instructions[clocks[0] + 1 : clocks[1] - 1]} == {case.STORE_CYCLES}
         fence = ["MEMBAR", "FENCE"] if config["end"] == "fence" else []
         assert [name for name in names[clocks[1] + 1 : clocks[2]] if name != "NOP"] == fence
         assert names[clocks[2] + 1] == "BAR"
