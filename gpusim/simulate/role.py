@@ -89,10 +89,10 @@ class Role:
 
     __slots__ = (
         "all_fenced_at", "arrives_far_at", "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open",
-        "copies_until", "count", "cp_groups", "cp_open", "cta", "engine", "env", "handlers", "is_done", "iteration_weight",
-        "last_store", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "passed_bytes", "queued_stores",
-        "record", "registers", "sections", "sm", "spec", "stored_at", "t", "tile_loop", "totals", "turn_weight",
-        "wait_state", "wave", "wgmma_groups", "wgmma_open",
+        "copies_until", "count", "cp_groups", "cp_open", "cta", "delivered_at", "engine", "env", "handlers", "is_done",
+        "iteration_weight", "last_store", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "passed_bytes",
+        "queued_stores", "record", "registers", "sections", "sm", "spec", "stored_at", "t", "tile_loop", "totals",
+        "turn_weight", "wait_state", "wave", "wgmma_groups", "wgmma_open",
     )
 
     def __init__(self, engine: Engine, cta: Cta, spec: WarpRole, start_cycle: float, created_cycle: float) -> None:
@@ -128,6 +128,8 @@ class Role:
         self.arrives_far_at = 0.0
         self.stored_at = 0.0
         """When the last of its stores to shared memory goes in."""
+        self.delivered_at = 0.0
+        """When a middle warp's registers of that one have been read; conflicts may be served yet."""
         self.all_fenced_at = 0.0
         """When the last of its warps has a proxy fence behind it; the cursor is the first's."""
         self.registers = engine.launch.registers_per_thread

@@ -84,12 +84,12 @@ WHEN_FREE: frozenset[type[ops.Op]] = frozenset(
 GIVES_TOKEN: frozenset[type[ops.Op]] = frozenset(
     {ops.GlobalLoad, ops.SharedLoad, ops.SharedAtomic, ops.Ldmatrix, ops.DsmemLoad, ops.GlobalAtomic}
 )
-"""Ops whose program receives a token."""
+"""Ops whose program receives a token; of stores to shared memory it does where it asks for one."""
 
 
 def _for_nothing(role: Role, op: ops.Op) -> Pause:
     """An op in a section that a counterfactual makes free."""
-    if type(op) in GIVES_TOKEN:
+    if type(op) in GIVES_TOKEN or (isinstance(op, ops.SharedStore | ops.Stmatrix) and op.has_token):
         token = ops.Token(is_long=False)
         token.ready_cycle = role.t
         return token

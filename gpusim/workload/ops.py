@@ -288,11 +288,12 @@ class SharedLoad(Op):
 
 @dataclass(frozen=True, slots=True)
 class SharedStore(Op):
-    """``st.shared``."""
+    """``st.shared``. With ``has_token`` it gives a token that is ready when its registers have been read."""
 
     access: AccessPattern
     buffer: str = ""
     stage: int = 0
+    has_token: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,11 +316,12 @@ class Ldmatrix(Op):
 
 @dataclass(frozen=True, slots=True)
 class Stmatrix(Op):
-    """``stmatrix.sync.aligned``."""
+    """``stmatrix.sync.aligned``. With ``has_token`` as :class:`SharedStore`."""
 
     access: AccessPattern
     buffer: str = ""
     stage: int = 0
+    has_token: bool = False
 
 
 @dataclass(frozen=True, slots=True)

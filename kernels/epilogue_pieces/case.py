@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from math import isnan
 
@@ -49,8 +49,51 @@ ENUM = {"direct": "kDirect", "staged": "kStaged", "tma": "kTma"}
 NUM_ROUNDS, NUM_WARM_UP, MOST_PIECES = 7, 2, 8
 ISSUE_FRAME_CYCLES = 12.0
 """Thread 0 goes on alone: a branch, the clock, coordinates; one box takes 17 cycles, four 33 (rows that calibrate)."""
-WRITE_FRAME_CYCLES = 40.0
-"""By TMA, the clock behind the writes is read so much later than by hand: median of the tiles that calibrate, one SM."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """What ptxas made of a tile's writes to shared memory: between two readings of the clock, from SASS.
+
+    Cycles are sums of stall counts, of one warp that waits for nothing; stores are counted from 1.
+    """
+
+    first: int
+    """Before the first store."""
+    pace: int
+    """From one store to the next."""
+    waits: Mapping[int, int] = field(default_factory=dict)
+    """A store whose registers are written anew first, and the one that must have read them; 0: the clock behind all."""
+
+
+_SIXTEEN = {5: 2, 7: 3, 8: 5, 11: 8, 13: 9, 14: 11}
+SCHEDULES: Mapping[tuple[str, str, int, int], Schedule] = {
+    ("staged", "bf16", 64, 64): Schedule(first=13, pace=8),
+    ("staged", "bf16", 128, 64): Schedule(first=13, pace=8),
+    ("staged", "bf16", 64, 128): Schedule(first=13, pace=8, waits={5: 1, 6: 3}),
+    ("staged", "bf16", 128, 128): Schedule(first=13, pace=8, waits={5: 1, 6: 3}),
+    ("staged", "bf16", 64, 256): Schedule(first=13, pace=8, waits=_SIXTEEN),
+    ("staged", "bf16", 128, 256): Schedule(first=39, pace=8, waits={**_SIXTEEN, 5: 1, 6: 2}),
+    ("staged", "fp32", 64, 64): Schedule(first=1, pace=4),
+    ("staged", "fp32", 128, 64): Schedule(first=1, pace=4),
+    ("staged", "fp32", 64, 128): Schedule(first=35, pace=4),
+    ("staged", "fp32", 128, 128): Schedule(first=32, pace=4),
+    ("staged", "fp32", 64, 256): Schedule(first=37, pace=4),
+    ("staged", "fp32", 128, 256): Schedule(first=37, pace=4),
+    ("tma", "bf16", 64, 64): Schedule(first=39, pace=6, waits={0: 4}),
+    ("tma", "bf16", 128, 64): Schedule(first=39, pace=6, waits={0: 4}),
+    ("tma", "bf16", 64, 128): Schedule(first=35, pace=8, waits={5: 1, 6: 3, 0: 4}),
+    ("tma", "bf16", 128, 128): Schedule(first=35, pace=8, waits={5: 1, 6: 3, 0: 4}),
+    ("tma", "bf16", 64, 256): Schedule(first=13, pace=8, waits={**_SIXTEEN, 0: 15}),
+    ("tma", "bf16", 128, 256): Schedule(first=13, pace=8, waits={**_SIXTEEN, 0: 15}),
+    ("tma", "fp32", 64, 64): Schedule(first=40, pace=4),
+    ("tma", "fp32", 128, 64): Schedule(first=42, pace=4),
+    ("tma", "fp32", 64, 128): Schedule(first=37, pace=4),
+    ("tma", "fp32", 128, 128): Schedule(first=38, pace=4),
+    ("tma", "fp32", 64, 256): Schedule(first=41, pace=4),
+    ("tma", "fp32", 128, 256): Schedule(first=41, pace=4),
+}  # fmt: skip
+"""By way, type and tile."""
 NUM_SMS = 132
 TILE_COLUMNS, TILE_ROWS = 12, 11
 LINE_BYTES = 128
@@ -236,59 +279,130 @@ def whole_rows(config: Config) -> AccessPattern:
     )
 
 
-def part(access: AccessPattern, num_parts: int) -> AccessPattern:
-    """One of so many equal parts of an access; every field is a multiple of their number.
+def part(access: AccessPattern, num_parts: int, times: int = 1) -> AccessPattern:
+    """One of so many equal parts of an access, or some of them; every field is a multiple of their number.
 
     >>> part(AccessPattern(num_requests=8, num_sectors=64, num_bytes=2048), 4)
     AccessPattern(num_requests=2, num_sectors=16, num_lines=0, num_wavefronts=0, num_bytes=512)
     """
-    return AccessPattern(**{field.name: getattr(access, field.name) // num_parts for field in fields(access)})
+    return AccessPattern(**{item.name: getattr(access, item.name) // num_parts * times for item in fields(access)})
 
 
-def converted(config: Config, op: Op) -> tuple[Op, ...]:
-    """A write of the tile; in bf16 sixteen columns after the other: four conversions a lane, then what they filled.
+def stored(config: Config, tile: ops.Tile) -> tuple[Op, ...]:
+    """Fragments into memory, two neighbours a lane.
 
-    A stmatrix wants the registers that the one before it has read, so that the conversions follow one another.
+    Of bf16 the clock waits until the registers of some store have been read, of fp32 for none.
     """
+    m, n = shape(config)
+    whole = epilogue_store(m, n, _element_bytes(config), "wgmma")
     if config["dtype"] == "fp32":
-        return (op,)
-    assert isinstance(op, ops.GlobalStore | ops.Stmatrix)
-    num_steps = shape(config)[1] // 16
-    packing = ops.Alu(4.0, is_chain=isinstance(op, ops.Stmatrix))
-    return num_steps * (packing, replace(op, access=part(op.access, num_steps)))
+        return (ops.GlobalStore("D", tile, whole),)
+    until, behind = (part(whole, n // 4, times) for times in (READ_STORES[n], n // 4 - READ_STORES[n]))
+    rest = (ops.GlobalStore("D", tile, behind),) if behind.num_requests else ()
+    return (busy(STORE_CYCLES), ops.GlobalStore("D", tile, until), REGISTERS_READ, *rest)
 
 
-def chunks_of(config: Config) -> tuple[Op, ...]:
-    """Rows out of shared memory and into global memory: load, use, store, chunk after chunk."""
-    whole, tile = whole_rows(config), (0, 0)
+STORE_CYCLES = 7
+"""Before the first store of bf16 fragments, in SASS."""
+READ_STORES = {64: 9, 128: 32, 256: 62}
+"""Which of a warp's stores the clock waits for, in SASS, by columns of the tile."""
+REGISTERS_READ = ops.SharedLoad(AccessPattern())
+"""Nothing but a load's wait: until the registers of the stores before it have been read."""
+
+
+def written(config: Config) -> Generator[Op, ops.Token | None, None]:
+    """The tile into the staging buffer, store after store of every warp, at the compiler's pace and with its waits."""
+    m, n = shape(config)
+    schedule = SCHEDULES[config["way"], config["dtype"], m, n]
+    num_stores = n // 16 if config["dtype"] == "bf16" else n // 4
+    whole = writes(config)
+    assert isinstance(whole, ops.Stmatrix | ops.SharedStore)
+    each = replace(whole, access=part(whole.access, num_stores), has_token=True)
+    tokens: list[ops.Token] = []
+    yield ops.Alu(max(0, schedule.first - schedule.pace) / 2)  # at half rate: two warps of a scheduler take twice as long
+    for store in range(1, num_stores + 1):
+        if store in schedule.waits:
+            yield ops.Use(tokens[schedule.waits[store] - 1])
+        yield busy(schedule.pace)
+        token = yield each
+        assert token is not None  # it was asked for
+        tokens.append(token)
+    if 0 in schedule.waits:
+        yield ops.Use(tokens[schedule.waits[0] - 1])
+
+
+def busy(cycles: float) -> Op:
+    """Instructions that take thread 0's warp so long; others of its scheduler come after it."""
+    return ops.Alu(max(cycles - 1.0, 0.0) / 4, is_chain=True)
+
+
+def chunk_of(config: Config) -> tuple[int, AccessPattern]:
+    """Chunks of a warp, 16 bytes a lane each, and one of them of all warps."""
+    whole = whole_rows(config)
     num_chunks = whole.num_requests // (shape(config)[0] // 16)
-    each = part(whole, num_chunks)
+    return num_chunks, part(whole, num_chunks)
+
+
+def read(config: Config, *, stores_to: ops.Tile | None = None) -> Generator[Op, ops.Token | None, None]:
+    """Rows out of shared memory, eight chunks in flight a turn; alone, or stored once they are there."""
+    num_chunks, each = chunk_of(config)
     reads = AccessPattern(
         num_requests=each.num_requests, num_wavefronts=each.num_bytes // LINE_BYTES, num_bytes=each.num_bytes
     )
-    return num_chunks * (ops.SharedLoad(reads, "staging", 0), ops.GlobalStore("D", tile, each))
+    first, pace = (READS if stores_to is None else STORES)[config["dtype"], *shape(config)]
+    unread = num_chunks == UNROLLED
+    for begin in range(0, num_chunks, UNROLLED):
+        num = min(UNROLLED, num_chunks - begin)
+        tokens = []
+        for chunk in range(num):
+            yield busy(pace if chunk else first)
+            tokens.append((yield ops.SharedLoad(reads, "staging", 0)))
+        for chunk, token in enumerate(tokens, begin):
+            assert token is not None  # a load's
+            yield ops.Use(token)
+            if stores_to is not None:
+                yield ops.GlobalStore("D", stores_to, each)
+                if chunk == num_chunks - 1 - unread:
+                    yield REGISTERS_READ  # the clock waits for it
+        if stores_to is None:
+            yield busy(TURN_CYCLES if begin + num < num_chunks else LAST_CYCLES)
+
+
+UNROLLED = 8
+"""Chunks of a turn of reads or stores, in kernel.cu."""
+TURN_CYCLES, LAST_CYCLES = 15, 28
+"""From the use of what a turn has read last to the next turn, and to the clock, in SASS."""
+READS: Mapping[tuple[str, int, int], tuple[float, float]] = {
+    ("bf16", 64, 64): (1, 4), ("bf16", 128, 64): (1, 4), ("bf16", 64, 128): (1, 5), ("bf16", 128, 128): (1, 5),
+    ("bf16", 64, 256): (41, 12.6), ("bf16", 128, 256): (37, 13), ("fp32", 64, 64): (1, 5), ("fp32", 128, 64): (1, 5),
+    ("fp32", 64, 128): (40, 12), ("fp32", 128, 128): (38, 11.6), ("fp32", 64, 256): (45, 13.7),
+    ("fp32", 128, 256): (45, 13.7),
+}  # fmt: skip
+"""Cycles before a turn's first load and from one to the next, in SASS, by type and tile: addresses."""
+STORES: Mapping[tuple[str, int, int], tuple[float, float]] = {
+    ("bf16", 64, 64): (1, 4), ("bf16", 128, 64): (1, 4), ("bf16", 64, 128): (2, 4), ("bf16", 128, 128): (2, 4),
+    ("bf16", 64, 256): (99, 4), ("bf16", 128, 256): (100, 4), ("fp32", 64, 64): (2, 4), ("fp32", 128, 64): (2, 4),
+    ("fp32", 64, 128): (76, 6), ("fp32", 128, 128): (94, 4), ("fp32", 64, 256): (118, 4), ("fp32", 128, 256): (125, 4),
+}  # fmt: skip
+"""The same of turns that store what they have loaded. The clock behind all waits until the registers of the last store have
+been read, but where there are eight: there of the last but one."""
 
 
 def pieces_of(config: Config, cta_idx: int) -> Iterator[tuple[str, tuple[Op, ...]]]:
-    """Each piece that the simulator has words for, with its ops."""
+    """Each piece that the simulator has words for, with its ops; none where ``written`` and ``read`` have them."""
     m, n = shape(config)
     each = _element_bytes(config)
     tile = (cta_idx, 0)
     if config["way"] == "direct":
-        yield "store", converted(config, ops.GlobalStore("D", tile, epilogue_store(m, n, each, "wgmma")))
+        yield "store", stored(config, tile)
         yield "drain", (ops.FenceAcqRel(), ops.Syncthreads())
         return
-    late = (ops.Alu(WRITE_FRAME_CYCLES / 4, is_chain=True),) if config["way"] == "tma" else ()
-    yield "write", (*converted(config, writes(config)), *late)
+    yield "write", ()
     if config["way"] == "staged":
         yield "meet", (ops.Syncthreads(),)
-        access = whole_rows(config)
-        reads = AccessPattern(
-            num_requests=access.num_requests, num_wavefronts=access.num_bytes // LINE_BYTES, num_bytes=access.num_bytes
-        )
-        yield "store", chunks_of(config)
+        yield "store", ()
         yield "drain", (ops.FenceAcqRel(), ops.Syncthreads())
-        yield "read", (ops.SharedLoad(reads, "staging", 0),)
+        yield "read", ()
         return
     yield "fence", (ops.FenceProxyAsync(),)
     yield "meet", (ops.Syncthreads(),)
@@ -311,12 +425,16 @@ def twin(config: Config, gpu: GpuSpec) -> Launch:
     m, n = shape(config)
     sms = int(config["sms"])
 
-    def program(cta: RoleContext) -> Iterator[Op]:
+    def program(cta: RoleContext) -> Generator[Op, ops.Token | None, None]:
         delay_ns = int(config["stagger_ns"]) * cta.cta_idx / max(1, sms - 1)
         if delay_ns:
             yield wait(delay_ns * gpu.clock.max_mhz / 1e3, m // 16, gpu)
-        for _, of_piece in pieces_of(config, cta.cta_idx):
+        for name, of_piece in pieces_of(config, cta.cta_idx):
             yield RangeStart(Section.PROLOGUE)
+            if name == "write":
+                yield from written(config)
+            if config["way"] == "staged" and name in ("store", "read"):
+                yield from read(config, stores_to=(cta.cta_idx, 0) if name == "store" else None)
             for op in of_piece:
                 token = yield op
                 if token is not None:
@@ -363,7 +481,7 @@ def num_lines(row: Mapping[str, str]) -> int:
 
 
 def fit(rows: Rows) -> list[Fitted]:
-    """What a line's packet takes of the port, what waits behind the port, by how much warps' fences follow one another."""
+    """What a line's packet takes of the port, and what waits behind the port."""
     found = {
         "xbar.store_packet_bytes": (
             _packet_bytes(rows), "fp32 fragments stored by one SM, a sector a line, until a fence: slope over lines"
@@ -371,9 +489,6 @@ def fit(rows: Rows) -> list[Fitted]:
         "xbar.store_way_bytes": (
             _way_bytes(rows),
             "stores by TMA of 132 SMs at once: bytes less what L2 takes of them until the source is read, median",
-        ),
-        "warp_scheduler.fence_warp_cycles": (
-            _fence_warp(rows), "a barrier behind a proxy fence, less one without, over the warps beyond the first, median"
         ),
     }
     return [
@@ -423,11 +538,6 @@ def _way_bytes(rows: Rows) -> list[float]:
         return []
     latencies = {tile: alone[tile] - port * _tile_bytes(tile) for tile in slowed}
     return [_tile_bytes(tile) - rate * (together[tile] - latencies[tile]) for tile in slowed]
-
-
-def _fence_warp(rows: Rows) -> list[float]:
-    behind, bare = (_of(rows, "meet_cycles", way=way, sms="1") for way in ("tma", "staged"))
-    return [(behind[tile] - bare[tile]) / (tile[0] // 16 - 1) for tile in behind if tile in bare]
 
 
 Meaning = Callable[[str], str]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cache
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,14 @@ from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, simulate
 from gpusim.evidence.case import (
     Case,
     Config,
+    Fitted,
     Group,
     Input,
     KernelLaunch,
     MappedTensor,
     Output,
     Outputs,
+    TwinConstant,
     WrongAnswer,
     by_value,
 )
@@ -31,6 +34,7 @@ from gpusim.workload.atoms.mma import MmaAtom, wgmma
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.gmma import gmma_atom, wgmma_descriptors, wgmma_wavefronts
 from gpusim.workload.launch import RoleContext
+from gpusim.workload.ops import Op
 from gpusim.workload.tma import TensorMap
 
 M, K, K_STEPS = 64, 64, 4
@@ -297,46 +301,50 @@ Spans = dict[str, float]
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """Both rates, for fills without a pace; nothing for boxes outside of the tensor. The counts of operand reads."""
+    """Both rates, for fills without a pace or held to more than hardly any reaches; the counts of operand reads.
+
+    Nothing for boxes outside of the tensor, and for paces that a fill just keeps.
+    """
     values: dict[str, float] = {}
-    fill, has_train = config["fill"], config["has_train"] == "1"
+    fill, has_train, pace = config["fill"], config["has_train"] == "1", int(config["pace_bytes_per_cycle"])
     atom = atom_of(config["source"], int(config["n"]))
     values[GMMA_WAVEFRONTS] = float(K_STEPS * num_groups(config) * wgmma_wavefronts(atom))
-    has_fill = fill not in ("none", "tma_outside") and config["pace_bytes_per_cycle"] == "0"
+    has_fill = fill not in ("none", "tma_outside") and (not pace or pace >= LEAST_PACE)
     if not has_train and not has_fill:
         return values
-    spans = _simulated(gpu, config["source"], int(config["n"]), fill if has_fill else "none", has_train=has_train)
+    beside = fill if has_fill else "none"
+    spans = _simulated(gpu, config["source"], int(config["n"]), beside, has_train=has_train, is_paced=bool(pace))
     if has_train:
-        values["wgmma_cycles"] = spans["train"] / (twin_groups(int(config["n"]), fill if has_fill else "none") * K_STEPS)
+        values["wgmma_cycles"] = spans["train"] / (twin_groups(int(config["n"]), beside) * K_STEPS)
     if has_fill:
-        turns = twin_turns(fill) - (fill == "tma")  # the clock of TMA starts when the first eight are there
-        values["fill_bytes_per_cycle"] = TURN_BYTES[fill] * turns / spans["fill"]
+        rate = TURN_BYTES[fill] * TWIN_TURNS[fill] / spans["fill"]
+        values["fill_bytes_per_cycle"] = min(rate, TURN_BYTES[fill] / interval_cycles(config)) if pace else rate
     return values
 
 
-TWIN_CYCLES, TWIN_TURNS = 8000, 96
-"""A train that is simulated, and turns of the fill, which take longer."""
-BESIDE_CYCLES, BESIDE_TURNS = 40000, 8
-"""The same of accesses of warps, which have to wait for operand reads: all of them beside the train."""
-BY_WARPS = ("st_shared", "ld_shared")
+LEAST_PACE = 80
+"""Bytes a cycle: fills that are held to more judge what binds them."""
+TWIN_CYCLES = {"tma": 12000, "cp_async": 12000, "st_shared": 40000, "ld_shared": 40000, "none": 8000}
+"""About how long a train takes that is simulated beside a fill: so that all turns of the fill are beside it."""
+TWIN_TURNS = {"tma": 16, "cp_async": 64, "st_shared": 4, "ld_shared": 4}
+WARM_TURNS = {"tma": NUM_SLOTS, "cp_async": NUM_SLOTS, "st_shared": 1, "ld_shared": 1}
+"""Before the clock is looked at."""
 
 
 def twin_groups(n: int, fill: str) -> int:
     """Groups of a train that is simulated."""
-    return round((BESIDE_CYCLES if fill in BY_WARPS else TWIN_CYCLES) / (K_STEPS * n / 2))
+    return round(TWIN_CYCLES[fill] / (K_STEPS * n / 2))
 
 
-def twin_turns(fill: str) -> int:
-    """Turns of a fill that is simulated."""
-    return BESIDE_TURNS if fill in BY_WARPS else TWIN_TURNS
-
-
-def _simulated(gpu: GpuSpec, source: str, n: int, fill: str, *, has_train: bool) -> Spans:
+def _simulated(gpu: GpuSpec, source: str, n: int, fill: str, *, has_train: bool, is_paced: bool) -> Spans:
     roles, buffers, mbarriers = [], [Buffer(name="operands", stage_bytes=(M + n) * K * 2)], []
     if has_train:
         roles.append(WarpRole(name="train", num_warps=4, program=_train(source, n, fill)))
     if fill != "none":
-        roles.append(WarpRole(name="fill", num_warps=1 if fill == "tma" else 4, program=_fill(fill)))
+        num_fills = num_roles(fill)
+        num_warps = 1 if fill == "tma" else 4 // num_fills
+        program = _fill(fill, is_paced=is_paced)
+        roles += [WarpRole(name=f"fill{idx}", num_warps=num_warps, program=program) for idx in range(num_fills)]
         buffers.append(Buffer(name="slots", stage_bytes=SLOT_BYTES, num_stages=NUM_SLOTS))
         mbarriers.append(Mbarrier(name="full", num_arrivals=1, num_stages=NUM_SLOTS))
     launch = Launch(
@@ -345,7 +353,14 @@ def _simulated(gpu: GpuSpec, source: str, n: int, fill: str, *, has_train: bool)
         num_flops=2 * M * n * K * twin_groups(n, fill) if has_train else 0,
     )  # fmt: skip
     result = simulate(launch, gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
-    return {role.role: span.end_cycle - span.start_cycle for role in result.timeline.roles for span in role.sections}
+    spans = {role.role: span.end_cycle - span.start_cycle for role in result.timeline.roles for span in role.sections}
+    fills = [cycles for name, cycles in spans.items() if name.startswith("fill")]
+    return {name: cycles for name, cycles in spans.items() if name == "train"} | ({"fill": fmean(fills)} if fills else {})
+
+
+def wait(cycles: float) -> Op:
+    """Instructions that take a warp so long, each of which waits for the one before."""
+    return ops.Alu(cycles / 4, is_chain=True)
 
 
 def _train(source: str, n: int, fill: str) -> Any:
@@ -367,18 +382,24 @@ def _train(source: str, n: int, fill: str) -> Any:
     return program
 
 
-FLAG = AccessPattern(num_requests=4, num_wavefronts=4, num_bytes=4 * 128)
-"""Each of four warps looks whether it is over, every turn."""
-CP_ASYNC_CHAIN = 19
-"""Instructions of a turn of cp.async, each of which waits for the one before: a lone warp that copies four times takes 80.5
-cycles where it waits for nothing. From calibrating rows of kernels/copy_rate with four groups in flight."""
-TMA_CHAIN = 49
-"""Instructions of a turn of TMA, each of which waits for the one before: the flag that ends it, and a loop over lanes
-that could differ."""
+def num_roles(fill: str) -> int:
+    """Warps that store are each where its own queue lets it be; those that wait for what they load go in step."""
+    return 4 if fill == "st_shared" else 1
 
 
-def _fill(fill: str) -> Any:
-    turn_bytes = TURN_BYTES[fill]
+FLAG_CHAIN, STORE_CHAIN = 2.5, 4.0
+"""Instructions of a turn of stores before it looks whether it is over, and at its end, each of which waits for the one
+before; from SASS."""
+TURN_CYCLES = {"tma": 202.0, "cp_async": 45.0}
+"""The rest of a turn, which nothing overlaps: addresses, commits, branches, loops over lanes that could differ."""
+PACE_CYCLES = {"tma": 60.0, "cp_async": 35.0, "st_shared": 43.0, "ld_shared": 52.0}
+"""What a look at the clock, a comparison and a branch add to a turn that has a pace."""
+
+
+def _fill(fill: str, *, is_paced: bool) -> Any:
+    turn_bytes = TURN_BYTES[fill] // num_roles(fill)
+    num_warps = 1 if fill == "tma" else 4 // num_roles(fill)
+    flag = AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * 128)
     lines = turn_bytes // LINE_BYTES
     requests = turn_bytes // 512
     access = AccessPattern(
@@ -388,33 +409,86 @@ def _fill(fill: str) -> Any:
 
     def program(cta: RoleContext) -> Generator[Any, Any, None]:
         del cta
-        for turn in range(NUM_SLOTS + twin_turns(fill)):
+        for turn in range(WARM_TURNS[fill] + TWIN_TURNS[fill]):
             slot = turn % NUM_SLOTS
+            if is_paced:
+                yield wait(PACE_CYCLES[fill])
+            if fill == "tma":
+                yield ops.Use((yield ops.SharedLoad(flag)))
             if fill == "tma" and turn >= NUM_SLOTS:
                 yield ops.MbarrierWait("full", slot, turn // NUM_SLOTS & 1 ^ 1, by_lane=True)
-            if turn == NUM_SLOTS:
+            if turn == WARM_TURNS[fill]:
                 yield ops.RangeStart(ops.Section.MAINLOOP)
             if fill == "tma":
                 yield ops.MbarrierArriveExpectTx("full", slot, SLOT_BYTES)
                 yield ops.TmaLoad("T", (0, slot), SLOT_BYTES, SLOT_BYTES, SLOT_BYTES // 128, "slots", slot, "full")
-                yield ops.Alu(TMA_CHAIN, is_chain=True)
+                yield wait(TURN_CYCLES[fill])
             elif fill == "cp_async":
-                is_over = yield ops.SharedLoad(FLAG)
+                yield ops.Use((yield ops.SharedLoad(flag)))  # the copies wait for it
                 yield ops.CpAsync("T", (0, slot), access, "slots", slot)
                 yield ops.CpAsyncCommitGroup()
                 yield ops.CpAsyncWaitGroup(NUM_SLOTS - 1)
-                yield ops.Alu(CP_ASYNC_CHAIN, is_chain=True)
-                yield ops.Use(is_over)
+                yield wait(TURN_CYCLES[fill])
             elif fill == "st_shared":
+                yield ops.Alu(FLAG_CHAIN, is_chain=True)
+                yield ops.Use((yield ops.SharedLoad(flag)))
                 yield ops.SharedStore(access)
+                yield ops.Alu(STORE_CHAIN, is_chain=True)
             else:
                 yield ops.Use((yield ops.SharedLoad(access)))
         yield ops.RangeEnd()
         if fill == "tma":
-            for turn in range(TWIN_TURNS, NUM_SLOTS + TWIN_TURNS):
+            for turn in range(TWIN_TURNS[fill], NUM_SLOTS + TWIN_TURNS[fill]):
                 yield ops.MbarrierWait("full", turn % NUM_SLOTS, turn // NUM_SLOTS & 1)
 
     return program
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """What loads return beside wgmma whose operands leave them more."""
+    found = [
+        float(row["fill_bytes_per_cycle"]) / LINE_BYTES for row in rows
+        if row["group"] == "together" and row["fill"] == "ld_shared" and row["pace_bytes_per_cycle"] == "0"
+        and operand_share(row) < MOST_OPERAND_SHARE
+    ]  # fmt: skip
+    if not found:
+        return []
+    how = "loads of 128 bits beside wgmma whose operands leave more, median"
+    return [Fitted(parameter="smem.operand_load_registers_per_cycle", value=float(np.median(found)), how=how)]
+
+
+MOST_OPERAND_SHARE = 0.7
+"""Of the data stage; wgmma that reads less leaves more than loads take."""
+
+
+def operand_share(row: Mapping[str, str]) -> float:
+    """What operand reads take of the data stage."""
+    return wgmma_wavefronts(atom_of(row["source"], int(row["n"]))) / float(row["wgmma_cycles"])
+
+
+def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
+    """What fills that run alone take of a turn beyond what is simulated, without a pace and with one that is too fast."""
+    turns: dict[tuple[str, str], float] = {}
+    for row in rows:
+        if row["group"] == "alone" and row.get("fill_bytes_per_cycle"):
+            fill, pace = row["fill"], row["pace_bytes_per_cycle"]
+            turns[fill, pace] = TURN_BYTES[fill] / float(row["fill_bytes_per_cycle"])
+    found = []
+    for fill, cycles in TURN_CYCLES.items():
+        if (fill, "0") in turns:
+            spans = _simulated(gpu, "ss", SOME_N[0], fill, has_train=False, is_paced=False)
+            value = cycles + turns[fill, "0"] - spans["fill"] / TWIN_TURNS[fill]
+            found.append(TwinConstant(name="TURN_CYCLES", key=(fill,), value=value, how="alone, without a pace"))
+    for fill in PACE_CYCLES:
+        if (fill, "0") in turns and (fill, FASTEST) in turns:
+            value = turns[fill, FASTEST] - turns[fill, "0"]
+            how = "alone, at the fastest pace, less none"
+            found.append(TwinConstant(name="PACE_CYCLES", key=(fill,), value=value, how=how))
+    return found
+
+
+FASTEST = "96"
+"""Of the paces that calibrate, in bytes a cycle: more than any fill reaches."""
 
 
 def derive(row: Config) -> dict[str, float]:
@@ -448,6 +522,8 @@ CASE = Case(
     num_repeats=3,
     predict=predict,
     tiers={GMMA_WAVEFRONTS: 3, "wgmma_cycles": 4, "fill_bytes_per_cycle": 4},
+    fit=fit,
+    twin_constants=twin_constants,
     derive=derive,
     includes=includes,
 )

@@ -105,7 +105,11 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     cycles = int(ends.max() - begins.min())
     if cycles <= 0:
         raise WrongAnswer(f"the clock says {cycles} cycles")
-    return {"cycles_per_access": cycles / (NUM_ROUNDS * IN_FLIGHT * NUM_WARPS)}
+    each = NUM_ROUNDS * IN_FLIGHT
+    own = ends.max(axis=1) - begins.min(axis=1)
+    return {"cycles_per_access": cycles / (each * NUM_WARPS)} | {
+        f"warp_{warp}_cycles_per_access": float(own[warp] / each) for warp in range(NUM_WARPS)
+    }
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -129,7 +133,8 @@ CASE = Case(
     groups={"wide": Group(configs=wide(200), rank=4), "halves": Group(configs=halves(200), rank=4)},
     launch=launch,
     check=check,
-    values={"cycles_per_access": "SM cycles of an access of one of four warps, the data stage always busy"},
+    values={"cycles_per_access": "SM cycles of an access of one of four warps, the data stage always busy"}
+    | {f"warp_{warp}_cycles_per_access": f"SM cycles of an access, by warp {warp}'s clock" for warp in range(NUM_WARPS)},
     num_repeats=3,
     predict=predict,
     tiers={"cycles_per_access": 4},

@@ -73,6 +73,58 @@ def test_each_piece_is_what_its_name_says(sass: Sass, m: int, n: int) -> None:
         assert source["DEPBAR"] == 1 and whole["DEPBAR"] == 1
 
 
+def of_timed(kernel: KernelSass, piece: int) -> tuple[list[tuple[int, str, int | None, frozenset[int]]], frozenset[int]]:
+    """What lies between two readings of the clock: (cycles since the first, name, read barrier, what it waits for) of each
+    instruction, and what the second reading waits for."""
+    found, cycles = [], 0
+    clocks = [idx for idx, item in enumerate(kernel.instructions) if item.name == "CS2R" and "SR_CLOCK" in item.operands]
+    for item in kernel.instructions[clocks[piece] : clocks[piece + 1]]:
+        found.append((cycles, item.name, item.read_barrier, item.waits_for))
+        cycles += item.stall_cycles
+    return found, kernel.instructions[clocks[piece + 1]].waits_for
+
+
+@pytest.mark.parametrize("name", ["STSM", "STS", "STG"])
+def test_the_twin_has_the_compilers_schedule_of_the_stores(sass: Sass, name: str) -> None:
+    """When the first goes and how fast the others follow; which registers are waited for, by the next ones and the clock."""
+    kernels = sass("epilogue_pieces", "sm_90a")
+    dtype = "fp32" if name == "STS" else "bf16"
+    ways = ("direct",) if name == "STG" else ("staged", "tma")
+    for (m, n), way in [(tile, way) for tile in case.TILES for way in ways]:
+        timed, last_waits = of_timed(kernels[case.kernel_name(m, n, dtype, way)], 0)
+        at = [cycles for cycles, opcode, _, _ in timed if opcode == name]
+        pending: dict[int, int] = {}
+        waits: dict[int, int] = {}
+        num = 0
+        for _, opcode, barrier, waited in timed:
+            for which in waited & set(pending):
+                waits[num + 1] = max(pending[which], waits.get(num + 1, 0))
+            if opcode == name:
+                num += 1
+                if barrier is not None:
+                    pending[barrier] = num
+        clock = max((pending[which] for which in last_waits if which in pending), default=0)
+        if name == "STG":
+            assert (at[0], clock) == (case.STORE_CYCLES, case.READ_STORES[n])
+            continue
+        schedule = case.SCHEDULES[way, dtype, m, n]
+        assert at[0] == schedule.first and (at[-1] - at[0]) / (num - 1) == pytest.approx(schedule.pace, abs=0.3)
+        assert clock == schedule.waits.get(0, 0)
+        assert {store: read for store, read in waits.items() if store <= num} == {
+            store: read for store, read in schedule.waits.items() if store
+        }
+
+
+@pytest.mark.parametrize(("m", "n"), case.TILES)
+def test_the_twin_has_the_compilers_turns_of_reads_and_stores(sass: Sass, m: int, n: int) -> None:
+    for dtype in case.DTYPES:
+        kernel = sass("epilogue_pieces", "sm_90a")[case.kernel_name(m, n, dtype, "staged")]
+        for piece, (first, pace) in ((2, case.STORES[dtype, m, n]), (4, case.READS[dtype, m, n])):
+            timed, _ = of_timed(kernel, piece)
+            at = [cycles for cycles, opcode, _, _ in timed if opcode == "LDS"]
+            assert abs(at[0] - first) <= 1 and (at[-1] - at[0]) / (len(at) - 1) == pytest.approx(pace, abs=0.7)
+
+
 def test_a_tile_lies_where_the_fragments_of_wgmma_put_it() -> None:
     """Word for word, by PTX's figure: thread 4 of warp 5 holds columns 0 and 1 of row 81, and of row 89."""
     config = find(m=128, n=64, dtype="fp32", sms=1)
@@ -159,7 +211,7 @@ def test_ctas_that_come_one_after_the_other_meet_nobody() -> None:
             CASE.predict(find(m=64, n=64, dtype="bf16", way="tma", sms=sms, stagger_ns=stagger), gpu)["total_cycles"]
             for sms, stagger in ((1, 0), (132, 8000), (132, 0))
         )
-        assert apart == pytest.approx(alone, rel=0.02) and together >= apart
+        assert apart == pytest.approx(alone, rel=0.02) and together >= apart - 1e-6
     for warps in (4, 8):
         taken = case.wait(900.0, warps, GPU)
         assert taken.num_instructions * warps == pytest.approx(900.0 * GPU.warp_scheduler.int32_lanes / 32)
@@ -179,7 +231,6 @@ ONE_LIMIT = replace(
 
 OTHER = replace(
     ONE_LIMIT, xbar=replace(ONE_LIMIT.xbar, store_packet_bytes=60.0, store_way_bytes=5000.0),
-    warp_scheduler=replace(GPU.warp_scheduler, fence_warp_cycles=20.0),
 )  # fmt: skip
 
 
@@ -195,7 +246,6 @@ def test_rows_of_a_machine_that_is_known_give_its_numbers_back(gpu: GpuSpec, hal
         "xbar.store_packet_bytes": pytest.approx(gpu.xbar.store_packet_bytes, rel=0.03),
         # L2's part of a store begins with its issue, some 30 cycles before the engine comes to it
         "xbar.store_way_bytes": pytest.approx(gpu.xbar.store_way_bytes, rel=0.12),
-        "warp_scheduler.fence_warp_cycles": pytest.approx(gpu.warp_scheduler.fence_warp_cycles, rel=0.01),
     }
 
 

@@ -173,7 +173,7 @@ def test_a_fill_by_tma_runs_at_the_pace_of_its_loop_and_one_by_stores_at_no_more
     gpu = GPU
     assert gpu.tma is not None and gpu.mbarrier is not None
     turn = gpu.mbarrier.lone_try_wait_cycles + gpu.mbarrier.arrive_cycles + gpu.tma.issue_cycles
-    turn += case.TMA_CHAIN * gpu.warp_scheduler.dependent_cycles
+    turn += gpu.smem.load_latency_cycles + case.TURN_CYCLES["tma"]  # the flag is waited for
     predicted = predict(one("tma", has_train=False))["fill_bytes_per_cycle"]
     assert predicted == pytest.approx(8192 / turn, rel=0.05)
     assert predicted < gpu.xbar.sm_read_bytes_per_cycle
@@ -188,6 +188,17 @@ def test_operand_reads_are_predicted_as_counted() -> None:
     assert predict(one("none", source="rs", n=128))[case.GMMA_WAVEFRONTS] == 4 * case.num_groups(config) * 32
 
 
-def test_paced_fills_and_boxes_outside_are_not_predicted() -> None:
+def test_loads_beside_wgmma_return_no_more_registers_than_the_gpu_says() -> None:
+    most = 128 * GPU.smem.operand_load_registers_per_cycle
+    for source, n in (("rs", 64), ("rs", 256), ("ss", 256)):
+        assert 0.9 * most < predict(one("ld_shared", source=source, n=n))["fill_bytes_per_cycle"] <= most * (1 + 1e-9)
+    assert predict(one("st_shared", source="rs", n=64))["fill_bytes_per_cycle"] > most
+
+
+def test_of_paced_fills_those_that_nothing_reaches_are_predicted_and_boxes_outside_are_not() -> None:
     assert "fill_bytes_per_cycle" not in predict(one("tma", pace=32))
+    fast, free = (predict(one("tma", pace=pace))["fill_bytes_per_cycle"] for pace in (112, 0))
+    turn_cycles = 8192 / free + case.PACE_CYCLES["tma"]
+    assert fast == pytest.approx(8192 / turn_cycles, rel=0.01)
+    assert predict(one("st_shared", has_train=False, pace=80))["fill_bytes_per_cycle"] == pytest.approx(80, rel=0.01)
     assert "fill_bytes_per_cycle" not in predict(one("tma_outside"))

@@ -52,7 +52,10 @@ def test_cycles_are_from_the_first_warps_begin_to_the_last_ones_end() -> None:
         active = case.lanes_of(config)[1]
         outputs = outputs_of(config, 9000)
         begins = [1000 + thread % 3 for thread in range(case.NUM_LANES) if active[thread % 32]]
-        assert CASE.check(config, outputs) == {"cycles_per_access": (10000 - min(begins)) / (256 * 8 * 4)}
+        found = CASE.check(config, outputs)
+        assert found["cycles_per_access"] == (10000 - min(begins)) / (256 * 8 * 4)
+        of_warp_2 = [1000 + thread % 3 for thread in range(64, 96) if active[thread % 32]]
+        assert found["warp_2_cycles_per_access"] == (10000 - min(of_warp_2)) / (256 * 8)
         outputs["folds"][int(np.flatnonzero(active)[0]) + 32] ^= 1
         with pytest.raises(WrongAnswer, match="of warp 1 loaded other words"):
             CASE.check(config, outputs)

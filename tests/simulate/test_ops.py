@@ -325,9 +325,32 @@ def test_a_proxy_fence_waits_for_the_stores_and_a_barrier_for_the_last_warps_fen
 
     gpu = changed(l1=QUEUE, warp_scheduler={"fence_warp_cycles": 5.0})
     result = run(role(program, num_warps=4), gpu=gpu)
-    fenced, barrier = 1 + 48 + 8, TOY.warp_scheduler.barrier_base_cycles
-    assert spans_of(result, WarpState.WAIT_BARRIER, "worker") == [(fenced, fenced + 3 * 5 + barrier)]
-    assert spans_of(result, WarpState.LSU, "worker")[-1][1] == 1 + 48
+    middle, last, barrier = 1 + 48 - 3 * 4 / 2, 1 + 48, TOY.warp_scheduler.barrier_base_cycles  # of four warps' last stores
+    assert spans_of(result, WarpState.WAIT_BARRIER, "worker") == [(middle + 8, last + 8 + 3 * 5 + barrier)]
+    assert spans_of(result, WarpState.LSU, "worker")[-1][1] == middle
+
+
+def test_a_barrier_behind_a_fence_waits_for_conflicts_that_the_fence_does_not_wait_for() -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield ops.SharedStore(shared(48, 12))  # three in four wavefronts are conflicts
+        yield ops.FenceProxyAsync()
+        yield ops.Syncthreads()
+
+    gpu = changed(
+        l1=QUEUE, smem={"replay_wavefronts": 10.0, "store_latency_cycles": 7.0}, warp_scheduler={"fence_view_cycles": 9.0},
+    )  # fmt: skip
+    (wait,) = spans_of(run(role(program, num_warps=1), gpu=gpu), WarpState.WAIT_BARRIER, "worker")
+    assert wait == (1 + 48 - 10 + 7 + 8, 1 + 48 + 7 + 8 + 9 + TOY.warp_scheduler.barrier_base_cycles)
+
+
+def test_registers_of_a_store_may_be_written_when_it_has_been_served() -> None:
+    def program(cta: RoleContext) -> Ops:
+        token = yield ops.SharedStore(shared(48, 12), has_token=True)
+        assert token is not None
+        yield ops.Use(token)
+
+    gpu = changed(l1={**QUEUE, "max_queued_stores": 100.0, "store_queue_bytes": 1e6}, smem={"store_latency_cycles": 7.0})
+    assert cycles(role(program, num_warps=1), gpu=gpu) == 1 + 48 + 7
 
 
 def test_writes_of_many_warps_keep_the_data_stage_busy() -> None:

@@ -115,7 +115,7 @@ class L2(Component):
     both waits for those), later ones find a copy while the side has room; what goes across, half of all stores among it,
     takes its turn on a link each way; a tile of many lines waits for the farthest slice.
     Ignores: sets and hashing, but for the spread; sector promotion, cache hints, persistence windows; requests and
-    headers on the link; fills by stores in part of a sector.
+    headers of reads on the link; fills by stores in part of a sector.
     Source: the GPU's description.
     """
 

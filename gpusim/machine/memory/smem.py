@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gpusim.machine.component import Component, Counters
 from gpusim.machine.timing import GapPipe
+from gpusim.units import WAVEFRONT_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,12 @@ class SmemSpec:
     vector_word_cycles: float
     """What each 32 bits of a lane's vector beyond the first add to the latency of a load (``ldmatrix`` has none)."""
     atomic_latency_cycles: float
+    store_latency_cycles: float
+    """From when the data stage has served a store to when its registers may be written and a fence is past it."""
+    replay_wavefronts: float
+    """Wavefronts of stores' conflicts that wait while the stores' registers have been read, and warps go on."""
+    operand_load_registers_per_cycle: float
+    """What loads of warps return beside operand reads of wgmma, in registers of a warp (128 bytes)."""
 
 
 @dataclass(slots=True)
@@ -43,11 +50,12 @@ class Smem(Component):
 
     Models: one wavefront a cycle for all warps of the SM, latency, and the slower pace of one warp's own wavefronts,
     whether it reads, writes or swaps; a vector's words return one after the other; accesses of warps have what operand
-    reads of wgmma leave (the tensor core's own rate covers those reads); what cp.async brings goes in between the
-    wavefronts of the warps, one by one, and where they leave cycles idle.
-    Ignores: that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads TMA loses
-    5 %, cp.async up to 40 %); the pace of one sub-partition; that a store comes three cycles later to the data stage than
-    a load; how long an atomic's verb takes.
+    reads of wgmma leave (the tensor core's own rate covers those reads), and beside those loads return so many registers a
+    cycle at most; what cp.async brings goes in between the wavefronts of the warps, one by one, and where they leave cycles
+    idle.
+    Ignores: that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads they lose 5 to
+    10 %); why loads return no faster there (perhaps as sums take the registers' ports); the pace of one sub-partition;
+    that a store comes three cycles later to the data stage than a load; how long an atomic's verb takes.
     Source: the GPU's description; wavefronts come from ``workload/access.py``.
     """
 
@@ -62,10 +70,11 @@ class Smem(Component):
         self._free_share = 1.0
         self._filling = 0.0
         self._idle_since = 0.0
+        self._returns = GapPipe(units_per_cycle=spec.operand_load_registers_per_cycle)
 
     def load(
-        self, num_wavefronts: float, *, wavefronts_per_warp: float, words_per_lane: float = 1.0, at_cycle: float,
-        weight: float,
+        self, num_wavefronts: float, *, wavefronts_per_warp: float, words_per_lane: float = 1.0, num_registers: float,
+        at_cycle: float, weight: float,
     ) -> float:
         """Read; returns the cycle at which the last register is there."""
         self.counters.wavefronts += num_wavefronts * weight
@@ -75,7 +84,12 @@ class Smem(Component):
         own = at_cycle + (wavefronts_per_warp - 1.0) * spec.warp_cycles_per_wavefront
         shared = end - 1.0 / spec.wavefronts_per_cycle
         vector = (words_per_lane - 1.0) * spec.vector_word_cycles if words_per_lane > 1.0 else 0.0
-        return (shared if shared > own else own) + spec.load_latency_cycles + vector
+        ready = (shared if shared > own else own) + spec.load_latency_cycles + vector
+        if at_cycle < self._operands_until:
+            returned = self._returns.reserve(num_registers, at_cycle=at_cycle + spec.load_latency_cycles)
+            if returned > ready:
+                return returned
+        return ready
 
     def fill(self, num_wavefronts: float, *, at_cycle: float, weight: float) -> float:
         """Write what a copy brings, beside the warps' own accesses; returns the cycle at which the last could be in."""
@@ -113,6 +127,13 @@ class Smem(Component):
         end = self._take(num_wavefronts, at_cycle, weight)
         own = at_cycle + wavefronts_per_warp * self.spec.warp_cycles_per_wavefront
         return end if end > own else own
+
+    def replay_cycles(self, num_wavefronts: float, num_bytes: float, *, backlog_cycles: float) -> float:
+        """How long before stores are in they have been taken, where so much of the data stage's work is ahead."""
+        if num_wavefronts * WAVEFRONT_BYTES <= num_bytes or not self.spec.replay_wavefronts:
+            return 0.0
+        share = 1.0 - num_bytes / (num_wavefronts * WAVEFRONT_BYTES)
+        return min(self.spec.replay_wavefronts / self.spec.wavefronts_per_cycle, share * backlog_cycles)
 
     def swap(self, num_wavefronts: float, *, wavefronts_per_warp: float, at_cycle: float, weight: float) -> float:
         """Read and write in one; returns the cycle at which the last register is there."""

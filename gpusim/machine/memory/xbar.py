@@ -244,16 +244,15 @@ class _StorePort:
 class Xbar(Component):
     """Ports, slices and merging.
 
-    Models: a limit on what one SM takes in, one on what the L2 slices serve to all (shared fairly), and their own
-    for stores, whose port takes an SM's one after the other and behind which some wait for L2, reductions with a header
-    a line, lines that threads store in small parts with what a packet takes at least, sectors stored in part (taken to
-    be half) with a mask; a link for each GPC, one
-    each way, which takes requests in order (the way in only while so few GPCs are live that it can matter: what it costs
-    when all are is in what the slices serve); a limit on what loads of an SM's threads have asked for and not got (a miss
-    holds its place for longer than a hit); bulk copies, whose lines are asked for in order, so that the first in line
-    holds up the rest where threads' loads pass one another, take more of links and slices than their bytes; a second
-    request for a tile from an SM of the same GPC joins the first while that is in flight, and costs slices and link
-    nothing; multicast (one read, several receivers).
+    Models: a limit on what one SM takes in, one on what the L2 slices serve to all (shared fairly), and their own for
+    stores, whose port takes an SM's one after the other and behind which some wait for L2, reductions with a header a line,
+    lines that threads store in small parts with what a packet takes at least on each way, sectors stored in part (taken to
+    be half) with a mask; a link for each GPC, one each way, which takes requests in order (the way in only while so few
+    GPCs are live that it can matter: what it costs when all are is in what the slices serve); a limit on what loads of an
+    SM's threads have asked for and not got (a miss holds its place for longer than a hit); bulk copies, whose lines are
+    asked for in order, so that the first in line holds up the rest where threads' loads pass one another, take more of
+    links and slices than their bytes; a second request for a tile from an SM of the same GPC joins the first while that is
+    in flight, and costs slices and link nothing; multicast (one read, several receivers).
     Ignores: fair shares of a link among requests of one moment (an earlier one is carried whole); links of parts of a
     GPC; what merged readers take of their GPC's own network; reads' requests on the way that stores take; that stores are
     acknowledged late; imbalance of slices and of their sides.
@@ -366,10 +365,12 @@ class Xbar(Component):
         left_at = self.store_ports[request.sm_idx].reserve(num_bytes, at_cycle=request.issued_at)
         link, side = self._store_links[request.sm_idx], self._sides[request.sm_idx]
 
+        crossing = max(request.num_bytes, num_packet_bytes)  # a packet is as long on a link as on the port
+
         def cross(cycle: float) -> float:
             since = max(cycle, request.issued_at)
-            across_at = self.l2.across(request.num_bytes, side, at_cycle=since)
-            return max(across_at, link.reserve(request.num_bytes, at_cycle=since))
+            across_at = self.l2.across(crossing, side, at_cycle=since)
+            return max(across_at, link.reserve(crossing, at_cycle=since))
 
         self._stores_of[request.sm_idx].send(
             max(request.num_bytes, num_packet_bytes), now=self._env._now, through_at=left_at, cross=cross, left=done,

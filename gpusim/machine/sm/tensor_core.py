@@ -43,6 +43,8 @@ class TensorCoreSpec:
     """Groups that a warpgroup may have in flight; a wgmma of one more waits for the first of them to complete."""
     wgmma_between_wavefronts: float = 0.0
     """Of other accesses to shared memory beside each wgmma whose operands leave them no cycle."""
+    wgmma_switch_cycles: float = 0.0
+    """What a wavefront of a warp takes beside operand reads, beyond the wait for a cycle that they leave."""
     num_sub_cores: int = 4
 
 
@@ -108,7 +110,8 @@ class TensorCore(Component):
         """What a wgmma of so many wavefronts and cycles leaves of shared memory's data stage."""
         spec = self.spec
         rate = spec.wgmma_smem_wavefronts_per_cycle
-        return max(cycles_each - num_wavefronts / rate, spec.wgmma_between_wavefronts / rate) / cycles_each
+        free = max(cycles_each - num_wavefronts / rate, spec.wgmma_between_wavefronts / rate) / cycles_each
+        return free / (1.0 + free * spec.wgmma_switch_cycles * rate)
 
     def mma_sync_interval_cycles(self, *, rate_class: str, num_flops: float, num_sum_registers: float) -> float:
         """Cycles between two mma.sync of one sub-core; ``num_sum_registers`` of each thread hold the sums."""

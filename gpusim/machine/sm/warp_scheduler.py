@@ -28,8 +28,10 @@ class WarpSchedulerSpec:
     """What ``bar.arrive`` takes of the issuing warp."""
     fence_cycles: float
     """What a proxy or wgmma fence costs where nothing is outstanding."""
+    fence_view_cycles: float
+    """From a proxy fence's end to where asynchronous copies see what was stored before it: a barrier waits for that."""
     fence_warp_cycles: float
-    """How much later each further warp's proxy fence is over: a barrier behind it waits for the last."""
+    """How much later that is for each further warp: a barrier waits for the last."""
     gpu_fence_cycles: float
     """``fence.acq_rel`` of scope gpu or cluster where nothing is outstanding, by as many warps as there are schedulers."""
     gpu_fence_warp_cycles: float

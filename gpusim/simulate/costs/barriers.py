@@ -176,11 +176,13 @@ def fence(role: Role, op: ops.WgmmaFence) -> Pause:
 
 
 def fence_proxy_async(role: Role, op: ops.FenceProxyAsync) -> Pause:
-    """Until this role's stores are in shared memory, and a few cycles; its warps' fences end one after the other."""
+    """Until this role's stores are delivered, and a few cycles; a barrier behind it waits until copies see them all."""
     spec = role.sm.warp_scheduler.spec
-    role.spend(WarpState.LSU, role.stored_at)
+    role.spend(WarpState.LSU, role.delivered_at)
+    in_at = max(role.t, role.stored_at + role.sm.smem.spec.store_latency_cycles)
     role.spend(ISSUE, role.t + spec.fence_cycles)
-    role.all_fenced_at = role.t + (role.num_warps - 1) * spec.fence_warp_cycles
+    seen_at = in_at + spec.fence_cycles + spec.fence_view_cycles
+    role.all_fenced_at = seen_at + (role.num_warps - 1) * spec.fence_warp_cycles
     return None
 
 

@@ -28,8 +28,8 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
     if type(op) is ops.SharedLoad and access.num_requests:
         words = access.num_bytes / (WAVEFRONT_BYTES * access.num_requests)
     ready = sm.smem.load(
-        wavefronts, wavefronts_per_warp=wavefronts / role.num_warps, words_per_lane=words, at_cycle=role.t,
-        weight=role.count,
+        wavefronts, wavefronts_per_warp=wavefronts / role.num_warps, words_per_lane=words,
+        num_registers=access.num_bytes / WAVEFRONT_BYTES, at_cycle=role.t, weight=role.count,
     )
     if stage is not None:
         until = ready - sm.smem.spec.load_latency_cycles
@@ -51,13 +51,22 @@ def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> Pause:
     )
     begun = role.t
     last = 1.0 / smem.spec.wavefronts_per_cycle
+    ahead = smem.replay_cycles(wavefronts, access.num_bytes, backlog_cycles=end - begun)
+    each = wavefronts / max(access.num_requests, 1) / smem.spec.wavefronts_per_cycle
+    others = each * (role.num_warps - 1) / 2.0  # half of the warps have their last instruction served behind a middle one's
+    delivered = end - ahead - others + smem.spec.store_latency_cycles
     if end > role.stored_at:
         role.stored_at = end
-    role.spend(WarpState.LSU, end - last - posted_cycles(role, access, wavefronts))
+        role.delivered_at = delivered
+    role.spend(WarpState.LSU, end - last - ahead - posted_cycles(role, access, wavefronts))
     if stage is not None:
         stage.begin_write(begun, role.who() if stage.read_until > begun else "")
         stage.end_write(role.t)  # whoever reads behind this warp goes behind it in the data stage, too
-    return None
+    if not op.has_token:
+        return None
+    token = ops.Token(is_long=False)
+    token.ready_cycle = delivered
+    return token
 
 
 def posted_cycles(role: Role, access: AccessPattern, wavefronts: float) -> float:
