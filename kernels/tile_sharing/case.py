@@ -425,6 +425,8 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
     whole = stage_bytes(config)
     last_start = max(start_cycle(cta, gpu) for cta in range(NUM_CTAS))
     produced, consumed = (_code(cycles, gpu) for cycles in (PRODUCER_CYCLES, CONSUMER_CYCLES))
+    assert gpu.mbarrier is not None
+    looked_cycles = CONSUMER_CYCLES + gpu.mbarrier.try_wait_cycles + gpu.mbarrier.arrive_cycles  # within the math's time
     count = TWIN_LEAD + TWIN_TIMED + TWIN_BEHIND
     per_cycle = gpu.warp_scheduler.int32_lanes / 32 / gpu.warp_scheduler.num_schedulers
 
@@ -456,7 +458,7 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
                 yield ops.RangeEnd()
             yield consumed
             if math_cycles:
-                yield ops.Alu(max(0.0, math_cycles - CONSUMER_CYCLES) * per_cycle)
+                yield ops.Alu(max(0.0, math_cycles - looked_cycles) * per_cycle)
             yield ops.MbarrierArrive("empty", step % stages)
 
     launched = Launch(
