@@ -484,7 +484,7 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 
 GOLDEN = 0.6180339887498949
-ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES = 140.0, 120.0, 110.0
+ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES = 89.0, 171.0, 148.0
 """From the producer's wait to its announcement, from its copies to the next wait, and from the consumer's wait to its arrival, math
 left out."""
 

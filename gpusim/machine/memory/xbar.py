@@ -449,6 +449,7 @@ class Xbar(Component):
         if first_at > now:
             begin += (first_at - now) * rate
         asked = tile.asked.get(region)
+        asking = num_bytes * rate / slices.alone
         read, length, served = num_bytes, num_bytes, 1.0
         if asked is not None:
             first, last, num = asked
@@ -456,14 +457,14 @@ class Xbar(Component):
             if done_at is None or done_at > first_at:
                 share = 1.0
             else:
-                passed = begin - self.spec.merge_window_cycles * rate - first
-                share = 1.0 if passed <= 0.0 else 1.0 - passed / (last - first)
+                late, waits = begin - self.spec.merge_window_cycles * rate - first, last - first - asking
+                share = 1.0 if late <= 0.0 else max(0.0, 1.0 - late / waits) if waits > 0.0 else 0.0
             room = self.spec.merge_limit - num
             if room < 1.0:
                 share *= room
             if share > 0.0:
                 read = num_bytes * (1.0 - share)
-                length = max(read, last - begin, num_bytes * rate / slices.alone)
+                length = max(read, last - begin, asking)
                 served += share * num
         tile.asked[region] = (begin, begin + length, served)
         counters.served_bytes += read
