@@ -19,6 +19,7 @@ from gpusim.evidence.case import (
     MappedTensor,
     Output,
     Outputs,
+    TwinConstant,
     WrongAnswer,
     by_value,
     kernels_dir,
@@ -406,7 +407,8 @@ def derive(row: Config) -> dict[str, float]:
 
 TWIN_LEAD, TWIN_TIMED, TWIN_BEHIND = 12, 24, 4
 START_CYCLES = 50.0
-"""From the first to the last SM that sees the time at which all go on: looks at a clock. A guess."""
+"""From the first to the last SM that sees the time at which all go on: looks at a clock. A guess; SMs then drift apart, which
+the simulator's do not."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -484,9 +486,9 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 
 GOLDEN = 0.6180339887498949
-ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES = 89.0, 171.0, 148.0
-"""From the producer's wait to its announcement, from its copies to the next wait, and from the consumer's wait to its arrival, math
-left out."""
+ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES = 89.7, 170.1, 147.7
+"""From the producer's wait to its announcement, from its copies to the next wait, and from the consumer's wait to its
+arrival, math left out."""
 
 
 def _code(num_cycles: float, gpu: GpuSpec) -> ops.Alu:
@@ -499,6 +501,33 @@ def start_cycle(cta: int, gpu: GpuSpec) -> float:
     spec = gpu.dispatcher
     dispatched = spec.launch_cycles + (cta + 1) * spec.dispatch_cycles_per_cta + spec.wait_cycles(cta)
     return dispatched + spec.cta_start_cycles
+
+
+def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
+    """What the loops take: of rings whose producer is behind, whose consumer is, and of rings of one stage."""
+    assert gpu.mbarrier is not None  # it has measured this kernel
+    assert gpu.tma is not None
+    waited = gpu.mbarrier.try_wait_cycles + gpu.mbarrier.arrive_cycles
+    least = [row for row in rows if row["group"] == "own" and row["a_rows"] == "64" and row["a_boxes"] == "1"]
+    full = [float(row["cycles_per_stage"]) for row in least if int(row["stages"]) >= 3]
+    math = [
+        float(row["cycles_per_stage"]) - float(row["math_cycles"]) - waited for row in rows
+        if row["group"] == "skewed" and row["math_cycles"] != "0"
+    ]  # fmt: skip
+    lone = [
+        float(row["cycles_per_stage"]) - _twin(row, gpu)["cycles_per_stage"] for row in least if row["stages"] == "1"
+    ]  # fmt: skip
+    if not (full and math and lone):
+        return []
+    consumer = float(np.median(math))
+    issue = float(np.median(lone)) + ISSUE_CYCLES + CONSUMER_CYCLES - consumer
+    rest = float(np.median(full)) - waited - gpu.tma.issue_cycles - issue
+    found = {
+        "CONSUMER_CYCLES": (consumer, "full rings with math: cycles beyond it and a wait, median"),
+        "ISSUE_CYCLES": (issue, "rings of one stage of 64 rows, own tiles: cycles beyond the twin's, median"),
+        "NEXT_CYCLES": (rest, "rings of 3 and more stages of 64 rows, own tiles: cycles left, median"),
+    }
+    return [TwinConstant(name=name, value=value, how=how) for name, (value, how) in found.items()]
 
 
 def includes() -> dict[str, str]:
@@ -532,6 +561,7 @@ CASE = Case(
     },
     num_repeats=3,
     predict=predict,
+    twin_constants=twin_constants,
     tiers={"cycles_per_stage": 4, READ: 5},
     derive=derive,
     includes=includes,

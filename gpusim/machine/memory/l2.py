@@ -95,8 +95,8 @@ class TileState:
         self.waiting: list[tuple[float, float, Done]] = []
         """(cycle at which the port would let it pass, latency from there, whom to tell)."""
         self.asked: dict[int, tuple[float, float, float]] = {}
-        """For each merge group who asked for it last: what the slices have moved (``SharedPipe.moved``) as its first line passes
-        and as its last one does, and how many are served with a line of it, on average."""
+        """For each merge group who asked for it last: what the slices have moved (``SharedPipe.moved``) as its first line
+        passes and as its last one does, and how many are served with a line of it, on average."""
         self.sides = 0
         """A bit for each side that has read it, and so has a copy."""
         self.loss: Loss | None = None

@@ -93,7 +93,8 @@ NARROW = 1.2
 chosen for speed and not measured: with all SMs live, what the links cost is in ``l2.sustained_fraction``."""
 
 Ask = tuple[TileState | None, float, float, float]
-"""What a request moves: its tile where it may merge, bytes, what each takes of the slices, the cycle of its first line."""
+"""What a request moves: its tile where it may merge, bytes, what each takes of the slices, what these had moved
+(``SharedPipe.moved``) when it was asked for."""
 Part = tuple[TileState, float, float, Done]
 """A request's share of a transfer: its tile, the cycle before which its last byte cannot pass, its latency, whom to tell."""
 
@@ -104,7 +105,10 @@ class _Transfer:
     What it has to move is known when it begins: what merges with a neighbour's request comes with that.
     """
 
-    __slots__ = ("ask", "asks", "group", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port", "ticket", "weight", "xbar")
+    __slots__ = (
+        "ask", "asks", "group", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port", "ticket", "weight",
+        "xbar",
+    )
 
     def __init__(self, xbar: Xbar, port: _Port, ask: Ask, part: Part, group: object) -> None:
         self.xbar = xbar
@@ -278,15 +282,18 @@ class Xbar(Component):
     be half) with a mask; a link for each GPC, one
     each way, which takes requests in order (the way in only while so few GPCs are live that it can matter: what it costs
     when all are is in what the slices serve); a limit on what loads of an SM's threads have asked for and not got (a miss
-    holds its place for longer than a hit); bulk copies, whose lines are asked for in order, so that the first in line
-    holds up the rest where threads' loads pass one another, take more of links and slices than their bytes; a second
-    request for a tile from an SM of the same GPC joins the first while that is in flight, and costs slices and link
-    nothing; multicast (one read, several receivers).
+    holds its place for longer than a hit); bulk copies that are no boxes of a tensor, but lines in a row, take more of links
+    and slices than their bytes; lines that an SM of the same GPC waits for come with that SM's and cost slices and link
+    nothing, up to a number of requests a line: an SM asks for a request's lines one after the other, as fast as its port
+    takes them in, and ahead of those that come by what passes the port in a latency; a line can be joined until some cycles
+    after it has passed the slices, so for longer where the slices are busy, and who is behind catches up with whom it
+    joins; multicast (one read, several receivers).
     Ignores: fair shares of a link among requests of one moment (an earlier one is carried whole); links of parts of a
-    GPC; what merged readers take of their GPC's own network; reads' requests on the way that stores take; that stores are
-    acknowledged late; imbalance of slices and of their sides.
-    Source: the GPU's description; that a queue's head holds up what is behind it: Karol, Hluchyj and Morgan, IEEE
-    Transactions on Communications 35(12), 1987.
+    GPC; that both SMs of a TPC merge more surely than others of a GPC; what merged readers take of their GPC's own network
+    (104 B a cycle and SM still pass); that SMs are not served alike, drift apart and merge less; reads' requests on the way
+    that stores take; that stores are acknowledged late; imbalance of slices and of their sides.
+    Source: the GPU's description; kernels/tile_sharing, h200_sxm, 2026-11-22: boxes and threads get alike, sharers that
+    begin apart meet where the slices are busy; that merging ends where a line's own delay does: kernels/line_sharing, pairs.
     """
 
     kind = "xbar"
@@ -318,6 +325,7 @@ class Xbar(Component):
         self._sides = floorplan.side_of_sm
         self._merges = spec.merge_scope != "sm" and spec.merge_limit > 1
         self._bulk_weight = 1.0 / spec.bulk_read_fraction
+        self._ahead_bytes = spec.sm_read_bytes_per_cycle * l2.spec.near_latency_cycles
 
     def is_live(self, sm_idx: int, *, is_live: bool) -> None:
         """An SM has its first CTA, or has lost its last: whose link is in the way now?"""
@@ -356,9 +364,13 @@ class Xbar(Component):
         weight = self._bulk_weight if group is not None and request.num_bytes > MOST_ROW_BYTES * request.num_rows else 1.0
         counters = self.counters
         counters.asked_bytes += request.num_bytes
-        if not self._merges:
+        if self._merges:
+            moved, rate = self.slices.moved()
+            asked = moved + (request.issued_at - self._env._now) * rate
+            ask: Ask = (tile, request.num_bytes, weight, asked)
+        else:
             counters.served_bytes += request.num_bytes
-        ask = (tile if self._merges else None, request.num_bytes, weight, request.issued_at)
+            ask = (None, request.num_bytes, weight, 0.0)
         self._deliver(request.sm_idx, ask, request, (tile, earliest, latency, done), group)
 
     def multicast(
@@ -377,7 +389,7 @@ class Xbar(Component):
         self.counters.served_bytes += request.num_bytes
         for sm_idx, done in receivers:
             num_bytes = request.num_bytes * stretch
-            ask = (None, num_bytes, weight / stretch, request.issued_at)
+            ask = (None, num_bytes, weight / stretch, 0.0)
             self._deliver(sm_idx, ask, request, (tile, earliest, latency, done), done)
             weight = 0.0
 
@@ -438,26 +450,28 @@ class Xbar(Component):
 
         Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it.
         """
-        tile, num_bytes, weight, first_at = ask
+        tile, num_bytes, weight, asked_at = ask
         counters = self.counters
         if tile is None:
             counters.carried_bytes += num_bytes * weight
             return num_bytes, num_bytes * weight
-        slices, now = self.slices, self._env._now
+        slices = self.slices
         moved, rate = slices.moved()
         begin = moved + behind_bytes
-        if first_at > now:
-            begin += (first_at - now) * rate
+        if asked_at > begin:
+            begin = asked_at
+        elif asked_at < begin - self._ahead_bytes:
+            asked_at = begin - self._ahead_bytes
         asked = tile.asked.get(region)
         asking = num_bytes * rate / slices.alone
         read, length, served = num_bytes, num_bytes, 1.0
         if asked is not None:
             first, last, num = asked
             done_at = tile.done_at
-            if done_at is None or done_at > first_at:
+            if done_at is None or done_at > self._env._now:
                 share = 1.0
             else:
-                late, waits = begin - self.spec.merge_window_cycles * rate - first, last - first - asking
+                late, waits = asked_at - self.spec.merge_window_cycles * rate - first, last - first - asking
                 share = 1.0 if late <= 0.0 else max(0.0, 1.0 - late / waits) if waits > 0.0 else 0.0
             room = self.spec.merge_limit - num
             if room < 1.0:
