@@ -407,8 +407,8 @@ def derive(row: Config) -> dict[str, float]:
 
 TWIN_LEAD, TWIN_TIMED, TWIN_BEHIND = 12, 24, 4
 START_CYCLES = 50.0
-"""From the first to the last SM that sees the time at which all go on: looks at a clock. A guess; SMs then drift apart, which
-the simulator's do not."""
+"""From the first to the last SM that sees the time at which all go on: looks at a clock. A guess; SMs then drift apart,
+which the simulator's do not."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -486,7 +486,7 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 
 GOLDEN = 0.6180339887498949
-ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES = 89.7, 170.1, 147.7
+ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES = 89.8, 170.0, 147.7
 """From the producer's wait to its announcement, from its copies to the next wait, and from the consumer's wait to its
 arrival, math left out."""
 
