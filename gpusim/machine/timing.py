@@ -143,7 +143,8 @@ class SharedPipe:
     """
 
     __slots__ = (
-        "_env", "_heap", "_last", "_rate", "_rings_at", "_seq", "_timer", "_virtual", "_weight", "alone", "cap", "total",
+        "_base", "_env", "_heap", "_last", "_rate", "_rings_at", "_seq", "_timer", "_virtual", "_weight", "alone", "cap",
+        "total",
     )
 
     def __init__(self, env: simpy.Environment, *, bytes_per_cycle: float, cap_bytes_per_cycle: float) -> None:
@@ -154,6 +155,7 @@ class SharedPipe:
         self.alone = min(bytes_per_cycle, cap_bytes_per_cycle)
         """Rate of a transfer that has the pipe to itself."""
         self._heap: list[tuple[float, int, Ticket]] = []
+        self._base = 0.0
         self._virtual = 0.0
         self._last = 0.0
         self._rate = cap_bytes_per_cycle
@@ -161,6 +163,17 @@ class SharedPipe:
         self._seq = 0
         self._timer: Event | None = None
         self._rings_at = NEVER
+
+    def moved(self) -> tuple[float, float]:
+        """(bytes that a transfer which never ended would have moved up to now, bytes a cycle that each moves now)."""
+        now = self._env._now
+        self._virtual = virtual = self._virtual + (now - self._last) * self._rate
+        self._last = now
+        return self._base + virtual, self._rate
+
+    def left(self, ticket: Ticket) -> float:
+        """Bytes that a transfer in flight has to move."""
+        return ticket.finish - self._virtual - (self._env._now - self._last) * self._rate
 
     def transfer(self, num_bytes: float, done: Done, weight: float = 1.0) -> Ticket:
         """Start to move ``num_bytes``; ``done(cycle)`` is called when the last byte has passed."""
@@ -246,6 +259,7 @@ class SharedPipe:
                 others.append(ticket)
         if not heap:
             self._weight = 0.0
+            self._base += self._virtual
             self._virtual = 0.0
         total = self._weight
         self._rate = self.cap if total * self.cap <= self.total else self.total / total

@@ -164,6 +164,40 @@ def test_a_late_request_joins_within_the_window_and_not_after(lag: int, merges: 
     assert result.counters["lts__t_sectors_srcunit_tex_op_read.sum"] == (2 if merges else 4)
 
 
+def test_who_asks_late_where_the_slices_are_busy_reads_the_lines_that_are_gone_and_ends_with_whom_it_joins() -> None:
+    """Four SMs of two TPCs share 64 B a cycle: two transfers run at 32, and half of one is gone when its neighbour asks."""
+
+    def program(cta: RoleContext) -> Iterator[ops.Op]:
+        if cta.cta_idx % 2:
+            yield ops.Alu(100 / 2)
+        yield expect(0, 6400)
+        yield ops.TmaLoad("A", (cta.cta_idx // 2, 0), 6400, 6400, 50, "a", 0, "full")
+        yield wait(0, 0)
+
+    gpu = changed(xbar={"merge_scope": "tpc", "merge_limit": 2})
+    result = run(program, num_ctas=4, gpu=gpu)
+    sectors = result.counters["lts__t_sectors_srcunit_tex_op_read.sum"]
+    assert 2 * 200 < sectors < 4 * 200  # some of the lines of each pair are read twice
+    ends = ends_of(result)
+    assert ends[1] == pytest.approx(ends[0], rel=0.2) and ends[3] == pytest.approx(ends[2], rel=0.2)
+
+
+def test_boxes_pay_for_their_bytes_and_bulk_copies_without_rows_for_more() -> None:
+    gpu = changed(xbar={"bulk_read_fraction": 0.5})
+
+    def program(num_rows: int) -> Callable[[RoleContext], Iterator[ops.Op]]:
+        def copy(cta: RoleContext) -> Iterator[ops.Op]:
+            yield expect(0, 6400)
+            yield ops.TmaLoad("A", (cta.cta_idx, 0), 6400, 6400, num_rows, "a", 0, "full")
+            yield wait(0, 0)
+
+        return copy
+
+    box, bulk = (cycles(program(num_rows), num_ctas=2, gpu=gpu) for num_rows in (50, 1))
+    assert box == pytest.approx(cycles(program(50), num_ctas=2))
+    assert bulk == pytest.approx(box + 200)
+
+
 # ---------------------------------------------------------------------- rings
 
 

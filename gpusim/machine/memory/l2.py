@@ -85,7 +85,7 @@ class Residency(Protocol):
 class TileState:
     """A tile in L2: which wave fetched it, when its last byte is there, who waits, who has it, who asked for it lately."""
 
-    __slots__ = ("copied_at", "done_at", "leaders", "loss", "missed", "sides", "waiting", "wave")
+    __slots__ = ("asked", "copied_at", "done_at", "loss", "missed", "sides", "waiting", "wave")
 
     def __init__(self) -> None:
         """A tile that nobody has fetched."""
@@ -94,8 +94,9 @@ class TileState:
         """Cycle at which the fill is in L2; None while that is not known."""
         self.waiting: list[tuple[float, float, Done]] = []
         """(cycle at which the port would let it pass, latency from there, whom to tell)."""
-        self.leaders: dict[int, list[float]] = {}
-        """For each merge group the cycle of the request that others may join, and how many have."""
+        self.asked: dict[int, tuple[float, float, float]] = {}
+        """For each merge group who asked for it last: what the slices have moved (``SharedPipe.moved``) as its first line
+        passes and as its last one does, and how many are served with a line of it, on average."""
         self.sides = 0
         """A bit for each side that has read it, and so has a copy."""
         self.loss: Loss | None = None

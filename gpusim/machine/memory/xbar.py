@@ -35,13 +35,13 @@ class XbarSpec:
     gpc_write_bytes_per_cycle: float
     """What they give out."""
     bulk_read_fraction: float
-    """Of what slices and links carry of loads, what they carry of bulk copies."""
+    """Of what slices and links carry of loads and boxes, what they carry of bulk copies without rows."""
     merge_scope: Literal["sm", "tpc", "gpc"]
     """Whose requests for one line can merge; ``sm``: nobody's."""
     merge_limit: int
-    """Requests that become one at most."""
+    """Requests for a line that become one at most."""
     merge_window_cycles: float
-    """How long after the first request a second still joins it, where the line is in L2."""
+    """For how long after a line has passed the slices who asks for it may still get it with whom it was for."""
 
 
 @dataclass(slots=True)
@@ -75,60 +75,92 @@ class _Link:
 class _Port:
     """One SM's way in: transfers one after the other, the first of them sharing the slices with other SMs."""
 
-    __slots__ = ("active", "link", "waiting")
+    __slots__ = ("active", "link", "region", "waiting")
 
-    def __init__(self, link: _Link) -> None:
+    def __init__(self, link: _Link, region: int) -> None:
         self.link = link
+        self.region = region
+        """With whom its requests merge."""
         self.active: _Transfer | None = None
         self.waiting: deque[_Transfer] = deque()
 
+
+MOST_ROW_BYTES = 2048
+"""Of a box: 256 elements of 8 bytes. Source: CUDA driver API, ``cuTensorMapEncodeTiled``."""
 
 NARROW = 1.2
 """A link is looked at where its SMs would get so much more than with all SMs live: fewer are live, and unevenly. A margin
 chosen for speed and not measured: with all SMs live, what the links cost is in ``l2.sustained_fraction``."""
 
+Ask = tuple[TileState | None, float, float, float]
+"""What a request moves: its tile where it may merge, bytes, what each takes of the slices, what these had moved
+(``SharedPipe.moved``) when it was asked for."""
 Part = tuple[TileState, float, float, Done]
 """A request's share of a transfer: its tile, the cycle before which its last byte cannot pass, its latency, whom to tell."""
 
 
 class _Transfer:
-    """Reads on their way through a port: one request, or neighbours that are waited for together."""
+    """Reads on their way through a port: one request, or neighbours that are waited for together.
 
-    __slots__ = ("count", "group", "link_at", "more", "num_bytes", "part", "port", "ticket", "weight", "xbar")
+    What it has to move is known when it begins: what merges with a neighbour's request comes with that.
+    """
 
-    def __init__(
-        self, xbar: Xbar, port: _Port, num_bytes: float, weight: float, part: Part, group: object, count: float
-    ) -> None:
+    __slots__ = (
+        "ask", "asks", "group", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port", "ticket", "weight",
+        "xbar",
+    )
+
+    def __init__(self, xbar: Xbar, port: _Port, ask: Ask, part: Part, group: object) -> None:
         self.xbar = xbar
         self.port = port
-        self.num_bytes = num_bytes
-        self.weight = weight
+        self.ask = ask
+        self.asks: list[Ask] | None = None
+        """Those of neighbours, until it begins."""
+        self.num_bytes = ask[1]
+        self.num_moved_bytes = 0.0
+        """By which the slices' clock goes on meanwhile: less than the bytes where it has a part for nothing."""
+        self.weight = 0.0
         self.part = part
         self.more: list[Part] | None = None
         self.group = group
-        self.count = count
         self.link_at = 0.0
         """When the link of the GPC has carried it."""
         self.ticket: Ticket | None = None
 
     def start(self) -> None:
         """Begin to move."""
-        port = self.port
+        port, xbar = self.port, self.xbar
         port.active = self
+        moved, carried = xbar.price(self.ask, port.region, 0.0)
+        if self.asks is not None:
+            for ask in self.asks:
+                more, carried_more = xbar.price(ask, port.region, moved)
+                moved += more
+                carried += carried_more
+            self.asks = None
         if port.link.is_narrow:
-            self.link_at = port.link.pipe.reserve(self.num_bytes * self.weight, at_cycle=self.xbar.now())
-        self.ticket = self.xbar.slices.transfer(self.num_bytes, self, self.weight)
+            self.link_at = port.link.pipe.reserve(carried, at_cycle=xbar.now())
+        self.num_moved_bytes = moved
+        self.weight = weight = carried / moved
+        self.ticket = xbar.slices.transfer(moved, self, weight)
 
-    def join(self, num_bytes: float, weight: float, part: Part) -> None:
+    def join(self, ask: Ask, part: Part) -> None:
         """Take a neighbour along."""
-        total = self.num_bytes + num_bytes
-        mean = (self.weight * self.num_bytes + weight * num_bytes) / total
-        self.num_bytes = total
-        self.weight = mean
-        if self.ticket is not None:
-            if self.port.link.is_narrow:
-                self.link_at = self.port.link.pipe.reserve(num_bytes * weight, at_cycle=self.xbar.now())
-            self.ticket = self.xbar.slices.extend(self.ticket, num_bytes, mean)
+        self.num_bytes += ask[1]
+        if self.ticket is None:
+            if self.asks is None:
+                self.asks = [ask]
+            else:
+                self.asks.append(ask)
+        else:
+            xbar, port = self.xbar, self.port
+            moved, carried = xbar.price(ask, port.region, xbar.slices.left(self.ticket))
+            total = self.num_moved_bytes + moved
+            self.weight = mean = (self.weight * self.num_moved_bytes + carried) / total
+            self.num_moved_bytes = total
+            if port.link.is_narrow:
+                self.link_at = port.link.pipe.reserve(carried, at_cycle=xbar.now())
+            self.ticket = xbar.slices.extend(self.ticket, moved, mean)
         if self.more is None:
             self.more = [part]
         else:
@@ -244,20 +276,23 @@ class _StorePort:
 class Xbar(Component):
     """Ports, slices and merging.
 
-    Models: a limit on what one SM takes in, one on what the L2 slices serve to all (shared fairly), and their own for
-    stores, whose port takes an SM's one after the other and behind which some wait for L2, reductions with a header a line,
-    lines that threads store in small parts with what a packet takes at least on each way, sectors stored in part (taken to
-    be half) with a mask; a link for each GPC, one each way, which takes requests in order (the way in only while so few
-    GPCs are live that it can matter: what it costs when all are is in what the slices serve); a limit on what loads of an
-    SM's threads have asked for and not got (a miss holds its place for longer than a hit); bulk copies, whose lines are
-    asked for in order, so that the first in line holds up the rest where threads' loads pass one another, take more of
-    links and slices than their bytes; a second request for a tile from an SM of the same GPC joins the first while that is
-    in flight, and costs slices and link nothing; multicast (one read, several receivers).
+    Models: a limit on what one SM takes in, one on what the L2 slices serve to all (shared fairly), and their own
+    for stores, whose port takes an SM's one after the other and behind which some wait for L2, reductions with a header
+    a line, lines that threads store in small parts with what a packet takes at least on each way, sectors stored in part
+    (taken to be half) with a mask; a link for each GPC, one each way, which takes requests in order (the way in only while so few GPCs are live that it can matter: what it costs
+    when all are is in what the slices serve); a limit on what loads of an SM's threads have asked for and not got (a miss
+    holds its place for longer than a hit); bulk copies that are no boxes of a tensor, but lines in a row, take more of links
+    and slices than their bytes; lines that an SM of the same GPC waits for come with that SM's and cost slices and link
+    nothing, up to a number of requests a line: an SM asks for a request's lines one after the other, as fast as its port
+    takes them in, and ahead of those that come by what passes the port in a latency; a line can be joined until some cycles
+    after it has passed the slices, so for longer where the slices are busy, and who is behind catches up with whom it
+    joins; multicast (one read, several receivers).
     Ignores: fair shares of a link among requests of one moment (an earlier one is carried whole); links of parts of a
-    GPC; what merged readers take of their GPC's own network; reads' requests on the way that stores take; that stores are
-    acknowledged late; imbalance of slices and of their sides.
-    Source: the GPU's description; that a queue's head holds up what is behind it: Karol, Hluchyj and Morgan, IEEE
-    Transactions on Communications 35(12), 1987.
+    GPC; that both SMs of a TPC merge more surely than others of a GPC; what merged readers take of their GPC's own network
+    (104 B a cycle and SM still pass); that SMs are not served alike, drift apart and merge less; reads' requests on the way
+    that stores take; that stores are acknowledged late; imbalance of slices and of their sides.
+    Source: the GPU's description; kernels/tile_sharing, h200_sxm, 2026-11-22: boxes and threads get alike, sharers that
+    begin apart meet where the slices are busy; that merging ends where a line's own delay does: kernels/line_sharing, pairs.
     """
 
     kind = "xbar"
@@ -284,11 +319,12 @@ class Xbar(Component):
         self.store_ports = [Pipe(units_per_cycle=spec.sm_write_bytes_per_cycle) for _ in gpcs]
         self._stores_of = [_StorePort(env, self.stores, spec.store_way_bytes) for _ in gpcs]
         self._store_links = [write_links[gpc_idx] for gpc_idx in gpcs]
-        self.ports = [_Port(self._links[gpc_idx]) for gpc_idx in gpcs]
+        regions = floorplan.groups(spec.merge_scope)
+        self.ports = [_Port(self._links[gpc_idx], region) for gpc_idx, region in zip(gpcs, regions, strict=True)]
         self._sides = floorplan.side_of_sm
-        self._regions = floorplan.groups(spec.merge_scope)
         self._merges = spec.merge_scope != "sm" and spec.merge_limit > 1
         self._bulk_weight = 1.0 / spec.bulk_read_fraction
+        self._ahead_bytes = spec.sm_read_bytes_per_cycle * l2.spec.near_latency_cycles
 
     def is_live(self, sm_idx: int, *, is_live: bool) -> None:
         """An SM has its first CTA, or has lost its last: whose link is in the way now?"""
@@ -324,10 +360,17 @@ class Xbar(Component):
             last = places.reserve(request.num_bytes * held, at_cycle=request.issued_at) - held
             if last > earliest:
                 earliest = last
-        self._deliver(
-            request.sm_idx, self._merge(request, tile, self._regions[request.sm_idx]), request,
-            (tile, earliest, latency, done), group,
-        )
+        weight = self._bulk_weight if group is not None and request.num_bytes > MOST_ROW_BYTES * request.num_rows else 1.0
+        counters = self.counters
+        counters.asked_bytes += request.num_bytes
+        if self._merges:
+            moved, rate = self.slices.moved()
+            asked = moved + (request.issued_at - self._env._now) * rate
+            ask: Ask = (tile, request.num_bytes, weight, asked)
+        else:
+            counters.served_bytes += request.num_bytes
+            ask = (None, request.num_bytes, weight, 0.0)
+        self._deliver(request.sm_idx, ask, request, (tile, earliest, latency, done), group)
 
     def multicast(
         self, request: MemoryRequest, receivers: Sequence[tuple[int, Done]], *, bytes_per_cycle: float
@@ -339,9 +382,14 @@ class Xbar(Component):
         latency, across_at = self.l2.reach(request, tile, side)
         if across_at > earliest:
             earliest = across_at
-        weight, stretch = 1.0, max(1.0, self.slices.alone / bytes_per_cycle)
+        weight = self._bulk_weight if request.num_bytes > MOST_ROW_BYTES * request.num_rows else 1.0
+        stretch = max(1.0, self.slices.alone / bytes_per_cycle)
+        self.counters.asked_bytes += request.num_bytes * len(receivers)
+        self.counters.served_bytes += request.num_bytes
         for sm_idx, done in receivers:
-            self._deliver(sm_idx, weight, request, (tile, earliest, latency, done), done, stretch)
+            num_bytes = request.num_bytes * stretch
+            ask = (None, num_bytes, weight / stretch, 0.0)
+            self._deliver(sm_idx, ask, request, (tile, earliest, latency, done), done)
             weight = 0.0
 
     def write(
@@ -398,41 +446,56 @@ class Xbar(Component):
         counters = self.counters
         return counters.read_bytes * counters.carried_bytes / counters.asked_bytes if counters.asked_bytes else 0.0
 
-    def _deliver(
-        self, sm_idx: int, weight: float, request: MemoryRequest, part: Part, group: object, stretch: float = 1.0
-    ) -> None:
-        """``stretch``: by how much longer than its bytes the transfer has the port."""
-        num_bytes, count = request.num_bytes, request.num_alike
+    def price(self, ask: Ask, region: int, behind_bytes: float) -> tuple[float, float]:
+        """(bytes by which the slices' clock goes on until it has passed, bytes that slices and links carry for it).
+
+        Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it.
+        """
+        tile, num_bytes, weight, asked_at = ask
         counters = self.counters
-        counters.read_bytes += num_bytes * count
-        counters.asked_bytes += num_bytes
-        counters.served_bytes += num_bytes * weight
-        if group is not None:
-            weight *= self._bulk_weight
-        counters.carried_bytes += num_bytes * weight
-        num_bytes *= stretch
-        weight /= stretch
+        if tile is None:
+            counters.carried_bytes += num_bytes * weight
+            return num_bytes, num_bytes * weight
+        slices = self.slices
+        moved, rate = slices.moved()
+        begin = moved + behind_bytes
+        if asked_at > begin:
+            begin = asked_at
+        elif asked_at < begin - self._ahead_bytes:
+            asked_at = begin - self._ahead_bytes
+        asked = tile.asked.get(region)
+        asking = num_bytes * rate / slices.alone
+        read, length, served = num_bytes, num_bytes, 1.0
+        if asked is not None:
+            first, last, num = asked
+            done_at = tile.done_at
+            if done_at is None or done_at > self._env._now:
+                share = 1.0
+            else:
+                late, waits = asked_at - self.spec.merge_window_cycles * rate - first, last - first - asking
+                share = 1.0 if late <= 0.0 else max(0.0, 1.0 - late / waits) if waits > 0.0 else 0.0
+            room = self.spec.merge_limit - num
+            if room < 1.0:
+                share *= room
+            if share > 0.0:
+                read = num_bytes * (1.0 - share)
+                length = max(read, last - begin, asking)
+                served += share * num
+        tile.asked[region] = (begin, begin + length, served)
+        counters.served_bytes += read
+        carried = read * weight
+        counters.carried_bytes += carried
+        return length, carried
+
+    def _deliver(self, sm_idx: int, ask: Ask, request: MemoryRequest, part: Part, group: object) -> None:
+        self.counters.read_bytes += request.num_bytes * request.num_alike
         port = self.ports[sm_idx]
         active = port.active
         if active is None:
-            _Transfer(self, port, num_bytes, weight, part, group, count).start()
+            _Transfer(self, port, ask, part, group).start()
             return
         last = port.waiting[-1] if port.waiting else active
         if group is not None and last.group is group:
-            last.join(num_bytes, weight, part)
+            last.join(ask, part)
         else:
-            port.waiting.append(_Transfer(self, port, num_bytes, weight, part, group, count))
-
-    def _merge(self, request: MemoryRequest, tile: TileState, region: int) -> float:
-        """Weight of ``request`` at the slices: 0 where it joins a neighbour's that is in flight, else 1."""
-        if not self._merges:
-            return 1.0
-        issued_at = request.issued_at
-        leader = tile.leaders.get(region)
-        if leader is not None and leader[1] < self.spec.merge_limit - 1:
-            done_at = tile.done_at
-            if issued_at - leader[0] <= self.spec.merge_window_cycles or done_at is None or done_at > issued_at:
-                leader[1] += 1
-                return 0.0
-        tile.leaders[region] = [issued_at, 0]
-        return 1.0
+            port.waiting.append(_Transfer(self, port, ask, part, group))
