@@ -161,6 +161,7 @@ class Engine:
             if not event._ok:
                 raise event._value
         self._settle_costs()
+        self.steady.settle_requests()
         self.machine.xbar.settle()
 
     def _start_first_wave(self) -> None:

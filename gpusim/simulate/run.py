@@ -18,6 +18,7 @@ from gpusim.simulate.door import check, count_slots, plan_traffic
 from gpusim.simulate.engine import Engine
 from gpusim.simulate.ideal import IDEALS, idealize
 from gpusim.simulate.result import Result
+from gpusim.simulate.steady import IDLE_HBM
 from gpusim.simulate.summary import activity_of, one_after_the_other, peak_flops_per_cycle, result_of
 from gpusim.simulate.verdict import busy_shares
 from gpusim.units import Clock
@@ -122,9 +123,7 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
         settled = limiter.clock_mhz(activity, mode=mode, data=data)
         change = abs(settled - mhz) / mhz
         mhz = settled
-        busy = busy_shares(engine)
-        movable = min(busy["hbm"], 1.0 - max(busy["tensor"], busy["fma"]))  # cycles that the clock could change at all
-        if movable * change <= CLOCK_TOLERANCE:
+        if clock_share(engine) * change <= CLOCK_TOLERANCE:
             break  # settled, or the cycles hardly depend on the clock
     return result_of(
         engine, activity, settings={
@@ -132,6 +131,21 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
             "num_sampled_sms": settings.num_sampled_sms,
         }, mhz=mhz, mode=mode, num_events=num_events, wall_s=time.perf_counter() - began,
     )
+
+
+def clock_share(engine: Engine) -> float:
+    """Share of the cycles that the clock could change: those in which memory, whose time is in ns, may hold up the rest.
+
+    At most as many as it is busy and the arithmetic is not. Where it has room in every wave, only its latency: once a wave,
+    as later copies are asked for ahead.
+    """
+    busy = busy_shares(engine)
+    share = min(busy["hbm"], 1.0 - max(busy["tensor"], busy["fma"]))
+    num_waves = len(engine.miss_bytes_by_wave)
+    looks_ahead = engine.launch.parity_period > 2  # a ring of several stages
+    if looks_ahead and engine.traffic and engine.hbm_share_at_most(0, num_waves, engine.end_cycle / num_waves) <= IDLE_HBM:
+        share = min(share, num_waves * engine.machine.hbm.latency_cycles / engine.end_cycle)
+    return share
 
 
 def estimate_clock(launch: Launch, gpu: GpuSpec, held: Occupancy, limiter: PowerLimiter, *, mode: str, data: str) -> float:

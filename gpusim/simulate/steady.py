@@ -235,6 +235,9 @@ class SteadyState:
         self._known: list[tuple[float, float, float]] = []
         """(period, cycles of a copy, bytes from memory of the wave) of loops that have settled."""
         self._num_rounds = 0
+        self._asked = self._asked_before = (0.0, 0.0, 0.0)
+        self._window = self._asked
+        """What had been asked for when the stretch began that stands for what is left out."""
         self._swings = False
         """Whether a loop has settled whose pace swings: the first rounds of a wave tell less then."""
         self._period = engine.launch.parity_period
@@ -257,6 +260,7 @@ class SteadyState:
     def unwatch(self, loop: Loop) -> None:
         """A loop that reported has ended."""
         self._num_reporting -= 1
+        self.settle_requests()
         self._iterations.restart(id(loop))
 
     def _on_block(self, loop: Loop) -> None:
@@ -266,9 +270,12 @@ class SteadyState:
             pace.reset()
             pace.num_live = self._num_reporting
             self._latencies.clear()
+            self._seen = (engine.copy_cycles, engine.num_copies)
+            self._asked = self._asked_before = engine.machine.xbar.asked
         if not pace.report(id(loop), engine.env.now, self._block):
             return
         self._num_rounds += 1
+        self._asked_before, self._asked = self._asked, engine.machine.xbar.asked
         misses = engine.miss_bytes_of_wave(loop.role.wave)
         period = self._steady_period(misses, loop.num_iterations)
         if period is None:
@@ -284,9 +291,17 @@ class SteadyState:
             for of_role in role.loops:
                 of_role.skip(num_skipped)
         self.num_iterations_skipped += num_skipped
+        self.settle_requests()
+        self._window = self._asked_before
         engine.skip(num_skipped * period, f"{num_skipped} iterations")
         pace.reset()
         self._latencies.clear()
+
+    def settle_requests(self) -> None:
+        """Requests that were left out have merged as those around them did: from the round before a skip to the loop's end."""
+        xbar = self._engine.machine.xbar
+        xbar.stand_for_rest(self._window)
+        self._window = xbar.asked
 
     def _steady_period(self, misses: float, num_iterations: int) -> float | None:
         """The period, once it repeats and the queues do not grow: copies take no longer than before.
