@@ -40,11 +40,11 @@ Handler = Callable[[Any, Any], Pause]
 
 LAZY: frozenset[type[ops.Op]] = frozenset(
     {
-        ops.WgmmaCommitGroup, ops.WgmmaWaitGroup, ops.MbarrierWait, ops.CpAsyncWaitGroup,
+        ops.WgmmaCommitGroup, ops.WgmmaWaitGroup, ops.MbarrierWait, ops.MbarrierArrive, ops.CpAsyncWaitGroup,
         ops.BulkCommitGroup, ops.BulkWaitGroup, ops.Use, ops.RangeStart, ops.RangeEnd,
     }
 )
-"""Ops that touch nothing shared, so that the clock need not catch up first."""
+"""Ops that touch nothing shared, or say when what they do counts, so that the clock need not catch up first."""
 
 QUICK: frozenset[type[ops.Op]] = frozenset({ops.SharedLoad, ops.SharedAtomic, ops.Ldmatrix})
 """Ops that give a token back within some twenty cycles."""

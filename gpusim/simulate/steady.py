@@ -29,6 +29,9 @@ NOISY_TOLERANCE = 5e-3
 NOISY_ROUNDS = 6
 """Rounds of a pace that swings; in both halves the mean must be the same within :data:`TOLERANCE`, and no CTA drift away."""
 
+SWING = 3e-2
+"""How far rounds may lie apart where CTAs' own means are the same: a sixth of it or less is left of it in the mean."""
+
 SETTLING_ROUNDS = 3
 """Rounds of a wave after which its pace may be recognized, where it swings."""
 
@@ -86,11 +89,17 @@ TRAFFIC_TOLERANCE = 0.1
 QUEUE_TOLERANCE = 2e-2
 """How much longer copies may take than in the block before, of a period: a ring that drains slowly looks steady else."""
 
+DRAIN_TOLERANCE = 2e-3
+"""By how much of a period each step's copies may take longer than the last one's: as much slower is what brings them."""
+
 SLACK = 0.6
 """Copies that take less than this share of the time that the ring looks ahead are hidden behind the math."""
 
 MIN_BLOCK = 4
 """Iterations of a block at least."""
+
+FEWEST = 4
+"""Iterations that are worth a skip."""
 
 TAIL = 2
 """Iterations that are simulated at the end of a loop at least; more where one role loads ahead of its own math."""
@@ -216,6 +225,23 @@ class Pace:
         return None
 
 
+    def common_period(self, num_rounds: int) -> float | None:
+        """The mean of ``num_rounds`` rounds that swing about it, if all CTAs have kept it on average; else None.
+
+        Where none drifts away from the others, who shares what with whom stays, and so does the mean.
+        """
+        recent = self.means[-num_rounds:]
+        if len(recent) < num_rounds:
+            return None
+        mean, half = sum(recent) / num_rounds, num_rounds // 2
+        if max(recent) - min(recent) > SWING * mean:
+            return None
+        if abs(sum(recent[:half]) - sum(recent[-half:])) > LOOSE_TOLERANCE * mean * half:
+            return None
+        own = [sum(took[-num_rounds:]) / num_rounds for took in self._history.values() if len(took) >= num_rounds]
+        return mean if len(own) >= self.num_live and max(own) - min(own) <= SPREAD_TOLERANCE * mean else None
+
+
 class SteadyState:
     """Watches the loops of all live CTAs and skips what would only repeat."""
 
@@ -241,6 +267,8 @@ class SteadyState:
         self._swings = False
         """Whether a loop has settled whose pace swings: the first rounds of a wave tell less then."""
         self._period = engine.launch.parity_period
+        self._unit = 1 if engine.launch.has_own_slots else self._period
+        """Iterations that can be skipped are a multiple of it."""
         half = self._period // 2
         self._block = -(-MIN_BLOCK // half) * half
         self._tail = TAIL if len(engine.launch.roles) > 1 else TAIL + half
@@ -250,7 +278,7 @@ class SteadyState:
     def watch(self, loop: Loop) -> None:
         """A role has begun a loop. All but the first of several roles (the loader, which runs ahead) set the pace."""
         role = loop.role
-        if not self.enabled or len(role.loops) > 1 or loop.num_iterations < 3 * self._block + self._period:
+        if not self.enabled or len(role.loops) > 1 or loop.num_iterations < 3 * self._block + self._unit:
             return
         if len(self._rank) > 1 and not self._rank[role.spec.name]:
             return
@@ -272,7 +300,7 @@ class SteadyState:
             self._latencies.clear()
             self._seen = (engine.copy_cycles, engine.num_copies)
             self._asked = self._asked_before = engine.machine.xbar.asked
-        if not pace.report(id(loop), engine.env.now, self._block):
+        if not pace.report(id(loop), loop.role.t, self._block):
             return
         self._num_rounds += 1
         self._asked_before, self._asked = self._asked, engine.machine.xbar.asked
@@ -283,8 +311,8 @@ class SteadyState:
         num_left = engine.fewest_iterations_left()
         if num_left is None:
             return
-        num_skipped = (num_left - self._tail) // self._period * self._period
-        if num_skipped < self._period:
+        num_skipped = (num_left - self._tail) // self._unit * self._unit
+        if num_skipped < max(self._unit, FEWEST):
             return
         self._known.append((period, self._latencies[-1], misses))
         for role in engine.live_roles():
@@ -323,6 +351,8 @@ class SteadyState:
         is_hidden = self._hides_copies(last, latencies[-1])
         if is_hidden and pace.spreads[-1] <= EXACT * last and self._is_as_fast_as_ever(last):
             return last  # every CTA took the same time to the cycle: its own math alone sets the pace
+        if self._is_in_step() and len(latencies) > 1 and latencies[-1] - latencies[-2] <= DRAIN_TOLERANCE * self._block * last:
+            return last
         num_rounds = 2 if is_hidden else 5
         # nothing follows, some SMs hold fewer CTAs than others: the fullest are the slowest, and end the kernel
         slowest_ends = engine.is_last_wave and engine.occupancy.ctas_per_sm > 1
@@ -331,10 +361,20 @@ class SteadyState:
             settled = pace.slowest_period(num_rounds)
         elif settled is None:
             settled = pace.swinging_period(OWN_PACES if engine.has_waves_to_come else SPREAD_TOLERANCE, self._leniency)
+            if settled is None:
+                settled = pace.common_period(NOISY_ROUNDS)
             self._swings |= settled is not None
         if settled is None or len(latencies) < 2 or abs(latencies[-1] - latencies[-2]) > QUEUE_TOLERANCE * last:
             return None
         return settled
+
+    def _is_in_step(self) -> bool:
+        """Whether every CTA took the same time to the cycle in the last two rounds, and as long in both."""
+        pace = self._iterations
+        if len(pace.means) < 2 or pace.num_live <= FEW_CTAS:
+            return False
+        limit = EXACT * pace.means[-1]
+        return max(pace.spreads[-2:]) <= limit and pace.wobbles[-1] <= limit
 
     def _hides_copies(self, period: float, latency: float) -> bool:
         """Whether copies are there well before they are needed, so that the pace is set by the math alone."""

@@ -85,15 +85,13 @@ class Residency(Protocol):
 class TileState:
     """A tile in L2: which wave fetched it, when its last byte is there, who waits, who has it, who asked for it lately."""
 
-    __slots__ = ("asked_at", "copied_at", "done_at", "leaders", "loss", "missed", "sides", "waiting", "wave")
+    __slots__ = ("copied_at", "done_at", "leaders", "loss", "missed", "sides", "waiting", "wave")
 
     def __init__(self) -> None:
         """A tile that nobody has fetched."""
         self.wave = -1
         self.done_at: float | None = 0.0
         """Cycle at which the fill is in L2; None while that is not known."""
-        self.asked_at = 0.0
-        """Cycle at which the fill was asked for; who asked before that has had its answer."""
         self.waiting: list[tuple[float, float, Done]] = []
         """(cycle at which the port would let it pass, latency from there, whom to tell)."""
         self.leaders: dict[int, list[float]] = {}
@@ -245,7 +243,6 @@ class L2(Component):
     def _fill(self, request: MemoryRequest, tile: TileState, share: float) -> None:
         """Fetch that part of a request's lines from memory."""
         tile.done_at = None
-        tile.asked_at = request.issued_at
         num_bytes = request.num_bytes * share
         self.counters.miss_sectors += num_bytes / SECTOR_BYTES * request.num_alike
         if not self.residency.is_planned(request.tensor):

@@ -450,8 +450,7 @@ class Xbar(Component):
         leader = tile.leaders.get(region)
         if leader is not None and leader[1] < self.spec.merge_limit - 1:
             done_at = tile.done_at
-            is_filling = (done_at is None or done_at > issued_at) and leader[0] >= tile.asked_at
-            if is_filling or issued_at - leader[0] <= self.spec.merge_window_cycles:
+            if issued_at - leader[0] <= self.spec.merge_window_cycles or done_at is None or done_at > issued_at:
                 leader[1] += 1
                 return 0.0
         tile.leaders[region] = [issued_at, 0]
