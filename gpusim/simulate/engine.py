@@ -7,7 +7,7 @@ from heapq import heappop
 from typing import Literal
 
 import numpy as np
-import simpy
+
 from simpy.events import NORMAL, Event
 
 from gpusim.errors import DeadlockError, HazardError, LaunchError
@@ -17,6 +17,7 @@ from gpusim.machine.memory.residency import LruResidency, PlannedResidency
 from gpusim.machine.memory.tma import Tma
 from gpusim.machine.sm.mbarrier import MbarrierSpec
 from gpusim.machine.sm.occupancy import Occupancy
+from gpusim.machine.timing import NEVER, RingingEnvironment
 from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
 from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic, work_by_wave
 from gpusim.simulate.role import Role
@@ -79,7 +80,7 @@ class Engine:
         """Ready to :meth:`run`; raises LaunchError where the GPU cannot hold the launch."""
         self.launch = launch
         self.ideals, self._is_warm = ideals, is_warm
-        self.env = simpy.Environment()
+        self.env = RingingEnvironment()
         self.occupancy = held or check(launch, gpu)
         self.num_slots = count_slots(launch, gpu, self.occupancy)
         self.num_ctas = launch.num_ctas or grid_of_persistent(launch, self.num_slots)
@@ -152,8 +153,11 @@ class Engine:
         env = self.env
         queue = env._queue
         while not self._is_over:  # simpy's own loop, without a call for each event: a tenth of a run
-            if not queue:
-                raise DeadlockError(self._who_waits())
+            if not queue or env.rings_at <= queue[0][0]:
+                if not queue and env.rings_at == NEVER:
+                    raise DeadlockError(self._who_waits())
+                env.ring()
+                continue
             env._now, _, _, event = heappop(queue)
             callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]  # as simpy marks it processed
             for callback in callbacks:
@@ -415,6 +419,11 @@ class Engine:
         if self._is_warm:
             return self.gpu.l2.near_latency_cycles
         return self.machine.clock.cycles(ns=self.gpu.hbm.latency_ns)
+
+    @property
+    def num_events(self) -> int:
+        """Events so far, and timers that rang."""
+        return next(self.env._eid) + self.env.num_rings
 
     @property
     def scale(self) -> float:

@@ -116,7 +116,7 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
             num_sampled_sms=settings.num_sampled_sms,
         )
         engine.run()
-        num_events += next(engine.env._eid)
+        num_events += engine.num_events
         activity = activity_of(engine)
         if mode in ("fixed", "max"):
             break

@@ -68,6 +68,9 @@ SAME_WAVES = 3
 EXACT = 1e-5
 """Spread of a round, of its period, below which all CTAs are taken to be bound by the same thing of their own."""
 
+IN_STEP_ROUNDS = 3
+"""Rounds in each of which all CTAs took the same time to the cycle, and as long as in the one before: they are in step."""
+
 FEW_CTAS = 32
 """CTAs of which a single round in which all took the same time says too little."""
 
@@ -100,6 +103,9 @@ MIN_BLOCK = 4
 
 FEWEST = 4
 """Iterations that are worth a skip."""
+
+FIRST_AGAIN = 2
+"""Iteration from which on a loop's pace is looked at where one has settled before: in the first of all the ring fills."""
 
 TAIL = 2
 """Iterations that are simulated at the end of a loop at least; more where one role loads ahead of its own math."""
@@ -283,7 +289,8 @@ class SteadyState:
         if len(self._rank) > 1 and not self._rank[role.spec.name]:
             return
         self._num_reporting += 1
-        loop.report(self._block + 1, self._block, self._on_block)
+        first = FIRST_AGAIN if self._known else self._block + 1
+        loop.report(first, self._block, self._on_block)
 
     def unwatch(self, loop: Loop) -> None:
         """A loop that reported has ended."""
@@ -369,12 +376,12 @@ class SteadyState:
         return settled
 
     def _is_in_step(self) -> bool:
-        """Whether every CTA took the same time to the cycle in the last two rounds, and as long in both."""
+        """Whether every CTA took the same time to the cycle in the last rounds, and as long in each."""
         pace = self._iterations
-        if len(pace.means) < 2 or pace.num_live <= FEW_CTAS:
+        if len(pace.means) < IN_STEP_ROUNDS or pace.num_live <= FEW_CTAS:
             return False
         limit = EXACT * pace.means[-1]
-        return max(pace.spreads[-2:]) <= limit and pace.wobbles[-1] <= limit
+        return max(pace.spreads[-IN_STEP_ROUNDS:]) <= limit and max(pace.wobbles[1 - IN_STEP_ROUNDS :]) <= limit
 
     def _hides_copies(self, period: float, latency: float) -> bool:
         """Whether copies are there well before they are needed, so that the pace is set by the math alone."""
@@ -449,7 +456,8 @@ class SteadyState:
         num_alike = engine.num_to_run // engine.slots_to_run - 1 - first
         if num_alike < (1 if engine.occupancy.ctas_per_sm == 1 else MANY_WAVES):
             return 0
-        return num_alike if engine.are_waves_alike(first, first + num_alike, TRAFFIC_TOLERANCE) else 0
+        idles = engine.hbm_share_at_most(first, first + num_alike, engine.reported_cycle) <= IDLE_HBM
+        return num_alike if engine.are_waves_alike(first, first + num_alike, inf if idles else TRAFFIC_TOLERANCE) else 0
 
     def wave_ended(self) -> int:
         """As many CTAs have ended as run at once; returns how many waves to leave out now."""
