@@ -220,7 +220,7 @@ class Engine:
             cta.num_roles_running = len(cta.roles)
         cluster.num_running = size
         for role in created:
-            self.env.process(role.run())
+            role.start()
 
     def role_ended(self, role: Role) -> None:
         """A role's program is over; when it was the CTA's last, the CTA exits."""
