@@ -122,6 +122,8 @@ class Engine:
         self._weighted_left = 0
         self._num_waves_to_leave_out = 0
         self.num_waves_stood_for = 0
+        self.standing_wave = WARM_WAVE
+        """The wave that stands for those."""
         self._num_exits = 0
         self._live: dict[int, Cta] = {}
         self._num_stores_pending = 0
@@ -221,6 +223,22 @@ class Engine:
         cluster.num_running = size
         for role in created:
             role.start()
+
+    def is_full_wave(self, wave: int) -> bool:
+        """Whether all slots hold CTAs of ``wave``, which is not the first, and none of the next has begun."""
+        if wave < WARM_WAVE or self.next_cta != (wave + 1) * self.slots_to_run or len(self._live) < self.slots_to_run:
+            return False
+        return all(cta.wave == wave for cta in self._live.values())
+
+    def let_wave_stand_for(self, num_waves: int) -> None:
+        """The CTAs that live count for ``num_waves`` that follow, too, which are left out."""
+        self.num_waves_stood_for = num_waves
+        self.standing_wave = self.next_cta // self.slots_to_run - 1
+        self.next_cta += num_waves * self.slots_to_run
+        for cta in self._live.values():
+            cta.weight += num_waves
+            for role in cta.roles:
+                role.update_count()
 
     def role_ended(self, role: Role) -> None:
         """A role's program is over; when it was the CTA's last, the CTA exits."""

@@ -83,6 +83,9 @@ MANY_WAVES = 4
 IDLE_HBM = 0.75
 """Share of its time that HBM may be busy in the first wave for a wave to stand for others: queues would go on growing."""
 
+IDLE_L2 = 0.75
+"""The same of L2's slices, in the wave that would stand for others."""
+
 WORK_TOLERANCE = 2e-3
 """How much the bytes of a tensor that waves read or write may differ, tile by tile, for waves that are taken for alike."""
 
@@ -268,6 +271,8 @@ class SteadyState:
         """(period, cycles of a copy, bytes from memory of the wave) of loops that have settled."""
         self._num_rounds = 0
         self._asked = self._asked_before = (0.0, 0.0, 0.0)
+        self._asked_at = 0.0
+        self._slices_share = 1.0
         self._window = self._asked
         """What had been asked for when the stretch began that stands for what is left out."""
         self._swings = False
@@ -306,11 +311,11 @@ class SteadyState:
             pace.num_live = self._num_reporting
             self._latencies.clear()
             self._seen = (engine.copy_cycles, engine.num_copies)
-            self._asked = self._asked_before = engine.machine.xbar.asked
+            self._note_requests()
         if not pace.report(id(loop), loop.role.t, self._block):
             return
         self._num_rounds += 1
-        self._asked_before, self._asked = self._asked, engine.machine.xbar.asked
+        self._note_requests()
         misses = engine.miss_bytes_of_wave(loop.role.wave)
         period = self._steady_period(misses, loop.num_iterations)
         if period is None:
@@ -322,15 +327,27 @@ class SteadyState:
         if num_skipped < max(self._unit, FEWEST):
             return
         self._known.append((period, self._latencies[-1], misses))
+        num_alike = self._waves_alike(period, loop)
+        if num_alike:
+            engine.let_wave_stand_for(num_alike)
+        share = num_alike / (1.0 + num_alike)  # of what has been counted once and not for all
         for role in engine.live_roles():
             for of_role in role.loops:
-                of_role.skip(num_skipped)
+                of_role.skip(num_skipped, num_before=share * (of_role.idx + 1))
         self.num_iterations_skipped += num_skipped
         self.settle_requests()
         self._window = self._asked_before
         engine.skip(num_skipped * period, f"{num_skipped} iterations")
         pace.reset()
         self._latencies.clear()
+
+    def _note_requests(self) -> None:
+        """What has been asked of L2, and how busy that has kept its slices since the last time."""
+        xbar, now = self._engine.machine.xbar, self._engine.env.now
+        before, since = self._asked, self._asked_at
+        self._asked_before, self._asked, self._asked_at = before, xbar.asked, now
+        if now > since:
+            self._slices_share = (self._asked[2] - before[2]) / (xbar.slices.total * (now - since))
 
     def settle_requests(self) -> None:
         """Requests that were left out have merged as those around them did: from the round before a skip to the loop's end."""
@@ -402,6 +419,24 @@ class SteadyState:
         """Whether loops have settled, and all that have hide their copies."""
         return bool(self._known) and all(self._hides_copies(period, latency) for period, latency, _ in self._known)
 
+    def _waves_alike(self, period: float, loop: Loop) -> int:
+        """How many full waves to come the present one can stand for, now that its loops have settled.
+
+        They hide their copies, with room left at L2 and in memory: so would others of the same work.
+        """
+        engine = self._engine
+        wave = loop.role.wave
+        if engine.num_waves_stood_for or engine.occupancy.ctas_per_sm > 1 or not engine.is_full_wave(wave):
+            return 0
+        if not self._hides_copies(period, self._latencies[-1]) or self._slices_share > IDLE_L2:
+            return 0
+        num_alike = (engine.num_to_run - engine.next_cta) // engine.slots_to_run
+        if num_alike < 1 or len(self._wave_ends) < wave:
+            return 0
+        if engine.hbm_share_at_most(wave, wave + num_alike, period * loop.num_iterations) > IDLE_HBM:
+            return 0
+        return num_alike if engine.are_waves_alike(wave, wave + num_alike, inf) else 0
+
     # ------------------------------------------------------------------------------------------ turns of persistent CTAs
 
     def watch_tiles(self, loop: TileLoop) -> None:
@@ -467,7 +502,7 @@ class SteadyState:
         ends = self._wave_ends
         ends.append(engine.reported_cycle)
         if engine.num_waves_stood_for:
-            if len(ends) == WARM_WAVE + 1:  # that was the wave that stands for others
+            if len(ends) == engine.standing_wave + 1:
                 self.num_waves_skipped += engine.num_waves_stood_for
                 num_waves = engine.num_waves_stood_for
                 engine.skip(num_waves * (ends[-1] - ends[-2]), f"{num_waves} waves", is_of_waves=True)
