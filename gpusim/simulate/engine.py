@@ -7,7 +7,6 @@ from heapq import heappop
 from typing import Literal
 
 import numpy as np
-
 from simpy.events import NORMAL, Event
 
 from gpusim.errors import DeadlockError, HazardError, LaunchError
@@ -136,11 +135,8 @@ class Engine:
         self.epilogue_cycles: dict[str, float] = {}
         """Cycles of each role in sections called epilogue."""
         self.end_cycle = 0.0
-        self.last_exit = 0.0
-        self.live_sm_cycles = 0.0
-        self.first_start = 0.0
-        self.copy_cycles = 0.0
-        self.num_copies = 0
+        self.last_exit = self.first_start = 0.0
+        self.copy_cycles, self.num_copies = 0.0, 0
 
     # ------------------------------------------------------------------------------------------ run
 

@@ -90,9 +90,9 @@ class Role:
     __slots__ = (
         "all_fenced_at", "arrives_far_at", "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open",
         "copies_until", "count", "cp_groups", "cp_open", "cta", "engine", "env", "handlers", "is_done", "iteration_weight",
-        "last_store", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "op", "passed_bytes", "queued_stores",
-        "record", "registers", "sections", "send", "sm", "spec", "stored_at", "t", "tile_loop", "totals", "turn_weight",
-        "wait_state", "wave", "wgmma_groups", "wgmma_open",
+        "last_store", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "op", "passed_bytes",
+        "queued_stores", "record", "registers", "sections", "send", "sm", "spec", "stored_at", "t", "tile_loop", "totals",
+        "turn_weight", "wait_state", "wave", "wgmma_groups", "wgmma_open",
     )
 
     def __init__(self, engine: Engine, cta: Cta, spec: WarpRole, start_cycle: float, created_cycle: float) -> None:
@@ -138,7 +138,7 @@ class Role:
         self.is_done = False
         self.handlers = engine.handlers
         self.op: Any = None
-        """The last op of the program, which is being carried out."""
+        """The op that waits."""
         self.send: Callable[[ops.Token | None], Any]
         self.sections: list[tuple[str, float]] = []
         self.record: RoleTimeline | None = None
@@ -228,39 +228,36 @@ class Role:
 
     def _caught_up(self, event: Event) -> None:
         """The clock has caught up with the cursor: carry out the op that waited for that."""
-        op = self.op
-        self._go_on(self.handlers[type(op)](self, op))
+        self._go_on(self.op)
 
     def _woken(self, event: Event) -> None:
         """What an op waited for has happened: go on, or try the op again."""
         self.blocked_on = None
         self.spend(self.wait_state, self.env._now)
-        if self.must_retry:
-            self.must_retry = False
-            self._caught_up(event)
-        else:
-            self._go_on(None)
+        must_retry, self.must_retry = self.must_retry, False
+        self._go_on(self.op if must_retry else None)
 
-    def _go_on(self, pause: Pause) -> None:
-        """One op after the other, until one must wait; ``pause`` is what the last one has left."""
-        env = self.env
-        send = self.send
+    def _go_on(self, op: Any) -> None:
+        """Carry out ``op``, if there is one, and those that follow, until one must wait."""
+        env, send = self.env, self.send
+        pause: Any = None
         try:
             while True:
-                if pause is None:
-                    op = send(None)
-                elif isinstance(pause, ops.Token):
+                if op is None:
                     op = send(pause)
-                else:
-                    pause.callbacks.append(self._woken)  # type: ignore[union-attr]  # it has not been fired
+                    kind = type(op)
+                    ahead = self.t - env._now  # simpy's clock itself: the property costs a tenth of a run
+                    if ahead > SHARED_SYNC_CYCLES and ((ahead > SYNC_CYCLES and kind not in LAZY) or kind in QUICK):
+                        self.op = op
+                        self._resume_in(ahead, self._caught_up)
+                        return
+                pause = self.handlers[type(op)](self, op)
+                if pause is not None and not isinstance(pause, ops.Token):
+                    self.op = op
+                    assert pause.callbacks is not None  # it has not been fired
+                    pause.callbacks.append(self._woken)
                     return
-                kind = type(op)
-                self.op = op
-                ahead = self.t - env._now  # simpy's clock itself: the property costs a tenth of a run
-                if ahead > SHARED_SYNC_CYCLES and ((ahead > SYNC_CYCLES and kind not in LAZY) or kind in QUICK):
-                    self._resume_in(ahead, self._caught_up)
-                    return
-                pause = self.handlers[kind](self, op)
+                op = None
         except StopIteration:
             pass
         except (HazardError, LaunchError) as error:

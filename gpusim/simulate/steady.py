@@ -83,6 +83,9 @@ MANY_WAVES = 4
 IDLE_HBM = 0.75
 """Share of its time that HBM may be busy in the first wave for a wave to stand for others: queues would go on growing."""
 
+FEW_WAVES = 2
+"""Waves that one stands for which was not known to when it began: of more, the times of several are compared first."""
+
 IDLE_L2 = 0.75
 """The same of L2's slices, in the wave that would stand for others."""
 
@@ -350,7 +353,7 @@ class SteadyState:
             self._slices_share = (self._asked[2] - before[2]) / (xbar.slices.total * (now - since))
 
     def settle_requests(self) -> None:
-        """Requests that were left out have merged as those around them did: from the round before a skip to the loop's end."""
+        """Requests that were left out have merged as those around them: from the round before a skip to the loop's end."""
         xbar = self._engine.machine.xbar
         xbar.stand_for_rest(self._window)
         self._window = xbar.asked
@@ -375,7 +378,7 @@ class SteadyState:
         is_hidden = self._hides_copies(last, latencies[-1])
         if is_hidden and pace.spreads[-1] <= EXACT * last and self._is_as_fast_as_ever(last):
             return last  # every CTA took the same time to the cycle: its own math alone sets the pace
-        if self._is_in_step() and len(latencies) > 1 and latencies[-1] - latencies[-2] <= DRAIN_TOLERANCE * self._block * last:
+        if self._is_in_step() and latencies[-1] - latencies[-2] <= DRAIN_TOLERANCE * self._block * last:
             return last
         num_rounds = 2 if is_hidden else 5
         # nothing follows, some SMs hold fewer CTAs than others: the fullest are the slowest, and end the kernel
@@ -428,10 +431,12 @@ class SteadyState:
         wave = loop.role.wave
         if engine.num_waves_stood_for or engine.occupancy.ctas_per_sm > 1 or not engine.is_full_wave(wave):
             return 0
+        if wave > FEW_WAVES:  # CTAs have drifted apart: where none follow, the last exit is later than in a wave among others
+            return 0
         if not self._hides_copies(period, self._latencies[-1]) or self._slices_share > IDLE_L2:
             return 0
         num_alike = (engine.num_to_run - engine.next_cta) // engine.slots_to_run
-        if num_alike < 1 or len(self._wave_ends) < wave:
+        if not 1 <= num_alike <= FEW_WAVES or len(self._wave_ends) < wave:
             return 0
         if engine.hbm_share_at_most(wave, wave + num_alike, period * loop.num_iterations) > IDLE_HBM:
             return 0

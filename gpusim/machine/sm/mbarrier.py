@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from gpusim.errors import HazardError
 from gpusim.machine.component import Component
 
-
 MOST_ENDS = 12
 """Arrivals that an MbarrierUnit remembers; more than roles that are ahead of the clock issue meanwhile."""
 
