@@ -12,7 +12,7 @@ from simpy.events import NORMAL, Event
 from gpusim.errors import DeadlockError, HazardError, LaunchError
 from gpusim.machine.build import Machine
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.memory.residency import LruResidency, PlannedResidency
+from gpusim.machine.memory.residency import LruResidency, PanelTraffic, PlannedResidency
 from gpusim.machine.memory.tma import Tma
 from gpusim.machine.sm.mbarrier import MbarrierSpec
 from gpusim.machine.sm.occupancy import Occupancy
@@ -75,8 +75,9 @@ class Engine:
         recorded_sms: frozenset[int] | Literal["first"] = frozenset(),
         held: Occupancy | None = None,
         num_sampled_sms: int | None = None,
+        traffic: dict[str, PanelTraffic] | None = None,
     ) -> None:
-        """Ready to :meth:`run`; raises LaunchError where the GPU cannot hold the launch."""
+        """Ready to :meth:`run`; raises LaunchError where the GPU cannot hold the launch. ``traffic``: planned before."""
         self.launch = launch
         self.ideals, self._is_warm = ideals, is_warm
         self.env = RingingEnvironment()
@@ -84,7 +85,7 @@ class Engine:
         self.num_slots = count_slots(launch, gpu, self.occupancy)
         self.num_ctas = launch.num_ctas or grid_of_persistent(launch, self.num_slots)
         self._num_at_once = min(self.num_slots, self.num_ctas)
-        self.traffic = plan_traffic(launch, gpu, num_slots=self._num_at_once, is_warm=is_warm)
+        self.traffic = traffic or plan_traffic(launch, gpu, num_slots=self._num_at_once, is_warm=is_warm)
         self.sample = sample = sample_sms(
             launch, gpu, self.occupancy, num_sms=num_sampled_sms, num_slots=self.num_slots, num_ctas=self.num_ctas
         )

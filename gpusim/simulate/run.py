@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -13,8 +13,8 @@ import numpy as np
 from gpusim.errors import LaunchError
 from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.sm.occupancy import Occupancy
-from gpusim.simulate.door import check, count_slots, plan_traffic
+from gpusim.machine.memory.residency import PanelTraffic
+from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic
 from gpusim.simulate.engine import Engine
 from gpusim.simulate.ideal import IDEALS, idealize
 from gpusim.simulate.result import Result
@@ -102,18 +102,21 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
     """One launch, at a clock that its activity sustains."""
     began = time.perf_counter()
     held = check(launch, gpu)
+    num_slots = count_slots(launch, gpu, held)
+    num_at_once = min(num_slots, launch.num_ctas or grid_of_persistent(launch, num_slots))
+    traffic = plan_traffic(launch, gpu, num_slots=num_at_once, is_warm=settings.is_warm)
     limiter = PowerLimiter(gpu.clock)
     data, clock = settings.data, settings.clock
     mode = clock if isinstance(clock, str) else "fixed"
     mhz = float(clock) if not isinstance(clock, str) else estimate_clock(
-        launch, gpu, held, limiter, mode=mode, data=data
+        launch, gpu, num_slots, traffic, limiter, mode=mode, data=data
     )
     num_events = 0
     for _ in range(4):
         engine = Engine(
             launch, gpu, clock=Clock(sm_mhz=mhz), is_warm=settings.is_warm, skips=settings.skips,
             ideals=settings.ideals, recorded_sms=settings.recorded_sms, held=held,
-            num_sampled_sms=settings.num_sampled_sms,
+            num_sampled_sms=settings.num_sampled_sms, traffic=traffic,
         )
         engine.run()
         num_events += engine.num_events
@@ -148,19 +151,20 @@ def clock_share(engine: Engine) -> float:
     return share
 
 
-def estimate_clock(launch: Launch, gpu: GpuSpec, held: Occupancy, limiter: PowerLimiter, *, mode: str, data: str) -> float:
+def estimate_clock(
+    launch: Launch, gpu: GpuSpec, num_slots: int, traffic: Mapping[str, PanelTraffic], limiter: PowerLimiter, *, mode: str,
+    data: str,
+) -> float:
     """A first guess of the clock: whole waves of arithmetic near its peak, and the traffic that is planned.
 
     Good enough that most launches need no second simulation; the first one corrects it.
     """
     if mode == "max":
         return gpu.clock.max_mhz
-    num_slots = count_slots(launch, gpu, held)
     waves = launch.num_tiles / num_slots
     peak = peak_flops_per_cycle(launch, gpu)
     work = launch.num_flops / peak * -(-launch.num_tiles // num_slots) / waves if peak else 0.0
     overhead = gpu.dispatcher.launch_cycles + gpu.dispatcher.drain_cycles + 2000.0 * max(1.0, waves)
-    traffic = plan_traffic(launch, gpu, num_slots=num_slots, is_warm=False)
     hbm_bytes = sum(item.read_miss_bytes for item in traffic.values())
     tiles = np.arange(launch.num_tiles, dtype=np.int64)
     l2_bytes = sum(float(item.panel_bytes(tiles).sum()) for item in launch.footprints)

@@ -425,22 +425,18 @@ class SteadyState:
     def _waves_alike(self, period: float, loop: Loop) -> int:
         """How many full waves to come the present one can stand for, now that its loops have settled.
 
-        They hide their copies, with room left at L2 and in memory: so would others of the same work.
+        They hide their copies, with room left at L2 and in memory: so would others of the same work. One of the first waves
+        alone: later CTAs have drifted apart, and where none follow, the last exit is later than in a wave among others.
         """
-        engine = self._engine
-        wave = loop.role.wave
+        engine, wave = self._engine, loop.role.wave
+        num_alike = (engine.num_to_run - engine.next_cta) // engine.slots_to_run
+        if not 1 <= num_alike <= FEW_WAVES or wave > FEW_WAVES or len(self._wave_ends) < wave:
+            return 0
         if engine.num_waves_stood_for or engine.occupancy.ctas_per_sm > 1 or not engine.is_full_wave(wave):
             return 0
-        if wave > FEW_WAVES:  # CTAs have drifted apart: where none follow, the last exit is later than in a wave among others
-            return 0
-        if not self._hides_copies(period, self._latencies[-1]) or self._slices_share > IDLE_L2:
-            return 0
-        num_alike = (engine.num_to_run - engine.next_cta) // engine.slots_to_run
-        if not 1 <= num_alike <= FEW_WAVES or len(self._wave_ends) < wave:
-            return 0
-        if engine.hbm_share_at_most(wave, wave + num_alike, period * loop.num_iterations) > IDLE_HBM:
-            return 0
-        return num_alike if engine.are_waves_alike(wave, wave + num_alike, inf) else 0
+        hides = self._hides_copies(period, self._latencies[-1]) and self._slices_share <= IDLE_L2
+        idles = engine.hbm_share_at_most(wave, wave + num_alike, period * loop.num_iterations) <= IDLE_HBM
+        return num_alike if hides and idles and engine.are_waves_alike(wave, wave + num_alike, inf) else 0
 
     # ------------------------------------------------------------------------------------------ turns of persistent CTAs
 
