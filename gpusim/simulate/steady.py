@@ -336,7 +336,7 @@ class SteadyState:
         share = num_alike / (1.0 + num_alike)  # of what has been counted once and not for all
         for role in engine.live_roles():
             for of_role in role.loops:
-                of_role.skip(num_skipped, num_before=share * (of_role.idx + 1))
+                of_role.skip(num_skipped, num_before=share * of_role.idx)
         self.num_iterations_skipped += num_skipped
         self.settle_requests()
         self._window = self._asked_before
