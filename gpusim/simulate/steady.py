@@ -273,6 +273,7 @@ class SteadyState:
         self._known: list[tuple[float, float, float]] = []
         """(period, cycles of a copy, bytes from memory of the wave) of loops that have settled."""
         self._num_rounds = 0
+        self._most_live = 0
         self._asked = self._asked_before = (0.0, 0.0, 0.0)
         self._asked_at = 0.0
         self._slices_share = 1.0
@@ -369,14 +370,17 @@ class SteadyState:
         self._seen = (engine.copy_cycles, engine.num_copies)
         self._latencies.append(cycles / num_copies if num_copies else 0.0)
         latencies, last = self._latencies, pace.means[-1]
-        for period, latency, known_misses in () if self._swings and len(pace.means) < SETTLING_ROUNDS else self._known:
+        self._most_live = max(self._most_live, pace.num_live)
+        is_crowd = 2 * pace.num_live >= self._most_live or len(pace.means) > IN_STEP_ROUNDS  # else it is cheap to look on
+        is_unsure = not is_crowd or (self._swings and len(pace.means) < SETTLING_ROUNDS)
+        for period, latency, known_misses in () if is_unsure else self._known:
             if abs(last - period) <= KNOWN_TOLERANCE * period and (
                 misses <= known_misses * (1.0 + TRAFFIC_TOLERANCE)
                 or latencies[-1] <= latency + QUEUE_TOLERANCE * period
             ):
                 return period
         is_hidden = self._hides_copies(last, latencies[-1])
-        if is_hidden and pace.spreads[-1] <= EXACT * last and self._is_as_fast_as_ever(last):
+        if is_hidden and is_crowd and pace.spreads[-1] <= EXACT * last and self._is_as_fast_as_ever(last):
             return last  # every CTA took the same time to the cycle: its own math alone sets the pace
         if self._is_in_step() and latencies[-1] - latencies[-2] <= DRAIN_TOLERANCE * self._block * last:
             return last

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -182,4 +183,4 @@ def test_arrivals_in_any_order_are_taken_one_by_one() -> None:
     barriers = unit()
     cycles = np.random.default_rng(1).integers(0, 60, size=MOST_ENDS).tolist()
     ends = sorted(barriers.arrive(float(cycle))[1] for cycle in cycles)
-    assert min(later - earlier for earlier, later in zip(ends, ends[1:], strict=False)) >= 7.0
+    assert min(later - earlier for earlier, later in pairwise(ends)) >= 7.0
