@@ -120,6 +120,35 @@ class GapPipe(Pipe):
         return end
 
 
+class RingingEnvironment(simpy.Environment):
+    """simpy's environment, with the timers of its SharedPipes beside its queue: each has one, which is set again and again.
+
+    Whoever runs it calls :meth:`ring` whenever ``rings_at`` is not later than the queue's first event.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rings_at = NEVER
+        """Cycle before which no pipe rings."""
+        self.num_rings = 0
+        self.pipes: list[SharedPipe] = []
+
+    def ring(self) -> None:
+        """Let the pipe ring that is the first to, unless an event of the queue comes before it."""
+        first, at = None, NEVER
+        for pipe in self.pipes:
+            if pipe.rings_at < at:
+                first, at = pipe, pipe.rings_at
+        queue = self._queue
+        if first is None or (queue and queue[0][0] < at):
+            self.rings_at = at
+            return
+        self.num_rings += 1
+        self._now = at
+        first.ring()
+        self.rings_at = min([pipe.rings_at for pipe in self.pipes])
+
+
 class Ticket:
     """One transfer in a SharedPipe."""
 
@@ -143,8 +172,8 @@ class SharedPipe:
     """
 
     __slots__ = (
-        "_base", "_env", "_heap", "_last", "_rate", "_rings_at", "_seq", "_timer", "_virtual", "_weight", "alone", "cap",
-        "total",
+        "_base", "_env", "_heap", "_last", "_rate", "_ringing", "_seq", "_timer", "_virtual", "_weight", "alone", "cap",
+        "rings_at", "total",
     )
 
     def __init__(self, env: simpy.Environment, *, bytes_per_cycle: float, cap_bytes_per_cycle: float) -> None:
@@ -162,7 +191,12 @@ class SharedPipe:
         self._weight = 0.0
         self._seq = 0
         self._timer: Event | None = None
-        self._rings_at = NEVER
+        self.rings_at = NEVER
+        """Cycle at which the timer rings."""
+        self._ringing: RingingEnvironment | None = None
+        if isinstance(env, RingingEnvironment):
+            self._ringing = env
+            env.pipes.append(self)
 
     def moved(self) -> tuple[float, float]:
         """(bytes that a transfer which never ended would have moved up to now, bytes a cycle that each moves now)."""
@@ -216,7 +250,10 @@ class SharedPipe:
         return sum(not ticket.is_void for _, _, ticket in self._heap)
 
     def _arm(self) -> None:
-        """See to it that the timer rings no later than when the first transfer may end; it may ring too early."""
+        """See to it that the timer rings no later than when the first transfer may end; it may ring too early.
+
+        Nothing of a timer is on simpy's queue where the environment keeps the timers itself.
+        """
         env, heap = self._env, self._heap
         while heap[0][2].is_void:
             heappop(heap)
@@ -224,9 +261,15 @@ class SharedPipe:
         if left < 0.0:
             left = 0.0
         rings_at = env._now + left
-        if rings_at >= self._rings_at:
+        ringing = self._ringing
+        if ringing is not None:
+            self.rings_at = rings_at
+            if rings_at < ringing.rings_at:
+                ringing.rings_at = rings_at
             return
-        self._rings_at = rings_at
+        if rings_at >= self.rings_at:
+            return
+        self.rings_at = rings_at
         timer = Event(env)
         timer._ok = True
         timer._value = None
@@ -237,11 +280,15 @@ class SharedPipe:
     def _on_timer(self, timer: Event) -> None:
         if timer is not self._timer:  # a shorter transfer came in between and set its own
             return
+        self._timer = None
+        self.ring()
+
+    def ring(self) -> None:
+        """Transfers that have ended by now leave, and those whom it concerns are told."""
         now = self._env._now
         self._virtual += (now - self._last) * self._rate
         self._last = now
-        self._timer = None
-        self._rings_at = NEVER
+        self.rings_at = NEVER
         heap = self._heap
         reached = self._virtual + EPSILON_BYTES + EPSILON_OF_CLOCK * now * self._rate
         finished: Ticket | None = None

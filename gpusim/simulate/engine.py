@@ -7,16 +7,16 @@ from heapq import heappop
 from typing import Literal
 
 import numpy as np
-import simpy
 from simpy.events import NORMAL, Event
 
 from gpusim.errors import DeadlockError, HazardError, LaunchError
 from gpusim.machine.build import Machine
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.memory.residency import LruResidency, PlannedResidency
+from gpusim.machine.memory.residency import LruResidency, PanelTraffic, PlannedResidency
 from gpusim.machine.memory.tma import Tma
 from gpusim.machine.sm.mbarrier import MbarrierSpec
 from gpusim.machine.sm.occupancy import Occupancy
+from gpusim.machine.timing import NEVER, RingingEnvironment
 from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
 from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic, work_by_wave
 from gpusim.simulate.role import Role
@@ -75,16 +75,17 @@ class Engine:
         recorded_sms: frozenset[int] | Literal["first"] = frozenset(),
         held: Occupancy | None = None,
         num_sampled_sms: int | None = None,
+        traffic: dict[str, PanelTraffic] | None = None,
     ) -> None:
-        """Ready to :meth:`run`; raises LaunchError where the GPU cannot hold the launch."""
+        """Ready to :meth:`run`; raises LaunchError where the GPU cannot hold the launch. ``traffic``: planned before."""
         self.launch = launch
         self.ideals, self._is_warm = ideals, is_warm
-        self.env = simpy.Environment()
+        self.env = RingingEnvironment()
         self.occupancy = held or check(launch, gpu)
         self.num_slots = count_slots(launch, gpu, self.occupancy)
         self.num_ctas = launch.num_ctas or grid_of_persistent(launch, self.num_slots)
         self._num_at_once = min(self.num_slots, self.num_ctas)
-        self.traffic = plan_traffic(launch, gpu, num_slots=self._num_at_once, is_warm=is_warm)
+        self.traffic = traffic or plan_traffic(launch, gpu, num_slots=self._num_at_once, is_warm=is_warm)
         self.sample = sample = sample_sms(
             launch, gpu, self.occupancy, num_sms=num_sampled_sms, num_slots=self.num_slots, num_ctas=self.num_ctas
         )
@@ -121,6 +122,8 @@ class Engine:
         self._weighted_left = 0
         self._num_waves_to_leave_out = 0
         self.num_waves_stood_for = 0
+        self.standing_wave = WARM_WAVE
+        """The wave that stands for those."""
         self._num_exits = 0
         self._live: dict[int, Cta] = {}
         self._num_stores_pending = 0
@@ -133,11 +136,8 @@ class Engine:
         self.epilogue_cycles: dict[str, float] = {}
         """Cycles of each role in sections called epilogue."""
         self.end_cycle = 0.0
-        self.last_exit = 0.0
-        self.live_sm_cycles = 0.0
-        self.first_start = 0.0
-        self.copy_cycles = 0.0
-        self.num_copies = 0
+        self.last_exit = self.first_start = 0.0
+        self.copy_cycles, self.num_copies = 0.0, 0
 
     # ------------------------------------------------------------------------------------------ run
 
@@ -152,8 +152,11 @@ class Engine:
         env = self.env
         queue = env._queue
         while not self._is_over:  # simpy's own loop, without a call for each event: a tenth of a run
-            if not queue:
-                raise DeadlockError(self._who_waits())
+            if not queue or env.rings_at <= queue[0][0]:
+                if not queue and env.rings_at == NEVER:
+                    raise DeadlockError(self._who_waits())
+                env.ring()
+                continue
             env._now, _, _, event = heappop(queue)
             callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]  # as simpy marks it processed
             for callback in callbacks:
@@ -161,6 +164,7 @@ class Engine:
             if not event._ok:
                 raise event._value
         self._settle_costs()
+        self.steady.settle_requests()
         self.machine.xbar.settle()
 
     def _start_first_wave(self) -> None:
@@ -215,7 +219,23 @@ class Engine:
             cta.num_roles_running = len(cta.roles)
         cluster.num_running = size
         for role in created:
-            self.env.process(role.run())
+            role.start()
+
+    def is_full_wave(self, wave: int) -> bool:
+        """Whether all slots hold CTAs of ``wave``, which is not the first, and none of the next has begun."""
+        if wave < WARM_WAVE or self.next_cta != (wave + 1) * self.slots_to_run or len(self._live) < self.slots_to_run:
+            return False
+        return all(cta.wave == wave for cta in self._live.values())
+
+    def let_wave_stand_for(self, num_waves: int) -> None:
+        """The CTAs that live count for ``num_waves`` that follow, too, which are left out."""
+        self.num_waves_stood_for = num_waves
+        self.standing_wave = self.next_cta // self.slots_to_run - 1
+        self.next_cta += num_waves * self.slots_to_run
+        for cta in self._live.values():
+            cta.weight += num_waves
+            for role in cta.roles:
+                role.update_count()
 
     def role_ended(self, role: Role) -> None:
         """A role's program is over; when it was the CTA's last, the CTA exits."""
@@ -414,6 +434,11 @@ class Engine:
         if self._is_warm:
             return self.gpu.l2.near_latency_cycles
         return self.machine.clock.cycles(ns=self.gpu.hbm.latency_ns)
+
+    @property
+    def num_events(self) -> int:
+        """Events so far, and timers that rang."""
+        return next(self.env._eid) + self.env.num_rings
 
     @property
     def scale(self) -> float:

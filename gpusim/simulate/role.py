@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from simpy.events import Event, Timeout
+from simpy.events import NORMAL, Event
 
 from gpusim.errors import HazardError, LaunchError
 from gpusim.machine.component import MemoryRequest
@@ -40,11 +40,11 @@ Handler = Callable[[Any, Any], Pause]
 
 LAZY: frozenset[type[ops.Op]] = frozenset(
     {
-        ops.WgmmaCommitGroup, ops.WgmmaWaitGroup, ops.MbarrierWait, ops.CpAsyncWaitGroup,
+        ops.WgmmaCommitGroup, ops.WgmmaWaitGroup, ops.MbarrierWait, ops.MbarrierArrive, ops.CpAsyncWaitGroup,
         ops.BulkCommitGroup, ops.BulkWaitGroup, ops.Use, ops.RangeStart, ops.RangeEnd,
     }
 )
-"""Ops that touch nothing shared, so that the clock need not catch up first."""
+"""Ops that touch nothing shared, or say when what they do counts, so that the clock need not catch up first."""
 
 QUICK: frozenset[type[ops.Op]] = frozenset({ops.SharedLoad, ops.SharedAtomic, ops.Ldmatrix})
 """Ops that give a token back within some twenty cycles."""
@@ -90,8 +90,8 @@ class Role:
     __slots__ = (
         "all_fenced_at", "arrives_far_at", "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open",
         "copies_until", "count", "cp_groups", "cp_open", "cta", "delivered_at", "engine", "env", "handlers", "is_done",
-        "iteration_weight", "last_store", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "passed_bytes",
-        "queued_stores", "record", "registers", "sections", "sm", "spec", "stored_at", "t", "tile_loop", "totals",
+        "iteration_weight", "last_store", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "op", "passed_bytes",
+        "queued_stores", "record", "registers", "sections", "send", "sm", "spec", "stored_at", "t", "tile_loop", "totals",
         "turn_weight", "wait_state", "wave", "wgmma_groups", "wgmma_open",
     )
 
@@ -139,6 +139,9 @@ class Role:
         self.wait_state = WarpState.ISSUE
         self.is_done = False
         self.handlers = engine.handlers
+        self.op: Any = None
+        """The op that waits."""
+        self.send: Callable[[ops.Token | None], Any]
         self.sections: list[tuple[str, float]] = []
         self.record: RoleTimeline | None = None
         if cta.sm.idx in engine.recorded_sms:
@@ -207,36 +210,56 @@ class Role:
         self.blocked_since = self.t
         return Wake(self.env)
 
-    def run(self) -> Generator[Event, Any, None]:
-        """The simpy process: one op after the other."""
-        env = self.env
-        if self.t > env._now:
-            yield Timeout(env, self.t - env._now)
+    def start(self) -> None:
+        """Run the program from the cursor on."""
         program = self.spec.program(self)
         if not isinstance(program, Generator):
             raise LaunchError(f"{self.who()} has a program that gives {program!r}, wants a function that yields ops")
-        send = program.send
-        value: ops.Token | None = None
+        self.send = program.send
+        self._resume_in(self.t - self.env._now, self._begin)
+
+    def _resume_in(self, num_cycles: float, how: Callable[[Event], None]) -> None:
+        event = Event(self.env)
+        event._ok = True
+        event._value = None
+        event.callbacks = [how]
+        self.env.schedule(event, NORMAL, num_cycles if num_cycles > 0.0 else 0.0)
+
+    def _begin(self, event: Event) -> None:
+        self._go_on(None)
+
+    def _caught_up(self, event: Event) -> None:
+        """The clock has caught up with the cursor: carry out the op that waited for that."""
+        self._go_on(self.op)
+
+    def _woken(self, event: Event) -> None:
+        """What an op waited for has happened: go on, or try the op again."""
+        self.blocked_on = None
+        self.spend(self.wait_state, self.env._now)
+        must_retry, self.must_retry = self.must_retry, False
+        self._go_on(self.op if must_retry else None)
+
+    def _go_on(self, op: Any) -> None:
+        """Carry out ``op``, if there is one, and those that follow, until one must wait."""
+        env, send = self.env, self.send
+        pause: Any = None
         try:
             while True:
-                op = send(value)
-                value = None
-                kind = type(op)
-                ahead = self.t - env._now  # simpy's clock itself: the property costs a tenth of a run
-                if ahead > SHARED_SYNC_CYCLES and ((ahead > SYNC_CYCLES and kind not in LAZY) or kind in QUICK):
-                    yield Timeout(env, ahead)
-                pause = self.handlers[kind](self, op)
-                while pause is not None:
-                    if isinstance(pause, ops.Token):
-                        value = pause
-                        break
-                    yield pause
-                    self.blocked_on = None
-                    self.spend(self.wait_state, env._now)
-                    if not self.must_retry:
-                        break
-                    self.must_retry = False
-                    pause = self.handlers[kind](self, op)
+                if op is None:
+                    op = send(pause)
+                    kind = type(op)
+                    ahead = self.t - env._now  # simpy's clock itself: the property costs a tenth of a run
+                    if ahead > SHARED_SYNC_CYCLES and ((ahead > SYNC_CYCLES and kind not in LAZY) or kind in QUICK):
+                        self.op = op
+                        self._resume_in(ahead, self._caught_up)
+                        return
+                pause = self.handlers[type(op)](self, op)
+                if pause is not None and not isinstance(pause, ops.Token):
+                    self.op = op
+                    assert pause.callbacks is not None  # it has not been fired
+                    pause.callbacks.append(self._woken)
+                    return
+                op = None
         except StopIteration:
             pass
         except (HazardError, LaunchError) as error:

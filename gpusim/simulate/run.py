@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -13,11 +13,12 @@ import numpy as np
 from gpusim.errors import LaunchError
 from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.sm.occupancy import Occupancy
-from gpusim.simulate.door import check, count_slots, plan_traffic
+from gpusim.machine.memory.residency import PanelTraffic
+from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic
 from gpusim.simulate.engine import Engine
 from gpusim.simulate.ideal import IDEALS, idealize
 from gpusim.simulate.result import Result
+from gpusim.simulate.steady import IDLE_HBM
 from gpusim.simulate.summary import activity_of, one_after_the_other, peak_flops_per_cycle, result_of
 from gpusim.simulate.verdict import busy_shares
 from gpusim.units import Clock
@@ -101,30 +102,31 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
     """One launch, at a clock that its activity sustains."""
     began = time.perf_counter()
     held = check(launch, gpu)
+    num_slots = count_slots(launch, gpu, held)
+    num_at_once = min(num_slots, launch.num_ctas or grid_of_persistent(launch, num_slots))
+    traffic = plan_traffic(launch, gpu, num_slots=num_at_once, is_warm=settings.is_warm)
     limiter = PowerLimiter(gpu.clock)
     data, clock = settings.data, settings.clock
     mode = clock if isinstance(clock, str) else "fixed"
     mhz = float(clock) if not isinstance(clock, str) else estimate_clock(
-        launch, gpu, held, limiter, mode=mode, data=data
+        launch, gpu, num_slots, traffic, limiter, mode=mode, data=data
     )
     num_events = 0
     for _ in range(4):
         engine = Engine(
             launch, gpu, clock=Clock(sm_mhz=mhz), is_warm=settings.is_warm, skips=settings.skips,
             ideals=settings.ideals, recorded_sms=settings.recorded_sms, held=held,
-            num_sampled_sms=settings.num_sampled_sms,
+            num_sampled_sms=settings.num_sampled_sms, traffic=traffic,
         )
         engine.run()
-        num_events += next(engine.env._eid)
+        num_events += engine.num_events
         activity = activity_of(engine)
         if mode in ("fixed", "max"):
             break
         settled = limiter.clock_mhz(activity, mode=mode, data=data)
         change = abs(settled - mhz) / mhz
         mhz = settled
-        busy = busy_shares(engine)
-        movable = min(busy["hbm"], 1.0 - max(busy["tensor"], busy["fma"]))  # cycles that the clock could change at all
-        if movable * change <= CLOCK_TOLERANCE:
+        if clock_share(engine) * change <= CLOCK_TOLERANCE:
             break  # settled, or the cycles hardly depend on the clock
     return result_of(
         engine, activity, settings={
@@ -134,19 +136,35 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
     )
 
 
-def estimate_clock(launch: Launch, gpu: GpuSpec, held: Occupancy, limiter: PowerLimiter, *, mode: str, data: str) -> float:
+def clock_share(engine: Engine) -> float:
+    """Share of the cycles that the clock could change: those in which memory, whose time is in ns, may hold up the rest.
+
+    At most as many as it is busy and the arithmetic is not. Where it has room in every wave, only its latency: once a wave,
+    as later copies are asked for ahead.
+    """
+    busy = busy_shares(engine)
+    share = min(busy["hbm"], 1.0 - max(busy["tensor"], busy["fma"]))
+    num_waves = len(engine.miss_bytes_by_wave)
+    looks_ahead = engine.launch.parity_period > 2  # a ring of several stages
+    if looks_ahead and engine.traffic and engine.hbm_share_at_most(0, num_waves, engine.end_cycle / num_waves) <= IDLE_HBM:
+        share = min(share, num_waves * engine.machine.hbm.latency_cycles / engine.end_cycle)
+    return share
+
+
+def estimate_clock(
+    launch: Launch, gpu: GpuSpec, num_slots: int, traffic: Mapping[str, PanelTraffic], limiter: PowerLimiter, *, mode: str,
+    data: str,
+) -> float:
     """A first guess of the clock: whole waves of arithmetic near its peak, and the traffic that is planned.
 
     Good enough that most launches need no second simulation; the first one corrects it.
     """
     if mode == "max":
         return gpu.clock.max_mhz
-    num_slots = count_slots(launch, gpu, held)
     waves = launch.num_tiles / num_slots
     peak = peak_flops_per_cycle(launch, gpu)
     work = launch.num_flops / peak * -(-launch.num_tiles // num_slots) / waves if peak else 0.0
     overhead = gpu.dispatcher.launch_cycles + gpu.dispatcher.drain_cycles + 2000.0 * max(1.0, waves)
-    traffic = plan_traffic(launch, gpu, num_slots=num_slots, is_warm=False)
     hbm_bytes = sum(item.read_miss_bytes for item in traffic.values())
     tiles = np.arange(launch.num_tiles, dtype=np.int64)
     l2_bytes = sum(float(item.panel_bytes(tiles).sum()) for item in launch.footprints)

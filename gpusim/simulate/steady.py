@@ -29,6 +29,9 @@ NOISY_TOLERANCE = 5e-3
 NOISY_ROUNDS = 6
 """Rounds of a pace that swings; in both halves the mean must be the same within :data:`TOLERANCE`, and no CTA drift away."""
 
+SWING = 3e-2
+"""How far rounds may lie apart where CTAs' own means are the same: a sixth of it or less is left of it in the mean."""
+
 SETTLING_ROUNDS = 3
 """Rounds of a wave after which its pace may be recognized, where it swings."""
 
@@ -65,6 +68,9 @@ SAME_WAVES = 3
 EXACT = 1e-5
 """Spread of a round, of its period, below which all CTAs are taken to be bound by the same thing of their own."""
 
+IN_STEP_ROUNDS = 3
+"""Rounds in each of which all CTAs took the same time to the cycle, and as long as in the one before: they are in step."""
+
 FEW_CTAS = 32
 """CTAs of which a single round in which all took the same time says too little."""
 
@@ -77,6 +83,12 @@ MANY_WAVES = 4
 IDLE_HBM = 0.75
 """Share of its time that HBM may be busy in the first wave for a wave to stand for others: queues would go on growing."""
 
+FEW_WAVES = 2
+"""Waves that one stands for which was not known to when it began: of more, the times of several are compared first."""
+
+IDLE_L2 = 0.75
+"""The same of L2's slices, in the wave that would stand for others."""
+
 WORK_TOLERANCE = 2e-3
 """How much the bytes of a tensor that waves read or write may differ, tile by tile, for waves that are taken for alike."""
 
@@ -86,11 +98,20 @@ TRAFFIC_TOLERANCE = 0.1
 QUEUE_TOLERANCE = 2e-2
 """How much longer copies may take than in the block before, of a period: a ring that drains slowly looks steady else."""
 
+DRAIN_TOLERANCE = 2e-3
+"""By how much of a period each step's copies may take longer than the last one's: as much slower is what brings them."""
+
 SLACK = 0.6
 """Copies that take less than this share of the time that the ring looks ahead are hidden behind the math."""
 
 MIN_BLOCK = 4
 """Iterations of a block at least."""
+
+FEWEST = 4
+"""Iterations that are worth a skip."""
+
+FIRST_AGAIN = 2
+"""Iteration from which on a loop's pace is looked at where one has settled before: in the first of all the ring fills."""
 
 TAIL = 2
 """Iterations that are simulated at the end of a loop at least; more where one role loads ahead of its own math."""
@@ -216,6 +237,23 @@ class Pace:
         return None
 
 
+    def common_period(self, num_rounds: int) -> float | None:
+        """The mean of ``num_rounds`` rounds that swing about it, if all CTAs have kept it on average; else None.
+
+        Where none drifts away from the others, who shares what with whom stays, and so does the mean.
+        """
+        recent = self.means[-num_rounds:]
+        if len(recent) < num_rounds:
+            return None
+        mean, half = sum(recent) / num_rounds, num_rounds // 2
+        if max(recent) - min(recent) > SWING * mean:
+            return None
+        if abs(sum(recent[:half]) - sum(recent[-half:])) > LOOSE_TOLERANCE * mean * half:
+            return None
+        own = [sum(took[-num_rounds:]) / num_rounds for took in self._history.values() if len(took) >= num_rounds]
+        return mean if len(own) >= self.num_live and max(own) - min(own) <= SPREAD_TOLERANCE * mean else None
+
+
 class SteadyState:
     """Watches the loops of all live CTAs and skips what would only repeat."""
 
@@ -235,9 +273,17 @@ class SteadyState:
         self._known: list[tuple[float, float, float]] = []
         """(period, cycles of a copy, bytes from memory of the wave) of loops that have settled."""
         self._num_rounds = 0
+        self._most_live = 0
+        self._asked = self._asked_before = (0.0, 0.0, 0.0)
+        self._asked_at = 0.0
+        self._slices_share = 1.0
+        self._window = self._asked
+        """What had been asked for when the stretch began that stands for what is left out."""
         self._swings = False
         """Whether a loop has settled whose pace swings: the first rounds of a wave tell less then."""
         self._period = engine.launch.parity_period
+        self._unit = 1 if engine.launch.has_own_slots else self._period
+        """Iterations that can be skipped are a multiple of it."""
         half = self._period // 2
         self._block = -(-MIN_BLOCK // half) * half
         self._tail = TAIL if len(engine.launch.roles) > 1 else TAIL + half
@@ -247,16 +293,18 @@ class SteadyState:
     def watch(self, loop: Loop) -> None:
         """A role has begun a loop. All but the first of several roles (the loader, which runs ahead) set the pace."""
         role = loop.role
-        if not self.enabled or len(role.loops) > 1 or loop.num_iterations < 3 * self._block + self._period:
+        if not self.enabled or len(role.loops) > 1 or loop.num_iterations < 3 * self._block + self._unit:
             return
         if len(self._rank) > 1 and not self._rank[role.spec.name]:
             return
         self._num_reporting += 1
-        loop.report(self._block + 1, self._block, self._on_block)
+        first = FIRST_AGAIN if self._known else self._block + 1
+        loop.report(first, self._block, self._on_block)
 
     def unwatch(self, loop: Loop) -> None:
         """A loop that reported has ended."""
         self._num_reporting -= 1
+        self.settle_requests()
         self._iterations.restart(id(loop))
 
     def _on_block(self, loop: Loop) -> None:
@@ -266,9 +314,12 @@ class SteadyState:
             pace.reset()
             pace.num_live = self._num_reporting
             self._latencies.clear()
-        if not pace.report(id(loop), engine.env.now, self._block):
+            self._seen = (engine.copy_cycles, engine.num_copies)
+            self._note_requests()
+        if not pace.report(id(loop), loop.role.t, self._block):
             return
         self._num_rounds += 1
+        self._note_requests()
         misses = engine.miss_bytes_of_wave(loop.role.wave)
         period = self._steady_period(misses, loop.num_iterations)
         if period is None:
@@ -276,17 +327,37 @@ class SteadyState:
         num_left = engine.fewest_iterations_left()
         if num_left is None:
             return
-        num_skipped = (num_left - self._tail) // self._period * self._period
-        if num_skipped < self._period:
+        num_skipped = (num_left - self._tail) // self._unit * self._unit
+        if num_skipped < max(self._unit, FEWEST):
             return
         self._known.append((period, self._latencies[-1], misses))
+        num_alike = self._waves_alike(period, loop)
+        if num_alike:
+            engine.let_wave_stand_for(num_alike)
+        share = num_alike / (1.0 + num_alike)  # of what has been counted once and not for all
         for role in engine.live_roles():
             for of_role in role.loops:
-                of_role.skip(num_skipped)
+                of_role.skip(num_skipped, num_before=share * of_role.idx)
         self.num_iterations_skipped += num_skipped
+        self.settle_requests()
+        self._window = self._asked_before
         engine.skip(num_skipped * period, f"{num_skipped} iterations")
         pace.reset()
         self._latencies.clear()
+
+    def _note_requests(self) -> None:
+        """What has been asked of L2, and how busy that has kept its slices since the last time."""
+        xbar, now = self._engine.machine.xbar, self._engine.env.now
+        before, since = self._asked, self._asked_at
+        self._asked_before, self._asked, self._asked_at = before, xbar.asked, now
+        if now > since:
+            self._slices_share = (self._asked[2] - before[2]) / (xbar.slices.total * (now - since))
+
+    def settle_requests(self) -> None:
+        """Requests that were left out have merged as those around them: from the round before a skip to the loop's end."""
+        xbar = self._engine.machine.xbar
+        xbar.stand_for_rest(self._window)
+        self._window = xbar.asked
 
     def _steady_period(self, misses: float, num_iterations: int) -> float | None:
         """The period, once it repeats and the queues do not grow: copies take no longer than before.
@@ -299,15 +370,20 @@ class SteadyState:
         self._seen = (engine.copy_cycles, engine.num_copies)
         self._latencies.append(cycles / num_copies if num_copies else 0.0)
         latencies, last = self._latencies, pace.means[-1]
-        for period, latency, known_misses in () if self._swings and len(pace.means) < SETTLING_ROUNDS else self._known:
+        self._most_live = max(self._most_live, pace.num_live)
+        is_crowd = 2 * pace.num_live >= self._most_live or len(pace.means) > IN_STEP_ROUNDS  # else it is cheap to look on
+        is_unsure = not is_crowd or (self._swings and len(pace.means) < SETTLING_ROUNDS)
+        for period, latency, known_misses in () if is_unsure else self._known:
             if abs(last - period) <= KNOWN_TOLERANCE * period and (
                 misses <= known_misses * (1.0 + TRAFFIC_TOLERANCE)
                 or latencies[-1] <= latency + QUEUE_TOLERANCE * period
             ):
                 return period
         is_hidden = self._hides_copies(last, latencies[-1])
-        if is_hidden and pace.spreads[-1] <= EXACT * last and self._is_as_fast_as_ever(last):
+        if is_hidden and is_crowd and pace.spreads[-1] <= EXACT * last and self._is_as_fast_as_ever(last):
             return last  # every CTA took the same time to the cycle: its own math alone sets the pace
+        if self._is_in_step() and latencies[-1] - latencies[-2] <= DRAIN_TOLERANCE * self._block * last:
+            return last
         num_rounds = 2 if is_hidden else 5
         # nothing follows, some SMs hold fewer CTAs than others: the fullest are the slowest, and end the kernel
         slowest_ends = engine.is_last_wave and engine.occupancy.ctas_per_sm > 1
@@ -316,10 +392,20 @@ class SteadyState:
             settled = pace.slowest_period(num_rounds)
         elif settled is None:
             settled = pace.swinging_period(OWN_PACES if engine.has_waves_to_come else SPREAD_TOLERANCE, self._leniency)
+            if settled is None:
+                settled = pace.common_period(NOISY_ROUNDS)
             self._swings |= settled is not None
         if settled is None or len(latencies) < 2 or abs(latencies[-1] - latencies[-2]) > QUEUE_TOLERANCE * last:
             return None
         return settled
+
+    def _is_in_step(self) -> bool:
+        """Whether every CTA took the same time to the cycle in the last rounds, and as long in each."""
+        pace = self._iterations
+        if len(pace.means) < IN_STEP_ROUNDS or pace.num_live <= FEW_CTAS:
+            return False
+        limit = EXACT * pace.means[-1]
+        return max(pace.spreads[-IN_STEP_ROUNDS:]) <= limit and max(pace.wobbles[1 - IN_STEP_ROUNDS :]) <= limit
 
     def _hides_copies(self, period: float, latency: float) -> bool:
         """Whether copies are there well before they are needed, so that the pace is set by the math alone."""
@@ -339,6 +425,22 @@ class SteadyState:
     def _math_sets_the_pace(self) -> bool:
         """Whether loops have settled, and all that have hide their copies."""
         return bool(self._known) and all(self._hides_copies(period, latency) for period, latency, _ in self._known)
+
+    def _waves_alike(self, period: float, loop: Loop) -> int:
+        """How many full waves to come the present one can stand for, now that its loops have settled.
+
+        They hide their copies, with room left at L2 and in memory: so would others of the same work. One of the first waves
+        alone: later CTAs have drifted apart, and where none follow, the last exit is later than in a wave among others.
+        """
+        engine, wave = self._engine, loop.role.wave
+        num_alike = (engine.num_to_run - engine.next_cta) // engine.slots_to_run
+        if not 1 <= num_alike <= FEW_WAVES or wave > FEW_WAVES or len(self._wave_ends) < wave:
+            return 0
+        if engine.num_waves_stood_for or engine.occupancy.ctas_per_sm > 1 or not engine.is_full_wave(wave):
+            return 0
+        hides = self._hides_copies(period, self._latencies[-1]) and self._slices_share <= IDLE_L2
+        idles = engine.hbm_share_at_most(wave, wave + num_alike, period * loop.num_iterations) <= IDLE_HBM
+        return num_alike if hides and idles and engine.are_waves_alike(wave, wave + num_alike, inf) else 0
 
     # ------------------------------------------------------------------------------------------ turns of persistent CTAs
 
@@ -394,7 +496,8 @@ class SteadyState:
         num_alike = engine.num_to_run // engine.slots_to_run - 1 - first
         if num_alike < (1 if engine.occupancy.ctas_per_sm == 1 else MANY_WAVES):
             return 0
-        return num_alike if engine.are_waves_alike(first, first + num_alike, TRAFFIC_TOLERANCE) else 0
+        idles = engine.hbm_share_at_most(first, first + num_alike, engine.reported_cycle) <= IDLE_HBM
+        return num_alike if engine.are_waves_alike(first, first + num_alike, inf if idles else TRAFFIC_TOLERANCE) else 0
 
     def wave_ended(self) -> int:
         """As many CTAs have ended as run at once; returns how many waves to leave out now."""
@@ -404,7 +507,7 @@ class SteadyState:
         ends = self._wave_ends
         ends.append(engine.reported_cycle)
         if engine.num_waves_stood_for:
-            if len(ends) == WARM_WAVE + 1:  # that was the wave that stands for others
+            if len(ends) == engine.standing_wave + 1:
                 self.num_waves_skipped += engine.num_waves_stood_for
                 num_waves = engine.num_waves_stood_for
                 engine.skip(num_waves * (ends[-1] - ends[-2]), f"{num_waves} waves", is_of_waves=True)

@@ -161,6 +161,9 @@ class Launch:
     math_class: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    has_own_slots: bool = False
+    """Whether programs count their way round the rings themselves, and take no slot or parity from a loop's index: then
+    any number of a loop's iterations can be skipped, else multiples of :attr:`parity_period`."""
     following: tuple[Launch, ...] = ()
     """Kernels that the same call launches afterwards (split-K's reduction)."""
 

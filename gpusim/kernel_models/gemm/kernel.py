@@ -116,6 +116,7 @@ def _specialized(
         "mbarriers": tuple(mbarriers),
         "named_barriers": tuple(named),
         "features": _features(params, epilogues[0]),
+        "has_own_slots": not is_pingpong,
     }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 from gpusim.kernel_models.gemm.epilogue import Epilogue
 from gpusim.kernel_models.gemm.loader import Loader
@@ -163,10 +164,10 @@ class Consumer:
         else:
             stage, parity = 0, 0
             for turn, at in work(cta, self.plan):
-                num_k_steps = self.plan.num_k_steps(at.part)
-                yield from self._multiply(cta, num_k_steps, stage, parity, passes_on=None)
+                stage, parity = yield from self._multiply(
+                    cta, self.plan.num_k_steps(at.part), stage, parity, passes_on=None
+                )
                 yield from self.epilogue.program(at, turn)
-                stage, parity = self._slot_after(stage, parity, num_k_steps)
         yield from self.epilogue.finish()
         yield from part_from_peers(self.plan)
 
@@ -192,7 +193,8 @@ class Consumer:
 
     def _multiply(
         self, cta: RoleContext, num_k_steps: int, stage: int, parity: int, *, passes_on: Op | None
-    ) -> Iterator[Op]:
+    ) -> Generator[Op, Any, tuple[int, int]]:
+        """Multiply a tile from a slot on; returns the slot (stage, parity) behind its last k-step."""
         num_stages, depth, wait, math = self.num_stages, self.depth, self._wait, self._math
         give_back = self._releases(cta.cta_rank)
         yield ops.WgmmaFence()
@@ -214,6 +216,7 @@ class Consumer:
         for _ in range(min(depth, num_k_steps)):
             yield from give_back[held]
             held = (held + 1) % num_stages
+        return stage, parity
 
 
 def issues_of_k_step(plan: TilePlan) -> int:

@@ -51,7 +51,7 @@ class XbarCounters(Counters):
     read_bytes: float = field(default=0.0, metadata={"ncu": "l1tex__m_xbar2l1tex_read_bytes.sum"})
     write_bytes: float = field(default=0.0, metadata={"ncu": "l1tex__m_l1tex2xbar_write_bytes.sum"})
     asked_bytes: float = 0.0
-    """Bytes of the reads that were simulated, each counted once."""
+    """Bytes of the reads that were simulated, each counted once, and of those that they stand for."""
     served_bytes: float = 0.0
     """Of these, what the slices served: merged requests and further receivers of a multicast ride along."""
     carried_bytes: float = 0.0
@@ -323,6 +323,8 @@ class Xbar(Component):
         self.ports = [_Port(self._links[gpc_idx], region) for gpc_idx, region in zip(gpcs, regions, strict=True)]
         self._sides = floorplan.side_of_sm
         self._merges = spec.merge_scope != "sm" and spec.merge_limit > 1
+        self._left_out = [0.0, 0.0, 0.0]
+        """Bytes asked for, served and carried for what was left out, to be added at the end."""
         self._bulk_weight = 1.0 / spec.bulk_read_fraction
         self._ahead_bytes = spec.sm_read_bytes_per_cycle * l2.spec.near_latency_cycles
 
@@ -433,9 +435,27 @@ class Xbar(Component):
         lines = num_lines * self.spec.store_packet_bytes
         return max(lines, sectors * SECTOR_BYTES)
 
+    @property
+    def asked(self) -> tuple[float, float, float]:
+        """Bytes of reads so far: asked for, served, carried. For :meth:`stand_for_rest`."""
+        counters = self.counters
+        return counters.asked_bytes, counters.served_bytes, counters.carried_bytes
+
+    def stand_for_rest(self, since: tuple[float, float, float]) -> None:
+        """What has been left out merged as what was asked for after ``since``: all bytes read, less those accounted for."""
+        asked = self.asked
+        window_bytes = asked[0] - since[0]
+        rest = self.counters.read_bytes - asked[0] - self._left_out[0]
+        if window_bytes:
+            for idx in range(3):
+                self._left_out[idx] += (asked[idx] - since[idx]) / window_bytes * rest
+
     def settle(self) -> None:
         """Sectors that the slices read for the SMs: what crossed the ports, by the share that did not merge."""
-        counters = self.counters
+        counters, (asked, served, carried) = self.counters, self._left_out
+        counters.asked_bytes += asked
+        counters.served_bytes += served
+        counters.carried_bytes += carried
         if counters.asked_bytes:
             served = counters.served_bytes / counters.asked_bytes
             self.l2.counters.read_sectors = counters.read_bytes * served / SECTOR_BYTES

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from gpusim.errors import HazardError
 from gpusim.machine.component import Component
 
+MOST_ENDS = 12
+"""Arrivals that an MbarrierUnit remembers; more than roles that are ahead of the clock issue meanwhile."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MbarrierSpec:
@@ -39,21 +42,44 @@ class MbarrierUnit(Component):
     """
 
     kind = "mbarrier"
-    __slots__ = ("_free_at", "_lag_cycles", "spec")
+    __slots__ = ("_ends", "_forgotten_until", "_interval_cycles", "_lag_cycles", "spec")
 
     def __init__(self, spec: MbarrierSpec) -> None:
         """An empty queue."""
         self.spec = spec
-        self._free_at = 0.0
+        self._interval_cycles = spec.arrive_interval_cycles
+        self._forgotten_until = 0.0
+        self._ends: list[float] = []
+        """When the last few arrivals were taken, in order: each has had the unit for an interval before."""
         self._lag_cycles = max(0.0, spec.max_queued_arrivals * (spec.arrive_interval_cycles - spec.arrive_cycles))
 
     def arrive(self, at_cycle: float) -> tuple[float, float]:
         """(cycle at which the warp goes on, cycle at which the arrival counts) of one that is issued at ``at_cycle``."""
-        free_at = self._free_at
-        self._free_at = end = (at_cycle if at_cycle > free_at else free_at) + self.spec.arrive_interval_cycles
+        ends = self._ends
+        if not ends or at_cycle >= ends[-1]:
+            end = at_cycle + self._interval_cycles
+            ends.append(end)
+        else:
+            end = self._take_turn(at_cycle)
+        if len(ends) > MOST_ENDS:
+            self._forgotten_until = ends.pop(0)
         issued = at_cycle + self.spec.arrive_cycles
         goes_on = max(issued, end - self._lag_cycles)
         return goes_on, max(issued, end)
+
+    def _take_turn(self, at_cycle: float) -> float:
+        """Behind those that are there at ``at_cycle``, before those that roles ahead of the clock have issued for later."""
+        ends, interval = self._ends, self._interval_cycles
+        begin = max(at_cycle, self._forgotten_until)
+        place = 0
+        for end in ends:
+            if begin + interval <= end - interval:
+                break
+            place += 1
+            if end > begin:
+                begin = end
+        ends.insert(place, begin + interval)
+        return begin + interval
 
 
 class Mbarrier(Component):

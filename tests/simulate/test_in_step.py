@@ -1,0 +1,186 @@
+"""What makes a prediction quick: loops in step, waves that stand for others, timers beside the queue, cursors ahead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import simpy
+
+from gpusim import GemmParams, load_gpu, simulate
+from gpusim.machine.sm.mbarrier import MOST_ENDS, MbarrierUnit
+from gpusim.machine.timing import NEVER, RingingEnvironment, SharedPipe
+from gpusim.simulate.steady import FEW_CTAS, IN_STEP_ROUNDS, NOISY_ROUNDS, Pace
+
+from .test_skipping import both_ways
+from .test_steady import paced
+
+H200 = load_gpu("h200_sxm")
+CLOCK_MHZ = {"toy": 1000.0, "a100_sxm_80gb": 1400.0}
+
+# ---------------------------------------------------------------------- on against off, over a set of GEMMs
+
+COOPERATIVE: dict[str, Any] = {"schedule": "cooperative", "tile": (128, 256, 64)}
+SPECIALIZED: dict[str, Any] = {"schedule": "warp_specialized", "tile": (128, 128, 64)}
+PINGPONG: dict[str, Any] = {"schedule": "pingpong", "tile": (64, 256, 64)}
+CP_ASYNC: dict[str, Any] = {
+    "schedule": "multistage", "tile": (128, 128, 32), "copy": "cp_async", "math": "mma_sync",
+}
+GEMMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "cooperative, 4 stages": ("h200_sxm", {"m": 4096, "n": 4096, "k": 4096, "stages": 4, **COOPERATIVE}),
+    "bands of rasters": (
+        "h200_sxm", {"m": 4096, "n": 4096, "k": 4096, "stages": 4, "raster_group": 8, **COOPERATIVE},
+    ),
+    "cluster": ("h200_sxm", {"m": 4096, "n": 4096, "k": 4096, "stages": 4, "cluster": (2, 1), **COOPERATIVE}),
+    "cooperative, 2 stages": ("h200_sxm", {"m": 3072, "n": 3072, "k": 2048, "stages": 2, **COOPERATIVE}),
+    "specialized, 6 stages": ("h200_sxm", {"m": 3072, "n": 3072, "k": 2048, "stages": 6, **SPECIALIZED}),
+    "one role, 3 stages": (
+        "h200_sxm", {"m": 3072, "n": 3072, "k": 2048, "stages": 3, "schedule": "multistage", "tile": (128, 128, 64)},
+    ),
+    "cp.async, 4 stages": ("h200_sxm", {"m": 2048, "n": 2048, "k": 2048, "stages": 4, **CP_ASYNC}),
+    "H100, cluster": (
+        "h100_sxm", {"m": 4096, "n": 4096, "k": 4096, "stages": 4, "cluster": (2, 1), **COOPERATIVE},
+    ),
+    "A100": ("a100_sxm_80gb", {"m": 2048, "n": 2048, "k": 4096, "stages": 3, **CP_ASYNC}),
+    "toy": ("toy", {"m": 1024, "n": 1024, "k": 4096, "stages": 3, **COOPERATIVE}),
+    "toy, pingpong": ("toy", {"m": 1024, "n": 1024, "k": 4096, "stages": 3, **PINGPONG}),
+}
+MERGED = ("lts__t_sectors_srcunit_tex", "lts__t_sector_hit_rate")
+"""Which requests merge depends on who runs beside whom (validation/deviations.md, 2)."""
+
+
+@pytest.mark.parametrize("name", GEMMS)
+def test_skipping_changes_no_cycles_and_no_counts(name: str) -> None:
+    """Cycles to 0.5 %, counters to 1 %, those of merged requests to a tenth."""
+    gpu_name, options = GEMMS[name]
+    gpu = load_gpu(gpu_name)
+    skipped, whole = both_ways(GemmParams(**options).launch(gpu), gpu, clock=CLOCK_MHZ.get(gpu_name, 1700.0))
+    assert skipped.cycles == pytest.approx(whole.cycles, rel=5e-3)
+    for counter, value in whole.counters.items():
+        rel = 0.1 if counter.startswith(MERGED) else 1e-2
+        assert skipped.counters[counter] == pytest.approx(value, rel=rel), counter
+
+
+# ---------------------------------------------------------------------- waves
+
+
+def test_a_wave_with_room_stands_for_the_next() -> None:
+    """3.9 waves of 4096 cubed: the first begins cold, the second stands for the third, the last is not full."""
+    params = GemmParams(m=4096, n=4096, k=4096, stages=4, **COOPERATIVE)
+    skipped, whole = both_ways(params.launch(H200), H200)
+    assert any(item.what == "1 waves" for item in skipped.timeline.skips)
+    assert skipped.num_events < whole.num_events / 3
+    for name in ("sm__inst_executed_pipe_tensor_op_gmma.sum", "smsp__sass_inst_executed_op_tma_ld.sum"):
+        assert skipped.counters[name] == pytest.approx(whole.counters[name], rel=1e-3)
+
+
+def test_a_wave_does_not_stand_for_others_where_the_slices_have_no_room() -> None:
+    gpu = replace(H200, l2=replace(H200.l2, sustained_fraction=H200.l2.sustained_fraction / 2))
+    params = GemmParams(m=4096, n=4096, k=1024, stages=4, **COOPERATIVE)
+    skipped = simulate(params.launch(gpu), gpu, clock=1700.0)
+    assert not any("waves" in item.what for item in skipped.timeline.skips)
+
+
+# ---------------------------------------------------------------------- the clock
+
+
+def test_one_simulation_does_where_memory_has_room_in_every_wave() -> None:
+    """The clock settles some percent from its estimate, and memory's busy share alone would ask for another."""
+    params = GemmParams(m=4096, n=4096, k=4096, stages=4, **COOPERATIVE)
+    free = simulate(params.launch(H200), H200)
+    again = simulate(params.launch(H200), H200, clock=free.sm_clock_mhz)
+    assert free.num_events < 1.2 * again.num_events
+    assert free.cycles == pytest.approx(again.cycles, rel=2e-3)
+
+
+def test_a_kernel_that_memory_bounds_is_simulated_at_its_own_clock() -> None:
+    params = GemmParams(m=4096, n=256, k=4096, stages=4, schedule="warp_specialized", tile=(128, 128, 64))
+    free = simulate(params.launch(H200), H200)
+    again = simulate(params.launch(H200), H200, clock=free.sm_clock_mhz)
+    assert free.cycles == pytest.approx(again.cycles, rel=5e-3)
+
+
+# ---------------------------------------------------------------------- paces
+
+
+def in_step(periods: list[list[float]]) -> Pace:
+    """A pace of more CTAs than may agree by chance."""
+    return paced(*(periods * (FEW_CTAS // len(periods) + 1)))
+
+
+def test_ctas_swing_together_or_drift_apart() -> None:
+    """A swing of 2 % about one mean is a pace; the same with some CTAs 2 % slower is none, for they change neighbours."""
+    swings = [1000.0, 1020.0, 1005.0, 1004.0, 1018.0, 1001.0]
+    assert len(swings) == NOISY_ROUNDS
+    mean = sum(swings) / NOISY_ROUNDS
+    assert in_step([swings]).common_period(NOISY_ROUNDS) == pytest.approx(mean)
+    assert in_step([swings, [1.02 * took for took in swings]]).common_period(NOISY_ROUNDS) is None
+    assert in_step([[1000.0, 1000.0, 1000.0, 1010.0, 1010.0, 1010.0]]).common_period(NOISY_ROUNDS) is None
+    assert in_step([swings[:-1]]).common_period(NOISY_ROUNDS) is None
+
+
+def test_in_step_is_the_same_time_to_the_cycle_for_some_rounds() -> None:
+    steady = in_step([[1000.0] * IN_STEP_ROUNDS])
+    assert max(steady.spreads) == 0.0 and max(steady.wobbles[1:]) == 0.0
+    late = in_step([[1000.0] * IN_STEP_ROUNDS, [1000.0] * (IN_STEP_ROUNDS - 1) + [1001.0]])
+    assert late.spreads[-1] == pytest.approx(1.0)
+
+
+# ---------------------------------------------------------------------- timers beside the queue
+
+
+def finished(env: simpy.Environment) -> list[tuple[str, float]]:
+    """Three transfers of 64, 128 and 32 bytes, the last 2 cycles later, at 32 bytes a cycle; who was done when."""
+    pipe = SharedPipe(env, bytes_per_cycle=32.0, cap_bytes_per_cycle=32.0)
+    found: list[tuple[str, float]] = []
+    pipe.transfer(64.0, lambda at: found.append(("a", at)))
+    pipe.transfer(128.0, lambda at: found.append(("b", at)))
+    late = env.timeout(2.0)
+    assert late.callbacks is not None
+    late.callbacks.append(lambda _: pipe.transfer(32.0, lambda at: found.append(("c", at))))
+    if isinstance(env, RingingEnvironment):
+        while env._queue or env.rings_at < NEVER:
+            if not env._queue or env.rings_at <= env._queue[0][0]:
+                env.ring()
+            else:
+                env.step()
+    else:
+        env.run()
+    return found
+
+
+def test_a_pipe_rings_beside_the_queue_as_on_it() -> None:
+    """Until cycle 2 a and b move 32 bytes each; then a third each, until a and c end at 5; b has 64 left: cycle 7."""
+    env = RingingEnvironment()
+    assert finished(env) == finished(simpy.Environment()) == [("a", 5.0), ("c", 5.0), ("b", 7.0)]
+    assert env.num_rings >= 2
+
+
+# ---------------------------------------------------------------------- cursors ahead
+
+
+def unit(interval_cycles: float = 7.0) -> MbarrierUnit:
+    """A unit with a queue of no length."""
+    assert H200.mbarrier is not None
+    spec = replace(
+        H200.mbarrier, arrive_cycles=interval_cycles, arrive_interval_cycles=interval_cycles, max_queued_arrivals=0
+    )
+    return MbarrierUnit(spec)
+
+
+def test_an_arrival_of_now_does_not_wait_for_one_that_a_role_ahead_has_issued() -> None:
+    barriers = unit()
+    assert barriers.arrive(1000.0) == (1007.0, 1007.0)
+    assert barriers.arrive(100.0) == (107.0, 107.0)  # long before
+    assert barriers.arrive(103.0) == (114.0, 114.0)  # behind that
+    assert barriers.arrive(996.0) == (1014.0, 1014.0)  # no room for 7 cycles before 1000
+
+
+def test_arrivals_in_any_order_are_taken_one_by_one() -> None:
+    barriers = unit()
+    cycles = np.random.default_rng(1).integers(0, 60, size=MOST_ENDS).tolist()
+    ends = sorted(barriers.arrive(float(cycle))[1] for cycle in cycles)
+    assert min(later - earlier for earlier, later in pairwise(ends)) >= 7.0
