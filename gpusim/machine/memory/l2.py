@@ -95,7 +95,7 @@ class TileState:
         self.waiting: list[tuple[float, float, Done]] = []
         """(cycle at which the port would let it pass, latency from there, whom to tell)."""
         self.leaders: dict[int, list[float]] = {}
-        """For each merge group the cycle of the request that others may join, and how many have."""
+        """For each merge group the cycle of the request that others may join, how many have, and whose it is."""
         self.sides = 0
         """A bit for each side that has read it, and so has a copy."""
         self.loss: Loss | None = None

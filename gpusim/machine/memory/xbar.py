@@ -59,17 +59,51 @@ class XbarCounters(Counters):
 
 
 class _Link:
-    """A GPC's way in, and how many of its SMs are live."""
+    """A GPC's way in, which slices serve it, and how many of its SMs are live."""
 
-    __slots__ = ("is_narrow", "num_live", "pipe", "whole_share_bytes_per_cycle")
+    __slots__ = (
+        "is_narrow", "num_live", "num_lone_live", "pipe", "share", "slices", "whole_share_bytes_per_cycle",
+    )
 
-    def __init__(self, bytes_per_cycle: float, whole_share_bytes_per_cycle: float) -> None:
+    def __init__(self, bytes_per_cycle: float, whole_share_bytes_per_cycle: float, slices: SharedPipe) -> None:
         self.pipe = Pipe(units_per_cycle=bytes_per_cycle)
+        self.slices = slices
+        """Those of its side."""
+        self.share = 1.0
+        """What one of its SMs gets of them while they are short, where the mean of their SMs gets 1."""
+        self.num_lone_live = 0
+        """Of its live SMs those in lone pairs, which the slices serve in a turn of their own."""
         self.whole_share_bytes_per_cycle = whole_share_bytes_per_cycle
         """What the slices serve its SMs of while all SMs are live: that they were measured with."""
         self.num_live = 0
         self.is_narrow = False
         """Whether it carries less than slices and ports would give its live SMs."""
+
+
+    @property
+    def num_turns(self) -> int:
+        """Turns that its SMs have among those of other GPCs: one, and one for its lone pairs."""
+        return (self.num_live > self.num_lone_live) + (self.num_lone_live > 0)
+
+
+def by_turns(total: float, turns: Sequence[int], most: Sequence[float]) -> list[float]:
+    """What each gets of ``total`` who has so many ``turns`` and takes ``most`` at most; what one leaves others share.
+
+    >>> by_turns(90.0, [1, 1, 2], [50.0, 50.0, 30.0])
+    [30.0, 30.0, 30.0]
+    >>> by_turns(100.0, [1, 1], [10.0, 20.0])
+    [10.0, 20.0]
+    """
+    gets = [0.0] * len(turns)
+    wanting = list(range(len(turns)))
+    while wanting:
+        turn = total / sum(turns[idx] for idx in wanting)
+        full = [idx for idx in wanting if most[idx] <= turn * turns[idx]]
+        for idx in full or wanting:
+            gets[idx] = most[idx] if full else turn * turns[idx]
+        total -= sum(gets[idx] for idx in full)
+        wanting = [idx for idx in wanting if idx not in full] if full else []
+    return gets
 
 
 class _Port:
@@ -86,6 +120,7 @@ class _Port:
 NARROW = 1.2
 """A link is looked at where its SMs would get so much more than with all SMs live: fewer are live, and unevenly. A margin
 chosen for speed and not measured: with all SMs live, what the links cost is in ``l2.sustained_fraction``."""
+
 
 Part = tuple[TileState, float, float, Done]
 """A request's share of a transfer: its tile, the cycle before which its last byte cannot pass, its latency, whom to tell."""
@@ -117,7 +152,9 @@ class _Transfer:
         port.active = self
         if port.link.is_narrow:
             self.link_at = port.link.pipe.reserve(self.num_bytes * self.weight, at_cycle=self.xbar.now())
-        self.ticket = self.xbar.slices.transfer(self.num_bytes, self, self.weight)
+        link = port.link
+        share = link.share if self.group is None else 1.0
+        self.ticket = link.slices.transfer(self.num_bytes, self, self.weight, share)
 
     def join(self, num_bytes: float, weight: float, part: Part) -> None:
         """Take a neighbour along."""
@@ -128,7 +165,7 @@ class _Transfer:
         if self.ticket is not None:
             if self.port.link.is_narrow:
                 self.link_at = self.port.link.pipe.reserve(num_bytes * weight, at_cycle=self.xbar.now())
-            self.ticket = self.xbar.slices.extend(self.ticket, num_bytes, mean)
+            self.ticket = self.port.link.slices.extend(self.ticket, num_bytes, mean)
         if self.more is None:
             self.more = [part]
         else:
@@ -244,21 +281,25 @@ class _StorePort:
 class Xbar(Component):
     """Ports, slices and merging.
 
-    Models: a limit on what one SM takes in, one on what the L2 slices serve to all (shared fairly), and their own
-    for stores, whose port takes an SM's one after the other and behind which some wait for L2, reductions with a header
-    a line, lines that threads store in small parts with what a packet takes at least, sectors stored in part (taken to
-    be half) with a mask; a link for each GPC, one
-    each way, which takes requests in order (the way in only while so few GPCs are live that it can matter: what it costs
-    when all are is in what the slices serve); a limit on what loads of an SM's threads have asked for and not got (a miss
-    holds its place for longer than a hit); bulk copies, whose lines are asked for in order, so that the first in line
+    Models: a limit on what one SM takes in, one on what the L2 slices of a side serve to its SMs (loads in turns of GPCs, so
+    that an SM of a larger one gets less; lone pairs have a turn of their own), and their own for stores, whose port takes
+    an SM's one after the other and behind which some wait for L2, reductions with a header a line, lines that threads store
+    in small parts with what a packet takes at least, sectors stored in part (taken to be half) with a mask; a link for each
+    GPC, one each way, which takes requests in order (the way in only while so few GPCs are live that it can matter: what it
+    costs when all are is in what the slices serve); a limit on what loads of an SM's threads have asked for and not got (a
+    miss holds its place for longer than a hit); bulk copies, whose lines are asked for in order, so that the first in line
     holds up the rest where threads' loads pass one another, take more of links and slices than their bytes; a second
-    request for a tile from an SM of the same GPC joins the first while that is in flight, and costs slices and link
+    request for a tile from another SM of the same GPC joins the first while that is in flight, and costs slices and link
     nothing; multicast (one read, several receivers).
-    Ignores: fair shares of a link among requests of one moment (an earlier one is carried whole); links of parts of a
-    GPC; what merged readers take of their GPC's own network; reads' requests on the way that stores take; that stores are
-    acknowledged late; imbalance of slices and of their sides.
-    Source: the GPU's description; that a queue's head holds up what is behind it: Karol, Hluchyj and Morgan, IEEE
-    Transactions on Communications 35(12), 1987.
+    Ignores: turns of bulk copies and of stores, which SMs share evenly; fair shares of a link among requests of one moment
+    (an earlier one is carried whole); links of parts of a GPC; what merged readers take of their GPC's own network; reads'
+    requests on the way that stores take; that stores are acknowledged late; imbalance of slices; sides with unlike numbers
+    of SMs, which have slices in proportion; that lines which were lost are asked for anew by each GPC, where another SM's
+    request of an earlier time is still joined while the fill is under way.
+    Source: the GPU's description; turns and sides: kernels/memory_bandwidth (all SMs read out of L2: the slowest 32 B a
+    cycle, the median 37, the fastest 49, as 590 a GPC of 18 or 16 and more for the one with lone pairs) and l2_residency (66
+    SMs of one side get no more than beside the other 66), h200_sxm, 2026-11-20; that a queue's head holds up what is behind
+    it: Karol, Hluchyj and Morgan, IEEE Transactions on Communications 35(12), 1987.
     """
 
     kind = "xbar"
@@ -270,36 +311,58 @@ class Xbar(Component):
         self.counters = XbarCounters()
         self.l2 = l2
         slices = l2.spec.num_slices * l2.spec.slice_bytes_per_cycle * l2.spec.sustained_fraction
-        self.slices = SharedPipe(
-            env, bytes_per_cycle=slices, cap_bytes_per_cycle=spec.sm_read_bytes_per_cycle
-        )
+        self.slices_bytes_per_cycle = slices
+        """What the slices of all sides serve."""
+        self.alone_bytes_per_cycle = min(spec.sm_read_bytes_per_cycle, slices)
+        """What an SM gets of them that has them to itself."""
         self.stores = SharedPipe(
             env, bytes_per_cycle=spec.write_bytes_per_cycle, cap_bytes_per_cycle=spec.sm_write_bytes_per_cycle
         )
-        gpcs = floorplan.gpc_of_sm
+        gpcs, sides = floorplan.gpc_of_sm, floorplan.side_of_sm
+        self._side_slices = {
+            side: SharedPipe(
+                env, bytes_per_cycle=slices * sides.count(side) / len(sides),
+                cap_bytes_per_cycle=spec.sm_read_bytes_per_cycle,
+            )
+            for side in sorted(set(sides))
+        }
         self._links = [
-            _Link(spec.gpc_read_bytes_per_cycle, slices * gpcs.count(gpc_idx) / len(gpcs))
+            _Link(
+                spec.gpc_read_bytes_per_cycle, slices * gpcs.count(gpc_idx) / len(gpcs),
+                self._side_slices[sides[gpcs.index(gpc_idx)]],
+            )
             for gpc_idx in range(len(floorplan.members))
         ]
+        self._lone = frozenset(floorplan.lone)
         write_links = [Pipe(units_per_cycle=spec.gpc_write_bytes_per_cycle) for _ in floorplan.members]
         self.store_ports = [Pipe(units_per_cycle=spec.sm_write_bytes_per_cycle) for _ in gpcs]
         self._stores_of = [_StorePort(env, self.stores, spec.store_way_bytes) for _ in gpcs]
         self._store_links = [write_links[gpc_idx] for gpc_idx in gpcs]
         self.ports = [_Port(self._links[gpc_idx]) for gpc_idx in gpcs]
-        self._sides = floorplan.side_of_sm
+        self._sides = sides
         self._regions = floorplan.groups(spec.merge_scope)
         self._merges = spec.merge_scope != "sm" and spec.merge_limit > 1
         self._bulk_weight = 1.0 / spec.bulk_read_fraction
 
     def is_live(self, sm_idx: int, *, is_live: bool) -> None:
         """An SM has its first CTA, or has lost its last: whose link is in the way now?"""
-        self.ports[sm_idx].link.num_live += 1 if is_live else -1
-        num_live = sum(link.num_live for link in self._links)
+        mine = self.ports[sm_idx].link
+        mine.num_live += 1 if is_live else -1
+        if sm_idx in self._lone:
+            mine.num_lone_live += 1 if is_live else -1
         spec = self.spec
-        each = min(spec.sm_read_bytes_per_cycle, self.slices.total / num_live) if num_live else 0.0
-        for link in self._links:
+        links = [link for link in self._links if link.slices is mine.slices and link.num_live]
+        if not links:
+            return
+        num_live = sum(link.num_live for link in links)
+        total = mine.slices.total
+        each = min(spec.sm_read_bytes_per_cycle, total / num_live)
+        turns = [link.num_turns for link in links]
+        most = [min(spec.gpc_read_bytes_per_cycle, link.num_live * spec.sm_read_bytes_per_cycle) for link in links]
+        for link, gets in zip(links, by_turns(total, turns, most), strict=True):
             share = link.num_live * each
             link.is_narrow = share > max(spec.gpc_read_bytes_per_cycle, NARROW * link.whole_share_bytes_per_cycle)
+            link.share = gets / share if gets else 1.0
 
     def now(self) -> float:
         """The present."""
@@ -316,7 +379,7 @@ class Xbar(Component):
         """
         side = self._sides[request.sm_idx]
         tile = self.l2.look_up(request, side)
-        earliest = request.issued_at + request.num_bytes / self.slices.alone
+        earliest = request.issued_at + request.num_bytes / self.alone_bytes_per_cycle
         latency, across_at = self.l2.reach(request, tile, side)
         if across_at > earliest:
             earliest = across_at
@@ -336,11 +399,11 @@ class Xbar(Component):
         """Fetch a tile once and deliver it to ``receivers`` (SM, done), each of which takes in so much at most."""
         side = self._sides[request.sm_idx]
         tile = self.l2.look_up(request, side)
-        earliest = request.issued_at + request.num_bytes / self.slices.alone
+        earliest = request.issued_at + request.num_bytes / self.alone_bytes_per_cycle
         latency, across_at = self.l2.reach(request, tile, side)
         if across_at > earliest:
             earliest = across_at
-        weight, stretch = 1.0, max(1.0, self.slices.alone / bytes_per_cycle)
+        weight, stretch = 1.0, max(1.0, self.alone_bytes_per_cycle / bytes_per_cycle)
         for sm_idx, done in receivers:
             self._deliver(sm_idx, weight, request, (tile, earliest, latency, done), done, stretch)
             weight = 0.0
@@ -428,10 +491,10 @@ class Xbar(Component):
             return 1.0
         issued_at = request.issued_at
         leader = tile.leaders.get(region)
-        if leader is not None and leader[1] < self.spec.merge_limit - 1:
+        if leader is not None and leader[1] < self.spec.merge_limit - 1 and leader[2] != request.sm_idx:
             done_at = tile.done_at
             if issued_at - leader[0] <= self.spec.merge_window_cycles or done_at is None or done_at > issued_at:
                 leader[1] += 1
                 return 0.0
-        tile.leaders[region] = [issued_at, 0]
+        tile.leaders[region] = [issued_at, 0, request.sm_idx]
         return 1.0
