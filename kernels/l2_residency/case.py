@@ -246,13 +246,13 @@ def miss_bytes(num_bytes: int, readers: str, num_writes: int, gpu: GpuSpec) -> f
     return traffic["A"].read_miss_bytes
 
 
-TWIN_ROUNDS, TWIN_SETTLED = 5, 2
+TWIN_ROUNDS, TWIN_SETTLED = 4, 2
 """Rounds that are simulated, and of these the last ones, whose mean counts."""
 POLL_CHAIN = 8
 """Instructions between two looks at who has come, no part of a round."""
 NUM_HALVES = 2
 """Of a CTA: each asks for eight chunks, and then waits for all of them."""
-CHUNKS_AT_ONCE = 4
+CHUNKS_AT_ONCE = 8
 """Of these the twin asks for so many with one word."""
 ADDRESS_INSTRUCTIONS, SUM_INSTRUCTIONS = 90, 60
 """Of a step, before its last load and behind it: its SASS."""

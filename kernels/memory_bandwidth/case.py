@@ -853,8 +853,8 @@ def steady_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
     in_l2 = int(config["footprint_bytes"]) <= gpu.l2.capacity_bytes
     reads_l2 = is_alike and in_l2 and config["kernel"].startswith("read") and in_flight_bytes(config) >= FILLING_BYTES
     divides = config["kernel"].startswith("mix") and plan.num_rounds < DIVIDED_ROUNDS
-    differ = reads_l2 or divides or live is not None
-    sampled = NUM_SAMPLED if is_alike and not differ else None
+    differ = reads_l2 or live is not None  # of a mixture it is not known on which side those SMs are that only store
+    sampled = NUM_SAMPLED if is_alike and not (differ or divides) else None
     short, long = (FEW_SHORT_STEPS, FEW_LONG_STEPS) if reads_l2 else (SHORT_STEPS, LONG_STEPS)
     all_steps = plan.num_warm + plan.num_steps
     times = 2 if config["kernel"].startswith("copy") else 1
