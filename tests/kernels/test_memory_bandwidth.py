@@ -490,7 +490,8 @@ def test_rows_of_a_machine_that_is_known_give_its_plateaus_back(gpu: GpuSpec, ha
         if name == "hbm.turnaround_fraction":  # a difference of rates, of which the rule is worked out
             assert value == pytest.approx(parameter(gpu, name), abs=0.05)
             continue
-        assert value == pytest.approx(parameter(gpu, name), rel=0.03), name
+        is_of_reads = name in ("l2.sustained_fraction", "xbar.bulk_read_fraction")  # the median SM, of a GPC of 16, gets 3 %
+        assert value == pytest.approx(parameter(gpu, name), rel=0.04 if is_of_reads else 0.03), name  # more than the mean
 
 
 def test_rows_that_tell_nothing_fit_nothing() -> None:
