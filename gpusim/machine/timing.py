@@ -152,12 +152,15 @@ class RingingEnvironment(simpy.Environment):
 class Ticket:
     """One transfer in a SharedPipe."""
 
-    __slots__ = ("done", "finish", "is_void", "seq", "weight")
+    __slots__ = ("done", "finish", "is_void", "seq", "share", "weight")
 
-    def __init__(self, finish: float, seq: int, weight: float, done: Done) -> None:
+    def __init__(self, finish: float, seq: int, weight: float, share: float, done: Done) -> None:
         self.finish = finish
         self.seq = seq
         self.weight = weight
+        """What it takes of the pipe while others take 1."""
+        self.share = share
+        """How fast it moves while others move at 1."""
         self.done = done
         self.is_void = False
 
@@ -166,8 +169,9 @@ class SharedPipe:
     """A part that many share: transfers in flight split its rate equally, each capped by its own port.
 
     Models: processor sharing with equal shares and one cap, in virtual time: an arrival costs a heap push, a
-    departure one timer. A transfer of weight 0 rides on another (a merged request): it takes nothing of the rate.
-    Ignores: unequal caps; distance.
+    departure one timer. A transfer of weight 0 rides on another (a merged request): it takes nothing of the rate. Shares
+    may be unequal among transfers that begin while the rate is short.
+    Ignores: unequal caps; distance; that the shares of those in flight change when it is no longer short.
     Source: fluid model of generalized processor sharing (Parekh and Gallager, 1993).
     """
 
@@ -207,16 +211,24 @@ class SharedPipe:
 
     def left(self, ticket: Ticket) -> float:
         """Bytes that a transfer in flight has to move."""
-        return ticket.finish - self._virtual - (self._env._now - self._last) * self._rate
+        return (ticket.finish - self._virtual - (self._env._now - self._last) * self._rate) * ticket.share
 
-    def transfer(self, num_bytes: float, done: Done, weight: float = 1.0) -> Ticket:
-        """Start to move ``num_bytes``; ``done(cycle)`` is called when the last byte has passed."""
+    def transfer(self, num_bytes: float, done: Done, weight: float = 1.0, share: float = 1.0) -> Ticket:
+        """Start to move ``num_bytes``; ``done(cycle)`` is called when the last byte has passed.
+
+        ``share``: how much it gets while the rate is short, where others get 1.
+        """
         now = self._env._now  # the property costs a tenth of a run
         self._virtual = virtual = self._virtual + (now - self._last) * self._rate
         self._last = now
         self._seq = seq = self._seq + 1
         heap = self._heap
-        ticket = Ticket(virtual + num_bytes, seq, weight, done)
+        if share != 1.0:
+            if self._rate < self.cap:
+                weight *= share
+            else:
+                share = 1.0
+        ticket = Ticket(virtual + num_bytes / share, seq, weight, share, done)
         heappush(heap, (ticket.finish, seq, ticket))
         if weight:
             self._weight = total = self._weight + weight
@@ -233,7 +245,9 @@ class SharedPipe:
         self._last = now
         ticket.is_void = True
         self._seq = seq = self._seq + 1
-        longer = Ticket(ticket.finish + num_bytes, seq, weight, ticket.done)
+        share = ticket.share
+        weight *= share
+        longer = Ticket(ticket.finish + num_bytes / share, seq, weight, share, ticket.done)
         heap = self._heap
         heappush(heap, (longer.finish, seq, longer))
         self._weight = total = self._weight + weight - ticket.weight

@@ -369,7 +369,7 @@ class Engine:
                 f"{self.launch.kernel}: a TmaLoad of {op.num_rows} rows in {op.num_boxes} boxes, wants 1 or more of each"
             )
         cycles, extra = tma.walk_cycles(
-            op.num_bytes, num_boxes=op.num_boxes, num_rows=op.num_rows, port=self.machine.xbar.slices.alone
+            op.num_bytes, num_boxes=op.num_boxes, num_rows=op.num_rows, port=self.machine.xbar.alone_bytes_per_cycle
         )
         lines = op.num_bytes / LINE_BYTES
         if lines < op.num_rows:  # narrow rows lie in lines of their own

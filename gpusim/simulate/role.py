@@ -90,9 +90,9 @@ class Role:
     __slots__ = (
         "all_fenced_at", "arrives_far_at", "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open",
         "copies_until", "count", "cp_groups", "cp_open", "cta", "delivered_at", "engine", "env", "handlers", "is_done",
-        "iteration_weight", "last_store", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "op", "passed_bytes",
-        "queued_stores", "record", "registers", "sections", "send", "sm", "spec", "stored_at", "t", "tile_loop", "totals",
-        "turn_weight", "wait_state", "wave", "wgmma_groups", "wgmma_open",
+        "iteration_weight", "last_store", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "op",
+        "passed_bytes", "queued_stores", "record", "registers", "sections", "send", "sm", "spec", "stored_at", "t",
+        "tile_loop", "totals", "turn_weight", "wait_state", "wave", "wgmma_groups", "wgmma_open",
     )
 
     def __init__(self, engine: Engine, cta: Cta, spec: WarpRole, start_cycle: float, created_cycle: float) -> None:
@@ -105,8 +105,7 @@ class Role:
         self.num_warps = spec.num_warps
         self.num_warpgroups = max(1, spec.num_threads // WARPGROUP_THREADS)
         self.wave = cta.wave
-        self.iteration_weight = 1.0
-        self.turn_weight = 1.0
+        self.iteration_weight = self.turn_weight = 1.0
         self.count = cta.weight
         self.t = created_cycle
         self.totals = [0.0] * len(WarpState)
@@ -118,8 +117,7 @@ class Role:
         self.bulk_groups: deque[tuple[AsyncGroup, AsyncGroup]] = deque()
         self.bulk_open = (AsyncGroup(), AsyncGroup())
         self.wgmma_groups: deque[float] = deque()
-        self.wgmma_open = 0.0
-        self.mma_done = 0.0
+        self.wgmma_open = self.mma_done = 0.0
         self.last_store: AsyncGroup | None = None
         self.queued_stores: deque[tuple[float, AsyncGroup]] = deque()
         """Stores to memory that may not have left the SM, oldest first, in bytes of the port's time."""

@@ -351,7 +351,7 @@ class SteadyState:
         before, since = self._asked, self._asked_at
         self._asked_before, self._asked, self._asked_at = before, xbar.asked, now
         if now > since:
-            self._slices_share = (self._asked[2] - before[2]) / (xbar.slices.total * (now - since))
+            self._slices_share = (self._asked[2] - before[2]) / (xbar.slices_bytes_per_cycle * (now - since))
 
     def settle_requests(self) -> None:
         """Requests that were left out have merged as those around them: from the round before a skip to the loop's end."""

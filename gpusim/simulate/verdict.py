@@ -46,7 +46,7 @@ def busy_shares(engine: Engine) -> dict[str, float]:
         "lsu": sum(sm.l1.unit.busy_cycles for sm in sms) / total,
         "tma": sum(sm.tma.engine.busy_cycles for sm in sms if sm.tma is not None) / total,
         "sm_intake": xbar.counters.read_bytes / (xbar.spec.sm_read_bytes_per_cycle * total),
-        "l2": xbar.busy_bytes / (xbar.slices.total * cycles),
+        "l2": xbar.busy_bytes / (xbar.slices_bytes_per_cycle * cycles),
         "store": xbar.counters.write_bytes / (xbar.stores.total * cycles),
         "hbm": machine.hbm.busy_share(cycles, *(num_bytes * engine.sample.fraction for num_bytes in engine.dram_bytes())),
     }

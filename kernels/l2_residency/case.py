@@ -246,39 +246,58 @@ def miss_bytes(num_bytes: int, readers: str, num_writes: int, gpu: GpuSpec) -> f
     return traffic["A"].read_miss_bytes
 
 
-TWIN_ROUNDS, TWIN_SETTLED = 5, 2
+TWIN_ROUNDS, TWIN_SETTLED = 4, 2
 """Rounds that are simulated, and of these the last ones, whose mean counts."""
-POLL_CHAIN = 64
+POLL_CHAIN = 8
 """Instructions between two looks at who has come, no part of a round."""
 NUM_HALVES = 2
 """Of a CTA: each asks for eight chunks, and then waits for all of them."""
+CHUNKS_AT_ONCE = 8
+"""Of these the twin asks for so many with one word."""
+ADDRESS_INSTRUCTIONS, SUM_INSTRUCTIONS = 90, 60
+"""Of a step, before its last load and behind it: its SASS."""
+
+
+def chunks_of_half(num_bytes: int, half_of_cta: NDArray[np.int64], num_panels: int) -> NDArray[np.int64]:
+    """How many chunks each half of a CTA reads in a round: those of one remainder by the number of halves; 0 below 0."""
+    stride = NUM_HALVES * num_panels
+    left = num_bytes // CHUNK_BYTES - half_of_cta
+    return np.asarray(np.where(half_of_cta < 0, 0, np.maximum(0, -(-left // stride))))
 
 
 def _round_cycles(num_bytes: int, readers: str, num_writes: int, gpu: GpuSpec) -> float:
-    """A settled round of a launch in which each half of a CTA walks its part of the panel, so many chunks at a time."""
+    """A settled round of a launch in which each half of a CTA walks its chunks, eight at a time."""
     of_cta = panel_of_cta(readers, gpu)
     num_panels = int(of_cta.max()) + 1
-    panel = num_bytes // num_panels
-    num_steps = max(1, round(panel / (NUM_HALVES * CHUNKS_IN_FLIGHT * CHUNK_BYTES)))
-    slice_bytes = panel // (NUM_HALVES * num_steps) // 32 * 32
-    access = _access(slice_bytes)
-    stores = _access(slice_bytes * num_writes // CHUNKS_IN_FLIGHT // 32 * 32)
+    halves = np.where(of_cta[:, None] < 0, -1, of_cta[:, None] * NUM_HALVES + np.arange(NUM_HALVES))
+    counts = chunks_of_half(num_bytes, halves, num_panels)
+    num_steps = -(-counts // CHUNKS_IN_FLIGHT)
+    most_steps = int(num_steps.max())
+    loads = {num: _access(num * CHUNK_BYTES) for num in range(1, CHUNKS_AT_ONCE + 1)}
+    stores = _access(num_writes * CHUNK_BYTES) if num_writes else None
 
     num_there = [0] * TWIN_ROUNDS
 
     def half(idx: int) -> Callable[[RoleContext], Iterator[Any]]:
         def program(cta: RoleContext) -> Iterator[Any]:
             for turn, tile in cta.tiles(TWIN_ROUNDS * NUM_CTAS):
-                of_tile = int(of_cta[tile % NUM_CTAS])
+                of_tile, count = int(of_cta[tile % NUM_CTAS]), int(counts[tile % NUM_CTAS, idx])
                 num_there[turn] += 1
                 while num_there[turn] < NUM_HALVES * NUM_CTAS:  # all meet, as on the kernel's counter
                     yield ops.Alu(POLL_CHAIN, is_chain=True)
                 yield ops.RangeStart(ops.Section.MAINLOOP)
-                for step in range(idx, NUM_HALVES * num_steps if of_tile >= 0 else 0, NUM_HALVES):
-                    token = yield ops.GlobalLoad("A", (of_tile, step), access, allocates_in_l1=False)
-                    if stores.num_bytes:
-                        yield ops.GlobalStore("D", (tile, step), stores)
-                    yield ops.Use(token)
+                for done in range(0, count, CHUNKS_IN_FLIGHT):
+                    yield ops.Alu(ADDRESS_INSTRUCTIONS)
+                    tokens = []
+                    for first in range(done, min(count, done + CHUNKS_IN_FLIGHT), CHUNKS_AT_ONCE):
+                        access = loads[min(CHUNKS_AT_ONCE, count - first)]
+                        place = (of_tile, idx + NUM_HALVES * first)
+                        tokens.append((yield ops.GlobalLoad("A", place, access, allocates_in_l1=False)))
+                    if stores is not None:
+                        yield ops.GlobalStore("D", (tile, idx + NUM_HALVES * done), stores)
+                    for token in tokens:
+                        yield ops.Use(token)
+                    yield ops.Alu(SUM_INSTRUCTIONS)
                 yield ops.RangeEnd()
 
         return program
@@ -287,16 +306,17 @@ def _round_cycles(num_bytes: int, readers: str, num_writes: int, gpu: GpuSpec) -
         found = of_cta[tiles % NUM_CTAS]
         return np.asarray(np.where(found >= 0, found, num_panels))
 
-    def bytes_of(tiles: NDArray[np.int64], whole: int) -> NDArray[np.int64]:
-        return np.asarray(np.where(of_cta[tiles % NUM_CTAS] >= 0, whole, 0))
-
+    read_bytes, written_bytes = (
+        each.sum(axis=1) * CHUNK_BYTES for each in (counts, num_steps * num_writes)
+    )
     footprints = [Footprint(
-        tensor="A", access="read", panel_of=panels, panel_bytes=lambda tiles: bytes_of(tiles, panel), num_steps=num_steps,
+        tensor="A", access="read", panel_of=panels, panel_bytes=lambda tiles: read_bytes[tiles % NUM_CTAS],
+        num_steps=NUM_HALVES * most_steps,
     )]  # fmt: skip
-    if stores.num_bytes:
+    if stores is not None:
         footprints.append(Footprint(
             tensor="D", access="write", panel_of=lambda tiles: tiles,
-            panel_bytes=lambda tiles: bytes_of(tiles, NUM_HALVES * num_steps * stores.num_bytes), num_steps=num_steps,
+            panel_bytes=lambda tiles: written_bytes[tiles % NUM_CTAS], num_steps=NUM_HALVES * most_steps,
         ))  # fmt: skip
     launched = Launch(
         kernel="l2_residency", num_ctas=NUM_CTAS, num_tiles=TWIN_ROUNDS * NUM_CTAS,

@@ -642,12 +642,18 @@ def _check_clusters(config: Config, sms: NDArray[np.uint16]) -> dict[str, float]
 
 SHORT_STEPS, LONG_STEPS = 6, 18
 """Steps of the two launches whose difference is a rate."""
+FEW_SHORT_STEPS, FEW_LONG_STEPS = 2, 6
+"""The same of reads out of L2, where all SMs are simulated though each moves chunks of its own: they get unlike shares."""
+FILLING_BYTES = 8 * KIB
+"""In flight an SM, from which on all SMs together may want more than L2 serves: some 32 B a cycle, for its latency."""
+DIVIDED_ROUNDS = 8
+"""Of a mixture: with fewer some SMs write more often than others, since which chunks are written goes by their number."""
 NUM_CHASED = 16
 PLACES_BY_GPC = ("spread", "tpc", "gpc", "whole_gpcs")
 """Which SMs are live depends on which share a GPC."""
 SECTORS, MEMORY = METRICS[:2], METRICS[4:6]
 """Of the predicted counters, those that the steps make, and those that the plan has for the whole footprint at once."""
-LOAD_CHAIN, STORE_CHAIN, BULK_LOAD_CHAIN, BULK_STORE_CHAIN, LONE_STORE_CHAIN = 5, 4, 38, 64, 53
+LOAD_CHAIN, STORE_CHAIN, BULK_LOAD_CHAIN, BULK_STORE_CHAIN, LONE_STORE_CHAIN = 5, 4, 41, 70, 53
 """Instructions of the loops, each of which waits for the one before: what the kernel's own arithmetic adds. Of each load and
 store of a thread, for its address; of a bulk copy, where the compiler loops over lanes that could differ (a wait that leaves
 groups pending takes longer than one that leaves none)."""
@@ -672,9 +678,12 @@ def access(config: Config, num_roles: int) -> AccessPattern:
 
 
 def _steps_of(
-    config: Config, role_idx: int, num_steps: int, plan: Plan, live: frozenset[int] | None
+    config: Config, role_idx: int, num_steps: int, plan: Plan, live: frozenset[int] | None, workers: Sequence[int]
 ) -> Callable[[RoleContext], Iterator[Any]]:
-    """One role's loads and stores, chunk by chunk; a panel is a CTA's, or everybody's."""
+    """One role's loads and stores, chunk by chunk; a panel is a CTA's, or everybody's.
+
+    ``workers``: for each CTA which of the workers it is; they are numbered by SM.
+    """
     kernel, quarters = config["kernel"], int(config["write_quarters"])
     asked, in_l1 = access(config, _roles(config)), "_ca_" in kernel
     one_load = access({**config, "kernel": f"{kernel.rsplit('_u', 1)[0]}_u1"}, _roles(config))
@@ -687,7 +696,8 @@ def _steps_of(
         first = cta.cta_idx * plan.first_factor if sharing == "all" else 0
         for step in range(num_steps):
             tile = (panel, (first + step) * 8 + role_idx)
-            writes = "write" in kernel or (kernel.startswith("mix") and (cta.cta_idx + step) % 4 < quarters)
+            phase = workers[cta.cta_idx] + step % plan.num_rounds if kernel.startswith("mix") else 0
+            writes = "write" in kernel or (kernel.startswith("mix") and phase % 4 < quarters)
             if not writes:
                 yield ops.Alu(LOADS_CHAIN, is_chain=True)
                 tokens = []
@@ -742,21 +752,25 @@ def _boxes_of(
 
 
 def twin(
-    config: Config, num_steps: int, *, num_live: int, num_passes: float = 1.0, live: frozenset[int] | None = None
+    config: Config, num_steps: int, *, num_live: int, num_passes: float = 1.0, live: frozenset[int] | None = None,
+    workers: Sequence[int] | None = None,
 ) -> Launch:
     """The kernel in the simulator's words: ``num_steps`` steps of each CTA, of a footprint as large as the kernel's.
 
     ``live``: the CTAs of a grid on all SMs that work, where it matters on which SMs; else the grid has ``num_live`` SMs'.
+    ``workers``: which of the workers each CTA is; in order if not given.
     ``num_passes``: how often all of it is stored to, where L2 keeps nothing from one pass to the next.
     """
     plan = plan_of(config, num_live)
     ctas = (num_live if live is None else NUM_SMS) * int(config["ctas_per_sm"])
     is_tma = config["kernel"].startswith("tma")
     count = _roles(config)
+    order = range(ctas) if workers is None else workers
     roles = tuple(
         WarpRole(
             name=f"mover{idx}", num_warps=1 if is_tma else max(1, int(config["threads"]) // 32 // count),
-            program=_boxes_of(config, num_steps, plan, live) if is_tma else _steps_of(config, idx, num_steps, plan, live),
+            program=_boxes_of(config, num_steps, plan, live) if is_tma
+            else _steps_of(config, idx, num_steps, plan, live, order),
         )
         for idx in range(count)
     )  # fmt: skip
@@ -826,36 +840,50 @@ def neighbours(gpu: GpuSpec) -> Neighbours:
 
 
 def steady_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """What the steps between a short launch and a long one take, and move."""
-    live, num_live = None, int(config["count"])
+    """What the steps between a short launch and a long one take, and move: the median CTA's, and until the last is done."""
+    num_live, ctas_per_sm = int(config["count"]), int(config["ctas_per_sm"])
+    first = first_sms(gpu.dispatcher, gpu.floorplan)
+    live = None
     if config["placement"] in PLACES_BY_GPC:
         sms = frozenset(live_sms(config, neighbours(gpu)))
-        placed = enumerate(first_sms(gpu.dispatcher, gpu.floorplan))
-        live, num_live = frozenset(cta for cta, sm in placed if sm in sms), len(sms)
+        live, num_live = frozenset(cta for cta, sm in enumerate(first) if sm in sms), len(sms)
     plan = plan_of(config, num_live)
     stages = int(config["stages"])
-    sampled = NUM_SAMPLED if num_live == NUM_SMS and config["sharing"] in ("own", "blocked") else None
+    is_alike = num_live == NUM_SMS and config["sharing"] in ("own", "blocked")
+    in_l2 = int(config["footprint_bytes"]) <= gpu.l2.capacity_bytes
+    reads_l2 = is_alike and in_l2 and config["kernel"].startswith("read") and in_flight_bytes(config) >= FILLING_BYTES
+    divides = config["kernel"].startswith("mix") and plan.num_rounds < DIVIDED_ROUNDS
+    differ = reads_l2 or live is not None  # of a mixture it is not known on which side those SMs are that only store
+    sampled = NUM_SAMPLED if is_alike and not (differ or divides) else None
+    short, long = (FEW_SHORT_STEPS, FEW_LONG_STEPS) if reads_l2 else (SHORT_STEPS, LONG_STEPS)
     all_steps = plan.num_warm + plan.num_steps
-    used_bytes = plan.used_bytes * (2 if config["kernel"].startswith("copy") else 1)
+    times = 2 if config["kernel"].startswith("copy") else 1
+    used_bytes = plan.used_bytes * times
     passes = 1.0 if _is_kept(config, used_bytes, gpu) else max(1.0, all_steps / plan.num_rounds)
     ends = [
         simulate(
-            twin(config, steps + 2 * stages, num_live=num_live, num_passes=passes, live=live), gpu, clock="max", l2="warm",
-            skips=False, num_sampled_sms=sampled, recorded_sms=() if live is None else range(NUM_SMS),
+            twin(config, steps + 2 * stages, num_live=num_live, num_passes=passes, live=live, workers=first * ctas_per_sm),
+            gpu, clock="max", l2="warm", skips=False, num_sampled_sms=sampled, recorded_sms=range(NUM_SMS) if differ else (),
         )
-        for steps in (SHORT_STEPS, LONG_STEPS)
+        for steps in (short, long)
     ]  # fmt: skip
-    times = 2 if config["kernel"].startswith("copy") else 1
-    moved = (LONG_STEPS - SHORT_STEPS) * plan.chunk_bytes * plan.num_workers * times
+    of_cta = (long - short) * plan.chunk_bytes * times
+    moved = of_cta * plan.num_workers
     cycles = ends[1].cycles - ends[0].cycles
-    median_cycles = cycles if live is None else float(np.median(_end_cycles(ends[1], live) - _end_cycles(ends[0], live)))
-    answer = {"bytes_per_cycle": moved / median_cycles / num_live, "gb_per_s": moved / cycles * gpu.clock.max_mhz / 1e3}
+    spans = np.full(plan.num_workers, cycles)
+    if differ:
+        spans = _end_cycles(ends[1], live) - _end_cycles(ends[0], live)
+    answer = {
+        "bytes_per_cycle": of_cta * ctas_per_sm / float(np.median(spans)),
+        "summed_bytes_per_cycle": float((of_cta / spans).sum()),
+        "gb_per_s": moved / cycles * gpu.clock.max_mhz / 1e3,
+    }
     scale = plan.num_workers * plan.chunk_bytes * times * all_steps / moved
     answer |= {name: scale * (ends[1].counters[name] - ends[0].counters[name]) for name in SECTORS}
     if config["sharing"] == "all":  # where everybody begins elsewhere, a part of a pass reads more than that part
         return answer
-    done = dict(zip(MEMORY, (all_steps / plan.num_rounds, all_steps / plan.num_rounds / passes), strict=True))
-    return answer | {name: ends[1].counters[name] * part for name, part in done.items()}
+    parts = dict(zip(MEMORY, (all_steps / plan.num_rounds, all_steps / plan.num_rounds / passes), strict=True))
+    return answer | {name: ends[1].counters[name] * part for name, part in parts.items()}
 
 
 READ_PLACES, WRITE_PLACES = 0.5, 0.75
@@ -870,13 +898,13 @@ def _is_kept(config: Config, used_bytes: int, gpu: GpuSpec) -> bool:
     return used_bytes * places <= gpu.l2_sides.side_bytes
 
 
-def _end_cycles(result: Result, live: frozenset[int]) -> NDArray[np.float64]:
-    """When each live CTA is done, in order of number."""
-    ends = dict.fromkeys(sorted(live), 0.0)
+def _end_cycles(result: Result, live: frozenset[int] | None) -> NDArray[np.float64]:
+    """When each CTA that was simulated, and is live, is done, in order of number."""
+    ends: dict[int, float] = {}
     for role in result.timeline.roles:
-        if role.cta_idx in ends:
-            ends[role.cta_idx] = max(ends[role.cta_idx], role.states[-1][2])
-    return np.array(list(ends.values()))
+        if live is None or role.cta_idx in live:
+            ends[role.cta_idx] = max(ends.get(role.cta_idx, 0.0), role.states[-1][2])
+    return np.array([ends[cta_idx] for cta_idx in sorted(ends)])
 
 
 def loaded_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -946,11 +974,11 @@ KNEE = 0.2
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """Plateaus: of all SMs in memory and in L2, by footprint; of one SM, by bytes in flight."""
     in_l2, in_memory = (8 * MIB, 30 * MIB), (GIB, 4 * GIB)
-    reads = _plateau(rows, READS, "bytes_per_cycle", in_l2)
+    reads = _plateau(rows, READS, "summed_bytes_per_cycle", in_l2)
     told = [row for row in rows if row.get("sm_clock_mhz") and row.get("bytes_per_cycle")]
     steady = [{**row, "gb_per_s": str(_steady_gb_per_s(row))} for row in told]
     writes = _plateau(rows, WRITES, "bytes_per_cycle", in_l2)
-    by_threads, by_tma = (_plateau(rows, (kernel,), "bytes_per_cycle", in_l2) for kernel in READS)
+    by_threads, by_tma = (_plateau(rows, (kernel,), "summed_bytes_per_cycle", in_l2) for kernel in READS)
     all_sms = "own chunks on all SMs, median, the faster of threads and TMA"
     of_gpcs = f"SMs of whole GPCs, or {FULL_GPC} and more of one,"
     found = {
@@ -961,7 +989,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             _plateau(rows, WRITES, "gb_per_s", (2 * GIB, 4 * GIB)), f"writes of 2 and 4 GiB, {all_sms}"
         ),
         "l2.sustained_fraction": (
-            None if reads is None else reads * NUM_SMS / SLICES_BYTES_PER_CYCLE, f"reads of 8 to 30 MiB over 6144, {all_sms}"
+            None if reads is None else reads / SLICES_BYTES_PER_CYCLE,
+            "reads of 8 to 30 MiB over 6144, own chunks, all SMs together, the faster of threads and TMA"
         ),
         "l2.link_bytes_per_cycle": (
             None if writes is None else writes * NUM_SMS / 4,
@@ -975,8 +1004,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         "xbar.gpc_write_bytes_per_cycle": (_of_gpcs(rows, WRITES), f"{of_gpcs} write to L2: the most for each GPC"),
         "xbar.bulk_read_fraction": (
             None if by_tma is None or by_threads is None else min(1.0, by_tma / by_threads),
-            "reads of 8 to 30 MiB, own chunks on all SMs, median, by TMA over by threads"
-
+            "reads of 8 to 30 MiB, own chunks, all SMs together, by bulk copies without a tensor map over by threads"
         ),
         "xbar.sm_write_bytes_per_cycle": (
             _top(rows, "bytes_per_cycle", 4 * MIB, ("write", "tma_store")),

@@ -375,6 +375,7 @@ def test_a_component_that_is_no_table_is_refused(tmp_path: Path) -> None:
 SCALED = {
     "h100_pcie": {
         "hbm.sm_gb_per_s", "dispatcher.round_cycles", "clock.tensor_pj_per_flop", "clock.l2_pj_per_byte",
+        "clock.bulk_pj_per_byte", "clock.fill_pj_per_byte",
     },
 }  # fmt: skip
 """Inferred from an H200's at other SMs or another clock, as the source says."""

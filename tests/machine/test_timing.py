@@ -111,11 +111,11 @@ class Shared:
         self.pipe = SharedPipe(self.env, bytes_per_cycle=self.total, cap_bytes_per_cycle=self.cap)
         self.tickets: dict[str, Ticket] = {}
 
-    def at(self, cycle: float, name: str, num_bytes: float, weight: float = 1.0) -> None:
+    def at(self, cycle: float, name: str, num_bytes: float, weight: float = 1.0, share: float = 1.0) -> None:
         """Start transfer ``name`` at ``cycle``."""
 
         def start(_: object) -> None:
-            self.tickets[name] = self.pipe.transfer(num_bytes, lambda end: self._end(name, end), weight)
+            self.tickets[name] = self.pipe.transfer(num_bytes, lambda end: self._end(name, end), weight, share)
 
         self._do(cycle, start)
 
@@ -143,6 +143,22 @@ class Shared:
         assert name not in self.ends, "a transfer ends once"
         assert end == self.env.now
         self.ends[name] = end
+
+
+def test_a_larger_share_counts_while_the_rate_is_short() -> None:
+    shared = Shared(total=90.0, cap=80.0)
+    shared.at(0.0, "a", 1000.0)
+    shared.at(0.0, "b", 1000.0)  # from here on 45 each
+    shared.at(2.0, "c", 300.0, share=4.0)  # 15, 15 and 60, for 5 cycles
+    ends = shared.run()
+    assert ends["c"] == pytest.approx(7.0)
+    assert ends["a"] == ends["b"] == pytest.approx(7.0 + (1000.0 - 2 * 45.0 - 5 * 15.0) / 45.0)
+
+
+def test_a_share_means_nothing_to_a_transfer_alone() -> None:
+    shared = Shared(total=90.0, cap=80.0)
+    shared.at(0.0, "a", 160.0, share=4.0)
+    assert shared.run() == {"a": pytest.approx(2.0)}
 
 
 def test_one_transfer_runs_at_its_ports_rate_where_that_is_the_smaller() -> None:

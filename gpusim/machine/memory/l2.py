@@ -94,9 +94,9 @@ class TileState:
         """Cycle at which the fill is in L2; None while that is not known."""
         self.waiting: list[tuple[float, float, Done]] = []
         """(cycle at which the port would let it pass, latency from there, whom to tell)."""
-        self.asked: dict[int, tuple[float, float, float]] = {}
+        self.asked: dict[int, tuple[float, float, float, object]] = {}
         """For each merge group who asked for it last: what the slices have moved (``SharedPipe.moved``) as its first line
-        passes and as its last one does, and how many are served with a line of it, on average."""
+        passes and as its last one does, how many are served with a line of it, on average, and through whose port."""
         self.sides = 0
         """A bit for each side that has read it, and so has a copy."""
         self.loss: Loss | None = None

@@ -59,17 +59,50 @@ class XbarCounters(Counters):
 
 
 class _Link:
-    """A GPC's way in, and how many of its SMs are live."""
+    """A GPC's way in, which slices serve it, and how many of its SMs are live."""
 
-    __slots__ = ("is_narrow", "num_live", "pipe", "whole_share_bytes_per_cycle")
+    __slots__ = (
+        "is_narrow", "num_live", "num_lone_live", "pipe", "share", "slices", "whole_share_bytes_per_cycle",
+    )
 
-    def __init__(self, bytes_per_cycle: float, whole_share_bytes_per_cycle: float) -> None:
+    def __init__(self, bytes_per_cycle: float, whole_share_bytes_per_cycle: float, slices: SharedPipe) -> None:
         self.pipe = Pipe(units_per_cycle=bytes_per_cycle)
+        self.slices = slices
+        """Those of its side."""
+        self.share = 1.0
+        """What one of its SMs gets of them while they are short, where the mean of their SMs gets 1."""
+        self.num_lone_live = 0
+        """Of its live SMs those in lone pairs, which the slices serve in a turn of their own."""
         self.whole_share_bytes_per_cycle = whole_share_bytes_per_cycle
         """What the slices serve its SMs of while all SMs are live: that they were measured with."""
         self.num_live = 0
         self.is_narrow = False
         """Whether it carries less than slices and ports would give its live SMs."""
+
+    @property
+    def num_turns(self) -> int:
+        """Turns that its SMs have among those of other GPCs: one, and one for its lone pairs."""
+        return (self.num_live > self.num_lone_live) + (self.num_lone_live > 0)
+
+
+def by_turns(total: float, turns: Sequence[int], most: Sequence[float]) -> list[float]:
+    """What each gets of ``total`` who has so many ``turns`` and takes ``most`` at most; what one leaves others share.
+
+    >>> by_turns(90.0, [1, 1, 2], [50.0, 50.0, 30.0])
+    [30.0, 30.0, 30.0]
+    >>> by_turns(100.0, [1, 1], [10.0, 20.0])
+    [10.0, 20.0]
+    """
+    gets = [0.0] * len(turns)
+    wanting = list(range(len(turns)))
+    while wanting:
+        turn = total / sum(turns[idx] for idx in wanting)
+        full = [idx for idx in wanting if most[idx] <= turn * turns[idx]]
+        for idx in full or wanting:
+            gets[idx] = most[idx] if full else turn * turns[idx]
+        total -= sum(gets[idx] for idx in full)
+        wanting = [idx for idx in wanting if idx not in full] if full else []
+    return gets
 
 
 class _Port:
@@ -131,10 +164,10 @@ class _Transfer:
         """Begin to move."""
         port, xbar = self.port, self.xbar
         port.active = self
-        moved, carried = xbar.price(self.ask, port.region, 0.0)
+        moved, carried = xbar.price(self.ask, port, 0.0)
         if self.asks is not None:
             for ask in self.asks:
-                more, carried_more = xbar.price(ask, port.region, moved)
+                more, carried_more = xbar.price(ask, port, moved)
                 moved += more
                 carried += carried_more
             self.asks = None
@@ -142,7 +175,9 @@ class _Transfer:
             self.link_at = port.link.pipe.reserve(carried, at_cycle=xbar.now())
         self.num_moved_bytes = moved
         self.weight = weight = carried / moved
-        self.ticket = xbar.slices.transfer(moved, self, weight)
+        link = port.link
+        share = link.share if self.group is None else 1.0
+        self.ticket = link.slices.transfer(moved, self, weight, share)
 
     def join(self, ask: Ask, part: Part) -> None:
         """Take a neighbour along."""
@@ -154,13 +189,14 @@ class _Transfer:
                 self.asks.append(ask)
         else:
             xbar, port = self.xbar, self.port
-            moved, carried = xbar.price(ask, port.region, xbar.slices.left(self.ticket))
+            slices = port.link.slices
+            moved, carried = xbar.price(ask, port, slices.left(self.ticket))
             total = self.num_moved_bytes + moved
             self.weight = mean = (self.weight * self.num_moved_bytes + carried) / total
             self.num_moved_bytes = total
             if port.link.is_narrow:
                 self.link_at = port.link.pipe.reserve(carried, at_cycle=xbar.now())
-            self.ticket = xbar.slices.extend(self.ticket, moved, mean)
+            self.ticket = slices.extend(self.ticket, moved, mean)
         if self.more is None:
             self.more = [part]
         else:
@@ -276,23 +312,28 @@ class _StorePort:
 class Xbar(Component):
     """Ports, slices and merging.
 
-    Models: a limit on what one SM takes in, one on what the L2 slices serve to all (shared fairly), and their own
-    for stores, whose port takes an SM's one after the other and behind which some wait for L2, reductions with a header
-    a line, lines that threads store in small parts with what a packet takes at least on each way, sectors stored in part
-    (taken to be half) with a mask; a link for each GPC, one each way, which takes requests in order (the way in only while so few GPCs are live that it can matter: what it costs
-    when all are is in what the slices serve); a limit on what loads of an SM's threads have asked for and not got (a miss
-    holds its place for longer than a hit); bulk copies that are no boxes of a tensor, but lines in a row, take more of links
-    and slices than their bytes; lines that an SM of the same GPC waits for come with that SM's and cost slices and link
-    nothing, up to a number of requests a line: an SM asks for a request's lines one after the other, as fast as its port
-    takes them in, and ahead of those that come by what passes the port in a latency; a line can be joined until some cycles
-    after it has passed the slices, so for longer where the slices are busy, and who is behind catches up with whom it
-    joins; multicast (one read, several receivers).
-    Ignores: fair shares of a link among requests of one moment (an earlier one is carried whole); links of parts of a
-    GPC; that both SMs of a TPC merge more surely than others of a GPC; what merged readers take of their GPC's own network
-    (104 B a cycle and SM still pass); that SMs are not served alike, drift apart and merge less; reads' requests on the way
-    that stores take; that stores are acknowledged late; imbalance of slices and of their sides.
-    Source: the GPU's description; kernels/tile_sharing, h200_sxm, 2026-11-22: boxes and threads get alike, sharers that
-    begin apart meet where the slices are busy; that merging ends where a line's own delay does: kernels/line_sharing, pairs.
+    Models: a limit on what one SM takes in, one on what the L2 slices of a side serve to its SMs (loads in turns of GPCs, so
+    that an SM of a larger one gets less; lone pairs have a turn of their own), and their own for stores, whose port takes
+    an SM's one after the other and behind which some wait for L2, reductions with a header a line, lines that threads store
+    in small parts with what a packet takes at least on each way, sectors stored in part (taken to be half) with a mask; a
+    link for each GPC, one each way, which takes requests in order (the way in only while so few GPCs are live that it can
+    matter: what it costs when all are is in what the slices serve); a limit on what loads of an SM's threads have asked for
+    and not got (a miss holds its place for longer than a hit); bulk copies that are no boxes of a tensor, but lines in a
+    row, take more of links and slices than their bytes; lines that another SM of the same GPC waits for come with that SM's
+    and cost slices and link nothing, up to a number of requests a line: an SM asks for a request's lines one after the
+    other, as fast as its port takes them in, and ahead of those that come by what passes the port in a latency; a line can
+    be joined until some cycles after it has passed the slices, so for longer where the slices are busy, and who is behind
+    catches up with whom it joins; multicast (one read, several receivers).
+    Ignores: turns of bulk copies and of stores, which SMs share evenly; fair shares of a link among requests of one moment
+    (an earlier one is carried whole); links of parts of a GPC; that SMs of a TPC merge more surely than others of a GPC;
+    what merged readers take of their GPC's own network (104 B a cycle and SM still pass); that SMs are not served alike,
+    drift apart and merge less; reads' requests on the way that stores take; that stores are acknowledged late; imbalance of
+    slices; sides with unlike numbers of SMs, which have slices in proportion.
+    Source: the GPU's description; turns and sides: kernels/memory_bandwidth (all SMs read out of L2: the slowest 32 B a
+    cycle, the median 37, the fastest 49, as 590 a GPC of 18 or 16 and more for the one with lone pairs) and l2_residency (66
+    SMs of one side get no more than beside the other 66), h200_sxm, 2026-11-20; kernels/tile_sharing, 2026-11-22: boxes and
+    threads get alike, sharers that begin apart meet where the slices are busy; that merging ends where a line's own delay
+    does: kernels/line_sharing, pairs.
     """
 
     kind = "xbar"
@@ -304,24 +345,36 @@ class Xbar(Component):
         self.counters = XbarCounters()
         self.l2 = l2
         slices = l2.spec.num_slices * l2.spec.slice_bytes_per_cycle * l2.spec.sustained_fraction
-        self.slices = SharedPipe(
-            env, bytes_per_cycle=slices, cap_bytes_per_cycle=spec.sm_read_bytes_per_cycle
-        )
+        self.slices_bytes_per_cycle = slices
+        """What the slices of all sides serve."""
+        self.alone_bytes_per_cycle = min(spec.sm_read_bytes_per_cycle, slices)
+        """What an SM gets of them that has them to itself."""
         self.stores = SharedPipe(
             env, bytes_per_cycle=spec.write_bytes_per_cycle, cap_bytes_per_cycle=spec.sm_write_bytes_per_cycle
         )
-        gpcs = floorplan.gpc_of_sm
+        gpcs, sides = floorplan.gpc_of_sm, floorplan.side_of_sm
+        self._side_slices = {
+            side: SharedPipe(
+                env, bytes_per_cycle=slices * sides.count(side) / len(sides),
+                cap_bytes_per_cycle=spec.sm_read_bytes_per_cycle,
+            )
+            for side in sorted(set(sides))
+        }
         self._links = [
-            _Link(spec.gpc_read_bytes_per_cycle, slices * gpcs.count(gpc_idx) / len(gpcs))
+            _Link(
+                spec.gpc_read_bytes_per_cycle, slices * gpcs.count(gpc_idx) / len(gpcs),
+                self._side_slices[sides[gpcs.index(gpc_idx)]],
+            )
             for gpc_idx in range(len(floorplan.members))
         ]
+        self._lone = frozenset(floorplan.lone)
         write_links = [Pipe(units_per_cycle=spec.gpc_write_bytes_per_cycle) for _ in floorplan.members]
         self.store_ports = [Pipe(units_per_cycle=spec.sm_write_bytes_per_cycle) for _ in gpcs]
         self._stores_of = [_StorePort(env, self.stores, spec.store_way_bytes) for _ in gpcs]
         self._store_links = [write_links[gpc_idx] for gpc_idx in gpcs]
         regions = floorplan.groups(spec.merge_scope)
         self.ports = [_Port(self._links[gpc_idx], region) for gpc_idx, region in zip(gpcs, regions, strict=True)]
-        self._sides = floorplan.side_of_sm
+        self._sides = sides
         self._merges = spec.merge_scope != "sm" and spec.merge_limit > 1
         self._left_out = [0.0, 0.0, 0.0]
         """Bytes asked for, served and carried for what was left out, to be added at the end."""
@@ -330,13 +383,23 @@ class Xbar(Component):
 
     def is_live(self, sm_idx: int, *, is_live: bool) -> None:
         """An SM has its first CTA, or has lost its last: whose link is in the way now?"""
-        self.ports[sm_idx].link.num_live += 1 if is_live else -1
-        num_live = sum(link.num_live for link in self._links)
+        mine = self.ports[sm_idx].link
+        mine.num_live += 1 if is_live else -1
+        if sm_idx in self._lone:
+            mine.num_lone_live += 1 if is_live else -1
         spec = self.spec
-        each = min(spec.sm_read_bytes_per_cycle, self.slices.total / num_live) if num_live else 0.0
-        for link in self._links:
+        links = [link for link in self._links if link.slices is mine.slices and link.num_live]
+        if not links:
+            return
+        num_live = sum(link.num_live for link in links)
+        total = mine.slices.total
+        each = min(spec.sm_read_bytes_per_cycle, total / num_live)
+        turns = [link.num_turns for link in links]
+        most = [min(spec.gpc_read_bytes_per_cycle, link.num_live * spec.sm_read_bytes_per_cycle) for link in links]
+        for link, gets in zip(links, by_turns(total, turns, most), strict=True):
             share = link.num_live * each
             link.is_narrow = share > max(spec.gpc_read_bytes_per_cycle, NARROW * link.whole_share_bytes_per_cycle)
+            link.share = gets / share if gets else 1.0
 
     def now(self) -> float:
         """The present."""
@@ -353,7 +416,7 @@ class Xbar(Component):
         """
         side = self._sides[request.sm_idx]
         tile = self.l2.look_up(request, side)
-        earliest = request.issued_at + request.num_bytes / self.slices.alone
+        earliest = request.issued_at + request.num_bytes / self.alone_bytes_per_cycle
         latency, across_at = self.l2.reach(request, tile, side)
         if across_at > earliest:
             earliest = across_at
@@ -366,7 +429,7 @@ class Xbar(Component):
         counters = self.counters
         counters.asked_bytes += request.num_bytes
         if self._merges:
-            moved, rate = self.slices.moved()
+            moved, rate = self.ports[request.sm_idx].link.slices.moved()
             asked = moved + (request.issued_at - self._env._now) * rate
             ask: Ask = (tile, request.num_bytes, weight, asked)
         else:
@@ -380,12 +443,12 @@ class Xbar(Component):
         """Fetch a tile once and deliver it to ``receivers`` (SM, done), each of which takes in so much at most."""
         side = self._sides[request.sm_idx]
         tile = self.l2.look_up(request, side)
-        earliest = request.issued_at + request.num_bytes / self.slices.alone
+        earliest = request.issued_at + request.num_bytes / self.alone_bytes_per_cycle
         latency, across_at = self.l2.reach(request, tile, side)
         if across_at > earliest:
             earliest = across_at
         weight = self._bulk_weight if request.num_bytes > MOST_ROW_BYTES * request.num_rows else 1.0
-        stretch = max(1.0, self.slices.alone / bytes_per_cycle)
+        stretch = max(1.0, self.alone_bytes_per_cycle / bytes_per_cycle)
         self.counters.asked_bytes += request.num_bytes * len(receivers)
         self.counters.served_bytes += request.num_bytes
         for sm_idx, done in receivers:
@@ -466,7 +529,7 @@ class Xbar(Component):
         counters = self.counters
         return counters.read_bytes * counters.carried_bytes / counters.asked_bytes if counters.asked_bytes else 0.0
 
-    def price(self, ask: Ask, region: int, behind_bytes: float) -> tuple[float, float]:
+    def price(self, ask: Ask, port: _Port, behind_bytes: float) -> tuple[float, float]:
         """(bytes by which the slices' clock goes on until it has passed, bytes that slices and links carry for it).
 
         Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it.
@@ -476,18 +539,18 @@ class Xbar(Component):
         if tile is None:
             counters.carried_bytes += num_bytes * weight
             return num_bytes, num_bytes * weight
-        slices = self.slices
+        slices = port.link.slices
         moved, rate = slices.moved()
         begin = moved + behind_bytes
         if asked_at > begin:
             begin = asked_at
         elif asked_at < begin - self._ahead_bytes:
             asked_at = begin - self._ahead_bytes
-        asked = tile.asked.get(region)
+        asked = tile.asked.get(port.region)
         asking = num_bytes * rate / slices.alone
         read, length, served = num_bytes, num_bytes, 1.0
-        if asked is not None:
-            first, last, num = asked
+        if asked is not None and asked[3] is not port:  # an SM's own lines are read again
+            first, last, num, _ = asked
             done_at = tile.done_at
             if done_at is None or done_at > self._env._now:
                 share = 1.0
@@ -501,7 +564,7 @@ class Xbar(Component):
                 read = num_bytes * (1.0 - share)
                 length = max(read, last - begin, asking)
                 served += share * num
-        tile.asked[region] = (begin, begin + length, served)
+        tile.asked[port.region] = (begin, begin + length, served, port)
         counters.served_bytes += read
         carried = read * weight
         counters.carried_bytes += carried

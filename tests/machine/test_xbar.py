@@ -1,0 +1,71 @@
+"""Whom the slices of L2 serve, and in whose turn: what SMs get where they all read without end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import simpy
+
+from gpusim.machine.build import Machine
+from gpusim.machine.component import MemoryRequest
+from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.machine.memory.residency import LruResidency
+from gpusim.machine.memory.xbar import by_turns
+from gpusim.units import Clock
+
+GPU = load_gpu("h200_sxm")
+SLICES = GPU.l2.num_slices * GPU.l2.slice_bytes_per_cycle * GPU.l2.sustained_fraction
+SIDE_OF_GPC = (0, 0, 1, 1, 1, 0, 1, 0)
+REQUEST_BYTES = 4096.0
+UNTIL = 20_000.0
+
+
+def rates(gpu: GpuSpec, sms: Sequence[int]) -> dict[int, float]:
+    """Bytes a cycle that each of ``sms`` gets, all of which read one tile of their own after the other, out of L2."""
+    env = simpy.Environment()
+    machine = Machine(
+        env, gpu, Clock(sm_mhz=gpu.clock.max_mhz),
+        LruResidency(side_bytes=gpu.l2_sides.side_bytes, num_sides=gpu.l2_sides.num, is_warm=True),
+        cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
+    )  # fmt: skip
+    got = dict.fromkeys(sms, 0.0)
+
+    def ask(sm: int) -> None:
+        request = MemoryRequest(
+            tensor="A", tile=(sm, 0), num_bytes=REQUEST_BYTES, sm_idx=sm, wave=0, num_alike=1.0, issued_at=env.now,
+            num_rows=1.0,
+        )  # fmt: skip
+
+        def done(cycle: float) -> None:
+            if cycle < UNTIL:
+                got[sm] += REQUEST_BYTES
+                env.timeout(cycle - env.now).callbacks.append(lambda _: ask(sm))  # type: ignore[union-attr]  # a new event
+
+        machine.xbar.read(request, done)
+
+    for sm in sms:
+        machine.xbar.is_live(sm, is_live=True)
+    for sm in sms:
+        for _ in range(8):
+            ask(sm)
+    env.run(until=UNTIL)
+    return {sm: num_bytes / UNTIL for sm, num_bytes in got.items()}
+
+
+def test_sms_of_one_side_get_half_of_what_all_slices_serve() -> None:
+    sms = [sm for sm, side in enumerate(GPU.side_of_sm) if side == 1]
+    assert sum(rates(GPU, sms).values()) == pytest.approx(SLICES / 2, rel=0.03)
+
+
+def test_sms_of_a_larger_gpc_get_less() -> None:
+    got = rates(GPU, range(GPU.num_sms))
+    gpcs = GPU.floorplan.gpc_of_sm
+    of_gpc = [sum(rate for sm, rate in got.items() if gpcs[sm] == gpc) for gpc in range(8)]
+    assert sum(of_gpc) == pytest.approx(SLICES, rel=0.03)
+    for gpc in (2, 3, 4, 6):  # three of 16 and one of 18 on a side: a quarter each
+        assert of_gpc[gpc] == pytest.approx(SLICES / 8, rel=0.03)
+
+
+def test_what_one_cannot_take_others_share() -> None:
+    assert by_turns(100.0, [2, 1, 1], [40.0, 90.0, 90.0]) == [40.0, 30.0, 30.0]
