@@ -171,7 +171,8 @@ class SharedPipe:
     Models: processor sharing with equal shares and one cap, in virtual time: an arrival costs a heap push, a
     departure one timer. A transfer of weight 0 rides on another (a merged request): it takes nothing of the rate. Shares
     may be unequal among transfers that begin while the rate is short.
-    Ignores: unequal caps; distance; that the shares of those in flight change when it is no longer short.
+    Ignores: unequal caps; distance; that the shares of those in flight change when it is no longer short, and the cap of
+    a larger share where the rate is near it.
     Source: fluid model of generalized processor sharing (Parekh and Gallager, 1993).
     """
 
@@ -213,6 +214,10 @@ class SharedPipe:
         """Bytes that a transfer in flight has to move."""
         return (ticket.finish - self._virtual - (self._env._now - self._last) * self._rate) * ticket.share
 
+    def share_now(self, share: float) -> float:
+        """How fast a transfer moves, beside others at 1, that would have ``share`` while the rate is short."""
+        return share if self._rate < self.cap else 1.0
+
     def transfer(self, num_bytes: float, done: Done, weight: float = 1.0, share: float = 1.0) -> Ticket:
         """Start to move ``num_bytes``; ``done(cycle)`` is called when the last byte has passed.
 
@@ -224,10 +229,8 @@ class SharedPipe:
         self._seq = seq = self._seq + 1
         heap = self._heap
         if share != 1.0:
-            if self._rate < self.cap:
-                weight *= share
-            else:
-                share = 1.0
+            share = self.share_now(share)
+            weight *= share
         ticket = Ticket(virtual + num_bytes / share, seq, weight, share, done)
         heappush(heap, (ticket.finish, seq, ticket))
         if weight:

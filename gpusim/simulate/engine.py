@@ -21,7 +21,7 @@ from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
 from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic, work_by_wave
 from gpusim.simulate.role import Role
 from gpusim.simulate.sampling import sample_sms
-from gpusim.simulate.steady import WARM_WAVE, WORK_TOLERANCE, SteadyState
+from gpusim.simulate.steady import WORK_TOLERANCE, SteadyState
 from gpusim.simulate.timeline import Skip, Timeline, WarpState
 from gpusim.simulate.warp import FREE_HANDLERS, HANDLERS
 from gpusim.units import LINE_BYTES, Clock
@@ -117,13 +117,9 @@ class Engine:
         self.steps_per_turn = max((item.num_steps for item in launch.footprints if item.access == "read"), default=0)
         self.steady = SteadyState(self, enabled=skips and bool(self.traffic))
         self.next_cta = 0
-        self._warm_begin = WARM_WAVE * self.slots_to_run
         self._wave_weight = 1.0
         self._weighted_left = 0
         self._num_waves_to_leave_out = 0
-        self.num_waves_stood_for = 0
-        self.standing_wave = WARM_WAVE
-        """The wave that stands for those."""
         self._num_exits = 0
         self._live: dict[int, Cta] = {}
         self._num_stores_pending = 0
@@ -188,11 +184,6 @@ class Engine:
             latency = dsmem.cluster_barrier_cycles + size * dsmem.cluster_barrier_cta_cycles
             latency += launch.num_warps * scheduler.barrier_warp_cycles
         cluster = Cluster(ThreadBarrier("cluster", launch.num_threads * size, latency))
-        if self.next_cta == self._warm_begin and not self.num_waves_stood_for:
-            self.num_waves_stood_for = self.steady.warm_waves_alike()
-            if self.num_waves_stood_for:
-                self._wave_weight = 1.0 + self.num_waves_stood_for
-                self._weighted_left = self.slots_to_run
         weight = 1.0
         if self._weighted_left > 0:
             weight = self._wave_weight
@@ -208,8 +199,6 @@ class Engine:
             cluster.ctas.append(cta)
             self._live[idx] = cta
             cta.sm.cta_enters(dispatched + self.offset_cycles)
-        if self.num_waves_stood_for and self.next_cta == self._warm_begin + self.slots_to_run:
-            self.next_cta += self.num_waves_stood_for * self.slots_to_run
         self._leave_waves_out()
         for cta in cluster.ctas:
             for role_spec in launch.roles:
@@ -220,22 +209,6 @@ class Engine:
         cluster.num_running = size
         for role in created:
             role.start()
-
-    def is_full_wave(self, wave: int) -> bool:
-        """Whether all slots hold CTAs of ``wave``, which is not the first, and none of the next has begun."""
-        if wave < WARM_WAVE or self.next_cta != (wave + 1) * self.slots_to_run or len(self._live) < self.slots_to_run:
-            return False
-        return all(cta.wave == wave for cta in self._live.values())
-
-    def let_wave_stand_for(self, num_waves: int) -> None:
-        """The CTAs that live count for ``num_waves`` that follow, too, which are left out."""
-        self.num_waves_stood_for = num_waves
-        self.standing_wave = self.next_cta // self.slots_to_run - 1
-        self.next_cta += num_waves * self.slots_to_run
-        for cta in self._live.values():
-            cta.weight += num_waves
-            for role in cta.roles:
-                role.update_count()
 
     def role_ended(self, role: Role) -> None:
         """A role's program is over; when it was the CTA's last, the CTA exits."""
@@ -517,13 +490,6 @@ class Engine:
         read = sum(item.read_miss_bytes for item in self.traffic.values())
         written = sum(item.written_back_bytes for item in self.traffic.values())
         return read + self.machine.l2.counters.unplanned_miss_bytes * self.scale, written
-
-    def hbm_share_of_first_wave(self) -> float:
-        """Part of the time so far in which HBM would be busy with what the first wave reads and writes back, as planned."""
-        written = sum(item.written_back_bytes for item in self.traffic.values()) / len(self.miss_bytes_by_wave)
-        hbm, share = self.machine.hbm, self.sample.fraction
-        cycles = max(self.reported_cycle, 1.0)
-        return hbm.busy_share(cycles, float(self.miss_bytes_by_wave[0]) * share, written * share)
 
     def hbm_share_at_most(self, first: int, last: int, cycles: float) -> float:
         """The greatest part of its time that HBM is busy in any of waves ``first`` to ``last``, if each takes ``cycles``."""

@@ -58,10 +58,10 @@ class Loop:
         self.on_block = on_block
         self._report_at = self.mark_at = first
 
-    def skip(self, num_iterations: int, *, num_before: float = 0.0) -> None:
-        """Move ahead; the next iteration counts for those that were left out, too, and for ``num_before`` earlier ones."""
+    def skip(self, num_iterations: int) -> None:
+        """Move ahead; the next iteration counts for those that were left out, too."""
         self.idx += num_iterations
-        self._boost = max(self._boost, 0) + num_iterations + num_before
+        self._boost = max(self._boost, 0) + num_iterations
         self.mark_at = self.idx + 1
 
     def _mark(self) -> int:

@@ -137,18 +137,19 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
 
 
 def clock_share(engine: Engine) -> float:
-    """Share of the cycles that the clock could change: those in which memory, whose time is in ns, may hold up the rest.
+    """Share of the cycles that the clock could change: those in which a part with a clock of its own may hold up the rest.
 
-    At most as many as it is busy and the arithmetic is not. Where it has room in every wave, only its latency: once a wave,
-    as later copies are asked for ahead.
+    At most as many as L2 or memory is busy and the arithmetic is not. Where memory has room in every wave, only its latency:
+    once a wave, as later copies are asked for ahead.
     """
     busy = busy_shares(engine)
-    share = min(busy["hbm"], 1.0 - max(busy["tensor"], busy["fma"]))
+    rest = 1.0 - max(busy["tensor"], busy["fma"])
+    share = min(busy["hbm"], rest)
     num_waves = len(engine.miss_bytes_by_wave)
     looks_ahead = engine.launch.parity_period > 2  # a ring of several stages
     if looks_ahead and engine.traffic and engine.hbm_share_at_most(0, num_waves, engine.end_cycle / num_waves) <= IDLE_HBM:
         share = min(share, num_waves * engine.machine.hbm.latency_cycles / engine.end_cycle)
-    return share
+    return max(share, min(max(busy["l2"], busy["store"]), rest))
 
 
 def estimate_clock(

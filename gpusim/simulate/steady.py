@@ -56,11 +56,14 @@ KNOWN_TOLERANCE = 2e-3
 OWN_PACES = 0.1
 """The same in a wave that others follow: who is late takes the next CTA late, and the mean is the grid's pace."""
 
-LOOSE_WAVES = 3
-"""Waves after which those whose times swing by :data:`SWINGING_WAVES` stand for the others, at their mean."""
+SETTLED_WAVES = 3
+"""Waves of a stretch: where two in a row have the same mean, CTAs drift no further apart, and later waves are like them."""
+
+SETTLED_TOLERANCE = 5e-3
+"""How far these two means may lie apart. The first waves end together, and their epilogues crowd; later ones blend."""
 
 SWINGING_WAVES = 5e-2
-"""Spread of the times of waves whose loops swing, of their mean."""
+"""Spread of the times of these waves, of their mean."""
 
 SAME_WAVES = 3
 """Waves that must have taken the same time for others to be left out."""
@@ -74,20 +77,8 @@ IN_STEP_ROUNDS = 3
 FEW_CTAS = 32
 """CTAs of which a single round in which all took the same time says too little."""
 
-WARM_WAVE = 1
-"""The wave that may stand for others: the first begins cold."""
-
-MANY_WAVES = 4
-"""Waves at least that one wave stands for where CTAs of several waves share an SM."""
-
 IDLE_HBM = 0.75
-"""Share of its time that HBM may be busy in the first wave for a wave to stand for others: queues would go on growing."""
-
-FEW_WAVES = 2
-"""Waves that one stands for which was not known to when it began: of more, the times of several are compared first."""
-
-IDLE_L2 = 0.75
-"""The same of L2's slices, in the wave that would stand for others."""
+"""Share of its time that HBM may be busy for waves that fetch unlike parts from it to be left out: queues would grow."""
 
 WORK_TOLERANCE = 2e-3
 """How much the bytes of a tensor that waves read or write may differ, tile by tile, for waves that are taken for alike."""
@@ -275,8 +266,6 @@ class SteadyState:
         self._num_rounds = 0
         self._most_live = 0
         self._asked = self._asked_before = (0.0, 0.0, 0.0)
-        self._asked_at = 0.0
-        self._slices_share = 1.0
         self._window = self._asked
         """What had been asked for when the stretch began that stands for what is left out."""
         self._swings = False
@@ -331,13 +320,9 @@ class SteadyState:
         if num_skipped < max(self._unit, FEWEST):
             return
         self._known.append((period, self._latencies[-1], misses))
-        num_alike = self._waves_alike(period, loop)
-        if num_alike:
-            engine.let_wave_stand_for(num_alike)
-        share = num_alike / (1.0 + num_alike)  # of what has been counted once and not for all
         for role in engine.live_roles():
             for of_role in role.loops:
-                of_role.skip(num_skipped, num_before=share * of_role.idx)
+                of_role.skip(num_skipped)
         self.num_iterations_skipped += num_skipped
         self.settle_requests()
         self._window = self._asked_before
@@ -346,12 +331,8 @@ class SteadyState:
         self._latencies.clear()
 
     def _note_requests(self) -> None:
-        """What has been asked of L2, and how busy that has kept its slices since the last time."""
-        xbar, now = self._engine.machine.xbar, self._engine.env.now
-        before, since = self._asked, self._asked_at
-        self._asked_before, self._asked, self._asked_at = before, xbar.asked, now
-        if now > since:
-            self._slices_share = (self._asked[2] - before[2]) / (xbar.slices_bytes_per_cycle * (now - since))
+        """What has been asked of L2."""
+        self._asked_before, self._asked = self._asked, self._engine.machine.xbar.asked
 
     def settle_requests(self) -> None:
         """Requests that were left out have merged as those around them: from the round before a skip to the loop's end."""
@@ -426,22 +407,6 @@ class SteadyState:
         """Whether loops have settled, and all that have hide their copies."""
         return bool(self._known) and all(self._hides_copies(period, latency) for period, latency, _ in self._known)
 
-    def _waves_alike(self, period: float, loop: Loop) -> int:
-        """How many full waves to come the present one can stand for, now that its loops have settled.
-
-        They hide their copies, with room left at L2 and in memory: so would others of the same work. One of the first waves
-        alone: later CTAs have drifted apart, and where none follow, the last exit is later than in a wave among others.
-        """
-        engine, wave = self._engine, loop.role.wave
-        num_alike = (engine.num_to_run - engine.next_cta) // engine.slots_to_run
-        if not 1 <= num_alike <= FEW_WAVES or wave > FEW_WAVES or len(self._wave_ends) < wave:
-            return 0
-        if engine.num_waves_stood_for or engine.occupancy.ctas_per_sm > 1 or not engine.is_full_wave(wave):
-            return 0
-        hides = self._hides_copies(period, self._latencies[-1]) and self._slices_share <= IDLE_L2
-        idles = engine.hbm_share_at_most(wave, wave + num_alike, period * loop.num_iterations) <= IDLE_HBM
-        return num_alike if hides and idles and engine.are_waves_alike(wave, wave + num_alike, inf) else 0
-
     # ------------------------------------------------------------------------------------------ turns of persistent CTAs
 
     def watch_tiles(self, loop: TileLoop) -> None:
@@ -483,22 +448,6 @@ class SteadyState:
 
     # ------------------------------------------------------------------------------------------ waves of CTAs
 
-    def warm_waves_alike(self) -> int:
-        """When the warm wave begins: how many further waves it can stand for.
-
-        So many as are full and do the same work, if the loops before have settled and hide their copies, and HBM idles. With
-        several CTAs on an SM waves blend into one another; then a few of them are rather simulated.
-        """
-        engine = self._engine
-        first = WARM_WAVE
-        if not self.enabled or not self._math_sets_the_pace() or engine.hbm_share_of_first_wave() > IDLE_HBM:
-            return 0
-        num_alike = engine.num_to_run // engine.slots_to_run - 1 - first
-        if num_alike < (1 if engine.occupancy.ctas_per_sm == 1 else MANY_WAVES):
-            return 0
-        idles = engine.hbm_share_at_most(first, first + num_alike, engine.reported_cycle) <= IDLE_HBM
-        return num_alike if engine.are_waves_alike(first, first + num_alike, inf if idles else TRAFFIC_TOLERANCE) else 0
-
     def wave_ended(self) -> int:
         """As many CTAs have ended as run at once; returns how many waves to leave out now."""
         if not self.enabled:
@@ -506,16 +455,10 @@ class SteadyState:
         engine = self._engine
         ends = self._wave_ends
         ends.append(engine.reported_cycle)
-        if engine.num_waves_stood_for:
-            if len(ends) == engine.standing_wave + 1:
-                self.num_waves_skipped += engine.num_waves_stood_for
-                num_waves = engine.num_waves_stood_for
-                engine.skip(num_waves * (ends[-1] - ends[-2]), f"{num_waves} waves", is_of_waves=True)
-            return 0
         waves = [later - earlier for earlier, later in pairwise(ends)]
         duration = _common(waves[-SAME_WAVES:], SAME_WAVES, 2 * TOLERANCE)
-        if duration is None and self._swings:
-            duration = _common(waves[-LOOSE_WAVES:], LOOSE_WAVES, self._leniency * SWINGING_WAVES)
+        if duration is None:
+            duration = _settled(waves, self._leniency)
         if duration is None:
             return 0
         begun = -(-engine.next_cta // engine.slots_to_run)  # waves of which a CTA has started
@@ -536,3 +479,18 @@ def _common(took: Sequence[float], count: int, spread: float) -> float | None:
         return None
     mean = sum(took) / count
     return mean if max(took) - min(took) <= spread * mean else None
+
+
+def _settled(took: Sequence[float], leniency: float) -> float | None:
+    """The mean of the last waves' times if it is that of those before them; else None.
+
+    >>> _settled([90.0, 80.0, 71.0, 69.0, 70.0, 70.0, 69.0, 71.0], 1.0)
+    70.0
+    >>> _settled([90.0, 80.0, 75.0, 74.0, 73.0, 72.0], 1.0)
+    """
+    recent = took[-2 * SETTLED_WAVES :]
+    mean = _common(recent, 2 * SETTLED_WAVES, leniency * SWINGING_WAVES)
+    if mean is None:
+        return None
+    earlier, later = (sum(part) / SETTLED_WAVES for part in (recent[:SETTLED_WAVES], recent[SETTLED_WAVES:]))
+    return later if abs(later - earlier) <= leniency * SETTLED_TOLERANCE * mean else None

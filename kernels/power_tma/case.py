@@ -463,8 +463,9 @@ OF_OTHERS = (
 """Of these, what kernels/power_clock gives, and what the machine has no name for."""
 OWN_ENERGY = ("bf16_rs", "fp16")
 """Kinds of 16-bit work that are told apart."""
-SERVED = {"fed_same": 0.5}
-"""Bytes that leave L2 for each that comes: two requests merge at most (kernels/line_sharing)."""
+SERVED = {"fed_same": 0.27}
+"""Bytes that leave L2 for each that comes. Source: sectors counted where all SMs share tiles, kernels/tile_sharing, the
+median of the calibrating rows."""
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:

@@ -13,7 +13,7 @@ import simpy
 from gpusim import GemmParams, load_gpu, simulate
 from gpusim.machine.sm.mbarrier import MOST_ENDS, MbarrierUnit
 from gpusim.machine.timing import NEVER, RingingEnvironment, SharedPipe
-from gpusim.simulate.steady import FEW_CTAS, IN_STEP_ROUNDS, NOISY_ROUNDS, Pace
+from gpusim.simulate.steady import FEW_CTAS, IN_STEP_ROUNDS, NOISY_ROUNDS, Pace, _settled
 
 from .test_skipping import both_ways
 from .test_steady import paced
@@ -67,21 +67,19 @@ def test_skipping_changes_no_cycles_and_no_counts(name: str) -> None:
 # ---------------------------------------------------------------------- waves
 
 
-def test_a_wave_with_room_stands_for_the_next() -> None:
-    """3.9 waves of 4096 cubed: the first begins cold, the second stands for the third, the last is not full."""
-    params = GemmParams(m=4096, n=4096, k=4096, stages=4, **COOPERATIVE)
-    skipped, whole = both_ways(params.launch(H200), H200)
-    assert any(item.what == "1 waves" for item in skipped.timeline.skips)
-    assert skipped.num_events < whole.num_events / 3
-    for name in ("sm__inst_executed_pipe_tensor_op_gmma.sum", "smsp__sass_inst_executed_op_tma_ld.sum"):
-        assert skipped.counters[name] == pytest.approx(whole.counters[name], rel=1e-3)
+def test_waves_are_left_out_once_they_take_the_same_time() -> None:
+    """15 full waves: the first end together and their epilogues crowd; later ones blend."""
+    launch = GemmParams(m=8192, n=8192, k=2048, stages=4, raster_group=8, **COOPERATIVE).launch(H200)
+    skipped, whole = both_ways(launch, H200, clock=1700.0)
+    assert any("waves" in item.what for item in skipped.timeline.skips)
+    assert skipped.num_events < whole.num_events
+    assert skipped.cycles == pytest.approx(whole.cycles, rel=5e-3)
 
 
-def test_a_wave_does_not_stand_for_others_where_the_slices_have_no_room() -> None:
-    gpu = replace(H200, l2=replace(H200.l2, sustained_fraction=H200.l2.sustained_fraction / 2))
-    params = GemmParams(m=4096, n=4096, k=1024, stages=4, **COOPERATIVE)
-    skipped = simulate(params.launch(gpu), gpu, clock=1700.0)
-    assert not any("waves" in item.what for item in skipped.timeline.skips)
+def test_waves_that_still_get_faster_are_not_left_out() -> None:
+    assert _settled([80.0 - idx for idx in range(9)], 1.0) is None
+    assert _settled([80.0, 75.0, 70.0, 71.0, 70.0, 70.0, 71.0, 70.0], 1.0) == pytest.approx(70.33, abs=0.01)
+    assert _settled([80.0, 70.0, 90.0, 70.0, 90.0, 80.0], 1.0) is None
 
 
 # ---------------------------------------------------------------------- the clock
@@ -93,7 +91,15 @@ def test_one_simulation_does_where_memory_has_room_in_every_wave() -> None:
     free = simulate(params.launch(H200), H200)
     again = simulate(params.launch(H200), H200, clock=free.sm_clock_mhz)
     assert free.num_events < 1.2 * again.num_events
-    assert free.cycles == pytest.approx(again.cycles, rel=2e-3)
+    assert free.cycles == pytest.approx(again.cycles, rel=5e-3)  # the run's own promise, CLOCK_TOLERANCE
+
+
+def test_a_kernel_that_l2_may_bound_is_simulated_at_its_own_clock() -> None:
+    """L2 keeps its clock when the SMs' falls; short loops with long epilogues, whose first guess is percents off."""
+    params = GemmParams(m=4096, n=4096, k=1024, stages=4, **COOPERATIVE)
+    free = simulate(params.launch(H200), H200)
+    again = simulate(params.launch(H200), H200, clock=free.sm_clock_mhz)
+    assert free.cycles == pytest.approx(again.cycles, rel=5e-3)
 
 
 def test_a_kernel_that_memory_bounds_is_simulated_at_its_own_clock() -> None:

@@ -267,7 +267,7 @@ def test_turns_of_edge_tiles_do_not_stand_for_whole_ones() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"m": 1024, "n": 8, "k": 8192, "tile": (192, 192, 64), "batch": 2},
+        {"m": 4096, "n": 8, "k": 64, "tile": (64, 64, 64)},
         {"m": 4096, "n": 8, "k": 32, "tile": (64, 64, 64), "schedule": "cooperative", "cluster": (2, 1)},
     ],
 )

@@ -244,6 +244,7 @@ class L2(Component):
     def _fill(self, request: MemoryRequest, tile: TileState, share: float) -> None:
         """Fetch that part of a request's lines from memory."""
         tile.done_at = None
+        tile.asked.clear()  # who asked for what has left since is no neighbour
         num_bytes = request.num_bytes * share
         self.counters.miss_sectors += num_bytes / SECTOR_BYTES * request.num_alike
         if not self.residency.is_planned(request.tensor):

@@ -164,10 +164,12 @@ class _Transfer:
         """Begin to move."""
         port, xbar = self.port, self.xbar
         port.active = self
-        moved, carried = xbar.price(self.ask, port, 0.0)
+        link = port.link
+        share = link.slices.share_now(link.share) if self.group is None else 1.0
+        moved, carried = xbar.price(self.ask, port, 0.0, share)
         if self.asks is not None:
             for ask in self.asks:
-                more, carried_more = xbar.price(ask, port, moved)
+                more, carried_more = xbar.price(ask, port, moved, share)
                 moved += more
                 carried += carried_more
             self.asks = None
@@ -175,8 +177,6 @@ class _Transfer:
             self.link_at = port.link.pipe.reserve(carried, at_cycle=xbar.now())
         self.num_moved_bytes = moved
         self.weight = weight = carried / moved
-        link = port.link
-        share = link.share if self.group is None else 1.0
         self.ticket = link.slices.transfer(moved, self, weight, share)
 
     def join(self, ask: Ask, part: Part) -> None:
@@ -190,7 +190,7 @@ class _Transfer:
         else:
             xbar, port = self.xbar, self.port
             slices = port.link.slices
-            moved, carried = xbar.price(ask, port, slices.left(self.ticket))
+            moved, carried = xbar.price(ask, port, slices.left(self.ticket), self.ticket.share)
             total = self.num_moved_bytes + moved
             self.weight = mean = (self.weight * self.num_moved_bytes + carried) / total
             self.num_moved_bytes = total
@@ -529,10 +529,11 @@ class Xbar(Component):
         counters = self.counters
         return counters.read_bytes * counters.carried_bytes / counters.asked_bytes if counters.asked_bytes else 0.0
 
-    def price(self, ask: Ask, port: _Port, behind_bytes: float) -> tuple[float, float]:
+    def price(self, ask: Ask, port: _Port, behind_bytes: float, pace: float) -> tuple[float, float]:
         """(bytes by which the slices' clock goes on until it has passed, bytes that slices and links carry for it).
 
-        Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it.
+        Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it,
+        ``pace`` times as fast as that clock goes.
         """
         tile, num_bytes, weight, asked_at = ask
         counters = self.counters
@@ -541,7 +542,7 @@ class Xbar(Component):
             return num_bytes, num_bytes * weight
         slices = port.link.slices
         moved, rate = slices.moved()
-        begin = moved + behind_bytes
+        begin = moved + behind_bytes / pace
         if asked_at > begin:
             begin = asked_at
         elif asked_at < begin - self._ahead_bytes:
@@ -553,18 +554,18 @@ class Xbar(Component):
             first, last, num, _ = asked
             done_at = tile.done_at
             if done_at is None or done_at > self._env._now:
-                share = 1.0
+                merged = 1.0
             else:
                 late, waits = asked_at - self.spec.merge_window_cycles * rate - first, last - first - asking
-                share = 1.0 if late <= 0.0 else max(0.0, 1.0 - late / waits) if waits > 0.0 else 0.0
+                merged = 1.0 if late <= 0.0 else max(0.0, 1.0 - late / waits) if waits > 0.0 else 0.0
             room = self.spec.merge_limit - num
             if room < 1.0:
-                share *= room
-            if share > 0.0:
-                read = num_bytes * (1.0 - share)
-                length = max(read, last - begin, asking)
-                served += share * num
-        tile.asked[port.region] = (begin, begin + length, served, port)
+                merged *= room
+            if merged > 0.0:
+                read = num_bytes * (1.0 - merged)
+                length = max(read, pace * max(last - begin, asking))
+                served += merged * num
+        tile.asked[port.region] = (begin, begin + length / pace, served, port)
         counters.served_bytes += read
         carried = read * weight
         counters.carried_bytes += carried
