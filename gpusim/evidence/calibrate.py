@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gpusim.errors import ConfigError, nearest
 from gpusim.evidence.case import Case, Fitted, TwinConstant, asked, key_of
 from gpusim.evidence.rows import Row, Table, config_of
+from gpusim.evidence.toolkit import FOLDERS
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
@@ -81,6 +82,7 @@ def calibrate(cases: Iterable[Case], folder: Path, gpu: GpuSpec) -> list[Line]:
         if not case.calibrates or not path.exists():
             continue
         table = Table.read(path)
+        table.check_gpu(gpu.name, FOLDERS)
         fitting, judging = halves(case, table)
         others = {fitted.parameter: fitted.value for fitted in asked(case, "fit", case.fit, judging)}
         for fitted in asked(case, "fit", case.fit, fitting):

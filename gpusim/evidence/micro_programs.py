@@ -235,10 +235,15 @@ def _parted_read_rate(
         )  # fmt: skip
 
     waves = max(math.ceil(LEAST_STEPS / num_steps), math.ceil(PASSES * num_parts / slots))
-    long = simulate(launch(2 * waves), alone, clock="sustained", l2="cold", skips=False)
-    short = simulate(launch(waves), alone, clock=long.sm_clock_mhz, l2="cold", skips=False)
-    moved = waves * slots * num_steps * num_roles * access.num_bytes
-    return At(moved / (long.cycles - short.cycles), long.sm_clock_mhz)
+    result = simulate(
+        launch(2 * waves + 1), alone, clock="sustained", l2="cold", skips=False, recorded_sms=range(gpu.num_sms)
+    )  # fmt: skip
+    ends: dict[int, float] = {}
+    for role in result.timeline.roles:
+        ends[role.cta_idx] = max(ends.get(role.cta_idx, 0.0), role.states[-1][2])
+    in_order = sorted(ends.values())
+    cycles = in_order[2 * waves * slots - 1] - in_order[waves * slots - 1]
+    return At(waves * slots * num_steps * num_roles * access.num_bytes / cycles, result.sm_clock_mhz)
 
 
 def _smem_bytes(gpu: GpuSpec, ctas_per_sm: int) -> int:

@@ -29,6 +29,9 @@ FORMAT = 1
 NUM_ROWS = "num_rows"
 """How many rows of the CSV a run has, in the JSON file: a table that was cut off at the end of a line is found out."""
 
+NO_NUMBERS = frozenset({"nan", "inf", "-inf"})
+"""What no field may hold."""
+
 Row = dict[str, str]
 """One line of the CSV, all text; a number that is not there is empty."""
 
@@ -78,7 +81,7 @@ class Table:
             document = json.loads(table.about_path.read_text(encoding="utf-8"))
             table.runs, table.put_aside, table.about = document["runs"], document["put_aside"], document["about"]
             version = document["format"]
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
             raise ConfigError(
                 f"{table.about_path}: is no file of measurements ({error!r}), wants what gpusim wrote"
             ) from None
@@ -87,12 +90,32 @@ class Table:
                 f"{table.about_path}: has format {version}, this gpusim reads {FORMAT}: use the gpusim that wrote it"
             )
         if path.exists():
-            with path.open(newline="", encoding="utf-8") as file:
-                reader = csv.DictReader(file, strict=True)
+            try:
+                text = path.read_bytes().decode("utf-8")
+                reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
                 table.columns = list(reader.fieldnames or ())
                 table.rows = [{name: text for name, text in line.items() if name is not None} for line in reader]
+            except (UnicodeDecodeError, csv.Error) as error:
+                raise ConfigError(f"{path}: is no table in UTF-8 ({error}), wants what gpusim wrote") from None
+            if not text.endswith("\n"):
+                raise ConfigError(f"{path}: its last line has no end: it is cut off; wants what gpusim wrote")
             table._check()
         return table
+
+    def check_gpu(self, name: str, folder_of: Mapping[str, str]) -> None:
+        """That no run is of another GPU that has a description in ``configs/`` than the one called ``name``.
+
+        ``folder_of``: descriptions by the driver's name of the GPU.
+
+        Raises:
+            ConfigError: rows of another GPU.
+        """
+        if name not in folder_of.values():
+            return  # somebody's own description may stand for whatever was measured
+        for run in self.runs:
+            of = folder_of.get(str(run.get("gpu")), name)
+            if of != name:
+                raise ConfigError(f"{self.path}: holds rows of {run['gpu']} ({of}), wants those of {name}: give --gpu {of}")
 
     def _check(self) -> None:
         if tuple(self.columns[: len(OWN_COLUMNS)]) != OWN_COLUMNS:
@@ -100,13 +123,15 @@ class Table:
         for number, row in enumerate(self.rows, 2):
             if None in row.values() or len(row) != len(self.columns) or not row["run"].isdigit():
                 raise ConfigError(f"{self.path}: line {number} is cut off or no row, wants {len(self.columns)} fields")
+            if not NO_NUMBERS.isdisjoint(row.values()):
+                raise ConfigError(f"{self.path}: line {number} holds no number (nan or inf), wants what was measured")
             if int(row["run"]) >= len(self.runs):
                 raise ConfigError(
                     f"{self.path}: line {number} is of run {row['run']}, wants one of those in {self.about_path.name}"
                 )
         found = Counter(int(row["run"]) for row in self.rows)
         for number, run in enumerate(self.runs):
-            is_unfinished = number == len(self.runs) - 1 and not found[number]  # the CSV did not follow
+            is_unfinished = 0 < number == len(self.runs) - 1 and not found[number]  # the CSV did not follow
             if found[number] != run.get(NUM_ROWS, found[number]) and not is_unfinished:
                 raise ConfigError(
                     f"{self.path}: holds {found[number]} rows of run {number}, wants the {run[NUM_ROWS]} that "

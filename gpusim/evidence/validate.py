@@ -18,6 +18,7 @@ from gpusim.errors import ConfigError
 from gpusim.evidence.calibrate import halves
 from gpusim.evidence.case import Case, asked, load_case
 from gpusim.evidence.rows import Table, config_of, number_in
+from gpusim.evidence.toolkit import FOLDERS
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
@@ -105,8 +106,10 @@ def judge(cases: Iterable[Case], folder: Path, gpu: GpuSpec, tiers: Iterable[int
         names = {name: tier for name, tier in case.tiers.items() if tier in wanted}
         if not names or not path.exists():
             continue
+        table = Table.read(path)
+        table.check_gpu(gpu.name, FOLDERS)
         try:
-            for row in halves(case, Table.read(path))[1]:
+            for row in halves(case, table)[1]:
                 found += _judged(case, row, names, gpu)
         except ConfigError as error:
             raise ConfigError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
