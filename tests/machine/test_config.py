@@ -144,7 +144,7 @@ def test_an_h200_runs_a_large_gemm_at_the_clocks_that_were_seen(gpus: dict[str, 
 
     # 769 to 798 and 894 on zeros were seen, in trains of a length that is not told: the limit of a single launch holds for
     # some 20 ms (the marks of kernels/power_clock), the lower one after 100; a train of any length lies between them.
-    assert 0.89 * 783 < tflops("sustained", "random") < 798
+    assert 0.88 * 783 < tflops("sustained", "random") < 798
     assert 769 < tflops("single", "random") < 1.08 * 783
     assert 0.98 * 894 < tflops("sustained", "zeros") < 1.02 * 894 < 1.02 * tflops("single", "zeros")
     assert 1550 < gemm_clock_mhz(gpus["h200_sxm"], mode="single", data="random", efficiency=0.95) < 1750
