@@ -55,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except GpusimError as error:
         return _refuse(str(error))
     except OSError as error:
-        return _refuse(f"{error.filename or 'output'}: {error.strerror or error}, wants a file that can be written")
+        wanted = "is there" if isinstance(error, FileNotFoundError) else "can be read or written"
+        return _refuse(f"{error.filename or 'output'}: {error.strerror or error}, wants a file that {wanted}")
     if status == INTERRUPTED:
         return _interrupted()
     return status if isinstance(status, int) else OK
