@@ -47,7 +47,7 @@ class ClockSpec:
     """Of memory's energy where it holds zeros; L2's does not depend on what it gives."""
     sm_busy_w: float
     """Power of all SMs issuing, at ``max_mhz``."""
-    l2_follows: float
+    l2_follow_fraction: float
     """How far the clock of L2 and crossbar follows that of the SMs: 0 keeps its own, 1 falls with it."""
 
 
@@ -121,7 +121,7 @@ class PowerLimiter(Component):
 
     def l2_cycles(self, mhz: float) -> float:
         """Cycles of L2 and crossbar in an SM cycle at ``mhz``, where at the highest clock it is one."""
-        return float((self.spec.max_mhz / mhz) ** (1.0 - self.spec.l2_follows))
+        return float((self.spec.max_mhz / mhz) ** (1.0 - self.spec.l2_follow_fraction))
 
     def clock_mhz(self, activity: Activity, *, mode: str, data: str) -> float:
         """Highest clock that the load line and the limit of ``mode`` (``single`` or ``sustained``) leave ``activity``.

@@ -119,7 +119,7 @@ def test_zeros_in_memory_draw_less_too() -> None:
 @pytest.mark.parametrize(("follows", "l2_cycles"), [(0.0, 2.0), (1.0, 1.0), (0.5, 2.0**0.5)])
 def test_l2_keeps_its_own_clock_or_follows(follows: float, l2_cycles: float) -> None:
     """At half the clock an SM cycle has two of L2's, one, or what lies between."""
-    limiter = PowerLimiter(replace(TOY, l2_follows=follows))
+    limiter = PowerLimiter(replace(TOY, l2_follow_fraction=follows))
     assert limiter.l2_cycles(500.0) == pytest.approx(l2_cycles)
     assert limiter.l2_cycles(1000.0) == 1.0
 
