@@ -227,6 +227,12 @@ class Pace:
                 return mean
         return None
 
+    def is_in_step(self) -> bool:
+        """Whether every CTA took the same time to the cycle in the last rounds, and as long in each."""
+        if len(self.means) < IN_STEP_ROUNDS or self.num_live <= FEW_CTAS:
+            return False
+        limit = EXACT * self.means[-1]
+        return max(self.spreads[-IN_STEP_ROUNDS:]) <= limit and max(self.wobbles[1 - IN_STEP_ROUNDS :]) <= limit
 
     def common_period(self, num_rounds: int) -> float | None:
         """The mean of ``num_rounds`` rounds that swing about it, if all CTAs have kept it on average; else None.
@@ -363,7 +369,7 @@ class SteadyState:
         is_hidden = self._hides_copies(last, latencies[-1])
         if is_hidden and is_crowd and pace.spreads[-1] <= EXACT * last and self._is_as_fast_as_ever(last):
             return last  # every CTA took the same time to the cycle: its own math alone sets the pace
-        if self._is_in_step() and latencies[-1] - latencies[-2] <= DRAIN_TOLERANCE * self._block * last:
+        if pace.is_in_step() and latencies[-1] - latencies[-2] <= DRAIN_TOLERANCE * self._block * last:
             return last
         num_rounds = 2 if is_hidden else 5
         # nothing follows, some SMs hold fewer CTAs than others: the fullest are the slowest, and end the kernel
@@ -379,14 +385,6 @@ class SteadyState:
         if settled is None or len(latencies) < 2 or abs(latencies[-1] - latencies[-2]) > QUEUE_TOLERANCE * last:
             return None
         return settled
-
-    def _is_in_step(self) -> bool:
-        """Whether every CTA took the same time to the cycle in the last rounds, and as long in each."""
-        pace = self._iterations
-        if len(pace.means) < IN_STEP_ROUNDS or pace.num_live <= FEW_CTAS:
-            return False
-        limit = EXACT * pace.means[-1]
-        return max(pace.spreads[-IN_STEP_ROUNDS:]) <= limit and max(pace.wobbles[1 - IN_STEP_ROUNDS :]) <= limit
 
     def _hides_copies(self, period: float, latency: float) -> bool:
         """Whether copies are there well before they are needed, so that the pace is set by the math alone."""

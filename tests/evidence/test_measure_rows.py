@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from gpusim.errors import ConfigError
 from gpusim.evidence.case import key_of
 from gpusim.evidence.rows import Table, number_text, replace_file
+from gpusim.evidence.toolkit import FOLDERS
 
 COLUMNS = ("n", "swizzle")
 
@@ -95,6 +97,32 @@ def test_a_spoilt_table_is_refused(path: Path, good: str, bad: str, says: str) -
     path.write_text(text.replace(good, bad), encoding="utf-8")
     with pytest.raises(ConfigError, match=says):
         Table.read(path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda text: text[:-1], "its last line has no end"),
+        (lambda text: text.splitlines(keepends=True)[0], "holds 0 rows of run 0, wants the 1"),
+        (lambda text: text.replace(b",19", b",nan"), "line 2 holds no number"),
+        (lambda text: text.decode().encode("utf-16"), "is no table in UTF-8"),
+    ],
+)
+def test_a_damaged_table_is_refused_in_a_sentence(path: Path, spoil: Callable[[bytes], bytes], says: str) -> None:
+    Table.read(path).append({}, [row(8, cycles="19")])
+    path.write_bytes(spoil(path.read_bytes()))
+    with pytest.raises(ConfigError, match=says):
+        Table.read(path)
+
+
+def test_rows_of_another_gpu_are_refused(path: Path) -> None:
+    """Where both have a description; somebody's own description may stand for any GPU."""
+    Table.read(path).append({"gpu": "NVIDIA H200"}, [row(8, cycles="19")])
+    table = Table.read(path)
+    table.check_gpu("h200_sxm", FOLDERS)
+    table.check_gpu("mine", FOLDERS)
+    with pytest.raises(ConfigError, match=r"rows of NVIDIA H200 \(h200_sxm\), wants those of h100_sxm"):
+        table.check_gpu("h100_sxm", FOLDERS)
 
 
 def test_a_csv_without_its_json_file_is_refused(path: Path) -> None:

@@ -21,6 +21,12 @@ REQUEST_BYTES = 4096.0
 UNTIL = 20_000.0
 
 
+def request_of(sm: int, tile: tuple[int, int], now: float, num_bytes: float = REQUEST_BYTES) -> MemoryRequest:
+    return MemoryRequest(
+        tensor="A", tile=tile, num_bytes=num_bytes, sm_idx=sm, wave=0, num_alike=1.0, issued_at=now, num_rows=1.0
+    )
+
+
 def rates(gpu: GpuSpec, sms: Sequence[int]) -> dict[int, float]:
     """Bytes a cycle that each of ``sms`` gets, all of which read one tile of their own after the other, out of L2."""
     env = simpy.Environment()
@@ -32,10 +38,7 @@ def rates(gpu: GpuSpec, sms: Sequence[int]) -> dict[int, float]:
     got = dict.fromkeys(sms, 0.0)
 
     def ask(sm: int) -> None:
-        request = MemoryRequest(
-            tensor="A", tile=(sm, 0), num_bytes=REQUEST_BYTES, sm_idx=sm, wave=0, num_alike=1.0, issued_at=env.now,
-            num_rows=1.0,
-        )  # fmt: skip
+        request = request_of(sm, (sm, 0), env.now)
 
         def done(cycle: float) -> None:
             if cycle < UNTIL:
@@ -69,3 +72,33 @@ def test_sms_of_a_larger_gpc_get_less() -> None:
 
 def test_what_one_cannot_take_others_share() -> None:
     assert by_turns(100.0, [2, 1, 1], [40.0, 90.0, 90.0]) == [40.0, 30.0, 30.0]
+
+
+@pytest.mark.parametrize(("is_evicted", "served"), [(False, 1.0), (True, 2.0)])
+def test_a_neighbour_is_joined_in_the_same_fill_alone(is_evicted: bool, served: float) -> None:
+    """One of the same GPC that asks while the first one's lines are on their way joins; not when they have left since."""
+    env = simpy.Environment()
+    machine = Machine(
+        env, GPU, Clock(sm_mhz=GPU.clock.max_mhz),
+        LruResidency(side_bytes=2 * REQUEST_BYTES, num_sides=GPU.l2_sides.num, is_warm=False),
+        cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
+    )  # fmt: skip
+    first, second = GPU.floorplan.members[0][:2]
+    xbar = machine.xbar
+
+    def ask(sm: int, tile: tuple[int, int]) -> None:
+        xbar.read(request_of(sm, tile, env.now), lambda _: None)
+
+    ask(first, (0, 0))
+    before = xbar.counters.served_bytes
+    if is_evicted:
+        env.run(until=UNTIL)
+        others = [(1, idx) for idx in range(4)]
+        for tile in others:
+            ask(first, tile)
+        env.run(until=2 * UNTIL)
+        before += len(others) * REQUEST_BYTES
+    ask(second, (0, 0))
+    env.run(until=4 * UNTIL)
+    assert before == pytest.approx(REQUEST_BYTES * (1 + 4 * is_evicted))
+    assert xbar.counters.served_bytes - before == pytest.approx((served - 1.0) * REQUEST_BYTES)

@@ -129,10 +129,12 @@ def test_ctas_swing_together_or_drift_apart() -> None:
 
 
 def test_in_step_is_the_same_time_to_the_cycle_for_some_rounds() -> None:
-    steady = in_step([[1000.0] * IN_STEP_ROUNDS])
-    assert max(steady.spreads) == 0.0 and max(steady.wobbles[1:]) == 0.0
-    late = in_step([[1000.0] * IN_STEP_ROUNDS, [1000.0] * (IN_STEP_ROUNDS - 1) + [1001.0]])
-    assert late.spreads[-1] == pytest.approx(1.0)
+    rounds = [1000.0] * IN_STEP_ROUNDS
+    assert in_step([rounds]).is_in_step()
+    assert not in_step([rounds[1:]]).is_in_step()
+    assert not in_step([rounds, [*rounds[1:], 1001.0]]).is_in_step()
+    assert not in_step([[*rounds[1:], 1001.0]]).is_in_step()
+    assert not paced(*[rounds] * FEW_CTAS).is_in_step()
 
 
 # ---------------------------------------------------------------------- timers beside the queue
