@@ -5,32 +5,10 @@ One file (or folder) a kernel, one row here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from gpusim.kernel_models.gemm import GemmParams
-from gpusim.workload.launch import Launch, Target
-
-
-class KernelParams(Protocol):
-    """Parameters of a kernel model: a frozen pydantic model."""
-
-    def resolved(self, gpu: Target) -> KernelParams:
-        """The same with every default that depends on the GPU filled in."""
-        ...
-
-    def launch(self, gpu: Target) -> Launch:
-        """The kernel as it is launched on ``gpu``."""
-        ...
-
-    def answer_to(self, ideal: str) -> Mapping[str, Any]:
-        """Options to try where making ``ideal`` free saves most; empty where none is known."""
-        ...
-
-    def as_options(self) -> Mapping[str, Any]:
-        """Every parameter as the command line spells it, in its order (``{"tile": "128x256x64", ...}``)."""
-        ...
+from gpusim.kernel_models.params import KernelParams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +17,7 @@ class KernelModel:
 
     name: str
     summary: str
-    params: type[GemmParams]
+    params: type[KernelParams]
 
 
 KERNEL_MODELS: dict[str, KernelModel] = {

@@ -129,7 +129,9 @@ EFFECTS: list[tuple[dict[str, Any], Callable[[Launch], Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "measure", "expected"), EFFECTS, ids=lambda value: str(value) if isinstance(value, dict) else "")
+@pytest.mark.parametrize(
+    ("options", "measure", "expected"), EFFECTS, ids=lambda value: str(value) if isinstance(value, dict) else ""
+)
 def test_an_option_changes_what_it_should(
     h200: GpuSpec, options: dict[str, Any], measure: Callable[[Launch], Any], expected: Any
 ) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from gpusim.errors import LayoutError
+from gpusim.kernel_models.params import KernelParams
 from gpusim.layout.notation import parse_swizzle
 from gpusim.layout.swizzle import SWIZZLE_MODES
 from gpusim.workload.dtypes import DType, dtype
@@ -72,13 +73,11 @@ Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
 Scalar = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class GemmParams(BaseModel):
+class GemmParams(KernelParams):
     """D = activation(alpha A B + beta C + bias), m x n x k. None: chosen for the GPU by :meth:`resolved`.
 
     Matrices whose rows are no multiple of 16 bytes are taken as padded to it, as TMA and cp.async want.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     m: Extent = Field(description="rows of A and D")
     n: Extent = Field(description="columns of B and D")
@@ -215,16 +214,6 @@ class GemmParams(BaseModel):
         if ideal in ("bank_conflicts", "tma") and self.math != "fma" and self.swizzle != widest_swizzle(self):
             return {"swizzle": widest_swizzle(self)}
         return {}
-
-    def as_options(self) -> Mapping[str, Any]:
-        """Every parameter as the command line spells it, in its order."""
-        options: dict[str, Any] = {}
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            if isinstance(value, tuple):
-                value = "x".join(str(part) for part in value)
-            options[name.rstrip("_")] = value
-        return options
 
 
 OUT_DTYPES = {"bf16": "bf16", "fp16": "fp16", "tf32": "fp32", "fp8": "bf16", "int8": "int32", "fp32": "fp32"}
