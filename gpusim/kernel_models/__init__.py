@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpusim.kernel_models.elementwise import ElementwiseParams
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.kernel_models.params import KernelParams
 
@@ -23,6 +24,9 @@ class KernelModel:
 KERNEL_MODELS: dict[str, KernelModel] = {
     "gemm": KernelModel(
         name="gemm", summary="D = activation(alpha A B + beta C + bias), every schedule", params=GemmParams
+    ),
+    "elementwise": KernelModel(
+        name="elementwise", summary="copy, scale, add or fill, a vector a load", params=ElementwiseParams
     ),
 }
 """Every kernel that can be predicted by name."""
