@@ -30,8 +30,8 @@ from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpR
 UNROLLED = 4
 """Loads of a thread that are under way at once in the loop over a row; what is left over is taken first, one by one."""
 BEFORE_ROW, EACH_TURN, AFTER_ROW = 34, 5, 9
-"""Instructions of a thread: until its first load, of a turn of the loop beside loads and sums, and after the last sum. Source
-of this and what follows: SASS of kernels/reduction, sm_90a."""
+"""Instructions of a thread: until its first load, of a turn of the loop beside loads and sums, and after the last sum.
+Source of this and what follows: SASS of kernels/reduction, sm_90a."""
 BEFORE_COLUMNS, AFTER_COLUMNS = 42, 8
 """Of the same where columns are added up: until the first load, and from the warps' sums to the atomic."""
 REGISTERS: Mapping[tuple[str, int], int] = {("row", 4): 24, ("row", 2): 26, ("column", 4): 32, ("column", 2): 32}
@@ -84,7 +84,7 @@ class ReductionParams(StreamParams):
         check_vector("reduction", self.vector_bytes, self.element.num_bytes)
         if self.columns % self.vector_elements:
             raise KernelError(
-                f"reduction: {self.columns} columns are no whole vectors of {self.vector_elements} elements: use a multiple, "
+                f"reduction: {self.columns} columns are no whole vectors of {self.vector_elements} elements: use a multiple "
                 f"or fewer --vector-bytes"
             )
         if self.axis == "column":
@@ -102,8 +102,8 @@ class ReductionParams(StreamParams):
                 raise KernelError(f"reduction: {has} {name} are no multiple of {unit} ({why}): use one")
         if self.threads < self.width:
             raise KernelError(
-                f"reduction: {self.threads} threads finish {self.width} columns, wants one each: use more --threads or fewer "
-                f"--vector-bytes"
+                f"reduction: {self.threads} threads finish {self.width} columns, wants one each: use more --threads or "
+                f"fewer --vector-bytes"
             )
 
     def launch(self, gpu: Target) -> Launch:

@@ -80,7 +80,8 @@ class RowParams(StreamParams):
         if self.values > MOST_VALUES:
             use = "--per block" if self.per == "warp" else "more --threads"
             raise KernelError(
-                f"{kernel}: {self.columns} columns are {self.values} values a lane, which keeps {MOST_VALUES} at most: use {use}"
+                f"{kernel}: {self.columns} columns are {self.values} values a lane, which keeps at most {MOST_VALUES}: "
+                f"use {use}"
             )
         check_grid(kernel, self.num_ctas, use="use fewer --rows")
 
