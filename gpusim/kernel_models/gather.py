@@ -20,17 +20,19 @@ MOST_VECTORS = 32
 """Of a row that a lane keeps."""
 AT_ONCE = 4
 """Vectors of a thread at least: of short rows it takes several."""
-BEFORE_INDEX, BEFORE_ROWS, BEFORE_STORES = 14, 20, 4
+BEFORE_INDEX, BEFORE_ROWS, BEFORE_STORES = 11, 17, 4
 """Instructions of a thread until its first load of an index, from there to the first of a row, and to the first store.
 Source: SASS of kernels/gather, sm_90a."""
-REGISTERS = 24
-"""Of a thread with four vectors; one with more has 32 or its data and a few. Source: ptxas of kernels/gather."""
+AT_MOST = 6
+"""Vectors of a thread that are under way: more of a row are asked for when as many of the first have been stored."""
+REGISTERS, MOST_REGISTERS = 24, 32
+"""Of a thread with four vectors, and with more. Source: ptxas of kernels/gather."""
 
 
 class GatherParams(StreamParams):
     """Copies rows of a table, 16 bytes a lane: eight or more lanes, a warp at most, share a row.
 
-    Each thread loads its indices, then its vectors (four of several rows, or all that it has of one), then stores them.
+    Each thread loads its indices, then its vectors (four of several rows, or six of one), then stores them.
     """
 
     rows: Count = Field(description="rows that are gathered")
@@ -111,12 +113,13 @@ def gather_launch(params: GatherParams) -> Launch:
     rows_of_warp = WARP_SIZE // params.lanes
     new, again = _indices(params)
     last_idx, rest = params.num_ctas - 1, params.rows % per_cta
-    full = of_warp.scaled(num_warps * at_once * params.vectors)
-    last = of_warp.scaled(ceil_div(rest, rows_of_warp) * params.vectors) if rest else full
+    chunks = _chunks(at_once * params.vectors)
+    full = [of_warp.scaled(num_warps * chunk) for chunk in chunks]
+    last = [of_warp.scaled(ceil_div(ceil_div(rest, rows_of_warp) * chunk, at_once)) for chunk in chunks] if rest else full
     before, between, behind = ops.Alu(BEFORE_INDEX, is_chain=True), ops.Alu(BEFORE_ROWS), ops.Alu(BEFORE_STORES)
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
-        access = last if cta.cta_idx == last_idx else full
+        first, *later = last if cta.cta_idx == last_idx else full
         yield before
         indices = [(yield ops.GlobalLoad("index", (cta.cta_idx, 0), new))]
         if again.num_requests:
@@ -124,30 +127,43 @@ def gather_launch(params: GatherParams) -> Launch:
         for token in indices:
             yield ops.Use(token)
         yield between
-        token = yield ops.GlobalLoad("table", (cta.cta_idx, 0), access)
+        token = yield ops.GlobalLoad("table", (cta.cta_idx, 0), first)
         yield behind
+        for step, access in enumerate(later):
+            yield ops.Use(token)
+            token = yield ops.GlobalLoad("table", (cta.cta_idx, step + 1), access)
+            yield ops.GlobalStore("out", (cta.cta_idx, step), first)
+            first = access
         yield ops.Use(token)
-        yield ops.GlobalStore("out", (cta.cta_idx, 0), access)
+        yield ops.GlobalStore("out", (cta.cta_idx, len(later)), first)
 
     num_bytes, share = params.rows * params.row_bytes, per_cta * params.row_bytes
-    data = params.vectors * at_once * VECTOR_BYTES // 4
     return Launch(
         kernel="gather",
         num_ctas=params.num_ctas,
         num_tiles=params.num_ctas,
         roles=(WarpRole(name="gather", num_warps=num_warps, program=program),),
-        registers_per_thread=REGISTERS if data <= AT_ONCE * 4 else max(32, data + 10),
-        registers_source="ptxas of kernels/gather, or the data and ten more",
+        registers_per_thread=REGISTERS if at_once * params.vectors <= AT_ONCE else MOST_REGISTERS,
+        registers_source="ptxas of kernels/gather",
         footprints=(
             share_footprint(
                 "index", "read", num_bytes=params.rows * INDEX_BYTES, share_bytes=per_cta * INDEX_BYTES
             ),
-            share_footprint("table", "read", num_bytes=num_bytes, share_bytes=share),
-            share_footprint("out", "write", num_bytes=num_bytes, share_bytes=share),
+            share_footprint("table", "read", num_bytes=num_bytes, share_bytes=share, num_steps=len(chunks)),
+            share_footprint("out", "write", num_bytes=num_bytes, share_bytes=share, num_steps=len(chunks)),
         ),
         math_class="fp32",
         params=params.as_options(),
     )
+
+
+def _chunks(num_vectors: int) -> list[int]:
+    """Vectors of a lane that it asks for together.
+
+    >>> _chunks(4), _chunks(8)
+    ([4], [6, 2])
+    """
+    return [min(AT_MOST, num_vectors - begin) for begin in range(0, num_vectors, AT_MOST)]
 
 
 def _indices(params: GatherParams) -> tuple[AccessPattern, AccessPattern]:

@@ -11,7 +11,7 @@ from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.launch import Launch, RoleContext, Target, WarpRole
 
-BEFORE_LOADS = 12
+BEFORE_LOADS = {"warp": 16, "block": 9}
 """Instructions of a thread until its first load. Source of this and what follows: SASS of kernels/layer_norm, sm_90a."""
 SCALE = 6
 """Instructions about the one MUFU.RSQ of a lane, each of which waits for the one before."""
@@ -57,7 +57,7 @@ def layer_norm_launch(params: LayerNormParams) -> Launch:
     rest = params.rows % per_cta
     last, last_idx = (row.scaled(rest), params.num_ctas - 1) if rest else (full, -1)
     meeting = Meeting(num_warps, of_block=params.per == "block")
-    before, unpack = ops.Alu(BEFORE_LOADS, is_chain=True), ops.Alu(values * unpacking(width))
+    before, unpack = ops.Alu(BEFORE_LOADS[params.per], is_chain=True), ops.Alu(values * unpacking(width))
     add, center, squares = ops.Fma(values, is_chain=True), ops.Fma(values), ops.Fma(values, is_chain=True)
     root, about_root = ops.Mufu(1), ops.Alu(SCALE, is_chain=True)
     unpack_both, finish, pack = ops.Alu(2 * values * unpacking(width)), ops.Fma(2 * values), ops.Alu(values * packing(width))

@@ -28,11 +28,12 @@ from gpusim.workload.access import AccessPattern, wavefronts
 from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
 
 UNROLLED = 4
-"""Loads of a thread that are under way at once in the loop over a row; what is left over is taken first, one by one."""
-BEFORE_ROW, EACH_TURN, AFTER_ROW = 34, 5, 9
+"""Loads of a thread that are under way at once. Of a row, what is left over is taken first, one by one; of columns, a block's
+loads are all there in a straight line, but there are registers for four."""
+BEFORE_ROW, EACH_TURN, AFTER_ROW = 33, 5, 9
 """Instructions of a thread: until its first load, of a turn of the loop beside loads and sums, and after the last sum.
 Source of this and what follows: SASS of kernels/reduction, sm_90a."""
-BEFORE_COLUMNS, AFTER_COLUMNS = 42, 8
+BEFORE_COLUMNS, AFTER_COLUMNS = 44, 8
 """Of the same where columns are added up: until the first load, and from the warps' sums to the atomic."""
 REGISTERS: Mapping[tuple[str, int], int] = {("row", 4): 24, ("row", 2): 26, ("column", 4): 32, ("column", 2): 32}
 """Of a thread, by the bytes of an element."""
@@ -192,10 +193,11 @@ def column_launch(params: ReductionParams) -> Launch:
     num_groups = params.columns // params.width
     turns = params.rows_per_cta // num_warps
     of_row = dense_access(0, WARP_SIZE, params.vector_bytes)
-    loads = of_row.scaled(num_warps * turns)
+    loads = [of_row.scaled(num_warps * min(UNROLLED, turns - begin)) for begin in range(0, turns, UNROLLED)]
     share = params.rows_per_cta * params.width * width
     before, after = ops.Alu(BEFORE_COLUMNS, is_chain=True), ops.Alu(AFTER_COLUMNS)
-    unpack, add = ops.Alu(turns * elements * unpacking(width)), ops.Fma(turns * elements)
+    each = turns * elements / len(loads)
+    unpack, add = ops.Alu(each * unpacking(width)), ops.Fma(each)
     leave, take = _left(params), _taken(params)
     finishing = params.width / params.threads  # part of the threads
     finish = ops.Fma(num_warps * finishing, is_chain=True)
@@ -203,10 +205,13 @@ def column_launch(params: ReductionParams) -> Launch:
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         yield before
-        token = yield ops.GlobalLoad("in", (cta.cta_idx, 0), loads)
-        yield ops.Use(token)
-        yield unpack
-        yield add
+        token = yield ops.GlobalLoad("in", (cta.cta_idx, 0), loads[0])
+        for step in range(1, len(loads) + 1):
+            yield ops.Use(token)
+            if step < len(loads):
+                token = yield ops.GlobalLoad("in", (cta.cta_idx, step), loads[step])
+            yield unpack
+            yield add
         yield ops.SharedStore(leave)
         yield ops.Syncthreads()
         yield ops.Use((yield ops.SharedLoad(take)))
@@ -229,7 +234,9 @@ def column_launch(params: ReductionParams) -> Launch:
         registers_source="ptxas of kernels/reduction",
         extra_smem_bytes=num_warps * params.width * WORD_BYTES,
         footprints=(
-            share_footprint("in", "read", num_bytes=params.rows * params.columns * width, share_bytes=share),
+            share_footprint(
+                "in", "read", num_bytes=params.rows * params.columns * width, share_bytes=share, num_steps=len(loads)
+            ),
             Footprint(tensor="out", access="write", panel_of=group_of, panel_bytes=group_bytes),
         ),
         num_flops=params.rows * params.columns,

@@ -11,12 +11,12 @@ from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.launch import Launch, RoleContext, Target, WarpRole
 
-BEFORE_LOADS = 12
+BEFORE_LOADS = {"warp": 14, "block": 7}
 """Instructions of a thread until its first load. Source of this and what follows: SASS of kernels/softmax, sm_90a."""
 RECIPROCAL = 8
 """Integer instructions and multiplications about the one MUFU.RCP of a lane, each of which waits for the one before."""
-REGISTERS: Mapping[int, int] = {16: 32, 32: 47}
-"""Of a thread, by the values that it keeps."""
+REGISTERS: Mapping[tuple[int, int], int] = {(4, 16): 31, (4, 32): 47, (2, 16): 32, (2, 32): 47}
+"""Of a thread, by the bytes of an element and the values that it keeps."""
 OTHER_REGISTERS = 16
 """Beside the values, where nothing was compiled."""
 
@@ -54,7 +54,7 @@ def softmax_launch(params: SoftmaxParams) -> Launch:
     rest = params.rows % per_cta
     last, last_idx = (row.scaled(rest), params.num_ctas - 1) if rest else (full, -1)
     meeting = Meeting(num_warps, of_block=params.per == "block")
-    before, unpack = ops.Alu(BEFORE_LOADS, is_chain=True), ops.Alu(values * unpacking(width))
+    before, unpack = ops.Alu(BEFORE_LOADS[params.per], is_chain=True), ops.Alu(values * unpacking(width))
     most, shift, exponents = ops.Alu(values, is_chain=True), ops.Fma(1 + values), ops.Mufu(values)
     add, one, rest_of_one = ops.Fma(values), ops.Mufu(1), ops.Alu(RECIPROCAL, is_chain=True)
     scale, pack = ops.Fma(values), ops.Alu(values * packing(width))
@@ -83,7 +83,7 @@ def softmax_launch(params: SoftmaxParams) -> Launch:
         num_ctas=params.num_ctas,
         num_tiles=params.num_ctas,
         roles=(WarpRole(name="softmax", num_warps=num_warps, program=program),),
-        registers_per_thread=REGISTERS.get(values, values + OTHER_REGISTERS),
+        registers_per_thread=REGISTERS.get((width, values), values + OTHER_REGISTERS),
         registers_source="ptxas of kernels/softmax, or the values and 16 more",
         extra_smem_bytes=2 * 4 * num_warps if params.per == "block" else 0,
         footprints=(

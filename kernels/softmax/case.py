@@ -11,7 +11,8 @@ from gpusim.evidence.whole import COUNTED, MIB, SIZES, pattern, whole_kernel, wi
 THREADS = 256
 WARPS = THREADS // 32
 SHAPES = (
-    ("warp", "fp32", 1024), ("warp", "bf16", 1024), ("block", "fp32", 4096), ("block", "bf16", 4096), ("block", "fp32", 8192),
+    ("warp", "fp32", 1024), ("warp", "bf16", 1024), ("block", "fp32", 4096), ("block", "bf16", 4096),
+    ("block", "fp32", 8192),
 )  # fmt: skip
 TIMED_SHAPES, TIMED_FROM_BYTES = SHAPES[:1], 64 * MIB
 TOLERANCE = {"fp32": 2e-5, "bf16": 2.0**-8 + 1e-4}
