@@ -28,8 +28,8 @@ from gpusim.workload.access import AccessPattern, wavefronts
 from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
 
 UNROLLED = 4
-"""Loads of a thread that are under way at once. Of a row, what is left over is taken first, one by one; of columns, all loads
-of a block lie in a straight line, but there are registers for four."""
+"""Loads of a thread that are under way at once. Of a row, what is left over is taken first, one by one; of columns, all
+loads of a block lie in a straight line, but there are registers for four."""
 BEFORE_ROW, EACH_TURN, AFTER_ROW = 33, 5, 9
 """Instructions of a thread: until its first load, of a turn of the loop beside loads and sums, and after the last sum.
 Source of this and what follows: SASS of kernels/reduction, sm_90a."""
