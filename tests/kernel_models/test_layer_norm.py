@@ -16,8 +16,9 @@ from gpusim.workload import ops
 from .conftest import bytes_by_panel, footprint_bytes, ops_of
 
 SHAPES: list[dict[str, Any]] = [
-    {"rows": 64, "columns": 1024}, {"rows": 61, "columns": 1024, "dtype": "bf16"}, {"rows": 5, "columns": 4096, "per": "block"},
-    {"rows": 3, "columns": 8192, "per": "block", "dtype": "fp16"}, {"rows": 16, "columns": 512, "threads": 64},
+    {"rows": 64, "columns": 1024}, {"rows": 61, "columns": 1024, "dtype": "bf16"},
+    {"rows": 5, "columns": 4096, "per": "block"}, {"rows": 3, "columns": 8192, "per": "block", "dtype": "fp16"},
+    {"rows": 16, "columns": 512, "threads": 64},
 ]  # fmt: skip
 
 

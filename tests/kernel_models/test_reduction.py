@@ -34,7 +34,9 @@ def test_footprints_are_what_ctas_touch_and_all_of_it_is_read_once(h200: GpuSpec
     assert bytes_by_panel(launch, ops.GlobalStore, ops.GlobalAtomic) == footprint_bytes(launch, "write")
 
 
-@pytest.mark.parametrize(("columns", "alone", "turns"), [(4096, 0, 1), (1024, 1, 0), (65536, 0, 16), (9472, 2, 2), (5120, 1, 1)])
+@pytest.mark.parametrize(("columns", "alone", "turns"), [
+    (4096, 0, 1), (1024, 1, 0), (65536, 0, 16), (9472, 2, 2), (5120, 1, 1),
+])  # fmt: skip
 def test_four_loads_are_under_way_and_what_is_left_over_comes_first(
     h200: GpuSpec, columns: int, alone: int, turns: int
 ) -> None:
