@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -73,14 +75,17 @@ def plan_traffic(launch: Launch, gpu: GpuSpec, *, num_slots: int, is_warm: bool)
         PanelUse(
             tensor=item.tensor, is_write=item.access == "write", panel_of_tile=item.panel_of(tiles),
             bytes_of_tile=item.panel_bytes(tiles), num_passes=item.num_passes,
-            table_bytes=item.table_bytes,
+            table_bytes=item.table_bytes, cache_hint=item.cache_hint,
         )
         for item in launch.footprints
     ]
     sides = side_of_cta(gpu, launch.cluster_size)
     of_wave = sides[np.arange(num_slots) % len(sides)]
+    held = gpu.l2_sides
+    if launch.set_aside_bytes:
+        held = replace(held, last_bytes=launch.set_aside_bytes / held.num)
     return panel_traffic(
-        uses, waves_of_tiles(launch.num_tiles, num_slots), sides=gpu.l2_sides,
+        uses, waves_of_tiles(launch.num_tiles, num_slots), sides=held,
         side_of_tile=np.resize(of_wave, launch.num_tiles), is_warm=is_warm,
     )
 

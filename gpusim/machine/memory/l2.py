@@ -37,6 +37,12 @@ class L2Spec:
     capacity_spread_fraction: float
     """How gradually lines leave around that: three in four stay, or one, where a part 1.1 times this more or less is
     touched between two uses. 0: all or none."""
+    dirty_fraction: float
+    """What may be stored and not yet written back: of ``capacity_bytes``."""
+    evict_first_fraction: float
+    """What both sides, once full, have left for lines hinted evict_first: of ``capacity_bytes``."""
+    evict_last_fraction: float
+    """What is kept for lines hinted evict_last where no room is set aside: of ``capacity_bytes``."""
     link_bytes_per_cycle: float
     """What passes from one side to the other, each way."""
     near_latency_cycles: float
@@ -114,9 +120,13 @@ class L2(Component):
     touched on a side in between, lines that leave one by one and not all at once, write-back of what does not stay, near
     and far latency: a side's first read of a tile goes across for the lines that lie on the other (a tile with lines on
     both waits for those), later ones find a copy while the side has room; what goes across, half of all stores among it,
-    takes its turn on a link each way; a tile of many lines waits for the farthest slice.
-    Ignores: sets and hashing, but for the spread; sector promotion, cache hints, persistence windows; requests and
-    headers of reads on the link; fills by stores in part of a sector.
+    takes its turn on a link each way; a tile of many lines waits for the farthest slice; stores that wait dirty up to a
+    limit, beyond which the oldest are written back; cache hints and set-asides (traffic.py): evict_first takes no room from
+    others, evict_last keeps what is set aside, a window of addresses that persist is evict_last.
+    Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly); what a miss brings in
+    beside its sector (64 bytes of an aligned pair, where only one sector is asked for); fills by stores to part of a
+    sector (32 bytes, when it leaves); requests and headers of reads on the link; hints beside what earlier launches left,
+    and in launches without footprints.
     Source: the GPU's description.
     """
 
