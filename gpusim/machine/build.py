@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import simpy
 
@@ -38,6 +40,8 @@ class Sm:
     tma: Tma | None
     dsmem: Dsmem | None
     mbarrier_unit: MbarrierUnit | None
+    queued_stores: deque[tuple[float, Any]] = field(default_factory=deque)
+    """Stores to memory that may not have left the SM, oldest first: bytes of the port's time, and who knows when they have."""
     num_ctas: int = 0
     active_since: float = 0.0
     active_cycles: float = 0.0
