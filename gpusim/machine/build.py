@@ -41,7 +41,7 @@ class Sm:
     dsmem: Dsmem | None
     mbarrier_unit: MbarrierUnit | None
     queued_stores: deque[tuple[float, Any]] = field(default_factory=deque)
-    """Stores to memory that may not have left the SM, oldest first: bytes of the port's time, and who knows when they have."""
+    """Stores to memory that may not have left the SM, oldest first: bytes of the port's time, and who knows when."""
     num_ctas: int = 0
     active_since: float = 0.0
     active_cycles: float = 0.0

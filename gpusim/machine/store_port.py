@@ -17,8 +17,8 @@ class StorePort:
     """
 
     __slots__ = (
-        "_alike", "_arriving", "_begins", "_crossed_at", "_current_end", "_ends", "_env", "_held_bytes", "_is_busy", "_leaving",
-        "_passed", "_pipe", "_sent",
+        "_alike", "_arriving", "_begins", "_crossed_at", "_current_end", "_ends", "_env", "_held_bytes", "_is_busy",
+        "_leaving", "_passed", "_pipe", "_sent",
     )
 
     def __init__(self, env: simpy.Environment, pipe: SharedPipe, held_bytes: float, num_alike: float = 1.0) -> None:

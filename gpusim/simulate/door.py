@@ -10,7 +10,7 @@ from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import Dispatcher
 from gpusim.machine.memory.residency import PanelTraffic, panel_traffic
 from gpusim.machine.sm.occupancy import Occupancy, occupancy
-from gpusim.simulate.touches import Touches
+from gpusim.simulate.uses import Uses
 from gpusim.workload.launch import Launch
 
 MATH_CLASSES = ("16bit", "tf32", "fp8", "int8", "fp32")
@@ -61,19 +61,18 @@ def grid_of_persistent(launch: Launch, num_slots: int) -> int:
     return min(num_slots, -(-launch.num_tiles // size) * size)
 
 
-def plan_traffic(
-    launch: Launch, gpu: GpuSpec, touches: Touches, *, num_slots: int, is_warm: bool
-) -> dict[str, PanelTraffic]:
+def plan_traffic(launch: Launch, gpu: GpuSpec, uses: Uses, *, num_slots: int, is_warm: bool) -> dict[str, PanelTraffic]:
     """First pass: which first touches go to memory. Order is enough for that; nothing is timed.
 
     Empty for a launch without footprints.
     """
     if not launch.footprints:
         return {}
-    tiles = touches.tiles
+    tiles = uses.tiles
     sides = side_of_cta(gpu, launch.cluster_size)
     return panel_traffic(
-        touches.uses, tiles // num_slots, sides=gpu.l2_sides, side_of_tile=sides[tiles % num_slots % len(sides)], is_warm=is_warm
+        uses.of_tensors, tiles // num_slots, sides=gpu.l2_sides, side_of_tile=sides[tiles % num_slots % len(sides)],
+        is_warm=is_warm,
     )
 
 

@@ -19,12 +19,13 @@ from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.machine.timing import NEVER, RingingEnvironment
 from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
 from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic
+from gpusim.simulate.flow import Flow
 from gpusim.simulate.representatives import representatives
 from gpusim.simulate.role import Role
 from gpusim.simulate.sampling import sample_sms
 from gpusim.simulate.steady import WORK_TOLERANCE, SteadyState
 from gpusim.simulate.timeline import Skip, Timeline, WarpState
-from gpusim.simulate.touches import Touches
+from gpusim.simulate.uses import Uses
 from gpusim.simulate.warp import FREE_HANDLERS, HANDLERS
 from gpusim.units import LINE_BYTES, Clock
 from gpusim.workload.atoms import MmaAtom
@@ -78,11 +79,11 @@ class Engine:
         held: Occupancy | None = None,
         num_sampled_sms: int | None = None,
         traffic: dict[str, PanelTraffic] | None = None,
-        touches: Touches | None = None,
+        uses: Uses | None = None,
     ) -> None:
         """Ready to :meth:`run`; raises LaunchError where the GPU cannot hold the launch.
 
-        ``traffic``, ``touches``: worked out before.
+        ``traffic``, ``uses``: worked out before.
         """
         self.launch = launch
         self.ideals, self._is_warm = ideals, is_warm
@@ -91,8 +92,8 @@ class Engine:
         self.num_slots = count_slots(launch, gpu, self.occupancy)
         self.num_ctas = launch.num_ctas or grid_of_persistent(launch, self.num_slots)
         self._num_at_once = min(self.num_slots, self.num_ctas)
-        touches = touches or Touches.of(launch)
-        self.traffic = traffic or plan_traffic(launch, gpu, touches, num_slots=self._num_at_once, is_warm=is_warm)
+        uses = uses or Uses.of(launch)
+        self.traffic = traffic or plan_traffic(launch, gpu, uses, num_slots=self._num_at_once, is_warm=is_warm)
         self.sample = sample = sample_sms(
             launch, gpu, self.occupancy, num_sms=num_sampled_sms, num_slots=self.num_slots, num_ctas=self.num_ctas
         )
@@ -101,7 +102,7 @@ class Engine:
         """Of SMs that stand for others for how many; empty where all are simulated, or a sample of whole GPCs."""
         if num_sampled_sms is None and (recorded_sms == "first" or not recorded_sms):
             self.alike = representatives(
-                launch, gpu, self.occupancy, touches, num_slots=self.num_slots, num_ctas=self.num_ctas
+                launch, gpu, self.occupancy, uses, num_slots=self.num_slots, num_ctas=self.num_ctas
             )
         self._order = None if sample.order is None else sample.order.tolist()
         self.num_to_run = self.num_ctas if self._order is None else len(self._order)
@@ -126,15 +127,13 @@ class Engine:
         self.offset_cycles = 0.0
         self.miss_bytes_by_wave = sum((item.miss_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
         self.touched_bytes_by_wave = sum((item.touched_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
-        self._work_by_wave = touches.by_wave(self._num_at_once)
+        self._work_by_wave = uses.by_wave(self._num_at_once)
         self.steps_per_turn = max((item.num_steps for item in launch.footprints if item.access == "read"), default=0)
         self.steady = SteadyState(self, enabled=skips and bool(self.traffic))
-        self.next_cta = 0
-        self._wave_weight = 1.0
-        self._weighted_left = 0
+        self.flow = Flow(self) if self.alike and skips and launch.num_ctas is not None else None
+        self.next_cta = self._num_exits = 0
+        self._wave_weight, self._weighted_left = 1.0, 0
         self._num_waves_to_leave_out = 0
-        self._num_exits = 0
-        self._wave_ends_at = self.slots_to_run
         self._live: dict[int, Cta] = {}
         self._num_stores_pending = 0
         self._last_store_at = 0.0
@@ -181,19 +180,21 @@ class Engine:
         spec = self.gpu.dispatcher
         dispatcher = self.machine.dispatcher
         dispatcher.next_free_at = spec.launch_cycles
-        for place, sms in enumerate(dispatcher.slots):
+        self.first_start = spec.launch_cycles
+        if self.alike:
+            places = dispatcher.slots[: self.num_to_run]
+            for place, sms in enumerate(places):
+                if sms[0] in self.alike:
+                    self.next_cta = place
+                    dispatcher.next_free_at = spec.launch_cycles + place * spec.dispatch_cycles_per_cta
+                    self._start_cluster(sms, at_cycle=0.0, is_first=True)
+            self.next_cta = len(places)
+            dispatcher.next_free_at = spec.launch_cycles + self.next_cta * spec.dispatch_cycles_per_cta
+            return
+        for sms in dispatcher.slots:
             if self.next_cta >= self.num_to_run:
                 break
-            if self.alike:
-                if sms[0] not in self.alike:
-                    continue
-                self.next_cta = place
-                dispatcher.next_free_at = spec.launch_cycles + place * spec.dispatch_cycles_per_cta
-            self._start_cluster(sms, at_cycle=0.0, is_first=True)
-        if self.alike:
-            self.next_cta = min(len(dispatcher.slots), self.num_to_run)
-            dispatcher.next_free_at = spec.launch_cycles + self.next_cta * spec.dispatch_cycles_per_cta
-        self.first_start = spec.launch_cycles
+            self._start_cluster(sms, at_cycle=0.0)
 
     def _start_cluster(self, sms: tuple[int, ...], *, at_cycle: float, is_first: bool = False) -> None:
         """Start a cluster or, where an SM stands for others, one CTA for each of them; the first ones have a place each."""
@@ -268,8 +269,11 @@ class Engine:
         self.last_exit = max(self.last_exit, all_retired)
         cluster = cta.cluster
         cluster.num_running -= 1
-        if self._num_exits >= self._wave_ends_at:
-            self._wave_ends_at += self.slots_to_run
+        if self.flow is not None:
+            if self._num_exits >= self.flow.next_at:
+                self._num_waves_to_leave_out += self.flow.look(self._num_exits)
+                self._leave_waves_out()
+        elif self._num_exits % self.slots_to_run == 0:
             self._num_waves_to_leave_out += self.steady.wave_ended()
             self._leave_waves_out()
         cta.sm.cta_leaves(self.reported_cycle)
@@ -282,7 +286,7 @@ class Engine:
     def _leave_waves_out(self) -> None:
         """Leave out what is to be left out once the present wave has all its CTAs; the next counts for it."""
         num_waves = self._num_waves_to_leave_out
-        if num_waves and (self.alike or self.next_cta % self.slots_to_run == 0):
+        if num_waves and (self.flow is not None or self.next_cta % self.slots_to_run == 0):
             self.next_cta += num_waves * self.slots_to_run
             self._wave_weight = 1.0 + num_waves
             self._weighted_left = self.slots_to_run

@@ -10,13 +10,13 @@ import numpy as np
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import Dispatcher
 from gpusim.machine.sm.occupancy import Occupancy
-from gpusim.simulate.touches import Touches
+from gpusim.simulate.uses import Uses
 from gpusim.workload.launch import Launch
 
 MOST_LIVE_OPS = 6000
 """Steps of the whole grid, about, up to which all SMs are simulated: that takes a tenth of a second."""
 
-MOST_OPS_AT_ONCE = 600
+MOST_OPS_AT_ONCE = 400
 """Steps of the CTAs that representatives hold at once."""
 
 MOST_STOOD_FOR = 9
@@ -27,7 +27,7 @@ COMMON_SHARE = 0.25
 
 
 def representatives(
-    launch: Launch, gpu: GpuSpec, held: Occupancy, touches: Touches, *, num_slots: int, num_ctas: int
+    launch: Launch, gpu: GpuSpec, held: Occupancy, uses: Uses, *, num_slots: int, num_ctas: int
 ) -> Mapping[int, int]:
     """SMs to simulate, and for how many each stands, where that changes little but the time that it takes; else empty.
 
@@ -38,7 +38,7 @@ def representatives(
     Ignores: how those for whom one stands drift apart.
     """
     room = COMMON_SHARE * (gpu.l1.unified_bytes - launch.smem_bytes * held.ctas_per_sm)
-    if launch.cluster_size > 1 or not touches.are_private(room):
+    if launch.cluster_size > 1 or not uses.are_private(room):
         return {}
     steps = 1.0 + sum(item.num_steps for item in launch.footprints)
     if steps * launch.num_tiles <= MOST_LIVE_OPS:

@@ -290,6 +290,11 @@ class L2(Component):
         self.hbm.write_back(leaving, written, count=request.num_alike, num_sms=num_sms)
         return done if written.is_settled else written.left
 
+    @property
+    def backlog_bytes(self) -> float:
+        """Dirty bytes on their way to memory."""
+        return self._backlog_bytes
+
     def written_back(self, num_bytes: float) -> None:
         """``num_bytes`` of dirty lines have gone to memory."""
         self._backlog_bytes -= num_bytes

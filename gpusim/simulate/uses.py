@@ -12,16 +12,16 @@ from gpusim.workload.launch import Launch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Touches:
+class Uses:
     """Panels of all tiles."""
 
     tiles: NDArray[np.int64]
     """0, 1, ...: int64[num_tiles]."""
-    uses: tuple[PanelUse, ...]
+    of_tensors: tuple[PanelUse, ...]
     """One of each footprint."""
 
     @classmethod
-    def of(cls, launch: Launch) -> Touches:
+    def of(cls, launch: Launch) -> Uses:
         """Of all tiles of ``launch``."""
         tiles = np.arange(launch.num_tiles, dtype=np.int64)
         uses = [
@@ -31,7 +31,7 @@ class Touches:
             )
             for item in launch.footprints
         ]
-        return cls(tiles=tiles, uses=tuple(uses))
+        return cls(tiles=tiles, of_tensors=tuple(uses))
 
     def by_wave(self, num_at_once: int) -> list[NDArray[np.float64]]:
         """For each tensor what the tiles of each wave, so many each, touch, float64[2, num_waves].
@@ -44,15 +44,15 @@ class Touches:
                 np.add.reduceat(of_tile, starts, dtype=np.float64)
                 for of_tile in (use.bytes_of_tile, use.bytes_of_tile > 0)
             ])
-            for use in self.uses
+            for use in self.of_tensors
         ]
 
     def are_private(self, room_bytes: float) -> bool:
         """Whether no two tiles read the same panel, but for panels that all of them do: ``room_bytes`` of these in all."""
-        if not self.uses:
+        if not self.of_tensors:
             return False
         common = 0.0
-        for use in self.uses:
+        for use in self.of_tensors:
             if use.is_write or _is_one_to_one(use.panel_of_tile):
                 continue
             if np.ptp(use.panel_of_tile):
