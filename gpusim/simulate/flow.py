@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import accumulate, pairwise
+from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 if TYPE_CHECKING:
     from gpusim.simulate.engine import Engine
@@ -19,8 +21,17 @@ then cancels, however many CTAs end together."""
 STRETCHES = 4
 """Stretches in a row between which the pace is the same."""
 
-SAME_PACE = 3e-3
-"""How far the paces between them may lie apart."""
+SAME_PACE, NEAR_PACE = 1e-3, 3e-3
+"""How far the paces between them may lie apart: between stretches of few looks, and of many."""
+
+CERTAINTY = 3e-3
+"""Error of the pace, by how far the looks lie from it."""
+
+MANY_LOOKS = 5
+"""Looks of a stretch that are many."""
+
+FORGOTTEN = (0.0, 0.25, 0.5)
+"""Parts of the looks, from the first on, without which the pace is looked for."""
 
 PATIENT_WAVES = 20.0
 """Waves after which they may lie twice as far apart, and so on: grids without a pace must end, too."""
@@ -71,24 +82,27 @@ class Flow:
         return grown > 0.0 and now <= limit < now + grown / waves * num_waves
 
 
-def settled_pace(ended: list[int], cycles: list[float], leniency: float) -> float | None:
+def settled_pace(ended: Sequence[int], cycles: Sequence[float], leniency: float) -> float | None:
     """Cycles a CTA, from how many had ended at which cycles, if stretch by stretch it stays; else None.
 
-    >>> settled_pace(list(range(12)), [10.0 * idx + idx % 2 for idx in range(12)], 1.0)
-    >>> settled_pace(list(range(16)), [10.0 * idx + idx % 2 for idx in range(16)], 1.0)
+    The first looks are forgotten where the last ones alone agree.
+
+    >>> settled_pace(range(15), [10.0 * idx + idx % 2 for idx in range(15)], 1.0)
+    >>> settled_pace(range(16), [10.0 * idx + idx % 2 for idx in range(16)], 1.0)
     10.0
     """
-    num_looks = len(cycles) // STRETCHES
-    if num_looks < FEWEST_LOOKS:
-        return None
-    begin = len(cycles) - STRETCHES * num_looks
-    sums = [
-        [later - earlier for earlier, later in pairwise(list(accumulate(of_look[begin:], initial=0.0))[::num_looks])]
-        for of_look in (ended, cycles)
-    ]
-    paces = [
-        (later - earlier) / (num_later - num_earlier)
-        for (num_earlier, num_later), (earlier, later) in zip(pairwise(sums[0]), pairwise(sums[1]), strict=True)
-    ]
-    mean = (sums[1][-1] - sums[1][0]) / (sums[0][-1] - sums[0][0])
-    return mean if max(paces) - min(paces) <= leniency * SAME_PACE * mean else None
+    for part in FORGOTTEN:
+        num_looks = (len(cycles) - int(len(cycles) * part)) // STRETCHES
+        if num_looks < FEWEST_LOOKS:
+            return None
+        begin = len(cycles) - STRETCHES * num_looks
+        num, at = (np.asarray(looks[begin:], dtype=np.float64) for looks in (ended, cycles))
+        of_stretch = [looks.reshape(STRETCHES, num_looks).mean(axis=1) for looks in (num, at)]
+        paces = np.diff(of_stretch[1]) / np.diff(of_stretch[0])
+        mean = float((of_stretch[1][-1] - of_stretch[1][0]) / (of_stretch[0][-1] - of_stretch[0][0]))
+        apart = SAME_PACE if num_looks < MANY_LOOKS else NEAR_PACE
+        swing = float(np.std(at - mean * num)) / (mean * (num[-1] - num[0]))
+        is_sure = swing * (12.0 / len(num)) ** 0.5 <= leniency * CERTAINTY  # of a line through as many points
+        if is_sure and float(np.ptp(paces)) <= leniency * apart * mean:
+            return mean
+    return None
