@@ -20,12 +20,16 @@ from gpusim.errors import ConfigError, nearest
 from gpusim.evidence.case import Case, Config, Group, key_of
 from gpusim.evidence.measure import Plan
 from gpusim.evidence.ncu import Profile, available, parse_profiles
-from gpusim.evidence.process import COUNTED_S, PLAIN_S, START_S, Ended, Ncu, Progress, child_command, run_child
+from gpusim.evidence.process import COUNTED_S, PLAIN_S, START_S, WHOLE_S, Ended, Ncu, Progress, child_command, run_child
 from gpusim.evidence.rows import Table, number_text
+from gpusim.evidence.stopwatch import VALUES
 from gpusim.evidence.toolkit import Cubin, GpuFound, gpu_state
 
 CHUNK_CONFIGS = 400
 """What is lost at most when a run is cut off; the start of two processes is spread over so many."""
+
+PROBE = "clock_probe"
+"""The folder of ``kernels/`` with what a stopwatch launches."""
 
 MOST_CRASHES = 8
 """Of a job, before it is given up."""
@@ -96,7 +100,7 @@ def jobs(cases: Iterable[Case], options: Options, capability: tuple[int, int]) -
             if wanted and capability < group.least_capability:
                 least = ".".join(map(str, group.least_capability))
                 skipped.append(f"{case.name} {name}: needs compute capability {least}, skipped")
-            elif wanted and (options.has_counters or case.values):
+            elif wanted and (options.has_counters or case.values or group.times):
                 left = tuple(config for config in wanted if (name, key_of(config)) not in done)
                 found.append(Job(case, name, left))
     if options.only and not found and not skipped:
@@ -128,7 +132,7 @@ class Bench:
     Args:
         gpu: what it is.
         options: what was asked for.
-        cubins: by case.
+        cubins: by case; the stopwatch's among them where groups are timed.
         ncu: the profiler, or None to take times alone.
         progress: told of configs that are done.
         state: how the GPU stands; asked before and after a chunk.
@@ -200,7 +204,9 @@ class Bench:
             "gpu": self.gpu.name, "capability": list(self.gpu.capability), "driver": self.gpu.driver, "uuid": self.gpu.uuid,
             "nvcc": cubin.compiler, "arch": self.gpu.arch, "source_hash": cubin.source_hash,
             "ncu": self.ncu.version if self.ncu else None, "seed": self.options.seed, "group": job.group,
-            "num_repeats": job.case.num_repeats, "state_before": before, "state_after": self.state(), **chunk.about,
+            "num_repeats": job.case.num_repeats, "is_cold": job.rules.is_cold, "state_before": before,
+            "probe_hash": self.cubins[PROBE].source_hash if job.rules.times else None, "state_after": self.state(),
+            **chunk.about,
         }  # fmt: skip
 
     # ------------------------------------------------------------------------------------------ launching
@@ -236,13 +242,15 @@ class Bench:
         plan, results, log = folder / "plan.json", folder / "results.jsonl", folder / "ncu.csv"
         Plan(
             case=job.case.name, cubin=str(self.cubins[job.case.name].path), configs=[configs[idx] for idx in wanted],
-            is_counted=ncu is not None, results=str(results),
+            is_counted=ncu is not None, results=str(results), times=() if ncu else job.rules.times,
+            probe=str(self.cubins[PROBE].path) if job.rules.times else "",
         ).write(plan)  # fmt: skip
+        most_s = START_S + len(wanted) * config_s(job.rules, job.case.num_repeats, is_counted=ncu is not None)
         if ncu is None:
-            ended = run_child(child_command(plan), results, most_s=START_S + PLAIN_S * len(wanted) * job.case.num_repeats)
+            ended = run_child(child_command(plan), results, most_s=most_s)
         else:
             metrics, lacking = available(dict.fromkeys((*job.rules.metrics, *CYCLES)), set(ncu.known))
-            command, most_s = ncu.command(metrics, log, plan), START_S + COUNTED_S * len(wanted)
+            command = ncu.command(metrics, log, plan, is_cold=job.rules.is_cold)
             ended = run_child(command, results, most_s=most_s, progress=self.progress, log=log)
             chunk.about |= {"metrics_lacking": lacking}
         chunk.about |= ended.device
@@ -282,6 +290,16 @@ class Bench:
         return wanted[wanted.index(culprit) + 1 :]
 
 
+def config_s(group: Group, num_repeats: int, *, is_counted: bool) -> float:
+    """How long a config of ``group`` may take at most.
+
+    >>> config_s(Group(configs=list), 3, is_counted=False), config_s(Group(configs=list, is_cold=True), 3, is_counted=True)
+    (1.5, 32.0)
+    """
+    plain = COUNTED_S if is_counted else PLAIN_S * num_repeats
+    return plain + (WHOLE_S if group.is_cold or group.times else 0.0)
+
+
 def _match(
     log: Path, metrics: Sequence[str], configs: Sequence[Config], chunk: Chunk, wanted: list[int], ended: Ended
 ) -> None:
@@ -305,12 +323,13 @@ def _match(
 def about(case: Case) -> dict[str, Any]:
     """What is said of a whole table: the question, and every column that is not a metric or a config's own."""
     values = dict(case.values)
+    timed = VALUES if any(group.times for group in case.groups.values()) else {}
     ends = (("min", "least"), ("max", "most"))
     spread = {f"{name}_{end}": f"the {word} of the repeats" for name in values for end, word in ends}
     return {
         "kernel": case.name,
         "question": case.question,
-        "columns": {**MEANINGS, **values, **(spread if case.num_repeats > 1 else {})},
+        "columns": {**MEANINGS, **values, **(spread if case.num_repeats > 1 else {}), **timed},
         "metrics": "columns with a dot are Nsight Compute's metrics, of one launch",
     }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -25,10 +25,13 @@ from gpusim.evidence.case import (
     KernelLaunch,
     MappedTensor,
     Output,
+    Repeated,
     Scratch,
+    Windows,
     WrongAnswer,
     load_case,
 )
+from gpusim.evidence.stopwatch import CudaDevice, DriverError, Stopwatch
 from gpusim.workload.tma import TensorMap
 
 STATIC_SMEM_LIMIT_BYTES = 48 * 1024
@@ -36,6 +39,12 @@ STATIC_SMEM_LIMIT_BYTES = 48 * 1024
 
 NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14
 """``CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED``, which PyCUDA has no name for. Source: cuda.h 13.0."""
+
+POISON = 0xFF
+"""Every byte of an output that comes back in windows, before a launch."""
+
+MOST_BYTES_AT_ONCE = 2**30
+"""Of a copy or a fill: lengths of 32 bits hold it."""
 
 TENSOR_MAP_BYTES = 128
 TENSOR_MAP_ALIGNMENT_BYTES = 64
@@ -53,6 +62,10 @@ class Plan:
     """Under the profiler: every config is launched exactly once."""
     results: str
     """Where the lines of JSON go."""
+    times: tuple[str, ...] = ()
+    """Protocols in which every config is timed."""
+    probe: str = ""
+    """The stopwatch's cubin, where there are any."""
 
     def write(self, path: Path) -> None:
         """Write it as JSON."""
@@ -61,7 +74,8 @@ class Plan:
     @classmethod
     def read(cls, path: Path) -> Plan:
         """What :meth:`write` wrote."""
-        return cls(**json.loads(path.read_text(encoding="utf-8")))
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return cls(**document | {"times": tuple(document["times"])})
 
 
 def launch_plan(path: Path) -> None:
@@ -78,8 +92,9 @@ def launch_plan(path: Path) -> None:
     gpu = Gpu(Path(plan.cubin))
     with Path(plan.results).open("w", encoding="utf-8") as file, gpu:
         _write_line(file, {"device": gpu.about()})
+        stopwatch = Stopwatch(CudaDevice(Path(plan.probe))) if plan.times else None
         for idx, config in enumerate(plan.configs):
-            answer = _answer(gpu, case, config, is_counted=plan.is_counted)
+            answer = _answer(gpu, case, config, stopwatch, plan)
             _write_line(file, {"idx": idx, **answer})
             if "crash" in answer:
                 return
@@ -90,20 +105,25 @@ def _write_line(file: IO[str], document: Mapping[str, Any]) -> None:
     file.flush()
 
 
-def _answer(gpu: Gpu, case: Case, config: Mapping[str, str], *, is_counted: bool) -> dict[str, Any]:
-    """What a config's launches give: values, or why there are none."""
-    launch = case.launch(config, is_counted)
+def _answer(
+    gpu: Gpu, case: Case, config: Mapping[str, str], stopwatch: Stopwatch | None, plan: Plan
+) -> dict[str, Any]:
+    """What a config's launches give: values and times, or why there are none."""
+    launch = case.launch(config, plan.is_counted)
     seen: list[dict[str, float]] = []
+    times: dict[str, float] = {}
     try:
-        for _ in range(1 if is_counted else case.num_repeats):
+        for _ in range(1 if plan.is_counted else case.num_repeats):
             outputs = gpu.launch(launch)
-            if case.checks_counted or not is_counted:
+            if case.checks_counted or not plan.is_counted:
                 seen.append(case.check(config, outputs))
+        if stopwatch is not None:
+            times = stopwatch.times(gpu.prepare(launch).enqueue, plan.times)
     except WrongAnswer as error:
         return {"wrong": str(error)}
     except gpu.errors as error:
         return {"crash": " ".join(str(error).split()) or type(error).__name__}
-    return {"values": summary(seen)}
+    return {"values": summary(seen) | times}
 
 
 def summary(seen: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -123,6 +143,27 @@ def summary(seen: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return values
 
 
+def pieces(num_bytes: int) -> list[tuple[int, int]]:
+    """(offset, bytes) of what is set at once.
+
+    >>> pieces(5), pieces(MOST_BYTES_AT_ONCE + 1)
+    ([(0, 5)], [(0, 1073741824), (1073741824, 1)])
+    """
+    starts = range(0, num_bytes, MOST_BYTES_AT_ONCE)
+    return [(start, min(MOST_BYTES_AT_ONCE, num_bytes - start)) for start in starts]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A launch whose arguments are on the GPU: it can be enqueued many times."""
+
+    enqueue: Callable[[], None]
+    """On the default stream; does not wait."""
+    outputs: tuple[tuple[Output | Windows, Any], ...]
+    held: tuple[Any, ...]
+    """Memory that lives as long as this."""
+
+
 class Gpu:
     """The first GPU, with one cubin loaded; a context manager.
 
@@ -136,7 +177,7 @@ class Gpu:
         except ImportError as error:
             raise ConfigError(f"measure: PyCUDA cannot be imported ({error}), wants pip install -e '.[cuda]'") from None
         self._cuda = cuda
-        self.errors: tuple[type[Exception], ...] = (cuda.Error,)
+        self.errors: tuple[type[Exception], ...] = (cuda.Error, DriverError)
         try:
             cuda.init()
             self._device = cuda.Device(0)
@@ -170,17 +211,39 @@ class Gpu:
 
     def launch(self, launch: KernelLaunch) -> dict[str, NDArray[Any]]:
         """Launch once, wait, and bring the outputs back."""
+        prepared = self.prepare(launch)
+        prepared.enqueue()
+        return self.outputs(prepared)
+
+    def prepare(self, launch: KernelLaunch) -> Prepared:
+        """All that a launch needs, on the GPU."""
         function = self._module.get_function(launch.kernel)
         self._opt_in(function, launch)
         held: list[Any] = []
-        outputs: list[tuple[Output, Any]] = []
+        outputs: list[tuple[Output | Windows, Any]] = []
         arguments = [self._argument(argument, held, outputs) for argument in launch.arguments]
-        function(*arguments, grid=launch.grid, block=launch.block, shared=launch.smem_bytes)
+
+        def enqueue() -> None:
+            function(*arguments, grid=launch.grid, block=launch.block, shared=launch.smem_bytes)
+
+        return Prepared(enqueue, tuple(outputs), tuple(held))
+
+    def outputs(self, prepared: Prepared) -> dict[str, NDArray[Any]]:
+        """Wait for what was enqueued, and bring its outputs back."""
         self._context.synchronize()
         came: dict[str, NDArray[Any]] = {}
-        for output, pointer in outputs:
-            came[output.name] = np.empty_like(output.array)
-            self._cuda.memcpy_dtoh(came[output.name], pointer)
+        for output, pointer in prepared.outputs:
+            if isinstance(output, Windows):
+                came[output.name] = self._windows(output, int(pointer))
+            else:
+                came[output.name] = np.empty_like(output.array)
+                self._cuda.memcpy_dtoh(came[output.name], pointer)
+        return came
+
+    def _windows(self, output: Windows, address: int) -> NDArray[np.uint8]:
+        came = np.empty(sum(num_bytes for _, num_bytes in output.windows), dtype=np.uint8)
+        for part, (offset, _) in zip(output.split(came), output.windows, strict=True):
+            self._cuda.memcpy_dtoh(part, address + offset)
         return came
 
     def _opt_in(self, function: Any, launch: KernelLaunch) -> None:
@@ -193,9 +256,18 @@ class Gpu:
         if launch.has_large_cluster:
             function.set_attribute(attribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED), 1)
 
-    def _argument(self, argument: Argument, held: list[Any], outputs: list[tuple[Output, Any]]) -> Any:
+    def _argument(self, argument: Argument, held: list[Any], outputs: list[tuple[Output | Windows, Any]]) -> Any:
         if isinstance(argument, Input):
             return self._input(argument.array, held)
+        if isinstance(argument, Repeated):
+            held.append(self._repeated(argument))
+            return held[-1]
+        if isinstance(argument, Windows):
+            pointer = self._cuda.mem_alloc(argument.num_bytes)
+            for offset, num_bytes in pieces(argument.num_bytes):
+                self._cuda.memset_d8(int(pointer) + offset, POISON, num_bytes)
+            outputs.append((argument, pointer))
+            return pointer
         if isinstance(argument, Output):
             pointer = self._copied(argument.array)
             outputs.append((argument, pointer))
@@ -203,10 +275,27 @@ class Gpu:
         if isinstance(argument, Scratch):
             return self._scratch(argument)
         if isinstance(argument, MappedTensor):
-            tensor = self._input(argument.array, held)
+            array = argument.array
+            tensor = self._argument(Input(array) if isinstance(array, np.ndarray) else array, held, outputs)
             held.append(self._copied(encode_tensor_map(argument.tensor_map, int(tensor))))
             return held[-1]
         return argument
+
+    def _repeated(self, repeated: Repeated) -> Any:
+        """A buffer of its own, spread from the copy of the array by doubling."""
+        kept: list[Any] = []  # a copy of an array that can be written to lives until its bytes are spread
+        source = self._input(repeated.array, kept)
+        pointer = self._cuda.mem_alloc(repeated.num_bytes)
+        own = repeated.array.nbytes
+        whole = max(1, MOST_BYTES_AT_ONCE // own) * own  # at once, so that what follows begins anew
+        done = min(own, repeated.num_bytes)
+        self._cuda.memcpy_dtod(pointer, source, done)
+        while done < repeated.num_bytes:
+            num_bytes = min(done, repeated.num_bytes - done, whole)
+            self._cuda.memcpy_dtod(int(pointer) + done, pointer, num_bytes)
+            done += num_bytes
+        self._context.synchronize()
+        return pointer
 
     def _scratch(self, scratch: Scratch) -> Any:
         """The room of that name, made and emptied when it is first asked for."""

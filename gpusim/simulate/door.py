@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from gpusim.errors import LaunchError, nearest
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import Dispatcher
-from gpusim.machine.memory.residency import PanelTraffic, panel_traffic
+from gpusim.machine.memory.panels import PanelTraffic
+from gpusim.machine.memory.traffic import panel_traffic
 from gpusim.machine.sm.occupancy import Occupancy, occupancy
 from gpusim.simulate.uses import Uses
 from gpusim.workload.launch import Launch
@@ -68,12 +69,17 @@ def plan_traffic(launch: Launch, gpu: GpuSpec, uses: Uses, *, num_slots: int, is
     """
     if not launch.footprints:
         return {}
-    tiles = uses.tiles
     sides = side_of_cta(gpu, launch.cluster_size)
+    of_wave = sides[np.arange(num_slots) % len(sides)]
     return panel_traffic(
-        uses.of_tensors, tiles // num_slots, sides=gpu.l2_sides, side_of_tile=sides[tiles % num_slots % len(sides)],
-        is_warm=is_warm,
+        uses.of_tensors, waves_of_tiles(launch.num_tiles, num_slots), sides=gpu.l2_sides,
+        side_of_tile=np.resize(of_wave, launch.num_tiles), is_warm=is_warm,
     )
+
+
+def waves_of_tiles(num_tiles: int, num_slots: int) -> NDArray[np.int64]:
+    """The wave of each tile, int64[num_tiles]: so many of them run at once."""
+    return np.repeat(np.arange(-(-num_tiles // num_slots), dtype=np.int64), num_slots)[:num_tiles]
 
 
 def side_of_cta(gpu: GpuSpec, cluster_size: int = 1) -> NDArray[np.int64]:

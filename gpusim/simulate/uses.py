@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.machine.memory.residency import PanelUse
+from gpusim.machine.memory.panels import PanelUse
 from gpusim.workload.launch import Launch
 
 
@@ -27,7 +27,7 @@ class Uses:
         uses = [
             PanelUse(
                 tensor=item.tensor, is_write=item.access == "write", panel_of_tile=item.panel_of(tiles),
-                bytes_of_tile=item.panel_bytes(tiles),
+                bytes_of_tile=item.panel_bytes(tiles), num_passes=item.num_passes,
             )
             for item in launch.footprints
         ]
@@ -41,8 +41,8 @@ class Uses:
         starts = np.arange(0, len(self.tiles), num_at_once)
         return [
             np.stack([
-                np.add.reduceat(of_tile, starts, dtype=np.float64)
-                for of_tile in (use.bytes_of_tile, use.bytes_of_tile > 0)
+                np.add.reduceat(of_tile, starts).astype(np.float64)
+                for of_tile in (use.bytes_of_tile, (use.bytes_of_tile > 0).astype(np.int64))
             ])
             for use in self.of_tensors
         ]
