@@ -16,7 +16,7 @@ from gpusim.workload.launch import Launch
 MOST_LIVE_OPS = 6000
 """Steps of the whole grid, about, up to which all SMs are simulated: that takes a tenth of a second."""
 
-MOST_OPS_AT_ONCE = 400
+MOST_OPS_AT_ONCE = 250
 """Steps of the CTAs that representatives hold at once."""
 
 MOST_STOOD_FOR = 9
