@@ -1,8 +1,7 @@
 """What is left out of a simulation, and what that changes: SMs that others stand for, waves and iterations.
 
-For each kernel the cycles of a run of all SMs without a skip; how far off of it is one in which SMs stand for others, and how
-far off of that one with skips, too, which is the default; and both. At a fixed clock, so that nothing else differs. A row
-each, as it is done.
+For each kernel the cycles of a run of all SMs without a skip; how far off of it is one in which SMs stand for others; how far
+off of that one with skips, too, which is the default; and both. At a fixed clock, so that nothing else differs.
 
     python benchmarks/left_out.py [--sizes 16,256] [--only copy,add]
 """
@@ -37,7 +36,7 @@ def elementwise(op: str, **more: Any) -> Callable[[int], tuple[str, Options]]:
 
 
 def matrix(model: str, element_bytes: int, **more: Any) -> Callable[[int], tuple[str, Options]]:
-    """m x n, by the bytes of it."""
+    """Of m x n elements, by their bytes."""
 
     def options(num_bytes: int) -> tuple[str, Options]:
         m, n = extent_of(num_bytes // element_bytes)
@@ -125,7 +124,10 @@ def main() -> None:
     words = [word for word in told.only.split(",") if word]
     num_sms = load_gpu("h200_sxm").num_sms
     out = sys.stdout
-    out.write("| kernel | cycles | SMs left out | waves left out | both | events | seconds of a core |\n|---|---|---|---|---|---|---|\n")
+    out.write(
+        "| kernel | cycles | SMs left out | waves left out | both | events | seconds of a core |\n"
+        "|---|---|---|---|---|---|---|\n"
+    )
     for name, model, options in kernels([int(size) for size in told.sizes.split(",")]):
         if model not in KERNEL_MODELS or (words and not any(word in name for word in words)):
             continue
