@@ -1,7 +1,7 @@
 """What is left out of a simulation, and what that changes: SMs that others stand for, waves and iterations.
 
-For each kernel the cycles of a run of all SMs without a skip; how far off of it is one in which SMs stand for others; how far
-off of that one with skips, too, which is the default; and both. At a fixed clock, so that nothing else differs.
+For each kernel the cycles of a run of all SMs without a skip; how far off of it is one in which SMs stand for others; how
+far off of that one with skips, too, which is the default; and both. At a fixed clock, so that nothing else differs.
 
     python benchmarks/left_out.py [--sizes 16,256] [--only copy,add]
 """
