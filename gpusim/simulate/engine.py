@@ -269,6 +269,8 @@ class Engine:
         self._num_exits += cta.num_alike
         retired, all_retired = self.machine.dispatcher.retire_alike(at_cycle=now, num_ctas=cta.num_alike)
         self.last_exit = max(self.last_exit, all_retired)
+        if self._num_stores_pending or self._last_store_at > now:  # the kernel's end asks for them once it has left
+            self._last_store_at = max(self._last_store_at, all_retired + self.machine.l2.hit_latency_cycles)
         cluster = cta.cluster
         cluster.num_running -= 1
         if self.flow is not None:
