@@ -60,10 +60,8 @@ def result_of(
     if engine.sample.fraction < 1.0:
         remarks = (*remarks, f"a sample of {gpu.num_sms} SMs was simulated, {engine.sample.fraction:.0%} of the device")
     if engine.alike:
-        remarks = (
-            *remarks, f"{len(engine.alike)} SMs were simulated, each for up to {max(engine.alike.values())} of its GPC with "
-            f"as many CTAs"
-        )
+        most = max(engine.alike.values())
+        remarks = (*remarks, f"{len(engine.alike)} SMs were simulated, each of which stands for up to {most} of its GPC")
     busy = busy_shares(engine)
     kind, reason = bound_by(engine, busy)
     states = {
