@@ -530,9 +530,14 @@ class Engine:
         written = sum(item.written_back_bytes for item in self.traffic.values())
         return read + self.machine.l2.counters.unplanned_miss_bytes * self.scale, written
 
+    @property
+    def written_back_bytes_of_wave(self) -> float:
+        """Of what a wave stores, what leaves L2 before the end: of the mean wave, as planned."""
+        return sum(item.written_back_bytes for item in self.traffic.values()) / len(self.miss_bytes_by_wave)
+
     def hbm_share_at_most(self, first: int, last: int, cycles: float) -> float:
         """The greatest part of its time that HBM is busy in any of waves ``first`` to ``last``, if each takes ``cycles``."""
-        written = sum(item.written_back_bytes for item in self.traffic.values()) / len(self.miss_bytes_by_wave)
+        written = self.written_back_bytes_of_wave
         read = float(self.miss_bytes_by_wave[first : last + 1].max(initial=0.0))
         return self.machine.hbm.busy_share(cycles, read * self.sample.fraction, written * self.sample.fraction)
 

@@ -75,11 +75,14 @@ class Flow:
         return num_waves
 
     def _fills_up(self, num_waves: int) -> bool:
-        """Whether what waits to be written to memory grows, and would hold up stores before the waves are over."""
-        now, limit = self._backlogs[-1], self._engine.machine.l2.spec.write_back_queue_bytes
-        grown = now - self._backlogs[0]
-        waves = len(self._backlogs) / PARTS
-        return grown > 0.0 and now <= limit < now + grown / waves * num_waves
+        """Whether what waits to be written to memory grows: the pace is then that of a queue which has not filled yet."""
+        half = len(self._backlogs) // 2
+        if not half:
+            return True
+        earlier, later = sum(self._backlogs[:half]) / half, sum(self._backlogs[-half:]) / half
+        grown = (later - earlier) * PARTS / (len(self._backlogs) - half)  # in a wave
+        written = self._engine.written_back_bytes_of_wave
+        return grown > NEAR_PACE * written and grown * num_waves > self._engine.machine.l2.spec.write_back_queue_bytes
 
 
 def settled_pace(ended: Sequence[int], cycles: Sequence[float], leniency: float) -> float | None:
