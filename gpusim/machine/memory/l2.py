@@ -83,8 +83,8 @@ class Residency(Protocol):
         """Whether a plan, not the run, says how much of ``tensor`` comes from memory."""
         ...
 
-    def written_back_fraction(self, tensor: str) -> float:
-        """Part of the bytes stored to ``tensor`` that leaves L2 before the kernel ends."""
+    def written_back_fraction(self, tensor: str, wave: int) -> float:
+        """What of ``tensor`` leaves L2 while ``wave`` runs, over what the wave stores to it."""
         ...
 
 
@@ -291,7 +291,7 @@ class L2(Component):
             self.counters.atom_sectors += num_sectors
         else:
             self.counters.red_sectors += num_sectors
-        leaving = num_distinct_bytes * self.residency.written_back_fraction(request.tensor)
+        leaving = num_distinct_bytes * self.residency.written_back_fraction(request.tensor, request.wave)
         if not leaving:
             return done
         self._backlog_bytes += leaving * num_sms
