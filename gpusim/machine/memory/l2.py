@@ -91,7 +91,7 @@ class Residency(Protocol):
 class TileState:
     """A tile in L2: which wave fetched it, when its last byte is there, who waits, who has it, who asked for it lately."""
 
-    __slots__ = ("asked", "copied_at", "done_at", "loss", "missed", "sides", "waiting", "wave")
+    __slots__ = ("asked", "copied_at", "crossings", "done_at", "loss", "missed", "sides", "waiting", "wave")
 
     def __init__(self) -> None:
         """A tile that nobody has fetched."""
@@ -109,6 +109,8 @@ class TileState:
         """What was missing when it was last looked for; None: all there was."""
         self.missed = 0.0
         """For the request that looked: its place among the chances, where some of the lines were missing."""
+        self.crossings: list[tuple[GapPipe, float, float]] = []
+        """What goes across once the fill has come: over which link, its bytes, and for how many SMs as much."""
         self.copied_at = 0.0
         """Cycle at which the last lines that were asked for across the link are on the other side."""
 
@@ -196,6 +198,9 @@ class L2(Component):
         if scale is not None:
             crossing *= min(1.0, scale * self._side_weights[side])
         link = self._links[side % len(self._links)]
+        if tile.done_at is None:  # what comes from memory crosses when it has come
+            tile.crossings.append((link, crossing, num_sms))
+            return latency, 0.0
         tile.copied_at = link.reserve_alike(crossing, num_sms, at_cycle=request.issued_at)
         return latency, tile.copied_at
 
@@ -364,7 +369,13 @@ class _Filled:
 
     def __call__(self, cycle: float) -> None:
         tile = self._tile
-        tile.done_at = done_at = (cycle if cycle > self._earliest else self._earliest) + self._latency
+        come_at = cycle if cycle > self._earliest else self._earliest
+        for link, num_bytes, num_sms in tile.crossings:
+            tile.copied_at = link.reserve_alike(num_bytes, num_sms, at_cycle=cycle)
+            if tile.copied_at > come_at:
+                come_at = tile.copied_at
+        tile.crossings.clear()
+        tile.done_at = done_at = come_at + self._latency
         waiting, tile.waiting = tile.waiting, []
         for ready_at, latency, done in waiting:
             done((ready_at if ready_at > done_at else done_at) + latency)

@@ -191,19 +191,20 @@ def _stored(table: Touches, order: Order, sides: Sides, ages: Ages) -> PanelTraf
                 lost, held.mean_lost_share(np.maximum(0.0, end - now[step + 1, home]), end - now[step, home])
             )
         leaving += lost / num
-    of_step = np.bincount(step, weights=leaving * table.num_bytes, minlength=order.num_steps)
+    of_step = np.bincount(step, weights=leaving * table.num_bytes, minlength=order.num_steps).astype(np.float64)
     stored, left = float(table.num_bytes.sum()), float(of_step.sum())
     return PanelTraffic(
         losses={}, read_miss_bytes=0.0, written_back_fraction=left / stored if stored else 0.0, written_back_bytes=left,
-        written_back_by_wave=_by_wave(of_step, order, kinds), miss_bytes_by_wave=np.zeros(order.num_waves), touched_bytes_by_wave=table.touched_bytes(order),
+        written_back_by_wave=_by_wave(of_step, order, kinds), miss_bytes_by_wave=np.zeros(order.num_waves),
+        touched_bytes_by_wave=table.touched_bytes(order),
     )
 
 
 def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray, Sides]]) -> FloatArray:
     """When what each step has stored leaves, by the wave that runs then: float64[num_waves].
 
-    ``leaving`` bytes of each step, float64[num_steps]. They leave as lines of their age are lost, the last of them before the
-    end. Launches of many steps are looked at in stretches.
+    ``leaving`` bytes of each step, float64[num_steps]. They leave as lines of their age are lost, the last of them before
+    the end. Launches of many steps are looked at in stretches.
     """
     num_steps = order.num_steps
     edges = np.unique(np.linspace(0, num_steps, min(num_steps, MOST_EDGES) + 1).astype(np.int64))
