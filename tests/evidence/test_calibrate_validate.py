@@ -173,7 +173,7 @@ def counts(folder: Path, off: int) -> Path:
     rows = []
     for idx, config in enumerate(configs):
         (metric, number), = case.predict(config, TOY).items()
-        rows.append({"seed": "1", "group": "wide", **config, metric: str(int(number) + (idx < off))})
+        rows.append({"seed": "1", "group": "matrix", **config, metric: str(int(number) + (idx < off))})
     Table.read(folder / "shared_access.csv").append({"date": "2026-01-31"}, rows)
     return folder
 
