@@ -136,6 +136,7 @@ def test_a_consumer_gives_a_slot_back_when_its_group_has_ended(
     [
         ("after_math", "L0 L1 M0 L2 M1 L0 M2 M0"),
         ("before_math", "L0 L1 L2 M0 L0 M1 M2 M0"),
+        ("after_wait", "L0 L1 M0 L2 M1 L0 M2 M0"),
     ],
 )
 def test_refill_says_whether_a_load_goes_before_its_math(h200: GpuSpec, refill: str, expected: str) -> None:
