@@ -20,7 +20,7 @@ from gpusim.errors import ConfigError, nearest
 from gpusim.evidence.case import Case, Config, Group, key_of
 from gpusim.evidence.measure import Plan
 from gpusim.evidence.ncu import Profile, available, parse_profiles
-from gpusim.evidence.process import COUNTED_S, PLAIN_S, START_S, Ended, Ncu, Progress, child_command, run_child
+from gpusim.evidence.process import COUNTED_S, PLAIN_S, START_S, WHOLE_S, Ended, Ncu, Progress, child_command, run_child
 from gpusim.evidence.rows import Table, number_text
 from gpusim.evidence.toolkit import Cubin, GpuFound, gpu_state
 
@@ -96,7 +96,7 @@ def jobs(cases: Iterable[Case], options: Options, capability: tuple[int, int]) -
             if wanted and capability < group.least_capability:
                 least = ".".join(map(str, group.least_capability))
                 skipped.append(f"{case.name} {name}: needs compute capability {least}, skipped")
-            elif wanted and (options.has_counters or case.values):
+            elif wanted and (options.has_counters or case.values or group.times):
                 left = tuple(config for config in wanted if (name, key_of(config)) not in done)
                 found.append(Job(case, name, left))
     if options.only and not found and not skipped:
@@ -200,7 +200,8 @@ class Bench:
             "gpu": self.gpu.name, "capability": list(self.gpu.capability), "driver": self.gpu.driver, "uuid": self.gpu.uuid,
             "nvcc": cubin.compiler, "arch": self.gpu.arch, "source_hash": cubin.source_hash,
             "ncu": self.ncu.version if self.ncu else None, "seed": self.options.seed, "group": job.group,
-            "num_repeats": job.case.num_repeats, "state_before": before, "state_after": self.state(), **chunk.about,
+            "num_repeats": job.case.num_repeats, "is_cold": job.rules.is_cold, "state_before": before,
+            "state_after": self.state(), **chunk.about,
         }  # fmt: skip
 
     # ------------------------------------------------------------------------------------------ launching
@@ -238,11 +239,12 @@ class Bench:
             case=job.case.name, cubin=str(self.cubins[job.case.name].path), configs=[configs[idx] for idx in wanted],
             is_counted=ncu is not None, results=str(results),
         ).write(plan)  # fmt: skip
+        most_s = START_S + len(wanted) * config_s(job.rules, job.case.num_repeats, is_counted=ncu is not None)
         if ncu is None:
-            ended = run_child(child_command(plan), results, most_s=START_S + PLAIN_S * len(wanted) * job.case.num_repeats)
+            ended = run_child(child_command(plan), results, most_s=most_s)
         else:
             metrics, lacking = available(dict.fromkeys((*job.rules.metrics, *CYCLES)), set(ncu.known))
-            command, most_s = ncu.command(metrics, log, plan), START_S + COUNTED_S * len(wanted)
+            command = ncu.command(metrics, log, plan, is_cold=job.rules.is_cold)
             ended = run_child(command, results, most_s=most_s, progress=self.progress, log=log)
             chunk.about |= {"metrics_lacking": lacking}
         chunk.about |= ended.device
@@ -280,6 +282,16 @@ class Bench:
         if is_counted:
             return [idx for idx in wanted if idx in chunk.values]
         return wanted[wanted.index(culprit) + 1 :]
+
+
+def config_s(group: Group, num_repeats: int, *, is_counted: bool) -> float:
+    """How long a config of ``group`` may take at most.
+
+    >>> config_s(Group(configs=list), 3, is_counted=False), config_s(Group(configs=list, is_cold=True), 3, is_counted=True)
+    (1.5, 32.0)
+    """
+    plain = COUNTED_S if is_counted else PLAIN_S * num_repeats
+    return plain + (WHOLE_S if group.is_cold or group.times else 0.0)
 
 
 def _match(

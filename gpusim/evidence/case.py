@@ -12,12 +12,12 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ Outputs = Mapping[str, NDArray[Any]]
 """What a launch left in its outputs, by name."""
 
 
-Answer = TypeVar("Answer")
+Given = TypeVar("Given")
 """What a case's function gives."""
 
 
@@ -62,7 +62,7 @@ class Output:
 class MappedTensor:
     """A tensor that the kernel gets a pointer to the tensor map of; the map's own address is not looked at."""
 
-    array: NDArray[Any]
+    array: NDArray[Any] | Repeated | Windows
     tensor_map: TensorMap
 
 
@@ -77,7 +77,66 @@ class Scratch:
     num_bytes: int
 
 
-Argument = Input | Output | MappedTensor | Scratch | np.generic
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A read-only buffer of ``num_bytes`` that repeats the bytes of ``array`` from its start on.
+
+    What is not on the host needs no room there: an ``array`` that cannot be written to is copied to the GPU once and spread
+    there. Two of them never share memory, even with the same ``array``.
+    """
+
+    array: NDArray[Any]
+    num_bytes: int
+
+    def window(self, offset: int, num_bytes: int) -> NDArray[np.uint8]:
+        """What lies at ``offset``, uint8[num_bytes].
+
+        >>> Repeated(np.arange(4, dtype=np.uint8), 100).window(6, 5).tolist()
+        [2, 3, 0, 1, 2]
+        """
+        own = self.array.reshape(-1).view(np.uint8)
+        start = offset % len(own)
+        if start + num_bytes <= len(own):
+            return own[start : start + num_bytes]
+        return own[np.arange(start, start + num_bytes) % len(own)]
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """An output of ``num_bytes``, all 0xFF before a launch that is checked, of which only windows come back.
+
+    ``windows`` are (offset, bytes); ``outputs[name]`` is uint8[their bytes], one window after the other.
+    """
+
+    name: str
+    num_bytes: int
+    windows: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        """Windows lie in the buffer.
+
+        Raises:
+            ConfigError: one does not.
+        """
+        for offset, num_bytes in self.windows:
+            if offset < 0 or num_bytes <= 0 or offset + num_bytes > self.num_bytes:
+                raise ConfigError(
+                    f"output {self.name!r}: a window of {num_bytes} bytes at {offset} is outside of its {self.num_bytes}: "
+                    "use windows inside"
+                )
+
+    def split(self, came: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
+        """The windows in what came back.
+
+        >>> came = np.arange(5, dtype=np.uint8)
+        >>> [part.tolist() for part in Windows("out", 9, ((0, 2), (6, 3))).split(came)]
+        [[0, 1], [2, 3, 4]]
+        """
+        ends = np.cumsum([num_bytes for _, num_bytes in self.windows])
+        return np.split(came, ends[:-1])
+
+
+Argument = Input | Output | MappedTensor | Scratch | Repeated | Windows | np.generic
 """An argument of a kernel: pointers, or a number or structure by value."""
 
 
@@ -115,12 +174,17 @@ class Group:
         metrics: what Nsight Compute is asked for; names with their suffix. Empty: it is not asked.
         rank: groups of low rank come first where several kernels are measured.
         least_capability: compute capability from which on the GPU has the instructions.
+        is_cold: whether launches are counted with all caches flushed before; otherwise as the launch before left them.
+        times: protocols in which launches are timed without the profiler, and the SMs' clock beside
+            (:mod:`gpusim.evidence.stopwatch`): ``single``, ``sustained``.
     """
 
     configs: Callable[[int], Sequence[Config]]
     metrics: tuple[str, ...] = ()
     rank: int = 5
     least_capability: tuple[int, int] = (8, 0)
+    is_cold: bool = False
+    times: tuple[Literal["single", "sustained"], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +258,43 @@ def nothing_predicted(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """How close a family of rows must come; None: no limit. In percent, or in points where the numbers are percent."""
+
+    mean_pct: float | None = None
+    p90_pct: float | None = None
+    worst_pct: float | None = None
+    is_points: bool = False
+    """Errors are differences, not shares of what was measured: of rates in percent."""
+
+    @property
+    def text(self) -> str:
+        """In words.
+
+        >>> Limit(mean_pct=6.0, worst_pct=25.0).text, Limit(mean_pct=3.0, is_points=True).text, Limit().text
+        ('mean 6 %, worst 25 %', 'mean 3 points', 'no limit')
+        """
+        unit = "points" if self.is_points else "%"
+        limits = (("mean", self.mean_pct), ("P90", self.p90_pct), ("worst", self.worst_pct))
+        return ", ".join(f"{name} {most:g} {unit}" for name, most in limits if most is not None) or "no limit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the simulator says of one number of a row.
+
+    Args:
+        value: in the number's own unit.
+        roofline: what the data sheet's peaks alone give, where that is a question.
+        floor: the least that an error is taken relative to, where next to nothing may have been measured.
+    """
+
+    value: float
+    roofline: float | None = None
+    floor: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """A kernel that is measured.
 
@@ -209,7 +310,10 @@ class Case:
             the check would add to the counts.
         num_repeats: launches without the profiler, of which a value's median, least and most are kept.
         predict: (config, GPU) to metrics and values as the simulator has them; a name may be missing.
+        predict_row: (config, the measured row, GPU, names that are asked for) to answers by name, in the place of
+            ``predict``: where what is predicted depends on something measured beside it, as cycles do on the row's clock.
         tiers: the tier (validation/README.md) at which a metric or value is judged, by name; others are not.
+        limits: how close the rows of a name must come, where that is not what its tier wants.
         fit: rows to parameters of the machine. A case that has it, or ``twin_constants``, is calibrated with every second
             config and judged by the others.
         twin_constants: (rows, the GPU that gave them) to the constants of ``predict``'s own code that were read off rows:
@@ -229,11 +333,19 @@ class Case:
     checks_counted: bool = True
     num_repeats: int = 1
     predict: Callable[[Config, GpuSpec], dict[str, float]] = nothing_predicted
+    predict_row: Callable[[Config, Mapping[str, str], GpuSpec, Collection[str]], Mapping[str, Answer]] | None = None
     tiers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    limits: Mapping[str, Limit] = field(default_factory=lambda: MappingProxyType({}))
     fit: Callable[[Sequence[Mapping[str, str]]], Sequence[Fitted]] = nothing_fitted
     twin_constants: Callable[[Sequence[Mapping[str, str]], GpuSpec], Sequence[TwinConstant]] = no_twin_constants
     derive: Callable[[Config], dict[str, float]] = no_values
     includes: Callable[[], dict[str, str]] = dict
+
+    def answers(self, config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> Mapping[str, Answer]:
+        """What the simulator says of a measured row, by name; a name may be missing."""
+        if self.predict_row is not None:
+            return self.predict_row(config, row, gpu, names)
+        return {name: Answer(value=value) for name, value in self.predict(config, gpu).items()}
 
     @property
     def calibrates(self) -> bool:
@@ -300,7 +412,7 @@ def case_names(folder: Path | None = None) -> list[str]:
     return sorted(path.parent.name for path in (folder or kernels_dir()).glob("*/case.py"))
 
 
-def asked(case: Case, what: str, function: Callable[..., Answer], *arguments: Any) -> Answer:
+def asked(case: Case, what: str, function: Callable[..., Given], *arguments: Any) -> Given:
     """What a case's own function ``what`` answers to ``arguments``.
 
     Raises:

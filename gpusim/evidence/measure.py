@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -25,7 +25,9 @@ from gpusim.evidence.case import (
     KernelLaunch,
     MappedTensor,
     Output,
+    Repeated,
     Scratch,
+    Windows,
     WrongAnswer,
     load_case,
 )
@@ -36,6 +38,12 @@ STATIC_SMEM_LIMIT_BYTES = 48 * 1024
 
 NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14
 """``CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED``, which PyCUDA has no name for. Source: cuda.h 13.0."""
+
+POISON = 0xFF
+"""Every byte of an output that comes back in windows, before a launch."""
+
+MOST_BYTES_AT_ONCE = 2**30
+"""Of a copy or a fill: lengths of 32 bits hold it."""
 
 TENSOR_MAP_BYTES = 128
 TENSOR_MAP_ALIGNMENT_BYTES = 64
@@ -123,6 +131,27 @@ def summary(seen: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return values
 
 
+def pieces(num_bytes: int) -> list[tuple[int, int]]:
+    """(offset, bytes) of what is set at once.
+
+    >>> pieces(5), pieces(MOST_BYTES_AT_ONCE + 1)
+    ([(0, 5)], [(0, 1073741824), (1073741824, 1)])
+    """
+    starts = range(0, num_bytes, MOST_BYTES_AT_ONCE)
+    return [(start, min(MOST_BYTES_AT_ONCE, num_bytes - start)) for start in starts]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A launch whose arguments are on the GPU: it can be enqueued many times."""
+
+    enqueue: Callable[[], None]
+    """On the default stream; does not wait."""
+    outputs: tuple[tuple[Output | Windows, Any], ...]
+    held: tuple[Any, ...]
+    """Memory that lives as long as this."""
+
+
 class Gpu:
     """The first GPU, with one cubin loaded; a context manager.
 
@@ -170,17 +199,39 @@ class Gpu:
 
     def launch(self, launch: KernelLaunch) -> dict[str, NDArray[Any]]:
         """Launch once, wait, and bring the outputs back."""
+        prepared = self.prepare(launch)
+        prepared.enqueue()
+        return self.outputs(prepared)
+
+    def prepare(self, launch: KernelLaunch) -> Prepared:
+        """All that a launch needs, on the GPU."""
         function = self._module.get_function(launch.kernel)
         self._opt_in(function, launch)
         held: list[Any] = []
-        outputs: list[tuple[Output, Any]] = []
+        outputs: list[tuple[Output | Windows, Any]] = []
         arguments = [self._argument(argument, held, outputs) for argument in launch.arguments]
-        function(*arguments, grid=launch.grid, block=launch.block, shared=launch.smem_bytes)
+
+        def enqueue() -> None:
+            function(*arguments, grid=launch.grid, block=launch.block, shared=launch.smem_bytes)
+
+        return Prepared(enqueue, tuple(outputs), tuple(held))
+
+    def outputs(self, prepared: Prepared) -> dict[str, NDArray[Any]]:
+        """Wait for what was enqueued, and bring its outputs back."""
         self._context.synchronize()
         came: dict[str, NDArray[Any]] = {}
-        for output, pointer in outputs:
-            came[output.name] = np.empty_like(output.array)
-            self._cuda.memcpy_dtoh(came[output.name], pointer)
+        for output, pointer in prepared.outputs:
+            if isinstance(output, Windows):
+                came[output.name] = self._windows(output, int(pointer))
+            else:
+                came[output.name] = np.empty_like(output.array)
+                self._cuda.memcpy_dtoh(came[output.name], pointer)
+        return came
+
+    def _windows(self, output: Windows, address: int) -> NDArray[np.uint8]:
+        came = np.empty(sum(num_bytes for _, num_bytes in output.windows), dtype=np.uint8)
+        for part, (offset, _) in zip(output.split(came), output.windows, strict=True):
+            self._cuda.memcpy_dtoh(part, address + offset)
         return came
 
     def _opt_in(self, function: Any, launch: KernelLaunch) -> None:
@@ -193,9 +244,18 @@ class Gpu:
         if launch.has_large_cluster:
             function.set_attribute(attribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED), 1)
 
-    def _argument(self, argument: Argument, held: list[Any], outputs: list[tuple[Output, Any]]) -> Any:
+    def _argument(self, argument: Argument, held: list[Any], outputs: list[tuple[Output | Windows, Any]]) -> Any:
         if isinstance(argument, Input):
             return self._input(argument.array, held)
+        if isinstance(argument, Repeated):
+            held.append(self._repeated(argument))
+            return held[-1]
+        if isinstance(argument, Windows):
+            pointer = self._cuda.mem_alloc(argument.num_bytes)
+            for offset, num_bytes in pieces(argument.num_bytes):
+                self._cuda.memset_d8(int(pointer) + offset, POISON, num_bytes)
+            outputs.append((argument, pointer))
+            return pointer
         if isinstance(argument, Output):
             pointer = self._copied(argument.array)
             outputs.append((argument, pointer))
@@ -203,10 +263,27 @@ class Gpu:
         if isinstance(argument, Scratch):
             return self._scratch(argument)
         if isinstance(argument, MappedTensor):
-            tensor = self._input(argument.array, held)
+            array = argument.array
+            tensor = self._argument(Input(array) if isinstance(array, np.ndarray) else array, held, outputs)
             held.append(self._copied(encode_tensor_map(argument.tensor_map, int(tensor))))
             return held[-1]
         return argument
+
+    def _repeated(self, repeated: Repeated) -> Any:
+        """A buffer of its own, spread from the copy of the array by doubling."""
+        kept: list[Any] = []  # a copy of an array that can be written to lives until its bytes are spread
+        source = self._input(repeated.array, kept)
+        pointer = self._cuda.mem_alloc(repeated.num_bytes)
+        own = repeated.array.nbytes
+        whole = max(1, MOST_BYTES_AT_ONCE // own) * own  # at once, so that what follows begins anew
+        done = min(own, repeated.num_bytes)
+        self._cuda.memcpy_dtod(pointer, source, done)
+        while done < repeated.num_bytes:
+            num_bytes = min(done, repeated.num_bytes - done, whole)
+            self._cuda.memcpy_dtod(int(pointer) + done, pointer, num_bytes)
+            done += num_bytes
+        self._context.synchronize()
+        return pointer
 
     def _scratch(self, scratch: Scratch) -> Any:
         """The room of that name, made and emptied when it is first asked for."""

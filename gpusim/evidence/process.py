@@ -27,6 +27,9 @@ POLL_S = 0.2
 START_S, PLAIN_S, COUNTED_S = 180.0, 0.5, 2.0
 """How long a child may take: to start, for each config alone, for each config under the profiler."""
 
+WHOLE_S = 30.0
+"""For each config of a group that is timed or counted cold: gigabytes, which the profiler brings back for each pass."""
+
 ASK_S = 120.0
 """How long the profiler may take to say what it is."""
 
@@ -139,9 +142,10 @@ class Ncu:
     version: str
     known: frozenset[str]
 
-    def command(self, metrics: Sequence[str], log: Path, plan: Path) -> list[str]:
-        """The command that counts a plan's launches."""
-        return ncu_command(self.path, metrics, str(log), child_command(plan))
+    def command(self, metrics: Sequence[str], log: Path, plan: Path, *, is_cold: bool = False) -> list[str]:
+        """The command that counts a plan's launches; with all caches flushed before each if ``is_cold``."""
+        control = "all" if is_cold else "none"
+        return ncu_command(self.path, metrics, str(log), child_command(plan), cache_control=control)
 
 
 def find_ncu() -> Ncu:

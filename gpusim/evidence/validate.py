@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.calibrate import halves
-from gpusim.evidence.case import Case, asked, load_case
+from gpusim.evidence.case import Case, Limit, asked, load_case
 from gpusim.evidence.rows import Table, config_of, number_in
 from gpusim.evidence.toolkit import FOLDERS
 
@@ -26,22 +26,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
-    """A rung of the ladder, and how close a family of rows must come, in percent; None: no limit."""
+    """A rung of the ladder, and how close a family of rows must come."""
 
     question: str
-    mean_pct: float | None = None
-    p90_pct: float | None = None
-    worst_pct: float | None = None
+    limit: Limit
 
 
 TIERS: Mapping[int, Tier] = MappingProxyType(
     {
-        2: Tier(question="latency of one access on an idle machine", worst_pct=5.0),
-        3: Tier(question="counts", worst_pct=0.0),
-        4: Tier(question="rates at saturation", worst_pct=3.0),
-        5: Tier(question="whole kernels: sectors, bytes, hit rates, instructions", mean_pct=5.0),
-        6: Tier(question="whole kernels: cycles", mean_pct=5.0, p90_pct=10.0, worst_pct=20.0),
-        7: Tier(question="whole kernels: time", mean_pct=7.0),
+        2: Tier(question="latency of one access on an idle machine", limit=Limit(worst_pct=5.0)),
+        3: Tier(question="counts", limit=Limit(worst_pct=0.0)),
+        4: Tier(question="rates at saturation", limit=Limit(worst_pct=3.0)),
+        5: Tier(question="whole kernels: sectors, bytes, hit rates, instructions", limit=Limit(mean_pct=5.0)),
+        6: Tier(question="whole kernels: cycles", limit=Limit(mean_pct=6.0, p90_pct=12.0, worst_pct=25.0)),
+        7: Tier(question="whole kernels: time and clock", limit=Limit(mean_pct=7.0)),
     }
 )
 """Tiers 0 and 1 are tests. Source: validation/README.md."""
@@ -58,17 +56,45 @@ class Judgement:
     config: Mapping[str, str]
     predicted: float
     measured: float
+    limit: Limit | None = None
+    """Where it is not the tier's."""
+    roofline: float | None = None
+    """What the data sheet's peaks alone give."""
+    floor: float = 0.0
+    """The least that errors are taken relative to."""
+    spread_pct: float | None = None
+    """Half of what repeated measurements are apart, of the measured; None where there are none."""
+
+    @property
+    def limits(self) -> Limit:
+        """What its family must keep."""
+        return self.limit or TIERS[self.tier].limit
 
     @property
     def error_pct(self) -> float:
-        """Predicted over measured, less one; infinite where nothing was measured and something predicted.
+        """How far the prediction is off. See :meth:`error_of`.
 
         >>> Judgement(kernel="k", group="g", name="n", tier=3, config={}, predicted=9.0, measured=10.0).error_pct
         -10.0
         """
-        if self.predicted == self.measured:
+        return self.error_of(self.predicted)
+
+    @property
+    def roofline_pct(self) -> float | None:
+        """How far the roofline is off."""
+        return None if self.roofline is None else self.error_of(self.roofline)
+
+    def error_of(self, number: float) -> float:
+        """``number`` less the measured, of the measured or the floor; in points just less the measured.
+
+        Infinite where nothing was measured, something predicted, and there is no floor.
+        """
+        if number == self.measured:
             return 0.0
-        return 100.0 * (self.predicted - self.measured) / self.measured if self.measured else math.inf
+        if self.limits.is_points:
+            return number - self.measured
+        reference = max(self.measured, self.floor)
+        return 100.0 * (number - self.measured) / reference if reference else math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +109,17 @@ class Summary:
     mean_pct: float
     p90_pct: float
     worst_pct: float
+    limit: Limit
+    roofline_pct: float | None = None
+    """Mean error of the roofline, of rows that have one."""
+    spread_pct: float | None = None
+    """Mean of the rows' spreads: a floor, below which errors say nothing."""
 
     @property
     def passes(self) -> bool:
-        """Whether the family keeps the limits of its tier."""
-        tier = TIERS[self.tier]
-        limits = ((self.mean_pct, tier.mean_pct), (self.p90_pct, tier.p90_pct), (self.worst_pct, tier.worst_pct))
+        """Whether the family keeps its limits."""
+        of = self.limit
+        limits = ((self.mean_pct, of.mean_pct), (self.p90_pct, of.p90_pct), (self.worst_pct, of.worst_pct))
         return all(most is None or found <= most for found, most in limits)
 
 
@@ -123,15 +154,25 @@ def judge_case(name: str, folder: Path, gpu: GpuSpec, tiers: Iterable[int]) -> l
 
 def _judged(case: Case, row: Mapping[str, str], names: Mapping[str, int], gpu: GpuSpec) -> list[Judgement]:
     config = config_of(row, case.columns)
-    answers = asked(case, "predict", case.predict, config, gpu)
+    answers = asked(case, "predict", case.answers, config, row, gpu, set(names))
     return [
         Judgement(
-            kernel=case.name, group=row["group"], name=name, tier=tier, config=config, predicted=answers[name],
-            measured=number_in(row, name),
+            kernel=case.name, group=row["group"], name=name, tier=tier, config=config, predicted=answers[name].value,
+            measured=number_in(row, name), limit=case.limits.get(name), roofline=answers[name].roofline,
+            floor=answers[name].floor, spread_pct=_spread_pct(row, name),
         )
         for name, tier in names.items()
         if name in answers and row.get(name)
     ]  # fmt: skip
+
+
+def _spread_pct(row: Mapping[str, str], name: str) -> float | None:
+    """Half of the distance from the least to the most of the repeats, of the number itself."""
+    ends = (f"{name}_min", f"{name}_max")
+    if not all(row.get(end) for end in ends):
+        return None
+    least, most = (number_in(row, end) for end in ends)
+    return 50.0 * (most - least) / abs(number_in(row, name)) if number_in(row, name) else None
 
 
 def not_judged(cases: Sequence[Case], folder: Path, tiers: Iterable[int]) -> list[str]:
@@ -152,16 +193,21 @@ def not_judged(cases: Sequence[Case], folder: Path, tiers: Iterable[int]) -> lis
 
 def summaries(judgements: Iterable[Judgement]) -> list[Summary]:
     """Families in the order in which they were met."""
-    families: dict[tuple[str, str, str, int], list[float]] = {}
+    families: dict[tuple[str, str, str, int], list[Judgement]] = {}
     for item in judgements:
-        families.setdefault((item.kernel, item.group, item.name, item.tier), []).append(abs(item.error_pct))
-    return [
-        Summary(
-            kernel=kernel, group=group, name=name, tier=tier, num_rows=len(errors), mean_pct=fmean(errors),
-            p90_pct=quantile(errors, 0.9), worst_pct=max(errors),
-        )
-        for (kernel, group, name, tier), errors in families.items()
-    ]  # fmt: skip
+        families.setdefault((item.kernel, item.group, item.name, item.tier), []).append(item)
+    return [_summary(*key, items) for key, items in families.items()]
+
+
+def _summary(kernel: str, group: str, name: str, tier: int, items: Sequence[Judgement]) -> Summary:
+    errors = [abs(item.error_pct) for item in items]
+    rooflines = [abs(item.roofline_pct) for item in items if item.roofline_pct is not None]
+    spreads = [item.spread_pct for item in items if item.spread_pct is not None]
+    return Summary(
+        kernel=kernel, group=group, name=name, tier=tier, num_rows=len(errors), mean_pct=fmean(errors),
+        p90_pct=quantile(errors, 0.9), worst_pct=max(errors), limit=items[0].limits,
+        roofline_pct=fmean(rooflines) if rooflines else None, spread_pct=fmean(spreads) if spreads else None,
+    )  # fmt: skip
 
 
 def quantile(numbers: Iterable[float], share: float) -> float:

@@ -42,11 +42,9 @@ def limits_of(tier: int) -> str:
     """What a tier wants, in words.
 
     >>> limits_of(6), limits_of(3)
-    ('mean 5 %, P90 10 %, worst 20 %', 'worst 0 %')
+    ('mean 6 %, P90 12 %, worst 25 %', 'worst 0 %')
     """
-    wanted = TIERS[tier]
-    limits = (("mean", wanted.mean_pct), ("P90", wanted.p90_pct), ("worst", wanted.worst_pct))
-    return ", ".join(f"{name} {most:g} %" for name, most in limits if most is not None)
+    return TIERS[tier].limit.text
 
 
 def render_worst(found: Sequence[Judgement], count: int, console: Console) -> None:

@@ -141,12 +141,12 @@ def test_mean_p90_and_worst_have_limits_of_their_own() -> None:
         ]
         return summaries(rows)[0].passes
 
-    assert family([5.0] * 10)
-    assert not family([5.1] * 10)  # the mean
-    assert family([0.0] * 9 + [20.0])
-    assert not family([0.0] * 9 + [20.1])  # the worst
-    assert not family([0.0] * 8 + [10.1] * 2)  # the 90th percentile
-    assert family([0.0] * 8 + [-10.0] * 2)
+    assert family([6.0] * 10)
+    assert not family([6.1] * 10)  # the mean
+    assert family([0.0] * 9 + [25.0])
+    assert not family([0.0] * 9 + [25.1])  # the worst
+    assert not family([0.0] * 8 + [12.1] * 2)  # the 90th percentile
+    assert family([0.0] * 8 + [-12.0] * 2)
 
 
 def test_nothing_measured_and_something_predicted_is_infinitely_wrong() -> None:

@@ -1,0 +1,260 @@
+"""Whole kernels beside their models: what is counted of each, at which tiers it is judged, and how it is predicted.
+
+In: the name of a kernel model, how a config becomes its options, what is launched. Out: a :class:`Case` whose rows judge and
+never calibrate. Cycles are predicted at the clock that the counted launch ran at, time and clock with the model's own clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.errors import ConfigError, nearest
+from gpusim.evidence.case import Answer, Case, Config, Group, KernelLaunch, Limit, Outputs
+from gpusim.evidence.rows import number_in
+
+if TYPE_CHECKING:
+    from gpusim.kernel_models.params import KernelParams
+    from gpusim.machine.config import GpuSpec
+    from gpusim.simulate.result import Result
+    from gpusim.workload.launch import Launch
+
+MIB = 2**20
+SIZES = (MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, 1024 * MIB, 4096 * MIB)
+"""Bytes of the main input."""
+
+CYCLES, DURATION = "sm__cycles_elapsed.max", "gpu__time_duration.sum"
+DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
+HIT_RATE = "lts__t_sector_hit_rate.pct"
+JUDGED_COUNTS = (
+    *DRAM,
+    "lts__t_sectors_srcunit_tex_op_read.sum",
+    "lts__t_sectors_srcunit_tex_op_write.sum",
+    HIT_RATE,
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+)
+COUNTED = (
+    CYCLES,
+    DURATION,
+    *JUDGED_COUNTS,
+    "smsp__inst_executed.sum",
+    "lts__cycles_elapsed.avg.per_second",
+    "dram__cycles_elapsed.avg.per_second",
+    "launch__registers_per_thread",
+)
+"""Of every whole kernel, beside the other cycles that every row has: some five passes on a GH100."""
+
+SINGLE, SUSTAINED = ("single_us", "single_clock_mhz"), ("sustained_us", "sustained_clock_mhz")
+TIERS: Mapping[str, int] = MappingProxyType(
+    {**dict.fromkeys(JUDGED_COUNTS, 5), CYCLES: 6, **dict.fromkeys((*SINGLE, *SUSTAINED), 7)}
+)
+"""What a whole kernel is judged by."""
+
+CLOCK_LIMIT = Limit(worst_pct=4.0)
+LIMITS: Mapping[str, Limit] = MappingProxyType(
+    {
+        HIT_RATE: Limit(mean_pct=3.0, is_points=True),
+        SINGLE[1]: CLOCK_LIMIT,
+        SUSTAINED[1]: CLOCK_LIMIT,
+    }
+)
+"""Where a name's rows must come closer, or may stay further off, than their tier says."""
+
+FLOOR_SHARE = 0.25
+"""Of all bytes that a kernel touches, each once: errors of memory's bytes are never taken relative to less. So next to
+nothing measured (writes that stay in L2) is no reason for an endless error, and a direction that is used is not spared."""
+
+PATTERN_BYTES = 64 * MIB
+"""Of what inputs repeat."""
+
+WHOLE_BYTES = 4 * MIB
+"""Outputs up to here are checked whole."""
+NUM_WINDOWS, WINDOW_BYTES = 12, 64 * 1024
+"""Of larger ones."""
+
+
+# ---------------------------------------------------------------------------------------------- data
+
+
+@cache
+def pattern(dtype: Literal["fp32", "bf16", "fp16"], seed: int = 0) -> NDArray[Any]:
+    """Normal numbers of 64 MiB that cannot be written to; bf16 as its bits, uint16, cut off from fp32.
+
+    For :class:`gpusim.evidence.case.Repeated`. Other seeds, other numbers.
+    """
+    num = PATTERN_BYTES // (4 if dtype == "fp32" else 2)
+    made: NDArray[Any] = np.random.default_rng(seed).standard_normal(num, dtype=np.float32)
+    if dtype == "bf16":
+        made = (made.view(np.uint32) >> 16).astype("<u2")
+    elif dtype == "fp16":
+        made = made.astype("<f2")
+    made.setflags(write=False)
+    return made
+
+
+def windows(num_bytes: int, *, unit_bytes: int = 16, seed: int = 0) -> tuple[tuple[int, int], ...]:
+    """Windows of an output that are checked: all of a small one, else a dozen, the first and the last bytes among them.
+
+    ``unit_bytes``: their starts and lengths are multiples of it, and so must ``num_bytes`` be.
+
+    >>> windows(1024)
+    ((0, 1024),)
+    >>> found = windows(2**30)
+    >>> len(found), found[0], found[-1], sorted(found) == list(found)
+    (12, (0, 65536), (1073676288, 65536), True)
+
+    Raises:
+        ConfigError: ``num_bytes`` are no whole units.
+    """
+    if num_bytes % unit_bytes:
+        raise ConfigError(f"an output of {num_bytes} bytes is no multiple of {unit_bytes}: use windows of your own")
+    if num_bytes <= WHOLE_BYTES:
+        return ((0, num_bytes),)
+    size = max(1, WINDOW_BYTES // unit_bytes) * unit_bytes
+    places = np.random.default_rng(seed).integers(0, (num_bytes - size) // unit_bytes, NUM_WINDOWS - 2) * unit_bytes
+    return ((0, size), *((int(place), size) for place in np.sort(places)), (num_bytes - size, size))
+
+
+def whole_group(
+    configs: Callable[[int], list[Config]], *, rank: int = 4, metrics: tuple[str, ...] = COUNTED,
+    least_capability: tuple[int, int] = (8, 0),
+) -> Group:
+    """A group of a whole kernel: counted with caches flushed, and timed in both protocols."""
+    return Group(
+        configs=configs, metrics=metrics, rank=rank, least_capability=least_capability, is_cold=True,
+        times=("single", "sustained"),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- the case
+
+
+def whole_kernel(
+    *,
+    name: str,
+    question: str,
+    model: str,
+    columns: tuple[str, ...],
+    groups: Mapping[str, Group],
+    options: Callable[[Config], Mapping[str, Any]],
+    launch: Callable[[Config, bool], KernelLaunch],
+    check: Callable[[Config, Outputs], dict[str, float]],
+    values: Mapping[str, str] = MappingProxyType({}),
+    limits: Mapping[str, Limit] = MappingProxyType({}),
+    includes: Callable[[], dict[str, str]] = dict,
+    checks_counted: bool = True,
+) -> Case:
+    """The case of a kernel that ``KERNEL_MODELS[model]`` tells.
+
+    Args:
+        name: its folder's.
+        question: what its rows answer.
+        model: a row of ``KERNEL_MODELS``.
+        columns: what a config says, beside ``kernel``.
+        groups: by name; :func:`whole_group` makes one.
+        options: a config to the model's options, as the fields of its parameters are called.
+        launch: as of :class:`Case`.
+        check: as of :class:`Case`; whole kernels rarely take numbers of their own.
+        values: as of :class:`Case`.
+        limits: other limits than :data:`LIMITS`, by name.
+        includes: as of :class:`Case`.
+        checks_counted: as of :class:`Case`.
+    """
+
+    def params(config: Config, gpu: GpuSpec) -> KernelParams:
+        return _resolved(model, options(config), gpu)
+
+    def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+        """Without a row: at the clock of a single launch."""
+        result = _simulated(params(config, gpu).launch(gpu), gpu, clock="single")
+        return {**result.counters, SINGLE[0]: result.time_us, SINGLE[1]: result.sm_clock_mhz}
+
+    def predict_row(
+        config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]
+    ) -> dict[str, Answer]:
+        return answers(params(config, gpu).launch(gpu), row, gpu, names)
+
+    return Case(
+        name=name, question=question, columns=columns, groups=groups, launch=launch, check=check, values=values,
+        checks_counted=checks_counted, predict=predict, predict_row=predict_row, tiers=TIERS,
+        limits={**LIMITS, **limits}, includes=includes,
+    )  # fmt: skip
+
+
+def _resolved(model: str, options: Mapping[str, Any], gpu: GpuSpec) -> KernelParams:
+    from gpusim.kernel_models import KERNEL_MODELS
+
+    if model not in KERNEL_MODELS:
+        raise ConfigError(f"{model!r} is no kernel model; {nearest(model, KERNEL_MODELS)}")
+    return KERNEL_MODELS[model].params.model_validate(dict(options)).resolved(gpu)
+
+
+def _simulated(launch: Launch, gpu: GpuSpec, *, clock: Any, l2: Literal["cold", "warm"] = "cold") -> Result:
+    from gpusim.simulate.run import simulate
+
+    return simulate(launch, gpu, clock=clock, l2=l2, data="random")
+
+
+def answers(launch: Launch, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> dict[str, Answer]:
+    """What the simulator says of ``names`` of a row that ``launch`` gave: each protocol is simulated only if asked for.
+
+    Counts and cycles with a cold L2, at the row's clock; ``single_*`` with a cold L2 and ``sustained_*`` with what the
+    launch before left there, at the clock that the model gives them.
+    """
+    has = {name for name in names if row.get(name)}
+    roof_us = roofline_us(launch, gpu)
+    found: dict[str, Answer] = {}
+    if has - {*SINGLE, *SUSTAINED}:
+        mhz = row_clock_mhz(row, gpu)
+        counters = _simulated(launch, gpu, clock=mhz).counters
+        floor = FLOOR_SHARE * touched_bytes(launch)
+        for name in has & set(counters):
+            found[name] = Answer(value=counters[name], floor=floor if name in DRAM else 0.0)
+        if CYCLES in found and roof_us is not None:
+            found[CYCLES] = Answer(value=counters[CYCLES], roofline=roof_us * mhz)
+    for protocol, clock, l2 in ((SINGLE, "single", "cold"), (SUSTAINED, "sustained", "warm")):
+        if has & set(protocol):
+            result = _simulated(launch, gpu, clock=clock, l2=l2)  # type: ignore[arg-type]  # words of the table above
+            found[protocol[0]] = Answer(value=result.time_us, roofline=roof_us)
+            found[protocol[1]] = Answer(value=result.sm_clock_mhz, roofline=gpu.clock.max_mhz)
+    return found
+
+
+def row_clock_mhz(row: Mapping[str, str], gpu: GpuSpec) -> float:
+    """The SMs' clock in the counted launch: its cycles over its duration, within what ``gpu`` can run at.
+
+    Raises:
+        ConfigError: the row does not have both.
+    """
+    for name in (CYCLES, DURATION):
+        if not row.get(name):
+            raise ConfigError(f"a row has no {name}: its clock is not known, measure it again")
+    mhz = number_in(row, CYCLES) / number_in(row, DURATION) * 1e3
+    return min(max(mhz, gpu.clock.min_mhz), gpu.clock.max_mhz)
+
+
+def touched_bytes(launch: Launch) -> float:
+    """All bytes that a launch reads or writes, each once a direction; of its footprints."""
+    tiles = np.arange(launch.num_tiles, dtype=np.int64)
+    total = 0.0
+    for footprint in launch.footprints:
+        _, first = np.unique(footprint.panel_of(tiles), return_index=True)
+        total += float(footprint.panel_bytes(tiles[first]).sum())
+    return total
+
+
+def roofline_us(launch: Launch, gpu: GpuSpec) -> float | None:
+    """Time at the data sheet's peaks: what is touched over memory's bandwidth, or arithmetic, whichever is longer.
+
+    None where a launch says nothing of either.
+    """
+    peak = gpu.device.peak_tflops.get(launch.math_class, 0.0)
+    math_us = launch.num_flops / peak * 1e-6 if peak else 0.0
+    return max(math_us, touched_bytes(launch) / gpu.hbm.peak_gb_per_s * 1e-3) or None
