@@ -123,6 +123,7 @@ def _list() -> None:
 
 def _build(cases: Sequence[Case], arch: str | None, folder: Path | None) -> dict[str, Cubin]:
     """The cubins by case; of cases that have something for the architecture."""
+    from gpusim.evidence.frameworks import built
     from gpusim.evidence.toolkit import build, capability_of, find_gpu
 
     arch = arch or find_gpu().arch
@@ -131,7 +132,10 @@ def _build(cases: Sequence[Case], arch: str | None, folder: Path | None) -> dict
         raise ConfigError(f"--arch {arch} is older than what gpusim measures, wants sm_80 or later")
     cubins = {}
     for case in cases:
-        if any(group.least_capability <= capability for group in case.groups.values()):
+        if case.framework is not None:
+            cubins[case.name] = built(case)
+            typer.echo(f"{case.name}: launched by {cubins[case.name].compiler}", err=True)
+        elif any(group.least_capability <= capability for group in case.groups.values()):
             cubins[case.name] = build(case, arch, folder)
             typer.echo(f"{case.name}: {cubins[case.name].path}", err=True)
         else:

@@ -63,11 +63,11 @@ def parse_name(name: str) -> NamedKernel | None:
     """
     if found := NVJET.search(name):
         words = found["rest"].split("_")
-        along = {"coopA": "m", "coopB": "n"}
+        halves = {"coopA": "m", "coopB": "n"}
         return NamedKernel(
             family="nvjet", tile=_tile(found), stages=int(found["stages"]),
             cluster=(int(found["ranks_m"]), int(found["ranks_n"])), is_wgmma=True,
-            cooperates_along=next((along[word] for word in words if word in along), None),
+            cooperates_along=next((halves[word] for word in words if word in halves), None),
             walks_along={"h": "n", "v": "m"}[found["raster"]], is_split_k=any(word.lower() == "splitk" for word in words),
         )  # fmt: skip
     if found := XMMA.search(name):

@@ -11,14 +11,8 @@ import triton.language as tl
 
 
 @triton.jit
-def mark(place) -> None:  # noqa: ANN001 - Triton's own types
-    """Begin the next config, for a profiler that sees launches alone."""
-    tl.store(place, 1)
-
-
-@triton.jit
-def by_pointers(  # noqa: ANN201, PLR0913 - Triton's own types; a kernel's arguments
-    a, b, d, m, n, k,  # noqa: ANN001
+def by_pointers(
+    a, b, d, m, n, k,
     TILE_M: tl.constexpr, TILE_N: tl.constexpr, TILE_K: tl.constexpr, GROUP_M: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     """Operands come by cp.async."""
@@ -38,8 +32,8 @@ def by_pointers(  # noqa: ANN201, PLR0913 - Triton's own types; a kernel's argum
 
 
 @triton.jit
-def by_descriptors(  # noqa: ANN201, PLR0913 - Triton's own types; a kernel's arguments
-    a, b, d, m, n, k,  # noqa: ANN001
+def by_descriptors(
+    a, b, d, m, n, k,
     TILE_M: tl.constexpr, TILE_N: tl.constexpr, TILE_K: tl.constexpr, GROUP_M: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     """Operands come and D leaves by TMA: a, b and d are tensor descriptors of whole tiles."""
@@ -54,7 +48,7 @@ def by_descriptors(  # noqa: ANN201, PLR0913 - Triton's own types; a kernel's ar
 
 
 @triton.jit
-def _tile_of(place, num_rows, num_columns, GROUP_M: tl.constexpr):  # noqa: ANN001, ANN202, N803 - as above
+def _tile_of(place, num_rows, num_columns, GROUP_M: tl.constexpr):  # noqa: N803 - as above
     """(row, column) of the tile that CTA ``place`` makes; the last band may be narrower."""
     per_band = GROUP_M * num_columns
     first = place // per_band * GROUP_M
