@@ -30,6 +30,9 @@ OLDEST = (8, 0)
 LAUNCH_S = 0.1
 """What a counted launch takes, seen on an H200; for the estimate alone."""
 
+TIMES_S = 0.8
+"""What the protocols of times take."""
+
 
 def measure_command(
     names: Annotated[
@@ -149,7 +152,8 @@ def _measure(cases: Sequence[Case], options: Options, folder: Path | None, until
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from gpusim.evidence.bench import Bench, jobs
+    from gpusim.evidence.bench import PROBE, Bench, jobs
+    from gpusim.evidence.case import load_case
     from gpusim.evidence.process import find_ncu
     from gpusim.evidence.toolkit import find_gpu
 
@@ -162,9 +166,13 @@ def _measure(cases: Sequence[Case], options: Options, folder: Path | None, until
     for sentence in skipped:
         console.print(sentence, highlight=False, markup=False)
     ncu = find_ncu() if options.has_counters and any(job.rules.metrics and job.configs for job in work) else None
-    cubins = _build([case for case in cases if any(job.case is case for job in work)], gpu.arch, folder)
+    wanted = [case for case in cases if any(job.case is case for job in work)]
+    if any(job.rules.times for job in work) and not any(case.name == PROBE for case in wanted):
+        wanted.append(load_case(PROBE))
+    cubins = _build(wanted, gpu.arch, folder)
     num = sum(len(job.configs) for job in work)
-    console.print(f"{gpu.name}: {num} configs to measure, about {num * LAUNCH_S / 60:.0f} minutes, into {options.out}")
+    seconds = sum(len(job.configs) * (LAUNCH_S + (TIMES_S if job.rules.times else 0.0)) for job in work)
+    console.print(f"{gpu.name}: {num} configs to measure, about {seconds / 60:.0f} minutes, into {options.out}")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("measuring", total=num)

@@ -23,10 +23,14 @@ from gpusim.evidence.measure import Plan
 from gpusim.evidence.ncu import Profile, added_up, available, between_marks, parse_profiles
 from gpusim.evidence.process import COUNTED_S, PLAIN_S, START_S, WHOLE_S, Ended, Ncu, Progress, child_command, run_child
 from gpusim.evidence.rows import Table, number_text
+from gpusim.evidence.stopwatch import VALUES
 from gpusim.evidence.toolkit import Cubin, GpuFound, gpu_state
 
 CHUNK_CONFIGS = 400
 """What is lost at most when a run is cut off; the start of two processes is spread over so many."""
+
+PROBE = "clock_probe"
+"""The folder of ``kernels/`` with what a stopwatch launches."""
 
 MOST_CRASHES = 8
 """Of a job, before it is given up."""
@@ -131,7 +135,7 @@ class Bench:
     Args:
         gpu: what it is.
         options: what was asked for.
-        cubins: by case.
+        cubins: by case; the stopwatch's among them where groups are timed.
         ncu: the profiler, or None to take times alone.
         progress: told of configs that are done.
         state: how the GPU stands; asked before and after a chunk.
@@ -205,7 +209,8 @@ class Bench:
             "nvcc": cubin.compiler, "arch": self.gpu.arch, "source_hash": cubin.source_hash,
             "ncu": self.ncu.version if self.ncu else None, "seed": self.options.seed, "group": job.group,
             "num_repeats": job.case.num_repeats, "is_cold": job.rules.is_cold, "state_before": before,
-            "state_after": self.state(), **chunk.about,
+            "probe_hash": self.cubins[PROBE].source_hash if job.rules.times else None, "state_after": self.state(),
+            **chunk.about,
         }  # fmt: skip
 
     # ------------------------------------------------------------------------------------------ launching
@@ -241,7 +246,8 @@ class Bench:
         plan, results, log = folder / "plan.json", folder / "results.jsonl", folder / "ncu.csv"
         Plan(
             case=job.case.name, cubin=str(self.cubins[job.case.name].path), configs=[configs[idx] for idx in wanted],
-            is_counted=ncu is not None, results=str(results),
+            is_counted=ncu is not None, results=str(results), times=() if ncu else job.rules.times,
+            probe=str(self.cubins[PROBE].path) if job.rules.times else "",
         ).write(plan)  # fmt: skip
         most_s = START_S + len(wanted) * config_s(job.rules, job.case.num_repeats, is_counted=ncu is not None)
         if ncu is None:
@@ -342,12 +348,13 @@ def told_of(case: Case, config: Config, facts: Mapping[str, str], profile: Profi
 def about(case: Case) -> dict[str, Any]:
     """What is said of a whole table: the question, and every column that is not a metric or a config's own."""
     values = dict(case.values)
+    timed = VALUES if any(group.times for group in case.groups.values()) else {}
     ends = (("min", "least"), ("max", "most"))
     spread = {f"{name}_{end}": f"the {word} of the repeats" for name in values for end, word in ends}
     return {
         "kernel": case.name,
         "question": case.question,
-        "columns": {**MEANINGS, **values, **(spread if case.num_repeats > 1 else {})},
+        "columns": {**MEANINGS, **values, **(spread if case.num_repeats > 1 else {}), **timed},
         "metrics": "columns with a dot are Nsight Compute's metrics, of one launch",
     }
 

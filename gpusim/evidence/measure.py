@@ -32,6 +32,7 @@ from gpusim.evidence.case import (
     WrongAnswer,
     load_case,
 )
+from gpusim.evidence.stopwatch import CudaDevice, DriverError, Stopwatch
 from gpusim.workload.tma import TensorMap
 
 if TYPE_CHECKING:
@@ -65,6 +66,10 @@ class Plan:
     """Under the profiler: every config is launched exactly once."""
     results: str
     """Where the lines of JSON go."""
+    times: tuple[str, ...] = ()
+    """Protocols in which every config is timed."""
+    probe: str = ""
+    """The stopwatch's cubin, where there are any."""
 
     def write(self, path: Path) -> None:
         """Write it as JSON."""
@@ -73,7 +78,8 @@ class Plan:
     @classmethod
     def read(cls, path: Path) -> Plan:
         """What :meth:`write` wrote."""
-        return cls(**json.loads(path.read_text(encoding="utf-8")))
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return cls(**document | {"times": tuple(document["times"])})
 
 
 def launch_plan(path: Path) -> None:
@@ -91,8 +97,9 @@ def launch_plan(path: Path) -> None:
     gpu = Gpu(Path(plan.cubin)) if case.framework is None else Gpu(None, frameworks_of=case)
     with Path(plan.results).open("w", encoding="utf-8") as file, gpu:
         _write_line(file, {"device": gpu.about()})
+        stopwatch = Stopwatch(CudaDevice(Path(plan.probe))) if plan.times else None
         for idx, config in enumerate(plan.configs):
-            answer = _answer(gpu, case, config, is_counted=plan.is_counted)
+            answer = _answer(gpu, case, config, stopwatch, plan)
             _write_line(file, {"idx": idx, **answer})
             if "crash" in answer:
                 return
@@ -103,20 +110,25 @@ def _write_line(file: IO[str], document: Mapping[str, Any]) -> None:
     file.flush()
 
 
-def _answer(gpu: Gpu, case: Case, config: Mapping[str, str], *, is_counted: bool) -> dict[str, Any]:
-    """What a config's launches give: values, or why there are none."""
-    launch = case.launch(config, is_counted)
+def _answer(
+    gpu: Gpu, case: Case, config: Mapping[str, str], stopwatch: Stopwatch | None, plan: Plan
+) -> dict[str, Any]:
+    """What a config's launches give: values and times, or why there are none."""
+    launch = case.launch(config, plan.is_counted)
     seen: list[dict[str, float]] = []
+    times: dict[str, float] = {}
     try:
-        for _ in range(1 if is_counted else case.num_repeats):
-            outputs = gpu.launch(launch, is_counted=is_counted)
-            if case.checks_counted or not is_counted:
+        for _ in range(1 if plan.is_counted else case.num_repeats):
+            outputs = gpu.launch(launch, is_counted=plan.is_counted)
+            if case.checks_counted or not plan.is_counted:
                 seen.append(case.check(config, outputs))
+        if stopwatch is not None:
+            times = stopwatch.times(gpu.prepare(launch).enqueue, plan.times)
     except WrongAnswer as error:
         return {"wrong": str(error)}
     except gpu.errors as error:
         return {"crash": " ".join(str(error).split()) or type(error).__name__}
-    return {"values": summary(seen), **({"facts": gpu.facts} if gpu.facts else {})}
+    return {"values": summary(seen) | times, **({"facts": gpu.facts} if gpu.facts else {})}
 
 
 def summary(seen: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -172,7 +184,7 @@ class Gpu:
         except ImportError as error:
             raise ConfigError(f"measure: PyCUDA cannot be imported ({error}), wants pip install -e '.[cuda]'") from None
         self._cuda = cuda
-        self.errors: tuple[type[Exception], ...] = (cuda.Error,)
+        self.errors: tuple[type[Exception], ...] = (cuda.Error, DriverError)
         try:
             cuda.init()
             self._device = cuda.Device(0)

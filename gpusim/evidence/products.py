@@ -75,12 +75,9 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return {"error_share": worst}
 
 
-def product_group(configs: Callable[[int], list[Config]], *, rank: int = 4, is_timed: bool = True) -> Group:
-    """A group of products: counted with caches flushed, and timed in both protocols where kernels are long enough."""
-    return Group(
-        configs=configs, metrics=METRICS, rank=rank, least_capability=(9, 0), is_cold=True,
-        times=("single", "sustained") if is_timed else (),
-    )  # fmt: skip
+def product_group(configs: Callable[[int], list[Config]], *, rank: int = 4) -> Group:
+    """A group of products: counted with caches flushed, and timed in both protocols."""
+    return whole.whole_group(configs, rank=rank, metrics=METRICS, least_capability=(9, 0))
 
 
 def product_case(

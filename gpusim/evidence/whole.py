@@ -6,7 +6,7 @@ never calibrate. Cycles are predicted at the clock that the counted launch ran a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpusim.kernel_models.params import KernelParams
     from gpusim.machine.config import GpuSpec
     from gpusim.simulate.result import Result
+    from gpusim.workload import ops
     from gpusim.workload.launch import Launch
 
 MIB = 2**20
@@ -206,7 +207,7 @@ def answers(launch: Launch, row: Mapping[str, str], gpu: GpuSpec, names: Collect
     """What the simulator says of ``names`` of a row that ``launch`` gave: each protocol is simulated only if asked for.
 
     Counts and cycles with a cold L2, at the row's clock; ``single_*`` with a cold L2 and ``sustained_*`` with what the
-    launch before left there, at the clock that the model gives them.
+    launch before left there, at the clock that the model gives them, and with what events or launches take by themselves.
     """
     has = {name for name in names if row.get(name)}
     roof_us = roofline_us(launch, gpu)
@@ -222,7 +223,7 @@ def answers(launch: Launch, row: Mapping[str, str], gpu: GpuSpec, names: Collect
     for protocol, clock, l2 in ((SINGLE, "single", "cold"), (SUSTAINED, "sustained", "warm")):
         if has & set(protocol):
             result = _simulated(launch, gpu, clock=clock, l2=l2)  # type: ignore[arg-type]  # words of the table above
-            found[protocol[0]] = Answer(value=result.time_us, roofline=roof_us)
+            found[protocol[0]] = Answer(value=result.time_us + event_us(row, f"empty_{protocol[0]}", gpu), roofline=roof_us)
             found[protocol[1]] = Answer(value=result.sm_clock_mhz, roofline=gpu.clock.max_mhz)
     return found
 
@@ -238,6 +239,26 @@ def row_clock_mhz(row: Mapping[str, str], gpu: GpuSpec) -> float:
             raise ConfigError(f"a row has no {name}: its clock is not known, measure it again")
     mhz = number_in(row, CYCLES) / number_in(row, DURATION) * 1e3
     return min(max(mhz, gpu.clock.min_mhz), gpu.clock.max_mhz)
+
+
+def event_us(row: Mapping[str, str], name: str, gpu: GpuSpec) -> float:
+    """What a protocol takes beside a kernel's own time: of an empty kernel, measured with the row, less its own time.
+
+    Nothing where the row does not tell.
+    """
+    return number_in(row, name) - empty_us(gpu) if row.get(name) else 0.0
+
+
+def empty_us(gpu: GpuSpec) -> float:
+    """What the simulator says of a kernel that does nothing, at the highest clock."""
+    from gpusim.workload.launch import Launch, RoleContext, WarpRole
+
+    def nothing(cta: RoleContext) -> Iterator[ops.Op]:
+        del cta
+        yield from ()
+
+    role = WarpRole(name="warp", num_warps=1, program=nothing)
+    return _simulated(Launch(kernel="nothing", num_ctas=1, num_tiles=1, roles=(role,)), gpu, clock="max").time_us
 
 
 def touched_bytes(launch: Launch) -> float:

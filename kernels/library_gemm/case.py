@@ -27,7 +27,7 @@ SMALL = (
     (128, 8192, 4096, "bf16", "tn"), (256, 4096, 8192, "bf16", "tn"),
     (512, 512, 16384, "bf16", "tn"), (1024, 1024, 16384, "bf16", "tn"),
 )  # fmt: skip
-"""Few rows, deep K, little to do: too short to be timed back to back, as it takes the host as long to launch them."""
+"""Few rows, deep K, little to do."""
 
 LARGEST_SWIZZLE = 8
 CONSUMER_THREADS, PRODUCER_THREADS = 128, 128
@@ -165,7 +165,7 @@ CASE = product_case(
     question=__doc__,
     framework="torch",
     columns=COLUMNS,
-    groups={"large": product_group(large), "small": product_group(small, is_timed=False)},
+    groups={"large": product_group(large), "small": product_group(small)},
     launch=launch,
     options=options,
     told=told,

@@ -24,6 +24,7 @@ from gpusim.evidence.whole import (
     SUSTAINED,
     TIERS,
     answers,
+    empty_us,
     pattern,
     roofline_us,
     row_clock_mhz,
@@ -131,6 +132,15 @@ def test_times_are_predicted_with_the_models_clock_warm_where_launches_follow() 
     assert said["single_us"].value == simulate(launch, GPU, clock="single").time_us
     assert said["sustained_us"].value == simulate(launch, GPU, clock="sustained", l2="warm").time_us
     assert said["sustained_us"].value < said["single_us"].value
+
+
+def test_what_events_take_around_nothing_they_take_around_a_kernel() -> None:
+    launch = KERNEL_MODELS["gemm"].params.model_validate(OPTIONS).resolved(GPU).launch(GPU)
+    bare = answers(launch, row(single_us=9.0), GPU, {"single_us"})["single_us"].value
+    told = answers(launch, row(single_us=9.0, empty_single_us=4.0), GPU, {"single_us"})["single_us"].value
+    assert told - bare == pytest.approx(4.0 - empty_us(GPU))
+    dispatcher = GPU.dispatcher
+    assert empty_us(GPU) > (dispatcher.launch_cycles + dispatcher.drain_cycles) / GPU.clock.max_mhz
 
 
 def test_a_clock_beyond_what_the_gpu_runs_at_is_its_highest() -> None:
