@@ -83,6 +83,8 @@ def measure_command(
         raise ConfigError(f"--seed {seed} is negative, wants a whole number from 0 on")
     cases = [load_case(name) for name in (case_names() if every else dict.fromkeys(names or []))]
     folder = Path(build_dir) if build_dir else None
+    if every or build_only:
+        cases = _without_frameworks(cases, build_only=build_only)
     if build_only:
         if only:
             raise ConfigError("--only goes with measuring; --build-only builds whole kernels")
@@ -122,6 +124,22 @@ def _list() -> None:
         case = load_case(name)
         table.add_row(name, case.question, ", ".join(f"{group}: {len(case.configs(group, 1))}" for group in case.groups))
     console_for(None).print(table)
+
+
+def _without_frameworks(cases: Sequence[Case], *, build_only: bool) -> list[Case]:
+    """Those of ``cases`` that can be built here, or launched; says of each other one why not."""
+    from gpusim.evidence.frameworks import lacking
+
+    found = []
+    for case in cases:
+        why = lacking(case)
+        if build_only and case.framework is not None:
+            typer.echo(f"{case.name}: is launched by {case.framework}, there is nothing to build", err=True)
+        elif why is not None:
+            typer.echo(f"{why}, skipped", err=True)
+        else:
+            found.append(case)
+    return found
 
 
 def _build(cases: Sequence[Case], arch: str | None, folder: Path | None) -> dict[str, Cubin]:

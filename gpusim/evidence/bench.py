@@ -259,15 +259,19 @@ class Bench:
             ended = run_child(command, results, most_s=most_s, progress=self.progress, log=log)
             chunk.about |= {"metrics_lacking": lacking}
         chunk.about |= ended.device
-        left = self._take(ended, job, configs, chunk, wanted, is_counted=ncu is not None)
+        is_ours = job.case.framework is None
+        left = self._take(ended, configs, chunk, wanted, is_counted=ncu is not None, skips_kernels=is_ours)
         if ncu is not None and not left:
-            _match(log, metrics, configs, chunk, wanted, ended, is_marked=job.case.framework is not None)
+            _match(log, metrics, configs, chunk, wanted, ended, is_marked=not is_ours)
         return left
 
     def _take(
-        self, ended: Ended, job: Job, configs: Sequence[Config], chunk: Chunk, wanted: list[int], *, is_counted: bool
+        self, ended: Ended, configs: Sequence[Config], chunk: Chunk, wanted: list[int], *, is_counted: bool,
+        skips_kernels: bool = True,
     ) -> list[int]:
         """Read a child's answers; returns what must be launched again.
+
+        ``skips_kernels``: the entry point that crashed is not launched again; a framework's kernels differ by config.
 
         Raises:
             ConfigError: the child could not even begin.
@@ -289,7 +293,7 @@ class Bench:
         culprit = wanted[len(answers) - 1 if is_crash else len(answers)]
         chunk.values.pop(culprit, None)
         chunk.put_aside[culprit] = f"crash: {answers[-1]['crash'] if is_crash else ended.sentence}"
-        if job.case.framework is None:  # a framework's kernels differ from config to config
+        if skips_kernels:
             chunk.skipped_kernels.add(configs[culprit]["kernel"])
         # counts come with a process that ends well: all that it launched is launched again
         if is_counted:
@@ -309,7 +313,7 @@ def config_s(group: Group, num_repeats: int, *, is_counted: bool) -> float:
 
 def _match(
     log: Path, metrics: Sequence[str], configs: Sequence[Config], chunk: Chunk, wanted: list[int], ended: Ended,
-    *, is_marked: bool,
+    *, is_marked: bool = False,
 ) -> None:
     """Give each config its profile, by launch order; or the sum of those behind its mark.
 
@@ -319,6 +323,7 @@ def _match(
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ended.said
     profiles = parse_profiles(text, metrics)
     kernels = [configs[idx]["kernel"] for idx in wanted]
+    names = ", ".join(dict.fromkeys(profile.kernel for profile in profiles))[:400]
     if is_marked:
         groups = between_marks(profiles, MARK)
         is_right = len(groups) == len(wanted) and all(groups)
@@ -327,7 +332,8 @@ def _match(
         is_right = [profile.kernel for profile in profiles] == kernels
     if not is_right:
         raise ConfigError(
-            f"Nsight Compute: counted {len(profiles)} launches of {len(kernels)}, or in another order: none of them is kept"
+            f"Nsight Compute: counted {len(profiles)} launches of {len(kernels)}, or in another order ({names}): none of "
+            "them is kept"
         )
     for idx, profile in zip(wanted, profiles, strict=True):
         if idx in chunk.values:  # a counted launch may have been wrong

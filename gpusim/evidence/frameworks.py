@@ -47,18 +47,22 @@ def built(case: Case) -> Cubin:
     Raises:
         ConfigError: a framework is not installed.
     """
-    assert case.framework is not None
-    for name in PACKAGES[case.framework]:
-        if importlib.util.find_spec(name) is None:
-            raise ConfigError(
-                f"measure: {case.name} is launched by {case.framework}, and {name} is missing here: wants pip install {name}"
-            )
+    if missing := lacking(case):
+        raise ConfigError(f"measure: {missing}")
     versions = ", ".join(f"{name} {number}" for name, number in _versions().items())
     folder = kernels_dir() / case.name
     source = folder / "kernel.py"
     digest = hashlib.sha256(source.read_bytes() if source.exists() else b"")
     digest.update(f"\0{versions}".encode())
     return Cubin(folder, digest.hexdigest()[:12], versions)
+
+
+def lacking(case: Case) -> str | None:
+    """What is missing here to launch ``case``, in a sentence; None where nothing is."""
+    for name in PACKAGES[case.framework] if case.framework else ():
+        if importlib.util.find_spec(name) is None:
+            return f"{case.name} is launched by {case.framework}, and {name} is missing here: wants pip install {name}"
+    return None
 
 
 def _versions() -> dict[str, str]:

@@ -151,6 +151,22 @@ def test_refill_says_whether_a_load_goes_before_its_math(h200: GpuSpec, refill: 
     assert " ".join(found) == expected
 
 
+@pytest.mark.parametrize(
+    ("refill", "expected"),
+    [("after_math", "L0 M0 L1 M1 L2 M2 L0 M0"), ("after_wait", "L0 L1 M0 L2 M1 L0 M2 M0")],
+)
+def test_a_load_behind_the_wait_goes_a_step_further_ahead(h200: GpuSpec, refill: str, expected: str) -> None:
+    launch = GemmParams(
+        m=64, n=64, k=256, tile="64x64x64", schedule="multistage", stages=3, refill=refill, wgmma_depth=1
+    ).launch(h200)
+    found = [
+        f"L{op.stage}" if isinstance(op, ops.TmaLoad) else f"M{op.reads[0][1]}"
+        for _, op in ops_of(launch, ops.TmaLoad, ops.Wgmma)
+        if isinstance(op, ops.Wgmma) or op.tensor == "A"
+    ]
+    assert " ".join(found) == expected
+
+
 def test_fragments_are_read_a_slice_ahead_of_their_math(h200: GpuSpec) -> None:
     launch = GemmParams(m=64, n=64, k=64, tile="64x64x32", math="mma_sync", stages=3, warps="2x2").launch(h200)
     found = words(dry_run(launch)["math"], ops.Ldmatrix, ops.MmaSync)

@@ -95,7 +95,7 @@ def check_kinds(params: GemmParams) -> None:
         (has_producer, "--refill", params.refill, f"{schedule} has a producer of its own",
          "use --schedule multistage, or leave it out"),
         (not is_wgmma, "--refill", params.refill if params.refill == "after_wait" else None,
-         "math of warps has ended when its loads are issued", "use --refill before_math or after_math"),
+         f"it waits for wgmma, the math is {math}", "use --refill before_math or after_math"),
         (math == "fma", "--swizzle", None if params.swizzle == "none" else params.swizzle,
          "the fma kernel reads rows as vectors, without conflicts", "use --swizzle none"),
     ):
