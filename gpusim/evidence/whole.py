@@ -185,7 +185,7 @@ def whole_kernel(
     return Case(
         name=name, question=question, columns=columns, groups=groups, launch=launch, check=check, values=values,
         checks_counted=checks_counted, predict=predict, predict_row=predict_row, tiers=TIERS,
-        limits={**LIMITS, **limits}, includes=includes,
+        limits={**LIMITS, **limits}, is_whole=True, includes=includes,
     )  # fmt: skip
 
 
