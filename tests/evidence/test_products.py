@@ -76,7 +76,7 @@ def test_a_name_says_tile_stages_and_cluster(
     assert kernel.is_split_k == ("splitK" in name)
 
 
-@pytest.mark.parametrize("name", ["gemv2T_kernel_val", "nvjet_tst_128x256", "void at::native::vectorized_kernel<", ""])
+@pytest.mark.parametrize("name", ["gemv2T_kernel_val", "nvjet_tst_128x256", "void at::vectorized_kernel<", ""])
 def test_a_name_that_says_nothing_is_none(name: str) -> None:
     assert parse_name(name) is None
 
@@ -200,7 +200,7 @@ def raw(*kernels: str) -> str:
     return "\n".join(['"ID","Kernel Name","Grid Size","Block Size","a.sum"', '"","","","",""', *rows])
 
 
-FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int, T2, T3)"
+FILL = "void at::vectorized_elementwise_kernel<4, at::FillFunctor<float>, std::array<char *, 1>>"
 
 
 def test_what_follows_a_mark_is_one_row(tmp_path: Path) -> None:
