@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusim.errors import ConfigError
+from gpusim.errors import ConfigError, KernelError
 from gpusim.evidence import frameworks
 from gpusim.evidence.bench import Chunk, _match, told_of
 from gpusim.evidence.case import Product, WrongAnswer, kernels_dir, load_case
@@ -148,6 +148,21 @@ def test_a_library_makes_the_transposed_product(h200: GpuSpec) -> None:
     params = GemmParams.model_validate(found).resolved(h200)
     assert (params.schedule, params.consumers, params.split, params.persistent) == ("cooperative", 2, "m", True)
     assert (params.cluster, params.stages, params.raster, params.raster_group) == ((2, 1), 4, "along_m", 8)
+
+
+def test_a_tile_whose_other_side_has_the_rows_of_a_wgmma_is_told_as_we_see_it(h200: GpuSpec) -> None:
+    found = options_of("nvjet_tst_168x128_64x5_2x1_v_bz_coopB_TNN", "132x1x1", "384x1x1", layout="tt")
+    assert [found[name] for name in ("m", "n", "layout", "tile", "cluster")] == [8192, 4096, "tt", "128x168x64", "1x2"]
+    assert (found["split"], found["raster"]) == ("m", "along_n")
+    assert GemmParams.model_validate(found).launch(h200).num_threads == 384
+
+
+def test_a_kernel_that_the_model_cannot_be_is_not_predicted(h200: GpuSpec) -> None:
+    config = LIBRARY.configs("small", 1)[0]
+    row = {"launched": "nvjet_tst_64x8_64x16_4x1_v_bz_TNT", "grid": "132x1x1", "block": "384x1x1"}
+    with pytest.raises(KernelError):
+        GemmParams.model_validate(library.options(config, row)).launch(h200)
+    assert LIBRARY.answers(config, row, h200, list(LIBRARY.tiers)) == {}
 
 
 def test_launches_say_who_multiplies() -> None:
