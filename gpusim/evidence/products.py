@@ -126,7 +126,7 @@ def product_case(
         name=name, question=question, columns=columns, groups=groups, launch=launch, check=check, framework=framework,
         told=told, values={"error_share": "largest error of the sample, of what rounding allows", **TOLD, **values},
         predict_row=predict_row, is_whole=True, tiers={key: whole.TIERS[key] for key in JUDGED},
-        limits={key: limit for key, limit in whole.LIMITS.items() if key in JUDGED},
+        limits={key: limit for key, limit in whole.GEMM_LIMITS.items() if key in JUDGED},
     )  # fmt: skip
 
 
