@@ -215,7 +215,7 @@ def raw(*kernels: str) -> str:
     return "\n".join(['"ID","Kernel Name","Grid Size","Block Size","a.sum"', '"","","","",""', *rows])
 
 
-FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int, T2, T3)"
+FILL = "void at::vectorized_elementwise_kernel<4, at::FillFunctor<float>, std::array<char *, 1>>(int, T2, T3)"
 
 
 def test_what_follows_a_mark_is_one_row(tmp_path: Path) -> None:
