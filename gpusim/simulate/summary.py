@@ -59,6 +59,11 @@ def result_of(
     remarks = launch.remarks
     if engine.sample.fraction < 1.0:
         remarks = (*remarks, f"a sample of {gpu.num_sms} SMs was simulated, {engine.sample.fraction:.0%} of the device")
+    if engine.alike:
+        remarks = (
+            *remarks, f"{len(engine.alike)} SMs were simulated, each for up to {max(engine.alike.values())} of its GPC with "
+            f"as many CTAs"
+        )
     busy = busy_shares(engine)
     kind, reason = bound_by(engine, busy)
     states = {
@@ -125,7 +130,8 @@ def counters_of(engine: Engine, mhz: float) -> dict[str, float]:
 
 def sm_active_cycles(engine: Engine) -> float:
     """Cycles in which an SM held a CTA, on average over the SMs."""
-    return sum(sm.active_cycles for sm in engine.machine.sms) * engine.scale / engine.gpu.num_sms
+    active = sum(sm.active_cycles * engine.alike.get(sm.idx, 1) for sm in engine.machine.sms)
+    return active * engine.scale / engine.gpu.num_sms
 
 
 def one_after_the_other(first: Result, others: list[Result]) -> Result:

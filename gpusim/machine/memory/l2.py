@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
 from gpusim.machine.memory.hbm import Hbm
-from gpusim.machine.memory.residency import Loss
+from gpusim.machine.memory.panels import Loss
 from gpusim.machine.timing import Done, GapPipe
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 
@@ -150,8 +150,8 @@ class L2(Component):
         """Into each side, for reads and for the other's stores."""
         self._far_share = 1.0 - 1.0 / len(side_shares)
 
-    def reach(self, request: MemoryRequest, tile: TileState, side: int) -> tuple[float, float]:
-        """(latency, when all is across) of a request from ``side``.
+    def reach(self, request: MemoryRequest, tile: TileState, side: int, num_sms: float = 1.0) -> tuple[float, float]:
+        """(latency, when all is across) of a request from ``side``, and of those of all SMs that its SM stands for.
 
         The latency is one line's, the farthest where its tile has lines on both sides; the cycle that at which what lies
         on the other side has come over the link. What was there before the kernel began both sides have.
@@ -185,7 +185,8 @@ class L2(Component):
         scale = self._fill_scales.get(request.tensor)
         if scale is not None:
             crossing *= min(1.0, scale * self._side_weights[side])
-        tile.copied_at = self._links[side % len(self._links)].reserve(crossing, at_cycle=request.issued_at)
+        link = self._links[side % len(self._links)]
+        tile.copied_at = link.reserve_alike(crossing, num_sms, at_cycle=request.issued_at)
         return latency, tile.copied_at
 
     def _draw(self) -> float:
@@ -257,15 +258,19 @@ class L2(Component):
         done = _Filled(tile, earliest, self.hbm.latency_cycles + waits)
         self.hbm.fill(paid, done, sm_idx=request.sm_idx, count=request.num_alike)
 
-    def across(self, num_bytes: float, side: int, *, at_cycle: float) -> float:
+    def across(self, num_bytes: float, side: int, *, at_cycle: float, num_sms: float = 1.0) -> float:
         """Cycle at which what a store of ``num_bytes`` from ``side`` changes on the other one has crossed the link."""
         links = self._links
         if not links:
             return 0.0
-        return links[(side + 1) % len(links)].reserve(self._far_share * num_bytes, at_cycle=at_cycle)
+        return links[(side + 1) % len(links)].reserve_alike(self._far_share * num_bytes, num_sms, at_cycle=at_cycle)
 
-    def store(self, request: MemoryRequest, done: Done, *, num_distinct_bytes: float, kind: StoreKind) -> Done:
+    def store(
+        self, request: MemoryRequest, done: Done, *, num_distinct_bytes: float, kind: StoreKind, num_sms: float = 1.0
+    ) -> Done:
         """Take a store; what will not stay resident goes on to memory. Returns what to call when it has left its SM.
+
+        ``num_sms`` store as much at once: those that the request's stands for.
 
         While more write-backs wait than L2 may hold of them, a store is complete when its own is.
         """
@@ -279,10 +284,16 @@ class L2(Component):
         leaving = num_distinct_bytes * self.residency.written_back_fraction(request.tensor)
         if not leaving:
             return done
-        self._backlog_bytes += leaving
-        written = _WrittenBack(self, leaving, done if self._backlog_bytes > self.spec.write_back_queue_bytes else None)
-        self.hbm.write_back(leaving, written, count=request.num_alike)
+        self._backlog_bytes += leaving * num_sms
+        is_full = self._backlog_bytes > self.spec.write_back_queue_bytes
+        written = _WrittenBack(self, leaving * num_sms, done if is_full else None)
+        self.hbm.write_back(leaving, written, count=request.num_alike, num_sms=num_sms)
         return done if written.is_settled else written.left
+
+    @property
+    def backlog_bytes(self) -> float:
+        """Dirty bytes on their way to memory."""
+        return self._backlog_bytes
 
     def written_back(self, num_bytes: float) -> None:
         """``num_bytes`` of dirty lines have gone to memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -74,13 +75,13 @@ def queue_store(role: Role, op: ops.GlobalStore, begin_cycle: float) -> Pause:
     for begin, end in pairwise(end for end in ends if end >= 0.0):
         group = send_store(role, op, num_bytes, (end - begin) / num_bytes, begin_cycle)
         role.queued_stores.append((end - begin, group))
+        role.sm.queued_stores.append((end - begin, group))
     role.passed_bytes = passed
-    return until_stored(role, lead)
+    return until_stored(role, role.sm.queued_stores, lead)
 
 
-def until_stored(role: Role, num_left_bytes: float) -> Pause:
-    """Until all of the role's stores but the last ``num_left_bytes`` have left the SM."""
-    queued = role.queued_stores
+def until_stored(role: Role, queued: deque[tuple[float, AsyncGroup]], num_left_bytes: float) -> Pause:
+    """Until all of the ``queued`` stores, the role's or its SM's, but the last ``num_left_bytes`` have left the SM."""
     while queued and not queued[0][1].num_pending and queued[0][1].ready_at <= role.t:
         queued.popleft()
     behind = sum(num_bytes for num_bytes, _ in queued)
