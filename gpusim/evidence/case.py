@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError, GpusimError, nearest
+from gpusim.evidence.stopwatch import VALUES
 from gpusim.workload.tma import TensorMap
 
 if TYPE_CHECKING:
@@ -412,6 +413,12 @@ class Case:
     def metrics(self) -> tuple[str, ...]:
         """Every metric of any group, each once."""
         return tuple(dict.fromkeys(metric for group in self.groups.values() for metric in group.metrics))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All that its rows may hold beside their configs: metrics, values, times."""
+        is_timed = any(group.times for group in self.groups.values())
+        return frozenset((*self.metrics, *self.values, *(VALUES if is_timed else ())))
 
     def __post_init__(self) -> None:
         """A whole kernel calibrates nothing.

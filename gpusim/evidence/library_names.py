@@ -13,7 +13,7 @@ tile, K and stages, cluster agrees with its shared memory; what its letters mean
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 NVJET = re.compile(
     r"\bnvjet(?:_sm\d+)?_(?P<types>[a-z]+)_(?P<m>\d+)x(?P<n>\d+)_(?P<k>\d+)x(?P<stages>\d+)_(?P<ranks_m>\d+)x(?P<ranks_n>\d+)"
@@ -50,6 +50,20 @@ class NamedKernel:
     walks_along: str | None = None
     """``m`` or ``n``: neighbours in the order of tiles are neighbours along it."""
     is_split_k: bool = False
+
+    @property
+    def turned(self) -> NamedKernel:
+        """The same with M and N exchanged.
+
+        >>> kernel = NamedKernel(family="nvjet", tile=(168, 128, 64), cluster=(2, 1), cooperates_along="n", walks_along="m")
+        >>> kernel.turned.tile, kernel.turned.cluster, kernel.turned.cooperates_along, kernel.turned.walks_along
+        ((128, 168, 64), (1, 2), 'm', 'n')
+        """
+        other = {"m": "n", "n": "m", None: None}
+        return replace(
+            self, tile=(self.tile[1], self.tile[0], self.tile[2]), cluster=(self.cluster[1], self.cluster[0]),
+            cooperates_along=other[self.cooperates_along], walks_along=other[self.walks_along],
+        )  # fmt: skip
 
 
 def parse_name(name: str) -> NamedKernel | None:

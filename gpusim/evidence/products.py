@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from gpusim.errors import KernelError, LaunchError
 from gpusim.evidence import whole
 from gpusim.evidence.case import Answer, Case, Config, Group, Outputs, Product, WrongAnswer
 
@@ -102,7 +103,7 @@ def product_case(
         groups: by name; :func:`product_group` makes one.
         launch: a config to its product.
         options: a config and its measured row (empty before there is one) to options of ``gpusim predict gemm``; None where
-            the row tells too little.
+            the row tells too little. Of a kernel that the model cannot be nothing is predicted either.
         told: as of :class:`Case`.
         values: meanings of columns beside those that all products have.
     """
@@ -115,13 +116,17 @@ def product_case(
         found = options(config, row)
         if found is None:
             return {}
-        return whole.answers(GemmParams.model_validate(dict(found)).launch(gpu), row, gpu, names)
+        try:
+            launched = GemmParams.model_validate(dict(found)).launch(gpu)
+        except (KernelError, LaunchError):
+            return {}
+        return whole.answers(launched, row, gpu, names)
 
     return Case(
         name=name, question=question, columns=columns, groups=groups, launch=launch, check=check, framework=framework,
         told=told, values={"error_share": "largest error of the sample, of what rounding allows", **TOLD, **values},
         predict_row=predict_row, is_whole=True, tiers={key: whole.TIERS[key] for key in JUDGED},
-        limits={key: limit for key, limit in whole.LIMITS.items() if key in JUDGED},
+        limits={key: limit for key, limit in whole.GEMM_LIMITS.items() if key in JUDGED},
     )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ SMALL = (
 """Few rows, deep K, little to do."""
 
 LARGEST_SWIZZLE = 8
+WGMMA_ROWS = 64
 CONSUMER_THREADS, PRODUCER_THREADS = 128, 128
 
 
@@ -74,7 +75,8 @@ def told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
 def options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | None:
     """Options of the GEMM model, of what the row tells of the kernel; None where its name cannot be read.
 
-    The product is told as the library makes it: D^T = B^T A^T, M and N exchanged.
+    The product is told as the library makes it: D^T = B^T A^T, M and N exchanged; or as we see it where only the other side
+    of the tile is a multiple of the 64 rows of a wgmma.
 
     What neither name nor launch says is assumed: nvjet and xmma kernels with wgmma have a producer that loads by TMA, and
     store D by TMA; 384 threads are two consumers, which take turns at whole tiles where the name says no coop; one group of
@@ -82,13 +84,15 @@ def options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | None:
     unless a second one ran. Kernels of older families are multistage, by cp.async and mma.sync, and store D through shared
     memory.
     """
-    names = row.get("launched", "").split(" + ")
-    kernel = parse_name(names[0])
+    launched = row.get("launched", "")
+    kernel = parse_name(launched)
     if kernel is None:
         return None
-    m, n, k = int(config["n"]), int(config["m"]), int(config["k"])
+    m, n, layout = int(config["n"]), int(config["m"]), {"tn": "tn", "tt": "nn"}[config["layout"]]
+    if kernel.is_wgmma and kernel.tile[0] % WGMMA_ROWS and not kernel.tile[1] % WGMMA_ROWS:
+        kernel, m, n, layout = kernel.turned, n, m, config["layout"]
     found: dict[str, Any] = {
-        "m": m, "n": n, "k": k, "dtype": config["dtype"], "layout": {"tn": "tn", "tt": "nn"}[config["layout"]],
+        "m": m, "n": n, "k": int(config["k"]), "dtype": config["dtype"], "layout": layout,
         "tile": "x".join(map(str, kernel.tile)),
     }  # fmt: skip
     if kernel.stages is not None:
@@ -100,7 +104,7 @@ def options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | None:
     if split_k > 1:
         found |= {
             "split_k": split_k, "epilogue": "direct",
-            "split_k_mode": "second_kernel" if any(map(is_reduction, names[1:])) else "in_kernel",
+            "split_k_mode": "second_kernel" if is_reduction(launched) else "in_kernel",
         }  # fmt: skip
     if not kernel.is_wgmma:
         registers = number_of(row, "launch__registers_per_thread")

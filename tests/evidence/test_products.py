@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusim.errors import ConfigError
+from gpusim.errors import ConfigError, KernelError
 from gpusim.evidence import frameworks
 from gpusim.evidence.bench import Chunk, _match, told_of
 from gpusim.evidence.case import Product, WrongAnswer, kernels_dir, load_case
@@ -76,7 +76,7 @@ def test_a_name_says_tile_stages_and_cluster(
     assert kernel.is_split_k == ("splitK" in name)
 
 
-@pytest.mark.parametrize("name", ["gemv2T_kernel_val", "nvjet_tst_128x256", "void at::vectorized_kernel<", ""])
+@pytest.mark.parametrize("name", ["gemv2T_kernel_val", "nvjet_tst_128x256", "void at::native::vectorized_kernel<", ""])
 def test_a_name_that_says_nothing_is_none(name: str) -> None:
     assert parse_name(name) is None
 
@@ -150,6 +150,21 @@ def test_a_library_makes_the_transposed_product(h200: GpuSpec) -> None:
     assert (params.cluster, params.stages, params.raster, params.raster_group) == ((2, 1), 4, "along_m", 8)
 
 
+def test_a_tile_whose_other_side_has_the_rows_of_a_wgmma_is_told_as_we_see_it(h200: GpuSpec) -> None:
+    found = options_of("nvjet_tst_168x128_64x5_2x1_v_bz_coopB_TNN", "132x1x1", "384x1x1", layout="tt")
+    assert [found[name] for name in ("m", "n", "layout", "tile", "cluster")] == [8192, 4096, "tt", "128x168x64", "1x2"]
+    assert (found["split"], found["raster"]) == ("m", "along_n")
+    assert GemmParams.model_validate(found).launch(h200).num_threads == 384
+
+
+def test_a_kernel_that_the_model_cannot_be_is_not_predicted(h200: GpuSpec) -> None:
+    config = LIBRARY.configs("small", 1)[0]
+    row = {"launched": "nvjet_tst_64x8_64x16_4x1_v_bz_TNT", "grid": "132x1x1", "block": "384x1x1"}
+    with pytest.raises(KernelError):
+        GemmParams.model_validate(library.options(config, row)).launch(h200)
+    assert LIBRARY.answers(config, row, h200, list(LIBRARY.tiers)) == {}
+
+
 def test_launches_say_who_multiplies() -> None:
     plain = "nvjet_tst_128x128_64x6_1x2_h_bz_TNT"
     assert options_of(plain, "132x1x1", "384x1x1")["schedule"] == "pingpong"
@@ -200,7 +215,7 @@ def raw(*kernels: str) -> str:
     return "\n".join(['"ID","Kernel Name","Grid Size","Block Size","a.sum"', '"","","","",""', *rows])
 
 
-FILL = "void at::vectorized_elementwise_kernel<4, at::FillFunctor<float>, std::array<char *, 1>>"
+FILL = "void at::vectorized_elementwise_kernel<4, at::FillFunctor<float>, std::array<char *, 1>>(int, T2, T3)"
 
 
 def test_what_follows_a_mark_is_one_row(tmp_path: Path) -> None:
