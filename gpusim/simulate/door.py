@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from gpusim.errors import LaunchError, nearest
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import Dispatcher
-from gpusim.machine.memory.residency import PanelTraffic, PanelUse, panel_traffic
+from gpusim.machine.memory.panels import PanelTraffic, PanelUse
+from gpusim.machine.memory.traffic import panel_traffic
 from gpusim.machine.sm.occupancy import Occupancy, occupancy
 from gpusim.workload.launch import Launch
 
@@ -71,14 +72,22 @@ def plan_traffic(launch: Launch, gpu: GpuSpec, *, num_slots: int, is_warm: bool)
     uses = [
         PanelUse(
             tensor=item.tensor, is_write=item.access == "write", panel_of_tile=item.panel_of(tiles),
-            bytes_of_tile=item.panel_bytes(tiles),
+            bytes_of_tile=item.panel_bytes(tiles), num_passes=item.num_passes,
+            table_bytes=item.table_bytes,
         )
         for item in launch.footprints
     ]
     sides = side_of_cta(gpu, launch.cluster_size)
+    of_wave = sides[np.arange(num_slots) % len(sides)]
     return panel_traffic(
-        uses, tiles // num_slots, sides=gpu.l2_sides, side_of_tile=sides[tiles % num_slots % len(sides)], is_warm=is_warm
+        uses, waves_of_tiles(launch.num_tiles, num_slots), sides=gpu.l2_sides,
+        side_of_tile=np.resize(of_wave, launch.num_tiles), is_warm=is_warm,
     )
+
+
+def waves_of_tiles(num_tiles: int, num_slots: int) -> NDArray[np.int64]:
+    """The wave of each tile, int64[num_tiles]: so many of them run at once."""
+    return np.repeat(np.arange(-(-num_tiles // num_slots), dtype=np.int64), num_slots)[:num_tiles]
 
 
 def side_of_cta(gpu: GpuSpec, cluster_size: int = 1) -> NDArray[np.int64]:
@@ -94,10 +103,10 @@ def work_by_wave(launch: Launch, *, num_slots: int) -> list[NDArray[np.float64]]
     The bytes summed over its tiles, and how many touch anything: edges, and parts of K with work of their own, differ.
     """
     tiles = np.arange(launch.num_tiles, dtype=np.int64)
-    waves = tiles // num_slots
+    first_of_wave = np.arange(0, launch.num_tiles, num_slots)
     tables = []
     for item in launch.footprints:
         num_bytes = item.panel_bytes(tiles)
-        by_wave = [np.bincount(waves, weights=of_tile) for of_tile in (num_bytes, num_bytes > 0)]
+        by_wave = [np.add.reduceat(of_tile, first_of_wave) for of_tile in (num_bytes, (num_bytes > 0).astype(np.int64))]
         tables.append(np.stack(by_wave).astype(np.float64))
     return tables

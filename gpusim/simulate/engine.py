@@ -12,7 +12,8 @@ from simpy.events import NORMAL, Event
 from gpusim.errors import DeadlockError, HazardError, LaunchError
 from gpusim.machine.build import Machine
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.memory.residency import LruResidency, PanelTraffic, PlannedResidency
+from gpusim.machine.memory.panels import PanelTraffic
+from gpusim.machine.memory.residency import LruResidency, PlannedResidency
 from gpusim.machine.memory.tma import Tma
 from gpusim.machine.sm.mbarrier import MbarrierSpec
 from gpusim.machine.sm.occupancy import Occupancy

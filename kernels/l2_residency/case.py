@@ -22,7 +22,8 @@ from gpusim.evidence.case import (
     kernels_dir,
 )
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.memory.residency import PanelUse, panel_traffic
+from gpusim.machine.memory.panels import PanelUse
+from gpusim.machine.memory.traffic import panel_traffic
 from gpusim.simulate.door import side_of_cta
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusim.machine.component import MemoryRequest
-from gpusim.machine.memory.residency import (
-    Loss,
-    LruResidency,
-    PanelTraffic,
-    PanelUse,
-    PlannedResidency,
-    Sides,
-    panel_traffic,
-)
+from gpusim.machine.memory.panels import Loss, Order, PanelTraffic, PanelUse, Sides, Touches
+from gpusim.machine.memory.residency import LruResidency, PlannedResidency
+from gpusim.machine.memory.traffic import panel_traffic
 
 KIB = 1024
 
@@ -125,6 +121,123 @@ def test_a_larger_cache_never_misses_more(tiles: list[tuple[int, int]], capacity
     panels, waves = [panel for panel, _ in tiles], sorted(wave for _, wave in tiles)
     small, large = (traffic(panels, waves, capacity=size * KIB) for size in (capacity, capacity + 1))
     assert large.read_miss_bytes <= small.read_miss_bytes
+
+
+@pytest.mark.parametrize(("capacity", "is_there"), [(4 * KIB, True), (4 * KIB - 1, False)])
+def test_recency_counts_from_the_touch_and_not_from_the_launch(capacity: int, is_there: bool) -> None:
+    """Panel 7 comes in wave 2 and again in wave 4: what waves 0 and 1 touched does not lie between."""
+    result = traffic([0, 1, 2, 3, 4, 7, 5, 6, 8, 7], [0, 0, 0, 1, 1, 2, 3, 3, 3, 4], capacity=capacity)
+    assert missed(result)[7] == ({2} if is_there else {2, 4})
+
+
+# ---------------------------------------------------------------------- streams: a panel belongs to one tile
+
+
+def stream(num_tiles: int, *, per_wave: int, side: float, order: np.ndarray | None = None) -> dict[str, PanelTraffic]:
+    """A copy: each tile reads 1 KiB of x and stores 1 KiB of y, on two sides in turn."""
+    tiles = np.arange(num_tiles)
+    panels = tiles if order is None else order
+    uses = [
+        PanelUse(tensor=name, is_write=name == "y", panel_of_tile=panels, bytes_of_tile=np.full(num_tiles, KIB))
+        for name in ("x", "y")
+    ]
+    sides = Sides(num=2, side_bytes=side * KIB, spread=0.0)
+    return panel_traffic(uses, tiles // per_wave, sides=sides, side_of_tile=tiles % 2, is_warm=False)
+
+
+@given(num_tiles=st.integers(1, 60), per_wave=st.integers(1, 9), seed=st.integers(0, 5))
+def test_a_stream_reads_each_byte_once_in_whatever_order(num_tiles: int, per_wave: int, seed: int) -> None:
+    order = np.random.default_rng(seed).permutation(num_tiles)
+    result = stream(num_tiles, per_wave=per_wave, side=4, order=order)["x"]
+    assert result.read_miss_bytes == num_tiles * KIB
+    whole = Loss((0.5, 0.5), (0.5, 0.5))
+    assert result.losses == {int(panel): {tile // per_wave: whole} for tile, panel in enumerate(order)}
+
+
+def test_what_a_stream_stores_last_stays() -> None:
+    """A copy of 1 KiB takes 1.5 KiB of the two sides' 2 x 12 for x, as much for y: the last 8 of y stay of any more."""
+    assert stream(8, per_wave=2, side=12)["y"].written_back_bytes == 0.0
+    assert stream(80, per_wave=2, side=12)["y"].written_back_bytes == pytest.approx(72 * KIB)
+
+
+def test_a_stream_of_a_million_tiles_takes_as_many_rows_as_waves_have_sides() -> None:
+    num, per_wave = 1 << 20, 1056
+    tiles = np.arange(num)
+    use = PanelUse(tensor="x", is_write=False, panel_of_tile=tiles, bytes_of_tile=np.full(num, KIB))
+    order = Order.of(tiles // per_wave, tiles % 2, num_sides=2, num_passes=1)
+    assert len(Touches.of(use, order).panel) == 2 * -(-num // per_wave)
+
+
+def test_rows_that_all_read_come_from_memory_once_beside_a_stream() -> None:
+    tiles = np.arange(40)
+    uses = [
+        PanelUse(tensor="x", is_write=False, panel_of_tile=tiles, bytes_of_tile=np.full(40, KIB)),
+        PanelUse(tensor="gamma", is_write=False, panel_of_tile=np.zeros(40, dtype=np.int64), bytes_of_tile=np.full(40, KIB)),
+    ]
+    for side, fetched in ((5.0, 1), (4.99, 10)):  # a wave of four tiles touches 4 KiB of x and 1 of gamma
+        result = panel_traffic(
+            uses, tiles // 4, sides=Sides(num=1, side_bytes=side * KIB, spread=0.0), is_warm=False
+        )["gamma"]
+        assert result.read_miss_bytes == fetched * KIB
+
+
+@pytest.mark.parametrize(("side", "num_missing"), [(4.0, 0), (3.99, 4)])
+def test_a_second_walk_finds_what_a_wave_leaves(side: float, num_missing: int) -> None:
+    """Waves of four tiles, each of which walks its 1 KiB twice."""
+    tiles = np.arange(8)
+    use = PanelUse(
+        tensor="x", is_write=False, panel_of_tile=tiles, bytes_of_tile=np.full(8, KIB), num_passes=2
+    )
+    result = panel_traffic([use], tiles // 4, sides=Sides(num=1, side_bytes=side * KIB, spread=0.0), is_warm=False)["x"]
+    assert result.miss_bytes_by_wave.tolist() == [(4 + num_missing) * KIB] * 2
+    assert result.touched_bytes_by_wave.tolist() == [4 * KIB] * 2
+    planned = PlannedResidency({"x": result})
+    asked = [planned.loss(request(5, wave=1, tensor="x"), last_wave, 0) for last_wave in (-1, 1, 1)]
+    assert asked == [ALL, ALL if num_missing else None, None]
+
+
+@pytest.mark.parametrize("num_rows", [300, 800, 1600, 6400])
+def test_rows_at_random_are_found_as_often_as_the_least_recently_used_of_a_table_are(num_rows: int) -> None:
+    """Against a cache of 500 rows that sees them one by one, beside a stream of as many bytes."""
+    num_tiles, per_tile, per_wave, room = 1200, 10, 4, 500
+    rows = np.random.default_rng(1).integers(0, num_rows, num_tiles * per_tile)
+    held: OrderedDict[tuple[str, int], None] = OrderedDict()
+    num_missed = 0
+    for idx, row in enumerate(rows.tolist()):
+        for key in (("t", row), ("x", idx)):
+            num_missed += key[0] == "t" and key not in held
+            held.pop(key, None)
+            held[key] = None
+            if len(held) > room:
+                held.popitem(last=False)
+    tiles = np.arange(num_tiles)
+    each = np.full(num_tiles, per_tile)
+    uses = [
+        PanelUse(tensor="t", is_write=False, panel_of_tile=tiles, bytes_of_tile=each, table_bytes=num_rows),
+        PanelUse(tensor="x", is_write=False, panel_of_tile=tiles, bytes_of_tile=each),
+    ]
+    sides = Sides(num=1, side_bytes=room, spread=0.0)
+    result = panel_traffic(uses, tiles // per_wave, sides=sides, is_warm=False)["t"]
+    assert result.read_miss_bytes == pytest.approx(num_missed, rel=0.06)
+    assert result.losses[5][1].memory[0] == pytest.approx(1.0, abs=0.2)  # hardly any row was there before
+
+
+def test_a_table_that_stays_is_read_once_by_both_sides() -> None:
+    tiles = np.arange(4000)
+    use = PanelUse(
+        tensor="t", is_write=False, panel_of_tile=tiles, bytes_of_tile=np.full(4000, KIB), table_bytes=200 * KIB
+    )
+    for is_warm, fetched in ((False, 200 * KIB), (True, 0.0)):
+        result = panel_traffic(
+            [use], tiles // 8, sides=Sides(num=2, side_bytes=400 * KIB, spread=0.0), side_of_tile=tiles % 2, is_warm=is_warm
+        )["t"]
+        assert result.read_miss_bytes == pytest.approx(fetched, rel=0.03, abs=KIB)
+
+
+def test_tiles_that_touch_nothing_have_no_panel() -> None:
+    use = PanelUse(tensor="x", is_write=False, panel_of_tile=np.array([0, 9, 9]), bytes_of_tile=np.array([KIB, 0, 0]))
+    result = panel_traffic([use], np.array([0, 0, 1]), sides=Sides(num=1, side_bytes=KIB, spread=0.0), is_warm=False)["x"]
+    assert (list(result.losses), result.losses.get(9), result.losses.get(0)) == ([0], None, {0: ALL})
 
 
 # ---------------------------------------------------------------------- two sides

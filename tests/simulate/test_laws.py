@@ -237,10 +237,12 @@ def test_a_further_stage_is_never_slower(gpu: GpuSpec, math_issues: int, l2: Any
     assert taken[1] < taken[0]
 
 
-LOCKSTEPS = {("multistage cp.async", "toy", "epilogue"), ("multistage cp.async", "toy", "l2")}
+LOCKSTEPS = {
+    ("multistage cp.async", "toy", "epilogue"), ("multistage cp.async", "toy", "l2"), ("split-K", "toy", "hbm"),
+}  # fmt: skip
 LOCKSTEP = pytest.mark.xfail(
     strict=True,
-    reason="19 and 26 % slower: without the limit of one part the CTAs of toy run in lockstep and queue at the next "
+    reason="19, 26 and 3 % slower: without the limit of one part the CTAs of toy run in lockstep and queue at the next "
     "together (validation/deviations.md, 4)",
 )
 

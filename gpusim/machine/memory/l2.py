@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
 from gpusim.machine.memory.hbm import Hbm
-from gpusim.machine.memory.residency import Loss
+from gpusim.machine.memory.panels import Loss
 from gpusim.machine.timing import Done, GapPipe
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 

@@ -1,0 +1,375 @@
+"""Who touches what of a tensor: the records of the traffic pass, and the panels that each step of it touches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+CERTAIN = 1e-3
+"""A share below counts as none, one above 1 less this as all."""
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PanelUse:
+    """Who touches what of one tensor: panel_of_tile int64[num_tiles], bytes_of_tile int64[num_tiles] (its panel's)."""
+
+    tensor: str
+    is_write: bool
+    panel_of_tile: IntArray
+    bytes_of_tile: IntArray
+    num_passes: int = 1
+    """How often a tile walks its panel from end to end, all tiles of a wave together."""
+    table_bytes: int = 0
+    """Of a table out of which a tile reads rows at random: its panel is what it reads. 0: panels are what they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What of a tile's lines is not where it would be near, by side; shares of all its lines."""
+
+    memory: tuple[float, ...]
+    """Of the lines at home on each side: L2 has them nowhere."""
+    crossing: tuple[float, ...]
+    """For readers of each side: lines at home on the other one of which theirs has no copy."""
+    is_of_reader: bool = False
+    """Whether it was worked out for the reader's side alone, and readers of another one have what they had."""
+
+
+def whole_loss(num_sides: int) -> Loss:
+    """All lines are in memory alone."""
+    return Loss((1.0 / num_sides,) * num_sides, (1.0 - 1.0 / num_sides,) * num_sides)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """The sides of L2, each of which keeps the lines at home on it and copies of those that its SMs read.
+
+    Args:
+        num: how many; with two, half of the lines are at home on each.
+        side_bytes: what one holds.
+        spread: how gradually lines are lost around that; 0: all at once.
+    """
+
+    num: int
+    side_bytes: float
+    spread: float
+
+    def lost_share(self, between_bytes: Any) -> Any:
+        """Part of the lines lost where ``between_bytes`` (one or an array) were touched on their side since.
+
+        The least recently used leave, and ``spread`` says how evenly lines fall on sets.
+
+        >>> Sides(num=1, side_bytes=100.0, spread=0.0).lost_share(np.array([100.0, 101.0])).tolist()
+        [0.0, 1.0]
+        >>> Sides(num=2, side_bytes=100.0, spread=0.05).lost_share(np.array([50.0, 95.0, 100.0, 200.0])).round(3).tolist()
+        [0.0, 0.269, 0.5, 1.0]
+        """
+        beyond = np.asarray(between_bytes) / self.side_bytes - 1.0
+        if not self.spread:
+            return (beyond > 0.0).astype(np.float64)
+        return certain(1.0 / (1.0 + np.exp(-np.clip(beyond / self.spread, -50.0, 50.0))))
+
+    def mean_lost_share(self, least_bytes: Any, most_bytes: Any) -> Any:
+        """The mean of :meth:`lost_share` where lines were touched evenly between two points.
+
+        >>> sides = Sides(num=1, side_bytes=100.0, spread=0.0)
+        >>> sides.mean_lost_share(np.array([0.0, 60.0]), np.array([80.0, 140.0])).tolist()
+        [0.0, 0.5]
+        """
+        least, most = (np.asarray(each, dtype=np.float64) - self.side_bytes for each in (least_bytes, most_bytes))
+        apart = most - least
+        width = self.spread * self.side_bytes
+        if width:
+            begin, end = (width * np.logaddexp(0.0, each / width) for each in (least, most))
+        else:
+            begin, end = np.maximum(0.0, least), np.maximum(0.0, most)
+        has_span = apart > CERTAIN * self.side_bytes
+        return np.where(has_span, certain((end - begin) / np.where(has_span, apart, 1.0)), self.lost_share(least_bytes))
+
+
+def certain(share: Any) -> Any:
+    """Shares near none and all are none and all."""
+    return np.where(share < CERTAIN, 0.0, np.where(share > 1.0 - CERTAIN, 1.0, share))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PanelTraffic:
+    """What one tensor costs below L2."""
+
+    losses: Mapping[int, Mapping[int, Loss]]
+    """For each panel the waves whose first request for it finds lines missing, and which."""
+    read_miss_bytes: float
+    written_back_fraction: float
+    written_back_bytes: float
+    """Of distinct bytes stored, those that leave L2 before the end."""
+    miss_bytes_by_wave: FloatArray
+    """Bytes from memory, float64[num_waves]."""
+    touched_bytes_by_wave: FloatArray
+    """Bytes of distinct panels that each wave touches, float64[num_waves]."""
+    losses_again: tuple[Mapping[int, Mapping[int, Loss]], ...] = ()
+    """The same for second and later walks over a panel."""
+
+
+class PanelLosses(Mapping[int, Mapping[int, Loss]]):
+    """What is missing of which panel in which wave, looked up when it is asked for: there may be millions.
+
+    Rows are sorted by panel; a panel that only its own tile touches shares its row with all such of its wave and side.
+    """
+
+    def __init__(
+        self, touches: Touches, rows: IntArray, memory: FloatArray, crossing: FloatArray, *, num_passes: int
+    ) -> None:
+        """``rows``: those of ``touches`` that lose anything; memory and crossing float64[num_sides, rows]."""
+        self._touches = touches
+        self._panels, self._waves = touches.panel[rows], touches.step[rows] // num_passes
+        self._memory, self._crossing = memory.T, crossing.T
+        self._known: dict[int, Mapping[int, Loss]] = {}
+
+    def of(self, panel: int) -> Mapping[int, Loss] | None:
+        """Waves of one panel; None where nothing is lost."""
+        row_panel = self._touches.group_of(panel)
+        found = self._known.get(row_panel)
+        if found is None:
+            begin, end = np.searchsorted(self._panels, (row_panel, row_panel + 1)).tolist()
+            found = self._known[row_panel] = {
+                wave: Loss(tuple(memory), tuple(crossing))
+                for wave, memory, crossing in zip(
+                    self._waves[begin:end].tolist(), self._memory[begin:end].tolist(), self._crossing[begin:end].tolist(),
+                    strict=True,
+                )
+            }
+        return found or None
+
+    def __getitem__(self, panel: int) -> Mapping[int, Loss]:
+        """Waves of one panel."""
+        found = self.of(panel)
+        if found is None:
+            raise KeyError(panel)
+        return found
+
+    def get(self, panel: int, default: Any = None) -> Any:
+        """Waves of one panel, or ``default`` where nothing is lost."""
+        found = self.of(panel)
+        return default if found is None else found
+
+    def __iter__(self) -> Iterator[int]:
+        """Panels that lose anything."""
+        groups = np.unique(self._panels)
+        return iter(self._touches.panels_in(groups).tolist())
+
+    def __bool__(self) -> bool:
+        """Whether any panel loses anything."""
+        return bool(len(self._panels))
+
+    def __len__(self) -> int:
+        """How many panels lose anything."""
+        return len(self._touches.panels_in(np.unique(self._panels)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """When and where tiles run: a wave is what runs at once; a step is one of the walks of its tiles.
+
+    ``wave_of_tile``, ``side_of_tile`` int64[num_tiles], the waves in order.
+    """
+
+    wave_of_tile: IntArray
+    side_of_tile: IntArray
+    num_waves: int
+    num_sides: int
+    num_passes: int
+    slot_of_tile: IntArray
+    """Wave times sides, and the side."""
+    tiles_of_slot: IntArray
+
+    @classmethod
+    def of(cls, wave_of_tile: IntArray, side_of_tile: IntArray | None, *, num_sides: int, num_passes: int) -> Order:
+        """One side for all where ``side_of_tile`` is None."""
+        num_waves = int(wave_of_tile.max()) + 1
+        sides = np.zeros_like(wave_of_tile) if side_of_tile is None else side_of_tile
+        slots = wave_of_tile if num_sides == 1 else wave_of_tile * num_sides + sides
+        return cls(
+            wave_of_tile=wave_of_tile, side_of_tile=sides, num_waves=num_waves, num_sides=num_sides, num_passes=num_passes,
+            slot_of_tile=slots, tiles_of_slot=np.bincount(slots, minlength=num_waves * num_sides),
+        )
+
+    @property
+    def num_steps(self) -> int:
+        """Walks of all waves."""
+        return self.num_waves * self.num_passes
+
+    def passes_of(self, use: PanelUse) -> range:
+        """Of a wave's walks, those that touch a tensor: reads come first, writes last."""
+        return range(self.num_passes - use.num_passes, self.num_passes) if use.is_write else range(use.num_passes)
+
+
+@dataclass(slots=True, kw_only=True)
+class Touches:
+    """Which panels of one tensor each step touches: rows sorted by panel, and then by step.
+
+    Panels that one tile alone touches are taken together where their wave and side are the same, as all that can be said
+    of them is: then a row's ``panel`` is the number of that group.
+    """
+
+    use: PanelUse
+    panel: IntArray
+    step: IntArray
+    num_bytes: FloatArray
+    by_side: NDArray[np.bool_]
+    """bool[num_sides, rows]: whether SMs of a side touch it."""
+    slot_of_tile: IntArray | None
+    """Where panels are taken together: wave and side of each tile that touches anything, else None."""
+    tiles: IntArray | slice
+    """Of all tiles those that touch anything."""
+    tile_of_panel: IntArray | None = None
+
+    @classmethod
+    def of(cls, use: PanelUse, order: Order) -> Touches:
+        """Look through all tiles, once or a few times, without sorting them where that can be helped."""
+        panels, num_bytes = use.panel_of_tile, use.bytes_of_tile
+        tiles: IntArray | slice = slice(None)
+        waves, sides, slots = order.wave_of_tile, order.side_of_tile, order.slot_of_tile
+        if len(num_bytes) and not num_bytes.min():
+            tiles = np.flatnonzero(num_bytes)
+            panels, num_bytes, waves, sides, slots = (
+                each[tiles] for each in (panels, num_bytes, waves, sides, slots)
+            )
+        rows = _own_panels if len(panels) and _are_distinct(panels) else _shared_panels
+        panel, wave, row_bytes, by_side = rows(panels, num_bytes, waves, sides, slots, order)
+        passes = order.passes_of(use)
+        if order.num_passes > 1:
+            wave = wave * order.num_passes + passes.start
+            if len(passes) > 1:
+                wave = (wave[:, None] + np.arange(len(passes))).ravel()
+                panel, row_bytes = np.repeat(panel, len(passes)), np.repeat(row_bytes, len(passes))
+                by_side = np.repeat(by_side, len(passes), axis=1)
+        return cls(
+            use=use, panel=panel, step=wave, num_bytes=row_bytes, by_side=by_side, tiles=tiles,
+            slot_of_tile=slots if rows is _own_panels else None,
+        )
+
+    @property
+    def has_own_panels(self) -> bool:
+        """Whether no panel is touched by two tiles."""
+        return self.slot_of_tile is not None
+
+    def touched_bytes(self, order: Order) -> FloatArray:
+        """Of distinct panels, by wave, float64[num_waves]."""
+        first = self.step % order.num_passes == order.passes_of(self.use).start
+        return np.bincount(
+            self.step[first] // order.num_passes, weights=self.num_bytes[first], minlength=order.num_waves
+        ).astype(np.float64)
+
+    def group_of(self, panel: int) -> int:
+        """What stands in a row for a panel; -1 where nobody touches it."""
+        if self.slot_of_tile is None:
+            return panel
+        if self.tile_of_panel is None:
+            panels = self.use.panel_of_tile[self.tiles]
+            self.tile_of_panel = np.full(int(panels.max(initial=-1)) + 1, -1, dtype=np.int64)
+            self.tile_of_panel[panels] = np.arange(len(panels))
+        if not 0 <= panel < len(self.tile_of_panel) or self.tile_of_panel[panel] < 0:
+            return -1
+        return int(self.slot_of_tile[self.tile_of_panel[panel]])
+
+    def panels_in(self, groups: IntArray) -> IntArray:
+        """All panels that stand behind what is in rows."""
+        if self.slot_of_tile is None:
+            return groups
+        return np.asarray(self.use.panel_of_tile[self.tiles][np.isin(self.slot_of_tile, groups)])
+
+
+Rows = tuple[IntArray, IntArray, FloatArray, NDArray[np.bool_]]
+
+
+def _are_distinct(panels: IntArray) -> bool:
+    """Whether no panel is there twice."""
+    if (panels[1:] > panels[:-1]).all():
+        return True
+    least, most = int(panels.min()), int(panels.max())
+    if most - least + 1 < len(panels):
+        return False
+    if most > 8 * len(panels):
+        return len(np.unique(panels)) == len(panels)
+    return int(np.bincount(panels).max()) <= 1
+
+
+def _own_panels(
+    panels: IntArray, num_bytes: IntArray, waves: IntArray, sides: IntArray, slots: IntArray, order: Order
+) -> Rows:
+    """Panels of a wave and side together, of which each has one tile."""
+    del panels, sides
+    num_slots = order.num_waves * order.num_sides
+    counts = order.tiles_of_slot if len(slots) == len(order.slot_of_tile) else np.bincount(slots, minlength=num_slots)
+    by_slot: FloatArray
+    if (num_bytes[:-1] == num_bytes[0]).all():
+        by_slot = counts.astype(np.float64) * float(num_bytes[0])
+        by_slot[slots[-1]] += num_bytes[-1] - num_bytes[0]
+    else:
+        by_slot = np.bincount(slots, weights=num_bytes, minlength=num_slots).astype(np.float64)
+    groups = np.flatnonzero(counts)
+    of_side = groups % order.num_sides
+    return groups, groups // order.num_sides, by_slot[groups], of_side == np.arange(order.num_sides)[:, None]
+
+
+def _shared_panels(
+    panels: IntArray, num_bytes: IntArray, waves: IntArray, sides: IntArray, slots: IntArray, order: Order
+) -> Rows:
+    """A row for each panel and each wave that touches it."""
+    del slots
+    num_waves = order.num_waves
+    if not len(panels):
+        return panels, panels, np.zeros(0), np.zeros((order.num_sides, 0), dtype=np.bool_)
+    span = int(panels.max()) + 1
+    keys = panels * num_waves + waves
+    if span * num_waves > 16 * len(panels) + (1 << 20):  # too many to have a place for each
+        found, inverse = np.unique(keys, return_inverse=True)
+        by_side = np.zeros((order.num_sides, len(found)), dtype=np.bool_)
+        by_side[sides, inverse] = True
+        of_row = np.zeros(len(found))
+        of_row[inverse] = num_bytes
+        return found // num_waves, found % num_waves, of_row, by_side
+    is_there = np.zeros((order.num_sides, span * num_waves), dtype=np.bool_)
+    is_there[sides, keys] = True
+    found = np.flatnonzero(is_there.any(axis=0))
+    of_panel = np.zeros(span)
+    of_panel[panels] = num_bytes
+    return found // num_waves, found % num_waves, of_panel[found // num_waves], is_there[:, found]
+
+
+def read_traffic(table: Touches, order: Order, memory: FloatArray, crossing: FloatArray) -> PanelTraffic:
+    """A tensor's traffic, of what is missing row by row, float64[num_sides, rows]."""
+    share = memory.sum(axis=0)
+    missed = np.bincount(
+        table.step // order.num_passes, weights=share * table.num_bytes, minlength=order.num_waves
+    ).astype(np.float64)
+    is_lost = np.max([share, *np.where(table.by_side, crossing, 0.0)], axis=0) > 0.0
+    of_pass = table.step % order.num_passes
+    losses = [
+        PanelLosses(table, kept, memory[:, kept], crossing[:, kept], num_passes=order.num_passes)
+        for kept in (np.flatnonzero(is_lost & (of_pass == each)) for each in order.passes_of(table.use))
+    ]
+    return PanelTraffic(
+        losses=losses[0], losses_again=tuple(losses[1:]), read_miss_bytes=float(missed.sum()), written_back_fraction=0.0,
+        written_back_bytes=0.0, miss_bytes_by_wave=missed, touched_bytes_by_wave=table.touched_bytes(order),
+    )
+
+
+def added_bytes(table: Touches, order: Order) -> FloatArray:
+    """What each step touches on each side, float64[num_steps, num_sides].
+
+    A home place for each line, and a copy on the side of who reads it, or stores it, from across.
+    """
+    added = np.zeros((order.num_steps, order.num_sides))
+    added += np.bincount(table.step, weights=table.num_bytes, minlength=order.num_steps)[:, None] / order.num_sides
+    if order.num_sides > 1:
+        for side in range(order.num_sides):
+            copies = table.num_bytes * table.by_side[side] * (1.0 - 1.0 / order.num_sides)
+            added[:, side] += np.bincount(table.step, weights=copies, minlength=order.num_steps)
+    return added

@@ -1,0 +1,247 @@
+"""The traffic pass: what of each panel is in L2 when a wave asks for it, from order alone. Nothing is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.machine.memory.panels import (
+    CERTAIN,
+    FloatArray,
+    IntArray,
+    Order,
+    PanelTraffic,
+    PanelUse,
+    Sides,
+    Touches,
+    added_bytes,
+    read_traffic,
+)
+from gpusim.machine.memory.tables import table_added_bytes, table_traffic
+
+MOST_PASSES = 64
+"""Launches before a warm one, at most; it is enough that one more would change nothing."""
+LONG_AGO = -1e30
+
+
+def panel_traffic(
+    uses: Sequence[PanelUse],
+    wave_of_tile: IntArray,
+    *,
+    sides: Sides,
+    side_of_tile: IntArray | None = None,
+    is_warm: bool,
+) -> dict[str, PanelTraffic]:
+    """Classify the first request of each wave for each panel: what of it is near, across, or in memory only.
+
+    A wave is what runs at once; its tiles walk their panels slice by slice together, so between two waves that
+    touch the same slice lie all bytes that the waves between them touch on that side: what its SMs read or store, and
+    the home places of what the other side reads. A store takes the home place, and one on its own side where it goes
+    across. A home place that only copies are read of ages slowly: within a launch it keeps its room, but earlier
+    launches (``is_warm``) have worn it out, and it is renewed only by readers that have lost their copy. What earlier
+    launches have left dirty is not counted.
+
+    Args:
+        uses: one entry for each tensor; arrays int64[num_tiles].
+        wave_of_tile: int64[num_tiles], in order.
+        sides: what L2 holds.
+        side_of_tile: int64[num_tiles], whose SMs a tile runs on; needed where there are two.
+        is_warm: earlier launches have done the same, until one more changes nothing; between two launches' touches of a
+            line lie all bytes of one.
+    """
+    order = Order.of(
+        wave_of_tile, side_of_tile, num_sides=sides.num, num_passes=max((use.num_passes for use in uses), default=1)
+    )
+    tables = [Touches.of(use, order) for use in uses]
+    by_table = [(table_added_bytes if table.use.table_bytes else added_bytes)(table, order) for table in tables]
+    now = np.zeros((order.num_steps + 1, sides.num))
+    np.cumsum(sum(by_table), axis=0, out=now[1:])
+    found = {table.use.tensor: _stored(table, order, sides, now) for table in tables if table.use.is_write}
+    for table, added in zip(tables, by_table, strict=True):
+        if table.use.table_bytes:
+            others = now - np.concatenate((np.zeros((1, sides.num)), np.cumsum(added, axis=0)))
+            found[table.use.tensor] = table_traffic(table, order, sides, others, is_warm=is_warm)
+    read = [table for table in tables if table.use.tensor not in found]
+    if is_warm:
+        of_tables = sum(
+            (added for table, added in zip(tables, by_table, strict=True) if table.use.table_bytes), np.zeros_like(now[1:])
+        )
+        found |= _after_launches([table for table in tables if not table.use.table_bytes], order, sides, of_tables)
+    else:
+        found |= {table.use.tensor: _after_a_flush(table, order, sides, now) for table in read}
+    return {use.tensor: found[use.tensor] for use in uses}
+
+
+# ---------------------------------------------------------------------------------------------- a cold launch
+
+
+def _after_a_flush(table: Touches, order: Order, sides: Sides, now: FloatArray) -> PanelTraffic:
+    """What is read of one tensor where L2 held nothing before; ``now``: bytes touched before each step, by side."""
+    num, step, by_side = sides.num, table.step, table.by_side
+    rows = np.arange(len(step))
+    is_first = np.ones(len(step), dtype=np.bool_)
+    is_first[1:] = table.panel[1:] != table.panel[:-1]
+    begin = np.maximum.accumulate(np.where(is_first, rows, 0))
+
+    def lost_since(last_row: IntArray, side: int) -> FloatArray:
+        found = now[step, side] - now[step[np.maximum(last_row, 0)], side]
+        lost: FloatArray = np.where(last_row >= begin, sides.lost_share(found), 1.0)
+        return lost
+
+    copy_lost = []
+    for side in range(num):
+        touched = np.maximum.accumulate(np.where(by_side[side], rows, -1))
+        copy_lost.append(lost_since(np.concatenate(([-1], touched[:-1])), side))
+    memory, crossing = np.zeros((num, len(step))), np.zeros((num, len(step)))
+    for home in range(num):
+        lost = lost_since(rows - 1, home)
+        missing = np.where(by_side[home], lost, 0.0)
+        for other in range(num):
+            if other != home:
+                across = np.where(by_side[other], copy_lost[other], 0.0)
+                crossing[other] += np.where(by_side[other], across, 1.0) / num
+                missing = np.where(by_side[home], missing, np.maximum(missing, np.minimum(lost, across)))
+        memory[home] = missing / num
+    return read_traffic(table, order, memory, crossing)
+
+
+def _stored(table: Touches, order: Order, sides: Sides, now: FloatArray) -> PanelTraffic:
+    """What is stored leaves when it is lost before it is stored to again, or before the launch is over."""
+    num, step = sides.num, table.step
+    until = np.full(len(step), order.num_steps)
+    has_next = table.panel[1:] == table.panel[:-1]
+    until[:-1][has_next] = step[1:][has_next]
+    leaving = np.zeros(len(step))
+    for home in range(num):
+        end = now[until, home]
+        leaving += sides.mean_lost_share(np.maximum(0.0, end - now[step + 1, home]), end - now[step, home]) / num
+    stored, left = float(table.num_bytes.sum()), float((leaving * table.num_bytes).sum())
+    return PanelTraffic(
+        losses={}, read_miss_bytes=0.0, written_back_fraction=left / stored if stored else 0.0, written_back_bytes=left,
+        miss_bytes_by_wave=np.zeros(order.num_waves), touched_bytes_by_wave=table.touched_bytes(order),
+    )
+
+
+# ---------------------------------------------------------------------------------------------- behind other launches
+
+
+def _after_launches(
+    tables: Sequence[Touches], order: Order, sides: Sides, of_tables: FloatArray
+) -> dict[str, PanelTraffic]:
+    """What is read of every tensor where earlier launches did the same.
+
+    ``of_tables``: what each step touches besides, float64[num_steps, num_sides].
+    """
+    is_even = order.num_passes == 1 and all(table.has_own_panels for table in tables)
+    num_steps = 1 if is_even else order.num_steps  # all panels were touched equally long ago: one step tells for all
+    more = of_tables.sum(axis=0, keepdims=True) if is_even else of_tables
+    recencies = [_Recency.of(table, sides, num_steps) for table in tables]
+    now = np.zeros(sides.num)
+    before = -1.0
+    for _ in range(MOST_PASSES):
+        begun = now
+        now = _walk(recencies, sides, now, more)
+        missed = sum(recency.missed_bytes() for recency in recencies) + float((now - begun).sum())
+        if abs(missed - before) <= CERTAIN * missed:
+            break
+        before = missed
+    _walk(recencies, sides, now, more)
+    return {
+        recency.table.use.tensor: recency.traffic(order) for recency in recencies if not recency.table.use.is_write
+    }
+
+
+@dataclass(slots=True, kw_only=True)
+class _Recency:
+    """When lines of one tensor were touched last, and what a launch finds missing, row by row of its touches."""
+
+    table: Touches
+    rows_of_step: list[IntArray]
+    places: IntArray
+    """Where the panel of each row stands in :attr:`touched_at`."""
+    touched_at: list[list[FloatArray]]
+    """By home, by side, by panel: bytes touched on that side before the lines were touched there last."""
+    memory: FloatArray
+    crossing: FloatArray
+    """float64[num_sides, rows], of the launch that was walked last."""
+
+    @classmethod
+    def of(cls, table: Touches, sides: Sides, num_steps: int) -> _Recency:
+        """Nothing of it has been touched."""
+        found, places = np.unique(table.panel, return_inverse=True)
+        step = table.step if num_steps > 1 else np.zeros_like(table.step)
+        by_step = np.argsort(step, kind="stable")
+        bounds = np.searchsorted(step[by_step], np.arange(num_steps + 1)).tolist()
+        return cls(
+            table=table, rows_of_step=[by_step[begin:end] for begin, end in pairwise(bounds)], places=places,
+            touched_at=[[np.full(len(found), LONG_AGO) for _ in range(sides.num)] for _ in range(sides.num)],
+            memory=np.zeros((sides.num, len(step))), crossing=np.zeros((sides.num, len(step))),
+        )
+
+    def touch(self, step: int, began: FloatArray, now: FloatArray, sides: Sides) -> FloatArray:
+        """Look at what is lost, and touch it; returns the bytes touched on each side.
+
+        ``began``: those touched before the launch. A home place is not renewed by readers of copies.
+        """
+        rows = self.rows_of_step[step]
+        panels, by_side, is_write = self.places[rows], self.table.by_side[:, rows], self.table.use.is_write
+        of_home = self.table.num_bytes[rows] / sides.num
+        added = np.zeros(sides.num)
+        crossing = np.zeros((sides.num, len(rows)))
+        for home in range(sides.num):
+            at_home, here = self.touched_at[home][home], by_side[home]
+            lost = sides.lost_share(_between(at_home[panels], began[home], now[home]))
+            fetched = here.astype(np.float64)  # part of the home places that is touched
+            missing = np.where(here, lost, 0.0)
+            for other in range(sides.num):
+                if other == home:
+                    continue
+                there, copies = by_side[other], self.touched_at[home][other]
+                if is_write:
+                    across = there.astype(np.float64)
+                else:
+                    across = sides.lost_share(_between(copies[panels], began[other], now[other]))
+                    crossing[other] += np.where(there, across, 1.0) / sides.num
+                    across = np.where(there, across, 0.0)
+                    missing = np.where(here, missing, np.maximum(missing, np.minimum(lost, across)))
+                fetched = np.maximum(fetched, across)
+                copies[panels[there]] = now[other]
+                added[other] += float(of_home[there].sum())
+            self.memory[home, rows] = 0.0 if is_write else missing / sides.num
+            at_home[panels] = fetched * now[home] + (1.0 - fetched) * at_home[panels]
+            added[home] += float((of_home * fetched).sum())
+        self.crossing[:, rows] = crossing
+        return added
+
+    def end(self, began: FloatArray) -> None:
+        """The launch is over: all it touched was touched by an earlier one for the next."""
+        for of_home in self.touched_at:
+            for of_side, at in zip(of_home, began.tolist(), strict=True):
+                np.minimum(of_side, at, out=of_side)
+
+    def missed_bytes(self) -> float:
+        """From memory, by the launch that was walked last."""
+        return float((self.memory.sum(axis=0) * self.table.num_bytes).sum())
+
+    def traffic(self, order: Order) -> PanelTraffic:
+        """What the last launch has found."""
+        return read_traffic(self.table, order, self.memory, self.crossing)
+
+
+def _walk(recencies: Sequence[_Recency], sides: Sides, now: FloatArray, more: FloatArray) -> FloatArray:
+    """One launch, from ``now`` on: bytes touched on each side; returns where it ends."""
+    began = now
+    for step, others in enumerate(more):
+        now = now + sum((recency.touch(step, began, now, sides) for recency in recencies), others)
+    for recency in recencies:
+        recency.end(began)
+    return now
+
+
+def _between(touched_at: FloatArray, began: float, now: float) -> NDArray[np.float64]:
+    """Bytes since lines were touched last; up to the launch's begin where that was before it."""
+    return np.where(touched_at < began, began, now) - touched_at
