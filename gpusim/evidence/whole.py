@@ -33,6 +33,10 @@ SIZES = (MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, 1024 * MIB, 4096 * MIB)
 CYCLES, DURATION = "sm__cycles_elapsed.max", "gpu__time_duration.sum"
 DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 HIT_RATE = "lts__t_sector_hit_rate.pct"
+SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+WAVEFRONTS_OF_A_WARP = 1
+"""That Nsight Compute counts as ``SHARED`` beside a warp's own accesses. Source: kernels/shared_access, launches of one
+warp: the total has one more than what it says of loads and stores."""
 JUDGED_COUNTS = (
     *DRAM,
     "lts__t_sectors_srcunit_tex_op_read.sum",
@@ -40,7 +44,7 @@ JUDGED_COUNTS = (
     HIT_RATE,
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+    SHARED,
 )
 COUNTED = (
     CYCLES,
@@ -181,7 +185,7 @@ def whole_kernel(
     def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         """Without a row: at the clock of a single launch."""
         result = _simulated(params(config, gpu).launch(gpu), gpu, clock="single")
-        return {**result.counters, SINGLE[0]: result.time_us, SINGLE[1]: result.sm_clock_mhz}
+        return {**as_counted(result.counters), SINGLE[0]: result.time_us, SINGLE[1]: result.sm_clock_mhz}
 
     def predict_row(
         config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]
@@ -221,7 +225,7 @@ def answers(launch: Launch, row: Mapping[str, str], gpu: GpuSpec, names: Collect
     found: dict[str, Answer] = {}
     if has - {*SINGLE, *SUSTAINED}:
         mhz = row_clock_mhz(row, gpu)
-        counters = _simulated(launch, gpu, clock=mhz).counters
+        counters = as_counted(_simulated(launch, gpu, clock=mhz).counters)
         floor = FLOOR_SHARE * touched_bytes(launch)
         for name in has & set(counters):
             found[name] = Answer(value=counters[name], floor=floor if name in DRAM else 0.0)
@@ -233,6 +237,12 @@ def answers(launch: Launch, row: Mapping[str, str], gpu: GpuSpec, names: Collect
             found[protocol[0]] = Answer(value=result.time_us + event_us(row, f"empty_{protocol[0]}", gpu), roofline=roof_us)
             found[protocol[1]] = Answer(value=result.sm_clock_mhz, roofline=gpu.clock.max_mhz)
     return found
+
+
+def as_counted(counters: Mapping[str, float]) -> dict[str, float]:
+    """The simulator's counters with what Nsight Compute counts beside them."""
+    warps = counters["launch__grid_size"] * counters["launch__block_size"] / 32
+    return {**counters, SHARED: counters[SHARED] + WAVEFRONTS_OF_A_WARP * warps}
 
 
 def row_clock_mhz(row: Mapping[str, str], gpu: GpuSpec) -> float:
@@ -274,7 +284,8 @@ def touched_bytes(launch: Launch) -> float:
     total = 0.0
     for footprint in launch.footprints:
         _, first = np.unique(footprint.panel_of(tiles), return_index=True)
-        total += float(footprint.panel_bytes(tiles[first]).sum())
+        num_bytes = float(footprint.panel_bytes(tiles[first]).sum())
+        total += min(num_bytes, footprint.table_bytes or num_bytes)
     return total
 
 
