@@ -31,6 +31,8 @@ SIZES = (MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, 1024 * MIB, 4096 * MIB)
 """Bytes of the main input."""
 
 CYCLES, DURATION = "sm__cycles_elapsed.max", "gpu__time_duration.sum"
+CLOCK = "sm__cycles_elapsed.avg.per_second"
+"""Cycles and time of one pass; cycles over duration may be of two, which differ by some percent in launches of some us."""
 DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 HIT_RATE = "lts__t_sector_hit_rate.pct"
 SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
@@ -50,6 +52,7 @@ COUNTED = (
     CYCLES,
     DURATION,
     *JUDGED_COUNTS,
+    CLOCK,
     "smsp__inst_executed.sum",
     "lts__cycles_elapsed.avg.per_second",
     "dram__cycles_elapsed.avg.per_second",
@@ -246,11 +249,13 @@ def as_counted(counters: Mapping[str, float]) -> dict[str, float]:
 
 
 def row_clock_mhz(row: Mapping[str, str], gpu: GpuSpec) -> float:
-    """The SMs' clock in the counted launch: its cycles over its duration, within what ``gpu`` can run at.
+    """The SMs' clock in the counted launch, within what ``gpu`` can run at: as counted, or cycles over duration.
 
     Raises:
-        ConfigError: the row does not have both.
+        ConfigError: the row has neither.
     """
+    if row.get(CLOCK):
+        return min(max(number_in(row, CLOCK) * 1e-6, gpu.clock.min_mhz), gpu.clock.max_mhz)
     for name in (CYCLES, DURATION):
         if not row.get(name):
             raise ConfigError(f"a row has no {name}: its clock is not known, measure it again")

@@ -16,6 +16,7 @@ from gpusim.evidence.case import Answer, Case, Config, KernelLaunch, Limit, Outp
 from gpusim.evidence.rows import Table
 from gpusim.evidence.validate import Judgement, summaries
 from gpusim.evidence.whole import (
+    CLOCK,
     COUNTED,
     CYCLES,
     DRAM,
@@ -163,6 +164,7 @@ def test_what_events_take_around_nothing_they_take_around_a_kernel() -> None:
 def test_a_clock_beyond_what_the_gpu_runs_at_is_its_highest() -> None:
     assert row_clock_mhz(row(**{CYCLES: 20_000.0}), GPU) == GPU.clock.max_mhz
     assert row_clock_mhz(row(), GPU) == 1500.0
+    assert row_clock_mhz(row(**{CLOCK: 1.25e9}), GPU) == 1250.0  # of one pass: it goes before
     with pytest.raises(ConfigError, match=DURATION):
         row_clock_mhz({CYCLES: "5"}, GPU)
 
