@@ -100,6 +100,23 @@ def test_a_host_that_is_late_does_not_lengthen_a_launch() -> None:
     assert Stopwatch(device).single(device.kernel(10.0, 1500.0))["single_us"] == pytest.approx(10.0 + EVENT_US)
 
 
+@pytest.mark.parametrize(("us", "rest_us"), [(100.0, 2_000.0), (11_000.0, 44_000.0)])
+def test_the_gpu_rests_as_often_as_it_works_and_before_all(us: float, rest_us: float) -> None:
+    """After work that the limiter has held, a launch is a single one again only after some time."""
+    device, ends, starts = ListedDevice(), [-1e9], []
+    work = device.kernel(us, 1500.0)
+
+    def launch() -> None:
+        work()
+        starts.append(device.gpu - us)
+        ends.append(device.gpu)
+
+    Stopwatch(device).single(launch)
+    gaps = [start - end for start, end in zip(starts[1:], ends[1:-1], strict=True)]
+    assert gaps[0] > 0.5e6
+    assert all(rest_us < gap < rest_us + 1_000.0 for gap in gaps[1:])
+
+
 def test_half_a_second_is_warm_and_counts_every_launch() -> None:
     device = ListedDevice()
     found = Stopwatch(device).sustained(device.kernel(100.0, 1500.0, warm_us=80.0))
