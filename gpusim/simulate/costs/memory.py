@@ -70,7 +70,9 @@ def queue_store(role: Role, op: ops.GlobalStore, begin_cycle: float) -> Pause:
     lead = rate * spec.posted_cycles(
         num_bytes / rate, num_requests=num_requests, num_bytes=access.num_bytes, num_schedulers=schedulers
     )
-    passed = min(lead, num_bytes / num_requests * spec.shared_places(num_requests, access.num_bytes))
+    passed = lead  # only instructions to shared memory tell them apart
+    if role.engine.launch.smem_bytes:
+        passed = min(lead, num_bytes / num_requests * spec.shared_places(num_requests, access.num_bytes))
     ends = sorted({0.0, num_bytes - lead, num_bytes - passed, num_bytes})
     for begin, end in pairwise(end for end in ends if end >= 0.0):
         group = send_store(role, op, num_bytes, (end - begin) / num_bytes, begin_cycle)
