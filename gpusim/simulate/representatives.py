@@ -16,7 +16,7 @@ from gpusim.workload.launch import Launch
 MOST_LIVE_STEPS = 6000
 """Steps of the whole grid up to which all SMs are simulated: that takes some tenth of a second."""
 
-MOST_STEPS = 3600
+MOST_STEPS = 2700
 """Steps that are simulated, about, where SMs stand for others."""
 
 MOST_WAVES = 12
