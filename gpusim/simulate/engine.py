@@ -220,7 +220,7 @@ class Engine:
         cluster = Cluster(ThreadBarrier("cluster", launch.num_threads * size, latency))
         weight = 1.0
         if self._weighted_left > 0:
-            weight = self._wave_weight
+            weight += (self._wave_weight - 1.0) * min(1.0, self._weighted_left / (size * num_alike))
             self._weighted_left -= size * num_alike
         created: list[Role] = []
         for rank in range(size):
