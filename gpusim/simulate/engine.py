@@ -138,8 +138,7 @@ class Engine:
         self.next_cta = self._num_exits = self._num_waves_to_leave_out = 0
         self._wave_weight, self._weighted_left = 1.0, 0
         self._live: dict[int, Cta] = {}
-        self._num_stores_pending = 0
-        self._last_store_at = 0.0
+        self._num_stores_pending, self._last_store_at = 0, 0.0
         self._is_over = False
         self.wgmma_costs: dict[int, WgmmaCost] = {}
         self.tma_costs: dict[int, TmaCost] = {}
@@ -147,8 +146,7 @@ class Engine:
         self.role_totals: dict[str, list[float]] = {role.name: [0.0] * len(WarpState) for role in launch.roles}
         self.epilogue_cycles: dict[str, float] = {}
         """Cycles of each role in sections called epilogue."""
-        self.end_cycle = 0.0
-        self.last_exit = self.first_start = 0.0
+        self.end_cycle = self.last_exit = self.first_start = 0.0
         self.copy_cycles, self.num_copies = 0.0, 0
 
     # ------------------------------------------------------------------------------------------ run
