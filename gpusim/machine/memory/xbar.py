@@ -248,7 +248,7 @@ class Xbar(Component):
     and cost slices and link nothing, up to a number of requests a line: an SM asks for a request's lines one after the
     other, as fast as its port takes them in, and ahead of those that come by what passes the port in a latency; a line can
     be joined until some cycles after it has passed the slices, so for longer where the slices are busy, and who is behind
-    catches up with whom it joins; multicast (one read, several receivers; its lines are joined, and join, as any).
+    catches up with whom it joins; multicast (one read, several receivers).
     Ignores: turns of bulk copies and of stores, which SMs share evenly; fair shares of a link among requests of one moment
     (an earlier one is carried whole); links of parts of a GPC; that SMs of a TPC merge more surely than others of a GPC;
     what merged readers take of their GPC's own network (104 B a cycle and SM still pass); that SMs are not served alike,
@@ -385,19 +385,13 @@ class Xbar(Component):
             earliest = across_at
         weight = self._bulk_weight if request.num_bytes > MOST_ROW_BYTES * request.num_rows else 1.0
         stretch = max(1.0, self.alone_bytes_per_cycle / bytes_per_cycle)
-        num_bytes = request.num_bytes * stretch
-        self.counters.asked_bytes += num_bytes * len(receivers)
-        asked = 0.0
-        if self._merges:
-            moved, rate = self.ports[request.sm_idx].link.slices.moved()
-            asked = moved + (request.issued_at - self._env._now) * rate
-        else:
-            self.counters.served_bytes += num_bytes
-        first: TileState | None = tile if self._merges else None
+        self.counters.asked_bytes += request.num_bytes * len(receivers)
+        self.counters.served_bytes += request.num_bytes
         for sm_idx, done in receivers:
-            ask: Ask = (first, num_bytes, weight / stretch, asked)
+            num_bytes = request.num_bytes * stretch
+            ask = (None, num_bytes, weight / stretch, 0.0)
             self._deliver(sm_idx, ask, request, (tile, earliest, latency, done), done)
-            weight, first = 0.0, None  # the others ride along
+            weight = 0.0
 
     def write(
         self, request: MemoryRequest, done: Done, arrived: Done, *, num_distinct_bytes: float, kind: StoreKind = "st",
