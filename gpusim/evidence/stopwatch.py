@@ -16,13 +16,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError, GpusimError
+from gpusim.evidence.nvml import BoardPower
 
 PROTOCOL = 2
 """Raised when times are taken otherwise. 1 rested 2 ms before each launch, however long it was, and not at all before the
@@ -43,6 +44,8 @@ BATCH_US, MOST_IN_BATCH, BATCHES_AHEAD = 2_000.0, 100, 3
 """Launches that are enqueued at a time, and how many batches the host may be ahead of the GPU."""
 LEAST_WAIT = 0.05
 """Share of the second half in which the host has to wait for the GPU; less, and the host sets the pace."""
+POWER_PERIOD_S = 20e-3
+"""From one reading of the board's power to the next; the driver has a new one every 20 to 100 ms."""
 NUM_EMPTY = 400
 """Launches of nothing, one after the other; a stream takes 1024 without blocking its host."""
 EMPTY_HOLD_US = 20_000.0
@@ -51,6 +54,7 @@ VALUES = {
     "single_us": "time of a launch by events, L2 flushed and the GPU at rest before it: median of 20",
     "single_clock_mhz": "clock64 over globaltimer from before such a launch to after it, median SM: median of 20",
     "sustained_us": "time a launch takes in the second quarter of a second, back to back",
+    "sustained_power_w": "board power in that quarter of a second, by NVML: mean of readings 20 ms apart",
     "sustained_clock_mhz": "clock64 over globaltimer of that quarter of a second, median SM",
     "empty_single_us": "single_us of a kernel that does nothing, in the same process",
     "empty_sustained_us": "time that such a kernel takes, 400 of them back to back",
@@ -96,6 +100,9 @@ class Device(Protocol):
 
     def now_s(self) -> float:
         """The host's own clock."""
+
+    def power_w(self) -> float | None:
+        """What the board draws now; None where nobody tells."""
 
 
 def clock_mhz(before: NDArray[np.uint64], after: NDArray[np.uint64]) -> float:
@@ -190,7 +197,8 @@ class Stopwatch:
         first = device.event()
         device.probe(0)
         began_s = device.now_s()
-        batches, waited_s = self._run(launch, num, until_s=began_s + HALF_S)
+        watts: list[float] = []
+        batches, waited_s = self._run(launch, num, until_s=began_s + HALF_S, watts=watts)
         ended_s = device.now_s()
         last = device.event()
         device.probe(1)
@@ -201,11 +209,17 @@ class Stopwatch:
         return {
             "sustained_us": device.elapsed_us(first, last) / (num * batches),
             "sustained_clock_mhz": clock_mhz(read[0], read[1]),
+            **({"sustained_power_w": fmean(watts)} if watts else {}),
         }
 
-    def _run(self, launch: Callable[[], object], num: int, *, until_s: float) -> tuple[int, float]:
-        """Batches of ``num`` launches until a time of the host's; returns how many, and how long the host has waited."""
-        device = self.device
+    def _run(
+        self, launch: Callable[[], object], num: int, *, until_s: float, watts: list[float] | None = None
+    ) -> tuple[int, float]:
+        """Batches of ``num`` launches until a time of the host's; returns how many, and how long the host has waited.
+
+        Readings of the board's power go to ``watts``.
+        """
+        device, next_s = self.device, 0.0
         ends: deque[Any] = deque()
         batches, waited_s = 0, 0.0
         while device.now_s() < until_s or not batches:
@@ -217,6 +231,10 @@ class Stopwatch:
                 began_s = device.now_s()
                 device.wait(ends.popleft())
                 waited_s += device.now_s() - began_s
+            if watts is not None and device.now_s() >= next_s:
+                next_s = device.now_s() + POWER_PERIOD_S
+                if (power_w := device.power_w()) is not None:
+                    watts.append(power_w)
         return batches, waited_s
 
     def empty(self) -> dict[str, float]:
@@ -277,6 +295,9 @@ class CudaDevice:
             raise DriverError("no CUDA context is current, wants one: launch something first")
         self._call("cuCtxGetDevice", ctypes.byref(device))
         self._num_sms, self._l2_bytes = (self._attribute(which, device) for which in (NUM_SMS_ATTRIBUTE, L2_BYTES_ATTRIBUTE))
+        bus_id = ctypes.create_string_buffer(32)
+        self._call("cuDeviceGetPCIBusId", bus_id, ctypes.c_int(len(bus_id)), device)
+        self._power = BoardPower(bus_id.value.decode())
         self._module = ctypes.c_void_p()
         self._call("cuModuleLoadData", ctypes.byref(self._module), cubin.read_bytes())
         self._functions: dict[str, ctypes.c_void_p] = {}
@@ -368,3 +389,7 @@ class CudaDevice:
     def now_s(self) -> float:
         """A clock that never goes back."""
         return time.perf_counter()
+
+    def power_w(self) -> float | None:
+        """By NVML."""
+        return self._power.watts()

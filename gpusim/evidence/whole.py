@@ -61,8 +61,9 @@ COUNTED = (
 """Of every whole kernel, beside the other cycles that every row has: some five passes on a GH100."""
 
 SINGLE, SUSTAINED = ("single_us", "single_clock_mhz"), ("sustained_us", "sustained_clock_mhz")
+POWER = "sustained_power_w"
 TIERS: Mapping[str, int] = MappingProxyType(
-    {**dict.fromkeys(JUDGED_COUNTS, 5), CYCLES: 6, **dict.fromkeys((*SINGLE, *SUSTAINED), 7)}
+    {**dict.fromkeys(JUDGED_COUNTS, 5), CYCLES: 6, **dict.fromkeys((*SINGLE, *SUSTAINED, POWER), 7)}
 )
 """What a whole kernel is judged by."""
 
@@ -72,6 +73,7 @@ LIMITS: Mapping[str, Limit] = MappingProxyType(
         HIT_RATE: Limit(mean_pct=3.0, is_points=True),
         SINGLE[1]: CLOCK_LIMIT,
         SUSTAINED[1]: CLOCK_LIMIT,
+        POWER: Limit(mean_pct=10.0),
     }
 )
 """Where a name's rows must come closer, or may stay further off, than their tier says."""
@@ -226,7 +228,7 @@ def answers(launch: Launch, row: Mapping[str, str], gpu: GpuSpec, names: Collect
     has = {name for name in names if row.get(name)}
     roof_us = roofline_us(launch, gpu)
     found: dict[str, Answer] = {}
-    if has - {*SINGLE, *SUSTAINED}:
+    if has - {*SINGLE, *SUSTAINED, POWER}:
         mhz = row_clock_mhz(row, gpu)
         counters = as_counted(_simulated(launch, gpu, clock=mhz).counters)
         floor = FLOOR_SHARE * touched_bytes(launch)
@@ -235,10 +237,12 @@ def answers(launch: Launch, row: Mapping[str, str], gpu: GpuSpec, names: Collect
         if CYCLES in found and roof_us is not None:
             found[CYCLES] = Answer(value=counters[CYCLES], roofline=roof_us * mhz)
     for protocol, clock, l2 in ((SINGLE, "single", "cold"), (SUSTAINED, "sustained", "warm")):
-        if has & set(protocol):
+        if has & {*protocol, *([POWER] if protocol == SUSTAINED else [])}:
             result = _simulated(launch, gpu, clock=clock, l2=l2)  # type: ignore[arg-type]  # words of the table above
             found[protocol[0]] = Answer(value=result.time_us + event_us(row, f"empty_{protocol[0]}", gpu), roofline=roof_us)
             found[protocol[1]] = Answer(value=result.sm_clock_mhz, roofline=gpu.clock.max_mhz)
+            if protocol == SUSTAINED:
+                found[POWER] = Answer(value=result.power_w, roofline=gpu.clock.power_limit_w)
     return found
 
 

@@ -25,6 +25,7 @@ from gpusim.evidence.whole import (
     GEMM_LIMITS,
     HIT_RATE,
     LIMITS,
+    POWER,
     SHARED,
     SINGLE,
     SUSTAINED,
@@ -115,7 +116,7 @@ def test_patterns_are_normal_numbers_that_stay_as_they_are() -> None:
 
 
 def test_what_is_judged_is_counted_or_timed() -> None:
-    assert set(TIERS) <= {*COUNTED, *SINGLE, *SUSTAINED}
+    assert set(TIERS) <= {*COUNTED, *SINGLE, *SUSTAINED, POWER}
     assert not case().calibrates
     assert case().groups["all"].is_cold and case().groups["all"].times == ("single", "sustained")
     assert set(case().tiers) == set(TIERS)
@@ -126,7 +127,7 @@ def test_a_group_that_is_not_timed_is_not_judged_by_times() -> None:
         name="a", question="?", model="gemm", columns=tuple(OPTIONS), options=lambda config: OPTIONS,
         groups={"all": replace(whole_group(configs), times=())}, launch=nothing_launched, check=nothing_checked,
     )  # fmt: skip
-    assert set(counted.tiers) == set(TIERS) - {*SINGLE, *SUSTAINED} == set(TIERS) & set(counted.metrics)
+    assert set(counted.tiers) == set(TIERS) - {*SINGLE, *SUSTAINED, POWER} == set(TIERS) & set(counted.metrics)
 
 
 def test_a_rows_cycles_are_predicted_at_its_own_clock_in_one_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,6 +151,7 @@ def test_times_are_predicted_with_the_models_clock_warm_where_launches_follow() 
     assert said["single_us"].value == simulate(launch, GPU, clock="single").time_us
     assert said["sustained_us"].value == simulate(launch, GPU, clock="sustained", l2="warm").time_us
     assert said["sustained_us"].value < said["single_us"].value
+    assert said[POWER].value == simulate(launch, GPU, clock="sustained", l2="warm").power_w
 
 
 def test_what_events_take_around_nothing_they_take_around_a_kernel() -> None:
