@@ -51,7 +51,9 @@ ALU_OF_LOADS, ALU_OF_STORES = 64, 62
 # ---------------------------------------------------------------------------------------------- configs
 
 
-def config_of(kernel: str, *, sectors: str, words: int, span: int, stride: int = 1, num_ctas: int, rounds: int = 1) -> Config:
+def config_of(
+    kernel: str, *, sectors: str, words: int, span: int, stride: int = 1, num_ctas: int, rounds: int = 1
+) -> Config:
     """A config as text; ``sectors``: 1 for those of a line that are taken, the first on the left."""
     return {
         "kernel": kernel, "sectors": sectors, "words": str(words), "stride_lines": str(stride), "span_bytes": str(span),
