@@ -105,7 +105,6 @@ def strided_copy_launch(params: StridedCopyParams) -> Launch:
             _sectors_footprint(params),
             share_footprint("out", "write", num_bytes=num_elements * width, share_bytes=share * width),
         ),
-        math_class="fp32",
         params=params.as_options(),
     )
 
