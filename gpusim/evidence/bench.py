@@ -323,7 +323,7 @@ def _match(
 def about(case: Case) -> dict[str, Any]:
     """What is said of a whole table: the question, and every column that is not a metric or a config's own."""
     values = dict(case.values)
-    timed = VALUES if any(group.times for group in case.groups.values()) else {}
+    timed = {name: meaning for name, meaning in VALUES.items() if name in case.names}
     ends = (("min", "least"), ("max", "most"))
     spread = {f"{name}_{end}": f"the {word} of the repeats" for name in values for end, word in ends}
     return {

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError, GpusimError, nearest
+from gpusim.evidence.stopwatch import VALUES
 from gpusim.workload.tma import TensorMap
 
 if TYPE_CHECKING:
@@ -314,6 +315,8 @@ class Case:
             ``predict``: where what is predicted depends on something measured beside it, as cycles do on the row's clock.
         tiers: the tier (validation/README.md) at which a metric or value is judged, by name; others are not.
         limits: how close the rows of a name must come, where that is not what its tier wants.
+        is_whole: whether it is a whole kernel, whose rows judge the model and calibrate nothing
+            (:func:`gpusim.evidence.whole.whole_kernel`).
         fit: rows to parameters of the machine. A case that has it, or ``twin_constants``, is calibrated with every second
             config and judged by the others.
         twin_constants: (rows, the GPU that gave them) to the constants of ``predict``'s own code that were read off rows:
@@ -336,6 +339,7 @@ class Case:
     predict_row: Callable[[Config, Mapping[str, str], GpuSpec, Collection[str]], Mapping[str, Answer]] | None = None
     tiers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     limits: Mapping[str, Limit] = field(default_factory=lambda: MappingProxyType({}))
+    is_whole: bool = False
     fit: Callable[[Sequence[Mapping[str, str]]], Sequence[Fitted]] = nothing_fitted
     twin_constants: Callable[[Sequence[Mapping[str, str]], GpuSpec], Sequence[TwinConstant]] = no_twin_constants
     derive: Callable[[Config], dict[str, float]] = no_values
@@ -370,6 +374,21 @@ class Case:
     def metrics(self) -> tuple[str, ...]:
         """Every metric of any group, each once."""
         return tuple(dict.fromkeys(metric for group in self.groups.values() for metric in group.metrics))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All that its rows may hold beside their configs: metrics, values, times."""
+        is_timed = any(group.times for group in self.groups.values())
+        return frozenset((*self.metrics, *self.values, *(VALUES if is_timed else ())))
+
+    def __post_init__(self) -> None:
+        """A whole kernel calibrates nothing.
+
+        Raises:
+            ConfigError: it would.
+        """
+        if self.is_whole and self.calibrates:
+            raise ConfigError(f"{self.name}: is a whole kernel, whose rows judge: leave fit and twin_constants out")
 
     def configs(self, group: str, seed: int) -> list[Config]:
         """The configs of a group.
@@ -437,7 +456,8 @@ def _where(error: BaseException) -> str:
     """
     frames = traceback.extract_tb(error.__traceback__)
     at = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__} {error}{at}"
+    hint = ": nothing of that name is there, was a column renamed?" if isinstance(error, KeyError) else ""
+    return f"{type(error).__name__} {error}{at}{hint}"
 
 
 @cache

@@ -7,6 +7,7 @@ never calibrate. Cycles are predicted at the clock that the counted launch ran a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -67,6 +68,11 @@ LIMITS: Mapping[str, Limit] = MappingProxyType(
     }
 )
 """Where a name's rows must come closer, or may stay further off, than their tier says."""
+
+GEMM_LIMITS: Mapping[str, Limit] = MappingProxyType(
+    {**LIMITS, **dict.fromkeys((*DRAM, *JUDGED_COUNTS[2:4]), Limit(mean_pct=8.0))}
+)
+"""Of matrix products, whose tiles meet in L2: bytes of memory and sectors of L2 within 8 %."""
 
 FLOOR_SHARE = 0.25
 """Of all bytes that a kernel touches, each once: errors of memory's bytes are never taken relative to less. So next to
@@ -182,11 +188,12 @@ def whole_kernel(
     ) -> dict[str, Answer]:
         return answers(params(config, gpu).launch(gpu), row, gpu, names)
 
-    return Case(
+    case = Case(
         name=name, question=question, columns=columns, groups=groups, launch=launch, check=check, values=values,
-        checks_counted=checks_counted, predict=predict, predict_row=predict_row, tiers=TIERS,
-        limits={**LIMITS, **limits}, includes=includes,
+        checks_counted=checks_counted, predict=predict, predict_row=predict_row,
+        limits={**LIMITS, **limits}, is_whole=True, includes=includes,
     )  # fmt: skip
+    return replace(case, tiers={each: tier for each, tier in TIERS.items() if each in case.names})
 
 
 def _resolved(model: str, options: Mapping[str, Any], gpu: GpuSpec) -> KernelParams:

@@ -135,7 +135,7 @@ def sm_active_cycles(engine: Engine) -> float:
 
 
 def one_after_the_other(first: Result, others: list[Result]) -> Result:
-    """The result of several kernels that one call launches: times and sums add up, the rest is the first's."""
+    """The result of several kernels that one call launches: times, energies and sums add up, the rest is the first's."""
     every = [first, *others]
     counters = dict(first.counters)
     for other in others:
@@ -147,7 +147,7 @@ def one_after_the_other(first: Result, others: list[Result]) -> Result:
     shares = ", ".join(f"{item.kernel} {item.cycles:.0f}" for item in every)
     return replace(
         first, cycles=cycles, time_us=time_us, tflops=first.tflops * first.time_us / (time_us or math.inf),
-        counters=counters,
+        counters=counters, power_w=sum(item.energy_mj for item in every) / (time_us or math.inf) * 1e3,
         num_events=sum(item.num_events for item in every), wall_s=sum(item.wall_s for item in every),
         remarks=(*first.remarks, f"cycles of {len(every)} kernels, one after the other: {shares}"),
     )

@@ -19,7 +19,9 @@ from gpusim.evidence.whole import (
     DRAM,
     DURATION,
     FLOOR_SHARE,
+    GEMM_LIMITS,
     HIT_RATE,
+    LIMITS,
     SINGLE,
     SUSTAINED,
     TIERS,
@@ -109,6 +111,15 @@ def test_what_is_judged_is_counted_or_timed() -> None:
     assert set(TIERS) <= {*COUNTED, *SINGLE, *SUSTAINED}
     assert not case().calibrates
     assert case().groups["all"].is_cold and case().groups["all"].times == ("single", "sustained")
+    assert set(case().tiers) == set(TIERS)
+
+
+def test_a_group_that_is_not_timed_is_not_judged_by_times() -> None:
+    counted = whole_kernel(
+        name="a", question="?", model="gemm", columns=tuple(OPTIONS), options=lambda config: OPTIONS,
+        groups={"all": replace(whole_group(configs), times=())}, launch=nothing_launched, check=nothing_checked,
+    )  # fmt: skip
+    assert set(counted.tiers) == set(TIERS) - {*SINGLE, *SUSTAINED} == set(TIERS) & set(counted.metrics)
 
 
 def test_a_rows_cycles_are_predicted_at_its_own_clock_in_one_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,6 +222,13 @@ def test_a_kernel_may_have_limits_of_its_own() -> None:
     other = Limit(mean_pct=8.0)
     assert replace(case(), limits={DRAM[0]: other}).limits[DRAM[0]] is other
     assert summaries([judged(107.0, 100.0, limit=other)])[0].passes and not summaries([judged(107.0, 100.0)])[0].passes
+
+
+def test_products_have_limits_of_their_own_for_what_their_tiles_share() -> None:
+    assert {name for name in GEMM_LIMITS if GEMM_LIMITS[name] == Limit(mean_pct=8.0)} == {
+        *DRAM, "lts__t_sectors_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_write.sum",
+    }  # fmt: skip
+    assert {name: GEMM_LIMITS[name] for name in LIMITS} == dict(LIMITS)
 
 
 def test_a_roofline_stands_beside_and_spreads_are_averaged() -> None:
