@@ -155,6 +155,10 @@ class KernelLaunch:
     """Share of L1 that becomes shared memory, as a wish; None leaves it to the driver."""
     has_large_cluster: bool = False
     """Whether its clusters have more than eight CTAs, which is opted in to."""
+    set_aside_bytes: int = 0
+    """Room of L2 for lines that persist, as a wish."""
+    window: tuple[int, int] | None = None
+    """(argument, bytes): lines of that buffer's first bytes persist, in the room that is set aside."""
 
 
 def by_value(array: NDArray[Any]) -> np.void:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError
+from gpusim.evidence import set_aside
 from gpusim.evidence.case import (
     Argument,
     Case,
@@ -187,6 +188,7 @@ class Gpu:
         self._module = cuda.module_from_file(str(cubin))
         self._kept: dict[int, tuple[NDArray[Any], Any]] = {}
         self._rooms: dict[str, tuple[int, Any]] = {}
+        self._has_set_aside = False
 
     def __enter__(self) -> Gpu:
         return self
@@ -223,10 +225,26 @@ class Gpu:
         outputs: list[tuple[Output | Windows, Any]] = []
         arguments = [self._argument(argument, held, outputs) for argument in launch.arguments]
 
+        stream = self._persisting(launch, arguments)
+        if stream is not None:
+            held.append(stream)
+
         def enqueue() -> None:
-            function(*arguments, grid=launch.grid, block=launch.block, shared=launch.smem_bytes)
+            function(*arguments, grid=launch.grid, block=launch.block, shared=launch.smem_bytes, stream=stream)
 
         return Prepared(enqueue, tuple(outputs), tuple(held))
+
+    def _persisting(self, launch: KernelLaunch, arguments: Sequence[Any]) -> Any:
+        """Set room of L2 aside, or give it back; the stream whose window persists, None for the default stream."""
+        if launch.set_aside_bytes or self._has_set_aside:
+            set_aside.set_aside(launch.set_aside_bytes)
+            self._has_set_aside = bool(launch.set_aside_bytes)
+        if launch.window is None:
+            return None
+        argument, num_bytes = launch.window
+        stream = self._cuda.Stream()
+        set_aside.window(stream.handle, int(arguments[argument]), num_bytes)
+        return stream
 
     def outputs(self, prepared: Prepared) -> dict[str, NDArray[Any]]:
         """Wait for what was enqueued, and bring its outputs back."""

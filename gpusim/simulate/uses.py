@@ -27,7 +27,7 @@ class Uses:
         uses = [
             PanelUse(
                 tensor=item.tensor, is_write=item.access == "write", panel_of_tile=item.panel_of(tiles),
-                bytes_of_tile=item.panel_bytes(tiles), num_passes=item.num_passes,
+                bytes_of_tile=item.panel_bytes(tiles), num_passes=item.num_passes, table_bytes=item.table_bytes,
             )
             for item in launch.footprints
         ]

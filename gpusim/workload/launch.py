@@ -137,6 +137,9 @@ class Footprint:
     num_passes: int = 1
     """How often a tile walks its panel from end to end (a softmax reads its row again). Later walks name the same slices:
     where L1 has lost them they find in L2 what the tiles that run at once have left of them."""
+    table_bytes: int = 0
+    """Of a table out of which each tile reads rows at random (a gather): then ``panel_bytes`` says what a tile reads, no two
+    tiles have a panel together, and rows that others have read lately are found in L2. 0: panels are what they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

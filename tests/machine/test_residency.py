@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -192,6 +194,44 @@ def test_a_second_walk_finds_what_a_wave_leaves(side: float, num_missing: int) -
     planned = PlannedResidency({"x": result})
     asked = [planned.loss(request(5, wave=1, tensor="x"), last_wave, 0) for last_wave in (-1, 1, 1)]
     assert asked == [ALL, ALL if num_missing else None, None]
+
+
+@pytest.mark.parametrize("num_rows", [300, 800, 1600, 6400])
+def test_rows_at_random_are_found_as_often_as_the_least_recently_used_of_a_table_are(num_rows: int) -> None:
+    """Against a cache of 500 rows that sees them one by one, beside a stream of as many bytes."""
+    num_tiles, per_tile, per_wave, room = 1200, 10, 4, 500
+    rows = np.random.default_rng(1).integers(0, num_rows, num_tiles * per_tile)
+    held: OrderedDict[tuple[str, int], None] = OrderedDict()
+    num_missed = 0
+    for idx, row in enumerate(rows.tolist()):
+        for key in (("t", row), ("x", idx)):
+            num_missed += key[0] == "t" and key not in held
+            held.pop(key, None)
+            held[key] = None
+            if len(held) > room:
+                held.popitem(last=False)
+    tiles = np.arange(num_tiles)
+    each = np.full(num_tiles, per_tile)
+    uses = [
+        PanelUse(tensor="t", is_write=False, panel_of_tile=tiles, bytes_of_tile=each, table_bytes=num_rows),
+        PanelUse(tensor="x", is_write=False, panel_of_tile=tiles, bytes_of_tile=each),
+    ]
+    sides = Sides(num=1, side_bytes=room, spread=0.0)
+    result = panel_traffic(uses, tiles // per_wave, sides=sides, is_warm=False)["t"]
+    assert result.read_miss_bytes == pytest.approx(num_missed, rel=0.06)
+    assert result.losses[5][1].memory[0] == pytest.approx(1.0, abs=0.2)  # hardly any row was there before
+
+
+def test_a_table_that_stays_is_read_once_by_both_sides() -> None:
+    tiles = np.arange(4000)
+    use = PanelUse(
+        tensor="t", is_write=False, panel_of_tile=tiles, bytes_of_tile=np.full(4000, KIB), table_bytes=200 * KIB
+    )
+    for is_warm, fetched in ((False, 200 * KIB), (True, 0.0)):
+        result = panel_traffic(
+            [use], tiles // 8, sides=Sides(num=2, side_bytes=400 * KIB, spread=0.0), side_of_tile=tiles % 2, is_warm=is_warm
+        )["t"]
+        assert result.read_miss_bytes == pytest.approx(fetched, rel=0.03, abs=KIB)
 
 
 def test_tiles_that_touch_nothing_have_no_panel() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,8 @@ class PanelUse:
     bytes_of_tile: IntArray
     num_passes: int = 1
     """How often a tile walks its panel from end to end, all tiles of a wave together."""
+    table_bytes: int = 0
+    """Of a table out of which a tile reads rows at random: its panel is what it reads. 0: panels are what they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,17 +343,33 @@ def _shared_panels(
     return found // num_waves, found % num_waves, of_panel[found // num_waves], is_there[:, found]
 
 
-def added_bytes(tables: Sequence[Touches], order: Order) -> FloatArray:
+def read_traffic(table: Touches, order: Order, memory: FloatArray, crossing: FloatArray) -> PanelTraffic:
+    """A tensor's traffic, of what is missing row by row, float64[num_sides, rows]."""
+    share = memory.sum(axis=0)
+    missed = np.bincount(
+        table.step // order.num_passes, weights=share * table.num_bytes, minlength=order.num_waves
+    ).astype(np.float64)
+    is_lost = np.max([share, *np.where(table.by_side, crossing, 0.0)], axis=0) > 0.0
+    of_pass = table.step % order.num_passes
+    losses = [
+        PanelLosses(table, kept, memory[:, kept], crossing[:, kept], num_passes=order.num_passes)
+        for kept in (np.flatnonzero(is_lost & (of_pass == each)) for each in order.passes_of(table.use))
+    ]
+    return PanelTraffic(
+        losses=losses[0], losses_again=tuple(losses[1:]), read_miss_bytes=float(missed.sum()), written_back_fraction=0.0,
+        written_back_bytes=0.0, miss_bytes_by_wave=missed, touched_bytes_by_wave=table.touched_bytes(order),
+    )
+
+
+def added_bytes(table: Touches, order: Order) -> FloatArray:
     """What each step touches on each side, float64[num_steps, num_sides].
 
     A home place for each line, and a copy on the side of who reads it, or stores it, from across.
     """
     added = np.zeros((order.num_steps, order.num_sides))
-    for table in tables:
-        at_home = np.bincount(table.step, weights=table.num_bytes, minlength=order.num_steps) / order.num_sides
-        added += at_home[:, None]
-        if order.num_sides > 1:
-            for side in range(order.num_sides):
-                copies = table.num_bytes * table.by_side[side] * (1.0 - 1.0 / order.num_sides)
-                added[:, side] += np.bincount(table.step, weights=copies, minlength=order.num_steps)
+    added += np.bincount(table.step, weights=table.num_bytes, minlength=order.num_steps)[:, None] / order.num_sides
+    if order.num_sides > 1:
+        for side in range(order.num_sides):
+            copies = table.num_bytes * table.by_side[side] * (1.0 - 1.0 / order.num_sides)
+            added[:, side] += np.bincount(table.step, weights=copies, minlength=order.num_steps)
     return added

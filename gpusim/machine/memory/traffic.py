@@ -14,13 +14,14 @@ from gpusim.machine.memory.panels import (
     FloatArray,
     IntArray,
     Order,
-    PanelLosses,
     PanelTraffic,
     PanelUse,
     Sides,
     Touches,
     added_bytes,
+    read_traffic,
 )
+from gpusim.machine.memory.tables import table_added_bytes, table_traffic
 
 MOST_PASSES = 64
 """Launches before a warm one, at most; it is enough that one more would change nothing."""
@@ -56,15 +57,22 @@ def panel_traffic(
         wave_of_tile, side_of_tile, num_sides=sides.num, num_passes=max((use.num_passes for use in uses), default=1)
     )
     tables = [Touches.of(use, order) for use in uses]
+    by_table = [(table_added_bytes if table.use.table_bytes else added_bytes)(table, order) for table in tables]
     now = np.zeros((order.num_steps + 1, sides.num))
-    np.cumsum(added_bytes(tables, order), axis=0, out=now[1:])
+    np.cumsum(sum(by_table), axis=0, out=now[1:])
     found = {table.use.tensor: _stored(table, order, sides, now) for table in tables if table.use.is_write}
+    for table, added in zip(tables, by_table, strict=True):
+        if table.use.table_bytes:
+            others = now - np.concatenate((np.zeros((1, sides.num)), np.cumsum(added, axis=0)))
+            found[table.use.tensor] = table_traffic(table, order, sides, others, is_warm=is_warm)
+    read = [table for table in tables if table.use.tensor not in found]
     if is_warm:
-        found |= _after_launches(tables, order, sides)
+        of_tables = sum(
+            (added for table, added in zip(tables, by_table, strict=True) if table.use.table_bytes), np.zeros_like(now[1:])
+        )
+        found |= _after_launches([table for table in tables if not table.use.table_bytes], order, sides, of_tables)
     else:
-        found |= {
-            table.use.tensor: _after_a_flush(table, order, sides, now) for table in tables if not table.use.is_write
-        }
+        found |= {table.use.tensor: _after_a_flush(table, order, sides, now) for table in read}
     return {use.tensor: found[use.tensor] for use in uses}
 
 
@@ -98,25 +106,7 @@ def _after_a_flush(table: Touches, order: Order, sides: Sides, now: FloatArray) 
                 crossing[other] += np.where(by_side[other], across, 1.0) / num
                 missing = np.where(by_side[home], missing, np.maximum(missing, np.minimum(lost, across)))
         memory[home] = missing / num
-    return _read(table, order, memory, crossing)
-
-
-def _read(table: Touches, order: Order, memory: FloatArray, crossing: FloatArray) -> PanelTraffic:
-    """A tensor's traffic, of what is missing row by row: float64[num_sides, rows]."""
-    share = memory.sum(axis=0)
-    missed = np.bincount(
-        table.step // order.num_passes, weights=share * table.num_bytes, minlength=order.num_waves
-    ).astype(np.float64)
-    is_lost = np.max([share, *np.where(table.by_side, crossing, 0.0)], axis=0) > 0.0
-    of_pass = table.step % order.num_passes
-    losses = [
-        PanelLosses(table, kept, memory[:, kept], crossing[:, kept], num_passes=order.num_passes)
-        for kept in (np.flatnonzero(is_lost & (of_pass == each)) for each in order.passes_of(table.use))
-    ]
-    return PanelTraffic(
-        losses=losses[0], losses_again=tuple(losses[1:]), read_miss_bytes=float(missed.sum()), written_back_fraction=0.0,
-        written_back_bytes=0.0, miss_bytes_by_wave=missed, touched_bytes_by_wave=table.touched_bytes(order),
-    )
+    return read_traffic(table, order, memory, crossing)
 
 
 def _stored(table: Touches, order: Order, sides: Sides, now: FloatArray) -> PanelTraffic:
@@ -139,21 +129,27 @@ def _stored(table: Touches, order: Order, sides: Sides, now: FloatArray) -> Pane
 # ---------------------------------------------------------------------------------------------- behind other launches
 
 
-def _after_launches(tables: Sequence[Touches], order: Order, sides: Sides) -> dict[str, PanelTraffic]:
-    """What is read of every tensor where earlier launches did the same."""
+def _after_launches(
+    tables: Sequence[Touches], order: Order, sides: Sides, of_tables: FloatArray
+) -> dict[str, PanelTraffic]:
+    """What is read of every tensor where earlier launches did the same.
+
+    ``of_tables``: what each step touches besides, float64[num_steps, num_sides].
+    """
     is_even = order.num_passes == 1 and all(table.has_own_panels for table in tables)
     num_steps = 1 if is_even else order.num_steps  # all panels were touched equally long ago: one step tells for all
+    more = of_tables.sum(axis=0, keepdims=True) if is_even else of_tables
     recencies = [_Recency.of(table, sides, num_steps) for table in tables]
     now = np.zeros(sides.num)
     before = -1.0
     for _ in range(MOST_PASSES):
         begun = now
-        now = _walk(recencies, sides, now, num_steps)
+        now = _walk(recencies, sides, now, more)
         missed = sum(recency.missed_bytes() for recency in recencies) + float((now - begun).sum())
         if abs(missed - before) <= CERTAIN * missed:
             break
         before = missed
-    _walk(recencies, sides, now, num_steps)
+    _walk(recencies, sides, now, more)
     return {
         recency.table.use.tensor: recency.traffic(order) for recency in recencies if not recency.table.use.is_write
     }
@@ -233,14 +229,14 @@ class _Recency:
 
     def traffic(self, order: Order) -> PanelTraffic:
         """What the last launch has found."""
-        return _read(self.table, order, self.memory, self.crossing)
+        return read_traffic(self.table, order, self.memory, self.crossing)
 
 
-def _walk(recencies: Sequence[_Recency], sides: Sides, now: FloatArray, num_steps: int) -> FloatArray:
+def _walk(recencies: Sequence[_Recency], sides: Sides, now: FloatArray, more: FloatArray) -> FloatArray:
     """One launch, from ``now`` on: bytes touched on each side; returns where it ends."""
     began = now
-    for step in range(num_steps):
-        now = now + sum((recency.touch(step, began, now, sides) for recency in recencies), np.zeros(sides.num))
+    for step, others in enumerate(more):
+        now = now + sum((recency.touch(step, began, now, sides) for recency in recencies), others)
     for recency in recencies:
         recency.end(began)
     return now
