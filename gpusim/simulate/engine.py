@@ -21,7 +21,7 @@ from gpusim.machine.timing import NEVER, RingingEnvironment
 from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
 from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic
 from gpusim.simulate.flow import Flow
-from gpusim.simulate.representatives import representatives
+from gpusim.simulate.representatives import are_strangers, representatives
 from gpusim.simulate.role import Role
 from gpusim.simulate.sampling import sample_sms
 from gpusim.simulate.steady import WORK_TOLERANCE, SteadyState
@@ -131,7 +131,8 @@ class Engine:
         self._work_by_wave = uses.by_wave(self._num_at_once)
         self.steps_per_turn = max((item.num_steps for item in launch.footprints if item.access == "read"), default=0)
         self.steady = SteadyState(self, enabled=skips and bool(self.traffic))
-        self.flow = Flow(self) if self.alike and skips and launch.num_ctas is not None else None
+        is_flow = skips and launch.num_ctas is not None and are_strangers(launch, gpu, self.occupancy, uses)
+        self.flow = Flow(self) if is_flow else None
         self.next_cta = self._num_exits = 0
         self._wave_weight, self._weighted_left = 1.0, 0
         self._num_waves_to_leave_out = 0
@@ -268,6 +269,8 @@ class Engine:
         self._num_exits += cta.num_alike
         retired, all_retired = self.machine.dispatcher.retire_alike(at_cycle=now, num_ctas=cta.num_alike)
         self.last_exit = max(self.last_exit, all_retired)
+        if self._num_stores_pending or self._last_store_at > now:  # the kernel's end asks for them once it has left
+            self._last_store_at = max(self._last_store_at, all_retired + self.machine.l2.hit_latency_cycles)
         cluster = cta.cluster
         cluster.num_running -= 1
         if self.flow is not None:

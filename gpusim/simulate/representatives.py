@@ -26,19 +26,22 @@ COMMON_SHARE = 0.25
 """Of L1, what panels that all CTAs read may take: each SM then fetches them once."""
 
 
+def are_strangers(launch: Launch, gpu: GpuSpec, held: Occupancy, uses: Uses) -> bool:
+    """Whether CTAs have nothing in common but what fits into L1: nobody waits for, or merges with, another's request."""
+    room_bytes = COMMON_SHARE * (gpu.l1.unified_bytes - launch.smem_bytes * held.ctas_per_sm)
+    return launch.cluster_size == 1 and uses.common_bytes() <= room_bytes
+
+
 def representatives(
     launch: Launch, gpu: GpuSpec, held: Occupancy, uses: Uses, *, num_slots: int, num_ctas: int
 ) -> Mapping[int, int]:
-    """SMs to simulate, and for how many each stands, where that changes little but the time that it takes; else empty.
-
-    CTAs may have nothing in common but what fits into L1: then nobody waits for, or merges with, anybody else's request.
+    """SMs to simulate, and for how many each stands, where CTAs are strangers and the grid is large; else none.
 
     Models: an SM's own parts as they are; of what SMs share (slices, links, HBM, stores, dispatch and exits) each takes the
     turns of all for whom it stands: neighbours in the order of dispatch, of one GPC, with as many CTAs in the first wave.
     Ignores: how those for whom one stands drift apart.
     """
-    room = COMMON_SHARE * (gpu.l1.unified_bytes - launch.smem_bytes * held.ctas_per_sm)
-    if launch.cluster_size > 1 or not uses.are_private(room):
+    if not are_strangers(launch, gpu, held, uses):
         return {}
     steps = 1.0 + sum(item.num_steps for item in launch.footprints)
     if steps * launch.num_tiles <= MOST_LIVE_OPS:

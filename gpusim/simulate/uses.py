@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,18 +48,14 @@ class Uses:
             for use in self.of_tensors
         ]
 
-    def are_private(self, room_bytes: float) -> bool:
-        """Whether no two tiles read the same panel, but for panels that all of them do: ``room_bytes`` of these in all."""
-        if not self.of_tensors:
-            return False
-        common = 0.0
+    def common_bytes(self) -> float:
+        """Bytes of the panels that all tiles read, where no two tiles read the same one but for these; else infinite."""
+        common = 0.0 if self.of_tensors else inf
         for use in self.of_tensors:
             if use.is_write or _is_one_to_one(use.panel_of_tile):
                 continue
-            if np.ptp(use.panel_of_tile):
-                return False
-            common += float(use.bytes_of_tile.max())
-        return common <= room_bytes
+            common += inf if np.ptp(use.panel_of_tile) else float(use.bytes_of_tile.max())
+        return common
 
 
 def _is_one_to_one(panels: NDArray[np.int64]) -> bool:
@@ -67,6 +64,6 @@ def _is_one_to_one(panels: NDArray[np.int64]) -> bool:
     >>> [_is_one_to_one(np.array(panels)) for panels in ([0, 1, 2], [2, 0, 1], [0, 1, 0])]
     [True, True, False]
     """
-    if (np.diff(panels) > 0).all():
-        return True
-    return len(np.unique(panels)) == len(panels)
+    if int(np.ptp(panels)) < len(panels) - 1:
+        return False
+    return bool((np.diff(panels) > 0).all()) or len(np.unique(panels)) == len(panels)
