@@ -191,8 +191,7 @@ class L2(Component):
         if scale is not None:
             crossing *= min(1.0, scale * self._side_weights[side])
         link = self._links[side % len(self._links)]
-        begin = request.issued_at + (self.hbm.latency_cycles if done_at is None else 0.0)  # not before it is in L2
-        tile.copied_at = link.reserve_alike(crossing, num_sms, at_cycle=begin)
+        tile.copied_at = link.reserve_alike(crossing, num_sms, at_cycle=request.issued_at)
         return latency, tile.copied_at
 
     def _draw(self) -> float:
