@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -71,8 +73,11 @@ def plan_traffic(launch: Launch, gpu: GpuSpec, uses: Uses, *, num_slots: int, is
         return {}
     sides = side_of_cta(gpu, launch.cluster_size)
     of_wave = sides[np.arange(num_slots) % len(sides)]
+    held = gpu.l2_sides
+    if launch.set_aside_bytes:
+        held = replace(held, last_bytes=launch.set_aside_bytes / held.num)
     return panel_traffic(
-        uses.of_tensors, waves_of_tiles(launch.num_tiles, num_slots), sides=gpu.l2_sides,
+        uses.of_tensors, waves_of_tiles(launch.num_tiles, num_slots), sides=held,
         side_of_tile=np.resize(of_wave, launch.num_tiles), is_warm=is_warm,
     )
 

@@ -24,7 +24,7 @@ from gpusim.simulate.flow import Flow
 from gpusim.simulate.representatives import are_strangers, representatives
 from gpusim.simulate.role import Role
 from gpusim.simulate.sampling import sample_sms
-from gpusim.simulate.steady import WORK_TOLERANCE, SteadyState
+from gpusim.simulate.steady import WORK_TOLERANCE, WRITE_BACK_TOLERANCE, SteadyState
 from gpusim.simulate.timeline import Skip, Timeline, WarpState
 from gpusim.simulate.uses import Uses
 from gpusim.simulate.warp import FREE_HANDLERS, HANDLERS
@@ -128,6 +128,7 @@ class Engine:
         self.offset_cycles = 0.0
         self.miss_bytes_by_wave = sum((item.miss_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
         self.touched_bytes_by_wave = sum((item.touched_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
+        self.written_back_by_wave = sum((item.written_back_by_wave for item in self.traffic.values()), np.zeros(1))
         self._work_by_wave = uses.by_wave(self._num_at_once)
         self.steps_per_turn = max((item.num_steps for item in launch.footprints if item.access == "read"), default=0)
         self.steady = SteadyState(self, enabled=skips and bool(self.traffic))
@@ -530,9 +531,14 @@ class Engine:
         written = sum(item.written_back_bytes for item in self.traffic.values())
         return read + self.machine.l2.counters.unplanned_miss_bytes * self.scale, written
 
+    @property
+    def written_back_bytes_of_wave(self) -> float:
+        """Of what a wave stores, what leaves L2 before the end: of the mean wave, as planned."""
+        return sum(item.written_back_bytes for item in self.traffic.values()) / len(self.miss_bytes_by_wave)
+
     def hbm_share_at_most(self, first: int, last: int, cycles: float) -> float:
         """The greatest part of its time that HBM is busy in any of waves ``first`` to ``last``, if each takes ``cycles``."""
-        written = sum(item.written_back_bytes for item in self.traffic.values()) / len(self.miss_bytes_by_wave)
+        written = self.written_back_bytes_of_wave
         read = float(self.miss_bytes_by_wave[first : last + 1].max(initial=0.0))
         return self.machine.hbm.busy_share(cycles, read * self.sample.fraction, written * self.sample.fraction)
 
@@ -540,18 +546,24 @@ class Engine:
         """Whether waves ``first`` to ``last`` do the same work.
 
         As many bytes of each tensor, read and written, by as many tiles, and as many from memory, within
-        ``traffic_tolerance`` of what a wave touches (infinite: whatever they fetch from there).
+        ``traffic_tolerance`` of what a wave touches (infinite: whatever they fetch from there); and as many back to it.
         """
         for table in self._work_by_wave:
             part = table[:, first : last + 1]
             if part.size and (np.ptp(part, axis=1) > WORK_TOLERANCE * part.max(axis=1)).any():
                 return False
         misses = self.miss_bytes_by_wave[first : last + 1]
-        if not misses.size:
+        if not misses.size or not self.are_write_backs_alike(first, last):
             return False
         if traffic_tolerance == np.inf:
             return True
         return float(np.ptp(misses)) <= traffic_tolerance * float(self.touched_bytes_by_wave[first])
+
+    def are_write_backs_alike(self, first: int, last: int) -> bool:
+        """Whether as much leaves L2 while each of waves ``first`` to ``last`` runs, but for a part of what one touches."""
+        written = self.written_back_by_wave[first : last + 1]
+        most = WRITE_BACK_TOLERANCE * float(self.touched_bytes_by_wave[first])
+        return not written.size or float(np.ptp(written)) <= most
 
     def miss_bytes_of_wave(self, wave: int) -> float:
         """Bytes that a wave fetches from memory, as planned."""

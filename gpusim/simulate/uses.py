@@ -41,6 +41,7 @@ class Uses:
                 PanelUse(
                     tensor=item.tensor, is_write=item.access == "write", panel_of_tile=item.panel_of(tiles),
                     bytes_of_tile=num_bytes, num_passes=item.num_passes, table_bytes=item.table_bytes,
+                    cache_hint=item.cache_hint,
                 )
             )
         return cls(tiles=tiles, of_tensors=tuple(uses), fetch_scales=scales)

@@ -54,6 +54,8 @@ READERS = ("split", "one_side", "both_sides", "all")
 HINTS = ("evict_normal", "evict_first", "evict_last")
 COLUMNS = ("footprint_mib", "readers", "writes_of_8", "read_hint", "write_hint")
 
+COPIED = 1.5
+"""Places that a line takes which one SM reads, on average."""
 DRAM_READ = "dram__bytes_read.sum"
 METRICS = (
     "lts__t_sectors_srcunit_tex_op_read.sum",
@@ -345,6 +347,7 @@ def _access(num_bytes: int) -> AccessPattern:
 
 def fit(rows: Sequence[Config]) -> list[Fitted]:
     """What a side holds, of all that L2 holds, and how gradually lines leave around that."""
+    first = _first_bytes([row for row in rows if row["group"] == "hints" and row["read_hint"] == "evict_first"])
     rows = [row for row in rows if row["group"] == "footprint" and row["readers"] == "both_sides"]
     quarter, half, most = (knee_bytes(rows, share) for share in (0.25, 0.5, 0.75))
     if quarter is None or half is None or most is None:
@@ -360,7 +363,24 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
             how="footprints of which both sides fetch a quarter and three quarters again: between them, over 2.2 times the "
             "one of which they fetch half",
         ),
-    ]
+        *([] if first is None else [Fitted(
+            parameter="l2.evict_first_fraction", value=first / load_gpu(GPU).l2.capacity_bytes,
+            how="reads hinted evict_first in an L2 that is full: of the two smallest footprints, where the line through "
+            "the logits of what is fetched again passes one half; with copies, over the capacity",
+        )]),
+    ]  # fmt: skip
+
+
+def _first_bytes(rows: Sequence[Config]) -> float | None:
+    """Bytes on both sides, each line with a copy for half of its readers, that evict_first leaves half of."""
+    found = sorted(
+        (footprint_bytes(row), derive(row)["refetched_fraction"]) for row in rows
+        if row.get(DRAM_READ) and row["writes_of_8"] == "0"
+    )[:2]  # fmt: skip
+    if len(found) < 2:
+        return None
+    (least, few), (most, many) = ((num_bytes, float(np.log(share / (1.0 - share)))) for num_bytes, share in found)
+    return COPIED * (least - few * (most - least) / (many - few))
 
 
 def knee_bytes(rows: Sequence[Config], share: float = 0.5) -> float | None:

@@ -27,6 +27,7 @@ from gpusim.evidence.case import (
 )  # fmt: skip
 from gpusim.machine.dispatcher import first_sms
 from gpusim.simulate.result import Result
+from gpusim.units import SECTOR_BYTES
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Footprint, RoleContext
@@ -880,10 +881,14 @@ def steady_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
     }
     scale = plan.num_workers * plan.chunk_bytes * times * all_steps / moved
     answer |= {name: scale * (ends[1].counters[name] - ends[0].counters[name]) for name in SECTORS}
+    read_back = 0 if config["kernel"].startswith(("read", "tma_load")) else plan.used_bytes
+    answer[SECTORS[0]] += read_back / SECTOR_BYTES
     if config["sharing"] == "all":  # where everybody begins elsewhere, a part of a pass reads more than that part
         return answer
     parts = dict(zip(MEMORY, (all_steps / plan.num_rounds, all_steps / plan.num_rounds / passes), strict=True))
-    return answer | {name: ends[1].counters[name] * part for name, part in parts.items()}
+    answer |= {name: ends[1].counters[name] * part for name, part in parts.items()}
+    answer[MEMORY[0]] += 0.0 if passes == 1.0 else read_back
+    return answer
 
 
 READ_PLACES, WRITE_PLACES = 0.5, 0.75
