@@ -126,20 +126,19 @@ class Engine:
         self.wgmma_latency_cycles = gpu.tensor_core.wgmma_latency_cycles
         self.timeline = Timeline()
         self.offset_cycles = 0.0
-        self.miss_bytes_by_wave = sum((item.miss_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
-        self.touched_bytes_by_wave = sum((item.touched_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
-        self.written_back_by_wave = sum((item.written_back_by_wave for item in self.traffic.values()), np.zeros(1))
+        planned, none = self.traffic.values(), np.zeros(1)
+        self.miss_bytes_by_wave = sum((item.miss_bytes_by_wave for item in planned), none)
+        self.written_back_by_wave = sum((item.written_back_by_wave for item in planned), none)
+        self.touched_bytes_by_wave = sum((item.touched_bytes_by_wave for item in planned), none)
         self._work_by_wave = uses.by_wave(self._num_at_once)
         self.steps_per_turn = max((item.num_steps for item in launch.footprints if item.access == "read"), default=0)
         self.steady = SteadyState(self, enabled=skips and bool(self.traffic))
         is_flow = skips and launch.num_ctas is not None and are_strangers(launch, gpu, self.occupancy, uses)
         self.flow = Flow(self) if is_flow else None
-        self.next_cta = self._num_exits = 0
+        self.next_cta = self._num_exits = self._num_waves_to_leave_out = 0
         self._wave_weight, self._weighted_left = 1.0, 0
-        self._num_waves_to_leave_out = 0
         self._live: dict[int, Cta] = {}
-        self._num_stores_pending = 0
-        self._last_store_at = 0.0
+        self._num_stores_pending, self._last_store_at = 0, 0.0
         self._is_over = False
         self.wgmma_costs: dict[int, WgmmaCost] = {}
         self.tma_costs: dict[int, TmaCost] = {}
@@ -147,8 +146,7 @@ class Engine:
         self.role_totals: dict[str, list[float]] = {role.name: [0.0] * len(WarpState) for role in launch.roles}
         self.epilogue_cycles: dict[str, float] = {}
         """Cycles of each role in sections called epilogue."""
-        self.end_cycle = 0.0
-        self.last_exit = self.first_start = 0.0
+        self.end_cycle = self.last_exit = self.first_start = 0.0
         self.copy_cycles, self.num_copies = 0.0, 0
 
     # ------------------------------------------------------------------------------------------ run

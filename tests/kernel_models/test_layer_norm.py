@@ -33,12 +33,12 @@ def test_footprints_are_what_ctas_touch_and_all_of_it_is_read_and_written_once(h
 
 
 def test_gamma_and_beta_are_asked_for_once_a_row_and_the_first_row_brings_them(h200: GpuSpec) -> None:
-    launch = LayerNormParams(rows=16, columns=1024).launch(h200)
+    launch = LayerNormParams(rows=8 * 133, columns=1024).launch(h200)
     loads = [op for cta, op in ops_of(launch, ops.GlobalLoad) if op.tensor in ("gamma", "beta") and not cta]
     assert sum(op.access.num_bytes for op in loads) == 2 * 8 * 4096
     first = {(op.tensor, op.tile): op.access.num_bytes for op in reversed(loads)}
     assert sum(first.values()) == 2 * 4096, "a row's bytes name every tile first"
-    assert launch.num_ctas == 2 and sum(op.num_instructions for _, op in ops_of(launch, ops.Mufu)) == 2
+    assert launch.num_ctas == 133 and sum(op.num_instructions for _, op in ops_of(launch, ops.Mufu)) == 133
 
 
 def test_l1_serves_gamma_and_beta_to_all_rows_but_the_first_of_an_sm(h200: GpuSpec) -> None:
