@@ -13,7 +13,10 @@ from gpusim.kernel_models.gemm import GemmParams
 from gpusim.kernel_models.layer_norm import LayerNormParams
 from gpusim.kernel_models.params import KernelParams
 from gpusim.kernel_models.reduction import ReductionParams
+from gpusim.kernel_models.smem_copy import SmemCopyParams
 from gpusim.kernel_models.softmax import SoftmaxParams
+from gpusim.kernel_models.strided_copy import StridedCopyParams
+from gpusim.kernel_models.transpose import TransposeParams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,13 @@ KERNEL_MODELS: dict[str, KernelModel] = {
     "elementwise": KernelModel(
         name="elementwise", summary="copy, scale, add or fill, a vector a load", params=ElementwiseParams
     ),
+    "smem_copy": KernelModel(
+        name="smem_copy", summary="a matrix copied through shared memory, tile by tile", params=SmemCopyParams
+    ),
+    "strided_copy": KernelModel(
+        name="strided_copy", summary="every n-th element of a tensor, side by side", params=StridedCopyParams
+    ),
+    "transpose": KernelModel(name="transpose", summary="a matrix transposed in tiles of 32 x 32", params=TransposeParams),
     "reduction": KernelModel(name="reduction", summary="sum of every row, or of every column", params=ReductionParams),
     "softmax": KernelModel(name="softmax", summary="softmax of every row, by a warp or a CTA", params=SoftmaxParams),
     "layer_norm": KernelModel(

@@ -11,6 +11,7 @@ from gpusim.kernel_models.streams import (
     Elements,
     StreamParams,
     VectorBytes,
+    all_passes,
     ceil_div,
     check_grid,
     check_vector,
@@ -83,14 +84,16 @@ def registers_of(params: ElementwiseParams) -> int:
 def elementwise_launch(params: ElementwiseParams) -> Launch:
     """The Launch of checked ``params``.
 
-    Ignores: the parameters' way through the constant cache; that the compiler, to save registers, may add the first vectors
-    before it loads the last (``add`` of four 16-byte vectors).
+    All loads of a thread from a tensor are one op, and so are its stores: they follow one another without a wait.
+    Ignores: that a thread stores its first vector when that is there, and not when all are; the parameters' way through the
+    constant cache; that the compiler, to save registers, may add the first vectors before it loads the last (``add`` of four
+    16-byte vectors).
     """
     inputs, width, threads = INPUTS[params.op], params.element.num_bytes, params.threads
     share, num_bytes = params.share_bytes, params.elements * params.element.num_bytes
-    of_vector = passes(0, share // params.vector_bytes, threads, params.vector_bytes)
+    full = all_passes(0, share // params.vector_bytes, threads, params.vector_bytes)
     has_math = params.op in ("scale", "add")
-    math = ops.Fma(max(1, params.vector_bytes // REGISTER_BYTES))
+    math = ops.Fma(params.items_per_thread * max(1, params.vector_bytes // REGISTER_BYTES))
     before, between, each = ops.Alu(BEFORE_LOADS, is_chain=True), ops.Alu(BEFORE_STORES), ops.Alu(EACH_ELEMENT)
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
@@ -100,16 +103,14 @@ def elementwise_launch(params: ElementwiseParams) -> Launch:
             yield from last(panel)
             return
         tokens: list[ops.Token] = []
-        for item, access in enumerate(of_vector):
-            for name in inputs:
-                tokens.append((yield ops.GlobalLoad(name, (panel, item), access)))
+        for name in inputs:
+            tokens.append((yield ops.GlobalLoad(name, (panel, 0), full)))
         yield between
-        for item, access in enumerate(of_vector):
-            for token in tokens[item * len(inputs) : (item + 1) * len(inputs)]:
-                yield ops.Use(token)
-            if has_math:
-                yield math
-            yield ops.GlobalStore("out", (panel, item), access)
+        for token in tokens:
+            yield ops.Use(token)
+        if has_math:
+            yield math
+        yield ops.GlobalStore("out", (panel, 0), full)
 
     def last(panel: int) -> Generator[ops.Op, Any, None]:
         """Thread t takes elements t, t + threads, ... one by one."""
@@ -130,13 +131,10 @@ def elementwise_launch(params: ElementwiseParams) -> Launch:
         registers_per_thread=registers_of(params),
         registers_source="SASS of kernels/elementwise",
         footprints=tuple(
-            share_footprint(
-                name, "write" if name == "out" else "read", num_bytes=num_bytes, share_bytes=share,
-                num_steps=params.items_per_thread,
-            )
+            share_footprint(name, "write" if name == "out" else "read", num_bytes=num_bytes, share_bytes=share)
             for name in (*inputs, "out")
         ),
         num_flops=params.elements if has_math else 0,
-        math_class="fp32",
+        math_class="fp32" if has_math else "",
         params=params.as_options(),
     )

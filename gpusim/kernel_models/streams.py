@@ -8,6 +8,7 @@ each kind (all full CTAs have the same) and then looked up.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import add
 from typing import Annotated, Literal
@@ -19,10 +20,11 @@ from pydantic import Field
 from gpusim.errors import KernelError
 from gpusim.kernel_models.params import KernelParams
 from gpusim.units import LINE_BYTES, WARP_SIZE
-from gpusim.workload.access import AccessPattern
+from gpusim.workload.access import AccessPattern, data_wavefronts
 from gpusim.workload.dtypes import DType, dtype
 from gpusim.workload.global_access import global_access
 from gpusim.workload.launch import Footprint
+from gpusim.workload.smem_ops import smem_op
 
 IntArray = NDArray[np.int64]
 
@@ -125,6 +127,102 @@ def passes(
 def total(accesses: Iterable[AccessPattern]) -> AccessPattern:
     """All of them as one: what instructions that follow one another ask for together."""
     return reduce(add, accesses, AccessPattern())
+
+
+@lru_cache(maxsize=1024)
+def all_passes(
+    first_byte: int, num_accesses: int, threads: int, access_bytes: int, stride_bytes: int = 0
+) -> AccessPattern:
+    """What :func:`passes` ask for together."""
+    return total(passes(first_byte, num_accesses, threads, access_bytes, stride_bytes))
+
+
+# ---------------------------------------------------------------------------------------------- tiles of a matrix
+
+
+@lru_cache(maxsize=64)
+def tile_lanes(num_rows: int, row_accesses: int, threads: int) -> tuple[IntArray, IntArray]:
+    """Which access of a tile each thread takes, row by row: thread t takes t, t + threads, ..., one a pass.
+
+    Rows of the tile, and accesses of a row, each int64[passes, warps, 32]; rows from ``num_rows`` on are no accesses.
+
+    >>> rows, columns = tile_lanes(32, 32, 256)
+    >>> rows.shape, int(rows[1, 0, 5]), int(columns[1, 0, 5])
+    ((4, 8, 32), 8, 5)
+    """
+    num_passes = ceil_div(num_rows * row_accesses, threads)
+    taken = np.arange(num_passes * threads, dtype=np.int64).reshape(num_passes, threads // WARP_SIZE, WARP_SIZE)
+    rows, columns = np.divmod(taken, row_accesses)
+    return np.asarray(rows), np.asarray(columns)
+
+
+def global_passes(addresses: IntArray, access_bytes: int, active: NDArray[np.bool_]) -> tuple[AccessPattern, ...]:
+    """What each pass asks of global memory: ``addresses`` and ``active`` are of shape [passes, warps, 32]."""
+    return tuple(
+        global_access(np.where(mask, of_pass, 0), access_bytes, mask)
+        for of_pass, mask in zip(addresses, active, strict=True)
+    )
+
+
+def shared_passes(op: str, offsets: IntArray, active: NDArray[np.bool_]) -> tuple[AccessPattern, ...]:
+    """What each pass asks of shared memory by ``op``, a name of ``SMEM_OPS``, bank conflicts and all."""
+    access_bytes = smem_op(op).access_bytes
+    return tuple(
+        AccessPattern(
+            num_requests=int(mask.any(axis=-1).sum()),
+            num_wavefronts=int(data_wavefronts(op, np.where(mask, of_pass, 0), mask).sum()),
+            num_bytes=access_bytes * int(mask.sum()),
+        )
+        for of_pass, mask in zip(offsets, active, strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileGrid:
+    """A matrix cut into tiles, one a CTA: along its rows first, as blockIdx.x goes; those at the edges hang over."""
+
+    num_rows: int
+    num_columns: int
+    tile_rows: int
+    tile_columns: int
+
+    @property
+    def num_x(self) -> int:
+        """Tiles side by side."""
+        return ceil_div(self.num_columns, self.tile_columns)
+
+    @property
+    def num_y(self) -> int:
+        """Rows of tiles."""
+        return ceil_div(self.num_rows, self.tile_rows)
+
+    @property
+    def num_tiles(self) -> int:
+        """All of them."""
+        return self.num_x * self.num_y
+
+    def origin(self, tile: int) -> tuple[int, int]:
+        """(row, column) of the matrix where a tile begins."""
+        y, x = divmod(tile, self.num_x)
+        return y * self.tile_rows, x * self.tile_columns
+
+    def extent(self, tile: int) -> tuple[int, int]:
+        """(rows, columns) of it that lie inside."""
+        row, column = self.origin(tile)
+        return min(self.tile_rows, self.num_rows - row), min(self.tile_columns, self.num_columns - column)
+
+    def footprint(
+        self, tensor: str, access: Literal["read", "write"], *, element_bytes: int, num_steps: int = 1
+    ) -> Footprint:
+        """Each CTA touches its tile, as far as it lies inside."""
+
+        def panel_bytes(tiles: IntArray) -> IntArray:
+            y, x = np.divmod(tiles, self.num_x)
+            rows = np.minimum(self.tile_rows, self.num_rows - y * self.tile_rows)
+            columns = np.minimum(self.tile_columns, self.num_columns - x * self.tile_columns)
+            return np.asarray(rows * columns * element_bytes)
+
+        return Footprint(tensor=tensor, access=access, panel_of=same, panel_bytes=panel_bytes, num_steps=num_steps)
 
 
 # ---------------------------------------------------------------------------------------------- footprints

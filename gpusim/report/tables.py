@@ -87,12 +87,18 @@ def verdict_of(result: Result) -> str:
     speed = (
         f" at {result.tflops:,.1f} TFLOP/s ({result.pct_of_peak_at_clock:.1f} % of peak at this clock)"
         if result.peak_tflops_at_clock
-        else ""
+        else f" at {memory_gb_per_s(result):,.0f} GB/s of memory"
     )
     return (
         f"{result.kernel} on {result.gpu} takes {duration(result.time_us * 1e-6)}{speed}, bound by {result.bound_by}: "
         f"{result.reason}."
     )
+
+
+def memory_gb_per_s(result: Result) -> float:
+    """Bytes at the pins of memory over the whole time."""
+    num_bytes = sum(result.counters.get(f"dram__bytes_{way}.sum", 0.0) for way in ("read", "write"))
+    return num_bytes / result.time_us * 1e-3 if result.time_us else 0.0
 
 
 def print_command(command: str, console: Console) -> None:
@@ -135,6 +141,7 @@ def _print_headline(result: Result, console: Console) -> None:
     seconds = result.time_us * 1e-6
     rows = [
         ("Time", duration(seconds)),
+        ("Energy", f"{energy(result.energy_mj * 1e-3)} of the board, at {result.power_w:,.0f} W"),
         ("Cycles", f"{result.cycles:,.0f} SM cycles"),
         ("SM clock", f"{result.sm_clock_mhz:,.0f} MHz, {CLOCK_MODES.get(result.clock_mode, result.clock_mode)}"),
     ]
@@ -152,6 +159,7 @@ def _print_headline(result: Result, console: Console) -> None:
                 f"{of_sheet}",
             ),
         ]
+    rows.append(("Memory", f"{memory_gb_per_s(result):,.0f} GB/s, read and written"))
     others = ", ".join(
         f"{name} {limit}" for name, limit in sorted(held.limits.items(), key=lambda item: item[1])
     )
@@ -172,7 +180,7 @@ def _print_headline(result: Result, console: Console) -> None:
             f"{count(result.num_ctas, 'CTA')} for {count(result.num_tiles, 'tile')}, {number(result.ctas_at_once)} at "
             f"once: {result.waves:.2f} waves",
         ),
-        ("Power", _power(result, seconds)),
+        ("Power", _power(result)),
         ("Simulated", _skipping(result)),
     ]
     console.print(f"[bold]{escape(result.kernel)}[/] on [bold]{escape(result.gpu)}[/]")
@@ -180,9 +188,9 @@ def _print_headline(result: Result, console: Console) -> None:
     console.print()
 
 
-def _power(result: Result, seconds: float) -> str:
+def _power(result: Result) -> str:
     """Board power, and how a short launch may draw more than the limit."""
-    text = f"{result.power_w:,.0f} W, {energy(result.power_w * seconds)}"
+    text = f"{result.power_w:,.0f} W"
     if result.clock_mode == "single" and result.power_w > result.power_limit_w * 1.005:
         text += f" (one launch is over before the limit of {result.power_limit_w:,.0f} W holds: --clock sustained)"
     return text

@@ -103,7 +103,8 @@ def counters_of(engine: Engine, mhz: float) -> dict[str, float]:
     counters.update(_lookups(engine, counters))
     elapsed = cycles or math.inf  # what takes no time has no rates
     moved = (counters["dram__bytes_read.sum"] + counters["dram__bytes_write.sum"]) / (elapsed / mhz * 1e3)  # GB/s
-    counters["dram__throughput.avg.pct_of_peak_sustained_elapsed"] = 100.0 * moved / gpu.hbm.peak_gb_per_s
+    peak = gpu.hbm.peak_gb_per_s / engine.sample.fraction
+    counters["dram__throughput.avg.pct_of_peak_sustained_elapsed"] = 100.0 * moved / peak
     busy = machine.tensor_counters.busy_cycles
     name = "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active"
     counters[f"{name}.avg.pct_of_peak_sustained_elapsed"] = 100.0 * busy / gpu.num_sms / elapsed
@@ -154,7 +155,7 @@ def sm_active_cycles(engine: Engine) -> float:
 
 
 def one_after_the_other(first: Result, others: list[Result]) -> Result:
-    """The result of several kernels that one call launches: times and sums add up, the rest is the first's."""
+    """The result of several kernels that one call launches: times, energies and sums add up, the rest is the first's."""
     every = [first, *others]
     counters = dict(first.counters)
     for other in others:
@@ -166,7 +167,7 @@ def one_after_the_other(first: Result, others: list[Result]) -> Result:
     shares = ", ".join(f"{item.kernel} {item.cycles:.0f}" for item in every)
     return replace(
         first, cycles=cycles, time_us=time_us, tflops=first.tflops * first.time_us / (time_us or math.inf),
-        counters=counters,
+        counters=counters, power_w=sum(item.energy_mj for item in every) / (time_us or math.inf) * 1e3,
         num_events=sum(item.num_events for item in every), wall_s=sum(item.wall_s for item in every),
         remarks=(*first.remarks, f"cycles of {len(every)} kernels, one after the other: {shares}"),
     )
