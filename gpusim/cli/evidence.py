@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from gpusim.evidence.validate import Judgement
     from gpusim.machine.config import GpuSpec
 
+WHOLE_PARTS = 8
+"""Into how many pieces the rows of a whole kernel are cut, as each of them is a few simulations: for as many cores."""
+
 Gpu = Annotated[str, typer.Option("--gpu", metavar="NAME|TOML", help="a GPU's name or a TOML file")]
 Measured = Annotated[
     str | None, typer.Option("--measured", metavar="DIR", help="its measured tables; validation/measured/<gpu> by default")
@@ -69,7 +72,7 @@ def validate_command(
     """
     from dataclasses import asdict
 
-    from gpusim.evidence.validate import TIERS, not_judged, summaries
+    from gpusim.evidence.validate import TIERS, not_judged, summaries, totals
     from gpusim.report.evidence import render_summaries, render_worst
 
     output = output_path(json_path, "--json")
@@ -91,18 +94,21 @@ def validate_command(
         raise ConfigError(
             f"validate: no table in {folder} has rows of tier {tiers or 'any'}; run gpusim measure --all on that GPU first"
         )
-    families = summaries(found)
+    families, in_all = summaries(found), totals(found)
     if output is not None:
         write_json(
             {
                 "gpu": gpu.name,
                 "families": [{**asdict(item), "passes": item.passes} for item in families],
-                "rows": [{**asdict(item), "error_pct": item.error_pct} for item in found],
+                "whole_kernels": [{**asdict(item), "passes": item.passes} for item in in_all],
+                "rows": [
+                    {**asdict(item), "error_pct": item.error_pct, "roofline_pct": item.roofline_pct} for item in found
+                ],
             },
             output,
         )
     console = console_for(output)
-    render_summaries(families, console)
+    render_summaries(families, console, in_all)
     if worst:
         render_worst(found, worst, console)
     if not all(item.passes for item in families):
@@ -110,12 +116,19 @@ def validate_command(
 
 
 def _validate_published(gpu_name: str, worst: int, output: Path | None) -> None:
+    from rich.console import Console
+    from rich.progress import track
+
     from gpusim.evidence.micro import judge_micro, read_micro, summaries
     from gpusim.report.published import published_document, render_published
 
     rows = read_micro()
     names = sorted({row.gpu for row in rows}) if gpu_name == "all" else [gpu_name]
-    found = {gpu.name: judge_micro(rows, gpu) for gpu in (find_gpu(name, "--gpu") for name in names)}
+    found = {}
+    for gpu in [find_gpu(name, "--gpu") for name in names]:
+        mine = [row for row in rows if row.gpu == gpu.name]
+        shown = Console(stderr=True)
+        found[gpu.name] = judge_micro(track(mine, gpu.name, console=shown, transient=True), gpu)
     for name, verdicts in found.items():
         if not verdicts:
             known = ", ".join(sorted({row.gpu for row in rows}))
@@ -139,19 +152,22 @@ def _judge_all(cases: Sequence[Case], folder: Path, gpu: GpuSpec, tiers: Sequenc
 
     from gpusim.evidence.validate import judge_case
 
-    here = [case.name for case in cases if (folder / f"{case.name}.csv").exists() and set(case.tiers.values()) & set(tiers)]
-    if len(here) == 1:
-        return judge_case(here[0], folder, gpu, tiers)
-    here.sort(key=lambda name: -(folder / f"{name}.csv").stat().st_size)
+    here = [case for case in cases if (folder / f"{case.name}.csv").exists() and set(case.tiers.values()) & set(tiers)]
+    here.sort(key=lambda case: (not case.is_whole, -(folder / f"{case.name}.csv").stat().st_size))
+    parts = [
+        (case.name, (idx, num)) for case in here for num in [WHOLE_PARTS if case.is_whole else 1] for idx in range(num)
+    ]
+    if len(parts) == 1:
+        return judge_case(here[0].name, folder, gpu, tiers)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     context = multiprocessing.get_context("spawn")
-    found: dict[str, list[Judgement]] = {}
+    found: dict[tuple[str, tuple[int, int]], list[Judgement]] = {}
     with (
         Progress(*columns, console=Console(stderr=True), transient=True) as progress,
-        ProcessPoolExecutor(min(len(here), os.cpu_count() or 1) or 1, mp_context=context) as pool,
+        ProcessPoolExecutor(min(len(parts), os.cpu_count() or 1) or 1, mp_context=context) as pool,
     ):
-        task = progress.add_task("judging", total=len(here))
-        futures = {pool.submit(judge_case, name, folder, gpu, tiers): name for name in here}
+        task = progress.add_task("judging", total=len(parts))
+        futures = {pool.submit(judge_case, name, folder, gpu, tiers, part): (name, part) for name, part in parts}
         try:
             for future in as_completed(futures):
                 found[futures[future]] = future.result()
@@ -159,7 +175,7 @@ def _judge_all(cases: Sequence[Case], folder: Path, gpu: GpuSpec, tiers: Sequenc
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return [item for case in cases for item in found.get(case.name, ())]
+    return [item for case in cases for key in parts if key[0] == case.name for item in found[key]]
 
 
 def _cases(names: Sequence[str] | None) -> list[Case]:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError, GpusimError, nearest
+from gpusim.evidence.stopwatch import VALUES
 from gpusim.workload.tma import TensorMap
 
 if TYPE_CHECKING:
@@ -160,6 +161,29 @@ class KernelLaunch:
     """(argument, bytes): lines of that buffer's first bytes persist, in the room that is set aside."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """D[m, n] = A[m, k] B[k, n], launched by a framework (:mod:`gpusim.evidence.frameworks`), as data.
+
+    ``outputs``: ``d`` and ``reference``, float32 of the same sampled rows and columns, with at least one element of every
+    64 x 64 of D; the reference is the product of fp32 copies.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: Literal["bf16", "fp16"] = "bf16"
+    layout: Literal["tn", "tt"] = "tn"
+    """As of a GEMM's parameters: tn has A and B contiguous along K, tt both row-major."""
+    seed: int = 0
+    kernel: str | None = None
+    """A Triton kernel of the case's ``kernel.py``; None leaves the choice to torch's library."""
+    tile: tuple[int, int, int] = (0, 0, 0)
+    num_stages: int = 0
+    num_warps: int = 0
+    raster_group: int = 1
+
+
 def by_value(array: NDArray[Any]) -> np.void:
     """A structure argument: the bytes of ``array``.
 
@@ -255,6 +279,12 @@ def no_values(config: Config) -> dict[str, float]:
     return {}
 
 
+def nothing_told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
+    """Nothing follows."""
+    del config, facts
+    return {}
+
+
 def nothing_predicted(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """The simulator has no answer."""
     del config, gpu
@@ -318,6 +348,8 @@ class Case:
             ``predict``: where what is predicted depends on something measured beside it, as cycles do on the row's clock.
         tiers: the tier (validation/README.md) at which a metric or value is judged, by name; others are not.
         limits: how close the rows of a name must come, where that is not what its tier wants.
+        is_whole: whether it is a whole kernel, whose rows judge the model and calibrate nothing
+            (:func:`gpusim.evidence.whole.whole_kernel`).
         fit: rows to parameters of the machine. A case that has it, or ``twin_constants``, is calibrated with every second
             config and judged by the others.
         twin_constants: (rows, the GPU that gave them) to the constants of ``predict``'s own code that were read off rows:
@@ -325,13 +357,17 @@ class Case:
             from SASS, from print or from the kernel's definition is none.
         derive: a whole row to quantities that follow from it.
         includes: texts that ``kernel.cu`` includes, by file name, where they are generated.
+        framework: ``torch`` or ``triton`` where that launches, and ``launch`` gives a :class:`Product`; there is no
+            ``kernel.cu`` then. Such rows have columns of text, too: the kernels that ran (``launched``; what is counted is
+            the sum of theirs), grid and block of the longest, what the framework tells.
+        told: (config, these columns) to further columns of text that follow from them.
     """
 
     name: str
     question: str
     columns: tuple[str, ...]
     groups: Mapping[str, Group]
-    launch: Callable[[Config, bool], KernelLaunch]
+    launch: Callable[[Config, bool], KernelLaunch | Product]
     check: Callable[[Config, Outputs], dict[str, float]]
     values: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     checks_counted: bool = True
@@ -340,10 +376,13 @@ class Case:
     predict_row: Callable[[Config, Mapping[str, str], GpuSpec, Collection[str]], Mapping[str, Answer]] | None = None
     tiers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     limits: Mapping[str, Limit] = field(default_factory=lambda: MappingProxyType({}))
+    is_whole: bool = False
     fit: Callable[[Sequence[Mapping[str, str]]], Sequence[Fitted]] = nothing_fitted
     twin_constants: Callable[[Sequence[Mapping[str, str]], GpuSpec], Sequence[TwinConstant]] = no_twin_constants
     derive: Callable[[Config], dict[str, float]] = no_values
     includes: Callable[[], dict[str, str]] = dict
+    framework: Literal["torch", "triton"] | None = None
+    told: Callable[[Config, Mapping[str, str]], Mapping[str, str]] = nothing_told
 
     def answers(self, config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> Mapping[str, Answer]:
         """What the simulator says of a measured row, by name; a name may be missing."""
@@ -374,6 +413,21 @@ class Case:
     def metrics(self) -> tuple[str, ...]:
         """Every metric of any group, each once."""
         return tuple(dict.fromkeys(metric for group in self.groups.values() for metric in group.metrics))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All that its rows may hold beside their configs: metrics, values, times."""
+        is_timed = any(group.times for group in self.groups.values())
+        return frozenset((*self.metrics, *self.values, *(VALUES if is_timed else ())))
+
+    def __post_init__(self) -> None:
+        """A whole kernel calibrates nothing.
+
+        Raises:
+            ConfigError: it would.
+        """
+        if self.is_whole and self.calibrates:
+            raise ConfigError(f"{self.name}: is a whole kernel, whose rows judge: leave fit and twin_constants out")
 
     def configs(self, group: str, seed: int) -> list[Config]:
         """The configs of a group.
@@ -441,7 +495,8 @@ def _where(error: BaseException) -> str:
     """
     frames = traceback.extract_tb(error.__traceback__)
     at = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__} {error}{at}"
+    hint = ": nothing of that name is there, was a column renamed?" if isinstance(error, KeyError) else ""
+    return f"{type(error).__name__} {error}{at}{hint}"
 
 
 @cache

@@ -246,9 +246,11 @@ def number_in(row: Mapping[str, str], name: str) -> float:
     273.5
 
     Raises:
-        ConfigError: there is something else.
+        ConfigError: there is something else, or no such column.
     """
     try:
         return float(row[name])
+    except KeyError:
+        raise ConfigError(f"a row has no column {name!r}: was it renamed?") from None
     except ValueError:
         raise ConfigError(f"the column {name!r} holds {row[name]!r}, wants a number") from None

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.calibrate import halves
-from gpusim.evidence.case import Case, Limit, asked, load_case
-from gpusim.evidence.rows import Table, config_of, number_in
+from gpusim.evidence.case import Case, Limit, asked, key_of, load_case
+from gpusim.evidence.rows import Row, Table, config_of, number_in
 from gpusim.evidence.toolkit import FOLDERS
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class Judgement:
     """The least that errors are taken relative to."""
     spread_pct: float | None = None
     """Half of what repeated measurements are apart, of the measured; None where there are none."""
+    is_whole: bool = False
+    """Of a whole kernel."""
 
     @property
     def limits(self) -> Limit:
@@ -114,6 +116,9 @@ class Summary:
     """Mean error of the roofline, of rows that have one."""
     spread_pct: float | None = None
     """Mean of the rows' spreads: a floor, below which errors say nothing."""
+    num_families: int = 0
+    """Where it sums up families, how many: ``mean_pct`` (and the roofline's) is the mean of their means, P90 and worst are
+    over all rows."""
 
     @property
     def passes(self) -> bool:
@@ -123,8 +128,13 @@ class Summary:
         return all(most is None or found <= most for found, most in limits)
 
 
-def judge(cases: Iterable[Case], folder: Path, gpu: GpuSpec, tiers: Iterable[int]) -> list[Judgement]:
+def judge(
+    cases: Iterable[Case], folder: Path, gpu: GpuSpec, tiers: Iterable[int], *, part: tuple[int, int] = (0, 1)
+) -> list[Judgement]:
     """Every number of ``tiers`` that judging rows in ``folder`` have and the simulator answers for ``gpu``.
+
+    Rows of configs that a case does not ask for are left out; :func:`not_judged` tells of them. ``part`` (idx, num) takes
+    every num-th row from idx on.
 
     Raises:
         ConfigError: a table lacks a column of its case's configs, holds no number where one is wanted, or a case's own code
@@ -140,16 +150,29 @@ def judge(cases: Iterable[Case], folder: Path, gpu: GpuSpec, tiers: Iterable[int
         table = Table.read(path)
         table.check_gpu(gpu.name, FOLDERS)
         try:
-            for row in halves(case, table)[1]:
+            for row in _asked_rows(case, halves(case, table)[1])[part[0] :: part[1]]:
                 found += _judged(case, row, names, gpu)
         except ConfigError as error:
             raise ConfigError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
     return found
 
 
-def judge_case(name: str, folder: Path, gpu: GpuSpec, tiers: Iterable[int]) -> list[Judgement]:
+def judge_case(
+    name: str, folder: Path, gpu: GpuSpec, tiers: Iterable[int], part: tuple[int, int] = (0, 1)
+) -> list[Judgement]:
     """:func:`judge` for the case of that name alone: what another process can be asked."""
-    return judge([load_case(name)], folder, gpu, tiers)
+    return judge([load_case(name)], folder, gpu, tiers, part=part)
+
+
+def _asked_rows(case: Case, rows: Sequence[Row]) -> list[Row]:
+    """Those of configs that the case asks for, in their group."""
+    wanted: dict[tuple[str, str], set[Any]] = {}
+    for row in rows:
+        who = (row["group"], row["seed"])
+        if who not in wanted:
+            configs = case.configs(row["group"], int(row["seed"])) if row["group"] in case.groups else []
+            wanted[who] = {key_of(config) for config in configs}
+    return [row for row in rows if key_of(config_of(row, case.columns)) in wanted[row["group"], row["seed"]]]
 
 
 def _judged(case: Case, row: Mapping[str, str], names: Mapping[str, int], gpu: GpuSpec) -> list[Judgement]:
@@ -159,11 +182,16 @@ def _judged(case: Case, row: Mapping[str, str], names: Mapping[str, int], gpu: G
         Judgement(
             kernel=case.name, group=row["group"], name=name, tier=tier, config=config, predicted=answers[name].value,
             measured=number_in(row, name), limit=case.limits.get(name), roofline=answers[name].roofline,
-            floor=answers[name].floor, spread_pct=_spread_pct(row, name),
+            floor=answers[name].floor, spread_pct=_spread_pct(row, name), is_whole=case.is_whole,
         )
         for name, tier in names.items()
-        if name in answers and row.get(name)
+        if name in answers and row.get(name) and not _is_no_rate(row, name)
     ]  # fmt: skip
+
+
+def _is_no_rate(row: Mapping[str, str], name: str) -> bool:
+    """Whether a share is of more than all: of a short launch, its parts were counted in different passes."""
+    return name.endswith("_rate.pct") and bool(row.get(name)) and number_in(row, name) > 100.0
 
 
 def _spread_pct(row: Mapping[str, str], name: str) -> float | None:
@@ -176,7 +204,7 @@ def _spread_pct(row: Mapping[str, str], name: str) -> float | None:
 
 
 def not_judged(cases: Sequence[Case], folder: Path, tiers: Iterable[int]) -> list[str]:
-    """A sentence for each table, and each column of one, that ought to be judged and is not there."""
+    """A sentence for each table, row or column of one that is not judged: unknown, not asked for, or not there."""
     wanted, known = set(tiers), {case.name for case in cases}
     strangers = [path.name for path in sorted(folder.glob("*.csv")) if path.stem not in known]
     said = [f"{name}: no kernel has that name, not judged" for name in strangers]
@@ -184,10 +212,17 @@ def not_judged(cases: Sequence[Case], folder: Path, tiers: Iterable[int]) -> lis
         path = folder / f"{case.name}.csv"
         if not path.exists():
             continue
-        columns = Table.read(path).columns
-        lacking = [name for name, tier in case.tiers.items() if tier in wanted and name not in columns]
+        table = Table.read(path)
+        lacking = [name for name, tier in case.tiers.items() if tier in wanted and name not in table.columns]
         if lacking:
             said.append(f"{path.name}: has no column {', '.join(lacking)}, not judged")
+        if set(case.columns) <= set(table.columns) and set(case.tiers.values()) & wanted:
+            num_strays = len(table.rows) - len(_asked_rows(case, table.rows))
+            if num_strays:
+                said.append(f"{path.name}: holds {num_strays} rows of configs that {case.name} does not ask for, not judged")
+        for name in (name for name, tier in case.tiers.items() if tier in wanted):
+            if num := sum(_is_no_rate(row, name) for row in table.rows):
+                said.append(f"{path.name}: holds {num} values of {name} above 100 %, which is no rate, not judged")
     return said
 
 
@@ -208,6 +243,26 @@ def _summary(kernel: str, group: str, name: str, tier: int, items: Sequence[Judg
         p90_pct=quantile(errors, 0.9), worst_pct=max(errors), limit=items[0].limits,
         roofline_pct=fmean(rooflines) if rooflines else None, spread_pct=fmean(spreads) if spreads else None,
     )  # fmt: skip
+
+
+def totals(judgements: Iterable[Judgement]) -> list[Summary]:
+    """Whole kernels in all, a line a name: mean of the families' means, P90 and worst over all their rows."""
+    by_name: dict[tuple[int, str], list[Judgement]] = {}
+    for item in judgements:
+        if item.is_whole:
+            by_name.setdefault((item.tier, item.name), []).append(item)
+    found = []
+    for (tier, name), items in by_name.items():
+        families = summaries(items)
+        rooflines = [family.roofline_pct for family in families if family.roofline_pct is not None]
+        found.append(
+            replace(
+                _summary("whole kernels", "", name, tier, items), num_families=len(families),
+                mean_pct=fmean(family.mean_pct for family in families),
+                roofline_pct=fmean(rooflines) if rooflines else None,
+            )
+        )  # fmt: skip
+    return found
 
 
 def quantile(numbers: Iterable[float], share: float) -> float:

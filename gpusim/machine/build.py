@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import simpy
 
@@ -38,6 +40,8 @@ class Sm:
     tma: Tma | None
     dsmem: Dsmem | None
     mbarrier_unit: MbarrierUnit | None
+    queued_stores: deque[tuple[float, Any]] = field(default_factory=deque)
+    """Stores to memory that may not have left the SM, oldest first: bytes of the port's time, and who knows when."""
     num_ctas: int = 0
     active_since: float = 0.0
     active_cycles: float = 0.0
@@ -90,22 +94,24 @@ class Machine:
         smem_bytes_per_sm: int,
         num_ctas: int | None = None,
         fill_scales: Mapping[str, float] | None = None,
+        alike: Mapping[int, int] | None = None,
     ) -> None:
         """Build all SMs.
 
-        ``smem_bytes_per_sm`` is what the launch takes of the unified L1, ``num_ctas`` its grid; ``fill_scales`` as in L2.
+        ``smem_bytes_per_sm`` is what the launch takes of the unified L1, ``num_ctas`` its grid; ``fill_scales`` as in L2;
+        ``alike``: the SMs that are simulated, and for how many each of them stands; all, if not told.
         """
         self.gpu = gpu
         self.clock = clock
         l2_latency_ns = (gpu.l2.near_latency_cycles + gpu.l2.far_latency_cycles) / 2 * 1e3 / gpu.clock.max_mhz
-        self.hbm = Hbm(env, gpu.hbm, clock, l2_latency_ns=l2_latency_ns)
+        self.hbm = Hbm(env, gpu.hbm, clock, l2_latency_ns=l2_latency_ns, alike=alike)
         floorplan = gpu.floorplan
         side_of_sm = floorplan.side_of_sm
         shares = [side_of_sm.count(side) / gpu.num_sms for side in range(gpu.l2.num_partitions)]
         self.power_limiter = PowerLimiter(gpu.clock)
         l2_spec, xbar_spec = _at_own_clock(gpu, self.power_limiter.l2_cycles(clock.sm_mhz))
         self.l2 = L2(l2_spec, hbm=self.hbm, residency=residency, side_shares=shares, fill_scales=fill_scales)
-        self.xbar = Xbar(env, xbar_spec, l2=self.l2, floorplan=floorplan)
+        self.xbar = Xbar(env, xbar_spec, l2=self.l2, floorplan=floorplan, alike=alike)
         self.dispatcher = Dispatcher(
             gpu.dispatcher, floorplan=floorplan, cluster_size=cluster_size, ctas_per_sm=ctas_per_sm, num_ctas=num_ctas
         )

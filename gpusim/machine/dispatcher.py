@@ -140,3 +140,12 @@ class Dispatcher(Component):
         start = at_cycle if at_cycle > self._retired_at else self._retired_at
         self._retired_at = end = start + num_ctas * self._retire_cycles
         return end
+
+    def dispatch_alike(self, *, at_cycle: float, num_ctas: int) -> float:
+        """Cycle at which single CTAs that are ready at ``at_cycle`` have been dispatched, on average."""
+        return self.dispatch(at_cycle=at_cycle, num_ctas=num_ctas) - (num_ctas - 1) / 2 * self.spec.dispatch_cycles_per_cta
+
+    def retire_alike(self, *, at_cycle: float, num_ctas: int) -> tuple[float, float]:
+        """Cycles at which the exit of CTAs that ended at ``at_cycle`` has been noted: on average, and of all."""
+        end = self.retire(at_cycle=at_cycle, num_ctas=num_ctas)
+        return end - (num_ctas - 1) / 2 * self._retire_cycles, end

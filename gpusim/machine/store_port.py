@@ -17,13 +17,17 @@ class StorePort:
     """
 
     __slots__ = (
-        "_arriving", "_begins", "_crossed_at", "_current_end", "_ends", "_env", "_held_bytes", "_is_busy", "_leaving",
-        "_passed", "_pipe", "_sent",
+        "_alike", "_arriving", "_begins", "_crossed_at", "_current_end", "_ends", "_env", "_held_bytes", "_is_busy",
+        "_leaving", "_passed", "_pipe", "_sent",
     )
 
-    def __init__(self, env: simpy.Environment, pipe: SharedPipe, held_bytes: float) -> None:
-        """On ``pipe``, which SMs share; ``held_bytes`` of what has left the SM may wait for their turn."""
+    def __init__(self, env: simpy.Environment, pipe: SharedPipe, held_bytes: float, num_alike: float = 1.0) -> None:
+        """On ``pipe``, which SMs share; ``held_bytes`` of what has left the SM may wait for their turn.
+
+        ``num_alike``: SMs that this one stands for.
+        """
         self._env = env
+        self._alike = num_alike
         self._pipe = pipe
         self._crossed_at = self._current_end = 0.0
         self._held_bytes = held_bytes
@@ -65,7 +69,7 @@ class StorePort:
             if self._crossed_at > through[0]:
                 through[0] = self._crossed_at
         if self._ends:
-            self._pipe.transfer(self._ends[0] - self._passed, self)
+            self._pipe.transfer(self._ends[0] - self._passed, self, self._alike)
 
     def __call__(self, cycle: float) -> None:
         """Bytes have passed up to the next end; the next store's turn comes when this one has crossed."""

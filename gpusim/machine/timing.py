@@ -62,6 +62,12 @@ class Pipe:
         self.free_at = end = start + cycles
         return end
 
+    def reserve_alike(self, units: float, num: float, *, at_cycle: float) -> float:
+        """Queue the same work ``num`` times at once; returns when it is done on average: one after the other."""
+        if num == 1.0:
+            return self.reserve(units, at_cycle=at_cycle)
+        return self.reserve(units * num, at_cycle=at_cycle) - (num - 1.0) / 2 * units / self.rate
+
 
 class GapPipe(Pipe):
     """A pipe that is asked out of order, by roles whose cursors run ahead of the clock.

@@ -12,30 +12,63 @@ from gpusim.evidence.calibrate import Line
 from gpusim.evidence.validate import TIERS, Judgement, Summary
 
 
-def render_summaries(found: Sequence[Summary], console: Console) -> None:
-    """A table a tier: rows, mean, P90 and worst error of each family, and whether it passes."""
+def render_summaries(found: Sequence[Summary], console: Console, totals: Sequence[Summary] = ()) -> None:
+    """A table a tier: rows, mean, P90 and worst error of each family, and whether it passes; then ``totals``.
+
+    Beside it, where there are any, the mean error of a roofline and the mean spread of repeated measurements.
+    """
     for tier in sorted({item.tier for item in found}):
         table = Table(title=f"Tier {tier}: {TIERS[tier].question}", title_justify="left", box=None)
         table.add_column("kernel", no_wrap=True)
         table.add_column("group", no_wrap=True)
         table.add_column("what", overflow="fold")
-        for name in ("rows", "mean %", "P90 %", "worst %"):
+        of_tier = [item for item in found if item.tier == tier]
+        of_all = [item for item in totals if item.tier == tier and item.num_families > 1]
+        beside = [
+            (title, number)
+            for title, number in (("roofline %", _roofline_pct), ("spread %", _spread_pct))
+            if any(number(item) is not None for item in of_tier)
+        ]
+        for name in ("rows", "mean %", "P90 %", "worst %", *(title for title, _ in beside)):
             table.add_column(name, justify="right")
         table.add_column("")
-        of_tier = [item for item in found if item.tier == tier]
-        for item in of_tier:
+        for item in (*of_tier, *of_all):
+            others = [_percent(value) if (value := number(item)) is not None else "" for _, number in beside]
             table.add_row(
-                item.kernel, item.group, item.name, f"{item.num_rows:,}", _percent(item.mean_pct), _percent(item.p90_pct),
-                _percent(item.worst_pct), "pass" if item.passes else "FAIL",
+                item.kernel, item.group or f"{item.num_families} families", item.name, f"{item.num_rows:,}",
+                _percent(item.mean_pct), _percent(item.p90_pct), _percent(item.worst_pct), *others, _verdict(item),
             )  # fmt: skip
         rows = sum(item.num_rows for item in of_tier)
-        means = sum(item.mean_pct for item in of_tier) / len(of_tier)
+        in_percent = [item for item in of_tier if not item.limit.is_points]
+        means = [_percent(sum(item.mean_pct for item in in_percent) / len(in_percent))] if in_percent else [""]
+        worst = _percent(max((item.worst_pct for item in in_percent), default=math.nan))
         table.add_row(
-            "all", "", "mean of family means", f"{rows:,}", _percent(means), "", _percent(max(i.worst_pct for i in of_tier)),
+            "all", "", "mean of family means", f"{rows:,}", *means, "", worst, *("" for _ in beside),
             f"{sum(item.passes for item in of_tier)} of {len(of_tier)} pass",
         )  # fmt: skip
         console.print(table, highlight=False)
-        console.print(f"wanted: {limits_of(tier)}\n", highlight=False)
+        console.print(f"wanted: {limits_of(tier)}{_exceptions(of_tier)}\n", highlight=False)
+
+
+def _roofline_pct(item: Summary) -> float | None:
+    return item.roofline_pct
+
+
+def _spread_pct(item: Summary) -> float | None:
+    return item.spread_pct
+
+
+def _verdict(item: Summary) -> str:
+    return ("pass" if item.passes else "FAIL") + (", points" if item.limit.is_points else "")
+
+
+def _exceptions(found: Sequence[Summary]) -> str:
+    """Limits that are not the tier's, each with the names that have it."""
+    names: dict[str, list[str]] = {}
+    for item in found:
+        if item.limit != TIERS[item.tier].limit:
+            names.setdefault(item.limit.text, []).append(item.name)
+    return "".join(f"; {', '.join(dict.fromkeys(which))}: {text}" for text, which in names.items())
 
 
 def limits_of(tier: int) -> str:

@@ -135,6 +135,7 @@ def _print_headline(result: Result, console: Console) -> None:
     seconds = result.time_us * 1e-6
     rows = [
         ("Time", duration(seconds)),
+        ("Energy", f"{energy(result.energy_mj * 1e-3)} of the board, at {result.power_w:,.0f} W"),
         ("Cycles", f"{result.cycles:,.0f} SM cycles"),
         ("SM clock", f"{result.sm_clock_mhz:,.0f} MHz, {CLOCK_MODES.get(result.clock_mode, result.clock_mode)}"),
     ]
@@ -172,7 +173,7 @@ def _print_headline(result: Result, console: Console) -> None:
             f"{count(result.num_ctas, 'CTA')} for {count(result.num_tiles, 'tile')}, {number(result.ctas_at_once)} at "
             f"once: {result.waves:.2f} waves",
         ),
-        ("Power", _power(result, seconds)),
+        ("Power", _power(result)),
         ("Simulated", _skipping(result)),
     ]
     console.print(f"[bold]{escape(result.kernel)}[/] on [bold]{escape(result.gpu)}[/]")
@@ -180,9 +181,9 @@ def _print_headline(result: Result, console: Console) -> None:
     console.print()
 
 
-def _power(result: Result, seconds: float) -> str:
+def _power(result: Result) -> str:
     """Board power, and how a short launch may draw more than the limit."""
-    text = f"{result.power_w:,.0f} W, {energy(result.power_w * seconds)}"
+    text = f"{result.power_w:,.0f} W"
     if result.clock_mode == "single" and result.power_w > result.power_limit_w * 1.005:
         text += f" (one launch is over before the limit of {result.power_limit_w:,.0f} W holds: --clock sustained)"
     return text

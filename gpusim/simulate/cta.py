@@ -151,15 +151,20 @@ class Cta:
     """A thread block on an SM."""
 
     __slots__ = (
-        "barriers", "buffers", "cluster", "free_registers", "idx", "mbarriers", "num_roles_running", "rank",
+        "barriers", "buffers", "cluster", "free_registers", "idx", "mbarriers", "num_alike", "num_roles_running", "rank",
         "register_waiters", "roles", "sm", "syncthreads", "wave", "weight",
     )
 
     def __init__(
         self, launch: Launch, *, idx: int, rank: int, wave: int, weight: float, sm: Sm, cluster: Cluster,
+        num_alike: int = 1,
     ) -> None:
-        """CTA ``idx`` of ``launch``; stands for ``weight`` CTAs where waves are skipped."""
+        """CTA ``idx`` of ``launch``; stands for ``weight`` CTAs where waves are skipped or SMs stand for others.
+
+        ``num_alike``: for how many that run at the same time, itself among them.
+        """
         self.idx = idx
+        self.num_alike = num_alike
         self.rank = rank
         self.wave = wave
         self.weight = weight

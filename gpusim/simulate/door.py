@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from gpusim.errors import LaunchError, nearest
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import GOLDEN, Dispatcher
-from gpusim.machine.memory.panels import PanelTraffic, PanelUse
+from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.machine.memory.traffic import panel_traffic
 from gpusim.machine.sm.occupancy import Occupancy, occupancy
+from gpusim.simulate.uses import Uses
 from gpusim.workload.launch import Launch
 
 MATH_CLASSES = ("16bit", "tf32", "fp8", "int8", "fp32")
@@ -64,29 +65,20 @@ def grid_of_persistent(launch: Launch, num_slots: int) -> int:
     return min(num_slots, -(-launch.num_tiles // size) * size)
 
 
-def plan_traffic(launch: Launch, gpu: GpuSpec, *, num_slots: int, is_warm: bool) -> dict[str, PanelTraffic]:
+def plan_traffic(launch: Launch, gpu: GpuSpec, uses: Uses, *, num_slots: int, is_warm: bool) -> dict[str, PanelTraffic]:
     """First pass: which first touches go to memory. Order is enough for that; nothing is timed.
 
     Empty for a launch without footprints.
     """
     if not launch.footprints:
         return {}
-    tiles = np.arange(launch.num_tiles, dtype=np.int64)
-    uses = [
-        PanelUse(
-            tensor=item.tensor, is_write=item.access == "write", panel_of_tile=item.panel_of(tiles),
-            bytes_of_tile=item.panel_bytes(tiles), num_passes=item.num_passes,
-            table_bytes=item.table_bytes, cache_hint=item.cache_hint,
-        )
-        for item in launch.footprints
-    ]
     sides = side_of_cta(gpu, launch.cluster_size)
     side_of_tile = sides[np.arange(num_slots) % len(sides)][slots_of_tiles(launch, num_slots)]
     held = gpu.l2_sides
     if launch.set_aside_bytes:
         held = replace(held, last_bytes=launch.set_aside_bytes / held.num)
     return panel_traffic(
-        uses, waves_of_tiles(launch.num_tiles, num_slots), sides=held, side_of_tile=side_of_tile,
+        uses.of_tensors, waves_of_tiles(launch.num_tiles, num_slots), sides=held, side_of_tile=side_of_tile,
         is_warm=is_warm,
     )
 
@@ -120,18 +112,3 @@ def side_of_cta(gpu: GpuSpec, cluster_size: int = 1) -> NDArray[np.int64]:
     slots = Dispatcher(gpu.dispatcher, floorplan=gpu.floorplan, cluster_size=cluster_size, ctas_per_sm=1).slots
     sides = gpu.side_of_sm
     return np.array([sides[sm_idx] for slot in slots for sm_idx in slot], dtype=np.int64)
-
-
-def work_by_wave(launch: Launch, *, num_slots: int) -> list[NDArray[np.float64]]:
-    """For each footprint what the tiles of each wave touch, float64[2, num_waves].
-
-    The bytes summed over its tiles, and how many touch anything: edges, and parts of K with work of their own, differ.
-    """
-    tiles = np.arange(launch.num_tiles, dtype=np.int64)
-    first_of_wave = np.arange(0, launch.num_tiles, num_slots)
-    tables = []
-    for item in launch.footprints:
-        num_bytes = item.panel_bytes(tiles)
-        by_wave = [np.add.reduceat(of_tile, first_of_wave) for of_tile in (num_bytes, (num_bytes > 0).astype(np.int64))]
-        tables.append(np.stack(by_wave).astype(np.float64))
-    return tables

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop
 from typing import Literal
 
@@ -19,11 +19,14 @@ from gpusim.machine.sm.mbarrier import MbarrierSpec
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.machine.timing import NEVER, RingingEnvironment
 from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
-from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic, work_by_wave
+from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic
+from gpusim.simulate.flow import Flow
+from gpusim.simulate.representatives import are_strangers, representatives
 from gpusim.simulate.role import Role
 from gpusim.simulate.sampling import sample_sms
-from gpusim.simulate.steady import WORK_TOLERANCE, SteadyState
+from gpusim.simulate.steady import WORK_TOLERANCE, WRITE_BACK_TOLERANCE, SteadyState
 from gpusim.simulate.timeline import Skip, Timeline, WarpState
+from gpusim.simulate.uses import Uses
 from gpusim.simulate.warp import FREE_HANDLERS, HANDLERS
 from gpusim.units import LINE_BYTES, Clock
 from gpusim.workload.atoms import MmaAtom
@@ -77,8 +80,12 @@ class Engine:
         held: Occupancy | None = None,
         num_sampled_sms: int | None = None,
         traffic: dict[str, PanelTraffic] | None = None,
+        uses: Uses | None = None,
     ) -> None:
-        """Ready to :meth:`run`; raises LaunchError where the GPU cannot hold the launch. ``traffic``: planned before."""
+        """Ready to :meth:`run`; raises LaunchError where the GPU cannot hold the launch.
+
+        ``traffic``, ``uses``: worked out before.
+        """
         self.launch = launch
         self.ideals, self._is_warm = ideals, is_warm
         self.env = RingingEnvironment()
@@ -86,11 +93,18 @@ class Engine:
         self.num_slots = count_slots(launch, gpu, self.occupancy)
         self.num_ctas = launch.num_ctas or grid_of_persistent(launch, self.num_slots)
         self._num_at_once = min(self.num_slots, self.num_ctas)
-        self.traffic = traffic or plan_traffic(launch, gpu, num_slots=self._num_at_once, is_warm=is_warm)
+        uses = uses or Uses.of(launch)
+        self.traffic = traffic or plan_traffic(launch, gpu, uses, num_slots=self._num_at_once, is_warm=is_warm)
         self.sample = sample = sample_sms(
             launch, gpu, self.occupancy, num_sms=num_sampled_sms, num_slots=self.num_slots, num_ctas=self.num_ctas
         )
         self.gpu = gpu = sample.gpu
+        self.alike: Mapping[int, int] = {}
+        """Of SMs that stand for others for how many; empty where all are simulated, or a sample of whole GPCs."""
+        if num_sampled_sms is None and (recorded_sms == "first" or not recorded_sms):
+            self.alike = representatives(
+                launch, gpu, self.occupancy, uses, num_slots=self.num_slots, num_ctas=self.num_ctas
+            )
         self._order = None if sample.order is None else sample.order.tolist()
         self.num_to_run = self.num_ctas if self._order is None else len(self._order)
         residency = (
@@ -101,7 +115,7 @@ class Engine:
         self.machine = Machine(
             self.env, gpu, clock, residency, cluster_size=launch.cluster_size,
             ctas_per_sm=self.occupancy.ctas_per_sm, smem_bytes_per_sm=launch.smem_bytes * self.occupancy.ctas_per_sm,
-            num_ctas=self.num_to_run, fill_scales=sample.fill_scales,
+            num_ctas=self.num_to_run, fill_scales=sample.fill_scales, alike=self.alike,
         )
         self.recorded_sms = (
             recorded_sms if isinstance(recorded_sms, frozenset) else frozenset(self.machine.dispatcher.slots[0][:1])
@@ -112,19 +126,19 @@ class Engine:
         self.wgmma_latency_cycles = gpu.tensor_core.wgmma_latency_cycles
         self.timeline = Timeline()
         self.offset_cycles = 0.0
-        self.miss_bytes_by_wave = sum((item.miss_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
-        self.touched_bytes_by_wave = sum((item.touched_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
-        self._work_by_wave = work_by_wave(launch, num_slots=self._num_at_once)
+        planned, none = self.traffic.values(), np.zeros(1)
+        self.miss_bytes_by_wave = sum((item.miss_bytes_by_wave for item in planned), none)
+        self.written_back_by_wave = sum((item.written_back_by_wave for item in planned), none)
+        self.touched_bytes_by_wave = sum((item.touched_bytes_by_wave for item in planned), none)
+        self._work_by_wave = uses.by_wave(self._num_at_once)
         self.steps_per_turn = max((item.num_steps for item in launch.footprints if item.access == "read"), default=0)
         self.steady = SteadyState(self, enabled=skips and bool(self.traffic))
-        self.next_cta = 0
-        self._wave_weight = 1.0
-        self._weighted_left = 0
-        self._num_waves_to_leave_out = 0
-        self._num_exits = 0
+        is_flow = skips and launch.num_ctas is not None and are_strangers(launch, gpu, self.occupancy, uses)
+        self.flow = Flow(self) if is_flow else None
+        self.next_cta = self._num_exits = self._num_refills = self._num_waves_to_leave_out = 0
+        self._wave_weight, self._weighted_left = 1.0, 0
         self._live: dict[int, Cta] = {}
-        self._num_stores_pending = 0
-        self._last_store_at = 0.0
+        self._num_stores_pending, self._last_store_at = 0, 0.0
         self._is_over = False
         self.wgmma_costs: dict[int, WgmmaCost] = {}
         self.tma_costs: dict[int, TmaCost] = {}
@@ -132,8 +146,7 @@ class Engine:
         self.role_totals: dict[str, list[float]] = {role.name: [0.0] * len(WarpState) for role in launch.roles}
         self.epilogue_cycles: dict[str, float] = {}
         """Cycles of each role in sections called epilogue."""
-        self.end_cycle = 0.0
-        self.last_exit = self.first_start = 0.0
+        self.end_cycle = self.last_exit = self.first_start = 0.0
         self.copy_cycles, self.num_copies = 0.0, 0
 
     # ------------------------------------------------------------------------------------------ run
@@ -166,18 +179,42 @@ class Engine:
 
     def _start_first_wave(self) -> None:
         spec = self.gpu.dispatcher
-        self.machine.dispatcher.next_free_at = spec.launch_cycles
-        for sms in self.machine.dispatcher.slots:
+        dispatcher = self.machine.dispatcher
+        dispatcher.next_free_at = spec.launch_cycles
+        self.first_start = spec.launch_cycles
+        if self.alike:
+            places = dispatcher.slots[: self.num_to_run]
+            for place, sms in enumerate(places):
+                if sms[0] in self.alike:
+                    self.next_cta = place
+                    dispatcher.next_free_at = spec.launch_cycles + place * spec.dispatch_cycles_per_cta
+                    self._start_cluster(sms, at_cycle=0.0, is_first=True)
+            self.next_cta = len(places)
+            dispatcher.next_free_at = spec.launch_cycles + self.next_cta * spec.dispatch_cycles_per_cta
+            return
+        for sms in dispatcher.slots:
             if self.next_cta >= self.num_to_run:
                 break
             self._start_cluster(sms, at_cycle=0.0)
-        self.first_start = spec.launch_cycles
 
-    def _start_cluster(self, sms: tuple[int, ...], *, at_cycle: float) -> None:
+    def _start_cluster(
+        self, sms: tuple[int, ...], *, at_cycle: float, is_first: bool = False, has_waited: bool = False
+    ) -> None:
+        """Start a cluster or, where an SM stands for others, one CTA for each of them; the first ones have a place each.
+
+        ``has_waited``: the round has come to its SMs.
+        """
         launch, dispatcher = self.launch, self.machine.dispatcher
         size = launch.cluster_size
         spec = dispatcher.spec
-        dispatched = dispatcher.dispatch(at_cycle=at_cycle, num_ctas=size) + spec.wait_cycles(self.next_cta)
+        num_alike = self.alike.get(sms[0], 1) if self.alike else 1
+        if is_first or num_alike == 1:
+            dispatched = dispatcher.dispatch(at_cycle=at_cycle, num_ctas=size)
+        else:
+            num_alike = min(num_alike, self.num_to_run - self.next_cta)
+            dispatched = dispatcher.dispatch_alike(at_cycle=at_cycle, num_ctas=num_alike)
+        if not has_waited:
+            dispatched += spec.wait_cycles(self.next_cta)
         start = dispatched + spec.cta_start_cycles + (spec.cluster_start_cycles if size > 1 else 0.0)
         dsmem, scheduler = self.gpu.dsmem, self.gpu.warp_scheduler
         latency = 0.0
@@ -187,14 +224,14 @@ class Engine:
         cluster = Cluster(ThreadBarrier("cluster", launch.num_threads * size, latency))
         weight = 1.0
         if self._weighted_left > 0:
-            weight = self._wave_weight
-            self._weighted_left -= size
+            weight += (self._wave_weight - 1.0) * min(1.0, self._weighted_left / (size * num_alike))
+            self._weighted_left -= size * num_alike
         created: list[Role] = []
         for rank in range(size):
             idx = self.next_cta if self._order is None else self._order[self.next_cta]
-            self.next_cta += 1
+            self.next_cta += num_alike
             cta = Cta(
-                launch, idx=idx, rank=rank, wave=idx // self._num_at_once, weight=weight,
+                launch, idx=idx, rank=rank, wave=idx // self._num_at_once, weight=weight * num_alike, num_alike=num_alike,
                 sm=self.machine.sms[sms[rank]], cluster=cluster,
             )
             cluster.ctas.append(cta)
@@ -234,25 +271,46 @@ class Engine:
                     )
         del self._live[cta.idx]
         cta.roles.clear()  # nothing refers in a circle, so that no garbage is left to collect
-        self._num_exits += 1
-        retired = self.machine.dispatcher.retire(at_cycle=now, num_ctas=1)
-        self.last_exit = max(self.last_exit, retired)
+        self._num_exits += cta.num_alike
+        retired, all_retired = self.machine.dispatcher.retire_alike(at_cycle=now, num_ctas=cta.num_alike)
+        self.last_exit = max(self.last_exit, all_retired)
+        if self._num_stores_pending or self._last_store_at > now:  # the kernel's end asks for them once it has left
+            self._last_store_at = max(self._last_store_at, all_retired + self.machine.l2.hit_latency_cycles)
         cluster = cta.cluster
         cluster.num_running -= 1
-        if self._num_exits % self.slots_to_run == 0:
+        if self.flow is not None:
+            if self._num_exits >= self.flow.next_at:
+                self._num_waves_to_leave_out += self.flow.look(self._num_exits)
+                self._leave_waves_out()
+        elif self._num_exits % self.slots_to_run == 0:
             self._num_waves_to_leave_out += self.steady.wave_ended()
             self._leave_waves_out()
         cta.sm.cta_leaves(self.reported_cycle)
         if self.next_cta < self.num_to_run:
             sms = self.machine.dispatcher.freed(cta.sm.idx)
             if sms is not None:
-                self._start_cluster(sms, at_cycle=retired + self.gpu.dispatcher.cta_exit_cycles)
+                self._refill_in_its_turn(sms, free_at=retired + self.gpu.dispatcher.cta_exit_cycles)
         self._finish_if_over()
+
+    def _refill_in_its_turn(self, sms: tuple[int, ...], *, free_at: float) -> None:
+        """A free slot takes the next CTA when the round comes to it: who falls free first may come later."""
+        self._num_refills += 1
+        wait = 0.0 if self.alike else self.machine.dispatcher.spec.wait_cycles(self._num_refills)
+        if not wait:
+            self._start_cluster(sms, at_cycle=free_at)
+            return
+
+        def take() -> None:
+            if self.next_cta < self.num_to_run:
+                self._start_cluster(sms, at_cycle=free_at + wait, has_waited=True)
+            self._finish_if_over()
+
+        self.at(free_at + wait, take)
 
     def _leave_waves_out(self) -> None:
         """Leave out what is to be left out once the present wave has all its CTAs; the next counts for it."""
         num_waves = self._num_waves_to_leave_out
-        if num_waves and self.next_cta % self.slots_to_run == 0:
+        if num_waves and (self.flow is not None or self.next_cta % self.slots_to_run == 0):
             self.next_cta += num_waves * self.slots_to_run
             self._wave_weight = 1.0 + num_waves
             self._weighted_left = self.slots_to_run
@@ -492,9 +550,14 @@ class Engine:
         written = sum(item.written_back_bytes for item in self.traffic.values())
         return read + self.machine.l2.counters.unplanned_miss_bytes * self.scale, written
 
+    @property
+    def written_back_bytes_of_wave(self) -> float:
+        """Of what a wave stores, what leaves L2 before the end: of the mean wave, as planned."""
+        return sum(item.written_back_bytes for item in self.traffic.values()) / len(self.miss_bytes_by_wave)
+
     def hbm_share_at_most(self, first: int, last: int, cycles: float) -> float:
         """The greatest part of its time that HBM is busy in any of waves ``first`` to ``last``, if each takes ``cycles``."""
-        written = sum(item.written_back_bytes for item in self.traffic.values()) / len(self.miss_bytes_by_wave)
+        written = self.written_back_bytes_of_wave
         read = float(self.miss_bytes_by_wave[first : last + 1].max(initial=0.0))
         return self.machine.hbm.busy_share(cycles, read * self.sample.fraction, written * self.sample.fraction)
 
@@ -502,18 +565,24 @@ class Engine:
         """Whether waves ``first`` to ``last`` do the same work.
 
         As many bytes of each tensor, read and written, by as many tiles, and as many from memory, within
-        ``traffic_tolerance`` of what a wave touches (infinite: whatever they fetch from there).
+        ``traffic_tolerance`` of what a wave touches (infinite: whatever they fetch from there); and as many back to it.
         """
         for table in self._work_by_wave:
             part = table[:, first : last + 1]
             if part.size and (np.ptp(part, axis=1) > WORK_TOLERANCE * part.max(axis=1)).any():
                 return False
         misses = self.miss_bytes_by_wave[first : last + 1]
-        if not misses.size:
+        if not misses.size or not self.are_write_backs_alike(first, last):
             return False
         if traffic_tolerance == np.inf:
             return True
         return float(np.ptp(misses)) <= traffic_tolerance * float(self.touched_bytes_by_wave[first])
+
+    def are_write_backs_alike(self, first: int, last: int) -> bool:
+        """Whether as much leaves L2 while each of waves ``first`` to ``last`` runs, but for a part of what one touches."""
+        written = self.written_back_by_wave[first : last + 1]
+        most = WRITE_BACK_TOLERANCE * float(self.touched_bytes_by_wave[first])
+        return not written.size or float(np.ptp(written)) <= most
 
     def miss_bytes_of_wave(self, wave: int) -> float:
         """Bytes that a wave fetches from memory, as planned."""

@@ -14,6 +14,7 @@ from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import Dispatcher
 from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic, slots_of_tiles, waves_of_tiles
+from gpusim.simulate.uses import Uses
 from gpusim.workload.launch import Footprint, Launch
 
 IntArray = NDArray[np.int64]
@@ -102,7 +103,9 @@ class Raster:
         self.launch, self.gpu = launch, gpu
         self.num_at_once = min(num_slots, num_ctas)
         self.ctas_per_sm = held.ctas_per_sm
-        self.traffic: dict[str, PanelTraffic] = plan_traffic(launch, gpu, num_slots=self.num_at_once, is_warm=is_warm)
+        self.traffic: dict[str, PanelTraffic] = plan_traffic(
+            launch, gpu, Uses.of(launch), num_slots=self.num_at_once, is_warm=is_warm
+        )
         tiles = np.arange(launch.num_tiles, dtype=np.int64)
         self.tiles = tiles
         self.wave_of_tile = waves_of_tiles(launch.num_tiles, self.num_at_once)

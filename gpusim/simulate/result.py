@@ -58,6 +58,11 @@ class Result:
     timeline: Timeline = field(default_factory=Timeline)
 
     @property
+    def energy_mj(self) -> float:
+        """What the board takes while the kernel runs, in millijoules: power times time."""
+        return self.power_w * self.time_us * 1e-3
+
+    @property
     def pct_of_peak_at_clock(self) -> float:
         """Throughput as percent of what the arithmetic units could do at the clock of this run."""
         return 100.0 * self.tflops / self.peak_tflops_at_clock if self.peak_tflops_at_clock else 0.0
@@ -77,6 +82,7 @@ class Result:
             "settings": dict(self.settings),
             "cycles": self.cycles,
             "time_us": self.time_us,
+            "energy_mj": self.energy_mj,
             "sm_clock_mhz": self.sm_clock_mhz,
             "clock_mode": self.clock_mode,
             "tflops": self.tflops,

@@ -8,8 +8,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
-
 from gpusim.errors import LaunchError
 from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
@@ -20,6 +18,7 @@ from gpusim.simulate.ideal import IDEALS, idealize
 from gpusim.simulate.result import Result
 from gpusim.simulate.steady import IDLE_HBM
 from gpusim.simulate.summary import activity_of, one_after_the_other, peak_flops_per_cycle, result_of
+from gpusim.simulate.uses import Uses
 from gpusim.simulate.verdict import busy_shares
 from gpusim.units import Clock
 from gpusim.workload.launch import Launch
@@ -104,19 +103,20 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
     held = check(launch, gpu)
     num_slots = count_slots(launch, gpu, held)
     num_at_once = min(num_slots, launch.num_ctas or grid_of_persistent(launch, num_slots))
-    traffic = plan_traffic(launch, gpu, num_slots=num_at_once, is_warm=settings.is_warm)
+    uses = Uses.of(launch)
+    traffic = plan_traffic(launch, gpu, uses, num_slots=num_at_once, is_warm=settings.is_warm)
     limiter = PowerLimiter(gpu.clock)
     data, clock = settings.data, settings.clock
     mode = clock if isinstance(clock, str) else "fixed"
     mhz = float(clock) if not isinstance(clock, str) else estimate_clock(
-        launch, gpu, num_slots, traffic, limiter, mode=mode, data=data
+        launch, gpu, uses, num_slots, traffic, limiter, mode=mode, data=data
     )
     num_events = 0
     for _ in range(4):
         engine = Engine(
             launch, gpu, clock=Clock(sm_mhz=mhz), is_warm=settings.is_warm, skips=settings.skips,
             ideals=settings.ideals, recorded_sms=settings.recorded_sms, held=held,
-            num_sampled_sms=settings.num_sampled_sms, traffic=traffic,
+            num_sampled_sms=settings.num_sampled_sms, traffic=traffic, uses=uses,
         )
         engine.run()
         num_events += engine.num_events
@@ -153,8 +153,8 @@ def clock_share(engine: Engine) -> float:
 
 
 def estimate_clock(
-    launch: Launch, gpu: GpuSpec, num_slots: int, traffic: Mapping[str, PanelTraffic], limiter: PowerLimiter, *, mode: str,
-    data: str,
+    launch: Launch, gpu: GpuSpec, uses: Uses, num_slots: int, traffic: Mapping[str, PanelTraffic],
+    limiter: PowerLimiter, *, mode: str, data: str,
 ) -> float:
     """A first guess of the clock: whole waves of arithmetic near its peak, and the traffic that is planned.
 
@@ -167,8 +167,7 @@ def estimate_clock(
     work = launch.num_flops / peak * -(-launch.num_tiles // num_slots) / waves if peak else 0.0
     overhead = gpu.dispatcher.launch_cycles + gpu.dispatcher.drain_cycles + 2000.0 * max(1.0, waves)
     hbm_bytes = sum(item.read_miss_bytes for item in traffic.values())
-    tiles = np.arange(launch.num_tiles, dtype=np.int64)
-    l2_bytes = sum(float(item.panel_bytes(tiles).sum()) for item in launch.footprints)
+    l2_bytes = sum(float(use.bytes_of_tile.sum()) for use in uses.of_tensors)
     merge_limit = gpu.xbar.merge_limit if gpu.xbar.merge_scope != "sm" else 1
     unmerged = 0.2 + 0.8 / max(1, merge_limit)  # a fifth of what neighbours ask for comes too late to merge
     by_tma = "tma" in launch.features

@@ -59,6 +59,9 @@ def result_of(
     remarks = launch.remarks
     if engine.sample.fraction < 1.0:
         remarks = (*remarks, f"a sample of {gpu.num_sms} SMs was simulated, {engine.sample.fraction:.0%} of the device")
+    if engine.alike:
+        most = max(engine.alike.values())
+        remarks = (*remarks, f"{len(engine.alike)} SMs were simulated, each of which stands for up to {most} of its GPC")
     busy = busy_shares(engine)
     kind, reason = bound_by(engine, busy)
     states = {
@@ -147,11 +150,12 @@ def _lookups(engine: Engine, counters: Mapping[str, float]) -> dict[str, float]:
 
 def sm_active_cycles(engine: Engine) -> float:
     """Cycles in which an SM held a CTA, on average over the SMs."""
-    return sum(sm.active_cycles for sm in engine.machine.sms) * engine.scale / engine.gpu.num_sms
+    active = sum(sm.active_cycles * engine.alike.get(sm.idx, 1) for sm in engine.machine.sms)
+    return active * engine.scale / engine.gpu.num_sms
 
 
 def one_after_the_other(first: Result, others: list[Result]) -> Result:
-    """The result of several kernels that one call launches: times and sums add up, the rest is the first's."""
+    """The result of several kernels that one call launches: times, energies and sums add up, the rest is the first's."""
     every = [first, *others]
     counters = dict(first.counters)
     for other in others:
@@ -163,7 +167,7 @@ def one_after_the_other(first: Result, others: list[Result]) -> Result:
     shares = ", ".join(f"{item.kernel} {item.cycles:.0f}" for item in every)
     return replace(
         first, cycles=cycles, time_us=time_us, tflops=first.tflops * first.time_us / (time_us or math.inf),
-        counters=counters,
+        counters=counters, power_w=sum(item.energy_mj for item in every) / (time_us or math.inf) * 1e3,
         num_events=sum(item.num_events for item in every), wall_s=sum(item.wall_s for item in every),
         remarks=(*first.remarks, f"cycles of {len(every)} kernels, one after the other: {shares}"),
     )

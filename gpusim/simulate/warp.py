@@ -65,6 +65,7 @@ HANDLERS = Handlers({
     ops.Fma: arithmetic.fma,
     ops.Alu: arithmetic.alu,
     ops.Mufu: arithmetic.mufu,
+    ops.Shfl: arithmetic.shfl,
     ops.SetMaxNReg: arithmetic.set_max_nreg,
     ops.RangeStart: marks.range_start,
     ops.RangeEnd: marks.range_end,

@@ -404,9 +404,10 @@ class Code(Op):
 
 @dataclass(frozen=True, slots=True)
 class Fma(Op):
-    """``fma.rn.f32``: ``num_instructions`` of each warp, independent enough to fill the pipe."""
+    """``fma.rn.f32`` and its like: ``num_instructions`` of each warp, independent enough to fill the pipe, or a chain."""
 
     num_instructions: float
+    is_chain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,6 +423,14 @@ class Mufu(Op):
     """``ex2.approx``, ``rcp.approx`` and their like: ``num_instructions`` of each warp on the special-function unit."""
 
     num_instructions: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shfl(Op):
+    """``shfl.sync``: ``num_instructions`` of each warp; in a chain each uses what the one before has given."""
+
+    num_instructions: float
+    is_chain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

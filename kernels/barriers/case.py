@@ -35,6 +35,7 @@ NUM_SMS = 132
 
 Program = Iterator[ops.Op]
 
+SHUFFLES = ("shfl_idx", "shfl_down", "shfl_bfly")
 WARP_OPS = ("shfl_idx", "shfl_down", "shfl_bfly", "vote_ballot", "vote_any", "match_any", "redux_max", "syncwarp")
 FENCES_80 = ("fence_cta", "fence_gpu", "fence_sys", "fence_sc_gpu")
 FENCES_90 = ("fence_proxy_async_shared", "fence_proxy_async", "fence_mbarrier_init", "fence_cluster")
@@ -45,7 +46,7 @@ FRAME_CYCLES = {
     "mbarrier_arrive": 16.0, "mbarrier_arrive_expect_tx": 31.5, "mbarrier_try_wait_done": 29.9,
     "mbarrier_self": 27.9, "bar_sync": 1.9, "bar_ping_pong": 21.5, "fence_proxy_async_shared": 13.7,
     "fence_gpu": 139.7, "fence_sc_gpu": 139.7, "fence_cluster": 139.7, "dsmem_chain": 16.3, "ping_pong": 22.0,
-    "st_async": 23.6, "dsmem_load": 41.0,
+    "st_async": 23.6, "dsmem_load": 41.0, "shfl_idx": 24.7, "shfl_down": 24.7, "shfl_bfly": 24.7,
 }  # fmt: skip
 """What a round takes beside its steps: readings of the clock, a branch, the store of the round before, on an H200."""
 HIDDEN_CYCLES, HIDDEN_FRAME_CYCLES = 13.0, 7.0
@@ -388,6 +389,7 @@ def _roles_of(name: str, config: Config, num_steps: int) -> list[WarpRole] | Non
         "cluster_barrier": (ops.FenceAcqRel(), ops.ClusterArrive(), ops.ClusterWait()),
         "cluster_barrier_relaxed": (ops.ClusterArrive(), ops.ClusterWait()),
     } | dict.fromkeys(("fence_gpu", "fence_sc_gpu", "fence_cluster"), (ops.FenceAcqRel(),))  # fmt: skip
+    simple |= dict.fromkeys(SHUFFLES, (ops.Shfl(1, is_chain=True),))
     if name in simple:
         return each(*simple[name])
     if name == "remote_arrive":
@@ -625,6 +627,9 @@ def fit(rows: Rows) -> list[Fitted]:
             median_slope(rows, "fence_proxy_async_shared"), "slope over fence.proxy.async.shared::cta with nothing under way"
         ),
     }  # fmt: skip
+    shuffle = median_slope(rows, *SHUFFLES)
+    if shuffle is not None and shuffle > 1.0:  # more than an issue slot
+        found["warp_scheduler.shuffle_cycles"] = (shuffle, "slope over chains of shuffles, median")
     line = _barrier_line(rows)
     if line is not None:
         how = "line through the slopes over count, by warps"

@@ -354,7 +354,7 @@ PLAIN_OPS = (
     _plain("popc", "popc.b32 {s0}, {s0};", "POPC", step=_ones, begin=_bits(1, seed=17)),
     _plain("idp4a", "dp4a.s32.s32 {s0}, {s0}, {c0}, {c1};", "IDP",
            step=_dot4, begin=_bits(1, seed=18), constants=_bits(2, seed=19)),
-    _plain("shfl", "shfl.sync.bfly.b32 {s0}, {s0}, {c0}, 31, -1;", "SHFL",
+    _plain("shfl", "shfl.sync.bfly.b32 {s0}, {s0}, {c0}, 31, -1;", "SHFL", pipe="shfl",
            step=lambda s, c: s[..., np.arange(32) ^ 5], begin=_bits(1, seed=20), constants=np.full((1, 32), 5, dtype="<u4")),
     _plain("mufu_ex2", "{{ .reg .f32 t; neg.f32 t, {s0}; ex2.approx.ftz.f32 {s0}, t; }}", "MUFU.EX2", pipe="mufu",
            step=_real(lambda x: 2.0**-x), begin=_NEAR_ONE, tolerance=1e-5, real="<f4"),
@@ -651,7 +651,7 @@ def _simulated(name: str, num_warps: int, times: int, gpu: GpuSpec) -> float:
         if op.pipe == "tensor":
             yield words.MmaSync(MMA_ATOMS[op.name], int(num_instructions))
         else:
-            yield {"fma": words.Fma, "alu": words.Alu, "mufu": words.Mufu}[op.pipe](num_instructions)
+            yield {"fma": words.Fma, "alu": words.Alu, "mufu": words.Mufu, "shfl": words.Shfl}[op.pipe](num_instructions)
             if op.pipe in ("fma", "alu"):  # the others leave room for them
                 yield words.Alu(num_instructions * LOOP_INSTRUCTIONS / BODY_INSTRUCTIONS)
 
@@ -663,7 +663,10 @@ def _simulated(name: str, num_warps: int, times: int, gpu: GpuSpec) -> float:
 
 CHAINED = ("ffma", "fadd", "shf", "prmt", "imad")
 """Whose lone chains take as long as one instruction waits for another."""
-LANES = {"fp32_lanes": ("ffma",), "int32_lanes": ("iadd3", "lop3", "shf", "prmt"), "mufu_lanes": ("mufu_ex2", "mufu_rsq")}
+LANES = {
+    "fp32_lanes": ("ffma",), "int32_lanes": ("iadd3", "lop3", "shf", "prmt"), "mufu_lanes": ("mufu_ex2", "mufu_rsq"),
+    "shuffle_lanes": ("shfl",),
+}  # fmt: skip
 """Of the warp scheduler, and what runs on them alone."""
 
 

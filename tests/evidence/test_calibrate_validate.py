@@ -10,14 +10,16 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from rich.console import Console
 
 from gpusim.cli import main
 from gpusim.errors import ConfigError
 from gpusim.evidence.calibrate import calibrate, halves, parameter, toml_lines
-from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, case_names, load_case
-from gpusim.evidence.rows import Table
-from gpusim.evidence.validate import TIERS, Judgement, judge, not_judged, quantile, summaries
+from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Limit, case_names, load_case
+from gpusim.evidence.rows import Table, number_in
+from gpusim.evidence.validate import TIERS, Judgement, judge, not_judged, quantile, summaries, totals
 from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.report.evidence import render_summaries
 
 TOY = load_gpu("toy")
 SIZES = tuple(range(1, 11))
@@ -162,7 +164,7 @@ def test_the_ninetieth_percentile_is_a_row() -> None:
 def test_every_case_judges_what_it_predicts_or_measures() -> None:
     for name in case_names():
         case = load_case(name)
-        assert set(case.tiers) <= {*case.metrics, *case.values}, name
+        assert set(case.tiers) <= case.names, name
         assert set(case.tiers.values()) <= set(TIERS), name
 
 
@@ -173,7 +175,7 @@ def counts(folder: Path, off: int) -> Path:
     rows = []
     for idx, config in enumerate(configs):
         (metric, number), = case.predict(config, TOY).items()
-        rows.append({"seed": "1", "group": "wide", **config, metric: str(int(number) + (idx < off))})
+        rows.append({"seed": "1", "group": "matrix", **config, metric: str(int(number) + (idx < off))})
     Table.read(folder / "shared_access.csv").append({"date": "2026-01-31"}, rows)
     return folder
 
@@ -287,3 +289,94 @@ def test_kernels_can_be_judged_alone(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["validate", "--gpu", "h200_sxm", *arguments]) == 0
     assert {row["kernel"] for row in json.loads(path.read_text())["rows"]} == {"occupancy", "wgmma_operands"}
     assert "occupancy" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------------------------------------- whole kernels
+
+
+def off_by(kernel: str, errors: Sequence[float], tier: int = 6, **rest: object) -> list[Judgement]:
+    return [
+        Judgement(
+            kernel=kernel, group="g", name="cycles", tier=tier, config={}, predicted=100 + error, measured=100.0,
+            is_whole=True, **rest,  # type: ignore[arg-type]  # fields of the record
+        )
+        for error in errors
+    ]  # fmt: skip
+
+
+def test_whole_kernels_in_all_are_the_mean_of_their_families_and_the_worst_of_their_rows() -> None:
+    few, many = off_by("copy", [10.0, 2.0], roofline=150.0), off_by("softmax", [-1.0] * 18, roofline=110.0)
+    other = replace(off_by("chase", [90.0])[0], is_whole=False)
+    (found,) = totals([*few, *many, other])
+    assert (found.num_rows, found.num_families) == (20, 2)
+    assert found.mean_pct == pytest.approx((6.0 + 1.0) / 2) and found.roofline_pct == pytest.approx((50 + 10) / 2)
+    assert (found.p90_pct, found.worst_pct) == (pytest.approx(1.0), pytest.approx(10.0))
+
+
+def test_the_table_of_whole_kernels_says_what_a_roofline_and_a_repeat_would_be_off(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rate = replace(off_by("copy", [2.5])[0], tier=5, name="hit_rate", limit=Limit(mean_pct=3.0, is_points=True))
+    found = [*off_by("copy", [10.0], roofline=150.0, spread_pct=0.7), *off_by("softmax", [1.0]), rate]
+    render_summaries(summaries(found), Console(width=160), totals(found))
+    rates, cycles = capsys.readouterr().out.split("Tier 6")
+    assert "2.50" in rates and "pass, points" in rates and "hit_rate: mean 3 points" in rates and "roofline" not in rates
+    lines = [line.split() for line in cycles.splitlines()]
+    assert ["copy", "g", "cycles", "1", "10.00", "10.00", "10.00", "50.00", "0.70", "FAIL"] in lines
+    assert ["softmax", "g", "cycles", "1", "1.00", "1.00", "1.00", "pass"] in lines
+    whole = next(line for line in lines if line[:2] == ["whole", "kernels"])
+    assert whole[2:] == ["2", "families", "cycles", "2", "5.50", "10.00", "10.00", "50.00", "0.70", "pass"]
+
+
+def test_rows_that_a_case_does_not_ask_for_are_told_and_not_judged(tmp_path: Path) -> None:
+    rows = [
+        {"seed": "1", "group": group, "kernel": "chase", "size": size, "cycles": "310"}
+        for group, size in (("all", "2"), ("all", "99"), ("others", "4"))
+    ]
+    Table.read(tmp_path / "chase.csv").append({"date": "2026-01-31"}, rows)
+    assert [item.config["size"] for item in judge([chase()], tmp_path, TOY, tiers=[2])] == ["2"]
+    (said,) = not_judged([chase()], tmp_path, [2])
+    assert said == "chase.csv: holds 2 rows of configs that chase does not ask for, not judged"
+    assert not_judged([chase()], tmp_path, [3]) == []
+
+
+def test_a_rate_of_more_than_all_is_told_and_not_judged(tmp_path: Path) -> None:
+    name = "lts__t_sector_hit_rate.pct"
+    case = replace(chase(), tiers={name: 2}, predict=lambda config, gpu: {name: 90.0})
+    rows = [
+        {"seed": "1", "group": "all", "kernel": "chase", "size": size, name: rate}
+        for size, rate in (("2", "100"), ("4", "100.5"))
+    ]
+    Table.read(tmp_path / "chase.csv").append({"date": "2026-01-31"}, rows)
+    assert [item.measured for item in judge([case], tmp_path, TOY, tiers=[2])] == [100.0]
+    assert not_judged([case], tmp_path, [2]) == [
+        f"chase.csv: holds 1 values of {name} above 100 %, which is no rate, not judged"
+    ]  # fmt: skip
+
+
+def test_parts_of_a_table_are_all_of_it_once(tmp_path: Path) -> None:
+    folder = measured(tmp_path, ALTERNATING)
+    parts = [judge([chase()], folder, TOY, tiers=[2], part=(idx, 3)) for idx in range(3)]
+    sizes = [item.config["size"] for part in parts for item in part]
+    assert sorted(sizes) == sorted(item.config["size"] for item in judge([chase()], folder, TOY, tiers=[2]))
+    assert len(set(sizes)) == len(sizes) == 5
+
+
+def test_the_repeats_of_a_number_give_its_spread(tmp_path: Path) -> None:
+    row = {"seed": "1", "group": "all", "kernel": "chase", "size": "2", "cycles": "300", "cycles_min": "294"}
+    Table.read(tmp_path / "chase.csv").append({"date": "2026-01-31"}, [{**row, "cycles_max": "306"}])
+    (found,) = judge([chase()], tmp_path, TOY, tiers=[2])
+    assert found.spread_pct == pytest.approx(2.0)
+
+
+def test_a_whole_kernel_calibrates_nothing() -> None:
+    with pytest.raises(ConfigError, match="chase: is a whole kernel, whose rows judge"):
+        replace(chase(), is_whole=True)
+
+
+def test_a_column_that_was_renamed_is_asked_for_by_name(tmp_path: Path) -> None:
+    folder = spoilt(tmp_path, "cycles", "duration")
+    with pytest.raises(ConfigError, match=r"fit fails: KeyError 'cycles' at .*: nothing of that name is there"):
+        calibrate([chase()], folder, TOY)
+    with pytest.raises(ConfigError, match="a row has no column 'cycles': was it renamed"):
+        number_in(Table.read(folder / "chase.csv").rows[0], "cycles")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpusim.kernel_models.gemm import GemmParams
@@ -87,3 +88,24 @@ def run(h200: GpuSpec) -> Callable[..., Result]:
         return simulate(GemmParams(**params).launch(gpu), gpu, clock="max", skips=skips)
 
     return simulate_gemm
+
+
+def bytes_by_panel(launch: Launch, *kinds: type[ops.Op]) -> dict[str, dict[int, int]]:
+    """For each tensor the bytes that ops of ``kinds`` move of each panel; a tile that is named again counts once."""
+    tiles: dict[str, dict[tuple[int, int], int]] = {}
+    for _, op in ops_of(launch, *kinds):
+        tiles.setdefault(op.tensor, {}).setdefault(op.tile, op.access.num_bytes)
+    panels: dict[str, dict[int, int]] = {}
+    for tensor, of_tensor in tiles.items():
+        for (panel, _), num_bytes in of_tensor.items():
+            panels.setdefault(tensor, {})[panel] = panels.get(tensor, {}).get(panel, 0) + num_bytes
+    return panels
+
+
+def footprint_bytes(launch: Launch, access: str) -> dict[str, dict[int, int]]:
+    """The same as the footprints of ``access`` say it."""
+    tiles = np.arange(launch.num_tiles)
+    return {
+        item.tensor: dict(zip(item.panel_of(tiles).tolist(), item.panel_bytes(tiles).tolist(), strict=True))
+        for item in launch.footprints if item.access == access
+    }  # fmt: skip

@@ -9,12 +9,15 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError
 from gpusim.evidence import toolkit
-from gpusim.evidence.case import load_case
+from gpusim.evidence.case import KernelLaunch, Repeated, load_case
 from gpusim.evidence.sass import KernelSass, read_sass
+from gpusim.workload.launch import Launch
 
 Sass = Callable[[str, str], dict[str, KernelSass]]
 Built = Callable[[str, str], toolkit.Cubin]
@@ -55,3 +58,32 @@ def sass(built: Built) -> Sass:
         return read_sass(built(name, arch).path)
 
     return read
+
+
+def _bytes_of(values: NDArray[np.float64], dtype: str) -> NDArray[np.uint8]:
+    words = values.astype("<f4").reshape(-1)
+    if dtype == "bf16":
+        return ((words.view("<u4") + np.uint32(0x8000)) >> np.uint32(16)).astype("<u2").view(np.uint8)
+    return words.view(np.uint8)
+
+
+@pytest.fixture
+def bytes_of() -> Callable[[NDArray[np.float64], str], NDArray[np.uint8]]:
+    """What a kernel stores of floats: fp32, or bf16 rounded to nearest (ties away from zero)."""
+    return _bytes_of
+
+
+def _covers(launch: KernelLaunch, told: Launch, tensor: str) -> None:
+    given = launch.arguments[0]
+    assert isinstance(given, Repeated) and told.num_ctas is not None
+    assert launch.grid == (told.num_ctas, 1, 1) and launch.block == (told.num_threads, 1, 1)
+    (footprint,) = [item for item in told.footprints if item.tensor == tensor]
+    tiles = np.arange(told.num_ctas)
+    assert len(np.unique(footprint.panel_of(tiles))) == told.num_ctas
+    assert int(footprint.panel_bytes(tiles).sum()) == given.num_bytes
+
+
+@pytest.fixture
+def covers() -> Callable[[KernelLaunch, Launch, str], None]:
+    """Asserts that a model has the grid of a launch, and that its CTAs read each byte of the first argument once."""
+    return _covers

@@ -205,7 +205,7 @@ def test_arrivals_cost_a_cycle_each_until_the_queue_is_full_and_then_the_interva
 def test_where_the_simulator_has_no_word_it_says_nothing() -> None:
     silent = {case.stem(config) for config in CONFIGS if not CASE.predict(config, GPU)}
     assert {
-        "setmaxnreg_alone", "fence_sys", "shfl_idx", "mbarrier_try_wait_pending", "dsmem_store", "mbarrier_ping_pong_test",
+        "setmaxnreg_alone", "fence_sys", "vote_any", "mbarrier_try_wait_pending", "dsmem_store", "mbarrier_ping_pong_test",
     } <= silent  # fmt: skip
     spoken = {case.stem(config) for config in CONFIGS if CASE.predict(config, GPU)}
     assert {"bar_sync", "mbarrier_ping_pong", "st_async", "ping_pong", "cluster_barrier", "dsmem_load"} <= spoken
@@ -234,7 +234,7 @@ FITTED = {
     "dsmem.one_way_cycles", "dsmem.pair_saving_cycles", "dsmem.bytes_per_cycle", "dsmem.serve_fraction",
     "dsmem.cluster_barrier_cycles", "dsmem.cluster_barrier_cta_cycles", "warp_scheduler.barrier_base_cycles",
     "warp_scheduler.barrier_warp_cycles", "warp_scheduler.bar_arrive_cycles", "warp_scheduler.fence_cycles",
-    "warp_scheduler.gpu_fence_cycles", "warp_scheduler.gpu_fence_warp_cycles",
+    "warp_scheduler.gpu_fence_cycles", "warp_scheduler.gpu_fence_warp_cycles", "warp_scheduler.shuffle_cycles",
 }  # fmt: skip
 
 

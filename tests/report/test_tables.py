@@ -16,6 +16,7 @@ from gpusim.report.tables import (
     render_prediction,
 )
 from gpusim.simulate.result import Result
+from gpusim.simulate.summary import one_after_the_other
 
 OPTIONS = {"m": 256, "tile": "128x256x64", "out_dtype": "bf16", "bias": False, "persistent": True}
 
@@ -41,6 +42,19 @@ def test_the_clock_and_how_it_was_chosen_stand_beside_the_time(result: Result) -
     text = prediction(result)
     assert "1,000 MHz, predicted for one launch under the power limit" in text
     assert "50.0 % of 100.0 TFLOP/s at this clock, 25.0 % of the data sheet's 200.0" in text
+
+
+def test_energy_stands_beside_the_time(result: Result) -> None:
+    """400 W for 20 us."""
+    assert result.energy_mj == pytest.approx(8.0) and result.as_dict()["energy_mj"] == result.energy_mj
+    time, energy = (line for line in prediction(result).splitlines() if line.split()[:1] in (["Time"], ["Energy"]))
+    assert time.split()[1:] == ["20", "us"]
+    assert energy.split()[1:3] == ["8", "mJ"] and "400 W" in energy
+
+
+def test_energies_of_kernels_one_after_the_other_add_up(make_result: Callable[..., Result]) -> None:
+    both = one_after_the_other(make_result(), [make_result(power_w=100.0, time_us=60.0)])
+    assert both.energy_mj == pytest.approx(8.0 + 6.0) and both.power_w == pytest.approx(14.0 / 80.0 * 1e3)
 
 
 def test_every_parameter_is_listed_and_defaults_are_marked(result: Result) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import exp
 
@@ -48,10 +49,11 @@ class HbmCounters(Counters):
 class _Intake:
     """What one SM draws: its fills one after the other, the first of them sharing the wire with other SMs'."""
 
-    __slots__ = ("_done", "_hbm", "_waiting", "_wire")
+    __slots__ = ("_alike", "_done", "_hbm", "_waiting", "_wire")
 
-    def __init__(self, hbm: Hbm) -> None:
+    def __init__(self, hbm: Hbm, num_alike: float) -> None:
         self._hbm = hbm
+        self._alike = num_alike
         self._wire = hbm.wire
         self._done: Done | None = None
         self._waiting: deque[tuple[float, Done]] = deque()
@@ -61,7 +63,7 @@ class _Intake:
         if self._done is None:
             self._done = done
             self._hbm.num_reading += 1
-            self._wire.transfer(num_bytes, self)
+            self._wire.transfer(num_bytes, self, self._alike)
         else:
             self._waiting.append((num_bytes, done))
 
@@ -71,7 +73,7 @@ class _Intake:
         assert done is not None  # a transfer was under way
         if self._waiting:
             num_bytes, self._done = self._waiting.popleft()
-            self._wire.transfer(num_bytes, self)
+            self._wire.transfer(num_bytes, self, self._alike)
         else:
             self._done = None
             self._hbm.num_reading -= 1
@@ -93,10 +95,13 @@ class Hbm(Component):
 
     kind = "hbm"
 
-    def __init__(self, env: simpy.Environment, spec: HbmSpec, clock: Clock, *, l2_latency_ns: float) -> None:
+    def __init__(
+        self, env: simpy.Environment, spec: HbmSpec, clock: Clock, *, l2_latency_ns: float,
+        alike: Mapping[int, int] | None = None,
+    ) -> None:
         """Build at ``clock``; HBM keeps its own clock, so its rate and latency in SM cycles move with the SM's.
 
-        ``l2_latency_ns`` is what of the latency from issue to use is L2's; only the rest is HBM's.
+        ``l2_latency_ns`` is what of the latency from issue to use is L2's; only the rest is HBM's. ``alike``: as in Xbar.
         """
         self.spec = spec
         self.counters = HbmCounters()
@@ -118,6 +123,7 @@ class Hbm(Component):
             cap_bytes_per_cycle=clock.bytes_per_cycle(gb_per_s=spec.sm_gb_per_s),
         )
         self._intakes: dict[int, _Intake] = {}
+        self._alike = alike or {}
 
     def refresh_cycles(self, num_rows: float) -> float:
         """How much longer than the mean the slowest of ``num_rows`` rows takes.
@@ -150,18 +156,18 @@ class Hbm(Component):
         self._lately(num_bytes)
         intake = self._intakes.get(sm_idx)
         if intake is None:
-            intake = self._intakes[sm_idx] = _Intake(self)
+            intake = self._intakes[sm_idx] = _Intake(self, float(self._alike.get(sm_idx, 1)))
         intake.fill(num_bytes, done)
 
     def busy_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
         """Part of ``cycles`` in which the wire moves so many bytes."""
         return (read_bytes + write_bytes * self._write_cost) / (self.wire.total * cycles)
 
-    def write_back(self, num_bytes: float, done: Done, *, count: float) -> None:
-        """Write ``num_bytes`` of evicted dirty lines."""
+    def write_back(self, num_bytes: float, done: Done, *, count: float, num_sms: float = 1.0) -> None:
+        """Write ``num_bytes`` of evicted dirty lines, and as much for each of ``num_sms`` that stored at once."""
         self.counters.write_bytes += num_bytes * count
         cost = self._write_cost
         if self.num_reading:
             cost *= 1.0 + self.spec.turnaround_fraction
         self._lately(num_bytes * cost)
-        self.wire.transfer(num_bytes * cost, done)
+        self.wire.transfer(num_bytes * cost, done, num_sms)

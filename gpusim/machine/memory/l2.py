@@ -83,15 +83,15 @@ class Residency(Protocol):
         """Whether a plan, not the run, says how much of ``tensor`` comes from memory."""
         ...
 
-    def written_back_fraction(self, tensor: str) -> float:
-        """Part of the bytes stored to ``tensor`` that leaves L2 before the kernel ends."""
+    def written_back_fraction(self, tensor: str, wave: int) -> float:
+        """What of ``tensor`` leaves L2 while ``wave`` runs, over what the wave stores to it."""
         ...
 
 
 class TileState:
     """A tile in L2: which wave fetched it, when its last byte is there, who waits, who has it, who asked for it lately."""
 
-    __slots__ = ("asked", "copied_at", "done_at", "loss", "missed", "sides", "waiting", "wave")
+    __slots__ = ("asked", "copied_at", "crossings", "done_at", "loss", "missed", "sides", "waiting", "wave")
 
     def __init__(self) -> None:
         """A tile that nobody has fetched."""
@@ -109,6 +109,8 @@ class TileState:
         """What was missing when it was last looked for; None: all there was."""
         self.missed = 0.0
         """For the request that looked: its place among the chances, where some of the lines were missing."""
+        self.crossings: list[tuple[GapPipe, float, float]] = []
+        """What goes across once the fill has come: over which link, its bytes, and for how many SMs as much."""
         self.copied_at = 0.0
         """Cycle at which the last lines that were asked for across the link are on the other side."""
 
@@ -160,8 +162,8 @@ class L2(Component):
         """Into each side, for reads and for the other's stores."""
         self._far_share = 1.0 - 1.0 / len(side_shares)
 
-    def reach(self, request: MemoryRequest, tile: TileState, side: int) -> tuple[float, float]:
-        """(latency, when all is across) of a request from ``side``.
+    def reach(self, request: MemoryRequest, tile: TileState, side: int, num_sms: float = 1.0) -> tuple[float, float]:
+        """(latency, when all is across) of a request from ``side``, and of those of all SMs that its SM stands for.
 
         The latency is one line's, the farthest where its tile has lines on both sides; the cycle that at which what lies
         on the other side has come over the link. What was there before the kernel began both sides have.
@@ -195,7 +197,11 @@ class L2(Component):
         scale = self._fill_scales.get(request.tensor)
         if scale is not None:
             crossing *= min(1.0, scale * self._side_weights[side])
-        tile.copied_at = self._links[side % len(self._links)].reserve(crossing, at_cycle=request.issued_at)
+        link = self._links[side % len(self._links)]
+        if tile.done_at is None:  # what comes from memory crosses when it has come
+            tile.crossings.append((link, crossing, num_sms))
+            return latency, 0.0
+        tile.copied_at = link.reserve_alike(crossing, num_sms, at_cycle=request.issued_at)
         return latency, tile.copied_at
 
     def _draw(self) -> float:
@@ -267,15 +273,19 @@ class L2(Component):
         done = _Filled(tile, earliest, self.hbm.latency_cycles + waits)
         self.hbm.fill(paid, done, sm_idx=request.sm_idx, count=request.num_alike)
 
-    def across(self, num_bytes: float, side: int, *, at_cycle: float) -> float:
+    def across(self, num_bytes: float, side: int, *, at_cycle: float, num_sms: float = 1.0) -> float:
         """Cycle at which what a store of ``num_bytes`` from ``side`` changes on the other one has crossed the link."""
         links = self._links
         if not links:
             return 0.0
-        return links[(side + 1) % len(links)].reserve(self._far_share * num_bytes, at_cycle=at_cycle)
+        return links[(side + 1) % len(links)].reserve_alike(self._far_share * num_bytes, num_sms, at_cycle=at_cycle)
 
-    def store(self, request: MemoryRequest, done: Done, *, num_distinct_bytes: float, kind: StoreKind) -> Done:
+    def store(
+        self, request: MemoryRequest, done: Done, *, num_distinct_bytes: float, kind: StoreKind, num_sms: float = 1.0
+    ) -> Done:
         """Take a store; what will not stay resident goes on to memory. Returns what to call when it has left its SM.
+
+        ``num_sms`` store as much at once: those that the request's stands for.
 
         While more write-backs wait than L2 may hold of them, a store is complete when its own is.
         """
@@ -286,13 +296,19 @@ class L2(Component):
             self.counters.atom_sectors += num_sectors
         else:
             self.counters.red_sectors += num_sectors
-        leaving = num_distinct_bytes * self.residency.written_back_fraction(request.tensor)
+        leaving = num_distinct_bytes * self.residency.written_back_fraction(request.tensor, request.wave)
         if not leaving:
             return done
-        self._backlog_bytes += leaving
-        written = _WrittenBack(self, leaving, done if self._backlog_bytes > self.spec.write_back_queue_bytes else None)
-        self.hbm.write_back(leaving, written, count=request.num_alike)
+        self._backlog_bytes += leaving * num_sms
+        is_full = self._backlog_bytes > self.spec.write_back_queue_bytes
+        written = _WrittenBack(self, leaving * num_sms, done if is_full else None)
+        self.hbm.write_back(leaving, written, count=request.num_alike, num_sms=num_sms)
         return done if written.is_settled else written.left
+
+    @property
+    def backlog_bytes(self) -> float:
+        """Dirty bytes on their way to memory."""
+        return self._backlog_bytes
 
     def written_back(self, num_bytes: float) -> None:
         """``num_bytes`` of dirty lines have gone to memory."""
@@ -353,7 +369,13 @@ class _Filled:
 
     def __call__(self, cycle: float) -> None:
         tile = self._tile
-        tile.done_at = done_at = (cycle if cycle > self._earliest else self._earliest) + self._latency
+        come_at = cycle if cycle > self._earliest else self._earliest
+        for link, num_bytes, num_sms in tile.crossings:
+            tile.copied_at = link.reserve_alike(num_bytes, num_sms, at_cycle=cycle)
+            if tile.copied_at > come_at:
+                come_at = tile.copied_at
+        tile.crossings.clear()
+        tile.done_at = done_at = come_at + self._latency
         waiting, tile.waiting = tile.waiting, []
         for ready_at, latency, done in waiting:
             done((ready_at if ready_at > done_at else done_at) + latency)

@@ -125,6 +125,8 @@ class PanelTraffic:
     written_back_fraction: float
     written_back_bytes: float
     """Of distinct bytes stored, those that leave L2 before the end."""
+    written_back_by_wave: FloatArray
+    """Bytes that leave L2 while each wave runs, float64[num_waves]: stored by waves before it, mostly."""
     miss_bytes_by_wave: FloatArray
     """Bytes from memory, float64[num_waves]."""
     touched_bytes_by_wave: FloatArray
@@ -388,7 +390,8 @@ def read_traffic(table: Touches, order: Order, memory: FloatArray, crossing: Flo
     crossing_bytes = float((np.where(table.by_side, crossing, 0.0) * table.num_bytes).sum())
     return PanelTraffic(
         losses=losses[0], losses_again=tuple(losses[1:]), read_miss_bytes=float(missed.sum()), written_back_fraction=0.0,
-        written_back_bytes=0.0, miss_bytes_by_wave=missed, touched_bytes_by_wave=table.touched_bytes(order),
+        written_back_bytes=0.0, written_back_by_wave=np.zeros(order.num_waves), miss_bytes_by_wave=missed,
+        touched_bytes_by_wave=table.touched_bytes(order),
         lookup_miss_bytes=crossing_bytes + float((memory * own * table.num_bytes).sum()), crossing_bytes=crossing_bytes,
         crossing_miss_bytes=float((memory * (1.0 - own) * table.num_bytes).sum()),
     )

@@ -24,6 +24,8 @@ from gpusim.machine.memory.panels import (
 )
 from gpusim.machine.memory.tables import table_added_bytes, table_traffic
 
+MOST_EDGES = 400
+"""Points of a launch between which write-backs are taken to come evenly."""
 MOST_PASSES = 64
 """Launches before a warm one, at most; it is enough that one more would change nothing."""
 LONG_AGO = -1e30
@@ -214,22 +216,54 @@ def _stored(table: Touches, order: Order, sides: Sides, ages: Ages) -> PanelTraf
 
     It is lost as any line, or, and then L2 keeps a clean one, when more has been stored since than may wait dirty.
     """
-    num, step = sides.num, table.step
+    num, step, dirty = sides.num, table.step, sides.of_bytes(sides.dirty_bytes)
     until = np.full(len(step), order.num_steps)
     has_next = table.panel[1:] == table.panel[:-1]
     until[:-1][has_next] = step[1:][has_next]
     leaving = np.zeros(len(step))
     for home in range(num):
-        end, now, dirty = ages.stored[until, home], ages.stored, sides.of_bytes(sides.dirty_bytes)
+        end, now = ages.stored[until, home], ages.stored
         waiting = dirty.mean_lost_share(np.maximum(0.0, end - now[step + 1, home]), end - now[step, home])
         next_step = np.minimum(step + 1, until)
         lost = sides.mean_lost_share(ages.between(next_step, until, home), ages.between(step, until, home))
         leaving += np.maximum(lost, waiting) / num
-    stored, left = float(table.num_bytes.sum()), float((leaving * table.num_bytes).sum())
+    of_step = np.bincount(step, weights=leaving * table.num_bytes, minlength=order.num_steps).astype(np.float64)
+    stored, left = float(table.num_bytes.sum()), float(of_step.sum())
+    kinds = ((ages.every, sides), (ages.stored, dirty))
     return PanelTraffic(
         losses={}, read_miss_bytes=0.0, written_back_fraction=left / stored if stored else 0.0, written_back_bytes=left,
-        miss_bytes_by_wave=np.zeros(order.num_waves), touched_bytes_by_wave=table.touched_bytes(order),
+        written_back_by_wave=_by_wave(of_step, order, kinds), miss_bytes_by_wave=np.zeros(order.num_waves),
+        touched_bytes_by_wave=table.touched_bytes(order),
     )
+
+
+def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray, Sides]]) -> FloatArray:
+    """When what each step has stored leaves, by the wave that runs then: float64[num_waves].
+
+    ``leaving`` bytes of each step, float64[num_steps]. They leave as lines of their age are lost, the last of them before
+    the end. Launches of many steps are looked at in stretches.
+    """
+    num_steps = order.num_steps
+    edges = np.unique(np.linspace(0, num_steps, min(num_steps, MOST_EDGES) + 1).astype(np.int64))
+    of_stretch = np.add.reduceat(leaving, edges[:-1])
+    begin, end = np.meshgrid(np.arange(len(edges) - 1), np.arange(len(edges)), indexing="ij")
+    is_later = end > begin
+    lost = np.zeros(begin.shape)  # (stretch, edge): part of what a stretch stores that is lost by then
+    for now, held in kinds:
+        at, num_sides = now[edges], now.shape[1]
+        shares = [
+            held.mean_lost_share(
+                np.maximum(0.0, at[end, home] - at[begin + 1, home]), np.maximum(0.0, at[end, home] - at[begin, home])
+            )
+            for home in range(num_sides)
+        ]
+        lost = np.maximum(lost, np.where(is_later, np.mean(shares, axis=0), 0.0))
+    lost = np.maximum.accumulate(lost, axis=1)
+    whole = lost[:, -1:]
+    lost = np.where(whole > 0.0, lost / np.where(whole > 0.0, whole, 1.0), is_later)
+    by_edge = np.concatenate(([0.0], np.cumsum(np.diff(of_stretch @ lost))))
+    by_step = np.interp(np.arange(num_steps + 1), edges, by_edge)
+    return np.asarray(np.diff(by_step[:: order.num_passes]))
 
 
 # ---------------------------------------------------------------------------------------------- behind other launches

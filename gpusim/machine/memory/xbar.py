@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -109,10 +109,12 @@ def by_turns(total: float, turns: Sequence[int], most: Sequence[float]) -> list[
 class _Port:
     """One SM's way in: transfers one after the other, the first of them sharing the slices with other SMs."""
 
-    __slots__ = ("active", "link", "region", "waiting")
+    __slots__ = ("active", "link", "num_alike", "region", "waiting")
 
-    def __init__(self, link: _Link, region: int) -> None:
+    def __init__(self, link: _Link, region: int, num_alike: float) -> None:
         self.link = link
+        self.num_alike = num_alike
+        """SMs that this one stands for: each has as much from slices and link as it."""
         self.region = region
         """With whom its requests merge."""
         self.active: _Transfer | None = None
@@ -175,9 +177,9 @@ class _Transfer:
                 carried += carried_more
             self.asks = None
         if port.link.is_narrow:
-            self.link_at = port.link.pipe.reserve(carried, at_cycle=xbar.now())
+            self.link_at = port.link.pipe.reserve_alike(carried, port.num_alike, at_cycle=xbar.now())
         self.num_moved_bytes = moved
-        self.weight = weight = carried / moved
+        self.weight = weight = carried / moved * port.num_alike
         self.ticket = link.slices.transfer(moved, self, weight, share)
 
     def join(self, ask: Ask, part: Part) -> None:
@@ -193,10 +195,10 @@ class _Transfer:
             slices = port.link.slices
             moved, carried = xbar.price(ask, port, slices.left(self.ticket), self.ticket.share)
             total = self.num_moved_bytes + moved
-            self.weight = mean = (self.weight * self.num_moved_bytes + carried) / total
+            self.weight = mean = (self.weight * self.num_moved_bytes + carried * port.num_alike) / total
             self.num_moved_bytes = total
             if port.link.is_narrow:
-                self.link_at = port.link.pipe.reserve(carried, at_cycle=xbar.now())
+                self.link_at = port.link.pipe.reserve_alike(carried, port.num_alike, at_cycle=xbar.now())
             self.ticket = slices.extend(self.ticket, moved, mean)
         if self.more is None:
             self.more = [part]
@@ -261,8 +263,14 @@ class Xbar(Component):
 
     kind = "xbar"
 
-    def __init__(self, env: simpy.Environment, spec: XbarSpec, *, l2: L2, floorplan: Floorplan) -> None:
-        """A port for each SM of ``floorplan`` and two links for each GPC, on one set of slices."""
+    def __init__(
+        self, env: simpy.Environment, spec: XbarSpec, *, l2: L2, floorplan: Floorplan,
+        alike: Mapping[int, int] | None = None,
+    ) -> None:
+        """A port for each SM of ``floorplan`` and two links for each GPC, on one set of slices.
+
+        ``alike``: SMs for which each stands that others stand for; itself alone, where it is not told.
+        """
         self._env = env
         self.spec = spec
         self.counters = XbarCounters()
@@ -293,10 +301,14 @@ class Xbar(Component):
         self._lone = frozenset(floorplan.lone)
         write_links = [Pipe(units_per_cycle=spec.gpc_write_bytes_per_cycle) for _ in floorplan.members]
         self.store_ports = [Pipe(units_per_cycle=spec.sm_write_bytes_per_cycle) for _ in gpcs]
-        self._stores_of = [StorePort(env, self.stores, spec.store_way_bytes) for _ in gpcs]
+        num_alike = [float((alike or {}).get(sm_idx, 1)) for sm_idx in range(floorplan.num_sms)]
+        self._stores_of = [StorePort(env, self.stores, spec.store_way_bytes, num) for num in num_alike]
         self._store_links = [write_links[gpc_idx] for gpc_idx in gpcs]
         regions = floorplan.groups(spec.merge_scope)
-        self.ports = [_Port(self._links[gpc_idx], region) for gpc_idx, region in zip(gpcs, regions, strict=True)]
+        self.ports = [
+            _Port(self._links[gpc_idx], region, num)
+            for gpc_idx, region, num in zip(gpcs, regions, num_alike, strict=True)
+        ]
         self._sides = sides
         self._merges = spec.merge_scope != "sm" and spec.merge_limit > 1
         self._left_out = [0.0, 0.0, 0.0]
@@ -306,10 +318,10 @@ class Xbar(Component):
 
     def is_live(self, sm_idx: int, *, is_live: bool) -> None:
         """An SM has its first CTA, or has lost its last: whose link is in the way now?"""
-        mine = self.ports[sm_idx].link
-        mine.num_live += 1 if is_live else -1
+        mine, num = self.ports[sm_idx].link, int(self.ports[sm_idx].num_alike)
+        mine.num_live += num if is_live else -num
         if sm_idx in self._lone:
-            mine.num_lone_live += 1 if is_live else -1
+            mine.num_lone_live += num if is_live else -num
         spec = self.spec
         links = [link for link in self._links if link.slices is mine.slices and link.num_live]
         if not links:
@@ -340,7 +352,8 @@ class Xbar(Component):
         side = self._sides[request.sm_idx]
         tile = self.l2.look_up(request, side)
         earliest = request.issued_at + request.num_bytes / self.alone_bytes_per_cycle
-        latency, across_at = self.l2.reach(request, tile, side)
+        port = self.ports[request.sm_idx]
+        latency, across_at = self.l2.reach(request, tile, side, port.num_alike)
         if across_at > earliest:
             earliest = across_at
         if places is not None:
@@ -352,7 +365,7 @@ class Xbar(Component):
         counters = self.counters
         counters.asked_bytes += request.num_bytes
         if self._merges:
-            moved, rate = self.ports[request.sm_idx].link.slices.moved()
+            moved, rate = port.link.slices.moved()
             asked = moved + (request.issued_at - self._env._now) * rate
             ask: Ask = (tile, request.num_bytes, weight, asked)
         else:
@@ -392,7 +405,8 @@ class Xbar(Component):
         ``num_more_bytes`` pass the port beside the request's: headers and masks. ``num_packet_bytes`` are what the
         packets of threads' stores take in all, of the port and of L2, where that is more than the request.
         """
-        done = self.l2.store(request, done, num_distinct_bytes=num_distinct_bytes, kind=kind)
+        num_alike = self.ports[request.sm_idx].num_alike
+        done = self.l2.store(request, done, num_distinct_bytes=num_distinct_bytes, kind=kind, num_sms=num_alike)
         num_bytes = request.num_bytes + num_more_bytes
         if kind == "red":
             num_bytes += request.num_bytes * self.spec.red_header_fraction
@@ -405,8 +419,8 @@ class Xbar(Component):
 
         def cross(cycle: float) -> float:
             since = max(cycle, request.issued_at)
-            across_at = self.l2.across(crossing, side, at_cycle=since)
-            return max(across_at, link.reserve(crossing, at_cycle=since))
+            across_at = self.l2.across(crossing, side, at_cycle=since, num_sms=num_alike)
+            return max(across_at, link.reserve_alike(crossing, num_alike, at_cycle=since))
 
         self._stores_of[request.sm_idx].send(
             max(request.num_bytes, num_packet_bytes), now=self._env._now, through_at=left_at, cross=cross, left=done,

@@ -18,6 +18,9 @@ class WarpSchedulerSpec:
     fp32_lanes: int
     int32_lanes: int
     mufu_lanes: int
+    shuffle_lanes: int
+    shuffle_cycles: float
+    """From a shuffle to the next that uses what it gives."""
     dependent_cycles: float
     """From an arithmetic instruction to the next that uses what it gives."""
     barrier_base_cycles: float
@@ -48,12 +51,12 @@ class WarpSchedulerCounters(Counters):
 
 
 class WarpScheduler(Component):
-    """Issue slots, FMA, ALU and MUFU pipes.
+    """Issue slots, FMA, ALU and MUFU pipes, shuffles.
 
     Models: one warp instruction a cycle and scheduler, the lanes of each pipe; warps of a role spread evenly; chains of
-    integer instructions where a program names them (a loop's branch is two).
+    integer instructions and of shuffles where a program names them (a loop's branch is two).
     Ignores: other dependences inside a role's arithmetic, register banks (FFMA of three registers), dual roles of the INT
-    pipe, instruction cache.
+    pipe, what shuffles take of the way to shared memory, instruction cache.
     Source: the GPU's description.
     """
 
@@ -67,6 +70,7 @@ class WarpScheduler(Component):
         self.fma_pipe = GapPipe(units_per_cycle=spec.fp32_lanes / WARP_SIZE)
         self.alu_pipe = GapPipe(units_per_cycle=spec.int32_lanes / WARP_SIZE)
         self.mufu_pipe = GapPipe(units_per_cycle=spec.mufu_lanes / WARP_SIZE)
+        self.shuffle_pipe = GapPipe(units_per_cycle=spec.shuffle_lanes / WARP_SIZE)
 
     def issue(self, num_instructions: float, *, num_warps: int, at_cycle: float, weight: float) -> float:
         """Issue ``num_instructions`` of each of ``num_warps`` warps; returns when the last has been issued."""

@@ -1,4 +1,4 @@
-"""Tensor cores, FMA, ALU and MUFU work, setmaxnreg."""
+"""Tensor cores, FMA, ALU and MUFU work, shuffles, setmaxnreg."""
 
 from __future__ import annotations
 
@@ -101,13 +101,14 @@ def code(role: Role, op: ops.Code) -> Pause:
 
 
 def fma(role: Role, op: ops.Fma) -> Pause:
-    """FP32 pipe."""
+    """FP32 pipe; in a chain each instruction waits for the one before it."""
     scheduler = role.sm.warp_scheduler
+    chained = role.t + op.num_instructions * scheduler.spec.dependent_cycles if op.is_chain else 0.0
     scheduler.counters.fma_instructions += op.num_instructions * role.num_warps * role.count
     end = scheduler.execute(
         scheduler.fma_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
     )
-    role.spend(WarpState.MATH_PIPE, end)
+    role.spend(WarpState.MATH_PIPE, end if end > chained else chained)
     return None
 
 
@@ -129,6 +130,17 @@ def mufu(role: Role, op: ops.Mufu) -> Pause:
         scheduler.mufu_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
     )
     role.spend(WarpState.MATH_PIPE, end)
+    return None
+
+
+def shfl(role: Role, op: ops.Shfl) -> Pause:
+    """Shuffles; in a chain each waits until the one before has given its word."""
+    scheduler = role.sm.warp_scheduler
+    chained = role.t + op.num_instructions * scheduler.spec.shuffle_cycles if op.is_chain else 0.0
+    end = scheduler.execute(
+        scheduler.shuffle_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
+    )
+    role.spend(WarpState.SHORT_SCOREBOARD, end if end > chained else chained)
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,10 @@ from gpusim.workload import ops
 
 if TYPE_CHECKING:
     from gpusim.simulate.engine import Engine
+
+
+SMALL_PART = 0.05
+"""Of a store, what is not worth an event of its own."""
 
 
 def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
@@ -70,17 +75,19 @@ def queue_store(role: Role, op: ops.GlobalStore, begin_cycle: float) -> Pause:
         num_bytes / rate, num_requests=num_requests, num_bytes=access.num_bytes, num_schedulers=schedulers
     )
     passed = min(lead, num_bytes / num_requests * spec.shared_places(num_requests, access.num_bytes))
+    if not role.engine.launch.smem_bytes and num_bytes - passed < SMALL_PART * num_bytes:
+        passed = lead  # instructions to shared memory alone would tell them apart
     ends = sorted({0.0, num_bytes - lead, num_bytes - passed, num_bytes})
     for begin, end in pairwise(end for end in ends if end >= 0.0):
         group = send_store(role, op, num_bytes, (end - begin) / num_bytes, begin_cycle)
         role.queued_stores.append((end - begin, group))
+        role.sm.queued_stores.append((end - begin, group))
     role.passed_bytes = passed
-    return until_stored(role, lead)
+    return until_stored(role, role.sm.queued_stores, lead)
 
 
-def until_stored(role: Role, num_left_bytes: float) -> Pause:
-    """Until all of the role's stores but the last ``num_left_bytes`` have left the SM."""
-    queued = role.queued_stores
+def until_stored(role: Role, queued: deque[tuple[float, AsyncGroup]], num_left_bytes: float) -> Pause:
+    """Until all of the ``queued`` stores, the role's or its SM's, but the last ``num_left_bytes`` have left the SM."""
     while queued and not queued[0][1].num_pending and queued[0][1].ready_at <= role.t:
         queued.popleft()
     behind = sum(num_bytes for num_bytes, _ in queued)

@@ -16,7 +16,7 @@ ISSUE_CYCLES = 1.0
 def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
     """Wavefronts of the data stage; the token is ready a latency later."""
     if role.queued_stores:  # instructions of a warp go to memory and shared memory in their order
-        pause = until_stored(role, role.passed_bytes)
+        pause = until_stored(role, role.queued_stores, role.passed_bytes)
         if pause is not None:
             role.must_retry = True
             return pause

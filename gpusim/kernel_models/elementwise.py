@@ -1,0 +1,140 @@
+"""Element by element: copy, scale, add, fill."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from gpusim.kernel_models.streams import (
+    Elements,
+    StreamParams,
+    VectorBytes,
+    all_passes,
+    ceil_div,
+    check_grid,
+    check_vector,
+    passes,
+    share_footprint,
+)
+from gpusim.units import WARP_SIZE
+from gpusim.workload import ops
+from gpusim.workload.launch import Launch, RoleContext, Target, WarpRole
+
+INPUTS = {"copy": ("in",), "scale": ("in",), "add": ("a", "b"), "fill": ()}
+"""What each operation reads."""
+
+BEFORE_LOADS, BEFORE_STORES, EACH_ELEMENT = 20, 2, 8
+"""Integer instructions of a thread: until its first load's address is known, and its first store's; of the loop over a last
+share. Source: SASS of kernels/elementwise, sm_90a."""
+LEAST_REGISTERS, OTHER_REGISTERS = 14, 8
+"""Registers of a thread at least, and beside the data. Source: the same."""
+REGISTER_BYTES = 4
+
+
+class ElementwiseParams(StreamParams):
+    """out = in, factor * in, a + b, or a value.
+
+    Thread t of a CTA takes its vectors t, t + threads, ...; all loads of a thread are issued before its first store. A CTA
+    whose share is not full takes it element by element.
+    """
+
+    op: Literal["copy", "scale", "add", "fill"] = Field("copy", description="out = in, factor * in, a + b, or a value")
+    elements: Elements = Field(description="elements of each tensor")
+    vector_bytes: VectorBytes = Field(16, description="bytes of one load or store of a thread")
+    items_per_thread: Annotated[int, Field(ge=1, le=32)] = Field(1, description="vectors of a thread")
+
+    @property
+    def share_bytes(self) -> int:
+        """What a CTA takes of each tensor."""
+        return self.threads * self.items_per_thread * self.vector_bytes
+
+    @property
+    def num_ctas(self) -> int:
+        """CTAs of the grid."""
+        return ceil_div(self.elements * self.element.num_bytes, self.share_bytes)
+
+    def resolved(self, gpu: Target) -> ElementwiseParams:
+        """Checked; nothing depends on the GPU.
+
+        Raises:
+            KernelError: parameters that do not go together.
+        """
+        del gpu
+        check_vector("elementwise", self.vector_bytes, self.element.num_bytes)
+        check_grid("elementwise", self.num_ctas, use="use more --items-per-thread, --threads or --vector-bytes")
+        return self
+
+    def launch(self, gpu: Target) -> Launch:
+        """The kernel on ``gpu``.
+
+        Raises:
+            KernelError: parameters that no kernel can have.
+        """
+        return elementwise_launch(self.resolved(gpu))
+
+
+def registers_of(params: ElementwiseParams) -> int:
+    """Registers of a thread: all that it has loaded, and a few; a fill's value is copied for each vector."""
+    data = params.items_per_thread * params.vector_bytes // REGISTER_BYTES * max(1, len(INPUTS[params.op]))
+    return max(LEAST_REGISTERS, min(255, data + OTHER_REGISTERS))
+
+
+def elementwise_launch(params: ElementwiseParams) -> Launch:
+    """The Launch of checked ``params``.
+
+    All loads of a thread from a tensor are one op, and so are its stores: they follow one another without a wait.
+    Ignores: that a thread stores its first vector when that is there, and not when all are; the parameters' way through the
+    constant cache; that the compiler, to save registers, may add the first vectors before it loads the last (``add`` of four
+    16-byte vectors).
+    """
+    inputs, width, threads = INPUTS[params.op], params.element.num_bytes, params.threads
+    share, num_bytes = params.share_bytes, params.elements * params.element.num_bytes
+    full = all_passes(0, share // params.vector_bytes, threads, params.vector_bytes)
+    has_math = params.op in ("scale", "add")
+    math = ops.Fma(params.items_per_thread * max(1, params.vector_bytes // REGISTER_BYTES))
+    before, between, each = ops.Alu(BEFORE_LOADS, is_chain=True), ops.Alu(BEFORE_STORES), ops.Alu(EACH_ELEMENT)
+
+    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
+        panel = cta.cta_idx
+        yield before
+        if (panel + 1) * share > num_bytes:
+            yield from last(panel)
+            return
+        tokens: list[ops.Token] = []
+        for name in inputs:
+            tokens.append((yield ops.GlobalLoad(name, (panel, 0), full)))
+        yield between
+        for token in tokens:
+            yield ops.Use(token)
+        if has_math:
+            yield math
+        yield ops.GlobalStore("out", (panel, 0), full)
+
+    def last(panel: int) -> Generator[ops.Op, Any, None]:
+        """Thread t takes elements t, t + threads, ... one by one."""
+        for step, access in enumerate(passes(0, (num_bytes - panel * share) // width, threads, width)):
+            tokens: list[ops.Token] = []
+            for name in inputs:
+                tokens.append((yield ops.GlobalLoad(name, (panel, step), access)))
+            for token in tokens:
+                yield ops.Use(token)
+            yield ops.GlobalStore("out", (panel, step), access)
+            yield each
+
+    return Launch(
+        kernel="elementwise",
+        num_ctas=params.num_ctas,
+        num_tiles=params.num_ctas,
+        roles=(WarpRole(name=params.op, num_warps=threads // WARP_SIZE, program=program),),
+        registers_per_thread=registers_of(params),
+        registers_source="SASS of kernels/elementwise",
+        footprints=tuple(
+            share_footprint(name, "write" if name == "out" else "read", num_bytes=num_bytes, share_bytes=share)
+            for name in (*inputs, "out")
+        ),
+        num_flops=params.elements if has_math else 0,
+        math_class="fp32",
+        params=params.as_options(),
+    )

@@ -1,0 +1,192 @@
+"""Rows of a table by their numbers: out[i] = table[index[i]]."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import Field
+
+from gpusim.errors import KernelError
+from gpusim.kernel_models.rows import VECTOR_BYTES, Count
+from gpusim.kernel_models.streams import StreamParams, ceil_div, check_grid, dense_access, share_footprint
+from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.launch import Launch, RoleContext, Target, WarpRole
+
+INDEX_BYTES = 4
+MOST_VECTORS = 32
+"""Of a row that a lane keeps."""
+AT_ONCE = 4
+"""Vectors of a thread at least: of short rows it takes several."""
+BEFORE_INDEX, BEFORE_ROWS, BEFORE_STORES = 11, 17, 4
+"""Instructions of a thread until its first load of an index, from there to the first of a row, and to the first store.
+Source: SASS of kernels/gather, sm_90a."""
+AT_MOST = 6
+"""Vectors of a thread that are under way: more of a row are asked for when as many of the first have been stored."""
+REGISTERS, MOST_REGISTERS = 24, 32
+"""Of a thread with four vectors, and with more. Source: ptxas of kernels/gather."""
+
+
+class GatherParams(StreamParams):
+    """Copies rows of a table, 16 bytes a lane: eight or more lanes, a warp at most, share a row.
+
+    Each thread loads its indices, then its vectors (four of several rows, or six of one), then stores them.
+    """
+
+    rows: Count = Field(description="rows that are gathered")
+    columns: Count = Field(description="elements of a row")
+    table_rows: Count = Field(description="rows of the table")
+    index: Literal["random", "sequential"] = Field(
+        "random", description="which rows: drawn with replacement, or one behind the other"
+    )
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return self.columns * self.element.num_bytes
+
+    @property
+    def lanes(self) -> int:
+        """Lanes that share a row."""
+        return min(WARP_SIZE, self.row_bytes // VECTOR_BYTES)
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of a row that a lane takes."""
+        return self.row_bytes // (VECTOR_BYTES * self.lanes)
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows whose vectors a lane has under way."""
+        return ceil_div(AT_ONCE, self.vectors) if self.vectors < AT_ONCE else 1
+
+    @property
+    def rows_per_cta(self) -> int:
+        """Rows that a CTA copies."""
+        return self.threads // self.lanes * self.rows_at_once
+
+    @property
+    def num_ctas(self) -> int:
+        """CTAs of the grid."""
+        return ceil_div(self.rows, self.rows_per_cta)
+
+    def resolved(self, gpu: Target) -> GatherParams:
+        """Checked; nothing depends on the GPU.
+
+        Raises:
+            KernelError: parameters that do not go together.
+        """
+        del gpu
+        if self.row_bytes < LINE_BYTES or self.row_bytes & (self.row_bytes - 1):
+            raise KernelError(
+                f"gather: rows of {self.row_bytes} bytes, wants a power of two from {LINE_BYTES} bytes on: use "
+                f"--columns {max(LINE_BYTES, 1 << (self.row_bytes.bit_length() - 1)) // self.element.num_bytes}"
+            )
+        if self.vectors > MOST_VECTORS:
+            raise KernelError(
+                f"gather: rows of {self.row_bytes} bytes are more than {MOST_VECTORS} vectors a lane: use at most "
+                f"{MOST_VECTORS * WARP_SIZE * VECTOR_BYTES // self.element.num_bytes} --columns"
+            )
+        if self.index == "sequential" and self.table_rows < self.rows:
+            raise KernelError(f"gather: {self.rows} rows one behind the other, the table has {self.table_rows}: use fewer")
+        check_grid("gather", self.num_ctas, use="use fewer --rows")
+        return self
+
+    def launch(self, gpu: Target) -> Launch:
+        """The kernel on ``gpu``.
+
+        Raises:
+            KernelError: parameters that no kernel can have.
+        """
+        return gather_launch(self.resolved(gpu))
+
+
+def gather_launch(params: GatherParams) -> Launch:
+    """The Launch of checked ``params``.
+
+    Ignores: that rows of a random index lie on sides of L2 and channels by chance; rows that a CTA copies twice.
+    """
+    num_warps, at_once, per_cta = params.threads // WARP_SIZE, params.rows_at_once, params.rows_per_cta
+    of_warp = dense_access(0, WARP_SIZE, VECTOR_BYTES)
+    rows_of_warp = WARP_SIZE // params.lanes
+    new, again = _indices(params)
+    last_idx, rest = params.num_ctas - 1, params.rows % per_cta
+    chunks = _chunks(at_once * params.vectors)
+    full = [of_warp.scaled(num_warps * chunk) for chunk in chunks]
+    last = [of_warp.scaled(ceil_div(ceil_div(rest, rows_of_warp) * chunk, at_once)) for chunk in chunks] if rest else full
+    before, between, behind = ops.Alu(BEFORE_INDEX, is_chain=True), ops.Alu(BEFORE_ROWS), ops.Alu(BEFORE_STORES)
+
+    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
+        first, *later = last if cta.cta_idx == last_idx else full
+        yield before
+        indices = [(yield ops.GlobalLoad("index", (cta.cta_idx, 0), new))]
+        if again.num_requests:
+            indices.append((yield ops.GlobalLoad("index", (cta.cta_idx, 0), again)))
+        for token in indices:
+            yield ops.Use(token)
+        yield between
+        token = yield ops.GlobalLoad("table", (cta.cta_idx, 0), first)
+        yield behind
+        for step, access in enumerate(later):
+            yield ops.Use(token)
+            token = yield ops.GlobalLoad("table", (cta.cta_idx, step + 1), access)
+            yield ops.GlobalStore("out", (cta.cta_idx, step), first)
+            first = access
+        yield ops.Use(token)
+        yield ops.GlobalStore("out", (cta.cta_idx, len(later)), first)
+
+    num_bytes, share = params.rows * params.row_bytes, per_cta * params.row_bytes
+    return Launch(
+        kernel="gather",
+        num_ctas=params.num_ctas,
+        num_tiles=params.num_ctas,
+        roles=(WarpRole(name="gather", num_warps=num_warps, program=program),),
+        registers_per_thread=REGISTERS if at_once * params.vectors <= AT_ONCE else MOST_REGISTERS,
+        registers_source="ptxas of kernels/gather",
+        footprints=(
+            share_footprint(
+                "index", "read", num_bytes=params.rows * INDEX_BYTES, share_bytes=per_cta * INDEX_BYTES
+            ),
+            replace(
+                share_footprint("table", "read", num_bytes=num_bytes, share_bytes=share, num_steps=len(chunks)),
+                table_bytes=params.table_rows * params.row_bytes if params.index == "random" else 0,
+            ),
+            share_footprint("out", "write", num_bytes=num_bytes, share_bytes=share, num_steps=len(chunks)),
+        ),
+        math_class="fp32",
+        params=params.as_options(),
+    )
+
+
+def _chunks(num_vectors: int) -> list[int]:
+    """Vectors of a lane that it asks for together.
+
+    >>> _chunks(4), _chunks(8)
+    ([4], [6, 2])
+    """
+    return [min(AT_MOST, num_vectors - begin) for begin in range(0, num_vectors, AT_MOST)]
+
+
+def _indices(params: GatherParams) -> tuple[AccessPattern, AccessPattern]:
+    """A full CTA's loads of indices: those of new sectors, and those that find theirs on its way.
+
+    With each of its loads a warp reads the numbers of its rows, neighbouring warps those of neighbouring rows.
+    """
+    num_warps = params.threads // WARP_SIZE
+    num_requests = num_warps * params.rows_at_once
+    num_bytes = params.rows_per_cta * INDEX_BYTES
+    num_new = min(num_requests, ceil_div(num_bytes, SECTOR_BYTES))
+    lanes_bytes = num_requests * WARP_SIZE * INDEX_BYTES
+    new = AccessPattern(
+        num_requests=num_new, num_sectors=num_new, num_lines=num_new, num_wavefronts=num_new,
+        num_bytes=lanes_bytes * num_new // num_requests,
+    )
+    rest = num_requests - num_new
+    again = AccessPattern(
+        num_requests=rest, num_sectors=rest, num_lines=rest, num_wavefronts=rest,
+        num_bytes=lanes_bytes - new.num_bytes,
+    )
+    return new, again

@@ -1,0 +1,287 @@
+"""Sums of the rows or of the columns of an array, in fp32."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from gpusim.errors import KernelError
+from gpusim.kernel_models.rows import WARP_STEPS, WORD_BYTES, Count, unpacking
+from gpusim.kernel_models.streams import (
+    IntArray,
+    StreamParams,
+    VectorBytes,
+    ceil_div,
+    check_grid,
+    check_vector,
+    dense_access,
+    share_footprint,
+    total,
+)
+from gpusim.units import WARP_SIZE
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern, wavefronts
+from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
+
+UNROLLED = 4
+"""Loads of a thread that are under way at once. Of a row, what is left over is taken first, one by one; of columns, all
+loads of a block lie in a straight line, but there are registers for four."""
+BEFORE_ROW, EACH_TURN, AFTER_ROW = 33, 5, 9
+"""Instructions of a thread: until its first load, of a turn of the loop beside loads and sums, and after the last sum.
+Source of this and what follows: SASS of kernels/reduction, sm_90a."""
+BEFORE_COLUMNS, AFTER_COLUMNS = 44, 8
+"""Of the same where columns are added up: until the first load, and from the warps' sums to the atomic."""
+REGISTERS: Mapping[tuple[str, int], int] = {("row", 4): 24, ("row", 2): 26, ("column", 4): 32, ("column", 2): 32}
+"""Of a thread, by the bytes of an element."""
+
+
+class ReductionParams(StreamParams):
+    """Sums along an axis: of every row, a CTA a row; or of every column.
+
+    ``row``: threads take turns of a row's vectors, then shuffles, one word a warp through shared memory, one store.
+    ``column``: a CTA takes ``rows_per_cta`` rows of as many columns as a warp reads at once; its warps take turns of rows,
+    their sums meet in shared memory, and one fp32 atomic a column adds them to the result, which was zero.
+    """
+
+    rows: Count = Field(description="rows of the array")
+    columns: Count = Field(description="elements of a row")
+    axis: Literal["row", "column"] = Field("row", description="what is added up: each row, or each column")
+    vector_bytes: VectorBytes = Field(16, description="bytes of one load of a thread")
+    rows_per_cta: Annotated[int, Field(ge=1, le=65536)] = Field(64, description="rows of a CTA that adds up columns")
+
+    @property
+    def vector_elements(self) -> int:
+        """Elements of a vector."""
+        return self.vector_bytes // self.element.num_bytes
+
+    @property
+    def num_warps(self) -> int:
+        """Of a CTA."""
+        return self.threads // WARP_SIZE
+
+    @property
+    def width(self) -> int:
+        """Columns that a warp reads at once."""
+        return WARP_SIZE * self.vector_elements
+
+    @property
+    def num_ctas(self) -> int:
+        """CTAs of the grid."""
+        if self.axis == "row":
+            return self.rows
+        return ceil_div(self.rows, self.rows_per_cta) * ceil_div(self.columns, self.width)
+
+    def resolved(self, gpu: Target) -> ReductionParams:
+        """Checked; nothing depends on the GPU.
+
+        Raises:
+            KernelError: parameters that do not go together.
+        """
+        del gpu
+        check_vector("reduction", self.vector_bytes, self.element.num_bytes)
+        if self.columns % self.vector_elements:
+            raise KernelError(
+                f"reduction: {self.columns} columns are no whole vectors of {self.vector_elements} elements: use a multiple "
+                f"or fewer --vector-bytes"
+            )
+        if self.axis == "column":
+            self._check_columns()
+        check_grid("reduction", self.num_ctas, use="use fewer --rows")
+        return self
+
+    def _check_columns(self) -> None:
+        for name, has, unit, why in (
+            ("columns", self.columns, self.width, "what a warp reads at once"),
+            ("rows", self.rows, self.rows_per_cta, "the rows of a CTA"),
+            ("rows per CTA", self.rows_per_cta, self.num_warps, "a row for each warp"),
+        ):
+            if has % unit:
+                raise KernelError(f"reduction: {has} {name} are no multiple of {unit} ({why}): use one")
+        if self.threads < self.width:
+            raise KernelError(
+                f"reduction: {self.threads} threads finish {self.width} columns, wants one each: use more --threads or "
+                f"fewer --vector-bytes"
+            )
+
+    def launch(self, gpu: Target) -> Launch:
+        """The kernel on ``gpu``.
+
+        Raises:
+            KernelError: parameters that no kernel can have.
+        """
+        params = self.resolved(gpu)
+        return row_launch(params, num_sms=gpu.num_sms) if params.axis == "row" else column_launch(params)
+
+
+def row_launch(params: ReductionParams, *, num_sms: int) -> Launch:
+    """A CTA a row.
+
+    Warps go on by themselves where a row is more than one turn of the loop and no SM has two of them, else together.
+    Ignores: that warps of one CTA run ahead of others where other CTAs hide it.
+    """
+    width = params.element.num_bytes
+    row_bytes = params.columns * width
+    num_vectors = row_bytes // params.vector_bytes
+    threads_of = [min(params.threads, num_vectors - begin) for begin in range(0, num_vectors, params.threads)]
+    num_alone = len(threads_of) % UNROLLED
+    if threads_of[-1] < params.threads:  # a pass that is not full: which one is taken alone makes no difference
+        threads_of = threads_of[-1:] + threads_of[:-1] if num_alone else threads_of
+    num_turns = len(threads_of) // UNROLLED
+    at_once = 1 if num_turns > 1 and params.rows <= num_sms else params.num_warps
+    roles = tuple(
+        _row_role(params, threads_of, num_alone, first, at_once) for first in range(0, params.num_warps, at_once)
+    )
+    num_steps = num_alone + num_turns
+    return Launch(
+        kernel="reduction",
+        num_ctas=params.num_ctas,
+        num_tiles=params.num_ctas,
+        roles=roles,
+        registers_per_thread=REGISTERS["row", width],
+        registers_source="ptxas of kernels/reduction",
+        extra_smem_bytes=params.num_warps * WORD_BYTES,
+        footprints=(
+            share_footprint(
+                "in", "read", num_bytes=params.rows * row_bytes, share_bytes=row_bytes, num_steps=len(roles) * num_steps
+            ),
+            share_footprint("out", "write", num_bytes=params.rows * WORD_BYTES, share_bytes=WORD_BYTES),
+        ),
+        num_flops=params.rows * params.columns,
+        math_class="fp32",
+        params=params.as_options(),
+    )
+
+
+def _row_role(
+    params: ReductionParams, threads_of: list[int], num_alone: int, first_warp: int, num_warps: int
+) -> WarpRole:
+    """Some warps of a row; ``threads_of``: those that load in each pass over it."""
+    num_all, elements, unpacked = params.num_warps, params.vector_elements, unpacking(params.element.num_bytes)
+    first = first_warp * WARP_SIZE
+    loads = [
+        dense_access(0, min(max(threads - first, 0), num_warps * WARP_SIZE), params.vector_bytes) for threads in threads_of
+    ]
+    alone = loads[:num_alone]
+    turns = [total(loads[begin : begin + UNROLLED]) for begin in range(num_alone, len(loads), UNROLLED)]
+    first_step = first_warp // num_warps * (len(alone) + len(turns))
+    unpack_one, add_one = ops.Alu(EACH_TURN + elements * unpacked), ops.Fma(elements, is_chain=True)
+    unpack, add = ops.Alu(EACH_TURN + UNROLLED * elements * unpacked), ops.Fma(UNROLLED * elements, is_chain=True)
+    before, after = ops.Alu(BEFORE_ROW, is_chain=True), ops.Alu(AFTER_ROW, is_chain=True)
+    shuffle, sums = ops.Shfl(WARP_STEPS, is_chain=True), ops.Fma(WARP_STEPS, is_chain=True)
+    steps = (num_all - 1).bit_length()
+    word = AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WORD_BYTES)
+    words = AccessPattern(num_requests=1, num_wavefronts=1, num_bytes=num_all * WORD_BYTES)
+    shuffle_words, add_words = ops.Shfl(steps, is_chain=True), ops.Alu(steps, is_chain=True)
+    result = dense_access(0, 1, WORD_BYTES)
+
+    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
+        row = cta.cta_idx
+        yield before
+        for step, access in enumerate(alone, start=first_step):
+            if access.num_requests:
+                yield ops.Use((yield ops.GlobalLoad("in", (row, step), access)))
+                yield unpack_one
+                yield add_one
+        for turn in cta.loop(len(turns)) if len(turns) > 1 else range(len(turns)):
+            token = yield ops.GlobalLoad("in", (row, first_step + len(alone) + turn), turns[turn])
+            yield ops.Use(token)
+            yield unpack
+            yield add
+        yield shuffle
+        yield sums
+        yield ops.SharedStore(word)
+        yield ops.Syncthreads()
+        if first:
+            return
+        yield ops.Use((yield ops.SharedLoad(words)))
+        yield shuffle_words
+        yield add_words
+        yield after
+        yield ops.GlobalStore("out", (row, 0), result)
+
+    name = "row" if num_warps == num_all else f"warp {first_warp}"
+    return WarpRole(name=name, num_warps=num_warps, program=program)
+
+
+def column_launch(params: ReductionParams) -> Launch:
+    """A CTA a block of rows and columns.
+
+    Ignores: that atomics for one column wait for one another.
+    """
+    width, num_warps, elements = params.element.num_bytes, params.num_warps, params.vector_elements
+    num_groups = params.columns // params.width
+    turns = params.rows_per_cta // num_warps
+    of_row = dense_access(0, WARP_SIZE, params.vector_bytes)
+    loads = [of_row.scaled(num_warps * min(UNROLLED, turns - begin)) for begin in range(0, turns, UNROLLED)]
+    share = params.rows_per_cta * params.width * width
+    before, after = ops.Alu(BEFORE_COLUMNS, is_chain=True), ops.Alu(AFTER_COLUMNS)
+    each = turns * elements / len(loads)
+    unpack, add = ops.Alu(each * unpacking(width)), ops.Fma(each)
+    leave, take = _left(params), _taken(params)
+    finishing = params.width / params.threads  # part of the threads
+    finish = ops.Fma(num_warps * finishing, is_chain=True)
+    result = dense_access(0, params.width, WORD_BYTES)
+
+    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
+        yield before
+        token = yield ops.GlobalLoad("in", (cta.cta_idx, 0), loads[0])
+        for step in range(1, len(loads) + 1):
+            yield ops.Use(token)
+            if step < len(loads):
+                token = yield ops.GlobalLoad("in", (cta.cta_idx, step), loads[step])
+            yield unpack
+            yield add
+        yield ops.SharedStore(leave)
+        yield ops.Syncthreads()
+        yield ops.Use((yield ops.SharedLoad(take)))
+        yield finish
+        yield after
+        yield ops.GlobalAtomic("out", (cta.cta_idx % num_groups, 0), result)
+
+    def group_of(tiles: IntArray) -> IntArray:
+        return tiles % num_groups
+
+    def group_bytes(tiles: IntArray) -> IntArray:
+        return np.full_like(tiles, params.width * WORD_BYTES)
+
+    return Launch(
+        kernel="reduction",
+        num_ctas=params.num_ctas,
+        num_tiles=params.num_ctas,
+        roles=(WarpRole(name="column", num_warps=num_warps, program=program),),
+        registers_per_thread=REGISTERS["column", width],
+        registers_source="ptxas of kernels/reduction",
+        extra_smem_bytes=num_warps * params.width * WORD_BYTES,
+        footprints=(
+            share_footprint(
+                "in", "read", num_bytes=params.rows * params.columns * width, share_bytes=share, num_steps=len(loads)
+            ),
+            Footprint(tensor="out", access="write", panel_of=group_of, panel_bytes=group_bytes),
+        ),
+        num_flops=params.rows * params.columns,
+        math_class="fp32",
+        params=params.as_options(),
+    )
+
+
+def _left(params: ReductionParams) -> AccessPattern:
+    """Each lane stores the sums of its columns, side by side, in vectors of four."""
+    lanes = np.arange(WARP_SIZE)
+    at_once = min(4, params.vector_elements)
+    stores = [
+        int(wavefronts(f"st_shared_b{32 * at_once}", WORD_BYTES * (lanes * params.vector_elements + first)))
+        for first in range(0, params.vector_elements, at_once)
+    ]
+    return AccessPattern(
+        num_requests=len(stores) * params.num_warps, num_wavefronts=sum(stores) * params.num_warps,
+        num_bytes=params.num_warps * params.width * WORD_BYTES,
+    )
+
+
+def _taken(params: ReductionParams) -> AccessPattern:
+    """A thread for each column loads what every warp has left."""
+    num = params.num_warps * ceil_div(params.width, WARP_SIZE)
+    return AccessPattern(num_requests=num, num_wavefronts=num, num_bytes=params.num_warps * params.width * WORD_BYTES)

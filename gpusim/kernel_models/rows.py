@@ -1,0 +1,140 @@
+"""What kernels share that take an array row by row: who takes which vectors, what a row's sum or maximum costs.
+
+A warp or a CTA takes a row, reads it once with loads of 16 bytes a lane, all of them under way at once, keeps it in
+registers as floats, and meets twice: for a maximum or a mean, and for a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from gpusim.errors import KernelError
+from gpusim.kernel_models.streams import MAX_ELEMENTS, StreamParams, ceil_div, check_grid, passes, total
+from gpusim.units import WARP_SIZE
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+
+VECTOR_BYTES = 16
+"""What a lane loads and stores with one instruction."""
+WORD_BYTES = 4
+MOST_VALUES = 128
+"""Of a row that a lane keeps in registers."""
+WARP_STEPS = 5
+"""Shuffles until all lanes of a warp have what one instruction makes of 32 values."""
+
+Count = Annotated[int, Field(ge=1, le=MAX_ELEMENTS)]
+
+
+class RowParams(StreamParams):
+    """Rows of columns, each row taken by a warp or by a CTA."""
+
+    rows: Count = Field(description="rows of the array")
+    columns: Count = Field(description="elements of a row")
+    per: Literal["warp", "block"] = Field("warp", description="who takes a row: a warp, or a CTA")
+
+    @property
+    def lanes(self) -> int:
+        """Threads that share a row."""
+        return WARP_SIZE if self.per == "warp" else self.threads
+
+    @property
+    def rows_per_cta(self) -> int:
+        """Rows that a CTA takes."""
+        return self.threads // self.lanes
+
+    @property
+    def num_ctas(self) -> int:
+        """CTAs of the grid."""
+        return ceil_div(self.rows, self.rows_per_cta)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return self.columns * self.element.num_bytes
+
+    @property
+    def values(self) -> int:
+        """Elements of a row that a lane keeps."""
+        return self.columns // self.lanes
+
+    @property
+    def vectors(self) -> int:
+        """Loads of a lane for its row."""
+        return self.row_bytes // (self.lanes * VECTOR_BYTES)
+
+    def check_rows(self, kernel: str) -> None:
+        """Refuse rows that lanes cannot share evenly or cannot keep, and grids that are too large.
+
+        Raises:
+            KernelError: one of these.
+        """
+        step = self.lanes * VECTOR_BYTES // self.element.num_bytes
+        if self.columns % step:
+            raise KernelError(
+                f"{kernel}: {self.columns} columns do not give {self.lanes} lanes whole vectors of {VECTOR_BYTES} bytes: "
+                f"use a multiple of {step}" + (" or --per warp" if self.per == "block" else "")
+            )
+        if self.values > MOST_VALUES:
+            use = "--per block" if self.per == "warp" else "more --threads"
+            raise KernelError(
+                f"{kernel}: {self.columns} columns are {self.values} values a lane, which keeps at most {MOST_VALUES}: "
+                f"use {use}"
+            )
+        check_grid(kernel, self.num_ctas, use="use fewer --rows")
+
+    def rows_at_once(self, num_sms: int) -> int:
+        """Rows of a CTA whose warps are taken to keep step: one where no SM has two CTAs, and warps go on by themselves.
+
+        With more, other CTAs hide what warps wait for.
+        """
+        return 1 if self.num_ctas <= num_sms else self.rows_per_cta
+
+    def accesses(self, step: int, rows: int) -> tuple[AccessPattern, AccessPattern]:
+        """What the warps of ``rows`` rows, the ``step``-th so many of a CTA, load or store: of any CTA, and of the last."""
+        row, there = self.row_access(), self.rows - (self.num_ctas - 1) * self.rows_per_cta
+        return row.scaled(rows), row.scaled(min(max(there - step * rows, 0), rows))
+
+    def row_access(self) -> AccessPattern:
+        """What the lanes of one row load or store."""
+        return total(passes(0, self.row_bytes // VECTOR_BYTES, self.lanes, VECTOR_BYTES))
+
+
+def unpacking(width_bytes: int) -> float:
+    """Integer instructions that make a float of an element of so many bytes: PRMT and shifts. Source: SASS, sm_90a."""
+    return 0.0 if width_bytes == WORD_BYTES else 1.5
+
+
+def packing(width_bytes: int) -> float:
+    """... and of a float an element: an F2FP for two."""
+    return 0.0 if width_bytes == WORD_BYTES else 0.5
+
+
+class Meeting:
+    """All lanes of a row get what one instruction makes of their values: shuffles, and for a CTA one word a warp.
+
+    Each warp of the CTA reads the words of all warps and shuffles them.
+    """
+
+    def __init__(self, num_warps: int, *, of_block: bool) -> None:
+        """Of the warps of a CTA: each by itself, or all together."""
+        self._of_block = of_block
+        self._own = ops.Shfl(WARP_STEPS, is_chain=True), ops.Alu(WARP_STEPS, is_chain=True)
+        steps = max(1, (num_warps - 1).bit_length())
+        self._others = ops.Shfl(steps, is_chain=True), ops.Alu(steps, is_chain=True)
+        self._word = AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WORD_BYTES)
+        self._words = AccessPattern(
+            num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WARP_SIZE * WORD_BYTES
+        )
+
+    def __call__(self) -> Generator[ops.Op, Any, None]:
+        """The ops."""
+        yield from self._own
+        if self._of_block:
+            yield ops.SharedStore(self._word)
+            yield ops.Syncthreads()
+            token = yield ops.SharedLoad(self._words)
+            yield ops.Use(token)
+            yield from self._others

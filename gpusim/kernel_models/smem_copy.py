@@ -1,0 +1,258 @@
+"""A matrix copied tile by tile through shared memory, in the ways that a GEMM's operands take."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from gpusim.errors import KernelError
+from gpusim.kernel_models.streams import (
+    StreamParams,
+    TileGrid,
+    check_grid,
+    global_passes,
+    shared_passes,
+    tile_lanes,
+    total,
+)
+from gpusim.units import LINE_BYTES, WARP_SIZE
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.launch import Buffer, Feature, Launch, Mbarrier, RoleContext, Target, WarpRole
+from gpusim.workload.operand import OperandTile, tma_boxes
+
+MAX_TILE = 256
+VECTOR_BYTES = 16
+SCALARS_AT_ONCE = 8
+"""Elements that a thread of the scalar copy loads before it stores them. Source: kernels/smem_copy."""
+TMA_THREADS = WARP_SIZE
+
+BEFORE_LOADS = {"scalar": 30, "vectorized": 34, "cp_async": 40}
+BEFORE_STORES = {"scalar": 3, "vectorized": 5, "cp_async": 0}
+AFTER_BARRIER = {"scalar": 9, "vectorized": 9, "cp_async": 12}
+EACH_ROUND = 10
+"""Integer instructions of a thread: until its first load's address is known, from there to its first store to shared memory,
+from the barrier to its first load from there, and of each further round of the scalar copy. Source: SASS of
+kernels/smem_copy, sm_90a."""
+SWIZZLE = 14
+"""More of them where 16-byte chunks change places."""
+REGISTERS = {"scalar": 32, "vectorized": 30, "cp_async": 30, "tma": 16}
+"""Of a thread. Source: the same; fewer than 16 are not handed out."""
+
+Passes = tuple[AccessPattern, ...]
+
+
+def _tile(value: Any) -> Any:
+    text = "x".join(str(part) for part in value) if isinstance(value, list | tuple) else value
+    if not isinstance(text, str):
+        return value
+    parts = text.lower().split("x")
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and 1 <= int(part) <= MAX_TILE for part in parts):
+        raise ValueError(f"is {text!r}, wants 2 numbers from 1 to {MAX_TILE} joined by x, such as 128x64")
+    return tuple(int(part) for part in parts)
+
+
+class SmemCopyParams(StreamParams):
+    """out = in, m x n and row-major: each CTA takes a tile from global to shared memory and from there back.
+
+    scalar and vectorized: ld.global, st.shared, barrier, ld.shared, st.global, an element or 16 bytes at a time; thread t
+    takes accesses t, t + threads, ... of its tile, row by row. cp_async: 16 bytes at a time past the registers, one group,
+    waited for at once; back as vectorized. tma: one thread, an mbarrier, one load and one store by tensor maps.
+    """
+
+    dtype: Literal["fp32", "bf16", "fp16"] = Field("bf16", description="type of the elements")
+    m: Annotated[int, Field(ge=1, le=1 << 24)] = Field(description="rows")
+    n: Annotated[int, Field(ge=1, le=1 << 24)] = Field(description="columns")
+    tile: Annotated[tuple[int, int], BeforeValidator(_tile)] = Field((128, 64), description="rows x columns of a CTA's tile")
+    copy_: Literal["scalar", "vectorized", "cp_async", "tma"] = Field(
+        "vectorized", alias="copy", description="how the tile reaches shared memory"
+    )
+    swizzle: Literal["none", "32B", "64B", "128B"] = Field("none", description="order of 16-byte chunks in shared memory")
+
+    @property
+    def grid(self) -> TileGrid:
+        """Tiles of the matrix."""
+        return TileGrid(num_rows=self.m, num_columns=self.n, tile_rows=self.tile[0], tile_columns=self.tile[1])
+
+    @property
+    def operand(self) -> OperandTile:
+        """The tile as it lies in shared memory."""
+        return OperandTile(
+            rows=self.tile[0], k=self.tile[1], dtype=self.element, is_k_major=True, swizzle=self.swizzle
+        )
+
+    @property
+    def access_bytes(self) -> int:
+        """Of a thread's load or store."""
+        return self.element.num_bytes if self.copy_ == "scalar" else VECTOR_BYTES
+
+    def resolved(self, gpu: Target) -> SmemCopyParams:
+        """Checked; a tma copy has one warp.
+
+        Raises:
+            KernelError: parameters that do not go together.
+            LayoutError: a tile that the swizzle or TMA cannot take.
+        """
+        del gpu
+        check_grid("smem_copy", self.grid.num_x, self.grid.num_y, use="use a taller --tile")
+        width = self.element.num_bytes
+        for what, extent in (("n", self.n), ("the tile's width", self.tile[1])):
+            if self.copy_ != "scalar" and extent * width % VECTOR_BYTES:
+                raise KernelError(
+                    f"smem_copy: {what} of {extent} elements of {width} bytes is no whole number of 16-byte vectors: use a "
+                    f"multiple of {VECTOR_BYTES // width}, or --copy scalar"
+                )
+        if self.copy_ == "tma":
+            tma_boxes(self.operand)
+            return self.model_copy(update={"threads": TMA_THREADS})
+        if (self.tile[1] * width // self.access_bytes) * self.tile[0] % self.threads:
+            raise KernelError(
+                f"smem_copy: {self.threads} threads do not divide the {self.tile[0]} x {self.tile[1]} tile's accesses of "
+                f"{self.access_bytes} bytes: use fewer --threads, or a larger --tile"
+            )
+        return self
+
+    def launch(self, gpu: Target) -> Launch:
+        """The kernel on ``gpu``.
+
+        Raises:
+            KernelError: parameters that no kernel can have.
+        """
+        return smem_copy_launch(self.resolved(gpu))
+
+
+class _Accesses:
+    """What the rounds over a tile ask for, worked out once for each kind of tile.
+
+    Passes that a thread has under way together are a round: its loads one op, its stores another.
+    """
+
+    def __init__(self, params: SmemCopyParams) -> None:
+        self._params = params
+        self._in_row = params.tile[1] * params.element.num_bytes // params.access_bytes
+        self._rows, self._columns = tile_lanes(params.tile[0], self._in_row, params.threads)
+        self._at_once = SCALARS_AT_ONCE if params.copy_ == "scalar" else len(self._rows)
+        self.of_global = cache(self._of_global)
+        self.of_shared = cache(self._of_shared)
+
+    def _active(self, num_rows: int, num_columns: int) -> Any:
+        inside = num_columns * self._params.element.num_bytes // self._params.access_bytes
+        return (self._rows < num_rows) & (self._columns < inside)
+
+    def _of_global(self, num_rows: int, num_columns: int, first_byte: int) -> Passes:
+        params = self._params
+        pitch, each = params.n * params.element.num_bytes, params.access_bytes
+        active = self._active(num_rows, num_columns)
+        return self._rounds(global_passes(first_byte + self._rows * pitch + self._columns * each, each, active))
+
+    def _of_shared(self, op: str, num_rows: int, num_columns: int) -> Passes:
+        offsets = self._params.operand.byte_offsets(self._rows, self._columns * self._params.access_bytes)
+        name = f"{op}_b{8 * self._params.access_bytes}"
+        return self._rounds(shared_passes(name, offsets, self._active(num_rows, num_columns)))
+
+    def _rounds(self, by_pass: Passes) -> Passes:
+        begins = range(0, len(by_pass), self._at_once)
+        rounds = (total(by_pass[begin : begin + self._at_once]) for begin in begins)
+        return tuple(access for access in rounds if access.num_requests)
+
+
+def smem_copy_launch(params: SmemCopyParams) -> Launch:
+    """The Launch of checked ``params``.
+
+    Ignores: that a thread stores its first access when that is there, and not when all of a round are; that tiles at the
+    edges take their accesses one by one; the parameters' way through the constant cache; the fetch of tensor maps.
+    """
+    grid, width, kind = params.grid, params.element.num_bytes, params.copy_
+    by_tma = kind == "tma"
+    program = _by_tma(params) if by_tma else _by_threads(params)
+    num_passes = 1 if by_tma else params.operand.num_bytes // (params.threads * params.access_bytes)
+    num_steps = max(1, num_passes // SCALARS_AT_ONCE) if kind == "scalar" else 1
+    features: dict[str, frozenset[Feature]] = {"tma": frozenset({"tma", "mbarrier"}), "cp_async": frozenset({"cp_async"})}
+    return Launch(
+        kernel="smem_copy",
+        num_ctas=grid.num_tiles,
+        num_tiles=grid.num_tiles,
+        roles=(WarpRole(name="copy", num_warps=params.threads // WARP_SIZE, program=program),),
+        buffers=(Buffer(name="tile", stage_bytes=params.operand.num_bytes),),
+        mbarriers=(Mbarrier(name="full", num_arrivals=1),) if by_tma else (),
+        registers_per_thread=REGISTERS[kind],
+        registers_source="SASS of kernels/smem_copy",
+        features=features.get(kind, frozenset()),
+        footprints=(
+            grid.footprint("in", "read", element_bytes=width, num_steps=num_steps),
+            grid.footprint("out", "write", element_bytes=width, num_steps=num_steps),
+        ),
+        math_class="16bit" if width == 2 else "fp32",
+        params=params.as_options(),
+    )
+
+
+def _by_threads(params: SmemCopyParams) -> Any:
+    """Loads by all threads, a barrier, stores by all threads."""
+    grid, kind, accesses = params.grid, params.copy_, _Accesses(params)
+    pitch, width = params.n * params.element.num_bytes, params.element.num_bytes
+    more = SWIZZLE if params.swizzle != "none" else 0
+    before, first = ops.Alu(BEFORE_LOADS[kind], is_chain=True), ops.Alu(BEFORE_STORES[kind] + more)
+    after, again = ops.Alu(AFTER_BARRIER[kind] + more, is_chain=True), ops.Alu(EACH_ROUND)
+
+    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
+        panel = cta.cta_idx
+        (row, column), (num_rows, num_columns) = grid.origin(panel), grid.extent(panel)
+        outer = accesses.of_global(num_rows, num_columns, (row * pitch + column * width) % LINE_BYTES)
+        yield before
+        if kind == "cp_async":
+            writes = accesses.of_shared("cp_async", num_rows, num_columns)
+            for step, (load, write) in enumerate(zip(outer, writes, strict=True)):
+                yield ops.CpAsync("in", (panel, step), _copied(load, write), "tile", 0)
+            yield ops.CpAsyncCommitGroup()
+            yield ops.CpAsyncWaitGroup(0)
+        else:
+            writes = accesses.of_shared("st_shared", num_rows, num_columns)
+            for step, (load, write) in enumerate(zip(outer, writes, strict=True)):
+                token = yield ops.GlobalLoad("in", (panel, step), load)
+                yield again if step else first
+                yield ops.Use(token)
+                yield ops.SharedStore(write, "tile", 0)
+        yield ops.Syncthreads()
+        yield after
+        reads = accesses.of_shared("ld_shared", num_rows, num_columns)
+        for step, (read, store) in enumerate(zip(reads, outer, strict=True)):
+            token = yield ops.SharedLoad(read, "tile", 0)
+            if step:
+                yield again
+            yield ops.Use(token)
+            yield ops.GlobalStore("out", (panel, step), store)
+
+    return program
+
+
+def _copied(outer: AccessPattern, inner: AccessPattern) -> AccessPattern:
+    """Sectors and lines of global memory, wavefronts of shared memory."""
+    return AccessPattern(
+        num_requests=outer.num_requests, num_sectors=outer.num_sectors, num_lines=outer.num_lines,
+        num_wavefronts=inner.num_wavefronts, num_bytes=outer.num_bytes,
+    )
+
+
+def _by_tma(params: SmemCopyParams) -> Any:
+    """One thread loads, waits and stores."""
+    grid, width, boxes = params.grid, params.element.num_bytes, tma_boxes(params.operand)
+    num_bytes, num_rows = sum(box.num_bytes for box in boxes), sum(box.num_rows for box in boxes)
+
+    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
+        panel = cta.cta_idx
+        rows, columns = grid.extent(panel)
+        inside = rows * columns * width
+        yield ops.MbarrierInit("full")
+        yield ops.FenceMbarrierInit()
+        yield ops.MbarrierArriveExpectTx("full", 0, num_bytes)
+        yield ops.TmaLoad("in", (panel, 0), num_bytes, inside, num_rows, "tile", 0, "full", num_boxes=len(boxes))
+        yield ops.MbarrierWait("full", 0, 0)
+        yield ops.TmaStore("out", (panel, 0), inside, num_rows, "tile", 0, num_boxes=len(boxes))
+        yield ops.BulkCommitGroup()
+        yield ops.BulkWaitGroup(0)
+
+    return program

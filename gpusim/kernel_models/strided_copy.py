@@ -1,0 +1,126 @@
+"""Every n-th element of a tensor, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from gpusim.kernel_models.streams import (
+    Elements,
+    IntArray,
+    StreamParams,
+    all_passes,
+    ceil_div,
+    check_grid,
+    passes,
+    same,
+    share_footprint,
+)
+from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
+from gpusim.workload import ops
+from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
+
+BEFORE_LOADS, BEFORE_STORES, EACH_ELEMENT = 30, 2, 10
+"""Integer instructions of a thread: until its first load's address is known, and its first store's; of the loop over a last
+share. Source: SASS of kernels/strided_copy, sm_90a."""
+LEAST_REGISTERS, OTHER_REGISTERS = 16, 12
+"""Registers of a thread at least, and beside the data. Source: the same."""
+
+
+class StridedCopyParams(StreamParams):
+    """out[i] = in[i * stride].
+
+    Thread t of a CTA takes its elements t, t + threads, ...; all loads of a thread are issued before its first store. A CTA
+    whose share is not full takes it element by element.
+    """
+
+    elements: Elements = Field(description="elements of the output")
+    stride: Annotated[int, Field(ge=1, le=1 << 20)] = Field(description="elements of the input from one taken to the next")
+    items_per_thread: Annotated[int, Field(ge=1, le=32)] = Field(1, description="elements of a thread")
+
+    @property
+    def share(self) -> int:
+        """Elements of a CTA."""
+        return self.threads * self.items_per_thread
+
+    @property
+    def num_ctas(self) -> int:
+        """CTAs of the grid."""
+        return ceil_div(self.elements, self.share)
+
+    def resolved(self, gpu: Target) -> StridedCopyParams:
+        """Checked; nothing depends on the GPU.
+
+        Raises:
+            KernelError: parameters that do not go together.
+        """
+        del gpu
+        check_grid("strided_copy", self.num_ctas, use="use more --items-per-thread or --threads")
+        return self
+
+    def launch(self, gpu: Target) -> Launch:
+        """The kernel on ``gpu``.
+
+        Raises:
+            KernelError: parameters that no kernel can have.
+        """
+        return strided_copy_launch(self.resolved(gpu))
+
+
+def strided_copy_launch(params: StridedCopyParams) -> Launch:
+    """The Launch of checked ``params``: reads cost the sectors that hold an element of theirs."""
+    width, threads, share, num_elements = params.element.num_bytes, params.threads, params.share, params.elements
+    pitch = params.stride * width
+    before, between, each = ops.Alu(BEFORE_LOADS, is_chain=True), ops.Alu(BEFORE_STORES), ops.Alu(EACH_ELEMENT)
+
+    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
+        panel = cta.cta_idx
+        first = panel * share
+        from_byte, to_byte = first * pitch % LINE_BYTES, first * width % LINE_BYTES
+        yield before
+        if first + share <= num_elements:
+            token = yield ops.GlobalLoad("in", (panel, 0), all_passes(from_byte, share, threads, width, pitch))
+            yield between
+            yield ops.Use(token)
+            yield ops.GlobalStore("out", (panel, 0), all_passes(to_byte, share, threads, width))
+            return
+        rest = num_elements - first
+        loads, stores = passes(from_byte, rest, threads, width, pitch), passes(to_byte, rest, threads, width)
+        for step, (load, store) in enumerate(zip(loads, stores, strict=True)):
+            yield ops.Use((yield ops.GlobalLoad("in", (panel, step), load)))
+            yield ops.GlobalStore("out", (panel, step), store)
+            yield each
+
+    return Launch(
+        kernel="strided_copy",
+        num_ctas=params.num_ctas,
+        num_tiles=params.num_ctas,
+        roles=(WarpRole(name="copy", num_warps=threads // WARP_SIZE, program=program),),
+        registers_per_thread=max(LEAST_REGISTERS, min(255, params.items_per_thread + OTHER_REGISTERS)),
+        registers_source="SASS of kernels/strided_copy",
+        footprints=(
+            _sectors_footprint(params),
+            share_footprint("out", "write", num_bytes=num_elements * width, share_bytes=share * width),
+        ),
+        math_class="fp32",
+        params=params.as_options(),
+    )
+
+
+def _sectors_footprint(params: StridedCopyParams) -> Footprint:
+    """What the CTAs read: whole sectors, as L2 fetches them."""
+    width = params.element.num_bytes
+    pitch = params.stride * width
+
+    def panel_bytes(tiles: IntArray) -> IntArray:
+        count = np.minimum(params.share, params.elements - tiles * params.share)
+        if pitch >= SECTOR_BYTES:  # a sector each
+            return np.asarray(count * SECTOR_BYTES)
+        first = tiles * params.share * pitch
+        end = first + (count - 1) * pitch + width
+        return np.asarray((-(-end // SECTOR_BYTES) - first // SECTOR_BYTES) * SECTOR_BYTES)
+
+    return Footprint(tensor="in", access="read", panel_of=same, panel_bytes=panel_bytes)

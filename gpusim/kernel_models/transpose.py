@@ -1,0 +1,145 @@
+"""A matrix transposed in tiles of 32 x 32."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from gpusim.kernel_models.streams import (
+    IntArray,
+    StreamParams,
+    TileGrid,
+    check_grid,
+    global_passes,
+    shared_passes,
+    tile_lanes,
+    total,
+)
+from gpusim.units import LINE_BYTES, WARP_SIZE
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.launch import Buffer, Launch, RoleContext, Target, WarpRole
+
+TILE, THREADS = 32, 256
+
+Smem = Literal["naive", "padded", "swizzled", "none"]
+
+BEFORE_LOADS = {"none": 30, "naive": 36, "padded": 36, "swizzled": 36}
+BEFORE_STORES = {"none": 2, "naive": 15, "padded": 15, "swizzled": 26}
+"""Integer instructions of a thread until its first load's address is known, and until its first store's (to shared memory,
+if the tile goes through it). Source: SASS of kernels/transpose, sm_90a."""
+REGISTERS = {"none": 18, "naive": 24, "padded": 24, "swizzled": 30}
+"""Of a thread. Source: the same."""
+
+
+class TransposeParams(StreamParams):
+    """out[x][y] = in[y][x], one CTA of 32 x 8 threads a tile of 32 x 32.
+
+    Warp y of a CTA takes rows y, y + 8, y + 16 and y + 24 of its tile. ``none``: stores what it has loaded at once. Else the
+    tile passes shared memory, a barrier between writing rows and reading columns, in rows of 32 (naive) or 33 (padded)
+    elements, or of 32 whose elements change places by the row's number (swizzled).
+    """
+
+    threads: Literal[256] = Field(256, description="threads of a CTA, 32 x 8")
+    m: Annotated[int, Field(ge=1, le=1 << 24)] = Field(description="rows of the input")
+    n: Annotated[int, Field(ge=1, le=1 << 24)] = Field(description="columns of the input")
+    smem: Smem = Field("padded", description="how the tile lies in shared memory, or none: it does not")
+
+    @property
+    def grid(self) -> TileGrid:
+        """Tiles of the input."""
+        return TileGrid(num_rows=self.m, num_columns=self.n, tile_rows=TILE, tile_columns=TILE)
+
+    def resolved(self, gpu: Target) -> TransposeParams:
+        """Checked; nothing depends on the GPU.
+
+        Raises:
+            KernelError: parameters that do not go together.
+        """
+        del gpu
+        check_grid("transpose", self.grid.num_x, self.grid.num_y, use="use fewer rows")
+        return self
+
+    def launch(self, gpu: Target) -> Launch:
+        """The kernel on ``gpu``.
+
+        Raises:
+            KernelError: parameters that no kernel can have.
+        """
+        return transpose_launch(self.resolved(gpu))
+
+
+def place(smem: Smem, rows: IntArray, columns: IntArray) -> IntArray:
+    """Where elements of the tile lie in shared memory, in elements."""
+    pitch = TILE + 1 if smem == "padded" else TILE
+    return rows * pitch + (columns ^ rows if smem == "swizzled" else columns)
+
+
+def transpose_launch(params: TransposeParams) -> Launch:
+    """The Launch of checked ``params``.
+
+    A warp's stores without shared memory lie in 32 rows of the output, in a sector each; the other warps' fill these sectors
+    in L2 up. A thread's four loads are one op, and so are its stores.
+    Ignores: that a thread goes on with its first element when that is there, and not when all four are; that tiles at the
+    edges take their elements one by one.
+    """
+    grid, width, smem = params.grid, params.element.num_bytes, params.smem
+    in_pitch, out_pitch = params.n * width, params.m * width
+    rows, columns = tile_lanes(TILE, TILE, THREADS)
+    before, between = ops.Alu(BEFORE_LOADS[smem], is_chain=True), ops.Alu(BEFORE_STORES[smem])
+
+    @cache
+    def globals_of(num_rows: int, num_columns: int, in_first: int, out_first: int) -> tuple[AccessPattern, AccessPattern]:
+        is_in, is_out = (rows < num_rows) & (columns < num_columns), (rows < num_columns) & (columns < num_rows)
+        loads = global_passes(in_first + rows * in_pitch + columns * width, width, is_in)
+        if smem == "none":
+            stores = global_passes(out_first + columns * out_pitch + rows * width, width, is_in)
+        else:
+            stores = global_passes(out_first + rows * out_pitch + columns * width, width, is_out)
+        return total(loads), total(stores)
+
+    @cache
+    def shared_of(num_rows: int, num_columns: int) -> tuple[AccessPattern, AccessPattern]:
+        is_in, is_out = (rows < num_rows) & (columns < num_columns), (rows < num_columns) & (columns < num_rows)
+        bits = params.element.bits
+        return (
+            total(shared_passes(f"st_shared_b{bits}", place(smem, rows, columns) * width, is_in)),
+            total(shared_passes(f"ld_shared_b{bits}", place(smem, columns, rows) * width, is_out)),
+        )
+
+    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
+        panel = cta.cta_idx
+        (y, x), (num_rows, num_columns) = grid.origin(panel), grid.extent(panel)
+        in_first = (y * in_pitch + x * width) % LINE_BYTES
+        out_first = (x * out_pitch + y * width) % LINE_BYTES
+        load, store = globals_of(num_rows, num_columns, in_first, out_first)
+        yield before
+        token = yield ops.GlobalLoad("in", (panel, 0), load)
+        yield between
+        yield ops.Use(token)
+        if smem != "none":
+            write, read = shared_of(num_rows, num_columns)
+            yield ops.SharedStore(write, "tile", 0)
+            yield ops.Syncthreads()
+            yield ops.Use((yield ops.SharedLoad(read, "tile", 0)))
+        yield ops.GlobalStore("out", (panel, 0), store)
+
+    tile_bytes = TILE * (TILE + (smem == "padded")) * width
+    return Launch(
+        kernel="transpose",
+        num_ctas=grid.num_tiles,
+        num_tiles=grid.num_tiles,
+        roles=(WarpRole(name="transpose", num_warps=THREADS // WARP_SIZE, program=program),),
+        buffers=() if smem == "none" else (Buffer(name="tile", stage_bytes=tile_bytes),),
+        registers_per_thread=REGISTERS[smem],
+        registers_source="SASS of kernels/transpose",
+        footprints=(
+            grid.footprint("in", "read", element_bytes=width),
+            grid.footprint("out", "write", element_bytes=width),
+        ),
+        math_class="fp32",
+        params=params.as_options(),
+    )

@@ -1,0 +1,118 @@
+"""The pace at which CTAs that have nothing in common come and go: once it stays, whole waves are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from gpusim.simulate.engine import Engine
+
+PARTS = 4
+"""How often in a wave it is looked how many CTAs have ended."""
+
+FEWEST_LOOKS = 3
+"""Looks of a stretch at least. The pace is that from the mean of one stretch to that of the next: what swings about a mean
+then cancels, however many CTAs end together."""
+
+STRETCHES = 4
+"""Stretches in a row between which the pace is the same."""
+
+SAME_PACE, NEAR_PACE = 1e-3, 3e-3
+"""How far the paces between them may lie apart: between stretches of few looks, and of many."""
+
+CERTAINTY = 3e-3
+"""Error of the pace, by how far the looks lie from it."""
+
+MANY_LOOKS = 5
+"""Looks of a stretch that are many."""
+
+FORGOTTEN = (0.0, 0.25, 0.5)
+"""Parts of the looks, from the first on, without which the pace is looked for."""
+
+PATIENT_WAVES = 12.0
+"""Waves after which they may lie twice as far apart, and so on: grids without a pace must end, too."""
+
+
+class Flow:
+    """Watches CTAs end, and says how many waves may be left out.
+
+    CTAs of such grids drift apart and run into one another's waves, so that a wave has no end; and yet so many end a cycle.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        """Nothing has ended."""
+        self._engine = engine
+        self.next_at = engine.slots_to_run
+        """CTAs that have ended when it is to be looked again."""
+        self._step = max(1, engine.slots_to_run // PARTS)
+        self._cycles: list[float] = []
+        self._ended: list[int] = []
+        self._backlogs: list[float] = []
+
+    def look(self, num_ended: int) -> int:
+        """So many CTAs have ended; returns how many waves to leave out now."""
+        engine = self._engine
+        self.next_at = num_ended + self._step
+        self._cycles.append(engine.reported_cycle)
+        self._ended.append(num_ended)
+        self._backlogs.append(engine.machine.l2.backlog_bytes)
+        at_once = engine.slots_to_run
+        num_waves = (engine.num_to_run - engine.next_cta) // at_once - 1
+        if num_waves < 1:
+            return 0
+        first = engine.next_cta // at_once
+        self._forget_unlike(first + num_waves, at_once)
+        pace = settled_pace(self._ended, self._cycles, max(1.0, num_ended / at_once / PATIENT_WAVES))
+        if pace is None or self._fills_up(num_waves) or not engine.are_waves_alike(first, first + num_waves, inf):
+            return 0
+        engine.skip(num_waves * at_once * pace, f"{num_waves} waves", is_of_waves=True)
+        self._cycles.clear()
+        self._ended.clear()
+        self._backlogs.clear()
+        return num_waves
+
+    def _forget_unlike(self, last: int, at_once: int) -> None:
+        """Forget looks at waves while which less left L2, or more, than while those to come run."""
+        while self._ended and not self._engine.are_write_backs_alike(self._ended[0] // at_once, last):
+            for looks in (self._cycles, self._ended, self._backlogs):
+                del looks[0]
+
+    def _fills_up(self, num_waves: int) -> bool:
+        """Whether what waits to be written to memory grows: the pace is then that of a queue which has not filled yet."""
+        half = len(self._backlogs) // 2
+        if not half:
+            return True
+        earlier, later = sum(self._backlogs[:half]) / half, sum(self._backlogs[-half:]) / half
+        grown = (later - earlier) * PARTS / (len(self._backlogs) - half)  # in a wave
+        written = self._engine.written_back_bytes_of_wave
+        return grown > NEAR_PACE * written and grown * num_waves > self._engine.machine.l2.spec.write_back_queue_bytes
+
+
+def settled_pace(ended: Sequence[int], cycles: Sequence[float], leniency: float) -> float | None:
+    """Cycles a CTA, from how many had ended at which cycles, if stretch by stretch it stays; else None.
+
+    The first looks are forgotten where the last ones alone agree.
+
+    >>> settled_pace(range(15), [10.0 * idx + idx % 2 for idx in range(15)], 1.0)
+    >>> settled_pace(range(16), [10.0 * idx + idx % 2 for idx in range(16)], 1.0)
+    10.0
+    """
+    for part in FORGOTTEN:
+        num_looks = (len(cycles) - int(len(cycles) * part)) // STRETCHES
+        if num_looks < FEWEST_LOOKS:
+            return None
+        begin = len(cycles) - STRETCHES * num_looks
+        num, at = (np.asarray(looks[begin:], dtype=np.float64) for looks in (ended, cycles))
+        of_stretch = [looks.reshape(STRETCHES, num_looks).mean(axis=1) for looks in (num, at)]
+        paces = np.diff(of_stretch[1]) / np.diff(of_stretch[0])
+        mean = float((of_stretch[1][-1] - of_stretch[1][0]) / (of_stretch[0][-1] - of_stretch[0][0]))
+        apart = SAME_PACE if num_looks < MANY_LOOKS else NEAR_PACE
+        swing = float(np.std(at - mean * num)) / (mean * (num[-1] - num[0]))
+        is_sure = swing * (12.0 / len(num)) ** 0.5 <= leniency * CERTAINTY  # of a line through as many points
+        if is_sure and float(np.ptp(paces)) <= leniency * apart * mean:
+            return mean
+    return None

@@ -1,0 +1,72 @@
+"""One SM for several of its kind, where CTAs have nothing to do with one another: streams of a million CTAs in a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil
+
+import numpy as np
+
+from gpusim.machine.config import GpuSpec
+from gpusim.machine.dispatcher import Dispatcher
+from gpusim.machine.sm.occupancy import Occupancy
+from gpusim.simulate.uses import Uses
+from gpusim.workload.launch import Launch
+
+MOST_LIVE_STEPS = 6000
+"""Steps of the whole grid up to which all SMs are simulated: that takes some tenth of a second."""
+
+MOST_STEPS = 2700
+"""Steps that are simulated, about, where SMs stand for others."""
+
+MOST_WAVES = 12
+"""Waves of a grid that are simulated, about, before others are left out."""
+
+MOST_STOOD_FOR = 18
+"""SMs that one stands for at most: a GPC."""
+
+BEGIN_AND_END = 2
+"""Steps' worth of work that a CTA's begin and end are."""
+
+COMMON_SHARE = 0.25
+"""Of L1, what panels that all CTAs read may take: each SM then fetches them once."""
+
+
+def are_strangers(launch: Launch, gpu: GpuSpec, held: Occupancy, uses: Uses) -> bool:
+    """Whether CTAs have nothing in common but what fits into L1: nobody waits for, or merges with, another's request."""
+    room_bytes = COMMON_SHARE * (gpu.l1.unified_bytes - launch.smem_bytes * held.ctas_per_sm)
+    return launch.cluster_size == 1 and uses.common_bytes() <= room_bytes
+
+
+def representatives(
+    launch: Launch, gpu: GpuSpec, held: Occupancy, uses: Uses, *, num_slots: int, num_ctas: int
+) -> Mapping[int, int]:
+    """SMs to simulate, and for how many each stands, where CTAs are strangers and the grid is large; else none.
+
+    Models: an SM's own parts as they are; of what SMs share (slices, links, HBM, stores, dispatch and exits) each takes the
+    turns of all for whom it stands: neighbours in the order of dispatch, of one GPC, with as many CTAs in the first wave.
+    Ignores: how those for whom one stands drift apart.
+    """
+    if not are_strangers(launch, gpu, held, uses):
+        return {}
+    steps = BEGIN_AND_END + sum(item.num_steps for item in launch.footprints)
+    if steps * launch.num_tiles <= MOST_LIVE_STEPS:
+        return {}
+    floorplan = gpu.floorplan
+    slots = Dispatcher(
+        gpu.dispatcher, floorplan=floorplan, cluster_size=1, ctas_per_sm=held.ctas_per_sm, num_ctas=num_ctas
+    ).slots[: min(num_slots, num_ctas)]
+    num_first = np.bincount([sms[0] for sms in slots], minlength=gpu.num_sms).tolist()
+    num_waves = min(launch.num_tiles / len(slots), MOST_WAVES)
+    most = min(MOST_STOOD_FOR, ceil(steps * len(slots) * num_waves / MOST_STEPS))
+    lone = frozenset(floorplan.lone)
+    kinds: dict[tuple[int, bool, int], list[int]] = {}
+    for sm_idx in dict.fromkeys(sms[0] for sms in slots):
+        kinds.setdefault((floorplan.gpc_of_sm[sm_idx], sm_idx in lone, num_first[sm_idx]), []).append(sm_idx)
+    alike: dict[int, int] = {}
+    for sms_of_kind in kinds.values():
+        for group in np.array_split(sms_of_kind, -(-len(sms_of_kind) // most)):
+            members = group.tolist()
+            first = slots[0][0]  # CTA 0's, whose timeline is kept
+            alike[first if first in members else members[len(members) // 2]] = len(members)
+    return alike if max(alike.values()) > 1 else {}

@@ -1,0 +1,70 @@
+"""What the tiles of a launch touch of each tensor, worked out once for all who ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.machine.memory.panels import PanelUse
+from gpusim.workload.launch import Launch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uses:
+    """Panels of all tiles."""
+
+    tiles: NDArray[np.int64]
+    """0, 1, ...: int64[num_tiles]."""
+    of_tensors: tuple[PanelUse, ...]
+    """One of each footprint."""
+
+    @classmethod
+    def of(cls, launch: Launch) -> Uses:
+        """Of all tiles of ``launch``."""
+        tiles = np.arange(launch.num_tiles, dtype=np.int64)
+        uses = [
+            PanelUse(
+                tensor=item.tensor, is_write=item.access == "write", panel_of_tile=item.panel_of(tiles),
+                bytes_of_tile=item.panel_bytes(tiles), num_passes=item.num_passes,
+                table_bytes=item.table_bytes, cache_hint=item.cache_hint,
+            )
+            for item in launch.footprints
+        ]
+        return cls(tiles=tiles, of_tensors=tuple(uses))
+
+    def by_wave(self, num_at_once: int) -> list[NDArray[np.float64]]:
+        """For each tensor what the tiles of each wave, so many each, touch, float64[2, num_waves].
+
+        The bytes summed over its tiles, and how many touch anything: edges, and parts of K with work of their own, differ.
+        """
+        starts = np.arange(0, len(self.tiles), num_at_once)
+        return [
+            np.stack([
+                np.add.reduceat(of_tile, starts).astype(np.float64)
+                for of_tile in (use.bytes_of_tile, (use.bytes_of_tile > 0).astype(np.int64))
+            ])
+            for use in self.of_tensors
+        ]
+
+    def common_bytes(self) -> float:
+        """Bytes of the panels that all tiles read, where no two tiles read the same one but for these; else infinite."""
+        common = 0.0 if self.of_tensors else inf
+        for use in self.of_tensors:
+            if use.is_write or _is_one_to_one(use.panel_of_tile):
+                continue
+            common += inf if np.ptp(use.panel_of_tile) else float(use.bytes_of_tile.max())
+        return common
+
+
+def _is_one_to_one(panels: NDArray[np.int64]) -> bool:
+    """Whether all are different.
+
+    >>> [_is_one_to_one(np.array(panels)) for panels in ([0, 1, 2], [2, 0, 1], [0, 1, 0])]
+    [True, True, False]
+    """
+    if int(np.ptp(panels)) < len(panels) - 1:
+        return False
+    return bool((np.diff(panels) > 0).all()) or len(np.unique(panels)) == len(panels)
