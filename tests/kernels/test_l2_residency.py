@@ -149,7 +149,7 @@ def test_a_round_that_fits_runs_at_the_rate_of_the_slices() -> None:
 
 def test_a_round_that_does_not_fit_runs_at_the_rate_of_hbm() -> None:
     wire = GPU.hbm.sustained_read_gb_per_s * 1e3 / GPU.clock.max_mhz
-    assert rate_of(one(64)) == pytest.approx(wire, rel=0.05)
+    assert rate_of(one(64)) == pytest.approx(wire, rel=0.08)  # half of it crosses between the sides once it has come
 
 
 @pytest.mark.parametrize(("readers", "links"), [("one_side", 2), ("both_sides", 4)])
