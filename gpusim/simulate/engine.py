@@ -93,7 +93,7 @@ class Engine:
         self.num_slots = count_slots(launch, gpu, self.occupancy)
         self.num_ctas = launch.num_ctas or grid_of_persistent(launch, self.num_slots)
         self._num_at_once = min(self.num_slots, self.num_ctas)
-        uses = uses or Uses.of(launch)
+        uses = uses or Uses.of(launch, gpu)
         self.traffic = traffic or plan_traffic(launch, gpu, uses, num_slots=self._num_at_once, is_warm=is_warm)
         self.sample = sample = sample_sms(
             launch, gpu, self.occupancy, num_sms=num_sampled_sms, num_slots=self.num_slots, num_ctas=self.num_ctas
@@ -115,7 +115,7 @@ class Engine:
         self.machine = Machine(
             self.env, gpu, clock, residency, cluster_size=launch.cluster_size,
             ctas_per_sm=self.occupancy.ctas_per_sm, smem_bytes_per_sm=launch.smem_bytes * self.occupancy.ctas_per_sm,
-            num_ctas=self.num_to_run, fill_scales=sample.fill_scales, alike=self.alike,
+            num_ctas=self.num_to_run, fill_scales=sample.fill_scales, fetch_scales=uses.fetch_scales, alike=self.alike,
         )
         self.recorded_sms = (
             recorded_sms if isinstance(recorded_sms, frozenset) else frozenset(self.machine.dispatcher.slots[0][:1])

@@ -104,7 +104,7 @@ class Raster:
         self.num_at_once = min(num_slots, num_ctas)
         self.ctas_per_sm = held.ctas_per_sm
         self.traffic: dict[str, PanelTraffic] = plan_traffic(
-            launch, gpu, Uses.of(launch), num_slots=self.num_at_once, is_warm=is_warm
+            launch, gpu, Uses.of(launch, gpu), num_slots=self.num_at_once, is_warm=is_warm
         )
         tiles = np.arange(launch.num_tiles, dtype=np.int64)
         self.tiles = tiles

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.panels import PanelUse
 from gpusim.workload.launch import Launch
 
@@ -20,20 +22,29 @@ class Uses:
     """0, 1, ...: int64[num_tiles]."""
     of_tensors: tuple[PanelUse, ...]
     """One of each footprint."""
+    fetch_scales: Mapping[str, float] = field(default_factory=dict)
+    """For each tensor of which memory gives more than is asked for: how much, for a byte."""
 
     @classmethod
-    def of(cls, launch: Launch) -> Uses:
-        """Of all tiles of ``launch``."""
+    def of(cls, launch: Launch, gpu: GpuSpec) -> Uses:
+        """Of all tiles of ``launch`` on ``gpu``, whose memory gives whole blocks."""
         tiles = np.arange(launch.num_tiles, dtype=np.int64)
-        uses = [
-            PanelUse(
-                tensor=item.tensor, is_write=item.access == "write", panel_of_tile=item.panel_of(tiles),
-                bytes_of_tile=item.panel_bytes(tiles), num_passes=item.num_passes,
-                table_bytes=item.table_bytes, cache_hint=item.cache_hint,
+        uses: list[PanelUse] = []
+        scales: dict[str, float] = {}
+        for item in launch.footprints:
+            num_bytes = item.panel_bytes(tiles)
+            if item.block_bytes is not None:
+                asked = float(num_bytes.sum())
+                num_bytes = np.maximum(num_bytes, item.block_bytes(tiles, gpu.l2.fetch_bytes))
+                scales[item.tensor] = float(num_bytes.sum()) / max(asked, 1.0)
+            uses.append(
+                PanelUse(
+                    tensor=item.tensor, is_write=item.access == "write", panel_of_tile=item.panel_of(tiles),
+                    bytes_of_tile=num_bytes, num_passes=item.num_passes, table_bytes=item.table_bytes,
+                    cache_hint=item.cache_hint,
+                )
             )
-            for item in launch.footprints
-        ]
-        return cls(tiles=tiles, of_tensors=tuple(uses))
+        return cls(tiles=tiles, of_tensors=tuple(uses), fetch_scales=scales)
 
     def by_wave(self, num_at_once: int) -> list[NDArray[np.float64]]:
         """For each tensor what the tiles of each wave, so many each, touch, float64[2, num_waves].

@@ -142,6 +142,9 @@ class Footprint:
     table_bytes: int = 0
     """Of a table out of which each tile reads rows at random (a gather): then ``panel_bytes`` says what a tile reads, no two
     tiles have a panel together, and rows that others have read lately are found in L2. 0: panels are what they are."""
+    block_bytes: Callable[[NDArray[np.int64], int], NDArray[np.int64]] | None = None
+    """Where a tile reads single sectors: (tiles, bytes of a block) to the bytes of all aligned blocks of that size that it
+    touches, for memory may give no less. None: what it reads fills its blocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,8 @@ class L2Spec:
     """The same of a line that only the other side has."""
     slice_spread_cycles: float
     """What the farthest slice of a side takes beyond the mean."""
+    fetch_bytes: int
+    """What memory gives at least where a sector of so many bytes, side by side, is missing."""
     write_back_queue_bytes: float
     """Dirty bytes on their way to memory beyond which a store waits for its own."""
 
@@ -124,11 +126,11 @@ class L2(Component):
     both waits for those), later ones find a copy while the side has room; what goes across, half of all stores among it,
     takes its turn on a link each way; a tile of many lines waits for the farthest slice; stores that wait dirty up to a
     limit, beyond which the oldest are written back; cache hints and set-asides (traffic.py): evict_first takes no room from
-    others, evict_last keeps what is set aside, a window of addresses that persist is evict_last.
-    Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly); what a miss brings in
-    beside its sector (64 bytes of an aligned pair, where only one sector is asked for); fills by stores to part of a
-    sector (32 bytes, when it leaves); requests and headers of reads on the link; hints beside what earlier launches left,
-    and in launches without footprints.
+    others, evict_last keeps what is set aside, a window of addresses that persist is evict_last; a sector that comes out
+    of memory with its neighbour.
+    Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly); hints of how much to
+    fetch; fills by stores to part of a sector (32 bytes, when it leaves); requests and headers of reads on the link; hints
+    beside what earlier launches left, and in launches without footprints.
     Source: the GPU's description.
     """
 
@@ -136,12 +138,13 @@ class L2(Component):
 
     def __init__(
         self, spec: L2Spec, *, hbm: Hbm, residency: Residency, side_shares: Sequence[float] = (1.0,),
-        fill_scales: Mapping[str, float] | None = None,
+        fill_scales: Mapping[str, float] | None = None, fetch_scales: Mapping[str, float] | None = None,
     ) -> None:
         """``residency`` says what misses; ``hbm`` is the level below; ``side_shares``: the SMs of each side, of all.
 
         ``fill_scales``: for each tensor the part of a fill's bytes that is paid for, where only a sample of the SMs is
-        simulated and others would have asked first.
+        simulated and others would have asked first. ``fetch_scales``: what memory gives for a byte of it that is asked for,
+        where that is more than the byte.
         """
         self.spec = spec
         self.counters = L2Counters()
@@ -152,6 +155,7 @@ class L2(Component):
         self._is_uniform = spec.near_latency_cycles == spec.far_latency_cycles
         self._mean_latency_cycles = (spec.near_latency_cycles + spec.far_latency_cycles) / 2
         self._fill_scales = fill_scales or {}
+        self._fetch_scales = fetch_scales or {}
         self._tiles: dict[tuple[str, Hashable], TileState] = {}
         self._backlog_bytes = 0.0
         self._num_draws = 0
@@ -265,7 +269,7 @@ class L2(Component):
         self.counters.miss_sectors += num_bytes / SECTOR_BYTES * request.num_alike
         if not self.residency.is_planned(request.tensor):
             self.counters.unplanned_miss_bytes += num_bytes * request.num_alike
-        paid = num_bytes * self._fill_scales.get(request.tensor, 1.0)
+        paid = num_bytes * self._fill_scales.get(request.tensor, 1.0) * self._fetch_scales.get(request.tensor, 1.0)
         earliest = request.issued_at + paid / self.hbm.wire.alone + self.hbm.queue_cycles()
         waits = self.hbm.refresh_cycles(max(request.num_rows * share, num_bytes / ROW_BYTES))
         if request.num_bytes > SIDE_BYTES:  # what is far and what waits are seldom the same lines
