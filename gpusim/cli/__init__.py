@@ -22,6 +22,7 @@ from gpusim.cli.kernels import EXPLAIN, PREDICT
 from gpusim.cli.layout import layout_command
 from gpusim.cli.measure import measure_command
 from gpusim.cli.options import BAD_INPUT, INTERRUPTED, OK, Commands, where
+from gpusim.cli.raster import RASTER
 from gpusim.cli.sass import sass_command
 from gpusim.errors import GpusimError, nearest
 
@@ -30,6 +31,7 @@ COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
     ("explain", EXPLAIN),
     ("banks", banks_command),
     ("layout", layout_command),
+    ("raster", RASTER),
     ("measure", measure_command),
     ("calibrate", calibrate_command),
     ("validate", validate_command),

@@ -23,7 +23,7 @@ from gpusim.evidence.measure import Plan
 from gpusim.evidence.ncu import Profile, added_up, available, between_marks, parse_profiles
 from gpusim.evidence.process import COUNTED_S, PLAIN_S, START_S, WHOLE_S, Ended, Ncu, Progress, child_command, run_child
 from gpusim.evidence.rows import Table, number_text
-from gpusim.evidence.stopwatch import VALUES
+from gpusim.evidence.stopwatch import PROTOCOL, VALUES
 from gpusim.evidence.toolkit import Cubin, GpuFound, gpu_state
 
 CHUNK_CONFIGS = 400
@@ -209,7 +209,8 @@ class Bench:
             "nvcc": cubin.compiler, "arch": self.gpu.arch, "source_hash": cubin.source_hash,
             "ncu": self.ncu.version if self.ncu else None, "seed": self.options.seed, "group": job.group,
             "num_repeats": job.case.num_repeats, "is_cold": job.rules.is_cold, "state_before": before,
-            "probe_hash": self.cubins[PROBE].source_hash if job.rules.times else None, "state_after": self.state(),
+            "probe_hash": self.cubins[PROBE].source_hash if job.rules.times else None,
+            "times_protocol": PROTOCOL if job.rules.times else None, "state_after": self.state(),
             **chunk.about,
         }  # fmt: skip
 

@@ -135,6 +135,6 @@ def elementwise_launch(params: ElementwiseParams) -> Launch:
             for name in (*inputs, "out")
         ),
         num_flops=params.elements if has_math else 0,
-        math_class="fp32",
+        math_class="fp32" if has_math else "",
         params=params.as_options(),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -149,7 +150,10 @@ def gather_launch(params: GatherParams) -> Launch:
             share_footprint(
                 "index", "read", num_bytes=params.rows * INDEX_BYTES, share_bytes=per_cta * INDEX_BYTES
             ),
-            share_footprint("table", "read", num_bytes=num_bytes, share_bytes=share, num_steps=len(chunks)),
+            replace(
+                share_footprint("table", "read", num_bytes=num_bytes, share_bytes=share, num_steps=len(chunks)),
+                table_bytes=params.table_rows * params.row_bytes if params.index == "random" else 0,
+            ),
             share_footprint("out", "write", num_bytes=num_bytes, share_bytes=share, num_steps=len(chunks)),
         ),
         math_class="fp32",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from gpusim.kernel_models.rows import VECTOR_BYTES, Meeting, RowParams, packing, unpacking
+from gpusim.kernel_models.rows import VECTOR_BYTES, WORD_BYTES, Meeting, RowParams, packing, unpacking
 from gpusim.kernel_models.streams import passes, share_footprint, total, whole_footprint
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
@@ -42,79 +42,91 @@ class LayerNormParams(RowParams):
         Raises:
             KernelError: parameters that no kernel can have.
         """
-        return layer_norm_launch(self.resolved(gpu))
+        return layer_norm_launch(self.resolved(gpu), num_sms=gpu.num_sms)
 
 
-def layer_norm_launch(params: LayerNormParams) -> Launch:
+def layer_norm_launch(params: LayerNormParams, *, num_sms: int) -> Launch:
     """The Launch of checked ``params``.
 
-    Of gamma and beta the first row of a CTA asks for lines that L1 may not hold, the others find them there or on their way.
-    Ignores: warps of a CTA that run ahead of others; that loads of gamma and beta and stores take turns.
+    Of gamma and beta the first row asks for lines that L1 may not hold, the others find them there or on their way.
+    Ignores: warps of a CTA that run ahead of others where SMs have more than one CTA; that loads of gamma and beta and
+    stores take turns.
     """
-    num_warps, per_cta = params.threads // WARP_SIZE, params.rows_per_cta
-    row, values, width = params.row_access(), params.values, params.element.num_bytes
-    full = row.scaled(per_cta)
-    rest = params.rows % per_cta
-    last, last_idx = (row.scaled(rest), params.num_ctas - 1) if rest else (full, -1)
+    per_cta = params.rows_per_cta
+    rows = params.rows_at_once(num_sms)
+    num_steps = per_cta // rows
+    share, num_bytes = params.row_bytes * per_cta, params.row_bytes * params.rows
+    num_parts = 1 + (params.vectors > FIRST_PARTS)
+    return Launch(
+        kernel="layer_norm",
+        num_ctas=params.num_ctas,
+        num_tiles=params.num_ctas,
+        roles=tuple(_role(params, step, rows) for step in range(num_steps)),
+        registers_per_thread=REGISTERS.get(
+            (params.element.num_bytes, params.values), params.values + OTHER_REGISTERS
+        ),
+        registers_source="ptxas of kernels/layer_norm, or the values and 33 more",
+        extra_smem_bytes=2 * WORD_BYTES * params.threads // WARP_SIZE if params.per == "block" else 0,
+        footprints=(
+            share_footprint("in", "read", num_bytes=num_bytes, share_bytes=share, num_steps=num_steps),
+            whole_footprint("gamma", num_bytes=params.row_bytes, num_steps=num_parts),
+            whole_footprint("beta", num_bytes=params.row_bytes, num_steps=num_parts),
+            share_footprint("out", "write", num_bytes=num_bytes, share_bytes=share, num_steps=num_steps),
+        ),
+        num_flops=7 * params.rows * params.columns,
+        math_class="fp32",
+        params=params.as_options(),
+    )
+
+
+def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
+    """The warps that take ``rows`` of a CTA's rows, the ``step``-th so many of them."""
+    values, width = params.values, params.element.num_bytes
+    accesses = params.accesses(step, rows)
+    num_warps = rows * params.lanes // WARP_SIZE
     meeting = Meeting(num_warps, of_block=params.per == "block")
     before, unpack = ops.Alu(BEFORE_LOADS[params.per], is_chain=True), ops.Alu(values * unpacking(width))
     add, center, squares = ops.Fma(values, is_chain=True), ops.Fma(values), ops.Fma(values, is_chain=True)
     root, about_root = ops.Mufu(1), ops.Alu(SCALE, is_chain=True)
     unpack_both, finish, pack = ops.Alu(2 * values * unpacking(width)), ops.Fma(2 * values), ops.Alu(values * packing(width))
     parts = passes(0, params.row_bytes // VECTOR_BYTES, params.lanes, VECTOR_BYTES)
-    early, late = (total(parts[:FIRST_PARTS]), total(parts[FIRST_PARTS:]))
+    weights = total(parts[:FIRST_PARTS]), total(parts[FIRST_PARTS:])
 
-    def weights(step: int, num_rows: int) -> Generator[ops.Op, Any, list[ops.Token]]:
-        """Ask for a part of both."""
-        access = late if step else early
+    def ask(part: int, num_rows: int) -> Generator[ops.Op, Any, list[ops.Token]]:
+        """Ask for a part of both vectors."""
+        access = weights[part]
         tokens: list[ops.Token] = []
         if access.num_requests:
             for name in ("gamma", "beta"):
-                tokens.append((yield ops.GlobalLoad(name, (0, step), access)))
+                tokens.append((yield ops.GlobalLoad(name, (0, part), access)))
                 if num_rows > 1:
-                    tokens.append((yield ops.GlobalLoad(name, (0, step), access.scaled(num_rows - 1))))
+                    tokens.append((yield ops.GlobalLoad(name, (0, part), access.scaled(num_rows - 1))))
         return tokens
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
-        is_last = cta.cta_idx == last_idx
-        access, num_rows = (last, rest) if is_last else (full, per_cta)
+        access = accesses[cta.cta_idx == params.num_ctas - 1]
+        num_rows = access.num_bytes // params.row_bytes
+        if not num_rows:
+            return
         yield before
-        token = yield ops.GlobalLoad("in", (cta.cta_idx, 0), access)
+        token = yield ops.GlobalLoad("in", (cta.cta_idx, step), access)
         yield ops.Use(token)
         yield unpack
         yield add
         yield from meeting()
         yield center
         yield squares
-        tokens = yield from weights(0, num_rows)
+        tokens = yield from ask(0, num_rows)
         yield from meeting()
         yield root
         yield about_root
-        tokens += yield from weights(1, num_rows)
+        tokens += yield from ask(1, num_rows)
         for token in tokens:
             yield ops.Use(token)
         yield unpack_both
         yield finish
         yield pack
-        yield ops.GlobalStore("out", (cta.cta_idx, 0), access)
+        yield ops.GlobalStore("out", (cta.cta_idx, step), access)
 
-    share, num_bytes = params.row_bytes * per_cta, params.row_bytes * params.rows
-    steps = 2 if late.num_requests else 1
-    return Launch(
-        kernel="layer_norm",
-        num_ctas=params.num_ctas,
-        num_tiles=params.num_ctas,
-        roles=(WarpRole(name="layer_norm", num_warps=num_warps, program=program),),
-        registers_per_thread=REGISTERS.get((width, values), values + OTHER_REGISTERS),
-        registers_source="ptxas of kernels/layer_norm, or the values and 33 more",
-        extra_smem_bytes=2 * 4 * num_warps if params.per == "block" else 0,
-        footprints=(
-            share_footprint("in", "read", num_bytes=num_bytes, share_bytes=share),
-            whole_footprint("gamma", num_bytes=params.row_bytes, num_steps=steps),
-            whole_footprint("beta", num_bytes=params.row_bytes, num_steps=steps),
-            share_footprint("out", "write", num_bytes=num_bytes, share_bytes=share),
-        ),
-        num_flops=7 * params.rows * params.columns,
-        math_class="fp32",
-        params=params.as_options(),
-    )
+    name = "layer_norm" if rows == params.rows_per_cta else f"rows {step}"
+    return WarpRole(name=name, num_warps=num_warps, program=program)

@@ -18,7 +18,6 @@ from gpusim.kernel_models.streams import (
     check_grid,
     check_vector,
     dense_access,
-    passes,
     share_footprint,
     total,
 )
@@ -114,67 +113,39 @@ class ReductionParams(StreamParams):
             KernelError: parameters that no kernel can have.
         """
         params = self.resolved(gpu)
-        return row_launch(params) if params.axis == "row" else column_launch(params)
+        return row_launch(params, num_sms=gpu.num_sms) if params.axis == "row" else column_launch(params)
 
 
-def row_launch(params: ReductionParams) -> Launch:
+def row_launch(params: ReductionParams, *, num_sms: int) -> Launch:
     """A CTA a row.
 
-    Ignores: that warps run ahead of others until they meet.
+    Warps go on by themselves where a row is more than one turn of the loop and no SM has two of them, else together.
+    Ignores: that warps of one CTA run ahead of others where other CTAs hide it.
     """
-    width, num_warps = params.element.num_bytes, params.num_warps
+    width = params.element.num_bytes
     row_bytes = params.columns * width
-    turns = passes(0, row_bytes // params.vector_bytes, params.threads, params.vector_bytes)
-    alone, full = turns[: len(turns) % UNROLLED], turns[len(turns) % UNROLLED :]
-    if full and full[0] != full[-1]:  # the last pass is not full: which one is taken alone makes no difference
-        alone, full = turns[len(full) :], turns[: len(full)]
-    of_turn = total(full[:UNROLLED])
-    num_turns = len(full) // UNROLLED
-    elements = params.vector_elements
-    unpack_one, add_one = ops.Alu(EACH_TURN + elements * unpacking(width)), ops.Fma(elements, is_chain=True)
-    unpack, add = ops.Alu(EACH_TURN + UNROLLED * elements * unpacking(width)), ops.Fma(UNROLLED * elements, is_chain=True)
-    before, after = ops.Alu(BEFORE_ROW, is_chain=True), ops.Alu(AFTER_ROW, is_chain=True)
-    shuffle, sums = ops.Shfl(WARP_STEPS, is_chain=True), ops.Fma(WARP_STEPS, is_chain=True)
-    steps = (num_warps - 1).bit_length()
-    word = AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WORD_BYTES)
-    words = AccessPattern(num_requests=1, num_wavefronts=1, num_bytes=num_warps * WORD_BYTES)
-    result = dense_access(0, 1, WORD_BYTES)
-    one_warp = 1.0 / num_warps
-
-    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
-        row = cta.cta_idx
-        yield before
-        for step, access in enumerate(alone):
-            yield ops.Use((yield ops.GlobalLoad("in", (row, step), access)))
-            yield unpack_one
-            yield add_one
-        for turn in cta.loop(num_turns) if num_turns > 1 else range(num_turns):
-            token = yield ops.GlobalLoad("in", (row, len(alone) + turn), of_turn)
-            yield ops.Use(token)
-            yield unpack
-            yield add
-        yield shuffle
-        yield sums
-        yield ops.SharedStore(word)
-        yield ops.Syncthreads()
-        yield ops.Use((yield ops.SharedLoad(words)))
-        if steps:
-            yield ops.Shfl(steps * one_warp)
-            yield ops.Alu(steps, is_chain=True)
-        yield after
-        yield ops.GlobalStore("out", (row, 0), result)
-
+    num_vectors = row_bytes // params.vector_bytes
+    threads_of = [min(params.threads, num_vectors - begin) for begin in range(0, num_vectors, params.threads)]
+    num_alone = len(threads_of) % UNROLLED
+    if threads_of[-1] < params.threads:  # a pass that is not full: which one is taken alone makes no difference
+        threads_of = threads_of[-1:] + threads_of[:-1] if num_alone else threads_of
+    num_turns = len(threads_of) // UNROLLED
+    at_once = 1 if num_turns > 1 and params.rows <= num_sms else params.num_warps
+    roles = tuple(
+        _row_role(params, threads_of, num_alone, first, at_once) for first in range(0, params.num_warps, at_once)
+    )
+    num_steps = num_alone + num_turns
     return Launch(
         kernel="reduction",
         num_ctas=params.num_ctas,
         num_tiles=params.num_ctas,
-        roles=(WarpRole(name="row", num_warps=num_warps, program=program),),
+        roles=roles,
         registers_per_thread=REGISTERS["row", width],
         registers_source="ptxas of kernels/reduction",
-        extra_smem_bytes=num_warps * WORD_BYTES,
+        extra_smem_bytes=params.num_warps * WORD_BYTES,
         footprints=(
             share_footprint(
-                "in", "read", num_bytes=params.rows * row_bytes, share_bytes=row_bytes, num_steps=len(alone) + num_turns
+                "in", "read", num_bytes=params.rows * row_bytes, share_bytes=row_bytes, num_steps=len(roles) * num_steps
             ),
             share_footprint("out", "write", num_bytes=params.rows * WORD_BYTES, share_bytes=WORD_BYTES),
         ),
@@ -182,6 +153,57 @@ def row_launch(params: ReductionParams) -> Launch:
         math_class="fp32",
         params=params.as_options(),
     )
+
+
+def _row_role(
+    params: ReductionParams, threads_of: list[int], num_alone: int, first_warp: int, num_warps: int
+) -> WarpRole:
+    """Some warps of a row; ``threads_of``: those that load in each pass over it."""
+    num_all, elements, unpacked = params.num_warps, params.vector_elements, unpacking(params.element.num_bytes)
+    first = first_warp * WARP_SIZE
+    loads = [
+        dense_access(0, min(max(threads - first, 0), num_warps * WARP_SIZE), params.vector_bytes) for threads in threads_of
+    ]
+    alone = loads[:num_alone]
+    turns = [total(loads[begin : begin + UNROLLED]) for begin in range(num_alone, len(loads), UNROLLED)]
+    first_step = first_warp // num_warps * (len(alone) + len(turns))
+    unpack_one, add_one = ops.Alu(EACH_TURN + elements * unpacked), ops.Fma(elements, is_chain=True)
+    unpack, add = ops.Alu(EACH_TURN + UNROLLED * elements * unpacked), ops.Fma(UNROLLED * elements, is_chain=True)
+    before, after = ops.Alu(BEFORE_ROW, is_chain=True), ops.Alu(AFTER_ROW, is_chain=True)
+    shuffle, sums = ops.Shfl(WARP_STEPS, is_chain=True), ops.Fma(WARP_STEPS, is_chain=True)
+    steps = (num_all - 1).bit_length()
+    word = AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WORD_BYTES)
+    words = AccessPattern(num_requests=1, num_wavefronts=1, num_bytes=num_all * WORD_BYTES)
+    shuffle_words, add_words = ops.Shfl(steps, is_chain=True), ops.Alu(steps, is_chain=True)
+    result = dense_access(0, 1, WORD_BYTES)
+
+    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
+        row = cta.cta_idx
+        yield before
+        for step, access in enumerate(alone, start=first_step):
+            if access.num_requests:
+                yield ops.Use((yield ops.GlobalLoad("in", (row, step), access)))
+                yield unpack_one
+                yield add_one
+        for turn in cta.loop(len(turns)) if len(turns) > 1 else range(len(turns)):
+            token = yield ops.GlobalLoad("in", (row, first_step + len(alone) + turn), turns[turn])
+            yield ops.Use(token)
+            yield unpack
+            yield add
+        yield shuffle
+        yield sums
+        yield ops.SharedStore(word)
+        yield ops.Syncthreads()
+        if first:
+            return
+        yield ops.Use((yield ops.SharedLoad(words)))
+        yield shuffle_words
+        yield add_words
+        yield after
+        yield ops.GlobalStore("out", (row, 0), result)
+
+    name = "row" if num_warps == num_all else f"warp {first_warp}"
+    return WarpRole(name=name, num_warps=num_warps, program=program)
 
 
 def column_launch(params: ReductionParams) -> Launch:

@@ -85,6 +85,18 @@ class RowParams(StreamParams):
             )
         check_grid(kernel, self.num_ctas, use="use fewer --rows")
 
+    def rows_at_once(self, num_sms: int) -> int:
+        """Rows of a CTA whose warps are taken to keep step: one where no SM has two CTAs, and warps go on by themselves.
+
+        With more, other CTAs hide what warps wait for.
+        """
+        return 1 if self.num_ctas <= num_sms else self.rows_per_cta
+
+    def accesses(self, step: int, rows: int) -> tuple[AccessPattern, AccessPattern]:
+        """What the warps of ``rows`` rows, the ``step``-th so many of a CTA, load or store: of any CTA, and of the last."""
+        row, there = self.row_access(), self.rows - (self.num_ctas - 1) * self.rows_per_cta
+        return row.scaled(rows), row.scaled(min(max(there - step * rows, 0), rows))
+
     def row_access(self) -> AccessPattern:
         """What the lanes of one row load or store."""
         return total(passes(0, self.row_bytes // VECTOR_BYTES, self.lanes, VECTOR_BYTES))

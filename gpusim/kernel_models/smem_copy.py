@@ -185,7 +185,6 @@ def smem_copy_launch(params: SmemCopyParams) -> Launch:
             grid.footprint("in", "read", element_bytes=width, num_steps=num_steps),
             grid.footprint("out", "write", element_bytes=width, num_steps=num_steps),
         ),
-        math_class="16bit" if width == 2 else "fp32",
         params=params.as_options(),
     )
 

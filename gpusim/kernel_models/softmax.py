@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from gpusim.kernel_models.rows import Meeting, RowParams, packing, unpacking
+from gpusim.kernel_models.rows import WORD_BYTES, Meeting, RowParams, packing, unpacking
 from gpusim.kernel_models.streams import share_footprint
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
@@ -40,19 +40,44 @@ class SoftmaxParams(RowParams):
         Raises:
             KernelError: parameters that no kernel can have.
         """
-        return softmax_launch(self.resolved(gpu))
+        return softmax_launch(self.resolved(gpu), num_sms=gpu.num_sms)
 
 
-def softmax_launch(params: SoftmaxParams) -> Launch:
+def softmax_launch(params: SoftmaxParams, *, num_sms: int) -> Launch:
     """The Launch of checked ``params``.
 
-    Ignores: that exponentials and their sum overlap; warps of a CTA that run ahead of others.
+    Ignores: that a warp's exponentials and their sum overlap; warps of a CTA that run ahead of others where SMs have more
+    than one CTA.
     """
-    num_warps, per_cta = params.threads // WARP_SIZE, params.rows_per_cta
-    row, values, width = params.row_access(), params.values, params.element.num_bytes
-    full = row.scaled(per_cta)
-    rest = params.rows % per_cta
-    last, last_idx = (row.scaled(rest), params.num_ctas - 1) if rest else (full, -1)
+    per_cta = params.rows_per_cta
+    rows = params.rows_at_once(num_sms)
+    share, num_bytes = params.row_bytes * per_cta, params.row_bytes * params.rows
+    num_steps = per_cta // rows
+    return Launch(
+        kernel="softmax",
+        num_ctas=params.num_ctas,
+        num_tiles=params.num_ctas,
+        roles=tuple(_role(params, step, rows) for step in range(num_steps)),
+        registers_per_thread=REGISTERS.get(
+            (params.element.num_bytes, params.values), params.values + OTHER_REGISTERS
+        ),
+        registers_source="ptxas of kernels/softmax, or the values and 16 more",
+        extra_smem_bytes=2 * WORD_BYTES * params.threads // WARP_SIZE if params.per == "block" else 0,
+        footprints=(
+            share_footprint("in", "read", num_bytes=num_bytes, share_bytes=share, num_steps=num_steps),
+            share_footprint("out", "write", num_bytes=num_bytes, share_bytes=share, num_steps=num_steps),
+        ),
+        num_flops=4 * params.rows * params.columns,
+        math_class="fp32",
+        params=params.as_options(),
+    )
+
+
+def _role(params: SoftmaxParams, step: int, rows: int) -> WarpRole:
+    """The warps that take ``rows`` of a CTA's rows, the ``step``-th so many of them."""
+    values, width = params.values, params.element.num_bytes
+    accesses = params.accesses(step, rows)
+    num_warps = rows * params.lanes // WARP_SIZE
     meeting = Meeting(num_warps, of_block=params.per == "block")
     before, unpack = ops.Alu(BEFORE_LOADS[params.per], is_chain=True), ops.Alu(values * unpacking(width))
     most, shift, exponents = ops.Alu(values, is_chain=True), ops.Fma(1 + values), ops.Mufu(values)
@@ -60,9 +85,11 @@ def softmax_launch(params: SoftmaxParams) -> Launch:
     scale, pack = ops.Fma(values), ops.Alu(values * packing(width))
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
-        access = last if cta.cta_idx == last_idx else full
+        access = accesses[cta.cta_idx == params.num_ctas - 1]
+        if not access.num_requests:
+            return
         yield before
-        token = yield ops.GlobalLoad("in", (cta.cta_idx, 0), access)
+        token = yield ops.GlobalLoad("in", (cta.cta_idx, step), access)
         yield ops.Use(token)
         yield unpack
         yield most
@@ -75,22 +102,6 @@ def softmax_launch(params: SoftmaxParams) -> Launch:
         yield rest_of_one
         yield scale
         yield pack
-        yield ops.GlobalStore("out", (cta.cta_idx, 0), access)
+        yield ops.GlobalStore("out", (cta.cta_idx, step), access)
 
-    share, num_bytes = params.row_bytes * per_cta, params.row_bytes * params.rows
-    return Launch(
-        kernel="softmax",
-        num_ctas=params.num_ctas,
-        num_tiles=params.num_ctas,
-        roles=(WarpRole(name="softmax", num_warps=num_warps, program=program),),
-        registers_per_thread=REGISTERS.get((width, values), values + OTHER_REGISTERS),
-        registers_source="ptxas of kernels/softmax, or the values and 16 more",
-        extra_smem_bytes=2 * 4 * num_warps if params.per == "block" else 0,
-        footprints=(
-            share_footprint("in", "read", num_bytes=num_bytes, share_bytes=share),
-            share_footprint("out", "write", num_bytes=num_bytes, share_bytes=share),
-        ),
-        num_flops=4 * params.rows * params.columns,
-        math_class="fp32",
-        params=params.as_options(),
-    )
+    return WarpRole(name=f"rows {step}" if rows < params.rows_per_cta else "softmax", num_warps=num_warps, program=program)

@@ -105,22 +105,24 @@ def strided_copy_launch(params: StridedCopyParams) -> Launch:
             _sectors_footprint(params),
             share_footprint("out", "write", num_bytes=num_elements * width, share_bytes=share * width),
         ),
-        math_class="fp32",
         params=params.as_options(),
     )
 
 
 def _sectors_footprint(params: StridedCopyParams) -> Footprint:
-    """What the CTAs read: whole sectors, as L2 fetches them."""
+    """What the CTAs read: whole sectors, and the blocks of memory that hold them."""
     width = params.element.num_bytes
     pitch = params.stride * width
 
-    def panel_bytes(tiles: IntArray) -> IntArray:
+    def block_bytes(tiles: IntArray, size: int) -> IntArray:
         count = np.minimum(params.share, params.elements - tiles * params.share)
-        if pitch >= SECTOR_BYTES:  # a sector each
-            return np.asarray(count * SECTOR_BYTES)
+        if pitch >= size:  # a block each
+            return np.asarray(count * size)
         first = tiles * params.share * pitch
         end = first + (count - 1) * pitch + width
-        return np.asarray((-(-end // SECTOR_BYTES) - first // SECTOR_BYTES) * SECTOR_BYTES)
+        return np.asarray((-(-end // size) - first // size) * size)
 
-    return Footprint(tensor="in", access="read", panel_of=same, panel_bytes=panel_bytes)
+    return Footprint(
+        tensor="in", access="read", panel_of=same, panel_bytes=lambda tiles: block_bytes(tiles, SECTOR_BYTES),
+        block_bytes=block_bytes,
+    )

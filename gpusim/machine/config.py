@@ -133,7 +133,9 @@ class GpuSpec:
         l2 = self.l2
         return Sides(
             num=l2.num_partitions, side_bytes=l2.capacity_bytes * l2.shared_capacity_fraction,
-            spread=l2.capacity_spread_fraction,
+            spread=l2.capacity_spread_fraction, dirty_bytes=l2.capacity_bytes * l2.dirty_fraction / l2.num_partitions,
+            first_bytes=l2.capacity_bytes * l2.evict_first_fraction / l2.num_partitions,
+            last_bytes=l2.capacity_bytes * l2.evict_last_fraction / l2.num_partitions,
         )
 
     @property

@@ -87,12 +87,18 @@ def verdict_of(result: Result) -> str:
     speed = (
         f" at {result.tflops:,.1f} TFLOP/s ({result.pct_of_peak_at_clock:.1f} % of peak at this clock)"
         if result.peak_tflops_at_clock
-        else ""
+        else f" at {memory_gb_per_s(result):,.0f} GB/s of memory"
     )
     return (
         f"{result.kernel} on {result.gpu} takes {duration(result.time_us * 1e-6)}{speed}, bound by {result.bound_by}: "
         f"{result.reason}."
     )
+
+
+def memory_gb_per_s(result: Result) -> float:
+    """Bytes at the pins of memory over the whole time."""
+    num_bytes = sum(result.counters.get(f"dram__bytes_{way}.sum", 0.0) for way in ("read", "write"))
+    return num_bytes / result.time_us * 1e-3 if result.time_us else 0.0
 
 
 def print_command(command: str, console: Console) -> None:
@@ -153,6 +159,7 @@ def _print_headline(result: Result, console: Console) -> None:
                 f"{of_sheet}",
             ),
         ]
+    rows.append(("Memory", f"{memory_gb_per_s(result):,.0f} GB/s, read and written"))
     others = ", ".join(
         f"{name} {limit}" for name, limit in sorted(held.limits.items(), key=lambda item: item[1])
     )

@@ -21,10 +21,10 @@ from gpusim.machine.timing import NEVER, RingingEnvironment
 from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
 from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic
 from gpusim.simulate.flow import Flow
-from gpusim.simulate.representatives import representatives
+from gpusim.simulate.representatives import are_strangers, representatives
 from gpusim.simulate.role import Role
 from gpusim.simulate.sampling import sample_sms
-from gpusim.simulate.steady import WORK_TOLERANCE, SteadyState
+from gpusim.simulate.steady import WORK_TOLERANCE, WRITE_BACK_TOLERANCE, SteadyState
 from gpusim.simulate.timeline import Skip, Timeline, WarpState
 from gpusim.simulate.uses import Uses
 from gpusim.simulate.warp import FREE_HANDLERS, HANDLERS
@@ -93,7 +93,7 @@ class Engine:
         self.num_slots = count_slots(launch, gpu, self.occupancy)
         self.num_ctas = launch.num_ctas or grid_of_persistent(launch, self.num_slots)
         self._num_at_once = min(self.num_slots, self.num_ctas)
-        uses = uses or Uses.of(launch)
+        uses = uses or Uses.of(launch, gpu)
         self.traffic = traffic or plan_traffic(launch, gpu, uses, num_slots=self._num_at_once, is_warm=is_warm)
         self.sample = sample = sample_sms(
             launch, gpu, self.occupancy, num_sms=num_sampled_sms, num_slots=self.num_slots, num_ctas=self.num_ctas
@@ -115,7 +115,7 @@ class Engine:
         self.machine = Machine(
             self.env, gpu, clock, residency, cluster_size=launch.cluster_size,
             ctas_per_sm=self.occupancy.ctas_per_sm, smem_bytes_per_sm=launch.smem_bytes * self.occupancy.ctas_per_sm,
-            num_ctas=self.num_to_run, fill_scales=sample.fill_scales, alike=self.alike,
+            num_ctas=self.num_to_run, fill_scales=sample.fill_scales, fetch_scales=uses.fetch_scales, alike=self.alike,
         )
         self.recorded_sms = (
             recorded_sms if isinstance(recorded_sms, frozenset) else frozenset(self.machine.dispatcher.slots[0][:1])
@@ -126,18 +126,19 @@ class Engine:
         self.wgmma_latency_cycles = gpu.tensor_core.wgmma_latency_cycles
         self.timeline = Timeline()
         self.offset_cycles = 0.0
-        self.miss_bytes_by_wave = sum((item.miss_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
-        self.touched_bytes_by_wave = sum((item.touched_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
+        planned, none = self.traffic.values(), np.zeros(1)
+        self.miss_bytes_by_wave = sum((item.miss_bytes_by_wave for item in planned), none)
+        self.written_back_by_wave = sum((item.written_back_by_wave for item in planned), none)
+        self.touched_bytes_by_wave = sum((item.touched_bytes_by_wave for item in planned), none)
         self._work_by_wave = uses.by_wave(self._num_at_once)
         self.steps_per_turn = max((item.num_steps for item in launch.footprints if item.access == "read"), default=0)
         self.steady = SteadyState(self, enabled=skips and bool(self.traffic))
-        self.flow = Flow(self) if self.alike and skips and launch.num_ctas is not None else None
-        self.next_cta = self._num_exits = self._num_refills = 0
+        is_flow = skips and launch.num_ctas is not None and are_strangers(launch, gpu, self.occupancy, uses)
+        self.flow = Flow(self) if is_flow else None
+        self.next_cta = self._num_exits = self._num_refills = self._num_waves_to_leave_out = 0
         self._wave_weight, self._weighted_left = 1.0, 0
-        self._num_waves_to_leave_out = 0
         self._live: dict[int, Cta] = {}
-        self._num_stores_pending = 0
-        self._last_store_at = 0.0
+        self._num_stores_pending, self._last_store_at = 0, 0.0
         self._is_over = False
         self.wgmma_costs: dict[int, WgmmaCost] = {}
         self.tma_costs: dict[int, TmaCost] = {}
@@ -145,8 +146,7 @@ class Engine:
         self.role_totals: dict[str, list[float]] = {role.name: [0.0] * len(WarpState) for role in launch.roles}
         self.epilogue_cycles: dict[str, float] = {}
         """Cycles of each role in sections called epilogue."""
-        self.end_cycle = 0.0
-        self.last_exit = self.first_start = 0.0
+        self.end_cycle = self.last_exit = self.first_start = 0.0
         self.copy_cycles, self.num_copies = 0.0, 0
 
     # ------------------------------------------------------------------------------------------ run
@@ -224,7 +224,7 @@ class Engine:
         cluster = Cluster(ThreadBarrier("cluster", launch.num_threads * size, latency))
         weight = 1.0
         if self._weighted_left > 0:
-            weight = self._wave_weight
+            weight += (self._wave_weight - 1.0) * min(1.0, self._weighted_left / (size * num_alike))
             self._weighted_left -= size * num_alike
         created: list[Role] = []
         for rank in range(size):
@@ -274,6 +274,8 @@ class Engine:
         self._num_exits += cta.num_alike
         retired, all_retired = self.machine.dispatcher.retire_alike(at_cycle=now, num_ctas=cta.num_alike)
         self.last_exit = max(self.last_exit, all_retired)
+        if self._num_stores_pending or self._last_store_at > now:  # the kernel's end asks for them once it has left
+            self._last_store_at = max(self._last_store_at, all_retired + self.machine.l2.hit_latency_cycles)
         cluster = cta.cluster
         cluster.num_running -= 1
         if self.flow is not None:
@@ -548,9 +550,14 @@ class Engine:
         written = sum(item.written_back_bytes for item in self.traffic.values())
         return read + self.machine.l2.counters.unplanned_miss_bytes * self.scale, written
 
+    @property
+    def written_back_bytes_of_wave(self) -> float:
+        """Of what a wave stores, what leaves L2 before the end: of the mean wave, as planned."""
+        return sum(item.written_back_bytes for item in self.traffic.values()) / len(self.miss_bytes_by_wave)
+
     def hbm_share_at_most(self, first: int, last: int, cycles: float) -> float:
         """The greatest part of its time that HBM is busy in any of waves ``first`` to ``last``, if each takes ``cycles``."""
-        written = sum(item.written_back_bytes for item in self.traffic.values()) / len(self.miss_bytes_by_wave)
+        written = self.written_back_bytes_of_wave
         read = float(self.miss_bytes_by_wave[first : last + 1].max(initial=0.0))
         return self.machine.hbm.busy_share(cycles, read * self.sample.fraction, written * self.sample.fraction)
 
@@ -558,18 +565,24 @@ class Engine:
         """Whether waves ``first`` to ``last`` do the same work.
 
         As many bytes of each tensor, read and written, by as many tiles, and as many from memory, within
-        ``traffic_tolerance`` of what a wave touches (infinite: whatever they fetch from there).
+        ``traffic_tolerance`` of what a wave touches (infinite: whatever they fetch from there); and as many back to it.
         """
         for table in self._work_by_wave:
             part = table[:, first : last + 1]
             if part.size and (np.ptp(part, axis=1) > WORK_TOLERANCE * part.max(axis=1)).any():
                 return False
         misses = self.miss_bytes_by_wave[first : last + 1]
-        if not misses.size:
+        if not misses.size or not self.are_write_backs_alike(first, last):
             return False
         if traffic_tolerance == np.inf:
             return True
         return float(np.ptp(misses)) <= traffic_tolerance * float(self.touched_bytes_by_wave[first])
+
+    def are_write_backs_alike(self, first: int, last: int) -> bool:
+        """Whether as much leaves L2 while each of waves ``first`` to ``last`` runs, but for a part of what one touches."""
+        written = self.written_back_by_wave[first : last + 1]
+        most = WRITE_BACK_TOLERANCE * float(self.touched_bytes_by_wave[first])
+        return not written.size or float(np.ptp(written)) <= most
 
     def miss_bytes_of_wave(self, wave: int) -> float:
         """Bytes that a wave fetches from memory, as planned."""

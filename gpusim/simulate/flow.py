@@ -33,7 +33,7 @@ MANY_LOOKS = 5
 FORGOTTEN = (0.0, 0.25, 0.5)
 """Parts of the looks, from the first on, without which the pace is looked for."""
 
-PATIENT_WAVES = 20.0
+PATIENT_WAVES = 12.0
 """Waves after which they may lie twice as far apart, and so on: grids without a pace must end, too."""
 
 
@@ -64,8 +64,9 @@ class Flow:
         num_waves = (engine.num_to_run - engine.next_cta) // at_once - 1
         if num_waves < 1:
             return 0
-        pace = settled_pace(self._ended, self._cycles, max(1.0, num_ended / at_once / PATIENT_WAVES))
         first = engine.next_cta // at_once
+        self._forget_unlike(first + num_waves, at_once)
+        pace = settled_pace(self._ended, self._cycles, max(1.0, num_ended / at_once / PATIENT_WAVES))
         if pace is None or self._fills_up(num_waves) or not engine.are_waves_alike(first, first + num_waves, inf):
             return 0
         engine.skip(num_waves * at_once * pace, f"{num_waves} waves", is_of_waves=True)
@@ -74,12 +75,21 @@ class Flow:
         self._backlogs.clear()
         return num_waves
 
+    def _forget_unlike(self, last: int, at_once: int) -> None:
+        """Forget looks at waves while which less left L2, or more, than while those to come run."""
+        while self._ended and not self._engine.are_write_backs_alike(self._ended[0] // at_once, last):
+            for looks in (self._cycles, self._ended, self._backlogs):
+                del looks[0]
+
     def _fills_up(self, num_waves: int) -> bool:
-        """Whether what waits to be written to memory grows, and would hold up stores before the waves are over."""
-        now, limit = self._backlogs[-1], self._engine.machine.l2.spec.write_back_queue_bytes
-        grown = now - self._backlogs[0]
-        waves = len(self._backlogs) / PARTS
-        return grown > 0.0 and now <= limit < now + grown / waves * num_waves
+        """Whether what waits to be written to memory grows: the pace is then that of a queue which has not filled yet."""
+        half = len(self._backlogs) // 2
+        if not half:
+            return True
+        earlier, later = sum(self._backlogs[:half]) / half, sum(self._backlogs[-half:]) / half
+        grown = (later - earlier) * PARTS / (len(self._backlogs) - half)  # in a wave
+        written = self._engine.written_back_bytes_of_wave
+        return grown > NEAR_PACE * written and grown * num_waves > self._engine.machine.l2.spec.write_back_queue_bytes
 
 
 def settled_pace(ended: Sequence[int], cycles: Sequence[float], leniency: float) -> float | None:

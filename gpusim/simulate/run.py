@@ -103,7 +103,7 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
     held = check(launch, gpu)
     num_slots = count_slots(launch, gpu, held)
     num_at_once = min(num_slots, launch.num_ctas or grid_of_persistent(launch, num_slots))
-    uses = Uses.of(launch)
+    uses = Uses.of(launch, gpu)
     traffic = plan_traffic(launch, gpu, uses, num_slots=num_at_once, is_warm=settings.is_warm)
     limiter = PowerLimiter(gpu.clock)
     data, clock = settings.data, settings.clock

@@ -83,6 +83,9 @@ IDLE_HBM = 0.75
 WORK_TOLERANCE = 2e-3
 """How much the bytes of a tensor that waves read or write may differ, tile by tile, for waves that are taken for alike."""
 
+WRITE_BACK_TOLERANCE = 0.02
+"""How much the bytes that leave L2 may differ, of what a wave touches, while waves run that are taken for alike."""
+
 TRAFFIC_TOLERANCE = 0.1
 """How much the bytes from memory of waves may differ that are taken for alike."""
 

@@ -60,10 +60,8 @@ def result_of(
     if engine.sample.fraction < 1.0:
         remarks = (*remarks, f"a sample of {gpu.num_sms} SMs was simulated, {engine.sample.fraction:.0%} of the device")
     if engine.alike:
-        remarks = (
-            *remarks, f"{len(engine.alike)} SMs were simulated, each for up to {max(engine.alike.values())} of its GPC with "
-            f"as many CTAs"
-        )
+        most = max(engine.alike.values())
+        remarks = (*remarks, f"{len(engine.alike)} SMs were simulated, each of which stands for up to {most} of its GPC")
     busy = busy_shares(engine)
     kind, reason = bound_by(engine, busy)
     states = {
@@ -102,16 +100,11 @@ def counters_of(engine: Engine, mhz: float) -> dict[str, float]:
     for part in machine.counters:
         counters.update({name: value * engine.scale for name, value in part.named()})
     counters["dram__bytes_read.sum"], counters["dram__bytes_write.sum"] = engine.dram_bytes()
-    reads = counters["lts__t_sectors_srcunit_tex_op_read.sum"]
-    writes = counters["lts__t_sectors_srcunit_tex_op_write.sum"]
-    writes += counters["lts__t_sectors_op_atom.sum"] + counters["lts__t_sectors_op_red.sum"]
-    misses = counters["dram__bytes_read.sum"] / SECTOR_BYTES
-    counters["lts__t_sectors_srcunit_tex_lookup_miss.sum"] = misses
-    counters["lts__t_sectors_srcunit_tex.sum"] = reads + writes
-    counters["lts__t_sector_hit_rate.pct"] = 100.0 * (1.0 - misses / (reads + writes)) if reads + writes else 0.0
+    counters.update(_lookups(engine, counters))
     elapsed = cycles or math.inf  # what takes no time has no rates
     moved = (counters["dram__bytes_read.sum"] + counters["dram__bytes_write.sum"]) / (elapsed / mhz * 1e3)  # GB/s
-    counters["dram__throughput.avg.pct_of_peak_sustained_elapsed"] = 100.0 * moved / gpu.hbm.peak_gb_per_s
+    peak = gpu.hbm.peak_gb_per_s / engine.sample.fraction
+    counters["dram__throughput.avg.pct_of_peak_sustained_elapsed"] = 100.0 * moved / peak
     busy = machine.tensor_counters.busy_cycles
     name = "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active"
     counters[f"{name}.avg.pct_of_peak_sustained_elapsed"] = 100.0 * busy / gpu.num_sms / elapsed
@@ -126,6 +119,33 @@ def counters_of(engine: Engine, mhz: float) -> dict[str, float]:
     counters["launch__occupancy_limit_warps"] = limits["warps"]
     counters["launch__occupancy_limit_blocks"] = limits["ctas"]
     return counters
+
+
+def _lookups(engine: Engine, counters: Mapping[str, float]) -> dict[str, float]:
+    """What L2 looks up: for SMs on their own side first, and on the other where it lacks a line at home there.
+
+    Half of what is stored is looked up there, too. A store, and a read of a line on its way, is a hit.
+    Source: kernels/cache_hints and l2_residency, h200_sxm, 2026-11-22.
+    """
+    reads = counters["lts__t_sectors_srcunit_tex_op_read.sum"]
+    writes = counters["lts__t_sectors_srcunit_tex_op_write.sum"]
+    writes += counters["lts__t_sectors_op_atom.sum"] + counters["lts__t_sectors_op_red.sum"]
+    planned = engine.traffic.values()
+    unplanned = counters["dram__bytes_read.sum"]
+    if planned:
+        unplanned = engine.machine.l2.counters.unplanned_miss_bytes * engine.scale
+    misses = (sum(item.lookup_miss_bytes for item in planned) + unplanned) / SECTOR_BYTES
+    misses = min(misses, reads)
+    far_share = 1.0 - 1.0 / engine.gpu.l2.num_partitions
+    crossing = sum(item.crossing_bytes for item in planned) / SECTOR_BYTES + far_share * writes
+    crossing_misses = sum(item.crossing_miss_bytes for item in planned) / SECTOR_BYTES
+    sectors = reads + writes + crossing
+    return {
+        "lts__t_sectors_srcunit_tex_lookup_miss.sum": misses,
+        "lts__t_sectors_srcunit_tex.sum": reads + writes,
+        "lts__t_sectors_srcunit_ltcfabric.sum": crossing,
+        "lts__t_sector_hit_rate.pct": 100.0 * (1.0 - (misses + crossing_misses) / sectors) if sectors else 0.0,
+    }
 
 
 def sm_active_cycles(engine: Engine) -> float:

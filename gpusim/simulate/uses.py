@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.panels import PanelUse
 from gpusim.workload.launch import Launch
 
@@ -19,19 +22,29 @@ class Uses:
     """0, 1, ...: int64[num_tiles]."""
     of_tensors: tuple[PanelUse, ...]
     """One of each footprint."""
+    fetch_scales: Mapping[str, float] = field(default_factory=dict)
+    """For each tensor of which memory gives more than is asked for: how much, for a byte."""
 
     @classmethod
-    def of(cls, launch: Launch) -> Uses:
-        """Of all tiles of ``launch``."""
+    def of(cls, launch: Launch, gpu: GpuSpec) -> Uses:
+        """Of all tiles of ``launch`` on ``gpu``, whose memory gives whole blocks."""
         tiles = np.arange(launch.num_tiles, dtype=np.int64)
-        uses = [
-            PanelUse(
-                tensor=item.tensor, is_write=item.access == "write", panel_of_tile=item.panel_of(tiles),
-                bytes_of_tile=item.panel_bytes(tiles), num_passes=item.num_passes,
+        uses: list[PanelUse] = []
+        scales: dict[str, float] = {}
+        for item in launch.footprints:
+            num_bytes = item.panel_bytes(tiles)
+            if item.block_bytes is not None:
+                asked = float(num_bytes.sum())
+                num_bytes = np.maximum(num_bytes, item.block_bytes(tiles, gpu.l2.fetch_bytes))
+                scales[item.tensor] = float(num_bytes.sum()) / max(asked, 1.0)
+            uses.append(
+                PanelUse(
+                    tensor=item.tensor, is_write=item.access == "write", panel_of_tile=item.panel_of(tiles),
+                    bytes_of_tile=num_bytes, num_passes=item.num_passes, table_bytes=item.table_bytes,
+                    cache_hint=item.cache_hint,
+                )
             )
-            for item in launch.footprints
-        ]
-        return cls(tiles=tiles, of_tensors=tuple(uses))
+        return cls(tiles=tiles, of_tensors=tuple(uses), fetch_scales=scales)
 
     def by_wave(self, num_at_once: int) -> list[NDArray[np.float64]]:
         """For each tensor what the tiles of each wave, so many each, touch, float64[2, num_waves].
@@ -47,18 +60,14 @@ class Uses:
             for use in self.of_tensors
         ]
 
-    def are_private(self, room_bytes: float) -> bool:
-        """Whether no two tiles read the same panel, but for panels that all of them do: ``room_bytes`` of these in all."""
-        if not self.of_tensors:
-            return False
-        common = 0.0
+    def common_bytes(self) -> float:
+        """Bytes of the panels that all tiles read, where no two tiles read the same one but for these; else infinite."""
+        common = 0.0 if self.of_tensors else inf
         for use in self.of_tensors:
             if use.is_write or _is_one_to_one(use.panel_of_tile):
                 continue
-            if np.ptp(use.panel_of_tile):
-                return False
-            common += float(use.bytes_of_tile.max())
-        return common <= room_bytes
+            common += inf if np.ptp(use.panel_of_tile) else float(use.bytes_of_tile.max())
+        return common
 
 
 def _is_one_to_one(panels: NDArray[np.int64]) -> bool:
@@ -67,6 +76,6 @@ def _is_one_to_one(panels: NDArray[np.int64]) -> bool:
     >>> [_is_one_to_one(np.array(panels)) for panels in ([0, 1, 2], [2, 0, 1], [0, 1, 0])]
     [True, True, False]
     """
-    if (np.diff(panels) > 0).all():
-        return True
-    return len(np.unique(panels)) == len(panels)
+    if int(np.ptp(panels)) < len(panels) - 1:
+        return False
+    return bool((np.diff(panels) > 0).all()) or len(np.unique(panels)) == len(panels)

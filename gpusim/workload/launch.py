@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpusim.errors import LaunchError
 from gpusim.units import WARP_SIZE
-from gpusim.workload.ops import Op
+from gpusim.workload.ops import CacheHint, Op
 
 Feature = Literal["tma", "mbarrier", "wgmma", "cluster", "setmaxnreg", "cp_async", "mma_sync", "stmatrix"]
 
@@ -137,6 +137,14 @@ class Footprint:
     num_passes: int = 1
     """How often a tile walks its panel from end to end (a softmax reads its row again). Later walks name the same slices:
     where L1 has lost them they find in L2 what the tiles that run at once have left of them."""
+    cache_hint: CacheHint = "evict_normal"
+    """Of all accesses to it. A window of addresses that persist does as ``evict_last``."""
+    table_bytes: int = 0
+    """Of a table out of which each tile reads rows at random (a gather): then ``panel_bytes`` says what a tile reads, no two
+    tiles have a panel together, and rows that others have read lately are found in L2. 0: panels are what they are."""
+    block_bytes: Callable[[NDArray[np.int64], int], NDArray[np.int64]] | None = None
+    """Where a tile reads single sectors: (tiles, bytes of a block) to the bytes of all aligned blocks of that size that it
+    touches, for memory may give no less. None: what it reads fills its blocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +175,9 @@ class Launch:
     has_own_slots: bool = False
     """Whether programs count their way round the rings themselves, and take no slot or parity from a loop's index: then
     any number of a loop's iterations can be skipped, else multiples of :attr:`parity_period`."""
+    set_aside_bytes: int = 0
+    """Of L2, for what is hinted evict_last or lies in a window that persists (``cudaLimitPersistingL2CacheSize``); 0: what
+    the device gives by itself."""
     following: tuple[Launch, ...] = ()
     """Kernels that the same call launches afterwards (split-K's reduction)."""
 

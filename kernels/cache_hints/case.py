@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from statistics import median
+
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusim import load_gpu
 from gpusim.evidence.case import (
+    Answer,
     Case,
     Config,
+    Fitted,
     Group,
     Input,
     KernelLaunch,
+    Limit,
     Output,
     Outputs,
     Repeated,
@@ -19,12 +27,14 @@ from gpusim.evidence.case import (
     by_value,
     kernels_dir,
 )
-from gpusim.evidence.whole import windows
+from gpusim.evidence.whole import FLOOR_SHARE, windows
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.panels import PanelTraffic, PanelUse
 from gpusim.machine.memory.traffic import panel_traffic
 from gpusim.simulate.door import side_of_cta
+from gpusim.units import SECTOR_BYTES
 
+GPU = "h200_sxm"
 NUM_CTAS = 132
 """One an SM of the H200."""
 NUM_THREADS = 512
@@ -41,6 +51,8 @@ COLUMNS = (
     "set_mib", "stream_mib", "set_hint", "stream_hint", "stream_op", "set_aside_mib", "has_window", "access_bytes",
     "stride_bytes",
 )  # fmt: skip
+HIT_RATE = "lts__t_sector_hit_rate.pct"
+READ_MISSES = "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum"
 DRAM_READ, DRAM_WRITE = "dram__bytes_read.sum", "dram__bytes_write.sum"
 METRICS = (
     DRAM_READ,
@@ -48,12 +60,12 @@ METRICS = (
     "lts__t_sectors_srcunit_tex_op_read.sum",
     "lts__t_sectors_srcunit_tex_op_write.sum",
     "lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum",
-    "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum",
+    READ_MISSES,
     "lts__t_sectors_srcunit_tex_op_write_lookup_hit.sum",
     "lts__t_sectors_srcunit_tex_op_write_lookup_miss.sum",
     "lts__t_sectors_srcunit_ltcfabric.sum",
     "lts__t_sectors_lookup_miss_data_promoted.sum",
-    "lts__t_sector_hit_rate.pct",
+    HIT_RATE,
 )
 
 
@@ -283,18 +295,35 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """
     if gpu.num_sms != NUM_CTAS:
         return {}
-    if config["kernel"] == "reuse":
-        found = reuse_traffic(config, gpu)
-        values = {DRAM_READ: sum(item.read_miss_bytes for item in found.values())}
-        if config["stream_op"] == "store":
-            values[DRAM_WRITE] = found["stream"].written_back_bytes
-        return values
-    if config["kernel"] in ("fill", "copy"):
-        found = stream_traffic(config, gpu)
-        return {
-            DRAM_READ: sum(item.read_miss_bytes for item in found.values()), DRAM_WRITE: found["y"].written_back_bytes,
-        }  # fmt: skip
-    return {}
+    if config["kernel"] == "touch":
+        return {}
+    is_reuse = config["kernel"] == "reuse"
+    found = reuse_traffic(config, gpu) if is_reuse else stream_traffic(config, gpu)
+    values = {DRAM_READ: sum(item.read_miss_bytes for item in found.values())}
+    if config["stream_op"] == "store":
+        values[DRAM_WRITE] = found["stream" if is_reuse else "y"].written_back_bytes
+    if config["set_hint"] == "evict_last" or config["stream_hint"] == "evict_last":
+        return values  # to give lines back at the end is looked up, too
+    reads = (2 if is_reuse else 1) * bytes_of(config, "set_mib")
+    stream = bytes_of(config, "stream_mib")
+    writes = stream if config["stream_op"] == "store" else 0
+    reads += stream - writes
+    misses = sum(item.lookup_miss_bytes for item in found.values())
+    crossing = sum(item.crossing_bytes for item in found.values()) + writes * (1.0 - 1.0 / gpu.l2.num_partitions)
+    crossing_misses = sum(item.crossing_miss_bytes for item in found.values())
+    values[READ_MISSES] = misses / SECTOR_BYTES
+    values[HIT_RATE] = 100.0 * (1.0 - (misses + crossing_misses) / (reads + writes + crossing))
+    return values
+
+
+def predict_row(config: Config, row: Config, gpu: GpuSpec, names: Collection[str]) -> dict[str, Answer]:
+    """The same; errors of memory's bytes are never taken relative to less than a quarter of what is touched."""
+    del row, names
+    touched = FLOOR_SHARE * (bytes_of(config, "set_mib") + bytes_of(config, "stream_mib"))
+    return {
+        name: Answer(value=value, floor=touched if name in (DRAM_READ, DRAM_WRITE) else 0.0)
+        for name, value in predict(config, gpu).items()
+    }
 
 
 def reuse_traffic(config: Config, gpu: GpuSpec) -> dict[str, PanelTraffic]:
@@ -308,24 +337,67 @@ def reuse_traffic(config: Config, gpu: GpuSpec) -> dict[str, PanelTraffic]:
     uses = [
         PanelUse(
             tensor="set", is_write=False, panel_of_tile=ctas, bytes_of_tile=np.where(is_set, sizes[0] // NUM_CTAS, 0),
+            cache_hint="evict_last" if config["has_window"] == "1" else config["set_hint"],
         ),
         PanelUse(
             tensor="stream", is_write=config["stream_op"] == "store", panel_of_tile=tiles,
-            bytes_of_tile=np.where(is_set, 0, MIB // NUM_CTAS),
+            bytes_of_tile=np.where(is_set, 0, MIB // NUM_CTAS), cache_hint=config["stream_hint"],
         ),
     ]  # fmt: skip
-    return panel_traffic(uses, waves, sides=gpu.l2_sides, side_of_tile=sides[ctas], is_warm=False)
+    held = gpu.l2_sides
+    if aside := bytes_of(config, "set_aside_mib"):
+        held = replace(held, last_bytes=aside / held.num)
+    return panel_traffic(uses, waves, sides=held, side_of_tile=sides[ctas], is_warm=False)
 
 
 def stream_traffic(config: Config, gpu: GpuSpec) -> dict[str, PanelTraffic]:
     """One pass, of CTAs of 8 KiB, four an SM."""
     tiles = np.arange(bytes_of(config, "stream_mib") // (VECTOR_BYTES * NUM_THREADS), dtype=np.int64)
     each = np.full(len(tiles), VECTOR_BYTES * NUM_THREADS)
-    uses = [PanelUse(tensor="y", is_write=True, panel_of_tile=tiles, bytes_of_tile=each)]
+    uses = [
+        PanelUse(tensor="y", is_write=True, panel_of_tile=tiles, bytes_of_tile=each, cache_hint=config["stream_hint"])
+    ]
     if config["kernel"] == "copy":
         uses.append(PanelUse(tensor="x", is_write=False, panel_of_tile=tiles, bytes_of_tile=each))
     sides = np.resize(side_of_cta(gpu)[:NUM_CTAS], len(tiles))
     return panel_traffic(uses, tiles // (4 * NUM_CTAS), sides=gpu.l2_sides, side_of_tile=sides, is_warm=False)
+
+
+# ---------------------------------------------------------------------------------------------- what the rows settle
+
+
+LEAST_WRITTEN_MIB = 64
+"""Of fills that show how much stays dirty."""
+LITTLE = 0.1
+
+
+def fit(rows: Sequence[Config]) -> list[Fitted]:
+    """What may stay dirty, and what is kept for evict_last."""
+    capacity = load_gpu(GPU).l2.capacity_bytes
+    dirty = [
+        bytes_of(row, "stream_mib") - float(row[DRAM_WRITE])
+        for row in rows
+        if row["kernel"] == "fill" and row["stream_hint"] == HINTS[0] and int(row["stream_mib"]) >= LEAST_WRITTEN_MIB
+    ]
+    kept = [
+        bytes_of(row, "set_mib")
+        for row in rows
+        if row["group"] == "hints" and row["set_hint"] == "evict_last" and row["stream_op"] == "read"
+        and int(row["stream_mib"]) >= LEAST_WRITTEN_MIB and derive(row)["refetched_fraction"] < LITTLE
+    ]  # fmt: skip
+    found = []
+    if dirty:
+        found.append(Fitted(
+            parameter="l2.dirty_fraction", value=median(dirty) / capacity,
+            how="one pass of stores of 64 MiB and more: what is not in memory at its end, over the capacity, median",
+        ))  # fmt: skip
+    if kept:
+        found.append(Fitted(
+            parameter="l2.evict_last_fraction", value=max(kept) / capacity,
+            how="the largest set hinted evict_last of which less than a tenth is fetched again behind 64 MiB and more of "
+            "other reads, nothing set aside, over the capacity",
+        ))  # fmt: skip
+    return found
 
 
 def includes() -> dict[str, str]:
@@ -353,7 +425,10 @@ CASE = Case(
         "second_cycles": "the same of the second reading of the set, until its own words are there",
     },
     predict=predict,
-    tiers={DRAM_READ: 5, DRAM_WRITE: 5},
+    predict_row=predict_row,
+    fit=fit,
+    tiers={DRAM_READ: 5, DRAM_WRITE: 5, READ_MISSES: 5, HIT_RATE: 5},
+    limits={HIT_RATE: Limit(mean_pct=3.0, is_points=True)},
     derive=derive,
     includes=includes,
 )

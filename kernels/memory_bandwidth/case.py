@@ -27,6 +27,7 @@ from gpusim.evidence.case import (
 )  # fmt: skip
 from gpusim.machine.dispatcher import first_sms
 from gpusim.simulate.result import Result
+from gpusim.units import SECTOR_BYTES
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Footprint, RoleContext
@@ -880,10 +881,14 @@ def steady_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
     }
     scale = plan.num_workers * plan.chunk_bytes * times * all_steps / moved
     answer |= {name: scale * (ends[1].counters[name] - ends[0].counters[name]) for name in SECTORS}
+    read_back = 0 if config["kernel"].startswith(("read", "tma_load")) else plan.used_bytes
+    answer[SECTORS[0]] += read_back / SECTOR_BYTES
     if config["sharing"] == "all":  # where everybody begins elsewhere, a part of a pass reads more than that part
         return answer
     parts = dict(zip(MEMORY, (all_steps / plan.num_rounds, all_steps / plan.num_rounds / passes), strict=True))
-    return answer | {name: ends[1].counters[name] * part for name, part in parts.items()}
+    answer |= {name: ends[1].counters[name] * part for name, part in parts.items()}
+    answer[MEMORY[0]] += 0.0 if passes == 1.0 else read_back
+    return answer
 
 
 READ_PLACES, WRITE_PLACES = 0.5, 0.75
@@ -1010,11 +1015,32 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             _top(rows, "bytes_per_cycle", 4 * MIB, ("write", "tma_store")),
             f"writes of 4 MiB, one SM, median of the {NUM_TOP} fastest ways"
         ),
+        "hbm.queue_ns": (
+            _queue_ns(rows), "what a chase in memory waits beside reads of memory beyond what it waits beside next to none, "
+            "over what those take of the peak rate over what they leave: median"
+        ),
         "l1.outstanding_bytes": (
             _outstanding_bytes(rows), "fastest reads of 4 MiB or 2 GiB by threads of one SM, by latency"
         ),
     }  # fmt: skip
     return [Fitted(parameter=name, value=value, how=how) for name, (value, how) in found.items() if value is not None]
+
+
+LITTLE_TAKEN, MUCH_TAKEN = 0.1, 0.4
+"""Of the peak rate: below, a chase has memory to itself; above, its wait is seen."""
+
+
+def _queue_ns(rows: Sequence[Mapping[str, str]]) -> float | None:
+    """How long a read waits where half of the peak rate is taken."""
+    peak = load_gpu(GPU).hbm.peak_gb_per_s
+    told = [
+        (float(row["gb_per_s"]) / peak, float(row["chase_mean_cycles"]) / float(row["sm_clock_mhz"]) * 1e3) for row in rows
+        if row["group"] == "loaded" and "read" in row["kernel"] and row.get("chase_mean_cycles") and row.get("sm_clock_mhz")
+        and int(row["chase_bytes"]) >= GIB and int(row["footprint_bytes"]) >= GIB
+    ]  # fmt: skip
+    alone = [ns for share, ns in told if share < LITTLE_TAKEN]
+    waits = [(ns - min(alone)) * (1.0 - share) / share for share, ns in told if share > MUCH_TAKEN] if alone else []
+    return float(np.median(waits)) if waits else None
 
 
 def _plateau(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpusim.errors import KernelError
@@ -52,6 +53,15 @@ def test_numbers_of_rows_cost_their_sectors_once_and_the_rest_hits(h200: GpuSpec
     launch = GatherParams(rows=128, columns=32, table_rows=128).launch(h200)
     new, again = [op.access for _, op in ops_of(launch, ops.GlobalLoad) if op.tensor == "index"]
     assert new.num_sectors == 128 * 4 // 32 and new.num_requests + again.num_requests == 8 * 4
+
+
+def test_a_table_that_l2_holds_is_read_from_memory_once_and_a_large_one_nearly_row_by_row(h200: GpuSpec) -> None:
+    small = GatherParams(rows=2**15, columns=128, table_rows=2**13)  # of 4 MiB, four times
+    counters = simulate(small.launch(h200), h200, clock="max").counters
+    assert counters["dram__bytes_read.sum"] == pytest.approx(2**22 * (1 - np.exp(-4.0)) + 4 * 2**15, rel=0.02)
+    large = GatherParams(rows=2**15, columns=128, table_rows=2**23)  # 16 MiB out of 4 GiB
+    counters = simulate(large.launch(h200), h200, clock="max").counters
+    assert counters["dram__bytes_read.sum"] == pytest.approx(2**24 + 4 * 2**15, rel=0.02)
 
 
 @pytest.mark.parametrize(("shape", "says"), [

@@ -16,8 +16,9 @@ from gpusim.workload import ops
 from .conftest import bytes_by_panel, footprint_bytes, ops_of
 
 SHAPES: list[dict[str, Any]] = [
-    {"rows": 64, "columns": 1024}, {"rows": 61, "columns": 1024, "dtype": "bf16"}, {"rows": 5, "columns": 4096, "per": "block"},
-    {"rows": 3, "columns": 8192, "per": "block", "dtype": "fp16"}, {"rows": 16, "columns": 512, "threads": 64},
+    {"rows": 64, "columns": 1024}, {"rows": 61, "columns": 1024, "dtype": "bf16"},
+    {"rows": 5, "columns": 4096, "per": "block"}, {"rows": 3, "columns": 8192, "per": "block", "dtype": "fp16"},
+    {"rows": 16, "columns": 512, "threads": 64},
 ]  # fmt: skip
 
 
@@ -32,12 +33,12 @@ def test_footprints_are_what_ctas_touch_and_all_of_it_is_read_and_written_once(h
 
 
 def test_gamma_and_beta_are_asked_for_once_a_row_and_the_first_row_brings_them(h200: GpuSpec) -> None:
-    launch = LayerNormParams(rows=16, columns=1024).launch(h200)
+    launch = LayerNormParams(rows=8 * 133, columns=1024).launch(h200)
     loads = [op for cta, op in ops_of(launch, ops.GlobalLoad) if op.tensor in ("gamma", "beta") and not cta]
     assert sum(op.access.num_bytes for op in loads) == 2 * 8 * 4096
     first = {(op.tensor, op.tile): op.access.num_bytes for op in reversed(loads)}
     assert sum(first.values()) == 2 * 4096, "a row's bytes name every tile first"
-    assert launch.num_ctas == 2 and sum(op.num_instructions for _, op in ops_of(launch, ops.Mufu)) == 2
+    assert launch.num_ctas == 133 and sum(op.num_instructions for _, op in ops_of(launch, ops.Mufu)) == 133
 
 
 def test_l1_serves_gamma_and_beta_to_all_rows_but_the_first_of_an_sm(h200: GpuSpec) -> None:

@@ -34,14 +34,26 @@ def test_footprints_are_what_ctas_touch_and_all_of_it_is_read_once(h200: GpuSpec
     assert bytes_by_panel(launch, ops.GlobalStore, ops.GlobalAtomic) == footprint_bytes(launch, "write")
 
 
-@pytest.mark.parametrize(("columns", "alone", "turns"), [(4096, 0, 1), (1024, 1, 0), (65536, 0, 16), (9472, 2, 2), (5120, 1, 1)])
+@pytest.mark.parametrize(("columns", "alone", "turns"), [
+    (4096, 0, 1), (1024, 1, 0), (65536, 0, 16), (9472, 2, 2), (5120, 1, 1),
+])  # fmt: skip
 def test_four_loads_are_under_way_and_what_is_left_over_comes_first(
     h200: GpuSpec, columns: int, alone: int, turns: int
 ) -> None:
-    launch = ReductionParams(rows=1, columns=columns).launch(h200)
-    loads = [op.access.num_requests for _, op in ops_of(launch, ops.GlobalLoad)]
+    launch = ReductionParams(rows=133, columns=columns).launch(h200)
+    loads = [op.access.num_requests for cta, op in ops_of(launch, ops.GlobalLoad) if not cta]
     assert len(loads) == alone + turns
     assert all(num <= 8 for num in loads[:alone]) and loads[alone:] == [32] * turns
+
+
+def test_warps_of_a_long_row_go_on_by_themselves_where_an_sm_has_one_cta(h200: GpuSpec) -> None:
+    alone, crowded, short = (
+        ReductionParams(rows=rows, columns=columns).launch(h200)
+        for rows, columns in ((132, 65536), (133, 65536), (4, 4096))
+    )
+    assert [len(launch.roles) for launch in (alone, crowded, short)] == [8, 1, 1]
+    assert alone.num_threads == crowded.num_threads
+    assert footprint_bytes(alone, "read")["in"][0] == footprint_bytes(crowded, "read")["in"][0] == 4 * 65536
 
 
 def test_a_column_is_one_atomic_a_block_of_rows(h200: GpuSpec) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,8 +17,9 @@ from gpusim.workload import ops
 from .conftest import bytes_by_panel, footprint_bytes, ops_of
 
 SHAPES: list[dict[str, Any]] = [
-    {"rows": 64, "columns": 1024}, {"rows": 61, "columns": 1024, "dtype": "bf16"}, {"rows": 5, "columns": 4096, "per": "block"},
-    {"rows": 3, "columns": 8192, "per": "block", "dtype": "fp16"}, {"rows": 16, "columns": 512, "threads": 64},
+    {"rows": 64, "columns": 1024}, {"rows": 61, "columns": 1024, "dtype": "bf16"},
+    {"rows": 5, "columns": 4096, "per": "block"}, {"rows": 3, "columns": 8192, "per": "block", "dtype": "fp16"},
+    {"rows": 16, "columns": 512, "threads": 64},
 ]  # fmt: skip
 
 
@@ -32,13 +34,20 @@ def test_footprints_are_what_ctas_touch_and_all_of_it_is_read_and_written_once(h
 
 
 def test_each_element_is_a_maximum_an_exponential_and_a_product(h200: GpuSpec) -> None:
-    params = SoftmaxParams(rows=8, columns=1024)
+    params = SoftmaxParams(rows=8 * 133, columns=1024)
     launch = params.launch(h200)
-    assert params.values == 32 and params.vectors == 8 and launch.num_ctas == 1
+    assert params.values == 32 and params.vectors == 8 and launch.num_ctas == 133
+    launch = replace(launch, num_ctas=1)
     exponentials = [op.num_instructions for _, op in ops_of(launch, ops.Mufu)]
     assert exponentials == [32, 1], "an exponential an element, and a reciprocal"
     assert sum(op.num_instructions for _, op in ops_of(launch, ops.Shfl)) == 2 * 5
     assert not ops_of(launch, ops.Syncthreads, ops.SharedStore)
+
+
+def test_warps_go_on_by_themselves_where_an_sm_has_one_cta(h200: GpuSpec) -> None:
+    few, many = (SoftmaxParams(rows=8 * num, columns=1024).launch(h200) for num in (132, 133))
+    assert [role.num_warps for role in few.roles] == [1] * 8 and [role.num_warps for role in many.roles] == [8]
+    assert bytes_by_panel(few, ops.GlobalLoad)["in"] == dict.fromkeys(range(132), 8 * 4096)
 
 
 def test_a_block_meets_twice_and_leaves_a_word_a_warp(h200: GpuSpec) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -128,6 +130,26 @@ def test_recency_counts_from_the_touch_and_not_from_the_launch(capacity: int, is
     assert missed(result)[7] == ({2} if is_there else {2, 4})
 
 
+@pytest.mark.parametrize(("capacity", "is_there"), [(5 * KIB, True), (5 * KIB - 1, False)])
+def test_what_is_touched_over_and_over_counts_once(capacity: int, is_there: bool) -> None:
+    """Panel 0 comes in waves 0 and 3; between lie itself, panel 9 of each wave, and three that come once."""
+    result = traffic([0, 9, 1, 9, 2, 9, 3, 0], [0, 0, 0, 1, 1, 2, 2, 3], capacity=capacity)
+    assert missed(result)[0] == ({0} if is_there else {0, 3})
+    assert missed(result)[9] == {0}
+
+
+@given(tiles=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 5)), min_size=1, max_size=40), capacity=st.integers(1, 9))
+def test_panels_are_lost_as_the_least_recently_used_are(tiles: list[tuple[int, int]], capacity: int) -> None:
+    """A panel is there if the different panels touched from its own wave up to this one have room."""
+    by_wave = sorted({(wave, panel) for panel, wave in tiles})
+    result = traffic([panel for _, panel in by_wave], [wave for wave, _ in by_wave], capacity=capacity * KIB)
+    found = missed(result)
+    for wave, panel in by_wave:
+        before = [each for each, other in by_wave if other == panel and each < wave]
+        between = {other for each, other in by_wave if before and before[-1] <= each < wave}
+        assert (wave in found.get(panel, set())) == (not before or len(between) > capacity)
+
+
 # ---------------------------------------------------------------------- streams: a panel belongs to one tile
 
 
@@ -194,10 +216,142 @@ def test_a_second_walk_finds_what_a_wave_leaves(side: float, num_missing: int) -
     assert asked == [ALL, ALL if num_missing else None, None]
 
 
+@pytest.mark.parametrize("num_rows", [300, 800, 1600, 6400])
+def test_rows_at_random_are_found_as_often_as_the_least_recently_used_of_a_table_are(num_rows: int) -> None:
+    """Against a cache of 500 rows that sees them one by one, beside a stream of as many bytes."""
+    num_tiles, per_tile, per_wave, room = 1200, 10, 4, 500
+    rows = np.random.default_rng(1).integers(0, num_rows, num_tiles * per_tile)
+    held: OrderedDict[tuple[str, int], None] = OrderedDict()
+    num_missed = 0
+    for idx, row in enumerate(rows.tolist()):
+        for key in (("t", row), ("x", idx)):
+            num_missed += key[0] == "t" and key not in held
+            held.pop(key, None)
+            held[key] = None
+            if len(held) > room:
+                held.popitem(last=False)
+    tiles = np.arange(num_tiles)
+    each = np.full(num_tiles, per_tile)
+    uses = [
+        PanelUse(tensor="t", is_write=False, panel_of_tile=tiles, bytes_of_tile=each, table_bytes=num_rows),
+        PanelUse(tensor="x", is_write=False, panel_of_tile=tiles, bytes_of_tile=each),
+    ]
+    sides = Sides(num=1, side_bytes=room, spread=0.0)
+    result = panel_traffic(uses, tiles // per_wave, sides=sides, is_warm=False)["t"]
+    assert result.read_miss_bytes == pytest.approx(num_missed, rel=0.06)
+    assert result.losses[5][1].memory[0] == pytest.approx(1.0, abs=0.2)  # hardly any row was there before
+
+
+def test_a_table_that_stays_is_read_once_by_both_sides() -> None:
+    tiles = np.arange(4000)
+    use = PanelUse(
+        tensor="t", is_write=False, panel_of_tile=tiles, bytes_of_tile=np.full(4000, KIB), table_bytes=200 * KIB
+    )
+    for is_warm, fetched in ((False, 200 * KIB), (True, 0.0)):
+        result = panel_traffic(
+            [use], tiles // 8, sides=Sides(num=2, side_bytes=400 * KIB, spread=0.0), side_of_tile=tiles % 2, is_warm=is_warm
+        )["t"]
+        assert result.read_miss_bytes == pytest.approx(fetched, rel=0.03, abs=KIB)
+
+
 def test_tiles_that_touch_nothing_have_no_panel() -> None:
     use = PanelUse(tensor="x", is_write=False, panel_of_tile=np.array([0, 9, 9]), bytes_of_tile=np.array([KIB, 0, 0]))
     result = panel_traffic([use], np.array([0, 0, 1]), sides=Sides(num=1, side_bytes=KIB, spread=0.0), is_warm=False)["x"]
     assert (list(result.losses), result.losses.get(9), result.losses.get(0)) == ([0], None, {0: ALL})
+
+
+# ---------------------------------------------------------------------- dirty lines, hints
+
+
+def set_and_stream(
+    *, set_hint: str = "evict_normal", stream_hint: str = "evict_normal", is_write: bool = False, set_kib: int = 4,
+    stream_kib: int = 12, side: float = 8.0, dirty: float = 100.0, first: float = 2.0, last: float = 0.0,
+) -> dict[str, PanelTraffic]:
+    """A set, a stream of other lines a KiB a wave, the set again; one side of 8 KiB."""
+    num_waves = stream_kib + 2
+    waves = np.repeat(np.arange(num_waves), set_kib)
+    tiles = np.arange(len(waves))
+    is_set = (waves == 0) | (waves == num_waves - 1)
+    uses = [
+        PanelUse(
+            tensor="set", is_write=False, panel_of_tile=tiles % set_kib, bytes_of_tile=np.where(is_set, KIB, 0),
+            cache_hint=set_hint,
+        ),
+        PanelUse(
+            tensor="stream", is_write=is_write, panel_of_tile=tiles, cache_hint=stream_hint,
+            bytes_of_tile=np.where(~is_set & (tiles % set_kib == 0), KIB, 0),
+        ),
+    ]
+    sides = Sides(
+        num=1, side_bytes=side * KIB, spread=0.0, dirty_bytes=dirty * KIB, first_bytes=first * KIB, last_bytes=last * KIB
+    )
+    return panel_traffic(uses, waves, sides=sides, is_warm=False)
+
+
+def again_kib(result: dict[str, PanelTraffic]) -> float:
+    """Of the set, what the second reading fetches."""
+    return float(result["set"].miss_bytes_by_wave[-1]) / KIB
+
+
+@pytest.mark.parametrize(("stream_kib", "fetched"), [(4, 0), (5, 4), (50, 4)])
+def test_a_stream_without_hints_drives_a_set_out(stream_kib: int, fetched: int) -> None:
+    assert again_kib(set_and_stream(stream_kib=stream_kib)) == fetched
+
+
+def test_a_stream_read_with_evict_first_takes_no_room() -> None:
+    assert again_kib(set_and_stream(stream_hint="evict_first", stream_kib=100)) == 0
+
+
+@pytest.mark.parametrize(("dirty", "fetched"), [(4.0, 0), (4.5, 4)])
+def test_a_stream_stored_with_evict_first_takes_what_may_be_dirty(dirty: float, fetched: int) -> None:
+    result = set_and_stream(stream_hint="evict_first", stream_kib=100, is_write=True, dirty=dirty)
+    assert again_kib(result) == fetched
+
+
+@pytest.mark.parametrize(("set_kib", "stream_kib", "fetched"), [(2, 6, 0), (2, 7, 2), (4, 12, 4)])
+def test_what_was_read_with_evict_first_leaves_once_l2_is_full(set_kib: int, stream_kib: int, fetched: int) -> None:
+    assert again_kib(set_and_stream(set_hint="evict_first", set_kib=set_kib, stream_kib=stream_kib)) == fetched
+
+
+@pytest.mark.parametrize(("last", "fetched"), [(4.0, 0), (3.0, 4), (0.0, 4)])
+def test_evict_last_stays_while_it_has_room(last: float, fetched: int) -> None:
+    assert again_kib(set_and_stream(set_hint="evict_last", stream_kib=100, last=last)) == fetched
+
+
+def test_what_is_kept_for_evict_last_others_lack() -> None:
+    """4 KiB of the 8 are kept: of a stream that is read twice, 4 stay and 5 do not."""
+    for stream_kib, fetched in ((4, 0), (5, 5)):
+        panels = np.array([0] * 1 + list(range(stream_kib)) * 2)
+        waves = np.array([0] + [1] * stream_kib + [2] * stream_kib)
+        is_set = waves == 0
+        uses = [
+            PanelUse(
+                tensor="kept", is_write=False, panel_of_tile=np.zeros(len(waves), dtype=np.int64),
+                bytes_of_tile=np.where(is_set, 4 * KIB, 0), cache_hint="evict_last",
+            ),
+            PanelUse(tensor="x", is_write=False, panel_of_tile=panels, bytes_of_tile=np.where(is_set, 0, KIB)),
+        ]
+        sides = Sides(num=1, side_bytes=8 * KIB, spread=0.0, last_bytes=4 * KIB)
+        result = panel_traffic(uses, waves, sides=sides, is_warm=False)["x"]
+        assert result.miss_bytes_by_wave[2] == fetched * KIB
+
+
+@pytest.mark.parametrize(("stored", "written"), [(3, 0), (4, 1), (40, 37)])
+def test_more_than_may_be_dirty_is_written_back(stored: int, written: int) -> None:
+    use = PanelUse(
+        tensor="y", is_write=True, panel_of_tile=np.arange(stored), bytes_of_tile=np.full(stored, KIB)
+    )
+    sides = Sides(num=1, side_bytes=8 * KIB, spread=0.0, dirty_bytes=3 * KIB)
+    result = panel_traffic([use], np.arange(stored), sides=sides, is_warm=False)["y"]
+    assert result.written_back_bytes == pytest.approx(written * KIB)
+
+
+def test_a_line_that_both_sides_read_is_missed_once_and_a_half() -> None:
+    """Each asks its own side first; half of the lines are at home on the other, and looked up there too."""
+    result = two_sides([(0, 0), (0, 1)], 1, side=8)
+    assert (result.lookup_miss_bytes, result.crossing_bytes, result.crossing_miss_bytes) == (1.5 * KIB, KIB, KIB / 2)
+    result = two_sides([(0, 0)], 1, side=8)
+    assert (result.lookup_miss_bytes, result.crossing_bytes, result.crossing_miss_bytes) == (KIB, KIB / 2, KIB / 2)
 
 
 # ---------------------------------------------------------------------- two sides

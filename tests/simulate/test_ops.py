@@ -58,6 +58,8 @@ def busy(cta: RoleContext, num_cycles: int) -> Ops:
         (ops.Alu(100), 8, 400),
         (ops.Mufu(100), 4, 800),  # 16 lanes
         (ops.Mufu(100), 1, 800),
+        (ops.Shfl(100), 4, 400),  # 32 lanes
+        (ops.Shfl(100), 1, 400),
     ],
 )
 def test_arithmetic_takes_its_instructions_over_the_lanes(
@@ -168,6 +170,22 @@ def test_a_chain_of_instructions_waits_from_one_to_the_next() -> None:
 
     assert cycles(role(program, num_warps=4)) == 10 * 4
     assert cycles(role(program, num_warps=16)) == 10 * 16 / 2  # lanes
+
+
+@pytest.mark.parametrize(
+    ("op", "num_warps", "expected"),
+    [
+        (ops.Fma(10, is_chain=True), 4, 10 * 4),  # four cycles from one to the next
+        (ops.Fma(10, is_chain=True), 32, 10 * 32 / 4),  # as many warps as hide that twice over
+        (ops.Shfl(5, is_chain=True), 8, 5 * 24),
+        (ops.Shfl(5, is_chain=True), 32, 5 * 32),  # one a cycle
+    ],
+)
+def test_chains_of_sums_and_shuffles_wait_each_for_the_one_before(op: ops.Op, num_warps: int, expected: float) -> None:
+    def program(cta: RoleContext) -> Ops:
+        yield op
+
+    assert cycles(role(program, num_warps=num_warps)) == expected
 
 
 def test_two_warpgroups_share_the_tensor_core() -> None:

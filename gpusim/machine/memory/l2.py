@@ -37,6 +37,12 @@ class L2Spec:
     capacity_spread_fraction: float
     """How gradually lines leave around that: three in four stay, or one, where a part 1.1 times this more or less is
     touched between two uses. 0: all or none."""
+    dirty_fraction: float
+    """What may be stored and not yet written back: of ``capacity_bytes``."""
+    evict_first_fraction: float
+    """What both sides, once full, have left for lines hinted evict_first: of ``capacity_bytes``."""
+    evict_last_fraction: float
+    """What is kept for lines hinted evict_last where no room is set aside: of ``capacity_bytes``."""
     link_bytes_per_cycle: float
     """What passes from one side to the other, each way."""
     near_latency_cycles: float
@@ -45,6 +51,8 @@ class L2Spec:
     """The same of a line that only the other side has."""
     slice_spread_cycles: float
     """What the farthest slice of a side takes beyond the mean."""
+    fetch_bytes: int
+    """What memory gives at least where a sector of so many bytes, side by side, is missing."""
     write_back_queue_bytes: float
     """Dirty bytes on their way to memory beyond which a store waits for its own."""
 
@@ -77,15 +85,15 @@ class Residency(Protocol):
         """Whether a plan, not the run, says how much of ``tensor`` comes from memory."""
         ...
 
-    def written_back_fraction(self, tensor: str) -> float:
-        """Part of the bytes stored to ``tensor`` that leaves L2 before the kernel ends."""
+    def written_back_fraction(self, tensor: str, wave: int) -> float:
+        """What of ``tensor`` leaves L2 while ``wave`` runs, over what the wave stores to it."""
         ...
 
 
 class TileState:
     """A tile in L2: which wave fetched it, when its last byte is there, who waits, who has it, who asked for it lately."""
 
-    __slots__ = ("asked", "copied_at", "done_at", "loss", "missed", "sides", "waiting", "wave")
+    __slots__ = ("asked", "copied_at", "crossings", "done_at", "loss", "missed", "sides", "waiting", "wave")
 
     def __init__(self) -> None:
         """A tile that nobody has fetched."""
@@ -103,6 +111,8 @@ class TileState:
         """What was missing when it was last looked for; None: all there was."""
         self.missed = 0.0
         """For the request that looked: its place among the chances, where some of the lines were missing."""
+        self.crossings: list[tuple[GapPipe, float, float]] = []
+        """What goes across once the fill has come: over which link, its bytes, and for how many SMs as much."""
         self.copied_at = 0.0
         """Cycle at which the last lines that were asked for across the link are on the other side."""
 
@@ -114,9 +124,13 @@ class L2(Component):
     touched on a side in between, lines that leave one by one and not all at once, write-back of what does not stay, near
     and far latency: a side's first read of a tile goes across for the lines that lie on the other (a tile with lines on
     both waits for those), later ones find a copy while the side has room; what goes across, half of all stores among it,
-    takes its turn on a link each way; a tile of many lines waits for the farthest slice.
-    Ignores: sets and hashing, but for the spread; sector promotion, cache hints, persistence windows; requests and
-    headers of reads on the link; fills by stores in part of a sector.
+    takes its turn on a link each way; a tile of many lines waits for the farthest slice; stores that wait dirty up to a
+    limit, beyond which the oldest are written back; cache hints and set-asides (traffic.py): evict_first takes no room from
+    others, evict_last keeps what is set aside, a window of addresses that persist is evict_last; a sector that comes out
+    of memory with its neighbour.
+    Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly); hints of how much to
+    fetch; fills by stores to part of a sector (32 bytes, when it leaves); requests and headers of reads on the link; hints
+    beside what earlier launches left, and in launches without footprints.
     Source: the GPU's description.
     """
 
@@ -124,12 +138,13 @@ class L2(Component):
 
     def __init__(
         self, spec: L2Spec, *, hbm: Hbm, residency: Residency, side_shares: Sequence[float] = (1.0,),
-        fill_scales: Mapping[str, float] | None = None,
+        fill_scales: Mapping[str, float] | None = None, fetch_scales: Mapping[str, float] | None = None,
     ) -> None:
         """``residency`` says what misses; ``hbm`` is the level below; ``side_shares``: the SMs of each side, of all.
 
         ``fill_scales``: for each tensor the part of a fill's bytes that is paid for, where only a sample of the SMs is
-        simulated and others would have asked first.
+        simulated and others would have asked first. ``fetch_scales``: what memory gives for a byte of it that is asked for,
+        where that is more than the byte.
         """
         self.spec = spec
         self.counters = L2Counters()
@@ -140,6 +155,7 @@ class L2(Component):
         self._is_uniform = spec.near_latency_cycles == spec.far_latency_cycles
         self._mean_latency_cycles = (spec.near_latency_cycles + spec.far_latency_cycles) / 2
         self._fill_scales = fill_scales or {}
+        self._fetch_scales = fetch_scales or {}
         self._tiles: dict[tuple[str, Hashable], TileState] = {}
         self._backlog_bytes = 0.0
         self._num_draws = 0
@@ -186,6 +202,9 @@ class L2(Component):
         if scale is not None:
             crossing *= min(1.0, scale * self._side_weights[side])
         link = self._links[side % len(self._links)]
+        if tile.done_at is None:  # what comes from memory crosses when it has come
+            tile.crossings.append((link, crossing, num_sms))
+            return latency, 0.0
         tile.copied_at = link.reserve_alike(crossing, num_sms, at_cycle=request.issued_at)
         return latency, tile.copied_at
 
@@ -250,8 +269,8 @@ class L2(Component):
         self.counters.miss_sectors += num_bytes / SECTOR_BYTES * request.num_alike
         if not self.residency.is_planned(request.tensor):
             self.counters.unplanned_miss_bytes += num_bytes * request.num_alike
-        paid = num_bytes * self._fill_scales.get(request.tensor, 1.0)
-        earliest = request.issued_at + paid / self.hbm.wire.alone
+        paid = num_bytes * self._fill_scales.get(request.tensor, 1.0) * self._fetch_scales.get(request.tensor, 1.0)
+        earliest = request.issued_at + paid / self.hbm.wire.alone + self.hbm.queue_cycles()
         waits = self.hbm.refresh_cycles(max(request.num_rows * share, num_bytes / ROW_BYTES))
         if request.num_bytes > SIDE_BYTES:  # what is far and what waits are seldom the same lines
             waits = max(0.0, waits - self.hit_latency_cycles + self._mean_latency_cycles)
@@ -281,7 +300,7 @@ class L2(Component):
             self.counters.atom_sectors += num_sectors
         else:
             self.counters.red_sectors += num_sectors
-        leaving = num_distinct_bytes * self.residency.written_back_fraction(request.tensor)
+        leaving = num_distinct_bytes * self.residency.written_back_fraction(request.tensor, request.wave)
         if not leaving:
             return done
         self._backlog_bytes += leaving * num_sms
@@ -354,7 +373,13 @@ class _Filled:
 
     def __call__(self, cycle: float) -> None:
         tile = self._tile
-        tile.done_at = done_at = (cycle if cycle > self._earliest else self._earliest) + self._latency
+        come_at = cycle if cycle > self._earliest else self._earliest
+        for link, num_bytes, num_sms in tile.crossings:
+            tile.copied_at = link.reserve_alike(num_bytes, num_sms, at_cycle=cycle)
+            if tile.copied_at > come_at:
+                come_at = tile.copied_at
+        tile.crossings.clear()
+        tile.done_at = done_at = come_at + self._latency
         waiting, tile.waiting = tile.waiting, []
         for ready_at, latency, done in waiting:
             done((ready_at if ready_at > done_at else done_at) + latency)

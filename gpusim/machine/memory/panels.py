@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,10 @@ class PanelUse:
     bytes_of_tile: IntArray
     num_passes: int = 1
     """How often a tile walks its panel from end to end, all tiles of a wave together."""
+    cache_hint: str = "evict_normal"
+    """Of all its accesses: ``evict_first``, ``evict_last`` (or a window of addresses that persist)."""
+    table_bytes: int = 0
+    """Of a table out of which a tile reads rows at random: its panel is what it reads. 0: panels are what they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +57,21 @@ class Sides:
         num: how many; with two, half of the lines are at home on each.
         side_bytes: what one holds.
         spread: how gradually lines are lost around that; 0: all at once.
+        dirty_bytes: lines on one side that are stored and not yet written back, at most.
+        first_bytes: what is left on a side to lines hinted evict_first, once it is full.
+        last_bytes: what is kept on a side for home places of lines hinted evict_last, or that persist.
     """
 
     num: int
     side_bytes: float
     spread: float
+    dirty_bytes: float = math.inf
+    first_bytes: float = math.inf
+    last_bytes: float = 0.0
+
+    def of_bytes(self, side_bytes: float) -> Sides:
+        """Sides that hold so much."""
+        return replace(self, side_bytes=side_bytes)
 
     def lost_share(self, between_bytes: Any) -> Any:
         """Part of the lines lost where ``between_bytes`` (one or an array) were touched on their side since.
@@ -68,6 +83,8 @@ class Sides:
         >>> Sides(num=2, side_bytes=100.0, spread=0.05).lost_share(np.array([50.0, 95.0, 100.0, 200.0])).round(3).tolist()
         [0.0, 0.269, 0.5, 1.0]
         """
+        if math.isinf(self.side_bytes):
+            return np.zeros_like(np.asarray(between_bytes, dtype=np.float64))
         beyond = np.asarray(between_bytes) / self.side_bytes - 1.0
         if not self.spread:
             return (beyond > 0.0).astype(np.float64)
@@ -80,6 +97,8 @@ class Sides:
         >>> sides.mean_lost_share(np.array([0.0, 60.0]), np.array([80.0, 140.0])).tolist()
         [0.0, 0.5]
         """
+        if math.isinf(self.side_bytes):
+            return self.lost_share(least_bytes)
         least, most = (np.asarray(each, dtype=np.float64) - self.side_bytes for each in (least_bytes, most_bytes))
         apart = most - least
         width = self.spread * self.side_bytes
@@ -106,12 +125,20 @@ class PanelTraffic:
     written_back_fraction: float
     written_back_bytes: float
     """Of distinct bytes stored, those that leave L2 before the end."""
+    written_back_by_wave: FloatArray
+    """Bytes that leave L2 while each wave runs, float64[num_waves]: stored by waves before it, mostly."""
     miss_bytes_by_wave: FloatArray
     """Bytes from memory, float64[num_waves]."""
     touched_bytes_by_wave: FloatArray
     """Bytes of distinct panels that each wave touches, float64[num_waves]."""
     losses_again: tuple[Mapping[int, Mapping[int, Loss]], ...] = ()
     """The same for second and later walks over a panel."""
+    lookup_miss_bytes: float = 0.0
+    """Of what SMs ask for, looked up on their own side first and not found there."""
+    crossing_bytes: float = 0.0
+    """Of these, what is at home on the other side and looked up there, too."""
+    crossing_miss_bytes: float = 0.0
+    """Of these, what is in memory only."""
 
 
 class PanelLosses(Mapping[int, Mapping[int, Loss]]):
@@ -341,17 +368,55 @@ def _shared_panels(
     return found // num_waves, found % num_waves, of_panel[found // num_waves], is_there[:, found]
 
 
-def added_bytes(tables: Sequence[Touches], order: Order) -> FloatArray:
+def read_traffic(table: Touches, order: Order, memory: FloatArray, crossing: FloatArray) -> PanelTraffic:
+    """A tensor's traffic, of what is missing row by row, float64[num_sides, rows].
+
+    A line that both sides read and that is in memory alone is missed once and a half: by the side that asks first, and by
+    the other one half of the time, as the fill of a line that was asked for across passes its home.
+    Source: kernels/l2_residency, h200_sxm, 2026-11-20.
+    """
+    share = memory.sum(axis=0)
+    missed = np.bincount(
+        table.step // order.num_passes, weights=share * table.num_bytes, minlength=order.num_waves
+    ).astype(np.float64)
+    is_lost = np.max([share, *np.where(table.by_side, crossing, 0.0)], axis=0) > 0.0
+    of_pass = table.step % order.num_passes
+    losses = [
+        PanelLosses(table, kept, memory[:, kept], crossing[:, kept], num_passes=order.num_passes)
+        for kept in (np.flatnonzero(is_lost & (of_pass == each)) for each in order.passes_of(table.use))
+    ]
+    reading = table.by_side.sum(axis=0)
+    own = np.where(table.by_side, 1.0 / np.maximum(reading, 1), 0.0)  # lookups of a missing line that its home's side makes
+    crossing_bytes = float((np.where(table.by_side, crossing, 0.0) * table.num_bytes).sum())
+    return PanelTraffic(
+        losses=losses[0], losses_again=tuple(losses[1:]), read_miss_bytes=float(missed.sum()), written_back_fraction=0.0,
+        written_back_bytes=0.0, written_back_by_wave=np.zeros(order.num_waves), miss_bytes_by_wave=missed,
+        touched_bytes_by_wave=table.touched_bytes(order),
+        lookup_miss_bytes=crossing_bytes + float((memory * own * table.num_bytes).sum()), crossing_bytes=crossing_bytes,
+        crossing_miss_bytes=float((memory * (1.0 - own) * table.num_bytes).sum()),
+    )
+
+
+def previous_rows(table: Touches, *, side: int | None = None) -> IntArray:
+    """For each row of ``table`` the one before of the same panel, of those that ``side`` touches; -1 where there is none."""
+    rows = np.arange(len(table.step))
+    is_first = np.ones(len(rows), dtype=np.bool_)
+    is_first[1:] = table.panel[1:] != table.panel[:-1]
+    begin = np.maximum.accumulate(np.where(is_first, rows, 0))
+    last = rows if side is None else np.maximum.accumulate(np.where(table.by_side[side], rows, -1))
+    previous = np.concatenate(([-1], last[:-1])) if len(rows) else rows
+    return np.asarray(np.where(previous >= begin, previous, -1))
+
+
+def added_bytes(table: Touches, order: Order) -> FloatArray:
     """What each step touches on each side, float64[num_steps, num_sides].
 
     A home place for each line, and a copy on the side of who reads it, or stores it, from across.
     """
     added = np.zeros((order.num_steps, order.num_sides))
-    for table in tables:
-        at_home = np.bincount(table.step, weights=table.num_bytes, minlength=order.num_steps) / order.num_sides
-        added += at_home[:, None]
-        if order.num_sides > 1:
-            for side in range(order.num_sides):
-                copies = table.num_bytes * table.by_side[side] * (1.0 - 1.0 / order.num_sides)
-                added[:, side] += np.bincount(table.step, weights=copies, minlength=order.num_steps)
+    added += np.bincount(table.step, weights=table.num_bytes, minlength=order.num_steps)[:, None] / order.num_sides
+    if order.num_sides > 1:
+        for side in range(order.num_sides):
+            copies = table.num_bytes * table.by_side[side] * (1.0 - 1.0 / order.num_sides)
+            added[:, side] += np.bincount(table.step, weights=copies, minlength=order.num_steps)
     return added

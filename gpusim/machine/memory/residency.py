@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 
+import numpy as np
+
 from gpusim.machine.component import MemoryRequest
-from gpusim.machine.memory.panels import Loss, PanelTraffic, whole_loss
+from gpusim.machine.memory.panels import FloatArray, Loss, PanelTraffic, whole_loss
 
 
 class PlannedResidency:
@@ -17,7 +19,10 @@ class PlannedResidency:
         self._losses = {tensor: of_tensor.losses for tensor, of_tensor in traffic.items()}
         self._losses_again = {tensor: item.losses_again for tensor, item in traffic.items() if any(item.losses_again)}
         self._num_walks: dict[tuple[str, Hashable], int] = {}
-        self._written_back = {tensor: of_tensor.written_back_fraction for tensor, of_tensor in traffic.items()}
+        self._written_back = {
+            tensor: shares_of_stores(of_tensor.written_back_by_wave, of_tensor.touched_bytes_by_wave)
+            for tensor, of_tensor in traffic.items() if of_tensor.written_back_bytes
+        }  # fmt: skip
         self._whole = whole_loss(num_sides)
 
     def loss(self, request: MemoryRequest, last_wave: int, side: int) -> Loss | None:
@@ -50,9 +55,10 @@ class PlannedResidency:
         """Whether the plan knows what ``tensor`` costs."""
         return tensor in self._losses
 
-    def written_back_fraction(self, tensor: str) -> float:
-        """Part of the stored bytes that leaves L2 before the end."""
-        return self._written_back.get(tensor, 0.0)
+    def written_back_fraction(self, tensor: str, wave: int) -> float:
+        """Bytes of ``tensor`` that leave L2 while ``wave`` runs, mostly of earlier ones, over what it stores."""
+        shares = self._written_back.get(tensor)
+        return 0.0 if shares is None else shares[min(wave, len(shares) - 1)]
 
 
 class LruResidency:
@@ -110,6 +116,23 @@ class LruResidency:
         """Nothing is."""
         return False
 
-    def written_back_fraction(self, tensor: str) -> float:
+    def written_back_fraction(self, tensor: str, wave: int) -> float:
         """Nothing is written back before the end."""
         return 0.0
+
+
+def shares_of_stores(written_back: FloatArray, stored: FloatArray) -> list[float]:
+    """What leaves L2 while each wave runs over what it stores; what leaves while nobody stores waits for the next who does.
+
+    Both float64[num_waves], bytes.
+
+    >>> shares_of_stores(np.array([0.0, 2.0, 8.0, 6.0]), np.array([4.0, 4.0, 0.0, 8.0]))
+    [0.0, 0.5, 0.0, 1.75]
+    """
+    waves = np.flatnonzero(stored > 0.0)
+    shares = np.zeros(len(stored))
+    if len(waves):
+        until = np.cumsum(written_back)[waves]
+        until[-1] = written_back.sum()
+        shares[waves] = np.diff(until, prepend=0.0) / stored[waves]
+    return [float(share) for share in shares]

@@ -14,14 +14,18 @@ from gpusim.machine.memory.panels import (
     FloatArray,
     IntArray,
     Order,
-    PanelLosses,
     PanelTraffic,
     PanelUse,
     Sides,
     Touches,
     added_bytes,
+    previous_rows,
+    read_traffic,
 )
+from gpusim.machine.memory.tables import table_added_bytes, table_traffic
 
+MOST_EDGES = 400
+"""Points of a launch between which write-backs are taken to come evenly."""
 MOST_PASSES = 64
 """Launches before a warm one, at most; it is enough that one more would change nothing."""
 LONG_AGO = -1e30
@@ -42,7 +46,7 @@ def panel_traffic(
     the home places of what the other side reads. A store takes the home place, and one on its own side where it goes
     across. A home place that only copies are read of ages slowly: within a launch it keeps its room, but earlier
     launches (``is_warm``) have worn it out, and it is renewed only by readers that have lost their copy. What earlier
-    launches have left dirty is not counted.
+    launches have left dirty is not counted, nor are cache hints where there were any.
 
     Args:
         uses: one entry for each tensor; arrays int64[num_tiles].
@@ -56,41 +60,147 @@ def panel_traffic(
         wave_of_tile, side_of_tile, num_sides=sides.num, num_passes=max((use.num_passes for use in uses), default=1)
     )
     tables = [Touches.of(use, order) for use in uses]
-    now = np.zeros((order.num_steps + 1, sides.num))
-    np.cumsum(added_bytes(tables, order), axis=0, out=now[1:])
-    found = {table.use.tensor: _stored(table, order, sides, now) for table in tables if table.use.is_write}
+    by_table = [(table_added_bytes if table.use.table_bytes else added_bytes)(table, order) for table in tables]
+    ages = Ages.of(tables, by_table, sides)
+    now = ages.every
+    found = {table.use.tensor: _stored(table, order, sides, ages) for table in tables if table.use.is_write}
+    for table, added in zip(tables, by_table, strict=True):
+        if table.use.table_bytes:
+            others = now - np.concatenate((np.zeros((1, sides.num)), np.cumsum(added, axis=0)))
+            found[table.use.tensor] = table_traffic(table, order, sides, others, is_warm=is_warm)
+    read = [table for table in tables if table.use.tensor not in found]
     if is_warm:
-        found |= _after_launches(tables, order, sides)
+        nothing = np.zeros_like(by_table[0])
+        of_tables = sum((each for table, each in zip(tables, by_table, strict=True) if table.use.table_bytes), nothing)
+        found |= _after_launches([table for table in tables if not table.use.table_bytes], order, sides, of_tables)
     else:
-        found |= {
-            table.use.tensor: _after_a_flush(table, order, sides, now) for table in tables if not table.use.is_write
-        }
+        found |= {table.use.tensor: _after_a_flush(table, order, sides, ages) for table in read}
     return {use.tensor: found[use.tensor] for use in uses}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ages:
+    """Bytes touched before each step and at the end, by what they are to others: float64[num_steps + 1, num_sides].
+
+    What is read with evict_first takes no room from others; what is stored so, no more than may be dirty. Home places of
+    what is hinted evict_last have a room of their own, which the others lack.
+    """
+
+    sides: Sides
+    every: FloatArray
+    stored: FloatArray
+    """At home places."""
+    plain: FloatArray
+    stored_first: FloatArray
+    last: FloatArray
+    """At home places."""
+    again: FloatArray | None
+    """Of what was touched up to each step that was touched last before another one, float64[num_sides, step, other]; None
+    where there are too many steps: then what is touched in several counts as often."""
+
+    @classmethod
+    def of(cls, tables: Sequence[Touches], added: Sequence[FloatArray], sides: Sides) -> Ages:
+        """``added``: what each table touches in each step."""
+
+        def so_far(chosen: Sequence[bool], *, is_home: bool = False) -> FloatArray:
+            found = np.zeros((len(added[0]) + 1, sides.num))
+            for table, of_table, is_chosen in zip(tables, added, chosen, strict=True):
+                if is_chosen:
+                    found[1:] += _at_home(table, len(of_table), sides.num) if is_home else of_table
+            return np.cumsum(found, axis=0)
+
+        hints = [table.use.cache_hint for table in tables]
+        writes = [table.use.is_write for table in tables]
+        firsts = [hint == "evict_first" for hint in hints]
+        return cls(
+            sides=sides, every=so_far([True] * len(tables)), stored=so_far(writes, is_home=True),
+            plain=so_far([not first for first in firsts]),
+            stored_first=so_far([first and write for first, write in zip(firsts, writes, strict=True)], is_home=True),
+            last=so_far([hint == "evict_last" for hint in hints], is_home=True),
+            again=_touched_again(tables, len(added[0]), sides.num),
+        )
+
+    def between(self, begin: IntArray, end: IntArray, side: int) -> FloatArray:
+        """Bytes of different lines touched from steps ``begin`` until steps ``end``, without hints.
+
+        What was touched, less what was touched before in the same stretch.
+        """
+        touched = self.plain[end, side] - self.plain[begin, side]
+        if self.again is None:
+            return np.asarray(touched)
+        of_side = self.again[side]
+        before = of_side[end, begin] - of_side[begin, begin]  # last touched before the stretch began, and then in it
+        every = of_side[end, -1] - of_side[begin, -1]
+        return np.asarray(touched - (every - before))
+
+    def lost_share(self, begin: IntArray, end: IntArray, side: int, hint: str, *, is_home: bool) -> FloatArray:
+        """Part of lines lost that were touched in steps ``begin`` and are asked for in steps ``end``."""
+        sides = self.sides
+        if hint == "evict_first":
+            since = self.every[end, side] - self.every[begin, side]
+            is_full = sides.lost_share(self.every[end, side])
+            return np.asarray(np.minimum(is_full, sides.of_bytes(sides.first_bytes).lost_share(since)))
+        since = self.between(begin, end, side)
+        since = since + np.minimum(self.stored_first[end, side] - self.stored_first[begin, side], sides.dirty_bytes)
+        if hint != "evict_last":
+            return np.asarray(sides.lost_share(since + np.minimum(self.last[begin, side], sides.last_bytes)))
+        lost = sides.lost_share(since)
+        if is_home and sides.last_bytes:
+            since_last = self.last[end, side] - self.last[begin, side]
+            lost = np.where(since_last <= sides.last_bytes * (1.0 + CERTAIN), 0.0, lost)
+        return np.asarray(lost)
+
+
+MOST_STEPS = 512
+"""For which it is known how long ago each byte was touched before."""
+
+
+def _touched_again(tables: Sequence[Touches], num_steps: int, num_sides: int) -> FloatArray | None:
+    """See :attr:`Ages.again`: sums over steps, and over the steps of the touch before."""
+    if num_steps > MOST_STEPS:
+        return None
+    found = np.zeros((num_sides, num_steps + 1, num_steps + 1))
+    for table in tables:
+        if (table.has_own_panels and table.use.num_passes == 1) or table.use.cache_hint == "evict_first":
+            continue
+        home = previous_rows(table)
+        for side in range(num_sides):
+            parts = [(home, table.num_bytes / num_sides)]
+            if num_sides > 1:
+                copied = np.where(table.by_side[side], table.num_bytes * (1.0 - 1.0 / num_sides), 0.0)
+                parts.append((previous_rows(table, side=side), copied))
+            for previous, num_bytes in parts:
+                rows = np.flatnonzero(previous >= 0)
+                np.add.at(found[side], (table.step[rows] + 1, table.step[previous[rows]] + 1), num_bytes[rows])
+    if not found.any():
+        return None
+    return np.asarray(found.cumsum(axis=1).cumsum(axis=2))
+
+
+def _at_home(table: Touches, num_steps: int, num_sides: int) -> FloatArray:
+    """Bytes of home places that each step touches, float64[num_steps, 1]."""
+    found = np.bincount(table.step, weights=table.num_bytes, minlength=num_steps) / num_sides
+    return np.asarray(found[:, None])
 
 
 # ---------------------------------------------------------------------------------------------- a cold launch
 
 
-def _after_a_flush(table: Touches, order: Order, sides: Sides, now: FloatArray) -> PanelTraffic:
-    """What is read of one tensor where L2 held nothing before; ``now``: bytes touched before each step, by side."""
+def _after_a_flush(table: Touches, order: Order, sides: Sides, ages: Ages) -> PanelTraffic:
+    """What is read of one tensor where L2 held nothing before."""
+    hint = table.use.cache_hint
     num, step, by_side = sides.num, table.step, table.by_side
-    rows = np.arange(len(step))
-    is_first = np.ones(len(step), dtype=np.bool_)
-    is_first[1:] = table.panel[1:] != table.panel[:-1]
-    begin = np.maximum.accumulate(np.where(is_first, rows, 0))
 
-    def lost_since(last_row: IntArray, side: int) -> FloatArray:
-        found = now[step, side] - now[step[np.maximum(last_row, 0)], side]
-        lost: FloatArray = np.where(last_row >= begin, sides.lost_share(found), 1.0)
+    def lost_since(last_row: IntArray, side: int, *, is_home: bool) -> FloatArray:
+        found = ages.lost_share(step[np.maximum(last_row, 0)], step, side, hint, is_home=is_home)
+        lost: FloatArray = np.where(last_row >= 0, found, 1.0)
         return lost
 
-    copy_lost = []
-    for side in range(num):
-        touched = np.maximum.accumulate(np.where(by_side[side], rows, -1))
-        copy_lost.append(lost_since(np.concatenate(([-1], touched[:-1])), side))
+    copy_lost = [lost_since(previous_rows(table, side=side), side, is_home=False) for side in range(num)]
+    last_row = previous_rows(table)
     memory, crossing = np.zeros((num, len(step))), np.zeros((num, len(step)))
     for home in range(num):
-        lost = lost_since(rows - 1, home)
+        lost = lost_since(last_row, home, is_home=True)
         missing = np.where(by_side[home], lost, 0.0)
         for other in range(num):
             if other != home:
@@ -98,62 +208,88 @@ def _after_a_flush(table: Touches, order: Order, sides: Sides, now: FloatArray) 
                 crossing[other] += np.where(by_side[other], across, 1.0) / num
                 missing = np.where(by_side[home], missing, np.maximum(missing, np.minimum(lost, across)))
         memory[home] = missing / num
-    return _read(table, order, memory, crossing)
+    return read_traffic(table, order, memory, crossing)
 
 
-def _read(table: Touches, order: Order, memory: FloatArray, crossing: FloatArray) -> PanelTraffic:
-    """A tensor's traffic, of what is missing row by row: float64[num_sides, rows]."""
-    share = memory.sum(axis=0)
-    missed = np.bincount(
-        table.step // order.num_passes, weights=share * table.num_bytes, minlength=order.num_waves
-    ).astype(np.float64)
-    is_lost = np.max([share, *np.where(table.by_side, crossing, 0.0)], axis=0) > 0.0
-    of_pass = table.step % order.num_passes
-    losses = [
-        PanelLosses(table, kept, memory[:, kept], crossing[:, kept], num_passes=order.num_passes)
-        for kept in (np.flatnonzero(is_lost & (of_pass == each)) for each in order.passes_of(table.use))
-    ]
-    return PanelTraffic(
-        losses=losses[0], losses_again=tuple(losses[1:]), read_miss_bytes=float(missed.sum()), written_back_fraction=0.0,
-        written_back_bytes=0.0, miss_bytes_by_wave=missed, touched_bytes_by_wave=table.touched_bytes(order),
-    )
+def _stored(table: Touches, order: Order, sides: Sides, ages: Ages) -> PanelTraffic:
+    """What is stored leaves when it is lost before it is stored to again, or before the launch is over.
 
-
-def _stored(table: Touches, order: Order, sides: Sides, now: FloatArray) -> PanelTraffic:
-    """What is stored leaves when it is lost before it is stored to again, or before the launch is over."""
-    num, step = sides.num, table.step
+    It is lost as any line, or, and then L2 keeps a clean one, when more has been stored since than may wait dirty.
+    """
+    num, step, dirty = sides.num, table.step, sides.of_bytes(sides.dirty_bytes)
     until = np.full(len(step), order.num_steps)
     has_next = table.panel[1:] == table.panel[:-1]
     until[:-1][has_next] = step[1:][has_next]
     leaving = np.zeros(len(step))
     for home in range(num):
-        end = now[until, home]
-        leaving += sides.mean_lost_share(np.maximum(0.0, end - now[step + 1, home]), end - now[step, home]) / num
-    stored, left = float(table.num_bytes.sum()), float((leaving * table.num_bytes).sum())
+        end, now = ages.stored[until, home], ages.stored
+        waiting = dirty.mean_lost_share(np.maximum(0.0, end - now[step + 1, home]), end - now[step, home])
+        next_step = np.minimum(step + 1, until)
+        lost = sides.mean_lost_share(ages.between(next_step, until, home), ages.between(step, until, home))
+        leaving += np.maximum(lost, waiting) / num
+    of_step = np.bincount(step, weights=leaving * table.num_bytes, minlength=order.num_steps).astype(np.float64)
+    stored, left = float(table.num_bytes.sum()), float(of_step.sum())
+    kinds = ((ages.every, sides), (ages.stored, dirty))
     return PanelTraffic(
         losses={}, read_miss_bytes=0.0, written_back_fraction=left / stored if stored else 0.0, written_back_bytes=left,
-        miss_bytes_by_wave=np.zeros(order.num_waves), touched_bytes_by_wave=table.touched_bytes(order),
+        written_back_by_wave=_by_wave(of_step, order, kinds), miss_bytes_by_wave=np.zeros(order.num_waves),
+        touched_bytes_by_wave=table.touched_bytes(order),
     )
+
+
+def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray, Sides]]) -> FloatArray:
+    """When what each step has stored leaves, by the wave that runs then: float64[num_waves].
+
+    ``leaving`` bytes of each step, float64[num_steps]. They leave as lines of their age are lost, the last of them before
+    the end. Launches of many steps are looked at in stretches.
+    """
+    num_steps = order.num_steps
+    edges = np.unique(np.linspace(0, num_steps, min(num_steps, MOST_EDGES) + 1).astype(np.int64))
+    of_stretch = np.add.reduceat(leaving, edges[:-1])
+    begin, end = np.meshgrid(np.arange(len(edges) - 1), np.arange(len(edges)), indexing="ij")
+    is_later = end > begin
+    lost = np.zeros(begin.shape)  # (stretch, edge): part of what a stretch stores that is lost by then
+    for now, held in kinds:
+        at, num_sides = now[edges], now.shape[1]
+        shares = [
+            held.mean_lost_share(
+                np.maximum(0.0, at[end, home] - at[begin + 1, home]), np.maximum(0.0, at[end, home] - at[begin, home])
+            )
+            for home in range(num_sides)
+        ]
+        lost = np.maximum(lost, np.where(is_later, np.mean(shares, axis=0), 0.0))
+    lost = np.maximum.accumulate(lost, axis=1)
+    whole = lost[:, -1:]
+    lost = np.where(whole > 0.0, lost / np.where(whole > 0.0, whole, 1.0), is_later)
+    by_edge = np.concatenate(([0.0], np.cumsum(np.diff(of_stretch @ lost))))
+    by_step = np.interp(np.arange(num_steps + 1), edges, by_edge)
+    return np.asarray(np.diff(by_step[:: order.num_passes]))
 
 
 # ---------------------------------------------------------------------------------------------- behind other launches
 
 
-def _after_launches(tables: Sequence[Touches], order: Order, sides: Sides) -> dict[str, PanelTraffic]:
-    """What is read of every tensor where earlier launches did the same."""
+def _after_launches(
+    tables: Sequence[Touches], order: Order, sides: Sides, of_tables: FloatArray
+) -> dict[str, PanelTraffic]:
+    """What is read of every tensor where earlier launches did the same.
+
+    ``of_tables``: what each step touches besides, float64[num_steps, num_sides].
+    """
     is_even = order.num_passes == 1 and all(table.has_own_panels for table in tables)
     num_steps = 1 if is_even else order.num_steps  # all panels were touched equally long ago: one step tells for all
+    more = of_tables.sum(axis=0, keepdims=True) if is_even else of_tables
     recencies = [_Recency.of(table, sides, num_steps) for table in tables]
     now = np.zeros(sides.num)
     before = -1.0
     for _ in range(MOST_PASSES):
         begun = now
-        now = _walk(recencies, sides, now, num_steps)
+        now = _walk(recencies, sides, now, more)
         missed = sum(recency.missed_bytes() for recency in recencies) + float((now - begun).sum())
         if abs(missed - before) <= CERTAIN * missed:
             break
         before = missed
-    _walk(recencies, sides, now, num_steps)
+    _walk(recencies, sides, now, more)
     return {
         recency.table.use.tensor: recency.traffic(order) for recency in recencies if not recency.table.use.is_write
     }
@@ -233,14 +369,14 @@ class _Recency:
 
     def traffic(self, order: Order) -> PanelTraffic:
         """What the last launch has found."""
-        return _read(self.table, order, self.memory, self.crossing)
+        return read_traffic(self.table, order, self.memory, self.crossing)
 
 
-def _walk(recencies: Sequence[_Recency], sides: Sides, now: FloatArray, num_steps: int) -> FloatArray:
+def _walk(recencies: Sequence[_Recency], sides: Sides, now: FloatArray, more: FloatArray) -> FloatArray:
     """One launch, from ``now`` on: bytes touched on each side; returns where it ends."""
     began = now
-    for step in range(num_steps):
-        now = now + sum((recency.touch(step, began, now, sides) for recency in recencies), np.zeros(sides.num))
+    for step, others in enumerate(more):
+        now = now + sum((recency.touch(step, began, now, sides) for recency in recencies), others)
     for recency in recencies:
         recency.end(began)
     return now

@@ -1,0 +1,139 @@
+"""What do global loads and stores take of the stage that shared memory's loads pass?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from gpusim import GpuSpec, Launch, WarpRole, simulate
+from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.launch import RoleContext
+
+WARPS, LINES = 32, 64
+NUM_ROUNDS = 256
+KERNELS = (
+    ("load_hit", 0), *((kind, many) for kind in ("load_hit", "load_around", "store") for many in (1, 2, 4)),
+)  # fmt: skip
+WAYS = (1, 2, 4, 8, 16, 32)
+TIMES = np.dtype([("begin", "<u4", WARPS), ("end", "<u4", WARPS), ("sum", "<u4", WARPS * 32)])
+ALU_OF_ROUND = 8
+"""Integer instructions of a round, beside its sums. Source: SASS."""
+
+
+def configs(seed: int) -> list[Config]:
+    """Every kind and number of global accesses by ways of the two shared ones."""
+    del seed  # a sweep, the same for every seed
+    return [
+        {"kernel": f"{kind}_{many}", "ways": str(ways)} for kind, many in KERNELS for ways in WAYS
+    ]
+
+
+def parts(config: Config) -> tuple[str, int, int]:
+    """(kind, global accesses of a round, ways).
+
+    >>> parts({"kernel": "load_around_2", "ways": "8"})
+    ('load_around', 2, 8)
+    """
+    kind, _, many = config["kernel"].rpartition("_")
+    return kind, int(many), int(config["ways"])
+
+
+def lines() -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """What lies in global memory beforehand."""
+    return np.random.default_rng(5).integers(0, 1 << 20, (WARPS, LINES, 32), dtype=np.uint32)
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """One CTA."""
+    del is_counted
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            Output("lines", lines()), Output("times", np.zeros(1, dtype=TIMES)), np.uint32(int(config["ways"])),
+            np.uint32(NUM_ROUNDS), np.uint32(0),
+        ),
+        block=(WARPS * 32, 1, 1),
+    )  # fmt: skip
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Every thread's sum is what it should be, stores have landed; cycles of a round of all warps.
+
+    Raises:
+        WrongAnswer: they have not.
+    """
+    kind, many, ways = parts(config)
+    held, lane = lines().astype(np.int64), np.arange(32)
+    total = np.zeros((WARPS, 32), dtype=np.int64) + 2 * NUM_ROUNDS * lane * ways
+    if kind == "load_hit":
+        total += (NUM_ROUNDS + 1) * held[:, :many].sum(axis=1)
+    elif kind == "load_around":
+        at = np.arange(NUM_ROUNDS * many) % LINES
+        total += held[:, at].sum(axis=1)
+    times = outputs["times"][0]
+    if (times["sum"].reshape(WARPS, 32) != total % (1 << 32)).any():
+        raise WrongAnswer(f"{config['kernel']}: a thread's sum is wrong")
+    if kind == "store":
+        stored = min(LINES, NUM_ROUNDS * many)
+        if (outputs["lines"].reshape(WARPS, LINES, 32)[:, :stored] != lane).any():
+            raise WrongAnswer(f"{config['kernel']}: a line does not hold what was stored")
+    took = int((times["end"].astype(np.int64) - int(times["begin"].min())).max())
+    return {"cycles_per_round": took / NUM_ROUNDS}
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """Rounds of all warps: the slope between two numbers of them."""
+    kind, many, ways = parts(config)
+    line = AccessPattern(
+        num_requests=many * WARPS, num_sectors=4 * many * WARPS, num_lines=many * WARPS, num_wavefronts=many * WARPS,
+        num_bytes=128 * many * WARPS,
+    )  # fmt: skip
+    near = AccessPattern(num_requests=2 * WARPS, num_wavefronts=2 * ways * WARPS, num_bytes=256 * WARPS)
+
+    def cycles(num_rounds: int) -> float:
+        def program(cta: RoleContext) -> Iterator[Any]:
+            del cta
+            for _ in range(num_rounds):
+                tokens = []
+                yield ops.Alu(ALU_OF_ROUND + many)
+                if many and kind == "store":
+                    yield ops.GlobalStore("lines", (0, 0), line)
+                elif many:
+                    tokens.append((yield ops.GlobalLoad("lines", (0, 0), line, allocates_in_l1=kind == "load_hit")))
+                tokens.append((yield ops.SharedLoad(near)))
+                for token in tokens:
+                    yield ops.Use(token)
+
+        launched = Launch(
+            kernel="shared_data_stage", num_ctas=1, num_tiles=1, extra_smem_bytes=4096,
+            roles=(WarpRole(name="warps", num_warps=WARPS, program=program),),
+        )
+        return simulate(launched, gpu, clock="max", l2="warm").cycles
+
+    return {"cycles_per_round": (cycles(96) - cycles(32)) / 64}
+
+
+def derive(row: Mapping[str, str]) -> dict[str, float]:
+    """Cycles of a round beyond one for each wavefront of shared memory's loads."""
+    if not row.get("cycles_per_round"):
+        return {}
+    return {"excess_cycles": float(row["cycles_per_round"]) - 2 * WARPS * int(row["ways"])}
+
+
+CASE = Case(
+    name="shared_data_stage",
+    question="What do global loads and stores take of the stage that shared memory's loads pass?",
+    columns=("ways",),
+    groups={"rounds": Group(configs=configs, rank=3)},
+    launch=launch,
+    check=check,
+    values={"cycles_per_round": "SM cycles from the first warp's begin to the last one's end, over rounds"},
+    num_repeats=5,
+    predict=predict,
+    derive=derive,
+    tiers={"cycles_per_round": 4},
+)

@@ -1,0 +1,244 @@
+"""How fast does memory move what plain grids of CTAs read and write, by bytes in flight and by the mixture of both?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim import GpuSpec, Launch, WarpRole, simulate
+from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
+from gpusim.evidence.whole import PATTERN_BYTES, windows
+from gpusim.kernel_models.streams import dense_access, share_footprint
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.launch import RoleContext
+
+MIB = 2**20
+SIZES = (512 * MIB, 2048 * MIB)
+"""Of one array. What a launch takes beside is the same in both, and not in the difference."""
+SHAPES = {(1, 0): (1, 2, 4, 8), (0, 1): (1, 4), (1, 1): (1, 4), (2, 1): (1, 2), (1, 2): (1, 4)}
+"""(arrays read, arrays written) to the vectors of each that a thread has under way."""
+THREADS = (256, 1024)
+VECTOR_BYTES, WARP_SIZE = 16, 32
+METRICS = (
+    "sm__cycles_elapsed.max", "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum",
+    "lts__t_sectors_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_write.sum",
+    "dram__cycles_elapsed.avg.per_second",
+)  # fmt: skip
+
+
+def grids(seed: int) -> list[Config]:
+    """Both sizes of a way to move stand two apart, so that either half of the table has both."""
+    del seed  # a sweep, the same for every seed
+    found = []
+    for (reads, writes), unrolls in SHAPES.items():
+        for unrolled, size in product(unrolls, SIZES):
+            found += [
+                {
+                    "kernel": f"stream_r{reads}_w{writes}_u{unrolled}", "reads": str(reads), "writes": str(writes),
+                    "unrolled": str(unrolled), "threads": str(threads), "array_bytes": str(size),
+                }
+                for threads in THREADS
+            ]  # fmt: skip
+    return found
+
+
+@cache
+def words() -> NDArray[np.uint32]:
+    """What the inputs repeat."""
+    made = np.random.default_rng(41).integers(0, 2**32, PATTERN_BYTES // 4, dtype=np.uint32)
+    made.setflags(write=False)
+    return made
+
+
+def _shape(config: Config) -> tuple[int, int, int]:
+    return int(config["reads"]), int(config["writes"]), int(config["array_bytes"])
+
+
+def _warp_bytes(config: Config) -> int:
+    """That a warp reads of an array."""
+    return WARP_SIZE * VECTOR_BYTES * int(config["unrolled"])
+
+
+def _out(config: Config) -> Windows:
+    _, writes, size = _shape(config)
+    if not writes:
+        num_bytes = 4 * (size // _warp_bytes(config))
+        return Windows("out", num_bytes, windows(num_bytes))
+    places = [(array * size + offset, num_bytes) for array in range(writes) for offset, num_bytes in windows(size)]
+    return Windows("out", writes * size, tuple(places))
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """As many CTAs as an array has shares."""
+    del is_counted  # the same launch
+    reads, _, size = _shape(config)
+    threads = int(config["threads"])
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(Repeated(words(), max(1, reads) * size if reads else PATTERN_BYTES), _out(config),
+                   np.uint32(size // VECTOR_BYTES)),
+        grid=(size // (threads * int(config["unrolled"]) * VECTOR_BYTES), 1, 1), block=(threads, 1, 1),
+    )  # fmt: skip
+
+
+def sums_of_warps(config: Config) -> NDArray[np.uint32]:
+    """What warps leave of one pattern, in the order of warps, modulo 2^32."""
+    threads, unrolled = int(config["threads"]), int(config["unrolled"])
+    of_vectors = words().reshape(-1, unrolled, threads // WARP_SIZE, WARP_SIZE * VECTOR_BYTES // 4)
+    return np.asarray(of_vectors.sum(axis=(1, 3), dtype=np.uint32)).reshape(-1)
+
+
+def expected(config: Config, offset: int, num_bytes: int) -> NDArray[np.uint8]:
+    """What lies in a window of the output."""
+    reads, writes, size = _shape(config)
+    if not writes:
+        sums = sums_of_warps(config)
+        return np.ascontiguousarray(sums[np.arange(offset // 4, (offset + num_bytes) // 4) % len(sums)]).view(np.uint8)
+    array, start = divmod(offset, size)
+    if reads:
+        given = Repeated(words(), reads * size)
+        parts = [given.window(number * size + start, num_bytes).view(np.uint32) for number in range(reads)]
+        values = np.sum(parts, axis=0, dtype=np.uint32).reshape(-1, 4)
+    else:
+        at = np.arange(start // VECTOR_BYTES, (start + num_bytes) // VECTOR_BYTES, dtype=np.uint32)
+        values = np.stack([at, ~at, np.full_like(at, 7), np.full_like(at, 9)], axis=1)
+    values[:, 0] += np.uint32(array)
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Windows of what was written, every byte."""
+    out = _out(config)
+    for (offset, num_bytes), came in zip(out.windows, out.split(outputs["out"]), strict=True):
+        is_off = came != expected(config, offset, num_bytes)
+        if is_off.any():
+            raise WrongAnswer(f"byte {offset + int(np.argmax(is_off))} of the output is not what it should be")
+    return {}
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+BEFORE_LOADS = 12
+"""Instructions of a thread until its first load or store. Source: SASS, sm_90a."""
+REGISTERS = {(1, 0, 1): 14, (1, 0, 2): 16, (1, 0, 4): 24, (1, 0, 8): 32, (0, 1, 1): 10, (0, 1, 4): 28, (1, 1, 1): 14,
+             (1, 1, 4): 30, (2, 1, 1): 22, (2, 1, 2): 28, (1, 2, 1): 14, (1, 2, 4): 32}  # fmt: skip
+"""Of a thread, by arrays read, arrays written and vectors. Source: ptxas, sm_90a."""
+
+
+def twin(config: Config) -> Launch:
+    """The launch in the simulator's words."""
+    reads, writes, size = _shape(config)
+    threads, unrolled = int(config["threads"]), int(config["unrolled"])
+    share = threads * unrolled * VECTOR_BYTES
+    access = dense_access(0, threads, VECTOR_BYTES).scaled(unrolled)
+    inputs, outputs = [f"in {array}" for array in range(reads)], [f"out {array}" for array in range(writes)]
+    num_warps = threads // WARP_SIZE
+    word_bytes = 0 if writes else 4 * num_warps
+    left = AccessPattern(num_requests=num_warps, num_sectors=num_warps, num_lines=num_warps, num_bytes=word_bytes)
+
+    def program(cta: RoleContext) -> Any:
+        yield ops.Alu(BEFORE_LOADS, is_chain=True)
+        tokens = []
+        for name in inputs:
+            tokens.append((yield ops.GlobalLoad(name, (cta.cta_idx, 0), access)))
+        for token in tokens:
+            yield ops.Use(token)
+        for name in outputs:
+            yield ops.GlobalStore(name, (cta.cta_idx, 0), access)
+        if not outputs:
+            yield ops.GlobalStore("sums", (cta.cta_idx, 0), left)
+
+    num_ctas = size // share
+    written = outputs or ["sums"]
+    return Launch(
+        kernel=config["kernel"], num_ctas=num_ctas, num_tiles=num_ctas,
+        roles=(WarpRole(name="all", num_warps=num_warps, program=program),),
+        registers_per_thread=REGISTERS[reads, writes, unrolled],
+        footprints=(
+            *(share_footprint(name, "read", num_bytes=size, share_bytes=share) for name in inputs),
+            *(
+                share_footprint(name, "write", num_bytes=num_ctas * (word_bytes or share), share_bytes=word_bytes or share)
+                for name in written
+            ),
+        ),
+    )  # fmt: skip
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """Bytes of memory over the time of the launch, at the highest clock."""
+    result = simulate(twin(config), gpu, clock="max")
+    moved = sum(result.counters[name] for name in ("dram__bytes_read.sum", "dram__bytes_write.sum"))
+    return {"gb_per_s": moved / result.time_us * 1e-3}
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+
+def slopes(rows: Sequence[Mapping[str, str]]) -> dict[tuple[str, ...], tuple[float, float, float]]:
+    """For each way to move (reads, writes, unrolled, threads) bytes from memory, to it, and ns: large less small."""
+    found: dict[tuple[str, ...], list[tuple[float, ...]]] = {}
+    for row in sorted(rows, key=lambda row: int(row["array_bytes"])):
+        names = ("dram__bytes_read.sum", "dram__bytes_write.sum", "gpu__time_duration.sum")
+        if all(row.get(name) for name in names):
+            key = tuple(row[name] for name in ("reads", "writes", "unrolled", "threads"))
+            found.setdefault(key, []).append(tuple(float(row[name]) for name in names))
+    differences = {key: tuple(b - a for a, b in zip(*both, strict=True)) for key, both in found.items() if len(both) == 2}
+    return {key: each for key, each in differences.items() if each[2] > 0.0}  # type: ignore[misc]  # of three
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """Rates of reads alone and of writes alone, and what a byte that is written takes more beside reads."""
+    ways = slopes(rows)
+    reads = [read / ns for (_, writes, *_), (read, _, ns) in ways.items() if writes == "0"]
+    stores = [written / ns for (arrays, *_), (_, written, ns) in ways.items() if arrays == "0"]
+    how = "2 GiB less 512 MiB of each array, bytes of memory over time"
+    found = []
+    if reads:
+        found.append(Fitted(parameter="hbm.sustained_read_gb_per_s", value=max(reads), how=f"reads alone, {how}: the most"))
+    if stores:
+        found.append(
+            Fitted(parameter="hbm.sustained_write_gb_per_s", value=max(stores), how=f"writes alone, {how}: the most")
+        )
+    if reads and stores:
+        by_mixture: dict[tuple[str, str], list[float]] = {}
+        for (arrays, writes, *_), (read, written, ns) in ways.items():
+            if arrays != "0" and writes != "0":
+                more = (ns - read / max(reads) - written / max(stores)) / (written / max(stores))
+                by_mixture.setdefault((arrays, writes), []).append(more)
+        least = [min(of_mixture) for of_mixture in by_mixture.values()]
+        if least:
+            found.append(Fitted(
+                parameter="hbm.turnaround_fraction", value=max(0.0, float(np.median(least))),
+                how=f"both at once, {how}: time beyond that of reads and writes alone, over that of the writes, the least "
+                "of each mixture: median",
+            ))  # fmt: skip
+    return found
+
+
+def derive(row: Config) -> dict[str, float]:
+    """Bytes of memory over the whole time."""
+    names = ("dram__bytes_read.sum", "dram__bytes_write.sum", "gpu__time_duration.sum")
+    if not all(row.get(name) for name in names):
+        return {}
+    read, written, ns = (float(row[name]) for name in names)
+    return {"gb_per_s": (read + written) / ns}
+
+
+CASE = Case(
+    name="stream_grids",
+    question="How fast does memory move what plain grids of CTAs read and write?",
+    columns=("reads", "writes", "unrolled", "threads", "array_bytes"),
+    groups={"grids": Group(configs=grids, metrics=METRICS, rank=3, is_cold=True)},
+    launch=launch,
+    check=check,
+    predict=predict,
+    tiers={"gb_per_s": 4},
+    fit=fit,
+    derive=derive,
+)
