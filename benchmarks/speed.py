@@ -14,10 +14,14 @@ import sys
 import time
 
 import simpy
+from streams import MIB, STREAMS
 
 from gpusim import GemmParams, load_gpu, simulate
+from gpusim.kernel_models import KERNEL_MODELS
 
 REPEATS = 5
+STREAM_REPEATS = 3
+STREAM_SIZES = (MIB, 64 * MIB, 4096 * MIB)
 COMMAND = [
     "predict", "gemm", "--gpu", "h200_sxm", "--m", "4096", "--n", "4096", "--k", "4096", "--tile", "128x256x64",
     "--stages", "4", "--schedule", "cooperative",
@@ -53,6 +57,18 @@ def in_process(extent: int, *, raster_group: int = 1, repeats: int = REPEATS) ->
     return min(seconds), result.num_events
 
 
+def of_stream(name: str, num_bytes: int) -> tuple[float, int]:
+    """(seconds, events) of a prediction of a kernel that is bound by memory, the GPU's description to result."""
+    model, options = STREAMS[name](num_bytes)
+    seconds = []
+    for _ in range(STREAM_REPEATS):
+        began = time.process_time()
+        gpu = load_gpu("h200_sxm")
+        result = simulate(KERNEL_MODELS[model].params.model_validate(dict(options)).launch(gpu), gpu)
+        seconds.append(time.process_time() - began)
+    return min(seconds), result.num_events
+
+
 def as_command() -> tuple[float, float]:
     """(seconds, largest MiB) of the command, start of Python included."""
     seconds = []
@@ -82,6 +98,16 @@ def main() -> None:
     print(f"| events of these three | {num_events:,}, {num_events_banded:,}, {num_events_drifting:,} | |")
     per_event = small / num_events
     print(f"| an event of the first | {per_event * 1e6:.1f} us, {per_event * rate:.1f} bare simpy timeouts | |")
+    print()
+    print("| bound by memory, of the 4096 GEMM's time | 1 MiB | 64 MiB | 4 GiB | events | goal |")
+    print("|---|---|---|---|---|---|")
+    slowest = 0.0
+    for name in STREAMS:
+        took = [of_stream(name, num_bytes) for num_bytes in STREAM_SIZES]
+        slowest = max(slowest, *(seconds for seconds, _ in took))
+        shares = " | ".join(f"{seconds / small:.2f}" for seconds, _ in took)
+        print(f"| {name} | {shares} | {', '.join(f'{events:,}' for _, events in took)} | {0.2 / small:.2f} |")
+    print(f"| the slowest of them | {slowest:.2f} s | | | | 0.2 s |")
 
 
 if __name__ == "__main__":

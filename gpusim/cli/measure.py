@@ -30,7 +30,7 @@ OLDEST = (8, 0)
 LAUNCH_S = 0.1
 """What a counted launch takes, seen on an H200; for the estimate alone."""
 
-TIMES_S = 0.8
+TIMES_S = 1.3
 """What the protocols of times take."""
 
 
@@ -83,6 +83,8 @@ def measure_command(
         raise ConfigError(f"--seed {seed} is negative, wants a whole number from 0 on")
     cases = [load_case(name) for name in (case_names() if every else dict.fromkeys(names or []))]
     folder = Path(build_dir) if build_dir else None
+    if every or build_only:
+        cases = _without_frameworks(cases, build_only=build_only)
     if build_only:
         if only:
             raise ConfigError("--only goes with measuring; --build-only builds whole kernels")
@@ -124,8 +126,25 @@ def _list() -> None:
     console_for(None).print(table)
 
 
+def _without_frameworks(cases: Sequence[Case], *, build_only: bool) -> list[Case]:
+    """Those of ``cases`` that can be built here, or launched; says of each other one why not."""
+    from gpusim.evidence.frameworks import lacking
+
+    found = []
+    for case in cases:
+        why = lacking(case)
+        if build_only and case.framework is not None:
+            typer.echo(f"{case.name}: is launched by {case.framework}, there is nothing to build", err=True)
+        elif why is not None:
+            typer.echo(f"{why}, skipped", err=True)
+        else:
+            found.append(case)
+    return found
+
+
 def _build(cases: Sequence[Case], arch: str | None, folder: Path | None) -> dict[str, Cubin]:
     """The cubins by case; of cases that have something for the architecture."""
+    from gpusim.evidence.frameworks import built
     from gpusim.evidence.toolkit import build, capability_of, find_gpu
 
     arch = arch or find_gpu().arch
@@ -134,7 +153,10 @@ def _build(cases: Sequence[Case], arch: str | None, folder: Path | None) -> dict
         raise ConfigError(f"--arch {arch} is older than what gpusim measures, wants sm_80 or later")
     cubins = {}
     for case in cases:
-        if any(group.least_capability <= capability for group in case.groups.values()):
+        if case.framework is not None:
+            cubins[case.name] = built(case)
+            typer.echo(f"{case.name}: launched by {cubins[case.name].compiler}", err=True)
+        elif any(group.least_capability <= capability for group in case.groups.values()):
             cubins[case.name] = build(case, arch, folder)
             typer.echo(f"{case.name}: {cubins[case.name].path}", err=True)
         else:

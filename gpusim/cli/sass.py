@@ -49,7 +49,10 @@ def _cubin(target: str, arch: str) -> Path:
     if target not in case_names():
         raise ConfigError(f"{target!r} is no file and no folder of kernels/; {nearest(target, case_names())}")
     capability_of(arch)
-    return build(load_case(target), arch).path
+    case = load_case(target)
+    if case.framework is not None:
+        raise ConfigError(f"{target!r} is launched by {case.framework} and has no kernel.cu, wants a cubin")
+    return build(case, arch).path
 
 
 def summary(kernel: KernelSass) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -18,11 +18,12 @@ from typing import Any
 
 from gpusim.errors import ConfigError, nearest
 from gpusim.evidence.case import Case, Config, Group, key_of
+from gpusim.evidence.frameworks import MARK
 from gpusim.evidence.measure import Plan
-from gpusim.evidence.ncu import Profile, available, parse_profiles
+from gpusim.evidence.ncu import Profile, added_up, available, between_marks, parse_profiles
 from gpusim.evidence.process import COUNTED_S, PLAIN_S, START_S, WHOLE_S, Ended, Ncu, Progress, child_command, run_child
 from gpusim.evidence.rows import Table, number_text
-from gpusim.evidence.stopwatch import VALUES
+from gpusim.evidence.stopwatch import PROTOCOL, VALUES
 from gpusim.evidence.toolkit import Cubin, GpuFound, gpu_state
 
 CHUNK_CONFIGS = 400
@@ -44,7 +45,7 @@ MEANINGS = {
     "run": "index into runs, which say what was the same for these rows",
     "seed": "the seed that the config was drawn by",
     "group": "configs that are measured together",
-    "kernel": "the entry point of kernel.cu",
+    "kernel": "the entry point of kernel.cu, or what a framework is asked for",
 }
 
 
@@ -117,6 +118,8 @@ class Chunk:
     """What came of some configs."""
 
     values: dict[int, dict[str, float]] = field(default_factory=dict)
+    facts: dict[int, dict[str, str]] = field(default_factory=dict)
+    """Columns of text, by index."""
     profiles: dict[int, Profile] = field(default_factory=dict)
     put_aside: dict[int, str] = field(default_factory=dict)
     """Reasons, by index."""
@@ -186,7 +189,8 @@ class Bench:
             config = configs[idx]
             numbers = {**(chunk.profiles[idx].metrics if idx in chunk.profiles else {}), **chunk.values[idx]}
             texts = {name: number_text(number) for name, number in numbers.items()}
-            rows.append({"seed": str(self.options.seed), "group": job.group, **config, **texts})
+            told = told_of(job.case, config, chunk.facts.get(idx, {}), chunk.profiles.get(idx))
+            rows.append({"seed": str(self.options.seed), "group": job.group, **config, **told, **texts})
         aside = [
             {"seed": self.options.seed, "group": job.group, "config": dict(configs[idx]), "reason": reason}
             for idx, reason in chunk.put_aside.items()
@@ -205,7 +209,8 @@ class Bench:
             "nvcc": cubin.compiler, "arch": self.gpu.arch, "source_hash": cubin.source_hash,
             "ncu": self.ncu.version if self.ncu else None, "seed": self.options.seed, "group": job.group,
             "num_repeats": job.case.num_repeats, "is_cold": job.rules.is_cold, "state_before": before,
-            "probe_hash": self.cubins[PROBE].source_hash if job.rules.times else None, "state_after": self.state(),
+            "probe_hash": self.cubins[PROBE].source_hash if job.rules.times else None,
+            "times_protocol": PROTOCOL if job.rules.times else None, "state_after": self.state(),
             **chunk.about,
         }  # fmt: skip
 
@@ -250,19 +255,24 @@ class Bench:
             ended = run_child(child_command(plan), results, most_s=most_s)
         else:
             metrics, lacking = available(dict.fromkeys((*job.rules.metrics, *CYCLES)), set(ncu.known))
-            command = ncu.command(metrics, log, plan, is_cold=job.rules.is_cold)
+            is_marked = job.case.framework is not None
+            command = ncu.command(metrics, log, plan, is_cold=job.rules.is_cold, is_marked=is_marked)
             ended = run_child(command, results, most_s=most_s, progress=self.progress, log=log)
             chunk.about |= {"metrics_lacking": lacking}
         chunk.about |= ended.device
-        left = self._take(ended, configs, chunk, wanted, is_counted=ncu is not None)
+        is_ours = job.case.framework is None
+        left = self._take(ended, configs, chunk, wanted, is_counted=ncu is not None, skips_kernels=is_ours)
         if ncu is not None and not left:
-            _match(log, metrics, configs, chunk, wanted, ended)
+            _match(log, metrics, configs, chunk, wanted, ended, is_marked=not is_ours)
         return left
 
     def _take(
-        self, ended: Ended, configs: Sequence[Config], chunk: Chunk, wanted: list[int], *, is_counted: bool
+        self, ended: Ended, configs: Sequence[Config], chunk: Chunk, wanted: list[int], *, is_counted: bool,
+        skips_kernels: bool = True,
     ) -> list[int]:
         """Read a child's answers; returns what must be launched again.
+
+        ``skips_kernels``: the entry point that crashed is not launched again; a framework's kernels differ by config.
 
         Raises:
             ConfigError: the child could not even begin.
@@ -277,13 +287,15 @@ class Bench:
                 chunk.put_aside[idx] = f"wrong answer: {answer['wrong']}"
             elif "values" in answer and not is_counted:
                 chunk.values[idx] = answer["values"]
+                chunk.facts[idx] = answer.get("facts", {})
         is_crash = bool(answers) and "crash" in answers[-1]
         if len(answers) == len(wanted) and not is_crash:
             return []
         culprit = wanted[len(answers) - 1 if is_crash else len(answers)]
         chunk.values.pop(culprit, None)
         chunk.put_aside[culprit] = f"crash: {answers[-1]['crash'] if is_crash else ended.sentence}"
-        chunk.skipped_kernels.add(configs[culprit]["kernel"])
+        if skips_kernels:
+            chunk.skipped_kernels.add(configs[culprit]["kernel"])
         # counts come with a process that ends well: all that it launched is launched again
         if is_counted:
             return [idx for idx in wanted if idx in chunk.values]
@@ -301,9 +313,10 @@ def config_s(group: Group, num_repeats: int, *, is_counted: bool) -> float:
 
 
 def _match(
-    log: Path, metrics: Sequence[str], configs: Sequence[Config], chunk: Chunk, wanted: list[int], ended: Ended
+    log: Path, metrics: Sequence[str], configs: Sequence[Config], chunk: Chunk, wanted: list[int], ended: Ended,
+    *, is_marked: bool = False,
 ) -> None:
-    """Give each config its profile, by launch order.
+    """Give each config its profile, by launch order; or the sum of those behind its mark.
 
     Raises:
         ConfigError: other launches were counted than were made.
@@ -311,13 +324,32 @@ def _match(
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ended.said
     profiles = parse_profiles(text, metrics)
     kernels = [configs[idx]["kernel"] for idx in wanted]
-    if [profile.kernel for profile in profiles] != kernels:
+    names = ", ".join(dict.fromkeys(profile.kernel for profile in profiles))[:400]
+    if is_marked:
+        groups = between_marks(profiles, MARK)
+        is_right = len(groups) == len(wanted) and all(groups)
+        profiles = [added_up(group) for group in groups if group]
+    else:
+        is_right = [profile.kernel for profile in profiles] == kernels
+    if not is_right:
         raise ConfigError(
-            f"Nsight Compute: counted {len(profiles)} launches of {len(kernels)}, or in another order: none of them is kept"
+            f"Nsight Compute: counted {len(profiles)} launches of {len(kernels)}, or in another order ({names}): none of "
+            "them is kept"
         )
     for idx, profile in zip(wanted, profiles, strict=True):
         if idx in chunk.values:  # a counted launch may have been wrong
             chunk.profiles[idx] = profile
+
+
+def told_of(case: Case, config: Config, facts: Mapping[str, str], profile: Profile | None) -> dict[str, str]:
+    """Columns of text of a row that a framework has launched; none of others."""
+    if case.framework is None:
+        return {}
+    told = dict(facts)
+    if profile is not None:
+        shapes = {"grid": profile.grid, "block": profile.block}
+        told |= {"launched": profile.kernel, **{name: "x".join(map(str, shape)) for name, shape in shapes.items()}}
+    return {**told, **case.told(config, told)}
 
 
 def about(case: Case) -> dict[str, Any]:

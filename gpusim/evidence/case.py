@@ -161,6 +161,29 @@ class KernelLaunch:
     """(argument, bytes): lines of that buffer's first bytes persist, in the room that is set aside."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """D[m, n] = A[m, k] B[k, n], launched by a framework (:mod:`gpusim.evidence.frameworks`), as data.
+
+    ``outputs``: ``d`` and ``reference``, float32 of the same sampled rows and columns, with at least one element of every
+    64 x 64 of D; the reference is the product of fp32 copies.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: Literal["bf16", "fp16"] = "bf16"
+    layout: Literal["tn", "tt"] = "tn"
+    """As of a GEMM's parameters: tn has A and B contiguous along K, tt both row-major."""
+    seed: int = 0
+    kernel: str | None = None
+    """A Triton kernel of the case's ``kernel.py``; None leaves the choice to torch's library."""
+    tile: tuple[int, int, int] = (0, 0, 0)
+    num_stages: int = 0
+    num_warps: int = 0
+    raster_group: int = 1
+
+
 def by_value(array: NDArray[Any]) -> np.void:
     """A structure argument: the bytes of ``array``.
 
@@ -256,6 +279,12 @@ def no_values(config: Config) -> dict[str, float]:
     return {}
 
 
+def nothing_told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
+    """Nothing follows."""
+    del config, facts
+    return {}
+
+
 def nothing_predicted(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """The simulator has no answer."""
     del config, gpu
@@ -328,13 +357,17 @@ class Case:
             from SASS, from print or from the kernel's definition is none.
         derive: a whole row to quantities that follow from it.
         includes: texts that ``kernel.cu`` includes, by file name, where they are generated.
+        framework: ``torch`` or ``triton`` where that launches, and ``launch`` gives a :class:`Product`; there is no
+            ``kernel.cu`` then. Such rows have columns of text, too: the kernels that ran (``launched``; what is counted is
+            the sum of theirs), grid and block of the longest, what the framework tells.
+        told: (config, these columns) to further columns of text that follow from them.
     """
 
     name: str
     question: str
     columns: tuple[str, ...]
     groups: Mapping[str, Group]
-    launch: Callable[[Config, bool], KernelLaunch]
+    launch: Callable[[Config, bool], KernelLaunch | Product]
     check: Callable[[Config, Outputs], dict[str, float]]
     values: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     checks_counted: bool = True
@@ -348,6 +381,8 @@ class Case:
     twin_constants: Callable[[Sequence[Mapping[str, str]], GpuSpec], Sequence[TwinConstant]] = no_twin_constants
     derive: Callable[[Config], dict[str, float]] = no_values
     includes: Callable[[], dict[str, str]] = dict
+    framework: Literal["torch", "triton"] | None = None
+    told: Callable[[Config, Mapping[str, str]], Mapping[str, str]] = nothing_told
 
     def answers(self, config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> Mapping[str, Answer]:
         """What the simulator says of a measured row, by name; a name may be missing."""

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from gpusim.evidence.case import (
     KernelLaunch,
     MappedTensor,
     Output,
+    Product,
     Repeated,
     Scratch,
     Windows,
@@ -34,6 +35,9 @@ from gpusim.evidence.case import (
 )
 from gpusim.evidence.stopwatch import CudaDevice, DriverError, Stopwatch
 from gpusim.workload.tma import TensorMap
+
+if TYPE_CHECKING:
+    from gpusim.evidence.frameworks import Frameworks, PreparedProduct
 
 STATIC_SMEM_LIMIT_BYTES = 48 * 1024
 """Dynamic shared memory up to here needs no opting in. Source: CUDA programming guide."""
@@ -82,7 +86,8 @@ class Plan:
 def launch_plan(path: Path) -> None:
     """Launch all configs of the plan at ``path``.
 
-    A line for each: ``{"idx": i, "values": {...}}``, ``{"idx": i, "wrong": reason}``, or ``{"idx": i, "crash": reason}``,
+    A line for each: ``{"idx": i, "values": {...}}`` (and ``"facts"``, text, where a framework tells any),
+    ``{"idx": i, "wrong": reason}``, or ``{"idx": i, "crash": reason}``,
     after which the process can launch no more and ends.
 
     Raises:
@@ -90,7 +95,7 @@ def launch_plan(path: Path) -> None:
     """
     plan = Plan.read(path)
     case = load_case(plan.case)
-    gpu = Gpu(Path(plan.cubin))
+    gpu = Gpu(Path(plan.cubin)) if case.framework is None else Gpu(None, frameworks_of=case)
     with Path(plan.results).open("w", encoding="utf-8") as file, gpu:
         _write_line(file, {"device": gpu.about()})
         stopwatch = Stopwatch(CudaDevice(Path(plan.probe))) if plan.times else None
@@ -115,7 +120,7 @@ def _answer(
     times: dict[str, float] = {}
     try:
         for _ in range(1 if plan.is_counted else case.num_repeats):
-            outputs = gpu.launch(launch)
+            outputs = gpu.launch(launch, is_counted=plan.is_counted)
             if case.checks_counted or not plan.is_counted:
                 seen.append(case.check(config, outputs))
         if stopwatch is not None:
@@ -124,7 +129,7 @@ def _answer(
         return {"wrong": str(error)}
     except gpu.errors as error:
         return {"crash": " ".join(str(error).split()) or type(error).__name__}
-    return {"values": summary(seen) | times}
+    return {"values": summary(seen) | times, **({"facts": gpu.facts} if gpu.facts else {})}
 
 
 def summary(seen: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -163,16 +168,18 @@ class Prepared:
     outputs: tuple[tuple[Output | Windows, Any], ...]
     held: tuple[Any, ...]
     """Memory that lives as long as this."""
+    product: PreparedProduct | None = None
+    """What a framework has prepared, which knows its outputs itself."""
 
 
 class Gpu:
-    """The first GPU, with one cubin loaded; a context manager.
+    """The first GPU, with one cubin loaded or with the frameworks that a case asks for; a context manager.
 
     Raises:
-        ConfigError: no PyCUDA, or no GPU that it can use.
+        ConfigError: no PyCUDA, no such framework, or no GPU that they can use.
     """
 
-    def __init__(self, cubin: Path) -> None:
+    def __init__(self, cubin: Path | None, *, frameworks_of: Case | None = None) -> None:
         try:
             import pycuda.driver as cuda
         except ImportError as error:
@@ -182,10 +189,22 @@ class Gpu:
         try:
             cuda.init()
             self._device = cuda.Device(0)
-            self._context = self._device.make_context()
+            if frameworks_of is None:
+                self._context = self._device.make_context()
+            else:  # theirs, so that streams, events and memory are the same
+                self._context = self._device.retain_primary_context()
+                self._context.push()
         except cuda.Error as error:
             raise ConfigError(f"measure: no GPU can be used ({error}), wants one that is free and visible") from None
-        self._module = cuda.module_from_file(str(cubin))
+        self._frameworks: Frameworks | None = None
+        self.facts: dict[str, str] = {}
+        """What a framework told of the kernel that it prepared last."""
+        if frameworks_of is not None:
+            from gpusim.evidence.frameworks import Frameworks
+
+            self._frameworks = Frameworks(frameworks_of)
+            self.errors = (cuda.Error, *self._frameworks.errors)
+        self._module = None if cubin is None else cuda.module_from_file(str(cubin))
         self._kept: dict[int, tuple[NDArray[Any], Any]] = {}
         self._rooms: dict[str, tuple[int, Any]] = {}
         self._has_set_aside = False
@@ -209,16 +228,26 @@ class Gpu:
             "num_sms": self._device.get_attribute(attribute.MULTIPROCESSOR_COUNT),
             "l2_bytes": self._device.get_attribute(attribute.L2_CACHE_SIZE),
             "cuda_driver_version": self._cuda.get_driver_version(),
+            **(self._frameworks.about() if self._frameworks else {}),
         }
 
-    def launch(self, launch: KernelLaunch) -> dict[str, NDArray[Any]]:
+    def launch(self, launch: KernelLaunch | Product, *, is_counted: bool = False) -> dict[str, NDArray[Any]]:
         """Launch once, wait, and bring the outputs back."""
         prepared = self.prepare(launch)
-        prepared.enqueue()
+        if is_counted and prepared.product is not None:
+            prepared.product.enqueue_counted()
+        else:
+            prepared.enqueue()
         return self.outputs(prepared)
 
-    def prepare(self, launch: KernelLaunch) -> Prepared:
+    def prepare(self, launch: KernelLaunch | Product) -> Prepared:
         """All that a launch needs, on the GPU."""
+        if isinstance(launch, Product):
+            assert self._frameworks is not None  # of a case that says so
+            product = self._frameworks.prepare(launch)
+            self.facts = dict(product.facts)
+            return Prepared(product.enqueue, (), (), product)
+        assert self._module is not None
         function = self._module.get_function(launch.kernel)
         self._opt_in(function, launch)
         held: list[Any] = []
@@ -249,6 +278,8 @@ class Gpu:
     def outputs(self, prepared: Prepared) -> dict[str, NDArray[Any]]:
         """Wait for what was enqueued, and bring its outputs back."""
         self._context.synchronize()
+        if prepared.product is not None:
+            return prepared.product.fetch()
         came: dict[str, NDArray[Any]] = {}
         for output, pointer in prepared.outputs:
             if isinstance(output, Windows):

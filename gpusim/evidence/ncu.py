@@ -17,6 +17,8 @@ from gpusim.errors import ConfigError
 
 KERNEL_COLUMN = "Kernel Name"
 
+SHAPE_COLUMNS = ("Grid Size", "Block Size")
+
 COMPLAINTS = (
     ("ERR_NVGPUCTRPERM", "the performance counters are for administrators only here: run as root, or load the driver with "
      "NVreg_RestrictProfilingToAdminUsers=0"),
@@ -35,22 +37,28 @@ NO_NUMBER = ("", "n/a", "nan")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One launch: the kernel's name, and its metrics by name."""
+    """One launch: the kernel's name, its metrics by name, its shape (empty where the table does not tell)."""
 
     kernel: str
     metrics: dict[str, float]
+    grid: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
 
 
 def ncu_command(
-    ncu: str, metrics: Sequence[str], log: str, program: Sequence[str], *, cache_control: str = "none"
+    ncu: str, metrics: Sequence[str], log: str, program: Sequence[str], *, cache_control: str = "none",
+    is_marked: bool = False,
 ) -> list[str]:
     """The command that runs ``program`` under Nsight Compute, clocks as they are, one line of CSV a launch.
+
+    ``is_marked``: only launches between the program's own start and stop of the profiler are counted.
 
     >>> ncu_command("ncu", ["a.sum", "b.sum"], "log", ["python", "-m", "gpusim"])[-5:]
     ['--log-file', 'log', 'python', '-m', 'gpusim']
     """
     return [
         ncu, "--clock-control", "none", "--cache-control", cache_control, "--csv", "--page", "raw", "--print-units", "base",
+        *(("--profile-from-start", "off") if is_marked else ()),
         "--metrics", ",".join(metrics), "--force-overwrite", "--log-file", log, *program,
     ]  # fmt: skip
 
@@ -99,8 +107,42 @@ def parse_profiles(text: str, metrics: Iterable[str]) -> list[Profile]:
             )
         named = dict(zip(header, row, strict=True))
         numbers = {name: parse_number(named[name]) for name in metrics if named.get(name, "n/a") not in NO_NUMBER}
-        profiles.append(Profile(named[KERNEL_COLUMN].split("(")[0], numbers))
+        shape = [tuple(map(int, re.findall(r"\d+", named.get(column, "")))) for column in SHAPE_COLUMNS]
+        profiles.append(Profile(named[KERNEL_COLUMN].split("(")[0], numbers, *shape))
     return profiles
+
+
+def between_marks(profiles: Iterable[Profile], mark: str) -> list[list[Profile]]:
+    """The launches that follow each launch whose kernel has ``mark`` in its name, up to the next such.
+
+    >>> launches = [Profile(name, {}) for name in ("fill", "gemm", "fill", "gemm", "reduce")]
+    >>> [[item.kernel for item in group] for group in between_marks(launches, "fill")]
+    [['gemm'], ['gemm', 'reduce']]
+    """
+    groups: list[list[Profile]] = []
+    for profile in profiles:
+        if mark in profile.kernel:
+            groups.append([])
+        elif groups:
+            groups[-1].append(profile)
+    return groups
+
+
+def added_up(profiles: Sequence[Profile]) -> Profile:
+    """Launches of one config as one: sums, cycles and times of all of them, the rest of the one that took longest.
+
+    >>> first = Profile("gemm", {"a.sum": 3.0, "sm__cycles_elapsed.max": 90.0, "b.pct": 50.0}, (8, 1, 1))
+    >>> both = added_up([first, Profile("reduce", {"a.sum": 1.0, "sm__cycles_elapsed.max": 10.0, "b.pct": 0.0})])
+    >>> both.kernel, both.metrics, both.grid
+    ('gemm + reduce', {'a.sum': 4.0, 'sm__cycles_elapsed.max': 100.0, 'b.pct': 50.0}, (8, 1, 1))
+    """
+    longest = max(profiles, key=lambda profile: profile.metrics.get("sm__cycles_elapsed.max", 0.0))
+    metrics = {
+        name: sum(profile.metrics.get(name, 0.0) for profile in profiles)
+        if name.endswith(".sum") or name.startswith("sm__cycles_") else value
+        for name, value in longest.metrics.items()
+    }  # fmt: skip
+    return Profile(" + ".join(profile.kernel for profile in profiles), metrics, longest.grid, longest.block)
 
 
 def parse_metric_names(text: str) -> set[str]:

@@ -142,10 +142,17 @@ class Ncu:
     version: str
     known: frozenset[str]
 
-    def command(self, metrics: Sequence[str], log: Path, plan: Path, *, is_cold: bool = False) -> list[str]:
-        """The command that counts a plan's launches; with all caches flushed before each if ``is_cold``."""
+    def command(
+        self, metrics: Sequence[str], log: Path, plan: Path, *, is_cold: bool = False, is_marked: bool = False
+    ) -> list[str]:
+        """The command that counts a plan's launches.
+
+        With all caches flushed before each if ``is_cold``; those alone that the child starts the profiler for if
+        ``is_marked``.
+        """
         control = "all" if is_cold else "none"
-        return ncu_command(self.path, metrics, str(log), child_command(plan), cache_control=control)
+        program = child_command(plan)
+        return ncu_command(self.path, metrics, str(log), program, cache_control=control, is_marked=is_marked)
 
 
 def find_ncu() -> Ncu:

@@ -16,18 +16,24 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError, GpusimError
+from gpusim.evidence.nvml import BoardPower
 
+PROTOCOL = 2
+"""Raised when times are taken otherwise. 1 rested 2 ms before each launch, however long it was, and not at all before the
+first: after long work the limiter held the clock of what came next."""
 NUM_SINGLE = 20
 """Launches of the protocol ``single``."""
-REST_S = 2e-3
-"""Before each of them."""
+COOL_S = 0.5
+"""Before the first of them, so that what ran before is forgotten."""
+REST_S, REST_SHARE = 2e-3, 4.0
+"""Before each of them, or so many times as long as one takes, whichever is longer: the GPU is busy a fifth of the time."""
 HOLD_US = 300.0
 """How long the stream is held, so that probe, events and launch follow one another at the GPU's pace, not the host's."""
 LEAST_CLOCK_US = 50.0
@@ -38,6 +44,8 @@ BATCH_US, MOST_IN_BATCH, BATCHES_AHEAD = 2_000.0, 100, 3
 """Launches that are enqueued at a time, and how many batches the host may be ahead of the GPU."""
 LEAST_WAIT = 0.05
 """Share of the second half in which the host has to wait for the GPU; less, and the host sets the pace."""
+POWER_PERIOD_S = 20e-3
+"""From one reading of the board's power to the next; the driver has a new one every 20 to 100 ms."""
 NUM_EMPTY = 400
 """Launches of nothing, one after the other; a stream takes 1024 without blocking its host."""
 EMPTY_HOLD_US = 20_000.0
@@ -46,6 +54,7 @@ VALUES = {
     "single_us": "time of a launch by events, L2 flushed and the GPU at rest before it: median of 20",
     "single_clock_mhz": "clock64 over globaltimer from before such a launch to after it, median SM: median of 20",
     "sustained_us": "time a launch takes in the second quarter of a second, back to back",
+    "sustained_power_w": "board power in that quarter of a second, by NVML: mean of readings 20 ms apart",
     "sustained_clock_mhz": "clock64 over globaltimer of that quarter of a second, median SM",
     "empty_single_us": "single_us of a kernel that does nothing, in the same process",
     "empty_sustained_us": "time that such a kernel takes, 400 of them back to back",
@@ -91,6 +100,9 @@ class Device(Protocol):
 
     def now_s(self) -> float:
         """The host's own clock."""
+
+    def power_w(self) -> float | None:
+        """What the board draws now; None where nobody tells."""
 
 
 def clock_mhz(before: NDArray[np.uint64], after: NDArray[np.uint64]) -> float:
@@ -149,13 +161,13 @@ class Stopwatch:
 
     def single(self, launch: Callable[[], object]) -> dict[str, float]:
         """``single_us`` and, of launches of at least 50 us, ``single_clock_mhz``; each with its least and most."""
-        device, times = self.device, []
+        device, times = self.device, [0.0]
         launch()
-        device.rest(0.0)
+        device.rest(COOL_S)
         device.readings(2 * NUM_SINGLE)
         for idx in range(NUM_SINGLE):
             device.flush()
-            device.rest(REST_S)
+            device.rest(max(REST_S, REST_SHARE * times[-1] * 1e-6))
             device.hold(HOLD_US)
             device.probe(2 * idx)
             first = device.event()
@@ -165,7 +177,7 @@ class Stopwatch:
             device.wait(last)
             times.append(device.elapsed_us(first, last))
         device.rest(0.0)
-        found = spread("single_us", times)
+        found = spread("single_us", times[1:])
         if found["single_us"] >= LEAST_CLOCK_US:
             read = device.readings(2 * NUM_SINGLE)
             found |= spread("single_clock_mhz", [clock_mhz(read[2 * i], read[2 * i + 1]) for i in range(NUM_SINGLE)])
@@ -185,7 +197,8 @@ class Stopwatch:
         first = device.event()
         device.probe(0)
         began_s = device.now_s()
-        batches, waited_s = self._run(launch, num, until_s=began_s + HALF_S)
+        watts: list[float] = []
+        batches, waited_s = self._run(launch, num, until_s=began_s + HALF_S, watts=watts)
         ended_s = device.now_s()
         last = device.event()
         device.probe(1)
@@ -196,11 +209,17 @@ class Stopwatch:
         return {
             "sustained_us": device.elapsed_us(first, last) / (num * batches),
             "sustained_clock_mhz": clock_mhz(read[0], read[1]),
+            **({"sustained_power_w": fmean(watts)} if watts else {}),
         }
 
-    def _run(self, launch: Callable[[], object], num: int, *, until_s: float) -> tuple[int, float]:
-        """Batches of ``num`` launches until a time of the host's; returns how many, and how long the host has waited."""
-        device = self.device
+    def _run(
+        self, launch: Callable[[], object], num: int, *, until_s: float, watts: list[float] | None = None
+    ) -> tuple[int, float]:
+        """Batches of ``num`` launches until a time of the host's; returns how many, and how long the host has waited.
+
+        Readings of the board's power go to ``watts``.
+        """
+        device, next_s = self.device, 0.0
         ends: deque[Any] = deque()
         batches, waited_s = 0, 0.0
         while device.now_s() < until_s or not batches:
@@ -212,6 +231,10 @@ class Stopwatch:
                 began_s = device.now_s()
                 device.wait(ends.popleft())
                 waited_s += device.now_s() - began_s
+            if watts is not None and device.now_s() >= next_s:
+                next_s = device.now_s() + POWER_PERIOD_S
+                if (power_w := device.power_w()) is not None:
+                    watts.append(power_w)
         return batches, waited_s
 
     def empty(self) -> dict[str, float]:
@@ -272,6 +295,9 @@ class CudaDevice:
             raise DriverError("no CUDA context is current, wants one: launch something first")
         self._call("cuCtxGetDevice", ctypes.byref(device))
         self._num_sms, self._l2_bytes = (self._attribute(which, device) for which in (NUM_SMS_ATTRIBUTE, L2_BYTES_ATTRIBUTE))
+        bus_id = ctypes.create_string_buffer(32)
+        self._call("cuDeviceGetPCIBusId", bus_id, ctypes.c_int(len(bus_id)), device)
+        self._power = BoardPower(bus_id.value.decode())
         self._module = ctypes.c_void_p()
         self._call("cuModuleLoadData", ctypes.byref(self._module), cubin.read_bytes())
         self._functions: dict[str, ctypes.c_void_p] = {}
@@ -363,3 +389,7 @@ class CudaDevice:
     def now_s(self) -> float:
         """A clock that never goes back."""
         return time.perf_counter()
+
+    def power_w(self) -> float | None:
+        """By NVML."""
+        return self._power.watts()

@@ -185,8 +185,13 @@ def _judged(case: Case, row: Mapping[str, str], names: Mapping[str, int], gpu: G
             floor=answers[name].floor, spread_pct=_spread_pct(row, name), is_whole=case.is_whole,
         )
         for name, tier in names.items()
-        if name in answers and row.get(name)
+        if name in answers and row.get(name) and not _is_no_rate(row, name)
     ]  # fmt: skip
+
+
+def _is_no_rate(row: Mapping[str, str], name: str) -> bool:
+    """Whether a share is of more than all: of a short launch, its parts were counted in different passes."""
+    return name.endswith("_rate.pct") and bool(row.get(name)) and number_in(row, name) > 100.0
 
 
 def _spread_pct(row: Mapping[str, str], name: str) -> float | None:
@@ -215,6 +220,9 @@ def not_judged(cases: Sequence[Case], folder: Path, tiers: Iterable[int]) -> lis
             num_strays = len(table.rows) - len(_asked_rows(case, table.rows))
             if num_strays:
                 said.append(f"{path.name}: holds {num_strays} rows of configs that {case.name} does not ask for, not judged")
+        for name in (name for name, tier in case.tiers.items() if tier in wanted):
+            if num := sum(_is_no_rate(row, name) for row in table.rows):
+                said.append(f"{path.name}: holds {num} values of {name} above 100 %, which is no rate, not judged")
     return said
 
 

@@ -31,8 +31,14 @@ SIZES = (MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, 1024 * MIB, 4096 * MIB)
 """Bytes of the main input."""
 
 CYCLES, DURATION = "sm__cycles_elapsed.max", "gpu__time_duration.sum"
+CLOCK = "sm__cycles_elapsed.avg.per_second"
+"""Cycles and time of one pass; cycles over duration may be of two, which differ by some percent in launches of some us."""
 DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 HIT_RATE = "lts__t_sector_hit_rate.pct"
+SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+WAVEFRONTS_OF_A_WARP = 1
+"""That Nsight Compute counts as ``SHARED`` beside a warp's own accesses. Source: kernels/shared_access, launches of one
+warp: the total has one more than what it says of loads and stores."""
 JUDGED_COUNTS = (
     *DRAM,
     "lts__t_sectors_srcunit_tex_op_read.sum",
@@ -40,12 +46,13 @@ JUDGED_COUNTS = (
     HIT_RATE,
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+    SHARED,
 )
 COUNTED = (
     CYCLES,
     DURATION,
     *JUDGED_COUNTS,
+    CLOCK,
     "smsp__inst_executed.sum",
     "lts__cycles_elapsed.avg.per_second",
     "dram__cycles_elapsed.avg.per_second",
@@ -54,8 +61,9 @@ COUNTED = (
 """Of every whole kernel, beside the other cycles that every row has: some five passes on a GH100."""
 
 SINGLE, SUSTAINED = ("single_us", "single_clock_mhz"), ("sustained_us", "sustained_clock_mhz")
+POWER = "sustained_power_w"
 TIERS: Mapping[str, int] = MappingProxyType(
-    {**dict.fromkeys(JUDGED_COUNTS, 5), CYCLES: 6, **dict.fromkeys((*SINGLE, *SUSTAINED), 7)}
+    {**dict.fromkeys(JUDGED_COUNTS, 5), CYCLES: 6, **dict.fromkeys((*SINGLE, *SUSTAINED, POWER), 7)}
 )
 """What a whole kernel is judged by."""
 
@@ -65,6 +73,7 @@ LIMITS: Mapping[str, Limit] = MappingProxyType(
         HIT_RATE: Limit(mean_pct=3.0, is_points=True),
         SINGLE[1]: CLOCK_LIMIT,
         SUSTAINED[1]: CLOCK_LIMIT,
+        POWER: Limit(mean_pct=10.0),
     }
 )
 """Where a name's rows must come closer, or may stay further off, than their tier says."""
@@ -179,7 +188,7 @@ def whole_kernel(
         return _resolved(model, options(config), gpu)
 
     def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-        """Without a row: at the clock of a single launch."""
+        """Without a row: the simulator's own counters, at the clock of a single launch."""
         result = _simulated(params(config, gpu).launch(gpu), gpu, clock="single")
         return {**result.counters, SINGLE[0]: result.time_us, SINGLE[1]: result.sm_clock_mhz}
 
@@ -219,28 +228,38 @@ def answers(launch: Launch, row: Mapping[str, str], gpu: GpuSpec, names: Collect
     has = {name for name in names if row.get(name)}
     roof_us = roofline_us(launch, gpu)
     found: dict[str, Answer] = {}
-    if has - {*SINGLE, *SUSTAINED}:
+    if has - {*SINGLE, *SUSTAINED, POWER}:
         mhz = row_clock_mhz(row, gpu)
-        counters = _simulated(launch, gpu, clock=mhz).counters
+        counters = as_counted(_simulated(launch, gpu, clock=mhz).counters)
         floor = FLOOR_SHARE * touched_bytes(launch)
         for name in has & set(counters):
             found[name] = Answer(value=counters[name], floor=floor if name in DRAM else 0.0)
         if CYCLES in found and roof_us is not None:
             found[CYCLES] = Answer(value=counters[CYCLES], roofline=roof_us * mhz)
     for protocol, clock, l2 in ((SINGLE, "single", "cold"), (SUSTAINED, "sustained", "warm")):
-        if has & set(protocol):
+        if has & {*protocol, *([POWER] if protocol == SUSTAINED else [])}:
             result = _simulated(launch, gpu, clock=clock, l2=l2)  # type: ignore[arg-type]  # words of the table above
             found[protocol[0]] = Answer(value=result.time_us + event_us(row, f"empty_{protocol[0]}", gpu), roofline=roof_us)
             found[protocol[1]] = Answer(value=result.sm_clock_mhz, roofline=gpu.clock.max_mhz)
+            if protocol == SUSTAINED:
+                found[POWER] = Answer(value=result.power_w, roofline=gpu.clock.power_limit_w)
     return found
 
 
+def as_counted(counters: Mapping[str, float]) -> dict[str, float]:
+    """The simulator's counters with what Nsight Compute counts beside them."""
+    warps = counters["launch__grid_size"] * counters["launch__block_size"] / 32
+    return {**counters, SHARED: counters[SHARED] + WAVEFRONTS_OF_A_WARP * warps}
+
+
 def row_clock_mhz(row: Mapping[str, str], gpu: GpuSpec) -> float:
-    """The SMs' clock in the counted launch: its cycles over its duration, within what ``gpu`` can run at.
+    """The SMs' clock in the counted launch, within what ``gpu`` can run at: as counted, or cycles over duration.
 
     Raises:
-        ConfigError: the row does not have both.
+        ConfigError: the row has neither.
     """
+    if row.get(CLOCK):
+        return min(max(number_in(row, CLOCK) * 1e-6, gpu.clock.min_mhz), gpu.clock.max_mhz)
     for name in (CYCLES, DURATION):
         if not row.get(name):
             raise ConfigError(f"a row has no {name}: its clock is not known, measure it again")
@@ -274,7 +293,8 @@ def touched_bytes(launch: Launch) -> float:
     total = 0.0
     for footprint in launch.footprints:
         _, first = np.unique(footprint.panel_of(tiles), return_index=True)
-        total += float(footprint.panel_bytes(tiles[first]).sum())
+        num_bytes = float(footprint.panel_bytes(tiles[first]).sum())
+        total += min(num_bytes, footprint.table_bytes or num_bytes)
     return total
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import LaunchError, nearest
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.dispatcher import Dispatcher
+from gpusim.machine.dispatcher import GOLDEN, Dispatcher
 from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.machine.memory.traffic import panel_traffic
 from gpusim.machine.sm.occupancy import Occupancy, occupancy
@@ -72,14 +73,33 @@ def plan_traffic(launch: Launch, gpu: GpuSpec, uses: Uses, *, num_slots: int, is
     if not launch.footprints:
         return {}
     sides = side_of_cta(gpu, launch.cluster_size)
-    of_wave = sides[np.arange(num_slots) % len(sides)]
+    side_of_tile = sides[np.arange(num_slots) % len(sides)][slots_of_tiles(launch, num_slots)]
     held = gpu.l2_sides
     if launch.set_aside_bytes:
         held = replace(held, last_bytes=launch.set_aside_bytes / held.num)
     return panel_traffic(
-        uses.of_tensors, waves_of_tiles(launch.num_tiles, num_slots), sides=held,
-        side_of_tile=np.resize(of_wave, launch.num_tiles), is_warm=is_warm,
+        uses.of_tensors, waves_of_tiles(launch.num_tiles, num_slots), sides=held, side_of_tile=side_of_tile,
+        is_warm=is_warm,
     )
+
+
+def slots_of_tiles(launch: Launch, num_slots: int) -> NDArray[np.int64]:
+    """The slot that each work tile runs in, int64[num_tiles].
+
+    The first wave's CTAs lie in the order in which SMs are filled, and so do all tiles of a persistent grid. Later CTAs take
+    whatever slot falls free: neighbours lie apart then, as multiples of the golden section do.
+    """
+    found = np.resize(np.arange(num_slots, dtype=np.int64), launch.num_tiles)
+    size = launch.cluster_size
+    num_clusters = num_slots // size
+    if launch.num_ctas is None or launch.num_tiles <= num_slots or num_clusters < 2:
+        return found
+    step = max(1, round(num_clusters * GOLDEN))
+    while gcd(step, num_clusters) > 1:
+        step += 1
+    cluster, rank = np.divmod(np.arange(num_slots, launch.num_tiles, dtype=np.int64), size)
+    found[num_slots:] = cluster * step % num_clusters * size + rank
+    return found
 
 
 def waves_of_tiles(num_tiles: int, num_slots: int) -> NDArray[np.int64]:

@@ -135,7 +135,7 @@ class Engine:
         self.steady = SteadyState(self, enabled=skips and bool(self.traffic))
         is_flow = skips and launch.num_ctas is not None and are_strangers(launch, gpu, self.occupancy, uses)
         self.flow = Flow(self) if is_flow else None
-        self.next_cta = self._num_exits = self._num_waves_to_leave_out = 0
+        self.next_cta = self._num_exits = self._num_refills = self._num_waves_to_leave_out = 0
         self._wave_weight, self._weighted_left = 1.0, 0
         self._live: dict[int, Cta] = {}
         self._num_stores_pending, self._last_store_at = 0, 0.0
@@ -197,8 +197,13 @@ class Engine:
                 break
             self._start_cluster(sms, at_cycle=0.0)
 
-    def _start_cluster(self, sms: tuple[int, ...], *, at_cycle: float, is_first: bool = False) -> None:
-        """Start a cluster or, where an SM stands for others, one CTA for each of them; the first ones have a place each."""
+    def _start_cluster(
+        self, sms: tuple[int, ...], *, at_cycle: float, is_first: bool = False, has_waited: bool = False
+    ) -> None:
+        """Start a cluster or, where an SM stands for others, one CTA for each of them; the first ones have a place each.
+
+        ``has_waited``: the round has come to its SMs.
+        """
         launch, dispatcher = self.launch, self.machine.dispatcher
         size = launch.cluster_size
         spec = dispatcher.spec
@@ -208,7 +213,8 @@ class Engine:
         else:
             num_alike = min(num_alike, self.num_to_run - self.next_cta)
             dispatched = dispatcher.dispatch_alike(at_cycle=at_cycle, num_ctas=num_alike)
-        dispatched += spec.wait_cycles(self.next_cta)
+        if not has_waited:
+            dispatched += spec.wait_cycles(self.next_cta)
         start = dispatched + spec.cta_start_cycles + (spec.cluster_start_cycles if size > 1 else 0.0)
         dsmem, scheduler = self.gpu.dsmem, self.gpu.warp_scheduler
         latency = 0.0
@@ -218,7 +224,7 @@ class Engine:
         cluster = Cluster(ThreadBarrier("cluster", launch.num_threads * size, latency))
         weight = 1.0
         if self._weighted_left > 0:
-            weight = self._wave_weight
+            weight += (self._wave_weight - 1.0) * min(1.0, self._weighted_left / (size * num_alike))
             self._weighted_left -= size * num_alike
         created: list[Role] = []
         for rank in range(size):
@@ -283,8 +289,23 @@ class Engine:
         if self.next_cta < self.num_to_run:
             sms = self.machine.dispatcher.freed(cta.sm.idx)
             if sms is not None:
-                self._start_cluster(sms, at_cycle=retired + self.gpu.dispatcher.cta_exit_cycles)
+                self._refill_in_its_turn(sms, free_at=retired + self.gpu.dispatcher.cta_exit_cycles)
         self._finish_if_over()
+
+    def _refill_in_its_turn(self, sms: tuple[int, ...], *, free_at: float) -> None:
+        """A free slot takes the next CTA when the round comes to it: who falls free first may come later."""
+        self._num_refills += 1
+        wait = 0.0 if self.alike else self.machine.dispatcher.spec.wait_cycles(self._num_refills)
+        if not wait:
+            self._start_cluster(sms, at_cycle=free_at)
+            return
+
+        def take() -> None:
+            if self.next_cta < self.num_to_run:
+                self._start_cluster(sms, at_cycle=free_at + wait, has_waited=True)
+            self._finish_if_over()
+
+        self.at(free_at + wait, take)
 
     def _leave_waves_out(self) -> None:
         """Leave out what is to be left out once the present wave has all its CTAs; the next counts for it."""

@@ -33,7 +33,7 @@ MANY_LOOKS = 5
 FORGOTTEN = (0.0, 0.25, 0.5)
 """Parts of the looks, from the first on, without which the pace is looked for."""
 
-PATIENT_WAVES = 20.0
+PATIENT_WAVES = 12.0
 """Waves after which they may lie twice as far apart, and so on: grids without a pace must end, too."""
 
 

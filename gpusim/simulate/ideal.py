@@ -28,7 +28,8 @@ def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
         gpu = replace(
             gpu,
             hbm=replace(
-                gpu.hbm, sustained_read_gb_per_s=INFINITE, sustained_write_gb_per_s=INFINITE, sm_gb_per_s=INFINITE
+                gpu.hbm, sustained_read_gb_per_s=INFINITE, sustained_write_gb_per_s=INFINITE, sm_gb_per_s=INFINITE,
+                queue_ns=0.0,
             ),
         )
     if "l2" in ideals:
@@ -49,7 +50,7 @@ def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
     if "latency" in ideals:
         gpu = replace(
             gpu,
-            hbm=replace(gpu.hbm, latency_ns=0.0, refresh_ns=0.0),
+            hbm=replace(gpu.hbm, latency_ns=0.0, refresh_ns=0.0, queue_ns=0.0),
             l2=replace(gpu.l2, near_latency_cycles=0.0, far_latency_cycles=0.0, slice_spread_cycles=0.0),
             l1=replace(gpu.l1, hit_latency_cycles=0.0, cp_async_latency_cycles=0.0),
             instruction_cache=replace(gpu.instruction_cache, l1_latency_cycles=0.0),

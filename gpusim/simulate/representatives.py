@@ -13,14 +13,20 @@ from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.simulate.uses import Uses
 from gpusim.workload.launch import Launch
 
-MOST_LIVE_OPS = 6000
-"""Steps of the whole grid, about, up to which all SMs are simulated: that takes a tenth of a second."""
+MOST_LIVE_STEPS = 6000
+"""Steps of the whole grid up to which all SMs are simulated: that takes some tenth of a second."""
 
-MOST_OPS_AT_ONCE = 250
-"""Steps of the CTAs that representatives hold at once."""
+MOST_STEPS = 2700
+"""Steps that are simulated, about, where SMs stand for others."""
 
-MOST_STOOD_FOR = 9
-"""SMs that one stands for at most: half a GPC."""
+MOST_WAVES = 12
+"""Waves of a grid that are simulated, about, before others are left out."""
+
+MOST_STOOD_FOR = 18
+"""SMs that one stands for at most: a GPC."""
+
+BEGIN_AND_END = 2
+"""Steps' worth of work that a CTA's begin and end are."""
 
 COMMON_SHARE = 0.25
 """Of L1, what panels that all CTAs read may take: each SM then fetches them once."""
@@ -43,15 +49,16 @@ def representatives(
     """
     if not are_strangers(launch, gpu, held, uses):
         return {}
-    steps = 1.0 + sum(item.num_steps for item in launch.footprints)
-    if steps * launch.num_tiles <= MOST_LIVE_OPS:
+    steps = BEGIN_AND_END + sum(item.num_steps for item in launch.footprints)
+    if steps * launch.num_tiles <= MOST_LIVE_STEPS:
         return {}
     floorplan = gpu.floorplan
     slots = Dispatcher(
         gpu.dispatcher, floorplan=floorplan, cluster_size=1, ctas_per_sm=held.ctas_per_sm, num_ctas=num_ctas
     ).slots[: min(num_slots, num_ctas)]
     num_first = np.bincount([sms[0] for sms in slots], minlength=gpu.num_sms).tolist()
-    most = min(MOST_STOOD_FOR, ceil(steps * len(slots) / MOST_OPS_AT_ONCE))
+    num_waves = min(launch.num_tiles / len(slots), MOST_WAVES)
+    most = min(MOST_STOOD_FOR, ceil(steps * len(slots) * num_waves / MOST_STEPS))
     lone = frozenset(floorplan.lone)
     kinds: dict[tuple[int, bool, int], list[int]] = {}
     for sm_idx in dict.fromkeys(sms[0] for sms in slots):

@@ -78,7 +78,7 @@ def sample_sms(
         ),
         xbar=replace(xbar, write_bytes_per_cycle=xbar.write_bytes_per_cycle * fraction),
         hbm=replace(
-            hbm, sustained_read_gb_per_s=hbm.sustained_read_gb_per_s * fraction,
+            hbm, peak_gb_per_s=hbm.peak_gb_per_s * fraction, sustained_read_gb_per_s=hbm.sustained_read_gb_per_s * fraction,
             sustained_write_gb_per_s=hbm.sustained_write_gb_per_s * fraction,
         ),
         dispatcher=replace(

@@ -103,7 +103,8 @@ def counters_of(engine: Engine, mhz: float) -> dict[str, float]:
     counters.update(_lookups(engine, counters))
     elapsed = cycles or math.inf  # what takes no time has no rates
     moved = (counters["dram__bytes_read.sum"] + counters["dram__bytes_write.sum"]) / (elapsed / mhz * 1e3)  # GB/s
-    counters["dram__throughput.avg.pct_of_peak_sustained_elapsed"] = 100.0 * moved / gpu.hbm.peak_gb_per_s
+    peak = gpu.hbm.peak_gb_per_s / engine.sample.fraction
+    counters["dram__throughput.avg.pct_of_peak_sustained_elapsed"] = 100.0 * moved / peak
     busy = machine.tensor_counters.busy_cycles
     name = "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active"
     counters[f"{name}.avg.pct_of_peak_sustained_elapsed"] = 100.0 * busy / gpu.num_sms / elapsed

@@ -43,6 +43,8 @@ NUM_PROBES = 64
 NUM_SAMPLES = 512
 CHUNKS_IN_FLIGHT = 8
 CHUNK_BYTES = 4096
+STORED_BYTES = 128 * MIB
+"""Before the rounds, so that nothing of the footprint is in L2."""
 FLAG_WORDS = 32 + 32 + 64 + 256
 FAR_CYCLES, MISS_CYCLES = 380, 600
 """Latencies from which on a line counts as read from the far side, or from HBM: between the published levels of 260 to 310,
@@ -203,15 +205,16 @@ def derive(row: Config) -> dict[str, float]:
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """Bytes from HBM by the rule of residency, and a settled round's time.
+    """Bytes from HBM by the rule of residency, and without hints a settled round's time.
 
-    Nothing with hints, of which it knows none, or for a GPU whose SMs have other numbers.
+    Nothing for a GPU whose SMs have other numbers.
     """
-    if {config["read_hint"], config["write_hint"]} != {"evict_normal"} or gpu.num_sms != NUM_CTAS:
+    if gpu.num_sms != NUM_CTAS:
         return {}
     num_bytes, readers, num_writes = footprint_bytes(config), config["readers"], int(config["writes_of_8"])
-    values = {DRAM_READ: miss_bytes(num_bytes, readers, num_writes, gpu)}
-    if readers != "all":  # in the twin they would walk in lockstep and merge, where the kernel's begin at other places
+    hints = (config["read_hint"], config["write_hint"])
+    values = {DRAM_READ: miss_bytes(num_bytes, readers, num_writes, gpu, hints)}
+    if readers != "all" and set(hints) == {HINTS[0]}:  # all would walk in lockstep, the kernel's begin at other places
         values["round_cycles"] = _round_cycles(num_bytes, readers, num_writes, gpu)
     return values
 
@@ -231,18 +234,27 @@ def panel_of_cta(readers: str, gpu: GpuSpec) -> NDArray[np.int64]:
     return panels
 
 
-def miss_bytes(num_bytes: int, readers: str, num_writes: int, gpu: GpuSpec) -> float:
-    """By :func:`gpusim.machine.memory.residency.panel_traffic`, a wave a round."""
+def miss_bytes(
+    num_bytes: int, readers: str, num_writes: int, gpu: GpuSpec, hints: tuple[str, str] = (HINTS[0], HINTS[0])
+) -> float:
+    """By :func:`gpusim.machine.memory.traffic.panel_traffic`, a wave a round; before them stores over all of L2."""
     of_cta = panel_of_cta(readers, gpu)
     num_panels = int(of_cta.max()) + 1
-    tiles = np.arange(NUM_ROUNDS * NUM_CTAS, dtype=np.int64)
-    panels = of_cta[tiles % NUM_CTAS]
+    tiles = np.arange((NUM_ROUNDS + 1) * NUM_CTAS, dtype=np.int64)
+    is_before = tiles < NUM_CTAS
+    panels = np.where(is_before, -1, of_cta[tiles % NUM_CTAS])
     panel_bytes = np.where(panels >= 0, num_bytes // num_panels + (panels < num_bytes % num_panels), 0)
     nobodys = np.where(panels >= 0, panels, num_panels)
-    uses = [PanelUse(tensor="A", is_write=False, panel_of_tile=nobodys, bytes_of_tile=panel_bytes)]
+    before = np.where(is_before, STORED_BYTES // NUM_CTAS, 0)
+    uses = [
+        PanelUse(tensor="before", is_write=True, panel_of_tile=tiles, bytes_of_tile=before),
+        PanelUse(tensor="A", is_write=False, panel_of_tile=nobodys, bytes_of_tile=panel_bytes, cache_hint=hints[0]),
+    ]
     if num_writes:
         stores = panel_bytes * num_writes // CHUNKS_IN_FLIGHT
-        uses.append(PanelUse(tensor="D", is_write=True, panel_of_tile=tiles, bytes_of_tile=stores))
+        uses.append(
+            PanelUse(tensor="D", is_write=True, panel_of_tile=tiles, bytes_of_tile=stores, cache_hint=hints[1])
+        )
     traffic = panel_traffic(
         uses, tiles // NUM_CTAS, sides=gpu.l2_sides, side_of_tile=side_of_cta(gpu)[tiles % NUM_CTAS], is_warm=False
     )

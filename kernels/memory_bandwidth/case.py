@@ -1003,11 +1003,32 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             _top(rows, "bytes_per_cycle", 4 * MIB, ("write", "tma_store")),
             f"writes of 4 MiB, one SM, median of the {NUM_TOP} fastest ways"
         ),
+        "hbm.queue_ns": (
+            _queue_ns(rows), "what a chase in memory waits beside reads of memory beyond what it waits beside next to none, "
+            "over what those take of the peak rate over what they leave: median"
+        ),
         "l1.outstanding_bytes": (
             _outstanding_bytes(rows), "fastest reads of 4 MiB or 2 GiB by threads of one SM, by latency"
         ),
     }  # fmt: skip
     return [Fitted(parameter=name, value=value, how=how) for name, (value, how) in found.items() if value is not None]
+
+
+LITTLE_TAKEN, MUCH_TAKEN = 0.1, 0.4
+"""Of the peak rate: below, a chase has memory to itself; above, its wait is seen."""
+
+
+def _queue_ns(rows: Sequence[Mapping[str, str]]) -> float | None:
+    """How long a read waits where half of the peak rate is taken."""
+    peak = load_gpu(GPU).hbm.peak_gb_per_s
+    told = [
+        (float(row["gb_per_s"]) / peak, float(row["chase_mean_cycles"]) / float(row["sm_clock_mhz"]) * 1e3) for row in rows
+        if row["group"] == "loaded" and "read" in row["kernel"] and row.get("chase_mean_cycles") and row.get("sm_clock_mhz")
+        and int(row["chase_bytes"]) >= GIB and int(row["footprint_bytes"]) >= GIB
+    ]  # fmt: skip
+    alone = [ns for share, ns in told if share < LITTLE_TAKEN]
+    waits = [(ns - min(alone)) * (1.0 - share) / share for share, ns in told if share > MUCH_TAKEN] if alone else []
+    return float(np.median(waits)) if waits else None
 
 
 def _plateau(

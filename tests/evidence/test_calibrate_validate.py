@@ -340,6 +340,20 @@ def test_rows_that_a_case_does_not_ask_for_are_told_and_not_judged(tmp_path: Pat
     assert not_judged([chase()], tmp_path, [3]) == []
 
 
+def test_a_rate_of_more_than_all_is_told_and_not_judged(tmp_path: Path) -> None:
+    name = "lts__t_sector_hit_rate.pct"
+    case = replace(chase(), tiers={name: 2}, predict=lambda config, gpu: {name: 90.0})
+    rows = [
+        {"seed": "1", "group": "all", "kernel": "chase", "size": size, name: rate}
+        for size, rate in (("2", "100"), ("4", "100.5"))
+    ]
+    Table.read(tmp_path / "chase.csv").append({"date": "2026-01-31"}, rows)
+    assert [item.measured for item in judge([case], tmp_path, TOY, tiers=[2])] == [100.0]
+    assert not_judged([case], tmp_path, [2]) == [
+        f"chase.csv: holds 1 values of {name} above 100 %, which is no rate, not judged"
+    ]  # fmt: skip
+
+
 def test_parts_of_a_table_are_all_of_it_once(tmp_path: Path) -> None:
     folder = measured(tmp_path, ALTERNATING)
     parts = [judge([chase()], folder, TOY, tiers=[2], part=(idx, 3)) for idx in range(3)]

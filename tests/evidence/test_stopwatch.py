@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError
+from gpusim.evidence.nvml import BoardPower, FieldValue
 from gpusim.evidence.stopwatch import NUM_SINGLE, VALUES, DriverError, Stopwatch, clock_mhz
 
 EVENT_US, GAP_MHZ, START_US = 1.0, 2000.0, 2.0
@@ -21,6 +24,8 @@ class ListedDevice:
         self.host_us, self.host, self.gpu, self.cycles = host_us, 0.0, 0.0, 0.0
         self.seen: dict[int, tuple[float, float]] = {}
         self.is_cold = False
+        self.watts: Iterator[float] = iter(())
+        self.asked: list[float] = []
 
     def enqueue(self, us: float, mhz: float = GAP_MHZ) -> None:
         self.host += self.host_us
@@ -72,6 +77,10 @@ class ListedDevice:
     def now_s(self) -> float:
         return self.host * 1e-6
 
+    def power_w(self) -> float | None:
+        self.asked.append(self.host)
+        return next(self.watts, None)
+
 
 def test_a_launch_alone_is_timed_cold_and_its_clock_read() -> None:
     device = ListedDevice()
@@ -100,12 +109,48 @@ def test_a_host_that_is_late_does_not_lengthen_a_launch() -> None:
     assert Stopwatch(device).single(device.kernel(10.0, 1500.0))["single_us"] == pytest.approx(10.0 + EVENT_US)
 
 
+@pytest.mark.parametrize(("us", "rest_us"), [(100.0, 2_000.0), (11_000.0, 44_000.0)])
+def test_the_gpu_rests_as_often_as_it_works_and_before_all(us: float, rest_us: float) -> None:
+    """After work that the limiter has held, a launch is a single one again only after some time."""
+    device, ends, starts = ListedDevice(), [-1e9], []
+    work = device.kernel(us, 1500.0)
+
+    def launch() -> None:
+        work()
+        starts.append(device.gpu - us)
+        ends.append(device.gpu)
+
+    Stopwatch(device).single(launch)
+    gaps = [start - end for start, end in zip(starts[1:], ends[1:-1], strict=True)]
+    assert gaps[0] > 0.5e6
+    assert all(rest_us < gap < rest_us + 1_000.0 for gap in gaps[1:])
+
+
 def test_half_a_second_is_warm_and_counts_every_launch() -> None:
     device = ListedDevice()
     found = Stopwatch(device).sustained(device.kernel(100.0, 1500.0, warm_us=80.0))
     assert found["sustained_us"] == pytest.approx(80.0, rel=0.01)
     assert found["sustained_clock_mhz"] == pytest.approx(1500.0, rel=0.01)
     assert 0.5e6 < device.gpu < 0.6e6
+
+
+def test_power_is_read_now_and_then_while_launches_run_and_left_out_where_nobody_tells() -> None:
+    device = ListedDevice()
+    assert "sustained_power_w" not in Stopwatch(device).sustained(device.kernel(100.0, 1500.0))
+    assert 10 <= len(device.asked) <= 13
+    assert all(after - before >= 20e3 for before, after in pairwise(device.asked))
+    device.watts = iter([400.0, 500.0, 600.0])
+    assert Stopwatch(device).sustained(device.kernel(100.0, 1500.0))["sustained_power_w"] == 500.0
+
+
+def test_where_there_is_no_driver_nobody_tells_of_power() -> None:
+    assert BoardPower("0000:00:00.0").watts() is None
+
+
+def test_a_reading_of_power_is_laid_out_as_the_driver_has_it() -> None:
+    """Two words, two times, two more words, eight bytes of value."""
+    assert (FieldValue.timestamp_us.offset, FieldValue.status.offset, FieldValue.value.offset) == (8, 28, 32)
+    assert ctypes.sizeof(FieldValue) == 40
 
 
 def test_where_the_host_sets_the_pace_nothing_is_given() -> None:
@@ -120,7 +165,7 @@ def test_what_nothing_takes_comes_with_every_row_and_is_measured_once() -> None:
     found = stopwatch.times(device.kernel(200.0, 1500.0), ("single", "sustained"))
     assert found["empty_single_us"] == START_US + EVENT_US
     assert found["empty_sustained_us"] == pytest.approx(START_US, rel=0.01)
-    assert set(found) == set(VALUES)
+    assert set(found) == set(VALUES) - {"sustained_power_w"}
     before = device.gpu
     stopwatch.empty()
     assert device.gpu == before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ import pytest
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.case import Answer, Case, Config, KernelLaunch, Limit, Outputs, Repeated, Windows
+from gpusim.evidence.rows import Table
 from gpusim.evidence.validate import Judgement, summaries
 from gpusim.evidence.whole import (
+    CLOCK,
     COUNTED,
     CYCLES,
     DRAM,
@@ -22,10 +25,14 @@ from gpusim.evidence.whole import (
     GEMM_LIMITS,
     HIT_RATE,
     LIMITS,
+    POWER,
+    SHARED,
     SINGLE,
     SUSTAINED,
     TIERS,
+    WAVEFRONTS_OF_A_WARP,
     answers,
+    as_counted,
     empty_us,
     pattern,
     roofline_us,
@@ -39,6 +46,7 @@ from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.machine.config import load_gpu
 from gpusim.simulate.run import simulate
 
+MEASURED = Path(__file__).resolve().parents[2] / "validation" / "measured"
 GPU = load_gpu("h200_sxm")
 OPTIONS = {"m": 1024, "n": 512, "k": 256}
 
@@ -108,7 +116,7 @@ def test_patterns_are_normal_numbers_that_stay_as_they_are() -> None:
 
 
 def test_what_is_judged_is_counted_or_timed() -> None:
-    assert set(TIERS) <= {*COUNTED, *SINGLE, *SUSTAINED}
+    assert set(TIERS) <= {*COUNTED, *SINGLE, *SUSTAINED, POWER}
     assert not case().calibrates
     assert case().groups["all"].is_cold and case().groups["all"].times == ("single", "sustained")
     assert set(case().tiers) == set(TIERS)
@@ -119,7 +127,7 @@ def test_a_group_that_is_not_timed_is_not_judged_by_times() -> None:
         name="a", question="?", model="gemm", columns=tuple(OPTIONS), options=lambda config: OPTIONS,
         groups={"all": replace(whole_group(configs), times=())}, launch=nothing_launched, check=nothing_checked,
     )  # fmt: skip
-    assert set(counted.tiers) == set(TIERS) - {*SINGLE, *SUSTAINED} == set(TIERS) & set(counted.metrics)
+    assert set(counted.tiers) == set(TIERS) - {*SINGLE, *SUSTAINED, POWER} == set(TIERS) & set(counted.metrics)
 
 
 def test_a_rows_cycles_are_predicted_at_its_own_clock_in_one_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,6 +151,7 @@ def test_times_are_predicted_with_the_models_clock_warm_where_launches_follow() 
     assert said["single_us"].value == simulate(launch, GPU, clock="single").time_us
     assert said["sustained_us"].value == simulate(launch, GPU, clock="sustained", l2="warm").time_us
     assert said["sustained_us"].value < said["single_us"].value
+    assert said[POWER].value == simulate(launch, GPU, clock="sustained", l2="warm").power_w
 
 
 def test_what_events_take_around_nothing_they_take_around_a_kernel() -> None:
@@ -157,6 +166,7 @@ def test_what_events_take_around_nothing_they_take_around_a_kernel() -> None:
 def test_a_clock_beyond_what_the_gpu_runs_at_is_its_highest() -> None:
     assert row_clock_mhz(row(**{CYCLES: 20_000.0}), GPU) == GPU.clock.max_mhz
     assert row_clock_mhz(row(), GPU) == 1500.0
+    assert row_clock_mhz(row(**{CLOCK: 1.25e9}), GPU) == 1250.0  # of one pass: it goes before
     with pytest.raises(ConfigError, match=DURATION):
         row_clock_mhz({CYCLES: "5"}, GPU)
 
@@ -168,6 +178,24 @@ def test_the_roofline_is_each_tensor_once_or_the_arithmetic() -> None:
     assert roofline_us(launch, GPU) == pytest.approx(num_bytes / GPU.hbm.peak_gb_per_s * 1e-3)
     deep = KERNEL_MODELS["gemm"].params.model_validate(OPTIONS | {"m": 8192, "n": 8192, "k": 8192}).resolved(GPU).launch(GPU)
     assert roofline_us(deep, GPU) == pytest.approx(2 * 8192**3 / 989.4e6)
+
+
+def test_a_table_that_is_read_at_random_is_touched_once() -> None:
+    launch = KERNEL_MODELS["gemm"].params.model_validate(OPTIONS).resolved(GPU).launch(GPU)
+    a, *others = launch.footprints
+    gathered = replace(launch, footprints=(replace(a, table_bytes=1000), *others))
+    assert touched_bytes(launch) - touched_bytes(gathered) == 1024 * 256 * 2 - 1000
+
+
+def test_a_warp_takes_a_wavefront_that_is_no_access() -> None:
+    """As one-warp launches were counted: kernels/shared_access."""
+    counters = {SHARED: 64.0, "launch__grid_size": 10.0, "launch__block_size": 96.0, "n": 5.0}
+    assert as_counted(counters) == counters | {SHARED: 64.0 + 30.0}
+    rows = Table.read(MEASURED / "h200_sxm" / "shared_access.csv").rows
+    loads = [row for row in rows if row["kernel"].startswith(("ld_", "st_shared"))]
+    of = [f"{SHARED.removesuffix('.sum')}_op_{op}.sum" for op in ("ld", "st")]
+    assert len(loads) >= 3000
+    assert {float(row[SHARED]) - sum(float(row[op]) for op in of) for row in loads} == {float(WAVEFRONTS_OF_A_WARP)}
 
 
 def test_an_unknown_model_is_refused_by_name() -> None:

@@ -40,6 +40,8 @@ LIVES_IN = {
     "simpy": ("machine/", "simulate/"),
     "matplotlib": ("report/plots.py", "report/plots_"),
     "pycuda": ("evidence/measure.py",),
+    "torch": ("evidence/frameworks.py",),
+    "triton": ("evidence/frameworks.py",),
 }
 """Where each of these may be imported."""
 

@@ -145,6 +145,12 @@ def test_more_to_do_in_the_epilogue_is_more_arithmetic(h200: GpuSpec, option: di
     assert num_alu(GemmParams(**BASE, alpha=1.0, beta=0.0).launch(h200)) == plain
 
 
+def test_registers_that_are_given_are_those_of_the_launch(h200: GpuSpec) -> None:
+    launch = GemmParams(**BASE, registers=96).launch(h200)
+    assert launch.registers_per_thread == 96
+    assert launch.registers_per_thread != GemmParams(**BASE).launch(h200).registers_per_thread
+
+
 @pytest.mark.parametrize("refill", ["before_math", "after_math"])
 def test_refill_is_an_option_of_multistage(h200: GpuSpec, refill: str) -> None:
     for math in ("wgmma", "mma_sync"):

@@ -60,6 +60,7 @@ KERNEL_REFUSALS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         {"schedule": "cooperative", "refill": "before_math"},
         ("--refill before_math", "cooperative", "multistage"),
     ),
+    ({"math": "mma_sync", "refill": "after_wait"}, ("--refill after_wait", "mma_sync", "before_math")),
     ({"dtype": "fp32", "swizzle": "128B"}, ("--swizzle 128B", "fma", "--swizzle none")),
     ({"schedule": "pingpong", "persistent": False}, ("--no-persistent", "pingpong", "--persistent")),
     ({"split_k": 4, "persistent": True}, ("--split-k 4", "CTAs of their own", "--no-persistent")),

@@ -136,11 +136,28 @@ def test_a_consumer_gives_a_slot_back_when_its_group_has_ended(
     [
         ("after_math", "L0 L1 M0 L2 M1 L0 M2 M0"),
         ("before_math", "L0 L1 L2 M0 L0 M1 M2 M0"),
+        ("after_wait", "L0 L1 M0 L2 M1 L0 M2 M0"),
     ],
 )
 def test_refill_says_whether_a_load_goes_before_its_math(h200: GpuSpec, refill: str, expected: str) -> None:
     launch = GemmParams(
         m=64, n=64, k=256, tile="64x64x64", schedule="multistage", stages=3, refill=refill
+    ).launch(h200)
+    found = [
+        f"L{op.stage}" if isinstance(op, ops.TmaLoad) else f"M{op.reads[0][1]}"
+        for _, op in ops_of(launch, ops.TmaLoad, ops.Wgmma)
+        if isinstance(op, ops.Wgmma) or op.tensor == "A"
+    ]
+    assert " ".join(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("refill", "expected"),
+    [("after_math", "L0 M0 L1 M1 L2 M2 L0 M0"), ("after_wait", "L0 L1 M0 L2 M1 L0 M2 M0")],
+)
+def test_a_load_behind_the_wait_goes_a_step_further_ahead(h200: GpuSpec, refill: str, expected: str) -> None:
+    launch = GemmParams(
+        m=64, n=64, k=256, tile="64x64x64", schedule="multistage", stages=3, refill=refill, wgmma_depth=1
     ).launch(h200)
     found = [
         f"L{op.stage}" if isinstance(op, ops.TmaLoad) else f"M{op.reads[0][1]}"

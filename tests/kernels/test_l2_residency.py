@@ -158,9 +158,15 @@ def test_a_round_beyond_what_a_side_holds_brings_half_across(readers: str, links
     assert rate_of(one(52, readers)) == pytest.approx(links * GPU.l2.link_bytes_per_cycle, rel=0.05)
 
 
-def test_nothing_is_predicted_with_hints_and_no_time_where_the_twin_would_merge() -> None:
-    assert CASE.predict(one(read_hint="evict_last"), GPU) == {} == CASE.predict(one(write_hint="evict_first"), GPU)
-    assert set(CASE.predict(one(readers="all"), GPU)) == {case.DRAM_READ}
+def test_no_time_is_predicted_with_hints_nor_where_the_twin_would_merge() -> None:
+    for config in (one(read_hint="evict_last"), one(writes=4, write_hint="evict_first"), one(readers="all")):
+        assert set(CASE.predict(config, GPU)) == {case.DRAM_READ}
+
+
+def test_what_a_full_l2_is_read_with_evict_first_does_not_stay() -> None:
+    plain, first = (CASE.predict(one(16, read_hint=hint), GPU)[case.DRAM_READ] for hint in ("evict_normal", "evict_first"))
+    assert plain == pytest.approx(16 * 2**20, rel=1e-3)
+    assert first == pytest.approx(8 * 16 * 2**20, rel=0.01)
 
 
 def test_what_is_predicted_is_what_is_measured() -> None:

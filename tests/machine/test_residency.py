@@ -130,6 +130,26 @@ def test_recency_counts_from_the_touch_and_not_from_the_launch(capacity: int, is
     assert missed(result)[7] == ({2} if is_there else {2, 4})
 
 
+@pytest.mark.parametrize(("capacity", "is_there"), [(5 * KIB, True), (5 * KIB - 1, False)])
+def test_what_is_touched_over_and_over_counts_once(capacity: int, is_there: bool) -> None:
+    """Panel 0 comes in waves 0 and 3; between lie itself, panel 9 of each wave, and three that come once."""
+    result = traffic([0, 9, 1, 9, 2, 9, 3, 0], [0, 0, 0, 1, 1, 2, 2, 3], capacity=capacity)
+    assert missed(result)[0] == ({0} if is_there else {0, 3})
+    assert missed(result)[9] == {0}
+
+
+@given(tiles=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 5)), min_size=1, max_size=40), capacity=st.integers(1, 9))
+def test_panels_are_lost_as_the_least_recently_used_are(tiles: list[tuple[int, int]], capacity: int) -> None:
+    """A panel is there if the different panels touched from its own wave up to this one have room."""
+    by_wave = sorted({(wave, panel) for panel, wave in tiles})
+    result = traffic([panel for _, panel in by_wave], [wave for wave, _ in by_wave], capacity=capacity * KIB)
+    found = missed(result)
+    for wave, panel in by_wave:
+        before = [each for each, other in by_wave if other == panel and each < wave]
+        between = {other for each, other in by_wave if before and before[-1] <= each < wave}
+        assert (wave in found.get(panel, set())) == (not before or len(between) > capacity)
+
+
 # ---------------------------------------------------------------------- streams: a panel belongs to one tile
 
 

@@ -94,6 +94,8 @@ def check_kinds(params: GemmParams) -> None:
         (not is_wgmma, "--wgmma-depth", params.wgmma_depth, f"the math is {math}", "leave it out"),
         (has_producer, "--refill", params.refill, f"{schedule} has a producer of its own",
          "use --schedule multistage, or leave it out"),
+        (not is_wgmma, "--refill", params.refill if params.refill == "after_wait" else None,
+         f"it waits for wgmma, the math is {math}", "use --refill before_math or after_math"),
         (math == "fma", "--swizzle", None if params.swizzle == "none" else params.swizzle,
          "the fma kernel reads rows as vectors, without conflicts", "use --swizzle none"),
     ):
@@ -223,7 +225,8 @@ def _check_pipeline(params: GemmParams) -> None:
     """A k-step's slot must be free before the ring comes round to it."""
     assert params.wgmma_depth is not None  # resolved
     assert params.stages is not None
-    most = params.stages - 1 if params.is_specialized else max(0, params.stages - 2)
+    has_waited = params.is_specialized or params.refill == "after_wait"
+    most = max(0, params.stages - (1 if has_waited else 2))
     if params.wgmma_depth > most:
         why = "no slot is ever given back" if params.is_specialized else "no slot would be free to load into"
         raise KernelError(

@@ -156,6 +156,8 @@ def _features(params: GemmParams, epilogue: Epilogue) -> frozenset[Feature]:
 def _registers(params: GemmParams) -> tuple[int, str]:
     """(registers that the launch asks for, how they come about)."""
     shares, of_consumer = Shares(params), consumer_registers(params)
+    if params.registers is not None:
+        return params.registers, f"{params.registers}, as given"
     registers = launch_registers(
         shares.need, math=params.math or "", num_warps=shares.num_warps, of_consumer=of_consumer
     )

@@ -26,8 +26,9 @@ class Multistage:
 
     More, with wgmma: wait until the k-step's slot is there and all warps have passed; then either issue the
     math and, behind it, the load of the slot that the last math has left (``refill`` after_math), or load
-    first (before_math); then wait until at most ``wgmma_depth`` groups run. A warp that issues more wgmma
-    than the tensor core's queue takes waits there, and its loads with it.
+    first (before_math); then wait until at most ``wgmma_depth`` groups run. Or wait, meet, and load the slot
+    that the wait has freed (after_wait), which is one that the math just issued follows: a step further ahead.
+    A warp that issues more wgmma than the tensor core's queue takes waits there, and its loads with it.
 
     More, with mma.sync or fma: fragments of the next slice are read (ldmatrix, ld.shared) while the present
     one is multiplied; the k-step's load is issued with the first slice; before the last slice the warps wait
@@ -48,7 +49,8 @@ class Multistage:
         self.depth = params.wgmma_depth or 0
         self.by_tma = params.copy_ == "tma"
         self.refills_first = params.refill == "before_math"
-        self.distance = max(1, num_stages - 1 - self.depth)
+        self.refills_last = params.refill == "after_wait"
+        self.distance = max(1, num_stages - (max(1, self.depth) if self.refills_last else 1 + self.depth))
         self._expect: list[Op] = [
             ops.MbarrierArriveExpectTx("full", s, loader.stage_bytes) for s in range(num_stages)
         ]
@@ -115,7 +117,7 @@ class Multistage:
     def _wgmma_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Iterator[Op]:
         num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
         panels = self.loader.panels(at, 0)
-        is_ring, refills_first, math = num_stages > 1, self.refills_first, self._wgmma
+        is_ring, refills_first, refills_last, math = num_stages > 1, self.refills_first, self.refills_last, self._wgmma
         fence, commit, wait = ops.WgmmaFence(), ops.WgmmaCommitGroup(), ops.WgmmaWaitGroup(self.depth)
         for k in range(distance if is_ring else 0):
             yield from self._refill(panels, k, first, num_k_steps)
@@ -128,11 +130,13 @@ class Multistage:
             yield fence
             yield math[(first + k) % num_stages]
             yield commit
-            if is_ring and not refills_first:
+            if is_ring and not refills_first and not refills_last:
                 yield from self._refill(panels, k + distance, first, num_k_steps)
             yield wait
-            if not is_ring:
+            if not is_ring or refills_last:
                 yield self._meet
+            if is_ring and refills_last:
+                yield from self._refill(panels, k + distance, first, num_k_steps)
         yield ops.WgmmaWaitGroup(0)
 
     # -------------------------------------------------------------------------------------- mma.sync and fma

@@ -139,8 +139,13 @@ class GemmParams(KernelParams):
     wgmma_depth: Annotated[int, Field(ge=0, le=8)] | None = Field(
         None, description="groups that wgmma.wait_group leaves in flight"
     )
-    refill: Literal["before_math", "after_math"] | None = Field(
-        None, description="multistage only: whether a k-step's next load is issued before or after its math"
+    refill: Literal["before_math", "after_math", "after_wait"] | None = Field(
+        None, description="multistage only: whether a k-step's next load is issued before its math, after it, or (wgmma) "
+        "after the wait for it, into the slot that the wait has freed"
+    )
+    registers: Annotated[int, Field(ge=24, le=255)] | None = Field(
+        None, description="registers a thread is launched with, as ptxas -v says of a kernel that exists; by default worked "
+        "out from tile and schedule"
     )
 
     @property

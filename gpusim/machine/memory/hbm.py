@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import exp
 
 import simpy
 
 from gpusim.machine.component import Component, Counters
 from gpusim.machine.timing import Done, SharedPipe
 from gpusim.units import Clock
+
+MOST_SHARE = 0.95
+"""Of the peak rate that queues are worked out for: no more was ever measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,8 @@ class HbmSpec:
     """The longest such wait."""
     sm_gb_per_s: float
     """What one SM can draw alone."""
+    queue_ns: float
+    """What a read waits at its channel where half of the peak rate is taken: at a share u, u / (1 - u) of it."""
 
 
 @dataclass(slots=True)
@@ -77,11 +83,13 @@ class _Intake:
 class Hbm(Component):
     """All channels as one wire that fills share.
 
-    Models: sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in
-    order), idle latency, queueing; the slowest of many rows, one of which finds its bank in refresh; writes take their
-    share of the same wire, at their own efficiency, which is lower beside reads.
-    Ignores: that SMs which ask for one tile together draw it together (the first draws all of it), channels, banks that
-    are busy, open rows, read/write turnaround beyond the sustained rates.
+    Models: latency under load: channels are queues that requests fall on at random, so that a read waits in proportion to
+    what is taken over what is left of the peak, as it was during the last latency, where it does not wait longer for its
+    share of the wire; sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills
+    come in order), idle latency; the slowest of many rows, one of which finds its bank in refresh; writes take their share
+    of the same wire, at their own efficiency, which is lower beside reads.
+    Ignores: that SMs which ask for one tile together draw it together (the first draws all of it), single channels and
+    banks, open rows; that reads wait for whole trains of writes (behind stores at full rate three times as long as idle).
     Source: the GPU's description.
     """
 
@@ -101,6 +109,13 @@ class Hbm(Component):
         self._refresh_cycles = clock.cycles(ns=spec.refresh_ns)
         self.num_reading = 0
         """SMs that wait for fills."""
+        self._env = env
+        self._queue_cycles = clock.cycles(ns=spec.queue_ns)
+        self._peak = clock.bytes_per_cycle(gb_per_s=spec.peak_gb_per_s)
+        self._most_share = min(MOST_SHARE, spec.sustained_read_gb_per_s / spec.peak_gb_per_s)
+        self._window = clock.cycles(ns=spec.latency_ns) or 1.0
+        self._asked_bytes, self._asked_at = 0.0, 0.0
+        """Of late: what was asked for a window ago counts for a third, and so on; up to which cycle."""
         self._write_cost = spec.sustained_read_gb_per_s / spec.sustained_write_gb_per_s
         self.wire = SharedPipe(
             env,
@@ -119,9 +134,26 @@ class Hbm(Component):
         num_waiting = max(0.0, num_rows - 1.0) * self.spec.refresh_fraction
         return self._refresh_cycles * num_waiting / (num_waiting + 1.0)
 
+    def queue_cycles(self) -> float:
+        """How long a read that begins now waits at its channel, by what was asked for lately."""
+        if not self._queue_cycles:
+            return 0.0
+        share = min(self._most_share, self._lately(0.0) / (self._window * self._peak))
+        return self._queue_cycles * share / (1.0 - share)
+
+    def _lately(self, num_bytes: float) -> float:
+        """Bytes asked for of late, ``num_bytes`` now among them."""
+        now = self._env.now
+        if now > self._asked_at:
+            self._asked_bytes *= exp((self._asked_at - now) / self._window)
+            self._asked_at = now
+        self._asked_bytes += num_bytes
+        return self._asked_bytes
+
     def fill(self, num_bytes: float, done: Done, *, sm_idx: int, count: float) -> None:
         """Read ``num_bytes`` for a miss of one SM; ``done`` is called when the last byte has passed the wire."""
         self.counters.read_bytes += num_bytes * count
+        self._lately(num_bytes)
         intake = self._intakes.get(sm_idx)
         if intake is None:
             intake = self._intakes[sm_idx] = _Intake(self, float(self._alike.get(sm_idx, 1)))
@@ -137,4 +169,5 @@ class Hbm(Component):
         cost = self._write_cost
         if self.num_reading:
             cost *= 1.0 + self.spec.turnaround_fraction
+        self._lately(num_bytes * cost)
         self.wire.transfer(num_bytes * cost, done, num_sms)

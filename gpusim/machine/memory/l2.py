@@ -270,7 +270,7 @@ class L2(Component):
         if not self.residency.is_planned(request.tensor):
             self.counters.unplanned_miss_bytes += num_bytes * request.num_alike
         paid = num_bytes * self._fill_scales.get(request.tensor, 1.0) * self._fetch_scales.get(request.tensor, 1.0)
-        earliest = request.issued_at + paid / self.hbm.wire.alone
+        earliest = request.issued_at + paid / self.hbm.wire.alone + self.hbm.queue_cycles()
         waits = self.hbm.refresh_cycles(max(request.num_rows * share, num_bytes / ROW_BYTES))
         if request.num_bytes > SIDE_BYTES:  # what is far and what waits are seldom the same lines
             waits = max(0.0, waits - self.hit_latency_cycles + self._mean_latency_cycles)

@@ -397,6 +397,17 @@ def read_traffic(table: Touches, order: Order, memory: FloatArray, crossing: Flo
     )
 
 
+def previous_rows(table: Touches, *, side: int | None = None) -> IntArray:
+    """For each row of ``table`` the one before of the same panel, of those that ``side`` touches; -1 where there is none."""
+    rows = np.arange(len(table.step))
+    is_first = np.ones(len(rows), dtype=np.bool_)
+    is_first[1:] = table.panel[1:] != table.panel[:-1]
+    begin = np.maximum.accumulate(np.where(is_first, rows, 0))
+    last = rows if side is None else np.maximum.accumulate(np.where(table.by_side[side], rows, -1))
+    previous = np.concatenate(([-1], last[:-1])) if len(rows) else rows
+    return np.asarray(np.where(previous >= begin, previous, -1))
+
+
 def added_bytes(table: Touches, order: Order) -> FloatArray:
     """What each step touches on each side, float64[num_steps, num_sides].
 

@@ -19,6 +19,7 @@ from gpusim.machine.memory.panels import (
     Sides,
     Touches,
     added_bytes,
+    previous_rows,
     read_traffic,
 )
 from gpusim.machine.memory.tables import table_added_bytes, table_traffic
@@ -93,6 +94,9 @@ class Ages:
     stored_first: FloatArray
     last: FloatArray
     """At home places."""
+    again: FloatArray | None
+    """Of what was touched up to each step that was touched last before another one, float64[num_sides, step, other]; None
+    where there are too many steps: then what is touched in several counts as often."""
 
     @classmethod
     def of(cls, tables: Sequence[Touches], added: Sequence[FloatArray], sides: Sides) -> Ages:
@@ -113,7 +117,21 @@ class Ages:
             plain=so_far([not first for first in firsts]),
             stored_first=so_far([first and write for first, write in zip(firsts, writes, strict=True)], is_home=True),
             last=so_far([hint == "evict_last" for hint in hints], is_home=True),
+            again=_touched_again(tables, len(added[0]), sides.num),
         )
+
+    def between(self, begin: IntArray, end: IntArray, side: int) -> FloatArray:
+        """Bytes of different lines touched from steps ``begin`` until steps ``end``, without hints.
+
+        What was touched, less what was touched before in the same stretch.
+        """
+        touched = self.plain[end, side] - self.plain[begin, side]
+        if self.again is None:
+            return np.asarray(touched)
+        of_side = self.again[side]
+        before = of_side[end, begin] - of_side[begin, begin]  # last touched before the stretch began, and then in it
+        every = of_side[end, -1] - of_side[begin, -1]
+        return np.asarray(touched - (every - before))
 
     def lost_share(self, begin: IntArray, end: IntArray, side: int, hint: str, *, is_home: bool) -> FloatArray:
         """Part of lines lost that were touched in steps ``begin`` and are asked for in steps ``end``."""
@@ -122,7 +140,7 @@ class Ages:
             since = self.every[end, side] - self.every[begin, side]
             is_full = sides.lost_share(self.every[end, side])
             return np.asarray(np.minimum(is_full, sides.of_bytes(sides.first_bytes).lost_share(since)))
-        since = self.plain[end, side] - self.plain[begin, side]
+        since = self.between(begin, end, side)
         since = since + np.minimum(self.stored_first[end, side] - self.stored_first[begin, side], sides.dirty_bytes)
         if hint != "evict_last":
             return np.asarray(sides.lost_share(since + np.minimum(self.last[begin, side], sides.last_bytes)))
@@ -131,6 +149,32 @@ class Ages:
             since_last = self.last[end, side] - self.last[begin, side]
             lost = np.where(since_last <= sides.last_bytes * (1.0 + CERTAIN), 0.0, lost)
         return np.asarray(lost)
+
+
+MOST_STEPS = 512
+"""For which it is known how long ago each byte was touched before."""
+
+
+def _touched_again(tables: Sequence[Touches], num_steps: int, num_sides: int) -> FloatArray | None:
+    """See :attr:`Ages.again`: sums over steps, and over the steps of the touch before."""
+    if num_steps > MOST_STEPS:
+        return None
+    found = np.zeros((num_sides, num_steps + 1, num_steps + 1))
+    for table in tables:
+        if (table.has_own_panels and table.use.num_passes == 1) or table.use.cache_hint == "evict_first":
+            continue
+        home = previous_rows(table)
+        for side in range(num_sides):
+            parts = [(home, table.num_bytes / num_sides)]
+            if num_sides > 1:
+                copied = np.where(table.by_side[side], table.num_bytes * (1.0 - 1.0 / num_sides), 0.0)
+                parts.append((previous_rows(table, side=side), copied))
+            for previous, num_bytes in parts:
+                rows = np.flatnonzero(previous >= 0)
+                np.add.at(found[side], (table.step[rows] + 1, table.step[previous[rows]] + 1), num_bytes[rows])
+    if not found.any():
+        return None
+    return np.asarray(found.cumsum(axis=1).cumsum(axis=2))
 
 
 def _at_home(table: Touches, num_steps: int, num_sides: int) -> FloatArray:
@@ -146,23 +190,17 @@ def _after_a_flush(table: Touches, order: Order, sides: Sides, ages: Ages) -> Pa
     """What is read of one tensor where L2 held nothing before."""
     hint = table.use.cache_hint
     num, step, by_side = sides.num, table.step, table.by_side
-    rows = np.arange(len(step))
-    is_first = np.ones(len(step), dtype=np.bool_)
-    is_first[1:] = table.panel[1:] != table.panel[:-1]
-    begin = np.maximum.accumulate(np.where(is_first, rows, 0))
 
     def lost_since(last_row: IntArray, side: int, *, is_home: bool) -> FloatArray:
         found = ages.lost_share(step[np.maximum(last_row, 0)], step, side, hint, is_home=is_home)
-        lost: FloatArray = np.where(last_row >= begin, found, 1.0)
+        lost: FloatArray = np.where(last_row >= 0, found, 1.0)
         return lost
 
-    copy_lost = []
-    for side in range(num):
-        touched = np.maximum.accumulate(np.where(by_side[side], rows, -1))
-        copy_lost.append(lost_since(np.concatenate(([-1], touched[:-1])), side, is_home=False))
+    copy_lost = [lost_since(previous_rows(table, side=side), side, is_home=False) for side in range(num)]
+    last_row = previous_rows(table)
     memory, crossing = np.zeros((num, len(step))), np.zeros((num, len(step)))
     for home in range(num):
-        lost = lost_since(rows - 1, home, is_home=True)
+        lost = lost_since(last_row, home, is_home=True)
         missing = np.where(by_side[home], lost, 0.0)
         for other in range(num):
             if other != home:
@@ -178,21 +216,20 @@ def _stored(table: Touches, order: Order, sides: Sides, ages: Ages) -> PanelTraf
 
     It is lost as any line, or, and then L2 keeps a clean one, when more has been stored since than may wait dirty.
     """
-    num, step, kinds = sides.num, table.step, ((ages.every, sides), (ages.stored, sides.of_bytes(sides.dirty_bytes)))
+    num, step, dirty = sides.num, table.step, sides.of_bytes(sides.dirty_bytes)
     until = np.full(len(step), order.num_steps)
     has_next = table.panel[1:] == table.panel[:-1]
     until[:-1][has_next] = step[1:][has_next]
     leaving = np.zeros(len(step))
     for home in range(num):
-        lost = np.zeros(len(step))
-        for now, held in kinds:
-            end = now[until, home]
-            lost = np.maximum(
-                lost, held.mean_lost_share(np.maximum(0.0, end - now[step + 1, home]), end - now[step, home])
-            )
-        leaving += lost / num
+        end, now = ages.stored[until, home], ages.stored
+        waiting = dirty.mean_lost_share(np.maximum(0.0, end - now[step + 1, home]), end - now[step, home])
+        next_step = np.minimum(step + 1, until)
+        lost = sides.mean_lost_share(ages.between(next_step, until, home), ages.between(step, until, home))
+        leaving += np.maximum(lost, waiting) / num
     of_step = np.bincount(step, weights=leaving * table.num_bytes, minlength=order.num_steps).astype(np.float64)
     stored, left = float(table.num_bytes.sum()), float(of_step.sum())
+    kinds = ((ages.every, sides), (ages.stored, dirty))
     return PanelTraffic(
         losses={}, read_miss_bytes=0.0, written_back_fraction=left / stored if stored else 0.0, written_back_bytes=left,
         written_back_by_wave=_by_wave(of_step, order, kinds), miss_bytes_by_wave=np.zeros(order.num_waves),

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from gpusim.simulate.engine import Engine
 
 
+SMALL_PART = 0.05
+"""Of a store, what is not worth an event of its own."""
+
+
 def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
     """Through the load/store unit and L1; the token is ready when the last sector is there."""
     access, sm = op.access, role.sm
@@ -71,6 +75,8 @@ def queue_store(role: Role, op: ops.GlobalStore, begin_cycle: float) -> Pause:
         num_bytes / rate, num_requests=num_requests, num_bytes=access.num_bytes, num_schedulers=schedulers
     )
     passed = min(lead, num_bytes / num_requests * spec.shared_places(num_requests, access.num_bytes))
+    if not role.engine.launch.smem_bytes and num_bytes - passed < SMALL_PART * num_bytes:
+        passed = lead  # instructions to shared memory alone would tell them apart
     ends = sorted({0.0, num_bytes - lead, num_bytes - passed, num_bytes})
     for begin, end in pairwise(end for end in ends if end >= 0.0):
         group = send_store(role, op, num_bytes, (end - begin) / num_bytes, begin_cycle)

@@ -1,0 +1,112 @@
+"""What the name of a library's GEMM kernel says: tile, stages, cluster, who multiplies.
+
+In: a kernel's name as a profiler gives it. Out: a :class:`NamedKernel`, or None for a name that says nothing.
+
+A library thinks in columns: it makes D^T = B^T A^T, so that its M is our N. Everything here is in the library's own order.
+
+Models: nvjet (cuBLAS 12.6 and later on Hopper), xmma, cutlass 2 and ampere kernels of cuBLAS, kernels that add parts of K.
+Ignores: names of other families; what a name does not say (who loads, in which order tiles are walked).
+Source: names that profilers show; those of CUTLASS 2 are explained in NVIDIA/cutlass, issue 1025. That nvjet's pairs are
+tile, K and stages, cluster agrees with its shared memory; what its letters mean is a reading, not a document.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+NVJET = re.compile(
+    r"\bnvjet(?:_sm\d+)?_(?P<types>[a-z]+)_(?P<m>\d+)x(?P<n>\d+)_(?P<k>\d+)x(?P<stages>\d+)_(?P<ranks_m>\d+)x(?P<ranks_n>\d+)"
+    r"(?:_2cta)?_(?P<raster>[hv])(?P<rest>(?:_[A-Za-z0-9]+)*?)_(?P<layout>[NT]{3,4})\b"
+)
+XMMA = re.compile(
+    r"\bsm(?P<arch>\d+)_xmma_gemm_\w+?_(?P<layout>[tn]{2})_[tn]_tilesize(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)"
+    r"(?:_stage(?P<stages>\d+))?_warp(?P<kind>group)?size(?P<warps_m>\d+)x(?P<warps_n>\d+)x\d+"
+)
+CUTLASS = re.compile(
+    r"\bcutlass_(?P<arch>\d+)_(?:wmma_)?tensorop_\w+?_(?P<m>\d+)x(?P<n>\d+)_(?P<k>\d+)x(?P<stages>\d+)_(?P<layout>[tn]{2})"
+)
+AMPERE = re.compile(
+    r"\bampere_\w+?gemm_\w+?_(?P<m>\d+)x(?P<n>\d+)_(?:sliced\d+x\d+_)?\w*?stages_(?P<k>\d+)x(?P<stages>\d+)_(?P<layout>[tn]{2})"
+)
+
+REDUCTIONS = ("splitKreduce", "splitk_reduce", "reduceSplitK")
+"""What the names of kernels have that add parts of K."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedKernel:
+    """What a name says; what it does not say is None."""
+
+    family: str
+    tile: tuple[int, int, int]
+    """M, N, K of the library, whose M is our N."""
+    stages: int | None = None
+    cluster: tuple[int, int] = (1, 1)
+    """CTAs of a cluster along the library's M and N."""
+    is_wgmma: bool = False
+    cooperates_along: str | None = None
+    """``m`` or ``n``: two warpgroups share a tile, and each has half of its rows or of its columns."""
+    walks_along: str | None = None
+    """``m`` or ``n``: neighbours in the order of tiles are neighbours along it."""
+    is_split_k: bool = False
+
+    @property
+    def turned(self) -> NamedKernel:
+        """The same with M and N exchanged.
+
+        >>> kernel = NamedKernel(family="nvjet", tile=(168, 128, 64), cluster=(2, 1), cooperates_along="n", walks_along="m")
+        >>> kernel.turned.tile, kernel.turned.cluster, kernel.turned.cooperates_along, kernel.turned.walks_along
+        ((128, 168, 64), (1, 2), 'm', 'n')
+        """
+        other = {"m": "n", "n": "m", None: None}
+        return replace(
+            self, tile=(self.tile[1], self.tile[0], self.tile[2]), cluster=(self.cluster[1], self.cluster[0]),
+            cooperates_along=other[self.cooperates_along], walks_along=other[self.walks_along],
+        )  # fmt: skip
+
+
+def parse_name(name: str) -> NamedKernel | None:
+    """What ``name`` says; None where it is of no known family.
+
+    >>> kernel = parse_name("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_NTN")
+    >>> kernel.tile, kernel.stages, kernel.cluster, kernel.cooperates_along, kernel.walks_along
+    ((128, 256, 64), 4, (2, 1), 'm', 'm')
+    >>> parse_name("gemv2T_kernel_val") is None
+    True
+    """
+    if found := NVJET.search(name):
+        words = found["rest"].split("_")
+        halves = {"coopA": "m", "coopB": "n"}
+        return NamedKernel(
+            family="nvjet", tile=_tile(found), stages=int(found["stages"]),
+            cluster=(int(found["ranks_m"]), int(found["ranks_n"])), is_wgmma=True,
+            cooperates_along=next((halves[word] for word in words if word in halves), None),
+            walks_along={"h": "n", "v": "m"}[found["raster"]], is_split_k=any(word.lower() == "splitk" for word in words),
+        )  # fmt: skip
+    if found := XMMA.search(name):
+        stages = int(found["stages"]) if found["stages"] else None
+        is_wgmma = found["kind"] is not None
+        along = "m" if is_wgmma and int(found["warps_m"]) > 1 else "n" if is_wgmma and int(found["warps_n"]) > 1 else None
+        return NamedKernel(
+            family="xmma", tile=_tile(found), stages=stages, is_wgmma=is_wgmma, cooperates_along=along,
+            is_split_k="splitk" in name.lower(),
+        )  # fmt: skip
+    for family, pattern in (("cutlass", CUTLASS), ("ampere", AMPERE)):
+        if found := pattern.search(name):
+            is_split = "splitk" in name.lower()
+            return NamedKernel(family=family, tile=_tile(found), stages=int(found["stages"]), is_split_k=is_split)
+    return None
+
+
+def is_reduction(name: str) -> bool:
+    """Whether a kernel adds parts of K that another one has left.
+
+    >>> is_reduction("void cublasLt::splitKreduce_kernel<"), is_reduction("nvjet_tst_64x8_64x16_4x1_v_bz_splitK_TNT")
+    (True, False)
+    """
+    return any(word in name for word in REDUCTIONS)
+
+
+def _tile(found: re.Match[str]) -> tuple[int, int, int]:
+    return int(found["m"]), int(found["n"]), int(found["k"])

@@ -1,0 +1,125 @@
+"""What does a plain GEMM of Triton move and take, by tile, raster group and shape?"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from gpusim.evidence.case import Config, Product
+from gpusim.evidence.products import number_of, product_case, product_group
+
+SHAPES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 8192, 1024), (2048, 16384, 2048), (16384, 4096, 4096))
+"""M, N, K."""
+RASTER_GROUPS = (1, 2, 4, 8, 16)
+
+BUILDS = (
+    ((64, 64, 64), 4, (2, 3, 4)),
+    ((128, 64, 64), 4, (2, 3, 4)),
+    ((64, 128, 64), 4, (2, 3, 4)),
+    ((64, 128, 128), 4, (2, 3)),
+    ((128, 128, 64), 4, (2, 3, 4)),
+    ((128, 128, 64), 8, (2, 3, 4)),
+    ((128, 128, 128), 8, (2, 3)),
+    ((128, 256, 64), 8, (2, 3, 4)),
+    ((256, 128, 64), 8, (2, 3, 4)),
+)
+"""Tiles, warps, and the stages of which a CTA has room."""
+
+COLUMNS = ("m", "n", "k", "tile", "num_stages", "num_warps", "raster_group")
+WGMMA_DEPTH = 1
+"""Triton waits until one group runs; ``wgmma_waits`` of a row says what ptxas made of it."""
+
+
+def configs(kernel: str, seed: int) -> list[Config]:
+    """Every shape with every raster group, each with one build: all builds in a drawn order, then again.
+
+    The order was drawn before anything was measured; other seeds draw others.
+    """
+    draw = random.Random(f"{seed} {kernel}")
+    builds = [(tile, warps, stages) for tile, warps, every in BUILDS for stages in every]
+    draw.shuffle(builds)
+    pairs = list(itertools.product(SHAPES, RASTER_GROUPS))
+    draw.shuffle(pairs)
+    return [
+        {
+            "kernel": kernel, "m": str(m), "n": str(n), "k": str(k), "tile": "x".join(map(str, tile)),
+            "num_stages": str(stages), "num_warps": str(warps), "raster_group": str(group),
+        }
+        for ((m, n, k), group), (tile, warps, stages) in zip(pairs, itertools.cycle(builds), strict=False)
+    ]  # fmt: skip
+
+
+def by_pointers(seed: int) -> list[Config]:
+    """Operands by cp.async."""
+    return configs("by_pointers", seed)
+
+
+def by_descriptors(seed: int) -> list[Config]:
+    """Operands and D by TMA."""
+    return configs("by_descriptors", seed)
+
+
+def tile_of(config: Config) -> tuple[int, int, int]:
+    """M, N, K of a CTA's tile."""
+    m, n, k = map(int, config["tile"].split("x"))
+    return m, n, k
+
+
+def launch(config: Config, is_counted: bool) -> Product:
+    """The same product under the profiler as without."""
+    del is_counted
+    m, n, k = (int(config[name]) for name in "mnk")
+    return Product(
+        m=m, n=n, k=k, kernel=config["kernel"], tile=tile_of(config), num_stages=int(config["num_stages"]),
+        num_warps=int(config["num_warps"]), raster_group=int(config["raster_group"]),
+    )  # fmt: skip
+
+
+def options(config: Config, row: Mapping[str, str]) -> dict[str, Any]:
+    """Options of the GEMM model. Registers and the wait depth are read off the compiled kernel where the row has them.
+
+    Triton's loop, as its TTGIR and SASS have it: wait for the slot, meet, issue the math, wait until one group runs, meet,
+    load into the slot that this has freed; so stages less one are loaded ahead. A warpgroup has its part of the rows. D
+    goes through shared memory: to 16-byte stores of rows, or to TMA.
+    """
+    by_tma = config["kernel"] == "by_descriptors"
+    waits = row.get("wgmma_waits", "").split()
+    found: dict[str, Any] = {
+        **{name: int(config[name]) for name in "mnk"}, "layout": "tn", "tile": config["tile"],
+        "stages": int(config["num_stages"]), "schedule": "multistage", "math": "wgmma",
+        "copy": "tma" if by_tma else "cp_async",
+        "consumers": int(config["num_warps"]) // 4, "split": "m", "epilogue": "tma_store" if by_tma else "smem",
+        "wgmma_depth": int(waits[0]) if waits else WGMMA_DEPTH, "refill": "after_wait", "raster": "along_n",
+        "raster_group": int(config["raster_group"]),
+    }  # fmt: skip
+    registers = number_of(row, "launch__registers_per_thread") or number_of(row, "registers")
+    return found if registers is None else {**found, "registers": registers}
+
+
+def told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
+    """Nothing beside what Triton tells."""
+    del config, facts
+    return {}
+
+
+CASE = product_case(
+    name="tile_gemm",
+    question=__doc__,
+    framework="triton",
+    columns=COLUMNS,
+    groups={"descriptors": product_group(by_descriptors), "pointers": product_group(by_pointers)},
+    launch=launch,
+    options=options,
+    told=told,
+    values={
+        "smem_bytes": "shared memory of a CTA, as Triton tells",
+        "registers": "of a thread, of the compiled kernel",
+        "spills": "loads and stores of local memory, in its SASS",
+        "wgmma": "shapes of wgmma, and how often each stands in its SASS",
+        "wgmma_waits": "groups that each wait leaves in flight, in order, in its SASS",
+        "cp_async_waits": "the same of cp.async; Triton commits A and B apart",
+        "opcodes": "copies and stores that stand in its SASS",
+    },
+)
