@@ -43,7 +43,7 @@ def stood_for(of: Launch) -> dict[int, int]:
     held = check(of, H200)
     assert of.num_ctas is not None
     return dict(representatives(
-        of, H200, held, Uses.of(of), num_slots=count_slots(of, H200, held), num_ctas=of.num_ctas
+        of, H200, held, Uses.of(of, H200), num_slots=count_slots(of, H200, held), num_ctas=of.num_ctas
     ))
 
 
