@@ -64,6 +64,10 @@ VALUES = {
 """What a table says of these columns."""
 
 
+UNTOLD = frozenset({"sustained_power_w"})
+"""What not every driver tells."""
+
+
 class DriverError(GpusimError):
     """The driver refuses a call: what was launched before has crashed, or there is no context."""
 

@@ -18,6 +18,7 @@ from gpusim.errors import ConfigError
 from gpusim.evidence.calibrate import halves
 from gpusim.evidence.case import Case, Limit, asked, key_of, load_case
 from gpusim.evidence.rows import Row, Table, config_of, number_in
+from gpusim.evidence.stopwatch import UNTOLD
 from gpusim.evidence.toolkit import FOLDERS
 
 if TYPE_CHECKING:
@@ -213,7 +214,9 @@ def not_judged(cases: Sequence[Case], folder: Path, tiers: Iterable[int]) -> lis
         if not path.exists():
             continue
         table = Table.read(path)
-        lacking = [name for name, tier in case.tiers.items() if tier in wanted and name not in table.columns]
+        lacking = [
+            name for name, tier in case.tiers.items() if tier in wanted and name not in {*table.columns, *UNTOLD}
+        ]
         if lacking:
             said.append(f"{path.name}: has no column {', '.join(lacking)}, not judged")
         if set(case.columns) <= set(table.columns) and set(case.tiers.values()) & wanted:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any
+from collections.abc import Collection, Mapping
 
-from gpusim.evidence.case import Case, Config, Group, Limit, kernels_dir, load_case
+from gpusim.evidence.case import Answer, Case, Config, Group, Limit, kernels_dir, load_case
+from gpusim.evidence.rows import number_in
+from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
-from gpusim.simulate.run import simulate
 
 POWER_CLOCK = load_case("power_clock")
-WORK: Any = sys.modules[POWER_CLOCK.launch.__module__]
-"""Its ``case.py``: the same kernel, operands, checks and twin."""
 RUN_US = 1000
 POWER, CLOCK = "sustained_power_w", "sustained_clock_mhz"
 
@@ -43,16 +41,29 @@ def includes() -> dict[str, str]:
     return {"work.inc": source, **POWER_CLOCK.includes()}
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """Power and clock of a few bursts and rounds, as if they went on; nothing for idle SMs, nor without wgmma."""
-    is_idle = config["tensor_duty"] == "0" and config["stream"] == "none"
-    if is_idle or gpu.device.compute_capability < 9.0 or gpu.tensor_core is None:
-        return {}
-    result = simulate(
-        WORK.twin(config, gpu, gpu.clock.max_mhz), WORK.endless(gpu), clock="sustained", skips=False,
-        l2="warm" if config["stream"] == "l2" else "cold", data="zeros" if config["data"] == "zeros" else "random",
+def work_of(row: Mapping[str, str]) -> Activity:
+    """What a launch of a row did, at the rates of the one that was checked; arithmetic follows the clock."""
+    mhz, run_s = number_in(row, CLOCK), RUN_US * 1e-6
+    flops = float(row.get("tflops") or 0.0) * 1e12 * run_s * mhz / number_in(row, "mhz")
+    num_bytes = float(row.get("gb_per_s") or 0.0) * 1e9 * run_s
+    return Activity(
+        cycles=mhz * RUN_US, num_flops=flops, rate_class="16bit", l2_bytes=num_bytes,
+        hbm_bytes=num_bytes if row["stream"] == "hbm" else 0.0, busy_fraction=1.0,
     )  # fmt: skip
-    return {POWER: result.power_w, CLOCK: result.sm_clock_mhz}
+
+
+def predict_row(
+    config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]
+) -> dict[str, Answer]:
+    """What the machine's energies say of the work that was done, at the clock that it ran at; for random data or zeros."""
+    if POWER not in names or not row.get(POWER):
+        return {}
+    is_idle = config["tensor_duty"] == "0" and config["stream"] == "none"
+    work = Activity(
+        cycles=1.0, num_flops=0.0, rate_class="16bit", l2_bytes=0.0, hbm_bytes=0.0, busy_fraction=0.0
+    ) if is_idle else work_of(row)  # fmt: skip
+    power_w = PowerLimiter(gpu.clock).power_w(work, mhz=number_in(row, CLOCK), data=config["data"])
+    return {POWER: Answer(value=power_w)}
 
 
 CASE = Case(
@@ -63,8 +74,8 @@ CASE = Case(
     launch=POWER_CLOCK.launch,
     check=POWER_CLOCK.check,
     values=POWER_CLOCK.values,
-    predict=predict,
-    tiers={POWER: 7, CLOCK: 7},
-    limits={POWER: Limit(mean_pct=10.0), CLOCK: Limit(worst_pct=4.0)},
+    predict_row=predict_row,
+    tiers={POWER: 7},
+    limits={POWER: Limit(mean_pct=10.0)},
     includes=includes,
 )
