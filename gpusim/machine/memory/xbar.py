@@ -240,7 +240,7 @@ class Xbar(Component):
     Models: a limit on what one SM takes in, one on what the L2 slices of a side serve to its SMs (loads in turns of GPCs, so
     that an SM of a larger one gets less; lone pairs have a turn of their own), and their own for stores, whose port takes
     an SM's one after the other and behind which some wait for L2, reductions with a header a line, lines that threads store
-    in small parts with what a packet takes at least on each way, sectors stored in part (taken to be half) with a mask; a
+    in small parts with what a packet takes at least on each way, lines whose sectors are stored in part with a mask; a
     link for each GPC, one each way, which takes requests in order (the way in only while so few GPCs are live that it can
     matter: what it costs when all are is in what the slices serve); a limit on what loads of an SM's threads have asked for
     and not got (a miss holds its place for longer than a hit); bulk copies that are no boxes of a tensor, but lines in a
@@ -430,8 +430,8 @@ class Xbar(Component):
 
     def packet_bytes(self, num_lines: float, num_sectors: float, num_bytes: float) -> float:
         """Bytes of the port's time that threads' stores take."""
-        masks = 2.0 * (num_sectors * SECTOR_BYTES - num_bytes) / SECTOR_BYTES  # of sectors half full
-        sectors = num_sectors + min(max(masks, 0.0), num_sectors)
+        masks = 2.0 * (num_sectors * SECTOR_BYTES - num_bytes) / SECTOR_BYTES  # of sectors half full, one for a line's
+        sectors = num_sectors + min(max(masks, 0.0), num_lines, num_sectors)
         lines = num_lines * self.spec.store_packet_bytes
         return max(lines, sectors * SECTOR_BYTES)
 
