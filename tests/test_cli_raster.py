@@ -35,7 +35,10 @@ def test_bad_input_costs_one_sentence(arguments: list[str], says: str, capsys: p
     assert says in err
 
 
-def test_it_prints_grid_bytes_and_the_best_order(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_prints_grid_bytes_and_the_best_order(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     assert main([*GEMM, "--groups", "1,2", "--wave", "1"]) == 0
     out = capsys.readouterr().out
     for word in ("wave 1:", "unique", "from memory", "along_m", "along_n", "Best: --raster "):

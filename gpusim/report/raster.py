@@ -73,7 +73,7 @@ def render_raster(raster: Raster, wave: int, console: Console) -> None:
 def _plain(*columns: str, left: int = 1) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for idx, column in enumerate(columns):
-        table.add_column(column, header_style="dim", justify="left" if idx < left else "right", no_wrap=True)
+        table.add_column(column, header_style="dim", justify="left" if idx < left else "right", overflow="fold")
     return table
 
 
@@ -91,12 +91,11 @@ def _print_places(raster: Raster, wave: int, console: Console) -> None:
 
 
 def _print_bytes(raster: Raster, wave: int, console: Console) -> None:
-    table = _plain("tensor", "SMs", "asked of L2", "if neighbours merge", "unique", "memory", "reuse")
+    table = _plain("tensor", "SMs", "asked of L2", "if merged", "unique", "memory", "reuse")
     for item in raster.tensors(wave):
-        where = "to" if item.access == "write" else "from"
         table.add_row(
             f"{item.tensor}, {item.access}", size(item.asked), size(item.requested), size(item.merged), size(item.unique),
-            f"{size(item.memory)} {where}", f"{item.reuse:.1f}",
+            size(item.memory), f"{item.reuse:.1f}",
         )  # fmt: skip
     console.print(table)
     console.print()
@@ -105,8 +104,7 @@ def _print_bytes(raster: Raster, wave: int, console: Console) -> None:
 def render_comparison(found: Comparison, console: Console) -> None:
     """Print orders of tiles side by side, and the best."""
     table = _plain(
-        "order", "group", "from memory", "to memory", "of what SMs read", "hits", "hits at L2 if neighbours merge",
-        "unique a wave",
+        "order", "group", "from memory", "to memory", "SMs read", "hits", "hits if merged", "unique a wave",
     )
     for order in found.orders:
         table.add_row(
@@ -115,6 +113,7 @@ def render_comparison(found: Comparison, console: Console) -> None:
             style="bold" if order is found.best and not found.makes_no_difference else "",
         )  # fmt: skip
     console.print(table)
+    console.print("hits if merged: of what is left at L2 where neighbours' requests merge", style="dim", highlight=False)
     console.print()
     best = found.best
     times = best.dram_read_bytes / found.least_bytes if found.least_bytes else 1.0

@@ -369,10 +369,12 @@ def stream_traffic(config: Config, gpu: GpuSpec) -> dict[str, PanelTraffic]:
 LEAST_WRITTEN_MIB = 64
 """Of fills that show how much stays dirty."""
 LITTLE = 0.1
+ALONE_BYTES = 128
+"""From one sector to the next where each is alone in its line."""
 
 
 def fit(rows: Sequence[Config]) -> list[Fitted]:
-    """What may stay dirty, and what is kept for evict_last."""
+    """What may stay dirty, what is kept for evict_last, and what comes with a sector that is read alone."""
     capacity = load_gpu(GPU).l2.capacity_bytes
     dirty = [
         bytes_of(row, "stream_mib") - float(row[DRAM_WRITE])
@@ -385,6 +387,11 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
         if row["group"] == "hints" and row["set_hint"] == "evict_last" and row["stream_op"] == "read"
         and int(row["stream_mib"]) >= LEAST_WRITTEN_MIB and derive(row)["refetched_fraction"] < LITTLE
     ]  # fmt: skip
+    alone = [
+        float(row[DRAM_READ]) * int(row["stride_bytes"]) / bytes_of(row, "stream_mib")
+        for row in rows
+        if row["group"] == "fetched" and row["stream_op"] == "read" and int(row["stride_bytes"]) >= ALONE_BYTES
+    ]
     found = []
     if dirty:
         found.append(Fitted(
@@ -396,6 +403,11 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
             parameter="l2.evict_last_fraction", value=max(kept) / capacity,
             how="the largest set hinted evict_last of which less than a tenth is fetched again behind 64 MiB and more of "
             "other reads, nothing set aside, over the capacity",
+        ))  # fmt: skip
+    if alone:
+        found.append(Fitted(
+            parameter="l2.fetch_bytes", value=2.0 ** round(float(np.log2(median(alone)))),
+            how="memory's bytes for each sector read alone, a line apart and more: median, to a power of two",
         ))  # fmt: skip
     return found
 

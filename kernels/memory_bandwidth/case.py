@@ -978,21 +978,13 @@ KNEE = 0.2
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """Plateaus: of all SMs in memory and in L2, by footprint; of one SM, by bytes in flight."""
-    in_l2, in_memory = (8 * MIB, 30 * MIB), (GIB, 4 * GIB)
+    in_l2 = (8 * MIB, 30 * MIB)
     reads = _plateau(rows, READS, "summed_bytes_per_cycle", in_l2)
-    told = [row for row in rows if row.get("sm_clock_mhz") and row.get("bytes_per_cycle")]
-    steady = [{**row, "gb_per_s": str(_steady_gb_per_s(row))} for row in told]
     writes = _plateau(rows, WRITES, "bytes_per_cycle", in_l2)
     by_threads, by_tma = (_plateau(rows, (kernel,), "summed_bytes_per_cycle", in_l2) for kernel in READS)
     all_sms = "own chunks on all SMs, median, the faster of threads and TMA"
     of_gpcs = f"SMs of whole GPCs, or {FULL_GPC} and more of one,"
     found = {
-        "hbm.sustained_read_gb_per_s": (
-            _plateau(steady, READS, "gb_per_s", in_memory), f"reads of 1 to 4 GiB, median SM, while all run, {all_sms}"
-        ),
-        "hbm.sustained_write_gb_per_s": (
-            _plateau(rows, WRITES, "gb_per_s", (2 * GIB, 4 * GIB)), f"writes of 2 and 4 GiB, {all_sms}"
-        ),
         "l2.sustained_fraction": (
             None if reads is None else reads / SLICES_BYTES_PER_CYCLE,
             "reads of 8 to 30 MiB over 6144, own chunks, all SMs together, the faster of threads and TMA"
@@ -1000,10 +992,6 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         "l2.link_bytes_per_cycle": (
             None if writes is None else writes * NUM_SMS / 4,
             f"writes of 8 to 30 MiB, of which half cross, half of these each way, {all_sms}"
-        ),
-        "hbm.turnaround_fraction": (
-            _turnaround(steady), "copies and mixtures from 1 GiB on, time beyond that of reads and writes alone, over that "
-            "of the writes: median"
         ),
         "xbar.gpc_read_bytes_per_cycle": (_of_gpcs(rows, READS), f"{of_gpcs} read out of L2: the most for each GPC"),
         "xbar.gpc_write_bytes_per_cycle": (_of_gpcs(rows, WRITES), f"{of_gpcs} write to L2: the most for each GPC"),
@@ -1070,11 +1058,6 @@ def _of_gpcs(rows: Sequence[Mapping[str, str]], kernels: Iterable[str]) -> float
     return max(found, default=None)
 
 
-def _steady_gb_per_s(row: Mapping[str, str]) -> float:
-    """What all SMs would move at the pace of the median one: the end, when some are done, left out."""
-    return float(row["bytes_per_cycle"]) * float(row["num_live_sms"]) * float(row["sm_clock_mhz"]) / 1e3
-
-
 def _outstanding_bytes(rows: Sequence[Mapping[str, str]]) -> float | None:
     """By Little's law: the fastest reads by the latency of one load, out of L2 or out of memory, whatever is more."""
     gpu = load_gpu(GPU)
@@ -1082,28 +1065,6 @@ def _outstanding_bytes(rows: Sequence[Mapping[str, str]]) -> float | None:
     rates = [(_top(rows, "bytes_per_cycle", size, ("read",), num=1), cycles) for size, cycles in latencies.items()]
     found = [rate * cycles for rate, cycles in rates if rate is not None]
     return max(found) if len(found) == len(rates) else None
-
-
-def _turnaround(rows: Sequence[Mapping[str, str]]) -> float | None:
-    """What a byte that is written takes more beside reads; ``gb_per_s`` of both together."""
-    alone = {
-        kernel: [float(row["gb_per_s"]) for row in rows if row["kernel"] == kernel and _is_large(row)]
-        for kernel in (READS[0], WRITES[0])
-    }
-    if not all(alone.values()):
-        return None
-    read_ns, write_ns = (1.0 / float(np.median(rates)) for rates in alone.values())
-    found = []
-    for row in rows:
-        writes = 0.5 if row["kernel"].startswith("copy") else int(row["write_quarters"]) / 4
-        if row["kernel"].startswith(("copy", "mix")) and _is_large(row):
-            more_ns = 1.0 / float(row["gb_per_s"]) - (1.0 - writes) * read_ns - writes * write_ns
-            found.append(more_ns / (writes * write_ns))
-    return max(0.0, float(np.median(found))) if found else None
-
-
-def _is_large(row: Mapping[str, str]) -> bool:
-    return row["group"] == "footprint" and row["sharing"] == "own" and int(row["footprint_bytes"]) >= GIB
 
 
 def _top(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer
+from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import RoleContext
@@ -20,6 +20,8 @@ KERNELS = (
 )  # fmt: skip
 WAYS = (1, 2, 4, 8, 16, 32)
 TIMES = np.dtype([("begin", "<u4", WARPS), ("end", "<u4", WARPS), ("sum", "<u4", WARPS * 32)])
+NUM_ROLES = 8
+"""Of the twin: warps wait for their own loads, beside one another."""
 ALU_OF_ROUND = 8
 """Integer instructions of a round, beside its sums. Source: SASS."""
 
@@ -88,11 +90,12 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Rounds of all warps: the slope between two numbers of them."""
     kind, many, ways = parts(config)
+    each = WARPS // NUM_ROLES
     line = AccessPattern(
-        num_requests=many * WARPS, num_sectors=4 * many * WARPS, num_lines=many * WARPS, num_wavefronts=many * WARPS,
-        num_bytes=128 * many * WARPS,
+        num_requests=many * each, num_sectors=4 * many * each, num_lines=many * each, num_wavefronts=many * each,
+        num_bytes=128 * many * each,
     )  # fmt: skip
-    near = AccessPattern(num_requests=2 * WARPS, num_wavefronts=2 * ways * WARPS, num_bytes=256 * WARPS)
+    near = AccessPattern(num_requests=2 * each, num_wavefronts=2 * ways * each, num_bytes=256 * each)
 
     def cycles(num_rounds: int) -> float:
         def program(cta: RoleContext) -> Iterator[Any]:
@@ -110,7 +113,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
         launched = Launch(
             kernel="shared_data_stage", num_ctas=1, num_tiles=1, extra_smem_bytes=4096,
-            roles=(WarpRole(name="warps", num_warps=WARPS, program=program),),
+            roles=tuple(WarpRole(name=f"warps{idx}", num_warps=each, program=program) for idx in range(NUM_ROLES)),
         )
         return simulate(launched, gpu, clock="max", l2="warm").cycles
 
@@ -124,6 +127,27 @@ def derive(row: Mapping[str, str]) -> dict[str, float]:
     return {"excess_cycles": float(row["cycles_per_round"]) - 2 * WARPS * int(row["ways"])}
 
 
+LEAST_WAYS = 8
+"""From here on shared memory's loads fill their stage."""
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """What a global load and a store take of the stage: cycles beyond the wavefronts of shared memory's loads."""
+    found = []
+    for name, kinds in (("load", ("load_hit", "load_around")), ("store", ("store",))):
+        each = []
+        for row in rows:
+            kind, many, ways = parts(row)
+            if kind in kinds and many and ways >= LEAST_WAYS and row.get("cycles_per_round"):
+                each.append((float(row["cycles_per_round"]) - 2 * WARPS * ways) / (many * WARPS))
+        if each:
+            found.append(Fitted(
+                parameter=f"smem.global_{name}_wavefronts", value=float(np.median(each)),
+                how=f"global {name}s beside loads from shared memory of 8 ways and more: cycles for each, median",
+            ))  # fmt: skip
+    return found
+
+
 CASE = Case(
     name="shared_data_stage",
     question="What do global loads and stores take of the stage that shared memory's loads pass?",
@@ -134,6 +158,7 @@ CASE = Case(
     values={"cycles_per_round": "SM cycles from the first warp's begin to the last one's end, over rounds"},
     num_repeats=5,
     predict=predict,
+    fit=fit,
     derive=derive,
     tiers={"cycles_per_round": 4},
 )

@@ -169,8 +169,9 @@ def test_streaming_from_hbm_keeps_the_highest_clock(name: str, gpus: dict[str, G
     )
     limiter = PowerLimiter(gpu.clock)
     assert limiter.clock_mhz(activity, mode="single", data="random") == gpu.clock.max_mhz
-    # An H200 draws 700 W at 4.1 TB/s, where it was measured (1979 MHz), and 35 W more at the rate that it is described with.
-    assert limiter.clock_mhz(activity, mode="sustained", data="random") >= 0.96 * gpu.clock.max_mhz
+    # An H200 is described as drawing 700 W at 4.1 TB/s and 764 W at 4.64; sums of rows hold 1979 MHz there, so that is too
+    # much (validation/deviations.md, 19).
+    assert limiter.clock_mhz(activity, mode="sustained", data="random") >= 0.94 * gpu.clock.max_mhz
 
 
 # ------------------------------------------------------------------------------------------ what is refused

@@ -153,7 +153,7 @@ class Hbm(Component):
     def fill(self, num_bytes: float, done: Done, *, sm_idx: int, count: float) -> None:
         """Read ``num_bytes`` for a miss of one SM; ``done`` is called when the last byte has passed the wire."""
         self.counters.read_bytes += num_bytes * count
-        self._lately(num_bytes)
+        self._lately(num_bytes * self._alike.get(sm_idx, 1))
         intake = self._intakes.get(sm_idx)
         if intake is None:
             intake = self._intakes[sm_idx] = _Intake(self, float(self._alike.get(sm_idx, 1)))
@@ -169,5 +169,5 @@ class Hbm(Component):
         cost = self._write_cost
         if self.num_reading:
             cost *= 1.0 + self.spec.turnaround_fraction
-        self._lately(num_bytes * cost)
+        self._lately(num_bytes * cost * num_sms)
         self.wire.transfer(num_bytes * cost, done, num_sms)

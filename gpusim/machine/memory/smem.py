@@ -25,6 +25,10 @@ class SmemSpec:
     """From when the data stage has served a store to when its registers may be written and a fence is past it."""
     replay_wavefronts: float
     """Wavefronts of stores' conflicts that wait while the stores' registers have been read, and warps go on."""
+    global_load_wavefronts: float
+    """What a wavefront of global loads, hit or miss, takes of the data stage, in wavefronts of shared memory's."""
+    global_store_wavefronts: float
+    """The same of a line of global stores."""
     operand_load_registers_per_cycle: float
     """What loads of warps return beside operand reads of wgmma, in registers of a warp (128 bytes)."""
 
@@ -51,8 +55,8 @@ class Smem(Component):
     Models: one wavefront a cycle for all warps of the SM, latency, and the slower pace of one warp's own wavefronts,
     whether it reads, writes or swaps; a vector's words return one after the other; accesses of warps have what operand
     reads of wgmma leave (the tensor core's own rate covers those reads), and beside those loads return so many registers a
-    cycle at most; what cp.async brings goes in between the wavefronts of the warps, one by one, and where they leave cycles
-    idle.
+    cycle at most; what cp.async brings, and global loads and stores of threads, go in between the wavefronts of the warps,
+    one by one, and where they leave cycles idle.
     Ignores: that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads they lose 5 to
     10 %); why loads return no faster there (perhaps as sums take the registers' ports); the pace of one sub-partition;
     that a store comes three cycles later to the data stage than a load; how long an atomic's verb takes.
@@ -99,6 +103,12 @@ class Smem(Component):
         self._filling += num_wavefronts
         self.data.busy_cycles += num_wavefronts / self.data.rate * weight
         return max(at_cycle, self.data.free_at) + self._filling / self.data.rate
+
+    def pass_global(self, num_wavefronts: float, *, at_cycle: float, weight: float) -> None:
+        """Let global accesses of threads pass the data stage, beside the warps' own of shared memory, uncounted."""
+        self._passing(0.0, at_cycle)
+        self._filling += num_wavefronts
+        self.data.busy_cycles += num_wavefronts / self.data.rate * weight
 
     def _reserve(self, num_wavefronts: float, at_cycle: float, weight: float) -> float:
         """Queue an access, and what fills pass on the way; those are counted already."""

@@ -33,6 +33,9 @@ def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
     first, end = sm.l1.accept(
         access.num_requests, access.num_lines, access.num_wavefronts, at_cycle=role.t, weight=role.count
     )
+    of_stage = access.num_wavefronts * sm.smem.spec.global_load_wavefronts
+    if of_stage:
+        sm.smem.pass_global(of_stage, at_cycle=role.t, weight=role.count)
     role.spend(WarpState.LSU, max(role.t, end - sm.l1.spec.queue_cycles))
     token = ops.Token(is_long=True)
     request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=None if op.allocates_in_l1 else first)
@@ -55,6 +58,9 @@ def global_store(role: Role, op: ops.GlobalStore) -> Pause:
     counters.store_sectors += access.num_sectors * role.count
     begin = role.t
     role.issue(access.num_requests / role.num_warps)
+    of_stage = access.num_lines * sm.smem.spec.global_store_wavefronts
+    if of_stage:
+        sm.smem.pass_global(of_stage, at_cycle=begin, weight=role.count)
     if spec.has_store_queue:
         sm.l1.accept(access.num_requests, access.num_lines, at_cycle=begin, weight=role.count)
         return queue_store(role, op, begin)

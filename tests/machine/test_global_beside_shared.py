@@ -1,0 +1,33 @@
+"""Global accesses pass shared memory's data stage: beside its own accesses one by one, for nothing where it idles."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpusim.machine.config import load_gpu
+from gpusim.machine.memory.smem import Smem, SmemCounters
+
+TOY = load_gpu("toy")
+
+
+def ready(passing: float, *, at_cycle: float) -> float:
+    """When 100 wavefronts that begin at ``at_cycle`` are read, behind global accesses at cycle 0."""
+    smem = Smem(TOY.smem, counters=SmemCounters())
+    if passing:
+        smem.pass_global(passing, at_cycle=0.0, weight=1.0)
+    return smem.load(100.0, wavefronts_per_warp=0.0, num_registers=1.0, at_cycle=at_cycle, weight=1.0)
+
+
+@pytest.mark.parametrize(
+    ("passing", "at_cycle", "by_hand"), [(0, 0, 100), (50, 0, 150), (50, 20, 130), (50, 60, 100), (300, 0, 200)]
+)
+def test_a_busy_stage_lets_one_pass_beside_each_wavefront(passing: float, at_cycle: float, by_hand: float) -> None:
+    rate = TOY.smem.wavefronts_per_cycle
+    assert rate == 1.0
+    assert ready(passing, at_cycle=at_cycle) - at_cycle - (ready(0, at_cycle=0) - 100) == pytest.approx(by_hand)
+
+
+def test_they_are_no_accesses_of_shared_memory() -> None:
+    counters = SmemCounters()
+    Smem(TOY.smem, counters=counters).pass_global(5.0, at_cycle=0.0, weight=1.0)
+    assert counters.wavefronts == 0.0
