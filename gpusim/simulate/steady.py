@@ -464,14 +464,21 @@ class SteadyState:
             return 0
         begun = -(-engine.next_cta // engine.slots_to_run)  # waves of which a CTA has started
         num_waves = engine.num_to_run // engine.slots_to_run - begun - 1
-        first, last = max(0, begun - 3), begun + num_waves
-        hides_memory = self._math_sets_the_pace() and engine.hbm_share_at_most(first, last, duration) <= IDLE_HBM
-        if num_waves < 1 or not engine.are_waves_alike(first, last, inf if hides_memory else WORK_TOLERANCE):
+        while num_waves >= 1 and not self._may_leave_out(begun, num_waves, duration):
+            num_waves //= 2  # those at the end may differ
+        if num_waves < 1:
             return 0
         self.num_waves_skipped += num_waves
         engine.skip(num_waves * duration, f"{num_waves} waves", is_of_waves=True)
         ends.clear()
         return num_waves
+
+    def _may_leave_out(self, begun: int, num_waves: int, duration: float) -> bool:
+        """Whether ``num_waves`` from the ``begun``-th on do what the three before them do, each in ``duration`` cycles."""
+        engine = self._engine
+        first, last = max(0, begun - 3), begun + num_waves
+        hides_memory = self._math_sets_the_pace() and engine.hbm_share_at_most(first, last, duration) <= IDLE_HBM
+        return engine.are_waves_alike(first, last, inf if hides_memory else WORK_TOLERANCE)
 
 
 def _common(took: Sequence[float], count: int, spread: float) -> float | None:

@@ -267,7 +267,8 @@ def test_turns_of_edge_tiles_do_not_stand_for_whole_ones() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"m": 4096, "n": 8, "k": 64, "tile": (64, 64, 64)},
+        {"m": 4096, "n": 128, "k": 64, "tile": (64, 64, 64)},
+            {"m": 8192, "n": 8, "k": 256, "tile": (64, 64, 64)},  # CTAs that share next to nothing
         {"m": 4096, "n": 8, "k": 32, "tile": (64, 64, 64), "schedule": "cooperative", "cluster": (2, 1)},
     ],
 )
