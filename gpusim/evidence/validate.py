@@ -248,19 +248,27 @@ def _summary(kernel: str, group: str, name: str, tier: int, items: Sequence[Judg
     )  # fmt: skip
 
 
+def _limit_pct(item: Judgement) -> float:
+    """The mean that an item's family must keep, in percent."""
+    return math.inf if item.limits.mean_pct is None else item.limits.mean_pct
+
+
 def totals(judgements: Iterable[Judgement]) -> list[Summary]:
-    """Whole kernels in all, a line a name: mean of the families' means, P90 and worst over all their rows."""
+    """Whole kernels in all, a line a name: mean of the families' means, P90 and worst over all their rows.
+
+    A family here is a kernel, with all its groups; the limit is the strictest that one of them has.
+    """
     by_name: dict[tuple[int, str], list[Judgement]] = {}
     for item in judgements:
         if item.is_whole:
             by_name.setdefault((item.tier, item.name), []).append(item)
     found = []
     for (tier, name), items in by_name.items():
-        families = summaries(items)
+        families = summaries(replace(item, group="") for item in items)
         rooflines = [family.roofline_pct for family in families if family.roofline_pct is not None]
         found.append(
             replace(
-                _summary("whole kernels", "", name, tier, items), num_families=len(families),
+                _summary("whole kernels", "", name, tier, sorted(items, key=_limit_pct)), num_families=len(families),
                 mean_pct=fmean(family.mean_pct for family in families),
                 roofline_pct=fmean(rooflines) if rooflines else None,
             )

@@ -20,6 +20,9 @@ from gpusim.workload.launch import Launch
 MATH_CLASSES = ("16bit", "tf32", "fp8", "int8", "fp32")
 """Classes of type that rates, peaks and energies are stated for."""
 
+MOST_TILES = 1 << 25
+"""Work tiles of one launch: what is known of each takes some hundred bytes while a launch is planned."""
+
 
 def check(launch: Launch, gpu: GpuSpec) -> Occupancy:
     """What the door checks: features, shared memory, registers, barriers, cluster size.
@@ -38,6 +41,11 @@ def check(launch: Launch, gpu: GpuSpec) -> Occupancy:
     if launch.math_class and launch.math_class not in MATH_CLASSES:
         raise LaunchError(
             f"{launch.kernel}: math_class {launch.math_class!r} is unknown; {nearest(launch.math_class, MATH_CLASSES)}"
+        )
+    if launch.num_tiles > MOST_TILES:
+        raise LaunchError(
+            f"{launch.kernel}: {launch.num_tiles} tiles, gpusim plans at most {MOST_TILES}: give a CTA more work, or take a "
+            "smaller size"
         )
     size = launch.cluster_size
     if size > 1 and gpu.device.max_cluster_size < size:

@@ -15,7 +15,6 @@ from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.machine.memory.residency import LruResidency, PlannedResidency
 from gpusim.machine.memory.tma import Tma
-from gpusim.machine.sm.mbarrier import MbarrierSpec
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.machine.timing import NEVER, RingingEnvironment
 from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
@@ -121,8 +120,7 @@ class Engine:
             recorded_sms if isinstance(recorded_sms, frozenset) else frozenset(self.machine.dispatcher.slots[0][:1])
         )
         self.slots_to_run = len(self.machine.dispatcher.slots) * launch.cluster_size
-        self.handlers, self.free_handlers = HANDLERS, FREE_HANDLERS
-        self.mbarrier_spec: MbarrierSpec | None = gpu.mbarrier
+        self.handlers, self.free_handlers, self.mbarrier_spec = HANDLERS, FREE_HANDLERS, gpu.mbarrier
         self.wgmma_latency_cycles = gpu.tensor_core.wgmma_latency_cycles
         self.timeline = Timeline()
         self.offset_cycles = 0.0
@@ -136,6 +134,7 @@ class Engine:
         is_flow = skips and launch.num_ctas is not None and are_strangers(launch, gpu, self.occupancy, uses)
         self.flow = Flow(self) if is_flow else None
         self.next_cta = self._num_exits = self._num_refills = self._num_waves_to_leave_out = 0
+        self._num_ragged = int(uses.has_ragged_end())  # the last CTA, for which nobody stands
         self._wave_weight, self._weighted_left = 1.0, 0
         self._live: dict[int, Cta] = {}
         self._num_stores_pending, self._last_store_at = 0, 0.0
@@ -211,7 +210,7 @@ class Engine:
         if is_first or num_alike == 1:
             dispatched = dispatcher.dispatch(at_cycle=at_cycle, num_ctas=size)
         else:
-            num_alike = min(num_alike, self.num_to_run - self.next_cta)
+            num_alike = max(1, min(num_alike, self.num_to_run - self.next_cta - self._num_ragged))
             dispatched = dispatcher.dispatch_alike(at_cycle=at_cycle, num_ctas=num_alike)
         if not has_waited:
             dispatched += spec.wait_cycles(self.next_cta)

@@ -35,7 +35,10 @@ def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
     if "l2" in ideals:
         gpu = replace(
             gpu,
-            l2=replace(gpu.l2, slice_bytes_per_cycle=INFINITE, link_bytes_per_cycle=INFINITE, capacity_bytes=int(INFINITE)),
+            l2=replace(
+                gpu.l2, slice_bytes_per_cycle=INFINITE, link_bytes_per_cycle=INFINITE, capacity_bytes=int(INFINITE),
+                dirty_fraction=gpu.l2.dirty_fraction * gpu.l2.capacity_bytes / INFINITE,  # what is stored leaves as before
+            ),
             l1=replace(gpu.l1, outstanding_bytes=INFINITE),
             xbar=replace(
                 gpu.xbar, sm_read_bytes_per_cycle=INFINITE, sm_write_bytes_per_cycle=INFINITE,

@@ -41,13 +41,17 @@ def are_strangers(launch: Launch, gpu: GpuSpec, held: Occupancy, uses: Uses) -> 
 def representatives(
     launch: Launch, gpu: GpuSpec, held: Occupancy, uses: Uses, *, num_slots: int, num_ctas: int
 ) -> Mapping[int, int]:
-    """SMs to simulate, and for how many each stands, where CTAs are strangers and the grid is large; else none.
+    """SMs to simulate, and for how many each stands: of a large grid of strangers with equal shares; else none.
+
+    The last CTA's share may be another: nobody stands for it, so it must not be of the first wave.
 
     Models: an SM's own parts as they are; of what SMs share (slices, links, HBM, stores, dispatch and exits) each takes the
     turns of all for whom it stands: neighbours in the order of dispatch, of one GPC, with as many CTAs in the first wave.
     Ignores: how those for whom one stands drift apart.
     """
-    if not are_strangers(launch, gpu, held, uses):
+    if not are_strangers(launch, gpu, held, uses) or not uses.are_even():
+        return {}
+    if uses.has_ragged_end() and num_ctas <= num_slots:
         return {}
     steps = BEGIN_AND_END + sum(item.num_steps for item in launch.footprints)
     if steps * launch.num_tiles <= MOST_LIVE_STEPS:

@@ -9,9 +9,13 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.panels import PanelUse
 from gpusim.workload.launch import Launch
+
+MOST_BYTES = 192 << 30
+"""Of one tensor: more than any GPU that is described has memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,19 +31,36 @@ class Uses:
 
     @classmethod
     def of(cls, launch: Launch, gpu: GpuSpec) -> Uses:
-        """Of all tiles of ``launch`` on ``gpu``, whose memory gives whole blocks."""
+        """Of all tiles of ``launch`` on ``gpu``, whose memory gives whole blocks.
+
+        Raises:
+            LaunchError: two footprints of one tensor.
+        """
+        names = [item.tensor for item in launch.footprints]
+        for name in names:
+            if names.count(name) > 1:
+                raise LaunchError(
+                    f"{launch.kernel}: two footprints name the tensor {name!r}; what is read and written in place wants two "
+                    "names, such as in and out"
+                )
         tiles = np.arange(launch.num_tiles, dtype=np.int64)
         uses: list[PanelUse] = []
         scales: dict[str, float] = {}
         for item in launch.footprints:
-            num_bytes = item.panel_bytes(tiles)
+            panels, num_bytes = item.panel_of(tiles), item.panel_bytes(tiles)
+            room_bytes = item.table_bytes or (int(num_bytes.sum()) if _is_one_to_one(panels) else 0)
+            if room_bytes > MOST_BYTES:
+                raise LaunchError(
+                    f"{launch.kernel}: {item.tensor} has {room_bytes >> 30} GiB, no GPU has room for more than "
+                    f"{MOST_BYTES >> 30}: take a smaller size"
+                )
             if item.block_bytes is not None:
                 asked = float(num_bytes.sum())
                 num_bytes = np.maximum(num_bytes, item.block_bytes(tiles, gpu.l2.fetch_bytes))
                 scales[item.tensor] = float(num_bytes.sum()) / max(asked, 1.0)
             uses.append(
                 PanelUse(
-                    tensor=item.tensor, is_write=item.access == "write", panel_of_tile=item.panel_of(tiles),
+                    tensor=item.tensor, is_write=item.access == "write", panel_of_tile=panels,
                     bytes_of_tile=num_bytes, num_passes=item.num_passes, table_bytes=item.table_bytes,
                     cache_hint=item.cache_hint,
                 )
@@ -59,6 +80,14 @@ class Uses:
             ])
             for use in self.of_tensors
         ]
+
+    def are_even(self) -> bool:
+        """Whether all tiles touch as many bytes of each tensor, but perhaps for the last one."""
+        return all(not len(use.bytes_of_tile[:-1]) or int(np.ptp(use.bytes_of_tile[:-1])) == 0 for use in self.of_tensors)
+
+    def has_ragged_end(self) -> bool:
+        """Whether the last tile touches other bytes of a tensor than the first."""
+        return any(use.bytes_of_tile[-1] != use.bytes_of_tile[0] for use in self.of_tensors)
 
     def common_bytes(self) -> float:
         """Bytes of the panels that all tiles read, where no two tiles read the same one but for these; else infinite."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.errors import LaunchError
+from gpusim.errors import LaunchError, nearest
 from gpusim.units import WARP_SIZE
 from gpusim.workload.ops import CacheHint, Op
 
@@ -209,6 +209,14 @@ class Launch:
             raise LaunchError(f"{self.kernel}: a launch needs at least one role, found none")
         if self.num_ctas is not None and self.num_ctas < 1:
             raise LaunchError(f"{self.kernel}: the grid has {self.num_ctas} CTAs, wants 1 or more")
+        if self.set_aside_bytes < 0:
+            raise LaunchError(f"{self.kernel}: {self.set_aside_bytes} bytes of L2 are set aside, wants 0 or more")
+        for item in self.footprints:
+            if item.cache_hint not in get_args(CacheHint):
+                raise LaunchError(
+                    f"{self.kernel}: {item.tensor} has the cache hint {item.cache_hint!r}; "
+                    f"{nearest(item.cache_hint, get_args(CacheHint))}"
+                )
         for kind, names in (
             ("role", [role.name for role in self.roles]),
             ("buffer", [buffer.name for buffer in self.buffers]),

@@ -19,12 +19,11 @@ EXACT = (
 """Counters that no timing can move."""
 
 
-BURSTS = "2.2 % off: epilogues' small stores fill the links of L2, where the SMs of a sample come in bursts (deviations 3)"
 NEAR: list[tuple[dict[str, object], float]] = [
     ({"tile": "128x256x64", "stages": 4, "schedule": "cooperative"}, 0.02),
     ({"tile": "128x256x64", "stages": 2, "schedule": "cooperative"}, 0.03),
     ({"tile": "128x128x64", "schedule": "multistage", "copy": "cp_async"}, 0.045),
-    ({"cluster": "2x1"}, 0.02),
+    ({"cluster": "2x1"}, 0.025),
     ({"persistent": True}, 0.04),
 ]
 
@@ -32,12 +31,7 @@ NEAR: list[tuple[dict[str, object], float]] = [
 @pytest.mark.parametrize(
     ("options", "allowed", "num_sms"),
     [
-        pytest.param(
-            options, allowed, num_sms,
-            marks=pytest.mark.xfail(strict=True, reason=BURSTS) if num_sms == 64 and options is NEAR[0][0] else (),
-        )
-        for options, allowed in NEAR
-        for num_sms in (32, 64)
+        (options, allowed, num_sms) for options, allowed in NEAR for num_sms in (32, 64)
     ],
 )  # fmt: skip
 def test_a_sample_of_sms_comes_near_all_of_them(options: dict[str, object], allowed: float, num_sms: int) -> None:
