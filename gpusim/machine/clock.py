@@ -33,9 +33,13 @@ class ClockSpec:
     """Energy of tensor work on zeros, of that on random data."""
     load_line_mhz_per_w: float
     """How much the clock falls for each watt of the tensor cores."""
+    load_line_zeros_fraction: float
+    """How much of that it falls for tensor work on zeros, of random data: more than their energy says."""
     fp32_pj_per_flop: float
     l2_pj_per_byte: float
     """Of what threads load and store, L1 and registers included."""
+    l2_zeros_fraction: float
+    """Of that where they are zeros."""
     bulk_pj_per_byte: float
     """Of what L2 gives TMA, requests that merge or are multicast counted once."""
     fill_pj_per_byte: float
@@ -44,7 +48,7 @@ class ClockSpec:
     """Of both where they bring zeros."""
     hbm_pj_per_byte: float
     hbm_zeros_fraction: float
-    """Of memory's energy where it holds zeros; L2's does not depend on what it gives."""
+    """Of memory's energy where it holds zeros."""
     sm_busy_w: float
     """Power of all SMs issuing, at ``max_mhz``."""
     l2_follow_fraction: float
@@ -99,7 +103,8 @@ class PowerLimiter(Component):
             arithmetic = activity.num_flops * spec.fp32_pj_per_flop * 1e-12 / seconds * self.voltage(mhz) ** 2
         bulk = activity.bulk_bytes * spec.bulk_pj_per_byte + activity.fill_bytes * spec.fill_pj_per_byte
         bulk *= spec.bulk_zeros_fraction if is_zeros else 1.0
-        l2 = (activity.l2_bytes * spec.l2_pj_per_byte + bulk) * 1e-12 / seconds
+        each = spec.l2_pj_per_byte * (spec.l2_zeros_fraction if is_zeros else 1.0)
+        l2 = (activity.l2_bytes * each + bulk) * 1e-12 / seconds
         busy = spec.sm_busy_w * activity.busy_fraction * mhz / spec.max_mhz
         memory = activity.hbm_bytes * spec.hbm_pj_per_byte * (spec.hbm_zeros_fraction if is_zeros else 1.0) * 1e-12 / seconds
         return spec.idle_power_w + memory + arithmetic + (l2 + busy) * self.voltage(mhz) ** 2
@@ -116,7 +121,8 @@ class PowerLimiter(Component):
 
     def is_sustained(self, activity: Activity, *, mhz: float, data: str, limit_w: float) -> bool:
         """Whether ``activity`` may run at ``mhz``: neither the limit nor the load line asks for less."""
-        dropped = self.spec.load_line_mhz_per_w * self.tensor_w(activity, mhz=mhz, data=data)
+        dropped = self.spec.load_line_mhz_per_w * self.tensor_w(activity, mhz=mhz, data="random")
+        dropped *= self.spec.load_line_zeros_fraction if data == "zeros" else 1.0
         return mhz + dropped <= self.spec.max_mhz and self.power_w(activity, mhz=mhz, data=data) <= limit_w
 
     def l2_cycles(self, mhz: float) -> float:

@@ -376,13 +376,18 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 # ---------------------------------------------------------------------------------------------- parameters
 
-LIMIT_W, IDLE_W, BUSY_W = 700.0, 100.0, 100.0
-"""What clocks cannot tell, since they know no watt: the limit is the data sheet's; idle and busy SMs are as described."""
+LIMIT_W = 700.0
+"""The data sheet's: clocks know no watt."""
+OF_WATTS = {
+    "idle_power_w": 134.3, "sm_busy_w": 31.6, "l2_pj_per_byte": 39.3, "l2_zeros_fraction": 0.5313,
+    "hbm_pj_per_byte": 64.13, "hbm_zeros_fraction": 0.728, "zeros_fraction": 0.1772,
+}  # fmt: skip
+"""What kernels/board_power gives, where no limit lowers the clock: as described of the H200."""
+HOW_OF_WATTS = f"{LIMIT_W:.0f} W as the limit of a long one, and what kernels/board_power gives of bytes, zeros and SMs"
 DELAY_US = 60.0
 """In the first fifth of 250 us clocks are those of shorter launches; in the last fifth of 100 us they are not."""
 BEGIN = {
-    "voltage_slope": 0.7, "tensor_pj_per_flop.16bit": 0.8, "zeros_fraction": 0.6, "load_line_mhz_per_w": 0.3,
-    "l2_pj_per_byte": 40.0, "hbm_pj_per_byte": 60.0, "hbm_zeros_fraction": 0.3,
+    "voltage_slope": 0.7, "tensor_pj_per_flop.16bit": 0.8, "load_line_mhz_per_w": 0.3, "load_line_zeros_fraction": 0.6,
     "single_power_w": 900.0,
 }  # fmt: skip
 """What is fitted, and where the search begins."""
@@ -392,16 +397,13 @@ STEADY = 1.05
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """Energies, the slope of the voltage, the load line and what one launch may draw: by the clocks of all runs at once."""
+    """Tensor energy, slope of the voltage, load line, what one launch may draw: by the clocks of all runs at once."""
     ran = [row for row in rows if _has_rates(row) and is_steady(row)]
     highest = max((clock_mhz(row) for row in ran), default=0.0)
     solved = _least_squares(ran, highest)
     if solved is None:
         return []
-    how = (
-        f"least squares over the clocks of {len(ran)} runs, with {LIMIT_W:.0f} W as the limit of a long one, {IDLE_W:.0f} W "
-        f"at idle and {BUSY_W:.0f} W of busy SMs"
-    )
+    how = f"least squares over the clocks of {len(ran)} runs, with {HOW_OF_WATTS}"
     return [
         Fitted(parameter=f"clock.{name}", value=float(value), how=how) for name, value in zip(BEGIN, solved, strict=True)
     ]
@@ -444,9 +446,8 @@ def _limiter(values: NDArray[np.float64], highest_mhz: float) -> PowerLimiter:
     return PowerLimiter(
         ClockSpec(
             max_mhz=highest_mhz, min_mhz=0.1 * highest_mhz, power_limit_w=LIMIT_W, single_power_delay_us=DELAY_US,
-            idle_power_w=IDLE_W, sm_busy_w=BUSY_W, l2_follow_fraction=0.0,
-            tensor_pj_per_flop={"16bit": found.pop("tensor_pj_per_flop.16bit")}, fp32_pj_per_flop=0.0,
-            bulk_pj_per_byte=0.0, fill_pj_per_byte=0.0, bulk_zeros_fraction=1.0, **found,
+            l2_follow_fraction=0.0, tensor_pj_per_flop={"16bit": found.pop("tensor_pj_per_flop.16bit")},
+            fp32_pj_per_flop=0.0, bulk_pj_per_byte=0.0, fill_pj_per_byte=0.0, bulk_zeros_fraction=1.0, **OF_WATTS, **found,
         )
     )  # fmt: skip
 

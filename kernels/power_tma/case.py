@@ -450,17 +450,17 @@ def _nothing(cta: RoleContext) -> Iterator[ops.Op]:
 # ---------------------------------------------------------------------------------------------- parameters
 
 BEGIN = {
-    "voltage_slope": 0.7, "tensor_pj_per_flop.16bit": 0.9, "tensor_pj_per_flop.bf16_rs": 0.8,
-    "tensor_pj_per_flop.fp16": 1.0, "tensor_pj_per_flop.tf32": 1.6, "tensor_pj_per_flop.fp8": 0.4,
-    "tensor_pj_per_flop.int8": 0.4, "zeros_fraction": 0.6, "load_line_mhz_per_w": 0.4, "bulk_pj_per_byte": 30.0,
-    "fill_pj_per_byte": 10.0, "bulk_zeros_fraction": 0.8, "hbm_pj_per_byte": 60.0, "single_power_w": 900.0,
+    "tensor_pj_per_flop.bf16_rs": 0.8, "tensor_pj_per_flop.fp16": 1.0, "tensor_pj_per_flop.tf32": 1.6,
+    "tensor_pj_per_flop.fp8": 0.4, "tensor_pj_per_flop.int8": 0.4, "bulk_pj_per_byte": 30.0, "fill_pj_per_byte": 10.0,
 }  # fmt: skip
 """What is searched together, and where it begins."""
-OF_OTHERS = (
-    "voltage_slope", "tensor_pj_per_flop.16bit", "tensor_pj_per_flop.bf16_rs", "zeros_fraction", "load_line_mhz_per_w",
-    "hbm_pj_per_byte", "single_power_w",
-)  # fmt: skip
-"""Of these, what kernels/power_clock gives, and what the machine has no name for."""
+NAMELESS = ("tensor_pj_per_flop.bf16_rs",)
+"""Of these, what the machine has no name for."""
+OF_CLOCKS = {
+    "voltage_slope": 0.594, "tensor_pj_per_flop.16bit": 0.9003, "load_line_mhz_per_w": 0.4769,
+    "load_line_zeros_fraction": 0.7203, "single_power_w": 876.9,
+}  # fmt: skip
+"""What kernels/power_clock gives: as described of the H200."""
 OWN_ENERGY = ("bf16_rs", "fp16")
 """Kinds of 16-bit work that are told apart."""
 SERVED = {"fed_same": 0.27}
@@ -472,7 +472,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """Energy of a byte by TMA, and of tensor work of the other types: by the clocks of all runs at once."""
     ran = [
         row for row in rows
-        if _has_rates(row) and loads.is_steady(row) and (row["stream"], row["data"]) != ("hbm", "zeros")  # draw too little
+        if _has_rates(row) and loads.is_steady(row) and (row["data"] != "zeros" or row["stream"] == "none")  # no watts known
     ]  # fmt: skip
     highest = max((loads.clock_mhz(row) for row in ran), default=0.0)
 
@@ -487,12 +487,12 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     if solved is None:
         return _of_l2(rows)
     how = (
-        f"least squares over the clocks of {len(ran)} runs, with all other energies, {loads.LIMIT_W:.0f} W as the limit of "
-        f"a long one, {loads.IDLE_W:.0f} W at idle and {loads.BUSY_W:.0f} W of busy SMs"
+        f"least squares over the clocks of {len(ran)} runs, with what kernels/power_clock gives of bf16 and the load line, "
+        f"{loads.HOW_OF_WATTS}"
     )
     return [
         Fitted(parameter=f"clock.{name}", value=float(value), how=how)
-        for name, value in zip(BEGIN, solved, strict=True) if name not in OF_OTHERS
+        for name, value in zip(BEGIN, solved, strict=True) if name not in NAMELESS
     ] + _of_l2(rows)
 
 
@@ -536,13 +536,14 @@ def activity_of(row: Mapping[str, str]) -> Activity:
 
 def limiter_of(values: dict[str, float], highest_mhz: float) -> PowerLimiter:
     """The machine's part with these values of ``BEGIN``."""
-    tensor = {name.partition(".")[2]: value for name, value in values.items() if "." in name}
-    others = {name: value for name, value in values.items() if "." not in name}
+    known = {**loads.OF_WATTS, **OF_CLOCKS, **values}
+    tensor = {name.partition(".")[2]: value for name, value in known.items() if "." in name}
+    others = {name: value for name, value in known.items() if "." not in name}
     return PowerLimiter(
         ClockSpec(
-            max_mhz=highest_mhz, min_mhz=0.1 * highest_mhz, power_limit_w=loads.LIMIT_W, idle_power_w=loads.IDLE_W,
-            single_power_delay_us=loads.DELAY_US, sm_busy_w=loads.BUSY_W, l2_follow_fraction=0.0,
-            fp32_pj_per_flop=0.0, l2_pj_per_byte=0.0, hbm_zeros_fraction=0.0, tensor_pj_per_flop=tensor, **others,
+            max_mhz=highest_mhz, min_mhz=0.1 * highest_mhz, power_limit_w=loads.LIMIT_W,
+            single_power_delay_us=loads.DELAY_US, l2_follow_fraction=0.0, fp32_pj_per_flop=0.0, bulk_zeros_fraction=1.0,
+            tensor_pj_per_flop=tensor, **others,
         )
     )  # fmt: skip
 

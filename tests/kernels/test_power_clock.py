@@ -181,12 +181,12 @@ def test_a_gpu_with_fewer_sms_works_on_those() -> None:
 
 
 OTHER = replace(GPU, clock=replace(
-    GPU.clock, voltage_slope=0.5, tensor_pj_per_flop={**GPU.clock.tensor_pj_per_flop, "16bit": 0.8}, zeros_fraction=0.7,
-    l2_pj_per_byte=40.0, hbm_pj_per_byte=60.0, hbm_zeros_fraction=0.3, load_line_mhz_per_w=0.3, single_power_w=850.0,
+    GPU.clock, voltage_slope=0.5, tensor_pj_per_flop={**GPU.clock.tensor_pj_per_flop, "16bit": 0.8},
+    load_line_mhz_per_w=0.3, load_line_zeros_fraction=0.5, single_power_w=850.0,
 ))  # fmt: skip
 FITTED = {
-    "clock.voltage_slope", "clock.tensor_pj_per_flop.16bit", "clock.zeros_fraction", "clock.l2_pj_per_byte",
-    "clock.hbm_pj_per_byte", "clock.hbm_zeros_fraction", "clock.load_line_mhz_per_w", "clock.single_power_w",
+    "clock.voltage_slope", "clock.tensor_pj_per_flop.16bit", "clock.load_line_mhz_per_w",
+    "clock.load_line_zeros_fraction", "clock.single_power_w",
 }  # fmt: skip
 
 
@@ -232,6 +232,12 @@ def test_rows_of_a_machine_that_is_known_give_its_energies_back(gpu: GpuSpec, ha
         assert fitted.keys() == FITTED
         for name, value in fitted.items():
             assert value == pytest.approx(parameter(gpu, name), rel=within), name
+
+
+def test_the_search_takes_watts_as_the_h200_is_described() -> None:
+    assert (GPU.clock.power_limit_w, GPU.clock.single_power_delay_us) == (case.LIMIT_W, case.DELAY_US)
+    for name, value in case.OF_WATTS.items():
+        assert value == pytest.approx(parameter(GPU, f"clock.{name}"), rel=0.01), name
 
 
 def test_rows_that_tell_nothing_fit_nothing() -> None:

@@ -169,10 +169,10 @@ def test_what_is_fed_is_counted_and_what_many_ask_for_comes_faster() -> None:
     assert CASE.predict(find(stream="fed_own", num_boxes=5), load_gpu("a100_sxm_80gb")) == {}
 
 
-ENERGIES = {"16bit": 0.8, "fp16": 0.9, "bf16_rs": 0.7, "tf32": 1.5, "fp8": 0.5, "int8": 0.3}
+ENERGIES = {"16bit": case.OF_CLOCKS["tensor_pj_per_flop.16bit"], "fp16": 0.8, "tf32": 1.6, "fp8": 0.5, "int8": 0.3}
 KNOWN = replace(GPU, clock=replace(
-    GPU.clock, l2_follow_fraction=1.0, voltage_slope=0.6, tensor_pj_per_flop=ENERGIES, bulk_pj_per_byte=30.0,
-    fill_pj_per_byte=15.0, bulk_zeros_fraction=0.7, single_power_w=880.0,
+    GPU.clock, l2_follow_fraction=1.0, tensor_pj_per_flop={**ENERGIES, "bf16_rs": 0.7}, bulk_pj_per_byte=30.0,
+    fill_pj_per_byte=15.0,
 ))  # fmt: skip
 
 
@@ -198,12 +198,17 @@ def test_rows_of_a_machine_that_is_known_give_its_energies_back(half: int) -> No
     rows = [row_of(config, group, KNOWN) for group in CASE.groups for config in CASE.configs(group, 1)[half::2]]
     fitted = {item.parameter: item.value for item in CASE.fit(rows)}
     assert fitted.keys() == {
-        "clock.bulk_pj_per_byte", "clock.fill_pj_per_byte", "clock.bulk_zeros_fraction", "clock.tensor_pj_per_flop.fp16",
+        "clock.bulk_pj_per_byte", "clock.fill_pj_per_byte", "clock.tensor_pj_per_flop.fp16",
         "clock.tensor_pj_per_flop.tf32", "clock.tensor_pj_per_flop.fp8", "clock.tensor_pj_per_flop.int8",
         "clock.l2_follow_fraction",
     }  # fmt: skip
     for name, value in fitted.items():
         assert value == pytest.approx(parameter(KNOWN, name), rel=0.03), name
+
+
+def test_the_search_takes_bf16_and_the_load_line_as_the_h200_is_described() -> None:
+    for name, value in case.OF_CLOCKS.items():
+        assert value == pytest.approx(parameter(GPU, f"clock.{name}"), rel=0.01), name
 
 
 def test_rows_that_tell_nothing_fit_nothing() -> None:

@@ -43,8 +43,8 @@ def test_power_is_energy_over_time() -> None:
 
 def test_every_kind_of_work_draws_its_own_energy_over_the_idle_power() -> None:
     spec = replace(
-        TOY, idle_power_w=7.0, l2_pj_per_byte=20.0, bulk_pj_per_byte=10.0, fill_pj_per_byte=5.0, bulk_zeros_fraction=0.5,
-        hbm_pj_per_byte=300.0, hbm_zeros_fraction=0.0, sm_busy_w=4.0,
+        TOY, idle_power_w=7.0, l2_pj_per_byte=20.0, l2_zeros_fraction=0.25, bulk_pj_per_byte=10.0, fill_pj_per_byte=5.0,
+        bulk_zeros_fraction=0.5, hbm_pj_per_byte=300.0, hbm_zeros_fraction=0.0, sm_busy_w=4.0,
     )  # fmt: skip
     activity = Activity(
         cycles=1e9, num_flops=1e12, rate_class="16bit", l2_bytes=1e11, hbm_bytes=1e10, busy_fraction=0.5, bulk_bytes=4e11,
@@ -52,7 +52,7 @@ def test_every_kind_of_work_draws_its_own_energy_over_the_idle_power() -> None:
     )
     limiter = PowerLimiter(spec)
     assert limiter.power_w(activity, mhz=1000.0, data="random") == pytest.approx(7 + 1 + 2 + 4 + 4 + 3 + 2)
-    assert limiter.power_w(activity, mhz=1000.0, data="zeros") == pytest.approx(7 + 0.5 + 2 + 2 + 2 + 0 + 2)
+    assert limiter.power_w(activity, mhz=1000.0, data="zeros") == pytest.approx(7 + 0.5 + 0.5 + 2 + 2 + 0 + 2)
 
 
 def test_voltage_enters_squared() -> None:
@@ -108,6 +108,14 @@ def test_the_clock_falls_with_the_power_of_the_tensor_cores_far_below_any_limit(
     assert clock(work(gflops=1e5), spec, mode=mode, data="zeros") == pytest.approx(1000.0 / 1.05)
     assert clock(work(gflops=1e5, rate_class="fp32"), spec, mode=mode) == 1000.0
     assert clock(work(hbm_gb=1e5), spec, mode=mode) == 1000.0
+
+
+def test_the_load_line_may_see_more_of_zeros_than_they_draw() -> None:
+    """100 W of random data at 1 GHz; zeros draw half and lower the clock by three quarters: f + 3 f / 40 = 1000."""
+    spec = replace(TOY, load_line_mhz_per_w=1.0, load_line_zeros_fraction=0.75)
+    mhz = clock(work(gflops=1e5), spec, data="zeros")
+    assert mhz == pytest.approx(1000.0 / 1.075)
+    assert PowerLimiter(spec).power_w(work(gflops=1e5), mhz=mhz, data="zeros") == pytest.approx(0.05 * mhz)
 
 
 def test_zeros_in_memory_draw_less_too() -> None:

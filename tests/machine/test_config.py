@@ -169,9 +169,7 @@ def test_streaming_from_hbm_keeps_the_highest_clock(name: str, gpus: dict[str, G
     )
     limiter = PowerLimiter(gpu.clock)
     assert limiter.clock_mhz(activity, mode="single", data="random") == gpu.clock.max_mhz
-    # An H200 is described as drawing 700 W at 4.1 TB/s and 764 W at 4.64; sums of rows hold 1979 MHz there, so that is too
-    # much (validation/deviations.md, 19).
-    assert limiter.clock_mhz(activity, mode="sustained", data="random") >= 0.94 * gpu.clock.max_mhz
+    assert limiter.clock_mhz(activity, mode="sustained", data="random") >= 0.96 * gpu.clock.max_mhz
 
 
 # ------------------------------------------------------------------------------------------ what is refused
@@ -376,7 +374,7 @@ def test_a_component_that_is_no_table_is_refused(tmp_path: Path) -> None:
 SCALED = {
     "h100_pcie": {
         "hbm.sm_gb_per_s", "dispatcher.round_cycles", "clock.tensor_pj_per_flop", "clock.l2_pj_per_byte",
-        "clock.bulk_pj_per_byte", "clock.fill_pj_per_byte",
+        "clock.bulk_pj_per_byte", "clock.fill_pj_per_byte", "clock.sm_busy_w",
     },
 }  # fmt: skip
 """Inferred from an H200's at other SMs or another clock, as the source says."""
