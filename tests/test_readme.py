@@ -20,7 +20,7 @@ COMMANDS = [
     for line in block.splitlines()
     if line.startswith("gpusim ")
 ]
-IDS = ["layouts", "tiling", "python", "own_kernel"]
+IDS = ["layouts", "tiling", "python", "memory_bound", "own_kernel"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

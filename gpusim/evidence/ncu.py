@@ -86,7 +86,7 @@ def parse_profiles(text: str, metrics: Iterable[str]) -> list[Profile]:
     ... "0","k(int)","1,024","3"
     ... '''
     >>> parse_profiles(text, ["a.sum", "c.sum"])
-    [Profile(kernel='k', metrics={'a.sum': 1024.0})]
+    [Profile(kernel='k', metrics={'a.sum': 1024.0}, grid=(), block=())]
 
     Raises:
         ConfigError: no table, a row cut off, launches out of order, or a metric that is text.

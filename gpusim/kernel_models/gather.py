@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gpusim.errors import KernelError
-from gpusim.kernel_models.rows import VECTOR_BYTES, Count
+from gpusim.kernel_models.rows import VECTOR_BYTES, Columns, Count
 from gpusim.kernel_models.streams import StreamParams, ceil_div, check_grid, dense_access, share_footprint
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
@@ -37,7 +37,7 @@ class GatherParams(StreamParams):
     """
 
     rows: Count = Field(description="rows that are gathered")
-    columns: Count = Field(description="elements of a row")
+    columns: Columns = Field(description="elements of a row")
     table_rows: Count = Field(description="rows of the table")
     index: Literal["random", "sequential"] = Field(
         "random", description="which rows: drawn with replacement, or one behind the other"

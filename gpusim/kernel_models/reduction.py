@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from gpusim.errors import KernelError
-from gpusim.kernel_models.rows import WARP_STEPS, WORD_BYTES, Count, unpacking
+from gpusim.kernel_models.rows import WARP_STEPS, WORD_BYTES, Columns, Count, unpacking
 from gpusim.kernel_models.streams import (
     IntArray,
     StreamParams,
@@ -47,7 +47,7 @@ class ReductionParams(StreamParams):
     """
 
     rows: Count = Field(description="rows of the array")
-    columns: Count = Field(description="elements of a row")
+    columns: Columns = Field(description="elements of a row")
     axis: Literal["row", "column"] = Field("row", description="what is added up: each row, or each column")
     vector_bytes: VectorBytes = Field(16, description="bytes of one load of a thread")
     rows_per_cta: Annotated[int, Field(ge=1, le=65536)] = Field(64, description="rows of a CTA that adds up columns")

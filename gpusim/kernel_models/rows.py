@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gpusim.errors import KernelError
-from gpusim.kernel_models.streams import StreamParams, ceil_div, check_grid, passes, total
+from gpusim.kernel_models.streams import MAX_ELEMENTS, StreamParams, ceil_div, check_grid, passes, total
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
@@ -25,15 +25,16 @@ MOST_VALUES = 128
 WARP_STEPS = 5
 """Shuffles until all lanes of a warp have what one instruction makes of 32 values."""
 
-Count = Annotated[int, Field(ge=1, le=1 << 26)]
-"""Of rows, of columns: an extent beyond is some GiB by itself, and its steps are told one by one."""
+Count = Annotated[int, Field(ge=1, le=MAX_ELEMENTS)]
+Columns = Annotated[int, Field(ge=1, le=1 << 26)]
+"""Of a row, whose steps are told one by one."""
 
 
 class RowParams(StreamParams):
     """Rows of columns, each row taken by a warp or by a CTA."""
 
     rows: Count = Field(description="rows of the array")
-    columns: Count = Field(description="elements of a row")
+    columns: Columns = Field(description="elements of a row")
     per: Literal["warp", "block"] = Field("warp", description="who takes a row: a warp, or a CTA")
 
     @property

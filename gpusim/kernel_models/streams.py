@@ -28,7 +28,7 @@ from gpusim.workload.smem_ops import smem_op
 
 IntArray = NDArray[np.int64]
 
-MAX_ELEMENTS = 1 << 38
+MAX_ELEMENTS = 1 << 40
 MAX_GRID_X, MAX_GRID_Y = (1 << 31) - 1, 65535
 """CTAs of a grid along its axes. Source: CUDA C++ Programming Guide, technical specifications."""
 MAX_VECTOR_BYTES = 16
