@@ -87,7 +87,7 @@ def validate_command(
         return
     gpu, folder = find_gpu(gpu_name, "--gpu"), _folder(measured, gpu_name)
     cases = _cases(kernels)
-    for sentence in not_judged(_cases(None), folder, wanted):
+    for sentence in not_judged(_cases(None), folder, wanted, gpu):
         typer.echo(f"gpusim: {sentence}", err=True)
     found = _judge_all(cases, folder, gpu, wanted)
     if not found:

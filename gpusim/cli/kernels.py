@@ -95,7 +95,8 @@ def _common_parameters() -> list[inspect.Parameter]:
             "--data", help=f"operands, for the power that they draw: {choices(DATA)}", metavar="|".join(DATA),
             rich_help_panel=prediction), "random"),
         parameter("no_skip", bool, typer.Option(
-            "--no-skip", help="simulate every iteration and wave", rich_help_panel=prediction), False),
+            "--no-skip", help="simulate every iteration and wave; SMs that stand for others still do, unless "
+            "--sample-sms takes all", rich_help_panel=prediction), False),
         parameter("sample_sms", int | None, typer.Option(
             "--sample-sms", help="simulate so many SMs instead of all, with what they share scaled (some ten times as "
             "quick, mostly within a few percent)", metavar="N", rich_help_panel=prediction), None),

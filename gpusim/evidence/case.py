@@ -328,6 +328,12 @@ class Answer:
     floor: float = 0.0
 
 
+def never_refused(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> str | None:
+    """No row is refused."""
+    del config, row, gpu
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """A kernel that is measured.
@@ -344,6 +350,7 @@ class Case:
             the check would add to the counts.
         num_repeats: launches without the profiler, of which a value's median, least and most are kept.
         predict: (config, GPU) to metrics and values as the simulator has them; a name may be missing.
+        refused: (config, the measured row, GPU) to why ``predict_row`` gives nothing for it; None where it does.
         predict_row: (config, the measured row, GPU, names that are asked for) to answers by name, in the place of
             ``predict``: where what is predicted depends on something measured beside it, as cycles do on the row's clock.
         tiers: the tier (validation/README.md) at which a metric or value is judged, by name; others are not.
@@ -374,6 +381,7 @@ class Case:
     num_repeats: int = 1
     predict: Callable[[Config, GpuSpec], dict[str, float]] = nothing_predicted
     predict_row: Callable[[Config, Mapping[str, str], GpuSpec, Collection[str]], Mapping[str, Answer]] | None = None
+    refused: Callable[[Config, Mapping[str, str], GpuSpec], str | None] = never_refused
     tiers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     limits: Mapping[str, Limit] = field(default_factory=lambda: MappingProxyType({}))
     is_whole: bool = False

@@ -18,6 +18,7 @@ from gpusim.evidence.case import Answer, Case, Config, Group, Outputs, Product, 
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
+    from gpusim.workload.launch import Launch
 
 METRICS = (
     whole.CYCLES,
@@ -108,24 +109,31 @@ def product_case(
         values: meanings of columns beside those that all products have.
     """
 
-    def predict_row(
-        config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]
-    ) -> dict[str, Answer]:
+    def launched(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> Launch | str:
         from gpusim.kernel_models.gemm import GemmParams
 
         found = options(config, row)
         if found is None:
-            return {}
+            return "its kernel's name tells too little"
         try:
-            launched = GemmParams.model_validate(dict(found)).launch(gpu)
-        except (KernelError, LaunchError):
-            return {}
-        return whole.answers(launched, row, gpu, names)
+            return GemmParams.model_validate(dict(found)).launch(gpu)
+        except (KernelError, LaunchError) as error:
+            return str(error)
+
+    def predict_row(
+        config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]
+    ) -> dict[str, Answer]:
+        found = launched(config, row, gpu)
+        return {} if isinstance(found, str) else whole.answers(found, row, gpu, names)
+
+    def refused(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> str | None:
+        found = launched(config, row, gpu)
+        return found if isinstance(found, str) else None
 
     return Case(
         name=name, question=question, columns=columns, groups=groups, launch=launch, check=check, framework=framework,
         told=told, values={"error_share": "largest error of the sample, of what rounding allows", **TOLD, **values},
-        predict_row=predict_row, is_whole=True, tiers={key: whole.TIERS[key] for key in JUDGED},
+        predict_row=predict_row, refused=refused, is_whole=True, tiers={key: whole.TIERS[key] for key in JUDGED},
         limits={key: limit for key, limit in whole.GEMM_LIMITS.items() if key in JUDGED},
     )  # fmt: skip
 

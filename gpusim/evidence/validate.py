@@ -204,8 +204,11 @@ def _spread_pct(row: Mapping[str, str], name: str) -> float | None:
     return 50.0 * (most - least) / abs(number_in(row, name)) if number_in(row, name) else None
 
 
-def not_judged(cases: Sequence[Case], folder: Path, tiers: Iterable[int]) -> list[str]:
-    """A sentence for each table, row or column of one that is not judged: unknown, not asked for, or not there."""
+def not_judged(cases: Sequence[Case], folder: Path, tiers: Iterable[int], gpu: GpuSpec | None = None) -> list[str]:
+    """A sentence for each table, row or column of one that is not judged: unknown, not asked for, or not there.
+
+    With ``gpu`` also one for each row that the model refuses.
+    """
     wanted, known = set(tiers), {case.name for case in cases}
     strangers = [path.name for path in sorted(folder.glob("*.csv")) if path.stem not in known]
     said = [f"{name}: no kernel has that name, not judged" for name in strangers]
@@ -223,6 +226,12 @@ def not_judged(cases: Sequence[Case], folder: Path, tiers: Iterable[int]) -> lis
             num_strays = len(table.rows) - len(_asked_rows(case, table.rows))
             if num_strays:
                 said.append(f"{path.name}: holds {num_strays} rows of configs that {case.name} does not ask for, not judged")
+        for row in table.rows if gpu is not None and set(case.tiers.values()) & wanted else ():
+            config = config_of(row, case.columns)
+            reason = asked(case, "refused", case.refused, config, row, gpu)
+            if reason is not None:
+                told = ", ".join(f"{key} {value}" for key, value in config.items())
+                said.append(f"{path.name}: {told}: not predicted and not judged: {reason}")
         for name in (name for name, tier in case.tiers.items() if tier in wanted):
             if num := sum(_is_no_rate(row, name) for row in table.rows):
                 said.append(f"{path.name}: holds {num} values of {name} above 100 %, which is no rate, not judged")

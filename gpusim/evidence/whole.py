@@ -6,8 +6,8 @@ never calibrate. Cycles are predicted at the clock that the counted launch ran a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -147,6 +147,60 @@ def whole_group(
         configs=configs, metrics=metrics, rank=rank, least_capability=least_capability, is_cold=True,
         times=("single", "sustained"),
     )  # fmt: skip
+
+
+WIDTHS = {"fp32": 4, "bf16": 2}
+"""Bytes of an element."""
+
+
+def floats(raw: NDArray[np.uint8], dtype: str) -> NDArray[np.float64]:
+    """What bytes of fp32 or bf16 say, float64.
+
+    >>> floats(np.array([0x80, 0x3F], dtype=np.uint8), "bf16").tolist()
+    [1.0]
+    """
+    if dtype == "fp32":
+        return raw.view("<f4").astype(np.float64)
+    return (raw.view("<u2").astype("<u4") << 16).view("<f4").astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSweep:
+    """Configs of a kernel of rows: every shape at every size of the input; some of them are timed, in a group of their own.
+
+    Args:
+        way: the column that says how rows are taken, such as ``per``.
+        shapes: (that, type, columns), each.
+        timed: of these, those that are timed.
+        timed_from_bytes: the least size of those.
+        kernel: the entry point's name from a shape.
+    """
+
+    way: str
+    shapes: tuple[tuple[str, str, int], ...]
+    timed: tuple[tuple[str, str, int], ...]
+    timed_from_bytes: int
+    kernel: Callable[[str, str, int], str]
+
+    def _configs(self, sizes: Iterable[int], shapes: Iterable[tuple[str, str, int]]) -> list[Config]:
+        of_sizes = tuple(sizes)
+        return [
+            {
+                "kernel": self.kernel(way, dtype, columns), self.way: way, "dtype": dtype,
+                "rows": str(size // (columns * WIDTHS[dtype])), "columns": str(columns),
+            }
+            for way, dtype, columns in shapes for size in of_sizes
+        ]  # fmt: skip
+
+    def of_sizes(self, seed: int) -> list[Config]:
+        """Every shape at every size that is not timed."""
+        timed = self.of_timed(seed)
+        return [config for config in self._configs(SIZES, self.shapes) if config not in timed]
+
+    def of_timed(self, seed: int) -> list[Config]:
+        """Large ones of the shapes that are timed."""
+        del seed  # a sweep, the same for every seed
+        return self._configs((size for size in SIZES if size >= self.timed_from_bytes), self.timed)
 
 
 # ---------------------------------------------------------------------------------------------- the case

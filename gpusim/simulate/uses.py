@@ -34,7 +34,7 @@ class Uses:
         """Of all tiles of ``launch`` on ``gpu``, whose memory gives whole blocks.
 
         Raises:
-            LaunchError: two footprints of one tensor.
+            LaunchError: two footprints of one tensor, more bytes than any GPU has, a shared panel that is walked twice.
         """
         names = [item.tensor for item in launch.footprints]
         for name in names:
@@ -48,7 +48,13 @@ class Uses:
         scales: dict[str, float] = {}
         for item in launch.footprints:
             panels, num_bytes = item.panel_of(tiles), item.panel_bytes(tiles)
-            room_bytes = item.table_bytes or (int(num_bytes.sum()) if _is_one_to_one(panels) else 0)
+            is_own = _is_one_to_one(panels)
+            if item.num_passes > 1 and not is_own:
+                raise LaunchError(
+                    f"{launch.kernel}: {item.tensor} is walked {item.num_passes} times and shared by tiles, which is not "
+                    "modelled: give each tile a panel of its own, or say one pass"
+                )
+            room_bytes = item.table_bytes or (int(num_bytes.sum()) if is_own else 0)
             if room_bytes > MOST_BYTES:
                 raise LaunchError(
                     f"{launch.kernel}: {item.tensor} has {room_bytes >> 30} GiB, no GPU has room for more than "

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.whole import COUNTED, MIB, SIZES, pattern, whole_kernel, windows
+from gpusim.evidence.whole import COUNTED, MIB, WIDTHS, RowSweep, floats, pattern, whole_kernel, windows
 
 THREADS = 256
 WARPS = THREADS // 32
@@ -19,30 +19,12 @@ ROUNDING = {"fp32": 0.0, "bf16": 2.0**-8}
 TOLERANCE = 1e-4
 """Absolute: of sums in another order, ``rsqrtf`` and cancellation, for results of some units."""
 EPSILON = 1e-5
-WIDTHS = {"fp32": 4, "bf16": 2}
 
 
-def _configs(sizes: tuple[int, ...], shapes: tuple[tuple[str, str, int], ...]) -> list[Config]:
-    return [
-        {
-            "kernel": f"layer_norm_{per}_{dtype}_{columns}", "per": per, "dtype": dtype,
-            "rows": str(size // (columns * WIDTHS[dtype])), "columns": str(columns),
-        }
-        for per, dtype, columns in shapes for size in sizes
-    ]  # fmt: skip
-
-
-def sizes(seed: int) -> list[Config]:
-    """Every shape at every size that is not timed."""
-    del seed  # a sweep, the same for every seed
-    timed_too = timed(1)
-    return [config for config in _configs(SIZES, SHAPES) if config not in timed_too]
-
-
-def timed(seed: int) -> list[Config]:
-    """Large ones of one shape."""
-    del seed  # a sweep, the same for every seed
-    return _configs(tuple(size for size in SIZES if size >= TIMED_FROM_BYTES), TIMED_SHAPES)
+SWEEP = RowSweep(
+    way="per", shapes=SHAPES, timed=TIMED_SHAPES, timed_from_bytes=TIMED_FROM_BYTES,
+    kernel=lambda per, dtype, columns: f"layer_norm_{per}_{dtype}_{columns}",
+)  # fmt: skip
 
 
 def _shape(config: Config) -> tuple[int, int, int]:
@@ -77,13 +59,6 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         kernel=config["kernel"], arguments=_arguments(config),
         grid=(rows if config["per"] == "block" else rows // WARPS, 1, 1), block=(THREADS, 1, 1),
     )
-
-
-def floats(raw: NDArray[np.uint8], dtype: str) -> NDArray[np.float64]:
-    """What bytes say, float64."""
-    if dtype == "fp32":
-        return raw.view("<f4").astype(np.float64)
-    return (raw.view("<u2").astype("<u4") << 16).view("<f4").astype(np.float64)
 
 
 def reference(x: NDArray[np.float64], gamma: NDArray[np.float64], beta: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -124,8 +99,8 @@ CASE: Case = whole_kernel(
     model="layer_norm",
     columns=("per", "dtype", "rows", "columns"),
     groups={
-        "sizes": Group(configs=sizes, metrics=COUNTED, rank=4, is_cold=True),
-        "timed": Group(configs=timed, metrics=COUNTED, rank=4, is_cold=True, times=("single", "sustained")),
+        "sizes": Group(configs=SWEEP.of_sizes, metrics=COUNTED, rank=4, is_cold=True),
+        "timed": Group(configs=SWEEP.of_timed, metrics=COUNTED, rank=4, is_cold=True, times=("single", "sustained")),
     },
     options=options,
     launch=launch,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer
-from gpusim.evidence.whole import COUNTED, MIB, PATTERN_BYTES, SIZES, pattern, whole_kernel
+from gpusim.evidence.whole import COUNTED, MIB, PATTERN_BYTES, WIDTHS, RowSweep, pattern, whole_kernel
 
 THREADS = 256
 ROWS_PER_BLOCK = 64
@@ -20,30 +20,12 @@ SHAPES = (
 TIMED_SHAPES, TIMED_FROM_BYTES = SHAPES[:1], 64 * MIB
 TOLERANCE = 1e-5
 """Of the sum of sizes: sums in fp32, in another order."""
-WIDTHS = {"fp32": 4, "bf16": 2}
 
 
-def _configs(sizes: tuple[int, ...], shapes: tuple[tuple[str, str, int], ...]) -> list[Config]:
-    return [
-        {
-            "kernel": f"reduction_{axis}_{dtype}", "axis": axis, "dtype": dtype,
-            "rows": str(size // (columns * WIDTHS[dtype])), "columns": str(columns),
-        }
-        for axis, dtype, columns in shapes for size in sizes
-    ]  # fmt: skip
-
-
-def sizes(seed: int) -> list[Config]:
-    """Every shape at every size that is not timed."""
-    del seed  # a sweep, the same for every seed
-    timed_too = timed(1)
-    return [config for config in _configs(SIZES, SHAPES) if config not in timed_too]
-
-
-def timed(seed: int) -> list[Config]:
-    """Large ones of one shape."""
-    del seed  # a sweep, the same for every seed
-    return _configs(tuple(size for size in SIZES if size >= TIMED_FROM_BYTES), TIMED_SHAPES)
+SWEEP = RowSweep(
+    way="axis", shapes=SHAPES, timed=TIMED_SHAPES, timed_from_bytes=TIMED_FROM_BYTES,
+    kernel=lambda axis, dtype, _columns: f"reduction_{axis}_{dtype}",
+)  # fmt: skip
 
 
 def launch(config: Config, is_counted: bool) -> KernelLaunch:
@@ -100,8 +82,8 @@ CASE: Case = whole_kernel(
     model="reduction",
     columns=("axis", "dtype", "rows", "columns"),
     groups={
-        "sizes": Group(configs=sizes, metrics=COUNTED, rank=4, is_cold=True),
-        "timed": Group(configs=timed, metrics=COUNTED, rank=4, is_cold=True, times=("single", "sustained")),
+        "sizes": Group(configs=SWEEP.of_sizes, metrics=COUNTED, rank=4, is_cold=True),
+        "timed": Group(configs=SWEEP.of_timed, metrics=COUNTED, rank=4, is_cold=True, times=("single", "sustained")),
     },
     options=options,
     launch=launch,
