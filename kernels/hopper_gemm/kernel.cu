@@ -15,7 +15,7 @@
 extern __shared__ __align__(16) unsigned char dynamic[];
 
 constexpr uint32_t kMostStages = 6;
-constexpr uint32_t kPatience = 1u << 20;  // tries of a wait, of which each takes its time; then something is broken
+constexpr uint32_t kPatience = 1u << 18;  // tries of a wait, of which each takes its time; then something is broken
 constexpr uint32_t kPanelBytes = 128, kWarpgroup = 128;
 
 enum Schedule { kMultistage, kSpecialized, kPingpong };
@@ -62,8 +62,8 @@ __device__ __forceinline__ void arrive(uint32_t barrier) {
 }
 
 __device__ __forceinline__ void arrive_at(uint32_t barrier, uint32_t rank) {
-    asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }" ::
-                     "r"(barrier), "r"(rank)
+    asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(barrier),
+                 "r"(rank)
                  : "memory");
 }
 
@@ -107,9 +107,11 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
     return packed;
 }
 
-// Start address, and 1024 bytes from eight rows to the next; swizzle 128B.
-__device__ __forceinline__ uint64_t descriptor(uint32_t address) {
-    return static_cast<uint64_t>(address >> 4 & 0x3fff) | 1ull << 16 | 64ull << 32 | 1ull << 62;
+// An operand's descriptor: the low word has its start, here of what lies `offset` bytes behind; the high word 1024 bytes from eight rows to
+// the next, and swizzle 128B.
+__device__ __forceinline__ uint32_t descriptor_low(uint32_t address) { return address >> 4 | 1u << 16; }
+__device__ __forceinline__ uint64_t descriptor(uint32_t low, uint32_t offset) {
+    return static_cast<uint64_t>(1u << 30 | 64u) << 32 | (low + (offset >> 4));
 }
 
 // ---------------------------------------------------------------------------------------------- what an entry point is
@@ -213,6 +215,7 @@ using Sums = float[S::kBlocks][S::kN / 2];
 // A stage's products as one group of wgmma; the first of a tile takes no sums.
 template <class S>
 __device__ __forceinline__ void multiply(Sums<S> &sums, uint32_t a, uint32_t b, bool is_first) {
+    const uint32_t a_low = descriptor_low(a), b_low = descriptor_low(b);
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
     for (int panel = 0; panel < S::kPanels; ++panel)
@@ -220,8 +223,8 @@ __device__ __forceinline__ void multiply(Sums<S> &sums, uint32_t a, uint32_t b, 
         for (int step = 0; step < 4; ++step)
 #pragma unroll
             for (int block = 0; block < S::kBlocks; ++block)
-                S::Wgmma::issue(sums[block], descriptor(a + (panel * S::kM + block * 64) * kPanelBytes + step * 32),
-                                descriptor(b + panel * S::kN * kPanelBytes + step * 32), !(is_first && panel == 0 && step == 0));
+                S::Wgmma::issue(sums[block], descriptor(a_low, (panel * S::kM + block * 64) * kPanelBytes + step * 32),
+                                descriptor(b_low, panel * S::kN * kPanelBytes + step * 32), !(is_first && panel == 0 && step == 0));
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
