@@ -142,11 +142,11 @@ def test_counts_of_a_follower_are_added_to_those_of_the_launch_before(tmp_path: 
 
 
 def test_a_follower_without_a_launch_before_is_refused(tmp_path: Path) -> None:
-    work, log = job(2), tmp_path / "log"
+    work, log, chunk = job(2), tmp_path / "log", Chunk(values={0: {}, 1: {}})
     first, second = (config["kernel"] for config in work.configs)
     log.write_text(profile_text("add_parts", first, second), encoding="utf-8")
     with pytest.raises(ConfigError, match="none of them is kept"):
-        _match(log, ["a.sum"], work.configs, Chunk(values={0: {}, 1: {}}), [0, 1], Ended([], 0, ""), followers=("add_parts",))
+        _match(log, ["a.sum"], work.configs, chunk, [0, 1], Ended([], 0, ""), followers=("add_parts",))
 
 
 def test_rows_of_another_kernel_source_are_not_mixed(tmp_path: Path) -> None:
