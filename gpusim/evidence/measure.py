@@ -259,8 +259,15 @@ class Gpu:
         if stream is not None:
             held.append(stream)
 
+        following = [self.prepare(other) for other in launch.following]
+        for other in following:
+            outputs += other.outputs
+            held.append(other)
+
         def enqueue() -> None:
             function(*arguments, grid=launch.grid, block=launch.block, shared=launch.smem_bytes, stream=stream)
+            for other in following:
+                other.enqueue()
 
         return Prepared(enqueue, tuple(outputs), tuple(held))
 
