@@ -123,7 +123,7 @@ def _specialized(
 def _buffers(params: GemmParams, plan: TilePlan, staging: Staging, *, num_slots: int) -> tuple[Buffer, ...]:
     assert params.stages is not None  # resolved
     found = [
-        Buffer(name=name, stage_bytes=operand.num_bytes, num_stages=params.stages)
+        Buffer(name=name, stage_bytes=operand.room_bytes, num_stages=params.stages)
         for name, operand in zip("ab", plan.operands, strict=True)
     ]
     if staging.num_bytes:
