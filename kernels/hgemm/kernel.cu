@@ -186,20 +186,23 @@ __device__ __forceinline__ void hgemm(const Problem &p) {
             __syncthreads();
             read(held[0], 0, 0);
 #pragma unroll 1
-            for (int step = 0; step < num_steps; ++step) {
+            for (int step = 0; step + 1 < num_steps; ++step) {
                 refill(step + kStages - 1);
 #pragma unroll
                 for (int slice = 0; slice < kSlices; ++slice) {
-                    if (slice + 1 < kSlices) {
-                        read(held[(slice + 1) % 2], reading, slice + 1);
-                    } else if (step + 1 < num_steps) {
+                    if (slice + 1 == kSlices) {
                         wait_copies<kStages - 2>();
                         __syncthreads();
                         reading = reading == (kStages - 1) * kStageBytes ? 0 : reading + kStageBytes;
-                        read(held[(slice + 1) % 2], reading, 0);
                     }
+                    read(held[(slice + 1) % 2], reading, (slice + 1) % kSlices);
                     multiply(held[slice % 2]);
                 }
+            }
+#pragma unroll
+            for (int slice = 0; slice < kSlices; ++slice) {  // of the last step, which nothing follows
+                if (slice + 1 < kSlices) read(held[(slice + 1) % 2], reading, slice + 1);
+                multiply(held[slice % 2]);
             }
         } else {
 #pragma unroll 1

@@ -61,6 +61,12 @@ class Build:
         return 32 * self.warps[0] * self.warps[1]
 
     @property
+    def ctas(self) -> int:
+        """CTAs of an SM that it is compiled for: 512 threads of up to 128 registers, or half as many that have 128 sums."""
+        sums = self.tile[0] * self.tile[1] // self.threads
+        return (512 if 2 * sums <= MOST_SUMS else 256) // self.threads
+
+    @property
     def is_turned(self) -> tuple[bool, bool]:
         """Whether A and B are contiguous along K."""
         return self.layout[0] == "t", self.layout[1] == "n"
@@ -85,7 +91,7 @@ class Build:
     @property
     def entry(self) -> str:
         """Its line of ``shapes.inc``."""
-        numbers = ", ".join(map(str, (self.threads, *self.tile, *self.warps, self.stages)))
+        numbers = ", ".join(map(str, (self.threads, self.ctas, *self.tile, *self.warps, self.stages)))
         return f"SGEMM({self.name}, {numbers}, {', '.join(str(turned).lower() for turned in self.is_turned)})"
 
 
@@ -145,26 +151,26 @@ def products(seed: int) -> list[Config]:
 
 REGISTERS: Mapping[str, int] = {
     "sgemm_128x128x16_2x2_s1_tt": 211,
-    "sgemm_128x128x16_2x2_s3_nt": 255,
-    "sgemm_128x128x16_2x4_s2_nt": 161,
-    "sgemm_128x128x16_2x4_s3_nt": 127,
+    "sgemm_128x128x16_2x2_s3_nt": 201,
+    "sgemm_128x128x16_2x4_s2_nt": 125,
+    "sgemm_128x128x16_2x4_s3_nt": 125,
     "sgemm_128x128x8_2x4_s1_tn": 121,
-    "sgemm_128x128x8_4x2_s1_nn": 147,
-    "sgemm_128x128x8_4x2_s1_tt": 145,
-    "sgemm_128x128x8_4x2_s2_nt": 127,
-    "sgemm_128x64x16_2x2_s1_nn": 127,
-    "sgemm_128x64x16_2x2_s1_nt": 153,
-    "sgemm_128x64x16_2x2_s2_nn": 161,
-    "sgemm_128x64x16_4x2_s3_tt": 117,
+    "sgemm_128x128x8_4x2_s1_nn": 128,
+    "sgemm_128x128x8_4x2_s1_tt": 123,
+    "sgemm_128x128x8_4x2_s2_nt": 128,
+    "sgemm_128x64x16_2x2_s1_nn": 121,
+    "sgemm_128x64x16_2x2_s1_nt": 119,
+    "sgemm_128x64x16_2x2_s2_nn": 128,
+    "sgemm_128x64x16_4x2_s3_tt": 95,
     "sgemm_256x128x8_4x2_s1_nt": 213,
-    "sgemm_256x128x8_4x2_s2_nt": 255,
-    "sgemm_64x128x8_2x2_s2_nn": 151,
-    "sgemm_64x128x8_2x2_s3_nn": 167,
-    "sgemm_64x128x8_2x4_s1_tn": 89,
-    "sgemm_64x64x16_2x2_s1_tt": 93,
+    "sgemm_256x128x8_4x2_s2_nt": 202,
+    "sgemm_64x128x8_2x2_s2_nn": 126,
+    "sgemm_64x128x8_2x2_s3_nn": 126,
+    "sgemm_64x128x8_2x4_s1_tn": 87,
+    "sgemm_64x64x16_2x2_s1_tt": 95,
     "sgemm_64x64x16_4x2_s2_tt": 79,
-    "sgemm_64x64x8_2x2_s1_nt": 96,
-    "sgemm_64x64x8_2x2_s3_tn": 91,
+    "sgemm_64x64x8_2x2_s1_nt": 95,
+    "sgemm_64x64x8_2x2_s3_tn": 95,
 }
 """Of a thread, by entry point. Source: ptxas of nvcc 13.0, sm_90a."""
 

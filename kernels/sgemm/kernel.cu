@@ -148,14 +148,12 @@ __device__ __forceinline__ void sgemm(const Problem &p) {
             writing = writing == (kStages - 1) * kSlot ? 0 : writing + kSlot;
 #pragma unroll
             for (int k = 0; k < kTileK; ++k) {
-                if (k + 1 < kTileK) {
-                    read(held[(k + 1) % 2], reading, k + 1);
-                } else if (step + 1 < num_steps) {
+                if (k + 1 == kTileK) {  // behind the last step, too, where it reads what nobody needs
                     wait_copies<kStages - 2>();
                     __syncthreads();
                     reading = reading == (kStages - 1) * kSlot ? 0 : reading + kSlot;
-                    read(held[(k + 1) % 2], reading, 0);
                 }
+                read(held[(k + 1) % 2], reading, (k + 1) % kTileK);
                 multiply(held[k % 2]);
             }
         }
@@ -172,8 +170,8 @@ __device__ __forceinline__ void sgemm(const Problem &p) {
         }
 }
 
-#define SGEMM(NAME, THREADS, ...)                                                                                      \
-    extern "C" __global__ void __launch_bounds__(THREADS, 1)                                                           \
+#define SGEMM(NAME, THREADS, CTAS, ...)                                                                                \
+    extern "C" __global__ void __launch_bounds__(THREADS, CTAS)                                                        \
         NAME(const float *a, const float *b, float *d, int m, int n, int k, int group) {                               \
         sgemm<__VA_ARGS__>(Problem{a, b, d, m, n, k, group});                                                          \
     }
