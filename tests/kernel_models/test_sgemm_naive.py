@@ -44,7 +44,7 @@ def counts(launch: Launch) -> Counter[tuple[str, str]]:
 def test_a_tile_of_32_asks_as_often_as_its_threads_say(
     h200: GpuSpec, way: str, of_a: tuple[int, int], of_b: tuple[int, int]
 ) -> None:
-    """32 warps and 32 k: a warp of ``naive`` has 32 rows of A in 32 sectors and one word of B, ``coalesced`` a word and a row."""
+    """32 warps, 32 k: a warp of ``naive`` has 32 rows of A in 32 sectors and a word of B, ``coalesced`` a word and a row."""
     found = counts(launch_of(h200, m=32, n=32, k=32, way=way))
     assert (found["A", "requests"], found["A", "sectors"]) == of_a
     assert (found["B", "requests"], found["B", "sectors"]) == of_b
