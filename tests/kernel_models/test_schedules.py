@@ -212,6 +212,17 @@ def test_padding_spreads_rows_over_the_banks(h200: GpuSpec, pad: int, wavefronts
     assert launch.smem_bytes == 2 * 2 * 64 * (64 + 2 * pad)
 
 
+@pytest.mark.parametrize("tile_k", [1, 2, 8, 12, 32])
+def test_an_fma_kernel_multiplies_each_k_once_and_waits_for_a_slot_before_the_last(h200: GpuSpec, tile_k: int) -> None:
+    sizes: dict[str, Any] = {"m": 64, "n": 64, "k": 2 * tile_k, "dtype": "fp32", "layout": "nt", "warps": "2x2", "stages": 2}
+    program = dry_run(GemmParams(**sizes, tile=f"64x64x{tile_k}").launch(h200))["math"]
+    math = [op.num_instructions for _, op in program if isinstance(op, ops.Fma)]
+    of_one_k = 32 * 32 // 32
+    assert sum(math) == 2 * tile_k * of_one_k and math[0] == math[-1] == of_one_k
+    second_wait = [idx for idx, (_, op) in enumerate(program) if isinstance(op, ops.CpAsyncWaitGroup)][1]
+    assert sum(op.num_instructions for _, op in program[:second_wait] if isinstance(op, ops.Fma)) == (tile_k - 1) * of_one_k
+
+
 def test_an_operand_that_is_turned_on_its_way_comes_through_l1(h200: GpuSpec) -> None:
     """cp.async of four bytes has no form that goes around it."""
     launch = GemmParams(m=64, n=64, k=16, tile="64x64x16", dtype="fp32", layout="tt", stages=2, warps="2x2").launch(h200)
