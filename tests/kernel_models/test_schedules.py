@@ -212,6 +212,15 @@ def test_padding_spreads_rows_over_the_banks(h200: GpuSpec, pad: int, wavefronts
     assert launch.smem_bytes == 2 * 2 * 64 * (64 + 2 * pad)
 
 
+def test_what_mends_conflicts_of_padded_rows_takes_the_padding_back(h200: GpuSpec) -> None:
+    sizes: dict[str, Any] = {"m": 64, "n": 64, "k": 32, "tile": "64x64x32", "math": "mma_sync", "warps": "2x2"}
+    padded = GemmParams(**sizes, pad=16).resolved(h200)
+    mended = padded.model_copy(update=dict(padded.answer_to("bank_conflicts"))).launch(h200)
+    (remark,) = padded.launch(h200).remarks
+    assert "2 times" in remark and "--swizzle 64B --pad 0" in remark
+    assert mended.remarks == ()
+
+
 @pytest.mark.parametrize("tile_k", [1, 2, 8, 12, 32])
 def test_an_fma_kernel_multiplies_each_k_once_and_waits_for_a_slot_before_the_last(h200: GpuSpec, tile_k: int) -> None:
     sizes: dict[str, Any] = {"m": 64, "n": 64, "k": 2 * tile_k, "dtype": "fp32", "layout": "nt", "warps": "2x2", "stages": 2}

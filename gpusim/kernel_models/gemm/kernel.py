@@ -174,7 +174,7 @@ def _conflicts(params: GemmParams, plan: TilePlan) -> list[str]:
     times = sum(read.num_wavefronts for read in reads) * WAVEFRONT_BYTES / sum(read.num_bytes for read in reads)
     if times < 1.01:
         return []
-    better = widest_swizzle(params)
+    better = widest_swizzle(params) + (" --pad 0" if params.pad else "")
     mend = f"; --swizzle {better} has none or fewer" if better != params.swizzle else ""
     return [f"bank conflicts: fragment reads take {times:.3g} times the wavefronts of their bytes{mend}"]
 
