@@ -7,6 +7,7 @@ from heapq import heappop
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from simpy.events import NORMAL, Event
 
 from gpusim.errors import DeadlockError, HazardError, LaunchError
@@ -23,7 +24,7 @@ from gpusim.simulate.flow import Flow
 from gpusim.simulate.representatives import are_strangers, representatives
 from gpusim.simulate.role import Role
 from gpusim.simulate.sampling import sample_sms
-from gpusim.simulate.steady import WORK_TOLERANCE, WRITE_BACK_TOLERANCE, SteadyState
+from gpusim.simulate.steady import MEAN_TOLERANCE, WORK_TOLERANCE, WRITE_BACK_TOLERANCE, SteadyState
 from gpusim.simulate.timeline import Skip, Timeline, WarpState
 from gpusim.simulate.uses import Uses
 from gpusim.simulate.warp import FREE_HANDLERS, HANDLERS
@@ -577,6 +578,21 @@ class Engine:
             return True
         return float(np.ptp(misses)) <= traffic_tolerance * float(self.touched_bytes_by_wave[first])
 
+    def are_means_alike(self, first: int, middle: int, last: int, *, hides_memory: bool) -> bool:
+        """Whether waves from ``first`` up to ``middle`` do on average what those from there up to ``last`` do.
+
+        As many bytes of each tensor by as many tiles, and, of what a wave touches, as much from memory and back to it.
+        ``hides_memory``: whatever they fetch from there.
+        """
+        if any((_apart(of_tensor, first, middle, last) > WORK_TOLERANCE).any() for of_tensor in self._work_by_wave):
+            return False
+        whole = float(self.touched_bytes_by_wave[first:middle].mean())
+        fetched, left = (
+            float(_apart(of_wave, first, middle, last)) * float(of_wave[first:middle].mean())
+            for of_wave in (self.miss_bytes_by_wave, self.written_back_by_wave)
+        )
+        return (hides_memory or fetched <= MEAN_TOLERANCE * whole) and left <= WRITE_BACK_TOLERANCE * whole
+
     def are_write_backs_alike(self, first: int, last: int) -> bool:
         """Whether as much leaves L2 while each of waves ``first`` to ``last`` runs, but for a part of what one touches."""
         written = self.written_back_by_wave[first : last + 1]
@@ -595,6 +611,17 @@ class Engine:
                     self.machine.sms[sm].active_cycles += num_cycles
         self.timeline.skips.append(Skip(self.reported_cycle, num_cycles, what))
         self.offset_cycles += num_cycles
+
+
+def _apart(of_wave: NDArray[np.float64], first: int, middle: int, last: int) -> NDArray[np.float64]:
+    """How far the mean of some waves is from that of those behind them, as a part of it: float64[..., num_waves] to [...].
+
+    >>> float(_apart(np.array([1.0, 3.0, 2.0, 3.0]), 0, 2, 4)), float(_apart(np.zeros(4), 0, 2, 4))
+    (0.25, 0.0)
+    """
+    mean, other = of_wave[..., first:middle].mean(axis=-1), of_wave[..., middle:last].mean(axis=-1)
+    found: NDArray[np.float64] = np.abs(other - mean) / np.maximum(mean, 1.0)
+    return found
 
 
 def _what(cta: Cta, blocked_on: str | MbarrierWait | None) -> str:

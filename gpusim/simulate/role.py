@@ -239,7 +239,7 @@ class Role:
 
     def _go_on(self, op: Any) -> None:
         """Carry out ``op``, if there is one, and those that follow, until one must wait."""
-        env, send = self.env, self.send
+        env, send, handlers, token = self.env, self.send, self.handlers, ops.Token
         pause: Any = None
         try:
             while True:
@@ -251,8 +251,10 @@ class Role:
                         self.op = op
                         self._resume_in(ahead, self._caught_up)
                         return
-                pause = self.handlers[type(op)](self, op)
-                if pause is not None and not isinstance(pause, ops.Token):
+                else:
+                    kind = type(op)
+                pause = handlers[kind](self, op)
+                if pause is not None and type(pause) is not token:
                     self.op = op
                     assert pause.callbacks is not None  # it has not been fired
                     pause.callbacks.append(self._woken)

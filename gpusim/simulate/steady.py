@@ -13,6 +13,7 @@ from math import gcd, inf, lcm
 from typing import TYPE_CHECKING
 
 from gpusim.simulate.loops import Loop, TileLoop
+from gpusim.simulate.waves import FEWEST_WAVES, SAME_WAVES, common, mean_and_error, settled
 
 if TYPE_CHECKING:
     from gpusim.simulate.engine import Engine
@@ -50,23 +51,14 @@ STRETCH = 5
 SPREAD_TOLERANCE = 1e-2
 """How far the slowest may be from the fastest, of a period: where CTAs keep paces of their own, time cannot move for all."""
 
+SURE = 4e-3
+"""Error of all cycles that may come of waves that are left out, by how they swing."""
+
 KNOWN_TOLERANCE = 2e-3
 """How near a block must come to a period that an earlier wave settled at, for the loop to be taken as settled, too."""
 
 OWN_PACES = 0.1
 """The same in a wave that others follow: who is late takes the next CTA late, and the mean is the grid's pace."""
-
-SETTLED_WAVES = 3
-"""Waves of a stretch: where two in a row have the same mean, CTAs drift no further apart, and later waves are like them."""
-
-SETTLED_TOLERANCE = 5e-3
-"""How far these two means may lie apart. The first waves end together, and their epilogues crowd; later ones blend."""
-
-SWINGING_WAVES = 5e-2
-"""Spread of the times of these waves, of their mean."""
-
-SAME_WAVES = 3
-"""Waves that must have taken the same time for others to be left out."""
 
 EXACT = 1e-5
 """Spread of a round, of its period, below which all CTAs are taken to be bound by the same thing of their own."""
@@ -82,6 +74,9 @@ IDLE_HBM = 0.75
 
 WORK_TOLERANCE = 2e-3
 """How much the bytes of a tensor that waves read or write may differ, tile by tile, for waves that are taken for alike."""
+
+MEAN_TOLERANCE = 0.01
+"""How much the mean bytes from memory of waves whose means are taken for alike may differ, of what a wave touches."""
 
 WRITE_BACK_TOLERANCE = 0.02
 """How much the bytes that leave L2 may differ, of what a wave touches, while waves run that are taken for alike."""
@@ -457,48 +452,52 @@ class SteadyState:
         ends = self._wave_ends
         ends.append(engine.reported_cycle)
         waves = [later - earlier for earlier, later in pairwise(ends)]
-        duration = _common(waves[-SAME_WAVES:], SAME_WAVES, 2 * TOLERANCE)
-        if duration is None:
-            duration = _settled(waves, self._leniency)
-        if duration is None:
-            return 0
         begun = -(-engine.next_cta // engine.slots_to_run)  # waves of which a CTA has started
-        num_waves = engine.num_to_run // engine.slots_to_run - begun - 1
-        while num_waves >= 1 and not self._may_leave_out(begun, num_waves, duration):
+        most = engine.num_to_run // engine.slots_to_run - begun - 1
+        if most < 1:
+            return 0
+        duration = common(waves[-SAME_WAVES:], SAME_WAVES, 2 * TOLERANCE) or settled(waves, self._leniency)
+        num_waves = most if duration else 0
+        while duration and num_waves >= 1 and not self._may_leave_out(begun, num_waves, duration):
             num_waves //= 2  # those at the end may differ
         if num_waves < 1:
+            num_waves, duration = self._sure_of(waves, begun, most)
+        if num_waves < 1 or not duration:
             return 0
         self.num_waves_skipped += num_waves
         engine.skip(num_waves * duration, f"{num_waves} waves", is_of_waves=True)
         ends.clear()
         return num_waves
 
+    def _sure_of(self, waves: Sequence[float], begun: int, most: int) -> tuple[int, float]:
+        """(waves that may be left out, what each takes) where waves swing about a mean, by the error that is left in it.
+
+        As many as the error of that mean allows, and whose work is on average that of those before; the mean is of the last
+        waves, of half of them or more.
+        """
+        engine = self._engine
+        best, duration = 0, 0.0
+        for count in range(max(FEWEST_WAVES, len(waves) // 2), len(waves)):
+            mean, error = mean_and_error(waves[-count:])
+            left = (engine.num_to_run - engine.next_cta) / engine.slots_to_run
+            allowed = SURE * (engine.reported_cycle + left * mean)
+            num_waves = min(most, int(allowed / error)) if error else most
+            hides_memory = self._hides_memory(begun - count, begun + most, mean)
+            while num_waves > best and not engine.are_means_alike(
+                begun - count, begun, begun + num_waves, hides_memory=hides_memory
+            ):
+                num_waves -= 1
+            if num_waves > best:
+                best, duration = num_waves, mean
+        return best, duration
+
     def _may_leave_out(self, begun: int, num_waves: int, duration: float) -> bool:
         """Whether ``num_waves`` from the ``begun``-th on do what the three before them do, each in ``duration`` cycles."""
         engine = self._engine
         first, last = max(0, begun - 3), begun + num_waves
-        hides_memory = self._math_sets_the_pace() and engine.hbm_share_at_most(first, last, duration) <= IDLE_HBM
-        return engine.are_waves_alike(first, last, inf if hides_memory else WORK_TOLERANCE)
+        tolerance = inf if self._hides_memory(first, last, duration) else WORK_TOLERANCE
+        return engine.are_waves_alike(first, last, tolerance)
 
-
-def _common(took: Sequence[float], count: int, spread: float) -> float | None:
-    """The mean of ``count`` times that lie no more than ``spread`` of it apart; else None."""
-    if len(took) < count:
-        return None
-    mean = sum(took) / count
-    return mean if max(took) - min(took) <= spread * mean else None
-
-
-def _settled(took: Sequence[float], leniency: float) -> float | None:
-    """The mean of the last waves' times if it is that of those before them; else None.
-
-    >>> _settled([90.0, 80.0, 71.0, 69.0, 70.0, 70.0, 69.0, 71.0], 1.0)
-    70.0
-    >>> _settled([90.0, 80.0, 75.0, 74.0, 73.0, 72.0], 1.0)
-    """
-    recent = took[-2 * SETTLED_WAVES :]
-    mean = _common(recent, 2 * SETTLED_WAVES, leniency * SWINGING_WAVES)
-    if mean is None:
-        return None
-    earlier, later = (sum(part) / SETTLED_WAVES for part in (recent[:SETTLED_WAVES], recent[SETTLED_WAVES:]))
-    return later if abs(later - earlier) <= leniency * SETTLED_TOLERANCE * mean else None
+    def _hides_memory(self, first: int, last: int, duration: float) -> bool:
+        """Whether loops hide their copies, and memory has room in each wave: who fetches how much does not matter then."""
+        return self._math_sets_the_pace() and self._engine.hbm_share_at_most(first, last, duration) <= IDLE_HBM
