@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from simpy.events import NORMAL, Event
+from simpy.events import Event
 
 from gpusim.errors import DeadlockError, HazardError, LaunchError
 from gpusim.machine.build import Machine
@@ -168,6 +168,9 @@ class Engine:
                 env.ring()
                 continue
             env._now, _, _, event = heappop(queue)
+            if not isinstance(event, Event):
+                event()
+                continue
             callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]  # as simpy marks it processed
             for callback in callbacks:
                 callback(event)
@@ -344,12 +347,7 @@ class Engine:
 
     def at(self, cycle: float, action: Callable[[], None]) -> None:
         """Do something at a cycle that is not in the past."""
-        event = Event(self.env)
-        event._ok = True
-        event._value = None
-        assert event.callbacks is not None  # a new event has not been processed
-        event.callbacks.append(lambda _: action())
-        self.env.schedule(event, NORMAL, max(0.0, cycle - self.env.now))
+        self.env.later(max(0.0, cycle - self.env.now), action)
 
     def is_ideal(self, what: str) -> bool:
         """Whether a counterfactual makes ``what`` free."""
@@ -510,14 +508,14 @@ class Engine:
                 if not role.is_done:
                     yield role
 
-    def fewest_iterations_left(self) -> int | None:
+    def fewest_iterations_left(self, *, wants_all: bool = False) -> int | None:
         """Iterations that every loop has left at least; None where loops cannot move together.
 
         They can where each CTA's roles are in the loop of the same turn, or blocked outside of one; not where a loader is
-        ahead in a tile that nobody computes yet.
+        ahead in a tile that nobody computes yet. ``wants_all``: where all roles are in it, none of them outside.
         """
         fewest: int | None = None
-        for cta in self._live.values():
+        for cta in reversed(self._live.values()):  # the last is the first to be outside
             turn, num_looping, num_running = -1, 0, 0
             for role in cta.roles:
                 if role.is_done:
@@ -534,6 +532,8 @@ class Engine:
                 left = role.loops[0].num_left
                 if fewest is None or left < fewest:
                     fewest = left
+            if wants_all and num_looping < num_running:
+                return None
             if num_looping == 1 and num_running > 1 and len(cta.roles[0].loops) == 1:
                 return None
         return fewest

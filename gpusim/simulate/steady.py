@@ -13,7 +13,7 @@ from math import gcd, inf, lcm
 from typing import TYPE_CHECKING
 
 from gpusim.simulate.loops import Loop, TileLoop
-from gpusim.simulate.waves import FEWEST_WAVES, SAME_WAVES, common, mean_and_error, settled
+from gpusim.simulate.waves import FEWEST_WAVES, SAME_WAVES, common, mean_and_errors, settled
 
 if TYPE_CHECKING:
     from gpusim.simulate.engine import Engine
@@ -259,6 +259,8 @@ class SteadyState:
         self._iterations = Pace()
         self._turns = Pace()
         self._wave_ends: list[float] = []
+        self._unsure_cycles = 0.0
+        """Error of waves that were left out by their mean."""
         self.num_iterations_skipped = 0
         self.num_waves_skipped = 0
         self._rank = {role.name: idx for idx, role in enumerate(engine.launch.roles)}
@@ -268,6 +270,8 @@ class SteadyState:
         self._known: list[tuple[float, float, float]] = []
         """(period, cycles of a copy, bytes from memory of the wave) of loops that have settled."""
         self._num_rounds = 0
+        self._may_leap = False
+        """Whether loops have begun that may be moved by the pace of those before, once all CTAs are in theirs."""
         self._most_live = 0
         self._asked = self._asked_before = (0.0, 0.0, 0.0)
         self._window = self._asked
@@ -291,6 +295,7 @@ class SteadyState:
         if len(self._rank) > 1 and not self._rank[role.spec.name]:
             return
         self._num_reporting += 1
+        self._may_leap = True
         first = FIRST_AGAIN if self._known else self._block + 1
         loop.report(first, self._block, self._on_block)
 
@@ -309,30 +314,49 @@ class SteadyState:
             self._latencies.clear()
             self._seen = (engine.copy_cycles, engine.num_copies)
             self._note_requests()
-        if not pace.report(id(loop), loop.role.t, self._block):
-            return
-        self._num_rounds += 1
-        self._note_requests()
         misses = engine.miss_bytes_of_wave(loop.role.wave)
-        period = self._steady_period(misses, loop.num_iterations)
+        closes_round = pace.report(id(loop), loop.role.t, self._block)
+        if closes_round:
+            self._may_leap = False
+            self._num_rounds += 1
+            self._note_requests()
+            period = self._steady_period(misses, loop.num_iterations)
+        else:
+            period = self._period_of_waves_before(misses)
         if period is None:
             return
-        num_left = engine.fewest_iterations_left()
+        num_left = engine.fewest_iterations_left(wants_all=not closes_round)
         if num_left is None:
             return
         num_skipped = (num_left - self._tail) // self._unit * self._unit
         if num_skipped < max(self._unit, FEWEST):
             return
+        if not self._latencies:
+            self._latencies.append(self._known[-1][1])
         self._known.append((period, self._latencies[-1], misses))
         for role in engine.live_roles():
             for of_role in role.loops:
                 of_role.skip(num_skipped)
+        self._may_leap = False
         self.num_iterations_skipped += num_skipped
         self.settle_requests()
         self._window = self._asked_before
         engine.skip(num_skipped * period, f"{num_skipped} iterations")
         pace.reset()
         self._latencies.clear()
+
+    def _period_of_waves_before(self, misses: float) -> float | None:
+        """The period of loops that have settled, where math alone sets it and as many CTAs are in one again.
+
+        How they come up to it is then seen in the iterations that are left.
+        """
+        if not self._may_leap or self._swings or not self._math_sets_the_pace():
+            return None
+        engine = self._engine
+        is_whole = self._num_reporting >= self._most_live or (engine.is_last_wave and engine.occupancy.ctas_per_sm == 1)
+        if not is_whole or misses > self._known[-1][2] * (1.0 + TRAFFIC_TOLERANCE):
+            return None
+        return self._known[-1][0]
 
     def _note_requests(self) -> None:
         """What has been asked of L2."""
@@ -472,23 +496,28 @@ class SteadyState:
     def _sure_of(self, waves: Sequence[float], begun: int, most: int) -> tuple[int, float]:
         """(waves that may be left out, what each takes) where waves swing about a mean, by the error that is left in it.
 
-        As many as the error of that mean allows, and whose work is on average that of those before; the mean is of the last
-        waves, of half of them or more.
+        As many as the error of that mean allows, half of them or more, and whose work is on average that of those before. The
+        mean is that of the last waves, half of them or more.
         """
         engine = self._engine
-        best, duration = 0, 0.0
+        best, duration, unsure = 0, 0.0, 0.0
         for count in range(max(FEWEST_WAVES, len(waves) // 2), len(waves)):
-            mean, error = mean_and_error(waves[-count:])
+            mean, spread, drift = mean_and_errors(waves[-count:])
             left = (engine.num_to_run - engine.next_cta) / engine.slots_to_run
-            allowed = SURE * (engine.reported_cycle + left * mean)
-            num_waves = min(most, int(allowed / error)) if error else most
+            allowed = SURE * (engine.reported_cycle + left * mean) - self._unsure_cycles
+            num_waves = most
+            while num_waves > best and _error(num_waves, count, spread, drift) > allowed:
+                num_waves -= 1
             hides_memory = self._hides_memory(begun - count, begun + most, mean)
             while num_waves > best and not engine.are_means_alike(
                 begun - count, begun, begun + num_waves, hides_memory=hides_memory
             ):
                 num_waves -= 1
             if num_waves > best:
-                best, duration = num_waves, mean
+                best, duration, unsure = num_waves, mean, _error(num_waves, count, spread, drift)
+        if 2 * best < most:
+            return 0, 0.0  # more waves make the mean surer
+        self._unsure_cycles += unsure
         return best, duration
 
     def _may_leave_out(self, begun: int, num_waves: int, duration: float) -> bool:
@@ -501,3 +530,12 @@ class SteadyState:
     def _hides_memory(self, first: int, last: int, duration: float) -> bool:
         """Whether loops hide their copies, and memory has room in each wave: who fetches how much does not matter then."""
         return self._math_sets_the_pace() and self._engine.hbm_share_at_most(first, last, duration) <= IDLE_HBM
+
+
+def _error(num_waves: int, count: int, spread: float, drift: float) -> float:
+    """Of the time of ``num_waves`` that follow ``count``, where these go on as they do.
+
+    >>> _error(4, 4, 1.0, 0.0), _error(4, 4, 1.0, 2.0)
+    (4.0, 16.0)
+    """
+    return num_waves * max(spread, drift * (1.0 + num_waves / count))

@@ -46,18 +46,16 @@ def settled(took: Sequence[float], leniency: float) -> float | None:
     return later if abs(later - earlier) <= leniency * SETTLED_TOLERANCE * mean else None
 
 
-def mean_and_error(took: Sequence[float]) -> tuple[float, float]:
-    """(mean of some times, how far that of those to come may lie from it).
+def mean_and_errors(took: Sequence[float]) -> tuple[float, float, float]:
+    """(mean of some times, its error by their spread, how far its halves lie apart).
 
-    By their spread, and by how far their first half lies from their second: those that still grow have no mean.
-
-    >>> mean_and_error([70.0, 70.0, 70.0])
-    (70.0, 0.0)
-    >>> mean_and_error([80.0, 80.0, 70.0, 70.0])
-    (75.0, 5.0)
+    >>> mean_and_errors([70.0, 70.0, 70.0])
+    (70.0, 0.0, 0.0)
+    >>> mean_and_errors([80.0, 80.0, 76.0, 76.0])[::2]
+    (78.0, 4.0)
     """
     count, half = len(took), len(took) // 2
     mean = sum(took) / count
     variance = sum((each - mean) ** 2 for each in took) / (count - 1)
-    drift = abs(sum(took[:half]) - sum(took[count - half :])) / half / 2.0
-    return mean, max(CORRELATED * float((variance / count) ** 0.5), drift)
+    drift = abs(sum(took[:half]) - sum(took[count - half :])) / half
+    return mean, CORRELATED * float((variance / count) ** 0.5), drift
