@@ -21,7 +21,7 @@ from gpusim.machine.timing import NEVER, RingingEnvironment
 from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
 from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic
 from gpusim.simulate.flow import Flow
-from gpusim.simulate.representatives import are_strangers, representatives
+from gpusim.simulate.representatives import Draw, are_strangers, representatives
 from gpusim.simulate.role import Role
 from gpusim.simulate.sampling import sample_sms
 from gpusim.simulate.steady import MEAN_TOLERANCE, WORK_TOLERANCE, WRITE_BACK_TOLERANCE, SteadyState
@@ -105,6 +105,8 @@ class Engine:
             self.alike = representatives(
                 launch, gpu, self.occupancy, uses, num_slots=self.num_slots, num_ctas=self.num_ctas
             )
+        self.draw = Draw(uses.kinds()) if self.alike and not uses.are_even() else None
+        """Which CTA is run of those that one stands for, where they differ."""
         self._order = None if sample.order is None else sample.order.tolist()
         self.num_to_run = self.num_ctas if self._order is None else len(self._order)
         residency = (
@@ -135,11 +137,10 @@ class Engine:
         is_flow = skips and launch.num_ctas is not None and are_strangers(launch, gpu, self.occupancy, uses)
         self.flow = Flow(self) if is_flow else None
         self.next_cta = self._num_exits = self._num_refills = self._num_waves_to_leave_out = 0
-        self._num_ragged = int(uses.has_ragged_end())  # the last CTA, for which nobody stands
+        self._num_ragged, self._is_over = int(uses.has_ragged_end()), False  # the last CTA, for which nobody stands
         self._wave_weight, self._weighted_left = 1.0, 0
         self._live: dict[int, Cta] = {}
         self._num_stores_pending, self._last_store_at = 0, 0.0
-        self._is_over = False
         self.wgmma_costs: dict[int, WgmmaCost] = {}
         self.tma_costs: dict[int, TmaCost] = {}
         self.mma_intervals: dict[int, tuple[float, float]] = {}
@@ -186,10 +187,11 @@ class Engine:
         dispatcher.next_free_at = spec.launch_cycles
         self.first_start = spec.launch_cycles
         if self.alike:
-            places = dispatcher.slots[: self.num_to_run]
+            places, num_passed = dispatcher.slots[: self.num_to_run], 0
             for place, sms in enumerate(places):
                 if sms[0] in self.alike:
-                    self.next_cta = place
+                    self.next_cta = place if self.draw is None else num_passed
+                    num_passed += self.alike[sms[0]]
                     dispatcher.next_free_at = spec.launch_cycles + place * spec.dispatch_cycles_per_cta
                     self._start_cluster(sms, at_cycle=0.0, is_first=True)
             self.next_cta = len(places)
@@ -232,6 +234,8 @@ class Engine:
         created: list[Role] = []
         for rank in range(size):
             idx = self.next_cta if self._order is None else self._order[self.next_cta]
+            if self.draw is not None:
+                idx = self.draw.draw(idx, num_alike, weight * num_alike)
             self.next_cta += num_alike
             cta = Cta(
                 launch, idx=idx, rank=rank, wave=idx // self._num_at_once, weight=weight * num_alike, num_alike=num_alike,
@@ -314,6 +318,8 @@ class Engine:
         """Leave out what is to be left out once the present wave has all its CTAs; the next counts for it."""
         num_waves = self._num_waves_to_leave_out
         if num_waves and (self.flow is not None or self.next_cta % self.slots_to_run == 0):
+            if self.draw is not None:
+                self.draw.pass_over(self.next_cta, num_waves * self.slots_to_run)
             self.next_cta += num_waves * self.slots_to_run
             self._wave_weight = 1.0 + num_waves
             self._weighted_left = self.slots_to_run

@@ -484,7 +484,7 @@ class SteadyState:
         num_waves = most if duration else 0
         while duration and num_waves >= 1 and not self._may_leave_out(begun, num_waves, duration):
             num_waves //= 2  # those at the end may differ
-        if num_waves < 1:
+        if num_waves < 1 and self._math_sets_the_pace():  # who waits for loads may keep one for some waves, and lose it
             num_waves, duration = self._sure_of(waves, begun, most)
         if num_waves < 1 or not duration:
             return 0
@@ -496,8 +496,8 @@ class SteadyState:
     def _sure_of(self, waves: Sequence[float], begun: int, most: int) -> tuple[int, float]:
         """(waves that may be left out, what each takes) where waves swing about a mean, by the error that is left in it.
 
-        As many as the error of that mean allows, half of them or more, and whose work is on average that of those before. The
-        mean is that of the last waves, half of them or more.
+        As many as the error of that mean allows, half of them or more, and whose work is on average that of those before.
+        The mean is that of the last waves, half of them or more.
         """
         engine = self._engine
         best, duration, unsure = 0, 0.0, 0.0
@@ -508,7 +508,7 @@ class SteadyState:
             num_waves = most
             while num_waves > best and _error(num_waves, count, spread, drift) > allowed:
                 num_waves -= 1
-            hides_memory = self._hides_memory(begun - count, begun + most, mean)
+            hides_memory = engine.hbm_share_at_most(begun - count, begun + most, mean) <= IDLE_HBM
             while num_waves > best and not engine.are_means_alike(
                 begun - count, begun, begun + num_waves, hides_memory=hides_memory
             ):
@@ -524,12 +524,8 @@ class SteadyState:
         """Whether ``num_waves`` from the ``begun``-th on do what the three before them do, each in ``duration`` cycles."""
         engine = self._engine
         first, last = max(0, begun - 3), begun + num_waves
-        tolerance = inf if self._hides_memory(first, last, duration) else WORK_TOLERANCE
-        return engine.are_waves_alike(first, last, tolerance)
-
-    def _hides_memory(self, first: int, last: int, duration: float) -> bool:
-        """Whether loops hide their copies, and memory has room in each wave: who fetches how much does not matter then."""
-        return self._math_sets_the_pace() and self._engine.hbm_share_at_most(first, last, duration) <= IDLE_HBM
+        hides_memory = self._math_sets_the_pace() and engine.hbm_share_at_most(first, last, duration) <= IDLE_HBM
+        return engine.are_waves_alike(first, last, inf if hides_memory else WORK_TOLERANCE)
 
 
 def _error(num_waves: int, count: int, spread: float, drift: float) -> float:
