@@ -24,7 +24,7 @@ from gpusim.simulate.flow import Flow
 from gpusim.simulate.representatives import Draw, are_strangers, representatives
 from gpusim.simulate.role import Role
 from gpusim.simulate.sampling import sample_sms
-from gpusim.simulate.steady import MEAN_TOLERANCE, WORK_TOLERANCE, WRITE_BACK_TOLERANCE, SteadyState
+from gpusim.simulate.steady import WORK_TOLERANCE, WRITE_BACK_TOLERANCE, SteadyState
 from gpusim.simulate.timeline import Skip, Timeline, WarpState
 from gpusim.simulate.uses import Uses
 from gpusim.simulate.warp import FREE_HANDLERS, HANDLERS
@@ -584,20 +584,16 @@ class Engine:
             return True
         return float(np.ptp(misses)) <= traffic_tolerance * float(self.touched_bytes_by_wave[first])
 
-    def are_means_alike(self, first: int, middle: int, last: int, *, hides_memory: bool) -> bool:
+    def are_means_alike(self, first: int, middle: int, last: int) -> bool:
         """Whether waves from ``first`` up to ``middle`` do on average what those from there up to ``last`` do.
 
-        As many bytes of each tensor by as many tiles, and, of what a wave touches, as much from memory and back to it.
-        ``hides_memory``: whatever they fetch from there.
+        As many bytes of each tensor by as many tiles, and, of what a wave touches, as much back to memory.
         """
         if any((_apart(of_tensor, first, middle, last) > WORK_TOLERANCE).any() for of_tensor in self._work_by_wave):
             return False
-        whole = float(self.touched_bytes_by_wave[first:middle].mean())
-        fetched, left = (
-            float(_apart(of_wave, first, middle, last)) * float(of_wave[first:middle].mean())
-            for of_wave in (self.miss_bytes_by_wave, self.written_back_by_wave)
-        )
-        return (hides_memory or fetched <= MEAN_TOLERANCE * whole) and left <= WRITE_BACK_TOLERANCE * whole
+        left = self.written_back_by_wave
+        most = WRITE_BACK_TOLERANCE * float(self.touched_bytes_by_wave[first:middle].mean())
+        return float(_apart(left, first, middle, last)) * max(1.0, float(left[first:middle].mean())) <= most
 
     def are_write_backs_alike(self, first: int, last: int) -> bool:
         """Whether as much leaves L2 while each of waves ``first`` to ``last`` runs, but for a part of what one touches."""

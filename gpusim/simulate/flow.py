@@ -76,7 +76,7 @@ class Flow:
             num_waves = num_waves if engine.are_waves_alike(first, first + num_waves, inf) else 0
         else:  # edges lie in some waves and not in others
             earlier = max(0, first - LIKE_THOSE_BEFORE)
-            while num_waves and not engine.are_means_alike(earlier, first, first + num_waves, hides_memory=True):
+            while num_waves and not engine.are_means_alike(earlier, first, first + num_waves):
                 num_waves //= 2
         if not num_waves:
             return 0
@@ -97,7 +97,7 @@ class Flow:
         engine = self._engine
         if engine.draw is None:
             return engine.are_write_backs_alike(wave, last)
-        return engine.are_means_alike(wave, wave + 1, last, hides_memory=True)
+        return engine.are_means_alike(wave, wave + 1, last)
 
     def _fills_up(self, num_waves: int) -> bool:
         """Whether what waits to be written to memory grows: the pace is then that of a queue which has not filled yet."""

@@ -7,13 +7,12 @@ warm-up and the end of each loop are always simulated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from math import gcd, inf, lcm
 from typing import TYPE_CHECKING
 
 from gpusim.simulate.loops import Loop, TileLoop
-from gpusim.simulate.waves import FEWEST_WAVES, SAME_WAVES, common, mean_and_errors, settled
+from gpusim.simulate.waves import SAME_WAVES, common, settled
 
 if TYPE_CHECKING:
     from gpusim.simulate.engine import Engine
@@ -51,9 +50,6 @@ STRETCH = 5
 SPREAD_TOLERANCE = 1e-2
 """How far the slowest may be from the fastest, of a period: where CTAs keep paces of their own, time cannot move for all."""
 
-SURE = 4e-3
-"""Error of all cycles that may come of waves that are left out, by how they swing."""
-
 KNOWN_TOLERANCE = 2e-3
 """How near a block must come to a period that an earlier wave settled at, for the loop to be taken as settled, too."""
 
@@ -74,9 +70,6 @@ IDLE_HBM = 0.75
 
 WORK_TOLERANCE = 2e-3
 """How much the bytes of a tensor that waves read or write may differ, tile by tile, for waves that are taken for alike."""
-
-MEAN_TOLERANCE = 0.01
-"""How much the mean bytes from memory of waves whose means are taken for alike may differ, of what a wave touches."""
 
 WRITE_BACK_TOLERANCE = 0.02
 """How much the bytes that leave L2 may differ, of what a wave touches, while waves run that are taken for alike."""
@@ -259,8 +252,6 @@ class SteadyState:
         self._iterations = Pace()
         self._turns = Pace()
         self._wave_ends: list[float] = []
-        self._unsure_cycles = 0.0
-        """Error of waves that were left out by their mean."""
         self.num_iterations_skipped = 0
         self.num_waves_skipped = 0
         self._rank = {role.name: idx for idx, role in enumerate(engine.launch.roles)}
@@ -476,49 +467,21 @@ class SteadyState:
         ends = self._wave_ends
         ends.append(engine.reported_cycle)
         waves = [later - earlier for earlier, later in pairwise(ends)]
-        begun = -(-engine.next_cta // engine.slots_to_run)  # waves of which a CTA has started
-        most = engine.num_to_run // engine.slots_to_run - begun - 1
-        if most < 1:
+        duration = common(waves[-SAME_WAVES:], SAME_WAVES, 2 * TOLERANCE)
+        if duration is None:
+            duration = settled(waves, self._leniency)
+        if duration is None:
             return 0
-        duration = common(waves[-SAME_WAVES:], SAME_WAVES, 2 * TOLERANCE) or settled(waves, self._leniency)
-        num_waves = most if duration else 0
-        while duration and num_waves >= 1 and not self._may_leave_out(begun, num_waves, duration):
+        begun = -(-engine.next_cta // engine.slots_to_run)  # waves of which a CTA has started
+        num_waves = engine.num_to_run // engine.slots_to_run - begun - 1
+        while num_waves >= 1 and not self._may_leave_out(begun, num_waves, duration):
             num_waves //= 2  # those at the end may differ
-        if num_waves < 1 and self._math_sets_the_pace():  # who waits for loads may keep one for some waves, and lose it
-            num_waves, duration = self._sure_of(waves, begun, most)
-        if num_waves < 1 or not duration:
+        if num_waves < 1:
             return 0
         self.num_waves_skipped += num_waves
         engine.skip(num_waves * duration, f"{num_waves} waves", is_of_waves=True)
         ends.clear()
         return num_waves
-
-    def _sure_of(self, waves: Sequence[float], begun: int, most: int) -> tuple[int, float]:
-        """(waves that may be left out, what each takes) where waves swing about a mean, by the error that is left in it.
-
-        As many as the error of that mean allows, half of them or more, and whose work is on average that of those before.
-        The mean is that of the last waves, half of them or more.
-        """
-        engine = self._engine
-        best, duration, unsure = 0, 0.0, 0.0
-        for count in range(max(FEWEST_WAVES, len(waves) // 2), len(waves)):
-            mean, spread, drift = mean_and_errors(waves[-count:])
-            left = (engine.num_to_run - engine.next_cta) / engine.slots_to_run
-            allowed = SURE * (engine.reported_cycle + left * mean) - self._unsure_cycles
-            num_waves = most
-            while num_waves > best and _error(num_waves, count, spread, drift) > allowed:
-                num_waves -= 1
-            hides_memory = engine.hbm_share_at_most(begun - count, begun + most, mean) <= IDLE_HBM
-            while num_waves > best and not engine.are_means_alike(
-                begun - count, begun, begun + num_waves, hides_memory=hides_memory
-            ):
-                num_waves -= 1
-            if num_waves > best:
-                best, duration, unsure = num_waves, mean, _error(num_waves, count, spread, drift)
-        if 2 * best < most:
-            return 0, 0.0  # more waves make the mean surer
-        self._unsure_cycles += unsure
-        return best, duration
 
     def _may_leave_out(self, begun: int, num_waves: int, duration: float) -> bool:
         """Whether ``num_waves`` from the ``begun``-th on do what the three before them do, each in ``duration`` cycles."""
@@ -526,12 +489,3 @@ class SteadyState:
         first, last = max(0, begun - 3), begun + num_waves
         hides_memory = self._math_sets_the_pace() and engine.hbm_share_at_most(first, last, duration) <= IDLE_HBM
         return engine.are_waves_alike(first, last, inf if hides_memory else WORK_TOLERANCE)
-
-
-def _error(num_waves: int, count: int, spread: float, drift: float) -> float:
-    """Of the time of ``num_waves`` that follow ``count``, where these go on as they do.
-
-    >>> _error(4, 4, 1.0, 0.0), _error(4, 4, 1.0, 2.0)
-    (4.0, 16.0)
-    """
-    return num_waves * max(spread, drift * (1.0 + num_waves / count))

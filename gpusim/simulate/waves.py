@@ -1,4 +1,4 @@
-"""How long a wave of CTAs takes, from those before it: whether they take the same time, and how sure their mean is."""
+"""How long a wave of CTAs takes, from those before it, if they took the same time or their mean stays."""
 
 from __future__ import annotations
 
@@ -15,12 +15,6 @@ SWINGING_WAVES = 5e-2
 
 SAME_WAVES = 3
 """Waves that must have taken the same time for others to be left out."""
-
-FEWEST_WAVES = 4
-"""Waves of a mean at least."""
-
-CORRELATED = 2.0
-"""What the error of a mean is multiplied by: a wave that is slow is followed by slow ones."""
 
 
 def common(took: Sequence[float], count: int, spread: float) -> float | None:
@@ -44,18 +38,3 @@ def settled(took: Sequence[float], leniency: float) -> float | None:
         return None
     earlier, later = (sum(part) / SETTLED_WAVES for part in (recent[:SETTLED_WAVES], recent[SETTLED_WAVES:]))
     return later if abs(later - earlier) <= leniency * SETTLED_TOLERANCE * mean else None
-
-
-def mean_and_errors(took: Sequence[float]) -> tuple[float, float, float]:
-    """(mean of some times, its error by their spread, how far its halves lie apart).
-
-    >>> mean_and_errors([70.0, 70.0, 70.0])
-    (70.0, 0.0, 0.0)
-    >>> mean_and_errors([80.0, 80.0, 76.0, 76.0])[::2]
-    (78.0, 4.0)
-    """
-    count, half = len(took), len(took) // 2
-    mean = sum(took) / count
-    variance = sum((each - mean) ** 2 for each in took) / (count - 1)
-    drift = abs(sum(took[:half]) - sum(took[count - half :])) / half
-    return mean, CORRELATED * float((variance / count) ** 0.5), drift
