@@ -32,6 +32,12 @@ BEGIN_AND_END = 2
 MOST_KINDS = 16
 """Kinds of CTAs, by what they touch, that are drawn in proportion: insides, edges and corners of some matrices."""
 
+MOST_EDGES = 0.1
+"""Of the CTAs, those that are not of the kind of most."""
+
+MANY_WAVES = 100
+"""Waves from which on they may be more: some thousand cycles of a grid's end, where edges come last, are little then."""
+
 COMMON_SHARE = 0.25
 """Of L1, what panels that all CTAs read may take: each SM then fetches them once."""
 
@@ -56,7 +62,7 @@ def representatives(
     """
     if not are_strangers(launch, gpu, held, uses):
         return {}
-    if not uses.are_even() and int(uses.kinds().max()) >= MOST_KINDS:
+    if not uses.are_even() and not _are_edges_few(uses.kinds(), num_ctas / num_slots):
         return {}
     if uses.has_ragged_end() and num_ctas <= num_slots:
         return {}
@@ -81,6 +87,17 @@ def representatives(
             first = slots[0][0]  # CTA 0's, whose timeline is kept
             alike[first if first in members else members[len(members) // 2]] = len(members)
     return alike if max(alike.values()) > 1 else {}
+
+
+def _are_edges_few(kinds: NDArray[np.int64], num_waves: float) -> bool:
+    """Whether so many kinds of CTAs can be drawn in proportion.
+
+    >>> _are_edges_few(np.array([0] * 9 + [1]), 4.0), _are_edges_few(np.array([0] * 8 + [1] * 2), 4.0)
+    (True, False)
+    """
+    counts = np.bincount(kinds)
+    share = 1.0 - int(counts.max()) / len(kinds)
+    return len(counts) <= MOST_KINDS and (share <= MOST_EDGES + 1e-9 or num_waves >= MANY_WAVES)
 
 
 class Draw:
