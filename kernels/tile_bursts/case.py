@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from gpusim.evidence.case import (
     MappedTensor,
     Output,
     Outputs,
+    TwinConstant,
     WrongAnswer,
     by_value,
     kernels_dir,
@@ -211,13 +212,12 @@ def derive(row: Config) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 TWIN_TIMED = 8
-APART_CYCLES = 4000.0
-"""From one met burst of the twin to the next, so that none meets what the last has left."""
 START_CYCLES = 50.0
 """From the first to the last SM that sees the time at which all go on: looks at a clock. A guess."""
 GOLDEN = 0.6180339887498949
-CODE_CYCLES = (100.0, 100.0)
-"""What the kernel's loop takes: from its note of the clock to the copies, from the last wait to the next note. A guess."""
+ISSUE_CYCLES, BETWEEN_CYCLES, NEXT_CYCLES = 223.5, 167.2, 262.6
+"""What the kernel's loop takes: from its note of the clock to A's copy (a division among it), from there to B's (another),
+and from the last wait to the next note."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -228,29 +228,52 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 
 def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """Where they meet, one burst: twice, so that in the second run all wait for the last that is ready in the first."""
+    if config["is_met"] == "0":
+        times, counted, counted_steps = _walk(config, gpu, num_timed=TWIN_TIMED, waits=[0.0] * NUM_CTAS)
+    else:
+        times, _, _ = _walk(config, gpu, num_timed=1, waits=[0.0] * NUM_CTAS)
+        waits = (times[:, 0, 0].max() - times[:, 0, 0]).tolist()
+        times, counted, counted_steps = _walk(config, gpu, num_timed=1, waits=waits)
+    values = quantiles(times[:, :, 1:] - times[:, :, :1])
+    if config["is_met"] == "0":
+        values["step_cycles"] = float(np.diff(times[:, :, 0], axis=1).mean())
+    return {**values, READ: counted * (num_ahead(config) + NUM_TIMED) / counted_steps}
+
+
+def _walk(config: Config, gpu: GpuSpec, *, num_timed: int, waits: list[float]) -> tuple[NDArray[np.float64], float, int]:
+    """(cycles at which each burst of each CTA begins, has A, has B: float64[num_ctas, num_timed, 3]; sectors read; steps).
+
+    Each CTA waits so long before its first timed burst. Steps ahead of those run where something is to be in L2 beside what
+    is not; where all is in L2 the launch finds it there.
+    """
     (a_rows, b_rows), (a_steps, b_steps), found = rows_of(config), num_steps(config), panels(config)
-    a_bytes, b_bytes, is_met = a_rows * ROW_BYTES, b_rows * ROW_BYTES, config["is_met"] == "1"
-    ahead = num_ahead(config)
-    count, last_start = ahead + TWIN_TIMED, max(start_cycle(cta, gpu) for cta in range(NUM_CTAS))
-    issue, between = (ops.Alu(cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True) for cycles in CODE_CYCLES)
-    apart = ops.Alu(APART_CYCLES / gpu.warp_scheduler.dependent_cycles, is_chain=True)
+    a_bytes, b_bytes, source = a_rows * ROW_BYTES, b_rows * ROW_BYTES, config["source"]
+    ahead = num_ahead(config) if source == "a_l2" else 0
+    count, last_start = ahead + num_timed, max(start_cycle(cta, gpu) for cta in range(NUM_CTAS))
+    issue, between, after = (_code(cycles, gpu) for cycles in (ISSUE_CYCLES, BETWEEN_CYCLES, NEXT_CYCLES))
     mark = ops.Section.MAINLOOP
 
     def program(cta: RoleContext) -> Iterator[Any]:
         panel_a, panel_b = found[cta.cta_idx]
-        wait = last_start - start_cycle(cta.cta_idx, gpu) + START_CYCLES * (cta.cta_idx * GOLDEN % 1.0)
-        yield ops.Alu(wait / gpu.warp_scheduler.dependent_cycles, is_chain=True)
+        start = last_start - start_cycle(cta.cta_idx, gpu) + START_CYCLES * (cta.cta_idx * GOLDEN % 1.0)
+        yield _code(start, gpu)
         for step in range(count):
-            for tile in ("a", "b"):
-                yield ops.MbarrierArriveExpectTx(tile, 0, a_bytes if tile == "a" else b_bytes)
+            if step == ahead:
+                yield _code(waits[cta.cta_idx], gpu)
             yield ops.RangeStart(mark)
             yield issue
+            yield ops.MbarrierArriveExpectTx("a", 0, a_bytes)
+            yield ops.MbarrierArriveExpectTx("b", 0, b_bytes)
             yield ops.TmaLoad("A", (panel_a, step % a_steps), a_bytes, a_bytes, a_rows, "a", 0, "a")
+            yield between
             yield ops.TmaLoad("B", (panel_b, step % b_steps), b_bytes, b_bytes, b_rows, "b", 0, "b")
-            for tile in ("a", "b"):
-                yield ops.MbarrierWait(tile, 0, step & 1)
+            yield ops.MbarrierWait("a", 0, step & 1)
             yield ops.RangeEnd()
-            yield apart if is_met else between
+            yield ops.RangeStart(mark)
+            yield ops.MbarrierWait("b", 0, step & 1)
+            yield ops.RangeEnd()
+            yield after
 
     launched = Launch(
         kernel="tile_bursts", num_ctas=NUM_CTAS, num_tiles=NUM_CTAS,
@@ -261,18 +284,21 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
         ),
         mbarriers=tuple(Mbarrier(name=name, num_arrivals=1) for name in ("a", "b")),
     )  # fmt: skip
-    l2 = "warm" if config["source"] == "l2" else "cold"
+    l2 = "warm" if source == "l2" else "cold"
     result = simulate(launched, gpu, clock="max", l2=l2, skips=False, recorded_sms=range(NUM_CTAS))
-    spans = np.array([
-        [(span.start_cycle, span.end_cycle) for span in role.sections][ahead:] for role in result.timeline.roles
+    times = np.array([
+        [
+            (of_a.start_cycle, of_a.end_cycle, of_b.end_cycle)
+            for of_a, of_b in zip(role.sections[::2], role.sections[1::2], strict=True)
+        ][ahead:]
+        for role in sorted(result.timeline.roles, key=lambda role: role.cta_idx)
     ])  # fmt: skip
-    both = spans[:, :, 1] - spans[:, :, 0]
-    values = {f"burst_p{round(100 * share)}_cycles": float(np.quantile(both, share)) for share in (0.1, 0.5, 0.9)}
-    values["last_sm_cycles"] = float(np.median(both.max(axis=0)))
-    if not is_met:
-        values["step_cycles"] = float(np.diff(spans[:, :, 0], axis=1).mean())
-    scale = (ahead + NUM_TIMED) / count
-    return {**values, READ: result.counters[READ] * scale}
+    return times, result.counters[READ], count
+
+
+def _code(num_cycles: float, gpu: GpuSpec) -> ops.Alu:
+    """Code that takes a warp so long, most of it waiting for itself."""
+    return ops.Alu(num_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
 
 
 def start_cycle(cta: int, gpu: GpuSpec) -> float:
@@ -280,6 +306,28 @@ def start_cycle(cta: int, gpu: GpuSpec) -> float:
     spec = gpu.dispatcher
     dispatched = spec.launch_cycles + (cta + 1) * spec.dispatch_cycles_per_cta + spec.wait_cycles(cta)
     return dispatched + spec.cta_start_cycles
+
+
+def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
+    """What the loop's code takes, of the smallest tiles out of L2, which SMs share and so hardly wait for one another."""
+    least = [
+        row for row in rows if row["source"] == "l2" and row["a_rows"] == "64" and row["pattern"] in ("tall_4", "tall_8")
+    ]  # fmt: skip
+    met = [(row, _twin(row, gpu)) for row in least if row["is_met"] == "1"]
+    apart = [row for row in least if row["is_met"] == "0"]
+    if not (met and apart):
+        return []
+    measured_a, twin_a = (np.array([float(of[0 if side else 1]["a_p50_cycles"]) for of in met]) for side in (1, 0))
+    measured_b, twin_b = (np.array([float(of[0 if side else 1]["b_p50_cycles"]) for of in met]) for side in (1, 0))
+    issue = ISSUE_CYCLES + float(np.median(measured_a - twin_a))
+    between = BETWEEN_CYCLES + float(np.median(measured_b - measured_a - (twin_b - twin_a)))
+    after = float(np.median([float(row["step_cycles"]) - float(row["burst_p50_cycles"]) for row in apart]))
+    of_what = "tiles of 64 rows out of L2 that CTAs share down columns of 4 and 8"
+    return [
+        TwinConstant(name="ISSUE_CYCLES", value=issue, how=f"{of_what}, met: until A is there, beyond the twin's, median"),
+        TwinConstant(name="BETWEEN_CYCLES", value=between, how=f"{of_what}, met: from A to B, beyond the twin's, median"),
+        TwinConstant(name="NEXT_CYCLES", value=after, how=f"{of_what}, not met: steps less bursts, median"),
+    ]
 
 
 def includes() -> dict[str, str]:
@@ -307,6 +355,7 @@ CASE = Case(
     },
     num_repeats=3,
     predict=predict,
+    twin_constants=twin_constants,
     tiers={"burst_p50_cycles": 2, "step_cycles": 4, READ: 5},
     derive=derive,
     includes=includes,

@@ -87,7 +87,11 @@ class Multistage:
         key = slot(k, stage)
         if self.by_tma:
             yield self._expect[stage]
+            if self.refills_last:
+                yield self._meet
         yield panels[0][key]
+        if self.by_tma and self.refills_last:
+            yield self._meet
         yield panels[1][key]
         if not self.by_tma:
             yield self._commit
@@ -103,7 +107,8 @@ class Multistage:
         if self.by_tma:
             rounds, stage = divmod(position, self.num_stages)
             yield self._wait_full[stage][rounds & 1]
-            yield self._meet
+            if not self.refills_last:
+                yield self._meet
         else:
             yield from self._arrived
 
