@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -10,7 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, MappedTensor, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    KernelLaunch,
+    MappedTensor,
+    Output,
+    Outputs,
+    TwinConstant,
+    WrongAnswer,
+    by_value,
+)
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import wgmma
@@ -191,49 +203,71 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 TWIN_STEPS = 24
+STEP_CYCLES, REFILL_CYCLES, LATE_CYCLES, BOX_CYCLES = 260.9, 206.8, 116.5, 86.82
+"""What the kernel's loop takes beside the ops: a step without copies, what its copies add, of this what comes behind them,
+and each box of both operands."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """The same ring, fewer steps."""
+    """The same ring, fewer steps; clocks between are not told of."""
     if gpu.num_sms != MOST_CTAS or gpu.mbarrier is None or config["is_noted"] == "1":
         return {}
+    return {"step_cycles": _twin(config, gpu)}
+
+
+def _twin(config: Config, gpu: GpuSpec) -> float:
+    """Cycles of a step; a role for each warpgroup, the first of which copies."""
     (a_bytes, b_bytes), (a_rows, b_rows), boxes = operand_bytes(config), rows_of(config), int(config["num_boxes"])
     stages, depth, copies = int(config["num_stages"]), int(config["depth"]), config["has_copies"] == "1"
     ahead = stages - 1 if copies else stages
-    math = [
-        ops.Wgmma(wgmma(b_rows, BF16), 4 * boxes, (("a", stage), ("b", stage))) for stage in range(stages)
-    ]  # fmt: skip
+    math = [ops.Wgmma(wgmma(b_rows, BF16), 4 * boxes, (("a", stage), ("b", stage))) for stage in range(stages)]
+    step_code, refill_code, late_code, box_code = (
+        _code(cycles, gpu) for cycles in (STEP_CYCLES, REFILL_CYCLES - LATE_CYCLES, LATE_CYCLES, BOX_CYCLES)
+    )  # fmt: skip
+    half = TWIN_STEPS // 2
 
     def load(cta: int, step: int) -> Iterator[Any]:
-        stage, column = step % stages, step * boxes % NUM_COLUMNS
+        stage = step % stages
         yield ops.MbarrierArriveExpectTx("full", stage, a_bytes + b_bytes)
-        yield ops.TmaLoad("A", (0, column), a_bytes, a_bytes, a_rows, "a", stage, "full", num_boxes=boxes)
-        yield ops.TmaLoad("B", (cta, column), b_bytes, b_bytes, b_rows, "b", stage, "full", num_boxes=boxes)
+        for box in range(boxes):
+            column = (step * boxes + box) % NUM_COLUMNS
+            yield box_code
+            yield ops.TmaLoad("A", (0, column), a_bytes // boxes, a_bytes // boxes, a_rows, "a", stage, "full")
+            yield ops.TmaLoad("B", (cta, column), b_bytes // boxes, b_bytes // boxes, b_rows, "b", stage, "full")
 
-    def program(cta: RoleContext) -> Iterator[Any]:
-        for step in range(ahead):
-            yield from load(cta.cta_idx, step)
-        yield ops.RangeStart(ops.Section.MAINLOOP)
-        for step in range(TWIN_STEPS):
-            if step == TWIN_STEPS // 2:
-                yield ops.RangeEnd()
-                yield ops.RangeStart(ops.Section.MAINLOOP)
-            if copies or step < stages:
-                yield ops.MbarrierWait("full", step % stages, step // stages & 1)
-            yield ops.WgmmaFence()
-            yield math[step % stages]
-            yield ops.WgmmaCommitGroup()
-            yield ops.WgmmaWaitGroup(depth)
-            yield ops.Syncthreads()
-            if copies and step + ahead < TWIN_STEPS:
-                yield from load(cta.cta_idx, step + ahead)
-        yield ops.RangeEnd()
-        yield ops.WgmmaWaitGroup(0)
+    def multiply(*, is_loader: bool) -> Callable[[RoleContext], Iterator[Any]]:
+        def program(cta: RoleContext) -> Iterator[Any]:
+            for step in range(ahead if is_loader else 0):
+                yield from load(cta.cta_idx, step)
+            yield ops.RangeStart(ops.Section.MAINLOOP)
+            for step in range(TWIN_STEPS):
+                if step == half:
+                    yield ops.RangeEnd()
+                    yield ops.RangeStart(ops.Section.MAINLOOP)
+                if copies or step < stages:
+                    yield ops.MbarrierWait("full", step % stages, step // stages & 1)
+                yield ops.WgmmaFence()
+                yield math[step % stages]
+                yield ops.WgmmaCommitGroup()
+                yield ops.WgmmaWaitGroup(depth)
+                yield ops.Syncthreads()
+                if is_loader and copies and step + ahead < TWIN_STEPS:
+                    yield refill_code
+                    yield from load(cta.cta_idx, step + ahead)
+                    yield late_code
+                yield step_code
+            yield ops.RangeEnd()
+            yield ops.WgmmaWaitGroup(0)
+
+        return program
 
     ctas = int(config["num_ctas"])
     launched = Launch(
         kernel="ring_math", num_ctas=ctas, num_tiles=ctas,
-        roles=(WarpRole(name="all", num_warps=4 * int(config["num_warpgroups"]), program=program),),
+        roles=tuple(
+            WarpRole(name=f"warpgroup {idx}", num_warps=4, program=multiply(is_loader=idx == 0))
+            for idx in range(int(config["num_warpgroups"]))
+        ),
         buffers=(
             Buffer(name="a", stage_bytes=a_bytes, num_stages=stages),
             Buffer(name="b", stage_bytes=b_bytes, num_stages=stages),
@@ -243,7 +277,61 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     )  # fmt: skip
     result = simulate(launched, gpu, clock="max", l2="warm", skips=False, recorded_sms=range(gpu.num_sms))
     spans = [role.sections[-1] for role in result.timeline.roles if role.sections]
-    return {"step_cycles": float(np.mean([span.end_cycle - span.start_cycle for span in spans])) / (TWIN_STEPS // 2)}
+    return float(np.mean([span.end_cycle - span.start_cycle for span in spans])) / half
+
+
+def _code(num_cycles: float, gpu: GpuSpec) -> ops.Alu:
+    """Code that takes a warp so long, most of it waiting for itself."""
+    return ops.Alu(num_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
+
+
+def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
+    """What the loop's code takes, of one warpgroup that waits for its math: all else is known from elsewhere."""
+    lone = [row for row in rows if row["is_noted"] == "0" and row["num_warpgroups"] == "1" and row["num_ctas"] == "1"]
+    plain = [row for row in lone if row["depth"] == "0"]
+    hidden = [row for row in plain if row["num_stages"] != "2" or row["has_copies"] == "0"]  # none waits for a stage
+    beyond = [(row, float(row["step_cycles"]) - _twin(row, gpu)) for row in hidden]
+    alone = [cycles for row, cycles in beyond if row["has_copies"] == "0"]
+    one, two = ([cycles for row, cycles in beyond if row["has_copies"] == "1" and row["num_boxes"] == num] for num in "12")
+    late = [
+        _twin(row, gpu) - float(row["step_cycles"]) for row in lone if row["num_stages"] == "2" and row["has_copies"] == "1"
+    ]  # fmt: skip
+    if not (alone and one and two and late):
+        return []
+    step, box = float(np.median(alone)), float(np.median(two) - np.median(one))
+    what = "one warpgroup, waits for its math"
+    return [
+        TwinConstant(name="STEP_CYCLES", value=STEP_CYCLES + step, how=f"{what}, no copies: beyond the twin's, median"),
+        TwinConstant(name="BOX_CYCLES", value=BOX_CYCLES + box, how=f"{what}, rings of 3 and 4: two boxes less one"),
+        TwinConstant(
+            name="REFILL_CYCLES", value=REFILL_CYCLES + float(np.median(one)) - step - box,
+            how=f"{what}, rings of 3 and 4, one box: steps beyond the twin's, less those two, median",
+        ),
+        TwinConstant(
+            name="LATE_CYCLES", value=LATE_CYCLES + float(np.median(late)),
+            how="one warpgroup, rings of 2, which wait for their copies: the twin's beyond the steps, median",
+        ),
+    ]  # fmt: skip
+
+
+DRAIN_CYCLES = 45.75
+"""From a group's end in the pipe until its wait returns: ``wgmma_latency_cycles`` and ``wgmma_smem_a_cycles``."""
+CYCLES_PER_COLUMN = 0.5
+"""Of a wgmma of bf16: 64 x n x 16."""
+
+
+def fit(rows: Sequence[Config]) -> list[Fitted]:
+    """Wgmma that are left when the last has been issued of two warpgroups that issue eight each."""
+    left = [
+        (float(row[f"drain_{warpgroup}_cycles"]) - DRAIN_CYCLES) / (CYCLES_PER_COLUMN * int(row["n"])) for row in rows
+        for warpgroup in (0, 1)
+        if row["is_noted"] == "1" and row["num_warpgroups"] == "2" and row["num_boxes"] == "2" and row["depth"] == "0"
+    ]  # fmt: skip
+    how = (
+        "two warpgroups that issue eight each and wait for them: how long the wait, less its latency and A's start, over "
+        "cycles each: median"
+    )
+    return [Fitted(parameter="tensor_core.wgmma_max_queued", value=float(np.median(left)), how=how)] if left else []
 
 
 CASE = Case(
@@ -268,5 +356,7 @@ CASE = Case(
     num_repeats=3,
     predict=predict,
     tiers={"step_cycles": 4},
+    fit=fit,
+    twin_constants=twin_constants,
     includes=includes,
 )  # fmt: skip

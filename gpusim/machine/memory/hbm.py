@@ -86,7 +86,8 @@ class Hbm(Component):
     Models: latency under load: channels are queues that requests fall on at random, so that a read waits in proportion to
     what is taken over what is left of the peak, as it was during the last latency, where it does not wait longer for its
     share of the wire; sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills
-    come in order), idle latency; the slowest of many rows, one of which finds its bank in refresh; writes take their share
+    come in order), idle latency; the slowest of many rows, one of which finds its bank in refresh, where those that were
+    asked for early are hidden behind the last; writes take their share
     of the same wire, at their own efficiency, which is lower beside reads.
     Ignores: that SMs which ask for one tile together draw it together (the first draws all of it), single channels and
     banks, open rows; that reads wait for whole trains of writes (behind stores at full rate three times as long as idle).
@@ -128,8 +129,8 @@ class Hbm(Component):
     def refresh_cycles(self, num_rows: float, over_cycles: float = 0.0) -> float:
         """How much later than a mean row's the slowest of ``num_rows`` rows comes that are asked for over ``over_cycles``.
 
-        A row that finds its bank in refresh waits for a time between none and the longest, evenly. Those asked for early hide
-        their wait behind the later ones: the last to come counts.
+        A row that finds its bank in refresh waits for a time between none and the longest, evenly. Those asked for early
+        hide their wait behind the later ones: the last to come counts.
         """
         longest, num_waiting = self._refresh_cycles, max(0.0, num_rows - 1.0) * self.spec.refresh_fraction
         if not longest or not num_waiting:

@@ -124,10 +124,10 @@ class L2(Component):
     touched on a side in between, lines that leave one by one and not all at once, write-back of what does not stay, near
     and far latency: a side's first read of a tile goes across for the lines that lie on the other (a tile with lines on
     both waits for those), later ones find a copy while the side has room; what goes across, half of all stores among it,
-    takes its turn on a link each way; a tile of many lines waits for the farthest slice; stores that wait dirty up to a
-    limit, beyond which the oldest are written back; cache hints and set-asides (traffic.py): evict_first takes no room from
-    others, evict_last keeps what is set aside, a window of addresses that persist is evict_last; a sector that comes out
-    of memory with its neighbour.
+    takes its turn on a link each way (what memory gives crosses as it comes); a tile of many lines waits for the
+    farthest slice; stores that wait dirty up to a limit, beyond which the oldest are written back; cache hints and
+    set-asides (traffic.py): evict_first takes no room from others, evict_last keeps what is set aside, a window of
+    addresses that persist is evict_last; a sector that comes out of memory with its neighbour.
     Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly); hints of how much to
     fetch; fills by stores to part of a sector (32 bytes, when it leaves); requests and headers of reads on the link; hints
     beside what earlier launches left, and in launches without footprints.
