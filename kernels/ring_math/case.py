@@ -43,6 +43,8 @@ MOST_SMEM_BYTES = 220 * KIB
 WORDS_SEEN = 8
 
 SOME_N = (64, 128, 256)
+CROWDED_REGISTERS, ALL_REGISTERS = {64: 64, 128: 96}, 65536
+"""Of a thread, at most, where several CTAs are to fit on an SM; of an SM."""
 WARPGROUPS = (1, 2)
 DEPTHS = (0, 1)
 STAGES = (2, 3, 4)
@@ -92,6 +94,24 @@ def rings(seed: int) -> list[Config]:
         for copies, ctas, stages in ((0, 1, 2), *((1, ctas, stages) for ctas in (1, MOST_CTAS) for stages in STAGES))
     ]  # fmt: skip
     return [config for config in found if stage_bytes(config) * int(config["num_stages"]) <= MOST_SMEM_BYTES]
+
+
+def crowded(seed: int) -> list[Config]:
+    """Two and four CTAs an SM, which read the same tiles: do they fill one queue?"""
+    del seed  # a sweep, the same for every seed
+    found = [
+        _config(n, num_warpgroups, depth, stages, boxes, each * MOST_CTAS, copies, noted)
+        for noted in (0, 1) for each in (2, 4) for num_warpgroups in WARPGROUPS for n in (64, 128) for boxes in BOXES
+        for depth in DEPTHS for copies, stages in ((0, 2), (1, 2), (1, 3))
+        if each * num_warpgroups * 128 * CROWDED_REGISTERS[n] <= ALL_REGISTERS
+    ]  # fmt: skip
+    return [config for config in found if stage_bytes(config) * int(config["num_stages"]) <= room_bytes(config)]
+
+
+def room_bytes(config: Config) -> int:
+    """Of a CTA, so that as many fit as there are for each SM, and no more."""
+    each = max(1, int(config["num_ctas"]) // MOST_CTAS)
+    return MOST_SMEM_BYTES if each == 1 else (224 // each - 2) * KIB
 
 
 def rows_of(config: Config) -> tuple[int, int]:
@@ -146,7 +166,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     num_warpgroups = int(config["num_warpgroups"])
     plan = [
         stages, int(config["num_boxes"]), b_rows, NUM_COLUMNS, NUM_LEAD, NUM_TIMED, int(config["has_copies"]),
-        int(config["is_noted"]), 1, ctas - 1,
+        int(config["is_noted"]), ctas <= MOST_CTAS, ctas - 1,
     ]  # fmt: skip
     return KernelLaunch(
         kernel=config["kernel"],
@@ -159,14 +179,15 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         ),
         grid=(ctas, 1, 1),
         block=(128 * num_warpgroups, 1, 1),
-        smem_bytes=max(LEAST_SMEM_BYTES, stages * stage_bytes(config)),
+        smem_bytes=room_bytes(config) if ctas > MOST_CTAS else max(LEAST_SMEM_BYTES, stages * stage_bytes(config)),
     )  # fmt: skip
 
 
 def product(config: Config) -> NDArray[np.int64]:
     """What the checked CTA's accumulators hold: int64[accumulators, threads]."""
     (a_rows, b_rows), ctas, boxes = rows_of(config), int(config["num_ctas"]), int(config["num_boxes"])
-    a, b = numbers(a_rows, 1), numbers(MOST_CTAS * b_rows, 2)[(ctas - 1) * b_rows : ctas * b_rows]
+    panel = ctas - 1 if ctas <= MOST_CTAS else 0
+    a, b = numbers(a_rows, 1), numbers(MOST_CTAS * b_rows, 2)[panel * b_rows : (panel + 1) * b_rows]
     steps = NUM_LEAD + NUM_TIMED
     times = np.zeros(NUM_COLUMNS, dtype=np.int64)
     for step in range(steps):
@@ -224,7 +245,7 @@ def _twin(config: Config, gpu: GpuSpec) -> float:
     step_code, refill_code, late_code, box_code = (
         _code(cycles, gpu) for cycles in (STEP_CYCLES, REFILL_CYCLES - LATE_CYCLES, LATE_CYCLES, BOX_CYCLES)
     )  # fmt: skip
-    half = TWIN_STEPS // 2
+    half, ctas = TWIN_STEPS // 2, int(config["num_ctas"])
 
     def load(cta: int, step: int) -> Iterator[Any]:
         stage = step % stages
@@ -233,7 +254,8 @@ def _twin(config: Config, gpu: GpuSpec) -> float:
             column = (step * boxes + box) % NUM_COLUMNS
             yield box_code
             yield ops.TmaLoad("A", (0, column), a_bytes // boxes, a_bytes // boxes, a_rows, "a", stage, "full")
-            yield ops.TmaLoad("B", (cta, column), b_bytes // boxes, b_bytes // boxes, b_rows, "b", stage, "full")
+            tile = (cta if ctas <= MOST_CTAS else 0, column)
+            yield ops.TmaLoad("B", tile, b_bytes // boxes, b_bytes // boxes, b_rows, "b", stage, "full")
 
     def multiply(*, is_loader: bool) -> Callable[[RoleContext], Iterator[Any]]:
         def program(cta: RoleContext) -> Iterator[Any]:
@@ -261,7 +283,6 @@ def _twin(config: Config, gpu: GpuSpec) -> float:
 
         return program
 
-    ctas = int(config["num_ctas"])
     launched = Launch(
         kernel="ring_math", num_ctas=ctas, num_tiles=ctas,
         roles=tuple(
@@ -271,7 +292,7 @@ def _twin(config: Config, gpu: GpuSpec) -> float:
         buffers=(
             Buffer(name="a", stage_bytes=a_bytes, num_stages=stages),
             Buffer(name="b", stage_bytes=b_bytes, num_stages=stages),
-            Buffer(name="rest", stage_bytes=max(0, LEAST_SMEM_BYTES - stages * (a_bytes + b_bytes))),
+            Buffer(name="rest", stage_bytes=launch(config, False).smem_bytes - stages * (a_bytes + b_bytes)),
         ),
         mbarriers=(Mbarrier(name="full", num_arrivals=1, num_stages=stages),),
     )  # fmt: skip
@@ -338,7 +359,10 @@ CASE = Case(
     name="ring_math",
     question=__doc__,
     columns=COLUMNS,
-    groups={"rings": Group(configs=rings, rank=2, least_capability=(9, 0))},
+    groups={
+        "rings": Group(configs=rings, rank=2, least_capability=(9, 0)),
+        "crowded": Group(configs=crowded, rank=2, least_capability=(9, 0)),
+    },
     launch=launch,
     check=check,
     values={

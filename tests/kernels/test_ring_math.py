@@ -50,6 +50,19 @@ def test_rings_fit_and_a_box_is_a_tile() -> None:
         assert boxes == list(case.rows_of(config))
 
 
+def test_crowded_ctas_have_room_for_each_other_and_for_no_more() -> None:
+    for config in CASE.configs("crowded", 1):
+        launch, each = CASE.launch(config, False), int(config["num_ctas"]) // 132
+        assert launch.smem_bytes >= int(config["num_stages"]) * case.stage_bytes(config)
+        assert each * (launch.smem_bytes + 1088) <= 228 * 1024 < (each + 1) * (launch.smem_bytes + 1088)
+
+
+def test_threads_have_no_more_registers_than_their_neighbours_leave(built: Callable[[str, str], Cubin]) -> None:
+    for name, kernel in read_sass(built("ring_math", "sm_90a").path).items():
+        most = case.CROWDED_REGISTERS.get(int(name.split("_")[1][1:]))
+        assert most is None or kernel.num_registers <= most
+
+
 def test_each_accumulator_is_an_element_of_the_product() -> None:
     config = ring(n=64, num_warpgroups=2)
     a, b = case.numbers(128, 1), case.numbers(132 * 64, 2)[:64]
