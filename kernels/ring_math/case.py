@@ -347,6 +347,7 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
         (float(row[f"drain_{warpgroup}_cycles"]) - DRAIN_CYCLES) / (CYCLES_PER_COLUMN * int(row["n"])) for row in rows
         for warpgroup in (0, 1)
         if row["is_noted"] == "1" and row["num_warpgroups"] == "2" and row["num_boxes"] == "2" and row["depth"] == "0"
+        and int(row["num_ctas"]) <= MOST_CTAS
     ]  # fmt: skip
     how = (
         "two warpgroups that issue eight each and wait for them: how long the wait, less its latency and A's start, over "
