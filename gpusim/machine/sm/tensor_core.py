@@ -80,7 +80,8 @@ class TensorCore(Component):
     accumulators a thread, always less than its arithmetic); conversions where mma.sync of fp8 is no instruction, which other
     warps' arithmetic hides, and what a warp or two wait for them; sparsity, sub-normal or zero operands.
     Source: the GPU's description; the rule max(flops, wavefronts) from published H100 rates; that warpgroups fill one queue:
-    kernels/ring_math, h200_sxm, 2026-11-22 (eight each of two: the last is issued when some six are left, whatever N; CTAs of an SM fill one, too).
+    kernels/ring_math, h200_sxm, 2026-11-22 (eight each of two: the last is issued when some six are left, whatever N; CTAs
+    of an SM fill one, too).
     """
 
     kind = "tensor_core"
