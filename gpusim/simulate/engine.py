@@ -38,13 +38,17 @@ from gpusim.workload.ops import MbarrierWait, TmaLoad, Wgmma
 class WgmmaCost:
     """What one Wgmma op costs, and how often it ran."""
 
-    __slots__ = ("cycles", "free_share", "num_warp_instructions", "op", "tail_cycles", "times", "wavefronts")
+    __slots__ = (
+        "cycles", "free_share", "num_warp_instructions", "op", "queued_cycles", "tail_cycles", "times", "wavefronts",
+    )
 
     def __init__(self, op: Wgmma) -> None:
         """``op`` is kept, so that its identity stays its own."""
         self.op = op
         self.cycles = 0.0
         self.tail_cycles = 0.0
+        self.queued_cycles = 0.0
+        """How much of the pipe's work may be left when the last of them has been issued."""
         self.free_share = 1.0
         self.wavefronts = 0.0
         self.num_warp_instructions = 0
@@ -386,6 +390,7 @@ class Engine:
             rate_class=atom.rate_class, num_flops=atom.num_flops, num_wavefronts=wavefronts,
             has_register_a=atom.a_source == "registers",
         )
+        cost.queued_cycles = core.spec.wgmma_max_queued * each
         cost.free_share = core.free_share(wavefronts, each)
         cost.wavefronts = num_issues * wavefronts
         cost.num_warp_instructions = op.num_issues * num_warps

@@ -80,9 +80,9 @@ def launch(config: Config, is_counted: bool) -> Product:
 def options(config: Config, row: Mapping[str, str]) -> dict[str, Any]:
     """Options of the GEMM model. Registers and the wait depth are read off the compiled kernel where the row has them.
 
-    Triton's loop, as its TTGIR and SASS have it: wait for the slot, meet, issue the math, wait until one group runs, meet,
-    load into the slot that this has freed; so stages less one are loaded ahead. A warpgroup has its part of the rows. D
-    goes through shared memory: to 16-byte stores of rows, or to TMA.
+    Triton's loop, as its TTGIR and SASS have it: wait for the slot (and meet, by cp.async), issue the math, wait until one
+    group runs, meet, load into the slot that this has freed; so stages less one are loaded ahead. A warpgroup has its part
+    of the rows. D goes through shared memory: to 16-byte stores of rows, or to TMA.
     """
     by_tma = config["kernel"] == "by_descriptors"
     waits = row.get("wgmma_waits", "").split()

@@ -167,6 +167,18 @@ def test_a_load_behind_the_wait_goes_a_step_further_ahead(h200: GpuSpec, refill:
     assert " ".join(found) == expected
 
 
+def test_behind_the_wait_all_meet_before_a_stage_is_announced_and_before_each_of_its_copies(h200: GpuSpec) -> None:
+    """As Triton 3.6 compiles it: nobody meets between the wait for a slot and its math."""
+    launch = GemmParams(
+        m=64, n=64, k=128, tile="64x64x64", schedule="multistage", stages=2, refill="after_wait", wgmma_depth=1, copy="tma"
+    ).launch(h200)
+    names = {
+        ops.MbarrierWait: "W", ops.Wgmma: "M", ops.Syncthreads: "S", ops.MbarrierArriveExpectTx: "E", ops.TmaLoad: "L",
+    }  # fmt: skip
+    found = " ".join(names[type(op)] for _, op in ops_of(launch, *names))
+    assert "W M S E S L S L W M S" in found
+
+
 def test_fragments_are_read_a_slice_ahead_of_their_math(h200: GpuSpec) -> None:
     launch = GemmParams(m=64, n=64, k=64, tile="64x64x32", math="mma_sync", stages=3, warps="2x2").launch(h200)
     found = words(dry_run(launch)["math"], ops.Ldmatrix, ops.MmaSync)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from gpusim.machine.config import load_gpu
@@ -60,3 +61,27 @@ def test_what_was_asked_for_long_ago_keeps_nobody_waiting() -> None:
 def test_without_queues_nobody_waits() -> None:
     assert wait_behind(3200.0, queue_ns=0.0) == 0.0
 
+
+
+def drawn_wait(num_rows: int, over_cycles: float, fraction: float, longest: float) -> float:
+    """How much later the last of so many rows comes than the last that waits for nothing, on average over many draws."""
+    draw = np.random.default_rng(7)
+    shape = (4000, num_rows)
+    waits = np.where(draw.random(shape) < fraction, draw.random(shape) * longest, 0.0)
+    asked_at = over_cycles * (np.arange(num_rows) + 1) / num_rows
+    return float((asked_at + waits).max(axis=1).mean() - over_cycles)
+
+
+@pytest.mark.parametrize(("num_rows", "over_cycles"), [(65, 0.0), (257, 0.0), (65, 100.0), (257, 300.0), (513, 900.0)])
+def test_the_slowest_of_many_rows_is_the_one_that_is_drawn(num_rows: int, over_cycles: float) -> None:
+    _, hbm = memory(refresh_fraction=0.1, refresh_ns=500.0)
+    found = hbm.refresh_cycles(num_rows, over_cycles)
+    assert found == pytest.approx(drawn_wait(num_rows - 1, over_cycles, 0.1, 500.0), rel=0.03, abs=2.0)
+
+
+def test_one_row_waits_no_longer_than_the_mean_and_many_for_the_longest() -> None:
+    _, hbm = memory(refresh_fraction=0.1, refresh_ns=500.0)
+    assert hbm.refresh_cycles(1.0) == hbm.refresh_cycles(1.0, 100.0) == 0.0
+    assert hbm.refresh_cycles(1e6) == pytest.approx(500.0, rel=1e-3)
+    assert hbm.refresh_cycles(100.0, 1000.0) < hbm.refresh_cycles(100.0, 10.0) < hbm.refresh_cycles(100.0)
+    assert memory(refresh_fraction=0.1, refresh_ns=0.0)[1].refresh_cycles(100.0, 10.0) == 0.0

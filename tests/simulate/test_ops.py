@@ -164,6 +164,24 @@ def test_a_group_holds_as_many_wgmma_as_one_likes() -> None:
     assert spans_of(run(role(program, "role0", 4)), WarpState.MATH_PIPE) == [(0, 7)]
 
 
+@pytest.mark.parametrize(("num_issues", "num_warps", "blocked"), [(3, 4, 0), (5, 4, 2), (1, 8, 0), (4, 8, 5)])
+def test_a_warp_whose_wgmma_find_the_queue_full_waits_until_it_has_room(
+    num_issues: int, num_warps: int, blocked: int
+) -> None:
+    """Three wgmma may wait and run, of however many warpgroups."""
+
+    def program(cta: RoleContext) -> Ops:
+        yield ops.Wgmma(WGMMA, num_issues)
+        yield ops.WgmmaCommitGroup()
+        yield ops.Fma(num_warps)
+        yield ops.WgmmaWaitGroup(0)
+
+    result = run(role(program, "role0", num_warps), gpu=changed(tensor_core={"wgmma_max_queued": 3.0}))
+    ((start, _),) = spans_of(result, WarpState.MATH_PIPE)
+    assert start == blocked * WGMMA_CYCLES
+    assert result.cycles == num_issues * num_warps // 4 * WGMMA_CYCLES
+
+
 def test_a_chain_of_instructions_waits_from_one_to_the_next() -> None:
     def program(cta: RoleContext) -> Ops:
         yield ops.Alu(10, is_chain=True)

@@ -149,7 +149,7 @@ class GemmParams(KernelParams):
     )
     refill: Literal["before_math", "after_math", "after_wait"] | None = Field(
         None, description="multistage only: whether a k-step's next load is issued before its math, after it, or (wgmma) "
-        "after the wait for it, into the slot that the wait has freed"
+        "after the wait for it, into the slot that the wait has freed (Triton's loop)"
     )
     registers: Annotated[int, Field(ge=24, le=255)] | None = Field(
         None, description="registers a thread is launched with, as ptxas -v says of a kernel that exists; by default worked "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import exp
+from math import erf, exp, pi, sqrt
 
 import simpy
 
@@ -86,7 +86,8 @@ class Hbm(Component):
     Models: latency under load: channels are queues that requests fall on at random, so that a read waits in proportion to
     what is taken over what is left of the peak, as it was during the last latency, where it does not wait longer for its
     share of the wire; sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills
-    come in order), idle latency; the slowest of many rows, one of which finds its bank in refresh; writes take their share
+    come in order), idle latency; the slowest of many rows, one of which finds its bank in refresh, where those that were
+    asked for early are hidden behind the last; writes take their share
     of the same wire, at their own efficiency, which is lower beside reads.
     Ignores: that SMs which ask for one tile together draw it together (the first draws all of it), single channels and
     banks, open rows; that reads wait for whole trains of writes (behind stores at full rate three times as long as idle).
@@ -125,14 +126,23 @@ class Hbm(Component):
         self._intakes: dict[int, _Intake] = {}
         self._alike = alike or {}
 
-    def refresh_cycles(self, num_rows: float) -> float:
-        """How much longer than the mean the slowest of ``num_rows`` rows takes.
+    def refresh_cycles(self, num_rows: float, over_cycles: float = 0.0) -> float:
+        """How much later than a mean row's the slowest of ``num_rows`` rows comes that are asked for over ``over_cycles``.
 
-        Of those that find their bank in refresh each waits for a time between none and the longest, evenly: the last of
-        m for m / (m + 1) of it.
+        A row that finds its bank in refresh waits for a time between none and the longest, evenly. Those asked for early
+        hide their wait behind the later ones: the last to come counts.
         """
-        num_waiting = max(0.0, num_rows - 1.0) * self.spec.refresh_fraction
-        return self._refresh_cycles * num_waiting / (num_waiting + 1.0)
+        longest, num_waiting = self._refresh_cycles, max(0.0, num_rows - 1.0) * self.spec.refresh_fraction
+        if not longest or not num_waiting:
+            return 0.0
+        early = 0.0  # by which the slowest comes earlier than the last row with the longest wait
+        if over_cycles > 0.0:
+            scale = sqrt(num_waiting / (2.0 * longest * over_cycles))
+            early = sqrt(pi) / 2.0 / scale * erf(scale * min(over_cycles, longest))
+        if over_cycles < longest:
+            hidden = over_cycles / (2.0 * longest)
+            early += longest / num_waiting * (exp(-num_waiting * hidden) - exp(-num_waiting * (1.0 - hidden)))
+        return longest - early
 
     def queue_cycles(self) -> float:
         """How long a read that begins now waits at its channel, by what was asked for lately."""

@@ -124,10 +124,10 @@ class L2(Component):
     touched on a side in between, lines that leave one by one and not all at once, write-back of what does not stay, near
     and far latency: a side's first read of a tile goes across for the lines that lie on the other (a tile with lines on
     both waits for those), later ones find a copy while the side has room; what goes across, half of all stores among it,
-    takes its turn on a link each way; a tile of many lines waits for the farthest slice; stores that wait dirty up to a
-    limit, beyond which the oldest are written back; cache hints and set-asides (traffic.py): evict_first takes no room from
-    others, evict_last keeps what is set aside, a window of addresses that persist is evict_last; a sector that comes out
-    of memory with its neighbour.
+    takes its turn on a link each way (what memory gives crosses as it comes); a tile of many lines waits for the
+    farthest slice; stores that wait dirty up to a limit, beyond which the oldest are written back; cache hints and
+    set-asides (traffic.py): evict_first takes no room from others, evict_last keeps what is set aside, a window of
+    addresses that persist is evict_last; a sector that comes out of memory with its neighbour.
     Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly); hints of how much to
     fetch; fills by stores to part of a sector (32 bytes, when it leaves); requests and headers of reads on the link; hints
     beside what earlier launches left, and in launches without footprints.
@@ -271,7 +271,8 @@ class L2(Component):
             self.counters.unplanned_miss_bytes += num_bytes * request.num_alike
         paid = num_bytes * self._fill_scales.get(request.tensor, 1.0) * self._fetch_scales.get(request.tensor, 1.0)
         earliest = request.issued_at + paid / self.hbm.wire.alone + self.hbm.queue_cycles()
-        waits = self.hbm.refresh_cycles(max(request.num_rows * share, num_bytes / ROW_BYTES))
+        num_rows = max(request.num_rows * share, num_bytes / ROW_BYTES)
+        waits = self.hbm.refresh_cycles(num_rows, num_bytes / self.hbm.wire.alone)
         if request.num_bytes > SIDE_BYTES:  # what is far and what waits are seldom the same lines
             waits = max(0.0, waits - self.hit_latency_cycles + self._mean_latency_cycles)
         done = _Filled(tile, earliest, self.hbm.latency_cycles + waits)
@@ -375,7 +376,8 @@ class _Filled:
         tile = self._tile
         come_at = cycle if cycle > self._earliest else self._earliest
         for link, num_bytes, num_sms in tile.crossings:
-            tile.copied_at = link.reserve_alike(num_bytes, num_sms, at_cycle=cycle)
+            since = cycle - num_bytes * num_sms / link.rate  # lines cross as they come
+            tile.copied_at = link.reserve_alike(num_bytes, num_sms, at_cycle=since)
             if tile.copied_at > come_at:
                 come_at = tile.copied_at
         tile.crossings.clear()

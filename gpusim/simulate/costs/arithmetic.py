@@ -27,7 +27,7 @@ def mma_sync(role: Role, op: ops.MmaSync) -> Pause:
 
 
 def wgmma(role: Role, op: ops.Wgmma) -> Pause:
-    """Queue a batch in the tensor core; the warps go on, unless too many of their groups are in flight."""
+    """Queue a batch in the tensor core; the warps go on, unless too many of their groups, or of all wgmma, are in flight."""
     cost = role.engine.wgmma_costs.get(id(op))
     if cost is None:
         cost = role.engine.cost_of_wgmma(op, role.num_warpgroups, role.num_warps)
@@ -58,6 +58,9 @@ def wgmma(role: Role, op: ops.Wgmma) -> Pause:
         record_mma(role, begin, free_at, op.num_issues * role.num_warpgroups)
     if end > role.wgmma_open:
         role.wgmma_open = end
+    issued_at = free_at - cost.queued_cycles
+    if issued_at > at:
+        role.spend(TENSOR, issued_at)
     return None
 
 
