@@ -1,0 +1,480 @@
+"""What does a k-step of a GEMM take whose warps copy (cp.async) what they multiply (wgmma)?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Group,
+    KernelLaunch,
+    Output,
+    Outputs,
+    Repeated,
+    WrongAnswer,
+    by_value,
+)
+from gpusim.layout import tile_to_shape
+from gpusim.layout.swizzle import ByteLayout, swizzle_mode
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.atoms.mma import wgmma
+from gpusim.workload.dtypes import BF16
+from gpusim.workload.gmma import gmma_atom, wgmma_descriptors
+from gpusim.workload.launch import RoleContext
+
+K, K_STEPS = 64, 4
+PITCH_BYTES = 256
+"""From row to row in global memory: two blocks of k with the same numbers."""
+ROUNDS = (16, 48, 176)
+"""Steps; a step's cycles are the difference between the last two."""
+COPY_BYTES = 512
+"""Of one cp.async of a warp."""
+MOST_SMEM_BYTES = 227 * 1024
+ALL_SMS = 132
+SHARED_IMAGES = 16
+PHASES = ("wait_copies", "meet", "math", "wait_math", "meet_again", "copies")
+"""As kernel.cu numbers what lies between two looks at the clock."""
+ORDERS = ("after_wait", "after_math", "before_math")
+
+
+class Shape(NamedTuple):
+    """A CTA's tile: so many warpgroups, each with so many blocks of 64 rows of A; rows of B."""
+
+    warpgroups: int
+    blocks: int
+    n: int
+
+    @property
+    def rows(self) -> int:
+        """Of A and B in a stage."""
+        return 64 * self.warpgroups * self.blocks + self.n
+
+    @property
+    def stage_bytes(self) -> int:
+        """Of A and B."""
+        return self.rows * K * 2
+
+    @property
+    def warps(self) -> int:
+        """That multiply."""
+        return 4 * self.warpgroups
+
+    @property
+    def copies(self) -> int:
+        """That fill a stage, of each warp."""
+        return self.stage_bytes // (COPY_BYTES * self.warps)
+
+
+SHAPES = {
+    "2x64x256": Shape(2, 1, 256), "2x128x128": Shape(2, 2, 128), "2x64x128": Shape(2, 1, 128), "1x128x128": Shape(1, 2, 128),
+    "1x64x128": Shape(1, 1, 128), "1x64x64": Shape(1, 1, 64), "1x64x256": Shape(1, 1, 256),
+}  # fmt: skip
+"""Warpgroups x rows of each x n; as Triton makes of tiles 128x256, 256x128, 128x128 (8 and 4 warps), 64x128, 64x64."""
+
+
+class Build(NamedTuple):
+    """An entry point: what kernel.cu's template takes. The rest of what a config says is told at run time."""
+
+    shape: str
+    copies: int
+    stages: int
+    order: str = "after_wait"
+    depth: int = 1
+    has_math: int = 1
+    has_others: int = 0
+    is_fixed: int = 0
+    is_fenced: int = 0
+    commits: int = 2
+    is_stamped: int = 0
+
+    @property
+    def name(self) -> str:
+        """Of the entry point."""
+        kind = ("math" if self.has_math else "nomath") + "_others" * self.has_others + "_fixed" * self.is_fixed
+        kind += "_fenced" * self.is_fenced + "_stamped" * self.is_stamped
+        return f"own_{self.shape}_c{self.copies}_s{self.stages}_{self.order}{self.depth}_{self.commits}_{kind}"
+
+    @property
+    def distance(self) -> int:
+        """Stages that are copied ahead."""
+        return self.stages - 1 - (0 if self.order == "after_wait" else self.depth)
+
+
+def _fits(shape: str, stages: int) -> bool:
+    return SHAPES[shape].stage_bytes * stages <= MOST_SMEM_BYTES
+
+
+def _full(shape: str, stages: int, **more: Any) -> Build:
+    return Build(shape, SHAPES[shape].copies, stages, **more)
+
+
+BIG = ("2x64x256", "1x128x128", "1x64x128")
+"""Shapes of the sweeps that vary something else."""
+
+
+@cache
+def builds() -> dict[str, list[Build]]:
+    """Of every group."""
+    steps = [_full(shape, stages) for shape in SHAPES for stages in (2, 3, 4) if _fits(shape, stages)]
+    steps += [_full(shape, 6) for shape in ("1x64x128", "1x64x64")]
+    steps += [made._replace(is_fixed=1) for made in steps]
+    alone = [Build(shape, 0, 2) for shape in SHAPES]
+    alone += [_full(shape, stages, has_math=0) for shape in SHAPES for stages in (2, 3, 4) if _fits(shape, stages)]
+    fewer = [
+        Build(shape, copies, 3)
+        for shape, some in (
+            ("2x64x256", (3, 6, 9)),
+            ("1x128x128", (4, 8, 12)),
+            ("1x64x128", (3, 6, 9)),
+            ("1x64x256", (5, 10)),
+        )
+        for copies in some
+    ]
+    ways: tuple[dict[str, Any], ...] = (
+        {"order": "after_math"}, {"order": "before_math"}, {"depth": 0}, {"is_fenced": 1}, {"commits": 1},
+    )  # fmt: skip
+    order = [_full(shape, 3, **way) for shape in BIG for way in ways]
+    order += [_full(shape, 4, **way) for shape in BIG for way in ways[:2]]
+    order += [_full(shape, 3, has_others=1) for shape in ("1x64x128", "1x64x256")]
+    phases = [_full(shape, 3, is_stamped=1) for shape in SHAPES if shape != "1x64x256"] + [
+        _full(shape, 3, has_math=0, is_stamped=1) for shape in BIG
+    ]
+    return {
+        "steps": steps,
+        "alone": alone,
+        "fewer": fewer,
+        "order": order,
+        "phases": phases,
+        "several": steps[: len(steps) // 2],
+    }
+
+
+def _config(build: Build, ctas: int, images: int) -> Config:
+    return {
+        "kernel": build.name, "shape": build.shape, "copies": str(build.copies), "stages": str(build.stages),
+        "order": build.order, "depth": str(build.depth), "has_math": str(build.has_math),
+        "has_others": str(build.has_others), "is_fixed": str(build.is_fixed), "is_fenced": str(build.is_fenced),
+        "commits": str(build.commits), "is_stamped": str(build.is_stamped), "ctas": str(ctas), "images": str(images),
+    }  # fmt: skip
+
+
+def build_of(config: Config) -> Build:
+    """The entry point of a config."""
+    numbers = {name: int(config[name]) for name in Build._fields if name not in ("shape", "order")}
+    return Build(shape=config["shape"], order=config["order"], **numbers)
+
+
+def _sweep(group: str) -> list[Config]:
+    """One SM, all with operands of their own, all with shared ones: each build after the other."""
+    launches = ((1, 1), (ALL_SMS, ALL_SMS), (ALL_SMS, SHARED_IMAGES))
+    return [_config(build, ctas, images) for ctas, images in launches for build in builds()[group]]
+
+
+def steps(seed: int) -> list[Config]:
+    """Triton's loop: every shape with every number of stages."""
+    del seed  # a sweep, the same for every seed
+    return _sweep("steps")
+
+
+def alone(seed: int) -> list[Config]:
+    """Math without copies, and copies without math."""
+    del seed
+    return _sweep("alone")
+
+
+def fewer(seed: int) -> list[Config]:
+    """Parts of a stage are copied."""
+    del seed
+    return _sweep("fewer")
+
+
+def order(seed: int) -> list[Config]:
+    """Other orders, waits, addresses, fences, commits, and other warps that copy."""
+    del seed
+    return _sweep("order")
+
+
+def phases(seed: int) -> list[Config]:
+    """Where a step's cycles go, by looks at the clock between its parts."""
+    del seed
+    return _sweep("phases")
+
+
+def several(seed: int) -> list[Config]:
+    """Several CTAs an SM."""
+    del seed
+    found = []
+    for build in builds()["several"]:
+        each_bytes = SHAPES[build.shape].stage_bytes * build.stages + 1024
+        most = min(4, (MOST_SMEM_BYTES + 1024) // each_bytes)
+        found += (
+            [_config(build, ALL_SMS * each, ALL_SMS) for each in range(2, most + 1)]
+            if SHAPES[build.shape].warps == 4
+            else []
+        )
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- operands
+
+
+def includes() -> dict[str, str]:
+    """``shapes.inc``: a struct with the instruction of every n, and the kernels."""
+    every = {build.name: build for made in builds().values() for build in made}
+    structs = [_struct(n) for n in sorted({shape.n for shape in SHAPES.values()})]
+    return {"shapes.inc": "".join([*structs, *map(_kernel, every.values())])}
+
+
+def _struct(n: int) -> str:
+    num = n // 2
+    sums, outputs = ", ".join(f"%{i}" for i in range(num)), ", ".join(f'"+f"(d[{i}])' for i in range(num))
+    return f"""struct Wide{n} {{
+    static constexpr int kN = {n}, kNumAccumulators = {num};
+    static __device__ __forceinline__ void issue(float (&d)[{num}], uint64_t a, uint64_t b) {{
+        asm volatile("{wgmma(n, BF16, "smem").ptx} {{{sums}}}, %{num}, %{num + 1}, 1, 1, 1, 0, 0;"
+                     : {outputs} : "l"(a), "l"(b));
+    }}
+}};
+"""
+
+
+def _kernel(build: Build) -> str:
+    shape = SHAPES[build.shape]
+    flags = (build.has_math, build.has_others, build.is_fixed, build.is_fenced)
+    order_name = {"after_wait": "kAfterWait", "after_math": "kAfterMath", "before_math": "kBeforeMath"}[build.order]
+    numbers = [
+        f"Wide{shape.n}", shape.warpgroups, shape.blocks, build.copies, build.stages, order_name, build.depth,
+        *("true" if flag else "false" for flag in flags), build.commits, "true" if build.is_stamped else "false",
+    ]  # fmt: skip
+    threads = 32 * shape.warps * (2 if build.has_others else 1)
+    return f"OWN_COPIES_KERNEL({build.name}, {threads}, {', '.join(map(str, numbers))})\n"
+
+
+@cache
+def operand(shape: str) -> NDArray[np.int64]:
+    """A, then B: small whole numbers, so that every sum is exact; none of them 0. int64[rows, 64]."""
+    return np.random.default_rng(len(shape)).choice(np.array([-2, -1, 1, 2]), (SHAPES[shape].rows, K))
+
+
+@cache
+def stage(shape: str) -> NDArray[np.uint8]:
+    """A stage as it lies in shared memory: bf16, rows of 128 bytes, swizzled. uint8[rows, 128]."""
+    words = (operand(shape).astype("<f4").view("<u4") >> 16).astype("<u2")
+    plain = np.ascontiguousarray(words).view(np.uint8).reshape(-1)
+    made = np.empty_like(plain)
+    made[np.asarray(swizzle_mode("128B")(np.arange(plain.size)))] = plain
+    return made.reshape(-1, 128)
+
+
+@cache
+def image(shape: str) -> NDArray[np.uint8]:
+    """A stage as it lies in global memory, in two blocks of k, each as it comes into shared memory. uint8[rows, 256]."""
+    made = np.concatenate([stage(shape), stage(shape)], axis=1)
+    made.setflags(write=False)
+    return made
+
+
+@cache
+def weighted_sums(shape: str) -> NDArray[np.int64]:
+    """What each thread makes of its accumulators of one product, int64[threads]: PTX's fragment of D."""
+    of = SHAPES[shape]
+    rows_of_a = of.rows - of.n
+    product = operand(shape)[:rows_of_a] @ operand(shape)[rows_of_a:].T
+    thread, register = np.arange(32 * of.warps)[:, None], np.arange(of.n // 2)
+    within = thread % 128 // 32 * 16 + thread % 32 // 4 + register // 2 % 2 * 8
+    columns = register // 4 * 8 + thread % 4 * 2 + register % 2
+    found = np.zeros(32 * of.warps, dtype=np.int64)
+    for block in range(of.blocks):
+        rows = (thread // 128 * of.blocks + block) * 64 + within
+        found += (product[rows, columns] * (register % 4 + 1 + block)).sum(axis=1)
+    return found
+
+
+def ring_sum(shape: str, stages: int) -> int:
+    """What a ring full of the image adds up to, modulo 2^32."""
+    words = np.tile(stage(shape).view("<u4").reshape(-1), stages).astype(np.uint64)
+    return int((words * np.arange(1, len(words) + 1, dtype=np.uint64)).sum(dtype=np.uint64) & np.uint64(0xFFFFFFFF))
+
+
+# ---------------------------------------------------------------------------------------------- launch and check
+
+
+@cache
+def descriptors() -> tuple[int, ...]:
+    """Of the four steps of k of an operand at address 0."""
+    made = tile_to_shape(gmma_atom("K", "128B", element_bits=16), (64, K))
+    if not isinstance(made, ByteLayout):
+        raise TypeError(f"tile_to_shape gave {made}")
+    return tuple(descriptor.bits for descriptor in wgmma_descriptors(made, "K"))
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """The same, counted or not."""
+    del is_counted
+    build, shape, ctas, images = build_of(config), SHAPES[config["shape"]], int(config["ctas"]), int(config["images"])
+    numbers = np.array([*ROUNDS, images, image(build.shape).nbytes, 0], dtype="<u4")
+    told = np.concatenate([numbers.view(np.uint8), np.array(descriptors(), dtype="<u8").view(np.uint8)])
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            by_value(told), Repeated(image(build.shape), images * image(build.shape).nbytes),
+            Output("cycles", np.zeros((ctas, len(ROUNDS)), dtype="<u4")),
+            Output("sums", np.zeros((ctas, 32 * shape.warps), dtype="<i4")),
+            Output("phases", np.zeros((ctas, shape.warps, len(PHASES)), dtype="<u4")),
+            Output("words", np.zeros(ctas, dtype="<u4")),
+        ),
+        grid=(ctas, 1, 1),
+        block=(32 * shape.warps * (1 + build.has_others), 1, 1),
+        smem_bytes=shape.stage_bytes * build.stages,
+    )  # fmt: skip
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Cycles of a step, if sums and rings are right.
+
+    Raises:
+        WrongAnswer: accumulators or stages hold something else.
+    """
+    build = build_of(config)
+    if (outputs["sums"] != build.has_math * sum(ROUNDS) * weighted_sums(build.shape)).any():
+        raise WrongAnswer("the accumulators are not so many times the product")
+    if (outputs["words"] != ring_sum(build.shape, build.stages)).any():
+        raise WrongAnswer("the ring holds other bytes than the image")
+    cycles = outputs["cycles"].astype(np.int64)
+    each = (cycles[:, -1] - cycles[:, -2]) / (ROUNDS[-1] - ROUNDS[-2])
+    values = {
+        "step_cycles": float(each.mean()),
+        "worst_step_cycles": float(each.max()),
+        "first_round_cycles": float(cycles[:, 0].mean()),
+    }
+    if build.is_stamped:
+        spent = outputs["phases"].astype(np.int64).mean(axis=(0, 1)) / ROUNDS[-1]
+        values |= {f"{name}_cycles": float(cycles) for name, cycles in zip(PHASES, spent, strict=True)}
+    return values
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+WARM_STEPS, TWIN_STEPS = 8, 24
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """A step of the same loop; nothing where looks at the clock or other warps are in it."""
+    build = build_of(config)
+    if gpu.tensor_core.wgmma_flops_per_cycle == {} or build.is_stamped or build.has_others:
+        return {}
+    return {"step_cycles": _step_cycles(gpu, build._replace(is_fixed=0), int(config["ctas"]), int(config["images"]))}
+
+
+def _step_cycles(gpu: GpuSpec, build: Build, ctas: int, images: int) -> float:
+    shape, stages, distance = SHAPES[build.shape], build.stages, build.distance
+    requests = build.copies * shape.warps
+    access = AccessPattern(
+        num_requests=requests, num_sectors=16 * requests, num_lines=4 * requests, num_wavefronts=4 * requests,
+        num_bytes=COPY_BYTES * requests,
+    )  # fmt: skip
+    atom, num_issues = wgmma(shape.n, BF16, "smem"), K_STEPS * shape.blocks
+    lines = shape.stage_bytes // 128
+    whole = AccessPattern(num_requests=lines // 4, num_wavefronts=lines, num_bytes=shape.stage_bytes)
+
+    def refill(cta: RoleContext, step: int) -> Iterator[Any]:
+        if build.copies:
+            yield ops.CpAsync("T", (cta.cta_idx % images, step), access, "ring", step % stages, num_rows=4 * requests)
+            for _ in range(build.commits):
+                yield ops.CpAsyncCommitGroup()
+
+    def program(cta: RoleContext) -> Iterator[Any]:
+        if not build.copies:
+            for idx in range(stages):
+                yield ops.SharedStore(whole, "ring", idx)
+            yield ops.Syncthreads()
+        for step in range(distance):
+            yield from refill(cta, step)
+        for step in range(WARM_STEPS + TWIN_STEPS):
+            if step == WARM_STEPS:
+                yield ops.RangeStart(ops.Section.MAINLOOP)
+            if build.copies:
+                yield ops.CpAsyncWaitGroup(build.commits * (distance - 1))
+            if build.is_fenced:
+                yield ops.FenceProxyAsync()
+            yield ops.Syncthreads()
+            if build.order == "before_math":
+                yield from refill(cta, step + distance)
+            if build.has_math:
+                yield ops.WgmmaFence()
+                yield ops.Wgmma(atom, num_issues, (("ring", step % stages),))
+                yield ops.WgmmaCommitGroup()
+            if build.order == "after_math":
+                yield from refill(cta, step + distance)
+            if build.has_math:
+                yield ops.WgmmaWaitGroup(build.depth)
+            if build.order == "after_wait":
+                yield ops.Syncthreads()
+                yield from refill(cta, step + distance)
+        yield ops.RangeEnd()
+        yield ops.WgmmaWaitGroup(0)
+        yield ops.CpAsyncWaitGroup(0)
+
+    per_sm = -(-ctas // gpu.num_sms)
+    made = Launch(
+        kernel="own_copies", num_ctas=ctas, num_tiles=ctas,
+        roles=(WarpRole(name="own", num_warps=shape.warps, program=program),),
+        buffers=(Buffer(name="ring", stage_bytes=shape.stage_bytes, num_stages=stages),),
+        registers_per_thread=128 if per_sm > 3 else 168, math_class="16bit",
+        num_flops=2 * 64 * shape.n * 16 * num_issues * shape.warpgroups * ctas,
+    )  # fmt: skip
+    result = simulate(made, gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
+    spans = [span.end_cycle - span.start_cycle for role in result.timeline.roles for span in role.sections]
+    return float(np.mean(spans)) / TWIN_STEPS
+
+
+HOPPER = (9, 0)
+COLUMNS = (
+    "shape", "copies", "stages", "order", "depth", "has_math", "has_others", "is_fixed", "is_fenced", "commits",
+    "is_stamped", "ctas", "images",
+)  # fmt: skip
+
+
+def derive(row: Mapping[str, str]) -> dict[str, float]:
+    """What an SM takes in, and what of a step its math leaves."""
+    if not row.get("step_cycles"):
+        return {}
+    build, shape = build_of(row), SHAPES[row["shape"]]
+    per_sm = -(-int(row["ctas"]) // ALL_SMS)
+    math_cycles = build.has_math * 2.0 * 64 * shape.n * K * shape.blocks * shape.warpgroups / 4096.0
+    cycles = float(row["step_cycles"]) / per_sm
+    return {"bytes_per_cycle": build.copies * shape.warps * COPY_BYTES / cycles, "beyond_math_cycles": cycles - math_cycles}
+
+
+CASE = Case(
+    name="own_copies",
+    question="What does a k-step take whose warps copy by cp.async what they multiply by wgmma?",
+    columns=COLUMNS,
+    groups={
+        name: Group(configs=configs, rank=3, least_capability=HOPPER)
+        for name, configs in (
+            ("steps", steps), ("alone", alone), ("fewer", fewer), ("order", order), ("phases", phases), ("several", several),
+        )
+    },
+    launch=launch,
+    check=check,
+    values={
+        "step_cycles": "SM cycles of a step, mean of CTAs: a round of 176 steps less one of 48",
+        "worst_step_cycles": "the same of the slowest CTA",
+        "first_round_cycles": "SM cycles of the first round of 16 steps, cold code and lines included, mean of CTAs",
+        **{f"{name}_cycles": f"of a step, SM cycles of its part {name!r}, mean of warps and CTAs" for name in PHASES},
+    },
+    num_repeats=3,
+    predict=predict,
+    tiers={"step_cycles": 4},
+    derive=derive,
+    includes=includes,
+)  # fmt: skip
