@@ -91,6 +91,7 @@ class Build(NamedTuple):
     has_math: int = 1
     has_others: int = 0
     is_fixed: int = 0
+    is_linear: int = 0
     is_fenced: int = 0
     commits: int = 2
     is_stamped: int = 0
@@ -99,7 +100,7 @@ class Build(NamedTuple):
     def name(self) -> str:
         """Of the entry point."""
         kind = ("math" if self.has_math else "nomath") + "_others" * self.has_others + "_fixed" * self.is_fixed
-        kind += "_fenced" * self.is_fenced + "_stamped" * self.is_stamped
+        kind += "_linear" * self.is_linear + "_fenced" * self.is_fenced + "_stamped" * self.is_stamped
         return f"own_{self.shape}_c{self.copies}_s{self.stages}_{self.order}{self.depth}_{self.commits}_{kind}"
 
     @property
@@ -139,7 +140,7 @@ def builds() -> dict[str, list[Build]]:
         for copies in some
     ]
     ways: tuple[dict[str, Any], ...] = (
-        {"order": "after_math"}, {"order": "before_math"}, {"depth": 0}, {"is_fenced": 1}, {"commits": 1},
+        {"order": "after_math"}, {"order": "before_math"}, {"depth": 0}, {"is_linear": 1}, {"is_fenced": 1}, {"commits": 1},
     )  # fmt: skip
     order = [_full(shape, 3, **way) for shape in BIG for way in ways]
     order += [_full(shape, 4, **way) for shape in BIG for way in ways[:2]]
@@ -161,8 +162,9 @@ def _config(build: Build, ctas: int, images: int) -> Config:
     return {
         "kernel": build.name, "shape": build.shape, "copies": str(build.copies), "stages": str(build.stages),
         "order": build.order, "depth": str(build.depth), "has_math": str(build.has_math),
-        "has_others": str(build.has_others), "is_fixed": str(build.is_fixed), "is_fenced": str(build.is_fenced),
-        "commits": str(build.commits), "is_stamped": str(build.is_stamped), "ctas": str(ctas), "images": str(images),
+        "has_others": str(build.has_others), "is_fixed": str(build.is_fixed),
+        "is_linear": str(build.is_linear), "is_fenced": str(build.is_fenced), "commits": str(build.commits),
+        "is_stamped": str(build.is_stamped), "ctas": str(ctas), "images": str(images),
     }  # fmt: skip
 
 
@@ -248,7 +250,7 @@ def _struct(n: int) -> str:
 
 def _kernel(build: Build) -> str:
     shape = SHAPES[build.shape]
-    flags = (build.has_math, build.has_others, build.is_fixed, build.is_fenced)
+    flags = (build.has_math, build.has_others, build.is_fixed, build.is_linear, build.is_fenced)
     order_name = {"after_wait": "kAfterWait", "after_math": "kAfterMath", "before_math": "kBeforeMath"}[build.order]
     numbers = [
         f"Wide{shape.n}", shape.warpgroups, shape.blocks, build.copies, build.stages, order_name, build.depth,
@@ -265,19 +267,26 @@ def operand(shape: str) -> NDArray[np.int64]:
 
 
 @cache
-def stage(shape: str) -> NDArray[np.uint8]:
-    """A stage as it lies in shared memory: bf16, rows of 128 bytes, swizzled. uint8[rows, 128]."""
+def plain(shape: str) -> NDArray[np.uint8]:
+    """A stage's rows in bf16, uint8[rows, 128]."""
     words = (operand(shape).astype("<f4").view("<u4") >> 16).astype("<u2")
-    plain = np.ascontiguousarray(words).view(np.uint8).reshape(-1)
-    made = np.empty_like(plain)
-    made[np.asarray(swizzle_mode("128B")(np.arange(plain.size)))] = plain
+    return np.ascontiguousarray(words).view(np.uint8).reshape(-1, 128)
+
+
+@cache
+def stage(shape: str) -> NDArray[np.uint8]:
+    """A stage as it lies in shared memory: rows of 128 bytes, swizzled. uint8[rows, 128]."""
+    rows = plain(shape)
+    made = np.empty_like(rows).reshape(-1)
+    made[np.asarray(swizzle_mode("128B")(np.arange(rows.size)))] = rows.reshape(-1)
     return made.reshape(-1, 128)
 
 
 @cache
-def image(shape: str) -> NDArray[np.uint8]:
-    """A stage as it lies in global memory, in two blocks of k, each as it comes into shared memory. uint8[rows, 256]."""
-    made = np.concatenate([stage(shape), stage(shape)], axis=1)
+def image(shape: str, is_linear: int = 0) -> NDArray[np.uint8]:
+    """A stage as it lies in global memory, in two blocks of k: plain, or swizzled already. uint8[rows, 256]."""
+    block = stage(shape) if is_linear else plain(shape)
+    made = np.concatenate([block, block], axis=1)
     made.setflags(write=False)
     return made
 
@@ -320,12 +329,13 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     """The same, counted or not."""
     del is_counted
     build, shape, ctas, images = build_of(config), SHAPES[config["shape"]], int(config["ctas"]), int(config["images"])
-    numbers = np.array([*ROUNDS, images, image(build.shape).nbytes, 0], dtype="<u4")
+    rows = image(build.shape, build.is_linear)
+    numbers = np.array([*ROUNDS, images, rows.nbytes, 0], dtype="<u4")
     told = np.concatenate([numbers.view(np.uint8), np.array(descriptors(), dtype="<u8").view(np.uint8)])
     return KernelLaunch(
         kernel=config["kernel"],
         arguments=(
-            by_value(told), Repeated(image(build.shape), images * image(build.shape).nbytes),
+            by_value(told), Repeated(rows, images * rows.nbytes),
             Output("cycles", np.zeros((ctas, len(ROUNDS)), dtype="<u4")),
             Output("sums", np.zeros((ctas, 32 * shape.warps), dtype="<i4")),
             Output("phases", np.zeros((ctas, shape.warps, len(PHASES)), dtype="<u4")),
@@ -438,7 +448,8 @@ def _step_cycles(gpu: GpuSpec, build: Build, ctas: int, images: int) -> float:
 
 HOPPER = (9, 0)
 COLUMNS = (
-    "shape", "copies", "stages", "order", "depth", "has_math", "has_others", "is_fixed", "is_fenced", "commits",
+    "shape", "copies", "stages", "order", "depth", "has_math", "has_others", "is_fixed", "is_linear", "is_fenced",
+    "commits",
     "is_stamped", "ctas", "images",
 )  # fmt: skip
 

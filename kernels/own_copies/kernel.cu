@@ -57,7 +57,7 @@ __device__ __forceinline__ void wait_math() {
 }
 
 template <class Shape, int kWarpgroups, int kBlocks, int kCopies, int kStages, int kOrder, int kDepth, bool kHasMath, bool kHasOthers,
-          bool kIsFixed, bool kIsFenced, int kCommits, bool kIsStamped>
+          bool kIsFixed, bool kIsLinear, bool kIsFenced, int kCommits, bool kIsStamped>
 __device__ __forceinline__ void run(const Train &train, const unsigned char *images, uint32_t *cycles, int32_t *sums, uint32_t *phases,
                                     uint32_t *words) {
     constexpr int kN = Shape::kN;
@@ -74,7 +74,10 @@ __device__ __forceinline__ void run(const Train &train, const unsigned char *ima
     for (uint32_t i = threadIdx.x * 16; i < kStages * kStageBytes; i += kThreads * 16) {
         const uint32_t offset = i % kStageBytes;
         uint4 word = {0, 0, 0, 0};
-        if (!kCopies || offset / 512 >= kCopies * kWarps) word = *reinterpret_cast<const uint4 *>(image + offset / 128 * kPitch + offset % 128);
+        if (!kCopies || offset / 512 >= kCopies * kWarps) {
+            const uint32_t row = offset / 128, chunk = offset / 16 % 8;
+            word = *reinterpret_cast<const uint4 *>(image + row * kPitch + (kIsLinear ? chunk : chunk ^ row % 8) * 16);
+        }
         *reinterpret_cast<uint4 *>(ring + i) = word;
     }
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -82,8 +85,9 @@ __device__ __forceinline__ void run(const Train &train, const unsigned char *ima
     const bool copies_here = !kHasOthers || warp >= kWarps, multiplies_here = !kHasOthers || warp < kWarps;
     // Of a stage this thread copies 16 bytes of row (i * kWarps + warp) * 4 + lane / 8 for each i. Addresses are pointers of
     // their own that move on, as in a GEMM whose pitch is not known to the compiler, or (`kIsFixed`) one and offsets.
-    const uint32_t own = warp % kWarps * 512 + threadIdx.x % 32 * 16;
-    const unsigned char *source = image + own / 128 * kPitch + own % 128;
+    const uint32_t row = warp % kWarps * 4 + threadIdx.x % 32 / 8, chunk = threadIdx.x % 8;
+    const uint32_t own = row * 128 + (kIsLinear ? chunk : chunk ^ row % 8) * 16;  // swizzle 128B, or the image has it already
+    const unsigned char *source = image + row * kPitch + chunk * 16;
     const unsigned char *pointers[kCopies ? kCopies : 1];
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) pointers[i] = source + i * (kWarps * 4 * kPitch);

@@ -64,12 +64,13 @@ def test_no_sum_is_larger_than_its_accumulator_holds_and_none_of_the_threads_is_
 
 
 def test_operands_are_swizzled_rows_of_128_bytes_twice_in_a_row_of_global_memory() -> None:
-    stage, image = case.stage("1x64x64"), case.image("1x64x64")
-    plain = ((case.operand("1x64x64").astype("<f4").view("<u4") >> 16).astype("<u2")).view(np.uint8)
+    stage, plain = case.stage("1x64x64"), case.plain("1x64x64")
     for row in range(16):
         for chunk in range(8):
             assert (stage[row, 16 * (chunk ^ row % 8) :][:16] == plain[row, 16 * chunk : 16 * chunk + 16]).all()
-    assert (image[:, :128] == stage).all() and (image[:, 128:] == stage).all()
+    for is_linear, block in enumerate((plain, stage)):
+        image = case.image("1x64x64", is_linear)
+        assert (image[:, :128] == block).all() and (image[:, 128:] == block).all()
 
 
 def test_a_step_is_the_slope_between_rounds() -> None:
