@@ -225,6 +225,23 @@ def several(seed: int) -> list[Config]:
     return found
 
 
+BURST_STAGES = {"2x64x256": 4, "2x64x128": 6, "1x64x128": 6}
+"""Rings that a burst fills, of a shape."""
+BURST_GROUPS = 3
+"""Of wgmma that run beside a burst, where any do."""
+BURST_KIB = (8, 16, 24, 32, 48, 64, 96, 128, 144, 192)
+"""Where a burst is looked at."""
+
+
+def bursts(seed: int) -> list[Config]:
+    """A whole ring at once, by warps whose math runs or that have none."""
+    del seed
+    return [
+        _config(Build(shape, SHAPES[shape].copies, stages, order="burst", has_math=has_math), ctas, ctas)
+        for ctas in (1, ALL_SMS) for has_math in (0, 1) for shape, stages in BURST_STAGES.items()
+    ]  # fmt: skip
+
+
 # ---------------------------------------------------------------------------------------------- operands
 
 
@@ -232,7 +249,8 @@ def includes() -> dict[str, str]:
     """``shapes.inc``: a struct with the instruction of every n, and the kernels."""
     every = {build.name: build for made in builds().values() for build in made}
     structs = [_struct(n) for n in sorted({shape.n for shape in SHAPES.values()})]
-    return {"shapes.inc": "".join([*structs, *map(_kernel, every.values())])}
+    made = [_burst_kernel(build_of(config)) for config in bursts(0) if config["ctas"] == "1"]
+    return {"shapes.inc": "".join([*structs, *map(_kernel, every.values()), *made])}
 
 
 def _struct(n: int) -> str:
@@ -258,6 +276,12 @@ def _kernel(build: Build) -> str:
     ]  # fmt: skip
     threads = 32 * shape.warps * (2 if build.has_others else 1)
     return f"OWN_COPIES_KERNEL({build.name}, {threads}, {', '.join(map(str, numbers))})\n"
+
+
+def _burst_kernel(build: Build) -> str:
+    shape, groups = SHAPES[build.shape], BURST_GROUPS * build.has_math
+    numbers = (f"Wide{shape.n}", shape.warpgroups, shape.blocks, build.copies, build.stages, groups)
+    return f"BURST_KERNEL({build.name}, {32 * shape.warps}, {', '.join(map(str, numbers))})\n"
 
 
 @cache
@@ -332,15 +356,17 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     rows = image(build.shape, build.is_linear)
     numbers = np.array([*ROUNDS, images, rows.nbytes, 0], dtype="<u4")
     told = np.concatenate([numbers.view(np.uint8), np.array(descriptors(), dtype="<u8").view(np.uint8)])
+    sums, words = np.zeros((ctas, 32 * shape.warps), dtype="<i4"), np.zeros(ctas, dtype="<u4")
+    read = (by_value(told), Repeated(rows, images * rows.nbytes))
+    stamps = np.zeros((ctas, shape.warps, 3 + build.copies * build.stages), dtype="<u4")
+    of_burst = (*read, Output("sums", sums), Output("stamps", stamps), Output("words", words))
+    of_train = (
+        *read, Output("cycles", np.zeros((ctas, len(ROUNDS)), dtype="<u4")), Output("sums", sums),
+        Output("phases", np.zeros((ctas, shape.warps, len(PHASES)), dtype="<u4")), Output("words", words),
+    )  # fmt: skip
     return KernelLaunch(
         kernel=config["kernel"],
-        arguments=(
-            by_value(told), Repeated(rows, images * rows.nbytes),
-            Output("cycles", np.zeros((ctas, len(ROUNDS)), dtype="<u4")),
-            Output("sums", np.zeros((ctas, 32 * shape.warps), dtype="<i4")),
-            Output("phases", np.zeros((ctas, shape.warps, len(PHASES)), dtype="<u4")),
-            Output("words", np.zeros(ctas, dtype="<u4")),
-        ),
+        arguments=of_burst if build.order == "burst" else of_train,
         grid=(ctas, 1, 1),
         block=(32 * shape.warps * (1 + build.has_others), 1, 1),
         smem_bytes=shape.stage_bytes * build.stages,
@@ -354,10 +380,13 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
         WrongAnswer: accumulators or stages hold something else.
     """
     build = build_of(config)
-    if (outputs["sums"] != build.has_math * sum(ROUNDS) * weighted_sums(build.shape)).any():
+    products = BURST_GROUPS * len(ROUNDS) if build.order == "burst" else sum(ROUNDS)
+    if (outputs["sums"] != build.has_math * products * weighted_sums(build.shape)).any():
         raise WrongAnswer("the accumulators are not so many times the product")
     if (outputs["words"] != ring_sum(build.shape, build.stages)).any():
         raise WrongAnswer("the ring holds other bytes than the image")
+    if build.order == "burst":
+        return _burst_values(build, outputs["stamps"])
     cycles = outputs["cycles"].astype(np.int64)
     each = (cycles[:, -1] - cycles[:, -2]) / (ROUNDS[-1] - ROUNDS[-2])
     values = {
@@ -371,6 +400,19 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return values
 
 
+def _burst_values(build: Build, stamps: NDArray[Any]) -> dict[str, float]:
+    """When so much is issued by all warps and when all is there, from the first warp's begin on."""
+    since = (stamps.astype(np.int64) - stamps[:, :, :1].astype(np.int64).min(axis=1, keepdims=True)).max(
+        axis=1
+    )  # of all warps
+    warp_bytes = COPY_BYTES * SHAPES[build.shape].warps
+    found = {
+        f"issued_{kib}_kib_cycles": float(since[:, 2 + kib * 1024 // warp_bytes].mean())
+        for kib in BURST_KIB if kib * 1024 <= build.copies * build.stages * warp_bytes
+    }  # fmt: skip
+    return found | {"there_cycles": float(since[:, 1].mean()), "math_over_cycles": float(since[:, 2].mean())}
+
+
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 WARM_STEPS, TWIN_STEPS = 8, 24
@@ -379,7 +421,7 @@ WARM_STEPS, TWIN_STEPS = 8, 24
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """A step of the same loop; nothing where looks at the clock or other warps are in it."""
     build = build_of(config)
-    if gpu.tensor_core.wgmma_flops_per_cycle == {} or build.is_stamped or build.has_others:
+    if gpu.tensor_core.wgmma_flops_per_cycle == {} or build.is_stamped or build.has_others or build.order == "burst":
         return {}
     return {"step_cycles": _step_cycles(gpu, build._replace(is_fixed=0), int(config["ctas"]), int(config["images"]))}
 
@@ -457,7 +499,7 @@ COLUMNS = (
 def derive(row: Mapping[str, str]) -> dict[str, float]:
     """What an SM takes in, and what of a step its math leaves."""
     if not row.get("step_cycles"):
-        return {}
+        return {}  # a burst
     build, shape = build_of(row), SHAPES[row["shape"]]
     per_sm = -(-int(row["ctas"]) // ALL_SMS)
     math_cycles = build.has_math * 2.0 * 64 * shape.n * K * shape.blocks * shape.warpgroups / 4096.0
@@ -473,6 +515,7 @@ CASE = Case(
         name: Group(configs=configs, rank=3, least_capability=HOPPER)
         for name, configs in (
             ("steps", steps), ("alone", alone), ("fewer", fewer), ("order", order), ("phases", phases), ("several", several),
+            ("bursts", bursts),
         )
     },
     launch=launch,
@@ -481,6 +524,9 @@ CASE = Case(
         "step_cycles": "SM cycles of a step, mean of CTAs: a round of 176 steps less one of 48",
         "worst_step_cycles": "the same of the slowest CTA",
         "first_round_cycles": "SM cycles of the first round of 16 steps, cold code and lines included, mean of CTAs",
+        **{f"issued_{kib}_kib_cycles": f"SM cycles until all warps have issued {kib} KiB of a burst" for kib in BURST_KIB},
+        "there_cycles": "SM cycles from a burst's begin until all of it is there",
+        "math_over_cycles": "the same until its math is over, too",
         **{f"{name}_cycles": f"of a step, SM cycles of its part {name!r}, mean of warps and CTAs" for name in PHASES},
     },
     num_repeats=3,

@@ -217,6 +217,86 @@ __device__ __forceinline__ void run(const Train &train, const unsigned char *ima
     if (threadIdx.x % 32 == 0) atomicAdd(&words[blockIdx.x], all);
 }
 
+// A burst: every warp issues the copies of the whole ring, one after the other, with a look at the clock behind each; before it
+// `kGroups` groups of wgmma, which run meanwhile. The last of three rounds is kept. The ring holds what is copied beforehand.
+template <class Shape, int kWarpgroups, int kBlocks, int kStageCopies, int kStages, int kGroups>
+__device__ __forceinline__ void burst(const Train &train, const unsigned char *images, int32_t *sums, uint32_t *stamps, uint32_t *words) {
+    constexpr uint32_t kThreads = 128 * kWarpgroups, kWarps = kThreads / 32, kCopies = kStageCopies * kStages;
+    constexpr uint32_t kABytes = 64 * kBlocks * kWarpgroups * 128, kStageBytes = kABytes + Shape::kN * 128;
+    const unsigned char *image = images + static_cast<uint64_t>(blockIdx.x % train.num_images) * train.image_bytes;
+    uint32_t start = static_cast<uint32_t>(__cvta_generic_to_shared(ring));
+    asm volatile("" : "+r"(start));
+    for (uint32_t i = threadIdx.x * 16; i < kStages * kStageBytes; i += kThreads * 16) {
+        const uint32_t offset = i % kStageBytes, row = offset / 128, chunk = offset / 16 % 8;
+        *reinterpret_cast<uint4 *>(ring + i) = *reinterpret_cast<const uint4 *>(image + row * kPitch + (chunk ^ row % 8) * 16);
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    const uint32_t warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
+    const uint32_t row = warp * 4 + threadIdx.x % 32 / 8, chunk = threadIdx.x % 8;
+    const uint32_t own = row * 128 + (chunk ^ row % 8) * 16;
+    const unsigned char *source = image + row * kPitch + chunk * 16;
+    float accumulators[kBlocks][Shape::kNumAccumulators];
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block)
+#pragma unroll
+        for (int i = 0; i < Shape::kNumAccumulators; ++i) accumulators[block][i] = 0;
+    uint32_t seen[kCopies], begin = 0, there = 0, end = 0;
+#pragma unroll 1
+    for (int round = 0; round < kNumRounds; ++round) {
+        __syncthreads();
+        begin = now();
+        if (kGroups) {
+            const uint64_t from = start >> 4, a = from + warp / 4 * (kBlocks * 512);
+            asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+            for (int group = 0; group < kGroups; ++group) {
+#pragma unroll
+                for (int k = 0; k < kKSteps; ++k)
+#pragma unroll
+                    for (int block = 0; block < kBlocks; ++block)
+                        Shape::issue(accumulators[block], train.descriptors[k] + a + block * 512, train.descriptors[k] + from + kABytes / 16);
+                asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+            }
+        }
+        begin = now();
+#pragma unroll
+        for (int i = 0; i < kCopies; ++i) {
+            copy16(start + own + i * (kWarps * 512), source + i % kStageCopies * (kWarps * 4 * kPitch), true);
+            seen[i] = now();
+        }
+        commit();
+        wait_copies<0>();
+        there = now();
+        if (kGroups) wait_math<0>();
+        end = now();
+    }
+    __syncthreads();
+    int32_t sum = 0;
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block)
+#pragma unroll
+        for (int i = 0; i < Shape::kNumAccumulators; ++i) sum += static_cast<int32_t>(accumulators[block][i]) * (i % 4 + 1 + block);
+    sums[blockIdx.x * kThreads + threadIdx.x] = sum;
+    uint32_t *own_stamps = stamps + (blockIdx.x * kWarps + warp) * (kCopies + 3);
+    if (threadIdx.x % 32 == 0) {
+        own_stamps[0] = begin;
+        own_stamps[1] = there;
+        own_stamps[2] = end;
+#pragma unroll
+        for (int i = 0; i < kCopies; ++i) own_stamps[3 + i] = seen[i];
+    }
+    uint32_t all = 0;
+    for (uint32_t i = threadIdx.x * 4; i < kStages * kStageBytes; i += kThreads * 4) all += *reinterpret_cast<uint32_t *>(ring + i) * (i / 4 + 1);
+    all = __reduce_add_sync(0xffffffff, all);
+    if (threadIdx.x % 32 == 0) atomicAdd(&words[blockIdx.x], all);
+}
+
+#define BURST_KERNEL(name, threads, ...)                                                                                     \
+    extern "C" __global__ void __launch_bounds__(threads, 1)                                                                 \
+        name(const __grid_constant__ Train train, const unsigned char *images, int32_t *sums, uint32_t *stamps, uint32_t *words) { \
+        burst<__VA_ARGS__>(train, images, sums, stamps, words);                                                              \
+    }
+
 #define OWN_COPIES_KERNEL(name, threads, ...)                                                                                \
     extern "C" __global__ void __launch_bounds__(threads, 1)                                                                 \
         name(const __grid_constant__ Train train, const unsigned char *images, uint32_t *cycles, int32_t *sums, uint32_t *phases, \

@@ -18,7 +18,7 @@ case = sys.modules[CASE.launch.__module__]
 GPU = load_gpu("h200_sxm")
 CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
 ALL = [config for configs in CONFIGS.values() for config in configs]
-BUILDS = {build.name: build for made in case.builds().values() for build in made}
+BUILDS = {case.build_of(config).name: case.build_of(config) for config in ALL}
 
 
 def one(
@@ -80,6 +80,22 @@ def test_a_step_is_the_slope_between_rounds() -> None:
     assert CASE.check(stamped, outputs_of(stamped))["copies_cycles"] == 50
 
 
+def test_a_burst_is_told_by_when_its_slowest_warp_has_issued_so_much() -> None:
+    config = dict(case._config(case.Build("1x64x128", 12, 6, order="burst", has_math=0), 1, 1))
+    stamps = np.zeros((1, 4, 3 + 72), dtype="<u4")
+    stamps[0, :, 0] = (100, 110, 120, 130)
+    stamps[0, :, 3:] = 100 + 10 * np.arange(1, 73)
+    stamps[0, 2, 3:] += 5
+    stamps[0, :, 1:3] = 1100
+    build = case.build_of(config)
+    outputs = {"sums": np.zeros((1, 128), dtype="<i4"), "stamps": stamps,
+               "words": np.array([case.ring_sum(build.shape, build.stages)], dtype="<u4")}  # fmt: skip
+    values = CASE.check(config, outputs)
+    assert values["there_cycles"] == 1000  # from the first warp's begin on
+    assert values["issued_8_kib_cycles"] == 10 * 4 + 5 and values["issued_144_kib_cycles"] == 10 * 72 + 5
+    assert "issued_192_kib_cycles" not in values
+
+
 @pytest.mark.parametrize(("output", "said"), [("sums", "accumulators"), ("words", "ring")])
 def test_wrong_sums_and_wrong_bytes_are_refused(output: str, said: str) -> None:
     config = one()
@@ -96,9 +112,17 @@ def test_a_step_has_the_wgmmas_copies_and_meetings_that_its_name_says(sass: Sass
     for name, kernel in sass("own_copies", "sm_90a").items():
         build = BUILDS[name]
         shape = case.SHAPES[build.shape]
-        wgmmas = {f"HGMMA 64x{shape.n}x16": 4 * shape.blocks} if build.has_math else {}
+        each = 4 * shape.blocks * (case.BURST_GROUPS if build.order == "burst" else 1)
+        wgmmas = {f"HGMMA 64x{shape.n}x16": each} if build.has_math else {}
         assert kernel.num_dummy_wgmmas == 0 and kernel.num_spills == 0, name
         assert kernel.tensor_shapes == wgmmas, name
+        if build.order == "burst":
+            assert kernel.wgmma_wait_depths == ((0,) if build.has_math else ()), name
+            copies = [item.opcode.partition(".")[0] for item in kernel.instructions
+                      if item.opcode.startswith("LDGSTS") or "SR_CLOCK" in item.operands]  # fmt: skip
+            assert copies.count("LDGSTS") == build.copies * build.stages
+            assert "LDGSTS LDGSTS" not in " ".join(copies), name
+            continue
         assert kernel.wgmma_wait_depths == ((build.depth, 0) if build.has_math else ()), name
         if build.copies:
             assert kernel.cp_async_wait_depths == (build.commits * (build.distance - 1), 0), name
