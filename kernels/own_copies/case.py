@@ -158,13 +158,14 @@ def builds() -> dict[str, list[Build]]:
     }
 
 
-def _config(build: Build, ctas: int, images: int) -> Config:
+def _config(build: Build, ctas: int, images: int, walk: str = "images") -> Config:
     return {
         "kernel": build.name, "shape": build.shape, "copies": str(build.copies), "stages": str(build.stages),
         "order": build.order, "depth": str(build.depth), "has_math": str(build.has_math),
         "has_others": str(build.has_others), "is_fixed": str(build.is_fixed),
         "is_linear": str(build.is_linear), "is_fenced": str(build.is_fenced), "commits": str(build.commits),
         "is_stamped": str(build.is_stamped), "ctas": str(ctas), "images": str(images),
+        "walk": walk,
     }  # fmt: skip
 
 
@@ -208,6 +209,22 @@ def phases(seed: int) -> list[Config]:
     """Where a step's cycles go, by looks at the clock between its parts."""
     del seed
     return _sweep("phases")
+
+
+WALKS = {"images": (2 * K * 2, 2), "warm": (64 * K * 2, 32), "cold": (256 * K * 2, 256)}
+"""Bytes from row to row in global memory, and the steps after which a CTA begins with its rows again."""
+WALK_TILES = (11, 12)
+"""Of A and B, where all SMs walk through them as a GEMM does: 18 MB in half of the rows, 148 MB in the whole."""
+WALKED = (("2x64x256", (3, 4)), ("2x128x128", (3, 4)), ("2x64x128", (4,)), ("1x128x128", (4,)))
+
+
+def walks(seed: int) -> list[Config]:
+    """Tiles of A and B that several CTAs share, rows far apart: found in L2, or in memory."""
+    del seed
+    made = [_full(shape, stages) for shape, every in WALKED for stages in every]
+    made += [_full(shape, 3, is_stamped=1) for shape in ("2x64x256", "2x128x128")]
+    launches = (("warm", 1), ("warm", ALL_SMS), ("cold", ALL_SMS))
+    return [_config(build, ctas, 0, walk) for walk, ctas in launches for build in made]
 
 
 def several(seed: int) -> list[Config]:
@@ -316,6 +333,17 @@ def image(shape: str, is_linear: int = 0) -> NDArray[np.uint8]:
 
 
 @cache
+def _panels(shape: str, pitch: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """A tile of A and one of B whose rows hold the same 64 of k again and again, uint8[rows, pitch]."""
+    num_a = SHAPES[shape].rows - SHAPES[shape].n
+    every = np.tile(plain(shape), (1, pitch // (K * 2)))
+    made = every[:num_a].copy(), every[num_a:].copy()
+    for panel in made:
+        panel.setflags(write=False)
+    return made
+
+
+@cache
 def weighted_sums(shape: str) -> NDArray[np.int64]:
     """What each thread makes of its accumulators of one product, int64[threads]: PTX's fragment of D."""
     of = SHAPES[shape]
@@ -353,13 +381,20 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     """The same, counted or not."""
     del is_counted
     build, shape, ctas, images = build_of(config), SHAPES[config["shape"]], int(config["ctas"]), int(config["images"])
-    rows = image(build.shape, build.is_linear)
-    numbers = np.array([*ROUNDS, images, rows.nbytes, 0], dtype="<u4")
-    told = np.concatenate([numbers.view(np.uint8), np.array(descriptors(), dtype="<u8").view(np.uint8)])
+    pitch, wrap = WALKS[config["walk"]]
+    num_a = shape.rows - shape.n
+    if config["walk"] == "images":  # B behind A in each
+        a, b = image(build.shape, build.is_linear), image(build.shape, build.is_linear)
+        tiles, every, sizes = (images, images), 1, (a.nbytes, b.nbytes, num_a * pitch)
+    else:
+        a, b = _panels(build.shape, pitch)
+        tiles, every, sizes = WALK_TILES, WALK_TILES[0], (a.nbytes, b.nbytes, 0)
+    numbers = np.array([*ROUNDS, pitch, wrap, *tiles, every], dtype="<u4")
+    told = np.concatenate([numbers.view(np.uint8), np.array([*sizes, *descriptors()], dtype="<u8").view(np.uint8)])
     sums, words = np.zeros((ctas, 32 * shape.warps), dtype="<i4"), np.zeros(ctas, dtype="<u4")
-    read = (by_value(told), Repeated(rows, images * rows.nbytes))
+    read = (by_value(told), Repeated(a, tiles[0] * a.nbytes), Repeated(b, tiles[1] * b.nbytes))
     stamps = np.zeros((ctas, shape.warps, 3 + build.copies * build.stages), dtype="<u4")
-    of_burst = (*read, Output("sums", sums), Output("stamps", stamps), Output("words", words))
+    of_burst = (*read[:2], Output("sums", sums), Output("stamps", stamps), Output("words", words))
     of_train = (
         *read, Output("cycles", np.zeros((ctas, len(ROUNDS)), dtype="<u4")), Output("sums", sums),
         Output("phases", np.zeros((ctas, shape.warps, len(PHASES)), dtype="<u4")), Output("words", words),
@@ -422,6 +457,8 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """A step of the same loop; nothing where looks at the clock or other warps are in it."""
     build = build_of(config)
     if gpu.tensor_core.wgmma_flops_per_cycle == {} or build.is_stamped or build.has_others or build.order == "burst":
+        return {}
+    if config["walk"] != "images":
         return {}
     return {"step_cycles": _step_cycles(gpu, build._replace(is_fixed=0), int(config["ctas"]), int(config["images"]))}
 
@@ -492,7 +529,7 @@ HOPPER = (9, 0)
 COLUMNS = (
     "shape", "copies", "stages", "order", "depth", "has_math", "has_others", "is_fixed", "is_linear", "is_fenced",
     "commits",
-    "is_stamped", "ctas", "images",
+    "is_stamped", "ctas", "images", "walk",
 )  # fmt: skip
 
 
@@ -515,7 +552,7 @@ CASE = Case(
         name: Group(configs=configs, rank=3, least_capability=HOPPER)
         for name, configs in (
             ("steps", steps), ("alone", alone), ("fewer", fewer), ("order", order), ("phases", phases), ("several", several),
-            ("bursts", bursts),
+            ("walks", walks), ("bursts", bursts),
         )
     },
     launch=launch,

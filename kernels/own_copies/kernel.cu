@@ -16,7 +16,7 @@ extern __shared__ __align__(1024) unsigned char ring[];
 
 constexpr int kNumRounds = 3;
 constexpr int kKSteps = 4;     // wgmmas of a block in a stage: one for each 32 bytes of a row of 128
-constexpr int kPitch = 256;    // bytes from row to row in global memory: two blocks of k, the same numbers in both
+constexpr int kPitch = 256;    // bytes from row to row where the compiler knows them: two blocks of k, the same numbers in both
 constexpr int kPhases = 6;
 
 // What a step does first and last, beside waiting for its stage.
@@ -28,7 +28,10 @@ enum Order : int {
 
 struct Train {
     uint32_t num_steps[kNumRounds];
-    uint32_t num_images, image_bytes;  // in global memory; CTA c copies image c % num_images
+    // In global memory, rows `pitch` bytes apart that hold the same 64 of k again and again. CTA c copies tile c % a_tiles of A
+    // and tile c / b_every % b_tiles of B; after `wrap` steps it begins with the rows' first bytes again.
+    uint32_t pitch, wrap, a_tiles, b_tiles, b_every;
+    uint64_t a_tile_bytes, b_tile_bytes, b_begin;
     uint64_t descriptors[kKSteps];     // of an operand at address 0
 };
 
@@ -58,7 +61,7 @@ __device__ __forceinline__ void wait_math() {
 
 template <class Shape, int kWarpgroups, int kBlocks, int kCopies, int kStages, int kOrder, int kDepth, bool kHasMath, bool kHasOthers,
           bool kIsFixed, bool kIsLinear, bool kIsFenced, int kCommits, bool kIsStamped>
-__device__ __forceinline__ void run(const Train &train, const unsigned char *images, uint32_t *cycles, int32_t *sums, uint32_t *phases,
+__device__ __forceinline__ void run(const Train &train, const unsigned char *a, const unsigned char *b, uint32_t *cycles, int32_t *sums, uint32_t *phases,
                                     uint32_t *words) {
     constexpr int kN = Shape::kN;
     constexpr uint32_t kMathThreads = 128 * kWarpgroups, kThreads = kMathThreads * (kHasOthers ? 2 : 1);
@@ -68,7 +71,12 @@ __device__ __forceinline__ void run(const Train &train, const unsigned char *ima
     constexpr int kDistance = kOrder == kAfterWait ? kStages - 1 : kStages - 1 - kDepth;
     static_assert(kCopiedBytes <= kStageBytes && kDistance >= 1 && kDepth <= 1);
 
-    const unsigned char *image = images + static_cast<uint64_t>(blockIdx.x % train.num_images) * train.image_bytes;
+    const unsigned char *a_tile = a + blockIdx.x % train.a_tiles * train.a_tile_bytes;
+    const unsigned char *b_tile = b + train.b_begin + blockIdx.x / train.b_every % train.b_tiles * train.b_tile_bytes;
+    const uint32_t pitch = train.pitch;
+    auto row_of = [&](uint32_t row) {
+        return row < kABytes / 128 ? a_tile + static_cast<uint64_t>(row) * pitch : b_tile + static_cast<uint64_t>(row - kABytes / 128) * pitch;
+    };
     uint32_t start = static_cast<uint32_t>(__cvta_generic_to_shared(ring));
     asm volatile("" : "+r"(start));
     for (uint32_t i = threadIdx.x * 16; i < kStages * kStageBytes; i += kThreads * 16) {
@@ -76,7 +84,7 @@ __device__ __forceinline__ void run(const Train &train, const unsigned char *ima
         uint4 word = {0, 0, 0, 0};
         if (!kCopies || offset / 512 >= kCopies * kWarps) {
             const uint32_t row = offset / 128, chunk = offset / 16 % 8;
-            word = *reinterpret_cast<const uint4 *>(image + row * kPitch + (kIsLinear ? chunk : chunk ^ row % 8) * 16);
+            word = *reinterpret_cast<const uint4 *>(row_of(row) + (kIsLinear ? chunk : chunk ^ row % 8) * 16);
         }
         *reinterpret_cast<uint4 *>(ring + i) = word;
     }
@@ -87,10 +95,11 @@ __device__ __forceinline__ void run(const Train &train, const unsigned char *ima
     // their own that move on, as in a GEMM whose pitch is not known to the compiler, or (`kIsFixed`) one and offsets.
     const uint32_t row = warp % kWarps * 4 + threadIdx.x % 32 / 8, chunk = threadIdx.x % 8;
     const uint32_t own = row * 128 + (kIsLinear ? chunk : chunk ^ row % 8) * 16;  // swizzle 128B, or the image has it already
-    const unsigned char *source = image + row * kPitch + chunk * 16;
+    const unsigned char *source = a_tile + row * kPitch + chunk * 16;
     const unsigned char *pointers[kCopies ? kCopies : 1];
 #pragma unroll
-    for (int i = 0; i < kCopies; ++i) pointers[i] = source + i * (kWarps * 4 * kPitch);
+    for (int i = 0; i < kCopies; ++i) pointers[i] = row_of(i * (kWarps * 4) + row) + chunk * 16;
+    uint32_t walked = 0;
 
     float accumulators[kBlocks][Shape::kNumAccumulators];
 #pragma unroll
@@ -105,7 +114,7 @@ __device__ __forceinline__ void run(const Train &train, const unsigned char *ima
         asm volatile("" : "+r"(num_steps));
         __syncthreads();
         const uint32_t begin = now();
-        uint32_t into = 0, at = 0, delta = 128;  // slots; the next step of a pointer: there and back
+        uint32_t into = 0, at = 0;  // slots
         auto refill = [&](bool is_wanted) {
             const uint32_t to = start + into * kStageBytes + own;
 #pragma unroll
@@ -116,20 +125,20 @@ __device__ __forceinline__ void run(const Train &train, const unsigned char *ima
             if (kCopies) commit();
             if (!kIsFixed) {
 #pragma unroll
-                for (int i = 0; i < kCopies; ++i) pointers[i] += static_cast<int32_t>(delta);
-                delta = 0 - delta;
+                for (int i = 0; i < kCopies; ++i) pointers[i] += walked + 1 == train.wrap ? -128 * static_cast<int32_t>(walked) : 128;
+                walked = walked + 1 == train.wrap ? 0 : walked + 1;
             }
             into = into + 1 == kStages ? 0 : into + 1;
         };
         auto math = [&]() {
             const uint64_t from = (start + at * kStageBytes) >> 4;
-            const uint64_t a = from + warp / 4 * (kBlocks * 512);
+            const uint64_t rows = from + warp / 4 * (kBlocks * 512);
             asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
             for (int k = 0; k < kKSteps; ++k)
 #pragma unroll
                 for (int block = 0; block < kBlocks; ++block)
-                    Shape::issue(accumulators[block], train.descriptors[k] + a + block * 512, train.descriptors[k] + from + kABytes / 16);
+                    Shape::issue(accumulators[block], train.descriptors[k] + rows + block * 512, train.descriptors[k] + from + kABytes / 16);
             asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
         };
         if (copies_here)
@@ -223,7 +232,7 @@ template <class Shape, int kWarpgroups, int kBlocks, int kStageCopies, int kStag
 __device__ __forceinline__ void burst(const Train &train, const unsigned char *images, int32_t *sums, uint32_t *stamps, uint32_t *words) {
     constexpr uint32_t kThreads = 128 * kWarpgroups, kWarps = kThreads / 32, kCopies = kStageCopies * kStages;
     constexpr uint32_t kABytes = 64 * kBlocks * kWarpgroups * 128, kStageBytes = kABytes + Shape::kN * 128;
-    const unsigned char *image = images + static_cast<uint64_t>(blockIdx.x % train.num_images) * train.image_bytes;
+    const unsigned char *image = images + static_cast<uint64_t>(blockIdx.x % train.a_tiles) * train.a_tile_bytes;
     uint32_t start = static_cast<uint32_t>(__cvta_generic_to_shared(ring));
     asm volatile("" : "+r"(start));
     for (uint32_t i = threadIdx.x * 16; i < kStages * kStageBytes; i += kThreads * 16) {
@@ -299,9 +308,9 @@ __device__ __forceinline__ void burst(const Train &train, const unsigned char *i
 
 #define OWN_COPIES_KERNEL(name, threads, ...)                                                                                \
     extern "C" __global__ void __launch_bounds__(threads, 1)                                                                 \
-        name(const __grid_constant__ Train train, const unsigned char *images, uint32_t *cycles, int32_t *sums, uint32_t *phases, \
-             uint32_t *words) {                                                                                              \
-        run<__VA_ARGS__>(train, images, cycles, sums, phases, words);                                                        \
+        name(const __grid_constant__ Train train, const unsigned char *a, const unsigned char *b, uint32_t *cycles, int32_t *sums, \
+             uint32_t *phases, uint32_t *words) {                                                                            \
+        run<__VA_ARGS__>(train, a, b, cycles, sums, phases, words);                                                          \
     }
 
 #include "shapes.inc"
