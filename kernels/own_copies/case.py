@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.case import (
     Case,
     Config,
+    Fitted,
     Group,
     KernelLaunch,
     Output,
@@ -525,6 +526,24 @@ def _step_cycles(gpu: GpuSpec, build: Build, ctas: int, images: int) -> float:
     return float(np.mean(spans)) / TWIN_STEPS
 
 
+BETWEEN_KIB = (64, 128)
+"""Of a burst: behind what queues take at once, and before the end."""
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """What a row of a tile takes that is copied around L1: bursts of warps that have nothing else to do."""
+    first, last = (f"issued_{kib}_kib_cycles" for kib in BETWEEN_KIB)
+    num_rows = (BETWEEN_KIB[1] - BETWEEN_KIB[0]) * 1024 // (K * 2)
+    each = [
+        (float(row[last]) - float(row[first])) / num_rows for row in rows
+        if row["group"] == "bursts" and row["has_math"] == "0" and row.get(last)
+    ]  # fmt: skip
+    if not each:
+        return []
+    how = "bursts without math: cycles from 64 to 128 KiB issued, over rows: the least"
+    return [Fitted(parameter="l1.cp_async_row_cycles", value=min(each), how=how)]
+
+
 HOPPER = (9, 0)
 COLUMNS = (
     "shape", "copies", "stages", "order", "depth", "has_math", "has_others", "is_fixed", "is_linear", "is_fenced",
@@ -569,6 +588,7 @@ CASE = Case(
     num_repeats=3,
     predict=predict,
     tiers={"step_cycles": 4},
+    fit=fit,
     derive=derive,
     includes=includes,
 )  # fmt: skip

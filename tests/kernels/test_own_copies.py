@@ -96,6 +96,16 @@ def test_a_burst_is_told_by_when_its_slowest_warp_has_issued_so_much() -> None:
     assert "issued_192_kib_cycles" not in values
 
 
+def test_a_row_takes_what_the_fastest_burst_without_math_has_between_64_and_128_kib() -> None:
+    def row(has_math: int, cycles: float) -> dict[str, str]:
+        return {"group": "bursts", "has_math": str(has_math), "issued_64_kib_cycles": "100",
+                "issued_128_kib_cycles": str(100 + cycles)}  # fmt: skip
+
+    (found,) = CASE.fit([row(0, 1024), row(0, 768), row(1, 512)])
+    assert (found.parameter, found.value) == ("l1.cp_async_row_cycles", 1.5)
+    assert not CASE.fit([])
+
+
 @pytest.mark.parametrize(("output", "said"), [("sums", "accumulators"), ("words", "ring")])
 def test_wrong_sums_and_wrong_bytes_are_refused(output: str, said: str) -> None:
     config = one()
