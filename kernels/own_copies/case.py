@@ -93,6 +93,7 @@ class Build(NamedTuple):
     has_others: int = 0
     is_fixed: int = 0
     is_linear: int = 0
+    is_zeroed: int = 0
     is_fenced: int = 0
     commits: int = 2
     is_stamped: int = 0
@@ -101,7 +102,12 @@ class Build(NamedTuple):
     def name(self) -> str:
         """Of the entry point."""
         kind = ("math" if self.has_math else "nomath") + "_others" * self.has_others + "_fixed" * self.is_fixed
-        kind += "_linear" * self.is_linear + "_fenced" * self.is_fenced + "_stamped" * self.is_stamped
+        kind += (
+            "_linear" * self.is_linear
+            + "_zeroed" * self.is_zeroed
+            + "_fenced" * self.is_fenced
+            + "_stamped" * self.is_stamped
+        )
         return f"own_{self.shape}_c{self.copies}_s{self.stages}_{self.order}{self.depth}_{self.commits}_{kind}"
 
     @property
@@ -141,10 +147,14 @@ def builds() -> dict[str, list[Build]]:
         for copies in some
     ]
     ways: tuple[dict[str, Any], ...] = (
-        {"order": "after_math"}, {"order": "before_math"}, {"depth": 0}, {"is_linear": 1}, {"is_fenced": 1}, {"commits": 1},
+        {"order": "after_math"}, {"order": "before_math"}, {"depth": 0}, {"is_linear": 1}, {"is_zeroed": 1},
+        {"is_zeroed": 1, "is_fixed": 1}, {"is_fenced": 1}, {"commits": 1},
     )  # fmt: skip
     order = [_full(shape, 3, **way) for shape in BIG for way in ways]
     order += [_full(shape, 4, **way) for shape in BIG for way in ways[:2]]
+    order += [_full(shape, stages, is_zeroed=1) for shape, stages in (("2x128x128", 3), ("2x64x256", 4), ("1x128x128", 4))]
+    order += [_full(shape, 3, is_zeroed=1, has_math=0) for shape in BIG]
+    order += [_full("2x64x256", 3, is_zeroed=1, is_stamped=1)]
     order += [_full(shape, 3, has_others=1) for shape in ("1x64x128", "1x64x256")]
     phases = [_full(shape, 3, is_stamped=1) for shape in SHAPES if shape != "1x64x256"] + [
         _full(shape, 3, has_math=0, is_stamped=1) for shape in BIG
@@ -164,7 +174,8 @@ def _config(build: Build, ctas: int, images: int, walk: str = "images") -> Confi
         "kernel": build.name, "shape": build.shape, "copies": str(build.copies), "stages": str(build.stages),
         "order": build.order, "depth": str(build.depth), "has_math": str(build.has_math),
         "has_others": str(build.has_others), "is_fixed": str(build.is_fixed),
-        "is_linear": str(build.is_linear), "is_fenced": str(build.is_fenced), "commits": str(build.commits),
+        "is_linear": str(build.is_linear), "is_zeroed": str(build.is_zeroed),
+        "is_fenced": str(build.is_fenced), "commits": str(build.commits),
         "is_stamped": str(build.is_stamped), "ctas": str(ctas), "images": str(images),
         "walk": walk,
     }  # fmt: skip
@@ -286,7 +297,7 @@ def _struct(n: int) -> str:
 
 def _kernel(build: Build) -> str:
     shape = SHAPES[build.shape]
-    flags = (build.has_math, build.has_others, build.is_fixed, build.is_linear, build.is_fenced)
+    flags = (build.has_math, build.has_others, build.is_fixed, build.is_linear, build.is_zeroed, build.is_fenced)
     order_name = {"after_wait": "kAfterWait", "after_math": "kAfterMath", "before_math": "kBeforeMath"}[build.order]
     numbers = [
         f"Wide{shape.n}", shape.warpgroups, shape.blocks, build.copies, build.stages, order_name, build.depth,
@@ -360,9 +371,11 @@ def weighted_sums(shape: str) -> NDArray[np.int64]:
     return found
 
 
-def ring_sum(shape: str, stages: int) -> int:
-    """What a ring full of the image adds up to, modulo 2^32."""
-    words = np.tile(stage(shape).view("<u4").reshape(-1), stages).astype(np.uint64)
+def ring_sum(build: Build) -> int:
+    """What the ring adds up to at the end, modulo 2^32: full, but for the stages that got zeros for copies nobody wanted."""
+    words = np.tile(stage(build.shape).view("<u4").reshape(-1), build.stages).astype(np.uint64)
+    for step in range(build.distance if build.is_zeroed else 0):
+        words.reshape(build.stages, -1)[(ROUNDS[-1] + step) % build.stages] = 0
     return int((words * np.arange(1, len(words) + 1, dtype=np.uint64)).sum(dtype=np.uint64) & np.uint64(0xFFFFFFFF))
 
 
@@ -419,7 +432,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     products = BURST_GROUPS * len(ROUNDS) if build.order == "burst" else sum(ROUNDS)
     if (outputs["sums"] != build.has_math * products * weighted_sums(build.shape)).any():
         raise WrongAnswer("the accumulators are not so many times the product")
-    if (outputs["words"] != ring_sum(build.shape, build.stages)).any():
+    if (outputs["words"] != ring_sum(build)).any():
         raise WrongAnswer("the ring holds other bytes than the image")
     if build.order == "burst":
         return _burst_values(build, outputs["stamps"])
@@ -546,9 +559,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
 
 HOPPER = (9, 0)
 COLUMNS = (
-    "shape", "copies", "stages", "order", "depth", "has_math", "has_others", "is_fixed", "is_linear", "is_fenced",
-    "commits",
-    "is_stamped", "ctas", "images", "walk",
+    "shape", "copies", "stages", "order", "depth", "has_math", "has_others", "is_fixed", "is_linear", "is_zeroed",
+    "is_fenced", "commits", "is_stamped", "ctas", "images", "walk",
 )  # fmt: skip
 
 

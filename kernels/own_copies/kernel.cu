@@ -47,6 +47,11 @@ __device__ __forceinline__ void copy16(uint32_t to, const unsigned char *from, b
                  : "memory");
 }
 
+// The same as compilers write it: an unwanted copy reads nothing and writes zeros.
+__device__ __forceinline__ void copy16_or_zeros(uint32_t to, const unsigned char *from, bool is_wanted) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_wanted ? 16 : 0) : "memory");
+}
+
 __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 template <int kPending>
@@ -60,7 +65,7 @@ __device__ __forceinline__ void wait_math() {
 }
 
 template <class Shape, int kWarpgroups, int kBlocks, int kCopies, int kStages, int kOrder, int kDepth, bool kHasMath, bool kHasOthers,
-          bool kIsFixed, bool kIsLinear, bool kIsFenced, int kCommits, bool kIsStamped>
+          bool kIsFixed, bool kIsLinear, bool kIsZeroed, bool kIsFenced, int kCommits, bool kIsStamped>
 __device__ __forceinline__ void run(const Train &train, const unsigned char *a, const unsigned char *b, uint32_t *cycles, int32_t *sums, uint32_t *phases,
                                     uint32_t *words) {
     constexpr int kN = Shape::kN;
@@ -119,7 +124,11 @@ __device__ __forceinline__ void run(const Train &train, const unsigned char *a, 
             const uint32_t to = start + into * kStageBytes + own;
 #pragma unroll
             for (int i = 0; i < kCopies; ++i) {
-                copy16(to + i * (kWarps * 512), kIsFixed ? source + i * (kWarps * 4 * kPitch) : pointers[i], is_wanted);
+                const unsigned char *from = kIsFixed ? source + i * (kWarps * 4 * kPitch) : pointers[i];
+                if (kIsZeroed)
+                    copy16_or_zeros(to + i * (kWarps * 512), from, is_wanted);
+                else
+                    copy16(to + i * (kWarps * 512), from, is_wanted);
                 if (kCommits == 2 && i == kCopies / 3) commit();
             }
             if (kCopies) commit();

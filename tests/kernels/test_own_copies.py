@@ -35,7 +35,7 @@ def outputs_of(config: dict[str, str], *, cycles: int = 300) -> dict[str, np.nda
     return {
         "cycles": np.tile(np.array([5000 + steps * cycles for steps in case.ROUNDS], dtype="<u4"), (ctas, 1)),
         "sums": np.tile((build.has_math * sum(case.ROUNDS) * case.weighted_sums(build.shape)).astype("<i4"), (ctas, 1)),
-        "words": np.full(ctas, case.ring_sum(build.shape, build.stages), dtype="<u4"),
+        "words": np.full(ctas, case.ring_sum(build), dtype="<u4"),
         "phases": spent,
     }
 
@@ -89,7 +89,7 @@ def test_a_burst_is_told_by_when_its_slowest_warp_has_issued_so_much() -> None:
     stamps[0, :, 1:3] = 1100
     build = case.build_of(config)
     outputs = {"sums": np.zeros((1, 128), dtype="<i4"), "stamps": stamps,
-               "words": np.array([case.ring_sum(build.shape, build.stages)], dtype="<u4")}  # fmt: skip
+               "words": np.array([case.ring_sum(build)], dtype="<u4")}  # fmt: skip
     values = CASE.check(config, outputs)
     assert values["there_cycles"] == 1000  # from the first warp's begin on
     assert values["issued_8_kib_cycles"] == 10 * 4 + 5 and values["issued_144_kib_cycles"] == 10 * 72 + 5
