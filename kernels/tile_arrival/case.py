@@ -363,7 +363,8 @@ def _code(config: Config, gpu: GpuSpec) -> tuple[ops.Alu, ops.Alu, ops.Alu]:
         if _is_together(config["source"]) and config["is_watched"] == "0":
             before += MET_CYCLES
         turns = int(config["tile_bytes"]) // 512 / num_warps
-        waited = max(0.0, turns * num_warps * gpu.l1.cp_async_bypass_cycles - gpu.l1.queue_cycles)  # for the load/store unit
+        taken = max(turns * num_warps * gpu.l1.cp_async_bypass_cycles, num_rows(config) * gpu.l1.cp_async_row_cycles)
+        waited = max(0.0, taken - gpu.l1.queue_cycles)  # for the load/store unit
         after += max(0.0, turns * COPY_CYCLES - waited)
     return ops.Alu(before * per_cycle), ops.Alu(after * per_cycle), ops.Alu(between * per_cycle)
 

@@ -91,7 +91,7 @@ def options(config: Config, row: Mapping[str, str]) -> dict[str, Any]:
         "stages": int(config["num_stages"]), "schedule": "multistage", "math": "wgmma",
         "copy": "tma" if by_tma else "cp_async",
         "consumers": int(config["num_warps"]) // 4, "split": "m", "epilogue": "tma_store" if by_tma else "smem",
-        "wgmma_depth": int(waits[0]) if waits else WGMMA_DEPTH, "refill": "after_wait", "raster": "along_n",
+        "wgmma_depth": int(waits[0]) if waits else WGMMA_DEPTH, "refill": "after_wait", "fence": by_tma, "raster": "along_n",
         "raster_group": int(config["raster_group"]),
     }  # fmt: skip
     registers = number_of(row, "launch__registers_per_thread") or number_of(row, "registers")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpusim.errors import KernelError
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.simulate.result import Result
@@ -285,6 +286,16 @@ def test_cp_async_before_wgmma_passes_the_proxy_fence(h200: GpuSpec) -> None:
         num_fences = len(ops_of(launch, ops.FenceProxyAsync))
         assert num_fences == 4  # one a k-step
     assert not ops_of(GemmParams(m=128, n=128, k=256).launch(h200), ops.FenceProxyAsync)
+
+
+def test_a_kernel_may_leave_the_fence_out_that_it_has_and_no_other(h200: GpuSpec) -> None:
+    has_one: dict[str, Any] = {
+        "m": 128, "n": 128, "k": 256, "schedule": "multistage", "copy": "cp_async", "math": "wgmma",
+    }  # fmt: skip
+    assert not ops_of(GemmParams(**has_one, fence=False).launch(h200), ops.FenceProxyAsync)
+    for other in ({"copy": "tma"}, {"math": "mma_sync"}, {"schedule": "warp_specialized"}):
+        with pytest.raises(KernelError, match="--no-fence: only a multistage kernel"):
+            GemmParams(**has_one | other, fence=False).launch(h200)
 
 
 def test_a_cluster_meets_before_its_barriers_are_used_and_before_it_parts(h200: GpuSpec) -> None:

@@ -644,6 +644,20 @@ def test_a_group_is_waited_for_until_its_data_are_in_shared_memory() -> None:
     assert cycles(role(program, num_warps=4), l2="cold") == pytest.approx(4 + miss_cycles(2048))
 
 
+@pytest.mark.parametrize(("num_rows", "in_l1", "row_cycles"), [(16, False, 10), (4, False, 40), (16, True, 0)])
+def test_rows_that_go_around_l1_pass_one_after_the_other(num_rows: int, in_l1: bool, row_cycles: float) -> None:
+    """160 cycles for all rows, but for the last of 16 instructions, which then takes a latency; or rows cost nothing."""
+
+    def program(cta: RoleContext) -> Ops:
+        yield cp_async(2048, num_rows=num_rows, allocates_in_l1=in_l1)
+        yield ops.CpAsyncCommitGroup()
+        yield ops.CpAsyncWaitGroup(0)
+
+    gpu = changed(l1={"cp_async_row_cycles": row_cycles or 10.0})
+    expected = 160 - 10 + 200 if row_cycles else hit_cycles(2048)
+    assert cycles(role(program, num_warps=4), gpu=gpu) == pytest.approx(4 + expected)
+
+
 def test_wavefronts_beyond_the_bytes_cost_their_time() -> None:
     """16 lines arrive; conflicts make 64 wavefronts of them."""
     conflicted = AccessPattern(

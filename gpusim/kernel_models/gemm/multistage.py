@@ -60,7 +60,7 @@ class Multistage:
         self._wait_full = [[ops.MbarrierWait("full", s, parity) for parity in (0, 1)] for s in stages]
         self._commit, self._meet = ops.CpAsyncCommitGroup(), ops.Syncthreads()
         # cp.async writes through the generic proxy, wgmma reads through the async one
-        fence: list[Op] = [ops.FenceProxyAsync()] if params.math == "wgmma" else []
+        fence: list[Op] = [ops.FenceProxyAsync()] if params.math == "wgmma" and params.fence else []
         self._arrived: list[Op] = [ops.CpAsyncWaitGroup(self.distance - 1), *fence, self._meet]
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:

@@ -151,6 +151,10 @@ class GemmParams(KernelParams):
         None, description="multistage only: whether a k-step's next load is issued before its math, after it, or (wgmma) "
         "after the wait for it, into the slot that the wait has freed (Triton's loop)"
     )
+    fence: bool = Field(
+        True, description="multistage with cp.async and wgmma only: whether a proxy fence stands between a k-step's "
+        "copies and its math, as PTX wants and Triton leaves out"
+    )
     registers: Annotated[int, Field(ge=24, le=255)] | None = Field(
         None, description="registers a thread is launched with, as ptxas -v says of a kernel that exists; by default worked "
         "out from tile and schedule"
