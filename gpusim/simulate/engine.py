@@ -12,6 +12,7 @@ from simpy.events import NORMAL, Event
 from gpusim.errors import DeadlockError, HazardError, LaunchError
 from gpusim.machine.build import Machine
 from gpusim.machine.config import GpuSpec
+from gpusim.machine.dispatcher import Dispatcher, DispatcherSpec
 from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.machine.memory.residency import LruResidency, PlannedResidency
 from gpusim.machine.memory.tma import Tma
@@ -146,6 +147,7 @@ class Engine:
         self.epilogue_cycles: dict[str, float] = {}
         """Cycles of each role in sections called epilogue."""
         self.end_cycle = self.last_exit = self.first_start = 0.0
+        self._cold_start_cycles = 0.0
         self.copy_cycles, self.num_copies = 0.0, 0
 
     # ------------------------------------------------------------------------------------------ run
@@ -179,6 +181,11 @@ class Engine:
     def _start_first_wave(self) -> None:
         spec = self.gpu.dispatcher
         dispatcher = self.machine.dispatcher
+        self._cold_start_cycles = 0.0 if self._is_warm else spec.cold_start_cycles
+        self._fill_slots(spec, dispatcher)
+        self._cold_start_cycles = 0.0  # later CTAs find what the first ones have fetched
+
+    def _fill_slots(self, spec: DispatcherSpec, dispatcher: Dispatcher) -> None:
         dispatcher.next_free_at = spec.launch_cycles
         self.first_start = spec.launch_cycles
         if self.alike:
@@ -214,7 +221,8 @@ class Engine:
             dispatched = dispatcher.dispatch_alike(at_cycle=at_cycle, num_ctas=num_alike)
         if not has_waited:
             dispatched += spec.wait_cycles(self.next_cta)
-        start = dispatched + spec.cta_start_cycles + (spec.cluster_start_cycles if size > 1 else 0.0)
+        start = dispatched + spec.cta_start_cycles + self._cold_start_cycles
+        start += spec.cluster_start_cycles if size > 1 else 0.0
         dsmem, scheduler = self.gpu.dsmem, self.gpu.warp_scheduler
         latency = 0.0
         if dsmem is not None:
