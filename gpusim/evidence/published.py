@@ -68,7 +68,7 @@ def params_of(row: dict[str, Any]) -> GemmParams:
     """A ladder's row as parameters of the GEMM model; empty fields keep their defaults.
 
     Raises:
-        GpusimError, pydantic.ValidationError: the row says what no kernel can be.
+        KernelError: the row says what no kernel can be.
     """
     options = {name: row[name] for name in PARAMETERS if row.get(name, "") != ""}
     options["persistent"] = options.get("persistent") == "yes"

@@ -181,7 +181,7 @@ class Engine:
     def _start_first_wave(self) -> None:
         spec = self.gpu.dispatcher
         dispatcher = self.machine.dispatcher
-        self._cold_start_cycles = 0.0 if self._is_warm else spec.cold_start_cycles
+        self._cold_start_cycles = self.cold_start_cycles
         self._fill_slots(spec, dispatcher)
         self._cold_start_cycles = 0.0  # later CTAs find what the first ones have fetched
 
@@ -466,6 +466,11 @@ class Engine:
         if name == "epilogue":
             spent = self.epilogue_cycles.get(role.spec.name, 0.0)
             self.epilogue_cycles[role.spec.name] = spent + num_cycles * role.count
+
+    @property
+    def cold_start_cycles(self) -> float:
+        """What the launch's first CTAs wait more where caches were flushed."""
+        return 0.0 if self._is_warm else self.gpu.dispatcher.cold_start_cycles
 
     @property
     def code_latency_cycles(self) -> float:
