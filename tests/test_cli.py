@@ -32,6 +32,7 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["predikt"], ["'predikt'", "did you mean 'predict'?"]),
     (["predict"], ["predict: a kernel is missing", "gemm"]),
     (["predict", "gem"], ["'gem' is no kernel", "did you mean 'gemm'?"]),
+    (["predict", "copy"], ["'copy' is no kernel", "did you mean 'elementwise'?"]),
     (["--foo"], ["--foo is unknown"]),
     (["predict", "gemm", *SIZE], ["--gpu is missing"]),
     (["predict", "gemm", "--n", "1", "--k", "1", "--gpu", "toy"], ["--m is missing", "rows of A and D"]),

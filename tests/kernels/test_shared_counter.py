@@ -58,3 +58,23 @@ def test_a_wrong_word_is_seen(config: dict[str, str]) -> None:
 def test_loads_are_counted_one_a_warp_each() -> None:
     found = CASE.predict({"kernel": "load_32", "block": "256x1x1", "num_ctas": "1056"}, load_gpu("h200_sxm"))
     assert found[case.LOADS] == 32 * 8 * 1056
+
+
+def test_shuffles_are_counted_and_votes_are_not() -> None:
+    gpu = load_gpu("h200_sxm")
+    found = {
+        kind: CASE.predict({"kernel": f"{kind}_8", "block": "256x1x1", "num_ctas": "1"}, gpu)[case.SHARED]
+        for kind in ("shuffle_idx", "vote", "cp4", "cp16")
+    }
+    # a thread number each; eight shuffles; a commit of three and a load; eight copies through L1 beside that
+    assert found == {"shuffle_idx": 9 * 8, "vote": 8, "cp4": (1 + 3 + 1 + 8) * 8, "cp16": (1 + 3 + 1) * 8}
+
+
+@pytest.mark.parametrize(
+    ("name", "num_dimensions"),
+    [("transpose", 2), *((name, 1) for name in ("softmax", "layer_norm", "reduction", "smem_copy", "elementwise"))],
+)
+def test_whole_kernels_ask_for_as_many_numbers_of_their_threads_as_is_said(sass: Sass, name: str, num_dimensions: int) -> None:
+    for kernel in sass(name, "sm_90a").values():
+        asked = {item.operands.split(",")[-1].strip() for item in kernel.select("S2R") if "SR_TID" in item.operands}
+        assert len(asked) == num_dimensions

@@ -179,6 +179,7 @@ def fence_proxy_async(role: Role, op: ops.FenceProxyAsync) -> Pause:
     """Until this role's stores are delivered, and a few cycles; a barrier behind it waits until copies see them all."""
     spec = role.sm.warp_scheduler.spec
     role.spend(WarpState.LSU, role.delivered_at)
+    role.sm.smem.count(float(role.num_warps) * role.count)
     in_at = max(role.t, role.stored_at + role.sm.smem.spec.store_latency_cycles)
     role.spend(ISSUE, role.t + spec.fence_cycles)
     seen_at = in_at + spec.fence_cycles + spec.fence_view_cycles

@@ -96,6 +96,7 @@ def bulk_wait(role: Role, op: ops.BulkWaitGroup) -> Pause:
     if len(groups) <= op.num_pending:
         return None
     assert role.engine.gpu.tma is not None  # there are groups
+    role.sm.smem.count(float(role.num_warps) * role.count)
     role.spend(ISSUE, role.t + role.engine.gpu.tma.group_wait_cycles)
     group = groups[len(groups) - 1 - op.num_pending][0 if op.read else 1]
     if not op.read:
