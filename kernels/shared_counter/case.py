@@ -167,7 +167,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 UNTOLD = ("barrier", "arrive_lane", "arrive_warp", "try", "bulk1k", "bulk8k", "tile1k", "tile8k", "bulk_store")
-"""Kinds of which no instruction counts, but some of what goes with them: one to five wavefronts a CTA, which are not predicted."""
+"""Kinds of which no instruction counts, but some of what goes with them: one to five wavefronts a CTA, not predicted."""
 NUMBERS = {"ids_none": 0, "ids_xyz": 3}
 """Numbers that a thread asks for, where not one."""
 

@@ -74,7 +74,7 @@ def test_shuffles_are_counted_and_votes_are_not() -> None:
     ("name", "num_dimensions"),
     [("transpose", 2), *((name, 1) for name in ("softmax", "layer_norm", "reduction", "smem_copy", "elementwise"))],
 )
-def test_whole_kernels_ask_for_as_many_numbers_of_their_threads_as_is_said(sass: Sass, name: str, num_dimensions: int) -> None:
+def test_whole_kernels_ask_for_as_many_numbers_of_threads_as_is_said(sass: Sass, name: str, num_dimensions: int) -> None:
     for kernel in sass(name, "sm_90a").values():
         asked = {item.operands.split(",")[-1].strip() for item in kernel.select("S2R") if "SR_TID" in item.operands}
         assert len(asked) == num_dimensions
