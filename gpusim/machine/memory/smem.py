@@ -42,8 +42,8 @@ class SmemCounters(Counters):
     """Wavefronts of the LSU pipe, as Nsight Compute counts them (kernels/shared_counter).
 
     A shuffle is one, however many lanes take part, and so is a proxy fence or a wait for bulk stores; votes, redux,
-    arrivals, tries and TMA are none. A copy by cp.async is one where it goes through L1 and none where it goes around it, beside what
-    its commit is. Ignored: what a CTA's first barriers are (one or two a CTA).
+    arrivals, tries and TMA are none. A copy by cp.async is one where it goes through L1 and none where it goes around
+    it, beside what its commit is. Ignored: what a CTA's first barriers are (one or two a CTA).
     """
 
     wavefronts: float = field(default=0.0, metadata={"ncu": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"})
