@@ -25,6 +25,7 @@ from gpusim.simulate.run import simulate
 PARAMETERS = (
     "m", "n", "k", "dtype", "out_dtype", "layout", "tile", "stages", "copy", "math", "schedule", "warps", "consumers",
     "split", "cluster", "persistent", "raster", "raster_group", "swizzle", "epilogue", "setmaxnreg", "wgmma_depth",
+    "arrivals",
 )
 KEYS = ["ladder", "step", "m", "n", "k"]
 PREDICTIONS = "predictions*.csv"

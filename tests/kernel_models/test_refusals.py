@@ -59,6 +59,16 @@ KERNEL_REFUSALS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         {"schedule": "cooperative", "refill": "before_math"},
         ("--refill before_math", "cooperative", "multistage"),
     ),
+    ({"schedule": "multistage", "arrivals": "every_thread"}, ("--arrivals every_thread", "multistage", "elected")),
+    ({"schedule": "pingpong", "arrivals": "every_thread"}, ("--arrivals every_thread", "pingpong", "cooperative")),
+    (
+        {"schedule": "cooperative", "copy": "cp_async", "arrivals": "every_thread"},
+        ("--arrivals every_thread", "cp.async", "--copy tma"),
+    ),
+    (
+        {"schedule": "cooperative", "cluster": "2x1", "arrivals": "every_thread"},
+        ("--arrivals every_thread", "its own CTA", "--cluster 1x1"),
+    ),
     ({"math": "mma_sync", "refill": "after_wait"}, ("--refill after_wait", "mma_sync", "before_math")),
     ({"dtype": "fp32", "swizzle": "128B"}, ("--swizzle 128B", "fma", "--swizzle none")),
     ({"schedule": "pingpong", "persistent": False}, ("--no-persistent", "pingpong", "--persistent")),
