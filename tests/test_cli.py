@@ -156,6 +156,13 @@ def test_tables_in_a_pipe_have_a_line_a_row_however_long(capsys: pytest.CaptureF
     assert all(words[0] == "occupancy" and words[-1] == "pass" for words in rows[:-1])
 
 
+def test_validate_tells_a_pipe_how_far_it_is_and_speaks_of_no_other_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "--gpu", "h200_sxm", "--kernel", "occupancy", "--kernel", "shared_counter"]) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert sorted(line.split(",")[0] for line in told) == ["gpusim: judged occupancy", "gpusim: judged shared_counter"]
+    assert told[-1].endswith("2 of 2 parts")
+
+
 def test_a_prediction_writes_json_trace_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document, trace, plot = tmp_path / "x.json", tmp_path / "x.pftrace", tmp_path / "x.svg"
     assert main([*GEMM, "--json", str(document), "--trace", str(trace), "--plot", str(plot)]) == 0

@@ -8,10 +8,12 @@ from typing import Any, Literal
 
 import pytest
 
+from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.machine.config import load_gpu
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
 from gpusim.workload.launch import Launch, RoleContext, WarpRole
+from gpusim.workload.ops import CacheHint
 
 TOY = load_gpu("toy")
 COLD = replace(TOY, dispatcher=replace(TOY.dispatcher, cold_start_cycles=100.0))
@@ -37,6 +39,16 @@ def test_a_cold_launch_takes_that_much_longer_however_many_waves_follow(num_wave
     warm = cycles(COLD, "warm", num_waves=num_waves)
     assert warm == cycles(TOY, "cold", num_waves=num_waves)
     assert cycles(COLD, "cold", num_waves=num_waves) == warm + 100.0
+
+
+@pytest.mark.parametrize("l2", ["cold", "warm"])
+@pytest.mark.parametrize("hint", ["evict_first", "evict_normal"])
+def test_hints_that_are_not_looked_at_are_remarked(l2: Literal["cold", "warm"], hint: CacheHint) -> None:
+    """What earlier launches have left is worked out without them."""
+    launch = KERNEL_MODELS["elementwise"].params.model_validate({"elements": 4096}).launch(TOY)
+    hinted = replace(launch, footprints=tuple(replace(item, cache_hint=hint) for item in launch.footprints))
+    remarks = [text for text in simulate(hinted, TOY, l2=l2).remarks if "is worked out without hints of" in text]
+    assert len(remarks) == (l2 == "warm" and hint != "evict_normal")
 
 
 def test_a_free_launch_has_no_cold_start() -> None:
