@@ -84,6 +84,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         yield ops.Alu(ALU_BEFORE, is_chain=True)
         if kernel == "store_first":
             yield ops.GlobalStore("to", (cta.cta_idx, 0), access)
+        yield ops.Syncthreads()
         if turns:
             yield ops.Alu(ALU_OF_TURN * turns, is_chain=True)
         if kernel not in ("nothing", "store_first"):

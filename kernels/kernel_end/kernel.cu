@@ -1,6 +1,6 @@
 // When does a kernel end that has stored something: with its last CTA's exit, or when the store has arrived?
 //
-// Every thread of every CTA walks a chain of `turns` multiplications. `nothing` only does that; `store_first` has each warp's first lane
+// Every CTA meets, then every thread of it walks a chain of `turns` multiplications. `nothing` only does that; `store_first` has each warp's first lane
 // store a word before the chain, `store_last` behind it, `store_all` has all lanes store one behind it, `store_marked` stores behind a look
 // at the clock of nanoseconds, and `store_wide` 16 bytes a lane. The chain's end is 0, which the compiler does not know.
 
@@ -14,6 +14,7 @@ __device__ __forceinline__ void run(uint4 *to, uint32_t turns, uint32_t factor, 
     uint32_t *word = reinterpret_cast<uint32_t *>(to) + thread;
     const bool is_first = threadIdx.x % 32 == 0;
     if (kKind == kFirst && is_first) asm volatile("st.global.u32 [%0], %1;" ::"l"(word), "r"(thread + more) : "memory");
+    __syncthreads();  // no store is moved over it
     uint32_t product = threadIdx.x;
 #pragma unroll 1
     for (uint32_t turn = 0; turn < turns; ++turn) {
