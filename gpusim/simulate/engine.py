@@ -138,7 +138,7 @@ class Engine:
         self._num_ragged = int(uses.has_ragged_end())  # the last CTA, for which nobody stands
         self._wave_weight, self._weighted_left = 1.0, 0
         self._live: dict[int, Cta] = {}
-        self._num_stores_pending, self._last_store_at = 0, 0.0
+        self._num_stores_pending, self._last_store_at, self.has_stored = 0, 0.0, False
         self._is_over = False
         self.wgmma_costs: dict[int, WgmmaCost] = {}
         self.tma_costs: dict[int, TmaCost] = {}
@@ -146,8 +146,7 @@ class Engine:
         self.role_totals: dict[str, list[float]] = {role.name: [0.0] * len(WarpState) for role in launch.roles}
         self.epilogue_cycles: dict[str, float] = {}
         """Cycles of each role in sections called epilogue."""
-        self.end_cycle = self.last_exit = self.first_start = 0.0
-        self._cold_start_cycles = 0.0
+        self.end_cycle = self.last_exit = self.first_start = self._cold_start_cycles = 0.0
         self.copy_cycles, self.num_copies = 0.0, 0
 
     # ------------------------------------------------------------------------------------------ run
@@ -281,7 +280,8 @@ class Engine:
         self._num_exits += cta.num_alike
         retired, all_retired = self.machine.dispatcher.retire_alike(at_cycle=now, num_ctas=cta.num_alike)
         self.last_exit = max(self.last_exit, all_retired)
-        if self._num_stores_pending or self._last_store_at > now:  # the kernel's end asks for them once it has left
+        # the kernel's end asks for stores once it has left, whenever they were, and for atomics that are on their way
+        if self.has_stored or self._num_stores_pending or self._last_store_at > now:
             self._last_store_at = max(self._last_store_at, all_retired + self.machine.l2.hit_latency_cycles)
         cluster = cta.cluster
         cluster.num_running -= 1

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.machine.config import load_gpu
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
+from gpusim.workload.global_access import global_access
 from gpusim.workload.launch import Launch, RoleContext, WarpRole
 from gpusim.workload.ops import CacheHint
 
@@ -53,3 +55,22 @@ def test_hints_that_are_not_looked_at_are_remarked(l2: Literal["cold", "warm"], 
 
 def test_a_free_launch_has_no_cold_start() -> None:
     assert cycles(COLD, "cold", num_waves=1, ideals=("launch",)) == cycles(TOY, "warm", num_waves=1, ideals=("launch",))
+
+
+@pytest.mark.parametrize("num_cycles", [0.0, 20000.0])
+def test_a_kernel_that_has_stored_ends_a_way_to_l2_later_however_long_ago_it_was(num_cycles: float) -> None:
+    """As kernels/kernel_end has it; the store arrives in 200 cycles and those of its bytes."""
+
+    def ends(*, stores: bool) -> float:
+        def program(cta: RoleContext) -> Iterator[Any]:
+            if stores:
+                yield ops.GlobalStore("D", (cta.cta_idx, 0), global_access(4 * np.arange(32).reshape(1, 32), 4))
+            yield ops.Alu(num_cycles)
+
+        launch = Launch(
+            kernel="stores", num_ctas=1, num_tiles=1, roles=(WarpRole(name="all", num_warps=1, program=program),)
+        )
+        return simulate(launch, TOY, clock="max", l2="warm").cycles
+
+    way = ends(stores=True) - ends(stores=False)
+    assert way == pytest.approx(TOY.l2.far_latency_cycles, abs=20.0)

@@ -113,6 +113,7 @@ def send_store(role: Role, op: ops.GlobalStore, num_packet_bytes: float, share: 
     group, role.last_store = AsyncGroup(), AsyncGroup()
     group.add()
     role.last_store.add()
+    role.engine.has_stored = True
     stored = Stored(role.engine, group, role.last_store)
     request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES * share, at=at)
     role.sm.l1.below.write(

@@ -64,6 +64,7 @@ def tma_store(role: Role, op: ops.TmaStore) -> Pause:
     whole.add()
     if stage is not None:
         stage.begin_read(role.t, "" if stage.is_full(role.t) else role.who())
+    role.engine.has_stored = True
     stored = BulkStored(role, read, whole, stage)
     request = MemoryRequest(role.sm.idx, op.tensor, op.tile, op.num_bytes, role.wave, at, role.count)
     role.sm.l1.below.write(
