@@ -24,9 +24,9 @@ from gpusim.evidence.case import (
     by_value,
 )
 from gpusim.evidence.whole import PATTERN_BYTES, windows
-from gpusim.kernel_models.streams import dense_access, share_footprint
+from gpusim.kernel_models.streams import dense_access, same
 from gpusim.workload import ops
-from gpusim.workload.launch import RoleContext
+from gpusim.workload.launch import Footprint, RoleContext
 
 NUM_SMS = 132
 FLUSH_BYTES = 256 * 2**20
@@ -176,16 +176,18 @@ def twin(config: Config, *, is_empty: bool = False) -> Launch:
         half = (cta.cta_idx // NUM_SMS if split == 1 else cta.cta_idx // 2) % 2 if split else 2
         for number in range(rounds):
             if reads and half != 1:
-                yield ops.Use((yield ops.GlobalLoad("in", (number * ctas + cta.cta_idx, 0), access)))
+                yield ops.Use((yield ops.GlobalLoad("in", (cta.cta_idx, number), access)))
             if writes and half != 0:
-                yield ops.GlobalStore("out", (number * ctas + cta.cta_idx, 0), access)
+                yield ops.GlobalStore("out", (cta.cta_idx, number), access)
 
-    size = num_bytes(config)
     return Launch(
-        kernel=config["kernel"], num_ctas=ctas, num_tiles=ctas * rounds,
+        kernel=config["kernel"], num_ctas=ctas, num_tiles=ctas,
         roles=(WarpRole(name="all", num_warps=threads // WARP_SIZE, program=program),), registers_per_thread=32,
         footprints=tuple(
-            share_footprint(name, access_of, num_bytes=size, share_bytes=share * rounds)  # type: ignore[arg-type]  # words
+            Footprint(
+                tensor=name, access=access_of,  # type: ignore[arg-type]  # words
+                panel_of=same, panel_bytes=lambda tiles: np.full_like(tiles, share * rounds), num_steps=rounds,
+            )
             for name, access_of, is_there in (("in", "read", reads), ("out", "write", writes)) if is_there
         ),
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import exp
 
 import simpy
@@ -15,6 +16,12 @@ from gpusim.units import Clock
 
 MOST_SHARE = 0.95
 """Of the peak rate that queues are worked out for: no more was ever measured."""
+SHARE_STEPS = 64
+"""Shares between which waits are drawn straight."""
+import os
+WIN = float(os.environ.get("WIN","1"))
+MOST_LINES = 1024
+"""Of a request whose slowest line is looked for; more channels than a GPU's memory has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +42,10 @@ class HbmSpec:
     sm_gb_per_s: float
     """What one SM can draw alone."""
     queue_ns: float
-    """What a read waits at its channel where half of the peak rate is taken: at a share u, u / (1 - u) of it."""
+    """What a line that is read waits at its channel, on average, where reads take half of the peak rate: at a share u,
+    u / (1 - u) of it."""
+    write_queue_ns: float
+    """The same behind writes."""
 
 
 @dataclass(slots=True)
@@ -46,22 +56,44 @@ class HbmCounters(Counters):
     write_bytes: float = field(default=0.0, metadata={"ncu": "dram__bytes_write.sum"})
 
 
+@lru_cache(maxsize=4096)
+def _slowest_wait(num_lines: int, share_steps: int) -> float:
+    """As :func:`slowest_wait`, of whole lines and ``share_steps`` of SHARE_STEPS."""
+    free = 1.0 - share_steps / SHARE_STEPS
+    return sum((1.0 - free**k) / k for k in range(1, num_lines + 1))
+
+
+def slowest_wait(num_lines: float, share: float) -> float:
+    """The mean of the longest of ``num_lines`` waits, each none or, with the chance ``share``, exponential of mean 1.
+
+    >>> slowest_wait(1.0, 0.5), slowest_wait(2.0, 0.5), slowest_wait(2.0, 1.0)
+    (0.5, 0.875, 1.5)
+    """
+    lines = min(MOST_LINES, max(1, round(num_lines)))
+    step = share * SHARE_STEPS
+    low = min(int(step), SHARE_STEPS - 1)
+    below, above = _slowest_wait(lines, low), _slowest_wait(lines, low + 1)
+    return below + (step - low) * (above - below)
+
+
 class _Intake:
     """What one SM draws: its fills one after the other, the first of them sharing the wire with other SMs'."""
 
-    __slots__ = ("_alike", "_done", "_hbm", "_waiting", "_wire")
+    __slots__ = ("_alike", "_done", "_hbm", "_num_bytes", "_waiting", "_wire")
 
     def __init__(self, hbm: Hbm, num_alike: float) -> None:
         self._hbm = hbm
         self._alike = num_alike
         self._wire = hbm.wire
         self._done: Done | None = None
+        self._num_bytes = 0.0
         self._waiting: deque[tuple[float, Done]] = deque()
 
     def fill(self, num_bytes: float, done: Done) -> None:
         """Queue ``num_bytes``."""
         if self._done is None:
             self._done = done
+            self._num_bytes = num_bytes
             self._hbm.num_reading += 1
             self._wire.transfer(num_bytes, self, self._alike)
         else:
@@ -71,8 +103,10 @@ class _Intake:
         """The last byte of the first has passed."""
         done = self._done
         assert done is not None  # a transfer was under way
+        self._hbm.has_read(self._num_bytes * self._alike)
         if self._waiting:
             num_bytes, self._done = self._waiting.popleft()
+            self._num_bytes = num_bytes
             self._wire.transfer(num_bytes, self, self._alike)
         else:
             self._done = None
@@ -111,11 +145,14 @@ class Hbm(Component):
         """SMs that wait for fills."""
         self._env = env
         self._queue_cycles = clock.cycles(ns=spec.queue_ns)
+        self._write_queue_cycles = clock.cycles(ns=spec.write_queue_ns)
         self._peak = clock.bytes_per_cycle(gb_per_s=spec.peak_gb_per_s)
         self._most_share = min(MOST_SHARE, spec.sustained_read_gb_per_s / spec.peak_gb_per_s)
-        self._window = clock.cycles(ns=spec.latency_ns) or 1.0
+        self._window = WIN * clock.cycles(ns=spec.latency_ns) or 1.0
         self._asked_bytes, self._asked_at = 0.0, 0.0
         """Of late: what was asked for a window ago counts for a third, and so on; up to which cycle."""
+        self._asked_waits = 0.0
+        """The same, each byte times what one waits behind its kind."""
         self._write_cost = spec.sustained_read_gb_per_s / spec.sustained_write_gb_per_s
         self.wire = SharedPipe(
             env,
@@ -134,26 +171,38 @@ class Hbm(Component):
         num_waiting = max(0.0, num_rows - 1.0) * self.spec.refresh_fraction
         return self._refresh_cycles * num_waiting / (num_waiting + 1.0)
 
-    def queue_cycles(self) -> float:
-        """How long a read that begins now waits at its channel, by what was asked for lately."""
-        if not self._queue_cycles:
-            return 0.0
-        share = min(self._most_share, self._lately(0.0) / (self._window * self._peak))
-        return self._queue_cycles * share / (1.0 - share)
+    def queue_cycles(self, num_lines: float = 1.0) -> float:
+        """How long the last of ``num_lines`` that are asked for now waits at its channel, by what was asked for lately.
 
-    def _lately(self, num_bytes: float) -> float:
-        """Bytes asked for of late, ``num_bytes`` now among them."""
+        Each line finds a queue of its own, in which it waits with the chance that is the share taken, and then for an
+        exponential time, as in an M/M/1 queue; what all wait on average adds up by kinds, as in an M/G/1 queue.
+        """
+        asked = self._lately(0.0, 0.0)
+        if not self._asked_waits:
+            return 0.0
+        share = min(self._most_share, asked / (self._window * self._peak))
+        each = self._asked_waits / asked / (1.0 - share)
+        return each * slowest_wait(num_lines, share)
+
+    def _lately(self, num_bytes: float, queue_cycles: float) -> float:
+        """Bytes asked for of late, ``num_bytes`` now among them, behind which one waits so long."""
         now = self._env.now
         if now > self._asked_at:
-            self._asked_bytes *= exp((self._asked_at - now) / self._window)
+            left = exp((self._asked_at - now) / self._window)
+            self._asked_bytes *= left
+            self._asked_waits *= left
             self._asked_at = now
         self._asked_bytes += num_bytes
+        self._asked_waits += num_bytes * queue_cycles
         return self._asked_bytes
+
+    def has_read(self, num_bytes: float) -> None:
+        """So much has passed the wire."""
+        self._lately(num_bytes, self._queue_cycles)
 
     def fill(self, num_bytes: float, done: Done, *, sm_idx: int, count: float) -> None:
         """Read ``num_bytes`` for a miss of one SM; ``done`` is called when the last byte has passed the wire."""
         self.counters.read_bytes += num_bytes * count
-        self._lately(num_bytes * self._alike.get(sm_idx, 1))
         intake = self._intakes.get(sm_idx)
         if intake is None:
             intake = self._intakes[sm_idx] = _Intake(self, float(self._alike.get(sm_idx, 1)))
@@ -169,5 +218,10 @@ class Hbm(Component):
         cost = self._write_cost
         if self.num_reading:
             cost *= 1.0 + self.spec.turnaround_fraction
-        self._lately(num_bytes * cost * num_sms)
-        self.wire.transfer(num_bytes * cost, done, num_sms)
+        moved = num_bytes * cost * num_sms
+
+        def written(cycle: float) -> None:
+            self._lately(moved, self._write_queue_cycles)
+            done(cycle)
+
+        self.wire.transfer(num_bytes * cost, written, num_sms)

@@ -16,6 +16,8 @@ SIDE_BYTES = 256
 """What may lie on one side alone. Source: kernels/line_sharing, h200_sxm, 2026-11-20: 512 bytes mostly wait for both."""
 ROW_BYTES = 4096
 """What lies in one row of memory, where an op tells no rows. A guess."""
+import os
+CHAN=float(os.environ.get('CHAN','256'))
 CERTAIN = 1e-3
 """A chance below is none, one above 1 less this a certainty."""
 GOLDEN = 0.6180339887498949
@@ -270,12 +272,15 @@ class L2(Component):
         if not self.residency.is_planned(request.tensor):
             self.counters.unplanned_miss_bytes += num_bytes * request.num_alike
         paid = num_bytes * self._fill_scales.get(request.tensor, 1.0) * self._fetch_scales.get(request.tensor, 1.0)
-        earliest = request.issued_at + paid / self.hbm.wire.alone + self.hbm.queue_cycles()
-        waits = self.hbm.refresh_cycles(max(request.num_rows * share, num_bytes / ROW_BYTES))
-        if request.num_bytes > SIDE_BYTES:  # what is far and what waits are seldom the same lines
-            waits = max(0.0, waits - self.hit_latency_cycles + self._mean_latency_cycles)
-        done = _Filled(tile, earliest, self.hbm.latency_cycles + waits)
-        self.hbm.fill(paid, done, sm_idx=request.sm_idx, count=request.num_alike)
+        hbm = self.hbm
+        far = self.hit_latency_cycles - self._mean_latency_cycles if request.num_bytes > SIDE_BYTES else 0.0
+        refreshed = hbm.refresh_cycles(max(request.num_rows * share, num_bytes / ROW_BYTES))
+        queued = hbm.queue_cycles(max(request.num_rows * share, paid / CHAN))
+        # the lines that are far, that wait for a refresh and that find long queues are seldom the same
+        waits = max(0.0, refreshed - far)
+        earliest = request.issued_at + paid / hbm.wire.alone + max(0.0, queued - max(refreshed, far))
+        done = _Filled(tile, earliest, hbm.latency_cycles + waits)
+        hbm.fill(paid, done, sm_idx=request.sm_idx, count=request.num_alike)
 
     def across(self, num_bytes: float, side: int, *, at_cycle: float, num_sms: float = 1.0) -> float:
         """Cycle at which what a store of ``num_bytes`` from ``side`` changes on the other one has crossed the link."""
