@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer, by_value
+from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer, by_value
 from gpusim.evidence.whole import PATTERN_BYTES, windows
 from gpusim.kernel_models.streams import dense_access, share_footprint
 from gpusim.workload import ops
@@ -147,7 +148,7 @@ REGISTERS = {("read", 1): 16, ("read", 4): 26, ("write", 1): 14, ("write", 4): 2
 
 
 def twin(config: Config) -> Launch:
-    """The launch in the simulator's words, which know no order of pieces."""
+    """The launch in the simulator's words, which know how long pieces are, and not how far apart."""
     way, unrolled, size = config["way"], int(config["unrolled"]), 1 << TOTAL_BITS
     share = THREADS * unrolled * VECTOR_BYTES
     access = dense_access(0, THREADS, VECTOR_BYTES).scaled(unrolled)
@@ -160,13 +161,21 @@ def twin(config: Config) -> Launch:
             yield ops.Use((yield ops.GlobalLoad("in", (cta.cta_idx, 0), access)))
         yield ops.GlobalStore("out", (cta.cta_idx, 0), access if way != "read" else left)
 
+    piece = 1 << int(config["piece_bits"]) if config["piece_bits"] != "0" else 0
+    read_piece = piece if way == "read" else 0
     out_share = share if way != "read" else 4 * num_warps
     return Launch(
         kernel=config["kernel"], num_ctas=num_ctas, num_tiles=num_ctas,
         roles=(WarpRole(name=way, num_warps=num_warps, program=program),), registers_per_thread=REGISTERS[way, unrolled],
         footprints=(
-            *((share_footprint("in", "read", num_bytes=size, share_bytes=share),) if way != "write" else ()),
-            share_footprint("out", "write", num_bytes=num_ctas * out_share, share_bytes=out_share),
+            *(
+                (replace(share_footprint("in", "read", num_bytes=size, share_bytes=share), piece_bytes=read_piece),)
+                if way != "write" else ()
+            ),
+            replace(
+                share_footprint("out", "write", num_bytes=num_ctas * out_share, share_bytes=out_share),
+                piece_bytes=piece if way != "read" else 0,
+            ),
         ),
     )  # fmt: skip
 
@@ -174,6 +183,29 @@ def twin(config: Config) -> Launch:
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Time of the launch, at the highest clock: memory's own."""
     return {"gpu__time_duration.sum": simulate(twin(config), gpu, clock="max").time_us * 1e3}
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """What a piece takes beside its bytes, of the shortest ones."""
+    found = []
+    for way, name in (("read", "hbm.piece_read_bytes"), ("write", "hbm.piece_write_bytes")):
+        times = [
+            (int(row["piece_bits"]), float(row["gpu__time_duration.sum"])) for row in rows
+            if row["way"] == way and row["unrolled"] == "1" and row.get("gpu__time_duration.sum")
+        ]
+        along = [ns for piece, ns in times if not piece]
+        least = min((piece for piece, _ in times if piece), default=0)
+        more = [(ns / along[0] - 1.0) * 2**piece for piece, ns in times if piece == least] if along else []
+        if more:
+            found.append(Fitted(
+                parameter=name, value=float(np.median(more)),
+                how=f"pieces of {2**least} bytes by one vector a thread, time over that of the same bytes in a row, less one, "
+                f"times {2**least}: median",
+            ))  # fmt: skip
+    return found
 
 
 CASE = Case(
@@ -185,4 +217,5 @@ CASE = Case(
     check=check,
     predict=predict,
     tiers={"gpu__time_duration.sum": 4},
+    fit=fit,
 )

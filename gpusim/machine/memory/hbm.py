@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import exp
+from math import exp, log
 
 import simpy
 
@@ -16,12 +16,17 @@ from gpusim.units import Clock
 
 MOST_SHARE = 0.95
 """Of the peak rate that queues are worked out for: no more was ever measured."""
+QUEUE_LATENCIES = 4.0
+"""Over which what is taken is a share: queues grow over some latencies, and waves of requests that come together are no load
+that lasts. A guess; settled by loads that begin and end."""
 SHARE_STEPS = 64
 """Shares between which waits are drawn straight."""
-import os
-WIN = float(os.environ.get("WIN","1"))
 MOST_LINES = 1024
 """Of a request whose slowest line is looked for; more channels than a GPU's memory has."""
+
+
+Begun = Callable[[float], None]
+"""Called with the cycle at which a transfer begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +47,12 @@ class HbmSpec:
     sm_gb_per_s: float
     """What one SM can draw alone."""
     queue_ns: float
-    """What a line that is read waits at its channel, on average, where reads take half of the peak rate: at a share u,
+    """What a line that is read waits at its channel, on average, where half of the peak rate is taken: at a share u,
     u / (1 - u) of it."""
-    write_queue_ns: float
-    """The same behind writes."""
+    piece_read_bytes: float
+    """What a piece of memory that is read alone takes of the wire beyond its bytes: a row is opened for it."""
+    piece_write_bytes: float
+    """The same of one that is written alone."""
 
 
 @dataclass(slots=True)
@@ -87,17 +94,19 @@ class _Intake:
         self._wire = hbm.wire
         self._done: Done | None = None
         self._num_bytes = 0.0
-        self._waiting: deque[tuple[float, Done]] = deque()
+        self._waiting: deque[tuple[float, Done, Begun | None]] = deque()
 
-    def fill(self, num_bytes: float, done: Done) -> None:
+    def fill(self, num_bytes: float, done: Done, begun: Begun | None) -> None:
         """Queue ``num_bytes``."""
         if self._done is None:
             self._done = done
             self._num_bytes = num_bytes
             self._hbm.num_reading += 1
+            if begun is not None:
+                begun(self._hbm.now())
             self._wire.transfer(num_bytes, self, self._alike)
         else:
-            self._waiting.append((num_bytes, done))
+            self._waiting.append((num_bytes, done, begun))
 
     def __call__(self, cycle: float) -> None:
         """The last byte of the first has passed."""
@@ -105,8 +114,10 @@ class _Intake:
         assert done is not None  # a transfer was under way
         self._hbm.has_read(self._num_bytes * self._alike)
         if self._waiting:
-            num_bytes, self._done = self._waiting.popleft()
+            num_bytes, self._done, begun = self._waiting.popleft()
             self._num_bytes = num_bytes
+            if begun is not None:
+                begun(cycle)
             self._wire.transfer(num_bytes, self, self._alike)
         else:
             self._done = None
@@ -145,14 +156,11 @@ class Hbm(Component):
         """SMs that wait for fills."""
         self._env = env
         self._queue_cycles = clock.cycles(ns=spec.queue_ns)
-        self._write_queue_cycles = clock.cycles(ns=spec.write_queue_ns)
         self._peak = clock.bytes_per_cycle(gb_per_s=spec.peak_gb_per_s)
         self._most_share = min(MOST_SHARE, spec.sustained_read_gb_per_s / spec.peak_gb_per_s)
-        self._window = WIN * clock.cycles(ns=spec.latency_ns) or 1.0
-        self._asked_bytes, self._asked_at = 0.0, 0.0
-        """Of late: what was asked for a window ago counts for a third, and so on; up to which cycle."""
-        self._asked_waits = 0.0
-        """The same, each byte times what one waits behind its kind."""
+        self._window = QUEUE_LATENCIES * clock.cycles(ns=spec.latency_ns) or 1.0
+        self._moved_bytes, self._moved_at = 0.0, 0.0
+        """Of late: what passed the wire a window ago counts for a third, and so on; up to which cycle."""
         self._write_cost = spec.sustained_read_gb_per_s / spec.sustained_write_gb_per_s
         self.wire = SharedPipe(
             env,
@@ -162,66 +170,89 @@ class Hbm(Component):
         self._intakes: dict[int, _Intake] = {}
         self._alike = alike or {}
 
-    def refresh_cycles(self, num_rows: float) -> float:
-        """How much longer than the mean the slowest of ``num_rows`` rows takes.
+    def refresh_cycles(self, num_rows: float, place: float | None = None) -> float:
+        """How much longer than the mean of one the slowest of ``num_rows`` rows takes.
 
         Of those that find their bank in refresh each waits for a time between none and the longest, evenly: the last of
-        m for m / (m + 1) of it.
+        m for m / (m + 1) of it. With a ``place`` above 0 and below 1 among all that may happen: what happens there.
         """
+        share = self.spec.refresh_fraction
+        if place is not None and share:
+            waits = max(0.0, 1.0 - (1.0 - place ** (1.0 / num_rows)) / share)
+            return self._refresh_cycles * (waits - share / 2)
         num_waiting = max(0.0, num_rows - 1.0) * self.spec.refresh_fraction
         return self._refresh_cycles * num_waiting / (num_waiting + 1.0)
 
-    def queue_cycles(self, num_lines: float = 1.0) -> float:
+    def queue_cycles(self, num_lines: float = 1.0, place: float | None = None) -> float:
         """How long the last of ``num_lines`` that are asked for now waits at its channel, by what was asked for lately.
 
         Each line finds a queue of its own, in which it waits with the chance that is the share taken, and then for an
-        exponential time, as in an M/M/1 queue; what all wait on average adds up by kinds, as in an M/G/1 queue.
+        exponential time, as in an M/M/1 queue. Without a ``place`` among all that may happen it is the mean.
         """
-        asked = self._lately(0.0, 0.0)
-        if not self._asked_waits:
+        if not self._queue_cycles:
             return 0.0
-        share = min(self._most_share, asked / (self._window * self._peak))
-        each = self._asked_waits / asked / (1.0 - share)
-        return each * slowest_wait(num_lines, share)
+        share = min(self._most_share, self._lately(0.0) / (self._window * self._peak))
+        if not share:
+            return 0.0
+        each = self._queue_cycles / (1.0 - share)
+        if place is None:
+            return each * slowest_wait(num_lines, share)
+        late = (1.0 - place ** (1.0 / num_lines)) / share
+        return -each * log(late) if late < 1.0 else 0.0
 
-    def _lately(self, num_bytes: float, queue_cycles: float) -> float:
-        """Bytes asked for of late, ``num_bytes`` now among them, behind which one waits so long."""
+    def _lately(self, num_bytes: float) -> float:
+        """Bytes that have passed the wire of late, ``num_bytes`` now among them."""
         now = self._env.now
-        if now > self._asked_at:
-            left = exp((self._asked_at - now) / self._window)
-            self._asked_bytes *= left
-            self._asked_waits *= left
-            self._asked_at = now
-        self._asked_bytes += num_bytes
-        self._asked_waits += num_bytes * queue_cycles
-        return self._asked_bytes
+        if now > self._moved_at:
+            self._moved_bytes *= exp((self._moved_at - now) / self._window)
+            self._moved_at = now
+        self._moved_bytes += num_bytes
+        return self._moved_bytes
 
     def has_read(self, num_bytes: float) -> None:
         """So much has passed the wire."""
-        self._lately(num_bytes, self._queue_cycles)
+        self._lately(num_bytes)
 
-    def fill(self, num_bytes: float, done: Done, *, sm_idx: int, count: float) -> None:
-        """Read ``num_bytes`` for a miss of one SM; ``done`` is called when the last byte has passed the wire."""
+    def now(self) -> float:
+        """The present."""
+        return self._env.now
+
+    def fill(
+        self, num_bytes: float, done: Done, *, sm_idx: int, count: float, begun: Begun | None = None, piece_bytes: float = 0.0
+    ) -> None:
+        """Read ``num_bytes`` for a miss of one SM; ``done`` is called when the last byte has passed the wire.
+
+        ``begun(cycle)`` is called when the first begins to. The bytes lie in pieces of ``piece_bytes``, or side by side.
+        """
         self.counters.read_bytes += num_bytes * count
         intake = self._intakes.get(sm_idx)
         if intake is None:
             intake = self._intakes[sm_idx] = _Intake(self, float(self._alike.get(sm_idx, 1)))
-        intake.fill(num_bytes, done)
+        if piece_bytes:
+            num_bytes *= 1.0 + self.spec.piece_read_bytes / piece_bytes
+        intake.fill(num_bytes, done, begun)
 
     def busy_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
         """Part of ``cycles`` in which the wire moves so many bytes."""
         return (read_bytes + write_bytes * self._write_cost) / (self.wire.total * cycles)
 
-    def write_back(self, num_bytes: float, done: Done, *, count: float, num_sms: float = 1.0) -> None:
-        """Write ``num_bytes`` of evicted dirty lines, and as much for each of ``num_sms`` that stored at once."""
+    def write_back(
+        self, num_bytes: float, done: Done, *, count: float, num_sms: float = 1.0, piece_bytes: float = 0.0
+    ) -> None:
+        """Write ``num_bytes`` of evicted dirty lines, and as much for each of ``num_sms`` that stored at once.
+
+        They lie in pieces of ``piece_bytes``, or side by side.
+        """
         self.counters.write_bytes += num_bytes * count
         cost = self._write_cost
         if self.num_reading:
             cost *= 1.0 + self.spec.turnaround_fraction
+        if piece_bytes:
+            cost += self._write_cost * self.spec.piece_write_bytes / piece_bytes
         moved = num_bytes * cost * num_sms
 
         def written(cycle: float) -> None:
-            self._lately(moved, self._write_queue_cycles)
+            self._lately(moved)
             done(cycle)
 
         self.wire.transfer(num_bytes * cost, written, num_sms)

@@ -16,12 +16,14 @@ SIDE_BYTES = 256
 """What may lie on one side alone. Source: kernels/line_sharing, h200_sxm, 2026-11-20: 512 bytes mostly wait for both."""
 ROW_BYTES = 4096
 """What lies in one row of memory, where an op tells no rows. A guess."""
-import os
-CHAN=float(os.environ.get('CHAN','256'))
 CERTAIN = 1e-3
 """A chance below is none, one above 1 less this a certainty."""
 GOLDEN = 0.6180339887498949
 """Multiples of it, less their whole part, fill 0 to 1 evenly however many there are."""
+PLASTIC = 0.7548776662466927
+"""The same, of its square root's kind: beside GOLDEN's they fill a square."""
+FEW_ROWS = 10
+"""Rows of memory of a request below which single waits for a refresh are told apart: of more some row nearly always waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,12 +143,13 @@ class L2(Component):
     def __init__(
         self, spec: L2Spec, *, hbm: Hbm, residency: Residency, side_shares: Sequence[float] = (1.0,),
         fill_scales: Mapping[str, float] | None = None, fetch_scales: Mapping[str, float] | None = None,
+        piece_bytes: Mapping[str, int] | None = None,
     ) -> None:
         """``residency`` says what misses; ``hbm`` is the level below; ``side_shares``: the SMs of each side, of all.
 
         ``fill_scales``: for each tensor the part of a fill's bytes that is paid for, where only a sample of the SMs is
         simulated and others would have asked first. ``fetch_scales``: what memory gives for a byte of it that is asked for,
-        where that is more than the byte.
+        where that is more than the byte. ``piece_bytes``: of tensors that are touched in pieces, as in ``Footprint``.
         """
         self.spec = spec
         self.counters = L2Counters()
@@ -158,9 +161,11 @@ class L2(Component):
         self._mean_latency_cycles = (spec.near_latency_cycles + spec.far_latency_cycles) / 2
         self._fill_scales = fill_scales or {}
         self._fetch_scales = fetch_scales or {}
+        self._piece_bytes = piece_bytes or {}
         self._tiles: dict[tuple[str, Hashable], TileState] = {}
         self._backlog_bytes = 0.0
         self._num_draws = 0
+        self._num_fills = 0
         self._side_weights = [share * len(side_shares) for share in side_shares]
         self._links = [
             GapPipe(units_per_cycle=spec.link_bytes_per_cycle * weight) for weight in self._side_weights if weight
@@ -274,13 +279,22 @@ class L2(Component):
         paid = num_bytes * self._fill_scales.get(request.tensor, 1.0) * self._fetch_scales.get(request.tensor, 1.0)
         hbm = self.hbm
         far = self.hit_latency_cycles - self._mean_latency_cycles if request.num_bytes > SIDE_BYTES else 0.0
-        refreshed = hbm.refresh_cycles(max(request.num_rows * share, num_bytes / ROW_BYTES))
-        queued = hbm.queue_cycles(max(request.num_rows * share, paid / CHAN))
+        num_rows = max(request.num_rows * share, num_bytes / ROW_BYTES, 1.0)
+        num_parts = max(request.num_rows * share, paid / SIDE_BYTES, 1.0)
+        row_place = part_place = None
+        if num_rows < FEW_ROWS:
+            self._num_fills += 1
+            row_place, part_place = self._num_fills * GOLDEN % 1.0, self._num_fills * PLASTIC % 1.0
+        refreshed = hbm.refresh_cycles(num_rows, row_place)
+        queued = hbm.queue_cycles(num_parts, part_place)
         # the lines that are far, that wait for a refresh and that find long queues are seldom the same
         waits = max(0.0, refreshed - far)
         earliest = request.issued_at + paid / hbm.wire.alone + max(0.0, queued - max(refreshed, far))
         done = _Filled(tile, earliest, hbm.latency_cycles + waits)
-        hbm.fill(paid, done, sm_idx=request.sm_idx, count=request.num_alike)
+        hbm.fill(
+            paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
+            piece_bytes=self._piece_bytes.get(request.tensor, 0),
+        )
 
     def across(self, num_bytes: float, side: int, *, at_cycle: float, num_sms: float = 1.0) -> float:
         """Cycle at which what a store of ``num_bytes`` from ``side`` changes on the other one has crossed the link."""
@@ -311,7 +325,9 @@ class L2(Component):
         self._backlog_bytes += leaving * num_sms
         is_full = self._backlog_bytes > self.spec.write_back_queue_bytes
         written = _WrittenBack(self, leaving * num_sms, done if is_full else None)
-        self.hbm.write_back(leaving, written, count=request.num_alike, num_sms=num_sms)
+        self.hbm.write_back(
+            leaving, written, count=request.num_alike, num_sms=num_sms, piece_bytes=self._piece_bytes.get(request.tensor, 0)
+        )
         return done if written.is_settled else written.left
 
     @property
@@ -369,18 +385,24 @@ class _WrittenBack:
 class _Filled:
     """What happens when a fill's last byte has passed the HBM wire, ``earliest`` or later."""
 
-    __slots__ = ("_earliest", "_latency", "_tile")
+    __slots__ = ("_began", "_earliest", "_latency", "_tile")
 
     def __init__(self, tile: TileState, earliest: float, latency_cycles: float) -> None:
+        self._began: float | None = None
         self._tile = tile
         self._earliest = earliest
         self._latency = latency_cycles
 
+    def begun(self, cycle: float) -> None:
+        """The first byte begins to pass: what crosses the link may follow."""
+        self._began = cycle
+
     def __call__(self, cycle: float) -> None:
         tile = self._tile
+        began = cycle if self._began is None else self._began
         come_at = cycle if cycle > self._earliest else self._earliest
         for link, num_bytes, num_sms in tile.crossings:
-            tile.copied_at = link.reserve_alike(num_bytes, num_sms, at_cycle=cycle)
+            tile.copied_at = link.reserve_alike(num_bytes, num_sms, at_cycle=began)
             if tile.copied_at > come_at:
                 come_at = tile.copied_at
         tile.crossings.clear()
