@@ -99,9 +99,9 @@ class Machine:
     ) -> None:
         """Build all SMs.
 
-        ``smem_bytes_per_sm`` is what the launch takes of the unified L1, ``num_ctas`` its grid; ``fill_scales`` and
-        ``fetch_scales`` and ``piece_bytes`` as in L2; ``alike``: the SMs that are simulated, and for how many each of them stands; all, if not
-        told.
+        ``smem_bytes_per_sm`` is what the launch takes of the unified L1, ``num_ctas`` its grid; ``fill_scales``,
+        ``fetch_scales`` and ``piece_bytes`` as in L2; ``alike``: the SMs that are simulated, and for how many each of
+        them stands; all, if not told.
         """
         self.gpu = gpu
         self.clock = clock

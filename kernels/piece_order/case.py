@@ -202,8 +202,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         if more:
             found.append(Fitted(
                 parameter=name, value=float(np.median(more)),
-                how=f"pieces of {2**least} bytes by one vector a thread, time over that of the same bytes in a row, less one, "
-                f"times {2**least}: median",
+                how=f"pieces of {2**least} bytes by one vector a thread, time over that of the same bytes in a row, less "
+                f"one, times {2**least}: median",
             ))  # fmt: skip
     return found
 

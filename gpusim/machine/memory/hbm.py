@@ -128,13 +128,15 @@ class _Intake:
 class Hbm(Component):
     """All channels as one wire that fills share.
 
-    Models: latency under load: channels are queues that requests fall on at random, so that a read waits in proportion to
-    what is taken over what is left of the peak, as it was during the last latency, where it does not wait longer for its
-    share of the wire; sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills
-    come in order), idle latency; the slowest of many rows, one of which finds its bank in refresh; writes take their share
-    of the same wire, at their own efficiency, which is lower beside reads.
+    Models: latency under load: channels are queues that lines fall on at random, so that one waits in proportion to what
+    is taken over what is left of the peak, as it was during the last latencies, and the slowest of a request's parts for
+    longer, where it does not wait longer for its share of the wire; sustained bandwidth shared among the SMs that wait for
+    fills, what one of them can draw (its fills come in order), idle latency; the slowest of many rows, one of which finds
+    its bank in refresh; writes take their share of the same wire, at their own efficiency, which is lower beside reads;
+    rows that are opened for a short piece.
     Ignores: that SMs which ask for one tile together draw it together (the first draws all of it), single channels and
-    banks, open rows; that reads wait for whole trains of writes (behind stores at full rate three times as long as idle).
+    banks, how far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait for whole
+    trains of writes (behind stores at full rate three times as long as idle).
     Source: the GPU's description.
     """
 
@@ -218,7 +220,8 @@ class Hbm(Component):
         return self._env.now
 
     def fill(
-        self, num_bytes: float, done: Done, *, sm_idx: int, count: float, begun: Begun | None = None, piece_bytes: float = 0.0
+        self, num_bytes: float, done: Done, *, sm_idx: int, count: float, begun: Begun | None = None,
+        piece_bytes: float = 0.0,
     ) -> None:
         """Read ``num_bytes`` for a miss of one SM; ``done`` is called when the last byte has passed the wire.
 

@@ -23,7 +23,7 @@ GOLDEN = 0.6180339887498949
 PLASTIC = 0.7548776662466927
 """The same, of its square root's kind: beside GOLDEN's they fill a square."""
 FEW_ROWS = 10
-"""Rows of memory of a request below which single waits for a refresh are told apart: of more some row nearly always waits."""
+"""Rows of memory of a request below which it is drawn how long it waits: of more some row waits nearly always."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,8 @@ class L2(Component):
     and far latency: a side's first read of a tile goes across for the lines that lie on the other (a tile with lines on
     both waits for those), later ones find a copy while the side has room; what goes across, half of all stores among it,
     takes its turn on a link each way; a tile of many lines waits for the farthest slice; stores that wait dirty up to a
-    limit, beyond which the oldest are written back; cache hints and set-asides (traffic.py): evict_first takes no room from
+    limit, beyond which the oldest are written back; requests of few rows of memory that each wait for their own refresh
+    and queue, so that the last of many is late; cache hints and set-asides (traffic.py): evict_first takes no room from
     others, evict_last keeps what is set aside, a window of addresses that persist is evict_last; a sector that comes out
     of memory with its neighbour.
     Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly); hints of how much to
@@ -288,7 +289,7 @@ class L2(Component):
         refreshed = hbm.refresh_cycles(num_rows, row_place)
         queued = hbm.queue_cycles(num_parts, part_place)
         # the lines that are far, that wait for a refresh and that find long queues are seldom the same
-        waits = max(0.0, refreshed - far)
+        waits = max(0.0, refreshed - far) if far else refreshed
         earliest = request.issued_at + paid / hbm.wire.alone + max(0.0, queued - max(refreshed, far))
         done = _Filled(tile, earliest, hbm.latency_cycles + waits)
         hbm.fill(
