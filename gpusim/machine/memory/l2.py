@@ -16,6 +16,7 @@ SIDE_BYTES = 256
 """What may lie on one side alone. Source: kernels/line_sharing, h200_sxm, 2026-11-20: 512 bytes mostly wait for both."""
 ROW_BYTES = 4096
 """What lies in one row of memory, where an op tells no rows. A guess."""
+INFINITE = float("inf")
 CERTAIN = 1e-3
 """A chance below is none, one above 1 less this a certainty."""
 GOLDEN = 0.6180339887498949
@@ -296,6 +297,11 @@ class L2(Component):
             paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
             piece_bytes=self._piece_bytes.get(request.tensor, 0),
         )
+
+    @property
+    def store_bytes_per_cycle(self) -> float:
+        """What the SMs of a side can store, so that the part of it that lies on the other one crosses."""
+        return self._links[0].rate / self._far_share if self._links else INFINITE
 
     def across(self, num_bytes: float, side: int, *, at_cycle: float, num_sms: float = 1.0) -> float:
         """Cycle at which what a store of ``num_bytes`` from ``side`` changes on the other one has crossed the link."""

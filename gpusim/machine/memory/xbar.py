@@ -299,11 +299,17 @@ class Xbar(Component):
             for gpc_idx in range(len(floorplan.members))
         ]
         self._lone = frozenset(floorplan.lone)
-        write_links = [Pipe(units_per_cycle=spec.gpc_write_bytes_per_cycle) for _ in floorplan.members]
+        self._write_links = [Pipe(units_per_cycle=spec.gpc_write_bytes_per_cycle) for _ in floorplan.members]
+        self._lone_write_links = [Pipe(units_per_cycle=spec.gpc_write_bytes_per_cycle) for _ in floorplan.members]
+        """Of each GPC's SMs in lone pairs."""
         self.store_ports = [Pipe(units_per_cycle=spec.sm_write_bytes_per_cycle) for _ in gpcs]
         num_alike = [float((alike or {}).get(sm_idx, 1)) for sm_idx in range(floorplan.num_sms)]
         self._stores_of = [StorePort(env, self.stores, spec.store_way_bytes, num) for num in num_alike]
-        self._store_links = [write_links[gpc_idx] for gpc_idx in gpcs]
+        self._store_links = [
+            (self._lone_write_links if sm_idx in self._lone else self._write_links)[gpc_idx]
+            for sm_idx, gpc_idx in enumerate(gpcs)
+        ]
+        self._side_write_bytes_per_cycle = l2.store_bytes_per_cycle
         regions = floorplan.groups(spec.merge_scope)
         self.ports = [
             _Port(self._links[gpc_idx], region, num)
@@ -335,6 +341,20 @@ class Xbar(Component):
             share = link.num_live * each
             link.is_narrow = share > max(spec.gpc_read_bytes_per_cycle, NARROW * link.whole_share_bytes_per_cycle)
             link.share = gets / share if gets else 1.0
+        self._share_stores(mine.slices)
+
+    def _share_stores(self, slices: SharedPipe) -> None:
+        """What crosses from a side is stored in turns of its GPCs; SMs in lone pairs have a turn of their own."""
+        pipes: list[Pipe] = []
+        for idx, link in enumerate(self._links):
+            if link.slices is slices:
+                if link.num_live > link.num_lone_live:
+                    pipes.append(self._write_links[idx])
+                if link.num_lone_live:
+                    pipes.append(self._lone_write_links[idx])
+        most = [self.spec.gpc_write_bytes_per_cycle] * len(pipes)
+        for pipe, gets in zip(pipes, by_turns(self._side_write_bytes_per_cycle, [1] * len(pipes), most), strict=True):
+            pipe.rate = gets
 
     def now(self) -> float:
         """The present."""
