@@ -180,7 +180,8 @@ class Hbm(Component):
         """
         share = self.spec.refresh_fraction
         if place is not None and share:
-            waits = max(0.0, 1.0 - (1.0 - place ** (1.0 / num_rows)) / share)
+            slowest: float = place ** (1.0 / num_rows)
+            waits = max(0.0, 1.0 - (1.0 - slowest) / share)
             return self._refresh_cycles * (waits - share / 2)
         num_waiting = max(0.0, num_rows - 1.0) * self.spec.refresh_fraction
         return self._refresh_cycles * num_waiting / (num_waiting + 1.0)
@@ -199,7 +200,8 @@ class Hbm(Component):
         each = self._queue_cycles / (1.0 - share)
         if place is None:
             return each * slowest_wait(num_lines, share)
-        late = (1.0 - place ** (1.0 / num_lines)) / share
+        slowest: float = place ** (1.0 / num_lines)
+        late = (1.0 - slowest) / share
         return -each * log(late) if late < 1.0 else 0.0
 
     def _lately(self, num_bytes: float) -> float:

@@ -238,7 +238,8 @@ class Xbar(Component):
     """Ports, slices and merging.
 
     Models: a limit on what one SM takes in, one on what the L2 slices of a side serve to its SMs (loads in turns of GPCs, so
-    that an SM of a larger one gets less; lone pairs have a turn of their own), and their own for stores, whose port takes
+    that an SM of a larger one gets less; lone pairs have a turn of their own), and their own for stores, which cross between
+    the sides in such turns, too, and whose port takes
     an SM's one after the other and behind which some wait for L2, reductions with a header a line, lines that threads store
     in small parts with what a packet takes at least on each way, lines whose sectors are stored in part with a mask; a
     link for each GPC, one each way, which takes requests in order (the way in only while so few GPCs are live that it can
@@ -249,8 +250,8 @@ class Xbar(Component):
     other, as fast as its port takes them in, and ahead of those that come by what passes the port in a latency; a line can
     be joined until some cycles after it has passed the slices, so for longer where the slices are busy, and who is behind
     catches up with whom it joins; multicast (one read, several receivers).
-    Ignores: turns of bulk copies and of stores, which SMs share evenly; fair shares of a link among requests of one moment
-    (an earlier one is carried whole); links of parts of a GPC; that SMs of a TPC merge more surely than others of a GPC;
+    Ignores: turns of bulk copies, which SMs share evenly; that a GPC of which few SMs store could have more than its turn;
+    fair shares of a link among requests of one moment (an earlier one is carried whole); links of parts of a GPC; that SMs of a TPC merge more surely than others of a GPC;
     what merged readers take of their GPC's own network (104 B a cycle and SM still pass); that SMs are not served alike,
     drift apart and merge less; reads' requests on the way that stores take; that stores are acknowledged late; imbalance of
     slices; sides with unlike numbers of SMs, which have slices in proportion.
