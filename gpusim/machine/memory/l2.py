@@ -24,7 +24,8 @@ GOLDEN = 0.6180339887498949
 PLASTIC = 0.7548776662466927
 """The same, of its square root's kind: beside GOLDEN's they fill a square."""
 FEW_ROWS = 10
-"""Rows of memory of a request below which it is drawn how long it waits: of more some row waits nearly always."""
+"""Rows of memory of a request below which it is drawn how long it waits. Of more some row is in refresh nearly always; their
+queues are taken as a single line's, for else no loop of a GEMM would settle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,21 +283,26 @@ class L2(Component):
         hbm = self.hbm
         far = self.hit_latency_cycles - self._mean_latency_cycles if request.num_bytes > SIDE_BYTES else 0.0
         num_rows = max(request.num_rows * share, num_bytes / ROW_BYTES, 1.0)
-        num_parts = max(request.num_rows * share, paid / SIDE_BYTES, 1.0)
-        row_place = part_place = None
         if num_rows < FEW_ROWS:
             self._num_fills += 1
-            row_place, part_place = self._num_fills * GOLDEN % 1.0, self._num_fills * PLASTIC % 1.0
-        refreshed = hbm.refresh_cycles(num_rows, row_place)
-        queued = hbm.queue_cycles(num_parts, part_place)
+            num_parts = max(request.num_rows * share, paid / SIDE_BYTES, 1.0)
+            refreshed = hbm.refresh_cycles(num_rows, self._num_fills * GOLDEN % 1.0)
+            queued = hbm.queue_cycles(num_parts, self._num_fills * PLASTIC % 1.0)
+        else:
+            refreshed, queued = hbm.refresh_cycles(num_rows), hbm.queue_cycles()
         # the lines that are far, that wait for a refresh and that find long queues are seldom the same
         waits = max(0.0, refreshed - far) if far else refreshed
         earliest = request.issued_at + paid / hbm.wire.alone + max(0.0, queued - max(refreshed, far))
         done = _Filled(tile, earliest, hbm.latency_cycles + waits)
         hbm.fill(
             paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
-            piece_bytes=self._piece_bytes.get(request.tensor, 0),
+            piece_bytes=self._piece_bytes_of(request.tensor),
         )
+
+    def _piece_bytes_of(self, tensor: str) -> int:
+        """Of memory's pieces, which are no shorter than what it gives at least; 0: side by side."""
+        piece_bytes = self._piece_bytes.get(tensor, 0)
+        return max(piece_bytes, self.spec.fetch_bytes) if piece_bytes else 0
 
     @property
     def store_bytes_per_cycle(self) -> float:
@@ -333,7 +339,7 @@ class L2(Component):
         is_full = self._backlog_bytes > self.spec.write_back_queue_bytes
         written = _WrittenBack(self, leaving * num_sms, done if is_full else None)
         self.hbm.write_back(
-            leaving, written, count=request.num_alike, num_sms=num_sms, piece_bytes=self._piece_bytes.get(request.tensor, 0)
+            leaving, written, count=request.num_alike, num_sms=num_sms, piece_bytes=self._piece_bytes_of(request.tensor)
         )
         return done if written.is_settled else written.left
 

@@ -251,7 +251,8 @@ class Xbar(Component):
     be joined until some cycles after it has passed the slices, so for longer where the slices are busy, and who is behind
     catches up with whom it joins; multicast (one read, several receivers).
     Ignores: turns of bulk copies, which SMs share evenly; that a GPC of which few SMs store could have more than its turn;
-    fair shares of a link among requests of one moment (an earlier one is carried whole); links of parts of a GPC; that SMs of a TPC merge more surely than others of a GPC;
+    fair shares of a link among requests of one moment (an earlier one is carried whole); links of parts of a GPC; that SMs
+    of a TPC merge more surely than others of a GPC;
     what merged readers take of their GPC's own network (104 B a cycle and SM still pass); that SMs are not served alike,
     drift apart and merge less; reads' requests on the way that stores take; that stores are acknowledged late; imbalance of
     slices; sides with unlike numbers of SMs, which have slices in proportion.
