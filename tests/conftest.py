@@ -6,8 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from gpusim.cli import main
+
+settings.register_profile("gpusim", deadline=None)  # no test is timed: a machine may have other work
+settings.load_profile("gpusim")
 
 Refuses = Callable[[Sequence[str], Sequence[str]], None]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -20,7 +20,7 @@ from gpusim.errors import ConfigError, nearest
 from gpusim.evidence.case import Case, Config, Group, key_of
 from gpusim.evidence.frameworks import MARK
 from gpusim.evidence.measure import Plan
-from gpusim.evidence.ncu import Profile, added_up, available, between_marks, parse_profiles
+from gpusim.evidence.ncu import Profile, added_up, available, between_marks, parse_profiles, with_followers
 from gpusim.evidence.process import COUNTED_S, PLAIN_S, START_S, WHOLE_S, Ended, Ncu, Progress, child_command, run_child
 from gpusim.evidence.rows import Table, number_text
 from gpusim.evidence.stopwatch import PROTOCOL, VALUES
@@ -263,7 +263,7 @@ class Bench:
         is_ours = job.case.framework is None
         left = self._take(ended, configs, chunk, wanted, is_counted=ncu is not None, skips_kernels=is_ours)
         if ncu is not None and not left:
-            _match(log, metrics, configs, chunk, wanted, ended, is_marked=not is_ours)
+            _match(log, metrics, configs, chunk, wanted, ended, is_marked=not is_ours, followers=job.case.followers)
         return left
 
     def _take(
@@ -314,9 +314,9 @@ def config_s(group: Group, num_repeats: int, *, is_counted: bool) -> float:
 
 def _match(
     log: Path, metrics: Sequence[str], configs: Sequence[Config], chunk: Chunk, wanted: list[int], ended: Ended,
-    *, is_marked: bool = False,
+    *, is_marked: bool = False, followers: Collection[str] = (),
 ) -> None:
-    """Give each config its profile, by launch order; or the sum of those behind its mark.
+    """Give each config its profile, by launch order, those of ``followers`` added; or the sum of those behind its mark.
 
     Raises:
         ConfigError: other launches were counted than were made.
@@ -330,7 +330,9 @@ def _match(
         is_right = len(groups) == len(wanted) and all(groups)
         profiles = [added_up(group) for group in groups if group]
     else:
-        is_right = [profile.kernel for profile in profiles] == kernels
+        leading = [profile.kernel for profile in profiles if profile.kernel not in followers]
+        is_right = leading == kernels and not (profiles and profiles[0].kernel in followers)
+        profiles = with_followers(profiles, followers)
     if not is_right:
         raise ConfigError(
             f"Nsight Compute: counted {len(profiles)} launches of {len(kernels)}, or in another order ({names}): none of "

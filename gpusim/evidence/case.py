@@ -159,6 +159,8 @@ class KernelLaunch:
     """Room of L2 for lines that persist, as a wish."""
     window: tuple[int, int] | None = None
     """(argument, bytes): lines of that buffer's first bytes persist, in the room that is set aside."""
+    following: tuple[KernelLaunch, ...] = ()
+    """Launched behind it on the same stream; counts and times are of all together, under the first one's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,6 +370,7 @@ class Case:
             ``kernel.cu`` then. Such rows have columns of text, too: the kernels that ran (``launched``; what is counted is
             the sum of theirs), grid and block of the longest, what the framework tells.
         told: (config, these columns) to further columns of text that follow from them.
+        followers: entry points that are launched behind those of configs (``KernelLaunch.following``), by no config itself.
     """
 
     name: str
@@ -391,6 +394,7 @@ class Case:
     includes: Callable[[], dict[str, str]] = dict
     framework: Literal["torch", "triton"] | None = None
     told: Callable[[Config, Mapping[str, str]], Mapping[str, str]] = nothing_told
+    followers: tuple[str, ...] = ()
 
     def answers(self, config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> Mapping[str, Answer]:
         """What the simulator says of a measured row, by name; a name may be missing."""

@@ -124,7 +124,8 @@ def _answer(
             if case.checks_counted or not plan.is_counted:
                 seen.append(case.check(config, outputs))
         if stopwatch is not None:
-            times = stopwatch.times(gpu.prepare(launch).enqueue, plan.times)
+            prepared = gpu.prepare(launch)  # held by name: its memory must outlive the last launch
+            times = stopwatch.times(prepared.enqueue, plan.times)
     except WrongAnswer as error:
         return {"wrong": str(error)}
     except gpu.errors as error:
@@ -258,8 +259,15 @@ class Gpu:
         if stream is not None:
             held.append(stream)
 
+        following = [self.prepare(other) for other in launch.following]
+        for other in following:
+            outputs += other.outputs
+            held.append(other)
+
         def enqueue() -> None:
             function(*arguments, grid=launch.grid, block=launch.block, shared=launch.smem_bytes, stream=stream)
+            for other in following:
+                other.enqueue()
 
         return Prepared(enqueue, tuple(outputs), tuple(held))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from gpusim.errors import ConfigError
@@ -126,6 +126,22 @@ def between_marks(profiles: Iterable[Profile], mark: str) -> list[list[Profile]]
         elif groups:
             groups[-1].append(profile)
     return groups
+
+
+def with_followers(profiles: Iterable[Profile], followers: Collection[str]) -> list[Profile]:
+    """Each launch together with those of ``followers`` right behind it.
+
+    >>> launches = [Profile("gemm", {"a.sum": 3.0}), Profile("add", {"a.sum": 1.0}), Profile("gemm", {"a.sum": 2.0})]
+    >>> [profile.metrics["a.sum"] for profile in with_followers(launches, ("add",))]
+    [4.0, 2.0]
+    """
+    groups: list[list[Profile]] = []
+    for profile in profiles:
+        if groups and profile.kernel in followers:
+            groups[-1].append(profile)
+        else:
+            groups.append([profile])
+    return [added_up(group) if len(group) > 1 else group[0] for group in groups]
 
 
 def added_up(profiles: Sequence[Profile]) -> Profile:

@@ -13,6 +13,7 @@ from gpusim.kernel_models.gemm import GemmParams
 from gpusim.kernel_models.layer_norm import LayerNormParams
 from gpusim.kernel_models.params import KernelParams
 from gpusim.kernel_models.reduction import ReductionParams
+from gpusim.kernel_models.sgemm_naive import SgemmNaiveParams
 from gpusim.kernel_models.smem_copy import SmemCopyParams
 from gpusim.kernel_models.softmax import SoftmaxParams
 from gpusim.kernel_models.strided_copy import StridedCopyParams
@@ -31,6 +32,9 @@ class KernelModel:
 KERNEL_MODELS: dict[str, KernelModel] = {
     "gemm": KernelModel(
         name="gemm", summary="D = activation(alpha A B + beta C + bias), every schedule", params=GemmParams
+    ),
+    "sgemm_naive": KernelModel(
+        name="sgemm_naive", summary="D = A B in fp32, a thread an element of D", params=SgemmNaiveParams
     ),
     "elementwise": KernelModel(
         name="elementwise", summary="copy, scale, add or fill, a vector a load", params=ElementwiseParams

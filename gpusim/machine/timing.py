@@ -1,4 +1,4 @@
-"""What time costs: pipes that serve in order (Pipe, GapPipe) or share (SharedPipe), and events with a delay (Wake)."""
+"""What time costs: pipes that serve in order (Pipe, GapPipe) or share (SharedPipe), and the queue of what is to come."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from simpy.events import NORMAL, Event
 Done = Callable[[float], None]
 """Called with the cycle at which something is complete; that cycle is never in the past."""
 
+Action = Callable[[], None]
+"""What is called at its time."""
+
 NEVER = float("inf")
 
 MOST_GAPS = 64
@@ -21,16 +24,6 @@ EPSILON_BYTES = 1e-6
 
 EPSILON_OF_CLOCK = 4e-16
 """Rounding of the clock, as a fraction of it: at a very high rate that is many bytes."""
-
-
-class Wake(Event):
-    """An event that is fired once, with a delay, by whoever knows when."""
-
-    def fire(self, delay_cycles: float) -> None:
-        """Resume the waiting process ``delay_cycles`` from now."""
-        self._ok = True
-        self._value = None
-        self.env.schedule(self, NORMAL, delay_cycles)
 
 
 class Pipe:
@@ -129,7 +122,8 @@ class GapPipe(Pipe):
 class RingingEnvironment(simpy.Environment):
     """simpy's environment, with the timers of its SharedPipes beside its queue: each has one, which is set again and again.
 
-    Whoever runs it calls :meth:`ring` whenever ``rings_at`` is not later than the queue's first event.
+    Whoever runs it calls :meth:`ring` whenever ``rings_at`` is not later than the queue's first event. Its queue holds what
+    :meth:`later` was asked to call, too: an Event costs three times as much.
     """
 
     def __init__(self) -> None:
@@ -138,6 +132,10 @@ class RingingEnvironment(simpy.Environment):
         """Cycle before which no pipe rings."""
         self.num_rings = 0
         self.pipes: list[SharedPipe] = []
+
+    def later(self, num_cycles: float, action: Action) -> None:
+        """Call ``action()`` after ``num_cycles``, 0 or more, behind what is queued for then already."""
+        heappush(self._queue, (self._now + num_cycles, NORMAL, next(self._eid), action))  # type: ignore[misc]  # not an Event
 
     def ring(self) -> None:
         """Let the pipe ring that is the first to, unless an event of the queue comes before it."""

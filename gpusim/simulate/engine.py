@@ -7,7 +7,8 @@ from heapq import heappop
 from typing import Literal
 
 import numpy as np
-from simpy.events import NORMAL, Event
+from numpy.typing import NDArray
+from simpy.events import Event
 
 from gpusim.errors import DeadlockError, HazardError, LaunchError
 from gpusim.machine.build import Machine
@@ -20,7 +21,7 @@ from gpusim.machine.timing import NEVER, RingingEnvironment
 from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
 from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic
 from gpusim.simulate.flow import Flow
-from gpusim.simulate.representatives import are_strangers, representatives
+from gpusim.simulate.representatives import Draw, are_strangers, representatives
 from gpusim.simulate.role import Role
 from gpusim.simulate.sampling import sample_sms
 from gpusim.simulate.steady import WORK_TOLERANCE, WRITE_BACK_TOLERANCE, SteadyState
@@ -104,6 +105,8 @@ class Engine:
             self.alike = representatives(
                 launch, gpu, self.occupancy, uses, num_slots=self.num_slots, num_ctas=self.num_ctas
             )
+        self.draw = Draw(uses.kinds()) if self.alike and not uses.are_even() else None
+        """Which CTA is run of those that one stands for, where they differ."""
         self._order = None if sample.order is None else sample.order.tolist()
         self.num_to_run = self.num_ctas if self._order is None else len(self._order)
         residency = (
@@ -135,11 +138,10 @@ class Engine:
         is_flow = skips and launch.num_ctas is not None and are_strangers(launch, gpu, self.occupancy, uses)
         self.flow = Flow(self) if is_flow else None
         self.next_cta = self._num_exits = self._num_refills = self._num_waves_to_leave_out = 0
-        self._num_ragged = int(uses.has_ragged_end())  # the last CTA, for which nobody stands
+        self._num_ragged, self._is_over = int(uses.has_ragged_end()), False  # the last CTA, for which nobody stands
         self._wave_weight, self._weighted_left = 1.0, 0
         self._live: dict[int, Cta] = {}
         self._num_stores_pending, self._last_store_at = 0, 0.0
-        self._is_over = False
         self.wgmma_costs: dict[int, WgmmaCost] = {}
         self.tma_costs: dict[int, TmaCost] = {}
         self.mma_intervals: dict[int, tuple[float, float]] = {}
@@ -168,6 +170,9 @@ class Engine:
                 env.ring()
                 continue
             env._now, _, _, event = heappop(queue)
+            if not isinstance(event, Event):
+                event()
+                continue
             callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]  # as simpy marks it processed
             for callback in callbacks:
                 callback(event)
@@ -183,10 +188,11 @@ class Engine:
         dispatcher.next_free_at = spec.launch_cycles
         self.first_start = spec.launch_cycles
         if self.alike:
-            places = dispatcher.slots[: self.num_to_run]
+            places, num_passed = dispatcher.slots[: self.num_to_run], 0
             for place, sms in enumerate(places):
                 if sms[0] in self.alike:
-                    self.next_cta = place
+                    self.next_cta = place if self.draw is None else num_passed
+                    num_passed += self.alike[sms[0]]
                     dispatcher.next_free_at = spec.launch_cycles + place * spec.dispatch_cycles_per_cta
                     self._start_cluster(sms, at_cycle=0.0, is_first=True)
             self.next_cta = len(places)
@@ -229,6 +235,8 @@ class Engine:
         created: list[Role] = []
         for rank in range(size):
             idx = self.next_cta if self._order is None else self._order[self.next_cta]
+            if self.draw is not None:
+                idx = self.draw.draw(idx, num_alike, weight * num_alike)
             self.next_cta += num_alike
             cta = Cta(
                 launch, idx=idx, rank=rank, wave=idx // self._num_at_once, weight=weight * num_alike, num_alike=num_alike,
@@ -311,6 +319,8 @@ class Engine:
         """Leave out what is to be left out once the present wave has all its CTAs; the next counts for it."""
         num_waves = self._num_waves_to_leave_out
         if num_waves and (self.flow is not None or self.next_cta % self.slots_to_run == 0):
+            if self.draw is not None:
+                self.draw.pass_over(self.next_cta, num_waves * self.slots_to_run)
             self.next_cta += num_waves * self.slots_to_run
             self._wave_weight = 1.0 + num_waves
             self._weighted_left = self.slots_to_run
@@ -344,12 +354,7 @@ class Engine:
 
     def at(self, cycle: float, action: Callable[[], None]) -> None:
         """Do something at a cycle that is not in the past."""
-        event = Event(self.env)
-        event._ok = True
-        event._value = None
-        assert event.callbacks is not None  # a new event has not been processed
-        event.callbacks.append(lambda _: action())
-        self.env.schedule(event, NORMAL, max(0.0, cycle - self.env.now))
+        self.env.later(max(0.0, cycle - self.env.now), action)
 
     def is_ideal(self, what: str) -> bool:
         """Whether a counterfactual makes ``what`` free."""
@@ -510,14 +515,14 @@ class Engine:
                 if not role.is_done:
                     yield role
 
-    def fewest_iterations_left(self) -> int | None:
+    def fewest_iterations_left(self, *, wants_all: bool = False) -> int | None:
         """Iterations that every loop has left at least; None where loops cannot move together.
 
         They can where each CTA's roles are in the loop of the same turn, or blocked outside of one; not where a loader is
-        ahead in a tile that nobody computes yet.
+        ahead in a tile that nobody computes yet. ``wants_all``: where all roles are in it, none of them outside.
         """
         fewest: int | None = None
-        for cta in self._live.values():
+        for cta in reversed(self._live.values()):  # the last is the first to be outside
             turn, num_looping, num_running = -1, 0, 0
             for role in cta.roles:
                 if role.is_done:
@@ -534,6 +539,8 @@ class Engine:
                 left = role.loops[0].num_left
                 if fewest is None or left < fewest:
                     fewest = left
+            if wants_all and num_looping < num_running:
+                return None
             if num_looping == 1 and num_running > 1 and len(cta.roles[0].loops) == 1:
                 return None
         return fewest
@@ -578,6 +585,17 @@ class Engine:
             return True
         return float(np.ptp(misses)) <= traffic_tolerance * float(self.touched_bytes_by_wave[first])
 
+    def are_means_alike(self, first: int, middle: int, last: int) -> bool:
+        """Whether waves from ``first`` up to ``middle`` do on average what those from there up to ``last`` do.
+
+        As many bytes of each tensor by as many tiles, and, of what a wave touches, as much back to memory.
+        """
+        if any((_apart(of_tensor, first, middle, last) > WORK_TOLERANCE).any() for of_tensor in self._work_by_wave):
+            return False
+        left = self.written_back_by_wave
+        most = WRITE_BACK_TOLERANCE * float(self.touched_bytes_by_wave[first:middle].mean())
+        return float(_apart(left, first, middle, last)) * max(1.0, float(left[first:middle].mean())) <= most
+
     def are_write_backs_alike(self, first: int, last: int) -> bool:
         """Whether as much leaves L2 while each of waves ``first`` to ``last`` runs, but for a part of what one touches."""
         written = self.written_back_by_wave[first : last + 1]
@@ -596,6 +614,17 @@ class Engine:
                     self.machine.sms[sm].active_cycles += num_cycles
         self.timeline.skips.append(Skip(self.reported_cycle, num_cycles, what))
         self.offset_cycles += num_cycles
+
+
+def _apart(of_wave: NDArray[np.float64], first: int, middle: int, last: int) -> NDArray[np.float64]:
+    """How far the mean of some waves is from that of those behind them, as a part of it: float64[..., num_waves] to [...].
+
+    >>> float(_apart(np.array([1.0, 3.0, 2.0, 3.0]), 0, 2, 4)), float(_apart(np.zeros(4), 0, 2, 4))
+    (0.25, 0.0)
+    """
+    mean, other = of_wave[..., first:middle].mean(axis=-1), of_wave[..., middle:last].mean(axis=-1)
+    found: NDArray[np.float64] = np.abs(other - mean) / np.maximum(mean, 1.0)
+    return found
 
 
 def _what(cta: Cta, blocked_on: str | MbarrierWait | None) -> str:

@@ -30,6 +30,9 @@ CERTAINTY = 3e-3
 MANY_LOOKS = 5
 """Looks of a stretch that are many."""
 
+LIKE_THOSE_BEFORE = 8
+"""Waves with edge tiles whose mean work must be that of those to come."""
+
 FORGOTTEN = (0.0, 0.25, 0.5)
 """Parts of the looks, from the first on, without which the pace is looked for."""
 
@@ -67,7 +70,15 @@ class Flow:
         first = engine.next_cta // at_once
         self._forget_unlike(first + num_waves, at_once)
         pace = settled_pace(self._ended, self._cycles, max(1.0, num_ended / at_once / PATIENT_WAVES))
-        if pace is None or self._fills_up(num_waves) or not engine.are_waves_alike(first, first + num_waves, inf):
+        if pace is None or self._fills_up(num_waves):
+            return 0
+        if engine.draw is None:
+            num_waves = num_waves if engine.are_waves_alike(first, first + num_waves, inf) else 0
+        else:  # edges lie in some waves and not in others
+            earlier = max(0, first - LIKE_THOSE_BEFORE)
+            while num_waves and not engine.are_means_alike(earlier, first, first + num_waves):
+                num_waves //= 2
+        if not num_waves:
             return 0
         engine.skip(num_waves * at_once * pace, f"{num_waves} waves", is_of_waves=True)
         self._cycles.clear()
@@ -77,9 +88,16 @@ class Flow:
 
     def _forget_unlike(self, last: int, at_once: int) -> None:
         """Forget looks at waves while which less left L2, or more, than while those to come run."""
-        while self._ended and not self._engine.are_write_backs_alike(self._ended[0] // at_once, last):
+        while self._ended and not self._is_like_those_to_come(self._ended[0] // at_once, last):
             for looks in (self._cycles, self._ended, self._backlogs):
                 del looks[0]
+
+    def _is_like_those_to_come(self, wave: int, last: int) -> bool:
+        """Whether as much leaves L2 while ``wave`` runs as in each up to ``last``; with edge tiles, as in their mean."""
+        engine = self._engine
+        if engine.draw is None:
+            return engine.are_write_backs_alike(wave, last)
+        return engine.are_means_alike(wave, wave + 1, last)
 
     def _fills_up(self, num_waves: int) -> bool:
         """Whether what waits to be written to memory grows: the pace is then that of a queue which has not filled yet."""

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from math import ceil
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.dispatcher import Dispatcher
+from gpusim.machine.dispatcher import GOLDEN, Dispatcher
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.simulate.uses import Uses
 from gpusim.workload.launch import Launch
@@ -28,6 +29,15 @@ MOST_STOOD_FOR = 18
 BEGIN_AND_END = 2
 """Steps' worth of work that a CTA's begin and end are."""
 
+MOST_KINDS = 16
+"""Kinds of CTAs, by what they touch, that are drawn in proportion: insides, edges and corners of some matrices."""
+
+MOST_EDGES = 0.1
+"""Of the CTAs, those that are not of the kind of most."""
+
+MANY_WAVES = 100
+"""Waves from which on they may be more: some thousand cycles of a grid's end, where edges come last, are little then."""
+
 COMMON_SHARE = 0.25
 """Of L1, what panels that all CTAs read may take: each SM then fetches them once."""
 
@@ -43,13 +53,16 @@ def representatives(
 ) -> Mapping[int, int]:
     """SMs to simulate, and for how many each stands: of a large grid of strangers with equal shares; else none.
 
-    The last CTA's share may be another: nobody stands for it, so it must not be of the first wave.
+    The last CTA's share may be another: nobody stands for it, so it must not be of the first wave. Other shares, of edge
+    tiles, are drawn in proportion: see :class:`Draw`.
 
     Models: an SM's own parts as they are; of what SMs share (slices, links, HBM, stores, dispatch and exits) each takes the
     turns of all for whom it stands: neighbours in the order of dispatch, of one GPC, with as many CTAs in the first wave.
     Ignores: how those for whom one stands drift apart.
     """
-    if not are_strangers(launch, gpu, held, uses) or not uses.are_even():
+    if not are_strangers(launch, gpu, held, uses):
+        return {}
+    if not uses.are_even() and not _are_edges_few(uses.kinds(), num_ctas / num_slots):
         return {}
     if uses.has_ragged_end() and num_ctas <= num_slots:
         return {}
@@ -74,3 +87,50 @@ def representatives(
             first = slots[0][0]  # CTA 0's, whose timeline is kept
             alike[first if first in members else members[len(members) // 2]] = len(members)
     return alike if max(alike.values()) > 1 else {}
+
+
+def _are_edges_few(kinds: NDArray[np.int64], num_waves: float) -> bool:
+    """Whether so many kinds of CTAs can be drawn in proportion.
+
+    >>> _are_edges_few(np.array([0] * 9 + [1]), 4.0), _are_edges_few(np.array([0] * 8 + [1] * 2), 4.0)
+    (True, False)
+    """
+    counts = np.bincount(kinds)
+    share = 1.0 - int(counts.max()) / len(kinds)
+    return len(counts) <= MOST_KINDS and (share <= MOST_EDGES + 1e-9 or num_waves >= MANY_WAVES)
+
+
+class Draw:
+    """Which CTA an SM runs that stands for several of different kinds: over some draws each kind as often as it is there.
+
+    An SM takes the kind of which most are owed: that have come, and nobody stood for.
+    """
+
+    def __init__(self, kinds: NDArray[np.int64]) -> None:
+        """``kinds``: int64[num_ctas], from 0 up."""
+        self._kinds = kinds
+        self._owed = np.zeros(int(kinds.max()) + 1)
+        self._waiting: list[list[int]] = [[] for _ in self._owed]
+        self._num_draws = 0
+
+    def pass_over(self, first: int, num: int) -> None:
+        """CTAs ``first`` and following, ``num`` in all, are left out: others stand for them."""
+        self._owed += np.bincount(self._kinds[first : first + num], minlength=len(self._owed))
+
+    def draw(self, first: int, num: int, weight: float) -> int:
+        """A CTA that stands for ``weight``, where the turn is at CTAs ``first`` and following, ``num`` in all; none twice.
+
+        >>> draw = Draw(np.array([0, 0, 0, 1] * 4))
+        >>> [draw.draw(first, 4, 4.0) % 4 == 3 for first in (0, 4, 8, 12)]
+        [False, False, True, False]
+        """
+        kinds = self._kinds[first : first + num]
+        self.pass_over(first, num)
+        for kind in np.unique(kinds).tolist():
+            found = np.flatnonzero(kinds == kind)
+            place = int(self._num_draws * GOLDEN % 1.0 * len(found))  # not always the same, lest it meet a matrix' width
+            self._waiting[kind] = [first + int(found[place])]
+        self._num_draws += 1
+        most = max((kind for kind, waiting in enumerate(self._waiting) if waiting), key=lambda kind: float(self._owed[kind]))
+        self._owed[most] -= weight
+        return self._waiting[most].pop()

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
-
-from simpy.events import NORMAL, Event
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gpusim.errors import HazardError, LaunchError
 from gpusim.machine.component import MemoryRequest
-from gpusim.machine.timing import Wake
 from gpusim.simulate.cta import Cta, Stage
 from gpusim.simulate.loops import Loop, TileLoop
 from gpusim.simulate.timeline import RoleTimeline, WarpState
@@ -32,8 +29,8 @@ SYNC_CYCLES = 48.0
 SHARED_SYNC_CYCLES = 16.0
 """The same before it loads from shared memory, whose latency is short."""
 
-Pause = Wake | ops.Token | None
-"""What an op leaves: wait for an event, hand a token to the program, or go on."""
+Pause: TypeAlias = "Role | ops.Token | None"
+"""What an op leaves: wait until the role is woken, hand a token to the program, or go on."""
 
 Handler = Callable[[Any, Any], Pause]
 """Carries out an op for a role: ``handler(role, op)``."""
@@ -201,12 +198,16 @@ class Role:
         else:
             self.spend(ISSUE, self.t + num_cycles)
 
-    def block(self, state: WarpState, what: str | ops.MbarrierWait) -> Wake:
-        """Give up the processor until somebody calls :meth:`resume`."""
+    def block(self, state: WarpState, what: str | ops.MbarrierWait) -> Role:
+        """Give up the processor until somebody calls :meth:`fire`, once."""
         self.wait_state = state
         self.blocked_on = what
         self.blocked_since = self.t
-        return Wake(self.env)
+        return self
+
+    def fire(self, delay_cycles: float) -> None:
+        """Go on ``delay_cycles`` from now: what the role waits for will have happened."""
+        self.env.later(delay_cycles, self._woken)
 
     def start(self) -> None:
         """Run the program from the cursor on."""
@@ -214,23 +215,16 @@ class Role:
         if not isinstance(program, Generator):
             raise LaunchError(f"{self.who()} has a program that gives {program!r}, wants a function that yields ops")
         self.send = program.send
-        self._resume_in(self.t - self.env._now, self._begin)
+        self.env.later(max(0.0, self.t - self.env._now), self._begin)
 
-    def _resume_in(self, num_cycles: float, how: Callable[[Event], None]) -> None:
-        event = Event(self.env)
-        event._ok = True
-        event._value = None
-        event.callbacks = [how]
-        self.env.schedule(event, NORMAL, num_cycles if num_cycles > 0.0 else 0.0)
-
-    def _begin(self, event: Event) -> None:
+    def _begin(self) -> None:
         self._go_on(None)
 
-    def _caught_up(self, event: Event) -> None:
+    def _caught_up(self) -> None:
         """The clock has caught up with the cursor: carry out the op that waited for that."""
         self._go_on(self.op)
 
-    def _woken(self, event: Event) -> None:
+    def _woken(self) -> None:
         """What an op waited for has happened: go on, or try the op again."""
         self.blocked_on = None
         self.spend(self.wait_state, self.env._now)
@@ -239,7 +233,7 @@ class Role:
 
     def _go_on(self, op: Any) -> None:
         """Carry out ``op``, if there is one, and those that follow, until one must wait."""
-        env, send = self.env, self.send
+        env, send, handlers, token = self.env, self.send, self.handlers, ops.Token
         pause: Any = None
         try:
             while True:
@@ -249,13 +243,13 @@ class Role:
                     ahead = self.t - env._now  # simpy's clock itself: the property costs a tenth of a run
                     if ahead > SHARED_SYNC_CYCLES and ((ahead > SYNC_CYCLES and kind not in LAZY) or kind in QUICK):
                         self.op = op
-                        self._resume_in(ahead, self._caught_up)
+                        env.later(ahead, self._caught_up)
                         return
-                pause = self.handlers[type(op)](self, op)
-                if pause is not None and not isinstance(pause, ops.Token):
+                else:
+                    kind = type(op)
+                pause = handlers[kind](self, op)
+                if pause is not None and type(pause) is not token:
                     self.op = op
-                    assert pause.callbacks is not None  # it has not been fired
-                    pause.callbacks.append(self._woken)
                     return
                 op = None
         except StopIteration:
@@ -314,7 +308,7 @@ class Resume:
 
     __slots__ = ("_role", "_wake")
 
-    def __init__(self, role: Role, wake: Wake) -> None:
+    def __init__(self, role: Role, wake: Role) -> None:
         self._role = role
         self._wake = wake
 

@@ -49,7 +49,7 @@ def simulate(
         clock: ``max``, ``single``, ``sustained``, or a number of MHz.
         l2: ``cold`` (flushed before the launch) or ``warm``.
         data: ``random`` or ``zeros``, for the power that arithmetic draws.
-        skips: false simulates every iteration and wave.
+        skips: false simulates every iteration and wave; SMs that stand for others still do: see ``num_sampled_sms``.
         ideals: names of :data:`gpusim.simulate.ideal.IDEALS` that cost nothing.
         recorded_sms: SMs whose timeline is kept; ``first``: the one that CTA 0 starts on.
         num_sampled_sms: simulate so many SMs (whole GPCs) instead of all, with what they share scaled.

@@ -7,12 +7,12 @@ warm-up and the end of each loop are always simulated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from math import gcd, inf, lcm
 from typing import TYPE_CHECKING
 
 from gpusim.simulate.loops import Loop, TileLoop
+from gpusim.simulate.waves import SAME_WAVES, common, settled
 
 if TYPE_CHECKING:
     from gpusim.simulate.engine import Engine
@@ -55,18 +55,6 @@ KNOWN_TOLERANCE = 2e-3
 
 OWN_PACES = 0.1
 """The same in a wave that others follow: who is late takes the next CTA late, and the mean is the grid's pace."""
-
-SETTLED_WAVES = 3
-"""Waves of a stretch: where two in a row have the same mean, CTAs drift no further apart, and later waves are like them."""
-
-SETTLED_TOLERANCE = 5e-3
-"""How far these two means may lie apart. The first waves end together, and their epilogues crowd; later ones blend."""
-
-SWINGING_WAVES = 5e-2
-"""Spread of the times of these waves, of their mean."""
-
-SAME_WAVES = 3
-"""Waves that must have taken the same time for others to be left out."""
 
 EXACT = 1e-5
 """Spread of a round, of its period, below which all CTAs are taken to be bound by the same thing of their own."""
@@ -273,6 +261,8 @@ class SteadyState:
         self._known: list[tuple[float, float, float]] = []
         """(period, cycles of a copy, bytes from memory of the wave) of loops that have settled."""
         self._num_rounds = 0
+        self._may_leap = False
+        """Whether loops have begun that may be moved by the pace of those before, once all CTAs are in theirs."""
         self._most_live = 0
         self._asked = self._asked_before = (0.0, 0.0, 0.0)
         self._window = self._asked
@@ -296,6 +286,7 @@ class SteadyState:
         if len(self._rank) > 1 and not self._rank[role.spec.name]:
             return
         self._num_reporting += 1
+        self._may_leap = True
         first = FIRST_AGAIN if self._known else self._block + 1
         loop.report(first, self._block, self._on_block)
 
@@ -314,30 +305,49 @@ class SteadyState:
             self._latencies.clear()
             self._seen = (engine.copy_cycles, engine.num_copies)
             self._note_requests()
-        if not pace.report(id(loop), loop.role.t, self._block):
-            return
-        self._num_rounds += 1
-        self._note_requests()
         misses = engine.miss_bytes_of_wave(loop.role.wave)
-        period = self._steady_period(misses, loop.num_iterations)
+        closes_round = pace.report(id(loop), loop.role.t, self._block)
+        if closes_round:
+            self._may_leap = False
+            self._num_rounds += 1
+            self._note_requests()
+            period = self._steady_period(misses, loop.num_iterations)
+        else:
+            period = self._period_of_waves_before(misses)
         if period is None:
             return
-        num_left = engine.fewest_iterations_left()
+        num_left = engine.fewest_iterations_left(wants_all=not closes_round)
         if num_left is None:
             return
         num_skipped = (num_left - self._tail) // self._unit * self._unit
         if num_skipped < max(self._unit, FEWEST):
             return
+        if not self._latencies:
+            self._latencies.append(self._known[-1][1])
         self._known.append((period, self._latencies[-1], misses))
         for role in engine.live_roles():
             for of_role in role.loops:
                 of_role.skip(num_skipped)
+        self._may_leap = False
         self.num_iterations_skipped += num_skipped
         self.settle_requests()
         self._window = self._asked_before
         engine.skip(num_skipped * period, f"{num_skipped} iterations")
         pace.reset()
         self._latencies.clear()
+
+    def _period_of_waves_before(self, misses: float) -> float | None:
+        """The period of loops that have settled, where math alone sets it and as many CTAs are in one again.
+
+        How they come up to it is then seen in the iterations that are left.
+        """
+        if not self._may_leap or self._swings or not self._math_sets_the_pace():
+            return None
+        engine = self._engine
+        is_whole = self._num_reporting >= self._most_live or (engine.is_last_wave and engine.occupancy.ctas_per_sm == 1)
+        if not is_whole or misses > self._known[-1][2] * (1.0 + TRAFFIC_TOLERANCE):
+            return None
+        return self._known[-1][0]
 
     def _note_requests(self) -> None:
         """What has been asked of L2."""
@@ -457,9 +467,9 @@ class SteadyState:
         ends = self._wave_ends
         ends.append(engine.reported_cycle)
         waves = [later - earlier for earlier, later in pairwise(ends)]
-        duration = _common(waves[-SAME_WAVES:], SAME_WAVES, 2 * TOLERANCE)
+        duration = common(waves[-SAME_WAVES:], SAME_WAVES, 2 * TOLERANCE)
         if duration is None:
-            duration = _settled(waves, self._leniency)
+            duration = settled(waves, self._leniency)
         if duration is None:
             return 0
         begun = -(-engine.next_cta // engine.slots_to_run)  # waves of which a CTA has started
@@ -479,26 +489,3 @@ class SteadyState:
         first, last = max(0, begun - 3), begun + num_waves
         hides_memory = self._math_sets_the_pace() and engine.hbm_share_at_most(first, last, duration) <= IDLE_HBM
         return engine.are_waves_alike(first, last, inf if hides_memory else WORK_TOLERANCE)
-
-
-def _common(took: Sequence[float], count: int, spread: float) -> float | None:
-    """The mean of ``count`` times that lie no more than ``spread`` of it apart; else None."""
-    if len(took) < count:
-        return None
-    mean = sum(took) / count
-    return mean if max(took) - min(took) <= spread * mean else None
-
-
-def _settled(took: Sequence[float], leniency: float) -> float | None:
-    """The mean of the last waves' times if it is that of those before them; else None.
-
-    >>> _settled([90.0, 80.0, 71.0, 69.0, 70.0, 70.0, 69.0, 71.0], 1.0)
-    70.0
-    >>> _settled([90.0, 80.0, 75.0, 74.0, 73.0, 72.0], 1.0)
-    """
-    recent = took[-2 * SETTLED_WAVES :]
-    mean = _common(recent, 2 * SETTLED_WAVES, leniency * SWINGING_WAVES)
-    if mean is None:
-        return None
-    earlier, later = (sum(part) / SETTLED_WAVES for part in (recent[:SETTLED_WAVES], recent[SETTLED_WAVES:]))
-    return later if abs(later - earlier) <= leniency * SETTLED_TOLERANCE * mean else None

@@ -87,6 +87,14 @@ class Uses:
             for use in self.of_tensors
         ]
 
+    def kinds(self) -> NDArray[np.int64]:
+        """A number for each tile, int64[num_tiles]: the same for tiles that touch as many bytes of each tensor."""
+        found = np.zeros(len(self.tiles), dtype=np.int64)
+        for use in self.of_tensors:
+            _, of_tensor = np.unique(use.bytes_of_tile, return_inverse=True)
+            _, found = np.unique(found * (int(of_tensor.max(initial=0)) + 1) + of_tensor, return_inverse=True)
+        return found
+
     def are_even(self) -> bool:
         """Whether all tiles touch as many bytes of each tensor, but perhaps for the last one."""
         return all(not len(use.bytes_of_tile[:-1]) or int(np.ptp(use.bytes_of_tile[:-1])) == 0 for use in self.of_tensors)

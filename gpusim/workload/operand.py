@@ -36,16 +36,16 @@ class OperandTile:
 
     The contiguous mode is k if ``is_k_major``, else rows. With a mode of TMA and wgmma as ``swizzle`` the tile lies
     in panels, side by side along the contiguous mode, each as wide as the mode's span. With ``B,M,S``, in elements, it is
-    row-major and swizzled as a whole, as CuTe's ``composition(Swizzle, Layout)``. Without, it is plain row-major and
-    unpadded, or, if ``is_interleaved``, in panels of 16 bytes: the unswizzled layout of wgmma, in core
-    matrices. The stage starts on a multiple of 1024 bytes, so that the swizzle of addresses is that of
+    row-major and swizzled as a whole, as CuTe's ``composition(Swizzle, Layout)``. Without, it is plain row-major, with
+    ``pad`` elements behind each row, or, if ``is_interleaved``, in panels of 16 bytes: the unswizzled layout of wgmma, in
+    core matrices. The stage starts on a multiple of 1024 bytes, so that the swizzle of addresses is that of
     offsets.
 
     Source: PTX ISA, wgmma's shared-memory layouts; CUTLASS, ``mma_traits_sm90_gmma.hpp``.
 
     Raises:
         LayoutError: a contiguous mode that panels do not divide, panels (or a tile) that break the swizzle's repeat, a
-            swizzle that tears 16-byte vectors, or a tile both swizzled and interleaved.
+            swizzle that tears 16-byte vectors, a tile both swizzled and interleaved, or padding of other than plain rows.
     """
 
     rows: int
@@ -54,6 +54,8 @@ class OperandTile:
     is_k_major: bool
     swizzle: str = "128B"
     is_interleaved: bool = False
+    pad: int = 0
+    """Elements behind each row (of the contiguous mode), of a plain tile."""
 
     def __post_init__(self) -> None:
         swizzle = self.byte_swizzle
@@ -66,6 +68,11 @@ class OperandTile:
             raise LayoutError(
                 f"operand tile: swizzle {self.swizzle!r} tears the 16-byte vectors that copies and ldmatrix take: use M of "
                 f"{least} or more"
+            )
+        if self.pad and (self.is_interleaved or swizzle.num_bits or self.pad < 0 or self.pad_bytes % MATRIX_ROW_BYTES):
+            raise LayoutError(
+                f"operand tile: {self.pad} elements of {self.dtype.name} behind each row: use swizzle 'none', and multiples "
+                f"of {MATRIX_ROW_BYTES // self.dtype.num_bytes}"
             )
         width = max(span_bytes(self.swizzle), MATRIX_ROW_BYTES) if self.is_in_panels else MATRIX_ROW_BYTES
         if self.contiguous_bytes % width:
@@ -100,8 +107,18 @@ class OperandTile:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the stage."""
+        """Bytes of the stage's elements."""
         return self.rows * self.k * self.dtype.num_bytes
+
+    @property
+    def pad_bytes(self) -> int:
+        """Bytes behind each row."""
+        return self.pad * self.dtype.num_bytes
+
+    @property
+    def room_bytes(self) -> int:
+        """Bytes of the stage, padding and all."""
+        return self.num_bytes + self.num_strided * self.pad_bytes
 
     @property
     def contiguous_bytes(self) -> int:
@@ -132,7 +149,7 @@ class OperandTile:
         """
         width = self.panel_bytes // self.dtype.num_bytes
         panels = Layout((width, self.contiguous_bytes // self.panel_bytes), (1, width * self.num_strided))
-        rows = Layout(self.num_strided, width)
+        rows = Layout(self.num_strided, width + self.pad)
         layout = make_layout(rows, panels) if self.is_k_major else make_layout(panels, rows)
         return ByteLayout(self.byte_swizzle, layout, element_bits=self.dtype.bits)
 
@@ -147,7 +164,7 @@ class OperandTile:
         [0, 144, 288]
         """
         panel_idx, within = np.divmod(contiguous_offset_bytes, self.panel_bytes)
-        plain = (panel_idx * self.num_strided + strided_idx) * self.panel_bytes + within
+        plain = (panel_idx * self.num_strided + strided_idx) * (self.panel_bytes + self.pad_bytes) + within
         return self.byte_swizzle(np.asarray(plain))
 
 

@@ -133,6 +133,22 @@ def test_other_launches_than_were_made_are_refused(tmp_path: Path, kernels: tupl
         _match(log, ["a.sum"], work.configs, Chunk(values={0: {}, 1: {}}), [0, 1], Ended([], 0, ""))
 
 
+def test_counts_of_a_follower_are_added_to_those_of_the_launch_before(tmp_path: Path) -> None:
+    work, chunk, log = job(2), Chunk(values={0: {}, 1: {}}), tmp_path / "log"
+    first, second = (config["kernel"] for config in work.configs)
+    log.write_text(profile_text(first, "add_parts", second), encoding="utf-8")
+    _match(log, ["a.sum"], work.configs, chunk, [0, 1], Ended([], 0, ""), followers=("add_parts",))
+    assert {idx: profile.metrics["a.sum"] for idx, profile in chunk.profiles.items()} == {0: 1000.0 + 1001.0, 1: 1002.0}
+
+
+def test_a_follower_without_a_launch_before_is_refused(tmp_path: Path) -> None:
+    work, log, chunk = job(2), tmp_path / "log", Chunk(values={0: {}, 1: {}})
+    first, second = (config["kernel"] for config in work.configs)
+    log.write_text(profile_text("add_parts", first, second), encoding="utf-8")
+    with pytest.raises(ConfigError, match="none of them is kept"):
+        _match(log, ["a.sum"], work.configs, chunk, [0, 1], Ended([], 0, ""), followers=("add_parts",))
+
+
 def test_rows_of_another_kernel_source_are_not_mixed(tmp_path: Path) -> None:
     Table.read(tmp_path / "global_access.csv").append({"source_hash": "another00000"}, [])
     with pytest.raises(ConfigError, match="another00000"):

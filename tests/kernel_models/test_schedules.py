@@ -175,6 +175,69 @@ def test_fragments_are_read_a_slice_ahead_of_their_math(h200: GpuSpec) -> None:
     ]
 
 
+def test_single_fragments_are_read_before_their_own_math_behind_the_meeting_and_the_load(h200: GpuSpec) -> None:
+    sizes: dict[str, Any] = {"m": 64, "n": 64, "k": 64, "tile": "64x64x32", "math": "mma_sync", "warps": "2x2"}
+    kinds = (ops.CpAsyncWaitGroup, ops.Syncthreads, ops.CpAsync, ops.Ldmatrix, ops.MmaSync)
+    short = {"CpAsyncWaitGroup": "W", "Syncthreads": "S", "CpAsync": "L", "Ldmatrix": "R", "MmaSync": "M"}
+
+    def told(**options: Any) -> str:
+        launch = GemmParams(**sizes, **options).launch(h200)
+        return " ".join(short[word.split()[0]] for word in words(dry_run(launch)["math"], *kinds))
+
+    assert told(stages=2, fragments="single") == "L L W S L L R M R M W S R M R M"
+    assert told(stages=2, fragments="single", refill="after_math") == "L L W S R M L L R M W S R M R M"
+    assert told(stages=1, fragments="single") == "L L W S R M R M S L L W S R M R M S"
+    assert told(stages=1) == "L L W S R R M M S L L W S R R M M S"
+
+
+def test_single_fragments_are_slower_and_need_fewer_registers(run: Run, h200: GpuSpec) -> None:
+    sizes = {"m": 1024, "n": 1024, "k": 1024, "tile": "128x128x32", "math": "mma_sync", "warps": "2x2"}
+    kinds = ("double", "single")
+    of_threads = [GemmParams(**sizes, fragments=kind).launch(h200).registers_per_thread for kind in kinds]
+    assert of_threads[0] - of_threads[1] == 4 * 4 + 8 * 2  # 64 x 64 a warp: fragments of one slice
+    double, single = (run(**sizes, fragments=kind) for kind in kinds)
+    assert single.cycles > double.cycles
+    name = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+    assert single.counters[name] == double.counters[name]
+
+
+@pytest.mark.parametrize(("pad", "wavefronts"), [(0, 4), (8, 1), (16, 2), (24, 1), (64, 4)])
+def test_padding_spreads_rows_over_the_banks(h200: GpuSpec, pad: int, wavefronts: int) -> None:
+    """Eight rows of a matrix are 64 + 2 pad bytes apart, 16 bytes each; 128 bytes a wavefront."""
+    sizes = {"m": 64, "n": 64, "k": 32, "tile": "64x64x32", "math": "mma_sync", "warps": "2x2", "stages": 2}
+    launch = GemmParams(**sizes, swizzle="none", pad=pad).launch(h200)
+    reads = [op for _, op in ops_of(launch, ops.Ldmatrix)]
+    assert {op.access.num_wavefronts * 128 for op in reads} == {wavefronts * op.access.num_bytes for op in reads}
+    assert [buffer.stage_bytes for buffer in launch.buffers] == [64 * (64 + 2 * pad)] * 2
+    assert launch.smem_bytes == 2 * 2 * 64 * (64 + 2 * pad)
+
+
+def test_what_mends_conflicts_of_padded_rows_takes_the_padding_back(h200: GpuSpec) -> None:
+    sizes: dict[str, Any] = {"m": 64, "n": 64, "k": 32, "tile": "64x64x32", "math": "mma_sync", "warps": "2x2"}
+    padded = GemmParams(**sizes, pad=16).resolved(h200)
+    mended = padded.model_copy(update=dict(padded.answer_to("bank_conflicts"))).launch(h200)
+    (remark,) = padded.launch(h200).remarks
+    assert "2 times" in remark and "--swizzle 64B --pad 0" in remark
+    assert mended.remarks == ()
+
+
+@pytest.mark.parametrize("tile_k", [1, 2, 8, 12, 32])
+def test_an_fma_kernel_multiplies_each_k_once_and_waits_for_a_slot_before_the_last(h200: GpuSpec, tile_k: int) -> None:
+    sizes: dict[str, Any] = {"m": 64, "n": 64, "k": 2 * tile_k, "dtype": "fp32", "layout": "nt", "warps": "2x2", "stages": 2}
+    program = dry_run(GemmParams(**sizes, tile=f"64x64x{tile_k}").launch(h200))["math"]
+    math = [op.num_instructions for _, op in program if isinstance(op, ops.Fma)]
+    of_one_k = 32 * 32 // 32
+    assert sum(math) == 2 * tile_k * of_one_k and math[0] == math[-1] == of_one_k
+    second_wait = [idx for idx, (_, op) in enumerate(program) if isinstance(op, ops.CpAsyncWaitGroup)][1]
+    assert sum(op.num_instructions for _, op in program[:second_wait] if isinstance(op, ops.Fma)) == (tile_k - 1) * of_one_k
+
+
+def test_an_operand_that_is_turned_on_its_way_comes_through_l1(h200: GpuSpec) -> None:
+    """cp.async of four bytes has no form that goes around it."""
+    launch = GemmParams(m=64, n=64, k=16, tile="64x64x16", dtype="fp32", layout="tt", stages=2, warps="2x2").launch(h200)
+    assert {(op.tensor, op.allocates_in_l1) for _, op in ops_of(launch, ops.CpAsync)} == {("A", True), ("B", False)}
+
+
 def test_pingpongs_consumers_take_turns_at_whole_tiles(h200: GpuSpec) -> None:
     launch = GemmParams(m=64 * 5, n=256, k=192, tile="64x256x64", stages=4, schedule="pingpong").launch(h200)
     found = dry_run(launch, num_ctas=1)

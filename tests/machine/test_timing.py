@@ -1,15 +1,17 @@
-"""Pipe, GapPipe, SharedPipe and Wake against closed forms, and SharedPipe against a fluid that is worked out apart."""
+"""Pipe, GapPipe, SharedPipe against closed forms, SharedPipe against a fluid worked out apart; what is called later."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
+from heapq import heappop
 
 import pytest
 import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusim.machine.timing import GapPipe, Pipe, SharedPipe, Ticket, Wake
+from gpusim.machine.timing import GapPipe, Pipe, RingingEnvironment, SharedPipe, Ticket
 
 # ---------------------------------------------------------------------- Pipe
 
@@ -77,22 +79,21 @@ def test_a_pipe_conserves_work_and_keeps_order(jobs: list[tuple[int, int]], rate
     assert pipe.busy_cycles == sum(units for _, units in jobs) / rate <= ends[-1]
 
 
-# ---------------------------------------------------------------------- Wake
+# ---------------------------------------------------------------------- later
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.25, 17.0])
-def test_a_wake_resumes_its_process_after_the_delay(delay: float) -> None:
-    env = simpy.Environment(initial_time=5.0)
-    wake, woken = Wake(env), []
-
-    def sleeper() -> simpy.events.ProcessGenerator:
-        yield wake
-        woken.append(env.now)
-
-    env.process(sleeper())
-    wake.fire(delay)
-    env.run()
-    assert woken == [5.0 + delay]
+def test_what_is_asked_for_later_is_called_in_its_turn_without_an_event() -> None:
+    """Queued at cycle 5 for 5.25, 22 and 5; of one cycle those first that were queued first."""
+    env = RingingEnvironment()
+    calls: list[int] = []
+    env._now = 5.0
+    for place, delay in enumerate((0.25, 17.0, 0.0, 0.0)):
+        env.later(delay, partial(calls.append, place))
+    while env._queue:
+        env._now, _, _, action = heappop(env._queue)
+        action()  # type: ignore[operator]  # not an Event
+    assert calls == [2, 3, 0, 1]
+    assert env.now == 22.0
 
 
 # ---------------------------------------------------------------------- SharedPipe, by hand

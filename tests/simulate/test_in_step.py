@@ -13,7 +13,8 @@ import simpy
 from gpusim import GemmParams, load_gpu, simulate
 from gpusim.machine.sm.mbarrier import MOST_ENDS, MbarrierUnit
 from gpusim.machine.timing import NEVER, RingingEnvironment, SharedPipe
-from gpusim.simulate.steady import FEW_CTAS, IN_STEP_ROUNDS, NOISY_ROUNDS, Pace, _settled
+from gpusim.simulate.steady import FEW_CTAS, IN_STEP_ROUNDS, NOISY_ROUNDS, Pace
+from gpusim.simulate.waves import settled
 
 from .test_skipping import both_ways
 from .test_steady import paced
@@ -79,9 +80,9 @@ def test_waves_of_a_large_output_keep_their_time_with_skips() -> None:
 
 
 def test_waves_that_still_get_faster_are_not_left_out() -> None:
-    assert _settled([80.0 - idx for idx in range(9)], 1.0) is None
-    assert _settled([80.0, 75.0, 70.0, 71.0, 70.0, 70.0, 71.0, 70.0], 1.0) == pytest.approx(70.33, abs=0.01)
-    assert _settled([80.0, 70.0, 90.0, 70.0, 90.0, 80.0], 1.0) is None
+    assert settled([80.0 - idx for idx in range(9)], 1.0) is None
+    assert settled([80.0, 75.0, 70.0, 71.0, 70.0, 70.0, 71.0, 70.0], 1.0) == pytest.approx(70.33, abs=0.01)
+    assert settled([80.0, 70.0, 90.0, 70.0, 90.0, 80.0], 1.0) is None
 
 
 # ---------------------------------------------------------------------- the clock

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpusim import GemmParams, Launch, load_gpu, simulate
+from gpusim.kernel_models.transpose import TransposeParams
 from gpusim.simulate.door import check, count_slots
 from gpusim.simulate.engine import Engine
-from gpusim.simulate.representatives import MOST_STOOD_FOR, representatives
+from gpusim.simulate.representatives import MOST_STOOD_FOR, Draw, representatives
 from gpusim.simulate.timeline import WarpState
 from gpusim.simulate.uses import Uses
 from gpusim.units import Clock
@@ -107,6 +109,29 @@ def test_sms_that_stand_for_others_come_near_all_of_them(kind: str) -> None:
     )
     for part, share in whole.busy.items():
         assert some.busy[part] == pytest.approx(share, abs=0.01), part
+
+
+@pytest.mark.parametrize("extents", [(4097, 6001), (1056, 40001)])
+def test_edge_tiles_are_drawn_in_proportion(extents: tuple[int, int]) -> None:
+    """The last row and column of tiles are thin: a line of one, 17 of 32 of the other. What is moved is counted rightly."""
+    of = TransposeParams(m=extents[0], n=extents[1]).launch(H200)
+    whole = simulate(of, H200, clock=CLOCK, num_sampled_sms=H200.num_sms, skips=False)
+    some = simulate(of, H200, clock=CLOCK)
+    assert some.num_events < whole.num_events / 5
+    assert some.cycles == pytest.approx(whole.cycles, rel=5e-3)
+    assert {name: some.counters[name] for name in MOVED} == pytest.approx(
+        {name: whole.counters[name] for name in MOVED}, rel=2e-3
+    )
+
+
+def test_each_kind_is_drawn_as_often_as_it_is_there() -> None:
+    """One in ten is an edge, nine in a row of a hundred: whoever stands for 7 owes nobody more than twice that."""
+    kinds = np.array([int(idx % 10 == 3) + 2 * (idx % 100 > 90) for idx in range(7000)])
+    draw, found = Draw(kinds), np.zeros(kinds.max() + 1)
+    drawn = [draw.draw(first, 7, 7.0) for first in range(0, 7000, 7)]
+    np.add.at(found, kinds[drawn], 7.0)
+    assert len(set(drawn)) == len(drawn)
+    assert np.abs(found - np.bincount(kinds)).max() <= 14.0
 
 
 @pytest.mark.parametrize("kind", KINDS)

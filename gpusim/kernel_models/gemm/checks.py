@@ -96,6 +96,11 @@ def check_kinds(params: GemmParams) -> None:
          "use --schedule multistage, or leave it out"),
         (not is_wgmma, "--refill", params.refill if params.refill == "after_wait" else None,
          f"it waits for wgmma, the math is {math}", "use --refill before_math or after_math"),
+        (is_wgmma, "--fragments", params.fragments, "wgmma reads its operands in shared memory", "leave it out"),
+        (math != "mma_sync", "--pad", params.pad or None, f"the math is {math}", "use --math mma_sync, or leave it out"),
+        (params.copy_ == "tma", "--pad", params.pad or None, "TMA writes rows one behind the other",
+         "use --copy cp_async, or leave it out"),
+        (params.swizzle not in (None, "none"), "--pad", params.pad or None, "rows are swizzled", "use --swizzle none"),
         (math == "fma", "--swizzle", None if params.swizzle == "none" else params.swizzle,
          "the fma kernel reads rows as vectors, without conflicts", "use --swizzle none"),
     ):
@@ -126,6 +131,7 @@ def check_shape(params: GemmParams) -> None:
     _check_schedule(params)
     _check_depth_of_tile(params)
     check_shares(params)
+    _check_pad(params)
     _check_swizzle(params)
     if params.math == "wgmma":
         _check_pipeline(params)
@@ -176,6 +182,16 @@ def _check_depth_of_tile(params: GemmParams) -> None:
         raise KernelError(
             f"--split-k {params.split_k}: K = {params.k} is {num_steps} steps of {tile_k}, every part wants "
             f"one; use --split-k {num_steps}"
+        )
+
+
+def _check_pad(params: GemmParams) -> None:
+    """Rows begin at multiples of what copies and ldmatrix take."""
+    unit = 16 // params.element.num_bytes
+    if params.pad % unit:
+        raise KernelError(
+            f"--pad {params.pad}: rows of {params.dtype} begin at multiples of {unit}, as copies and ldmatrix want; use "
+            f"--pad {nearest_multiple(params.pad, unit)}"
         )
 
 

@@ -48,11 +48,13 @@ def with_shape(params: GemmParams, gpu: Target) -> GemmParams:
     if params.epilogue is None:
         changes["epilogue"] = "direct"
     if params.swizzle is None:
-        changes["swizzle"] = "none" if params.math == "fma" else widest_swizzle(params)
+        changes["swizzle"] = "none" if params.math == "fma" or params.pad else widest_swizzle(params)
     elif is_wgmma or params.copy_ == "tma":  # they know modes only, which three numbers may mean
         changes["swizzle"] = show_swizzle(parse_swizzle(params.swizzle, params.element.bits), params.element.bits)
     if params.refill is None and not is_specialized:
         changes["refill"] = "after_math" if is_wgmma else "before_math"
+    if params.fragments is None and not is_wgmma:
+        changes["fragments"] = "double"
     params = params.model_copy(update=changes)
     if params.stages is None:
         params = params.model_copy(update={"stages": max(1, min(USUAL_STAGES, most_stages(params, gpu)))})

@@ -13,10 +13,32 @@ from gpusim.workload.atoms import mma_sync
 from gpusim.workload.operand import ldmatrix_reads, shared_vector_reads
 from gpusim.workload.ops import Op
 
+MOST_KS = 4
+"""Of a slice of an fma k-step: fewer are simulated for longer, and move a kernel's time by some percent."""
+
+
+def doubling(num_ks: int) -> list[int]:
+    """One, two, four, four, ... of ``num_ks``, as far as they go, and the last alone.
+
+    >>> doubling(8), doubling(12), doubling(2), doubling(1)
+    ([1, 2, 4, 1], [1, 2, 4, 4, 1], [1, 1], [1])
+    """
+    found: list[int] = []
+    left = num_ks - 1
+    while left:
+        found.append(min(2 ** len(found), left, MOST_KS))
+        left -= found[-1]
+    return [*found, 1]
+
 
 @dataclass(frozen=True)
 class Fragments:
-    """Slices of a k-step, of all warps together: one MMA deep for mma.sync, half a k-step for fma."""
+    """Slices of a k-step, of all warps together: one MMA deep for mma.sync; for fma one k, two, fours, the last k alone.
+
+    An fma kernel's registers hold the vectors of two k, and each k's are read behind the math of the one before: so the
+    first math of a slot waits for one k's vectors alone, and the wait for the next slot stands before the last k's math.
+    Ignores: that what lies between is read k by k, too.
+    """
 
     plan: TilePlan
 
@@ -45,13 +67,12 @@ class Fragments:
         of_b = shared_vector_reads(
             num_coords=8, lanes_per_coord=1, elements_per_thread=columns // 8, is_blocked=False
         )
-        return [(of_a + of_b).scaled(shares.num_math_warps * of_half) for of_half in self._halves]
+        return [(of_a + of_b).scaled(shares.num_math_warps * num_ks) for num_ks in self._depths]
 
     @cached_property
-    def _halves(self) -> list[int]:
+    def _depths(self) -> list[int]:
         """K's of each slice of an fma k-step."""
-        tile_k = self.plan.tile[2]
-        return [tile_k - tile_k // 2, tile_k // 2] if tile_k > 1 else [1]
+        return doubling(self.plan.tile[2])
 
     @cached_property
     def reads(self) -> list[list[Op]]:
@@ -68,4 +89,4 @@ class Fragments:
         if self.plan.params.math == "mma_sync":
             atom = mma_sync(self.plan.params.element)
             return [ops.MmaSync(atom, (rows // atom.m) * (columns // atom.n))] * len(self.slices)
-        return [ops.Fma(rows * columns // 32 * of_half) for of_half in self._halves]
+        return [ops.Fma(rows * columns // 32 * num_ks) for num_ks in self._depths]

@@ -123,7 +123,7 @@ def _specialized(
 def _buffers(params: GemmParams, plan: TilePlan, staging: Staging, *, num_slots: int) -> tuple[Buffer, ...]:
     assert params.stages is not None  # resolved
     found = [
-        Buffer(name=name, stage_bytes=operand.num_bytes, num_stages=params.stages)
+        Buffer(name=name, stage_bytes=operand.room_bytes, num_stages=params.stages)
         for name, operand in zip("ab", plan.operands, strict=True)
     ]
     if staging.num_bytes:
@@ -174,7 +174,7 @@ def _conflicts(params: GemmParams, plan: TilePlan) -> list[str]:
     times = sum(read.num_wavefronts for read in reads) * WAVEFRONT_BYTES / sum(read.num_bytes for read in reads)
     if times < 1.01:
         return []
-    better = widest_swizzle(params)
+    better = widest_swizzle(params) + (" --pad 0" if params.pad else "")
     mend = f"; --swizzle {better} has none or fewer" if better != params.swizzle else ""
     return [f"bank conflicts: fragment reads take {times:.3g} times the wavefronts of their bytes{mend}"]
 

@@ -151,7 +151,10 @@ class Loader:
                 fill, num_sectors=across * ceil_div(row_bytes, SECTOR_BYTES),
                 num_lines=round(fill.num_lines * share), num_bytes=across * row_bytes,
             )
-        return ops.CpAsync(tensor, (plan.panel(which, at), step), fill, buffer, stage, num_rows=across)
+        in_l1 = is_transposed(self.params, which)  # .cg takes 16 bytes alone
+        return ops.CpAsync(
+            tensor, (plan.panel(which, at), step), fill, buffer, stage, allocates_in_l1=in_l1, num_rows=across
+        )
 
 
 def _within(extent: int, slice_extent: int, part: int) -> int:

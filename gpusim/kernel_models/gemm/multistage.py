@@ -33,7 +33,8 @@ class Multistage:
     More, with mma.sync or fma: fragments of the next slice are read (ldmatrix, ld.shared) while the present
     one is multiplied; the k-step's load is issued with the first slice; before the last slice the warps wait
     for the next slot and for one another, so that its first fragments can be read behind the last slice's
-    math.
+    math. With ``fragments`` single the warps wait and meet before a k-step, and each slice's fragments are read
+    before its own math.
 
     A persistent CTA drains its ring, runs the epilogue, and begins the next tile with a new ring's fill.
     """
@@ -74,6 +75,8 @@ class Multistage:
                 yield self._meet  # all have left the ring and the staging buffer
             if self.plan.params.math == "wgmma":
                 yield from self._wgmma_loop(cta, at, first)
+            elif self.plan.params.fragments == "single":
+                yield from self._single_loop(cta, at, first)
             elif self.num_stages == 1:
                 yield from self._one_stage(cta, at, first)
             else:
@@ -158,6 +161,27 @@ class Multistage:
                 yield math[idx]
                 token = following
             yield self._meet
+
+    def _single_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
+        num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
+        panels, reads, math = self.loader.panels(at, 0), self._fragments.reads, self._fragments.math
+        is_ring = num_stages > 1
+        for k in range(distance if is_ring else 0):
+            yield from self._refill(panels, k, first, num_k_steps)
+        for k in cta.loop(num_k_steps):
+            if not is_ring:
+                yield from self._load(panels, k, 0)
+            yield from self._await_slot(first + k)
+            if is_ring and self.refills_first:
+                yield from self._refill(panels, k + distance, first, num_k_steps)
+            for idx, read in enumerate(reads[(first + k) % num_stages]):
+                token: Any = yield read
+                yield ops.Use(token)
+                yield math[idx]
+                if is_ring and not idx and not self.refills_first:
+                    yield from self._refill(panels, k + distance, first, num_k_steps)
+            if not is_ring:
+                yield self._meet
 
     def _register_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
         num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance

@@ -21,6 +21,7 @@ MAX_STAGES = 64
 MAX_TILE = 1024
 MAX_WARPS = 32
 MAX_CLUSTER = 16
+MAX_PAD = 128
 
 
 def _numbers(count: int, most: int) -> Any:
@@ -126,6 +127,13 @@ class GemmParams(KernelParams):
         None, description="shared-memory swizzle: none, 32B, 64B, 128B, or B,M,S in elements; by default the widest mode "
         "that the tile's rows admit"
     )
+    pad: Annotated[int, Field(ge=0, le=MAX_PAD)] = Field(
+        0, description="elements behind each row of an operand in shared memory (mma_sync without a swizzle)"
+    )
+    fragments: Literal["double", "single"] | None = Field(
+        None, description="mma_sync and fma: whether a slice's fragments are read while the one before is multiplied "
+        "(double, the default), or before its own math"
+    )
     epilogue: Literal["direct", "smem", "tma_store"] | None = Field(
         None, description="how D reaches global memory"
     )
@@ -217,7 +225,7 @@ class GemmParams(KernelParams):
         if ideal == "stage" and self.stages is not None:
             return {"stages": self.stages + 1}
         if ideal in ("bank_conflicts", "tma") and self.math != "fma" and self.swizzle != widest_swizzle(self):
-            return {"swizzle": widest_swizzle(self)}
+            return {"swizzle": widest_swizzle(self), **({"pad": 0} if self.pad else {})}
         return {}
 
 

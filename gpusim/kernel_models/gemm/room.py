@@ -31,7 +31,11 @@ def stage_bytes(params: GemmParams) -> int:
     """Shared memory of one stage."""
     tile = Shares(params).tile
     rows = sum(tile[which] + (FMA_PAD if is_transposed(params, which) else 0) for which in (0, 1))
-    return rows * tile[2] * params.element.num_bytes
+    padding = sum(
+        params.pad * (tile[which] if is_k_major else tile[2])
+        for which, is_k_major in enumerate((params.is_a_k_major, params.is_b_k_major))
+    )
+    return (rows * tile[2] + padding) * params.element.num_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,13 +77,14 @@ class Shares:
 
     @property
     def fragments(self) -> int:
-        """Registers of double-buffered fragments of a thread (none for wgmma from shared memory)."""
+        """Registers of a thread's fragments, of one slice or two (none for wgmma from shared memory)."""
         rows, columns = self.share
+        ways = 1 if self.params.fragments == "single" else 2
         if self.params.math == "wgmma":
             return 0
         if self.params.math == "mma_sync":
-            return 2 * (rows // 16 * 4 + columns // 8 * 2)
-        return 2 * (rows // 4 + columns // 8)
+            return ways * (rows // 16 * 4 + columns // 8 * 2)
+        return ways * (rows // 4 + columns // 8)
 
     @property
     def need(self) -> RegisterNeed:

@@ -164,7 +164,7 @@ class TilePlan:
             )
         return OperandTile(
             rows=self.tile[which], k=self.tile[2], dtype=params.element, is_k_major=is_k_major,
-            swizzle=params.swizzle, is_interleaved=params.swizzle == "none" and params.math == "wgmma",
+            swizzle=params.swizzle, is_interleaved=params.swizzle == "none" and params.math == "wgmma", pad=params.pad,
         )
 
     def can_slice(self, which: int, ways: int) -> bool:

@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 from gpusim.errors import LaunchError
-from gpusim.machine.timing import Wake
 from gpusim.simulate.cta import ThreadBarrier
 from gpusim.simulate.role import ISSUE, Pause, Resume, Role, is_pair, lacks, peer
 from gpusim.simulate.timeline import WarpState
@@ -191,7 +190,7 @@ class WakeAtLook:
 
     __slots__ = ("_role", "_spec", "_wake")
 
-    def __init__(self, role: Role, wake: Wake, spec: MbarrierSpec) -> None:
+    def __init__(self, role: Role, wake: Role, spec: MbarrierSpec) -> None:
         self._role = role
         self._wake = wake
         self._spec = spec
@@ -227,7 +226,7 @@ class WakeAfterPhase:
 
     __slots__ = ("_role", "_try", "_wake", "_wake_cycles")
 
-    def __init__(self, role: Role, wake: Wake, wake_cycles: float, try_cycles: float) -> None:
+    def __init__(self, role: Role, wake: Role, wake_cycles: float, try_cycles: float) -> None:
         self._role = role
         self._wake = wake
         self._wake_cycles = wake_cycles

@@ -1,0 +1,230 @@
+"""D = A B in fp32, a thread an element of D: the first rungs of every ladder of GEMMs."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from functools import cache
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from gpusim.errors import KernelError, nearest_multiple
+from gpusim.kernel_models.params import KernelParams
+from gpusim.kernel_models.streams import IntArray, TileGrid, check_grid, shared_passes, total
+from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.global_access import global_access
+from gpusim.workload.launch import Buffer, Footprint, Launch, RoleContext, Target, WarpRole
+
+TILE, WORD_BYTES = 32, 4
+"""Elements of D of a CTA, either way, and its threads; an element."""
+AT_ONCE = 8
+"""Elements of A and of B that a thread asks for together, where it has them from global memory."""
+VECTOR = 4
+"""Elements of A that a thread has from shared memory at once."""
+
+BEFORE_LOOP = {"naive": 32, "coalesced": 32, "tiled": 38}
+IN_LOOP = {"naive": 13, "coalesced": 13, "tiled": 8}
+"""Integer instructions of a thread until its first load, and of a turn of its loop. Source: SASS of
+kernels/sgemm_naive, sm_90a, as of what follows."""
+REGISTERS = 32
+
+Extent = Annotated[int, Field(ge=1, le=1 << 20)]
+
+
+class SgemmNaiveParams(KernelParams):
+    """D = A B, all row-major, CTAs of 32 x 32 threads, one a tile of 32 x 32.
+
+    ``naive``: a warp has 32 rows of one column of D; for eight k at a time it asks for its elements of A and B, through L1.
+    ``coalesced``: the same with 32 columns of one row. ``tiled``: a CTA brings 32 x 32 of A and of B to shared memory,
+    meets, walks the 32 k there, and meets again; nothing overlaps inside of it.
+    """
+
+    m: Extent = Field(description="rows of A and D")
+    n: Extent = Field(description="columns of B and D")
+    k: Extent = Field(description="columns of A, rows of B; a multiple of 32")
+    way: Literal["naive", "coalesced", "tiled"] = Field(
+        "coalesced", description="whether a warp has rows (naive) or columns of D, or operands come by shared memory (tiled)"
+    )
+
+    @property
+    def grid(self) -> TileGrid:
+        """Tiles of D."""
+        return TileGrid(num_rows=self.m, num_columns=self.n, tile_rows=TILE, tile_columns=TILE)
+
+    @property
+    def step(self) -> int:
+        """K of a turn of the loop."""
+        return TILE if self.way == "tiled" else AT_ONCE
+
+    def resolved(self, gpu: Target) -> SgemmNaiveParams:
+        """Checked; nothing depends on the GPU.
+
+        Raises:
+            KernelError: parameters that do not go together.
+        """
+        del gpu
+        if self.k % TILE:
+            raise KernelError(
+                f"sgemm_naive: k is {self.k}, wants a multiple of {TILE}: use --k {nearest_multiple(self.k, TILE)}"
+            )
+        check_grid("sgemm_naive", self.grid.num_x, self.grid.num_y, use="use fewer rows")
+        return self
+
+    def launch(self, gpu: Target) -> Launch:
+        """The kernel on ``gpu``.
+
+        Raises:
+            KernelError: parameters that no kernel can have.
+        """
+        return sgemm_naive_launch(self.resolved(gpu))
+
+
+def first_and_again(addresses: IntArray, active: NDArray[np.bool_]) -> tuple[AccessPattern, AccessPattern]:
+    """What accesses of words ask for the first time, request by request, and what they find on its way.
+
+    ``addresses`` and ``active`` are of shape [..., 32], in the order of the requests.
+    """
+    everything = global_access(np.where(active, addresses, 0), WORD_BYTES, active)
+    sectors = (addresses // SECTOR_BYTES).reshape(-1, WARP_SIZE)
+    mask = active.reshape(-1, WARP_SIZE)
+    _, where = np.unique(sectors[mask], return_index=True)
+    requests = np.repeat(np.arange(len(sectors))[:, None], WARP_SIZE, axis=1)[mask]
+    is_new = np.zeros(mask.shape, dtype=np.bool_)
+    is_new[np.isin(np.arange(len(sectors)), requests[where])] = True
+    is_new &= mask
+    asking = global_access(np.where(is_new, addresses.reshape(mask.shape), 0), WORD_BYTES, is_new)
+    new = AccessPattern(
+        num_requests=asking.num_requests, num_sectors=len(where), num_lines=min(asking.num_lines, len(where)),
+        num_wavefronts=asking.num_wavefronts, num_bytes=asking.num_bytes,
+    )
+    return new, AccessPattern(
+        num_requests=everything.num_requests - new.num_requests, num_sectors=everything.num_sectors - new.num_sectors,
+        num_lines=everything.num_lines - new.num_lines, num_wavefronts=everything.num_wavefronts - new.num_wavefronts,
+        num_bytes=everything.num_bytes - new.num_bytes,
+    )
+
+
+def sgemm_naive_launch(params: SgemmNaiveParams) -> Launch:
+    """The Launch of checked ``params``.
+
+    Of each turn's operands the first requests for a sector ask L2 for it, the others find it in L1 or on its way.
+    Ignores: that warps of a CTA drift apart; that the loads of a turn and its first products overlap (naive, coalesced).
+    """
+    grid, n, way = params.grid, params.n, params.way
+    lane, warp = np.arange(TILE), np.arange(TILE)[:, None]
+    row, column = (lane, warp) if way == "naive" else (warp, lane)
+    row, column = (np.broadcast_to(each, (TILE, WARP_SIZE)).astype(np.int64) for each in (row, column))
+
+    @cache
+    def loads_of_a(rows: int, columns: int) -> tuple[AccessPattern, AccessPattern]:
+        if way == "tiled":
+            return first_and_again((row * params.k + column) * WORD_BYTES, row < rows)
+        k = np.arange(AT_ONCE)[:, None, None]
+        inside = np.broadcast_to((row < rows) & (column < columns), (AT_ONCE, *row.shape))
+        return first_and_again((row * params.k + k) * WORD_BYTES, inside)
+
+    @cache
+    def loads_of_b(first_byte: int, rows: int, columns: int) -> tuple[AccessPattern, AccessPattern]:
+        if way == "tiled":
+            return first_and_again(first_byte + (row * n + column) * WORD_BYTES, column < columns)
+        k = np.arange(AT_ONCE)[:, None, None]
+        inside = np.broadcast_to((row < rows) & (column < columns), (AT_ONCE, *row.shape))
+        return first_and_again(first_byte + (k * n + column) * WORD_BYTES, inside)
+
+    @cache
+    def stores(first_byte: int, rows: int, columns: int) -> AccessPattern:
+        inside = (row < rows) & (column < columns)
+        return global_access(np.where(inside, first_byte + (row * n + column) * WORD_BYTES, 0), WORD_BYTES, inside)
+
+    before, between = ops.Alu(BEFORE_LOOP[way], is_chain=True), ops.Alu(IN_LOOP[way])
+    multiply, meet = ops.Fma(AT_ONCE, is_chain=True), ops.Syncthreads()
+    written, parts = _shared_accesses()
+    store_tile = ops.SharedStore(written, "tiles", 0)
+    reads = [ops.SharedLoad(part, "tiles", 0) for part in parts]
+
+    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
+        panel = cta.cta_idx
+        (y, x), (rows, columns) = grid.origin(panel), grid.extent(panel)
+        of_a = loads_of_a(rows, columns)
+        yield before
+        for step in cta.loop(params.k // params.step):
+            of_b = loads_of_b((step * params.step * n + x) * WORD_BYTES % LINE_BYTES, rows, columns)
+            tokens = []
+            for tensor, of_tensor, which in (("A", of_a, y // TILE), ("B", of_b, x // TILE)):
+                for access in of_tensor:
+                    if access.num_requests:
+                        tokens.append((yield ops.GlobalLoad(tensor, (which, step), access)))
+            yield between
+            for token in tokens:
+                yield ops.Use(token)
+            if way != "tiled":
+                yield multiply
+                continue
+            yield store_tile
+            yield meet
+            token = yield reads[0]
+            for following in (*reads[1:], None):
+                behind = None if following is None else (yield following)
+                yield ops.Use(token)
+                yield multiply
+                token = behind
+            yield meet
+        yield ops.GlobalStore("D", (panel, 0), stores((y * n + x) * WORD_BYTES % LINE_BYTES, rows, columns))
+
+    return Launch(
+        kernel="sgemm_naive",
+        num_ctas=grid.num_tiles,
+        num_tiles=grid.num_tiles,
+        roles=(WarpRole(name="sgemm", num_warps=TILE * TILE // WARP_SIZE, program=program),),
+        buffers=(Buffer(name="tiles", stage_bytes=2 * TILE * TILE * WORD_BYTES),) if way == "tiled" else (),
+        registers_per_thread=REGISTERS,
+        registers_source="SASS of kernels/sgemm_naive",
+        footprints=(*_operands(params), grid.footprint("D", "write", element_bytes=WORD_BYTES)),
+        num_flops=2 * params.m * n * params.k,
+        math_class="fp32",
+        params=params.as_options(),
+    )
+
+
+def _shared_accesses() -> tuple[AccessPattern, list[AccessPattern]]:
+    """(both tiles written, eight k read at a time), of all warps: of A in vectors, the same of all lanes."""
+    place = np.arange(TILE * TILE).reshape(1, TILE, WARP_SIZE)
+    everyone = np.ones(place.shape, dtype=np.bool_)
+    written = total(shared_passes(f"st_shared_b{8 * WORD_BYTES}", WORD_BYTES * place, everyone))
+    warp, lane = place // WARP_SIZE, place % WARP_SIZE
+    parts = []
+    for first in range(0, TILE, AT_ONCE):
+        of_a = [WORD_BYTES * (warp * TILE + k) for k in range(first, first + AT_ONCE, VECTOR)]
+        of_b = [WORD_BYTES * (k * TILE + lane) for k in range(first, first + AT_ONCE)]
+        parts.append(total(
+            access for width, offsets in ((VECTOR, of_a), (1, of_b)) for each in offsets
+            for access in shared_passes(f"ld_shared_b{8 * width * WORD_BYTES}", each, everyone)
+        ))  # fmt: skip
+    return written.scaled(2), parts
+
+
+def _operands(params: SgemmNaiveParams) -> tuple[Footprint, Footprint]:
+    """A row of tiles reads its rows of A, a column of them its columns of B."""
+    grid, row_bytes = params.grid, params.k * WORD_BYTES
+
+    def bytes_of_a(tiles: IntArray) -> IntArray:
+        return np.asarray(np.minimum(TILE, params.m - tiles // grid.num_x * TILE) * row_bytes)
+
+    def bytes_of_b(tiles: IntArray) -> IntArray:
+        return np.asarray(np.minimum(TILE, params.n - tiles % grid.num_x * TILE) * row_bytes)
+
+    num_steps = params.k // params.step
+    return (
+        Footprint(
+            tensor="A", access="read", panel_of=lambda tiles: tiles // grid.num_x, panel_bytes=bytes_of_a,
+            num_steps=num_steps,
+        ),
+        Footprint(
+            tensor="B", access="read", panel_of=lambda tiles: tiles % grid.num_x, panel_bytes=bytes_of_b,
+            num_steps=num_steps,
+        ),
+    )

@@ -1,0 +1,300 @@
+"""What does a bf16 GEMM of cp.async, ldmatrix and mma.sync move and take, by tile, stages, layout and shape?"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.evidence.case import Config, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
+from gpusim.evidence.frameworks import sampled
+from gpusim.evidence.products import METRICS
+from gpusim.evidence.whole import COUNTED, GEMM_LIMITS, floats, pattern, whole_group, whole_kernel
+
+TILES = (
+    (64, 64, 32), (64, 64, 64), (64, 128, 32), (128, 64, 64), (128, 128, 32), (128, 128, 64), (64, 256, 32), (128, 256, 32),
+    (256, 128, 32),
+)  # fmt: skip
+WARPS = ((2, 2), (2, 4))
+STAGES = (1, 2, 3, 4, 5)
+LAYOUTS = ("none", "64B", "128B", "pad8", "pad16")
+"""Of operands in shared memory: a swizzle, or elements behind each row."""
+FRAGMENTS = ("double", "single")
+MOST_SUMS, MOST_SMEM_BYTES = 128, 160 * 1024
+"""Of a thread; of a CTA, so that an A100 has room, too."""
+ELEMENT_BYTES = 2
+
+SHAPES = (
+    (1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192),
+    (64, 16384, 2048), (256, 8192, 4096), (8192, 128, 4096),
+    (512, 512, 32768), (1024, 1024, 16384), (8192, 8192, 1024), (16384, 4096, 512),
+    (1000, 1096, 1048), (3000, 5000, 1000), (4095, 4104, 4088), (130, 20008, 776),
+)  # fmt: skip
+"""M, N, K: square, skinny, deep and shallow, ragged."""
+GROUPS = (1, 2, 4, 8, 16)
+EPILOGUES = ("direct", "smem")
+NUM_DRAWN_BUILDS, NUM_CONFIGS = 28, 62
+LEAST_OFTEN = 3
+"""Every option's value stands in so many builds at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """An entry point: what is fixed when it is compiled."""
+
+    tile: tuple[int, int, int]
+    warps: tuple[int, int]
+    stages: int
+    layout: str
+    fragments: str
+
+    @property
+    def name(self) -> str:
+        """The entry point's name."""
+        tile, warps = ("x".join(map(str, numbers)) for numbers in (self.tile, self.warps))
+        return f"hgemm_{tile}_{warps}_s{self.stages}_{self.layout}_{self.fragments}"
+
+    @property
+    def threads(self) -> int:
+        """Of a CTA."""
+        return 32 * self.warps[0] * self.warps[1]
+
+    @property
+    def swizzle(self) -> str:
+        """As the model calls it."""
+        return "none" if self.layout.startswith("pad") else self.layout
+
+    @property
+    def pad(self) -> int:
+        """Elements behind each row."""
+        return int(self.layout.removeprefix("pad")) if self.layout.startswith("pad") else 0
+
+    @property
+    def smem_bytes(self) -> int:
+        """Of a CTA: the ring."""
+        m, n, k = self.tile
+        return self.stages * (m + n) * (k + self.pad) * ELEMENT_BYTES
+
+    @property
+    def is_legal(self) -> bool:
+        """Whether sums fit in registers, the ring in shared memory, and rows hold whole spans of the swizzle."""
+        m, n, k = self.tile
+        span = int(self.swizzle.removesuffix("B")) if self.swizzle != "none" else 16
+        return m * n <= MOST_SUMS * self.threads and self.smem_bytes <= MOST_SMEM_BYTES and k * ELEMENT_BYTES % span == 0
+
+    @property
+    def entry(self) -> str:
+        """Its line of ``shapes.inc``."""
+        span = 0 if self.swizzle == "none" else int(self.swizzle.removesuffix("B"))
+        numbers = (self.threads, *self.tile, *self.warps, self.stages, span, self.pad)
+        return f"HGEMM({self.name}, {', '.join(map(str, numbers))}, {str(self.fragments == 'double').lower()})"
+
+
+USUAL = (
+    Build((128, 128, 32), (2, 2), 4, "64B", "double"),
+    Build((128, 256, 32), (2, 4), 4, "64B", "double"),
+    Build((128, 128, 64), (2, 4), 3, "128B", "double"),
+)
+"""What a library would take."""
+
+
+@cache
+def builds() -> tuple[Build, ...]:
+    """The usual ones, and others drawn out of all, the same for every seed, for they are compiled."""
+    draw = random.Random("hgemm builds")
+    every = [Build(*options) for options in itertools.product(TILES, WARPS, STAGES, LAYOUTS, FRAGMENTS)]
+    legal = [build for build in every if build.is_legal and build not in USUAL]
+    while True:
+        drawn = draw.sample(legal, NUM_DRAWN_BUILDS)
+        values = [
+            value for build in drawn
+            for value in (build.tile, build.warps, build.stages, build.layout, build.fragments)
+        ]  # fmt: skip
+        wanted = (*TILES, *WARPS, *STAGES, *LAYOUTS, *FRAGMENTS)
+        if min(values.count(value) for value in wanted) >= LEAST_OFTEN:
+            return (*USUAL, *drawn)
+
+
+def includes() -> dict[str, str]:
+    """An entry point for each build."""
+    return {"shapes.inc": "".join(f"{build.entry}\n" for build in builds())}
+
+
+def build_of(config: Config) -> Build:
+    """The build that a config launches."""
+    return next(build for build in builds() if build.name == config["kernel"])
+
+
+def products(seed: int) -> list[Config]:
+    """Every build twice, each time with another shape, raster group and way of D; in orders drawn by the seed.
+
+    Nothing was simulated or measured when they were drawn.
+    """
+    draw = random.Random(f"{seed} hgemm")
+
+    def shuffled(values: tuple[Any, ...]) -> list[Any]:
+        return list(itertools.islice(itertools.chain.from_iterable(
+            draw.sample(values, len(values)) for _ in range(-(-NUM_CONFIGS // len(values)))
+        ), NUM_CONFIGS))  # fmt: skip
+
+    found: dict[tuple[str, ...], Config] = {}
+    for build, (m, n, k), group, epilogue in zip(*map(shuffled, (builds(), SHAPES, GROUPS, EPILOGUES)), strict=True):
+        config = {
+            "kernel": build.name, "m": str(m), "n": str(n), "k": str(k), "raster_group": str(group), "epilogue": epilogue,
+        }  # fmt: skip
+        found[tuple(config.values())] = config
+    return list(found.values())
+
+
+# ---------------------------------------------------------------------------------------------- model
+
+REGISTERS: Mapping[str, int] = {
+    "hgemm_128x128x32_2x2_s4_64B_double": 232,
+    "hgemm_128x128x32_2x2_s4_pad8_single": 190,
+    "hgemm_128x128x32_2x4_s3_none_double": 148,
+    "hgemm_128x128x32_2x4_s5_64B_single": 114,
+    "hgemm_128x128x64_2x2_s3_none_double": 238,
+    "hgemm_128x128x64_2x4_s2_pad8_single": 116,
+    "hgemm_128x128x64_2x4_s3_128B_double": 158,
+    "hgemm_128x128x64_2x4_s3_64B_single": 116,
+    "hgemm_128x256x32_2x4_s3_pad16_double": 232,
+    "hgemm_128x256x32_2x4_s4_64B_double": 230,
+    "hgemm_128x256x32_2x4_s4_pad16_double": 230,
+    "hgemm_128x256x32_2x4_s5_pad8_double": 230,
+    "hgemm_128x64x64_2x2_s1_128B_double": 148,
+    "hgemm_128x64x64_2x2_s4_128B_double": 160,
+    "hgemm_128x64x64_2x4_s4_pad16_single": 80,
+    "hgemm_256x128x32_2x4_s1_pad8_single": 196,
+    "hgemm_256x128x32_2x4_s4_pad8_single": 194,
+    "hgemm_256x128x32_2x4_s5_64B_single": 194,
+    "hgemm_64x128x32_2x2_s1_64B_double": 140,
+    "hgemm_64x128x32_2x4_s2_pad16_double": 96,
+    "hgemm_64x128x32_2x4_s4_64B_double": 96,
+    "hgemm_64x256x32_2x2_s3_64B_single": 192,
+    "hgemm_64x256x32_2x4_s1_none_single": 111,
+    "hgemm_64x256x32_2x4_s4_pad8_single": 115,
+    "hgemm_64x256x32_2x4_s5_pad16_single": 115,
+    "hgemm_64x64x32_2x2_s2_pad16_single": 72,
+    "hgemm_64x64x32_2x2_s3_64B_single": 72,
+    "hgemm_64x64x32_2x4_s3_pad16_single": 60,
+    "hgemm_64x64x64_2x2_s4_128B_single": 75,
+    "hgemm_64x64x64_2x4_s1_64B_double": 72,
+    "hgemm_64x64x64_2x4_s5_128B_double": 72,
+}
+"""Of a thread, by entry point. Source: ptxas of nvcc 13.0, sm_90a."""
+
+
+def options(config: Config) -> Mapping[str, Any]:
+    """The same kernel to the model."""
+    build = build_of(config)
+    return {
+        **{name: int(config[name]) for name in "mnk"}, "layout": "tn", "dtype": "bf16", "tile": build.tile,
+        "stages": build.stages, "copy": "cp_async", "math": "mma_sync", "schedule": "multistage", "warps": build.warps,
+        "swizzle": build.swizzle, "pad": build.pad, "fragments": build.fragments, "epilogue": config["epilogue"],
+        "refill": "before_math", "raster": "along_n", "raster_group": int(config["raster_group"]),
+        "registers": REGISTERS.get(build.name),
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- launch and check
+
+
+def operands(config: Config) -> tuple[Repeated, Repeated]:
+    """A and B, both contiguous along K."""
+    m, n, k = (int(config[name]) for name in "mnk")
+    return (
+        Repeated(pattern("bf16", 1), m * k * ELEMENT_BYTES),
+        Repeated(pattern("bf16", 2), n * k * ELEMENT_BYTES),
+    )
+
+
+def sample(config: Config) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows and columns of D that are looked at: at least one element of each 64 x 64, and the edges."""
+    numbers = np.random.default_rng(0)
+    return sampled(int(config["m"]), numbers), sampled(int(config["n"]), numbers)
+
+
+def target(config: Config) -> Windows:
+    """D, of which the sampled rows come back."""
+    row_bytes = int(config["n"]) * ELEMENT_BYTES
+    rows, _ = sample(config)
+    return Windows("d", int(config["m"]) * row_bytes, tuple((int(row) * row_bytes, row_bytes) for row in rows))
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """One CTA for each tile."""
+    del is_counted
+    build = build_of(config)
+    m, n, k = (int(config[name]) for name in "mnk")
+    num_tiles = math.ceil(m / build.tile[0]) * math.ceil(n / build.tile[1])
+    numbers = tuple(map(np.int32, (m, n, k, config["raster_group"], config["epilogue"] == "smem")))
+    return KernelLaunch(
+        kernel=build.name, arguments=(*operands(config), target(config), *numbers), grid=(num_tiles, 1, 1),
+        block=(build.threads, 1, 1), smem_bytes=build.smem_bytes,
+    )
+
+
+def rows_of(matrix: Repeated, rows: NDArray[np.int64], k: int) -> NDArray[np.float64]:
+    """Rows of an operand, float64[rows, k]."""
+    row_bytes = k * ELEMENT_BYTES
+    return np.stack([floats(matrix.window(int(row) * row_bytes, row_bytes), "bf16") for row in rows])
+
+
+ROUNDING = 2.0**-8
+"""Of a result to bf16; what fp32 sums add is a small part of it."""
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """All of the sampled rows is written, and the sampled columns of them are the products in float64 of the very bytes.
+
+    Raises:
+        WrongAnswer: an element that was not written, or is further off than rounding explains.
+    """
+    k = int(config["k"])
+    rows, columns = sample(config)
+    found = floats(np.ascontiguousarray(outputs["d"]), "bf16").reshape(len(rows), int(config["n"]))
+    if not np.isfinite(found).all():
+        at = np.argwhere(~np.isfinite(found))[0]
+        raise WrongAnswer(f"{config['kernel']}: row {rows[at[0]]}, column {at[1]} of D was not written")
+    a, b = operands(config)
+    reference = rows_of(a, rows, k) @ rows_of(b, columns, k).T
+    share = np.abs(found[:, columns] - reference) / (ROUNDING * (np.abs(reference) + 0.25 * math.sqrt(k)))
+    if share.max() > 1.0:
+        at = np.unravel_index(int(share.argmax()), share.shape)
+        raise WrongAnswer(
+            f"{config['kernel']}: row {rows[at[0]]}, column {columns[at[1]]} of D is {found[:, columns][at]:g}, wants "
+            f"{reference[at]:g}; {np.count_nonzero(share > 1.0)} of {share.size} are wrong"
+        )
+    return {"error_share": float(share.max())}
+
+
+PIECES = (
+    "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldsm.sum",
+    "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+    "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+    "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_stsm.sum",
+    "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum",
+    "sm__inst_executed_pipe_tensor_op_hmma.sum",
+)
+"""Wavefronts of shared memory by opcode, and HMMA instructions."""
+
+CASE = whole_kernel(
+    name="hgemm",
+    question=__doc__ or "",
+    model="gemm",
+    columns=("m", "n", "k", "raster_group", "epilogue"),
+    groups={"products": whole_group(products, metrics=tuple(dict.fromkeys((*COUNTED, *METRICS, *PIECES))))},
+    options=options,
+    launch=launch,
+    check=check,
+    values={"error_share": "largest error of the sample, of what rounding allows"},
+    limits=GEMM_LIMITS,
+    includes=includes,
+)

@@ -1,0 +1,140 @@
+"""hopper_gemm: configs are those that the README promises, the launch is the model's, wrong products are refused."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gpusim.evidence.case import Config, Windows, WrongAnswer, load_case
+from gpusim.kernel_models.gemm import GemmParams
+from gpusim.kernel_models.gemm.room import staging_of
+from gpusim.machine.config import load_gpu
+
+from .conftest import Sass
+
+CASE = load_case("hopper_gemm")
+case = sys.modules[CASE.launch.__module__]
+ALL = [config for group in CASE.groups for config in CASE.configs(group, 1)]
+SMALL = case.config_of("ms1_64x64x64_c1x1_d0_bf16", (200, 136, 72), stages=2, refill="after_math", persistent="no")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 7])
+def test_every_entry_point_and_every_option_comes_at_least_thrice(seed: int) -> None:
+    configs = [config for group in CASE.groups for config in CASE.configs(group, seed)]
+    seen: Counter[tuple[str, object]] = Counter()
+    for config in configs:
+        entry = case.entry_of(config)
+        seen.update((column, value) for column, value in config.items() if column not in ("kernel", "m", "n", "k"))
+        seen.update((name, getattr(entry, name)) for name in ("schedule", "tile", "consumers", "cluster", "depth", "dtype"))
+        seen["setmaxnreg", entry.setmaxnreg != "none"] += 1
+    assert {config["kernel"] for config in configs} == set(case.ENTRIES)
+    rare = {key: count for key, count in seen.items() if count < (2 if key[0] == "tile" else 3)}
+    assert not rare
+    assert {seen["stages", str(stages)] > 2 for stages in range(1, 7)} == {True}
+
+
+def test_groups_hold_each_config_once() -> None:
+    assert [len(CASE.configs(group, 1)) for group in ("best", "drawn", "parts")] == [6, 57, 12]
+
+
+@pytest.mark.parametrize("config", ALL, ids=str)
+def test_the_launch_is_the_models(config: Config) -> None:
+    gpu = load_gpu("h200_sxm")
+    params = GemmParams.model_validate(dict(case.options(config))).resolved(gpu)
+    told, launched = params.launch(gpu), CASE.launch(config, False)
+    entry, is_persistent = case.entry_of(config), config["persistent"] == "yes"
+    assert launched.block[0] == told.num_threads
+    assert launched.grid[0] == (min(told.num_tiles, gpu.num_sms) if is_persistent else told.num_tiles)
+    assert launched.smem_bytes <= gpu.max_smem_per_cta_bytes - 256
+    if is_persistent:  # one on an SM
+        assert 2 * (launched.smem_bytes + 1024) > gpu.device.smem_per_sm_bytes
+    if config["epilogue"] != "direct":
+        staging = staging_of(params, gpu)
+        assert staging.slice_n == case.slice_of(entry, int(config["stages"]), is_persistent)
+        assert staging.slice_n % 64 == 0
+
+
+def answer(config: Config) -> NDArray[np.uint8]:
+    """What a right kernel leaves, rounded as it rounds."""
+    m, n, k = (int(config[name]) for name in "mnk")
+    exact = case.reference(m, n, k, "bf16").astype("<f4").view("<u4")
+    return np.ascontiguousarray((exact + 0x7FFF + (exact >> 16 & 1)) >> 16).astype("<u2").reshape(-1).view(np.uint8)
+
+
+def test_a_right_product_passes_and_a_wrong_element_does_not() -> None:
+    right = answer(SMALL)
+    assert CASE.check(SMALL, {"d": right})["error_share"] <= 0.51
+    wrong = right.view("<u2").copy()
+    wrong[-1] ^= 0x8000
+    with pytest.raises(WrongAnswer, match="row 199, column 135"):
+        CASE.check(SMALL, {"d": wrong.view(np.uint8)})
+
+
+def test_a_product_short_of_one_step_of_k_is_refused() -> None:
+    short = {**SMALL, "k": "64"}
+    with pytest.raises(WrongAnswer, match="elements are off"):
+        CASE.check(SMALL, {"d": answer(short)})
+
+
+def test_what_is_not_written_is_refused() -> None:
+    left = answer(SMALL).copy()
+    left[1000:1008] = 0xFF
+    with pytest.raises(WrongAnswer, match="4 of 27200 elements were not written, the first at row 3, column 92"):
+        CASE.check(SMALL, {"d": left})
+
+
+def test_rows_of_large_products_come_back_whole_and_some_of_each_warps() -> None:
+    config = case.config_of(case.BEST[0], (4096, 4096, 4096))
+    windows = case.product_of(config).windows
+    rows = np.array([offset // 8192 for offset, _ in windows])
+    assert {num_bytes for _, num_bytes in windows} == {8192}
+    assert set(rows // 16) == set(range(256))
+
+
+def test_parts_of_k_are_added_up_by_a_second_kernel_where_they_say_so() -> None:
+    for config in CASE.configs("parts", 1):
+        following = CASE.launch(config, False).following
+        assert [launch.kernel for launch in following] == list(CASE.followers) * (config["split_k_mode"] == "second_kernel")
+        for launch in following:
+            assert isinstance(launch.arguments[1], Windows)
+            assert launch.grid[0] * 1024 >= int(config["m"]) * int(config["n"])
+
+
+def test_numbers_of_e4m3_are_what_their_bits_say() -> None:
+    values = np.array([1.0, -1.75, 0.0, 240.0, 2.0**-6], dtype=np.float32)
+    assert case.types.encode(values, "fp8").tolist() == [0x38, 0xBE, 0x00, 0x77, 0x08]
+
+
+# ---------------------------------------------------------------------------------------------- what the compiler made
+
+
+def test_registers_are_those_of_the_cubin_and_nothing_spills(sass: Sass) -> None:
+    kernels = sass("hopper_gemm", "sm_90a")
+    for name, entry in case.ENTRIES.items():
+        assert kernels[name].num_spills == 0, name
+        assert -(-kernels[name].num_registers // 8) == -(-case.registers_of(entry) // 8), name
+
+
+def test_the_loop_is_one_group_of_the_widest_wgmma_and_the_wait_that_the_name_says(sass: Sass) -> None:
+    for name, entry in case.ENTRIES.items():
+        kernel = sass("hopper_gemm", "sm_90a")[name]
+        m, n, k = entry.tile
+        rows = m if entry.schedule == "pingpong" else m // entry.consumers
+        opcode, step = ("QGMMA", 32) if entry.dtype == "fp8" else ("HGMMA", 16)
+        assert kernel.tensor_shapes == {f"{opcode} 64x{n}x{step}": rows // 64 * k // step}, name
+        assert kernel.num_dummy_wgmmas == 0, name
+        assert kernel.wgmma_wait_depths == ((entry.depth, 0) if entry.depth else (0, 0)), name
+        assert bool(kernel.select("USETMAXREG")) == (entry.setmaxnreg != "none"), name
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+
+def test_the_twin_answers() -> None:
+    found = CASE.predict(SMALL, load_gpu("h200_sxm"))
+    assert found["launch__grid_size"] == 12
+    assert found["l1tex__m_xbar2l1tex_read_bytes.sum"] > 0
