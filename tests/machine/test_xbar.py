@@ -70,6 +70,39 @@ def test_sms_of_a_larger_gpc_get_less() -> None:
         assert of_gpc[gpc] == pytest.approx(SLICES / 8, rel=0.03)
 
 
+def test_stores_cross_in_turns_of_gpcs_and_lone_pairs_have_one_of_their_own() -> None:
+    env = simpy.Environment()
+    machine = Machine(
+        env, GPU, Clock(sm_mhz=GPU.clock.max_mhz),
+        LruResidency(side_bytes=GPU.l2_sides.side_bytes, num_sides=GPU.l2_sides.num, is_warm=True),
+        cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
+    )  # fmt: skip
+    xbar, plan = machine.xbar, GPU.floorplan
+    stored = dict.fromkeys(range(GPU.num_sms), 0.0)
+
+    def store(sm: int) -> None:
+        def arrived(cycle: float) -> None:
+            if cycle < UNTIL:
+                stored[sm] += REQUEST_BYTES
+                env.timeout(max(0.0, cycle - env.now)).callbacks.append(lambda _: store(sm))  # type: ignore[union-attr]
+
+        xbar.write(request_of(sm, (sm, 0), env.now), lambda cycle: None, arrived, num_distinct_bytes=REQUEST_BYTES)
+
+    for sm in stored:
+        xbar.is_live(sm, is_live=True)
+    for sm in stored:
+        store(sm)
+        store(sm)
+    env.run(until=UNTIL)
+    turn = 2 * GPU.l2.link_bytes_per_cycle
+    far = [sm for sm in stored if SIDE_OF_GPC[plan.gpc_of_sm[sm]] == 1]
+    for gpc in {plan.gpc_of_sm[sm] for sm in far}:  # four turns
+        of_gpc = sum(stored[sm] for sm in far if plan.gpc_of_sm[sm] == gpc) / UNTIL
+        assert of_gpc == pytest.approx(turn / 4, rel=0.06)
+    lone = sum(stored[sm] for sm in plan.lone) / UNTIL
+    assert lone == pytest.approx(turn / 5, rel=0.06)  # of the other side, with three and a half GPCs
+
+
 def test_what_one_cannot_take_others_share() -> None:
     assert by_turns(100.0, [2, 1, 1], [40.0, 90.0, 90.0]) == [40.0, 30.0, 30.0]
 
