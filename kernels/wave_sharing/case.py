@@ -249,18 +249,26 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
         "span_ns": float(told[:, 6].max() - told[:, 3].min()),
         "asked_bytes": float(count * int(config["steps"]) * whole),
     }  # fmt: skip
-    for name, column in (("begin", 4), ("middle", 5)):
-        times = told[:, column].astype(np.float64)
-        for operand, place in (("a", 0), ("b", 1)):
-            gaps = gaps_ns(sms, [tile[place] for tile in tiles], times)
+    return values | apart_ns(config, sms, told[:, 4].astype(np.float64), told[:, 5].astype(np.float64))
+
+
+def apart_ns(
+    config: Config, sms: list[int], begin_ns: NDArray[np.float64], middle_ns: NDArray[np.float64]
+) -> dict[str, float]:
+    """How far apart CTAs of a GPC are that share tiles, and what would merge if nothing but that decided; all by CTA."""
+    tiles = [tile_of(config, cta, sm) for cta, sm in enumerate(sms)]
+    panels = {operand: [tile[place] for tile in tiles] for place, operand in enumerate("ab")}
+    values = {}
+    for name, times in (("begin", begin_ns), ("middle", middle_ns)):
+        for operand, of_operand in panels.items():
+            gaps = gaps_ns(sms, of_operand, times)
             for pct in (25, 50, 75):
                 values[f"{name}_{operand}_p{pct}_ns"] = float(np.percentile(gaps, pct)) if gaps else -1.0
+    shares = {operand: int(config[f"{operand}_rows"]) * ROW_BYTES / stage_bytes(config) for operand in panels}
     for window in WINDOWS_NS:
         values[f"within_{window}_ns"] = sum(
-            int(config[f"{operand}_rows"]) * ROW_BYTES / whole
-            * merged_fraction(sms, [tile[place] for tile in tiles], told[:, 5].astype(np.float64), window)
-            for operand, place in (("a", 0), ("b", 1))
-        )  # fmt: skip
+            share * merged_fraction(sms, panels[operand], middle_ns, window) for operand, share in shares.items()
+        )
     return values
 
 
@@ -347,10 +355,10 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     def consume(cta: RoleContext) -> Iterator[Any]:
         for step in range(steps):
             yield ops.MbarrierWait("full", step % stages, step // stages & 1)
-            if step == 0:
-                yield ops.RangeStart(ops.Section.MAINLOOP)
-            if step == steps - 1:
+            if step in {steps // 2, steps - 1}:
                 yield ops.RangeEnd()
+            if step in {0, steps // 2}:
+                yield ops.RangeStart(ops.Section.MAINLOOP)
             yield consumed
             if math_cycles:
                 yield ops.Alu((math_cycles + drawn(cta.cta_idx, step, jitter_cycles)) * per_cycle)
@@ -371,12 +379,17 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         mbarriers=tuple(Mbarrier(name=name, num_arrivals=1, num_stages=stages) for name in ("full", "empty")),
     )  # fmt: skip
     result = simulate(launched, gpu, clock="max", l2="cold", skips=False, recorded_sms=range(NUM_SMS))
-    spans = np.array([
-        (span.end_cycle - span.start_cycle) / (steps - 1) for role in result.timeline.roles for span in role.sections
-    ])  # fmt: skip
+    halves = sorted(
+        (role.cta_idx, role.sm_idx, *(span.start_cycle for span in role.sections), role.sections[-1].end_cycle)
+        for role in result.timeline.roles if role.sections
+    )  # fmt: skip
+    begin, middle, end = np.array([times for _, _, *times in halves]).T
+    spans = (end - begin) / (steps - 1)
+    ns_per_cycle = 1000.0 / gpu.clock.max_mhz
     return {
         "cycles_per_step": float(spans.mean()), "slowest_cycles": float(spans.max()), "fastest_cycles": float(spans.min()),
         READ: result.counters[READ], "dram__bytes_read.sum": result.counters["dram__bytes_read.sum"],
+        **apart_ns(config, [sm for _, sm, *_ in halves], begin * ns_per_cycle, middle * ns_per_cycle),
     }  # fmt: skip
 
 
