@@ -21,6 +21,7 @@ from gpusim.evidence.case import (
     Output,
     Outputs,
     Repeated,
+    Scratch,
     WrongAnswer,
     by_value,
     kernels_dir,
@@ -46,6 +47,9 @@ PATTERN_WORDS = 1000036
 """Of the words that tensors repeat: no power of two, so that no two tiles are alike."""
 MULTIPLIER, ADDEND = 0x9E3779B1, 0x7F4A7C15
 MOST_CTAS_TOLD = 4096
+MOST_STORED_BYTES = 64 << 20
+STORE_BYTES = 8192
+"""Of a bulk copy."""
 MOST_TWIN_STEPS = 40000
 """CTAs times steps of a twin; larger launches are not answered."""
 WINDOWS_NS = (50, 100, 200, 400, 800, 1600)
@@ -63,6 +67,7 @@ METRICS = (
 DEFAULTS = {
     "m_tiles": "32", "n_tiles": "32", "raster_group": "1", "a_rows": "128", "b_rows": "128", "stages": "4",
     "ctas_per_sm": "1", "steps": "32", "wrap": "32", "math_cycles": "0", "jitter_cycles": "0", "spread_cycles": "0",
+    "store_kib": "0",
 }  # fmt: skip
 COLUMNS = tuple(DEFAULTS)
 
@@ -100,17 +105,19 @@ def jitter(seed: int) -> list[Config]:
 
 
 def waves(seed: int) -> list[Config]:
-    """Several waves of a square product, by raster group, CTAs an SM, math, and how far apart CTAs of a wave end."""
+    """Several waves of a square product, by raster group, CTAs an SM, math, and what is behind a CTA's last step."""
     del seed  # a sweep, the same for every seed
     squares = [
         config_of(
-            raster_group=group, ctas_per_sm=ctas, stages=5 - ctas, steps=32, math_cycles=math, spread_cycles=spread
+            raster_group=group, ctas_per_sm=ctas, stages=5 - ctas, math_cycles=math, spread_cycles=spread, store_kib=store
         )
-        for ctas in (1, 2) for math in (0, 512) for spread in (0, 2000) for group in (1, 4, 8)
+        for ctas in (1, 2) for math in (0, 512) for spread, store in ((0, 0), (2000, 0), (0, 32)) for group in (1, 4, 8)
     ]  # fmt: skip
     wide = [
-        config_of(raster_group=group, n_tiles=16, b_rows=256, stages=4, steps=64, wrap=64, math_cycles=math)
-        for math in (0, 1024) for group in (1, 4, 8)
+        config_of(
+            raster_group=group, n_tiles=16, b_rows=256, stages=4, steps=64, wrap=64, math_cycles=math, store_kib=store
+        )
+        for math in (0, 1024) for store in (0, 64) for group in (1, 4, 8)
     ]  # fmt: skip
     large = [
         config_of(m_tiles=64, n_tiles=64, raster_group=group, ctas_per_sm=ctas, stages=5 - ctas, steps=64, wrap=64,
@@ -193,6 +200,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         "m_tiles", "n_tiles", "raster_group", "a_rows", "b_rows", "stages", "steps", "wrap", "math_cycles", "jitter_cycles",
         "spread_cycles",
     )  # fmt: skip
+    plan = [*(int(config[name]) for name in names), int(config["store_kib"]) * KIB]
     operands = (
         MappedTensor(Repeated(pattern(), num_rows(config, name) * pitch_bytes(config)), tensor_map(config, name))
         for name in "ab"
@@ -200,7 +208,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     return KernelLaunch(
         kernel="walk",
         arguments=(
-            by_value(np.array([int(config[name]) for name in names], dtype="<u4")), *operands,
+            by_value(np.array(plan, dtype="<u4")), *operands, Scratch("stored", MOST_STORED_BYTES),
             Output("told", np.full((MOST_CTAS_TOLD, 8), -1, dtype="<i8")),
         ),
         grid=(num_ctas(config), 1, 1), block=(NUM_THREADS, 1, 1),
@@ -248,6 +256,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
         "fastest_cycles": float(cycles.min()),
         "span_ns": float(told[:, 6].max() - told[:, 3].min()),
         "asked_bytes": float(count * int(config["steps"]) * whole),
+        "wave_end_ns": wave_span_ns(config, told[:, 6].astype(np.float64)),
     }  # fmt: skip
     return values | apart_ns(config, sms, told[:, 4].astype(np.float64), told[:, 5].astype(np.float64))
 
@@ -258,7 +267,7 @@ def apart_ns(
     """How far apart CTAs of a GPC are that share tiles, and what would merge if nothing but that decided; all by CTA."""
     tiles = [tile_of(config, cta, sm) for cta, sm in enumerate(sms)]
     panels = {operand: [tile[place] for tile in tiles] for place, operand in enumerate("ab")}
-    values = {}
+    values = {"wave_begin_ns": wave_span_ns(config, begin_ns)}
     for name, times in (("begin", begin_ns), ("middle", middle_ns)):
         for operand, of_operand in panels.items():
             gaps = gaps_ns(sms, of_operand, times)
@@ -270,6 +279,17 @@ def apart_ns(
             share * merged_fraction(sms, panels[operand], middle_ns, window) for operand, share in shares.items()
         )
     return values
+
+
+def wave_span_ns(config: Config, times: NDArray[np.float64]) -> float:
+    """From the first tenth to the last of the CTAs of a wave, by number; the median of the waves, the last one left out.
+
+    >>> wave_span_ns(config_of(), np.arange(132.0) * 10)
+    1048.0
+    """
+    size = NUM_SMS * int(config["ctas_per_sm"])
+    waves = [times[at : at + size] for at in range(0, max(len(times) - size, 0) + 1, size)]
+    return float(np.median([np.subtract(*np.percentile(of_wave, (90, 10))) for of_wave in waves]))
 
 
 def _by_group(sms: list[int], panels: list[int], times: NDArray[np.float64]) -> dict[tuple[int, int], list[float]]:
@@ -336,7 +356,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     stages, wrap, math_cycles = int(config["stages"]), int(config["wrap"]), int(config["math_cycles"])
     jitter_cycles, spread_cycles = int(config["jitter_cycles"]), int(config["spread_cycles"])
     rows = {"A": int(config["a_rows"]), "B": int(config["b_rows"])}
-    whole = stage_bytes(config)
+    whole, store_bytes = stage_bytes(config), int(config["store_kib"]) * KIB
     before, after, consumed = (_code(cycles, gpu) for cycles in (ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES))
     per_cycle = gpu.warp_scheduler.int32_lanes / 32 / gpu.warp_scheduler.num_schedulers
 
@@ -363,6 +383,11 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
             if math_cycles:
                 yield ops.Alu((math_cycles + drawn(cta.cta_idx, step, jitter_cycles)) * per_cycle)
             yield ops.MbarrierArrive("empty", step % stages)
+        if store_bytes:
+            for at in range(0, store_bytes, STORE_BYTES):
+                yield ops.TmaStore("D", (cta.cta_idx, at), STORE_BYTES, 1, "ring", at // whole)
+            yield ops.BulkCommitGroup()
+            yield ops.BulkWaitGroup(0, read=True)
         if spread_cycles:
             yield ops.Alu(drawn(cta.cta_idx, 0xFFFFFFFF, spread_cycles) * per_cycle)
 
@@ -433,6 +458,8 @@ CASE = Case(
         "fastest_cycles": "the same of the fastest CTA",
         "span_ns": "from the first CTA's start to the last one's end",
         "asked_bytes": "bytes of all steps of all CTAs",
+        "wave_begin_ns": "first stages of CTAs of a wave, by number: from the first tenth to the last, median of the waves",
+        "wave_end_ns": "the same of their ends",
         **{
             f"{name}_{operand}_p{pct}_ns": f"from a CTA to the one before of its GPC and panel of {operand}, P{pct}, {when}"
             for name, when in (("begin", "first stage full"), ("middle", "half through")) for operand in "ab"

@@ -6,7 +6,7 @@
 
 #include "grid.cuh"
 
-constexpr uint32_t kThreads = 64, kMostStages = 8, kRowBytes = 128;
+constexpr uint32_t kThreads = 64, kMostStages = 8, kRowBytes = 128, kStoreBytes = 8192;
 
 struct Plan {
     uint32_t m_tiles, n_tiles, group;            // of the raster; group 0: A by CTA, B by SM
@@ -14,6 +14,7 @@ struct Plan {
     uint32_t num_steps, wrap_steps;              // steps of a CTA; after so many a walk begins again
     uint32_t math_cycles, jitter_cycles;         // from full to empty at least; up to so many more, by CTA and step
     uint32_t spread_cycles;                      // up to so many between the last step and the end, by CTA
+    uint32_t store_bytes;                        // of the ring, that each CTA stores behind its last step
 };
 
 // What each CTA says of itself.
@@ -63,7 +64,7 @@ __device__ __forceinline__ uint32_t drawn(uint32_t cta, uint32_t step, uint32_t 
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    walk(const __grid_constant__ Plan plan, const void *map_a, const void *map_b, Told *told) {
+    walk(const __grid_constant__ Plan plan, const void *map_a, const void *map_b, unsigned char *stored, Told *told) {
     __shared__ __align__(8) uint64_t full[kMostStages], empty[kMostStages];
     __shared__ uint32_t checksum, is_well;
     const int64_t start_ns = static_cast<int64_t>(now_ns());
@@ -134,6 +135,15 @@ extern "C" __global__ void __launch_bounds__(kThreads)
         sum += v.x + v.y + v.z + v.w;
     }
     atomicAdd(&checksum, sum);
+    __syncthreads();
+    if (plan.store_bytes && threadIdx.x == 0) {
+        for (uint32_t at = 0; at < plan.store_bytes; at += kStoreBytes)
+            asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
+                             stored + static_cast<uint64_t>(cta) * plan.store_bytes + at),
+                         "r"(smem_address(stages) + at), "r"(kStoreBytes)
+                         : "memory");
+        asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
+    }
     __syncthreads();
     if (threadIdx.x == 32) {
         if (plan.spread_cycles) pause_until(clock_now() + drawn(cta, ~0u, plan.spread_cycles));

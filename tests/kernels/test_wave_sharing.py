@@ -34,6 +34,9 @@ def test_every_ring_fits_and_every_panel_lies_in_its_tensor() -> None:
         assert case.num_smem_bytes(config) <= case.MOST_SMEM_BYTES[per_sm]
         assert launch.smem_bytes * per_sm + 4096 < 228 << 10 < (launch.smem_bytes + 1024) * (per_sm + 1)
         assert launch.grid[0] <= case.MOST_CTAS_TOLD
+        stored = int(config["store_kib"]) << 10
+        assert stored % case.STORE_BYTES == 0 and stored <= case.num_smem_bytes(config)
+        assert stored * launch.grid[0] <= case.MOST_STORED_BYTES
         operands = [item for item in launch.arguments if isinstance(item, MappedTensor)]
         for item, place in zip(operands, (0, 1), strict=True):
             last = max(case.tile_of(config, cta, case.NUM_SMS - 1)[place] for cta in range(launch.grid[0]))
