@@ -27,6 +27,7 @@ from gpusim.evidence.case import (
     kernels_dir,
 )
 from gpusim.machine.config import GpuSpec
+from gpusim.machine.dispatcher import first_sms
 from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
@@ -349,10 +350,11 @@ ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES = 88.6, 171.0, 147.7
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """The same grid, simulated in full; nothing for a GPU of other SMs, large grids, and columns by SM."""
+    """The same grid, simulated in full; nothing for a GPU of other SMs and large grids."""
     steps, count = int(config["steps"]), num_ctas(config)
-    if gpu.num_sms != NUM_SMS or gpu.mbarrier is None or count * steps > MOST_TWIN_STEPS or config["raster_group"] == "0":
+    if gpu.num_sms != NUM_SMS or gpu.mbarrier is None or count * steps > MOST_TWIN_STEPS:
         return {}
+    sms = first_sms(gpu.dispatcher, gpu.floorplan)  # of the first CTAs; where columns go by SM, there are no others
     stages, wrap, math_cycles = int(config["stages"]), int(config["wrap"]), int(config["math_cycles"])
     jitter_cycles, spread_cycles = int(config["jitter_cycles"]), int(config["spread_cycles"])
     rows = {"A": int(config["a_rows"]), "B": int(config["b_rows"])}
@@ -361,7 +363,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     per_cycle = gpu.warp_scheduler.int32_lanes / 32 / gpu.warp_scheduler.num_schedulers
 
     def produce(cta: RoleContext) -> Iterator[Any]:
-        panels = dict(zip("AB", tile_of(config, cta.cta_idx, 0), strict=True))
+        panels = dict(zip("AB", tile_of(config, cta.cta_idx, sms[cta.cta_idx % NUM_SMS]), strict=True))
         for step in range(steps):
             stage = step % stages
             yield ops.MbarrierWait("empty", stage, step // stages & 1 ^ 1)

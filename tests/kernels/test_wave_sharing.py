@@ -77,4 +77,4 @@ def test_what_is_read_lies_between_all_and_a_quarter() -> None:
     once = (4 + 33) * 8 * 128 * case.ROW_BYTES
     assert asked / 4 <= answers[case.READ] < asked
     assert answers["dram__bytes_read.sum"] == pytest.approx(once, rel=0.01)
-    assert not CASE.predict(case.config_of(raster_group=0), gpu)
+    assert not CASE.predict(case.config_of(m_tiles=64, n_tiles=64, steps=64, wrap=64), gpu)

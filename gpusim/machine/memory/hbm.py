@@ -13,6 +13,8 @@ from gpusim.machine.component import Component, Counters
 from gpusim.machine.timing import Done, SharedPipe
 from gpusim.units import Clock
 
+GOLDEN = 0.6180339887498949
+"""Multiples of it, less their whole part, fill 0 to 1 evenly however many there are."""
 MOST_SHARE = 0.95
 """Of the peak rate that queues are worked out for: no more was ever measured."""
 
@@ -32,6 +34,8 @@ class HbmSpec:
     """Part of the time in which a bank is being refreshed, so that a read waits."""
     refresh_ns: float
     """The longest such wait."""
+    fill_spread_ns: float
+    """From a quick fill of many lines to a slow one, where memory has nothing else to do: they come evenly in between."""
     sm_gb_per_s: float
     """What one SM can draw alone."""
     queue_ns: float
@@ -86,9 +90,11 @@ class Hbm(Component):
     Models: latency under load: channels are queues that requests fall on at random, so that a read waits in proportion to
     what is taken over what is left of the peak, as it was during the last latency, where it does not wait longer for its
     share of the wire; sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills
-    come in order), idle latency; the slowest of many rows, one of which finds its bank in refresh; writes take their share
+    come in order), idle latency; the slowest of many rows, one of which finds its bank in refresh; fills of many lines of
+    which some are quick and some slow, so that SMs which wait for unlike tiles fall out of step; writes take their share
     of the same wire, at their own efficiency, which is lower beside reads.
-    Ignores: that SMs which ask for one tile together draw it together (the first draws all of it), single channels and
+    Ignores: that fills are spread further the busier memory is, and that the quickest would be drawn alike for SMs that stand
+    for others (these have the mean); that SMs which ask for one tile together draw it together (the first draws all of it), single channels and
     banks, open rows; that reads wait for whole trains of writes (behind stores at full rate three times as long as idle).
     Source: the GPU's description.
     """
@@ -107,6 +113,8 @@ class Hbm(Component):
         self.counters = HbmCounters()
         self.latency_cycles = clock.cycles(ns=max(0.0, spec.latency_ns - l2_latency_ns))
         self._refresh_cycles = clock.cycles(ns=spec.refresh_ns)
+        self._spread_cycles = 0.0 if alike else min(clock.cycles(ns=spec.fill_spread_ns), 2.0 * self.latency_cycles)
+        self._num_draws = 0
         self.num_reading = 0
         """SMs that wait for fills."""
         self._env = env
@@ -133,6 +141,13 @@ class Hbm(Component):
         """
         num_waiting = max(0.0, num_rows - 1.0) * self.spec.refresh_fraction
         return self._refresh_cycles * num_waiting / (num_waiting + 1.0)
+
+    def spread_cycles(self) -> float:
+        """By how much the next fill of many lines is later than the mean, or sooner (below 0): evenly, none like the last."""
+        if not self._spread_cycles:
+            return 0.0
+        self._num_draws += 1
+        return self._spread_cycles * (self._num_draws * GOLDEN % 1.0 - 0.5)
 
     def queue_cycles(self) -> float:
         """How long a read that begins now waits at its channel, by what was asked for lately."""

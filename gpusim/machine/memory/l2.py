@@ -273,7 +273,7 @@ class L2(Component):
         earliest = request.issued_at + paid / self.hbm.wire.alone + self.hbm.queue_cycles()
         waits = self.hbm.refresh_cycles(max(request.num_rows * share, num_bytes / ROW_BYTES))
         if request.num_bytes > SIDE_BYTES:  # what is far and what waits are seldom the same lines
-            waits = max(0.0, waits - self.hit_latency_cycles + self._mean_latency_cycles)
+            waits = max(0.0, waits - self.hit_latency_cycles + self._mean_latency_cycles) + self.hbm.spread_cycles()
         done = _Filled(tile, earliest, self.hbm.latency_cycles + waits)
         self.hbm.fill(paid, done, sm_idx=request.sm_idx, count=request.num_alike)
 
