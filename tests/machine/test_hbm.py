@@ -60,3 +60,22 @@ def test_what_was_asked_for_long_ago_keeps_nobody_waiting() -> None:
 def test_without_queues_nobody_waits() -> None:
     assert wait_behind(3200.0, queue_ns=0.0) == 0.0
 
+
+def test_fills_are_spread_evenly_about_the_mean_and_alike_in_every_run() -> None:
+    _, hbm = memory(fill_spread_ns=100.0)
+    drawn = [hbm.spread_cycles() for _ in range(1000)]
+    assert -50.0 <= min(drawn) < -49.0 and 49.0 < max(drawn) <= 50.0
+    assert sum(drawn) / len(drawn) == pytest.approx(0.0, abs=0.5)
+    again = memory(fill_spread_ns=100.0)[1]
+    assert [again.spread_cycles() for _ in range(1000)] == drawn
+
+
+def test_a_fill_is_never_there_before_it_was_asked_for() -> None:
+    _, hbm = memory(fill_spread_ns=1e6)
+    assert min(hbm.spread_cycles() for _ in range(1000)) >= -hbm.latency_cycles
+
+
+def test_fills_take_the_mean_where_an_sm_stands_for_others() -> None:
+    spec = replace(load_gpu("toy").hbm, fill_spread_ns=100.0)
+    hbm = Hbm(RingingEnvironment(), spec, CLOCK, l2_latency_ns=100.0, alike={0: 2})
+    assert [hbm.spread_cycles() for _ in range(3)] == [0.0, 0.0, 0.0]

@@ -93,9 +93,9 @@ class Hbm(Component):
     come in order), idle latency; the slowest of many rows, one of which finds its bank in refresh; fills of many lines of
     which some are quick and some slow, so that SMs which wait for unlike tiles fall out of step; writes take their share
     of the same wire, at their own efficiency, which is lower beside reads.
-    Ignores: that fills are spread further the busier memory is, and that the quickest would be drawn alike for SMs that stand
-    for others (these have the mean); that SMs which ask for one tile together draw it together (the first draws all of it), single channels and
-    banks, open rows; that reads wait for whole trains of writes (behind stores at full rate three times as long as idle).
+    Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the mean);
+    that SMs which ask for one tile together draw it together (the first draws all of it), single channels and banks, open
+    rows; that reads wait for whole trains of writes (behind stores at full rate three times as long as idle).
     Source: the GPU's description.
     """
 
@@ -143,7 +143,7 @@ class Hbm(Component):
         return self._refresh_cycles * num_waiting / (num_waiting + 1.0)
 
     def spread_cycles(self) -> float:
-        """By how much the next fill of many lines is later than the mean, or sooner (below 0): evenly, none like the last."""
+        """By how much the next fill of many lines is later than the mean, or sooner (below 0): evenly, by a sequence."""
         if not self._spread_cycles:
             return 0.0
         self._num_draws += 1
