@@ -65,7 +65,6 @@ def test_without_queues_nobody_waits() -> None:
     assert wait_behind(3200.0, queue_ns=0.0) == 0.0
 
 
-
 def drawn_wait(num_rows: int, over_cycles: float, fraction: float, longest: float) -> float:
     """How much later the last of so many rows comes than the last that waits for nothing, on average over many draws."""
     draw = np.random.default_rng(7)
@@ -88,6 +87,8 @@ def test_one_row_waits_no_longer_than_the_mean_and_many_for_the_longest() -> Non
     assert hbm.refresh_cycles(1e6) == pytest.approx(500.0, rel=1e-3)
     assert hbm.refresh_cycles(100.0, 1000.0) < hbm.refresh_cycles(100.0, 10.0) < hbm.refresh_cycles(100.0)
     assert memory(refresh_fraction=0.1, refresh_ns=0.0)[1].refresh_cycles(100.0, 10.0) == 0.0
+
+
 def test_the_slowest_of_many_parts_waits_longer_each_drawn_or_their_mean() -> None:
     assert slowest_wait(3.0, 1.0) == pytest.approx(1.0 + 1 / 2 + 1 / 3)
     env, hbm = memory()
@@ -122,3 +123,23 @@ def test_a_piece_that_is_read_or_written_alone_takes_some_bytes_more(piece_bytes
     env.run(until=10_000)
     assert ends == [pytest.approx(cycles), pytest.approx(5000.0 + cycles)]
     assert hbm.counters.read_bytes == hbm.counters.write_bytes == 3.6e6
+
+
+def test_fills_are_spread_evenly_about_the_mean_and_alike_in_every_run() -> None:
+    _, hbm = memory(fill_spread_ns=100.0)
+    drawn = [hbm.spread_cycles() for _ in range(1000)]
+    assert -50.0 <= min(drawn) < -49.0 and 49.0 < max(drawn) <= 50.0
+    assert sum(drawn) / len(drawn) == pytest.approx(0.0, abs=0.5)
+    again = memory(fill_spread_ns=100.0)[1]
+    assert [again.spread_cycles() for _ in range(1000)] == drawn
+
+
+def test_a_fill_is_never_there_before_it_was_asked_for() -> None:
+    _, hbm = memory(fill_spread_ns=1e6)
+    assert min(hbm.spread_cycles() for _ in range(1000)) >= -hbm.latency_cycles
+
+
+def test_fills_take_the_mean_where_an_sm_stands_for_others() -> None:
+    spec = replace(load_gpu("toy").hbm, fill_spread_ns=100.0)
+    hbm = Hbm(simpy.Environment(), spec, CLOCK, l2_latency_ns=100.0, alike={0: 2})
+    assert [hbm.spread_cycles() for _ in range(3)] == [0.0, 0.0, 0.0]

@@ -14,6 +14,8 @@ from gpusim.machine.component import Component, Counters
 from gpusim.machine.timing import Done, SharedPipe
 from gpusim.units import Clock
 
+GOLDEN = 0.6180339887498949
+"""Multiples of it, less their whole part, fill 0 to 1 evenly however many there are."""
 MOST_SHARE = 0.95
 """Of the peak rate that queues are worked out for: no more was ever measured."""
 QUEUE_LATENCIES = 4.0
@@ -44,6 +46,8 @@ class HbmSpec:
     """Part of the time in which a bank is being refreshed, so that a read waits."""
     refresh_ns: float
     """The longest such wait."""
+    fill_spread_ns: float
+    """From a quick fill of many lines to a slow one, where memory has nothing else to do: they come evenly in between."""
     sm_gb_per_s: float
     """What one SM can draw alone."""
     queue_ns: float
@@ -132,11 +136,13 @@ class Hbm(Component):
     is taken over what is left of the peak, as it was during the last latencies, and the slowest of a request's parts for
     longer, where it does not wait longer for its share of the wire; sustained bandwidth shared among the SMs that wait for
     fills, what one of them can draw (its fills come in order), idle latency; the slowest of many rows, one of which finds
-    its bank in refresh, where those that were asked for early are hidden behind the last; writes take their share of the
-    same wire, at their own efficiency, which is lower beside reads; rows that are opened for a short piece.
-    Ignores: that SMs which ask for one tile together draw it together (the first draws all of it), single channels and
-    banks, how far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait for whole
-    trains of writes (behind stores at full rate three times as long as idle).
+    its bank in refresh, where those that were asked for early are hidden behind the last; fills of many lines of which some
+    are quick and some slow, so that SMs which wait for unlike tiles fall out of step; writes take their share of the same
+    wire, at their own efficiency, which is lower beside reads; rows that are opened for a short piece.
+    Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the mean);
+    that SMs which ask for one tile together draw it together (the first draws all of it), single channels and banks, how
+    far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait for whole trains of
+    writes (behind stores at full rate three times as long as idle).
     Source: the GPU's description.
     """
 
@@ -154,6 +160,8 @@ class Hbm(Component):
         self.counters = HbmCounters()
         self.latency_cycles = clock.cycles(ns=max(0.0, spec.latency_ns - l2_latency_ns))
         self._refresh_cycles = clock.cycles(ns=spec.refresh_ns)
+        self._spread_cycles = 0.0 if alike else min(clock.cycles(ns=spec.fill_spread_ns), 2.0 * self.latency_cycles)
+        self._num_draws = 0
         self.num_reading = 0
         """SMs that wait for fills."""
         self._env = env
@@ -194,6 +202,13 @@ class Hbm(Component):
             hidden = over_cycles / (2.0 * longest)
             early += longest / num_waiting * (exp(-num_waiting * hidden) - exp(-num_waiting * (1.0 - hidden)))
         return longest - early
+
+    def spread_cycles(self) -> float:
+        """By how much the next fill of many lines is later than the mean, or sooner (below 0): evenly, by a sequence."""
+        if not self._spread_cycles:
+            return 0.0
+        self._num_draws += 1
+        return self._spread_cycles * (self._num_draws * GOLDEN % 1.0 - 0.5)
 
     def queue_cycles(self, num_lines: float = 1.0, place: float | None = None) -> float:
         """How long the last of ``num_lines`` that are asked for now waits at its channel, by what was asked for lately.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
-from gpusim.machine.memory.hbm import Hbm
+from gpusim.machine.memory.hbm import GOLDEN, Hbm
 from gpusim.machine.memory.panels import Loss
 from gpusim.machine.timing import Done, GapPipe
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
@@ -19,8 +19,6 @@ ROW_BYTES = 4096
 INFINITE = float("inf")
 CERTAIN = 1e-3
 """A chance below is none, one above 1 less this a certainty."""
-GOLDEN = 0.6180339887498949
-"""Multiples of it, less their whole part, fill 0 to 1 evenly however many there are."""
 PLASTIC = 0.7548776662466927
 """The same, of its square root's kind: beside GOLDEN's they fill a square."""
 FEW_ROWS = 10
@@ -292,6 +290,8 @@ class L2(Component):
             refreshed, queued = hbm.refresh_cycles(num_rows, num_bytes / hbm.wire.alone), hbm.queue_cycles()
         # the lines that are far, that wait for a refresh and that find long queues are seldom the same
         waits = max(0.0, refreshed - far) if far else refreshed
+        if far and num_rows >= FEW_ROWS:
+            waits += hbm.spread_cycles()
         earliest = request.issued_at + paid / hbm.wire.alone + max(0.0, queued - max(refreshed, far))
         done = _Filled(tile, earliest, hbm.latency_cycles + waits)
         hbm.fill(
