@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import exp, log
+from math import exp
 
 import simpy
 
@@ -186,23 +186,18 @@ class Hbm(Component):
         num_waiting = max(0.0, num_rows - 1.0) * self.spec.refresh_fraction
         return self._refresh_cycles * num_waiting / (num_waiting + 1.0)
 
-    def queue_cycles(self, num_lines: float = 1.0, place: float | None = None) -> float:
+    def queue_cycles(self, num_lines: float = 1.0) -> float:
         """How long the last of ``num_lines`` that are asked for now waits at its channel, by what was asked for lately.
 
         Each line finds a queue of its own, in which it waits with the chance that is the share taken, and then for an
-        exponential time, as in an M/M/1 queue. Without a ``place`` among all that may happen it is the mean.
+        exponential time, as in an M/M/1 queue.
         """
         if not self._queue_cycles:
             return 0.0
         share = min(self._most_share, self._lately(0.0) / (self._window * self._peak))
         if not share:
             return 0.0
-        each = self._queue_cycles / (1.0 - share)
-        if place is None:
-            return each * slowest_wait(num_lines, share)
-        slowest: float = place ** (1.0 / num_lines)
-        late = (1.0 - slowest) / share
-        return -each * log(late) if late < 1.0 else 0.0
+        return self._queue_cycles / (1.0 - share) * slowest_wait(num_lines, share)
 
     def _lately(self, num_bytes: float) -> float:
         """Bytes that have passed the wire of late, ``num_bytes`` now among them."""

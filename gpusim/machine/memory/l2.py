@@ -21,8 +21,6 @@ CERTAIN = 1e-3
 """A chance below is none, one above 1 less this a certainty."""
 GOLDEN = 0.6180339887498949
 """Multiples of it, less their whole part, fill 0 to 1 evenly however many there are."""
-PLASTIC = 0.7548776662466927
-"""The same, of its square root's kind: beside GOLDEN's they fill a square."""
 FEW_ROWS = 10
 """Rows of memory of a request below which it is drawn how long it waits. Of more some row is in refresh nearly always; their
 queues are taken as a single line's, for else no loop of a GEMM would settle."""
@@ -131,8 +129,8 @@ class L2(Component):
     and far latency: a side's first read of a tile goes across for the lines that lie on the other (a tile with lines on
     both waits for those), later ones find a copy while the side has room; what goes across, half of all stores among it,
     takes its turn on a link each way; a tile of many lines waits for the farthest slice; stores that wait dirty up to a
-    limit, beyond which the oldest are written back; requests of few rows of memory that each wait for their own refresh
-    and queue, so that the last of many is late; cache hints and set-asides (traffic.py): evict_first takes no room from
+    limit, beyond which the oldest are written back; requests of few rows of memory that each wait for a refresh
+    of their own, so that the last of many is late; cache hints and set-asides (traffic.py): evict_first takes no room from
     others, evict_last keeps what is set aside, a window of addresses that persist is evict_last; a sector that comes out
     of memory with its neighbour.
     Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly); hints of how much to
@@ -287,7 +285,7 @@ class L2(Component):
             self._num_fills += 1
             num_parts = max(request.num_rows * share, paid / SIDE_BYTES, 1.0)
             refreshed = hbm.refresh_cycles(num_rows, self._num_fills * GOLDEN % 1.0)
-            queued = hbm.queue_cycles(num_parts, self._num_fills * PLASTIC % 1.0)
+            queued = hbm.queue_cycles(num_parts)
         else:
             refreshed, queued = hbm.refresh_cycles(num_rows), hbm.queue_cycles()
         # the lines that are far, that wait for a refresh and that find long queues are seldom the same
