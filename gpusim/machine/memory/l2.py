@@ -293,7 +293,7 @@ class L2(Component):
         earliest = request.issued_at + paid / hbm.wire.alone + max(0.0, queued - max(refreshed, far))
         done = _Filled(tile, earliest, hbm.latency_cycles + waits)
         hbm.fill(
-            paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
+            paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun if num_rows < FEW_ROWS else None,
             piece_bytes=self._piece_bytes_of(request.tensor),
         )
 
