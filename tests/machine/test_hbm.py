@@ -75,15 +75,6 @@ def test_the_slowest_of_many_parts_waits_longer() -> None:
     assert one == pytest.approx(QUEUE, rel=0.01) and two == pytest.approx(QUEUE * 2 * 0.875, rel=0.01)
 
 
-def test_a_row_waits_for_its_refresh_sometimes_and_on_average_as_long_as_its_latency_holds() -> None:
-    _, hbm = memory(refresh_fraction=0.25, refresh_ns=400.0)
-    places = [(place + 0.5) / 4000 for place in range(4000)]
-    assert sum(hbm.refresh_cycles(1.0, place) for place in places) == pytest.approx(0.0, abs=1.0)
-    assert hbm.refresh_cycles(1.0, 0.75) == pytest.approx(-50.0)
-    assert hbm.refresh_cycles(1.0, 1.0) == pytest.approx(350.0)
-    assert hbm.refresh_cycles(2.0, 0.75**2) == pytest.approx(-50.0)
-
-
 @pytest.mark.parametrize(("piece_bytes", "cycles"), [(0.0, 1000.0), (360.0, 1100.0), (72.0, 1500.0)])
 def test_a_piece_that_is_read_or_written_alone_takes_some_bytes_more(piece_bytes: float, cycles: float) -> None:
     env, hbm = memory(piece_read_bytes=36.0, piece_write_bytes=36.0)

@@ -172,17 +172,12 @@ class Hbm(Component):
         self._intakes: dict[int, _Intake] = {}
         self._alike = alike or {}
 
-    def refresh_cycles(self, num_rows: float, place: float | None = None) -> float:
+    def refresh_cycles(self, num_rows: float) -> float:
         """How much longer than the mean of one the slowest of ``num_rows`` rows takes.
 
         Of those that find their bank in refresh each waits for a time between none and the longest, evenly: the last of
-        m for m / (m + 1) of it. With a ``place`` above 0 and below 1 among all that may happen: what happens there.
+        m for m / (m + 1) of it.
         """
-        share = self.spec.refresh_fraction
-        if place is not None and share:
-            slowest: float = place ** (1.0 / num_rows)
-            waits = max(0.0, 1.0 - (1.0 - slowest) / share)
-            return self._refresh_cycles * (waits - share / 2)
         num_waiting = max(0.0, num_rows - 1.0) * self.spec.refresh_fraction
         return self._refresh_cycles * num_waiting / (num_waiting + 1.0)
 

@@ -22,8 +22,8 @@ CERTAIN = 1e-3
 GOLDEN = 0.6180339887498949
 """Multiples of it, less their whole part, fill 0 to 1 evenly however many there are."""
 FEW_ROWS = 10
-"""Rows of memory of a request below which it is drawn how long it waits. Of more some row is in refresh nearly always; their
-queues are taken as a single line's, for else no loop of a GEMM would settle."""
+"""Rows of memory of a request below which its slowest part's queue counts and its lines cross as they come: of more the queue
+is a single line's, and all cross at the end, for else no loop of a GEMM would settle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +129,7 @@ class L2(Component):
     and far latency: a side's first read of a tile goes across for the lines that lie on the other (a tile with lines on
     both waits for those), later ones find a copy while the side has room; what goes across, half of all stores among it,
     takes its turn on a link each way; a tile of many lines waits for the farthest slice; stores that wait dirty up to a
-    limit, beyond which the oldest are written back; requests of few rows of memory that each wait for a refresh
-    of their own, so that the last of many is late; cache hints and set-asides (traffic.py): evict_first takes no room from
+    limit, beyond which the oldest are written back; cache hints and set-asides (traffic.py): evict_first takes no room from
     others, evict_last keeps what is set aside, a window of addresses that persist is evict_last; a sector that comes out
     of memory with its neighbour.
     Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly); hints of how much to
@@ -166,7 +165,6 @@ class L2(Component):
         self._tiles: dict[tuple[str, Hashable], TileState] = {}
         self._backlog_bytes = 0.0
         self._num_draws = 0
-        self._num_fills = 0
         self._side_weights = [share * len(side_shares) for share in side_shares]
         self._links = [
             GapPipe(units_per_cycle=spec.link_bytes_per_cycle * weight) for weight in self._side_weights if weight
@@ -282,12 +280,11 @@ class L2(Component):
         far = self.hit_latency_cycles - self._mean_latency_cycles if request.num_bytes > SIDE_BYTES else 0.0
         num_rows = max(request.num_rows * share, num_bytes / ROW_BYTES, 1.0)
         if num_rows < FEW_ROWS:
-            self._num_fills += 1
             num_parts = max(request.num_rows * share, paid / SIDE_BYTES, 1.0)
-            refreshed = hbm.refresh_cycles(num_rows, self._num_fills * GOLDEN % 1.0)
             queued = hbm.queue_cycles(num_parts)
         else:
-            refreshed, queued = hbm.refresh_cycles(num_rows), hbm.queue_cycles()
+            queued = hbm.queue_cycles()
+        refreshed = hbm.refresh_cycles(num_rows)
         # the lines that are far, that wait for a refresh and that find long queues are seldom the same
         waits = max(0.0, refreshed - far) if far else refreshed
         earliest = request.issued_at + paid / hbm.wire.alone + max(0.0, queued - max(refreshed, far))
