@@ -135,20 +135,3 @@ def test_a_neighbour_is_joined_in_the_same_fill_alone(is_evicted: bool, served: 
     env.run(until=4 * UNTIL)
     assert before == pytest.approx(REQUEST_BYTES * (1 + 4 * is_evicted))
     assert xbar.counters.served_bytes - before == pytest.approx((served - 1.0) * REQUEST_BYTES)
-
-
-def test_what_an_sm_asks_for_twice_is_read_once_and_sent_twice() -> None:
-    """Two of one GPC that ask at once are sent a line together; to one SM that asks twice it is sent twice."""
-    for is_same, sent in ((False, 1.0), (True, 2.0)):
-        env = simpy.Environment()
-        machine = Machine(
-            env, GPU, Clock(sm_mhz=GPU.clock.max_mhz),
-            LruResidency(side_bytes=2 * REQUEST_BYTES, num_sides=GPU.l2_sides.num, is_warm=False),
-            cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
-        )  # fmt: skip
-        first, second = GPU.floorplan.members[0][:2]
-        for sm in (first, first if is_same else second):
-            machine.xbar.read(request_of(sm, (0, 0), env.now), lambda _: None)
-        env.run(until=UNTIL)
-        assert machine.xbar.counters.served_bytes == pytest.approx(REQUEST_BYTES)
-        assert machine.xbar.counters.carried_bytes == pytest.approx(sent * REQUEST_BYTES)

@@ -16,13 +16,14 @@ SIDE_BYTES = 256
 """What may lie on one side alone. Source: kernels/line_sharing, h200_sxm, 2026-11-20: 512 bytes mostly wait for both."""
 ROW_BYTES = 4096
 """What lies in one row of memory, where an op tells no rows. A guess."""
+INFINITE = float("inf")
 CERTAIN = 1e-3
 """A chance below is none, one above 1 less this a certainty."""
 GOLDEN = 0.6180339887498949
 """Multiples of it, less their whole part, fill 0 to 1 evenly however many there are."""
 FEW_ROWS = 10
-"""Rows of memory of a request below which its slowest part's queue counts and its lines cross as they come: of more the
-queue is a single line's, and all cross at the end, for else no loop of a GEMM would settle."""
+"""Rows of memory of a request below which its slowest part's queue counts and its lines cross as they come: of more the queue
+is a single line's, and all cross at the end, for else no loop of a GEMM would settle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +298,11 @@ class L2(Component):
         """Of memory's pieces, which are no shorter than what it gives at least; 0: side by side."""
         piece_bytes = self._piece_bytes.get(tensor, 0)
         return max(piece_bytes, self.spec.fetch_bytes) if piece_bytes else 0
+
+    @property
+    def store_bytes_per_cycle(self) -> float:
+        """What the SMs of a side can store, so that the part of it that lies on the other one crosses."""
+        return self._links[0].rate / self._far_share if self._links else INFINITE
 
     def across(self, num_bytes: float, side: int, *, at_cycle: float, num_sms: float = 1.0) -> float:
         """Cycle at which what a store of ``num_bytes`` from ``side`` changes on the other one has crossed the link."""

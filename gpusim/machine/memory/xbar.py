@@ -249,8 +249,7 @@ class Xbar(Component):
     and cost slices and link nothing, up to a number of requests a line: an SM asks for a request's lines one after the
     other, as fast as its port takes them in, and ahead of those that come by what passes the port in a latency; a line can
     be joined until some cycles after it has passed the slices, so for longer where the slices are busy, and who is behind
-    catches up with whom it joins; an SM that asks for a line twice has it read once, but sent twice; multicast (one read,
-    several receivers).
+    catches up with whom it joins; multicast (one read, several receivers).
     Ignores: turns of bulk copies, which SMs share evenly; that a GPC of which few SMs store could have more than its turn;
     fair shares of a link among requests of one moment (an earlier one is carried whole); links of parts of a GPC; that SMs
     of a TPC merge more surely than others of a GPC;
@@ -509,9 +508,9 @@ class Xbar(Component):
             asked_at = begin - self._ahead_bytes
         asked = tile.asked.get(port.region)
         asking = num_bytes * rate / slices.alone
-        read, length, served, passing = num_bytes, num_bytes, 1.0, num_bytes
-        if asked is not None:
-            first, last, num, of_port = asked
+        read, length, served = num_bytes, num_bytes, 1.0
+        if asked is not None and asked[3] is not port:  # an SM's own lines are read again
+            first, last, num, _ = asked
             done_at = tile.done_at
             if done_at is None or done_at > self._env._now:
                 merged = 1.0
@@ -523,13 +522,11 @@ class Xbar(Component):
                 merged *= room
             if merged > 0.0:
                 read = num_bytes * (1.0 - merged)
+                length = max(read, pace * max(last - begin, asking))
                 served += merged * num
-                if of_port is not port:  # what an SM asks for twice is read once and sent to it twice
-                    passing = read
-                    length = max(read, pace * max(last - begin, asking))
         tile.asked[port.region] = (begin, begin + length / pace, served, port)
         counters.served_bytes += read
-        carried = passing * weight
+        carried = read * weight
         counters.carried_bytes += carried
         return length, carried
 
