@@ -22,8 +22,8 @@ CERTAIN = 1e-3
 GOLDEN = 0.6180339887498949
 """Multiples of it, less their whole part, fill 0 to 1 evenly however many there are."""
 FEW_ROWS = 10
-"""Rows of memory of a request below which its slowest part's queue counts and its lines cross as they come: of more the queue
-is a single line's, and all cross at the end, for else no loop of a GEMM would settle."""
+"""Rows of memory of a request below which its slowest part's queue counts and its lines cross as they come: of more the
+queue is a single line's, and all cross at the end, for else no loop of a GEMM would settle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
