@@ -21,8 +21,8 @@ CERTAIN = 1e-3
 """A chance below is none, one above 1 less this a certainty."""
 FEW_ROWS = 10
 """Rows of memory of a request below which its slowest part's queue counts and the link is taken from its first byte on: of
-more the queue is a single line's, and the link is taken so that the last bytes of both meet, for else no loop of a GEMM would
-settle."""
+more the queue is a single line's, and the link is taken so that the last bytes of both meet, for else no loop of a GEMM
+would settle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -409,8 +409,8 @@ class _Filled:
     def __call__(self, cycle: float) -> None:
         tile = self._tile
         come_at = cycle if cycle > self._earliest else self._earliest
-        for link, num_bytes, num_sms in tile.crossings:
-            since = cycle - num_bytes * num_sms / link.rate if self._began is None else self._began  # lines cross as they come
+        for link, num_bytes, num_sms in tile.crossings:  # lines cross as they come
+            since = cycle - num_bytes * num_sms / link.rate if self._began is None else self._began
             tile.copied_at = link.reserve_alike(num_bytes, num_sms, at_cycle=since)
             if tile.copied_at > come_at:
                 come_at = tile.copied_at
