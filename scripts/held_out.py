@@ -1,0 +1,47 @@
+"""Write ``validation/held_out.toml`` anew, from what ``gpusim validate --gpu NAME --tier 5,6 --json REPORT.json`` wrote.
+
+    python scripts/held_out.py REPORT.json [more ...] > validation/held_out.toml
+
+Only rows of whole kernels count. GEMMs of libraries are rows of the model ``gemm``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gpusim.evidence.tolerances import HELD_OUT_NAMES
+from gpusim.evidence.validate import quantile
+
+MODELS = {"tile_gemm": "gemm", "library_gemm": "gemm"}
+MEMORY_BOUND = ("elementwise", "transpose", "strided_copy", "smem_copy", "reduction", "softmax", "layer_norm", "gather")
+
+HEAD = """\
+# How far off predictions were of nine in ten rows of a whole kernel that nothing was fitted to (P90, percent; hit rates in
+# points). `gpusim check` takes these as tolerances. Written anew by `python scripts/held_out.py REPORT.json`."""
+
+
+def main(paths: list[str]) -> None:
+    """Print the file."""
+    print(HEAD)
+    for path in paths:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        gpu, errors = document["gpu"], {}
+        for row in document["rows"]:
+            model = MODELS.get(row["kernel"], row["kernel"])
+            if not row["is_whole"] or row["name"] not in HELD_OUT_NAMES or row["error_pct"] is None:
+                continue
+            for family in (model, "every") if model in MEMORY_BOUND else (model,):
+                errors.setdefault(family, {}).setdefault(row["name"], []).append(abs(row["error_pct"]))
+        source = f"gpusim validate --gpu {gpu} --tier 5,6, {datetime.now(UTC):%Y-%m-%d}"
+        print(f'\n[{gpu}]\nsource = "{source}"')
+        for family in sorted(errors, key=lambda name: (name != "every", name)):
+            print(f"\n[{gpu}.{family}]" + (" # of all kernels that are bound by memory" if family == "every" else ""))
+            for name, found in sorted(errors[family].items()):
+                print(f'"{name}" = {round(quantile(found, 0.9), 2)}')
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
