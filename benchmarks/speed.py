@@ -69,6 +69,16 @@ def of_stream(name: str, num_bytes: int) -> tuple[float, int]:
     return min(seconds), result.num_events
 
 
+def of_transpose(extent: int) -> float:
+    """Seconds of a transpose of a square matrix; sides that are no multiple of 32 have edge tiles."""
+    gpu, seconds = load_gpu("h200_sxm"), []
+    for _ in range(STREAM_REPEATS):
+        began = time.process_time()
+        simulate(KERNEL_MODELS["transpose"].params.model_validate({"m": extent, "n": extent}).launch(gpu), gpu)
+        seconds.append(time.process_time() - began)
+    return min(seconds)
+
+
 def as_command() -> tuple[float, float]:
     """(seconds, largest MiB) of the command, start of Python included."""
     seconds = []
@@ -96,6 +106,7 @@ def main() -> None:
     print(f"| 16384 x 16384 x 16384 with `--raster-group 8`, of the 4096 one | {banded / small:.1f} | 1.5 |")
     print(f"| the same in row-major order, whose CTAs drift apart | {drifting:.1f} s | |")
     print(f"| events of these three | {num_events:,}, {num_events_banded:,}, {num_events_drifting:,} | |")
+    print(f"| a transpose of 8191 x 8191, of one of 8192 x 8192 | {of_transpose(8191) / of_transpose(8192):.1f} | |")
     per_event = small / num_events
     print(f"| an event of the first | {per_event * 1e6:.1f} us, {per_event * rate:.1f} bare simpy timeouts | |")
     print()

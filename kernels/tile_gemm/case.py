@@ -80,9 +80,9 @@ def launch(config: Config, is_counted: bool) -> Product:
 def options(config: Config, row: Mapping[str, str]) -> dict[str, Any]:
     """Options of the GEMM model. Registers and the wait depth are read off the compiled kernel where the row has them.
 
-    Triton's loop, as its TTGIR and SASS have it: wait for the slot, meet, issue the math, wait until one group runs, meet,
-    load into the slot that this has freed; so stages less one are loaded ahead. A warpgroup has its part of the rows. D
-    goes through shared memory: to 16-byte stores of rows, or to TMA.
+    Triton's loop, as its TTGIR and SASS have it: wait for the slot (and meet, by cp.async), issue the math, wait until one
+    group runs, meet, load into the slot that this has freed; so stages less one are loaded ahead. A warpgroup has its part
+    of the rows. D goes through shared memory: to 16-byte stores of rows, or to TMA.
     """
     by_tma = config["kernel"] == "by_descriptors"
     waits = row.get("wgmma_waits", "").split()
@@ -91,7 +91,7 @@ def options(config: Config, row: Mapping[str, str]) -> dict[str, Any]:
         "stages": int(config["num_stages"]), "schedule": "multistage", "math": "wgmma",
         "copy": "tma" if by_tma else "cp_async",
         "consumers": int(config["num_warps"]) // 4, "split": "m", "epilogue": "tma_store" if by_tma else "smem",
-        "wgmma_depth": int(waits[0]) if waits else WGMMA_DEPTH, "refill": "after_wait", "raster": "along_n",
+        "wgmma_depth": int(waits[0]) if waits else WGMMA_DEPTH, "refill": "after_wait", "fence": by_tma, "raster": "along_n",
         "raster_group": int(config["raster_group"]),
     }  # fmt: skip
     registers = number_of(row, "launch__registers_per_thread") or number_of(row, "registers")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpusim.errors import KernelError
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.simulate.result import Result
@@ -51,6 +52,32 @@ def test_more_stages_do_not_hurt(run: Run, options: dict[str, str]) -> None:
     for fewer, more in pairwise(cycles):
         assert more <= 1.01 * fewer
     assert cycles[0] > 1.5 * cycles[3]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"schedule": "warp_specialized", "tile": "128x128x64", "stages": 1},
+        {"schedule": "warp_specialized", "tile": "128x128x64", "stages": 5},
+        {"schedule": "cooperative", "tile": "128x256x64", "stages": 3},
+        {"schedule": "cooperative", "tile": "128x256x64", "stages": 3, "persistent": True},
+    ],
+    ids=lambda options: "-".join(str(value) for value in options.values()),
+)
+def test_arrivals_of_every_thread_cost_a_wake_and_their_turns_a_k_step(run: Run, options: dict[str, Any]) -> None:
+    """cuda::barrier: a slot that is full is waited for all the same, as its phase wants those who wait."""
+    elected, every = (run(m=1024, n=2048, k=2048, arrivals=arrivals, **options) for arrivals in ("elected", "every_thread"))
+    spec, num_warps = load_gpu("h200_sxm").mbarrier, 8 if options["schedule"] == "cooperative" else 4
+    assert spec is not None
+    each = spec.try_wait_cycles + spec.wake_cycles + 2 * num_warps * spec.arrive_interval_cycles
+    num_steps = 2048 // 64
+    num_tiles = -(-8 * (2048 // int(options["tile"].split("x")[1])) // 132)
+    assert 0.0 < every.cycles - elected.cycles < 2.0 * each * num_steps * num_tiles
+
+
+def test_arrivals_of_every_thread_are_skipped_as_they_are_simulated(run: Run) -> None:
+    shape: dict[str, Any] = {"m": 1024, "n": 2048, "k": 8192, "tile": "128x256x64", "stages": 3, "arrivals": "every_thread"}
+    assert run(**shape).cycles == pytest.approx(run(**shape, skips=False).cycles, rel=5e-3)
 
 
 @pytest.mark.parametrize("mode", ["in_kernel", "second_kernel"])
@@ -167,6 +194,18 @@ def test_a_load_behind_the_wait_goes_a_step_further_ahead(h200: GpuSpec, refill:
     assert " ".join(found) == expected
 
 
+def test_behind_the_wait_all_meet_before_a_stage_is_announced_and_before_each_of_its_copies(h200: GpuSpec) -> None:
+    """As Triton 3.6 compiles it: nobody meets between the wait for a slot and its math."""
+    launch = GemmParams(
+        m=64, n=64, k=128, tile="64x64x64", schedule="multistage", stages=2, refill="after_wait", wgmma_depth=1, copy="tma"
+    ).launch(h200)
+    names = {
+        ops.MbarrierWait: "W", ops.Wgmma: "M", ops.Syncthreads: "S", ops.MbarrierArriveExpectTx: "E", ops.TmaLoad: "L",
+    }  # fmt: skip
+    found = " ".join(names[type(op)] for _, op in ops_of(launch, *names))
+    assert "W M S E S L S L W M S" in found
+
+
 def test_fragments_are_read_a_slice_ahead_of_their_math(h200: GpuSpec) -> None:
     launch = GemmParams(m=64, n=64, k=64, tile="64x64x32", math="mma_sync", stages=3, warps="2x2").launch(h200)
     found = words(dry_run(launch)["math"], ops.Ldmatrix, ops.MmaSync)
@@ -273,6 +312,16 @@ def test_cp_async_before_wgmma_passes_the_proxy_fence(h200: GpuSpec) -> None:
         num_fences = len(ops_of(launch, ops.FenceProxyAsync))
         assert num_fences == 4  # one a k-step
     assert not ops_of(GemmParams(m=128, n=128, k=256).launch(h200), ops.FenceProxyAsync)
+
+
+def test_a_kernel_may_leave_the_fence_out_that_it_has_and_no_other(h200: GpuSpec) -> None:
+    has_one: dict[str, Any] = {
+        "m": 128, "n": 128, "k": 256, "schedule": "multistage", "copy": "cp_async", "math": "wgmma",
+    }  # fmt: skip
+    assert not ops_of(GemmParams(**has_one, fence=False).launch(h200), ops.FenceProxyAsync)
+    for other in ({"copy": "tma"}, {"math": "mma_sync"}, {"schedule": "warp_specialized"}):
+        with pytest.raises(KernelError, match="--no-fence: only a multistage kernel"):
+            GemmParams(**has_one | other, fence=False).launch(h200)
 
 
 def test_a_cluster_meets_before_its_barriers_are_used_and_before_it_parts(h200: GpuSpec) -> None:

@@ -164,6 +164,24 @@ def test_a_group_holds_as_many_wgmma_as_one_likes() -> None:
     assert spans_of(run(role(program, "role0", 4)), WarpState.MATH_PIPE) == [(0, 7)]
 
 
+@pytest.mark.parametrize(("num_issues", "num_warps", "blocked"), [(3, 4, 0), (5, 4, 2), (1, 8, 0), (4, 8, 5)])
+def test_a_warp_whose_wgmma_find_the_queue_full_waits_until_it_has_room(
+    num_issues: int, num_warps: int, blocked: int
+) -> None:
+    """Three wgmma may wait and run, of however many warpgroups."""
+
+    def program(cta: RoleContext) -> Ops:
+        yield ops.Wgmma(WGMMA, num_issues)
+        yield ops.WgmmaCommitGroup()
+        yield ops.Fma(num_warps)
+        yield ops.WgmmaWaitGroup(0)
+
+    result = run(role(program, "role0", num_warps), gpu=changed(tensor_core={"wgmma_max_queued": 3.0}))
+    ((start, _),) = spans_of(result, WarpState.MATH_PIPE)
+    assert start == blocked * WGMMA_CYCLES
+    assert result.cycles == num_issues * num_warps // 4 * WGMMA_CYCLES
+
+
 def test_a_chain_of_instructions_waits_from_one_to_the_next() -> None:
     def program(cta: RoleContext) -> Ops:
         yield ops.Alu(10, is_chain=True)
@@ -626,6 +644,20 @@ def test_a_group_is_waited_for_until_its_data_are_in_shared_memory() -> None:
     assert cycles(role(program, num_warps=4), l2="cold") == pytest.approx(4 + miss_cycles(2048))
 
 
+@pytest.mark.parametrize(("num_rows", "in_l1", "row_cycles"), [(16, False, 10), (4, False, 40), (16, True, 0)])
+def test_rows_that_go_around_l1_pass_one_after_the_other(num_rows: int, in_l1: bool, row_cycles: float) -> None:
+    """160 cycles for all rows, but for the last of 16 instructions, which then takes a latency; or rows cost nothing."""
+
+    def program(cta: RoleContext) -> Ops:
+        yield cp_async(2048, num_rows=num_rows, allocates_in_l1=in_l1)
+        yield ops.CpAsyncCommitGroup()
+        yield ops.CpAsyncWaitGroup(0)
+
+    gpu = changed(l1={"cp_async_row_cycles": row_cycles or 10.0})
+    expected = 160 - 10 + 200 if row_cycles else hit_cycles(2048)
+    assert cycles(role(program, num_warps=4), gpu=gpu) == pytest.approx(4 + expected)
+
+
 def test_wavefronts_beyond_the_bytes_cost_their_time() -> None:
     """16 lines arrive; conflicts make 64 wavefronts of them."""
     conflicted = AccessPattern(
@@ -812,6 +844,19 @@ def test_a_wait_that_finds_its_phase_open_sleeps_first_and_is_woken_then() -> No
         yield wait(0)
 
     assert cycles(itself, gpu=gpu) == 50 + 11
+
+
+@pytest.mark.parametrize(("count", "num_intervals"), [(1, 1), (32, 1), (64, 2), (128, 4)])
+def test_lanes_of_a_warp_arrive_together_and_warps_one_after_the_other(count: int, num_intervals: int) -> None:
+    """Of a role of four warps whose threads arrive, and wait for that."""
+    gpu = changed(mbarrier={"arrive_interval_cycles": 10.0, "max_queued_arrivals": 8, "wake_cycles": 11.0})
+
+    def itself(cta: RoleContext) -> Ops:
+        yield ops.MbarrierArrive("full", 0, count)
+        yield wait(0)
+
+    full = (Mbarrier(name="full", num_arrivals=count),)
+    assert cycles(role(itself, num_warps=4), gpu=gpu, mbarriers=full) == 10 * num_intervals + 11
 
 
 def test_arrivals_queue_before_the_unit() -> None:

@@ -27,7 +27,8 @@ class Multistage:
     More, with wgmma: wait until the k-step's slot is there and all warps have passed; then either issue the
     math and, behind it, the load of the slot that the last math has left (``refill`` after_math), or load
     first (before_math); then wait until at most ``wgmma_depth`` groups run. Or wait, meet, and load the slot
-    that the wait has freed (after_wait), which is one that the math just issued follows: a step further ahead.
+    that the wait has freed (after_wait), which is one that the math just issued follows: a step further ahead. By TMA
+    nobody meets before the math then, and all meet before each of the two copies, as Triton 3.6 compiles it.
     A warp that issues more wgmma than the tensor core's queue takes waits there, and its loads with it.
 
     More, with mma.sync or fma: fragments of the next slice are read (ldmatrix, ld.shared) while the present
@@ -59,7 +60,7 @@ class Multistage:
         self._wait_full = [[ops.MbarrierWait("full", s, parity) for parity in (0, 1)] for s in stages]
         self._commit, self._meet = ops.CpAsyncCommitGroup(), ops.Syncthreads()
         # cp.async writes through the generic proxy, wgmma reads through the async one
-        fence: list[Op] = [ops.FenceProxyAsync()] if params.math == "wgmma" else []
+        fence: list[Op] = [ops.FenceProxyAsync()] if params.math == "wgmma" and params.fence else []
         self._arrived: list[Op] = [ops.CpAsyncWaitGroup(self.distance - 1), *fence, self._meet]
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
@@ -90,7 +91,11 @@ class Multistage:
         key = slot(k, stage)
         if self.by_tma:
             yield self._expect[stage]
+            if self.refills_last:
+                yield self._meet
         yield panels[0][key]
+        if self.by_tma and self.refills_last:
+            yield self._meet
         yield panels[1][key]
         if not self.by_tma:
             yield self._commit
@@ -106,7 +111,8 @@ class Multistage:
         if self.by_tma:
             rounds, stage = divmod(position, self.num_stages)
             yield self._wait_full[stage][rounds & 1]
-            yield self._meet
+            if not self.refills_last:
+                yield self._meet
         else:
             yield from self._arrived
 

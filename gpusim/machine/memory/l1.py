@@ -32,6 +32,8 @@ class L1Spec:
     """What a cp.async through L1 takes of the load/store unit beyond a load of its width."""
     cp_async_bypass_cycles: float
     """What one that goes around L1 takes of it in all."""
+    cp_async_row_cycles: float
+    """From one row to the next of a tile that goes around L1: rows lie apart, and pass a stage of their own."""
     cp_async_latency_cycles: float
     """What one that hits in L1 takes until it is seen to be in shared memory, beyond a load that hits."""
     cp_async_interval_cycles: float
@@ -83,7 +85,8 @@ class L1(Component):
 
     Models: one unit that takes a warp's instructions in order, each for as long as the slower of its tag stage (lines)
     and its data stage (wavefronts) works on it; cp.async passes it for longer than a load, one that misses twice, and
-    commits pass it, too; hit latency, a hit on a line that is still being filled (it waits for the fill), tiles that stay
+    commits pass it, too; behind it the rows of tiles that cp.async copies around L1, one after the other; hit latency, a
+    hit on a line that is still being filled (it waits for the fill), tiles that stay
     (least recently used leave), no allocation on stores, the bytes that may be under way to it at once (TMA's and those
     of cp.async around L1 do not pass here): their number over the latency is the most that threads load; stores, to shared
     memory too, that wait in a queue of some instructions while their warps go on: some places for all and some for each
@@ -104,6 +107,7 @@ class L1(Component):
         self.sm_idx = sm_idx
         self.places = Pipe(units_per_cycle=spec.outstanding_bytes)
         self.unit = Pipe(units_per_cycle=1.0)
+        self.row_stage = Pipe(units_per_cycle=1.0)
         self._capacity = capacity_bytes
         self._tiles: OrderedDict[tuple[str, Hashable], _Tile] = OrderedDict()
         self._bytes = 0.0
@@ -123,6 +127,10 @@ class L1(Component):
         )
         end = self.unit.reserve(cycles, at_cycle=at_cycle, weight=weight)
         return end - cycles, end
+
+    def accept_rows(self, num_rows: float, *, at_cycle: float, weight: float) -> float:
+        """Pass rows of a tile on their way around L1; returns the cycle at which the last of them has."""
+        return self.row_stage.reserve(num_rows * self.spec.cp_async_row_cycles, at_cycle=at_cycle, weight=weight)
 
     def holds(self, tensor: str, tile: Hashable) -> bool:
         """Whether a tile is here, or on its way."""

@@ -41,6 +41,8 @@ class TensorCoreSpec:
     """From the end of a group's last arithmetic until its wait returns."""
     wgmma_max_groups: int = 1
     """Groups that a warpgroup may have in flight; a wgmma of one more waits for the first of them to complete."""
+    wgmma_max_queued: float = float("inf")
+    """Wgmma, of all warpgroups together, that have been issued and not finished before the next one's issue waits."""
     wgmma_between_wavefronts: float = 0.0
     """Of other accesses to shared memory beside each wgmma whose operands leave them no cycle."""
     wgmma_switch_cycles: float = 0.0
@@ -71,13 +73,15 @@ class TensorCore(Component):
     """All four tensor cores of an SM as one pipe.
 
     Models: wgmma's rate, the larger of arithmetic, operand wavefronts and a least interval; arithmetic that begins once A
-    is there and so ends behind the pipe's own end; the groups that may be in flight, and the latency of a wait; mma.sync's
-    rate, minimum interval and latency by depth, and additions to its sums where it is several instructions. Two warpgroups
-    share the pipe.
+    is there and so ends behind the pipe's own end; the groups of a warpgroup that may be in flight, and the wgmma of all
+    warpgroups; the latency of a wait; mma.sync's rate, minimum interval and latency by depth, and additions to its sums
+    where it is several instructions. Two warpgroups share the pipe.
     Ignores: the order in which warpgroups alternate inside the pipe; what issuing a wgmma takes (some cycles, 26 for 128
     accumulators a thread, always less than its arithmetic); conversions where mma.sync of fp8 is no instruction, which other
     warps' arithmetic hides, and what a warp or two wait for them; sparsity, sub-normal or zero operands.
-    Source: the GPU's description; the rule max(flops, wavefronts) from published H100 rates.
+    Source: the GPU's description; the rule max(flops, wavefronts) from published H100 rates; that warpgroups fill one queue:
+    kernels/ring_math, h200_sxm, 2026-11-22 (eight each of two: the last is issued when some six are left, whatever N; CTAs
+    of an SM fill one, too).
     """
 
     kind = "tensor_core"

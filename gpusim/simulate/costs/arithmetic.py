@@ -27,7 +27,7 @@ def mma_sync(role: Role, op: ops.MmaSync) -> Pause:
 
 
 def wgmma(role: Role, op: ops.Wgmma) -> Pause:
-    """Queue a batch in the tensor core; the warps go on, unless too many of their groups are in flight."""
+    """Queue a batch in the tensor core; the warps go on, unless too many of their groups, or of all wgmma, are in flight."""
     cost = role.engine.wgmma_costs.get(id(op))
     if cost is None:
         cost = role.engine.cost_of_wgmma(op, role.num_warpgroups, role.num_warps)
@@ -58,6 +58,9 @@ def wgmma(role: Role, op: ops.Wgmma) -> Pause:
         record_mma(role, begin, free_at, op.num_issues * role.num_warpgroups)
     if end > role.wgmma_open:
         role.wgmma_open = end
+    issued_at = free_at - cost.queued_cycles
+    if issued_at > at:
+        role.spend(TENSOR, issued_at)
     return None
 
 
@@ -136,9 +139,11 @@ def mufu(role: Role, op: ops.Mufu) -> Pause:
 def shfl(role: Role, op: ops.Shfl) -> Pause:
     """Shuffles; in a chain each waits until the one before has given its word."""
     scheduler = role.sm.warp_scheduler
+    num_warps = op.num_warps or role.num_warps
+    role.sm.smem.count(op.num_instructions * num_warps * role.count)
     chained = role.t + op.num_instructions * scheduler.spec.shuffle_cycles if op.is_chain else 0.0
     end = scheduler.execute(
-        scheduler.shuffle_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
+        scheduler.shuffle_pipe, op.num_instructions, num_warps=num_warps, at_cycle=role.t, weight=role.count
     )
     role.spend(WarpState.SHORT_SCOREBOARD, end if end > chained else chained)
     return None

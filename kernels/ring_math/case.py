@@ -1,0 +1,387 @@
+"""What does a k-step take whose own warps load a step ahead, multiply, and wait for one another?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    KernelLaunch,
+    MappedTensor,
+    Output,
+    Outputs,
+    TwinConstant,
+    WrongAnswer,
+    by_value,
+)
+from gpusim.machine.config import GpuSpec
+from gpusim.workload import ops
+from gpusim.workload.atoms.mma import wgmma
+from gpusim.workload.dtypes import BF16
+from gpusim.workload.launch import RoleContext
+from gpusim.workload.tma import TensorMap
+
+KIB = 1024
+ROW_BYTES = 128
+"""Of a box: 64 elements of bf16."""
+NUM_COLUMNS = 4
+"""Boxes along k before a walk begins again: few, so that all SMs' operands stay in L2."""
+MOST_CTAS = 132
+NUM_LEAD, NUM_TIMED = 32, 128
+LEAST_SMEM_BYTES = 120 * KIB
+"""So that two CTAs find no room on one SM."""
+MOST_SMEM_BYTES = 220 * KIB
+WORDS_SEEN = 8
+
+SOME_N = (64, 128, 256)
+CROWDED_REGISTERS, ALL_REGISTERS = {64: 64, 128: 96}, 65536
+"""Of a thread, at most, where several CTAs are to fit on an SM; of an SM."""
+WARPGROUPS = (1, 2)
+DEPTHS = (0, 1)
+STAGES = (2, 3, 4)
+BOXES = (1, 2)
+COLUMNS = ("n", "num_warpgroups", "depth", "num_stages", "num_boxes", "num_ctas", "has_copies", "is_noted")
+
+
+# ---------------------------------------------------------------------------------------------- kernels and configs
+
+
+def includes() -> dict[str, str]:
+    """``shapes.inc``: a struct with the instruction for every n, and its kernels."""
+    return {"shapes.inc": "".join(_struct(n) for n in SOME_N)}
+
+
+def _struct(n: int) -> str:
+    num = n // 2
+    sums = ", ".join(f"%{i}" for i in range(num))
+    outputs = ", ".join(f'"+f"(d[{i}])' for i in range(num))
+    ptx = f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16"
+    kernels = "".join(
+        f"RING_KERNEL(n{n}, {num_warpgroups}, {depth}, {boxes})\n"
+        for num_warpgroups in WARPGROUPS for depth in DEPTHS for boxes in BOXES
+    )  # fmt: skip
+    return f"""struct n{n} {{
+    static constexpr int kNumAccumulators = {num};
+    static __device__ __forceinline__ void issue(float (&d)[{num}], uint64_t a, uint64_t b) {{
+        asm volatile("{ptx} {{{sums}}}, %{num}, %{num + 1}, 1, 1, 1, 0, 0;" : {outputs} : "l"(a), "l"(b));
+    }}
+}};
+{kernels}"""
+
+
+def _config(n: int, num_warpgroups: int, depth: int, stages: int, boxes: int, ctas: int, copies: int, noted: int) -> Config:
+    values = (n, num_warpgroups, depth, stages, boxes, ctas, copies, noted)
+    return {
+        "kernel": f"ring_n{n}_{num_warpgroups}_{depth}_{boxes}", **dict(zip(COLUMNS, map(str, values), strict=True)),
+    }  # fmt: skip
+
+
+def rings(seed: int) -> list[Config]:
+    """Every shape with and without copies, noted and not."""
+    del seed  # a sweep, the same for every seed
+    found = [
+        _config(n, num_warpgroups, depth, stages, boxes, ctas, copies, noted)
+        for noted in (0, 1) for num_warpgroups in WARPGROUPS for n in SOME_N for boxes in BOXES for depth in DEPTHS
+        for copies, ctas, stages in ((0, 1, 2), *((1, ctas, stages) for ctas in (1, MOST_CTAS) for stages in STAGES))
+    ]  # fmt: skip
+    return [config for config in found if stage_bytes(config) * int(config["num_stages"]) <= MOST_SMEM_BYTES]
+
+
+def crowded(seed: int) -> list[Config]:
+    """Two and four CTAs an SM, which read the same tiles: do they fill one queue?"""
+    del seed  # a sweep, the same for every seed
+    found = [
+        _config(n, num_warpgroups, depth, stages, boxes, each * MOST_CTAS, copies, noted)
+        for noted in (0, 1) for each in (2, 4) for num_warpgroups in WARPGROUPS for n in (64, 128) for boxes in BOXES
+        for depth in DEPTHS for copies, stages in ((0, 2), (1, 2), (1, 3))
+        if each * num_warpgroups * 128 * CROWDED_REGISTERS[n] <= ALL_REGISTERS
+    ]  # fmt: skip
+    return [config for config in found if stage_bytes(config) * int(config["num_stages"]) <= room_bytes(config)]
+
+
+def room_bytes(config: Config) -> int:
+    """Of a CTA, so that as many fit as there are for each SM, and no more."""
+    each = max(1, int(config["num_ctas"]) // MOST_CTAS)
+    return MOST_SMEM_BYTES if each == 1 else (224 // each - 2) * KIB
+
+
+def rows_of(config: Config) -> tuple[int, int]:
+    """Of a CTA's tile of A, and of B."""
+    return 64 * int(config["num_warpgroups"]), int(config["n"])
+
+
+def stage_bytes(config: Config) -> int:
+    """Both operands of a k-step."""
+    return int(config["num_boxes"]) * sum(rows_of(config)) * ROW_BYTES
+
+
+def operand_bytes(config: Config) -> tuple[int, int]:
+    """A's and B's bytes of a k-step."""
+    a_rows, b_rows = rows_of(config)
+    return int(config["num_boxes"]) * a_rows * ROW_BYTES, int(config["num_boxes"]) * b_rows * ROW_BYTES
+
+
+# ---------------------------------------------------------------------------------------------- launch and check
+
+
+@cache
+def numbers(num_rows: int, salt: int) -> NDArray[np.int64]:
+    """An operand [num_rows, k]: whole numbers from -2 to 2, that fp32 sums up exactly."""
+    rows, columns = np.arange(num_rows)[:, None], np.arange(NUM_COLUMNS * 64)[None, :]
+    mixed = (rows * 7919 + columns * 104729 + salt) * 2654435761 % 2**32 >> 16
+    found = (mixed % 5 - 2).astype(np.int64)
+    found.setflags(write=False)
+    return found
+
+
+@cache
+def as_bf16(num_rows: int, salt: int) -> NDArray[np.uint16]:
+    """The same as the GPU gets it."""
+    bits = (numbers(num_rows, salt).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    bits.setflags(write=False)
+    return bits
+
+
+def tensor_map(num_rows: int, box_rows: int) -> TensorMap:
+    """Rows one behind the other, K contiguous."""
+    return TensorMap(
+        dtype=BF16, global_dim=(NUM_COLUMNS * 64, num_rows), global_strides_bytes=(NUM_COLUMNS * ROW_BYTES,),
+        box_dim=(64, box_rows), swizzle="128B", l2_promotion="128B",
+    )  # fmt: skip
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """The last CTA is checked."""
+    del is_counted
+    (a_rows, b_rows), ctas, stages = rows_of(config), int(config["num_ctas"]), int(config["num_stages"])
+    num_warpgroups = int(config["num_warpgroups"])
+    plan = [
+        stages, int(config["num_boxes"]), b_rows, NUM_COLUMNS, NUM_LEAD, NUM_TIMED, int(config["has_copies"]),
+        int(config["is_noted"]), ctas <= MOST_CTAS, ctas - 1,
+    ]  # fmt: skip
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            by_value(np.array(plan, dtype="<u4")),
+            MappedTensor(as_bf16(a_rows, 1), tensor_map(a_rows, a_rows)),
+            MappedTensor(as_bf16(MOST_CTAS * b_rows, 2), tensor_map(MOST_CTAS * b_rows, b_rows)),
+            Output("d", np.full((b_rows // 2, 128 * num_warpgroups), -1, dtype="<f4")),
+            Output("seen", np.full((ctas, num_warpgroups, WORDS_SEEN), -1, dtype="<i4")),
+        ),
+        grid=(ctas, 1, 1),
+        block=(128 * num_warpgroups, 1, 1),
+        smem_bytes=room_bytes(config) if ctas > MOST_CTAS else max(LEAST_SMEM_BYTES, stages * stage_bytes(config)),
+    )  # fmt: skip
+
+
+def product(config: Config) -> NDArray[np.int64]:
+    """What the checked CTA's accumulators hold: int64[accumulators, threads]."""
+    (a_rows, b_rows), ctas, boxes = rows_of(config), int(config["num_ctas"]), int(config["num_boxes"])
+    panel = ctas - 1 if ctas <= MOST_CTAS else 0
+    a, b = numbers(a_rows, 1), numbers(MOST_CTAS * b_rows, 2)[panel * b_rows : (panel + 1) * b_rows]
+    steps = NUM_LEAD + NUM_TIMED
+    times = np.zeros(NUM_COLUMNS, dtype=np.int64)
+    for step in range(steps):
+        loaded = step if config["has_copies"] == "1" else step % int(config["num_stages"])
+        times[[(loaded * boxes + box) % NUM_COLUMNS for box in range(boxes)]] += 1
+    whole = (a * np.repeat(times, 64)) @ b.T
+    thread, idx = np.arange(128 * int(config["num_warpgroups"]))[None, :], np.arange(b_rows // 2)[:, None]
+    row = thread // 128 * 64 + thread % 128 // 32 * 16 + thread % 32 // 4 + idx // 2 % 2 * 8
+    return np.asarray(whole[row, thread % 4 * 2 + idx % 2 + idx // 4 * 8])
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Cycles of a step and of its parts, mean of the CTAs.
+
+    Raises:
+        WrongAnswer: a wait that was given up, another product, a clock that stood still.
+    """
+    seen = outputs["seen"].astype(np.float64)
+    if seen[:, :, 6].any():
+        raise WrongAnswer("a wait was given up: a stage never came")
+    if (outputs["d"] != product(config)).any():
+        raise WrongAnswer("the sums are not the product's")
+    if (seen[:, :, 0] <= 0).any():
+        raise WrongAnswer("the clock stood still")
+    values = {"step_cycles": float(seen[:, :, 0].mean()) / NUM_TIMED}
+    if config["is_noted"] == "1":
+        for idx, name in enumerate(("wait", "issue", "drain", "meet"), start=1):
+            for warpgroup in range(int(config["num_warpgroups"])):
+                values[f"{name}_{warpgroup}_cycles"] = float(seen[:, warpgroup, idx].mean()) / NUM_TIMED
+        values["refill_cycles"] = float(seen[:, 0, 5].mean()) / NUM_TIMED
+    return values
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+TWIN_STEPS = 24
+STEP_CYCLES, REFILL_CYCLES, LATE_CYCLES, BOX_CYCLES = 260.9, 206.8, 116.5, 86.82
+"""What the kernel's loop takes beside the ops: a step without copies, what its copies add, of this what comes behind them,
+and each box of both operands."""
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """The same ring, fewer steps; clocks between are not told of."""
+    if gpu.num_sms != MOST_CTAS or gpu.mbarrier is None or config["is_noted"] == "1":
+        return {}
+    return {"step_cycles": _twin(config, gpu)}
+
+
+def _twin(config: Config, gpu: GpuSpec) -> float:
+    """Cycles of a step; a role for each warpgroup, the first of which copies."""
+    (a_bytes, b_bytes), (a_rows, b_rows), boxes = operand_bytes(config), rows_of(config), int(config["num_boxes"])
+    stages, depth, copies = int(config["num_stages"]), int(config["depth"]), config["has_copies"] == "1"
+    ahead = stages - 1 if copies else stages
+    math = [ops.Wgmma(wgmma(b_rows, BF16), 4 * boxes, (("a", stage), ("b", stage))) for stage in range(stages)]
+    step_code, refill_code, late_code, box_code = (
+        _code(cycles, gpu) for cycles in (STEP_CYCLES, REFILL_CYCLES - LATE_CYCLES, LATE_CYCLES, BOX_CYCLES)
+    )  # fmt: skip
+    half, ctas = TWIN_STEPS // 2, int(config["num_ctas"])
+
+    def load(cta: int, step: int) -> Iterator[Any]:
+        stage = step % stages
+        yield ops.MbarrierArriveExpectTx("full", stage, a_bytes + b_bytes)
+        for box in range(boxes):
+            column = (step * boxes + box) % NUM_COLUMNS
+            yield box_code
+            yield ops.TmaLoad("A", (0, column), a_bytes // boxes, a_bytes // boxes, a_rows, "a", stage, "full")
+            tile = (cta if ctas <= MOST_CTAS else 0, column)
+            yield ops.TmaLoad("B", tile, b_bytes // boxes, b_bytes // boxes, b_rows, "b", stage, "full")
+
+    def multiply(*, is_loader: bool) -> Callable[[RoleContext], Iterator[Any]]:
+        def program(cta: RoleContext) -> Iterator[Any]:
+            for step in range(ahead if is_loader else 0):
+                yield from load(cta.cta_idx, step)
+            yield ops.RangeStart(ops.Section.MAINLOOP)
+            for step in range(TWIN_STEPS):
+                if step == half:
+                    yield ops.RangeEnd()
+                    yield ops.RangeStart(ops.Section.MAINLOOP)
+                if copies or step < stages:
+                    yield ops.MbarrierWait("full", step % stages, step // stages & 1)
+                yield ops.WgmmaFence()
+                yield math[step % stages]
+                yield ops.WgmmaCommitGroup()
+                yield ops.WgmmaWaitGroup(depth)
+                yield ops.Syncthreads()
+                if is_loader and copies and step + ahead < TWIN_STEPS:
+                    yield refill_code
+                    yield from load(cta.cta_idx, step + ahead)
+                    yield late_code
+                yield step_code
+            yield ops.RangeEnd()
+            yield ops.WgmmaWaitGroup(0)
+
+        return program
+
+    launched = Launch(
+        kernel="ring_math", num_ctas=ctas, num_tiles=ctas,
+        roles=tuple(
+            WarpRole(name=f"warpgroup {idx}", num_warps=4, program=multiply(is_loader=idx == 0))
+            for idx in range(int(config["num_warpgroups"]))
+        ),
+        buffers=(
+            Buffer(name="a", stage_bytes=a_bytes, num_stages=stages),
+            Buffer(name="b", stage_bytes=b_bytes, num_stages=stages),
+            Buffer(name="rest", stage_bytes=launch(config, False).smem_bytes - stages * (a_bytes + b_bytes)),
+        ),
+        mbarriers=(Mbarrier(name="full", num_arrivals=1, num_stages=stages),),
+    )  # fmt: skip
+    result = simulate(launched, gpu, clock="max", l2="warm", skips=False, recorded_sms=range(gpu.num_sms))
+    spans = [role.sections[-1] for role in result.timeline.roles if role.sections]
+    return float(np.mean([span.end_cycle - span.start_cycle for span in spans])) / half
+
+
+def _code(num_cycles: float, gpu: GpuSpec) -> ops.Alu:
+    """Code that takes a warp so long, most of it waiting for itself."""
+    return ops.Alu(num_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
+
+
+def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
+    """What the loop's code takes, of one warpgroup that waits for its math: all else is known from elsewhere."""
+    lone = [row for row in rows if row["is_noted"] == "0" and row["num_warpgroups"] == "1" and row["num_ctas"] == "1"]
+    plain = [row for row in lone if row["depth"] == "0"]
+    hidden = [row for row in plain if row["num_stages"] != "2" or row["has_copies"] == "0"]  # none waits for a stage
+    beyond = [(row, float(row["step_cycles"]) - _twin(row, gpu)) for row in hidden]
+    alone = [cycles for row, cycles in beyond if row["has_copies"] == "0"]
+    one, two = ([cycles for row, cycles in beyond if row["has_copies"] == "1" and row["num_boxes"] == num] for num in "12")
+    late = [
+        _twin(row, gpu) - float(row["step_cycles"]) for row in lone if row["num_stages"] == "2" and row["has_copies"] == "1"
+    ]  # fmt: skip
+    if not (alone and one and two and late):
+        return []
+    step, box = float(np.median(alone)), float(np.median(two) - np.median(one))
+    what = "one warpgroup, waits for its math"
+    return [
+        TwinConstant(name="STEP_CYCLES", value=STEP_CYCLES + step, how=f"{what}, no copies: beyond the twin's, median"),
+        TwinConstant(name="BOX_CYCLES", value=BOX_CYCLES + box, how=f"{what}, rings of 3 and 4: two boxes less one"),
+        TwinConstant(
+            name="REFILL_CYCLES", value=REFILL_CYCLES + float(np.median(one)) - step - box,
+            how=f"{what}, rings of 3 and 4, one box: steps beyond the twin's, less those two, median",
+        ),
+        TwinConstant(
+            name="LATE_CYCLES", value=LATE_CYCLES + float(np.median(late)),
+            how="one warpgroup, rings of 2, which wait for their copies: the twin's beyond the steps, median",
+        ),
+    ]  # fmt: skip
+
+
+DRAIN_CYCLES = 45.75
+"""From a group's end in the pipe until its wait returns: ``wgmma_latency_cycles`` and ``wgmma_smem_a_cycles``."""
+CYCLES_PER_COLUMN = 0.5
+"""Of a wgmma of bf16: 64 x n x 16."""
+
+
+def fit(rows: Sequence[Config]) -> list[Fitted]:
+    """Wgmma that are left when the last has been issued of two warpgroups that issue eight each."""
+    left = [
+        (float(row[f"drain_{warpgroup}_cycles"]) - DRAIN_CYCLES) / (CYCLES_PER_COLUMN * int(row["n"])) for row in rows
+        for warpgroup in (0, 1)
+        if row["is_noted"] == "1" and row["num_warpgroups"] == "2" and row["num_boxes"] == "2" and row["depth"] == "0"
+        and int(row["num_ctas"]) <= MOST_CTAS
+    ]  # fmt: skip
+    how = (
+        "two warpgroups that issue eight each and wait for them: how long the wait, less its latency and A's start, over "
+        "cycles each: median"
+    )
+    return [Fitted(parameter="tensor_core.wgmma_max_queued", value=float(np.median(left)), how=how)] if left else []
+
+
+CASE = Case(
+    name="ring_math",
+    question=__doc__,
+    columns=COLUMNS,
+    groups={
+        "rings": Group(configs=rings, rank=2, least_capability=(9, 0)),
+        "crowded": Group(configs=crowded, rank=2, least_capability=(9, 0)),
+    },
+    launch=launch,
+    check=check,
+    values={
+        "step_cycles": "SM cycles from step to step, mean of the CTAs",
+        **{
+            f"{name}_{warpgroup}_cycles": f"of these, of warpgroup {warpgroup}, clocks and all: {meaning}"
+            for name, meaning in (
+                ("wait", "the wait for the stage"), ("issue", "from there until the last wgmma is issued"),
+                ("drain", "the wait for groups"), ("meet", "the meeting"),
+            )
+            for warpgroup in (0, 1)
+        },
+        "refill_cycles": "of these, of the thread that copies: from the meeting until all copies are issued",
+    },
+    num_repeats=3,
+    predict=predict,
+    tiers={"step_cycles": 4},
+    fit=fit,
+    twin_constants=twin_constants,
+    includes=includes,
+)  # fmt: skip
