@@ -30,6 +30,7 @@ def check(
     tolerance: Mapping[str, float | str] | None = None,
     l2: str = "cold",
     baseline: str | Path | None = None,
+    worse: Mapping[str, float | str] | None = None,
     was: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Report:
@@ -44,6 +45,7 @@ def check(
         tolerance: limits by class or metric, in percent or points.
         l2: before the launch, ``cold`` or ``warm``.
         baseline: an older profile.
+        worse: how much worse than the baseline, likewise.
         was: options that were others when the baseline was taken.
         options: of the kernel model.
 
@@ -59,7 +61,7 @@ def check(
 
     from gpusim.errors import ConfigError, nearest
     from gpusim.evidence.check import Model, NotComparableError, check_profile, read_models
-    from gpusim.evidence.tolerances import check_name, limit_of
+    from gpusim.evidence.tolerances import limits_of
     from gpusim.machine.config import load_gpu
     from gpusim.report.check import render_check
 
@@ -73,11 +75,10 @@ def check(
         found = (
             Model(kernel=kernel, options=options, regex=match, l2=l2, was=was or {}),  # type: ignore[arg-type]
         )
-    limits = {check_name(name): limit_of(name, limit) for name, limit in (tolerance or {}).items()}
     try:
         report = check_profile(
-            Path(profile), gpu=load_gpu(gpu), models=found, tolerances=limits,
-            baseline=None if baseline is None else Path(baseline),
+            Path(profile), gpu=load_gpu(gpu), models=found, tolerances=limits_of(tolerance or {}),
+            baseline=None if baseline is None else Path(baseline), worse=limits_of(worse or {}, "worse"),
         )
     except NotComparableError as error:
         pytest.fail(str(error), pytrace=False)

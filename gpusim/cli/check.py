@@ -85,6 +85,8 @@ def check_command(
         "told --cache-control none")] = "cold",
     baseline: Annotated[str | None, typer.Option(
         "--baseline", metavar="FILE", help="an older profile: what became worse since, and what explains it")] = None,
+    worse: Annotated[list[str] | None, typer.Option(
+        "--worse", metavar="NAME=LIMIT", help="how much worse than the baseline, such as cycles=3%; repeat")] = None,
     was: Annotated[list[str] | None, typer.Option(
         "--was", metavar="OPTION=VALUE", help="an option of the kernel that was another when the baseline was taken; repeat")
     ] = None,
@@ -107,19 +109,24 @@ def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str
     from gpusim.report.check import check_document, junit_bytes, render_check
     from gpusim.report.output import write_whole
 
+    for flag, name in (("--was", "was"), ("--worse", "worse")):
+        if ours[name] and ours["baseline"] is None:
+            raise ConfigError(f"{flag} goes with --baseline, an older profile")
     outputs = {
         "--json": output_path(ours["json_path"], "--json"), "--junit": output_path(ours["junit_path"], "--junit", ".xml"),
     }
     refuse_same(outputs)
     gpu = find_gpu(ours["gpu_name"], "--gpu")
     found = _models(ours, row, values)
-    limits = dict(parse_tolerance(text) for text in ours["tolerance"] or ())
+    limits, worse = (
+        dict(parse_tolerance(text, f"--{name}") for text in ours[name] or ()) for name in ("tolerance", "worse")
+    )
     decimal = None if ours["decimal"] is None else check_choice("--decimal", ours["decimal"], SIGNS)
     baseline = None if ours["baseline"] is None else _file(ours["baseline"], "--baseline")
     try:
         with spinner(f"simulating on {gpu.name}"):
             report: Report = check_profile(
-                _file(ours["profile"], "PROFILE"), gpu=gpu, models=found, tolerances=limits, baseline=baseline,
+                _file(ours["profile"], "PROFILE"), gpu=gpu, models=found, tolerances=limits, baseline=baseline, worse=worse,
                 decimal=decimal,  # type: ignore[arg-type]  # one of SIGNS
             )
     except NotComparableError as error:
@@ -150,8 +157,6 @@ def _models(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[st
     names = {name: option_name(name, item) for name, item in row.params.model_fields.items()}
     given = {names[name]: values[name] for name in names if values.get(name) is not None}
     was = dict(_option(text, names.values()) for text in ours["was"] or ())
-    if was and ours["baseline"] is None:
-        raise ConfigError("--was goes with --baseline, the profile that was taken with other options")
     checked = _checked(row, given)
     changed = _checked(row, {**given, **was})
     return (

@@ -97,7 +97,7 @@ def against(
     if place >= len(then):
         said = f"{old.path.name} has {len(then)} launches of {item.launch.kernel}, not this one: nothing to compare it with"
         return replace(item, remarks=(*item.remarks, said))
-    found = changes(then[place], item.launch, {**item.model.tolerances, **asked})
+    found = changes(then[place], item.launch, {**item.model.worse, **asked})
     if not found:
         said = f"{old.path.name} has no metric in common with it"
         return replace(item, remarks=(*item.remarks, said))
@@ -108,7 +108,7 @@ def against(
 def changes(before: ProfiledLaunch, now: ProfiledLaunch, asked: Mapping[str, float]) -> list[Change]:
     """Metrics of a class that both launches have; cycles and time first."""
     found = []
-    for metric in sorted(now.metrics, key=lambda name: (name not in (CYCLES, DURATION), name)):
+    for metric in sorted(now.metrics, key=lambda name: (name != CYCLES, name != DURATION, name)):
         kind = class_of(metric)
         if kind is None or metric not in before.metrics:
             continue

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpusim.errors import ConfigError, GpusimError, KernelError, nearest
+from gpusim.errors import ConfigError, GpusimError, nearest
 from gpusim.evidence.profiles import Decimal, ProfiledLaunch, ProfileFile, read_profile
-from gpusim.evidence.tolerances import Tolerance, check_name, limit_of, tolerance_of
+from gpusim.evidence.tolerances import Tolerance, limits_of, tolerance_of
 from gpusim.evidence.whole import CLOCK, CYCLES, DRAM, DURATION, FLOOR_SHARE, as_counted, row_clock_mhz, touched_bytes
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ PASS, FAIL, NOT_COMPARABLE = 0, 1, 3
 
 L2 = Literal["cold", "warm"]
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-MODEL_KEYS = ("match", "regex", "kernel", "options", "was", "l2", "tolerance")
+MODEL_KEYS = ("match", "regex", "kernel", "options", "was", "l2", "tolerance", "worse")
+CLUSTER = "launch__cluster_size"
 SMS = "device__attribute_multiprocessor_count"
 
 
@@ -52,6 +53,9 @@ class Model:
     regex: str = ""
     l2: L2 = "cold"
     tolerances: Mapping[str, float] = field(default_factory=dict)
+    """How far predictions may be off, by class or metric, where not as by default."""
+    worse: Mapping[str, float] = field(default_factory=dict)
+    """How much worse than the baseline they may be, likewise."""
     was: Mapping[str, Any] = field(default_factory=dict)
     """Options that were others when the baseline was taken."""
 
@@ -67,19 +71,12 @@ class Model:
         Raises:
             GpusimError: no such model, or options that it refuses.
         """
-        from pydantic import ValidationError
-
         from gpusim.kernel_models import KERNEL_MODELS
 
         if self.kernel not in KERNEL_MODELS:
             raise ConfigError(f"{self.kernel!r} is no kernel model; {nearest(self.kernel, KERNEL_MODELS)}")
-        try:
-            found: KernelParams = KERNEL_MODELS[self.kernel].params(**{**self.options, **changes})
-            return found.resolved(gpu)
-        except ValidationError as error:
-            first = error.errors()[0]
-            name = ".".join(str(part) for part in first["loc"]) or "parameters"
-            raise KernelError(f"{self.kernel}: {name} is {first['input']!r}: {first['msg'].lower()}") from None
+        found: KernelParams = KERNEL_MODELS[self.kernel].params(**{**self.options, **changes})
+        return found.resolved(gpu)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +112,9 @@ class Comparison:
     @property
     def passes(self) -> bool | None:
         """Within the tolerance; None where it is not judged."""
-        return None if self.tolerance is None else abs(self.difference) <= self.tolerance.limit + 1e-9
+        if self.tolerance is None or math.isinf(self.tolerance.limit):
+            return None
+        return abs(self.difference) <= self.tolerance.limit + 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +173,8 @@ class Report:
         worse = sum(part.is_worse for item in self.launches for part in item.changes)
         last = "" if self.baseline is None else f", {worse} worse than {self.baseline.name}"
         return (
-            f"{'PASS' if self.status == PASS else 'FAIL'}: {len(self.launches)} of its launches judged, {out} of {judged} "
-            f"metrics out of tolerance{last}"
+            f"{'PASS' if self.status == PASS else 'FAIL'}: {out} of {judged} metrics of {len(self.launches)} "
+            f"launch{'es' if len(self.launches) > 1 else ''} out of tolerance{last}"
         )
 
 
@@ -206,7 +205,7 @@ def _model(item: Mapping[str, Any]) -> Model:
             raise ConfigError(f"[[model]] key {key!r} is unknown; {nearest(key, MODEL_KEYS)}")
     for key, kind, words in (
         ("kernel", str, "a text"), ("match", str, "a text"), ("regex", str, "a text"), ("options", dict, "a table"),
-        ("was", dict, "a table"), ("tolerance", dict, "a table"),
+        ("was", dict, "a table"), ("tolerance", dict, "a table"), ("worse", dict, "a table"),
     ):  # fmt: skip
         if key in item and not isinstance(item[key], kind):
             raise ConfigError(f"[[model]] {key} is {item[key]!r}, wants {words}")
@@ -220,10 +219,10 @@ def _model(item: Mapping[str, Any]) -> Model:
         raise ConfigError(f"[[model]] regex {item['regex']!r} is no regular expression: {error}") from None
     if item.get("l2", "cold") not in ("cold", "warm"):
         raise ConfigError(f"[[model]] l2 {item['l2']!r} is unknown; {nearest(str(item['l2']), ('cold', 'warm'))}")
-    limits = {check_name(name): limit_of(name, limit) for name, limit in item.get("tolerance", {}).items()}
+    limits, worse = (limits_of(item.get(key, {})) for key in ("tolerance", "worse"))
     return Model(
         kernel=item["kernel"], options=item.get("options", {}), match=item.get("match", ""), regex=item.get("regex", ""),
-        l2=item.get("l2", "cold"), tolerances=limits, was=item.get("was", {}),
+        l2=item.get("l2", "cold"), tolerances=limits, worse=worse, was=item.get("was", {}),
     )
 
 
@@ -252,11 +251,12 @@ def check_profile(
     models: Sequence[Model],
     tolerances: Mapping[str, float] = NOTHING,
     baseline: Path | None = None,
+    worse: Mapping[str, float] = NOTHING,
     decimal: Decimal | None = None,
 ) -> Report:
     """Hold every launch of a profile that a model stands for against it, and against ``baseline``, an older profile.
 
-    ``tolerances``: limits by metric or class, which win over the models' own.
+    ``tolerances`` (of predictions) and ``worse`` (of changes) are limits by metric or class; they win over the models' own.
 
     Raises:
         NotComparableError: a profile of another architecture, or one without a launch of these kernels.
@@ -281,7 +281,7 @@ def check_profile(
     if old is not None:
         from gpusim.evidence.baseline import against
 
-        judged = [against(item, profile, old, gpu, tolerances) for item in judged]
+        judged = [against(item, profile, old, gpu, worse) for item in judged]
     remarks += _unused(tolerances, judged)
     return Report(profile=path, gpu=gpu.name, launches=tuple(judged), remarks=tuple(remarks), baseline=baseline)
 
@@ -322,6 +322,8 @@ def _judged(
         simulated[key] = simulate(told, gpu, clock=mhz or "single", l2=model.l2, data="random")
     result = simulated[key]
     measured = {**_shape(launch), **launch.metrics}
+    if measured.get(CLUSTER) == 0.0:
+        measured[CLUSTER] = 1.0  # a launch without clusters
     predicted = predictions(result, measured)
     floor = FLOOR_SHARE * touched_bytes(told)
     comparisons, remarks = [], []

@@ -7,6 +7,7 @@ somebody asks for wins. Metrics of no class are shown and not judged.
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from functools import cache
 from types import MappingProxyType
 
 from gpusim.errors import ConfigError, nearest
-from gpusim.evidence.whole import CYCLES, HIT_RATE, JUDGED_COUNTS, SHARED
+from gpusim.evidence.whole import CYCLES, HIT_RATE, JUDGED_COUNTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,8 @@ class Tolerance:
         >>> Tolerance(limit=10.0).text, Tolerance(limit=3.0, is_points=True).text
         ('10 %', '3 points')
         """
+        if math.isinf(self.limit):
+            return ""
         return f"{self.limit:g} {'points' if self.is_points else '%'}"
 
 
@@ -82,10 +85,11 @@ RAW_COUNTS: tuple[MetricClass, ...] = (
 )
 """Not predicted, but compared with last time."""
 
-HELD_OUT_NAMES = frozenset({CYCLES, *JUDGED_COUNTS} - {SHARED})
-"""Whose P90 is kept. Not that of shared wavefronts, which a model has exactly or not at all."""
+HELD_OUT_NAMES = frozenset({CYCLES, *JUDGED_COUNTS})
+"""Whose P90 is kept."""
 
-EVERY = "every"
+USELESS = 25.0
+"""A P90 above this is no tolerance: the model does not know that number, and it is shown alone."""
 
 
 def class_of(metric: str) -> MetricClass | None:
@@ -97,7 +101,7 @@ def class_of(metric: str) -> MetricClass | None:
     return next((item for item in (*CLASSES, *RAW_COUNTS) if re.fullmatch(item.pattern, metric)), None)
 
 
-def parse_tolerance(text: str) -> tuple[str, float]:
+def parse_tolerance(text: str, flag: str = "--tolerance") -> tuple[str, float]:
     """(class or metric, limit) of ``NAME=LIMIT``; percent, or points for hit rates.
 
     >>> parse_tolerance("cycles=10%"), parse_tolerance("dram__bytes_read.sum=2.5")
@@ -108,31 +112,30 @@ def parse_tolerance(text: str) -> tuple[str, float]:
     """
     name, mark, limit = text.partition("=")
     if not mark:
-        raise ConfigError(f"--tolerance {text!r} wants NAME=LIMIT, such as cycles=10%")
-    return check_name(name.strip()), limit_of(name.strip(), limit)
+        raise ConfigError(f"{flag} {text!r} wants NAME=LIMIT, such as cycles=10%")
+    return next(iter(limits_of({name.strip(): limit}, flag).items()))
 
 
-def limit_of(name: str, limit: str | float) -> float:
-    """A limit as it is typed.
+def limits_of(limits: Mapping[str, str | float], flag: str = "tolerance") -> dict[str, float]:
+    """Limits by class or metric, as they are written.
 
     Raises:
-        ConfigError: no number from 0 on.
+        ConfigError: no such name, or no number from 0 on.
     """
+    return {_checked_name(name, flag): _limit(name, limit, flag) for name, limit in limits.items()}
+
+
+def _limit(name: str, limit: str | float, flag: str) -> float:
     number = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%|pt|points)?\s*", str(limit))
     if number is None:
-        raise ConfigError(f"--tolerance {name}={limit} wants a number of percent from 0 on, such as {name}=10%")
+        raise ConfigError(f"{flag} {name}={limit} wants a number of percent from 0 on, such as {name}=10%")
     return float(number[1])
 
 
-def check_name(name: str) -> str:
-    """``name`` if it is a class's or looks like a metric's.
-
-    Raises:
-        ConfigError: neither.
-    """
+def _checked_name(name: str, flag: str) -> str:
     known = dict.fromkeys(item.name for item in CLASSES)
     if name not in known and not re.fullmatch(r"[a-z0-9]+__\w+(\.\w+)*", name):
-        raise ConfigError(f"--tolerance {name!r} is unknown; {nearest(name, known)}, or a metric such as {CYCLES}")
+        raise ConfigError(f"{flag} {name!r} is unknown; {nearest(name, known)}, or a metric such as {CYCLES}")
     return name
 
 
@@ -154,11 +157,11 @@ def tolerance_of(metric: str, model: str, gpu: str, asked: Mapping[str, float]) 
     if kind is None or kind in RAW_COUNTS:
         return None
     known = _held_out().get(gpu, {})
-    for family in (model, EVERY if model != "gemm" else ""):
-        found = known.get(family, {}).get(kind.held_out or metric)
-        if found is not None and (kind.held_out or found > kind.limit):
-            of = "kernels bound by memory" if family == EVERY else family
-            return Tolerance(limit=found, is_points=is_points, source=f"held-out P90 of {of}: {known['source']}")
+    found = known.get(model, {}).get(kind.held_out or metric)
+    if found is not None and found > USELESS:
+        return Tolerance(limit=math.inf, is_points=is_points, source=f"not judged: the P90 of {model} is {found:g} %")
+    if found is not None and (kind.held_out or found > kind.limit):
+        return Tolerance(limit=found, is_points=is_points, source=f"held-out P90 of {model}: {known['source']}")
     return Tolerance(limit=kind.limit, is_points=is_points, source=f"default of {kind.name}: {kind.source}")
 
 

@@ -123,7 +123,7 @@ def _launch_document(item: LaunchCheck) -> dict[str, Any]:
             {
                 "metric": part.metric, "measured": part.measured, "predicted": part.predicted,
                 "difference": part.difference, "unit": "points" if part.is_points else "%",
-                "tolerance": None if part.tolerance is None else part.tolerance.limit,
+                "tolerance": None if part.passes is None or part.tolerance is None else part.tolerance.limit,
                 "tolerance_from": None if part.tolerance is None else part.tolerance.source, "passes": part.passes,
             }
             for part in item.comparisons
@@ -155,7 +155,7 @@ def junit_bytes(report: Report) -> bytes:
     for item in report.launches:
         suite = TestSuite(f"{item.launch.kernel} (launch {item.launch.idx})")
         for part in item.comparisons:
-            if part.tolerance is not None:
+            if part.passes is not None:
                 case = TestCase(part.metric, classname=f"{item.model.kernel}.predicted")
                 if not part.passes:
                     case.result = [Failure(_failed(part, part.measured, "measured", part.predicted, "predicted"))]
@@ -164,12 +164,12 @@ def junit_bytes(report: Report) -> bytes:
             if change.tolerance is not None:
                 case = TestCase(change.metric, classname=f"{item.model.kernel}.baseline")
                 if change.is_worse:
+                    case.system_out = "\n".join(item.causes)
                     case.result = [Failure(_failed(change, change.before, "before", change.now, "now"))]
                 suite.add_testcase(case)
-        suite.system_out = "\n".join((*item.remarks, *item.causes)) or None
         document.add_testsuite(suite)
-    document.update_statistics()
-    return bytes(document.tostring())
+    document.update_statistics()  # type: ignore[no-untyped-call]  # the library's
+    return bytes(document.tostring())  # type: ignore[no-untyped-call]  # the library's
 
 
 def _failed(item: Comparison | Change, one: float, what: str, other: float, then: str) -> str:
