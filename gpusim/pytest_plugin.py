@@ -73,7 +73,7 @@ def check(
         found = read_models(Path(models or ""))
     else:
         found = (
-            Model(kernel=kernel, options=options, regex=match, l2=l2, was=was or {}),  # type: ignore[arg-type]
+            Model(kernel=kernel, options=options, regex=match, l2=l2, was=was or {}),  # type: ignore[arg-type]  # l2 is checked above
         )
     try:
         report = check_profile(

@@ -25,20 +25,19 @@ HEAD = """\
 
 def main(paths: list[str]) -> None:
     """Print the file."""
-    print(HEAD)
+    errors: dict[str, dict[str, dict[str, list[float]]]] = {}  # by GPU, model and metric
     for path in paths:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
-        gpu, errors = document["gpu"], {}
         for row in document["rows"]:
-            model = MODELS.get(row["kernel"], row["kernel"])
-            if not row["is_whole"] or row["name"] not in HELD_OUT_NAMES or row["error_pct"] is None:
-                continue
-            errors.setdefault(model, {}).setdefault(row["name"], []).append(abs(row["error_pct"]))
-        source = f"gpusim validate --gpu {gpu} --tier 5,6, {datetime.now(UTC):%Y-%m-%d}"
-        print(f'\n[{gpu}]\nsource = "{source}"')
-        for family in sorted(errors):
-            print(f"\n[{gpu}.{family}]")
-            for name, found in sorted(errors[family].items()):
+            if row["is_whole"] and row["name"] in HELD_OUT_NAMES and row["error_pct"] is not None:
+                of_model = errors.setdefault(document["gpu"], {}).setdefault(MODELS.get(row["kernel"], row["kernel"]), {})
+                of_model.setdefault(row["name"], []).append(abs(row["error_pct"]))
+    print(HEAD)
+    for gpu, models in sorted(errors.items()):
+        print(f'\n[{gpu}]\nsource = "gpusim validate --gpu {gpu} --tier 5,6, {datetime.now(UTC):%Y-%m-%d}"')
+        for model, of_model in sorted(models.items()):
+            print(f"\n[{gpu}.{model}]")
+            for name, found in sorted(of_model.items()):
                 print(f'"{name}" = {math.ceil(10.0 * quantile(found, 0.9)) / 10.0}')  # up, so that it holds nine in ten
 
 

@@ -160,7 +160,7 @@ def run_plugin(pytester: pytest.Pytester, body: str, files: Mapping[str, str]) -
     for name, source in files.items():
         shutil.copy(source, pytester.path / name)
     pytester.makepyfile(body)
-    return pytester.runpytest_inprocess("-p", "gpusim.pytest_plugin", "-p", "no:cacheprovider")
+    return pytester.runpytest_subprocess("-p", "gpusim.pytest_plugin", "-p", "no:cacheprovider")
 
 
 def test_the_fixture_passes_fails_and_refuses(pytester: pytest.Pytester) -> None:

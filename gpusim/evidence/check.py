@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gpusim.errors import ConfigError, GpusimError, nearest
 from gpusim.evidence.profiles import Decimal, ProfiledLaunch, ProfileFile, read_profile
 from gpusim.evidence.tolerances import Tolerance, limits_of, tolerance_of
+from gpusim.evidence.toolkit import FOLDERS
 from gpusim.evidence.whole import CLOCK, CYCLES, DRAM, DURATION, FLOOR_SHARE, as_counted, row_clock_mhz, touched_bytes
 
 if TYPE_CHECKING:
@@ -282,7 +283,7 @@ def check_profile(
         from gpusim.evidence.baseline import against
 
         judged = [against(item, profile, old, gpu, worse) for item in judged]
-    remarks += _unused(tolerances, judged)
+    remarks += [*_several(judged), *_unused(tolerances, judged)]
     return Report(profile=path, gpu=gpu.name, launches=tuple(judged), remarks=tuple(remarks), baseline=baseline)
 
 
@@ -301,6 +302,11 @@ def _refuse_other_gpu(launch: ProfiledLaunch, gpu: GpuSpec, path: Path) -> None:
         raise NotComparableError(
             f"{path}: launch {launch.idx} ran at compute capability {launch.capability}, {gpu.name} has "
             f"{gpu.compute_capability}: give the GPU that it was profiled on"
+        )
+    ran_on = FOLDERS.get(launch.device, gpu.name)
+    if gpu.name in FOLDERS.values() and ran_on != gpu.name:  # somebody's own description may stand for any
+        raise NotComparableError(
+            f"{path}: launch {launch.idx} ran on {launch.device}, not on {gpu.name}: give --gpu {ran_on}"
         )
     if launch.metrics.get(SMS, gpu.num_sms) != gpu.num_sms:
         raise NotComparableError(
@@ -390,6 +396,17 @@ def predictions(result: Result, wanted: Iterable[str]) -> dict[str, float]:
         if base != name and base in found and base.endswith(".sum") and result.time_us:
             found[name] = found[base] / result.time_us * 1e6
     return found
+
+
+def _several(judged: Sequence[LaunchCheck]) -> list[str]:
+    """Models that stand for more than one launch."""
+    names: dict[int, list[str]] = {}
+    for item in judged:
+        names.setdefault(id(item.model), []).append(item.launch.idx)
+    return [
+        f"one model, {item.model.kernel}, stands for launches {', '.join(idxs)}: all of them are judged"
+        for item in judged if len(idxs := names[id(item.model)]) > 1 and item.launch.idx == idxs[0]
+    ]  # fmt: skip
 
 
 def _unused(tolerances: Mapping[str, float], judged: Sequence[LaunchCheck]) -> list[str]:

@@ -48,6 +48,8 @@ LABELS: Mapping[str, str] = MappingProxyType(
 """What sections call the metrics that we predict or need."""
 
 SCALES: Mapping[str, float] = MappingProxyType({"": 1.0, "K": 1e3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15})
+DEVICE = "device__attribute_display_name"
+
 SECONDS: Mapping[str, float] = MappingProxyType({"n": 1.0, "u": 1e3, "\u00b5": 1e3, "\u03bc": 1e3, "m": 1e6, "": 1e9})
 """In nanoseconds."""
 
@@ -75,6 +77,8 @@ class ProfiledLaunch:
     block: tuple[int, ...] = ()
     capability: str = ""
     """Compute capability, such as 9.0; empty where the profile does not tell."""
+    device: str = ""
+    """The GPU's name, likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +321,8 @@ def _launch(idx: str, row: Mapping[str, str], metrics: Mapping[str, float]) -> P
         raise ConfigError(f"launch {idx} is a range of launches (range replay), wants kernels by themselves")
     grid, block = (tuple(map(int, re.findall(r"\d+", row.get(column, "")))) for column in SHAPE_COLUMNS)
     return ProfiledLaunch(
-        idx=idx, kernel=kernel, metrics=MappingProxyType(dict(metrics)), grid=grid, block=block, capability=row.get("CC", "")
+        idx=idx, kernel=kernel, metrics=MappingProxyType(dict(metrics)), grid=grid, block=block,
+        capability=row.get("CC", ""), device=row.get(DEVICE, ""),
     )
 
 
@@ -371,11 +376,14 @@ def _report(path: Path) -> ProfileFile:
 
 def _of_action(idx: str, action: Any) -> ProfiledLaunch:
     metrics: dict[str, float] = {}
+    device = ""
     for name in action.metric_names():
         metric = action.metric_by_name(name)
         value = metric.value()
         if isinstance(value, int | float) and not isinstance(value, bool):
             metrics[name] = float(value) * unit_scale(metric.unit() or "")
+        elif name == DEVICE:
+            device = str(value)
     shape = {
         what: tuple(int(metrics.get(f"launch__{what}_dim_{axis}", 0)) for axis in "xyz") for what in ("grid", "block")
     }
@@ -383,5 +391,6 @@ def _of_action(idx: str, action: Any) -> ProfiledLaunch:
     capability = ".".join(f"{part:.0f}" for part in parts if part is not None)
     return ProfiledLaunch(
         idx=idx, kernel=short_name(action.name()), metrics=MappingProxyType(metrics), capability=capability,
+        device=device,
         grid=shape["grid"] if all(shape["grid"]) else (), block=shape["block"] if all(shape["block"]) else (),
     )

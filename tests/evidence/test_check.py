@@ -103,6 +103,7 @@ def test_all_launches_that_a_model_stands_for_are_judged(tmp_path: Path, predict
     path = profile(tmp_path / "p.csv", predicted, cc="", launches=3)
     report = check_profile(path, gpu=TOY, models=[COPY])
     assert [item.launch.idx for item in report.launches] == ["0", "1", "2"]
+    assert "one model, elementwise, stands for launches 0, 1, 2: all of them are judged" in report.remarks
 
 
 def test_another_architecture_is_not_comparable(tmp_path: Path, predicted: Mapping[str, float]) -> None:
@@ -112,6 +113,20 @@ def test_another_architecture_is_not_comparable(tmp_path: Path, predicted: Mappi
     path = profile(tmp_path / "p.csv", {**predicted, "device__attribute_multiprocessor_count": 7.0}, cc="")
     with pytest.raises(NotComparableError, match="7 SMs"):
         check_profile(path, gpu=TOY, models=[COPY])
+
+
+def test_a_gpu_of_another_name_is_not_comparable(tmp_path: Path) -> None:
+    text = (DATA / "copy_raw.csv").read_text(encoding="utf-8")
+    text = text.replace('"sm__cycles_active.max"', '"device__attribute_display_name"')
+    path = tmp_path / "p.csv"
+    for name in ("NVIDIA H100 80GB HBM3", "NVIDIA H200"):
+        path.write_text(text.replace('"236,421"', f'"{name}"'), encoding="utf-8")
+        model = replace(COPY, options={"op": "copy", "elements": 67108864})
+        if "H200" in name:
+            assert check_profile(path, gpu=load_gpu("h200_sxm"), models=[model]).status == PASS
+        else:
+            with pytest.raises(NotComparableError, match="give --gpu h100_sxm"):
+                check_profile(path, gpu=load_gpu("h200_sxm"), models=[model])
 
 
 def test_no_metric_in_common_is_not_comparable(tmp_path: Path) -> None:

@@ -111,9 +111,9 @@ def test_a_rate_has_the_scale_of_its_bytes_over_that_of_its_time(scale: str, tim
 @pytest.mark.parametrize(
     ("unit", "scale"),
     [("ns", 1.0), ("nsecond", 1.0), ("us", 1e3), ("usecond", 1e3), ("ms", 1e6), ("msecond", 1e6), ("s", 1e9),
-     ("second", 1e9), ("byte", 1.0), ("Kbyte", 1e3), ("Mbyte", 1e6), ("Gbyte", 1e9), ("Mbyte/second", 1e6), ("Gbyte/s", 1e9), ("hz", 1.0),
-     ("Ghz", 1e9), ("Mhz", 1e6), ("cycle/nsecond", 1e9), ("cycle/usecond", 1e6), ("cycle", 1.0), ("inst", 1.0), ("%", 1.0),
-     ("sector/request", 1.0), ("Kbyte/block", 1e3), ("", 1.0)],
+     ("second", 1e9), ("byte", 1.0), ("Kbyte", 1e3), ("Mbyte", 1e6), ("Gbyte", 1e9), ("Mbyte/second", 1e6),
+     ("Gbyte/s", 1e9), ("hz", 1.0), ("Ghz", 1e9), ("Mhz", 1e6), ("cycle/nsecond", 1e9), ("cycle/usecond", 1e6),
+     ("cycle", 1.0), ("inst", 1.0), ("%", 1.0), ("sector/request", 1.0), ("Kbyte/block", 1e3), ("", 1.0)],
 )  # fmt: skip
 def test_units_become_bytes_nanoseconds_and_hertz(unit: str, scale: float) -> None:
     assert unit_scale(unit) == pytest.approx(scale, rel=1e-12)
