@@ -44,10 +44,14 @@ def shown(value: float, digits: int = 2) -> str:
 
 def launch_cells(idx: int, table: str, row: dict[str, str]) -> list[str]:
     """The first columns."""
-    case = load_case(table)
-    launch = case.launch({name: row[name] for name in ("kernel", *case.columns)}, True)
-    shape = [f"({', '.join(map(str, part))})" for part in (launch.block, launch.grid)]
-    return [str(idx), "4711", "kernels", "127.0.0.1", row["kernel"], "1", "7", *shape, "0", "9.0"]
+    if row.get("launched"):  # a library's kernel: the row has what was launched
+        name, parts = row["launched"], [row["block"].split("x"), row["grid"].split("x")]
+    else:
+        case = load_case(table)
+        launch = case.launch({column: row[column] for column in ("kernel", *case.columns)}, True)
+        name, parts = row["kernel"], [list(map(str, part)) for part in (launch.block, launch.grid)]
+    shape = [f"({', '.join(part)})" for part in parts]
+    return [str(idx), "4711", "kernels", "127.0.0.1", name, "1", "7", *shape, "0", "9.0"]
 
 
 def metrics_of(row: dict[str, str]) -> dict[str, float]:
@@ -72,7 +76,7 @@ def raw(name: str, launches: list[tuple[str, dict[str, str]]], called: str = "")
         first[4] = called or first[4]
         rows.append([*first, *(shown(found[metric]) if metric in found else "" for metric in names)])
     told = "".join(
-        f'==PROF== Profiling "{called or row["kernel"]}" - {idx}: 0%....50%....100% - 6 passes\n'
+        f'==PROF== Profiling "{called or row.get("launched") or row["kernel"]}" - {idx}: 0%....50%....100% - 6 passes\n'
         for idx, (_, row) in enumerate(launches)
     )
     write(name, rows, f"==PROF== Connected to process 4711 (/kernels)\n{told}==PROF== Disconnected from process 4711\n")
@@ -109,6 +113,7 @@ def main() -> None:
         ("transpose", row_of("transpose", kernel=f"transpose_{way}", m="8192")) for way in ("padded", "naive", "none")
     )
     raw("copy_raw.csv", [copy])
+    raw("gemm_raw.csv", [("library_gemm", row_of("library_gemm", m="2048", n="2048", k="2048", dtype="bf16", layout="tn"))])
     raw("transposes_raw.csv", [padded, none, copy])
     details("transpose_details.csv", [padded])
     for name, launch in (("padded_raw.csv", padded), ("naive_raw.csv", naive)):  # one kernel, before and after

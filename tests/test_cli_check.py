@@ -191,3 +191,15 @@ def test_the_fixture_passes_fails_and_refuses(pytester: pytest.Pytester) -> None
     )
     found.assert_outcomes(passed=2, failed=2)
     found.stdout.fnmatch_lines(["*lts__t_sector_hit_rate.pct*FAIL*", "*Verdict*: FAIL: 1 of*", "*compute capability 9.0*"])
+
+
+def test_a_gemm_of_a_library_is_checked_by_the_options_that_its_name_tells(capsys: pytest.CaptureFixture[str]) -> None:
+    told = "--m 2048 --n 2048 --k 2048 --tile 256x128x64 --stages 4 --cluster 1x2 --schedule cooperative --no-persistent"
+    loose = ["--tolerance", "l2_sectors=100%", "--tolerance", "hit_rate=10"]  # validation/deviations.md, 18
+    words = ["check", str(DATA / "gemm_raw.csv"), *H200, "--kernel", "gemm", *told.split(), *loose, "--json", "-"]
+    assert main(words) == 0
+    (launch,) = json.loads(capsys.readouterr().out)["launches"]
+    exact = {row["metric"]: row["difference"] for row in launch["metrics"]}
+    for name in ("launch__grid_size", "launch__block_size", "l1tex__m_xbar2l1tex_read_bytes.sum"):
+        assert exact[name] == 0.0
+    assert launch["options"]["persistent"] is False and launch["options"]["tile"] == "256x128x64"
