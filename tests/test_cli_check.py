@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -133,6 +134,13 @@ def test_json_on_stdout_is_alone_there_and_junit_in_its_file(tmp_path: Path, cap
     (suite,) = JUnitXml.fromfile(str(junit))
     judged = [row for row in document["launches"][0]["metrics"] if row["passes"] is not None]
     assert suite.tests == len(judged) > 5 and suite.failures == 0
+
+
+def test_junit_without_its_library_is_refused_before_anything_is_simulated(
+    monkeypatch: pytest.MonkeyPatch, refuses: Callable[[Sequence[str], Sequence[str]], None]
+) -> None:
+    monkeypatch.setitem(sys.modules, "junitparser", None)
+    refuses(["check", COPY, *H200, *OF_COPY, "--junit", "x.xml"], ["--junit wants", "gpusim[ci]"])
 
 
 def test_a_baseline_says_what_grew(capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,7 +106,7 @@ def check_command(
 def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str, Any]) -> None:
     from gpusim.evidence.check import NOT_COMPARABLE, NotComparableError, check_profile
     from gpusim.evidence.tolerances import parse_tolerance
-    from gpusim.report.check import check_document, junit_bytes, render_check
+    from gpusim.report.check import check_document, check_junit, junit_bytes, render_check
     from gpusim.report.output import write_whole
 
     for flag, name in (("--was", "was"), ("--worse", "worse")):
@@ -116,6 +116,8 @@ def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str
         "--json": output_path(ours["json_path"], "--json"), "--junit": output_path(ours["junit_path"], "--junit", ".xml"),
     }
     refuse_same(outputs)
+    if outputs["--junit"] is not None:
+        check_junit()
     gpu = find_gpu(ours["gpu_name"], "--gpu")
     found = _models(ours, row, values)
     limits, worse = (

@@ -265,6 +265,9 @@ def check_profile(
     """
     profile = read_profile(path, decimal=decimal)
     old = None if baseline is None else read_profile(baseline, decimal=decimal)
+    for launch in old.launches if old is not None else ():
+        if model_for(launch, models) is not None:
+            _refuse_other_gpu(launch, gpu, baseline or path)
     _refuse_mixture(profile, models)
     remarks = list(profile.remarks)
     judged: list[LaunchCheck] = []

@@ -257,9 +257,9 @@ def _table(text: str) -> tuple[list[str], list[dict[str, str]]]:
         raise ConfigError(
             f"holds no table of Nsight Compute: {complaint(text) or 'wants what ncu --csv --page raw (or details) writes'}"
         )
-    body = "".join(line for line in lines[start:] if not line.startswith("=="))
+    body = _quoted(lines[start:])
     try:
-        header, *table = csv.reader(body.splitlines(), strict=True)
+        header, *table = csv.reader([line.rstrip("\r\n") for line in body], strict=True)
     except csv.Error as error:
         raise ConfigError(f"is cut off or no CSV ({error}), wants what ncu --csv writes") from None
     if "Invocations" in header:
@@ -271,9 +271,20 @@ def _table(text: str) -> tuple[list[str], list[dict[str, str]]]:
         if len(row) != len(header):
             raise ConfigError(f"a line has {len(row)} of {len(header)} fields: it is cut off, wants the whole profile")
         rows.append(dict(zip(header, row, strict=True)))
-    if body and not body.endswith(("\n", "\r")):
+    if not body[-1].endswith(("\n", "\r")):
         raise ConfigError("its last line has no end: it is cut off, wants the whole profile")
     return header, rows
+
+
+def _quoted(lines: Sequence[str]) -> list[str]:
+    """Lines of the table, each of whose fields is quoted: without messages, and what a program printed in between."""
+    kept: list[str] = []
+    is_open = False  # within a field that goes on in the next line
+    for line in lines:
+        if is_open or line.startswith('"'):
+            kept.append(line)
+            is_open ^= line.count('"') % 2 == 1
+    return kept
 
 
 def _raw(header: Sequence[str], rows: Sequence[Mapping[str, str]]) -> list[_Cell]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from rich.console import Console
@@ -140,16 +141,24 @@ def _launch_document(item: LaunchCheck) -> dict[str, Any]:
     }
 
 
+def check_junit() -> None:
+    """That JUnit's XML can be written.
+
+    Raises:
+        ConfigError: junitparser is not installed.
+    """
+    if find_spec("junitparser") is None:
+        raise ConfigError("--junit wants the package junitparser: pip install 'gpusim[ci]'")
+
+
 def junit_bytes(report: Report) -> bytes:
     """The report as JUnit's XML: a suite a launch, a case a metric that has a tolerance.
 
     Raises:
         ConfigError: junitparser is not installed.
     """
-    try:
-        from junitparser import Failure, JUnitXml, TestCase, TestSuite
-    except ImportError:
-        raise ConfigError("--junit wants the package junitparser: pip install 'gpusim[ci]'") from None
+    check_junit()
+    from junitparser import Failure, JUnitXml, TestCase, TestSuite
 
     document = JUnitXml("gpusim check")
     for item in report.launches:

@@ -380,6 +380,12 @@ def test_a_launch_that_last_time_lacked_is_told_of(tmp_path: Path, predicted: Ma
     assert any("then.csv has 1 launches" in said for said in report.launches[1].remarks)
 
 
+def test_a_baseline_of_another_architecture_is_not_comparable(tmp_path: Path, predicted: Mapping[str, float]) -> None:
+    now, then = (profile(tmp_path / f"{cc}.csv", predicted, cc=cc) for cc in ("", "1.3"))
+    with pytest.raises(NotComparableError, match=r"1\.3\.csv"):
+        check_profile(now, gpu=TOY, models=[COPY], baseline=then)
+
+
 def test_a_lower_clock_and_nothing_at_all_are_explanations(tmp_path: Path, predicted: Mapping[str, float]) -> None:
     gpu = load_gpu("h200_sxm")
     path = profile(tmp_path / "p.csv", {CYCLES: 1.5e6, DURATION: 1e6}, cc="")

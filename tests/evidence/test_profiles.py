@@ -65,6 +65,13 @@ def test_what_the_program_printed_and_a_byte_order_mark_are_no_harm(tmp_path: Pa
     assert read_profile(path).launches == read_profile(DATA / "copy_raw.csv").launches
 
 
+def test_what_a_program_prints_between_the_lines_is_left_out_and_a_field_of_two_lines_is_one() -> None:
+    text = HEAD + 'done, 3 of 4\n"0","k","9.0","1"\n==PROF== a message\nhello\n"1","two\nlines","9.0","2"\n'
+    found, _ = parse_csv(text)
+    assert [launch.metrics["a__b.sum"] for launch in found] == [1.0, 2.0]
+    assert [launch.kernel for launch in found] == ["k", "twolines"]
+
+
 def test_a_metric_without_a_number_is_left_out() -> None:
     (launch,), _ = parse_csv('"ID","Kernel Name","a__b.sum","c__d.sum","e__f.policy"\n"0","k","n/a","7","PreferL1"\n')
     assert dict(launch.metrics) == {"c__d.sum": 7.0}
