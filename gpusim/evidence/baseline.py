@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from gpusim.errors import GpusimError
 from gpusim.evidence.check import L2, Comparison, LaunchCheck, Model, clock_of
 from gpusim.evidence.profiles import ProfiledLaunch, ProfileFile
-from gpusim.evidence.tolerances import Tolerance, class_of
-from gpusim.evidence.whole import CLOCK, CYCLES, DURATION
+from gpusim.evidence.tolerances import Tolerance, class_of, same_as
+from gpusim.evidence.whole import CYCLES, DURATION
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
@@ -108,7 +108,7 @@ def against(
 def changes(before: ProfiledLaunch, now: ProfiledLaunch, asked: Mapping[str, float]) -> list[Change]:
     """Metrics of a class that both launches have; cycles and time first."""
     found = []
-    for metric in sorted(now.metrics, key=lambda name: (name != CYCLES, name != DURATION, name)):
+    for metric in sorted(now.metrics, key=lambda name: (same_as(name) != CYCLES, same_as(name) != DURATION, name)):
         kind = class_of(metric)
         if kind is None or metric not in before.metrics:
             continue
@@ -130,11 +130,10 @@ def explain_changes(
     found: Sequence[Change], item: LaunchCheck, before: ProfiledLaunch, gpu: GpuSpec
 ) -> list[str]:
     """Sentences: what grew with the cycles, what the clock did, what the model says of it."""
-    by_name = {change.metric: change for change in found}
-    slower = [by_name[name] for name in (CYCLES, DURATION) if name in by_name and by_name[name].is_worse]
+    slower = [change for change in found if same_as(change.metric) in (CYCLES, DURATION) and change.is_worse]
     said = list(_launch_sentences(before, item.launch))
     clock = _clock_sentence(before, item.launch, gpu)
-    if clock and (DURATION in by_name or slower):
+    if clock:
         said.append(clock)
     grown = [item for item in found if _meaning(item.metric) and item.factor > 1.0 + NOTABLE]
     grown.sort(key=lambda item: -item.factor)
@@ -192,7 +191,7 @@ def _clock_sentence(before: ProfiledLaunch, now: ProfiledLaunch, gpu: GpuSpec) -
     old, new = clock_of(before, gpu)[0], clock_of(now, gpu)[0]
     if old is None or new is None or new >= old * (1.0 - FALLEN):
         return ""
-    return f"the SM clock fell from {old:,.0f} to {new:,.0f} MHz: time grew by that alone {_grew(old / new)} ({CLOCK})"
+    return f"the SM clock fell from {old:,.0f} to {new:,.0f} MHz: time grew {_grew(old / new)} by that alone"
 
 
 def _by_model(model: Model, gpu: GpuSpec, now: Result, l2: L2, *, is_slower: bool) -> list[str]:

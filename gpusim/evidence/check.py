@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gpusim.errors import ConfigError, GpusimError, nearest
 from gpusim.evidence.profiles import Decimal, ProfiledLaunch, ProfileFile, read_profile
-from gpusim.evidence.tolerances import Tolerance, limits_of, tolerance_of
+from gpusim.evidence.tolerances import SAME, Tolerance, limits_of, same_as, tolerance_of
 from gpusim.evidence.toolkit import FOLDERS
 from gpusim.evidence.whole import CLOCK, CYCLES, DRAM, DURATION, FLOOR_SHARE, as_counted, row_clock_mhz, touched_bytes
 
@@ -347,12 +347,12 @@ def _judged(
             continue
         comparisons.append(
             Comparison(
-                metric=metric, measured=value, predicted=predicted[metric], floor=floor if metric in DRAM else 0.0,
+                metric=metric, measured=value, predicted=predicted[metric], floor=floor if same_as(metric) in DRAM else 0.0,
                 tolerance=tolerance_of(metric, model.kernel, gpu.name, limits),
             )
         )
     remarks += _remarks(launch, comparisons)
-    order = sorted(comparisons, key=lambda item: (item.metric not in (CYCLES, DURATION), item.passes is None))
+    order = sorted(comparisons, key=lambda item: (same_as(item.metric) not in (CYCLES, DURATION), item.passes is None))
     return LaunchCheck(
         launch=launch, model=model, comparisons=tuple(order), clock=clock, result=result, remarks=tuple(remarks)
     )
@@ -362,7 +362,7 @@ def _remarks(launch: ProfiledLaunch, found: Sequence[Comparison]) -> list[str]:
     said = []
     if not any(item.passes is not None for item in found):
         said.append("no metric of it is judged: profile with --metrics sm__cycles_elapsed.max,dram__bytes_read.sum, ...")
-    elif CYCLES not in {item.metric for item in found}:
+    elif CYCLES not in {same_as(item.metric) for item in found}:
         said.append(f"{CYCLES} is missing: cycles are not compared")
     if any(item.metric.startswith("launch__") and item.passes is False and "size" in item.metric for item in found):
         said.append("it is launched otherwise than the model: are these its options?")
@@ -378,11 +378,12 @@ def _shape(launch: ProfiledLaunch) -> dict[str, float]:
 
 def clock_of(launch: ProfiledLaunch, gpu: GpuSpec) -> tuple[float | None, str]:
     """(SM clock of a launch in MHz, what that is from); None where the profile does not tell."""
-    row = {name: repr(launch.metrics[name]) for name in (CLOCK, CYCLES, DURATION) if launch.metrics.get(name)}
+    told = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)
+    row = {name: repr(told[name]) for name in (CLOCK, CYCLES, DURATION) if told.get(name)}
     if CLOCK not in row and not {CYCLES, DURATION} <= set(row):
         return None, "the model's own clock, as the profile tells none"
     mhz = row_clock_mhz(row, gpu)
-    return mhz, f"{mhz:,.0f} MHz, {CLOCK if CLOCK in row else 'its cycles over its duration'}"
+    return mhz, f"{mhz:,.0f} MHz, {'its cycles per second' if CLOCK in row else 'its cycles over its duration'}"
 
 
 def predictions(result: Result, wanted: Iterable[str]) -> dict[str, float]:
@@ -392,8 +393,7 @@ def predictions(result: Result, wanted: Iterable[str]) -> dict[str, float]:
     found["dram__bytes.sum"] = read + written
     for name in ("read", "write"):
         found[f"dram__sectors_{name}.sum"] = found[f"dram__bytes_{name}.sum"] / 32.0
-    for end in ("avg", "max"):
-        found[f"gpu__time_duration.{end}"] = found[DURATION]
+    found |= {name: found[same] for name, same in SAME.items() if same in found}
     for name in wanted:
         base = name.removesuffix(".per_second")
         if base != name and base in found and base.endswith(".sum") and result.time_us:

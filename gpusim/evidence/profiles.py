@@ -27,9 +27,9 @@ METRIC_COLUMNS = ("Metric Name", "Metric Unit", "Metric Value")
 
 LABELS: Mapping[str, str] = MappingProxyType(
     {
-        "Elapsed Cycles": "sm__cycles_elapsed.max",
+        "Elapsed Cycles": "gpc__cycles_elapsed.max",
         "Duration": "gpu__time_duration.sum",
-        "SM Frequency": "sm__cycles_elapsed.avg.per_second",
+        "SM Frequency": "gpc__cycles_elapsed.avg.per_second",
         "DRAM Frequency": "dram__cycles_elapsed.avg.per_second",
         "SM Active Cycles": "sm__cycles_active.avg",
         "L2 Hit Rate": "lts__t_sector_hit_rate.pct",

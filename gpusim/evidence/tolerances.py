@@ -16,7 +16,7 @@ from functools import cache
 from types import MappingProxyType
 
 from gpusim.errors import ConfigError, nearest
-from gpusim.evidence.whole import CYCLES, HIT_RATE, JUDGED_COUNTS
+from gpusim.evidence.whole import CLOCK, CYCLES, DRAM, DURATION, HIT_RATE, JUDGED_COUNTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class MetricClass:
 
 
 CLASSES: tuple[MetricClass, ...] = (
-    MetricClass(name="cycles", pattern=r"sm__cycles_elapsed\.max", limit=15.0, baseline=5.0, held_out=CYCLES,
+    MetricClass(name="cycles", pattern=r"(sm|gpc)__cycles_elapsed\.max", limit=15.0, baseline=5.0, held_out=CYCLES,
                 source="no family that was held out is known"),
     MetricClass(name="time", pattern=r"gpu__time_duration\.(sum|avg|max)", limit=15.0, baseline=5.0, held_out=CYCLES,
                 source="no family that was held out is known"),
@@ -80,6 +80,19 @@ CLASSES: tuple[MetricClass, ...] = (
 )  # fmt: skip
 """In order: the first that matches counts."""
 
+SAME: Mapping[str, str] = MappingProxyType(
+    {
+        "gpc__cycles_elapsed.max": CYCLES,
+        "gpc__cycles_elapsed.avg.per_second": CLOCK,
+        "dram__bytes_op_read.sum": DRAM[0],
+        "dram__bytes_op_write.sum": DRAM[1],
+        "gpu__time_duration.avg": DURATION,
+        "gpu__time_duration.max": DURATION,
+    }
+)
+"""Metrics that are another one under the name of its unit, or of a version: GPCs run at the clock of their SMs, and a
+section of Nsight Compute shows their cycles as a launch's."""
+
 RAW_COUNTS: tuple[MetricClass, ...] = (
     MetricClass(name="instructions", pattern=r"smsp?__inst_executed\.sum", limit=1.0, baseline=5.0, source="counted"),
 )
@@ -90,6 +103,15 @@ HELD_OUT_NAMES = frozenset({CYCLES, *JUDGED_COUNTS})
 
 USELESS = 25.0
 """A P90 above this is no tolerance: the model does not know that number, and it is shown alone."""
+
+
+def same_as(metric: str) -> str:
+    """The metric that we know ``metric`` as.
+
+    >>> same_as("gpc__cycles_elapsed.max"), same_as("dram__bytes.sum")
+    ('sm__cycles_elapsed.max', 'dram__bytes.sum')
+    """
+    return SAME.get(metric, metric)
 
 
 def class_of(metric: str) -> MetricClass | None:
@@ -157,7 +179,7 @@ def tolerance_of(metric: str, model: str, gpu: str, asked: Mapping[str, float]) 
     if kind is None or kind in RAW_COUNTS:
         return None
     known = _held_out().get(gpu, {})
-    found = known.get(model, {}).get(kind.held_out or metric)
+    found = known.get(model, {}).get(kind.held_out or same_as(metric))
     if found is not None and found > USELESS:
         return Tolerance(limit=math.inf, is_points=is_points, source=f"not judged: the P90 of {model} is {found:g} %")
     if found is not None and (kind.held_out or found > kind.limit):

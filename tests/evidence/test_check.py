@@ -31,7 +31,7 @@ from gpusim.evidence.check import (
     read_models,
 )
 from gpusim.evidence.profiles import ProfiledLaunch
-from gpusim.evidence.tolerances import CLASSES, HELD_OUT_NAMES, Tolerance, class_of, parse_tolerance, tolerance_of
+from gpusim.evidence.tolerances import CLASSES, HELD_OUT_NAMES, SAME, Tolerance, class_of, parse_tolerance, tolerance_of
 from gpusim.evidence.whole import CYCLES, DURATION
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.report.check import check_document, junit_bytes
@@ -170,6 +170,19 @@ def test_the_clock_is_cycles_over_duration_or_as_counted() -> None:
     told = {CYCLES: 1_500_000.0, DURATION: 1_000_000.0}
     assert clock_of(launch_of(**told), gpu)[0] == pytest.approx(1500.0)
     assert clock_of(launch_of(**told, **{"sm__cycles_elapsed.avg.per_second": 1.6e9}), gpu)[0] == pytest.approx(1600.0)
+
+
+def test_a_metric_under_another_name_is_judged_alike(tmp_path: Path, predicted: Mapping[str, float]) -> None:
+    for other, same in SAME.items():
+        if same not in predicted:
+            continue
+        told = {name: value for name, value in predicted.items() if name != same}
+        path = profile(tmp_path / "p.csv", {**told, other: predicted[same]}, cc="")
+        (item,) = check_profile(path, gpu=TOY, models=[COPY]).launches
+        assert item.passes and "1,000 MHz" in item.clock, other
+        assert not any("missing" in said for said in item.remarks), other
+        tolerances = [tolerance_of(name, "transpose", "h200_sxm", {}) for name in (other, same)]
+        assert [each and each.limit for each in tolerances] == [tolerances[0] and tolerances[0].limit] * 2
 
 
 def test_rates_follow_from_sums_and_time(predicted: Mapping[str, float]) -> None:
