@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import erf, exp, log, pi, sqrt
+from math import erf, exp, pi, sqrt
 
 import simpy
 
@@ -180,18 +180,13 @@ class Hbm(Component):
         self._intakes: dict[int, _Intake] = {}
         self._alike = alike or {}
 
-    def refresh_cycles(self, num_rows: float, over_cycles: float = 0.0, *, place: float | None = None) -> float:
+    def refresh_cycles(self, num_rows: float, over_cycles: float = 0.0) -> float:
         """How much later than a mean row's the slowest of ``num_rows`` rows comes that are asked for over ``over_cycles``.
 
         A row that finds its bank in refresh waits for a time between none and the longest, evenly. Those asked for early
-        hide their wait behind the later ones: the last to come counts. With a ``place`` above 0 and below 1 among all that
-        may happen to rows that are asked for at once: what happens there.
+        hide their wait behind the later ones: the last to come counts.
         """
-        longest, share = self._refresh_cycles, self.spec.refresh_fraction
-        if place is not None and share:
-            slowest: float = place ** (1.0 / num_rows)
-            return longest * (max(0.0, 1.0 - (1.0 - slowest) / share) - share / 2)
-        num_waiting = max(0.0, num_rows - 1.0) * share
+        longest, num_waiting = self._refresh_cycles, max(0.0, num_rows - 1.0) * self.spec.refresh_fraction
         if not longest or not num_waiting:
             return 0.0
         early = 0.0  # by which the slowest comes earlier than the last row with the longest wait
@@ -210,23 +205,18 @@ class Hbm(Component):
         self._num_draws += 1
         return self._spread_cycles * (self._num_draws * GOLDEN % 1.0 - 0.5)
 
-    def queue_cycles(self, num_lines: float = 1.0, place: float | None = None) -> float:
+    def queue_cycles(self, num_lines: float = 1.0) -> float:
         """How long the last of ``num_lines`` that are asked for now waits at its channel, by what was asked for lately.
 
         Each line finds a queue of its own, in which it waits with the chance that is the share taken, and then for an
-        exponential time, as in an M/M/1 queue. Without a ``place`` among all that may happen it is the mean.
+        exponential time, as in an M/M/1 queue.
         """
         if not self._queue_cycles:
             return 0.0
         share = min(self._most_share, self._lately(0.0) / (self._window * self._peak))
         if not share:
             return 0.0
-        each = self._queue_cycles / (1.0 - share)
-        if place is None:
-            return each * slowest_wait(num_lines, share)
-        slowest: float = place ** (1.0 / num_lines)
-        late = (1.0 - slowest) / share
-        return -each * log(late) if late < 1.0 else 0.0
+        return self._queue_cycles / (1.0 - share) * slowest_wait(num_lines, share)
 
     def _lately(self, num_bytes: float) -> float:
         """Bytes that have passed the wire of late, ``num_bytes`` now among them."""

@@ -19,11 +19,10 @@ ROW_BYTES = 4096
 INFINITE = float("inf")
 CERTAIN = 1e-3
 """A chance below is none, one above 1 less this a certainty."""
-PLASTIC = 0.7548776662466927
-"""The same, of its square root's kind: beside GOLDEN's they fill a square."""
 FEW_ROWS = 10
-"""Rows of memory of a request below which it is drawn how long it waits. Of more some row is in refresh nearly always; their
-queues are taken as a single line's, for else no loop of a GEMM would settle."""
+"""Rows of memory of a request below which its slowest part's queue counts and the link is taken from its first byte on: of
+more the queue is a single line's, and the link is taken so that the last bytes of both meet, for else no loop of a GEMM
+would settle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +128,9 @@ class L2(Component):
     and far latency: a side's first read of a tile goes across for the lines that lie on the other (a tile with lines on
     both waits for those), later ones find a copy while the side has room; what goes across, half of all stores among it,
     takes its turn on a link each way (what memory gives crosses as it comes); a tile of many lines waits for the
-    farthest slice; stores that wait dirty up to a limit, beyond which the oldest are written back; requests of few rows
-    of memory that each wait for their own refresh and queue, so that the last of many is late; cache hints and set-asides
-    (traffic.py): evict_first takes no room from others, evict_last keeps what is set aside, a window of addresses that
-    persist is evict_last; a sector that comes out of memory with its neighbour.
+    farthest slice; stores that wait dirty up to a limit, beyond which the oldest are written back; cache hints and
+    set-asides (traffic.py): evict_first takes no room from others, evict_last keeps what is set aside, a window of
+    addresses that persist is evict_last; a sector that comes out of memory with its neighbour.
     Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly); hints of how much to
     fetch; fills by stores to part of a sector (32 bytes, when it leaves); requests and headers of reads on the link; hints
     beside what earlier launches left, and in launches without footprints.
@@ -166,7 +164,6 @@ class L2(Component):
         self._tiles: dict[tuple[str, Hashable], TileState] = {}
         self._backlog_bytes = 0.0
         self._num_draws = 0
-        self._num_fills = 0
         self._side_weights = [share * len(side_shares) for share in side_shares]
         self._links = [
             GapPipe(units_per_cycle=spec.link_bytes_per_cycle * weight) for weight in self._side_weights if weight
@@ -282,12 +279,11 @@ class L2(Component):
         far = self.hit_latency_cycles - self._mean_latency_cycles if request.num_bytes > SIDE_BYTES else 0.0
         num_rows = max(request.num_rows * share, num_bytes / ROW_BYTES, 1.0)
         if num_rows < FEW_ROWS:
-            self._num_fills += 1
             num_parts = max(request.num_rows * share, paid / SIDE_BYTES, 1.0)
-            refreshed = hbm.refresh_cycles(num_rows, place=self._num_fills * GOLDEN % 1.0)
-            queued = hbm.queue_cycles(num_parts, self._num_fills * PLASTIC % 1.0)
+            queued = hbm.queue_cycles(num_parts)
         else:
-            refreshed, queued = hbm.refresh_cycles(num_rows, num_bytes / hbm.wire.alone), hbm.queue_cycles()
+            queued = hbm.queue_cycles()
+        refreshed = hbm.refresh_cycles(num_rows, num_bytes / hbm.wire.alone)
         # the lines that are far, that wait for a refresh and that find long queues are seldom the same
         waits = max(0.0, refreshed - far) if far else refreshed
         if far and num_rows >= FEW_ROWS:
@@ -295,7 +291,7 @@ class L2(Component):
         earliest = request.issued_at + paid / hbm.wire.alone + max(0.0, queued - max(refreshed, far))
         done = _Filled(tile, earliest, hbm.latency_cycles + waits)
         hbm.fill(
-            paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
+            paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun if num_rows < FEW_ROWS else None,
             piece_bytes=self._piece_bytes_of(request.tensor),
         )
 
@@ -412,10 +408,10 @@ class _Filled:
 
     def __call__(self, cycle: float) -> None:
         tile = self._tile
-        began = cycle if self._began is None else self._began
         come_at = cycle if cycle > self._earliest else self._earliest
-        for link, num_bytes, num_sms in tile.crossings:
-            tile.copied_at = link.reserve_alike(num_bytes, num_sms, at_cycle=began)
+        for link, num_bytes, num_sms in tile.crossings:  # lines cross as they come
+            since = cycle - num_bytes * num_sms / link.rate if self._began is None else self._began
+            tile.copied_at = link.reserve_alike(num_bytes, num_sms, at_cycle=since)
             if tile.copied_at > come_at:
                 come_at = tile.copied_at
         tile.crossings.clear()
