@@ -267,7 +267,10 @@ def _table(text: str) -> tuple[list[str], list[dict[str, str]]]:
     if "ID" not in header:
         raise ConfigError(f"a table begins with {', '.join(header[:3])}, wants the raw or the details page, with IDs")
     rows = []
+    ends_with_value = header.index("Metric Value") + 1 if "Metric Value" in header else len(header)
     for row in table:
+        if len(row) == ends_with_value + 1 and not row[-1]:  # columns of rules are left out beside metrics
+            row.extend([""] * (len(header) - len(row)))
         if len(row) != len(header):
             raise ConfigError(f"a line has {len(row)} of {len(header)} fields: it is cut off, wants the whole profile")
         rows.append(dict(zip(header, row, strict=True)))

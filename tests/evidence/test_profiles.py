@@ -56,6 +56,25 @@ def test_a_details_page_has_the_same_rounded_and_by_its_labels() -> None:
     assert (details.grid, details.block, details.kernel) == (raw.grid, raw.block, raw.kernel)
 
 
+def test_both_pages_that_the_profiler_itself_wrote_say_the_same() -> None:
+    raw, details = (read_profile(DATA / f"by_pointers_{page}.csv").launches for page in ("raw", "details"))
+    assert [launch.metrics["gpc__cycles_elapsed.max"] for launch in raw] == [196956.0, 196794.0]
+    for one, other in zip(raw, details, strict=True):
+        assert (one.kernel, one.grid, one.block) == ("by_pointers", (1, 1, 1), (256, 1, 1))
+        assert (other.kernel, other.grid, other.block) == (one.kernel, one.grid, one.block)
+        common = set(one.metrics) & set(other.metrics)
+        assert {DURATION, "lts__t_sector_hit_rate.pct", "launch__registers_per_thread"} <= common
+        for name in common:
+            assert other.metrics[name] == pytest.approx(one.metrics[name], rel=5e-3, abs=0.01), name
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.999])
+def test_a_page_of_the_profiler_that_is_cut_off_is_refused(share: float) -> None:
+    text = text_of("by_pointers_details.csv")
+    with pytest.raises(ConfigError, match="cut off"):
+        parse_csv(text[: int(share * len(text))])
+
+
 def test_passes_are_told_of() -> None:
     assert read_profile(DATA / "transpose_details.csv").remarks == ()
     assert "up to 6 passes" in read_profile(DATA / "copy_raw.csv").remarks[0]
