@@ -120,8 +120,9 @@ def differences(best: Entry, other: Entry) -> str:
     for name, word in (("latency", "of its math role's life goes into waits for loads"),
                        ("barrier", "into waits at barriers"), ("store_latency", "into waits for stores")):
         _compare(told, [_waits(result, name) for result in (a, b)], word)
-    for part in ("tensor", "l2", "sm_intake", "hbm", "smem"):
-        _compare(told, [result.busy.get(part, 0.0) for result in (a, b)], f"of the time {part} is busy")
+    for part in ("l2", "sm_intake", "hbm", "smem", "tma", "lsu", "store"):
+        if b.busy.get(part, 0.0) > a.busy.get(part, 0.0):  # less is what being slower brings
+            _compare(told, [result.busy.get(part, 0.0) for result in (a, b)], f"of the time {part} is busy")
     from_l2 = "l1tex__m_xbar2l1tex_read_bytes.sum"
     for name, word in (("dram__bytes_read.sum", "read from memory"), (from_l2, "brought from L2")):
         x, y = a.counters.get(name, 0.0), b.counters.get(name, 0.0)
@@ -144,12 +145,8 @@ def _waits(result: Result, name: str) -> float:
     """Of the life of the role that computes most."""
     if not result.states:
         return 0.0
-    states = max(result.states.values(), key=lambda shares: shares.get(_word(WarpState.TENSOR), 0.0))
-    return sum(states.get(_word(state), 0.0) for state in WAITS_FOR[name])
-
-
-def _word(state: WarpState) -> str:
-    return str(getattr(state, "value", state))
+    states = max(result.states.values(), key=lambda shares: shares.get(WarpState.TENSOR.label, 0.0))
+    return sum(states.get(state.label, 0.0) for state in WAITS_FOR[name])
 
 
 def _slower(best: Entry, other: Entry) -> str:
