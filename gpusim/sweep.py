@@ -27,8 +27,8 @@ from gpusim.simulate.run import simulate
 if TYPE_CHECKING:
     import pandas as pd
 
-Status = Literal["simulated", "sampled", "left out", "too long", "failed"]
-"""What became of one: all SMs, a sample of them, cannot be among the best, longer than patience, refused late."""
+Status = Literal["simulated", "sampled", "left out", "too long", "failed", "not reached"]
+"""What became of one: all SMs, a sample of them, cannot be among the best, longer than patience, refused late, Ctrl-C."""
 
 SAMPLED_SMS = 12
 """SMs of a first look: a GPC."""
@@ -36,8 +36,11 @@ SAMPLED_SMS = 12
 SAMPLE_MARGIN = 1.15
 """A sampled time is up to this factor off; what is left out in sampling must be slower by it."""
 
-PATIENCE_S = 4.0
+PATIENCE_S = 2.0
 """Seconds of a core that one configuration may take in a first look, unless told otherwise."""
+
+FINALISTS = 5
+"""How many are simulated with all SMs after the first look, at most: that takes ten times as long."""
 
 POLL_S = 0.01
 
@@ -57,7 +60,7 @@ class Entry:
     """No prediction is below this."""
     is_cheap: bool
     """Whether all SMs are simulated at once."""
-    status: Status = "left out"
+    status: Status = "not reached"
     result: Result | None = None
     note: str = ""
 
@@ -115,7 +118,8 @@ def sweep(
     Args:
         kernel: a name of :data:`gpusim.KERNEL_MODELS`.
         gpu: a GPU's name, or what :func:`gpusim.load_gpu` gives.
-        top: how many are simulated with all SMs after the first look; what cannot be among them may be left out.
+        top: how many are wanted: what cannot be among them may be left out. The first five of a first look, which takes a
+            sample of the SMs, are simulated with all.
         jobs: processes; with more than one a script wants ``if __name__ == "__main__"``.
         all_sms: simulate all SMs of every configuration, and leave out nothing for its cost.
         patience_s: seconds of a core that one may take in the first look.
@@ -163,7 +167,7 @@ def run_sweep(
         is_interrupted = True
     if not is_interrupted and all(entry.status == "failed" for entry in entries):
         raise KernelError(f"none of {len(entries)} configurations could be simulated: {entries[0].note}")
-    rank = {"simulated": 0, "sampled": 1, "left out": 2, "too long": 3, "failed": 4}
+    rank = {"simulated": 0, "sampled": 1, "left out": 2, "too long": 3, "failed": 4, "not reached": 5}
     problems = {problem: idx for idx, problem in enumerate(dict.fromkeys(entry.problem for entry in entries))}
     entries.sort(key=lambda item: (problems[item.problem], rank[item.status], item.time_us, item.bound_us))
     return Sweep(
@@ -207,7 +211,7 @@ class _Work:
                 idx = queue.pop()
                 entry = entries[idx]
                 if self._cannot_win(entry, entries, margin=1.0 if all_sms else SAMPLE_MARGIN):
-                    entries[idx] = replace(entry, note="cannot be among the best: its least possible time is above theirs")
+                    entries[idx] = replace(entry, status="left out", note="cannot be among the best: its least possible time is above theirs")
                     done += 1
                     continue
                 sms = None if all_sms or entry.is_cheap else SAMPLED_SMS
@@ -224,7 +228,8 @@ class _Work:
         for idx, entry in enumerate(entries):
             if entry.result is not None:
                 of_problem.setdefault(entry.problem, []).append(idx)
-        best = [idx for of in of_problem.values() for idx in sorted(of, key=lambda at: entries[at].time_us)[: self.top]]
+        most = min(self.top, FINALISTS)
+        best = [idx for of in of_problem.values() for idx in sorted(of, key=lambda at: entries[at].time_us)[:most]]
         queue = [idx for idx in best if entries[idx].status == "sampled"]
         num, done = len(queue), 0
         running: dict[int, Any] = {}

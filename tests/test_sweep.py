@@ -140,7 +140,7 @@ def test_how_sure_the_first_is_follows_from_its_expected_error() -> None:
     entries = list(found.entries)
     near = within_error(found, entries)
     assert near == [entry for entry in entries if entry.time_us <= 1.11 * entries[0].time_us]
-    said = " ".join(why(found, entries, 99))
+    said = " ".join(why(found, entries))
     assert f"{len(near) - 1} other" in said or "no other" in said
 
 

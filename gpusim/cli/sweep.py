@@ -57,7 +57,7 @@ def _kernel_command(row: KernelModel) -> Any:
             "--gpu", help="a GPU's name (gpusim gpus lists them) or a TOML file", metavar="NAME|TOML",
             rich_help_panel=panel), inspect.Parameter.empty),
         parameter("top", int, typer.Option(
-            "--top", help="how many are shown, and simulated with all SMs after a first look at some", metavar="N",
+            "--top", help="how many are shown; the first five are simulated with all SMs after a first look at some", metavar="N",
             rich_help_panel=panel), 10),
         parameter("jobs", int | None, typer.Option(
             "--jobs", help="processes; by default one a core", metavar="N", rich_help_panel=panel), None),
@@ -65,7 +65,7 @@ def _kernel_command(row: KernelModel) -> Any:
             "--all-sms", help="all SMs of every configuration, and no limit of --patience", rich_help_panel=panel), False),
         parameter("patience", float, typer.Option(
             "--patience", help="seconds of a core that one may take in the first look; then it is left out, and told",
-            metavar="S", rich_help_panel=panel), 4.0),
+            metavar="S", rich_help_panel=panel), 2.0),
         parameter("clock", str, typer.Option(
             "--clock", help=f"SM clock: {', '.join(CLOCKS)}, or MHz", metavar="MODE|MHZ", rich_help_panel=panel), "single"),
         parameter("l2_state", str, typer.Option(
@@ -121,7 +121,7 @@ def _sweep(row: KernelModel, values: Mapping[str, Any]) -> None:
         )
     json_path, csv_path, plot_path = outputs.values()
     if json_path is not None:
-        write_json(sweep_document(found, top), json_path)
+        write_json(sweep_document(found), json_path)
     console = console_for(json_path)
     if csv_path is not None:
         from gpusim.report.output import write_whole

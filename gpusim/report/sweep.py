@@ -26,7 +26,7 @@ NOTABLE = 0.02
 """A difference that is worth a word: of a share, in points; of a quantity, of the larger."""
 
 
-def sweep_document(sweep: Sweep, top: int) -> dict[str, Any]:
+def sweep_document(sweep: Sweep) -> dict[str, Any]:
     """The JSON document."""
     return {
         "kernel": sweep.kernel, "gpu": sweep.gpu, "varied": list(sweep.choices.varied),
@@ -38,7 +38,7 @@ def sweep_document(sweep: Sweep, top: int) -> dict[str, Any]:
             {
                 "problem": dict(problem), "best": dict(entries[0].choice.options), "time_us": entries[0].time_us,
                 "expected_error_pct": _error_pct(sweep, entries[0]), "num_within_error": len(within_error(sweep, entries)),
-                "why": why(sweep, entries, top),
+                "why": why(sweep, entries),
             }
             for problem, entries in sweep.by_problem().items() if entries[0].result is not None
         ],
@@ -57,7 +57,7 @@ def render_sweep(sweep: Sweep, console: Console, *, top: int, gpu_name: str) -> 
     if entries[0].result is None:
         console.print("Nothing was simulated.")
         return
-    for sentence in why(sweep, entries, top):
+    for sentence in why(sweep, entries):
         console.print(escape(sentence), highlight=False)
     console.print("Next: ", end="")
     print_command(_command(sweep, entries[0], gpu_name), console)
@@ -70,7 +70,7 @@ def within_error(sweep: Sweep, entries: list[Entry]) -> list[Entry]:
     return [entry for entry in entries if entry.result is not None and entry.time_us <= most]
 
 
-def why(sweep: Sweep, entries: list[Entry], top: int) -> list[str]:
+def why(sweep: Sweep, entries: list[Entry]) -> list[str]:
     """Sentences: the best, how sure that is, against the second, against the slowest."""
     timed = [entry for entry in entries if entry.result is not None]
     best = timed[0]
@@ -95,9 +95,10 @@ def why(sweep: Sweep, entries: list[Entry], top: int) -> list[str]:
     if len(timed) > 2 and slowest is not timed[1]:
         said.append(f"Against the slowest, {_spelled(slowest)} ({_slower(best, slowest)}): {differences(best, slowest)}.")
     if any(entry.status == "sampled" for entry in timed):
+        num = sum(entry.status == "simulated" for entry in timed)
         said.append(
-            f"All SMs were simulated of the best {min(top, sum(entry.status == 'simulated' for entry in timed))} of a first "
-            "look; the rest of the table is by a sample of SMs (mostly a few, at worst some 15 % off)."
+            f"All SMs were simulated of the best {num} of a first look; others are by a sample of SMs (mostly a few, at "
+            "worst some 15 % off), and stand behind them."
         )
     return said
 
