@@ -1,6 +1,6 @@
 """What a sweep costs: seconds of a configuration, as a ratio to one plain prediction of the same run.
 
-    python benchmarks/sweep.py
+python benchmarks/sweep.py
 """
 
 from __future__ import annotations

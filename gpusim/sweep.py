@@ -211,7 +211,8 @@ class _Work:
                 idx = queue.pop()
                 entry = entries[idx]
                 if self._cannot_win(entry, entries, margin=1.0 if all_sms else SAMPLE_MARGIN):
-                    entries[idx] = replace(entry, status="left out", note="cannot be among the best: its least possible time is above theirs")
+                    why = "cannot be among the best: its least possible time is above theirs"
+                    entries[idx] = replace(entry, status="left out", note=why)
                     done += 1
                     continue
                 sms = None if all_sms or entry.is_cheap else SAMPLED_SMS

@@ -57,7 +57,7 @@ def _kernel_command(row: KernelModel) -> Any:
             "--gpu", help="a GPU's name (gpusim gpus lists them) or a TOML file", metavar="NAME|TOML",
             rich_help_panel=panel), inspect.Parameter.empty),
         parameter("top", int, typer.Option(
-            "--top", help="how many are shown; the first five are simulated with all SMs after a first look at some", metavar="N",
+            "--top", help="how many are shown; five are simulated with all SMs after a first look at some", metavar="N",
             rich_help_panel=panel), 10),
         parameter("jobs", int | None, typer.Option(
             "--jobs", help="processes; by default one a core", metavar="N", rich_help_panel=panel), None),
