@@ -32,6 +32,7 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["predikt"], ["'predikt'", "did you mean 'predict'?"]),
     (["predict"], ["predict: a kernel is missing", "gemm"]),
     (["predict", "gem"], ["'gem' is no kernel", "did you mean 'gemm'?"]),
+    (["predict", "copy"], ["'copy' is no kernel", "did you mean 'elementwise'?"]),
     (["--foo"], ["--foo is unknown"]),
     (["predict", "gemm", *SIZE], ["--gpu is missing"]),
     (["predict", "gemm", "--n", "1", "--k", "1", "--gpu", "toy"], ["--m is missing", "rows of A and D"]),
@@ -153,6 +154,13 @@ def test_tables_in_a_pipe_have_a_line_a_row_however_long(capsys: pytest.CaptureF
     assert len(rows) == 22
     assert {len(words) for words in rows[:-1]} == {8}
     assert all(words[0] == "occupancy" and words[-1] == "pass" for words in rows[:-1])
+
+
+def test_validate_tells_a_pipe_how_far_it_is_and_speaks_of_no_other_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "--gpu", "h200_sxm", "--kernel", "occupancy", "--kernel", "tensor_map"]) in (0, 1)
+    told = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
+    assert sorted(line.split(",")[0] for line in told) == ["gpusim: judged occupancy", "gpusim: judged tensor_map"]
+    assert told[-1].endswith("2 of 2 parts")
 
 
 def test_a_prediction_writes_json_trace_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,7 @@
 """The command line. Bad input costs one sentence and status 2.
 
-Status 0 is success, 1 a mismatch, 2 bad input, 130 an interruption. Whatever is slow to import is imported by the
-command that needs it. A new command is a new module here and one row in ``COMMANDS``.
+Status 0 is success, 1 a mismatch, 2 bad input, 3 nothing to compare (``check``), 130 an interruption. Whatever is slow to
+import is imported by the command that needs it. A new command is a new module here and one row in ``COMMANDS``.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 from typer.exceptions import TyperException
 from typer.main import get_command
 
 from gpusim.cli.banks import BanksCommand, banks_command
+from gpusim.cli.check import CheckCommand, check_command
 from gpusim.cli.evidence import calibrate_command, validate_command
 from gpusim.cli.gpus import gpus_command
 from gpusim.cli.kernels import EXPLAIN, PREDICT
@@ -37,6 +39,7 @@ COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
     ("measure", measure_command),
     ("calibrate", calibrate_command),
     ("validate", validate_command),
+    ("check", check_command),
     ("sass", sass_command),
     ("gpus", gpus_command),
 )
@@ -147,8 +150,11 @@ def _version() -> str:
         return "0 (not installed)"
 
 
+OF_THEIR_OWN: dict[Any, type[TyperCommand]] = {banks_command: BanksCommand, check_command: CheckCommand}
+"""Commands whose help or options are made when they are asked for."""
+
 for _name, _command in COMMANDS:
     if isinstance(_command, typer.Typer):
         app.add_typer(_command, name=_name)
     else:
-        app.command(_name, cls=BanksCommand if _command is banks_command else None)(_command)
+        app.command(_name, cls=OF_THEIR_OWN.get(_command))(_command)

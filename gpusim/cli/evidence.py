@@ -87,7 +87,7 @@ def validate_command(
         return
     gpu, folder = find_gpu(gpu_name, "--gpu"), _folder(measured, gpu_name)
     cases = _cases(kernels)
-    for sentence in not_judged(_cases(None), folder, wanted, gpu):
+    for sentence in not_judged(cases, folder, wanted, gpu, knows_all=not kernels):
         typer.echo(f"gpusim: {sentence}", err=True)
     found = _judge_all(cases, folder, gpu, wanted)
     if not found:
@@ -162,8 +162,9 @@ def _judge_all(cases: Sequence[Case], folder: Path, gpu: GpuSpec, tiers: Sequenc
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     context = multiprocessing.get_context("spawn")
     found: dict[tuple[str, tuple[int, int]], list[Judgement]] = {}
+    shown = Console(stderr=True)
     with (
-        Progress(*columns, console=Console(stderr=True), transient=True) as progress,
+        Progress(*columns, console=shown, transient=True) as progress,
         ProcessPoolExecutor(min(len(parts), os.cpu_count() or 1) or 1, mp_context=context) as pool,
     ):
         task = progress.add_task("judging", total=len(parts))
@@ -172,6 +173,10 @@ def _judge_all(cases: Sequence[Case], folder: Path, gpu: GpuSpec, tiers: Sequenc
             for future in as_completed(futures):
                 found[futures[future]] = future.result()
                 progress.advance(task)
+                if not shown.is_terminal:  # a file or a pipe has no bar
+                    name, (idx, num) = futures[future]
+                    part = f" {idx + 1} of {num}" if num > 1 else ""
+                    typer.echo(f"gpusim: judged {name}{part}, {len(found)} of {len(parts)} parts", err=True)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

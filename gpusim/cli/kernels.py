@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,6 +164,13 @@ class Kernels(Commands):
         from gpusim.kernel_models import KERNEL_MODELS
 
         return list(KERNEL_MODELS)
+
+    def hint(self, name: str, known: Sequence[str]) -> str:
+        """Kernels have other names, too."""
+        from gpusim.kernel_models import KERNEL_MODELS
+
+        called = [row.name for row in KERNEL_MODELS.values() if name.lower().replace("-", "_") in row.also]
+        return f"did you mean {called[0]!r}?" if called else super().hint(name, known)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """``predict`` or ``explain`` for one kernel."""

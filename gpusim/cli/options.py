@@ -34,11 +34,15 @@ class Commands(TyperGroup):
 
     noun = "command"
 
+    def hint(self, name: str, known: Sequence[str]) -> str:
+        """What was meant by an unknown ``name``."""
+        return nearest(name, known)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that ``args`` begin with."""
         known = self.list_commands(ctx)
         if args[0] not in known and not args[0].startswith("-"):
-            raise ConfigError(f"{where(ctx)}{args[0]!r} is no {self.noun}; {nearest(args[0], known)}")
+            raise ConfigError(f"{where(ctx)}{args[0]!r} is no {self.noun}; {self.hint(args[0], known)}")
         return super().resolve_command(ctx, args)
 
 

@@ -1,4 +1,4 @@
-"""Options of a kernel, made from its parameters' model, and that model's refusals as sentences with flags."""
+"""Options of a kernel, made from its parameters' model."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 import typer
 
-from gpusim.errors import KernelError, nearest
-
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
-    from pydantic_core import ErrorDetails
 
     from gpusim.kernel_models import KernelModel
 
@@ -97,43 +94,10 @@ def checked_params(row: KernelModel, given: Mapping[str, Any]) -> BaseModel:
     Raises:
         KernelError: the first thing that it refuses, as a sentence with the flag's name.
     """
-    from pydantic import ValidationError
-
     typed: dict[str, Any] = dict(given)
     for name, item in row.params.model_fields.items():
         key = option_name(name, item)
         for choice in _shape(item.annotation)[1]:  # choices that are no texts
             if key in typed and not isinstance(choice, str) and str(choice) == typed[key]:
                 typed[key] = choice
-    try:
-        return row.params(**typed)
-    except ValidationError as error:
-        raise KernelError(_model_sentence(error.errors()[0])) from None
-
-
-def _model_sentence(error: ErrorDetails) -> str:
-    """What a model refused: flag, found, wanted, nearest."""
-    place = [str(part) for part in error["loc"]]
-    flag = f"--{place[0].rstrip('_').replace('_', '-')}" if place else "parameters"
-    found, context = error["input"], error.get("ctx", {})
-    kind = error["type"]
-    if kind == "literal_error":
-        choices = [choice.strip("'") for choice in str(context["expected"]).replace(" or ", ", ").split(", ")]
-        hint = nearest(str(found), choices)
-        rest = f" (known: {', '.join(choices)})" if hint.startswith("did you") else ""
-        return f"{flag} {str(found)!r} is unknown; {hint}{rest}"
-    if kind.startswith(("int_", "float_")):
-        return f"{flag} is {found!r}, wants a {'whole ' if kind.startswith('int_') else ''}number"
-    if kind == "finite_number":
-        return f"{flag} is {found!r}, wants a finite number"
-    bounds = {"greater_than_equal": ("ge", "{} or more"), "greater_than": ("gt", "more than {}"),
-              "less_than_equal": ("le", "at most {}"), "less_than": ("lt", "less than {}")}
-    if kind in bounds:
-        key, text = bounds[kind]
-        return f"{flag} is {found}, wants {text.format(context[key])}"
-    message = error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    if message.startswith(("is ", "wants ", "has ")):
-        return f"{flag} {message}"
-    if message.startswith("--") or not place:
-        return message
-    return f"{flag} is {found!r}: {message[0].lower()}{message[1:]}"
+    return row.params(**typed)

@@ -25,6 +25,7 @@ from gpusim.simulate.run import simulate
 PARAMETERS = (
     "m", "n", "k", "dtype", "out_dtype", "layout", "tile", "stages", "copy", "math", "schedule", "warps", "consumers",
     "split", "cluster", "persistent", "raster", "raster_group", "swizzle", "epilogue", "setmaxnreg", "wgmma_depth",
+    "arrivals",
 )
 KEYS = ["ladder", "step", "m", "n", "k"]
 PREDICTIONS = "predictions*.csv"
@@ -68,7 +69,7 @@ def params_of(row: dict[str, Any]) -> GemmParams:
     """A ladder's row as parameters of the GEMM model; empty fields keep their defaults.
 
     Raises:
-        GpusimError, pydantic.ValidationError: the row says what no kernel can be.
+        KernelError: the row says what no kernel can be.
     """
     options = {name: row[name] for name in PARAMETERS if row.get(name, "") != ""}
     options["persistent"] = options.get("persistent") == "yes"

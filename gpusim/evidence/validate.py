@@ -204,13 +204,16 @@ def _spread_pct(row: Mapping[str, str], name: str) -> float | None:
     return 50.0 * (most - least) / abs(number_in(row, name)) if number_in(row, name) else None
 
 
-def not_judged(cases: Sequence[Case], folder: Path, tiers: Iterable[int], gpu: GpuSpec | None = None) -> list[str]:
+def not_judged(
+    cases: Sequence[Case], folder: Path, tiers: Iterable[int], gpu: GpuSpec | None = None, *, knows_all: bool = True
+) -> list[str]:
     """A sentence for each table, row or column of one that is not judged: unknown, not asked for, or not there.
 
-    With ``gpu`` also one for each row that the model refuses.
+    With ``gpu`` also one for each row that the model refuses. ``knows_all``: ``cases`` are all that there are, so that other
+    tables are strangers.
     """
     wanted, known = set(tiers), {case.name for case in cases}
-    strangers = [path.name for path in sorted(folder.glob("*.csv")) if path.stem not in known]
+    strangers = [path.name for path in sorted(folder.glob("*.csv")) if knows_all and path.stem not in known]
     said = [f"{name}: no kernel has that name, not judged" for name in strangers]
     for case in cases:
         path = folder / f"{case.name}.csv"

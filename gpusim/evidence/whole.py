@@ -36,9 +36,9 @@ CLOCK = "sm__cycles_elapsed.avg.per_second"
 DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 HIT_RATE = "lts__t_sector_hit_rate.pct"
 SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
-WAVEFRONTS_OF_A_WARP = 1
-"""That Nsight Compute counts as ``SHARED`` beside a warp's own accesses. Source: kernels/shared_access, launches of one
-warp: the total has one more than what it says of loads and stores."""
+THREAD_NUMBERS = 1
+"""Numbers that a warp asks for of its threads (``SR_TID``): along x alone, where blocks have one dimension. Nsight
+Compute counts each as a wavefront of shared memory (``SHARED``). Source: kernels/shared_counter; how many, SASS."""
 JUDGED_COUNTS = (
     *DRAM,
     "lts__t_sectors_srcunit_tex_op_read.sum",
@@ -220,6 +220,7 @@ def whole_kernel(
     limits: Mapping[str, Limit] = MappingProxyType({}),
     includes: Callable[[], dict[str, str]] = dict,
     checks_counted: bool = True,
+    thread_numbers: int = THREAD_NUMBERS,
 ) -> Case:
     """The case of a kernel that ``KERNEL_MODELS[model]`` tells.
 
@@ -236,6 +237,7 @@ def whole_kernel(
         limits: other limits than :data:`LIMITS`, by name.
         includes: as of :class:`Case`.
         checks_counted: as of :class:`Case`.
+        thread_numbers: that each warp asks for, by SASS.
     """
 
     def params(config: Config, gpu: GpuSpec) -> KernelParams:
@@ -249,7 +251,7 @@ def whole_kernel(
     def predict_row(
         config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]
     ) -> dict[str, Answer]:
-        return answers(params(config, gpu).launch(gpu), row, gpu, names)
+        return answers(params(config, gpu).launch(gpu), row, gpu, names, thread_numbers=thread_numbers)
 
     case = Case(
         name=name, question=question, columns=columns, groups=groups, launch=launch, check=check, values=values,
@@ -273,7 +275,9 @@ def _simulated(launch: Launch, gpu: GpuSpec, *, clock: Any, l2: Literal["cold", 
     return simulate(launch, gpu, clock=clock, l2=l2, data="random")
 
 
-def answers(launch: Launch, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> dict[str, Answer]:
+def answers(
+    launch: Launch, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str], *, thread_numbers: int = THREAD_NUMBERS
+) -> dict[str, Answer]:
     """What the simulator says of ``names`` of a row that ``launch`` gave: each protocol is simulated only if asked for.
 
     Counts and cycles with a cold L2, at the row's clock; ``single_*`` with a cold L2 and ``sustained_*`` with what the
@@ -284,7 +288,7 @@ def answers(launch: Launch, row: Mapping[str, str], gpu: GpuSpec, names: Collect
     found: dict[str, Answer] = {}
     if has - {*SINGLE, *SUSTAINED, POWER}:
         mhz = row_clock_mhz(row, gpu)
-        counters = as_counted(_simulated(launch, gpu, clock=mhz).counters)
+        counters = as_counted(_simulated(launch, gpu, clock=mhz).counters, thread_numbers)
         floor = FLOOR_SHARE * touched_bytes(launch)
         for name in has & set(counters):
             found[name] = Answer(value=counters[name], floor=floor if name in DRAM else 0.0)
@@ -293,17 +297,19 @@ def answers(launch: Launch, row: Mapping[str, str], gpu: GpuSpec, names: Collect
     for protocol, clock, l2 in ((SINGLE, "single", "cold"), (SUSTAINED, "sustained", "warm")):
         if has & {*protocol, *([POWER] if protocol == SUSTAINED else [])}:
             result = _simulated(launch, gpu, clock=clock, l2=l2)  # type: ignore[arg-type]  # words of the table above
-            found[protocol[0]] = Answer(value=result.time_us + event_us(row, f"empty_{protocol[0]}", gpu), roofline=roof_us)
+            beside_us = event_us(row, f"empty_{protocol[0]}", gpu, l2=l2)  # type: ignore[arg-type]  # as above
+            roof = None if roof_us is None else roof_us + beside_us
+            found[protocol[0]] = Answer(value=result.time_us + beside_us, roofline=roof)
             found[protocol[1]] = Answer(value=result.sm_clock_mhz, roofline=gpu.clock.max_mhz)
             if protocol == SUSTAINED:
                 found[POWER] = Answer(value=result.power_w, roofline=gpu.clock.power_limit_w)
     return found
 
 
-def as_counted(counters: Mapping[str, float]) -> dict[str, float]:
-    """The simulator's counters with what Nsight Compute counts beside them."""
+def as_counted(counters: Mapping[str, float], thread_numbers: int = THREAD_NUMBERS) -> dict[str, float]:
+    """The simulator's counters with what Nsight Compute counts beside them: a wavefront for each of ``thread_numbers``."""
     warps = counters["launch__grid_size"] * counters["launch__block_size"] / 32
-    return {**counters, SHARED: counters[SHARED] + WAVEFRONTS_OF_A_WARP * warps}
+    return {**counters, SHARED: counters[SHARED] + thread_numbers * warps}
 
 
 def row_clock_mhz(row: Mapping[str, str], gpu: GpuSpec) -> float:
@@ -321,15 +327,15 @@ def row_clock_mhz(row: Mapping[str, str], gpu: GpuSpec) -> float:
     return min(max(mhz, gpu.clock.min_mhz), gpu.clock.max_mhz)
 
 
-def event_us(row: Mapping[str, str], name: str, gpu: GpuSpec) -> float:
+def event_us(row: Mapping[str, str], name: str, gpu: GpuSpec, *, l2: Literal["cold", "warm"] = "cold") -> float:
     """What a protocol takes beside a kernel's own time: of an empty kernel, measured with the row, less its own time.
 
     Nothing where the row does not tell.
     """
-    return number_in(row, name) - empty_us(gpu) if row.get(name) else 0.0
+    return number_in(row, name) - empty_us(gpu, l2=l2) if row.get(name) else 0.0
 
 
-def empty_us(gpu: GpuSpec) -> float:
+def empty_us(gpu: GpuSpec, *, l2: Literal["cold", "warm"] = "cold") -> float:
     """What the simulator says of a kernel that does nothing, at the highest clock."""
     from gpusim.workload.launch import Launch, RoleContext, WarpRole
 
@@ -338,7 +344,7 @@ def empty_us(gpu: GpuSpec) -> float:
         yield from ()
 
     role = WarpRole(name="warp", num_warps=1, program=nothing)
-    return _simulated(Launch(kernel="nothing", num_ctas=1, num_tiles=1, roles=(role,)), gpu, clock="max").time_us
+    return _simulated(Launch(kernel="nothing", num_ctas=1, num_tiles=1, roles=(role,)), gpu, clock="max", l2=l2).time_us
 
 
 def touched_bytes(launch: Launch) -> float:

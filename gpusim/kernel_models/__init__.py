@@ -27,17 +27,21 @@ class KernelModel:
     name: str
     summary: str
     params: type[KernelParams]
+    also: tuple[str, ...] = ()
+    """What else people call it, for hints."""
 
 
 KERNEL_MODELS: dict[str, KernelModel] = {
     "gemm": KernelModel(
-        name="gemm", summary="D = activation(alpha A B + beta C + bias), every schedule", params=GemmParams
+        name="gemm", summary="D = activation(alpha A B + beta C + bias), every schedule", params=GemmParams,
+        also=("matmul", "mm", "linear", "addmm", "bmm"),
     ),
     "sgemm_naive": KernelModel(
         name="sgemm_naive", summary="D = A B in fp32, a thread an element of D", params=SgemmNaiveParams
     ),
     "elementwise": KernelModel(
-        name="elementwise", summary="copy, scale, add or fill, a vector a load", params=ElementwiseParams
+        name="elementwise", summary="copy, scale, add or fill, a vector a load", params=ElementwiseParams,
+        also=("copy", "scale", "add", "fill", "memcpy", "vector_add", "axpy", "stream"),
     ),
     "smem_copy": KernelModel(
         name="smem_copy", summary="a matrix copied through shared memory, tile by tile", params=SmemCopyParams
@@ -46,11 +50,16 @@ KERNEL_MODELS: dict[str, KernelModel] = {
         name="strided_copy", summary="every n-th element of a tensor, side by side", params=StridedCopyParams
     ),
     "transpose": KernelModel(name="transpose", summary="a matrix transposed in tiles of 32 x 32", params=TransposeParams),
-    "reduction": KernelModel(name="reduction", summary="sum of every row, or of every column", params=ReductionParams),
+    "reduction": KernelModel(
+        name="reduction", summary="sum of every row, or of every column", params=ReductionParams, also=("sum", "reduce")
+    ),
     "softmax": KernelModel(name="softmax", summary="softmax of every row, by a warp or a CTA", params=SoftmaxParams),
     "layer_norm": KernelModel(
-        name="layer_norm", summary="layer normalization of every row, by a warp or a CTA", params=LayerNormParams
+        name="layer_norm", summary="layer normalization of every row, by a warp or a CTA", params=LayerNormParams,
+        also=("layernorm", "norm"),
     ),
-    "gather": KernelModel(name="gather", summary="rows of a table by their numbers", params=GatherParams),
+    "gather": KernelModel(
+        name="gather", summary="rows of a table by their numbers", params=GatherParams, also=("embedding", "index_select")
+    ),
 }
 """Every kernel that can be predicted by name."""

@@ -153,6 +153,7 @@ def gather_launch(params: GatherParams) -> Launch:
             replace(
                 share_footprint("table", "read", num_bytes=num_bytes, share_bytes=share, num_steps=len(chunks)),
                 table_bytes=params.table_rows * params.row_bytes if params.index == "random" else 0,
+                piece_bytes=params.row_bytes if params.index == "random" else 0,
             ),
             share_footprint("out", "write", num_bytes=num_bytes, share_bytes=share, num_steps=len(chunks)),
         ),

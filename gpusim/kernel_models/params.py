@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 
+from gpusim.errors import KernelError, nearest
 from gpusim.workload.launch import Launch, Target
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 
 class KernelParams(BaseModel):
@@ -18,6 +22,20 @@ class KernelParams(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _refused_in_a_sentence(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """What the fields refuse.
+
+        Raises:
+            KernelError: the first thing, as a sentence with the option's name.
+        """
+        try:
+            return handler(given)
+        except ValidationError as error:
+            known = [item.alias or name for name, item in cls.model_fields.items()]
+            raise KernelError(_sentence(error.errors()[0], known)) from None
 
     @abstractmethod
     def resolved(self, gpu: Target) -> Self:
@@ -66,3 +84,35 @@ class KernelParams(BaseModel):
                 value = "x".join(str(part) for part in value)
             options[name.rstrip("_")] = value
         return options
+
+
+def _sentence(error: ErrorDetails, known: list[str]) -> str:
+    """What a model refused: flag, found, wanted, nearest."""
+    place = [str(part) for part in error["loc"]]
+    flag = f"--{place[0].rstrip('_').replace('_', '-')}" if place else "parameters"
+    found, context = error["input"], error.get("ctx", {})
+    kind = error["type"]
+    if kind == "missing":
+        return f"{flag} is missing, wants a value"
+    if kind == "extra_forbidden":
+        return f"{flag} is no option of this kernel; {nearest(place[0], known)}"
+    if kind == "literal_error":
+        choices = [choice.strip("'") for choice in str(context["expected"]).replace(" or ", ", ").split(", ")]
+        hint = nearest(str(found), choices)
+        rest = f" (known: {', '.join(choices)})" if hint.startswith("did you") else ""
+        return f"{flag} {str(found)!r} is unknown; {hint}{rest}"
+    if kind.startswith(("int_", "float_")):
+        return f"{flag} is {found!r}, wants a {'whole ' if kind.startswith('int_') else ''}number"
+    if kind == "finite_number":
+        return f"{flag} is {found!r}, wants a finite number"
+    bounds = {"greater_than_equal": ("ge", "{} or more"), "greater_than": ("gt", "more than {}"),
+              "less_than_equal": ("le", "at most {}"), "less_than": ("lt", "less than {}")}
+    if kind in bounds:
+        key, text = bounds[kind]
+        return f"{flag} is {found}, wants {text.format(context[key])}"
+    message = error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    if message.startswith(("is ", "wants ", "has ")):
+        return f"{flag} {message}"
+    if message.startswith("--") or not place:
+        return message
+    return f"{flag} is {found!r}: {message[0].lower()}{message[1:]}"

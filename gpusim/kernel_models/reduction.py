@@ -174,7 +174,7 @@ def _row_role(
     steps = (num_all - 1).bit_length()
     word = AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WORD_BYTES)
     words = AccessPattern(num_requests=1, num_wavefronts=1, num_bytes=num_all * WORD_BYTES)
-    shuffle_words, add_words = ops.Shfl(steps, is_chain=True), ops.Alu(steps, is_chain=True)
+    shuffle_words, add_words = ops.Shfl(steps, is_chain=True, num_warps=1), ops.Alu(steps, is_chain=True)
     result = dense_access(0, 1, WORD_BYTES)
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gpusim.errors import KernelError
-from gpusim.kernel_models.streams import MAX_ELEMENTS, StreamParams, ceil_div, check_grid, passes, total
+from gpusim.kernel_models.streams import MAX_ELEMENTS, MAX_THREADS, StreamParams, ceil_div, check_grid, passes, total
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
@@ -73,19 +73,41 @@ class RowParams(StreamParams):
         Raises:
             KernelError: one of these.
         """
-        step = self.lanes * VECTOR_BYTES // self.element.num_bytes
-        if self.columns % step:
-            raise KernelError(
-                f"{kernel}: {self.columns} columns do not give {self.lanes} lanes whole vectors of {VECTOR_BYTES} bytes: "
-                f"use a multiple of {step}" + (" or --per warp" if self.per == "block" else "")
+        if not self._is_shared(self.columns, self.lanes):
+            whole = self.columns % (self.lanes * VECTOR_BYTES // self.element.num_bytes) == 0
+            why = (
+                f"are {self.values} values a lane, which keeps at most {MOST_VALUES}"
+                if whole
+                else f"do not give {self.lanes} lanes whole vectors of {VECTOR_BYTES} bytes"
             )
-        if self.values > MOST_VALUES:
-            use = "--per block" if self.per == "warp" else "more --threads"
-            raise KernelError(
-                f"{kernel}: {self.columns} columns are {self.values} values a lane, which keeps at most {MOST_VALUES}: "
-                f"use {use}"
-            )
+            raise KernelError(f"{kernel}: {self.columns} columns {why}: use {self._way_out()}")
         check_grid(kernel, self.num_ctas, use="use fewer --rows")
+
+    def _is_shared(self, columns: int, lanes: int) -> bool:
+        """Whether a row gives each lane whole vectors, and no more than it keeps."""
+        return columns % (lanes * VECTOR_BYTES // self.element.num_bytes) == 0 and columns // lanes <= MOST_VALUES
+
+    def _way_out(self) -> str:
+        """Options that would do: for these columns, else for the next number of them that any would do for."""
+        if self._is_shared(self.columns, WARP_SIZE):
+            return "--per warp"
+        all_threads = sorted(range(WARP_SIZE, MAX_THREADS + 1, WARP_SIZE), key=lambda each: (each != self.threads, each))
+        for threads in all_threads:
+            if self._is_shared(self.columns, threads):
+                return f"--per block --threads {threads}"
+        step = self.lanes * VECTOR_BYTES // self.element.num_bytes
+        if ceil_div(self.columns, step) * step // self.lanes <= MOST_VALUES:
+            return f"--columns {ceil_div(self.columns, step) * step}, or another multiple of {step}"
+        found = []
+        for threads in all_threads:
+            step = threads * VECTOR_BYTES // self.element.num_bytes
+            columns = ceil_div(self.columns, step) * step
+            if columns // threads <= MOST_VALUES:
+                found.append((columns, threads))
+        if not found:
+            return f"at most {MAX_THREADS * MOST_VALUES} --columns, which is what a CTA keeps"
+        columns, threads = min(found)
+        return f"--columns {columns} --per block --threads {threads}"
 
     def rows_at_once(self, num_sms: int) -> int:
         """Rows of a CTA whose warps are taken to keep step: one where no SM has two CTAs, and warps go on by themselves.

@@ -35,7 +35,9 @@ MAX_VECTOR_BYTES = 16
 """What a thread loads or stores with one instruction at most. Source: PTX ISA, ``ld`` and ``st`` of 128 bits."""
 
 Elements = Annotated[int, Field(ge=1, le=MAX_ELEMENTS)]
-Threads = Annotated[int, Field(ge=WARP_SIZE, le=1024, multiple_of=WARP_SIZE)]
+MAX_THREADS = 1024
+"""Of a CTA."""
+Threads = Annotated[int, Field(ge=WARP_SIZE, le=MAX_THREADS, multiple_of=WARP_SIZE)]
 VectorBytes = Literal[2, 4, 8, 16]
 
 

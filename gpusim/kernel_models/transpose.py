@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -142,7 +143,7 @@ def transpose_launch(params: TransposeParams) -> Launch:
         registers_source="SASS of kernels/transpose",
         footprints=(
             grid.footprint("in", "read", element_bytes=width),
-            grid.footprint("out", "write", element_bytes=width),
+            replace(grid.footprint("out", "write", element_bytes=width), piece_bytes=TILE * width if grid.num_x > 1 else 0),
         ),
         params=params.as_options(),
     )

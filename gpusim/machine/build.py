@@ -94,14 +94,14 @@ class Machine:
         smem_bytes_per_sm: int,
         num_ctas: int | None = None,
         fill_scales: Mapping[str, float] | None = None,
-        fetch_scales: Mapping[str, float] | None = None,
+        fetch_scales: Mapping[str, float] | None = None, piece_bytes: Mapping[str, int] | None = None,
         alike: Mapping[int, int] | None = None,
     ) -> None:
         """Build all SMs.
 
-        ``smem_bytes_per_sm`` is what the launch takes of the unified L1, ``num_ctas`` its grid; ``fill_scales`` and
-        ``fetch_scales`` as in L2; ``alike``: the SMs that are simulated, and for how many each of them stands; all, if not
-        told.
+        ``smem_bytes_per_sm`` is what the launch takes of the unified L1, ``num_ctas`` its grid; ``fill_scales``,
+        ``fetch_scales`` and ``piece_bytes`` as in L2; ``alike``: the SMs that are simulated, and for how many each of
+        them stands; all, if not told.
         """
         self.gpu = gpu
         self.clock = clock
@@ -114,7 +114,7 @@ class Machine:
         l2_spec, xbar_spec = _at_own_clock(gpu, self.power_limiter.l2_cycles(clock.sm_mhz))
         self.l2 = L2(
             l2_spec, hbm=self.hbm, residency=residency, side_shares=shares, fill_scales=fill_scales,
-            fetch_scales=fetch_scales,
+            fetch_scales=fetch_scales, piece_bytes=piece_bytes,
         )
         self.xbar = Xbar(env, xbar_spec, l2=self.l2, floorplan=floorplan, alike=alike)
         self.dispatcher = Dispatcher(

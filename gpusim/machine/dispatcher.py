@@ -24,6 +24,9 @@ class DispatcherSpec:
     """The distributor comes round to an SM every so often: a CTA waits for up to so long, half of it on average."""
     cta_start_cycles: float
     """From dispatch of a CTA to its first useful instruction (warps start, first instructions are fetched)."""
+    cold_start_cycles: float
+    """What the first CTAs of a launch wait more for their instructions, parameters and constants, where all caches were
+    flushed before it (``--l2 cold``)."""
     cta_exit_cycles: float
     """From a CTA's last instruction until its slot is free for the next, where no other exits at the same time."""
     retire_cycles_per_cta: float
@@ -72,10 +75,10 @@ class Dispatcher(Component):
     Models: rate at which CTAs are handed out, and the slower one at which their exits are noted; start and exit of a
     CTA; a round over the SMs, which spreads starts evenly; a freed slot taken by the next CTA; clusters within a GPC, at
     first as one of each GPC in turn, later on whatever SMs of it fall free; a grid that leaves SMs free, spread over GPCs
-    and TPCs (``gpc_first``).
+    and TPCs (``gpc_first``); a later first instruction of the first wave where caches were flushed.
     Ignores: preferences among SMs that are free at the same cycle; at which GPC a grid begins, which changes from launch to
     launch; second CTAs of lone TPCs, which come before other GPCs have had their first; warps that leave before their CTA
-    does; priorities, other kernels.
+    does; priorities, other kernels; how much code and how many constants a cold start fetches (see ``ops.Code``).
     Source: the GPU's description; order: kernels/launch_order (``start``, ``tail``, ``ramp``), h200_sxm, 2026-11-20.
     """
 

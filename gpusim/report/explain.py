@@ -188,7 +188,8 @@ def wave_tail(base: Result, gpu: GpuSpec) -> Counterfactual:
 
 
 def _hidden_conflicts(item: Counterfactual, base: Result, other: Result) -> list[str]:
-    extra = base.counters.get(WAVEFRONTS, 0.0) - other.counters.get(WAVEFRONTS, 0.0)
+    every = [item.counters.get(WAVEFRONTS, 0.0) + item.fill_wavefronts for item in (base, other)]
+    extra = every[0] - every[1]
     if extra < 0.5:
         return ["There are no bank conflicts."] if item.saves_nothing else []
     wavefronts = count(round(extra), "wavefront")

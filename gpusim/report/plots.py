@@ -23,7 +23,7 @@ COPIES_SHOWN = 5
 """By default the window ends when the ring has been filled about so many times."""
 
 MAX_CTAS = 2
-"""CTAs of the SM that get lanes of their own."""
+"""CTAs of the SM that get lanes of their own: the first ones, and where no ring fills the picture as many of later on."""
 
 WAITS_HATCH = "////"
 
@@ -140,17 +140,10 @@ def opening_window(timeline: Timeline) -> Window:
 def lanes_of(timeline: Timeline, window: Window) -> list[Lane]:
     """Rows from top to bottom: for each CTA its stages, then the tensor core, then the roles of each CTA.
 
-    Only CTAs that do something in ``window``, and at most ``MAX_CTAS``.
+    Of the CTAs that do something in ``window`` those of :func:`ctas_shown`.
     """
     found: list[Lane] = []
-    live = {
-        role.cta_idx
-        for role in timeline.roles
-        if any(
-            start < window[1] and end > window[0] for state, start, end in role.states if state is not WarpState.START
-        )
-    }
-    ctas = sorted(live)[:MAX_CTAS]
+    ctas, _ = ctas_shown(timeline, window)
     for cta_idx in ctas:
         prefix = f"CTA {cta_idx} " if len(ctas) > 1 else ""
         keys = sorted({(item.buffer, item.stage) for item in timeline.copies if item.cta_idx == cta_idx})
@@ -171,6 +164,22 @@ def lanes_of(timeline: Timeline, window: Window) -> list[Lane]:
             if role.cta_idx == cta_idx:
                 found.append(Lane(f"{prefix}{role.role}", f"roles{cta_idx}", _states(role)))
     return found
+
+
+def ctas_shown(timeline: Timeline, window: Window) -> tuple[list[int], int]:
+    """CTAs that get lanes, and how many do something in ``window``: the first ones; without copies some of half-way, too."""
+    live = sorted({
+        role.cta_idx
+        for role in timeline.roles
+        if any(
+            start < window[1] and end > window[0] for state, start, end in role.states if state is not WarpState.START
+        )
+    })  # fmt: skip
+    first, rest = live[:MAX_CTAS], live[MAX_CTAS:]
+    if timeline.copies or not rest:
+        return first, len(live)
+    middle = max(0, len(rest) // 2 - 1)
+    return first + rest[middle : middle + MAX_CTAS], len(live)
 
 
 def _states(role: RoleTimeline) -> list[Bar]:
@@ -202,7 +211,7 @@ def _draw(result: Result, timeline: Timeline, lanes: Sequence[Lane], window: Win
             if end > start:
                 axes.axvspan(start, end, facecolor="#F2F2F2", hatch="xx", edgecolor="#BBBBBB", linewidth=0, zorder=4)
                 _label_skip(axes, skip.what, (start, end), window, positions[-1])
-        _decorate(axes, result, lanes, positions, window)
+        _decorate(axes, result, lanes, positions, window, shown=ctas_shown(timeline, window))
         _add_legend(figure, seen, bool(timeline.flips))
         content = BytesIO()
         metadata = {"Date": None} if kind == "svg" else None
@@ -263,7 +272,10 @@ def _label_skip(axes: Any, what: str, span: Window, window: Window, bottom: floa
     )
 
 
-def _decorate(axes: Any, result: Result, lanes: Sequence[Lane], positions: Sequence[float], window: Window) -> None:
+def _decorate(
+    axes: Any, result: Result, lanes: Sequence[Lane], positions: Sequence[float], window: Window, *,
+    shown: tuple[list[int], int],
+) -> None:
     axes.set_xlim(*window)
     axes.set_ylim(positions[-1] + 0.7, -0.7)
     axes.set_yticks(positions, [lane.label for lane in lanes])
@@ -276,8 +288,10 @@ def _decorate(axes: Any, result: Result, lanes: Sequence[Lane], positions: Seque
     axes.grid(axis="x", color="#D0D0D0", linewidth=0.5, zorder=1)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-    shown = f"cycles {window[0]:,.0f} to {window[1]:,.0f} of {result.cycles:,.0f}"
-    axes.set_title(f"{result.kernel} on {result.gpu}: one SM, {shown}", loc="left", fontsize=10, fontweight="bold")
+    cycles = f"cycles {window[0]:,.0f} to {window[1]:,.0f} of {result.cycles:,.0f}"
+    ctas, num_live = shown
+    some = "" if len(ctas) == num_live else f"; {len(ctas)} of the {num_live} CTAs that it has meanwhile"
+    axes.set_title(f"{result.kernel} on {result.gpu}: one SM, {cycles}{some}", loc="left", fontsize=10, fontweight="bold")
 
 
 def _add_legend(figure: Any, seen: Mapping[str, Look], has_flips: bool) -> None:

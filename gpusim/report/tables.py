@@ -84,21 +84,17 @@ def render_prediction(
 
 def verdict_of(result: Result) -> str:
     """The prediction in one sentence."""
+    is_of_memory = result.pct_of_peak_at_clock < result.pct_of_peak_memory
+    of_peak = f" ({result.pct_of_peak_memory:.1f} % of its peak)" if result.peak_memory_gb_per_s else ""
     speed = (
-        f" at {result.tflops:,.1f} TFLOP/s ({result.pct_of_peak_at_clock:.1f} % of peak at this clock)"
-        if result.peak_tflops_at_clock
-        else f" at {memory_gb_per_s(result):,.0f} GB/s of memory"
+        f" at {result.memory_gb_per_s:,.0f} GB/s of memory{of_peak}"
+        if is_of_memory or not result.peak_tflops_at_clock
+        else f" at {result.tflops:,.1f} TFLOP/s ({result.pct_of_peak_at_clock:.1f} % of peak at this clock)"
     )
     return (
         f"{result.kernel} on {result.gpu} takes {duration(result.time_us * 1e-6)}{speed}, bound by {result.bound_by}: "
         f"{result.reason}."
     )
-
-
-def memory_gb_per_s(result: Result) -> float:
-    """Bytes at the pins of memory over the whole time."""
-    num_bytes = sum(result.counters.get(f"dram__bytes_{way}.sum", 0.0) for way in ("read", "write"))
-    return num_bytes / result.time_us * 1e-3 if result.time_us else 0.0
 
 
 def print_command(command: str, console: Console) -> None:
@@ -159,7 +155,10 @@ def _print_headline(result: Result, console: Console) -> None:
                 f"{of_sheet}",
             ),
         ]
-    rows.append(("Memory", f"{memory_gb_per_s(result):,.0f} GB/s, read and written"))
+    memory = f"{result.memory_gb_per_s:,.0f} GB/s, read and written"
+    if result.peak_memory_gb_per_s:
+        memory += f", {result.pct_of_peak_memory:.1f} % of the data sheet's {result.peak_memory_gb_per_s:,.0f}"
+    rows.append(("Memory", memory))
     others = ", ".join(
         f"{name} {limit}" for name, limit in sorted(held.limits.items(), key=lambda item: item[1])
     )
@@ -192,7 +191,10 @@ def _power(result: Result) -> str:
     """Board power, and how a short launch may draw more than the limit."""
     text = f"{result.power_w:,.0f} W"
     if result.clock_mode == "single" and result.power_w > result.power_limit_w * 1.005:
-        text += f" (one launch is over before the limit of {result.power_limit_w:,.0f} W holds: --clock sustained)"
+        text += (
+            f" while it runs: one launch is over before the board comes down to its limit of {result.power_limit_w:,.0f} W, "
+            "which holds for launches back to back (--clock sustained)"
+        )
     return text
 
 

@@ -13,6 +13,7 @@ from simpy.events import Event
 from gpusim.errors import DeadlockError, HazardError, LaunchError
 from gpusim.machine.build import Machine
 from gpusim.machine.config import GpuSpec
+from gpusim.machine.dispatcher import Dispatcher, DispatcherSpec
 from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.machine.memory.residency import LruResidency, PlannedResidency
 from gpusim.machine.memory.tma import Tma
@@ -122,6 +123,7 @@ class Engine:
             self.env, gpu, clock, residency, cluster_size=launch.cluster_size,
             ctas_per_sm=self.occupancy.ctas_per_sm, smem_bytes_per_sm=launch.smem_bytes * self.occupancy.ctas_per_sm,
             num_ctas=self.num_to_run, fill_scales=sample.fill_scales, fetch_scales=uses.fetch_scales, alike=self.alike,
+            piece_bytes={item.tensor: item.piece_bytes for item in launch.footprints if item.piece_bytes},
         )
         self.recorded_sms = (
             recorded_sms if isinstance(recorded_sms, frozenset) else frozenset(self.machine.dispatcher.slots[0][:1])
@@ -144,14 +146,14 @@ class Engine:
         self._num_ragged, self._is_over = int(uses.has_ragged_end()), False  # the last CTA, for which nobody stands
         self._wave_weight, self._weighted_left = 1.0, 0
         self._live: dict[int, Cta] = {}
-        self._num_stores_pending, self._last_store_at = 0, 0.0
+        self._num_stores_pending, self._last_store_at, self.has_stored = 0, 0.0, False
         self.wgmma_costs: dict[int, WgmmaCost] = {}
         self.tma_costs: dict[int, TmaCost] = {}
         self.mma_intervals: dict[int, tuple[float, float]] = {}
         self.role_totals: dict[str, list[float]] = {role.name: [0.0] * len(WarpState) for role in launch.roles}
         self.epilogue_cycles: dict[str, float] = {}
         """Cycles of each role in sections called epilogue."""
-        self.end_cycle = self.last_exit = self.first_start = 0.0
+        self.end_cycle = self.last_exit = self.first_start = self._cold_start_cycles = 0.0
         self.copy_cycles, self.num_copies = 0.0, 0
 
     # ------------------------------------------------------------------------------------------ run
@@ -188,6 +190,11 @@ class Engine:
     def _start_first_wave(self) -> None:
         spec = self.gpu.dispatcher
         dispatcher = self.machine.dispatcher
+        self._cold_start_cycles = self.cold_start_cycles
+        self._fill_slots(spec, dispatcher)
+        self._cold_start_cycles = 0.0  # later CTAs find what the first ones have fetched
+
+    def _fill_slots(self, spec: DispatcherSpec, dispatcher: Dispatcher) -> None:
         dispatcher.next_free_at = spec.launch_cycles
         self.first_start = spec.launch_cycles
         if self.alike:
@@ -224,7 +231,8 @@ class Engine:
             dispatched = dispatcher.dispatch_alike(at_cycle=at_cycle, num_ctas=num_alike)
         if not has_waited:
             dispatched += spec.wait_cycles(self.next_cta)
-        start = dispatched + spec.cta_start_cycles + (spec.cluster_start_cycles if size > 1 else 0.0)
+        start = dispatched + spec.cta_start_cycles + self._cold_start_cycles
+        start += spec.cluster_start_cycles if size > 1 else 0.0
         dsmem, scheduler = self.gpu.dsmem, self.gpu.warp_scheduler
         latency = 0.0
         if dsmem is not None:
@@ -285,7 +293,8 @@ class Engine:
         self._num_exits += cta.num_alike
         retired, all_retired = self.machine.dispatcher.retire_alike(at_cycle=now, num_ctas=cta.num_alike)
         self.last_exit = max(self.last_exit, all_retired)
-        if self._num_stores_pending or self._last_store_at > now:  # the kernel's end asks for them once it has left
+        # the kernel's end asks for stores once it has left, whenever they were, and for atomics that are on their way
+        if self.has_stored or self._num_stores_pending or self._last_store_at > now:
             self._last_store_at = max(self._last_store_at, all_retired + self.machine.l2.hit_latency_cycles)
         cluster = cta.cluster
         cluster.num_running -= 1
@@ -468,6 +477,11 @@ class Engine:
         if name == "epilogue":
             spent = self.epilogue_cycles.get(role.spec.name, 0.0)
             self.epilogue_cycles[role.spec.name] = spent + num_cycles * role.count
+
+    @property
+    def cold_start_cycles(self) -> float:
+        """What the launch's first CTAs wait more where caches were flushed."""
+        return 0.0 if self._is_warm else self.gpu.dispatcher.cold_start_cycles
 
     @property
     def code_latency_cycles(self) -> float:

@@ -55,6 +55,10 @@ class Result:
     wall_s: float
     num_skipped_cycles: float
     remarks: tuple[str, ...] = ()
+    peak_memory_gb_per_s: float = 0.0
+    """Of memory, by the data sheet."""
+    fill_wavefronts: float = 0.0
+    """Of shared memory, of what cp.async writes there: no counter of Nsight Compute's shows them."""
     timeline: Timeline = field(default_factory=Timeline)
 
     @property
@@ -71,6 +75,17 @@ class Result:
     def pct_of_peak_datasheet(self) -> float:
         """Throughput as percent of the data sheet's dense peak."""
         return 100.0 * self.tflops / self.peak_tflops_datasheet if self.peak_tflops_datasheet else 0.0
+
+    @property
+    def memory_gb_per_s(self) -> float:
+        """Bytes that memory gave and took, over the whole time."""
+        num_bytes = sum(self.counters.get(f"dram__bytes_{way}.sum", 0.0) for way in ("read", "write"))
+        return num_bytes / self.time_us * 1e-3 if self.time_us else 0.0
+
+    @property
+    def pct_of_peak_memory(self) -> float:
+        """That as percent of what the data sheet gives memory."""
+        return 100.0 * self.memory_gb_per_s / self.peak_memory_gb_per_s if self.peak_memory_gb_per_s else 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON document of a prediction."""
@@ -90,6 +105,9 @@ class Result:
             "peak_tflops_datasheet": self.peak_tflops_datasheet,
             "pct_of_peak_at_clock": self.pct_of_peak_at_clock,
             "pct_of_peak_datasheet": self.pct_of_peak_datasheet,
+            "memory_gb_per_s": self.memory_gb_per_s,
+            "peak_memory_gb_per_s": self.peak_memory_gb_per_s,
+            "pct_of_peak_memory": self.pct_of_peak_memory,
             "bound_by": self.bound_by,
             "reason": self.reason,
             "occupancy": {

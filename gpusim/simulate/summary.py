@@ -62,6 +62,10 @@ def result_of(
     if engine.alike:
         most = max(engine.alike.values())
         remarks = (*remarks, f"{len(engine.alike)} SMs were simulated, each of which stands for up to {most} of its GPC")
+    hinted = [item.tensor for item in launch.footprints if item.cache_hint != "evict_normal"]
+    if settings["l2"] == "warm" and (hinted or launch.set_aside_bytes):
+        of_what = f"hints of {', '.join(dict.fromkeys(hinted))}" if hinted else "what is set aside of L2"
+        remarks = (*remarks, f"what earlier launches have left in L2 (--l2 warm) is worked out without {of_what}")
     busy = busy_shares(engine)
     kind, reason = bound_by(engine, busy)
     states = {
@@ -84,7 +88,8 @@ def result_of(
         power_limit_w=machine.power_limiter.spec.power_limit_w, activity=activity,
         counters=counters_of(engine, mhz), busy=busy, states=states, sources=sources, guesses=guesses,
         num_events=num_events, wall_s=wall_s, num_skipped_cycles=engine.offset_cycles, remarks=remarks,
-        timeline=engine.timeline,
+        peak_memory_gb_per_s=gpu.hbm.peak_gb_per_s / engine.sample.fraction,
+        fill_wavefronts=machine.sms[0].smem.counters.fill_wavefronts * engine.scale, timeline=engine.timeline,
     )
 
 

@@ -97,7 +97,8 @@ def _worker(engine: Engine) -> str:
 
 def _launch_share(engine: Engine) -> float:
     spec = engine.gpu.dispatcher
-    return (spec.launch_cycles + spec.cta_start_cycles + spec.drain_cycles) / (engine.end_cycle or 1.0)
+    start = spec.cta_start_cycles + engine.cold_start_cycles
+    return (spec.launch_cycles + start + spec.drain_cycles) / (engine.end_cycle or 1.0)
 
 
 def _empty_slots(engine: Engine) -> float:

@@ -145,6 +145,9 @@ class Footprint:
     block_bytes: Callable[[NDArray[np.int64], int], NDArray[np.int64]] | None = None
     """Where a tile reads single sectors: (tiles, bytes of a block) to the bytes of all aligned blocks of that size that it
     touches, for memory may give no less. None: what it reads fills its blocks."""
+    piece_bytes: int = 0
+    """Where a tile touches pieces of memory that lie apart, and the tile after it does not go on where they end: how many
+    bytes lie side by side. 0: tile after tile, one byte after the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

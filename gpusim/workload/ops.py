@@ -431,6 +431,8 @@ class Shfl(Op):
 
     num_instructions: float
     is_chain: bool = False
+    num_warps: int | None = None
+    """Of the role's warps that do it; None: all."""
 
 
 @dataclass(frozen=True, slots=True)

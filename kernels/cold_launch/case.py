@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer
+from gpusim.evidence.case import Case, Config, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer
 from gpusim.workload import ops
 from gpusim.workload.global_access import global_access
 from gpusim.workload.launch import RoleContext
@@ -90,6 +90,22 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return {CYCLES: result.cycles}
 
 
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """What flushed caches cost a launch that uses its parameters: of a grid the median cold less that warm, their mean."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if row["kernel"] == "store_one" and row.get(CYCLES):
+            found.setdefault((row["num_ctas"], row["state"]), []).append(float(row[CYCLES]))
+    more = [
+        float(np.median(cycles) - np.median(found[grid, "warm"]))
+        for (grid, state), cycles in found.items() if state == "cold" and (grid, "warm") in found
+    ]  # fmt: skip
+    if not more:
+        return []
+    how = "a word a warp is stored, cold less warm, median of a grid, mean of grids"
+    return [Fitted(parameter="dispatcher.cold_start_cycles", value=float(np.mean(more)), how=how)]
+
+
 def of_state(state: str) -> Callable[[int], list[Config]]:
     """The configs of a group."""
     return partial(configs, state=state)
@@ -106,5 +122,6 @@ CASE = Case(
     launch=launch,
     check=check,
     predict=predict,
+    fit=fit,
     tiers={CYCLES: 6},
 )

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.whole import COUNTED, MIB, WIDTHS, RowSweep, floats, pattern, whole_kernel, windows
+from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Outputs
+from gpusim.evidence.of_rows import Values, check_rows, row_arrays, row_launch, row_options
+from gpusim.evidence.whole import COUNTED, MIB, RowSweep, floats, pattern, whole_kernel
 
-THREADS = 256
-WARPS = THREADS // 32
 SHAPES = (("warp", "fp32", 1024), ("warp", "bf16", 1024), ("block", "fp32", 4096), ("block", "bf16", 4096))
 TIMED_SHAPES, TIMED_FROM_BYTES = SHAPES[1:2], 64 * MIB
 ROUNDING = {"fp32": 0.0, "bf16": 2.0**-8}
@@ -27,12 +26,6 @@ SWEEP = RowSweep(
 )  # fmt: skip
 
 
-def _shape(config: Config) -> tuple[int, int, int]:
-    """(rows, columns, bytes of all)."""
-    rows, columns = int(config["rows"]), int(config["columns"])
-    return rows, columns, rows * columns * WIDTHS[config["dtype"]]
-
-
 def weights(config: Config) -> tuple[NDArray[Any], NDArray[Any]]:
     """Both vectors."""
     columns = int(config["columns"])
@@ -40,28 +33,15 @@ def weights(config: Config) -> tuple[NDArray[Any], NDArray[Any]]:
     return made[:columns], made[columns : 2 * columns]
 
 
-def _arguments(config: Config) -> tuple[Repeated, Input, Input, Windows]:
-    _, columns, num_bytes = _shape(config)
-    row_bytes = columns * WIDTHS[config["dtype"]]
-    gamma, beta = weights(config)
-    return (
-        Repeated(pattern(config["dtype"]), num_bytes),  # type: ignore[arg-type]  # one of its words
-        Input(gamma), Input(beta),
-        Windows("out", num_bytes, windows(num_bytes, unit_bytes=row_bytes)),
-    )
-
-
 def launch(config: Config, is_counted: bool) -> KernelLaunch:
     """A row for each block or each of its warps."""
     del is_counted  # the same launch
-    rows, _, _ = _shape(config)
-    return KernelLaunch(
-        kernel=config["kernel"], arguments=_arguments(config),
-        grid=(rows if config["per"] == "block" else rows // WARPS, 1, 1), block=(THREADS, 1, 1),
-    )
+    given, out = row_arrays(config)
+    gamma, beta = weights(config)
+    return row_launch(config, (given, Input(gamma), Input(beta), out))
 
 
-def reference(x: NDArray[np.float64], gamma: NDArray[np.float64], beta: NDArray[np.float64]) -> NDArray[np.float64]:
+def reference(x: Values, gamma: Values, beta: Values) -> Values:
     """The rows of ``x``, normalized."""
     scale = 1.0 / np.sqrt(x.var(axis=1, keepdims=True) + EPSILON)
     return np.asarray((x - x.mean(axis=1, keepdims=True)) * scale * gamma + beta)
@@ -69,28 +49,13 @@ def reference(x: NDArray[np.float64], gamma: NDArray[np.float64], beta: NDArray[
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
     """Windows of whole rows."""
-    dtype, (_, columns, _) = config["dtype"], _shape(config)
-    given, _, _, out = _arguments(config)
+    dtype = config["dtype"]
     gamma, beta = (floats(np.ascontiguousarray(item).view(np.uint8), dtype) for item in weights(config))
-    for (offset, num_bytes), raw in zip(out.windows, out.split(outputs["out"]), strict=True):
-        wanted = reference(floats(given.window(offset, num_bytes), dtype).reshape(-1, columns), gamma, beta)
-        found = floats(raw, dtype).reshape(-1, columns)
-        is_off = ~(np.abs(found - wanted) <= TOLERANCE + ROUNDING[dtype] * np.abs(wanted))  # NaN is off, too
-        if is_off.any():
-            row, column = (int(place) for place in np.argwhere(is_off)[0])
-            raise WrongAnswer(
-                f"row {offset // (columns * WIDTHS[dtype]) + row}, column {column} is {found[row, column]:g}, wants "
-                f"{wanted[row, column]:g}"
-            )
+    check_rows(
+        config, outputs["out"], reference=lambda x: reference(x, gamma, beta),
+        allowed=lambda wanted: TOLERANCE + ROUNDING[dtype] * np.abs(wanted),
+    )  # fmt: skip
     return {}
-
-
-def options(config: Config) -> dict[str, object]:
-    """As ``gpusim predict layer_norm`` takes them."""
-    return {
-        "rows": int(config["rows"]), "columns": int(config["columns"]), "per": config["per"], "dtype": config["dtype"],
-        "threads": THREADS,
-    }
 
 
 CASE: Case = whole_kernel(
@@ -102,7 +67,7 @@ CASE: Case = whole_kernel(
         "sizes": Group(configs=SWEEP.of_sizes, metrics=COUNTED, rank=4, is_cold=True),
         "timed": Group(configs=SWEEP.of_timed, metrics=COUNTED, rank=4, is_cold=True, times=("single", "sustained")),
     },
-    options=options,
+    options=row_options,
     launch=launch,
     check=check,
 )

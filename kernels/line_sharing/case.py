@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -312,8 +313,9 @@ def _twin(config: Config, gpu: GpuSpec) -> tuple[tuple[float, ...], float]:
         roles=(WarpRole(name="reader", num_warps=NUM_THREADS // 32, program=program),),
         buffers=(Buffer(name="landing", stage_bytes=ONE_CTA_BYTES),), mbarriers=(Mbarrier(name="full", num_arrivals=1),),
     )  # fmt: skip
+    found_code = replace(gpu, dispatcher=replace(gpu.dispatcher, cold_start_cycles=0.0))  # the lines are cold, no more
     result = simulate(
-        launched, gpu, clock="max", l2="warm" if config["state"] == "l2" else "cold", recorded_sms=range(gpu.num_sms),
+        launched, found_code, clock="max", l2="warm" if config["state"] == "l2" else "cold", recorded_sms=range(gpu.num_sms),
     )
     ends = {role.cta_idx: role.states[-1][2] for role in result.timeline.roles if role.cta_idx in of_cta}
     waits = {reader: ends[cta] - when[cta] + code_cycles(kernel) for cta, reader in of_cta.items()}

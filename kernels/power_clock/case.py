@@ -260,7 +260,7 @@ def endless(gpu: GpuSpec) -> GpuSpec:
         gpu, warp_scheduler=replace(gpu.warp_scheduler, fence_cycles=REST_CYCLES),
         dispatcher=replace(
             gpu.dispatcher, launch_cycles=0.0, dispatch_cycles_per_cta=0.0, round_cycles=0.0, cta_start_cycles=0.0,
-            cta_exit_cycles=0.0, retire_cycles_per_cta=0.0, drain_cycles=0.0,
+            cold_start_cycles=0.0, cta_exit_cycles=0.0, retire_cycles_per_cta=0.0, drain_cycles=0.0,
         ),
     )  # fmt: skip
 

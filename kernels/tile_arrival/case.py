@@ -384,8 +384,15 @@ MHZ = 1980.0
 """The clock of an H200 that does little; the rows tell none."""
 
 
+FEW_LIVE = 33
+"""SMs whose single tiles leave memory nine tenths idle."""
+
+
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """What one SM draws from memory: how much longer its larger tiles take, which are on their way as a whole."""
+    """What one SM draws from memory: how much longer its larger tiles take, which are on their way as a whole.
+
+    And how far quick and slow tiles lie apart where memory has little else to do.
+    """
     rates = []
     for kernel in ("tma", "cp_async_1"):
         cycles = {
@@ -395,10 +402,19 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         if len(cycles) > 1:
             least, most = min(cycles), max(cycles)
             rates.append((most - least) / (cycles[most] - cycles[least]))
-    if not rates:
-        return []
-    how = "one SM's tiles from memory, TMA and cp.async: bytes over cycles between the smallest and the largest, mean"
-    return [Fitted(parameter="hbm.sm_gb_per_s", value=float(np.mean(rates)) * MHZ / 1e3, how=how)]
+    found = []
+    if rates:
+        how = "one SM's tiles from memory, TMA and cp.async: bytes over cycles between the smallest and the largest, mean"
+        found.append(Fitted(parameter="hbm.sm_gb_per_s", value=float(np.mean(rates)) * MHZ / 1e3, how=how))
+    spreads = [
+        float(row["complete_p90_cycles"]) - float(row["complete_p10_cycles"]) for row in rows
+        if row["kernel"] == "tma" and row["source"] == "hbm" and row["is_watched"] == "0" and row["in_flight"] == "1"
+        and int(row["num_live"]) <= FEW_LIVE
+    ]  # fmt: skip
+    if spreads:
+        how = f"tiles from memory by TMA, one in flight, up to {FEW_LIVE} SMs: P90 less P10, over 0.8, median"
+        found.append(Fitted(parameter="hbm.fill_spread_ns", value=float(np.median(spreads)) / 0.8 * 1e3 / MHZ, how=how))
+    return found
 
 
 def includes() -> dict[str, str]:

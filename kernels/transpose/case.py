@@ -70,4 +70,5 @@ CASE = whole_kernel(
     options=options,
     launch=launch,
     check=check,
+    thread_numbers=2,
 )

@@ -252,6 +252,7 @@ def test_what_ought_to_be_judged_and_is_not_there_is_said(tmp_path: Path) -> Non
     assert not_judged([chase()], folder, [2]) == [
         "chas.csv: no kernel has that name, not judged", "chase.csv: has no column cycles, not judged",
     ]  # fmt: skip
+    assert not_judged([chase()], folder, [2], knows_all=False) == ["chase.csv: has no column cycles, not judged"]
     assert not_judged([chase()], measured(tmp_path / "whole", ALTERNATING), [2]) == []
 
 

@@ -29,8 +29,8 @@ from gpusim.evidence.whole import (
     SHARED,
     SINGLE,
     SUSTAINED,
+    THREAD_NUMBERS,
     TIERS,
-    WAVEFRONTS_OF_A_WARP,
     answers,
     as_counted,
     empty_us,
@@ -158,7 +158,11 @@ def test_what_events_take_around_nothing_they_take_around_a_kernel() -> None:
     launch = KERNEL_MODELS["gemm"].params.model_validate(OPTIONS).resolved(GPU).launch(GPU)
     bare = answers(launch, row(single_us=9.0), GPU, {"single_us"})["single_us"].value
     told = answers(launch, row(single_us=9.0, empty_single_us=4.0), GPU, {"single_us"})["single_us"].value
+    roof = answers(launch, row(single_us=9.0, empty_single_us=4.0), GPU, {"single_us"})["single_us"].roofline
+    assert roof == pytest.approx((roofline_us(launch, GPU) or 0.0) + told - bare)  # it is spared nothing that we add
     assert told - bare == pytest.approx(4.0 - empty_us(GPU))
+    more = empty_us(GPU) - empty_us(GPU, l2="warm")
+    assert more == pytest.approx(GPU.dispatcher.cold_start_cycles / GPU.clock.max_mhz)
     dispatcher = GPU.dispatcher
     assert empty_us(GPU) > (dispatcher.launch_cycles + dispatcher.drain_cycles) / GPU.clock.max_mhz
 
@@ -191,11 +195,12 @@ def test_a_warp_takes_a_wavefront_that_is_no_access() -> None:
     """As one-warp launches were counted: kernels/shared_access."""
     counters = {SHARED: 64.0, "launch__grid_size": 10.0, "launch__block_size": 96.0, "n": 5.0}
     assert as_counted(counters) == counters | {SHARED: 64.0 + 30.0}
+    assert as_counted(counters, 2) == counters | {SHARED: 64.0 + 60.0}
     rows = Table.read(MEASURED / "h200_sxm" / "shared_access.csv").rows
     loads = [row for row in rows if row["kernel"].startswith(("ld_", "st_shared"))]
     of = [f"{SHARED.removesuffix('.sum')}_op_{op}.sum" for op in ("ld", "st")]
     assert len(loads) >= 3000
-    assert {float(row[SHARED]) - sum(float(row[op]) for op in of) for row in loads} == {float(WAVEFRONTS_OF_A_WARP)}
+    assert {float(row[SHARED]) - sum(float(row[op]) for op in of) for row in loads} == {float(THREAD_NUMBERS)}
 
 
 def test_an_unknown_model_is_refused_by_name() -> None:

@@ -54,6 +54,32 @@ def test_more_stages_do_not_hurt(run: Run, options: dict[str, str]) -> None:
     assert cycles[0] > 1.5 * cycles[3]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"schedule": "warp_specialized", "tile": "128x128x64", "stages": 1},
+        {"schedule": "warp_specialized", "tile": "128x128x64", "stages": 5},
+        {"schedule": "cooperative", "tile": "128x256x64", "stages": 3},
+        {"schedule": "cooperative", "tile": "128x256x64", "stages": 3, "persistent": True},
+    ],
+    ids=lambda options: "-".join(str(value) for value in options.values()),
+)
+def test_arrivals_of_every_thread_cost_a_wake_and_their_turns_a_k_step(run: Run, options: dict[str, Any]) -> None:
+    """cuda::barrier: a slot that is full is waited for all the same, as its phase wants those who wait."""
+    elected, every = (run(m=1024, n=2048, k=2048, arrivals=arrivals, **options) for arrivals in ("elected", "every_thread"))
+    spec, num_warps = load_gpu("h200_sxm").mbarrier, 8 if options["schedule"] == "cooperative" else 4
+    assert spec is not None
+    each = spec.try_wait_cycles + spec.wake_cycles + 2 * num_warps * spec.arrive_interval_cycles
+    num_steps = 2048 // 64
+    num_tiles = -(-8 * (2048 // int(options["tile"].split("x")[1])) // 132)
+    assert 0.0 < every.cycles - elected.cycles < 2.0 * each * num_steps * num_tiles
+
+
+def test_arrivals_of_every_thread_are_skipped_as_they_are_simulated(run: Run) -> None:
+    shape: dict[str, Any] = {"m": 1024, "n": 2048, "k": 8192, "tile": "128x256x64", "stages": 3, "arrivals": "every_thread"}
+    assert run(**shape).cycles == pytest.approx(run(**shape, skips=False).cycles, rel=5e-3)
+
+
 @pytest.mark.parametrize("mode", ["in_kernel", "second_kernel"])
 def test_split_k_helps_where_tiles_are_few_and_k_is_long(run: Run, mode: str) -> None:
     whole = run(m=128, n=256, k=16384)

@@ -40,3 +40,15 @@ def test_a_cold_load_takes_longer_than_a_warm_one() -> None:
         for state in ("cold", "warm")
     }
     assert cycles["cold"] > cycles["warm"]
+
+
+def test_the_fit_takes_cold_less_warm_of_the_kernel_that_reads_its_parameters() -> None:
+    rows = [
+        {"kernel": kernel, "state": state, "num_ctas": grid, case.CYCLES: str(cycles)}
+        for kernel, state, grid, cycles in (
+            ("store_one", "cold", "1", 3300), ("store_one", "warm", "1", 3000), ("store_one", "warm", "1", 3020),
+            ("store_one", "cold", "132", 3500), ("store_one", "warm", "132", 3400), ("empty", "cold", "1", 9000),
+        )
+    ]  # fmt: skip
+    (line,) = case.fit(rows)
+    assert (line.parameter, line.value) == ("dispatcher.cold_start_cycles", ((3300 - 3010) + (3500 - 3400)) / 2)

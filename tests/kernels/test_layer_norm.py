@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from gpusim import load_gpu
 from gpusim.evidence.case import Config, Repeated, Windows, WrongAnswer, load_case
+from gpusim.evidence.of_rows import row_options
 from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.whole import floats
 from gpusim.kernel_models import layer_norm as model
 
 CASE = load_case("layer_norm")
@@ -28,11 +30,11 @@ def answer(config: Config, bytes_of: Any) -> NDArray[np.uint8]:
     assert isinstance(given, Repeated) and isinstance(out, Windows)
     parts = []
     for offset, num_bytes in out.windows:
-        x = case.floats(given.window(offset, num_bytes), config["dtype"]).reshape(-1, int(config["columns"]))
+        x = floats(given.window(offset, num_bytes), config["dtype"]).reshape(-1, int(config["columns"]))
         mean = x.sum(axis=1, keepdims=True) / x.shape[1]
         variance = (x * x).sum(axis=1, keepdims=True) / x.shape[1] - mean * mean
         vectors = (np.ascontiguousarray(item).view(np.uint8) for item in case.weights(config))
-        gamma, beta = (case.floats(item, config["dtype"]) for item in vectors)
+        gamma, beta = (floats(item, config["dtype"]) for item in vectors)
         parts.append(bytes_of((x - mean) / np.sqrt(variance + 1e-5) * gamma + beta, config["dtype"]))
     return np.concatenate(parts)
 
@@ -54,7 +56,7 @@ def test_a_right_answer_passes_and_one_wrong_element_does_not(dtype: str, bytes_
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"{config['kernel']}-{config['rows']}")
 def test_a_launch_covers_every_row_as_the_model_does(config: Config, covers: Any) -> None:
-    told = model.LayerNormParams.model_validate(case.options(config)).launch(GPU)
+    told = model.LayerNormParams.model_validate(row_options(config)).launch(GPU)
     covers(CASE.launch(config, True), told, "in")
 
 
@@ -62,7 +64,7 @@ def test_registers_and_instructions_are_those_that_the_compiler_made(sass: Sass)
     kernels = sass("layer_norm", "sm_90a")
     for config in {item["kernel"]: item for item in CONFIGS}.values():
         kernel = kernels[config["kernel"]]
-        params = model.LayerNormParams.model_validate(case.options(config))
+        params = model.LayerNormParams.model_validate(row_options(config))
         assert kernel.num_registers == params.launch(GPU).registers_per_thread
         names = [item.name for item in kernel.instructions]
         assert names.index("LDG") == pytest.approx(model.BEFORE_LOADS[params.per], abs=2)

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from gpusim import load_gpu
 from gpusim.evidence.case import Config, Repeated, Windows, WrongAnswer, load_case
+from gpusim.evidence.of_rows import row_options
 from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.whole import floats
 from gpusim.kernel_models import softmax as model
 
 CASE = load_case("softmax")
@@ -28,7 +30,7 @@ def answer(config: Config, bytes_of: Any) -> NDArray[np.uint8]:
     assert isinstance(given, Repeated) and isinstance(out, Windows)
     parts = []
     for offset, num_bytes in out.windows:
-        x = case.floats(given.window(offset, num_bytes), config["dtype"]).reshape(-1, int(config["columns"]))
+        x = floats(given.window(offset, num_bytes), config["dtype"]).reshape(-1, int(config["columns"]))
         powers = np.exp(x)
         parts.append(bytes_of(powers / powers.sum(axis=1, keepdims=True), config["dtype"]).reshape(-1))
     return np.concatenate(parts)
@@ -51,7 +53,7 @@ def test_a_right_answer_passes_and_one_wrong_element_does_not(dtype: str, bytes_
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"{config['kernel']}-{config['rows']}")
 def test_a_launch_covers_every_row_as_the_model_does(config: Config, covers: Any) -> None:
-    told = model.SoftmaxParams.model_validate(case.options(config)).launch(GPU)
+    told = model.SoftmaxParams.model_validate(row_options(config)).launch(GPU)
     covers(CASE.launch(config, True), told, "in")
 
 
@@ -59,7 +61,7 @@ def test_registers_and_instructions_are_those_that_the_compiler_made(sass: Sass)
     kernels = sass("softmax", "sm_90a")
     for config in {item["kernel"]: item for item in CONFIGS}.values():
         kernel = kernels[config["kernel"]]
-        params = model.SoftmaxParams.model_validate(case.options(config))
+        params = model.SoftmaxParams.model_validate(row_options(config))
         assert kernel.num_registers == params.launch(GPU).registers_per_thread
         names = [item.name for item in kernel.instructions]
         assert names.index("LDG") == pytest.approx(model.BEFORE_LOADS[params.per], abs=2)

@@ -70,6 +70,39 @@ def test_sms_of_a_larger_gpc_get_less() -> None:
         assert of_gpc[gpc] == pytest.approx(SLICES / 8, rel=0.03)
 
 
+def test_stores_cross_in_turns_of_gpcs_and_lone_pairs_have_one_of_their_own() -> None:
+    env = simpy.Environment()
+    machine = Machine(
+        env, GPU, Clock(sm_mhz=GPU.clock.max_mhz),
+        LruResidency(side_bytes=GPU.l2_sides.side_bytes, num_sides=GPU.l2_sides.num, is_warm=True),
+        cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
+    )  # fmt: skip
+    xbar, plan = machine.xbar, GPU.floorplan
+    stored = dict.fromkeys(range(GPU.num_sms), 0.0)
+
+    def store(sm: int) -> None:
+        def arrived(cycle: float) -> None:
+            if cycle < UNTIL:
+                stored[sm] += REQUEST_BYTES
+                env.timeout(max(0.0, cycle - env.now)).callbacks.append(lambda _: store(sm))  # type: ignore[union-attr]
+
+        xbar.write(request_of(sm, (sm, 0), env.now), lambda cycle: None, arrived, num_distinct_bytes=REQUEST_BYTES)
+
+    for sm in stored:
+        xbar.is_live(sm, is_live=True)
+    for sm in stored:
+        store(sm)
+        store(sm)
+    env.run(until=UNTIL)
+    turn = 2 * GPU.l2.link_bytes_per_cycle
+    far = [sm for sm in stored if SIDE_OF_GPC[plan.gpc_of_sm[sm]] == 1]
+    for gpc in {plan.gpc_of_sm[sm] for sm in far}:  # four turns
+        of_gpc = sum(stored[sm] for sm in far if plan.gpc_of_sm[sm] == gpc) / UNTIL
+        assert of_gpc == pytest.approx(turn / 4, rel=0.06)
+    lone = sum(stored[sm] for sm in plan.lone) / UNTIL
+    assert lone == pytest.approx(turn / 5, rel=0.06)  # of the other side, with three and a half GPCs
+
+
 def test_what_one_cannot_take_others_share() -> None:
     assert by_turns(100.0, [2, 1, 1], [40.0, 90.0, 90.0]) == [40.0, 30.0, 30.0]
 
@@ -102,3 +135,20 @@ def test_a_neighbour_is_joined_in_the_same_fill_alone(is_evicted: bool, served: 
     env.run(until=4 * UNTIL)
     assert before == pytest.approx(REQUEST_BYTES * (1 + 4 * is_evicted))
     assert xbar.counters.served_bytes - before == pytest.approx((served - 1.0) * REQUEST_BYTES)
+
+
+def test_what_an_sm_asks_for_twice_is_read_once_and_sent_twice() -> None:
+    """Two of one GPC that ask at once are sent a line together; to one SM that asks twice it is sent twice."""
+    for is_same, sent in ((False, 1.0), (True, 2.0)):
+        env = simpy.Environment()
+        machine = Machine(
+            env, GPU, Clock(sm_mhz=GPU.clock.max_mhz),
+            LruResidency(side_bytes=2 * REQUEST_BYTES, num_sides=GPU.l2_sides.num, is_warm=False),
+            cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
+        )  # fmt: skip
+        first, second = GPU.floorplan.members[0][:2]
+        for sm in (first, first if is_same else second):
+            machine.xbar.read(request_of(sm, (0, 0), env.now), lambda _: None)
+        env.run(until=UNTIL)
+        assert machine.xbar.counters.served_bytes == pytest.approx(REQUEST_BYTES)
+        assert machine.xbar.counters.carried_bytes == pytest.approx(sent * REQUEST_BYTES)

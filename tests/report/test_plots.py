@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gpusim.errors import GpusimError
-from gpusim.report.plots import LOOKS, lanes_of, opening_window, plot_timeline
+from gpusim.report.plots import LOOKS, ctas_shown, lanes_of, opening_window, plot_timeline
 from gpusim.simulate.result import Result
-from gpusim.simulate.timeline import Skip, Timeline, WarpState
+from gpusim.simulate.timeline import RoleTimeline, Skip, Timeline, WarpState
 
 MAGIC = {".png": b"\x89PNG", ".svg": b"<?xml"}
 
@@ -57,3 +57,24 @@ def test_the_opening_ends_soon_after_the_first_skip(result: Result) -> None:
 def test_there_is_a_lane_for_each_stage_for_the_tensor_core_and_for_each_role(result: Result) -> None:
     labels = [lane.label for lane in lanes_of(result.timeline, (0.0, 1e9))]
     assert labels == ["A[0]", "A[1]", "A[2]", "B[0]", "B[1]", "B[2]", "tensor core", "producer", "consumer0"]
+
+
+def stream_of(num_ctas: int) -> Timeline:
+    """CTAs one after the other, two at once, that copy nothing asynchronously."""
+    lives = [(WarpState.LSU, 100.0 * (idx // 2), 100.0 * (idx // 2 + 1)) for idx in range(num_ctas)]
+    return Timeline(
+        roles=[RoleTimeline(sm_idx=0, cta_idx=idx, role="all", num_warps=8, states=[life]) for idx, life in enumerate(lives)]
+    )
+
+
+def test_of_a_stream_the_first_ctas_and_some_of_half_way_are_shown() -> None:
+    assert ctas_shown(stream_of(2), (0.0, 1e9)) == ([0, 1], 2)
+    assert ctas_shown(stream_of(10), (0.0, 1e9)) == ([0, 1, 5, 6], 10)
+    assert ctas_shown(stream_of(10), (0.0, 150.0)) == ([0, 1, 2, 3], 4)
+
+
+def test_a_picture_says_that_it_has_not_all_ctas(make_result: Callable[..., Result], tmp_path: Path) -> None:
+    for num_ctas, is_said in ((10, True), (2, False)):
+        path = tmp_path / f"{num_ctas}.svg"
+        plot_timeline(make_result(timeline=stream_of(num_ctas)), path)
+        assert ("of the" in path.read_text()) == is_said

@@ -38,6 +38,21 @@ def test_a_prediction_ends_with_the_verdict_and_the_next_command(result: Result)
     assert following == "Next: gpusim explain gemm --m 256 --tile 128x256x64 --persistent --gpu toy"
 
 
+def test_what_memory_holds_up_more_is_told_by_its_rate(make_result: Callable[..., Result]) -> None:
+    """1,048,576 bytes in 20 us are 52.4 GB/s."""
+    result = make_result(peak_memory_gb_per_s=100.0, bound_by="hbm", reason="HBM is busy")
+    assert result.memory_gb_per_s == pytest.approx(52.4288) and result.pct_of_peak_memory == pytest.approx(52.4288)
+    assert "at 52 GB/s of memory (52.4 % of its peak)" in prediction(result, width=200)
+    less = make_result(peak_memory_gb_per_s=200.0)
+    assert "at 50.0 TFLOP/s (50.0 % of peak at this clock)" in prediction(less, width=200)
+
+
+def test_power_above_the_limit_says_why(make_result: Callable[..., Result]) -> None:
+    text = prediction(make_result(power_w=900.0), width=300)
+    assert "900 W while it runs: one launch is over before the board comes down to its limit of 700 W" in text
+    assert "comes down" not in prediction(make_result(power_w=900.0, clock_mode="sustained"), width=300)
+
+
 def test_the_clock_and_how_it_was_chosen_stand_beside_the_time(result: Result) -> None:
     text = prediction(result)
     assert "1,000 MHz, predicted for one launch under the power limit" in text

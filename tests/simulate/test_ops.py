@@ -846,6 +846,19 @@ def test_a_wait_that_finds_its_phase_open_sleeps_first_and_is_woken_then() -> No
     assert cycles(itself, gpu=gpu) == 50 + 11
 
 
+@pytest.mark.parametrize(("count", "num_intervals"), [(1, 1), (32, 1), (64, 2), (128, 4)])
+def test_lanes_of_a_warp_arrive_together_and_warps_one_after_the_other(count: int, num_intervals: int) -> None:
+    """Of a role of four warps whose threads arrive, and wait for that."""
+    gpu = changed(mbarrier={"arrive_interval_cycles": 10.0, "max_queued_arrivals": 8, "wake_cycles": 11.0})
+
+    def itself(cta: RoleContext) -> Ops:
+        yield ops.MbarrierArrive("full", 0, count)
+        yield wait(0)
+
+    full = (Mbarrier(name="full", num_arrivals=count),)
+    assert cycles(role(itself, num_warps=4), gpu=gpu, mbarriers=full) == 10 * num_intervals + 11
+
+
 def test_arrivals_queue_before_the_unit() -> None:
     """Four go on after a cycle each; then each waits until the one four before it has been served, 10 cycles apart."""
     gpu = changed(mbarrier={"arrive_cycles": 1.0, "arrive_interval_cycles": 10.0, "max_queued_arrivals": 4})

@@ -134,6 +134,7 @@ def check_shape(params: GemmParams) -> None:
         KernelError: names the flag.
     """
     _check_schedule(params)
+    _check_arrivals(params)
     _check_depth_of_tile(params)
     check_shares(params)
     _check_pad(params)
@@ -253,6 +254,19 @@ def _check_pipeline(params: GemmParams) -> None:
         raise KernelError(
             f"--wgmma-depth {params.wgmma_depth}: with a ring of {params.stages} {why}; use at most {most}"
         )
+
+
+def _check_arrivals(params: GemmParams) -> None:
+    if params.arrivals == "elected":
+        return
+    for is_bad, why, better in (
+        (not params.is_specialized, "multistage has no producer to give slots back to", "--arrivals elected"),
+        (params.schedule == "pingpong", "consumers of pingpong take turns at whole tiles", "--schedule cooperative"),
+        (params.copy_ != "tma", "threads that copy by cp.async arrive by themselves", "--copy tma"),
+        (params.num_cluster_ctas > 1, "every thread arrives in its own CTA alone", "--cluster 1x1"),
+    ):
+        if is_bad:
+            raise KernelError(f"--arrivals every_thread: {why}; use {better}")
 
 
 def _check_setmaxnreg(params: GemmParams) -> None:

@@ -92,8 +92,12 @@ def _specialized(
         for idx in range(consumers)
     ]
     num_releasing = (1 if is_pingpong else consumers) * len(loader.feeders(0))
+    num_filling = 1 if by_tma else PRODUCER_WARPS * 32
+    if params.arrivals == "every_thread":
+        num_releasing = consumers * 128 + 1
+        num_filling = consumers * 128 + 1
     mbarriers = [
-        Mbarrier(name="full", num_arrivals=1 if by_tma else PRODUCER_WARPS * 32, num_stages=params.stages),
+        Mbarrier(name="full", num_arrivals=num_filling, num_stages=params.stages),
         Mbarrier(name="empty", num_arrivals=num_releasing, num_stages=params.stages),
     ]
     if is_pingpong:

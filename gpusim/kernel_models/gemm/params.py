@@ -147,6 +147,10 @@ class GemmParams(KernelParams):
     wgmma_depth: Annotated[int, Field(ge=0, le=8)] | None = Field(
         None, description="groups that wgmma.wait_group leaves in flight"
     )
+    arrivals: Literal["elected", "every_thread"] = Field(
+        "elected", description="schedules with a producer: who arrives on the ring's mbarriers, a thread of each warpgroup "
+        "that gives a slot back, or (cuda::barrier) every thread, also before it waits for a slot"
+    )
     refill: Literal["before_math", "after_math", "after_wait"] | None = Field(
         None, description="multistage only: whether a k-step's next load is issued before its math, after it, or (wgmma) "
         "after the wait for it, into the slot that the wait has freed (Triton's loop)"

@@ -45,6 +45,7 @@ class Producer:
     announce the bytes (TMA), copy A, copy B. Runs ahead of the math by as many k-steps as there are stages.
     With TMA one elected lane does all of it, and looks at an empty slot as seldom as lone lanes do.
     With cp.async all its threads copy, and arrive when their copies are there.
+    Where every thread arrives (``cuda::barrier``), so does this one on the empty slot that it waits for.
     """
 
     def __init__(self, plan: TilePlan, loader: Loader, barriers: tuple[str, ...]) -> None:
@@ -65,6 +66,8 @@ class Producer:
         ]
         self._expect = [ops.MbarrierArriveExpectTx("full", s, loader.stage_bytes) for s in range(num_stages)]
         self._arrive = [ops.CpAsyncMbarrierArrive("full", s) for s in range(num_stages)]
+        self._all_arrive = plan.params.arrivals == "every_thread"
+        self._arrive_empty = [ops.MbarrierArrive("empty", s) for s in range(num_stages)]
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
         """The program."""
@@ -77,12 +80,14 @@ class Producer:
 
     def _fill_by_tma(self, cta: RoleContext) -> Iterator[Op]:
         plan, num_stages, rank = self.plan, self.num_stages, cta.cta_rank
-        wait, expect = self._wait, self._expect
-        stage, parity = 0, 1
+        wait, expect, all_arrive = self._wait, self._expect, self._all_arrive
+        stage, parity = 0, 0 if all_arrive else 1  # consumers give all slots away before their first k-step, or none
         for _, at in work(cta, plan):
             of_a, of_b = self.loader.panels(at, rank)
             for k in cta.loop(plan.num_k_steps(at.part)):
                 key = k * MAX_STAGES + stage  # slot(k, stage)
+                if all_arrive:
+                    yield self._arrive_empty[stage]
                 yield wait[stage][parity]
                 yield expect[stage]
                 yield of_a[key]
@@ -114,6 +119,9 @@ class Consumer:
     groups run, give the slot of the group that has ended back to the producers. After the last k-step: wait
     for all, give the rest back, epilogue.
 
+    Where every thread arrives (``cuda::barrier``), the warpgroups' threads do so on the full slot before they wait for
+    it, on the empty one to give it back, and on all empty ones to begin with.
+
     With ``pingpong`` two consumers take turns at whole tiles: each waits for its turn at the tensor core, and
     passes it on when its last wgmma has been issued, so that its epilogue runs behind the other's math.
     """
@@ -135,7 +143,13 @@ class Consumer:
         # cp.async writes through the generic proxy, wgmma reads through the async one
         self._fence: list[Op] = [] if loader.by_tma else [ops.FenceProxyAsync()]
         stages = range(self.num_stages)
-        self._wait = [[ops.MbarrierWait("full", s, parity) for parity in (0, 1)] for s in stages]
+        self._wait: list[list[list[Op]]] = [[[ops.MbarrierWait("full", s, parity)] for parity in (0, 1)] for s in stages]
+        self._num_arrivals = 1
+        if params.arrivals == "every_thread":
+            self._num_arrivals = 128
+            for s, waits in enumerate(self._wait):
+                for each in waits:
+                    each.insert(0, ops.MbarrierArrive("full", s, 128))
         self._math: list[list[Op]] = [
             [*self._fence, ops.Wgmma(atom, num_issues, (("a", s), ("b", s))), ops.WgmmaCommitGroup(),
              ops.WgmmaWaitGroup(self.depth)]
@@ -149,7 +163,10 @@ class Consumer:
         if found is None:
             feeders = self.loader.feeders(rank)
             found = self._give_back[rank] = [
-                [ops.MbarrierArrive("empty", s, 1, None if feeder == rank else feeder) for feeder in feeders]
+                [
+                    ops.MbarrierArrive("empty", s, self._num_arrivals, None if feeder == rank else feeder)
+                    for feeder in feeders
+                ]
                 for s in range(self.num_stages)
             ]
         return found
@@ -159,6 +176,9 @@ class Consumer:
         yield from meet_all(self.plan)
         if self.registers is not None:
             yield ops.SetMaxNReg(self.registers, "inc")
+        if self._num_arrivals > 1:
+            for given in self._releases(cta.cta_rank):
+                yield from given
         if self.is_pingpong:
             yield from self._take_turns(cta)
         else:
@@ -200,7 +220,7 @@ class Consumer:
         yield ops.WgmmaFence()
         held = stage  # oldest slot that has not been given back
         for k in cta.loop(num_k_steps):
-            yield wait[stage][parity]
+            yield from wait[stage][parity]
             yield from math[stage]
             if k >= depth:
                 yield from give_back[held]

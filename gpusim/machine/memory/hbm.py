@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import erf, exp, pi, sqrt
 
 import simpy
@@ -13,8 +14,21 @@ from gpusim.machine.component import Component, Counters
 from gpusim.machine.timing import Done, SharedPipe
 from gpusim.units import Clock
 
+GOLDEN = 0.6180339887498949
+"""Multiples of it, less their whole part, fill 0 to 1 evenly however many there are."""
 MOST_SHARE = 0.95
 """Of the peak rate that queues are worked out for: no more was ever measured."""
+QUEUE_LATENCIES = 4.0
+"""Over which what is taken is a share: queues grow over some latencies, and waves of requests that come together are no load
+that lasts. A guess; settled by loads that begin and end."""
+SHARE_STEPS = 64
+"""Shares between which waits are drawn straight."""
+MOST_LINES = 1024
+"""Of a request whose slowest line is looked for; more channels than a GPU's memory has."""
+
+
+Begun = Callable[[float], None]
+"""Called with the cycle at which a transfer begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +46,17 @@ class HbmSpec:
     """Part of the time in which a bank is being refreshed, so that a read waits."""
     refresh_ns: float
     """The longest such wait."""
+    fill_spread_ns: float
+    """From a quick fill of many lines to a slow one, where memory has nothing else to do: they come evenly in between."""
     sm_gb_per_s: float
     """What one SM can draw alone."""
     queue_ns: float
-    """What a read waits at its channel where half of the peak rate is taken: at a share u, u / (1 - u) of it."""
+    """What a line that is read waits at its channel, on average, where half of the peak rate is taken: at a share u,
+    u / (1 - u) of it."""
+    piece_read_bytes: float
+    """What a piece of memory that is read alone takes of the wire beyond its bytes: a row is opened for it."""
+    piece_write_bytes: float
+    """The same of one that is written alone."""
 
 
 @dataclass(slots=True)
@@ -46,33 +67,61 @@ class HbmCounters(Counters):
     write_bytes: float = field(default=0.0, metadata={"ncu": "dram__bytes_write.sum"})
 
 
+@lru_cache(maxsize=4096)
+def _slowest_wait(num_lines: int, share_steps: int) -> float:
+    """As :func:`slowest_wait`, of whole lines and ``share_steps`` of SHARE_STEPS."""
+    free = 1.0 - share_steps / SHARE_STEPS
+    return sum((1.0 - free**k) / k for k in range(1, num_lines + 1))
+
+
+def slowest_wait(num_lines: float, share: float) -> float:
+    """The mean of the longest of ``num_lines`` waits, each none or, with the chance ``share``, exponential of mean 1.
+
+    >>> slowest_wait(1.0, 0.5), slowest_wait(2.0, 0.5), slowest_wait(2.0, 1.0)
+    (0.5, 0.875, 1.5)
+    """
+    lines = min(MOST_LINES, max(1, round(num_lines)))
+    step = share * SHARE_STEPS
+    low = min(int(step), SHARE_STEPS - 1)
+    below, above = _slowest_wait(lines, low), _slowest_wait(lines, low + 1)
+    return below + (step - low) * (above - below)
+
+
 class _Intake:
     """What one SM draws: its fills one after the other, the first of them sharing the wire with other SMs'."""
 
-    __slots__ = ("_alike", "_done", "_hbm", "_waiting", "_wire")
+    __slots__ = ("_alike", "_done", "_hbm", "_num_bytes", "_waiting", "_wire")
 
     def __init__(self, hbm: Hbm, num_alike: float) -> None:
         self._hbm = hbm
         self._alike = num_alike
         self._wire = hbm.wire
         self._done: Done | None = None
-        self._waiting: deque[tuple[float, Done]] = deque()
+        self._num_bytes = 0.0
+        self._waiting: deque[tuple[float, Done, Begun | None]] = deque()
 
-    def fill(self, num_bytes: float, done: Done) -> None:
+    def fill(self, num_bytes: float, done: Done, begun: Begun | None) -> None:
         """Queue ``num_bytes``."""
         if self._done is None:
             self._done = done
+            self._num_bytes = num_bytes
             self._hbm.num_reading += 1
+            if begun is not None:
+                begun(self._hbm.now())
             self._wire.transfer(num_bytes, self, self._alike)
         else:
-            self._waiting.append((num_bytes, done))
+            self._waiting.append((num_bytes, done, begun))
 
     def __call__(self, cycle: float) -> None:
         """The last byte of the first has passed."""
         done = self._done
         assert done is not None  # a transfer was under way
+        self._hbm.has_read(self._num_bytes * self._alike)
         if self._waiting:
-            num_bytes, self._done = self._waiting.popleft()
+            num_bytes, self._done, begun = self._waiting.popleft()
+            self._num_bytes = num_bytes
+            if begun is not None:
+                begun(cycle)
             self._wire.transfer(num_bytes, self, self._alike)
         else:
             self._done = None
@@ -83,14 +132,17 @@ class _Intake:
 class Hbm(Component):
     """All channels as one wire that fills share.
 
-    Models: latency under load: channels are queues that requests fall on at random, so that a read waits in proportion to
-    what is taken over what is left of the peak, as it was during the last latency, where it does not wait longer for its
-    share of the wire; sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills
-    come in order), idle latency; the slowest of many rows, one of which finds its bank in refresh, where those that were
-    asked for early are hidden behind the last; writes take their share
-    of the same wire, at their own efficiency, which is lower beside reads.
-    Ignores: that SMs which ask for one tile together draw it together (the first draws all of it), single channels and
-    banks, open rows; that reads wait for whole trains of writes (behind stores at full rate three times as long as idle).
+    Models: latency under load: channels are queues that lines fall on at random, so that one waits in proportion to what
+    is taken over what is left of the peak, as it was during the last latencies, and the slowest of a request's parts for
+    longer, where it does not wait longer for its share of the wire; sustained bandwidth shared among the SMs that wait for
+    fills, what one of them can draw (its fills come in order), idle latency; the slowest of many rows, one of which finds
+    its bank in refresh, where those that were asked for early are hidden behind the last; fills of many lines of which some
+    are quick and some slow, so that SMs which wait for unlike tiles fall out of step; writes take their share of the same
+    wire, at their own efficiency, which is lower beside reads; rows that are opened for a short piece.
+    Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the mean);
+    that SMs which ask for one tile together draw it together (the first draws all of it), single channels and banks, how
+    far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait for whole trains of
+    writes (behind stores at full rate three times as long as idle).
     Source: the GPU's description.
     """
 
@@ -108,15 +160,17 @@ class Hbm(Component):
         self.counters = HbmCounters()
         self.latency_cycles = clock.cycles(ns=max(0.0, spec.latency_ns - l2_latency_ns))
         self._refresh_cycles = clock.cycles(ns=spec.refresh_ns)
+        self._spread_cycles = 0.0 if alike else min(clock.cycles(ns=spec.fill_spread_ns), 2.0 * self.latency_cycles)
+        self._num_draws = 0
         self.num_reading = 0
         """SMs that wait for fills."""
         self._env = env
         self._queue_cycles = clock.cycles(ns=spec.queue_ns)
         self._peak = clock.bytes_per_cycle(gb_per_s=spec.peak_gb_per_s)
         self._most_share = min(MOST_SHARE, spec.sustained_read_gb_per_s / spec.peak_gb_per_s)
-        self._window = clock.cycles(ns=spec.latency_ns) or 1.0
-        self._asked_bytes, self._asked_at = 0.0, 0.0
-        """Of late: what was asked for a window ago counts for a third, and so on; up to which cycle."""
+        self._window = QUEUE_LATENCIES * clock.cycles(ns=spec.latency_ns) or 1.0
+        self._moved_bytes, self._moved_at = 0.0, 0.0
+        """Of late: what passed the wire a window ago counts for a third, and so on; up to which cycle."""
         self._write_cost = spec.sustained_read_gb_per_s / spec.sustained_write_gb_per_s
         self.wire = SharedPipe(
             env,
@@ -144,40 +198,80 @@ class Hbm(Component):
             early += longest / num_waiting * (exp(-num_waiting * hidden) - exp(-num_waiting * (1.0 - hidden)))
         return longest - early
 
-    def queue_cycles(self) -> float:
-        """How long a read that begins now waits at its channel, by what was asked for lately."""
+    def spread_cycles(self) -> float:
+        """By how much the next fill of many lines is later than the mean, or sooner (below 0): evenly, by a sequence."""
+        if not self._spread_cycles:
+            return 0.0
+        self._num_draws += 1
+        return self._spread_cycles * (self._num_draws * GOLDEN % 1.0 - 0.5)
+
+    def queue_cycles(self, num_lines: float = 1.0) -> float:
+        """How long the last of ``num_lines`` that are asked for now waits at its channel, by what was asked for lately.
+
+        Each line finds a queue of its own, in which it waits with the chance that is the share taken, and then for an
+        exponential time, as in an M/M/1 queue.
+        """
         if not self._queue_cycles:
             return 0.0
         share = min(self._most_share, self._lately(0.0) / (self._window * self._peak))
-        return self._queue_cycles * share / (1.0 - share)
+        if not share:
+            return 0.0
+        return self._queue_cycles / (1.0 - share) * slowest_wait(num_lines, share)
 
     def _lately(self, num_bytes: float) -> float:
-        """Bytes asked for of late, ``num_bytes`` now among them."""
+        """Bytes that have passed the wire of late, ``num_bytes`` now among them."""
         now = self._env.now
-        if now > self._asked_at:
-            self._asked_bytes *= exp((self._asked_at - now) / self._window)
-            self._asked_at = now
-        self._asked_bytes += num_bytes
-        return self._asked_bytes
+        if now > self._moved_at:
+            self._moved_bytes *= exp((self._moved_at - now) / self._window)
+            self._moved_at = now
+        self._moved_bytes += num_bytes
+        return self._moved_bytes
 
-    def fill(self, num_bytes: float, done: Done, *, sm_idx: int, count: float) -> None:
-        """Read ``num_bytes`` for a miss of one SM; ``done`` is called when the last byte has passed the wire."""
+    def has_read(self, num_bytes: float) -> None:
+        """So much has passed the wire."""
+        self._lately(num_bytes)
+
+    def now(self) -> float:
+        """The present."""
+        return self._env.now
+
+    def fill(
+        self, num_bytes: float, done: Done, *, sm_idx: int, count: float, begun: Begun | None = None,
+        piece_bytes: float = 0.0,
+    ) -> None:
+        """Read ``num_bytes`` for a miss of one SM; ``done`` is called when the last byte has passed the wire.
+
+        ``begun(cycle)`` is called when the first begins to. The bytes lie in pieces of ``piece_bytes``, or side by side.
+        """
         self.counters.read_bytes += num_bytes * count
-        self._lately(num_bytes * self._alike.get(sm_idx, 1))
         intake = self._intakes.get(sm_idx)
         if intake is None:
             intake = self._intakes[sm_idx] = _Intake(self, float(self._alike.get(sm_idx, 1)))
-        intake.fill(num_bytes, done)
+        if piece_bytes:
+            num_bytes *= 1.0 + self.spec.piece_read_bytes / piece_bytes
+        intake.fill(num_bytes, done, begun)
 
     def busy_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
         """Part of ``cycles`` in which the wire moves so many bytes."""
         return (read_bytes + write_bytes * self._write_cost) / (self.wire.total * cycles)
 
-    def write_back(self, num_bytes: float, done: Done, *, count: float, num_sms: float = 1.0) -> None:
-        """Write ``num_bytes`` of evicted dirty lines, and as much for each of ``num_sms`` that stored at once."""
+    def write_back(
+        self, num_bytes: float, done: Done, *, count: float, num_sms: float = 1.0, piece_bytes: float = 0.0
+    ) -> None:
+        """Write ``num_bytes`` of evicted dirty lines, and as much for each of ``num_sms`` that stored at once.
+
+        They lie in pieces of ``piece_bytes``, or side by side.
+        """
         self.counters.write_bytes += num_bytes * count
         cost = self._write_cost
         if self.num_reading:
             cost *= 1.0 + self.spec.turnaround_fraction
-        self._lately(num_bytes * cost * num_sms)
-        self.wire.transfer(num_bytes * cost, done, num_sms)
+        if piece_bytes:
+            cost += self._write_cost * self.spec.piece_write_bytes / piece_bytes
+        moved = num_bytes * cost * num_sms
+
+        def written(cycle: float) -> None:
+            self._lately(moved)
+            done(cycle)
+
+        self.wire.transfer(num_bytes * cost, written, num_sms)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
-from gpusim.machine.memory.hbm import Hbm
+from gpusim.machine.memory.hbm import GOLDEN, Hbm
 from gpusim.machine.memory.panels import Loss
 from gpusim.machine.timing import Done, GapPipe
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
@@ -16,10 +16,13 @@ SIDE_BYTES = 256
 """What may lie on one side alone. Source: kernels/line_sharing, h200_sxm, 2026-11-20: 512 bytes mostly wait for both."""
 ROW_BYTES = 4096
 """What lies in one row of memory, where an op tells no rows. A guess."""
+INFINITE = float("inf")
 CERTAIN = 1e-3
 """A chance below is none, one above 1 less this a certainty."""
-GOLDEN = 0.6180339887498949
-"""Multiples of it, less their whole part, fill 0 to 1 evenly however many there are."""
+FEW_ROWS = 10
+"""Rows of memory of a request below which its slowest part's queue counts and the link is taken from its first byte on: of
+more the queue is a single line's, and the link is taken so that the last bytes of both meet, for else no loop of a GEMM
+would settle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,12 +142,13 @@ class L2(Component):
     def __init__(
         self, spec: L2Spec, *, hbm: Hbm, residency: Residency, side_shares: Sequence[float] = (1.0,),
         fill_scales: Mapping[str, float] | None = None, fetch_scales: Mapping[str, float] | None = None,
+        piece_bytes: Mapping[str, int] | None = None,
     ) -> None:
         """``residency`` says what misses; ``hbm`` is the level below; ``side_shares``: the SMs of each side, of all.
 
         ``fill_scales``: for each tensor the part of a fill's bytes that is paid for, where only a sample of the SMs is
         simulated and others would have asked first. ``fetch_scales``: what memory gives for a byte of it that is asked for,
-        where that is more than the byte.
+        where that is more than the byte. ``piece_bytes``: of tensors that are touched in pieces, as in ``Footprint``.
         """
         self.spec = spec
         self.counters = L2Counters()
@@ -156,6 +160,7 @@ class L2(Component):
         self._mean_latency_cycles = (spec.near_latency_cycles + spec.far_latency_cycles) / 2
         self._fill_scales = fill_scales or {}
         self._fetch_scales = fetch_scales or {}
+        self._piece_bytes = piece_bytes or {}
         self._tiles: dict[tuple[str, Hashable], TileState] = {}
         self._backlog_bytes = 0.0
         self._num_draws = 0
@@ -270,13 +275,35 @@ class L2(Component):
         if not self.residency.is_planned(request.tensor):
             self.counters.unplanned_miss_bytes += num_bytes * request.num_alike
         paid = num_bytes * self._fill_scales.get(request.tensor, 1.0) * self._fetch_scales.get(request.tensor, 1.0)
-        earliest = request.issued_at + paid / self.hbm.wire.alone + self.hbm.queue_cycles()
-        num_rows = max(request.num_rows * share, num_bytes / ROW_BYTES)
-        waits = self.hbm.refresh_cycles(num_rows, num_bytes / self.hbm.wire.alone)
-        if request.num_bytes > SIDE_BYTES:  # what is far and what waits are seldom the same lines
-            waits = max(0.0, waits - self.hit_latency_cycles + self._mean_latency_cycles)
-        done = _Filled(tile, earliest, self.hbm.latency_cycles + waits)
-        self.hbm.fill(paid, done, sm_idx=request.sm_idx, count=request.num_alike)
+        hbm = self.hbm
+        far = self.hit_latency_cycles - self._mean_latency_cycles if request.num_bytes > SIDE_BYTES else 0.0
+        num_rows = max(request.num_rows * share, num_bytes / ROW_BYTES, 1.0)
+        if num_rows < FEW_ROWS:
+            num_parts = max(request.num_rows * share, paid / SIDE_BYTES, 1.0)
+            queued = hbm.queue_cycles(num_parts)
+        else:
+            queued = hbm.queue_cycles()
+        refreshed = hbm.refresh_cycles(num_rows, num_bytes / hbm.wire.alone)
+        # the lines that are far, that wait for a refresh and that find long queues are seldom the same
+        waits = max(0.0, refreshed - far) if far else refreshed
+        if far and num_rows >= FEW_ROWS:
+            waits += hbm.spread_cycles()
+        earliest = request.issued_at + paid / hbm.wire.alone + max(0.0, queued - max(refreshed, far))
+        done = _Filled(tile, earliest, hbm.latency_cycles + waits)
+        hbm.fill(
+            paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun if num_rows < FEW_ROWS else None,
+            piece_bytes=self._piece_bytes_of(request.tensor),
+        )
+
+    def _piece_bytes_of(self, tensor: str) -> int:
+        """Of memory's pieces, which are no shorter than what it gives at least; 0: side by side."""
+        piece_bytes = self._piece_bytes.get(tensor, 0)
+        return max(piece_bytes, self.spec.fetch_bytes) if piece_bytes else 0
+
+    @property
+    def store_bytes_per_cycle(self) -> float:
+        """What the SMs of a side can store, so that the part of it that lies on the other one crosses."""
+        return self._links[0].rate / self._far_share if self._links else INFINITE
 
     def across(self, num_bytes: float, side: int, *, at_cycle: float, num_sms: float = 1.0) -> float:
         """Cycle at which what a store of ``num_bytes`` from ``side`` changes on the other one has crossed the link."""
@@ -307,7 +334,9 @@ class L2(Component):
         self._backlog_bytes += leaving * num_sms
         is_full = self._backlog_bytes > self.spec.write_back_queue_bytes
         written = _WrittenBack(self, leaving * num_sms, done if is_full else None)
-        self.hbm.write_back(leaving, written, count=request.num_alike, num_sms=num_sms)
+        self.hbm.write_back(
+            leaving, written, count=request.num_alike, num_sms=num_sms, piece_bytes=self._piece_bytes_of(request.tensor)
+        )
         return done if written.is_settled else written.left
 
     @property
@@ -365,18 +394,23 @@ class _WrittenBack:
 class _Filled:
     """What happens when a fill's last byte has passed the HBM wire, ``earliest`` or later."""
 
-    __slots__ = ("_earliest", "_latency", "_tile")
+    __slots__ = ("_began", "_earliest", "_latency", "_tile")
 
     def __init__(self, tile: TileState, earliest: float, latency_cycles: float) -> None:
+        self._began: float | None = None
         self._tile = tile
         self._earliest = earliest
         self._latency = latency_cycles
 
+    def begun(self, cycle: float) -> None:
+        """The first byte begins to pass: what crosses the link may follow."""
+        self._began = cycle
+
     def __call__(self, cycle: float) -> None:
         tile = self._tile
         come_at = cycle if cycle > self._earliest else self._earliest
-        for link, num_bytes, num_sms in tile.crossings:
-            since = cycle - num_bytes * num_sms / link.rate  # lines cross as they come
+        for link, num_bytes, num_sms in tile.crossings:  # lines cross as they come
+            since = cycle - num_bytes * num_sms / link.rate if self._began is None else self._began
             tile.copied_at = link.reserve_alike(num_bytes, num_sms, at_cycle=since)
             if tile.copied_at > come_at:
                 come_at = tile.copied_at

@@ -33,9 +33,18 @@ class SmemSpec:
     """What loads of warps return beside operand reads of wgmma, in registers of a warp (128 bytes)."""
 
 
+COMMIT_WAVEFRONTS = 3.0
+"""What Nsight Compute counts for a warp's commit of cp.async. Source: kernels/shared_counter, h200_sxm, 2026-11-22."""
+
+
 @dataclass(slots=True)
 class SmemCounters(Counters):
-    """Wavefronts of the LSU pipe."""
+    """Wavefronts of the LSU pipe, as Nsight Compute counts them (kernels/shared_counter).
+
+    A shuffle is one, however many lanes take part, and so is a proxy fence or a wait for bulk stores; votes, redux,
+    arrivals, tries and TMA are none. A copy by cp.async is one where it goes through L1 and none where it goes around
+    it, beside what its commit is. Ignored: what a CTA's first barriers are (one or two a CTA).
+    """
 
     wavefronts: float = field(default=0.0, metadata={"ncu": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"})
     load_wavefronts: float = field(
@@ -47,6 +56,8 @@ class SmemCounters(Counters):
     gmma_wavefronts: float = field(
         default=0.0, metadata={"ncu": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum"}
     )
+    fill_wavefronts: float = 0.0
+    """Of what cp.async writes, which no counter shows."""
 
 
 class Smem(Component):
@@ -95,10 +106,13 @@ class Smem(Component):
                 return returned
         return ready
 
+    def count(self, num_wavefronts: float) -> None:
+        """Count what passes with a pace of its own: shuffles, commits of cp.async, its copies through L1."""
+        self.counters.wavefronts += num_wavefronts
+
     def fill(self, num_wavefronts: float, *, at_cycle: float, weight: float) -> float:
         """Write what a copy brings, beside the warps' own accesses; returns the cycle at which the last could be in."""
-        self.counters.wavefronts += num_wavefronts * weight
-        self.counters.store_wavefronts += num_wavefronts * weight
+        self.counters.fill_wavefronts += num_wavefronts * weight
         self._passing(0.0, at_cycle)
         self._filling += num_wavefronts
         self.data.busy_cycles += num_wavefronts / self.data.rate * weight

@@ -238,7 +238,8 @@ class Xbar(Component):
     """Ports, slices and merging.
 
     Models: a limit on what one SM takes in, one on what the L2 slices of a side serve to its SMs (loads in turns of GPCs, so
-    that an SM of a larger one gets less; lone pairs have a turn of their own), and their own for stores, whose port takes
+    that an SM of a larger one gets less; lone pairs have a turn of their own), and their own for stores, which cross between
+    the sides in such turns, too, and whose port takes
     an SM's one after the other and behind which some wait for L2, reductions with a header a line, lines that threads store
     in small parts with what a packet takes at least on each way, lines whose sectors are stored in part with a mask; a
     link for each GPC, one each way, which takes requests in order (the way in only while so few GPCs are live that it can
@@ -248,9 +249,11 @@ class Xbar(Component):
     and cost slices and link nothing, up to a number of requests a line: an SM asks for a request's lines one after the
     other, as fast as its port takes them in, and ahead of those that come by what passes the port in a latency; a line can
     be joined until some cycles after it has passed the slices, so for longer where the slices are busy, and who is behind
-    catches up with whom it joins; multicast (one read, several receivers).
-    Ignores: turns of bulk copies and of stores, which SMs share evenly; fair shares of a link among requests of one moment
-    (an earlier one is carried whole); links of parts of a GPC; that SMs of a TPC merge more surely than others of a GPC;
+    catches up with whom it joins; an SM that asks for a line twice has it read once, but sent twice; multicast (one read,
+    several receivers).
+    Ignores: turns of bulk copies, which SMs share evenly; that a GPC of which few SMs store could have more than its turn;
+    fair shares of a link among requests of one moment (an earlier one is carried whole); links of parts of a GPC; that SMs
+    of a TPC merge more surely than others of a GPC;
     what merged readers take of their GPC's own network (104 B a cycle and SM still pass); that SMs are not served alike,
     drift apart and merge less; reads' requests on the way that stores take; that stores are acknowledged late; imbalance of
     slices; sides with unlike numbers of SMs, which have slices in proportion.
@@ -299,11 +302,17 @@ class Xbar(Component):
             for gpc_idx in range(len(floorplan.members))
         ]
         self._lone = frozenset(floorplan.lone)
-        write_links = [Pipe(units_per_cycle=spec.gpc_write_bytes_per_cycle) for _ in floorplan.members]
+        self._write_links = [Pipe(units_per_cycle=spec.gpc_write_bytes_per_cycle) for _ in floorplan.members]
+        self._lone_write_links = [Pipe(units_per_cycle=spec.gpc_write_bytes_per_cycle) for _ in floorplan.members]
+        """Of each GPC's SMs in lone pairs."""
         self.store_ports = [Pipe(units_per_cycle=spec.sm_write_bytes_per_cycle) for _ in gpcs]
         num_alike = [float((alike or {}).get(sm_idx, 1)) for sm_idx in range(floorplan.num_sms)]
         self._stores_of = [StorePort(env, self.stores, spec.store_way_bytes, num) for num in num_alike]
-        self._store_links = [write_links[gpc_idx] for gpc_idx in gpcs]
+        self._store_links = [
+            (self._lone_write_links if sm_idx in self._lone else self._write_links)[gpc_idx]
+            for sm_idx, gpc_idx in enumerate(gpcs)
+        ]
+        self._side_write_bytes_per_cycle = l2.store_bytes_per_cycle
         regions = floorplan.groups(spec.merge_scope)
         self.ports = [
             _Port(self._links[gpc_idx], region, num)
@@ -335,6 +344,20 @@ class Xbar(Component):
             share = link.num_live * each
             link.is_narrow = share > max(spec.gpc_read_bytes_per_cycle, NARROW * link.whole_share_bytes_per_cycle)
             link.share = gets / share if gets else 1.0
+        self._share_stores(mine.slices)
+
+    def _share_stores(self, slices: SharedPipe) -> None:
+        """What crosses from a side is stored in turns of its GPCs; SMs in lone pairs have a turn of their own."""
+        pipes: list[Pipe] = []
+        for idx, link in enumerate(self._links):
+            if link.slices is slices:
+                if link.num_live > link.num_lone_live:
+                    pipes.append(self._write_links[idx])
+                if link.num_lone_live:
+                    pipes.append(self._lone_write_links[idx])
+        most = [self.spec.gpc_write_bytes_per_cycle] * len(pipes)
+        for pipe, gets in zip(pipes, by_turns(self._side_write_bytes_per_cycle, [1] * len(pipes), most), strict=True):
+            pipe.rate = gets
 
     def now(self) -> float:
         """The present."""
@@ -486,9 +509,9 @@ class Xbar(Component):
             asked_at = begin - self._ahead_bytes
         asked = tile.asked.get(port.region)
         asking = num_bytes * rate / slices.alone
-        read, length, served = num_bytes, num_bytes, 1.0
-        if asked is not None and asked[3] is not port:  # an SM's own lines are read again
-            first, last, num, _ = asked
+        read, length, served, passing = num_bytes, num_bytes, 1.0, num_bytes
+        if asked is not None:
+            first, last, num, of_port = asked
             done_at = tile.done_at
             if done_at is None or done_at > self._env._now:
                 merged = 1.0
@@ -500,11 +523,13 @@ class Xbar(Component):
                 merged *= room
             if merged > 0.0:
                 read = num_bytes * (1.0 - merged)
-                length = max(read, pace * max(last - begin, asking))
                 served += merged * num
+                if of_port is not port:  # what an SM asks for twice is read once and sent to it twice
+                    passing = read
+                    length = max(read, pace * max(last - begin, asking))
         tile.asked[port.region] = (begin, begin + length / pace, served, port)
         counters.served_bytes += read
-        carried = read * weight
+        carried = passing * weight
         counters.carried_bytes += carried
         return length, carried
 

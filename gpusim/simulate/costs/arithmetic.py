@@ -139,9 +139,11 @@ def mufu(role: Role, op: ops.Mufu) -> Pause:
 def shfl(role: Role, op: ops.Shfl) -> Pause:
     """Shuffles; in a chain each waits until the one before has given its word."""
     scheduler = role.sm.warp_scheduler
+    num_warps = op.num_warps or role.num_warps
+    role.sm.smem.count(op.num_instructions * num_warps * role.count)
     chained = role.t + op.num_instructions * scheduler.spec.shuffle_cycles if op.is_chain else 0.0
     end = scheduler.execute(
-        scheduler.shuffle_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
+        scheduler.shuffle_pipe, op.num_instructions, num_warps=num_warps, at_cycle=role.t, weight=role.count
     )
     role.spend(WarpState.SHORT_SCOREBOARD, end if end > chained else chained)
     return None

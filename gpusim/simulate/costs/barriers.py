@@ -9,6 +9,7 @@ from gpusim.errors import LaunchError
 from gpusim.simulate.cta import ThreadBarrier
 from gpusim.simulate.role import ISSUE, Pause, Resume, Role, is_pair, lacks, peer
 from gpusim.simulate.timeline import WarpState
+from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def mbarrier_arrive(role: Role, op: ops.MbarrierArrive) -> Pause:
     rank = op.cta_rank
     if rank is None or rank == role.cta.rank:
         barrier = role.cta.mbarrier(op.barrier, op.stage)
-        barrier.arrive(op.count, issue_arrival(role))
+        barrier.arrive(op.count, issue_arrival(role, max(1, min(op.count // WARP_SIZE, role.num_warps))))
     else:
         dsmem = role.sm.dsmem
         if dsmem is None:
@@ -46,12 +47,14 @@ def mbarrier_arrive(role: Role, op: ops.MbarrierArrive) -> Pause:
     return None
 
 
-def issue_arrival(role: Role) -> float:
-    """Issue an arrival; returns the cycle at which it counts if its mbarrier is on this SM."""
+def issue_arrival(role: Role, num_warps: int = 1) -> float:
+    """Issue an arrival of each of ``num_warps``; returns when the last counts if its mbarrier is on this SM."""
     unit = role.sm.mbarrier_unit
     if unit is None:
         raise lacks(role, "mbarrier", "8.0")
     goes_on, counts_at = unit.arrive(role.t)
+    for _ in range(num_warps - 1):  # lanes arrive together, warps one after the other
+        goes_on, counts_at = unit.arrive(role.t)
     role.step(goes_on - role.t)
     return counts_at
 
@@ -178,6 +181,7 @@ def fence_proxy_async(role: Role, op: ops.FenceProxyAsync) -> Pause:
     """Until this role's stores are delivered, and a few cycles; a barrier behind it waits until copies see them all."""
     spec = role.sm.warp_scheduler.spec
     role.spend(WarpState.LSU, role.delivered_at)
+    role.sm.smem.count(float(role.num_warps) * role.count)
     in_at = max(role.t, role.stored_at + role.sm.smem.spec.store_latency_cycles)
     role.spend(ISSUE, role.t + spec.fence_cycles)
     seen_at = in_at + spec.fence_cycles + spec.fence_view_cycles

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpusim.errors import LaunchError
 from gpusim.machine.component import MemoryRequest
+from gpusim.machine.memory.smem import COMMIT_WAVEFRONTS
 from gpusim.machine.timing import EPSILON_BYTES
 from gpusim.simulate.cta import Stage
 from gpusim.simulate.role import AsyncGroup, Pause, Resume, Role, lacks
@@ -112,6 +113,7 @@ def send_store(role: Role, op: ops.GlobalStore, num_packet_bytes: float, share: 
     group, role.last_store = AsyncGroup(), AsyncGroup()
     group.add()
     role.last_store.add()
+    role.engine.has_stored = True
     stored = Stored(role.engine, group, role.last_store)
     request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES * share, at=at)
     role.sm.l1.below.write(
@@ -163,6 +165,7 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     role.issue(num / role.num_warps)
     hits = in_l1 and l1.holds(op.tensor, op.tile)
     if in_l1:
+        sm.smem.count(num * count)
         again = 0.0 if hits else num / l1.spec.requests_per_cycle  # once its data are there
         more, read = num * l1.spec.cp_async_cycles + again, wavefronts
     else:
@@ -195,6 +198,7 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
 def cp_commit(role: Role, op: ops.CpAsyncCommitGroup) -> Pause:
     """Close the group; that passes the load/store unit, too."""
     l1 = role.sm.l1
+    role.sm.smem.count(COMMIT_WAVEFRONTS * role.num_warps * role.count)
     if l1.spec.commit_cycles:
         l1.accept(0.0, 0.0, at_cycle=role.t, weight=role.count, more_cycles=l1.spec.commit_cycles * role.num_warps)
     role.cp_groups.append(role.cp_open)

@@ -64,6 +64,7 @@ def tma_store(role: Role, op: ops.TmaStore) -> Pause:
     whole.add()
     if stage is not None:
         stage.begin_read(role.t, "" if stage.is_full(role.t) else role.who())
+    role.engine.has_stored = True
     stored = BulkStored(role, read, whole, stage)
     request = MemoryRequest(role.sm.idx, op.tensor, op.tile, op.num_bytes, role.wave, at, role.count)
     role.sm.l1.below.write(
@@ -96,6 +97,7 @@ def bulk_wait(role: Role, op: ops.BulkWaitGroup) -> Pause:
     if len(groups) <= op.num_pending:
         return None
     assert role.engine.gpu.tma is not None  # there are groups
+    role.sm.smem.count(float(role.num_warps) * role.count)
     role.spend(ISSUE, role.t + role.engine.gpu.tma.group_wait_cycles)
     group = groups[len(groups) - 1 - op.num_pending][0 if op.read else 1]
     if not op.read:

@@ -1,0 +1,204 @@
+"""``check``: the gate against a profile of Nsight Compute. Beside its own options it has those of the kernel named."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+from typer.main import get_command
+
+from gpusim.cli.options import check_choice, console_for, find_gpu, output_path, refuse_same, spinner, write_json
+from gpusim.cli.parameters import checked_params, kernel_parameters, option_name
+from gpusim.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from gpusim.evidence.check import Model, Report
+    from gpusim.kernel_models import KernelModel
+
+SIGNS = ("point", "comma")
+
+
+class CheckCommand(TyperCommand):
+    """The command; where ``--kernel NAME`` is given, with that kernel's options, too."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """The context of the command that has the kernel's options."""
+        name = _value_of("--kernel", args)
+        if name is None:
+            return super().make_context(info_name, args, parent, **extra)
+        from gpusim.kernel_models import KERNEL_MODELS
+
+        if name not in KERNEL_MODELS:
+            raise ConfigError(f"check: --kernel {name!r} is no kernel model; {nearest(name, KERNEL_MODELS)}")
+        whole: Any = _with_options_of(KERNEL_MODELS[name])
+        return whole.make_context(info_name, args, parent, **extra)
+
+
+def _value_of(option: str, args: Sequence[str]) -> str | None:
+    for place, word in enumerate(args):
+        if word == option and place + 1 < len(args):
+            return args[place + 1]
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2]
+    return None
+
+
+def _with_options_of(row: KernelModel) -> Any:
+    """The command with its own options and the kernel's, which have the same names as in ``gpusim predict``."""
+    signature = inspect.signature(check_command, eval_str=True)
+    own = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in signature.parameters.values()]
+
+    def command(**values: Any) -> None:
+        ours = {item.name: values.pop(item.name) for item in own}
+        _check(ours, row, values)
+
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads options from it
+        [*own, *kernel_parameters(row)]
+    )
+    command.__doc__ = check_command.__doc__
+    single = typer.Typer(add_completion=False, rich_markup_mode="rich",
+                         context_settings={"help_option_names": ["-h", "--help"]})
+    single.command(name="check")(command)
+    return get_command(single)
+
+
+def check_command(
+    profile: Annotated[str, typer.Argument(
+        metavar="PROFILE", help="a profile: what ncu --csv wrote (raw or details page), or a report (.ncu-rep)")],
+    gpu_name: Annotated[str, typer.Option("--gpu", metavar="NAME|TOML", help="the GPU that it was profiled on")],
+    kernel: Annotated[str | None, typer.Option(
+        "--kernel", metavar="NAME", help="the kernel model of its launches; then with that kernel's options, as for "
+        "gpusim predict NAME")] = None,
+    match: Annotated[str | None, typer.Option(
+        "--match", metavar="REGEX", help="judge launches alone whose kernel's name has this in it")] = None,
+    models: Annotated[str | None, typer.Option(
+        "--models", metavar="FILE.toml", help="which model stands for which kernel, instead of --kernel")] = None,
+    tolerance: Annotated[list[str] | None, typer.Option(
+        "--tolerance", metavar="NAME=LIMIT", help="cycles=10%, bytes=5%, hit_rate=2 (points), or a metric's name; repeat")
+    ] = None,
+    l2_state: Annotated[str, typer.Option(
+        "--l2", metavar="cold|warm", help="L2 before the launch: cold, as Nsight Compute flushes it, or warm where it was "
+        "told --cache-control none")] = "cold",
+    baseline: Annotated[str | None, typer.Option(
+        "--baseline", metavar="FILE", help="an older profile: what became worse since, and what explains it")] = None,
+    worse: Annotated[list[str] | None, typer.Option(
+        "--worse", metavar="NAME=LIMIT", help="how much worse than the baseline, such as cycles=3%; repeat")] = None,
+    was: Annotated[list[str] | None, typer.Option(
+        "--was", metavar="OPTION=VALUE", help="an option of the kernel that was another when the baseline was taken; repeat")
+    ] = None,
+    decimal: Annotated[str | None, typer.Option(
+        "--decimal", metavar="point|comma", help="the profile's decimal sign; found out by default")] = None,
+    json_path: Annotated[str | None, typer.Option("--json", metavar="FILE", help="write the result as JSON; - is stdout")]
+    = None,
+    junit_path: Annotated[str | None, typer.Option("--junit", metavar="FILE", help="write the result as JUnit XML")] = None,
+) -> None:  # fmt: skip
+    """Hold a profile of Nsight Compute against what the model predicts.
+
+    Status 0: all within tolerance; 1: something is not; 2: bad input; 3: nothing to compare.
+    """
+    _check(locals(), None, {})
+
+
+def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str, Any]) -> None:
+    from gpusim.evidence.check import NOT_COMPARABLE, NotComparableError, check_profile
+    from gpusim.evidence.tolerances import parse_tolerance
+    from gpusim.report.check import check_document, check_junit, junit_bytes, render_check
+    from gpusim.report.output import write_whole
+
+    for flag, name in (("--was", "was"), ("--worse", "worse")):
+        if ours[name] and ours["baseline"] is None:
+            raise ConfigError(f"{flag} goes with --baseline, an older profile")
+    outputs = {
+        "--json": output_path(ours["json_path"], "--json"), "--junit": output_path(ours["junit_path"], "--junit", ".xml"),
+    }
+    refuse_same(outputs)
+    if outputs["--junit"] is not None:
+        check_junit()
+    gpu = find_gpu(ours["gpu_name"], "--gpu")
+    found = _models(ours, row, values)
+    limits, worse = (
+        dict(parse_tolerance(text, f"--{name}") for text in ours[name] or ()) for name in ("tolerance", "worse")
+    )
+    decimal = None if ours["decimal"] is None else check_choice("--decimal", ours["decimal"], SIGNS)
+    baseline = None if ours["baseline"] is None else _file(ours["baseline"], "--baseline")
+    try:
+        with spinner(f"simulating on {gpu.name}"):
+            report: Report = check_profile(
+                _file(ours["profile"], "PROFILE"), gpu=gpu, models=found, tolerances=limits, baseline=baseline, worse=worse,
+                decimal=decimal,  # type: ignore[arg-type]  # one of SIGNS
+            )
+    except NotComparableError as error:
+        typer.echo(f"gpusim: {error}", err=True)
+        raise typer.Exit(NOT_COMPARABLE) from None
+    if outputs["--junit"] is not None:
+        write_whole(outputs["--junit"], junit_bytes(report))
+    if outputs["--json"] is not None:
+        write_json(check_document(report), outputs["--json"])
+    render_check(report, console_for(outputs["--json"]))
+    if report.status:
+        raise typer.Exit(report.status)
+
+
+def _models(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str, Any]) -> tuple[Model, ...]:
+    from gpusim.evidence.check import Model, read_models
+
+    l2 = check_choice("--l2", ours["l2_state"], ("cold", "warm"))
+    if (row is None) == (ours["models"] is None):
+        raise ConfigError("check wants a model: either --kernel NAME with its options, or --models FILE")
+    if row is None:
+        for flag, name in (("--match", "match"), ("--was", "was")):
+            if ours[name]:
+                raise ConfigError(f"{flag} goes with --kernel; --models FILE says it for each model")
+        if l2 == "warm":
+            raise ConfigError("--l2 goes with --kernel; --models FILE says it for each model")
+        return read_models(_file(ours["models"], "--models"))
+    names = {name: option_name(name, item) for name, item in row.params.model_fields.items()}
+    given = {names[name]: values[name] for name in names if values.get(name) is not None}
+    was = dict(_option(text, names.values()) for text in ours["was"] or ())
+    checked = _checked(row, given)
+    changed = _checked(row, {**given, **was})
+    return (
+        Model(
+            kernel=row.name, options=checked, regex=_regex(ours["match"]), l2=l2,  # type: ignore[arg-type]  # checked above
+            was={name: changed[name] for name in was},
+        ),
+    )
+
+
+def _checked(row: KernelModel, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as the model wants them: numbers and flags as such, all else as it was typed."""
+    found = checked_params(row, given).model_dump(by_alias=True)
+    return {
+        name: found[name] if isinstance(found.get(name), int | float) else value for name, value in given.items()
+    }
+
+
+def _regex(text: str | None) -> str:
+    import re
+
+    try:
+        re.compile(text or "")
+    except re.error as error:
+        raise ConfigError(f"--match {text!r} is no regular expression: {error}") from None
+    return text or ""
+
+
+def _option(text: str, known: Any) -> tuple[str, str]:
+    name, mark, value = text.partition("=")
+    name = name.removeprefix("--").replace("-", "_")
+    if not mark:
+        raise ConfigError(f"--was {text!r} wants OPTION=VALUE, such as stages=3")
+    if name not in known:
+        raise ConfigError(f"--was {name!r} is no option of the kernel; {nearest(name, known)}")
+    return name, value
+
+
+def _file(text: str, flag: str) -> Path:
+    path = Path(text)
+    if not path.is_file():
+        raise ConfigError(f"{flag} {text!r} is no file, wants one that is there")
+    return path

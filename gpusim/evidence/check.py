@@ -1,0 +1,421 @@
+"""The gate: launches of a Nsight Compute profile beside what their models predict.
+
+In: a profile, which kernel model (with which options) stands for which launch, a GPU. Out: a :class:`Report`, metric by
+metric, with a verdict. Cycles are predicted at the clock that the launch ran at, with a cold L2 unless a model says warm
+(Nsight Compute flushes before each pass unless told ``--cache-control none``).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+from gpusim.errors import ConfigError, GpusimError, nearest
+from gpusim.evidence.profiles import Decimal, ProfiledLaunch, ProfileFile, read_profile
+from gpusim.evidence.tolerances import SAME, Tolerance, limits_of, same_as, tolerance_of
+from gpusim.evidence.toolkit import FOLDERS
+from gpusim.evidence.whole import CLOCK, CYCLES, DRAM, DURATION, FLOOR_SHARE, as_counted, row_clock_mhz, touched_bytes
+
+if TYPE_CHECKING:
+    from gpusim.evidence.baseline import Change
+    from gpusim.kernel_models.params import KernelParams
+    from gpusim.machine.config import GpuSpec
+    from gpusim.simulate.result import Result
+
+PASS, FAIL, NOT_COMPARABLE = 0, 1, 3
+"""What a check ends with; 2 is bad input."""
+
+L2 = Literal["cold", "warm"]
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+MODEL_KEYS = ("match", "regex", "kernel", "options", "was", "l2", "tolerance", "worse")
+CLUSTER = "launch__cluster_size"
+SMS = "device__attribute_multiprocessor_count"
+
+
+class NotComparableError(GpusimError):
+    """A profile and a model that have nothing in common: another architecture, or no metric."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A kernel model and the launches that it stands for."""
+
+    kernel: str
+    """A name of ``KERNEL_MODELS``."""
+    options: Mapping[str, Any]
+    match: str = ""
+    """The launches' kernel name; with ``regex`` empty, too: all."""
+    regex: str = ""
+    l2: L2 = "cold"
+    tolerances: Mapping[str, float] = field(default_factory=dict)
+    """How far predictions may be off, by class or metric, where not as by default."""
+    worse: Mapping[str, float] = field(default_factory=dict)
+    """How much worse than the baseline they may be, likewise."""
+    was: Mapping[str, Any] = field(default_factory=dict)
+    """Options that were others when the baseline was taken."""
+
+    def covers(self, name: str) -> bool:
+        """Whether it stands for launches of a kernel of that name."""
+        if self.match:
+            return name == self.match
+        return not self.regex or re.search(self.regex, name) is not None
+
+    def params(self, gpu: GpuSpec, changes: Mapping[str, Any] = NOTHING) -> KernelParams:
+        """The model's parameters, checked, with ``changes``.
+
+        Raises:
+            GpusimError: no such model, or options that it refuses.
+        """
+        from gpusim.kernel_models import KERNEL_MODELS
+
+        if self.kernel not in KERNEL_MODELS:
+            raise ConfigError(f"{self.kernel!r} is no kernel model; {nearest(self.kernel, KERNEL_MODELS)}")
+        found: KernelParams = KERNEL_MODELS[self.kernel].params(**{**self.options, **changes})
+        return found.resolved(gpu)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A metric, measured and predicted (or measured now and last time)."""
+
+    metric: str
+    measured: float
+    predicted: float
+    tolerance: Tolerance | None
+    floor: float = 0.0
+    """The least that the difference is taken relative to."""
+
+    @property
+    def difference(self) -> float:
+        """Predicted less measured, in percent of the measured or the floor; in points where the metric is percent.
+
+        >>> Comparison(metric="a.sum", measured=10.0, predicted=9.0, tolerance=None).difference
+        -10.0
+        """
+        if self.predicted == self.measured:
+            return 0.0
+        if self.is_points:
+            return self.predicted - self.measured
+        reference = max(abs(self.measured), self.floor)
+        return 100.0 * (self.predicted - self.measured) / reference if reference else math.inf
+
+    @property
+    def is_points(self) -> bool:
+        """Whether differences are in points."""
+        return self.metric.endswith(".pct") or ".pct_of_" in self.metric
+
+    @property
+    def passes(self) -> bool | None:
+        """Within the tolerance; None where it is not judged."""
+        if self.tolerance is None or math.isinf(self.tolerance.limit):
+            return None
+        return abs(self.difference) <= self.tolerance.limit + 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchCheck:
+    """A launch and its model."""
+
+    launch: ProfiledLaunch
+    model: Model
+    comparisons: tuple[Comparison, ...]
+    clock: str
+    """At which clock it was predicted, in words."""
+    result: Result
+    remarks: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    """Against the baseline."""
+    causes: tuple[str, ...] = ()
+    """What explains the changes, a sentence each."""
+
+    @property
+    def num_judged(self) -> int:
+        """Metrics with a verdict."""
+        return sum(item.passes is not None for item in self.comparisons)
+
+    @property
+    def passes(self) -> bool:
+        """Whether nothing is out of its tolerance, and nothing is worse than last time."""
+        return not any(item.passes is False for item in self.comparisons) and not any(
+            item.is_worse for item in self.changes
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All that was compared."""
+
+    profile: Path
+    gpu: str
+    launches: tuple[LaunchCheck, ...]
+    remarks: tuple[str, ...]
+    baseline: Path | None = None
+
+    @property
+    def status(self) -> int:
+        """0 all within tolerance, 1 something is not, 3 nothing could be compared."""
+        if not any(item.num_judged or item.changes for item in self.launches):
+            return NOT_COMPARABLE
+        return PASS if all(item.passes for item in self.launches) else FAIL
+
+    @property
+    def verdict(self) -> str:
+        """The report in one sentence."""
+        if self.status == NOT_COMPARABLE:
+            return "NOT COMPARABLE: no metric of a launch is predicted"
+        judged = sum(item.num_judged for item in self.launches)
+        out = sum(part.passes is False for item in self.launches for part in item.comparisons)
+        worse = sum(part.is_worse for item in self.launches for part in item.changes)
+        last = "" if self.baseline is None else f", {worse} worse than {self.baseline.name}"
+        return (
+            f"{'PASS' if self.status == PASS else 'FAIL'}: {out} of {judged} metrics of {len(self.launches)} "
+            f"launch{'es' if len(self.launches) > 1 else ''} out of tolerance{last}"
+        )
+
+
+# ---------------------------------------------------------------------------------------------- which model
+
+
+def read_models(path: Path) -> tuple[Model, ...]:
+    """The models of a TOML file: a table ``[[model]]`` each.
+
+    Raises:
+        ConfigError: no such file, or keys and values that are not of a model; says which.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    if set(table) != {"model"} or not isinstance(table["model"], list) or not table["model"]:
+        raise ConfigError(f"{path}: holds {', '.join(table) or 'nothing'}, wants tables [[model]] alone")
+    try:
+        return tuple(_model(item) for item in table["model"])
+    except GpusimError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _model(item: Mapping[str, Any]) -> Model:
+    for key in item:
+        if key not in MODEL_KEYS:
+            raise ConfigError(f"[[model]] key {key!r} is unknown; {nearest(key, MODEL_KEYS)}")
+    for key, kind, words in (
+        ("kernel", str, "a text"), ("match", str, "a text"), ("regex", str, "a text"), ("options", dict, "a table"),
+        ("was", dict, "a table"), ("tolerance", dict, "a table"), ("worse", dict, "a table"),
+    ):  # fmt: skip
+        if key in item and not isinstance(item[key], kind):
+            raise ConfigError(f"[[model]] {key} is {item[key]!r}, wants {words}")
+    if "kernel" not in item:
+        raise ConfigError("[[model]] lacks kernel, wants the name of a kernel model")
+    if ("match" in item) == ("regex" in item):
+        raise ConfigError(f"[[model]] of {item['kernel']} wants either match (a kernel's name) or regex")
+    try:
+        re.compile(item.get("regex", ""))
+    except re.error as error:
+        raise ConfigError(f"[[model]] regex {item['regex']!r} is no regular expression: {error}") from None
+    if item.get("l2", "cold") not in ("cold", "warm"):
+        raise ConfigError(f"[[model]] l2 {item['l2']!r} is unknown; {nearest(str(item['l2']), ('cold', 'warm'))}")
+    limits, worse = (limits_of(item.get(key, {})) for key in ("tolerance", "worse"))
+    return Model(
+        kernel=item["kernel"], options=item.get("options", {}), match=item.get("match", ""), regex=item.get("regex", ""),
+        l2=item.get("l2", "cold"), tolerances=limits, worse=worse, was=item.get("was", {}),
+    )
+
+
+def model_for(launch: ProfiledLaunch, models: Sequence[Model]) -> Model | None:
+    """The model that stands for a launch: a whole name before a regular expression.
+
+    Raises:
+        ConfigError: two that are as good.
+    """
+    found = [model for model in models if model.covers(launch.kernel)]
+    exact = [model for model in found if model.match]
+    found = exact or found
+    if len(found) > 1:
+        names = " and ".join(f"{item.kernel} ({item.match or item.regex})" for item in found[:2])
+        raise ConfigError(f"launch {launch.idx}, {launch.kernel}: two models stand for it, {names}; wants one")
+    return found[0] if found else None
+
+
+# ---------------------------------------------------------------------------------------------- the check
+
+
+def check_profile(
+    path: Path,
+    *,
+    gpu: GpuSpec,
+    models: Sequence[Model],
+    tolerances: Mapping[str, float] = NOTHING,
+    baseline: Path | None = None,
+    worse: Mapping[str, float] = NOTHING,
+    decimal: Decimal | None = None,
+) -> Report:
+    """Hold every launch of a profile that a model stands for against it, and against ``baseline``, an older profile.
+
+    ``tolerances`` (of predictions) and ``worse`` (of changes) are limits by metric or class; they win over the models' own.
+
+    Raises:
+        NotComparableError: a profile of another architecture, or one without a launch of these kernels.
+        GpusimError: a profile, options or models that are refused.
+    """
+    profile = read_profile(path, decimal=decimal)
+    old = None if baseline is None else read_profile(baseline, decimal=decimal)
+    for launch in old.launches if old is not None else ():
+        if model_for(launch, models) is not None:
+            _refuse_other_gpu(launch, gpu, baseline or path)
+    _refuse_mixture(profile, models)
+    remarks = list(profile.remarks)
+    judged: list[LaunchCheck] = []
+    simulated: dict[tuple[int, float], Result] = {}
+    for launch in profile.launches:
+        model = model_for(launch, models)
+        if model is None:
+            remarks.append(f"launch {launch.idx}, {launch.kernel}: no model stands for it, not judged")
+            continue
+        _refuse_other_gpu(launch, gpu, path)
+        judged.append(_judged(launch, model, gpu, {**model.tolerances, **tolerances}, simulated))
+    if not judged:
+        names = ", ".join(dict.fromkeys(item.kernel for item in profile.launches))
+        raise NotComparableError(f"{path}: no model stands for any of its launches ({names})")
+    if old is not None:
+        from gpusim.evidence.baseline import against
+
+        judged = [against(item, profile, old, gpu, worse) for item in judged]
+    remarks += [*_several(judged), *_unused(tolerances, judged)]
+    return Report(profile=path, gpu=gpu.name, launches=tuple(judged), remarks=tuple(remarks), baseline=baseline)
+
+
+def _refuse_mixture(profile: ProfileFile, models: Sequence[Model]) -> None:
+    """One model without a name, and launches of several kernels: which of them it tells nobody knows."""
+    names = list(dict.fromkeys(launch.kernel for launch in profile.launches))
+    if len(names) > 1 and any(not model.match and not model.regex for model in models):
+        raise ConfigError(
+            f"{profile.path}: holds launches of {len(names)} kernels ({', '.join(names[:4])}): say which with --match NAME, "
+            "or give --models FILE"
+        )
+
+
+def _refuse_other_gpu(launch: ProfiledLaunch, gpu: GpuSpec, path: Path) -> None:
+    if launch.capability and launch.capability != f"{gpu.compute_capability:.1f}":
+        raise NotComparableError(
+            f"{path}: launch {launch.idx} ran at compute capability {launch.capability}, {gpu.name} has "
+            f"{gpu.compute_capability}: give the GPU that it was profiled on"
+        )
+    ran_on = FOLDERS.get(launch.device, gpu.name)
+    if gpu.name in FOLDERS.values() and ran_on != gpu.name:  # somebody's own description may stand for any
+        raise NotComparableError(
+            f"{path}: launch {launch.idx} ran on {launch.device}, not on {gpu.name}: give --gpu {ran_on}"
+        )
+    if launch.metrics.get(SMS, gpu.num_sms) != gpu.num_sms:
+        raise NotComparableError(
+            f"{path}: launch {launch.idx} ran on {launch.metrics[SMS]:.0f} SMs, {gpu.name} has {gpu.num_sms}: give the GPU "
+            "that it was profiled on"
+        )
+
+
+def _judged(
+    launch: ProfiledLaunch, model: Model, gpu: GpuSpec, limits: Mapping[str, float],
+    simulated: dict[tuple[int, float], Result],
+) -> LaunchCheck:
+    from gpusim.simulate.run import simulate
+
+    mhz, clock = clock_of(launch, gpu)
+    told = model.params(gpu).launch(gpu)
+    key = (id(model), mhz or 0.0)
+    if key not in simulated:
+        simulated[key] = simulate(told, gpu, clock=mhz or "single", l2=model.l2, data="random")
+    result = simulated[key]
+    measured = {**_shape(launch), **launch.metrics}
+    if measured.get(CLUSTER) == 0.0:
+        measured[CLUSTER] = 1.0  # a launch without clusters
+    predicted = predictions(result, measured)
+    floor = FLOOR_SHARE * touched_bytes(told)
+    comparisons, remarks = [], []
+    for metric, value in measured.items():
+        if metric not in predicted:
+            continue
+        if metric.endswith("_rate.pct") and value > 100.0:
+            remarks.append(f"{metric} is {value:g}, no rate: its parts were counted in different passes, not compared")
+            continue
+        if not mhz and metric.startswith("gpu__time_duration"):
+            remarks.append(f"{metric} is not compared: the profile tells no clock")
+            continue
+        comparisons.append(
+            Comparison(
+                metric=metric, measured=value, predicted=predicted[metric], floor=floor if same_as(metric) in DRAM else 0.0,
+                tolerance=tolerance_of(metric, model.kernel, gpu.name, limits),
+            )
+        )
+    remarks += _remarks(launch, comparisons)
+    order = sorted(comparisons, key=lambda item: (same_as(item.metric) not in (CYCLES, DURATION), item.passes is None))
+    return LaunchCheck(
+        launch=launch, model=model, comparisons=tuple(order), clock=clock, result=result, remarks=tuple(remarks)
+    )
+
+
+def _remarks(launch: ProfiledLaunch, found: Sequence[Comparison]) -> list[str]:
+    said = []
+    if not any(item.passes is not None for item in found):
+        said.append("no metric of it is judged: profile with --metrics sm__cycles_elapsed.max,dram__bytes_read.sum, ...")
+    elif CYCLES not in {same_as(item.metric) for item in found}:
+        said.append(f"{CYCLES} is missing: cycles are not compared")
+    if any(item.metric.startswith("launch__") and item.passes is False and "size" in item.metric for item in found):
+        said.append("it is launched otherwise than the model: are these its options?")
+    if not launch.capability:
+        said.append("the profile does not tell on what it ran")
+    return said
+
+
+def _shape(launch: ProfiledLaunch) -> dict[str, float]:
+    parts = (("launch__grid_size", launch.grid), ("launch__block_size", launch.block))
+    return {name: float(math.prod(shape)) for name, shape in parts if shape}
+
+
+def clock_of(launch: ProfiledLaunch, gpu: GpuSpec) -> tuple[float | None, str]:
+    """(SM clock of a launch in MHz, what that is from); None where the profile does not tell."""
+    told = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)
+    row = {name: repr(told[name]) for name in (CLOCK, CYCLES, DURATION) if told.get(name)}
+    if CLOCK not in row and not {CYCLES, DURATION} <= set(row):
+        return None, "the model's own clock, as the profile tells none"
+    mhz = row_clock_mhz(row, gpu)
+    return mhz, f"{mhz:,.0f} MHz, {'its cycles per second' if CLOCK in row else 'its cycles over its duration'}"
+
+
+def predictions(result: Result, wanted: Iterable[str]) -> dict[str, float]:
+    """Predicted numbers by metric: counters as they are counted, and what follows from them (sums, bytes a second)."""
+    found = as_counted(result.counters)
+    read, written = (found[name] for name in DRAM)
+    found["dram__bytes.sum"] = read + written
+    for name in ("read", "write"):
+        found[f"dram__sectors_{name}.sum"] = found[f"dram__bytes_{name}.sum"] / 32.0
+    found |= {name: found[same] for name, same in SAME.items() if same in found}
+    for name in wanted:
+        base = name.removesuffix(".per_second")
+        if base != name and base in found and base.endswith(".sum") and result.time_us:
+            found[name] = found[base] / result.time_us * 1e6
+    return found
+
+
+def _several(judged: Sequence[LaunchCheck]) -> list[str]:
+    """Models that stand for more than one launch."""
+    names: dict[int, list[str]] = {}
+    for item in judged:
+        names.setdefault(id(item.model), []).append(item.launch.idx)
+    return [
+        f"one model, {item.model.kernel}, stands for launches {', '.join(idxs)}: all of them are judged"
+        for item in judged if len(idxs := names[id(item.model)]) > 1 and item.launch.idx == idxs[0]
+    ]  # fmt: skip
+
+
+def _unused(tolerances: Mapping[str, float], judged: Sequence[LaunchCheck]) -> list[str]:
+    """Metrics that a tolerance was asked for and that no launch has."""
+    seen = {part.metric for item in judged for part in item.comparisons}
+    return [
+        f"--tolerance {name}: no launch has that metric measured and predicted"
+        for name in tolerances if "__" in name and name not in seen
+    ]  # fmt: skip

@@ -1,0 +1,95 @@
+"""A fixture for tests of kernels: hold a profile of Nsight Compute against the model, or against an older profile.
+
+.. code-block:: python
+
+    def test_the_transpose_is_as_fast_as_it_should_be(gpusim_check):
+        gpusim_check("profile.csv", gpu="h200_sxm", kernel="transpose", m=8192, n=8192, tolerance={"cycles": "10%"})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from gpusim.evidence.check import Report
+
+GpusimCheck = Callable[..., "Report"]
+
+
+def check(
+    profile: str | Path,
+    *,
+    gpu: str,
+    kernel: str | None = None,
+    match: str = "",
+    models: str | Path | None = None,
+    tolerance: Mapping[str, float | str] | None = None,
+    l2: str = "cold",
+    baseline: str | Path | None = None,
+    worse: Mapping[str, float | str] | None = None,
+    was: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Report:
+    """What ``gpusim check`` does, for a test: fails it where something is out of tolerance or nothing can be compared.
+
+    Args:
+        profile: what ``ncu --csv`` wrote, or a report.
+        gpu: a GPU's name, or a TOML file.
+        kernel: the kernel model of its launches; ``options`` are that model's.
+        match: a regular expression; launches alone whose kernel's name has it.
+        models: a TOML file that says which model stands for which kernel, instead of ``kernel``.
+        tolerance: limits by class or metric, in percent or points.
+        l2: before the launch, ``cold`` or ``warm``.
+        baseline: an older profile.
+        worse: how much worse than the baseline, likewise.
+        was: options that were others when the baseline was taken.
+        options: of the kernel model.
+
+    Returns:
+        What was compared.
+
+    Raises:
+        GpusimError: bad input.
+    """
+    from io import StringIO
+
+    from rich.console import Console
+
+    from gpusim.errors import ConfigError, nearest
+    from gpusim.evidence.check import Model, NotComparableError, check_profile, read_models
+    from gpusim.evidence.tolerances import limits_of
+    from gpusim.machine.config import load_gpu
+    from gpusim.report.check import render_check
+
+    if (kernel is None) == (models is None):
+        raise ConfigError("gpusim_check wants a model: either kernel, with its options, or models, a TOML file")
+    if l2 not in ("cold", "warm"):
+        raise ConfigError(f"gpusim_check: l2 {l2!r} is unknown; {nearest(l2, ('cold', 'warm'))}")
+    if kernel is None:
+        found = read_models(Path(models or ""))
+    else:
+        found = (
+            Model(kernel=kernel, options=options, regex=match, l2=l2, was=was or {}),  # type: ignore[arg-type]  # l2 is checked above
+        )
+    try:
+        report = check_profile(
+            Path(profile), gpu=load_gpu(gpu), models=found, tolerances=limits_of(tolerance or {}),
+            baseline=None if baseline is None else Path(baseline), worse=limits_of(worse or {}, "worse"),
+        )
+    except NotComparableError as error:
+        pytest.fail(str(error), pytrace=False)
+    if report.status:
+        text = StringIO()
+        render_check(report, Console(file=text, width=200, no_color=True))
+        pytest.fail(text.getvalue(), pytrace=False)
+    return report
+
+
+@pytest.fixture
+def gpusim_check() -> GpusimCheck:
+    """A function that fails the test where a profile is not what its model predicts; see :func:`check`."""
+    return check

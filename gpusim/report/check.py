@@ -1,0 +1,186 @@
+"""A check against a profile, for people, for JSON, and for machines that read JUnit's XML."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gpusim.errors import ConfigError
+from gpusim.evidence.baseline import Change
+from gpusim.evidence.check import Comparison, LaunchCheck, Report
+
+VERDICTS = {True: "pass", False: "FAIL", None: "-"}
+
+
+def render_check(report: Report, console: Console) -> None:
+    """Print what was compared, launch by launch, and the verdict, also where all is well."""
+    for item in report.launches:
+        _heading(item, report, console)
+        if item.comparisons:
+            console.print(_predicted(item.comparisons), highlight=False)
+        if item.changes and report.baseline is not None:
+            console.print(_changed(item.changes, report.baseline.name), highlight=False)
+        for title, sentences in (("Remark", item.remarks), ("What changed", item.causes)):
+            for sentence in sentences:
+                console.print(f"[yellow]{title}[/]: {escape(sentence)}", highlight=False)
+        console.print()
+    for sentence in report.remarks:
+        console.print(f"[yellow]Remark[/]: {escape(sentence)}", highlight=False)
+    console.print(f"[bold]Verdict[/]: {escape(report.verdict)}", highlight=False)
+
+
+def _heading(item: LaunchCheck, report: Report, console: Console) -> None:
+    options = " ".join(f"{name}={value}" for name, value in item.model.options.items())
+    console.print(
+        f"Launch {item.launch.idx}, [bold]{escape(item.launch.kernel)}[/]: model [bold]{escape(item.model.kernel)}[/] "
+        f"{escape(options)} on [bold]{escape(report.gpu)}[/], L2 {item.model.l2}, at {escape(item.clock)}",
+        highlight=False,
+    )
+
+
+def _predicted(found: Sequence[Comparison]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("metric", overflow="fold")
+    for name in ("measured", "predicted", "difference", "tolerance"):
+        table.add_column(name, justify="right")
+    table.add_column("verdict")
+    table.add_column("tolerance from", overflow="fold", style="dim")
+    for item in found:
+        limit, source = ("", "shown alone") if item.tolerance is None else (item.tolerance.text, item.tolerance.source)
+        table.add_row(
+            item.metric, _number(item.measured), _number(item.predicted), difference_text(item), limit,
+            VERDICTS[item.passes], escape(source), style="red" if item.passes is False else None,
+        )  # fmt: skip
+    return table
+
+
+def _changed(found: Sequence[Change], name: str) -> Table:
+    table = Table(title=f"Against {escape(name)}", title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("metric", overflow="fold")
+    for title in ("before", "now", "difference", "may be worse by"):
+        table.add_column(title, justify="right")
+    table.add_column("verdict")
+    for item in found:
+        limit = "" if item.tolerance is None else item.tolerance.text
+        verdict = VERDICTS[None if item.tolerance is None else not item.is_worse]
+        table.add_row(
+            item.metric, _number(item.before), _number(item.now), difference_text(item), limit, verdict,
+            style="red" if item.is_worse else None,
+        )  # fmt: skip
+    return table
+
+
+def difference_text(item: Comparison | Change) -> str:
+    """A difference with its sign and unit.
+
+    >>> difference_text(Comparison(metric="a.sum", measured=8.0, predicted=10.0, tolerance=None))
+    '+25.00 %'
+    """
+    if math.isinf(item.difference):
+        return "from nothing"
+    return f"{item.difference:+.2f} {'points' if item.metric.endswith('.pct') else '%'}"
+
+
+def _number(value: float) -> str:
+    """A number as a table has it.
+
+    >>> _number(1234567.0), _number(51.68), _number(8192.25)
+    ('1,234,567', '51.68', '8,192')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 or float(value).is_integer() else f"{value:.4g}"
+
+
+def check_document(report: Report) -> dict[str, Any]:
+    """The JSON document."""
+    return {
+        "profile": str(report.profile),
+        "gpu": report.gpu,
+        "baseline": None if report.baseline is None else str(report.baseline),
+        "status": report.status,
+        "verdict": report.verdict,
+        "launches": [_launch_document(item) for item in report.launches],
+        "remarks": list(report.remarks),
+    }
+
+
+def _launch_document(item: LaunchCheck) -> dict[str, Any]:
+    return {
+        "id": item.launch.idx,
+        "kernel": item.launch.kernel,
+        "model": item.model.kernel,
+        "options": dict(item.model.options),
+        "l2": item.model.l2,
+        "clock": item.clock,
+        "sm_clock_mhz": item.result.sm_clock_mhz,
+        "passes": item.passes,
+        "bound_by": item.result.bound_by,
+        "metrics": [
+            {
+                "metric": part.metric, "measured": part.measured, "predicted": part.predicted,
+                "difference": part.difference, "unit": "points" if part.is_points else "%",
+                "tolerance": None if part.passes is None or part.tolerance is None else part.tolerance.limit,
+                "tolerance_from": None if part.tolerance is None else part.tolerance.source, "passes": part.passes,
+            }
+            for part in item.comparisons
+        ],
+        "changes": [
+            {
+                "metric": part.metric, "before": part.before, "now": part.now, "difference": part.difference,
+                "tolerance": None if part.tolerance is None else part.tolerance.limit, "is_worse": part.is_worse,
+            }
+            for part in item.changes
+        ],
+        "causes": list(item.causes),
+        "remarks": list(item.remarks),
+    }
+
+
+def check_junit() -> None:
+    """That JUnit's XML can be written.
+
+    Raises:
+        ConfigError: junitparser is not installed.
+    """
+    if find_spec("junitparser") is None:
+        raise ConfigError("--junit wants the package junitparser: pip install 'gpusim[ci]'")
+
+
+def junit_bytes(report: Report) -> bytes:
+    """The report as JUnit's XML: a suite a launch, a case a metric that has a tolerance.
+
+    Raises:
+        ConfigError: junitparser is not installed.
+    """
+    check_junit()
+    from junitparser import Failure, JUnitXml, TestCase, TestSuite
+
+    document = JUnitXml("gpusim check")
+    for item in report.launches:
+        suite = TestSuite(f"{item.launch.kernel} (launch {item.launch.idx})")
+        for part in item.comparisons:
+            if part.passes is not None:
+                case = TestCase(part.metric, classname=f"{item.model.kernel}.predicted")
+                if not part.passes:
+                    case.result = [Failure(_failed(part, part.measured, "measured", part.predicted, "predicted"))]
+                suite.add_testcase(case)
+        for change in item.changes:
+            if change.tolerance is not None:
+                case = TestCase(change.metric, classname=f"{item.model.kernel}.baseline")
+                if change.is_worse:
+                    case.system_out = "\n".join(item.causes)
+                    case.result = [Failure(_failed(change, change.before, "before", change.now, "now"))]
+                suite.add_testcase(case)
+        document.add_testsuite(suite)
+    document.update_statistics()  # type: ignore[no-untyped-call]  # the library's
+    return bytes(document.tostring())  # type: ignore[no-untyped-call]  # the library's
+
+
+def _failed(item: Comparison | Change, one: float, what: str, other: float, then: str) -> str:
+    limit = "" if item.tolerance is None else item.tolerance.text
+    return f"{item.metric}: {_number(one)} {what}, {_number(other)} {then}: {difference_text(item)}, tolerance {limit}"

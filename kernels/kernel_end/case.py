@@ -1,0 +1,109 @@
+"""When does a kernel end that has stored something: with its last CTA's exit, or when the store has arrived?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gpusim import GpuSpec, Launch, WarpRole, simulate
+from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer
+from gpusim.workload import ops
+from gpusim.workload.global_access import global_access
+from gpusim.workload.launch import RoleContext
+
+THREADS, MORE, NUM_TURNS = 256, 7, 3
+KERNELS = ("nothing", "store_first", "store_last", "store_all", "store_marked", "store_wide")
+CHAINS = (0, 8, 64)
+"""Turns of eight multiplications."""
+GRIDS = (1, 132, 1056)
+CYCLES = "sm__cycles_elapsed.max"
+METRICS = (CYCLES, "sm__cycles_elapsed.avg", "sm__cycles_active.avg", "sm__cycles_active.max", "gpu__time_duration.sum")
+ALU_BEFORE, ALU_OF_TURN = 12, 6
+"""Integer instructions before, and of a turn. Source: SASS."""
+
+
+def configs(seed: int) -> list[Config]:
+    """Every kernel by the length of its chain and the size of its grid, several times."""
+    del seed  # a sweep, the same for every seed
+    return [
+        {"kernel": kernel, "turns": str(turns), "num_ctas": str(num_ctas), "again": str(again)}
+        for again in range(NUM_TURNS) for kernel in KERNELS for turns in CHAINS for num_ctas in GRIDS
+    ]  # fmt: skip
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """So many CTAs."""
+    del is_counted
+    num_ctas = int(config["num_ctas"])
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            Output("to", np.zeros(4 * num_ctas * THREADS, dtype=np.uint32)), np.uint32(int(config["turns"])), np.uint32(0),
+            np.uint32(MORE),
+        ),
+        grid=(num_ctas, 1, 1), block=(THREADS, 1, 1),
+    )  # fmt: skip
+
+
+def expected(config: Config) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """What is left, words."""
+    num = int(config["num_ctas"]) * THREADS
+    found, thread = np.zeros(4 * num, dtype=np.uint32), np.arange(num, dtype=np.uint32)
+    if config["kernel"] == "store_wide":
+        found.reshape(-1, 4)[:] = thread[:, None]
+        found[::4] += MORE
+    elif config["kernel"] != "nothing":
+        stored = np.ones(num, dtype=bool) if config["kernel"] == "store_all" else thread % 32 == 0
+        found[:num] = np.where(stored, thread + MORE, 0)
+    return found
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Every word is what it should be.
+
+    Raises:
+        WrongAnswer: one is not.
+    """
+    wanted = expected(config)
+    wrong = np.flatnonzero(outputs["to"] != wanted)
+    if len(wrong):
+        raise WrongAnswer(f"{config['kernel']}: word {wrong[0]} is {outputs['to'][wrong[0]]}, wants {wanted[wrong[0]]}")
+    return {}
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """The same in the vocabulary; a look at the clock of nanoseconds costs nothing there."""
+    kernel, turns, num_ctas = config["kernel"], int(config["turns"]), int(config["num_ctas"])
+    lanes = np.arange(THREADS).reshape(-1, 32)
+    width = 16 if kernel == "store_wide" else 4
+    access = global_access(width * lanes, width, (lanes % 32 == 0) | (kernel in ("store_all", "store_wide")))
+
+    def program(cta: RoleContext) -> Iterator[Any]:
+        yield ops.Alu(ALU_BEFORE, is_chain=True)
+        if kernel == "store_first":
+            yield ops.GlobalStore("to", (cta.cta_idx, 0), access)
+        yield ops.Syncthreads()
+        if turns:
+            yield ops.Alu(ALU_OF_TURN * turns, is_chain=True)
+        if kernel not in ("nothing", "store_first"):
+            yield ops.GlobalStore("to", (cta.cta_idx, 0), access)
+
+    launched = Launch(
+        kernel="kernel_end", num_ctas=num_ctas, num_tiles=num_ctas, registers_per_thread=16,
+        roles=(WarpRole(name="warps", num_warps=THREADS // 32, program=program),),
+    )  # fmt: skip
+    return {CYCLES: simulate(launched, gpu, clock="max", l2="warm").cycles}
+
+
+CASE = Case(
+    name="kernel_end",
+    question="When does a kernel end that has stored something: with its last CTA's exit, or when the store has arrived?",
+    columns=("turns", "num_ctas", "again"),
+    groups={"ends": Group(configs=configs, metrics=METRICS, rank=5)},
+    launch=launch,
+    check=check,
+    predict=predict,
+    tiers={CYCLES: 6},
+)

@@ -1,0 +1,45 @@
+"""Write ``validation/held_out.toml`` anew, from what ``gpusim validate --gpu NAME --tier 5,6 --json REPORT.json`` wrote.
+
+    python scripts/held_out.py REPORT.json [more ...] > validation/held_out.toml
+
+Only rows of whole kernels count. GEMMs of libraries are rows of the model ``gemm``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gpusim.evidence.tolerances import HELD_OUT_NAMES
+from gpusim.evidence.validate import quantile
+
+MODELS = {"tile_gemm": "gemm", "library_gemm": "gemm"}
+
+HEAD = """\
+# How far off predictions were of nine in ten rows of a whole kernel that nothing was fitted to (P90, percent; hit rates in
+# points). `gpusim check` takes these as tolerances. Written anew by `python scripts/held_out.py REPORT.json`."""
+
+
+def main(paths: list[str]) -> None:
+    """Print the file."""
+    errors: dict[str, dict[str, dict[str, list[float]]]] = {}  # by GPU, model and metric
+    for path in paths:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        for row in document["rows"]:
+            if row["is_whole"] and row["name"] in HELD_OUT_NAMES and row["error_pct"] is not None:
+                of_model = errors.setdefault(document["gpu"], {}).setdefault(MODELS.get(row["kernel"], row["kernel"]), {})
+                of_model.setdefault(row["name"], []).append(abs(row["error_pct"]))
+    print(HEAD)
+    for gpu, models in sorted(errors.items()):
+        print(f'\n[{gpu}]\nsource = "gpusim validate --gpu {gpu} --tier 5,6, {datetime.now(UTC):%Y-%m-%d}"')
+        for model, of_model in sorted(models.items()):
+            print(f"\n[{gpu}.{model}]")
+            for name, found in sorted(of_model.items()):
+                print(f'"{name}" = {math.ceil(10.0 * quantile(found, 0.9)) / 10.0}')  # up, so that it holds nine in ten
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,433 @@
+"""The gate: which model stands for which launch, what it is held against, what became worse and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from junitparser import JUnitXml
+
+from gpusim import load_gpu, simulate
+from gpusim.errors import ConfigError, GpusimError, KernelError
+from gpusim.evidence.baseline import Change, changes, explain_changes
+from gpusim.evidence.check import (
+    FAIL,
+    NOT_COMPARABLE,
+    PASS,
+    Comparison,
+    Model,
+    NotComparableError,
+    Report,
+    check_profile,
+    clock_of,
+    model_for,
+    predictions,
+    read_models,
+)
+from gpusim.evidence.profiles import ProfiledLaunch
+from gpusim.evidence.tolerances import CLASSES, HELD_OUT_NAMES, SAME, Tolerance, class_of, parse_tolerance, tolerance_of
+from gpusim.evidence.whole import CYCLES, DURATION
+from gpusim.kernel_models import KERNEL_MODELS
+from gpusim.report.check import check_document, junit_bytes
+
+DATA = Path(__file__).parent / "data"
+TOY = load_gpu("toy")
+COPY = Model(kernel="elementwise", options={"op": "copy", "elements": 65536})
+SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+
+
+def launch_of(kernel: str = "copy", **metrics: float) -> ProfiledLaunch:
+    named = {name.replace("__dot__", "."): value for name, value in metrics.items()}
+    return ProfiledLaunch(idx="0", kernel=kernel, metrics=MappingProxyType(named))
+
+
+def profile(path: Path, metrics: Mapping[str, float], *, kernel: str = "copy", cc: str = "9.0", launches: int = 1) -> Path:
+    """A raw page in base units."""
+    lines = [",".join(f'"{name}"' for name in ("ID", "Kernel Name", "CC", *metrics))]
+    lines += [
+        ",".join(f'"{value}"' for value in (idx, kernel, cc, *(f"{number:.3f}" for number in metrics.values())))
+        for idx in range(launches)
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def predicted() -> Mapping[str, float]:
+    """What the model itself says at 1000 MHz, for profiles that are right by construction."""
+    result = simulate(COPY.params(TOY).launch(TOY), TOY, clock=1000.0)
+    told = predictions(result, ())
+    names = (CYCLES, DURATION, "dram__bytes_read.sum", "dram__bytes_write.sum", "lts__t_sector_hit_rate.pct", SHARED)
+    return {name: told[name] for name in names}
+
+
+# ---------------------------------------------------------------------------------------------- the verdict
+
+
+def test_a_profile_that_says_what_the_model_says_passes(tmp_path: Path, predicted: Mapping[str, float]) -> None:
+    path = profile(tmp_path / "p.csv", predicted, cc=f"{TOY.compute_capability:.1f}")
+    report = check_profile(path, gpu=TOY, models=[COPY])
+    (item,) = report.launches
+    assert report.status == PASS and report.verdict.startswith("PASS")
+    assert item.num_judged == len(predicted)
+    assert all(part.difference == pytest.approx(0.0, abs=0.02) for part in item.comparisons)
+    assert "1,000 MHz" in item.clock
+
+
+@pytest.mark.parametrize(
+    ("metric", "limit"), [(CYCLES, 15.0), ("dram__bytes_read.sum", 10.0), ("lts__t_sector_hit_rate.pct", 3.0), (SHARED, 1.0)]
+)
+def test_a_metric_passes_at_its_tolerance_and_fails_beyond(
+    tmp_path: Path, predicted: Mapping[str, float], metric: str, limit: float
+) -> None:
+    for share, status in ((0.99, PASS), (1.01, FAIL)):
+        value = predicted[metric]
+        off = value + share * limit if metric.endswith(".pct") else value / (1.0 - share * limit / 100.0)
+        told = {**predicted, metric: off}
+        if metric == CYCLES:  # the clock stays
+            told[DURATION] = off
+        path = profile(tmp_path / "p.csv", told, cc=f"{TOY.compute_capability:.1f}")
+        report = check_profile(path, gpu=TOY, models=[COPY])
+        assert report.status == status, metric
+        failed = {part.metric for part in report.launches[0].comparisons if part.passes is False}
+        assert failed <= {metric, DURATION}
+
+
+def test_all_launches_that_a_model_stands_for_are_judged(tmp_path: Path, predicted: Mapping[str, float]) -> None:
+    path = profile(tmp_path / "p.csv", predicted, cc="", launches=3)
+    report = check_profile(path, gpu=TOY, models=[COPY])
+    assert [item.launch.idx for item in report.launches] == ["0", "1", "2"]
+    assert "one model, elementwise, stands for launches 0, 1, 2: all of them are judged" in report.remarks
+
+
+def test_another_architecture_is_not_comparable(tmp_path: Path, predicted: Mapping[str, float]) -> None:
+    path = profile(tmp_path / "p.csv", predicted, cc="1.3")
+    with pytest.raises(NotComparableError, match=r"capability 1\.3"):
+        check_profile(path, gpu=TOY, models=[COPY])
+    path = profile(tmp_path / "p.csv", {**predicted, "device__attribute_multiprocessor_count": 7.0}, cc="")
+    with pytest.raises(NotComparableError, match="7 SMs"):
+        check_profile(path, gpu=TOY, models=[COPY])
+
+
+def test_a_gpu_of_another_name_is_not_comparable(tmp_path: Path) -> None:
+    text = (DATA / "copy_raw.csv").read_text(encoding="utf-8")
+    text = text.replace('"sm__cycles_active.max"', '"device__attribute_display_name"')
+    path = tmp_path / "p.csv"
+    for name in ("NVIDIA H100 80GB HBM3", "NVIDIA H200"):
+        path.write_text(text.replace('"236,421"', f'"{name}"'), encoding="utf-8")
+        model = replace(COPY, options={"op": "copy", "elements": 67108864})
+        if "H200" in name:
+            assert check_profile(path, gpu=load_gpu("h200_sxm"), models=[model]).status == PASS
+        else:
+            with pytest.raises(NotComparableError, match="give --gpu h100_sxm"):
+                check_profile(path, gpu=load_gpu("h200_sxm"), models=[model])
+
+
+def test_no_metric_in_common_is_not_comparable(tmp_path: Path) -> None:
+    path = profile(tmp_path / "p.csv", {"no__such.sum": 1.0}, cc="")
+    report = check_profile(path, gpu=TOY, models=[COPY])
+    assert report.status == NOT_COMPARABLE
+    assert any("no metric" in said for said in report.launches[0].remarks)
+
+
+def test_a_profile_without_a_launch_of_the_kernel_is_not_comparable(tmp_path: Path, predicted: Mapping[str, float]) -> None:
+    path = profile(tmp_path / "p.csv", predicted, kernel="other", cc="")
+    with pytest.raises(NotComparableError, match="other"):
+        check_profile(path, gpu=TOY, models=[replace(COPY, match="copy")])
+
+
+def test_a_rate_above_all_is_told_of_and_not_compared(tmp_path: Path, predicted: Mapping[str, float]) -> None:
+    path = profile(tmp_path / "p.csv", {**predicted, "lts__t_sector_hit_rate.pct": 104.0}, cc="")
+    (item,) = check_profile(path, gpu=TOY, models=[COPY]).launches
+    assert "lts__t_sector_hit_rate.pct" not in {part.metric for part in item.comparisons}
+    assert any("different passes" in said for said in item.remarks)
+
+
+def test_missing_cycles_and_clock_are_told_of(tmp_path: Path, predicted: Mapping[str, float]) -> None:
+    told = {name: predicted[name] for name in ("dram__bytes_read.sum", DURATION)}
+    (item,) = check_profile(profile(tmp_path / "p.csv", told, cc=""), gpu=TOY, models=[COPY]).launches
+    assert "tells none" in item.clock
+    assert {part.metric for part in item.comparisons} == {"dram__bytes_read.sum"}
+    assert any(CYCLES in said and "missing" in said for said in item.remarks)
+    assert any(DURATION in said and "no clock" in said for said in item.remarks)
+
+
+def test_a_launch_of_another_shape_is_told_of(tmp_path: Path, predicted: Mapping[str, float]) -> None:
+    path = profile(tmp_path / "p.csv", {**predicted, "launch__grid_size": 1.0}, cc="")
+    report = check_profile(path, gpu=TOY, models=[COPY])
+    assert report.status == FAIL
+    assert any("launched otherwise" in said for said in report.launches[0].remarks)
+
+
+def test_the_clock_is_cycles_over_duration_or_as_counted() -> None:
+    gpu = load_gpu("h200_sxm")
+    told = {CYCLES: 1_500_000.0, DURATION: 1_000_000.0}
+    assert clock_of(launch_of(**told), gpu)[0] == pytest.approx(1500.0)
+    assert clock_of(launch_of(**told, **{"sm__cycles_elapsed.avg.per_second": 1.6e9}), gpu)[0] == pytest.approx(1600.0)
+
+
+def test_a_metric_under_another_name_is_judged_alike(tmp_path: Path, predicted: Mapping[str, float]) -> None:
+    for other, same in SAME.items():
+        if same not in predicted:
+            continue
+        told = {name: value for name, value in predicted.items() if name != same}
+        path = profile(tmp_path / "p.csv", {**told, other: predicted[same]}, cc="")
+        (item,) = check_profile(path, gpu=TOY, models=[COPY]).launches
+        assert item.passes and "1,000 MHz" in item.clock, other
+        assert not any("missing" in said for said in item.remarks), other
+        tolerances = [tolerance_of(name, "transpose", "h200_sxm", {}) for name in (other, same)]
+        assert [each and each.limit for each in tolerances] == [tolerances[0] and tolerances[0].limit] * 2
+
+
+def test_rates_follow_from_sums_and_time(predicted: Mapping[str, float]) -> None:
+    result = simulate(COPY.params(TOY).launch(TOY), TOY, clock=1000.0)
+    name = "dram__bytes_read.sum.per_second"
+    told = predictions(result, [name])
+    assert told[name] * told[DURATION] * 1e-9 == pytest.approx(told["dram__bytes_read.sum"])
+    assert told["dram__bytes.sum"] == told["dram__bytes_read.sum"] + told["dram__bytes_write.sum"]
+
+
+# ---------------------------------------------------------------------------------------------- tolerances
+
+
+@given(measured=st.floats(1.0, 1e12), share=st.floats(-0.9, 10.0))
+def test_a_difference_is_what_the_measured_must_change_by(measured: float, share: float) -> None:
+    item = Comparison(metric="a__b.sum", measured=measured, predicted=measured * (1.0 + share), tolerance=None)
+    assert item.difference == pytest.approx(100.0 * share, abs=1e-9)
+    assert item.passes is None
+
+
+def test_nothing_measured_is_held_against_the_floor_or_fails() -> None:
+    tolerance = Tolerance(limit=10.0)
+    told = {"metric": "dram__bytes_write.sum", "measured": 0.0, "predicted": 5.0, "tolerance": tolerance}
+    assert Comparison(**told, floor=100.0).passes is True
+    assert Comparison(**told).difference == math.inf and Comparison(**told).passes is False
+    assert Comparison(**{**told, "predicted": 0.0}).passes is True
+
+
+def test_what_is_asked_for_wins_and_a_metric_wins_over_its_class() -> None:
+    asked = {"bytes": 4.0, "dram__bytes_read.sum": 2.0}
+    found = [tolerance_of(f"dram__bytes_{way}.sum", "gemm", "toy", asked) for way in ("read", "write")]
+    assert [item.limit for item in found if item] == [2.0, 4.0]
+    assert all(item and "asked for" in item.source for item in found)
+
+
+def test_cycles_have_the_p90_of_their_family_where_it_is_known_and_15_percent_elsewhere() -> None:
+    of = {(gpu, model): tolerance_of(CYCLES, model, gpu, {}) for gpu in ("h200_sxm", "toy") for model in KERNEL_MODELS}
+    assert all(item is not None and item.limit == 15.0 for (gpu, _), item in of.items() if gpu == "toy")
+    known = of["h200_sxm", "transpose"]
+    assert known is not None and "P90 of transpose" in known.source
+    for model in KERNEL_MODELS:
+        time, cycles = tolerance_of(DURATION, model, "h200_sxm", {}), of["h200_sxm", model]
+        assert time is not None and cycles is not None and time.limit == cycles.limit
+
+
+def test_every_p90_is_of_a_known_model_and_metric() -> None:
+    import tomllib
+
+    from gpusim.evidence.case import kernels_dir
+
+    document = tomllib.loads((kernels_dir().parent / "validation" / "held_out.toml").read_text(encoding="utf-8"))
+    for gpu, families in document.items():
+        load_gpu(gpu)
+        assert families.pop("source")
+        assert set(families) <= set(KERNEL_MODELS)
+        for found in families.values():
+            assert set(found) <= HELD_OUT_NAMES
+            assert all(class_of(name) is not None and limit >= 0.0 for name, limit in found.items())
+
+
+def test_no_tolerance_is_so_wide_that_nothing_fails() -> None:
+    for gpu in ("h200_sxm", "toy"):
+        for model in KERNEL_MODELS:
+            for metric in HELD_OUT_NAMES:
+                found = tolerance_of(metric, model, gpu, {})
+                assert found is not None and (found.limit <= 25.0 or math.isinf(found.limit))
+
+
+@pytest.mark.parametrize("text", ["cycles", "cycles=", "cycles=-1", "cycles=ten", "cycels=10%", "=3", "cycles=nan"])
+def test_a_tolerance_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="--tolerance"):
+        parse_tolerance(text)
+
+
+NAMES = st.sampled_from([item.name for item in CLASSES])
+
+
+@given(name=NAMES, limit=st.integers(0, 1000), unit=st.sampled_from(["", "%", " %"]))
+def test_a_tolerance_is_read_as_it_is_written(name: str, limit: int, unit: str) -> None:
+    assert parse_tolerance(f"{name}={limit}{unit}") == (name, float(limit))
+
+
+# ---------------------------------------------------------------------------------------------- models
+
+
+def test_a_whole_name_wins_over_an_expression_and_two_expressions_are_refused() -> None:
+    exact, one, other = (replace(COPY, match="copy"), replace(COPY, regex="^co"), replace(COPY, regex="py$"))
+    assert model_for(launch_of("copy"), [one, exact]) is exact
+    assert model_for(launch_of("cop"), [exact, one, other]) is one
+    assert model_for(launch_of("scale"), [exact, one, other]) is None
+    with pytest.raises(ConfigError, match="two models"):
+        model_for(launch_of("copy"), [one, other])
+
+
+def test_a_profile_of_several_kernels_wants_a_name() -> None:
+    with pytest.raises(ConfigError, match=r"3 kernels .*--match"):
+        check_profile(DATA / "transposes_raw.csv", gpu=load_gpu("h200_sxm"), models=[COPY])
+
+
+MODELS = """
+[[model]]
+match = "transpose_padded"
+kernel = "transpose"
+options = { m = 8192, n = 8192 }
+tolerance = { cycles = "10%", hit_rate = 2 }
+
+[[model]]
+regex = "^copy_"
+kernel = "elementwise"
+options = { op = "copy", elements = 67108864 }
+"""
+
+
+def test_a_file_of_models_judges_each_kernel_by_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "models.toml"
+    path.write_text(MODELS, encoding="utf-8")
+    report = check_profile(DATA / "transposes_raw.csv", gpu=load_gpu("h200_sxm"), models=read_models(path))
+    assert [(item.launch.kernel, item.model.kernel) for item in report.launches] == [
+        ("transpose_padded", "transpose"), ("copy_b16_i1", "elementwise"),
+    ]  # fmt: skip
+    assert any("transpose_none: no model stands for it" in said for said in report.remarks)
+    cycles = [part.tolerance for part in report.launches[0].comparisons if part.metric == CYCLES]
+    assert cycles == [Tolerance(limit=10.0, source="asked for, cycles")]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x = ", "not valid TOML"), ("", "wants tables"), ("model = 3", "wants tables"),
+        ('gpu = "x"\n[[model]]', "wants tables"),
+        ("[[model]]", "lacks kernel"), ('[[model]]\nkernel = "gemm"', "either match"),
+        ('[[model]]\nkernel = "gemm"\nmatch = "a"\nregex = "b"', "either match"),
+        ('[[model]]\nkernel = "gemm"\nregex = "("', "no regular expression"),
+        ('[[model]]\nkernel = "gemm"\nmatch = "a"\nl2 = "wram"', "did you mean 'warm'?"),
+        ('[[model]]\nkernel = "gemm"\nmatch = "a"\noption = 3', "did you mean 'options'?"),
+        ('[[model]]\nkernel = "gemm"\nmatch = "a"\noptions = 3', "wants a table"),
+        ('[[model]]\nkernel = "gemm"\nmatch = "a"\ntolerance = {cycels = 3}', "cycels"),
+    ],
+)  # fmt: skip
+def test_a_file_that_has_no_models_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "models.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as error:
+        read_models(path)
+    assert says in str(error.value) and "models.toml" in str(error.value)
+
+
+def test_options_that_a_model_refuses_are_refused() -> None:
+    with pytest.raises(KernelError, match="elements"):
+        replace(COPY, options={"elements": 0}).params(TOY)
+    with pytest.raises(GpusimError):
+        replace(COPY, options={"elments": 65536}).params(TOY)
+    with pytest.raises(ConfigError, match="did you mean 'gather'"):
+        replace(COPY, kernel="gathr").params(TOY)
+
+
+# ---------------------------------------------------------------------------------------------- last time
+
+
+@given(before=st.floats(1.0, 1e9), limit=st.floats(0.0, 50.0), share=st.floats(0.0, 2.0))
+def test_a_change_is_worse_beyond_its_limit_in_the_direction_that_costs(before: float, limit: float, share: float) -> None:
+    tolerance = Tolerance(limit=limit)
+    now = before * (1.0 + share * limit / 100.0)
+    is_beyond = share * limit > limit + 1e-6
+    is_near = abs(share * limit - limit) <= 1e-6
+    if not is_near:
+        assert Change(metric="a__b.sum", before=before, now=now, tolerance=tolerance).is_worse == is_beyond
+    assert not Change(metric="a__b.sum", before=now, now=before, tolerance=tolerance).is_worse
+
+
+def test_a_hit_rate_is_worse_when_it_falls() -> None:
+    low, high = (launch_of(**{"lts__t_sector_hit_rate.pct": rate}) for rate in (50.0, 60.0))
+    assert [item.is_worse for item in changes(high, low, {})] == [True]
+    assert [item.is_worse for item in changes(low, high, {})] == [False]
+
+
+@pytest.fixture(scope="module")
+def lost_padding() -> Report:
+    model = Model(kernel="transpose", options={"m": 8192, "n": 8192, "smem": "naive"}, was={"smem": "padded"})
+    return check_profile(
+        DATA / "naive_raw.csv", gpu=load_gpu("h200_sxm"), models=[model], baseline=DATA / "padded_raw.csv"
+    )
+
+
+def test_lost_padding_is_found_and_explained_by_bank_conflicts(lost_padding: Report) -> None:
+    (item,) = lost_padding.launches
+    assert lost_padding.status == FAIL
+    assert {part.metric for part in item.changes if part.is_worse} == {CYCLES, DURATION, SHARED}
+    told = "\n".join(item.causes)
+    assert "wavefronts of shared memory grew 13x" in told and "bank conflicts" in told
+    assert "smem padded to naive" in told and "by smem now" in told
+    assert "'no bank conflicts' would save most" in told
+
+
+def test_the_same_profile_is_no_worse() -> None:
+    model = Model(kernel="transpose", options={"m": 8192, "n": 8192})
+    path = DATA / "padded_raw.csv"
+    (item,) = check_profile(path, gpu=load_gpu("h200_sxm"), models=[model], baseline=path).launches
+    assert item.changes and not any(part.is_worse or part.difference for part in item.changes)
+    assert item.causes == ()
+
+
+def test_a_launch_that_last_time_lacked_is_told_of(tmp_path: Path, predicted: Mapping[str, float]) -> None:
+    now = profile(tmp_path / "now.csv", predicted, cc="", launches=2)
+    then = profile(tmp_path / "then.csv", predicted, cc="")
+    report = check_profile(now, gpu=TOY, models=[COPY], baseline=then)
+    assert report.launches[0].changes and not report.launches[1].changes
+    assert any("then.csv has 1 launches" in said for said in report.launches[1].remarks)
+
+
+def test_a_baseline_of_another_architecture_is_not_comparable(tmp_path: Path, predicted: Mapping[str, float]) -> None:
+    now, then = (profile(tmp_path / f"{cc}.csv", predicted, cc=cc) for cc in ("", "1.3"))
+    with pytest.raises(NotComparableError, match=r"1\.3\.csv"):
+        check_profile(now, gpu=TOY, models=[COPY], baseline=then)
+
+
+def test_a_lower_clock_and_nothing_at_all_are_explanations(tmp_path: Path, predicted: Mapping[str, float]) -> None:
+    gpu = load_gpu("h200_sxm")
+    path = profile(tmp_path / "p.csv", {CYCLES: 1.5e6, DURATION: 1e6}, cc="")
+    (item,) = check_profile(path, gpu=gpu, models=[COPY]).launches
+    then = launch_of(**{CYCLES: 1.5e6, DURATION: 0.8e6})
+    said = explain_changes(changes(then, item.launch, {}), item, then, gpu)
+    assert len(said) == 1 and "clock fell from 1,875 to 1,500 MHz" in said[0]
+    then = launch_of(**{CYCLES: 1.2e6, DURATION: 0.8e6})
+    said = explain_changes(changes(then, item.launch, {}), item, then, gpu)
+    assert len(said) == 1 and "waiting" in said[0]
+
+
+# ---------------------------------------------------------------------------------------------- documents
+
+
+def test_junit_has_a_case_a_judged_metric_and_a_failure_a_miss(lost_padding: Report) -> None:
+    (item,) = lost_padding.launches
+    (suite,) = JUnitXml.fromstring(junit_bytes(lost_padding))
+    cases = list(suite)
+    judged = [part for part in item.comparisons if part.passes is not None]
+    assert len(cases) == len(judged) + sum(part.tolerance is not None for part in item.changes)
+    missed = sum(not part.passes for part in judged) + sum(part.is_worse for part in item.changes)
+    assert sum(bool(case.result) for case in cases) == missed > 0
+
+
+def test_the_document_says_what_the_report_says(lost_padding: Report) -> None:
+    document = check_document(lost_padding)
+    (launch,) = document["launches"]
+    assert document["status"] == FAIL and document["baseline"].endswith("padded_raw.csv")
+    assert launch["passes"] is False and launch["causes"] == list(lost_padding.launches[0].causes)
+    wanted = {"measured", "predicted", "difference", "tolerance", "tolerance_from"}
+    assert all(wanted <= set(row) for row in launch["metrics"])

@@ -1,0 +1,213 @@
+"""``gpusim check`` as somebody types it: statuses, refusals, what is printed where, and the fixture that does the same."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from junitparser import JUnitXml
+
+from gpusim.cli import main
+from gpusim.cli.check import CheckCommand, check_command
+from gpusim.cli.parameters import option_name
+from gpusim.kernel_models import KERNEL_MODELS
+
+pytest_plugins = ["pytester"]
+
+DATA = Path(__file__).parent / "evidence" / "data"
+COPY, DETAILS, THREE = (str(DATA / name) for name in ("copy_raw.csv", "transpose_details.csv", "transposes_raw.csv"))
+PADDED, NAIVE = (str(DATA / name) for name in ("padded_raw.csv", "naive_raw.csv"))
+H200 = ["--gpu", "h200_sxm"]
+OF_COPY = ["--kernel", "elementwise", "--op", "copy", "--elements", "67108864"]
+OF_TRANSPOSE = ["--kernel", "transpose", "--m", "8192", "--n", "8192"]
+
+
+# ---------------------------------------------------------------------------------------------- statuses
+
+
+def test_status_0_says_what_was_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", COPY, *H200, *OF_COPY]) == 0
+    out = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in out.splitlines() if "__" in line.split(" ")[0]}
+    assert "pass" in lines["sm__cycles_elapsed.max"] and "held-out P90 of elementwise" in lines["sm__cycles_elapsed.max"]
+    assert "default of bytes" in lines["dram__bytes_read.sum"] and "shown alone" in lines["sm__cycles_active.avg"]
+    assert "L2 cold" in out and "MHz" in out
+    assert "Verdict: PASS: 0 of" in out
+
+
+def test_status_1_names_what_is_out_of_tolerance(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", COPY, *H200, *OF_COPY, "--tolerance", "hit_rate=0.1", "--tolerance", "registers=0%"]) == 1
+    out = capsys.readouterr().out
+    failed = [line.split()[0] for line in out.splitlines() if "FAIL" in line and "__" in line]
+    assert failed == ["lts__t_sector_hit_rate.pct", "launch__registers_per_thread"]
+    assert "Verdict: FAIL: 2 of" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([COPY, "--gpu", "a100_sxm_80gb", *OF_COPY], "compute capability 9.0"),
+        ([COPY, *H200, *OF_COPY, "--match", "nvjet"], "no model stands for any of its launches (copy_b16_i1)"),
+    ],
+)
+def test_status_3_is_one_sentence(arguments: Sequence[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", *arguments]) == 3
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and err.startswith("gpusim: ")
+    assert says in err
+
+
+BAD: list[tuple[list[str], list[str]]] = [
+    (["check"], ["PROFILE is missing"]),
+    (["check", COPY, *OF_COPY], ["--gpu is missing"]),
+    (["check", COPY, *H200], ["either --kernel NAME", "--models FILE"]),
+    (["check", COPY, *H200, *OF_COPY, "--models", COPY], ["either --kernel NAME"]),
+    (["check", COPY, *H200, "--kernel", "gem"], ["'gem' is no kernel model", "gemm"]),
+    (["check", COPY, *H200, "--kernel"], ["--kernel has no value"]),
+    (["check", COPY, *H200, "--m", "3"], ["--m is unknown"]),
+    (["check", COPY, *H200, *OF_COPY, "--elments", "3"], ["--elments is unknown", "did you mean '--elements'?"]),
+    (["check", COPY, *H200, "--kernel", "elementwise"], ["--elements is missing"]),
+    (["check", COPY, *H200, *OF_COPY, "--op", "copi"], ["--op 'copi' is unknown", "did you mean 'copy'?"]),
+    (["check", "no.csv", *H200, *OF_COPY], ["PROFILE 'no.csv' is no file"]),
+    (["check", COPY, *H200, *OF_COPY, "--baseline", "no.csv"], ["--baseline 'no.csv' is no file"]),
+    (["check", str(DATA / "README.md"), *H200, *OF_COPY], ["README.md", "no table of Nsight Compute"]),
+    (["check", COPY, *H200, *OF_COPY, "--tolerance", "cycels=1"], ["--tolerance 'cycels'", "did you mean 'cycles'?"]),
+    (["check", COPY, *H200, *OF_COPY, "--tolerance", "cycles"], ["--tolerance 'cycles' wants NAME=LIMIT"]),
+    (["check", COPY, *H200, *OF_COPY, "--worse", "cycles=1%"], ["--worse goes with --baseline"]),
+    (["check", COPY, *H200, *OF_COPY, "--was", "op=add"], ["--was goes with --baseline"]),
+    (["check", COPY, *H200, *OF_COPY, "--baseline", COPY, "--was", "oop=add"], ["--was 'oop' is no option"]),
+    (["check", COPY, *H200, *OF_COPY, "--baseline", COPY, "--was", "op=ad"], ["'ad' is unknown", "'add'"]),
+    (["check", COPY, *H200, *OF_COPY, "--l2", "wram"], ["--l2 'wram' is unknown", "did you mean 'warm'?"]),
+    (["check", COPY, *H200, *OF_COPY, "--decimal", "dot"], ["--decimal 'dot' is unknown"]),
+    (["check", COPY, *H200, *OF_COPY, "--match", "("], ["--match '(' is no regular expression"]),
+    (["check", COPY, *H200, *OF_COPY, "--junit", "x.json"], ["--junit 'x.json' ends in '.json'", ".xml"]),
+    (["check", COPY, *H200, *OF_COPY, "--json", "x.xml", "--junit", "x.xml"], ["is the file of --json"]),
+    (["check", THREE, *H200, *OF_COPY], ["launches of 3 kernels", "--match NAME"]),
+    (["check", COPY, *H200, "--models", "no.toml"], ["--models 'no.toml' is no file"]),
+    (["check", COPY, *H200, "--models", COPY, "--match", "a"], ["--match goes with --kernel"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), BAD, ids=[" ".join(words)[-30:] for words, _ in BAD])
+def test_bad_input_costs_one_sentence_and_status_2(
+    arguments: list[str], said: list[str], refuses: Callable[[Sequence[str], Sequence[str]], None]
+) -> None:
+    refuses(arguments, said)
+
+
+def test_no_kernel_has_an_option_of_the_same_name_as_one_of_check() -> None:
+    import inspect
+
+    from gpusim.pytest_plugin import check
+
+    ours = set(inspect.signature(check_command).parameters) | {"gpu", "l2", "tolerance", "json", "junit"}
+    ours |= {item.name for item in inspect.signature(check).parameters.values() if item.name != "options"}
+    for row in KERNEL_MODELS.values():
+        assert ours.isdisjoint(option_name(name, item) for name, item in row.params.model_fields.items()), row.name
+
+
+def test_help_has_the_options_of_the_kernel_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--help"]) == 0
+    assert "--baseline" in capsys.readouterr().out
+    for name, row in KERNEL_MODELS.items():
+        assert main(["check", "--kernel", name, "--help"]) == 0
+        text = capsys.readouterr().out
+        assert "--baseline" in text
+        for field, item in row.params.model_fields.items():
+            assert f"--{option_name(field, item).replace('_', '-')}"[:20] in text
+    assert CheckCommand.__doc__
+
+
+# ---------------------------------------------------------------------------------------------- outputs
+
+
+def test_json_on_stdout_is_alone_there_and_junit_in_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    junit = tmp_path / "check.xml"
+    assert main(["check", DETAILS, *H200, *OF_TRANSPOSE, "--json", "-", "--junit", str(junit)]) == 0
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert document["status"] == 0 and "Verdict: PASS" in err
+    (suite,) = JUnitXml.fromfile(str(junit))
+    judged = [row for row in document["launches"][0]["metrics"] if row["passes"] is not None]
+    assert suite.tests == len(judged) > 5 and suite.failures == 0
+
+
+def test_junit_without_its_library_is_refused_before_anything_is_simulated(
+    monkeypatch: pytest.MonkeyPatch, refuses: Callable[[Sequence[str], Sequence[str]], None]
+) -> None:
+    monkeypatch.setitem(sys.modules, "junitparser", None)
+    refuses(["check", COPY, *H200, *OF_COPY, "--junit", "x.xml"], ["--junit wants", "gpusim[ci]"])
+
+
+def test_a_baseline_says_what_grew(capsys: pytest.CaptureFixture[str]) -> None:
+    wide = [*OF_TRANSPOSE, "--smem", "naive", "--tolerance", "cycles=25%", "--tolerance", "time=25%"]
+    words = ["check", NAIVE, *H200, *wide, "--tolerance", "wavefronts=25%"]
+    assert main(words) == 0
+    capsys.readouterr()
+    assert main([*words, "--baseline", PADDED]) == 1
+    out = capsys.readouterr().out
+    assert "Against padded_raw.csv" in out and "grew 13x" in out and "3 worse than padded_raw.csv" in out
+    lax = [part for name in ("cycles", "time", "wavefronts") for part in ("--worse", f"{name}=2000%")]
+    assert main([*words, "--baseline", PADDED, *lax]) == 0
+
+
+def test_numbers_and_flags_of_options_become_such(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", COPY, *H200, *OF_COPY, "--threads", "256", "--json", "-"]) == 0
+    options = json.loads(capsys.readouterr().out)["launches"][0]["options"]
+    assert options == {"op": "copy", "elements": 67108864, "threads": 256}
+
+
+# ---------------------------------------------------------------------------------------------- the fixture
+
+
+def run_plugin(pytester: pytest.Pytester, body: str, files: Mapping[str, str]) -> pytest.RunResult:
+    for name, source in files.items():
+        shutil.copy(source, pytester.path / name)
+    pytester.makepyfile(body)
+    return pytester.runpytest_subprocess("-p", "gpusim.pytest_plugin", "-p", "no:cacheprovider")
+
+
+def test_the_fixture_passes_fails_and_refuses(pytester: pytest.Pytester) -> None:
+    found = run_plugin(
+        pytester,
+        """
+        import pytest
+        from gpusim.errors import GpusimError
+
+        COPY = dict(gpu="h200_sxm", kernel="elementwise", op="copy", elements=2**26)
+
+        def test_pass(gpusim_check):
+            report = gpusim_check("copy.csv", **COPY, baseline="copy.csv")
+            assert report.status == 0 and report.launches[0].changes
+
+        def test_out_of_tolerance(gpusim_check):
+            gpusim_check("copy.csv", **COPY, tolerance={"hit_rate": 0.1})
+
+        def test_not_comparable(gpusim_check):
+            gpusim_check("copy.csv", **{**COPY, "gpu": "a100_sxm_80gb"})
+
+        def test_bad_input(gpusim_check):
+            for wrong in (dict(elements=0), dict(kernel=None), dict(l2="cool"), dict(elments=3), dict(worse={"x": 1})):
+                with pytest.raises(GpusimError):
+                    gpusim_check("copy.csv", **{**COPY, **wrong})
+        """,
+        {"copy.csv": COPY},
+    )
+    found.assert_outcomes(passed=2, failed=2)
+    found.stdout.fnmatch_lines(["*lts__t_sector_hit_rate.pct*FAIL*", "*Verdict*: FAIL: 1 of*", "*compute capability 9.0*"])
+
+
+def test_a_gemm_of_a_library_is_checked_by_the_options_that_its_name_tells(capsys: pytest.CaptureFixture[str]) -> None:
+    told = "--m 2048 --n 2048 --k 2048 --tile 256x128x64 --stages 4 --cluster 1x2 --schedule cooperative --no-persistent"
+    loose = ["--tolerance", "l2_sectors=100%", "--tolerance", "hit_rate=10"]  # validation/deviations.md, 18
+    words = ["check", str(DATA / "gemm_raw.csv"), *H200, "--kernel", "gemm", *told.split(), *loose, "--json", "-"]
+    assert main(words) == 0
+    (launch,) = json.loads(capsys.readouterr().out)["launches"]
+    exact = {row["metric"]: row["difference"] for row in launch["metrics"]}
+    for name in ("launch__grid_size", "launch__block_size", "l1tex__m_xbar2l1tex_read_bytes.sum"):
+        assert exact[name] == 0.0
+    assert launch["options"]["persistent"] is False and launch["options"]["tile"] == "256x128x64"
