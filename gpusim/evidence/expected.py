@@ -1,29 +1,30 @@
-"""How far predicted cycles of a family were off where whole kernels judged them: ``validation/expected.csv``."""
+"""How far predicted cycles of a family were off where whole kernels judged them: ``validation/held_out.toml``."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping
+import tomllib
 from dataclasses import dataclass
-from typing import Any
 
 from gpusim.evidence.case import kernels_dir
+
+CYCLES = "sm__cycles_elapsed.max"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Mean error of a family's cycles, and over how many rows."""
+    """What nine in ten held-out predictions of a family's cycles kept."""
 
-    mean_pct: float
-    num_rows: int
-    source: str
+    p90_pct: float
+    gpu: str
+    """Whose rows judged: another GPU's, where the one that is asked about has none."""
 
 
-def expected_error(kernel: str, options: Mapping[str, Any]) -> Expected | None:
-    """Of the family that ``kernel`` with these options belongs to; None where nothing judged it."""
-    path = kernels_dir().parent / "validation" / "expected.csv"
-    with path.open(encoding="utf-8", newline="") as lines:
-        for row in csv.DictReader(lines):
-            if row["kernel"] == kernel and row["copy"] in ("", options.get("copy")):
-                return Expected(mean_pct=float(row["mean_pct"]), num_rows=int(row["num_rows"]), source=row["source"])
+def expected_error(kernel: str, gpu: str) -> Expected | None:
+    """Of the family of ``kernel`` on ``gpu``, else on the first GPU that has rows; None where nothing judged it."""
+    path = kernels_dir().parent / "validation" / "held_out.toml"
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    for name in (gpu, *table):
+        found = table.get(name, {}).get(kernel, {}).get(CYCLES)
+        if found is not None:
+            return Expected(p90_pct=float(found), gpu=name)
     return None

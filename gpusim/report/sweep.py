@@ -37,7 +37,7 @@ def sweep_document(sweep: Sweep) -> dict[str, Any]:
         "problems": [
             {
                 "problem": dict(problem), "best": dict(entries[0].choice.options), "time_us": entries[0].time_us,
-                "expected_error_pct": _error_pct(sweep, entries[0]), "num_within_error": len(within_error(sweep, entries)),
+                "expected_error_pct": _error_pct(sweep), "num_within_error": len(within_error(sweep, entries)),
                 "why": why(sweep, entries),
             }
             for problem, entries in sweep.by_problem().items() if entries[0].result is not None
@@ -66,7 +66,7 @@ def render_sweep(sweep: Sweep, console: Console, *, top: int, gpu_name: str) -> 
 def within_error(sweep: Sweep, entries: list[Entry]) -> list[Entry]:
     """The first of ``entries``, and those that are slower by no more than its expected error (none is known: itself)."""
     first = entries[0]
-    most = first.time_us * (1.0 + (_error_pct(sweep, first) or 0.0) / 100.0)
+    most = first.time_us * (1.0 + (_error_pct(sweep) or 0.0) / 100.0)
     return [entry for entry in entries if entry.result is not None and entry.time_us <= most]
 
 
@@ -77,7 +77,7 @@ def why(sweep: Sweep, entries: list[Entry]) -> list[str]:
     result = best.result
     assert result is not None  # of timed
     said = [f"Best: {_spelled(best)} takes {_duration(best)}, bound by {result.bound_by}: {result.reason}."]
-    expected = _expected(sweep, best)
+    expected = _expected(sweep)
     if expected is None:
         said.append("No measured kernel of this family judged such predictions: how sure the order is, is not known.")
     else:
@@ -167,17 +167,17 @@ def _value(value: Any) -> str:
     return {True: "on", False: "off", None: "-"}[value] if value is None or isinstance(value, bool) else str(value)
 
 
-def _expected(sweep: Sweep, entry: Entry) -> Expected | None:
-    return expected_error(sweep.kernel, entry.choice.params.as_options())
+def _expected(sweep: Sweep) -> Expected | None:
+    return expected_error(sweep.kernel, sweep.gpu)
 
 
 def _told(expected: Expected) -> str:
-    return f"Expected error: {expected.mean_pct:g} % of the cycles on average ({expected.num_rows} rows, {expected.source})"
+    return f"Expected error: nine in ten held-out rows are within {expected.p90_pct:g} % of the cycles ({expected.gpu})"
 
 
-def _error_pct(sweep: Sweep, entry: Entry) -> float | None:
-    expected = _expected(sweep, entry)
-    return None if expected is None else expected.mean_pct
+def _error_pct(sweep: Sweep) -> float | None:
+    expected = _expected(sweep)
+    return None if expected is None else expected.p90_pct
 
 
 def _command(sweep: Sweep, entry: Entry, gpu_name: str) -> str:
@@ -267,8 +267,7 @@ def _print_problems(sweep: Sweep, console: Console) -> None:
         )
     console.print(table)
     console.print()
-    first = next(iter(problems.values()))[0]
-    expected = _expected(sweep, first)
+    expected = _expected(sweep)
     if expected is not None:
         console.print(
             f"{_told(expected)}.", highlight=False,

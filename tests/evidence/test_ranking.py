@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import tomllib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusim.errors import ConfigError
+from gpusim.evidence.case import kernels_dir
 from gpusim.evidence.expected import expected_error
 from gpusim.evidence.ranking import kendall_tau, ranking, rankings, regret
 from gpusim.evidence.validate import Judgement
@@ -89,21 +91,16 @@ def test_rows_of_one_problem_are_ranked_together() -> None:
     assert rankings(judged, name="other", problem=lambda config: config["n"]) == {}
 
 
-@pytest.mark.parametrize("copy", ["tma", "cp_async"])
-def test_gemms_have_an_expected_error_by_copy(copy: str) -> None:
-    found = expected_error("gemm", {"copy": copy})
-    assert found is not None
-    assert found.num_rows > 0
-    assert found.source
-
-
-def test_expected_errors_are_of_kernels_that_there_are() -> None:
-    import csv
-
-    from gpusim.evidence.case import kernels_dir
-
-    with (kernels_dir().parent / "validation" / "expected.csv").open() as lines:
-        table = list(csv.DictReader(lines))
-    assert {row["kernel"] for row in table} <= KERNEL_MODELS.keys()
-    assert len({(row["kernel"], row["copy"]) for row in table}) == len(table)
-    assert expected_error("sgemm_naive", {}) is None
+def test_an_expected_error_is_what_held_out_rows_of_the_family_kept() -> None:
+    with (kernels_dir().parent / "validation" / "held_out.toml").open("rb") as file:
+        table = tomllib.load(file)
+    for gpu, families in table.items():
+        for kernel, limits in families.items():
+            if kernel in KERNEL_MODELS and "sm__cycles_elapsed.max" in limits:
+                found = expected_error(kernel, gpu)
+                assert found is not None
+                assert (found.p90_pct, found.gpu) == (limits["sm__cycles_elapsed.max"], gpu)
+    elsewhere = expected_error("gemm", "toy")
+    assert elsewhere is not None
+    assert elsewhere.gpu == "h200_sxm"
+    assert expected_error("nothing", "toy") is None
