@@ -36,7 +36,7 @@ SAMPLED_SMS = 12
 SAMPLE_MARGIN = 1.15
 """A sampled time is up to this factor off; what is left out in sampling must be slower by it."""
 
-PATIENCE_S = 2.0
+PATIENCE_S = 4.0
 """Seconds of a core that one configuration may take in a first look, unless told otherwise."""
 
 FINALISTS = 5

@@ -65,7 +65,7 @@ def _kernel_command(row: KernelModel) -> Any:
             "--all-sms", help="all SMs of every configuration, and no limit of --patience", rich_help_panel=panel), False),
         parameter("patience", float, typer.Option(
             "--patience", help="seconds of a core that one may take in the first look; then it is left out, and told",
-            metavar="S", rich_help_panel=panel), 2.0),
+            metavar="S", rich_help_panel=panel), 4.0),
         parameter("clock", str, typer.Option(
             "--clock", help=f"SM clock: {', '.join(CLOCKS)}, or MHz", metavar="MODE|MHZ", rich_help_panel=panel), "single"),
         parameter("l2_state", str, typer.Option(
