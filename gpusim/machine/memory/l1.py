@@ -72,7 +72,7 @@ class L1Spec:
 
 @dataclass(slots=True)
 class L1Counters(Counters):
-    """Requests and sectors of global accesses."""
+    """Requests and sectors of global accesses; copies by cp.async count as loads, around L1 too (kernels/smem_copy)."""
 
     load_requests: float = field(default=0.0, metadata={"ncu": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"})
     load_sectors: float = field(default=0.0, metadata={"ncu": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"})

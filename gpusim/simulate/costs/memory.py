@@ -162,6 +162,8 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     """Like a load, but into a stage of shared memory and its group; a warp's own follow one another at a pace."""
     access, sm, count, in_l1 = op.access, role.sm, role.count, op.allocates_in_l1
     l1, num, wavefronts = sm.l1, access.num_requests, role.wavefronts(access)
+    l1.counters.load_requests += num * count
+    l1.counters.load_sectors += access.num_sectors * count
     role.issue(num / role.num_warps)
     hits = in_l1 and l1.holds(op.tensor, op.tile)
     if in_l1:
