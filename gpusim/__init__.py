@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec, load_gpu
     from gpusim.simulate.result import Result
     from gpusim.simulate.run import simulate
+    from gpusim.sweep import sweep
     from gpusim.workload.launch import Buffer, Launch, Mbarrier, NamedBarrier, WarpRole
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "WarpRole",
     "load_gpu",
     "simulate",
+    "sweep",
 ]
 
 _ROOMS = {
@@ -47,6 +49,7 @@ _ROOMS = {
     "gpusim.machine.config": ("GpuSpec", "load_gpu"),
     "gpusim.simulate.result": ("Result",),
     "gpusim.simulate.run": ("simulate",),
+    "gpusim.sweep": ("sweep",),
     "gpusim.workload.launch": ("Buffer", "Launch", "Mbarrier", "NamedBarrier", "WarpRole"),
 }
 """Where each name of the front door lives; imported when it is first asked for, so that ``gpusim --help`` is quick."""

@@ -26,11 +26,13 @@ from gpusim.cli.measure import measure_command
 from gpusim.cli.options import BAD_INPUT, INTERRUPTED, OK, Commands, where
 from gpusim.cli.raster import RASTER
 from gpusim.cli.sass import sass_command
+from gpusim.cli.sweep import SWEEP
 from gpusim.errors import GpusimError, nearest
 
 COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
     ("predict", PREDICT),
     ("explain", EXPLAIN),
+    ("sweep", SWEEP),
     ("banks", banks_command),
     ("layout", layout_command),
     ("raster", RASTER),

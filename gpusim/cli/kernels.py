@@ -124,14 +124,19 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
     return Request(
         row=row, params=checked_params(row, given), given=given,
         gpu_name=values["gpu"], gpu=find_gpu(values["gpu"], "--gpu"),
-        clock=_clock(values["clock"]), l2=check_choice("--l2", values["l2_state"], L2_STATES),
+        clock=parse_clock(values["clock"]), l2=check_choice("--l2", values["l2_state"], L2_STATES),
         data=check_choice("--data", values["data"], DATA), skips=not values["no_skip"],
         num_sampled_sms=_sample(values["sample_sms"]), json=outputs["--json"],
         trace=outputs["--trace"], plot=outputs["--plot"],
     )
 
 
-def _clock(text: str) -> str | float:
+def parse_clock(text: str) -> str | float:
+    """A mode, or a number of MHz.
+
+    Raises:
+        ConfigError: neither.
+    """
     if text in CLOCKS:
         return text
     try:

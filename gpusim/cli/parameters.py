@@ -28,12 +28,17 @@ def option_name(name: str, item: FieldInfo) -> str:
     return item.alias or name
 
 
-def kernel_parameters(row: KernelModel) -> list[inspect.Parameter]:
-    """One option a field of the parameters' model. All but flags are text here: the model checks them."""
+def kernel_parameters(row: KernelModel, *, takes_lists: bool = False) -> list[inspect.Parameter]:
+    """One option a field of the parameters' model. All but flags are text here: the model checks them.
+
+    With ``takes_lists`` flags are text, too: on, off, or both.
+    """
     found = []
     for name, item in row.params.model_fields.items():
         option = f"--{option_name(name, item).replace('_', '-')}"
         is_flag, choices = _shape(item.annotation)
+        if takes_lists and is_flag:
+            is_flag, choices = False, ("on", "off")
         description = item.description or name
         description += f": {', '.join(str(choice) for choice in choices)}" if choices else ""
         default: Any = inspect.Parameter.empty if item.is_required() else None

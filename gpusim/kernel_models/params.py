@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 
@@ -59,6 +59,21 @@ class KernelParams(BaseModel):
         """Options to try where making ``ideal`` free (a name of a counterfactual) saves most; empty where none is known."""
         del ideal
         return {}
+
+    @classmethod
+    def usual(cls, option: str, given: Mapping[str, Any], gpu: Target) -> Sequence[Any] | None:
+        """Values of ``option`` that a sweep tries for ``auto``, beside those ``given``; None where nothing is usual.
+
+        Unless a kernel says otherwise: all of an option that takes some words, or is on or off.
+        """
+        del given, gpu
+        from gpusim.kernel_models.choices import choices_of
+
+        for name, item in cls.model_fields.items():
+            if option == (item.alias or name):
+                is_flag = item.annotation is bool or bool in get_args(item.annotation)
+                return (False, True) if is_flag else choices_of(item.annotation) or None
+        return None
 
     def as_options(self) -> Mapping[str, Any]:
         """Every parameter as the command line spells it, in its order (``{"tile": "128x256x64", ...}``)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -225,6 +225,13 @@ class GemmParams(KernelParams):
         from gpusim.kernel_models.gemm.kernel import gemm_launch
 
         return gemm_launch(self.resolved(gpu), gpu)
+
+    @classmethod
+    def usual(cls, option: str, given: Mapping[str, Any], gpu: Target) -> Sequence[Any] | None:
+        """Values of ``option`` that a sweep tries for ``auto``; see :mod:`gpusim.kernel_models.gemm.choices`."""
+        from gpusim.kernel_models.gemm.choices import usual_values
+
+        return usual_values(option, given, gpu) or super().usual(option, given, gpu)
 
     def answer_to(self, ideal: str) -> Mapping[str, Any]:
         """Options to try where making ``ideal`` free (a name of a counterfactual) saves most; empty where none is known."""

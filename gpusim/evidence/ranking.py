@@ -1,0 +1,98 @@
+"""How well predictions rank what was measured: pairs in the right order, and what the best predicted one costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from gpusim.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gpusim.evidence.validate import Judgement
+
+CLEARLY_APART = 0.10
+"""Of the slower one: pairs measured at least so far apart have an order worth asking for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """Configurations of one problem, in the order that is predicted and in the one that was measured."""
+
+    num: int
+    num_pairs: int
+    tau: float
+    """Kendall's, over all pairs: 1 all in order, -1 all reversed; pairs that tie count half. 1 without pairs."""
+    num_clear_pairs: int
+    clear_tau: float
+    """The same over pairs measured clearly apart."""
+    regret: float
+    """How much slower than the best measured one the best predicted one is: 0.05 is 5 %."""
+
+
+def kendall_tau(predicted: Sequence[float], measured: Sequence[float], *, apart: float = 0.0) -> tuple[float, int]:
+    """(tau, number of pairs) over pairs whose measured numbers differ, by at least ``apart`` of the larger.
+
+    Right pairs less wrong ones, over all; a pair predicted alike is neither.
+
+    >>> kendall_tau([1.0, 2.0, 3.0], [10.0, 30.0, 20.0])[1]
+    3
+    >>> kendall_tau([1.0, 2.0, 3.0], [10.0, 30.0, 29.0], apart=0.1)
+    (1.0, 2)
+
+    Raises:
+        ConfigError: different numbers of them.
+    """
+    if len(predicted) != len(measured):
+        raise ConfigError(f"ranking: {len(predicted)} predictions beside {len(measured)} measurements, wants as many")
+    score = num = 0
+    for (p, m), (q, n) in combinations(zip(predicted, measured, strict=True), 2):
+        if m == n or abs(m - n) < apart * max(abs(m), abs(n)):
+            continue
+        num += 1
+        score += 0 if p == q else 1 if (p < q) == (m < n) else -1
+    return (score / num if num else 1.0), num
+
+
+def regret(predicted: Sequence[float], measured: Sequence[float]) -> float:
+    """How much more the least predicted one takes than the least measured one, as a share; of equals the worst counts.
+
+    >>> regret([1.0, 2.0], [11.0, 10.0])
+    0.1
+
+    Raises:
+        ConfigError: none, as many as not, or a measured number that is not above 0.
+    """
+    if not predicted or len(predicted) != len(measured) or min(measured) <= 0.0:
+        raise ConfigError("ranking: wants as many predictions as measurements, one or more, above 0")
+    least = min(predicted)
+    chosen = max(taken for guess, taken in zip(predicted, measured, strict=True) if guess == least)
+    return (chosen - min(measured)) / min(measured)
+
+
+def ranking(predicted: Sequence[float], measured: Sequence[float]) -> Ranking:
+    """Both taus and the regret. See :func:`kendall_tau`, :func:`regret`."""
+    tau, num_pairs = kendall_tau(predicted, measured)
+    clear, num_clear = kendall_tau(predicted, measured, apart=CLEARLY_APART)
+    return Ranking(
+        num=len(predicted), num_pairs=num_pairs, tau=tau, num_clear_pairs=num_clear, clear_tau=clear,
+        regret=regret(predicted, measured),
+    )
+
+
+def rankings(
+    judgements: Iterable[Judgement], *, name: str, problem: Callable[[Mapping[str, str]], Hashable], least: int = 3,
+) -> dict[Hashable, Ranking]:
+    """A ranking for each problem of which ``least`` configurations or more were judged by the number ``name``.
+
+    ``problem`` tells configurations apart that may be compared (m, n, k of a GEMM) from their config.
+    """
+    found: dict[Hashable, list[Judgement]] = {}
+    for item in judgements:
+        if item.name == name:
+            found.setdefault(problem(item.config), []).append(item)
+    return {
+        key: ranking([item.predicted for item in of], [item.measured for item in of])
+        for key, of in found.items() if len(of) >= least
+    }

@@ -1,0 +1,208 @@
+"""Which configurations of a kernel there are: every combination of the values of its options that a GPU can launch.
+
+In: for each option the values that are to be tried, as typed. Out: resolved parameters, and what was refused and why.
+Knows no time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+from math import prod
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import ValidationError
+
+from gpusim.errors import GpusimError, KernelError, nearest
+from gpusim.kernel_models.params import KernelParams
+from gpusim.workload.launch import Target
+
+AUTO = "auto"
+"""Stands for the values that are usual for an option."""
+
+MOST_COUNTED = 16
+"""Numbers of a range that is counted one by one; a longer one doubles."""
+
+MOST_CHOICES = 20_000
+"""Combinations that are looked at: more take minutes to be refused."""
+
+_RANGE = re.compile(r"(\d+)\.\.(\d+)(?:\+(\d+))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One configuration."""
+
+    options: Mapping[str, Any]
+    """The options that have several values, and this configuration's."""
+    params: KernelParams
+    """All of them, resolved for the GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Configurations that no kernel, or not this GPU, can have, for one reason."""
+
+    reason: str
+    """The first one's."""
+    num: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What a sweep may try."""
+
+    varied: tuple[str, ...]
+    """Options with several values."""
+    num_tried: int
+    legal: tuple[Choice, ...]
+    num_same: int
+    """Configurations that are another one once their defaults are filled in."""
+    refusals: tuple[Refusal, ...]
+
+
+def option_names(kind: type[KernelParams]) -> dict[str, str]:
+    """For each option of the command line its field."""
+    return {(item.alias or name): name for name, item in kind.model_fields.items()}
+
+
+def values_of(kind: type[KernelParams], option: str, text: str, *, fixed: Mapping[str, Any], gpu: Target) -> tuple[Any, ...]:
+    """Values of one option as typed: ``a,b,c`` (``;`` where a value has commas), ``2..6``, ``1024..4096+512``, ``auto``.
+
+    A range of up to 16 numbers is counted; a longer one doubles. ``fixed``: options that have one value.
+
+    Raises:
+        KernelError: nothing that can be read as values.
+    """
+    flag = f"--{option.replace('_', '-')}"
+    if text == AUTO:
+        found = kind.usual(option, fixed, gpu)
+        if found is None:
+            raise KernelError(f"{flag} auto: nothing is usual here; wants values, such as {flag} 1,2,4 or {flag} 2..6")
+        return tuple(found)
+    parts = [part.strip() for part in re.split(";" if ";" in text else ",", text)]
+    values: list[Any] = []
+    for part in parts:
+        if not part:
+            raise KernelError(f"{flag} {text!r} has an empty value; wants values joined by commas")
+        values += _range(flag, part) if ".." in part else [_word(kind, option, part)]
+    return tuple(dict.fromkeys(values))
+
+
+def _range(flag: str, text: str) -> list[str]:
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        raise KernelError(f"{flag} {text!r} is no range; wants 2..6, or 1024..4096+512 with a step")
+    first, last, step = int(match[1]), int(match[2]), int(match[3] or 0)
+    if last < first or first < 1 or match[3] == "0":
+        raise KernelError(f"{flag} {text!r} is no range; wants one that grows from 1 or more, such as 2..6")
+    if step or last - first < MOST_COUNTED:
+        found = range(first, last + 1, step or 1)
+        if len(found) > MOST_CHOICES:
+            raise KernelError(f"{flag} {text!r} has {len(found)} numbers; wants at most {MOST_CHOICES}")
+        return [str(number) for number in found]
+    numbers = []
+    while first <= last:
+        numbers.append(str(first))
+        first *= 2
+    return numbers
+
+
+def _word(kind: type[KernelParams], option: str, text: str) -> Any:
+    """A value as the model takes it: flags are on and off, choices that are numbers are numbers."""
+    item = kind.model_fields[option_names(kind)[option]]
+    if _is_flag(item.annotation):
+        if text not in ("on", "off"):
+            raise KernelError(f"--{option.replace('_', '-')} {text!r} is unknown; {nearest(text, ('on', 'off'))}")
+        return text == "on"
+    for choice in choices_of(item.annotation):
+        if str(choice) == text:
+            return choice
+    return text
+
+
+def _is_flag(annotation: Any) -> bool:
+    return annotation is bool or bool in get_args(annotation)
+
+
+def choices_of(annotation: Any) -> tuple[Any, ...]:
+    """All values of a field that takes some words.
+
+    >>> choices_of(Literal["m", "n"] | None), choices_of(int)
+    (('m', 'n'), ())
+    """
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return tuple(choice for member in get_args(annotation) if not isinstance(member, str) for choice in choices_of(member))
+
+
+def choices(
+    kind: type[KernelParams], given: Mapping[str, Any], gpu: Target, *, most: int = MOST_CHOICES
+) -> Choices:
+    """Every combination of ``given`` values (an option's text, one value, or a sequence of them) that ``gpu`` can launch.
+
+    Raises:
+        KernelError: an unknown option, values that cannot be read, more than ``most`` combinations, or none is legal.
+    """
+    values = _values(kind, given, gpu)
+    number = prod(len(of_option) for of_option in values.values())
+    if number > most:
+        sizes = " x ".join(f"{len(of)} {name}" for name, of in values.items() if len(of) > 1)
+        raise KernelError(f"{number} configurations ({sizes}), gpusim tries at most {most}; give fewer values")
+    varied = tuple(name for name, of_option in values.items() if len(of_option) > 1)
+    legal: dict[KernelParams, Choice] = {}
+    refused: dict[str, list[str]] = {}
+    num_legal = 0
+    for options in islice(_combinations(values), most):
+        try:
+            params = kind(**options).resolved(gpu)
+            params.launch(gpu)
+        except ValidationError as error:
+            first = error.errors()[0]
+            flag = "".join(f"--{str(part).replace('_', '-')} " for part in first["loc"][:1])
+            _note(refused, f"{flag}{first['msg'].removeprefix('Value error, ')}")
+        except GpusimError as error:
+            _note(refused, str(error))
+        else:
+            num_legal += 1
+            chosen = {name: params.as_options()[option_names(kind)[name].rstrip("_")] for name in varied}
+            legal.setdefault(params, Choice(options=chosen, params=params))
+    refusals = sorted((Refusal(reason=of[0], num=len(of)) for of in refused.values()), key=lambda item: -item.num)
+    if not legal:
+        reason = refusals[0].reason if refusals else "there are no values"
+        raise KernelError(reason if number == 1 else f"none of {number} configurations can run: {reason}")
+    return Choices(
+        varied=varied, num_tried=number, legal=tuple(legal.values()), num_same=num_legal - len(legal),
+        refusals=tuple(refusals),
+    )
+
+
+def _values(kind: type[KernelParams], given: Mapping[str, Any], gpu: Target) -> dict[str, tuple[Any, ...]]:
+    names = option_names(kind)
+    fixed = {
+        name: value for name, value in given.items()
+        if not isinstance(value, list | tuple) and not (isinstance(value, str) and re.search(r"[,;]|\.\.|^auto$", value))
+    }
+    found: dict[str, tuple[Any, ...]] = {}
+    for name, value in given.items():
+        if name not in names:
+            raise KernelError(f"--{name.replace('_', '-')} is unknown; {nearest(name, names)}")
+        if isinstance(value, str):
+            found[name] = values_of(kind, name, value, fixed=fixed, gpu=gpu)
+        else:
+            found[name] = tuple(value) if isinstance(value, list | tuple) else (value,)
+        if not found[name]:
+            raise KernelError(f"--{name.replace('_', '-')} has no values, wants one or more")
+    return found
+
+
+def _combinations(values: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    for combination in product(*values.values()):
+        yield dict(zip(values, combination, strict=True))
+
+
+def _note(refused: dict[str, list[str]], reason: str) -> None:
+    """Reasons that differ in numbers alone are one."""
+    refused.setdefault(re.sub(r"\d[\dx]*", "N", reason.split("; use", maxsplit=1)[0]), []).append(reason)

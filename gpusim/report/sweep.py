@@ -1,0 +1,276 @@
+"""A sweep as text: what was tried, the best, and why it wins."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from math import ceil
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gpusim.evidence.expected import Expected, expected_error
+from gpusim.report.tables import print_command
+from gpusim.report.words import count, duration, flag, percent, size
+from gpusim.simulate.result import Result
+from gpusim.simulate.timeline import WarpState
+from gpusim.simulate.verdict import WAITS_FOR
+from gpusim.sweep import Entry, Sweep, row_of
+
+MOST_REASONS = 6
+"""Reasons of refusals that are told."""
+
+NOTABLE = 0.02
+"""A difference that is worth a word: of a share, in points; of a quantity, of the larger."""
+
+
+def sweep_document(sweep: Sweep) -> dict[str, Any]:
+    """The JSON document."""
+    return {
+        "kernel": sweep.kernel, "gpu": sweep.gpu, "varied": list(sweep.choices.varied),
+        "num_tried": sweep.choices.num_tried, "num_legal": len(sweep.entries), "num_same": sweep.choices.num_same,
+        "refusals": [{"reason": item.reason, "num": item.num} for item in sweep.choices.refusals],
+        "is_interrupted": sweep.is_interrupted, "wall_s": sweep.wall_s, "num_jobs": sweep.num_jobs,
+        "configurations": [row_of(entry) for entry in sweep.entries],
+        "problems": [
+            {
+                "problem": dict(problem), "best": dict(entries[0].choice.options), "time_us": entries[0].time_us,
+                "expected_error_pct": _error_pct(sweep), "num_within_error": len(within_error(sweep, entries)),
+                "why": why(sweep, entries),
+            }
+            for problem, entries in sweep.by_problem().items() if entries[0].result is not None
+        ],
+    }
+
+
+def render_sweep(sweep: Sweep, console: Console, *, top: int, gpu_name: str) -> None:
+    """Print what was tried, then the best of each problem, and why."""
+    _print_tried(sweep, console)
+    problems = sweep.by_problem()
+    if len(problems) > 1:
+        _print_problems(sweep, console)
+        return
+    entries = next(iter(problems.values()))
+    _print_ranks(sweep, entries, console, top)
+    if entries[0].result is None:
+        console.print("Nothing was simulated.")
+        return
+    for sentence in why(sweep, entries):
+        console.print(escape(sentence), highlight=False)
+    console.print("Next: ", end="")
+    print_command(_command(sweep, entries[0], gpu_name), console)
+
+
+def within_error(sweep: Sweep, entries: list[Entry]) -> list[Entry]:
+    """The first of ``entries``, and those that are slower by no more than its expected error (none is known: itself)."""
+    first = entries[0]
+    most = first.time_us * (1.0 + (_error_pct(sweep) or 0.0) / 100.0)
+    return [entry for entry in entries if entry.result is not None and entry.time_us <= most]
+
+
+def why(sweep: Sweep, entries: list[Entry]) -> list[str]:
+    """Sentences: the best, how sure that is, against the second, against the slowest."""
+    timed = [entry for entry in entries if entry.result is not None]
+    best = timed[0]
+    result = best.result
+    assert result is not None  # of timed
+    said = [f"Best: {_spelled(best)} takes {_duration(best)}, bound by {result.bound_by}: {result.reason}."]
+    expected = _expected(sweep)
+    if expected is None:
+        said.append("No measured kernel of this family judged such predictions: how sure the order is, is not known.")
+    else:
+        others = len(within_error(sweep, timed)) - 1
+        told = (
+            f"{count(others, 'other is', 'others are')} within it: the order among them is no finding" if others
+            else "no other is within it"
+        )
+        said.append(
+            f"{_told(expected)}; {told}. Errors of neighbours are partly the same, so that ranks may be better than this."
+        )
+    if len(timed) > 1:
+        said.append(f"Against the second, {_spelled(timed[1])} ({_slower(best, timed[1])}): {differences(best, timed[1])}.")
+    slowest = max(timed, key=lambda entry: entry.time_us)
+    if len(timed) > 2 and slowest is not timed[1]:
+        said.append(f"Against the slowest, {_spelled(slowest)} ({_slower(best, slowest)}): {differences(best, slowest)}.")
+    if any(entry.status == "sampled" for entry in timed):
+        num = sum(entry.status == "simulated" for entry in timed)
+        said.append(
+            f"All SMs were simulated of the best {num} of a first look; others are by a sample of SMs (mostly a few, at "
+            "worst some 15 % off), and stand behind them."
+        )
+    return said
+
+
+def differences(best: Entry, other: Entry) -> str:
+    """Where the time of ``other`` goes that ``best`` does not need, the largest first."""
+    a, b = best.result, other.result
+    assert a is not None
+    assert b is not None
+    told: list[tuple[float, str]] = []
+    change = b.cycles / a.cycles - 1.0
+    if abs(change) >= NOTABLE / 2:
+        told.append((2.0, f"{percent(abs(change))} {'more' if change > 0 else 'fewer'} cycles"))
+    change = b.sm_clock_mhz / a.sm_clock_mhz - 1.0
+    if abs(change) >= NOTABLE / 2:
+        told.append((1.9, f"its clock is {percent(abs(change))} {'higher' if change > 0 else 'lower'} "
+                          f"({b.sm_clock_mhz:,.0f} against {a.sm_clock_mhz:,.0f} MHz)"))
+    empty = [1.0 - result.waves / ceil(result.waves - 1e-9) if result.waves > 1e-9 else 0.0 for result in (a, b)]
+    _compare(told, empty, "of its waves' slots stay empty at the end", f"{b.waves:.2f} waves against {a.waves:.2f}")
+    for name, word in (("latency", "of its math role's life goes into waits for loads"),
+                       ("barrier", "into waits at barriers"), ("store_latency", "into waits for stores")):
+        _compare(told, [_waits(result, name) for result in (a, b)], word)
+    for part in ("l2", "sm_intake", "hbm", "smem", "tma", "lsu", "store"):
+        if b.busy.get(part, 0.0) > a.busy.get(part, 0.0):  # less is what being slower brings
+            _compare(told, [result.busy.get(part, 0.0) for result in (a, b)], f"of the time {part} is busy")
+    from_l2 = "l1tex__m_xbar2l1tex_read_bytes.sum"
+    for name, word in (("dram__bytes_read.sum", "read from memory"), (from_l2, "brought from L2")):
+        x, y = a.counters.get(name, 0.0), b.counters.get(name, 0.0)
+        if abs(y - x) > 5 * NOTABLE * max(x, y):
+            told.append((abs(y - x) / max(x, y) / 10.0, f"{size(round(y))} {word} against {size(round(x))}"))
+    told.sort(key=lambda item: -item[0])
+    if b.bound_by != a.bound_by:
+        told.append((0.0, f"it is bound by {b.bound_by}"))
+    return ", ".join(text for _, text in told[:5]) or "nothing that is counted differs"
+
+
+def _compare(told: list[tuple[float, str]], shares: list[float], words: str, more: str = "") -> None:
+    ours, theirs = shares
+    if abs(theirs - ours) >= NOTABLE:
+        rest = f" ({more})" if more else ""
+        told.append((abs(theirs - ours), f"{percent(theirs)} {words}, against {percent(ours)}{rest}"))
+
+
+def _waits(result: Result, name: str) -> float:
+    """Of the life of the role that computes most."""
+    if not result.states:
+        return 0.0
+    states = max(result.states.values(), key=lambda shares: shares.get(WarpState.TENSOR.label, 0.0))
+    return sum(states.get(state.label, 0.0) for state in WAITS_FOR[name])
+
+
+def _slower(best: Entry, other: Entry) -> str:
+    return f"{_duration(other)}, {percent(other.time_us / best.time_us - 1.0)} slower"
+
+
+def _duration(entry: Entry) -> str:
+    return duration(entry.time_us * 1e-6)
+
+
+def _spelled(entry: Entry) -> str:
+    words = [f"{flag(name)} {_value(value)}" for name, value in entry.choice.options.items()]
+    return " ".join(words) or "the only configuration"
+
+
+def _value(value: Any) -> str:
+    return {True: "on", False: "off", None: "-"}[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def _expected(sweep: Sweep) -> Expected | None:
+    return expected_error(sweep.kernel, sweep.gpu)
+
+
+def _told(expected: Expected) -> str:
+    return f"Expected error: nine in ten held-out rows are within {expected.p90_pct:g} % of the cycles ({expected.gpu})"
+
+
+def _error_pct(sweep: Sweep) -> float | None:
+    expected = _expected(sweep)
+    return None if expected is None else expected.p90_pct
+
+
+def _command(sweep: Sweep, entry: Entry, gpu_name: str) -> str:
+    """``gpusim explain`` for one configuration: what its problem is, and what was varied."""
+    words = ["gpusim", "explain", sweep.kernel]
+    told: Mapping[str, Any] = {**dict(entry.problem), **entry.choice.options}
+    for name, value in told.items():
+        if isinstance(value, bool):
+            words.append(flag(name) if value else f"--no-{flag(name)[2:]}")
+        elif value is not None:
+            words += [flag(name), str(value)]
+    return " ".join([*words, "--gpu", gpu_name])
+
+
+def _print_tried(sweep: Sweep, console: Console) -> None:
+    found = sweep.choices
+    became = Counter(entry.status for entry in sweep.entries)
+    console.print()
+    console.print(
+        f"[bold]{escape(sweep.kernel)}[/] on [bold]{escape(sweep.gpu)}[/]: {count(found.num_tried, 'configuration')} tried, "
+        f"{len(sweep.entries)} legal: " + ", ".join(f"{num} {status}" for status, num in became.items())
+        + f"; {duration(sweep.wall_s)} on {count(sweep.num_jobs, 'core')}.", highlight=False,
+    )
+    if sweep.is_interrupted:
+        console.print("[yellow]Interrupted[/]: what follows is what was done until then.")
+    if found.num_same:
+        console.print(f"{found.num_same} are another one once defaults are filled in.", highlight=False)
+    for item in found.refusals[:MOST_REASONS]:
+        console.print(f"[dim]{item.num} refused, such as: {escape(item.reason)}[/]", highlight=False, soft_wrap=True)
+    rest = sum(item.num for item in found.refusals[MOST_REASONS:])
+    if rest:
+        console.print(f"[dim]{rest} more refused, for other reasons (--json has all)[/]", highlight=False)
+    for status in ("left out", "too long", "failed"):
+        notes = [entry for entry in sweep.entries if entry.status == status and entry.note]
+        if notes:
+            console.print(f"[dim]{len(notes)} {status}, such as {escape(_spelled(notes[0]))}: {escape(notes[0].note)}[/]",
+                          highlight=False, soft_wrap=True)
+    console.print()
+
+
+def _print_ranks(sweep: Sweep, entries: list[Entry], console: Console, top: int) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("", justify="right", header_style="dim")
+    for name in sweep.choices.varied:
+        table.add_column(name, header_style="dim", no_wrap=True)
+    for name in ("time", "slower", "cycles", "MHz", "TFLOP/s", "waves", "from memory"):
+        table.add_column(name, header_style="dim", justify="right", no_wrap=True)
+    table.add_column("bound by", header_style="dim", no_wrap=True)
+    table.add_column("SMs", header_style="dim", no_wrap=True)
+    timed = [entry for entry in entries if entry.result is not None]
+    for rank, entry in enumerate(timed[:top], start=1):
+        result = entry.result
+        assert result is not None  # of timed
+        table.add_row(
+            str(rank), *(escape(_value(value)) for value in entry.choice.options.values()), _duration(entry),
+            percent(entry.time_us / timed[0].time_us - 1.0), f"{result.cycles:,.0f}", f"{result.sm_clock_mhz:,.0f}",
+            f"{result.tflops:,.1f}", f"{result.waves:.2f}", size(round(result.counters.get("dram__bytes_read.sum", 0.0))),
+            result.bound_by, "all" if entry.status == "simulated" else "some",
+        )
+    console.print(table)
+    console.print()
+
+
+def _print_problems(sweep: Sweep, console: Console) -> None:
+    """The best of each."""
+    problems = sweep.by_problem()
+    differing = [name for name, _ in next(iter(problems))]
+    differing = [name for name in differing if len({dict(problem)[name] for problem in problems}) > 1]
+    chosen = [name for name in sweep.choices.varied if name not in differing]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in (*differing, *chosen, "time", "cycles", "TFLOP/s", "GB/s", "bound by", "of", "next"):
+        is_text = name in (*chosen, "bound by")
+        table.add_column(name, header_style="dim", justify="left" if is_text else "right", no_wrap=True)
+    for problem, entries in problems.items():
+        timed = [entry for entry in entries if entry.result is not None]
+        told = [str(dict(problem)[name]) for name in differing]
+        if not timed:
+            table.add_row(*told, *("-" for _ in chosen), "-", "-", "-", "-", entries[0].status, "0", "")
+            continue
+        best, result = timed[0], timed[0].result
+        assert result is not None  # of timed
+        moved = result.counters.get("dram__bytes_read.sum", 0.0) + result.counters.get("dram__bytes_write.sum", 0.0)
+        behind = percent(timed[1].time_us / best.time_us - 1.0) if len(timed) > 1 else ""
+        table.add_row(
+            *told, *(escape(_value(best.choice.options[name])) for name in chosen), _duration(best), f"{result.cycles:,.0f}",
+            f"{result.tflops:,.1f}", f"{moved / result.time_us * 1e-3:,.0f}", result.bound_by, str(len(timed)), behind,
+        )
+    console.print(table)
+    console.print()
+    expected = _expected(sweep)
+    if expected is not None:
+        console.print(
+            f"{_told(expected)}.", highlight=False,
+        )
+    if chosen:
+        console.print('"next": how much slower the second is, out of so many ("of") simulated.', highlight=False)

@@ -1,0 +1,106 @@
+"""Taus and regrets keep their laws."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusim.errors import ConfigError
+from gpusim.evidence.case import kernels_dir
+from gpusim.evidence.expected import expected_error
+from gpusim.evidence.ranking import kendall_tau, ranking, rankings, regret
+from gpusim.evidence.validate import Judgement
+from gpusim.kernel_models import KERNEL_MODELS
+
+times = st.floats(1.0, 1e6)
+rows = st.lists(st.tuples(times, times), min_size=1, max_size=12)
+whole = st.lists(st.tuples(st.integers(1, 10_000), st.integers(1, 10_000)), min_size=1, max_size=12)
+
+
+@given(rows, st.sampled_from((0.0, 0.1, 0.5)))
+def test_tau_lies_between_its_ends_and_clear_pairs_are_pairs(of: list[tuple[float, float]], apart: float) -> None:
+    predicted, measured = zip(*of, strict=True)
+    tau, num = kendall_tau(predicted, measured, apart=apart)
+    assert -1.0 <= tau <= 1.0
+    assert 0 <= num <= kendall_tau(predicted, measured)[1] <= math.comb(len(of), 2)
+
+
+@given(whole)
+def test_only_the_order_of_predictions_counts(of: list[tuple[int, int]]) -> None:
+    predicted, measured = zip(*of, strict=True)
+    assert ranking([3.0 * p**3 + 7.0 for p in predicted], measured) == ranking(predicted, measured)
+
+
+@given(st.lists(times, min_size=2, max_size=12, unique=True))
+def test_the_right_order_is_one_and_its_reverse_minus_one(measured: list[float]) -> None:
+    right = ranking(measured, measured)
+    assert (right.tau, right.clear_tau, right.regret) == (1.0, 1.0, 0.0)
+    tau, num = kendall_tau([-taken for taken in measured], measured)
+    assert tau == -1.0
+    assert num == math.comb(len(measured), 2)
+    assert regret([-taken for taken in measured], measured) == max(measured) / min(measured) - 1.0 or math.isclose(
+        regret([-taken for taken in measured], measured), max(measured) / min(measured) - 1.0, abs_tol=1e-12
+    )
+
+
+@given(rows, st.floats(0.5, 2.0))
+def test_regret_is_no_gain_and_knows_no_unit(of: list[tuple[float, float]], factor: float) -> None:
+    predicted, measured = zip(*of, strict=True)
+    assert regret(predicted, measured) >= 0.0
+    assert regret(predicted, [taken * factor for taken in measured]) == pytest.approx(regret(predicted, measured), abs=1e-9)
+
+
+def test_pairs_by_hand() -> None:
+    """Of 10, 10.5, 12, 20 predicted as 2, 1, 3, 4: five pairs right, one wrong, which is not clear."""
+    found = ranking([2.0, 1.0, 3.0, 4.0], [10.0, 10.5, 12.0, 20.0])
+    assert (found.num_pairs, found.num_clear_pairs) == (6, 5)
+    assert found.tau == pytest.approx(4 / 6)
+    assert found.clear_tau == 1.0
+    assert found.regret == pytest.approx(0.05)
+
+
+def test_a_pair_is_clear_from_a_tenth_of_the_slower_on() -> None:
+    assert kendall_tau([1, 2], [90.0, 100.0], apart=0.1)[1] == 1
+    assert kendall_tau([1, 2], [90.1, 100.0], apart=0.1)[1] == 0
+
+
+def test_a_tie_of_predictions_is_half_right_and_costs_the_slower() -> None:
+    assert kendall_tau([1, 1], [1.0, 2.0]) == (0.0, 1)
+    assert regret([1, 1], [1.0, 2.0]) == 1.0
+
+
+@pytest.mark.parametrize(("predicted", "measured"), [([], []), ([1.0], [1.0, 2.0]), ([1.0], [0.0])])
+def test_nothing_to_rank_is_refused(predicted: list[float], measured: list[float]) -> None:
+    with pytest.raises(ConfigError, match="ranking: wants as many"):
+        regret(predicted, measured)
+
+
+def test_rows_of_one_problem_are_ranked_together() -> None:
+    def row(n: int, tile: str, predicted: float, measured: float) -> Judgement:
+        return Judgement(kernel="k", group="g", name="cycles", tier=6, config={"n": str(n), "tile": tile},
+                         predicted=predicted, measured=measured)
+
+    judged = [row(1, "a", 1, 10), row(1, "b", 2, 20), row(1, "c", 3, 15), row(2, "a", 1, 1), row(2, "b", 2, 2)]
+    found = rankings(judged, name="cycles", problem=lambda config: config["n"])
+    assert list(found) == ["1"]
+    assert found["1"].tau == pytest.approx(1 / 3)
+    assert rankings(judged, name="other", problem=lambda config: config["n"]) == {}
+
+
+def test_an_expected_error_is_what_held_out_rows_of_the_family_kept() -> None:
+    with (kernels_dir().parent / "validation" / "held_out.toml").open("rb") as file:
+        table = tomllib.load(file)
+    for gpu, families in table.items():
+        for kernel, limits in families.items():
+            if kernel in KERNEL_MODELS and "sm__cycles_elapsed.max" in limits:
+                found = expected_error(kernel, gpu)
+                assert found is not None
+                assert (found.p90_pct, found.gpu) == (limits["sm__cycles_elapsed.max"], gpu)
+    elsewhere = expected_error("gemm", "toy")
+    assert elsewhere is not None
+    assert elsewhere.gpu == "h200_sxm"
+    assert expected_error("nothing", "toy") is None
