@@ -37,7 +37,8 @@ COPIES = ("ldgsts", "ldgsts_wide", "ldgsts_add")
 MOST_MOVES = 64
 """Registers that go round: more would not fit beside 128 accumulators."""
 CHAINED = ("imad", "ffma", "iadd3", "add64")
-BEHIND = ("imad", "iadd3", "add64", "ldgsts", "ldgsts_wide", "ldgsts_add")
+BEHIND = COPIES
+"""Of what ptxas leaves behind a wait: it moves arithmetic where it likes."""
 TRAINS: dict[tuple[str, int], tuple[int, ...]] = {
     ("none", 0): (16, 32, 64, 128), ("ss", 64): (16, 64), ("ss", 128): (16, 64), ("ss", 256): (16, 32, 64, 128),
     ("rs", 256): (32, 64),
@@ -395,7 +396,7 @@ def derive(row: Mapping[str, str]) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 WARM_STEPS, TWIN_STEPS, OTHER_TURNS = 8, 24, 12
-ALU_KINDS = {"move": 1, "iadd3": 1, "lop3": 1, "add64": 2}
+ALU_KINDS = {"move": 1, "iadd3": 1, "lop3": 1, "add64": 1}
 """Instructions of each that are words of the public vocabulary's Alu."""
 FMA_KINDS = ("imad", "imad_wide", "ffma", "fadd")
 

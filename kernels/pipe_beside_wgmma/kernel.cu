@@ -272,7 +272,7 @@ __device__ __forceinline__ void others(const Train &train, const uint4 *a_image,
             } while (--num_steps);
             math.template wait<0>();
         } else {
-            while (now() - begin < train.idle_cycles) {}
+            while (now() - begin < train.idle_cycles) __nanosleep(200);
         }
         const uint32_t end = now();
         if (threadIdx.x == 0) asm volatile("st.volatile.shared.u32 [%0], 1;" ::"r"(flag) : "memory");

@@ -70,7 +70,7 @@ IS_OF: dict[str, tuple[int, Callable[[Instruction], bool]]] = {
     "iadd3": (1, lambda item: item.opcode == "IADD3" and "RZ" not in item.operands),
     "lop3": (1, lambda item: item.opcode == "LOP3.LUT"),
     "mufu": (1, lambda item: item.opcode == "MUFU.EX2"),
-    "add64": (2, is_add),
+    "add64": (1, is_add),
     "lds": (1, lambda item: item.opcode == "LDS" and "RZ" not in item.operands),
     "ldgsts": (1, lambda item: item.name == "LDGSTS"),
     "ldgsts_wide": (2, lambda item: item.name == "LDGSTS" or item.opcode == "IMAD.WIDE.U32"),
@@ -78,7 +78,7 @@ IS_OF: dict[str, tuple[int, Callable[[Instruction], bool]]] = {
 }  # fmt: skip
 """Instructions of SASS that one of the kind is, and which."""
 OTHER_INSTRUCTIONS = {"imad_wide": 0.7, "ldgsts_wide": 2.8, "ldgsts_add": 2.4}
-"""Moves into pairs of registers; additions to the column and the address; moves of a pointer into a pair of registers.
+"""Moves into pairs of registers; additions to the column and the address; moves of a pointer into a pair of registers."""
 CONTROL = 42
 """Descriptors, counters, the flag, waits and empty loads before copies."""
 
