@@ -79,7 +79,7 @@ IS_OF: dict[str, tuple[int, Callable[[Instruction], bool]]] = {
 """Instructions of SASS that one of the kind is, and which."""
 OTHER_INSTRUCTIONS = {"imad_wide": 0.7, "ldgsts_wide": 2.8, "ldgsts_add": 2.4}
 """Moves into pairs of registers; additions to the column and the address; moves of a pointer into a pair of registers."""
-CONTROL = 42
+CONTROL = 48
 """Descriptors, counters, the flag, waits and empty loads before copies."""
 
 
@@ -116,9 +116,9 @@ def test_the_work_lies_between_commit_and_wait_or_behind_the_wait(sass: Sass) ->
             first = next(idx for idx, item in enumerate(loop) if item.name == "HGMMA")
             num = sum(IS_OF[build.kind][1](item) for item in loop[first:wait])
             if build.order == "behind":
-                assert num <= 4, build.name
-            else:
-                assert num >= 0.7 * IS_OF[build.kind][0] * build.num, build.name
+                assert not any(item.name == "LDGSTS" for item in loop[first:wait]), build.name
+            else:  # ptxas draws some before the first wgmma, where the group before runs
+                assert num >= 0.5 * IS_OF[build.kind][0] * build.num, build.name
 
 
 def test_other_warps_do_their_kind_and_the_train_has_nothing_else(sass: Sass) -> None:
