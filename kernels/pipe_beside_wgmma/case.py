@@ -396,9 +396,9 @@ def derive(row: Mapping[str, str]) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 WARM_STEPS, TWIN_STEPS, OTHER_TURNS = 8, 24, 12
-ALU_KINDS = {"move": 1, "iadd3": 1, "lop3": 1, "add64": 1}
-"""Instructions of each that are words of the public vocabulary's Alu."""
-FMA_KINDS = ("imad", "imad_wide", "ffma", "fadd")
+ALU_KINDS = ("imad", "imad_wide", "move", "iadd3", "lop3", "add64")
+"""Of the public vocabulary's Alu: half a warp's instruction a cycle and partition, as integer multiplications are, too."""
+FMA_KINDS = ("ffma", "fadd")
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -423,7 +423,7 @@ def _others_predicted(config: Config, gpu: GpuSpec) -> dict[str, float]:
 def instructions(kind: str, count: int, num_warps: int, is_chain: bool, stage: int) -> Iterator[Any]:
     """One step of a role's warps."""
     if kind in ALU_KINDS:
-        yield ops.Alu(ALU_KINDS[kind] * count, is_chain)
+        yield ops.Alu(count, is_chain)
     elif kind in FMA_KINDS:
         yield ops.Fma(count, is_chain)
     elif kind == "mufu":
