@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -420,17 +420,19 @@ def _others_predicted(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return values | ({"step_cycles": spans["train"] / TWIN_STEPS} if has_train else {})
 
 
-def instructions(kind: str, count: int, num_warps: int, is_chain: bool, stage: int) -> Iterator[Any]:
+def instructions(kind: str, count: int, num_warps: int, is_chain: bool, stage: int) -> Generator[Any, Any, None]:
     """One step of a role's warps."""
     if kind in ALU_KINDS:
-        yield ops.Alu(count, is_chain)
+        # of two 64-bit additions of a chain ptxas makes one pair of instructions, whose low words are the chain
+        yield ops.Alu(count / 2 if kind == "add64" and is_chain else count, is_chain)
     elif kind in FMA_KINDS:
         yield ops.Fma(count, is_chain)
     elif kind == "mufu":
         yield ops.Mufu(count)
     elif kind == "lds":
         requests = count * num_warps
-        yield ops.SharedLoad(AccessPattern(num_requests=requests, num_wavefronts=requests, num_bytes=128 * requests))
+        access = AccessPattern(num_requests=requests, num_wavefronts=requests, num_bytes=128 * requests)
+        yield ops.Use((yield ops.SharedLoad(access)))  # the next loads go into the same eight registers
     elif kind in COPIES:
         requests = count * num_warps
         access = AccessPattern(
