@@ -26,6 +26,12 @@ OF_COPY = ["--kernel", "elementwise", "--op", "copy", "--elements", "67108864"]
 OF_TRANSPOSE = ["--kernel", "transpose", "--m", "8192", "--n", "8192"]
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No terminal: lines are as long as they are."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 # ---------------------------------------------------------------------------------------------- statuses
 
 

@@ -90,6 +90,7 @@ class Role:
         "iteration_weight", "last_store", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "op",
         "passed_bytes", "queued_stores", "record", "registers", "sections", "send", "sm", "spec", "stored_at", "t",
         "tile_loop", "totals", "turn_weight", "wait_state", "wave", "wgmma_groups", "wgmma_open",
+        "wgmma_through",
     )
 
     def __init__(self, engine: Engine, cta: Cta, spec: WarpRole, start_cycle: float, created_cycle: float) -> None:
@@ -114,7 +115,7 @@ class Role:
         self.bulk_groups: deque[tuple[AsyncGroup, AsyncGroup]] = deque()
         self.bulk_open = (AsyncGroup(), AsyncGroup())
         self.wgmma_groups: deque[float] = deque()
-        self.wgmma_open = self.mma_done = 0.0
+        self.wgmma_open = self.wgmma_through = self.mma_done = 0.0
         self.last_store: AsyncGroup | None = None
         self.queued_stores: deque[tuple[float, AsyncGroup]] = deque()
         """Stores to memory that may not have left the SM, oldest first, in bytes of the port's time."""

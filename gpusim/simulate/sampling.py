@@ -38,7 +38,7 @@ def sample_sms(
     Models: CTAs keep the places that they have on the whole device, links of GPCs their rates; slices, stores, HBM and the
     dispatch rate are scaled to the share of SMs; a fill costs what its share of all the CTAs that use it is.
     Ignores: that CTAs beyond the sample fetch tiles for it early; GPCs of other sizes, whose SMs have another share of
-    their link.
+    their link; lone pairs of SMs, whose turn at a side would be a larger part of the sample's than of the device's.
 
     Raises:
         LaunchError: a launch without footprints, or a number of SMs that makes no sense.
@@ -69,7 +69,7 @@ def sample_sms(
     scaled = replace(
         gpu,
         device=replace(
-            gpu.device, num_sms=count, lone_sms=gpu.device.lone_sms if 0 in taken else 0,
+            gpu.device, num_sms=count, lone_sms=0,
             gpc_sides=tuple(gpu.device.gpc_sides[gpc_idx] for gpc_idx in sorted(taken)),
             gpcs=Counter(str(floorplan.gpc_of_sm.count(gpc_idx)) for gpc_idx in taken),
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpusim.errors import GpusimError
+from gpusim.errors import GpusimError, KernelError
 from gpusim.kernel_models.elementwise import ElementwiseParams
 from gpusim.kernel_models.smem_copy import SmemCopyParams
 from gpusim.kernel_models.streams import TileGrid, all_passes, lanes_access, passes, tile_lanes
@@ -79,7 +79,7 @@ def test_what_cannot_be_is_refused(params: object, message: str, h200: GpuSpec) 
 
 
 def test_a_vector_of_three_bytes_is_none() -> None:
-    with pytest.raises(ValueError, match="vector_bytes"):
+    with pytest.raises(KernelError, match="--vector-bytes '3' is unknown"):
         ElementwiseParams(elements=64, vector_bytes=3)  # type: ignore[arg-type]
 
 

@@ -300,10 +300,11 @@ class L2(Component):
         piece_bytes = self._piece_bytes.get(tensor, 0)
         return max(piece_bytes, self.spec.fetch_bytes) if piece_bytes else 0
 
-    @property
-    def store_bytes_per_cycle(self) -> float:
-        """What the SMs of a side can store, so that the part of it that lies on the other one crosses."""
-        return self._links[0].rate / self._far_share if self._links else INFINITE
+    def store_bytes_per_cycle(self, side: int) -> float:
+        """What the SMs of ``side`` can store, so that the part of it that lies on the other one crosses."""
+        if not self._links:
+            return INFINITE
+        return self.spec.link_bytes_per_cycle * self._side_weights[side] / self._far_share
 
     def across(self, num_bytes: float, side: int, *, at_cycle: float, num_sms: float = 1.0) -> float:
         """Cycle at which what a store of ``num_bytes`` from ``side`` changes on the other one has crossed the link."""

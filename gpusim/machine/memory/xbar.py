@@ -312,7 +312,7 @@ class Xbar(Component):
             (self._lone_write_links if sm_idx in self._lone else self._write_links)[gpc_idx]
             for sm_idx, gpc_idx in enumerate(gpcs)
         ]
-        self._side_write_bytes_per_cycle = l2.store_bytes_per_cycle
+        self._side_write_bytes_per_cycle = {side: l2.store_bytes_per_cycle(side) for side in self._side_slices}
         regions = floorplan.groups(spec.merge_scope)
         self.ports = [
             _Port(self._links[gpc_idx], region, num)
@@ -344,11 +344,12 @@ class Xbar(Component):
             share = link.num_live * each
             link.is_narrow = share > max(spec.gpc_read_bytes_per_cycle, NARROW * link.whole_share_bytes_per_cycle)
             link.share = gets / share if gets else 1.0
-        self._share_stores(mine.slices)
+        self._share_stores(self._sides[sm_idx])
 
-    def _share_stores(self, slices: SharedPipe) -> None:
-        """What crosses from a side is stored in turns of its GPCs; SMs in lone pairs have a turn of their own."""
+    def _share_stores(self, side: int) -> None:
+        """What crosses from ``side`` is stored in turns of its GPCs; SMs in lone pairs have a turn of their own."""
         pipes: list[Pipe] = []
+        slices = self._side_slices[side]
         for idx, link in enumerate(self._links):
             if link.slices is slices:
                 if link.num_live > link.num_lone_live:
@@ -356,7 +357,8 @@ class Xbar(Component):
                 if link.num_lone_live:
                     pipes.append(self._lone_write_links[idx])
         most = [self.spec.gpc_write_bytes_per_cycle] * len(pipes)
-        for pipe, gets in zip(pipes, by_turns(self._side_write_bytes_per_cycle, [1] * len(pipes), most), strict=True):
+        total = self._side_write_bytes_per_cycle[side]
+        for pipe, gets in zip(pipes, by_turns(total, [1] * len(pipes), most), strict=True):
             pipe.rate = gets
 
     def now(self) -> float:

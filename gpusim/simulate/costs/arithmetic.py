@@ -40,7 +40,8 @@ def wgmma(role: Role, op: ops.Wgmma) -> Pause:
     begin = pipe.free_at
     if begin < at:
         begin = at
-    pipe.free_at = free_at = begin + cost.cycles
+    mine = max(at, role.wgmma_through)
+    pipe.free_at = role.wgmma_through = free_at = begin + cost.cycles
     role.sm.smem.read_operands(cost.free_share, free_at)
     end = free_at + cost.tail_cycles
     cost.times += role.count
@@ -59,7 +60,7 @@ def wgmma(role: Role, op: ops.Wgmma) -> Pause:
     if end > role.wgmma_open:
         role.wgmma_open = end
     issued_at = free_at - cost.queued_cycles
-    if issued_at > at:
+    if issued_at > at and (role.num_warpgroups > 1 or begin > mine):  # alone in the queue a warpgroup has more room
         role.spend(TENSOR, issued_at)
     return None
 
