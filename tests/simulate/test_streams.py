@@ -152,7 +152,7 @@ def test_the_cost_of_a_prediction_does_not_grow_with_the_stream(kind: str) -> No
     """A fill by all SMs fills and empties a queue of a thousand stores, GPC by GPC, from when L2 holds no more of it on."""
     small, most = (1024, 100000 if kind == "fill" else 60000)
     events = [simulate(stream(mib, **KINDS[kind]), H200, clock=CLOCK).num_events for mib in (small, 4096)]
-    assert events[1] < 1.3 * events[0]
+    assert events[1] < 1.5 * events[0]
     assert events[1] < most
 
 
