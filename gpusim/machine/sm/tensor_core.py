@@ -42,7 +42,8 @@ class TensorCoreSpec:
     wgmma_max_groups: int = 1
     """Groups that a warpgroup may have in flight; a wgmma of one more waits for the first of them to complete."""
     wgmma_max_queued: float = float("inf")
-    """Wgmma, of all warpgroups together, that have been issued and not finished before the next one's issue waits."""
+    """Wgmma, of several warpgroups together, that have been issued and not finished before the next one's issue waits; a
+    warpgroup that has the tensor cores to itself does not wait (kernels/wgmma_rate: eight of one group)."""
     wgmma_between_wavefronts: float = 0.0
     """Of other accesses to shared memory beside each wgmma whose operands leave them no cycle."""
     wgmma_switch_cycles: float = 0.0
