@@ -22,7 +22,7 @@ CERTAIN = 1e-3
 FEW_ROWS = 10
 """Rows of memory of a request below which its slowest part's queue counts and the link is taken from its first byte on: of
 more the queue is a single line's, and the link is taken so that the last bytes of both meet, for else no loop of a GEMM
-would settle."""
+would settle. A guess."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
