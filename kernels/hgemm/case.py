@@ -282,8 +282,9 @@ PIECES = (
     "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_stsm.sum",
     "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum",
     "sm__inst_executed_pipe_tensor_op_hmma.sum",
+    "smsp__inst_executed_op_ldsm.sum",
 )
-"""Wavefronts of shared memory by opcode, and HMMA instructions."""
+"""Wavefronts of shared memory by opcode, HMMA and ldmatrix instructions."""
 
 CASE = whole_kernel(
     name="hgemm",

@@ -562,6 +562,8 @@ COUNTED = (
     "smsp__inst_executed_op_shared_ld.sum",
     "smsp__inst_executed_op_shared_st.sum",
     "sm__inst_executed_pipe_tensor_op_gmma.sum",
+    "smsp__inst_executed_op_tma_ld.sum",
+    "smsp__inst_executed_op_tma_st.sum",
     "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum",
     "lts__t_sectors_op_red.sum",
     "lts__t_sectors_op_atom.sum",
