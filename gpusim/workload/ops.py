@@ -419,6 +419,16 @@ class Alu(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class MadWide(Op):
+    """``mad.wide``, ``IMAD.WIDE`` in SASS: ``num_instructions`` of each warp that multiply and add to 64 bits, as addresses want.
+
+    While wgmma of the same warps runs it waits, and all that stands behind it.
+    """
+
+    num_instructions: float
+
+
+@dataclass(frozen=True, slots=True)
 class Mufu(Op):
     """``ex2.approx``, ``rcp.approx`` and their like: ``num_instructions`` of each warp on the special-function unit."""
 

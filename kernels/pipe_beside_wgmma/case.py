@@ -396,8 +396,10 @@ def derive(row: Mapping[str, str]) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 WARM_STEPS, TWIN_STEPS, OTHER_TURNS = 8, 24, 12
-ALU_KINDS = ("imad", "imad_wide", "move", "iadd3", "lop3", "add64")
+ALU_KINDS = ("imad", "move", "iadd3", "lop3", "add64")
 """Of the public vocabulary's Alu: half a warp's instruction a cycle and partition, as integer multiplications are, too."""
+WIDE_FIRST, WIDE_COPIES, WIDE_BETWEEN = 2, 9, 42
+"""IMAD.WIDEs that ptxas puts before a group's first wgmma; of copies' addresses, and of others, most between two wgmma."""
 FMA_KINDS = ("ffma", "fadd")
 
 
@@ -420,9 +422,25 @@ def _others_predicted(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return values | ({"step_cycles": spans["train"] / TWIN_STEPS} if has_train else {})
 
 
-def instructions(kind: str, count: int, num_warps: int, is_chain: bool, stage: int) -> Generator[Any, Any, None]:
-    """One step of a role's warps."""
-    if kind in ALU_KINDS:
+def within(kind: str, count: int, num_wgmma: int) -> list[int]:
+    """IMAD.WIDEs before each wgmma of a group, as ptxas places them, and those behind the last."""
+    if kind == "imad_wide":
+        first = min(WIDE_FIRST, count)
+        gaps = min(num_wgmma - 1, -(-(count - first) // WIDE_BETWEEN))
+        each = [(count - first + gap) // gaps for gap in range(gaps)]
+        return [first, *each, *[0] * (num_wgmma - gaps)]
+    most = min(count, WIDE_COPIES) if kind == "ldgsts_wide" else 0
+    return [0, most, *[0] * (num_wgmma - 2), count - most if most else 0]
+
+
+def instructions(
+    kind: str, count: int, num_warps: int, is_chain: bool, stage: int, later_wide: int
+) -> Generator[Any, Any, None]:
+    """One step of a role's warps; ``later_wide`` of the IMAD.WIDEs of their addresses stand among copies."""
+    if kind == "imad_wide":
+        if later_wide:
+            yield ops.MadWide(later_wide)
+    elif kind in ALU_KINDS:
         # of two 64-bit additions of a chain ptxas makes one pair of instructions, whose low words are the chain
         yield ops.Alu(count / 2 if kind == "add64" and is_chain else count, is_chain)
     elif kind in FMA_KINDS:
@@ -439,7 +457,9 @@ def instructions(kind: str, count: int, num_warps: int, is_chain: bool, stage: i
             num_requests=requests, num_sectors=16 * requests, num_lines=4 * requests, num_wavefronts=4 * requests,
             num_bytes=PIECE_BYTES * requests,
         )  # fmt: skip
-        if kind != "ldgsts":  # a multiplication and a change of what it takes, or an addition of two words
+        if kind == "ldgsts_wide" and later_wide:
+            yield ops.MadWide(later_wide)
+        elif kind == "ldgsts_add":  # of two words
             yield ops.Alu(2 * count)
         yield ops.CpAsync("T", (0, stage), access, "copied", stage, num_rows=4 * requests)
         yield ops.CpAsyncCommitGroup()
@@ -453,6 +473,7 @@ def _role(name: str, config: Config, gpu: GpuSpec, num_warps: int = 0) -> WarpRo
     n, kind, count = int(config["n"]), config["kind"], int(config["count"])
     has_math, has_work = not is_other and config["has_train"] == "1", is_other or order != "others"
     num_steps = OTHER_TURNS if is_other else TWIN_STEPS
+    places = within(kind, count, K_STEPS) if has_math and has_work else [*[0] * K_STEPS, count]
     lines = (M + n) * K * 2 // 128
     whole = AccessPattern(num_requests=lines, num_wavefronts=lines, num_bytes=128 * lines)
 
@@ -466,14 +487,19 @@ def _role(name: str, config: Config, gpu: GpuSpec, num_warps: int = 0) -> WarpRo
                 yield ops.RangeStart(ops.Section.MAINLOOP)
             if has_math:
                 yield ops.WgmmaFence()
-                yield ops.Wgmma(atom_of(config["source"], n), K_STEPS, reads=(("operands", 0),))
+                for num in places[:-1]:
+                    if num:
+                        yield ops.MadWide(num)
+                        if kind in COPIES:  # what it multiplies has changed
+                            yield ops.Alu(num)
+                    yield ops.Wgmma(atom_of(config["source"], n), 1, reads=(("operands", 0),))
                 yield ops.WgmmaCommitGroup()
             if has_work and order != "behind":
-                yield from instructions(kind, count, warps, config["is_chain"] == "1", step % 2)
+                yield from instructions(kind, count, warps, config["is_chain"] == "1", step % 2, places[-1])
             if has_math:
                 yield ops.WgmmaWaitGroup(1)
             if has_work and order == "behind":
-                yield from instructions(kind, count, warps, config["is_chain"] == "1", step % 2)
+                yield from instructions(kind, count, warps, config["is_chain"] == "1", step % 2, places[-1])
         yield ops.RangeEnd()
         if has_math:
             yield ops.WgmmaWaitGroup(0)

@@ -127,6 +127,18 @@ def alu(role: Role, op: ops.Alu) -> Pause:
     return None
 
 
+def mad_wide(role: Role, op: ops.MadWide) -> Pause:
+    """Products and sums of 64 bits: behind all wgmma that the role has issued."""
+    scheduler = role.sm.warp_scheduler
+    role.spend(WarpState.MATH_PIPE, role.wgmma_open)
+    own = role.t + op.num_instructions * scheduler.spec.mad_wide_cycles
+    end = scheduler.execute(
+        scheduler.mad_wide_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
+    )
+    role.spend(ISSUE, end if end > own else own)
+    return None
+
+
 def mufu(role: Role, op: ops.Mufu) -> Pause:
     """Special-function pipe."""
     scheduler = role.sm.warp_scheduler
