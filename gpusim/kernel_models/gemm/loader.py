@@ -123,6 +123,15 @@ class Loader:
         """What the cp.async of a whole stage of A and of B ask for."""
         return self._fill(0), self._fill(1)
 
+    @cached_property
+    def addresses(self) -> tuple[Op | None, Op | None]:
+        """What the addresses of a k-step's cp.async of A and of B take that waits for wgmma."""
+        each, num_warps = self.params.wide_per_copy, self._num_threads / WARP_SIZE
+        if not each:
+            return None, None
+        of_a, of_b = (ops.MadWide(each * fill.num_requests / num_warps) for fill in self._fills)
+        return of_a, of_b
+
     def _fill(self, which: int) -> AccessPattern:
         operand = self.plan.operands[which]
         if not is_transposed(self.params, which):

@@ -29,6 +29,7 @@ class Multistage:
     first (before_math); then wait until at most ``wgmma_depth`` groups run. Or wait, meet, and load the slot
     that the wait has freed (after_wait), which is one that the math just issued follows: a step further ahead. By TMA
     nobody meets before the math then, and all meet before each of the two copies, as Triton 3.6 compiles it.
+    Where a copy's address takes IMAD.WIDE, copies wait until their warps' own wgmma is through.
     A warp that issues more wgmma than the tensor core's queue takes waits there, and its loads with it.
 
     More, with mma.sync or fma: fragments of the next slice are read (ldmatrix, ld.shared) while the present
@@ -93,12 +94,16 @@ class Multistage:
             yield self._expect[stage]
             if self.refills_last:
                 yield self._meet
-        yield panels[0][key]
-        if self.by_tma and self.refills_last:
-            yield self._meet
-        yield panels[1][key]
-        if not self.by_tma:
-            yield self._commit
+            yield panels[0][key]
+            if self.refills_last:
+                yield self._meet
+            yield panels[1][key]
+            return
+        for panel, addresses in zip(panels, self.loader.addresses, strict=True):
+            if addresses is not None:
+                yield addresses
+            yield panel[key]
+        yield self._commit
 
     def _refill(self, panels: Panels, k: int, first: int, num_k_steps: int) -> Iterator[Op]:
         if k < num_k_steps:
