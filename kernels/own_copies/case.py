@@ -465,6 +465,8 @@ def _burst_values(build: Build, stamps: NDArray[Any]) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 WARM_STEPS, TWIN_STEPS = 8, 24
+SET_UP = 5
+"""Instructions of a chain from the meeting to the first wgmma, beside its fence: 30 to 32 cycles of SASS's control words."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -512,6 +514,7 @@ def _step_cycles(gpu: GpuSpec, build: Build, ctas: int, images: int) -> float:
             if build.order == "before_math":
                 yield from refill(cta, step + distance)
             if build.has_math:
+                yield ops.Alu(SET_UP, is_chain=True)
                 yield ops.WgmmaFence()
                 yield ops.Wgmma(atom, num_issues, (("ring", step % stages),))
                 yield ops.WgmmaCommitGroup()
