@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.case import Case, Config, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.layout import tile_to_shape
 from gpusim.layout.swizzle import ByteLayout, swizzle_mode
 from gpusim.workload import ops
@@ -393,6 +393,35 @@ def derive(row: Mapping[str, str]) -> dict[str, float]:
     return {"beyond_math_cycles": float(row["step_cycles"]) - 2.0 * int(row["n"]) * int(row["warpgroups"])}
 
 
+# ---------------------------------------------------------------------------------------------- calibration
+
+WARPS_OF_SCHEDULER = (1, 2)
+"""With one warpgroup and with two."""
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """What IMAD.WIDE takes alone: of one warp of each scheduler, and the lanes that two fill."""
+    one, two = (
+        [
+            (float(row["count"]), float(row["step_cycles"])) for row in rows
+            if row["kind"] == "imad_wide" and row["n"] == "0" and row["warpgroups"] == str(num) and row.get("step_cycles")
+        ]
+        for num in WARPS_OF_SCHEDULER
+    )  # fmt: skip
+    found = []
+    if len(one) > 1:
+        how = "steps of IMAD.WIDE alone, one warpgroup, and ptxas' moves beside: slope over instructions"
+        found.append(Fitted(parameter="warp_scheduler.mad_wide_cycles", value=_slope(one), how=how))
+    if len(two) > 1:
+        how = "steps of IMAD.WIDE alone, two warpgroups: warps of the SM over the slope, times 32, and whole"
+        found.append(Fitted(parameter="warp_scheduler.mad_wide_lanes", value=32.0 * 8.0 / _slope(two), how=how))
+    return found
+
+
+def _slope(points: Sequence[tuple[float, float]]) -> float:
+    return float(np.polyfit(*np.array(points).T, 1)[0])
+
+
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 WARM_STEPS, TWIN_STEPS, OTHER_TURNS = 8, 24, 12
@@ -461,7 +490,7 @@ def instructions(
             yield ops.MadWide(later_wide)
         elif kind == "ldgsts_add":  # of two words
             yield ops.Alu(2 * count)
-        yield ops.CpAsync("T", (0, stage), access, "copied", stage, num_rows=4 * requests)
+        yield ops.CpAsync("T", (0, stage), access, "copied", stage, num_rows=requests)
         yield ops.CpAsyncCommitGroup()
         yield ops.CpAsyncWaitGroup(1)
 
@@ -546,6 +575,7 @@ CASE = Case(
     },
     num_repeats=3,
     predict=predict,
+    fit=fit,
     tiers={"step_cycles": 4, "instruction_cycles": 4},
     derive=derive,
     includes=includes,
