@@ -555,26 +555,20 @@ QUEUED_KIB = (8, 16, 64, 96)
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """What a row of a tile takes that is copied around L1, what queues before it, and what a wait takes for what is there."""
+    """What a row of a tile takes that is copied around L1, and how many copies queue before it."""
     first, last = (f"issued_{kib}_kib_cycles" for kib in BETWEEN_KIB)
     num_rows = (BETWEEN_KIB[1] - BETWEEN_KIB[0]) * 1024 // (K * 2)
     bursts = [row for row in rows if row["group"] == "bursts" and row["has_math"] == "0"]
     each = [(float(row[last]) - float(row[first])) / num_rows for row in bursts if row.get(last)]
     queued = [_queued_copies(row) for row in bursts if row.get(last)]
-    waits = [
-        float(row["wait_copies_cycles"]) - float(row["meet_cycles"]) for row in rows
-        if row["is_stamped"] == "1" and row["has_math"] == "1" and row["ctas"] == "1"
-    ]  # fmt: skip
-    found = []
-    if each:
-        how = "bursts without math: cycles from 64 to 128 KiB issued, over rows: the least"
-        found.append(Fitted(parameter="l1.cp_async_row_cycles", value=min(each), how=how))
-        how = "bursts without math: copies issued at 64 KiB less those that rows' pace has let through since the begin, median"
-        found.append(Fitted(parameter="l1.max_queued_copies", value=float(np.median(queued)), how=how))
-    if waits:
-        how = "waits for copies that are there, between looks at the clock, less such a look: the least"
-        found.append(Fitted(parameter="l1.cp_async_wait_cycles", value=min(waits), how=how))
-    return found
+    if not each:
+        return []
+    of_rows = "bursts without math: cycles from 64 to 128 KiB issued, over rows: the least"
+    of_queue = "bursts without math: copies issued at 64 KiB less those that rows' pace has let through since the begin, median"
+    return [
+        Fitted(parameter="l1.cp_async_row_cycles", value=min(each), how=of_rows),
+        Fitted(parameter="l1.max_queued_copies", value=float(np.median(queued)), how=of_queue),
+    ]
 
 
 def _queued_copies(row: Mapping[str, str]) -> float:

@@ -38,8 +38,6 @@ class L1Spec:
     """Instructions that go around L1 and wait for that unit and that stage while their warps go on; 0: as long as loads do."""
     cp_async_latency_cycles: float
     """What one that hits in L1 takes until it is seen to be in shared memory, beyond a load that hits."""
-    cp_async_wait_cycles: float
-    """What a ``cp.async.wait_group`` takes where all is there."""
     cp_async_interval_cycles: float
     """Between two cp.async of one warp, of four bytes a lane."""
     commit_cycles: float

@@ -226,7 +226,6 @@ def cp_wait(role: Role, op: ops.CpAsyncWaitGroup) -> Pause:
         latest = groups.popleft()
     if latest is None:
         return None
-    role.spend(WarpState.WAIT_CP_ASYNC, role.t + role.sm.l1.spec.cp_async_wait_cycles)
     return role.wait_group(latest, WarpState.WAIT_CP_ASYNC, f"cp.async.wait_group {op.num_pending}")
 
 
