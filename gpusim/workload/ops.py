@@ -95,8 +95,8 @@ class CpAsync(Op):
 
     ``access`` holds global sectors and the wavefronts of the write into shared memory. Belongs to the group that
     the role's next :class:`CpAsyncCommitGroup` closes. ``num_rows`` is the number of rows of the tile, each of which lies
-    elsewhere in memory. ``num_between`` are integer instructions and moves of a warp for each of its copies, whose address they
-    make: they stand between the copies.
+    elsewhere in memory. ``num_between`` are integer instructions and moves of a warp for each of its copies, between
+    which they stand: they make the addresses.
     """
 
     tensor: str
@@ -422,7 +422,7 @@ class Alu(Op):
 
 @dataclass(frozen=True, slots=True)
 class MadWide(Op):
-    """``mad.wide``, ``IMAD.WIDE`` in SASS: ``num_instructions`` of each warp that multiply and add to 64 bits, as addresses want.
+    """``mad.wide``, ``IMAD.WIDE`` in SASS: ``num_instructions`` of each warp that multiply and add to 64 bits (addresses).
 
     While wgmma of the same warps runs it waits, and all that stands behind it.
     """

@@ -496,7 +496,9 @@ def _step_cycles(gpu: GpuSpec, build: Build, ctas: int, images: int) -> float:
 
     def refill(cta: RoleContext, step: int) -> Iterator[Any]:
         if build.copies:
-            yield ops.CpAsync("T", (cta.cta_idx % images, step), access, "ring", step % stages, num_rows=4 * requests, num_between=between)
+            yield ops.CpAsync(
+                "T", (cta.cta_idx % images, step), access, "ring", step % stages, num_rows=4 * requests, num_between=between
+            )
             for _ in range(build.commits):
                 yield ops.CpAsyncCommitGroup()
 
@@ -564,7 +566,9 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     if not each:
         return []
     of_rows = "bursts without math: cycles from 64 to 128 KiB issued, over rows: the least"
-    of_queue = "bursts without math: copies issued at 64 KiB less those that rows' pace has let through since the begin, median"
+    of_queue = (
+        "bursts without math: copies issued at 64 KiB less those that rows' pace has let through since the begin, median"
+    )
     return [
         Fitted(parameter="l1.cp_async_row_cycles", value=min(each), how=of_rows),
         Fitted(parameter="l1.max_queued_copies", value=float(np.median(queued)), how=of_queue),

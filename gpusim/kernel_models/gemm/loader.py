@@ -23,8 +23,8 @@ OPERANDS = (("A", "a"), ("B", "b"))
 
 
 ADDRESS = 3.0
-"""Additions and moves for each cp.async of warps that run wgmma, too: its pointer moves on. Source: SASS of 25 GEMMs of Triton
-3.6: two additions each, and up to two moves where registers are few, 3.2 in all on the mean."""
+"""Additions and moves for each cp.async of warps that run wgmma, too: its pointer moves on. Source: SASS of 25 GEMMs of
+Triton 3.6: two additions each, and up to two moves where registers are few, 3.2 in all on the mean."""
 
 
 def slot(step: int, stage: int) -> int:

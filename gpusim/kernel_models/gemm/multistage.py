@@ -20,9 +20,9 @@ Panels = tuple[Panel, Panel]
 
 
 SET_UP = 5
-"""Instructions, each using the one before, from the last meeting to a k-step's first wgmma, beside its fence: the stage, its
-address, the descriptors. Source: SASS of 25 GEMMs of Triton 3.6 and 190 loops of kernels/own_copies, whose control words make
-that 30 to 32 cycles (TMA: 27), the fence's among them."""
+"""Instructions, each using the one before, from the last meeting to a k-step's first wgmma, beside its fence: the stage,
+its address, the descriptors. Source: SASS of 25 GEMMs of Triton 3.6 and 190 loops of kernels/own_copies, whose control
+words make that 30 to 32 cycles (TMA: 27), the fence's among them."""
 
 
 class Multistage:

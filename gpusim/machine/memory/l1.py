@@ -35,7 +35,7 @@ class L1Spec:
     cp_async_row_cycles: float
     """From one row to the next of a tile that goes around L1: rows lie apart, and pass a stage of their own."""
     max_queued_copies: float
-    """Instructions that go around L1 and wait for that unit and that stage while their warps go on; 0: as long as loads do."""
+    """cp.async around L1 that wait for that unit and that stage while their warps go on; 0: ``queue_cycles``."""
     cp_async_latency_cycles: float
     """What one that hits in L1 takes until it is seen to be in shared memory, beyond a load that hits."""
     cp_async_interval_cycles: float

@@ -184,10 +184,8 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     begun = max(role.t, role.copies_until)
     role.copies_until = begun + pace
     if op.num_between:
-        scheduler = sm.warp_scheduler
-        made = scheduler.execute(
-            scheduler.alu_pipe, op.num_between * num / role.num_warps, num_warps=role.num_warps, at_cycle=role.t, weight=count
-        )
+        scheduler, each = sm.warp_scheduler, op.num_between * num / role.num_warps
+        made = scheduler.execute(scheduler.alu_pipe, each, num_warps=role.num_warps, at_cycle=role.t, weight=count)
         role.spend(WarpState.ISSUE, made)
     role.spend(WarpState.LSU, max(role.t, end - lead))
     stage = role.cta.stage(op.buffer, op.stage)
