@@ -440,8 +440,8 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         return {}
     if config["order"] == "others":
         return _others_predicted(config, gpu)
-    spans = _simulated(config, gpu, (_role("own", config, gpu),))
-    return {"step_cycles": spans["own"] / TWIN_STEPS}
+    roles = tuple(_role(f"own{idx}", config, gpu, warpgroup=idx) for idx in range(int(config["warpgroups"])))
+    return {"step_cycles": float(np.mean(list(_simulated(config, gpu, roles).values()))) / TWIN_STEPS}
 
 
 def _others_predicted(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -497,10 +497,10 @@ def instructions(
         yield ops.CpAsyncWaitGroup(1)
 
 
-def _role(name: str, config: Config, gpu: GpuSpec, num_warps: int = 0) -> WarpRole:
+def _role(name: str, config: Config, gpu: GpuSpec, num_warps: int = 0, warpgroup: int = 0) -> WarpRole:
     del gpu
     is_other, order = num_warps > 0, config["order"]
-    warps = num_warps or 4 * int(config["warpgroups"])
+    warps = num_warps or (4 if order != "others" else 4 * int(config["warpgroups"]))
     n, kind, count = int(config["n"]), config["kind"], int(config["count"])
     has_math, has_work = not is_other and config["has_train"] == "1", is_other or order != "others"
     num_steps = OTHER_TURNS if is_other else TWIN_STEPS
@@ -511,7 +511,7 @@ def _role(name: str, config: Config, gpu: GpuSpec, num_warps: int = 0) -> WarpRo
     def program(cta: RoleContext) -> Iterator[Any]:
         del cta
         if has_math:
-            yield ops.SharedStore(whole, "operands", 0)
+            yield ops.SharedStore(whole, "operands", warpgroup)
             yield ops.FenceProxyAsync()
         for step in range(WARM_STEPS + num_steps):
             if step == WARM_STEPS:
@@ -523,14 +523,14 @@ def _role(name: str, config: Config, gpu: GpuSpec, num_warps: int = 0) -> WarpRo
                         yield ops.MadWide(num)
                         if kind in COPIES:  # what it multiplies has changed
                             yield ops.Alu(num)
-                    yield ops.Wgmma(atom_of(config["source"], n), 1, reads=(("operands", 0),))
+                    yield ops.Wgmma(atom_of(config["source"], n), 1, reads=(("operands", warpgroup),))
                 yield ops.WgmmaCommitGroup()
             if has_work and order != "behind":
-                yield from instructions(kind, count, warps, config["is_chain"] == "1", step % 2, places[-1])
+                yield from instructions(kind, count, warps, config["is_chain"] == "1", 2 * warpgroup + step % 2, places[-1])
             if has_math:
                 yield ops.WgmmaWaitGroup(1)
             if has_work and order == "behind":
-                yield from instructions(kind, count, warps, config["is_chain"] == "1", step % 2, places[-1])
+                yield from instructions(kind, count, warps, config["is_chain"] == "1", 2 * warpgroup + step % 2, places[-1])
         yield ops.RangeEnd()
         if has_math:
             yield ops.WgmmaWaitGroup(0)
@@ -543,8 +543,8 @@ def _simulated(config: Config, gpu: GpuSpec, roles: tuple[WarpRole, ...]) -> dic
     made = Launch(
         kernel="pipe_beside_wgmma", num_ctas=ctas, num_tiles=ctas, roles=roles,
         buffers=(
-            Buffer(name="operands", stage_bytes=(M + n) * K * 2),
-            Buffer(name="copied", stage_bytes=REGION_BYTES, num_stages=2),
+            Buffer(name="operands", stage_bytes=(M + n) * K * 2, num_stages=2),
+            Buffer(name="copied", stage_bytes=REGION_BYTES // 4, num_stages=4),
         ),
         registers_per_thread=168, math_class="16bit", num_flops=2 * M * n * K * TWIN_STEPS * ctas,
     )  # fmt: skip
