@@ -424,7 +424,7 @@ class Alu(Op):
 class MadWide(Op):
     """``mad.wide``, ``IMAD.WIDE`` in SASS: ``num_instructions`` of each warp that multiply and add to 64 bits (addresses).
 
-    While wgmma of the same warps runs it waits, and all that stands behind it.
+    They wait for wgmma that runs on the SM, and it for them; what stands behind them waits with them.
     """
 
     num_instructions: float

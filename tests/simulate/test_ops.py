@@ -221,18 +221,24 @@ def test_a_wide_multiplication_waits_for_its_own_wgmma_and_holds_up_the_next() -
     assert cycles(role(own, num_warps=4)) == WGMMA_CYCLES + 25 * 4 + WGMMA_CYCLES
 
 
-def test_other_instructions_and_other_warps_do_not_wait_for_wgmma() -> None:
+def test_wide_multiplications_and_wgmma_of_other_warps_wait_for_one_another() -> None:
+    """512 of math, four cycles for each of 25, 512 of math; other instructions run beside it."""
+
     def math(cta: RoleContext) -> Ops:
         yield ops.Wgmma(WGMMA, 1)
         yield ops.WgmmaCommitGroup()
         yield ops.Alu(100)
+        yield ops.Wgmma(WGMMA, 1)
+        yield ops.WgmmaCommitGroup()
+        yield ops.WgmmaWaitGroup(0)
 
     def other(cta: RoleContext) -> Ops:
-        yield ops.MadWide(100)
+        yield ops.Fma(25)  # behind the other role's in the issue slots: the first wgmma has been issued, the second not
+        yield ops.MadWide(25)
 
-    assert ends_of(run(role(math, "math", 4)), "math") == [200]
-    result = run(role(other, "other", 4), role(math, "math", 4))
-    assert ends_of(result, "other") == [400]
+    result = run(role(math, "math", 4), role(other, "other", 4))
+    assert ends_of(result, "other") == [WGMMA_CYCLES + 25 * 4]
+    assert result.cycles == 2 * WGMMA_CYCLES + 25 * 4
 
 
 def test_two_warpgroups_share_the_tensor_core() -> None:

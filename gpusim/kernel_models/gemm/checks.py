@@ -109,7 +109,7 @@ def check_kinds(params: GemmParams) -> None:
             raise KernelError(f"{flag} {text}: {why}; {better}")
     if params.wide_per_copy and (has_producer or not is_wgmma or params.copy_ != "cp_async"):
         raise KernelError(
-            f"--wide-per-copy {params.wide_per_copy}: only warps that copy by cp.async beside their own wgmma wait for it; "
+            f"--wide-per-copy {params.wide_per_copy}: only warps that copy by cp.async beside their own wgmma are told so; "
             "use --schedule multistage --copy cp_async --math wgmma, or leave it out"
         )
     if not params.fence and (has_producer or not is_wgmma or params.copy_ != "cp_async"):

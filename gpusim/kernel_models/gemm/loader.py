@@ -130,7 +130,7 @@ class Loader:
 
     @cached_property
     def addresses(self) -> tuple[Op | None, Op | None]:
-        """What the addresses of a k-step's cp.async of A and of B take that waits for wgmma."""
+        """What the addresses of a k-step's cp.async of A and of B take that does not run beside wgmma."""
         each, num_warps = self.params.wide_per_copy, self._num_threads / WARP_SIZE
         if not each:
             return None, None

@@ -35,7 +35,7 @@ class Multistage:
     first (before_math); then wait until at most ``wgmma_depth`` groups run. Or wait, meet, and load the slot
     that the wait has freed (after_wait), which is one that the math just issued follows: a step further ahead. By TMA
     nobody meets before the math then, and all meet before each of the two copies, as Triton 3.6 compiles it.
-    Where a copy's address takes IMAD.WIDE, copies wait until their warps' own wgmma is through.
+    Where a copy's address takes IMAD.WIDE, copies wait until the wgmma that has been issued is through.
     A warp that issues more wgmma than the tensor core's queue takes waits there, and its loads with it.
 
     More, with mma.sync or fma: fragments of the next slice are read (ldmatrix, ld.shared) while the present
