@@ -64,6 +64,7 @@ HANDLERS = Handlers({
     ops.Code: arithmetic.code,
     ops.Fma: arithmetic.fma,
     ops.Alu: arithmetic.alu,
+    ops.MadWide: arithmetic.mad_wide,
     ops.Mufu: arithmetic.mufu,
     ops.Shfl: arithmetic.shfl,
     ops.SetMaxNReg: arithmetic.set_max_nreg,

@@ -95,7 +95,8 @@ class CpAsync(Op):
 
     ``access`` holds global sectors and the wavefronts of the write into shared memory. Belongs to the group that
     the role's next :class:`CpAsyncCommitGroup` closes. ``num_rows`` is the number of rows of the tile, each of which lies
-    elsewhere in memory.
+    elsewhere in memory. ``num_between`` are integer instructions and moves of a warp for each of its copies, between
+    which they stand: they make the addresses.
     """
 
     tensor: str
@@ -106,6 +107,7 @@ class CpAsync(Op):
     allocates_in_l1: bool = False
     num_rows: int = 1
     cache_hint: CacheHint = "evict_normal"
+    num_between: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,6 +418,16 @@ class Alu(Op):
 
     num_instructions: float
     is_chain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MadWide(Op):
+    """``mad.wide``, ``IMAD.WIDE`` in SASS: ``num_instructions`` of each warp that multiply and add to 64 bits (addresses).
+
+    They wait for wgmma that runs on the SM, and it for them; what stands behind them waits with them.
+    """
+
+    num_instructions: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -465,6 +465,10 @@ def _burst_values(build: Build, stamps: NDArray[Any]) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 WARM_STEPS, TWIN_STEPS = 8, 24
+ADDRESS = 4.0
+"""Of a copy whose pointer moves on: additions of two words, moves of both into a pair of registers."""
+SET_UP = 5
+"""Instructions of a chain from the meeting to the first wgmma, beside its fence: 30 to 32 cycles of SASS's control words."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -474,7 +478,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         return {}
     if config["walk"] != "images":
         return {}
-    return {"step_cycles": _step_cycles(gpu, build._replace(is_fixed=0), int(config["ctas"]), int(config["images"]))}
+    return {"step_cycles": _step_cycles(gpu, build, int(config["ctas"]), int(config["images"]))}
 
 
 def _step_cycles(gpu: GpuSpec, build: Build, ctas: int, images: int) -> float:
@@ -488,9 +492,13 @@ def _step_cycles(gpu: GpuSpec, build: Build, ctas: int, images: int) -> float:
     lines = shape.stage_bytes // 128
     whole = AccessPattern(num_requests=lines // 4, num_wavefronts=lines, num_bytes=shape.stage_bytes)
 
+    between = 0.0 if build.is_fixed else ADDRESS
+
     def refill(cta: RoleContext, step: int) -> Iterator[Any]:
         if build.copies:
-            yield ops.CpAsync("T", (cta.cta_idx % images, step), access, "ring", step % stages, num_rows=4 * requests)
+            yield ops.CpAsync(
+                "T", (cta.cta_idx % images, step), access, "ring", step % stages, num_rows=4 * requests, num_between=between
+            )
             for _ in range(build.commits):
                 yield ops.CpAsyncCommitGroup()
 
@@ -512,6 +520,7 @@ def _step_cycles(gpu: GpuSpec, build: Build, ctas: int, images: int) -> float:
             if build.order == "before_math":
                 yield from refill(cta, step + distance)
             if build.has_math:
+                yield ops.Alu(SET_UP, is_chain=True)
                 yield ops.WgmmaFence()
                 yield ops.Wgmma(atom, num_issues, (("ring", step % stages),))
                 yield ops.WgmmaCommitGroup()
@@ -543,18 +552,36 @@ BETWEEN_KIB = (64, 128)
 """Of a burst: behind what queues take at once, and before the end."""
 
 
+QUEUED_KIB = (8, 16, 64, 96)
+"""Of a burst: while its copies only queue up, and while they keep the pace of rows."""
+
+
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """What a row of a tile takes that is copied around L1: bursts of warps that have nothing else to do."""
+    """What a row of a tile takes that is copied around L1, and how many copies queue before it."""
     first, last = (f"issued_{kib}_kib_cycles" for kib in BETWEEN_KIB)
     num_rows = (BETWEEN_KIB[1] - BETWEEN_KIB[0]) * 1024 // (K * 2)
-    each = [
-        (float(row[last]) - float(row[first])) / num_rows for row in rows
-        if row["group"] == "bursts" and row["has_math"] == "0" and row.get(last)
-    ]  # fmt: skip
+    bursts = [row for row in rows if row["group"] == "bursts" and row["has_math"] == "0"]
+    each = [(float(row[last]) - float(row[first])) / num_rows for row in bursts if row.get(last)]
+    queued = [_queued_copies(row) for row in bursts if row.get(last)]
     if not each:
         return []
-    how = "bursts without math: cycles from 64 to 128 KiB issued, over rows: the least"
-    return [Fitted(parameter="l1.cp_async_row_cycles", value=min(each), how=how)]
+    of_rows = "bursts without math: cycles from 64 to 128 KiB issued, over rows: the least"
+    of_queue = (
+        "bursts without math: copies issued at 64 KiB less those that rows' pace has let through since the begin, median"
+    )
+    return [
+        Fitted(parameter="l1.cp_async_row_cycles", value=min(each), how=of_rows),
+        Fitted(parameter="l1.max_queued_copies", value=float(np.median(queued)), how=of_queue),
+    ]
+
+
+def _queued_copies(row: Mapping[str, str]) -> float:
+    """How many of a burst's copies have been issued and not passed on, once they keep the pace of rows."""
+    start, second, early, late = (float(row[f"issued_{kib}_kib_cycles"]) for kib in QUEUED_KIB)
+    _, _, early_kib, late_kib = QUEUED_KIB
+    begin = start - (second - start)
+    passed = (early - begin) * (late_kib - early_kib) / (late - early)
+    return (early_kib - passed) * 1024 / COPY_BYTES
 
 
 HOPPER = (9, 0)

@@ -30,6 +30,8 @@ BUILDS = (
 COLUMNS = ("m", "n", "k", "tile", "num_stages", "num_warps", "raster_group")
 WGMMA_DEPTH = 1
 """Triton waits until one group runs; ``wgmma_waits`` of a row says what ptxas made of it."""
+WIDE_PER_COPY = 1
+"""IMAD.WIDE.U32 for each LDGSTS in the loop's SASS, alike in all 25 builds (Triton 3.6)."""
 
 
 def configs(kernel: str, seed: int) -> list[Config]:
@@ -92,7 +94,7 @@ def options(config: Config, row: Mapping[str, str]) -> dict[str, Any]:
         "copy": "tma" if by_tma else "cp_async",
         "consumers": int(config["num_warps"]) // 4, "split": "m", "epilogue": "tma_store" if by_tma else "smem",
         "wgmma_depth": int(waits[0]) if waits else WGMMA_DEPTH, "refill": "after_wait", "fence": by_tma, "raster": "along_n",
-        "raster_group": int(config["raster_group"]),
+        "raster_group": int(config["raster_group"]), **({} if by_tma else {"wide_per_copy": WIDE_PER_COPY}),
     }  # fmt: skip
     registers = number_of(row, "launch__registers_per_thread") or number_of(row, "registers")
     return found if registers is None else {**found, "registers": registers}

@@ -324,6 +324,19 @@ def test_a_kernel_may_leave_the_fence_out_that_it_has_and_no_other(h200: GpuSpec
             GemmParams(**has_one | other, fence=False).launch(h200)
 
 
+def test_addresses_that_want_wide_multiplications_have_one_for_each_copy_of_a_warp(h200: GpuSpec) -> None:
+    params: dict[str, Any] = {
+        "m": 128, "n": 256, "k": 256, "tile": "128x256x64", "consumers": 2, "split": "m", "stages": 3,
+        "schedule": "multistage", "copy": "cp_async", "math": "wgmma",
+    }  # fmt: skip
+    assert not ops_of(GemmParams(**params).launch(h200), ops.MadWide)
+    found = [op.num_instructions for _, op in ops_of(GemmParams(**params, wide_per_copy=1).launch(h200), ops.MadWide)]
+    assert found == [4.0, 8.0] * 4  # 16 and 32 KiB by eight warps, 512 bytes each; four k-steps
+    for other in ({"copy": "tma"}, {"math": "mma_sync"}, {"schedule": "warp_specialized"}):
+        with pytest.raises(KernelError, match="--wide-per-copy 1: only warps that copy"):
+            GemmParams(**params | {"consumers": None, "split": None} | other, wide_per_copy=1).launch(h200)
+
+
 def test_a_cluster_meets_before_its_barriers_are_used_and_before_it_parts(h200: GpuSpec) -> None:
     launch = GemmParams(m=256, n=256, k=128, tile="128x128x64", cluster="2x1").launch(h200)
     for of_role in dry_run(launch).values():

@@ -98,11 +98,15 @@ def test_a_burst_is_told_by_when_its_slowest_warp_has_issued_so_much() -> None:
 
 def test_a_row_takes_what_the_fastest_burst_without_math_has_between_64_and_128_kib() -> None:
     def row(has_math: int, cycles: float) -> dict[str, str]:
-        return {"group": "bursts", "has_math": str(has_math), "issued_64_kib_cycles": "100",
-                "issued_128_kib_cycles": str(100 + cycles)}  # fmt: skip
+        # 16 copies in 32 cycles from cycle 10 on; at 64 KiB as many cycles are gone as let 40 KiB pass
+        half = cycles / 2
+        return {"group": "bursts", "has_math": str(has_math), "issued_8_kib_cycles": "42", "issued_16_kib_cycles": "74",
+                "issued_64_kib_cycles": str(10 + 40 * half / 32), "issued_96_kib_cycles": str(10 + 72 * half / 32),
+                "issued_128_kib_cycles": str(10 + 40 * half / 32 + cycles)}  # fmt: skip
 
-    (found,) = CASE.fit([row(0, 1024), row(0, 768), row(1, 512)])
-    assert (found.parameter, found.value) == ("l1.cp_async_row_cycles", 1.5)
+    of_rows, of_queue = CASE.fit([row(0, 1024), row(0, 768), row(1, 512)])
+    assert (of_rows.parameter, of_rows.value) == ("l1.cp_async_row_cycles", 1.5)
+    assert (of_queue.parameter, of_queue.value) == ("l1.max_queued_copies", pytest.approx(24 * 1024 / 512))
     assert not CASE.fit([])
 
 

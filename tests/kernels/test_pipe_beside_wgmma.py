@@ -16,7 +16,7 @@ Sass = Callable[[str, str], dict[str, KernelSass]]
 CASE = load_case("pipe_beside_wgmma")
 case = sys.modules[CASE.launch.__module__]
 GPU = load_gpu("h200_sxm")
-CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
+CONFIGS = {**{group: CASE.configs(group, 1) for group in CASE.groups}, "others": case.others(1)}
 ALL = [config for configs in CONFIGS.values() for config in configs]
 
 
@@ -27,6 +27,10 @@ def own(kind: str, count: int, *, source: str = "ss", n: int = 256, is_chain: bo
         and config["is_chain"] == str(int(is_chain)) and config["order"] == "between" and config["warpgroups"] == "2"
     ]  # fmt: skip
     return dict(found[0])
+
+
+def test_warps_that_nothing_but_a_flag_ends_are_in_no_group() -> None:
+    assert all(config["order"] != "others" for group in CASE.groups for config in CASE.configs(group, 1))
 
 
 def test_the_sweeps_are_the_same_every_time_and_no_two_alike() -> None:

@@ -56,6 +56,9 @@ def busy(cta: RoleContext, num_cycles: int) -> Ops:
         (ops.Alu(100), 1, 200),  # 64 lanes
         (ops.Alu(100), 4, 200),
         (ops.Alu(100), 8, 400),
+        (ops.MadWide(100), 1, 400),  # 32 lanes, four cycles from one of a warp to its next
+        (ops.MadWide(100), 4, 400),
+        (ops.MadWide(100), 8, 800),
         (ops.Mufu(100), 4, 800),  # 16 lanes
         (ops.Mufu(100), 1, 800),
         (ops.Shfl(100), 4, 400),  # 32 lanes
@@ -204,6 +207,38 @@ def test_chains_of_sums_and_shuffles_wait_each_for_the_one_before(op: ops.Op, nu
         yield op
 
     assert cycles(role(program, num_warps=num_warps)) == expected
+
+
+def test_a_wide_multiplication_waits_for_its_own_wgmma_and_holds_up_the_next() -> None:
+    def own(cta: RoleContext) -> Ops:
+        yield ops.Wgmma(WGMMA, 1)
+        yield ops.WgmmaCommitGroup()
+        yield ops.MadWide(25)
+        yield ops.Wgmma(WGMMA, 1)
+        yield ops.WgmmaCommitGroup()
+        yield ops.WgmmaWaitGroup(0)
+
+    assert cycles(role(own, num_warps=4)) == WGMMA_CYCLES + 25 * 4 + WGMMA_CYCLES
+
+
+def test_wide_multiplications_and_wgmma_of_other_warps_wait_for_one_another() -> None:
+    """512 of math, four cycles for each of 25, 512 of math; other instructions run beside it."""
+
+    def math(cta: RoleContext) -> Ops:
+        yield ops.Wgmma(WGMMA, 1)
+        yield ops.WgmmaCommitGroup()
+        yield ops.Alu(100)
+        yield ops.Wgmma(WGMMA, 1)
+        yield ops.WgmmaCommitGroup()
+        yield ops.WgmmaWaitGroup(0)
+
+    def other(cta: RoleContext) -> Ops:
+        yield ops.Fma(25)  # behind the other role's in the issue slots: the first wgmma has been issued, the second not
+        yield ops.MadWide(25)
+
+    result = run(role(math, "math", 4), role(other, "other", 4))
+    assert ends_of(result, "other") == [WGMMA_CYCLES + 25 * 4]
+    assert result.cycles == 2 * WGMMA_CYCLES + 25 * 4
 
 
 def test_two_warpgroups_share_the_tensor_core() -> None:
@@ -656,6 +691,28 @@ def test_rows_that_go_around_l1_pass_one_after_the_other(num_rows: int, in_l1: b
     gpu = changed(l1={"cp_async_row_cycles": row_cycles or 10.0})
     expected = 160 - 10 + 200 if row_cycles else hit_cycles(2048)
     assert cycles(role(program, num_warps=4), gpu=gpu) == pytest.approx(4 + expected)
+
+
+@pytest.mark.parametrize(("places", "held"), [(4, 160 - 4 * 10), (15, 160 - 15 * 10), (16, 0)])
+def test_copies_around_l1_queue_while_their_warps_go_on(places: int, held: float) -> None:
+    """16 copies of a row, ten cycles each; the last ``places`` wait by themselves."""
+
+    def program(cta: RoleContext) -> Ops:
+        yield cp_async(2048, num_rows=16)
+
+    gpu = changed(l1={"cp_async_row_cycles": 10.0, "max_queued_copies": places})
+    assert ends_of(run(role(program, "role0", 4), gpu=gpu)) == [pytest.approx(4 + held)]
+
+
+def test_addresses_are_made_between_copies_while_rows_pass() -> None:
+    """4 warps with 4 copies each: 4 times 10 instructions at half a one a cycle, or 16 rows of 10 cycles."""
+
+    def program(cta: RoleContext) -> Ops:
+        yield cp_async(2048, num_rows=16, num_between=10.0)
+
+    for places, row_cycles, expected in ((16, 10.0, 80.0), (1, 10.0, 150.0), (16, 1.0, 80.0)):
+        gpu = changed(l1={"cp_async_row_cycles": row_cycles, "max_queued_copies": places})
+        assert ends_of(run(role(program, "role0", 4), gpu=gpu)) == [pytest.approx(4 + expected)]
 
 
 def test_wavefronts_beyond_the_bytes_cost_their_time() -> None:

@@ -107,6 +107,11 @@ def check_kinds(params: GemmParams) -> None:
         if is_meaningless and value is not None:
             text = _joined(value) if isinstance(value, tuple) else value
             raise KernelError(f"{flag} {text}: {why}; {better}")
+    if params.wide_per_copy and (has_producer or not is_wgmma or params.copy_ != "cp_async"):
+        raise KernelError(
+            f"--wide-per-copy {params.wide_per_copy}: only warps that copy by cp.async beside their own wgmma are told so; "
+            "use --schedule multistage --copy cp_async --math wgmma, or leave it out"
+        )
     if not params.fence and (has_producer or not is_wgmma or params.copy_ != "cp_async"):
         raise KernelError(
             "--no-fence: only a multistage kernel that copies by cp.async what wgmma reads has a fence to leave out; use "

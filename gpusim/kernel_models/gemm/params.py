@@ -159,6 +159,10 @@ class GemmParams(KernelParams):
         True, description="multistage with cp.async and wgmma only: whether a proxy fence stands between a k-step's "
         "copies and its math, as PTX wants and Triton leaves out"
     )
+    wide_per_copy: Annotated[int, Field(ge=0, le=8)] = Field(
+        0, description="multistage with cp.async and wgmma only: IMAD.WIDE that a copy's address takes in the k-loop, "
+        "which do not run beside wgmma: 1 in Triton's loops, 0 where pointers move on (see the kernel's SASS)"
+    )
     registers: Annotated[int, Field(ge=24, le=255)] | None = Field(
         None, description="registers a thread is launched with, as ptxas -v says of a kernel that exists; by default worked "
         "out from tile and schedule"

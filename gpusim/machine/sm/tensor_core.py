@@ -76,13 +76,15 @@ class TensorCore(Component):
     Models: wgmma's rate, the larger of arithmetic, operand wavefronts and a least interval; arithmetic that begins once A
     is there and so ends behind the pipe's own end; the groups of a warpgroup that may be in flight, and the wgmma of all
     warpgroups; the latency of a wait; mma.sync's rate, minimum interval and latency by depth, and additions to its sums
-    where it is several instructions. Two warpgroups share the pipe.
+    where it is several instructions. Two warpgroups share the pipe. IMAD.WIDE and wgmma exclude one another, in the order in
+    which they were issued, whoever issued them.
     Ignores: the order in which warpgroups alternate inside the pipe; what issuing a wgmma takes (some cycles, 26 for 128
     accumulators a thread, always less than its arithmetic); conversions where mma.sync of fp8 is no instruction, which other
     warps' arithmetic hides, and what a warp or two wait for them; sparsity, sub-normal or zero operands.
     Source: the GPU's description; the rule max(flops, wavefronts) from published H100 rates; that warpgroups fill one queue:
     kernels/ring_math, h200_sxm, 2026-11-22 (eight each of two: the last is issued when some six are left, whatever N; CTAs
-    of an SM fill one, too).
+    of an SM fill one, too). IMAD.WIDE: kernels/pipe_beside_wgmma, h200_sxm, 2026-11-22 (a step takes its math and what these
+    take alone, with one warpgroup and with two).
     """
 
     kind = "tensor_core"
@@ -92,6 +94,8 @@ class TensorCore(Component):
         self.spec = spec
         self.counters = counters
         self.pipe = Pipe(units_per_cycle=1.0)
+        self.wgmma_until = self.wide_until = 0.0
+        """When the last of the SM's wgmma that have been issued ends, and the last IMAD.WIDE."""
 
     def wgmma_cycles(self, *, rate_class: str, num_flops: float, num_wavefronts: float) -> float:
         """Cycles of the pipe that one wgmma takes."""

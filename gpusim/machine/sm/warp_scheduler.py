@@ -17,12 +17,16 @@ class WarpSchedulerSpec:
     num_schedulers: int
     fp32_lanes: int
     int32_lanes: int
+    mad_wide_lanes: int
+    """Of ``IMAD.WIDE``."""
     mufu_lanes: int
     shuffle_lanes: int
     shuffle_cycles: float
     """From a shuffle to the next that uses what it gives."""
     dependent_cycles: float
     """From an arithmetic instruction to the next that uses what it gives."""
+    mad_wide_cycles: float
+    """From an ``IMAD.WIDE`` of a warp to its next, of other registers."""
     barrier_base_cycles: float
     """``bar.sync``: from the last arrival to the first warp that goes on, without what follows."""
     barrier_warp_cycles: float
@@ -69,6 +73,7 @@ class WarpScheduler(Component):
         self.issue_slots = GapPipe(units_per_cycle=spec.num_schedulers)
         self.fma_pipe = GapPipe(units_per_cycle=spec.fp32_lanes / WARP_SIZE)
         self.alu_pipe = GapPipe(units_per_cycle=spec.int32_lanes / WARP_SIZE)
+        self.mad_wide_pipe = GapPipe(units_per_cycle=spec.mad_wide_lanes / WARP_SIZE)
         self.mufu_pipe = GapPipe(units_per_cycle=spec.mufu_lanes / WARP_SIZE)
         self.shuffle_pipe = GapPipe(units_per_cycle=spec.shuffle_lanes / WARP_SIZE)
 

@@ -37,7 +37,7 @@ def wgmma(role: Role, op: ops.Wgmma) -> Pause:
         role.spend(TENSOR, groups[-most] + role.engine.wgmma_latency_cycles)
     pipe = core.pipe
     at = role.t
-    begin = pipe.free_at
+    begin = pipe.free_at if pipe.free_at > core.wide_until else core.wide_until
     if begin < at:
         begin = at
     mine = max(at, role.wgmma_through)
@@ -59,6 +59,8 @@ def wgmma(role: Role, op: ops.Wgmma) -> Pause:
         record_mma(role, begin, free_at, op.num_issues * role.num_warpgroups)
     if end > role.wgmma_open:
         role.wgmma_open = end
+        if end > core.wgmma_until:
+            core.wgmma_until = end
     issued_at = free_at - cost.queued_cycles
     if issued_at > at and (role.num_warpgroups > 1 or begin > mine):  # alone in the queue a warpgroup has more room
         role.spend(TENSOR, issued_at)
@@ -124,6 +126,20 @@ def alu(role: Role, op: ops.Alu) -> Pause:
         scheduler.alu_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
     )
     role.spend(ISSUE, end if end > chained else chained)
+    return None
+
+
+def mad_wide(role: Role, op: ops.MadWide) -> Pause:
+    """Products and sums of 64 bits: behind all wgmma that the SM's warps have issued; the next wgmma is behind them."""
+    scheduler, core = role.sm.warp_scheduler, role.sm.tensor_core
+    role.spend(WarpState.MATH_PIPE, core.wgmma_until)
+    own = role.t + op.num_instructions * scheduler.spec.mad_wide_cycles
+    end = scheduler.execute(
+        scheduler.mad_wide_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
+    )
+    role.spend(ISSUE, end if end > own else own)
+    if role.t > core.wide_until:
+        core.wide_until = role.t
     return None
 
 

@@ -173,7 +173,9 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     else:
         more, read = num * max(0.0, l1.spec.cp_async_bypass_cycles - 1.0 / l1.spec.requests_per_cycle), 0.0
     first, end = l1.accept(num, access.num_lines, read, at_cycle=role.t, weight=count, more_cycles=more)
+    lead = l1.spec.queue_cycles
     if not in_l1:
+        lead = l1.copy_lead_cycles(num, max(end - first, op.num_rows * l1.spec.cp_async_row_cycles))
         end = max(end, l1.accept_rows(op.num_rows, at_cycle=first, weight=count))
     turns = max(1.0, num / role.num_warps)
     pace = max(
@@ -181,7 +183,11 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     )
     begun = max(role.t, role.copies_until)
     role.copies_until = begun + pace
-    role.spend(WarpState.LSU, max(role.t, end - l1.spec.queue_cycles))
+    if op.num_between:
+        scheduler, each = sm.warp_scheduler, op.num_between * num / role.num_warps
+        made = scheduler.execute(scheduler.alu_pipe, each, num_warps=role.num_warps, at_cycle=role.t, weight=count)
+        role.spend(WarpState.ISSUE, made)
+    role.spend(WarpState.LSU, max(role.t, end - lead))
     stage = role.cta.stage(op.buffer, op.stage)
     stage.begin_write(role.t, role.who() if stage.read_until > role.t else "")
     group = role.cp_open
