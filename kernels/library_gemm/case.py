@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +30,47 @@ SMALL = (
 )  # fmt: skip
 """Few rows, deep K, little to do."""
 
+MORE_SEED = 20261122
+"""By whose numbers :data:`MORE` was drawn, before any of it had a prediction or a row."""
+
+MORE_OF_A_CLASS = 4
+
+
+def drawn(seed: int) -> tuple[tuple[int, int, int, str, str], ...]:
+    """Four shapes of each class: square, skinny (few rows), deep K, ragged (sides that no tile divides); bf16.
+
+    None is one of :data:`LARGE` or :data:`SMALL`. Sides of a ragged one are multiples of 8: rows of 16 bytes.
+    """
+    numbers, known = random.Random(seed), {*LARGE, *SMALL}
+
+    def steps(least: int, most: int, step: int) -> int:
+        return step * numbers.randint(least // step, most // step)
+
+    def square() -> tuple[int, int, int]:
+        return (steps(768, 6144, 256),) * 3
+
+    def skinny() -> tuple[int, int, int]:
+        return steps(8, 256, 8), steps(2048, 16384, 1024), steps(2048, 8192, 1024)
+
+    def deep() -> tuple[int, int, int]:
+        return steps(256, 1024, 128), steps(256, 1024, 128), steps(8192, 32768, 2048)
+
+    def ragged() -> tuple[int, int, int]:
+        return steps(1000, 6000, 8), steps(1000, 6000, 8), steps(1000, 4000, 8)
+
+    found: list[tuple[int, int, int, str, str]] = []
+    for make in (square, skinny, deep, ragged):
+        wanted = len(found) + MORE_OF_A_CLASS
+        while len(found) < wanted:
+            shape = (*make(), "bf16", numbers.choice(("tn", "tt")))
+            if shape not in known:
+                known.add(shape)
+                found.append(shape)
+    return tuple(found)
+
+
+MORE = drawn(MORE_SEED)
+
 LARGEST_SWIZZLE = 8
 WGMMA_ROWS = 64
 CONSUMER_THREADS, PRODUCER_THREADS = 128, 128
@@ -49,6 +91,12 @@ def small(seed: int) -> list[Config]:
     """Shorter ones."""
     del seed
     return configs(SMALL)
+
+
+def more(seed: int) -> list[Config]:
+    """Sixteen that a seed of their own draws; first predictions are of names and launches alone (``--names-only``)."""
+    del seed
+    return configs(MORE)
 
 
 def launch(config: Config, is_counted: bool) -> Product:
@@ -169,7 +217,7 @@ CASE = product_case(
     question=__doc__,
     framework="torch",
     columns=COLUMNS,
-    groups={"large": product_group(large), "small": product_group(small)},
+    groups={"large": product_group(large), "small": product_group(small), "more": product_group(more)},
     launch=launch,
     options=options,
     told=told,
