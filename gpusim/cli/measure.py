@@ -92,7 +92,7 @@ def measure_command(
     if build_only:
         if only:
             raise ConfigError("--only goes with measuring; --build-only builds whole kernels")
-        _build(cases, arch, folder)
+        _build(cases, arch, folder, is_launched=False)
         return
     options = Options(
         out=Path(out) if out else _measured_dir(), seed=seed, only=tuple(only or ()), has_counters=not no_counters,
@@ -137,12 +137,14 @@ def _list() -> None:
 
 def _without_frameworks(cases: Sequence[Case], *, build_only: bool) -> list[Case]:
     """Those of ``cases`` that can be built here, or launched; says of each other one why not."""
-    from gpusim.evidence.frameworks import lacking
+    from gpusim.evidence.frameworks import has_source, lacking
 
     found = []
     for case in cases:
         why = lacking(case)
-        if build_only and case.framework is not None:
+        if build_only and has_source(case):
+            found.append(case)
+        elif build_only and case.framework is not None:
             typer.echo(f"{case.name}: is launched by {case.framework}, there is nothing to build", err=True)
         elif why is not None:
             typer.echo(f"{why}, skipped", err=True)
@@ -151,8 +153,10 @@ def _without_frameworks(cases: Sequence[Case], *, build_only: bool) -> list[Case
     return found
 
 
-def _build(cases: Sequence[Case], arch: str | None, folder: Path | None) -> dict[str, Cubin]:
-    """The cubins by case; of cases that have something for the architecture."""
+def _build(
+    cases: Sequence[Case], arch: str | None, folder: Path | None, *, is_launched: bool = True
+) -> dict[str, Cubin]:
+    """The cubins by case; of cases that have something for the architecture. What is not launched wants no framework."""
     from gpusim.evidence.frameworks import built
     from gpusim.evidence.toolkit import build, capability_of, find_gpu
 
@@ -162,8 +166,8 @@ def _build(cases: Sequence[Case], arch: str | None, folder: Path | None) -> dict
         raise ConfigError(f"--arch {arch} is older than what gpusim measures, wants sm_80 or later")
     cubins = {}
     for case in cases:
-        if case.framework is not None:
-            cubins[case.name] = built(case)
+        if case.framework is not None and is_launched:
+            cubins[case.name] = built(case, arch, folder)
             typer.echo(f"{case.name}: launched by {cubins[case.name].compiler}", err=True)
         elif any(group.least_capability <= capability for group in case.groups.values()):
             cubins[case.name] = build(case, arch, folder)

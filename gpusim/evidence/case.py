@@ -164,6 +164,20 @@ class KernelLaunch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """Elements of a product's D that an entry point of the case's own ``kernel.cu`` looks at while the product runs.
+
+    Outputs are those of :func:`gpusim.evidence.watch.watched`, beside the product's own.
+    """
+
+    kernel: str
+    row_step: int
+    column_step: int
+    """Of rows and columns of D one in so many."""
+    num_runs: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
     """D[m, n] = A[m, k] B[k, n], launched by a framework (:mod:`gpusim.evidence.frameworks`), as data.
 
@@ -184,6 +198,7 @@ class Product:
     num_stages: int = 0
     num_warps: int = 0
     raster_group: int = 1
+    watch: Watch | None = None
 
 
 def by_value(array: NDArray[Any]) -> np.void:

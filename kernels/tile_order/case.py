@@ -1,0 +1,100 @@
+"""In which order does the library behind torch.matmul make the tiles of D: along which side, in bands of what width?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from gpusim.evidence import products
+from gpusim.evidence.case import Case, Config, Group, Outputs, Product, Watch, WrongAnswer
+from gpusim.evidence.library_names import parse_name
+from gpusim.evidence.watch import right_runs, since_first_ns
+
+COLUMNS = ("m", "n", "k", "dtype", "layout", "row_step", "column_step")
+
+SHAPES = (
+    (3072, 3072, 3072, "bf16", "tn"), (5120, 5120, 4096, "bf16", "tt"),
+    (7168, 7168, 2048, "bf16", "tn"), (6400, 6400, 3072, "bf16", "tn"),
+    (1536, 14336, 2048, "bf16", "tn"), (14336, 1536, 2048, "bf16", "tn"),
+    (3584, 10240, 4096, "bf16", "tt"), (10240, 3584, 4096, "bf16", "tn"),
+    (192, 28672, 4096, "bf16", "tn"), (384, 20480, 5120, "bf16", "tt"),
+    (2304, 2304, 16384, "bf16", "tn"), (4600, 3400, 3000, "bf16", "tn"),
+    (12288, 12288, 1536, "bf16", "tn"), (6656, 6656, 6656, "fp16", "tn"),
+    (20480, 640, 3072, "bf16", "tt"), (2688, 8064, 2688, "fp16", "tt"),
+)  # fmt: skip
+"""M, N, K, type, layout: of these no product of ``library_gemm`` is. Even places are read, odd ones judge."""
+
+WIDE_STEP, NARROW_STEP = 128, 64
+NARROW = 1024
+"""Sides up to here are looked at every :data:`NARROW_STEP` elements, others every :data:`WIDE_STEP`."""
+
+METRICS = ("launch__registers_per_thread", "launch__shared_mem_per_block_dynamic")
+
+
+def configs(seed: int) -> list[Config]:
+    """One a shape, in an order that does not matter."""
+    del seed  # the same for every seed
+    found = []
+    for shape in SHAPES:
+        steps = (str(NARROW_STEP if side <= NARROW else WIDE_STEP) for side in shape[:2])
+        found.append({"kernel": "look_on", **dict(zip(COLUMNS, (*map(str, shape), *steps), strict=True))})
+    return found
+
+
+def launch(config: Config, is_counted: bool) -> Product:
+    """The product, watched where it is not counted."""
+    m, n, k, row_step, column_step = (int(config[name]) for name in ("m", "n", "k", "row_step", "column_step"))
+    watch = None if is_counted else Watch(kernel=config["kernel"], row_step=row_step, column_step=column_step)
+    return Product(m=m, n=n, k=k, dtype=config["dtype"], layout=config["layout"], watch=watch)  # type: ignore[arg-type]
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """D is right, and every point of the lattice was seen to be written.
+
+    Raises:
+        WrongAnswer: one of them is not.
+    """
+    found = products.check(config, outputs)
+    if "seen_ns" not in outputs:
+        raise WrongAnswer("nobody looked on: wants the cubin beside the framework")
+    num_right = int(right_runs(outputs).sum())
+    if not num_right:
+        raise WrongAnswer("in no run all elements were seen to be written after those that look on had begun")
+    arrivals = since_first_ns(outputs)
+    return {
+        **found, "right_runs": float(num_right), "span_us": float(np.median(arrivals.max(axis=(1, 2)))) * 1e-3,
+        "spread_us": float(np.median(np.ptp(arrivals, axis=0))) * 1e-3,
+    }  # fmt: skip
+
+
+def told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
+    """What the name says, in the library's order."""
+    del config
+    kernel = parse_name(facts.get("launched", ""))
+    if kernel is None:
+        return {}
+    return {"library_tile": "x".join(map(str, kernel.tile)), "library_cluster": "x".join(map(str, kernel.cluster))}
+
+
+CASE = Case(
+    name="tile_order",
+    question=__doc__,
+    framework="torch",
+    columns=COLUMNS,
+    groups={"order": Group(configs=configs, metrics=METRICS, rank=5, least_capability=(9, 0))},
+    launch=launch,
+    check=check,
+    checks_counted=False,
+    told=told,
+    values={
+        "error_share": "largest error of the sample, of what rounding allows", **products.TOLD,
+        "arrivals": "when each point of the lattice was seen to be written, 0.1 us from the first on, median of the right "
+        "runs; rows of D apart by slashes",
+        "right_runs": "of three, those whose watchers had begun before and saw everything",
+        "span_us": "from the first to the last of them",
+        "spread_us": "of a point's times, least to most over the runs: median of the points",
+        "library_tile": "M, N, K of its tile, in the library's order: its M is our N",
+        "library_cluster": "CTAs of a cluster along its M and N",
+    },
+)  # fmt: skip

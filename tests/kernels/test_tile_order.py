@@ -1,0 +1,81 @@
+"""tile_order: what was not seen is refused, the lattice has every tile, what looks on fits beside a CTA that fills an SM."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from gpusim.evidence.case import Outputs, WrongAnswer, kernels_dir, load_case
+from gpusim.evidence.frameworks import has_source
+from gpusim.evidence.watch import LATTICE, as_text, lattice_of, of_text, since_first_ns
+
+from .conftest import Sass
+
+CASE, LIBRARY = load_case("tile_order"), load_case("library_gemm")
+case = sys.modules[CASE.launch.__module__]
+CONFIGS = CASE.configs("order", 1)
+
+
+def seen(*, begin: int = 50, lacking: int | None = None) -> Outputs:
+    """Three runs of 2 x 3 points, the last of them later by 10 ns a run; nothing wrong with D."""
+    times = np.tile(1000 + 100 * np.arange(6).reshape(2, 3), (3, 1, 1))
+    times[:, 1, 2] += 10 * np.arange(3)
+    if lacking is not None:
+        times[lacking, 0, 1] = 0
+    d = np.ones((2, 2), dtype=np.float32)
+    return {"d": d, "reference": d, "seen_ns": times, "begin_ns": np.full((3, 16), begin)}
+
+
+def test_what_was_seen_is_told_from_the_first_on() -> None:
+    values = CASE.check(CONFIGS[0], seen())
+    assert (values["right_runs"], values["span_us"], values["spread_us"]) == (3.0, 0.51, 0.0)
+    assert of_text(as_text(since_first_ns(seen()))).tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_a_run_that_lacks_a_point_does_not_count() -> None:
+    assert CASE.check(CONFIGS[0], seen(lacking=1))["right_runs"] == 2.0
+
+
+def test_who_began_too_late_or_never_looked_gives_no_answer() -> None:
+    with pytest.raises(WrongAnswer, match="in no run"):
+        CASE.check(CONFIGS[0], seen(begin=1000))
+    with pytest.raises(WrongAnswer, match="nobody looked on"):
+        CASE.check(CONFIGS[0], {name: array for name, array in seen().items() if name in ("d", "reference")})
+
+
+def test_d_is_checked_too() -> None:
+    outputs = {**seen(), "reference": np.full((2, 2), 3e5, dtype=np.float32)}
+    with pytest.raises(WrongAnswer, match="further off"):
+        CASE.check(CONFIGS[0], outputs)
+
+
+def test_shapes_are_no_rows_of_whole_kernels() -> None:
+    of_rows = {tuple(config[name] for name in "mnk") for group in LIBRARY.groups for config in LIBRARY.configs(group, 1)}
+    assert len(CONFIGS) == 16
+    assert not of_rows & {tuple(config[name] for name in "mnk") for config in CONFIGS}
+
+
+def test_the_lattice_has_the_corner_of_every_box() -> None:
+    for config in CONFIGS:
+        lattice = lattice_of(CASE.launch(config, False))[0]
+        for side, points, step in (("m", "rows", "row_step"), ("n", "columns", "column_step")):
+            num, extent = int(lattice[points]), int(config[side])
+            assert (num - 1) * int(lattice[step]) < extent <= num * int(lattice[step])
+        assert int(lattice["rows"]) * int(lattice["columns"]) <= 16384
+        assert CASE.launch(config, True).watch is None
+
+
+def test_what_looks_on_fits_beside_a_full_sm(sass: Sass) -> None:
+    kernel = sass("tile_order", "sm_90a")["look_on"]
+    assert kernel.num_registers <= (65536 - 384 * 168) // 32 and kernel.smem_bytes == 0 and kernel.num_spills == 0
+    assert has_source(CASE) and not has_source(LIBRARY)
+
+
+def test_the_structure_is_laid_out_as_the_kernel_reads_it() -> None:
+    text = (kernels_dir() / "tile_order" / "kernel.cu").read_text(encoding="utf-8")
+    fields = text[text.index("struct Lattice {") : text.index("};")]
+    names = [name.strip(" ,;") for line in fields.splitlines()[1:] for name in line.split("//")[0].split()[1:]]
+    assert [name for name in names if name] == [name for name in LATTICE.names or () if name != "pad"]
+    assert LATTICE.fields is not None and LATTICE.fields["most_ns"][1] == 32
