@@ -370,6 +370,8 @@ class Case:
         refused: (config, the measured row, GPU) to why ``predict_row`` gives nothing for it; None where it does.
         predict_row: (config, the measured row, GPU, names that are asked for) to answers by name, in the place of
             ``predict``: where what is predicted depends on something measured beside it, as cycles do on the row's clock.
+        predict_launched: (config, columns of text of a launch that nothing was measured of, GPU) to metrics and values,
+            where a framework chooses the kernel; nothing of one that the model cannot be.
         tiers: the tier (validation/README.md) at which a metric or value is judged, by name; others are not.
         limits: how close the rows of a name must come, where that is not what its tier wants.
         is_whole: whether it is a whole kernel, whose rows judge the model and calibrate nothing
@@ -400,6 +402,7 @@ class Case:
     predict: Callable[[Config, GpuSpec], dict[str, float]] = nothing_predicted
     predict_row: Callable[[Config, Mapping[str, str], GpuSpec, Collection[str]], Mapping[str, Answer]] | None = None
     refused: Callable[[Config, Mapping[str, str], GpuSpec], str | None] = never_refused
+    predict_launched: Callable[[Config, Mapping[str, str], GpuSpec], dict[str, float]] | None = None
     tiers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     limits: Mapping[str, Limit] = field(default_factory=lambda: MappingProxyType({}))
     is_whole: bool = False
