@@ -47,7 +47,7 @@ def assumed(kernel: NamedKernel) -> tuple[str, ...]:
     """What neither the name nor the launch of ``kernel`` says, and the model needs."""
     if not kernel.is_wgmma:
         return ("cp.async", "D through shared memory", "order of tiles")
-    turns = () if kernel.cooperates_along else ("who shares a tile",)
+    turns = () if kernel.cooperates_along or kernel.family == "nvjet" else ("who shares a tile",)
     return ("a producer warp by TMA", "D by TMA", "one group of wgmma in flight", "order of tiles", *turns)
 
 
@@ -57,11 +57,13 @@ def options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | None:
     The product is told as the library makes it: D^T = B^T A^T, M and N exchanged; or as we see it where only the other side
     of the tile is a multiple of the 64 rows of a wgmma.
 
+    Where an nvjet's name says no coop, a tile is one warpgroup's: two take turns, and with a CTA a tile one has nothing to do.
+    Source: counted wgmma, 64 x 48 x 16 in one each (a half of it each would be two).
+
     What neither name nor launch says is assumed: nvjet and xmma kernels with wgmma have a producer that loads by TMA, and
-    store D by TMA; 384 threads are two consumers, which take turns at whole tiles where the name says no coop; one group of
-    wgmma is left in flight; bands are as wide as CUTLASS's scheduler makes them (:func:`band`); split-K adds in the kernel
-    unless a second one ran. Kernels of older families are multistage, by cp.async and mma.sync, and store D through shared
-    memory.
+    store D by TMA; 384 threads are two consumers; one group of wgmma is left in flight; bands are as wide as CUTLASS's
+    scheduler makes them (:func:`band`); split-K adds in the kernel unless a second one ran. Kernels of older families are
+    multistage, by cp.async and mma.sync, and store D through shared memory.
     """
     launched = row.get("launched", "")
     kernel = parse_name(launched)
@@ -109,8 +111,8 @@ def _specialized(
         found["epilogue"] = "tma_store"
     if consumers == 1:
         return {**found, "schedule": "warp_specialized"}
-    if kernel.cooperates_along is None and consumers == 2 and is_persistent:
-        return {**found, "schedule": "pingpong"}
+    if kernel.family == "nvjet" and kernel.cooperates_along is None and consumers == 2:
+        return {**found, "schedule": "pingpong" if is_persistent else "warp_specialized"}
     split = kernel.cooperates_along or ("m" if kernel.tile[0] % (64 * consumers) == 0 else "n")
     return {**found, "schedule": "cooperative", "consumers": consumers, "split": split}
 
