@@ -51,14 +51,26 @@ def assumed(kernel: NamedKernel) -> tuple[str, ...]:
     return ("a producer warp by TMA", "D by TMA", "one group of wgmma in flight", "order of tiles", *turns)
 
 
+def as_made(kernel: NamedKernel) -> tuple[NamedKernel, bool]:
+    """``kernel`` as the model takes it, and whether its M is ours: the library's own is our N.
+
+    >>> from gpusim.evidence.library_names import parse_name
+    >>> as_made(parse_name("nvjet_tst_168x128_64x5_2x1_v_bz_coopB_TNN"))[1]
+    True
+    """
+    if kernel.is_wgmma and kernel.tile[0] % WGMMA_ROWS and not kernel.tile[1] % WGMMA_ROWS:
+        return kernel.turned, True
+    return kernel, False
+
+
 def options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | None:
     """Options of the GEMM model, of what the row tells of the kernel; None where its name cannot be read.
 
     The product is told as the library makes it: D^T = B^T A^T, M and N exchanged; or as we see it where only the other side
     of the tile is a multiple of the 64 rows of a wgmma.
 
-    Where an nvjet's name says no coop, a tile is one warpgroup's: two take turns, and with a CTA a tile one has nothing to do.
-    Source: counted wgmma, 64 x 48 x 16 in one each (a half of it each would be two).
+    Where an nvjet's name says no coop, a tile is one warpgroup's: two take turns, and with a CTA a tile one has nothing to
+    do. Source: counted wgmma, 64 x 48 x 16 in one each (a half of it each would be two).
 
     What neither name nor launch says is assumed: nvjet and xmma kernels with wgmma have a producer that loads by TMA, and
     store D by TMA; 384 threads are two consumers; one group of wgmma is left in flight; bands are as wide as CUTLASS's
@@ -69,9 +81,9 @@ def options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | None:
     kernel = parse_name(launched)
     if kernel is None:
         return None
-    m, n, layout = int(config["n"]), int(config["m"]), {"tn": "tn", "tt": "nn"}[config["layout"]]
-    if kernel.is_wgmma and kernel.tile[0] % WGMMA_ROWS and not kernel.tile[1] % WGMMA_ROWS:
-        kernel, m, n, layout = kernel.turned, n, m, config["layout"]
+    kernel, is_ours = as_made(kernel)
+    m, n = (int(config[side]) for side in ("mn" if is_ours else "nm"))
+    layout = config["layout"] if is_ours else {"tn": "tn", "tt": "nn"}[config["layout"]]
     found: dict[str, Any] = {
         "m": m, "n": n, "k": int(config["k"]), "dtype": config["dtype"], "layout": layout,
         "tile": "x".join(map(str, kernel.tile)),

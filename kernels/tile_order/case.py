@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpusim.evidence import products
-from gpusim.evidence.case import Case, Config, Group, Outputs, Product, Watch, WrongAnswer
+from gpusim.evidence.case import Answer, Case, Config, Group, Limit, Outputs, Product, Watch, WrongAnswer
 from gpusim.evidence.library_names import parse_name
+from gpusim.evidence.tile_waves import modelled_waves, num_at_once, seen_waves, shape_of_waves
 from gpusim.evidence.watch import right_runs, since_first_ns
+
+if TYPE_CHECKING:
+    from gpusim.machine.config import GpuSpec
 
 COLUMNS = ("m", "n", "k", "dtype", "layout", "row_step", "column_step")
 
@@ -28,6 +33,8 @@ SHAPES = (
 WIDE_STEP, NARROW_STEP = 128, 64
 NARROW = 1024
 """Sides up to here are looked at every :data:`NARROW_STEP` elements, others every :data:`WIDE_STEP`."""
+
+SHAPE = ("wave_rows", "wave_columns")
 
 METRICS = ("launch__registers_per_thread", "launch__shared_mem_per_block_dynamic")
 
@@ -69,12 +76,25 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 def told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
-    """What the name says, in the library's order."""
-    del config
+    """What the name says, in the library's order, and how many rows and columns of clusters a wave has."""
     kernel = parse_name(facts.get("launched", ""))
     if kernel is None:
         return {}
-    return {"library_tile": "x".join(map(str, kernel.tile)), "library_cluster": "x".join(map(str, kernel.cluster))}
+    found = {"library_tile": "x".join(map(str, kernel.tile)), "library_cluster": "x".join(map(str, kernel.cluster))}
+    waves = seen_waves(config, facts)
+    if waves is None:
+        return found
+    shape = shape_of_waves(waves, num_at_once(facts))
+    return {**found, **{name: f"{number:.6g}" for name, number in zip(SHAPE, shape, strict=True)}}
+
+
+def predict_row(config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> dict[str, Answer]:
+    """The same of the order that the library's description walks."""
+    waves = modelled_waves(config, row, gpu)
+    if waves is None:
+        return {}
+    shape = shape_of_waves(waves, num_at_once(row))
+    return {name: Answer(value=number) for name, number in zip(SHAPE, shape, strict=True) if name in names}
 
 
 CASE = Case(
@@ -87,6 +107,9 @@ CASE = Case(
     check=check,
     checks_counted=False,
     told=told,
+    predict_row=predict_row,
+    tiers=dict.fromkeys(SHAPE, 5),
+    limits=dict.fromkeys(SHAPE, Limit(mean_pct=8.0)),
     values={
         "error_share": "largest error of the sample, of what rounding allows", **products.TOLD,
         "arrivals": "when each point of the lattice was seen to be written, 0.1 us from the first on, median of the right "
@@ -94,6 +117,8 @@ CASE = Case(
         "right_runs": "of three, those whose watchers had begun before and saw everything",
         "span_us": "from the first to the last of them",
         "spread_us": "of a point's times, least to most over the runs: median of the points",
+        "wave_rows": "rows of clusters of D that a full wave has any of, mean over waves; as they were stored",
+        "wave_columns": "columns of them",
         "library_tile": "M, N, K of its tile, in the library's order: its M is our N",
         "library_cluster": "CTAs of a cluster along its M and N",
     },

@@ -9,7 +9,11 @@ import pytest
 
 from gpusim.evidence.case import Outputs, WrongAnswer, kernels_dir, load_case
 from gpusim.evidence.frameworks import has_source
+from gpusim.evidence.library_kernels import as_made
+from gpusim.evidence.library_names import parse_name
+from gpusim.evidence.tile_waves import modelled_waves, num_at_once, seen_waves
 from gpusim.evidence.watch import LATTICE, as_text, lattice_of, of_text, since_first_ns
+from gpusim.machine.config import load_gpu
 
 from .conftest import Sass
 
@@ -79,3 +83,31 @@ def test_the_structure_is_laid_out_as_the_kernel_reads_it() -> None:
     names = [name.strip(" ,;") for line in fields.splitlines()[1:] for name in line.split("//")[0].split()[1:]]
     assert [name for name in names if name] == [name for name in LATTICE.names or () if name != "pad"]
     assert LATTICE.fields is not None and LATTICE.fields["most_ns"][1] == 32
+
+
+@pytest.mark.parametrize(
+    ("name", "m", "n"),
+    [
+        ("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT", 5120, 5120),
+        ("nvjet_sm90_tst_192x192_64x4_2x1_v_bz_coopB_TNN", 7168, 4096),
+        ("nvjet_tst_168x128_64x5_2x1_v_bz_coopB_TNN", 4096, 7168),
+    ],
+)
+def test_waves_that_are_stored_one_after_the_other_come_back(name: str, m: int, n: int) -> None:
+    """Tiles stored in the model's own order, each wave within a quarter of what it takes, are told as the model's waves."""
+    gpu, kernel = load_gpu("h200_sxm"), parse_name(name)
+    assert kernel is not None
+    config = {"m": str(m), "n": str(n), "k": "1024", "dtype": "bf16", "layout": "tn", "row_step": "64", "column_step": "64"}
+    row = {"launched": name, "grid": "2x66x1", "block": "384x1x1"}
+    waves = modelled_waves(config, row, gpu)
+    assert waves is not None and num_at_once(row) == 66
+    made, is_ours = as_made(kernel)
+    sides = [tile * ranks for tile, ranks in zip(made.tile[:2], made.cluster, strict=True)][:: 1 if is_ours else -1]
+    rows, columns = (np.arange(0, extent, 64) // side for extent, side in zip((m, n), sides, strict=True))
+    within = np.random.default_rng(0).integers(0, 5000, (len(rows), len(columns)))
+    times = 20_000 * waves[rows[:, None], columns[None, :]] + within
+    told = case.told(config, {**row, "arrivals": as_text(times[None])})
+    found = seen_waves(config, {**row, "arrivals": as_text(times[None])})
+    assert found is not None and (found == waves).all()
+    said = CASE.answers(config, {**row, **told}, gpu, case.SHAPE)
+    assert {name: f"{answer.value:.6g}" for name, answer in said.items()} == {name: told[name] for name in case.SHAPE}
