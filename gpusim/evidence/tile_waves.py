@@ -68,7 +68,8 @@ def shape_of_waves(waves: Ints, num_at_once: int) -> tuple[float, float]:
     """
     full = [wave for wave in range(int(waves.max()) + 1) if np.count_nonzero(waves == wave) == num_at_once] or [0]
     of = [np.nonzero(waves == wave) for wave in full]
-    return tuple(float(np.mean([len(np.unique(side[axis])) for side in of])) for axis in (0, 1))  # type: ignore[return-value]
+    rows, columns = (float(np.mean([len(np.unique(side[axis])) for side in of])) for axis in (0, 1))
+    return rows, columns
 
 
 def seen_waves(config: Mapping[str, str], row: Mapping[str, str]) -> Ints | None:
