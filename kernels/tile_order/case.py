@@ -30,6 +30,17 @@ SHAPES = (
 )  # fmt: skip
 """M, N, K, type, layout: of these no product of ``library_gemm`` is. Even places are read, odd ones judge."""
 
+LONE_SHAPES = (
+    (1024, 1152, 2048, "bf16", "tn"), (896, 1024, 3072, "bf16", "tt"),
+    (2048, 1920, 2048, "bf16", "tn"), (1536, 2560, 1536, "bf16", "tn"),
+    (1280, 1024, 2048, "bf16", "tn"), (1024, 4096, 1024, "bf16", "tt"),
+    (320, 4096, 4096, "bf16", "tn"), (192, 8192, 2048, "bf16", "tt"),
+    (512, 4096, 2048, "bf16", "tn"), (96, 8192, 4096, "bf16", "tn"),
+    (640, 768, 1024, "bf16", "tn"), (768, 1536, 2048, "fp16", "tn"),
+    (4096, 320, 4096, "bf16", "tn"), (1152, 1536, 3072, "bf16", "tn"),
+)  # fmt: skip
+"""Of so few tiles that most grids have one for each CTA."""
+
 WIDE_STEP, NARROW_STEP = 128, 64
 NARROW = 1024
 """Sides up to here are looked at every :data:`NARROW_STEP` elements, others every :data:`WIDE_STEP`."""
@@ -47,6 +58,13 @@ def configs(seed: int) -> list[Config]:
         steps = (str(NARROW_STEP if side <= NARROW else WIDE_STEP) for side in shape[:2])
         found.append({"kernel": "look_on", **dict(zip(COLUMNS, (*map(str, shape), *steps), strict=True))})
     return found
+
+
+def lone(seed: int) -> list[Config]:
+    """The same of shapes with few tiles: clusters whose SMs the watchers hold come late, and so show where they are."""
+    del seed
+    steps = (str(NARROW_STEP), str(NARROW_STEP))
+    return [{"kernel": "look_on", **dict(zip(COLUMNS, (*map(str, of), *steps), strict=True))} for of in LONE_SHAPES]
 
 
 def launch(config: Config, is_counted: bool) -> Product:
@@ -102,7 +120,10 @@ CASE = Case(
     question=__doc__,
     framework="torch",
     columns=COLUMNS,
-    groups={"order": Group(configs=configs, metrics=METRICS, rank=5, least_capability=(9, 0))},
+    groups={
+        "order": Group(configs=configs, metrics=METRICS, rank=5, least_capability=(9, 0)),
+        "lone": Group(configs=lone, metrics=METRICS, rank=5, least_capability=(9, 0)),
+    },
     launch=launch,
     check=check,
     checks_counted=False,

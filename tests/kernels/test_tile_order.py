@@ -19,7 +19,7 @@ from .conftest import Sass
 
 CASE, LIBRARY = load_case("tile_order"), load_case("library_gemm")
 case = sys.modules[CASE.launch.__module__]
-CONFIGS = CASE.configs("order", 1)
+CONFIGS = [*CASE.configs("order", 1), *CASE.configs("lone", 1)]
 
 
 def seen(*, begin: int = 50, lacking: int | None = None) -> Outputs:
@@ -57,7 +57,7 @@ def test_d_is_checked_too() -> None:
 
 def test_shapes_are_no_rows_of_whole_kernels() -> None:
     of_rows = {tuple(config[name] for name in "mnk") for group in LIBRARY.groups for config in LIBRARY.configs(group, 1)}
-    assert len(CONFIGS) == 16
+    assert len(CONFIGS) == 16 + 14
     assert not of_rows & {tuple(config[name] for name in "mnk") for config in CONFIGS}
 
 
