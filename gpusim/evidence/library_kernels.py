@@ -5,7 +5,8 @@ In: a product's config (``m``, ``n``, ``k``, ``dtype``, ``layout``), the text th
 
 Models: the product as the library makes it, D^T = B^T A^T, whose M is our N.
 Ignores: other families than :mod:`gpusim.evidence.library_names` reads.
-Source: CUTLASS for bands of tiles; what else is assumed is said where it is (:func:`assumed`).
+Source: kernels/tile_order for bands of tiles, CUTLASS for those of other families than nvjet; what else is assumed is said
+where it is (:func:`assumed`).
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ def assumed(kernel: NamedKernel) -> tuple[str, ...]:
     """What neither the name nor the launch of ``kernel`` says, and the model needs."""
     if not kernel.is_wgmma:
         return ("cp.async", "D through shared memory", "order of tiles")
+    order = () if kernel.family == "nvjet" else ("order of tiles",)
     turns = () if kernel.cooperates_along or kernel.family == "nvjet" else ("who shares a tile",)
-    return ("a producer warp by TMA", "D by TMA", "one group of wgmma in flight", "order of tiles", *turns)
+    return ("a producer warp by TMA", "D by TMA", "one group of wgmma in flight", *order, *turns)
 
 
 def as_made(kernel: NamedKernel) -> tuple[NamedKernel, bool]:
@@ -73,9 +75,9 @@ def options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | None:
     do. Source: counted wgmma, 64 x 48 x 16 in one each (a half of it each would be two).
 
     What neither name nor launch says is assumed: nvjet and xmma kernels with wgmma have a producer that loads by TMA, and
-    store D by TMA; 384 threads are two consumers; one group of wgmma is left in flight; bands are as wide as CUTLASS's
-    scheduler makes them (:func:`band`); split-K adds in the kernel unless a second one ran. Kernels of older families are
-    multistage, by cp.async and mma.sync, and store D through shared memory.
+    store D by TMA; 384 threads are two consumers; one group of wgmma is left in flight; nvjet's bands are as those of
+    ``kernels/tile_order`` (:func:`band`), others' as CUTLASS's scheduler makes them; split-K adds in the kernel unless a
+    second one ran. Kernels of older families are multistage, by cp.async and mma.sync, and store D through shared memory.
     """
     launched = row.get("launched", "")
     kernel = parse_name(launched)
@@ -117,7 +119,7 @@ def _specialized(
     is_persistent = split_k == 1 and num_ctas is not None and num_ctas < num_tiles
     found: dict[str, Any] = {
         "math": "wgmma", "copy": "tma", "cluster": "x".join(map(str, kernel.cluster)), "persistent": is_persistent,
-        "raster": f"along_{kernel.walks_along or 'm'}", "raster_group": band(kernel, m, n),
+        "raster": f"along_{kernel.walks_along or 'm'}", **_bands(kernel, num_ctas or tiles_of(kernel, m, n), m, n),
     }  # fmt: skip
     if split_k == 1:
         found["epilogue"] = "tma_store"
@@ -127,6 +129,25 @@ def _specialized(
         return {**found, "schedule": "pingpong" if is_persistent else "warp_specialized"}
     split = kernel.cooperates_along or ("m" if kernel.tile[0] % (64 * consumers) == 0 else "n")
     return {**found, "schedule": "cooperative", "consumers": consumers, "split": split}
+
+
+def _bands(kernel: NamedKernel, num_ctas: int, m: int, n: int) -> dict[str, Any]:
+    """Bands of tiles, as nvjet walks them; of other families as CUTLASS's scheduler makes them."""
+    if kernel.family == "nvjet":
+        return {"raster_group": band(kernel, max(1, num_ctas // math.prod(kernel.cluster))), "raster_snake": True}
+    return {"raster_group": cutlass_band(kernel, m, n)}
+
+
+def cutlass_band(kernel: NamedKernel, m: int, n: int) -> int:
+    """Clusters across a band, as CUTLASS chooses its swizzle: 8, 4, 2 or 1, by how few tiles either side has.
+
+    Source: NVIDIA/cutlass, ``get_log_swizzle_size`` of its persistent tile scheduler, whose largest is 8 here.
+    """
+    fewest = min(-(-m // kernel.tile[0]), -(-n // kernel.tile[1]))
+    for least, width in ((6, LARGEST_SWIZZLE), (3, 4), (2, 2)):
+        if fewest >= least:
+            return width
+    return 1
 
 
 def tiles_of(kernel: NamedKernel, m: int, n: int) -> int:
@@ -145,13 +166,16 @@ def split_of(kernel: NamedKernel, m: int, n: int, num_ctas: int | None) -> int |
     return num_ctas // num_tiles
 
 
-def band(kernel: NamedKernel, m: int, n: int) -> int:
-    """Clusters across a band, as CUTLASS chooses its swizzle: 8, 4, 2 or 1, by how few tiles either side has.
+def band(kernel: NamedKernel, num_clusters: int) -> int:
+    """Clusters across a band: about as many as the wave's square root, more where a tile is longer across than along.
 
-    Source: NVIDIA/cutlass, ``get_log_swizzle_size`` of its persistent tile scheduler, whose largest is 8 here.
+    Of the library's own numbers only those of clusters with one tile across were seen; tiles as a CTA has them.
+
+    >>> from gpusim.evidence.library_names import parse_name
+    >>> band(parse_name("nvjet_sm90_tst_320x128_64x3_1x2_h_bz_coopB_TNT"), 66)
+    13
+
+    Source: kernels/tile_order, h200_sxm, 2026-11-22: read off the even shapes, the same in the odd ones.
     """
-    fewest = min(-(-m // kernel.tile[0]), -(-n // kernel.tile[1]))
-    for least, width in ((6, LARGEST_SWIZZLE), (3, 4), (2, 2)):
-        if fewest >= least:
-            return width
-    return 1
+    across, along = (kernel.tile[0], kernel.tile[1]) if kernel.walks_along == "n" else (kernel.tile[1], kernel.tile[0])
+    return max(1, round(math.sqrt(num_clusters * across / along)))

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.evidence.library_kernels import as_made, options
-from gpusim.evidence.library_names import parse_name
+from gpusim.evidence.library_names import NamedKernel, parse_name
 from gpusim.evidence.watch import of_text
 
 if TYPE_CHECKING:
@@ -72,19 +73,68 @@ def shape_of_waves(waves: Ints, num_at_once: int) -> tuple[float, float]:
     return rows, columns
 
 
-def seen_waves(config: Mapping[str, str], row: Mapping[str, str]) -> Ints | None:
-    """Waves of a watched product as they were stored, int64[rows, columns] of clusters; None where a row says too little."""
+@dataclass(frozen=True, slots=True)
+class Bands:
+    """How tiles were walked."""
+
+    off: float
+    """How many places the median cluster came early or late, against the median of all."""
+    axis: int
+    """The side of D that a band parts: 0 our rows, 1 our columns; it is walked along the other one."""
+    width: int
+    """Clusters."""
+    is_snake: bool
+    """Every second band is walked back."""
+
+
+def places(shape: tuple[int, int], bands: Bands) -> Ints:
+    """The place of every cluster in the order.
+
+    >>> places((2, 3), Bands(0.0, 1, 2, is_snake=True)).tolist()
+    [[0, 1, 5], [2, 3, 4]]
+    """
+    num_across, num_along = shape[bands.axis], shape[1 - bands.axis]
+    across, along = np.meshgrid(np.arange(num_across), np.arange(num_along), indexing="ij")
+    band, within = np.divmod(across, bands.width)
+    width = np.minimum(bands.width, num_across - band * bands.width)
+    if bands.is_snake:
+        along = np.where(band % 2 == 1, num_along - 1 - along, along)
+    found = band * bands.width * num_along + along * width + within
+    return np.asarray(found if bands.axis == 0 else found.T, dtype=np.int64)
+
+
+def seen_bands(times: NDArray[np.float64], axis: int) -> Bands:
+    """The bands along ``axis`` whose order is nearest to that of ``times``: the median cluster's place is the least off.
+
+    Clusters that came late, since their SMs were held, are few: the median does not see them, nor that all others moved up.
+    """
+    rank = np.empty(times.size, dtype=np.int64)
+    rank[np.argsort(times, axis=None, kind="stable")] = np.arange(times.size)
+    found = []
+    for width in range(1, times.shape[axis] + 1):
+        for is_snake in (True, False):
+            bands = Bands(0.0, axis, width, is_snake)
+            late = places(times.shape, bands).ravel() - rank
+            found.append(Bands(float(np.median(np.abs(late - np.median(late)))), axis, width, is_snake))
+    return min(found, key=lambda bands: bands.off)
+
+
+def seen_times(config: Mapping[str, str], row: Mapping[str, str]) -> tuple[NamedKernel, NDArray[np.float64]] | None:
+    """A row's kernel, and when its clusters were stored, [our rows, our columns]; None where it says too little."""
     kernel = parse_name(row.get("launched", ""))
-    if kernel is None or not row.get("arrivals") or not row.get("grid"):
+    if kernel is None or not row.get("arrivals"):
         return None
     made, is_ours = as_made(kernel)
     rows, columns = (tile * ranks for tile, ranks in zip(made.tile[:2], made.cluster, strict=True))
     sides = (rows, columns) if is_ours else (columns, rows)
-    times = last_of_clusters(
-        of_text(row["arrivals"]), (int(config["row_step"]), int(config["column_step"])), sides,
-        (int(config["m"]), int(config["n"])),
-    )  # fmt: skip
-    return waves_by_time(times, num_at_once(row))
+    steps = int(config["row_step"]), int(config["column_step"])
+    return kernel, last_of_clusters(of_text(row["arrivals"]), steps, sides, (int(config["m"]), int(config["n"])))
+
+
+def seen_waves(config: Mapping[str, str], row: Mapping[str, str]) -> Ints | None:
+    """Waves of a watched product as they were stored, int64[rows, columns] of clusters; None where a row says too little."""
+    found = seen_times(config, row)
+    return None if found is None or not row.get("grid") else waves_by_time(found[1], num_at_once(row))
 
 
 def modelled_waves(config: Mapping[str, str], row: Mapping[str, str], gpu: GpuSpec) -> Ints | None:

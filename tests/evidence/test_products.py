@@ -147,7 +147,8 @@ def test_a_library_makes_the_transposed_product(h200: GpuSpec) -> None:
     assert options_of(name, "132x1x1", "384x1x1", layout="tt")["layout"] == "nn"
     params = GemmParams.model_validate(found).resolved(h200)
     assert (params.schedule, params.consumers, params.split, params.persistent) == ("cooperative", 2, "m", True)
-    assert (params.cluster, params.stages, params.raster, params.raster_group) == ((2, 1), 4, "along_m", 8)
+    assert (params.cluster, params.stages, params.raster, params.raster_group) == ((2, 1), 4, "along_m", 11)
+    assert params.raster_snake  # 66 clusters, twice as long across as along: 11 x 6 of them at once
 
 
 def test_a_tile_whose_other_side_has_the_rows_of_a_wgmma_is_told_as_we_see_it(h200: GpuSpec) -> None:

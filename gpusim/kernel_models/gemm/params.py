@@ -119,6 +119,7 @@ class GemmParams(KernelParams):
     raster_group: Annotated[int, Field(ge=1, le=4096)] = Field(
         1, description="tiles (clusters of them) across a band, walked first; for along_n: rows of tiles"
     )
+    raster_snake: bool = Field(False, description="every second band is walked back (cuBLAS)")
     split_k: Annotated[int, Field(ge=1, le=256)] = Field(1, description="CTAs that share one tile's K")
     split_k_mode: Literal["in_kernel", "second_kernel"] = Field(
         "in_kernel", description="who adds the parts: atomics and the last CTA, or a second kernel"

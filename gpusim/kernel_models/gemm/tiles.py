@@ -95,7 +95,8 @@ class TilePlan:
         """(m, n, batch, part of K) of work tiles, each int64[n].
 
         A cluster's tiles are neighbours in the order. Bands of ``raster_group`` clusters are walked in the
-        raster's direction, across the band first; parts of K and batches come last.
+        raster's direction, across the band first, every second one back with ``raster_snake``; parts of K and batches
+        come last.
         """
         params = self.params
         ranks_m, ranks_n = params.cluster
@@ -104,9 +105,9 @@ class TilePlan:
         plane, cluster = np.divmod(cluster, clusters_m * clusters_n)
         batch, part = np.divmod(plane, params.split_k)
         if params.raster == "along_n":
-            cluster_m, cluster_n = _walk(cluster, clusters_m, clusters_n, params.raster_group)
+            cluster_m, cluster_n = _walk(cluster, clusters_m, clusters_n, params)
         else:
-            cluster_n, cluster_m = _walk(cluster, clusters_n, clusters_m, params.raster_group)
+            cluster_n, cluster_m = _walk(cluster, clusters_n, clusters_m, params)
         rank_n, rank_m = np.divmod(rank, ranks_m)
         return cluster_m * ranks_m + rank_m, cluster_n * ranks_n + rank_n, batch, part
 
@@ -306,15 +307,19 @@ def _parted(extent: int, ways: int) -> int:
     return extent // ways
 
 
-def _walk(idx: IntArray, num_across: int, num_along: int, group: int) -> tuple[IntArray, IntArray]:
-    """Bands of ``group`` across, walked along: (across, along) of each index.
+def _walk(idx: IntArray, num_across: int, num_along: int, params: GemmParams) -> tuple[IntArray, IntArray]:
+    """Bands of ``raster_group`` across, walked along: (across, along) of each index.
 
-    >>> across, along = _walk(np.arange(6), 4, 2, 3)
+    >>> across, along = _walk(np.arange(8), 4, 2, GemmParams(m=1, n=1, k=1, raster_group=3))
     >>> list(zip(across.tolist(), along.tolist()))
-    [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
+    [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1), (3, 0), (3, 1)]
+    >>> _walk(np.arange(8), 4, 2, GemmParams(m=1, n=1, k=1, raster_group=3, raster_snake=True))[1].tolist()
+    [0, 0, 0, 1, 1, 1, 1, 0]
     """
-    group = min(group, num_across)
+    group = min(params.raster_group, num_across)
     band, within = np.divmod(idx, group * num_along)
     width = np.minimum(group, num_across - band * group)
     along, across = np.divmod(within, width)
+    if params.raster_snake:
+        along = np.where(band % 2 == 1, num_along - 1 - along, along)
     return band * group + across, along
