@@ -9,9 +9,10 @@ import pytest
 
 from gpusim.evidence.case import Outputs, WrongAnswer, kernels_dir, load_case
 from gpusim.evidence.frameworks import has_source
-from gpusim.evidence.library_kernels import as_made
+from gpusim.evidence.library_kernels import as_made, band
 from gpusim.evidence.library_names import parse_name
-from gpusim.evidence.tile_waves import modelled_waves, num_at_once, seen_waves
+from gpusim.evidence.rows import Table, config_of
+from gpusim.evidence.tile_waves import modelled_waves, num_at_once, seen_bands, seen_times, seen_waves
 from gpusim.evidence.watch import LATTICE, as_text, lattice_of, of_text, since_first_ns
 from gpusim.machine.config import load_gpu
 
@@ -111,3 +112,29 @@ def test_waves_that_are_stored_one_after_the_other_come_back(name: str, m: int, 
     assert found is not None and (found == waves).all()
     said = CASE.answers(config, {**row, **told}, gpu, case.SHAPE)
     assert {name: f"{answer.value:.6g}" for name, answer in said.items()} == {name: told[name] for name in case.SHAPE}
+
+
+MEASURED = kernels_dir().parent / "validation" / "measured" / "h200_sxm" / "tile_order.csv"
+LEAST_WAVES = 4
+"""From here on clusters that came late are few beside the others."""
+
+
+@pytest.mark.skipif(not MEASURED.exists(), reason="validation/measured holds no rows yet")
+@pytest.mark.parametrize("half", [0, 1], ids=["read", "judging"])
+def test_bands_are_as_wide_as_the_library_walks_them(half: int) -> None:
+    """The rule was read off the even rows; the odd ones have other tiles, and agree."""
+    rows = [row for row in Table.read(MEASURED).rows if row["group"] == "order"][half::2]
+    judged = 0
+    for row in rows:
+        found = seen_times(config_of(row, CASE.columns), row)
+        assert found is not None
+        kernel, times = found
+        axis = 1 if kernel.walks_along == "n" else 0  # of ours: the library's M is our columns
+        width, num = band(kernel, num_at_once(row)), num_at_once(row)
+        if width >= times.shape[axis] or times.size < LEAST_WAVES * num:
+            continue
+        bands = seen_bands(times, axis)
+        assert (bands.width, bands.is_snake) == (width, True)
+        assert bands.off < seen_bands(times, 1 - axis).off / 1.5
+        judged += 1
+    assert judged >= 3
