@@ -155,8 +155,6 @@ class KernelLaunch:
     """Share of L1 that becomes shared memory, as a wish; None leaves it to the driver."""
     has_large_cluster: bool = False
     """Whether its clusters have more than eight CTAs, which is opted in to."""
-    cluster_policy: int | None = None
-    """The driver's number of the policy by which clusters are placed, as a preference; None leaves it as it is."""
     set_aside_bytes: int = 0
     """Room of L2 for lines that persist, as a wish."""
     window: tuple[int, int] | None = None

@@ -22,6 +22,8 @@ from gpusim.evidence.products import number_of
 LARGEST_SWIZZLE = 8
 WGMMA_ROWS = 64
 CONSUMER_THREADS, PRODUCER_THREADS = 128, 128
+NUM_SMS = 132
+"""Of the GPUs whose library kernels were watched: an H200 has as many as an H100."""
 
 
 def told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
@@ -119,7 +121,7 @@ def _specialized(
     is_persistent = split_k == 1 and num_ctas is not None and num_ctas < num_tiles
     found: dict[str, Any] = {
         "math": "wgmma", "copy": "tma", "cluster": "x".join(map(str, kernel.cluster)), "persistent": is_persistent,
-        "raster": f"along_{kernel.walks_along or 'm'}", **_bands(kernel, num_ctas or tiles_of(kernel, m, n), m, n),
+        "raster": f"along_{kernel.walks_along or 'm'}", **_bands(kernel, m, n),
     }  # fmt: skip
     if split_k == 1:
         found["epilogue"] = "tma_store"
@@ -131,10 +133,15 @@ def _specialized(
     return {**found, "schedule": "cooperative", "consumers": consumers, "split": split}
 
 
-def _bands(kernel: NamedKernel, num_ctas: int, m: int, n: int) -> dict[str, Any]:
-    """Bands of tiles, as nvjet walks them; of other families as CUTLASS's scheduler makes them."""
+def _bands(kernel: NamedKernel, m: int, n: int) -> dict[str, Any]:
+    """Bands of tiles, as nvjet walks them; of other families as CUTLASS's scheduler makes them.
+
+    A cluster of nvjet finds its first tile by its number in a table among the kernel's parameters. Source: SASS (``ULDC.U8``
+    at ``SR_CTAID``); the table's places: clusters that came late in kernels/tile_order, which have them GPC by GPC.
+    """
     if kernel.family == "nvjet":
-        return {"raster_group": band(kernel, max(1, num_ctas // math.prod(kernel.cluster))), "raster_snake": True}
+        ranks = math.prod(kernel.cluster)
+        return {"raster_group": band(kernel, NUM_SMS // ranks), "raster_snake": True, "raster_table": "gpc"}
     return {"raster_group": cutlass_band(kernel, m, n)}
 
 

@@ -46,9 +46,6 @@ STATIC_SMEM_LIMIT_BYTES = 48 * 1024
 NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14
 """``CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED``, which PyCUDA has no name for. Source: cuda.h 13.0."""
 
-CLUSTER_SCHEDULING_POLICY_PREFERENCE = 15
-"""``CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE``, likewise."""
-
 POISON = 0xFF
 """Every byte of an output that comes back in windows, before a launch."""
 
@@ -330,8 +327,6 @@ class Gpu:
             function.set_attribute(attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.smem_bytes)
         if launch.carveout_pct is not None:
             function.set_attribute(attribute.PREFERRED_SHARED_MEMORY_CARVEOUT, launch.carveout_pct)
-        if launch.cluster_policy is not None:
-            function.set_attribute(attribute(CLUSTER_SCHEDULING_POLICY_PREFERENCE), launch.cluster_policy)
         if launch.has_large_cluster:
             function.set_attribute(attribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED), 1)
 

@@ -26,6 +26,7 @@ problems = st.fixed_dictionaries(
         "batch": st.integers(1, 3), "split_k": st.integers(1, 5),
         "cluster": st.sampled_from([(1, 1), (2, 1), (1, 2), (2, 2), (4, 1)]),
         "raster": st.sampled_from(["along_m", "along_n"]), "raster_group": st.integers(1, 9), "raster_snake": st.booleans(),
+        "raster_table": st.sampled_from(["none", "0,2,1,3", "0", "4,3,2,1,0", "gpc"]),
     }
 )
 

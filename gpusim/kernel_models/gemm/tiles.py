@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -18,6 +19,9 @@ from gpusim.workload.operand import OperandTile, tma_boxes
 IntArray = NDArray[np.int64]
 
 BLOCK_TILES = 1024
+
+TABLE_WAVES = 2
+"""Waves of clusters whose places come from ``raster_table``."""
 
 SUM_BYTES = 4
 """An fp32 (or int32) partial sum of split-K, and an element of the bias."""
@@ -96,11 +100,12 @@ class TilePlan:
 
         A cluster's tiles are neighbours in the order. Bands of ``raster_group`` clusters are walked in the
         raster's direction, across the band first, every second one back with ``raster_snake``; parts of K and batches
-        come last.
+        come last. With ``raster_table`` clusters of the first two waves have their places by it.
         """
         params = self.params
         ranks_m, ranks_n = params.cluster
         cluster, rank = np.divmod(tile_idx, ranks_m * ranks_n)
+        cluster = self._by_table(cluster)
         clusters_m, clusters_n = self.num_m // ranks_m, self.num_n // ranks_n
         plane, cluster = np.divmod(cluster, clusters_m * clusters_n)
         batch, part = np.divmod(plane, params.split_k)
@@ -110,6 +115,22 @@ class TilePlan:
             cluster_n, cluster_m = _walk(cluster, clusters_n, clusters_m, params)
         rank_n, rank_m = np.divmod(rank, ranks_m)
         return cluster_m * ranks_m + rank_m, cluster_n * ranks_n + rank_n, batch, part
+
+    @cached_property
+    def _table(self) -> list[int]:
+        """The places of the first clusters in the order; empty where they have those of their numbers."""
+        text = self.params.raster_table
+        return [int(part) for part in text.split(",")] if text != "none" else []
+
+    def _by_table(self, cluster: IntArray) -> IntArray:
+        """The places of clusters in the order."""
+        found, size = cluster, len(self._table)
+        total = self.num_tiles // math.prod(self.params.cluster)
+        for start in range(0, min(TABLE_WAVES * size, total), size) if size else ():
+            places = np.argsort(np.argsort(self._table[: total - start]))  # of a wave that is not full, among themselves
+            is_inside = (cluster >= start) & (cluster < start + len(places))
+            found = np.where(is_inside, start + places[np.where(is_inside, cluster - start, 0)], found)
+        return found
 
     @cached_property
     def _blocks(self) -> dict[int, list[Coordinates]]:
