@@ -137,8 +137,12 @@ def seen_waves(config: Mapping[str, str], row: Mapping[str, str]) -> Ints | None
     return None if found is None or not row.get("grid") else waves_by_time(found[1], num_at_once(row))
 
 
-def modelled_waves(config: Mapping[str, str], row: Mapping[str, str], gpu: GpuSpec) -> Ints | None:
-    """The same as the model walks them."""
+def numbers(config: Mapping[str, str], row: Mapping[str, str], gpu: GpuSpec) -> Ints | None:
+    """Which cluster of tiles has which number, int64[our rows, our columns], as the model hands them out.
+
+    Those below :func:`num_at_once` are the first wave, numbered as the clusters of the grid that make them. None where the
+    row says too little.
+    """
     from gpusim.kernel_models.gemm import GemmParams
     from gpusim.kernel_models.gemm.tiles import TilePlan
 
@@ -149,9 +153,15 @@ def modelled_waves(config: Mapping[str, str], row: Mapping[str, str], gpu: GpuSp
     plan, (ranks_m, ranks_n) = TilePlan(params), params.cluster
     num = plan.num_m * plan.num_n // (ranks_m * ranks_n)
     m, n, _, _ = plan.coordinates(np.arange(num, dtype=np.int64) * ranks_m * ranks_n)
-    waves = np.empty((plan.num_m // ranks_m, plan.num_n // ranks_n), dtype=np.int64)
-    waves[m // ranks_m, n // ranks_n] = np.arange(num) // num_at_once(row)
-    return waves if as_made(kernel)[1] else waves.T
+    of = np.empty((plan.num_m // ranks_m, plan.num_n // ranks_n), dtype=np.int64)
+    of[m // ranks_m, n // ranks_n] = np.arange(num)
+    return of if as_made(kernel)[1] else of.T
+
+
+def modelled_waves(config: Mapping[str, str], row: Mapping[str, str], gpu: GpuSpec) -> Ints | None:
+    """The waves as the model walks them, like :func:`seen_waves`."""
+    of = numbers(config, row, gpu)
+    return None if of is None else of // num_at_once(row)
 
 
 def num_at_once(row: Mapping[str, str]) -> int:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
 
 from gpusim.evidence import products
-from gpusim.evidence.case import Answer, Case, Config, Group, Limit, Outputs, Product, Watch, WrongAnswer
+from gpusim.evidence.case import Case, Config, Group, Outputs, Product, Watch, WrongAnswer
 from gpusim.evidence.library_names import parse_name
-from gpusim.evidence.tile_waves import modelled_waves, num_at_once, seen_waves, shape_of_waves
+from gpusim.evidence.tile_waves import num_at_once, seen_waves, shape_of_waves
 from gpusim.evidence.watch import right_runs, since_first_ns
-
-if TYPE_CHECKING:
-    from gpusim.machine.config import GpuSpec
 
 COLUMNS = ("m", "n", "k", "dtype", "layout", "row_step", "column_step")
 
@@ -106,15 +102,6 @@ def told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
     return {**found, **{name: f"{number:.6g}" for name, number in zip(SHAPE, shape, strict=True)}}
 
 
-def predict_row(config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> dict[str, Answer]:
-    """The same of the order that the library's description walks."""
-    waves = modelled_waves(config, row, gpu)
-    if waves is None:
-        return {}
-    shape = shape_of_waves(waves, num_at_once(row))
-    return {name: Answer(value=number) for name, number in zip(SHAPE, shape, strict=True) if name in names}
-
-
 CASE = Case(
     name="tile_order",
     question=__doc__,
@@ -128,9 +115,6 @@ CASE = Case(
     check=check,
     checks_counted=False,
     told=told,
-    predict_row=predict_row,
-    tiers=dict.fromkeys(SHAPE, 5),
-    limits=dict.fromkeys(SHAPE, Limit(mean_pct=8.0)),
     values={
         "error_share": "largest error of the sample, of what rounding allows", **products.TOLD,
         "arrivals": "when each point of the lattice was seen to be written, 0.1 us from the first on, median of the right "
@@ -138,7 +122,8 @@ CASE = Case(
         "right_runs": "of three, those whose watchers had begun before and saw everything",
         "span_us": "from the first to the last of them",
         "spread_us": "of a point's times, least to most over the runs: median of the points",
-        "wave_rows": "rows of clusters of D that a full wave has any of, mean over waves; as they were stored",
+        "wave_rows": "rows of clusters of D that a full wave has any of, mean over waves; as they were stored, and the "
+        "watchers hold some SMs, so that the first wave is no whole one",
         "wave_columns": "columns of them",
         "library_tile": "M, N, K of its tile, in the library's order: its M is our N",
         "library_cluster": "CTAs of a cluster along its M and N",

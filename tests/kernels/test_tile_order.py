@@ -7,12 +7,21 @@ import sys
 import numpy as np
 import pytest
 
+from gpusim.errors import KernelError
 from gpusim.evidence.case import Outputs, WrongAnswer, kernels_dir, load_case
 from gpusim.evidence.frameworks import has_source
 from gpusim.evidence.library_kernels import as_made, band
 from gpusim.evidence.library_names import parse_name
 from gpusim.evidence.rows import Table, config_of
-from gpusim.evidence.tile_waves import modelled_waves, num_at_once, seen_bands, seen_times, seen_waves
+from gpusim.evidence.tile_waves import (
+    modelled_waves,
+    num_at_once,
+    numbers,
+    seen_bands,
+    seen_times,
+    seen_waves,
+    shape_of_waves,
+)
 from gpusim.evidence.watch import LATTICE, as_text, lattice_of, of_text, since_first_ns
 from gpusim.machine.config import load_gpu
 
@@ -110,8 +119,8 @@ def test_waves_that_are_stored_one_after_the_other_come_back(name: str, m: int, 
     told = case.told(config, {**row, "arrivals": as_text(times[None])})
     found = seen_waves(config, {**row, "arrivals": as_text(times[None])})
     assert found is not None and (found == waves).all()
-    said = CASE.answers(config, {**row, **told}, gpu, case.SHAPE)
-    assert {name: f"{answer.value:.6g}" for name, answer in said.items()} == {name: told[name] for name in case.SHAPE}
+    shape = shape_of_waves(waves, num_at_once(row))
+    assert [told[name] for name in case.SHAPE] == [f"{number:.6g}" for number in shape]
 
 
 MEASURED = kernels_dir().parent / "validation" / "measured" / "h200_sxm" / "tile_order.csv"
@@ -138,3 +147,36 @@ def test_bands_are_as_wide_as_the_library_walks_them(half: int) -> None:
         assert bands.off < seen_bands(times, 1 - axis).off / 1.5
         judged += 1
     assert judged >= 3
+
+
+LATE_SHARE = 0.5
+"""Of the way from the median cluster of the first wave to its last."""
+APART = 3.0
+"""Times the median, where nothing was held up."""
+
+
+@pytest.mark.skipif(not MEASURED.exists(), reason="validation/measured holds no rows yet")
+@pytest.mark.parametrize("half", [0, 1])
+def test_clusters_that_came_late_are_the_last_of_the_grid(half: int) -> None:
+    """Watchers hold SMs, so the last clusters begin when others have left: where they are shows bands, way back and table.
+
+    The table was read off rows 2, 8 and 12.
+    """
+    gpu, judged = load_gpu("h200_sxm"), 0
+    for row in Table.read(MEASURED).rows[half::2]:
+        config = config_of(row, CASE.columns)
+        found = seen_times(config, row)
+        try:
+            of = numbers(config, row, gpu)
+        except KernelError:
+            continue  # none of the model's: 168 columns that a pair shares
+        assert found is not None and of is not None
+        times, num = found[1], min(num_at_once(row), of.size)
+        first = of < num
+        median, last = float(np.median(times[first])), float(times[first].max())
+        if last < APART * median:
+            continue
+        late = sorted(of[first][times[first] > median + LATE_SHARE * (last - median)].tolist())
+        assert late == list(range(num - len(late), num)), row["launched"]
+        judged += 1
+    assert judged >= 12

@@ -15,6 +15,8 @@ from gpusim.kernel_models.gemm.params import GemmParams
 from gpusim.kernel_models.gemm.room import FMA_PAD, is_transposed
 from gpusim.workload.launch import Footprint
 from gpusim.workload.operand import OperandTile, tma_boxes
+from gpusim.workload.smem_ops import MATRIX_ROWS
+from gpusim.workload.tma import MAX_BOX_ELEMENTS, TmaBox
 
 IntArray = NDArray[np.int64]
 
@@ -192,10 +194,28 @@ class TilePlan:
     def can_slice(self, which: int, ways: int) -> bool:
         """Whether :meth:`sliced` can part an operand."""
         try:
-            tma_boxes(self.sliced(which, ways))
+            self.boxes(which, ways)
         except LayoutError:
             return False
         return True
+
+    def boxes(self, which: int, ways: int) -> tuple[TmaBox, ...]:
+        """The boxes that one of ``ways`` CTAs loads of A or B.
+
+        Parts of a K-major tile may begin amid a swizzle's repeat, for TMA swizzles by address. Source: cuBLAS shares tiles
+        of 152, 168 and 248 rows out to pairs, with one multicast of each CTA a k-step (SASS).
+
+        Raises:
+            LayoutError: the tile does not part into boxes.
+        """
+        tile = self.operands[which]
+        rows = tile.rows // ways
+        is_amid = rows % MATRIX_ROWS != 0 and tile.rows % ways == 0 and MATRIX_ROWS < rows <= MAX_BOX_ELEMENTS
+        if tile.is_k_major and tile.is_in_panels and is_amid:
+            width = tile.panel_bytes // tile.dtype.num_bytes
+            box = TmaBox(inner_elements=width, outer=(rows,), dtype=tile.dtype, swizzle=tile.swizzle)
+            return (box,) * (tile.contiguous_bytes // tile.panel_bytes)
+        return tma_boxes(self.sliced(which, ways))
 
     def sliced(self, which: int, ways: int) -> OperandTile:
         """What one of ``ways`` CTAs of a cluster loads of A or B and multicasts.
