@@ -47,12 +47,17 @@ def told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
 
 
 def assumed(kernel: NamedKernel) -> tuple[str, ...]:
-    """What neither the name nor the launch of ``kernel`` says, and the model needs."""
+    """What neither the name nor the launch of ``kernel`` says, nor its SASS, and the model needs.
+
+    Source of what nvjet does: SASS of eleven (a producer warp by TMA, D by TMA, a tile a warpgroup without coop).
+    """
     if not kernel.is_wgmma:
         return ("cp.async", "D through shared memory", "order of tiles")
-    order = () if kernel.family == "nvjet" else ("order of tiles",)
-    turns = () if kernel.cooperates_along or kernel.family == "nvjet" else ("who shares a tile",)
-    return ("a producer warp by TMA", "D by TMA", "one group of wgmma in flight", *order, *turns)
+    parts = ("order of parts of K",) if kernel.is_split_k else ()
+    if kernel.family == "nvjet":
+        return ("one group of wgmma in flight", *parts)
+    turns = () if kernel.cooperates_along else ("who shares a tile",)
+    return ("a producer warp by TMA", "D by TMA", "one group of wgmma in flight", "order of tiles", *parts, *turns)
 
 
 def as_made(kernel: NamedKernel) -> tuple[NamedKernel, bool]:

@@ -38,6 +38,8 @@ def test_a_row_says_what_is_assumed_of_its_kernel() -> None:
     row = {"launched": "nvjet_sm90_tst_128x64_64x8_1x2_h_bz_TNT", "grid": "2x64x1", "block": "384x1x1"}
     found = told(config, row)
     assert found["library_schedule"] == "warp_specialized, a CTA a tile"
-    assert "a producer warp by TMA" in found["library_assumed"] and "who shares a tile" not in found["library_assumed"]
+    assert found["library_assumed"] == "one group of wgmma in flight"
+    parts = parse_name("nvjet_sm90_tst_128x64_64x8_1x2_h_bz_splitK_TNT")
+    assert parts is not None and "order of parts of K" in assumed(parts)
     xmma = parse_name("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute")
     assert xmma is not None and "who shares a tile" in assumed(xmma)
