@@ -52,6 +52,10 @@ def measure_command(
         float | None, typer.Option("--minutes", metavar="M", help="begin nothing new after M minutes")
     ] = None,
     no_counters: Annotated[bool, typer.Option("--no-counters", help="times alone, without Nsight Compute")] = False,
+    names_only: Annotated[
+        bool,
+        typer.Option("--names-only", help="what a framework launches, nothing timed: <gpu>/<kernel>.launches.csv, in --out"),
+    ] = False,
     retry: Annotated[bool, typer.Option("--retry", help="try again what was put aside")] = False,
     build_only: Annotated[bool, typer.Option("--build-only", help="build the cubins and stop; needs no GPU")] = False,
     arch: Annotated[str | None, typer.Option("--arch", metavar="SM", help="with --build-only: sm_80 or sm_90a")] = None,
@@ -88,12 +92,17 @@ def measure_command(
     if build_only:
         if only:
             raise ConfigError("--only goes with measuring; --build-only builds whole kernels")
-        _build(cases, arch, folder)
+        _build(cases, arch, folder, is_launched=False)
         return
     options = Options(
         out=Path(out) if out else _measured_dir(), seed=seed, only=tuple(only or ()), has_counters=not no_counters,
         retries=retry,
     )  # fmt: skip
+    if names_only:
+        if out is None:
+            raise ConfigError("--names-only writes no measured rows: give --out DIR, where its tables go")
+        _tell_names(cases, options)
+        return
     _measure(cases, options, folder, math.inf if minutes is None else time.monotonic() + 60.0 * minutes)
 
 
@@ -128,12 +137,14 @@ def _list() -> None:
 
 def _without_frameworks(cases: Sequence[Case], *, build_only: bool) -> list[Case]:
     """Those of ``cases`` that can be built here, or launched; says of each other one why not."""
-    from gpusim.evidence.frameworks import lacking
+    from gpusim.evidence.frameworks import has_source, lacking
 
     found = []
     for case in cases:
         why = lacking(case)
-        if build_only and case.framework is not None:
+        if build_only and has_source(case):
+            found.append(case)
+        elif build_only and case.framework is not None:
             typer.echo(f"{case.name}: is launched by {case.framework}, there is nothing to build", err=True)
         elif why is not None:
             typer.echo(f"{why}, skipped", err=True)
@@ -142,8 +153,10 @@ def _without_frameworks(cases: Sequence[Case], *, build_only: bool) -> list[Case
     return found
 
 
-def _build(cases: Sequence[Case], arch: str | None, folder: Path | None) -> dict[str, Cubin]:
-    """The cubins by case; of cases that have something for the architecture."""
+def _build(
+    cases: Sequence[Case], arch: str | None, folder: Path | None, *, is_launched: bool = True
+) -> dict[str, Cubin]:
+    """The cubins by case; of cases that have something for the architecture. What is not launched wants no framework."""
     from gpusim.evidence.frameworks import built
     from gpusim.evidence.toolkit import build, capability_of, find_gpu
 
@@ -153,8 +166,8 @@ def _build(cases: Sequence[Case], arch: str | None, folder: Path | None) -> dict
         raise ConfigError(f"--arch {arch} is older than what gpusim measures, wants sm_80 or later")
     cubins = {}
     for case in cases:
-        if case.framework is not None:
-            cubins[case.name] = built(case)
+        if case.framework is not None and is_launched:
+            cubins[case.name] = built(case, arch, folder)
             typer.echo(f"{case.name}: launched by {cubins[case.name].compiler}", err=True)
         elif any(group.least_capability <= capability for group in case.groups.values()):
             cubins[case.name] = build(case, arch, folder)
@@ -162,6 +175,25 @@ def _build(cases: Sequence[Case], arch: str | None, folder: Path | None) -> dict
         else:
             typer.echo(f"{case.name}: has nothing for {arch}, skipped", err=True)
     return cubins
+
+
+def _tell_names(cases: Sequence[Case], options: Options) -> None:
+    """A CSV a case with what is launched for its configs."""
+    from gpusim.evidence.bench import jobs
+    from gpusim.evidence.frameworks import built
+    from gpusim.evidence.launches import launches_of, write_launches
+    from gpusim.evidence.process import find_ncu
+    from gpusim.evidence.toolkit import find_gpu
+
+    gpu = find_gpu()
+    ncu = find_ncu()
+    for case in cases:
+        versions = built(case).compiler if case.framework else ""
+        work, _ = jobs([case], replace(options, out=options.out / "none"), gpu.capability)
+        lines = [line for job in work for line in launches_of(case, job.group, job.configs, ncu)]
+        path = options.out / gpu.folder / f"{case.name}.launches.csv"
+        write_launches(path, [{**line, "gpu": gpu.name, "versions": versions} for line in lines])
+        typer.echo(f"{case.name}: {len(lines)} launches told, nothing timed: {path}", err=True)
 
 
 def _measure(cases: Sequence[Case], options: Options, folder: Path | None, until: float) -> None:

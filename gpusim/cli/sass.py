@@ -42,6 +42,7 @@ def sass_command(
 
 def _cubin(target: str, arch: str) -> Path:
     from gpusim.evidence.case import case_names, load_case
+    from gpusim.evidence.frameworks import has_source
     from gpusim.evidence.toolkit import build, capability_of
 
     if Path(target).is_file():
@@ -50,7 +51,7 @@ def _cubin(target: str, arch: str) -> Path:
         raise ConfigError(f"{target!r} is no file and no folder of kernels/; {nearest(target, case_names())}")
     capability_of(arch)
     case = load_case(target)
-    if case.framework is not None:
+    if not has_source(case):
         raise ConfigError(f"{target!r} is launched by {case.framework} and has no kernel.cu, wants a cubin")
     return build(case, arch).path
 

@@ -263,7 +263,7 @@ class Bench:
         is_ours = job.case.framework is None
         left = self._take(ended, configs, chunk, wanted, is_counted=ncu is not None, skips_kernels=is_ours)
         if ncu is not None and not left:
-            _match(log, metrics, configs, chunk, wanted, ended, is_marked=not is_ours, followers=job.case.followers)
+            match_profiles(log, metrics, configs, chunk, wanted, ended, is_marked=not is_ours, followers=job.case.followers)
         return left
 
     def _take(
@@ -312,7 +312,7 @@ def config_s(group: Group, num_repeats: int, *, is_counted: bool) -> float:
     return plain + (WHOLE_S if group.is_cold or group.times else 0.0)
 
 
-def _match(
+def match_profiles(
     log: Path, metrics: Sequence[str], configs: Sequence[Config], chunk: Chunk, wanted: list[int], ended: Ended,
     *, is_marked: bool = False, followers: Collection[str] = (),
 ) -> None:

@@ -164,6 +164,20 @@ class KernelLaunch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """Elements of a product's D that an entry point of the case's own ``kernel.cu`` looks at while the product runs.
+
+    Outputs are those of :func:`gpusim.evidence.watch.watched`, beside the product's own.
+    """
+
+    kernel: str
+    row_step: int
+    column_step: int
+    """Of rows and columns of D one in so many."""
+    num_runs: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
     """D[m, n] = A[m, k] B[k, n], launched by a framework (:mod:`gpusim.evidence.frameworks`), as data.
 
@@ -184,6 +198,7 @@ class Product:
     num_stages: int = 0
     num_warps: int = 0
     raster_group: int = 1
+    watch: Watch | None = None
 
 
 def by_value(array: NDArray[Any]) -> np.void:
@@ -355,6 +370,8 @@ class Case:
         refused: (config, the measured row, GPU) to why ``predict_row`` gives nothing for it; None where it does.
         predict_row: (config, the measured row, GPU, names that are asked for) to answers by name, in the place of
             ``predict``: where what is predicted depends on something measured beside it, as cycles do on the row's clock.
+        predict_launched: (config, columns of text of a launch that nothing was measured of, GPU) to metrics and values,
+            where a framework chooses the kernel; nothing of one that the model cannot be.
         tiers: the tier (validation/README.md) at which a metric or value is judged, by name; others are not.
         limits: how close the rows of a name must come, where that is not what its tier wants.
         is_whole: whether it is a whole kernel, whose rows judge the model and calibrate nothing
@@ -385,6 +402,7 @@ class Case:
     predict: Callable[[Config, GpuSpec], dict[str, float]] = nothing_predicted
     predict_row: Callable[[Config, Mapping[str, str], GpuSpec, Collection[str]], Mapping[str, Answer]] | None = None
     refused: Callable[[Config, Mapping[str, str], GpuSpec], str | None] = never_refused
+    predict_launched: Callable[[Config, Mapping[str, str], GpuSpec], dict[str, float]] | None = None
     tiers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     limits: Mapping[str, Limit] = field(default_factory=lambda: MappingProxyType({}))
     is_whole: bool = False

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from gpusim.errors import ConfigError
 from gpusim.evidence.case import Case, Product, WrongAnswer, kernels_dir
 from gpusim.evidence.sass import KernelSass, read_sass
-from gpusim.evidence.toolkit import Cubin
+from gpusim.evidence.toolkit import Cubin, build
+from gpusim.evidence.watch import OnGpu
 
 PACKAGES = {"torch": ("torch",), "triton": ("torch", "triton")}
 """What a case's ``framework`` needs."""
@@ -41,8 +42,10 @@ SIGNATURES = {"by_pointers": False, "by_descriptors": True}
 """Triton kernels, and whether they take descriptors of tiles."""
 
 
-def built(case: Case) -> Cubin:
+def built(case: Case, arch: str | None = None, build_dir: Path | None = None) -> Cubin:
     """What stands for a cubin: the folder, a hash of the source and of the frameworks' versions, and these.
+
+    Of a case with a ``kernel.cu`` beside the framework's kernels its cubin for ``arch``, where that is given.
 
     Raises:
         ConfigError: a framework is not installed.
@@ -54,7 +57,16 @@ def built(case: Case) -> Cubin:
     source = folder / "kernel.py"
     digest = hashlib.sha256(source.read_bytes() if source.exists() else b"")
     digest.update(f"\0{versions}".encode())
-    return Cubin(folder, digest.hexdigest()[:12], versions)
+    if arch is None or not has_source(case):
+        return Cubin(folder, digest.hexdigest()[:12], versions)
+    own = build(case, arch, build_dir)
+    digest.update(f"\0{own.source_hash}".encode())
+    return Cubin(own.path, digest.hexdigest()[:12], f"{own.compiler}, {versions}")
+
+
+def has_source(case: Case) -> bool:
+    """Whether it has a ``kernel.cu``."""
+    return (kernels_dir() / case.name / "kernel.cu").exists()
 
 
 def lacking(case: Case) -> str | None:
@@ -87,6 +99,7 @@ class PreparedProduct:
     """``d`` and ``reference``, float32[sampled rows, sampled columns]."""
     facts: Mapping[str, str]
     """What the framework tells of the kernel."""
+    on_gpu: OnGpu
 
 
 class Frameworks:
@@ -141,8 +154,13 @@ class Frameworks:
                 said = " ".join(str(error).split())[:200]
                 raise WrongAnswer(f"Triton makes no kernel of it: {type(error).__name__} {said}") from None
             facts = compiled_facts(compiled)
+
+        def clear() -> None:
+            d.fill_(float("nan"))
+            self._wait()
+
         self._wait()
-        d.fill_(float("nan"))
+        clear()
 
         def enqueue_counted() -> None:
             self._wait()
@@ -152,7 +170,8 @@ class Frameworks:
             self._wait()
             torch.cuda.cudart().cudaProfilerStop()
 
-        return PreparedProduct(enqueue, enqueue_counted, lambda: self._sample(product, a, right, d), facts)
+        on_gpu = OnGpu(enqueue, d.data_ptr(), clear)
+        return PreparedProduct(enqueue, enqueue_counted, lambda: self._sample(product, a, right, d), facts, on_gpu)
 
     def _wait(self) -> None:
         if self._device == "cuda":

@@ -34,6 +34,7 @@ from gpusim.evidence.case import (
     load_case,
 )
 from gpusim.evidence.stopwatch import CudaDevice, DriverError, Stopwatch
+from gpusim.evidence.watch import as_text, since_first_ns, watched
 from gpusim.workload.tma import TensorMap
 
 if TYPE_CHECKING:
@@ -95,7 +96,9 @@ def launch_plan(path: Path) -> None:
     """
     plan = Plan.read(path)
     case = load_case(plan.case)
-    gpu = Gpu(Path(plan.cubin)) if case.framework is None else Gpu(None, frameworks_of=case)
+    is_ours = case.framework is None
+    cubin = Path(plan.cubin) if is_ours or plan.cubin.endswith(".cubin") else None
+    gpu = Gpu(cubin) if is_ours else Gpu(cubin, frameworks_of=case)
     with Path(plan.results).open("w", encoding="utf-8") as file, gpu:
         _write_line(file, {"device": gpu.about()})
         stopwatch = Stopwatch(CudaDevice(Path(plan.probe))) if plan.times else None
@@ -171,6 +174,8 @@ class Prepared:
     """Memory that lives as long as this."""
     product: PreparedProduct | None = None
     """What a framework has prepared, which knows its outputs itself."""
+    watched: Product | None = None
+    """What is watched while it runs."""
 
 
 class Gpu:
@@ -247,7 +252,7 @@ class Gpu:
             assert self._frameworks is not None  # of a case that says so
             product = self._frameworks.prepare(launch)
             self.facts = dict(product.facts)
-            return Prepared(product.enqueue, (), (), product)
+            return Prepared(product.enqueue, (), (), product, launch if launch.watch and self._module else None)
         assert self._module is not None
         function = self._module.get_function(launch.kernel)
         self._opt_in(function, launch)
@@ -287,7 +292,7 @@ class Gpu:
         """Wait for what was enqueued, and bring its outputs back."""
         self._context.synchronize()
         if prepared.product is not None:
-            return prepared.product.fetch()
+            return {**prepared.product.fetch(), **self._seen(prepared)}
         came: dict[str, NDArray[Any]] = {}
         for output, pointer in prepared.outputs:
             if isinstance(output, Windows):
@@ -296,6 +301,18 @@ class Gpu:
                 came[output.name] = np.empty_like(output.array)
                 self._cuda.memcpy_dtoh(came[output.name], pointer)
         return came
+
+    def _seen(self, prepared: Prepared) -> dict[str, NDArray[Any]]:
+        """What a kernel beside a product saw of it, run for run; nothing where none looks on."""
+        product, of = prepared.product, prepared.watched
+        if product is None or of is None or of.watch is None or self._module is None:
+            return {}
+        function = self._module.get_function(of.watch.kernel)
+        outputs = watched(self._cuda, function, of, product.on_gpu, self._context.synchronize)
+        arrivals = since_first_ns(outputs)
+        if len(arrivals):
+            self.facts["arrivals"] = as_text(arrivals)
+        return outputs
 
     def _windows(self, output: Windows, address: int) -> NDArray[np.uint8]:
         came = np.empty(sum(num_bytes for _, num_bytes in output.windows), dtype=np.uint8)

@@ -126,6 +126,10 @@ def product_case(
         found = launched(config, row, gpu)
         return {} if isinstance(found, str) else whole.answers(found, row, gpu, names)
 
+    def predict_launched(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, float]:
+        found = launched(config, row, gpu)
+        return {} if isinstance(found, str) else whole.unmeasured(found, row, gpu)
+
     def refused(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> str | None:
         found = launched(config, row, gpu)
         return found if isinstance(found, str) else None
@@ -133,7 +137,8 @@ def product_case(
     return Case(
         name=name, question=question, columns=columns, groups=groups, launch=launch, check=check, framework=framework,
         told=told, values={"error_share": "largest error of the sample, of what rounding allows", **TOLD, **values},
-        predict_row=predict_row, refused=refused, is_whole=True, tiers={key: whole.TIERS[key] for key in JUDGED},
+        predict_row=predict_row, predict_launched=predict_launched, refused=refused, is_whole=True,
+         tiers={key: whole.TIERS[key] for key in JUDGED},
         limits={key: limit for key, limit in whole.GEMM_LIMITS.items() if key in JUDGED},
     )  # fmt: skip
 

@@ -61,6 +61,7 @@ COUNTED = (
 """Of every whole kernel, beside the other cycles that every row has: some five passes on a GH100."""
 
 SINGLE, SUSTAINED = ("single_us", "single_clock_mhz"), ("sustained_us", "sustained_clock_mhz")
+EMPTY = ("empty_single_us", "empty_sustained_us")
 POWER = "sustained_power_w"
 TIERS: Mapping[str, int] = MappingProxyType(
     {**dict.fromkeys(JUDGED_COUNTS, 5), CYCLES: 6, **dict.fromkeys((*SINGLE, *SUSTAINED, POWER), 7)}
@@ -304,6 +305,21 @@ def answers(
             if protocol == SUSTAINED:
                 found[POWER] = Answer(value=result.power_w, roofline=gpu.clock.power_limit_w)
     return found
+
+
+def unmeasured(launch: Launch, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, float]:
+    """What the simulator says of a launch that nothing was measured of: counts and cycles at the clock of a single launch.
+
+    Of ``row`` only what events take beside an empty kernel is looked at, where it tells that.
+    """
+    single = _simulated(launch, gpu, clock="single")
+    sustained = _simulated(launch, gpu, clock="sustained", l2="warm")
+    beside = event_us(row, EMPTY[0], gpu), event_us(row, EMPTY[1], gpu, l2="warm")
+    return {
+        **as_counted(single.counters),
+        SINGLE[0]: single.time_us + beside[0], SINGLE[1]: single.sm_clock_mhz,
+        SUSTAINED[0]: sustained.time_us + beside[1], SUSTAINED[1]: sustained.sm_clock_mhz,
+    }  # fmt: skip
 
 
 def as_counted(counters: Mapping[str, float], thread_numbers: int = THREAD_NUMBERS) -> dict[str, float]:

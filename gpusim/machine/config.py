@@ -10,7 +10,7 @@ from typing import Any
 
 from gpusim.errors import ConfigError, nearest
 from gpusim.machine.clock import ClockSpec
-from gpusim.machine.dispatcher import DispatcherSpec
+from gpusim.machine.dispatcher import DispatcherSpec, first_sms
 from gpusim.machine.floorplan import Floorplan
 from gpusim.machine.memory import MEMORY_KINDS
 from gpusim.machine.memory.dsmem import DsmemSpec
@@ -121,6 +121,13 @@ class GpuSpec:
         """Which SMs share a TPC and a GPC."""
         device = self.device
         return Floorplan(device.gpcs, lone_sms=device.lone_sms, gpc_sides=device.gpc_sides)
+
+    def gpcs_of_clusters(self, size: int) -> tuple[int, ...]:
+        """The GPC of each cluster of ``size`` CTAs, one CTA an SM, in the order in which a grid's first ones are placed."""
+        floorplan = self.floorplan
+        if size == 1:
+            return tuple(floorplan.gpc_of_sm[sm_idx] for sm_idx in first_sms(self.dispatcher, floorplan))
+        return tuple(floorplan.gpc_of_sm[slot[0]] for slot in floorplan.clusters(size))
 
     @property
     def side_of_sm(self) -> tuple[int, ...]:

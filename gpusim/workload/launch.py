@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
@@ -37,6 +37,10 @@ class Target(Protocol):
     @property
     def max_smem_per_cta_bytes(self) -> int:
         """Shared memory that one CTA may ask for."""
+        ...
+
+    def gpcs_of_clusters(self, size: int) -> Sequence[int]:
+        """The GPC of each cluster of ``size`` CTAs, one CTA an SM, in the order in which a grid's first ones are placed."""
         ...
 
 

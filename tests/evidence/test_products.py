@@ -15,7 +15,7 @@ import pytest
 
 from gpusim.errors import ConfigError, KernelError
 from gpusim.evidence import frameworks
-from gpusim.evidence.bench import Chunk, _match, told_of
+from gpusim.evidence.bench import Chunk, match_profiles, told_of
 from gpusim.evidence.case import Product, WrongAnswer, kernels_dir, load_case
 from gpusim.evidence.library_names import is_reduction, parse_name
 from gpusim.evidence.ncu import Profile, ncu_command, parse_profiles
@@ -99,7 +99,7 @@ def test_configs_are_told_once_and_cover_what_they_say() -> None:
         builds = {(config["tile"], config["num_stages"], config["num_warps"]) for config in TILE.configs(group, 1)}
         assert len(builds) == sum(len(stages) for _, _, stages in tile.BUILDS)
         assert TILE.configs(group, 1) == TILE.configs(group, 1) != TILE.configs(group, 2)
-    assert sum(len(LIBRARY.configs(group, 1)) for group in LIBRARY.groups) == 20
+    assert [len(LIBRARY.configs(group, 1)) for group in LIBRARY.groups] == [12, 8, 16]
 
 
 def test_tiles_divide_every_product_that_triton_makes() -> None:
@@ -147,7 +147,8 @@ def test_a_library_makes_the_transposed_product(h200: GpuSpec) -> None:
     assert options_of(name, "132x1x1", "384x1x1", layout="tt")["layout"] == "nn"
     params = GemmParams.model_validate(found).resolved(h200)
     assert (params.schedule, params.consumers, params.split, params.persistent) == ("cooperative", 2, "m", True)
-    assert (params.cluster, params.stages, params.raster, params.raster_group) == ((2, 1), 4, "along_m", 8)
+    assert (params.cluster, params.stages, params.raster, params.raster_group) == ((2, 1), 4, "along_m", 11)
+    assert params.raster_snake  # 66 clusters, twice as long across as along: 11 x 6 of them at once
 
 
 def test_a_tile_whose_other_side_has_the_rows_of_a_wgmma_is_told_as_we_see_it(h200: GpuSpec) -> None:
@@ -168,7 +169,7 @@ def test_a_kernel_that_the_model_cannot_be_is_not_predicted(h200: GpuSpec) -> No
 def test_launches_say_who_multiplies() -> None:
     plain = "nvjet_tst_128x128_64x6_1x2_h_bz_TNT"
     assert options_of(plain, "132x1x1", "384x1x1")["schedule"] == "pingpong"
-    assert options_of(plain, "32x64x1", "384x1x1")["schedule"] == "cooperative"  # a CTA a tile takes no turns
+    assert options_of(plain, "32x64x1", "384x1x1")["schedule"] == "warp_specialized"  # one of two has no tile
     assert options_of("nvjet_tst_64x128_64x8_1x2_h_bz_TNT", "132x1x1", "256x1x1")["schedule"] == "warp_specialized"
     old = options_of("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", "32x64x1", "128x1x1")
     assert (old["schedule"], old["copy"], old["math"], old["stages"]) == ("multistage", "cp_async", "mma_sync", 5)
@@ -221,7 +222,7 @@ FILL = "void at::vectorized_elementwise_kernel<4, at::FillFunctor<float>, std::a
 def test_what_follows_a_mark_is_one_row(tmp_path: Path) -> None:
     configs, chunk, log = LIBRARY.configs("large", 1)[:2], Chunk(values={0: {}, 1: {}}), tmp_path / "log"
     log.write_text(raw(FILL, "nvjet_a", FILL, "nvjet_b", "splitKreduce_kernel"), encoding="utf-8")
-    _match(log, ["a.sum"], configs, chunk, [0, 1], Ended([], 0, ""), is_marked=True)
+    match_profiles(log, ["a.sum"], configs, chunk, [0, 1], Ended([], 0, ""), is_marked=True)
     assert [chunk.profiles[idx].metrics["a.sum"] for idx in (0, 1)] == [2.0, 9.0]
     assert chunk.profiles[1].kernel == "nvjet_b + splitKreduce_kernel"
     assert (chunk.profiles[0].grid, chunk.profiles[0].block) == ((2, 66, 1), (384, 1, 1))
@@ -231,9 +232,9 @@ def test_what_follows_a_mark_is_one_row(tmp_path: Path) -> None:
 def test_marks_without_their_kernels_are_refused(tmp_path: Path, kernels: tuple[str, ...]) -> None:
     log = tmp_path / "log"
     log.write_text(raw(*kernels), encoding="utf-8")
+    configs, chunk = LIBRARY.configs("large", 1)[:2], Chunk(values={0: {}, 1: {}})
     with pytest.raises(ConfigError, match="gemm"):
-        _match(log, ["a.sum"], LIBRARY.configs("large", 1)[:2], Chunk(values={0: {}, 1: {}}), [0, 1], Ended([], 0, ""),
-               is_marked=True)  # fmt: skip
+        match_profiles(log, ["a.sum"], configs, chunk, [0, 1], Ended([], 0, ""), is_marked=True)
 
 
 def test_only_what_the_program_marks_is_counted() -> None:
@@ -257,3 +258,18 @@ def test_torch_gives_the_sample_that_is_checked() -> None:
             check({"k": "100"}, prepared.fetch())
         prepared.enqueue()
         assert check({"k": "100"}, prepared.fetch())["error_share"] < 1.0
+
+
+# ---------------------------------------------------------------------------------------------- shapes of a seed
+
+
+def test_more_shapes_are_four_of_each_class_that_no_other_group_has() -> None:
+    shapes = library.MORE
+    assert shapes == library.drawn(library.MORE_SEED) and len(shapes) == len({*shapes}) == 16
+    assert not {*shapes} & {*library.LARGE, *library.SMALL}
+    square, skinny, deep, ragged = (shapes[idx : idx + 4] for idx in range(0, 16, 4))
+    assert all(m == n == k for m, n, k, *_ in square)
+    assert all(m <= 256 and 8 * m <= n for m, n, *_ in skinny)
+    assert all(k >= 8 * max(m, n) for m, n, k, *_ in deep)
+    assert all(m % 64 or n % 64 for m, n, *_ in ragged)
+    assert all(side % 8 == 0 for m, n, k, *_ in ragged for side in (m, n, k))

@@ -102,6 +102,8 @@ EFFECTS: list[tuple[dict[str, Any], Callable[[Launch], Any], Any]] = [
     ({"raster": "along_n"}, panels_in_order, [0, 0, 1, 1, 2, 2, 3, 3]),
     ({"raster": "along_m"}, panels_in_order, [0, 1, 2, 3, 0, 1, 2, 3]),
     ({"raster_group": 2}, panels_in_order, [0, 1, 0, 1, 2, 3, 2, 3]),
+    ({"raster": "along_m", "raster_snake": True}, panels_in_order, [0, 1, 2, 3, 3, 2, 1, 0]),
+    ({"raster": "along_m", "raster_table": "0,2,1,3"}, panels_in_order, [0, 2, 1, 3, 0, 2, 1, 3]),
     ({"split_k": 2}, lambda launch: launch.num_ctas, 2 * 4 * 2),
     ({"split_k": 2}, lambda launch: num_ops(ops.GlobalAtomic)(launch) > 0, True),
     ({"split_k": 2}, lambda launch: len(launch.following), 0),

@@ -25,7 +25,8 @@ problems = st.fixed_dictionaries(
         "m": st.integers(1, 700), "n": st.integers(1, 400), "k": st.integers(200, 600),
         "batch": st.integers(1, 3), "split_k": st.integers(1, 5),
         "cluster": st.sampled_from([(1, 1), (2, 1), (1, 2), (2, 2), (4, 1)]),
-        "raster": st.sampled_from(["along_m", "along_n"]), "raster_group": st.integers(1, 9),
+        "raster": st.sampled_from(["along_m", "along_n"]), "raster_group": st.integers(1, 9), "raster_snake": st.booleans(),
+        "raster_table": st.sampled_from(["none", "0,2,1,3", "0", "4,3,2,1,0", "gpc"]),
     }
 )
 

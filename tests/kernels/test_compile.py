@@ -12,12 +12,13 @@ import pytest
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.case import case_names, load_case
+from gpusim.evidence.frameworks import has_source
 from gpusim.evidence.sass import KernelSass, parse_sass, read_sass
 from gpusim.evidence.toolkit import Cubin, build, capability_of, default_build_dir, find_program
 
 Sass = Callable[[str, str], dict[str, KernelSass]]
 Built = Callable[[str, str], Cubin]
-BUILT = [name for name in case_names() if load_case(name).framework is None]
+BUILT = [name for name in case_names() if has_source(load_case(name))]
 BUILDS = [
     (name, arch) for name in BUILT for arch in ("sm_80", "sm_90a")
     if any(group.least_capability <= capability_of(arch) for group in load_case(name).groups.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 from typing import Any
 
 from gpusim.kernel_models.gemm.params import GemmParams
@@ -160,3 +161,13 @@ def widest_swizzle(params: GemmParams, *, at_most: str = "128B") -> str:
         if span_bytes(mode) <= span_bytes(at_most) and all(row % span_bytes(mode) == 0 for row in rows):
             return mode
     return "none"
+
+
+def with_places(params: GemmParams, gpu: Target) -> GemmParams:
+    """``raster_table`` as places, where it is by GPC: clusters in the order of GPCs, those of one as they are numbered."""
+    if params.raster_table != "gpc":
+        return params
+    gpcs = gpu.gpcs_of_clusters(prod(params.cluster))
+    order = sorted(range(len(gpcs)), key=lambda idx: (gpcs[idx], idx))
+    places = sorted(range(len(order)), key=order.__getitem__)
+    return params.model_copy(update={"raster_table": ",".join(map(str, places))})

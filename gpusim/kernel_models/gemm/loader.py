@@ -14,7 +14,7 @@ from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern, wavefronts
 from gpusim.workload.global_access import global_access
-from gpusim.workload.operand import cp_async_fill, tma_boxes
+from gpusim.workload.operand import cp_async_fill
 from gpusim.workload.ops import Op
 from gpusim.workload.tma import TmaBox
 
@@ -105,7 +105,7 @@ class Loader:
     def _boxes(self) -> tuple[tuple[TmaBox, ...], tuple[TmaBox, ...]]:
         """Boxes that one CTA loads of A and of B."""
         ranks_m, ranks_n = self.params.cluster
-        return tma_boxes(self.plan.sliced(0, ranks_n)), tma_boxes(self.plan.sliced(1, ranks_m))
+        return self.plan.boxes(0, ranks_n), self.plan.boxes(1, ranks_m)
 
     def _tma_load(self, which: int, at: Coordinates, step: int, stage: int, rank: int) -> Op:
         plan, (tensor, buffer), boxes = self.plan, OPERANDS[which], self._boxes[which]

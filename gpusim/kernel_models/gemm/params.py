@@ -55,6 +55,16 @@ def _registers(value: Any) -> Any:
     return value
 
 
+def _table(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        value = ",".join(map(str, value))
+    if isinstance(value, str) and value not in ("none", "gpc"):
+        parts = value.split(",")
+        if not all(part.isascii() and part.isdigit() for part in parts) or sorted(map(int, parts)) != [*range(len(parts))]:
+            raise ValueError(f"is {value!r}, wants every place from 0 on once, such as 0,2,1,3, or gpc, or none")
+    return value
+
+
 def _swizzle(value: Any) -> Any:
     if isinstance(value, list | tuple):
         value = ",".join(str(part) for part in value)
@@ -118,6 +128,11 @@ class GemmParams(KernelParams):
     )
     raster_group: Annotated[int, Field(ge=1, le=4096)] = Field(
         1, description="tiles (clusters of them) across a band, walked first; for along_n: rows of tiles"
+    )
+    raster_snake: bool = Field(False, description="every second band is walked back (cuBLAS)")
+    raster_table: Annotated[str, BeforeValidator(_table)] = Field(
+        "none", description="places in the order of the clusters of the first wave, and of the second, joined by commas; "
+        "gpc: those that run in one GPC are neighbours (cuBLAS); none: as they are numbered"
     )
     split_k: Annotated[int, Field(ge=1, le=256)] = Field(1, description="CTAs that share one tile's K")
     split_k_mode: Literal["in_kernel", "second_kernel"] = Field(
@@ -210,10 +225,10 @@ class GemmParams(KernelParams):
             check_kinds,
             check_shape,
         )
-        from gpusim.kernel_models.gemm.defaults import with_instructions, with_shape
+        from gpusim.kernel_models.gemm.defaults import with_instructions, with_places, with_shape
 
         check_gpu(self, gpu)
-        params = with_instructions(self, gpu)
+        params = with_instructions(with_places(self, gpu), gpu)
         check_kinds(params)
         params = with_shape(params, gpu)
         check_shape(params)

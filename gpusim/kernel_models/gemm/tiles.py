@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -14,10 +15,15 @@ from gpusim.kernel_models.gemm.params import GemmParams
 from gpusim.kernel_models.gemm.room import FMA_PAD, is_transposed
 from gpusim.workload.launch import Footprint
 from gpusim.workload.operand import OperandTile, tma_boxes
+from gpusim.workload.smem_ops import MATRIX_ROWS
+from gpusim.workload.tma import MAX_BOX_ELEMENTS, TmaBox
 
 IntArray = NDArray[np.int64]
 
 BLOCK_TILES = 1024
+
+TABLE_WAVES = 2
+"""Waves of clusters whose places come from ``raster_table``."""
 
 SUM_BYTES = 4
 """An fp32 (or int32) partial sum of split-K, and an element of the bias."""
@@ -95,20 +101,38 @@ class TilePlan:
         """(m, n, batch, part of K) of work tiles, each int64[n].
 
         A cluster's tiles are neighbours in the order. Bands of ``raster_group`` clusters are walked in the
-        raster's direction, across the band first; parts of K and batches come last.
+        raster's direction, across the band first, every second one back with ``raster_snake``; parts of K and batches
+        come last. With ``raster_table`` clusters of the first two waves have their places by it.
         """
         params = self.params
         ranks_m, ranks_n = params.cluster
         cluster, rank = np.divmod(tile_idx, ranks_m * ranks_n)
+        cluster = self._by_table(cluster)
         clusters_m, clusters_n = self.num_m // ranks_m, self.num_n // ranks_n
         plane, cluster = np.divmod(cluster, clusters_m * clusters_n)
         batch, part = np.divmod(plane, params.split_k)
         if params.raster == "along_n":
-            cluster_m, cluster_n = _walk(cluster, clusters_m, clusters_n, params.raster_group)
+            cluster_m, cluster_n = _walk(cluster, clusters_m, clusters_n, params)
         else:
-            cluster_n, cluster_m = _walk(cluster, clusters_n, clusters_m, params.raster_group)
+            cluster_n, cluster_m = _walk(cluster, clusters_n, clusters_m, params)
         rank_n, rank_m = np.divmod(rank, ranks_m)
         return cluster_m * ranks_m + rank_m, cluster_n * ranks_n + rank_n, batch, part
+
+    @cached_property
+    def _table(self) -> list[int]:
+        """The places of the first clusters in the order; empty where they have those of their numbers."""
+        text = self.params.raster_table
+        return [int(part) for part in text.split(",")] if text != "none" else []
+
+    def _by_table(self, cluster: IntArray) -> IntArray:
+        """The places of clusters in the order."""
+        found, size = cluster, len(self._table)
+        total = self.num_tiles // math.prod(self.params.cluster)
+        for start in range(0, min(TABLE_WAVES * size, total), size) if size else ():
+            places = np.argsort(np.argsort(self._table[: total - start]))  # of a wave that is not full, among themselves
+            is_inside = (cluster >= start) & (cluster < start + len(places))
+            found = np.where(is_inside, start + places[np.where(is_inside, cluster - start, 0)], found)
+        return found
 
     @cached_property
     def _blocks(self) -> dict[int, list[Coordinates]]:
@@ -170,10 +194,28 @@ class TilePlan:
     def can_slice(self, which: int, ways: int) -> bool:
         """Whether :meth:`sliced` can part an operand."""
         try:
-            tma_boxes(self.sliced(which, ways))
+            self.boxes(which, ways)
         except LayoutError:
             return False
         return True
+
+    def boxes(self, which: int, ways: int) -> tuple[TmaBox, ...]:
+        """The boxes that one of ``ways`` CTAs loads of A or B.
+
+        Parts of a K-major tile may begin amid a swizzle's repeat, for TMA swizzles by address. Source: cuBLAS shares tiles
+        of 152, 168 and 248 rows out to pairs, with one multicast of each CTA a k-step (SASS).
+
+        Raises:
+            LayoutError: the tile does not part into boxes.
+        """
+        tile = self.operands[which]
+        rows = tile.rows // ways
+        is_amid = rows % MATRIX_ROWS != 0 and tile.rows % ways == 0 and MATRIX_ROWS < rows <= MAX_BOX_ELEMENTS
+        if tile.is_k_major and tile.is_in_panels and is_amid:
+            width = tile.panel_bytes // tile.dtype.num_bytes
+            box = TmaBox(inner_elements=width, outer=(rows,), dtype=tile.dtype, swizzle=tile.swizzle)
+            return (box,) * (tile.contiguous_bytes // tile.panel_bytes)
+        return tma_boxes(self.sliced(which, ways))
 
     def sliced(self, which: int, ways: int) -> OperandTile:
         """What one of ``ways`` CTAs of a cluster loads of A or B and multicasts.
@@ -306,15 +348,19 @@ def _parted(extent: int, ways: int) -> int:
     return extent // ways
 
 
-def _walk(idx: IntArray, num_across: int, num_along: int, group: int) -> tuple[IntArray, IntArray]:
-    """Bands of ``group`` across, walked along: (across, along) of each index.
+def _walk(idx: IntArray, num_across: int, num_along: int, params: GemmParams) -> tuple[IntArray, IntArray]:
+    """Bands of ``raster_group`` across, walked along: (across, along) of each index.
 
-    >>> across, along = _walk(np.arange(6), 4, 2, 3)
+    >>> across, along = _walk(np.arange(8), 4, 2, GemmParams(m=1, n=1, k=1, raster_group=3))
     >>> list(zip(across.tolist(), along.tolist()))
-    [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
+    [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1), (3, 0), (3, 1)]
+    >>> _walk(np.arange(8), 4, 2, GemmParams(m=1, n=1, k=1, raster_group=3, raster_snake=True))[1].tolist()
+    [0, 0, 0, 1, 1, 1, 1, 0]
     """
-    group = min(group, num_across)
+    group = min(params.raster_group, num_across)
     band, within = np.divmod(idx, group * num_along)
     width = np.minimum(group, num_across - band * group)
     along, across = np.divmod(within, width)
+    if params.raster_snake:
+        along = np.where(band % 2 == 1, num_along - 1 - along, along)
     return band * group + across, along
