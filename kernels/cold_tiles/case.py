@@ -50,11 +50,14 @@ PITCHES = (512, 2048, 4096, 8192, 8192 + 128, 16384, 16384 + 32, 32768, 32768 + 
 """Bytes; an odd number of them, so that every second config is every second of them and the rest."""
 FEW_PITCHES = (2048, 8192, 32768)
 STAGES = (1, 2, 4, 6)
+PROMOTED = "memory_by_256"
+"""Source of lines out of memory whose boxes are promoted to 256 bytes in L2."""
 PATTERNS = (
     "own_1", "own_6", "shared_6", "own_24", "shared_24", "own_64", "shared_64", "split_64", "own_132", "shared_132",
 )  # fmt: skip
 """``own_c``: c CTAs with tiles of their own; ``shared_c``: c tiles of D, as square as they go; ``split_64``: 4 x 4 tiles of
-D, each four times, at every fourth of a row."""
+D, each four times, at every fourth of a row; ``wide_w``: 128 tiles of D, w side by side, the next w below."""
+NUM_WIDE = 128
 HEIGHTS = {6: 2, 24: 4, 64: 8, 132: 12}
 """Tiles of D that lie below one another, by their number."""
 COLUMNS = ("pattern", "source", "pitch", "rows", "row_bytes", "stages", "threads")
@@ -104,6 +107,24 @@ def warm(seed: int) -> list[Config]:
     ]  # fmt: skip
 
 
+def columns(seed: int) -> list[Config]:
+    """One or two tiles of B that all share, and tiles of A that few or none do."""
+    del seed
+    return [
+        by_tma(pattern, pitch, stages, rows) for pattern in ("wide_1", "wide_2")
+        for rows, stages in ((128, 1), (128, 2), (128, 4), (256, 2)) for pitch in FEW_PITCHES
+    ]  # fmt: skip
+
+
+def promoted(seed: int) -> list[Config]:
+    """Boxes whose lines bring their neighbours into L2."""
+    del seed
+    return [
+        by_tma(pattern, pitch, stages, source=PROMOTED) for pattern in ("own_6", "own_64", "shared_64", "own_132", "wide_2")
+        for stages in (1, 2, 4) for pitch in FEW_PITCHES
+    ]  # fmt: skip
+
+
 def by_warps(seed: int) -> list[Config]:
     """Tiles that warps copy."""
     del seed
@@ -127,7 +148,8 @@ def counted(seed: int) -> list[Config]:
     """What L2 and memory are read for; 192 MiB of other lines among it."""
     del seed
     return [
-        by_tma(pattern, pitch, 4) for pattern in ("shared_64", "split_64", "own_132") for pitch in (512, 8192, 32768)
+        by_tma(pattern, pitch, 4, source=source) for source in ("memory", PROMOTED)
+        for pattern in ("shared_64", "split_64", "own_132") for pitch in (512, 8192, 32768)
     ]  # fmt: skip
 
 
@@ -148,6 +170,9 @@ def grid_of(pattern: str) -> Grid:
     """
     kind, _, number = pattern.partition("_")
     ctas = int(number)
+    if kind == "wide":
+        high = NUM_WIDE // ctas
+        return Grid(tuple((cta // ctas, high + cta % ctas, 0) for cta in range(NUM_WIDE)), high + ctas, 1)
     if kind == "own":
         return Grid(tuple((2 * cta, 2 * cta + 1, 0) for cta in range(ctas)), 2 * ctas, 1)
     parts = 4 if kind == "split" else 1
@@ -193,7 +218,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     plan = np.zeros(10, dtype="<u4")
     plan[:8] = (
         ctas, rows, int(config["stages"]), count, steps_along(config), grid.num_panels, wrap_of(config),
-        config["source"] == "memory",
+        config["source"] != "l2",
     )  # fmt: skip
     plan[8] = pitch
     repeated = Repeated(words(), num_bytes(config))
@@ -201,7 +226,8 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     if config["kernel"] == "tma":
         memory = MappedTensor(repeated, TensorMap(
             dtype=BF16, global_dim=(pitch // 2, num_bytes(config) // pitch), global_strides_bytes=(pitch,),
-            box_dim=(BOX_BYTES // 2, rows), swizzle="128B", l2_promotion="128B",
+            box_dim=(BOX_BYTES // 2, rows), swizzle="128B",
+            l2_promotion="256B" if config["source"] == PROMOTED else "128B",
         ))  # fmt: skip
     return KernelLaunch(
         kernel=config["kernel"],
@@ -399,6 +425,8 @@ CASE = Case(
     groups={
         "boxes": Group(configs=boxes, rank=2, least_capability=HOPPER),
         "heights": Group(configs=heights, rank=2, least_capability=HOPPER),
+        "columns": Group(configs=columns, rank=2, least_capability=HOPPER),
+        "promoted": Group(configs=promoted, rank=2, least_capability=HOPPER),
         "warm": Group(configs=warm, rank=3, least_capability=HOPPER),
         "by_warps": Group(configs=by_warps, rank=2, least_capability=HOPPER),
         "by_warps_warm": Group(configs=by_warps_warm, rank=3, least_capability=HOPPER),
