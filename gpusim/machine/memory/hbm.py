@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import erf, exp, pi, sqrt
+from math import erf, exp, log, pi, sqrt
 
+import numpy as np
 import simpy
 
 from gpusim.machine.component import Component, Counters
@@ -85,6 +86,25 @@ def slowest_wait(num_lines: float, share: float) -> float:
     low = min(int(step), SHARE_STEPS - 1)
     below, above = _slowest_wait(lines, low), _slowest_wait(lines, low + 1)
     return below + (step - low) * (above - below)
+
+
+WAIT_POINTS = 257
+"""At which the distribution of a wait is looked at."""
+
+
+@lru_cache(maxsize=4096)
+def _slowest_of_both(num_rows: int, share_steps: int, refresh_fraction: float, refresh: float) -> float:
+    """The mean of the longest of ``num_rows`` waits for a queue and for a refresh, each drawn for itself.
+
+    In units of a wait in a queue: it is none or, with the chance ``share_steps`` of SHARE_STEPS, exponential of mean 1; that
+    for a refresh is none or, with the chance ``refresh_fraction``, even between none and ``refresh``.
+    """
+    share = share_steps / SHARE_STEPS
+    at = np.linspace(0.0, refresh + log(1.0 + num_rows) + 5.0, WAIT_POINTS)
+    inside = np.minimum(at, refresh)
+    in_refresh = (inside - share * (np.exp(inside - at) - np.exp(-at))) / refresh if refresh else 1.0 - share * np.exp(-at)
+    is_over = (1.0 - refresh_fraction) * (1.0 - share * np.exp(-at)) + refresh_fraction * in_refresh
+    return float(np.trapezoid(1.0 - is_over**num_rows, at))
 
 
 class _Intake:
@@ -217,6 +237,24 @@ class Hbm(Component):
         if not share:
             return 0.0
         return self._queue_cycles / (1.0 - share) * slowest_wait(num_lines, share)
+
+    def busy_cycles(self, num_rows: float) -> float:
+        """How much later the slowest of ``num_rows`` rows comes than where memory has nothing else to do.
+
+        Each waits in a queue and for a refresh, drawn for itself: the last to come is one of those that find a long refresh,
+        and of these the one whose queue is longest.
+        """
+        if not self._queue_cycles:
+            return 0.0
+        share = min(self._most_share, self._lately(0.0) / (self._window * self._peak))
+        if not share:
+            return 0.0
+        mean, rows = self._queue_cycles / (1.0 - share), min(MOST_LINES, max(1, round(num_rows)))
+        step = share * SHARE_STEPS
+        low = min(int(step), SHARE_STEPS - 1)
+        fraction, longest = self.spec.refresh_fraction, round(self._refresh_cycles / mean, 1)
+        idle, below, above = (_slowest_of_both(rows, steps, fraction, longest) for steps in (0, low, low + 1))
+        return mean * (below + (step - low) * (above - below) - idle)
 
     def _lately(self, num_bytes: float) -> float:
         """Bytes that have passed the wire of late, ``num_bytes`` now among them."""

@@ -282,16 +282,16 @@ class L2(Component):
             num_parts = max(request.num_rows * share, paid / SIDE_BYTES, 1.0)
             queued = hbm.queue_cycles(num_parts)
         else:
-            queued = hbm.queue_cycles()
+            queued = hbm.busy_cycles(num_rows)
         refreshed = hbm.refresh_cycles(num_rows, num_bytes / hbm.wire.alone)
         # the lines that are far, that wait for a refresh and that find long queues are seldom the same
         waits = max(0.0, refreshed - far) if far else refreshed
         if far and num_rows >= FEW_ROWS:
             waits += hbm.spread_cycles()
-        earliest = request.issued_at + paid / hbm.wire.alone + max(0.0, queued - max(refreshed, far))
+        earliest = request.issued_at + paid / hbm.wire.alone + (max(0.0, queued - max(refreshed, far)) if num_rows < FEW_ROWS else queued)
         done = _Filled(tile, earliest, hbm.latency_cycles + waits)
         hbm.fill(
-            paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun if num_rows < FEW_ROWS else None,
+            paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
             piece_bytes=self._piece_bytes_of(request.tensor),
         )
 
