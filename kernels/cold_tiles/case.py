@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from gpusim.evidence.case import (
     Output,
     Outputs,
     Repeated,
+    TwinConstant,
     WrongAnswer,
     by_value,
     kernels_dir,
@@ -320,13 +321,14 @@ def derive(row: Config) -> dict[str, float]:
 START_CYCLES = 50.0
 """From the first to the last SM that sees the time at which all go on: looks at a clock. A guess."""
 GOLDEN = 0.6180339887498949
-ASK_CYCLES = 60.0
-"""What the loop's own code takes in a step, its looks at the clock among it. A guess."""
-TWIN_TIMED = 16
+ASK_CYCLES = {"tma": 91.8, "cp_async": 164.5}
+"""What a step's code takes from the end of the wait until it asks for tiles: looks at the clock, coordinates."""
+REST_CYCLES = 421.1
+"""What that of a TMA ring takes from there to the next wait: where the walk goes on, two divisions among it."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """The same ring, fewer steps of it; nothing for a GPU without TMA or whose SMs are fewer."""
+    """The same ring with as many steps, of which the last ask for nothing; no answer without TMA or for too few SMs."""
     grid = grid_of(config["pattern"])
     ctas = len(grid.panels)
     if gpu.mbarrier is None or gpu.num_sms < ctas:
@@ -338,9 +340,9 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 def _walk(config: Config, gpu: GpuSpec, grid: Grid) -> NDArray[np.float64]:
     """When each step of each CTA is asked for and there, cycles, float64[ctas, steps, 2]."""
     rows, row_bytes, stages = int(config["rows"]), int(config["row_bytes"]), int(config["stages"])
-    wrap, count, ctas = wrap_of(config), NUM_AHEAD + TWIN_TIMED, len(grid.panels)
+    wrap, count, ctas = wrap_of(config), NUM_AHEAD + NUM_TIMED, len(grid.panels)
     tile_bytes, is_tma = rows * row_bytes, config["kernel"] == "tma"
-    warps = int(config["threads"]) // 32
+    warps, kind = int(config["threads"]) // 32, "tma" if is_tma else "cp_async"
     requests = tile_bytes // 512
     access = AccessPattern(
         num_requests=requests, num_sectors=16 * requests, num_lines=512 // row_bytes * requests, num_wavefronts=4 * requests,
@@ -352,15 +354,20 @@ def _walk(config: Config, gpu: GpuSpec, grid: Grid) -> NDArray[np.float64]:
     def ask(cta: RoleContext, step: int) -> Iterator[Any]:
         a, b, part = grid.panels[cta.cta_idx]
         at = part * (NUM_AHEAD + NUM_TIMED) + step % wrap
-        yield _code(ASK_CYCLES, gpu)
+        yield _code(ASK_CYCLES[kind], gpu)
         if is_tma:
             yield ops.MbarrierArriveExpectTx("full", step % stages, 2 * tile_bytes)
             for panel in (a, b):
-                yield ops.TmaLoad("T", (panel, at), tile_bytes, tile_bytes, rows, "ring", step % stages, "full")
+                yield ops.TmaLoad(
+                    "T", (panel, at), tile_bytes, tile_bytes, rows, "ring", step % stages, "full",
+                    come_along=((panel, at ^ 1),) if config["source"] == PROMOTED else (),
+                )  # fmt: skip
         else:
             for panel in (a, b):
                 yield ops.CpAsync("T", (panel, at), access, "ring", step % stages, num_rows=rows)
             yield ops.CpAsyncCommitGroup()
+        if is_tma:
+            yield _code(REST_CYCLES, gpu)
 
     def program(cta: RoleContext) -> Iterator[Any]:
         yield _code(last_start - start_cycle(cta.cta_idx, gpu) + START_CYCLES * (cta.cta_idx * GOLDEN % 1.0), gpu)
@@ -412,6 +419,27 @@ def start_cycle(cta: int, gpu: GpuSpec) -> float:
     return dispatched + spec.cta_start_cycles
 
 
+def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
+    """What the loops' code takes: one tile at a time, and tiles in L2 so many at a time that code alone is the limit."""
+    found = []
+    for name, kind, which, stated in (
+        ("ASK_CYCLES", "tma", ("memory", "own_1", "1"), ASK_CYCLES["tma"]),
+        ("ASK_CYCLES", "cp_async", ("l2", "shared_64", "1"), ASK_CYCLES["cp_async"]),
+        ("REST_CYCLES", "tma", ("l2", "shared_6", "6"), REST_CYCLES),
+    ):
+        chosen = [
+            row for row in rows
+            if row["kernel"].startswith(kind) and (row["source"], row["pattern"], row["stages"]) == which
+        ]  # fmt: skip
+        if not chosen:
+            return []
+        more = [float(row["step_cycles"]) - predict(row, gpu)["step_cycles"] for row in chosen]
+        how = f"{which[1]} out of {which[0]}, {which[2]} under way: what a step takes beyond the twin's, median"
+        key = (kind,) if name == "ASK_CYCLES" else ()
+        found.append(TwinConstant(name=name, key=key, value=stated + float(np.median(more)), how=how))
+    return found
+
+
 def includes() -> dict[str, str]:
     """What kernels of several SMs share."""
     return {"grid.cuh": (kernels_dir() / "line_sharing" / "grid.cuh").read_text(encoding="utf-8")}
@@ -442,6 +470,7 @@ CASE = Case(
     },
     num_repeats=3,
     predict=predict,
+    twin_constants=twin_constants,
     tiers={"step_cycles": 4},
     derive=derive,
     includes=includes,
