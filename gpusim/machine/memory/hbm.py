@@ -154,11 +154,12 @@ class Hbm(Component):
 
     Models: latency under load: channels are queues that lines fall on at random, so that one waits in proportion to what
     is taken over what is left of the peak, as it was during the last latencies, and the slowest of a request's parts for
-    longer, where it does not wait longer for its share of the wire; sustained bandwidth shared among the SMs that wait for
-    fills, what one of them can draw (its fills come in order), idle latency; the slowest of many rows, one of which finds
-    its bank in refresh, where those that were asked for early are hidden behind the last; fills of many lines of which some
-    are quick and some slow, so that SMs which wait for unlike tiles fall out of step; writes take their share of the same
-    wire, at their own efficiency, which is lower beside reads; rows that are opened for a short piece.
+    longer, where it does not wait longer for its share of the wire (of many rows, one that waits for a refresh as well);
+    sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in order),
+    idle latency; the slowest of many rows, one of which finds its bank in refresh, where those that were asked for early
+    are hidden behind the last; fills of many lines of which some are quick and some slow, so that SMs which wait for
+    unlike tiles fall out of step; writes take their share of the same wire, at their own efficiency, which is lower
+    beside reads; rows that are opened for a short piece.
     Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the mean);
     that SMs which ask for one tile together draw it together (the first draws all of it), single channels and banks, how
     far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait for whole trains of
