@@ -27,6 +27,8 @@ class MemoryRequest(NamedTuple):
     """SMs that a multicast delivers to."""
     num_rows: float = 1.0
     """Rows of memory that it touches at least, as far as the op tells."""
+    come_along: tuple[Hashable, ...] = ()
+    """Tiles of that tensor, as many bytes each, that L2 fetches with this one where it has to."""
 
 
 class Memory(Protocol):

@@ -278,11 +278,14 @@ class Role:
         return self.t
 
     def request(
-        self, tensor: str, tile: ops.Tile, num_bytes: float, *, at: float | None = None, num_rows: float = 1.0
+        self, tensor: str, tile: ops.Tile, num_bytes: float, *, at: float | None = None, num_rows: float = 1.0,
+        come_along: tuple[ops.Tile, ...] = (),
     ) -> MemoryRequest:
         """What is asked of the memory below L1, from the cursor on, or from ``at`` if the clock is not past it."""
         issued_at = self.t if at is None else max(at, self.env._now)
-        return MemoryRequest(self.sm.idx, tensor, tile, num_bytes, self.wave, issued_at, self.count, num_rows=num_rows)
+        return MemoryRequest(
+            self.sm.idx, tensor, tile, num_bytes, self.wave, issued_at, self.count, num_rows=num_rows, come_along=come_along
+        )
 
     def wavefronts(self, access: AccessPattern) -> float:
         """Wavefronts of ``access``; the fewest possible where bank conflicts are idealized."""

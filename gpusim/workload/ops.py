@@ -97,6 +97,7 @@ class CpAsync(Op):
     the role's next :class:`CpAsyncCommitGroup` closes. ``num_rows`` is the number of rows of the tile, each of which lies
     elsewhere in memory. ``num_between`` are integer instructions and moves of a warp for each of its copies, between
     which they stand: they make the addresses.
+    ``come_along``: as of :class:`TmaLoad`.
     """
 
     tensor: str
@@ -108,6 +109,7 @@ class CpAsync(Op):
     num_rows: int = 1
     cache_hint: CacheHint = "evict_normal"
     num_between: float = 0.0
+    come_along: tuple[Tile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,8 @@ class TmaLoad(Op):
     ``num_bytes`` is what arrives and counts on the mbarrier, out-of-bounds zeros included; ``num_fetched_bytes``
     what really crosses from memory. ``num_rows`` is the number of box rows that the engine walks.
     ``multicast`` lists cluster ranks that receive the data (empty: this CTA alone), each on its own barrier.
+    ``come_along`` are the tiles of that tensor, of as many bytes each, that L2 takes from memory together with this one
+    where it does not have it: the instruction or its tensor map asks for more bytes than the tile's rows have.
     """
 
     tensor: str
@@ -153,6 +157,7 @@ class TmaLoad(Op):
     multicast: tuple[int, ...] = ()
     num_boxes: int = 1
     cache_hint: CacheHint = "evict_normal"
+    come_along: tuple[Tile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,14 @@ class Build:
         return f"hgemm_{tile}_{warps}_s{self.stages}_{self.layout}_{self.fragments}"
 
     @property
+    def has_line_fetches(self) -> bool:
+        """Whether its copies are LDGSTS.LTC128B, so that L2 takes whole lines of memory.
+
+        Source: SASS of nvcc 13.0, sm_90a, in which all copies of a build are alike; the source asks for none.
+        """
+        return self.fragments == "double" and self.stages > 1
+
+    @property
     def threads(self) -> int:
         """Of a CTA."""
         return 32 * self.warps[0] * self.warps[1]
@@ -199,7 +207,7 @@ def options(config: Config) -> Mapping[str, Any]:
         "stages": build.stages, "copy": "cp_async", "math": "mma_sync", "schedule": "multistage", "warps": build.warps,
         "swizzle": build.swizzle, "pad": build.pad, "fragments": build.fragments, "epilogue": config["epilogue"],
         "refill": "before_math", "raster": "along_n", "raster_group": int(config["raster_group"]),
-        "registers": REGISTERS.get(build.name),
+        "registers": REGISTERS.get(build.name), "fetch_bytes": 128 if build.has_line_fetches else 64,
     }  # fmt: skip
 
 

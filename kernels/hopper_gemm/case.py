@@ -339,7 +339,7 @@ def options(config: Config) -> Mapping[str, Any]:
         "consumers": entry.consumers, "cluster": entry.cluster, "persistent": config["persistent"] == "yes",
         "raster": config["raster"], "raster_group": int(config["raster_group"]), "split_k": int(config["split_k"]),
         "swizzle": "128B", "epilogue": config["epilogue"], "setmaxnreg": entry.setmaxnreg, "wgmma_depth": entry.depth,
-        "registers": registers_of(entry),
+        "registers": registers_of(entry), "fetch_bytes": int(config["promotion"].removesuffix("B")),
     }  # fmt: skip
     if entry.schedule != "pingpong":
         found["split"] = "m"

@@ -99,6 +99,35 @@ def test_the_slowest_of_many_parts_waits_longer() -> None:
     assert one == pytest.approx(QUEUE, rel=0.01) and two == pytest.approx(QUEUE * 2 * 0.875, rel=0.01)
 
 
+def at_half_rate(**changes: float) -> Hbm:
+    """A memory of which half was taken for a long time."""
+    env, hbm = memory(**changes)
+    for _ in range(2000):
+        hbm.fill(20_000.0, lambda cycle: None, sm_idx=0, count=1.0)
+        env.run(until=env.now + 10)
+    return hbm
+
+
+def test_of_many_rows_the_slowest_is_the_one_that_is_drawn_from_refresh_and_queue_together() -> None:
+    hbm = at_half_rate(refresh_fraction=0.1, refresh_ns=500.0)
+    draw, shape = np.random.default_rng(7), (4000, 256)
+    refresh = np.where(draw.random(shape) < 0.1, draw.random(shape) * 500.0, 0.0)
+    queue = np.where(draw.random(shape) < 0.5, draw.exponential(2.0 * QUEUE, shape), 0.0)
+    more = float(((refresh + queue).max(axis=1) - refresh.max(axis=1)).mean())
+    assert hbm.busy_cycles(256) == pytest.approx(more, rel=0.05)
+
+
+def test_without_refresh_the_slowest_row_is_that_of_the_queues() -> None:
+    hbm = at_half_rate(refresh_fraction=0.0, refresh_ns=500.0)
+    for num_rows in (1, 16, 256):
+        assert hbm.busy_cycles(num_rows) == pytest.approx(2.0 * QUEUE * slowest_wait(num_rows, 0.5), rel=0.02)
+
+
+def test_rows_find_no_queue_where_nobody_asks_and_where_there_are_none() -> None:
+    assert memory(refresh_fraction=0.1, refresh_ns=500.0)[1].busy_cycles(256) == 0.0
+    assert at_half_rate(queue_ns=0.0, refresh_fraction=0.1, refresh_ns=500.0).busy_cycles(256) == 0.0
+
+
 @pytest.mark.parametrize(("piece_bytes", "cycles"), [(0.0, 1000.0), (360.0, 1100.0), (72.0, 1500.0)])
 def test_a_piece_that_is_read_or_written_alone_takes_some_bytes_more(piece_bytes: float, cycles: float) -> None:
     env, hbm = memory(piece_read_bytes=36.0, piece_write_bytes=36.0)

@@ -121,7 +121,24 @@ class Loader:
             tensor, (plan.panel(which, at), step * ways + part), sum(box.num_bytes for box in boxes),
             rows * depth * self.params.element.num_bytes, sum(box.num_rows for box in boxes), buffer, stage,
             "full", multicast=receivers if ways > 1 else (), num_boxes=len(boxes),
+            come_along=() if plan.slices_k(which, ways) else tuple(
+                (panel, each * ways + part) for panel, each in self._come_along(which, at, step)
+            ),
         )
+
+    def _come_along(self, which: int, at: Coordinates, step: int) -> tuple[tuple[int, int], ...]:
+        """Tiles of the k-steps whose bytes lie beside this one's, in what L2 takes of memory at once."""
+        params, plan = self.params, self.plan
+        if not (params.is_a_k_major, params.is_b_k_major)[which]:
+            return ()
+        fetched = params.fetch_bytes or (128 if self.by_tma else 64)
+        num = fetched // (plan.tile[2] * params.element.num_bytes)
+        if num < 2:  # a step alone
+            return ()
+        first = plan.first_k_step(at.part)
+        begin = (first + step) // num * num - first
+        steps = range(max(0, begin), min(begin + num, plan.num_k_steps(at.part)))
+        return tuple((plan.panel(which, at), each) for each in steps if each != step)
 
     @cached_property
     def _fills(self) -> tuple[AccessPattern, AccessPattern]:
@@ -170,6 +187,7 @@ class Loader:
         return ops.CpAsync(
             tensor, (plan.panel(which, at), step), fill, buffer, stage, allocates_in_l1=in_l1, num_rows=across,
             num_between=ADDRESS if is_by_math else 0.0,
+            come_along=self._come_along(which, at, step),
         )
 
 

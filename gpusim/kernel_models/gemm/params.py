@@ -178,6 +178,10 @@ class GemmParams(KernelParams):
         0, description="multistage with cp.async and wgmma only: IMAD.WIDE that a copy's address takes in the k-loop, "
         "which do not run beside wgmma: 1 in Triton's loops, 0 where pointers move on (see the kernel's SASS)"
     )
+    fetch_bytes: Literal[64, 128, 256] | None = Field(
+        None, description="bytes that L2 takes of memory at least where a copy finds nothing: a tensor map's promotion (128 "
+        "by default); of cp.async 128 where SASS has LDGSTS.LTC128B (L2::128B), else 64"
+    )
     registers: Annotated[int, Field(ge=24, le=255)] | None = Field(
         None, description="registers a thread is launched with, as ptxas -v says of a kernel that exists; by default worked "
         "out from tile and schedule"

@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import erf, exp, pi, sqrt
+from math import erf, exp, log, pi, sqrt
 
+import numpy as np
 import simpy
 
 from gpusim.machine.component import Component, Counters
@@ -87,6 +88,25 @@ def slowest_wait(num_lines: float, share: float) -> float:
     return below + (step - low) * (above - below)
 
 
+WAIT_POINTS = 257
+"""At which the distribution of a wait is looked at."""
+
+
+@lru_cache(maxsize=4096)
+def _slowest_of_both(num_rows: int, share_steps: int, refresh_fraction: float, refresh: float) -> float:
+    """The mean of the longest of ``num_rows`` waits for a queue and for a refresh, each drawn for itself.
+
+    In units of a wait in a queue: it is none or, with the chance ``share_steps`` of SHARE_STEPS, exponential of mean 1; that
+    for a refresh is none or, with the chance ``refresh_fraction``, even between none and ``refresh``.
+    """
+    share = share_steps / SHARE_STEPS
+    at = np.linspace(0.0, refresh + log(1.0 + num_rows) + 5.0, WAIT_POINTS)
+    inside = np.minimum(at, refresh)
+    in_refresh = (inside - share * (np.exp(inside - at) - np.exp(-at))) / refresh if refresh else 1.0 - share * np.exp(-at)
+    is_over = (1.0 - refresh_fraction) * (1.0 - share * np.exp(-at)) + refresh_fraction * in_refresh
+    return float(np.trapezoid(1.0 - is_over**num_rows, at))
+
+
 class _Intake:
     """What one SM draws: its fills one after the other, the first of them sharing the wire with other SMs'."""
 
@@ -134,11 +154,12 @@ class Hbm(Component):
 
     Models: latency under load: channels are queues that lines fall on at random, so that one waits in proportion to what
     is taken over what is left of the peak, as it was during the last latencies, and the slowest of a request's parts for
-    longer, where it does not wait longer for its share of the wire; sustained bandwidth shared among the SMs that wait for
-    fills, what one of them can draw (its fills come in order), idle latency; the slowest of many rows, one of which finds
-    its bank in refresh, where those that were asked for early are hidden behind the last; fills of many lines of which some
-    are quick and some slow, so that SMs which wait for unlike tiles fall out of step; writes take their share of the same
-    wire, at their own efficiency, which is lower beside reads; rows that are opened for a short piece.
+    longer, where it does not wait longer for its share of the wire (of many rows, one that waits for a refresh as well);
+    sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in order),
+    idle latency; the slowest of many rows, one of which finds its bank in refresh, where those that were asked for early
+    are hidden behind the last; fills of many lines of which some are quick and some slow, so that SMs which wait for
+    unlike tiles fall out of step; writes take their share of the same wire, at their own efficiency, which is lower
+    beside reads; rows that are opened for a short piece.
     Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the mean);
     that SMs which ask for one tile together draw it together (the first draws all of it), single channels and banks, how
     far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait for whole trains of
@@ -217,6 +238,24 @@ class Hbm(Component):
         if not share:
             return 0.0
         return self._queue_cycles / (1.0 - share) * slowest_wait(num_lines, share)
+
+    def busy_cycles(self, num_rows: float) -> float:
+        """How much later the slowest of ``num_rows`` rows comes than where memory has nothing else to do.
+
+        Each waits in a queue and for a refresh, drawn for itself: the last to come is one of those that find a long refresh,
+        and of these the one whose queue is longest.
+        """
+        if not self._queue_cycles:
+            return 0.0
+        share = min(self._most_share, self._lately(0.0) / (self._window * self._peak))
+        if not share:
+            return 0.0
+        mean, rows = self._queue_cycles / (1.0 - share), min(MOST_LINES, max(1, round(num_rows)))
+        step = share * SHARE_STEPS
+        low = min(int(step), SHARE_STEPS - 1)
+        fraction, longest = self.spec.refresh_fraction, round(self._refresh_cycles / mean, 1)
+        idle, below, above = (_slowest_of_both(rows, steps, fraction, longest) for steps in (0, low, low + 1))
+        return mean * (below + (step - low) * (above - below) - idle)
 
     def _lately(self, num_bytes: float) -> float:
         """Bytes that have passed the wire of late, ``num_bytes`` now among them."""

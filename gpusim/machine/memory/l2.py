@@ -20,9 +20,8 @@ INFINITE = float("inf")
 CERTAIN = 1e-3
 """A chance below is none, one above 1 less this a certainty."""
 FEW_ROWS = 10
-"""Rows of memory of a request below which its slowest part's queue counts and the link is taken from its first byte on: of
-more the queue is a single line's, and the link is taken so that the last bytes of both meet, for else no loop of a GEMM
-would settle. A guess."""
+"""Rows of memory of a request below which the queue of its slowest part hides behind the wait for what is far or refreshed:
+of more, some wait for both. A guess."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +129,8 @@ class L2(Component):
     takes its turn on a link each way (what memory gives crosses as it comes); a tile of many lines waits for the
     farthest slice; stores that wait dirty up to a limit, beyond which the oldest are written back; cache hints and
     set-asides (traffic.py): evict_first takes no room from others, evict_last keeps what is set aside, a window of
-    addresses that persist is evict_last; a sector that comes out of memory with its neighbour.
+    addresses that persist is evict_last; a sector that comes out of memory with its neighbour, tiles that come along with
+    one that is missing, as its instruction wants (L2 promotion of tensor maps, L2::128B of cp.async).
     Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly); hints of how much to
     fetch; fills by stores to part of a sector (32 bytes, when it leaves); requests and headers of reads on the link; hints
     beside what earlier launches left, and in launches without footprints.
@@ -264,6 +264,8 @@ class L2(Component):
                     return tile
                 share /= chance
         self._fill(request, tile, share)
+        for neighbour in request.come_along:
+            self.look_up(request._replace(tile=neighbour, come_along=()), side)
         return tile
 
     def _fill(self, request: MemoryRequest, tile: TileState, share: float) -> None:
@@ -278,20 +280,20 @@ class L2(Component):
         hbm = self.hbm
         far = self.hit_latency_cycles - self._mean_latency_cycles if request.num_bytes > SIDE_BYTES else 0.0
         num_rows = max(request.num_rows * share, num_bytes / ROW_BYTES, 1.0)
+        refreshed = hbm.refresh_cycles(num_rows, num_bytes / hbm.wire.alone)
         if num_rows < FEW_ROWS:
             num_parts = max(request.num_rows * share, paid / SIDE_BYTES, 1.0)
-            queued = hbm.queue_cycles(num_parts)
+            queued = max(0.0, hbm.queue_cycles(num_parts) - max(refreshed, far))
         else:
-            queued = hbm.queue_cycles()
-        refreshed = hbm.refresh_cycles(num_rows, num_bytes / hbm.wire.alone)
+            queued = hbm.busy_cycles(num_rows)
         # the lines that are far, that wait for a refresh and that find long queues are seldom the same
         waits = max(0.0, refreshed - far) if far else refreshed
         if far and num_rows >= FEW_ROWS:
             waits += hbm.spread_cycles()
-        earliest = request.issued_at + paid / hbm.wire.alone + max(0.0, queued - max(refreshed, far))
+        earliest = request.issued_at + paid / hbm.wire.alone + queued
         done = _Filled(tile, earliest, hbm.latency_cycles + waits)
         hbm.fill(
-            paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun if num_rows < FEW_ROWS else None,
+            paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
             piece_bytes=self._piece_bytes_of(request.tensor),
         )
 
@@ -398,7 +400,7 @@ class _Filled:
     __slots__ = ("_began", "_earliest", "_latency", "_tile")
 
     def __init__(self, tile: TileState, earliest: float, latency_cycles: float) -> None:
-        self._began: float | None = None
+        self._began = 0.0
         self._tile = tile
         self._earliest = earliest
         self._latency = latency_cycles
@@ -411,8 +413,7 @@ class _Filled:
         tile = self._tile
         come_at = cycle if cycle > self._earliest else self._earliest
         for link, num_bytes, num_sms in tile.crossings:  # lines cross as they come
-            since = cycle - num_bytes * num_sms / link.rate if self._began is None else self._began
-            tile.copied_at = link.reserve_alike(num_bytes, num_sms, at_cycle=since)
+            tile.copied_at = link.reserve_alike(num_bytes, num_sms, at_cycle=self._began)
             if tile.copied_at > come_at:
                 come_at = tile.copied_at
         tile.crossings.clear()

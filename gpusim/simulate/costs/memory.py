@@ -193,7 +193,8 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     group = role.cp_open
     group.add()
     request = role.request(
-        op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=max(first, begun), num_rows=op.num_rows
+        op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=max(first, begun), num_rows=op.num_rows,
+        come_along=op.come_along,
     )
     last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns)
     least = last + (l1.spec.hit_latency_cycles if hits else role.engine.machine.l2.spec.near_latency_cycles)
