@@ -44,7 +44,7 @@ KIB = 1024
 LEAST_SMEM_BYTES = 120 * KIB
 """So that two CTAs find no room on one SM."""
 CHUNK_BYTES = 16
-TENSOR_BYTES = 160 << 20
+TENSOR_BYTES = 256 << 20
 MOST_TOUCHED_BYTES = 18 << 20
 """What all walks that stay in L2 touch: well inside of what each side holds."""
 PITCH_BYTES = 4096
@@ -121,8 +121,11 @@ def cold(seed: int) -> list[Config]:
     """The same, out of memory: twice what L2 holds, so that a launch finds nothing of the one before."""
     del seed  # a sweep, the same for every seed
     return [
-        *_pitches("tma", source="hbm"), *_pitches("cp_async_4", source="hbm", rows=256, row_bytes=64),
-        *_pitches("cp_async_4", source="hbm", smem="pad8"),
+        *(config for rows in (128, 256) for config in _pitches("tma", source="hbm", rows=rows)),
+        *(
+            config for rows, row_bytes in ((256, 64), (128, 128)) for smem in ("swizzled", "pad8")
+            for config in _pitches("cp_async_4", source="hbm", rows=rows, row_bytes=row_bytes, smem=smem)
+        ),
     ]  # fmt: skip
 
 

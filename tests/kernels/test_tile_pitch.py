@@ -25,7 +25,7 @@ def _small_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_configs_are_the_same_every_time_and_each_pitch_is_in_both_halves() -> None:
-    assert {group: len(configs) for group, configs in CONFIGS.items()} == {"alone": 88, "own": 68, "shared": 84, "cold": 21}
+    assert {group: len(configs) for group, configs in CONFIGS.items()} == {"alone": 88, "own": 68, "shared": 84, "cold": 42}
     for group, configs in CONFIGS.items():
         assert CASE.configs(group, 7) == configs
         for kernel in ("tma", "cp_async_4"):
