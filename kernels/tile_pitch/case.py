@@ -44,7 +44,7 @@ KIB = 1024
 LEAST_SMEM_BYTES = 120 * KIB
 """So that two CTAs find no room on one SM."""
 CHUNK_BYTES = 16
-TENSOR_BYTES = 256 << 20
+TENSOR_BYTES = 288 << 20
 MOST_TOUCHED_BYTES = 18 << 20
 """What all walks that stay in L2 touch: well inside of what each side holds."""
 PITCH_BYTES = 4096
