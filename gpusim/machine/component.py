@@ -16,7 +16,7 @@ class MemoryRequest(NamedTuple):
     tensor: str
     tile: Hashable
     num_bytes: float
-    """Bytes that cross the SM's port."""
+    """Bytes that are asked for."""
     wave: int
     """How many-th work tile of its slot asks: tells a first touch from a later one."""
     issued_at: float
@@ -27,6 +27,8 @@ class MemoryRequest(NamedTuple):
     """SMs that a multicast delivers to."""
     num_rows: float = 1.0
     """Rows of memory that it touches at least, as far as the op tells."""
+    crossings: float = 1.0
+    """Bytes that cross the SM's port for each that is asked for."""
 
 
 class Memory(Protocol):

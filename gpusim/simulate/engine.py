@@ -440,7 +440,8 @@ class Engine:
             for copy in self.tma_costs.values():
                 sm.tma.counters.load_instructions += copy.op.num_boxes * copy.times
                 num_receivers = max(1, len(copy.op.multicast))
-                sm.tma.counters.load_bytes += copy.op.num_fetched_bytes * num_receivers * copy.times
+                crossings = copy.op.fetches.crossings if copy.op.fetches is not None else 1.0
+                sm.tma.counters.load_bytes += copy.op.num_fetched_bytes * crossings * num_receivers * copy.times
 
     def mma_sync_cycles(self, atom: MmaAtom) -> tuple[float, float]:
         """(cycles between two mma.sync of a sub-core, from issue to sums)."""

@@ -18,6 +18,7 @@ from gpusim.simulate.timeline import RoleTimeline, WarpState
 from gpusim.units import WARPGROUP_THREADS, WAVEFRONT_BYTES
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
+from gpusim.workload.fetches import Fetches
 from gpusim.workload.launch import WarpRole
 
 if TYPE_CHECKING:
@@ -278,11 +279,15 @@ class Role:
         return self.t
 
     def request(
-        self, tensor: str, tile: ops.Tile, num_bytes: float, *, at: float | None = None, num_rows: float = 1.0
+        self, tensor: str, tile: ops.Tile, num_bytes: float, *, at: float | None = None, num_rows: float = 1.0,
+        fetches: Fetches | None = None,
     ) -> MemoryRequest:
         """What is asked of the memory below L1, from the cursor on, or from ``at`` if the clock is not past it."""
         issued_at = self.t if at is None else max(at, self.env._now)
-        return MemoryRequest(self.sm.idx, tensor, tile, num_bytes, self.wave, issued_at, self.count, num_rows=num_rows)
+        return MemoryRequest(
+            self.sm.idx, tensor, tile, num_bytes, self.wave, issued_at, self.count, num_rows=num_rows,
+            crossings=1.0 if fetches is None else fetches.crossings,
+        )
 
     def wavefronts(self, access: AccessPattern) -> float:
         """Wavefronts of ``access``; the fewest possible where bank conflicts are idealized."""

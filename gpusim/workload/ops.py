@@ -15,6 +15,7 @@ from typing import Literal
 
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import MmaAtom
+from gpusim.workload.fetches import Fetches
 
 Tile = tuple[int, int]
 CacheHint = Literal["evict_normal", "evict_first", "evict_last"]
@@ -95,7 +96,7 @@ class CpAsync(Op):
 
     ``access`` holds global sectors and the wavefronts of the write into shared memory. Belongs to the group that
     the role's next :class:`CpAsyncCommitGroup` closes. ``num_rows`` is the number of rows of the tile, each of which lies
-    elsewhere in memory.
+    elsewhere in memory. ``fetches``: what rows that do not begin on a line fetch; None: whole sectors of whole lines.
     """
 
     tensor: str
@@ -106,6 +107,7 @@ class CpAsync(Op):
     allocates_in_l1: bool = False
     num_rows: int = 1
     cache_hint: CacheHint = "evict_normal"
+    fetches: Fetches | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,7 @@ class TmaLoad(Op):
     ``num_bytes`` is what arrives and counts on the mbarrier, out-of-bounds zeros included; ``num_fetched_bytes``
     what really crosses from memory. ``num_rows`` is the number of box rows that the engine walks.
     ``multicast`` lists cluster ranks that receive the data (empty: this CTA alone), each on its own barrier.
+    ``fetches``: as of :class:`CpAsync`.
     """
 
     tensor: str
@@ -151,6 +154,7 @@ class TmaLoad(Op):
     multicast: tuple[int, ...] = ()
     num_boxes: int = 1
     cache_hint: CacheHint = "evict_normal"
+    fetches: Fetches | None = None
 
 
 @dataclass(frozen=True, slots=True)

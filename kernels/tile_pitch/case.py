@@ -31,6 +31,7 @@ from gpusim.machine.dispatcher import first_sms
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.dtypes import BF16
+from gpusim.workload.fetches import CHUNK_BYTES, Fetches, fetches, row_fetches
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.tma import TensorMap
 
@@ -43,7 +44,7 @@ MOST_PLACES = 256
 KIB = 1024
 LEAST_SMEM_BYTES = 120 * KIB
 """So that two CTAs find no room on one SM."""
-CHUNK_BYTES = 16
+LINE_BYTES = 128
 TENSOR_BYTES = 288 << 20
 MOST_TOUCHED_BYTES = 18 << 20
 """What all walks that stay in L2 touch: well inside of what each side holds."""
@@ -353,7 +354,11 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     of_cta = {cta: found[sm] for cta, sm in enumerate(order) if sm in found}
     stages, whole, rows = num_stages(config), tile_bytes(config), int(config["rows"])
     steps, count = num_steps(config), TWIN_LEAD + TWIN_TIMED + TWIN_BEHIND
-    access = fill(config)
+    access, columns = fill(config), num_columns(config)
+    of_phase = {phase: fetched(config, phase) for phase in {column_start(config, column) for column in range(columns)}}
+
+    def fetches_of(step: int) -> Fetches:
+        return of_phase[column_start(config, step % steps % columns)]
 
     def tile(cta: RoleContext, step: int) -> tuple[int, int]:
         return of_cta[cta.cta_idx].panel, step % steps if is_warm(config) else step
@@ -366,7 +371,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
             stage = step % stages
             yield ops.MbarrierWait("empty", stage, step // stages & 1 ^ 1)
             yield ops.MbarrierArriveExpectTx("full", stage, whole)
-            yield ops.TmaLoad("A", tile(cta, step), whole, whole, rows, "ring", stage, "full")
+            yield ops.TmaLoad("A", tile(cta, step), whole, whole, rows, "ring", stage, "full", fetches=fetches_of(step))
 
     def consume(cta: RoleContext) -> Iterator[Any]:
         if cta.cta_idx not in of_cta:
@@ -386,7 +391,9 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
                 yield ops.Syncthreads()
                 yield from marks(step - stages)
             if step < count:
-                yield ops.CpAsync("A", tile(cta, step), access, "ring", step % stages, num_rows=rows)
+                yield ops.CpAsync(
+                    "A", tile(cta, step), access, "ring", step % stages, num_rows=rows, fetches=fetches_of(step)
+                )
             yield ops.CpAsyncCommitGroup()
 
     def delay(cta: RoleContext) -> float:
@@ -419,7 +426,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     scale = num_all_steps(config) / count
     return {
         "cycles_per_stage": float(spans.mean()), "bytes_per_cycle": float((whole / spans).mean()),
-        READ: result.counters[READ] * scale,
+        READ: result.counters[READ] * scale, XBAR: result.counters[XBAR] * scale,
     }  # fmt: skip
 
 
@@ -430,6 +437,23 @@ def fill(config: Config) -> AccessPattern:
         num_requests=num // (32 * CHUNK_BYTES), num_sectors=num // 32, num_lines=num // 128, num_wavefronts=num // 128,
         num_bytes=num,
     )  # fmt: skip
+
+
+def column_start(config: Config, column: int) -> int:
+    """Bytes behind a line's start, of a panel's first row."""
+    return (int(config["shift_bytes"]) + column * int(config["row_bytes"])) % LINE_BYTES
+
+
+def fetched(config: Config, start: int) -> Fetches:
+    """What a tile fetches, whose first row begins so many bytes behind a line's start."""
+    rows, row_bytes = int(config["rows"]), int(config["row_bytes"])
+    starts = start + np.arange(rows) * int(config["pitch_bytes"])
+    if config["kernel"] == "tma":
+        return row_fetches(starts, row_bytes)
+    per_row = row_bytes // CHUNK_BYTES
+    row, chunk = np.divmod(np.arange(rows * per_row).reshape(-1, 32), per_row)
+    placed = chunk ^ row % per_row if config["smem"] == "swizzled" else chunk
+    return fetches(starts[row] + chunk * CHUNK_BYTES, row * smem_pitch_bytes(config) + placed * CHUNK_BYTES)
 
 
 def includes() -> dict[str, str]:
@@ -457,7 +481,7 @@ CASE = Case(
     },
     num_repeats=3,
     predict=predict,
-    tiers={"cycles_per_stage": 4, READ: 5},
+    tiers={"cycles_per_stage": 4, READ: 5, XBAR: 5},
     derive=derive,
     includes=includes,
 )  # fmt: skip

@@ -13,6 +13,7 @@ from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan, ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern, wavefronts
+from gpusim.workload.fetches import CHUNK_BYTES, Fetches, fetches
 from gpusim.workload.global_access import global_access
 from gpusim.workload.operand import cp_async_fill, tma_boxes
 from gpusim.workload.ops import Op
@@ -55,6 +56,7 @@ class Loader:
         self.by_tma = plan.params.copy_ == "tma"
         self._num_threads = num_threads
         self._panels: dict[tuple[int, int, int], Panel] = {}
+        self._fetched: dict[tuple[int, ...], Fetches | None] = {}
 
     @cached_property
     def stage_bytes(self) -> int:
@@ -116,7 +118,44 @@ class Loader:
             tensor, (plan.panel(which, at), step * ways + part), sum(box.num_bytes for box in boxes),
             rows * depth * self.params.element.num_bytes, sum(box.num_rows for box in boxes), buffer, stage,
             "full", multicast=receivers if ways > 1 else (), num_boxes=len(boxes),
+            fetches=self._fetches(which, at, step, rows, depth),
         )
+
+    # -------------------------------------------------------------------------------------- rows off a line
+
+    def _fetches(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> Fetches | None:
+        """What a copy of so many rows and so much of K fetches; None where all is whole sectors of whole lines."""
+        plan, params = self.plan, self.params
+        width, is_k_major = params.element.num_bytes, (params.is_a_k_major, params.is_b_k_major)[which]
+        pitch = width * (params.k if is_k_major else (params.m, params.n)[which])
+        first, k = (at.m, at.n)[which] * plan.tile[which], plan.first_k_step(at.part) * plan.tile[2] + step * plan.tile[2]
+        along, across = ((k, depth), (first, rows)) if is_k_major else ((first, rows), (k, depth))
+        start = (across[0] * pitch + along[0] * width) % LINE_BYTES
+        is_shifted = not self.by_tma and plan.operands[which].pad_bytes % SECTOR_BYTES
+        if not (rows and depth and (start or pitch % LINE_BYTES or is_shifted)) or is_transposed(params, which):
+            return None
+        key = (which, start, across[1], along[1] * width)
+        if key not in self._fetched:
+            self._fetched[key] = self._fetched_of(which, start, pitch, across[1], along[1] * width)
+        return self._fetched[key]
+
+    def _fetched_of(self, which: int, start: int, pitch: int, num_rows: int, row_bytes: int) -> Fetches | None:
+        """Of rows of ``row_bytes`` that lie ``pitch`` bytes apart, the first ``start`` behind a line's start."""
+        operand = self.plan.operands[which]
+        if row_bytes % CHUNK_BYTES or (pitch | start) % CHUNK_BYTES:
+            return None  # narrower copies, which L1 serves
+        row, byte = np.meshgrid(np.arange(num_rows), np.arange(0, row_bytes, CHUNK_BYTES), indexing="ij")
+        sources, destinations = start + row * pitch + byte, operand.byte_offsets(row, byte)
+        if self.by_tma:  # each row of a box is asked for alone
+            parts = [
+                fetches(sources[:, at : at + num], destinations[:, at : at + num])
+                for num in (operand.panel_bytes // CHUNK_BYTES,) for at in range(0, sources.shape[1], num)
+            ]
+            return sum(parts, Fetches())
+        chunk = np.arange(ceil_div(sources.size, WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)
+        active = chunk < sources.size
+        chunk = np.where(active, chunk, 0)
+        return fetches(sources.reshape(-1)[chunk], destinations.reshape(-1)[chunk], active)
 
     @cached_property
     def _fills(self) -> tuple[AccessPattern, AccessPattern]:
@@ -153,7 +192,8 @@ class Loader:
             )
         in_l1 = is_transposed(self.params, which)  # .cg takes 16 bytes alone
         return ops.CpAsync(
-            tensor, (plan.panel(which, at), step), fill, buffer, stage, allocates_in_l1=in_l1, num_rows=across
+            tensor, (plan.panel(which, at), step), fill, buffer, stage, allocates_in_l1=in_l1, num_rows=across,
+            fetches=self._fetches(which, at, step, rows, depth),
         )
 
 

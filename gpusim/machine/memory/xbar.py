@@ -376,7 +376,8 @@ class Xbar(Component):
         """
         side = self._sides[request.sm_idx]
         tile = self.l2.look_up(request, side)
-        earliest = request.issued_at + request.num_bytes / self.alone_bytes_per_cycle
+        num_bytes = request.num_bytes * request.crossings
+        earliest = request.issued_at + num_bytes / self.alone_bytes_per_cycle
         port = self.ports[request.sm_idx]
         latency, across_at = self.l2.reach(request, tile, side, port.num_alike)
         if across_at > earliest:
@@ -388,14 +389,14 @@ class Xbar(Component):
                 earliest = last
         weight = self._bulk_weight if group is not None and request.num_bytes > MOST_ROW_BYTES * request.num_rows else 1.0
         counters = self.counters
-        counters.asked_bytes += request.num_bytes
+        counters.asked_bytes += num_bytes
         if self._merges:
             moved, rate = port.link.slices.moved()
             asked = moved + (request.issued_at - self._env._now) * rate
-            ask: Ask = (tile, request.num_bytes, weight, asked)
+            ask: Ask = (tile, num_bytes, weight, asked)
         else:
-            counters.served_bytes += request.num_bytes
-            ask = (None, request.num_bytes, weight, 0.0)
+            counters.served_bytes += num_bytes
+            ask = (None, num_bytes, weight, 0.0)
         self._deliver(request.sm_idx, ask, request, (tile, earliest, latency, done), group)
 
     def multicast(
@@ -404,16 +405,17 @@ class Xbar(Component):
         """Fetch a tile once and deliver it to ``receivers`` (SM, done), each of which takes in so much at most."""
         side = self._sides[request.sm_idx]
         tile = self.l2.look_up(request, side)
-        earliest = request.issued_at + request.num_bytes / self.alone_bytes_per_cycle
+        crossing = request.num_bytes * request.crossings
+        earliest = request.issued_at + crossing / self.alone_bytes_per_cycle
         latency, across_at = self.l2.reach(request, tile, side)
         if across_at > earliest:
             earliest = across_at
         weight = self._bulk_weight if request.num_bytes > MOST_ROW_BYTES * request.num_rows else 1.0
         stretch = max(1.0, self.alone_bytes_per_cycle / bytes_per_cycle)
-        self.counters.asked_bytes += request.num_bytes * len(receivers)
-        self.counters.served_bytes += request.num_bytes
+        self.counters.asked_bytes += crossing * len(receivers)
+        self.counters.served_bytes += crossing
         for sm_idx, done in receivers:
-            num_bytes = request.num_bytes * stretch
+            num_bytes = crossing * stretch
             ask = (None, num_bytes, weight / stretch, 0.0)
             self._deliver(sm_idx, ask, request, (tile, earliest, latency, done), done)
             weight = 0.0
@@ -536,7 +538,7 @@ class Xbar(Component):
         return length, carried
 
     def _deliver(self, sm_idx: int, ask: Ask, request: MemoryRequest, part: Part, group: object) -> None:
-        self.counters.read_bytes += request.num_bytes * request.num_alike
+        self.counters.read_bytes += request.num_bytes * request.crossings * request.num_alike
         port = self.ports[sm_idx]
         active = port.active
         if active is None:

@@ -162,8 +162,9 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     """Like a load, but into a stage of shared memory and its group; a warp's own follow one another at a pace."""
     access, sm, count, in_l1 = op.access, role.sm, role.count, op.allocates_in_l1
     l1, num, wavefronts = sm.l1, access.num_requests, role.wavefronts(access)
+    fetches = op.fetches
     l1.counters.load_requests += num * count
-    l1.counters.load_sectors += access.num_sectors * count
+    l1.counters.load_sectors += (access.num_sectors if fetches is None else fetches.num_sectors) * count
     role.issue(num / role.num_warps)
     hits = in_l1 and l1.holds(op.tensor, op.tile)
     if in_l1:
@@ -186,8 +187,9 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     stage.begin_write(role.t, role.who() if stage.read_until > role.t else "")
     group = role.cp_open
     group.add()
+    num_bytes = access.num_sectors * SECTOR_BYTES if fetches is None else fetches.num_bytes
     request = role.request(
-        op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=max(first, begun), num_rows=op.num_rows
+        op.tensor, op.tile, num_bytes, at=max(first, begun), num_rows=op.num_rows, fetches=fetches
     )
     last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns)
     least = last + (l1.spec.hit_latency_cycles if hits else role.engine.machine.l2.spec.near_latency_cycles)
