@@ -29,6 +29,10 @@ class MemoryRequest(NamedTuple):
     """Rows of memory that it touches at least, as far as the op tells."""
     crossings: float = 1.0
     """Bytes that cross the SM's port for each that is asked for."""
+    reads: float = 1.0
+    """Bytes that L2 reads for each that crosses."""
+    num_line_requests: float = 0.0
+    """Requests of lines, whole or in part; 0: as few as its bytes need."""
 
 
 class Memory(Protocol):

@@ -15,7 +15,7 @@ from gpusim.machine.component import MemoryRequest
 from gpusim.simulate.cta import Cta, Stage
 from gpusim.simulate.loops import Loop, TileLoop
 from gpusim.simulate.timeline import RoleTimeline, WarpState
-from gpusim.units import WARPGROUP_THREADS, WAVEFRONT_BYTES
+from gpusim.units import SECTOR_BYTES, WARPGROUP_THREADS, WAVEFRONT_BYTES
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.fetches import Fetches
@@ -284,9 +284,12 @@ class Role:
     ) -> MemoryRequest:
         """What is asked of the memory below L1, from the cursor on, or from ``at`` if the clock is not past it."""
         issued_at = self.t if at is None else max(at, self.env._now)
+        if fetches is None:
+            return MemoryRequest(self.sm.idx, tensor, tile, num_bytes, self.wave, issued_at, self.count, num_rows=num_rows)
         return MemoryRequest(
             self.sm.idx, tensor, tile, num_bytes, self.wave, issued_at, self.count, num_rows=num_rows,
-            crossings=1.0 if fetches is None else fetches.crossings,
+            crossings=fetches.num_crossing * SECTOR_BYTES / fetches.num_bytes,
+            reads=fetches.num_reads / fetches.num_crossing, num_line_requests=fetches.num_requests,
         )
 
     def wavefronts(self, access: AccessPattern) -> float:

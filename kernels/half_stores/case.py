@@ -24,9 +24,9 @@ NUM_GROUPS = 8
 """Of eight rows each, of a CTA."""
 NUM_ROUNDS = 8
 ONE_EACH = 132
-APART = (1, 2, 4, 8)
-PAUSES = (0, 2, 8, 32, 128)
-GRIDS = ((1, 1), (4, 1), (8, 1), (8, ONE_EACH))
+KERNELS = ("store_1_0", "store_2_0", "store_4_0", "store_8_0", "store_8_40", "store_8_100", "store_8_300")
+"""Pieces one after the other, and cycles of a pause before each."""
+GRIDS = ((1, 1), (2, 1), (4, 1), (8, 1), (8, ONE_EACH))
 """Warps a CTA, CTAs."""
 
 CYCLES = "sm__cycles_elapsed.max"
@@ -42,23 +42,22 @@ METRICS = (WRITE, REQUESTS, READ, ALL, RED, OF_L1, "lts__t_sectors_srcunit_ltcfa
 # ---------------------------------------------------------------------------------------------- configs
 
 
-def config_of(
-    kernel: str, *, warps: int, ctas: int, apart: int = 1, pause: int = 0, shift: int = 0, beyond: int = 0
-) -> Config:
-    """A config as text; ``beyond``: what the rows of a CTA have between them."""
-    pitch = warps * ROW_BYTES + beyond
+def config_of(kernel: str, *, warps: int, ctas: int, apart: int = 1, shift: int = 0, pitch: int = 0) -> Config:
+    """A config as text; ``pitch``: from row to row of a CTA; 0: side by side."""
     return {
-        "kernel": kernel, "num_warps": str(warps), "num_ctas": str(ctas), "num_apart": str(apart), "pause": str(pause),
-        "shift_bytes": str(shift), "pitch_bytes": str(pitch),
+        "kernel": kernel, "num_warps": str(warps), "num_ctas": str(ctas), "num_apart": str(apart),
+        "shift_bytes": str(shift), "pitch_bytes": str(pitch or warps * ROW_BYTES),
     }  # fmt: skip
 
 
 def stores(seed: int) -> list[Config]:
-    """How far apart two halves are: by stores between them, by a pause, by warps beside them."""
+    """How far apart two halves are: unrolled or not, with a pause, with stores between them, with warps beside them."""
     del seed  # a sweep, the same for every seed
-    return [
-        config_of("store", warps=warps, ctas=ctas, apart=apart, pause=pause)
-        for warps, ctas in GRIDS for apart in APART for pause in PAUSES
+    found = [config_of(kernel, warps=warps, ctas=ctas) for warps, ctas in GRIDS for kernel in KERNELS]
+    found += [config_of(kernel, warps=warps, ctas=1, pitch=4096) for warps in (1, 4, 8) for kernel in KERNELS]
+    return found + [
+        config_of(kernel, warps=warps, ctas=1, apart=apart)
+        for warps in (1, 8) for kernel in ("store_1_0", "store_2_0") for apart in (2, 4, 8)
     ]  # fmt: skip
 
 
@@ -66,8 +65,10 @@ def shifted(seed: int) -> list[Config]:
     """Rows that begin in the midst of a sector: all of them, or every second."""
     del seed
     return [
-        config_of("store", warps=8, ctas=ctas, apart=apart, shift=shift, beyond=beyond)
-        for (shift, beyond), ctas, apart in product(((16, 32), (0, 16), (0, 48)), (1, ONE_EACH), (1, 2, 8))
+        config_of(kernel, warps=8, ctas=ctas, shift=shift, pitch=8 * ROW_BYTES + beyond)
+        for (shift, beyond), ctas, kernel in product(
+            ((16, 32), (0, 16), (0, 48)), (1, ONE_EACH), ("store_1_0", "store_2_0", "store_8_0")
+        )
     ]  # fmt: skip
 
 
@@ -104,7 +105,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     del is_counted
     walk = [
         int(config["pitch_bytes"]), int(config["shift_bytes"]), num_pieces(config), NUM_GROUPS, int(config["num_apart"]),
-        NUM_ROUNDS, int(config["pause"]),
+        NUM_ROUNDS,
     ]  # fmt: skip
     return KernelLaunch(
         kernel=config["kernel"],
@@ -122,7 +123,7 @@ def wanted(config: Config) -> NDArray[np.uint32]:
     rows, pitch, shift = int(config["num_ctas"]) * NUM_GROUPS * 8, int(config["pitch_bytes"]), int(config["shift_bytes"])
     along = (shift + np.arange(0, int(config["num_warps"]) * ROW_BYTES, 4)) // 4
     words = (np.arange(rows)[:, None] * (pitch // 4) + along).reshape(-1)
-    if config["kernel"] == "store":
+    if config["kernel"].startswith("store"):
         held[words] = (words * 0x9E3779B1 + NUM_ROUNDS - 1).astype(np.uint32)
     else:
         held[words] = np.array(NUM_ROUNDS, dtype="<f4").view("<u4")
@@ -166,7 +167,7 @@ def group_of(config: Config) -> AccessPattern:
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """All warps walk the same way."""
     access, num = group_of(config), num_pieces(config) * NUM_GROUPS
-    is_store = config["kernel"] == "store"
+    is_store = config["kernel"].startswith("store")
 
     def program(cta: RoleContext) -> Iterator[Any]:
         for _ in cta.loop(num * NUM_ROUNDS):
@@ -185,7 +186,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 CASE = Case(
     name="half_stores",
     question="When do two stores of half a sector each become one sector, and what does L2 count for a reduction?",
-    columns=("num_warps", "num_ctas", "num_apart", "pause", "shift_bytes", "pitch_bytes"),
+    columns=("num_warps", "num_ctas", "num_apart", "shift_bytes", "pitch_bytes"),
     groups={
         "stores": Group(configs=stores, metrics=METRICS, rank=3),
         "shifted": Group(configs=shifted, metrics=METRICS, rank=3),

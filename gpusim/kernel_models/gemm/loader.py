@@ -13,7 +13,7 @@ from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan, ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern, wavefronts
-from gpusim.workload.fetches import CHUNK_BYTES, Fetches, fetches
+from gpusim.workload.fetches import CHUNK_BYTES, Fetches, fetches, row_fetches
 from gpusim.workload.global_access import global_access
 from gpusim.workload.operand import cp_async_fill, tma_boxes
 from gpusim.workload.ops import Op
@@ -146,10 +146,10 @@ class Loader:
             return None  # narrower copies, which L1 serves
         row, byte = np.meshgrid(np.arange(num_rows), np.arange(0, row_bytes, CHUNK_BYTES), indexing="ij")
         sources, destinations = start + row * pitch + byte, operand.byte_offsets(row, byte)
-        if self.by_tma:  # each row of a box is asked for alone
+        if self.by_tma:  # a box each panel, whose rows are asked for one by one
+            width = operand.panel_bytes
             parts = [
-                fetches(sources[:, at : at + num], destinations[:, at : at + num])
-                for num in (operand.panel_bytes // CHUNK_BYTES,) for at in range(0, sources.shape[1], num)
+                row_fetches(sources[:, at // CHUNK_BYTES], min(width, row_bytes - at)) for at in range(0, row_bytes, width)
             ]
             return sum(parts, Fetches())
         chunk = np.arange(ceil_div(sources.size, WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)

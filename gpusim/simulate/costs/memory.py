@@ -175,7 +175,8 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
         more, read = num * max(0.0, l1.spec.cp_async_bypass_cycles - 1.0 / l1.spec.requests_per_cycle), 0.0
     first, end = l1.accept(num, access.num_lines, read, at_cycle=role.t, weight=count, more_cycles=more)
     if not in_l1:
-        end = max(end, l1.accept_rows(op.num_rows, at_cycle=first, weight=count))
+        num_rows = op.num_rows if fetches is None else max(op.num_rows, fetches.num_requests)
+        end = max(end, l1.accept_rows(num_rows, at_cycle=first, weight=count))
     turns = max(1.0, num / role.num_warps)
     pace = max(
         turns * l1.spec.cp_async_interval_cycles, wavefronts / role.num_warps * sm.smem.spec.warp_cycles_per_wavefront
