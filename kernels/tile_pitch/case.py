@@ -343,6 +343,10 @@ def derive(row: Config) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 TWIN_LEAD, TWIN_TIMED, TWIN_BEHIND = 12, 24, 4
+STEP_CYCLES = {"tma": 0.0, "cp_async_4": 0.0}
+"""What the loop's own code takes a step."""
+COPY_CYCLES = 0.0
+"""What it takes beyond that for each cp.async of a thread."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -353,6 +357,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     found = walks(config)
     of_cta = {cta: found[sm] for cta, sm in enumerate(order) if sm in found}
     stages, whole, rows = num_stages(config), tile_bytes(config), int(config["rows"])
+    num_copies = whole // CHUNK_BYTES // NUM_THREADS
     steps, count = num_steps(config), TWIN_LEAD + TWIN_TIMED + TWIN_BEHIND
     access, columns = fill(config), num_columns(config)
     of_phase = {phase: fetched(config, phase) for phase in {column_start(config, column) for column in range(columns)}}
@@ -371,6 +376,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
             stage = step % stages
             yield ops.MbarrierWait("empty", stage, step // stages & 1 ^ 1)
             yield ops.MbarrierArriveExpectTx("full", stage, whole)
+            yield code(STEP_CYCLES["tma"])
             yield ops.TmaLoad("A", tile(cta, step), whole, whole, rows, "ring", stage, "full", fetches=fetches_of(step))
 
     def consume(cta: RoleContext) -> Iterator[Any]:
@@ -390,11 +396,15 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
                 yield ops.CpAsyncWaitGroup(stages - 1)
                 yield ops.Syncthreads()
                 yield from marks(step - stages)
+            yield code(STEP_CYCLES["cp_async_4"] + COPY_CYCLES * num_copies)
             if step < count:
                 yield ops.CpAsync(
                     "A", tile(cta, step), access, "ring", step % stages, num_rows=rows, fetches=fetches_of(step)
                 )
             yield ops.CpAsyncCommitGroup()
+
+    def code(num_cycles: float) -> ops.Alu:
+        return ops.Alu(num_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
 
     def delay(cta: RoleContext) -> float:
         per_cycle = gpu.warp_scheduler.int32_lanes / 32 / gpu.warp_scheduler.num_schedulers
