@@ -3,11 +3,12 @@
 In: where the chunks of a tile lie in both. Out: counts.
 
 Models: a fetch is what one 32-byte sector of global memory holds for one 32-byte piece of shared memory: of cp.async, a
-sector whose halves go into two pieces crosses to the SM twice, whichever of the two is shifted against the other. A request
-is what one instruction fetches of one line for one line of shared memory, whole sectors apart from halves, and halves by
-which half goes where; two that want the same sectors for the same line become one. Of a TMA box a request is the whole
-sectors of a line of one row, or half a sector; nothing crosses twice.
-Ignores: the order of requests (some of swizzled rows become one more, a twentieth); copies of 4 and 8 bytes, which L1 serves.
+sector whose halves go into two pieces crosses to the SM twice, whichever of the two is shifted against the other. A
+request is what one instruction fetches of one line for one line of shared memory, whole sectors apart from halves, and
+halves by which half goes where; two that want the same sectors for the same line become one. Of a TMA box a request is
+the whole sectors of a line of one row, or half a sector; nothing crosses twice.
+Ignores: the order of requests (some of swizzled rows become one more, a twentieth); copies of 4 and 8 bytes, which L1
+serves.
 Source: measured: kernels/tile_pitch, h200_sxm, 2026-11-22: one SM, all pitches and layouts.
 """
 

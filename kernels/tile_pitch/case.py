@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -16,12 +16,14 @@ from gpusim.evidence.case import (
     Argument,
     Case,
     Config,
+    Fitted,
     Group,
     Input,
     KernelLaunch,
     MappedTensor,
     Output,
     Outputs,
+    TwinConstant,
     WrongAnswer,
     by_value,
     kernels_dir,
@@ -57,10 +59,11 @@ PADS = {"plain": 0, "pad8": 16, "pad16": 32, "swizzled": 0}
 BEYOND = (0, 16, 32, 48, 64, 80, 96)
 """What a pitch is beyond 4 KiB: an odd number of them, so that of each a half calibrates and a half judges."""
 READ = "lts__t_sectors_srcunit_tex_op_read.sum"
+REQUESTS = "lts__t_requests_srcunit_tex_op_read.sum"
 XBAR = "l1tex__m_xbar2l1tex_read_bytes.sum"
 METRICS = (
     READ,
-    "lts__t_requests_srcunit_tex_op_read.sum",
+    REQUESTS,
     "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum",
     "lts__t_sectors_srcunit_ltcfabric.sum",
     XBAR,
@@ -343,9 +346,9 @@ def derive(row: Config) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 TWIN_LEAD, TWIN_TIMED, TWIN_BEHIND = 12, 24, 4
-STEP_CYCLES = {"tma": 0.0, "cp_async_4": 0.0}
+STEP_CYCLES = {"tma": 282.0, "cp_async_4": 153.0}
 """What the loop's own code takes a step."""
-COPY_CYCLES = 0.0
+COPY_CYCLES = 14.5
 """What it takes beyond that for each cp.async of a thread."""
 
 
@@ -440,6 +443,52 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     }  # fmt: skip
 
 
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """``l2.request_bytes``: what all SMs get of whole lines, over the requests of those that ask for the most of them."""
+    own = [row for row in rows if row["group"] == "own" and row.get(REQUESTS)]
+    if not own:
+        return []
+
+    def each_cycle(row: Mapping[str, str], name: str, unit: float) -> float:
+        moved = float(row[name]) * unit / float(row["asked_bytes"])
+        return int(row["num_live"]) * tile_bytes(dict(row)) * moved / float(row["cycles_per_stage"])
+
+    most_bytes = sorted(each_cycle(row, XBAR, 1.0) for row in own)[-5:]
+    most_requests = sorted(each_cycle(row, REQUESTS, 1.0) for row in own)[-5:]
+    value = float(np.median(most_bytes)) / float(np.median(most_requests))
+    return [Fitted(parameter="l2.request_bytes", value=value, how="the most bytes over the most requests, five of each")]
+
+
+def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
+    """What the loops take: of one SM alone, small tiles whose rows lie on lines."""
+
+    def of(kernel: str, rows_: str, row_bytes: str) -> list[Config]:
+        return [
+            row for row in rows
+            if row["group"] == "alone" and (row["kernel"], row["rows"], row["row_bytes"]) == (kernel, rows_, row_bytes)
+            and (int(row["pitch_bytes"]) - PITCH_BYTES) % 64 == 0 and PADS[row["smem"]] == 0 and row["shift_bytes"] == "0"
+        ]  # fmt: skip
+
+    def cycles(found: Sequence[Config]) -> float:
+        return float(np.median([float(row["cycles_per_stage"]) for row in found]))
+
+    boxes, narrow, wide = of("tma", "64", "128"), of("cp_async_4", "128", "64"), of("cp_async_4", "128", "128")
+    if not (boxes and narrow and wide):
+        return []
+    each = tile_bytes(narrow[0]) // CHUNK_BYTES // NUM_THREADS
+    copy = (cycles(wide) - cycles(narrow)) / each
+    loop = STEP_CYCLES["cp_async_4"] + cycles(narrow) - predict(narrow[0], gpu)["cycles_per_stage"]
+    box = STEP_CYCLES["tma"] + cycles(boxes) - predict(boxes[0], gpu)["cycles_per_stage"]
+    return [
+        TwinConstant(name="STEP_CYCLES", key=("tma",), value=box, how="boxes of 64 rows: cycles beyond the twin's"),
+        TwinConstant(
+            name="STEP_CYCLES", key=("cp_async_4",), value=loop + (COPY_CYCLES - copy) * each,
+            how="rows of 64 bytes: cycles beyond the twin's",
+        ),
+        TwinConstant(name="COPY_CYCLES", value=copy, how="rows of 128 bytes less rows of 64, over copies"),
+    ]  # fmt: skip
+
+
 def fill(config: Config) -> AccessPattern:
     """What a CTA's threads copy of a tile."""
     num = tile_bytes(config)
@@ -491,6 +540,8 @@ CASE = Case(
     },
     num_repeats=3,
     predict=predict,
+    fit=fit,
+    twin_constants=twin_constants,
     tiers={"cycles_per_stage": 4, READ: 5, XBAR: 5},
     derive=derive,
     includes=includes,

@@ -174,9 +174,12 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     else:
         more, read = num * max(0.0, l1.spec.cp_async_bypass_cycles - 1.0 / l1.spec.requests_per_cycle), 0.0
     first, end = l1.accept(num, access.num_lines, read, at_cycle=role.t, weight=count, more_cycles=more)
+    passed = end
     if not in_l1:
-        num_rows = op.num_rows if fetches is None else max(op.num_rows, fetches.num_requests)
-        end = max(end, l1.accept_rows(num_rows, at_cycle=first, weight=count))
+        more_rows = 0.0 if fetches is None else max(0.0, fetches.num_requests - op.num_rows)
+        passed = l1.accept_rows(op.num_rows + more_rows, at_cycle=first, weight=count)
+        behind = more_rows * l1.spec.cp_async_row_cycles  # what rows ask for beyond one request waits behind their warps
+        end = max(end, passed - behind)
     turns = max(1.0, num / role.num_warps)
     pace = max(
         turns * l1.spec.cp_async_interval_cycles, wavefronts / role.num_warps * sm.smem.spec.warp_cycles_per_wavefront
@@ -192,6 +195,7 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     request = role.request(
         op.tensor, op.tile, num_bytes, at=max(first, begun), num_rows=op.num_rows, fetches=fetches
     )
+    end = max(end, passed)
     last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns)
     least = last + (l1.spec.hit_latency_cycles if hits else role.engine.machine.l2.spec.near_latency_cycles)
     more = l1.spec.cp_async_latency_cycles if hits else 0.0
