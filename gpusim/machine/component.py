@@ -16,7 +16,7 @@ class MemoryRequest(NamedTuple):
     tensor: str
     tile: Hashable
     num_bytes: float
-    """Bytes that cross the SM's port."""
+    """Bytes that are asked for."""
     wave: int
     """How many-th work tile of its slot asks: tells a first touch from a later one."""
     issued_at: float
@@ -29,6 +29,12 @@ class MemoryRequest(NamedTuple):
     """Rows of memory that it touches at least, as far as the op tells."""
     come_along: tuple[Hashable, ...] = ()
     """Tiles of that tensor, as many bytes each, that L2 fetches with this one where it has to."""
+    crossings: float = 1.0
+    """Bytes that cross the SM's port for each that is asked for."""
+    reads: float = 1.0
+    """Bytes that L2 reads for each that crosses."""
+    num_line_requests: float = 0.0
+    """Requests of lines, whole or in part; 0: as few as its bytes need."""
 
 
 class Memory(Protocol):

@@ -29,7 +29,7 @@ from gpusim.simulate.steady import WORK_TOLERANCE, WRITE_BACK_TOLERANCE, SteadyS
 from gpusim.simulate.timeline import Skip, Timeline, WarpState
 from gpusim.simulate.uses import Uses
 from gpusim.simulate.warp import FREE_HANDLERS, HANDLERS
-from gpusim.units import LINE_BYTES, Clock
+from gpusim.units import LINE_BYTES, SECTOR_BYTES, Clock
 from gpusim.workload.atoms import MmaAtom
 from gpusim.workload.gmma import wgmma_wavefronts
 from gpusim.workload.launch import Launch
@@ -418,8 +418,9 @@ class Engine:
             raise LaunchError(
                 f"{self.launch.kernel}: a TmaLoad of {op.num_rows} rows in {op.num_boxes} boxes, wants 1 or more of each"
             )
+        num_requests = op.num_rows if op.fetches is None else max(op.num_rows, op.fetches.num_requests)
         cycles, extra = tma.walk_cycles(
-            op.num_bytes, num_boxes=op.num_boxes, num_rows=op.num_rows, port=self.machine.xbar.alone_bytes_per_cycle
+            op.num_bytes, num_boxes=op.num_boxes, num_rows=num_requests, port=self.machine.xbar.alone_bytes_per_cycle
         )
         lines = op.num_bytes / LINE_BYTES
         if lines < op.num_rows:  # narrow rows lie in lines of their own
@@ -440,7 +441,9 @@ class Engine:
             for copy in self.tma_costs.values():
                 sm.tma.counters.load_instructions += copy.op.num_boxes * copy.times
                 num_receivers = max(1, len(copy.op.multicast))
-                sm.tma.counters.load_bytes += copy.op.num_fetched_bytes * num_receivers * copy.times
+                fetches = copy.op.fetches
+                num_bytes = copy.op.num_fetched_bytes if fetches is None else fetches.num_crossing * SECTOR_BYTES
+                sm.tma.counters.load_bytes += num_bytes * num_receivers * copy.times
 
     def mma_sync_cycles(self, atom: MmaAtom) -> tuple[float, float]:
         """(cycles between two mma.sync of a sub-core, from issue to sums)."""

@@ -15,9 +15,10 @@ from gpusim.machine.component import MemoryRequest
 from gpusim.simulate.cta import Cta, Stage
 from gpusim.simulate.loops import Loop, TileLoop
 from gpusim.simulate.timeline import RoleTimeline, WarpState
-from gpusim.units import WARPGROUP_THREADS, WAVEFRONT_BYTES
+from gpusim.units import SECTOR_BYTES, WARPGROUP_THREADS, WAVEFRONT_BYTES
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
+from gpusim.workload.fetches import Fetches
 from gpusim.workload.launch import WarpRole
 
 if TYPE_CHECKING:
@@ -279,12 +280,19 @@ class Role:
 
     def request(
         self, tensor: str, tile: ops.Tile, num_bytes: float, *, at: float | None = None, num_rows: float = 1.0,
-        come_along: tuple[ops.Tile, ...] = (),
+        come_along: tuple[ops.Tile, ...] = (), fetches: Fetches | None = None,
     ) -> MemoryRequest:
         """What is asked of the memory below L1, from the cursor on, or from ``at`` if the clock is not past it."""
         issued_at = self.t if at is None else max(at, self.env._now)
+        if fetches is None:
+            return MemoryRequest(
+                self.sm.idx, tensor, tile, num_bytes, self.wave, issued_at, self.count, num_rows=num_rows,
+                come_along=come_along,
+            )
         return MemoryRequest(
-            self.sm.idx, tensor, tile, num_bytes, self.wave, issued_at, self.count, num_rows=num_rows, come_along=come_along
+            self.sm.idx, tensor, tile, num_bytes, self.wave, issued_at, self.count, num_rows=num_rows, come_along=come_along,
+            crossings=fetches.num_crossing * SECTOR_BYTES / fetches.num_bytes,
+            reads=fetches.num_reads / fetches.num_crossing, num_line_requests=fetches.num_requests,
         )
 
     def wavefronts(self, access: AccessPattern) -> float:

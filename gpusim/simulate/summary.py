@@ -129,12 +129,14 @@ def counters_of(engine: Engine, mhz: float) -> dict[str, float]:
 def _lookups(engine: Engine, counters: Mapping[str, float]) -> dict[str, float]:
     """What L2 looks up: for SMs on their own side first, and on the other where it lacks a line at home there.
 
-    Half of what is stored is looked up there, too. A store, and a read of a line on its way, is a hit.
-    Source: kernels/cache_hints and l2_residency, h200_sxm, 2026-11-22.
+    Half of what is stored is looked up there, too. A store, and a read of a line on its way, is a hit. The counter of
+    reductions counts both look-ups.
+    Source: kernels/cache_hints, l2_residency, half_stores (reductions), h200_sxm, 2026-11-22.
     """
     reads = counters["lts__t_sectors_srcunit_tex_op_read.sum"]
     writes = counters["lts__t_sectors_srcunit_tex_op_write.sum"]
-    writes += counters["lts__t_sectors_op_atom.sum"] + counters["lts__t_sectors_op_red.sum"]
+    reductions = counters["lts__t_sectors_op_red.sum"]
+    writes += counters["lts__t_sectors_op_atom.sum"] + reductions
     planned = engine.traffic.values()
     unplanned = counters["dram__bytes_read.sum"]
     if planned:
@@ -146,6 +148,7 @@ def _lookups(engine: Engine, counters: Mapping[str, float]) -> dict[str, float]:
     crossing_misses = sum(item.crossing_miss_bytes for item in planned) / SECTOR_BYTES
     sectors = reads + writes + crossing
     return {
+        "lts__t_sectors_op_red.sum": reductions * (1.0 + far_share),
         "lts__t_sectors_srcunit_tex_lookup_miss.sum": misses,
         "lts__t_sectors_srcunit_tex.sum": reads + writes,
         "lts__t_sectors_srcunit_ltcfabric.sum": crossing,

@@ -15,6 +15,7 @@ from typing import Literal
 
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import MmaAtom
+from gpusim.workload.fetches import Fetches
 
 Tile = tuple[int, int]
 CacheHint = Literal["evict_normal", "evict_first", "evict_last"]
@@ -98,6 +99,7 @@ class CpAsync(Op):
     elsewhere in memory. ``num_between`` are integer instructions and moves of a warp for each of its copies, between
     which they stand: they make the addresses.
     ``come_along``: as of :class:`TmaLoad`.
+    ``fetches``: what rows that do not begin on a line fetch; None: whole sectors of whole lines.
     """
 
     tensor: str
@@ -110,6 +112,7 @@ class CpAsync(Op):
     cache_hint: CacheHint = "evict_normal"
     num_between: float = 0.0
     come_along: tuple[Tile, ...] = ()
+    fetches: Fetches | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,7 @@ class TmaLoad(Op):
     ``multicast`` lists cluster ranks that receive the data (empty: this CTA alone), each on its own barrier.
     ``come_along`` are the tiles of that tensor, of as many bytes each, that L2 takes from memory together with this one
     where it does not have it: the instruction or its tensor map asks for more bytes than the tile's rows have.
+    ``fetches``: as of :class:`CpAsync`.
     """
 
     tensor: str
@@ -158,6 +162,7 @@ class TmaLoad(Op):
     num_boxes: int = 1
     cache_hint: CacheHint = "evict_normal"
     come_along: tuple[Tile, ...] = ()
+    fetches: Fetches | None = None
 
 
 @dataclass(frozen=True, slots=True)

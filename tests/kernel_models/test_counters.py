@@ -47,7 +47,9 @@ def test_tma_loads_bring_what_lies_inside_of_the_matrices(
     result = run(**sizes, tile="128x64x64", schedule=schedule, cluster=cluster, skips=False)
     m, n, k = sizes["m"], sizes["n"], sizes["k"]
     tiles_m, tiles_n = ceil(m, 128), ceil(n, 64)
-    assert result.counters[TMA_BYTES] == (tiles_n * m * k + tiles_m * n * k) * 2
+    inside = (tiles_n * m * k + tiles_m * n * k) * 2
+    is_aligned = k * 2 % 128 == 0  # else halves of sectors cross twice
+    assert result.counters[TMA_BYTES] == inside if is_aligned else inside < result.counters[TMA_BYTES] < 2 * inside
 
 
 @pytest.mark.parametrize("sizes", [EVEN, EDGES], ids=["even", "edges"])

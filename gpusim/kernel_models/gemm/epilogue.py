@@ -33,8 +33,7 @@ class Epilogue:
 
     Models: conversion, alpha, beta, bias, activation; stores of fragments, or slices of a staging buffer that
     leave as whole rows or by TMA; predicated edges. C is read once for each sector, by whoever writes D.
-    Ignores: zeroing split-K's workspace beforehand; fences of global memory; rows of D that do not begin on a
-    sector.
+    Ignores: fences of global memory; rows of D that do not begin on a sector.
     """
 
     plan: TilePlan
@@ -298,7 +297,7 @@ class Epilogue:
 
         In the kernel: every part adds its accumulators to a workspace with ``red.global.add``, its threads
         meet and one of them counts it; the last part (here: the one with the highest index) reads the sum
-        back and writes D.
+        back, leaves zeros in its place, and writes D.
         """
         plan, params = self.plan, self.plan.params
         chunks = self._chunks(columns) if rows else []
@@ -324,5 +323,7 @@ class Epilogue:
             access = self._loads(rows, inside, SUM_BYTES)
             token = yield ops.GlobalLoad("workspace", (panel, self._step(idx)), access, allocates_in_l1=False)
             yield ops.Use(token)
+        for idx, access in sums:  # zeros, for the next launch
+            yield ops.GlobalStore("workspace", (panel, self._step(idx)), access)
         if chunks:
             yield from self._direct(at, rows, columns)

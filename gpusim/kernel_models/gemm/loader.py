@@ -13,6 +13,7 @@ from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan, ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern, wavefronts
+from gpusim.workload.fetches import CHUNK_BYTES, Fetches, fetches, row_fetches
 from gpusim.workload.global_access import global_access
 from gpusim.workload.operand import cp_async_fill
 from gpusim.workload.ops import Op
@@ -60,6 +61,7 @@ class Loader:
         self.by_tma = plan.params.copy_ == "tma"
         self._num_threads = num_threads
         self._panels: dict[tuple[int, int, int], Panel] = {}
+        self._fetched: dict[tuple[int, ...], Fetches | None] = {}
 
     @cached_property
     def stage_bytes(self) -> int:
@@ -121,6 +123,7 @@ class Loader:
             tensor, (plan.panel(which, at), step * ways + part), sum(box.num_bytes for box in boxes),
             rows * depth * self.params.element.num_bytes, sum(box.num_rows for box in boxes), buffer, stage,
             "full", multicast=receivers if ways > 1 else (), num_boxes=len(boxes),
+            fetches=self._fetches(which, at, step, rows, depth),
             come_along=() if plan.slices_k(which, ways) else tuple(
                 (panel, each * ways + part) for panel, each in self._come_along(which, at, step)
             ),
@@ -139,6 +142,42 @@ class Loader:
         begin = (first + step) // num * num - first
         steps = range(max(0, begin), min(begin + num, plan.num_k_steps(at.part)))
         return tuple((plan.panel(which, at), each) for each in steps if each != step)
+
+    # -------------------------------------------------------------------------------------- rows off a line
+
+    def _fetches(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> Fetches | None:
+        """What a copy of so many rows and so much of K fetches; None where all is whole sectors of whole lines."""
+        plan, params = self.plan, self.params
+        width, is_k_major = params.element.num_bytes, (params.is_a_k_major, params.is_b_k_major)[which]
+        pitch = width * (params.k if is_k_major else (params.m, params.n)[which])
+        first, k = (at.m, at.n)[which] * plan.tile[which], plan.first_k_step(at.part) * plan.tile[2] + step * plan.tile[2]
+        along, across = ((k, depth), (first, rows)) if is_k_major else ((first, rows), (k, depth))
+        start = (across[0] * pitch + along[0] * width) % LINE_BYTES
+        is_shifted = not self.by_tma and plan.operands[which].pad_bytes % SECTOR_BYTES
+        if not (rows and depth and (start or pitch % LINE_BYTES or is_shifted)) or is_transposed(params, which):
+            return None
+        key = (which, start, across[1], along[1] * width)
+        if key not in self._fetched:
+            self._fetched[key] = self._fetched_of(which, start, pitch, across[1], along[1] * width)
+        return self._fetched[key]
+
+    def _fetched_of(self, which: int, start: int, pitch: int, num_rows: int, row_bytes: int) -> Fetches | None:
+        """Of rows of ``row_bytes`` that lie ``pitch`` bytes apart, the first ``start`` behind a line's start."""
+        operand = self.plan.operands[which]
+        if row_bytes % CHUNK_BYTES or (pitch | start) % CHUNK_BYTES:
+            return None  # narrower copies, which L1 serves
+        row, byte = np.meshgrid(np.arange(num_rows), np.arange(0, row_bytes, CHUNK_BYTES), indexing="ij")
+        sources, destinations = start + row * pitch + byte, operand.byte_offsets(row, byte)
+        if self.by_tma:  # a box each panel, whose rows are asked for one by one
+            width = operand.panel_bytes
+            parts = [
+                row_fetches(sources[:, at // CHUNK_BYTES], min(width, row_bytes - at)) for at in range(0, row_bytes, width)
+            ]
+            return sum(parts, Fetches())
+        chunk = np.arange(ceil_div(sources.size, WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)
+        active = chunk < sources.size
+        chunk = np.where(active, chunk, 0)
+        return fetches(sources.reshape(-1)[chunk], destinations.reshape(-1)[chunk], active)
 
     @cached_property
     def _fills(self) -> tuple[AccessPattern, AccessPattern]:
@@ -188,6 +227,7 @@ class Loader:
             tensor, (plan.panel(which, at), step), fill, buffer, stage, allocates_in_l1=in_l1, num_rows=across,
             num_between=ADDRESS if is_by_math else 0.0,
             come_along=self._come_along(which, at, step),
+            fetches=self._fetches(which, at, step, rows, depth),
         )
 
 

@@ -34,6 +34,8 @@ class L2Spec:
     slice_bytes_per_cycle: float
     sustained_fraction: float
     """What the slices deliver under full load, of their peak."""
+    request_bytes: float
+    """What a request of a line takes of the slices' time at least, in bytes that they could deliver meanwhile."""
     shared_capacity_fraction: float
     """What one side holds, with copies of lines at home on the other: of ``capacity_bytes``. Both hold what both read."""
     capacity_spread_fraction: float

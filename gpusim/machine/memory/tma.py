@@ -18,7 +18,8 @@ class TmaSpec:
     box_cycles: float
     """What the engine spends on each box."""
     row_cycles: float
-    """What it spends on each row of a box (the rows of a wide box hide behind its bytes)."""
+    """What it spends on each row of a box, or on each request where a row needs several (the rows of a wide box hide behind
+    its bytes)."""
     bytes_per_cycle: float
     """How fast the engine turns a box into requests."""
     max_queued_boxes: int
@@ -80,7 +81,10 @@ class Tma(Component):
         return begin
 
     def walk_cycles(self, num_bytes: float, *, num_boxes: int, num_rows: int, port: float) -> tuple[float, float]:
-        """(cycles of the engine, of these those by which it is slower than its bytes at ``port``, bytes a cycle)."""
+        """(cycles of the engine, of these those by which it is slower than its bytes at ``port``, bytes a cycle).
+
+        ``num_rows``: requests, where rows need several each.
+        """
         spec = self.spec
         cycles = max(num_rows * spec.row_cycles, num_bytes / spec.bytes_per_cycle)
         return num_boxes * spec.box_cycles + cycles, max(0.0, cycles - num_bytes / port)

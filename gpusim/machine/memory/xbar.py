@@ -128,9 +128,9 @@ NARROW = 1.2
 """A link is looked at where its SMs would get so much more than with all SMs live: fewer are live, and unevenly. A margin
 chosen for speed and not measured: with all SMs live, what the links cost is in ``l2.sustained_fraction``."""
 
-Ask = tuple[TileState | None, float, float, float]
+Ask = tuple[TileState | None, float, float, float, float]
 """What a request moves: its tile where it may merge, bytes, what each takes of the slices, what these had moved
-(``SharedPipe.moved``) when it was asked for."""
+(``SharedPipe.moved``) when it was asked for, and how many of each they read."""
 Part = tuple[TileState, float, float, Done]
 """A request's share of a transfer: its tile, the cycle before which its last byte cannot pass, its latency, whom to tell."""
 
@@ -376,7 +376,8 @@ class Xbar(Component):
         """
         side = self._sides[request.sm_idx]
         tile = self.l2.look_up(request, side)
-        earliest = request.issued_at + request.num_bytes / self.alone_bytes_per_cycle
+        num_bytes = request.num_bytes * request.crossings
+        earliest = request.issued_at + num_bytes / self.alone_bytes_per_cycle
         port = self.ports[request.sm_idx]
         latency, across_at = self.l2.reach(request, tile, side, port.num_alike)
         if across_at > earliest:
@@ -387,15 +388,16 @@ class Xbar(Component):
             if last > earliest:
                 earliest = last
         weight = self._bulk_weight if group is not None and request.num_bytes > MOST_ROW_BYTES * request.num_rows else 1.0
+        weight = max(weight, request.num_line_requests * self.l2.spec.request_bytes / num_bytes)
         counters = self.counters
-        counters.asked_bytes += request.num_bytes
+        counters.asked_bytes += num_bytes
         if self._merges:
             moved, rate = port.link.slices.moved()
             asked = moved + (request.issued_at - self._env._now) * rate
-            ask: Ask = (tile, request.num_bytes, weight, asked)
+            ask: Ask = (tile, num_bytes, weight, asked, request.reads)
         else:
-            counters.served_bytes += request.num_bytes
-            ask = (None, request.num_bytes, weight, 0.0)
+            counters.served_bytes += num_bytes * request.reads
+            ask = (None, num_bytes, weight, 0.0, request.reads)
         self._deliver(request.sm_idx, ask, request, (tile, earliest, latency, done), group)
 
     def multicast(
@@ -404,17 +406,19 @@ class Xbar(Component):
         """Fetch a tile once and deliver it to ``receivers`` (SM, done), each of which takes in so much at most."""
         side = self._sides[request.sm_idx]
         tile = self.l2.look_up(request, side)
-        earliest = request.issued_at + request.num_bytes / self.alone_bytes_per_cycle
+        crossing = request.num_bytes * request.crossings
+        earliest = request.issued_at + crossing / self.alone_bytes_per_cycle
         latency, across_at = self.l2.reach(request, tile, side)
         if across_at > earliest:
             earliest = across_at
         weight = self._bulk_weight if request.num_bytes > MOST_ROW_BYTES * request.num_rows else 1.0
+        weight = max(weight, request.num_line_requests * self.l2.spec.request_bytes / crossing)
         stretch = max(1.0, self.alone_bytes_per_cycle / bytes_per_cycle)
-        self.counters.asked_bytes += request.num_bytes * len(receivers)
-        self.counters.served_bytes += request.num_bytes
+        self.counters.asked_bytes += crossing * len(receivers)
+        self.counters.served_bytes += crossing * request.reads
         for sm_idx, done in receivers:
-            num_bytes = request.num_bytes * stretch
-            ask = (None, num_bytes, weight / stretch, 0.0)
+            num_bytes = crossing * stretch
+            ask = (None, num_bytes, weight / stretch, 0.0, request.reads)
             self._deliver(sm_idx, ask, request, (tile, earliest, latency, done), done)
             weight = 0.0
 
@@ -497,7 +501,7 @@ class Xbar(Component):
         Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it,
         ``pace`` times as fast as that clock goes.
         """
-        tile, num_bytes, weight, asked_at = ask
+        tile, num_bytes, weight, asked_at, reads = ask
         counters = self.counters
         if tile is None:
             counters.carried_bytes += num_bytes * weight
@@ -530,13 +534,13 @@ class Xbar(Component):
                     passing = read
                     length = max(read, pace * max(last - begin, asking))
         tile.asked[port.region] = (begin, begin + length / pace, served, port)
-        counters.served_bytes += read
+        counters.served_bytes += read * reads
         carried = passing * weight
         counters.carried_bytes += carried
         return length, carried
 
     def _deliver(self, sm_idx: int, ask: Ask, request: MemoryRequest, part: Part, group: object) -> None:
-        self.counters.read_bytes += request.num_bytes * request.num_alike
+        self.counters.read_bytes += request.num_bytes * request.crossings * request.num_alike
         port = self.ports[sm_idx]
         active = port.active
         if active is None:

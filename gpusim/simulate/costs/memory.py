@@ -162,8 +162,9 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     """Like a load, but into a stage of shared memory and its group; a warp's own follow one another at a pace."""
     access, sm, count, in_l1 = op.access, role.sm, role.count, op.allocates_in_l1
     l1, num, wavefronts = sm.l1, access.num_requests, role.wavefronts(access)
+    fetches = op.fetches
     l1.counters.load_requests += num * count
-    l1.counters.load_sectors += access.num_sectors * count
+    l1.counters.load_sectors += (access.num_sectors if fetches is None else fetches.num_sectors) * count
     role.issue(num / role.num_warps)
     hits = in_l1 and l1.holds(op.tensor, op.tile)
     if in_l1:
@@ -173,10 +174,13 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     else:
         more, read = num * max(0.0, l1.spec.cp_async_bypass_cycles - 1.0 / l1.spec.requests_per_cycle), 0.0
     first, end = l1.accept(num, access.num_lines, read, at_cycle=role.t, weight=count, more_cycles=more)
-    lead = l1.spec.queue_cycles
+    lead, passed = l1.spec.queue_cycles, end
     if not in_l1:
         lead = l1.copy_lead_cycles(num, max(end - first, op.num_rows * l1.spec.cp_async_row_cycles))
-        end = max(end, l1.accept_rows(op.num_rows, at_cycle=first, weight=count))
+        more_rows = 0.0 if fetches is None else max(0.0, fetches.num_requests - op.num_rows)
+        passed = l1.accept_rows(op.num_rows + more_rows, at_cycle=first, weight=count)
+        behind = more_rows * l1.spec.cp_async_row_cycles  # what rows ask for beyond one request waits behind their warps
+        end = max(end, passed - behind)
     turns = max(1.0, num / role.num_warps)
     pace = max(
         turns * l1.spec.cp_async_interval_cycles, wavefronts / role.num_warps * sm.smem.spec.warp_cycles_per_wavefront
@@ -192,10 +196,11 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     stage.begin_write(role.t, role.who() if stage.read_until > role.t else "")
     group = role.cp_open
     group.add()
+    num_bytes = access.num_sectors * SECTOR_BYTES if fetches is None else fetches.num_bytes
     request = role.request(
-        op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=max(first, begun), num_rows=op.num_rows,
-        come_along=op.come_along,
+        op.tensor, op.tile, num_bytes, at=max(first, begun), num_rows=op.num_rows, come_along=op.come_along, fetches=fetches
     )
+    end = max(end, passed)
     last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns)
     least = last + (l1.spec.hit_latency_cycles if hits else role.engine.machine.l2.spec.near_latency_cycles)
     more = l1.spec.cp_async_latency_cycles if hits else 0.0

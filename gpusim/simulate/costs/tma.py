@@ -30,9 +30,8 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
     if not op.multicast:
         done = TmaArrived(role, role.cta, op, latency)
         if num_bytes:
-            request = MemoryRequest(
-                role.sm.idx, op.tensor, op.tile, num_bytes, role.wave, at, count, num_rows=op.num_rows,
-                come_along=op.come_along,
+            request = role.request(
+                op.tensor, op.tile, num_bytes, at=at, num_rows=op.num_rows, come_along=op.come_along, fetches=op.fetches
             )
             role.sm.l1.below.read(request, done, group=done.barrier)
         else:
@@ -43,8 +42,8 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
         cta = peer(role, rank)
         receivers.append((cta.sm.idx, TmaArrived(role, cta, op, latency)))
     if num_bytes:
-        request = MemoryRequest(
-            role.sm.idx, op.tensor, op.tile, num_bytes, role.wave, at, count, num_rows=op.num_rows, come_along=op.come_along
+        request = role.request(
+            op.tensor, op.tile, num_bytes, at=at, num_rows=op.num_rows, come_along=op.come_along, fetches=op.fetches
         )
         role.sm.l1.below.multicast(request, receivers, bytes_per_cycle=tma.spec.bytes_per_cycle)
     else:

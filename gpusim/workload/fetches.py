@@ -1,0 +1,133 @@
+"""What copies from global into shared memory ask L2 for, by address: where rows do not begin on a sector or a line.
+
+In: where the chunks of a tile lie in both. Out: counts.
+
+Models: a fetch is what one 32-byte sector of global memory holds for one 32-byte piece of shared memory: of cp.async, a
+sector whose halves go into two pieces crosses to the SM twice, whichever of the two is shifted against the other. A
+request is what one instruction fetches of one line for one line of shared memory, whole sectors apart from halves, and
+halves by which half goes where; two that want the same sectors for the same line become one. Of a TMA box a request is
+the whole sectors of a line of one row, or half a sector; nothing crosses twice.
+Ignores: the order of requests (some of swizzled rows become one more, a twentieth); copies of 4 and 8 bytes, which L1
+serves.
+Source: measured: kernels/tile_pitch, h200_sxm, 2026-11-22: one SM, all pitches and layouts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.errors import LayoutError
+from gpusim.units import LINE_BYTES, SECTOR_BYTES
+
+CHUNK_BYTES = 16
+"""What TMA's swizzles and cp.async around L1 keep together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetches:
+    """Of a tile, or of a part of it.
+
+    >>> Fetches(num_bytes=64, num_crossing=3) + Fetches(num_bytes=64, num_crossing=2, num_reads=2)
+    Fetches(num_bytes=128, num_sectors=0, num_crossing=5, num_reads=2, num_requests=0)
+    """
+
+    num_bytes: int = 0
+    num_sectors: int = 0
+    """Different ones, instruction by instruction (of a box row by row)."""
+    num_crossing: int = 0
+    """Sectors as they cross to the SM: once for each piece of shared memory that they go into."""
+    num_reads: int = 0
+    """Sectors as L2 reads them: once for each request."""
+    num_requests: int = 0
+    """Of lines, whole or in part."""
+
+    def __add__(self, other: Fetches) -> Fetches:
+        """Both."""
+        return Fetches(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+
+
+def fetches(
+    sources: NDArray[np.integer[Any]], destinations: NDArray[np.integer[Any]], active: NDArray[np.bool_] | None = None
+) -> Fetches:
+    """Of cp.async of 16 bytes: int[..., 32] byte addresses in global and in shared memory, a row an instruction.
+
+    >>> row = 16 * np.arange(8)
+    >>> fetches(row, row)
+    Fetches(num_bytes=128, num_sectors=4, num_crossing=4, num_reads=4, num_requests=1)
+    >>> fetches(row + 16, row)  # eight halves of five sectors
+    Fetches(num_bytes=128, num_sectors=5, num_crossing=8, num_reads=8, num_requests=3)
+    >>> fetches(row[:4], row[:4] + 16)  # each sector is wanted twice, by two requests that become one
+    Fetches(num_bytes=64, num_sectors=2, num_crossing=4, num_reads=2, num_requests=1)
+
+    Raises:
+        LayoutError: addresses of other shapes, or that are no multiples of 16.
+    """
+    given, wanted, instruction = _flat(sources, destinations, active)
+    sector, piece = given // SECTOR_BYTES, wanted // SECTOR_BYTES
+    crossing, which, chunks = np.unique(
+        np.stack((instruction, sector, piece)), axis=1, return_inverse=True, return_counts=True
+    )
+    which = which.reshape(-1)
+    kind = np.zeros(crossing.shape[1], dtype=np.int64)
+    is_half = chunks[which] == 1
+    kind[which[is_half]] = (1 + 2 * (given // CHUNK_BYTES % 2) + wanted // CHUNK_BYTES % 2)[is_half]
+    per_line = LINE_BYTES // SECTOR_BYTES
+    keys, of = np.unique(
+        np.stack((crossing[0], crossing[1] // per_line, crossing[2] // per_line, kind)), axis=1, return_inverse=True
+    )
+    masks = np.zeros(keys.shape[1], dtype=np.int64)
+    np.bitwise_or.at(masks, of.reshape(-1), 1 << crossing[1] % per_line)
+    requests = np.unique(np.stack((*keys[:3], masks)), axis=1)
+    return Fetches(
+        num_bytes=CHUNK_BYTES * given.size,
+        num_sectors=np.unique(np.stack((instruction, sector)), axis=1).shape[1],
+        num_crossing=crossing.shape[1],
+        num_reads=sum(int(mask).bit_count() for mask in requests[3]),
+        num_requests=requests.shape[1],
+    )
+
+
+def _flat(
+    sources: NDArray[np.integer[Any]], destinations: NDArray[np.integer[Any]], active: NDArray[np.bool_] | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Of the active chunks: source, destination, number of the instruction."""
+    given, wanted = np.asarray(sources, dtype=np.int64), np.asarray(destinations, dtype=np.int64)
+    if given.shape != wanted.shape or not given.ndim:
+        raise LayoutError(f"fetches: {given.shape} sources for {wanted.shape} destinations: use as many of both")
+    num_lanes = given.shape[-1]
+    taken = np.flatnonzero(np.broadcast_to(True if active is None else active, given.shape).reshape(-1))
+    given, wanted = given.reshape(-1)[taken], wanted.reshape(-1)[taken]
+    if ((given | wanted) % CHUNK_BYTES).any():
+        raise LayoutError(f"fetches: an address that is no multiple of {CHUNK_BYTES}: use chunks of {CHUNK_BYTES} bytes")
+    return given, wanted, np.asarray(taken // num_lanes, dtype=np.int64)
+
+
+def row_fetches(starts: NDArray[np.integer[Any]], row_bytes: int) -> Fetches:
+    """Of rows that a TMA box brings: int[n] byte addresses of their starts.
+
+    >>> row_fetches(np.array([0]), 128)
+    Fetches(num_bytes=128, num_sectors=4, num_crossing=4, num_reads=4, num_requests=1)
+    >>> row_fetches(np.array([4112]), 128)  # half a sector, three sectors, and half a sector of the next line
+    Fetches(num_bytes=128, num_sectors=5, num_crossing=5, num_reads=5, num_requests=3)
+
+    Raises:
+        LayoutError: starts or widths that are no multiples of 16.
+    """
+    first = np.asarray(starts, dtype=np.int64)
+    if row_bytes % CHUNK_BYTES or (first % CHUNK_BYTES).any():
+        raise LayoutError(f"fetches: a row that is no multiple of {CHUNK_BYTES} bytes: use chunks of {CHUNK_BYTES} bytes")
+    end = first + row_bytes
+    sectors = int((-(-end // SECTOR_BYTES) - first // SECTOR_BYTES).sum())
+    is_one = first // SECTOR_BYTES == (end - 1) // SECTOR_BYTES  # within one sector
+    ends = (first % SECTOR_BYTES != 0).astype(np.int64) + (end % SECTOR_BYTES != 0)
+    halves = np.where(is_one, row_bytes % SECTOR_BYTES != 0, ends)
+    from_, to = -(-first // SECTOR_BYTES) * SECTOR_BYTES, end // SECTOR_BYTES * SECTOR_BYTES
+    lines = np.where(to > from_, -(-to // LINE_BYTES) - from_ // LINE_BYTES, 0)
+    return Fetches(
+        num_bytes=row_bytes * first.size, num_sectors=sectors, num_crossing=sectors, num_reads=sectors,
+        num_requests=int(halves.sum() + lines.sum()),
+    )

@@ -1,0 +1,52 @@
+"""half_stores: every word is stored once a round, a wrong one is refused, the twin answers."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from gpusim import load_gpu
+from gpusim.evidence.case import Config, WrongAnswer, load_case
+
+CASE = load_case("half_stores")
+case = sys.modules[CASE.launch.__module__]
+ALL = [config for group in CASE.groups for config in CASE.configs(group, 1)]
+
+
+def test_there_are_as_many_configs_as_promised() -> None:
+    assert {group: len(CASE.configs(group, 1)) for group in CASE.groups} == {"stores": 68, "shifted": 18, "reductions": 12}
+
+
+@pytest.mark.parametrize("config", ALL, ids=str)
+def test_the_walk_of_the_kernel_meets_every_word_once_and_stays_inside(config: Config) -> None:
+    launch = CASE.launch(config, False)
+    pitch, shift, pieces, groups, apart, _ = np.frombuffer(launch.arguments[1].tobytes(), dtype="<u4").tolist()
+    size, lane = case.lane_bytes(config), np.arange(32)
+    corner = shift + np.arange(int(config["num_warps"]))[:, None] * pieces * 4 * size + lane // 4 * pitch + lane % 4 * size
+    met = [
+        corner + (first + group) * 8 * pitch + half * 4 * size
+        for first in range(0, groups, apart) for half in range(pieces) for group in range(apart)
+    ]
+    words = (np.concatenate(met).reshape(-1, 1) + np.arange(0, size, 4)).reshape(-1) // 4
+    held = case.wanted({**config, "num_ctas": "1"})
+    assert len(np.unique(words)) == words.size == case.asked_bytes({**config, "num_ctas": "1"}) // case.NUM_ROUNDS // 4
+    assert words.max() < len(held)
+    assert words.size - 1 <= np.count_nonzero(held[words]) == np.count_nonzero(held)
+
+
+def test_a_right_answer_passes_and_a_wrong_word_does_not() -> None:
+    for kernel in ("store_2_0", "red_8"):
+        config = case.config_of(kernel, warps=4, ctas=1)
+        held = case.wanted(config)
+        assert CASE.check(config, {"buffer": held})["asked_bytes"] == 64 * 4 * 128 * case.NUM_ROUNDS
+        held[5] ^= 1
+        with pytest.raises(WrongAnswer, match="word 5 "):
+            CASE.check(config, {"buffer": held})
+
+
+def test_the_twin_counts_sectors_that_are_written() -> None:
+    config = case.config_of("store_1_0", warps=1, ctas=1)
+    found = CASE.predict(config, load_gpu("h200_sxm"))["lts__t_sectors_srcunit_tex_op_write.sum"]
+    assert case.asked_bytes(config) <= 32 * found <= 2 * case.asked_bytes(config)
