@@ -339,7 +339,7 @@ def options(config: Config) -> Mapping[str, Any]:
         "consumers": entry.consumers, "cluster": entry.cluster, "persistent": config["persistent"] == "yes",
         "raster": config["raster"], "raster_group": int(config["raster_group"]), "split_k": int(config["split_k"]),
         "swizzle": "128B", "epilogue": config["epilogue"], "setmaxnreg": entry.setmaxnreg, "wgmma_depth": entry.depth,
-        "registers": registers_of(entry),
+        "registers": registers_of(entry), **code_of(entry, config["epilogue"]),
     }  # fmt: skip
     if entry.schedule != "pingpong":
         found["split"] = "m"
@@ -360,6 +360,39 @@ REGISTERS: Mapping[str, int] = {
 """Of a thread at launch, as ptxas of CUDA 13.0 has them; with setmaxnreg it takes the most that all warps can have."""
 LIMITED = {384: 168, 512: 128}
 """That is, by threads of a CTA."""
+CODE: Mapping[str, tuple[int, int, int, int]] = {
+    "ms1_64x64x64_c1x1_d0_bf16": (374, 200, 412, 583), "ms1_64x128x64_c1x1_d1_bf16": (396, 200, 414, 843),
+    "ms2_128x64x64_c1x1_d1_bf16": (396, 200, 420, 583), "ms2_128x128x64_c1x1_d0_bf16": (374, 200, 420, 843),
+    "ms2_128x128x64_c1x1_d1_bf16": (396, 200, 414, 843), "ms2_128x128x128_c1x1_d0_bf16": (420, 347, 420, 843),
+    "ws1_64x64x64_c1x1_d1_bf16": (250, 90, 382, 619), "ws1_64x128x64_c1x1_d1_bf16": (250, 96, 382, 852),
+    "ws1_128x128x64_c1x1_d1_bf16": (298, 96, 374, 2783), "co2_128x64x64_c1x1_d1_regs_bf16": (250, 96, 382, 629),
+    "co2_128x128x64_c1x1_d1_bf16": (250, 96, 382, 864), "co2_128x128x64_c1x2_d1_regs_bf16": (254, 91, 379, 1571),
+    "co2_128x128x128_c1x1_d1_regs_bf16": (298, 101, 382, 864), "co2_128x256x64_c1x1_d1_bf16": (301, 96, 376, 2850),
+    "co2_128x256x64_c1x1_d1_regs_bf16": (298, 96, 374, 2888), "co2_128x256x64_c2x1_d1_regs_bf16": (302, 91, 374, 2888),
+    "co2_128x256x64_c1x2_d1_regs_bf16": (302, 91, 379, 2888), "co2_256x128x64_c1x1_d1_regs_bf16": (298, 96, 374, 2811),
+    "co2_256x128x64_c2x1_d1_regs_bf16": (302, 91, 382, 2807), "co3_192x192x64_c1x1_d1_bf16": (274, 96, 374, 2657),
+    "co3_192x192x64_c1x1_d1_regs_bf16": (274, 96, 374, 2639), "pp2_64x128x64_c1x1_d1_bf16": (212, 96, 562, 924),
+    "pp2_64x256x64_c1x1_d1_bf16": (300, 96, 549, 2904), "pp2_64x256x64_c1x1_d1_regs_bf16": (296, 96, 545, 2940),
+    "pp2_64x256x64_c2x1_d1_regs_bf16": (300, 91, 547, 2938), "co2_128x128x128_c1x1_d1_regs_fp8": (250, 96, 382, 864),
+    "co2_128x256x128_c2x1_d1_regs_fp8": (302, 91, 374, 2888),
+}  # fmt: skip
+"""Cycles that an entry point's own instructions take a warp, in order, with the stalls and waits for results that nvcc 13.0 has
+scheduled (``gpusim.evidence.issue``): a k-step beside wgmma, barriers and copies; asking for a k-step's copies; a tile's place;
+a tile's way out of registers."""
+DEPENDENT_CYCLES = 4
+"""Of an instruction that waits for the one before."""
+STAGED_CODE = {"smem": (200, 400), "tma_store": (150, 265)}
+"""The same of a tile's way out through shared memory, and more for each 64 columns and rows of a warpgroup."""
+
+
+def code_of(entry: Entry, epilogue: str) -> dict[str, float]:
+    """An entry point's own instructions, to the model."""
+    step, copy, tile, direct = CODE[entry.name]
+    rows = entry.tile[0] if entry.schedule == "pingpong" else entry.tile[0] // entry.consumers
+    base, each = STAGED_CODE.get(epilogue, (direct, 0))
+    store = base + each * (entry.tile[1] // 64) * (rows // 64)
+    cycles = {"step_code": step, "copy_code": copy, "tile_code": tile, "store_code": store}
+    return {name: number / DEPENDENT_CYCLES for name, number in cycles.items()}
 
 
 

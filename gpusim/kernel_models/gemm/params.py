@@ -72,6 +72,7 @@ Warps = Annotated[tuple[int, int], _numbers(2, MAX_WARPS)]
 Cluster = Annotated[tuple[int, int], _numbers(2, MAX_CLUSTER)]
 Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
 Scalar = Annotated[float, Field(allow_inf_nan=False)]
+Instructions = Annotated[float, Field(ge=0, le=1 << 20, allow_inf_nan=False)]
 
 
 class GemmParams(KernelParams):
@@ -158,6 +159,19 @@ class GemmParams(KernelParams):
     fence: bool = Field(
         True, description="multistage with cp.async and wgmma only: whether a proxy fence stands between a k-step's "
         "copies and its math, as PTX wants and Triton leaves out"
+    )
+    step_code: Instructions = Field(
+        0.0, description="what a k-step's math warps do beside the wgmma, waits and copies: instructions that wait for one "
+        "another, as SASS has them; 0 where math hides it"
+    )
+    copy_code: Instructions = Field(
+        0.0, description="the same of the thread that asks for a k-step's copies by TMA"
+    )
+    tile_code: Instructions = Field(
+        0.0, description="the same of every role before a tile: where it lies"
+    )
+    store_code: Instructions = Field(
+        0.0, description="the same of a tile's way out: addresses and edges, beside conversion and stores"
     )
     registers: Annotated[int, Field(ge=24, le=255)] | None = Field(
         None, description="registers a thread is launched with, as ptxas -v says of a kernel that exists; by default worked "

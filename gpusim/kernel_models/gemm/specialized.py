@@ -26,6 +26,11 @@ def work(
         yield 0, plan.coordinates_of(cta.cta_idx)
 
 
+def code(num_instructions: float) -> list[Op]:
+    """A kernel's own instructions in a row, of which each waits for the one before."""
+    return [ops.Alu(num_instructions, is_chain=True)] if num_instructions else []
+
+
 def meet_all(plan: TilePlan) -> list[Op]:
     """All threads that share barriers meet: of the CTA, or of the cluster."""
     if plan.params.num_cluster_ctas > 1:
@@ -68,6 +73,7 @@ class Producer:
         self._arrive = [ops.CpAsyncMbarrierArrive("full", s) for s in range(num_stages)]
         self._all_arrive = plan.params.arrivals == "every_thread"
         self._arrive_empty = [ops.MbarrierArrive("empty", s) for s in range(num_stages)]
+        self._copy_code, self._tile_code = code(plan.params.copy_code), code(plan.params.tile_code)
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
         """The program."""
@@ -84,11 +90,13 @@ class Producer:
         stage, parity = 0, 0 if all_arrive else 1  # consumers give all slots away before their first k-step, or none
         for _, at in work(cta, plan):
             of_a, of_b = self.loader.panels(at, rank)
+            yield from self._tile_code
             for k in cta.loop(plan.num_k_steps(at.part)):
                 key = k * MAX_STAGES + stage  # slot(k, stage)
                 if all_arrive:
                     yield self._arrive_empty[stage]
                 yield wait[stage][parity]
+                yield from self._copy_code
                 yield expect[stage]
                 yield of_a[key]
                 yield of_b[key]
@@ -117,7 +125,7 @@ class Consumer:
 
     For each k-step: wait until the slot is full, issue wgmma, commit, wait until at most ``wgmma_depth``
     groups run, give the slot of the group that has ended back to the producers. After the last k-step: wait
-    for all, give the rest back, epilogue.
+    for all, give the rest back, epilogue. Half of a k-step's own code stands before its wgmma, half behind.
 
     Where every thread arrives (``cuda::barrier``), the warpgroups' threads do so on the full slot before they wait for
     it, on the empty one to give it back, and on all empty ones to begin with.
@@ -156,6 +164,7 @@ class Consumer:
             for s in stages
         ]
         self._give_back: dict[int, list[list[Op]]] = {}
+        self._step_code, self._tile_code = code(params.step_code / 2), code(params.tile_code)
 
     def _releases(self, rank: int) -> list[list[Op]]:
         """For each stage the arrivals that give it back, one for each CTA that writes into it."""
@@ -184,6 +193,7 @@ class Consumer:
         else:
             stage, parity = 0, 0
             for turn, at in work(cta, self.plan):
+                yield from self._tile_code
                 stage, parity = yield from self._multiply(
                     cta, self.plan.num_k_steps(at.part), stage, parity, passes_on=None
                 )
@@ -199,6 +209,7 @@ class Consumer:
         end_passes_on = ops.MbarrierArrive("epilogue_turn", 1 - idx)
         for turn, at in work(cta, self.plan, first=idx, step=2):
             parity = (turn // 2 & 1) ^ (idx == 0)
+            yield from self._tile_code
             yield mine[parity]
             stage, parity_of_stage = self._slot_after(0, 0, turn * num_k_steps)
             yield from self._multiply(cta, num_k_steps, stage, parity_of_stage, passes_on=passes_on)
@@ -216,17 +227,19 @@ class Consumer:
     ) -> Generator[Op, Any, tuple[int, int]]:
         """Multiply a tile from a slot on; returns the slot (stage, parity) behind its last k-step."""
         num_stages, depth, wait, math = self.num_stages, self.depth, self._wait, self._math
-        give_back = self._releases(cta.cta_rank)
+        give_back, step_code = self._releases(cta.cta_rank), self._step_code
         yield ops.WgmmaFence()
         held = stage  # oldest slot that has not been given back
         for k in cta.loop(num_k_steps):
             yield from wait[stage][parity]
+            yield from step_code
             yield from math[stage]
             if k >= depth:
                 yield from give_back[held]
                 held += 1
                 if held == num_stages:
                     held = 0
+            yield from step_code
             stage += 1
             if stage == num_stages:
                 stage, parity = 0, parity ^ 1
