@@ -10,7 +10,7 @@ from gpusim.kernel_models.gemm.epilogue import Epilogue
 from gpusim.kernel_models.gemm.fragments import Fragments
 from gpusim.kernel_models.gemm.loader import Loader, Panel, slot
 from gpusim.kernel_models.gemm.shares import Shares
-from gpusim.kernel_models.gemm.specialized import code, issues_of_k_step, work
+from gpusim.kernel_models.gemm.specialized import BEFORE_COPIES, BEFORE_MATH, code, code_around, issues_of_k_step, work
 from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
@@ -59,7 +59,9 @@ class Multistage:
         stages = range(num_stages)
         self._wait_full = [[ops.MbarrierWait("full", s, parity) for parity in (0, 1)] for s in stages]
         self._commit, self._meet = ops.CpAsyncCommitGroup(), ops.Syncthreads()
-        self._step_code, self._copy_code = code(params.step_code / 2), code(params.copy_code)
+        self._step_code, self._copy_code = (
+            code_around(params.step_code, BEFORE_MATH), code_around(params.copy_code, BEFORE_COPIES)
+        )  # fmt: skip
         self._tile_code = code(params.tile_code)
         # cp.async writes through the generic proxy, wgmma reads through the async one
         fence: list[Op] = [ops.FenceProxyAsync()] if params.math == "wgmma" and params.fence else []
@@ -93,7 +95,7 @@ class Multistage:
     def _load(self, panels: Panels, k: int, stage: int) -> Iterator[Op]:
         key = slot(k, stage)
         if self.by_tma:
-            yield from self._copy_code
+            yield from self._copy_code[0]
             yield self._expect[stage]
             if self.refills_last:
                 yield self._meet
@@ -101,7 +103,9 @@ class Multistage:
         if self.by_tma and self.refills_last:
             yield self._meet
         yield panels[1][key]
-        if not self.by_tma:
+        if self.by_tma:
+            yield from self._copy_code[1]
+        else:
             yield self._commit
 
     def _refill(self, panels: Panels, k: int, first: int, num_k_steps: int) -> Iterator[Op]:
@@ -132,7 +136,7 @@ class Multistage:
         panels = self.loader.panels(at, 0)
         is_ring, refills_first, refills_last, math = num_stages > 1, self.refills_first, self.refills_last, self._wgmma
         fence, commit, wait = ops.WgmmaFence(), ops.WgmmaCommitGroup(), ops.WgmmaWaitGroup(self.depth)
-        step_code = self._step_code
+        before, behind = self._step_code
         for k in range(distance if is_ring else 0):
             yield from self._refill(panels, k, first, num_k_steps)
         for k in cta.loop(num_k_steps):
@@ -141,7 +145,7 @@ class Multistage:
             yield from self._await_slot(first + k)
             if is_ring and refills_first:
                 yield from self._refill(panels, k + distance, first, num_k_steps)
-            yield from step_code
+            yield from before
             yield fence
             yield math[(first + k) % num_stages]
             yield commit
@@ -152,7 +156,7 @@ class Multistage:
                 yield self._meet
             if is_ring and refills_last:
                 yield from self._refill(panels, k + distance, first, num_k_steps)
-            yield from step_code
+            yield from behind
         yield ops.WgmmaWaitGroup(0)
 
     # -------------------------------------------------------------------------------------- mma.sync and fma

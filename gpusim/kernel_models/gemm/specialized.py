@@ -31,6 +31,15 @@ def code(num_instructions: float) -> list[Op]:
     return [ops.Alu(num_instructions, is_chain=True)] if num_instructions else []
 
 
+BEFORE_MATH, BEFORE_COPIES = 0.25, 0.5
+"""Of a k-step's own code: addresses of its operands; and of what asks for its copies. Source: nvcc's loops of ``kernels/hopper_gemm``."""
+
+
+def code_around(num_instructions: float, before: float) -> tuple[list[Op], list[Op]]:
+    """Code of which so much stands before what it is for, the rest behind."""
+    return code(num_instructions * before), code(num_instructions * (1 - before))
+
+
 def meet_all(plan: TilePlan) -> list[Op]:
     """All threads that share barriers meet: of the CTA, or of the cluster."""
     if plan.params.num_cluster_ctas > 1:
@@ -73,7 +82,8 @@ class Producer:
         self._arrive = [ops.CpAsyncMbarrierArrive("full", s) for s in range(num_stages)]
         self._all_arrive = plan.params.arrivals == "every_thread"
         self._arrive_empty = [ops.MbarrierArrive("empty", s) for s in range(num_stages)]
-        self._copy_code, self._tile_code = code(plan.params.copy_code), code(plan.params.tile_code)
+        self._copy_code = code_around(plan.params.copy_code, BEFORE_COPIES)
+        self._tile_code = code(plan.params.tile_code)
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
         """The program."""
@@ -87,6 +97,7 @@ class Producer:
     def _fill_by_tma(self, cta: RoleContext) -> Iterator[Op]:
         plan, num_stages, rank = self.plan, self.num_stages, cta.cta_rank
         wait, expect, all_arrive = self._wait, self._expect, self._all_arrive
+        before, behind = self._copy_code
         stage, parity = 0, 0 if all_arrive else 1  # consumers give all slots away before their first k-step, or none
         for _, at in work(cta, plan):
             of_a, of_b = self.loader.panels(at, rank)
@@ -96,10 +107,11 @@ class Producer:
                 if all_arrive:
                     yield self._arrive_empty[stage]
                 yield wait[stage][parity]
-                yield from self._copy_code
+                yield from before
                 yield expect[stage]
                 yield of_a[key]
                 yield of_b[key]
+                yield from behind
                 stage += 1
                 if stage == num_stages:
                     stage, parity = 0, parity ^ 1
@@ -125,7 +137,7 @@ class Consumer:
 
     For each k-step: wait until the slot is full, issue wgmma, commit, wait until at most ``wgmma_depth``
     groups run, give the slot of the group that has ended back to the producers. After the last k-step: wait
-    for all, give the rest back, epilogue. Half of a k-step's own code stands before its wgmma, half behind.
+    for all, give the rest back, epilogue. A quarter of a k-step's own code stands before its wgmma.
 
     Where every thread arrives (``cuda::barrier``), the warpgroups' threads do so on the full slot before they wait for
     it, on the empty one to give it back, and on all empty ones to begin with.
@@ -164,7 +176,7 @@ class Consumer:
             for s in stages
         ]
         self._give_back: dict[int, list[list[Op]]] = {}
-        self._step_code, self._tile_code = code(params.step_code / 2), code(params.tile_code)
+        self._step_code, self._tile_code = code_around(params.step_code, BEFORE_MATH), code(params.tile_code)
 
     def _releases(self, rank: int) -> list[list[Op]]:
         """For each stage the arrivals that give it back, one for each CTA that writes into it."""
@@ -227,19 +239,19 @@ class Consumer:
     ) -> Generator[Op, Any, tuple[int, int]]:
         """Multiply a tile from a slot on; returns the slot (stage, parity) behind its last k-step."""
         num_stages, depth, wait, math = self.num_stages, self.depth, self._wait, self._math
-        give_back, step_code = self._releases(cta.cta_rank), self._step_code
+        give_back, (before, behind) = self._releases(cta.cta_rank), self._step_code
         yield ops.WgmmaFence()
         held = stage  # oldest slot that has not been given back
         for k in cta.loop(num_k_steps):
             yield from wait[stage][parity]
-            yield from step_code
+            yield from before
             yield from math[stage]
             if k >= depth:
                 yield from give_back[held]
                 held += 1
                 if held == num_stages:
                     held = 0
-            yield from step_code
+            yield from behind
             stage += 1
             if stage == num_stages:
                 stage, parity = 0, parity ^ 1
