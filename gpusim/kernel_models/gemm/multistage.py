@@ -10,7 +10,7 @@ from gpusim.kernel_models.gemm.epilogue import Epilogue
 from gpusim.kernel_models.gemm.fragments import Fragments
 from gpusim.kernel_models.gemm.loader import Loader, Panel, slot
 from gpusim.kernel_models.gemm.shares import Shares
-from gpusim.kernel_models.gemm.specialized import BEFORE_COPIES, BEFORE_MATH, code, code_around, issues_of_k_step, work
+from gpusim.kernel_models.gemm.specialized import code, code_around_copies, code_around_math, issues_of_k_step, work
 from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
@@ -59,9 +59,7 @@ class Multistage:
         stages = range(num_stages)
         self._wait_full = [[ops.MbarrierWait("full", s, parity) for parity in (0, 1)] for s in stages]
         self._commit, self._meet = ops.CpAsyncCommitGroup(), ops.Syncthreads()
-        self._step_code, self._copy_code = (
-            code_around(params.step_code, BEFORE_MATH), code_around(params.copy_code, BEFORE_COPIES)
-        )  # fmt: skip
+        self._step_code, self._copy_code = code_around_math(params.step_code), code_around_copies(params.copy_code)
         self._tile_code = code(params.tile_code)
         # cp.async writes through the generic proxy, wgmma reads through the async one
         fence: list[Op] = [ops.FenceProxyAsync()] if params.math == "wgmma" and params.fence else []
@@ -136,7 +134,7 @@ class Multistage:
         panels = self.loader.panels(at, 0)
         is_ring, refills_first, refills_last, math = num_stages > 1, self.refills_first, self.refills_last, self._wgmma
         fence, commit, wait = ops.WgmmaFence(), ops.WgmmaCommitGroup(), ops.WgmmaWaitGroup(self.depth)
-        before, behind = self._step_code
+        before, beside, behind = self._step_code
         for k in range(distance if is_ring else 0):
             yield from self._refill(panels, k, first, num_k_steps)
         for k in cta.loop(num_k_steps):
@@ -151,6 +149,7 @@ class Multistage:
             yield commit
             if is_ring and not refills_first and not refills_last:
                 yield from self._refill(panels, k + distance, first, num_k_steps)
+            yield from beside
             yield wait
             if not is_ring or refills_last:
                 yield self._meet
