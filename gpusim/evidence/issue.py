@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.sass import Instruction, KernelSass
+from gpusim.evidence.sass import MEMORY, Instruction, KernelSass
 
 MOST_INSTRUCTIONS = 1 << 16
 """Of a way that ends."""
@@ -33,6 +33,8 @@ class Latencies:
     """SYNCS but for a try: until its operands are read."""
     try_wait_cycles: float = 0.0
     """SYNCS.PHASECHK.TRYWAIT of a phase that is complete: the program tells of it."""
+    store_operands_cycles: float = 0.0
+    """Stores, reductions and copies but UTMALDG: until their operands are read. The program tells of them."""
     other_cycles: float = 20.0
     """Conversions and reciprocals, the multi-function unit. Source: guess."""
     taken_branch_cycles: float = 6.6
@@ -49,7 +51,7 @@ class Latencies:
             return self.copy_operands_cycles
         if item.name == "SYNCS":
             return self.try_wait_cycles if "PHASECHK" in item.opcode else self.barrier_operands_cycles
-        return self.other_cycles
+        return self.store_operands_cycles if item.name in MEMORY else self.other_cycles
 
 
 LATENCIES = Latencies()
