@@ -1,12 +1,12 @@
 """How long a lone warp takes to issue compiled code, in order.
 
-In: a kernel's SASS and a way through it. Out: cycles. What a kernel's own instructions cost between the copies, waits and products
-that a program tells of is read so, and told to the model as instructions that wait for one another.
+In: a kernel's SASS and a way through it. Out: cycles. What a kernel's own instructions cost between the copies, waits and
+products that a program tells of is read so, and told to the model as instructions that wait for one another.
 
-Models: the compiler's own schedule (stalls of the control words), waits for what has no fixed latency, branches that are taken.
+Models: the compiler's own schedule (stalls of the control words), waits for what has no fixed latency, taken branches.
 Ignores: other warps of the sub-core; full pipes; misses of the instruction caches.
-Source: the control words as in :mod:`gpusim.evidence.sass`; latencies by ``kernels/ring_math``, one warpgroup that leaves a group
-in flight, at even places: least squares over its steps, which the odd ones meet within 2 %.
+Source: the control words as in :mod:`gpusim.evidence.sass`; latencies by ``kernels/ring_math``, one warpgroup that leaves a
+group in flight, at even places: least squares over its steps, which the odd ones meet within 2 %.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def way(
 ) -> Iterator[tuple[Instruction, bool]]:
     """Instructions from address ``begin`` until ``end`` comes (again), each with whether it branches away.
 
-    Waits for a phase succeed at once, one lane asks for a copy, warps do not diverge; all other conditional branches are ``takes``'.
+    Waits for a phase succeed at once, one lane asks for a copy, warps do not diverge; all other conditional branches are
+    ``takes``'.
 
     Raises:
         ConfigError: no instruction there, or a way that does not end.

@@ -376,13 +376,14 @@ CODE: Mapping[str, tuple[int, int, int, int]] = {
     "pp2_64x256x64_c2x1_d1_regs_bf16": (303, 84, 592, 2946), "co2_128x128x128_c1x1_d1_regs_fp8": (254, 91, 411, 874),
     "co2_128x256x128_c2x1_d1_regs_fp8": (305, 84, 406, 2899),
 }  # fmt: skip
-"""Cycles that an entry point's own instructions take a warp, in order, with the stalls and waits for results that nvcc 13.0 has
-scheduled (``gpusim.evidence.issue``): a k-step beside wgmma, barriers and copies; asking for a k-step's copies; a tile's place;
-a tile's way out of registers."""
+"""Cycles that an entry point's own instructions take a warp, in order, with the stalls and waits for results that nvcc 13.0
+has scheduled (``gpusim.evidence.issue``): a k-step beside wgmma, barriers and copies; asking for a k-step's copies; a tile's
+place; a tile's way out of registers."""
 DEPENDENT_CYCLES = 4
 """Of an instruction that waits for the one before."""
 STAGED_CODE = {"smem": (200, 400), "tma_store": (150, 265)}
-"""The same of a tile's way out through shared memory, and more for each 64 columns and rows of a warpgroup."""
+"""The same of a tile's way out through shared memory, and more for each 64 columns and rows of a warpgroup. Source: SASS of
+``ws1_64x64x64`` and ``ws1_64x128x64``, rounded."""
 
 
 def code_of(entry: Entry, epilogue: str) -> dict[str, float]:

@@ -228,8 +228,8 @@ CODE: Mapping[tuple[int, int, int], tuple[int, int]] = {
     (128, 1, 1): (286, 534), (128, 1, 2): (389, 728), (128, 2, 1): (286, 534), (128, 2, 2): (389, 728),
     (256, 1, 1): (374, 627), (256, 1, 2): (486, 858), (256, 2, 1): (374, 636), (256, 2, 2): (486, 876),
 }  # fmt: skip
-"""Cycles that a step's own instructions take, without copies and with them, by n, warpgroups and boxes. Source: SASS of sm_90a,
-``gpusim.evidence.issue``; beside the ops."""
+"""Cycles that a step's own instructions take beside the ops, without copies and with them, by n, warpgroups, boxes. Source:
+SASS of sm_90a, ``gpusim.evidence.issue``."""
 BEFORE_MATH, BESIDE_MATH, BEFORE_COPIES = 0.25, 0.2, 0.5
 """What of it stands before the first wgmma, and between it and the wait; of that of copies before them."""
 

@@ -8,7 +8,9 @@ from gpusim.errors import ConfigError
 from gpusim.evidence.issue import Latencies, issue_cycles, loop_cycles, way
 from gpusim.evidence.sass import Instruction, KernelSass
 
-ROUND = Latencies(special_register_cycles=30, constant_cycles=20, copy_operands_cycles=8, taken_branch_cycles=5, yield_cycles=40)
+ROUND = Latencies(
+    special_register_cycles=30, constant_cycles=20, copy_operands_cycles=8, taken_branch_cycles=5, yield_cycles=40
+)  # fmt: skip
 
 
 def kernel(*items: Instruction) -> KernelSass:

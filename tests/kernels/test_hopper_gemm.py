@@ -146,8 +146,8 @@ def test_the_twin_answers() -> None:
 # ---------------------------------------------------------------------------------------------- its own instructions
 
 LOADER, OTHERS, CONSUMER = "YYNNNY", "YYNNYY", "NY"
-"""Branches that are taken on the way through a k-step: of a multistage kernel whose refill follows the wait, by the thread that
-copies and by others; of a consumer."""
+"""Branches that are taken on the way through a k-step: of a multistage kernel whose refill follows the wait, by the thread
+that copies and by others; of a consumer."""
 DIRECT = "NNNY"
 """On the way out of registers: D has rows and columns here, one part, no staging."""
 

@@ -32,8 +32,8 @@ def code(num_instructions: float) -> list[Op]:
 
 
 BEFORE_MATH, BESIDE_MATH, BEFORE_COPIES = 0.25, 0.2, 0.5
-"""Of a k-step's own code what stands before the first wgmma, and from there to the wait; of what asks for its copies what stands
-before them. Source: SASS of ``kernels/hopper_gemm`` and ``ring_math``: 16 to 31 %, 14 to 28 %, half."""
+"""Of a k-step's own code what stands before the first wgmma, and from there to the wait; of what asks for its copies what
+stands before them. Source: SASS of ``kernels/hopper_gemm`` and ``ring_math``: 16 to 31 %, 14 to 28 %, half."""
 
 
 def code_around_math(num_instructions: float) -> tuple[list[Op], list[Op], list[Op]]:
