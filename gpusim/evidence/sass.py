@@ -53,6 +53,8 @@ class Instruction:
     """The scoreboard barrier that is free again once the operands are read."""
     waits_for: frozenset[int] = frozenset()
     """The barriers that it waits for before it is issued."""
+    write_barrier: int | None = None
+    """The barrier that is free again once its result is there."""
 
     @property
     def name(self) -> str:
@@ -179,9 +181,9 @@ def parse_sass(text: str, usage: str = "") -> dict[str, KernelSass]:
         body = text[found.end() : following.start() if following else len(text)]
         instructions: list[Instruction] = []
         for address, predicate, opcode, operands, upper in _INSTRUCTION.findall(body):
-            stall, read, waited = _control(upper)
+            stall, read, waited, written = _control(upper)
             if opcode != "NOP":
-                made = Instruction(int(address, 16), predicate, opcode, operands.strip(), stall, read, waited)
+                made = Instruction(int(address, 16), predicate, opcode, operands.strip(), stall, read, waited, written)
                 instructions.append(made)
             elif instructions:
                 last = instructions[-1]
@@ -190,17 +192,18 @@ def parse_sass(text: str, usage: str = "") -> dict[str, KernelSass]:
     return kernels
 
 
-def _control(upper: str) -> tuple[int, int | None, frozenset[int]]:
-    """(stall, barrier of the operands, barriers waited for) from the upper half of an encoding; empty: nothing.
+def _control(upper: str) -> tuple[int, int | None, frozenset[int], int | None]:
+    """(stall, barrier of the operands, barriers waited for, barrier of the result) from the upper half of an encoding.
 
     >>> _control("000fe20008000f00")
-    (1, None, frozenset())
+    (1, None, frozenset(), None)
     """
     if not upper:
-        return 0, None, frozenset()
+        return 0, None, frozenset(), None
     word = int(upper, 16) >> 41
-    read, waited = word >> 8 & 7, word >> 11 & 63
-    return word & 15, read if read < 6 else None, frozenset(idx for idx in range(6) if waited >> idx & 1)
+    written, read, waited = word >> 5 & 7, word >> 8 & 7, word >> 11 & 63
+    barriers = frozenset(idx for idx in range(6) if waited >> idx & 1)
+    return word & 15, read if read < 6 else None, barriers, written if written < 6 else None
 
 
 def read_sass(cubin: Path) -> dict[str, KernelSass]:

@@ -340,6 +340,7 @@ def options(config: Config) -> Mapping[str, Any]:
         "raster": config["raster"], "raster_group": int(config["raster_group"]), "split_k": int(config["split_k"]),
         "swizzle": "128B", "epilogue": config["epilogue"], "setmaxnreg": entry.setmaxnreg, "wgmma_depth": entry.depth,
         "registers": registers_of(entry), "fetch_bytes": int(config["promotion"].removesuffix("B")),
+        **code_of(entry, config["epilogue"]),
     }  # fmt: skip
     if entry.schedule != "pingpong":
         found["split"] = "m"
@@ -360,6 +361,40 @@ REGISTERS: Mapping[str, int] = {
 """Of a thread at launch, as ptxas of CUDA 13.0 has them; with setmaxnreg it takes the most that all warps can have."""
 LIMITED = {384: 168, 512: 128}
 """That is, by threads of a CTA."""
+CODE: Mapping[str, tuple[int, int, int, int]] = {
+    "ms1_64x64x64_c1x1_d0_bf16": (390, 182, 443, 593), "ms1_64x128x64_c1x1_d1_bf16": (413, 182, 445, 853),
+    "ms2_128x64x64_c1x1_d1_bf16": (413, 182, 454, 593), "ms2_128x128x64_c1x1_d0_bf16": (390, 182, 446, 853),
+    "ms2_128x128x64_c1x1_d1_bf16": (413, 182, 445, 853), "ms2_128x128x128_c1x1_d0_bf16": (436, 320, 446, 853),
+    "ws1_64x64x64_c1x1_d1_bf16": (254, 89, 411, 626), "ws1_64x128x64_c1x1_d1_bf16": (254, 91, 411, 860),
+    "ws1_128x128x64_c1x1_d1_bf16": (302, 91, 406, 2792), "co2_128x64x64_c1x1_d1_regs_bf16": (254, 91, 411, 640),
+    "co2_128x128x64_c1x1_d1_bf16": (254, 91, 411, 874), "co2_128x128x64_c1x2_d1_regs_bf16": (257, 84, 399, 1581),
+    "co2_128x128x128_c1x1_d1_regs_bf16": (302, 98, 411, 874), "co2_128x256x64_c1x1_d1_bf16": (305, 91, 399, 2859),
+    "co2_128x256x64_c1x1_d1_regs_bf16": (302, 91, 406, 2899), "co2_128x256x64_c2x1_d1_regs_bf16": (305, 84, 406, 2899),
+    "co2_128x256x64_c1x2_d1_regs_bf16": (305, 84, 399, 2899), "co2_256x128x64_c1x1_d1_regs_bf16": (302, 91, 406, 2818),
+    "co2_256x128x64_c2x1_d1_regs_bf16": (305, 84, 412, 2814), "co3_192x192x64_c1x1_d1_bf16": (278, 91, 406, 2667),
+    "co3_192x192x64_c1x1_d1_regs_bf16": (278, 91, 406, 2648), "pp2_64x128x64_c1x1_d1_bf16": (220, 91, 599, 932),
+    "pp2_64x256x64_c1x1_d1_bf16": (308, 91, 589, 2910), "pp2_64x256x64_c1x1_d1_regs_bf16": (300, 91, 590, 2948),
+    "pp2_64x256x64_c2x1_d1_regs_bf16": (303, 84, 592, 2946), "co2_128x128x128_c1x1_d1_regs_fp8": (254, 91, 411, 874),
+    "co2_128x256x128_c2x1_d1_regs_fp8": (305, 84, 406, 2899),
+}  # fmt: skip
+"""Cycles that an entry point's own instructions take a warp, in order, with the stalls and waits for results that nvcc 13.0
+has scheduled (``gpusim.evidence.issue``): a k-step beside wgmma, barriers and copies; asking for a k-step's copies; a tile's
+place; a tile's way out of registers."""
+DEPENDENT_CYCLES = 4
+"""Of an instruction that waits for the one before."""
+STAGED_CODE = {"smem": (200, 400), "tma_store": (150, 265)}
+"""The same of a tile's way out through shared memory, and more for each 64 columns and rows of a warpgroup. Source: SASS of
+``ws1_64x64x64`` and ``ws1_64x128x64``, rounded."""
+
+
+def code_of(entry: Entry, epilogue: str) -> dict[str, float]:
+    """An entry point's own instructions, to the model."""
+    step, copy, tile, direct = CODE[entry.name]
+    rows = entry.tile[0] if entry.schedule == "pingpong" else entry.tile[0] // entry.consumers
+    base, each = STAGED_CODE.get(epilogue, (direct, 0))
+    store = base + each * (entry.tile[1] // 64) * (rows // 64)
+    cycles = {"step_code": step, "copy_code": copy, "tile_code": tile, "store_code": store}
+    return {name: number / DEPENDENT_CYCLES for name, number in cycles.items()}
 
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -19,7 +19,6 @@ from gpusim.evidence.case import (
     MappedTensor,
     Output,
     Outputs,
-    TwinConstant,
     WrongAnswer,
     by_value,
 )
@@ -224,9 +223,15 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 TWIN_STEPS = 24
-STEP_CYCLES, REFILL_CYCLES, LATE_CYCLES, BOX_CYCLES = 260.9, 206.8, 38.81, 86.82
-"""What the kernel's loop takes beside the ops: a step without copies, what its copies add, of this what comes behind them,
-and each box of both operands."""
+CODE: Mapping[tuple[int, int, int], tuple[int, int]] = {
+    (64, 1, 1): (312, 566), (64, 1, 2): (363, 702), (64, 2, 1): (312, 566), (64, 2, 2): (363, 702),
+    (128, 1, 1): (286, 534), (128, 1, 2): (389, 728), (128, 2, 1): (286, 534), (128, 2, 2): (389, 728),
+    (256, 1, 1): (374, 627), (256, 1, 2): (486, 858), (256, 2, 1): (374, 636), (256, 2, 2): (486, 876),
+}  # fmt: skip
+"""Cycles that a step's own instructions take beside the ops, without copies and with them, by n, warpgroups, boxes. Source:
+SASS of sm_90a, ``gpusim.evidence.issue``."""
+BEFORE_MATH, BESIDE_MATH, BEFORE_COPIES = 0.25, 0.2, 0.5
+"""What of it stands before the first wgmma, and between it and the wait; of that of copies before them."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -242,20 +247,25 @@ def _twin(config: Config, gpu: GpuSpec) -> float:
     stages, depth, copies = int(config["num_stages"]), int(config["depth"]), config["has_copies"] == "1"
     ahead = stages - 1 if copies else stages
     math = [ops.Wgmma(wgmma(b_rows, BF16), 4 * boxes, (("a", stage), ("b", stage))) for stage in range(stages)]
-    step_code, refill_code, late_code, box_code = (
-        _code(cycles, gpu) for cycles in (STEP_CYCLES, REFILL_CYCLES - LATE_CYCLES, LATE_CYCLES, BOX_CYCLES)
+    plain, copying = CODE[int(config["n"]), int(config["num_warpgroups"]), boxes]
+    before_math, beside_math, behind_math = (
+        _code(plain * share, gpu) for share in (BEFORE_MATH, BESIDE_MATH, 1 - BEFORE_MATH - BESIDE_MATH)
+    )  # fmt: skip
+    before_copies, behind_copies = (
+        _code((copying - plain) * share, gpu) for share in (BEFORE_COPIES, 1 - BEFORE_COPIES)
     )  # fmt: skip
     half, ctas = TWIN_STEPS // 2, int(config["num_ctas"])
 
     def load(cta: int, step: int) -> Iterator[Any]:
         stage = step % stages
+        yield before_copies
         yield ops.MbarrierArriveExpectTx("full", stage, a_bytes + b_bytes)
         for box in range(boxes):
             column = (step * boxes + box) % NUM_COLUMNS
-            yield box_code
             yield ops.TmaLoad("A", (0, column), a_bytes // boxes, a_bytes // boxes, a_rows, "a", stage, "full")
             tile = (cta if ctas <= MOST_CTAS else 0, column)
             yield ops.TmaLoad("B", tile, b_bytes // boxes, b_bytes // boxes, b_rows, "b", stage, "full")
+        yield behind_copies
 
     def multiply(*, is_loader: bool) -> Callable[[RoleContext], Iterator[Any]]:
         def program(cta: RoleContext) -> Iterator[Any]:
@@ -268,16 +278,16 @@ def _twin(config: Config, gpu: GpuSpec) -> float:
                     yield ops.RangeStart(ops.Section.MAINLOOP)
                 if copies or step < stages:
                     yield ops.MbarrierWait("full", step % stages, step // stages & 1)
+                yield before_math
                 yield ops.WgmmaFence()
                 yield math[step % stages]
                 yield ops.WgmmaCommitGroup()
+                yield beside_math
                 yield ops.WgmmaWaitGroup(depth)
                 yield ops.Syncthreads()
                 if is_loader and copies and step + ahead < TWIN_STEPS:
-                    yield refill_code
                     yield from load(cta.cta_idx, step + ahead)
-                    yield late_code
-                yield step_code
+                yield behind_math
             yield ops.RangeEnd()
             yield ops.WgmmaWaitGroup(0)
 
@@ -304,35 +314,6 @@ def _twin(config: Config, gpu: GpuSpec) -> float:
 def _code(num_cycles: float, gpu: GpuSpec) -> ops.Alu:
     """Code that takes a warp so long, most of it waiting for itself."""
     return ops.Alu(num_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
-
-
-def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
-    """What the loop's code takes, of one warpgroup that waits for its math: all else is known from elsewhere."""
-    lone = [row for row in rows if row["is_noted"] == "0" and row["num_warpgroups"] == "1" and row["num_ctas"] == "1"]
-    plain = [row for row in lone if row["depth"] == "0"]
-    hidden = [row for row in plain if row["num_stages"] != "2" or row["has_copies"] == "0"]  # none waits for a stage
-    beyond = [(row, float(row["step_cycles"]) - _twin(row, gpu)) for row in hidden]
-    alone = [cycles for row, cycles in beyond if row["has_copies"] == "0"]
-    one, two = ([cycles for row, cycles in beyond if row["has_copies"] == "1" and row["num_boxes"] == num] for num in "12")
-    late = [
-        _twin(row, gpu) - float(row["step_cycles"]) for row in lone if row["num_stages"] == "2" and row["has_copies"] == "1"
-    ]  # fmt: skip
-    if not (alone and one and two and late):
-        return []
-    step, box = float(np.median(alone)), float(np.median(two) - np.median(one))
-    what = "one warpgroup, waits for its math"
-    return [
-        TwinConstant(name="STEP_CYCLES", value=STEP_CYCLES + step, how=f"{what}, no copies: beyond the twin's, median"),
-        TwinConstant(name="BOX_CYCLES", value=BOX_CYCLES + box, how=f"{what}, rings of 3 and 4: two boxes less one"),
-        TwinConstant(
-            name="REFILL_CYCLES", value=REFILL_CYCLES + float(np.median(one)) - step - box,
-            how=f"{what}, rings of 3 and 4, one box: steps beyond the twin's, less those two, median",
-        ),
-        TwinConstant(
-            name="LATE_CYCLES", value=LATE_CYCLES + float(np.median(late)),
-            how="one warpgroup, rings of 2, which wait for their copies: the twin's beyond the steps, median",
-        ),
-    ]  # fmt: skip
 
 
 DRAIN_CYCLES = 45.75
@@ -382,6 +363,5 @@ CASE = Case(
     predict=predict,
     tiers={"step_cycles": 4},
     fit=fit,
-    twin_constants=twin_constants,
     includes=includes,
 )  # fmt: skip

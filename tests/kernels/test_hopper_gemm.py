@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from gpusim.evidence.case import Config, Windows, WrongAnswer, load_case
+from gpusim.evidence.issue import issue_cycles, loop_cycles, way
+from gpusim.evidence.sass import WARPGROUP_TENSOR, Instruction, KernelSass
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.kernel_models.gemm.room import staging_of
 from gpusim.machine.config import load_gpu
@@ -138,3 +141,52 @@ def test_the_twin_answers() -> None:
     found = CASE.predict(SMALL, load_gpu("h200_sxm"))
     assert found["launch__grid_size"] == 12
     assert found["l1tex__m_xbar2l1tex_read_bytes.sum"] > 0
+
+
+# ---------------------------------------------------------------------------------------------- its own instructions
+
+LOADER, OTHERS, CONSUMER = "YYNNNY", "YYNNYY", "NY"
+"""Branches that are taken on the way through a k-step: of a multistage kernel whose refill follows the wait, by the thread
+that copies and by others; of a consumer."""
+DIRECT = "NNNY"
+"""On the way out of registers: D has rows and columns here, one part, no staging."""
+
+
+def taking(answers: str) -> Callable[[Instruction], bool]:
+    """Answers in order, and then no."""
+    left = list(answers)
+    return lambda _: bool(left) and left.pop(0) == "Y"
+
+
+def loops_around(kernel: KernelSass) -> tuple[KernelSass, KernelSass]:
+    """The k-loop and the loop over tiles."""
+    closed = [loop for loop in kernel.loops if loop.instructions[-1].predicate]
+    found = sorted((loop for loop in closed if loop.select(*WARPGROUP_TENSOR)), key=lambda loop: len(loop.instructions))
+    return found[0], found[1]
+
+
+def code_in(kernel: KernelSass, schedule: str) -> tuple[int, int, int, int]:
+    """As ``CODE`` is written."""
+    steps, tiles = loops_around(kernel)
+    begin, end = steps.instructions[0].address, steps.instructions[-1].address
+    copying = [loop for loop in kernel.loops if loop.select("UTMALDG") and loop.instructions[-1].predicate]
+    if schedule == "multistage":
+        step = loop_cycles(list(way(kernel, begin, begin, taking(OTHERS))))
+        copy = loop_cycles(list(way(kernel, begin, begin, taking(LOADER)))) - step
+        first = min(loop.instructions[0].address for loop in copying if tiles.instructions[0] != loop.instructions[0])
+    else:
+        step, first = loop_cycles(list(way(kernel, begin, begin, taking(CONSUMER)))), begin
+        producer = min(copying, key=lambda loop: len(loop.instructions))
+        tried = next(i for i, item in enumerate(producer.instructions) if "TRYWAIT" in item.opcode)
+        done = next(item.branch_target for item in producer.instructions[tried:] if item.branch_target)
+        copy = issue_cycles(list(way(kernel, done, producer.instructions[0].address, taking("Y"))))
+    tile = issue_cycles(list(way(kernel, tiles.instructions[0].address, first, taking(""))))
+    behind = next(item.address for item in kernel.instructions if item.address > end)
+    direct = issue_cycles(list(way(kernel, behind, tiles.instructions[-1].address, taking(DIRECT))))
+    return round(step), round(copy), round(tile), round(direct)
+
+
+def test_the_code_between_is_that_of_the_sass(sass: Sass) -> None:
+    kernels = sass("hopper_gemm", "sm_90a")
+    found = {name: code_in(kernels[name], entry.schedule) for name, entry in case.ENTRIES.items()}
+    assert found == dict(case.CODE)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from gpusim.evidence.case import MappedTensor, Output, WrongAnswer, load_case
-from gpusim.evidence.sass import read_sass
+from gpusim.evidence.issue import loop_cycles, way
+from gpusim.evidence.sass import Instruction, KernelSass, read_sass
 from gpusim.evidence.toolkit import Cubin
 from gpusim.machine.config import load_gpu
 
@@ -103,3 +104,31 @@ def test_the_loop_is_the_sources(built: Callable[[str, str], Cubin]) -> None:
         boxes = int(name[-1])
         assert len(kernel.select("HGMMA")) == 4 * boxes
         assert len(kernel.select("WARPGROUP")) == 3  # the fence, the wait in the loop, and that behind it
+
+
+def turn(kernel: KernelSass, *, copies: bool, boxes: int) -> float:
+    """Cycles of the loop's own instructions."""
+    loop = min((loop for loop in kernel.loops if loop.select("HGMMA")), key=lambda loop: len(loop.instructions))
+    begin, end = loop.instructions[0].address, loop.instructions[-1].address
+    left = [boxes]
+
+    def takes(item: Instruction) -> bool:
+        target = item.branch_target
+        assert target is not None
+        if item.address != end and target < item.address:  # from box to box
+            left[0] -= 1
+            return left[0] > 0
+        return item.address == end or not copies
+
+    return loop_cycles(list(way(kernel, begin, begin, takes)))
+
+
+def test_a_steps_code_is_that_of_the_sass(built: Callable[[str, str], Cubin]) -> None:
+    kernels = read_sass(built("ring_math", "sm_90a").path)
+    found = {
+        (n, num, boxes): tuple(
+            round(turn(kernels[f"ring_n{n}_{num}_1_{boxes}"], copies=copies, boxes=boxes)) for copies in (False, True)
+        )
+        for n in case.SOME_N for num in case.WARPGROUPS for boxes in case.BOXES
+    }  # fmt: skip
+    assert found == dict(case.CODE)

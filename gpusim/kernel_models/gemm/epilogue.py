@@ -125,6 +125,8 @@ class Epilogue:
             per_element += 1.0
         per_element += {1: 1.0, 2: 0.5, 4: 0.0}[params.out_element.num_bytes]  # packing
         found: list[Op] = [ops.Alu(elements * per_element)]
+        if params.store_code:
+            found.append(ops.Alu(params.store_code / num_slices, is_chain=True))
         if mufu:
             found.append(ops.Mufu(elements * mufu))
         return found

@@ -10,7 +10,7 @@ from gpusim.kernel_models.gemm.epilogue import Epilogue
 from gpusim.kernel_models.gemm.fragments import Fragments
 from gpusim.kernel_models.gemm.loader import Loader, Panel, slot
 from gpusim.kernel_models.gemm.shares import Shares
-from gpusim.kernel_models.gemm.specialized import issues_of_k_step, work
+from gpusim.kernel_models.gemm.specialized import code, code_around_copies, code_around_math, issues_of_k_step, work
 from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
@@ -66,6 +66,8 @@ class Multistage:
         stages = range(num_stages)
         self._wait_full = [[ops.MbarrierWait("full", s, parity) for parity in (0, 1)] for s in stages]
         self._commit, self._meet = ops.CpAsyncCommitGroup(), ops.Syncthreads()
+        self._step_code, self._copy_code = code_around_math(params.step_code), code_around_copies(params.copy_code)
+        self._tile_code = code(params.tile_code)
         # cp.async writes through the generic proxy, wgmma reads through the async one
         fence: list[Op] = [ops.FenceProxyAsync()] if params.math == "wgmma" and params.fence else []
         self._arrived: list[Op] = [ops.CpAsyncWaitGroup(self.distance - 1), *fence, self._meet]
@@ -79,6 +81,7 @@ class Multistage:
         first = 0  # k-steps of the tiles before, which say where in the ring a tile begins
         for turn, at in work(cta, self.plan):
             first = turn * self.plan.num_k_steps(at.part)
+            yield from self._tile_code
             if turn:
                 yield self._meet  # all have left the ring and the staging buffer
             if self.plan.params.math == "wgmma":
@@ -97,6 +100,7 @@ class Multistage:
     def _load(self, panels: Panels, k: int, stage: int) -> Iterator[Op]:
         key = slot(k, stage)
         if self.by_tma:
+            yield from self._copy_code[0]
             yield self._expect[stage]
             if self.refills_last:
                 yield self._meet
@@ -104,6 +108,7 @@ class Multistage:
             if self.refills_last:
                 yield self._meet
             yield panels[1][key]
+            yield from self._copy_code[1]
             return
         for panel, addresses in zip(panels, self.loader.addresses, strict=True):
             if addresses is not None:
@@ -139,7 +144,8 @@ class Multistage:
         panels = self.loader.panels(at, 0)
         is_ring, refills_first, refills_last, math = num_stages > 1, self.refills_first, self.refills_last, self._wgmma
         fence, commit, wait = ops.WgmmaFence(), ops.WgmmaCommitGroup(), ops.WgmmaWaitGroup(self.depth)
-        set_up = ops.Alu(SET_UP, is_chain=True)
+        before, beside, behind = self._step_code
+        before = before or [ops.Alu(SET_UP, is_chain=True)]
         for k in range(distance if is_ring else 0):
             yield from self._refill(panels, k, first, num_k_steps)
         for k in cta.loop(num_k_steps):
@@ -148,17 +154,19 @@ class Multistage:
             yield from self._await_slot(first + k)
             if is_ring and refills_first:
                 yield from self._refill(panels, k + distance, first, num_k_steps)
-            yield set_up
+            yield from before
             yield fence
             yield math[(first + k) % num_stages]
             yield commit
             if is_ring and not refills_first and not refills_last:
                 yield from self._refill(panels, k + distance, first, num_k_steps)
+            yield from beside
             yield wait
             if not is_ring or refills_last:
                 yield self._meet
             if is_ring and refills_last:
                 yield from self._refill(panels, k + distance, first, num_k_steps)
+            yield from behind
         yield ops.WgmmaWaitGroup(0)
 
     # -------------------------------------------------------------------------------------- mma.sync and fma

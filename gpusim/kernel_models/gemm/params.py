@@ -82,6 +82,7 @@ Warps = Annotated[tuple[int, int], _numbers(2, MAX_WARPS)]
 Cluster = Annotated[tuple[int, int], _numbers(2, MAX_CLUSTER)]
 Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
 Scalar = Annotated[float, Field(allow_inf_nan=False)]
+Instructions = Annotated[float, Field(ge=0, le=1 << 20, allow_inf_nan=False)]
 
 
 class GemmParams(KernelParams):
@@ -181,6 +182,19 @@ class GemmParams(KernelParams):
     fetch_bytes: Literal[64, 128, 256] | None = Field(
         None, description="bytes that L2 takes of memory at least where a copy finds nothing: a tensor map's promotion (128 "
         "by default); of cp.async 128 where SASS has LDGSTS.LTC128B (L2::128B), else 64"
+    )
+    step_code: Instructions = Field(
+        0.0, description="what a k-step's math warps do beside the wgmma, waits and copies: instructions that wait for one "
+        "another, as SASS has them; 0 where math hides it"
+    )
+    copy_code: Instructions = Field(
+        0.0, description="the same of the thread that asks for a k-step's copies by TMA"
+    )
+    tile_code: Instructions = Field(
+        0.0, description="the same of every role before a tile: where it lies"
+    )
+    store_code: Instructions = Field(
+        0.0, description="the same of a tile's way out: addresses and edges, beside conversion and stores"
     )
     registers: Annotated[int, Field(ge=24, le=255)] | None = Field(
         None, description="registers a thread is launched with, as ptxas -v says of a kernel that exists; by default worked "
