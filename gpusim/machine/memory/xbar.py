@@ -11,6 +11,7 @@ import simpy
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
 from gpusim.machine.floorplan import Floorplan
+from gpusim.machine.memory.hbm import GOLDEN
 from gpusim.machine.memory.l2 import L2, StoreKind, TileState
 from gpusim.machine.store_port import StorePort
 from gpusim.machine.timing import Done, Pipe, SharedPipe, Ticket
@@ -43,6 +44,8 @@ class XbarSpec:
     """Requests for a line that become one at most."""
     merge_window_cycles: float
     """For how long after a line has passed the slices who asks for it may still get it with whom it was for."""
+    sm_distance_cycles: float
+    """What lines take longer to the SM that is farthest from L2 than to the nearest; the others lie evenly between."""
 
 
 @dataclass(slots=True)
@@ -142,7 +145,7 @@ class _Transfer:
     """
 
     __slots__ = (
-        "ask", "asks", "group", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port", "ticket", "weight",
+        "ask", "asks", "group", "is_joined", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port", "ticket", "weight",
         "xbar",
     )
 
@@ -159,6 +162,8 @@ class _Transfer:
         self.part = part
         self.more: list[Part] | None = None
         self.group = group
+        self.is_joined = False
+        """Whether all of it comes with what other SMs had asked for."""
         self.link_at = 0.0
         """When the link of the GPC has carried it."""
         self.ticket: Ticket | None = None
@@ -169,10 +174,11 @@ class _Transfer:
         port.active = self
         link = port.link
         share = link.slices.share_now(link.share) if self.group is None else 1.0
-        moved, carried = xbar.price(self.ask, port, 0.0, share)
+        moved, carried, self.is_joined = xbar.price(self.ask, port, 0.0, share)
         if self.asks is not None:
             for ask in self.asks:
-                more, carried_more = xbar.price(ask, port, moved, share)
+                more, carried_more, is_joined = xbar.price(ask, port, moved, share)
+                self.is_joined &= is_joined
                 moved += more
                 carried += carried_more
             self.asks = None
@@ -193,7 +199,8 @@ class _Transfer:
         else:
             xbar, port = self.xbar, self.port
             slices = port.link.slices
-            moved, carried = xbar.price(ask, port, slices.left(self.ticket), self.ticket.share)
+            moved, carried, is_joined = xbar.price(ask, port, slices.left(self.ticket), self.ticket.share)
+            self.is_joined &= is_joined
             total = self.num_moved_bytes + moved
             self.weight = mean = (self.weight * self.num_moved_bytes + carried * port.num_alike) / total
             self.num_moved_bytes = total
@@ -216,15 +223,20 @@ class _Transfer:
         if cycle < self.link_at:
             cycle = self.link_at
         spread = self.xbar.l2.spread_cycles(self.num_bytes / LINE_BYTES)
-        _hand_over(self.part, cycle, spread)
+        ahead = self.xbar.spec.merge_window_cycles if self.is_joined else 0.0
+        _hand_over(self.part, cycle, spread, ahead)
         if self.more is not None:
             for part in self.more:
-                _hand_over(part, cycle, spread)
+                _hand_over(part, cycle, spread, ahead)
 
 
-def _hand_over(part: Part, passed_at: float, spread_cycles: float) -> None:
-    """A request's last byte is in the SM a latency after it could pass the port and its tile's fill was in L2."""
+def _hand_over(part: Part, passed_at: float, spread_cycles: float, ahead_cycles: float) -> None:
+    """A request's last byte is in the SM a latency after it could pass the port and its tile's fill was in L2.
+
+    What others had asked for was on its way up to ``ahead_cycles`` before this one asked.
+    """
     tile, earliest, latency_cycles, done = part
+    earliest -= ahead_cycles
     latency_cycles += spread_cycles
     ready_at = passed_at if passed_at > earliest else earliest
     done_at = tile.done_at
@@ -319,6 +331,9 @@ class Xbar(Component):
             for gpc_idx, region, num in zip(gpcs, regions, num_alike, strict=True)
         ]
         self._sides = sides
+        apart = 0.0 if alike else spec.sm_distance_cycles
+        self._distances = [apart * (sm_idx * GOLDEN % 1.0 - 0.5) for sm_idx in range(floorplan.num_sms)]
+        """What each SM's lines take longer than the mean's."""
         self._merges = spec.merge_scope != "sm" and spec.merge_limit > 1
         self._left_out = [0.0, 0.0, 0.0]
         """Bytes asked for, served and carried for what was left out, to be added at the end."""
@@ -379,6 +394,7 @@ class Xbar(Component):
         earliest = request.issued_at + request.num_bytes / self.alone_bytes_per_cycle
         port = self.ports[request.sm_idx]
         latency, across_at = self.l2.reach(request, tile, side, port.num_alike)
+        latency += self._distances[request.sm_idx]
         if across_at > earliest:
             earliest = across_at
         if places is not None:
@@ -491,8 +507,8 @@ class Xbar(Component):
         counters = self.counters
         return counters.read_bytes * counters.carried_bytes / counters.asked_bytes if counters.asked_bytes else 0.0
 
-    def price(self, ask: Ask, port: _Port, behind_bytes: float, pace: float) -> tuple[float, float]:
-        """(bytes by which the slices' clock goes on until it has passed, bytes that slices and links carry for it).
+    def price(self, ask: Ask, port: _Port, behind_bytes: float, pace: float) -> tuple[float, float, bool]:
+        """(bytes by which the slices' clock goes on until it has passed, bytes that slices and links carry, if all joins).
 
         Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it,
         ``pace`` times as fast as that clock goes.
@@ -501,7 +517,7 @@ class Xbar(Component):
         counters = self.counters
         if tile is None:
             counters.carried_bytes += num_bytes * weight
-            return num_bytes, num_bytes * weight
+            return num_bytes, num_bytes * weight, False
         slices = port.link.slices
         moved, rate = slices.moved()
         begin = moved + behind_bytes / pace
@@ -511,7 +527,7 @@ class Xbar(Component):
             asked_at = begin - self._ahead_bytes
         asked = tile.asked.get(port.region)
         asking = num_bytes * rate / slices.alone
-        read, length, served, passing = num_bytes, num_bytes, 1.0, num_bytes
+        read, length, served, passing, is_joined = num_bytes, num_bytes, 1.0, num_bytes, False
         if asked is not None:
             first, last, num, of_port = asked
             done_at = tile.done_at
@@ -528,12 +544,13 @@ class Xbar(Component):
                 served += merged * num
                 if of_port is not port:  # what an SM asks for twice is read once and sent to it twice
                     passing = read
-                    length = max(read, pace * max(last - begin, asking))
+                    is_joined = merged >= 1.0
+                    length = max(read, pace * max(last - begin, asking - self.spec.merge_window_cycles * rate))
         tile.asked[port.region] = (begin, begin + length / pace, served, port)
         counters.served_bytes += read
         carried = passing * weight
         counters.carried_bytes += carried
-        return length, carried
+        return length, carried, is_joined
 
     def _deliver(self, sm_idx: int, ask: Ask, request: MemoryRequest, part: Part, group: object) -> None:
         self.counters.read_bytes += request.num_bytes * request.num_alike
