@@ -173,7 +173,7 @@ class _Transfer:
         port, xbar = self.port, self.xbar
         port.active = self
         link = port.link
-        share = link.slices.share_now(link.share) if self.group is None else 1.0
+        share = link.slices.share_now(link.share)
         moved, carried, self.is_joined = xbar.price(self.ask, port, 0.0, share)
         if self.asks is not None:
             for ask in self.asks:
