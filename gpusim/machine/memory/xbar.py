@@ -127,6 +127,8 @@ class _Port:
 MOST_ROW_BYTES = 2048
 """Of a box: 256 elements of 8 bytes. Source: CUDA driver API, ``cuTensorMapEncodeTiled``."""
 
+import os
+EXPERIMENT = os.environ.get("EXPERIMENT")
 NARROW = 1.2
 """A link is looked at where its SMs would get so much more than with all SMs live: fewer are live, and unevenly. A margin
 chosen for speed and not measured: with all SMs live, what the links cost is in ``l2.sustained_fraction``."""
@@ -145,7 +147,7 @@ class _Transfer:
     """
 
     __slots__ = (
-        "ask", "asks", "group", "is_joined", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port", "ticket", "weight",
+        "ask", "asks", "group", "is_joined", "later_cycles", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port", "ticket", "weight",
         "xbar",
     )
 
@@ -164,6 +166,8 @@ class _Transfer:
         self.group = group
         self.is_joined = False
         """Whether all of it comes with what other SMs had asked for."""
+        self.later_cycles = 0.0
+        """What its last line waits beyond the mean, or less."""
         self.link_at = 0.0
         """When the link of the GPC has carried it."""
         self.ticket: Ticket | None = None
@@ -174,11 +178,12 @@ class _Transfer:
         port.active = self
         link = port.link
         share = link.slices.share_now(link.share)
-        moved, carried, self.is_joined = xbar.price(self.ask, port, 0.0, share)
+        moved, carried, self.is_joined, self.later_cycles = xbar.price(self.ask, port, 0.0, share)
         if self.asks is not None:
             for ask in self.asks:
-                more, carried_more, is_joined = xbar.price(ask, port, moved, share)
+                more, carried_more, is_joined, later = xbar.price(ask, port, moved, share)
                 self.is_joined &= is_joined
+                self.later_cycles = max(self.later_cycles, later)
                 moved += more
                 carried += carried_more
             self.asks = None
@@ -199,8 +204,9 @@ class _Transfer:
         else:
             xbar, port = self.xbar, self.port
             slices = port.link.slices
-            moved, carried, is_joined = xbar.price(ask, port, slices.left(self.ticket), self.ticket.share)
+            moved, carried, is_joined, later = xbar.price(ask, port, slices.left(self.ticket), self.ticket.share)
             self.is_joined &= is_joined
+            self.later_cycles = max(self.later_cycles, later)
             total = self.num_moved_bytes + moved
             self.weight = mean = (self.weight * self.num_moved_bytes + carried * port.num_alike) / total
             self.num_moved_bytes = total
@@ -222,7 +228,7 @@ class _Transfer:
             port.active = None
         if cycle < self.link_at:
             cycle = self.link_at
-        spread = self.xbar.l2.spread_cycles(self.num_bytes / LINE_BYTES)
+        spread = self.xbar.l2.spread_cycles(self.num_bytes / LINE_BYTES) + self.later_cycles
         ahead = self.xbar.spec.merge_window_cycles if self.is_joined else 0.0
         _hand_over(self.part, cycle, spread, ahead)
         if self.more is not None:
@@ -338,6 +344,8 @@ class Xbar(Component):
         self._left_out = [0.0, 0.0, 0.0]
         """Bytes asked for, served and carried for what was left out, to be added at the end."""
         self._bulk_weight = 1.0 / spec.bulk_read_fraction
+        self._spread_cycles = 0.0 if alike else l2.spec.busy_spread_cycles
+        self._num_draws = 0
         self._ahead_bytes = spec.sm_read_bytes_per_cycle * l2.spec.near_latency_cycles
 
     def is_live(self, sm_idx: int, *, is_live: bool) -> None:
@@ -507,7 +515,7 @@ class Xbar(Component):
         counters = self.counters
         return counters.read_bytes * counters.carried_bytes / counters.asked_bytes if counters.asked_bytes else 0.0
 
-    def price(self, ask: Ask, port: _Port, behind_bytes: float, pace: float) -> tuple[float, float, bool]:
+    def price(self, ask: Ask, port: _Port, behind_bytes: float, pace: float) -> tuple[float, float, bool, float]:
         """(bytes by which the slices' clock goes on until it has passed, bytes that slices and links carry, if all joins).
 
         Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it,
@@ -517,7 +525,7 @@ class Xbar(Component):
         counters = self.counters
         if tile is None:
             counters.carried_bytes += num_bytes * weight
-            return num_bytes, num_bytes * weight, False
+            return num_bytes, num_bytes * weight, False, 0.0
         slices = port.link.slices
         moved, rate = slices.moved()
         begin = moved + behind_bytes / pace
@@ -528,14 +536,17 @@ class Xbar(Component):
         asked = tile.asked.get(port.region)
         asking = num_bytes * rate / slices.alone
         read, length, served, passing, is_joined = num_bytes, num_bytes, 1.0, num_bytes, False
+        later = self._later(slices)
         if asked is not None:
-            first, last, num, of_port = asked
+            first, last, num, of_port, their_later = asked
             done_at = tile.done_at
             if done_at is None or done_at > self._env._now:
                 merged = 1.0
             else:
                 late, waits = asked_at - self.spec.merge_window_cycles * rate - first, last - first - asking
                 merged = 1.0 if late <= 0.0 else max(0.0, 1.0 - late / waits) if waits > 0.0 else 0.0
+                if EXPERIMENT:
+                    merged = 1.0 if late <= 0.0 else 0.0
             room = self.spec.merge_limit - num
             if room < 1.0:
                 merged *= room
@@ -545,12 +556,20 @@ class Xbar(Component):
                 if of_port is not port:  # what an SM asks for twice is read once and sent to it twice
                     passing = read
                     is_joined = merged >= 1.0
+                    later = their_later if is_joined else max(later, their_later)
                     length = max(read, pace * max(last - begin, asking - self.spec.merge_window_cycles * rate))
-        tile.asked[port.region] = (begin, begin + length / pace, served, port)
+        tile.asked[port.region] = (begin, begin + length / pace, served, port, later)
         counters.served_bytes += read
         carried = passing * weight
         counters.carried_bytes += carried
-        return length, carried, is_joined
+        return length, carried, is_joined, later
+
+    def _later(self, slices: SharedPipe) -> float:
+        """What the last line of the next request waits at its slice beyond the mean, or less: evenly, by a sequence."""
+        if not self._spread_cycles:
+            return 0.0
+        self._num_draws += 1
+        return self._spread_cycles * slices.load * (self._num_draws * GOLDEN % 1.0 - 0.5)
 
     def _deliver(self, sm_idx: int, ask: Ask, request: MemoryRequest, part: Part, group: object) -> None:
         self.counters.read_bytes += request.num_bytes * request.num_alike
