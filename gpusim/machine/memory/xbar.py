@@ -66,15 +66,22 @@ class _Link:
     """A GPC's way in, which slices serve it, and how many of its SMs are live."""
 
     __slots__ = (
-        "is_narrow", "num_live", "num_lone_live", "pipe", "share", "slices", "whole_share_bytes_per_cycle",
+        "bulk_shares", "is_narrow", "live_parts", "num_live", "num_lone_live", "pipe", "share", "slices",
+        "whole_share_bytes_per_cycle",
     )
 
-    def __init__(self, bytes_per_cycle: float, whole_share_bytes_per_cycle: float, slices: SharedPipe) -> None:
+    def __init__(
+        self, bytes_per_cycle: float, whole_share_bytes_per_cycle: float, slices: SharedPipe, num_parts: int
+    ) -> None:
         self.pipe = Pipe(units_per_cycle=bytes_per_cycle)
         self.slices = slices
         """Those of its side."""
         self.share = 1.0
-        """What one of its SMs gets of them while they are short, where the mean of their SMs gets 1."""
+        """What threads of one of its SMs get of them while they are short, where the mean of their SMs gets 1."""
+        self.live_parts = [0] * num_parts
+        """Live SMs of each of its parts."""
+        self.bulk_shares = [1.0] * num_parts
+        """The same of bulk copies, by the SM's part."""
         self.num_lone_live = 0
         """Of its live SMs those in lone pairs, which the slices serve in a turn of their own."""
         self.whole_share_bytes_per_cycle = whole_share_bytes_per_cycle
@@ -112,10 +119,12 @@ def by_turns(total: float, turns: Sequence[int], most: Sequence[float]) -> list[
 class _Port:
     """One SM's way in: transfers one after the other, the first of them sharing the slices with other SMs."""
 
-    __slots__ = ("active", "link", "num_alike", "region", "waiting")
+    __slots__ = ("active", "link", "num_alike", "part", "region", "waiting")
 
-    def __init__(self, link: _Link, region: int, num_alike: float) -> None:
+    def __init__(self, link: _Link, part: int, region: int, num_alike: float) -> None:
         self.link = link
+        self.part = part
+        """Of its GPC."""
         self.num_alike = num_alike
         """SMs that this one stands for: each has as much from slices and link as it."""
         self.region = region
@@ -127,8 +136,6 @@ class _Port:
 MOST_ROW_BYTES = 2048
 """Of a box: 256 elements of 8 bytes. Source: CUDA driver API, ``cuTensorMapEncodeTiled``."""
 
-import os
-EXPERIMENT = os.environ.get("EXPERIMENT")
 NARROW = 1.2
 """A link is looked at where its SMs would get so much more than with all SMs live: fewer are live, and unevenly. A margin
 chosen for speed and not measured: with all SMs live, what the links cost is in ``l2.sustained_fraction``."""
@@ -177,7 +184,7 @@ class _Transfer:
         port, xbar = self.port, self.xbar
         port.active = self
         link = port.link
-        share = link.slices.share_now(link.share)
+        share = link.slices.share_now(link.share if self.group is None else link.bulk_shares[port.part])
         moved, carried, self.is_joined, self.later_cycles = xbar.price(self.ask, port, 0.0, share)
         if self.asks is not None:
             for ask in self.asks:
@@ -315,7 +322,7 @@ class Xbar(Component):
         self._links = [
             _Link(
                 spec.gpc_read_bytes_per_cycle, slices * gpcs.count(gpc_idx) / len(gpcs),
-                self._side_slices[sides[gpcs.index(gpc_idx)]],
+                self._side_slices[sides[gpcs.index(gpc_idx)]], floorplan.num_parts,
             )
             for gpc_idx in range(len(floorplan.members))
         ]
@@ -333,8 +340,8 @@ class Xbar(Component):
         self._side_write_bytes_per_cycle = {side: l2.store_bytes_per_cycle(side) for side in self._side_slices}
         regions = floorplan.groups(spec.merge_scope)
         self.ports = [
-            _Port(self._links[gpc_idx], region, num)
-            for gpc_idx, region, num in zip(gpcs, regions, num_alike, strict=True)
+            _Port(self._links[gpc_idx], part, region, num)
+            for gpc_idx, part, region, num in zip(gpcs, floorplan.part_of_sm, regions, num_alike, strict=True)
         ]
         self._sides = sides
         apart = 0.0 if alike else spec.sm_distance_cycles
@@ -352,6 +359,7 @@ class Xbar(Component):
         """An SM has its first CTA, or has lost its last: whose link is in the way now?"""
         mine, num = self.ports[sm_idx].link, int(self.ports[sm_idx].num_alike)
         mine.num_live += num if is_live else -num
+        mine.live_parts[self.ports[sm_idx].part] += num if is_live else -num
         if sm_idx in self._lone:
             mine.num_lone_live += num if is_live else -num
         spec = self.spec
@@ -367,6 +375,10 @@ class Xbar(Component):
             share = link.num_live * each
             link.is_narrow = share > max(spec.gpc_read_bytes_per_cycle, NARROW * link.whole_share_bytes_per_cycle)
             link.share = gets / share if gets else 1.0
+        turns = [1] * len(links)
+        for link, gets in zip(links, by_turns(total, turns, most), strict=True):
+            live = [num for num in link.live_parts if num]
+            link.bulk_shares = [gets / len(live) / num / each if num else 1.0 for num in link.live_parts]
         self._share_stores(self._sides[sm_idx])
 
     def _share_stores(self, side: int) -> None:
@@ -545,8 +557,6 @@ class Xbar(Component):
             else:
                 late, waits = asked_at - self.spec.merge_window_cycles * rate - first, last - first - asking
                 merged = 1.0 if late <= 0.0 else max(0.0, 1.0 - late / waits) if waits > 0.0 else 0.0
-                if EXPERIMENT:
-                    merged = 1.0 if late <= 0.0 else 0.0
             room = self.spec.merge_limit - num
             if room < 1.0:
                 merged *= room
