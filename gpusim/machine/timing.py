@@ -214,11 +214,6 @@ class SharedPipe:
         self._last = now
         return self._base + virtual, self._rate
 
-    @property
-    def load(self) -> float:
-        """What is wanted of the rate by all that is under way, 1 where it is short."""
-        return min(1.0, self._weight * self.cap / self.total)
-
     def left(self, ticket: Ticket) -> float:
         """Bytes that a transfer in flight has to move."""
         return (ticket.finish - self._virtual - (self._env._now - self._last) * self._rate) * ticket.share

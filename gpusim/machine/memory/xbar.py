@@ -154,8 +154,8 @@ class _Transfer:
     """
 
     __slots__ = (
-        "ask", "asks", "group", "is_joined", "later_cycles", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port", "ticket", "weight",
-        "xbar",
+        "ask", "asks", "group", "is_joined", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port", "ticket",
+        "weight", "xbar",
     )
 
     def __init__(self, xbar: Xbar, port: _Port, ask: Ask, part: Part, group: object) -> None:
@@ -173,8 +173,6 @@ class _Transfer:
         self.group = group
         self.is_joined = False
         """Whether all of it comes with what other SMs had asked for."""
-        self.later_cycles = 0.0
-        """What its last line waits beyond the mean, or less."""
         self.link_at = 0.0
         """When the link of the GPC has carried it."""
         self.ticket: Ticket | None = None
@@ -185,12 +183,11 @@ class _Transfer:
         port.active = self
         link = port.link
         share = link.slices.share_now(link.share if self.group is None else link.bulk_shares[port.part])
-        moved, carried, self.is_joined, self.later_cycles = xbar.price(self.ask, port, 0.0, share)
+        moved, carried, self.is_joined = xbar.price(self.ask, port, 0.0, share)
         if self.asks is not None:
             for ask in self.asks:
-                more, carried_more, is_joined, later = xbar.price(ask, port, moved, share)
+                more, carried_more, is_joined = xbar.price(ask, port, moved, share)
                 self.is_joined &= is_joined
-                self.later_cycles = max(self.later_cycles, later)
                 moved += more
                 carried += carried_more
             self.asks = None
@@ -211,9 +208,8 @@ class _Transfer:
         else:
             xbar, port = self.xbar, self.port
             slices = port.link.slices
-            moved, carried, is_joined, later = xbar.price(ask, port, slices.left(self.ticket), self.ticket.share)
+            moved, carried, is_joined = xbar.price(ask, port, slices.left(self.ticket), self.ticket.share)
             self.is_joined &= is_joined
-            self.later_cycles = max(self.later_cycles, later)
             total = self.num_moved_bytes + moved
             self.weight = mean = (self.weight * self.num_moved_bytes + carried * port.num_alike) / total
             self.num_moved_bytes = total
@@ -235,7 +231,7 @@ class _Transfer:
             port.active = None
         if cycle < self.link_at:
             cycle = self.link_at
-        spread = self.xbar.l2.spread_cycles(self.num_bytes / LINE_BYTES) + self.later_cycles
+        spread = self.xbar.l2.spread_cycles(self.num_bytes / LINE_BYTES)
         ahead = self.xbar.spec.merge_window_cycles if self.is_joined else 0.0
         _hand_over(self.part, cycle, spread, ahead)
         if self.more is not None:
@@ -262,8 +258,9 @@ def _hand_over(part: Part, passed_at: float, spread_cycles: float, ahead_cycles:
 class Xbar(Component):
     """Ports, slices and merging.
 
-    Models: a limit on what one SM takes in, one on what the L2 slices of a side serve to its SMs (loads in turns of GPCs, so
-    that an SM of a larger one gets less; lone pairs have a turn of their own), and their own for stores, which cross between
+    Models: a limit on what one SM takes in, one on what the L2 slices of a side serve to its SMs (in turns of GPCs, so that an
+    SM of a larger one gets less; of threads' loads lone pairs have a turn of their own, of bulk copies each part of a GPC has
+    one of its GPC's), unlike ways from L2 to SMs, and their own for stores, which cross between
     the sides in such turns, too, and whose port takes
     an SM's one after the other and behind which some wait for L2, reductions with a header a line, lines that threads store
     in small parts with what a packet takes at least on each way, lines whose sectors are stored in part with a mask; a
@@ -274,18 +271,20 @@ class Xbar(Component):
     and cost slices and link nothing, up to a number of requests a line: an SM asks for a request's lines one after the
     other, as fast as its port takes them in, and ahead of those that come by what passes the port in a latency; a line can
     be joined until some cycles after it has passed the slices, so for longer where the slices are busy, and who is behind
-    catches up with whom it joins; an SM that asks for a line twice has it read once, but sent twice; multicast (one read,
+    catches up with whom it joins, for it gets what is on its way already; an SM that asks for a line twice has it read once, but sent twice; multicast (one read,
     several receivers).
-    Ignores: turns of bulk copies, which SMs share evenly; that a GPC of which few SMs store could have more than its turn;
-    fair shares of a link among requests of one moment (an earlier one is carried whole); links of parts of a GPC; that SMs
-    of a TPC merge more surely than others of a GPC;
-    what merged readers take of their GPC's own network (104 B a cycle and SM still pass); that SMs are not served alike,
-    drift apart and merge less; reads' requests on the way that stores take; that stores are acknowledged late; imbalance of
-    slices; sides with unlike numbers of SMs, which have slices in proportion.
+    Ignores: that turns of parts show only where an SM has 128 KiB and more under way, and that slices which few requests wait
+    for are not used up (rings of two stages); that a GPC of which few SMs store could have more than its turn; fair shares of
+    a link among requests of one moment (an earlier one is carried whole); links of parts of a GPC; that SMs of a TPC merge
+    more surely than others of a GPC; what merged readers take of their GPC's own network (104 B a cycle and SM still pass);
+    that neighbours of one part are not served alike, drift apart and merge less; reads' requests on the way that stores take;
+    that stores are acknowledged late; imbalance of slices; sides with unlike numbers of SMs, which have slices in proportion.
     Source: the GPU's description; turns and sides: kernels/memory_bandwidth (all SMs read out of L2: the slowest 32 B a
     cycle, the median 37, the fastest 49, as 590 a GPC of 18 or 16 and more for the one with lone pairs) and l2_residency (66
     SMs of one side get no more than beside the other 66), h200_sxm, 2026-11-20; kernels/tile_sharing, 2026-11-22: boxes and
-    threads get alike, sharers that begin apart meet where the slices are busy; that merging ends where a line's own delay
+    threads get alike, sharers that begin apart meet where the slices are busy; turns of parts: kernels/first_loads
+    (``steady``: in GPCs of 16 SMs pairs of the part with two get 46 to 52 B a cycle, the others 37; in those of 18 all get 35);
+    that merging ends where a line's own delay
     does: kernels/line_sharing, pairs.
     """
 
@@ -339,20 +338,20 @@ class Xbar(Component):
         ]
         self._side_write_bytes_per_cycle = {side: l2.store_bytes_per_cycle(side) for side in self._side_slices}
         regions = floorplan.groups(spec.merge_scope)
+        parts = [0] * floorplan.num_sms if alike else floorplan.part_of_sm  # who stands for others does so for a whole GPC
         self.ports = [
             _Port(self._links[gpc_idx], part, region, num)
-            for gpc_idx, part, region, num in zip(gpcs, floorplan.part_of_sm, regions, num_alike, strict=True)
+            for gpc_idx, part, region, num in zip(gpcs, parts, regions, num_alike, strict=True)
         ]
         self._sides = sides
         apart = 0.0 if alike else spec.sm_distance_cycles
-        self._distances = [apart * (sm_idx * GOLDEN % 1.0 - 0.5) for sm_idx in range(floorplan.num_sms)]
-        """What each SM's lines take longer than the mean's."""
+        places = {sm_idx: place for place, sm_idx in enumerate(floorplan.in_order())}
+        self._distances = [apart * ((places[idx] * GOLDEN + 0.5) % 1.0 - 0.5) for idx in range(floorplan.num_sms)]
+        """What each SM's lines take longer than the mean's, which is that of the first CTA."""
         self._merges = spec.merge_scope != "sm" and spec.merge_limit > 1
         self._left_out = [0.0, 0.0, 0.0]
         """Bytes asked for, served and carried for what was left out, to be added at the end."""
         self._bulk_weight = 1.0 / spec.bulk_read_fraction
-        self._spread_cycles = 0.0 if alike else l2.spec.busy_spread_cycles
-        self._num_draws = 0
         self._ahead_bytes = spec.sm_read_bytes_per_cycle * l2.spec.near_latency_cycles
 
     def is_live(self, sm_idx: int, *, is_live: bool) -> None:
@@ -375,10 +374,10 @@ class Xbar(Component):
             share = link.num_live * each
             link.is_narrow = share > max(spec.gpc_read_bytes_per_cycle, NARROW * link.whole_share_bytes_per_cycle)
             link.share = gets / share if gets else 1.0
-        turns = [1] * len(links)
-        for link, gets in zip(links, by_turns(total, turns, most), strict=True):
-            live = [num for num in link.live_parts if num]
-            link.bulk_shares = [gets / len(live) / num / each if num else 1.0 for num in link.live_parts]
+        for link, gets in zip(links, by_turns(total, [1] * len(links), most), strict=True):
+            live = [min(num, 1) for num in link.live_parts]
+            parts = by_turns(gets, live, [num * spec.sm_read_bytes_per_cycle for num in link.live_parts])
+            link.bulk_shares = [part / (num * each) if num else 1.0 for part, num in zip(parts, link.live_parts, strict=True)]
         self._share_stores(self._sides[sm_idx])
 
     def _share_stores(self, side: int) -> None:
@@ -527,7 +526,7 @@ class Xbar(Component):
         counters = self.counters
         return counters.read_bytes * counters.carried_bytes / counters.asked_bytes if counters.asked_bytes else 0.0
 
-    def price(self, ask: Ask, port: _Port, behind_bytes: float, pace: float) -> tuple[float, float, bool, float]:
+    def price(self, ask: Ask, port: _Port, behind_bytes: float, pace: float) -> tuple[float, float, bool]:
         """(bytes by which the slices' clock goes on until it has passed, bytes that slices and links carry, if all joins).
 
         Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it,
@@ -537,7 +536,7 @@ class Xbar(Component):
         counters = self.counters
         if tile is None:
             counters.carried_bytes += num_bytes * weight
-            return num_bytes, num_bytes * weight, False, 0.0
+            return num_bytes, num_bytes * weight, False
         slices = port.link.slices
         moved, rate = slices.moved()
         begin = moved + behind_bytes / pace
@@ -548,9 +547,8 @@ class Xbar(Component):
         asked = tile.asked.get(port.region)
         asking = num_bytes * rate / slices.alone
         read, length, served, passing, is_joined = num_bytes, num_bytes, 1.0, num_bytes, False
-        later = self._later(slices)
         if asked is not None:
-            first, last, num, of_port, their_later = asked
+            first, last, num, of_port = asked
             done_at = tile.done_at
             if done_at is None or done_at > self._env._now:
                 merged = 1.0
@@ -566,20 +564,12 @@ class Xbar(Component):
                 if of_port is not port:  # what an SM asks for twice is read once and sent to it twice
                     passing = read
                     is_joined = merged >= 1.0
-                    later = their_later if is_joined else max(later, their_later)
                     length = max(read, pace * max(last - begin, asking - self.spec.merge_window_cycles * rate))
-        tile.asked[port.region] = (begin, begin + length / pace, served, port, later)
+        tile.asked[port.region] = (begin, begin + length / pace, served, port)
         counters.served_bytes += read
         carried = passing * weight
         counters.carried_bytes += carried
-        return length, carried, is_joined, later
-
-    def _later(self, slices: SharedPipe) -> float:
-        """What the last line of the next request waits at its slice beyond the mean, or less: evenly, by a sequence."""
-        if not self._spread_cycles:
-            return 0.0
-        self._num_draws += 1
-        return self._spread_cycles * slices.load * (self._num_draws * GOLDEN % 1.0 - 0.5)
+        return length, carried, is_joined
 
     def _deliver(self, sm_idx: int, ask: Ask, request: MemoryRequest, part: Part, group: object) -> None:
         self.counters.read_bytes += request.num_bytes * request.num_alike
