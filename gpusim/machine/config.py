@@ -78,8 +78,6 @@ class DeviceSpec:
     """How many GPCs have so many SMs."""
     lone_sms: int
     """SMs of the first GPC in pairs of their own, which take no part in clusters beyond a pair."""
-    gpc_parts: int
-    """Parts of a GPC (CPCs), to which its pairs of SMs belong in turn."""
     gpc_sides: tuple[int, ...]
     """The side of L2 of each GPC, those with fewer SMs first."""
 
@@ -122,9 +120,7 @@ class GpuSpec:
     def floorplan(self) -> Floorplan:
         """Which SMs share a TPC and a GPC."""
         device = self.device
-        return Floorplan(
-            device.gpcs, lone_sms=device.lone_sms, gpc_sides=device.gpc_sides, gpc_parts=device.gpc_parts
-        )
+        return Floorplan(device.gpcs, lone_sms=device.lone_sms, gpc_sides=device.gpc_sides)
 
     @property
     def side_of_sm(self) -> tuple[int, ...]:

@@ -13,22 +13,18 @@ class Floorplan:
 
     Models: SMs are numbered in pairs (TPCs), a pair of each GPC in turn for as long as it has any, GPCs with more SMs last;
     some pairs of the first GPC, if any, take part in no cluster beyond a pair and have the last numbers; a GPC is on one
-    side of L2; its pairs belong to its parts in turn.
-    Ignores: that GPUs of one name differ (which GPC has lone pairs, and how many; sides; which part of a GPC of 16 SMs has
-    fewer).
+    side of L2.
+    Ignores: that GPUs of one name differ (which GPC has lone pairs, and how many; sides); parts of a GPC (CPCs).
     Source: kernels/memory_bandwidth (``topology``), launch_order (``start``), line_sharing (``distance``: lone pairs merge
     with the first GPC; sectors cross L2 for two SMs of different sides), h200_sxm, 2026-11-20.
     """
 
-    __slots__ = ("gpc_of_sm", "lone", "members", "num_parts", "num_sms", "part_of_sm", "side_of_sm")
+    __slots__ = ("gpc_of_sm", "lone", "members", "num_sms", "side_of_sm")
 
-    def __init__(
-        self, gpcs: Mapping[str, int], *, lone_sms: int = 0, gpc_sides: Sequence[int] = (), gpc_parts: int = 1
-    ) -> None:
+    def __init__(self, gpcs: Mapping[str, int], *, lone_sms: int = 0, gpc_sides: Sequence[int] = ()) -> None:
         """``gpcs``: how many GPCs there are of each number of SMs; ``lone_sms``: those of the first in lone pairs.
 
-        ``gpc_sides``: for each GPC its side of L2; by turns if not given. ``gpc_parts``: of a GPC (CPCs), to which its pairs
-        go in turn.
+        ``gpc_sides``: for each GPC its side of L2; by turns if not given.
         """
         sizes = [size for size, count in sorted((int(key), count) for key, count in gpcs.items()) for _ in range(count)]
         self.num_sms = sum(sizes)
@@ -49,13 +45,6 @@ class Floorplan:
         for gpc_idx, sms in enumerate(self.members):
             for sm_idx in sms:
                 self.gpc_of_sm[sm_idx] = gpc_idx
-        self.num_parts = gpc_parts
-        """Of a GPC."""
-        self.part_of_sm = [0] * self.num_sms
-        """For each SM the part of its GPC."""
-        for gpc_idx, sms in enumerate(self.members):
-            for place, sm_idx in enumerate((*sms, *self.lone) if gpc_idx == 0 else sms):
-                self.part_of_sm[sm_idx] = place // SMS_PER_TPC % gpc_parts
         self.side_of_sm = [gpc_sides[gpc_idx] if gpc_sides else gpc_idx % 2 for gpc_idx in self.gpc_of_sm]
         """For each SM its side of L2."""
 

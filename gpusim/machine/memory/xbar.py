@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import exp, log
 from typing import Literal
 
 import simpy
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
 from gpusim.machine.floorplan import Floorplan
-from gpusim.machine.memory.hbm import GOLDEN
+from gpusim.machine.memory.hbm import GOLDEN, MOST_SHARE, QUEUE_LATENCIES
 from gpusim.machine.memory.l2 import L2, StoreKind, TileState
 from gpusim.machine.store_port import StorePort
 from gpusim.machine.timing import Done, Pipe, SharedPipe, Ticket
@@ -66,22 +67,17 @@ class _Link:
     """A GPC's way in, which slices serve it, and how many of its SMs are live."""
 
     __slots__ = (
-        "bulk_shares", "is_narrow", "live_parts", "num_live", "num_lone_live", "pipe", "share", "slices",
-        "whole_share_bytes_per_cycle",
+        "bulk_share", "is_narrow", "num_live", "num_lone_live", "pipe", "share", "slices", "whole_share_bytes_per_cycle",
     )
 
-    def __init__(
-        self, bytes_per_cycle: float, whole_share_bytes_per_cycle: float, slices: SharedPipe, num_parts: int
-    ) -> None:
+    def __init__(self, bytes_per_cycle: float, whole_share_bytes_per_cycle: float, slices: SharedPipe) -> None:
         self.pipe = Pipe(units_per_cycle=bytes_per_cycle)
         self.slices = slices
         """Those of its side."""
         self.share = 1.0
         """What threads of one of its SMs get of them while they are short, where the mean of their SMs gets 1."""
-        self.live_parts = [0] * num_parts
-        """Live SMs of each of its parts."""
-        self.bulk_shares = [1.0] * num_parts
-        """The same of bulk copies, by the SM's part."""
+        self.bulk_share = 1.0
+        """The same of bulk copies, of which lone pairs have no turn of their own."""
         self.num_lone_live = 0
         """Of its live SMs those in lone pairs, which the slices serve in a turn of their own."""
         self.whole_share_bytes_per_cycle = whole_share_bytes_per_cycle
@@ -119,12 +115,10 @@ def by_turns(total: float, turns: Sequence[int], most: Sequence[float]) -> list[
 class _Port:
     """One SM's way in: transfers one after the other, the first of them sharing the slices with other SMs."""
 
-    __slots__ = ("active", "link", "num_alike", "part", "region", "waiting")
+    __slots__ = ("active", "link", "num_alike", "region", "waiting")
 
-    def __init__(self, link: _Link, part: int, region: int, num_alike: float) -> None:
+    def __init__(self, link: _Link, region: int, num_alike: float) -> None:
         self.link = link
-        self.part = part
-        """Of its GPC."""
         self.num_alike = num_alike
         """SMs that this one stands for: each has as much from slices and link as it."""
         self.region = region
@@ -154,7 +148,7 @@ class _Transfer:
     """
 
     __slots__ = (
-        "ask", "asks", "group", "is_joined", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port", "ticket",
+        "ask", "asks", "group", "is_joined", "queued_cycles", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port", "ticket",
         "weight", "xbar",
     )
 
@@ -173,6 +167,8 @@ class _Transfer:
         self.group = group
         self.is_joined = False
         """Whether all of it comes with what other SMs had asked for."""
+        self.queued_cycles = 0.0
+        """What its last line waited at its slice."""
         self.link_at = 0.0
         """When the link of the GPC has carried it."""
         self.ticket: Ticket | None = None
@@ -182,12 +178,13 @@ class _Transfer:
         port, xbar = self.port, self.xbar
         port.active = self
         link = port.link
-        share = link.slices.share_now(link.share if self.group is None else link.bulk_shares[port.part])
-        moved, carried, self.is_joined = xbar.price(self.ask, port, 0.0, share)
+        share = link.slices.share_now(link.share if self.group is None else link.bulk_share)
+        moved, carried, self.is_joined, self.queued_cycles = xbar.price(self.ask, port, 0.0, share)
         if self.asks is not None:
             for ask in self.asks:
-                more, carried_more, is_joined = xbar.price(ask, port, moved, share)
+                more, carried_more, is_joined, queued = xbar.price(ask, port, moved, share)
                 self.is_joined &= is_joined
+                self.queued_cycles = max(self.queued_cycles, queued)
                 moved += more
                 carried += carried_more
             self.asks = None
@@ -208,8 +205,9 @@ class _Transfer:
         else:
             xbar, port = self.xbar, self.port
             slices = port.link.slices
-            moved, carried, is_joined = xbar.price(ask, port, slices.left(self.ticket), self.ticket.share)
+            moved, carried, is_joined, queued = xbar.price(ask, port, slices.left(self.ticket), self.ticket.share)
             self.is_joined &= is_joined
+            self.queued_cycles = max(self.queued_cycles, queued)
             total = self.num_moved_bytes + moved
             self.weight = mean = (self.weight * self.num_moved_bytes + carried * port.num_alike) / total
             self.num_moved_bytes = total
@@ -231,7 +229,7 @@ class _Transfer:
             port.active = None
         if cycle < self.link_at:
             cycle = self.link_at
-        spread = self.xbar.l2.spread_cycles(self.num_bytes / LINE_BYTES)
+        spread = self.xbar.l2.spread_cycles(self.num_bytes / LINE_BYTES) + self.queued_cycles
         ahead = self.xbar.spec.merge_window_cycles if self.is_joined else 0.0
         _hand_over(self.part, cycle, spread, ahead)
         if self.more is not None:
@@ -321,7 +319,7 @@ class Xbar(Component):
         self._links = [
             _Link(
                 spec.gpc_read_bytes_per_cycle, slices * gpcs.count(gpc_idx) / len(gpcs),
-                self._side_slices[sides[gpcs.index(gpc_idx)]], floorplan.num_parts,
+                self._side_slices[sides[gpcs.index(gpc_idx)]],
             )
             for gpc_idx in range(len(floorplan.members))
         ]
@@ -338,10 +336,9 @@ class Xbar(Component):
         ]
         self._side_write_bytes_per_cycle = {side: l2.store_bytes_per_cycle(side) for side in self._side_slices}
         regions = floorplan.groups(spec.merge_scope)
-        parts = [0] * floorplan.num_sms if alike else floorplan.part_of_sm  # who stands for others does so for a whole GPC
         self.ports = [
-            _Port(self._links[gpc_idx], part, region, num)
-            for gpc_idx, part, region, num in zip(gpcs, parts, regions, num_alike, strict=True)
+            _Port(self._links[gpc_idx], region, num)
+            for gpc_idx, region, num in zip(gpcs, regions, num_alike, strict=True)
         ]
         self._sides = sides
         apart = 0.0 if alike else spec.sm_distance_cycles
@@ -352,13 +349,17 @@ class Xbar(Component):
         self._left_out = [0.0, 0.0, 0.0]
         """Bytes asked for, served and carried for what was left out, to be added at the end."""
         self._bulk_weight = 1.0 / spec.bulk_read_fraction
+        self._queue_cycles = l2.spec.queue_cycles
+        self._window = QUEUE_LATENCIES * l2.spec.near_latency_cycles
+        self._lately = {id(pipe): [0.0, 0.0] for pipe in self._side_slices.values()}
+        self._num_draws = 0
+        self._is_mean = bool(alike)
         self._ahead_bytes = spec.sm_read_bytes_per_cycle * l2.spec.near_latency_cycles
 
     def is_live(self, sm_idx: int, *, is_live: bool) -> None:
         """An SM has its first CTA, or has lost its last: whose link is in the way now?"""
         mine, num = self.ports[sm_idx].link, int(self.ports[sm_idx].num_alike)
         mine.num_live += num if is_live else -num
-        mine.live_parts[self.ports[sm_idx].part] += num if is_live else -num
         if sm_idx in self._lone:
             mine.num_lone_live += num if is_live else -num
         spec = self.spec
@@ -375,9 +376,7 @@ class Xbar(Component):
             link.is_narrow = share > max(spec.gpc_read_bytes_per_cycle, NARROW * link.whole_share_bytes_per_cycle)
             link.share = gets / share if gets else 1.0
         for link, gets in zip(links, by_turns(total, [1] * len(links), most), strict=True):
-            live = [min(num, 1) for num in link.live_parts]
-            parts = by_turns(gets, live, [num * spec.sm_read_bytes_per_cycle for num in link.live_parts])
-            link.bulk_shares = [part / (num * each) if num else 1.0 for part, num in zip(parts, link.live_parts, strict=True)]
+            link.bulk_share = gets / (link.num_live * each)
         self._share_stores(self._sides[sm_idx])
 
     def _share_stores(self, side: int) -> None:
@@ -526,7 +525,7 @@ class Xbar(Component):
         counters = self.counters
         return counters.read_bytes * counters.carried_bytes / counters.asked_bytes if counters.asked_bytes else 0.0
 
-    def price(self, ask: Ask, port: _Port, behind_bytes: float, pace: float) -> tuple[float, float, bool]:
+    def price(self, ask: Ask, port: _Port, behind_bytes: float, pace: float) -> tuple[float, float, bool, float]:
         """(bytes by which the slices' clock goes on until it has passed, bytes that slices and links carry, if all joins).
 
         Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it,
@@ -536,7 +535,7 @@ class Xbar(Component):
         counters = self.counters
         if tile is None:
             counters.carried_bytes += num_bytes * weight
-            return num_bytes, num_bytes * weight, False
+            return num_bytes, num_bytes * weight, False, 0.0
         slices = port.link.slices
         moved, rate = slices.moved()
         begin = moved + behind_bytes / pace
@@ -547,8 +546,9 @@ class Xbar(Component):
         asked = tile.asked.get(port.region)
         asking = num_bytes * rate / slices.alone
         read, length, served, passing, is_joined = num_bytes, num_bytes, 1.0, num_bytes, False
+        queued = -1.0
         if asked is not None:
-            first, last, num, of_port = asked
+            first, last, num, of_port, their_queue = asked
             done_at = tile.done_at
             if done_at is None or done_at > self._env._now:
                 merged = 1.0
@@ -564,12 +564,33 @@ class Xbar(Component):
                 if of_port is not port:  # what an SM asks for twice is read once and sent to it twice
                     passing = read
                     is_joined = merged >= 1.0
+                    queued = their_queue if is_joined else queued
                     length = max(read, pace * max(last - begin, asking - self.spec.merge_window_cycles * rate))
-        tile.asked[port.region] = (begin, begin + length / pace, served, port)
+        if queued < 0.0:
+            done_at = tile.done_at
+            is_there = done_at is not None and done_at <= self._env._now
+            queued = self._queued(port, read) if is_there and self._queue_cycles else 0.0
+        tile.asked[port.region] = (begin, begin + length / pace, served, port, queued)
         counters.served_bytes += read
         carried = passing * weight
         counters.carried_bytes += carried
-        return length, carried, is_joined
+        return length, carried, is_joined, queued
+
+    def _queued(self, port: _Port, num_bytes: float) -> float:
+        """What the last of a request's lines waits at its slice: each finds a queue of its own, as in memory."""
+        slices = port.link.slices
+        now = self._env._now
+        lately = self._lately[id(slices)]
+        lately[0] *= exp((lately[1] - now) / self._window)
+        lately[1] = now
+        share = min(MOST_SHARE, lately[0] / (self._window * slices.total / self.l2.spec.sustained_fraction))
+        lately[0] += num_bytes
+        if share <= 0.0:
+            return 0.0
+        self._num_draws += 1
+        place = 0.5 if self._is_mean else self._num_draws * GOLDEN % 1.0
+        missed = 1.0 - place ** (LINE_BYTES / max(num_bytes, LINE_BYTES))
+        return max(0.0, -self._queue_cycles / (1.0 - share) * log(missed / share)) if missed > 0.0 else 0.0
 
     def _deliver(self, sm_idx: int, ask: Ask, request: MemoryRequest, part: Part, group: object) -> None:
         self.counters.read_bytes += request.num_bytes * request.num_alike
