@@ -425,8 +425,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     ]  # fmt: skip
     if apart:
         how = (
-            f"tiles out of L2 by TMA, one in flight, 4 to {FEW_LIVE} SMs: median of the SM that waits most less that of the one "
-            "that waits least, as of all SMs if they lie evenly, median"
+            f"tiles out of L2 by TMA, one in flight, 4 to {FEW_LIVE} SMs: median of the SM that waits most less that of the "
+            "one that waits least, as of all SMs if they lie evenly, median"
         )
         found.append(Fitted(parameter="xbar.sm_distance_cycles", value=float(np.median(apart)), how=how))
     return found

@@ -551,9 +551,11 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
     smallest = [_twin(least[0], each)["cycles_per_stage"] for each in gpus]
     for row in larger:
         measured = float(row["cycles_per_stage"]) - float(least[0]["cycles_per_stage"])
-        low, high = (_twin(row, each)["cycles_per_stage"] - less for each, less in zip(gpus, smallest, strict=True))
+        low, high = (
+            _twin(row, each)["cycles_per_stage"] - less for each, less in zip(gpus, smallest, strict=True)
+        )
         found.append(QUEUES[0] + (measured - low) * (QUEUES[1] - QUEUES[0]) / (high - low))
-    how = "rings of one stage, own tiles: what those of 16 and 32 KiB take longer than those of 8, as the twin has it, median"
+    how = "rings of one stage, own tiles: what those of 16 and 32 KiB take longer than those of 8, as the twin, median"
     return [Fitted(parameter="l2.queue_cycles", value=float(np.median(found)), how=how)]
 
 
