@@ -564,7 +564,8 @@ class Xbar(Component):
                     passing = read
                     is_joined = merged >= 1.0
                     queued = their_queue if is_joined else queued
-                    length = max(read, pace * max(last - begin, asking - self.spec.merge_window_cycles * rate))
+                    early = self.spec.merge_window_cycles * rate
+                    length = max(read, pace * max(last - begin, asking - early, SECTOR_BYTES))
         if queued < 0.0:
             done_at = tile.done_at
             is_there = done_at is not None and done_at <= self._env._now
