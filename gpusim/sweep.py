@@ -28,19 +28,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Status = Literal["simulated", "sampled", "left out", "too long", "failed", "not reached"]
-"""What became of one: all SMs, a sample of them, cannot be among the best, longer than patience, refused late, Ctrl-C."""
-
-SAMPLED_SMS = 12
-"""SMs of a first look: a GPC."""
+"""What became of one: in full, a quick answer, cannot be among the best, longer than patience, refused late, Ctrl-C."""
 
 SAMPLE_MARGIN = 1.15
-"""A sampled time is up to this factor off; what is left out in sampling must be slower by it."""
+"""Nine in ten quick answers are nearer than this factor; what is left out beside them must be slower by it."""
 
 PATIENCE_S = 4.0
 """Seconds of a core that one configuration may take in a first look, unless told otherwise."""
 
 FINALISTS = 5
-"""How many are simulated with all SMs after the first look, at most: that takes ten times as long."""
+"""How many are simulated in full after the first look, at most: that takes ten times as long."""
 
 POLL_S = 0.01
 
@@ -118,8 +115,8 @@ def sweep(
     Args:
         kernel: a name of :data:`gpusim.KERNEL_MODELS`.
         gpu: a GPU's name, or what :func:`gpusim.load_gpu` gives.
-        top: how many are wanted: what cannot be among them may be left out. The first five of a first look, which takes a
-            sample of the SMs, are simulated with all.
+        top: how many are wanted: what cannot be among them may be left out. The first five of a first look, which takes
+            quick answers, are simulated in full.
         jobs: processes; with more than one a script wants ``if __name__ == "__main__"``.
         all_sms: simulate all SMs of every configuration, and leave out nothing for its cost.
         patience_s: seconds of a core that one may take in the first look.
@@ -215,9 +212,9 @@ class _Work:
                     entries[idx] = replace(entry, status="left out", note=why)
                     done += 1
                     continue
-                sms = None if all_sms or entry.is_cheap else SAMPLED_SMS
+                is_full = all_sms or entry.is_cheap
                 patience = float("inf") if all_sms else self.patience_s
-                running[idx] = hands.ask((entry.choice.params, self.gpu, self._with(sms), patience))
+                running[idx] = hands.ask((entry.choice.params, self.gpu, self._with("full" if is_full else "quick"), patience))
             for idx, answer in hands.answers(running):
                 entries[idx] = _answered(entries[idx], answer)
                 done += 1
@@ -237,14 +234,14 @@ class _Work:
         while queue or running:
             while queue and len(running) < hands.num:
                 idx = queue.pop(0)
-                running[idx] = hands.ask((entries[idx].choice.params, self.gpu, self._with(None), float("inf")))
+                running[idx] = hands.ask((entries[idx].choice.params, self.gpu, self._with("full"), float("inf")))
             for idx, answer in hands.answers(running):
                 entries[idx] = _answered(entries[idx], answer)
                 done += 1
             self.progress("finalists, all SMs", done, num)
 
-    def _with(self, num_sms: int | None) -> dict[str, Any]:
-        return self.options if num_sms is None else {**self.options, "num_sampled_sms": num_sms}
+    def _with(self, quality: str) -> dict[str, Any]:
+        return {**self.options, "quality": quality}
 
     def _cannot_win(self, entry: Entry, entries: list[Entry], *, margin: float) -> bool:
         """Whether as many of its problem as are wanted are faster than it can be."""
@@ -254,7 +251,7 @@ class _Work:
 
 def _answered(entry: Entry, answer: Result | str) -> Entry:
     if isinstance(answer, Result):
-        status: Status = "simulated" if answer.settings["num_sampled_sms"] is None else "sampled"
+        status: Status = "simulated" if answer.settings["quality"] == "full" else "sampled"
         return replace(entry, result=answer, status=status, note="")
     if answer:
         return replace(entry, result=None, status="failed", note=answer)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 CLOCKS = ("max", "single", "sustained")
 L2_STATES = ("cold", "warm")
 DATA = ("random", "zeros")
+QUALITIES = ("full", "quick")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,7 @@ class Request:
     data: str
     skips: bool
     num_sampled_sms: int | None
+    quality: str
     json: Path | None
     trace: Path | None
     plot: Path | None
@@ -52,7 +54,8 @@ class Request:
         records = self.trace is not None or self.plot is not None
         return {
             "clock": self.clock, "l2": self.l2, "data": self.data, "skips": self.skips,
-            "num_sampled_sms": self.num_sampled_sms, "recorded_sms": "first" if records else frozenset(),
+            "num_sampled_sms": self.num_sampled_sms, "quality": self.quality,
+            "recorded_sms": "first" if records else frozenset(),
         }
 
     def command(self, verb: str, *more: str, **changes: Any) -> str:
@@ -67,7 +70,10 @@ class Request:
                 words += [flag(name), str(value)]
         words += ["--gpu", self.gpu_name]
         clock = f"{self.clock:g}" if isinstance(self.clock, float) else self.clock
-        for name, text, default in (("clock", clock, "single"), ("l2", self.l2, "cold"), ("data", self.data, "random")):
+        for name, text, default in (
+            ("clock", clock, "single"), ("l2", self.l2, "cold"), ("data", self.data, "random"),
+            ("quality", self.quality, "full"),
+        ):
             words += [] if text == default else [f"--{name}", text]
         if not self.skips:
             words.append("--no-skip")
@@ -100,6 +106,9 @@ def _common_parameters() -> list[inspect.Parameter]:
         parameter("sample_sms", int | None, typer.Option(
             "--sample-sms", help="simulate so many SMs instead of all, with what they share scaled (some ten times as "
             "quick, mostly within a few percent)", metavar="N", rich_help_panel=prediction), None),
+        parameter("quality", str, typer.Option(
+            "--quality", help="full; or quick, some ten times as fast for large GEMMs: one GPC, the mean of the first waves "
+            "for those that follow", metavar="|".join(QUALITIES), rich_help_panel=prediction), "full"),
         parameter("json_path", str | None, typer.Option(
             "--json", help="write the result as JSON; - is stdout (tables then go to stderr)", metavar="FILE",
             rich_help_panel=output), None),
@@ -126,7 +135,8 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
         gpu_name=values["gpu"], gpu=find_gpu(values["gpu"], "--gpu"),
         clock=parse_clock(values["clock"]), l2=check_choice("--l2", values["l2_state"], L2_STATES),
         data=check_choice("--data", values["data"], DATA), skips=not values["no_skip"],
-        num_sampled_sms=_sample(values["sample_sms"]), json=outputs["--json"],
+        num_sampled_sms=_sample(values["sample_sms"]),
+        quality=check_choice("--quality", values["quality"], QUALITIES), json=outputs["--json"],
         trace=outputs["--trace"], plot=outputs["--plot"],
     )
 

@@ -57,12 +57,12 @@ def _kernel_command(row: KernelModel) -> Any:
             "--gpu", help="a GPU's name (gpusim gpus lists them) or a TOML file", metavar="NAME|TOML",
             rich_help_panel=panel), inspect.Parameter.empty),
         parameter("top", int, typer.Option(
-            "--top", help="how many are shown; five are simulated with all SMs after a first look at some", metavar="N",
+            "--top", help="how many are shown; five are simulated in full after a first look of quick answers", metavar="N",
             rich_help_panel=panel), 10),
         parameter("jobs", int | None, typer.Option(
             "--jobs", help="processes; by default one a core", metavar="N", rich_help_panel=panel), None),
         parameter("all_sms", bool, typer.Option(
-            "--all-sms", help="all SMs of every configuration, and no limit of --patience", rich_help_panel=panel), False),
+            "--all-sms", help="every configuration in full, and no limit of --patience", rich_help_panel=panel), False),
         parameter("patience", float, typer.Option(
             "--patience", help="seconds of a core that one may take in the first look; then it is left out, and told",
             metavar="S", rich_help_panel=panel), 4.0),

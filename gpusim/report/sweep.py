@@ -14,6 +14,7 @@ from rich.table import Table
 from gpusim.evidence.expected import Expected, expected_error
 from gpusim.report.tables import print_command
 from gpusim.report.words import count, duration, flag, percent, size
+from gpusim.simulate.quick import HALF_WITHIN_PCT, NINE_IN_TEN_WITHIN_PCT
 from gpusim.simulate.result import Result
 from gpusim.simulate.timeline import WarpState
 from gpusim.simulate.verdict import WAITS_FOR
@@ -97,8 +98,8 @@ def why(sweep: Sweep, entries: list[Entry]) -> list[str]:
     if any(entry.status == "sampled" for entry in timed):
         num = sum(entry.status == "simulated" for entry in timed)
         said.append(
-            f"All SMs were simulated of the best {num} of a first look; others are by a sample of SMs (mostly a few, at "
-            "worst some 15 % off), and stand behind them."
+            f"The best {num} of a first look were simulated in full; the others stand behind them by quick answers (half "
+            f"within {HALF_WITHIN_PCT:g} %, nine in ten within {NINE_IN_TEN_WITHIN_PCT:g} % of the full ones)."
         )
     return said
 
@@ -226,7 +227,7 @@ def _print_ranks(sweep: Sweep, entries: list[Entry], console: Console, top: int)
     for name in ("time", "slower", "cycles", "MHz", "TFLOP/s", "waves", "from memory"):
         table.add_column(name, header_style="dim", justify="right", no_wrap=True)
     table.add_column("bound by", header_style="dim", no_wrap=True)
-    table.add_column("SMs", header_style="dim", no_wrap=True)
+    table.add_column("quality", header_style="dim", no_wrap=True)
     timed = [entry for entry in entries if entry.result is not None]
     for rank, entry in enumerate(timed[:top], start=1):
         result = entry.result
@@ -235,7 +236,7 @@ def _print_ranks(sweep: Sweep, entries: list[Entry], console: Console, top: int)
             str(rank), *(escape(_value(value)) for value in entry.choice.options.values()), _duration(entry),
             percent(entry.time_us / timed[0].time_us - 1.0), f"{result.cycles:,.0f}", f"{result.sm_clock_mhz:,.0f}",
             f"{result.tflops:,.1f}", f"{result.waves:.2f}", size(round(result.counters.get("dram__bytes_read.sum", 0.0))),
-            result.bound_by, "all" if entry.status == "simulated" else "some",
+            result.bound_by, "full" if entry.status == "simulated" else "quick",
         )
     console.print(table)
     console.print()

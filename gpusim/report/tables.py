@@ -240,10 +240,12 @@ def _print_counters(result: Result, console: Console) -> None:
     console.print()
 
 
-USUAL_SETTINGS = {"clock": "single", "l2": "cold", "data": "random", "skips": True, "num_sampled_sms": None}
+USUAL_SETTINGS = {
+    "clock": "single", "l2": "cold", "data": "random", "skips": True, "num_sampled_sms": None, "quality": "full",
+}
 SETTING_FLAGS = {
     "clock": "--clock", "l2": "--l2", "data": "--data", "skips": "steady state is skipped",
-    "num_sampled_sms": "--sample-sms",
+    "num_sampled_sms": "--sample-sms", "quality": "--quality",
 }
 
 

@@ -80,6 +80,7 @@ class Engine:
         clock: Clock,
         is_warm: bool = False,
         skips: bool = True,
+        is_quick: bool = False,
         ideals: frozenset[str] = frozenset(),
         recorded_sms: frozenset[int] | Literal["first"] = frozenset(),
         held: Occupancy | None = None,
@@ -139,7 +140,7 @@ class Engine:
         self.touched_bytes_by_wave = sum((item.touched_bytes_by_wave for item in planned), none)
         self._work_by_wave = uses.by_wave(self._num_at_once)
         self.steps_per_turn = max((item.num_steps for item in launch.footprints if item.access == "read"), default=0)
-        self.steady = SteadyState(self, enabled=skips and bool(self.traffic))
+        self.steady = SteadyState(self, enabled=skips and bool(self.traffic), is_quick=is_quick)
         is_flow = skips and launch.num_ctas is not None and are_strangers(launch, gpu, self.occupancy, uses)
         self.flow = Flow(self) if is_flow else None
         self.next_cta = self._num_exits = self._num_refills = self._num_waves_to_leave_out = 0
@@ -616,6 +617,15 @@ class Engine:
         left = self.written_back_by_wave
         most = WRITE_BACK_TOLERANCE * float(self.touched_bytes_by_wave[first:middle].mean())
         return float(_apart(left, first, middle, last)) * max(1.0, float(left[first:middle].mean())) <= most
+
+    def is_traffic_alike(self, first: int, middle: int, last: int, tolerance: float) -> bool:
+        """Whether waves up to ``middle`` fetch from memory on average what those up to ``last`` do.
+
+        Within ``tolerance`` of what a wave touches.
+        """
+        misses = self.miss_bytes_by_wave
+        apart = abs(float(misses[first:middle].mean()) - float(misses[middle:last].mean())) if len(misses) > middle else 0.0
+        return apart <= tolerance * float(self.touched_bytes_by_wave[first:middle].mean())
 
     def are_write_backs_alike(self, first: int, last: int) -> bool:
         """Whether as much leaves L2 while each of waves ``first`` to ``last`` runs, but for a part of what one touches."""

@@ -24,7 +24,7 @@ class Loop:
         self.block = 0
         self.mark_at = NEVER
         self.on_block: Callable[[Loop], None] | None = None
-        self._boost: float = 0
+        self._boost = 0
         self._report_at = NEVER
 
     @property

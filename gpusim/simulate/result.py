@@ -22,7 +22,7 @@ class Result:
     gpu: str
     params: Mapping[str, Any]
     settings: Mapping[str, Any]
-    """How it was simulated: clock, l2, data, skips, num_sampled_sms."""
+    """How it was simulated: clock, l2, data, skips, num_sampled_sms, quality."""
     cycles: float
     sm_clock_mhz: float
     clock_mode: str

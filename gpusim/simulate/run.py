@@ -6,7 +6,7 @@ import gc
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from gpusim.errors import LaunchError
 from gpusim.machine.clock import Activity, PowerLimiter
@@ -15,6 +15,7 @@ from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic
 from gpusim.simulate.engine import Engine
 from gpusim.simulate.ideal import IDEALS, idealize
+from gpusim.simulate.quick import Quality, quick_remark, quick_sms
 from gpusim.simulate.result import Result
 from gpusim.simulate.steady import IDLE_HBM
 from gpusim.simulate.summary import activity_of, one_after_the_other, peak_flops_per_cycle, result_of
@@ -26,7 +27,16 @@ from gpusim.workload.launch import Launch
 ClockMode = Literal["max", "single", "sustained"]
 
 CLOCK_TOLERANCE = 5e-3
-"""The clock has settled when another round would move it by less."""
+"""The clock has settled when another round would move the cycles by less."""
+
+QUICK_CLOCK_TOLERANCE = 2e-2
+"""The same for a quick answer."""
+
+QUICK_ROUNDS = 2
+"""Simulations that a quick answer may take."""
+
+STEP_TOLERANCE, MOST_STEPS = 1e-3, 12
+"""Of looking for a clock with the cycles of one simulation."""
 
 
 def simulate(
@@ -40,6 +50,7 @@ def simulate(
     ideals: Collection[str] = (),
     recorded_sms: Collection[int] | Literal["first"] = (),
     num_sampled_sms: int | None = None,
+    quality: Quality = "full",
 ) -> Result:
     """Predict ``launch`` on ``gpu``.
 
@@ -53,11 +64,14 @@ def simulate(
         ideals: names of :data:`gpusim.simulate.ideal.IDEALS` that cost nothing.
         recorded_sms: SMs whose timeline is kept; ``first``: the one that CTA 0 starts on.
         num_sampled_sms: simulate so many SMs (whole GPCs) instead of all, with what they share scaled.
+        quality: ``quick`` takes a GPC and the mean of the first waves where ``full`` takes all; see :data:`.quick.Quality`.
 
     Raises:
         LaunchError: the GPU cannot run it.
         DeadlockError, HazardError: it goes wrong while it runs.
     """
+    if quality not in get_args(Quality):
+        raise LaunchError(f"quality {quality!r} is unknown, wants one of {', '.join(get_args(Quality))}")
     for name in ideals:
         if name not in IDEALS:
             raise LaunchError(f"{name!r} is nothing that can be idealized, wants one of {', '.join(sorted(IDEALS))}")
@@ -68,7 +82,7 @@ def simulate(
     settings = Settings(
         clock=clock, is_warm=l2 == "warm", data=data, skips=skips, ideals=frozenset(ideals),
         recorded_sms=recorded_sms if isinstance(recorded_sms, str) else frozenset(recorded_sms),
-        num_sampled_sms=num_sampled_sms,
+        num_sampled_sms=num_sampled_sms, is_quick=quality == "quick",
     )
     gpu = idealize(gpu, settings.ideals)
     was_enabled = gc.isenabled()
@@ -95,6 +109,7 @@ class Settings:
     ideals: frozenset[str]
     recorded_sms: frozenset[int] | Literal["first"]
     num_sampled_sms: int | None = None
+    is_quick: bool = False
 
 
 def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
@@ -111,29 +126,54 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
     mhz = float(clock) if not isinstance(clock, str) else estimate_clock(
         launch, gpu, uses, num_slots, traffic, limiter, mode=mode, data=data
     )
+    num_sms = settings.num_sampled_sms
+    if settings.is_quick and num_sms is None:
+        num_sms = quick_sms(launch, gpu, uses, held)
     num_events = 0
-    for _ in range(4):
+    most_rounds, tolerance = (QUICK_ROUNDS, QUICK_CLOCK_TOLERANCE) if settings.is_quick else (4, CLOCK_TOLERANCE)
+    for _ in range(most_rounds):
         engine = Engine(
             launch, gpu, clock=Clock(sm_mhz=mhz), is_warm=settings.is_warm, skips=settings.skips,
-            ideals=settings.ideals, recorded_sms=settings.recorded_sms, held=held,
-            num_sampled_sms=settings.num_sampled_sms, traffic=traffic, uses=uses,
+            is_quick=settings.is_quick, ideals=settings.ideals, recorded_sms=settings.recorded_sms, held=held,
+            num_sampled_sms=num_sms, traffic=traffic, uses=uses,
         )
         engine.run()
         num_events += engine.num_events
         activity = activity_of(engine)
         if mode in ("fixed", "max"):
             break
-        settled = limiter.clock_mhz(activity, mode=mode, data=data)
+        share = clock_share(engine)
+        settled = settled_clock(limiter, activity, mhz, share, mode=mode, data=data)
         change = abs(settled - mhz) / mhz
         mhz = settled
-        if clock_share(engine) * change <= CLOCK_TOLERANCE:
+        if share * change <= tolerance:
             break  # settled, or the cycles hardly depend on the clock
-    return result_of(
+    result = result_of(
         engine, activity, settings={
             "clock": clock, "l2": "warm" if settings.is_warm else "cold", "data": data, "skips": settings.skips,
-            "num_sampled_sms": settings.num_sampled_sms,
+            "num_sampled_sms": settings.num_sampled_sms, "quality": "quick" if settings.is_quick else "full",
         }, mhz=mhz, mode=mode, num_events=num_events, wall_s=time.perf_counter() - began,
     )
+    if settings.is_quick and (engine.sample.fraction < 1.0 or engine.steady.num_skipped):
+        result = replace(result, remarks=(*result.remarks, quick_remark()))
+    return result
+
+
+def settled_clock(
+    limiter: PowerLimiter, activity: Activity, mhz: float, share: float, *, mode: str, data: str
+) -> float:
+    """The clock that a launch which did ``activity`` at ``mhz`` sustains.
+
+    ``share`` of its cycles are time at parts with clocks of their own, and become more as the clock rises, which leaves
+    power for a higher one: without that each simulation would go half of the way.
+    """
+    settled = mhz
+    for _ in range(MOST_STEPS):
+        cycles = activity.cycles * (1.0 + share * (settled / mhz - 1.0))
+        before, settled = settled, limiter.clock_mhz(replace(activity, cycles=cycles), mode=mode, data=data)
+        if abs(settled - before) <= STEP_TOLERANCE * mhz:
+            break
+    return settled
 
 
 def clock_share(engine: Engine) -> float:

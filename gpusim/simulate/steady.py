@@ -12,7 +12,7 @@ from math import gcd, inf, lcm
 from typing import TYPE_CHECKING
 
 from gpusim.simulate.loops import Loop, TileLoop
-from gpusim.simulate.waves import SAME_WAVES, common, settled
+from gpusim.simulate.waves import QUICK_WAVES, SAME_WAVES, common, settled
 
 if TYPE_CHECKING:
     from gpusim.simulate.engine import Engine
@@ -37,6 +37,9 @@ SETTLING_ROUNDS = 3
 
 PATIENT_ROUNDS = 40
 """Rounds of all loops after which what swings may swing twice as far, and so on: kernels without a pace must end, too."""
+
+QUICK_LENIENCY = 5.0
+"""What tolerances of paces that swing are multiplied by where an answer is to be quick."""
 
 MOST_ROUNDS = 12
 """Rounds of a stretch at most that is looked at for whole swings."""
@@ -76,6 +79,9 @@ WRITE_BACK_TOLERANCE = 0.02
 
 TRAFFIC_TOLERANCE = 0.1
 """How much the bytes from memory of waves may differ that are taken for alike."""
+
+QUICK_TRAFFIC_TOLERANCE = 0.03
+"""How much the mean bytes from memory may differ, of what a wave touches, where an answer is to be quick."""
 
 QUEUE_TOLERANCE = 2e-2
 """How much longer copies may take than in the block before, of a period: a ring that drains slowly looks steady else."""
@@ -245,10 +251,10 @@ class Pace:
 class SteadyState:
     """Watches the loops of all live CTAs and skips what would only repeat."""
 
-    def __init__(self, engine: Engine, *, enabled: bool) -> None:
-        """``enabled`` false simulates every iteration and wave."""
+    def __init__(self, engine: Engine, *, enabled: bool, is_quick: bool = False) -> None:
+        """``enabled`` false simulates every iteration and wave; ``is_quick`` takes the first waves' mean for the rest."""
         self._engine = engine
-        self.enabled = enabled
+        self.enabled, self._is_quick = enabled, is_quick
         self._iterations = Pace()
         self._turns = Pace()
         self._wave_ends: list[float] = []
@@ -275,6 +281,11 @@ class SteadyState:
         half = self._period // 2
         self._block = -(-MIN_BLOCK // half) * half
         self._tail = TAIL if len(engine.launch.roles) > 1 else TAIL + half
+
+    @property
+    def num_skipped(self) -> int:
+        """Iterations and waves that others stood for."""
+        return self.num_iterations_skipped + self.num_waves_skipped
 
     # ------------------------------------------------------------------------------------------ iterations of a loop
 
@@ -395,7 +406,9 @@ class SteadyState:
             if settled is None:
                 settled = pace.common_period(NOISY_ROUNDS)
             self._swings |= settled is not None
-        if settled is None or len(latencies) < 2 or abs(latencies[-1] - latencies[-2]) > QUEUE_TOLERANCE * last:
+        if settled is None or len(latencies) < 2 or abs(latencies[-1] - latencies[-2]) > (
+            QUEUE_TOLERANCE * (QUICK_LENIENCY if self._is_quick else 1.0) * last
+        ):
             return None
         return settled
 
@@ -412,7 +425,7 @@ class SteadyState:
 
     @property
     def _leniency(self) -> float:
-        return max(1.0, self._num_rounds / PATIENT_ROUNDS)
+        return max(QUICK_LENIENCY if self._is_quick else 1.0, self._num_rounds / PATIENT_ROUNDS)
 
     def _math_sets_the_pace(self) -> bool:
         """Whether loops have settled, and all that have hide their copies."""
@@ -434,6 +447,8 @@ class SteadyState:
         if not pace.report(loop.role.cta_idx, engine.reported_cycle, loop.step):
             return
         period = pace.period(2 if self._math_sets_the_pace() else 3)
+        if self._is_quick and period is None and len(pace.means) >= QUICK_WAVES:
+            period = sum(pace.means[-QUICK_WAVES:]) / QUICK_WAVES
         steps = engine.steps_per_turn
         if period is None or not steps:
             return
@@ -448,7 +463,7 @@ class SteadyState:
             return
         turns = [of_role.turn for of_role in loops if of_role is not None]
         tolerance = TRAFFIC_TOLERANCE if self._math_sets_the_pace() else WORK_TOLERANCE
-        if not engine.are_waves_alike(max(0, min(turns) - 3), max(turns) + num_skipped, tolerance):
+        if not self._is_quick and not engine.are_waves_alike(max(0, min(turns) - 3), max(turns) + num_skipped, tolerance):
             return
         for of_role in loops:
             if of_role is not None:
@@ -470,11 +485,14 @@ class SteadyState:
         duration = common(waves[-SAME_WAVES:], SAME_WAVES, 2 * TOLERANCE)
         if duration is None:
             duration = settled(waves, self._leniency)
-        if duration is None:
-            return 0
         begun = -(-engine.next_cta // engine.slots_to_run)  # waves of which a CTA has started
         num_waves = engine.num_to_run // engine.slots_to_run - begun - 1
-        while num_waves >= 1 and not self._may_leave_out(begun, num_waves, duration):
+        is_quick = duration is None and self._is_quick
+        if is_quick:
+            duration = self._mean_of_waves(waves, begun, num_waves)
+        if duration is None:
+            return 0
+        while num_waves >= 1 and not is_quick and not self._may_leave_out(begun, num_waves, duration):
             num_waves //= 2  # those at the end may differ
         if num_waves < 1:
             return 0
@@ -482,6 +500,15 @@ class SteadyState:
         engine.skip(num_waves * duration, f"{num_waves} waves", is_of_waves=True)
         ends.clear()
         return num_waves
+
+    def _mean_of_waves(self, waves: list[float], begun: int, num_waves: int) -> float | None:
+        """The mean of the last waves, if they fetch from memory what those to come do; else it is better to look on."""
+        first = begun - 1 - QUICK_WAVES
+        if len(waves) < QUICK_WAVES or num_waves < 1 or first < 0:
+            return None
+        if not self._engine.is_traffic_alike(first, begun - 1, begun + num_waves, QUICK_TRAFFIC_TOLERANCE):
+            return None
+        return sum(waves[-QUICK_WAVES:]) / QUICK_WAVES
 
     def _may_leave_out(self, begun: int, num_waves: int, duration: float) -> bool:
         """Whether ``num_waves`` from the ``begun``-th on do what the three before them do, each in ``duration`` cycles."""

@@ -16,6 +16,9 @@ SWINGING_WAVES = 5e-2
 SAME_WAVES = 3
 """Waves that must have taken the same time for others to be left out."""
 
+QUICK_WAVES = 2
+"""Waves whose mean a quick answer takes for all that follow. The first, which starts together, is not one of them."""
+
 
 def common(took: Sequence[float], count: int, spread: float) -> float | None:
     """The mean of ``count`` times that lie no more than ``spread`` of it apart; else None."""

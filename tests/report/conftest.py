@@ -66,7 +66,9 @@ def make_result(**changes: Any) -> Result:
     """A prediction with round numbers: 20,000 cycles at 1,000 MHz, 50 % of peak."""
     result = Result(
         kernel="gemm", gpu="toy", params={"m": 256, "tile": "128x256x64"}, cycles=20000.0, sm_clock_mhz=1000.0,
-        settings={"clock": "single", "l2": "cold", "data": "random", "skips": True, "num_sampled_sms": None},
+        settings={
+            "clock": "single", "l2": "cold", "data": "random", "skips": True, "num_sampled_sms": None, "quality": "full",
+        },
         clock_mode="single", time_us=20.0, tflops=50.0, peak_tflops_at_clock=100.0, peak_tflops_datasheet=200.0,
         bound_by="latency", reason="role 'consumer0' waits for loads 60% of its life",
         occupancy=Occupancy(
