@@ -164,6 +164,12 @@ def band(kernel: NamedKernel, m: int, n: int) -> int:
     return 1
 
 
+def families(group: str, config: Config) -> tuple[str, ...]:
+    """By size."""
+    del config
+    return (f"library_gemm {group}",)
+
+
 CASE = product_case(
     name="library_gemm",
     question=__doc__,
@@ -173,6 +179,8 @@ CASE = product_case(
     launch=launch,
     options=options,
     told=told,
+    families=families,
+    dtype=lambda config: config["dtype"],
     values={
         "library_family": "of the first kernel's name; empty where it cannot be read, and then nothing is predicted",
         "library_tile": "M, N, K of its tile, in the library's order: its M is our N",
