@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from gpusim.evidence.case import Case
     from gpusim.evidence.validate import Judgement
     from gpusim.machine.config import GpuSpec
+
+
+SILENCE_S = 60.0
+"""How long a pipe hears nothing."""
 
 
 def validate_command(
@@ -159,6 +164,7 @@ def _judge_all(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     shown = Console(stderr=True)
     found: list[list[Judgement]] = [[] for _ in questions]
+    told_at = time.monotonic()
     is_short = not any(case.is_whole for case in cases) and num_tables < 2  # whose rows take no simulation, or a short one
     order = sorted(questions, key=lambda question: not by_name[question.case].is_whole)
     with Progress(*columns, console=shown, transient=True) as progress:
@@ -170,9 +176,15 @@ def _judge_all(
             found[place[id(question)]] = judgements_of(by_name[question.case], question, answers, tiers)
             progress.advance(task)
             left[question.case] -= 1
-            if not left[question.case] and not shown.is_terminal and num_tables > 1:  # a file or a pipe has no bar
+            if shown.is_terminal:
+                continue
+            if not left[question.case] and num_tables > 1:  # a file or a pipe has no bar
                 done = sum(not num for num in left.values())
                 typer.echo(f"gpusim: judged {question.case}, {done} of {num_tables} tables", err=True)
+            elif time.monotonic() > told_at + SILENCE_S:
+                told_at = time.monotonic()
+                num_left = sum(left.values())
+                typer.echo(f"gpusim: {len(questions) - num_left:,} of {len(questions):,} simulations", err=True)
     return [item for items in found for item in items]
 
 

@@ -141,22 +141,26 @@ def answers_to(
             left.append(question)
         else:
             yield question, known
-    if cases is not None:
-        found_here = ((question, answer(cases[question.case], question, gpu)) for question in left)
-    else:
-        found_here = _simulated(left, gpu, min(len(left), num_processes or os.cpu_count() or 1))
-    for question, found in found_here:
+    here = _here(left, gpu, cases) if cases is not None else _simulated(left, gpu, num_processes or os.cpu_count() or 1)
+    for question, found in here:
         if kept is not None:
             kept.put(question, found)
         yield question, found
 
 
+def _here(
+    questions: Sequence[Question], gpu: GpuSpec, cases: Mapping[str, Case]
+) -> Iterator[tuple[Question, dict[str, Answer]]]:
+    for question in questions:
+        yield question, answer(cases[question.case], question, gpu)
+
+
 def _simulated(
     questions: Sequence[Question], gpu: GpuSpec, num_processes: int
 ) -> Iterator[tuple[Question, dict[str, Answer]]]:
+    num_processes = min(len(questions), num_processes)
     if num_processes <= 1:
-        for question in questions:
-            yield question, answer(load_case(question.case), question, gpu)
+        yield from _here(questions, gpu, {name: load_case(name) for name in {item.case for item in questions}})
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(num_processes, mp_context=context, initializer=_remember, initargs=(gpu,)) as pool:
