@@ -152,7 +152,7 @@ def test_a_count_is_exact_or_it_is_not() -> None:
 
 def test_all_that_is_said_of_whole_kernels_is_printed_and_written(capsys: pytest.CaptureFixture[str]) -> None:
     found = [
-        item(family, error, problem="p", config={"n": str(error)}) for family, error in (("a", 1.0), ("a", -2.0), ("b", 30.0))
+        item(name, error, problem="p", config={"n": str(error)}) for name, error in (("a", 1.0), ("a", -2.0), ("b", 30.0))
     ]
     found.append(item("a", 1.0, name=EXACT[1], tier=5, limit=EXACT_LIMIT))
     first = [replace(each, predicted=90.0) for each in found[:3]]
