@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -46,8 +47,12 @@ METRICS = (
 
 JUDGED = (
     *whole.DRAM, "lts__t_sectors_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_write.sum", whole.HIT_RATE,
-    whole.CYCLES, *whole.SINGLE, *whole.SUSTAINED, whole.EXACT[0], whole.REGISTERS, whole.CTAS_OF_SM,
+    whole.CYCLES, *whole.SINGLE, *whole.SUSTAINED, whole.TENSOR, whole.REGISTERS, whole.CTAS_OF_SM,
 )  # fmt: skip
+
+TIERS: Mapping[str, int] = MappingProxyType(
+    {key: {**whole.TIERS, **whole.PRODUCT_TIERS, whole.TENSOR: 5}[key] for key in JUDGED}
+)
 
 ROUNDING = 2.0**-7
 """Of a sum that is rounded to bf16 twice: parts of K that a library has added in bf16 among them."""
@@ -145,7 +150,7 @@ def product_case(
     return Case(
         name=name, question=question, columns=columns, groups=groups, launch=launch, check=check, framework=framework,
         told=told, values={"error_share": "largest error of the sample, of what rounding allows", **TOLD, **values},
-        predict_row=predict_row, refused=refused, is_whole=True, tiers={key: whole.GEMM_TIERS[key] for key in JUDGED},
+        predict_row=predict_row, refused=refused, is_whole=True, tiers=TIERS,
         limits={key: limit for key, limit in whole.GEMM_LIMITS.items() if key in JUDGED},
         families=families, problem=lambda config: problem_of(config, dtype(config)), derived=whole.DERIVED,
     )  # fmt: skip

@@ -72,18 +72,27 @@ COUNTED = (
 
 _SASS = "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op"
 EXACT = (
-    "sm__inst_executed_pipe_tensor.sum",
     "sm__inst_executed_pipe_tensor_op_gmma.sum",
     "sm__inst_executed_pipe_tensor_op_hmma.sum",
     "smsp__inst_executed_op_ldsm.sum",
     "sm__inst_executed_op_shared_stsm.sum",
+    "smsp__inst_executed_op_shared_ld.sum",
+    "smsp__inst_executed_op_shared_st.sum",
     "smsp__inst_executed_op_tma_ld.sum",
     "smsp__inst_executed_op_tma_st.sum",
-    *(f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum" for op in ("ld", "st", "gmma")),
-    *(f"{_SASS}_{op}.sum" for op in ("ldsm", "ld", "st", "stsm", "ldgsts")),
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum",
+    *(f"{_SASS}_{op}.sum" for op in ("ldsm", "ld", "st", "stsm")),
 )
-"""Counts that follow from the kernel alone: of instructions by opcode, and of wavefronts of shared memory by opcode."""
+"""Counts that follow from the kernel alone: of instructions by opcode, and of wavefronts of shared memory by opcode.
+
+Wavefronts of cp.async, and of loads and stores as the data stage counts them (:data:`TIMED_WAVEFRONTS`), depend on who is
+beside them: validation/deviations.md, 8."""
+TENSOR = "sm__inst_executed_pipe_tensor.sum"
+"""Of products of libraries, exact, too; kernels without tensor cores have others under that name."""
 EXACT_LIMIT = Limit(worst_pct=0.0)
+
+TIMED_WAVEFRONTS = tuple(f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum" for op in ("ld", "st"))
+"""Loads and stores of shared memory, with those that are taken again beside wgmma and TMA."""
 
 REGISTERS, CTAS_OF_SM = "launch__registers_per_thread", "ctas_of_sm"
 """As the rule for registers has them, whatever the row's kernel was compiled to; CTAs that an SM holds, with those."""
@@ -91,11 +100,14 @@ REGISTERS, CTAS_OF_SM = "launch__registers_per_thread", "ctas_of_sm"
 SINGLE, SUSTAINED = ("single_us", "single_clock_mhz"), ("sustained_us", "sustained_clock_mhz")
 POWER = "sustained_power_w"
 TIERS: Mapping[str, int] = MappingProxyType(
-    {**dict.fromkeys((*JUDGED_COUNTS, *EXACT), 5), CYCLES: 6, **dict.fromkeys((*SINGLE, *SUSTAINED, POWER), 7)}
+    {
+        **dict.fromkeys((*JUDGED_COUNTS, *EXACT, *TIMED_WAVEFRONTS), 5), CYCLES: 6,
+        **dict.fromkeys((*SINGLE, *SUSTAINED, POWER), 7),
+    }
 )
 """What a whole kernel is judged by."""
-GEMM_TIERS: Mapping[str, int] = MappingProxyType({**TIERS, REGISTERS: 5, CTAS_OF_SM: 5})
-"""What a matrix product is judged by, of whose registers there is a rule."""
+PRODUCT_TIERS: Mapping[str, int] = MappingProxyType({REGISTERS: 5, CTAS_OF_SM: 5})
+"""What a matrix product is judged by, too, as there is a rule for its registers."""
 
 CLOCK_LIMIT = Limit(worst_pct=4.0)
 LIMITS: Mapping[str, Limit] = MappingProxyType(
@@ -104,7 +116,7 @@ LIMITS: Mapping[str, Limit] = MappingProxyType(
         SINGLE[1]: CLOCK_LIMIT,
         SUSTAINED[1]: CLOCK_LIMIT,
         POWER: Limit(mean_pct=10.0),
-        **dict.fromkeys(EXACT, EXACT_LIMIT),
+        **dict.fromkeys((*EXACT, TENSOR), EXACT_LIMIT),
     }
 )
 """Where a name's rows must come closer, or may stay further off, than their tier says."""
@@ -302,7 +314,7 @@ def whole_kernel(
         limits={**LIMITS, **limits}, is_whole=True, includes=includes, families=families, problem=problem,
         derived=DERIVED if has_rule else {},
     )  # fmt: skip
-    tiers = GEMM_TIERS if has_rule else TIERS
+    tiers = {**TIERS, **PRODUCT_TIERS} if has_rule else TIERS
     return replace(case, tiers={each: tier for each, tier in tiers.items() if each in case.names})
 
 
@@ -365,7 +377,7 @@ def answers(
         counters = as_counted(_simulated(launch, gpu, clock=mhz).counters, thread_numbers)
         floor = FLOOR_SHARE * touched_bytes(launch)
         for name in has & set(counters):
-            value = float(round(counters[name])) if name in EXACT else counters[name]  # sums of shares of a whole
+            value = float(round(counters[name])) if name in (*EXACT, TENSOR) else counters[name]  # sums of shares of a whole
             found[name] = Answer(value=value, floor=floor if name in DRAM else 0.0)
         if CYCLES in found and roof_us is not None:
             found[CYCLES] = Answer(value=counters[CYCLES], roofline=roof_us * mhz)

@@ -34,6 +34,7 @@ from gpusim.evidence.whole import (
     SUSTAINED,
     THREAD_NUMBERS,
     TIERS,
+    TIMED_WAVEFRONTS,
     answers,
     as_counted,
     empty_us,
@@ -119,10 +120,10 @@ def test_patterns_are_normal_numbers_that_stay_as_they_are() -> None:
 
 
 def test_what_is_judged_is_counted_or_timed() -> None:
-    assert set(TIERS) <= {*COUNTED, *EXACT, *SINGLE, *SUSTAINED, POWER}
+    assert set(TIERS) <= {*COUNTED, *EXACT, *TIMED_WAVEFRONTS, *SINGLE, *SUSTAINED, POWER}
     assert not case().calibrates
     assert case().groups["all"].is_cold and case().groups["all"].times == ("single", "sustained")
-    assert set(case().tiers) == {*set(TIERS) - set(EXACT), REGISTERS, CTAS_OF_SM}
+    assert set(case().tiers) == {*set(TIERS) - {*EXACT, *TIMED_WAVEFRONTS}, REGISTERS, CTAS_OF_SM}
 
 
 def test_a_group_that_is_not_timed_is_not_judged_by_times() -> None:

@@ -65,7 +65,9 @@ class SmemCounters(Counters):
     plain_store_wavefronts: float = field(default=0.0, metadata={"ncu": f"{SASS}_st.sum"})
     matrix_store_wavefronts: float = field(default=0.0, metadata={"ncu": f"{SASS}_stsm.sum"})
     copy_wavefronts: float = field(default=0.0, metadata={"ncu": f"{SASS}_ldgsts.sum"})
-    """Of cp.async through L1; around it they are none (kernels/cp_async_access)."""
+    """Of cp.async through L1; what the counter shows of copies around it is not known."""
+    plain_loads: float = field(default=0.0, metadata={"ncu": "smsp__inst_executed_op_shared_ld.sum"})
+    plain_stores: float = field(default=0.0, metadata={"ncu": "smsp__inst_executed_op_shared_st.sum"})
     matrix_loads: float = field(default=0.0, metadata={"ncu": "smsp__inst_executed_op_ldsm.sum"})
     matrix_stores: float = field(default=0.0, metadata={"ncu": "sm__inst_executed_op_shared_stsm.sum"})
     fill_wavefronts: float = 0.0
@@ -125,6 +127,7 @@ class Smem(Component):
             self.counters.matrix_loads += num_instructions
         else:
             self.counters.plain_load_wavefronts += num_wavefronts
+            self.counters.plain_loads += num_instructions
 
     def count_store(self, num_wavefronts: float, num_instructions: float, *, is_matrix: bool) -> None:
         """Count stores by opcode."""
@@ -133,6 +136,7 @@ class Smem(Component):
             self.counters.matrix_stores += num_instructions
         else:
             self.counters.plain_store_wavefronts += num_wavefronts
+            self.counters.plain_stores += num_instructions
 
     def count(self, num_wavefronts: float) -> None:
         """Count what passes with a pace of its own: shuffles, commits of cp.async, its copies through L1."""
