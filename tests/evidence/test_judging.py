@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import runpy
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -165,6 +167,28 @@ def test_all_that_is_said_of_whole_kernels_is_printed_and_written(capsys: pytest
     assert written["ranks"][0]["num_rows"] == 3
     render_proof([item("", 1.0, is_whole=False)], Console())
     assert capsys.readouterr().out == ""
+
+
+def test_the_readme_is_filled_from_a_report(tmp_path: Path) -> None:
+    """Families a (errors 1 and 3 %, said first as 10 %) and b (30 %, and held out): 16 % in the mean of both."""
+    found = [item("a", 1.0), item("a", -3.0, config={"n": "2"}), item("b", 30.0)]
+    report = {**document(found), "rows": [row_of(each) for each in found], "first": [row_of(item("a", 10.0))]}
+    report["families_of_whole_kernels"][1]["is_held_out"] = True
+    readme = tmp_path / "README.md"
+    readme.write_text("before <!-- trust: written by scripts/trust.py --> old <!-- trust: end --> after")
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    runpy.run_path(str(Path(__file__).resolve().parents[2] / "scripts" / "trust.py"))["main"](
+        str(tmp_path / "report.json"), str(readme)
+    )
+    text = readme.read_text()
+    assert text.startswith("before <!--") and text.endswith("--> after") and "old" not in text
+    assert "| a | 2 | 2.0 %, 3.0 %, 3.0 % |  |  | 10.0 % |" in text
+    assert "| **b** (held out) | 1 | 30.0 %, 30.0 %, 30.0 % |" in text
+    assert "| **mean of 2 families** | 3 | 16.0 %, 30.0 %, 30.0 % |" in text
+
+
+def row_of(each: Judgement) -> dict[str, object]:
+    return {**asdict(each), "error_pct": each.error_pct}
 
 
 def test_ctas_of_an_sm_are_the_least_of_its_limits() -> None:
