@@ -81,7 +81,7 @@ def validate_command(
         raise ConfigError(
             f"validate: no table in {folder} has rows of tier {tiers or 'any'}; run gpusim measure --all on that GPU first"
         )
-    said_first = _first(cases, folder, gpu, wanted) if first else []
+    said_first = _first(cases, folder, gpu, found) if first else []
     families = summaries(found)
     if output is not None:
         write_json(_document(gpu, found, said_first, document(found)), output)
@@ -110,10 +110,10 @@ def _document(
     return {"gpu": gpu.name, "families": families, **proof, "rows": rows(found), "first": rows(said_first)}
 
 
-def _first(cases: Sequence[Case], folder: Path, gpu: GpuSpec, tiers: Sequence[int]) -> list[Judgement]:
+def _first(cases: Sequence[Case], folder: Path, gpu: GpuSpec, today: Sequence[Judgement]) -> list[Judgement]:
     from gpusim.evidence.first import judge_first, read_first
 
-    found = judge_first(read_first(), cases, folder, gpu, tiers)
+    found = judge_first(read_first(), cases, folder, gpu, today)
     if not found:
         raise ConfigError("--first: no row of these tables was predicted before it was measured; leave it out")
     return found

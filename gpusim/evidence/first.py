@@ -6,8 +6,8 @@ In: those tables, which are never rewritten, and measured rows. Out: judgements,
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,13 +73,14 @@ def read_first(folder: Path | None = None) -> list[First]:
 
 
 def judge_first(
-    said: Iterable[First], cases: Sequence[Case], folder: Path, gpu: GpuSpec, tiers: Collection[int]
+    said: Iterable[First], cases: Sequence[Case], folder: Path, gpu: GpuSpec, today: Iterable[Judgement]
 ) -> list[Judgement]:
-    """First predictions beside the rows of ``folder``; rows that nobody has measured are left out.
+    """First predictions of the numbers that ``today`` judges, of rows in ``folder``; errors are taken relative to the same.
 
     Cycles are as they were said, at the clock that was predicted, not at the row's. Times are of the kernel alone, and get
     what an empty kernel took by the same protocol, where they were said without.
     """
+    floors = {who_of(item): item.floor for item in today}
     of_case: dict[str, dict[tuple[str, str], First]] = {}
     for item in said:
         of_case.setdefault(item.kernel, {})[item.group, item.config] = item
@@ -94,8 +95,13 @@ def judge_first(
                 names = tuple(name for name in first.predicted if name in case.tiers)
                 question = Question(case=case.name, path=path, row=row, names=names)
                 answers = {name: Answer(value=_value(first, name, row, gpu)) for name in names}
-                found += judgements_of(case, question, answers, tiers)
-    return found
+                found += judgements_of(case, question, answers, {case.tiers[name] for name in names})
+    return [replace(item, floor=floors[who_of(item)]) for item in found if who_of(item) in floors]
+
+
+def who_of(item: Judgement) -> tuple[str, str, str, tuple[tuple[str, str], ...]]:
+    """What tells a judgement from others of the same tables."""
+    return item.kernel, item.group, item.name, tuple(item.config.items())
 
 
 def _text(case: Case, row: Row) -> str:

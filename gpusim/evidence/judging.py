@@ -174,14 +174,16 @@ def _simulated(
 
 
 _HERE: dict[str, Any] = {}
-"""Of a process that answers: the GPU."""
+"""Of a process that answers: the GPU, and who asks."""
 
 
 def _remember(gpu: GpuSpec) -> None:
-    _HERE["gpu"] = gpu
+    _HERE["gpu"], _HERE["parent"] = gpu, os.getppid()
 
 
 def _answer_here(question: Question) -> dict[str, Answer]:
+    if os.getppid() != _HERE["parent"]:
+        os._exit(1)  # who asked is gone, and others' questions would still be answered
     return answer(load_case(question.case), question, _HERE["gpu"])
 
 

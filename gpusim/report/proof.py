@@ -8,6 +8,7 @@ from types import MappingProxyType
 from rich.console import Console
 from rich.table import Table
 
+from gpusim.evidence.first import who_of
 from gpusim.evidence.proof import (
     HEADLINES,
     LEAST_TAU,
@@ -115,9 +116,9 @@ def _print_exact(counts: Sequence[Exact], console: Console) -> None:
 
 def _print_first(first: Sequence[Judgement], found: Sequence[Judgement], console: Console) -> None:
     """Families by what was said of them first, and what is said of the same rows today."""
-    today = {_who(item): item for item in found}
-    both = [item for item in first if _who(item) in today]
-    then, now = families(both), {item.name: item for item in families(today[_who(item)] for item in both)}
+    today = {who_of(item): item for item in found}
+    both = [item for item in first if who_of(item) in today]
+    then, now = families(both), {item.name: item for item in families(today[who_of(item)] for item in both)}
     for name in (*HEADLINES[:2], *(each for each in SHORT if each not in (REGISTERS, CTAS_OF_SM))):
         rows = [(item, item.of[name], now[item.name].of[name]) for item in then if name in item.of]
         if not rows:
@@ -133,10 +134,6 @@ def _print_first(first: Sequence[Judgement], found: Sequence[Judgement], console
         "first: before the model had met a row, from validation/first; of products at the clock that was predicted, where "
         "today's cycles are at the row's\n", highlight=False,
     )
-
-
-def _who(item: Judgement) -> tuple[str, str, str, tuple[tuple[str, str], ...]]:
-    return item.kernel, item.group, item.name, tuple(item.config.items())
 
 
 def _name(family: Family) -> str:

@@ -209,8 +209,10 @@ def test_what_was_said_first_is_held_against_rows_that_came_later(tmp_path: Path
     lines = [f"product,all,kernel=p size={size},{name},{tier},{said}" for size, name, tier, said in numbers]
     path.write_text("\n".join(["kernel,group,config,name,tier,predicted", *lines]) + "\n")
     folder = table(tmp_path, [{**ROW, "empty_single_us": "3"}])
-    cycles, time = judge_first(read_first(path.parent), [product([])], folder, TOY, [6, 7])
-    assert (cycles.measured, cycles.predicted, cycles.error_pct) == (110.0, 99.0, pytest.approx(-10.0))
+    case = product([])
+    today = [replace(each, floor=220.0) for each in judge([case], folder, TOY, [6])] + judge([case], folder, TOY, [7])
+    cycles, time = judge_first(read_first(path.parent), [case], folder, TOY, today)
+    assert (cycles.measured, cycles.predicted, cycles.error_pct) == (110.0, 99.0, pytest.approx(-5.0))  # of today's floor
     assert (time.measured, time.predicted) == (90.0, 48.0)
     path.write_text("kernel,group\n")
     with pytest.raises(ConfigError, match=r"said.csv: lacks config, name, predicted, tier"):
