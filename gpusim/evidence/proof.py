@@ -57,6 +57,8 @@ class Ranks:
     regret_pct: float
     """Mean over the problems."""
     worst_regret_pct: float
+    blind_regret_pct: float
+    """What any configuration takes more than the best, on average: a roofline tells none from another."""
 
     @property
     def passes(self) -> bool:
@@ -120,20 +122,14 @@ def ranks(judgements: Iterable[Judgement], name: str) -> list[Ranks]:
     return [item for item in said if item is not None]
 
 
-def own_ranks(judgements: Iterable[Judgement], name: str = CYCLES, again: str = SINGLE[0]) -> Ranks | None:
-    """What the measurement scores against itself: ``again`` as it was measured in the place of predictions of ``name``.
+def own_ranks(judgements: Iterable[Judgement], name: str = CYCLES) -> Ranks | None:
+    """What the measurement scores against itself: times of other launches in the place of predictions of ``name``.
 
-    None where no problem has rows with both.
+    None where no problem has rows enough that were measured twice.
     """
-    every = list(judgements)
-    other = {_who(item): item.measured for item in every if item.name == again}
-    found = [item for item in every if item.name == name and item.problem is not None and _who(item) in other]
-    orders = [[(other[_who(item)], item.measured) for item in of] for of in _by_problem(found)]
-    return _ranks("all kernels", f"{again} as measured", orders)
-
-
-def _who(item: Judgement) -> tuple[str, str, tuple[tuple[str, str], ...]]:
-    return item.kernel, item.group, tuple(item.config.items())
+    found = [item for item in judgements if item.name == name and item.problem is not None and item.again_us is not None]
+    orders = [[(item.again_us or 0.0, item.measured) for item in of] for of in _by_problem(found)]
+    return _ranks("all kernels", "other launches, measured", orders)
 
 
 def _by_problem(items: Iterable[Judgement]) -> list[list[Judgement]]:
@@ -145,11 +141,11 @@ def _by_problem(items: Iterable[Judgement]) -> list[list[Judgement]]:
 
 def _ranks(scope: str, by: str, orders: Iterable[Sequence[tuple[float, float]]]) -> Ranks | None:
     """``orders``: of each problem pairs (predicted, measured)."""
-    found: list[Ranking] = [
-        ranking([guess for guess, _ in of], [taken for _, taken in of]) for of in orders if len(of) >= LEAST_ROWS
-    ]
+    worth = [of for of in orders if len(of) >= LEAST_ROWS]
+    found: list[Ranking] = [ranking([guess for guess, _ in of], [taken for _, taken in of]) for of in worth]
     if not found:
         return None
+    blind = (fmean(taken for _, taken in of) / min(taken for _, taken in of) - 1.0 for of in worth)
 
     def pooled(tau: Callable[[Ranking], float], num: Callable[[Ranking], int]) -> float:
         pairs = sum(num(item) for item in found)
@@ -161,6 +157,7 @@ def _ranks(scope: str, by: str, orders: Iterable[Sequence[tuple[float, float]]])
         num_clear_pairs=sum(item.num_clear_pairs for item in found),
         clear_tau=pooled(lambda item: item.clear_tau, lambda item: item.num_clear_pairs),
         regret_pct=100.0 * fmean(item.regret for item in found), worst_regret_pct=100.0 * max(item.regret for item in found),
+        blind_regret_pct=100.0 * fmean(blind),
     )  # fmt: skip
 
 

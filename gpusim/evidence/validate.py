@@ -45,6 +45,10 @@ TIERS: Mapping[int, Tier] = MappingProxyType(
 """Tiers 0 and 1 are tests. Source: validation/README.md."""
 
 
+AGAIN = "single_us"
+"""Of a row, the time of other launches than the one that was counted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """One number of one row."""
@@ -70,6 +74,8 @@ class Judgement:
     """That it is summed up with; empty: its kernel."""
     cuts: tuple[str, ...] = ()
     """Names that cut across families, under which it is summed up, too."""
+    again_us: float | None = None
+    """What another launch of the same took; None where nobody has timed one."""
     problem: Hashable = None
     """What it computes: judgements of one problem are ranked among each other."""
 
@@ -178,6 +184,7 @@ def judgements_of(
                 predicted=answers[name].value, measured=measured, limit=case.limits.get(name),
                 roofline=answers[name].roofline, floor=answers[name].floor, spread_pct=_spread_pct(row, name),
                 is_whole=case.is_whole, family=family, cuts=tuple(cuts), problem=case.problem(config),
+                again_us=number_in(row, AGAIN) if case.is_whole and row.get(AGAIN) else None,
             )
         )  # fmt: skip
     return found

@@ -88,20 +88,20 @@ def _print_means(of_all: Sequence[Family], in_all: Mapping[str, Summary], consol
 
 
 def _print_ranks(said: Sequence[Ranks], itself: Ranks | None, console: Console) -> None:
-    numbers = ("problems", "rows", "tau", "clear pairs", "clear tau", "regret %", "worst %")
+    numbers = ("problems", "rows", "tau", "clear pairs", "clear tau", "regret %", "worst %", "blind %")
     table = _table("Orders of configurations of one problem (m, n, k, type)", "of", "by", numbers=numbers)
     table.add_column("")
     for item in (*said, *([] if itself is None else [itself])):
         table.add_row(
             item.scope, item.by, f"{item.num_problems}", f"{item.num_rows}", f"{item.tau:.3f}", f"{item.num_clear_pairs}",
             f"{item.clear_tau:.3f}", f"{item.regret_pct:.2f}", f"{item.worst_regret_pct:.2f}",
-            "measured itself" if item is itself else "pass" if item.passes else "FAIL",
+            f"{item.blind_regret_pct:.2f}", "measured itself" if item is itself else "pass" if item.passes else "FAIL",
         )  # fmt: skip
     console.print(table, highlight=False)
     console.print(
-        f"tau: Kendall's, over all pairs, and over pairs measured at least {CLEARLY_APART:.0%} apart; regret: what the best "
-        f"predicted one takes more than the best; wanted: clear tau {LEAST_TAU:g}, regret {RANK_LIMIT.text}\n",
-        highlight=False,
+        f"tau: Kendall's, over all pairs, and over pairs measured {CLEARLY_APART:.0%} apart or more; regret: what the best "
+        f"predicted one takes more than the best (blind: any one, on average); wanted: clear tau {LEAST_TAU:g}, regret "
+        f"{RANK_LIMIT.text}\n", highlight=False,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,7 @@ def test_kernels_are_ranked_alone_and_all_together() -> None:
     of_k, of_all = ranks([*FEW, row(1, "a", 0.5, 15, kernel="l")], "cycles")
     assert (of_k.scope, of_all.scope, of_all.num_rows) == ("k", "all kernels", 4)
     assert (of_all.regret_pct, of_all.worst_regret_pct) == (50.0, 50.0)
+    assert of_all.blind_regret_pct == pytest.approx(50.0)  # of 10, 20, 15, 15
 
 
 def test_what_ranks_within_its_limits_passes() -> None:
@@ -117,8 +119,7 @@ def test_what_ranks_within_its_limits_passes() -> None:
 
 
 def test_the_measurement_ranks_itself_by_its_repetition() -> None:
-    times = [row(1, tile, 0, taken, name="single_us") for tile, taken in (("a", 1.0), ("b", 3.0), ("c", 2.0))]
-    found = own_ranks([*FEW, *times], again="single_us", name="cycles")
+    found = own_ranks([replace(each, again_us=taken) for each, taken in zip(FEW, (1.0, 3.0, 2.0), strict=False)], "cycles")
     assert found is not None
     assert (found.tau, found.regret_pct) == (1.0, 0.0)
     assert own_ranks(FEW, name="cycles") is None
