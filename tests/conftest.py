@@ -16,6 +16,12 @@ settings.load_profile("gpusim")
 Refuses = Callable[[Sequence[str], Sequence[str]], None]
 
 
+@pytest.fixture(autouse=True)
+def _keeps_nothing(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers that ``gpusim validate`` keeps go where they are forgotten."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
 @pytest.fixture
 def refuses(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Refuses:
     """Checks that a command line costs one sentence with these words, status 2, and no file."""

@@ -160,7 +160,7 @@ def test_validate_tells_a_pipe_how_far_it_is_and_speaks_of_no_other_tables(capsy
     assert main(["validate", "--gpu", "h200_sxm", "--kernel", "occupancy", "--kernel", "tensor_map"]) in (0, 1)
     told = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
     assert sorted(line.split(",")[0] for line in told) == ["gpusim: judged occupancy", "gpusim: judged tensor_map"]
-    assert told[-1].endswith("2 of 2 parts")
+    assert told[-1].endswith("2 of 2 tables")
 
 
 def test_a_prediction_writes_json_trace_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

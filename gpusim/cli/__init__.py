@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from gpusim.cli.banks import BanksCommand, banks_command
 from gpusim.cli.check import CheckCommand, check_command
-from gpusim.cli.evidence import calibrate_command, validate_command
+from gpusim.cli.evidence import calibrate_command
 from gpusim.cli.gpus import gpus_command
 from gpusim.cli.kernels import EXPLAIN, PREDICT
 from gpusim.cli.layout import layout_command
@@ -27,6 +27,7 @@ from gpusim.cli.options import BAD_INPUT, INTERRUPTED, OK, Commands, where
 from gpusim.cli.raster import RASTER
 from gpusim.cli.sass import sass_command
 from gpusim.cli.sweep import SWEEP
+from gpusim.cli.validate import validate_command
 from gpusim.errors import GpusimError, nearest
 
 COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (

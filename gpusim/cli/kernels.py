@@ -205,6 +205,7 @@ def _kernel_command(row: KernelModel, action: Callable[[Request], None]) -> Any:
 
 
 def _predict(request: Request) -> None:
+    from gpusim.evidence.expected import expected_error
     from gpusim.report.tables import render_prediction
     from gpusim.simulate.run import simulate
 
@@ -214,11 +215,18 @@ def _predict(request: Request) -> None:
     with spinner(f"simulating {request.row.name} on {request.gpu.name}"):
         result = simulate(launch, request.gpu, **request.simulate_options)
     _write_outputs(request, result)
+    expected = expected_error(result.kernel, result.gpu, result.params)
     if request.json is not None:
-        write_json(result.as_dict(), request.json)
+        trust = {
+            "expected_error_pct": None if expected is None else expected.p90_pct,
+            "expected_error_source": "no measured row is like it" if expected is None else expected.text,
+        }
+        write_json({**result.as_dict(), **trust}, request.json)
     options = resolved.as_options()
     defaults = [name for name in options if name not in request.given]
-    render_prediction(result, console_for(request.json), options, defaults, next_command=request.command("explain"))
+    render_prediction(
+        result, console_for(request.json), options, defaults, next_command=request.command("explain"), expected=expected
+    )
 
 
 def _explain(request: Request) -> None:

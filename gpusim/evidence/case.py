@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -351,6 +351,18 @@ def never_refused(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> str |
     return None
 
 
+def no_families(group: str, config: Config) -> tuple[str, ...]:
+    """All rows are of one."""
+    del group, config
+    return ()
+
+
+def no_problem(config: Config) -> Hashable:
+    """Rows are not ranked."""
+    del config
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """A kernel that is measured.
@@ -376,6 +388,11 @@ class Case:
         limits: how close the rows of a name must come, where that is not what its tier wants.
         is_whole: whether it is a whole kernel, whose rows judge the model and calibrate nothing
             (:func:`gpusim.evidence.whole.whole_kernel`).
+        families: (group, config) to names under which the row is summed up: the family that it is of, then others, which cut
+            across families and count in no total. None: all rows are of one family, called as the kernel is.
+        problem: a config to what it computes (m, n, k and a type): rows of one problem are ranked among each other; None
+            where they are not.
+        derived: numbers that are judged and follow from several columns of a row, by name; None where it lacks one.
         fit: rows to parameters of the machine. A case that has it, or ``twin_constants``, is calibrated with every second
             config and judged by the others.
         twin_constants: (rows, the GPU that gave them) to the constants of ``predict``'s own code that were read off rows:
@@ -406,6 +423,11 @@ class Case:
     tiers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     limits: Mapping[str, Limit] = field(default_factory=lambda: MappingProxyType({}))
     is_whole: bool = False
+    families: Callable[[str, Config], tuple[str, ...]] = no_families
+    problem: Callable[[Config], Hashable] = no_problem
+    derived: Mapping[str, Callable[[Mapping[str, str]], float | None]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
     fit: Callable[[Sequence[Mapping[str, str]]], Sequence[Fitted]] = nothing_fitted
     twin_constants: Callable[[Sequence[Mapping[str, str]], GpuSpec], Sequence[TwinConstant]] = no_twin_constants
     derive: Callable[[Config], dict[str, float]] = no_values
@@ -448,7 +470,7 @@ class Case:
     def names(self) -> frozenset[str]:
         """All that its rows may hold beside their configs: metrics, values, times."""
         is_timed = any(group.times for group in self.groups.values())
-        return frozenset((*self.metrics, *self.values, *(VALUES if is_timed else ())))
+        return frozenset((*self.metrics, *self.values, *self.derived, *(VALUES if is_timed else ())))
 
     def __post_init__(self) -> None:
         """A whole kernel calibrates nothing.

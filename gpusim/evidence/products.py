@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from gpusim.errors import KernelError, LaunchError
 from gpusim.evidence import whole
-from gpusim.evidence.case import Answer, Case, Config, Group, Outputs, Product, WrongAnswer
+from gpusim.evidence.case import Answer, Case, Config, Group, Outputs, Product, WrongAnswer, no_families
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
@@ -46,8 +47,12 @@ METRICS = (
 
 JUDGED = (
     *whole.DRAM, "lts__t_sectors_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_write.sum", whole.HIT_RATE,
-    whole.CYCLES, *whole.SINGLE, *whole.SUSTAINED,
+    whole.CYCLES, *whole.SINGLE, *whole.SUSTAINED, whole.TENSOR, whole.REGISTERS, whole.CTAS_OF_SM,
 )  # fmt: skip
+
+TIERS: Mapping[str, int] = MappingProxyType(
+    {key: {**whole.TIERS, **whole.PRODUCT_TIERS, whole.TENSOR: 5}[key] for key in JUDGED}
+)
 
 ROUNDING = 2.0**-7
 """Of a sum that is rounded to bf16 twice: parts of K that a library has added in bf16 among them."""
@@ -93,6 +98,8 @@ def product_case(
     options: Callable[[Config, Mapping[str, str]], Mapping[str, Any] | None],
     told: Callable[[Config, Mapping[str, str]], Mapping[str, str]],
     values: Mapping[str, str],
+    families: Callable[[str, Config], tuple[str, ...]] = no_families,
+    dtype: Callable[[Config], str] = lambda config: "bf16",
 ) -> Case:
     """The case.
 
@@ -107,16 +114,20 @@ def product_case(
             the row tells too little. Of a kernel that the model cannot be nothing is predicted either.
         told: as of :class:`Case`.
         values: meanings of columns beside those that all products have.
+        families: as of :class:`Case`.
+        dtype: a config's type.
     """
 
-    def launched(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> Launch | str:
+    def launched(
+        config: Config, row: Mapping[str, str], gpu: GpuSpec, *, by_rule: bool = False
+    ) -> Launch | str:
         from gpusim.kernel_models.gemm import GemmParams
 
         found = options(config, row)
         if found is None:
             return "its kernel's name tells too little"
         try:
-            return GemmParams.model_validate(dict(found)).launch(gpu)
+            return GemmParams.model_validate(whole.without_registers(found) if by_rule else dict(found)).launch(gpu)
         except (KernelError, LaunchError) as error:
             return str(error)
 
@@ -124,7 +135,13 @@ def product_case(
         config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]
     ) -> dict[str, Answer]:
         found = launched(config, row, gpu)
-        return {} if isinstance(found, str) else whole.answers(found, row, gpu, names)
+        if isinstance(found, str):
+            return {}
+        said = whole.answers(found, row, gpu, names)
+        if {whole.REGISTERS, whole.CTAS_OF_SM} & set(names):
+            alone = launched(config, row, gpu, by_rule=True)
+            said |= {} if isinstance(alone, str) else whole.by_rule(alone, gpu)
+        return said
 
     def predict_launched(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, float]:
         found = launched(config, row, gpu)
@@ -137,10 +154,19 @@ def product_case(
     return Case(
         name=name, question=question, columns=columns, groups=groups, launch=launch, check=check, framework=framework,
         told=told, values={"error_share": "largest error of the sample, of what rounding allows", **TOLD, **values},
-        predict_row=predict_row, predict_launched=predict_launched, refused=refused, is_whole=True,
-         tiers={key: whole.TIERS[key] for key in JUDGED},
+        predict_row=predict_row, predict_launched=predict_launched, refused=refused, is_whole=True, tiers=TIERS,
         limits={key: limit for key, limit in whole.GEMM_LIMITS.items() if key in JUDGED},
+        families=families, problem=lambda config: problem_of(config, dtype(config)), derived=whole.DERIVED,
     )  # fmt: skip
+
+
+def problem_of(config: Config, dtype: str) -> tuple[str, ...]:
+    """What a product computes: m, n, k and its type.
+
+    >>> problem_of({"kernel": "k", "m": "64", "n": "128", "k": "32", "tile": "1"}, "bf16")
+    ('64', '128', '32', 'bf16')
+    """
+    return (*(config[name] for name in "mnk"), dtype)
 
 
 def number_of(row: Mapping[str, str], name: str) -> int | None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from gpusim.errors import ConfigError
-
-if TYPE_CHECKING:
-    from gpusim.evidence.validate import Judgement
 
 CLEARLY_APART = 0.10
 """Of the slower one: pairs measured at least so far apart have an order worth asking for."""
@@ -79,20 +75,3 @@ def ranking(predicted: Sequence[float], measured: Sequence[float]) -> Ranking:
         num=len(predicted), num_pairs=num_pairs, tau=tau, num_clear_pairs=num_clear, clear_tau=clear,
         regret=regret(predicted, measured),
     )
-
-
-def rankings(
-    judgements: Iterable[Judgement], *, name: str, problem: Callable[[Mapping[str, str]], Hashable], least: int = 3,
-) -> dict[Hashable, Ranking]:
-    """A ranking for each problem of which ``least`` configurations or more were judged by the number ``name``.
-
-    ``problem`` tells configurations apart that may be compared (m, n, k of a GEMM) from their config.
-    """
-    found: dict[Hashable, list[Judgement]] = {}
-    for item in judgements:
-        if item.name == name:
-            found.setdefault(problem(item.config), []).append(item)
-    return {
-        key: ranking([item.predicted for item in of], [item.measured for item in of])
-        for key, of in found.items() if len(of) >= least
-    }

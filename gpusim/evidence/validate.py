@@ -7,19 +7,18 @@ up, and whether they pass. A row that calibrated is never judged.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.calibrate import halves
-from gpusim.evidence.case import Case, Limit, asked, key_of, load_case
-from gpusim.evidence.rows import Row, Table, config_of, number_in
+from gpusim.evidence.case import Answer, Case, Limit, asked
+from gpusim.evidence.judging import Question, answers_to, asked_rows, questions_of
+from gpusim.evidence.rows import Table, config_of, number_in
 from gpusim.evidence.stopwatch import UNTOLD
-from gpusim.evidence.toolkit import FOLDERS
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
@@ -46,6 +45,10 @@ TIERS: Mapping[int, Tier] = MappingProxyType(
 """Tiers 0 and 1 are tests. Source: validation/README.md."""
 
 
+AGAIN = "single_us"
+"""Of a row, the time of other launches than the one that was counted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """One number of one row."""
@@ -67,6 +70,14 @@ class Judgement:
     """Half of what repeated measurements are apart, of the measured; None where there are none."""
     is_whole: bool = False
     """Of a whole kernel."""
+    family: str = ""
+    """That it is summed up with; empty: its kernel."""
+    cuts: tuple[str, ...] = ()
+    """Names that cut across families, under which it is summed up, too."""
+    again_us: float | None = None
+    """What another launch of the same took; None where nobody has timed one."""
+    problem: Hashable = None
+    """What it computes: judgements of one problem are ranked among each other."""
 
     @property
     def limits(self) -> Limit:
@@ -129,65 +140,61 @@ class Summary:
         return all(most is None or found <= most for found, most in limits)
 
 
-def judge(
-    cases: Iterable[Case], folder: Path, gpu: GpuSpec, tiers: Iterable[int], *, part: tuple[int, int] = (0, 1)
-) -> list[Judgement]:
+def judge(cases: Iterable[Case], folder: Path, gpu: GpuSpec, tiers: Iterable[int]) -> list[Judgement]:
     """Every number of ``tiers`` that judging rows in ``folder`` have and the simulator answers for ``gpu``.
 
-    Rows of configs that a case does not ask for are left out; :func:`not_judged` tells of them. ``part`` (idx, num) takes
-    every num-th row from idx on.
+    Rows of configs that a case does not ask for are left out; :func:`not_judged` tells of them. All in this process:
+    :mod:`gpusim.evidence.judging` knows several, and what was answered before.
 
     Raises:
         ConfigError: a table lacks a column of its case's configs, holds no number where one is wanted, or a case's own code
             fails.
     """
-    wanted = set(tiers)
+    wanted, by_name = set(tiers), {case.name: case for case in cases}
+    questions = [question for case in by_name.values() for question in questions_of(case, folder, gpu, wanted)]
+    return [
+        item
+        for question, answers in answers_to(questions, gpu, by_name)
+        for item in judgements_of(by_name[question.case], question, answers, wanted)
+    ]
+
+
+def judgements_of(
+    case: Case, question: Question, answers: Mapping[str, Answer], tiers: Collection[int]
+) -> list[Judgement]:
+    """The numbers of ``tiers`` that were asked for and answered.
+
+    Raises:
+        ConfigError: the row holds no number where one is wanted.
+    """
+    row = question.row
+    config = config_of(row, case.columns)
+    family, *cuts = case.families(row["group"], config) or (case.name,)
     found = []
-    for case in cases:
-        path = folder / f"{case.name}.csv"
-        names = {name: tier for name, tier in case.tiers.items() if tier in wanted}
-        if not names or not path.exists():
-            continue
-        table = Table.read(path)
-        table.check_gpu(gpu.name, FOLDERS)
+    for name in question.names:
         try:
-            for row in _asked_rows(case, halves(case, table)[1])[part[0] :: part[1]]:
-                found += _judged(case, row, names, gpu)
+            measured = measured_in(case, row, name)
         except ConfigError as error:
-            raise ConfigError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
+            raise ConfigError(f"{question.path}: {error}") from None
+        if name not in answers or case.tiers[name] not in tiers or measured is None or _is_no_rate(row, name):
+            continue
+        found.append(
+            Judgement(
+                kernel=case.name, group=row["group"], name=name, tier=case.tiers[name], config=config,
+                predicted=answers[name].value, measured=measured, limit=case.limits.get(name),
+                roofline=answers[name].roofline, floor=answers[name].floor, spread_pct=_spread_pct(row, name),
+                is_whole=case.is_whole, family=family, cuts=tuple(cuts), problem=case.problem(config),
+                again_us=number_in(row, AGAIN) if case.is_whole and row.get(AGAIN) else None,
+            )
+        )  # fmt: skip
     return found
 
 
-def judge_case(
-    name: str, folder: Path, gpu: GpuSpec, tiers: Iterable[int], part: tuple[int, int] = (0, 1)
-) -> list[Judgement]:
-    """:func:`judge` for the case of that name alone: what another process can be asked."""
-    return judge([load_case(name)], folder, gpu, tiers, part=part)
-
-
-def _asked_rows(case: Case, rows: Sequence[Row]) -> list[Row]:
-    """Those of configs that the case asks for, in their group."""
-    wanted: dict[tuple[str, str], set[Any]] = {}
-    for row in rows:
-        who = (row["group"], row["seed"])
-        if who not in wanted:
-            configs = case.configs(row["group"], int(row["seed"])) if row["group"] in case.groups else []
-            wanted[who] = {key_of(config) for config in configs}
-    return [row for row in rows if key_of(config_of(row, case.columns)) in wanted[row["group"], row["seed"]]]
-
-
-def _judged(case: Case, row: Mapping[str, str], names: Mapping[str, int], gpu: GpuSpec) -> list[Judgement]:
-    config = config_of(row, case.columns)
-    answers = asked(case, "predict", case.answers, config, row, gpu, set(names))
-    return [
-        Judgement(
-            kernel=case.name, group=row["group"], name=name, tier=tier, config=config, predicted=answers[name].value,
-            measured=number_in(row, name), limit=case.limits.get(name), roofline=answers[name].roofline,
-            floor=answers[name].floor, spread_pct=_spread_pct(row, name), is_whole=case.is_whole,
-        )
-        for name, tier in names.items()
-        if name in answers and row.get(name) and not _is_no_rate(row, name)
-    ]  # fmt: skip
+def measured_in(case: Case, row: Mapping[str, str], name: str) -> float | None:
+    """A number of a row, or one that follows from several of its columns; None where it is not there."""
+    if name in case.derived:
+        return case.derived[name](row)
+    return number_in(row, name) if row.get(name) else None
 
 
 def _is_no_rate(row: Mapping[str, str], name: str) -> bool:
@@ -221,12 +228,13 @@ def not_judged(
             continue
         table = Table.read(path)
         lacking = [
-            name for name, tier in case.tiers.items() if tier in wanted and name not in {*table.columns, *UNTOLD}
+            name for name, tier in case.tiers.items()
+            if tier in wanted and name not in {*table.columns, *UNTOLD, *case.derived}
         ]
         if lacking:
             said.append(f"{path.name}: has no column {', '.join(lacking)}, not judged")
         if set(case.columns) <= set(table.columns) and set(case.tiers.values()) & wanted:
-            num_strays = len(table.rows) - len(_asked_rows(case, table.rows))
+            num_strays = len(table.rows) - len(asked_rows(case, table.rows))
             if num_strays:
                 said.append(f"{path.name}: holds {num_strays} rows of configs that {case.name} does not ask for, not judged")
         for row in table.rows if gpu is not None and set(case.tiers.values()) & wanted else ():
@@ -268,7 +276,8 @@ def _limit_pct(item: Judgement) -> float:
 def totals(judgements: Iterable[Judgement]) -> list[Summary]:
     """Whole kernels in all, a line a name: mean of the families' means, P90 and worst over all their rows.
 
-    A family here is a kernel, with all its groups; the limit is the strictest that one of them has.
+    A family here is a kernel, or a part of one that its case tells apart, with all its groups; the limit is the strictest
+    that one of them has.
     """
     by_name: dict[tuple[int, str], list[Judgement]] = {}
     for item in judgements:
@@ -276,7 +285,7 @@ def totals(judgements: Iterable[Judgement]) -> list[Summary]:
             by_name.setdefault((item.tier, item.name), []).append(item)
     found = []
     for (tier, name), items in by_name.items():
-        families = summaries(replace(item, group="") for item in items)
+        families = summaries(replace(item, kernel=item.family or item.kernel, group="") for item in items)
         rooflines = [family.roofline_pct for family in families if family.roofline_pct is not None]
         found.append(
             replace(

@@ -6,7 +6,7 @@ never calibrate. Cycles are predicted at the clock that the counted launch ran a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
@@ -16,7 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError, nearest
-from gpusim.evidence.case import Answer, Case, Config, Group, KernelLaunch, Limit, Outputs
+from gpusim.evidence.case import (
+    Answer,
+    Case,
+    Config,
+    Group,
+    KernelLaunch,
+    Limit,
+    Outputs,
+    no_families,
+    no_problem,
+)
 from gpusim.evidence.rows import number_in
 
 if TYPE_CHECKING:
@@ -60,13 +70,45 @@ COUNTED = (
 )
 """Of every whole kernel, beside the other cycles that every row has: some five passes on a GH100."""
 
+_SASS = "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op"
+EXACT = (
+    "sm__inst_executed_pipe_tensor_op_gmma.sum",
+    "sm__inst_executed_pipe_tensor_op_hmma.sum",
+    "smsp__inst_executed_op_ldsm.sum",
+    "sm__inst_executed_op_shared_stsm.sum",
+    "smsp__inst_executed_op_shared_ld.sum",
+    "smsp__inst_executed_op_shared_st.sum",
+    "smsp__inst_executed_op_tma_ld.sum",
+    "smsp__inst_executed_op_tma_st.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum",
+    *(f"{_SASS}_{op}.sum" for op in ("ldsm", "ld", "st", "stsm")),
+)
+"""Counts that follow from the kernel alone: of instructions by opcode, and of wavefronts of shared memory by opcode.
+
+Wavefronts of cp.async, and of loads and stores as the data stage counts them (:data:`TIMED_WAVEFRONTS`), depend on who is
+beside them: validation/deviations.md, 8."""
+TENSOR = "sm__inst_executed_pipe_tensor.sum"
+"""Of products of libraries, exact, too; kernels without tensor cores have others under that name."""
+EXACT_LIMIT = Limit(worst_pct=0.0)
+
+TIMED_WAVEFRONTS = tuple(f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum" for op in ("ld", "st"))
+"""Loads and stores of shared memory, with those that are taken again beside wgmma and TMA."""
+
+REGISTERS, CTAS_OF_SM = "launch__registers_per_thread", "ctas_of_sm"
+"""As the rule for registers has them, whatever the row's kernel was compiled to; CTAs that an SM holds, with those."""
+
 SINGLE, SUSTAINED = ("single_us", "single_clock_mhz"), ("sustained_us", "sustained_clock_mhz")
 EMPTY = ("empty_single_us", "empty_sustained_us")
 POWER = "sustained_power_w"
 TIERS: Mapping[str, int] = MappingProxyType(
-    {**dict.fromkeys(JUDGED_COUNTS, 5), CYCLES: 6, **dict.fromkeys((*SINGLE, *SUSTAINED, POWER), 7)}
+    {
+        **dict.fromkeys((*JUDGED_COUNTS, *EXACT, *TIMED_WAVEFRONTS), 5), CYCLES: 6,
+        **dict.fromkeys((*SINGLE, *SUSTAINED, POWER), 7),
+    }
 )
 """What a whole kernel is judged by."""
+PRODUCT_TIERS: Mapping[str, int] = MappingProxyType({REGISTERS: 5, CTAS_OF_SM: 5})
+"""What a matrix product is judged by, too, as there is a rule for its registers."""
 
 CLOCK_LIMIT = Limit(worst_pct=4.0)
 LIMITS: Mapping[str, Limit] = MappingProxyType(
@@ -75,14 +117,19 @@ LIMITS: Mapping[str, Limit] = MappingProxyType(
         SINGLE[1]: CLOCK_LIMIT,
         SUSTAINED[1]: CLOCK_LIMIT,
         POWER: Limit(mean_pct=10.0),
+        **dict.fromkeys((*EXACT, TENSOR), EXACT_LIMIT),
     }
 )
 """Where a name's rows must come closer, or may stay further off, than their tier says."""
 
 GEMM_LIMITS: Mapping[str, Limit] = MappingProxyType(
-    {**LIMITS, **dict.fromkeys((*DRAM, *JUDGED_COUNTS[2:4]), Limit(mean_pct=8.0))}
+    {
+        **LIMITS,
+        **dict.fromkeys((*DRAM, *JUDGED_COUNTS[2:4]), Limit(mean_pct=8.0)),
+        CYCLES: Limit(mean_pct=5.0, p90_pct=10.0, worst_pct=20.0),
+    }
 )
-"""Of matrix products, whose tiles meet in L2: bytes of memory and sectors of L2 within 8 %."""
+"""Of matrix products: cycles closer than of other kernels, and, as tiles meet in L2, bytes and sectors within 8 %."""
 
 FLOOR_SHARE = 0.25
 """Of all bytes that a kernel touches, each once: errors of memory's bytes are never taken relative to less. So next to
@@ -222,6 +269,8 @@ def whole_kernel(
     includes: Callable[[], dict[str, str]] = dict,
     checks_counted: bool = True,
     thread_numbers: int = THREAD_NUMBERS,
+    families: Callable[[str, Config], tuple[str, ...]] = no_families,
+    problem: Callable[[Config], Hashable] = no_problem,
 ) -> Case:
     """The case of a kernel that ``KERNEL_MODELS[model]`` tells.
 
@@ -239,7 +288,10 @@ def whole_kernel(
         includes: as of :class:`Case`.
         checks_counted: as of :class:`Case`.
         thread_numbers: that each warp asks for, by SASS.
+        families: as of :class:`Case`.
+        problem: as of :class:`Case`.
     """
+    has_rule = model == "gemm"
 
     def params(config: Config, gpu: GpuSpec) -> KernelParams:
         return _resolved(model, options(config), gpu)
@@ -252,14 +304,19 @@ def whole_kernel(
     def predict_row(
         config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]
     ) -> dict[str, Answer]:
-        return answers(params(config, gpu).launch(gpu), row, gpu, names, thread_numbers=thread_numbers)
+        found = answers(params(config, gpu).launch(gpu), row, gpu, names, thread_numbers=thread_numbers)
+        if has_rule and {REGISTERS, CTAS_OF_SM} & set(names):
+            found |= by_rule(_resolved(model, without_registers(options(config)), gpu).launch(gpu), gpu)
+        return found
 
     case = Case(
         name=name, question=question, columns=columns, groups=groups, launch=launch, check=check, values=values,
         checks_counted=checks_counted, predict=predict, predict_row=predict_row,
-        limits={**LIMITS, **limits}, is_whole=True, includes=includes,
+        limits={**LIMITS, **limits}, is_whole=True, includes=includes, families=families, problem=problem,
+        derived=DERIVED if has_rule else {},
     )  # fmt: skip
-    return replace(case, tiers={each: tier for each, tier in TIERS.items() if each in case.names})
+    tiers = {**TIERS, **PRODUCT_TIERS} if has_rule else TIERS
+    return replace(case, tiers={each: tier for each, tier in tiers.items() if each in case.names})
 
 
 def _resolved(model: str, options: Mapping[str, Any], gpu: GpuSpec) -> KernelParams:
@@ -274,6 +331,35 @@ def _simulated(launch: Launch, gpu: GpuSpec, *, clock: Any, l2: Literal["cold", 
     from gpusim.simulate.run import simulate
 
     return simulate(launch, gpu, clock=clock, l2=l2, data="random")
+
+
+def without_registers(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that leave registers to the model's rule."""
+    return {name: value for name, value in options.items() if name != "registers"}
+
+
+def by_rule(launch: Launch, gpu: GpuSpec) -> dict[str, Answer]:
+    """Registers of a launch that was told none, and how many of its CTAs an SM holds: none where one does not fit."""
+    from gpusim.errors import LaunchError
+    from gpusim.simulate.door import check
+
+    try:
+        num_ctas = check(launch, gpu).ctas_per_sm
+    except LaunchError:
+        num_ctas = 0
+    return {REGISTERS: Answer(value=launch.registers_per_thread), CTAS_OF_SM: Answer(value=num_ctas)}
+
+
+def ctas_of_sm(row: Mapping[str, str]) -> float | None:
+    """CTAs that an SM held, by the least of the limits that were counted; None where none was."""
+    limits = [
+        number_in(row, name) for of in ("registers", "shared_mem", "warps", "blocks")
+        if row.get(name := f"launch__occupancy_limit_{of}")
+    ]  # fmt: skip
+    return min(limits, default=None)
+
+
+DERIVED: Mapping[str, Callable[[Mapping[str, str]], float | None]] = MappingProxyType({CTAS_OF_SM: ctas_of_sm})
 
 
 def answers(
@@ -292,7 +378,8 @@ def answers(
         counters = as_counted(_simulated(launch, gpu, clock=mhz).counters, thread_numbers)
         floor = FLOOR_SHARE * touched_bytes(launch)
         for name in has & set(counters):
-            found[name] = Answer(value=counters[name], floor=floor if name in DRAM else 0.0)
+            value = float(round(counters[name])) if name in (*EXACT, TENSOR) else counters[name]  # sums of shares of a whole
+            found[name] = Answer(value=value, floor=floor if name in DRAM else 0.0)
         if CYCLES in found and roof_us is not None:
             found[CYCLES] = Answer(value=counters[CYCLES], roofline=roof_us * mhz)
     for protocol, clock, l2 in ((SINGLE, "single", "cold"), (SUSTAINED, "sustained", "warm")):

@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from gpusim.evidence.expected import Expected
 from gpusim.machine.config import COMPONENT_KINDS, OPTIONAL, GpuSpec
 from gpusim.report.words import (
     CLOCK_MODES,
@@ -61,14 +62,16 @@ def render_prediction(
     defaults: Collection[str],
     *,
     next_command: str = "",
+    expected: Expected | None = None,
 ) -> None:
     """Print ``result``: headline first, verdict and next command last.
 
-    ``options`` are all parameters as the command line spells them; ``defaults`` names those that nobody gave.
+    ``options`` are all parameters as the command line spells them; ``defaults`` names those that nobody gave; ``expected``
+    is how far the cycles may be off, None where no measured row is like it.
     """
     unset = {flag(name) for name in defaults}
     console.print()
-    _print_headline(result, console)
+    _print_headline(result, console, expected)
     _print_shares(result, console)
     _print_counters(result, console)
     _print_options(options, unset, result.settings, console)
@@ -132,13 +135,18 @@ def _table(title: str, *columns: str, left: int = 1) -> Table:
     return table
 
 
-def _print_headline(result: Result, console: Console) -> None:
+def _print_headline(result: Result, console: Console, expected: Expected | None) -> None:
     held = result.occupancy
     seconds = result.time_us * 1e-6
     rows = [
         ("Time", duration(seconds)),
         ("Energy", f"{energy(result.energy_mj * 1e-3)} of the board, at {result.power_w:,.0f} W"),
         ("Cycles", f"{result.cycles:,.0f} SM cycles"),
+        (
+            "Expected error",
+            "not known: no measured row is like it"
+            if expected is None else f"within {expected.p90_pct:g} % of the cycles: {expected.text}",
+        ),
         ("SM clock", f"{result.sm_clock_mhz:,.0f} MHz, {CLOCK_MODES.get(result.clock_mode, result.clock_mode)}"),
     ]
     if result.peak_tflops_at_clock:

@@ -104,6 +104,12 @@ def counters_of(engine: Engine, mhz: float) -> dict[str, float]:
     }
     for part in machine.counters:
         counters.update({name: value * engine.scale for name, value in part.named()})
+    counters["sm__inst_executed_pipe_tensor.sum"] = sum(
+        counters[f"sm__inst_executed_pipe_tensor_op_{op}.sum"] for op in ("hmma", "imma", "gmma")
+    )
+    for op in ("tma_ld", "tma_st"):  # the same under the name of another way to count
+        if (name := f"smsp__sass_inst_executed_op_{op}.sum") in counters:
+            counters[f"smsp__inst_executed_op_{op}.sum"] = counters[name]
     counters["dram__bytes_read.sum"], counters["dram__bytes_write.sum"] = engine.dram_bytes()
     counters.update(_lookups(engine, counters))
     elapsed = cycles or math.inf  # what takes no time has no rates

@@ -29,7 +29,7 @@ from gpusim.evidence.case import (
     by_value,
     load_case,
 )
-from gpusim.evidence.products import METRICS, ROUNDING
+from gpusim.evidence.products import METRICS, ROUNDING, problem_of
 from gpusim.evidence.whole import GEMM_LIMITS, SHARED, pattern, whole_group, whole_kernel
 from gpusim.workload.atoms import wgmma
 from gpusim.workload.dtypes import BF16, dtype
@@ -612,6 +612,14 @@ def _group(configs: Callable[[int], list[Config]]) -> Any:
     return whole_group(configs, metrics=COUNTED, least_capability=HOPPER)
 
 
+def families(group: str, config: Config) -> tuple[str, ...]:
+    """By type, parts of K, and then by schedule; across them all with clusters, and all that are persistent."""
+    entry = entry_of(config)
+    own = "fp8" if entry.dtype == "fp8" else "split_k" if group == "parts" else entry.schedule
+    cuts = [*(["clusters"] if entry.num_ranks > 1 else []), *(["persistent"] if config["persistent"] == "yes" else [])]
+    return (f"hopper_gemm {own}", *(f"hopper_gemm, {cut}" for cut in cuts))
+
+
 CASE = replace(
     whole_kernel(
         name="hopper_gemm",
@@ -624,6 +632,8 @@ CASE = replace(
         check=check,
         values={"error_share": "largest error of the sample, of what rounding allows"},
         limits=GEMM_LIMITS,
+        families=families,
+        problem=lambda config: problem_of(config, entry_of(config).dtype),
         includes=includes,
         checks_counted=False,
     ),

@@ -98,6 +98,12 @@ def launch(config: Config, is_counted: bool) -> Product:
     return Product(m=m, n=n, k=k, dtype=config["dtype"], layout=config["layout"])  # type: ignore[arg-type]  # of the tables
 
 
+def families(group: str, config: Config) -> tuple[str, ...]:
+    """By size, and what was drawn later."""
+    del config
+    return (f"library_gemm {group}",)
+
+
 CASE = product_case(
     name="library_gemm",
     question=__doc__,
@@ -107,6 +113,8 @@ CASE = product_case(
     launch=launch,
     options=options,
     told=told,
+    families=families,
+    dtype=lambda config: config["dtype"],
     values={
         "library_family": "of the first kernel's name; empty where it cannot be read, and then nothing is predicted",
         "library_tile": "M, N, K of its tile, in the library's order: its M is our N",

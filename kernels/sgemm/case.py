@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gpusim.evidence.case import Config, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
 from gpusim.evidence.frameworks import sampled
-from gpusim.evidence.products import METRICS
+from gpusim.evidence.products import METRICS, problem_of
 from gpusim.evidence.whole import COUNTED, GEMM_LIMITS, floats, pattern, whole_group, whole_kernel
 
 TILES = ((64, 64, 8), (64, 64, 16), (128, 64, 16), (64, 128, 8), (128, 128, 8), (128, 128, 16), (256, 128, 8))
@@ -275,5 +275,6 @@ CASE = whole_kernel(
     check=check,
     values={"error_share": "largest error of the sample, of what rounding allows"},
     limits=GEMM_LIMITS,
+    problem=lambda config: problem_of(config, "fp32"),
     includes=includes,
 )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gpusim.evidence.case import Config, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
 from gpusim.evidence.frameworks import sampled
-from gpusim.evidence.products import METRICS
+from gpusim.evidence.products import METRICS, problem_of
 from gpusim.evidence.whole import COUNTED, GEMM_LIMITS, floats, pattern, whole_group, whole_kernel
 
 WAYS = ("naive", "coalesced", "tiled")
@@ -112,4 +112,5 @@ CASE = whole_kernel(
     check=check,
     values={"error_share": "largest error of the sample, of what rounding allows"},
     limits=GEMM_LIMITS,
+    problem=lambda config: problem_of(config, "fp32"),
 )

@@ -106,6 +106,12 @@ def told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
     return {}
 
 
+def families(group: str, config: Config) -> tuple[str, ...]:
+    """By how operands come."""
+    del group
+    return (f"tile_gemm {config['kernel']}",)
+
+
 CASE = product_case(
     name="tile_gemm",
     question=__doc__,
@@ -115,6 +121,7 @@ CASE = product_case(
     launch=launch,
     options=options,
     told=told,
+    families=families,
     values={
         "smem_bytes": "shared memory of a CTA, as Triton tells",
         "registers": "of a thread, of the compiled kernel",

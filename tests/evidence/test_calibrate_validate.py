@@ -355,14 +355,6 @@ def test_a_rate_of_more_than_all_is_told_and_not_judged(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_parts_of_a_table_are_all_of_it_once(tmp_path: Path) -> None:
-    folder = measured(tmp_path, ALTERNATING)
-    parts = [judge([chase()], folder, TOY, tiers=[2], part=(idx, 3)) for idx in range(3)]
-    sizes = [item.config["size"] for part in parts for item in part]
-    assert sorted(sizes) == sorted(item.config["size"] for item in judge([chase()], folder, TOY, tiers=[2]))
-    assert len(set(sizes)) == len(sizes) == 5
-
-
 def test_the_repeats_of_a_number_give_its_spread(tmp_path: Path) -> None:
     row = {"seed": "1", "group": "all", "kernel": "chase", "size": "2", "cycles": "300", "cycles_min": "294"}
     Table.read(tmp_path / "chase.csv").append({"date": "2026-01-31"}, [{**row, "cycles_max": "306"}])

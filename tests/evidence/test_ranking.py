@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import tomllib
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,8 +13,9 @@ from hypothesis import strategies as st
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.case import kernels_dir
-from gpusim.evidence.expected import expected_error
-from gpusim.evidence.ranking import kendall_tau, ranking, rankings, regret
+from gpusim.evidence.expected import Expected, expected_error
+from gpusim.evidence.proof import held_out_families, own_ranks, ranks
+from gpusim.evidence.ranking import kendall_tau, ranking, regret
 from gpusim.evidence.validate import Judgement
 from gpusim.kernel_models import KERNEL_MODELS
 
@@ -79,16 +82,47 @@ def test_nothing_to_rank_is_refused(predicted: list[float], measured: list[float
         regret(predicted, measured)
 
 
-def test_rows_of_one_problem_are_ranked_together() -> None:
-    def row(n: int, tile: str, predicted: float, measured: float) -> Judgement:
-        return Judgement(kernel="k", group="g", name="cycles", tier=6, config={"n": str(n), "tile": tile},
-                         predicted=predicted, measured=measured)
+def row(n: int, tile: str, predicted: float, measured: float, *, kernel: str = "k", name: str = "cycles") -> Judgement:
+    return Judgement(
+        kernel=kernel, group="g", name=name, tier=6, config={"n": str(n), "tile": tile}, predicted=predicted,
+        measured=measured, is_whole=True, problem=n or None,
+    )  # fmt: skip
 
-    judged = [row(1, "a", 1, 10), row(1, "b", 2, 20), row(1, "c", 3, 15), row(2, "a", 1, 1), row(2, "b", 2, 2)]
-    found = rankings(judged, name="cycles", problem=lambda config: config["n"])
-    assert list(found) == ["1"]
-    assert found["1"].tau == pytest.approx(1 / 3)
-    assert rankings(judged, name="other", problem=lambda config: config["n"]) == {}
+
+FEW = [row(1, "a", 1, 10), row(1, "b", 2, 20), row(1, "c", 3, 15), row(2, "a", 1, 1), row(2, "b", 2, 2)]
+
+
+def test_rows_of_one_problem_are_ranked_together() -> None:
+    """Of problem 1 two pairs of three are right, all of them clearly apart; two rows of problem 2 are no order."""
+    (found,) = ranks(FEW, "cycles")
+    assert (found.scope, found.num_problems, found.num_rows, found.num_clear_pairs) == ("k", 1, 3, 3)
+    assert found.tau == found.clear_tau == pytest.approx(1 / 3)
+    assert (found.regret_pct, found.worst_regret_pct, found.passes) == (0.0, 0.0, False)
+    assert ranks(FEW, "other") == ranks([row(0, tile, 1, 1) for tile in "abc"], "cycles") == []
+
+
+def test_kernels_are_ranked_alone_and_all_together() -> None:
+    """Another kernel's row, predicted to be the fastest and measured half as slow again as the best: a regret of 50 %."""
+    of_k, of_all = ranks([*FEW, row(1, "a", 0.5, 15, kernel="l")], "cycles")
+    assert (of_k.scope, of_all.scope, of_all.num_rows) == ("k", "all kernels", 4)
+    assert (of_all.regret_pct, of_all.worst_regret_pct) == (50.0, 50.0)
+    assert of_all.blind_regret_pct == pytest.approx(50.0)  # of 10, 20, 15, 15
+
+
+def test_what_ranks_within_its_limits_passes() -> None:
+    right = [row(1, tile, place, place) for place, tile in enumerate("abc", 1)]
+    assert ranks(right, "cycles")[0].passes
+    late = [row(1, "a", 1, 104), row(1, "b", 2, 100), row(1, "c", 3, 300)]  # in order, as those two are not clearly apart
+    assert ranks(late, "cycles")[0].clear_tau == 1.0
+    assert not ranks(late, "cycles")[0].passes  # a regret of 4 %
+    assert ranks([*late, *(row(2, tile, place, place) for place, tile in enumerate("abc", 1))], "cycles")[0].passes
+
+
+def test_the_measurement_ranks_itself_by_its_repetition() -> None:
+    found = own_ranks([replace(each, again_us=taken) for each, taken in zip(FEW, (1.0, 3.0, 2.0), strict=False)], "cycles")
+    assert found is not None
+    assert (found.tau, found.regret_pct) == (1.0, 0.0)
+    assert own_ranks(FEW, name="cycles") is None
 
 
 def test_an_expected_error_is_what_held_out_rows_of_the_family_kept() -> None:
@@ -100,7 +134,22 @@ def test_an_expected_error_is_what_held_out_rows_of_the_family_kept() -> None:
                 found = expected_error(kernel, gpu)
                 assert found is not None
                 assert (found.p90_pct, found.gpu) == (limits["sm__cycles_elapsed.max"], gpu)
+                assert (found.family, found.is_held_out) == (kernel, kernel in held_out_families())
     elsewhere = expected_error("gemm", "toy")
     assert elsewhere is not None
     assert elsewhere.gpu == "h200_sxm"
     assert expected_error("nothing", "toy") is None
+
+
+def test_a_family_that_has_rows_goes_before_all_of_the_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    validation = tmp_path / "validation"
+    (validation / "first").mkdir(parents=True)
+    (validation / "first" / "held_out.toml").write_text('families = ["sgemm"]\n')
+    name = '"sm__cycles_elapsed.max"'
+    (validation / "held_out.toml").write_text(f"[a.gemm]\n{name} = 9.0\n[b.gemm]\n{name} = 7.0\n[a.sgemm]\n{name} = 3.0\n")
+    for module in ("expected", "proof"):
+        monkeypatch.setattr(f"gpusim.evidence.{module}.kernels_dir", lambda: tmp_path / "kernels")
+    fma, other = {"math": "fma"}, {"math": "mma_sync"}
+    assert expected_error("gemm", "b", fma) == Expected(p90_pct=3.0, gpu="a", family="sgemm", is_held_out=True)
+    assert expected_error("gemm", "b", other) == Expected(p90_pct=7.0, gpu="b", family="gemm", is_held_out=False)
+    assert expected_error("mine", "b", {}) is None

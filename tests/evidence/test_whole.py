@@ -18,19 +18,23 @@ from gpusim.evidence.validate import Judgement, summaries
 from gpusim.evidence.whole import (
     CLOCK,
     COUNTED,
+    CTAS_OF_SM,
     CYCLES,
     DRAM,
     DURATION,
+    EXACT,
     FLOOR_SHARE,
     GEMM_LIMITS,
     HIT_RATE,
     LIMITS,
     POWER,
+    REGISTERS,
     SHARED,
     SINGLE,
     SUSTAINED,
     THREAD_NUMBERS,
     TIERS,
+    TIMED_WAVEFRONTS,
     answers,
     as_counted,
     empty_us,
@@ -116,10 +120,10 @@ def test_patterns_are_normal_numbers_that_stay_as_they_are() -> None:
 
 
 def test_what_is_judged_is_counted_or_timed() -> None:
-    assert set(TIERS) <= {*COUNTED, *SINGLE, *SUSTAINED, POWER}
+    assert set(TIERS) <= {*COUNTED, *EXACT, *TIMED_WAVEFRONTS, *SINGLE, *SUSTAINED, POWER}
     assert not case().calibrates
     assert case().groups["all"].is_cold and case().groups["all"].times == ("single", "sustained")
-    assert set(case().tiers) == set(TIERS)
+    assert set(case().tiers) == {*set(TIERS) - {*EXACT, *TIMED_WAVEFRONTS}, REGISTERS, CTAS_OF_SM}
 
 
 def test_a_group_that_is_not_timed_is_not_judged_by_times() -> None:
@@ -127,7 +131,8 @@ def test_a_group_that_is_not_timed_is_not_judged_by_times() -> None:
         name="a", question="?", model="gemm", columns=tuple(OPTIONS), options=lambda config: OPTIONS,
         groups={"all": replace(whole_group(configs), times=())}, launch=nothing_launched, check=nothing_checked,
     )  # fmt: skip
-    assert set(counted.tiers) == set(TIERS) - {*SINGLE, *SUSTAINED, POWER} == set(TIERS) & set(counted.metrics)
+    assert set(counted.tiers) == {*set(TIERS) & set(counted.metrics), REGISTERS, CTAS_OF_SM}
+    assert set(counted.tiers).isdisjoint({*SINGLE, *SUSTAINED, POWER})
 
 
 def test_a_rows_cycles_are_predicted_at_its_own_clock_in_one_simulation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,11 @@ NCU_NAMES = {
     "sm__inst_executed_pipe_tensor_op_hmma",
     "sm__inst_executed_pipe_tensor_op_imma",
     "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active",
+    "sm__inst_executed_op_shared_stsm",
+    "smsp__inst_executed_op_ldsm",
+    "smsp__inst_executed_op_shared_ld",
+    "smsp__inst_executed_op_shared_st",
+    *(f"sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_{op}" for op in ("ld", "ldsm", "st", "stsm", "ldgsts")),
     "smsp__sass_inst_executed_op_tma_ld",
     "smsp__sass_inst_executed_op_tma_st",
 }

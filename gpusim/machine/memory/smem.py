@@ -37,6 +37,10 @@ COMMIT_WAVEFRONTS = 3.0
 """What Nsight Compute counts for a warp's commit of cp.async. Source: kernels/shared_counter, h200_sxm, 2026-11-22."""
 
 
+SASS = "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op"
+"""Nsight Compute's wavefronts by opcode begin so."""
+
+
 @dataclass(slots=True)
 class SmemCounters(Counters):
     """Wavefronts of the LSU pipe, as Nsight Compute counts them (kernels/shared_counter).
@@ -56,6 +60,16 @@ class SmemCounters(Counters):
     gmma_wavefronts: float = field(
         default=0.0, metadata={"ncu": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum"}
     )
+    plain_load_wavefronts: float = field(default=0.0, metadata={"ncu": f"{SASS}_ld.sum"})
+    matrix_load_wavefronts: float = field(default=0.0, metadata={"ncu": f"{SASS}_ldsm.sum"})
+    plain_store_wavefronts: float = field(default=0.0, metadata={"ncu": f"{SASS}_st.sum"})
+    matrix_store_wavefronts: float = field(default=0.0, metadata={"ncu": f"{SASS}_stsm.sum"})
+    copy_wavefronts: float = field(default=0.0, metadata={"ncu": f"{SASS}_ldgsts.sum"})
+    """Of cp.async through L1; what the counter shows of copies around it is not known."""
+    plain_loads: float = field(default=0.0, metadata={"ncu": "smsp__inst_executed_op_shared_ld.sum"})
+    plain_stores: float = field(default=0.0, metadata={"ncu": "smsp__inst_executed_op_shared_st.sum"})
+    matrix_loads: float = field(default=0.0, metadata={"ncu": "smsp__inst_executed_op_ldsm.sum"})
+    matrix_stores: float = field(default=0.0, metadata={"ncu": "sm__inst_executed_op_shared_stsm.sum"})
     fill_wavefronts: float = 0.0
     """Of what cp.async writes, which no counter shows."""
 
@@ -105,6 +119,24 @@ class Smem(Component):
             if returned > ready:
                 return returned
         return ready
+
+    def count_load(self, num_wavefronts: float, num_instructions: float, *, is_matrix: bool) -> None:
+        """Count loads by opcode."""
+        if is_matrix:
+            self.counters.matrix_load_wavefronts += num_wavefronts
+            self.counters.matrix_loads += num_instructions
+        else:
+            self.counters.plain_load_wavefronts += num_wavefronts
+            self.counters.plain_loads += num_instructions
+
+    def count_store(self, num_wavefronts: float, num_instructions: float, *, is_matrix: bool) -> None:
+        """Count stores by opcode."""
+        if is_matrix:
+            self.counters.matrix_store_wavefronts += num_wavefronts
+            self.counters.matrix_stores += num_instructions
+        else:
+            self.counters.plain_store_wavefronts += num_wavefronts
+            self.counters.plain_stores += num_instructions
 
     def count(self, num_wavefronts: float) -> None:
         """Count what passes with a pace of its own: shuffles, commits of cp.async, its copies through L1."""

@@ -169,6 +169,7 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     hits = in_l1 and l1.holds(op.tensor, op.tile)
     if in_l1:
         sm.smem.count(num * count)
+        sm.smem.counters.copy_wavefronts += wavefronts * count
         again = 0.0 if hits else num / l1.spec.requests_per_cycle  # once its data are there
         more, read = num * l1.spec.cp_async_cycles + again, wavefronts
     else:

@@ -24,8 +24,10 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
     role.issue(access.num_requests / role.num_warps)
     stage = role.stage(op.buffer, op.stage)
     wavefronts = role.wavefronts(access)
+    is_matrix = type(op) is ops.Ldmatrix
+    sm.smem.count_load(wavefronts * role.count, access.num_requests * role.count, is_matrix=is_matrix)
     words = 1.0
-    if type(op) is ops.SharedLoad and access.num_requests:
+    if not is_matrix and access.num_requests:
         words = access.num_bytes / (WAVEFRONT_BYTES * access.num_requests)
     ready = sm.smem.load(
         wavefronts, wavefronts_per_warp=wavefronts / role.num_warps, words_per_lane=words,
@@ -46,6 +48,9 @@ def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> Pause:
     issued = role.issue(access.num_requests / role.num_warps)
     stage = role.stage(op.buffer, op.stage)
     wavefronts = role.wavefronts(access)
+    smem.count_store(
+        wavefronts * role.count, access.num_requests * role.count, is_matrix=type(op) is ops.Stmatrix
+    )
     end = smem.store(
         wavefronts, wavefronts_per_warp=wavefronts / role.num_warps, at_cycle=min(first, issued), weight=role.count
     )

@@ -1,0 +1,197 @@
+"""``validate``: predictions beside measured rows, tier by tier, and what whole kernels say in all."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpusim.cli.evidence import Gpu, Json, Kernels, Measured, cases_named, measured_folder
+from gpusim.cli.options import MISMATCH, console_for, find_gpu, output_path, refuse_same, write_json
+from gpusim.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gpusim.evidence.case import Case
+    from gpusim.evidence.validate import Judgement
+    from gpusim.machine.config import GpuSpec
+
+
+SILENCE_S = 60.0
+"""How long a pipe hears nothing."""
+
+
+def validate_command(
+    gpu_name: Gpu,
+    tiers: Annotated[
+        str | None, typer.Option("--tier", metavar="N[,N...]", help="rungs of the ladder: 2 latency, 3 counts, 4 rates, 5 "
+                                 "to 7 whole kernels; all by default")] = None,
+    measured: Measured = None,
+    kernels: Kernels = None,
+    published: Annotated[bool, typer.Option("--published", help="against microbenchmarks that others published, instead "
+                                            "of measured tables; --gpu all takes every GPU")] = False,
+    first: Annotated[bool, typer.Option("--first", help="what was predicted before a row was measured (validation/first), "
+                                        "beside today's model")] = False,
+    worst: Annotated[int, typer.Option("--worst", metavar="N", help="show the N numbers that are furthest off")] = 0,
+    processes: Annotated[int | None, typer.Option("--processes", metavar="N", help="simulate so many rows at once; as many "
+                                                  "as there are cores by default")] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="simulate every row again; by default rows that this very "
+                                           "tree has answered come from ~/.cache/gpusim/judged")] = False,
+    plot_path: Annotated[str | None, typer.Option("--plot", metavar="FILE.png|svg", help="draw whole kernels' predicted "
+                                                  "cycles over measured ones")] = None,
+    json_path: Json = None,
+) -> None:  # fmt: skip
+    """Hold predictions against measured rows, tier by tier; status 1 if a family misses its tier.
+
+    Rows that calibrated are not judged. With --published: number by number; status 1 if one that judges is more than 10 %
+    off.
+    """
+    from gpusim.evidence.proof import document
+    from gpusim.evidence.validate import TIERS, not_judged, summaries, totals
+    from gpusim.report.evidence import render_summaries, render_worst
+    from gpusim.report.proof import render_proof
+
+    output, plot = output_path(json_path, "--json"), output_path(plot_path, "--plot", ".png", ".svg")
+    refuse_same({"--json": output, "--plot": plot})
+    wanted = _tiers(tiers or ",".join(map(str, TIERS)))
+    if worst < 0:
+        raise ConfigError(f"--worst {worst} is negative, wants a number of rows from 0 on")
+    if processes is not None and processes < 1:
+        raise ConfigError(f"--processes {processes} wants a number from 1 on")
+    if published:
+        asked = (
+            ("--measured", measured), ("--tier", tiers), ("--kernel", kernels), ("--first", first), ("--plot", plot_path),
+            ("--processes", processes), ("--no-cache", no_cache),
+        )  # fmt: skip
+        for flag, value in asked:
+            if value:
+                raise ConfigError(f"--published judges no measured tables, leave {flag} out")
+        _validate_published(gpu_name, worst, output)
+        return
+    gpu, folder = find_gpu(gpu_name, "--gpu"), measured_folder(measured, gpu_name)
+    cases = cases_named(kernels)
+    for sentence in not_judged(cases, folder, wanted, gpu, knows_all=not kernels):
+        typer.echo(f"gpusim: {sentence}", err=True)
+    found = _judge_all(cases, folder, gpu, wanted, processes=processes, keeps=not no_cache)
+    if not found:
+        raise ConfigError(
+            f"validate: no table in {folder} has rows of tier {tiers or 'any'}; run gpusim measure --all on that GPU first"
+        )
+    said_first = _first(cases, folder, gpu, found) if first else []
+    families = summaries(found)
+    if output is not None:
+        write_json(_document(gpu, found, said_first, document(found)), output)
+    console = console_for(output)
+    render_summaries(families, console, totals(found))
+    render_proof(found, console, said_first)
+    if worst:
+        render_worst(found, worst, console)
+    if plot is not None:
+        from gpusim.report.plots_validate import plot_validation
+
+        plot_validation(found, plot, gpu=gpu.name)
+    if not all(item.passes for item in families):
+        raise typer.Exit(MISMATCH)
+
+
+def _document(
+    gpu: GpuSpec, found: Sequence[Judgement], said_first: Sequence[Judgement], proof: dict[str, Any]
+) -> dict[str, Any]:
+    from gpusim.evidence.validate import summaries
+
+    def rows(items: Sequence[Judgement]) -> list[dict[str, Any]]:
+        return [{**asdict(item), "error_pct": item.error_pct, "roofline_pct": item.roofline_pct} for item in items]
+
+    families = [{**asdict(item), "passes": item.passes} for item in summaries(found)]
+    return {"gpu": gpu.name, "families": families, **proof, "rows": rows(found), "first": rows(said_first)}
+
+
+def _first(cases: Sequence[Case], folder: Path, gpu: GpuSpec, today: Sequence[Judgement]) -> list[Judgement]:
+    from gpusim.evidence.first import judge_first, read_first
+
+    found = judge_first(read_first(), cases, folder, gpu, today)
+    if not found:
+        raise ConfigError("--first: no row of these tables was predicted before it was measured; leave it out")
+    return found
+
+
+def _validate_published(gpu_name: str, worst: int, output: Path | None) -> None:
+    from rich.console import Console
+    from rich.progress import track
+
+    from gpusim.evidence.micro import judge_micro, read_micro, summaries
+    from gpusim.report.published import published_document, render_published
+
+    rows = read_micro()
+    names = sorted({row.gpu for row in rows}) if gpu_name == "all" else [gpu_name]
+    found = {}
+    for gpu in [find_gpu(name, "--gpu") for name in names]:
+        mine = [row for row in rows if row.gpu == gpu.name]
+        shown = Console(stderr=True)
+        found[gpu.name] = judge_micro(track(mine, gpu.name, console=shown, transient=True), gpu)
+    for name, verdicts in found.items():
+        if not verdicts:
+            known = ", ".join(sorted({row.gpu for row in rows}))
+            raise ConfigError(f"--gpu {name}: no microbenchmark of it is in the table, wants one of {known} or all")
+    if output is not None:
+        write_json([published_document(name, verdicts) for name, verdicts in found.items()], output)
+    console = console_for(output)
+    for name, verdicts in found.items():
+        render_published(name, verdicts, console, worst=worst)
+    if any(summaries(verdicts)[0].num_far for verdicts in found.values()):
+        raise typer.Exit(MISMATCH)
+
+
+def _judge_all(
+    cases: Sequence[Case], folder: Path, gpu: GpuSpec, tiers: Sequence[int], *, processes: int | None, keeps: bool
+) -> list[Judgement]:
+    """Every case's rows, a process for each core; in the order of the cases. Half an hour, for all tables of a GPU anew."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from gpusim.evidence.judging import Kept, answers_to, questions_of
+    from gpusim.evidence.validate import judgements_of
+
+    by_name = {case.name: case for case in cases}
+    questions = [question for case in cases for question in questions_of(case, folder, gpu, tiers)]
+    place = {id(question): idx for idx, question in enumerate(questions)}
+    left = Counter(question.case for question in questions)
+    num_tables = len(left)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    shown = Console(stderr=True)
+    found: list[list[Judgement]] = [[] for _ in questions]
+    told_at = time.monotonic()
+    is_short = not any(case.is_whole for case in cases) and num_tables < 2  # whose rows take no simulation, or a short one
+    order = sorted(questions, key=lambda question: not by_name[question.case].is_whole)
+    with Progress(*columns, console=shown, transient=True) as progress:
+        task = progress.add_task("judging", total=len(questions))
+        answered = answers_to(
+            order, gpu, by_name if is_short else None, kept=Kept.of(gpu) if keeps else None, num_processes=processes
+        )
+        for question, answers in answered:
+            found[place[id(question)]] = judgements_of(by_name[question.case], question, answers, tiers)
+            progress.advance(task)
+            left[question.case] -= 1
+            if shown.is_terminal:
+                continue
+            if not left[question.case] and num_tables > 1:  # a file or a pipe has no bar
+                done = sum(not num for num in left.values())
+                typer.echo(f"gpusim: judged {question.case}, {done} of {num_tables} tables", err=True)
+            elif time.monotonic() > told_at + SILENCE_S:
+                told_at = time.monotonic()
+                num_left = sum(left.values())
+                typer.echo(f"gpusim: {len(questions) - num_left:,} of {len(questions):,} simulations", err=True)
+    return [item for items in found for item in items]
+
+
+def _tiers(text: str) -> list[int]:
+    from gpusim.evidence.validate import TIERS
+
+    parts = text.split(",")
+    if not all(part.strip().isdigit() and int(part) in TIERS for part in parts):
+        raise ConfigError(f"--tier {text!r} wants numbers of {', '.join(map(str, TIERS))} joined by commas, such as 2,3,4")
+    return sorted({int(part) for part in parts})

@@ -1,0 +1,80 @@
+"""Predicted over measured: every row of whole kernels, by family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+
+from gpusim.errors import GpusimError
+from gpusim.evidence.validate import Judgement
+from gpusim.evidence.whole import CYCLES
+from gpusim.report.output import check_output, write_whole
+
+SUFFIXES = (".png", ".svg")
+"""What a picture's name may end in."""
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe's and Ito's, which a colour-blind reader tells apart."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+"""Families of one colour differ in these, too."""
+
+BANDS_PCT = (5.0, 10.0, 20.0)
+"""Errors within which a point lies, from the inside."""
+GREYS = ("#C8C8C8", "#DEDEDE", "#EFEFEF")
+
+
+def plot_validation(found: Sequence[Judgement], path: str | Path, *, gpu: str, name: str = CYCLES) -> None:
+    """Draw the predicted ``name`` of whole kernels over the measured one, both axes logarithmic, to PNG or SVG by suffix.
+
+    Raises:
+        GpusimError: another suffix, nowhere to write, or no row of a whole kernel has that number.
+        OSError: the file cannot be written.
+    """
+    path = Path(path)
+    check_output(path, flag="plot", suffixes=SUFFIXES)
+    by_family: dict[str, list[tuple[float, float]]] = {}
+    for item in found:
+        if item.is_whole and item.name == name and min(item.measured, item.predicted) > 0.0:
+            by_family.setdefault(item.family or item.kernel, []).append((item.measured, item.predicted))
+    if not by_family:
+        raise GpusimError(f"plot: no row of a whole kernel has {name}; judge tier 6, of kernels such as transpose")
+    write_whole(path, _draw(by_family, gpu, name, path.suffix.lower()[1:]))
+
+
+def _draw(by_family: dict[str, list[tuple[float, float]]], gpu: str, name: str, suffix: str) -> bytes:
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10.5, 7.0), layout="constrained")
+    axes = figure.subplots()
+    points = [point for of in by_family.values() for point in of]
+    low, high = min(map(min, points)) / 1.5, max(map(max, points)) * 1.5
+    for band, grey in reversed(list(zip(BANDS_PCT, GREYS, strict=True))):
+        share = band / 100.0
+        axes.fill_between(
+            [low, high], [low * (1 - share), high * (1 - share)], [low * (1 + share), high * (1 + share)], color=grey,
+            linewidth=0, zorder=1, label=f"within {band:g} %",
+        )
+    axes.plot([low, high], [low, high], color="#404040", linewidth=0.8, zorder=2)
+    for idx, (family, of) in enumerate(sorted(by_family.items())):
+        measured, predicted = zip(*of, strict=True)
+        mean = sum(abs(said / was - 1.0) for was, said in of) / len(of)
+        axes.scatter(
+            measured, predicted, s=22, zorder=3, color=COLOURS[idx % len(COLOURS)], marker=MARKERS[idx % len(MARKERS)],
+            linewidths=0.4, edgecolors="white", label=f"{family}: {len(of)} rows, {mean:.1%}",
+        )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(low, high)
+    axes.set_ylim(low, high)
+    axes.set_aspect("equal")
+    axes.set_xlabel(f"measured: {name}")
+    axes.set_ylabel("predicted")
+    axes.set_title(f"Whole kernels on {gpu}: {len(points)} rows, mean error by family", fontsize=10, loc="left")
+    figure.legend(loc="outside right center", fontsize=8, frameon=False)
+    written = BytesIO()
+    metadata = {"Date": None} if suffix == "svg" else {"Software": None}
+    with rc_context({"svg.hashsalt": "gpusim", "svg.fonttype": "none"}):
+        figure.savefig(written, format=suffix, dpi=130, metadata=metadata)
+    return written.getvalue()

@@ -1,0 +1,132 @@
+"""Fill README.md's "How far to trust it" with what `gpusim validate --gpu NAME --first --json REPORT.json` wrote.
+
+    python scripts/trust.py REPORT.json [README.md]
+
+What stands between the two comments `<!-- trust ... -->` is replaced, and nothing else. Numbers are as the report has them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpusim.evidence.validate import quantile
+
+CYCLES, TIME = "sm__cycles_elapsed.max", "single_us"
+COUNTS = {
+    "dram__bytes_read.sum": "bytes read of memory", "dram__bytes_write.sum": "written",
+    "lts__t_sectors_srcunit_tex_op_read.sum": "sectors read of L2", "lts__t_sectors_srcunit_tex_op_write.sum": "written",
+    "launch__registers_per_thread": "registers", "ctas_of_sm": "CTAs an SM",
+}  # fmt: skip
+BEGIN, END = "<!-- trust: written by scripts/trust.py -->", "<!-- trust: end -->"
+
+
+def text_of(report: Mapping[str, Any]) -> str:
+    """The table of families, and what is said of them in all."""
+    families = report["families_of_whole_kernels"]
+    first = _first(report["first"])
+    lines = [
+        "| family | rows | cycles off by: mean, P90, worst | a roofline | time of one launch, mean | cycles said first |",
+        "|---|---|---|---|---|---|",
+        *(_row(item, first.get(item["name"])) for item in families if CYCLES in item["of"] and not item["is_cut"]),
+    ]
+    in_all = {item["name"]: item for item in report["whole_kernels"]}
+    if CYCLES in in_all:
+        of = in_all[CYCLES]
+        time = _pct(in_all[TIME]["mean_pct"]) if TIME in in_all else ""
+        said = _pct(sum(first.values()) / len(first)) if first else ""
+        lines.append(
+            f"| **mean of {of['num_families']} families** | {of['num_rows']} | {_errors(of)} | {_pct(of['roofline_pct'])} | "
+            f"{time} | {said} |"
+        )
+    lines += ["", *(f"* {sentence}" for sentence in _sentences(report, in_all))]
+    return "\n".join(lines)
+
+
+def _row(item: Mapping[str, Any], first: float | None) -> str:
+    of, timed = item["of"][CYCLES], item["of"].get(TIME)
+    name = f"**{item['name']}** (held out)" if item["is_held_out"] else item["name"]
+    return (
+        f"| {name} | {of['num_rows']} | {_errors(of)} | {_pct(of['roofline_pct'])} | "
+        f"{_pct(timed['mean_pct']) if timed else ''} | {'' if first is None else _pct(first)} |"
+    )
+
+
+def _errors(of: Mapping[str, Any]) -> str:
+    return f"{_pct(of['mean_pct'])}, {_pct(of['p90_pct'])}, {_pct(of['worst_pct'])}"
+
+
+def _first(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Mean error of what was said first, by family."""
+    errors: dict[str, list[float]] = {}
+    for row in rows:
+        if row["name"] == CYCLES:
+            errors.setdefault(row["family"], []).append(abs(row["error_pct"]))
+    return {name: sum(found) / len(found) for name, found in errors.items()}
+
+
+def _sentences(report: Mapping[str, Any], in_all: Mapping[str, Any]) -> list[str]:
+    counts = [f"{title} {_pct(in_all[name]['mean_pct'])}" for name, title in COUNTS.items() if name in in_all]
+    found = [f"Mean error over the families: {', '.join(counts)}."] if counts else []
+    for item in report["ranks"]:
+        if item["scope"] == "all kernels" or len({each["scope"] for each in report["ranks"]}) == 1:
+            what = "cycles" if item["by"] == CYCLES else "time of one launch"
+            found.append(
+                f"Order of configurations by {what} ({item['num_rows']} of {item['num_problems']} problems): tau "
+                f"{item['clear_tau']:.2f} over pairs a tenth apart, {item['tau']:.2f} over all; what is predicted best "
+                f"takes {_pct(item['regret_pct'])} more than the best, {_pct(item['worst_regret_pct'])} at worst "
+                f"(any one, on average: {_pct(item['blind_regret_pct'])})."
+            )
+    own = report["own_ranks"]
+    if own:
+        found.append(
+            f"The measurement against itself (cycles of one launch, time of another): tau {own['clear_tau']:.2f} and "
+            f"{own['tau']:.2f}, {_pct(own['regret_pct'])} and {_pct(own['worst_regret_pct'])}."
+        )
+    exact = report["exact_counts"]
+    if exact:
+        rows, right = (sum(item[name] for item in exact) for name in ("num_rows", "num_exact"))
+        found.append(
+            f"Instructions and wavefronts of shared memory by opcode: {right:,} of {rows:,} numbers are exact "
+            "(`validation/deviations.md`, 8)."
+        )
+    cycles = [abs(row["error_pct"]) for row in report["rows"] if row["name"] == CYCLES and row["is_whole"]]
+    if cycles:
+        found.append(f"Nine in ten of all {len(cycles)} rows are within {_pct(quantile(cycles, 0.9))} of the cycles.")
+    return found
+
+
+def _pct(number: float | None) -> str:
+    """A number of percent.
+
+    >>> _pct(4.25), _pct(None)
+    ('4.2 %', '')
+    """
+    return "" if number is None else f"{number:.1f} %"
+
+
+def filled(readme: str, text: str) -> str:
+    r"""``readme`` with ``text`` between the comments.
+
+    >>> filled(f"a {BEGIN} old {END} b", "new") == f"a {BEGIN}\n\nnew\n\n{END} b"
+    True
+    """
+    before, begin, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"README lacks the comments {BEGIN} and {END}")
+    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
+
+
+def main(report: str, readme: str = "README.md") -> None:
+    """Fill it."""
+    path = Path(readme)
+    found = text_of(json.loads(Path(report).read_text(encoding="utf-8")))
+    path.write_text(filled(path.read_text(encoding="utf-8"), found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
