@@ -358,3 +358,27 @@ def test_programs_use_the_public_vocabulary_alone(h200: GpuSpec) -> None:
         launch = GemmParams(m=300, n=300, k=300, **options).launch(h200)
         for of_role in dry_run(launch, num_ctas=2).values():
             assert {type(op) for _, op in of_role} <= public
+
+
+@pytest.mark.parametrize("schedule", ["multistage", "warp_specialized"])
+def test_a_kernels_own_code_takes_its_chain_where_it_is_longer_than_the_math(schedule: str) -> None:
+    gpu, num_steps, more = load_gpu("h200_sxm"), 24, 1000.0
+
+    def cycles(**code: float) -> float:
+        options = {
+            "m": 64, "n": 64, "k": 64 * num_steps, "tile": "64x64x64", "stages": 3, "copy": "tma", "math": "wgmma",
+            "schedule": schedule, "consumers": 1, "wgmma_depth": 1, "epilogue": "direct", "persistent": False,
+        }  # fmt: skip
+        launch = GemmParams.model_validate(options | {"step_code": 2 * more} | code).launch(gpu)
+        return simulate(launch, gpu, clock="max", l2="warm").cycles
+
+    chain = more * gpu.warp_scheduler.dependent_cycles
+    base = cycles()
+    assert cycles(step_code=3 * more) - base == pytest.approx(num_steps * chain)
+    assert cycles(tile_code=more) - base == pytest.approx(chain)
+    # once it is longer than stores take
+    assert cycles(store_code=2 * more) - cycles(store_code=more) == pytest.approx(chain)
+    if schedule == "multistage":  # those that multiply copy, too
+        assert cycles(copy_code=more) - base == pytest.approx(num_steps * chain, rel=0.1)
+    else:  # the producer is ahead but for the first stage
+        assert cycles(copy_code=more) - base == pytest.approx(chain / 2, rel=0.1)
