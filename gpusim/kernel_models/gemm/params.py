@@ -160,8 +160,8 @@ class GemmParams(KernelParams):
         "copies and its math, as PTX wants and Triton leaves out"
     )
     fetch_bytes: Literal[64, 128, 256] | None = Field(
-        None, description="bytes that L2 takes of memory at least where a copy finds nothing: a tensor map's promotion (128 "
-        "by default); of cp.async 128 where SASS has LDGSTS.LTC128B (L2::128B), else 64"
+        None, description="bytes that L2 takes of memory at least where a copy finds nothing: a tensor map's promotion; of "
+        "cp.async 128 where SASS has LDGSTS.LTC128B (L2::128B), else 64; by default no more than a k-step's rows have"
     )
     registers: Annotated[int, Field(ge=24, le=255)] | None = Field(
         None, description="registers a thread is launched with, as ptxas -v says of a kernel that exists; by default worked "
