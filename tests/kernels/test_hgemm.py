@@ -97,6 +97,12 @@ def test_registers_are_those_of_the_cubin_and_nothing_spills(sass: Sass) -> None
     assert all(kernel.num_spills == 0 for kernel in found.values())
 
 
+def test_copies_fetch_whole_lines_where_the_case_says_so(sass: Sass) -> None:
+    for build in case.builds():
+        copies = sass("hgemm", "sm_90a")[build.name].select("LDGSTS")
+        assert {"LTC128B" in copy.opcode for copy in copies} == {build.has_line_fetches}, build.name
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_a_turn_of_the_main_loop_holds_the_slices_that_the_source_unrolls(arch: str, sass: Sass) -> None:
     for build in case.builds():

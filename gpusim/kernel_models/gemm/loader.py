@@ -134,8 +134,7 @@ class Loader:
         params, plan = self.params, self.plan
         if not (params.is_a_k_major, params.is_b_k_major)[which]:
             return ()
-        fetched = params.fetch_bytes or (128 if self.by_tma else 64)
-        num = fetched // (plan.tile[2] * params.element.num_bytes)
+        num = (params.fetch_bytes or 0) // (plan.tile[2] * params.element.num_bytes)
         if num < 2:  # a step alone
             return ()
         first = plan.first_k_step(at.part)

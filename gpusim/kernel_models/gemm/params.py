@@ -180,8 +180,8 @@ class GemmParams(KernelParams):
         "which do not run beside wgmma: 1 in Triton's loops, 0 where pointers move on (see the kernel's SASS)"
     )
     fetch_bytes: Literal[64, 128, 256] | None = Field(
-        None, description="bytes that L2 takes of memory at least where a copy finds nothing: a tensor map's promotion (128 "
-        "by default); of cp.async 128 where SASS has LDGSTS.LTC128B (L2::128B), else 64"
+        None, description="bytes that L2 takes of memory at least where a copy finds nothing: a tensor map's promotion; of "
+        "cp.async 128 where SASS has LDGSTS.LTC128B (L2::128B), else 64; by default no more than a k-step's rows have"
     )
     step_code: Instructions = Field(
         0.0, description="what a k-step's math warps do beside the wgmma, waits and copies: instructions that wait for one "
