@@ -75,7 +75,7 @@ def _sentences(report: Mapping[str, Any], in_all: Mapping[str, Any]) -> list[str
         if item["scope"] == "all kernels" or len({each["scope"] for each in report["ranks"]}) == 1:
             what = "cycles" if item["by"] == CYCLES else "time of one launch"
             found.append(
-                f"Order of configurations by {what} ({item['num_rows']} of {item['num_problems']} problems): tau "
+                f"Order of configurations by {what} ({item['num_rows']} rows of {item['num_problems']} problems): tau "
                 f"{item['clear_tau']:.2f} over pairs a tenth apart, {item['tau']:.2f} over all; what is predicted best "
                 f"takes {_pct(item['regret_pct'])} more than the best, {_pct(item['worst_regret_pct'])} at worst "
                 f"(any one, on average: {_pct(item['blind_regret_pct'])})."

@@ -44,6 +44,7 @@ CYCLES, DURATION = "sm__cycles_elapsed.max", "gpu__time_duration.sum"
 CLOCK = "sm__cycles_elapsed.avg.per_second"
 """Cycles and time of one pass; cycles over duration may be of two, which differ by some percent in launches of some us."""
 DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
+DRAM_ACCESS: Mapping[str, str] = MappingProxyType(dict(zip(DRAM, ("read", "write"), strict=True)))
 HIT_RATE = "lts__t_sector_hit_rate.pct"
 SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 THREAD_NUMBERS = 1
@@ -379,7 +380,10 @@ def answers(
         floor = FLOOR_SHARE * touched_bytes(launch)
         for name in has & set(counters):
             value = float(round(counters[name])) if name in (*EXACT, TENSOR) else counters[name]  # sums of shares of a whole
-            found[name] = Answer(value=value, floor=floor if name in DRAM else 0.0)
+            if name in DRAM:  # a roofline moves all that is touched, once
+                found[name] = Answer(value=value, floor=floor, roofline=touched_bytes(launch, (DRAM_ACCESS[name],)))
+            else:
+                found[name] = Answer(value=value)
         if CYCLES in found and roof_us is not None:
             found[CYCLES] = Answer(value=counters[CYCLES], roofline=roof_us * mhz)
     for protocol, clock, l2 in ((SINGLE, "single", "cold"), (SUSTAINED, "sustained", "warm")):
@@ -450,11 +454,13 @@ def empty_us(gpu: GpuSpec, *, l2: Literal["cold", "warm"] = "cold") -> float:
     return _simulated(Launch(kernel="nothing", num_ctas=1, num_tiles=1, roles=(role,)), gpu, clock="max", l2=l2).time_us
 
 
-def touched_bytes(launch: Launch) -> float:
-    """All bytes that a launch reads or writes, each once a direction; of its footprints."""
+def touched_bytes(launch: Launch, accesses: Collection[str] = ("read", "write")) -> float:
+    """All bytes that a launch reads or writes, each once a direction; of its footprints of ``accesses``."""
     tiles = np.arange(launch.num_tiles, dtype=np.int64)
     total = 0.0
     for footprint in launch.footprints:
+        if footprint.access not in accesses:
+            continue
         _, first = np.unique(footprint.panel_of(tiles), return_index=True)
         num_bytes = float(footprint.panel_bytes(tiles[first]).sum())
         total += min(num_bytes, footprint.table_bytes or num_bytes)

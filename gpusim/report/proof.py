@@ -83,6 +83,8 @@ def _print_means(of_all: Sequence[Family], in_all: Mapping[str, Summary], consol
         if not set(names).isdisjoint(family.of):
             table.add_row(_name(family), *(_mean(family.of.get(name)) for name in names))
     table.add_row("mean of families' means", *(_mean(in_all[name]) for name in names))
+    rooflines = (in_all[name].roofline_pct for name in names)
+    table.add_row("a roofline: all that is touched, once", *("" if off is None else f"{off:.2f}" for off in rooflines))
     console.print(table, highlight=False)
     console.print("registers and CTAs an SM: as the model's rule has them, of products alone\n", highlight=False)
 

@@ -196,6 +196,15 @@ def test_a_table_that_is_read_at_random_is_touched_once() -> None:
     assert touched_bytes(launch) - touched_bytes(gathered) == 1024 * 256 * 2 - 1000
 
 
+def test_a_roofline_reads_operands_once_and_writes_the_product_once() -> None:
+    """The product of 1024 x 512 x 256 in bf16."""
+    launch = KERNEL_MODELS["gemm"].params.model_validate(OPTIONS).resolved(GPU).launch(GPU)
+    m, n, k = (int(OPTIONS[name]) for name in "mnk")
+    said = answers(launch, row(**dict.fromkeys(DRAM, 1e6)), GPU, DRAM)
+    assert said[DRAM[0]].roofline == touched_bytes(launch, ("read",)) == (m + n) * k * 2
+    assert said[DRAM[1]].roofline == touched_bytes(launch, ("write",)) == m * n * 2
+
+
 def test_a_warp_takes_a_wavefront_that_is_no_access() -> None:
     """As one-warp launches were counted: kernels/shared_access."""
     counters = {SHARED: 64.0, "launch__grid_size": 10.0, "launch__block_size": 96.0, "n": 5.0}
