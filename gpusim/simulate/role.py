@@ -290,7 +290,7 @@ class Role:
             self.sm.idx, tensor, tile, num_bytes, self.wave, issued_at, self.count, num_rows=num_rows,
             crossings=fetches.num_crossing * SECTOR_BYTES / fetches.num_bytes,
             reads=fetches.num_reads / fetches.num_crossing, sharing=fetches.num_shared / fetches.num_reads,
-            num_line_requests=fetches.num_requests,
+            num_line_requests=fetches.num_requests, request_sharing=fetches.num_shared_requests / fetches.num_requests,
         )
 
     def wavefronts(self, access: AccessPattern) -> float:
