@@ -263,7 +263,8 @@ class Xbar(Component):
     matter: what it costs when all are is in what the slices serve); a limit on what loads of an SM's threads have asked for
     and not got (a miss holds its place for longer than a hit); bulk copies that are no boxes of a tensor, but lines in a
     row, take more of links and slices than their bytes; lines that another SM of the same GPC waits for come with that SM's
-    and cost slices and link nothing, up to a number of requests a line, unless halves of sectors are asked for: an SM asks for a request's lines one after the
+    and cost slices and link nothing, up to a number of requests a line, unless halves of sectors
+    are asked for: an SM asks for a request's lines one after the
     other, as fast as its port takes them in, and ahead of those that come by what passes the port in a latency; a line can
     be joined until some cycles after it has passed the slices, so for longer where the slices are busy, and who is behind
     catches up with whom it joins; an SM that asks for a line twice has it read once, but sent twice; multicast (one read,
