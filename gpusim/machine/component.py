@@ -33,6 +33,10 @@ class MemoryRequest(NamedTuple):
     """Bytes that cross the SM's port for each that is asked for."""
     reads: float = 1.0
     """Bytes that L2 reads for each that crosses."""
+    sharing: float = 1.0
+    """Of what L2 reads what may come with a neighbour's request."""
+    request_sharing: float = 1.0
+    """Of its requests of lines what may."""
     num_line_requests: float = 0.0
     """Requests of lines, whole or in part; 0: as few as its bytes need."""
 

@@ -32,7 +32,7 @@ class Fetches:
     """Of a tile, or of a part of it.
 
     >>> Fetches(num_bytes=64, num_crossing=3) + Fetches(num_bytes=64, num_crossing=2, num_reads=2)
-    Fetches(num_bytes=128, num_sectors=0, num_crossing=5, num_reads=2, num_requests=0)
+    Fetches(num_bytes=128, num_sectors=0, num_crossing=5, num_reads=2, num_requests=0, num_shared=0, num_shared_requests=0)
     """
 
     num_bytes: int = 0
@@ -44,6 +44,10 @@ class Fetches:
     """Sectors as L2 reads them: once for each request."""
     num_requests: int = 0
     """Of lines, whole or in part."""
+    num_shared: int = 0
+    """Of the sectors that L2 reads those that come with a neighbour's request, where one asks for the same."""
+    num_shared_requests: int = 0
+    """Of the requests those that do."""
 
     def __add__(self, other: Fetches) -> Fetches:
         """Both."""
@@ -57,11 +61,11 @@ def fetches(
 
     >>> row = 16 * np.arange(8)
     >>> fetches(row, row)
-    Fetches(num_bytes=128, num_sectors=4, num_crossing=4, num_reads=4, num_requests=1)
+    Fetches(num_bytes=128, num_sectors=4, num_crossing=4, num_reads=4, num_requests=1, num_shared=4, num_shared_requests=1)
     >>> fetches(row + 16, row)  # eight halves of five sectors
-    Fetches(num_bytes=128, num_sectors=5, num_crossing=8, num_reads=8, num_requests=3)
+    Fetches(num_bytes=128, num_sectors=5, num_crossing=8, num_reads=8, num_requests=3, num_shared=0, num_shared_requests=0)
     >>> fetches(row[:4], row[:4] + 16)  # each sector is wanted twice, by two requests that become one
-    Fetches(num_bytes=64, num_sectors=2, num_crossing=4, num_reads=2, num_requests=1)
+    Fetches(num_bytes=64, num_sectors=2, num_crossing=4, num_reads=2, num_requests=1, num_shared=2, num_shared_requests=1)
 
     Raises:
         LayoutError: addresses of other shapes, or that are no multiples of 16.
@@ -81,13 +85,19 @@ def fetches(
     )
     masks = np.zeros(keys.shape[1], dtype=np.int64)
     np.bitwise_or.at(masks, of.reshape(-1), 1 << crossing[1] % per_line)
-    requests = np.unique(np.stack((*keys[:3], masks)), axis=1)
+    requests, alike = np.unique(np.stack((*keys[:3], masks)), axis=1, return_inverse=True)
+    is_torn = np.isin(keys[0] << 40 | keys[1], (keys[0] << 40 | keys[1])[keys[3] > 0])
+    is_double = np.bincount(alike.reshape(-1), minlength=requests.shape[1]) > 1
+    is_shared = is_double.copy()
+    is_shared[alike.reshape(-1)[~is_torn]] = True
     return Fetches(
         num_bytes=CHUNK_BYTES * given.size,
         num_sectors=np.unique(np.stack((instruction, sector)), axis=1).shape[1],
         num_crossing=crossing.shape[1],
         num_reads=sum(int(mask).bit_count() for mask in requests[3]),
         num_requests=requests.shape[1],
+        num_shared=sum(int(mask).bit_count() for mask in requests[3][is_shared]),
+        num_shared_requests=int(is_shared.sum()),
     )
 
 
@@ -110,9 +120,9 @@ def row_fetches(starts: NDArray[np.integer[Any]], row_bytes: int) -> Fetches:
     """Of rows that a TMA box brings: int[n] byte addresses of their starts.
 
     >>> row_fetches(np.array([0]), 128)
-    Fetches(num_bytes=128, num_sectors=4, num_crossing=4, num_reads=4, num_requests=1)
+    Fetches(num_bytes=128, num_sectors=4, num_crossing=4, num_reads=4, num_requests=1, num_shared=4, num_shared_requests=1)
     >>> row_fetches(np.array([4112]), 128)  # half a sector, three sectors, and half a sector of the next line
-    Fetches(num_bytes=128, num_sectors=5, num_crossing=5, num_reads=5, num_requests=3)
+    Fetches(num_bytes=128, num_sectors=5, num_crossing=5, num_reads=5, num_requests=3, num_shared=0, num_shared_requests=0)
 
     Raises:
         LayoutError: starts or widths that are no multiples of 16.
@@ -121,7 +131,8 @@ def row_fetches(starts: NDArray[np.integer[Any]], row_bytes: int) -> Fetches:
     if row_bytes % CHUNK_BYTES or (first % CHUNK_BYTES).any():
         raise LayoutError(f"fetches: a row that is no multiple of {CHUNK_BYTES} bytes: use chunks of {CHUNK_BYTES} bytes")
     end = first + row_bytes
-    sectors = int((-(-end // SECTOR_BYTES) - first // SECTOR_BYTES).sum())
+    of_row = -(-end // SECTOR_BYTES) - first // SECTOR_BYTES
+    sectors = int(of_row.sum())
     is_one = first // SECTOR_BYTES == (end - 1) // SECTOR_BYTES  # within one sector
     ends = (first % SECTOR_BYTES != 0).astype(np.int64) + (end % SECTOR_BYTES != 0)
     halves = np.where(is_one, row_bytes % SECTOR_BYTES != 0, ends)
@@ -130,4 +141,6 @@ def row_fetches(starts: NDArray[np.integer[Any]], row_bytes: int) -> Fetches:
     return Fetches(
         num_bytes=row_bytes * first.size, num_sectors=sectors, num_crossing=sectors, num_reads=sectors,
         num_requests=int(halves.sum() + lines.sum()),
+        num_shared=int(of_row[halves == 0].sum()),
+        num_shared_requests=int(lines[halves == 0].sum()),
     )

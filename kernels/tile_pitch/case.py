@@ -348,7 +348,7 @@ def derive(row: Config) -> dict[str, float]:
 TWIN_LEAD, TWIN_TIMED, TWIN_BEHIND = 12, 24, 4
 STEP_CYCLES = {"tma": 282.0, "cp_async_4": 153.0}
 """What the loop's own code takes a step."""
-COPY_CYCLES = 14.5
+COPY_CYCLES = 14.6
 """What it takes beyond that for each cp.async of a thread."""
 
 

@@ -13,27 +13,35 @@ from gpusim.workload.fetches import Fetches, fetches, row_fetches
 ROW = 16 * np.arange(8)
 
 
-@pytest.mark.parametrize(("source", "destination", "pieces", "sectors", "lines"), [
-    (0, 0, 4, 4, 1),
-    (32, 0, 4, 4, 2),
-    (16, 0, 8, 5, 2),  # every half sector goes where its other half does not
-    (0, 16, 8, 4, 1),  # the same, seen from shared memory
-    (16, 16, 5, 5, 2),
-    (48, 16, 5, 5, 2),
+@pytest.mark.parametrize(("source", "destination", "sectors", "crossing", "reads", "requests", "shared"), [
+    (0, 0, 4, 4, 4, 1, 4),
+    (32, 0, 4, 4, 4, 2, 4),  # two lines of memory
+    (16, 0, 5, 8, 8, 3, 0),  # every half sector goes where its other half does not
+    (0, 16, 4, 8, 8, 3, 0),  # the same, seen from shared memory: the last half is alone in its line
+    (16, 16, 5, 5, 5, 3, 0),  # half a sector, three whole ones, half a sector of the next line
+    (64, 64, 4, 4, 4, 2, 4),
 ])
 def test_a_row_of_a_line_is_fetched_as_counted_by_hand(
-    source: int, destination: int, pieces: int, sectors: int, lines: int
+    source: int, destination: int, sectors: int, crossing: int, reads: int, requests: int, shared: int
 ) -> None:
-    assert fetches(ROW + source, ROW + destination) == Fetches(128, pieces, sectors, lines)
+    found = fetches(ROW + source, ROW + destination)
+    assert (found.num_sectors, found.num_crossing, found.num_reads) == (sectors, crossing, reads)
+    assert (found.num_requests, found.num_shared) == (requests, shared)
 
 
-def test_a_box_whose_every_second_row_begins_in_mid_sector_crosses_one_and_a_half_times() -> None:
+def test_two_requests_for_the_same_sectors_of_a_line_become_one() -> None:
+    assert fetches(ROW[:4], ROW[:4] + 16) == Fetches(64, 2, 4, 2, 1, 2, 1)
+
+
+def test_a_box_whose_every_second_row_begins_in_mid_sector_asks_for_halves_apart() -> None:
     found = row_fetches(4112 * np.arange(64), 128)
-    assert found.crossings == 1.5 and found.num_sectors == 64 * 4.5 and found.num_lines == 64 * 15 / 8
+    assert found.num_crossing == found.num_reads == 64 * 4.5
+    assert found.num_requests == 64 * 21 / 8  # 1, 3, 2, 4, 2, 4, 2, 3 in turn
+    assert found.num_shared == 32 * 4 and found.num_shared_requests == 32 * 7 / 4
 
 
 def test_lanes_that_take_no_part_fetch_nothing() -> None:
-    assert fetches(ROW, ROW, ROW < 64) == Fetches(64, 2, 2, 1) and Fetches().crossings == 1.0
+    assert fetches(ROW, ROW, ROW < 64) == Fetches(64, 2, 2, 2, 1, 2, 1)
 
 
 @given(
@@ -42,8 +50,19 @@ def test_lanes_that_take_no_part_fetch_nothing() -> None:
 def test_no_byte_is_fetched_less_than_once_or_more_than_twice(pitch: int, start: int, num_rows: int, chunks: int) -> None:
     found = row_fetches(16 * (start + pitch * np.arange(num_rows)), 16 * chunks)
     assert found.num_bytes == 16 * chunks * num_rows
-    assert found.num_bytes <= 32 * found.num_sectors <= 32 * found.num_pieces <= 2 * found.num_bytes
-    assert num_rows <= found.num_lines <= 2 * num_rows
+    assert found.num_bytes <= 32 * found.num_sectors <= 2 * found.num_bytes
+    assert num_rows <= found.num_requests <= 4 * num_rows and found.num_shared <= found.num_reads
+
+
+@given(
+    row=st.integers(0, 7), pitch=st.integers(8, 300), pad=st.integers(0, 4), start=st.integers(0, 40),
+    chunks=st.sampled_from((4, 8)),
+)
+def test_no_sector_crosses_more_often_than_its_halves(row: int, pitch: int, pad: int, start: int, chunks: int) -> None:
+    rows, byte = row + np.arange(32 // chunks)[:, None], 16 * np.arange(chunks)
+    found = fetches((16 * (start + pitch * rows) + byte).reshape(-1), ((chunks + pad) * 16 * rows + byte).reshape(-1))
+    assert found.num_bytes == 512 and 16 <= found.num_sectors <= found.num_reads <= found.num_crossing <= 32
+    assert found.num_shared <= found.num_reads and found.num_shared_requests <= found.num_requests
 
 
 @given(rows=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), min_size=1, max_size=9))

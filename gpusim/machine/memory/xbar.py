@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, log
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import simpy
 
@@ -134,9 +134,26 @@ NARROW = 1.2
 """A link is looked at where its SMs would get so much more than with all SMs live: fewer are live, and unevenly. A margin
 chosen for speed and not measured: with all SMs live, what the links cost is in ``l2.sustained_fraction``."""
 
-Ask = tuple[TileState | None, float, float, float, float]
-"""What a request moves: its tile where it may merge, bytes, what each takes of the slices, what these had moved
-(``SharedPipe.moved``) when it was asked for, and how many of each they read."""
+class Ask(NamedTuple):
+    """What a request moves."""
+
+    tile: TileState | None
+    """Where it may merge."""
+    num_bytes: float
+    weight: float
+    """What each takes of the slices."""
+    asked_at: float
+    """What the slices had moved (``SharedPipe.moved``) when it was asked for."""
+    reads: float
+    """How many of each they read."""
+    sharing: float = 1.0
+    """Of these what may come with a neighbour's."""
+    request_bytes: float = 0.0
+    """What its requests of lines take of the slices at least."""
+    request_sharing: float = 1.0
+    """Of that what may come with a neighbour's."""
+
+
 Part = tuple[TileState, float, float, Done]
 """A request's share of a transfer: its tile, the cycle before which its last byte cannot pass, its latency, whom to tell."""
 
@@ -266,7 +283,8 @@ class Xbar(Component):
     hit); bulk copies that are no boxes of a tensor, but lines in a row, take more of links and slices than their bytes;
     ways from L2 of unlike length, so that SMs fall out of step; a queue at each slice, in which each line of a bulk copy
     out of L2 waits at random, the longer the busier all are, of which the slowest counts; lines that another SM of the same
-    GPC waits for come with that SM's and cost slices and link nothing, up to a number of requests a line: an SM asks for a
+    GPC waits for come with that SM's and cost slices and link nothing, up to a number of requests a line,
+    unless halves of sectors are asked for: an SM asks for a
     request's lines one after the other, as fast as its port takes them in, and ahead of those that come by what passes the
     port in a latency; a line can be joined until some cycles after it has passed the slices, so for longer where the slices
     are busy, and who is behind catches up with whom it joins, as it gets what is on its way already; an SM that asks for a
@@ -421,16 +439,18 @@ class Xbar(Component):
             if last > earliest:
                 earliest = last
         weight = self._bulk_weight if group is not None and request.num_bytes > MOST_ROW_BYTES * request.num_rows else 1.0
-        weight = max(weight, request.num_line_requests * self.l2.spec.request_bytes / num_bytes)
+        of_requests = request.num_line_requests * self.l2.spec.request_bytes
         counters = self.counters
         counters.asked_bytes += num_bytes
         if self._merges:
             moved, rate = port.link.slices.moved()
             asked = moved + (request.issued_at - self._env._now) * rate
-            ask: Ask = (tile, num_bytes, weight, asked, request.reads)
+            ask = Ask(
+                tile, num_bytes, weight, asked, request.reads, request.sharing, of_requests, request.request_sharing
+            )
         else:
             counters.served_bytes += num_bytes * request.reads
-            ask = (None, num_bytes, weight, 0.0, request.reads)
+            ask = Ask(None, num_bytes, weight, 0.0, request.reads, request_bytes=of_requests)
         self._deliver(request.sm_idx, ask, request, (tile, earliest, latency, done), group)
 
     def multicast(
@@ -451,7 +471,7 @@ class Xbar(Component):
         self.counters.served_bytes += crossing * request.reads
         for sm_idx, done in receivers:
             num_bytes = crossing * stretch
-            ask = (None, num_bytes, weight / stretch, 0.0, request.reads)
+            ask = Ask(None, num_bytes, weight / stretch, 0.0, request.reads)
             self._deliver(sm_idx, ask, request, (tile, earliest, latency, done), done)
             weight = 0.0
 
@@ -534,11 +554,12 @@ class Xbar(Component):
         Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it,
         ``pace`` times as fast as that clock goes.
         """
-        tile, num_bytes, weight, asked_at, reads = ask
+        tile, num_bytes, weight, asked_at, reads, sharing, of_requests, request_sharing = ask
         counters = self.counters
         if tile is None:
-            counters.carried_bytes += num_bytes * weight
-            return num_bytes, num_bytes * weight, False, 0.0
+            carried = max(num_bytes * weight, of_requests)
+            counters.carried_bytes += carried
+            return num_bytes, carried, False, 0.0
         slices = port.link.slices
         moved, rate = slices.moved()
         begin = moved + behind_bytes / pace
@@ -561,6 +582,9 @@ class Xbar(Component):
             room = self.spec.merge_limit - num
             if room < 1.0:
                 merged *= room
+            if of_port is not port:
+                of_requests *= 1.0 - merged * request_sharing
+            merged *= sharing
             if merged > 0.0:
                 read = num_bytes * (1.0 - merged)
                 served += merged * num
@@ -576,7 +600,7 @@ class Xbar(Component):
             queued = self._queued(port, read) if is_there and self._queue_cycles else 0.0
         tile.asked[port.region] = (begin, begin + length / pace, served, port, queued)
         counters.served_bytes += read * reads
-        carried = passing * weight
+        carried = max(passing * weight, of_requests)
         counters.carried_bytes += carried
         return length, carried, is_joined, queued
 
