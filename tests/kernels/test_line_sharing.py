@@ -170,10 +170,10 @@ def test_a_request_for_a_line_that_is_on_its_way_waits_for_the_rest_of_the_way()
 
 def test_who_joins_a_line_waits_for_so_much_less_as_it_asks_later() -> None:
     """It comes to both at once, but for what their ways from L2 differ."""
-    shots = {skew: one(kernel="bulk", sms="0 1", skew=skew) | {"shot_bytes": "16384"} for skew in (0, 40)}
+    shots = {skew: one(kernel="bulk", sms="0 1", skew=skew) | {"shot_bytes": "16384"} for skew in (20, 60)}
     waits = {skew: CASE.predict(shot, GPU) for skew, shot in shots.items()}
-    assert waits[40][case.READ] == waits[0][case.READ]
-    apart = waits[0]["second_p50_cycles"] - waits[40]["second_p50_cycles"]
+    assert waits[60][case.READ] == waits[20][case.READ]
+    apart = waits[20]["second_p50_cycles"] - waits[60]["second_p50_cycles"]
     assert apart == pytest.approx(40.0, abs=1.0)
 
 
