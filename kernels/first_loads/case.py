@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -20,6 +20,7 @@ from gpusim.evidence.case import (
     Output,
     Outputs,
     Scratch,
+    TwinConstant,
     WrongAnswer,
     by_value,
     kernels_dir,
@@ -366,8 +367,10 @@ def prepared_bytes(config: Config) -> float:
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
-ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES = 66.8, 193.0, 147.7
-"""What the loops take beside waits and copies. Source: kernels/tile_sharing, whose loops these are."""
+ISSUE_CYCLES, NEXT_CYCLES = 66.8, 193.0
+"""What the producer's loop takes beside waits and copies. Source: kernels/tile_sharing, whose loop it is."""
+CONSUMER_CYCLES = 262.1
+"""From the consumer's wait to its arrival, math left out; it stores its times, which tile_sharing's does not."""
 START_CYCLES = 50.0
 """From the first to the last SM that sees the time at which all go on: looks at a clock. A guess."""
 GOLDEN = 0.6180339887498949
@@ -443,6 +446,20 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return {**values, READ: result.counters[READ] + prepared_bytes(config) / 32}
 
 
+def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
+    """What the consumer's loop takes, of full rings that math paces."""
+    assert gpu.mbarrier is not None  # it has measured this kernel
+    waited = gpu.mbarrier.try_wait_cycles + gpu.mbarrier.arrive_cycles
+    paced = [
+        float(row["cycles_per_step"]) - float(row["math_cycles"]) - waited for row in rows
+        if row["group"] == "growth" and row["source"] == "l2" and int(row["steps"]) >= LONG_STEPS
+    ]  # fmt: skip
+    if not paced:
+        return []
+    how = "full rings with math (growth, out of L2): cycles beyond it and a wait, median"
+    return [TwinConstant(name="CONSUMER_CYCLES", value=float(np.median(paced)), how=how)]
+
+
 def _code(num_cycles: float, gpu: GpuSpec) -> ops.Alu:
     """Code that takes a warp so long, most of it waiting for itself."""
     return ops.Alu(num_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
@@ -490,6 +507,7 @@ CASE = Case(
         **{f"sm_{sm}_cycles": f"the same of SM {sm}" for sm in range(NUM_CTAS)},
     },
     predict=predict,
+    twin_constants=twin_constants,
     derive=derive,
     includes=includes,
     followers=("plain",),
