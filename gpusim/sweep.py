@@ -214,7 +214,8 @@ class _Work:
                     continue
                 is_full = all_sms or entry.is_cheap
                 patience = float("inf") if all_sms else self.patience_s
-                running[idx] = hands.ask((entry.choice.params, self.gpu, self._with("full" if is_full else "quick"), patience))
+                options = self._with("full" if is_full else "quick")
+                running[idx] = hands.ask((entry.choice.params, self.gpu, options, patience))
             for idx, answer in hands.answers(running):
                 entries[idx] = _answered(entries[idx], answer)
                 done += 1
