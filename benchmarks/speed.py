@@ -89,7 +89,8 @@ def as_command(*more: str) -> tuple[float, float]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     for _ in range(REPEATS):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", "gpusim", *COMMAND, *more], check=True, stdout=subprocess.DEVNULL, env=environment)
+        words = [sys.executable, "-m", "gpusim", *COMMAND, *more]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env=environment)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return min(seconds), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
