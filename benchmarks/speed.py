@@ -8,6 +8,7 @@ run, because absolute times move from machine to machine. Nothing is cached betw
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from streams import MIB, STREAMS
 
 from gpusim import GemmParams, load_gpu, simulate
 from gpusim.kernel_models import KERNEL_MODELS
+from gpusim.simulate.quick import Quality
 
 REPEATS = 5
 STREAM_REPEATS = 3
@@ -43,7 +45,9 @@ def bare_timeout_rate(num_processes: int = 100, num_events: int = 3000) -> float
     return num_processes * num_events / (time.process_time() - began)
 
 
-def in_process(extent: int, *, raster_group: int = 1, repeats: int = REPEATS) -> tuple[float, int]:
+def in_process(
+    extent: int, *, raster_group: int = 1, repeats: int = REPEATS, quality: Quality = "full"
+) -> tuple[float, int]:
     """(seconds, events) of a prediction, parameters to result."""
     gpu = load_gpu("h200_sxm")
     seconds = []
@@ -52,7 +56,7 @@ def in_process(extent: int, *, raster_group: int = 1, repeats: int = REPEATS) ->
         params = GemmParams(
             m=extent, n=extent, k=extent, tile=(128, 256, 64), stages=4, schedule="cooperative", raster_group=raster_group
         )
-        result = simulate(params.launch(gpu), gpu)
+        result = simulate(params.launch(gpu), gpu, quality=quality)
         seconds.append(time.process_time() - began)
     return min(seconds), result.num_events
 
@@ -79,12 +83,14 @@ def of_transpose(extent: int) -> float:
     return min(seconds)
 
 
-def as_command() -> tuple[float, float]:
-    """(seconds, largest MiB) of the command, start of Python included."""
+def as_command(*more: str) -> tuple[float, float]:
+    """(seconds, largest MiB) of the command, start of Python included; modules are compiled, as when it runs again."""
     seconds = []
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     for _ in range(REPEATS):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", "gpusim", *COMMAND], check=True, stdout=subprocess.DEVNULL)
+        words = [sys.executable, "-m", "gpusim", *COMMAND, *more]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env=environment)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return min(seconds), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
@@ -96,13 +102,19 @@ def main() -> None:
     small, num_events = in_process(4096)
     banded, num_events_banded = in_process(16384, raster_group=8)
     drifting, num_events_drifting = in_process(16384, repeats=1)
+    large, num_events_large = in_process(8192, repeats=2)
+    quick = [in_process(extent, quality="quick")[0] for extent in (4096, 8192, 16384)]
     rate = bare_timeout_rate()
     command, memory = as_command()
+    quick_command, _ = as_command("--quality", "quick")
     print("| what | measured | goal |")
     print("|---|---|---|")
     print(f"| 4096 x 4096 x 4096 in process | {small:.2f} s | 0.2 s |")
-    print(f"| the same as a command | {command:.1f} s | 0.8 s |")
+    print(f"| the same with `--quality quick` | {quick[0]:.2f} s | 0.2 s |")
+    print(f"| as a command, full and quick | {command:.1f} s, {quick_command:.1f} s | 0.5 s |")
     print(f"| its largest memory | {memory:.0f} MiB | 300 MB |")
+    print(f"| 8192 x 8192 x 8192 ({num_events_large:,} events), full and quick | {large:.1f} s, {quick[1]:.2f} s | 0.2 s |")
+    print(f"| 16384 x 16384 x 16384, quick | {quick[2]:.2f} s | 0.2 s |")
     print(f"| 16384 x 16384 x 16384 with `--raster-group 8`, of the 4096 one | {banded / small:.1f} | 1.5 |")
     print(f"| the same in row-major order, whose CTAs drift apart | {drifting:.1f} s | |")
     print(f"| events of these three | {num_events:,}, {num_events_banded:,}, {num_events_drifting:,} | |")

@@ -214,8 +214,8 @@ class _Work:
                     continue
                 is_full = all_sms or entry.is_cheap
                 patience = float("inf") if all_sms else self.patience_s
-                how = self._with("full" if is_full else "quick")
-                running[idx] = hands.ask((entry.choice.params, self.gpu, how, patience))
+                options = self._with("full" if is_full else "quick")
+                running[idx] = hands.ask((entry.choice.params, self.gpu, options, patience))
             for idx, answer in hands.answers(running):
                 entries[idx] = _answered(entries[idx], answer)
                 done += 1

@@ -14,8 +14,9 @@ from gpusim.machine.memory.panels import FloatArray, Loss, PanelTraffic, whole_l
 class PlannedResidency:
     """Residency as :func:`panel_traffic` worked it out; tiles are (panel, step)."""
 
-    def __init__(self, traffic: Mapping[str, PanelTraffic], *, num_sides: int = 1) -> None:
-        """``traffic``: one entry for each tensor."""
+    def __init__(self, traffic: Mapping[str, PanelTraffic], *, num_sides: int = 1, others_fetch: bool = False) -> None:
+        """``traffic``: one entry for each tensor; ``others_fetch``: SMs that are not simulated fetch their tiles, too."""
+        self._others_fetch = others_fetch
         self._losses = {tensor: of_tensor.losses for tensor, of_tensor in traffic.items()}
         self._losses_again = {tensor: item.losses_again for tensor, item in traffic.items() if any(item.losses_again)}
         self._num_walks: dict[tuple[str, Hashable], int] = {}
@@ -37,8 +38,8 @@ class PlannedResidency:
         if waves is None:
             return None
         found = waves.get(wave)
-        if found is None and last_wave < 0 and min(waves) <= wave:  # waves that were skipped would have fetched it
-            return waves[min(waves)]
+        if found is None and last_wave < 0 and min(waves) <= wave and not self._others_fetch:
+            return waves[min(waves)]  # waves that were skipped would have fetched it
         return found
 
     def _loss_again(self, request: MemoryRequest) -> Loss | None:
