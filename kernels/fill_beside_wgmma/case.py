@@ -390,7 +390,7 @@ def num_roles(fill: str) -> int:
 FLAG_CHAIN, STORE_CHAIN = 2.5, 4.0
 """Instructions of a turn of stores before it looks whether it is over, and at its end, each of which waits for the one
 before; from SASS."""
-TURN_CYCLES = {"tma": 202.0, "cp_async": 45.0}
+TURN_CYCLES = {"tma": 202.0, "cp_async": 58.7}
 """The rest of a turn, which nothing overlaps: addresses, commits, branches, loops over lanes that could differ."""
 PACE_CYCLES = {"tma": 60.0, "cp_async": 35.0, "st_shared": 43.0, "ld_shared": 52.0}
 """What a look at the clock, a comparison and a branch add to a turn that has a pace."""
