@@ -352,6 +352,11 @@ COPY_CYCLES = 14.6
 """What it takes beyond that for each cp.async of a thread."""
 
 
+def own_code(gpu: GpuSpec, num_cycles: float) -> ops.Alu:
+    """Instructions that take so many cycles, each waiting for the one before."""
+    return ops.Alu(num_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
+
+
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """The same rings for fewer steps, simulated; nothing for a GPU whose SMs have other numbers."""
     if gpu.num_sms != NUM_CTAS or gpu.mbarrier is None:
@@ -379,7 +384,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
             stage = step % stages
             yield ops.MbarrierWait("empty", stage, step // stages & 1 ^ 1)
             yield ops.MbarrierArriveExpectTx("full", stage, whole)
-            yield code(STEP_CYCLES["tma"])
+            yield own_code(gpu, STEP_CYCLES["tma"])
             yield ops.TmaLoad("A", tile(cta, step), whole, whole, rows, "ring", stage, "full", fetches=fetches_of(step))
 
     def consume(cta: RoleContext) -> Iterator[Any]:
@@ -399,15 +404,12 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
                 yield ops.CpAsyncWaitGroup(stages - 1)
                 yield ops.Syncthreads()
                 yield from marks(step - stages)
-            yield code(STEP_CYCLES["cp_async_4"] + COPY_CYCLES * num_copies)
+            yield own_code(gpu, STEP_CYCLES["cp_async_4"] + COPY_CYCLES * num_copies)
             if step < count:
                 yield ops.CpAsync(
                     "A", tile(cta, step), access, "ring", step % stages, num_rows=rows, fetches=fetches_of(step)
                 )
             yield ops.CpAsyncCommitGroup()
-
-    def code(num_cycles: float) -> ops.Alu:
-        return ops.Alu(num_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
 
     def delay(cta: RoleContext) -> float:
         per_cycle = gpu.warp_scheduler.int32_lanes / 32 / gpu.warp_scheduler.num_schedulers
