@@ -38,6 +38,10 @@ class First:
     """Whether the row's times were predicted with what a protocol takes beside a kernel."""
 
 
+LAUNCHES = ".launches.csv"
+"""What names and launches alone told, which such predictions were made from."""
+
+
 def first_dir() -> Path:
     """``validation/first``."""
     return kernels_dir().parent / "validation" / "first"
@@ -51,6 +55,8 @@ def read_first(folder: Path | None = None) -> list[First]:
     """
     found = []
     for path in sorted((folder or first_dir()).glob("*.csv")):
+        if path.name.endswith(LAUNCHES):
+            continue
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
             lacking = set(COLUMNS) - set(reader.fieldnames or ())
