@@ -365,7 +365,6 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     found = walks(config)
     of_cta = {cta: found[sm] for cta, sm in enumerate(order) if sm in found}
     stages, whole, rows = num_stages(config), tile_bytes(config), int(config["rows"])
-    num_copies = whole // CHUNK_BYTES // NUM_THREADS
     steps, count = num_steps(config), TWIN_LEAD + TWIN_TIMED + TWIN_BEHIND
     access, columns = fill(config), num_columns(config)
     of_phase = {phase: fetched(config, phase) for phase in {column_start(config, column) for column in range(columns)}}
