@@ -115,7 +115,7 @@ def by_turns(total: float, turns: Sequence[int], most: Sequence[float]) -> list[
 class _Port:
     """One SM's way in: transfers one after the other, the first of them sharing the slices with other SMs."""
 
-    __slots__ = ("active", "link", "num_alike", "region", "waiting")
+    __slots__ = ("active", "link", "num_alike", "num_draws", "region", "waiting")
 
     def __init__(self, link: _Link, region: int, num_alike: float) -> None:
         self.link = link
@@ -124,11 +124,16 @@ class _Port:
         self.region = region
         """With whom its requests merge."""
         self.active: _Transfer | None = None
+        self.num_draws = 0
         self.waiting: deque[_Transfer] = deque()
 
 
 MOST_ROW_BYTES = 2048
 """Of a box: 256 elements of 8 bytes. Source: CUDA driver API, ``cuTensorMapEncodeTiled``."""
+
+DRAWS_APART = 7
+"""By how many draws SMs are apart: each has a sequence of its own that fills the space between evenly, so that the mean of a few
+steps is nearly that of all."""
 
 NARROW = 1.2
 """A link is looked at where its SMs would get so much more than with all SMs live: fewer are live, and unevenly. A margin
@@ -339,6 +344,8 @@ class Xbar(Component):
             _Port(self._links[gpc_idx], region, num)
             for gpc_idx, region, num in zip(gpcs, regions, num_alike, strict=True)
         ]
+        for sm_idx, port in enumerate(self.ports):
+            port.num_draws = DRAWS_APART * sm_idx
         self._sides = sides
         apart = 0.0 if alike else spec.sm_distance_cycles
         places = {sm_idx: place for place, sm_idx in enumerate(floorplan.in_order())}
@@ -351,7 +358,6 @@ class Xbar(Component):
         self._queue_cycles = l2.spec.queue_cycles
         self._window = QUEUE_LATENCIES * l2.spec.near_latency_cycles
         self._lately = {id(pipe): [0.0, 0.0] for pipe in self._side_slices.values()}
-        self._num_draws = 0
         self._is_mean = bool(alike)
         self._ahead_bytes = spec.sm_read_bytes_per_cycle * l2.spec.near_latency_cycles
 
@@ -587,8 +593,8 @@ class Xbar(Component):
         lately[0] += num_bytes
         if share <= 0.0:
             return 0.0
-        self._num_draws += 1
-        place = 0.5 if self._is_mean else self._num_draws * GOLDEN % 1.0
+        port.num_draws += 1
+        place = 0.5 if self._is_mean else port.num_draws * GOLDEN % 1.0
         missed = 1.0 - place ** (LINE_BYTES / max(num_bytes, LINE_BYTES))
         return max(0.0, -self._queue_cycles / (1.0 - share) * log(missed / share)) if missed > 0.0 else 0.0
 
