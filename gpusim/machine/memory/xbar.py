@@ -132,8 +132,8 @@ MOST_ROW_BYTES = 2048
 """Of a box: 256 elements of 8 bytes. Source: CUDA driver API, ``cuTensorMapEncodeTiled``."""
 
 DRAWS_APART = 7
-"""By how many draws SMs are apart: each has a sequence of its own that fills the space between evenly, so that the mean of a few
-steps is nearly that of all."""
+"""By how many draws SMs are apart: each has a sequence of its own that fills the space between evenly, so that the mean of a
+few steps is nearly that of all."""
 
 NARROW = 1.2
 """A link is looked at where its SMs would get so much more than with all SMs live: fewer are live, and unevenly. A margin
