@@ -403,7 +403,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
                 yield ops.CpAsyncWaitGroup(stages - 1)
                 yield ops.Syncthreads()
                 yield from marks(step - stages)
-            yield own_code(gpu, STEP_CYCLES["cp_async_4"] + COPY_CYCLES * num_copies)
+            yield own_code(gpu, STEP_CYCLES["cp_async_4"] + COPY_CYCLES * (whole // CHUNK_BYTES // NUM_THREADS))
             if step < count:
                 yield ops.CpAsync(
                     "A", tile(cta, step), access, "ring", step % stages, num_rows=rows, fetches=fetches_of(step)
