@@ -48,7 +48,7 @@ def test_tma_loads_bring_what_lies_inside_of_the_matrices(
     m, n, k = sizes["m"], sizes["n"], sizes["k"]
     tiles_m, tiles_n = ceil(m, 128), ceil(n, 64)
     inside = (tiles_n * m * k + tiles_m * n * k) * 2
-    is_aligned = k * 2 % 128 == 0  # else halves of sectors cross twice
+    is_aligned = k * 2 % 128 == 0  # else whole sectors cross of which a half is asked for
     assert result.counters[TMA_BYTES] == inside if is_aligned else inside < result.counters[TMA_BYTES] < 2 * inside
 
 

@@ -382,3 +382,22 @@ def test_a_kernels_own_code_takes_its_chain_where_it_is_longer_than_the_math(sch
         assert cycles(copy_code=more) - base == pytest.approx(num_steps * chain, rel=0.1)
     else:  # the producer is ahead but for the first stage
         assert cycles(copy_code=more) - base == pytest.approx(chain / 2, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "flag"),
+    [({"math": "mma_sync", "step_code": 8.0}, "--step-code 8"), ({"copy": "cp_async", "copy_code": 8.0}, "--copy-code 8")],
+)
+def test_code_that_no_program_of_the_kernel_runs_is_refused(options: dict[str, Any], flag: str, h200: GpuSpec) -> None:
+    with pytest.raises(KernelError, match=flag):
+        GemmParams(m=256, n=256, k=256, **options).launch(h200)
+
+
+def test_a_little_code_is_no_less_than_what_every_loop_has(h200: GpuSpec) -> None:
+    def cycles(step_code: float) -> float:
+        launch = GemmParams(
+            m=64, n=64, k=1536, tile="64x64x64", stages=3, schedule="multistage", consumers=1, step_code=step_code
+        ).launch(h200)
+        return simulate(launch, h200, clock="max", l2="warm").cycles
+
+    assert cycles(0.0) <= cycles(1.0) <= cycles(100.0)

@@ -112,6 +112,16 @@ def check_kinds(params: GemmParams) -> None:
             f"--wide-per-copy {params.wide_per_copy}: only warps that copy by cp.async beside their own wgmma are told so; "
             "use --schedule multistage --copy cp_async --math wgmma, or leave it out"
         )
+    if params.step_code and not is_wgmma:
+        raise KernelError(
+            f"--step-code {params.step_code:g}: only k-steps of wgmma are told of code of their own; use --math wgmma, or "
+            "leave it out"
+        )
+    if params.copy_code and params.copy_ != "tma":
+        raise KernelError(
+            f"--copy-code {params.copy_code:g}: only who asks for copies by TMA is told of code of its own; use --copy tma, "
+            "or leave it out"
+        )
     if not params.fence and (has_producer or not is_wgmma or params.copy_ != "cp_async"):
         raise KernelError(
             "--no-fence: only a multistage kernel that copies by cp.async what wgmma reads has a fence to leave out; use "

@@ -66,7 +66,8 @@ class Multistage:
         stages = range(num_stages)
         self._wait_full = [[ops.MbarrierWait("full", s, parity) for parity in (0, 1)] for s in stages]
         self._commit, self._meet = ops.CpAsyncCommitGroup(), ops.Syncthreads()
-        self._step_code, self._copy_code = code_around_math(params.step_code), code_around_copies(params.copy_code)
+        self._step_code = code_around_math(params.step_code, least_before=SET_UP)
+        self._copy_code = code_around_copies(params.copy_code)
         self._tile_code = code(params.tile_code)
         # cp.async writes through the generic proxy, wgmma reads through the async one
         fence: list[Op] = [ops.FenceProxyAsync()] if params.math == "wgmma" and params.fence else []
@@ -145,7 +146,6 @@ class Multistage:
         is_ring, refills_first, refills_last, math = num_stages > 1, self.refills_first, self.refills_last, self._wgmma
         fence, commit, wait = ops.WgmmaFence(), ops.WgmmaCommitGroup(), ops.WgmmaWaitGroup(self.depth)
         before, beside, behind = self._step_code
-        before = before or [ops.Alu(SET_UP, is_chain=True)]
         for k in range(distance if is_ring else 0):
             yield from self._refill(panels, k, first, num_k_steps)
         for k in cta.loop(num_k_steps):

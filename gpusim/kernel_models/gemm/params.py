@@ -185,7 +185,7 @@ class GemmParams(KernelParams):
     )
     step_code: Instructions = Field(
         0.0, description="what a k-step's math warps do beside the wgmma, waits and copies: instructions that wait for one "
-        "another, as SASS has them; 0 where math hides it"
+        "another, as SASS has them (multistage: five at least stand before the wgmma); 0 where math hides it"
     )
     copy_code: Instructions = Field(
         0.0, description="the same of the thread that asks for a k-step's copies by TMA"

@@ -36,10 +36,10 @@ BEFORE_MATH, BESIDE_MATH, BEFORE_COPIES = 0.25, 0.2, 0.5
 stands before them. Source: SASS of ``kernels/hopper_gemm`` and ``ring_math``: 16 to 31 %, 14 to 28 %, half."""
 
 
-def code_around_math(num_instructions: float) -> tuple[list[Op], list[Op], list[Op]]:
-    """A k-step's own code: before its wgmma, beside them, behind the wait."""
+def code_around_math(num_instructions: float, *, least_before: float = 0.0) -> tuple[list[Op], list[Op], list[Op]]:
+    """A k-step's own code: before its wgmma, no less than ``least_before``, beside them, behind the wait."""
     return (
-        code(num_instructions * BEFORE_MATH), code(num_instructions * BESIDE_MATH),
+        code(max(least_before, num_instructions * BEFORE_MATH)), code(num_instructions * BESIDE_MATH),
         code(num_instructions * (1 - BEFORE_MATH - BESIDE_MATH)),
     )  # fmt: skip
 

@@ -104,7 +104,8 @@ def _slowest_of_both(num_rows: int, share_steps: int, refresh_fraction: float, r
     inside = np.minimum(at, refresh)
     in_refresh = (inside - share * (np.exp(inside - at) - np.exp(-at))) / refresh if refresh else 1.0 - share * np.exp(-at)
     is_over = (1.0 - refresh_fraction) * (1.0 - share * np.exp(-at)) + refresh_fraction * in_refresh
-    return float(np.trapezoid(1.0 - is_over**num_rows, at))
+    longer = 1.0 - is_over**num_rows
+    return float((longer.sum() - 0.5 * (longer[0] + longer[-1])) * (at[1] - at[0]))
 
 
 class _Intake:

@@ -133,8 +133,8 @@ class L2(Component):
     set-asides (traffic.py): evict_first takes no room from others, evict_last keeps what is set aside, a window of
     addresses that persist is evict_last; a sector that comes out of memory with its neighbour, tiles that come along with
     one that is missing, as its instruction wants (L2 promotion of tensor maps, L2::128B of cp.async).
-    Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly); hints of how much to
-    fetch; fills by stores to part of a sector (32 bytes, when it leaves); requests and headers of reads on the link; hints
+    Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly);
+    fills by stores to part of a sector (32 bytes, when it leaves); requests and headers of reads on the link; hints
     beside what earlier launches left, and in launches without footprints.
     Source: the GPU's description.
     """
