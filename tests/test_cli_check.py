@@ -45,6 +45,19 @@ def test_status_0_says_what_was_compared(capsys: pytest.CaptureFixture[str]) -> 
     assert "Verdict: PASS: 0 of" in out
 
 
+def test_status_3_says_which_metrics_have_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Path(DETAILS).read_text(encoding="utf-8").splitlines(keepends=True)
+    cut = tmp_path / "cut.csv"
+    cut.write_text("".join(line for line in lines if "dram__bytes" not in line), encoding="utf-8")
+    whole = [*H200, *OF_TRANSPOSE, "--smem", "padded"]
+    assert main(["check", str(cut), *whole]) == 0
+    assert main(["check", str(cut), *whole, "--baseline", DETAILS]) == 3
+    out = capsys.readouterr().out
+    assert "NOT COMPARABLE: the profile lacks dram__bytes_read.sum, dram__bytes_write.sum; the rest" in out
+    assert main(["check", str(cut), *whole, "--tolerance", "dram__bytes_read.sum=5%"]) == 3
+    assert "lacks dram__bytes_read.sum" in capsys.readouterr().out
+
+
 def test_status_1_names_what_is_out_of_tolerance(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", COPY, *H200, *OF_COPY, "--tolerance", "hit_rate=0.1", "--tolerance", "registers=0%"]) == 1
     out = capsys.readouterr().out

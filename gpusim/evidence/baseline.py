@@ -102,7 +102,13 @@ def against(
         said = f"{old.path.name} has no metric in common with it"
         return replace(item, remarks=(*item.remarks, said))
     causes = explain_changes(found, item, then[place], gpu)
-    return replace(item, changes=tuple(found), causes=tuple(causes))
+    lacking = tuple(
+        name for name in then[place].metrics if name not in item.launch.metrics and class_of(name) is not None
+    )
+    remarks = item.remarks
+    if lacking:
+        remarks = (*remarks, f"{old.path.name} has {', '.join(lacking)}, this launch has not: not compared")
+    return replace(item, changes=tuple(found), causes=tuple(causes), lacking=lacking, remarks=remarks)
 
 
 def changes(before: ProfiledLaunch, now: ProfiledLaunch, asked: Mapping[str, float]) -> list[Change]:

@@ -133,6 +133,8 @@ class LaunchCheck:
     """Against the baseline."""
     causes: tuple[str, ...] = ()
     """What explains the changes, a sentence each."""
+    lacking: tuple[str, ...] = ()
+    """Metrics that the baseline has and this launch has not."""
 
     @property
     def num_judged(self) -> int:
@@ -156,17 +158,28 @@ class Report:
     launches: tuple[LaunchCheck, ...]
     remarks: tuple[str, ...]
     baseline: Path | None = None
+    lacking: tuple[str, ...] = ()
+    """Metrics that a tolerance was asked for and that no launch has."""
 
     @property
     def status(self) -> int:
-        """0 all within tolerance, 1 something is not, 3 nothing could be compared."""
+        """0 all within tolerance, 1 something is not, 3 nothing, or not all that was asked for, could be compared."""
         if not any(item.num_judged or item.changes for item in self.launches):
             return NOT_COMPARABLE
-        return PASS if all(item.passes for item in self.launches) else FAIL
+        if not all(item.passes for item in self.launches):
+            return FAIL
+        return NOT_COMPARABLE if self.missing else PASS
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Metrics that the baseline has or a tolerance was asked for, and that the profile has not."""
+        return tuple(dict.fromkeys([*self.lacking, *(name for item in self.launches for name in item.lacking)]))
 
     @property
     def verdict(self) -> str:
         """The report in one sentence."""
+        if self.status == NOT_COMPARABLE and self.missing:
+            return f"NOT COMPARABLE: the profile lacks {', '.join(self.missing)}; the rest is within tolerance"
         if self.status == NOT_COMPARABLE:
             return "NOT COMPARABLE: no metric of a launch is predicted"
         judged = sum(item.num_judged for item in self.launches)
@@ -286,8 +299,12 @@ def check_profile(
         from gpusim.evidence.baseline import against
 
         judged = [against(item, profile, old, gpu, worse) for item in judged]
-    remarks += [*_several(judged), *_unused(tolerances, judged)]
-    return Report(profile=path, gpu=gpu.name, launches=tuple(judged), remarks=tuple(remarks), baseline=baseline)
+    unused = _unused(tolerances, judged)
+    remarks += _several(judged)
+    remarks += [f"--tolerance {name}: no launch has that metric measured and predicted" for name in unused]
+    return Report(
+        profile=path, gpu=gpu.name, launches=tuple(judged), remarks=tuple(remarks), baseline=baseline, lacking=tuple(unused)
+    )
 
 
 def _refuse_mixture(profile: ProfileFile, models: Sequence[Model]) -> None:
@@ -415,7 +432,4 @@ def _several(judged: Sequence[LaunchCheck]) -> list[str]:
 def _unused(tolerances: Mapping[str, float], judged: Sequence[LaunchCheck]) -> list[str]:
     """Metrics that a tolerance was asked for and that no launch has."""
     seen = {part.metric for item in judged for part in item.comparisons}
-    return [
-        f"--tolerance {name}: no launch has that metric measured and predicted"
-        for name in tolerances if "__" in name and name not in seen
-    ]  # fmt: skip
+    return [name for name in tolerances if "__" in name and name not in seen]
