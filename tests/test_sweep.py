@@ -140,7 +140,9 @@ def test_how_sure_the_first_is_follows_from_its_expected_error() -> None:
     found = run_sweep("gemm", {**OPTIONS, "schedule": "auto"}, TOY, top=99, jobs=1, all_sms=True, simulate_options={})
     entries = list(found.entries)
     near = within_error(found, entries)
-    error = expected_error("gemm", "toy")
+    best = entries[0].result
+    assert best is not None
+    error = expected_error("gemm", "toy", best.params)
     assert error is not None
     assert near == [entry for entry in entries if entry.time_us <= (1.0 + error.p90_pct / 100.0) * entries[0].time_us]
     said = " ".join(why(found, entries))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -38,7 +38,7 @@ def sweep_document(sweep: Sweep) -> dict[str, Any]:
         "problems": [
             {
                 "problem": dict(problem), "best": dict(entries[0].choice.options), "time_us": entries[0].time_us,
-                "expected_error_pct": _error_pct(sweep), "num_within_error": len(within_error(sweep, entries)),
+                "expected_error_pct": _error_pct(sweep, entries), "num_within_error": len(within_error(sweep, entries)),
                 "why": why(sweep, entries),
             }
             for problem, entries in sweep.by_problem().items() if entries[0].result is not None
@@ -67,7 +67,7 @@ def render_sweep(sweep: Sweep, console: Console, *, top: int, gpu_name: str) -> 
 def within_error(sweep: Sweep, entries: list[Entry]) -> list[Entry]:
     """The first of ``entries``, and those that are slower by no more than its expected error (none is known: itself)."""
     first = entries[0]
-    most = first.time_us * (1.0 + (_error_pct(sweep) or 0.0) / 100.0)
+    most = first.time_us * (1.0 + (_error_pct(sweep, entries) or 0.0) / 100.0)
     return [entry for entry in entries if entry.result is not None and entry.time_us <= most]
 
 
@@ -78,7 +78,7 @@ def why(sweep: Sweep, entries: list[Entry]) -> list[str]:
     result = best.result
     assert result is not None  # of timed
     said = [f"Best: {_spelled(best)} takes {_duration(best)}, bound by {result.bound_by}: {result.reason}."]
-    expected = _expected(sweep)
+    expected = _expected(sweep, timed)
     if expected is None:
         said.append("No measured kernel of this family judged such predictions: how sure the order is, is not known.")
     else:
@@ -168,16 +168,18 @@ def _value(value: Any) -> str:
     return {True: "on", False: "off", None: "-"}[value] if value is None or isinstance(value, bool) else str(value)
 
 
-def _expected(sweep: Sweep) -> Expected | None:
-    return expected_error(sweep.kernel, sweep.gpu)
+def _expected(sweep: Sweep, entries: Sequence[Entry]) -> Expected | None:
+    """Of the first of ``entries``, as `gpusim predict` says it of that configuration."""
+    result = entries[0].result if entries else None
+    return expected_error(sweep.kernel, sweep.gpu, None if result is None else result.params)
 
 
 def _told(expected: Expected) -> str:
-    return f"Expected error: nine in ten held-out rows are within {expected.p90_pct:g} % of the cycles ({expected.gpu})"
+    return f"Expected error: {expected.p90_pct:g} % of the cycles ({expected.text})"
 
 
-def _error_pct(sweep: Sweep) -> float | None:
-    expected = _expected(sweep)
+def _error_pct(sweep: Sweep, entries: Sequence[Entry]) -> float | None:
+    expected = _expected(sweep, entries)
     return None if expected is None else expected.p90_pct
 
 
@@ -268,7 +270,7 @@ def _print_problems(sweep: Sweep, console: Console) -> None:
         )
     console.print(table)
     console.print()
-    expected = _expected(sweep)
+    expected = _expected(sweep, sweep.entries)
     if expected is not None:
         console.print(
             f"{_told(expected)}.", highlight=False,
