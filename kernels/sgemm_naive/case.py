@@ -112,5 +112,6 @@ CASE = whole_kernel(
     check=check,
     values={"error_share": "largest error of the sample, of what rounding allows"},
     limits=GEMM_LIMITS,
+    thread_numbers=2,
     problem=lambda config: problem_of(config, "fp32"),
 )
