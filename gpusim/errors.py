@@ -56,8 +56,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     "did you mean 'a100_sxm_40gb' or 'a100_sxm_80gb'?"
     >>> nearest("256B", ["none", "32B", "64B", "128B"])
     'known: 128B, 32B, 64B, none'
+    >>> nearest("100", ["64", "128"])
+    'known: 64, 128'
     """
     choices = sorted(known)
+    if all(choice.isdecimal() for choice in choices):
+        choices.sort(key=int)
     typed = name.lower()
     lowered = [(choice, choice.lower()) for choice in choices]
     meant = [choice for choice, low in lowered if low == typed]

@@ -28,30 +28,36 @@ def text_of(report: Mapping[str, Any]) -> str:
     """The table of families, and what is said of them in all."""
     families = report["families_of_whole_kernels"]
     first = _first(report["first"])
-    lines = [
-        "| family | rows | cycles off by: mean, P90, worst | a roofline | time of one launch, mean | cycles said first |",
-        "|---|---|---|---|---|---|",
-        *(_row(item, first.get(item["name"])) for item in families if CYCLES in item["of"] and not item["is_cut"]),
-    ]
     in_all = {item["name"]: item for item in report["whole_kernels"]}
+    columns = ["family", "rows", "cycles off by: mean, P90, worst", "a roofline", "cycles said first"]
+    if TIME in in_all:
+        columns.insert(4, "time of one launch, mean")
+    lines = [
+        f"| {' | '.join(columns)} |", "|" + "---|" * len(columns),
+        *(
+            _row(item, first.get(item["name"]), has_time=TIME in in_all)
+            for item in families if CYCLES in item["of"] and not item["is_cut"]
+        ),
+    ]  # fmt: skip
     if CYCLES in in_all:
         of = in_all[CYCLES]
-        time = _pct(in_all[TIME]["mean_pct"]) if TIME in in_all else ""
+        time = f" {_pct(in_all[TIME]['mean_pct'])} |" if TIME in in_all else ""
         said = _pct(sum(first.values()) / len(first)) if first else ""
         lines.append(
-            f"| **mean of {of['num_families']} families** | {of['num_rows']} | {_errors(of)} | {_pct(of['roofline_pct'])} | "
-            f"{time} | {said} |"
+            f"| **mean of {of['num_families']} families** | {of['num_rows']} | {_errors(of)} | {_pct(of['roofline_pct'])} |"
+            f"{time} {said} |"
         )
     lines += ["", *(f"* {sentence}" for sentence in _sentences(report, in_all))]
     return "\n".join(lines)
 
 
-def _row(item: Mapping[str, Any], first: float | None) -> str:
+def _row(item: Mapping[str, Any], first: float | None, *, has_time: bool) -> str:
     of, timed = item["of"][CYCLES], item["of"].get(TIME)
+    time = f" {_pct(timed['mean_pct']) if timed else ''} |" if has_time else ""
     name = f"**{item['name']}** (held out)" if item["is_held_out"] else item["name"]
     return (
-        f"| {name} | {of['num_rows']} | {_errors(of)} | {_pct(of['roofline_pct'])} | "
-        f"{_pct(timed['mean_pct']) if timed else ''} | {'' if first is None else _pct(first)} |"
+        f"| {name} | {of['num_rows']} | {_errors(of)} | {_pct(of['roofline_pct'])} |"
+        f"{time} {'' if first is None else _pct(first)} |"
     )
 
 

@@ -22,6 +22,7 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
+from gpusim.kernel_models.gemm.specialized import BEFORE_COPIES, BEFORE_MATH, BESIDE_MATH
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import wgmma
@@ -230,8 +231,6 @@ CODE: Mapping[tuple[int, int, int], tuple[int, int]] = {
 }  # fmt: skip
 """Cycles that a step's own instructions take beside the ops, without copies and with them, by n, warpgroups, boxes. Source:
 SASS of sm_90a, ``gpusim.evidence.issue``."""
-BEFORE_MATH, BESIDE_MATH, BEFORE_COPIES = 0.25, 0.2, 0.5
-"""What of it stands before the first wgmma, and between it and the wait; of that of copies before them."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
