@@ -1,7 +1,7 @@
 """What a library's GEMM kernel is to the model: its name, its launch, and what is assumed where neither tells.
 
 In: a product's config (``m``, ``n``, ``k``, ``dtype``, ``layout``), the text that a profiler gave of its launch
-(``launched``, ``grid``, ``block``). Out: options of ``gpusim predict gemm``. Knows no GPU.
+(``launched``, ``grid``, ``block``). Out: options of ``gpusim predict gemm``. Of a GPU it knows how many SMs it has.
 
 Models: the product as the library makes it, D^T = B^T A^T, whose M is our N.
 Ignores: other families than :mod:`gpusim.evidence.library_names` reads.
@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpusim.evidence.case import Config
 from gpusim.evidence.library_names import NamedKernel, is_reduction, parse_name
 from gpusim.evidence.products import number_of
 
+if TYPE_CHECKING:
+    from gpusim.machine.config import GpuSpec
+
 LARGEST_SWIZZLE = 8
 WGMMA_ROWS = 64
 CONSUMER_THREADS, PRODUCER_THREADS = 128, 128
-NUM_SMS = 132
-"""Of the GPUs whose library kernels were watched: an H200 has as many as an H100."""
 
 
 def told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
@@ -34,7 +35,7 @@ def told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
     kernel = parse_name(facts.get("launched", ""))
     if kernel is None:
         return {}
-    found = options(config, facts)
+    found = kernel_options(config, facts)
     ways = {True: ", walks over tiles", False: ", a CTA a tile", None: ""}
     return {
         "library_schedule": "" if found is None else f"{found['schedule']}{ways[found.get('persistent')]}",
@@ -72,8 +73,17 @@ def as_made(kernel: NamedKernel) -> tuple[NamedKernel, bool]:
     return kernel, False
 
 
-def options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | None:
-    """Options of the GEMM model, of what the row tells of the kernel; None where its name cannot be read.
+def options(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, Any] | None:
+    """Options of the GEMM model: :func:`kernel_options`, and bands of tiles by how many clusters ``gpu`` runs at once."""
+    found, kernel = kernel_options(config, row), parse_name(row.get("launched", ""))
+    if found is None or kernel is None or not kernel.is_wgmma:
+        return found
+    made = as_made(kernel)[0]
+    return {**found, **_bands(made, int(found["m"]), int(found["n"]), gpu.num_sms)}
+
+
+def kernel_options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | None:
+    """What name and launch say on any GPU: all but the bands of tiles; None where the name cannot be read.
 
     The product is told as the library makes it: D^T = B^T A^T, M and N exchanged; or as we see it where only the other side
     of the tile is a multiple of the 64 rows of a wgmma.
@@ -119,14 +129,14 @@ def options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | None:
 def _specialized(
     kernel: NamedKernel, row: Mapping[str, str], m: int, n: int, split_k: int, num_ctas: int | None
 ) -> dict[str, Any]:
-    """Schedule, cluster, order of tiles."""
+    """Schedule, cluster, side along which tiles are walked."""
     threads = math.prod(map(int, row["block"].split("x"))) if row.get("block") else PRODUCER_THREADS + 2 * CONSUMER_THREADS
     consumers = max(1, (threads - PRODUCER_THREADS) // CONSUMER_THREADS)
     num_tiles = tiles_of(kernel, m, n)
     is_persistent = split_k == 1 and num_ctas is not None and num_ctas < num_tiles
     found: dict[str, Any] = {
         "math": "wgmma", "copy": "tma", "cluster": "x".join(map(str, kernel.cluster)), "persistent": is_persistent,
-        "raster": f"along_{kernel.walks_along or 'm'}", **_bands(kernel, m, n),
+        "raster": f"along_{kernel.walks_along or 'm'}",
     }  # fmt: skip
     if split_k == 1:
         found["epilogue"] = "tma_store"
@@ -138,15 +148,17 @@ def _specialized(
     return {**found, "schedule": "cooperative", "consumers": consumers, "split": split}
 
 
-def _bands(kernel: NamedKernel, m: int, n: int) -> dict[str, Any]:
+def _bands(kernel: NamedKernel, m: int, n: int, num_sms: int) -> dict[str, Any]:
     """Bands of tiles, as nvjet walks them; of other families as CUTLASS's scheduler makes them.
 
     A cluster of nvjet finds its first tile by its number in a table among the kernel's parameters. Source: SASS (``ULDC.U8``
-    at ``SR_CTAID``); the table's places: clusters that came late in kernels/tile_order, which have them GPC by GPC.
+    at ``SR_CTAID``); the table's places: clusters that came late in kernels/tile_order, which have them GPC by GPC. Lone
+    CTAs are handed out so anyway.
     """
     if kernel.family == "nvjet":
         ranks = math.prod(kernel.cluster)
-        return {"raster_group": band(kernel, NUM_SMS // ranks), "raster_snake": True, "raster_table": "gpc"}
+        table = {"raster_table": "gpc"} if ranks > 1 else {}
+        return {"raster_group": band(kernel, num_sms // ranks), "raster_snake": True, **table}
     return {"raster_group": cutlass_band(kernel, m, n)}
 
 

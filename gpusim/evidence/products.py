@@ -95,7 +95,7 @@ def product_case(
     columns: tuple[str, ...],
     groups: Mapping[str, Group],
     launch: Callable[[Config, bool], Product],
-    options: Callable[[Config, Mapping[str, str]], Mapping[str, Any] | None],
+    options: Callable[[Config, Mapping[str, str], GpuSpec], Mapping[str, Any] | None],
     told: Callable[[Config, Mapping[str, str]], Mapping[str, str]],
     values: Mapping[str, str],
     families: Callable[[str, Config], tuple[str, ...]] = no_families,
@@ -110,7 +110,7 @@ def product_case(
         columns: what a config says, beside ``kernel``; ``k`` among them.
         groups: by name; :func:`product_group` makes one.
         launch: a config to its product.
-        options: a config and its measured row (empty before there is one) to options of ``gpusim predict gemm``; None where
+        options: a config, its measured row (empty before there is one) and the GPU to options of ``gpusim predict gemm``; None where
             the row tells too little. Of a kernel that the model cannot be nothing is predicted either.
         told: as of :class:`Case`.
         values: meanings of columns beside those that all products have.
@@ -123,7 +123,7 @@ def product_case(
     ) -> Launch | str:
         from gpusim.kernel_models.gemm import GemmParams
 
-        found = options(config, row)
+        found = options(config, row, gpu)
         if found is None:
             return "its kernel's name tells too little"
         try:

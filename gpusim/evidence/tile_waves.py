@@ -146,7 +146,7 @@ def numbers(config: Mapping[str, str], row: Mapping[str, str], gpu: GpuSpec) -> 
     from gpusim.kernel_models.gemm import GemmParams
     from gpusim.kernel_models.gemm.tiles import TilePlan
 
-    found, kernel = options(config, row), parse_name(row.get("launched", ""))
+    found, kernel = options(config, row, gpu), parse_name(row.get("launched", ""))
     if found is None or kernel is None or not row.get("grid"):
         return None
     params = GemmParams.model_validate(found).resolved(gpu)

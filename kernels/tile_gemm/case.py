@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpusim.evidence.case import Config, Product
 from gpusim.evidence.products import number_of, product_case, product_group
+
+if TYPE_CHECKING:
+    from gpusim.machine.config import GpuSpec
 
 SHAPES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 8192, 1024), (2048, 16384, 2048), (16384, 4096, 4096))
 """M, N, K."""
@@ -79,13 +82,14 @@ def launch(config: Config, is_counted: bool) -> Product:
     )  # fmt: skip
 
 
-def options(config: Config, row: Mapping[str, str]) -> dict[str, Any]:
+def options(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, Any]:
     """Options of the GEMM model. Registers and the wait depth are read off the compiled kernel where the row has them.
 
     Triton's loop, as its TTGIR and SASS have it: wait for the slot (and meet, by cp.async), issue the math, wait until one
     group runs, meet, load into the slot that this has freed; so stages less one are loaded ahead. A warpgroup has its part
     of the rows. D goes through shared memory: to 16-byte stores of rows, or to TMA.
     """
+    del gpu
     by_tma = config["kernel"] == "by_descriptors"
     waits = row.get("wgmma_waits", "").split()
     found: dict[str, Any] = {

@@ -85,7 +85,7 @@ def test_a_row_of_a_kernel_with_a_strange_name_is_kept_and_not_predicted() -> No
     config = LIBRARY.configs("large", 1)[0]
     row = told_of(LIBRARY, config, {}, Profile("magic_gemm", {}, (8, 1, 1), (128, 1, 1)))
     assert row == {"launched": "magic_gemm", "grid": "8x1x1", "block": "128x1x1"}
-    assert library.options(config, row) is None
+    assert library.options(config, row, load_gpu("h200_sxm")) is None
 
 
 # ---------------------------------------------------------------------------------------------- what is launched
@@ -111,7 +111,7 @@ def test_tiles_divide_every_product_that_triton_makes() -> None:
 
 def test_every_config_is_a_kernel_of_the_model(h200: GpuSpec) -> None:
     for config in TILE_CONFIGS:
-        launch = GemmParams.model_validate(tile.options(config, {"registers": "90", "wgmma_waits": "1 0"})).launch(h200)
+        launch = GemmParams.model_validate(tile.options(config, {"registers": "90", "wgmma_waits": "1 0"}, h200)).launch(h200)
         assert launch.num_threads == 32 * int(config["num_warps"])
         assert launch.registers_per_thread == 90
 
@@ -136,7 +136,8 @@ def options_of(name: str, grid: str, block: str, **config: object) -> dict[str, 
     asked = {"m": "8192", "n": "4096", "k": "1024", "dtype": "bf16", "layout": "tn"} | {
         key: str(value) for key, value in config.items()
     }
-    found: dict[str, Any] = library.options(asked, {"launched": name, "grid": grid, "block": block})
+    row = {"launched": name, "grid": grid, "block": block}
+    found: dict[str, Any] = library.options(asked, row, load_gpu("h200_sxm"))
     return found
 
 
@@ -162,7 +163,7 @@ def test_a_kernel_that_the_model_cannot_be_is_not_predicted(h200: GpuSpec) -> No
     config = LIBRARY.configs("small", 1)[0]
     row = {"launched": "nvjet_tst_64x8_64x16_4x1_v_bz_TNT", "grid": "132x1x1", "block": "384x1x1"}
     with pytest.raises(KernelError):
-        GemmParams.model_validate(library.options(config, row)).launch(h200)
+        GemmParams.model_validate(library.options(config, row, h200)).launch(h200)
     assert LIBRARY.answers(config, row, h200, list(LIBRARY.tiers)) == {}
 
 
@@ -175,14 +176,25 @@ def test_launches_say_who_multiplies() -> None:
     assert (old["schedule"], old["copy"], old["math"], old["stages"]) == ("multistage", "cp_async", "mma_sync", 5)
 
 
-def test_parts_of_k_are_counted_by_the_grid() -> None:
+def test_bands_are_as_wide_as_the_gpu_has_clusters() -> None:
+    name, asked = "nvjet_tst_128x128_64x6_1x2_h_bz_TNT", {"m": "8192", "n": "8192", "k": "64", "dtype": "bf16", "layout": "tn"}
+    row = {"launched": name, "grid": "100x1x1", "block": "384x1x1"}
+    widths = [library.options(asked, row, load_gpu(gpu))["raster_group"] for gpu in ("h200_sxm", "h100_sxm", "h100_pcie")]
+    assert widths == [8, 8, 8]  # the root of 66, and of 57
+    row = {**row, "launched": "nvjet_tst_64x256_64x4_1x1_h_bz_TNT"}
+    found = [library.options(asked, row, load_gpu(gpu)) for gpu in ("h200_sxm", "h100_pcie")]
+    assert [each["raster_group"] for each in found] == [6, 5]  # the root of a quarter of 132, and of 114
+    assert all("raster_table" not in each for each in found)  # lone CTAs run GPC by GPC anyway
+
+
+def test_parts_of_k_are_counted_by_the_grid(h200: GpuSpec) -> None:
     name = "nvjet_tst_64x32_64x16_1x1_v_bz_splitK_TNT"
     asked = {"m": "32", "n": "4096", "k": "8192", "dtype": "bf16", "layout": "tn"}
     row = {"launched": f"{name} + void cublasLt::splitKreduce_kernel<", "grid": "64x1x4", "block": "256x1x1"}
-    found = library.options(asked, row)
+    found = library.options(asked, row, h200)
     assert (found["split_k"], found["split_k_mode"]) == (4, "second_kernel")
-    assert library.options(asked, {**row, "launched": name})["split_k_mode"] == "in_kernel"
-    assert library.options(asked, {**row, "grid": "65x1x1"}) is None
+    assert library.options(asked, {**row, "launched": name}, h200)["split_k_mode"] == "in_kernel"
+    assert library.options(asked, {**row, "grid": "65x1x1"}, h200) is None
     assert is_reduction("void cublasLt::splitKreduce_kernel<") and not is_reduction(name)
 
 
