@@ -382,9 +382,9 @@ has scheduled (``gpusim.evidence.issue``): a k-step beside wgmma, barriers and c
 place; a tile's way out of registers."""
 DEPENDENT_CYCLES = 4
 """Of an instruction that waits for the one before."""
-STAGED_CODE = {"smem": (200, 400), "tma_store": (150, 265)}
+STAGED_CODE = {"smem": (435, 282), "tma_store": (345, 140)}
 """The same of a tile's way out through shared memory, and more for each 64 columns and rows of a warpgroup. Source: SASS of
-``ws1_64x64x64`` and ``ws1_64x128x64``, rounded."""
+``ws1_64x64x64`` and ``ws1_64x128x64``, whose tiles leave as one slice: the line through both."""
 
 
 def code_of(entry: Entry, epilogue: str) -> dict[str, float]:
@@ -395,7 +395,6 @@ def code_of(entry: Entry, epilogue: str) -> dict[str, float]:
     store = base + each * (entry.tile[1] // 64) * (rows // 64)
     cycles = {"step_code": step, "copy_code": copy, "tile_code": tile, "store_code": store}
     return {name: number / DEPENDENT_CYCLES for name, number in cycles.items()}
-
 
 
 def registers_of(entry: Entry) -> int:

@@ -16,6 +16,7 @@ from gpusim.evidence.sass import WARPGROUP_TENSOR, Instruction, KernelSass
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.kernel_models.gemm.room import staging_of
 from gpusim.machine.config import load_gpu
+from gpusim.simulate.run import simulate
 
 from .conftest import Sass
 
@@ -150,6 +151,12 @@ LOADER, OTHERS, CONSUMER = "YYNNNY", "YYNNYY", "NY"
 that copies and by others; of a consumer."""
 DIRECT = "NNNY"
 """On the way out of registers: D has rows and columns here, one part, no staging."""
+STAGED = {
+    "ws1_64x64x64_c1x1_d1_bf16": {"smem": "NNNNNY", "tma_store": "NNNNNNNY"},
+    "ws1_64x128x64_c1x1_d1_bf16": {"smem": "NNNNNYYNYNNNNNNNY", "tma_store": "NNNNNNYNYNYNY"},
+}  # fmt: skip
+"""The same through shared memory, in one slice: by rows of 16 bytes a thread, 64 rows in one pass or two; or by the thread
+that asks for one box or two."""
 
 
 def taking(answers: str) -> Callable[[Instruction], bool]:
@@ -190,3 +197,41 @@ def test_the_code_between_is_that_of_the_sass(sass: Sass) -> None:
     kernels = sass("hopper_gemm", "sm_90a")
     found = {name: code_in(kernels[name], entry.schedule) for name, entry in case.ENTRIES.items()}
     assert found == dict(case.CODE)
+
+
+def staged_cycles(kernel: KernelSass, answers: str, num_panels: int, epilogue: str) -> float:
+    """Of the way out through shared memory; that it is the one that ``answers`` mean is seen by what leaves."""
+    steps, tiles = loops_around(kernel)
+    behind = next(item.address for item in kernel.instructions if item.address > steps.instructions[-1].address)
+    items = list(way(kernel, behind, tiles.instructions[-1].address, taking(answers)))
+    seen = Counter(item.name for item, _ in items)
+    leaves = {"smem": (4, 4, 0), "tma_store": (0, 0, 1)}[epilogue]
+    assert [seen[name] for name in ("STSM", "LDS", "STG", "UTMASTG")] == [each * num_panels for each in (4, *leaves)]
+    assert seen["BAR"] == 2  # until the room is free, and until it is full
+    return issue_cycles(items)
+
+
+@pytest.mark.parametrize("epilogue", ["smem", "tma_store"])
+def test_the_code_of_a_staged_way_out_is_that_of_the_sass(sass: Sass, epilogue: str) -> None:
+    kernels = sass("hopper_gemm", "sm_90a")
+    one, two = (
+        staged_cycles(kernels[name], answers[epilogue], num_panels, epilogue)
+        for num_panels, (name, answers) in enumerate(STAGED.items(), 1)
+    )
+    assert case.STAGED_CODE[epilogue] == (round(2 * one - two), round(two - one))
+    for name, cycles in zip(STAGED, (one, two), strict=True):
+        found = case.code_of(case.ENTRIES[name], epilogue)["store_code"] * case.DEPENDENT_CYCLES
+        assert found == pytest.approx(cycles, abs=1.0)
+
+
+@pytest.mark.parametrize("epilogue", ["smem", "tma_store"])
+def test_the_model_takes_a_way_out_as_long_as_its_code(epilogue: str) -> None:
+    """A lone tile of one k-step ends later by the instructions that wait for one another, four cycles each."""
+    gpu = load_gpu("h200_sxm")
+    config = case.config_of("ws1_64x64x64_c1x1_d1_bf16", (64, 64, 64), stages=2, persistent="no", epilogue=epilogue)
+    options = dict(case.options(config))
+    told, untold = (
+        simulate(GemmParams.model_validate({**options, "store_code": code}).launch(gpu), gpu, clock="max").cycles
+        for code in (options["store_code"], 0.0)
+    )
+    assert told - untold == pytest.approx(options["store_code"] * case.DEPENDENT_CYCLES, rel=0.05)
