@@ -137,16 +137,25 @@ def test_patience_ends_and_is_told() -> None:
 
 
 def test_how_sure_the_first_is_follows_from_its_expected_error() -> None:
-    found = run_sweep("gemm", {**OPTIONS, "schedule": "auto"}, TOY, top=99, jobs=1, all_sms=True, simulate_options={})
+    gpu = load_gpu("h200_sxm")
+    found = run_sweep("gemm", {**OPTIONS, "schedule": "auto"}, gpu, top=99, jobs=1, all_sms=True, simulate_options={})
     entries = list(found.entries)
     near = within_error(found, entries)
     best = entries[0].result
     assert best is not None
-    error = expected_error("gemm", "toy", best.params)
+    error = expected_error("gemm", "h200_sxm", best.params)
     assert error is not None
     assert near == [entry for entry in entries if entry.time_us <= (1.0 + error.p90_pct / 100.0) * entries[0].time_us]
     said = " ".join(why(found, entries))
     assert f"{len(near) - 1} other" in said or "no other" in said
+
+
+def test_where_nothing_was_measured_only_the_first_stands_for_itself() -> None:
+    found = run_sweep("gemm", OPTIONS, TOY, top=99, jobs=1, all_sms=True, simulate_options={})
+    entries = list(found.entries)
+    assert within_error(found, entries)[0] is entries[0]
+    assert all(entry.time_us == entries[0].time_us for entry in within_error(found, entries))
+    assert "outside of what was validated: no gemm was measured on toy" in " ".join(why(found, entries))
 
 
 @pytest.mark.parametrize(("kernel", "options", "says"), [

@@ -205,7 +205,7 @@ def _kernel_command(row: KernelModel, action: Callable[[Request], None]) -> Any:
 
 
 def _predict(request: Request) -> None:
-    from gpusim.evidence.expected import expected_error
+    from gpusim.evidence.expected import expected_error, unknown
     from gpusim.report.tables import render_prediction
     from gpusim.simulate.run import simulate
 
@@ -219,13 +219,14 @@ def _predict(request: Request) -> None:
     if request.json is not None:
         trust = {
             "expected_error_pct": None if expected is None else expected.p90_pct,
-            "expected_error_source": "no measured row is like it" if expected is None else expected.text,
+            "expected_error_source": unknown(result.kernel, result.gpu) if expected is None else expected.text,
         }
         write_json({**result.as_dict(), **trust}, request.json)
     options = resolved.as_options()
     defaults = [name for name in options if name not in request.given]
     render_prediction(
-        result, console_for(request.json), options, defaults, next_command=request.command("explain"), expected=expected
+        result, console_for(request.json), options, defaults, next_command=request.command("explain"), expected=expected,
+        none_texts={name: resolved.meaning_of_none(name) for name in options},
     )
 
 

@@ -1,14 +1,18 @@
 """How far a prediction may be off: what nine in ten measured rows of its family kept (``validation/held_out.toml``).
 
 No row of a whole kernel was fitted to. Of families that are held out no row was looked at, either: their error is what may
-be expected of a kernel that nobody has measured.
+be expected of a kernel that nobody has measured. One GPU's errors are never another's: where no row of a GPU judged, steps
+of published ladders of GEMMs on it do, and otherwise its predictions lie outside of what was validated.
 """
 
 from __future__ import annotations
 
+import csv
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gpusim.evidence.case import kernels_dir
@@ -22,15 +26,19 @@ class Expected:
 
     p90_pct: float
     gpu: str
-    """Whose rows judged: another GPU's, where the one that is asked about has none."""
+    """Whose rows judged."""
     family: str
     """Of rows."""
-    is_held_out: bool
+    is_held_out: bool = False
     """Whether nobody has looked for mechanisms in that family's rows."""
+    num_published: int = 0
+    """Steps of published ladders that judged, whose speeds others measured; 0 where our own rows did."""
 
     @property
     def text(self) -> str:
         """In words."""
+        if self.num_published:
+            return f"nine in ten of {self.num_published} steps of published {self.family} ladders on {self.gpu} were closer"
         kind = "held-out family" if self.is_held_out else "family"
         return f"nine in ten rows of the {kind} {self.family} on {self.gpu} were closer"
 
@@ -38,17 +46,54 @@ class Expected:
 def expected_error(kernel: str, gpu: str, params: Mapping[str, Any] | None = None) -> Expected | None:
     """Of a prediction of ``kernel`` on ``gpu``, by ``params`` of the family that it is like; None where nothing judged it.
 
-    A family's rows go before those of all of the kernel's families, and ``gpu``'s before the first GPU's that has any.
+    A family's rows go before those of all of the kernel's families, and these before published ladders.
     """
-    path = kernels_dir().parent / "validation" / "held_out.toml"
-    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    of_gpu = _measured().get(gpu, {})
     for family in dict.fromkeys((family_of(kernel, params or {}), kernel)):
-        for name in (gpu, *table):
-            found = table.get(name, {}).get(family, {}).get(CYCLES)
-            if found is not None:
-                held_out = family in held_out_families()
-                return Expected(p90_pct=float(found), gpu=name, family=family, is_held_out=held_out)
-    return None
+        found = of_gpu.get(family, {}).get(CYCLES)
+        if found is not None:
+            return Expected(p90_pct=float(found), gpu=gpu, family=family, is_held_out=family in held_out_families())
+    errors = sorted(_published_errors(gpu)) if kernel == "gemm" else []
+    if not errors:
+        return None
+    p90 = errors[math.ceil(0.9 * len(errors)) - 1]
+    return Expected(p90_pct=math.ceil(1000.0 * p90) / 10.0, gpu=gpu, family=kernel, num_published=len(errors))
+
+
+def unknown(kernel: str, gpu: str) -> str:
+    """Why :func:`expected_error` has nothing to say.
+
+    >>> unknown("softmax", "toy")
+    'outside of what was validated: no softmax was measured on toy'
+    """
+    if gpu in _measured():
+        return f"not known: no measured row on {gpu} is like it"
+    return f"outside of what was validated: no {kernel} was measured on {gpu}"
+
+
+def _measured() -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+    path = kernels_dir().parent / "validation" / "held_out.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def _published_errors(gpu: str) -> list[float]:
+    """Of the time of every step of published ladders on ``gpu``, by the latest predictions: shares, without sign."""
+    folder = kernels_dir().parent / "validation" / "published"
+    keys = ("ladder", "step", "m", "n", "k")
+    tables = sorted(folder.glob("predictions_*.csv"))
+    predicted = {
+        tuple(row[key] for key in keys): float(row["tflops_predicted"]) for row in _rows(tables[-1]) if row["tflops_predicted"]
+    } if tables else {}
+    return [
+        abs(float(row["tflops"]) / predicted[key] - 1.0)
+        for path in sorted(folder.glob("gemm_ladder_*.csv")) for row in _rows(path)
+        if row["gpu"] == gpu and (key := tuple(row[name] for name in keys)) in predicted
+    ]
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def family_of(kernel: str, params: Mapping[str, Any]) -> str:

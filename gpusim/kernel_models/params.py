@@ -55,6 +55,11 @@ class KernelParams(BaseModel):
             LaunchError: a kernel that this GPU cannot hold.
         """
 
+    def meaning_of_none(self, option: str) -> str:
+        """What stands for None where a resolved ``option`` is shown: nothing, since it has no meaning, unless a kernel says."""
+        del option
+        return "-"
+
     def answer_to(self, ideal: str) -> Mapping[str, Any]:
         """Options to try where making ``ideal`` free (a name of a counterfactual) saves most; empty where none is known."""
         del ideal

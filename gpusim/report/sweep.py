@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gpusim.evidence.expected import Expected, expected_error
+from gpusim.evidence.expected import Expected, expected_error, unknown
 from gpusim.report.tables import print_command
 from gpusim.report.words import count, duration, flag, percent, size
 from gpusim.simulate.quick import HALF_WITHIN_PCT, NINE_IN_TEN_WITHIN_PCT
@@ -80,7 +80,7 @@ def why(sweep: Sweep, entries: list[Entry]) -> list[str]:
     said = [f"Best: {_spelled(best)} takes {_duration(best)}, bound by {result.bound_by}: {result.reason}."]
     expected = _expected(sweep, timed)
     if expected is None:
-        said.append("No measured kernel of this family judged such predictions: how sure the order is, is not known.")
+        said.append(f"Expected error: {unknown(sweep.kernel, sweep.gpu)}: how sure the order is, is not known.")
     else:
         others = len(within_error(sweep, timed)) - 1
         told = (
@@ -271,9 +271,7 @@ def _print_problems(sweep: Sweep, console: Console) -> None:
     console.print(table)
     console.print()
     expected = _expected(sweep, sweep.entries)
-    if expected is not None:
-        console.print(
-            f"{_told(expected)}.", highlight=False,
-        )
+    told = f"Expected error: {unknown(sweep.kernel, sweep.gpu)}" if expected is None else _told(expected)
+    console.print(f"{told}.", highlight=False)
     if chosen:
         console.print('"next": how much slower the second is, out of so many ("of") simulated.', highlight=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
@@ -13,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gpusim.evidence.expected import Expected
+from gpusim.evidence.expected import Expected, unknown
 from gpusim.machine.config import COMPONENT_KINDS, OPTIONAL, GpuSpec
 from gpusim.report.words import (
     CLOCK_MODES,
@@ -23,6 +24,7 @@ from gpusim.report.words import (
     flag,
     number,
     percent,
+    shortened,
     size,
     unit_of,
 )
@@ -63,18 +65,19 @@ def render_prediction(
     *,
     next_command: str = "",
     expected: Expected | None = None,
+    none_texts: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Print ``result``: headline first, verdict and next command last.
 
     ``options`` are all parameters as the command line spells them; ``defaults`` names those that nobody gave; ``expected``
-    is how far the cycles may be off, None where no measured row is like it.
+    is how far the cycles may be off, None where no measured row is like it; ``none_texts`` say what None is of an option.
     """
     unset = {flag(name) for name in defaults}
     console.print()
     _print_headline(result, console, expected)
     _print_shares(result, console)
     _print_counters(result, console)
-    _print_options(options, unset, result.settings, console)
+    _print_options(options, unset, result.settings, console, none_texts)
     _print_sources(result, console)
     for remark in result.remarks:
         console.print(f"[yellow]Remark[/]: {escape(remark)}")
@@ -144,7 +147,7 @@ def _print_headline(result: Result, console: Console, expected: Expected | None)
         ("Cycles", f"{result.cycles:,.0f} SM cycles"),
         (
             "Expected error",
-            "not known: no measured row is like it"
+            unknown(result.kernel, result.gpu)
             if expected is None else f"within {expected.p90_pct:g} % of the cycles: {expected.text}",
         ),
         ("SM clock", f"{result.sm_clock_mhz:,.0f} MHz, {CLOCK_MODES.get(result.clock_mode, result.clock_mode)}"),
@@ -258,12 +261,13 @@ SETTING_FLAGS = {
 
 
 def _print_options(
-    options: Mapping[str, Any], unset: Collection[str], settings: Mapping[str, Any], console: Console
+    options: Mapping[str, Any], unset: Collection[str], settings: Mapping[str, Any], console: Console,
+    none_texts: Mapping[str, str],
 ) -> None:
     table = _table("Parameters", "option", "value", "", left=3)
     for name, value in options.items():
         is_default = flag(name) in unset
-        shown, text = flag(name), "-" if value is None else str(value)
+        shown, text = flag(name), none_texts.get(name, "-") if value is None else shortened(str(value))
         if isinstance(value, bool):
             shown, text = (shown if value else f"--no-{shown[2:]}"), ""
         table.add_row(shown, escape(text), "default" if is_default else "", style="dim" if is_default else "")

@@ -65,6 +65,22 @@ def number(value: Any) -> str:
     return f"{value:.6g}"
 
 
+LONGEST = 48
+"""Characters of a value in a table."""
+
+
+def shortened(text: str) -> str:
+    """A value that a table has room for: a long list's first places, and how long it is.
+
+    >>> shortened("0,2,1,3"), shortened(",".join(map(str, range(132))))
+    ('0,2,1,3', '0,1,2,3,4,5,6,7,8,9,10,11,12,13,... (132 places)')
+    """
+    if len(text) <= LONGEST:
+        return text
+    whole = text[: LONGEST - 16].rpartition(",")[0]
+    return f"{whole},... ({text.count(',') + 1} places)" if whole else text
+
+
 def scaled(value: float, units: Iterable[tuple[float, str]]) -> str:
     """``value`` in the largest of ``units`` (factor, name; ascending) that leaves 1 or more, to four digits."""
     ladder = list(units)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.case import kernels_dir
-from gpusim.evidence.expected import Expected, expected_error
+from gpusim.evidence.expected import Expected, expected_error, unknown
 from gpusim.evidence.proof import held_out_families, own_ranks, ranks
 from gpusim.evidence.ranking import kendall_tau, ranking, regret
 from gpusim.evidence.validate import Judgement
@@ -135,10 +135,31 @@ def test_an_expected_error_is_what_held_out_rows_of_the_family_kept() -> None:
                 assert found is not None
                 assert (found.p90_pct, found.gpu) == (limits["sm__cycles_elapsed.max"], gpu)
                 assert (found.family, found.is_held_out) == (kernel, kernel in held_out_families())
-    elsewhere = expected_error("gemm", "toy")
-    assert elsewhere is not None
-    assert elsewhere.gpu == "h200_sxm"
-    assert expected_error("nothing", "toy") is None
+    assert expected_error("nothing", "h200_sxm") is None
+    assert unknown("nothing", "h200_sxm") == "not known: no measured row on h200_sxm is like it"
+
+
+def test_no_gpus_errors_are_quoted_for_another() -> None:
+    for gpu in ("h100_sxm", "h100_pcie", "a100_sxm_40gb", "a100_sxm_80gb", "toy"):
+        assert expected_error("softmax", gpu) is None
+        found = expected_error("gemm", gpu, {"math": "wgmma", "copy": "tma", "schedule": "cooperative"})
+        assert found is None or (found.gpu == gpu and found.num_published and f"ladders on {gpu}" in found.text)
+        assert unknown("softmax", gpu) == f"outside of what was validated: no softmax was measured on {gpu}"
+
+
+def test_published_steps_judge_the_gpu_that_they_ran_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "validation" / "published").mkdir(parents=True)
+    (tmp_path / "validation" / "held_out.toml").write_text("")
+    folder, keys = tmp_path / "validation" / "published", "ladder,step,m,n,k"
+    steps = [("a", step, published, said) for step, (published, said) in enumerate([(100, 80), (100, 100), (90, 100)])]
+    ladder = [f"l,{step},1,1,1,{gpu},{published}" for gpu, step, published, _ in [*steps, ("b", 7, 1, 0)]]
+    (folder / "gemm_ladder_x.csv").write_text("\n".join([f"{keys},gpu,tflops", *ladder]))
+    said = [f"l,{step},1,1,1,{tflops}" for _, step, _, tflops in steps]
+    (folder / "predictions_1.csv").write_text("\n".join([f"{keys},tflops_predicted", *said]))
+    monkeypatch.setattr("gpusim.evidence.expected.kernels_dir", lambda: tmp_path / "kernels")
+    found = expected_error("gemm", "a", {})
+    assert found == Expected(p90_pct=25.0, gpu="a", family="gemm", num_published=3)  # 100 / 80: took a quarter longer
+    assert expected_error("gemm", "b", {}) is None and expected_error("softmax", "a", {}) is None
 
 
 def test_a_family_that_has_rows_goes_before_all_of_the_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,6 +171,7 @@ def test_a_family_that_has_rows_goes_before_all_of_the_kernels(tmp_path: Path, m
     for module in ("expected", "proof"):
         monkeypatch.setattr(f"gpusim.evidence.{module}.kernels_dir", lambda: tmp_path / "kernels")
     fma, other = {"math": "fma"}, {"math": "mma_sync"}
-    assert expected_error("gemm", "b", fma) == Expected(p90_pct=3.0, gpu="a", family="sgemm", is_held_out=True)
+    assert expected_error("gemm", "b", fma) == Expected(p90_pct=7.0, gpu="b", family="gemm")
+    assert expected_error("gemm", "a", fma) == Expected(p90_pct=3.0, gpu="a", family="sgemm", is_held_out=True)
     assert expected_error("gemm", "b", other) == Expected(p90_pct=7.0, gpu="b", family="gemm", is_held_out=False)
     assert expected_error("mine", "b", {}) is None

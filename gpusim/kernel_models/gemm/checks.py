@@ -57,6 +57,24 @@ def check_gpu(given: GemmParams, gpu: Target) -> None:
         )
 
 
+def check_places(given: GemmParams, params: GemmParams, gpu: Target) -> None:
+    """Refuse places by GPC (``given``) that leave lone CTAs in the order of their numbers (``params``).
+
+    Raises:
+        KernelError: names the flag.
+    """
+    places = params.raster_table
+    if given.raster_table == "gpc" and given.num_cluster_ctas == 1 and places == _in_order(places.count(",") + 1):
+        raise KernelError(
+            f"--raster-table gpc: without clusters neighbours run in one GPC of {gpu.name} anyway, so that nothing would "
+            "change; use --cluster 2x1, or leave it out"
+        )
+
+
+def _in_order(num: int) -> str:
+    return ",".join(map(str, range(num)))
+
+
 def check_kinds(params: GemmParams) -> None:
     """Refuse instructions, types and options that do not go together, before any shape is looked at.
 

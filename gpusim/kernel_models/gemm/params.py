@@ -201,6 +201,10 @@ class GemmParams(KernelParams):
         "out from tile and schedule"
     )
 
+    def meaning_of_none(self, option: str) -> str:
+        """What is done where nothing was chosen; options without a meaning here have none."""
+        return {"fetch_bytes": "a k-step's rows", "registers": "worked out"}.get(option, super().meaning_of_none(option))
+
     @property
     def element(self) -> DType:
         """Type of A and B."""
@@ -241,12 +245,15 @@ class GemmParams(KernelParams):
         from gpusim.kernel_models.gemm.checks import (  # they need this type
             check_gpu,
             check_kinds,
+            check_places,
             check_shape,
         )
         from gpusim.kernel_models.gemm.defaults import with_instructions, with_places, with_shape
 
         check_gpu(self, gpu)
-        params = with_instructions(with_places(self, gpu), gpu)
+        placed = with_places(self, gpu)
+        check_places(self, placed, gpu)
+        params = with_instructions(placed, gpu)
         check_kinds(params)
         params = with_shape(params, gpu)
         check_shape(params)
