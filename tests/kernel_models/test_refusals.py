@@ -86,7 +86,7 @@ KERNEL_REFUSALS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"math": "mma_sync", "warps": "8x8"}, ("--warps 8x8", "64 warps", "32", "--warps 8x4")),
     (
         {"tile": "128x128x32", "swizzle": "128B"},
-        ("--swizzle 128B", "A's rows", "32 bf16 (64 bytes)", "128 bytes", "--swizzle 64B", "64 along K"),
+        ("--swizzle 128B", "A's rows", "32 bf16 (64 bytes)", "128 bytes", "--swizzle 64B", "--tile 128x128x64"),
     ),
     ({"tile": "128x32x64", "layout": "tt", "swizzle": "128B"}, ("B's rows", "64 bytes", "along N", "64B")),
     (
@@ -99,6 +99,7 @@ KERNEL_REFUSALS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"setmaxnreg": "40/240"}, ("--setmaxnreg 40/240", "66560", "64512", "--setmaxnreg 40/232")),
     ({"setmaxnreg": "24/64"}, ("--tile", "64 under --setmaxnreg 24/64", "use --")),
     ({"setmaxnreg": "40/232", "schedule": "multistage"}, ("--setmaxnreg 40/232", "multistage", "none")),
+    ({"raster_table": "gpc"}, ("--raster-table gpc", "without clusters", "--cluster 2x1", "leave it out")),
     ({"cluster": "8x4"}, ("--cluster 8x4", "32 CTAs", "at most 16", "--cluster 8x2")),
     ({"cluster": "2x1", "copy": "cp_async"}, ("--cluster 2x1", "cp_async", "--copy tma")),
     ({"cluster": "2x1", "schedule": "multistage"}, ("--cluster 2x1", "multistage", "--schedule cooperative")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpusim.errors import KernelError, LaunchError, LayoutError, nearest_multiple
+from gpusim.kernel_models.gemm.advice import TileRefused
 from gpusim.kernel_models.gemm.defaults import widest_swizzle
 from gpusim.kernel_models.gemm.params import MAX_CLUSTER, GemmParams
 from gpusim.kernel_models.gemm.registers import launch_registers
@@ -212,9 +213,9 @@ def _check_depth_of_tile(params: GemmParams) -> None:
     tile_m, tile_n, tile_k = Shares(params).tile
     step = 1 if params.math == "fma" else 32 // params.element.num_bytes
     if tile_k % step:
-        raise KernelError(
+        raise TileRefused(
             f"--tile {_joined(Shares(params).tile)}: K is {tile_k}, {params.math} on {params.dtype} takes "
-            f"multiples of {step}; use --tile {tile_m}x{tile_n}x{nearest_multiple(tile_k, step)}"
+            f"multiples of {step}", kind=KernelError, tile=(tile_m, tile_n, nearest_multiple(tile_k, step)),
         )
     num_steps = ceil_div(params.k, tile_k)
     if num_steps < params.split_k:
@@ -256,10 +257,12 @@ def _check_swizzle(params: GemmParams) -> None:
         direction = "K" if is_k_major else along
         better = nearest_multiple(row_bytes, span) // params.element.num_bytes
         if row_bytes % span:
-            raise KernelError(
+            narrower = widest_swizzle(params)
+            raise TileRefused(
                 f"--swizzle {params.swizzle}: {name}'s rows in shared memory are {extent} {params.dtype} "
-                f"({row_bytes} bytes) along {direction}, wants multiples of {span} bytes; use --swizzle "
-                f"{widest_swizzle(params)}, or {better} along {direction} of --tile"
+                f"({row_bytes} bytes) along {direction}, wants multiples of {span} bytes", kind=KernelError,
+                tile=_with_extent(tile, direction, better),
+                otherwise=f"--swizzle {narrower}" if narrower != params.swizzle else "",
             )
         if not is_mode:
             rows = tile["MN".index(along)]
@@ -350,10 +353,10 @@ def _check_cluster(params: GemmParams) -> None:
         ways = params.cluster[1 - which]
         if not plan.can_slice(which, ways):
             operand = plan.operands[which]
-            raise KernelError(
+            raise TileRefused(
                 f"{named}: {ways} CTAs share {name}, whose tile of {operand.rows} along {along} by "
-                f"{operand.k} along K does not part into {ways} boxes of whole swizzle repeats; use "
-                f"--cluster 1x1, or {nearest_multiple(operand.rows, 64 * ways)} along {along} of --tile"
+                f"{operand.k} along K does not part into {ways} boxes of whole swizzle repeats", kind=KernelError,
+                tile=_with_extent(plan.tile, along, nearest_multiple(operand.rows, 64 * ways)), otherwise="--cluster 1x1",
             )
 
 
@@ -394,6 +397,12 @@ def _check_size(params: GemmParams) -> None:
             f"--tile {_joined(plan.tile)}: the grid has {plan.num_tiles} tiles, wants at most "
             f"{MAX_WORK_TILES}; use a larger --tile"
         )
+
+
+def _with_extent(tile: tuple[int, int, int], along: str, extent: int) -> tuple[int, int, int]:
+    """The same tile with ``extent`` along M, N or K."""
+    m, n, k = (extent if name == along else size for name, size in zip("MNK", tile, strict=True))
+    return m, n, k
 
 
 def _joined(parts: tuple[int, ...]) -> str:

@@ -12,7 +12,7 @@ from gpusim.kernel_models.gemm.multistage import Multistage
 from gpusim.kernel_models.gemm.params import GemmParams
 from gpusim.kernel_models.gemm.reduction import reduction_launch
 from gpusim.kernel_models.gemm.registers import launch_registers
-from gpusim.kernel_models.gemm.room import ALIGNMENT_BYTES, Staging, check_room, staging_of
+from gpusim.kernel_models.gemm.room import ALIGNMENT_BYTES, Staging, staging_of
 from gpusim.kernel_models.gemm.shares import PRODUCER_WARPS, Shares, consumer_registers
 from gpusim.kernel_models.gemm.specialized import Consumer, Producer
 from gpusim.kernel_models.gemm.tiles import TilePlan
@@ -25,9 +25,8 @@ def gemm_launch(params: GemmParams, gpu: Target) -> Launch:
     """The Launch of resolved ``params`` on ``gpu``.
 
     Raises:
-        LaunchError: the stages or the staging of D do not fit in shared memory.
+        LaunchError: the staging of D does not fit in shared memory.
     """
-    check_room(params, gpu)
     plan, staging = TilePlan(params), staging_of(params, gpu)
     has_stmatrix = gpu.compute_capability >= 9.0
     if params.is_specialized:

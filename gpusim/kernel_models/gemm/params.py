@@ -240,15 +240,31 @@ class GemmParams(KernelParams):
 
         Raises:
             KernelError: parameters that do not go together.
-            LaunchError: a kernel that this GPU lacks instructions for.
+            LaunchError: a kernel that this GPU lacks instructions or shared memory for.
         """
-        from gpusim.kernel_models.gemm.checks import (  # they need this type
+        from gpusim.kernel_models.gemm.advice import TileRefused, advised, with_tile  # they need this type
+
+        try:
+            return self._checked(gpu)
+        except TileRefused as refused:
+            raise advised(refused, lambda tile: with_tile(self, tile)._checked(gpu)) from None
+
+    def _checked(self, gpu: Target) -> GemmParams:
+        """:meth:`resolved`, where a tile is refused before it is known what to advise.
+
+        Raises:
+            TileRefused: proposes a tile.
+            KernelError: as of :meth:`resolved`.
+            LaunchError: likewise.
+        """
+        from gpusim.kernel_models.gemm.checks import (
             check_gpu,
             check_kinds,
             check_places,
             check_shape,
         )
         from gpusim.kernel_models.gemm.defaults import with_instructions, with_places, with_shape
+        from gpusim.kernel_models.gemm.room import check_room
 
         check_gpu(self, gpu)
         placed = with_places(self, gpu)
@@ -257,6 +273,7 @@ class GemmParams(KernelParams):
         check_kinds(params)
         params = with_shape(params, gpu)
         check_shape(params)
+        check_room(params, gpu)
         return params
 
     def launch(self, gpu: Target) -> Launch:

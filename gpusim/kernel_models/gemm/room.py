@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpusim.errors import LaunchError
+from gpusim.kernel_models.gemm.advice import TileRefused
 from gpusim.kernel_models.gemm.params import MAX_STAGES, GemmParams
 from gpusim.kernel_models.gemm.shares import Shares
 from gpusim.workload.launch import Target
@@ -109,31 +110,35 @@ def staging_of(params: GemmParams, gpu: Target) -> Staging:
 
 
 def check_room(params: GemmParams, gpu: Target) -> None:
-    """Refuse stages that do not fit.
+    """Refuse stages and staging that do not fit.
 
     Raises:
         LaunchError: says how many would.
+        TileRefused: not even one does.
     """
     assert params.stages is not None  # resolved
     most = most_stages(params, gpu)
     if params.stages <= most:
+        staging_of(params, gpu)
         return
     need = gpu.max_smem_per_cta_bytes - spare_bytes(params, gpu)
     need += params.stages * (stage_bytes(params) + STAGE_BARRIER_BYTES)
     tile = "x".join(str(part) for part in Shares(params).tile)
-    better = f"at most --stages {most}" if most else _smaller_tile(params, gpu)
-    raise LaunchError(
+    why = (
         f"--stages {params.stages}: with --tile {tile} they need {need} bytes of shared memory, {gpu.name} "
-        f"has {gpu.max_smem_per_cta_bytes} a CTA; use {better}"
+        f"has {gpu.max_smem_per_cta_bytes} a CTA"
     )
+    if most:
+        raise LaunchError(f"{why}; use at most --stages {most}")
+    raise TileRefused(why, kind=LaunchError, tile=_smaller_tile(params, gpu))
 
 
-def _smaller_tile(params: GemmParams, gpu: Target) -> str:
+def _smaller_tile(params: GemmParams, gpu: Target) -> tuple[int, int, int] | None:
     """The nearest tile of which one stage fits: less K, else fewer columns."""
     tile_m, tile_n, tile_k = Shares(params).tile
     step = max(1, 32 // params.element.num_bytes)
     for columns in range(tile_n, 0, -Shares(params).units[1]):
         for depth in range(tile_k, 0, -step):
             if most_stages(params.model_copy(update={"tile": (tile_m, columns, depth)}), gpu):
-                return f"--tile {tile_m}x{columns}x{depth}"
-    return "a smaller --tile"
+                return tile_m, columns, depth
+    return None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpusim.errors import KernelError, nearest_multiple
+from gpusim.kernel_models.gemm.advice import TileRefused
 from gpusim.kernel_models.gemm.params import GemmParams
 from gpusim.kernel_models.gemm.registers import (
     RegisterNeed,
@@ -175,27 +176,27 @@ def check_shares(params: GemmParams) -> None:
     """Refuse a tile that does not divide into its instructions, or whose accumulators do not fit.
 
     Raises:
-        KernelError: says what would do.
+        TileRefused: proposes what would do.
     """
     shares = Shares(params)
     dealt = _dealt(params, shares)
     tile = "x".join(str(part) for part in shares.tile)
-    wanted = tuple(
-        nearest_multiple(extent, unit) for extent, unit in zip(shares.tile[:2], shares.units, strict=True)
-    )
+    wanted = nearest_multiple(shares.tile[0], shares.units[0]), nearest_multiple(shares.tile[1], shares.units[1])
     for name, extent, unit in zip("MN", shares.tile, shares.units, strict=False):
         if extent % unit:
-            raise KernelError(
-                f"--tile {tile}: {name} is {extent}, {params.math} {dealt} takes multiples of {unit}; "
-                f"use {_other_split(params)}--tile {wanted[0]}x{wanted[1]}x{shares.tile[2]}"
+            raise TileRefused(
+                f"--tile {tile}: {name} is {extent}, {params.math} {dealt} takes multiples of {unit}", kind=KernelError,
+                tile=(*wanted, shares.tile[2]), otherwise=_other_split(params),
             )
     if shares.fits_registers:
         return
     need = shares.need
     more = f" under --setmaxnreg {params.setmaxnreg}" if consumer_registers(params) is not None else ""
-    raise KernelError(
+    others = _other_flags(params)
+    raise TileRefused(
         f"--tile {tile}: {params.math} {dealt} needs {need.total} registers a thread ({need.story}), a CTA "
-        f"of {shares.num_warps} warps has {shares.ceiling}{more}, so it would spill; use {_what_fits(params)}"
+        f"of {shares.num_warps} warps has {shares.ceiling}{more}, so it would spill",
+        kind=KernelError, tile=None if others else _fitting_tile(params), otherwise=others,
     )
 
 
@@ -210,28 +211,33 @@ def _dealt(params: GemmParams, shares: Shares) -> str:
 
 
 def _other_split(params: GemmParams) -> str:
-    """``--split n or `` where the same consumers could divide the other side."""
+    """``--split n`` where the same consumers could divide the other side."""
     if params.math != "wgmma" or params.consumers == 1 or params.schedule == "pingpong":
         return ""
     split = "m" if params.split == "n" else "n"
     other = Shares(params.model_copy(update={"split": split}))
-    return f"--split {split} or " if other.is_divisible and other.fits_registers else ""
+    return f"--split {split}" if other.is_divisible and other.fits_registers else ""
 
 
-def _what_fits(params: GemmParams) -> str:
-    """What to type instead: other warps or consumers, or else the nearest smaller tile."""
+def _other_flags(params: GemmParams) -> str:
+    """Other warps or consumers that have the registers, as flags; empty where there are none."""
     for flags, changes in _other_shares(params):
         other = Shares(params.model_copy(update=changes))
         if other.is_divisible and other.fits_registers:
             return flags
+    return ""
+
+
+def _fitting_tile(params: GemmParams) -> tuple[int, int, int] | None:
+    """The nearest smaller tile that has the registers."""
     tile_m, tile_n, tile_k = Shares(params).tile
     unit_m, unit_n = Shares(params).units
     round_n = math.lcm(unit_n, ROUND_N) if tile_n % ROUND_N == 0 else unit_n
     for rows in range(tile_m, 0, -unit_m):
         for columns in (*range(tile_n, 0, -round_n), *range(tile_n, 0, -unit_n)):
             if Shares(params.model_copy(update={"tile": (rows, columns, tile_k)})).fits_registers:
-                return f"--tile {rows}x{columns}x{tile_k}"
-    return "fewer warps"
+                return rows, columns, tile_k
+    return None
 
 
 def _other_shares(params: GemmParams) -> Iterator[tuple[str, dict[str, object]]]:
