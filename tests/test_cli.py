@@ -260,3 +260,13 @@ def test_the_front_door_wins_over_the_room_of_the_same_name() -> None:
         "assert all(getattr(gpusim, name) is not None for name in gpusim.__all__)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_long_list_leaves_room_and_what_none_stands_for_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--gpu", "h200_sxm", "--m", "256", "--n", "256", "--k", "64", "--tile", "128x128x64", "--cluster", "2x1"]
+    assert main(["predict", "gemm", *arguments, "--raster-table", "gpc"]) == 0
+    lines = {words[0]: words[1:] for line in capsys.readouterr().out.splitlines() if (words := line.split())}
+    assert lines["--raster-table"][-2:] == ["(66", "places)"]
+    assert lines["--fetch-bytes"] == ["a", "k-step's", "rows", "default"]
+    assert lines["--registers"] == ["worked", "out", "default"]
+    assert lines["--warps"] == ["-", "default"]

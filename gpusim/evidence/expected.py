@@ -80,10 +80,11 @@ def _published_errors(gpu: str) -> list[float]:
     """Of the time of every step of published ladders on ``gpu``, by the latest predictions: shares, without sign."""
     folder = kernels_dir().parent / "validation" / "published"
     keys = ("ladder", "step", "m", "n", "k")
-    tables = sorted(folder.glob("predictions_*.csv"))
+    latest = sorted(folder.glob("predictions_*.csv"))[-1:]
     predicted = {
-        tuple(row[key] for key in keys): float(row["tflops_predicted"]) for row in _rows(tables[-1]) if row["tflops_predicted"]
-    } if tables else {}
+        tuple(row[key] for key in keys): float(row["tflops_predicted"])
+        for path in latest for row in _rows(path) if row["tflops_predicted"]
+    }
     return [
         abs(float(row["tflops"]) / predicted[key] - 1.0)
         for path in sorted(folder.glob("gemm_ladder_*.csv")) for row in _rows(path)

@@ -110,8 +110,8 @@ def product_case(
         columns: what a config says, beside ``kernel``; ``k`` among them.
         groups: by name; :func:`product_group` makes one.
         launch: a config to its product.
-        options: a config, its measured row (empty before there is one) and the GPU to options of ``gpusim predict gemm``; None where
-            the row tells too little. Of a kernel that the model cannot be nothing is predicted either.
+        options: a config, its measured row (empty before there is one) and the GPU to options of ``gpusim predict gemm``;
+            None where the row tells too little. Of a kernel that the model cannot be nothing is predicted either.
         told: as of :class:`Case`.
         values: meanings of columns beside those that all products have.
         families: as of :class:`Case`.

@@ -56,7 +56,7 @@ class KernelParams(BaseModel):
         """
 
     def meaning_of_none(self, option: str) -> str:
-        """What stands for None where a resolved ``option`` is shown: nothing, since it has no meaning, unless a kernel says."""
+        """What a resolved ``option`` that is None is shown as: without a meaning, unless a kernel says otherwise."""
         del option
         return "-"
 

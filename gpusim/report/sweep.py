@@ -271,7 +271,7 @@ def _print_problems(sweep: Sweep, console: Console) -> None:
     console.print(table)
     console.print()
     expected = _expected(sweep, sweep.entries)
-    told = f"Expected error: {unknown(sweep.kernel, sweep.gpu)}" if expected is None else _told(expected)
-    console.print(f"{told}.", highlight=False)
+    how_sure = f"Expected error: {unknown(sweep.kernel, sweep.gpu)}" if expected is None else _told(expected)
+    console.print(f"{how_sure}.", highlight=False)
     if chosen:
         console.print('"next": how much slower the second is, out of so many ("of") simulated.', highlight=False)

@@ -111,7 +111,8 @@ def test_tiles_divide_every_product_that_triton_makes() -> None:
 
 def test_every_config_is_a_kernel_of_the_model(h200: GpuSpec) -> None:
     for config in TILE_CONFIGS:
-        launch = GemmParams.model_validate(tile.options(config, {"registers": "90", "wgmma_waits": "1 0"}, h200)).launch(h200)
+        found = tile.options(config, {"registers": "90", "wgmma_waits": "1 0"}, h200)
+        launch = GemmParams.model_validate(found).launch(h200)
         assert launch.num_threads == 32 * int(config["num_warps"])
         assert launch.registers_per_thread == 90
 
@@ -177,8 +178,8 @@ def test_launches_say_who_multiplies() -> None:
 
 
 def test_bands_are_as_wide_as_the_gpu_has_clusters() -> None:
-    name, asked = "nvjet_tst_128x128_64x6_1x2_h_bz_TNT", {"m": "8192", "n": "8192", "k": "64", "dtype": "bf16", "layout": "tn"}
-    row = {"launched": name, "grid": "100x1x1", "block": "384x1x1"}
+    asked = {"m": "8192", "n": "8192", "k": "64", "dtype": "bf16", "layout": "tn"}
+    row = {"launched": "nvjet_tst_128x128_64x6_1x2_h_bz_TNT", "grid": "100x1x1", "block": "384x1x1"}
     widths = [library.options(asked, row, load_gpu(gpu))["raster_group"] for gpu in ("h200_sxm", "h100_sxm", "h100_pcie")]
     assert widths == [8, 8, 8]  # the root of 66, and of 57
     row = {**row, "launched": "nvjet_tst_64x256_64x4_1x1_h_bz_TNT"}

@@ -65,5 +65,5 @@ def test_what_several_things_are_wrong_with_is_mended_at_once(tile: str, advised
 
 def test_where_no_tile_near_would_do_none_is_advised() -> None:
     options = {"m": 64, "n": 64, "k": 64, "tile": "100x33x7", "epilogue": "smem", "out_dtype": "fp8", "split_k": 3}
-    with pytest.raises(GpusimError, match="; use another tile$"):
+    with pytest.raises(GpusimError, match=r"; use another tile$"):
         GemmParams(**options).launch(GPUS[0])  # type: ignore[arg-type]  # as they are typed

@@ -26,7 +26,7 @@ class TileRefused(GpusimError):  # noqa: N818 - it never leaves this room
         self.kind, self.tile, self.otherwise = kind, tile, otherwise
 
 
-def advised(refused: TileRefused, accepts: Callable[[Tile], None]) -> GpusimError:
+def advised(refused: TileRefused, accepts: Callable[[Tile], object]) -> GpusimError:
     """The refusal in a sentence, with a tile that ``accepts`` (which raises what it refuses) does take, or without one."""
     tile = _followed(refused.tile, accepts)
     flags = [refused.otherwise] if refused.otherwise else []
@@ -35,7 +35,7 @@ def advised(refused: TileRefused, accepts: Callable[[Tile], None]) -> GpusimErro
     return refused.kind(f"{refused}; use {' or '.join(flags) or 'another tile'}")
 
 
-def _followed(tile: Tile | None, accepts: Callable[[Tile], None]) -> Tile | None:
+def _followed(tile: Tile | None, accepts: Callable[[Tile], object]) -> Tile | None:
     """The first tile that is accepted on the way from one proposal to the next."""
     seen: set[Tile] = set()
     for _ in range(MOST_STEPS):
