@@ -17,13 +17,18 @@ IDEALS: Mapping[str, str] = {
     "tma": "a TMA engine without limit",
     "latency": "no latency",
     "epilogue": "epilogue for nothing",
+    "own_code": "integer code in a chain for nothing (addresses, --step-code)",
+    "mad_wide": "no IMAD.WIDE beside wgmma",
     "launch": "launch and CTA start for nothing",
 }
 """What can be made free, and how a report calls it."""
 
 
 def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
-    """``gpu`` with the parts named in ``ideals`` free; ``bank_conflicts`` and ``epilogue`` are the engine's business."""
+    """``gpu`` with the parts named in ``ideals`` free.
+
+    ``bank_conflicts``, ``epilogue``, ``own_code`` and ``mad_wide`` are the engine's business.
+    """
     if "hbm" in ideals:
         gpu = replace(
             gpu,

@@ -20,6 +20,7 @@ from gpusim.report.explain import (
 )
 from gpusim.simulate.ideal import IDEALS
 from gpusim.simulate.result import Result
+from gpusim.simulate.run import simulate
 from gpusim.workload.launch import Launch
 
 TOY = load_gpu("toy")
@@ -133,3 +134,27 @@ def test_a_kernel_without_stages_has_none_to_add() -> None:
     launch = GemmParams(m=256, n=256, k=512, tile=(128, 64, 64), stages=2).launch(TOY)
     found = explain(lambda more: None if more else launch, TOY).counterfactuals
     assert next(item.note for item in found if item.name == "stage") == "this kernel has no stages to add"
+
+
+def cycles_of(*ideals: str, **options: Any) -> float:
+    """Of a GEMM of 16 k-steps."""
+    launch = GemmParams(m=128, n=128, k=1024, tile=(64, 64, 64), stages=3, **options).launch(TOY)
+    return simulate(launch, TOY, clock="max", ideals=ideals).cycles
+
+
+@pytest.mark.parametrize(
+    ("ideal", "code", "options"),
+    [
+        ("own_code", {"step_code": 1000.0}, {"schedule": "warp_specialized"}),
+        ("own_code", {"tile_code": 4000.0, "store_code": 4000.0}, {"schedule": "warp_specialized"}),
+        ("mad_wide", {"wide_per_copy": 8}, {"schedule": "multistage", "math": "wgmma", "copy": "cp_async"}),
+    ],
+)
+def test_code_of_ones_own_made_free_is_code_that_is_not_there(ideal: str, code: Any, options: Any) -> None:
+    assert cycles_of(ideal, **code, **options) == cycles_of(**options) < cycles_of(**code, **options)
+
+
+def test_what_addresses_cost_is_answered_by_pointers_that_move_on() -> None:
+    params = GemmParams(m=64, n=64, k=64, schedule="multistage", math="wgmma", copy="cp_async", wide_per_copy=1)
+    assert params.answer_to("mad_wide") == {"wide_per_copy": 0}
+    assert params.model_copy(update={"wide_per_copy": 0}).answer_to("mad_wide") == {}

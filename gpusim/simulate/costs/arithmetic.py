@@ -120,6 +120,8 @@ def fma(role: Role, op: ops.Fma) -> Pause:
 
 def alu(role: Role, op: ops.Alu) -> Pause:
     """Integer pipe; in a chain each instruction waits for the one before it."""
+    if op.is_chain and role.engine.is_ideal("own_code"):
+        return None
     scheduler = role.sm.warp_scheduler
     chained = role.t + op.num_instructions * scheduler.spec.dependent_cycles if op.is_chain else 0.0
     end = scheduler.execute(
@@ -131,6 +133,8 @@ def alu(role: Role, op: ops.Alu) -> Pause:
 
 def mad_wide(role: Role, op: ops.MadWide) -> Pause:
     """Products and sums of 64 bits: behind all wgmma that the SM's warps have issued; the next wgmma is behind them."""
+    if role.engine.is_ideal("mad_wide"):
+        return None
     scheduler, core = role.sm.warp_scheduler, role.sm.tensor_core
     role.spend(WarpState.MATH_PIPE, core.wgmma_until)
     own = role.t + op.num_instructions * scheduler.spec.mad_wide_cycles
