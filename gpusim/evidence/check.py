@@ -20,7 +20,17 @@ from gpusim.errors import ConfigError, GpusimError, nearest
 from gpusim.evidence.profiles import Decimal, ProfiledLaunch, ProfileFile, read_profile
 from gpusim.evidence.tolerances import SAME, Tolerance, limits_of, same_as, tolerance_of
 from gpusim.evidence.toolkit import FOLDERS
-from gpusim.evidence.whole import CLOCK, CYCLES, DRAM, DURATION, FLOOR_SHARE, as_counted, row_clock_mhz, touched_bytes
+from gpusim.evidence.whole import (
+    CLOCK,
+    CYCLES,
+    DRAM,
+    DURATION,
+    FLOOR_SHARE,
+    THREAD_NUMBERS,
+    as_counted,
+    row_clock_mhz,
+    touched_bytes,
+)
 
 if TYPE_CHECKING:
     from gpusim.evidence.baseline import Change
@@ -350,7 +360,7 @@ def _judged(
     measured = {**_shape(launch), **launch.metrics}
     if measured.get(CLUSTER) == 0.0:
         measured[CLUSTER] = 1.0  # a launch without clusters
-    predicted = predictions(result, measured)
+    predicted = predictions(result, measured, thread_numbers=thread_numbers(launch))
     floor = FLOOR_SHARE * touched_bytes(told)
     comparisons, remarks = [], []
     for metric, value in measured.items():
@@ -403,9 +413,16 @@ def clock_of(launch: ProfiledLaunch, gpu: GpuSpec) -> tuple[float | None, str]:
     return mhz, f"{mhz:,.0f} MHz, {'its cycles per second' if CLOCK in row else 'its cycles over its duration'}"
 
 
-def predictions(result: Result, wanted: Iterable[str]) -> dict[str, float]:
+def thread_numbers(launch: ProfiledLaunch) -> int:
+    """Numbers that each warp asks for of its threads: one for each side along which a block has more than one thread."""
+    return max(THREAD_NUMBERS, sum(side > 1 for side in launch.block))
+
+
+def predictions(
+    result: Result, wanted: Iterable[str], *, thread_numbers: int = THREAD_NUMBERS
+) -> dict[str, float]:
     """Predicted numbers by metric: counters as they are counted, and what follows from them (sums, bytes a second)."""
-    found = as_counted(result.counters)
+    found = as_counted(result.counters, thread_numbers)
     read, written = (found[name] for name in DRAM)
     found["dram__bytes.sum"] = read + written
     for name in ("read", "write"):

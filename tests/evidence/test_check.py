@@ -29,6 +29,7 @@ from gpusim.evidence.check import (
     model_for,
     predictions,
     read_models,
+    thread_numbers,
 )
 from gpusim.evidence.profiles import ProfiledLaunch
 from gpusim.evidence.tolerances import CLASSES, HELD_OUT_NAMES, SAME, Tolerance, class_of, parse_tolerance, tolerance_of
@@ -311,6 +312,21 @@ def test_a_file_of_models_judges_each_kernel_by_its_own(tmp_path: Path) -> None:
     assert any("transpose_none: no model stands for it" in said for said in report.remarks)
     cycles = [part.tolerance for part in report.launches[0].comparisons if part.metric == CYCLES]
     assert cycles == [Tolerance(limit=10.0, source="asked for, cycles")]
+
+
+def test_a_warp_asks_for_a_number_of_its_threads_along_each_side_of_the_block() -> None:
+    sides = [(), (256, 1, 1), (32, 8, 1), (8, 8, 4), (1, 1, 1)]
+    assert [thread_numbers(replace(launch_of(), block=block)) for block in sides] == [1, 1, 2, 3, 1]
+
+
+@pytest.mark.parametrize(("kernel", "smem"), [("transpose_padded", "padded"), ("transpose_none", "none")])
+def test_wavefronts_of_the_examples_transposes_pass(kernel: str, smem: str) -> None:
+    model = Model(kernel="transpose", options={"m": 8192, "n": 8192, "smem": smem}, regex=f"^{kernel}$")
+    report = check_profile(DATA / "transposes_raw.csv", gpu=load_gpu("h200_sxm"), models=[model])
+    (counted,) = [part for part in report.launches[0].comparisons if part.metric == SHARED]
+    assert counted.passes
+    if smem == "none":  # nothing is in shared memory: two numbers a warp, and that is all
+        assert counted.measured == counted.predicted == 2 * 8192 * 8192 / 4 / 32
 
 
 @pytest.mark.parametrize(
