@@ -147,7 +147,7 @@ def run_sweep(
     for name, value in (("top", top), ("jobs", jobs)):
         if value < 1:
             raise KernelError(f"--{name} {value} is too few, wants 1 or more")
-    if patience_s <= 0.0:
+    if not patience_s > 0.0:
         raise KernelError(f"--patience {patience_s:g} is too little, wants seconds above 0")
     began = time.perf_counter()
     kind = KERNEL_MODELS[kernel].params
@@ -270,10 +270,14 @@ def predict_one(params: KernelParams, gpu: GpuSpec, options: Mapping[str, Any], 
         return " ".join(str(error).split())
 
 
+LONGEST_S = 1e6
+"""Patience from here on is without end: timers have no room for more."""
+
+
 @contextmanager
 def _patience(seconds: float) -> Iterator[None]:
     """Ends what runs within after so many seconds of this process; no limit where signals cannot be had."""
-    if seconds == float("inf") or threading.current_thread() is not threading.main_thread():
+    if seconds > LONGEST_S or threading.current_thread() is not threading.main_thread():
         yield
         return
 

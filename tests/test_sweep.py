@@ -32,6 +32,9 @@ BAD: list[tuple[list[str], str]] = [
     ([*GEMM, "--l2", "hot"], "--l2 'hot' is unknown"), ([*GEMM, "--csv", "x.txt"], "wants a name that ends in .csv"),
     ([*GEMM, "--plot", "x.pdf"], "wants a name that ends in .png or .svg"),
     ([*GEMM, "--tile", "7x7x7,9x9x9"], "none of 2 configurations can run"), ([*GEMM, "--tile", "7x7"], "--tile"),
+    ([*GEMM, "--patience", "nan"], "--patience nan is too little"),
+    ([*GEMM, "--patience", "soon"], "--patience wants a number"),
+    ([*GEMM, "--top", "few"], "--top wants a whole number"), ([*GEMM, "--jobs", "1.5"], "--jobs wants a whole number"),
     ([*GEMM, "--persistent", "yes"], "--persistent 'yes' is unknown"), ([*GEMM, "--clock", "99999"], "none of 1"),
 ]
 

@@ -100,6 +100,9 @@ def _usage_sentence(error: TyperException) -> str:
         if param.param_type_name == "argument":
             return f"{path}{param.metavar} is missing, wants {param.help}"
         return f"{path}{param.opts[0]} is missing, wants {param.metavar or 'a value'} ({param.help})"
+    if param is not None and "unable to parse" in message:
+        kind = "a whole number" if "integer" in message else "a number"
+        return f"{param.opts[0]} wants {kind}{f' ({param.help})' if param.help else ''}"
     if param is not None:
         return f"{path}{param.opts[0]}: {error.message}"
     return f"{path}{message[0].lower()}{message[1:]}"

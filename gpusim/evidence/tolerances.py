@@ -159,7 +159,7 @@ def _limit(name: str, limit: str | float, flag: str) -> float:
 def _checked_name(name: str, flag: str) -> str:
     known = dict.fromkeys(item.name for item in CLASSES)
     if name not in known and not re.fullmatch(r"[a-z0-9]+__\w+(\.\w+)*", name):
-        raise ConfigError(f"{flag} {name!r} is unknown; {nearest(name, known)}, or a metric such as {CYCLES}")
+        raise ConfigError(f"{flag} {name!r} is unknown; wants a metric such as {CYCLES}, or a class: {nearest(name, known)}")
     return name
 
 

@@ -141,9 +141,10 @@ class Raster:
             LaunchError: there are fewer.
         """
         if not 0 <= wave < self.num_waves:
+            better = f"0 to {self.num_waves - 1}" if self.num_waves > 1 else "0"
             raise LaunchError(
-                f"--wave {wave}: {self.launch.kernel} runs {self.num_at_once} CTAs at once, its last wave is "
-                f"{self.num_waves - 1}: use 0 to {self.num_waves - 1}"
+                f"--wave {wave}: {self.launch.kernel} has up to {self.num_at_once} tiles at once, and its last wave is "
+                f"{self.num_waves - 1}; use {better}"
             )
 
     def tiles_of_wave(self, wave: int) -> IntArray:

@@ -101,7 +101,7 @@ def test_every_tile_shares_with_its_wave(toy: GpuSpec) -> None:
 
 
 def test_a_wave_that_never_comes_is_refused(toy: GpuSpec) -> None:
-    with pytest.raises(LaunchError, match="--wave 4: by hand runs 4 CTAs at once, its last wave is 3: use 0 to 3"):
+    with pytest.raises(LaunchError, match="--wave 4: by hand has up to 4 tiles at once, and its last wave is 3; use 0 to 3"):
         Raster(grid(4, 4), toy).check_wave(4)
 
 
