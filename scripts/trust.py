@@ -2,7 +2,8 @@
 
     python scripts/trust.py REPORT.json [README.md]
 
-What stands between the two comments `<!-- trust ... -->` is replaced, and nothing else. Numbers are as the report has them.
+What stands between the two comments `<!-- trust ... -->` is replaced, and between the two `<!-- in short ... -->` where a
+README has them, and nothing else. Numbers are as the report has them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ COUNTS = {
     "launch__registers_per_thread": "registers", "ctas_of_sm": "CTAs an SM",
 }  # fmt: skip
 BEGIN, END = "<!-- trust: written by scripts/trust.py -->", "<!-- trust: end -->"
+SHORT = "<!-- in short: written by scripts/trust.py -->", "<!-- in short: end -->"
 
 
 def text_of(report: Mapping[str, Any]) -> str:
@@ -114,24 +116,38 @@ def _pct(number: float | None) -> str:
     return "" if number is None else f"{number:.1f} %"
 
 
-def filled(readme: str, text: str) -> str:
+def short_of(report: Mapping[str, Any]) -> str:
+    """Cycles of all families, in a sentence."""
+    of = next(item for item in report["whole_kernels"] if item["name"] == CYCLES)
+    roofline = "" if of["roofline_pct"] is None else f" (a roofline: {_pct(of['roofline_pct'])})"
+    return (
+        f"{of['num_rows']} launches of {of['num_families']} families of whole kernels on {report['gpu']}: cycles "
+        f"{_pct(of['mean_pct'])} off in the mean of the families{roofline}, nine in ten within {_pct(of['p90_pct'])}, "
+        f"{_pct(of['worst_pct'])} at worst."
+    )
+
+
+def filled(readme: str, text: str, begin: str = BEGIN, end: str = END) -> str:
     r"""``readme`` with ``text`` between the comments.
 
     >>> filled(f"a {BEGIN} old {END} b", "new") == f"a {BEGIN}\n\nnew\n\n{END} b"
     True
     """
-    before, begin, rest = readme.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"README lacks the comments {BEGIN} and {END}")
+    before, has_begin, rest = readme.partition(begin)
+    _, has_end, after = rest.partition(end)
+    if not has_begin or not has_end:
+        raise SystemExit(f"README lacks the comments {begin} and {end}")
     return f"{before}{begin}\n\n{text}\n\n{end}{after}"
 
 
 def main(report: str, readme: str = "README.md") -> None:
     """Fill it."""
     path = Path(readme)
-    found = text_of(json.loads(Path(report).read_text(encoding="utf-8")))
-    path.write_text(filled(path.read_text(encoding="utf-8"), found), encoding="utf-8")
+    document = json.loads(Path(report).read_text(encoding="utf-8"))
+    found = filled(path.read_text(encoding="utf-8"), text_of(document))
+    if SHORT[0] in found:
+        found = filled(found, short_of(document), *SHORT)
+    path.write_text(found, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,13 +6,15 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
-from gpusim.cli import main
+from gpusim.cli import app, main
 
-README = Path(__file__).parent.parent / "README.md"
-TEXT = README.read_text(encoding="utf-8")
+ROOT = Path(__file__).parent.parent
+TEXT = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/guide.md"))
 PYTHON = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
 TESTS = [block for block in PYTHON if block.startswith("def test_")]
 BLOCKS = [block for block in PYTHON if block not in TESTS]
@@ -21,13 +23,17 @@ PROFILE = Path(__file__).parent / "evidence" / "data" / "copy_raw.csv"
 
 pytest_plugins = ["pytester"]
 
-COMMANDS = [
-    line
-    for block in re.findall(r"```sh\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
-    for line in block.splitlines()
-    if line.startswith("gpusim ")
-] + re.findall(r"- run: (gpusim .*)", TEXT)
-IDS = ["layouts", "tiling", "python", "memory_bound", "own_kernel"]
+LINES = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, flags=re.DOTALL) for line in block.splitlines()]
+TYPED = [
+    *(line for line in LINES if line.startswith("gpusim ")), *re.findall(r"- run: (gpusim .*)", TEXT),
+    *re.findall(r"&& \.venv/bin/(gpusim .*)", TEXT), *re.findall(r"`(gpusim \w+ [^`]*)`", TEXT),
+]
+LONG = ("gpusim measure", "gpusim calibrate", "gpusim validate", "gpusim sweep gemm --gpu h200_sxm --m 4096", "gpusim sass")
+"""They want a GPU, a compiler, or minutes of a core: only that they are understood is tested."""
+FOLDERS = ("docs/", "kernels/", "validation/", "tests/", "gpusim/", "configs/", "scripts/")
+COMMANDS = [line for line in dict.fromkeys(TYPED) if not line.startswith(LONG)]
+PYTHON_SCRIPTS = re.findall(r"`python ([\w/]+\.py)`", TEXT)
+IDS = ["python", "memory_bound", "own_kernel", "layouts", "tiling"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -38,6 +44,27 @@ def test_a_command_of_the_readme_runs(
     shutil.copy(PROFILE, "profile.csv")
     assert main(shlex.split(command)[1:]) == 0
     assert len(capsys.readouterr().out) > 500
+
+
+@pytest.mark.parametrize("command", [line for line in dict.fromkeys(TYPED) if line.startswith(LONG)])
+def test_a_long_command_of_the_readme_is_understood(command: str) -> None:
+    at: Any = get_command(app)
+    words = shlex.split(command)
+    context = at.make_context(words[0], words[1:])
+    while hasattr(at, "resolve_command"):
+        name, at, rest = at.resolve_command(context, [*context._protected_args, *context.args])
+        context = at.make_context(name, rest, parent=context)
+    assert at.name == words[2 if words[1] == "sweep" else 1]
+
+
+@pytest.mark.parametrize("name", [*PYTHON_SCRIPTS, "scripts/check.sh"])
+def test_a_script_of_the_readme_is_there(name: str) -> None:
+    assert (ROOT / name).is_file()
+
+
+@pytest.mark.parametrize("path", sorted({path for path in re.findall(r"`([\w/.]+)`", TEXT) if path.startswith(FOLDERS)}))
+def test_a_path_of_the_readme_is_there(path: str) -> None:
+    assert (ROOT / path).exists()
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=IDS)

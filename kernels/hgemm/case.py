@@ -11,12 +11,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gpusim.evidence.case import Config, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.frameworks import sampled
+from gpusim.evidence import sampled_products
+from gpusim.evidence.case import Config, KernelLaunch, Outputs, Repeated
 from gpusim.evidence.products import METRICS, problem_of
-from gpusim.evidence.whole import COUNTED, GEMM_LIMITS, floats, pattern, whole_group, whole_kernel
+from gpusim.evidence.whole import COUNTED, GEMM_LIMITS, pattern, whole_group, whole_kernel
 
 TILES = (
     (64, 64, 32), (64, 64, 64), (64, 128, 32), (128, 64, 64), (128, 128, 32), (128, 128, 64), (64, 256, 32), (128, 256, 32),
@@ -223,19 +222,6 @@ def operands(config: Config) -> tuple[Repeated, Repeated]:
     )
 
 
-def sample(config: Config) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows and columns of D that are looked at: at least one element of each 64 x 64, and the edges."""
-    numbers = np.random.default_rng(0)
-    return sampled(int(config["m"]), numbers), sampled(int(config["n"]), numbers)
-
-
-def target(config: Config) -> Windows:
-    """D, of which the sampled rows come back."""
-    row_bytes = int(config["n"]) * ELEMENT_BYTES
-    rows, _ = sample(config)
-    return Windows("d", int(config["m"]) * row_bytes, tuple((int(row) * row_bytes, row_bytes) for row in rows))
-
-
 def launch(config: Config, is_counted: bool) -> KernelLaunch:
     """One CTA for each tile."""
     del is_counted
@@ -244,15 +230,9 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     num_tiles = math.ceil(m / build.tile[0]) * math.ceil(n / build.tile[1])
     numbers = tuple(map(np.int32, (m, n, k, config["raster_group"], config["epilogue"] == "smem")))
     return KernelLaunch(
-        kernel=build.name, arguments=(*operands(config), target(config), *numbers), grid=(num_tiles, 1, 1),
-        block=(build.threads, 1, 1), smem_bytes=build.smem_bytes,
+        kernel=build.name, arguments=(*operands(config), sampled_products.target(config, "bf16"), *numbers),
+        grid=(num_tiles, 1, 1), block=(build.threads, 1, 1), smem_bytes=build.smem_bytes,
     )
-
-
-def rows_of(matrix: Repeated, rows: NDArray[np.int64], k: int) -> NDArray[np.float64]:
-    """Rows of an operand, float64[rows, k]."""
-    row_bytes = k * ELEMENT_BYTES
-    return np.stack([floats(matrix.window(int(row) * row_bytes, row_bytes), "bf16") for row in rows])
 
 
 ROUNDING = 2.0**-8
@@ -260,27 +240,12 @@ ROUNDING = 2.0**-8
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """All of the sampled rows is written, and the sampled columns of them are the products in float64 of the very bytes.
-
-    Raises:
-        WrongAnswer: an element that was not written, or is further off than rounding explains.
-    """
+    """As :func:`gpusim.evidence.sampled_products.check`."""
     k = int(config["k"])
-    rows, columns = sample(config)
-    found = floats(np.ascontiguousarray(outputs["d"]), "bf16").reshape(len(rows), int(config["n"]))
-    if not np.isfinite(found).all():
-        at = np.argwhere(~np.isfinite(found))[0]
-        raise WrongAnswer(f"{config['kernel']}: row {rows[at[0]]}, column {at[1]} of D was not written")
-    a, b = operands(config)
-    reference = rows_of(a, rows, k) @ rows_of(b, columns, k).T
-    share = np.abs(found[:, columns] - reference) / (ROUNDING * (np.abs(reference) + 0.25 * math.sqrt(k)))
-    if share.max() > 1.0:
-        at = np.unravel_index(int(share.argmax()), share.shape)
-        raise WrongAnswer(
-            f"{config['kernel']}: row {rows[at[0]]}, column {columns[at[1]]} of D is {found[:, columns][at]:g}, wants "
-            f"{reference[at]:g}; {np.count_nonzero(share > 1.0)} of {share.size} are wrong"
-        )
-    return {"error_share": float(share.max())}
+    return sampled_products.check(
+        config, outputs, operands(config), "bf16", is_k_major=(True, True),
+        allowed=lambda products: ROUNDING * (np.abs(products) + 0.25 * math.sqrt(k)),
+    )
 
 
 PIECES = (

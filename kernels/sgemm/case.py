@@ -11,12 +11,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gpusim.evidence.case import Config, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.frameworks import sampled
+from gpusim.evidence import sampled_products
+from gpusim.evidence.case import Config, KernelLaunch, Outputs, Repeated
 from gpusim.evidence.products import METRICS, problem_of
-from gpusim.evidence.whole import COUNTED, GEMM_LIMITS, floats, pattern, whole_group, whole_kernel
+from gpusim.evidence.whole import COUNTED, GEMM_LIMITS, pattern, whole_group, whole_kernel
 
 TILES = ((64, 64, 8), (64, 64, 16), (128, 64, 16), (64, 128, 8), (128, 128, 8), (128, 128, 16), (256, 128, 8))
 WARPS = ((2, 2), (4, 2), (2, 4))
@@ -195,19 +194,6 @@ def operands(config: Config) -> tuple[Repeated, Repeated]:
     return Repeated(pattern("fp32", 1), m * k * WORD_BYTES), Repeated(pattern("fp32", 2), n * k * WORD_BYTES)
 
 
-def sample(config: Config) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows and columns of D that are looked at: at least one element of each 64 x 64, and the edges."""
-    numbers = np.random.default_rng(0)
-    return sampled(int(config["m"]), numbers), sampled(int(config["n"]), numbers)
-
-
-def target(config: Config) -> Windows:
-    """D, of which the sampled rows come back."""
-    row_bytes = int(config["n"]) * WORD_BYTES
-    rows, _ = sample(config)
-    return Windows("d", int(config["m"]) * row_bytes, tuple((int(row) * row_bytes, row_bytes) for row in rows))
-
-
 def launch(config: Config, is_counted: bool) -> KernelLaunch:
     """One CTA for each tile."""
     del is_counted
@@ -215,18 +201,10 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     m, n, k = (int(config[name]) for name in "mnk")
     numbers = (np.int32(m), np.int32(n), np.int32(k), np.int32(config["raster_group"]))
     return KernelLaunch(
-        kernel=build.name, arguments=(*operands(config), target(config), *numbers),
+        kernel=build.name, arguments=(*operands(config), sampled_products.target(config, "fp32"), *numbers),
         grid=(math.ceil(m / build.tile[0]) * math.ceil(n / build.tile[1]), 1, 1), block=(build.threads, 1, 1),
         smem_bytes=build.smem_bytes,
     )
-
-
-def rows_of(matrix: Repeated, rows: NDArray[np.int64], extent: int, k: int, *, is_k_major: bool) -> NDArray[np.float64]:
-    """Rows of A (columns of B), of ``extent`` in all, as they lie in memory: float64[rows, k]."""
-    if is_k_major:
-        return np.stack([floats(matrix.window(int(row) * k * WORD_BYTES, k * WORD_BYTES), "fp32") for row in rows])
-    row_bytes = extent * WORD_BYTES
-    return np.stack([floats(matrix.window(each * row_bytes, row_bytes), "fp32")[rows] for each in range(k)], axis=1)
 
 
 ROUNDING = 2.0**-22
@@ -234,28 +212,12 @@ ROUNDING = 2.0**-22
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """All of the sampled rows is written, and the sampled columns of them are the products in float64 of the very bytes.
-
-    Raises:
-        WrongAnswer: an element that was not written, or is further off than rounding explains.
-    """
-    m, n, k = (int(config[name]) for name in "mnk")
-    rows, columns = sample(config)
-    found = floats(np.ascontiguousarray(outputs["d"]), "fp32").reshape(len(rows), n)
-    if not np.isfinite(found).all():
-        at = np.argwhere(~np.isfinite(found))[0]
-        raise WrongAnswer(f"{config['kernel']}: row {rows[at[0]]}, column {at[1]} of D was not written")
-    (a, b), is_turned = operands(config), build_of(config).is_turned
-    left = rows_of(a, rows, m, k, is_k_major=is_turned[0])
-    reference = left @ rows_of(b, columns, n, k, is_k_major=is_turned[1]).T
-    share = np.abs(found[:, columns] - reference) / (ROUNDING * (np.abs(reference) + k))
-    if share.max() > 1.0:
-        at = np.unravel_index(int(share.argmax()), share.shape)
-        raise WrongAnswer(
-            f"{config['kernel']}: row {rows[at[0]]}, column {columns[at[1]]} of D is {found[:, columns][at]:g}, wants "
-            f"{reference[at]:g}; {np.count_nonzero(share > 1.0)} of {share.size} are wrong"
-        )
-    return {"error_share": float(share.max())}
+    """As :func:`gpusim.evidence.sampled_products.check`."""
+    k = int(config["k"])
+    return sampled_products.check(
+        config, outputs, operands(config), "fp32", is_k_major=build_of(config).is_turned,
+        allowed=lambda products: ROUNDING * (np.abs(products) + k),
+    )
 
 
 PIECES = (

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gpusim.evidence.case import Config, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.frameworks import sampled
+from gpusim.evidence import sampled_products
+from gpusim.evidence.case import Config, KernelLaunch, Outputs, Repeated
 from gpusim.evidence.products import METRICS, problem_of
-from gpusim.evidence.whole import COUNTED, GEMM_LIMITS, floats, pattern, whole_group, whole_kernel
+from gpusim.evidence.whole import COUNTED, GEMM_LIMITS, pattern, whole_group, whole_kernel
 
 WAYS = ("naive", "coalesced", "tiled")
 SHAPES = (
@@ -42,25 +41,13 @@ def operands(config: Config) -> tuple[Repeated, Repeated]:
     return Repeated(pattern("fp32", 1), m * k * WORD_BYTES), Repeated(pattern("fp32", 2), k * n * WORD_BYTES)
 
 
-def sample(config: Config) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows and columns of D that are looked at, the first and the last among them."""
-    numbers = np.random.default_rng(0)
-    return sampled(int(config["m"]), numbers), sampled(int(config["n"]), numbers)
-
-
-def target(config: Config) -> Windows:
-    """D, of which the sampled rows come back."""
-    row_bytes = int(config["n"]) * WORD_BYTES
-    rows, _ = sample(config)
-    return Windows("d", int(config["m"]) * row_bytes, tuple((int(row) * row_bytes, row_bytes) for row in rows))
-
-
 def launch(config: Config, is_counted: bool) -> KernelLaunch:
     """One CTA for each tile, along n first."""
     del is_counted
     m, n, k = (int(config[name]) for name in "mnk")
+    numbers = np.int32(m), np.int32(n), np.int32(k)
     return KernelLaunch(
-        kernel=config["kernel"], arguments=(*operands(config), target(config), np.int32(m), np.int32(n), np.int32(k)),
+        kernel=config["kernel"], arguments=(*operands(config), sampled_products.target(config, "fp32"), *numbers),
         grid=(-(-n // TILE), -(-m // TILE), 1), block=(TILE, TILE, 1),
     )
 
@@ -70,29 +57,12 @@ ROUNDING = 2.0**-22
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """All of the sampled rows is written, and the sampled columns of them are the products in float64 of the very bytes.
-
-    Raises:
-        WrongAnswer: an element that was not written, or is further off than rounding explains.
-    """
-    n, k = int(config["n"]), int(config["k"])
-    rows, columns = sample(config)
-    found = floats(np.ascontiguousarray(outputs["d"]), "fp32").reshape(len(rows), n)
-    if not np.isfinite(found).all():
-        at = np.argwhere(~np.isfinite(found))[0]
-        raise WrongAnswer(f"{config['kernel']}: row {rows[at[0]]}, column {at[1]} of D was not written")
-    a, b = operands(config)
-    left = np.stack([floats(a.window(int(row) * k * WORD_BYTES, k * WORD_BYTES), "fp32") for row in rows])
-    right = np.stack([floats(b.window(each * n * WORD_BYTES, n * WORD_BYTES), "fp32")[columns] for each in range(k)])
-    reference = left @ right
-    share = np.abs(found[:, columns] - reference) / (ROUNDING * (np.abs(reference) + k))
-    if share.max() > 1.0:
-        at = np.unravel_index(int(share.argmax()), share.shape)
-        raise WrongAnswer(
-            f"{config['kernel']}: row {rows[at[0]]}, column {columns[at[1]]} of D is {found[:, columns][at]:g}, wants "
-            f"{reference[at]:g}; {np.count_nonzero(share > 1.0)} of {share.size} are wrong"
-        )
-    return {"error_share": float(share.max())}
+    """As :func:`gpusim.evidence.sampled_products.check`."""
+    k = int(config["k"])
+    return sampled_products.check(
+        config, outputs, operands(config), "fp32", is_k_major=(True, False),
+        allowed=lambda products: ROUNDING * (np.abs(products) + k),
+    )
 
 
 PIECES = (

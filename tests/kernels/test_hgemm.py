@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gpusim.evidence.case import Config, WrongAnswer, load_case
+from gpusim.evidence.sampled_products import target
 from gpusim.evidence.whole import floats
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import load_gpu
@@ -51,7 +52,7 @@ def answer(config: Config) -> np.ndarray:
     a, b = (floats(item.window(0, item.num_bytes), "bf16") for item in case.operands(config))
     exact = (a.reshape(m, k) @ b.reshape(n, k).T).astype("<f4")
     raw = ((exact.view("<u4") + 0x8000) >> 16).astype("<u2").reshape(-1).view(np.uint8)
-    return np.concatenate([raw[offset : offset + size] for offset, size in case.target(config).windows])
+    return np.concatenate([raw[offset : offset + size] for offset, size in target(config, "bf16").windows])
 
 
 def test_right_answers_pass_and_wrong_ones_are_named() -> None:
@@ -74,7 +75,7 @@ def test_one_product_left_out_is_found() -> None:
     left[:, -1] = 0.0
     raw = ((left @ right.T).astype("<f4").view("<u4") >> 16).astype("<u2").reshape(-1).view(np.uint8)
     with pytest.raises(WrongAnswer, match="are wrong"):
-        CASE.check(SMALL, {"d": np.concatenate([raw[at : at + size] for at, size in case.target(SMALL).windows])})
+        CASE.check(SMALL, {"d": np.concatenate([raw[at : at + size] for at, size in target(SMALL, "bf16").windows])})
 
 
 @pytest.mark.parametrize("config", [*ALL, SMALL], ids=lambda config: f"{config['kernel']}-{config['m']}")

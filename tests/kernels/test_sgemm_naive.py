@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpusim.evidence.case import Config, WrongAnswer, load_case
+from gpusim.evidence.sampled_products import target
 from gpusim.evidence.whole import floats
 from gpusim.kernel_models.sgemm_naive import AT_ONCE, IN_LOOP, REGISTERS, TILE, VECTOR, SgemmNaiveParams
 from gpusim.machine.config import load_gpu
@@ -32,7 +33,7 @@ def test_right_answers_pass_and_one_that_misses_a_product_does_not() -> None:
 
     def windows(product: np.ndarray) -> np.ndarray:
         raw = np.ascontiguousarray(product.astype("<f4")).reshape(-1).view(np.uint8)
-        return np.concatenate([raw[offset : offset + size] for offset, size in case.target(config).windows])
+        return np.concatenate([raw[offset : offset + size] for offset, size in target(config, "fp32").windows])
 
     assert CASE.check(config, {"d": windows(left @ right)})["error_share"] <= 1.0
     with pytest.raises(WrongAnswer, match="are wrong"):
