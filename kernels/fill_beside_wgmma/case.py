@@ -25,19 +25,18 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
+from gpusim.evidence.wgmma_trains import K_STEPS, K, M, atom_of, encode, image, operand, struct
 from gpusim.layout import tile_to_shape
 from gpusim.layout.swizzle import ByteLayout, swizzle_mode
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
-from gpusim.workload.atoms.mma import MmaAtom, wgmma
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.gmma import gmma_atom, wgmma_descriptors, wgmma_wavefronts
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.ops import Op
 from gpusim.workload.tma import TensorMap
 
-M, K, K_STEPS = 64, 64, 4
 SOURCES, SOME_N = ("ss", "rs"), (64, 128, 256)
 TRAIN_CYCLES = 40_000
 """About how long a train takes alone, and a fill that has none beside it."""
@@ -71,36 +70,10 @@ def shape_name(source: str, n: int) -> str:
     return f"{source}_n{n}"
 
 
-def atom_of(source: str, n: int) -> MmaAtom:
-    """The instruction of a shape."""
-    return wgmma(n, BF16, "smem" if source == "ss" else "registers")
-
-
 def includes() -> dict[str, str]:
     """``shapes.inc``: a struct with the instruction, and a kernel, for every shape."""
-    return {"shapes.inc": "".join(_struct(source, n) for source in SOURCES for n in SOME_N)}
-
-
-def _struct(source: str, n: int) -> str:
-    atom, name = atom_of(source, n), shape_name(source, n)
-    num = atom.accumulator_registers
-    sums = ", ".join(f"%{i}" for i in range(num))
-    outputs = ", ".join(f'"+f"(d[{i}])' for i in range(num))
-    if source == "rs":
-        a, b = "{" + ", ".join(f"%{num + i}" for i in range(4)) + "}", f"%{num + 4}"
-        inputs, majors = ", ".join(f'"r"(a[{i}])' for i in range(4)) + ', "l"(b_descriptor)', "0"
-    else:
-        a, b, inputs, majors = f"%{num}", f"%{num + 1}", '"l"(a_descriptor), "l"(b_descriptor)', "0, 0"
-    return f"""struct {name} {{
-    static constexpr int kNumAccumulators = {num};
-    static constexpr bool kIsRegisterA = {"true" if source == "rs" else "false"};
-    static __device__ __forceinline__ void issue(float (&d)[{num}], const uint32_t (&a)[4], uint64_t a_descriptor,
-                                                 uint64_t b_descriptor) {{
-        asm volatile("{atom.ptx} {{{sums}}}, {a}, {b}, 1, 1, 1, {majors};" : {outputs} : {inputs});
-    }}
-}};
-BESIDE_KERNEL({name})
-"""
+    shapes = [(shape_name(source, n), source, n) for source in SOURCES for n in SOME_N]
+    return {"shapes.inc": "".join(f"{struct(*shape)}BESIDE_KERNEL({shape[0]})\n" for shape in shapes)}
 
 
 def _config(source: str, n: int, fill: str, bytes_per_cycle: int, *, has_train: bool) -> Config:
@@ -135,28 +108,6 @@ def tile(rows: int) -> ByteLayout:
     made = tile_to_shape(gmma_atom("K", "128B", element_bits=16), (rows, K))
     if not isinstance(made, ByteLayout):
         raise TypeError(f"tile_to_shape gave {made}")
-    return made
-
-
-@cache
-def operand(rows: int, salt: int) -> NDArray[np.int64]:
-    """Small whole numbers, so that every sum is exact; hardly any is 0. int64[rows, 64]."""
-    return np.random.default_rng([rows, salt]).choice(np.array([-2, -1, 1, 2]), (rows, K))
-
-
-def encode(numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """bf16, uint8[rows, bytes of a row]."""
-    words = (numbers.astype("<f4").view("<u4") >> 16).astype("<u2")
-    return np.ascontiguousarray(words).view(np.uint8).reshape(numbers.shape[0], -1)
-
-
-@cache
-def image(rows: int, salt: int) -> NDArray[np.uint8]:
-    """An operand as it lies in shared memory: rows of 128 bytes, swizzled."""
-    plain = encode(operand(rows, salt)).reshape(-1)
-    made = np.empty_like(plain)
-    made[np.asarray(swizzle_mode("128B")(np.arange(plain.size)))] = plain
-    made.setflags(write=False)
     return made
 
 

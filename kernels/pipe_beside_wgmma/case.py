@@ -11,16 +11,14 @@ from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.case import Case, Config, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.wgmma_trains import K_STEPS, K, M, atom_of, encode, image, operand, struct
 from gpusim.layout import tile_to_shape
-from gpusim.layout.swizzle import ByteLayout, swizzle_mode
+from gpusim.layout.swizzle import ByteLayout
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
-from gpusim.workload.atoms.mma import MmaAtom, wgmma
-from gpusim.workload.dtypes import BF16
 from gpusim.workload.gmma import gmma_atom, wgmma_descriptors
 from gpusim.workload.launch import RoleContext
 
-M, K, K_STEPS = 64, 64, 4
 ROUNDS = (16, 144)
 """Steps of the two rounds of warps that do both; a step is what the second has more."""
 TRAIN_CYCLES = 40_000
@@ -97,7 +95,9 @@ def other_builds() -> list[tuple[str, int, str]]:
 
 def includes() -> dict[str, str]:
     """``shapes.inc``: a struct for each wgmma, and the kernels."""
-    text = "".join(_struct(source, n) for source, n in TRAINS if n)
+    text = "".join(
+        struct(_struct_name(source, n), source, n, more=", kIsThere = true") for source, n in TRAINS if n
+    )
     for build in own_builds():
         told = (
             _struct_name(build.source, build.n), _kind(build.kind), str(max(1, build.num)),
@@ -119,32 +119,6 @@ def _kind(kind: str) -> str:
 
 def _struct_name(source: str, n: int) -> str:
     return f"{source}_n{n}" if n else "None"
-
-
-def atom_of(source: str, n: int) -> MmaAtom:
-    """The train's instruction."""
-    return wgmma(n, BF16, "smem" if source == "ss" else "registers")
-
-
-def _struct(source: str, n: int) -> str:
-    atom = atom_of(source, n)
-    num = atom.accumulator_registers
-    sums = ", ".join(f"%{i}" for i in range(num))
-    outputs = ", ".join(f'"+f"(d[{i}])' for i in range(num))
-    if source == "rs":
-        a, b = "{" + ", ".join(f"%{num + i}" for i in range(4)) + "}", f"%{num + 4}"
-        inputs, majors = ", ".join(f'"r"(a[{i}])' for i in range(4)) + ', "l"(b_descriptor)', "0"
-    else:
-        a, b, inputs, majors = f"%{num}", f"%{num + 1}", '"l"(a_descriptor), "l"(b_descriptor)', "0, 0"
-    return f"""struct {_struct_name(source, n)} {{
-    static constexpr int kNumAccumulators = {num};
-    static constexpr bool kIsRegisterA = {_bool(source == "rs")}, kIsThere = true;
-    static __device__ __forceinline__ void issue(float (&d)[{num}], const uint32_t (&a)[4], uint64_t a_descriptor,
-                                                 uint64_t b_descriptor) {{
-        asm volatile("{atom.ptx} {{{sums}}}, {a}, {b}, 1, 1, 1, {majors};" : {outputs} : {inputs});
-    }}
-}};
-"""
 
 
 # ---------------------------------------------------------------------------------------------- configs
@@ -201,28 +175,6 @@ def everywhere(seed: int) -> list[Config]:
 
 
 # ---------------------------------------------------------------------------------------------- data
-
-
-@cache
-def operand(rows: int, salt: int) -> NDArray[np.int64]:
-    """Small whole numbers, so that every sum is exact; none is 0. int64[rows, 64]."""
-    return np.random.default_rng([rows, salt]).choice(np.array([-2, -1, 1, 2]), (rows, K))
-
-
-def encode(numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """bf16, uint8[rows, 128]."""
-    words = (numbers.astype("<f4").view("<u4") >> 16).astype("<u2")
-    return np.ascontiguousarray(words).view(np.uint8).reshape(numbers.shape[0], -1)
-
-
-@cache
-def image(rows: int, salt: int) -> NDArray[np.uint8]:
-    """An operand as it lies in shared memory: rows of 128 bytes, swizzled."""
-    plain = encode(operand(rows, salt)).reshape(-1)
-    made = np.empty_like(plain)
-    made[np.asarray(swizzle_mode("128B")(np.arange(plain.size)))] = plain
-    made.setflags(write=False)
-    return made
 
 
 @cache
