@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 from simpy.events import Event
 
-from gpusim.errors import DeadlockError, HazardError, LaunchError
+from gpusim.errors import DeadlockError, HazardError
 from gpusim.machine.build import Machine
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import Dispatcher, DispatcherSpec
 from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.machine.memory.residency import LruResidency, PlannedResidency
-from gpusim.machine.memory.tma import Tma
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.machine.timing import NEVER, RingingEnvironment
 from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
 from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic
 from gpusim.simulate.flow import Flow
+from gpusim.simulate.op_costs import OpCosts
 from gpusim.simulate.representatives import Draw, are_strangers, representatives
 from gpusim.simulate.role import Role
 from gpusim.simulate.sampling import sample_sms
@@ -29,44 +29,9 @@ from gpusim.simulate.steady import WORK_TOLERANCE, WRITE_BACK_TOLERANCE, SteadyS
 from gpusim.simulate.timeline import Skip, Timeline, WarpState
 from gpusim.simulate.uses import Uses
 from gpusim.simulate.warp import FREE_HANDLERS, HANDLERS
-from gpusim.units import LINE_BYTES, SECTOR_BYTES, Clock
-from gpusim.workload.atoms import MmaAtom
-from gpusim.workload.gmma import wgmma_wavefronts
+from gpusim.units import Clock
 from gpusim.workload.launch import Launch
-from gpusim.workload.ops import MbarrierWait, TmaLoad, Wgmma
-
-
-class WgmmaCost:
-    """What one Wgmma op costs, and how often it ran."""
-
-    __slots__ = (
-        "cycles", "free_share", "num_warp_instructions", "op", "queued_cycles", "tail_cycles", "times", "wavefronts",
-    )
-
-    def __init__(self, op: Wgmma) -> None:
-        """``op`` is kept, so that its identity stays its own."""
-        self.op = op
-        self.cycles = 0.0
-        self.tail_cycles = 0.0
-        self.queued_cycles = 0.0
-        """How much of the pipe's work may be left when the last of them has been issued."""
-        self.free_share = 1.0
-        self.wavefronts = 0.0
-        self.num_warp_instructions = 0
-        self.times = 0.0
-
-
-class TmaCost:
-    """What one TmaLoad op costs its engine, and how often it ran."""
-
-    __slots__ = ("cycles", "latency_cycles", "op", "times")
-
-    def __init__(self, op: TmaLoad, cycles: float, latency_cycles: float) -> None:
-        """``op`` is kept, so that its identity stays its own."""
-        self.op = op
-        self.cycles = cycles
-        self.latency_cycles = latency_cycles
-        self.times = 0.0
+from gpusim.workload.ops import MbarrierWait
 
 
 class Engine:
@@ -150,9 +115,7 @@ class Engine:
         self._wave_weight, self._weighted_left = 1.0, 0
         self._live: dict[int, Cta] = {}
         self._num_stores_pending, self._last_store_at, self.has_stored = 0, 0.0, False
-        self.wgmma_costs: dict[int, WgmmaCost] = {}
-        self.tma_costs: dict[int, TmaCost] = {}
-        self.mma_intervals: dict[int, tuple[float, float]] = {}
+        self.op_costs = OpCosts(launch, gpu, self.machine)
         self.role_totals: dict[str, list[float]] = {role.name: [0.0] * len(WarpState) for role in launch.roles}
         self.epilogue_cycles: dict[str, float] = {}
         """Cycles of each role in sections called epilogue."""
@@ -186,7 +149,7 @@ class Engine:
                 callback(event)
             if not event._ok:
                 raise event._value
-        self._settle_costs()
+        self.op_costs.settle()
         self.steady.settle_requests()
         self.machine.xbar.settle()
 
@@ -374,96 +337,6 @@ class Engine:
     def is_ideal(self, what: str) -> bool:
         """Whether a counterfactual makes ``what`` free."""
         return what in self.ideals
-
-    def cost_of_wgmma(self, op: Wgmma, num_warpgroups: int, num_warps: int) -> WgmmaCost:
-        """Cost of one op, worked out at its first use."""
-        atom, rates = op.atom, self.gpu.tensor_core.wgmma_flops_per_cycle
-        if num_warps % 4 or op.num_issues < 1:
-            raise LaunchError(
-                f"{self.launch.kernel}: {op.num_issues} wgmma by {num_warps} warps, wants 1 or more by whole warpgroups of 4"
-            )
-        if not rates:
-            raise LaunchError(
-                f"{self.launch.kernel}: {self.gpu.name} (compute capability {self.gpu.compute_capability}) has no "
-                f"wgmma, which needs 9.0a"
-            )
-        if atom.rate_class not in rates:
-            raise LaunchError(
-                f"{self.launch.kernel}: {self.gpu.name} states no wgmma rate for {atom.rate_class}, it has "
-                f"{', '.join(rates)}"
-            )
-        wavefronts = float(wgmma_wavefronts(atom))
-        core = self.machine.sms[0].tensor_core
-        each = core.wgmma_cycles(rate_class=atom.rate_class, num_flops=atom.num_flops, num_wavefronts=wavefronts)
-        num_issues = op.num_issues * num_warpgroups
-        cost = WgmmaCost(op)
-        cost.cycles = num_issues * each
-        cost.tail_cycles = core.wgmma_tail_cycles(
-            rate_class=atom.rate_class, num_flops=atom.num_flops, num_wavefronts=wavefronts,
-            has_register_a=atom.a_source == "registers",
-        )
-        cost.queued_cycles = core.spec.wgmma_max_queued * each
-        cost.free_share = core.free_share(wavefronts, each)
-        cost.wavefronts = num_issues * wavefronts
-        cost.num_warp_instructions = op.num_issues * num_warps
-        self.wgmma_costs[id(op)] = cost
-        return cost
-
-    def cost_of_tma(self, op: TmaLoad, tma: Tma) -> TmaCost:
-        """Cost of one op, worked out at its first use."""
-        held = {buffer.name: buffer.stage_bytes for buffer in self.launch.buffers}.get(op.buffer, op.num_bytes)
-        if not 0 < op.num_bytes <= held or not 0 <= op.num_fetched_bytes <= op.num_bytes:
-            raise LaunchError(
-                f"{self.launch.kernel}: a TmaLoad of {op.num_bytes} bytes, {op.num_fetched_bytes} of them fetched, into "
-                f"{op.buffer!r}, whose stages hold {held}; wants no more than that"
-            )
-        if op.num_rows < 1 or op.num_boxes < 1:
-            raise LaunchError(
-                f"{self.launch.kernel}: a TmaLoad of {op.num_rows} rows in {op.num_boxes} boxes, wants 1 or more of each"
-            )
-        num_requests = op.num_rows if op.fetches is None else max(op.num_rows, op.fetches.num_requests)
-        cycles, extra = tma.walk_cycles(
-            op.num_bytes, num_boxes=op.num_boxes, num_rows=num_requests, port=self.machine.xbar.alone_bytes_per_cycle
-        )
-        lines = op.num_bytes / LINE_BYTES
-        if lines < op.num_rows:  # narrow rows lie in lines of their own
-            extra += self.machine.l2.spread_cycles(op.num_rows) - self.machine.l2.spread_cycles(lines)
-        cost = self.tma_costs[id(op)] = TmaCost(op, cycles, tma.spec.latency_cycles + extra)
-        return cost
-
-    def _settle_costs(self) -> None:
-        """Counters of wgmma and TMA loads, from how often each op ran."""
-        sm = self.machine.sms[0]
-        tensor, scheduler = sm.tensor_core.counters, sm.warp_scheduler.counters
-        for cost in self.wgmma_costs.values():
-            tensor.gmma_instructions += cost.num_warp_instructions * cost.times
-            tensor.busy_cycles += cost.cycles * cost.times
-            scheduler.instructions += cost.num_warp_instructions * cost.times
-            sm.smem.count_gmma(cost.wavefronts * cost.times)
-        if sm.tma is not None:
-            for copy in self.tma_costs.values():
-                sm.tma.counters.load_instructions += copy.op.num_boxes * copy.times
-                num_receivers = max(1, len(copy.op.multicast))
-                fetches = copy.op.fetches
-                num_bytes = copy.op.num_fetched_bytes if fetches is None else fetches.num_crossing * SECTOR_BYTES
-                sm.tma.counters.load_bytes += num_bytes * num_receivers * copy.times
-
-    def mma_sync_cycles(self, atom: MmaAtom) -> tuple[float, float]:
-        """(cycles between two mma.sync of a sub-core, from issue to sums)."""
-        cycles = self.mma_intervals.get(id(atom))
-        if cycles is None:
-            rates = self.gpu.tensor_core.mma_sync_flops_per_cycle
-            if atom.rate_class not in rates:
-                raise LaunchError(
-                    f"{self.launch.kernel}: {self.gpu.name} has no mma.sync for {atom.rate_class}, it has "
-                    f"{', '.join(rates)}"
-                )
-            core = self.machine.sms[0].tensor_core
-            interval = core.mma_sync_interval_cycles(
-                rate_class=atom.rate_class, num_flops=atom.num_flops, num_sum_registers=atom.accumulator_registers
-            )
-            cycles = self.mma_intervals[id(atom)] = interval, core.mma_sync_latency_cycles(atom.k * atom.a_dtype.bits / 8)
-        return cycles
 
     def store_began(self) -> None:
         """A store is on its way; the kernel does not end before it has arrived."""

@@ -42,7 +42,7 @@ def activity_of(engine: Engine) -> Activity:
 
 def _type_of(engine: Engine) -> str:
     """The launch's class of type; the type of its wgmma where that has an energy of its own."""
-    types = {cost.op.atom.a_dtype.name for cost in engine.wgmma_costs.values()}
+    types = {cost.op.atom.a_dtype.name for cost in engine.op_costs.wgmma.values()}
     own = types.pop() if len(types) == 1 else ""
     return own if own in engine.gpu.clock.tensor_pj_per_flop else engine.launch.math_class
 

@@ -123,10 +123,10 @@ def _wait_shares(engine: Engine) -> dict[str, float]:
 def sources_used(engine: Engine) -> tuple[dict[str, int], tuple[str, ...]]:
     """(count of parameters by class of source, names of the guesses) of the parts that this launch used."""
     gpu, launch = engine.gpu, engine.launch
-    has_wgmma, has_mma_sync = bool(engine.wgmma_costs), bool(engine.mma_intervals)
+    has_wgmma, has_mma_sync = bool(engine.op_costs.wgmma), bool(engine.op_costs.mma_sync)
     is_used = {
         "tensor_core": has_wgmma or has_mma_sync, "mbarrier": bool(launch.mbarriers), "dsmem": launch.cluster_size > 1,
-        "tma": bool(engine.tma_costs) or "tma" in launch.features,
+        "tma": bool(engine.op_costs.tma) or "tma" in launch.features,
     }
     counts = dict.fromkeys(("measured", "published", "inferred", "guess"), 0)
     guesses: list[str] = []

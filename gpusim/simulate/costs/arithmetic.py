@@ -11,7 +11,7 @@ from gpusim.workload import ops
 def mma_sync(role: Role, op: ops.MmaSync) -> Pause:
     """Tensor cores by warp: the warps are held up at the rate of the pipe, the result comes a latency later."""
     core = role.sm.tensor_core
-    interval, latency = role.engine.mma_sync_cycles(op.atom)
+    interval, latency = role.engine.op_costs.of_mma_sync(op.atom)
     scheduler = role.sm.warp_scheduler
     scheduler.counters.instructions += op.num_issues * role.num_warps * role.count
     scheduler.issue_slots.reserve(op.num_issues * role.num_warps, at_cycle=role.t, weight=role.count)
@@ -28,9 +28,9 @@ def mma_sync(role: Role, op: ops.MmaSync) -> Pause:
 
 def wgmma(role: Role, op: ops.Wgmma) -> Pause:
     """Queue a batch in the tensor core; the warps go on, unless too many of their groups, or of all wgmma, are in flight."""
-    cost = role.engine.wgmma_costs.get(id(op))
+    cost = role.engine.op_costs.wgmma.get(id(op))
     if cost is None:
-        cost = role.engine.cost_of_wgmma(op, role.num_warpgroups, role.num_warps)
+        cost = role.engine.op_costs.of_wgmma(op, role.num_warpgroups, role.num_warps)
     core, groups = role.sm.tensor_core, role.wgmma_groups
     most = core.spec.wgmma_max_groups
     if len(groups) >= most:

@@ -17,9 +17,9 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
     tma = role.sm.tma
     if tma is None:
         raise lacks(role, "cp.async.bulk.tensor (TMA)", "9.0")
-    cost = role.engine.tma_costs.get(id(op))
+    cost = role.engine.op_costs.tma.get(id(op))
     if cost is None:
-        cost = role.engine.cost_of_tma(op, tma)
+        cost = role.engine.op_costs.of_tma(op, tma)
     count = role.count
     role.spend(WarpState.LSU, tma.room_at())
     role.step(tma.spec.issue_cycles)

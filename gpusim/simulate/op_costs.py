@@ -1,0 +1,154 @@
+"""What one op costs wherever it is issued again: wgmma, TMA loads, mma.sync; worked out at its first use.
+
+In: ops, the launch and the machine that runs it. Out: cycles by the op's identity; counters, from how often each ran.
+
+Models: an op costs the same each time but for who is beside it, which the parts know.
+Ignores: ops whose cost depends on when they run.
+"""
+
+from __future__ import annotations
+
+from gpusim.errors import LaunchError
+from gpusim.machine.build import Machine
+from gpusim.machine.config import GpuSpec
+from gpusim.machine.memory.tma import Tma
+from gpusim.units import LINE_BYTES, SECTOR_BYTES
+from gpusim.workload.atoms import MmaAtom
+from gpusim.workload.gmma import wgmma_wavefronts
+from gpusim.workload.launch import Launch
+from gpusim.workload.ops import TmaLoad, Wgmma
+
+
+class WgmmaCost:
+    """What one Wgmma op costs, and how often it ran."""
+
+    __slots__ = (
+        "cycles", "free_share", "num_warp_instructions", "op", "queued_cycles", "tail_cycles", "times", "wavefronts",
+    )
+
+    def __init__(self, op: Wgmma) -> None:
+        """``op`` is kept, so that its identity stays its own."""
+        self.op = op
+        self.cycles = 0.0
+        self.tail_cycles = 0.0
+        self.queued_cycles = 0.0
+        """How much of the pipe's work may be left when the last of them has been issued."""
+        self.free_share = 1.0
+        self.wavefronts = 0.0
+        self.num_warp_instructions = 0
+        self.times = 0.0
+
+
+class TmaCost:
+    """What one TmaLoad op costs its engine, and how often it ran."""
+
+    __slots__ = ("cycles", "latency_cycles", "op", "times")
+
+    def __init__(self, op: TmaLoad, cycles: float, latency_cycles: float) -> None:
+        """``op`` is kept, so that its identity stays its own."""
+        self.op = op
+        self.cycles = cycles
+        self.latency_cycles = latency_cycles
+        self.times = 0.0
+
+
+class OpCosts:
+    """Of one launch on one machine."""
+
+    def __init__(self, launch: Launch, gpu: GpuSpec, machine: Machine) -> None:
+        """Nothing is known yet."""
+        self._launch, self._gpu, self._machine = launch, gpu, machine
+        self.wgmma: dict[int, WgmmaCost] = {}
+        self.tma: dict[int, TmaCost] = {}
+        self.mma_sync: dict[int, tuple[float, float]] = {}
+
+    def of_wgmma(self, op: Wgmma, num_warpgroups: int, num_warps: int) -> WgmmaCost:
+        """Cost of one op, worked out at its first use."""
+        atom, rates = op.atom, self._gpu.tensor_core.wgmma_flops_per_cycle
+        if num_warps % 4 or op.num_issues < 1:
+            raise LaunchError(
+                f"{self._launch.kernel}: {op.num_issues} wgmma by {num_warps} warps, "
+                "wants 1 or more by whole warpgroups of 4"
+            )
+        if not rates:
+            raise LaunchError(
+                f"{self._launch.kernel}: {self._gpu.name} (compute capability {self._gpu.compute_capability}) has no "
+                f"wgmma, which needs 9.0a"
+            )
+        if atom.rate_class not in rates:
+            raise LaunchError(
+                f"{self._launch.kernel}: {self._gpu.name} states no wgmma rate for {atom.rate_class}, it has "
+                f"{', '.join(rates)}"
+            )
+        wavefronts = float(wgmma_wavefronts(atom))
+        core = self._machine.sms[0].tensor_core
+        each = core.wgmma_cycles(rate_class=atom.rate_class, num_flops=atom.num_flops, num_wavefronts=wavefronts)
+        num_issues = op.num_issues * num_warpgroups
+        cost = WgmmaCost(op)
+        cost.cycles = num_issues * each
+        cost.tail_cycles = core.wgmma_tail_cycles(
+            rate_class=atom.rate_class, num_flops=atom.num_flops, num_wavefronts=wavefronts,
+            has_register_a=atom.a_source == "registers",
+        )
+        cost.queued_cycles = core.spec.wgmma_max_queued * each
+        cost.free_share = core.free_share(wavefronts, each)
+        cost.wavefronts = num_issues * wavefronts
+        cost.num_warp_instructions = op.num_issues * num_warps
+        self.wgmma[id(op)] = cost
+        return cost
+
+    def of_tma(self, op: TmaLoad, tma: Tma) -> TmaCost:
+        """Cost of one op, worked out at its first use."""
+        held = {buffer.name: buffer.stage_bytes for buffer in self._launch.buffers}.get(op.buffer, op.num_bytes)
+        if not 0 < op.num_bytes <= held or not 0 <= op.num_fetched_bytes <= op.num_bytes:
+            raise LaunchError(
+                f"{self._launch.kernel}: a TmaLoad of {op.num_bytes} bytes, {op.num_fetched_bytes} of them fetched, into "
+                f"{op.buffer!r}, whose stages hold {held}; wants no more than that"
+            )
+        if op.num_rows < 1 or op.num_boxes < 1:
+            raise LaunchError(
+                f"{self._launch.kernel}: a TmaLoad of {op.num_rows} rows in {op.num_boxes} boxes, wants 1 or more of each"
+            )
+        num_requests = op.num_rows if op.fetches is None else max(op.num_rows, op.fetches.num_requests)
+        cycles, extra = tma.walk_cycles(
+            op.num_bytes, num_boxes=op.num_boxes, num_rows=num_requests, port=self._machine.xbar.alone_bytes_per_cycle
+        )
+        lines = op.num_bytes / LINE_BYTES
+        if lines < op.num_rows:  # narrow rows lie in lines of their own
+            extra += self._machine.l2.spread_cycles(op.num_rows) - self._machine.l2.spread_cycles(lines)
+        cost = self.tma[id(op)] = TmaCost(op, cycles, tma.spec.latency_cycles + extra)
+        return cost
+
+    def settle(self) -> None:
+        """Counters of wgmma and TMA loads, from how often each op ran."""
+        sm = self._machine.sms[0]
+        tensor, scheduler = sm.tensor_core.counters, sm.warp_scheduler.counters
+        for cost in self.wgmma.values():
+            tensor.gmma_instructions += cost.num_warp_instructions * cost.times
+            tensor.busy_cycles += cost.cycles * cost.times
+            scheduler.instructions += cost.num_warp_instructions * cost.times
+            sm.smem.count_gmma(cost.wavefronts * cost.times)
+        if sm.tma is not None:
+            for copy in self.tma.values():
+                sm.tma.counters.load_instructions += copy.op.num_boxes * copy.times
+                num_receivers = max(1, len(copy.op.multicast))
+                fetches = copy.op.fetches
+                num_bytes = copy.op.num_fetched_bytes if fetches is None else fetches.num_crossing * SECTOR_BYTES
+                sm.tma.counters.load_bytes += num_bytes * num_receivers * copy.times
+
+    def of_mma_sync(self, atom: MmaAtom) -> tuple[float, float]:
+        """(cycles between two mma.sync of a sub-core, from issue to sums)."""
+        cycles = self.mma_sync.get(id(atom))
+        if cycles is None:
+            rates = self._gpu.tensor_core.mma_sync_flops_per_cycle
+            if atom.rate_class not in rates:
+                raise LaunchError(
+                    f"{self._launch.kernel}: {self._gpu.name} has no mma.sync for {atom.rate_class}, it has "
+                    f"{', '.join(rates)}"
+                )
+            core = self._machine.sms[0].tensor_core
+            interval = core.mma_sync_interval_cycles(
+                rate_class=atom.rate_class, num_flops=atom.num_flops, num_sum_registers=atom.accumulator_registers
+            )
+            cycles = self.mma_sync[id(atom)] = interval, core.mma_sync_latency_cycles(atom.k * atom.a_dtype.bits / 8)
+        return cycles
