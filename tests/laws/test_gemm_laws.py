@@ -1,0 +1,119 @@
+"""What holds for every GEMM, whatever is drawn: bytes, stages, capacity, clock, more to do.
+
+Times are compared on four SMs of an H200. The round numbers of ``toy`` let CTAs run in lockstep, where one more stage, or
+another clock, shifts who queues behind whom by up to a tenth (validation/deviations.md, 4): there, bytes are compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gpusim import GemmParams, GpuSpec, Result, load_gpu, simulate
+from gpusim.errors import GpusimError
+from gpusim.simulate.door import check
+
+TOY, H200 = load_gpu("toy"), load_gpu("h200_sxm")
+FOUR_SMS = replace(H200, device=replace(H200.device, num_sms=4, gpcs={"4": 1}, lone_sms=0, gpc_sides=(0,)))
+SECTOR_BYTES, WIDTH = 32, 2
+READ, SECTORS = "dram__bytes_read.sum", "lts__t_sectors_srcunit_tex_op_read.sum"
+HIT_RATE = "lts__t_sector_hit_rate.pct"
+FEW = settings(max_examples=25, deadline=None)
+
+
+def schedules() -> st.SearchStrategy[dict[str, Any]]:
+    specialized = st.sampled_from(["warp_specialized", "cooperative", "pingpong"]).map(lambda word: {"schedule": word})
+    multistage = st.fixed_dictionaries(
+        {
+            "schedule": st.just("multistage"), "math": st.sampled_from(["mma_sync", "wgmma"]),
+            "copy": st.sampled_from(["tma", "cp_async"]),
+        }
+    )
+    return st.one_of(specialized, multistage)
+
+
+def products(*, least_stages: int = 1) -> st.SearchStrategy[GemmParams]:
+    extents = st.fixed_dictionaries(
+        {
+            "m": st.sampled_from([64, 128, 200, 384, 512]), "n": st.sampled_from([64, 128, 264, 512]),
+            "k": st.sampled_from([64, 128, 320, 512, 1024]), "stages": st.integers(least_stages, 4),
+            "tile": st.sampled_from(["64x64x64", "128x64x64", "64x128x32", "128x128x64"]),
+            "epilogue": st.sampled_from(["direct", "smem"]),
+        }
+    )
+    both = st.tuples(extents, schedules()).map(lambda parts: GemmParams.model_validate({**parts[0], **parts[1]}))
+    return both.filter(can_be)
+
+
+def can_be(params: GemmParams) -> bool:
+    """Whether both GPUs hold it."""
+    try:
+        return all(check(params.launch(gpu), gpu).ctas_per_sm > 0 for gpu in (TOY, FOUR_SMS))
+    except GpusimError:
+        return False
+
+
+def run(params: GemmParams, gpu: GpuSpec = FOUR_SMS, *, mhz: float = 1000.0) -> Result:
+    return simulate(params.launch(gpu), gpu, clock=mhz, skips=False)
+
+
+def with_l2(gpu: GpuSpec, capacity_bytes: int) -> GpuSpec:
+    return replace(gpu, l2=replace(gpu.l2, capacity_bytes=capacity_bytes))
+
+
+@FEW
+@given(products())
+def test_what_is_asked_for_comes_of_memory_or_of_l2(params: GemmParams) -> None:
+    """Misses, and hits by the rate, are all sectors that are read; a byte is fetched once at least."""
+    counters = run(params, TOY).counters
+    touched = (params.m + params.n) * params.k * WIDTH
+    asked = counters[SECTORS] * SECTOR_BYTES
+    assert touched * (1 - 1e-9) <= counters[READ] <= asked * (1 + 1e-9)
+    assert 0.0 <= counters[HIT_RATE] <= 100.0
+
+
+@FEW
+@given(products(), st.integers(14, 20))
+def test_a_larger_l2_fetches_no_more(params: GemmParams, bits: int) -> None:
+    small, large = (run(params, with_l2(TOY, 2**size)).counters[READ] for size in (bits, bits + 2))
+    assert large <= small
+
+
+@FEW
+@given(products(), st.integers(14, 20))
+def test_a_larger_l2_is_never_slower(params: GemmParams, bits: int) -> None:
+    small, large = (run(params, with_l2(FOUR_SMS, 2**size)).cycles for size in (bits, bits + 2))
+    assert large <= small * 1.01
+
+
+@FEW
+@given(products(least_stages=2))
+def test_a_further_stage_that_costs_no_cta_is_never_slower(params: GemmParams) -> None:
+    """From two on: a multistage kernel has one copy in flight with one stage and with two, and then CTAs queue otherwise."""
+    resolved = params.resolved(FOUR_SMS)
+    more = resolved.model_copy(update={"stages": (resolved.stages or 0) + 1})
+    assume(can_be(more))
+    launches = [each.launch(FOUR_SMS) for each in (resolved, more)]
+    held, with_more = (check(launch, FOUR_SMS).ctas_per_sm for launch in launches)
+    assume(held == with_more)
+    assert run(more).cycles <= run(resolved).cycles * 1.01
+
+
+@FEW
+@given(products(), st.sampled_from([(800.0, 1000.0), (1000.0, 1200.0), (1200.0, 1980.0)]))
+def test_a_higher_clock_takes_no_more_time(params: GemmParams, clocks: tuple[float, float]) -> None:
+    slow, fast = (run(params, mhz=mhz).time_us for mhz in clocks)
+    assert fast <= slow
+
+
+@FEW
+@given(products(), st.sampled_from(["m", "n", "k"]))
+def test_more_to_do_is_never_done_sooner(params: GemmParams, side: str) -> None:
+    """A tile or a k-step more."""
+    tile = params.resolved(FOUR_SMS).tile
+    assert tile is not None
+    more = params.model_copy(update={side: getattr(params, side) + tile["mnk".index(side)]})
+    assert run(params).cycles <= run(more).cycles * 1.01
