@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
+from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
 from gpusim.evidence.case import (
     Argument,
     Case,
@@ -26,8 +24,8 @@ from gpusim.evidence.case import (
     TwinConstant,
     WrongAnswer,
     by_value,
-    kernels_dir,
 )
+from gpusim.evidence.walks import ADDEND, MULTIPLIER, grid_include, random_words, sms_by_gpc
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import first_sms
 from gpusim.workload import ops
@@ -51,7 +49,6 @@ TENSOR_BYTES = 288 << 20
 MOST_TOUCHED_BYTES = 18 << 20
 """What all walks that stay in L2 touch: well inside of what each side holds."""
 PITCH_BYTES = 4096
-MULTIPLIER, ADDEND = 0x9E3779B1, 0x7F4A7C15
 FLAG_WORDS = 32 + 32 + 64 + 256
 PADS = {"plain": 0, "pad8": 16, "pad16": 32, "swizzled": 0}
 """Bytes behind each row of shared memory, by layout."""
@@ -188,18 +185,8 @@ def walks(config: Config) -> dict[int, Walk]:
     live, num = int(config["num_live"]), int(config["sharers"])
     if live == 1:
         return {0: Walk(0, 0)}
-    groups = [sms[at : at + num] for sms in _gpcs() for at in range(0, len(sms), num)]
+    groups = [sms[at : at + num] for sms in sms_by_gpc(GPU) for at in range(0, len(sms), num)]
     return {sm: Walk(panel, rank) for panel, group in enumerate(groups) for rank, sm in enumerate(group)}
-
-
-@cache
-def _gpcs() -> list[list[int]]:
-    """SMs of each GPC, in order of number."""
-    floorplan = load_gpu(GPU).floorplan
-    found: list[list[int]] = [[] for _ in floorplan.members]
-    for sm, gpc in enumerate(floorplan.gpc_of_sm):
-        found[gpc].append(sm)
-    return found
 
 
 def num_panels(config: Config) -> int:
@@ -245,16 +232,6 @@ def num_all_steps(config: Config) -> int:
 # ---------------------------------------------------------------------------------------------- launch and check
 
 
-@cache
-def tensor() -> NDArray[np.uint32]:
-    """Words that look random; copied to the GPU once."""
-    words = np.arange(TENSOR_BYTES // 4, dtype=np.uint32)
-    words *= np.uint32(MULTIPLIER)
-    words += np.uint32(ADDEND)
-    words.setflags(write=False)
-    return words
-
-
 def tensor_map(config: Config) -> TensorMap:
     """The map as a GEMM has it."""
     pitch = int(config["pitch_bytes"])
@@ -276,7 +253,8 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         smem_pitch_bytes(config), config["smem"] == "swizzled", num_columns(config), num_steps(config), num_warm(config),
         *lead_timed_behind(config), int(config["shift_bytes"]),
     ]  # fmt: skip
-    source: Argument = MappedTensor(tensor(), tensor_map(config)) if config["kernel"] == "tma" else Input(tensor())
+    tensor = random_words(TENSOR_BYTES)
+    source: Argument = MappedTensor(tensor, tensor_map(config)) if config["kernel"] == "tma" else Input(tensor)
     return KernelLaunch(
         kernel=config["kernel"],
         arguments=(
@@ -516,11 +494,6 @@ def fetched(config: Config, start: int) -> Fetches:
     return fetches(starts[row] + chunk * CHUNK_BYTES, row * smem_pitch_bytes(config) + placed * CHUNK_BYTES)
 
 
-def includes() -> dict[str, str]:
-    """What kernels of several SMs share."""
-    return {"grid.cuh": (kernels_dir() / "line_sharing" / "grid.cuh").read_text(encoding="utf-8")}
-
-
 def _group(configs: Any, *, is_cold: bool = False) -> Group:
     return Group(configs=configs, metrics=METRICS, rank=2, least_capability=(9, 0), is_cold=is_cold)
 
@@ -545,5 +518,5 @@ CASE = Case(
     twin_constants=twin_constants,
     tiers={"cycles_per_stage": 4, READ: 5, XBAR: 5},
     derive=derive,
-    includes=includes,
+    includes=grid_include,
 )  # fmt: skip

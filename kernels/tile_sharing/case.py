@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
 from gpusim.evidence.case import (
@@ -22,9 +21,9 @@ from gpusim.evidence.case import (
     TwinConstant,
     WrongAnswer,
     by_value,
-    kernels_dir,
     key_of,
 )
+from gpusim.evidence.walks import ADDEND, MULTIPLIER, grid_include, random_words, sms_by_gpc
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import first_sms
 from gpusim.workload import ops
@@ -48,7 +47,6 @@ TENSOR_BYTES = NUM_CTAS * 256 * 4096
 MOST_TOUCHED_BYTES = 18 << 20
 """What all walks together touch: well inside of what each side of L2 holds."""
 MOST_STEPS = 32
-MULTIPLIER, ADDEND = 0x9E3779B1, 0x7F4A7C15
 FLAG_WORDS = 32 + 32 + 64 + 256
 NUM_LEAD, NUM_TIMED, NUM_BEHIND = 16, 160, 32
 
@@ -159,16 +157,6 @@ def num_smem_bytes(config: Config) -> int:
 
 
 @cache
-def _gpcs() -> list[list[int]]:
-    """SMs of each GPC, in order of number."""
-    floorplan = load_gpu(GPU).floorplan
-    found: list[list[int]] = [[] for _ in floorplan.members]
-    for sm, gpc in enumerate(floorplan.gpc_of_sm):
-        found[gpc].append(sm)
-    return found
-
-
-@cache
 def _order() -> list[int]:
     """SMs of the CTAs of a grid that fills the machine."""
     gpu = load_gpu(GPU)
@@ -187,7 +175,7 @@ def groups_of(config: Config) -> list[list[int]]:
     >>> groups_of(config_of(pattern="far", sharers=4))[:2]
     [[0, 2, 4, 6], [8, 10, 12, 14]]
     """
-    num, gpcs = int(config["sharers"]), _gpcs()[: int(config["gpcs"])]
+    num, gpcs = int(config["sharers"]), sms_by_gpc(GPU)[: int(config["gpcs"])]
     split = [sorted(sms, key=lambda sm: (sm % 2, sm)) for sms in gpcs]  # one of each TPC, then the other
     rows = {"far": [_in_turn(split)], "all": [_in_turn(split)], "apart": split}.get(config["pattern"], gpcs)
     return [row[at : at + num] for row in rows for at in range(0, len(row), num)]
@@ -269,16 +257,6 @@ def corner(config: Config, operand: str, panel: int) -> tuple[int, int]:
 # ---------------------------------------------------------------------------------------------- launch and check
 
 
-@cache
-def tensor() -> NDArray[np.uint32]:
-    """132 MiB of words that look random; copied to the GPU once."""
-    words = np.arange(TENSOR_BYTES // 4, dtype=np.uint32)
-    words *= np.uint32(MULTIPLIER)
-    words += np.uint32(ADDEND)
-    words.setflags(write=False)
-    return words
-
-
 def tensor_map(config: Config, operand: str) -> TensorMap:
     """The map of an operand, as a GEMM has it."""
     pitch, rows = int(config["pitch_bytes"]), int(config[f"{operand}_rows"])
@@ -314,8 +292,8 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         arguments=(
             by_value(np.array(plan, dtype="<u4")), Output("places", places),
             Output("flags", np.zeros(FLAG_WORDS, dtype="<u4")),
-            MappedTensor(tensor(), tensor_map(config, "a")),
-            MappedTensor(tensor(), tensor_map(config, "b" if b_rows else "a")),
+            MappedTensor(random_words(TENSOR_BYTES), tensor_map(config, "a")),
+            MappedTensor(random_words(TENSOR_BYTES), tensor_map(config, "b" if b_rows else "a")),
             Output("told", np.full((MOST_PLACES, 4), -1, dtype="<i8")),
         ),
         grid=(NUM_CTAS, 1, 1),
@@ -385,7 +363,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
         "num_moved_ctas": float(sum(_order()[place] != sm for place, sm in zip(places, sms.tolist(), strict=True)))
         if is_by_cta(config) else 0.0,
     }  # fmt: skip
-    for gpc, members in enumerate(_gpcs()):
+    for gpc, members in enumerate(sms_by_gpc(GPU)):
         mine = np.isin(sms, members)
         if mine.any():
             values[f"gpc_{gpc}_cycles"] = float(cycles[mine].mean())
@@ -530,11 +508,6 @@ def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
     return [TwinConstant(name=name, value=value, how=how) for name, (value, how) in found.items()]
 
 
-def includes() -> dict[str, str]:
-    """What kernels of several SMs share."""
-    return {"grid.cuh": (kernels_dir() / "line_sharing" / "grid.cuh").read_text(encoding="utf-8")}
-
-
 def _group(configs: Any, rank: int) -> Group:
     return Group(configs=configs, metrics=METRICS, rank=rank, least_capability=(9, 0))
 
@@ -564,5 +537,5 @@ CASE = Case(
     twin_constants=twin_constants,
     tiers={"cycles_per_stage": 4, READ: 5},
     derive=derive,
-    includes=includes,
+    includes=grid_include,
 )  # fmt: skip
