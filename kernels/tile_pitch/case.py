@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
 from gpusim.evidence.case import (
@@ -232,6 +233,11 @@ def num_all_steps(config: Config) -> int:
 # ---------------------------------------------------------------------------------------------- launch and check
 
 
+def tensor() -> NDArray[np.uint32]:
+    """What all walk over."""
+    return random_words(TENSOR_BYTES)
+
+
 def tensor_map(config: Config) -> TensorMap:
     """The map as a GEMM has it."""
     pitch = int(config["pitch_bytes"])
@@ -253,8 +259,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         smem_pitch_bytes(config), config["smem"] == "swizzled", num_columns(config), num_steps(config), num_warm(config),
         *lead_timed_behind(config), int(config["shift_bytes"]),
     ]  # fmt: skip
-    tensor = random_words(TENSOR_BYTES)
-    source: Argument = MappedTensor(tensor, tensor_map(config)) if config["kernel"] == "tma" else Input(tensor)
+    source: Argument = MappedTensor(tensor(), tensor_map(config)) if config["kernel"] == "tma" else Input(tensor())
     return KernelLaunch(
         kernel=config["kernel"],
         arguments=(

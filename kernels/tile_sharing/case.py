@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
 from gpusim.evidence.case import (
@@ -21,9 +22,10 @@ from gpusim.evidence.case import (
     TwinConstant,
     WrongAnswer,
     by_value,
+    kernels_dir,
     key_of,
 )
-from gpusim.evidence.walks import ADDEND, MULTIPLIER, grid_include, random_words, sms_by_gpc
+from gpusim.evidence.walks import ADDEND, MULTIPLIER, random_words, sms_by_gpc
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import first_sms
 from gpusim.workload import ops
@@ -257,6 +259,11 @@ def corner(config: Config, operand: str, panel: int) -> tuple[int, int]:
 # ---------------------------------------------------------------------------------------------- launch and check
 
 
+def tensor() -> NDArray[np.uint32]:
+    """What all walk over."""
+    return random_words(TENSOR_BYTES)
+
+
 def tensor_map(config: Config, operand: str) -> TensorMap:
     """The map of an operand, as a GEMM has it."""
     pitch, rows = int(config["pitch_bytes"]), int(config[f"{operand}_rows"])
@@ -292,8 +299,8 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         arguments=(
             by_value(np.array(plan, dtype="<u4")), Output("places", places),
             Output("flags", np.zeros(FLAG_WORDS, dtype="<u4")),
-            MappedTensor(random_words(TENSOR_BYTES), tensor_map(config, "a")),
-            MappedTensor(random_words(TENSOR_BYTES), tensor_map(config, "b" if b_rows else "a")),
+            MappedTensor(tensor(), tensor_map(config, "a")),
+            MappedTensor(tensor(), tensor_map(config, "b" if b_rows else "a")),
             Output("told", np.full((MOST_PLACES, 4), -1, dtype="<i8")),
         ),
         grid=(NUM_CTAS, 1, 1),
@@ -508,6 +515,11 @@ def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
     return [TwinConstant(name=name, value=value, how=how) for name, (value, how) in found.items()]
 
 
+def includes() -> dict[str, str]:
+    """What kernels of several SMs share."""
+    return {"grid.cuh": (kernels_dir() / "line_sharing" / "grid.cuh").read_text(encoding="utf-8")}
+
+
 def _group(configs: Any, rank: int) -> Group:
     return Group(configs=configs, metrics=METRICS, rank=rank, least_capability=(9, 0))
 
@@ -537,5 +549,5 @@ CASE = Case(
     twin_constants=twin_constants,
     tiers={"cycles_per_stage": 4, READ: 5},
     derive=derive,
-    includes=grid_include,
+    includes=includes,
 )  # fmt: skip
