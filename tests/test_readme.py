@@ -26,7 +26,7 @@ pytest_plugins = ["pytester"]
 LINES = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, flags=re.DOTALL) for line in block.splitlines()]
 TYPED = [
     *(line for line in LINES if line.startswith("gpusim ")), *re.findall(r"- run: (gpusim .*)", TEXT),
-    *re.findall(r"&& \.venv/bin/(gpusim .*)", TEXT), *re.findall(r"`(gpusim \w+ [^`]*)`", TEXT),
+    *re.findall(r"&& \.venv/bin/(gpusim .*)", TEXT), *re.findall(r"`(gpusim \w+ [^`]*|gpusim gpus)`", TEXT),
 ]
 LONG = ("gpusim measure", "gpusim calibrate", "gpusim validate", "gpusim sweep gemm --gpu h200_sxm --m 4096", "gpusim sass")
 """They want a GPU, a compiler, or minutes of a core: only that they are understood is tested."""

@@ -22,7 +22,7 @@ from gpusim.evidence.whole import CYCLES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What nine in ten predictions of a family's cycles kept."""
+    """What nine in ten predictions of a family's cycles kept, or of the time of published steps."""
 
     p90_pct: float
     gpu: str
@@ -33,6 +33,11 @@ class Expected:
     """Whether nobody has looked for mechanisms in that family's rows."""
     num_published: int = 0
     """Steps of published ladders that judged, whose speeds others measured; 0 where our own rows did."""
+
+    @property
+    def what(self) -> str:
+        """What is so far off: cycles, or, where speeds were published, time."""
+        return "time" if self.num_published else "cycles"
 
     @property
     def text(self) -> str:

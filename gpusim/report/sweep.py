@@ -175,7 +175,7 @@ def _expected(sweep: Sweep, entries: Sequence[Entry]) -> Expected | None:
 
 
 def _told(expected: Expected) -> str:
-    return f"Expected error: {expected.p90_pct:g} % of the cycles ({expected.text})"
+    return f"Expected error: {expected.p90_pct:g} % of the {expected.what} ({expected.text})"
 
 
 def _error_pct(sweep: Sweep, entries: Sequence[Entry]) -> float | None:

@@ -148,7 +148,7 @@ def _print_headline(result: Result, console: Console, expected: Expected | None)
         (
             "Expected error",
             unknown(result.kernel, result.gpu)
-            if expected is None else f"within {expected.p90_pct:g} % of the cycles: {expected.text}",
+            if expected is None else f"within {expected.p90_pct:g} % of the {expected.what}: {expected.text}",
         ),
         ("SM clock", f"{result.sm_clock_mhz:,.0f} MHz, {CLOCK_MODES.get(result.clock_mode, result.clock_mode)}"),
     ]

@@ -159,6 +159,7 @@ def test_published_steps_judge_the_gpu_that_they_ran_on(tmp_path: Path, monkeypa
     monkeypatch.setattr("gpusim.evidence.expected.kernels_dir", lambda: tmp_path / "kernels")
     found = expected_error("gemm", "a", {})
     assert found == Expected(p90_pct=25.0, gpu="a", family="gemm", num_published=3)  # 100 / 80: took a quarter longer
+    assert found is not None and found.what == "time"
     assert expected_error("gemm", "b", {}) is None and expected_error("softmax", "a", {}) is None
 
 
