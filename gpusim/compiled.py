@@ -5,15 +5,10 @@ In: a directory beside this module and its manifest. Out: a finder of modules, o
 
 from __future__ import annotations
 
-import hashlib
-import importlib.machinery
-import importlib.util
-import json
 import os
 import sys
-import sysconfig
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -30,9 +25,8 @@ ROOMS = ("units.py", "errors.py", "layout", "workload", "kernel_models", "machin
 """What compiled modules are made of, or take constants from."""
 
 
-def binary_tag() -> str:
-    """For which Python and machine compiled modules are."""
-    return str(sysconfig.get_config_var("EXT_SUFFIX"))
+BINARY_TAG = EXTENSION_SUFFIXES[0]
+"""For which Python and machine compiled modules are."""
 
 
 def home(package: Path = PACKAGE) -> Path:
@@ -51,6 +45,8 @@ def sources(package: Path = PACKAGE) -> dict[str, Path]:
 
 def fingerprint(path: Path) -> str:
     """Of a file's contents."""
+    import hashlib
+
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -63,7 +59,7 @@ def stamp(path: Path) -> list[int]:
 def manifest_of(package: Path, modules: dict[str, str]) -> dict[str, Any]:
     """What to note beside compiled ``modules`` (module: file)."""
     return {
-        "tag": binary_tag(),
+        "tag": BINARY_TAG,
         "modules": modules,
         "sources": {name: [*stamp(path), fingerprint(path)] for name, path in sources(package).items()},
     }
@@ -71,8 +67,13 @@ def manifest_of(package: Path, modules: dict[str, str]) -> dict[str, Any]:
 
 def read_manifest(package: Path = PACKAGE) -> dict[str, Any] | None:
     """The manifest of compiled modules; None where there are none."""
+    path = home(package) / "manifest.json"
+    if not path.exists():
+        return None
+    import json
+
     try:
-        found: Any = json.loads((home(package) / "manifest.json").read_text(encoding="utf-8"))
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
@@ -82,12 +83,12 @@ def is_current(manifest: dict[str, Any], package: Path = PACKAGE) -> bool:
     """Whether compiled modules were made of the sources that are there, for this Python."""
     known = manifest.get("sources", {})
     present = sources(package)
-    if manifest.get("tag") != binary_tag() or known.keys() != present.keys():
+    if manifest.get("tag") != BINARY_TAG or known.keys() != present.keys():
         return False
     return all(known[name][:2] == stamp(path) or known[name][2] == fingerprint(path) for name, path in present.items())
 
 
-class CompiledFinder(MetaPathFinder):
+class CompiledFinder:
     """Finds compiled modules before their sources."""
 
     def __init__(self, directory: Path, modules: dict[str, str]) -> None:
@@ -96,13 +97,14 @@ class CompiledFinder(MetaPathFinder):
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
+    ) -> ModuleSpec | None:
         """The compiled module, unless there is none or ``GPUSIM_INTERPRETED`` is set."""
         file = self._files.get(fullname)
         if file is None or os.environ.get(SWITCH):
             return None
-        loader = importlib.machinery.ExtensionFileLoader(fullname, file)
-        return importlib.util.spec_from_file_location(fullname, file, loader=loader)
+        spec = ModuleSpec(fullname, ExtensionFileLoader(fullname, file), origin=file)
+        spec.has_location = True
+        return spec
 
 
 def install() -> State:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -43,7 +44,7 @@ def files_to_compile(package: Path = PACKAGE) -> list[str]:
 
 HELPERS = '''
 
-from typing import Any as _Any
+from typing import Any as _Any, Final as _Final
 from builtins import sum as _builtin_sum
 
 _sum: _Any = _builtin_sum
@@ -51,8 +52,7 @@ _sum: _Any = _builtin_sum
 
 def _as_written(annotations: dict[str, str]) -> _Any:
     def of_python(kind: _Any) -> _Any:
-        if annotations:
-            kind.__annotations__ = annotations
+        kind.__annotations__ = annotations
         return kind
 
     return of_python
@@ -86,65 +86,100 @@ setup(name="gpusim_compiled", packages=[], ext_modules=modules, script_args=["bu
 '''
 
 
+Edit = tuple[int, int, int, str]
+"""Line, column from, column to (in bytes), what to put there."""
+
+CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
+
+
 def prepare(source: str) -> str:
     """The source to compile: what mypyc does otherwise than Python is left to Python.
 
-    Frozen dataclasses (pydantic reads their annotations) and classes with cached properties stay Python's classes, with
-    compiled methods; other dataclasses lose their slots, which compiled classes have anyway; sums are Python's; what
-    ``__next__`` returns is an object.
+    Frozen dataclasses (pydantic reads their annotations) stay Python's classes, with compiled methods; other dataclasses
+    lose their slots, which compiled classes have anyway; sums are Python's; what ``__next__`` returns is an object.
+    Numbers that stay are marked as such, and members of WarpState are looked up once: either costs a search each time else.
 
-    >>> print(prepare("x = sum([1.0])").splitlines()[-1])
-    x = _sum([1.0])
+    >>> prepare("SIZE = 2").splitlines()[-1], prepare("x = sum([1.0])").splitlines()[-1]
+    ('SIZE: _Final = 2', 'x = _sum([1.0])')
     """
     tree = ast.parse(source)
-    lines = source.splitlines(keepends=True)
-    edits: list[tuple[int, int, int, str]] = []
+    edits = _edits_of_constants(tree)
+    states: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "sum":
-            edits.append((node.func.lineno, node.func.col_offset, node.func.col_offset + 3, "_sum"))
+            edits.append(_instead_of(node.func, "_sum"))
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "WarpState":
+            states.add(node.attr)
+            edits.append(_instead_of(node, f"_STATE_{node.attr}"))
         elif isinstance(node, ast.ClassDef):
             edits += _edits_of_class(node)
-    edits.append((_first_line_after_imports(tree, len(lines)), 0, 0, HELPERS))
+    named = "".join(f"_STATE_{state}: _Final = WarpState.{state}\n" for state in sorted(states))
+    edits.append((_line_after_imports(tree, source), 0, 0, HELPERS + named + "\n\n"))
+    return _edited(source, edits)
+
+
+def with_constants(source: str) -> str:
+    """The same of a module that stays interpreted: its numbers are known when others are compiled.
+
+    >>> print(with_constants("SIZE = 2"), end="")
+    from typing import Final as _Final
+    SIZE: _Final = 2
+    """
+    tree = ast.parse(source)
+    first = (_line_after_imports(tree, source), 0, 0, "from typing import Final as _Final\n")
+    return _edited(source, [*_edits_of_constants(tree), first])
+
+
+def _edited(source: str, edits: list[Edit]) -> str:
+    lines = [line.encode() for line in source.splitlines(keepends=True)]
+    lines.append(b"")
     for line, begin, end, text in sorted(edits, reverse=True):
-        if line > len(lines):
-            lines.append(text)
-            continue
-        encoded = lines[line - 1].encode()
-        lines[line - 1] = (encoded[:begin] + text.encode() + encoded[end:]).decode()
-    return "".join(lines)
+        lines[line - 1] = lines[line - 1][:begin] + text.encode() + lines[line - 1][end:]
+    return b"".join(lines).decode()
 
 
-def _edits_of_class(node: ast.ClassDef) -> list[tuple[int, int, int, str]]:
-    """(line, column from, column to, what to put there)."""
-    edits: list[tuple[int, int, int, str]] = []
-    words = [ast.unparse(item) for item in node.decorator_list]
-    is_dataclass = any(word.split("(")[0] == "dataclass" for word in words)
-    methods = [item for item in node.body if isinstance(item, ast.FunctionDef)]
-    is_cached = any("cached_property" in ast.unparse(item) for each in methods for item in each.decorator_list)
-    if is_cached or (is_dataclass and any("frozen=True" in word for word in words)):
-        annotations = {ast.unparse(item.target): ast.unparse(item.annotation)
-                       for item in node.body if isinstance(item, ast.AnnAssign)}
-        edits.append((node.lineno, 0, 0, f"@_as_written({annotations!r})\n"))
-    elif is_dataclass:
-        for item in node.decorator_list:
-            if ast.unparse(item) == "dataclass(slots=True)":
-                assert item.end_col_offset is not None  # parsed from text
-                edits.append((item.lineno, item.col_offset, item.end_col_offset, "dataclass"))
-    for each in methods:
-        if each.name == "__next__" and each.returns is not None:
-            assert each.returns.end_col_offset is not None
-            edits.append((each.returns.lineno, each.returns.col_offset, each.returns.end_col_offset, "_Any"))
+def _instead_of(node: ast.expr, text: str) -> Edit:
+    assert node.end_col_offset is not None  # parsed from text
+    assert node.end_lineno == node.lineno
+    return (node.lineno, node.col_offset, node.end_col_offset, text)
+
+
+def _edits_of_constants(tree: ast.Module) -> list[Edit]:
+    edits: list[Edit] = []
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target: ast.expr = node.targets[0]
+            is_plain = re.fullmatch(r"-?[\w.]+|float\('inf'\)", ast.unparse(node.value)) is not None
+            if isinstance(target, ast.Name) and CONSTANT.fullmatch(target.id) and is_plain:
+                edits.append(_instead_of(target, f"{target.id}: _Final"))
     return edits
 
 
-def _first_line_after_imports(tree: ast.Module, num_lines: int) -> int:
+def _edits_of_class(node: ast.ClassDef) -> list[Edit]:
+    edits: list[Edit] = []
+    dataclasses = [item for item in node.decorator_list if ast.unparse(item).startswith("dataclass")]
+    if any("frozen=True" in ast.unparse(item) for item in dataclasses):
+        fields = [item for item in node.body if isinstance(item, ast.AnnAssign)]
+        annotations = {ast.unparse(item.target): ast.unparse(item.annotation) for item in fields}
+        edits.append((node.lineno, 0, 0, f"@_as_written({annotations!r})\n"))
+    else:
+        edits += [_instead_of(item, "dataclass") for item in dataclasses if ast.unparse(item) == "dataclass(slots=True)"]
+    edits += [
+        _instead_of(item.returns, "_Any")
+        for item in node.body
+        if isinstance(item, ast.FunctionDef) and item.name == "__next__" and item.returns is not None
+    ]
+    return edits
+
+
+def _line_after_imports(tree: ast.Module, source: str) -> int:
     """Where helpers may stand."""
     for node in tree.body:
         is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if not is_docstring and not isinstance(node, ast.Import | ast.ImportFrom):
-            decorators = getattr(node, "decorator_list", [])
+            decorators: list[ast.expr] = getattr(node, "decorator_list", [])
             return min([node.lineno, *(item.lineno for item in decorators)])
-    return num_lines + 1
+    return len(source.splitlines()) + 1
 
 
 def missing_tools() -> str | None:
@@ -169,11 +204,14 @@ def build(package: Path = PACKAGE) -> Path:
     manifest = manifest_of(package, {})  # before: an edit meanwhile makes it outdated
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
-        shutil.copytree(package, root / "gpusim", ignore=shutil.ignore_patterns("__pycache__", "_compiled", "configs", "kernels"))
+        others = shutil.ignore_patterns("__pycache__", "_compiled", "configs", "kernels", "validation")
+        shutil.copytree(package, root / "gpusim", ignore=others)
         files = [f"gpusim/{path}" for path in files_to_compile(package)]
         for file in files:
             path = root / file
             path.write_text(prepare(path.read_text(encoding="utf-8")), encoding="utf-8")
+        units = root / "gpusim" / "units.py"
+        units.write_text(with_constants(units.read_text(encoding="utf-8")), encoding="utf-8")
         (root / "build_modules.py").write_text(BUILD, encoding="utf-8")
         (root / "out").mkdir()
         ran = subprocess.run(

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError, GpusimError, nearest
+from gpusim.evidence import places
 from gpusim.evidence.stopwatch import VALUES
 from gpusim.workload.tma import TensorMap
 
@@ -506,11 +507,7 @@ def key_of(config: Config) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(config.items()))
 
 
-def kernels_dir() -> Path:
-    """Where the kernels lie: beside the package in a checkout, inside it when installed."""
-    package = Path(__file__).resolve().parent.parent
-    inside = package / "kernels"
-    return inside if inside.is_dir() else package.parent / "kernels"
+kernels_dir = places.kernels_dir
 
 
 def case_names(folder: Path | None = None) -> list[str]:

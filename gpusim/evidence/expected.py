@@ -11,9 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpusim.evidence.case import kernels_dir
-from gpusim.evidence.proof import held_out_families
-from gpusim.evidence.whole import CYCLES
+from gpusim.evidence.places import CYCLES, held_out_families, kernels_dir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError, nearest
+from gpusim.evidence import places
 from gpusim.evidence.case import (
     Answer,
     Case,
@@ -40,7 +41,7 @@ MIB = 2**20
 SIZES = (MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, 1024 * MIB, 4096 * MIB)
 """Bytes of the main input."""
 
-CYCLES, DURATION = "sm__cycles_elapsed.max", "gpu__time_duration.sum"
+CYCLES, DURATION = places.CYCLES, places.DURATION
 CLOCK = "sm__cycles_elapsed.avg.per_second"
 """Cycles and time of one pass; cycles over duration may be of two, which differ by some percent in launches of some us."""
 DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
