@@ -236,6 +236,6 @@ def build(package: Path = PACKAGE) -> Path:
     return target
 
 
-def clean(package: Path = PACKAGE) -> None:
+def clean_up(package: Path = PACKAGE) -> None:
     """Forget compiled modules, of every Python."""
     shutil.rmtree(package / "_compiled", ignore_errors=True)
