@@ -186,7 +186,7 @@ def missing_tools() -> str | None:
     """What cannot be compiled with, for want of something; None where all is there."""
     for name in ("mypyc", "setuptools"):
         if importlib.util.find_spec(name) is None:
-            return f"{name} is not installed: pip install 'mypy>=1.13' setuptools"
+            return f"{name} is not installed: pip install 'mypy>=2' setuptools"
     if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
         return "no C compiler is found: install gcc"
     return None
