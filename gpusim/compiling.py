@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gpusim.compiled import PACKAGE, home, manifest_of
+from gpusim.compiled import BINARY_TAG, PACKAGE, home, manifest_of
 from gpusim.errors import ConfigError
 
 COMPILED = (
@@ -79,7 +79,7 @@ def forgiving(self, parameters=None, **options):  # mypyc documents a keyword wi
 
 
 inspect.Signature.__init__ = forgiving
-modules = mypycify(["--ignore-missing-imports", *sys.argv[1:]], opt_level="2", debug_level="0")
+modules = mypycify(["--ignore-missing-imports", *sys.argv[1:]], opt_level="1", debug_level="0")
 for module in modules:
     module.extra_compile_args += ["-ffp-contract=off"]  # a product and a sum are rounded one by one, as in Python
 setup(name="gpusim_compiled", packages=[], ext_modules=modules, script_args=["build_ext", "--build-lib", "out"])
@@ -217,7 +217,7 @@ def build(package: Path = PACKAGE) -> Path:
         ran = subprocess.run(
             [sys.executable, "build_modules.py", *files], cwd=root, capture_output=True, text=True, check=False
         )
-        built = sorted((root / "out").rglob("*.so"))
+        built = sorted((root / "out").rglob(f"*{BINARY_TAG}"))
         if ran.returncode or not built:
             said = [line for line in (ran.stdout + ran.stderr).splitlines() if "error" in line.lower()]
             raise ConfigError(f"compile: {said[0].strip() if said else 'the compiler failed'}; gpusim works without")
@@ -226,10 +226,9 @@ def build(package: Path = PACKAGE) -> Path:
             shutil.rmtree(target, ignore_errors=True)
             target.mkdir(parents=True)
             for path in built:
-                name = ".".join(path.relative_to(root / "out").parts).split(".cpython-")[0].split(".abi3")[0]
-                file = f"{name}.so"
+                file = ".".join(path.relative_to(root / "out").parts)
                 shutil.copyfile(path, target / file)
-                manifest["modules"][name] = file
+                manifest["modules"][file.removesuffix(BINARY_TAG)] = file
             (target / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"compile: {target}: {error.strerror}, wants a directory that can be written") from None

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gpusim.cli import main
 from gpusim.compiled import (
     PACKAGE,
     SWITCH,
@@ -22,6 +23,7 @@ from gpusim.compiled import (
     read_manifest,
 )
 from gpusim.compiling import build, clean_up, files_to_compile, missing_tools, prepare
+from gpusim.errors import ConfigError
 
 LAUNCHES = Path(__file__).with_name("compiled_launches.py")
 
@@ -110,6 +112,17 @@ def test_those_of_another_python_are_not_used(package: Path) -> None:
 def test_a_broken_manifest_is_none(package: Path) -> None:
     (home(package) / "manifest.json").write_text("{")
     assert read_manifest(package) is None
+
+
+def test_without_a_compiler_there_is_one_sentence(
+    package: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(ConfigError, match="pip install|install gcc"):
+        build(package)
+    assert is_used(package)  # what was there stays
+    assert main(["compile"]) == 2
+    assert capsys.readouterr().err.startswith("gpusim: compile: ")
 
 
 def test_they_can_be_forgotten(package: Path) -> None:
