@@ -83,6 +83,18 @@ def of_transpose(extent: int) -> float:
     return min(seconds)
 
 
+def in_own_process(*, interpreted: bool) -> tuple[float, str]:
+    """(seconds of the first prediction's kind, what the busiest modules were) where they may be compiled, or may not."""
+    environment = {name: value for name, value in os.environ.items() if name != "GPUSIM_INTERPRETED"}
+    if interpreted:
+        environment["GPUSIM_INTERPRETED"] = "1"
+    program = "import gpusim, speed; speed.in_process(1024); print(speed.in_process(4096)[0], gpusim.compiled_state)"
+    words = [sys.executable, "-c", program]
+    ran = subprocess.run(words, check=True, env=environment, cwd=os.path.dirname(__file__), capture_output=True, text=True)
+    seconds, state = ran.stdout.split()
+    return float(seconds), state
+
+
 def as_command(*more: str) -> tuple[float, float]:
     """(seconds, largest MiB) of the command, start of Python included; modules are compiled, as when it runs again."""
     seconds = []
@@ -120,6 +132,9 @@ def main() -> None:
     print(f"| events of these three | {num_events:,}, {num_events_banded:,}, {num_events_drifting:,} | |")
     print(f"| a transpose of 8191 x 8191, of one of 8192 x 8192 | {of_transpose(8191) / of_transpose(8192):.1f} | |")
     per_event = small / num_events
+    plain, (compiled, state) = in_own_process(interpreted=True)[0], in_own_process(interpreted=False)
+    said = f"{plain / compiled:.1f} ({plain:.2f} s over {compiled:.2f} s)" if state == "compiled" else state
+    print(f"| the first as plain Python over `gpusim compile`'s | {said} | |")
     print(f"| an event of the first | {per_event * 1e6:.1f} us, {per_event * rate:.1f} bare simpy timeouts | |")
     print()
     print("| bound by memory, of the 4096 GEMM's time | 1 MiB | 64 MiB | 4 GiB | events | goal |")

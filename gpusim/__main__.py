@@ -1,5 +1,6 @@
 """``gpusim`` and ``python -m gpusim``: light enough that Ctrl-C is quiet while the command line is still being imported."""
 
+import gc
 import os
 import sys
 
@@ -7,6 +8,7 @@ import sys
 def run() -> int:
     """Run the command line; returns the exit status."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts threads else, for algebra that nobody does
+    gc.set_threshold(100_000, 20, 20)  # imports leave no circles worth looking for
     try:
         from gpusim.cli import main
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError, GpusimError, nearest
+from gpusim.evidence import places
 from gpusim.evidence.launched import (
     Argument,
     Input,
@@ -366,11 +367,7 @@ def key_of(config: Config) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(config.items()))
 
 
-def kernels_dir() -> Path:
-    """Where the kernels lie: beside the package in a checkout, inside it when installed."""
-    package = Path(__file__).resolve().parent.parent
-    inside = package / "kernels"
-    return inside if inside.is_dir() else package.parent / "kernels"
+kernels_dir = places.kernels_dir
 
 
 def case_names(folder: Path | None = None) -> list[str]:

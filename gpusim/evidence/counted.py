@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from gpusim.evidence import places
 from gpusim.evidence.case import Limit
 
-CYCLES, DURATION = "sm__cycles_elapsed.max", "gpu__time_duration.sum"
+CYCLES, DURATION = places.CYCLES, places.DURATION
 CLOCK = "sm__cycles_elapsed.avg.per_second"
 """Cycles and time of one pass; cycles over duration may be of two, which differ by some percent in launches of some us."""
 DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")

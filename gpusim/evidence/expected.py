@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpusim.evidence.case import kernels_dir
-from gpusim.evidence.proof import held_out_families
-from gpusim.evidence.whole import CYCLES
+from gpusim.evidence.places import CYCLES, held_out_families, kernels_dir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

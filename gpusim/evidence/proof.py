@@ -6,16 +6,16 @@ case tells apart (a schedule); cuts go across families (all with clusters) and c
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from gpusim.evidence.case import Limit, kernels_dir
+from gpusim.evidence.case import Limit
+from gpusim.evidence.places import CYCLES, held_out_families
 from gpusim.evidence.ranking import Ranking, ranking
 from gpusim.evidence.validate import Judgement, Summary, summaries, totals
-from gpusim.evidence.whole import CYCLES, EXACT_LIMIT, SINGLE, SUSTAINED
+from gpusim.evidence.whole import EXACT_LIMIT, SINGLE, SUSTAINED
 
 HEADLINES = (CYCLES, SINGLE[0], SUSTAINED[0])
 """Numbers that have a table of their own, with P90 and worst."""
@@ -98,12 +98,6 @@ def families(judgements: Iterable[Judgement]) -> list[Family]:
         )
         for found in (own, cut) for name, items in found.items()
     ]  # fmt: skip
-
-
-def held_out_families() -> frozenset[str]:
-    """Families that ``validation/first/held_out.toml`` names."""
-    path = kernels_dir().parent / "validation" / "first" / "held_out.toml"
-    return frozenset(tomllib.loads(path.read_text(encoding="utf-8"))["families"]) if path.exists() else frozenset()
 
 
 # ---------------------------------------------------------------------------------------------- orders
