@@ -117,7 +117,7 @@ class Engine:
         self.num_to_run = self.num_ctas if self._order is None else len(self._order)
         residency = (
             PlannedResidency(
-                self.traffic, num_sides=gpu.l2.num_partitions, others_fetch=is_quick and sample.order is not None
+                self.traffic, num_sides=gpu.l2.num_partitions, others_fetch=sample.order is not None
             )
             if self.traffic
             else LruResidency(side_bytes=gpu.l2_sides.side_bytes, num_sides=gpu.l2.num_partitions, is_warm=is_warm)

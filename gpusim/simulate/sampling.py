@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import Dispatcher
 from gpusim.machine.sm.occupancy import Occupancy
+from gpusim.simulate.door import slots_of_tiles
 from gpusim.workload.launch import Launch
 
 
@@ -26,8 +27,8 @@ class Sample:
     """CTAs in the order in which they are dispatched; None: all, as numbered."""
     fraction: float
     """SMs simulated, of all."""
-    fill_scales: Mapping[str, float]
-    """For each tensor the part of a fill's bytes that the sample pays for: fewer SMs share each fill than would."""
+    fill_scales: Mapping[str, Sequence[float]]
+    """For each tensor and wave the part of a fill's bytes that the sample pays for: fewer SMs share each fill than would."""
 
 
 def sample_sms(
@@ -62,9 +63,7 @@ def sample_sms(
     )
     places = [idx for idx, sms in enumerate(whole.slots) if sms_taken.issuperset(sms)]
     first_ctas = (np.array(places, dtype=np.int64)[:, None] * size + np.arange(size)).ravel()
-    waves = np.arange(-(-num_ctas // num_slots), dtype=np.int64)
-    order = (waves[:, None] * num_slots + first_ctas).ravel()
-    order = order[order < num_ctas]
+    order = _order(launch, first_ctas, num_slots=num_slots, num_ctas=num_ctas)
     xbar, l2, hbm, dispatcher = gpu.xbar, gpu.l2, gpu.hbm, gpu.dispatcher
     scaled = replace(
         gpu,
@@ -91,13 +90,39 @@ def sample_sms(
     return Sample(gpu=scaled, order=order, fraction=fraction, fill_scales=scales)
 
 
-def _fill_scales(launch: Launch, order: NDArray[np.int64], *, at_once: int) -> dict[str, float]:
-    """For each tensor that is read: CTAs of the first wave that share a panel in the sample, over those of all."""
-    whole, seen = np.arange(min(at_once, launch.num_tiles), dtype=np.int64), order[order < min(at_once, launch.num_tiles)]
-    scales: dict[str, float] = {}
+def _order(launch: Launch, first_ctas: NDArray[np.int64], *, num_slots: int, num_ctas: int) -> NDArray[np.int64]:
+    """CTAs of the slots of ``first_ctas``: later ones as they fall on slots; of a last wave that is not full one cluster."""
+    if launch.num_ctas is None:
+        return first_ctas[first_ctas < num_ctas]
+    is_taken = np.zeros(num_slots, dtype=np.bool_)
+    is_taken[first_ctas] = True
+    order = np.flatnonzero(is_taken[slots_of_tiles(launch, num_slots)[:num_ctas]])
+    last = num_ctas // num_slots * num_slots
+    if num_ctas > max(last, num_slots) and order[-1] < last:
+        order = np.append(order, np.arange(last, last + launch.cluster_size))
+    return order
+
+
+def _fill_scales(launch: Launch, order: NDArray[np.int64], *, at_once: int) -> dict[str, list[float]]:
+    """For each tensor that is read and each wave: CTAs that share a panel in the sample, over those of all."""
+    tiles = np.arange(launch.num_tiles, dtype=np.int64)
+    num_waves = -(-launch.num_tiles // at_once)
+    is_seen = np.zeros(launch.num_tiles, dtype=np.bool_)
+    if launch.num_ctas is None:
+        is_seen[:] = np.isin(tiles % at_once, order)
+    else:
+        is_seen[order] = True
+    wave = tiles // at_once
+    of_wave, seen_of_wave = (np.bincount(part, minlength=num_waves) for part in (wave, wave[is_seen]))
+    scales: dict[str, list[float]] = {}
     for item in launch.footprints:
         if item.access == "read":
-            sharers = len(whole) / len(np.unique(item.panel_of(whole)))
-            sharers_seen = len(seen) / len(np.unique(item.panel_of(seen)))
-            scales[item.tensor] = min(1.0, sharers_seen / sharers)
+            panels = item.panel_of(tiles)
+            keys = wave * (int(panels.max()) + 1) + panels
+            width = int(panels.max()) + 1
+            all_panels, seen_panels = (
+                np.bincount(np.unique(part) // width, minlength=num_waves) for part in (keys, keys[is_seen])
+            )
+            share = seen_of_wave / of_wave * all_panels / np.maximum(seen_panels, 1)
+            scales[item.tensor] = np.minimum(1.0, share).tolist()
     return scales
