@@ -157,6 +157,8 @@ class Engine:
         self.epilogue_cycles: dict[str, float] = {}
         """Cycles of each role in sections called epilogue."""
         self.end_cycle = self.last_exit = self.first_start = self._cold_start_cycles = 0.0
+        self.exit_cycles = 0.0
+        """Of all CTAs that have exited, summed."""
         self.copy_cycles, self.num_copies = 0.0, 0
 
     # ------------------------------------------------------------------------------------------ run
@@ -294,6 +296,7 @@ class Engine:
         del self._live[cta.idx]
         cta.roles.clear()  # nothing refers in a circle, so that no garbage is left to collect
         self._num_exits += cta.num_alike
+        self.exit_cycles += self.reported_cycle * cta.num_alike
         retired, all_retired = self.machine.dispatcher.retire_alike(at_cycle=now, num_ctas=cta.num_alike)
         self.last_exit = max(self.last_exit, all_retired)
         # the kernel's end asks for stores once it has left, whenever they were, and for atomics that are on their way

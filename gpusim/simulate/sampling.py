@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.dispatcher import Dispatcher
+from gpusim.machine.dispatcher import GOLDEN, Dispatcher
 from gpusim.machine.sm.occupancy import Occupancy
-from gpusim.simulate.door import slots_of_tiles
 from gpusim.workload.launch import Launch
+
+
+RUN, RUNS_MIXED = 4, 3
+"""Clusters that fall to one GPC of RUNS_MIXED times as many that follow each other, where slots are filled again."""
+
+MIXED_SEED = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +102,38 @@ def _order(launch: Launch, first_ctas: NDArray[np.int64], *, num_slots: int, num
         return first_ctas[first_ctas < num_ctas]
     is_taken = np.zeros(num_slots, dtype=np.bool_)
     is_taken[first_ctas] = True
-    order = np.flatnonzero(is_taken[slots_of_tiles(launch, num_slots)[:num_ctas]])
+    order = np.flatnonzero(is_taken[_slots_of_ctas(launch.cluster_size, num_slots=num_slots, num_ctas=num_ctas)])
     last = num_ctas // num_slots * num_slots
     if num_ctas > max(last, num_slots) and order[-1] < last:
         order = np.append(order, np.arange(last, last + launch.cluster_size))
     return order
+
+
+def _slots_of_ctas(size: int, *, num_slots: int, num_ctas: int) -> NDArray[np.int64]:
+    """The slot of each CTA, int64[num_ctas], of clusters of ``size``.
+
+    The first wave's lie in the order in which SMs are filled. SMs of one GPC that wait for the same lines end together, and
+    so do those of others: of some following clusters a run falls to each of some GPCs, mixed, and which GPCs these are goes
+    by multiples of the golden section.
+    """
+    found = np.arange(num_ctas, dtype=np.int64) % num_slots
+    num_clusters = num_slots // size
+    run = gcd(RUN, num_clusters)
+    num_runs = num_clusters // run
+    if num_ctas <= num_slots or num_runs < 2:
+        return found
+    step = max(1, round(num_runs * GOLDEN))
+    while gcd(step, num_runs) > 1:
+        step += 1
+    cluster, rank = np.divmod(np.arange(num_slots, num_ctas, dtype=np.int64), size)
+    num_mixed = RUNS_MIXED * run
+    windows = np.arange(-(-len(cluster) // (size * num_mixed)) + 1)
+    keys = np.random.default_rng(MIXED_SEED).random((len(windows), num_mixed))
+    places = np.argsort(keys, axis=1)
+    window, idx = np.divmod(cluster - num_clusters, num_mixed)
+    of_run = window * RUNS_MIXED + places[window, idx] // run
+    found[num_slots:] = (of_run * step % num_runs * run + places[window, idx] % run) * size + rank
+    return found
 
 
 def _fill_scales(launch: Launch, order: NDArray[np.int64], *, at_once: int) -> dict[str, list[float]]:
