@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import GOLDEN, Dispatcher
+from gpusim.machine.memory.xbar import by_turns
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.workload.launch import Launch
 
@@ -70,6 +71,7 @@ def sample_sms(
     places = [idx for idx, sms in enumerate(whole.slots) if sms_taken.issuperset(sms)]
     first_ctas = (np.array(places, dtype=np.int64)[:, None] * size + np.arange(size)).ravel()
     order = _order(launch, first_ctas, num_slots=num_slots, num_ctas=num_ctas)
+    lag = reading_lag(gpu) if launch.num_ctas is None else 1.0
     xbar, l2, hbm, dispatcher = gpu.xbar, gpu.l2, gpu.hbm, gpu.dispatcher
     scaled = replace(
         gpu,
@@ -79,7 +81,7 @@ def sample_sms(
             gpcs=Counter(str(floorplan.gpc_of_sm.count(gpc_idx)) for gpc_idx in taken),
         ),
         l2=replace(
-            l2, sustained_fraction=l2.sustained_fraction * fraction, link_bytes_per_cycle=l2.link_bytes_per_cycle * fraction
+            l2, sustained_fraction=l2.sustained_fraction * fraction / lag, link_bytes_per_cycle=l2.link_bytes_per_cycle * fraction
         ),
         xbar=replace(xbar, write_bytes_per_cycle=xbar.write_bytes_per_cycle * fraction),
         hbm=replace(
@@ -94,6 +96,37 @@ def sample_sms(
     )
     scales = _fill_scales(launch, order, at_once=min(num_slots, num_ctas))
     return Sample(gpu=scaled, order=order, fraction=fraction, fill_scales=scales)
+
+
+def reading_lag(gpu: GpuSpec) -> float:
+    """Cycles until SMs have all read as much out of L2 as each other, over those that it would take them served alike.
+
+    Slices serve GPCs in turns; those that have done leave theirs to the rest. What is shared out before it is read, as the
+    tiles of a persistent grid, takes so much longer where slices set the pace.
+    """
+    floorplan, xbar = gpu.floorplan, gpu.xbar
+    total = gpu.l2.num_slices * gpu.l2.slice_bytes_per_cycle * gpu.l2.sustained_fraction
+    num_lone = len(floorplan.lone)
+    lag = 1.0
+    for side in set(floorplan.side_of_sm):
+        left = {idx: 1.0 for idx, sms in enumerate(floorplan.members) if floorplan.side_of_sm[sms[0]] == side}
+        sizes = {idx: floorplan.gpc_of_sm.count(idx) for idx in left}
+        num_sms = sum(sizes.values())
+        of_side, cycles = total * num_sms / gpu.num_sms, 0.0
+        each = of_side / num_sms
+        if each >= xbar.sm_read_bytes_per_cycle:
+            continue
+        while left:
+            turns = [2 if num_lone and not idx else 1 for idx in left]
+            most = [min(xbar.gpc_read_bytes_per_cycle, sizes[idx] * xbar.sm_read_bytes_per_cycle) for idx in left]
+            rates = {
+                idx: gets / sizes[idx] / each for idx, gets in zip(left, by_turns(of_side, turns, most), strict=True)
+            }
+            until = min(left[idx] / rates[idx] for idx in left)
+            cycles += until
+            left = {idx: part - until * rates[idx] for idx, part in left.items() if part > until * rates[idx] * (1.0 + 1e-9)}
+        lag = max(lag, cycles)
+    return lag
 
 
 def _order(launch: Launch, first_ctas: NDArray[np.int64], *, num_slots: int, num_ctas: int) -> NDArray[np.int64]:

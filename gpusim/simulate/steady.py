@@ -450,7 +450,7 @@ class SteadyState:
         if not pace.report(loop.role.cta_idx, engine.reported_cycle, loop.step):
             return
         period = pace.period(2 if self._math_sets_the_pace() else 3)
-        if self._is_quick and period is None and len(pace.means) >= QUICK_WAVES:
+        if self._is_quick and period is None and len(pace.means) > QUICK_WAVES:
             period = sum(pace.means[-QUICK_WAVES:]) / QUICK_WAVES
         steps = engine.steps_per_turn
         if period is None or not steps:
