@@ -93,7 +93,7 @@ class Machine:
         ctas_per_sm: int,
         smem_bytes_per_sm: int,
         num_ctas: int | None = None,
-        fill_scales: Mapping[str, float] | None = None,
+        fill_scales: Mapping[str, Sequence[float]] | None = None,
         fetch_scales: Mapping[str, float] | None = None, piece_bytes: Mapping[str, int] | None = None,
         alike: Mapping[int, int] | None = None,
     ) -> None:

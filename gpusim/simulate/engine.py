@@ -82,7 +82,7 @@ class Engine:
         self.num_to_run = self.num_ctas if self._order is None else len(self._order)
         residency = (
             PlannedResidency(
-                self.traffic, num_sides=gpu.l2.num_partitions, others_fetch=is_quick and sample.order is not None
+                self.traffic, num_sides=gpu.l2.num_partitions, others_fetch=sample.order is not None
             )
             if self.traffic
             else LruResidency(side_bytes=gpu.l2_sides.side_bytes, num_sides=gpu.l2.num_partitions, is_warm=is_warm)
@@ -120,6 +120,8 @@ class Engine:
         self.epilogue_cycles: dict[str, float] = {}
         """Cycles of each role in sections called epilogue."""
         self.end_cycle = self.last_exit = self.first_start = self._cold_start_cycles = 0.0
+        self.exit_cycles = 0.0
+        """Of all CTAs that have exited, summed."""
         self.copy_cycles, self.num_copies = 0.0, 0
 
     # ------------------------------------------------------------------------------------------ run
@@ -257,6 +259,7 @@ class Engine:
         del self._live[cta.idx]
         cta.roles.clear()  # nothing refers in a circle, so that no garbage is left to collect
         self._num_exits += cta.num_alike
+        self.exit_cycles += self.reported_cycle * cta.num_alike
         retired, all_retired = self.machine.dispatcher.retire_alike(at_cycle=now, num_ctas=cta.num_alike)
         self.last_exit = max(self.last_exit, all_retired)
         # the kernel's end asks for stores once it has left, whenever they were, and for atomics that are on their way

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.dispatcher import Dispatcher
+from gpusim.machine.dispatcher import GOLDEN, Dispatcher
+from gpusim.machine.memory.xbar import by_turns
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.workload.launch import Launch
+
+
+RUN, RUNS_MIXED = 4, 3
+"""Clusters that fall to one GPC of RUNS_MIXED times as many that follow each other, where slots are filled again."""
+
+MIXED_SEED = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +34,8 @@ class Sample:
     """CTAs in the order in which they are dispatched; None: all, as numbered."""
     fraction: float
     """SMs simulated, of all."""
-    fill_scales: Mapping[str, float]
-    """For each tensor the part of a fill's bytes that the sample pays for: fewer SMs share each fill than would."""
+    fill_scales: Mapping[str, Sequence[float]]
+    """For each tensor and wave the part of a fill's bytes that the sample pays for: fewer SMs share each fill than would."""
 
 
 def sample_sms(
@@ -62,9 +70,8 @@ def sample_sms(
     )
     places = [idx for idx, sms in enumerate(whole.slots) if sms_taken.issuperset(sms)]
     first_ctas = (np.array(places, dtype=np.int64)[:, None] * size + np.arange(size)).ravel()
-    waves = np.arange(-(-num_ctas // num_slots), dtype=np.int64)
-    order = (waves[:, None] * num_slots + first_ctas).ravel()
-    order = order[order < num_ctas]
+    order = _order(launch, first_ctas, num_slots=num_slots, num_ctas=num_ctas)
+    lag = reading_lag(gpu) if launch.num_ctas is None else 1.0
     xbar, l2, hbm, dispatcher = gpu.xbar, gpu.l2, gpu.hbm, gpu.dispatcher
     scaled = replace(
         gpu,
@@ -74,7 +81,7 @@ def sample_sms(
             gpcs=Counter(str(floorplan.gpc_of_sm.count(gpc_idx)) for gpc_idx in taken),
         ),
         l2=replace(
-            l2, sustained_fraction=l2.sustained_fraction * fraction, link_bytes_per_cycle=l2.link_bytes_per_cycle * fraction
+            l2, sustained_fraction=l2.sustained_fraction * fraction / lag, link_bytes_per_cycle=l2.link_bytes_per_cycle * fraction
         ),
         xbar=replace(xbar, write_bytes_per_cycle=xbar.write_bytes_per_cycle * fraction),
         hbm=replace(
@@ -91,13 +98,97 @@ def sample_sms(
     return Sample(gpu=scaled, order=order, fraction=fraction, fill_scales=scales)
 
 
-def _fill_scales(launch: Launch, order: NDArray[np.int64], *, at_once: int) -> dict[str, float]:
-    """For each tensor that is read: CTAs of the first wave that share a panel in the sample, over those of all."""
-    whole, seen = np.arange(min(at_once, launch.num_tiles), dtype=np.int64), order[order < min(at_once, launch.num_tiles)]
-    scales: dict[str, float] = {}
+def reading_lag(gpu: GpuSpec) -> float:
+    """Cycles until SMs have all read as much out of L2 as each other, over those that it would take them served alike.
+
+    Slices serve GPCs in turns; those that have done leave theirs to the rest. What is shared out before it is read, as the
+    tiles of a persistent grid, takes so much longer where slices set the pace.
+    """
+    floorplan, xbar = gpu.floorplan, gpu.xbar
+    total = gpu.l2.num_slices * gpu.l2.slice_bytes_per_cycle * gpu.l2.sustained_fraction
+    num_lone = len(floorplan.lone)
+    lag = 1.0
+    for side in set(floorplan.side_of_sm):
+        left = {idx: 1.0 for idx, sms in enumerate(floorplan.members) if floorplan.side_of_sm[sms[0]] == side}
+        sizes = {idx: floorplan.gpc_of_sm.count(idx) for idx in left}
+        num_sms = sum(sizes.values())
+        of_side, cycles = total * num_sms / gpu.num_sms, 0.0
+        each = of_side / num_sms
+        if each >= xbar.sm_read_bytes_per_cycle:
+            continue
+        while left:
+            turns = [2 if num_lone and not idx else 1 for idx in left]
+            most = [min(xbar.gpc_read_bytes_per_cycle, sizes[idx] * xbar.sm_read_bytes_per_cycle) for idx in left]
+            rates = {
+                idx: gets / sizes[idx] / each for idx, gets in zip(left, by_turns(of_side, turns, most), strict=True)
+            }
+            until = min(left[idx] / rates[idx] for idx in left)
+            cycles += until
+            left = {idx: part - until * rates[idx] for idx, part in left.items() if part > until * rates[idx] * (1.0 + 1e-9)}
+        lag = max(lag, cycles)
+    return lag
+
+
+def _order(launch: Launch, first_ctas: NDArray[np.int64], *, num_slots: int, num_ctas: int) -> NDArray[np.int64]:
+    """CTAs of the slots of ``first_ctas``: later ones as they fall on slots; of a last wave that is not full one cluster."""
+    if launch.num_ctas is None:
+        return first_ctas[first_ctas < num_ctas]
+    is_taken = np.zeros(num_slots, dtype=np.bool_)
+    is_taken[first_ctas] = True
+    order = np.flatnonzero(is_taken[_slots_of_ctas(launch.cluster_size, num_slots=num_slots, num_ctas=num_ctas)])
+    last = num_ctas // num_slots * num_slots
+    if num_ctas > max(last, num_slots) and order[-1] < last:
+        order = np.append(order, np.arange(last, last + launch.cluster_size))
+    return order
+
+
+def _slots_of_ctas(size: int, *, num_slots: int, num_ctas: int) -> NDArray[np.int64]:
+    """The slot of each CTA, int64[num_ctas], of clusters of ``size``.
+
+    The first wave's lie in the order in which SMs are filled. SMs of one GPC that wait for the same lines end together, and
+    so do those of others: of some following clusters a run falls to each of some GPCs, mixed, and which GPCs these are goes
+    by multiples of the golden section.
+    """
+    found = np.arange(num_ctas, dtype=np.int64) % num_slots
+    num_clusters = num_slots // size
+    run = gcd(RUN, num_clusters)
+    num_runs = num_clusters // run
+    if num_ctas <= num_slots or num_runs < 2:
+        return found
+    step = max(1, round(num_runs * GOLDEN))
+    while gcd(step, num_runs) > 1:
+        step += 1
+    cluster, rank = np.divmod(np.arange(num_slots, num_ctas, dtype=np.int64), size)
+    num_mixed = RUNS_MIXED * run
+    windows = np.arange(-(-len(cluster) // (size * num_mixed)) + 1)
+    keys = np.random.default_rng(MIXED_SEED).random((len(windows), num_mixed))
+    places = np.argsort(keys, axis=1)
+    window, idx = np.divmod(cluster - num_clusters, num_mixed)
+    of_run = window * RUNS_MIXED + places[window, idx] // run
+    found[num_slots:] = (of_run * step % num_runs * run + places[window, idx] % run) * size + rank
+    return found
+
+
+def _fill_scales(launch: Launch, order: NDArray[np.int64], *, at_once: int) -> dict[str, list[float]]:
+    """For each tensor that is read and each wave: CTAs that share a panel in the sample, over those of all."""
+    tiles = np.arange(launch.num_tiles, dtype=np.int64)
+    num_waves = -(-launch.num_tiles // at_once)
+    is_seen = np.zeros(launch.num_tiles, dtype=np.bool_)
+    if launch.num_ctas is None:
+        is_seen[:] = np.isin(tiles % at_once, order)
+    else:
+        is_seen[order] = True
+    wave = tiles // at_once
+    of_wave, seen_of_wave = (np.bincount(part, minlength=num_waves) for part in (wave, wave[is_seen]))
+    scales: dict[str, list[float]] = {}
     for item in launch.footprints:
         if item.access == "read":
-            sharers = len(whole) / len(np.unique(item.panel_of(whole)))
-            sharers_seen = len(seen) / len(np.unique(item.panel_of(seen)))
-            scales[item.tensor] = min(1.0, sharers_seen / sharers)
+            panels = item.panel_of(tiles)
+            keys = wave * (int(panels.max()) + 1) + panels
+            width = int(panels.max()) + 1
+            all_panels, seen_panels = (
+                np.bincount(np.unique(part) // width, minlength=num_waves) for part in (keys, keys[is_seen])
+            )
+            share = seen_of_wave / of_wave * all_panels / np.maximum(seen_panels, 1)
+            scales[item.tensor] = np.minimum(1.0, share).tolist()
     return scales

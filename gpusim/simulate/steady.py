@@ -258,6 +258,9 @@ class SteadyState:
         self._iterations = Pace()
         self._turns = Pace()
         self._wave_ends: list[float] = []
+        self._mean_ends: list[float] = []
+        """For each wave the mean of its CTAs' exits: a sample's come in bursts, the last of which says little of the wave."""
+        self._exits_before = 0.0
         self.num_iterations_skipped = 0
         self.num_waves_skipped = 0
         self._rank = {role.name: idx for idx, role in enumerate(engine.launch.roles)}
@@ -447,7 +450,7 @@ class SteadyState:
         if not pace.report(loop.role.cta_idx, engine.reported_cycle, loop.step):
             return
         period = pace.period(2 if self._math_sets_the_pace() else 3)
-        if self._is_quick and period is None and len(pace.means) >= QUICK_WAVES:
+        if self._is_quick and period is None and len(pace.means) > QUICK_WAVES:
             period = sum(pace.means[-QUICK_WAVES:]) / QUICK_WAVES
         steps = engine.steps_per_turn
         if period is None or not steps:
@@ -481,6 +484,8 @@ class SteadyState:
         engine = self._engine
         ends = self._wave_ends
         ends.append(engine.reported_cycle)
+        self._mean_ends.append((engine.exit_cycles - self._exits_before) / engine.slots_to_run)
+        self._exits_before = engine.exit_cycles
         waves = [later - earlier for earlier, later in pairwise(ends)]
         duration = common(waves[-SAME_WAVES:], SAME_WAVES, 2 * TOLERANCE)
         if duration is None:
@@ -489,7 +494,7 @@ class SteadyState:
         num_waves = engine.num_to_run // engine.slots_to_run - begun - 1
         is_quick = duration is None and self._is_quick
         if is_quick:
-            duration = self._mean_of_waves(waves, begun, num_waves)
+            duration = self._mean_of_waves(begun, num_waves)
         if duration is None:
             return 0
         while num_waves >= 1 and not is_quick and not self._may_leave_out(begun, num_waves, duration):
@@ -499,16 +504,18 @@ class SteadyState:
         self.num_waves_skipped += num_waves
         engine.skip(num_waves * duration, f"{num_waves} waves", is_of_waves=True)
         ends.clear()
+        self._mean_ends.clear()
         return num_waves
 
-    def _mean_of_waves(self, waves: list[float], begun: int, num_waves: int) -> float | None:
+    def _mean_of_waves(self, begun: int, num_waves: int) -> float | None:
         """The mean of the last waves, if they fetch from memory what those to come do; else it is better to look on."""
         first = begun - 1 - QUICK_WAVES
-        if len(waves) < QUICK_WAVES or num_waves < 1 or first < 0:
+        ends = self._mean_ends
+        if len(ends) <= QUICK_WAVES or num_waves < 1 or first < 0:
             return None
         if not self._engine.is_traffic_alike(first, begun - 1, begun + num_waves, QUICK_TRAFFIC_TOLERANCE):
             return None
-        return sum(waves[-QUICK_WAVES:]) / QUICK_WAVES
+        return (ends[-1] - ends[-1 - QUICK_WAVES]) / QUICK_WAVES
 
     def _may_leave_out(self, begun: int, num_waves: int, duration: float) -> bool:
         """Whether ``num_waves`` from the ``begun``-th on do what the three before them do, each in ``duration`` cycles."""

@@ -28,6 +28,9 @@ MOST_LINES = 1024
 """Of a request whose slowest line is looked for; more channels than a GPU's memory has."""
 
 
+MOST_SMS = 1 << 10
+"""Of a GPU: those beyond a sample are numbered behind them."""
+
 Begun = Callable[[float], None]
 """Called with the cycle at which a transfer begins."""
 
@@ -111,7 +114,7 @@ def _slowest_of_both(num_rows: int, share_steps: int, refresh_fraction: float, r
 class _Intake:
     """What one SM draws: its fills one after the other, the first of them sharing the wire with other SMs'."""
 
-    __slots__ = ("_alike", "_done", "_hbm", "_num_bytes", "_waiting", "_wire")
+    __slots__ = ("_alike", "_done", "_hbm", "_num_bytes", "_share", "_waiting", "_wire")
 
     def __init__(self, hbm: Hbm, num_alike: float) -> None:
         self._hbm = hbm
@@ -119,31 +122,32 @@ class _Intake:
         self._wire = hbm.wire
         self._done: Done | None = None
         self._num_bytes = 0.0
-        self._waiting: deque[tuple[float, Done, Begun | None]] = deque()
+        self._share = 1.0
+        self._waiting: deque[tuple[float, float, Done, Begun | None]] = deque()
 
-    def fill(self, num_bytes: float, done: Done, begun: Begun | None) -> None:
-        """Queue ``num_bytes``."""
+    def fill(self, num_bytes: float, share: float, done: Done, begun: Begun | None) -> None:
+        """Queue ``num_bytes``, of which the wire pays for a ``share``."""
         if self._done is None:
             self._done = done
-            self._num_bytes = num_bytes
+            self._num_bytes, self._share = num_bytes, share
             self._hbm.num_reading += 1
             if begun is not None:
                 begun(self._hbm.now())
-            self._wire.transfer(num_bytes, self, self._alike)
+            self._wire.transfer(num_bytes, self, self._alike * share)
         else:
-            self._waiting.append((num_bytes, done, begun))
+            self._waiting.append((num_bytes, share, done, begun))
 
     def __call__(self, cycle: float) -> None:
         """The last byte of the first has passed."""
         done = self._done
         assert done is not None  # a transfer was under way
-        self._hbm.has_read(self._num_bytes * self._alike)
+        self._hbm.has_read(self._num_bytes * self._alike * self._share)
         if self._waiting:
-            num_bytes, self._done, begun = self._waiting.popleft()
-            self._num_bytes = num_bytes
+            num_bytes, share, self._done, begun = self._waiting.popleft()
+            self._num_bytes, self._share = num_bytes, share
             if begun is not None:
                 begun(cycle)
-            self._wire.transfer(num_bytes, self, self._alike)
+            self._wire.transfer(num_bytes, self, self._alike * share)
         else:
             self._done = None
             self._hbm.num_reading -= 1
@@ -201,6 +205,7 @@ class Hbm(Component):
         )
         self._intakes: dict[int, _Intake] = {}
         self._alike = alike or {}
+        self._num_shared = 0
 
     def refresh_cycles(self, num_rows: float, over_cycles: float = 0.0) -> float:
         """How much later than a mean row's the slowest of ``num_rows`` rows comes that are asked for over ``over_cycles``.
@@ -277,19 +282,24 @@ class Hbm(Component):
 
     def fill(
         self, num_bytes: float, done: Done, *, sm_idx: int, count: float, begun: Begun | None = None,
-        piece_bytes: float = 0.0,
+        piece_bytes: float = 0.0, share: float = 1.0,
     ) -> None:
         """Read ``num_bytes`` for a miss of one SM; ``done`` is called when the last byte has passed the wire.
 
         ``begun(cycle)`` is called when the first begins to. The bytes lie in pieces of ``piece_bytes``, or side by side.
+        ``share``: what of them is paid for; where it is less than 1, SMs beyond a sample want them, too, and draw in turn.
         """
-        self.counters.read_bytes += num_bytes * count
-        intake = self._intakes.get(sm_idx)
+        self.counters.read_bytes += num_bytes * count * share
+        key = sm_idx
+        if share < 1.0:
+            self._num_shared += 1
+            key += self._num_shared % max(1, round(1.0 / share)) * MOST_SMS if share else 0
+        intake = self._intakes.get(key)
         if intake is None:
-            intake = self._intakes[sm_idx] = _Intake(self, float(self._alike.get(sm_idx, 1)))
+            intake = self._intakes[key] = _Intake(self, float(self._alike.get(sm_idx, 1)))
         if piece_bytes:
             num_bytes *= 1.0 + self.spec.piece_read_bytes / piece_bytes
-        intake.fill(num_bytes, done, begun)
+        intake.fill(num_bytes, share, done, begun)
 
     def busy_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
         """Part of ``cycles`` in which the wire moves so many bytes."""

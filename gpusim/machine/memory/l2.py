@@ -143,12 +143,12 @@ class L2(Component):
 
     def __init__(
         self, spec: L2Spec, *, hbm: Hbm, residency: Residency, side_shares: Sequence[float] = (1.0,),
-        fill_scales: Mapping[str, float] | None = None, fetch_scales: Mapping[str, float] | None = None,
+        fill_scales: Mapping[str, Sequence[float]] | None = None, fetch_scales: Mapping[str, float] | None = None,
         piece_bytes: Mapping[str, int] | None = None,
     ) -> None:
         """``residency`` says what misses; ``hbm`` is the level below; ``side_shares``: the SMs of each side, of all.
 
-        ``fill_scales``: for each tensor the part of a fill's bytes that is paid for, where only a sample of the SMs is
+        ``fill_scales``: for each tensor and wave the part of a fill's bytes that is paid for, where only a sample of the SMs is
         simulated and others would have asked first. ``fetch_scales``: what memory gives for a byte of it that is asked for,
         where that is more than the byte. ``piece_bytes``: of tensors that are touched in pieces, as in ``Footprint``.
         """
@@ -205,9 +205,8 @@ class L2(Component):
             if not begin <= (place or self._draw()) < begin + chance:
                 return self._near_latency_cycles, 0.0
             crossing, latency = share * request.num_bytes / chance, self.hit_latency_cycles
-        scale = self._fill_scales.get(request.tensor)
-        if scale is not None:
-            crossing *= min(1.0, scale * self._side_weights[side])
+        if self._fill_scales:
+            crossing *= min(1.0, self._fill_scale(request) * self._side_weights[side])
         link = self._links[side % len(self._links)]
         if tile.done_at is None:  # what comes from memory crosses when it has come
             tile.crossings.append((link, crossing, num_sms))
@@ -278,7 +277,7 @@ class L2(Component):
         self.counters.miss_sectors += num_bytes / SECTOR_BYTES * request.num_alike
         if not self.residency.is_planned(request.tensor):
             self.counters.unplanned_miss_bytes += num_bytes * request.num_alike
-        paid = num_bytes * self._fill_scales.get(request.tensor, 1.0) * self._fetch_scales.get(request.tensor, 1.0)
+        paid = num_bytes * self._fetch_scales.get(request.tensor, 1.0)
         hbm = self.hbm
         far = self.hit_latency_cycles - self._mean_latency_cycles if request.num_bytes > SIDE_BYTES else 0.0
         num_rows = max(request.num_rows * share, num_bytes / ROW_BYTES, 1.0)
@@ -296,8 +295,13 @@ class L2(Component):
         done = _Filled(tile, earliest, hbm.latency_cycles + waits)
         hbm.fill(
             paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
-            piece_bytes=self._piece_bytes_of(request.tensor),
+            piece_bytes=self._piece_bytes_of(request.tensor), share=self._fill_scale(request),
         )
+
+    def _fill_scale(self, request: MemoryRequest) -> float:
+        """The part of a fill's bytes that is paid for."""
+        scales = self._fill_scales.get(request.tensor)
+        return 1.0 if scales is None else scales[min(request.wave, len(scales) - 1)]
 
     def _piece_bytes_of(self, tensor: str) -> int:
         """Of memory's pieces, which are no shorter than what it gives at least; 0: side by side."""
