@@ -28,7 +28,6 @@ from gpusim.evidence.case import (
     kernels_dir,
 )
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.floorplan import Floorplan
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.dtypes import BF16
@@ -148,14 +147,20 @@ def num_smem_bytes(config: Config) -> int:
     return max(LEAST_SMEM_BYTES[int(config["ctas_per_sm"])], ring, store_bytes(config))
 
 
-def live_sms(config: Config, floorplan: Floorplan) -> list[int]:
+@cache
+def gpc_of_sm() -> tuple[int, ...]:
+    """The GPC of each SM."""
+    return tuple(load_gpu(GPU).floorplan.gpc_of_sm)
+
+
+def live_sms(config: Config) -> list[int]:
     """SMs whose CTAs store."""
     live = config["live"]
     if live == "all":
         return list(range(NUM_SMS))
     if live == "one":
         return [0]
-    return [sm for sm in range(NUM_SMS) if floorplan.gpc_of_sm[sm] == int(live.removeprefix("gpc_"))]
+    return [sm for sm in range(NUM_SMS) if gpc_of_sm()[sm] == int(live.removeprefix("gpc_"))]
 
 
 def tile_of(config: Config, cta: int) -> tuple[int, int]:
@@ -215,7 +220,7 @@ def salt_of(config: Config) -> int:
 
 def launch(config: Config, is_counted: bool) -> KernelLaunch:
     """The same launch under the profiler as without, but that nobody looks at what it has stored."""
-    live = live_sms(config, load_gpu(GPU).floorplan)
+    live = live_sms(config)
     names = ("m_tiles", "n_tiles", "raster_group", "b_rows", "stages", "steps", "wrap", "math_cycles", "work_cycles")
     of = {name: int(config[name]) for name in names}
     bits = [sum(1 << sm % 32 for sm in live if sm // 32 == word) for word in range(5)]
@@ -282,7 +287,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     for sm, zero in zip(told["sm"].tolist(), told["zero"].tolist(), strict=True):
         if zero >= 0:
             zeros.setdefault(sm, zero)
-    live = live_sms(config, load_gpu(GPU).floorplan)
+    live = live_sms(config)
     if set(zeros) != set(live):
         raise WrongAnswer("SMs had their first CTAs where others should")
     ran = np.isin(told["sm"], live)
@@ -306,7 +311,7 @@ def values_of(config: Config, sms: list[int], times: dict[str, NDArray[np.float6
     values |= spreads(sms, times, waves)
     if waves[-1] > 0:
         values |= following(sms, times)
-    gpc_of = load_gpu(GPU).floorplan.gpc_of_sm
+    gpc_of = gpc_of_sm()
     if waves[-1] == 0:
         took = times["read"] - times["begin"]
         for gpc in sorted({gpc_of[sm] for sm in sms}):
@@ -334,7 +339,7 @@ def p10_to_p90(times: NDArray[np.float64]) -> float:
 
 def spreads(sms: list[int], times: dict[str, NDArray[np.float64]], waves: NDArray[np.int64]) -> dict[str, float]:
     """P90 less P10 of starts, stores' begins and exits of each wave; the same of SMs of a GPC, mean of the GPCs."""
-    gpcs = np.array([load_gpu(GPU).floorplan.gpc_of_sm[sm] for sm in sms])
+    gpcs = np.array([gpc_of_sm()[sm] for sm in sms])
     values = {}
     for wave in range(min(int(waves[-1]) + 1, MOST_WAVES)):
         of = waves == wave
@@ -357,7 +362,7 @@ def following(sms: list[int], times: dict[str, NDArray[np.float64]]) -> dict[str
         num_slots = sum(start <= exits[0] for start in starts)
         gaps += [start - exit_ for exit_, start in zip(exits, starts[num_slots:], strict=False)]
     values = {f"gap_p{pct}_cycles": float(np.percentile(gaps, pct)) for pct in (0, 10, 50, 90)}
-    gpcs = np.array([load_gpu(GPU).floorplan.gpc_of_sm[sm] for sm in sms])[len(by_sm) :]
+    gpcs = np.array([gpc_of_sm()[sm] for sm in sms])[len(by_sm) :]
     for lag in LAGS:
         values[f"same_gpc_{lag}_pct"] = 100.0 * float(np.mean(gpcs[lag:] == gpcs[:-lag]))
     return values
@@ -365,7 +370,7 @@ def following(sms: list[int], times: dict[str, NDArray[np.float64]]) -> dict[str
 
 def apart(config: Config, sms: list[int], middle: NDArray[np.float64]) -> dict[str, float]:
     """How far apart CTAs of a GPC are that share tiles, half through, and what would merge if nothing but that decided."""
-    gpc_of = load_gpu(GPU).floorplan.gpc_of_sm
+    gpc_of = gpc_of_sm()
     shares = {"a": TILE_ROWS * ROW_BYTES / stage_bytes(config)}
     shares["b"] = 1.0 - shares["a"]
     values = {f"within_{window}_cycles": 0.0 for window in WINDOWS}
