@@ -128,6 +128,17 @@ def walks(seed: int) -> list[Config]:
     return wide + waiting + square
 
 
+def lone(seed: int) -> list[Config]:
+    """One wave that stores nothing: out of memory and out of L2, by shape, stages, math."""
+    del seed  # a sweep, the same for every seed
+    return [
+        config_of(
+            m_tiles=m, n_tiles=n, raster_group=1, stages=stages, steps=64, wrap=wrap, math_cycles=math, ctas=m * n, tells=1,
+        )
+        for wrap in (64, 8) for stages in (2, 4) for math in (0, 512) for m, n in ((33, 4), (11, 12))
+    ]  # fmt: skip
+
+
 # ---------------------------------------------------------------------------------------------- launch and check
 
 
@@ -326,7 +337,7 @@ def values_of(config: Config, sms: list[int], times: dict[str, NDArray[np.float6
         for cta, sm in enumerate(sms):
             values |= {
                 f"sm_of_cta_{cta}": float(sm), f"start_of_cta_{cta}": float(times["start"][cta]),
-                f"middle_of_cta_{cta}": float(times["middle"][cta]), f"begin_of_cta_{cta}": float(times["begin"][cta]),
+                f"full_of_cta_{cta}": float(times["full"][cta]), f"middle_of_cta_{cta}": float(times["middle"][cta]), f"begin_of_cta_{cta}": float(times["begin"][cta]),
                 f"exit_of_cta_{cta}": float(times["exit"][cta]),
             }  # fmt: skip
     return values
@@ -568,7 +579,7 @@ def meanings() -> dict[str, str]:
         found[f"within_{window}_cycles"] = "what would be read of what is asked for if all so near merged, four at most"
     for cta in range(32 * 16):
         found |= {
-            f"sm_of_cta_{cta}": f"SM of CTA {cta}", f"start_of_cta_{cta}": "its start",
+            f"sm_of_cta_{cta}": f"SM of CTA {cta}", f"start_of_cta_{cta}": "its start", f"full_of_cta_{cta}": "its first stage",
             f"middle_of_cta_{cta}": "half through", f"begin_of_cta_{cta}": "its first store",
             f"exit_of_cta_{cta}": "its exit",
         }  # fmt: skip
@@ -584,7 +595,8 @@ CASE = Case(
     name="store_drift",
     question=__doc__,
     columns=COLUMNS,
-    groups={"bursts": _group(bursts, 3), "refills": _group(refills, 3), "walks": _group(walks, 2, is_counted=True)},
+    groups={"bursts": _group(bursts, 3), "refills": _group(refills, 3), "walks": _group(walks, 2, is_counted=True),
+        "lone": _group(lone, 2, is_counted=True)},
     launch=launch,
     check=check,
     values=meanings(),
