@@ -59,6 +59,11 @@ FIELDS = (
     "ns",
 )  # fmt: skip
 """What each CTA tells, as kernel.cu has it."""
+OF_CTA = {
+    "start": "its start", "full": "its first full stage", "middle": "its middle one", "begin": "its first store",
+    "exit": "its exit",
+}  # fmt: skip
+"""What rows with ``tells`` say of each CTA."""
 WINDOWS = (50, 100, 200, 400, 800)
 """Cycles."""
 MOST_MERGED = 4
@@ -335,11 +340,8 @@ def values_of(config: Config, sms: list[int], times: dict[str, NDArray[np.float6
         values |= apart(config, sms, times["middle"])
     if config["tells"] == "1":
         for cta, sm in enumerate(sms):
-            values |= {
-                f"sm_of_cta_{cta}": float(sm), f"start_of_cta_{cta}": float(times["start"][cta]),
-                f"full_of_cta_{cta}": float(times["full"][cta]), f"middle_of_cta_{cta}": float(times["middle"][cta]), f"begin_of_cta_{cta}": float(times["begin"][cta]),
-                f"exit_of_cta_{cta}": float(times["exit"][cta]),
-            }  # fmt: skip
+            values[f"sm_of_cta_{cta}"] = float(sm)
+            values |= {f"{name}_of_cta_{cta}": float(times[name][cta]) for name in OF_CTA}
     return values
 
 
@@ -578,11 +580,8 @@ def meanings() -> dict[str, str]:
     for window in WINDOWS:
         found[f"within_{window}_cycles"] = "what would be read of what is asked for if all so near merged, four at most"
     for cta in range(32 * 16):
-        found |= {
-            f"sm_of_cta_{cta}": f"SM of CTA {cta}", f"start_of_cta_{cta}": "its start", f"full_of_cta_{cta}": "its first stage",
-            f"middle_of_cta_{cta}": "half through", f"begin_of_cta_{cta}": "its first store",
-            f"exit_of_cta_{cta}": "its exit",
-        }  # fmt: skip
+        found[f"sm_of_cta_{cta}"] = f"SM of CTA {cta}"
+        found |= {f"{name}_of_cta_{cta}": text for name, text in OF_CTA.items()}
     return found
 
 
