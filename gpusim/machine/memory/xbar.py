@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import simpy
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
-from gpusim.machine.floorplan import Floorplan
+from gpusim.machine.floorplan import SMS_PER_TPC, Floorplan
 from gpusim.machine.memory.hbm import GOLDEN, MOST_SHARE, QUEUE_LATENCIES
 from gpusim.machine.memory.l2 import L2, StoreKind, TileState
 from gpusim.machine.store_port import StorePort
@@ -37,6 +37,9 @@ class XbarSpec:
     """What all SMs of a GPC together take in."""
     gpc_write_bytes_per_cycle: float
     """What they give out."""
+    gpc_parts: int
+    """Parts of a GPC that have turns of their own for stores and as much each of what it gives out: every so manieth TPC is
+    of one part."""
     bulk_read_fraction: float
     """Of what slices and links carry of loads and boxes, what they carry of bulk copies without rows."""
     merge_scope: Literal["sm", "tpc", "gpc"]
@@ -110,6 +113,21 @@ def by_turns(total: float, turns: Sequence[int], most: Sequence[float]) -> list[
         total -= sum(gets[idx] for idx in full)
         wanting = [idx for idx in wanting if idx not in full] if full else []
     return gets
+
+
+def parts_of_gpcs(gpc_of_sm: Sequence[int], num_parts: int) -> list[tuple[int, int]]:
+    """(GPC, part of it) of each SM: its TPCs are dealt out to its parts, in order.
+
+    >>> parts_of_gpcs([0] * 8 + [1] * 2, 3)
+    [(0, 0), (0, 0), (0, 1), (0, 1), (0, 2), (0, 2), (0, 0), (0, 0), (1, 0), (1, 0)]
+    """
+    seen: dict[int, int] = {}
+    found = []
+    for gpc_idx in gpc_of_sm:
+        rank = seen.get(gpc_idx, 0)
+        seen[gpc_idx] = rank + 1
+        found.append((gpc_idx, rank // SMS_PER_TPC % num_parts))
+    return found
 
 
 class _Port:
@@ -346,16 +364,15 @@ class Xbar(Component):
             for gpc_idx in range(len(floorplan.members))
         ]
         self._lone = frozenset(floorplan.lone)
-        self._write_links = [Pipe(units_per_cycle=spec.gpc_write_bytes_per_cycle) for _ in floorplan.members]
-        self._lone_write_links = [Pipe(units_per_cycle=spec.gpc_write_bytes_per_cycle) for _ in floorplan.members]
-        """Of each GPC's SMs in lone pairs."""
+        self._parts = parts_of_gpcs(gpcs, 1 if alike else spec.gpc_parts)
+        """The GPC and the part of it that each SM stores through; where SMs stand for others, these are not told apart."""
+        self._part_write_bytes_per_cycle = spec.gpc_write_bytes_per_cycle / (1 if alike else spec.gpc_parts)
+        self._write_links = {part: Pipe(units_per_cycle=self._part_write_bytes_per_cycle) for part in set(self._parts)}
+        self._num_storing = dict.fromkeys(self._write_links, 0)
+        """Live SMs of each part."""
         self.store_ports = [Pipe(units_per_cycle=spec.sm_write_bytes_per_cycle) for _ in gpcs]
         num_alike = [float((alike or {}).get(sm_idx, 1)) for sm_idx in range(floorplan.num_sms)]
         self._stores_of = [StorePort(env, self.stores, spec.store_way_bytes, num) for num in num_alike]
-        self._store_links = [
-            (self._lone_write_links if sm_idx in self._lone else self._write_links)[gpc_idx]
-            for sm_idx, gpc_idx in enumerate(gpcs)
-        ]
         self._side_write_bytes_per_cycle = {side: l2.store_bytes_per_cycle(side) for side in self._side_slices}
         regions = floorplan.groups(spec.merge_scope)
         self.ports = [
@@ -385,6 +402,7 @@ class Xbar(Component):
         mine.num_live += num if is_live else -num
         if sm_idx in self._lone:
             mine.num_lone_live += num if is_live else -num
+        self._num_storing[self._parts[sm_idx]] += num if is_live else -num
         spec = self.spec
         links = [link for link in self._links if link.slices is mine.slices and link.num_live]
         if not links:
@@ -403,16 +421,12 @@ class Xbar(Component):
         self._share_stores(self._sides[sm_idx])
 
     def _share_stores(self, side: int) -> None:
-        """What crosses from ``side`` is stored in turns of its GPCs; SMs in lone pairs have a turn of their own."""
-        pipes: list[Pipe] = []
+        """What crosses from ``side`` is stored in turns of its GPCs' parts."""
         slices = self._side_slices[side]
-        for idx, link in enumerate(self._links):
-            if link.slices is slices:
-                if link.num_live > link.num_lone_live:
-                    pipes.append(self._write_links[idx])
-                if link.num_lone_live:
-                    pipes.append(self._lone_write_links[idx])
-        most = [self.spec.gpc_write_bytes_per_cycle] * len(pipes)
+        pipes = [
+            self._write_links[part] for part, num in self._num_storing.items() if num and self._links[part[0]].slices is slices
+        ]
+        most = [self._part_write_bytes_per_cycle] * len(pipes)
         total = self._side_write_bytes_per_cycle[side]
         for pipe, gets in zip(pipes, by_turns(total, [1] * len(pipes), most), strict=True):
             pipe.rate = gets
@@ -501,7 +515,7 @@ class Xbar(Component):
         if num_packet_bytes > num_bytes:
             num_bytes = num_packet_bytes
         left_at = self.store_ports[request.sm_idx].reserve(num_bytes, at_cycle=request.issued_at)
-        link, side = self._store_links[request.sm_idx], self._sides[request.sm_idx]
+        link, side = self._write_links[self._parts[request.sm_idx]], self._sides[request.sm_idx]
 
         crossing = max(request.num_bytes, num_packet_bytes)  # a packet is as long on a link as on the port
 
