@@ -12,7 +12,7 @@ from gpusim.machine.build import Machine
 from gpusim.machine.component import MemoryRequest
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.machine.memory.residency import LruResidency
-from gpusim.machine.memory.xbar import by_turns
+from gpusim.machine.memory.xbar import by_turns, parts_of_gpcs
 from gpusim.units import Clock
 
 GPU = load_gpu("h200_sxm")
@@ -71,7 +71,7 @@ def test_sms_of_a_larger_gpc_get_less() -> None:
         assert of_gpc[gpc] == pytest.approx(SLICES / 8, rel=0.03)
 
 
-def test_stores_cross_in_turns_of_gpcs_and_lone_pairs_have_one_of_their_own() -> None:
+def test_stores_cross_in_turns_of_parts_of_gpcs() -> None:
     env = simpy.Environment()
     machine = Machine(
         env, GPU, Clock(sm_mhz=GPU.clock.max_mhz),
@@ -97,11 +97,10 @@ def test_stores_cross_in_turns_of_gpcs_and_lone_pairs_have_one_of_their_own() ->
     env.run(until=UNTIL)
     turn = 2 * GPU.l2.link_bytes_per_cycle
     far = [sm for sm in stored if SIDE_OF_GPC[plan.gpc_of_sm[sm]] == 1]
-    for gpc in {plan.gpc_of_sm[sm] for sm in far}:  # four turns
-        of_gpc = sum(stored[sm] for sm in far if plan.gpc_of_sm[sm] == gpc) / UNTIL
-        assert of_gpc == pytest.approx(turn / 4, rel=0.06)
-    lone = sum(stored[sm] for sm in plan.lone) / UNTIL
-    assert lone == pytest.approx(turn / 5, rel=0.06)  # of the other side, with three and a half GPCs
+    parts = parts_of_gpcs(plan.gpc_of_sm, GPU.xbar.gpc_parts)
+    for part in {parts[sm] for sm in far}:  # four GPCs of three parts, of four SMs or six
+        of_part = sum(stored[sm] for sm in far if parts[sm] == part) / UNTIL
+        assert of_part == pytest.approx(turn / 12, rel=0.06)
 
 
 def test_what_one_cannot_take_others_share() -> None:
