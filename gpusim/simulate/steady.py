@@ -59,6 +59,9 @@ KNOWN_TOLERANCE = 2e-3
 OWN_PACES = 0.1
 """The same in a wave that others follow: who is late takes the next CTA late, and the mean is the grid's pace."""
 
+LAST_PACES = 3e-3
+"""The same where nothing follows: the slowest ends the kernel, and who falls behind goes on to."""
+
 EXACT = 1e-5
 """Spread of a round, of its period, below which all CTAs are taken to be bound by the same thing of their own."""
 
@@ -231,8 +234,10 @@ class Pace:
         limit = EXACT * self.means[-1]
         return max(self.spreads[-IN_STEP_ROUNDS:]) <= limit and max(self.wobbles[1 - IN_STEP_ROUNDS :]) <= limit
 
-    def common_period(self, num_rounds: int) -> float | None:
+    def common_period(self, num_rounds: int, apart: float) -> float | None:
         """The mean of ``num_rounds`` rounds that swing about it, if all CTAs have kept it on average; else None.
+
+        On average: CTAs' own means are at most ``apart`` of it apart.
 
         Where none drifts away from the others, who shares what with whom stays, and so does the mean.
         """
@@ -245,7 +250,7 @@ class Pace:
         if abs(sum(recent[:half]) - sum(recent[-half:])) > LOOSE_TOLERANCE * mean * half:
             return None
         own = [sum(took[-num_rounds:]) / num_rounds for took in self._history.values() if len(took) >= num_rounds]
-        return mean if len(own) >= self.num_live and max(own) - min(own) <= SPREAD_TOLERANCE * mean else None
+        return mean if len(own) >= self.num_live and max(own) - min(own) <= apart * mean else None
 
 
 class SteadyState:
@@ -405,9 +410,10 @@ class SteadyState:
         if settled is None and slowest_ends:
             settled = pace.slowest_period(num_rounds)
         elif settled is None:
-            settled = pace.swinging_period(OWN_PACES if engine.has_waves_to_come else SPREAD_TOLERANCE, self._leniency)
+            follow = engine.has_waves_to_come
+            settled = pace.swinging_period(OWN_PACES if follow else LAST_PACES, self._leniency)
             if settled is None:
-                settled = pace.common_period(NOISY_ROUNDS)
+                settled = pace.common_period(NOISY_ROUNDS, SPREAD_TOLERANCE if follow else LAST_PACES)
             self._swings |= settled is not None
         if settled is None or len(latencies) < 2 or abs(latencies[-1] - latencies[-2]) > (
             QUEUE_TOLERANCE * (QUICK_LENIENCY if self._is_quick else 1.0) * last

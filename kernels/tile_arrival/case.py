@@ -388,10 +388,14 @@ FEW_LIVE = 33
 """SMs whose single tiles leave memory nine tenths idle."""
 
 
+LEAST_SEEN_BYTES = 32 * KIB
+"""Of a tile: smaller ones are there before the wait for them begins."""
+
+
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What one SM draws from memory: how much longer its larger tiles take, which are on their way as a whole.
 
-    And how far quick and slow tiles lie apart where memory has little else to do.
+    How far quick and slow tiles lie apart where memory has little else to do; and SMs, out of L2.
     """
     rates = []
     for kernel in ("tma", "cp_async_1"):
@@ -414,6 +418,17 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     if spreads:
         how = f"tiles from memory by TMA, one in flight, up to {FEW_LIVE} SMs: P90 less P10, over 0.8, median"
         found.append(Fitted(parameter="hbm.fill_spread_ns", value=float(np.median(spreads)) / 0.8 * 1e3 / MHZ, how=how))
+    apart = [
+        (float(row["worst_sm_cycles"]) - float(row["best_sm_cycles"])) * (num + 1) / (num - 1) for row in rows
+        if row["kernel"] == "tma" and row["source"] == "l2" and row["is_watched"] == "0" and row["in_flight"] == "1"
+        and 4 <= (num := int(row["num_live"])) <= FEW_LIVE and int(row["tile_bytes"]) >= LEAST_SEEN_BYTES
+    ]  # fmt: skip
+    if apart:
+        how = (
+            f"tiles out of L2 by TMA, one in flight, 4 to {FEW_LIVE} SMs: median of the SM that waits most less that of the "
+            "one that waits least, as of all SMs if they lie evenly, median"
+        )
+        found.append(Fitted(parameter="xbar.sm_distance_cycles", value=float(np.median(apart)), how=how))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
 from gpusim.evidence.case import (
     Case,
     Config,
+    Fitted,
     Group,
     KernelLaunch,
     MappedTensor,
@@ -471,7 +472,7 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 
 GOLDEN = 0.6180339887498949
-ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES = 88.6, 171.0, 147.7
+ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES = 66.8, 193.0, 147.7
 """From the producer's wait to its announcement, from its copies to the next wait, and from the consumer's wait to its
 arrival, math left out."""
 
@@ -515,6 +516,34 @@ def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
     return [TwinConstant(name=name, value=value, how=how) for name, (value, how) in found.items()]
 
 
+QUEUES = (8.0, 12.0)
+"""Between which, or beyond, the one is looked for that the rows have."""
+
+
+def fit(rows: Sequence[Config]) -> list[Fitted]:
+    """How long lines wait at slices: what rings of one stage take longer with larger tiles, where all SMs have their own."""
+    lone = [
+        row for row in rows
+        if row["group"] == "own" and row["stages"] == "1" and row["pitch_bytes"] == "4096" and row["turn"] == "0"
+        and row["math_cycles"] == "0"
+    ]  # fmt: skip
+    least = [row for row in lone if stage_bytes(row) == 64 * ROW_BYTES]
+    larger = [row for row in lone if stage_bytes(row) > 64 * ROW_BYTES]
+    if not (least and larger):
+        return []
+    gpu, found = load_gpu(GPU), []
+    gpus = [replace(gpu, l2=replace(gpu.l2, queue_cycles=queue)) for queue in QUEUES]
+    smallest = [_twin(least[0], each)["cycles_per_stage"] for each in gpus]
+    for row in larger:
+        measured = float(row["cycles_per_stage"]) - float(least[0]["cycles_per_stage"])
+        low, high = (
+            _twin(row, each)["cycles_per_stage"] - less for each, less in zip(gpus, smallest, strict=True)
+        )
+        found.append(QUEUES[0] + (measured - low) * (QUEUES[1] - QUEUES[0]) / (high - low))
+    how = "rings of one stage, own tiles: what those of 16 and 32 KiB take longer than those of 8, as the twin, median"
+    return [Fitted(parameter="l2.queue_cycles", value=float(np.median(found)), how=how)]
+
+
 def includes() -> dict[str, str]:
     """What kernels of several SMs share."""
     return {"grid.cuh": (kernels_dir() / "line_sharing" / "grid.cuh").read_text(encoding="utf-8")}
@@ -547,6 +576,7 @@ CASE = Case(
     num_repeats=3,
     predict=predict,
     twin_constants=twin_constants,
+    fit=fit,
     tiers={"cycles_per_stage": 4, READ: 5},
     derive=derive,
     includes=includes,

@@ -164,8 +164,17 @@ def test_a_request_for_a_line_that_is_on_its_way_waits_for_the_rest_of_the_way()
     waits = [CASE.predict(one(kernel="bulk", sms="0 2", state="hbm", skew=skew), GPU) for skew in (0, 100, 200, 400, 2000)]
     seconds = [wait["second_p50_cycles"] for wait in waits]
     assert seconds == sorted(seconds, reverse=True) and seconds[0] <= waits[0]["first_p50_cycles"]
-    hit = CASE.predict(one(kernel="bulk", sms="0 2"), GPU)["first_p50_cycles"]
+    hit = CASE.predict(one(kernel="bulk", sms="2 0"), GPU)["first_p50_cycles"]  # of the same SM
     assert seconds[-1] == pytest.approx(hit)
+
+
+def test_who_joins_a_line_waits_for_so_much_less_as_it_asks_later() -> None:
+    """It comes to both at once, but for what their ways from L2 differ."""
+    shots = {skew: one(kernel="bulk", sms="0 1", skew=skew) | {"shot_bytes": "16384"} for skew in (20, 60)}
+    waits = {skew: CASE.predict(shot, GPU) for skew, shot in shots.items()}
+    assert waits[60][case.READ] == waits[20][case.READ]
+    apart = waits[20]["second_p50_cycles"] - waits[60]["second_p50_cycles"]
+    assert apart == pytest.approx(40.0, abs=1.0)
 
 
 def test_a_hit_costs_latency_and_bytes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import simpy
@@ -11,7 +12,7 @@ from gpusim.machine.build import Machine
 from gpusim.machine.component import MemoryRequest
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.machine.memory.residency import LruResidency
-from gpusim.machine.memory.xbar import by_turns
+from gpusim.machine.memory.xbar import by_turns, parts_of_gpcs
 from gpusim.units import Clock
 
 GPU = load_gpu("h200_sxm")
@@ -70,7 +71,7 @@ def test_sms_of_a_larger_gpc_get_less() -> None:
         assert of_gpc[gpc] == pytest.approx(SLICES / 8, rel=0.03)
 
 
-def test_stores_cross_in_turns_of_gpcs_and_lone_pairs_have_one_of_their_own() -> None:
+def test_stores_cross_in_turns_of_parts_of_gpcs() -> None:
     env = simpy.Environment()
     machine = Machine(
         env, GPU, Clock(sm_mhz=GPU.clock.max_mhz),
@@ -96,11 +97,10 @@ def test_stores_cross_in_turns_of_gpcs_and_lone_pairs_have_one_of_their_own() ->
     env.run(until=UNTIL)
     turn = 2 * GPU.l2.link_bytes_per_cycle
     far = [sm for sm in stored if SIDE_OF_GPC[plan.gpc_of_sm[sm]] == 1]
-    for gpc in {plan.gpc_of_sm[sm] for sm in far}:  # four turns
-        of_gpc = sum(stored[sm] for sm in far if plan.gpc_of_sm[sm] == gpc) / UNTIL
-        assert of_gpc == pytest.approx(turn / 4, rel=0.06)
-    lone = sum(stored[sm] for sm in plan.lone) / UNTIL
-    assert lone == pytest.approx(turn / 5, rel=0.06)  # of the other side, with three and a half GPCs
+    parts = parts_of_gpcs(plan.gpc_of_sm, GPU.xbar.gpc_parts)
+    for part in {parts[sm] for sm in far}:  # four GPCs of three parts, of four SMs or six
+        of_part = sum(stored[sm] for sm in far if parts[sm] == part) / UNTIL
+        assert of_part == pytest.approx(turn / 12, rel=0.06)
 
 
 def test_what_one_cannot_take_others_share() -> None:
@@ -152,3 +152,54 @@ def test_what_an_sm_asks_for_twice_is_read_once_and_sent_twice() -> None:
         env.run(until=UNTIL)
         assert machine.xbar.counters.served_bytes == pytest.approx(REQUEST_BYTES)
         assert machine.xbar.counters.carried_bytes == pytest.approx(sent * REQUEST_BYTES)
+
+
+def box_arrival(gpu: GpuSpec, sms: Sequence[int]) -> list[float]:
+    """When a box of 16 KiB out of L2 is in each of ``sms``, that all ask at cycle 0, each for its own."""
+    env = simpy.Environment()
+    machine = Machine(
+        env, gpu, Clock(sm_mhz=gpu.clock.max_mhz),
+        LruResidency(side_bytes=gpu.l2_sides.side_bytes, num_sides=gpu.l2_sides.num, is_warm=True),
+        cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
+    )  # fmt: skip
+    came = {}
+    for sm in sms:
+        machine.xbar.is_live(sm, is_live=True)
+    for sm in sms:
+        request = MemoryRequest(
+            tensor="A", tile=(sm, 0), num_bytes=16384.0, sm_idx=sm, wave=0, num_alike=1.0, issued_at=0.0, num_rows=128.0
+        )  # fmt: skip
+        machine.xbar.read(request, lambda cycle, sm=sm: came.__setitem__(sm, cycle), group=sm)
+    env.run(until=UNTIL)
+    return [came[sm] for sm in sms]
+
+
+def test_sms_lie_so_far_apart_as_the_description_says() -> None:
+    alone = [box_arrival(GPU, [sm])[0] for sm in range(0, GPU.num_sms, 3)]
+    assert 0.9 * GPU.xbar.sm_distance_cycles < max(alone) - min(alone) <= GPU.xbar.sm_distance_cycles
+    alike = replace(GPU, xbar=replace(GPU.xbar, sm_distance_cycles=0.0))
+    assert box_arrival(alike, [5]) == pytest.approx(box_arrival(alike, [77]))
+
+
+def test_a_line_waits_at_its_slice_where_others_have_asked_before() -> None:
+    """Nobody waits on an idle machine; one of many SMs waits as the queue's length says, in proportion."""
+    idle, none = (replace(GPU, l2=replace(GPU.l2, queue_cycles=queue)) for queue in (10.0, 0.0))
+    assert box_arrival(idle, [9]) == pytest.approx(box_arrival(none, [9]))
+    sms = range(GPU.num_sms)
+    free, single, double = (
+        sum(box_arrival(replace(GPU, l2=replace(GPU.l2, queue_cycles=queue)), sms)) for queue in (0.0, 5.0, 10.0)
+    )
+    assert single > free and double - free == pytest.approx(2 * (single - free))
+
+
+def test_bulk_copies_of_a_larger_gpc_get_less_and_lone_pairs_no_turn_of_their_own() -> None:
+    xbar = Machine(
+        simpy.Environment(), GPU, Clock(sm_mhz=GPU.clock.max_mhz),
+        LruResidency(side_bytes=GPU.l2_sides.side_bytes, num_sides=GPU.l2_sides.num, is_warm=True),
+        cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
+    ).xbar  # fmt: skip
+    for sm in range(GPU.num_sms):
+        xbar.is_live(sm, is_live=True)
+    shares = {port.link.num_live: port.link.bulk_share for port in xbar.ports}
+    assert shares[16] / shares[18] == pytest.approx(18 / 16)
+    assert {port.link.num_live for port in xbar.ports} == {16, 18}

@@ -55,6 +55,9 @@ class L2Spec:
     """The same of a line that only the other side has."""
     slice_spread_cycles: float
     """What the farthest slice of a side takes beyond the mean."""
+    queue_cycles: float
+    """What a line of a bulk copy waits at its slice, on average, where half of the slices' peak rate is taken: at a share u,
+    u / (1 - u) of it."""
     fetch_bytes: int
     """What memory gives at least where a sector of so many bytes, side by side, is missing."""
     write_back_queue_bytes: float
@@ -106,7 +109,7 @@ class TileState:
         """Cycle at which the fill is in L2; None while that is not known."""
         self.waiting: list[tuple[float, float, Done]] = []
         """(cycle at which the port would let it pass, latency from there, whom to tell)."""
-        self.asked: dict[int, tuple[float, float, float, object]] = {}
+        self.asked: dict[int, tuple[float, float, float, object, float]] = {}
         """For each merge group who asked for it last: what the slices have moved (``SharedPipe.moved``) as its first line
         passes and as its last one does, how many are served with a line of it, on average, and through whose port."""
         self.sides = 0

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import exp, log
 from typing import Literal, NamedTuple
 
 import simpy
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
-from gpusim.machine.floorplan import Floorplan
+from gpusim.machine.floorplan import SMS_PER_TPC, Floorplan
+from gpusim.machine.memory.hbm import GOLDEN, MOST_SHARE, QUEUE_LATENCIES
 from gpusim.machine.memory.l2 import L2, StoreKind, TileState
 from gpusim.machine.store_port import StorePort
 from gpusim.machine.timing import Done, Pipe, SharedPipe, Ticket
@@ -35,6 +37,9 @@ class XbarSpec:
     """What all SMs of a GPC together take in."""
     gpc_write_bytes_per_cycle: float
     """What they give out."""
+    gpc_parts: int
+    """Parts of a GPC that have turns of their own for stores and as much each of what it gives out: every so manieth TPC is
+    of one part."""
     bulk_read_fraction: float
     """Of what slices and links carry of loads and boxes, what they carry of bulk copies without rows."""
     merge_scope: Literal["sm", "tpc", "gpc"]
@@ -43,6 +48,8 @@ class XbarSpec:
     """Requests for a line that become one at most."""
     merge_window_cycles: float
     """For how long after a line has passed the slices who asks for it may still get it with whom it was for."""
+    sm_distance_cycles: float
+    """What lines take longer to the SM that is farthest from L2 than to the nearest; the others lie evenly between."""
 
 
 @dataclass(slots=True)
@@ -63,7 +70,7 @@ class _Link:
     """A GPC's way in, which slices serve it, and how many of its SMs are live."""
 
     __slots__ = (
-        "is_narrow", "num_live", "num_lone_live", "pipe", "share", "slices", "whole_share_bytes_per_cycle",
+        "bulk_share", "is_narrow", "num_live", "num_lone_live", "pipe", "share", "slices", "whole_share_bytes_per_cycle",
     )
 
     def __init__(self, bytes_per_cycle: float, whole_share_bytes_per_cycle: float, slices: SharedPipe) -> None:
@@ -71,7 +78,9 @@ class _Link:
         self.slices = slices
         """Those of its side."""
         self.share = 1.0
-        """What one of its SMs gets of them while they are short, where the mean of their SMs gets 1."""
+        """What threads of one of its SMs get of them while they are short, where the mean of their SMs gets 1."""
+        self.bulk_share = 1.0
+        """The same of bulk copies, of which lone pairs have no turn of their own."""
         self.num_lone_live = 0
         """Of its live SMs those in lone pairs, which the slices serve in a turn of their own."""
         self.whole_share_bytes_per_cycle = whole_share_bytes_per_cycle
@@ -106,10 +115,25 @@ def by_turns(total: float, turns: Sequence[int], most: Sequence[float]) -> list[
     return gets
 
 
+def parts_of_gpcs(gpc_of_sm: Sequence[int], num_parts: int) -> list[tuple[int, int]]:
+    """(GPC, part of it) of each SM: its TPCs are dealt out to its parts, in order.
+
+    >>> parts_of_gpcs([0] * 8 + [1] * 2, 3)
+    [(0, 0), (0, 0), (0, 1), (0, 1), (0, 2), (0, 2), (0, 0), (0, 0), (1, 0), (1, 0)]
+    """
+    seen: dict[int, int] = {}
+    found = []
+    for gpc_idx in gpc_of_sm:
+        rank = seen.get(gpc_idx, 0)
+        seen[gpc_idx] = rank + 1
+        found.append((gpc_idx, rank // SMS_PER_TPC % num_parts))
+    return found
+
+
 class _Port:
     """One SM's way in: transfers one after the other, the first of them sharing the slices with other SMs."""
 
-    __slots__ = ("active", "link", "num_alike", "region", "waiting")
+    __slots__ = ("active", "link", "num_alike", "num_draws", "region", "waiting")
 
     def __init__(self, link: _Link, region: int, num_alike: float) -> None:
         self.link = link
@@ -118,11 +142,16 @@ class _Port:
         self.region = region
         """With whom its requests merge."""
         self.active: _Transfer | None = None
+        self.num_draws = 0
         self.waiting: deque[_Transfer] = deque()
 
 
 MOST_ROW_BYTES = 2048
 """Of a box: 256 elements of 8 bytes. Source: CUDA driver API, ``cuTensorMapEncodeTiled``."""
+
+DRAWS_APART = 7
+"""By how many draws SMs are apart: each has a sequence of its own that fills the space between evenly, so that the mean of a
+few steps is nearly that of all."""
 
 NARROW = 1.2
 """A link is looked at where its SMs would get so much more than with all SMs live: fewer are live, and unevenly. A margin
@@ -159,8 +188,8 @@ class _Transfer:
     """
 
     __slots__ = (
-        "ask", "asks", "group", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port", "ticket", "weight",
-        "xbar",
+        "ask", "asks", "group", "is_joined", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port",
+        "queued_cycles", "ticket", "weight", "xbar",
     )
 
     def __init__(self, xbar: Xbar, port: _Port, ask: Ask, part: Part, group: object) -> None:
@@ -176,6 +205,10 @@ class _Transfer:
         self.part = part
         self.more: list[Part] | None = None
         self.group = group
+        self.is_joined = False
+        """Whether all of it comes with what other SMs had asked for."""
+        self.queued_cycles = 0.0
+        """What its last line waited at its slice."""
         self.link_at = 0.0
         """When the link of the GPC has carried it."""
         self.ticket: Ticket | None = None
@@ -185,11 +218,13 @@ class _Transfer:
         port, xbar = self.port, self.xbar
         port.active = self
         link = port.link
-        share = link.slices.share_now(link.share) if self.group is None else 1.0
-        moved, carried = xbar.price(self.ask, port, 0.0, share)
+        share = link.slices.share_now(link.share if self.group is None else link.bulk_share)
+        moved, carried, self.is_joined, self.queued_cycles = xbar.price(self.ask, port, 0.0, share)
         if self.asks is not None:
             for ask in self.asks:
-                more, carried_more = xbar.price(ask, port, moved, share)
+                more, carried_more, is_joined, queued = xbar.price(ask, port, moved, share)
+                self.is_joined &= is_joined
+                self.queued_cycles = max(self.queued_cycles, queued)
                 moved += more
                 carried += carried_more
             self.asks = None
@@ -210,7 +245,9 @@ class _Transfer:
         else:
             xbar, port = self.xbar, self.port
             slices = port.link.slices
-            moved, carried = xbar.price(ask, port, slices.left(self.ticket), self.ticket.share)
+            moved, carried, is_joined, queued = xbar.price(ask, port, slices.left(self.ticket), self.ticket.share)
+            self.is_joined &= is_joined
+            self.queued_cycles = max(self.queued_cycles, queued)
             total = self.num_moved_bytes + moved
             self.weight = mean = (self.weight * self.num_moved_bytes + carried * port.num_alike) / total
             self.num_moved_bytes = total
@@ -232,16 +269,21 @@ class _Transfer:
             port.active = None
         if cycle < self.link_at:
             cycle = self.link_at
-        spread = self.xbar.l2.spread_cycles(self.num_bytes / LINE_BYTES)
-        _hand_over(self.part, cycle, spread)
+        spread = self.xbar.l2.spread_cycles(self.num_bytes / LINE_BYTES) + self.queued_cycles
+        ahead = self.xbar.spec.merge_window_cycles if self.is_joined else 0.0
+        _hand_over(self.part, cycle, spread, ahead)
         if self.more is not None:
             for part in self.more:
-                _hand_over(part, cycle, spread)
+                _hand_over(part, cycle, spread, ahead)
 
 
-def _hand_over(part: Part, passed_at: float, spread_cycles: float) -> None:
-    """A request's last byte is in the SM a latency after it could pass the port and its tile's fill was in L2."""
+def _hand_over(part: Part, passed_at: float, spread_cycles: float, ahead_cycles: float) -> None:
+    """A request's last byte is in the SM a latency after it could pass the port and its tile's fill was in L2.
+
+    What others had asked for was on its way up to ``ahead_cycles`` before this one asked.
+    """
     tile, earliest, latency_cycles, done = part
+    earliest -= ahead_cycles
     latency_cycles += spread_cycles
     ready_at = passed_at if passed_at > earliest else earliest
     done_at = tile.done_at
@@ -254,32 +296,34 @@ def _hand_over(part: Part, passed_at: float, spread_cycles: float) -> None:
 class Xbar(Component):
     """Ports, slices and merging.
 
-    Models: a limit on what one SM takes in, one on what the L2 slices of a side serve to its SMs (loads in turns of GPCs, so
-    that an SM of a larger one gets less; lone pairs have a turn of their own), and their own for stores, which cross between
-    the sides in such turns, too, and whose port takes
-    an SM's one after the other and behind which some wait for L2, reductions with a header a line, lines that threads store
-    in small parts with what a packet takes at least on each way, lines whose sectors are stored in part with a mask; a
-    link for each GPC, one each way, which takes requests in order (the way in only while so few GPCs are live that it can
-    matter: what it costs when all are is in what the slices serve); a limit on what loads of an SM's threads have asked for
-    and not got (a miss holds its place for longer than a hit); bulk copies that are no boxes of a tensor, but lines in a
-    row, take more of links and slices than their bytes; lines that another SM of the same GPC waits for come with that SM's
-    and cost slices and link nothing, up to a number of requests a line, unless halves of sectors
-    are asked for: an SM asks for a request's lines one after the
-    other, as fast as its port takes them in, and ahead of those that come by what passes the port in a latency; a line can
-    be joined until some cycles after it has passed the slices, so for longer where the slices are busy, and who is behind
-    catches up with whom it joins; an SM that asks for a line twice has it read once, but sent twice; multicast (one read,
-    several receivers).
-    Ignores: turns of bulk copies, which SMs share evenly; that a GPC of which few SMs store could have more than its turn;
-    fair shares of a link among requests of one moment (an earlier one is carried whole); links of parts of a GPC; that SMs
-    of a TPC merge more surely than others of a GPC;
-    what merged readers take of their GPC's own network (104 B a cycle and SM still pass); that SMs are not served alike,
-    drift apart and merge less; reads' requests on the way that stores take; that stores are acknowledged late; imbalance of
-    slices; sides with unlike numbers of SMs, which have slices in proportion.
+    Models: a limit on what one SM takes in, one on what the L2 slices of a side serve to its SMs (in turns of GPCs, so that
+    an SM of a larger one gets less; of threads' loads lone pairs have a turn of their own), and their own for stores, which
+    cross between the sides in such turns, too, and whose port takes an SM's one after the other and behind which some wait
+    for L2, reductions with a header a line, lines that threads store in small parts with what a packet takes at least on
+    each way, lines whose sectors are stored in part with a mask; a link for each GPC, one each way, which takes requests in
+    order (the way in only while so few GPCs are live that it can matter: what it costs when all are is in what the slices
+    serve); a limit on what loads of an SM's threads have asked for and not got (a miss holds its place for longer than a
+    hit); bulk copies that are no boxes of a tensor, but lines in a row, take more of links and slices than their bytes;
+    ways from L2 of unlike length, so that SMs fall out of step; a queue at each slice, in which each line of a bulk copy
+    out of L2 waits at random, the longer the busier all are, of which the slowest counts; lines that another SM of the same
+    GPC waits for come with that SM's and cost slices and link nothing, up to a number of requests a line, unless halves of
+    sectors are asked for: an SM asks for a request's lines one after the other, as fast as its port takes them in, and ahead
+    of those that come by what passes the port in a latency; a line can be joined until some cycles after it has passed the
+    slices, so for longer where the slices are busy, and who is behind catches up with whom it joins, as it gets what is on
+    its way already; an SM that asks for a line twice has it read once, but sent twice; multicast (one read, several
+    receivers).
+    Ignores: turns of parts of a GPC (CPCs), which show where an SM has 128 KiB and more under way; the queue at slices of
+    threads' loads (it is in what they were measured to get) and of what comes from memory; that a GPC of which few SMs
+    store could have more than its turn; fair shares of a link among requests of one moment (an earlier one is carried
+    whole); links of parts of a GPC; that SMs of a TPC merge more surely than others of a GPC; what merged readers take of
+    their GPC's own network (104 B a cycle and SM still pass); reads' requests on the way that stores take; that stores are
+    acknowledged late; imbalance of slices; sides with unlike numbers of SMs, which have slices in proportion.
     Source: the GPU's description; turns and sides: kernels/memory_bandwidth (all SMs read out of L2: the slowest 32 B a
-    cycle, the median 37, the fastest 49, as 590 a GPC of 18 or 16 and more for the one with lone pairs) and l2_residency (66
-    SMs of one side get no more than beside the other 66), h200_sxm, 2026-11-20; kernels/tile_sharing, 2026-11-22: boxes and
+    cycle, the median 37, the fastest 49, as 590 a GPC of 18 or 16 and more for the one with lone pairs), l2_residency (66
+    SMs of one side get no more than beside the other 66), h200_sxm, 2026-11-20, and first_loads (bulk copies: GPCs of one
+    side 600 to 630 B a cycle, of 16 or 18, with lone pairs or without), 2026-11-22; tile_sharing, 2026-11-22: boxes and
     threads get alike, sharers that begin apart meet where the slices are busy; that merging ends where a line's own delay
-    does: kernels/line_sharing, pairs.
+    does, and that the second waits for so much less as it asks later: kernels/line_sharing, pairs.
     """
 
     kind = "xbar"
@@ -320,27 +364,36 @@ class Xbar(Component):
             for gpc_idx in range(len(floorplan.members))
         ]
         self._lone = frozenset(floorplan.lone)
-        self._write_links = [Pipe(units_per_cycle=spec.gpc_write_bytes_per_cycle) for _ in floorplan.members]
-        self._lone_write_links = [Pipe(units_per_cycle=spec.gpc_write_bytes_per_cycle) for _ in floorplan.members]
-        """Of each GPC's SMs in lone pairs."""
+        self._parts = parts_of_gpcs(gpcs, 1 if alike else spec.gpc_parts)
+        """The GPC and the part of it that each SM stores through; where SMs stand for others, these are not told apart."""
+        self._part_write_bytes_per_cycle = spec.gpc_write_bytes_per_cycle / (1 if alike else spec.gpc_parts)
+        self._write_links = {part: Pipe(units_per_cycle=self._part_write_bytes_per_cycle) for part in set(self._parts)}
+        self._num_storing = dict.fromkeys(self._write_links, 0)
+        """Live SMs of each part."""
         self.store_ports = [Pipe(units_per_cycle=spec.sm_write_bytes_per_cycle) for _ in gpcs]
         num_alike = [float((alike or {}).get(sm_idx, 1)) for sm_idx in range(floorplan.num_sms)]
         self._stores_of = [StorePort(env, self.stores, spec.store_way_bytes, num) for num in num_alike]
-        self._store_links = [
-            (self._lone_write_links if sm_idx in self._lone else self._write_links)[gpc_idx]
-            for sm_idx, gpc_idx in enumerate(gpcs)
-        ]
         self._side_write_bytes_per_cycle = {side: l2.store_bytes_per_cycle(side) for side in self._side_slices}
         regions = floorplan.groups(spec.merge_scope)
         self.ports = [
             _Port(self._links[gpc_idx], region, num)
             for gpc_idx, region, num in zip(gpcs, regions, num_alike, strict=True)
         ]
+        for sm_idx, port in enumerate(self.ports):
+            port.num_draws = DRAWS_APART * sm_idx
         self._sides = sides
+        apart = 0.0 if alike else spec.sm_distance_cycles
+        places = {sm_idx: place for place, sm_idx in enumerate(floorplan.in_order())}
+        self._distances = [apart * ((places[idx] * GOLDEN + 0.5) % 1.0 - 0.5) for idx in range(floorplan.num_sms)]
+        """What each SM's lines take longer than the mean's, which is that of the first CTA."""
         self._merges = spec.merge_scope != "sm" and spec.merge_limit > 1
         self._left_out = [0.0, 0.0, 0.0]
         """Bytes asked for, served and carried for what was left out, to be added at the end."""
         self._bulk_weight = 1.0 / spec.bulk_read_fraction
+        self._queue_cycles = l2.spec.queue_cycles
+        self._window = QUEUE_LATENCIES * l2.spec.near_latency_cycles
+        self._lately = {id(pipe): [0.0, 0.0] for pipe in self._side_slices.values()}
+        self._is_mean = bool(alike)
         self._ahead_bytes = spec.sm_read_bytes_per_cycle * l2.spec.near_latency_cycles
 
     def is_live(self, sm_idx: int, *, is_live: bool) -> None:
@@ -349,6 +402,7 @@ class Xbar(Component):
         mine.num_live += num if is_live else -num
         if sm_idx in self._lone:
             mine.num_lone_live += num if is_live else -num
+        self._num_storing[self._parts[sm_idx]] += num if is_live else -num
         spec = self.spec
         links = [link for link in self._links if link.slices is mine.slices and link.num_live]
         if not links:
@@ -362,19 +416,17 @@ class Xbar(Component):
             share = link.num_live * each
             link.is_narrow = share > max(spec.gpc_read_bytes_per_cycle, NARROW * link.whole_share_bytes_per_cycle)
             link.share = gets / share if gets else 1.0
+        for link, gets in zip(links, by_turns(total, [1] * len(links), most), strict=True):
+            link.bulk_share = gets / (link.num_live * each)
         self._share_stores(self._sides[sm_idx])
 
     def _share_stores(self, side: int) -> None:
-        """What crosses from ``side`` is stored in turns of its GPCs; SMs in lone pairs have a turn of their own."""
-        pipes: list[Pipe] = []
+        """What crosses from ``side`` is stored in turns of its GPCs' parts."""
         slices = self._side_slices[side]
-        for idx, link in enumerate(self._links):
-            if link.slices is slices:
-                if link.num_live > link.num_lone_live:
-                    pipes.append(self._write_links[idx])
-                if link.num_lone_live:
-                    pipes.append(self._lone_write_links[idx])
-        most = [self.spec.gpc_write_bytes_per_cycle] * len(pipes)
+        pipes = [
+            self._write_links[part] for part, num in self._num_storing.items() if num and self._links[part[0]].slices is slices
+        ]
+        most = [self._part_write_bytes_per_cycle] * len(pipes)
         total = self._side_write_bytes_per_cycle[side]
         for pipe, gets in zip(pipes, by_turns(total, [1] * len(pipes), most), strict=True):
             pipe.rate = gets
@@ -398,6 +450,7 @@ class Xbar(Component):
         earliest = request.issued_at + num_bytes / self.alone_bytes_per_cycle
         port = self.ports[request.sm_idx]
         latency, across_at = self.l2.reach(request, tile, side, port.num_alike)
+        latency += self._distances[request.sm_idx]
         if across_at > earliest:
             earliest = across_at
         if places is not None:
@@ -462,7 +515,7 @@ class Xbar(Component):
         if num_packet_bytes > num_bytes:
             num_bytes = num_packet_bytes
         left_at = self.store_ports[request.sm_idx].reserve(num_bytes, at_cycle=request.issued_at)
-        link, side = self._store_links[request.sm_idx], self._sides[request.sm_idx]
+        link, side = self._write_links[self._parts[request.sm_idx]], self._sides[request.sm_idx]
 
         crossing = max(request.num_bytes, num_packet_bytes)  # a packet is as long on a link as on the port
 
@@ -515,8 +568,8 @@ class Xbar(Component):
         counters = self.counters
         return counters.read_bytes * counters.carried_bytes / counters.asked_bytes if counters.asked_bytes else 0.0
 
-    def price(self, ask: Ask, port: _Port, behind_bytes: float, pace: float) -> tuple[float, float]:
-        """(bytes by which the slices' clock goes on until it has passed, bytes that slices and links carry for it).
+    def price(self, ask: Ask, port: _Port, behind_bytes: float, pace: float) -> tuple[float, float, bool, float]:
+        """(bytes by which the slices' clock goes on meanwhile, bytes that slices and links carry, if all joins, its queue).
 
         Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it,
         ``pace`` times as fast as that clock goes.
@@ -526,7 +579,7 @@ class Xbar(Component):
         if tile is None:
             carried = max(num_bytes * weight, of_requests)
             counters.carried_bytes += carried
-            return num_bytes, carried
+            return num_bytes, carried, False, 0.0
         slices = port.link.slices
         moved, rate = slices.moved()
         begin = moved + behind_bytes / pace
@@ -536,9 +589,10 @@ class Xbar(Component):
             asked_at = begin - self._ahead_bytes
         asked = tile.asked.get(port.region)
         asking = num_bytes * rate / slices.alone
-        read, length, served, passing = num_bytes, num_bytes, 1.0, num_bytes
+        read, length, served, passing, is_joined = num_bytes, num_bytes, 1.0, num_bytes, False
+        queued = -1.0
         if asked is not None:
-            first, last, num, of_port = asked
+            first, last, num, of_port, their_queue = asked
             done_at = tile.done_at
             if done_at is None or done_at > self._env._now:
                 merged = 1.0
@@ -556,12 +610,35 @@ class Xbar(Component):
                 served += merged * num
                 if of_port is not port:  # what an SM asks for twice is read once and sent to it twice
                     passing = read
-                    length = max(read, pace * max(last - begin, asking))
-        tile.asked[port.region] = (begin, begin + length / pace, served, port)
+                    is_joined = merged >= 1.0
+                    queued = their_queue if is_joined else queued
+                    early = self.spec.merge_window_cycles * rate
+                    length = max(read, pace * max(last - begin, asking - early, SECTOR_BYTES))
+        if queued < 0.0:
+            done_at = tile.done_at
+            is_there = done_at is not None and done_at <= self._env._now
+            queued = self._queued(port, read) if is_there and self._queue_cycles else 0.0
+        tile.asked[port.region] = (begin, begin + length / pace, served, port, queued)
         counters.served_bytes += read * reads
         carried = max(passing * weight, of_requests)
         counters.carried_bytes += carried
-        return length, carried
+        return length, carried, is_joined, queued
+
+    def _queued(self, port: _Port, num_bytes: float) -> float:
+        """What the last of a request's lines waits at its slice: each finds a queue of its own, as in memory."""
+        slices = port.link.slices
+        now = self._env._now
+        lately = self._lately[id(slices)]
+        lately[0] *= exp((lately[1] - now) / self._window)
+        lately[1] = now
+        share = min(MOST_SHARE, lately[0] / (self._window * slices.total / self.l2.spec.sustained_fraction))
+        lately[0] += num_bytes
+        if share <= 0.0:
+            return 0.0
+        port.num_draws += 1
+        place = 0.5 if self._is_mean else port.num_draws * GOLDEN % 1.0
+        missed = 1.0 - place ** (LINE_BYTES / max(num_bytes, LINE_BYTES))
+        return max(0.0, -self._queue_cycles / (1.0 - share) * log(missed / share)) if missed > 0.0 else 0.0
 
     def _deliver(self, sm_idx: int, ask: Ask, request: MemoryRequest, part: Part, group: object) -> None:
         self.counters.read_bytes += request.num_bytes * request.crossings * request.num_alike
