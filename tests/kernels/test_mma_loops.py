@@ -1,0 +1,57 @@
+"""mma_loops: its loops are what their names say, right sums pass, wrong ones do not."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from gpusim.evidence.case import WrongAnswer, load_case
+
+from .conftest import Sass
+
+CASE = load_case("mma_loops")
+case = sys.modules[CASE.launch.__module__]
+CONFIGS = CASE.configs("loops", 1)
+
+
+def outputs_of(config: dict[str, str], step_cycles: int) -> dict[str, np.ndarray]:
+    """What a launch leaves whose steps take so long."""
+    cycles = np.array(case.ROUNDS, dtype="<u4") * step_cycles + 1000
+    return {"cycles": cycles, "sums": case.weighted_sums(case.build_of(config)).astype("<i4")}
+
+
+@pytest.mark.parametrize("config", CONFIGS[::9], ids=str)
+def test_right_sums_pass_and_a_step_short_does_not(config: dict[str, str]) -> None:
+    outputs = outputs_of(config, 300)
+    assert CASE.check(config, outputs)["step_cycles"] == 300
+    outputs["sums"] = outputs["sums"] - outputs["sums"] // sum(case.ROUNDS)
+    with pytest.raises(WrongAnswer, match="so many times the product"):
+        CASE.check(config, outputs)
+
+
+def test_every_build_fits_and_is_there_once() -> None:
+    assert len({config["kernel"] for config in CONFIGS}) == len(CONFIGS)
+    for config in CONFIGS:
+        launched = CASE.launch(config, False)
+        assert launched.smem_bytes <= 160 * 1024 and launched.block[0] in (128, 256, 512)
+        assert case.build_of(config).name == config["kernel"]
+
+
+def test_loops_hold_what_their_names_say(sass: Sass) -> None:
+    kernels = sass("mma_loops", "sm_90a")
+    for build in case.builds():
+        kernel = kernels[build.name]
+        assert kernel.num_spills == 0, build.name
+        has_copies, meets, has_reads, _ = case.PARTS[build.parts]
+        (_, _, depth), (share_m, share_n) = build.shape.tile, build.shape.share
+        slices = depth // 16 if build.fragments == "double" else 1
+        # the smallest loop that holds all of a step: inner loops of single fragments hold a slice
+        loops = sorted((loop for loop in kernel.loops if loop.select("HMMA")), key=lambda loop: len(loop.instructions))
+        step = loops[0] if build.fragments == "double" else loops[1]
+        assert len(step.select("HMMA")) == share_m // 16 * share_n // 8 * slices, build.name
+        assert len(step.select("LDSM")) == has_reads * (share_m + share_n) // 16 * slices, build.name
+        copies = has_copies * build.shape.stage_bytes // (512 * build.shape.num_warps)
+        assert len(step.select("LDGSTS")) == copies, build.name
+        assert len(step.select("BAR")) == meets, build.name
