@@ -198,6 +198,52 @@ REGISTERS: Mapping[str, int] = {
 }
 """Of a thread, by entry point. Source: ptxas of nvcc 13.0, sm_90a."""
 
+CODE: Mapping[str, tuple[int, int, int, int]] = {
+    "hgemm_128x128x32_2x2_s4_64B_double": (92, 924, 1700, 2110),
+    "hgemm_128x128x32_2x2_s4_pad8_single": (284, 848, 1305, 1478),
+    "hgemm_128x128x32_2x4_s3_none_double": (132, 664, 557, 1119),
+    "hgemm_128x128x32_2x4_s5_64B_single": (245, 744, 361, 777),
+    "hgemm_128x128x64_2x2_s3_none_double": (167, 1031, 2087, 2481),
+    "hgemm_128x128x64_2x4_s2_pad8_single": (379, 610, 363, 769),
+    "hgemm_128x128x64_2x4_s3_128B_double": (158, 778, 750, 1286),
+    "hgemm_128x128x64_2x4_s3_64B_single": (400, 721, 358, 779),
+    "hgemm_128x256x32_2x4_s3_pad16_double": (72, 776, 1700, 2110),
+    "hgemm_128x256x32_2x4_s4_64B_double": (61, 881, 1700, 2110),
+    "hgemm_128x256x32_2x4_s4_pad16_double": (61, 874, 1700, 2110),
+    "hgemm_128x256x32_2x4_s5_pad8_double": (61, 956, 1700, 2110),
+    "hgemm_128x64x64_2x2_s1_128B_double": (272, 500, 288, 619),
+    "hgemm_128x64x64_2x2_s4_128B_double": (187, 1017, 750, 1228),
+    "hgemm_128x64x64_2x4_s4_pad16_single": (358, 707, 254, 421),
+    "hgemm_256x128x32_2x4_s1_pad8_single": (263, 465, 609, 2112),
+    "hgemm_256x128x32_2x4_s4_pad8_single": (288, 814, 606, 1376),
+    "hgemm_256x128x32_2x4_s5_64B_single": (292, 886, 607, 1370),
+    "hgemm_64x128x32_2x2_s1_64B_double": (247, 469, 551, 1044),
+    "hgemm_64x128x32_2x4_s2_pad16_double": (112, 546, 287, 594),
+    "hgemm_64x128x32_2x4_s4_64B_double": (138, 612, 338, 692),
+    "hgemm_64x256x32_2x2_s3_64B_single": (312, 825, 1331, 1695),
+    "hgemm_64x256x32_2x4_s1_none_single": (222, 451, 630, 1212),
+    "hgemm_64x256x32_2x4_s4_pad8_single": (251, 703, 627, 862),
+    "hgemm_64x256x32_2x4_s5_pad16_single": (251, 782, 627, 862),
+    "hgemm_64x64x32_2x2_s2_pad16_single": (221, 521, 235, 487),
+    "hgemm_64x64x32_2x2_s3_64B_single": (229, 606, 235, 487),
+    "hgemm_64x64x32_2x4_s3_pad16_single": (192, 485, 137, 244),
+    "hgemm_64x64x64_2x2_s4_128B_single": (364, 764, 233, 466),
+    "hgemm_64x64x64_2x4_s1_64B_double": (234, 486, 119, 230),
+    "hgemm_64x64x64_2x4_s5_128B_double": (223, 803, 302, 449),
+}
+"""Cycles that an entry point's own instructions take a warp, in order, with the stalls and waits for results that nvcc 13.0
+has scheduled (``gpusim.evidence.issue``): a k-step beyond its mma.sync, and with double fragments beyond what it reads in
+their shade; all before the k-steps; a tile's way out of fragments; its way out through shared memory."""
+DEPENDENT_CYCLES = 4
+"""Of an instruction that waits for the one before."""
+
+
+def code_of(config: Config) -> dict[str, float]:
+    """An entry point's own instructions, to the model."""
+    step, tile, direct, staged = CODE[config["kernel"]]
+    cycles = {"step_code": step, "tile_code": tile, "store_code": direct if config["epilogue"] == "direct" else staged}
+    return {name: number / DEPENDENT_CYCLES for name, number in cycles.items()}
+
 
 def options(config: Config) -> Mapping[str, Any]:
     """The same kernel to the model."""
@@ -208,6 +254,7 @@ def options(config: Config) -> Mapping[str, Any]:
         "swizzle": build.swizzle, "pad": build.pad, "fragments": build.fragments, "epilogue": config["epilogue"],
         "refill": "before_math", "raster": "along_n", "raster_group": int(config["raster_group"]),
         "registers": REGISTERS.get(build.name), "fetch_bytes": 128 if build.has_line_fetches else 64,
+        **code_of(config),
     }  # fmt: skip
 
 

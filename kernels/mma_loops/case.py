@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import GpuSpec
+from gpusim import GpuSpec, simulate
 from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer, by_value
+from gpusim.kernel_models.gemm import GemmParams
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.launch import Program, RoleContext
+from gpusim.workload.ops import Op
 
 ROUNDS = (176, 48, 176)
 """Steps, the first to bring all in; a step's cycles are the difference between the last two."""
+DEPENDENT_CYCLES = 4
+"""Of an instruction that waits for the one before."""
 COLUMNS = ("tile", "warps", "stages", "fragments", "parts")
 
 Triple = tuple[int, int, int]
@@ -47,6 +56,8 @@ SHAPES = (
     Shape((64, 256, 32), (2, 4)), Shape((128, 256, 32), (2, 4)), Shape((128, 128, 64), (4, 4)),
     Shape((128, 256, 32), (4, 4)),
 )  # fmt: skip
+CROWDED = SHAPES[-1]
+"""Whose fragments the model has no registers for if they are held twice."""
 FRAGMENTS = ("double", "single")
 PARTS: Mapping[str, tuple[int, int, int, int]] = {
     "all": (1, 1, 1, 1), "no_copies": (0, 1, 1, 1), "loose": (0, 0, 1, 1), "no_reads": (1, 1, 0, 1),
@@ -158,7 +169,7 @@ def weighted_sums(build: Build) -> NDArray[np.int64]:
     _, _, has_reads, has_math = PARTS[build.parts]
     (m, n, k), (ways_m, _) = build.shape
     depth = k if has_reads else 16  # of one slice, multiplied again and again
-    product = (operand(m, k, 1)[:, :depth] @ operand(n, k, 2)[:, :depth].T) * (k // depth) * sum(ROUNDS) * has_math
+    products = (operand(m, k, 1)[:, :depth] @ operand(n, k, 2)[:, :depth].T) * (k // depth) * sum(ROUNDS) * has_math
     share_m, share_n = build.shape.share
     thread = np.arange(32 * build.shape.num_warps)
     warp, lane = thread // 32, thread % 32
@@ -168,7 +179,7 @@ def weighted_sums(build: Build) -> NDArray[np.int64]:
             for word in range(4):
                 row = warp % ways_m * share_m + i * 16 + word // 2 * 8 + lane // 4
                 column = warp // ways_m * share_n + j * 8 + lane % 4 * 2 + word % 2
-                found += product[row, column] * (1 + word + 4 * ((i * (share_n // 8) + j) % 5))
+                found += products[row, column] * (1 + word + 4 * ((i * (share_n // 8) + j) % 5))
     return found
 
 
@@ -190,10 +201,119 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 
+TWIN_STEPS = (8, 32)
+CODE: Mapping[str, int] = {
+    "mma_64x64x32_2x2_s3_double_all": 150, "mma_64x64x64_2x2_s3_double_all": 215,
+    "mma_64x128x32_2x2_s3_double_all": 174, "mma_128x128x32_2x2_s3_double_all": 146,
+    "mma_64x64x32_2x4_s3_double_all": 132, "mma_128x64x64_2x4_s3_double_all": 286,
+    "mma_128x128x32_2x4_s3_double_all": 177, "mma_128x128x64_2x4_s3_double_all": 250,
+    "mma_64x256x32_2x4_s3_double_all": 171, "mma_128x256x32_2x4_s3_double_all": 153,
+    "mma_128x128x64_4x4_s3_double_all": 186, "mma_128x256x32_4x4_s3_double_all": 136,
+    "mma_64x64x32_2x2_s3_single_all": 226, "mma_64x64x64_2x2_s3_single_all": 363,
+    "mma_64x128x32_2x2_s3_single_all": 256, "mma_128x128x32_2x2_s3_single_all": 287,
+    "mma_64x64x32_2x4_s3_single_all": 194, "mma_128x64x64_2x4_s3_single_all": 359,
+    "mma_128x128x32_2x4_s3_single_all": 242, "mma_128x128x64_2x4_s3_single_all": 399,
+    "mma_64x256x32_2x4_s3_single_all": 251, "mma_128x256x32_2x4_s3_single_all": 280,
+    "mma_128x128x64_4x4_s3_single_all": 341, "mma_128x256x32_4x4_s3_single_all": 245,
+    "mma_64x64x32_2x2_s3_double_no_copies": 74, "mma_64x64x64_2x2_s3_double_no_copies": 90,
+    "mma_64x128x32_2x2_s3_double_no_copies": 42, "mma_128x128x32_2x2_s3_double_no_copies": 41,
+    "mma_64x64x32_2x4_s3_double_no_copies": 90, "mma_128x64x64_2x4_s3_double_no_copies": 203,
+    "mma_128x128x32_2x4_s3_double_no_copies": 93, "mma_128x128x64_2x4_s3_double_no_copies": 67,
+    "mma_64x256x32_2x4_s3_double_no_copies": 89, "mma_128x256x32_2x4_s3_double_no_copies": 41,
+    "mma_128x128x64_4x4_s3_double_no_copies": 90, "mma_128x256x32_4x4_s3_double_no_copies": 89,
+    "mma_64x64x32_2x2_s3_single_no_copies": 143, "mma_64x64x64_2x2_s3_single_no_copies": 264,
+    "mma_64x128x32_2x2_s3_single_no_copies": 157, "mma_128x128x32_2x2_s3_single_no_copies": 175,
+    "mma_64x64x32_2x4_s3_single_no_copies": 137, "mma_128x64x64_2x4_s3_single_no_copies": 268,
+    "mma_128x128x32_2x4_s3_single_no_copies": 157, "mma_128x128x64_2x4_s3_single_no_copies": 296,
+    "mma_64x256x32_2x4_s3_single_no_copies": 159, "mma_128x256x32_2x4_s3_single_no_copies": 175,
+    "mma_128x128x64_4x4_s3_single_no_copies": 264, "mma_128x256x32_4x4_s3_single_no_copies": 159,
+    "mma_64x64x32_2x2_s3_double_loose": 79, "mma_64x64x64_2x2_s3_double_loose": 154,
+    "mma_64x128x32_2x2_s3_double_loose": 94, "mma_128x128x32_2x2_s3_double_loose": 46,
+    "mma_64x64x32_2x4_s3_double_loose": 96, "mma_128x64x64_2x4_s3_double_loose": 225,
+    "mma_128x128x32_2x4_s3_double_loose": 98, "mma_128x128x64_2x4_s3_double_loose": 52,
+    "mma_64x256x32_2x4_s3_double_loose": 94, "mma_128x256x32_2x4_s3_double_loose": 46,
+    "mma_128x128x64_4x4_s3_double_loose": 154, "mma_128x256x32_4x4_s3_double_loose": 122,
+    "mma_64x64x32_2x2_s3_single_loose": 142, "mma_64x64x64_2x2_s3_single_loose": 263,
+    "mma_64x128x32_2x2_s3_single_loose": 156, "mma_128x128x32_2x2_s3_single_loose": 174,
+    "mma_64x64x32_2x4_s3_single_loose": 136, "mma_128x64x64_2x4_s3_single_loose": 267,
+    "mma_128x128x32_2x4_s3_single_loose": 156, "mma_128x128x64_2x4_s3_single_loose": 295,
+    "mma_64x256x32_2x4_s3_single_loose": 158, "mma_128x256x32_2x4_s3_single_loose": 174,
+    "mma_128x128x64_4x4_s3_single_loose": 263, "mma_128x256x32_4x4_s3_single_loose": 158,
+    "mma_64x64x64_2x2_s2_double_all": 173, "mma_128x128x32_2x2_s2_double_all": 82,
+    "mma_128x128x32_2x4_s2_double_all": 119, "mma_128x128x64_2x4_s2_double_all": 127,
+    "mma_128x256x32_4x4_s2_double_all": 130, "mma_64x64x64_2x2_s2_single_all": 365,
+    "mma_128x128x32_2x2_s2_single_all": 286, "mma_128x128x32_2x4_s2_single_all": 244,
+    "mma_128x128x64_2x4_s2_single_all": 399, "mma_128x256x32_4x4_s2_single_all": 247,
+    "mma_64x64x64_2x2_s4_double_all": 197, "mma_128x128x32_2x2_s4_double_all": 132,
+    "mma_128x128x32_2x4_s4_double_all": 213, "mma_128x128x64_2x4_s4_double_all": 250,
+    "mma_128x256x32_4x4_s4_double_all": 134, "mma_64x64x64_2x2_s4_single_all": 363,
+    "mma_128x128x32_2x2_s4_single_all": 280, "mma_128x128x32_2x4_s4_single_all": 242,
+    "mma_128x128x64_2x4_s4_single_all": 399, "mma_128x256x32_4x4_s4_single_all": 245,
+    "mma_64x64x64_2x2_s3_double_no_reads": 130, "mma_128x128x32_2x2_s3_double_no_reads": 129,
+    "mma_128x128x32_2x4_s3_double_no_reads": 104, "mma_128x128x64_2x4_s3_double_no_reads": 122,
+    "mma_128x256x32_4x4_s3_double_no_reads": 106, "mma_64x64x64_2x2_s3_single_no_reads": 240,
+    "mma_128x128x32_2x2_s3_single_no_reads": 202, "mma_128x128x32_2x4_s3_single_no_reads": 176,
+    "mma_128x128x64_2x4_s3_single_no_reads": 236, "mma_128x256x32_4x4_s3_single_no_reads": 176,
+    "mma_64x64x64_2x2_s3_double_math": 25, "mma_128x128x32_2x2_s3_double_math": 25,
+    "mma_128x128x32_2x4_s3_double_math": 25, "mma_128x128x64_2x4_s3_double_math": 25,
+    "mma_128x256x32_4x4_s3_double_math": 25, "mma_64x64x64_2x2_s3_single_math": 126,
+    "mma_128x128x32_2x2_s3_single_math": 75, "mma_128x128x32_2x4_s3_single_math": 75,
+    "mma_128x128x64_2x4_s3_single_math": 126, "mma_128x256x32_4x4_s3_single_math": 75,
+}  # fmt: skip
+"""Cycles of a k-step of each build that math does not hide, in order, as ``kernels/hgemm`` has them. Source: SASS of nvcc
+13.0."""
+
+
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """Nothing yet."""
-    del config, gpu
-    return {}
+    """A step of the GEMM that has the same loop, without what this one lacks; nothing where the model has no registers."""
+    build = build_of(config)
+    if build.shape == CROWDED and build.fragments == "double":
+        return {}
+    short, long = (_cycles(build, steps, gpu) for steps in TWIN_STEPS)
+    return {"step_cycles": (long - short) / (TWIN_STEPS[1] - TWIN_STEPS[0])}
+
+
+def _cycles(build: Build, num_steps: int, gpu: GpuSpec) -> float:
+    """Of one tile of so many k-steps."""
+    (m, n, k), warps = build.shape
+    params = GemmParams.model_validate({
+        "m": m, "n": n, "k": k * num_steps, "tile": build.shape.tile, "warps": warps, "stages": build.stages,
+        "fragments": build.fragments, "copy": "cp_async", "math": "mma_sync", "schedule": "multistage",
+        "refill": "before_math", "swizzle": f"{min(128, 2 * k)}B", "epilogue": "direct",
+        "step_code": CODE[build.name] / DEPENDENT_CYCLES, "registers": 128,
+    })  # fmt: skip
+    made = params.launch(gpu)
+    roles = tuple(replace(role, program=Lacking(role.program, build)) for role in made.roles)
+    return simulate(replace(made, roles=roles), gpu, clock="max", l2="warm", skips=False).cycles
+
+
+COPIES = (ops.CpAsync, ops.CpAsyncCommitGroup, ops.CpAsyncWaitGroup)
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """A program without the parts that a build lacks; without copies a ring is filled once, by stores."""
+
+    program: Program
+    build: Build
+
+    def __call__(self, cta: RoleContext) -> Iterator[Op]:
+        """The program."""
+        has_copies, meets, has_reads, has_math = PARTS[self.build.parts]
+        lacks: tuple[type[Op], ...] = (() if has_copies else COPIES)
+        lacks += (() if meets else (ops.Syncthreads,)) + (() if has_math else (ops.MmaSync,))
+        lacks += () if has_reads else (ops.Ldmatrix, ops.Use)
+        if not has_copies:
+            for buffer, idx in product("ab", range(self.build.stages)):
+                yield ops.SharedStore(AccessPattern(num_requests=1, num_wavefronts=1, num_bytes=128), buffer, idx)
+            yield ops.Syncthreads()
+        told, token = self.program(cta), None
+        try:
+            while True:
+                op = told.send(token)
+                token = None if isinstance(op, lacks) else (yield op)
+        except StopIteration:
+            return
 
 
 CASE = Case(

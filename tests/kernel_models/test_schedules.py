@@ -223,10 +223,37 @@ def test_single_fragments_are_read_before_their_own_math_behind_the_meeting_and_
         launch = GemmParams(**sizes, **options).launch(h200)
         return " ".join(short[word.split()[0]] for word in words(dry_run(launch)["math"], *kinds))
 
-    assert told(stages=2, fragments="single") == "L L W S L L R M R M W S R M R M"
-    assert told(stages=2, fragments="single", refill="after_math") == "L L W S R M L L R M W S R M R M"
-    assert told(stages=1, fragments="single") == "L L W S R M R M S L L W S R M R M S"
+    each = "R R M M"  # 16 rows of A and all of B, then the other 16 rows
+    assert told(stages=2, fragments="single") == f"L L W S L L {each} {each} W S {each} {each}"
+    assert told(stages=2, fragments="single", refill="after_math") == f"L L W S {each} L L {each} W S {each} {each}"
+    assert told(stages=1, fragments="single") == f"L L W S {each} {each} S L L W S {each} {each} S"
     assert told(stages=1) == "L L W S R R M M S L L W S R R M M S"
+
+
+@pytest.mark.parametrize(("warps", "num"), [("2x2", 1), ("2x4", 2), ("4x2", 2), ("4x4", 4), ("3x2", 1)])
+@pytest.mark.parametrize("fragments", ["double", "single"])
+def test_warps_of_a_sub_core_are_in_teams_of_their_own_that_do_together_what_one_would(
+    h200: GpuSpec, warps: str, num: int, fragments: str
+) -> None:
+    """A team for each warp of a sub-core; the first copies A, the second B; all meet at the CTA's barrier."""
+    tile = (192 if warps == "3x2" else 128, 128, 32)
+    params = GemmParams(m=2 * tile[0], n=128, k=96, tile=tile, math="mma_sync", warps=warps, fragments=fragments)
+    launch = params.launch(h200)
+    assert [role.num_warps * num for role in launch.roles] == [launch.num_warps] * num
+    told = dry_run(launch)
+    rows, columns = tile[0] // int(warps[0]), 128 // int(warps[2])
+    every = [op for of_role in told.values() for cta, op in of_role if cta == 0]
+    reads = [op.access for op in every if isinstance(op, ops.Ldmatrix)]
+    instructions = (rows + columns) // 16 * launch.num_warps
+    assert sum(read.num_requests for read in reads) == 3 * 2 * instructions
+    assert sum(read.num_bytes for read in reads) == 3 * 2 * instructions * 512
+    for idx, of_role in enumerate(told.values()):
+        mine = [op for cta, op in of_role if cta == 0]
+        math = sum(op.num_issues for op in mine if isinstance(op, ops.MmaSync))
+        assert math == 3 * 2 * (rows // 16) * (columns // 8)
+        copied = {op.tensor for op in mine if isinstance(op, ops.CpAsync)}
+        assert copied == ({"A", "B"} if num == 1 else {"A"} if idx == 0 else {"B"} if idx == 1 else set())
+        assert sum(isinstance(op, ops.Syncthreads) for op in mine) == 3
 
 
 def test_single_fragments_are_slower_and_need_fewer_registers(run: Run, h200: GpuSpec) -> None:
@@ -386,7 +413,10 @@ def test_a_kernels_own_code_takes_its_chain_where_it_is_longer_than_the_math(sch
 
 @pytest.mark.parametrize(
     ("options", "flag"),
-    [({"math": "mma_sync", "step_code": 8.0}, "--step-code 8"), ({"copy": "cp_async", "copy_code": 8.0}, "--copy-code 8")],
+    [
+        ({"math": "fma", "dtype": "fp32", "step_code": 8.0}, "--step-code 8"),
+        ({"copy": "cp_async", "copy_code": 8.0}, "--copy-code 8"),
+    ],
 )
 def test_code_that_no_program_of_the_kernel_runs_is_refused(options: dict[str, Any], flag: str, h200: GpuSpec) -> None:
     with pytest.raises(KernelError, match=flag):

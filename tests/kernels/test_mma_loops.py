@@ -10,6 +10,7 @@ import pytest
 from gpusim.evidence.case import WrongAnswer, load_case
 
 from .conftest import Sass
+from .mma_code import k_loop, step_code
 
 CASE = load_case("mma_loops")
 case = sys.modules[CASE.launch.__module__]
@@ -47,11 +48,20 @@ def test_loops_hold_what_their_names_say(sass: Sass) -> None:
         has_copies, meets, has_reads, _ = case.PARTS[build.parts]
         (_, _, depth), (share_m, share_n) = build.shape.tile, build.shape.share
         slices = depth // 16 if build.fragments == "double" else 1
-        # the smallest loop that holds all of a step: inner loops of single fragments hold a slice
-        loops = sorted((loop for loop in kernel.loops if loop.select("HMMA")), key=lambda loop: len(loop.instructions))
-        step = loops[0] if build.fragments == "double" else loops[1]
+        step = k_loop(kernel, is_single=build.fragments == "single")
         assert len(step.select("HMMA")) == share_m // 16 * share_n // 8 * slices, build.name
         assert len(step.select("LDSM")) == has_reads * (share_m + share_n) // 16 * slices, build.name
         copies = has_copies * build.shape.stage_bytes // (512 * build.shape.num_warps)
         assert len(step.select("LDGSTS")) == copies, build.name
         assert len(step.select("BAR")) == meets, build.name
+
+
+def test_the_code_between_is_that_of_the_sass(sass: Sass) -> None:
+    kernels = sass("mma_loops", "sm_90a")
+    found = {
+        build.name: round(
+            step_code(kernels[build.name], build.shape.tile[2] // 16, is_single=build.fragments == "single")
+        )
+        for build in case.builds()
+    }
+    assert found == dict(case.CODE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from gpusim.kernel_models.gemm.shares import Shares
 from gpusim.kernel_models.gemm.tiles import TilePlan
@@ -41,23 +42,32 @@ class Fragments:
     """
 
     plan: TilePlan
+    teams: tuple[int, int] = (1, 1)
+    """Parts of the warps along M and N, of which one is meant; all of them read alike."""
 
     @cached_property
     def slices(self) -> list[AccessPattern]:
         """Fragment reads of each slice."""
-        return self._ldmatrix_slices() if self.plan.params.math == "mma_sync" else self._vector_slices()
+        if self.plan.params.math != "mma_sync":
+            return self._vector_slices()
+        rows = Shares(self.plan.params).share[0]
+        return [self._ldmatrix(idx, 0, rows) for idx in range(self._num_slices)]
 
-    def _ldmatrix_slices(self) -> list[AccessPattern]:
-        shares = Shares(self.plan.params)
-        num_slices = self.plan.tile[2] // mma_sync(self.plan.params.element).k
-        slices = [AccessPattern()] * num_slices
+    @property
+    def _num_slices(self) -> int:
+        return self.plan.tile[2] // mma_sync(self.plan.params.element).k
+
+    def _ldmatrix(self, idx: int, first: int, num_rows: int) -> AccessPattern:
+        """Of slice ``idx``: ``num_rows`` rows of A of each warp, its row ``first`` and those behind; with row 0 all of B."""
+        shares, found = Shares(self.plan.params), AccessPattern()
+        ways = [all_ways // teams for all_ways, teams in zip(shares.ways, self.teams, strict=True)]
         for which, operand in enumerate(self.plan.operands):
-            rows, ways, times = shares.share[which], shares.ways[which], shares.ways[1 - which]
-            for warp in range(ways):
-                for idx in range(num_slices):
-                    reads = ldmatrix_reads(operand, rows_per_warp=rows, first_row=warp * rows, k_step_idx=idx)
-                    slices[idx] += reads.scaled(times)
-        return slices
+            share = shares.share[which]
+            begin, num = (0, share) if which else (first, num_rows)
+            for warp in range(0 if which and first else ways[which]):
+                read = ldmatrix_reads(operand, rows_per_warp=num, first_row=warp * share + begin, k_step_idx=idx)
+                found += read.scaled(ways[1 - which])
+        return found
 
     def _vector_slices(self) -> list[AccessPattern]:
         """ld.shared of the thread tiles' rows of A and columns of B, 16 bytes at a time."""
@@ -81,6 +91,31 @@ class Fragments:
         assert num_stages is not None  # resolved
         kind = ops.Ldmatrix if self.plan.params.math == "mma_sync" else ops.SharedLoad
         return [[kind(access, "a", stage) for access in self.slices] for stage in range(num_stages)]
+
+    @cached_property
+    def pieces(self) -> list[list[list[tuple[Op, Op]]]]:
+        """For each stage and slice of mma.sync what is read and then multiplied, in the order in which it is read.
+
+        All of B and an instruction's rows of A first, then one, two, four, ... instructions' rows.
+        Source: SASS of ``kernels/hgemm`` with ``--fragments single``.
+        """
+        (rows, columns), atom = Shares(self.plan.params).share, mma_sync(self.plan.params.element)
+        starts = [0, *(2**idx for idx in range((rows // atom.m - 1).bit_length()))]
+        spans = [(first, min(end, rows // atom.m)) for first, end in pairwise([*starts, rows // atom.m]) if first < end]
+        num_stages = self.plan.params.stages
+        assert num_stages is not None  # resolved
+        found: list[list[tuple[AccessPattern, Op]]] = [
+            [
+                (self._ldmatrix(idx, first * atom.m, (end - first) * atom.m),
+                 ops.MmaSync(atom, (end - first) * (columns // atom.n)))
+                for first, end in spans
+            ]
+            for idx in range(self._num_slices)
+        ]  # fmt: skip
+        return [
+            [[(ops.Ldmatrix(access, "a", stage), math) for access, math in pieces] for pieces in found]
+            for stage in range(num_stages)
+        ]
 
     @cached_property
     def math(self) -> list[Op]:
