@@ -411,16 +411,26 @@ def test_a_kernels_own_code_takes_its_chain_where_it_is_longer_than_the_math(sch
         assert cycles(copy_code=more) - base == pytest.approx(chain / 2, rel=0.1)
 
 
+@pytest.mark.parametrize("stages", [1, 2])
 @pytest.mark.parametrize(
-    ("options", "flag"),
-    [
-        ({"math": "fma", "dtype": "fp32", "step_code": 8.0}, "--step-code 8"),
-        ({"copy": "cp_async", "copy_code": 8.0}, "--copy-code 8"),
-    ],
+    "options", [{"fragments": "single"}, {"fragments": "double"}, {"math": "fma", "dtype": "fp32", "layout": "nt"}], ids=str
 )
-def test_code_that_no_program_of_the_kernel_runs_is_refused(options: dict[str, Any], flag: str, h200: GpuSpec) -> None:
-    with pytest.raises(KernelError, match=flag):
-        GemmParams(m=256, n=256, k=256, **options).launch(h200)
+def test_code_of_lone_warps_takes_its_chain_in_every_step(options: dict[str, Any], stages: int) -> None:
+    """One warp a sub-core, behind whose math nothing is hidden."""
+    gpu, num_steps = load_gpu("h200_sxm"), 24
+    sizes: dict[str, Any] = {"m": 64, "n": 64, "k": 32 * num_steps, "tile": "64x64x32", "stages": stages, "warps": "2x2"}
+
+    def cycles(step_code: float) -> float:
+        params = GemmParams(**({"math": "mma_sync"} | sizes | options), copy="cp_async", step_code=step_code)
+        return simulate(params.launch(gpu), gpu, clock="max", l2="warm").cycles
+
+    chain = 500.0 * gpu.warp_scheduler.dependent_cycles
+    assert cycles(2000.0) - cycles(1500.0) == pytest.approx(num_steps * chain)
+
+
+def test_code_that_no_program_of_the_kernel_runs_is_refused(h200: GpuSpec) -> None:
+    with pytest.raises(KernelError, match="--copy-code 8"):
+        GemmParams(m=256, n=256, k=256, copy="cp_async", copy_code=8.0).launch(h200)
 
 
 def test_a_little_code_is_no_less_than_what_every_loop_has(h200: GpuSpec) -> None:

@@ -1,4 +1,4 @@
-"""What loops of mma.sync take in their own instructions, read off SASS."""
+"""What loops of mma.sync and of fma take in their own instructions, read off SASS."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ AT_ONCE = 8
 
 def k_loop(kernel: KernelSass, *, is_single: bool) -> KernelSass:
     """The loop over k-steps: around that over slices where fragments are single."""
-    loops = sorted((loop for loop in kernel.loops if loop.select("HMMA")), key=lambda loop: len(loop.instructions))
-    return loops[1 if is_single else 0]
+    return loops_with(kernel, "HMMA")[1 if is_single else 0]
+
+
+def loops_with(kernel: KernelSass, opcode: str) -> list[KernelSass]:
+    """Those with such an instruction, inner ones first."""
+    return sorted((loop for loop in kernel.loops if loop.select(opcode)), key=lambda loop: len(loop.instructions))
 
 
 def step_code(kernel: KernelSass, num_slices: int, *, is_single: bool) -> float:
@@ -47,3 +51,19 @@ def code_around(kernel: KernelSass, num_slices: int, num_vectors: int, *, is_sin
         if other.instructions[0].address > end and other.select("STG") and not other.select("STSM")
     )  # fmt: skip
     return issue_cycles(list(before)), issue_cycles(list(direct)), issue_cycles(list(staged)) * num_slices + more
+
+
+FFMA_TOLD = ("FFMA", "LDS", "LDGSTS")
+"""What the model tells of an fma kernel's k-step, each an instruction."""
+
+
+def fma_code(kernel: KernelSass) -> tuple[float, float, float]:
+    """Cycles of a k-step beside what is told of it, of all before the k-steps, and of all behind."""
+    loop = loops_with(kernel, "FFMA")[0]
+    items = turn(kernel, loop)
+    begin, end = loop.instructions[0].address, loop.instructions[-1].address
+    behind = next(item.address for item in kernel.instructions if item.address > end)
+    told = sum(item.name in FFMA_TOLD for item, _ in items)
+    before = way(kernel, kernel.instructions[0].address, begin, lambda _: False)
+    after = way(kernel, behind, kernel.instructions[-1].address, lambda _: False)
+    return loop_cycles(items) - told, issue_cycles(list(before)), issue_cycles(list(after))

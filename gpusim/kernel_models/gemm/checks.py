@@ -112,11 +112,6 @@ def check_kinds(params: GemmParams) -> None:
             f"--wide-per-copy {params.wide_per_copy}: only warps that copy by cp.async beside their own wgmma are told so; "
             "use --schedule multistage --copy cp_async --math wgmma, or leave it out"
         )
-    if params.step_code and math == "fma":
-        raise KernelError(
-            f"--step-code {params.step_code:g}: k-steps of fma are told of no code of their own; use --math wgmma or "
-            "mma_sync, or leave it out"
-        )
     if params.copy_code and params.copy_ != "tma":
         raise KernelError(
             f"--copy-code {params.copy_code:g}: only who asks for copies by TMA is told of code of its own; use --copy tma, "
