@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpusim.evidence.case import WrongAnswer, load_case
+from gpusim.machine.config import load_gpu
 
 from .conftest import Sass
 from .mma_code import k_loop, step_code
@@ -65,3 +66,18 @@ def test_the_code_between_is_that_of_the_sass(sass: Sass) -> None:
         for build in case.builds()
     }
     assert found == dict(case.CODE)
+
+
+def test_the_twin_of_math_alone_takes_the_tensor_cores_and_its_code_and_parts_never_speed_a_step_up() -> None:
+    gpu = load_gpu("h200_sxm")
+    shape = case.SHAPES[3]  # one warp a sub-core: 64 x 64 each, two slices
+
+    def step(parts: str) -> float:
+        build = case.Build(shape, 3, "single", parts)
+        (config,) = [config for config in CONFIGS if config["kernel"] == build.name]
+        return CASE.predict(config, gpu)["step_cycles"]
+
+    interval = 2 * 16 * 8 * 16 * 4 / gpu.tensor_core.mma_sync_flops_per_cycle["16bit"]
+    of_math, code = 2 * 32 * interval, case.CODE["mma_128x128x32_2x2_s3_single_math"]
+    assert step("math") == pytest.approx(of_math + code - 2 * interval)  # code goes on once a slice's last has been issued
+    assert step("math") < step("loose") < step("no_copies") < step("all")
