@@ -152,7 +152,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     shape = build_of(config).shape
     m, n, k = shape.tile
     a, b = rows(m, k, 1), rows(n, k, 2)
-    told = np.array([*ROUNDS, max(ROUNDS) * k, max(m, n)], dtype="<u4")
+    told = np.array([*ROUNDS, max(ROUNDS) * k, m + n], dtype="<u4")
     return KernelLaunch(
         kernel=config["kernel"],
         arguments=(

@@ -16,7 +16,7 @@ constexpr int kNumRounds = 3;
 struct Train {
     uint32_t num_steps[kNumRounds];
     uint32_t pitch;  // elements from row to row of A and B, which hold the same kTileK numbers again and again
-    uint32_t rows;   // of either, so that no copy lies outside
+    uint32_t rows;   // of both together, so that no copy lies outside
 };
 
 __device__ __forceinline__ uint32_t now() {

@@ -81,3 +81,12 @@ def test_the_twin_of_math_alone_takes_the_tensor_cores_and_its_code_and_parts_ne
     of_math, code = 2 * 32 * interval, case.CODE["mma_128x128x32_2x2_s3_single_math"]
     assert step("math") == pytest.approx(of_math + code - 2 * interval)  # code goes on once a slice's last has been issued
     assert step("math") < step("loose") < step("no_copies") < step("all")
+
+
+@pytest.mark.parametrize("shape", case.SHAPES, ids=str)
+def test_every_copy_of_a_stage_is_wanted(shape: object) -> None:
+    """The kernel asks for row ``thread's + i * rows at once`` of A and B together, and for none beyond what it is told."""
+    build = case.Build(shape, 3, "double", "all")
+    (config,) = [config for config in CONFIGS if config["kernel"] == build.name]
+    *_, rows = np.frombuffer(CASE.launch(config, False).arguments[0].tobytes(), dtype="<u4")
+    assert rows == build.shape.tile[0] + build.shape.tile[1]
