@@ -4,7 +4,7 @@ In: a kernel's SASS and a way through it. Out: cycles. What a kernel's own instr
 products that a program tells of is read so, and told to the model as instructions that wait for one another.
 
 Models: the compiler's own schedule (stalls of the control words), waits for what has no fixed latency, taken branches; of
-mma.sync the tensor core's pace, of ldmatrix shared memory's, where one is told.
+mma.sync the tensor core's pace, where it is told.
 Ignores: other warps of the sub-core; other full pipes; misses of the instruction caches.
 Source: the control words as in :mod:`gpusim.evidence.sass`; latencies by ``kernels/ring_math``, one warpgroup that leaves a
 group in flight, at even places: least squares over its steps, which the odd ones meet within 2 %.
@@ -13,7 +13,7 @@ group in flight, at even places: least squares over its steps, which the odd one
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.sass import MEMORY, Instruction, KernelSass
@@ -42,11 +42,8 @@ class Latencies:
     yield_cycles: float = 36.0
     """Source: guess, between two and three times a dependent try; some 40 in Nsight Compute's samples of such loops."""
     mma_interval_cycles: float = 0.0
-    """From a HMMA to the next, at least; 0: as the compiler has it."""
-    fragment_interval_cycles: float = 0.0
-    """What a LDSM takes of shared memory; 0: nothing, and its data are there at once, for the program tells of them."""
-    fragment_cycles: float = 0.0
-    """From there to the data."""
+    """From a HMMA to the next, at least, and then LDSM takes nothing, for the program tells of it; 0: as the compiler has
+    both."""
 
     def of(self, item: Instruction) -> float:
         """Of an instruction with a barrier."""
@@ -64,8 +61,6 @@ class Latencies:
 LATENCIES = Latencies()
 BESIDE_MMA = Latencies(mma_interval_cycles=6.017)
 """Of code around mma.sync of 16-bit types, 32 bytes of k deep. Source: the tensor core's rate, ``kernels/math_rate``."""
-BESIDE_READS = replace(BESIDE_MMA, fragment_interval_cycles=16.0, fragment_cycles=21.0)
-"""The same with ldmatrix, four wavefronts for one warp of each sub-core at a time. Source: ``kernels/shared_rate``."""
 
 
 def way(
@@ -103,7 +98,7 @@ def way(
 
 def issue_cycles(items: Sequence[tuple[Instruction, bool]], latencies: Latencies = LATENCIES) -> float:
     """Cycles from the first instruction's issue until what follows the last can be issued."""
-    cycle, free, math_free, stage_free = 0.0, dict.fromkeys(range(6), 0.0), 0.0, 0.0
+    cycle, free, math_free = 0.0, dict.fromkeys(range(6), 0.0), 0.0
     for item, is_taken in items:
         cycle = max([cycle, *(free[barrier] for barrier in item.waits_for)])
         if item.name == "YIELD":
@@ -112,12 +107,11 @@ def issue_cycles(items: Sequence[tuple[Instruction, bool]], latencies: Latencies
         if item.name == "HMMA":
             cycle = max(cycle, math_free)
             math_free = cycle + latencies.mma_interval_cycles
-        elif item.name == "LDSM" and latencies.fragment_interval_cycles:
-            stage_free = max(cycle, stage_free) + latencies.fragment_interval_cycles
-            ready = stage_free + latencies.fragment_cycles
         for barrier in (item.write_barrier, item.read_barrier):
             if barrier is not None:
                 free[barrier] = max(free[barrier], ready)
+        if item.name == "LDSM" and latencies.mma_interval_cycles:
+            continue
         cycle += max(1, item.stall_cycles) + (latencies.taken_branch_cycles if is_taken else 0.0)
     return cycle
 
@@ -140,7 +134,7 @@ def turn(kernel: KernelSass, loop: KernelSass, num_inner: int = 1) -> list[tuple
 
 
 def beyond_math(items: Sequence[tuple[Instruction, bool]], latencies: Latencies) -> float:
-    """Cycles of a loop's turn that its mma.sync do not hide."""
+    """Cycles of a loop's turn that its mma.sync do not hide, ldmatrix and waits for it left out."""
     num = sum(item.name == "HMMA" for item, _ in items)
     return loop_cycles(items, latencies) - num * latencies.mma_interval_cycles
 

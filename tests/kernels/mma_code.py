@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusim.evidence.issue import BESIDE_MMA, BESIDE_READS, beyond_math, issue_cycles, loop_cycles, turn, way
+from gpusim.evidence.issue import BESIDE_MMA, beyond_math, issue_cycles, loop_cycles, turn, way
 from gpusim.evidence.sass import KernelSass
 
 AT_ONCE = 8
@@ -20,13 +20,9 @@ def loops_with(kernel: KernelSass, opcode: str) -> list[KernelSass]:
 
 
 def step_code(kernel: KernelSass, num_slices: int, *, is_single: bool) -> float:
-    """Cycles of a k-step that math does not hide.
-
-    Fragments that are single are told of by themselves; waits for those that are read ahead, as far as ptxas has left them
-    ahead, are not.
-    """
+    """Cycles of a k-step that math does not hide; fragments are told of by themselves."""
     items = turn(kernel, k_loop(kernel, is_single=is_single), num_slices if is_single else 1)
-    return beyond_math(items, BESIDE_MMA if is_single else BESIDE_READS)
+    return beyond_math(items, BESIDE_MMA)
 
 
 def code_around(kernel: KernelSass, num_slices: int, num_vectors: int, *, is_single: bool) -> tuple[float, float, float]:

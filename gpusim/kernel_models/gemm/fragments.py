@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 from gpusim.kernel_models.gemm.shares import Shares
 from gpusim.kernel_models.gemm.tiles import TilePlan
@@ -13,6 +12,8 @@ from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import mma_sync
 from gpusim.workload.operand import ldmatrix_reads, shared_vector_reads
 from gpusim.workload.ops import Op
+
+Span = tuple[int, int]
 
 MOST_KS = 4
 """Of a slice of an fma k-step: fewer are simulated for longer, and move a kernel's time by some percent."""
@@ -50,22 +51,21 @@ class Fragments:
         """Fragment reads of each slice."""
         if self.plan.params.math != "mma_sync":
             return self._vector_slices()
-        rows = Shares(self.plan.params).share[0]
-        return [self._ldmatrix(idx, 0, rows) for idx in range(self._num_slices)]
+        rows, columns = Shares(self.plan.params).share
+        return [self._ldmatrix(idx, ((0, rows), (0, columns))) for idx in range(self._num_slices)]
 
     @property
     def _num_slices(self) -> int:
         return self.plan.tile[2] // mma_sync(self.plan.params.element).k
 
-    def _ldmatrix(self, idx: int, first: int, num_rows: int) -> AccessPattern:
-        """Of slice ``idx``: ``num_rows`` rows of A of each warp, its row ``first`` and those behind; with row 0 all of B."""
+    def _ldmatrix(self, idx: int, spans: tuple[Span, Span]) -> AccessPattern:
+        """Of slice ``idx``: rows of A and columns of B from one to another, of each warp's share."""
         shares, found = Shares(self.plan.params), AccessPattern()
         ways = [all_ways // teams for all_ways, teams in zip(shares.ways, self.teams, strict=True)]
-        for which, operand in enumerate(self.plan.operands):
-            share = shares.share[which]
-            begin, num = (0, share) if which else (first, num_rows)
-            for warp in range(0 if which and first else ways[which]):
-                read = ldmatrix_reads(operand, rows_per_warp=num, first_row=warp * share + begin, k_step_idx=idx)
+        for which, (operand, (begin, end)) in enumerate(zip(self.plan.operands, spans, strict=True)):
+            for warp in range(ways[which] if end > begin else 0):
+                first = warp * shares.share[which] + begin
+                read = ldmatrix_reads(operand, rows_per_warp=end - begin, first_row=first, k_step_idx=idx)
                 found += read.scaled(ways[1 - which])
         return found
 
@@ -93,27 +93,28 @@ class Fragments:
         return [[kind(access, "a", stage) for access in self.slices] for stage in range(num_stages)]
 
     @cached_property
-    def pieces(self) -> list[list[list[tuple[Op, Op]]]]:
-        """For each stage and slice of mma.sync what is read and then multiplied, in the order in which it is read.
+    def halves(self) -> list[list[list[tuple[Op, Op]]]]:
+        """For each stage and slice of mma.sync what is read first and the math until the last has come; the others, the rest.
 
-        All of B and an instruction's rows of A first, then one, two, four, ... instructions' rows.
+        An instruction's rows of A and 16 columns of B come first, then the other columns, then the other rows. Math goes on
+        as they come: what waits for the last of them are the instructions of its rows (or columns) alone.
         Source: SASS of ``kernels/hgemm`` with ``--fragments single``.
         """
         (rows, columns), atom = Shares(self.plan.params).share, mma_sync(self.plan.params.element)
-        starts = [0, *(2**idx for idx in range((rows // atom.m - 1).bit_length()))]
-        spans = [(first, min(end, rows // atom.m)) for first, end in pairwise([*starts, rows // atom.m]) if first < end]
+        wide = min(columns, 2 * atom.n)
+        num, num_last = rows // atom.m * (columns // atom.n), columns // atom.n if rows > atom.m else wide // atom.n
         num_stages = self.plan.params.stages
         assert num_stages is not None  # resolved
-        found: list[list[tuple[AccessPattern, Op]]] = [
-            [
-                (self._ldmatrix(idx, first * atom.m, (end - first) * atom.m),
-                 ops.MmaSync(atom, (end - first) * (columns // atom.n)))
-                for first, end in spans
-            ]
-            for idx in range(self._num_slices)
-        ]  # fmt: skip
+        slices: list[list[tuple[AccessPattern, Op]]] = []
+        for idx in range(self._num_slices):
+            first = self._ldmatrix(idx, ((0, atom.m), (0, wide)))
+            others = self._ldmatrix(idx, ((atom.m, rows), (0, 0))) + self._ldmatrix(idx, ((0, 0), (wide, columns)))
+            if others.num_requests:
+                slices.append([(first, ops.MmaSync(atom, num - num_last)), (others, ops.MmaSync(atom, num_last))])
+            else:
+                slices.append([(first, ops.MmaSync(atom, num))])
         return [
-            [[(ops.Ldmatrix(access, "a", stage), math) for access, math in pieces] for pieces in found]
+            [[(ops.Ldmatrix(access, "a", stage), math) for access, math in parts] for parts in slices]
             for stage in range(num_stages)
         ]
 

@@ -199,19 +199,26 @@ class Multistage:
                 token = following
             yield self._meet
 
-    @cached_property
-    def _slices(self) -> list[list[list[tuple[Op, Op]]]]:
-        """For each stage and slice of ``fragments`` single what is read and what is multiplied then."""
+    def _slice(self, stage: int, idx: int) -> Generator[Op, Any, None]:
+        """Fragments of a slice, and the math that waits for them."""
         fragments = self._fragments
-        if self.plan.params.math == "mma_sync":
-            return fragments.pieces
-        return [[[piece] for piece in zip(reads, fragments.math, strict=True)] for reads in fragments.reads]
+        if self.plan.params.math == "fma":
+            token: Any = yield fragments.reads[stage][idx]
+            yield ops.Use(token)
+            yield fragments.math[idx]
+            return
+        tokens = []
+        for read, _ in fragments.halves[stage][idx]:
+            tokens.append((yield read))
+        for token, (_, math) in zip(tokens, fragments.halves[stage][idx], strict=True):
+            yield ops.Use(token)
+            yield math
 
     def _single_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
         num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
-        panels, slices = self.loader.panels(at, 0), self._slices
+        panels, num_slices = self.loader.panels(at, 0), len(self._fragments.slices)
         is_ring = num_stages > 1
-        own = code(self.plan.params.step_code / (1 + len(slices[0])))
+        own = code(self.plan.params.step_code / (1 + num_slices))
         for k in range(distance if is_ring else 0):
             yield from self._refill(panels, k, first, num_k_steps)
         for k in cta.loop(num_k_steps):
@@ -223,14 +230,9 @@ class Multistage:
                 yield from own
             if is_ring and self.refills_first:
                 yield from self._refill(panels, k + distance, first, num_k_steps)
-            for idx, pieces in enumerate(slices[(first + k) % num_stages]):
+            for idx in range(num_slices):
                 yield from own
-                tokens: list[Any] = []
-                for read, _ in pieces:
-                    tokens.append((yield read))
-                for token, (_, math) in zip(tokens, pieces, strict=True):
-                    yield ops.Use(token)
-                    yield math
+                yield from self._slice((first + k) % num_stages, idx)
                 if is_ring and not idx and not self.refills_first:
                     yield from self._refill(panels, k + distance, first, num_k_steps)
             if not is_ring:

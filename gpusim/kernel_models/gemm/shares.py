@@ -78,7 +78,7 @@ class Shares:
         thread of a CTA counts.
         """
         num, rest = divmod(self.num_math_warps, TEAM_WARPS)
-        if self.params.math != "mma_sync" or rest or self.params.split_k > 1 or self.tile[0] % (16 * num):
+        if self.params.fragments != "single" or self.params.math != "mma_sync" or rest or self.params.split_k > 1 or self.tile[0] % (16 * num):
             return 1, 1
         return (1, num) if self.ways[1] % num == 0 else (num, 1) if self.ways[0] % num == 0 else (1, 1)
 
