@@ -188,8 +188,8 @@ class Multistage:
         panels, reads, math = self.loader.panels(at, 0), self._fragments.reads[0], self._fragments.math
         num_slices, own = len(math), code(self.plan.params.step_code)
         for k in cta.loop(self.plan.num_k_steps(at.part)):
-            yield from own
             yield from self._load(panels, k, 0)
+            yield from own
             yield from self._await_slot(first + k)
             token: Any = yield reads[0]
             for idx in range(num_slices):
@@ -223,13 +223,13 @@ class Multistage:
             yield from self._refill(panels, k, first, num_k_steps)
         for k in cta.loop(num_k_steps):
             if not is_ring:
-                yield from own
                 yield from self._load(panels, k, 0)
-            yield from self._await_slot(first + k)
-            if is_ring:
                 yield from own
+            yield from self._await_slot(first + k)
             if is_ring and self.refills_first:
                 yield from self._refill(panels, k + distance, first, num_k_steps)
+            if is_ring:
+                yield from own
             for idx in range(num_slices):
                 yield from own
                 yield from self._slice((first + k) % num_stages, idx)
@@ -251,10 +251,10 @@ class Multistage:
             here = reads[(first + k) % num_stages]
             for idx in range(last + 1):
                 following: Any = None
-                if idx == 0:
-                    yield from own
                 if idx == 0 and loads_first:
                     yield from self._refill(panels, k + distance, first, num_k_steps)
+                if idx == 0:
+                    yield from own
                 if idx < last:
                     following = yield here[idx + 1]
                 elif k + 1 < num_k_steps:

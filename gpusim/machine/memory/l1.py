@@ -134,11 +134,6 @@ class L1(Component):
         """Pass rows of a tile on their way around L1; returns the cycle at which the last of them has."""
         return self.row_stage.reserve(num_rows * self.spec.cp_async_row_cycles, at_cycle=at_cycle, weight=weight)
 
-    @property
-    def rows_until(self) -> float:
-        """When the rows of all copies so far have passed: what loads from shared memory goes behind them."""
-        return self.row_stage.free_at
-
     def copy_lead_cycles(self, num_copies: float, cycles: float) -> float:
         """How long before the end of copies around L1, which take ``cycles``, their warps go on."""
         places = self.spec.max_queued_copies

@@ -14,7 +14,7 @@ ISSUE_CYCLES = 1.0
 
 
 def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
-    """Wavefronts of the data stage, behind the rows of copies; the token is ready a latency later."""
+    """Wavefronts of the data stage; the token is ready a latency later."""
     if role.queued_stores:  # instructions of a warp go to memory and shared memory in their order
         pause = until_stored(role, role.queued_stores, role.passed_bytes)
         if pause is not None:
@@ -31,7 +31,7 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
         words = access.num_bytes / (WAVEFRONT_BYTES * access.num_requests)
     ready = sm.smem.load(
         wavefronts, wavefronts_per_warp=wavefronts / role.num_warps, words_per_lane=words,
-        num_registers=access.num_bytes / WAVEFRONT_BYTES, at_cycle=max(role.t, sm.l1.rows_until), weight=role.count,
+        num_registers=access.num_bytes / WAVEFRONT_BYTES, at_cycle=role.t, weight=role.count,
     )
     if stage is not None:
         # whoever fills it behind this warp goes behind it in the data stage, too
