@@ -43,8 +43,8 @@ class Multistage:
     for the next slot and for one another, so that its first fragments can be read behind the last slice's
     math. With ``fragments`` single the warps wait and meet before a k-step, and each slice's fragments are read
     before its own math. With mma.sync a role is a team: one warp of each sub-core, of which several act apart and meet at
-    the CTA's barrier; the first copies A, the second B. A k-step's own code stands before its copies, and with ``fragments``
-    single before each slice, too.
+    the CTA's barrier; the first copies A, the second B. A k-step's own code stands around its copies, half before them,
+    and with ``fragments`` single as much before each slice, too.
 
     A persistent CTA drains its ring, runs the epilogue, and begins the next tile with a new ring's fill.
     """
@@ -186,10 +186,11 @@ class Multistage:
 
     def _one_stage(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
         panels, reads, math = self.loader.panels(at, 0), self._fragments.reads[0], self._fragments.math
-        num_slices, own = len(math), code(self.plan.params.step_code)
+        num_slices, (before, behind) = len(math), code_around_copies(self.plan.params.step_code)
         for k in cta.loop(self.plan.num_k_steps(at.part)):
+            yield from before
             yield from self._load(panels, k, 0)
-            yield from own
+            yield from behind
             yield from self._await_slot(first + k)
             token: Any = yield reads[0]
             for idx in range(num_slices):
@@ -218,18 +219,21 @@ class Multistage:
         num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
         panels, num_slices = self.loader.panels(at, 0), len(self._fragments.slices)
         is_ring = num_stages > 1
-        own = code(self.plan.params.step_code / (1 + num_slices))
+        each = self.plan.params.step_code / (1 + num_slices)
+        own, (before, behind) = code(each), code_around_copies(each)
         for k in range(distance if is_ring else 0):
             yield from self._refill(panels, k, first, num_k_steps)
         for k in cta.loop(num_k_steps):
+            if is_ring:
+                yield from self._await_slot(first + k)
+            yield from before
             if not is_ring:
                 yield from self._load(panels, k, 0)
-                yield from own
-            yield from self._await_slot(first + k)
-            if is_ring and self.refills_first:
+            elif self.refills_first:
                 yield from self._refill(panels, k + distance, first, num_k_steps)
-            if is_ring:
-                yield from own
+            yield from behind
+            if not is_ring:
+                yield from self._await_slot(first + k)
             for idx in range(num_slices):
                 yield from own
                 yield from self._slice((first + k) % num_stages, idx)
@@ -241,7 +245,7 @@ class Multistage:
     def _register_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
         num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
         panels, reads, math = self.loader.panels(at, 0), self._fragments.reads, self._fragments.math
-        last, own = len(math) - 1, code(self.plan.params.step_code)
+        last, (before, behind) = len(math) - 1, code_around_copies(self.plan.params.step_code)
         loads_first = self.refills_first or not last
         for k in range(distance):
             yield from self._refill(panels, k, first, num_k_steps)
@@ -251,10 +255,11 @@ class Multistage:
             here = reads[(first + k) % num_stages]
             for idx in range(last + 1):
                 following: Any = None
-                if idx == 0 and loads_first:
-                    yield from self._refill(panels, k + distance, first, num_k_steps)
                 if idx == 0:
-                    yield from own
+                    yield from before
+                    if loads_first:
+                        yield from self._refill(panels, k + distance, first, num_k_steps)
+                    yield from behind
                 if idx < last:
                     following = yield here[idx + 1]
                 elif k + 1 < num_k_steps:
