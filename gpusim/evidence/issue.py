@@ -3,8 +3,9 @@
 In: a kernel's SASS and a way through it. Out: cycles. What a kernel's own instructions cost between the copies, waits and
 products that a program tells of is read so, and told to the model as instructions that wait for one another.
 
-Models: the compiler's own schedule (stalls of the control words), waits for what has no fixed latency, taken branches.
-Ignores: other warps of the sub-core; full pipes; misses of the instruction caches.
+Models: the compiler's own schedule (stalls of the control words), waits for what has no fixed latency, taken branches; of
+mma.sync the tensor core's pace, where it is told.
+Ignores: other warps of the sub-core; other full pipes; misses of the instruction caches.
 Source: the control words as in :mod:`gpusim.evidence.sass`; latencies by ``kernels/ring_math``, one warpgroup that leaves a
 group in flight, at even places: least squares over its steps, which the odd ones meet within 2 %.
 """
@@ -40,6 +41,9 @@ class Latencies:
     taken_branch_cycles: float = 6.6
     yield_cycles: float = 36.0
     """Source: guess, between two and three times a dependent try; some 40 in Nsight Compute's samples of such loops."""
+    mma_interval_cycles: float = 0.0
+    """From a HMMA to the next, at least, and then LDSM takes nothing, for the program tells of it; 0: as the compiler has
+    both."""
 
     def of(self, item: Instruction) -> float:
         """Of an instruction with a barrier."""
@@ -55,6 +59,8 @@ class Latencies:
 
 
 LATENCIES = Latencies()
+BESIDE_MMA = Latencies(mma_interval_cycles=6.017)
+"""Of code around mma.sync of 16-bit types, 32 bytes of k deep. Source: the tensor core's rate, ``kernels/math_rate``."""
 
 
 def way(
@@ -92,16 +98,45 @@ def way(
 
 def issue_cycles(items: Sequence[tuple[Instruction, bool]], latencies: Latencies = LATENCIES) -> float:
     """Cycles from the first instruction's issue until what follows the last can be issued."""
-    cycle, free = 0.0, dict.fromkeys(range(6), 0.0)
+    cycle, free, math_free = 0.0, dict.fromkeys(range(6), 0.0), 0.0
     for item, is_taken in items:
         cycle = max([cycle, *(free[barrier] for barrier in item.waits_for)])
         if item.name == "YIELD":
             cycle += latencies.yield_cycles
+        ready = cycle + latencies.of(item)
+        if item.name == "HMMA":
+            cycle = max(cycle, math_free)
+            math_free = cycle + latencies.mma_interval_cycles
         for barrier in (item.write_barrier, item.read_barrier):
             if barrier is not None:
-                free[barrier] = cycle + latencies.of(item)
+                free[barrier] = max(free[barrier], ready)
+        if item.name == "LDSM" and latencies.mma_interval_cycles:
+            continue
         cycle += max(1, item.stall_cycles) + (latencies.taken_branch_cycles if is_taken else 0.0)
     return cycle
+
+
+def turn(kernel: KernelSass, loop: KernelSass, num_inner: int = 1) -> list[tuple[Instruction, bool]]:
+    """The way through a turn of ``loop``: loops in it turn ``num_inner`` times, no other branch is taken."""
+    begin, end = loop.instructions[0].address, loop.instructions[-1].address
+    left = {
+        other.instructions[-1].address: num_inner - 1 for other in kernel.loops
+        if begin <= other.instructions[0].address and other.instructions[-1].address < end
+    }  # fmt: skip
+
+    def takes(item: Instruction) -> bool:
+        if item.address in left:
+            left[item.address] -= 1
+            return left[item.address] >= 0
+        return item.address == end
+
+    return list(way(kernel, begin, begin, takes))
+
+
+def beyond_math(items: Sequence[tuple[Instruction, bool]], latencies: Latencies) -> float:
+    """Cycles of a loop's turn that its mma.sync do not hide, ldmatrix and waits for it left out."""
+    num = sum(item.name == "HMMA" for item, _ in items)
+    return loop_cycles(items, latencies) - num * latencies.mma_interval_cycles
 
 
 def loop_cycles(items: Sequence[tuple[Instruction, bool]], latencies: Latencies = LATENCIES) -> float:

@@ -197,6 +197,52 @@ REGISTERS: Mapping[str, int] = {
 }
 """Of a thread, by entry point. Source: ptxas of nvcc 13.0, sm_90a."""
 
+CODE: Mapping[str, tuple[int, int, int, int]] = {
+    "hgemm_128x128x32_2x2_s4_64B_double": (20, 924, 1700, 2110),
+    "hgemm_128x128x32_2x2_s4_pad8_single": (226, 848, 1305, 1478),
+    "hgemm_128x128x32_2x4_s3_none_double": (47, 664, 557, 1119),
+    "hgemm_128x128x32_2x4_s5_64B_single": (203, 744, 361, 777),
+    "hgemm_128x128x64_2x2_s3_none_double": (83, 1031, 2087, 2481),
+    "hgemm_128x128x64_2x4_s2_pad8_single": (295, 610, 363, 769),
+    "hgemm_128x128x64_2x4_s3_128B_double": (51, 778, 750, 1286),
+    "hgemm_128x128x64_2x4_s3_64B_single": (316, 721, 358, 779),
+    "hgemm_128x256x32_2x4_s3_pad16_double": (14, 776, 1700, 2110),
+    "hgemm_128x256x32_2x4_s4_64B_double": (14, 881, 1700, 2110),
+    "hgemm_128x256x32_2x4_s4_pad16_double": (14, 874, 1700, 2110),
+    "hgemm_128x256x32_2x4_s5_pad8_double": (14, 956, 1700, 2110),
+    "hgemm_128x64x64_2x2_s1_128B_double": (140, 500, 288, 619),
+    "hgemm_128x64x64_2x2_s4_128B_double": (85, 1017, 750, 1228),
+    "hgemm_128x64x64_2x4_s4_pad16_single": (290, 707, 254, 421),
+    "hgemm_256x128x32_2x4_s1_pad8_single": (189, 465, 609, 2112),
+    "hgemm_256x128x32_2x4_s4_pad8_single": (214, 814, 606, 1376),
+    "hgemm_256x128x32_2x4_s5_64B_single": (218, 886, 607, 1370),
+    "hgemm_64x128x32_2x2_s1_64B_double": (103, 469, 551, 1044),
+    "hgemm_64x128x32_2x4_s2_pad16_double": (48, 546, 287, 594),
+    "hgemm_64x128x32_2x4_s4_64B_double": (55, 612, 338, 692),
+    "hgemm_64x256x32_2x2_s3_64B_single": (238, 825, 1331, 1695),
+    "hgemm_64x256x32_2x4_s1_none_single": (180, 451, 630, 1212),
+    "hgemm_64x256x32_2x4_s4_pad8_single": (209, 703, 627, 862),
+    "hgemm_64x256x32_2x4_s5_pad16_single": (209, 782, 627, 862),
+    "hgemm_64x64x32_2x2_s2_pad16_single": (195, 521, 235, 487),
+    "hgemm_64x64x32_2x2_s3_64B_single": (203, 606, 235, 487),
+    "hgemm_64x64x32_2x4_s3_pad16_single": (174, 485, 137, 244),
+    "hgemm_64x64x64_2x2_s4_128B_single": (312, 764, 233, 466),
+    "hgemm_64x64x64_2x4_s1_64B_double": (94, 486, 119, 230),
+    "hgemm_64x64x64_2x4_s5_128B_double": (65, 803, 302, 449),
+}
+"""Cycles that an entry point's own instructions take a warp, in order, with the stalls and waits for results that nvcc 13.0
+has scheduled (``gpusim.evidence.issue``): a k-step beyond its mma.sync, and with double fragments beyond what it reads in
+their shade; all before the k-steps; a tile's way out of fragments; its way out through shared memory."""
+DEPENDENT_CYCLES = 4
+"""Of an instruction that waits for the one before."""
+
+
+def code_of(config: Config) -> dict[str, float]:
+    """An entry point's own instructions, to the model."""
+    step, tile, direct, staged = CODE[config["kernel"]]
+    cycles = {"step_code": step, "tile_code": tile, "store_code": direct if config["epilogue"] == "direct" else staged}
+    return {name: number / DEPENDENT_CYCLES for name, number in cycles.items()}
+
 
 def options(config: Config) -> Mapping[str, Any]:
     """The same kernel to the model."""
@@ -207,6 +253,7 @@ def options(config: Config) -> Mapping[str, Any]:
         "swizzle": build.swizzle, "pad": build.pad, "fragments": build.fragments, "epilogue": config["epilogue"],
         "refill": "before_math", "raster": "along_n", "raster_group": int(config["raster_group"]),
         "registers": REGISTERS.get(build.name), "fetch_bytes": 128 if build.has_line_fetches else 64,
+        **code_of(config),
     }  # fmt: skip
 
 

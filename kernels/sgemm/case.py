@@ -173,6 +173,35 @@ REGISTERS: Mapping[str, int] = {
 }
 """Of a thread, by entry point. Source: ptxas of nvcc 13.0, sm_90a."""
 
+CODE: Mapping[str, tuple[int, int, int]] = {
+    "sgemm_128x128x16_2x2_s1_tt": (206, 853, 184),
+    "sgemm_128x128x16_2x2_s3_nt": (325, 895, 300),
+    "sgemm_128x128x16_2x4_s2_nt": (206, 687, 266),
+    "sgemm_128x128x16_2x4_s3_nt": (202, 780, 302),
+    "sgemm_128x128x8_2x4_s1_tn": (111, 538, 243),
+    "sgemm_128x128x8_4x2_s1_nn": (121, 536, 95),
+    "sgemm_128x128x8_4x2_s1_tt": (118, 491, 107),
+    "sgemm_128x128x8_4x2_s2_nt": (142, 600, 121),
+    "sgemm_128x64x16_2x2_s1_nn": (159, 605, 249),
+    "sgemm_128x64x16_2x2_s1_nt": (138, 512, 241),
+    "sgemm_128x64x16_2x2_s2_nn": (163, 806, 307),
+    "sgemm_128x64x16_4x2_s3_tt": (334, 1024, 165),
+    "sgemm_256x128x8_4x2_s1_nt": (155, 567, 182),
+    "sgemm_256x128x8_4x2_s2_nt": (148, 710, 202),
+    "sgemm_64x128x8_2x2_s2_nn": (150, 749, 178),
+    "sgemm_64x128x8_2x2_s3_nn": (152, 851, 178),
+    "sgemm_64x128x8_2x4_s1_tn": (102, 505, 147),
+    "sgemm_64x64x16_2x2_s1_tt": (119, 611, 151),
+    "sgemm_64x64x16_4x2_s2_tt": (123, 599, 140),
+    "sgemm_64x64x8_2x2_s1_nt": (76, 497, 111),
+    "sgemm_64x64x8_2x2_s3_tn": (137, 739, 407),
+}
+"""Cycles that an entry point's own instructions take a warp, in order, with the stalls that nvcc 13.0 has scheduled
+(``gpusim.evidence.issue``): a k-step beside FFMA, LDS and LDGSTS; all before the k-steps; all behind."""
+DEPENDENT_CYCLES = 4
+"""Of an instruction that waits for the one before."""
+PLACES = ("step_code", "tile_code", "store_code")
+
 
 def options(config: Config) -> Mapping[str, Any]:
     """The same kernel to the model."""
@@ -182,6 +211,7 @@ def options(config: Config) -> Mapping[str, Any]:
         "stages": build.stages, "copy": "cp_async", "math": "fma", "schedule": "multistage", "warps": build.warps,
         "epilogue": "direct", "refill": "before_math", "raster": "along_n", "raster_group": int(config["raster_group"]),
         "registers": REGISTERS.get(build.name),
+        **{name: cycles / DEPENDENT_CYCLES for name, cycles in zip(PLACES, CODE[build.name], strict=True)},
     }  # fmt: skip
 
 

@@ -223,10 +223,40 @@ def test_single_fragments_are_read_before_their_own_math_behind_the_meeting_and_
         launch = GemmParams(**sizes, **options).launch(h200)
         return " ".join(short[word.split()[0]] for word in words(dry_run(launch)["math"], *kinds))
 
-    assert told(stages=2, fragments="single") == "L L W S L L R M R M W S R M R M"
-    assert told(stages=2, fragments="single", refill="after_math") == "L L W S R M L L R M W S R M R M"
-    assert told(stages=1, fragments="single") == "L L W S R M R M S L L W S R M R M S"
+    each = "R R M M"  # 16 rows of A and 16 columns of B, then all others
+    assert told(stages=2, fragments="single") == f"L L W S L L {each} {each} W S {each} {each}"
+    assert told(stages=2, fragments="single", refill="after_math") == f"L L W S {each} L L {each} W S {each} {each}"
+    assert told(stages=1, fragments="single") == f"L L W S {each} {each} S L L W S {each} {each} S"
     assert told(stages=1) == "L L W S R R M M S L L W S R R M M S"
+
+
+@pytest.mark.parametrize(
+    ("fragments", "warps", "num"),
+    [("single", "2x2", 1), ("single", "2x4", 2), ("single", "4x2", 2), ("single", "4x4", 4), ("single", "3x2", 1),
+     ("double", "2x4", 1)],
+)
+def test_warps_of_a_sub_core_are_in_teams_of_their_own_that_do_together_what_one_would(
+    h200: GpuSpec, warps: str, num: int, fragments: str
+) -> None:
+    """A team for each warp of a sub-core; the first copies A, the second B; all meet at the CTA's barrier."""
+    tile = (192 if warps == "3x2" else 128, 128, 32)
+    params = GemmParams(m=2 * tile[0], n=128, k=96, tile=tile, math="mma_sync", warps=warps, fragments=fragments)
+    launch = params.launch(h200)
+    assert [role.num_warps * num for role in launch.roles] == [launch.num_warps] * num
+    told = dry_run(launch)
+    rows, columns = tile[0] // int(warps[0]), 128 // int(warps[2])
+    every = [op for of_role in told.values() for cta, op in of_role if cta == 0]
+    reads = [op.access for op in every if isinstance(op, ops.Ldmatrix)]
+    instructions = (rows + columns) // 16 * launch.num_warps
+    assert sum(read.num_requests for read in reads) == 3 * 2 * instructions
+    assert sum(read.num_bytes for read in reads) == 3 * 2 * instructions * 512
+    for idx, of_role in enumerate(told.values()):
+        mine = [op for cta, op in of_role if cta == 0]
+        math = sum(op.num_issues for op in mine if isinstance(op, ops.MmaSync))
+        assert math == 3 * 2 * (rows // 16) * (columns // 8)
+        copied = {op.tensor for op in mine if isinstance(op, ops.CpAsync)}
+        assert copied == ({"A", "B"} if num == 1 else {"A"} if idx == 0 else {"B"} if idx == 1 else set())
+        assert sum(isinstance(op, ops.Syncthreads) for op in mine) == 3
 
 
 def test_single_fragments_are_slower_and_need_fewer_registers(run: Run, h200: GpuSpec) -> None:
@@ -384,13 +414,26 @@ def test_a_kernels_own_code_takes_its_chain_where_it_is_longer_than_the_math(sch
         assert cycles(copy_code=more) - base == pytest.approx(chain / 2, rel=0.1)
 
 
+@pytest.mark.parametrize("stages", [1, 2])
 @pytest.mark.parametrize(
-    ("options", "flag"),
-    [({"math": "mma_sync", "step_code": 8.0}, "--step-code 8"), ({"copy": "cp_async", "copy_code": 8.0}, "--copy-code 8")],
+    "options", [{"fragments": "single"}, {"fragments": "double"}, {"math": "fma", "dtype": "fp32", "layout": "nt"}], ids=str
 )
-def test_code_that_no_program_of_the_kernel_runs_is_refused(options: dict[str, Any], flag: str, h200: GpuSpec) -> None:
-    with pytest.raises(KernelError, match=flag):
-        GemmParams(m=256, n=256, k=256, **options).launch(h200)
+def test_code_of_lone_warps_takes_its_chain_in_every_step(options: dict[str, Any], stages: int) -> None:
+    """One warp a sub-core, behind whose math nothing is hidden."""
+    gpu, num_steps = load_gpu("h200_sxm"), 24
+    sizes: dict[str, Any] = {"m": 64, "n": 64, "k": 32 * num_steps, "tile": "64x64x32", "stages": stages, "warps": "2x2"}
+
+    def cycles(step_code: float) -> float:
+        params = GemmParams(**({"math": "mma_sync"} | sizes | options), copy="cp_async", step_code=step_code)
+        return simulate(params.launch(gpu), gpu, clock="max", l2="warm").cycles
+
+    chain = 500.0 * gpu.warp_scheduler.dependent_cycles
+    assert cycles(2000.0) - cycles(1500.0) == pytest.approx(num_steps * chain)
+
+
+def test_code_that_no_program_of_the_kernel_runs_is_refused(h200: GpuSpec) -> None:
+    with pytest.raises(KernelError, match="--copy-code 8"):
+        GemmParams(m=256, n=256, k=256, copy="cp_async", copy_code=8.0).launch(h200)
 
 
 def test_a_little_code_is_no_less_than_what_every_loop_has(h200: GpuSpec) -> None:

@@ -15,6 +15,7 @@ from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import load_gpu
 
 from .conftest import Sass
+from .mma_code import code_around, step_code
 
 CASE = load_case("hgemm")
 case = sys.modules[CASE.launch.__module__]
@@ -119,3 +120,16 @@ def test_a_turn_of_the_main_loop_holds_the_slices_that_the_source_unrolls(arch: 
         depths = set(kernel.cp_async_wait_depths)
         assert depths == {max(0, build.stages - 2), 0}, build.name
         assert bool(kernel.select("STSM")) == (arch == "sm_90a"), build.name
+
+
+def test_the_code_between_is_that_of_the_sass(sass: Sass) -> None:
+    kernels = sass("hgemm", "sm_90a")
+    for build in case.builds():
+        rows, columns, depth = build.tile
+        slice_n = columns  # of D, staged at once
+        while 2 * rows * slice_n > build.smem_bytes:
+            slice_n //= 2
+        is_single, vectors = build.fragments == "single", rows * slice_n // 8 // build.threads
+        step = step_code(kernels[build.name], depth // 16, is_single=is_single)
+        around = code_around(kernels[build.name], columns // slice_n, vectors, is_single=is_single)
+        assert tuple(map(round, (step, *around))) == case.CODE[build.name], build.name

@@ -15,6 +15,7 @@ from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import load_gpu
 
 from .conftest import Sass
+from .mma_code import fma_code
 
 CASE = load_case("sgemm")
 case = sys.modules[CASE.launch.__module__]
@@ -93,3 +94,9 @@ def test_a_turn_of_the_main_loop_has_the_products_and_vectors_of_a_k_step(arch: 
         real = [item for item in loop.select("LDS") if item.predicate != "!PT"]
         assert len(real) == k * (rows + columns) // 4, build.name
         assert all(item.opcode == "LDS.128" for item in real), build.name
+
+
+def test_the_code_between_is_that_of_the_sass(sass: Sass) -> None:
+    kernels = sass("sgemm", "sm_90a")
+    for build in case.builds():
+        assert tuple(map(round, fma_code(kernels[build.name]))) == case.CODE[build.name], build.name

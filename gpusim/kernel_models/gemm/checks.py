@@ -131,11 +131,6 @@ def check_kinds(params: GemmParams) -> None:
             f"--wide-per-copy {params.wide_per_copy}: only warps that copy by cp.async beside their own wgmma are told so; "
             "use --schedule multistage --copy cp_async --math wgmma, or leave it out"
         )
-    if params.step_code and not is_wgmma:
-        raise KernelError(
-            f"--step-code {params.step_code:g}: only k-steps of wgmma are told of code of their own; use --math wgmma, or "
-            "leave it out"
-        )
     if params.copy_code and params.copy_ != "tma":
         raise KernelError(
             f"--copy-code {params.copy_code:g}: only who asks for copies by TMA is told of code of its own; use --copy tma, "

@@ -13,6 +13,8 @@ from gpusim.workload.atoms import mma_sync
 from gpusim.workload.operand import ldmatrix_reads, shared_vector_reads
 from gpusim.workload.ops import Op
 
+Span = tuple[int, int]
+
 MOST_KS = 4
 """Of a slice of an fma k-step: fewer are simulated for longer, and move a kernel's time by some percent."""
 
@@ -41,23 +43,31 @@ class Fragments:
     """
 
     plan: TilePlan
+    teams: tuple[int, int] = (1, 1)
+    """Parts of the warps along M and N, of which one is meant; all of them read alike."""
 
     @cached_property
     def slices(self) -> list[AccessPattern]:
         """Fragment reads of each slice."""
-        return self._ldmatrix_slices() if self.plan.params.math == "mma_sync" else self._vector_slices()
+        if self.plan.params.math != "mma_sync":
+            return self._vector_slices()
+        rows, columns = Shares(self.plan.params).share
+        return [self._ldmatrix(idx, ((0, rows), (0, columns))) for idx in range(self._num_slices)]
 
-    def _ldmatrix_slices(self) -> list[AccessPattern]:
-        shares = Shares(self.plan.params)
-        num_slices = self.plan.tile[2] // mma_sync(self.plan.params.element).k
-        slices = [AccessPattern()] * num_slices
-        for which, operand in enumerate(self.plan.operands):
-            rows, ways, times = shares.share[which], shares.ways[which], shares.ways[1 - which]
-            for warp in range(ways):
-                for idx in range(num_slices):
-                    reads = ldmatrix_reads(operand, rows_per_warp=rows, first_row=warp * rows, k_step_idx=idx)
-                    slices[idx] += reads.scaled(times)
-        return slices
+    @property
+    def _num_slices(self) -> int:
+        return self.plan.tile[2] // mma_sync(self.plan.params.element).k
+
+    def _ldmatrix(self, idx: int, spans: tuple[Span, Span]) -> AccessPattern:
+        """Of slice ``idx``: rows of A and columns of B from one to another, of each warp's share."""
+        shares, found = Shares(self.plan.params), AccessPattern()
+        ways = [all_ways // teams for all_ways, teams in zip(shares.ways, self.teams, strict=True)]
+        for which, (operand, (begin, end)) in enumerate(zip(self.plan.operands, spans, strict=True)):
+            for warp in range(ways[which] if end > begin else 0):
+                first = warp * shares.share[which] + begin
+                read = ldmatrix_reads(operand, rows_per_warp=end - begin, first_row=first, k_step_idx=idx)
+                found += read.scaled(ways[1 - which])
+        return found
 
     def _vector_slices(self) -> list[AccessPattern]:
         """ld.shared of the thread tiles' rows of A and columns of B, 16 bytes at a time."""
@@ -81,6 +91,32 @@ class Fragments:
         assert num_stages is not None  # resolved
         kind = ops.Ldmatrix if self.plan.params.math == "mma_sync" else ops.SharedLoad
         return [[kind(access, "a", stage) for access in self.slices] for stage in range(num_stages)]
+
+    @cached_property
+    def halves(self) -> list[list[list[tuple[Op, Op]]]]:
+        """For each stage and slice of mma.sync what is read first and the math until the last has come; the others, the rest.
+
+        An instruction's rows of A and 16 columns of B come first, then the other columns, then the other rows. Math goes on
+        as they come: what waits for the last of them are the instructions of its rows (or columns) alone.
+        Source: SASS of ``kernels/hgemm`` with ``--fragments single``.
+        """
+        (rows, columns), atom = Shares(self.plan.params).share, mma_sync(self.plan.params.element)
+        wide = min(columns, 2 * atom.n)
+        num, num_last = rows // atom.m * (columns // atom.n), columns // atom.n if rows > atom.m else wide // atom.n
+        num_stages = self.plan.params.stages
+        assert num_stages is not None  # resolved
+        slices: list[list[tuple[AccessPattern, Op]]] = []
+        for idx in range(self._num_slices):
+            first = self._ldmatrix(idx, ((0, atom.m), (0, wide)))
+            others = self._ldmatrix(idx, ((atom.m, rows), (0, 0))) + self._ldmatrix(idx, ((0, 0), (wide, columns)))
+            if others.num_requests:
+                slices.append([(first, ops.MmaSync(atom, num - num_last)), (others, ops.MmaSync(atom, num_last))])
+            else:
+                slices.append([(first, ops.MmaSync(atom, num))])
+        return [
+            [[(ops.Ldmatrix(access, "a", stage), math) for access, math in parts] for parts in slices]
+            for stage in range(num_stages)
+        ]
 
     @cached_property
     def math(self) -> list[Op]:

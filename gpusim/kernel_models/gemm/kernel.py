@@ -60,16 +60,34 @@ def _multistage(
     params: GemmParams, plan: TilePlan, staging: Staging, *, has_stmatrix: bool
 ) -> dict[str, Any]:
     tile_m, tile_n, _ = plan.tile
-    num_warps = Shares(params).num_warps
-    epilogue = Epilogue(plan, staging, tile_m, tile_n, num_warps, has_stmatrix=has_stmatrix)
-    role = Multistage(plan, Loader(plan, num_threads=num_warps * 32), epilogue)
+    shares, num = Shares(params), Shares(params).num_teams
+    num_warps, loader = shares.num_warps // num, Loader(plan, num_threads=shares.num_warps * 32)
+    drained = "drained" if num > 1 and staging.num_bytes and staging.overlays_stages else ""
+    barriers = [f"epilogue{idx}" for idx in range(num)] if num > 1 else [""]
+    epilogues = [
+        Epilogue(
+            plan, staging, tile_m // num, tile_n, num_warps, first_m=idx * (tile_m // num), barrier=barriers[idx],
+            drained=drained, slot=idx, has_stmatrix=has_stmatrix,
+        )
+        for idx in range(num)
+    ]  # fmt: skip
     assert params.stages is not None  # resolved
     full = Mbarrier(name="full", num_arrivals=1, num_stages=params.stages)
+    named = [NamedBarrier(name=name, num_threads=32 * num_warps) for name in barriers if name]
+    if drained:
+        named.append(NamedBarrier(name=drained, num_threads=32 * num_warps * num))
     return {
-        "roles": (WarpRole(name="math", num_warps=num_warps, program=role),),
+        "roles": tuple(
+            WarpRole(
+                name=f"math{idx}" if num > 1 else "math", num_warps=num_warps,
+                program=Multistage(plan, loader, epilogue, team=idx),
+            )
+            for idx, epilogue in enumerate(epilogues)
+        ),
         "mbarriers": (full,) if params.copy_ == "tma" else (),
-        "features": _features(params, epilogue),
-    }
+        "named_barriers": tuple(named),
+        "features": _features(params, epilogues[0]),
+    }  # fmt: skip
 
 
 def _specialized(

@@ -42,14 +42,18 @@ class Multistage:
     one is multiplied; the k-step's load is issued with the first slice; before the last slice the warps wait
     for the next slot and for one another, so that its first fragments can be read behind the last slice's
     math. With ``fragments`` single the warps wait and meet before a k-step, and each slice's fragments are read
-    before its own math.
+    before its own math. With mma.sync a role is a team: one warp of each sub-core, of which several act apart and meet at
+    the CTA's barrier; the first copies A, the second B. A k-step's own code stands around its copies, half before them,
+    and with ``fragments`` single as much before each slice, too.
 
     A persistent CTA drains its ring, runs the epilogue, and begins the next tile with a new ring's fill.
     """
 
-    def __init__(self, plan: TilePlan, loader: Loader, epilogue: Epilogue) -> None:
-        """Tiles of ``plan``."""
+    def __init__(self, plan: TilePlan, loader: Loader, epilogue: Epilogue, team: int = 0) -> None:
+        """Tiles of ``plan``; the role of one ``team`` of the CTA's warps."""
         self.plan = plan
+        self.team, self.teams = team, Shares(plan.params).teams
+        self.num_teams = Shares(plan.params).num_teams
         self.loader = loader
         self.epilogue = epilogue
         params = plan.params
@@ -76,8 +80,9 @@ class Multistage:
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
         """The program."""
         if self.by_tma:
-            yield ops.MbarrierInit("full")
-            yield ops.PrefetchTensormap(2)
+            if not self.team:
+                yield ops.MbarrierInit("full")
+                yield ops.PrefetchTensormap(2)
             yield self._meet
         first = 0  # k-steps of the tiles before, which say where in the ring a tile begins
         for turn, at in work(cta, self.plan):
@@ -101,6 +106,8 @@ class Multistage:
     def _load(self, panels: Panels, k: int, stage: int) -> Iterator[Op]:
         key = slot(k, stage)
         if self.by_tma:
+            if self.team:
+                return
             yield from self._copy_code[0]
             yield self._expect[stage]
             if self.refills_last:
@@ -111,7 +118,9 @@ class Multistage:
             yield panels[1][key]
             yield from self._copy_code[1]
             return
-        for panel, addresses in zip(panels, self.loader.addresses, strict=True):
+        for which, (panel, addresses) in enumerate(zip(panels, self.loader.addresses, strict=True)):
+            if self.num_teams > 1 and which != self.team:
+                continue
             if addresses is not None:
                 yield addresses
             yield panel[key]
@@ -173,13 +182,15 @@ class Multistage:
 
     @cached_property
     def _fragments(self) -> Fragments:
-        return Fragments(self.plan)
+        return Fragments(self.plan, self.teams)
 
     def _one_stage(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
         panels, reads, math = self.loader.panels(at, 0), self._fragments.reads[0], self._fragments.math
-        num_slices = len(math)
+        num_slices, (before, behind) = len(math), code_around_copies(self.plan.params.step_code)
         for k in cta.loop(self.plan.num_k_steps(at.part)):
+            yield from before
             yield from self._load(panels, k, 0)
+            yield from behind
             yield from self._await_slot(first + k)
             token: Any = yield reads[0]
             for idx in range(num_slices):
@@ -189,22 +200,43 @@ class Multistage:
                 token = following
             yield self._meet
 
+    def _slice(self, stage: int, idx: int) -> Generator[Op, Any, None]:
+        """Fragments of a slice, and the math that waits for them."""
+        fragments = self._fragments
+        if self.plan.params.math == "fma":
+            token: Any = yield fragments.reads[stage][idx]
+            yield ops.Use(token)
+            yield fragments.math[idx]
+            return
+        tokens = []
+        for read, _ in fragments.halves[stage][idx]:
+            tokens.append((yield read))
+        for token, (_, math) in zip(tokens, fragments.halves[stage][idx], strict=True):
+            yield ops.Use(token)
+            yield math
+
     def _single_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
         num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
-        panels, reads, math = self.loader.panels(at, 0), self._fragments.reads, self._fragments.math
+        panels, num_slices = self.loader.panels(at, 0), len(self._fragments.slices)
         is_ring = num_stages > 1
+        each = self.plan.params.step_code / (1 + num_slices)
+        own, (before, behind) = code(each), code_around_copies(each)
         for k in range(distance if is_ring else 0):
             yield from self._refill(panels, k, first, num_k_steps)
         for k in cta.loop(num_k_steps):
+            if is_ring:
+                yield from self._await_slot(first + k)
+            yield from before
             if not is_ring:
                 yield from self._load(panels, k, 0)
-            yield from self._await_slot(first + k)
-            if is_ring and self.refills_first:
+            elif self.refills_first:
                 yield from self._refill(panels, k + distance, first, num_k_steps)
-            for idx, read in enumerate(reads[(first + k) % num_stages]):
-                token: Any = yield read
-                yield ops.Use(token)
-                yield math[idx]
+            yield from behind
+            if not is_ring:
+                yield from self._await_slot(first + k)
+            for idx in range(num_slices):
+                yield from own
+                yield from self._slice((first + k) % num_stages, idx)
                 if is_ring and not idx and not self.refills_first:
                     yield from self._refill(panels, k + distance, first, num_k_steps)
             if not is_ring:
@@ -213,7 +245,7 @@ class Multistage:
     def _register_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
         num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
         panels, reads, math = self.loader.panels(at, 0), self._fragments.reads, self._fragments.math
-        last = len(math) - 1
+        last, (before, behind) = len(math) - 1, code_around_copies(self.plan.params.step_code)
         loads_first = self.refills_first or not last
         for k in range(distance):
             yield from self._refill(panels, k, first, num_k_steps)
@@ -223,8 +255,11 @@ class Multistage:
             here = reads[(first + k) % num_stages]
             for idx in range(last + 1):
                 following: Any = None
-                if idx == 0 and loads_first:
-                    yield from self._refill(panels, k + distance, first, num_k_steps)
+                if idx == 0:
+                    yield from before
+                    if loads_first:
+                        yield from self._refill(panels, k + distance, first, num_k_steps)
+                    yield from behind
                 if idx < last:
                     following = yield here[idx + 1]
                 elif k + 1 < num_k_steps:

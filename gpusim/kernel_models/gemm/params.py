@@ -184,8 +184,8 @@ class GemmParams(KernelParams):
         "cp.async 128 where SASS has LDGSTS.LTC128B (L2::128B), else 64; by default no more than a k-step's rows have"
     )
     step_code: Instructions = Field(
-        0.0, description="what a k-step's math warps do beside the wgmma, waits and copies: instructions that wait for one "
-        "another, as SASS has them (multistage: five at least stand before the wgmma); 0 where math hides it"
+        0.0, description="what a k-step's math warps do beside math, fragments, waits and copies: instructions that wait "
+        "for one another, as SASS has them (multistage: five at least stand before wgmma); 0 where math hides it"
     )
     copy_code: Instructions = Field(
         0.0, description="the same of the thread that asks for a k-step's copies by TMA"

@@ -21,6 +21,9 @@ from gpusim.workload.atoms import MmaAtom, legal_wgmma_n, wgmma
 PRODUCER_WARPS = 4
 """The producer is a warpgroup, of which one thread works, as setmaxnreg wants it."""
 
+TEAM_WARPS = 4
+"""One of each sub-core."""
+
 UNITS = {"mma_sync": (16, 8), "fma": (16, 32)}
 """(rows, columns) that a warp's piece is a multiple of; fma: 4 x 8 lanes with vectors of 4 either way."""
 
@@ -67,6 +70,23 @@ class Shares:
     def num_warps(self) -> int:
         """Warps of the CTA."""
         return self.num_math_warps + (PRODUCER_WARPS if self.params.is_specialized else 0)
+
+    @property
+    def teams(self) -> tuple[int, int]:
+        """Parts along M and N of the warps of mma.sync that act apart: a warp of each sub-core in every one.
+
+        One copies and reads while another multiplies. (1, 1) where warps do not part so, and of split-K, whose parts one
+        thread of a CTA counts.
+        """
+        num, rest = divmod(self.num_math_warps, TEAM_WARPS)
+        if self.params.fragments != "single" or self.params.math != "mma_sync" or rest or self.params.split_k > 1 or self.tile[0] % (16 * num):
+            return 1, 1
+        return (1, num) if self.ways[1] % num == 0 else (num, 1) if self.ways[0] % num == 0 else (1, 1)
+
+    @property
+    def num_teams(self) -> int:
+        """How many such there are."""
+        return self.teams[0] * self.teams[1]
 
     # -------------------------------------------------------------------------------------- registers
 

@@ -150,6 +150,11 @@ class Smem(Component):
         self.data.busy_cycles += num_wavefronts / self.data.rate * weight
         return max(at_cycle, self.data.free_at) + self._filling / self.data.rate
 
+    def pass_rows(self, num_cycles: float, num_wavefronts: float, *, at_cycle: float, weight: float) -> None:
+        """Let copies around L1 pass, in so many cycles: what warps ask for later goes behind them."""
+        self.counters.fill_wavefronts += num_wavefronts * weight
+        self.data.reserve(num_cycles * self.data.rate, at_cycle=at_cycle, weight=weight)
+
     def pass_global(self, num_wavefronts: float, *, at_cycle: float, weight: float) -> None:
         """Let global accesses of threads pass the data stage, beside the warps' own of shared memory, uncounted."""
         self._passing(0.0, at_cycle)

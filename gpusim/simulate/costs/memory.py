@@ -175,11 +175,12 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     else:
         more, read = num * max(0.0, l1.spec.cp_async_bypass_cycles - 1.0 / l1.spec.requests_per_cycle), 0.0
     first, end = l1.accept(num, access.num_lines, read, at_cycle=role.t, weight=count, more_cycles=more)
-    lead, passed = l1.spec.queue_cycles, end
+    lead, passed, taken = l1.spec.queue_cycles, end, 0.0
     if not in_l1:
         lead = l1.copy_lead_cycles(num, max(end - first, op.num_rows * l1.spec.cp_async_row_cycles))
         more_rows = 0.0 if fetches is None else max(0.0, fetches.num_requests - op.num_rows)
         passed = l1.accept_rows(op.num_rows + more_rows, at_cycle=first, weight=count)
+        taken = op.num_rows * l1.spec.cp_async_row_cycles
         behind = more_rows * l1.spec.cp_async_row_cycles  # what rows ask for beyond one request waits behind their warps
         end = max(end, passed - behind)
     turns = max(1.0, num / role.num_warps)
@@ -205,7 +206,13 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns)
     least = last + (l1.spec.hit_latency_cycles if hits else role.engine.machine.l2.spec.near_latency_cycles)
     more = l1.spec.cp_async_latency_cycles if hits else 0.0
-    done = Filled(role, stage, group, wavefronts, request, op.buffer, op.stage, least, more)
+    hidden = num_bytes / LINE_BYTES
+    late = wavefronts
+    if taken:  # around L1 data have their place as they are asked for; only conflicts show when they come
+        late = max(0.0, wavefronts - hidden)
+        hidden = 0.0
+        sm.smem.pass_rows(taken, wavefronts - late, at_cycle=first, weight=count)
+    done = Filled(role, stage, group, late, request, op.buffer, op.stage, least, more, hidden)
     l1.read(request, done, allocates=in_l1, not_before=last, is_copy=True)
     return None
 
@@ -268,18 +275,21 @@ class TokenReady:
 class Filled:
     """A cp.async batch has come from memory: it is written into shared memory, wavefront by wavefront."""
 
-    __slots__ = ("_buffer", "_group", "_least", "_more", "_request", "_role", "_stage", "_stage_idx", "_wavefronts")
+    __slots__ = (
+        "_buffer", "_group", "_hidden", "_least", "_more", "_request", "_role", "_stage", "_stage_idx", "_wavefronts",
+    )
 
     def __init__(
         self, role: Role, stage: Stage, group: AsyncGroup, wavefronts: float, request: MemoryRequest, buffer: str,
-        stage_idx: int, least_cycle: float, more_cycles: float,
+        stage_idx: int, least_cycle: float, more_cycles: float, num_hidden: float,
     ) -> None:
-        """``least_cycle``: when the last of its instructions has its data, if it finds them at once.
+        """``num_hidden`` of the wavefronts may come while the transfer is under way. ``least_cycle``: when the last of its instructions has its data, if it finds them at once.
 
         ``more_cycles``: what it takes from there.
         """
         self._least = least_cycle
         self._more = more_cycles
+        self._hidden = num_hidden
         self._role = role
         self._stage = stage
         self._group = group
@@ -292,11 +302,11 @@ class Filled:
         """It has happened, or will at the cycle given."""
         role, request = self._role, self._request
         now = role.env._now  # queued now, though they come at ``cycle``
-        queued = role.sm.smem.fill(self._wavefronts, at_cycle=now, weight=request.num_alike) - now
-        # wavefronts that arrive while the transfer is under way hide behind it; only the excess shows
-        hidden = request.num_bytes / LINE_BYTES
-        there = max(cycle, self._least) + self._more
-        end = there + max(0.0, queued - min(self._wavefronts, hidden))
+        there = end = max(cycle, self._least) + self._more
+        if self._wavefronts:
+            queued = role.sm.smem.fill(self._wavefronts, at_cycle=now, weight=request.num_alike) - now
+            # wavefronts that arrive while the transfer is under way hide behind it; only the excess shows
+            end = there + max(0.0, queued - min(self._wavefronts, self._hidden))
         self._stage.end_write(end)
         self._group.finish(end)
         role.engine.copy_cycles += end - request.issued_at
