@@ -84,6 +84,21 @@ def parts(seed: int) -> list[Config]:
     ]  # fmt: skip
 
 
+COLD_STEPS = (40, 80, 120)
+CYCLES = "sm__cycles_elapsed.max"
+
+
+def cold(seed: int) -> list[Config]:
+    """One CTA, counted with caches flushed: what a k-step takes whose operands memory has, alone or with their neighbours."""
+    del seed  # a sweep, the same for every seed
+    rings = ((SPECIALIZED[0], 2), (SPECIALIZED[1], 2), (SPECIALIZED[1], 4), (PINGPONG[0], 5), (MULTISTAGE[0], 1),
+             (MULTISTAGE[0], 2), (MULTISTAGE[1], 3))  # fmt: skip
+    return [
+        config_of(kernel, ctas=1, steps=steps, stages=stages, epilogue="direct", promotion=promotion)
+        for kernel, stages in rings for promotion in ("128B", "256B") for steps in COLD_STEPS
+    ]  # fmt: skip
+
+
 def launch(config: Config, is_counted: bool) -> KernelLaunch:
     """The same launch under the profiler as without."""
     usual: KernelLaunch = gemms.launch(config, is_counted)
@@ -156,7 +171,7 @@ CASE = Case(
     groups={
         name: Group(configs=configs, rank=3, least_capability=HOPPER)
         for name, configs in (("pingpong", pingpong), ("alone", alone), ("parts", parts))
-    },
+    } | {"cold": Group(configs=cold, metrics=(CYCLES,), rank=2, least_capability=HOPPER, is_cold=True)},
     launch=launch,
     check=check,
     values={

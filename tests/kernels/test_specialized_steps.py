@@ -16,7 +16,7 @@ ALL = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 
 
 def test_every_cta_has_its_tiles_and_all_fit_on_the_machine_at_once() -> None:
-    assert len(ALL) == 180
+    assert len(ALL) == 222
     for config in ALL:
         entry, ctas = case.gemms.entry_of(config), int(config["ctas"])
         launch = CASE.launch(config, False)
