@@ -89,7 +89,7 @@ CYCLES = "sm__cycles_elapsed.max"
 
 
 def cold(seed: int) -> list[Config]:
-    """One CTA, counted with caches flushed: what a k-step takes whose operands memory has, alone or with their neighbours."""
+    """One CTA, counted with caches flushed: steps whose operands memory gives alone, or with their neighbours."""
     del seed  # a sweep, the same for every seed
     rings = ((SPECIALIZED[0], 2), (SPECIALIZED[1], 2), (SPECIALIZED[1], 4), (PINGPONG[0], 5), (MULTISTAGE[0], 1),
              (MULTISTAGE[0], 2), (MULTISTAGE[1], 3))  # fmt: skip
