@@ -10,6 +10,9 @@ import pytest
 from gpusim.evidence.case import WrongAnswer, load_case
 from gpusim.machine.config import load_gpu
 
+from .conftest import Sass
+from .test_hopper_gemm import code_in
+
 CASE = load_case("specialized_steps")
 case = sys.modules[CASE.launch.__module__]
 ALL = [config for group in CASE.groups for config in CASE.configs(group, 1)]
@@ -56,3 +59,8 @@ def test_a_step_takes_its_math_at_least() -> None:
         for steps in (8, 40)
     )
     assert (many - few) / 32 >= 4 * 128 - 1e-6
+
+
+def test_the_code_of_loops_with_a_producer_is_that_of_the_sass(sass: Sass) -> None:
+    kernels = sass("specialized_steps", "sm_90a")
+    assert {name: code_in(kernels[name], case.gemms.ENTRIES[name].schedule) for name in case.CODE} == dict(case.CODE)
