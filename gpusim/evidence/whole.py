@@ -290,7 +290,7 @@ def _resolved(model: str, options: Mapping[str, Any], gpu: GpuSpec) -> KernelPar
     return KERNEL_MODELS[model].params.model_validate(dict(options)).resolved(gpu)
 
 
-def _simulated(launch: Launch, gpu: GpuSpec, *, clock: Any, l2: Literal["cold", "warm"] = "cold") -> Result:
+def _simulated(launch: Launch, gpu: GpuSpec, *, clock: Any, l2: Literal["cold", "warm", "flushed"] = "cold") -> Result:
     from gpusim.simulate.run import simulate
 
     return simulate(launch, gpu, clock=clock, l2=l2, data="random")
@@ -330,15 +330,16 @@ def answers(
 ) -> dict[str, Answer]:
     """What the simulator says of ``names`` of a row that ``launch`` gave: each protocol is simulated only if asked for.
 
-    Counts and cycles with a cold L2, at the row's clock; ``single_*`` with a cold L2 and ``sustained_*`` with what the
-    launch before left there, at the clock that the model gives them, and with what events or launches take by themselves.
+    Counts and cycles with L2 flushed before each kernel, at the row's clock; ``single_*`` with a cold L2 and
+    ``sustained_*`` with what the launch before left there, at the clock that the model gives them, and with what events or
+    launches take by themselves.
     """
     has = {name for name in names if row.get(name)}
     roof_us = roofline_us(launch, gpu)
     found: dict[str, Answer] = {}
     if has - {*SINGLE, *SUSTAINED, POWER}:
         mhz = row_clock_mhz(row, gpu)
-        counters = as_counted(_simulated(launch, gpu, clock=mhz).counters, thread_numbers)
+        counters = as_counted(_simulated(launch, gpu, clock=mhz, l2="flushed").counters, thread_numbers)
         floor = FLOOR_SHARE * touched_bytes(launch)
         for name in has & set(counters):
             value = float(round(counters[name])) if name in (*EXACT, TENSOR) else counters[name]  # sums of shares of a whole

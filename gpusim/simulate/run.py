@@ -25,6 +25,7 @@ from gpusim.units import Clock
 from gpusim.workload.launch import Launch
 
 ClockMode = Literal["max", "single", "sustained"]
+L2State = Literal["cold", "warm", "flushed"]
 
 CLOCK_TOLERANCE = 5e-3
 """The clock has settled when another round would move the cycles by less."""
@@ -44,7 +45,7 @@ def simulate(
     gpu: GpuSpec,
     *,
     clock: ClockMode | float = "single",
-    l2: Literal["cold", "warm"] = "cold",
+    l2: L2State = "cold",
     data: Literal["random", "zeros"] = "random",
     skips: bool = True,
     ideals: Collection[str] = (),
@@ -58,7 +59,8 @@ def simulate(
         launch: what a kernel model gives, or your own.
         gpu: from :func:`gpusim.load_gpu`.
         clock: ``max``, ``single``, ``sustained``, or a number of MHz.
-        l2: ``cold`` (flushed before the launch) or ``warm``.
+        l2: ``cold`` (flushed before the launch), ``warm``, or ``flushed`` (before the launch and each kernel that follows
+            in it, as Nsight Compute does unless told otherwise).
         data: ``random`` or ``zeros``, for the power that arithmetic draws.
         skips: false simulates every iteration and wave; SMs that stand for others still do: see ``num_sampled_sms``.
         ideals: names of :data:`gpusim.simulate.ideal.IDEALS` that cost nothing.
@@ -91,7 +93,8 @@ def simulate(
         result = _simulate(launch, gpu, settings)
         if not launch.following:
             return result
-        others = [_simulate(other, gpu, replace(settings, is_warm=True)) for other in launch.following]
+        settings = replace(settings, is_warm=l2 != "flushed")
+        others = [_simulate(other, gpu, settings) for other in launch.following]
         return one_after_the_other(result, others)
     finally:
         if was_enabled:

@@ -111,7 +111,10 @@ def counters_of(engine: Engine, mhz: float) -> dict[str, float]:
         if (name := f"smsp__sass_inst_executed_op_{op}.sum") in counters:
             counters[f"smsp__inst_executed_op_{op}.sum"] = counters[name]
     counters["dram__bytes_read.sum"], counters["dram__bytes_write.sum"] = engine.dram_bytes()
+    promoted = _promoted_sectors(engine, counters["dram__bytes_read.sum"])
+    counters["lts__t_sectors_srcunit_tex_op_read.sum"] += promoted
     counters.update(_lookups(engine, counters))
+    counters["lts__t_sectors_srcunit_ltcfabric.sum"] += promoted
     elapsed = cycles or math.inf  # what takes no time has no rates
     moved = (counters["dram__bytes_read.sum"] + counters["dram__bytes_write.sum"]) / (elapsed / mhz * 1e3)  # GB/s
     peak = gpu.hbm.peak_gb_per_s / engine.sample.fraction
@@ -130,6 +133,17 @@ def counters_of(engine: Engine, mhz: float) -> dict[str, float]:
     counters["launch__occupancy_limit_warps"] = limits["warps"]
     counters["launch__occupancy_limit_blocks"] = limits["ctas"]
     return counters
+
+
+def _promoted_sectors(engine: Engine, read_bytes: float) -> float:
+    """Sectors that L2 reads more because lines come with their neighbours, of ``read_bytes`` that memory gave; all cross.
+
+    Source: kernels/cold_tiles (``counted``), h200_sxm: a quarter of what memory gives to SMs with tiles of their own.
+    """
+    counted, fraction = engine.machine.l2.counters, engine.gpu.l2.promoted_read_fraction
+    if not counted.miss_sectors:
+        return 0.0
+    return fraction * counted.promoted_sectors / counted.miss_sectors * read_bytes / SECTOR_BYTES
 
 
 def _lookups(engine: Engine, counters: Mapping[str, float]) -> dict[str, float]:

@@ -380,6 +380,20 @@ CODE: Mapping[str, tuple[int, int, int, int]] = {
 """Cycles that an entry point's own instructions take a warp, in order, with the stalls and waits for results that nvcc 13.0
 has scheduled (``gpusim.evidence.issue``): a k-step beside wgmma, barriers and copies; asking for a k-step's copies; a tile's
 place; a tile's way out of registers."""
+SETUP: Mapping[str, int] = {
+    "ms1_64x64x64_c1x1_d0_bf16": 634, "ms1_64x128x64_c1x1_d1_bf16": 682, "ms2_128x64x64_c1x1_d1_bf16": 669,
+    "ms2_128x128x64_c1x1_d0_bf16": 679, "ms2_128x128x64_c1x1_d1_bf16": 679, "ms2_128x128x128_c1x1_d0_bf16": 679,
+    "ws1_64x64x64_c1x1_d1_bf16": 584, "ws1_64x128x64_c1x1_d1_bf16": 618, "ws1_128x128x64_c1x1_d1_bf16": 701,
+    "co2_128x64x64_c1x1_d1_regs_bf16": 647, "co2_128x128x64_c1x1_d1_bf16": 633,
+    "co2_128x128x64_c1x2_d1_regs_bf16": 706, "co2_128x128x128_c1x1_d1_regs_bf16": 679,
+    "co2_128x256x64_c1x1_d1_bf16": 692, "co2_128x256x64_c1x1_d1_regs_bf16": 740,
+    "co2_128x256x64_c2x1_d1_regs_bf16": 774, "co2_128x256x64_c1x2_d1_regs_bf16": 772,
+    "co2_256x128x64_c1x1_d1_regs_bf16": 765, "co2_256x128x64_c2x1_d1_regs_bf16": 797,
+    "co3_192x192x64_c1x1_d1_bf16": 661, "co3_192x192x64_c1x1_d1_regs_bf16": 708, "pp2_64x128x64_c1x1_d1_bf16": 653,
+    "pp2_64x256x64_c1x1_d1_bf16": 674, "pp2_64x256x64_c1x1_d1_regs_bf16": 720, "pp2_64x256x64_c2x1_d1_regs_bf16": 772,
+    "co2_128x128x128_c1x1_d1_regs_fp8": 679, "co2_128x256x128_c2x1_d1_regs_fp8": 774,
+}  # fmt: skip
+"""The same of a CTA before its first tile: barriers of up to four stages, which warp does what."""
 DEPENDENT_CYCLES = 4
 """Of an instruction that waits for the one before."""
 STAGED_CODE = {"smem": (435, 282), "tma_store": (345, 140)}
@@ -393,7 +407,9 @@ def code_of(entry: Entry, epilogue: str) -> dict[str, float]:
     rows = entry.tile[0] if entry.schedule == "pingpong" else entry.tile[0] // entry.consumers
     base, each = STAGED_CODE.get(epilogue, (direct, 0))
     store = base + each * (entry.tile[1] // 64) * (rows // 64)
-    cycles = {"step_code": step, "copy_code": copy, "tile_code": tile, "store_code": store}
+    cycles = {
+        "setup_code": SETUP[entry.name], "step_code": step, "copy_code": copy, "tile_code": tile, "store_code": store,
+    }  # fmt: skip
     return {name: number / DEPENDENT_CYCLES for name, number in cycles.items()}
 
 

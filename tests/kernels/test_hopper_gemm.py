@@ -235,3 +235,16 @@ def test_the_code_between_is_that_of_the_sass(sass: Sass) -> None:
     kernels = sass("hopper_gemm", "sm_90a")
     found = {name: code_in(kernels[name], entry.schedule) for name, entry in case.ENTRIES.items()}
     assert found == dict(case.CODE)
+
+
+def setup_in(kernel: KernelSass) -> int:
+    """As ``SETUP`` is written: from the entry to where all meet, and from there to the loop over tiles."""
+    meeting = next(item.address for item in kernel.instructions if item.name in ("BAR", "UCGABAR_WAIT"))
+    tiles = loops_around(kernel)[1].instructions[0].address
+    ways = (way(kernel, 0, meeting, taking("")), way(kernel, meeting, tiles, taking("")))
+    return sum(round(issue_cycles(list(each))) for each in ways)
+
+
+def test_the_code_before_the_first_tile_is_that_of_the_sass(sass: Sass) -> None:
+    kernels = sass("hopper_gemm", "sm_90a")
+    assert {name: setup_in(kernels[name]) for name in case.ENTRIES} == dict(case.SETUP)

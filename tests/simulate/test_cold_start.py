@@ -11,7 +11,7 @@ import pytest
 
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.machine.config import load_gpu
-from gpusim.simulate.run import simulate
+from gpusim.simulate.run import L2State, simulate
 from gpusim.workload import ops
 from gpusim.workload.global_access import global_access
 from gpusim.workload.launch import Launch, RoleContext, WarpRole
@@ -74,3 +74,24 @@ def test_a_kernel_that_has_stored_ends_a_way_to_l2_later_however_long_ago_it_was
 
     way = ends(stores=True) - ends(stores=False)
     assert way == pytest.approx(TOY.l2.far_latency_cycles, abs=20.0)
+
+
+def test_a_flush_before_each_kernel_makes_the_second_one_read_all_parts_from_memory() -> None:
+    gpu = load_gpu("h200_sxm")
+    launch = KERNEL_MODELS["gemm"].params.model_validate({
+        "m": 256, "n": 512, "k": 2048, "tile": (128, 128, 64), "split_k": 4, "split_k_mode": "second_kernel",
+        "epilogue": "direct", "persistent": False,
+    }).launch(gpu)  # fmt: skip
+    states: tuple[L2State, ...] = ("cold", "flushed", "warm")
+    cold, flushed, warm = (simulate(launch, gpu, clock="max", l2=l2) for l2 in states)
+    more = flushed.counters["dram__bytes_read.sum"] - cold.counters["dram__bytes_read.sum"]
+    assert more == pytest.approx(4 * 256 * 512 * 4, rel=1e-6)
+    cycles_of = [result.counters["sm__cycles_elapsed.max"] for result in (flushed, cold, warm)]
+    assert cycles_of == sorted(cycles_of, reverse=True)
+
+
+def test_a_lone_kernel_is_flushed_once() -> None:
+    launch = KERNEL_MODELS["gemm"].params.model_validate({"m": 256, "n": 256, "k": 256}).launch(TOY)
+    states: tuple[L2State, ...] = ("cold", "flushed")
+    cold, flushed = (simulate(launch, TOY, clock="max", l2=l2) for l2 in states)
+    assert cold.counters == flushed.counters

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from gpusim import Buffer, GemmParams, Launch, Mbarrier, WarpRole, simulate
 from gpusim.machine.config import load_gpu
 from gpusim.workload import ops
@@ -60,3 +62,19 @@ def test_a_gemm_gains_where_lines_hold_two_of_its_steps() -> None:
     assert cycles(1024, 64) == cycles(1024, None)
     assert cycles(1024, 128) < 0.9 * cycles(1024, 64)
     assert cycles(32, 128) == cycles(32, 64)  # one step has no other
+
+
+def test_what_comes_with_its_neighbour_is_read_for_a_quarter_more() -> None:
+    """One CTA, 16 steps of 64 rows of A and of B, four sectors each; a step of two boxes promotes within itself."""
+    gpu = load_gpu("h200_sxm")
+
+    def read(fetch_bytes: int, depth: int) -> float:
+        launch = GemmParams.model_validate({
+            "m": 64, "n": 64, "k": 1024, "tile": (64, 64, depth), "copy": "tma", "schedule": "multistage", "stages": 2,
+            "fetch_bytes": fetch_bytes, "epilogue": "direct", "persistent": False, "consumers": 1,
+        }).launch(gpu)  # fmt: skip
+        return simulate(launch, gpu, clock="max").counters["lts__t_sectors_srcunit_tex_op_read.sum"]
+
+    asked = 16 * 128 * 4
+    assert read(128, 64) == pytest.approx(asked)
+    assert read(256, 64) == read(256, 128) == pytest.approx(1.25 * asked)

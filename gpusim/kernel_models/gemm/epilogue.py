@@ -33,7 +33,7 @@ class Epilogue:
 
     Models: conversion, alpha, beta, bias, activation; stores of fragments, or slices of a staging buffer that
     leave as whole rows or by TMA; predicated edges. C is read once for each sector, by whoever writes D.
-    Ignores: fences of global memory; rows of D that do not begin on a sector.
+    Ignores: rows of D that do not begin on a sector.
     """
 
     plan: TilePlan
@@ -124,12 +124,14 @@ class Epilogue:
         if params.bias:
             per_element += 1.0
         per_element += {1: 1.0, 2: 0.5, 4: 0.0}[params.out_element.num_bytes]  # packing
-        found: list[Op] = [ops.Alu(elements * per_element)]
-        if params.store_code:
-            found.append(ops.Alu(params.store_code / num_slices, is_chain=True))
+        found: list[Op] = [ops.Alu(elements * per_element), *self._walk(num_slices)]
         if mufu:
             found.append(ops.Mufu(elements * mufu))
         return found
+
+    def _walk(self, num_slices: int) -> list[Op]:
+        """A walk over the accumulators of a slice: addresses, bounds, whatever each element's way takes in instructions."""
+        return [ops.Alu(self.plan.params.store_code / num_slices, is_chain=True)] if self.plan.params.store_code else []
 
     # -------------------------------------------------------------------------------------- programs
 
@@ -297,23 +299,27 @@ class Epilogue:
     def _split_k(self, at: Coordinates, rows: int, columns: int) -> Program:
         """Parts of K: partial sums, added in L2 by red, or written for a second kernel to add.
 
-        In the kernel: every part adds its accumulators to a workspace with ``red.global.add``, its threads
-        meet and one of them counts it; the last part (here: the one with the highest index) reads the sum
-        back, leaves zeros in its place, and writes D.
+        In the kernel: every part adds its accumulators to a workspace with ``red.global.add``, waits until they have
+        arrived, its threads meet and one of them counts it; the last part (here: the one with the highest index) reads the
+        sum back, leaves zeros in its place, and writes D. Each walk over the accumulators takes ``store_code``.
         """
         plan, params = self.plan, self.plan.params
         chunks = self._chunks(columns) if rows else []
         sums = [(idx, self._stores(rows, inside, SUM_BYTES)) for idx, inside in chunks]
         panel = plan.panel_of_d(at)
+        walk = self._walk(len(chunks))
         if params.split_k_mode == "second_kernel":
             plane = at.batch * params.split_k + at.part
             panel = (plane * plan.num_m + at.m) * plan.num_n + at.n
             for idx, access in sums:
+                yield from walk
                 yield ops.GlobalStore("workspace", (panel, self._step(idx)), access)
             return
         for idx, access in sums:
+            yield from walk
             yield ops.GlobalAtomic("workspace", (panel, self._step(idx)), access)
         meet: Op = ops.BarSync(self.barrier) if self.barrier else ops.Syncthreads()
+        yield ops.FenceAcqRel()
         yield meet
         one = AccessPattern(num_requests=1, num_sectors=1, num_lines=1, num_bytes=SUM_BYTES)
         counted = yield ops.GlobalAtomic("counters", (panel, self.slot), one, returns=True)
@@ -321,11 +327,14 @@ class Epilogue:
         yield meet
         if at.part < params.split_k - 1:
             return
+        yield ops.FenceAcqRel()
         for idx, inside in chunks:
             access = self._loads(rows, inside, SUM_BYTES)
+            yield from walk
             token = yield ops.GlobalLoad("workspace", (panel, self._step(idx)), access, allocates_in_l1=False)
             yield ops.Use(token)
         for idx, access in sums:  # zeros, for the next launch
+            yield from walk
             yield ops.GlobalStore("workspace", (panel, self._step(idx)), access)
         if chunks:
             yield from self._direct(at, rows, columns)

@@ -130,13 +130,17 @@ class Loader:
         )
 
     def _come_along(self, which: int, at: Coordinates, step: int) -> tuple[tuple[int, int], ...]:
-        """Tiles of the k-steps whose bytes lie beside this one's, in what L2 takes of memory at once."""
+        """Tiles of the k-steps whose bytes lie beside this one's, in what L2 takes of memory at once.
+
+        Its own, where a step's boxes lie so.
+        """
         params, plan = self.params, self.plan
         if not (params.is_a_k_major, params.is_b_k_major)[which]:
             return ()
         num = (params.fetch_bytes or 0) // (plan.tile[2] * params.element.num_bytes)
-        if num < 2:  # a step alone
-            return ()
+        if num < 2:  # a step alone, of one box or more
+            is_several = num == 1 and self.by_tma and plan.operands[which].panel_bytes < (params.fetch_bytes or 0)
+            return ((plan.panel(which, at), step),) if is_several else ()
         first = plan.first_k_step(at.part)
         begin = (first + step) // num * num - first
         steps = range(max(0, begin), min(begin + num, plan.num_k_steps(at.part)))

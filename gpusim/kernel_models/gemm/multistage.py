@@ -10,7 +10,14 @@ from gpusim.kernel_models.gemm.epilogue import Epilogue
 from gpusim.kernel_models.gemm.fragments import Fragments
 from gpusim.kernel_models.gemm.loader import Loader, Panel, slot
 from gpusim.kernel_models.gemm.shares import Shares
-from gpusim.kernel_models.gemm.specialized import code, code_around_copies, code_around_math, issues_of_k_step, work
+from gpusim.kernel_models.gemm.specialized import (
+    code,
+    code_around_copies,
+    code_around_math,
+    code_around_meeting,
+    issues_of_k_step,
+    work,
+)
 from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
@@ -73,17 +80,20 @@ class Multistage:
         self._step_code = code_around_math(params.step_code, least_before=SET_UP)
         self._copy_code = code_around_copies(params.copy_code)
         self._tile_code = code(params.tile_code)
+        self._setup_code = code_around_meeting(params.setup_code)
         # cp.async writes through the generic proxy, wgmma reads through the async one
         fence: list[Op] = [ops.FenceProxyAsync()] if params.math == "wgmma" and params.fence else []
         self._arrived: list[Op] = [ops.CpAsyncWaitGroup(self.distance - 1), *fence, self._meet]
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
         """The program."""
+        yield from self._setup_code[0]
         if self.by_tma:
             if not self.team:
                 yield ops.MbarrierInit("full")
                 yield ops.PrefetchTensormap(2)
             yield self._meet
+        yield from self._setup_code[1]
         first = 0  # k-steps of the tiles before, which say where in the ring a tile begins
         for turn, at in work(cta, self.plan):
             first = turn * self.plan.num_k_steps(at.part)

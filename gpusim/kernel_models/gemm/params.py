@@ -190,6 +190,9 @@ class GemmParams(KernelParams):
     copy_code: Instructions = Field(
         0.0, description="the same of the thread that asks for a k-step's copies by TMA"
     )
+    setup_code: Instructions = Field(
+        0.0, description="the same of a CTA before its first tile: barriers, which warp does what"
+    )
     tile_code: Instructions = Field(
         0.0, description="the same of every role before a tile: where it lies"
     )

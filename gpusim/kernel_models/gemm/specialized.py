@@ -36,6 +36,16 @@ BEFORE_MATH, BESIDE_MATH, BEFORE_COPIES = 0.25, 0.2, 0.5
 stands before them. Source: SASS of ``kernels/hopper_gemm`` and ``ring_math``: 16 to 31 %, 14 to 28 %, half."""
 
 
+BEFORE_MEETING = 0.7
+"""Of a CTA's code before its first tile what stands before all its warps meet. Source: SASS of ``kernels/hopper_gemm``:
+63 to 79 %."""
+
+
+def code_around_meeting(num_instructions: float) -> tuple[list[Op], list[Op]]:
+    """A CTA's code before its first tile: of the warp that makes the barriers, and of each behind the meeting."""
+    return code(num_instructions * BEFORE_MEETING), code(num_instructions * (1 - BEFORE_MEETING))
+
+
 def code_around_math(num_instructions: float, *, least_before: float = 0.0) -> tuple[list[Op], list[Op], list[Op]]:
     """A k-step's own code: before its wgmma, no less than ``least_before``, beside them, behind the wait."""
     return (
@@ -79,7 +89,8 @@ class Producer:
         num_stages = plan.params.stages
         assert num_stages is not None  # resolved
         self.num_stages = num_stages
-        self._prologue: list[Op] = [ops.MbarrierInit(name) for name in barriers]
+        before, self._behind_meeting = code_around_meeting(plan.params.setup_code)
+        self._prologue: list[Op] = [*before, *(ops.MbarrierInit(name) for name in barriers)]
         if plan.params.num_cluster_ctas > 1:
             self._prologue.append(ops.FenceMbarrierInit())
         if loader.by_tma:
@@ -98,6 +109,7 @@ class Producer:
         """The program."""
         yield from self._prologue
         yield from meet_all(self.plan)
+        yield from self._behind_meeting
         if self.registers is not None:
             yield ops.SetMaxNReg(self.registers, "dec")
         yield from self._fill_by_tma(cta) if self.loader.by_tma else self._fill_by_cp_async(cta)
@@ -181,6 +193,7 @@ class Consumer:
                     each.insert(0, ops.MbarrierArrive("full", s, 128))
         before, beside, self._behind = code_around_math(params.step_code)
         self._tile_code = code(params.tile_code)
+        _, self._behind_meeting = code_around_meeting(params.setup_code)
         self._math: list[list[Op]] = [
             [*before, *self._fence, ops.Wgmma(atom, num_issues, (("a", s), ("b", s))), ops.WgmmaCommitGroup(), *beside,
              ops.WgmmaWaitGroup(self.depth)]
@@ -205,6 +218,7 @@ class Consumer:
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
         """The program."""
         yield from meet_all(self.plan)
+        yield from self._behind_meeting
         if self.registers is not None:
             yield ops.SetMaxNReg(self.registers, "inc")
         if self._num_arrivals > 1:

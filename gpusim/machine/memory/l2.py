@@ -60,6 +60,8 @@ class L2Spec:
     u / (1 - u) of it."""
     fetch_bytes: int
     """What memory gives at least where a sector of so many bytes, side by side, is missing."""
+    promoted_read_fraction: float
+    """What it is read for more of lines that memory gives with their neighbours, as a request wants: a part of these."""
     write_back_queue_bytes: float
     """Dirty bytes on their way to memory beyond which a store waits for its own."""
 
@@ -75,6 +77,8 @@ class L2Counters(Counters):
     unplanned_miss_bytes: float = 0.0
     """Bytes from memory of tensors that no plan knows."""
     miss_sectors: float = field(default=0.0, metadata={"ncu": "lts__t_sectors_srcunit_tex_lookup_miss.sum"})
+    promoted_sectors: float = 0.0
+    """Of these what came as lines with their neighbours."""
 
 
 StoreKind = Literal["st", "atom", "red"]
@@ -267,9 +271,12 @@ class L2(Component):
                 if tile.missed >= chance:
                     return tile
                 share /= chance
+        missed = self.counters.miss_sectors
         self._fill(request, tile, share)
         for neighbour in request.come_along:
             self.look_up(request._replace(tile=neighbour, come_along=()), side)
+        if request.come_along and request.num_bytes >= LINE_BYTES * request.num_rows:
+            self.counters.promoted_sectors += self.counters.miss_sectors - missed
         return tile
 
     def _fill(self, request: MemoryRequest, tile: TileState, share: float) -> None:

@@ -124,12 +124,12 @@ def send_store(role: Role, op: ops.GlobalStore, num_packet_bytes: float, share: 
 
 
 def global_atomic(role: Role, op: ops.GlobalAtomic) -> Pause:
-    """A store that L2 resolves; with a result it comes back a latency later."""
+    """A store that L2 resolves; with a result it comes back a latency later. A fence waits for it as for any store."""
     access, sm = op.access, role.sm
     role.issue(access.num_requests / role.num_warps)
     _, end = sm.l1.accept(access.num_requests, access.num_lines, at_cycle=role.t, weight=role.count)
     role.spend(WarpState.LSU, max(role.t, end - sm.l1.spec.queue_cycles))
-    group = AsyncGroup()
+    group = role.last_store = AsyncGroup()
     group.add()
     stored = Stored(role.engine, None, group)
     request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES)

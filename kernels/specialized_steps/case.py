@@ -1,0 +1,204 @@
+"""How long do k-steps, turns, tiles and parts of k of loops with a producer take on their own SMs, operands in L2?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gpusim import simulate
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Group,
+    KernelLaunch,
+    Output,
+    Outputs,
+    WrongAnswer,
+    kernels_dir,
+    load_case,
+)
+from gpusim.kernel_models.gemm import GemmParams
+from gpusim.machine.config import GpuSpec
+
+gemms = sys.modules[load_case("hopper_gemm").launch.__module__]
+"""Loops, tiles and answers are those of kernels/hopper_gemm."""
+
+NUM_ROUNDS = 4
+"""As in kernel.cu."""
+FLAG_WORDS = 32 + 32 + 64 + 256
+COLUMNS = (*gemms.COLUMNS, "ctas")
+STEP = 64
+"""Elements of k of a step."""
+ALL_ACROSS = 1024
+"""Raster group: tile idx is row idx % rows."""
+
+PINGPONG = ("pp2_64x128x64_c1x1_d1_bf16", "pp2_64x256x64_c1x1_d1_bf16")
+SPECIALIZED = ("ws1_64x64x64_c1x1_d1_bf16", "ws1_64x128x64_c1x1_d1_bf16", "ws1_128x128x64_c1x1_d1_bf16")
+MULTISTAGE = ("ms1_64x64x64_c1x1_d0_bf16", "ms1_64x128x64_c1x1_d1_bf16", "ms2_128x128x64_c1x1_d1_bf16")
+ENTRIES = (*PINGPONG, *SPECIALIZED, *MULTISTAGE)
+SMS = (1, 132)
+STEPS = (8, 24, 40)
+"""An odd number, so that every second config covers all of them."""
+
+
+def config_of(kernel: str, *, ctas: int, steps: int, tiles: int = 1, parts: int = 1, **others: object) -> Config:
+    """A config as text: CTAs with a row of tiles of D each, or with one of its parts of k."""
+    rows, columns, _ = gemms.ENTRIES[kernel].tile
+    refill = "after_wait" if kernel in MULTISTAGE else ""
+    found: Config = gemms.config_of(
+        kernel, (rows * (ctas // parts), columns * tiles, STEP * steps * parts), raster_group=ALL_ACROSS, split_k=parts,
+        persistent="yes" if kernel in PINGPONG else "no", refill=refill,
+        split_k_mode="in_kernel" if parts > 1 else "", **others,
+    )  # fmt: skip
+    return {**found, "ctas": str(ctas)}
+
+
+def pingpong(seed: int) -> list[Config]:
+    """Two that take turns at tiles: one SM and all, tiles, steps, ways of D out."""
+    del seed  # a sweep, the same for every seed
+    return [
+        config_of(kernel, ctas=ctas, steps=steps, tiles=tiles, stages=stages, epilogue=epilogue)
+        for kernel, stages in zip(PINGPONG, (5, 4), strict=True) for ctas in SMS for epilogue in ("direct", "tma_store")
+        for tiles in (1, 2, 6) for steps in STEPS
+    ]  # fmt: skip
+
+
+def alone(seed: int) -> list[Config]:
+    """A tile a CTA: one SM and all, stages, steps."""
+    del seed  # a sweep, the same for every seed
+    return [
+        config_of(kernel, ctas=ctas, steps=steps, stages=stages, epilogue="direct")
+        for kernel in (*SPECIALIZED, *MULTISTAGE) for ctas in SMS for stages in (2, 4) for steps in STEPS
+    ]  # fmt: skip
+
+
+def parts(seed: int) -> list[Config]:
+    """Parts of k that are added up in the kernel: tiles by parts."""
+    del seed  # a sweep, the same for every seed
+    return [
+        config_of(kernel, ctas=tiles * num, steps=4, parts=num, stages=4, epilogue="direct")
+        for kernel in (MULTISTAGE[0], SPECIALIZED[1], SPECIALIZED[2], MULTISTAGE[2])
+        for num in (2, 4, 8) for tiles in (1, 4, 16)
+    ]  # fmt: skip
+
+
+COLD_STEPS = (40, 80, 120)
+CYCLES = "sm__cycles_elapsed.max"
+
+
+def cold(seed: int) -> list[Config]:
+    """One CTA, counted with caches flushed: steps whose operands memory gives alone, or with their neighbours."""
+    del seed  # a sweep, the same for every seed
+    rings = ((SPECIALIZED[0], 2), (SPECIALIZED[1], 2), (SPECIALIZED[1], 4), (PINGPONG[0], 5), (MULTISTAGE[0], 1),
+             (MULTISTAGE[0], 2), (MULTISTAGE[1], 3))  # fmt: skip
+    return [
+        config_of(kernel, ctas=1, steps=steps, stages=stages, epilogue="direct", promotion=promotion)
+        for kernel, stages in rings for promotion in ("128B", "256B") for steps in COLD_STEPS
+    ]  # fmt: skip
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """The same launch under the profiler as without."""
+    usual: KernelLaunch = gemms.launch(config, is_counted)
+    ctas = int(config["ctas"])
+    return replace(
+        usual, grid=(ctas, 1, 1),
+        arguments=(
+            *usual.arguments, Output("flags", np.zeros(FLAG_WORDS, dtype="<u4")),
+            Output("told", np.full((ctas, NUM_ROUNDS), -1, dtype="<i8")),
+        ),
+    )  # fmt: skip
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Cycles of a CTA, of rounds that find code and operands; the first round's beside.
+
+    Raises:
+        WrongAnswer: CTAs that did not meet, a clock that stood still, a product that is wrong.
+    """
+    told = outputs["told"]
+    if outputs["flags"][1] or (told == -1).any():
+        raise WrongAnswer("a wait was given up: CTAs did not meet")
+    if (told <= 0).any():
+        raise WrongAnswer("the clock stood still")
+    gemms.check(config, outputs)
+    later = told[:, 1:]
+    return {
+        "cycles": float(np.median(later.mean(axis=0))), "slowest_cycles": float(np.median(later.max(axis=0))),
+        "first_cycles": float(told[:, 0].mean()),
+    }  # fmt: skip
+
+
+CODE: Mapping[str, tuple[int, int, int, int]] = {
+    "ws1_64x64x64_c1x1_d1_bf16": (252, 89, 410, 624), "ws1_64x128x64_c1x1_d1_bf16": (250, 91, 443, 901),
+    "ws1_128x128x64_c1x1_d1_bf16": (298, 91, 438, 2801), "pp2_64x128x64_c1x1_d1_bf16": (287, 91, 586, 962),
+    "pp2_64x256x64_c1x1_d1_bf16": (313, 91, 576, 2973),
+}  # fmt: skip
+"""As hopper_gemm's: the same loops inside of another come out a little otherwise; those of multistage are taken as there."""
+
+
+def options(config: Config) -> dict[str, Any]:
+    """The same loop to the model, with its own code."""
+    found = dict(gemms.options(config))
+    names = ["step_code", "copy_code", "tile_code", *(["store_code"] if config["epilogue"] == "direct" else [])]
+    own = [cycles / gemms.DEPENDENT_CYCLES for cycles in CODE.get(config["kernel"], ())]
+    return found | dict(zip(names, own, strict=False))
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """One round with operands in L2: from a CTA's first instruction to its last."""
+    ctas = int(config["ctas"])
+    if gpu.mbarrier is None or gpu.num_sms < ctas:
+        return {}
+    launched = replace(GemmParams.model_validate(options(config)).launch(gpu), num_ctas=ctas)
+    result = simulate(launched, gpu, clock="max", l2="warm", skips=False, recorded_sms=range(gpu.num_sms))
+    begin: dict[int, float] = {}
+    end: dict[int, float] = {}
+    for role in result.timeline.roles:
+        begin[role.cta_idx] = min(begin.get(role.cta_idx, np.inf), role.states[0][1])
+        end[role.cta_idx] = max(end.get(role.cta_idx, 0.0), role.states[-1][2])
+    cycles = np.array([end[cta] - begin[cta] for cta in begin])
+    return {"cycles": float(cycles.mean()), "slowest_cycles": float(cycles.max())}
+
+
+def includes() -> dict[str, str]:
+    """The loops, their instructions, the entry points, and what kernels of several SMs share."""
+    used = sorted({(gemms.ENTRIES[name].dtype, gemms.ENTRIES[name].tile[1]) for name in ENTRIES})
+    kinds = sorted({kind for kind, _ in used})
+    structs = "".join(f"template <int kN>\nstruct {kind};\n" for kind in kinds)
+    structs += "".join(gemms._struct(*one) for one in used)
+    entries = "".join(gemms._kernel(gemms.ENTRIES[name]).replace("HOPPER_GEMM(", "STEPS(") for name in ENTRIES)
+    folder = kernels_dir()
+    return {
+        "shapes.inc": structs, "steps.inc": entries,
+        "gemm.cuh": (folder / "hopper_gemm" / "kernel.cu").read_text(encoding="utf-8"),
+        "grid.cuh": (folder / "line_sharing" / "grid.cuh").read_text(encoding="utf-8"),
+    }  # fmt: skip
+
+
+HOPPER = (9, 0)
+
+CASE = Case(
+    name="specialized_steps",
+    question=__doc__,
+    columns=COLUMNS,
+    groups={
+        name: Group(configs=configs, rank=3, least_capability=HOPPER)
+        for name, configs in (("pingpong", pingpong), ("alone", alone), ("parts", parts))
+    } | {"cold": Group(configs=cold, metrics=(CYCLES,), rank=2, least_capability=HOPPER, is_cold=True)},
+    launch=launch,
+    check=check,
+    values={
+        "cycles": "SM cycles of a CTA's tiles, from its start to its end: mean of the CTAs, median of three rounds",
+        "slowest_cycles": "the same of the slowest CTA",
+        "first_cycles": "of the first round, mean of the CTAs",
+    },
+    num_repeats=1,
+    predict=predict,
+    tiers={"cycles": 4},
+    includes=includes,
+)
