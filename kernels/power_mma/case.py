@@ -82,25 +82,20 @@ def mixes(seed: int) -> list[Config]:
 def bursts(seed: int) -> list[Config]:
     """One launch each: by length of burst, all warps of an SM together or not; by length of launch."""
     del seed  # a sweep, the same for every seed
-    grains = (1, 2, 4, 8, 16, 64)
-    found = [
-        _config("feed_bf16", SHORT_US, duty=duty, grain=grain, together=True)
-        for duty in (100, 75, 50, 25) for grain in grains
-    ]  # fmt: skip
-    found += [
-        _config("wgmma_bf16", SHORT_US, warps=4, duty=duty, grain=grain, together=True)
-        for duty in (100, 75, 50, 25) for grain in (1, 2, 4, 8, 16)
-    ]  # fmt: skip
-    found += [_config("feed_bf16", SHORT_US, duty=50, grain=grain) for grain in (1, 4, 16)]
-    found += [_config("feed_bf16", SHORT_US, warps=8, duty=50, grain=grain, together=True) for grain in (1, 4, 16)]
-    found += [
-        _config("mma_bf16", SHORT_US, duty=duty, grain=grain, together=True) for duty in (100, 50) for grain in (4, 16)
-    ]
-    found += [
-        _config(kernel, SHORT_US, duty=50, grain=grain, together=True, data=data)
-        for kernel, data in (("feed_bf16", "zeros"), ("fma_fp32", "random"), ("read_smem", "random"))
-        for grain in (4, 16)
-    ]  # fmt: skip
+    def together(kernel: str, duty: int, grain: int, data: str = "random", warps: int = 16) -> Config:
+        num_warps = 4 if kernel == "wgmma_bf16" else warps
+        return _config(kernel, LONG_US, warps=num_warps, duty=duty, grain=grain, together=True, data=data)
+
+    found = [together("feed_bf16", duty, grain) for duty in (50, 25, 75, 100) for grain in (1, 2, 4, 8, 16, 64)]
+    found += [together("wgmma_bf16", duty, grain) for duty in (50, 25, 75, 100) for grain in (1, 2, 4, 8, 16)]
+    found += [together("feed_bf16", duty, grain) for duty in (10, 3) for grain in (1, 4, 16, 64)]
+    found += [together("wgmma_bf16", duty, grain, "zeros") for duty in (100, 50, 25) for grain in (16, 1, 4)]
+    found += [_config("mma_bf16", LONG_US, warps=warps) for warps in (1, 2)]
+    found += [together("mma_bf16", duty, 4, warps=1) for duty in (25, 10)]
+    found += [together("wgmma_bf16", 10, grain) for grain in (1, 16)]
+    found += [_config("feed_bf16", LONG_US, duty=duty, grain=grain) for duty in (50, 10, 3) for grain in (1, 16)]
+    found += [together("feed_bf16", duty, grain, "zeros") for duty in (50, 10) for grain in (4, 16)]
+    found += [together(kernel, 50, grain) for kernel in ("mma_bf16", "fma_fp32") for grain in (4, 16)]
     return found + [_config("feed_bf16", run_us, duty=duty) for duty in (100, 50) for run_us in (50, SHORT_US, 3_000)]
 
 
