@@ -1,4 +1,4 @@
-"""At what clock and power do mma.sync, what feeds it, FFMA and integers run, in long and in short bursts?"""
+"""At what clock and power do mma.sync, what feeds it, FFMA and integers run?"""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SLICE_BYTES = loads.STREAM_BYTES["l2"] // NUM_SMS // (MOST_WARPS * COPY_BYTES) *
 """Of the stream: a CTA's own."""
 FLOPS_PER_STEP = {"mma": 16 * 4096, "fma": 64 * 64, "add": 64 * 32, "wgmma": 4 * loads.FLOPS_PER_WGMMA}
 """Of a warp; of wgmma of the warpgroup."""
-SHORT_US, LONG_US = 250, 1_000
+LONG_US = 1_000
 POWER, CLOCK = "sustained_power_w", "sustained_clock_mhz"
 
 
@@ -77,26 +77,6 @@ def mixes(seed: int) -> list[Config]:
         _config(kernel, LONG_US, duty=duty, data="zeros")
         for kernel, duty in (("feed_bf16", 100), ("feed_bf16", 50), ("read_smem", 50), ("read_smem", 100), ("copy_l2", 100))
     ]  # fmt: skip
-
-
-def bursts(seed: int) -> list[Config]:
-    """One launch each: by length of burst, all warps of an SM together or not; by length of launch."""
-    del seed  # a sweep, the same for every seed
-    def together(kernel: str, duty: int, grain: int, data: str = "random", warps: int = 16) -> Config:
-        num_warps = 4 if kernel == "wgmma_bf16" else warps
-        return _config(kernel, LONG_US, warps=num_warps, duty=duty, grain=grain, together=True, data=data)
-
-    found = [together("feed_bf16", duty, grain) for duty in (50, 25, 75, 100) for grain in (1, 2, 4, 8, 16, 64)]
-    found += [together("wgmma_bf16", duty, grain) for duty in (50, 25, 75, 100) for grain in (1, 2, 4, 8, 16)]
-    found += [together("feed_bf16", duty, grain) for duty in (10, 3) for grain in (1, 4, 16, 64)]
-    found += [together("wgmma_bf16", duty, grain, "zeros") for duty in (100, 50, 25) for grain in (16, 1, 4)]
-    found += [_config("mma_bf16", LONG_US, warps=warps) for warps in (1, 2)]
-    found += [together("mma_bf16", duty, 4, warps=1) for duty in (25, 10)]
-    found += [together("wgmma_bf16", 10, grain) for grain in (1, 16)]
-    found += [_config("feed_bf16", LONG_US, duty=duty, grain=grain) for duty in (50, 10, 3) for grain in (1, 16)]
-    found += [together("feed_bf16", duty, grain, "zeros") for duty in (50, 10) for grain in (4, 16)]
-    found += [together(kernel, 50, grain) for kernel in ("mma_bf16", "fma_fp32") for grain in (4, 16)]
-    return found + [_config("feed_bf16", run_us, duty=duty) for duty in (100, 50) for run_us in (50, SHORT_US, 3_000)]
 
 
 # ---------------------------------------------------------------------------------------------- operands
@@ -342,11 +322,10 @@ def predict_row(
 HOPPER = (9, 0)
 CASE = Case(
     name="power_mma",
-    question="At what clock and power do mma.sync, ldmatrix, cp.async, FFMA and integers run, in long and in short bursts?",
+    question="At what clock and power do mma.sync, ldmatrix, cp.async, FFMA and integers run?",
     columns=("run_us", "num_warps", "duty", "grain", "together", "data"),
     groups={
         "mixes": Group(configs=mixes, rank=4, least_capability=HOPPER, times=("sustained",)),
-        "bursts": Group(configs=bursts, rank=4, least_capability=HOPPER),
     },
     launch=launch,
     check=check,

@@ -23,23 +23,16 @@ def find(**fields: object) -> Config:
 
 
 def test_as_many_configs_as_the_readme_says_the_same_every_time() -> None:
-    assert {group: len(CASE.configs(group, 1)) for group in CASE.groups} == {"mixes": 40, "bursts": 87}
+    assert {group: len(CASE.configs(group, 1)) for group in CASE.groups} == {"mixes": 40}
     assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
 
 
 def test_each_half_has_every_kind_of_work_and_its_zeros() -> None:
-    for group in CASE.groups:
-        kinds = [{config["kernel"] for config in CASE.configs(group, 1)[half::2]} for half in (0, 1)]
-        assert kinds[0] == kinds[1]
+    kinds = [{config["kernel"] for config in CONFIGS[half::2]} for half in (0, 1)]
+    assert kinds[0] == kinds[1]
     for half in (0, 1):
-        zeros = [config["kernel"] for config in CASE.configs("mixes", 1)[half::2] if config["data"] == "zeros"]
+        zeros = [config["kernel"] for config in CONFIGS[half::2] if config["data"] == "zeros"]
         assert {"mma_bf16", "feed_bf16", "read_smem"} <= set(zeros)
-
-
-def test_bursts_divide_the_steps() -> None:
-    for config in CONFIGS:
-        steps = case.WGMMA_STEPS if config["kernel"] == "wgmma_bf16" else case.STEPS
-        assert config["num_warps"] == "0" or steps % min(int(config["grain"]), steps) == 0
 
 
 def held(kernel: str, data: str, row: int, word: int) -> int:
@@ -130,7 +123,7 @@ def test_a_wrong_answer_is_refused(kernel: str) -> None:
 
 def test_the_loops_are_what_a_step_is(sass: Sass) -> None:
     kernels = sass("power_mma", "sm_90a")
-    assert set(kernels) == {config["kernel"] for config in CONFIGS}
+    assert set(kernels) >= {config["kernel"] for config in CONFIGS}
     for name, kernel in kernels.items():
         if case.arithmetic_of({"kernel": name, "num_warps": "16"}) == "mma":
             steps = [loop for loop in kernel.loops if len(loop.select("HMMA")) == 16]
