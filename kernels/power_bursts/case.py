@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
@@ -11,6 +12,7 @@ from gpusim.evidence.case import (
     Answer,
     Case,
     Config,
+    Fitted,
     Group,
     Input,
     KernelLaunch,
@@ -21,7 +23,7 @@ from gpusim.evidence.case import (
     load_case,
 )
 from gpusim.evidence.rows import number_in
-from gpusim.machine.clock import Activity, PowerLimiter
+from gpusim.machine.clock import Activity, ClockSpec, PowerLimiter
 from gpusim.machine.config import GpuSpec
 
 steps = import_module(load_case("power_mma").launch.__module__)
@@ -101,9 +103,14 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 def work_of(row: Mapping[str, str]) -> Activity:
-    """What a launch of a row did, at its own clock."""
-    found: Activity = steps.work_of(row, number_in(row, "mhz"))
-    return found
+    """What a launch of a row did, at its own clock: a burst takes ``duty`` percent of the time from one to the next."""
+    activity: Activity = steps.work_of(row, number_in(row, "mhz"))
+    if row["duty"] == "100" or row["kernel"] == "fma_fp32":
+        return activity
+    is_wgmma = row["kernel"] == "wgmma_bf16"
+    warps = steps.NUM_SMS * (1 if is_wgmma else int(row["num_warps"]))
+    flops_per_burst = warps * int(row["grain"]) * steps.FLOPS_PER_STEP["wgmma" if is_wgmma else "mma"]
+    return replace(activity, tensor_share=int(row["duty"]) / 100, num_tensor_bursts=activity.num_flops / flops_per_burst)
 
 
 def predict_row(
@@ -114,6 +121,48 @@ def predict_row(
         return {}
     data = "zeros" if config["data"] == "zeros" else "random"
     return {"mhz": Answer(value=PowerLimiter(gpu.clock).clock_mhz(work_of(row), mode="single", data=data))}
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+OF_OTHERS = {
+    "voltage_slope": 0.6173, "tensor_burst_mhz_us": 684.3, "load_line_mhz_per_w": 0.1724, "single_power_w": 886.8,
+    "tensor_mhz": 1809.6, "mma_sync_energy_ratio": 1.317, "smem_pj_per_byte": 4.309,
+}  # fmt: skip
+"""What kernels/power_clock and power_mma give: as described of the H200."""
+TENSOR_PJ_PER_FLOP = {"16bit": 0.9288}
+RESTS_US = np.arange(0.25, 3.0, 0.25)
+LEAST_MHZ = np.arange(1600.0, 1810.0, 10.0)
+MAX_MHZ = 1980.0
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """Which rests are none, and what bursts leave of the clock: the least squares over the clocks of all bursts."""
+    ran = [row for row in rows if row.get("mhz") and row["kernel"] != "fma_fp32"]
+    if len(ran) < 8:
+        return []
+    found = [(_square(ran, rest_us, least_mhz), rest_us, least_mhz) for rest_us in RESTS_US for least_mhz in LEAST_MHZ]
+    _, rest_us, least_mhz = min(found)
+    how = f"least squares over the clocks of {len(ran)} launches, with what kernels/power_clock and power_mma give"
+    return [
+        Fitted(parameter="clock.tensor_rest_us", value=float(rest_us), how=how),
+        Fitted(parameter="clock.tensor_least_mhz", value=float(least_mhz), how=how),
+    ]
+
+
+def _square(rows: Sequence[Mapping[str, str]], rest_us: float, least_mhz: float) -> float:
+    limiter = PowerLimiter(
+        ClockSpec(
+            max_mhz=MAX_MHZ, min_mhz=0.1 * MAX_MHZ, power_limit_w=loads.LIMIT_W, single_power_delay_us=loads.DELAY_US,
+            tensor_rest_us=rest_us, tensor_least_mhz=least_mhz, l2_follow_fraction=0.0, tensor_pj_per_flop=TENSOR_PJ_PER_FLOP,
+            fp32_pj_per_flop=0.0, bulk_pj_per_byte=0.0, fill_pj_per_byte=0.0, bulk_zeros_fraction=1.0, **loads.OF_WATTS,
+            **OF_OTHERS,
+        )
+    )  # fmt: skip
+    off = [
+        limiter.clock_mhz(work_of(row), mode="single", data=row["data"]) / number_in(row, "mhz") - 1.0 for row in rows
+    ]
+    return float(np.square(off).sum())
 
 
 CASE = Case(
@@ -127,5 +176,6 @@ CASE = Case(
     num_repeats=3,
     predict_row=predict_row,
     tiers={"mhz": 4},
+    fit=fit,
     includes=includes,
 )

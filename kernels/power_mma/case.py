@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 
@@ -13,6 +13,7 @@ from gpusim.evidence.case import (
     Answer,
     Case,
     Config,
+    Fitted,
     Group,
     Input,
     KernelLaunch,
@@ -24,7 +25,7 @@ from gpusim.evidence.case import (
     load_case,
 )
 from gpusim.evidence.rows import number_in
-from gpusim.machine.clock import Activity, PowerLimiter
+from gpusim.machine.clock import Activity, ClockSpec, PowerLimiter
 from gpusim.machine.config import GpuSpec
 
 loads = import_module(load_case("power_clock").launch.__module__)
@@ -291,7 +292,8 @@ def work_of(row: Mapping[str, str], mhz: float) -> Activity:
     return Activity(
         cycles=mhz * run_us, num_flops=flops, rate_class=_rate_class(row),
         l2_bytes=float(row.get("gb_per_s") or 0.0) * 1e3 * run_us, hbm_bytes=0.0,
-        busy_fraction=0.0 if row["num_warps"] == "0" else 1.0,
+        smem_bytes=float(row.get("smem_gb_per_s") or 0.0) * 1e3 * run_us * same,
+        is_mma_sync=arithmetic_of(row) == "mma", busy_fraction=0.0 if row["num_warps"] == "0" else 1.0,
     )  # fmt: skip
 
 
@@ -317,6 +319,58 @@ def predict_row(
     return found
 
 
+# ---------------------------------------------------------------------------------------------- parameters
+
+BEGIN = {"mma_sync_energy_ratio": 1.2, "smem_pj_per_byte": 3.0, "fp32_pj_per_flop": 5.0}
+"""What is searched together by watts, and where it begins."""
+OF_CLOCKS = {"voltage_slope": 0.6173, "tensor_pj_per_flop.16bit": 0.9288, "tensor_pj_per_flop.fp16": 0.9976}
+"""What kernels/power_clock and power_tma give: as described of the H200."""
+FREE = 0.9
+"""A board's power over the limit, up to which that has not lowered the clock."""
+MAX_MHZ = 1980.0
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """The clock of tensor cores that work: the median of all rates and data. By watts: mma.sync, shared memory, FFMA."""
+    ran = [row for row in rows if row.get(POWER) and row.get(CLOCK) and number_in(row, POWER) <= FREE * loads.LIMIT_W]
+    tensor = [number_in(row, CLOCK) for row in ran if arithmetic_of(row) == "mma"]
+    told = [row for row in ran if arithmetic_of(row) != "add" and row["num_warps"] != "0" and row["data"] != "integers"]
+
+    def errors_of(values: NDArray[np.float64], some: Sequence[Mapping[str, str]]) -> NDArray[np.float64]:
+        limiter = limiter_of(dict(zip(BEGIN, map(float, values), strict=True)))
+        return np.array([
+            limiter.power_w(work_of(row, number_in(row, CLOCK)), mhz=number_in(row, CLOCK), data=row["data"])
+            / number_in(row, POWER) - 1.0
+            for row in some
+        ])  # fmt: skip
+
+    solved = loads.least_squares(np.array(list(BEGIN.values())), errors_of, told)
+    if solved is None or not tensor:
+        return []
+    how = (
+        f"least squares over the power of {len(told)} rows, relative, with what kernels/board_power gives of idle, busy SMs and "
+        "bytes, and kernels/power_clock and power_tma of wgmma and voltage"
+    )
+    least = f"median of {len(tensor)} rows of mma.sync below {FREE:.0%} of the limit, whatever rate and data"
+    return [
+        Fitted(parameter="clock.tensor_mhz", value=float(np.median(tensor)), how=least),
+        *(Fitted(parameter=f"clock.{name}", value=float(value), how=how) for name, value in zip(BEGIN, solved, strict=True)),
+    ]
+
+
+def limiter_of(values: Mapping[str, float]) -> PowerLimiter:
+    """The machine's part with these values of ``BEGIN``; what sets a clock is of no account."""
+    tensor = {name.partition(".")[2]: value for name, value in OF_CLOCKS.items() if "." in name}
+    return PowerLimiter(
+        ClockSpec(
+            max_mhz=MAX_MHZ, min_mhz=0.1 * MAX_MHZ, power_limit_w=0.0, single_power_w=0.0, single_power_delay_us=0.0,
+            voltage_slope=OF_CLOCKS["voltage_slope"], tensor_mhz=MAX_MHZ, tensor_burst_mhz_us=0.0, tensor_rest_us=0.0,
+            tensor_least_mhz=MAX_MHZ, load_line_mhz_per_w=0.0, l2_follow_fraction=0.0, tensor_pj_per_flop=tensor, bulk_pj_per_byte=0.0, fill_pj_per_byte=0.0,
+            bulk_zeros_fraction=1.0, **loads.OF_WATTS, **values,
+        )
+    )  # fmt: skip
+
+
 # ---------------------------------------------------------------------------------------------- the case
 
 HOPPER = (9, 0)
@@ -340,5 +394,6 @@ CASE = Case(
     predict_row=predict_row,
     tiers={"mhz": 4, POWER: 7},
     limits={POWER: Limit(mean_pct=10.0)},
+    fit=fit,
     includes=includes,
 )
