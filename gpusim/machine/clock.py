@@ -31,11 +31,21 @@ class ClockSpec:
     takes more than its class, by its own name."""
     zeros_fraction: float
     """Energy of tensor work on zeros, of that on random data."""
+    mma_sync_energy_ratio: float
+    """Energy of mma.sync, operands and sums in registers, over that of wgmma of the same type."""
+    tensor_mhz: float
+    """What SMs run at, at most, while their tensor cores work, at whatever rate and on whatever data."""
+    tensor_burst_mhz_us: float
+    """What each burst of tensor work behind a rest costs besides: how much slower, times how long."""
+    tensor_rest_us: float
+    """Rests of tensor cores that are shorter are none."""
+    tensor_least_mhz: float
+    """What bursts, however many, leave of the clock."""
     load_line_mhz_per_w: float
-    """How much the clock falls for each watt of the tensor cores."""
-    load_line_zeros_fraction: float
-    """How much of that it falls for tensor work on zeros, of random data: more than their energy says."""
+    """How much the clock of a single launch falls for each watt of the tensor cores; in half a second that is made up for."""
     fp32_pj_per_flop: float
+    smem_pj_per_byte: float
+    """Of the wavefronts of threads' loads and stores of shared memory; what wgmma reads and TMA writes counts with these."""
     l2_pj_per_byte: float
     """Of what threads load and store, L1 and registers included."""
     l2_zeros_fraction: float
@@ -72,20 +82,27 @@ class Activity:
     """Out of L2 for TMA; no part of ``l2_bytes``."""
     fill_bytes: float = 0.0
     """Into shared memory by TMA: what merged and multicast requests brought counts for each SM."""
+    smem_bytes: float = 0.0
+    """Of wavefronts of threads' accesses to shared memory."""
+    is_mma_sync: bool = False
+    """Whether the tensor cores' work is mma.sync."""
+    tensor_share: float = 1.0
+    """Part of the time in which tensor cores work, where they rest for microseconds; shorter rests are none."""
+    num_tensor_bursts: float = 0.0
+    """Bursts of an SM's tensor cores behind such rests."""
 
 
 class PowerLimiter(Component):
     """The clock at which the power drawn meets the limit, and the voltage that reaches the SMs holds.
 
-    Models: energy by kind of work (a byte by TMA takes less than a thread's load), at a voltage that falls with the clock; a
-    higher limit for a single launch than for half a second, and none in its first microseconds; zeros against random data; a
-    load line: the current of the tensor cores lowers the voltage at them, and the clock, which follows that voltage within
-    microseconds, falls in proportion to their power, far from any limit (streams out of L2 and memory, on supplies of their
-    own, do not lower it).
-    Ignores: temperature, the card's own leakage and binning, the limiter's oscillation, clock per GPC; how the voltage
-    recovers some 5 us after work begins (bursts of 5 us run 2 to 5 % slower than work that goes on); a dip of some 2 %,
-    100 us after a launch; the load line of FP32 work; operands of wgmma from registers (a tenth less) and of narrow tiles.
-    Source: the GPU's description.
+    Models: energy by kind of work (a byte by TMA takes less than a thread's load, mma.sync more than wgmma), at a voltage
+    that falls with the clock; a higher limit for a single launch than for half a second, and none in its first microseconds;
+    zeros against random data; a lower highest clock while tensor cores work, at whatever rate (FFMA, shared memory, L2 and
+    memory do not lower it), a load line below it for a single launch, and what bursts behind rests cost.
+    Ignores: temperature, the card's own leakage and binning, the limiter's oscillation, clock per GPC; how a load line fades
+    in the first half of a millisecond; rests of tensor cores within a kernel; a dip of some 2 %, 100 us after a launch;
+    energy of integers; operands of wgmma from registers (a tenth less) and of narrow tiles.
+    Source: the GPU's description; kernels/power_mma, power_clock, h200_sxm, 2026-11-22.
     """
 
     kind = "clock"
@@ -107,7 +124,8 @@ class PowerLimiter(Component):
         l2 = (activity.l2_bytes * each + bulk) * 1e-12 / seconds
         busy = spec.sm_busy_w * activity.busy_fraction * mhz / spec.max_mhz
         memory = activity.hbm_bytes * spec.hbm_pj_per_byte * (spec.hbm_zeros_fraction if is_zeros else 1.0) * 1e-12 / seconds
-        return spec.idle_power_w + memory + arithmetic + (l2 + busy) * self.voltage(mhz) ** 2
+        smem = activity.smem_bytes * spec.smem_pj_per_byte * (spec.l2_zeros_fraction if is_zeros else 1.0) * 1e-12 / seconds
+        return spec.idle_power_w + memory + arithmetic + (l2 + smem + busy) * self.voltage(mhz) ** 2
 
     def voltage(self, mhz: float) -> float:
         """What ``mhz`` takes, over what the highest clock takes."""
@@ -117,20 +135,35 @@ class PowerLimiter(Component):
         """Power of the tensor cores when ``activity`` runs at ``mhz``, in watts."""
         spec = self.spec
         each = spec.tensor_pj_per_flop.get(activity.rate_class, 0.0) * (spec.zeros_fraction if data == "zeros" else 1.0)
+        each *= spec.mma_sync_energy_ratio if activity.is_mma_sync else 1.0
         return activity.num_flops * each * 1e-12 * mhz * 1e6 / max(activity.cycles, 1.0) * self.voltage(mhz) ** 2
 
-    def is_sustained(self, activity: Activity, *, mhz: float, data: str, limit_w: float) -> bool:
-        """Whether ``activity`` may run at ``mhz``: neither the limit nor the load line asks for less."""
-        dropped = self.spec.load_line_mhz_per_w * self.tensor_w(activity, mhz=mhz, data="random")
-        dropped *= self.spec.load_line_zeros_fraction if data == "zeros" else 1.0
-        return mhz + dropped <= self.spec.max_mhz and self.power_w(activity, mhz=mhz, data=data) <= limit_w
+    def is_sustained(self, activity: Activity, *, mhz: float, data: str, limit_w: float, is_single: bool = False) -> bool:
+        """Whether ``activity`` may run at ``mhz``: the limit asks for no less, nor do tensor cores that work."""
+        if self.power_w(activity, mhz=mhz, data=data) > limit_w:
+            return False
+        spec, tensor_w = self.spec, self.tensor_w(activity, mhz=mhz, data=data)
+        if not tensor_w:
+            return mhz <= spec.max_mhz
+        dropped = self._dropped_mhz(activity, time_us=max(activity.cycles, 1.0) / mhz)
+        dropped += spec.load_line_mhz_per_w * tensor_w if is_single else 0.0
+        return mhz + dropped <= spec.max_mhz
+
+    def _dropped_mhz(self, activity: Activity, *, time_us: float) -> float:
+        """How much slower than ever SMs run for their tensor cores' work, power aside."""
+        spec, num = self.spec, activity.num_tensor_bursts
+        rested_us = (1.0 - activity.tensor_share) * time_us
+        if rested_us <= spec.tensor_rest_us * num or not num:
+            return spec.max_mhz - spec.tensor_mhz
+        dropped = (spec.max_mhz - spec.tensor_mhz) * activity.tensor_share + spec.tensor_burst_mhz_us * num / time_us
+        return min(dropped, spec.max_mhz - spec.tensor_least_mhz)
 
     def l2_cycles(self, mhz: float) -> float:
         """Cycles of L2 and crossbar in an SM cycle at ``mhz``, where at the highest clock it is one."""
         return float((self.spec.max_mhz / mhz) ** (1.0 - self.spec.l2_follow_fraction))
 
     def clock_mhz(self, activity: Activity, *, mode: str, data: str) -> float:
-        """Highest clock that the load line and the limit of ``mode`` (``single`` or ``sustained``) leave ``activity``.
+        """Highest clock that tensor cores and the limit of ``mode`` (``single`` or ``sustained``) leave ``activity``.
 
         Of a single launch the mean over its time: its limit holds from some us after the start on.
 
@@ -143,22 +176,23 @@ class PowerLimiter(Component):
             return spec.max_mhz
         if mode not in limits:
             raise ConfigError(f"clock: {mode!r} is no mode, wants max, single, sustained or a number of MHz")
-        settled = self._highest_mhz(activity, data=data, limit_w=limits[mode])
+        settled = self._highest_mhz(activity, data=data, limit_w=limits[mode], is_single=mode == "single")
         if mode == "sustained":
             return settled
-        free, delay_us = self._highest_mhz(activity, data=data, limit_w=math.inf), spec.single_power_delay_us
+        free = self._highest_mhz(activity, data=data, limit_w=math.inf, is_single=True)
+        delay_us = spec.single_power_delay_us
         late_cycles = max(0.0, activity.cycles - free * delay_us)
         if not late_cycles or settled == free:
             return free
         return min(free, activity.cycles / (delay_us + late_cycles / settled)) if delay_us else settled
 
-    def _highest_mhz(self, activity: Activity, *, data: str, limit_w: float) -> float:
+    def _highest_mhz(self, activity: Activity, *, data: str, limit_w: float, is_single: bool) -> float:
         low, high = self.spec.min_mhz, self.spec.max_mhz
-        if self.is_sustained(activity, mhz=high, data=data, limit_w=limit_w):
+        if self.is_sustained(activity, mhz=high, data=data, limit_w=limit_w, is_single=is_single):
             return high
         for _ in range(40):
             middle = (low + high) / 2
-            if self.is_sustained(activity, mhz=middle, data=data, limit_w=limit_w):
+            if self.is_sustained(activity, mhz=middle, data=data, limit_w=limit_w, is_single=is_single):
                 low = middle
             else:
                 high = middle

@@ -13,7 +13,7 @@ from gpusim.simulate.engine import Engine
 from gpusim.simulate.result import Result
 from gpusim.simulate.timeline import WarpState
 from gpusim.simulate.verdict import bound_by, busy_shares, sources_used
-from gpusim.units import SECTOR_BYTES, Clock
+from gpusim.units import SECTOR_BYTES, WAVEFRONT_BYTES, Clock
 from gpusim.workload.launch import Launch
 
 
@@ -29,13 +29,15 @@ def peak_flops_per_cycle(launch: Launch, gpu: GpuSpec) -> float:
 def activity_of(engine: Engine) -> Activity:
     """What the launch did, for its power."""
     machine = engine.machine
-    l2, tma = machine.l2.counters, machine.sms[0].tma
+    l2, tma, smem = machine.l2.counters, machine.sms[0].tma, machine.sms[0].smem.counters
     read, filled = l2.read_sectors * SECTOR_BYTES, tma.counters.load_bytes if tma is not None else 0.0
     bulk = min(read, filled)  # requests that merge are read once
     return Activity(
         cycles=engine.end_cycle, num_flops=float(engine.launch.num_flops), rate_class=_type_of(engine),
         l2_bytes=(read - bulk + l2.write_sectors * SECTOR_BYTES) * engine.scale, bulk_bytes=bulk * engine.scale,
         fill_bytes=filled * engine.scale, hbm_bytes=sum(engine.dram_bytes()),
+        smem_bytes=(smem.load_wavefronts + smem.store_wavefronts) * WAVEFRONT_BYTES * engine.scale,
+        is_mma_sync=bool(engine.mma_intervals),
         busy_fraction=min(1.0, engine.slots_to_run / engine.occupancy.ctas_per_sm / engine.gpu.num_sms),
     )
 

@@ -334,8 +334,17 @@ def as_long(activity: Activity, cycles: float) -> Activity:
     return replace(
         activity, cycles=cycles, num_flops=activity.num_flops * times, l2_bytes=activity.l2_bytes * times,
         hbm_bytes=activity.hbm_bytes * times, bulk_bytes=activity.bulk_bytes * times,
-        fill_bytes=activity.fill_bytes * times,
+        fill_bytes=activity.fill_bytes * times, smem_bytes=activity.smem_bytes * times,
+        num_tensor_bursts=activity.num_tensor_bursts * times,
     )  # fmt: skip
+
+
+def in_bursts(activity: Activity, *, duty: int, flops_per_burst: float) -> Activity:
+    """The same, whose tensor cores rest between bursts of ``flops_per_burst`` (all SMs') unless ``duty`` is 100."""
+    if duty in (0, 100):
+        return activity
+    num = activity.num_flops / flops_per_burst
+    return replace(activity, tensor_share=min(1.0, num * WORKING_CYCLES / activity.cycles), num_tensor_bursts=num)
 
 
 def _nothing(cta: RoleContext) -> Iterator[ops.Op]:
@@ -360,7 +369,8 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         result = simulate(
             made, endless(gpu), clock=mhz, skips=False, l2="warm" if config["stream"] == "l2" else "cold", data=data
         )
-        activity = as_long(result.activity, float(config["run_us"]) * settled)
+        activity = in_bursts(result.activity, duty=int(config["tensor_duty"]), flops_per_burst=made.num_flops / TWIN_BURSTS)
+        activity = as_long(activity, float(config["run_us"]) * settled)
         settled = PowerLimiter(gpu.clock).clock_mhz(activity, mode="sustained" if is_long else "single", data=data)
         if abs(settled - mhz) < SETTLED * mhz:
             break
@@ -383,11 +393,15 @@ OF_WATTS = {
     "hbm_pj_per_byte": 64.13, "hbm_zeros_fraction": 0.728, "zeros_fraction": 0.1772,
 }  # fmt: skip
 """What kernels/board_power gives, where no limit lowers the clock: as described of the H200."""
+OF_TENSOR = {"tensor_mhz": 1809.6, "tensor_rest_us": 1.75, "tensor_least_mhz": 1760.0}
+"""What kernels/power_mma gives, where tensor cores never rest, and power_bursts: as described of the H200."""
+WORKING_CYCLES = 64 * 128
+"""Of a burst, that tensor cores work: of every type."""
 HOW_OF_WATTS = f"{LIMIT_W:.0f} W as the limit of a long one, and what kernels/board_power gives of bytes, zeros and SMs"
 DELAY_US = 60.0
 """In the first fifth of 250 us clocks are those of shorter launches; in the last fifth of 100 us they are not."""
 BEGIN = {
-    "voltage_slope": 0.7, "tensor_pj_per_flop.16bit": 0.8, "load_line_mhz_per_w": 0.3, "load_line_zeros_fraction": 0.6,
+    "voltage_slope": 0.7, "tensor_pj_per_flop.16bit": 0.8, "tensor_burst_mhz_us": 500.0, "load_line_mhz_per_w": 0.2,
     "single_power_w": 900.0,
 }  # fmt: skip
 """What is fitted, and where the search begins."""
@@ -397,7 +411,7 @@ STEADY = 1.05
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """Tensor energy, slope of the voltage, load line, what one launch may draw: by the clocks of all runs at once."""
+    """Tensor energy, slope of the voltage, bursts, load line, what one launch may draw: by the clocks of all runs at once."""
     ran = [row for row in rows if _has_rates(row) and is_steady(row)]
     highest = max((clock_mhz(row) for row in ran), default=0.0)
     solved = _least_squares(ran, highest)
@@ -434,10 +448,13 @@ def _activity(row: Mapping[str, str]) -> Activity:
     num_bytes = float(row.get("gb_per_s") or 0.0) * 1e3 * run_us
     num_flops = float(row.get("tflops") or 0.0) * 1e6 * run_us
     num_flops = max(0.0, num_flops - 0.5 * NUM_SMS * BURST_WGMMAS * FLOPS_PER_WGMMA)  # half a burst was done later
-    return Activity(
+    activity = Activity(
         cycles=mhz * run_us, num_flops=num_flops * mhz / whole,  # the rate is of all of it
         rate_class="16bit", l2_bytes=num_bytes, hbm_bytes=num_bytes if row["stream"] == "hbm" else 0.0, busy_fraction=1.0,
     )  # fmt: skip
+    return in_bursts(
+        activity, duty=int(row["tensor_duty"]), flops_per_burst=NUM_SMS * BURST_WGMMAS * float(FLOPS_PER_WGMMA)
+    )
 
 
 def _limiter(values: NDArray[np.float64], highest_mhz: float) -> PowerLimiter:
@@ -447,7 +464,8 @@ def _limiter(values: NDArray[np.float64], highest_mhz: float) -> PowerLimiter:
         ClockSpec(
             max_mhz=highest_mhz, min_mhz=0.1 * highest_mhz, power_limit_w=LIMIT_W, single_power_delay_us=DELAY_US,
             l2_follow_fraction=0.0, tensor_pj_per_flop={"16bit": found.pop("tensor_pj_per_flop.16bit")},
-            fp32_pj_per_flop=0.0, bulk_pj_per_byte=0.0, fill_pj_per_byte=0.0, bulk_zeros_fraction=1.0, **OF_WATTS, **found,
+            mma_sync_energy_ratio=1.0, smem_pj_per_byte=0.0, fp32_pj_per_flop=0.0,
+            bulk_pj_per_byte=0.0, fill_pj_per_byte=0.0, bulk_zeros_fraction=1.0, **OF_WATTS, **OF_TENSOR, **found,
         )
     )  # fmt: skip
 

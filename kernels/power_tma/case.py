@@ -296,7 +296,10 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         mhz = settled  # memory keeps its own clock: at a lower one of the SMs' more boxes go beside a burst
         made = twin(config, gpu, mhz)
         result = _run(made, gpu, mhz, stream, data)
-        activity = loads.as_long(result.activity, run_us * settled)
+        activity = loads.in_bursts(
+            result.activity, duty=int(config["tensor_duty"]), flops_per_burst=made.num_flops / TWIN_BURSTS
+        )
+        activity = loads.as_long(activity, run_us * settled)
         settled = PowerLimiter(gpu.clock).clock_mhz(activity, mode="sustained" if is_long else "single", data=data)
         if abs(settled - mhz) < SETTLED * mhz:
             break
@@ -457,8 +460,8 @@ BEGIN = {
 NAMELESS = ("tensor_pj_per_flop.bf16_rs",)
 """Of these, what the machine has no name for."""
 OF_CLOCKS = {
-    "voltage_slope": 0.594, "tensor_pj_per_flop.16bit": 0.9003, "load_line_mhz_per_w": 0.4769,
-    "load_line_zeros_fraction": 0.7203, "single_power_w": 876.9,
+    "voltage_slope": 0.6173, "tensor_pj_per_flop.16bit": 0.9288, "tensor_burst_mhz_us": 684.3,
+    "load_line_mhz_per_w": 0.1724, "single_power_w": 886.8,
 }  # fmt: skip
 """What kernels/power_clock gives: as described of the H200."""
 OWN_ENERGY = ("bf16_rs", "fp16")
@@ -526,12 +529,16 @@ def activity_of(row: Mapping[str, str]) -> Activity:
     num_bytes = float(row.get("gb_per_s") or 0.0) * 1e3 * run_us
     num_flops = float(row.get("tflops") or 0.0) * 1e6 * run_us
     num_flops = max(0.0, num_flops - 0.5 * NUM_SMS * BURST_WGMMAS * atom.num_flops)  # half a burst was done later
-    return Activity(
+    activity = Activity(
         cycles=mhz * run_us, num_flops=num_flops * mhz / whole, l2_bytes=0.0,
         rate_class=work_of(row) if work_of(row) in OWN_ENERGY else atom.rate_class,
         bulk_bytes=num_bytes * SERVED.get(row["stream"], 1.0), fill_bytes=num_bytes,
         hbm_bytes=num_bytes if row["stream"] == "hbm" else 0.0, busy_fraction=1.0,
     )  # fmt: skip
+    found: Activity = loads.in_bursts(
+        activity, duty=int(row["tensor_duty"]), flops_per_burst=NUM_SMS * BURST_WGMMAS * atom.num_flops
+    )
+    return found
 
 
 def limiter_of(values: dict[str, float], highest_mhz: float) -> PowerLimiter:
@@ -543,6 +550,7 @@ def limiter_of(values: dict[str, float], highest_mhz: float) -> PowerLimiter:
         ClockSpec(
             max_mhz=highest_mhz, min_mhz=0.1 * highest_mhz, power_limit_w=loads.LIMIT_W,
             single_power_delay_us=loads.DELAY_US, l2_follow_fraction=0.0, fp32_pj_per_flop=0.0, bulk_zeros_fraction=1.0,
+            **loads.OF_TENSOR, mma_sync_energy_ratio=1.0, smem_pj_per_byte=0.0,
             tensor_pj_per_flop=tensor, **others,
         )
     )  # fmt: skip

@@ -346,6 +346,36 @@ def test_more_than_may_be_dirty_is_written_back(stored: int, written: int) -> No
     assert result.written_back_bytes == pytest.approx(written * KIB)
 
 
+@pytest.mark.parametrize(
+    ("stored", "cold", "warm"),
+    [(2, 0, 0), (3, 0, 0), (4, 1, 4), (12, 9, 12)],
+)
+def test_what_a_launch_leaves_dirty_the_next_one_writes_back_unless_it_stores_that_anew(
+    stored: int, cold: int, warm: int
+) -> None:
+    """3 KiB may wait, and lie between two stores to the same line as many bytes as a launch stores."""
+    use = PanelUse(tensor="y", is_write=True, panel_of_tile=np.arange(stored), bytes_of_tile=np.full(stored, KIB))
+    sides = Sides(num=1, side_bytes=100.0 * KIB, spread=0.0, dirty_bytes=3.0 * KIB)
+    for is_warm, written in ((False, cold), (True, warm)):
+        result = panel_traffic([use], np.arange(stored), sides=sides, is_warm=is_warm)["y"]
+        assert result.written_back_bytes == pytest.approx(written * KIB)
+        assert result.written_back_by_wave.sum() == pytest.approx(written * KIB)
+        if is_warm and written:  # each wave pushes out what was stored 3 KiB ago, by this launch or the one before
+            assert result.written_back_by_wave.tolist() == pytest.approx([KIB] * stored)
+
+
+def test_a_launch_that_reads_pushes_out_what_the_one_before_has_stored() -> None:
+    """4 KiB are read, then 2 stored: between two stores to a line lie 5 KiB and a part of its own wave's."""
+    uses = [
+        PanelUse(tensor=name, is_write=name == "y", panel_of_tile=np.arange(6), bytes_of_tile=np.array(sizes) * KIB)
+        for name, sizes in (("x", [1, 1, 1, 1, 0, 0]), ("y", [0, 0, 0, 0, 1, 1]))
+    ]
+    for side, written in ((5.0, 2), (6.0, 0)):
+        sides = Sides(num=1, side_bytes=side * KIB, spread=0.0)
+        result = panel_traffic(uses, np.arange(6), sides=sides, is_warm=True)["y"]
+        assert result.written_back_bytes == pytest.approx(written * KIB)
+
+
 def test_a_line_that_both_sides_read_is_missed_once_and_a_half() -> None:
     """Each asks its own side first; half of the lines are at home on the other, and looked up there too."""
     result = two_sides([(0, 0), (0, 1)], 1, side=8)

@@ -273,10 +273,15 @@ def test_what_costs_nothing_slows_nothing(
 
 @every_gpu
 @every_kernel
-def test_a_warm_cache_slows_nothing(kernel: str, name: str, results: dict[tuple[str, str], Result]) -> None:
-    warm = simulate(gemm(kernel, GPUS[name]), GPUS[name], clock=1000.0, skips=False, l2="warm")
-    assert warm.cycles <= results[kernel, name].cycles * 1.001
-    assert warm.counters["dram__bytes_read.sum"] <= results[kernel, name].counters["dram__bytes_read.sum"]
+def test_a_warm_cache_slows_nothing_but_what_an_earlier_launch_left_dirty(
+    kernel: str, name: str, results: dict[tuple[str, str], Result]
+) -> None:
+    gpu, cold = GPUS[name], results[kernel, name]
+    warm = simulate(gemm(kernel, gpu), gpu, clock=1000.0, skips=False, l2="warm")
+    more = warm.counters["dram__bytes_write.sum"] - cold.counters["dram__bytes_write.sum"]
+    slower_cycles = max(0.0, more) / gpu.hbm.sustained_write_gb_per_s  # at 1000 MHz: bytes a cycle
+    assert warm.cycles <= cold.cycles * 1.001 + slower_cycles
+    assert warm.counters["dram__bytes_read.sum"] <= cold.counters["dram__bytes_read.sum"]
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,9 @@ def panel_traffic(
     touch the same slice lie all bytes that the waves between them touch on that side: what its SMs read or store, and
     the home places of what the other side reads. A store takes the home place, and one on its own side where it goes
     across. A home place that only copies are read of ages slowly: within a launch it keeps its room, but earlier
-    launches (``is_warm``) have worn it out, and it is renewed only by readers that have lost their copy. What earlier
-    launches have left dirty is not counted, nor are cache hints where there were any.
+    launches (``is_warm``) have worn it out, and it is renewed only by readers that have lost their copy. What an earlier
+    launch has left dirty is written back by the next one, as it touches and stores more, unless that stores it anew before;
+    cache hints are not looked at where there were any.
 
     Args:
         uses: one entry for each tensor; arrays int64[num_tiles].
@@ -63,7 +64,9 @@ def panel_traffic(
     by_table = [(table_added_bytes if table.use.table_bytes else added_bytes)(table, order) for table in tables]
     ages = Ages.of(tables, by_table, sides)
     now = ages.every
-    found = {table.use.tensor: _stored(table, order, sides, ages) for table in tables if table.use.is_write}
+    found = {
+        table.use.tensor: _stored(table, order, sides, ages, is_warm=is_warm) for table in tables if table.use.is_write
+    }
     for table, added in zip(tables, by_table, strict=True):
         if table.use.table_bytes:
             others = now - np.concatenate((np.zeros((1, sides.num)), np.cumsum(added, axis=0)))
@@ -132,6 +135,18 @@ class Ages:
         before = of_side[end, begin] - of_side[begin, begin]  # last touched before the stretch began, and then in it
         every = of_side[end, -1] - of_side[begin, -1]
         return np.asarray(touched - (every - before))
+
+    def between_launches(self, begin: IntArray, end: IntArray, side: int) -> FloatArray:
+        """The same, where steps ``end`` may be those of a launch that follows, from the number of steps on.
+
+        Beyond the end of a launch at most what one touches in all.
+        """
+        last = np.full_like(begin, len(self.plain) - 1)
+        begins, ends = np.minimum(begin, last), np.minimum(end, last)
+        found = self.between(begins, ends, side)
+        beyond, none = np.maximum(end - last, 0), np.zeros_like(last)
+        after = self.between(np.maximum(begin - last, 0), beyond, side)
+        return np.where(beyond > 0, np.minimum(found + after, self.between(none, last, side)), found)
 
     def lost_share(self, begin: IntArray, end: IntArray, side: int, hint: str, *, is_home: bool) -> FloatArray:
         """Part of lines lost that were touched in steps ``begin`` and are asked for in steps ``end``."""
@@ -211,25 +226,34 @@ def _after_a_flush(table: Touches, order: Order, sides: Sides, ages: Ages) -> Pa
     return read_traffic(table, order, memory, crossing)
 
 
-def _stored(table: Touches, order: Order, sides: Sides, ages: Ages) -> PanelTraffic:
+def _stored(table: Touches, order: Order, sides: Sides, ages: Ages, *, is_warm: bool) -> PanelTraffic:
     """What is stored leaves when it is lost before it is stored to again, or before the launch is over.
 
-    It is lost as any line, or, and then L2 keeps a clean one, when more has been stored since than may wait dirty.
+    It is lost as any line, or, and then L2 keeps a clean one, when more has been stored since than may wait dirty. One
+    launch behind another (``is_warm``): what is still dirty at its end leaves while the next one runs, and as much of the
+    one before while this one does.
     """
     num, step, dirty = sides.num, table.step, sides.of_bytes(sides.dirty_bytes)
     until = np.full(len(step), order.num_steps)
     has_next = table.panel[1:] == table.panel[:-1]
     until[:-1][has_next] = step[1:][has_next]
+    if is_warm and len(step):
+        first = np.flatnonzero(np.concatenate(([True], ~has_next)))
+        is_last = np.concatenate((~has_next, [True]))
+        until[is_last] = order.num_steps + step[first]
+    stored_by, touched_by = (_again(now) if is_warm else now for now in (ages.stored, ages.every))
     leaving = np.zeros(len(step))
     for home in range(num):
-        end, now = ages.stored[until, home], ages.stored
+        end, now = stored_by[until, home], stored_by
         waiting = dirty.mean_lost_share(np.maximum(0.0, end - now[step + 1, home]), end - now[step, home])
         next_step = np.minimum(step + 1, until)
-        lost = sides.mean_lost_share(ages.between(next_step, until, home), ages.between(step, until, home))
+        lost = sides.mean_lost_share(
+            ages.between_launches(next_step, until, home), ages.between_launches(step, until, home)
+        )
         leaving += np.maximum(lost, waiting) / num
     of_step = np.bincount(step, weights=leaving * table.num_bytes, minlength=order.num_steps).astype(np.float64)
     stored, left = float(table.num_bytes.sum()), float(of_step.sum())
-    kinds = ((ages.every, sides), (ages.stored, dirty))
+    kinds = ((touched_by, sides), (stored_by, dirty))
     return PanelTraffic(
         losses={}, read_miss_bytes=0.0, written_back_fraction=left / stored if stored else 0.0, written_back_bytes=left,
         written_back_by_wave=_by_wave(of_step, order, kinds), miss_bytes_by_wave=np.zeros(order.num_waves),
@@ -237,20 +261,27 @@ def _stored(table: Touches, order: Order, sides: Sides, ages: Ages) -> PanelTraf
     )
 
 
+def _again(now: FloatArray) -> FloatArray:
+    """Sums before each step and at the end, and on through another launch of the same."""
+    return np.concatenate((now, now[1:] + now[-1]))
+
+
 def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray, Sides]]) -> FloatArray:
     """When what each step has stored leaves, by the wave that runs then: float64[num_waves].
 
     ``leaving`` bytes of each step, float64[num_steps]. They leave as lines of their age are lost, the last of them before
-    the end. Launches of many steps are looked at in stretches.
+    the end; where ``kinds`` go on through another launch (:func:`_again`), before that one's, and what leaves then leaves
+    this launch as well, of the one before. Launches of many steps are looked at in stretches.
     """
-    num_steps = order.num_steps
+    num_steps, is_followed = order.num_steps, len(kinds[0][0]) > order.num_steps + 1
     edges = np.unique(np.linspace(0, num_steps, min(num_steps, MOST_EDGES) + 1).astype(np.int64))
     of_stretch = np.add.reduceat(leaving, edges[:-1])
-    begin, end = np.meshgrid(np.arange(len(edges) - 1), np.arange(len(edges)), indexing="ij")
+    ends = np.concatenate((edges, num_steps + edges[1:])) if is_followed else edges
+    begin, end = np.meshgrid(np.arange(len(edges) - 1), np.arange(len(ends)), indexing="ij")
     is_later = end > begin
     lost = np.zeros(begin.shape)  # (stretch, edge): part of what a stretch stores that is lost by then
     for now, held in kinds:
-        at, num_sides = now[edges], now.shape[1]
+        at, num_sides = now[ends], now.shape[1]
         shares = [
             held.mean_lost_share(
                 np.maximum(0.0, at[end, home] - at[begin + 1, home]), np.maximum(0.0, at[end, home] - at[begin, home])
@@ -262,8 +293,9 @@ def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray
     whole = lost[:, -1:]
     lost = np.where(whole > 0.0, lost / np.where(whole > 0.0, whole, 1.0), is_later)
     by_edge = np.concatenate(([0.0], np.cumsum(np.diff(of_stretch @ lost))))
-    by_step = np.interp(np.arange(num_steps + 1), edges, by_edge)
-    return np.asarray(np.diff(by_step[:: order.num_passes]))
+    by_step = np.interp(np.arange(ends[-1] + 1), ends, by_edge)
+    by_wave = np.diff(by_step[:: order.num_passes])
+    return np.asarray(by_wave.reshape(-1, order.num_waves).sum(axis=0))
 
 
 # ---------------------------------------------------------------------------------------------- behind other launches
