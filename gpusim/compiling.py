@@ -79,7 +79,7 @@ def forgiving(self, parameters=None, **options):  # mypyc documents a keyword wi
 
 
 inspect.Signature.__init__ = forgiving
-modules = mypycify(["--ignore-missing-imports", *sys.argv[1:]], opt_level="1", debug_level="0")
+modules = mypycify(["--ignore-missing-imports", *sys.argv[1:]], opt_level="2", debug_level="0")
 for module in modules:
     module.extra_compile_args += ["-ffp-contract=off"]  # a product and a sum are rounded one by one, as in Python
 setup(name="gpusim_compiled", packages=[], ext_modules=modules, script_args=["build_ext", "--build-lib", "out"])

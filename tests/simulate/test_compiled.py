@@ -118,7 +118,7 @@ def test_without_a_compiler_there_is_one_sentence(
     package: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    with pytest.raises(ConfigError, match="pip install|install gcc"):
+    with pytest.raises(ConfigError, match=r"pip install|install gcc"):
         build(package)
     assert is_used(package)  # what was there stays
     assert main(["compile"]) == 2
