@@ -42,7 +42,7 @@ class ClockSpec:
     tensor_least_mhz: float
     """What bursts, however many, leave of the clock."""
     load_line_mhz_per_w: float
-    """How much the clock of a single launch falls for each watt of the tensor cores; in half a second that is made up for."""
+    """How much the clock of a single launch falls for each watt of the tensor cores; half a second makes up for it."""
     fp32_pj_per_flop: float
     smem_pj_per_byte: float
     """Of the wavefronts of threads' loads and stores of shared memory; what wgmma reads and TMA writes counts with these."""

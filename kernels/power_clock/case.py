@@ -411,7 +411,7 @@ STEADY = 1.05
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """Tensor energy, slope of the voltage, bursts, load line, what one launch may draw: by the clocks of all runs at once."""
+    """Tensor energy, the voltage's slope, bursts, load line, what one launch may draw: by the clocks of all runs at once."""
     ran = [row for row in rows if _has_rates(row) and is_steady(row)]
     highest = max((clock_mhz(row) for row in ran), default=0.0)
     solved = _least_squares(ran, highest)
