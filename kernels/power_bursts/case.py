@@ -127,7 +127,7 @@ def predict_row(
 
 OF_OTHERS = {
     "voltage_slope": 0.6173, "tensor_burst_mhz_us": 684.3, "load_line_mhz_per_w": 0.1724, "single_power_w": 886.8,
-    "tensor_mhz": 1809.6, "mma_sync_energy_ratio": 1.253, "smem_pj_per_byte": 4.307,
+    "tensor_mhz": 1809.6, "mma_sync_extra_fraction": 0.253, "smem_pj_per_byte": 4.307,
 }  # fmt: skip
 """What kernels/power_clock and power_mma give: as described of the H200."""
 TENSOR_PJ_PER_FLOP = {"16bit": 0.9288}

@@ -321,7 +321,7 @@ def predict_row(
 
 # ---------------------------------------------------------------------------------------------- parameters
 
-BEGIN = {"mma_sync_energy_ratio": 1.2, "smem_pj_per_byte": 3.0, "fp32_pj_per_flop": 5.0}
+BEGIN = {"mma_sync_extra_fraction": 0.2, "smem_pj_per_byte": 3.0, "fp32_pj_per_flop": 5.0}
 """What is searched together by watts, and where it begins."""
 OF_CLOCKS = {"voltage_slope": 0.6173, "tensor_pj_per_flop.16bit": 0.9288, "tensor_pj_per_flop.fp16": 0.9976}
 """What kernels/power_clock and power_tma give: as described of the H200."""

@@ -158,7 +158,7 @@ def row_of(config: Config, gpu: GpuSpec) -> dict[str, str]:
 
 def test_rows_of_a_board_that_is_known_give_its_energies_back() -> None:
     """What draws more than nine tenths of the limit may have any clock."""
-    clock = replace(GPU.clock, mma_sync_energy_ratio=1.1, smem_pj_per_byte=2.0, fp32_pj_per_flop=4.0, tensor_mhz=1790.0)
+    clock = replace(GPU.clock, mma_sync_extra_fraction=0.1, smem_pj_per_byte=2.0, fp32_pj_per_flop=4.0, tensor_mhz=1790.0)
     rows = [row_of(config, replace(GPU, clock=clock)) for config in CONFIGS[::2]]
     limited = {**rows[1], case.POWER: "699", case.CLOCK: "1500"}
     fitted = {item.parameter: item.value for item in CASE.fit([*rows, limited])}

@@ -134,7 +134,7 @@ def test_tensor_cores_that_rest_slow_the_sms_down_while_they_work_and_at_each_be
 
 def test_mma_sync_and_shared_memory_draw_their_own() -> None:
     """10^12 FLOP at 1.5 pJ, and 10^11 bytes at 20 pJ, half for zeros, in a second."""
-    spec = replace(TOY, mma_sync_energy_ratio=1.5, smem_pj_per_byte=20.0, l2_zeros_fraction=0.5)
+    spec = replace(TOY, mma_sync_extra_fraction=0.5, smem_pj_per_byte=20.0, l2_zeros_fraction=0.5)
     activity = replace(work(gflops=1e3), is_mma_sync=True, smem_bytes=1e11)
     limiter = PowerLimiter(spec)
     assert limiter.power_w(activity, mhz=1000.0, data="random") == pytest.approx(1.5 + 2.0)
