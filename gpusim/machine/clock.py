@@ -31,8 +31,8 @@ class ClockSpec:
     takes more than its class, by its own name."""
     zeros_fraction: float
     """Energy of tensor work on zeros, of that on random data."""
-    mma_sync_energy_ratio: float
-    """Energy of mma.sync, operands and sums in registers, over that of wgmma of the same type."""
+    mma_sync_extra_fraction: float
+    """What mma.sync, its operands and sums in registers, takes beyond wgmma of the same type, of that."""
     tensor_mhz: float
     """What SMs run at, at most, while their tensor cores work, at whatever rate and on whatever data."""
     tensor_burst_mhz_us: float
@@ -42,7 +42,7 @@ class ClockSpec:
     tensor_least_mhz: float
     """What bursts, however many, leave of the clock."""
     load_line_mhz_per_w: float
-    """How much the clock of a single launch falls for each watt of the tensor cores; in half a second that is made up for."""
+    """How much the clock of a single launch falls for each watt of the tensor cores; half a second makes up for it."""
     fp32_pj_per_flop: float
     smem_pj_per_byte: float
     """Of the wavefronts of threads' loads and stores of shared memory; what wgmma reads and TMA writes counts with these."""
@@ -135,7 +135,7 @@ class PowerLimiter(Component):
         """Power of the tensor cores when ``activity`` runs at ``mhz``, in watts."""
         spec = self.spec
         each = spec.tensor_pj_per_flop.get(activity.rate_class, 0.0) * (spec.zeros_fraction if data == "zeros" else 1.0)
-        each *= spec.mma_sync_energy_ratio if activity.is_mma_sync else 1.0
+        each *= 1.0 + (spec.mma_sync_extra_fraction if activity.is_mma_sync else 0.0)
         return activity.num_flops * each * 1e-12 * mhz * 1e6 / max(activity.cycles, 1.0) * self.voltage(mhz) ** 2
 
     def is_sustained(self, activity: Activity, *, mhz: float, data: str, limit_w: float, is_single: bool = False) -> bool:

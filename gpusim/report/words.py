@@ -22,6 +22,7 @@ UNITS: tuple[tuple[str, str], ...] = (
     ("_pj_per_flop", "pJ/FLOP"),
     ("_pj_per_byte", "pJ/B"),
     ("_mhz_per_w", "MHz/W"),
+    ("_mhz_us", "MHz us"),
     ("_gb_per_s", "GB/s"),
     ("_per_cycle", "per cycle"),
     ("_per_thread", "per thread"),

@@ -127,7 +127,7 @@ def predict_row(
 
 OF_OTHERS = {
     "voltage_slope": 0.6173, "tensor_burst_mhz_us": 684.3, "load_line_mhz_per_w": 0.1724, "single_power_w": 886.8,
-    "tensor_mhz": 1809.6, "mma_sync_energy_ratio": 1.317, "smem_pj_per_byte": 4.309,
+    "tensor_mhz": 1809.6, "mma_sync_extra_fraction": 0.253, "smem_pj_per_byte": 4.307,
 }  # fmt: skip
 """What kernels/power_clock and power_mma give: as described of the H200."""
 TENSOR_PJ_PER_FLOP = {"16bit": 0.9288}
@@ -154,8 +154,9 @@ def _square(rows: Sequence[Mapping[str, str]], rest_us: float, least_mhz: float)
     limiter = PowerLimiter(
         ClockSpec(
             max_mhz=MAX_MHZ, min_mhz=0.1 * MAX_MHZ, power_limit_w=loads.LIMIT_W, single_power_delay_us=loads.DELAY_US,
-            tensor_rest_us=rest_us, tensor_least_mhz=least_mhz, l2_follow_fraction=0.0, tensor_pj_per_flop=TENSOR_PJ_PER_FLOP,
-            fp32_pj_per_flop=0.0, bulk_pj_per_byte=0.0, fill_pj_per_byte=0.0, bulk_zeros_fraction=1.0, **loads.OF_WATTS,
+            tensor_rest_us=rest_us, tensor_least_mhz=least_mhz, l2_follow_fraction=0.0,
+            tensor_pj_per_flop=TENSOR_PJ_PER_FLOP, fp32_pj_per_flop=0.0, bulk_pj_per_byte=0.0,
+            fill_pj_per_byte=0.0, bulk_zeros_fraction=1.0, **loads.OF_WATTS,
             **OF_OTHERS,
         )
     )  # fmt: skip

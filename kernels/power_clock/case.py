@@ -411,7 +411,7 @@ STEADY = 1.05
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """Tensor energy, slope of the voltage, bursts, load line, what one launch may draw: by the clocks of all runs at once."""
+    """Tensor energy, the voltage's slope, bursts, load line, what one launch may draw: by the clocks of all runs at once."""
     ran = [row for row in rows if _has_rates(row) and is_steady(row)]
     highest = max((clock_mhz(row) for row in ran), default=0.0)
     solved = _least_squares(ran, highest)
@@ -464,7 +464,7 @@ def _limiter(values: NDArray[np.float64], highest_mhz: float) -> PowerLimiter:
         ClockSpec(
             max_mhz=highest_mhz, min_mhz=0.1 * highest_mhz, power_limit_w=LIMIT_W, single_power_delay_us=DELAY_US,
             l2_follow_fraction=0.0, tensor_pj_per_flop={"16bit": found.pop("tensor_pj_per_flop.16bit")},
-            mma_sync_energy_ratio=1.0, smem_pj_per_byte=0.0, fp32_pj_per_flop=0.0,
+            mma_sync_extra_fraction=0.0, smem_pj_per_byte=0.0, fp32_pj_per_flop=0.0,
             bulk_pj_per_byte=0.0, fill_pj_per_byte=0.0, bulk_zeros_fraction=1.0, **OF_WATTS, **OF_TENSOR, **found,
         )
     )  # fmt: skip

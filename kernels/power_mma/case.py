@@ -321,7 +321,7 @@ def predict_row(
 
 # ---------------------------------------------------------------------------------------------- parameters
 
-BEGIN = {"mma_sync_energy_ratio": 1.2, "smem_pj_per_byte": 3.0, "fp32_pj_per_flop": 5.0}
+BEGIN = {"mma_sync_extra_fraction": 0.2, "smem_pj_per_byte": 3.0, "fp32_pj_per_flop": 5.0}
 """What is searched together by watts, and where it begins."""
 OF_CLOCKS = {"voltage_slope": 0.6173, "tensor_pj_per_flop.16bit": 0.9288, "tensor_pj_per_flop.fp16": 0.9976}
 """What kernels/power_clock and power_tma give: as described of the H200."""
@@ -348,8 +348,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     if solved is None or not tensor:
         return []
     how = (
-        f"least squares over the power of {len(told)} rows, relative, with what kernels/board_power gives of idle, busy SMs and "
-        "bytes, and kernels/power_clock and power_tma of wgmma and voltage"
+        f"least squares over the power of {len(told)} rows, relative, with what kernels/board_power gives of idle, busy SMs "
+        "and bytes, and kernels/power_clock and power_tma of wgmma and voltage"
     )
     least = f"median of {len(tensor)} rows of mma.sync below {FREE:.0%} of the limit, whatever rate and data"
     return [
@@ -365,7 +365,8 @@ def limiter_of(values: Mapping[str, float]) -> PowerLimiter:
         ClockSpec(
             max_mhz=MAX_MHZ, min_mhz=0.1 * MAX_MHZ, power_limit_w=0.0, single_power_w=0.0, single_power_delay_us=0.0,
             voltage_slope=OF_CLOCKS["voltage_slope"], tensor_mhz=MAX_MHZ, tensor_burst_mhz_us=0.0, tensor_rest_us=0.0,
-            tensor_least_mhz=MAX_MHZ, load_line_mhz_per_w=0.0, l2_follow_fraction=0.0, tensor_pj_per_flop=tensor, bulk_pj_per_byte=0.0, fill_pj_per_byte=0.0,
+            tensor_least_mhz=MAX_MHZ, load_line_mhz_per_w=0.0, l2_follow_fraction=0.0, tensor_pj_per_flop=tensor,
+            bulk_pj_per_byte=0.0, fill_pj_per_byte=0.0,
             bulk_zeros_fraction=1.0, **loads.OF_WATTS, **values,
         )
     )  # fmt: skip

@@ -550,7 +550,7 @@ def limiter_of(values: dict[str, float], highest_mhz: float) -> PowerLimiter:
         ClockSpec(
             max_mhz=highest_mhz, min_mhz=0.1 * highest_mhz, power_limit_w=loads.LIMIT_W,
             single_power_delay_us=loads.DELAY_US, l2_follow_fraction=0.0, fp32_pj_per_flop=0.0, bulk_zeros_fraction=1.0,
-            **loads.OF_TENSOR, mma_sync_energy_ratio=1.0, smem_pj_per_byte=0.0,
+            **loads.OF_TENSOR, mma_sync_extra_fraction=0.0, smem_pj_per_byte=0.0,
             tensor_pj_per_flop=tensor, **others,
         )
     )  # fmt: skip

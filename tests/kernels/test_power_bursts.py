@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from gpusim.evidence.case import WrongAnswer, load_case
+from gpusim.evidence.calibrate import parameter
+from gpusim.evidence.case import Config, WrongAnswer, load_case
 from gpusim.evidence.sass import KernelSass
+from gpusim.machine.clock import PowerLimiter
+from gpusim.machine.config import GpuSpec, load_gpu
 
 CASE = load_case("power_bursts")
 case = sys.modules[CASE.launch.__module__]
 CONFIGS = CASE.configs("bursts", 1)
+GPU = load_gpu("h200_sxm")
 Sass = Callable[[str, str], dict[str, KernelSass]]
 
 
@@ -48,3 +53,26 @@ def test_warps_meet_at_an_mbarrier_alone(sass: Sass) -> None:
     assert set(kernels) == {config["kernel"] for config in CONFIGS}
     for name, kernel in kernels.items():
         assert len(kernel.select("SYNCS")) >= 2 and len(kernel.select("BAR")) == 1, name
+
+
+def row_of(config: Config, gpu: GpuSpec) -> dict[str, str]:
+    """500 TFLOP/s at full duty, at the clock that the machine gives."""
+    row = {**config, "mhz": "1800"}
+    for _ in range(20):
+        row["tflops"] = str(500.0 * int(config["duty"]) / 100 * float(row["mhz"]) / 1800)
+        row["mhz"] = str(PowerLimiter(gpu.clock).clock_mhz(case.work_of(row), mode="single", data=config["data"]))
+    return row
+
+
+def test_rows_of_a_machine_that_is_known_give_its_rests_back() -> None:
+    gpu = replace(GPU, clock=replace(GPU.clock, tensor_rest_us=1.0, tensor_least_mhz=1700.0))
+    found = {item.parameter: item.value for item in CASE.fit([row_of(config, gpu) for config in CONFIGS[::2]])}
+    assert found["clock.tensor_rest_us"] == pytest.approx(1.0, abs=0.26)
+    assert found["clock.tensor_least_mhz"] == pytest.approx(1700.0, abs=10.0)
+    assert CASE.fit([]) == []
+
+
+def test_the_search_takes_the_rest_as_the_h200_is_described() -> None:
+    for name, value in case.OF_OTHERS.items():
+        assert value == pytest.approx(parameter(GPU, f"clock.{name}"), rel=0.01), name
+    assert case.TENSOR_PJ_PER_FLOP["16bit"] == GPU.clock.tensor_pj_per_flop["16bit"]

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from gpusim.evidence.calibrate import parameter
 from gpusim.evidence.case import Config, WrongAnswer, load_case
 from gpusim.evidence.sass import KernelSass
+from gpusim.machine.clock import PowerLimiter
+from gpusim.machine.config import GpuSpec, load_gpu
 
 CASE = load_case("power_mma")
 case = sys.modules[CASE.launch.__module__]
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
+GPU = load_gpu("h200_sxm")
 Sass = Callable[[str, str], dict[str, KernelSass]]
 
 
@@ -134,3 +139,35 @@ def test_the_loops_are_what_a_step_is(sass: Sass) -> None:
             assert not inner.select("LDL") and not inner.select("STL"), name
         elif case.num_loads(name):
             assert any(len(loop.select("LDSM")) == 6 and len(loop.instructions) < 60 for loop in kernel.loops), name
+
+
+def row_of(config: Config, gpu: GpuSpec) -> dict[str, str]:
+    """600 TFLOP/s, 30 TB/s out of shared memory, 9 out of L2 at full duty; power of the board that ``gpu`` is."""
+    duty = 0.0 if config["num_warps"] == "0" else int(config["duty"]) / 100
+    row = {**config, "mhz": str(gpu.clock.tensor_mhz), case.CLOCK: str(gpu.clock.tensor_mhz)}
+    what = case.arithmetic_of(config)
+    rates = {
+        "tflops": 600.0 * (what == "mma") + 40.0 * (what == "fma"),
+        "smem_gb_per_s": 3e4 * (case.num_loads(config["kernel"]) > 0),
+        "gb_per_s": 9e3 * (case.num_copies(config["kernel"]) > 0),
+    }  # fmt: skip
+    row |= {name: str(rate * duty) for name, rate in rates.items() if rate * duty}
+    mhz, limiter = gpu.clock.tensor_mhz, PowerLimiter(gpu.clock)
+    return {**row, case.POWER: str(limiter.power_w(case.work_of(row, mhz), mhz=mhz, data=config["data"]))}
+
+
+def test_rows_of_a_board_that_is_known_give_its_energies_back() -> None:
+    """What draws more than nine tenths of the limit may have any clock."""
+    clock = replace(GPU.clock, mma_sync_extra_fraction=0.1, smem_pj_per_byte=2.0, fp32_pj_per_flop=4.0, tensor_mhz=1790.0)
+    rows = [row_of(config, replace(GPU, clock=clock)) for config in CONFIGS[::2]]
+    limited = {**rows[1], case.POWER: "699", case.CLOCK: "1500"}
+    fitted = {item.parameter: item.value for item in CASE.fit([*rows, limited])}
+    assert fitted.keys() == {"clock.tensor_mhz", *(f"clock.{name}" for name in case.BEGIN)}
+    for name, value in fitted.items():
+        assert value == pytest.approx(getattr(clock, name.partition(".")[2]), rel=0.01), name
+    assert CASE.fit([]) == []
+
+
+def test_the_search_takes_wgmma_and_voltage_as_the_h200_is_described() -> None:
+    for name, value in case.OF_CLOCKS.items():
+        assert value == pytest.approx(parameter(GPU, f"clock.{name}"), rel=0.01), name

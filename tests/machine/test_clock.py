@@ -100,22 +100,45 @@ def test_a_launch_may_draw_anything_until_its_limit_holds() -> None:
     assert clock(work(gflops=gflops, cycles=3e5), spec, mode="sustained") == pytest.approx(500.0)
 
 
-@pytest.mark.parametrize("mode", ["single", "sustained"])
-def test_the_clock_falls_with_the_power_of_the_tensor_cores_far_below_any_limit(mode: str) -> None:
+def test_the_clock_of_one_launch_falls_with_the_power_of_the_tensor_cores_far_below_any_limit() -> None:
     """100 W at 1 GHz and a MHz a watt: f + f / 10 = 1000."""
     spec = replace(TOY, load_line_mhz_per_w=1.0)
-    assert clock(work(gflops=1e5), spec, mode=mode) == pytest.approx(1000.0 / 1.1)
-    assert clock(work(gflops=1e5), spec, mode=mode, data="zeros") == pytest.approx(1000.0 / 1.05)
-    assert clock(work(gflops=1e5, rate_class="fp32"), spec, mode=mode) == 1000.0
-    assert clock(work(hbm_gb=1e5), spec, mode=mode) == 1000.0
+    assert clock(work(gflops=1e5), spec, mode="single") == pytest.approx(1000.0 / 1.1)
+    assert clock(work(gflops=1e5), spec, mode="single", data="zeros") == pytest.approx(1000.0 / 1.05)
+    assert clock(work(gflops=1e5), spec, mode="sustained") == 1000.0
+    assert clock(work(gflops=1e5, rate_class="fp32"), spec, mode="single") == 1000.0
+    assert clock(work(hbm_gb=1e5), spec, mode="single") == 1000.0
 
 
-def test_the_load_line_may_see_more_of_zeros_than_they_draw() -> None:
-    """100 W of random data at 1 GHz; zeros draw half and lower the clock by three quarters: f + 3 f / 40 = 1000."""
-    spec = replace(TOY, load_line_mhz_per_w=1.0, load_line_zeros_fraction=0.75)
-    mhz = clock(work(gflops=1e5), spec, data="zeros")
-    assert mhz == pytest.approx(1000.0 / 1.075)
-    assert PowerLimiter(spec).power_w(work(gflops=1e5), mhz=mhz, data="zeros") == pytest.approx(0.05 * mhz)
+@pytest.mark.parametrize("data", ["random", "zeros"])
+@pytest.mark.parametrize("mode", ["single", "sustained"])
+@pytest.mark.parametrize("gflops", [1e-3, 1e5])
+def test_tensor_cores_that_work_have_a_highest_clock_of_their_own_at_any_rate(gflops: float, mode: str, data: str) -> None:
+    spec = replace(TOY, tensor_mhz=900.0)
+    assert clock(work(gflops=gflops), spec, mode=mode, data=data) == pytest.approx(900.0)
+    assert clock(work(gflops=gflops, rate_class="fp32"), spec, mode=mode, data=data) == 1000.0
+
+
+def bursts(num: int, share: float, cycles: float = 1e6) -> Activity:
+    return replace(work(gflops=1.0, cycles=cycles), tensor_share=share, num_tensor_bursts=num)
+
+
+def test_tensor_cores_that_rest_slow_the_sms_down_while_they_work_and_at_each_begin() -> None:
+    """A fifth of a million cycles at 900 MHz, and ten bursts of 2000 MHz us each: 20 and 0.02 f MHz less."""
+    spec = replace(TOY, tensor_mhz=900.0, tensor_burst_mhz_us=2000.0, tensor_rest_us=50.0, tensor_least_mhz=850.0)
+    assert clock(bursts(0, 0.2), spec) == pytest.approx(900.0)  # no rest is long enough to be told
+    assert clock(bursts(10, 0.2), spec) == pytest.approx(980.0 / 1.02)
+    assert clock(bursts(20, 0.2), spec) == pytest.approx(900.0)  # rests of 44 us at this clock are none
+    assert clock(bursts(100, 0.2), replace(spec, tensor_rest_us=1.0)) == pytest.approx(850.0)
+
+
+def test_mma_sync_and_shared_memory_draw_their_own() -> None:
+    """10^12 FLOP at 1.5 pJ, and 10^11 bytes at 20 pJ, half for zeros, in a second."""
+    spec = replace(TOY, mma_sync_extra_fraction=0.5, smem_pj_per_byte=20.0, l2_zeros_fraction=0.5)
+    activity = replace(work(gflops=1e3), is_mma_sync=True, smem_bytes=1e11)
+    limiter = PowerLimiter(spec)
+    assert limiter.power_w(activity, mhz=1000.0, data="random") == pytest.approx(1.5 + 2.0)
+    assert limiter.power_w(activity, mhz=1000.0, data="zeros") == pytest.approx(0.75 + 1.0)
 
 
 def test_zeros_in_memory_draw_less_too() -> None:

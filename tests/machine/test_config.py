@@ -146,7 +146,9 @@ def test_an_h200_runs_a_large_gemm_at_the_clocks_that_were_seen(gpus: dict[str, 
     # some 20 ms (the marks of kernels/power_clock), the lower one after 100; a train of any length lies between them.
     assert 0.88 * 783 < tflops("sustained", "random") < 798
     assert 769 < tflops("single", "random") < 1.08 * 783
-    assert 0.98 * 894 < tflops("sustained", "zeros") < 1.02 * 894 < 1.02 * tflops("single", "zeros")
+    # On zeros no power binds: all is the highest clock of tensor cores at work, 4 % above what was seen. At full rate that
+    # is held for milliseconds, and in half a second falls by up to a tenth, at any watts (validation/deviations.md, 5).
+    assert 894 < tflops("single", "zeros") < tflops("sustained", "zeros") < 1.05 * 894
     assert 1550 < gemm_clock_mhz(gpus["h200_sxm"], mode="single", data="random", efficiency=0.95) < 1750
 
 
@@ -374,7 +376,8 @@ def test_a_component_that_is_no_table_is_refused(tmp_path: Path) -> None:
 SCALED = {
     "h100_pcie": {
         "hbm.sm_gb_per_s", "dispatcher.round_cycles", "clock.tensor_pj_per_flop", "clock.l2_pj_per_byte",
-        "clock.bulk_pj_per_byte", "clock.fill_pj_per_byte", "clock.sm_busy_w",
+        "clock.bulk_pj_per_byte", "clock.fill_pj_per_byte", "clock.sm_busy_w", "clock.fp32_pj_per_flop",
+        "clock.smem_pj_per_byte",
     },
 }  # fmt: skip
 """Inferred from an H200's at other SMs or another clock, as the source says."""
