@@ -134,14 +134,14 @@ def _order(launch: Launch, first_ctas: NDArray[np.int64], *, num_slots: int, num
         return first_ctas[first_ctas < num_ctas]
     is_taken = np.zeros(num_slots, dtype=np.bool_)
     is_taken[first_ctas] = True
-    order = np.flatnonzero(is_taken[_slots_of_ctas(launch.cluster_size, num_slots=num_slots, num_ctas=num_ctas)])
+    order = np.flatnonzero(is_taken[slots_of_ctas(launch.cluster_size, num_slots=num_slots, num_ctas=num_ctas)])
     last = num_ctas // num_slots * num_slots
     if num_ctas > max(last, num_slots) and order[-1] < last:
         order = np.append(order, np.arange(last, last + launch.cluster_size))
     return order
 
 
-def _slots_of_ctas(size: int, *, num_slots: int, num_ctas: int) -> NDArray[np.int64]:
+def slots_of_ctas(size: int, *, num_slots: int, num_ctas: int) -> NDArray[np.int64]:
     """The slot of each CTA, int64[num_ctas], of clusters of ``size``.
 
     The first wave's lie in the order in which SMs are filled. SMs of one GPC that wait for the same lines end together, and
@@ -163,8 +163,9 @@ def _slots_of_ctas(size: int, *, num_slots: int, num_ctas: int) -> NDArray[np.in
     keys = np.random.default_rng(MIXED_SEED).random((len(windows), num_mixed))
     places = np.argsort(keys, axis=1)
     window, idx = np.divmod(cluster - num_clusters, num_mixed)
-    of_run = window * RUNS_MIXED + places[window, idx] // run
-    found[num_slots:] = (of_run * step % num_runs * run + places[window, idx] % run) * size + rank
+    turn = (window * RUNS_MIXED + places[window, idx] // run) % num_runs
+    of_run = turn * pow(step, -1, num_runs) % num_runs  # neighbours' turns are a golden section of a wave apart
+    found[num_slots:] = (of_run * run + places[window, idx] % run) * size + rank
     return found
 
 
