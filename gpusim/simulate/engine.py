@@ -119,9 +119,7 @@ class Engine:
         self.role_totals: dict[str, list[float]] = {role.name: [0.0] * len(WarpState) for role in launch.roles}
         self.epilogue_cycles: dict[str, float] = {}
         """Cycles of each role in sections called epilogue."""
-        self.end_cycle = self.last_exit = self.first_start = self._cold_start_cycles = 0.0
-        self.exit_cycles = 0.0
-        """Of all CTAs that have exited, summed."""
+        self.end_cycle = self.last_exit = self.first_start = self._cold_start_cycles = self.exit_cycles = 0.0
         self.copy_cycles, self.num_copies = 0.0, 0
 
     # ------------------------------------------------------------------------------------------ run
@@ -485,15 +483,16 @@ class Engine:
             return True
         return float(np.ptp(misses)) <= traffic_tolerance * float(self.touched_bytes_by_wave[first])
 
-    def are_means_alike(self, first: int, middle: int, last: int) -> bool:
+    def are_means_alike(self, first: int, middle: int, last: int, tolerance: float = WORK_TOLERANCE) -> bool:
         """Whether waves from ``first`` up to ``middle`` do on average what those from there up to ``last`` do.
 
-        As many bytes of each tensor by as many tiles, and, of what a wave touches, as much back to memory.
+        As many bytes of each tensor by as many tiles within ``tolerance`` and, of what a wave touches, about as much back
+        to memory.
         """
-        if any((_apart(of_tensor, first, middle, last) > WORK_TOLERANCE).any() for of_tensor in self._work_by_wave):
+        if any((_apart(of_tensor, first, middle, last) > tolerance).any() for of_tensor in self._work_by_wave):
             return False
         left = self.written_back_by_wave
-        most = WRITE_BACK_TOLERANCE * float(self.touched_bytes_by_wave[first:middle].mean())
+        most = max(tolerance, WRITE_BACK_TOLERANCE) * float(self.touched_bytes_by_wave[first:middle].mean())
         return float(_apart(left, first, middle, last)) * max(1.0, float(left[first:middle].mean())) <= most
 
     def is_traffic_alike(self, first: int, middle: int, last: int, tolerance: float) -> bool:

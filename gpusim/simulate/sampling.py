@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import gcd
+from math import gcd, inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,14 @@ from gpusim.machine.memory.xbar import by_turns
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.workload.launch import Launch
 
-
 RUN, RUNS_MIXED = 4, 3
-"""Clusters that fall to one GPC of RUNS_MIXED times as many that follow each other, where slots are filled again."""
+"""Clusters that fall to one GPC of RUNS_MIXED times as many that follow each other, where slots are filled again.
+
+Source: all SMs simulated, 14 drawn GEMMs: a third of the CTAs one to four numbers apart run in one GPC, an eighth of those
+sixteen apart."""
 
 MIXED_SEED = 1
+"""How they are mixed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +46,12 @@ def sample_sms(
 ) -> Sample:
     """So many SMs, or more: whole GPCs of both sides of L2, those whose size is nearest the mean; None takes all.
 
-    Models: CTAs keep the places that they have on the whole device, links of GPCs their rates; slices, stores, HBM and the
-    dispatch rate are scaled to the share of SMs; a fill costs what its share of all the CTAs that use it is.
-    Ignores: that CTAs beyond the sample fetch tiles for it early; GPCs of other sizes, whose SMs have another share of
-    their link; lone pairs of SMs, whose turn at a side would be a larger part of the sample's than of the device's.
+    Models: CTAs keep the places that they have on the whole device, later ones lie as if slots of other GPCs fell free, too;
+    links of GPCs have their rates, but that a GPC stores what one does on average; slices, stores, HBM and the dispatch rate
+    are scaled to the share of SMs; a fill is as long as it is, and pays what its share of all the CTAs that use it is; what
+    others have read in an earlier wave is there.
+    Ignores: that CTAs beyond the sample fetch tiles for it early; that GPCs of other sizes read at another pace, and that
+    the slowest ends a persistent grid; that SMs of several GPCs keep what they share busier than those of one in step.
 
     Raises:
         LaunchError: a launch without footprints, or a number of SMs that makes no sense.
@@ -71,7 +76,7 @@ def sample_sms(
     places = [idx for idx, sms in enumerate(whole.slots) if sms_taken.issuperset(sms)]
     first_ctas = (np.array(places, dtype=np.int64)[:, None] * size + np.arange(size)).ravel()
     order = _order(launch, first_ctas, num_slots=num_slots, num_ctas=num_ctas)
-    lag = reading_lag(gpu) if launch.num_ctas is None else 1.0
+    stored = storing_rate(gpu) * count / len(taken)
     xbar, l2, hbm, dispatcher = gpu.xbar, gpu.l2, gpu.hbm, gpu.dispatcher
     scaled = replace(
         gpu,
@@ -81,9 +86,12 @@ def sample_sms(
             gpcs=Counter(str(floorplan.gpc_of_sm.count(gpc_idx)) for gpc_idx in taken),
         ),
         l2=replace(
-            l2, sustained_fraction=l2.sustained_fraction * fraction / lag, link_bytes_per_cycle=l2.link_bytes_per_cycle * fraction
+            l2, sustained_fraction=l2.sustained_fraction * fraction, link_bytes_per_cycle=l2.link_bytes_per_cycle * fraction
         ),
-        xbar=replace(xbar, write_bytes_per_cycle=xbar.write_bytes_per_cycle * fraction),
+        xbar=replace(
+            xbar, write_bytes_per_cycle=xbar.write_bytes_per_cycle * fraction,
+            gpc_write_bytes_per_cycle=min(xbar.gpc_write_bytes_per_cycle, stored),
+        ),
         hbm=replace(
             hbm, peak_gb_per_s=hbm.peak_gb_per_s * fraction, sustained_read_gb_per_s=hbm.sustained_read_gb_per_s * fraction,
             sustained_write_gb_per_s=hbm.sustained_write_gb_per_s * fraction,
@@ -98,35 +106,26 @@ def sample_sms(
     return Sample(gpu=scaled, order=order, fraction=fraction, fill_scales=scales)
 
 
-def reading_lag(gpu: GpuSpec) -> float:
-    """Cycles until SMs have all read as much out of L2 as each other, over those that it would take them served alike.
+def storing_rate(gpu: GpuSpec) -> float:
+    """Bytes a cycle that an SM stores where all store, as turns of GPCs and lone pairs at their side give it.
 
-    Slices serve GPCs in turns; those that have done leave theirs to the rest. What is shared out before it is read, as the
-    tiles of a persistent grid, takes so much longer where slices set the pace.
+    The harmonic mean: what an SM stores takes it its own time, and others' are no shorter for it.
     """
-    floorplan, xbar = gpu.floorplan, gpu.xbar
-    total = gpu.l2.num_slices * gpu.l2.slice_bytes_per_cycle * gpu.l2.sustained_fraction
-    num_lone = len(floorplan.lone)
-    lag = 1.0
-    for side in set(floorplan.side_of_sm):
-        left = {idx: 1.0 for idx, sms in enumerate(floorplan.members) if floorplan.side_of_sm[sms[0]] == side}
-        sizes = {idx: floorplan.gpc_of_sm.count(idx) for idx in left}
-        num_sms = sum(sizes.values())
-        of_side, cycles = total * num_sms / gpu.num_sms, 0.0
-        each = of_side / num_sms
-        if each >= xbar.sm_read_bytes_per_cycle:
-            continue
-        while left:
-            turns = [2 if num_lone and not idx else 1 for idx in left]
-            most = [min(xbar.gpc_read_bytes_per_cycle, sizes[idx] * xbar.sm_read_bytes_per_cycle) for idx in left]
-            rates = {
-                idx: gets / sizes[idx] / each for idx, gets in zip(left, by_turns(of_side, turns, most), strict=True)
-            }
-            until = min(left[idx] / rates[idx] for idx in left)
-            cycles += until
-            left = {idx: part - until * rates[idx] for idx, part in left.items() if part > until * rates[idx] * (1.0 + 1e-9)}
-        lag = max(lag, cycles)
-    return lag
+    floorplan, most = gpu.floorplan, gpu.xbar.gpc_write_bytes_per_cycle
+    num_sides = gpu.l2.num_partitions
+    rates: list[float] = []
+    for side in sorted(set(floorplan.side_of_sm)):
+        groups = [len(sms) for sms in floorplan.members if floorplan.side_of_sm[sms[0]] == side]
+        if floorplan.lone and floorplan.side_of_sm[floorplan.lone[0]] == side:
+            groups.append(len(floorplan.lone))
+        of_side = inf
+        if num_sides > 1:
+            share = floorplan.side_of_sm.count(side) / gpu.num_sms
+            of_side = gpu.l2.link_bytes_per_cycle * share * num_sides / (1.0 - 1.0 / num_sides)
+        turns = [most] * len(groups) if of_side == inf else by_turns(of_side, [1] * len(groups), [most] * len(groups))
+        for size, gets in zip(groups, turns, strict=True):
+            rates += [gets / size] * size
+    return len(rates) / sum(1.0 / rate for rate in rates)
 
 
 def _order(launch: Launch, first_ctas: NDArray[np.int64], *, num_slots: int, num_ctas: int) -> NDArray[np.int64]:
@@ -135,14 +134,14 @@ def _order(launch: Launch, first_ctas: NDArray[np.int64], *, num_slots: int, num
         return first_ctas[first_ctas < num_ctas]
     is_taken = np.zeros(num_slots, dtype=np.bool_)
     is_taken[first_ctas] = True
-    order = np.flatnonzero(is_taken[_slots_of_ctas(launch.cluster_size, num_slots=num_slots, num_ctas=num_ctas)])
+    order = np.flatnonzero(is_taken[slots_of_ctas(launch.cluster_size, num_slots=num_slots, num_ctas=num_ctas)])
     last = num_ctas // num_slots * num_slots
     if num_ctas > max(last, num_slots) and order[-1] < last:
         order = np.append(order, np.arange(last, last + launch.cluster_size))
     return order
 
 
-def _slots_of_ctas(size: int, *, num_slots: int, num_ctas: int) -> NDArray[np.int64]:
+def slots_of_ctas(size: int, *, num_slots: int, num_ctas: int) -> NDArray[np.int64]:
     """The slot of each CTA, int64[num_ctas], of clusters of ``size``.
 
     The first wave's lie in the order in which SMs are filled. SMs of one GPC that wait for the same lines end together, and
@@ -164,8 +163,9 @@ def _slots_of_ctas(size: int, *, num_slots: int, num_ctas: int) -> NDArray[np.in
     keys = np.random.default_rng(MIXED_SEED).random((len(windows), num_mixed))
     places = np.argsort(keys, axis=1)
     window, idx = np.divmod(cluster - num_clusters, num_mixed)
-    of_run = window * RUNS_MIXED + places[window, idx] // run
-    found[num_slots:] = (of_run * step % num_runs * run + places[window, idx] % run) * size + rank
+    turn = (window * RUNS_MIXED + places[window, idx] // run) % num_runs
+    of_run = turn * pow(step, -1, num_runs) % num_runs  # neighbours' turns are a golden section of a wave apart
+    found[num_slots:] = (of_run * run + places[window, idx] % run) * size + rank
     return found
 
 

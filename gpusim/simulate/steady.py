@@ -86,6 +86,9 @@ TRAFFIC_TOLERANCE = 0.1
 QUICK_TRAFFIC_TOLERANCE = 0.03
 """How much the mean bytes from memory may differ, of what a wave touches, where an answer is to be quick."""
 
+QUICK_WORK_TOLERANCE = 0.1
+"""How much the mean bytes of a tensor may differ, and what is written back, where an answer is to be quick."""
+
 QUEUE_TOLERANCE = 2e-2
 """How much longer copies may take than in the block before, of a period: a ring that drains slowly looks steady else."""
 
@@ -264,7 +267,7 @@ class SteadyState:
         self._turns = Pace()
         self._wave_ends: list[float] = []
         self._mean_ends: list[float] = []
-        """For each wave the mean of its CTAs' exits: a sample's come in bursts, the last of which says little of the wave."""
+        """For each wave the mean of its CTAs' exits: a sample's come in bursts, the last of which tells little."""
         self._exits_before = 0.0
         self.num_iterations_skipped = 0
         self.num_waves_skipped = 0
@@ -503,7 +506,9 @@ class SteadyState:
             duration = self._mean_of_waves(begun, num_waves)
         if duration is None:
             return 0
-        while num_waves >= 1 and not is_quick and not self._may_leave_out(begun, num_waves, duration):
+        while num_waves >= 1 and not (
+            self._do_as_much(begun, num_waves) if is_quick else self._may_leave_out(begun, num_waves, duration)
+        ):
             num_waves //= 2  # those at the end may differ
         if num_waves < 1:
             return 0
@@ -522,6 +527,11 @@ class SteadyState:
         if not self._engine.is_traffic_alike(first, begun - 1, begun + num_waves, QUICK_TRAFFIC_TOLERANCE):
             return None
         return (ends[-1] - ends[-1 - QUICK_WAVES]) / QUICK_WAVES
+
+    def _do_as_much(self, begun: int, num_waves: int) -> bool:
+        """Whether ``num_waves`` from the ``begun``-th on read and write about as much as those before them, on average."""
+        first = begun - 1 - QUICK_WAVES
+        return self._engine.are_means_alike(first, begun - 1, begun + num_waves, QUICK_WORK_TOLERANCE)
 
     def _may_leave_out(self, begun: int, num_waves: int, duration: float) -> bool:
         """Whether ``num_waves`` from the ``begun``-th on do what the three before them do, each in ``duration`` cycles."""

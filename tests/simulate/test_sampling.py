@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from gpusim.errors import LaunchError
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import load_gpu
+from gpusim.simulate.door import check
 from gpusim.simulate.run import simulate
+from gpusim.simulate.sampling import sample_sms, slots_of_ctas, storing_rate
 from gpusim.workload import ops
 from gpusim.workload.launch import Launch, WarpRole
+
+H200 = load_gpu("h200_sxm")
 
 EXACT = (
     "sm__inst_executed_pipe_tensor_op_gmma.sum",
@@ -71,3 +78,54 @@ def test_a_launch_without_footprints_cannot_be_sampled() -> None:
     )
     with pytest.raises(LaunchError, match="footprints"):
         simulate(launch, load_gpu("toy"), num_sampled_sms=1)
+
+
+@pytest.mark.parametrize(("size", "num_slots", "num_ctas"), [(1, 132, 1000), (1, 264, 2000), (2, 132, 660), (4, 120, 700)])
+def test_later_ctas_of_a_wave_lie_on_all_slots_once(size: int, num_slots: int, num_ctas: int) -> None:
+    """And CTAs of a cluster beside each other, each in the slot of its rank."""
+    slots = slots_of_ctas(size, num_slots=num_slots, num_ctas=num_ctas)
+    assert slots[:num_slots].tolist() == list(range(num_slots))
+    for wave in range(num_ctas // num_slots):
+        of_wave = slots[wave * num_slots : (wave + 1) * num_slots]
+        assert len(set(of_wave.tolist())) >= 0.95 * num_slots  # runs may straddle the end of a wave
+    clusters = slots[: num_ctas // size * size].reshape(-1, size)
+    assert (clusters - clusters[:, :1] == np.arange(size)).all()
+    assert (clusters[:, 0] % size == 0).all()
+
+
+def test_a_sample_of_a_grid_has_its_share_of_every_wave() -> None:
+    """2.5 waves of 132 CTAs by 16 SMs: 16, 16, and half of it about."""
+    launch = GemmParams(m=128 * 33, n=128 * 10, k=256, tile=(128, 128, 64), stages=6).launch(H200)
+    assert launch.num_ctas == 330
+    held = check(launch, H200)
+    sample = sample_sms(launch, H200, held, num_sms=16, num_slots=132, num_ctas=330)
+    assert sample.order is not None
+    of_waves = np.bincount(sample.order // 132, minlength=3)
+    assert of_waves.tolist()[:2] == [16, 16]
+    assert 6 <= of_waves[2] <= 10
+
+
+def test_a_last_wave_of_which_the_sample_would_have_nothing_has_a_cta_in_it() -> None:
+    """133 tiles: one CTA runs alone at the end, in a sample as on the device."""
+    launch = GemmParams(m=128 * 133, n=128, k=256, tile=(128, 128, 64), stages=6).launch(H200)
+    sample = sample_sms(launch, H200, check(launch, H200), num_sms=16, num_slots=132, num_ctas=133)
+    assert sample.order is not None
+    assert sample.order[-1] == 132
+
+
+def test_fills_of_a_sample_pay_by_wave_what_its_share_of_those_who_read_them_is() -> None:
+    """One column of tiles: all read the same panel of B, each its own of A."""
+    launch = GemmParams(m=128 * 264, n=128, k=256, tile=(128, 128, 64), stages=6).launch(H200)
+    sample = sample_sms(launch, H200, check(launch, H200), num_sms=16, num_slots=132, num_ctas=264)
+    assert sample.fill_scales["A"] == pytest.approx([1.0, 1.0])
+    assert sample.fill_scales["B"] == pytest.approx([16 / 132, 16 / 132])
+
+
+def test_a_gpc_of_a_sample_stores_what_an_sm_stores_on_average() -> None:
+    """Two sides of 8 SMs that store 80 B a cycle each: GPCs of 4 and 4 (10 B an SM), and of 2 and 6 (20 and 6.67)."""
+    gpu = replace(
+        H200, device=replace(H200.device, num_sms=16, lone_sms=0, gpcs={"2": 1, "4": 2, "6": 1}, gpc_sides=(0, 1, 1, 0)),
+        l2=replace(H200.l2, num_partitions=2, link_bytes_per_cycle=40.0),
+        xbar=replace(H200.xbar, gpc_write_bytes_per_cycle=1e6),
+    )
+    assert storing_rate(gpu) == pytest.approx(16 / (8 / 10 + 2 / 20 + 6 / (40 / 6)))

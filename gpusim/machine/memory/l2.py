@@ -155,8 +155,8 @@ class L2(Component):
     ) -> None:
         """``residency`` says what misses; ``hbm`` is the level below; ``side_shares``: the SMs of each side, of all.
 
-        ``fill_scales``: for each tensor and wave the part of a fill's bytes that is paid for, where only a sample of the SMs is
-        simulated and others would have asked first. ``fetch_scales``: what memory gives for a byte of it that is asked for,
+        ``fill_scales``: for each tensor and wave the part of a fill's bytes that is paid for, where only a sample of the SMs
+        is simulated and others would have asked first. ``fetch_scales``: what memory gives for a byte that is asked for,
         where that is more than the byte. ``piece_bytes``: of tensors that are touched in pieces, as in ``Footprint``.
         """
         self.spec = spec
