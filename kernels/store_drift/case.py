@@ -144,18 +144,6 @@ def lone(seed: int) -> list[Config]:
     ]  # fmt: skip
 
 
-def firsts(seed: int) -> list[Config]:
-    """Four waves that store nothing: how long first stages take, by stages, rows of B, out of memory and out of L2."""
-    del seed  # a sweep, the same for every seed
-    return [
-        config_of(
-            n_tiles=16 * 256 // b_rows, b_rows=b_rows, stages=stages, steps=64, wrap=wrap, math_cycles=4 * b_rows,
-            ctas=32 * 16 * 256 // b_rows,
-        )
-        for wrap in (64, 8) for b_rows in (256, 128) for stages in (1, 2, 4)
-    ]  # fmt: skip
-
-
 # ---------------------------------------------------------------------------------------------- launch and check
 
 
@@ -347,9 +335,6 @@ def values_of(config: Config, sms: list[int], times: dict[str, NDArray[np.float6
             values[f"gpc_{gpc}_read_cycles"] = float(np.median(of_gpc))
         values |= {f"sm_{sm}_read_cycles": float(t) for sm, t in zip(sms, took.tolist(), strict=True)}
     if int(config["steps"]):
-        for wave in range(min(int(waves[-1]) + 1, MOST_WAVES)):
-            took = (times["full"] - times["start"])[waves == wave]
-            values |= {f"wave_{wave}_full_p{pct}_cycles": float(np.percentile(took, pct)) for pct in (10, 50, 90)}
         values["cycles_per_step"] = float(((times["middle"] - times["full"]) / (int(config["steps"]) // 2)).mean())
         values["asked_bytes"] = float(len(sms) * int(config["steps"]) * stage_bytes(config))
         values |= apart(config, sms, times["middle"])
@@ -440,7 +425,7 @@ def derive(row: Config) -> dict[str, float]:
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
-ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES = 66.8, 193.0, 147.7
+ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES = 66.9, 192.9, 147.7
 """What the loops take beside waits and copies. Source: kernels/tile_sharing, whose loops these are."""
 MOST_TWIN_STEPS = 40000
 """CTAs times steps of a twin; larger launches are not answered."""
@@ -580,9 +565,6 @@ def meanings() -> dict[str, str]:
         for name, text in (("start", "starts"), ("begin", "first stores"), ("exit", "exits")):
             found[f"wave_{wave}_{name}_spread_cycles"] = f"{text} of wave {wave}: P90 less P10"
             found[f"wave_{wave}_{name}_in_gpc_cycles"] = "the same of SMs of a GPC, mean of the GPCs"
-        found |= {
-            f"wave_{wave}_full_p{pct}_cycles": f"from start to first full stage, wave {wave}, P{pct}" for pct in (10, 50, 90)
-        }  # fmt: skip
     found |= {f"gap_p{pct}_cycles": f"from an exit to the next start on the SM, P{pct}" for pct in (0, 10, 50, 90)}
     found |= {f"same_gpc_{lag}_pct": f"of later CTAs, those in the GPC of the one {lag} before" for lag in LAGS}
     found |= {f"gpc_{gpc}_read_cycles": f"from first store to source read, median of GPC {gpc}" for gpc in range(8)}
@@ -613,7 +595,7 @@ CASE = Case(
     question=__doc__,
     columns=COLUMNS,
     groups={"bursts": _group(bursts, 3), "refills": _group(refills, 3), "walks": _group(walks, 2, is_counted=True),
-        "lone": _group(lone, 2, is_counted=True), "firsts": _group(firsts, 3, is_counted=True)},
+        "lone": _group(lone, 2, is_counted=True)},
     launch=launch,
     check=check,
     values=meanings(),
