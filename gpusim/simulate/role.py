@@ -289,11 +289,14 @@ class Role:
                 self.sm.idx, tensor, tile, num_bytes, self.wave, issued_at, self.count, num_rows=num_rows,
                 come_along=come_along,
             )
+        less = 1.0 - self.engine.gpu.xbar.torn_merge_fraction
         return MemoryRequest(
             self.sm.idx, tensor, tile, num_bytes, self.wave, issued_at, self.count, num_rows=num_rows, come_along=come_along,
             crossings=fetches.num_crossing * SECTOR_BYTES / fetches.num_bytes,
-            reads=fetches.num_reads / fetches.num_crossing, sharing=fetches.num_shared / fetches.num_reads,
-            num_line_requests=fetches.num_requests, request_sharing=fetches.num_shared_requests / fetches.num_requests,
+            reads=fetches.num_reads / fetches.num_crossing,
+            sharing=(fetches.num_shared - less * fetches.num_torn) / fetches.num_reads,
+            num_line_requests=fetches.num_requests,
+            request_sharing=(fetches.num_shared_requests - less * fetches.num_torn_requests) / fetches.num_requests,
         )
 
     def wavefronts(self, access: AccessPattern) -> float:

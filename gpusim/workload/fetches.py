@@ -6,15 +6,18 @@ Models: a fetch is what one 32-byte sector of global memory holds for one 32-byt
 sector whose halves go into two pieces crosses to the SM twice, whichever of the two is shifted against the other. A
 request is what one instruction fetches of one line for one line of shared memory, whole sectors apart from halves, and
 halves by which half goes where; two that want the same sectors for the same line become one. Of a TMA box a request is
-the whole sectors of a line of one row, or half a sector; nothing crosses twice.
+the whole sectors of a line of one row, or half a sector; nothing crosses twice. A box that asks for halves shares nothing
+with neighbours, rows that straddle lines share less.
 Ignores: the order of requests (some of swizzled rows become one more, a twentieth); copies of 4 and 8 bytes, which L1
 serves.
-Source: measured: kernels/tile_pitch, h200_sxm, 2026-11-22: one SM, all pitches and layouts.
+Source: measured: kernels/tile_pitch, h200_sxm, 2026-11-22: one SM, all pitches and layouts; who shares: pitch_sharing, of
+whose grids boxes with halves read 1.02 to 1.11 of what is asked for, 1.125 if nothing merged (in tile_pitch neighbours in
+step merge the rows that have none).
 """
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -48,6 +51,9 @@ class Fetches:
     """Of the sectors that L2 reads those that come with a neighbour's request, where one asks for the same."""
     num_shared_requests: int = 0
     """Of the requests those that do."""
+    num_torn: int = field(default=0, repr=False)
+    """Of the shared sectors those of rows that lie on one line more than they must, which do so more seldom."""
+    num_torn_requests: int = field(default=0, repr=False)
 
     def __add__(self, other: Fetches) -> Fetches:
         """Both."""
@@ -138,9 +144,11 @@ def row_fetches(starts: NDArray[np.integer[Any]], row_bytes: int) -> Fetches:
     halves = np.where(is_one, row_bytes % SECTOR_BYTES != 0, ends)
     from_, to = -(-first // SECTOR_BYTES) * SECTOR_BYTES, end // SECTOR_BYTES * SECTOR_BYTES
     lines = np.where(to > from_, -(-to // LINE_BYTES) - from_ // LINE_BYTES, 0)
+    is_torn = lines > -(-row_bytes // LINE_BYTES)
+    shares = int(not halves.any())
     return Fetches(
         num_bytes=row_bytes * first.size, num_sectors=sectors, num_crossing=sectors, num_reads=sectors,
         num_requests=int(halves.sum() + lines.sum()),
-        num_shared=int(of_row[halves == 0].sum()),
-        num_shared_requests=int(lines[halves == 0].sum()),
+        num_shared=shares * sectors, num_shared_requests=shares * int(lines.sum()),
+        num_torn=shares * int(of_row[is_torn].sum()), num_torn_requests=shares * int(lines[is_torn].sum()),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
 from gpusim.evidence.case import (
     Case,
     Config,
+    Fitted,
     Group,
     KernelLaunch,
     MappedTensor,
@@ -240,6 +241,28 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return {"cycles_per_step": float(spans.mean()), **{name: result.counters[name] for name in (CYCLES, READ)}}
 
 
+TORN = {"32": 0.75, "64": 0.5, "96": 0.75}
+"""Of a box's rows those that lie on two lines, by what a pitch is beyond whole ones; the others begin on a line."""
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """``xbar.torn_merge_fraction``: what merges of rows on two lines, over what does of the same grid's rows on lines."""
+    shape = [name for name in COLUMNS if name != "beyond_bytes"]
+    read = {
+        (tuple(row[name] for name in shape), row["beyond_bytes"]): float(row[READ]) * 32 / float(row["asked_bytes"])
+        for row in rows if row["group"] != "few" and row["math_cycles"] == "0" and row.get(READ)
+    }  # fmt: skip
+    found = []
+    for (grid, beyond), fraction in read.items():
+        whole, torn = read.get((grid, "0")), TORN.get(beyond)
+        if whole is not None and torn is not None:
+            found.append((1.0 - (fraction - (1.0 - torn) * whole) / torn) / (1.0 - whole))
+    if not found:
+        return []
+    how = "grids that nothing paces: what merges of rows off a line over what does of rows on lines, median"
+    return [Fitted(parameter="xbar.torn_merge_fraction", value=float(np.median(found)), how=how)]
+
+
 def derive(row: Config) -> dict[str, float]:
     """Of what was asked for, what L2 was read for."""
     found: dict[str, float] = waves.derive(row)
@@ -271,7 +294,8 @@ CASE = Case(
         "asked_bytes": "bytes of all steps of all CTAs",
     },
     predict=predict,
-    tiers={CYCLES: 6, READ: 5},
+    tiers={READ: 5},
+    fit=fit,
     derive=derive,
     includes=includes,
 )  # fmt: skip

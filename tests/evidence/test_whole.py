@@ -144,7 +144,7 @@ def test_a_rows_cycles_are_predicted_at_its_own_clock_in_one_simulation(monkeypa
 
     monkeypatch.setattr(sys.modules["gpusim.simulate.run"], "simulate", counted)
     said = case().answers(configs(1)[0], row(**{DRAM[0]: 1e6}), GPU, {CYCLES, *DRAM, *SINGLE})
-    assert clocks == [(1500.0, "cold")]
+    assert clocks == [(1500.0, "flushed")]
     params = KERNEL_MODELS["gemm"].params.model_validate(OPTIONS).resolved(GPU)
     assert said[CYCLES].value == simulate(params.launch(GPU), GPU, clock=1500.0).cycles
     assert set(said) == {CYCLES, DRAM[0]}  # what the row has

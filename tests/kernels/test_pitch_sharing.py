@@ -71,4 +71,15 @@ def test_halves_of_sectors_are_read_beside_all_the_rest() -> None:
     on, off = (CASE.predict(case.config_of(**shape, beyond_bytes=beyond), gpu)[case.READ] for beyond in (0, 16))
     asked = 6 * 8 * 256 * 4
     assert asked / 4 <= on <= asked
-    assert asked / 2 <= off <= asked * 1.125
+    assert off == pytest.approx(asked * 1.125, rel=0.01)  # nothing merges
+
+
+def test_what_merges_of_torn_rows_is_read_off_grids_alike() -> None:
+    def row(beyond: int, fraction: float) -> dict[str, str]:
+        return {**case.config_of(beyond_bytes=beyond), "group": "wave", case.READ: str(fraction), "asked_bytes": "32"}
+
+    # half of what is asked for of rows on lines, 0.9 of it of rows on two lines
+    assert case.fit is not None
+    (found,) = case.fit([row(0, 0.5), row(32, 0.25 * 0.5 + 0.75 * 0.9), row(64, 0.5 * 0.5 + 0.5 * 0.9)])
+    assert found.parameter == "xbar.torn_merge_fraction" and found.value == pytest.approx(0.2)
+    assert case.fit([row(0, 0.5)]) == []

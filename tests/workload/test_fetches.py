@@ -37,7 +37,15 @@ def test_a_box_whose_every_second_row_begins_in_mid_sector_asks_for_halves_apart
     found = row_fetches(4112 * np.arange(64), 128)
     assert found.num_crossing == found.num_reads == 64 * 4.5
     assert found.num_requests == 64 * 21 / 8  # 1, 3, 2, 4, 2, 4, 2, 3 in turn
-    assert found.num_shared == 32 * 4 and found.num_shared_requests == 32 * 7 / 4
+    assert found.num_shared == found.num_shared_requests == 0  # one that asks for halves shares nothing
+
+
+def test_rows_that_straddle_lines_are_torn_and_those_on_lines_are_not() -> None:
+    found = row_fetches(4128 * np.arange(64), 128)  # begin 0, 32, 64, 96 bytes behind a line in turn
+    assert (found.num_shared, found.num_shared_requests) == (64 * 4, 64 * 7 / 4)
+    assert (found.num_torn, found.num_torn_requests) == (48 * 4, 48 * 2)
+    inside = row_fetches(4128 * np.arange(64), 32)
+    assert inside.num_shared == 64 and inside.num_torn == 0  # no row of a sector lies on two lines
 
 
 def test_lanes_that_take_no_part_fetch_nothing() -> None:

@@ -46,6 +46,8 @@ class XbarSpec:
     """Whose requests for one line can merge; ``sm``: nobody's."""
     merge_limit: int
     """Requests for a line that become one at most."""
+    torn_merge_fraction: float
+    """What merges of box rows that lie on one line more than they must, of what would of others."""
     merge_window_cycles: float
     """For how long after a line has passed the slices who asks for it may still get it with whom it was for."""
     sm_distance_cycles: float
