@@ -31,3 +31,19 @@ def test_they_are_no_accesses_of_shared_memory() -> None:
     counters = SmemCounters()
     Smem(TOY.smem, counters=counters).pass_global(5.0, at_cycle=0.0, weight=1.0)
     assert counters.wavefronts == 0.0
+
+
+@pytest.mark.parametrize("rows", [0.0, 1.0, 40.0])
+def test_loads_go_behind_the_rows_of_copies_that_were_asked_for_before_and_not_behind_later_ones(rows: float) -> None:
+    """A cycle a row, whatever it has of a wavefront: eight wavefronts wait for all of them, or for none."""
+
+    def end_of(is_before: bool) -> float:
+        smem = Smem(TOY.smem, counters=SmemCounters())
+        if is_before:
+            smem.pass_rows(rows, rows / 2, at_cycle=0.0, weight=1.0)
+        end = smem.load(8.0, wavefronts_per_warp=1.0, num_registers=8.0, at_cycle=0.0, weight=1.0)
+        if not is_before:
+            smem.pass_rows(rows, rows / 2, at_cycle=0.0, weight=1.0)
+        return end
+
+    assert end_of(is_before=True) - end_of(is_before=False) == rows

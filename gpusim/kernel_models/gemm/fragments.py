@@ -94,7 +94,7 @@ class Fragments:
 
     @cached_property
     def halves(self) -> list[list[list[tuple[Op, Op]]]]:
-        """For each stage and slice of mma.sync what is read first and the math until the last has come; the others, the rest.
+        """For each stage and slice of mma.sync what is read first, and math until the last has come; the others, the rest.
 
         An instruction's rows of A and 16 columns of B come first, then the other columns, then the other rows. Math goes on
         as they come: what waits for the last of them are the instructions of its rows (or columns) alone.

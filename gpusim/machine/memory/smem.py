@@ -81,7 +81,9 @@ class Smem(Component):
     whether it reads, writes or swaps; a vector's words return one after the other; accesses of warps have what operand
     reads of wgmma leave (the tensor core's own rate covers those reads), and beside those loads return so many registers a
     cycle at most; what cp.async brings, and global loads and stores of threads, go in between the wavefronts of the warps,
-    one by one, and where they leave cycles idle.
+    one by one, and where they leave cycles idle; but copies around L1 take their place as they are asked for, a cycle for
+    each row, and what loads later goes behind them (kernels/mma_loops: a step of warps that copy, read and multiply takes a
+    cycle more for each row, whatever its bytes).
     Ignores: that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads they lose 5 to
     10 %); why loads return no faster there (perhaps as sums take the registers' ports); the pace of one sub-partition;
     that a store comes three cycles later to the data stage than a load; how long an atomic's verb takes.

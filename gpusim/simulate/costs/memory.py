@@ -206,15 +206,25 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns)
     least = last + (l1.spec.hit_latency_cycles if hits else role.engine.machine.l2.spec.near_latency_cycles)
     more = l1.spec.cp_async_latency_cycles if hits else 0.0
-    hidden = num_bytes / LINE_BYTES
-    late = wavefronts
-    if taken:  # around L1 data have their place as they are asked for; only conflicts show when they come
-        late = max(0.0, wavefronts - hidden)
-        hidden = 0.0
-        sm.smem.pass_rows(taken, wavefronts - late, at_cycle=first, weight=count)
+    late, hidden = pass_rows(role, taken, wavefronts, num_bytes / LINE_BYTES, first)
     done = Filled(role, stage, group, late, request, op.buffer, op.stage, least, more, hidden)
     l1.read(request, done, allocates=in_l1, not_before=last, is_copy=True)
     return None
+
+
+def pass_rows(
+    role: Role, num_cycles: float, num_wavefronts: float, num_hidden: float, at_cycle: float
+) -> tuple[float, float]:
+    """Rows of copies around L1 have their places as they are asked for: only conflicts show when they come.
+
+    Returns:
+        Wavefronts to be written once they are there, and how many of these hide behind the transfer.
+    """
+    if not num_cycles:
+        return num_wavefronts, num_hidden
+    late = max(0.0, num_wavefronts - num_hidden)
+    role.sm.smem.pass_rows(num_cycles, num_wavefronts - late, at_cycle=at_cycle, weight=role.count)
+    return late, 0.0
 
 
 def cp_commit(role: Role, op: ops.CpAsyncCommitGroup) -> Pause:
@@ -283,9 +293,9 @@ class Filled:
         self, role: Role, stage: Stage, group: AsyncGroup, wavefronts: float, request: MemoryRequest, buffer: str,
         stage_idx: int, least_cycle: float, more_cycles: float, num_hidden: float,
     ) -> None:
-        """``num_hidden`` of the wavefronts may come while the transfer is under way. ``least_cycle``: when the last of its instructions has its data, if it finds them at once.
+        """``least_cycle``: when the last of its instructions has its data, if it finds them at once.
 
-        ``more_cycles``: what it takes from there.
+        ``more_cycles``: what it takes from there. ``num_hidden`` of the wavefronts come while the transfer is under way.
         """
         self._least = least_cycle
         self._more = more_cycles

@@ -34,8 +34,8 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
         num_registers=access.num_bytes / WAVEFRONT_BYTES, at_cycle=role.t, weight=role.count,
     )
     if stage is not None:
-        # whoever fills it behind this warp goes behind it in the data stage, too
-        stage.read(role.t, role.t, "" if stage.is_full(role.t) else role.who())
+        until = ready - sm.smem.spec.load_latency_cycles
+        stage.read(role.t, until, "" if stage.is_full(role.t) else role.who())
     token = ops.Token(is_long=False)
     token.ready_cycle = ready
     return token
