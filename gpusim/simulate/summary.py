@@ -37,7 +37,7 @@ def activity_of(engine: Engine) -> Activity:
         l2_bytes=(read - bulk + l2.write_sectors * SECTOR_BYTES) * engine.scale, bulk_bytes=bulk * engine.scale,
         fill_bytes=filled * engine.scale, hbm_bytes=sum(engine.dram_bytes()),
         smem_bytes=(smem.load_wavefronts + smem.store_wavefronts) * WAVEFRONT_BYTES * engine.scale,
-        is_mma_sync=bool(engine.mma_intervals),
+        is_mma_sync=bool(engine.op_costs.mma_sync),
         busy_fraction=min(1.0, engine.slots_to_run / engine.occupancy.ctas_per_sm / engine.gpu.num_sms),
     )
 
