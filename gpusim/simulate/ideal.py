@@ -42,6 +42,7 @@ def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
             gpu,
             l2=replace(
                 gpu.l2, slice_bytes_per_cycle=INFINITE, link_bytes_per_cycle=INFINITE, capacity_bytes=int(INFINITE),
+                queue_cycles=0.0,
                 dirty_fraction=gpu.l2.dirty_fraction * gpu.l2.capacity_bytes / INFINITE,  # what is stored leaves as before
             ),
             l1=replace(gpu.l1, outstanding_bytes=INFINITE),
@@ -59,7 +60,10 @@ def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
         gpu = replace(
             gpu,
             hbm=replace(gpu.hbm, latency_ns=0.0, refresh_ns=0.0, queue_ns=0.0),
-            l2=replace(gpu.l2, near_latency_cycles=0.0, far_latency_cycles=0.0, slice_spread_cycles=0.0),
+            l2=replace(
+                gpu.l2, near_latency_cycles=0.0, far_latency_cycles=0.0, slice_spread_cycles=0.0, queue_cycles=0.0
+            ),
+            xbar=replace(gpu.xbar, sm_distance_cycles=0.0),
             l1=replace(gpu.l1, hit_latency_cycles=0.0, cp_async_latency_cycles=0.0),
             instruction_cache=replace(gpu.instruction_cache, l1_latency_cycles=0.0),
             smem=replace(gpu.smem, load_latency_cycles=0.0, vector_word_cycles=0.0, atomic_latency_cycles=0.0),

@@ -394,7 +394,8 @@ class Xbar(Component):
         self._left_out = [0.0, 0.0, 0.0]
         """Bytes asked for, served and carried for what was left out, to be added at the end."""
         self._bulk_weight = 1.0 / spec.bulk_read_fraction
-        self._queue_cycles = l2.spec.queue_cycles
+        self._queue_cycles = l2.spec.queue_cycles if l2.spec.near_latency_cycles else 0.0
+        """None without a latency: what a slice was asked for lately is counted over so many of these."""
         self._window = QUEUE_LATENCIES * l2.spec.near_latency_cycles
         self._lately = {id(pipe): [0.0, 0.0] for pipe in self._side_slices.values()}
         self._is_mean = bool(alike)
