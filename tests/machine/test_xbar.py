@@ -97,7 +97,7 @@ def test_stores_cross_in_turns_of_parts_of_gpcs() -> None:
     env.run(until=UNTIL)
     turn = 2 * GPU.l2.link_bytes_per_cycle
     far = [sm for sm in stored if SIDE_OF_GPC[plan.gpc_of_sm[sm]] == 1]
-    parts = parts_of_gpcs(plan.gpc_of_sm, GPU.xbar.gpc_parts)
+    parts = parts_of_gpcs(plan.gpc_of_sm, GPU.xbar.num_gpc_parts)
     for part in {parts[sm] for sm in far}:  # four GPCs of three parts, of four SMs or six
         of_part = sum(stored[sm] for sm in far if parts[sm] == part) / UNTIL
         assert of_part == pytest.approx(turn / 12, rel=0.06)

@@ -37,7 +37,7 @@ class XbarSpec:
     """What all SMs of a GPC together take in."""
     gpc_write_bytes_per_cycle: float
     """What they give out."""
-    gpc_parts: int
+    num_gpc_parts: int
     """Parts of a GPC that have turns of their own for stores and as much each of what it gives out: every so manieth TPC is
     of one part."""
     bulk_read_fraction: float
@@ -368,9 +368,9 @@ class Xbar(Component):
             for gpc_idx in range(len(floorplan.members))
         ]
         self._lone = frozenset(floorplan.lone)
-        self._parts = parts_of_gpcs(gpcs, 1 if alike else spec.gpc_parts)
+        self._parts = parts_of_gpcs(gpcs, 1 if alike else spec.num_gpc_parts)
         """The GPC and the part of it that each SM stores through; where SMs stand for others, these are not told apart."""
-        self._part_write_bytes_per_cycle = spec.gpc_write_bytes_per_cycle / (1 if alike else spec.gpc_parts)
+        self._part_write_bytes_per_cycle = spec.gpc_write_bytes_per_cycle / (1 if alike else spec.num_gpc_parts)
         self._write_links = {part: Pipe(units_per_cycle=self._part_write_bytes_per_cycle) for part in set(self._parts)}
         self._num_storing = dict.fromkeys(self._write_links, 0)
         """Live SMs of each part."""
