@@ -21,8 +21,10 @@ SWITCH = "GPUSIM_INTERPRETED"
 
 PACKAGE = Path(__file__).resolve().parent
 
-ROOMS = ("units.py", "errors.py", "layout", "workload", "kernel_models", "machine", "simulate")
-"""What compiled modules are made of, or take constants from."""
+ROOMS = (
+    "units.py", "errors.py", "compiled.py", "compiling.py", "layout", "workload", "kernel_models", "machine", "simulate",
+)
+"""What compiled modules are made of, take constants from, or are compiled by."""
 
 
 BINARY_TAG = EXTENSION_SUFFIXES[0]
@@ -50,18 +52,12 @@ def fingerprint(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def stamp(path: Path) -> list[int]:
-    """Size and time of a file: while they stay, so do its contents."""
-    stat = path.stat()
-    return [stat.st_size, stat.st_mtime_ns]
-
-
 def manifest_of(package: Path, modules: dict[str, str]) -> dict[str, Any]:
     """What to note beside compiled ``modules`` (module: file)."""
     return {
         "tag": BINARY_TAG,
         "modules": modules,
-        "sources": {name: [*stamp(path), fingerprint(path)] for name, path in sources(package).items()},
+        "sources": {name: fingerprint(path) for name, path in sources(package).items()},
     }
 
 
@@ -83,9 +79,9 @@ def is_current(manifest: dict[str, Any], package: Path = PACKAGE) -> bool:
     """Whether compiled modules were made of the sources that are there, for this Python."""
     known = manifest.get("sources", {})
     present = sources(package)
-    if manifest.get("tag") != BINARY_TAG or known.keys() != present.keys():
+    if manifest.get("tag") != BINARY_TAG or not isinstance(known, dict) or known.keys() != present.keys():
         return False
-    return all(known[name][:2] == stamp(path) or known[name][2] == fingerprint(path) for name, path in present.items())
+    return all(known[name] == fingerprint(path) for name, path in present.items())
 
 
 class CompiledFinder:
@@ -100,7 +96,7 @@ class CompiledFinder:
     ) -> ModuleSpec | None:
         """The compiled module, unless there is none or ``GPUSIM_INTERPRETED`` is set."""
         file = self._files.get(fullname)
-        if file is None or os.environ.get(SWITCH):
+        if file is None or os.environ.get(SWITCH) or not os.path.exists(file):
             return None
         spec = ModuleSpec(fullname, ExtensionFileLoader(fullname, file), origin=file)
         spec.has_location = True

@@ -12,7 +12,10 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from gpusim.compiled import BINARY_TAG, PACKAGE, home, manifest_of
@@ -189,7 +192,19 @@ def missing_tools() -> str | None:
             return f"{name} is not installed: pip install 'mypy>=2' setuptools"
     if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
         return "no C compiler is found: install gcc"
+    if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
+        return "Python's headers are not found: install python3-dev"
     return None
+
+
+@contextmanager
+def _directory_beside(target: Path) -> Iterator[str]:
+    """An empty directory on the same disk; removed if it is still there."""
+    place = tempfile.mkdtemp(prefix=f"{target.name}-", dir=target.parent)
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def build(package: Path = PACKAGE) -> Path:
@@ -202,8 +217,14 @@ def build(package: Path = PACKAGE) -> Path:
     if missing is not None:
         raise ConfigError(f"compile: {missing}")
     manifest = manifest_of(package, {})  # before: an edit meanwhile makes it outdated
-    with tempfile.TemporaryDirectory() as place:
-        root = Path(place)
+    target = home(package)
+    with ExitStack() as stack:
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            fresh = Path(stack.enter_context(_directory_beside(target)))
+        except OSError as error:
+            raise ConfigError(f"compile: {target}: {error.strerror}, wants a directory that can be written") from None
         others = shutil.ignore_patterns("__pycache__", "_compiled", "configs", "kernels", "validation")
         shutil.copytree(package, root / "gpusim", ignore=others)
         files = [f"gpusim/{path}" for path in files_to_compile(package)]
@@ -221,20 +242,18 @@ def build(package: Path = PACKAGE) -> Path:
         if ran.returncode or not built:
             said = [line for line in (ran.stdout + ran.stderr).splitlines() if "error" in line.lower()]
             raise ConfigError(f"compile: {said[0].strip() if said else 'the compiler failed'}; gpusim works without")
-        target = home(package)
-        try:
-            shutil.rmtree(target, ignore_errors=True)
-            target.mkdir(parents=True)
-            for path in built:
-                file = ".".join(path.relative_to(root / "out").parts)
-                shutil.copyfile(path, target / file)
-                manifest["modules"][file.removesuffix(BINARY_TAG)] = file
-            (target / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"compile: {target}: {error.strerror}, wants a directory that can be written") from None
+        for path in built:
+            file = ".".join(path.relative_to(root / "out").parts)
+            shutil.copyfile(path, fresh / file)
+            manifest["modules"][file.removesuffix(BINARY_TAG)] = file
+        (fresh / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+        shutil.rmtree(target, ignore_errors=True)
+        fresh.rename(target)  # at once: whoever looks meanwhile finds all or none
     return target
 
 
-def clean_up(package: Path = PACKAGE) -> None:
-    """Forget compiled modules, of every Python."""
+def clean_up(package: Path = PACKAGE) -> bool:
+    """Forget compiled modules, of every Python; returns whether there were any."""
+    had_any = (package / "_compiled").exists()
     shutil.rmtree(package / "_compiled", ignore_errors=True)
+    return had_any

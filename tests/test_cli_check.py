@@ -56,6 +56,9 @@ def test_status_3_says_which_metrics_have_gone(tmp_path: Path, capsys: pytest.Ca
     assert "NOT COMPARABLE: the profile lacks dram__bytes_read.sum, dram__bytes_write.sum; the rest" in out
     assert main(["check", str(cut), *whole, "--tolerance", "dram__bytes_read.sum=5%"]) == 3
     assert "lacks dram__bytes_read.sum" in capsys.readouterr().out
+    cut.write_text("".join(line for line in lines if "Elapsed Cycles" not in line), encoding="utf-8")
+    assert main(["check", str(cut), *whole, "--tolerance", "cycles=10%"]) == 3
+    assert "lacks cycles;" in capsys.readouterr().out
 
 
 def test_status_1_names_what_is_out_of_tolerance(capsys: pytest.CaptureFixture[str]) -> None:

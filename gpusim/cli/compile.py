@@ -12,16 +12,20 @@ from gpusim.cli.options import spinner
 def compile_command(
     clean: Annotated[bool, typer.Option("--clean", help="Go back to plain Python.")] = False,
 ) -> None:
-    """Compile the busiest modules (mypyc and a C compiler, some minutes): predictions take half of the time.
+    """Compile the busiest modules (mypyc and a C compiler, two minutes): GEMMs take 0.3 to 0.5 of the time, others 0.6.
 
     Nothing else changes. After an edit of the sources they are interpreted again, until this is done again.
     """
+    from gpusim.compiled import home, is_current, read_manifest
     from gpusim.compiling import build, clean_up
 
     if clean:
-        clean_up()
-        typer.echo("nothing is compiled")
+        typer.echo("compiled modules are removed" if clean_up() else "nothing was compiled")
         return
-    with spinner("compiling, some minutes"):
+    manifest = read_manifest()
+    if manifest is not None and is_current(manifest):
+        typer.echo(f"compiled already, of these sources: {home()}")
+        return
+    with spinner("compiling, two minutes"):
         where = build()
     typer.echo(f"compiled: {where}")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gpusim.errors import ConfigError, GpusimError, nearest
 from gpusim.evidence.profiles import Decimal, ProfiledLaunch, ProfileFile, read_profile
-from gpusim.evidence.tolerances import SAME, Tolerance, limits_of, same_as, tolerance_of
+from gpusim.evidence.tolerances import SAME, Tolerance, class_of, limits_of, same_as, tolerance_of
 from gpusim.evidence.toolkit import FOLDERS
 from gpusim.evidence.whole import (
     CLOCK,
@@ -169,7 +169,7 @@ class Report:
     remarks: tuple[str, ...]
     baseline: Path | None = None
     lacking: tuple[str, ...] = ()
-    """Metrics that a tolerance was asked for and that no launch has."""
+    """Metrics, and classes of them, that a tolerance was asked for and that no launch has."""
 
     @property
     def status(self) -> int:
@@ -447,6 +447,7 @@ def _several(judged: Sequence[LaunchCheck]) -> list[str]:
 
 
 def _unused(tolerances: Mapping[str, float], judged: Sequence[LaunchCheck]) -> list[str]:
-    """Metrics that a tolerance was asked for and that no launch has."""
+    """Metrics, and classes of them, that a tolerance was asked for and that no launch has."""
     seen = {part.metric for item in judged for part in item.comparisons}
-    return [name for name in tolerances if "__" in name and name not in seen]
+    kinds = {kind.name for kind in map(class_of, seen) if kind is not None}
+    return [name for name in tolerances if name not in seen and name not in kinds]

@@ -98,7 +98,8 @@ class PowerLimiter(Component):
     Models: energy by kind of work (a byte by TMA takes less than a thread's load, mma.sync more than wgmma), at a voltage
     that falls with the clock; a higher limit for a single launch than for half a second, and none in its first microseconds;
     zeros against random data; a lower highest clock while tensor cores work, at whatever rate (FFMA, shared memory, L2 and
-    memory do not lower it), a load line below it for a single launch, and what bursts behind rests cost.
+    memory do not lower it), a load line below it for a single launch; what bursts behind rests cost, where they are told of
+    (kernels/power_clock and power_bursts; no simulated kernel tells of its own).
     Ignores: temperature, the card's own leakage and binning, the limiter's oscillation, clock per GPC; how a load line fades
     in the first half of a millisecond; rests of tensor cores within a kernel; a dip of some 2 %, 100 us after a launch;
     energy of integers; operands of wgmma from registers (a tenth less) and of narrow tiles.

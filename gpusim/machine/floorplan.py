@@ -14,7 +14,8 @@ class Floorplan:
     Models: SMs are numbered in pairs (TPCs), a pair of each GPC in turn for as long as it has any, GPCs with more SMs last;
     some pairs of the first GPC, if any, take part in no cluster beyond a pair and have the last numbers; a GPC is on one
     side of L2.
-    Ignores: that GPUs of one name differ (which GPC has lone pairs, and how many; sides); parts of a GPC (CPCs).
+    Ignores: that GPUs of one name differ (which GPC has lone pairs, and how many; sides); parts of a GPC (CPCs), which the
+    crossbar deals out itself for stores.
     Source: kernels/memory_bandwidth (``topology``), launch_order (``start``), line_sharing (``distance``: lone pairs merge
     with the first GPC; sectors cross L2 for two SMs of different sides), h200_sxm, 2026-11-20.
     """

@@ -260,6 +260,10 @@ class Role:
             if self.spec.name in str(error):
                 raise
             raise type(error)(f"{self.who()}: {error}") from None
+        except TypeError as error:
+            if "numpy" not in str(error):
+                raise
+            raise LaunchError(f"{self.who()}: {error}: an op's numbers are Python's own, int(...) or float(...)") from error
         self.is_done = True
         self.engine.role_ended(self)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import gcd, inf
+from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import GOLDEN, Dispatcher
-from gpusim.machine.memory.xbar import by_turns
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.workload.launch import Launch
 
@@ -47,9 +46,8 @@ def sample_sms(
     """So many SMs, or more: whole GPCs of both sides of L2, those whose size is nearest the mean; None takes all.
 
     Models: CTAs keep the places that they have on the whole device, later ones lie as if slots of other GPCs fell free, too;
-    links of GPCs have their rates, but that a GPC stores what one does on average; slices, stores, HBM and the dispatch rate
-    are scaled to the share of SMs; a fill is as long as it is, and pays what its share of all the CTAs that use it is; what
-    others have read in an earlier wave is there.
+    links of GPCs have their rates; slices, stores, HBM and the dispatch rate are scaled to the share of SMs; a fill is as
+    long as it is, and pays what its share of all the CTAs that use it is; what others have read in an earlier wave is there.
     Ignores: that CTAs beyond the sample fetch tiles for it early; that GPCs of other sizes read at another pace, and that
     the slowest ends a persistent grid; that SMs of several GPCs keep what they share busier than those of one in step.
 
@@ -76,7 +74,6 @@ def sample_sms(
     places = [idx for idx, sms in enumerate(whole.slots) if sms_taken.issuperset(sms)]
     first_ctas = (np.array(places, dtype=np.int64)[:, None] * size + np.arange(size)).ravel()
     order = _order(launch, first_ctas, num_slots=num_slots, num_ctas=num_ctas)
-    stored = storing_rate(gpu) * count / len(taken)
     xbar, l2, hbm, dispatcher = gpu.xbar, gpu.l2, gpu.hbm, gpu.dispatcher
     scaled = replace(
         gpu,
@@ -88,10 +85,7 @@ def sample_sms(
         l2=replace(
             l2, sustained_fraction=l2.sustained_fraction * fraction, link_bytes_per_cycle=l2.link_bytes_per_cycle * fraction
         ),
-        xbar=replace(
-            xbar, write_bytes_per_cycle=xbar.write_bytes_per_cycle * fraction,
-            gpc_write_bytes_per_cycle=min(xbar.gpc_write_bytes_per_cycle, stored),
-        ),
+        xbar=replace(xbar, write_bytes_per_cycle=xbar.write_bytes_per_cycle * fraction),
         hbm=replace(
             hbm, peak_gb_per_s=hbm.peak_gb_per_s * fraction, sustained_read_gb_per_s=hbm.sustained_read_gb_per_s * fraction,
             sustained_write_gb_per_s=hbm.sustained_write_gb_per_s * fraction,
@@ -104,28 +98,6 @@ def sample_sms(
     )
     scales = _fill_scales(launch, order, at_once=min(num_slots, num_ctas))
     return Sample(gpu=scaled, order=order, fraction=fraction, fill_scales=scales)
-
-
-def storing_rate(gpu: GpuSpec) -> float:
-    """Bytes a cycle that an SM stores where all store, as turns of GPCs and lone pairs at their side give it.
-
-    The harmonic mean: what an SM stores takes it its own time, and others' are no shorter for it.
-    """
-    floorplan, most = gpu.floorplan, gpu.xbar.gpc_write_bytes_per_cycle
-    num_sides = gpu.l2.num_partitions
-    rates: list[float] = []
-    for side in sorted(set(floorplan.side_of_sm)):
-        groups = [len(sms) for sms in floorplan.members if floorplan.side_of_sm[sms[0]] == side]
-        if floorplan.lone and floorplan.side_of_sm[floorplan.lone[0]] == side:
-            groups.append(len(floorplan.lone))
-        of_side = inf
-        if num_sides > 1:
-            share = floorplan.side_of_sm.count(side) / gpu.num_sms
-            of_side = gpu.l2.link_bytes_per_cycle * share * num_sides / (1.0 - 1.0 / num_sides)
-        turns = [most] * len(groups) if of_side == inf else by_turns(of_side, [1] * len(groups), [most] * len(groups))
-        for size, gets in zip(groups, turns, strict=True):
-            rates += [gets / size] * size
-    return len(rates) / sum(1.0 / rate for rate in rates)
 
 
 def _order(launch: Launch, first_ctas: NDArray[np.int64], *, num_slots: int, num_ctas: int) -> NDArray[np.int64]:

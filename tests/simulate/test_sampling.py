@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,7 @@ from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import load_gpu
 from gpusim.simulate.door import check
 from gpusim.simulate.run import simulate
-from gpusim.simulate.sampling import sample_sms, slots_of_ctas, storing_rate
+from gpusim.simulate.sampling import sample_sms, slots_of_ctas
 from gpusim.workload import ops
 from gpusim.workload.launch import Launch, WarpRole
 
@@ -119,13 +117,3 @@ def test_fills_of_a_sample_pay_by_wave_what_its_share_of_those_who_read_them_is(
     sample = sample_sms(launch, H200, check(launch, H200), num_sms=16, num_slots=132, num_ctas=264)
     assert sample.fill_scales["A"] == pytest.approx([1.0, 1.0])
     assert sample.fill_scales["B"] == pytest.approx([16 / 132, 16 / 132])
-
-
-def test_a_gpc_of_a_sample_stores_what_an_sm_stores_on_average() -> None:
-    """Two sides of 8 SMs that store 80 B a cycle each: GPCs of 4 and 4 (10 B an SM), and of 2 and 6 (20 and 6.67)."""
-    gpu = replace(
-        H200, device=replace(H200.device, num_sms=16, lone_sms=0, gpcs={"2": 1, "4": 2, "6": 1}, gpc_sides=(0, 1, 1, 0)),
-        l2=replace(H200.l2, num_partitions=2, link_bytes_per_cycle=40.0),
-        xbar=replace(H200.xbar, gpc_write_bytes_per_cycle=1e6),
-    )
-    assert storing_rate(gpu) == pytest.approx(16 / (8 / 10 + 2 / 20 + 6 / (40 / 6)))

@@ -38,8 +38,8 @@ class XbarSpec:
     gpc_write_bytes_per_cycle: float
     """What they give out."""
     num_gpc_parts: int
-    """Parts of a GPC that have turns of their own for stores and as much each of what it gives out: every so manieth TPC is
-    of one part."""
+    """Parts of a GPC that have turns of their own for stores and as much each of what it gives out; TPCs are dealt out to
+    them in order."""
     bulk_read_fraction: float
     """Of what slices and links carry of loads and boxes, what they carry of bulk copies without rows."""
     merge_scope: Literal["sm", "tpc", "gpc"]
