@@ -136,7 +136,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 CODE: Mapping[str, tuple[int, int, int, int]] = {
     "ws1_64x64x64_c1x1_d1_bf16": (252, 89, 410, 624), "ws1_64x128x64_c1x1_d1_bf16": (250, 91, 443, 901),
     "ws1_128x128x64_c1x1_d1_bf16": (298, 91, 438, 2801), "pp2_64x128x64_c1x1_d1_bf16": (287, 91, 586, 962),
-    "pp2_64x256x64_c1x1_d1_bf16": (313, 91, 576, 2973),
+    "pp2_64x256x64_c1x1_d1_bf16": (313, 91, 576, 2974),
 }  # fmt: skip
 """As hopper_gemm's: the same loops inside of another come out a little otherwise; those of multistage are taken as there."""
 

@@ -134,10 +134,7 @@ def test_each_kind_is_drawn_as_often_as_it_is_there() -> None:
     assert np.abs(found - np.bincount(kinds)).max() <= 14.0
 
 
-ONE_CTA = pytest.mark.xfail(strict=True, reason="one CTA an SM: -0.7 % of what is left out (validation/deviations.md, 2)")
-
-
-@pytest.mark.parametrize("kind", [pytest.param(k, marks=ONE_CTA if "1024" in k else ()) for k in KINDS])
+@pytest.mark.parametrize("kind", KINDS)
 def test_waves_of_strangers_are_left_out_rightly(kind: str) -> None:
     mib = 192 * KINDS[kind].get("num_steps", 1)  # forty-five waves
     assert hold_together(stream(mib, **KINDS[kind]), H200).num_skipped_cycles > 0
