@@ -60,7 +60,9 @@ OWN_PACES = 0.1
 """The same in a wave that others follow: who is late takes the next CTA late, and the mean is the grid's pace."""
 
 LAST_PACES = 3e-3
-"""The same where nothing follows: the slowest ends the kernel, and who falls behind goes on to."""
+"""The same where nothing follows: the slowest ends the kernel, and who falls behind goes on to.
+
+A choice: at 1 % a kernel of one stage was 0.6 % off (validation/deviations.md, 2), and half a percent is allowed."""
 
 EXACT = 1e-5
 """Spread of a round, of its period, below which all CTAs are taken to be bound by the same thing of their own."""
@@ -87,7 +89,9 @@ QUICK_TRAFFIC_TOLERANCE = 0.03
 """How much the mean bytes from memory may differ, of what a wave touches, where an answer is to be quick."""
 
 QUICK_WORK_TOLERANCE = 0.1
-"""How much the mean bytes of a tensor may differ, and what is written back, where an answer is to be quick."""
+"""How much the mean bytes of a tensor may differ, and what is written back, where an answer is to be quick.
+
+A choice: without it split-K was 17 % off its full answer, as unlike waves were left out (validation/deviations.md, 3)."""
 
 QUEUE_TOLERANCE = 2e-2
 """How much longer copies may take than in the block before, of a period: a ring that drains slowly looks steady else."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from gpusim.evidence import sampled_products
 from gpusim.evidence.case import Config, KernelLaunch, Outputs, Repeated
+from gpusim.evidence.issue import DEPENDENT_CYCLES
 from gpusim.evidence.products import METRICS, problem_of
 from gpusim.evidence.whole import COUNTED, GEMM_LIMITS, pattern, whole_group, whole_kernel
 
@@ -233,8 +234,6 @@ CODE: Mapping[str, tuple[int, int, int, int]] = {
 """Cycles that an entry point's own instructions take a warp, in order, with the stalls and waits for results that nvcc 13.0
 has scheduled (``gpusim.evidence.issue``): a k-step beyond its mma.sync, and with double fragments beyond what it reads in
 their shade; all before the k-steps; a tile's way out of fragments; its way out through shared memory."""
-DEPENDENT_CYCLES = 4
-"""Of an instruction that waits for the one before."""
 
 
 def code_of(config: Config) -> dict[str, float]:

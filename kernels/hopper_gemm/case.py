@@ -29,6 +29,7 @@ from gpusim.evidence.case import (
     by_value,
     load_case,
 )
+from gpusim.evidence.issue import DEPENDENT_CYCLES
 from gpusim.evidence.products import METRICS, ROUNDING, problem_of
 from gpusim.evidence.whole import GEMM_LIMITS, SHARED, pattern, whole_group, whole_kernel
 from gpusim.workload.atoms import wgmma
@@ -394,8 +395,6 @@ SETUP: Mapping[str, int] = {
     "co2_128x128x128_c1x1_d1_regs_fp8": 679, "co2_128x256x128_c2x1_d1_regs_fp8": 774,
 }  # fmt: skip
 """The same of a CTA before its first tile: barriers of up to four stages, which warp does what."""
-DEPENDENT_CYCLES = 4
-"""Of an instruction that waits for the one before."""
 STAGED_CODE = {"smem": (435, 282), "tma_store": (345, 140)}
 """The same of a tile's way out through shared memory, and more for each 64 columns and rows of a warpgroup. Source: SASS of
 ``ws1_64x64x64`` and ``ws1_64x128x64``, whose tiles leave as one slice: the line through both."""

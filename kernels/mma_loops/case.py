@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gpusim import GpuSpec, simulate
 from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer, by_value
+from gpusim.evidence.issue import DEPENDENT_CYCLES
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
@@ -21,8 +22,6 @@ from gpusim.workload.ops import Op
 
 ROUNDS = (176, 48, 176)
 """Steps, the first to bring all in; a step's cycles are the difference between the last two."""
-DEPENDENT_CYCLES = 4
-"""Of an instruction that waits for the one before."""
 COLUMNS = ("tile", "warps", "stages", "fragments", "parts")
 
 Triple = tuple[int, int, int]

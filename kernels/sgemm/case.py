@@ -14,6 +14,7 @@ import numpy as np
 
 from gpusim.evidence import sampled_products
 from gpusim.evidence.case import Config, KernelLaunch, Outputs, Repeated
+from gpusim.evidence.issue import DEPENDENT_CYCLES
 from gpusim.evidence.products import METRICS, problem_of
 from gpusim.evidence.whole import COUNTED, GEMM_LIMITS, pattern, whole_group, whole_kernel
 
@@ -198,8 +199,6 @@ CODE: Mapping[str, tuple[int, int, int]] = {
 }
 """Cycles that an entry point's own instructions take a warp, in order, with the stalls that nvcc 13.0 has scheduled
 (``gpusim.evidence.issue``): a k-step beside FFMA, LDS and LDGSTS; all before the k-steps; all behind."""
-DEPENDENT_CYCLES = 4
-"""Of an instruction that waits for the one before."""
 PLACES = ("step_code", "tile_code", "store_code")
 
 

@@ -137,18 +137,23 @@ def gemm_clock_mhz(gpu: GpuSpec, *, mode: str, data: str, efficiency: float) -> 
     return PowerLimiter(gpu.clock).clock_mhz(activity, mode=mode, data=data)
 
 
+def gemm_tflops(gpu: GpuSpec, mode: str, data: str) -> float:
+    return gpu.num_sms * 4096 * 0.95 * gemm_clock_mhz(gpu, mode=mode, data=data, efficiency=0.95) / 1e6
+
+
+@pytest.mark.xfail(strict=True, reason="929 TFLOP/s for 894: zeros slow down at no known limit (deviations.md, 5)")
+def test_an_h200_runs_a_large_gemm_on_zeros_at_the_clock_that_was_seen(gpus: dict[str, GpuSpec]) -> None:
+    assert 0.98 * 894 < gemm_tflops(gpus["h200_sxm"], "sustained", "zeros") < 1.02 * 894
+
+
 def test_an_h200_runs_a_large_gemm_at_the_clocks_that_were_seen(gpus: dict[str, GpuSpec]) -> None:
     def tflops(mode: str, data: str) -> float:
-        mhz = gemm_clock_mhz(gpus["h200_sxm"], mode=mode, data=data, efficiency=0.95)
-        return gpus["h200_sxm"].num_sms * 4096 * 0.95 * mhz / 1e6
+        return gemm_tflops(gpus["h200_sxm"], mode, data)
 
     # 769 to 798 and 894 on zeros were seen, in trains of a length that is not told: the limit of a single launch holds for
     # some 20 ms (the marks of kernels/power_clock), the lower one after 100; a train of any length lies between them.
     assert 0.88 * 783 < tflops("sustained", "random") < 798
     assert 769 < tflops("single", "random") < 1.08 * 783
-    # On zeros no power binds: all is the highest clock of tensor cores at work, 4 % above what was seen. At full rate that
-    # is held for milliseconds, and in half a second falls by up to a tenth, at any watts (validation/deviations.md, 5).
-    assert 894 < tflops("single", "zeros") < tflops("sustained", "zeros") < 1.05 * 894
     assert 1550 < gemm_clock_mhz(gpus["h200_sxm"], mode="single", data="random", efficiency=0.95) < 1750
 
 
