@@ -33,7 +33,7 @@ def one(kernel: str = "load_1", sms: str = "0 1", skew: int = 0, state: str = "l
 
 def test_configs_are_the_same_every_time_and_as_many_as_promised() -> None:
     assert {group: len(configs) for group, configs in CONFIGS.items()} == {
-        "skew": 315, "distance": 175, "readers": 162, "multicast": 24, "control": 26,
+        "skew": 315, "distance": 175, "readers": 162, "edge": 192, "multicast": 24, "control": 26,
     }  # fmt: skip
     assert all(CASE.configs(group, 7) == configs for group, configs in CONFIGS.items())
 
