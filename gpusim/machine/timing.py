@@ -218,6 +218,10 @@ class SharedPipe:
         """Bytes that a transfer in flight has to move."""
         return (ticket.finish - self._virtual - (self._env._now - self._last) * self._rate) * ticket.share
 
+    def cycles_of(self, num_bytes: float, share: float) -> float:
+        """What a transfer with ``share`` takes for so many bytes, at the present rate."""
+        return num_bytes / (share * self._rate)
+
     def share_now(self, share: float) -> float:
         """How fast a transfer moves, beside others at 1, that would have ``share`` while the rate is short."""
         return share if self._rate < self.cap else 1.0

@@ -159,6 +159,9 @@ NARROW = 1.2
 """A link is looked at where its SMs would get so much more than with all SMs live: fewer are live, and unevenly. A margin
 chosen for speed and not measured: with all SMs live, what the links cost is in ``l2.sustained_fraction``."""
 
+INFINITE = float("inf")
+
+
 class Ask(NamedTuple):
     """What a request moves."""
 
@@ -226,7 +229,7 @@ class _Transfer:
             for ask in self.asks:
                 more, carried_more, is_joined, queued = xbar.price(ask, port, moved, share)
                 self.is_joined &= is_joined
-                self.queued_cycles = max(self.queued_cycles, queued)
+                self.queued_cycles = max(self.queued_cycles - link.slices.cycles_of(more, share), queued)
                 moved += more
                 carried += carried_more
             self.asks = None
@@ -249,7 +252,7 @@ class _Transfer:
             slices = port.link.slices
             moved, carried, is_joined, queued = xbar.price(ask, port, slices.left(self.ticket), self.ticket.share)
             self.is_joined &= is_joined
-            self.queued_cycles = max(self.queued_cycles, queued)
+            self.queued_cycles = max(self.queued_cycles - slices.cycles_of(moved, self.ticket.share), queued)
             total = self.num_moved_bytes + moved
             self.weight = mean = (self.weight * self.num_moved_bytes + carried * port.num_alike) / total
             self.num_moved_bytes = total
@@ -399,6 +402,9 @@ class Xbar(Component):
         self._window = QUEUE_LATENCIES * l2.spec.near_latency_cycles
         self._lately = {id(pipe): [0.0, 0.0] for pipe in self._side_slices.values()}
         self._is_mean = bool(alike)
+        window, spread = spec.merge_window_cycles, min(spec.merge_window_cycles, l2.spec.slice_spread_cycles)
+        self._early_cycles, self._late_cycles = window - spread, window + spread
+        """By how much who asks for a line may be late to join it, at the nearest slice and at the farthest."""
         self._ahead_bytes = spec.sm_read_bytes_per_cycle * l2.spec.near_latency_cycles
 
     def is_live(self, sm_idx: int, *, is_live: bool) -> None:
@@ -598,11 +604,10 @@ class Xbar(Component):
         if asked is not None:
             first, last, num, of_port, their_queue = asked
             done_at = tile.done_at
-            if done_at is None or done_at > self._env._now:
-                merged = 1.0
-            else:
-                late, waits = asked_at - self.spec.merge_window_cycles * rate - first, last - first - asking
-                merged = 1.0 if late <= 0.0 else max(0.0, 1.0 - late / waits) if waits > 0.0 else 0.0
+            merged, behind = 1.0, -INFINITE
+            if done_at is not None and done_at <= self._env._now:
+                late, waits = (asked_at - first) / rate, max(0.0, (last - first - asking) / rate)
+                merged, behind = self._merged(late, waits), 2.0 * (late - waits) - self._late_cycles
             room = self.spec.merge_limit - num
             if room < 1.0:
                 merged *= room
@@ -615,9 +620,14 @@ class Xbar(Component):
                 if of_port is not port:  # what an SM asks for twice is read once and sent to it twice
                     passing = read
                     is_joined = merged >= 1.0
-                    queued = their_queue if is_joined else queued
+                    if is_joined:
+                        queued = their_queue
+                    else:
+                        own = self._queued(port, read) if self._queue_cycles else 0.0
+                        queued = max(their_queue, own + min(0.0, behind))
                     early = self.spec.merge_window_cycles * rate
-                    length = max(read, pace * max(last - begin, asking - early, SECTOR_BYTES))
+                    lag = max(0.0, behind) * rate
+                    length = max(read, pace * max(last - begin + lag, asking - early, SECTOR_BYTES))
         if queued < 0.0:
             done_at = tile.done_at
             is_there = done_at is not None and done_at <= self._env._now
@@ -627,6 +637,23 @@ class Xbar(Component):
         carried = max(passing * weight, of_requests)
         counters.carried_bytes += carried
         return length, carried, is_joined, queued
+
+    def _merged(self, late_cycles: float, waits_cycles: float) -> float:
+        """What of a request's lines joins another's that was so much earlier, where its last line gained ``waits_cycles``.
+
+        How long a line can be joined depends on how far its slice is: evenly spread.
+        """
+        waits_cycles = max(waits_cycles, 1e-3)
+        before, after = (self._joined(late) for late in (late_cycles - waits_cycles, late_cycles))
+        return min(1.0, max(0.0, (after - before) / waits_cycles))
+
+    def _joined(self, late_cycles: float) -> float:
+        """The integral, up to ``late_cycles``, of the chance that a line so late joins."""
+        first, last = self._early_cycles, self._late_cycles
+        if late_cycles <= first:
+            return late_cycles
+        beyond = min(late_cycles, last) - first
+        return first + beyond - (beyond * beyond / (2.0 * (last - first)) if last > first else beyond)
 
     def _queued(self, port: _Port, num_bytes: float) -> float:
         """What the last of a request's lines waits at its slice: each finds a queue of its own, as in memory."""
