@@ -104,7 +104,9 @@ class Residency(Protocol):
 class TileState:
     """A tile in L2: which wave fetched it, when its last byte is there, who waits, who has it, who asked for it lately."""
 
-    __slots__ = ("asked", "copied_at", "crossings", "done_at", "loss", "missed", "sides", "waiting", "wave")
+    __slots__ = (
+        "asked", "copied_at", "crossings", "done_at", "loss", "missed", "queued", "queued_until", "sides", "waiting", "wave",
+    )
 
     def __init__(self) -> None:
         """A tile that nobody has fetched."""
@@ -113,9 +115,13 @@ class TileState:
         """Cycle at which the fill is in L2; None while that is not known."""
         self.waiting: list[tuple[float, float, Done]] = []
         """(cycle at which the port would let it pass, latency from there, whom to tell)."""
-        self.asked: dict[int, tuple[float, float, float, object, float]] = {}
+        self.asked: dict[int, tuple[float, float, float, object]] = {}
         """For each merge group who asked for it last: what the slices have moved (``SharedPipe.moved``) as its first line
         passes and as its last one does, how many are served with a line of it, on average, and through whose port."""
+        self.queued = 0.0
+        """What the last of its lines waits at its slice."""
+        self.queued_until = 0.0
+        """Cycle from which on the queues there are others."""
         self.sides = 0
         """A bit for each side that has read it, and so has a copy."""
         self.loss: Loss | None = None

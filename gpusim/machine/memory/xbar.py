@@ -194,7 +194,7 @@ class _Transfer:
 
     __slots__ = (
         "ask", "asks", "group", "is_joined", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port",
-        "queued_cycles", "ticket", "weight", "xbar",
+        "queues", "ticket", "weight", "xbar",
     )
 
     def __init__(self, xbar: Xbar, port: _Port, ask: Ask, part: Part, group: object) -> None:
@@ -212,8 +212,8 @@ class _Transfer:
         self.group = group
         self.is_joined = False
         """Whether all of it comes with what other SMs had asked for."""
-        self.queued_cycles = 0.0
-        """What its last line waited at its slice."""
+        self.queues: list[tuple[TileState, float, float]] = []
+        """Tiles out of L2: bytes, and what the slices' clock has moved by when their last line passes."""
         self.link_at = 0.0
         """When the link of the GPC has carried it."""
         self.ticket: Ticket | None = None
@@ -224,14 +224,15 @@ class _Transfer:
         port.active = self
         link = port.link
         share = link.slices.share_now(link.share if self.group is None else link.bulk_share)
-        moved, carried, self.is_joined, self.queued_cycles = xbar.price(self.ask, port, 0.0, share)
+        moved, carried, self.is_joined = xbar.price(self.ask, port, 0.0, share)
+        self._wait_at_slices(self.ask, moved)
         if self.asks is not None:
             for ask in self.asks:
-                more, carried_more, is_joined, queued = xbar.price(ask, port, moved, share)
+                more, carried_more, is_joined = xbar.price(ask, port, moved, share)
                 self.is_joined &= is_joined
-                self.queued_cycles = max(self.queued_cycles - link.slices.cycles_of(more, share), queued)
                 moved += more
                 carried += carried_more
+                self._wait_at_slices(ask, moved)
             self.asks = None
         if port.link.is_narrow:
             self.link_at = port.link.pipe.reserve_alike(carried, port.num_alike, at_cycle=xbar.now())
@@ -250,10 +251,10 @@ class _Transfer:
         else:
             xbar, port = self.xbar, self.port
             slices = port.link.slices
-            moved, carried, is_joined, queued = xbar.price(ask, port, slices.left(self.ticket), self.ticket.share)
+            moved, carried, is_joined = xbar.price(ask, port, slices.left(self.ticket), self.ticket.share)
             self.is_joined &= is_joined
-            self.queued_cycles = max(self.queued_cycles - slices.cycles_of(moved, self.ticket.share), queued)
             total = self.num_moved_bytes + moved
+            self._wait_at_slices(ask, total)
             self.weight = mean = (self.weight * self.num_moved_bytes + carried * port.num_alike) / total
             self.num_moved_bytes = total
             if port.link.is_narrow:
@@ -263,6 +264,11 @@ class _Transfer:
             self.more = [part]
         else:
             self.more.append(part)
+
+    def _wait_at_slices(self, ask: Ask, moved_bytes: float) -> None:
+        tile = ask.tile
+        if tile is not None and tile.done_at is not None and tile.done_at <= self.xbar.now():
+            self.queues.append((tile, ask.num_bytes, moved_bytes))
 
     def __call__(self, cycle: float) -> None:
         """The last byte has passed the slices and the port."""
@@ -274,7 +280,11 @@ class _Transfer:
             port.active = None
         if cycle < self.link_at:
             cycle = self.link_at
-        spread = self.xbar.l2.spread_cycles(self.num_bytes / LINE_BYTES) + self.queued_cycles
+        slices, queued = port.link.slices, 0.0
+        for tile, num_bytes, moved in self.queues:
+            behind = slices.cycles_of(self.num_moved_bytes - moved, 1.0)
+            queued = max(queued, self.xbar.queued(port, tile, num_bytes) - behind)
+        spread = self.xbar.l2.spread_cycles(self.num_bytes / LINE_BYTES) + queued
         ahead = self.xbar.spec.merge_window_cycles if self.is_joined else 0.0
         _hand_over(self.part, cycle, spread, ahead)
         if self.more is not None:
@@ -400,7 +410,7 @@ class Xbar(Component):
         self._queue_cycles = l2.spec.queue_cycles if l2.spec.near_latency_cycles else 0.0
         """None without a latency: what a slice was asked for lately is counted over so many of these."""
         self._window = QUEUE_LATENCIES * l2.spec.near_latency_cycles
-        self._lately = {id(pipe): [0.0, 0.0] for pipe in self._side_slices.values()}
+        self._lately = {id(pipe): [0.0, 0.0, 0.0] for pipe in self._side_slices.values()}
         self._is_mean = bool(alike)
         window, spread = spec.merge_window_cycles, min(spec.merge_window_cycles, l2.spec.slice_spread_cycles)
         self._early_cycles, self._late_cycles = window - spread, window + spread
@@ -578,8 +588,8 @@ class Xbar(Component):
         counters = self.counters
         return counters.read_bytes * counters.carried_bytes / counters.asked_bytes if counters.asked_bytes else 0.0
 
-    def price(self, ask: Ask, port: _Port, behind_bytes: float, pace: float) -> tuple[float, float, bool, float]:
-        """(bytes by which the slices' clock goes on meanwhile, bytes that slices and links carry, if all joins, its queue).
+    def price(self, ask: Ask, port: _Port, behind_bytes: float, pace: float) -> tuple[float, float, bool]:
+        """(bytes by which the slices' clock goes on meanwhile, bytes that slices and links carry, if all joins).
 
         Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it,
         ``pace`` times as fast as that clock goes.
@@ -589,7 +599,7 @@ class Xbar(Component):
         if tile is None:
             carried = max(num_bytes * weight, of_requests)
             counters.carried_bytes += carried
-            return num_bytes, carried, False, 0.0
+            return num_bytes, carried, False
         slices = port.link.slices
         moved, rate = slices.moved()
         begin = moved + behind_bytes / pace
@@ -600,9 +610,8 @@ class Xbar(Component):
         asked = tile.asked.get(port.region)
         asking = num_bytes * rate / slices.alone
         read, length, served, passing, is_joined = num_bytes, num_bytes, 1.0, num_bytes, False
-        queued = -1.0
         if asked is not None:
-            first, last, num, of_port, their_queue = asked
+            first, last, num, of_port = asked
             done_at = tile.done_at
             merged, behind = 1.0, -INFINITE
             if done_at is not None and done_at <= self._env._now:
@@ -620,23 +629,14 @@ class Xbar(Component):
                 if of_port is not port:  # what an SM asks for twice is read once and sent to it twice
                     passing = read
                     is_joined = merged >= 1.0
-                    if is_joined:
-                        queued = their_queue
-                    else:
-                        own = self._queued(port, read) if self._queue_cycles else 0.0
-                        queued = max(their_queue, own + min(0.0, behind))
                     early = self.spec.merge_window_cycles * rate
                     lag = max(0.0, behind) * rate
                     length = max(read, pace * max(last - begin + lag, asking - early, SECTOR_BYTES))
-        if queued < 0.0:
-            done_at = tile.done_at
-            is_there = done_at is not None and done_at <= self._env._now
-            queued = self._queued(port, read) if is_there and self._queue_cycles else 0.0
-        tile.asked[port.region] = (begin, begin + length / pace, served, port, queued)
+        tile.asked[port.region] = begin, begin + length / pace, served, port
         counters.served_bytes += read * reads
         carried = max(passing * weight, of_requests)
         counters.carried_bytes += carried
-        return length, carried, is_joined, queued
+        return length, carried, is_joined
 
     def _merged(self, late_cycles: float, waits_cycles: float) -> float:
         """What of a request's lines joins another's that was so much earlier, where its last line gained ``waits_cycles``.
@@ -655,21 +655,34 @@ class Xbar(Component):
         beyond = min(late_cycles, last) - first
         return first + beyond - (beyond * beyond / (2.0 * (last - first)) if last > first else beyond)
 
-    def _queued(self, port: _Port, num_bytes: float) -> float:
-        """What the last of a request's lines waits at its slice: each finds a queue of its own, as in memory."""
-        slices = port.link.slices
-        now = self._env._now
+    def _busy(self, slices: SharedPipe) -> float:
+        """What slices gave lately, over what they could have given."""
+        now, served = self._env._now, slices.served()
         lately = self._lately[id(slices)]
-        lately[0] *= exp((lately[1] - now) / self._window)
-        lately[1] = now
-        share = min(MOST_SHARE, lately[0] / (self._window * slices.total / self.l2.spec.sustained_fraction))
-        lately[0] += num_bytes
-        if share <= 0.0:
+        before, since, recent = lately
+        recent = recent * exp((since - now) / self._window) + served - before
+        lately[:] = served, now, recent
+        return recent / (self._window * slices.total / self.l2.spec.sustained_fraction)
+
+    def queued(self, port: _Port, tile: TileState, num_bytes: float) -> float:
+        """What the last of a request's lines waits at its slice: each finds a queue of its own, as in memory.
+
+        Who reads the same lines soon after finds the same queues.
+        """
+        if not self._queue_cycles:
             return 0.0
-        port.num_draws += 1
-        place = 0.5 if self._is_mean else port.num_draws * GOLDEN % 1.0
-        missed = 1.0 - place ** (LINE_BYTES / max(num_bytes, LINE_BYTES))
-        return max(0.0, -self._queue_cycles / (1.0 - share) * log(missed / share)) if missed > 0.0 else 0.0
+        now = self._env._now
+        if now < tile.queued_until:
+            return tile.queued
+        tile.queued_until = now + self._window
+        share = min(MOST_SHARE, self._busy(port.link.slices))
+        missed = 0.0
+        if share > 0.0:
+            port.num_draws += 1
+            place = 0.5 if self._is_mean else port.num_draws * GOLDEN % 1.0
+            missed = 1.0 - place ** (LINE_BYTES / max(num_bytes, LINE_BYTES))
+        tile.queued = max(0.0, -self._queue_cycles / (1.0 - share) * log(missed / share)) if missed > 0.0 else 0.0
+        return tile.queued
 
     def _deliver(self, sm_idx: int, ask: Ask, request: MemoryRequest, part: Part, group: object) -> None:
         self.counters.read_bytes += request.num_bytes * request.crossings * request.num_alike
