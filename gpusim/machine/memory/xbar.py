@@ -659,10 +659,12 @@ class Xbar(Component):
         """What slices gave lately, over what they could have given."""
         now, served = self._env._now, slices.served()
         lately = self._lately[id(slices)]
-        before, since, recent = lately
-        recent = recent * exp((since - now) / self._window) + served - before
-        lately[:] = served, now, recent
-        return recent / (self._window * slices.total / self.l2.spec.sustained_fraction)
+        before, since, share = lately
+        if now > since:
+            gave = (served - before) / ((now - since) * slices.total) * self.l2.spec.sustained_fraction
+            share = gave + (share - gave) * exp((since - now) / self._window)
+            lately[:] = served, now, share
+        return share
 
     def queued(self, port: _Port, tile: TileState, num_bytes: float) -> float:
         """What the last of a request's lines waits at its slice: each finds a queue of its own, as in memory.
