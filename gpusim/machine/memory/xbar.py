@@ -415,6 +415,8 @@ class Xbar(Component):
         window, spread = spec.merge_window_cycles, min(spec.merge_window_cycles, l2.spec.slice_spread_cycles)
         self._early_cycles, self._late_cycles = window - spread, window + spread
         """By how much who asks for a line may be late to join it, at the nearest slice and at the farthest."""
+        self._far_cycles = l2.spec.far_latency_cycles - l2.spec.near_latency_cycles
+        """What lines of the other side take longer."""
         self._ahead_bytes = spec.sm_read_bytes_per_cycle * l2.spec.near_latency_cycles
 
     def is_live(self, sm_idx: int, *, is_live: bool) -> None:
@@ -614,7 +616,11 @@ class Xbar(Component):
             first, last, num, of_port = asked
             done_at = tile.done_at
             merged, behind = 1.0, -INFINITE
-            if done_at is not None and done_at <= self._env._now:
+            if done_at is None:
+                pass  # no line of it is there
+            elif done_at > self._env._now:
+                merged = self._pending(tile, done_at, self._env._now + (asked_at - moved) / rate)
+            else:
                 late, waits = (asked_at - first) / rate, max(0.0, (last - first - asking) / rate)
                 merged, behind = self._merged(late, waits), 2.0 * (late - waits) - self._late_cycles
             room = self.spec.merge_limit - num
@@ -637,6 +643,12 @@ class Xbar(Component):
         carried = max(passing * weight, of_requests)
         counters.carried_bytes += carried
         return length, carried, is_joined
+
+    def _pending(self, tile: TileState, done_at: float, at_cycle: float) -> float:
+        """What of a fill's lines one that asks then can still join: they come evenly, those of the other side later."""
+        last_at = done_at + self._far_cycles
+        since = at_cycle - self.spec.merge_window_cycles - tile.first_at
+        return 1.0 if since <= 0.0 else max(0.0, 1.0 - since / (last_at - tile.first_at))
 
     def _merged(self, late_cycles: float, waits_cycles: float) -> float:
         """What of a request's lines joins another's that was so much earlier, where its last line gained ``waits_cycles``.
