@@ -159,9 +159,6 @@ NARROW = 1.2
 """A link is looked at where its SMs would get so much more than with all SMs live: fewer are live, and unevenly. A margin
 chosen for speed and not measured: with all SMs live, what the links cost is in ``l2.sustained_fraction``."""
 
-INFINITE = float("inf")
-
-
 class Ask(NamedTuple):
     """What a request moves."""
 
@@ -193,7 +190,7 @@ class _Transfer:
     """
 
     __slots__ = (
-        "ask", "asks", "group", "is_joined", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port",
+        "ahead_cycles", "ask", "asks", "group", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port",
         "queues", "ticket", "weight", "xbar",
     )
 
@@ -210,8 +207,8 @@ class _Transfer:
         self.part = part
         self.more: list[Part] | None = None
         self.group = group
-        self.is_joined = False
-        """Whether all of it comes with what other SMs had asked for."""
+        self.ahead_cycles = 0.0
+        """By how much its last line may come sooner than it would if nobody else had asked."""
         self.queues: list[tuple[TileState, float, float]] = []
         """Tiles out of L2: bytes, and what the slices' clock has moved by when their last line passes."""
         self.link_at = 0.0
@@ -224,12 +221,12 @@ class _Transfer:
         port.active = self
         link = port.link
         share = link.slices.share_now(link.share if self.group is None else link.bulk_share)
-        moved, carried, self.is_joined = xbar.price(self.ask, port, 0.0, share)
+        moved, carried, self.ahead_cycles = xbar.price(self.ask, port, 0.0, share)
         self._wait_at_slices(self.ask, moved)
         if self.asks is not None:
             for ask in self.asks:
-                more, carried_more, is_joined = xbar.price(ask, port, moved, share)
-                self.is_joined &= is_joined
+                more, carried_more, ahead = xbar.price(ask, port, moved, share)
+                self.ahead_cycles = min(self.ahead_cycles, ahead)
                 moved += more
                 carried += carried_more
                 self._wait_at_slices(ask, moved)
@@ -251,8 +248,8 @@ class _Transfer:
         else:
             xbar, port = self.xbar, self.port
             slices = port.link.slices
-            moved, carried, is_joined = xbar.price(ask, port, slices.left(self.ticket), self.ticket.share)
-            self.is_joined &= is_joined
+            moved, carried, ahead = xbar.price(ask, port, slices.left(self.ticket), self.ticket.share)
+            self.ahead_cycles = min(self.ahead_cycles, ahead)
             total = self.num_moved_bytes + moved
             self._wait_at_slices(ask, total)
             self.weight = mean = (self.weight * self.num_moved_bytes + carried * port.num_alike) / total
@@ -285,7 +282,7 @@ class _Transfer:
             behind = slices.cycles_of(self.num_moved_bytes - moved, 1.0)
             queued = max(queued, self.xbar.queued(port, tile, num_bytes) - behind)
         spread = self.xbar.l2.spread_cycles(self.num_bytes / LINE_BYTES) + queued
-        ahead = self.xbar.spec.merge_window_cycles if self.is_joined else 0.0
+        ahead = self.ahead_cycles
         _hand_over(self.part, cycle, spread, ahead)
         if self.more is not None:
             for part in self.more:
@@ -590,8 +587,8 @@ class Xbar(Component):
         counters = self.counters
         return counters.read_bytes * counters.carried_bytes / counters.asked_bytes if counters.asked_bytes else 0.0
 
-    def price(self, ask: Ask, port: _Port, behind_bytes: float, pace: float) -> tuple[float, float, bool]:
-        """(bytes by which the slices' clock goes on meanwhile, bytes that slices and links carry, if all joins).
+    def price(self, ask: Ask, port: _Port, behind_bytes: float, pace: float) -> tuple[float, float, float]:
+        """(bytes by which the slices' clock goes on meanwhile, bytes that slices and links carry, cycles gained).
 
         Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it,
         ``pace`` times as fast as that clock goes.
@@ -601,7 +598,7 @@ class Xbar(Component):
         if tile is None:
             carried = max(num_bytes * weight, of_requests)
             counters.carried_bytes += carried
-            return num_bytes, carried, False
+            return num_bytes, carried, 0.0
         slices = port.link.slices
         moved, rate = slices.moved()
         begin = moved + behind_bytes / pace
@@ -611,18 +608,19 @@ class Xbar(Component):
             asked_at = begin - self._ahead_bytes
         asked = tile.asked.get(port.region)
         asking = num_bytes * rate / slices.alone
-        read, length, served, passing, is_joined = num_bytes, num_bytes, 1.0, num_bytes, False
+        read, length, served, passing, ahead = num_bytes, num_bytes, 1.0, num_bytes, 0.0
         if asked is not None:
             first, last, num, of_port = asked
             done_at = tile.done_at
-            merged, behind = 1.0, -INFINITE
+            merged, late = 1.0, 0.0
             if done_at is None:
                 pass  # no line of it is there
             elif done_at > self._env._now:
                 merged = self._pending(tile, done_at, self._env._now + (asked_at - moved) / rate)
             else:
                 late, waits = (asked_at - first) / rate, max(0.0, (last - first - asking) / rate)
-                merged, behind = self._merged(late, waits), 2.0 * (late - waits) - self._late_cycles
+                merged = self._merged(late, waits)
+                late = max(0.0, late - waits)  # the last line
             room = self.spec.merge_limit - num
             if room < 1.0:
                 merged *= room
@@ -634,15 +632,15 @@ class Xbar(Component):
                 served += merged * num
                 if of_port is not port:  # what an SM asks for twice is read once and sent to it twice
                     passing = read
-                    is_joined = merged >= 1.0
+                    ahead = min(self.spec.merge_window_cycles, max(0.0, self._late_cycles - late))
                     early = self.spec.merge_window_cycles * rate
-                    lag = max(0.0, behind) * rate
+                    lag = max(0.0, 2.0 * late - self._late_cycles) * rate
                     length = max(read, pace * max(last - begin + lag, asking - early, SECTOR_BYTES))
         tile.asked[port.region] = begin, begin + length / pace, served, port
         counters.served_bytes += read * reads
         carried = max(passing * weight, of_requests)
         counters.carried_bytes += carried
-        return length, carried, is_joined
+        return length, carried, ahead
 
     def _pending(self, tile: TileState, done_at: float, at_cycle: float) -> float:
         """What of a fill's lines one that asks then can still join: they come evenly, those of the other side later."""
@@ -655,17 +653,22 @@ class Xbar(Component):
 
         How long a line can be joined depends on how far its slice is: evenly spread.
         """
-        waits_cycles = max(waits_cycles, 1e-3)
-        before, after = (self._joined(late) for late in (late_cycles - waits_cycles, late_cycles))
-        return min(1.0, max(0.0, (after - before) / waits_cycles))
+        first, last = self._early_cycles, self._late_cycles
+        if late_cycles <= first:
+            return 1.0
+        if late_cycles - waits_cycles >= last:
+            return 0.0
+        if waits_cycles <= 0.0:
+            return (last - late_cycles) / (last - first)
+        return (self._joined(late_cycles) - self._joined(late_cycles - waits_cycles)) / waits_cycles
 
     def _joined(self, late_cycles: float) -> float:
         """The integral, up to ``late_cycles``, of the chance that a line so late joins."""
         first, last = self._early_cycles, self._late_cycles
-        if late_cycles <= first:
-            return late_cycles
+        if late_cycles <= first or first == last:
+            return min(late_cycles, first)
         beyond = min(late_cycles, last) - first
-        return first + beyond - (beyond * beyond / (2.0 * (last - first)) if last > first else beyond)
+        return first + beyond - beyond * beyond / (2.0 * (last - first))
 
     def _busy(self, slices: SharedPipe) -> float:
         """What slices gave lately, over what they could have given."""
@@ -689,7 +692,9 @@ class Xbar(Component):
         if now < tile.queued_until:
             return tile.queued
         tile.queued_until = now + self._window
-        share = min(MOST_SHARE, self._busy(port.link.slices))
+        slices = port.link.slices
+        own = num_bytes * self.l2.spec.sustained_fraction / (self._window * slices.total)
+        share = min(MOST_SHARE, self._busy(slices) - own)
         missed = 0.0
         if share > 0.0:
             port.num_draws += 1
