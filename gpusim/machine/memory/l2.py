@@ -105,8 +105,8 @@ class TileState:
     """A tile in L2: which wave fetched it, when its last byte is there, who waits, who has it, who asked for it lately."""
 
     __slots__ = (
-        "asked", "copied_at", "crossings", "done_at", "first_at", "loss", "missed", "queued", "queued_until", "sides", "waiting",
-        "wave",
+        "asked", "copied_at", "crossings", "done_at", "first_at", "loss", "missed", "queued", "queued_until", "sides",
+        "waiting", "wave",
     )
 
     def __init__(self) -> None:
