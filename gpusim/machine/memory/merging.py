@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from math import exp, log
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import simpy
 
-from gpusim.machine.component import Counters
 from gpusim.machine.memory.hbm import GOLDEN, MOST_SHARE, QUEUE_LATENCIES
 from gpusim.machine.memory.l2 import L2Spec, TileState
 from gpusim.machine.timing import SharedPipe
@@ -20,18 +18,11 @@ DRAWS_APART = 7
 few steps is nearly that of all."""
 
 
-@dataclass(slots=True)
-class XbarCounters(Counters):
-    """Bytes at the SMs' ports."""
+class Served(Protocol):
+    """What is counted here: the crossbar's counters."""
 
-    read_bytes: float = field(default=0.0, metadata={"ncu": "l1tex__m_xbar2l1tex_read_bytes.sum"})
-    write_bytes: float = field(default=0.0, metadata={"ncu": "l1tex__m_l1tex2xbar_write_bytes.sum"})
-    asked_bytes: float = 0.0
-    """Bytes of the reads that were simulated, each counted once, and of those that they stand for."""
-    served_bytes: float = 0.0
-    """Of these, what the slices served: merged requests and further receivers of a multicast ride along."""
-    carried_bytes: float = 0.0
-    """The same, with what bulk copies take beyond their bytes."""
+    served_bytes: float
+    carried_bytes: float
 
 
 class Ask(NamedTuple):
@@ -76,7 +67,7 @@ class Merging:
     """
 
     def __init__(
-        self, env: simpy.Environment, spec: L2Spec, counters: XbarCounters, slices: Iterable[SharedPipe], *, limit: int,
+        self, env: simpy.Environment, spec: L2Spec, counters: Served, slices: Iterable[SharedPipe], *, limit: int,
         window_cycles: float, port_bytes_per_cycle: float, is_mean: bool,
     ) -> None:
         """``slices`` of each side; ``limit`` and ``window_cycles`` are ``merge_limit`` and ``merge_window_cycles``.

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import simpy
 
-from gpusim.machine.component import Component, MemoryRequest
+from gpusim.machine.component import Component, Counters, MemoryRequest
 from gpusim.machine.floorplan import Floorplan
 from gpusim.machine.memory.hbm import GOLDEN
 from gpusim.machine.memory.l2 import L2, StoreKind, TileState
 from gpusim.machine.memory.links import Link, by_turns, parts_of_gpcs
-from gpusim.machine.memory.merging import DRAWS_APART, Ask, Merging, Reader, XbarCounters
+from gpusim.machine.memory.merging import DRAWS_APART, Ask, Merging, Reader
 from gpusim.machine.store_port import StorePort
 from gpusim.machine.timing import Done, Pipe, SharedPipe, Ticket
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
@@ -53,6 +53,20 @@ class XbarSpec:
     """For how long after a line has passed the slices who asks for it may still get it with whom it was for."""
     sm_distance_cycles: float
     """What lines take longer to the SM that is farthest from L2 than to the nearest; the others lie evenly between."""
+
+
+@dataclass(slots=True)
+class XbarCounters(Counters):
+    """Bytes at the SMs' ports."""
+
+    read_bytes: float = field(default=0.0, metadata={"ncu": "l1tex__m_xbar2l1tex_read_bytes.sum"})
+    write_bytes: float = field(default=0.0, metadata={"ncu": "l1tex__m_l1tex2xbar_write_bytes.sum"})
+    asked_bytes: float = 0.0
+    """Bytes of the reads that were simulated, each counted once, and of those that they stand for."""
+    served_bytes: float = 0.0
+    """Of these, what the slices served: merged requests and further receivers of a multicast ride along."""
+    carried_bytes: float = 0.0
+    """The same, with what bulk copies take beyond their bytes."""
 
 
 class _Port(Reader):
