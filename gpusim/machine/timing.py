@@ -181,8 +181,8 @@ class SharedPipe:
     """
 
     __slots__ = (
-        "_base", "_env", "_heap", "_last", "_rate", "_ringing", "_seq", "_timer", "_virtual", "_weight", "alone", "cap",
-        "rings_at", "total",
+        "_base", "_env", "_heap", "_last", "_rate", "_ringing", "_seq", "_served", "_timer", "_virtual", "_weight", "alone",
+        "cap", "rings_at", "total",
     )
 
     def __init__(self, env: simpy.Environment, *, bytes_per_cycle: float, cap_bytes_per_cycle: float) -> None:
@@ -195,6 +195,7 @@ class SharedPipe:
         self._heap: list[tuple[float, int, Ticket]] = []
         self._base = 0.0
         self._virtual = 0.0
+        self._served = 0.0
         self._last = 0.0
         self._rate = cap_bytes_per_cycle
         self._weight = 0.0
@@ -210,13 +211,23 @@ class SharedPipe:
     def moved(self) -> tuple[float, float]:
         """(bytes that a transfer which never ended would have moved up to now, bytes a cycle that each moves now)."""
         now = self._env._now
-        self._virtual = virtual = self._virtual + (now - self._last) * self._rate
+        moved = (now - self._last) * self._rate
+        self._virtual = virtual = self._virtual + moved
+        self._served += moved * self._weight
         self._last = now
         return self._base + virtual, self._rate
+
+    def served(self) -> float:
+        """Bytes of all transfers up to now, each by its weight."""
+        return self._served + (self._env._now - self._last) * self._rate * self._weight
 
     def left(self, ticket: Ticket) -> float:
         """Bytes that a transfer in flight has to move."""
         return (ticket.finish - self._virtual - (self._env._now - self._last) * self._rate) * ticket.share
+
+    def cycles_of(self, num_bytes: float, share: float) -> float:
+        """What a transfer with ``share`` takes for so many bytes, at the present rate."""
+        return num_bytes / (share * self._rate)
 
     def share_now(self, share: float) -> float:
         """How fast a transfer moves, beside others at 1, that would have ``share`` while the rate is short."""
@@ -228,7 +239,9 @@ class SharedPipe:
         ``share``: how much it gets while the rate is short, where others get 1.
         """
         now = self._env._now  # the property costs a tenth of a run
-        self._virtual = virtual = self._virtual + (now - self._last) * self._rate
+        gone = (now - self._last) * self._rate
+        self._virtual = virtual = self._virtual + gone
+        self._served += gone * self._weight
         self._last = now
         self._seq = seq = self._seq + 1
         heap = self._heap
@@ -248,7 +261,9 @@ class SharedPipe:
     def extend(self, ticket: Ticket, num_bytes: float, weight: float) -> Ticket:
         """Let a transfer in flight carry ``num_bytes`` more, at ``weight`` from now on; returns its new ticket."""
         now = self._env._now
-        self._virtual += (now - self._last) * self._rate
+        moved = (now - self._last) * self._rate
+        self._virtual += moved
+        self._served += moved * self._weight
         self._last = now
         ticket.is_void = True
         self._seq = seq = self._seq + 1
@@ -307,7 +322,9 @@ class SharedPipe:
     def ring(self) -> None:
         """Transfers that have ended by now leave, and those whom it concerns are told."""
         now = self._env._now
-        self._virtual += (now - self._last) * self._rate
+        moved = (now - self._last) * self._rate
+        self._virtual += moved
+        self._served += moved * self._weight
         self._last = now
         self.rings_at = NEVER
         heap = self._heap

@@ -83,7 +83,8 @@ def sample_sms(
             gpcs=Counter(str(floorplan.gpc_of_sm.count(gpc_idx)) for gpc_idx in taken),
         ),
         l2=replace(
-            l2, sustained_fraction=l2.sustained_fraction * fraction, link_bytes_per_cycle=l2.link_bytes_per_cycle * fraction
+            l2, slice_bytes_per_cycle=l2.slice_bytes_per_cycle * fraction,
+            link_bytes_per_cycle=l2.link_bytes_per_cycle * fraction,
         ),
         xbar=replace(xbar, write_bytes_per_cycle=xbar.write_bytes_per_cycle * fraction),
         hbm=replace(

@@ -53,6 +53,8 @@ OF_ONE_GPC = (0, 1, 16, 17, 32, 33, 48, 49)
 """SMs that merge with SM 0, on two H200."""
 
 SKEWS = (0, 25, 50, 100, 150, 200, 250, 300, 350, 400, 500, 600, 800, 1200, 2000)
+EDGES = {"l2": range(40, 120, 5), "hbm": range(300, 700, 25)}
+"""Skews around that at which the second request no longer joins the first."""
 READ = "lts__t_sectors_srcunit_tex_op_read.sum"
 METRICS = (
     READ,
@@ -97,6 +99,16 @@ def skew(seed: int) -> list[Config]:
         *product(("bulk",), (near,), ("hbm",), (16384,)),
     ]
     return _placed([_config(kernel, sms, state, size, skew) for kernel, sms, state, size in plans for skew in SKEWS])
+
+
+def edge(seed: int) -> list[Config]:
+    """Pairs of one GPC around the time at which they no longer merge; every second skew judges."""
+    del seed  # a sweep, the same for every seed
+    ways = (("load_1", 2048), ("bulk", 2048), ("bulk", 16384))
+    plans = [(*way, pair, state) for way in ways for pair in ((0, 1), (0, 16)) for state in EDGES]
+    return _placed([
+        _config(kernel, sms, state, size, skew) for kernel, size, sms, state in plans for skew in EDGES[state]
+    ])  # fmt: skip
 
 
 def _turned(sms: Sequence[int]) -> list[int]:
@@ -418,7 +430,7 @@ def _windows(rows: Sequence[Config]) -> list[float]:
     """Of each pair that merges at no skew and does not at the largest: the skew between, by straight lines."""
     series: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     for row in rows:
-        if row["group"] == "skew" and row["state"] == "l2" and row.get("skew_p50_cycles") and row.get(READ):
+        if row["group"] in {"skew", "edge"} and row["state"] == "l2" and row.get("skew_p50_cycles") and row.get(READ):
             of_pair = series.setdefault((row["kernel"], row["sms"], row["shot_bytes"]), [])
             of_pair.append((float(row["skew_p50_cycles"]), _reads(row)))
     found = []
@@ -453,6 +465,7 @@ CASE = Case(
         "distance": Group(configs=distance, metrics=METRICS, rank=3, least_capability=HOPPER),
         "readers": Group(configs=readers, metrics=METRICS, rank=4, least_capability=HOPPER),
         "multicast": Group(configs=multicast, metrics=METRICS, rank=4, least_capability=HOPPER),
+        "edge": Group(configs=edge, metrics=METRICS, rank=3, least_capability=HOPPER),
         "control": Group(configs=control, metrics=METRICS, rank=3, least_capability=HOPPER),
     },
     launch=launch,

@@ -33,7 +33,7 @@ def one(kernel: str = "load_1", sms: str = "0 1", skew: int = 0, state: str = "l
 
 def test_configs_are_the_same_every_time_and_as_many_as_promised() -> None:
     assert {group: len(configs) for group, configs in CONFIGS.items()} == {
-        "skew": 315, "distance": 175, "readers": 162, "multicast": 24, "control": 26,
+        "skew": 315, "distance": 175, "readers": 162, "edge": 192, "multicast": 24, "control": 26,
     }  # fmt: skip
     assert all(CASE.configs(group, 7) == configs for group, configs in CONFIGS.items())
 
@@ -140,10 +140,12 @@ def reads(config: dict[str, str]) -> float:
     return CASE.derive({**config, case.READ: str(predicted[case.READ])})["num_reads_of_a_line"]
 
 
-def test_neighbours_merge_within_the_window_and_not_beyond_it() -> None:
-    window = GPU.xbar.merge_window_cycles
-    found = [reads(one(skew=skew)) for skew in case.SKEWS]
-    assert found == [1.0 if skew <= window else 2.0 for skew in case.SKEWS]
+def test_neighbours_merge_within_the_window_and_not_beyond_it_and_about_it_by_how_far_a_lines_slice_is() -> None:
+    window, spread = GPU.xbar.merge_window_cycles, GPU.l2.slice_spread_cycles
+    assert window > spread > 0.0
+    for skew in (*case.SKEWS, *case.EDGES["l2"]):
+        expected = 1.0 + min(1.0, max(0.0, (skew - window + spread) / (2.0 * spread)))
+        assert reads(one(skew=skew)) == pytest.approx(expected, abs=0.01)
 
 
 def test_what_must_not_merge_does_not() -> None:
@@ -169,12 +171,13 @@ def test_a_request_for_a_line_that_is_on_its_way_waits_for_the_rest_of_the_way()
 
 
 def test_who_joins_a_line_waits_for_so_much_less_as_it_asks_later() -> None:
-    """It comes to both at once, but for what their ways from L2 differ."""
-    shots = {skew: one(kernel="bulk", sms="0 1", skew=skew) | {"shot_bytes": "16384"} for skew in (20, 60)}
-    waits = {skew: CASE.predict(shot, GPU) for skew, shot in shots.items()}
-    assert waits[60][case.READ] == waits[20][case.READ]
-    apart = waits[20]["second_p50_cycles"] - waits[60]["second_p50_cycles"]
-    assert apart == pytest.approx(40.0, abs=1.0)
+    """It comes to both at once, but for what their ways from L2 differ; who joins some lines waits for the others."""
+    shots = {skew: one(kernel="bulk", sms="0 1", skew=skew) | {"shot_bytes": "16384"} for skew in (10, 40, 90, 150)}
+    found = {skew: CASE.predict(shot, GPU) for skew, shot in shots.items()}
+    waits = {skew: predicted["second_p50_cycles"] for skew, predicted in found.items()}
+    assert found[40][case.READ] == found[10][case.READ] < found[90][case.READ] < found[150][case.READ]
+    assert waits[10] - waits[40] == pytest.approx(30.0, abs=1.0)
+    assert waits[40] < waits[90] < waits[150]
 
 
 def test_a_hit_costs_latency_and_bytes() -> None:

@@ -11,8 +11,8 @@ import simpy
 from gpusim.machine.build import Machine
 from gpusim.machine.component import MemoryRequest
 from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.machine.memory.links import by_turns, parts_of_gpcs
 from gpusim.machine.memory.residency import LruResidency
-from gpusim.machine.memory.xbar import by_turns, parts_of_gpcs
 from gpusim.units import Clock
 
 GPU = load_gpu("h200_sxm")

@@ -164,6 +164,22 @@ def test_a_late_request_joins_within_the_window_and_not_after(lag: int, merges: 
     assert result.counters["lts__t_sectors_srcunit_tex_op_read.sum"] == (2 if merges else 4)
 
 
+@pytest.mark.parametrize(("lag", "sectors"), [(30, 2.0), (40, 2.5), (50, 3.0), (70, 4.0)])
+def test_lines_of_far_slices_can_be_joined_for_longer(lag: int, sectors: float) -> None:
+    """From 30 cycles on for the nearest to 70 for the farthest: who is 50 late has one in two for itself."""
+
+    def program(cta: RoleContext) -> Iterator[ops.Op]:
+        if cta.cta_idx:
+            yield ops.Alu(lag / 2)
+        yield from one_tile(64)(cta)
+
+    gpu = changed(
+        xbar={"merge_scope": "tpc", "merge_limit": 2, "merge_window_cycles": 50.0}, l2={"slice_spread_cycles": 20.0}
+    )
+    result = run(program, num_ctas=2, gpu=gpu)
+    assert result.counters["lts__t_sectors_srcunit_tex_op_read.sum"] == pytest.approx(sectors)
+
+
 def test_who_asks_late_where_the_slices_are_busy_reads_the_lines_that_are_gone_and_ends_with_whom_it_joins() -> None:
     """Four SMs of two TPCs share 64 B a cycle: two transfers run at 32, and half of one is gone when its neighbour asks."""
 

@@ -104,18 +104,27 @@ class Residency(Protocol):
 class TileState:
     """A tile in L2: which wave fetched it, when its last byte is there, who waits, who has it, who asked for it lately."""
 
-    __slots__ = ("asked", "copied_at", "crossings", "done_at", "loss", "missed", "sides", "waiting", "wave")
+    __slots__ = (
+        "asked", "copied_at", "crossings", "done_at", "first_at", "loss", "missed", "queued", "queued_until", "sides",
+        "waiting", "wave",
+    )
 
     def __init__(self) -> None:
         """A tile that nobody has fetched."""
         self.wave = -1
         self.done_at: float | None = 0.0
         """Cycle at which the fill is in L2; None while that is not known."""
+        self.first_at = 0.0
+        """Cycle at which the first of its lines is there, once its first byte has passed HBM's wire."""
         self.waiting: list[tuple[float, float, Done]] = []
         """(cycle at which the port would let it pass, latency from there, whom to tell)."""
-        self.asked: dict[int, tuple[float, float, float, object, float]] = {}
+        self.asked: dict[int, tuple[float, float, float, object]] = {}
         """For each merge group who asked for it last: what the slices have moved (``SharedPipe.moved``) as its first line
         passes and as its last one does, how many are served with a line of it, on average, and through whose port."""
+        self.queued = 0.0
+        """What the last of its lines waits at its slice."""
+        self.queued_until = 0.0
+        """Cycle from which on the queues there are others."""
         self.sides = 0
         """A bit for each side that has read it, and so has a copy."""
         self.loss: Loss | None = None
@@ -302,7 +311,7 @@ class L2(Component):
         if far and num_rows >= FEW_ROWS:
             waits += hbm.spread_cycles()
         earliest = request.issued_at + paid / hbm.wire.alone + queued
-        done = _Filled(tile, earliest, hbm.latency_cycles + waits)
+        done = _Filled(tile, earliest, hbm.latency_cycles + waits, hbm.latency_cycles)
         hbm.fill(
             paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
             piece_bytes=self._piece_bytes_of(request.tensor), share=self._fill_scale(request),
@@ -413,17 +422,19 @@ class _WrittenBack:
 class _Filled:
     """What happens when a fill's last byte has passed the HBM wire, ``earliest`` or later."""
 
-    __slots__ = ("_began", "_earliest", "_latency", "_tile")
+    __slots__ = ("_began", "_earliest", "_latency", "_least", "_tile")
 
-    def __init__(self, tile: TileState, earliest: float, latency_cycles: float) -> None:
+    def __init__(self, tile: TileState, earliest: float, latency_cycles: float, least_cycles: float) -> None:
         self._began = 0.0
         self._tile = tile
         self._earliest = earliest
         self._latency = latency_cycles
+        self._least = least_cycles
 
     def begun(self, cycle: float) -> None:
         """The first byte begins to pass: what crosses the link may follow."""
         self._began = cycle
+        self._tile.first_at = cycle + self._least
 
     def __call__(self, cycle: float) -> None:
         tile = self._tile

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp, log
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import simpy
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
-from gpusim.machine.floorplan import SMS_PER_TPC, Floorplan
-from gpusim.machine.memory.hbm import GOLDEN, MOST_SHARE, QUEUE_LATENCIES
+from gpusim.machine.floorplan import Floorplan
+from gpusim.machine.memory.hbm import GOLDEN
 from gpusim.machine.memory.l2 import L2, StoreKind, TileState
+from gpusim.machine.memory.links import Link, by_turns, parts_of_gpcs
+from gpusim.machine.memory.merging import DRAWS_APART, Ask, Merging, Reader
 from gpusim.machine.store_port import StorePort
 from gpusim.machine.timing import Done, Pipe, SharedPipe, Ticket
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
@@ -68,115 +69,24 @@ class XbarCounters(Counters):
     """The same, with what bulk copies take beyond their bytes."""
 
 
-class _Link:
-    """A GPC's way in, which slices serve it, and how many of its SMs are live."""
-
-    __slots__ = (
-        "bulk_share", "is_narrow", "num_live", "num_lone_live", "pipe", "share", "slices", "whole_share_bytes_per_cycle",
-    )
-
-    def __init__(self, bytes_per_cycle: float, whole_share_bytes_per_cycle: float, slices: SharedPipe) -> None:
-        self.pipe = Pipe(units_per_cycle=bytes_per_cycle)
-        self.slices = slices
-        """Those of its side."""
-        self.share = 1.0
-        """What threads of one of its SMs get of them while they are short, where the mean of their SMs gets 1."""
-        self.bulk_share = 1.0
-        """The same of bulk copies, of which lone pairs have no turn of their own."""
-        self.num_lone_live = 0
-        """Of its live SMs those in lone pairs, which the slices serve in a turn of their own."""
-        self.whole_share_bytes_per_cycle = whole_share_bytes_per_cycle
-        """What the slices serve its SMs of while all SMs are live: that they were measured with."""
-        self.num_live = 0
-        self.is_narrow = False
-        """Whether it carries less than slices and ports would give its live SMs."""
-
-    @property
-    def num_turns(self) -> int:
-        """Turns that its SMs have among those of other GPCs: one, and one for its lone pairs."""
-        return (self.num_live > self.num_lone_live) + (self.num_lone_live > 0)
-
-
-def by_turns(total: float, turns: Sequence[int], most: Sequence[float]) -> list[float]:
-    """What each gets of ``total`` who has so many ``turns`` and takes ``most`` at most; what one leaves others share.
-
-    >>> by_turns(90.0, [1, 1, 2], [50.0, 50.0, 30.0])
-    [30.0, 30.0, 30.0]
-    >>> by_turns(100.0, [1, 1], [10.0, 20.0])
-    [10.0, 20.0]
-    """
-    gets = [0.0] * len(turns)
-    wanting = list(range(len(turns)))
-    while wanting:
-        turn = total / sum(turns[idx] for idx in wanting)
-        full = [idx for idx in wanting if most[idx] <= turn * turns[idx]]
-        for idx in full or wanting:
-            gets[idx] = most[idx] if full else turn * turns[idx]
-        total -= sum(gets[idx] for idx in full)
-        wanting = [idx for idx in wanting if idx not in full] if full else []
-    return gets
-
-
-def parts_of_gpcs(gpc_of_sm: Sequence[int], num_parts: int) -> list[tuple[int, int]]:
-    """(GPC, part of it) of each SM: its TPCs are dealt out to its parts, in order.
-
-    >>> parts_of_gpcs([0] * 8 + [1] * 2, 3)
-    [(0, 0), (0, 0), (0, 1), (0, 1), (0, 2), (0, 2), (0, 0), (0, 0), (1, 0), (1, 0)]
-    """
-    seen: dict[int, int] = {}
-    found = []
-    for gpc_idx in gpc_of_sm:
-        rank = seen.get(gpc_idx, 0)
-        seen[gpc_idx] = rank + 1
-        found.append((gpc_idx, rank // SMS_PER_TPC % num_parts))
-    return found
-
-
-class _Port:
+class _Port(Reader):
     """One SM's way in: transfers one after the other, the first of them sharing the slices with other SMs."""
 
-    __slots__ = ("active", "link", "num_alike", "num_draws", "region", "waiting")
+    __slots__ = ("active", "link", "waiting")
 
-    def __init__(self, link: _Link, region: int, num_alike: float) -> None:
+    def __init__(self, link: Link, region: int, num_alike: float, num_draws: int) -> None:
+        super().__init__(link.slices, region, num_alike, num_draws)
         self.link = link
-        self.num_alike = num_alike
-        """SMs that this one stands for: each has as much from slices and link as it."""
-        self.region = region
-        """With whom its requests merge."""
         self.active: _Transfer | None = None
-        self.num_draws = 0
         self.waiting: deque[_Transfer] = deque()
 
 
 MOST_ROW_BYTES = 2048
 """Of a box: 256 elements of 8 bytes. Source: CUDA driver API, ``cuTensorMapEncodeTiled``."""
 
-DRAWS_APART = 7
-"""By how many draws SMs are apart: each has a sequence of its own that fills the space between evenly, so that the mean of a
-few steps is nearly that of all."""
-
 NARROW = 1.2
 """A link is looked at where its SMs would get so much more than with all SMs live: fewer are live, and unevenly. A margin
 chosen for speed and not measured: with all SMs live, what the links cost is in ``l2.sustained_fraction``."""
-
-class Ask(NamedTuple):
-    """What a request moves."""
-
-    tile: TileState | None
-    """Where it may merge."""
-    num_bytes: float
-    weight: float
-    """What each takes of the slices."""
-    asked_at: float
-    """What the slices had moved (``SharedPipe.moved``) when it was asked for."""
-    reads: float
-    """How many of each they read."""
-    sharing: float = 1.0
-    """Of these what may come with a neighbour's."""
-    request_bytes: float = 0.0
-    """What its requests of lines take of the slices at least."""
-    request_sharing: float = 1.0
-    """Of that what may come with a neighbour's."""
 
 
 Part = tuple[TileState, float, float, Done]
@@ -190,8 +100,8 @@ class _Transfer:
     """
 
     __slots__ = (
-        "ask", "asks", "group", "is_joined", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port",
-        "queued_cycles", "ticket", "weight", "xbar",
+        "ahead_cycles", "ask", "asks", "group", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port",
+        "queues", "ticket", "weight", "xbar",
     )
 
     def __init__(self, xbar: Xbar, port: _Port, ask: Ask, part: Part, group: object) -> None:
@@ -207,10 +117,10 @@ class _Transfer:
         self.part = part
         self.more: list[Part] | None = None
         self.group = group
-        self.is_joined = False
-        """Whether all of it comes with what other SMs had asked for."""
-        self.queued_cycles = 0.0
-        """What its last line waited at its slice."""
+        self.ahead_cycles = 0.0
+        """By how much its last line may come sooner than it would if nobody else had asked."""
+        self.queues: list[tuple[TileState, float, float]] = []
+        """Tiles out of L2: bytes, and what the slices' clock has moved by when their last line passes."""
         self.link_at = 0.0
         """When the link of the GPC has carried it."""
         self.ticket: Ticket | None = None
@@ -221,14 +131,15 @@ class _Transfer:
         port.active = self
         link = port.link
         share = link.slices.share_now(link.share if self.group is None else link.bulk_share)
-        moved, carried, self.is_joined, self.queued_cycles = xbar.price(self.ask, port, 0.0, share)
+        moved, carried, self.ahead_cycles = xbar.merging.price(self.ask, port, 0.0, share)
+        self._wait_at_slices(self.ask, moved)
         if self.asks is not None:
             for ask in self.asks:
-                more, carried_more, is_joined, queued = xbar.price(ask, port, moved, share)
-                self.is_joined &= is_joined
-                self.queued_cycles = max(self.queued_cycles, queued)
+                more, carried_more, ahead = xbar.merging.price(ask, port, moved, share)
+                self.ahead_cycles = min(self.ahead_cycles, ahead)
                 moved += more
                 carried += carried_more
+                self._wait_at_slices(ask, moved)
             self.asks = None
         if port.link.is_narrow:
             self.link_at = port.link.pipe.reserve_alike(carried, port.num_alike, at_cycle=xbar.now())
@@ -247,10 +158,10 @@ class _Transfer:
         else:
             xbar, port = self.xbar, self.port
             slices = port.link.slices
-            moved, carried, is_joined, queued = xbar.price(ask, port, slices.left(self.ticket), self.ticket.share)
-            self.is_joined &= is_joined
-            self.queued_cycles = max(self.queued_cycles, queued)
+            moved, carried, ahead = xbar.merging.price(ask, port, slices.left(self.ticket), self.ticket.share)
+            self.ahead_cycles = min(self.ahead_cycles, ahead)
             total = self.num_moved_bytes + moved
+            self._wait_at_slices(ask, total)
             self.weight = mean = (self.weight * self.num_moved_bytes + carried * port.num_alike) / total
             self.num_moved_bytes = total
             if port.link.is_narrow:
@@ -260,6 +171,11 @@ class _Transfer:
             self.more = [part]
         else:
             self.more.append(part)
+
+    def _wait_at_slices(self, ask: Ask, moved_bytes: float) -> None:
+        tile = ask.tile
+        if tile is not None and tile.done_at is not None and tile.done_at <= self.xbar.now():
+            self.queues.append((tile, ask.num_bytes, moved_bytes))
 
     def __call__(self, cycle: float) -> None:
         """The last byte has passed the slices and the port."""
@@ -271,8 +187,12 @@ class _Transfer:
             port.active = None
         if cycle < self.link_at:
             cycle = self.link_at
-        spread = self.xbar.l2.spread_cycles(self.num_bytes / LINE_BYTES) + self.queued_cycles
-        ahead = self.xbar.spec.merge_window_cycles if self.is_joined else 0.0
+        slices, queued = port.link.slices, 0.0
+        for tile, num_bytes, moved in self.queues:
+            behind = slices.cycles_of(self.num_moved_bytes - moved, 1.0)
+            queued = max(queued, self.xbar.merging.queued(port, tile, num_bytes) - behind)
+        spread = self.xbar.l2.spread_cycles(self.num_bytes / LINE_BYTES) + queued
+        ahead = self.ahead_cycles
         _hand_over(self.part, cycle, spread, ahead)
         if self.more is not None:
             for part in self.more:
@@ -307,12 +227,15 @@ class Xbar(Component):
     what it costs when all are is in what the slices serve); a limit on what loads of an SM's threads have asked for and not
     got (a miss holds its place for longer than a hit); bulk copies that are no boxes of a tensor, but lines in a row, take
     more of links and slices than their bytes; ways from L2 of unlike length, so that SMs fall out of step; a queue at each
-    slice, in which each line of a bulk copy out of L2 waits at random, the longer the busier all are, of which the slowest
-    counts; lines that another SM of the same GPC waits for come with that SM's and cost slices and link nothing, up to a
-    number of requests a line, unless halves of sectors are asked for: an SM asks for a request's lines one after the other,
-    as fast as its port takes them in, and ahead of those that come by what passes the port in a latency; a line can be
-    joined until some cycles after it has passed the slices, so for longer where the slices are busy, and who is behind
-    catches up with whom it joins, as it gets what is on its way already; an SM that asks for a line twice has it read once,
+    slice, in which each line of a bulk copy out of L2 waits at random, the longer the busier all were lately, of which the
+    slowest counts (the same for who reads the same lines soon after, hidden while what was asked for behind it passes);
+    lines that another SM of the same GPC waits for come with that SM's and cost slices and link nothing, up to a number of
+    requests a line, unless halves of sectors are asked for: an SM asks for a request's lines one after the other, as fast as
+    its port takes them in, and ahead of those that come by what passes the port in a latency; a line can be joined until
+    some cycles after it has passed the slices, so for longer where the slices are busy, and for longer the farther its slice
+    is; so who is a little late joins the far lines alone, reads near ones, which come sooner, and is behind with the last of
+    them by less than it was late; of a fill that comes in, lines that are not there yet are joined; who is behind catches up
+    with whom it joins, as it gets what is on its way already; an SM that asks for a line twice has it read once,
     but sent twice; multicast (one read, several receivers).
     Ignores: turns of parts of a GPC (CPCs) for loads, which show where an SM has 128 KiB and more under way; the queue at
     slices of threads' loads (it is in what they were measured to get) and of what comes from memory; that a part of which
@@ -324,8 +247,10 @@ class Xbar(Component):
     cycle, the median 37, the fastest 49, as 590 a GPC of 18 or 16 and more for the one with lone pairs), l2_residency (66
     SMs of one side get no more than beside the other 66), h200_sxm, 2026-11-20, and first_loads (bulk copies: GPCs of one
     side 600 to 630 B a cycle, of 16 or 18, with lone pairs or without), 2026-11-22; tile_sharing, 2026-11-22: boxes and
-    threads get alike, sharers that begin apart meet where the slices are busy; that merging ends where a line's own delay
-    does, and that the second waits for so much less as it asks later: kernels/line_sharing, pairs; parts of GPCs:
+    threads get alike, sharers that begin apart meet where the slices are busy; where merging ends, line by line (2 %
+    of lines are read twice 40 cycles after the first, half 71, 98 % 100), what the second waits less (its whole delay
+    up to 40 cycles, 35 of 60, nothing of 100), and of fills (7 of 16 lines are there after 350 cycles, as many more after
+    550): kernels/line_sharing, pairs; parts of GPCs:
     kernels/store_drift, bursts: TPCs 2 and 5 of GPCs of eight have stored 64 KiB an SM after 3,300 cycles, the other six and
     all of GPCs of nine after 4,000 to 4,500.
     """
@@ -361,7 +286,7 @@ class Xbar(Component):
             for side in sorted(set(sides))
         }
         self._links = [
-            _Link(
+            Link(
                 spec.gpc_read_bytes_per_cycle, slices * gpcs.count(gpc_idx) / len(gpcs),
                 self._side_slices[sides[gpcs.index(gpc_idx)]],
             )
@@ -380,11 +305,9 @@ class Xbar(Component):
         self._side_write_bytes_per_cycle = {side: l2.store_bytes_per_cycle(side) for side in self._side_slices}
         regions = floorplan.groups(spec.merge_scope)
         self.ports = [
-            _Port(self._links[gpc_idx], region, num)
-            for gpc_idx, region, num in zip(gpcs, regions, num_alike, strict=True)
+            _Port(self._links[gpc_idx], region, num, DRAWS_APART * sm_idx)
+            for sm_idx, (gpc_idx, region, num) in enumerate(zip(gpcs, regions, num_alike, strict=True))
         ]
-        for sm_idx, port in enumerate(self.ports):
-            port.num_draws = DRAWS_APART * sm_idx
         self._sides = sides
         apart = 0.0 if alike else spec.sm_distance_cycles
         places = {sm_idx: place for place, sm_idx in enumerate(floorplan.in_order())}
@@ -394,12 +317,10 @@ class Xbar(Component):
         self._left_out = [0.0, 0.0, 0.0]
         """Bytes asked for, served and carried for what was left out, to be added at the end."""
         self._bulk_weight = 1.0 / spec.bulk_read_fraction
-        self._queue_cycles = l2.spec.queue_cycles if l2.spec.near_latency_cycles else 0.0
-        """None without a latency: what a slice was asked for lately is counted over so many of these."""
-        self._window = QUEUE_LATENCIES * l2.spec.near_latency_cycles
-        self._lately = {id(pipe): [0.0, 0.0] for pipe in self._side_slices.values()}
-        self._is_mean = bool(alike)
-        self._ahead_bytes = spec.sm_read_bytes_per_cycle * l2.spec.near_latency_cycles
+        self.merging = Merging(
+            env, l2.spec, self.counters, self._side_slices.values(), limit=spec.merge_limit,
+            window_cycles=spec.merge_window_cycles, port_bytes_per_cycle=spec.sm_read_bytes_per_cycle, is_mean=bool(alike),
+        )  # fmt: skip
 
     def is_live(self, sm_idx: int, *, is_live: bool) -> None:
         """An SM has its first CTA, or has lost its last: whose link is in the way now?"""
@@ -571,78 +492,6 @@ class Xbar(Component):
         """What the slices could have served in the time that they took for reads."""
         counters = self.counters
         return counters.read_bytes * counters.carried_bytes / counters.asked_bytes if counters.asked_bytes else 0.0
-
-    def price(self, ask: Ask, port: _Port, behind_bytes: float, pace: float) -> tuple[float, float, bool, float]:
-        """(bytes by which the slices' clock goes on meanwhile, bytes that slices and links carry, if all joins, its queue).
-
-        Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it,
-        ``pace`` times as fast as that clock goes.
-        """
-        tile, num_bytes, weight, asked_at, reads, sharing, of_requests, request_sharing = ask
-        counters = self.counters
-        if tile is None:
-            carried = max(num_bytes * weight, of_requests)
-            counters.carried_bytes += carried
-            return num_bytes, carried, False, 0.0
-        slices = port.link.slices
-        moved, rate = slices.moved()
-        begin = moved + behind_bytes / pace
-        if asked_at > begin:
-            begin = asked_at
-        elif asked_at < begin - self._ahead_bytes:
-            asked_at = begin - self._ahead_bytes
-        asked = tile.asked.get(port.region)
-        asking = num_bytes * rate / slices.alone
-        read, length, served, passing, is_joined = num_bytes, num_bytes, 1.0, num_bytes, False
-        queued = -1.0
-        if asked is not None:
-            first, last, num, of_port, their_queue = asked
-            done_at = tile.done_at
-            if done_at is None or done_at > self._env._now:
-                merged = 1.0
-            else:
-                late, waits = asked_at - self.spec.merge_window_cycles * rate - first, last - first - asking
-                merged = 1.0 if late <= 0.0 else max(0.0, 1.0 - late / waits) if waits > 0.0 else 0.0
-            room = self.spec.merge_limit - num
-            if room < 1.0:
-                merged *= room
-            if of_port is not port:
-                of_requests *= 1.0 - merged * request_sharing
-            merged *= sharing
-            if merged > 0.0:
-                read = num_bytes * (1.0 - merged)
-                served += merged * num
-                if of_port is not port:  # what an SM asks for twice is read once and sent to it twice
-                    passing = read
-                    is_joined = merged >= 1.0
-                    queued = their_queue if is_joined else queued
-                    early = self.spec.merge_window_cycles * rate
-                    length = max(read, pace * max(last - begin, asking - early, SECTOR_BYTES))
-        if queued < 0.0:
-            done_at = tile.done_at
-            is_there = done_at is not None and done_at <= self._env._now
-            queued = self._queued(port, read) if is_there and self._queue_cycles else 0.0
-        tile.asked[port.region] = (begin, begin + length / pace, served, port, queued)
-        counters.served_bytes += read * reads
-        carried = max(passing * weight, of_requests)
-        counters.carried_bytes += carried
-        return length, carried, is_joined, queued
-
-    def _queued(self, port: _Port, num_bytes: float) -> float:
-        """What the last of a request's lines waits at its slice: each finds a queue of its own, as in memory."""
-        slices = port.link.slices
-        now = self._env._now
-        lately = self._lately[id(slices)]
-        lately[0] *= exp((lately[1] - now) / self._window)
-        lately[1] = now
-        share = min(MOST_SHARE, lately[0] / (self._window * slices.total / self.l2.spec.sustained_fraction))
-        lately[0] += num_bytes
-        if share <= 0.0:
-            return 0.0
-        port.num_draws += 1
-        place = 0.5 if self._is_mean else port.num_draws * GOLDEN % 1.0
-        missed = 1.0 - place ** (LINE_BYTES / max(num_bytes, LINE_BYTES))
-        return max(0.0, -self._queue_cycles / (1.0 - share) * log(missed / share)) if missed > 0.0 else 0.0
 
     def _deliver(self, sm_idx: int, ask: Ask, request: MemoryRequest, part: Part, group: object) -> None:
         self.counters.read_bytes += request.num_bytes * request.crossings * request.num_alike

@@ -1,0 +1,72 @@
+"""The links of GPCs into L2, and the turns in which slices and links serve who shares them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpusim.machine.floorplan import SMS_PER_TPC
+from gpusim.machine.timing import Pipe, SharedPipe
+
+
+class Link:
+    """A GPC's way in, which slices serve it, and how many of its SMs are live."""
+
+    __slots__ = (
+        "bulk_share", "is_narrow", "num_live", "num_lone_live", "pipe", "share", "slices", "whole_share_bytes_per_cycle",
+    )
+
+    def __init__(self, bytes_per_cycle: float, whole_share_bytes_per_cycle: float, slices: SharedPipe) -> None:
+        self.pipe = Pipe(units_per_cycle=bytes_per_cycle)
+        self.slices = slices
+        """Those of its side."""
+        self.share = 1.0
+        """What threads of one of its SMs get of them while they are short, where the mean of their SMs gets 1."""
+        self.bulk_share = 1.0
+        """The same of bulk copies, of which lone pairs have no turn of their own."""
+        self.num_lone_live = 0
+        """Of its live SMs those in lone pairs, which the slices serve in a turn of their own."""
+        self.whole_share_bytes_per_cycle = whole_share_bytes_per_cycle
+        """What the slices serve its SMs of while all SMs are live: that they were measured with."""
+        self.num_live = 0
+        self.is_narrow = False
+        """Whether it carries less than slices and ports would give its live SMs."""
+
+    @property
+    def num_turns(self) -> int:
+        """Turns that its SMs have among those of other GPCs: one, and one for its lone pairs."""
+        return (self.num_live > self.num_lone_live) + (self.num_lone_live > 0)
+
+
+def by_turns(total: float, turns: Sequence[int], most: Sequence[float]) -> list[float]:
+    """What each gets of ``total`` who has so many ``turns`` and takes ``most`` at most; what one leaves others share.
+
+    >>> by_turns(90.0, [1, 1, 2], [50.0, 50.0, 30.0])
+    [30.0, 30.0, 30.0]
+    >>> by_turns(100.0, [1, 1], [10.0, 20.0])
+    [10.0, 20.0]
+    """
+    gets = [0.0] * len(turns)
+    wanting = list(range(len(turns)))
+    while wanting:
+        turn = total / sum(turns[idx] for idx in wanting)
+        full = [idx for idx in wanting if most[idx] <= turn * turns[idx]]
+        for idx in full or wanting:
+            gets[idx] = most[idx] if full else turn * turns[idx]
+        total -= sum(gets[idx] for idx in full)
+        wanting = [idx for idx in wanting if idx not in full] if full else []
+    return gets
+
+
+def parts_of_gpcs(gpc_of_sm: Sequence[int], num_parts: int) -> list[tuple[int, int]]:
+    """(GPC, part of it) of each SM: its TPCs are dealt out to its parts, in order.
+
+    >>> parts_of_gpcs([0] * 8 + [1] * 2, 3)
+    [(0, 0), (0, 0), (0, 1), (0, 1), (0, 2), (0, 2), (0, 0), (0, 0), (1, 0), (1, 0)]
+    """
+    seen: dict[int, int] = {}
+    found = []
+    for gpc_idx in gpc_of_sm:
+        rank = seen.get(gpc_idx, 0)
+        seen[gpc_idx] = rank + 1
+        found.append((gpc_idx, rank // SMS_PER_TPC % num_parts))
+    return found

@@ -1,0 +1,208 @@
+"""Whose requests for a line become one: what of a tile an SM reads itself, and what its lines wait at their slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import exp, log
+from typing import NamedTuple, Protocol
+
+import simpy
+
+from gpusim.machine.memory.hbm import GOLDEN, MOST_SHARE, QUEUE_LATENCIES
+from gpusim.machine.memory.l2 import L2Spec, TileState
+from gpusim.machine.timing import SharedPipe
+from gpusim.units import LINE_BYTES, SECTOR_BYTES
+
+DRAWS_APART = 7
+"""By how many draws SMs are apart: each has a sequence of its own that fills the space between evenly, so that the mean of a
+few steps is nearly that of all."""
+
+
+class Served(Protocol):
+    """What is counted here: the crossbar's counters."""
+
+    served_bytes: float
+    carried_bytes: float
+
+
+class Ask(NamedTuple):
+    """What a request moves."""
+
+    tile: TileState | None
+    """Where it may merge."""
+    num_bytes: float
+    weight: float
+    """What each takes of the slices."""
+    asked_at: float
+    """What the slices had moved (``SharedPipe.moved``) when it was asked for."""
+    reads: float
+    """How many of each they read."""
+    sharing: float = 1.0
+    """Of these what may come with a neighbour's."""
+    request_bytes: float = 0.0
+    """What its requests of lines take of the slices at least."""
+    request_sharing: float = 1.0
+    """Of that what may come with a neighbour's."""
+
+
+class Reader:
+    """An SM that asks."""
+
+    __slots__ = ("num_alike", "num_draws", "region", "slices")
+
+    def __init__(self, slices: SharedPipe, region: int, num_alike: float, num_draws: int) -> None:
+        self.slices = slices
+        """Those of its side."""
+        self.region = region
+        """With whom its requests merge."""
+        self.num_alike = num_alike
+        """SMs that this one stands for: each has as much from slices and link as it."""
+        self.num_draws = num_draws
+
+
+class Merging:
+    """Lines that several SMs of a GPC want, and the queues at slices.
+
+    Models, ignores, source: as the crossbar, whose part it is (``Xbar``).
+    """
+
+    def __init__(
+        self, env: simpy.Environment, spec: L2Spec, counters: Served, slices: Iterable[SharedPipe], *, limit: int,
+        window_cycles: float, port_bytes_per_cycle: float, is_mean: bool,
+    ) -> None:
+        """``slices`` of each side; ``limit`` and ``window_cycles`` are ``merge_limit`` and ``merge_window_cycles``.
+
+        ``is_mean``: whether SMs stand for others, so that each waits as the median does.
+        """
+        self._env = env
+        self.counters = counters
+        self._limit = limit
+        self._window_cycles = window_cycles
+        spread = min(window_cycles, spec.slice_spread_cycles)
+        self._early_cycles, self._late_cycles = window_cycles - spread, window_cycles + spread
+        """By how much who asks for a line may be late to join it, at the nearest slice and at the farthest."""
+        self._far_cycles = spec.far_latency_cycles - spec.near_latency_cycles
+        """What lines of the other side take longer."""
+        self._ahead_bytes = port_bytes_per_cycle * spec.near_latency_cycles
+        self._queue_cycles = spec.queue_cycles if spec.near_latency_cycles else 0.0
+        """None without a latency: what slices gave lately is over so many of these."""
+        self._lately_cycles = QUEUE_LATENCIES * spec.near_latency_cycles
+        self._lately = {id(pipe): [0.0, 0.0, 0.0] for pipe in slices}
+        self._sustained_fraction = spec.sustained_fraction
+        self._is_mean = is_mean
+
+    def price(self, ask: Ask, port: Reader, behind_bytes: float, pace: float) -> tuple[float, float, float]:
+        """(bytes by which the slices' clock goes on meanwhile, bytes that slices and links carry, cycles gained).
+
+        Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it,
+        ``pace`` times as fast as that clock goes.
+        """
+        tile, num_bytes, weight, asked_at, reads, sharing, of_requests, request_sharing = ask
+        counters = self.counters
+        if tile is None:
+            carried = max(num_bytes * weight, of_requests)
+            counters.carried_bytes += carried
+            return num_bytes, carried, 0.0
+        slices = port.slices
+        moved, rate = slices.moved()
+        begin = moved + behind_bytes / pace
+        if asked_at > begin:
+            begin = asked_at
+        elif asked_at < begin - self._ahead_bytes:
+            asked_at = begin - self._ahead_bytes
+        asked = tile.asked.get(port.region)
+        asking = num_bytes * rate / slices.alone
+        read, length, served, passing, ahead = num_bytes, num_bytes, 1.0, num_bytes, 0.0
+        if asked is not None:
+            first, last, num, of_port = asked
+            done_at = tile.done_at
+            merged, late = 1.0, 0.0
+            if done_at is None:
+                pass  # no line of it is there
+            elif done_at > self._env._now:
+                merged = self._pending(tile, done_at, self._env._now + (asked_at - moved) / rate)
+            else:
+                late, waits = (asked_at - first) / rate, max(0.0, (last - first - asking) / rate)
+                merged = self._merged(late, waits)
+                late = max(0.0, late - waits)  # the last line
+            room = self._limit - num
+            if room < 1.0:
+                merged *= room
+            if of_port is not port:
+                of_requests *= 1.0 - merged * request_sharing
+            merged *= sharing
+            if merged > 0.0:
+                read = num_bytes * (1.0 - merged)
+                served += merged * num
+                if of_port is not port:  # what an SM asks for twice is read once and sent to it twice
+                    passing = read
+                    ahead = min(self._window_cycles, max(0.0, self._late_cycles - late))
+                    early = self._window_cycles * rate
+                    lag = max(0.0, 2.0 * late - self._late_cycles) * rate
+                    length = max(read, pace * max(last - begin + lag, asking - early, SECTOR_BYTES))
+        tile.asked[port.region] = begin, begin + length / pace, served, port
+        counters.served_bytes += read * reads
+        carried = max(passing * weight, of_requests)
+        counters.carried_bytes += carried
+        return length, carried, ahead
+
+    def _pending(self, tile: TileState, done_at: float, at_cycle: float) -> float:
+        """What of a fill's lines one that asks then can still join: they come evenly, those of the other side later."""
+        last_at = done_at + self._far_cycles
+        since = at_cycle - self._window_cycles - tile.first_at
+        return 1.0 if since <= 0.0 else max(0.0, 1.0 - since / (last_at - tile.first_at))
+
+    def _merged(self, late_cycles: float, waits_cycles: float) -> float:
+        """What of a request's lines joins another's that was so much earlier, where its last line gained ``waits_cycles``.
+
+        How long a line can be joined depends on how far its slice is: evenly spread.
+        """
+        first, last = self._early_cycles, self._late_cycles
+        if late_cycles <= first:
+            return 1.0
+        if late_cycles - waits_cycles >= last:
+            return 0.0
+        if waits_cycles <= 0.0:
+            return (last - late_cycles) / (last - first)
+        return (self._joined(late_cycles) - self._joined(late_cycles - waits_cycles)) / waits_cycles
+
+    def _joined(self, late_cycles: float) -> float:
+        """The integral, up to ``late_cycles``, of the chance that a line so late joins."""
+        first, last = self._early_cycles, self._late_cycles
+        if late_cycles <= first or first == last:
+            return min(late_cycles, first)
+        beyond = min(late_cycles, last) - first
+        return first + beyond - beyond * beyond / (2.0 * (last - first))
+
+    def _busy(self, slices: SharedPipe) -> float:
+        """What slices gave lately, over what they could have given."""
+        now, served = self._env._now, slices.served()
+        lately = self._lately[id(slices)]
+        before, since, share = lately
+        if now > since:
+            gave = (served - before) / ((now - since) * slices.total) * self._sustained_fraction
+            share = gave + (share - gave) * exp((since - now) / self._lately_cycles)
+            lately[:] = served, now, share
+        return share
+
+    def queued(self, port: Reader, tile: TileState, num_bytes: float) -> float:
+        """What the last of a request's lines waits at its slice: each finds a queue of its own, as in memory.
+
+        Who reads the same lines soon after finds the same queues.
+        """
+        if not self._queue_cycles:
+            return 0.0
+        now = self._env._now
+        if now < tile.queued_until:
+            return tile.queued
+        tile.queued_until = now + self._lately_cycles
+        slices = port.slices
+        own = num_bytes * port.num_alike * self._sustained_fraction / (self._lately_cycles * slices.total)
+        share = min(MOST_SHARE, self._busy(slices) - own)
+        missed = 0.0
+        if share > 0.0:
+            port.num_draws += 1
+            place = 0.5 if self._is_mean else port.num_draws * GOLDEN % 1.0
+            missed = 1.0 - place ** (LINE_BYTES / max(num_bytes, LINE_BYTES))
+        tile.queued = max(0.0, -self._queue_cycles / (1.0 - share) * log(missed / share)) if missed > 0.0 else 0.0
+        return tile.queued
