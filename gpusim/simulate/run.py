@@ -141,6 +141,7 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
             num_sampled_sms=num_sms, traffic=traffic, uses=uses,
         )
         engine.run()
+        simulated_mhz = mhz
         num_events += engine.num_events
         activity = activity_of(engine)
         if mode in ("fixed", "max"):
@@ -155,7 +156,7 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
         engine, activity, settings={
             "clock": clock, "l2": "warm" if settings.is_warm else "cold", "data": data, "skips": settings.skips,
             "num_sampled_sms": settings.num_sampled_sms, "quality": "quick" if settings.is_quick else "full",
-        }, mhz=mhz, mode=mode, num_events=num_events, wall_s=time.perf_counter() - began,
+        }, mhz=mhz, simulated_mhz=simulated_mhz, mode=mode, num_events=num_events, wall_s=time.perf_counter() - began,
     )
     if settings.is_quick and (engine.sample.fraction < 1.0 or engine.steady.num_skipped):
         result = replace(result, remarks=(*result.remarks, quick_remark()))
