@@ -110,7 +110,8 @@ def explain(
     """Simulate plainly, then again with each of IDEALS free that the launch has something of, and with one more stage.
 
     The wave tail is computed. The clock is that at which the plain run was simulated, so that cycles can be compared.
-    ``progress`` hears the title of each run before it starts; ``simulate_options`` go to :func:`gpusim.simulate.run.simulate`.
+    ``progress`` hears the title of each run before it starts; ``simulate_options`` go to
+    :func:`gpusim.simulate.run.simulate`.
 
     Raises:
         LaunchError: there is no plain launch, or the GPU cannot run it.
