@@ -130,12 +130,13 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
         "--plot": output_path(values["plot_path"], "--plot", ".png", ".svg"),
     }
     refuse_same(outputs)
+    gpu = find_gpu(values["gpu"], "--gpu")
     return Request(
         row=row, params=checked_params(row, given), given=given,
-        gpu_name=values["gpu"], gpu=find_gpu(values["gpu"], "--gpu"),
+        gpu_name=values["gpu"], gpu=gpu,
         clock=parse_clock(values["clock"]), l2=check_choice("--l2", values["l2_state"], L2_STATES),
         data=check_choice("--data", values["data"], DATA), skips=not values["no_skip"],
-        num_sampled_sms=_sample(values["sample_sms"]),
+        num_sampled_sms=sampled(values["sample_sms"], gpu),
         quality=check_choice("--quality", values["quality"], QUALITIES), json=outputs["--json"],
         trace=outputs["--trace"], plot=outputs["--plot"],
     )
@@ -158,9 +159,14 @@ def parse_clock(text: str) -> str | float:
     return mhz
 
 
-def _sample(count: int | None) -> int | None:
-    if count is not None and count < 1:
-        raise ConfigError(f"--sample-sms {count} wants a number of SMs from 1 on, such as 16")
+def sampled(count: int | None, gpu: GpuSpec) -> int | None:
+    """So many SMs of ``gpu``.
+
+    Raises:
+        ConfigError: none, or more than it has.
+    """
+    if count is not None and not 1 <= count <= gpu.num_sms:
+        raise ConfigError(f"--sample-sms {count} wants a number of SMs, from 1 to the {gpu.num_sms} that {gpu.name} has")
     return count
 
 
