@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from gpusim.cli.options import Commands, check_choice, console_for, find_gpu, output_path, refuse_same, spinner, write_json
 from gpusim.cli.parameters import checked_params, kernel_parameters, option_name, parameter
-from gpusim.errors import ConfigError, nearest
+from gpusim.errors import ConfigError, GpusimError, KernelError, LaunchError, nearest
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -142,6 +142,26 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
     )
 
 
+def _advised(refusal: str, row: KernelModel, values: Mapping[str, Any]) -> str:
+    """A refusal of the kernel or its launch, with all that its advice takes."""
+    from gpusim.cli.advice import whole_advice
+    from gpusim.simulate.door import check
+
+    names = {name: option_name(name, item) for name, item in row.params.model_fields.items()}
+    given = {names[name]: values[name] for name in names if values.get(name) is not None}
+
+    def refusal_of(change: Mapping[str, str | bool]) -> str | None:
+        try:
+            params: Any = checked_params(row, {**given, **change})
+            gpu = find_gpu(values["gpu"], "--gpu")
+            check(params.resolved(gpu).launch(gpu), gpu)
+        except GpusimError as error:
+            return str(error)
+        return None
+
+    return whole_advice(refusal, refusal_of)
+
+
 def parse_clock(text: str) -> str | float:
     """A mode, or a number of MHz.
 
@@ -198,7 +218,10 @@ class Kernels(Commands):
 
 def _kernel_command(row: KernelModel, action: Callable[[Request], None]) -> Any:
     def command(**values: Any) -> None:
-        action(_request(row, values))
+        try:
+            action(_request(row, values))
+        except (KernelError, LaunchError) as error:
+            raise type(error)(_advised(str(error), row, values)) from None
 
     own = kernel_parameters(row)
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads options from it

@@ -49,7 +49,7 @@ def _cubin(target: str, arch: str) -> Path:
         return Path(target)
     if target not in case_names():
         folder = kernels_dir() / target
-        if target and folder.is_dir():  # probes of the compiler's own, which nobody launches
+        if target.isidentifier() and folder.is_dir():  # probes of the compiler's own, which nobody launches
             held = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
             raise ConfigError(f"kernels/{target} has no case.py, its own scripts build it ({held}); give one of its cubins")
         raise ConfigError(f"{target!r} is no file and no folder of kernels/; {nearest(target, case_names())}")

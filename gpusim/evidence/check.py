@@ -313,7 +313,9 @@ def check_profile(
         judged.append(_judged(launch, model, gpu, {**model.tolerances, **tolerances}, simulated))
     if not judged:
         names = ", ".join(dict.fromkeys(item.kernel for item in profile.launches))
-        raise NotComparableError(f"{path}: no model stands for any of its launches ({names})")
+        raise NotComparableError(
+            f"{path}: no model stands for any of its launches ({names}); --match takes a part of such a name"
+        )
     if old is not None:
         from gpusim.evidence.baseline import against
 
