@@ -18,23 +18,30 @@ WARPS, LINES, EACH = 32, 128, 4
 NUM_ROUNDS = 256
 LOADS, WRITES, STORES, MEETS = ("noload", "around", "through"), ("nowrite", "write"), ("nostore", "store"), ("apart", "meet")
 WAYS = (8, 16, 32)
+FEWER = ("around_write_store", "around_write_nostore", "noload_write_store")
+"""What fewer warps do, too."""
 TIMES = np.dtype([("begin", "<u4", WARPS), ("end", "<u4", WARPS), ("sum", "<u4", WARPS * 32)])
 ALU_OF_ROUND = 24
 """Integer instructions of a round: sums and addresses. Source: SASS."""
 
 
 def configs(seed: int) -> list[Config]:
-    """Every mixture, by ways of the loads from shared memory."""
+    """Every mixture, by ways of the loads from shared memory; some of them by fewer warps."""
     del seed  # a sweep, the same for every seed
-    return [
-        {"kernel": "_".join(words), "ways": str(ways)} for words in product(LOADS, WRITES, STORES, MEETS) for ways in WAYS
+    found = [
+        {"kernel": "_".join(words), "ways": str(ways), "warps": str(WARPS)}
+        for words in product(LOADS, WRITES, STORES, MEETS) for ways in WAYS
+    ]  # fmt: skip
+    return found + [
+        {"kernel": f"{mixture}_{meets}", "ways": str(ways), "warps": str(warps)}
+        for mixture in FEWER for meets in MEETS for ways in (8, 32) for warps in (8, 16, 24)
     ]
 
 
 def parts(config: Config) -> tuple[str, bool, bool, bool, int]:
     """(loads, whether it writes to shared memory, whether it stores, whether eight warps meet, ways).
 
-    >>> parts({"kernel": "around_nowrite_store_meet", "ways": "8"})
+    >>> parts({"kernel": "around_nowrite_store_meet", "ways": "8", "warps": "32"})
     ('around', False, True, True, 8)
     """
     loads, writes, stores, meets = config["kernel"].split("_")
@@ -55,7 +62,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
             Output("lines", lines()), Output("stored", np.zeros((WARPS, LINES, 32), dtype=np.uint32)),
             Output("times", np.zeros(1, dtype=TIMES)), np.uint32(int(config["ways"])), np.uint32(NUM_ROUNDS), np.uint32(0),
         ),
-        block=(WARPS * 32, 1, 1),
+        block=(int(config["warps"]) * 32, 1, 1),
     )  # fmt: skip
 
 
@@ -66,19 +73,25 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
         WrongAnswer: they have not.
     """
     loads, _, stores, _, ways = parts(config)
+    num_warps = int(config["warps"])
     lane = np.arange(32)
     near = lane[None] * ways + np.arange(EACH)[:, None]  # int[each, lane]
     total = np.zeros((WARPS, 32), dtype=np.int64) + NUM_ROUNDS * near.sum(axis=0)
     if loads != "noload":
         total += NUM_ROUNDS * EACH // LINES * lines().astype(np.int64).sum(axis=1)
     times = outputs["times"][0]
-    if (times["sum"].reshape(WARPS, 32) != total % (1 << 32)).any():
+    if (times["sum"].reshape(WARPS, 32)[:num_warps] != total[:num_warps] % (1 << 32)).any():
         raise WrongAnswer(f"{config['kernel']}: a thread's sum is wrong")
-    wanted = np.tile(near, (LINES // EACH, 1)) if stores else 0
+    wanted = np.zeros((WARPS, LINES, 32), dtype=np.uint32)
+    if stores:
+        wanted[:num_warps] = np.tile(near, (LINES // EACH, 1))
     if (outputs["stored"] != wanted).any():
         raise WrongAnswer(f"{config['kernel']}: a line does not hold what was stored")
-    took = int((times["end"].astype(np.int64) - int(times["begin"].min())).max())
-    return {"cycles_per_round": took / NUM_ROUNDS}
+    begun = int(times["begin"][:num_warps].min())
+    took = (times["end"][:num_warps].astype(np.int64) - begun) / NUM_ROUNDS
+    by_eights = took.reshape(-1, 8).max(axis=1)
+    found = {"cycles_per_round": took.max(), "first_cycles_per_round": took.min()}
+    return found | {f"eight_{idx}_cycles_per_round": cycles for idx, cycles in enumerate(by_eights.tolist())}
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -109,7 +122,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         launched = Launch(
             kernel="shared_turns", num_ctas=1, num_tiles=1, extra_smem_bytes=4096 + WARPS * EACH * 128,
             roles=tuple(
-                WarpRole(name=f"warps{idx}", num_warps=each, program=program) for idx in range(WARPS // each)
+                WarpRole(name=f"warps{idx}", num_warps=each, program=program) for idx in range(int(config["warps"]) // each)
             ),
         )
         return simulate(launched, gpu, clock="max", l2="warm").cycles
@@ -120,11 +133,18 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 CASE = Case(
     name="shared_turns",
     question="What do loads and stores of global and shared memory take of one SM's stage when warps take turns at all?",
-    columns=("ways",),
+    columns=("ways", "warps"),
     groups={"rounds": Group(configs=configs, rank=3)},
     launch=launch,
     check=check,
-    values={"cycles_per_round": "SM cycles from the first warp's begin to the last one's end, over rounds"},
+    values={
+        "cycles_per_round": "SM cycles from the first warp's begin to the last one's end, over rounds",
+        "first_cycles_per_round": "the same to the first warp's end",
+        **{
+            f"eight_{idx}_cycles_per_round": f"the same to the end of the last of warps {8 * idx} to {8 * idx + 7}"
+            for idx in range(WARPS // 8)
+        },
+    },
     num_repeats=3,
     predict=predict,
     tiers={"cycles_per_round": 4},

@@ -32,15 +32,21 @@ def outputs_of(config: Config) -> dict[str, np.ndarray]:
                 sums += lines[:, at]
             if stores:
                 stored[:, at] = near
+    num_warps = int(config["warps"])
+    stored[num_warps:] = sums[num_warps:] = 0
     times["sum"] = sums.reshape(-1)
-    times["begin"], times["end"] = 100, 100 + 5 * case.NUM_ROUNDS
+    times["begin"][:, :num_warps], times["end"][:, :num_warps] = 100, 100 + 5 * case.NUM_ROUNDS
     return {"lines": lines, "stored": stored, "times": times}
 
 
 @pytest.mark.parametrize("config", CASE.configs("rounds", 1)[::7], ids=str)
 def test_right_answers_pass_and_wrong_ones_do_not(config: Config) -> None:
     right = outputs_of(config)
-    assert CASE.check(config, right) == {"cycles_per_round": 5.0}
+    right["times"]["end"][0, 3] -= case.NUM_ROUNDS
+    found = CASE.check(config, right)
+    assert found.pop("first_cycles_per_round") == 4.0
+    eights = {f"eight_{idx}_cycles_per_round" for idx in range(int(config["warps"]) // 8)}
+    assert found == dict.fromkeys({"cycles_per_round", *eights}, 5.0)
     right["times"]["sum"][0, 40] += 1
     with pytest.raises(WrongAnswer, match="sum is wrong"):
         CASE.check(config, right)
@@ -48,7 +54,7 @@ def test_right_answers_pass_and_wrong_ones_do_not(config: Config) -> None:
 
 @pytest.mark.parametrize("kernel", ["noload_write_store_meet", "around_nowrite_nostore_apart"])
 def test_what_did_not_land_or_should_not_have_is_seen(kernel: str) -> None:
-    config = {"kernel": kernel, "ways": "8"}
+    config = {"kernel": kernel, "ways": "8", "warps": "32"}
     outputs = outputs_of(config)
     outputs["stored"][3, 5, 7] += 1
     with pytest.raises(WrongAnswer, match="does not hold"):
@@ -57,7 +63,7 @@ def test_what_did_not_land_or_should_not_have_is_seen(kernel: str) -> None:
 
 def test_rounds_have_the_accesses_that_their_names_say(sass: Sass) -> None:
     for name, kernel in sass("shared_turns", "sm_90a").items():
-        loads, writes, stores, meets, _ = case.parts({"kernel": name, "ways": "1"})
+        loads, writes, stores, meets, _ = case.parts({"kernel": name, "ways": "1", "warps": "32"})
         loop = kernel.main_loop
         assert loop is not None
         has = {"LDG": loads != "noload", "STS": writes, "LDS": True, "STG": stores}
@@ -69,6 +75,6 @@ def test_rounds_have_the_accesses_that_their_names_say(sass: Sass) -> None:
 
 def test_conflicts_cost_the_twin_a_cycle_a_wavefront() -> None:
     gpu = load_gpu("h200_sxm")
-    config = {"kernel": "noload_nowrite_nostore_apart"}
+    config = {"kernel": "noload_nowrite_nostore_apart", "warps": "32"}
     few, many = (CASE.predict({**config, "ways": ways}, gpu)["cycles_per_round"] for ways in ("16", "32"))
     assert many - few == pytest.approx(case.EACH * 16 * case.WARPS, rel=0.05)
