@@ -135,6 +135,11 @@ def explain(
         found.append(item)
         if name == "bank_conflicts":
             remarks += _hidden_conflicts(item, base, other)
+    if _is_lone_wave(result):
+        remarks.append(
+            f"The grid fills {percent(result.waves)} of the slots. Nothing here shows what more CTAs would do (smaller "
+            "tiles, parts of k): ask predict."
+        )
     progress("one more stage")
     found += _one_more_stage(build, gpu, base, fixed)
     found.append(wave_tail(base, gpu))
@@ -170,6 +175,11 @@ def _one_more_stage(build: Build, gpu: GpuSpec, base: Result, fixed: Mapping[str
     ]
 
 
+def _is_lone_wave(result: Result) -> bool:
+    """Whether what bounds a kernel are slots that its grid does not fill."""
+    return result.bound_by == "tail" and result.waves < 1.0
+
+
 def wave_tail(base: Result, gpu: GpuSpec) -> Counterfactual:
     """What a full last wave would save, computed: ``waves`` of equal time instead of ``ceil(waves)``.
 
@@ -202,6 +212,8 @@ def _hidden_conflicts(item: Counterfactual, base: Result, other: Result) -> list
 
 def disagreement(result: Result, counterfactuals: list[Counterfactual]) -> str:
     """A sentence where the counterfactuals contradict ``result.bound_by``, else empty."""
+    if _is_lone_wave(result):  # slots without a CTA are no part that can be made free
+        return ""
     best = max(counterfactuals, key=lambda item: item.saved_cycles, default=None)
     if best is None:
         return ""

@@ -59,6 +59,15 @@ def test_counterfactuals_that_contradict_the_plain_run_are_said_so(make_result: 
     assert not disagreement(latency, [saving("latency", 0.3), saving("stage", 0.4)])  # more stages hide latency
 
 
+def test_slots_that_a_small_grid_leaves_empty_are_no_disagreement(make_result: Callable[..., Result]) -> None:
+    found = [saving("tail", 0.0), saving("epilogue", 0.3)]
+    assert not disagreement(make_result(bound_by="tail", waves=0.25), found)
+    assert "'epilogue' saves 30.0 %" in disagreement(make_result(bound_by="tail", waves=1.25), found)
+    launch = GemmParams(m=64, n=64, k=256, tile=(64, 64, 64), stages=2).launch(TOY)
+    told = explain(lambda more: None if more else launch, TOY)
+    assert any("ask predict" in remark for remark in told.remarks) == (told.result.bound_by == "tail")
+
+
 def test_a_unit_that_nothing_makes_free_may_leave_a_little(make_result: Callable[..., Result]) -> None:
     tensor = make_result(bound_by="tensor")
     assert not disagreement(tensor, [saving("l2", 0.1)])
