@@ -14,7 +14,8 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -207,8 +208,35 @@ def _directory_beside(target: Path) -> Iterator[str]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def build(package: Path = PACKAGE) -> Path:
-    """Compile; returns where the libraries are.
+LOOKS_S = 1.0
+"""Seconds between two looks at how far it is."""
+
+
+def _run(root: Path, files: list[str], tell: Callable[[str, float], None]) -> tuple[int, str]:
+    """(status, output) of the build in ``root``; ``tell`` hears what it is at, and the seconds so far."""
+    began = time.monotonic()
+    with (root / "said.txt").open("w+", encoding="utf-8") as said:
+        with subprocess.Popen(
+            [sys.executable, "build_modules.py", *files], cwd=root, stdout=said, stderr=subprocess.STDOUT, text=True
+        ) as child:
+            while True:
+                by_c = next((root / "build").rglob("*.c"), None) is not None
+                at = "the C compiler, the longer part" if by_c else f"mypyc, {len(files)} modules"
+                tell(at, time.monotonic() - began)
+                try:
+                    status = child.wait(timeout=LOOKS_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    continue
+                except BaseException:
+                    child.kill()
+                    raise
+        said.seek(0)
+        return status, said.read()
+
+
+def build(package: Path = PACKAGE, tell: Callable[[str, float], None] = lambda at, seconds: None) -> Path:
+    """Compile; returns where the libraries are. ``tell`` hears what it is at, and the seconds so far, every second.
 
     Raises:
         ConfigError: a tool is missing, or compiling failed.
@@ -235,12 +263,10 @@ def build(package: Path = PACKAGE) -> Path:
         units.write_text(with_constants(units.read_text(encoding="utf-8")), encoding="utf-8")
         (root / "build_modules.py").write_text(BUILD, encoding="utf-8")
         (root / "out").mkdir()
-        ran = subprocess.run(
-            [sys.executable, "build_modules.py", *files], cwd=root, capture_output=True, text=True, check=False
-        )
+        status, output = _run(root, files, tell)
         built = sorted((root / "out").rglob(f"*{BINARY_TAG}"))
-        if ran.returncode or not built:
-            said = [line for line in (ran.stdout + ran.stderr).splitlines() if "error" in line.lower()]
+        if status or not built:
+            said = [line for line in output.splitlines() if "error" in line.lower()]
             raise ConfigError(f"compile: {said[0].strip() if said else 'the compiler failed'}; gpusim works without")
         for path in built:
             file = ".".join(path.relative_to(root / "out").parts)

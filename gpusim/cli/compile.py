@@ -26,6 +26,15 @@ def compile_command(
     if manifest is not None and is_current(manifest):
         typer.echo(f"compiled already, of these sources: {home()}")
         return
-    with spinner("compiling, two minutes"):
-        where = build()
+    with spinner("compiling, two minutes") as status:
+        told: list[str] = []
+
+        def tell(at: str, seconds: float) -> None:
+            if status is not None:
+                status.update(f"compiling, two minutes: {at}, {seconds:.0f} s")
+            elif at not in told:  # no terminal: a line each
+                told.append(at)
+                typer.echo(f"compiling: {at}", err=True)
+
+        where = build(tell=tell)
     typer.echo(f"compiled: {where}")

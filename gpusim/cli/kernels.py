@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from gpusim.cli.options import Commands, check_choice, console_for, find_gpu, output_path, refuse_same, spinner, write_json
 from gpusim.cli.parameters import checked_params, kernel_parameters, option_name, parameter
-from gpusim.errors import ConfigError, nearest
+from gpusim.errors import ConfigError, GpusimError, KernelError, LaunchError, nearest
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -130,15 +130,36 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
         "--plot": output_path(values["plot_path"], "--plot", ".png", ".svg"),
     }
     refuse_same(outputs)
+    gpu = find_gpu(values["gpu"], "--gpu")
     return Request(
         row=row, params=checked_params(row, given), given=given,
-        gpu_name=values["gpu"], gpu=find_gpu(values["gpu"], "--gpu"),
+        gpu_name=values["gpu"], gpu=gpu,
         clock=parse_clock(values["clock"]), l2=check_choice("--l2", values["l2_state"], L2_STATES),
         data=check_choice("--data", values["data"], DATA), skips=not values["no_skip"],
-        num_sampled_sms=_sample(values["sample_sms"]),
+        num_sampled_sms=sampled(values["sample_sms"], gpu),
         quality=check_choice("--quality", values["quality"], QUALITIES), json=outputs["--json"],
         trace=outputs["--trace"], plot=outputs["--plot"],
     )
+
+
+def _advised(refusal: str, row: KernelModel, values: Mapping[str, Any]) -> str:
+    """A refusal of the kernel or its launch, with all that its advice takes."""
+    from gpusim.cli.advice import whole_advice
+    from gpusim.simulate.door import check
+
+    names = {name: option_name(name, item) for name, item in row.params.model_fields.items()}
+    given = {names[name]: values[name] for name in names if values.get(name) is not None}
+
+    def refusal_of(change: Mapping[str, str | bool]) -> str | None:
+        try:
+            params: Any = checked_params(row, {**given, **change})
+            gpu = find_gpu(values["gpu"], "--gpu")
+            check(params.resolved(gpu).launch(gpu), gpu)
+        except GpusimError as error:
+            return str(error)
+        return None
+
+    return whole_advice(refusal, refusal_of)
 
 
 def parse_clock(text: str) -> str | float:
@@ -158,9 +179,14 @@ def parse_clock(text: str) -> str | float:
     return mhz
 
 
-def _sample(count: int | None) -> int | None:
-    if count is not None and count < 1:
-        raise ConfigError(f"--sample-sms {count} wants a number of SMs from 1 on, such as 16")
+def sampled(count: int | None, gpu: GpuSpec) -> int | None:
+    """So many SMs of ``gpu``.
+
+    Raises:
+        ConfigError: none, or more than it has.
+    """
+    if count is not None and not 1 <= count <= gpu.num_sms:
+        raise ConfigError(f"--sample-sms {count} wants a number of SMs, from 1 to the {gpu.num_sms} that {gpu.name} has")
     return count
 
 
@@ -192,7 +218,10 @@ class Kernels(Commands):
 
 def _kernel_command(row: KernelModel, action: Callable[[Request], None]) -> Any:
     def command(**values: Any) -> None:
-        action(_request(row, values))
+        try:
+            action(_request(row, values))
+        except (KernelError, LaunchError) as error:
+            raise type(error)(_advised(str(error), row, values)) from None
 
     own = kernel_parameters(row)
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads options from it

@@ -41,13 +41,17 @@ def sass_command(
 
 
 def _cubin(target: str, arch: str) -> Path:
-    from gpusim.evidence.case import case_names, load_case
+    from gpusim.evidence.case import case_names, kernels_dir, load_case
     from gpusim.evidence.frameworks import has_source
     from gpusim.evidence.toolkit import build, capability_of
 
     if Path(target).is_file():
         return Path(target)
     if target not in case_names():
+        folder = kernels_dir() / target
+        if target.isidentifier() and folder.is_dir():  # probes of the compiler's own, which nobody launches
+            held = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
+            raise ConfigError(f"kernels/{target} has no case.py, its own scripts build it ({held}); give one of its cubins")
         raise ConfigError(f"{target!r} is no file and no folder of kernels/; {nearest(target, case_names())}")
     capability_of(arch)
     case = load_case(target)

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import GpusimError
-from gpusim.evidence.check import L2, Comparison, LaunchCheck, Model, clock_of
+from gpusim.evidence.check import Comparison, LaunchCheck, clock_of, kernels_of_call
 from gpusim.evidence.profiles import ProfiledLaunch, ProfileFile
 from gpusim.evidence.tolerances import Tolerance, class_of, same_as
 from gpusim.evidence.whole import CYCLES, DURATION
@@ -25,6 +25,7 @@ from gpusim.evidence.whole import CYCLES, DURATION
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
     from gpusim.simulate.result import Result
+    from gpusim.workload.launch import Launch
 
 MEANINGS: tuple[tuple[str, str, str], ...] = (
     ("l1tex__data_pipe_lsu_wavefronts", "wavefronts of shared memory", "bank conflicts, or more accesses"),
@@ -152,7 +153,7 @@ def explain_changes(
             f"occupancy, order); the model is bound by {item.result.bound_by}: {item.result.reason}"
         )
     if item.model.was:
-        said += _by_model(item.model, gpu, item.result, item.model.l2, is_slower=bool(slower))
+        said += _by_model(item, gpu, is_slower=bool(slower))
     return said
 
 
@@ -200,12 +201,18 @@ def _clock_sentence(before: ProfiledLaunch, now: ProfiledLaunch, gpu: GpuSpec) -
     return f"the SM clock fell from {old:,.0f} to {new:,.0f} MHz: time grew {_grew(old / new)} by that alone"
 
 
-def _by_model(model: Model, gpu: GpuSpec, now: Result, l2: L2, *, is_slower: bool) -> list[str]:
+def _by_model(item: LaunchCheck, gpu: GpuSpec, *, is_slower: bool) -> list[str]:
     """What the model says of both sets of options, at the same clock."""
     from gpusim.report.explain import explain
     from gpusim.simulate.run import simulate
 
-    then = simulate(model.params(gpu, model.was).launch(gpu), gpu, clock=now.sm_clock_mhz, l2=l2)
+    model, now, l2 = item.model, item.result, item.model.l2
+
+    def kernel_of(changes: Mapping[str, Any]) -> Launch:
+        kernels = kernels_of_call(model.params(gpu, changes).launch(gpu))
+        return kernels[min(item.kernel_idx, len(kernels) - 1)]
+
+    then = simulate(kernel_of(model.was), gpu, clock=now.sm_clock_mhz, l2=l2)
     options = {**dict.fromkeys(model.was), **{name: model.options.get(name) for name in model.was}}
     told = ", ".join(f"{name} {_text(model.was[name])} to {_text(options[name])}" for name in model.was)
     share = 100.0 * (now.cycles / then.cycles - 1.0)
@@ -215,9 +222,7 @@ def _by_model(model: Model, gpu: GpuSpec, now: Result, l2: L2, *, is_slower: boo
     said = [f"the model predicts {share:+.1f} % cycles for {told}: {bound}: {now.reason}"]
     if is_slower:
         try:
-            found = explain(
-                lambda more: None if more else model.params(gpu).launch(gpu), gpu, clock=now.sm_clock_mhz, l2=l2
-            )
+            found = explain(lambda more: None if more else kernel_of({}), gpu, clock=now.sm_clock_mhz, l2=l2)
         except GpusimError as error:
             return [*said, f"what would win it back is not known: {error}"]
         if found.best is not None:

@@ -420,7 +420,8 @@ def load_case(name: str, folder: Path | None = None) -> Case:
     """
     folder = folder or kernels_dir()
     if name not in case_names(folder):
-        hint = "wants its name alone" if "/" in name else f"{nearest(name, case_names(folder))}; gpusim measure lists them"
+        hint = "wants its name alone" if "/" in name else nearest(name, case_names(folder))
+        hint += " (gpusim measure lists them)"
         raise ConfigError(f"{name!r} is no kernel with a case.py in {folder}; {hint}")
     spec = importlib.util.spec_from_file_location(f"gpusim_kernels_{name}", folder / name / "case.py")
     if spec is None or spec.loader is None:

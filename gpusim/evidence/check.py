@@ -2,7 +2,8 @@
 
 In: a profile, which kernel model (with which options) stands for which launch, a GPU. Out: a :class:`Report`, metric by
 metric, with a verdict. Cycles are predicted at the clock that the launch ran at, with a cold L2 unless a model says warm
-(Nsight Compute flushes before each pass unless told ``--cache-control none``).
+(Nsight Compute flushes before each pass of each kernel unless told ``--cache-control none``). A model whose call launches
+several kernels is held against each by itself, as they are profiled.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from gpusim.kernel_models.params import KernelParams
     from gpusim.machine.config import GpuSpec
     from gpusim.simulate.result import Result
+    from gpusim.workload.launch import Launch
 
 PASS, FAIL, NOT_COMPARABLE = 0, 1, 3
 """What a check ends with; 2 is bad input."""
@@ -116,6 +118,11 @@ class Comparison:
         return 100.0 * (self.predicted - self.measured) / reference if reference else math.inf
 
     @property
+    def is_of_floor(self) -> bool:
+        """Whether a difference is taken relative to the floor, as less was measured."""
+        return self.floor > abs(self.measured) and self.difference != 0.0
+
+    @property
     def is_points(self) -> bool:
         """Whether differences are in points."""
         return self.metric.endswith(".pct") or ".pct_of_" in self.metric
@@ -138,6 +145,8 @@ class LaunchCheck:
     clock: str
     """At which clock it was predicted, in words."""
     result: Result
+    kernel_idx: int = 0
+    """Which of the kernels that a call of the model launches it is."""
     remarks: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     """Against the baseline."""
@@ -294,7 +303,7 @@ def check_profile(
     _refuse_mixture(profile, models)
     remarks = list(profile.remarks)
     judged: list[LaunchCheck] = []
-    simulated: dict[tuple[int, float], Result] = {}
+    simulated: dict[tuple[int, int, float], Result] = {}
     for launch in profile.launches:
         model = model_for(launch, models)
         if model is None:
@@ -304,7 +313,9 @@ def check_profile(
         judged.append(_judged(launch, model, gpu, {**model.tolerances, **tolerances}, simulated))
     if not judged:
         names = ", ".join(dict.fromkeys(item.kernel for item in profile.launches))
-        raise NotComparableError(f"{path}: no model stands for any of its launches ({names})")
+        raise NotComparableError(
+            f"{path}: no model stands for any of its launches ({names}); --match takes a part of such a name"
+        )
     if old is not None:
         from gpusim.evidence.baseline import against
 
@@ -347,13 +358,15 @@ def _refuse_other_gpu(launch: ProfiledLaunch, gpu: GpuSpec, path: Path) -> None:
 
 def _judged(
     launch: ProfiledLaunch, model: Model, gpu: GpuSpec, limits: Mapping[str, float],
-    simulated: dict[tuple[int, float], Result],
+    simulated: dict[tuple[int, int, float], Result],
 ) -> LaunchCheck:
     from gpusim.simulate.run import simulate
 
     mhz, clock = clock_of(launch, gpu)
-    told = model.params(gpu).launch(gpu)
-    key = (id(model), mhz or 0.0)
+    kernels = kernels_of_call(model.params(gpu).launch(gpu))
+    kernel_idx = _which(kernels, {**_shape(launch), **launch.metrics})
+    told = kernels[kernel_idx]
+    key = (id(model), kernel_idx, mhz or 0.0)
     if key not in simulated:
         simulated[key] = simulate(told, gpu, clock=mhz or "single", l2=model.l2, data="random")
     result = simulated[key]
@@ -378,15 +391,41 @@ def _judged(
                 tolerance=tolerance_of(metric, model.kernel, gpu.name, limits),
             )
         )
+    if len(kernels) > 1:
+        remarks.append(
+            f"a call of the model launches {len(kernels)} kernels: this launch is held against number {kernel_idx + 1} "
+            f"alone, {told.kernel} of {told.num_ctas or 'as many as fit'} CTAs"
+        )
     remarks += _remarks(launch, comparisons)
     order = sorted(comparisons, key=lambda item: (same_as(item.metric) not in (CYCLES, DURATION), item.passes is None))
     return LaunchCheck(
-        launch=launch, model=model, comparisons=tuple(order), clock=clock, result=result, remarks=tuple(remarks)
+        launch=launch, model=model, comparisons=tuple(order), clock=clock, result=result, kernel_idx=kernel_idx,
+        remarks=tuple(remarks),
     )
+
+
+def kernels_of_call(launch: Launch) -> tuple[Launch, ...]:
+    """The kernels that a call launches one after the other, each by itself, as a profiler runs them."""
+    return (replace(launch, following=()), *launch.following)
+
+
+def _which(kernels: Sequence[Launch], measured: Mapping[str, float]) -> int:
+    """The one that is launched with as many CTAs and threads as was ``measured``; else the first."""
+    for idx, kernel in enumerate(kernels):
+        told = {"launch__grid_size": kernel.num_ctas, "launch__block_size": kernel.num_threads}
+        if all(measured.get(name) == value for name, value in told.items()):
+            return idx
+    return 0
 
 
 def _remarks(launch: ProfiledLaunch, found: Sequence[Comparison]) -> list[str]:
     said = []
+    for item in found:
+        if item.is_of_floor:
+            said.append(
+                f"{item.metric}: its difference is in percent of {item.floor:,.0f} bytes, the floor: {FLOOR_SHARE:.0%} of "
+                "what the kernel touches, as less was measured (errors of next to nothing would be endless)"
+            )
     if not any(item.passes is not None for item in found):
         said.append("no metric of it is judged: profile with --metrics sm__cycles_elapsed.max,dram__bytes_read.sum, ...")
     elif CYCLES not in {same_as(item.metric) for item in found}:

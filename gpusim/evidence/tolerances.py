@@ -59,9 +59,9 @@ class MetricClass:
 
 CLASSES: tuple[MetricClass, ...] = (
     MetricClass(name="cycles", pattern=r"(sm|gpc)__cycles_elapsed\.max", limit=15.0, baseline=5.0, held_out=CYCLES,
-                source="no family that was held out is known"),
+                source="no row of that kernel was judged on this GPU"),
     MetricClass(name="time", pattern=r"gpu__time_duration\.(sum|avg|max)", limit=15.0, baseline=5.0, held_out=CYCLES,
-                source="no family that was held out is known"),
+                source="no row of that kernel was judged on this GPU"),
     MetricClass(name="hit_rate", pattern=re.escape(HIT_RATE), limit=3.0, baseline=3.0, is_points=True, is_better_high=True,
                 source="validation/README.md, tier 5"),
     MetricClass(name="bytes", pattern=r"\w+__\w*bytes\w*\.sum|dram__sectors\w*\.sum", limit=10.0, baseline=10.0,
@@ -169,7 +169,7 @@ def tolerance_of(metric: str, model: str, gpu: str, asked: Mapping[str, float]) 
     ``asked``: limits by metric or class, of the command line.
 
     >>> tolerance_of("gpu__time_duration.sum", "transpose", "h200_sxm", {}).source[:30]
-    'held-out P90 of transpose: gpu'
+    "P90 of transpose's judged rows"
     >>> tolerance_of("gpu__time_duration.sum", "transpose", "h200_sxm", {"time": 4.0}).text
     '4 %'
     """
@@ -183,9 +183,9 @@ def tolerance_of(metric: str, model: str, gpu: str, asked: Mapping[str, float]) 
     known = _held_out().get(gpu, {})
     found = known.get(model, {}).get(kind.held_out or same_as(metric))
     if found is not None and found > USELESS:
-        return Tolerance(limit=math.inf, is_points=is_points, source=f"not judged: the P90 of {model} is {found:g} %")
+        return Tolerance(limit=math.inf, is_points=is_points, source=f"not judged: the P90 of {model}'s rows is {found:g} %")
     if found is not None and (kind.held_out or found > kind.limit):
-        return Tolerance(limit=found, is_points=is_points, source=f"held-out P90 of {model}: {known['source']}")
+        return Tolerance(limit=found, is_points=is_points, source=f"P90 of {model}'s judged rows: {known['source']}")
     return Tolerance(limit=kind.limit, is_points=is_points, source=f"default of {kind.name}: {kind.source}")
 
 

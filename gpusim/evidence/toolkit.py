@@ -217,7 +217,8 @@ def _compile(nvcc: str, case: Case, arch: str, cubin: Path) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            first = next((line for line in done.stderr.splitlines() if "error" in line), f"status {done.returncode}")
+            said = [line for line in done.stderr.splitlines() if line.strip()] or [f"status {done.returncode}"]
+            first = next((line for line in said if "error" in line or "fatal" in line), said[-1])
             raise ConfigError(f"nvcc refuses kernels/{case.name}/kernel.cu for {arch}: {first.strip()}")
         if "C75" in done.stderr:
             raise ConfigError(f"nvcc changes the wgmma of kernels/{case.name}/kernel.cu: {done.stderr.splitlines()[0]}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import cast
 
+from gpusim.errors import KernelError, nearest
 from gpusim.kernel_models.params import KernelParams
 
 
@@ -28,7 +29,19 @@ class KernelModel:
         return cast("type[KernelParams]", getattr(import_module(f"{__name__}.{self.name}"), self.kind))
 
 
-KERNEL_MODELS: dict[str, KernelModel] = {
+class KernelModels(dict[str, KernelModel]):
+    """Rows by name; who asks for another name is told the nearest."""
+
+    def __missing__(self, name: str) -> KernelModel:
+        """Refuse.
+
+        Raises:
+            KernelError: always.
+        """
+        raise KernelError(f"{name!r} is no kernel; {nearest(str(name), self)}")
+
+
+KERNEL_MODELS = KernelModels({
     "gemm": KernelModel(
         name="gemm", summary="D = activation(alpha A B + beta C + bias), every schedule", kind="GemmParams",
         also=("matmul", "mm", "linear", "addmm", "bmm"),
@@ -58,5 +71,5 @@ KERNEL_MODELS: dict[str, KernelModel] = {
     "gather": KernelModel(
         name="gather", summary="rows of a table by their numbers", kind="GatherParams", also=("embedding", "index_select")
     ),
-}
+})
 """Every kernel that can be predicted by name."""

@@ -36,6 +36,10 @@ class LayerNormParams(RowParams):
         self.check_rows("layer_norm")
         return self
 
+    def registers_of(self, values: int) -> int:
+        """As compiled, or the values and what else there is."""
+        return REGISTERS.get((self.element.num_bytes, values), values + OTHER_REGISTERS)
+
     def launch(self, gpu: Target) -> Launch:
         """The kernel on ``gpu``.
 
@@ -62,9 +66,7 @@ def layer_norm_launch(params: LayerNormParams, *, num_sms: int) -> Launch:
         num_ctas=params.num_ctas,
         num_tiles=params.num_ctas,
         roles=tuple(_role(params, step, rows) for step in range(num_steps)),
-        registers_per_thread=REGISTERS.get(
-            (params.element.num_bytes, params.values), params.values + OTHER_REGISTERS
-        ),
+        registers_per_thread=params.registers_of(params.values),
         registers_source="ptxas of kernels/layer_norm, or the values and 33 more",
         extra_smem_bytes=2 * WORD_BYTES * params.threads // WARP_SIZE if params.per == "block" else 0,
         footprints=(

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gpusim.errors import KernelError
+from gpusim.kernel_models.registers import launch_limit
 from gpusim.kernel_models.streams import MAX_ELEMENTS, MAX_THREADS, StreamParams, ceil_div, check_grid, passes, total
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
@@ -62,6 +63,10 @@ class RowParams(StreamParams):
         """Elements of a row that a lane keeps."""
         return self.columns // self.lanes
 
+    def registers_of(self, values: int) -> int:
+        """Registers of a thread that keeps so many values of a row."""
+        raise NotImplementedError
+
     @property
     def vectors(self) -> int:
         """Loads of a lane for its row."""
@@ -74,18 +79,25 @@ class RowParams(StreamParams):
             KernelError: one of these.
         """
         if not self._is_shared(self.columns, self.lanes):
-            whole = self.columns % (self.lanes * VECTOR_BYTES // self.element.num_bytes) == 0
-            why = (
-                f"are {self.values} values a lane, which keeps at most {MOST_VALUES}"
-                if whole
-                else f"do not give {self.lanes} lanes whole vectors of {VECTOR_BYTES} bytes"
-            )
+            if self.columns % (self.lanes * VECTOR_BYTES // self.element.num_bytes):
+                why = f"do not give {self.lanes} lanes whole vectors of {VECTOR_BYTES} bytes"
+            elif self.values > MOST_VALUES:
+                why = f"are {self.values} values a lane, which keeps at most {MOST_VALUES}"
+            else:
+                why = (
+                    f"take {self.registers_of(self.values)} registers a lane, a CTA of {self.threads} threads has at most "
+                    f"{launch_limit(self.threads // WARP_SIZE)}"
+                )
             raise KernelError(f"{kernel}: {self.columns} columns {why}: use {self._way_out()}")
         check_grid(kernel, self.num_ctas, use="use fewer --rows")
 
     def _is_shared(self, columns: int, lanes: int) -> bool:
-        """Whether a row gives each lane whole vectors, and no more than it keeps."""
-        return columns % (lanes * VECTOR_BYTES // self.element.num_bytes) == 0 and columns // lanes <= MOST_VALUES
+        """Whether a row gives each lane whole vectors, no more than it keeps, and its CTA has registers for them."""
+        is_whole = columns % (lanes * VECTOR_BYTES // self.element.num_bytes) == 0
+        return is_whole and self._is_kept(columns // lanes, self.threads if lanes == WARP_SIZE else lanes)
+
+    def _is_kept(self, values: int, threads: int) -> bool:
+        return values <= MOST_VALUES and self.registers_of(values) <= launch_limit(threads // WARP_SIZE)
 
     def _way_out(self) -> str:
         """Options that would do: for these columns, else for the next number of them that any would do for."""
@@ -96,16 +108,23 @@ class RowParams(StreamParams):
             if self._is_shared(self.columns, threads):
                 return f"--per block --threads {threads}"
         step = self.lanes * VECTOR_BYTES // self.element.num_bytes
-        if ceil_div(self.columns, step) * step // self.lanes <= MOST_VALUES:
+        if self._is_shared(ceil_div(self.columns, step) * step, self.lanes):
             return f"--columns {ceil_div(self.columns, step) * step}, or another multiple of {step}"
         found = []
         for threads in all_threads:
             step = threads * VECTOR_BYTES // self.element.num_bytes
             columns = ceil_div(self.columns, step) * step
-            if columns // threads <= MOST_VALUES:
+            if self._is_kept(columns // threads, threads):
                 found.append((columns, threads))
         if not found:
-            return f"at most {MAX_THREADS * MOST_VALUES} --columns, which is what a CTA keeps"
+            step = VECTOR_BYTES // self.element.num_bytes
+            columns, threads = max(
+                (threads * values, threads)
+                for threads in all_threads
+                for values in range(0, MOST_VALUES + 1, step)
+                if self._is_kept(values, threads)
+            )
+            return f"--columns {columns} --per block --threads {threads}, the most that a CTA keeps"
         columns, threads = min(found)
         return f"--columns {columns} --per block --threads {threads}"
 

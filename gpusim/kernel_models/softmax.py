@@ -34,6 +34,10 @@ class SoftmaxParams(RowParams):
         self.check_rows("softmax")
         return self
 
+    def registers_of(self, values: int) -> int:
+        """As compiled, or the values and what else there is."""
+        return REGISTERS.get((self.element.num_bytes, values), values + OTHER_REGISTERS)
+
     def launch(self, gpu: Target) -> Launch:
         """The kernel on ``gpu``.
 
@@ -58,9 +62,7 @@ def softmax_launch(params: SoftmaxParams, *, num_sms: int) -> Launch:
         num_ctas=params.num_ctas,
         num_tiles=params.num_ctas,
         roles=tuple(_role(params, step, rows) for step in range(num_steps)),
-        registers_per_thread=REGISTERS.get(
-            (params.element.num_bytes, params.values), params.values + OTHER_REGISTERS
-        ),
+        registers_per_thread=params.registers_of(params.values),
         registers_source="ptxas of kernels/softmax, or the values and 16 more",
         extra_smem_bytes=2 * WORD_BYTES * params.threads // WARP_SIZE if params.per == "block" else 0,
         footprints=(

@@ -89,7 +89,8 @@ def transpose_launch(params: TransposeParams) -> Launch:
     A warp's stores without shared memory lie in 32 rows of the output, in a sector each; the other warps' fill these sectors
     in L2 up. A thread's four loads are one op, and so are its stores.
     Ignores: that a thread goes on with its first element when that is there, and not when all four are; that tiles at the
-    edges take their elements one by one.
+    edges take their elements one by one; that some of the sectors which warps store in parts leave L2 half full, are
+    fetched again and written twice (``none``: a sixth of the bytes of memory at 8192 x 8192).
     """
     grid, width, smem = params.grid, params.element.num_bytes, params.smem
     in_pitch, out_pitch = params.n * width, params.m * width

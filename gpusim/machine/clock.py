@@ -36,9 +36,13 @@ class ClockSpec:
     tensor_mhz: float
     """What SMs run at, at most, while their tensor cores work, at whatever rate and on whatever data."""
     tensor_burst_mhz_us: float
-    """What each burst of tensor work behind a rest costs besides: how much slower, times how long."""
+    """What each burst of tensor work behind a rest costs besides: how much slower, times how long.
+
+    Of use where a kernel's tensor cores rest for longer than ``tensor_rest_us`` again and again (``kernels/power_bursts``,
+    ``power_clock``). Whole kernels rest for less between their tiles, and once before the first: no simulated kernel tells
+    of bursts, and neither this nor ``tensor_least_mhz`` moves its clock."""
     tensor_rest_us: float
-    """Rests of tensor cores that are shorter are none."""
+    """Rests of tensor cores that are shorter are none: those between the tiles of a kernel."""
     tensor_least_mhz: float
     """What bursts, however many, leave of the clock."""
     load_line_mhz_per_w: float

@@ -18,6 +18,13 @@ from gpusim.evidence.check import Comparison, LaunchCheck, Report
 VERDICTS = {True: "pass", False: "FAIL", None: "-"}
 
 
+JUDGED_ROWS = (
+    "P90 of a kernel's judged rows: nine in ten measured launches of it, to none of which anything was fitted, were closer "
+    "to their predictions."
+)
+"""What that tolerance is, said once."""
+
+
 def render_check(report: Report, console: Console) -> None:
     """Print what was compared, launch by launch, and the verdict, also where all is well."""
     for item in report.launches:
@@ -32,6 +39,9 @@ def render_check(report: Report, console: Console) -> None:
         console.print()
     for sentence in report.remarks:
         console.print(f"[yellow]Remark[/]: {escape(sentence)}", highlight=False)
+    if any(part.tolerance is not None and "judged rows" in part.tolerance.source for item in report.launches
+           for part in item.comparisons):
+        console.print(f"[dim]{JUDGED_ROWS}[/]", highlight=False)
     console.print(f"[bold]Verdict[/]: {escape(report.verdict)}", highlight=False)
 
 
@@ -84,6 +94,8 @@ def difference_text(item: Comparison | Change) -> str:
     """
     if math.isinf(item.difference):
         return "from nothing"
+    if isinstance(item, Comparison) and item.is_of_floor:
+        return f"{item.difference:+.2f} % of floor"
     return f"{item.difference:+.2f} {'points' if item.metric.endswith('.pct') else '%'}"
 
 

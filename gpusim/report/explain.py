@@ -107,10 +107,11 @@ def explain(
     progress: Callable[[str], None] = lambda title: None,
     **simulate_options: Any,
 ) -> Explanation:
-    """Simulate plainly, then again with each of IDEALS free and with one more stage; compute the wave tail.
+    """Simulate plainly, then again with each of IDEALS free that the launch has something of, and with one more stage.
 
-    The clock is that of the plain run throughout, so that cycles can be compared. ``progress`` hears the title of each
-    run before it starts; ``simulate_options`` go to :func:`gpusim.simulate.run.simulate`.
+    The wave tail is computed. The clock is that at which the plain run was simulated, so that cycles can be compared.
+    ``progress`` hears the title of each run before it starts; ``simulate_options`` go to
+    :func:`gpusim.simulate.run.simulate`.
 
     Raises:
         LaunchError: there is no plain launch, or the GPU cannot run it.
@@ -121,19 +122,26 @@ def explain(
         raise LaunchError("explain: build(0) gives no launch, wants the plain one")
     progress("as it is")
     result = simulate(launch, gpu, **simulate_options)
-    fixed = {**simulate_options, "clock": result.sm_clock_mhz, "recorded_sms": frozenset[int]()}
-    base = result if result.clock_mode in ("max", "fixed") else simulate(launch, gpu, **fixed)
+    mhz = result.simulated_mhz or result.sm_clock_mhz
+    fixed = {**simulate_options, "clock": mhz, "recorded_sms": frozenset[int]()}
+    base = result if result.simulated_mhz else simulate(launch, gpu, **fixed)
     found: list[Counterfactual] = []
     remarks: list[str] = []
-    for name, title in IDEALS.items():
+    for name in result.ideals:
+        title = IDEALS[name]
         progress(title)
         other = simulate(launch, gpu, **fixed, ideals=frozenset({name}))
         item = _compared(name, title, base, other.cycles)
         found.append(item)
         if name == "bank_conflicts":
             remarks += _hidden_conflicts(item, base, other)
+    if _is_lone_wave(result):
+        remarks.append(
+            f"The grid fills {percent(result.waves)} of the slots. Nothing here shows what more CTAs would do (smaller "
+            "tiles, parts of k): ask predict."
+        )
     progress("one more stage")
-    found.append(_one_more_stage(build, gpu, base, fixed))
+    found += _one_more_stage(build, gpu, base, fixed)
     found.append(wave_tail(base, gpu))
     found.sort(key=lambda item: -item.saved_cycles)
     return Explanation(
@@ -154,18 +162,22 @@ def _compared(
     )
 
 
-def _one_more_stage(build: Build, gpu: GpuSpec, base: Result, fixed: Mapping[str, Any]) -> Counterfactual:
+def _one_more_stage(build: Build, gpu: GpuSpec, base: Result, fixed: Mapping[str, Any]) -> list[Counterfactual]:
+    """One, or none of a kernel that has no stages."""
     title = "one more stage"
-    reason = "this kernel has no stages to add"
     try:
         launch = build(1)
-        if launch is not None:
-            return _compared("stage", title, base, simulate(launch, gpu, **fixed).cycles)
+        return [] if launch is None else [_compared("stage", title, base, simulate(launch, gpu, **fixed).cycles)]
     except GpusimError as error:
         reason = f"cannot run: {error}"
-    return Counterfactual(
-        name="stage", title=title, cycles=None, saved_cycles=0.0, share=0.0, is_simulated=True, note=reason
-    )
+    return [
+        Counterfactual(name="stage", title=title, cycles=None, saved_cycles=0.0, share=0.0, is_simulated=True, note=reason)
+    ]
+
+
+def _is_lone_wave(result: Result) -> bool:
+    """Whether what bounds a kernel are slots that its grid does not fill."""
+    return result.bound_by == "tail" and result.waves < 1.0
 
 
 def wave_tail(base: Result, gpu: GpuSpec) -> Counterfactual:
@@ -200,6 +212,8 @@ def _hidden_conflicts(item: Counterfactual, base: Result, other: Result) -> list
 
 def disagreement(result: Result, counterfactuals: list[Counterfactual]) -> str:
     """A sentence where the counterfactuals contradict ``result.bound_by``, else empty."""
+    if _is_lone_wave(result):  # slots without a CTA are no part that can be made free
+        return ""
     best = max(counterfactuals, key=lambda item: item.saved_cycles, default=None)
     if best is None:
         return ""

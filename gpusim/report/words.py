@@ -7,7 +7,7 @@ from typing import Any
 
 CLOCK_MODES: Mapping[str, str] = {
     "max": "the highest that the GPU has",
-    "single": "predicted for one launch under the power limit",
+    "single": "predicted for one launch, over before the power limit bites fully",
     "sustained": "predicted for half a second back to back under the power limit",
     "fixed": "given with --clock",
 }

@@ -59,6 +59,8 @@ class Engine:
         """
         self.launch = launch
         self.ideals, self._is_warm = ideals, is_warm
+        self.met: set[str] = set()
+        """Of what can be idealized, what the launch was found to have."""
         self.env = RingingEnvironment()
         self.occupancy = held or check(launch, gpu)
         self.num_slots = count_slots(launch, gpu, self.occupancy)
@@ -337,7 +339,8 @@ class Engine:
         self.env.later(max(0.0, cycle - self.env.now), action)
 
     def is_ideal(self, what: str) -> bool:
-        """Whether a counterfactual makes ``what`` free."""
+        """Whether a counterfactual makes ``what`` free; that the launch has it is kept."""
+        self.met.add(what)
         return what in self.ideals
 
     def store_began(self) -> None:

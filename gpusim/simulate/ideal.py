@@ -17,11 +17,15 @@ IDEALS: Mapping[str, str] = {
     "tma": "a TMA engine without limit",
     "latency": "no latency",
     "epilogue": "epilogue for nothing",
-    "own_code": "integer code in a chain for nothing (addresses, --step-code)",
+    "own_code": "integer code in a chain for nothing (addresses, code of its own)",
     "mad_wide": "no IMAD.WIDE beside wgmma",
     "launch": "launch and CTA start for nothing",
 }
 """What can be made free, and how a report calls it."""
+
+
+EVERY_LAUNCH_HAS = ("l2", "hbm", "latency", "launch")
+"""What is free of any launch; the others are where the launch has such instructions or parts."""
 
 
 def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:

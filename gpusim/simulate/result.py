@@ -54,6 +54,11 @@ class Result:
     num_events: int
     wall_s: float
     num_skipped_cycles: float
+    simulated_mhz: float = 0.0
+    """The SM clock at which ``cycles`` were simulated, from which ``sm_clock_mhz`` followed: within the clock's tolerance of
+    it; 0 where several kernels had one each."""
+    ideals: tuple[str, ...] = ()
+    """Names of :data:`gpusim.simulate.ideal.IDEALS` that the launch has something of."""
     remarks: tuple[str, ...] = ()
     peak_memory_gb_per_s: float = 0.0
     """Of memory, by the data sheet."""

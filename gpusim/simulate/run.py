@@ -26,6 +26,7 @@ from gpusim.workload.launch import Launch
 
 ClockMode = Literal["max", "single", "sustained"]
 L2State = Literal["cold", "warm", "flushed"]
+Data = Literal["random", "zeros"]
 
 CLOCK_TOLERANCE = 5e-3
 """The clock has settled when another round would move the cycles by less."""
@@ -46,7 +47,7 @@ def simulate(
     *,
     clock: ClockMode | float = "single",
     l2: L2State = "cold",
-    data: Literal["random", "zeros"] = "random",
+    data: Data = "random",
     skips: bool = True,
     ideals: Collection[str] = (),
     recorded_sms: Collection[int] | Literal["first"] = (),
@@ -69,11 +70,20 @@ def simulate(
         quality: ``quick`` takes a GPC and the mean of the first waves where ``full`` takes all; see :data:`.quick.Quality`.
 
     Raises:
-        LaunchError: the GPU cannot run it.
+        LaunchError: the GPU cannot run it, or an argument is none of those above.
         DeadlockError, HazardError: it goes wrong while it runs.
     """
-    if quality not in get_args(Quality):
-        raise LaunchError(f"quality {quality!r} is unknown, wants one of {', '.join(get_args(Quality))}")
+    for thing, kind, such_as in ((launch, Launch, "params.launch(gpu)"), (gpu, GpuSpec, "load_gpu('h200_sxm')")):
+        if not isinstance(thing, kind):
+            raise LaunchError(f"simulate: got a {type(thing).__name__}, wants a {kind.__name__}, such as {such_as} gives")
+    for name, found, known in (
+        ("quality", quality, get_args(Quality)), ("l2", l2, get_args(L2State)), ("data", data, get_args(Data)),
+    ):
+        if found not in known:
+            raise LaunchError(f"{name} {found!r} is unknown, wants one of {', '.join(known)}")
+    for sm_idx in () if recorded_sms == "first" else recorded_sms:
+        if sm_idx not in range(gpu.num_sms):
+            raise LaunchError(f"recorded_sms has {sm_idx!r}, wants numbers from 0 to {gpu.num_sms - 1}, or 'first'")
     for name in ideals:
         if name not in IDEALS:
             raise LaunchError(f"{name!r} is nothing that can be idealized, wants one of {', '.join(sorted(IDEALS))}")
@@ -141,6 +151,7 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
             num_sampled_sms=num_sms, traffic=traffic, uses=uses,
         )
         engine.run()
+        simulated_mhz = mhz
         num_events += engine.num_events
         activity = activity_of(engine)
         if mode in ("fixed", "max"):
@@ -155,7 +166,7 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
         engine, activity, settings={
             "clock": clock, "l2": "warm" if settings.is_warm else "cold", "data": data, "skips": settings.skips,
             "num_sampled_sms": settings.num_sampled_sms, "quality": "quick" if settings.is_quick else "full",
-        }, mhz=mhz, mode=mode, num_events=num_events, wall_s=time.perf_counter() - began,
+        }, mhz=mhz, simulated_mhz=simulated_mhz, mode=mode, num_events=num_events, wall_s=time.perf_counter() - began,
     )
     if settings.is_quick and (engine.sample.fraction < 1.0 or engine.steady.num_skipped):
         result = replace(result, remarks=(*result.remarks, quick_remark()))

@@ -54,9 +54,9 @@ def sample_sms(
     Raises:
         LaunchError: a launch without footprints, or a number of SMs that makes no sense.
     """
-    if num_sms is None or num_sms >= gpu.num_sms:
+    if num_sms is None or num_sms == gpu.num_sms:
         return Sample(gpu=gpu, order=None, fraction=1.0, fill_scales={})
-    if num_sms < 1:
+    if not 1 <= num_sms <= gpu.num_sms:
         raise LaunchError(f"sample of {num_sms} SMs, wants 1 to {gpu.num_sms}")
     if not launch.footprints:
         raise LaunchError(f"{launch.kernel}: a launch without footprints cannot be sampled; simulate all SMs")

@@ -288,6 +288,10 @@ class SteadyState:
         self._asked = self._asked_before = (0.0, 0.0, 0.0)
         self._window = self._asked
         """What had been asked for when the stretch began that stands for what is left out."""
+        self._asked_at_ends: list[tuple[float, float, float]] = []
+        """For each wave what had been asked of L2 when it ended, what was left out included."""
+        self._of_waves: tuple[tuple[float, float, float], tuple[float, float, float]] | None = None
+        """The same before and after the waves that stand for those that were left out."""
         self._swings = False
         """Whether a loop has settled whose pace swings: the first rounds of a wave tell less then."""
         self._period = engine.launch.parity_period
@@ -380,9 +384,15 @@ class SteadyState:
         self._asked_before, self._asked = self._asked, self._engine.machine.xbar.asked
 
     def settle_requests(self) -> None:
-        """Requests that were left out have merged as those around them: from the round before a skip to the loop's end."""
+        """Requests that were left out have merged as those around them: from the round before a skip to the loop's end.
+
+        Those of waves that were left out as in the waves whose time stands for theirs.
+        """
         xbar = self._engine.machine.xbar
-        xbar.stand_for_rest(self._window)
+        if self._of_waves is not None:
+            xbar.stand_for_rest(*self._of_waves)
+        else:
+            xbar.stand_for_rest(self._window, xbar.asked)
         self._window = xbar.asked
 
     def _steady_period(self, misses: float, num_iterations: int) -> float | None:
@@ -499,6 +509,7 @@ class SteadyState:
         ends.append(engine.reported_cycle)
         self._mean_ends.append((engine.exit_cycles - self._exits_before) / engine.slots_to_run)
         self._exits_before = engine.exit_cycles
+        self._asked_at_ends.append(engine.machine.xbar.told)
         waves = [later - earlier for earlier, later in pairwise(ends)]
         duration = common(waves[-SAME_WAVES:], SAME_WAVES, 2 * TOLERANCE)
         if duration is None:
@@ -517,9 +528,12 @@ class SteadyState:
         if num_waves < 1:
             return 0
         self.num_waves_skipped += num_waves
+        self.settle_requests()
+        self._of_waves = self._asked_at_ends[-1 - min(QUICK_WAVES, len(waves))], self._asked_at_ends[-1]
         engine.skip(num_waves * duration, f"{num_waves} waves", is_of_waves=True)
         ends.clear()
         self._mean_ends.clear()
+        self._asked_at_ends.clear()
         return num_waves
 
     def _mean_of_waves(self, begun: int, num_waves: int) -> float | None:

@@ -10,6 +10,7 @@ from typing import Any
 from gpusim.machine.clock import Activity
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.engine import Engine
+from gpusim.simulate.ideal import EVERY_LAUNCH_HAS, IDEALS
 from gpusim.simulate.result import Result
 from gpusim.simulate.timeline import WarpState
 from gpusim.simulate.verdict import bound_by, busy_shares, sources_used
@@ -50,7 +51,8 @@ def _type_of(engine: Engine) -> str:
 
 
 def result_of(
-    engine: Engine, activity: Activity, *, settings: Mapping[str, Any], mhz: float, mode: str, num_events: int, wall_s: float
+    engine: Engine, activity: Activity, *, settings: Mapping[str, Any], mhz: float, simulated_mhz: float, mode: str,
+    num_events: int, wall_s: float,
 ) -> Result:
     """Everything that a run has to say."""
     launch, gpu, machine = engine.launch, engine.gpu, engine.machine
@@ -89,10 +91,21 @@ def result_of(
         power_w=machine.power_limiter.power_w(activity, mhz=mhz, data=str(settings["data"])),
         power_limit_w=machine.power_limiter.spec.power_limit_w, activity=activity,
         counters=counters_of(engine, mhz), busy=busy, states=states, sources=sources, guesses=guesses,
-        num_events=num_events, wall_s=wall_s, num_skipped_cycles=engine.offset_cycles, remarks=remarks,
+        num_events=num_events, wall_s=wall_s, num_skipped_cycles=engine.offset_cycles, simulated_mhz=simulated_mhz,
+        ideals=ideals_of(engine), remarks=remarks,
         peak_memory_gb_per_s=gpu.hbm.peak_gb_per_s / engine.sample.fraction,
         fill_wavefronts=machine.sms[0].smem.counters.fill_wavefronts * engine.scale, timeline=engine.timeline,
     )
+
+
+def ideals_of(engine: Engine) -> tuple[str, ...]:
+    """What counterfactuals can make free of a launch: parts and instructions that it has."""
+    has = {*EVERY_LAUNCH_HAS, *engine.met}
+    if engine.op_costs.tma or "tma" in engine.launch.features:
+        has.add("tma")
+    if engine.launch.smem_bytes:
+        has.add("bank_conflicts")  # who has none is told so
+    return tuple(name for name in IDEALS if name in has)
 
 
 def counters_of(engine: Engine, mhz: float) -> dict[str, float]:
@@ -196,7 +209,8 @@ def one_after_the_other(first: Result, others: list[Result]) -> Result:
     counters["sm__cycles_elapsed.max"] = cycles
     shares = ", ".join(f"{item.kernel} {item.cycles:.0f}" for item in every)
     return replace(
-        first, cycles=cycles, time_us=time_us, tflops=first.tflops * first.time_us / (time_us or math.inf),
+        first, simulated_mhz=0.0, ideals=tuple(name for name in IDEALS if any(name in item.ideals for item in every)),
+        cycles=cycles, time_us=time_us, tflops=first.tflops * first.time_us / (time_us or math.inf),
         counters=counters, power_w=sum(item.energy_mj for item in every) / (time_us or math.inf) * 1e3,
         num_events=sum(item.num_events for item in every), wall_s=sum(item.wall_s for item in every),
         remarks=(*first.remarks, f"cycles of {len(every)} kernels, one after the other: {shares}"),

@@ -35,7 +35,7 @@ from gpusim.evidence.profiles import ProfiledLaunch
 from gpusim.evidence.tolerances import CLASSES, HELD_OUT_NAMES, SAME, Tolerance, class_of, parse_tolerance, tolerance_of
 from gpusim.evidence.whole import CYCLES, DURATION
 from gpusim.kernel_models import KERNEL_MODELS
-from gpusim.report.check import check_document, junit_bytes
+from gpusim.report.check import check_document, difference_text, junit_bytes
 
 DATA = Path(__file__).parent / "data"
 TOY = load_gpu("toy")
@@ -210,6 +210,28 @@ def test_nothing_measured_is_held_against_the_floor_or_fails() -> None:
     assert Comparison(**told, floor=100.0).passes is True
     assert Comparison(**told).difference == math.inf and Comparison(**told).passes is False
     assert Comparison(**{**told, "predicted": 0.0}).passes is True
+
+
+def test_a_difference_of_the_floor_says_so() -> None:
+    told = {"metric": "dram__bytes_write.sum", "predicted": 5.0, "tolerance": Tolerance(limit=10.0), "floor": 100.0}
+    assert difference_text(Comparison(**told, measured=1.0)) == "+4.00 % of floor"
+    assert difference_text(Comparison(**told, measured=100.0)) == "-95.00 %"
+    assert not Comparison(**told, measured=5.0).is_of_floor
+
+
+def test_kernels_of_one_call_are_held_against_their_models_one_by_one(tmp_path: Path) -> None:
+    gpu = load_gpu("h200_sxm")
+    options = {"m": 256, "n": 256, "k": 2048, "split_k": 4, "split_k_mode": "second_kernel"}
+    model = Model(kernel="gemm", options=options, regex="gemm")
+    whole = model.params(gpu).launch(gpu)
+    for idx, launch in enumerate((replace(whole, following=()), *whole.following)):
+        told = predictions(simulate(launch, gpu, clock=1755.0), ())  # each kernel flushed by itself, as a profiler does
+        names = (CYCLES, DURATION, "dram__bytes_read.sum", "launch__grid_size", "launch__block_size")
+        path = profile(tmp_path / "p.csv", {name: told[name] for name in names}, kernel="my_gemm", cc="9.0")
+        (item,) = check_profile(path, gpu=gpu, models=[model]).launches
+        assert item.kernel_idx == idx and item.passes
+        assert all(part.difference == pytest.approx(0.0, abs=0.02) for part in item.comparisons)
+        assert any(f"held against number {idx + 1} alone" in said for said in item.remarks)
 
 
 def test_what_is_asked_for_wins_and_a_metric_wins_over_its_class() -> None:

@@ -12,12 +12,12 @@ import pytest
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.kernel_models.gemm.registers import (
     RegisterNeed,
-    launch_limit,
     most_accumulators,
     register_need,
     widest_wgmma_n,
 )
 from gpusim.kernel_models.gemm.shares import Shares
+from gpusim.kernel_models.registers import launch_limit
 from gpusim.machine.config import GpuSpec
 
 PROBES = Path(__file__).parents[2] / "kernels" / "register_probe" / "registers.csv"

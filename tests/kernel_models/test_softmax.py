@@ -7,10 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpusim.errors import KernelError
+from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.kernel_models.softmax import SoftmaxParams
 from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.simulate.door import check
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
 
@@ -104,3 +108,17 @@ def test_what_a_refusal_of_columns_advises_is_taken(columns: int, per: str, h200
     words = str(refused.value).split(": use ")[1].split(",")[0].split()
     asked |= {flag[2:]: value for flag, value in zip(words[::2], words[1::2], strict=True)}
     SoftmaxParams(**asked).launch(h200)
+
+
+@pytest.mark.parametrize("kernel", ["softmax", "layer_norm"])
+@pytest.mark.parametrize("options", [{}, {"per": "block", "threads": 1024}, {"dtype": "bf16"}, {"threads": 1024}])
+@given(columns=st.integers(1, 1 << 20))
+def test_advice_on_rows_is_accepted_when_it_is_followed(kernel: str, options: dict[str, Any], columns: int) -> None:
+    kind, gpu = KERNEL_MODELS[kernel].params, load_gpu("h200_sxm")
+    given = {"rows": 8, "columns": columns, **options}
+    try:
+        check(kind(**given).launch(gpu), gpu)
+    except KernelError as error:  # registers, too, and at once
+        words = re.findall(r"--(\w+) (\w+)", str(error).partition("use ")[2])
+        assert words
+        check(kind(**{**given, **dict(words)}).launch(gpu), gpu)

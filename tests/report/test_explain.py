@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from gpusim.errors import LaunchError
+from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import load_gpu
 from gpusim.report.explain import (
@@ -18,12 +19,12 @@ from gpusim.report.explain import (
     render_explanation,
     wave_tail,
 )
-from gpusim.simulate.ideal import IDEALS
+from gpusim.simulate.ideal import EVERY_LAUNCH_HAS, IDEALS
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
 from gpusim.workload.launch import Launch
 
-TOY = load_gpu("toy")
+H200, TOY = load_gpu("h200_sxm"), load_gpu("toy")
 
 
 def saving(name: str, share: float, **changes: Any) -> Counterfactual:
@@ -56,6 +57,15 @@ def test_counterfactuals_that_contradict_the_plain_run_are_said_so(make_result: 
     assert not disagreement(latency, [saving("latency", 0.3), saving("hbm", 0.31)])
     assert not disagreement(make_result(bound_by="hbm"), found)
     assert not disagreement(latency, [saving("latency", 0.3), saving("stage", 0.4)])  # more stages hide latency
+
+
+def test_slots_that_a_small_grid_leaves_empty_are_no_disagreement(make_result: Callable[..., Result]) -> None:
+    found = [saving("tail", 0.0), saving("epilogue", 0.3)]
+    assert not disagreement(make_result(bound_by="tail", waves=0.25), found)
+    assert "'epilogue' saves 30.0 %" in disagreement(make_result(bound_by="tail", waves=1.25), found)
+    launch = GemmParams(m=64, n=64, k=256, tile=(64, 64, 64), stages=2).launch(TOY)
+    told = explain(lambda more: None if more else launch, TOY)
+    assert any("ask predict" in remark for remark in told.remarks) == (told.result.bound_by == "tail")
 
 
 def test_a_unit_that_nothing_makes_free_may_leave_a_little(make_result: Callable[..., Result]) -> None:
@@ -98,8 +108,9 @@ def conflicting() -> Explanation:
     return explained(math="mma_sync", copy="cp_async", schedule="multistage", swizzle="none")
 
 
-def test_every_ideal_one_more_stage_and_the_tail_are_tried(conflicting: Explanation) -> None:
-    assert {item.name for item in conflicting.counterfactuals} == {*IDEALS, "stage", "tail"}
+def test_what_the_kernel_has_one_more_stage_and_the_tail_are_tried(conflicting: Explanation) -> None:
+    has = {*IDEALS} - {"tma", "mad_wide", "own_code"}  # it copies by cp.async, and multiplies by mma.sync
+    assert {item.name for item in conflicting.counterfactuals} == {*has, "stage", "tail"}
     savings = [item.saved_cycles for item in conflicting.counterfactuals]
     assert savings == sorted(savings, reverse=True)
     assert min(savings) >= 0.0
@@ -114,7 +125,29 @@ def test_conflicts_that_cost_are_counted(conflicting: Explanation) -> None:
 def test_the_document_holds_the_prediction_and_the_counterfactuals(conflicting: Explanation) -> None:
     document = conflicting.as_dict()
     assert document["cycles"] == conflicting.result.cycles
-    assert len(document["counterfactuals"]) == len(IDEALS) + 2
+    assert len(document["counterfactuals"]) == len(IDEALS) - 1  # less three, and a stage and the tail
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options", "has"),
+    [
+        ("elementwise", {"op": "copy", "elements": 65536}, set()),
+        ("softmax", {"rows": 64, "columns": 4096, "per": "block"}, {"bank_conflicts"}),
+        ("gemm", {"m": 64, "n": 64, "k": 64, "tile": (64, 64, 64), "stages": 2}, {"bank_conflicts", "tma", "epilogue"}),
+    ],
+)
+def test_only_what_a_kernel_has_is_made_free(kernel: str, options: Any, has: set[str]) -> None:
+    launch = KERNEL_MODELS[kernel].params(**options).launch(TOY)
+    found = {item.name for item in explain(lambda more: None if more else launch, TOY).counterfactuals}
+    assert found - {"own_code"} == {*EVERY_LAUNCH_HAS, "tail", *has}
+
+
+def test_what_is_not_there_saves_nothing_to_the_cycle_at_whatever_clock() -> None:
+    launch = GemmParams(m=4096, n=4096, k=1024, tile="128x256x64", stages=4, schedule="cooperative").launch(H200)
+    found = explain(lambda more: None if more else launch, H200, quality="quick")
+    conflicts = next(item for item in found.counterfactuals if item.name == "bank_conflicts")
+    assert conflicts.cycles == found.result.cycles != 0.0
+    assert "There are no bank conflicts." in found.remarks
 
 
 def test_a_stage_that_does_not_fit_is_no_error() -> None:
@@ -130,10 +163,10 @@ def test_a_stage_that_does_not_fit_is_no_error() -> None:
     assert stage.note == "cannot run: gemm: no room"
 
 
-def test_a_kernel_without_stages_has_none_to_add() -> None:
+def test_a_kernel_without_stages_is_not_told_of_them() -> None:
     launch = GemmParams(m=256, n=256, k=512, tile=(128, 64, 64), stages=2).launch(TOY)
     found = explain(lambda more: None if more else launch, TOY).counterfactuals
-    assert next(item.note for item in found if item.name == "stage") == "this kernel has no stages to add"
+    assert "stage" not in {item.name for item in found}
 
 
 def cycles_of(*ideals: str, **options: Any) -> float:

@@ -55,7 +55,7 @@ def test_power_above_the_limit_says_why(make_result: Callable[..., Result]) -> N
 
 def test_the_clock_and_how_it_was_chosen_stand_beside_the_time(result: Result) -> None:
     text = prediction(result)
-    assert "1,000 MHz, predicted for one launch under the power limit" in text
+    assert "1,000 MHz, predicted for one launch, over before the power limit bites fully" in text
     assert "50.0 % of 100.0 TFLOP/s at this clock, 25.0 % of the data sheet's 200.0" in text
 
 

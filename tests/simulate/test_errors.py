@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from gpusim import Buffer, GpusimError, Mbarrier, NamedBarrier, load_gpu, simulate
-from gpusim.errors import DeadlockError, HazardError, LaunchError
+from gpusim.errors import DeadlockError, HazardError, KernelError, LaunchError
+from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.workload import ops
 from gpusim.workload.atoms import MMA_ATOMS, wgmma
 from gpusim.workload.dtypes import BF16, FP8
@@ -306,6 +307,32 @@ def test_an_a100_refuses_declared_features_at_the_door() -> None:
 def test_an_a100_has_no_clusters() -> None:
     message = refusal(LaunchError, of_ops(ops.Fma(1)), gpu=A100, num_ctas=2, cluster_size=2)
     assert "a cluster of 2 CTAs, a100_sxm_80gb has no clusters" in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"l2": "hot"}, "l2 'hot' is unknown, wants one of cold, warm, flushed"),
+        ({"data": "ones"}, "data 'ones' is unknown, wants one of random, zeros"),
+        ({"quality": "fast"}, "quality 'fast' is unknown, wants one of full, quick"),
+        ({"recorded_sms": [4]}, "recorded_sms has 4, wants numbers from 0 to 3, or 'first'"),
+        ({"recorded_sms": "last"}, "recorded_sms has 'l', wants"),
+        ({"num_sampled_sms": 5}, "sample of 5 SMs, wants 1 to 4"),
+        ({"gpu": "toy"}, "got a str, wants a GpuSpec, such as load_gpu('h200_sxm') gives"),
+        ({"launch": {"m": 1}}, "got a dict, wants a Launch, such as params.launch(gpu) gives"),
+    ],
+    ids=str,
+)
+def test_an_argument_that_is_none_is_refused_and_not_taken_for_another(arguments: dict[str, Any], said: str) -> None:
+    told: dict[str, Any] = {"launch": launch(of_ops(ops.Fma(1))), "gpu": TOY, **arguments}
+    with pytest.raises(LaunchError, match=re.escape(said)):
+        simulate(told.pop("launch"), told.pop("gpu"), **told)
+
+
+def test_a_kernel_model_that_is_none_names_the_nearest() -> None:
+    with pytest.raises(KernelError, match="'softmx' is no kernel; did you mean 'softmax'"):
+        KERNEL_MODELS["softmx"]
+    assert "softmx" not in KERNEL_MODELS and KERNEL_MODELS.get("softmx") is None
 
 
 def test_a_gpu_without_mbarriers_refuses_them() -> None:

@@ -55,3 +55,11 @@ def test_samples_take_as_many_gpcs_of_each_side(num_sms: int, num_gpcs: int) -> 
     taken = floorplan.sample(num_sms)
     assert len(taken) == num_gpcs
     assert num_gpcs == 1 or sum((0, 0, 1, 1, 1, 0, 1, 0)[gpc] for gpc in taken) == num_gpcs / 2
+
+
+def test_nothing_is_busy_for_longer_than_the_kernel_takes_where_waves_are_left_out() -> None:
+    # requests of waves that were left out merge as in the waves whose time stands for theirs (else L2: 103 % here)
+    params = GemmParams(m=4096, n=4096, k=2048, tile="64x16x64", stages=3, schedule="warp_specialized")
+    result = simulate(params.launch(load_gpu("h200_sxm")), load_gpu("h200_sxm"), clock=1786.0, quality="quick")
+    assert result.num_skipped_cycles > 0.5 * result.cycles
+    assert 0.9 < max(result.busy.values()) <= 1.0

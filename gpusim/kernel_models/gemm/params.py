@@ -210,7 +210,7 @@ class GemmParams(KernelParams):
 
     def meaning_of_none(self, option: str) -> str:
         """What is done where nothing was chosen; options without a meaning here have none."""
-        return {"fetch_bytes": "a k-step's rows", "registers": "worked out"}.get(option, super().meaning_of_none(option))
+        return {"fetch_bytes": "a k-step's rows", "registers": "worked out"}.get(option, "of no use here")
 
     @property
     def element(self) -> DType:

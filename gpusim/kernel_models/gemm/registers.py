@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpusim.kernel_models.registers import launch_limit
+
 OVERHEADS = {
     ("multistage", "mma_sync", "cp_async"): 18,
     ("multistage", "mma_sync", "tma"): 26,
@@ -28,9 +30,6 @@ MMA_SYNC_FLOOR = 23
 
 COPY_REGISTERS = 2
 """For each 16-byte cp.async of a thread and stage: its addresses."""
-
-MAX_REGISTERS = 255
-REGISTERS_PER_SUB_CORE = 16384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,18 +73,6 @@ def most_accumulators(need: RegisterNeed, *, math: str, ceiling: int) -> int:
     half = need.overhead - need.overhead // 2
     floor = {"wgmma": WGMMA_FLOOR, "mma_sync": MMA_SYNC_FLOOR, "fma": half}[math]
     return ceiling - need.fragments - floor
-
-
-def launch_limit(num_warps: int, *, ctas_per_sm: int = 1) -> int:
-    """Registers that a thread can have if ``ctas_per_sm`` CTAs of ``num_warps`` warps are to fit on an SM.
-
-    Each sub-core holds every fourth warp in its 16384 registers.
-
-    >>> [launch_limit(num_warps) for num_warps in (4, 8, 9, 12, 16)]
-    [255, 255, 168, 168, 128]
-    """
-    warps_per_sub_core = -(-num_warps * ctas_per_sm // 4)
-    return min(MAX_REGISTERS, REGISTERS_PER_SUB_CORE // (32 * warps_per_sub_core) // 8 * 8)
 
 
 def widest_wgmma_n(num_warps: int) -> int:

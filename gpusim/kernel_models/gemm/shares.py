@@ -11,11 +11,11 @@ from gpusim.kernel_models.gemm.advice import TileRefused
 from gpusim.kernel_models.gemm.params import GemmParams
 from gpusim.kernel_models.gemm.registers import (
     RegisterNeed,
-    launch_limit,
     most_accumulators,
     register_need,
     widest_wgmma_n,
 )
+from gpusim.kernel_models.registers import launch_limit
 from gpusim.workload.atoms import MmaAtom, legal_wgmma_n, wgmma
 
 PRODUCER_WARPS = 4

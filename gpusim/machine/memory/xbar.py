@@ -468,14 +468,20 @@ class Xbar(Component):
         counters = self.counters
         return counters.asked_bytes, counters.served_bytes, counters.carried_bytes
 
-    def stand_for_rest(self, since: tuple[float, float, float]) -> None:
-        """What has been left out merged as what was asked for after ``since``: all bytes read, less those accounted for."""
-        asked = self.asked
-        window_bytes = asked[0] - since[0]
-        rest = self.counters.read_bytes - asked[0] - self._left_out[0]
+    @property
+    def told(self) -> tuple[float, float, float]:
+        """The same, with what was left out so far."""
+        left_out = self._left_out
+        asked, served, carried = self.asked
+        return asked + left_out[0], served + left_out[1], carried + left_out[2]
+
+    def stand_for_rest(self, since: tuple[float, float, float], until: tuple[float, float, float]) -> None:
+        """What has been left out merged as what was asked for in between: all bytes read, less those accounted for."""
+        window_bytes = until[0] - since[0]
+        rest = self.counters.read_bytes - self.asked[0] - self._left_out[0]
         if window_bytes:
             for idx in range(3):
-                self._left_out[idx] += (asked[idx] - since[idx]) / window_bytes * rest
+                self._left_out[idx] += (until[idx] - since[idx]) / window_bytes * rest
 
     def settle(self) -> None:
         """Sectors that the slices read for the SMs: what crossed the ports, by the share that did not merge."""

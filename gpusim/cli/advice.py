@@ -1,0 +1,68 @@
+"""Advice that is accepted when it is followed: a refusal that another would follow says all that must change, at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpusim.report.words import flag
+
+MOST_STEPS = 5
+"""Refusals one behind the other that are looked through."""
+
+Change = Mapping[str, str | bool]
+"""Options by name (with underscores), as text; flags as such."""
+
+
+def options_in(text: str) -> dict[str, str | bool]:
+    """What advice says to type: its first way, where it has several.
+
+    >>> options_in("use --math mma_sync or wgmma"), options_in("use at most --stages 4")
+    ({'math': 'mma_sync'}, {'stages': '4'})
+    >>> options_in("use --columns 1024 --per block, or another multiple of 128"), options_in("use --no-persistent")
+    ({'columns': '1024', 'per': 'block'}, {'persistent': False})
+    >>> options_in("use a smaller --cluster, such as 2x1"), options_in("use another tile")
+    ({'cluster': '2x1'}, {})
+    """
+    found: dict[str, str | bool] = {}
+    text = re.sub(r"^use a (?:smaller|larger) (--[\w-]+), such as ", r"use \1 ", text)
+    pairs = re.match(r"use (?:at most )?((?:--[\w-]+(?: (?!or\b|and\b|--)[^\s,;()]+)? ?)+)", text)
+    for name, value in re.findall(r"--([\w-]+)(?: (?!--)([^\s,;()]+))?", pairs[1] if pairs else ""):
+        if value and value not in ("or", "and"):
+            found[name.replace("-", "_")] = value.rstrip(".:")
+        elif name.startswith("no-"):
+            found[name[3:].replace("-", "_")] = False
+        else:
+            found[name.replace("-", "_")] = True
+    return found
+
+
+def whole_advice(sentence: str, refusal_of: Callable[[Change], str | None]) -> str:
+    """``sentence`` with all options that it takes until nothing is refused; as it is where that is not found.
+
+    ``refusal_of`` says what is refused with some options changed, or None.
+
+    >>> told = {"a": "--x 3: too large; use --x 2", "b": "--y 1: not beside --x 2; use --y 0", "c": None}
+    >>> whole_advice(told["a"], lambda change: told["c" if "y" in change else "b"])
+    '--x 3: too large; use --x 2 --y 0'
+    """
+    changes: dict[str, Any] = {}
+    refusal: str | None = sentence
+    for step in range(MOST_STEPS):
+        before, mark, advice = (refusal or "").rpartition("use ")
+        options = options_in(mark + advice) if before else {}
+        if not options:
+            return sentence
+        changes |= options
+        refusal = refusal_of(changes)
+        if refusal is None:
+            return sentence if not step else f"{sentence.rpartition('use ')[0]}use {' '.join(map(_typed, changes.items()))}"
+    return sentence
+
+
+def _typed(option: tuple[str, str | bool]) -> str:
+    name, value = option
+    if isinstance(value, bool):
+        return flag(name) if value else f"--no-{flag(name)[2:]}"
+    return f"{flag(name)} {value}"
