@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache, lru_cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.case import (
     Case,
     Config,
@@ -23,6 +25,9 @@ from gpusim.evidence.case import (
     by_value,
 )
 from gpusim.evidence.whole import PATTERN_BYTES
+from gpusim.kernel_models.streams import dense_access, same, total
+from gpusim.workload import ops
+from gpusim.workload.launch import Footprint, RoleContext
 
 NUM_SMS, NUM_WARPS = 132, 32
 MIB, PAGE_BYTES, LINE_BYTES = 2**20, 2 * 2**20, 128
@@ -40,6 +45,9 @@ SIZES_KIB = (512, 1024, 2048, 4096, 8192, 16384)
 SMALL_KIB = (64, 128, 256)
 CHUNKS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 65536)
 PAGES = ("touched", "flushed", "far")
+PIECE_BYTES = 512
+"""Chunks below are pieces that lie alone."""
+VECTOR_BYTES = 16
 UNIT_BYTES = 512
 """What a warp loads at once."""
 LAGS = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
@@ -259,6 +267,47 @@ def _shares(times: NDArray[np.float64], held: NDArray[np.uint32]) -> dict[str, f
     return values
 
 
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+
+def twin(config: Config, *, is_empty: bool = False) -> Launch:
+    """The loads alone; the CTA of 1024 threads is a role, and each SM has as much."""
+    share = int(config["total_kib"]) * 1024 // NUM_SMS // VECTOR_BYTES
+    unrolled, chunk = int(config["kernel"].rpartition("_u")[2]), int(config["chunk_bytes"])
+    threads = NUM_WARPS * 32
+    counts = [min(threads, share - begin) for begin in range(0, share, threads)]
+    rounds = [
+        total(dense_access(0, num, VECTOR_BYTES) for num in counts[begin : begin + unrolled])
+        for begin in range(0, len(counts), unrolled)
+    ]
+
+    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
+        if is_empty:
+            return
+        for number, access in enumerate(rounds):
+            yield ops.Use((yield ops.GlobalLoad("in", (cta.cta_idx, number), access)))
+
+    return Launch(
+        kernel=config["kernel"], num_ctas=NUM_SMS, num_tiles=NUM_SMS,
+        roles=(WarpRole(name="all", num_warps=-(-max(counts) // 32), program=program),), registers_per_thread=32,
+        footprints=(
+            Footprint(
+                tensor="in", access="read", panel_of=same,
+                panel_bytes=lambda tiles: np.full_like(tiles, share * VECTOR_BYTES), num_steps=len(rounds),
+                piece_bytes=chunk if chunk < PIECE_BYTES else 0,
+            ),
+        ),
+    )  # fmt: skip
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """Cycles of the loads, beside a launch that does nothing; nothing of what is in L2 before."""
+    if config["source"] != "memory":
+        return {}
+    cycles = [simulate(twin(config, is_empty=is_empty), gpu, clock="max").cycles for is_empty in (False, True)]
+    return {"cycles": cycles[0] - cycles[1]}
+
+
 CASE = Case(
     name="memory_channels",
     question="Does a burst out of memory end with the fullest of its channels, and which lines share one?",
@@ -270,6 +319,7 @@ CASE = Case(
     },
     launch=launch,
     check=check,
+    predict=predict,
     num_repeats=1,
     values={
         **{f"p{number}_cycles": f"P{number} of arrivals, cycles from the start" for number in (0, 10, 50, 90, 99)},
