@@ -57,6 +57,12 @@ class HbmSpec:
     queue_ns: float
     """What a line that is read waits at its channel, on average, where half of the peak rate is taken: at a share u,
     u / (1 - u) of it."""
+    channel_gb_per_s: float
+    """What one channel moves at most."""
+    channel_bytes: float
+    """Of requests that lie apart, what lies in one channel; which is as if drawn. 0: channels are always even."""
+    side_by_side_fraction: float
+    """Of the variance of what waits in channels, what is left where requests lie side by side."""
     piece_read_bytes: float
     """What a piece of memory that is read alone takes of the wire beyond its bytes: a row is opened for it."""
     piece_write_bytes: float
@@ -111,6 +117,19 @@ def _slowest_of_both(num_rows: int, share_steps: int, refresh_fraction: float, r
     return float((longer.sum() - 0.5 * (longer[0] + longer[-1])) * (at[1] - at[0]))
 
 
+@lru_cache(maxsize=4096)
+def most_of(num: int) -> float:
+    """The mean of the largest of ``num`` normal draws, in deviations.
+
+    >>> round(most_of(1), 2), round(most_of(2), 2), round(most_of(100), 2)
+    (0.0, 0.56, 2.51)
+    """
+    at = np.linspace(-6.0, 6.0, 1201)
+    below = np.array([0.5 * (1.0 + erf(x / sqrt(2.0))) for x in at.tolist()])
+    is_less = below**num
+    return float(at[-1] - (is_less.sum() - 0.5 * (is_less[0] + is_less[-1])) * (at[1] - at[0]))
+
+
 class _Intake:
     """What one SM draws: its fills one after the other, the first of them sharing the wire with other SMs'."""
 
@@ -141,7 +160,7 @@ class _Intake:
         """The last byte of the first has passed."""
         done = self._done
         assert done is not None  # a transfer was under way
-        self._hbm.has_read(self._num_bytes * self._alike * self._share)
+        self._hbm.has_moved(self._num_bytes * self._alike * self._share)
         if self._waiting:
             num_bytes, share, self._done, begun = self._waiting.popleft()
             self._num_bytes, self._share = num_bytes, share
@@ -203,6 +222,12 @@ class Hbm(Component):
             bytes_per_cycle=clock.bytes_per_cycle(gb_per_s=spec.sustained_read_gb_per_s),
             cap_bytes_per_cycle=clock.bytes_per_cycle(gb_per_s=spec.sm_gb_per_s),
         )
+        self._pending_bytes = 0.0
+        """What the wire was given and has not moved, of all SMs that are stood for."""
+        rate = clock.bytes_per_cycle(gb_per_s=spec.channel_gb_per_s)
+        self._channel_cycles = spec.channel_bytes / rate if rate else 0.0
+        self._per_channel = spec.channel_bytes * self._peak / rate if rate else 0.0
+        """Bytes of which each channel has one part."""
         self._intakes: dict[int, _Intake] = {}
         self._alike = alike or {}
         self._num_shared = 0
@@ -263,6 +288,20 @@ class Hbm(Component):
         idle, below, above = (_slowest_of_both(rows, steps, fraction, longest) for steps in (0, low, low + 1))
         return mean * (below + (step - low) * (above - below) - idle)
 
+    def uneven_cycles(self, num_bytes: float, *, are_apart: bool) -> float:
+        """How much later than with even channels the last of ``num_bytes`` comes that are asked for now.
+
+        What waits lies in channels as if each part of it had drawn one: the parts of each have their mean as variance. A
+        request waits for the fullest of those that it has parts in. Bytes side by side take channels more evenly than those
+        that lie apart.
+        """
+        if not self._channel_cycles:
+            return 0.0
+        parts = (self._pending_bytes + num_bytes) / self._per_channel
+        if not are_apart:
+            parts *= self.spec.side_by_side_fraction
+        return self._channel_cycles * sqrt(parts) * most_of(min(MOST_LINES, max(1, round(num_bytes / self.spec.channel_bytes))))
+
     def _lately(self, num_bytes: float) -> float:
         """Bytes that have passed the wire of late, ``num_bytes`` now among them."""
         now = self._env.now
@@ -272,8 +311,9 @@ class Hbm(Component):
         self._moved_bytes += num_bytes
         return self._moved_bytes
 
-    def has_read(self, num_bytes: float) -> None:
+    def has_moved(self, num_bytes: float) -> None:
         """So much has passed the wire."""
+        self._pending_bytes -= num_bytes
         self._lately(num_bytes)
 
     def now(self) -> float:
@@ -299,6 +339,7 @@ class Hbm(Component):
             intake = self._intakes[key] = _Intake(self, float(self._alike.get(sm_idx, 1)))
         if piece_bytes:
             num_bytes *= 1.0 + self.spec.piece_read_bytes / piece_bytes
+        self._pending_bytes += num_bytes * share * self._alike.get(sm_idx, 1)
         intake.fill(num_bytes, share, done, begun)
 
     def busy_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
@@ -319,9 +360,10 @@ class Hbm(Component):
         if piece_bytes:
             cost += self._write_cost * self.spec.piece_write_bytes / piece_bytes
         moved = num_bytes * cost * num_sms
+        self._pending_bytes += moved
 
         def written(cycle: float) -> None:
-            self._lately(moved)
+            self.has_moved(moved)
             done(cycle)
 
         self.wire.transfer(num_bytes * cost, written, num_sms)

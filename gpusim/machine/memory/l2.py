@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import hypot
 from typing import Literal, Protocol
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
@@ -14,7 +15,7 @@ from gpusim.units import LINE_BYTES, SECTOR_BYTES
 
 SIDE_BYTES = 256
 """What may lie on one side alone. Source: kernels/line_sharing, h200_sxm, 2026-11-20: 512 bytes mostly wait for both."""
-ROW_BYTES = 4096
+ROW_BYTES = 512
 """What lies in one row of memory, where an op tells no rows. A guess."""
 INFINITE = float("inf")
 CERTAIN = 1e-3
@@ -302,10 +303,13 @@ class L2(Component):
         if far and num_rows >= FEW_ROWS:
             waits += hbm.spread_cycles()
         earliest = request.issued_at + paid / hbm.wire.alone + queued
-        done = _Filled(tile, earliest, hbm.latency_cycles + waits)
+        piece_bytes = self._piece_bytes_of(request.tensor)
+        uneven = hbm.uneven_cycles(paid, are_apart=request.num_rows > 1.0 or piece_bytes > 0)
+        later = hypot(uneven, waits) - waits  # the fullest channel seldom is where a refresh takes longest
+        done = _Filled(tile, earliest, later, hbm.latency_cycles + waits)
         hbm.fill(
             paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
-            piece_bytes=self._piece_bytes_of(request.tensor), share=self._fill_scale(request),
+            piece_bytes=piece_bytes, share=self._fill_scale(request),
         )
 
     def _fill_scale(self, request: MemoryRequest) -> float:
@@ -411,14 +415,15 @@ class _WrittenBack:
 
 
 class _Filled:
-    """What happens when a fill's last byte has passed the HBM wire, ``earliest`` or later."""
+    """What happens when a fill's last byte has passed the HBM wire, ``uneven_cycles`` later, ``earliest`` or later."""
 
-    __slots__ = ("_began", "_earliest", "_latency", "_tile")
+    __slots__ = ("_began", "_earliest", "_latency", "_tile", "_uneven")
 
-    def __init__(self, tile: TileState, earliest: float, latency_cycles: float) -> None:
+    def __init__(self, tile: TileState, earliest: float, uneven_cycles: float, latency_cycles: float) -> None:
         self._began = 0.0
         self._tile = tile
         self._earliest = earliest
+        self._uneven = uneven_cycles
         self._latency = latency_cycles
 
     def begun(self, cycle: float) -> None:
@@ -427,7 +432,9 @@ class _Filled:
 
     def __call__(self, cycle: float) -> None:
         tile = self._tile
-        come_at = cycle if cycle > self._earliest else self._earliest
+        come_at = cycle + self._uneven
+        if come_at < self._earliest:
+            come_at = self._earliest
         for link, num_bytes, num_sms in tile.crossings:  # lines cross as they come
             tile.copied_at = link.reserve_alike(num_bytes, num_sms, at_cycle=self._began)
             if tile.copied_at > come_at:
