@@ -45,8 +45,6 @@ SIZES_KIB = (512, 1024, 2048, 4096, 8192, 16384)
 SMALL_KIB = (64, 128, 256)
 CHUNKS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 65536)
 PAGES = ("touched", "flushed", "far")
-PIECE_BYTES = 512
-"""Chunks below are pieces that lie alone."""
 VECTOR_BYTES = 16
 UNIT_BYTES = 512
 """What a warp loads at once."""
@@ -294,7 +292,7 @@ def twin(config: Config, *, is_empty: bool = False) -> Launch:
             Footprint(
                 tensor="in", access="read", panel_of=same,
                 panel_bytes=lambda tiles: np.full_like(tiles, share * VECTOR_BYTES), num_steps=len(rounds),
-                piece_bytes=chunk if chunk < PIECE_BYTES else 0,
+                piece_bytes=chunk,
             ),
         ),
     )  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import erf, exp, log, pi, sqrt
+from statistics import NormalDist
 
 import numpy as np
 import simpy
@@ -17,6 +18,8 @@ from gpusim.units import Clock
 
 GOLDEN = 0.6180339887498949
 """Multiples of it, less their whole part, fill 0 to 1 evenly however many there are."""
+PLASTIC = (0.7548776662466927, 0.5698402909980532)
+"""The same of pairs, which fill the unit square."""
 MOST_SHARE = 0.95
 """Of the peak rate that queues are worked out for: no more was ever measured."""
 QUEUE_LATENCIES = 4.0
@@ -28,6 +31,7 @@ MOST_LINES = 1024
 """Of a request whose slowest line is looked for; more channels than a GPU's memory has."""
 
 
+STANDARD = NormalDist()
 MOST_SMS = 1 << 10
 """Of a GPU: those beyond a sample are numbered behind them."""
 
@@ -206,7 +210,7 @@ class Hbm(Component):
         self.latency_cycles = clock.cycles(ns=max(0.0, spec.latency_ns - l2_latency_ns))
         self._refresh_cycles = clock.cycles(ns=spec.refresh_ns)
         self._spread_cycles = 0.0 if alike else min(clock.cycles(ns=spec.fill_spread_ns), 2.0 * self.latency_cycles)
-        self._num_draws = 0
+        self._num_draws = self._num_waits = 0
         self.num_reading = 0
         """SMs that wait for fills."""
         self._env = env
@@ -288,7 +292,26 @@ class Hbm(Component):
         idle, below, above = (_slowest_of_both(rows, steps, fraction, longest) for steps in (0, low, low + 1))
         return mean * (below + (step - low) * (above - below) - idle)
 
-    def uneven_cycles(self, num_bytes: float, *, are_apart: bool) -> float:
+    def waits(self, num_rows: float, num_bytes: float, over_cycles: float, *, are_apart: bool) -> tuple[float, float]:
+        """Of a request that is made now: by how much the last row is late for a refresh, the last byte as channels are uneven.
+
+        Requests draw, each for itself.
+        """
+        self._num_waits += 1
+        return (
+            self._refresh_wait(num_rows, over_cycles, self._num_waits * PLASTIC[0] % 1.0),
+            self._uneven_wait(num_bytes, self._num_waits * PLASTIC[1] % 1.0, are_apart=are_apart),
+        )
+
+    def _refresh_wait(self, num_rows: float, over_cycles: float, place: float) -> float:
+        """``place``: that of its wait among those of all requests like it, from 0 to 1."""
+        mean = self.refresh_cycles(num_rows, over_cycles)
+        if not mean:
+            return 0.0
+        drawn = self._refresh_cycles * max(0.0, 1.0 - (1.0 - place ** (1.0 / num_rows)) / self.spec.refresh_fraction)
+        return mean / self.refresh_cycles(num_rows) * drawn
+
+    def _uneven_wait(self, num_bytes: float, place: float, *, are_apart: bool) -> float:
         """How much later than with even channels the last of ``num_bytes`` comes that are asked for now.
 
         What waits lies in channels as if each part of it had drawn one: the parts of each have their mean as variance. A
@@ -300,7 +323,8 @@ class Hbm(Component):
         parts = (self._pending_bytes + num_bytes) / self._per_channel
         if not are_apart:
             parts *= self.spec.side_by_side_fraction
-        return self._channel_cycles * sqrt(parts) * most_of(min(MOST_LINES, max(1, round(num_bytes / self.spec.channel_bytes))))
+        fullest = STANDARD.inv_cdf(max(1e-9, place) ** (1.0 / max(1.0, num_bytes / self.spec.channel_bytes)))
+        return max(0.0, self._channel_cycles * sqrt(parts) * fullest)
 
     def _lately(self, num_bytes: float) -> float:
         """Bytes that have passed the wire of late, ``num_bytes`` now among them."""

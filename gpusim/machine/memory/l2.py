@@ -292,7 +292,9 @@ class L2(Component):
         hbm = self.hbm
         far = self.hit_latency_cycles - self._mean_latency_cycles if request.num_bytes > SIDE_BYTES else 0.0
         num_rows = max(request.num_rows * share, num_bytes / ROW_BYTES, 1.0)
-        refreshed = hbm.refresh_cycles(num_rows, num_bytes / hbm.wire.alone)
+        piece_bytes = self._piece_bytes_of(request.tensor)
+        are_apart = request.num_rows > 1.0 or piece_bytes > 0
+        refreshed, uneven = hbm.waits(num_rows, paid, num_bytes / hbm.wire.alone, are_apart=are_apart)
         if num_rows < FEW_ROWS:
             num_parts = max(request.num_rows * share, paid / SIDE_BYTES, 1.0)
             queued = max(0.0, hbm.queue_cycles(num_parts) - max(refreshed, far))
@@ -303,8 +305,6 @@ class L2(Component):
         if far and num_rows >= FEW_ROWS:
             waits += hbm.spread_cycles()
         earliest = request.issued_at + paid / hbm.wire.alone + queued
-        piece_bytes = self._piece_bytes_of(request.tensor)
-        uneven = hbm.uneven_cycles(paid, are_apart=request.num_rows > 1.0 or piece_bytes > 0)
         later = hypot(uneven, waits) - waits  # the fullest channel seldom is where a refresh takes longest
         done = _Filled(tile, earliest, later, hbm.latency_cycles + waits)
         hbm.fill(
