@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import product
 from typing import Any
@@ -15,17 +15,20 @@ from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.case import (
     Case,
     Config,
+    Fitted,
     Group,
     Input,
     KernelLaunch,
     Output,
     Outputs,
     Repeated,
+    TwinConstant,
     WrongAnswer,
     by_value,
 )
 from gpusim.evidence.whole import PATTERN_BYTES
 from gpusim.kernel_models.streams import dense_access, same, total
+from gpusim.machine.memory.hbm import most_of
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
 
@@ -48,6 +51,14 @@ PAGES = ("touched", "flushed", "far")
 VECTOR_BYTES = 16
 UNIT_BYTES = 512
 """What a warp loads at once."""
+MOST_SMALL_KIB, LEAST_KIB, MOST_CHUNK_BYTES = 256, 1024, 16384
+"""Runs that are small; of what unevenness is told by, the least, and the largest chunk."""
+MHZ, SUSTAINED_GB_PER_S = 1980.0, 4637.0
+"""Of the H200's SMs in a short launch; what its memory gives long streams of reads (kernels/stream_grids)."""
+REFRESH_FRACTION, REFRESH_NS = 0.1182, 268.3
+"""Of a bank's time; the longest (kernels/pointer_chase)."""
+PEAK_GB_PER_S, CHANNEL_GB_PER_S = 4917.0, 25.61
+"""NVIDIA's data sheet; a pseudo-channel's part of it."""
 LAGS = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 
 
@@ -268,6 +279,10 @@ def _shares(times: NDArray[np.float64], held: NDArray[np.uint32]) -> dict[str, f
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 
+CODE_CYCLES = 434.7
+"""Of a pass, beside the loads."""
+
+
 def twin(config: Config, *, is_empty: bool = False) -> Launch:
     """The loads alone; the CTA of 1024 threads is a role, and each SM has as much."""
     share = int(config["total_kib"]) * 1024 // NUM_SMS // VECTOR_BYTES
@@ -303,7 +318,73 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     if config["source"] != "memory":
         return {}
     cycles = [simulate(twin(config, is_empty=is_empty), gpu, clock="max").cycles for is_empty in (False, True)]
-    return {"cycles": cycles[0] - cycles[1]}
+    return {"cycles": cycles[0] - cycles[1] + CODE_CYCLES}
+
+
+def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
+    """What a launch does between the common start and a load, and behind it."""
+    latency = (gpu.l2.near_latency_cycles + gpu.l2.far_latency_cycles) / 2.0
+    found = [float(row["p50_cycles"]) - latency for row in rows if row["source"] == "l2" and row["total_kib"] == "512"]
+    if not found:
+        return []
+    how = "median line of 512 KiB in L2, less the mean latency: median"
+    return [TwinConstant(name="CODE_CYCLES", value=float(np.median(found)), how=how)]
+
+
+# ---------------------------------------------------------------------------------------------- the machine's numbers
+
+
+def lateness(rows: Sequence[Mapping[str, str]]) -> tuple[float, float]:
+    """(what a line takes that nobody else asks for, how much later than the median one the last comes), of small runs."""
+    small = [row for row in rows if row["group"] == "rows" and int(row["total_kib"]) <= MOST_SMALL_KIB]
+    alone = [float(row["p50_cycles"]) for row in small if row["total_kib"] == "64"]
+    last = [float(row["cycles"]) - float(row["p50_cycles"]) for row in small]
+    return float(np.mean(alone)), float(np.mean(last))
+
+
+def unevenness(rows: Sequence[Mapping[str, str]], group: str) -> float:
+    """Squared cycles by a byte by which the last line is late for its channel: all rows together, what refresh does taken off."""
+    alone, refresh = lateness(rows)
+    of = [row for row in rows if row["group"] == group and int(row["total_kib"]) >= LEAST_KIB]
+    of = [row for row in of if row["chunk_bytes"] == "0" or UNIT_BYTES <= int(row["chunk_bytes"]) <= MOST_CHUNK_BYTES]
+    size = np.array([float(row["total_kib"]) * 1024.0 for row in of])
+    late = np.array([float(row["cycles"]) for row in of]) - alone - size / (SUSTAINED_GB_PER_S * 1e3 / MHZ)
+    return float((np.maximum(late, 0.0) ** 2 - refresh**2).sum() / size.sum())
+
+
+def bytes_of_a_wait(rows: Sequence[Mapping[str, str]]) -> float:
+    """What waits for a refresh together: of so many the last is as late as an SM's last line is beyond the median one."""
+    found = []
+    for row in rows:
+        if row["group"] == "rows" and row["total_kib"] in ("256", "512"):
+            late = (float(row["middle_sm_cycles"]) - float(row["p50_cycles"])) / (REFRESH_NS * MHZ / 1e3) + REFRESH_FRACTION / 2
+            num = np.arange(1.0, 64.0, 0.01)
+            last = 1.0 - (1.0 - (1.0 - REFRESH_FRACTION) ** (num + 1.0)) / (REFRESH_FRACTION * (num + 1.0))
+            found.append(int(row["total_kib"]) * 1024 / NUM_SMS / float(np.interp(late, last, num)))
+    return float(np.median(found))
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """How unlike channels are loaded: by chunks that lie anywhere, and by runs of lines."""
+    groups = {row["group"] for row in rows}
+    if not {"rows", "chunks"} <= groups:
+        return []
+    apart, together = unevenness(rows, "chunks"), unevenness(rows, "rows")
+    deviations = most_of(round(PEAK_GB_PER_S / CHANNEL_GB_PER_S))
+    per_byte = apart / deviations**2 * CHANNEL_GB_PER_S * PEAK_GB_PER_S * 1e6 / MHZ**2
+    how = "the last arrival beyond latency and sustained rate, squared, less refresh's"
+    return [
+        Fitted(
+            parameter="hbm.channel_bytes", value=per_byte,
+            how=f"chunks of 512 bytes to 16 KiB: {how}: over bytes, as the fullest of all channels has it",
+        ),
+        Fitted(
+            parameter="hbm.refresh_bytes", value=bytes_of_a_wait(rows),
+            how="runs of 256 and 512 KiB: an SM's last line beyond the median one, as the last of so many that may wait for a "
+            "refresh: median",
+        ),
+        Fitted(parameter="hbm.side_by_side_fraction", value=together / apart, how=f"runs of lines over chunks: {how}"),
+    ]  # fmt: skip
 
 
 CASE = Case(
@@ -318,6 +399,9 @@ CASE = Case(
     launch=launch,
     check=check,
     predict=predict,
+    fit=fit,
+    twin_constants=twin_constants,
+    tiers={"cycles": 4},
     num_repeats=1,
     values={
         **{f"p{number}_cycles": f"P{number} of arrivals, cycles from the start" for number in (0, 10, 50, 90, 99)},

@@ -54,6 +54,8 @@ class HbmSpec:
     """Part of the time in which a bank is being refreshed, so that a read waits."""
     refresh_ns: float
     """The longest such wait."""
+    refresh_bytes: float
+    """Of bytes side by side, what waits for a refresh together."""
     fill_spread_ns: float
     """From a quick fill of many lines to a slow one, where memory has nothing else to do: they come evenly in between."""
     sm_gb_per_s: float

@@ -15,8 +15,6 @@ from gpusim.units import LINE_BYTES, SECTOR_BYTES
 
 SIDE_BYTES = 256
 """What may lie on one side alone. Source: kernels/line_sharing, h200_sxm, 2026-11-20: 512 bytes mostly wait for both."""
-ROW_BYTES = 512
-"""What lies in one row of memory, where an op tells no rows. A guess."""
 INFINITE = float("inf")
 CERTAIN = 1e-3
 """A chance below is none, one above 1 less this a certainty."""
@@ -291,7 +289,7 @@ class L2(Component):
         paid = num_bytes * self._fetch_scales.get(request.tensor, 1.0)
         hbm = self.hbm
         far = self.hit_latency_cycles - self._mean_latency_cycles if request.num_bytes > SIDE_BYTES else 0.0
-        num_rows = max(request.num_rows * share, num_bytes / ROW_BYTES, 1.0)
+        num_rows = max(request.num_rows * share, num_bytes / hbm.spec.refresh_bytes, 1.0)
         piece_bytes = self._piece_bytes_of(request.tensor)
         are_apart = request.num_rows > 1.0 or piece_bytes > 0
         refreshed, uneven = hbm.waits(num_rows, paid, num_bytes / hbm.wire.alone, are_apart=are_apart)
@@ -305,8 +303,8 @@ class L2(Component):
         if far and num_rows >= FEW_ROWS:
             waits += hbm.spread_cycles()
         earliest = request.issued_at + paid / hbm.wire.alone + queued
-        later = hypot(uneven, waits) - waits  # the fullest channel seldom is where a refresh takes longest
-        done = _Filled(tile, earliest, later, hbm.latency_cycles + waits)
+        uneven = hypot(uneven, refreshed) - refreshed  # the fullest channel seldom is where a refresh takes longest
+        done = _Filled(tile, earliest, uneven, hbm.latency_cycles + waits)
         hbm.fill(
             paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
             piece_bytes=piece_bytes, share=self._fill_scale(request),
