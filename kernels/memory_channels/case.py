@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import product
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,6 @@ from gpusim.evidence.case import (
 )
 from gpusim.evidence.whole import PATTERN_BYTES
 from gpusim.kernel_models.streams import dense_access, same, total
-from gpusim.machine.memory.hbm import most_of
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
 
@@ -343,7 +343,7 @@ def lateness(rows: Sequence[Mapping[str, str]]) -> tuple[float, float]:
 
 
 def unevenness(rows: Sequence[Mapping[str, str]], group: str) -> float:
-    """Squared cycles by a byte by which the last line is late for its channel: all rows together, what refresh does taken off."""
+    """Squared cycles by a byte by which the last line is late for its channel: what refresh does is taken off."""
     alone, refresh = lateness(rows)
     of = [row for row in rows if row["group"] == group and int(row["total_kib"]) >= LEAST_KIB]
     of = [row for row in of if row["chunk_bytes"] == "0" or UNIT_BYTES <= int(row["chunk_bytes"]) <= MOST_CHUNK_BYTES]
@@ -352,12 +352,24 @@ def unevenness(rows: Sequence[Mapping[str, str]], group: str) -> float:
     return float((np.maximum(late, 0.0) ** 2 - refresh**2).sum() / size.sum())
 
 
+def most_of(num: int) -> float:
+    """The mean of the largest of ``num`` normal draws, in deviations.
+
+    >>> round(most_of(1), 2), round(most_of(2), 2), round(most_of(100), 2)
+    (0.0, 0.56, 2.51)
+    """
+    at = np.linspace(-6.0, 6.0, 1201)
+    is_less = np.array([NormalDist().cdf(x) for x in at.tolist()]) ** num
+    return float(at[-1] - (is_less.sum() - 0.5 * (is_less[0] + is_less[-1])) * (at[1] - at[0]))
+
+
 def bytes_of_a_wait(rows: Sequence[Mapping[str, str]]) -> float:
     """What waits for a refresh together: of so many the last is as late as an SM's last line is beyond the median one."""
     found = []
     for row in rows:
         if row["group"] == "rows" and row["total_kib"] in ("256", "512"):
-            late = (float(row["middle_sm_cycles"]) - float(row["p50_cycles"])) / (REFRESH_NS * MHZ / 1e3) + REFRESH_FRACTION / 2
+            late = float(row["middle_sm_cycles"]) - float(row["p50_cycles"])
+            late = late / (REFRESH_NS * MHZ / 1e3) + REFRESH_FRACTION / 2
             num = np.arange(1.0, 64.0, 0.01)
             last = 1.0 - (1.0 - (1.0 - REFRESH_FRACTION) ** (num + 1.0)) / (REFRESH_FRACTION * (num + 1.0))
             found.append(int(row["total_kib"]) * 1024 / NUM_SMS / float(np.interp(late, last, num)))
@@ -380,8 +392,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         ),
         Fitted(
             parameter="hbm.refresh_bytes", value=bytes_of_a_wait(rows),
-            how="runs of 256 and 512 KiB: an SM's last line beyond the median one, as the last of so many that may wait for a "
-            "refresh: median",
+            how="runs of 256 and 512 KiB: an SM's last line beyond the median one, as the last of so many that may wait for "
+            "a refresh: median",
         ),
         Fitted(parameter="hbm.side_by_side_fraction", value=together / apart, how=f"runs of lines over chunks: {how}"),
     ]  # fmt: skip

@@ -123,19 +123,6 @@ def _slowest_of_both(num_rows: int, share_steps: int, refresh_fraction: float, r
     return float((longer.sum() - 0.5 * (longer[0] + longer[-1])) * (at[1] - at[0]))
 
 
-@lru_cache(maxsize=4096)
-def most_of(num: int) -> float:
-    """The mean of the largest of ``num`` normal draws, in deviations.
-
-    >>> round(most_of(1), 2), round(most_of(2), 2), round(most_of(100), 2)
-    (0.0, 0.56, 2.51)
-    """
-    at = np.linspace(-6.0, 6.0, 1201)
-    below = np.array([0.5 * (1.0 + erf(x / sqrt(2.0))) for x in at.tolist()])
-    is_less = below**num
-    return float(at[-1] - (is_less.sum() - 0.5 * (is_less[0] + is_less[-1])) * (at[1] - at[0]))
-
-
 class _Intake:
     """What one SM draws: its fills one after the other, the first of them sharing the wire with other SMs'."""
 
@@ -187,12 +174,13 @@ class Hbm(Component):
     longer, where it does not wait longer for its share of the wire (of many rows, one that waits for a refresh as well);
     sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in order),
     idle latency; the slowest of many rows, one of which finds its bank in refresh, where those that were asked for early
-    are hidden behind the last; fills of many lines of which some are quick and some slow, so that SMs which wait for
+    are hidden behind the last; channels that are loaded unevenly by what waits for the wire, so that a request comes later
+    by the fullest of those that it has parts in (waits for both are drawn, request by request, by a sequence); fills of many lines of which some are quick and some slow, so that SMs which wait for
     unlike tiles fall out of step; writes take their share of the same wire, at their own efficiency, which is lower
     beside reads; rows that are opened for a short piece.
     Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the mean);
-    that SMs which ask for one tile together draw it together (the first draws all of it), single channels and banks, how
-    far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait for whole trains of
+    that SMs which ask for one tile together draw it together (the first draws all of it), which channel an address lies in
+    and banks, how far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait for whole trains of
     writes (behind stores at full rate three times as long as idle).
     Source: the GPU's description.
     """
@@ -295,38 +283,36 @@ class Hbm(Component):
         return mean * (below + (step - low) * (above - below) - idle)
 
     def waits(self, num_rows: float, num_bytes: float, over_cycles: float, *, are_apart: bool) -> tuple[float, float]:
-        """Of a request that is made now: by how much the last row is late for a refresh, the last byte as channels are uneven.
+        """(how much later the last of ``num_rows`` comes as it waits for a refresh, of ``num_bytes`` for a channel).
 
-        Requests draw, each for itself.
+        Requests draw it, by a sequence. ``over_cycles`` as of :meth:`refresh_cycles`, ``are_apart`` of :meth:`uneven_cycles`.
         """
         self._num_waits += 1
-        return (
-            self._refresh_wait(num_rows, over_cycles, self._num_waits * PLASTIC[0] % 1.0),
-            self._uneven_wait(num_bytes, self._num_waits * PLASTIC[1] % 1.0, are_apart=are_apart),
-        )
-
-    def _refresh_wait(self, num_rows: float, over_cycles: float, place: float) -> float:
-        """``place``: that of its wait among those of all requests like it, from 0 to 1."""
+        refresh, channel = (self._num_waits * step % 1.0 for step in PLASTIC)
         mean = self.refresh_cycles(num_rows, over_cycles)
-        if not mean:
-            return 0.0
-        drawn = self._refresh_cycles * max(0.0, 1.0 - (1.0 - place ** (1.0 / num_rows)) / self.spec.refresh_fraction)
-        return mean / self.refresh_cycles(num_rows) * drawn
+        if mean:
+            mean *= self.drawn_refresh_cycles(num_rows, refresh) / self.refresh_cycles(num_rows)
+        return mean, self.uneven_cycles(num_bytes, channel, are_apart=are_apart)
 
-    def _uneven_wait(self, num_bytes: float, place: float, *, are_apart: bool) -> float:
+    def drawn_refresh_cycles(self, num_rows: float, place: float) -> float:
+        """The wait of the slowest of ``num_rows`` rows where a part ``place`` of all requests like it waits less."""
+        is_waiting = (1.0 - float(place ** (1.0 / num_rows))) / self.spec.refresh_fraction
+        return self._refresh_cycles * max(0.0, 1.0 - is_waiting)
+
+    def uneven_cycles(self, num_bytes: float, place: float, *, are_apart: bool) -> float:
         """How much later than with even channels the last of ``num_bytes`` comes that are asked for now.
 
         What waits lies in channels as if each part of it had drawn one: the parts of each have their mean as variance. A
-        request waits for the fullest of those that it has parts in. Bytes side by side take channels more evenly than those
-        that lie apart.
+        request waits for the fullest of those that it has parts in, where a part ``place`` of all requests like it waits
+        less. Bytes side by side take channels more evenly than those that lie apart.
         """
-        if not self._channel_cycles:
+        if not self._channel_cycles or not place:
             return 0.0
         parts = (self._pending_bytes + num_bytes) / self._per_channel
         if not are_apart:
             parts *= self.spec.side_by_side_fraction
-        fullest = STANDARD.inv_cdf(max(1e-9, place) ** (1.0 / max(1.0, num_bytes / self.spec.channel_bytes)))
-        return max(0.0, self._channel_cycles * sqrt(parts) * fullest)
+        num = max(1.0, num_bytes / self.spec.channel_bytes)
+        return self._channel_cycles * sqrt(parts) * max(0.0, STANDARD.inv_cdf(float(place ** (1.0 / num))))
 
     def _lately(self, num_bytes: float) -> float:
         """Bytes that have passed the wire of late, ``num_bytes`` now among them."""
