@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from gpusim import load_gpu
 from gpusim.evidence.case import Config, WrongAnswer, load_case
 
 CASE = load_case("memory_channels")
@@ -65,3 +66,33 @@ def test_what_belongs_to_an_address_is_told_from_what_belongs_to_the_sm_and_to_c
     assert values["sm_pct"] == pytest.approx(100.0 * 900.0 / variance, rel=0.3)
     assert values["lag_512_pct"] == pytest.approx(75.0, abs=10.0) and values["lag_1024_pct"] == pytest.approx(50.0, abs=10.0)
     assert values["lag_2048_pct"] == pytest.approx(0.0, abs=15.0)
+
+
+def test_chunks_that_lie_anywhere_come_later_than_a_run_and_more_bytes_than_fewer() -> None:
+    gpu = load_gpu("h200_sxm")
+    cycles = {
+        (chunk, size): CASE.predict(case.config_of(size, chunk=chunk), gpu)["cycles"]
+        for chunk in (0, 4096) for size in (1024, 4096, 16384)
+    }  # fmt: skip
+    for size in (1024, 4096, 16384):
+        assert cycles[4096, size] > cycles[0, size]
+    assert cycles[0, 1024] < cycles[0, 4096] < cycles[0, 16384]
+    assert CASE.predict(case.config_of(1024, source="l2"), gpu) == {}
+
+
+def test_the_fit_finds_the_parts_that_channels_were_given() -> None:
+    channel_bytes, fraction, refresh = 1500.0, 0.2, 400.0
+    peak, channel = case.PEAK_GB_PER_S * 1e3 / case.MHZ, case.CHANNEL_GB_PER_S * 1e3 / case.MHZ
+    rows = []
+    for config in ALL:
+        size = int(config["total_kib"]) * 1024.0
+        share = channel_bytes * (1.0 if int(config["chunk_bytes"]) else fraction)
+        late = case.most_of(192) * (share * size / channel / peak) ** 0.5
+        wire = size / (case.SUSTAINED_GB_PER_S * 1e3 / case.MHZ) if size >= 1 << 20 else 0.0
+        last = 1000.0 + wire + (np.hypot(late, refresh) if size >= 1 << 20 else refresh)
+        group = "chunks" if int(config["chunk_bytes"]) else "rows"
+        rows.append({**config, "group": group, "cycles": str(last), "p50_cycles": "1000", "middle_sm_cycles": "1150"})
+    fitted = {item.parameter: item.value for item in CASE.fit(rows)}
+    assert fitted["hbm.channel_bytes"] == pytest.approx(channel_bytes, rel=0.01)
+    assert fitted["hbm.side_by_side_fraction"] == pytest.approx(fraction, rel=0.01)
+    assert 100.0 < fitted["hbm.refresh_bytes"] < 2000.0

@@ -174,14 +174,14 @@ class Hbm(Component):
     longer, where it does not wait longer for its share of the wire (of many rows, one that waits for a refresh as well);
     sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in order),
     idle latency; the slowest of many rows, one of which finds its bank in refresh, where those that were asked for early
-    are hidden behind the last; channels that are loaded unevenly by what waits for the wire, so that a request comes later
-    by the fullest of those that it has parts in (waits for both are drawn, request by request, by a sequence); fills of many lines of which some are quick and some slow, so that SMs which wait for
-    unlike tiles fall out of step; writes take their share of the same wire, at their own efficiency, which is lower
-    beside reads; rows that are opened for a short piece.
-    Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the mean);
-    that SMs which ask for one tile together draw it together (the first draws all of it), which channel an address lies in
-    and banks, how far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait for whole trains of
-    writes (behind stores at full rate three times as long as idle).
+    are hidden behind the last; channels that have unlike parts of what waits for the wire, so that a request comes as late
+    as the fullest of its own (the waits for both are drawn for each request, by a sequence); fills of many lines of which
+    some are quick and some slow, so that SMs which wait for unlike tiles fall out of step; writes take their share of the
+    same wire, at their own efficiency, which is lower beside reads; rows that are opened for a short piece.
+    Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the
+    mean); that SMs which ask for one tile together draw it together (the first draws all of it), which addresses share a
+    channel, and banks, how far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait
+    for whole trains of writes (behind stores at full rate three times as long as idle).
     Source: the GPU's description.
     """
 
@@ -283,9 +283,9 @@ class Hbm(Component):
         return mean * (below + (step - low) * (above - below) - idle)
 
     def waits(self, num_rows: float, num_bytes: float, over_cycles: float, *, are_apart: bool) -> tuple[float, float]:
-        """(how much later the last of ``num_rows`` comes as it waits for a refresh, of ``num_bytes`` for a channel).
+        """(by how much the last of ``num_rows`` is late as it waits for a refresh, of ``num_bytes`` for a channel).
 
-        Requests draw it, by a sequence. ``over_cycles`` as of :meth:`refresh_cycles`, ``are_apart`` of :meth:`uneven_cycles`.
+        Each request draws both. ``over_cycles`` as of :meth:`refresh_cycles`, ``are_apart`` of :meth:`uneven_cycles`.
         """
         self._num_waits += 1
         refresh, channel = (self._num_waits * step % 1.0 for step in PLASTIC)
