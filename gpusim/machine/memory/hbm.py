@@ -282,17 +282,20 @@ class Hbm(Component):
         idle, below, above = (_slowest_of_both(rows, steps, fraction, longest) for steps in (0, low, low + 1))
         return mean * (below + (step - low) * (above - below) - idle)
 
-    def waits(self, num_rows: float, num_bytes: float, over_cycles: float, *, are_apart: bool) -> tuple[float, float]:
+    def waits(
+        self, num_rows: float, num_bytes: float, over_cycles: float, *, are_apart: bool, are_many: bool
+    ) -> tuple[float, float]:
         """(by how much the last of ``num_rows`` is late as it waits for a refresh, of ``num_bytes`` for a channel).
 
-        Each request draws both. ``over_cycles`` as of :meth:`refresh_cycles`, ``are_apart`` of :meth:`uneven_cycles`.
+        Each request draws both; of many rows the first is the mean, as :meth:`spread_cycles` has how far they lie apart.
+        ``over_cycles`` as of :meth:`refresh_cycles`, ``are_apart`` of :meth:`uneven_cycles`.
         """
         self._num_waits += 1
-        refresh, channel = (self._num_waits * step % 1.0 for step in PLASTIC)
-        mean = self.refresh_cycles(num_rows, over_cycles)
-        if mean:
-            mean *= self.drawn_refresh_cycles(num_rows, refresh) / self.refresh_cycles(num_rows)
-        return mean, self.uneven_cycles(num_bytes, channel, are_apart=are_apart)
+        refreshed = self.refresh_cycles(num_rows, over_cycles)
+        if refreshed and not are_many:
+            drawn = self.drawn_refresh_cycles(num_rows, self._num_waits * PLASTIC[0] % 1.0)
+            refreshed *= drawn / self.refresh_cycles(num_rows)
+        return refreshed, self.uneven_cycles(num_bytes, self._num_waits * PLASTIC[1] % 1.0, are_apart=are_apart)
 
     def drawn_refresh_cycles(self, num_rows: float, place: float) -> float:
         """The wait of the slowest of ``num_rows`` rows where a part ``place`` of all requests like it waits less."""
