@@ -293,7 +293,7 @@ class Hbm(Component):
         self._num_waits += 1
         refreshed = self.refresh_cycles(num_rows, over_cycles)
         if refreshed and not are_many:
-            drawn = self.drawn_refresh_cycles(num_rows, self._num_waits * PLASTIC[0] % 1.0)
+            drawn = self.drawn_refresh_cycles(num_rows - 1.0, self._num_waits * PLASTIC[0] % 1.0)
             refreshed *= drawn / self.refresh_cycles(num_rows)
         return refreshed, self.uneven_cycles(num_bytes, self._num_waits * PLASTIC[1] % 1.0, are_apart=are_apart)
 
