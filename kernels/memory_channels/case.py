@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import product
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from gpusim.evidence.case import (
 )
 from gpusim.evidence.whole import PATTERN_BYTES
 from gpusim.kernel_models.streams import dense_access, same, total
+from gpusim.machine.memory.hbm import most_of
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
 
@@ -350,17 +350,6 @@ def unevenness(rows: Sequence[Mapping[str, str]], group: str) -> float:
     size = np.array([float(row["total_kib"]) * 1024.0 for row in of])
     late = np.array([float(row["cycles"]) for row in of]) - alone - size / (SUSTAINED_GB_PER_S * 1e3 / MHZ)
     return float((np.maximum(late, 0.0) ** 2 - refresh**2).sum() / size.sum())
-
-
-def most_of(num: int) -> float:
-    """The mean of the largest of ``num`` normal draws, in deviations.
-
-    >>> round(most_of(1), 2), round(most_of(2), 2), round(most_of(100), 2)
-    (0.0, 0.56, 2.51)
-    """
-    at = np.linspace(-6.0, 6.0, 1201)
-    is_less = np.array([NormalDist().cdf(x) for x in at.tolist()]) ** num
-    return float(at[-1] - (is_less.sum() - 0.5 * (is_less[0] + is_less[-1])) * (at[1] - at[0]))
 
 
 def bytes_of_a_wait(rows: Sequence[Mapping[str, str]]) -> float:

@@ -123,6 +123,18 @@ def _slowest_of_both(num_rows: int, share_steps: int, refresh_fraction: float, r
     return float((longer.sum() - 0.5 * (longer[0] + longer[-1])) * (at[1] - at[0]))
 
 
+@lru_cache(maxsize=MOST_LINES)
+def most_of(num: int) -> float:
+    """The mean of the largest of ``num`` normal draws, in deviations.
+
+    >>> round(most_of(1), 2), round(most_of(2), 2), round(most_of(100), 2)
+    (0.0, 0.56, 2.51)
+    """
+    at = np.linspace(-6.0, 6.0, 1201)
+    is_less = np.array([STANDARD.cdf(x) for x in at.tolist()]) ** num
+    return float(at[-1] - (is_less.sum() - 0.5 * (is_less[0] + is_less[-1])) * (at[1] - at[0]))
+
+
 class _Intake:
     """What one SM draws: its fills one after the other, the first of them sharing the wire with other SMs'."""
 
@@ -287,34 +299,38 @@ class Hbm(Component):
     ) -> tuple[float, float]:
         """(by how much the last of ``num_rows`` is late as it waits for a refresh, of ``num_bytes`` for a channel).
 
-        Each request draws both; of many rows the first is the mean, as :meth:`spread_cycles` has how far they lie apart.
-        ``over_cycles`` as of :meth:`refresh_cycles`, ``are_apart`` of :meth:`uneven_cycles`.
+        Requests draw both. Of many rows the first is the mean, as :meth:`spread_cycles` has how far they lie apart, and the
+        second, too, unless SMs stand for others, whose requests are drawn with theirs. ``over_cycles`` as of
+        :meth:`refresh_cycles`, ``are_apart`` of :meth:`uneven_cycles`.
         """
         self._num_waits += 1
         refreshed = self.refresh_cycles(num_rows, over_cycles)
         if refreshed and not are_many:
             drawn = self.drawn_refresh_cycles(num_rows - 1.0, self._num_waits * PLASTIC[0] % 1.0)
             refreshed *= drawn / self.refresh_cycles(num_rows)
-        return refreshed, self.uneven_cycles(num_bytes, self._num_waits * PLASTIC[1] % 1.0, are_apart=are_apart)
+        place = None if are_many and not self._alike else self._num_waits * PLASTIC[1] % 1.0
+        return refreshed, self.uneven_cycles(num_bytes, place, are_apart=are_apart)
 
     def drawn_refresh_cycles(self, num_rows: float, place: float) -> float:
         """The wait of the slowest of ``num_rows`` rows where a part ``place`` of all requests like it waits less."""
         is_waiting = (1.0 - float(place ** (1.0 / num_rows))) / self.spec.refresh_fraction
         return self._refresh_cycles * max(0.0, 1.0 - is_waiting)
 
-    def uneven_cycles(self, num_bytes: float, place: float, *, are_apart: bool) -> float:
+    def uneven_cycles(self, num_bytes: float, place: float | None, *, are_apart: bool) -> float:
         """How much later than with even channels the last of ``num_bytes`` comes that are asked for now.
 
         What waits lies in channels as if each part of it had drawn one: the parts of each have their mean as variance. A
         request waits for the fullest of those that it has parts in, where a part ``place`` of all requests like it waits
-        less. Bytes side by side take channels more evenly than those that lie apart.
+        less; None: their mean. Bytes side by side take channels more evenly than those that lie apart.
         """
-        if not self._channel_cycles or not place:
+        if not self._channel_cycles or place == 0.0:
             return 0.0
         parts = (self._pending_bytes + num_bytes) / self._per_channel
         if not are_apart:
             parts *= self.spec.side_by_side_fraction
         num = max(1.0, num_bytes / self.spec.channel_bytes)
+        if place is None:
+            return self._channel_cycles * sqrt(parts) * most_of(min(MOST_LINES, round(num)))
         return self._channel_cycles * sqrt(parts) * max(0.0, STANDARD.inv_cdf(float(place ** (1.0 / num))))
 
     def _lately(self, num_bytes: float) -> float:
