@@ -295,21 +295,21 @@ class Hbm(Component):
         return mean * (below + (step - low) * (above - below) - idle)
 
     def waits(
-        self, num_rows: float, num_bytes: float, over_cycles: float, *, are_apart: bool, are_many: bool
+        self, num_rows: float, num_bytes: float, over_cycles: float, *, are_apart: bool, is_tile: bool
     ) -> tuple[float, float]:
         """(by how much the last of ``num_rows`` is late as it waits for a refresh, of ``num_bytes`` for a channel).
 
-        Requests draw both. Of many rows the first is the mean, as :meth:`spread_cycles` has how far they lie apart, and the
-        second, too, unless SMs stand for others, whose requests are drawn with theirs. ``over_cycles`` as of
-        :meth:`refresh_cycles`, ``are_apart`` of :meth:`uneven_cycles`.
+        Requests draw both. Tiles of many rows, which SMs share, have the means: :meth:`spread_cycles` says how far they lie
+        apart where memory is idle. ``over_cycles`` as of :meth:`refresh_cycles`, ``are_apart`` of :meth:`uneven_cycles`.
         """
         self._num_waits += 1
         refreshed = self.refresh_cycles(num_rows, over_cycles)
-        if refreshed and not are_many:
+        if is_tile:
+            return refreshed, self.uneven_cycles(num_bytes, None, are_apart=are_apart)
+        if refreshed:
             drawn = self.drawn_refresh_cycles(num_rows - 1.0, self._num_waits * PLASTIC[0] % 1.0)
             refreshed *= drawn / self.refresh_cycles(num_rows)
-        place = None if are_many and not self._alike else self._num_waits * PLASTIC[1] % 1.0
-        return refreshed, self.uneven_cycles(num_bytes, place, are_apart=are_apart)
+        return refreshed, self.uneven_cycles(num_bytes, self._num_waits * PLASTIC[1] % 1.0, are_apart=are_apart)
 
     def drawn_refresh_cycles(self, num_rows: float, place: float) -> float:
         """The wait of the slowest of ``num_rows`` rows where a part ``place`` of all requests like it waits less."""

@@ -293,7 +293,7 @@ class L2(Component):
         piece_bytes = self._piece_bytes_of(request.tensor)
         are_apart = request.num_rows > 1.0 or piece_bytes > 0
         refreshed, uneven = hbm.waits(
-            num_rows, paid, num_bytes / hbm.wire.alone, are_apart=are_apart, are_many=num_rows >= FEW_ROWS
+            num_rows, paid, num_bytes / hbm.wire.alone, are_apart=are_apart, is_tile=request.num_rows >= FEW_ROWS
         )
         if num_rows < FEW_ROWS:
             num_parts = max(request.num_rows * share, paid / SIDE_BYTES, 1.0)
