@@ -187,7 +187,7 @@ class Hbm(Component):
     sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in order),
     idle latency; the slowest of many rows, one of which finds its bank in refresh, where those that were asked for early
     are hidden behind the last; channels that have unlike parts of what waits for the wire, so that a request comes as late
-    as the fullest of its own (the waits for both are drawn for each request, by a sequence); fills of many lines of which
+    as the fullest of its own (each request draws what it waits for both, by a sequence; tiles have the mean); fills of which
     some are quick and some slow, so that SMs which wait for unlike tiles fall out of step; writes take their share of the
     same wire, at their own efficiency, which is lower beside reads; rows that are opened for a short piece.
     Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the
