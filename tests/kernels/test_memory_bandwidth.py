@@ -454,12 +454,15 @@ FITTED = {
 }  # fmt: skip
 OTHER = replace(
     GPU, l2=replace(GPU.l2, sustained_fraction=0.7),
-    hbm=replace(GPU.hbm, sustained_read_gb_per_s=3900.0, sustained_write_gb_per_s=3300.0, sm_gb_per_s=80.0),
+    hbm=replace(
+        GPU.hbm, sustained_read_gb_per_s=3900.0, sustained_write_gb_per_s=3300.0, sm_gb_per_s=80.0, refresh_fraction=0.0,
+    ),
     xbar=replace(
         GPU.xbar, sm_write_bytes_per_cycle=24.0, gpc_read_bytes_per_cycle=560.0, gpc_write_bytes_per_cycle=440.0,
         bulk_read_fraction=0.9,
     ),
 )  # fmt: skip
+"""Without refresh: what an SM has under way is read off the latency of a mean line."""
 
 
 def rows_of(gpu: GpuSpec, half: int) -> list[dict[str, str]]:

@@ -9,7 +9,7 @@ import pytest
 import simpy
 
 from gpusim.machine.config import load_gpu
-from gpusim.machine.memory.hbm import MOST_SHARE, Hbm, slowest_wait
+from gpusim.machine.memory.hbm import MOST_SHARE, STANDARD, Hbm, slowest_wait
 from gpusim.units import Clock
 
 CLOCK = Clock(sm_mhz=1000.0)  # a cycle is a nanosecond, a GB/s a byte a cycle
@@ -158,3 +158,58 @@ def test_fills_take_the_mean_where_an_sm_stands_for_others() -> None:
     spec = replace(load_gpu("toy").hbm, fill_spread_ns=100.0)
     hbm = Hbm(simpy.Environment(), spec, CLOCK, l2_latency_ns=100.0, alike={0: 2})
     assert [hbm.spread_cycles() for _ in range(3)] == [0.0, 0.0, 0.0]
+
+
+PLACES = (np.arange(2000) + 0.5) / 2000
+"""Those of many requests, evenly."""
+ONE_DEVIATION = STANDARD.cdf(1.0)
+
+
+@pytest.mark.parametrize("num_rows", [1, 8, 64])
+def test_requests_draw_the_wait_of_the_slowest_of_their_rows(num_rows: int) -> None:
+    _, hbm = memory(refresh_fraction=0.1, refresh_ns=500.0)
+    drawn = [hbm.drawn_refresh_cycles(num_rows, place) for place in PLACES.tolist()]
+    assert sum(drawn) / len(drawn) == pytest.approx(drawn_wait(num_rows, 0.0, 0.1, 500.0), rel=0.03, abs=1.0)
+    assert drawn == sorted(drawn) and max(drawn) <= 500.0
+
+
+def channels(**changes: float) -> tuple[simpy.Environment, Hbm]:
+    """100 channels of 40 bytes a cycle, of which a part of 400 bytes takes 10."""
+    return memory(channel_gb_per_s=40.0, channel_bytes=400.0, side_by_side_fraction=0.25, **changes)
+
+
+def test_one_part_comes_later_by_the_root_of_what_each_channel_has() -> None:
+    _, hbm = channels()
+    assert hbm.uneven_cycles(400.0, ONE_DEVIATION, are_apart=True) == pytest.approx(10.0 * 0.1)
+    assert hbm.uneven_cycles(400.0, ONE_DEVIATION, are_apart=False) == pytest.approx(10.0 * 0.1 / 2.0)
+    hbm.fill(100 * 40_000.0 - 400.0, lambda cycle: None, sm_idx=0, count=1.0)  # 100 parts for each channel
+    assert hbm.uneven_cycles(400.0, ONE_DEVIATION, are_apart=True) == pytest.approx(10.0 * 10.0)
+    assert hbm.uneven_cycles(400.0, 0.5, are_apart=True) == hbm.uneven_cycles(400.0, 0.0, are_apart=True) == 0.0
+
+
+def test_what_has_passed_the_wire_makes_nobody_late_be_it_read_or_written() -> None:
+    env, hbm = channels()
+    alone = hbm.uneven_cycles(400.0, ONE_DEVIATION, are_apart=True)
+    hbm.fill(1e6, lambda cycle: None, sm_idx=0, count=1.0, piece_bytes=100.0)
+    hbm.fill(1e6, lambda cycle: None, sm_idx=0, count=1.0, share=0.25)
+    hbm.write_back(1e6, lambda cycle: None, count=1.0, num_sms=3.0)
+    assert hbm.uneven_cycles(400.0, ONE_DEVIATION, are_apart=True) > 10.0 * alone
+    env.run(until=10_000)
+    assert hbm.uneven_cycles(400.0, ONE_DEVIATION, are_apart=True) == pytest.approx(alone, rel=1e-6)
+
+
+def test_a_request_waits_for_the_fullest_of_its_channels_as_drawn() -> None:
+    _, hbm = channels()
+    draw, num_parts, waiting = np.random.default_rng(3), 40, 400 * 100
+    late = []
+    for _ in range(400):
+        parts = np.bincount(draw.integers(0, 100, waiting), minlength=100)
+        late.append(parts[draw.choice(100, num_parts, replace=False)].max() - waiting / 100)
+    hbm.fill((waiting - num_parts) * 400.0, lambda cycle: None, sm_idx=0, count=1.0)
+    found = [hbm.uneven_cycles(num_parts * 400.0, place, are_apart=True) for place in PLACES.tolist()]
+    assert sum(found) / len(found) == pytest.approx(10.0 * float(np.mean(late)), rel=0.05)
+
+
+def test_channels_without_parts_are_even() -> None:
+    _, hbm = memory(channel_bytes=0.0)
+    assert hbm.uneven_cycles(1e6, ONE_DEVIATION, are_apart=True) == 0.0

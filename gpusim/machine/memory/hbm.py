@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import erf, exp, log, pi, sqrt
+from statistics import NormalDist
 
 import numpy as np
 import simpy
@@ -17,6 +18,8 @@ from gpusim.units import Clock
 
 GOLDEN = 0.6180339887498949
 """Multiples of it, less their whole part, fill 0 to 1 evenly however many there are."""
+PLASTIC = (0.7548776662466927, 0.5698402909980532)
+"""The same of pairs, which fill the unit square."""
 MOST_SHARE = 0.95
 """Of the peak rate that queues are worked out for: no more was ever measured."""
 QUEUE_LATENCIES = 4.0
@@ -28,6 +31,7 @@ MOST_LINES = 1024
 """Of a request whose slowest line is looked for; more channels than a GPU's memory has."""
 
 
+STANDARD = NormalDist()
 MOST_SMS = 1 << 10
 """Of a GPU: those beyond a sample are numbered behind them."""
 
@@ -50,6 +54,8 @@ class HbmSpec:
     """Part of the time in which a bank is being refreshed, so that a read waits."""
     refresh_ns: float
     """The longest such wait."""
+    refresh_bytes: float
+    """Of bytes side by side, what waits for a refresh together."""
     fill_spread_ns: float
     """From a quick fill of many lines to a slow one, where memory has nothing else to do: they come evenly in between."""
     sm_gb_per_s: float
@@ -57,6 +63,12 @@ class HbmSpec:
     queue_ns: float
     """What a line that is read waits at its channel, on average, where half of the peak rate is taken: at a share u,
     u / (1 - u) of it."""
+    channel_gb_per_s: float
+    """What one channel moves at most."""
+    channel_bytes: float
+    """Of requests that lie apart, what lies in one channel; which is as if drawn. 0: channels are always even."""
+    side_by_side_fraction: float
+    """Of the variance of what waits in channels, what is left where requests lie side by side."""
     piece_read_bytes: float
     """What a piece of memory that is read alone takes of the wire beyond its bytes: a row is opened for it."""
     piece_write_bytes: float
@@ -111,6 +123,18 @@ def _slowest_of_both(num_rows: int, share_steps: int, refresh_fraction: float, r
     return float((longer.sum() - 0.5 * (longer[0] + longer[-1])) * (at[1] - at[0]))
 
 
+@lru_cache(maxsize=MOST_LINES)
+def most_of(num: int) -> float:
+    """The mean of the largest of ``num`` normal draws, in deviations.
+
+    >>> round(most_of(1), 2), round(most_of(2), 2), round(most_of(100), 2)
+    (0.0, 0.56, 2.51)
+    """
+    at = np.linspace(-6.0, 6.0, 1201)
+    is_less = np.array([STANDARD.cdf(x) for x in at.tolist()]) ** num
+    return float(at[-1] - (is_less.sum() - 0.5 * (is_less[0] + is_less[-1])) * (at[1] - at[0]))
+
+
 class _Intake:
     """What one SM draws: its fills one after the other, the first of them sharing the wire with other SMs'."""
 
@@ -141,7 +165,7 @@ class _Intake:
         """The last byte of the first has passed."""
         done = self._done
         assert done is not None  # a transfer was under way
-        self._hbm.has_read(self._num_bytes * self._alike * self._share)
+        self._hbm.has_moved(self._num_bytes * self._alike * self._share)
         if self._waiting:
             num_bytes, share, self._done, begun = self._waiting.popleft()
             self._num_bytes, self._share = num_bytes, share
@@ -162,13 +186,14 @@ class Hbm(Component):
     longer, where it does not wait longer for its share of the wire (of many rows, one that waits for a refresh as well);
     sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in order),
     idle latency; the slowest of many rows, one of which finds its bank in refresh, where those that were asked for early
-    are hidden behind the last; fills of many lines of which some are quick and some slow, so that SMs which wait for
-    unlike tiles fall out of step; writes take their share of the same wire, at their own efficiency, which is lower
-    beside reads; rows that are opened for a short piece.
-    Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the mean);
-    that SMs which ask for one tile together draw it together (the first draws all of it), single channels and banks, how
-    far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait for whole trains of
-    writes (behind stores at full rate three times as long as idle).
+    are hidden behind the last; channels that have unlike parts of what waits for the wire, so that a request comes as late
+    as the fullest of its own (each request draws what it waits for both, by a sequence; tiles have the mean); fills of which
+    some are quick and some slow, so that SMs which wait for unlike tiles fall out of step; writes take their share of the
+    same wire, at their own efficiency, which is lower beside reads; rows that are opened for a short piece.
+    Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the
+    mean); that SMs which ask for one tile together draw it together (the first draws all of it), which addresses share a
+    channel, and banks, how far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait
+    for whole trains of writes (behind stores at full rate three times as long as idle).
     Source: the GPU's description.
     """
 
@@ -187,7 +212,7 @@ class Hbm(Component):
         self.latency_cycles = clock.cycles(ns=max(0.0, spec.latency_ns - l2_latency_ns))
         self._refresh_cycles = clock.cycles(ns=spec.refresh_ns)
         self._spread_cycles = 0.0 if alike else min(clock.cycles(ns=spec.fill_spread_ns), 2.0 * self.latency_cycles)
-        self._num_draws = 0
+        self._num_draws = self._num_waits = 0
         self.num_reading = 0
         """SMs that wait for fills."""
         self._env = env
@@ -203,6 +228,12 @@ class Hbm(Component):
             bytes_per_cycle=clock.bytes_per_cycle(gb_per_s=spec.sustained_read_gb_per_s),
             cap_bytes_per_cycle=clock.bytes_per_cycle(gb_per_s=spec.sm_gb_per_s),
         )
+        self._pending_bytes = 0.0
+        """What the wire was given and has not moved, of all SMs that are stood for."""
+        rate = clock.bytes_per_cycle(gb_per_s=spec.channel_gb_per_s)
+        self._channel_cycles = spec.channel_bytes / rate if rate else 0.0
+        self._per_channel = spec.channel_bytes * self._peak / rate if rate else 0.0
+        """Bytes of which each channel has one part."""
         self._intakes: dict[int, _Intake] = {}
         self._alike = alike or {}
         self._num_shared = 0
@@ -263,6 +294,45 @@ class Hbm(Component):
         idle, below, above = (_slowest_of_both(rows, steps, fraction, longest) for steps in (0, low, low + 1))
         return mean * (below + (step - low) * (above - below) - idle)
 
+    def waits(
+        self, num_rows: float, num_bytes: float, over_cycles: float, *, are_apart: bool, is_tile: bool
+    ) -> tuple[float, float]:
+        """(by how much the last of ``num_rows`` is late as it waits for a refresh, of ``num_bytes`` for a channel).
+
+        Requests draw both. Tiles of many rows, which SMs share, have the means: :meth:`spread_cycles` says how far they lie
+        apart where memory is idle. ``over_cycles`` as of :meth:`refresh_cycles`, ``are_apart`` of :meth:`uneven_cycles`.
+        """
+        self._num_waits += 1
+        refreshed = self.refresh_cycles(num_rows, over_cycles)
+        if is_tile:
+            return refreshed, self.uneven_cycles(num_bytes, None, are_apart=are_apart)
+        if refreshed:
+            drawn = self.drawn_refresh_cycles(num_rows - 1.0, self._num_waits * PLASTIC[0] % 1.0)
+            refreshed *= drawn / self.refresh_cycles(num_rows)
+        return refreshed, self.uneven_cycles(num_bytes, self._num_waits * PLASTIC[1] % 1.0, are_apart=are_apart)
+
+    def drawn_refresh_cycles(self, num_rows: float, place: float) -> float:
+        """The wait of the slowest of ``num_rows`` rows where a part ``place`` of all requests like it waits less."""
+        is_waiting = (1.0 - float(place ** (1.0 / num_rows))) / self.spec.refresh_fraction
+        return self._refresh_cycles * max(0.0, 1.0 - is_waiting)
+
+    def uneven_cycles(self, num_bytes: float, place: float | None, *, are_apart: bool) -> float:
+        """How much later than with even channels the last of ``num_bytes`` comes that are asked for now.
+
+        What waits lies in channels as if each part of it had drawn one: the parts of each have their mean as variance. A
+        request waits for the fullest of those that it has parts in, where a part ``place`` of all requests like it waits
+        less; None: their mean. Bytes side by side take channels more evenly than those that lie apart.
+        """
+        if not self._channel_cycles or place == 0.0:
+            return 0.0
+        parts = (self._pending_bytes + num_bytes) / self._per_channel
+        if not are_apart:
+            parts *= self.spec.side_by_side_fraction
+        num = max(1.0, num_bytes / self.spec.channel_bytes)
+        if place is None:
+            return self._channel_cycles * sqrt(parts) * most_of(min(MOST_LINES, round(num)))
+        return self._channel_cycles * sqrt(parts) * max(0.0, STANDARD.inv_cdf(float(place ** (1.0 / num))))
+
     def _lately(self, num_bytes: float) -> float:
         """Bytes that have passed the wire of late, ``num_bytes`` now among them."""
         now = self._env.now
@@ -272,8 +342,9 @@ class Hbm(Component):
         self._moved_bytes += num_bytes
         return self._moved_bytes
 
-    def has_read(self, num_bytes: float) -> None:
+    def has_moved(self, num_bytes: float) -> None:
         """So much has passed the wire."""
+        self._pending_bytes -= num_bytes
         self._lately(num_bytes)
 
     def now(self) -> float:
@@ -299,6 +370,7 @@ class Hbm(Component):
             intake = self._intakes[key] = _Intake(self, float(self._alike.get(sm_idx, 1)))
         if piece_bytes:
             num_bytes *= 1.0 + self.spec.piece_read_bytes / piece_bytes
+        self._pending_bytes += num_bytes * share * self._alike.get(sm_idx, 1)
         intake.fill(num_bytes, share, done, begun)
 
     def busy_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
@@ -319,9 +391,10 @@ class Hbm(Component):
         if piece_bytes:
             cost += self._write_cost * self.spec.piece_write_bytes / piece_bytes
         moved = num_bytes * cost * num_sms
+        self._pending_bytes += moved
 
         def written(cycle: float) -> None:
-            self._lately(moved)
+            self.has_moved(moved)
             done(cycle)
 
         self.wire.transfer(num_bytes * cost, written, num_sms)

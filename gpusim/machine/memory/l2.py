@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import hypot
 from typing import Literal, Protocol
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
@@ -14,8 +15,6 @@ from gpusim.units import LINE_BYTES, SECTOR_BYTES
 
 SIDE_BYTES = 256
 """What may lie on one side alone. Source: kernels/line_sharing, h200_sxm, 2026-11-20: 512 bytes mostly wait for both."""
-ROW_BYTES = 4096
-"""What lies in one row of memory, where an op tells no rows. A guess."""
 INFINITE = float("inf")
 CERTAIN = 1e-3
 """A chance below is none, one above 1 less this a certainty."""
@@ -299,8 +298,12 @@ class L2(Component):
         paid = num_bytes * self._fetch_scales.get(request.tensor, 1.0)
         hbm = self.hbm
         far = self.hit_latency_cycles - self._mean_latency_cycles if request.num_bytes > SIDE_BYTES else 0.0
-        num_rows = max(request.num_rows * share, num_bytes / ROW_BYTES, 1.0)
-        refreshed = hbm.refresh_cycles(num_rows, num_bytes / hbm.wire.alone)
+        num_rows = max(request.num_rows * share, num_bytes / hbm.spec.refresh_bytes, 1.0)
+        piece_bytes = self._piece_bytes_of(request.tensor)
+        are_apart = request.num_rows > 1.0 or piece_bytes > 0
+        refreshed, uneven = hbm.waits(
+            num_rows, paid, num_bytes / hbm.wire.alone, are_apart=are_apart, is_tile=request.num_rows >= FEW_ROWS
+        )
         if num_rows < FEW_ROWS:
             num_parts = max(request.num_rows * share, paid / SIDE_BYTES, 1.0)
             queued = max(0.0, hbm.queue_cycles(num_parts) - max(refreshed, far))
@@ -311,10 +314,11 @@ class L2(Component):
         if far and num_rows >= FEW_ROWS:
             waits += hbm.spread_cycles()
         earliest = request.issued_at + paid / hbm.wire.alone + queued
-        done = _Filled(tile, earliest, hbm.latency_cycles + waits, hbm.latency_cycles)
+        uneven = hypot(uneven, refreshed) - refreshed  # the fullest channel seldom is where a refresh takes longest
+        done = _Filled(tile, earliest, uneven, hbm.latency_cycles + waits, hbm.latency_cycles)
         hbm.fill(
             paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
-            piece_bytes=self._piece_bytes_of(request.tensor), share=self._fill_scale(request),
+            piece_bytes=piece_bytes, share=self._fill_scale(request),
         )
 
     def _fill_scale(self, request: MemoryRequest) -> float:
@@ -420,14 +424,17 @@ class _WrittenBack:
 
 
 class _Filled:
-    """What happens when a fill's last byte has passed the HBM wire, ``earliest`` or later."""
+    """What happens when a fill's last byte has passed the HBM wire, ``uneven_cycles`` later, ``earliest`` or later."""
 
-    __slots__ = ("_began", "_earliest", "_latency", "_least", "_tile")
+    __slots__ = ("_began", "_earliest", "_latency", "_least", "_tile", "_uneven")
 
-    def __init__(self, tile: TileState, earliest: float, latency_cycles: float, least_cycles: float) -> None:
+    def __init__(
+        self, tile: TileState, earliest: float, uneven_cycles: float, latency_cycles: float, least_cycles: float
+    ) -> None:
         self._began = 0.0
         self._tile = tile
         self._earliest = earliest
+        self._uneven = uneven_cycles
         self._latency = latency_cycles
         self._least = least_cycles
 
@@ -438,7 +445,9 @@ class _Filled:
 
     def __call__(self, cycle: float) -> None:
         tile = self._tile
-        come_at = cycle if cycle > self._earliest else self._earliest
+        come_at = cycle + self._uneven
+        if come_at < self._earliest:
+            come_at = self._earliest
         for link, num_bytes, num_sms in tile.crossings:  # lines cross as they come
             tile.copied_at = link.reserve_alike(num_bytes, num_sms, at_cycle=self._began)
             if tile.copied_at > come_at:
