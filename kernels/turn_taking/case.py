@@ -91,8 +91,9 @@ def turns(seed: int) -> list[Config]:
     """Two that take turns at tiles."""
     del seed  # a sweep, the same for every seed
     return [
-        _config(f"turns_n{n}_{way}", n, way, steps=steps, turns=TILES) for n in SOME_N for way in WAYS for steps in TILE_STEPS
-    ]
+        _config(f"turns_n{n}_{way}", n, way, steps=steps, turns=TILES)
+        for n in SOME_N for way in WAYS for steps in TILE_STEPS
+    ]  # fmt: skip
 
 
 def waits(seed: int) -> list[Config]:
@@ -132,7 +133,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         kernel=config["kernel"],
         arguments=(
             by_value(told), Input(image(M, 0)), Input(image(n, 1)),
-            Input(np.array([1, THREE, *[0] * 128], dtype="<u4")),
+            Input(np.array([1, THREE, 16, *[0] * 128], dtype="<u4")),
             Output("out", np.zeros((2 * M, PITCH), dtype="<u2")),
             Output("sums", np.full(threads, -1, dtype="<i4")),
             Output("words", np.zeros(128, dtype="<u4")),
@@ -188,8 +189,8 @@ def wanted_words(config: Config) -> NDArray[np.uint32]:
         d = d + np.where(i < TURN // 8, num * (i + 1), 0)
         r = r + np.where(i > 0, THREE * TURN // 8 * num, 0)
     elif kind == "pack":
-        low, high = (i + 1).astype("<f4").view("<u4") >> 16, ((i ^ 1) + 1).astype("<f4").view("<u4") >> 16
-        r = np.broadcast_to((high.astype(np.int64) << 16) + low, (128, 8))
+        # the low half; the high one is what the word before rounds to: nothing
+        r = np.broadcast_to(((i + 1).astype("<f4").view("<u4") >> 16).astype(np.int64), (128, 8))
     elif kind == "lds":
         r = 3 * (thread // 32 * 2048 + (8 + i) * 128 + thread % 32) + 1
     return np.asarray(((2 * i + 1) * (r + d)).sum(axis=1) & 0xFFFFFFFF).astype("<u4")
@@ -364,7 +365,9 @@ def _turns(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 
 def _waits(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    n, code = int(config["n"]), CODE[config["kernel"]] / gpu.warp_scheduler.dependent_cycles
+    n = int(config["n"])
+    cycles = CODE[n, int(config["waits"])][2 * int(config["is_apart"]) + int(config["gives"])]
+    code = cycles / gpu.warp_scheduler.dependent_cycles
 
     def program(cta: RoleContext) -> Iterator[Any]:
         del cta
@@ -408,8 +411,15 @@ def _simulated(n: int, gpu: GpuSpec, programs: Mapping[str, Any]) -> dict[str, f
     }
 
 
-CODE: Mapping[str, float] = {}
-"""Cycles that a step's own instructions take, by entry point. Source: SASS of sm_90a, ``gpusim.evidence.issue``."""
+CODE: Mapping[tuple[int, int], tuple[int, int, int, int]] = {
+    (0, 1): (87, 166, 128, 217), (0, 2): (112, 187, 197, 285), (0, 4): (152, 233, 334, 422),
+    (64, 0): (84, 187, 149, 263), (64, 1): (146, 271, 257, 391), (64, 2): (169, 292, 325, 458),
+    (64, 4): (211, 337, 462, 596),
+    (128, 0): (81, 187, 162, 265), (128, 1): (146, 269, 291, 417), (128, 2): (169, 290, 359, 483),
+    (128, 4): (211, 337, 496, 617),
+}  # fmt: skip
+"""Cycles that a step's own instructions take, by N and waits: lanes alike, and with stages given back; lanes apart, the same.
+Source: SASS of sm_90a, ``gpusim.evidence.issue``."""
 
 HOPPER = (9, 0)
 

@@ -14,7 +14,7 @@ constexpr int kTurn = 32;   // items of a turn of the other warpgroup
 constexpr uint32_t kPatience = 1u << 16, kWarpgroup = 128, kStages = 4, kScratch = 32768;
 
 enum Kind { kNothing, kImad, kWide, kWideEighth, kPack, kStore, kStoreWide, kMatrix, kLds };
-enum Way { kNone, kNear, kDirect, kStaged };  // of D out: not at all; pointers of its own; an IMAD.WIDE for each; by stmatrix
+enum Way { kNone, kNear, kDirect, kStaged };  // of D out: not at all; two pointers and offsets; an IMAD.WIDE for each; by stmatrix
 
 struct Plan {
     uint64_t a_descriptors[kKSteps], b_descriptors[kKSteps];  // start address: bytes from the operand's image, over 16
@@ -119,14 +119,15 @@ __device__ __forceinline__ uint32_t fill_operands(const Plan &plan, const uint4 
 // Items of a kind, each with registers i = j % 8.
 template <int kKind>
 struct Work {
-    uint32_t r[8], one, three, to, row, pitch_bytes;
+    uint32_t r[8], one, three, sixteen, to;
     float f[8];
-    uint64_t d[8], corner, near[2];
+    uint64_t d[8], near[2];
 
     __device__ __forceinline__ void begin(const Plan &plan, const uint32_t *numbers, uint16_t *out, uint32_t scratch) {
         const uint32_t thread = threadIdx.x % kWarpgroup, lane = thread % 32, warp = thread / 32;
         one = numbers[0];
         three = numbers[1];
+        sixteen = numbers[2];
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
             r[i] = one * (thread * 8) + i + 1;
@@ -134,11 +135,9 @@ struct Work {
             d[i] = (static_cast<uint64_t>(i + 1) << 32) + thread;
         }
         to = scratch + warp * 8192 + (kKind == kMatrix ? lane * 16 : lane * 4);
-        row = warp * 16 + lane / 4;
-        pitch_bytes = plan.pitch * 2;
-        corner = reinterpret_cast<uint64_t>(out + thread % 4 * 2);
-        near[0] = corner + static_cast<uint64_t>(row) * pitch_bytes;
-        near[1] = corner + static_cast<uint64_t>(row + 8) * pitch_bytes;
+        const uint32_t row = warp * 16 + lane / 4;
+        near[0] = reinterpret_cast<uint64_t>(out + thread % 4 * 2) + static_cast<uint64_t>(row) * plan.pitch * 2;
+        near[1] = near[0] + plan.pitch * 16;
         asm volatile("" : "+l"(near[0]), "+l"(near[1]));
     }
 
@@ -152,19 +151,22 @@ struct Work {
                 if (i == 0) mad_wide(d[j / 8], static_cast<uint32_t>(d[j / 8] >> 32), one);
                 if (i != 0) asm volatile("mad.lo.u32 %0, %0, %1, %2;" : "+r"(r[i]) : "r"(one), "r"(three));
             }
-            if constexpr (kKind == kPack) asm volatile("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r[i]) : "f"(f[i]), "f"(f[i ^ 1]));
+            if constexpr (kKind == kPack) r[i] = pack(f[i], __uint_as_float(r[i]));
             if constexpr (kKind == kStore)
                 asm volatile("st.global.b32 [%0], %1;" ::"l"(near[j % 2] + j / 2 * 16), "r"(r[i]) : "memory");
             if constexpr (kKind == kStoreWide) {
-                uint64_t at = corner;
-                mad_wide(at, row + j % 2 * 8, pitch_bytes);
-                asm volatile("st.global.b32 [%0], %1;" ::"l"(at + j / 2 * 16), "r"(r[i]) : "memory");
+                asm volatile("st.global.b32 [%0], %1;" ::"l"(near[j % 2]), "r"(r[i]) : "memory");
+                mad_wide(near[j % 2], one, sixteen);
             }
             if constexpr (kKind == kMatrix)
-                asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + j % 16 * 512), "r"(r[i]),
-                             "r"(r[i ^ 1]), "r"(r[i ^ 2]), "r"(r[i ^ 3])
+                asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + j % 16 * 512),
+                             "r"(r[j % 2 * 4]), "r"(r[j % 2 * 4 + 1]), "r"(r[j % 2 * 4 + 2]), "r"(r[j % 2 * 4 + 3])
                              : "memory");
             if constexpr (kKind == kLds) asm volatile("ld.volatile.shared.u32 %0, [%1];" : "=r"(r[i]) : "r"(to + j % 16 * 512) : "memory");
+        }
+        if constexpr (kKind == kStoreWide) {
+            near[0] -= sixteen * 16;
+            near[1] -= sixteen * 16;
         }
     }
 
@@ -222,22 +224,20 @@ __device__ __forceinline__ void beside(const Plan &plan, const uint4 *a_image, c
 // ---------------------------------------------------------------------------------------------- turns
 
 template <class Shape, int kWay>
-__device__ __forceinline__ void store(const Math<Shape> &math, const Plan &plan, uint16_t *out, uint32_t scratch) {
+__device__ __forceinline__ void store(const Math<Shape> &math, const Plan &plan, uint16_t *out, uint32_t scratch, uint32_t one,
+                                      uint32_t sixteen) {
     const uint32_t thread = threadIdx.x % kWarpgroup, lane = thread % 32, row = thread / 32 * 16 + lane / 4;
     if constexpr (kWay == kNear || kWay == kDirect) {
-        const uint64_t corner = reinterpret_cast<uint64_t>(out + lane % 4 * 2);
-        uint64_t near[2] = {corner + static_cast<uint64_t>(row) * plan.pitch * 2, corner + static_cast<uint64_t>(row + 8) * plan.pitch * 2};
+        uint64_t near[2] = {reinterpret_cast<uint64_t>(out + lane % 4 * 2) + static_cast<uint64_t>(row) * plan.pitch * 2, 0};
+        near[1] = near[0] + plan.pitch * 16;
 #pragma unroll
         for (int j = 0; j < Shape::kN / 8; ++j)
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                uint64_t at = near[half];
-                if (kWay == kDirect) {
-                    at = corner;
-                    mad_wide(at, row + half * 8, plan.pitch * 2);
-                }
-                asm volatile("st.global.b32 [%0], %1;" ::"l"(at + j * 16), "r"(pack(math.accumulators[4 * j + 2 * half], math.accumulators[4 * j + 2 * half + 1]))
+                const uint64_t at = kWay == kNear ? near[half] + j * 16 : near[half];
+                asm volatile("st.global.b32 [%0], %1;" ::"l"(at), "r"(pack(math.accumulators[4 * j + 2 * half], math.accumulators[4 * j + 2 * half + 1]))
                              : "memory");
+                if (kWay == kDirect) mad_wide(near[half], one, sixteen);
             }
     }
     if constexpr (kWay == kStaged) {
@@ -255,7 +255,7 @@ __device__ __forceinline__ void store(const Math<Shape> &math, const Plan &plan,
 }
 
 template <class Shape, int kWay>
-__device__ __forceinline__ void turns(const Plan &plan, const uint4 *a_image, const uint4 *b_image, const uint32_t *, uint16_t *out,
+__device__ __forceinline__ void turns(const Plan &plan, const uint4 *a_image, const uint4 *b_image, const uint32_t *numbers, uint16_t *out,
                                       int32_t *sums, uint32_t *, uint32_t *cycles) {
     __shared__ __align__(8) uint64_t turn_of[4];
     const uint32_t start = fill_operands(plan, a_image, b_image), idx = __shfl_sync(0xffffffff, threadIdx.x / kWarpgroup, 0);
@@ -267,7 +267,7 @@ __device__ __forceinline__ void turns(const Plan &plan, const uint4 *a_image, co
     const uint64_t a_start = start >> 4, b_start = (start + plan.a_bytes) >> 4;
     uint16_t *mine = out + static_cast<uint64_t>(idx) * 64 * plan.pitch;
     const uint32_t scratch = start + plan.a_bytes + plan.b_bytes + idx * 8192;
-    uint32_t parts[6] = {}, first = 0;
+    uint32_t parts[6] = {}, first = 0, one = numbers[0], sixteen = numbers[2], nothing = numbers[3];
     __syncthreads();
 #pragma unroll 1
     for (uint32_t turn = idx; turn < 2 * plan.num_turns; turn += 2) {
@@ -289,7 +289,7 @@ __device__ __forceinline__ void turns(const Plan &plan, const uint4 *a_image, co
         const uint32_t drained = now();
         wait(end_turn + idx * 8, parity);
         const uint32_t told = now();
-        store<Shape, kWay>(math, plan, mine, scratch);
+        store<Shape, kWay>(math, plan, mine + turn * nothing, scratch, one, sixteen);
         const uint32_t stored = now();
         __syncwarp();
         if (threadIdx.x % kWarpgroup == 0) arrive(end_turn + (1 - idx) * 8);
@@ -328,11 +328,11 @@ __device__ __forceinline__ void waits(const Plan &plan, const uint4 *a_image, co
         }
     Math<Shape> math;
     math.begin();
-    const uint32_t nothing = kIsApart ? numbers[2 + threadIdx.x] : 0;  // 0 of each lane
+    const uint32_t nothing = kIsApart ? numbers[3 + threadIdx.x] : 0;  // 0 of each lane
     __syncthreads();
 #pragma unroll 1
     for (int round = 0; round < 2; ++round) {
-        uint32_t num_steps = plan.num_steps[round], stage = nothing, held = nothing, step = 0;
+        uint32_t num_steps = plan.num_steps[round], stage = nothing, held = nothing, step = nothing;
         asm volatile("" : "+r"(num_steps));
         __syncthreads();
         const uint32_t begin = now();
