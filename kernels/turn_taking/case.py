@@ -418,7 +418,7 @@ CODE: Mapping[tuple[int, int], tuple[int, int, int, int]] = {
     (128, 0): (81, 187, 162, 265), (128, 1): (146, 269, 291, 417), (128, 2): (169, 290, 359, 483),
     (128, 4): (211, 337, 496, 617),
 }  # fmt: skip
-"""Cycles that a step's own instructions take, by N and waits: lanes alike, and with stages given back; lanes apart, the same.
+"""Cycles that a step's own instructions take, by N and waits: lanes alike, and with stages given back; lanes apart, too.
 Source: SASS of sm_90a, ``gpusim.evidence.issue``."""
 
 HOPPER = (9, 0)

@@ -42,7 +42,8 @@ def test_sums_stay_exact_and_launches_fit() -> None:
 
 ITEMS = {
     "imad": ("IMAD", 32), "wide": ("IMAD.WIDE.U32", 32), "wide_eighth": ("IMAD.WIDE.U32", 4),
-    "pack": ("F2FP.BF16.F32.PACK_AB", 32), "store": ("STG.E", 32), "store_wide": ("IMAD.WIDE.U32", 32), "matrix": ("STSM.16.M88.4", 32), "lds": ("LDS", 32),
+    "pack": ("F2FP.BF16.F32.PACK_AB", 32),
+    "store": ("STG.E", 32), "store_wide": ("IMAD.WIDE.U32", 32), "matrix": ("STSM.16.M88.4", 32), "lds": ("LDS", 32),
 }  # fmt: skip
 
 
