@@ -21,7 +21,10 @@ from gpusim.workload.gmma import gmma_atom, wgmma_descriptors
 from gpusim.workload.launch import Mbarrier, RoleContext
 from gpusim.workload.operand import epilogue_store, stmatrix_writes
 
-KINDS = ("nothing", "imad", "wide", "wide_eighth", "pack", "store", "store_wide", "matrix", "lds")
+KINDS = (
+    "nothing", "imad", "wide", "wide_eighth", "high", "high_eighth", "divide", "pack", "store", "store_wide", "matrix",
+    "lds",
+)  # fmt: skip
 """In kernel.cu's order."""
 WAYS = ("none", "near", "direct", "staged")
 SOME_N, WAITS = (64, 128, 256), (0, 1, 2, 4)
@@ -32,7 +35,7 @@ TILES, TILE_STEPS = 6, (8, 24)
 ROUNDS = (16, 144)
 """Steps of the two rounds of `waits`; a step is what the second has more."""
 PITCH, NUM_STAGES, SCRATCH_BYTES, PATCH_BYTES = 256, 4, 32768, 8192
-THREE = 3
+THREE, SIXTEEN = 3, 16
 
 # ---------------------------------------------------------------------------------------------- entry points
 
@@ -133,7 +136,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         kernel=config["kernel"],
         arguments=(
             by_value(told), Input(image(M, 0)), Input(image(n, 1)),
-            Input(np.array([1, THREE, 16, *[0] * 128], dtype="<u4")),
+            Input(np.array([1, THREE, SIXTEEN, *[0] * 128], dtype="<u4")),
             Output("out", np.zeros((2 * M, PITCH), dtype="<u2")),
             Output("sums", np.full(threads, -1, dtype="<i4")),
             Output("words", np.zeros(128, dtype="<u4")),
@@ -188,6 +191,14 @@ def wanted_words(config: Config) -> NDArray[np.uint32]:
     elif kind == "wide_eighth":
         d = d + np.where(i < TURN // 8, num * (i + 1), 0)
         r = r + np.where(i > 0, THREE * TURN // 8 * num, 0)
+    elif kind == "high":
+        r = np.full((128, 8), SIXTEEN)
+    elif kind == "high_eighth":
+        r = np.where(i > 0, r + THREE * TURN // 8 * num, SIXTEEN)
+    elif kind == "divide":
+        r = r.copy()
+        for _ in range(TURN // 8 * num):
+            r[:, 0] = (r[:, 0] + 1000003) // r[:, 1]
     elif kind == "pack":
         # the low half; the high one is what the word before rounds to: nothing
         r = np.broadcast_to(((i + 1).astype("<f4").view("<u4") >> 16).astype(np.int64), (128, 8))
@@ -251,6 +262,8 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 WARM_TILES, TWIN_STEPS = 1, 24
+DIVISION_CYCLES = 140.0
+"""Of a chain's division of 32-bit integers. Source: guess, from its SASS."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -265,9 +278,12 @@ def _items(kind: str, turn: int) -> Iterator[Any]:
     fragments = epilogue_store(M, TURN * 4, 2, "wgmma")
     if kind in ("imad", "pack"):
         yield ops.Alu(TURN)
-    elif kind == "wide":
+    elif kind in ("wide", "high"):
         yield ops.MadWide(TURN)
-    elif kind == "wide_eighth":
+    elif kind == "divide":
+        for _ in range(TURN // 8):
+            yield ops.Alu(DIVISION_CYCLES / 4.0, is_chain=True)
+    elif kind in ("wide_eighth", "high_eighth"):
         for _ in range(TURN // 8):
             yield ops.MadWide(1)
             yield ops.Alu(7)

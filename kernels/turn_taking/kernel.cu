@@ -13,7 +13,7 @@ constexpr int kKSteps = 4;  // wgmmas between a fence and a commit: one for each
 constexpr int kTurn = 32;   // items of a turn of the other warpgroup
 constexpr uint32_t kPatience = 1u << 16, kWarpgroup = 128, kStages = 4, kScratch = 32768;
 
-enum Kind { kNothing, kImad, kWide, kWideEighth, kPack, kStore, kStoreWide, kMatrix, kLds };
+enum Kind { kNothing, kImad, kWide, kWideEighth, kHigh, kHighEighth, kDivide, kPack, kStore, kStoreWide, kMatrix, kLds };
 enum Way { kNone, kNear, kDirect, kStaged };  // of D out: not at all; two pointers and offsets; an IMAD.WIDE for each; by stmatrix
 
 struct Plan {
@@ -119,7 +119,7 @@ __device__ __forceinline__ uint32_t fill_operands(const Plan &plan, const uint4 
 // Items of a kind, each with registers i = j % 8.
 template <int kKind>
 struct Work {
-    uint32_t r[8], one, three, sixteen, to;
+    uint32_t r[8], one, three, sixteen, nothing, to;
     float f[8];
     uint64_t d[8], near[2];
 
@@ -128,6 +128,7 @@ struct Work {
         one = numbers[0];
         three = numbers[1];
         sixteen = numbers[2];
+        nothing = numbers[3];
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
             r[i] = one * (thread * 8) + i + 1;
@@ -150,6 +151,17 @@ struct Work {
             if constexpr (kKind == kWideEighth) {  // one of eight; the others are IMADs
                 if (i == 0) mad_wide(d[j / 8], static_cast<uint32_t>(d[j / 8] >> 32), one);
                 if (i != 0) asm volatile("mad.lo.u32 %0, %0, %1, %2;" : "+r"(r[i]) : "r"(one), "r"(three));
+            }
+            if constexpr (kKind == kHigh) asm volatile("mad.hi.u32 %0, %0, %1, %2;" : "+r"(r[i]) : "r"(three), "r"(sixteen));
+            if constexpr (kKind == kHighEighth) {
+                if (i == 0) asm volatile("mad.hi.u32 %0, %0, %1, %2;" : "+r"(r[i]) : "r"(three), "r"(sixteen));
+                if (i != 0) asm volatile("mad.lo.u32 %0, %0, %1, %2;" : "+r"(r[i]) : "r"(one), "r"(three));
+            }
+            if constexpr (kKind == kDivide) {  // four, each of what the one before has left
+                if (i == 0) {
+                    r[0] = (r[0] + 1000003u) / r[1];
+                    r[1] += nothing;
+                }
             }
             if constexpr (kKind == kPack) r[i] = pack(f[i], __uint_as_float(r[i]));
             if constexpr (kKind == kStore)

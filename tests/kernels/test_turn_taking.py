@@ -42,6 +42,7 @@ def test_sums_stay_exact_and_launches_fit() -> None:
 
 ITEMS = {
     "imad": ("IMAD", 32), "wide": ("IMAD.WIDE.U32", 32), "wide_eighth": ("IMAD.WIDE.U32", 4),
+    "high": ("IMAD.HI.U32", 32), "high_eighth": ("IMAD.HI.U32", 4), "divide": ("IMAD.HI.U32", 8),
     "pack": ("F2FP.BF16.F32.PACK_AB", 32),
     "store": ("STG.E", 32), "store_wide": ("IMAD.WIDE.U32", 32), "matrix": ("STSM.16.M88.4", 32), "lds": ("LDS", 32),
 }  # fmt: skip
@@ -104,12 +105,16 @@ def walked(config: dict[str, str], thread: int) -> int:
     for _ in range(int(config["turns"])):
         for j in range(32):
             i = j % 8
-            if kind == "imad" or (kind == "wide_eighth" and i):
+            if kind == "imad" or (kind in ("wide_eighth", "high_eighth") and i):
                 r[i] = r[i] + 3
             elif kind == "wide":
                 d[i] += d[i] >> 32
             elif kind == "wide_eighth":
                 d[j // 8] += d[j // 8] >> 32
+            elif kind == "divide" and not i:
+                r[0] = (r[0] + 1000003) // r[1]
+            elif kind == "high" or (kind == "high_eighth" and not i):
+                r[i] = (r[i] * 3 >> 32) + 16
             elif kind == "pack":
                 high, low = (np.uint32(r[i]), np.float32(i + 1).view(np.uint32))
                 r[i] = (int(high) + 0x7FFF >> 16 << 16) + (int(low) >> 16)
