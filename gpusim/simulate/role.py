@@ -133,7 +133,7 @@ class Role:
         self.blocked_since = 0.0
         self.must_retry = self.is_done = False
         self.partly: tuple[float, float] | None = None
-        """Of an access to shared memory that waits for the rest of its turn: since when, wavefronts left."""
+        """Of an op that waits for the rest of its turn beside wgmma: since when, wavefronts, lines or instructions left."""
         self.wait_state = WarpState.ISSUE
         self.handlers = engine.handlers
         self.op: Any = None

@@ -262,6 +262,8 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 WARM_TILES, TWIN_STEPS = 1, 24
+LOOP_INSTRUCTIONS = 2
+"""Of a turn, beside its items and the branch. Source: SASS."""
 DIVISION_CYCLES = 140.0
 """Of a chain's division of 32-bit integers. Source: guess, from its SASS."""
 
@@ -277,7 +279,7 @@ def _items(kind: str, turn: int) -> Iterator[Any]:
     """A turn of the other warpgroup."""
     fragments = epilogue_store(M, TURN * 4, 2, "wgmma")
     if kind in ("imad", "pack"):
-        yield ops.Alu(TURN)
+        yield ops.Alu(TURN + LOOP_INSTRUCTIONS)
     elif kind in ("wide", "high"):
         yield ops.MadWide(TURN)
     elif kind == "divide":
@@ -287,6 +289,7 @@ def _items(kind: str, turn: int) -> Iterator[Any]:
         for _ in range(TURN // 8):
             yield ops.MadWide(1)
             yield ops.Alu(7)
+        yield ops.Alu(LOOP_INSTRUCTIONS)
     elif kind in ("store", "store_wide"):
         if kind == "store":
             yield ops.GlobalStore("D", (0, 0), fragments)

@@ -24,7 +24,7 @@ def stage(*, returns: float = 100.0) -> Smem:
     spec = replace(TOY.smem, operand_load_registers_per_cycle=returns)
     assert spec.wavefronts_per_cycle == 1.0
     smem = Smem(spec, counters=SmemCounters())
-    smem.read_operands(0.25, 40.0)
+    smem.read_operands(0.25, 0.125, 40.0)
     return smem
 
 
@@ -48,9 +48,20 @@ def test_an_access_behind_one_that_takes_all_they_leave_waits_for_their_end() ->
 
 
 def test_loads_use_no_more_than_returns() -> None:
-    """An eighth of a register a cycle: 5 of 12 wavefronts of a register each by cycle 40, 10 of those of half a one."""
+    """An eighth of a register a cycle: 5 of 12 wavefronts of a register each by cycle 40."""
     assert stage(returns=0.125).load(12.0, registers_per_wavefront=1.0, at_cycle=0.0, weight=1.0) == (40.0, 7.0)
-    assert stage(returns=0.125).load(12.0, registers_per_wavefront=0.5, at_cycle=0.0, weight=1.0) == (40.0, 2.0)
+
+
+def test_loads_with_conflicts_have_a_share_of_their_own() -> None:
+    assert stage().load(12.0, registers_per_wavefront=1.0, at_cycle=0.0, weight=1.0) == (40.0, 2.0)
+    assert stage().load(12.0, registers_per_wavefront=0.5, at_cycle=0.0, weight=1.0) == (40.0, 7.0)
+
+
+def test_lines_of_global_stores_pass_as_wavefronts_and_are_not_counted() -> None:
+    smem = stage()
+    assert smem.pass_lines(12.0, at_cycle=0.0, weight=1.0) == (40.0, 2.0)
+    assert smem.counters.wavefronts == 0.0
+    assert smem.is_read(39.0) and not smem.is_read(40.0)
 
 
 def test_without_wgmma_an_access_is_one() -> None:

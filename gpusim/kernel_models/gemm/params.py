@@ -199,6 +199,10 @@ class GemmParams(KernelParams):
     store_code: Instructions = Field(
         0.0, description="the same of a tile's way out: addresses and edges, beside conversion and stores"
     )
+    store_wide_code: Instructions = Field(
+        0.0, description="a warp's products of 64 bits (IMAD.WIDE) on a tile's way out, which store_code leaves out: they "
+        "take turns with wgmma"
+    )
     registers: Annotated[int, Field(ge=24, le=255)] | None = Field(
         None, description="registers a thread is launched with, as ptxas -v says of a kernel that exists; by default worked "
         "out from tile and schedule"

@@ -31,6 +31,8 @@ class SmemSpec:
     """The same of a line of global stores."""
     operand_load_registers_per_cycle: float
     """What loads of warps return beside operand reads of wgmma, in registers of a warp (128 bytes)."""
+    operand_store_wavefronts_per_cycle: float
+    """What stores of warps, to shared memory or past it, take of the stage beside them at most."""
 
 
 COMMIT_WAVEFRONTS = 3.0
@@ -88,11 +90,12 @@ class Smem(Component):
     Models: one wavefront a cycle for all warps of the SM, latency, and the slower pace of one warp's own wavefronts,
     whether it reads, writes or swaps; a vector's words return one after the other; operand reads of wgmma go first (the
     tensor core's own rate covers them): until they end, accesses of warps have what they leave, of which loads use no more
-    than returns so many registers a cycle, and then the whole stage, until operands are read again; what cp.async brings,
-    and global loads and stores of threads, go in between the wavefronts of the warps, one by one, and where they leave
-    cycles idle; but copies around L1 take their place as they are asked for, a cycle for each row, and what loads later goes
-    behind them (kernels/mma_loops: a step of warps that copy, read and multiply takes a cycle more for each row, whatever
-    its bytes).
+    than returns so many registers a cycle, stores so much; then the whole stage, until operands are read again; what
+    cp.async brings, and global loads and stores of threads, go in between the wavefronts of the warps, one by one, and where
+    they leave cycles idle; but copies around L1 take their place as they are asked for, a cycle for each row, and what loads
+    later goes behind them (kernels/mma_loops: a step of warps that copy, read and multiply takes a cycle more for each row,
+    whatever its bytes). Beside operand reads a line of global stores is a wavefront like those of warps' stores
+    (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a cycle, where they leave 0.04, 0.25, 0.38).
     Ignores: that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads they lose 5 to
     10 %); why loads return no faster there (perhaps as sums take the registers' ports); the pace of one sub-partition;
     that a store comes three cycles later to the data stage than a load; how long an atomic's verb takes.
@@ -108,7 +111,8 @@ class Smem(Component):
         self.counters = counters
         self.data = GapPipe(units_per_cycle=spec.wavefronts_per_cycle)
         self._operands_until = 0.0
-        self._free_share = 1.0
+        self._most_stored = spec.operand_store_wavefronts_per_cycle / spec.wavefronts_per_cycle
+        self._free_share = self._conflict_share = 1.0
         self._filling = 0.0
         self._idle_since = 0.0
 
@@ -119,6 +123,8 @@ class Smem(Component):
         most = 1.0
         if at_cycle < self._operands_until and registers_per_wavefront > 0.0:
             most = self.spec.operand_load_registers_per_cycle / registers_per_wavefront / self.data.rate
+            if registers_per_wavefront < 1.0 and self._conflict_share < most:
+                most = self._conflict_share
         end, left = self._take(num_wavefronts, at_cycle, weight, most)
         self.counters.wavefronts += (num_wavefronts - left) * weight
         self.counters.load_wavefronts += (num_wavefronts - left) * weight
@@ -173,6 +179,14 @@ class Smem(Component):
         self._filling += num_wavefronts
         self.data.busy_cycles += num_wavefronts / self.data.rate * weight
 
+    def is_read(self, cycle: float) -> bool:
+        """Whether operands are read then."""
+        return cycle < self._operands_until - EPSILON_CYCLES
+
+    def pass_lines(self, num_lines: float, *, at_cycle: float, weight: float) -> tuple[float, float]:
+        """Let lines of global stores pass beside operand reads; returns (end, lines that must ask again then)."""
+        return self._take(num_lines, at_cycle, weight, self._most_stored)
+
     def _reserve(self, num_wavefronts: float, at_cycle: float, weight: float) -> float:
         """Queue an access, and what fills pass on the way; those are counted already."""
         data, passing = self.data, self._passing(num_wavefronts, at_cycle)
@@ -195,7 +209,7 @@ class Smem(Component):
 
     def store(self, num_wavefronts: float, *, at_cycle: float, weight: float) -> tuple[float, float]:
         """Write; returns the cycle at which what could be written is in, and the wavefronts that must ask again then."""
-        end, left = self._take(num_wavefronts, at_cycle, weight)
+        end, left = self._take(num_wavefronts, at_cycle, weight, self._most_stored)
         self.counters.wavefronts += (num_wavefronts - left) * weight
         self.counters.store_wavefronts += (num_wavefronts - left) * weight
         return end, left
@@ -216,9 +230,9 @@ class Smem(Component):
         own = at_cycle + (wavefronts_per_warp - 1.0) * spec.warp_cycles_per_wavefront + 1.0 / spec.wavefronts_per_cycle
         return (end if end > own else own) + spec.atomic_latency_cycles
 
-    def read_operands(self, free_share: float, until_cycle: float) -> None:
-        """Operand reads leave ``free_share`` of the data stage until then."""
-        self._free_share = free_share
+    def read_operands(self, free_share: float, conflict_share: float, until_cycle: float) -> None:
+        """Operand reads leave ``free_share`` of the data stage until then, ``conflict_share`` to loads with conflicts."""
+        self._free_share, self._conflict_share = free_share, conflict_share
         self._operands_until = until_cycle
 
     def _take(
@@ -229,7 +243,7 @@ class Smem(Component):
         until = self._operands_until
         if not until or share >= 1.0:
             return self._reserve(num_wavefronts, at_cycle, weight), 0.0
-        if at_cycle >= until - EPSILON_CYCLES:  # wgmma may begin soon
+        if not self.is_read(at_cycle):  # wgmma may begin soon
             passing = min(num_wavefronts, TURN_WAVEFRONTS)
             return self._reserve(passing, at_cycle, weight), num_wavefronts - passing
         begin = max(at_cycle, self.data.free_at)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpusim.simulate.costs.memory import until_stored
-from gpusim.simulate.role import Pause, Resume, Role, is_pair, lacks, peer
+from gpusim.simulate.costs.memory import ask_again, until_stored
+from gpusim.simulate.role import Pause, Role, is_pair, lacks, peer
 from gpusim.simulate.timeline import WarpState
 from gpusim.units import WAVEFRONT_BYTES
 from gpusim.workload import ops
@@ -35,7 +35,7 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
     if left:
         if stage is not None:
             stage.read(at, end, "" if stage.is_full(at) else role.who())
-        return go_on_at(role, end, asked_at, left)
+        return ask_again(role, end, asked_at, left)
     words = 1.0
     if not is_matrix and access.num_requests:
         words = access.num_bytes / (WAVEFRONT_BYTES * access.num_requests)
@@ -47,15 +47,6 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
     token = ops.Token(is_long=False)
     token.ready_cycle = ready
     return token
-
-
-def go_on_at(role: Role, cycle: float, asked_at: float, left: float) -> Pause:
-    """Operand reads leave no room for the rest of an access: ask again when they were to end."""
-    role.partly = asked_at, left
-    role.must_retry = True
-    wake = role.block(WarpState.LSU, "the data stage of shared memory")
-    Resume(role, wake)(cycle)
-    return wake
 
 
 def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> Pause:
@@ -74,7 +65,7 @@ def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> Pause:
     begun, left = partly
     end, left = smem.store(left, at_cycle=at, weight=role.count)
     if left:
-        return go_on_at(role, end, begun, left)
+        return ask_again(role, end, begun, left)
     role.partly = None
     end = max(end, begun + wavefronts / role.num_warps * smem.spec.warp_cycles_per_wavefront)
     last = 1.0 / smem.spec.wavefronts_per_cycle
