@@ -362,25 +362,28 @@ REGISTERS: Mapping[str, int] = {
 """Of a thread at launch, as ptxas of CUDA 13.0 has them; with setmaxnreg it takes the most that all warps can have."""
 LIMITED = {384: 168, 512: 128}
 """That is, by threads of a CTA."""
-CODE: Mapping[str, tuple[int, int, int, int]] = {
-    "ms1_64x64x64_c1x1_d0_bf16": (390, 182, 443, 593), "ms1_64x128x64_c1x1_d1_bf16": (413, 182, 445, 853),
-    "ms2_128x64x64_c1x1_d1_bf16": (413, 182, 454, 593), "ms2_128x128x64_c1x1_d0_bf16": (390, 182, 446, 853),
-    "ms2_128x128x64_c1x1_d1_bf16": (413, 182, 445, 853), "ms2_128x128x128_c1x1_d0_bf16": (436, 320, 446, 853),
-    "ws1_64x64x64_c1x1_d1_bf16": (254, 89, 411, 626), "ws1_64x128x64_c1x1_d1_bf16": (254, 91, 411, 860),
-    "ws1_128x128x64_c1x1_d1_bf16": (302, 91, 406, 2792), "co2_128x64x64_c1x1_d1_regs_bf16": (254, 91, 411, 640),
-    "co2_128x128x64_c1x1_d1_bf16": (254, 91, 411, 874), "co2_128x128x64_c1x2_d1_regs_bf16": (257, 84, 399, 1581),
-    "co2_128x128x128_c1x1_d1_regs_bf16": (302, 98, 411, 874), "co2_128x256x64_c1x1_d1_bf16": (305, 91, 399, 2859),
-    "co2_128x256x64_c1x1_d1_regs_bf16": (302, 91, 406, 2899), "co2_128x256x64_c2x1_d1_regs_bf16": (305, 84, 406, 2899),
-    "co2_128x256x64_c1x2_d1_regs_bf16": (305, 84, 399, 2899), "co2_256x128x64_c1x1_d1_regs_bf16": (302, 91, 406, 2818),
-    "co2_256x128x64_c2x1_d1_regs_bf16": (305, 84, 412, 2814), "co3_192x192x64_c1x1_d1_bf16": (278, 91, 406, 2667),
-    "co3_192x192x64_c1x1_d1_regs_bf16": (278, 91, 406, 2648), "pp2_64x128x64_c1x1_d1_bf16": (220, 91, 599, 932),
-    "pp2_64x256x64_c1x1_d1_bf16": (308, 91, 589, 2910), "pp2_64x256x64_c1x1_d1_regs_bf16": (300, 91, 590, 2948),
-    "pp2_64x256x64_c2x1_d1_regs_bf16": (303, 84, 592, 2946), "co2_128x128x128_c1x1_d1_regs_fp8": (254, 91, 411, 874),
-    "co2_128x256x128_c2x1_d1_regs_fp8": (305, 84, 406, 2899),
+CODE: Mapping[str, tuple[int, int, int, int, int]] = {
+    "ms1_64x64x64_c1x1_d0_bf16": (390, 182, 443, 558, 11), "ms1_64x128x64_c1x1_d1_bf16": (413, 182, 445, 799, 19),
+    "ms2_128x64x64_c1x1_d1_bf16": (413, 182, 454, 558, 11), "ms2_128x128x64_c1x1_d0_bf16": (390, 182, 446, 799, 19),
+    "ms2_128x128x64_c1x1_d1_bf16": (413, 182, 445, 799, 19), "ms2_128x128x128_c1x1_d0_bf16": (436, 320, 446, 799, 19),
+    "ws1_64x64x64_c1x1_d1_bf16": (254, 89, 411, 595, 11), "ws1_64x128x64_c1x1_d1_bf16": (254, 91, 411, 805, 19),
+    "ws1_128x128x64_c1x1_d1_bf16": (302, 91, 406, 2636, 64), "co2_128x64x64_c1x1_d1_regs_bf16": (254, 91, 411, 605, 11),
+    "co2_128x128x64_c1x1_d1_bf16": (254, 91, 411, 819, 19), "co2_128x128x64_c1x2_d1_regs_bf16": (257, 84, 399, 1504, 32),
+    "co2_128x128x128_c1x1_d1_regs_bf16": (302, 98, 411, 817, 19), "co2_128x256x64_c1x1_d1_bf16": (305, 91, 399, 2702, 64),
+    "co2_128x256x64_c1x1_d1_regs_bf16": (302, 91, 406, 2742, 64),
+    "co2_128x256x64_c2x1_d1_regs_bf16": (305, 84, 406, 2742, 64),
+    "co2_128x256x64_c1x2_d1_regs_bf16": (305, 84, 399, 2742, 64),
+    "co2_256x128x64_c1x1_d1_regs_bf16": (302, 91, 406, 2659, 64),
+    "co2_256x128x64_c2x1_d1_regs_bf16": (305, 84, 412, 2659, 64), "co3_192x192x64_c1x1_d1_bf16": (278, 91, 406, 2550, 48),
+    "co3_192x192x64_c1x1_d1_regs_bf16": (278, 91, 406, 2531, 48), "pp2_64x128x64_c1x1_d1_bf16": (220, 91, 599, 882, 19),
+    "pp2_64x256x64_c1x1_d1_bf16": (308, 91, 589, 2753, 64), "pp2_64x256x64_c1x1_d1_regs_bf16": (300, 91, 590, 2791, 64),
+    "pp2_64x256x64_c2x1_d1_regs_bf16": (303, 84, 592, 2789, 64),
+    "co2_128x128x128_c1x1_d1_regs_fp8": (254, 91, 411, 817, 19),
+    "co2_128x256x128_c2x1_d1_regs_fp8": (305, 84, 406, 2742, 64),
 }  # fmt: skip
 """Cycles that an entry point's own instructions take a warp, in order, with the stalls and waits for results that nvcc 13.0
 has scheduled (``gpusim.evidence.issue``): a k-step beside wgmma, barriers and copies; asking for a k-step's copies; a tile's
-place; a tile's way out of registers."""
+place; a tile's way out of registers without its IMAD.WIDEs; how many these are."""
 SETUP: Mapping[str, int] = {
     "ms1_64x64x64_c1x1_d0_bf16": 634, "ms1_64x128x64_c1x1_d1_bf16": 682, "ms2_128x64x64_c1x1_d1_bf16": 669,
     "ms2_128x128x64_c1x1_d0_bf16": 679, "ms2_128x128x64_c1x1_d1_bf16": 679, "ms2_128x128x128_c1x1_d0_bf16": 679,
@@ -395,21 +398,23 @@ SETUP: Mapping[str, int] = {
     "co2_128x128x128_c1x1_d1_regs_fp8": 679, "co2_128x256x128_c2x1_d1_regs_fp8": 774,
 }  # fmt: skip
 """The same of a CTA before its first tile: barriers of up to four stages, which warp does what."""
-STAGED_CODE = {"smem": (435, 282), "tma_store": (345, 140)}
+STAGED_CODE = {"smem": (435, 266), "tma_store": (345, 140)}
+STAGED_WIDE = {"smem": 4, "tma_store": 0}
 """The same of a tile's way out through shared memory, and more for each 64 columns and rows of a warpgroup. Source: SASS of
 ``ws1_64x64x64`` and ``ws1_64x128x64``, whose tiles leave as one slice: the line through both."""
 
 
 def code_of(entry: Entry, epilogue: str) -> dict[str, float]:
     """An entry point's own instructions, to the model."""
-    step, copy, tile, direct = CODE[entry.name]
+    step, copy, tile, direct, wide = CODE[entry.name]
     rows = entry.tile[0] if entry.schedule == "pingpong" else entry.tile[0] // entry.consumers
+    panels = (entry.tile[1] // 64) * (rows // 64)
     base, each = STAGED_CODE.get(epilogue, (direct, 0))
-    store = base + each * (entry.tile[1] // 64) * (rows // 64)
+    store, wide = base + each * panels, STAGED_WIDE[epilogue] * panels if epilogue in STAGED_WIDE else wide
     cycles = {
         "setup_code": SETUP[entry.name], "step_code": step, "copy_code": copy, "tile_code": tile, "store_code": store,
     }  # fmt: skip
-    return {name: number / DEPENDENT_CYCLES for name, number in cycles.items()}
+    return {name: number / DEPENDENT_CYCLES for name, number in cycles.items()} | {"store_wide_code": float(wide)}
 
 
 def registers_of(entry: Entry) -> int:
