@@ -362,28 +362,38 @@ REGISTERS: Mapping[str, int] = {
 """Of a thread at launch, as ptxas of CUDA 13.0 has them; with setmaxnreg it takes the most that all warps can have."""
 LIMITED = {384: 168, 512: 128}
 """That is, by threads of a CTA."""
-CODE: Mapping[str, tuple[int, int, int, int, int]] = {
-    "ms1_64x64x64_c1x1_d0_bf16": (390, 182, 443, 558, 11), "ms1_64x128x64_c1x1_d1_bf16": (413, 182, 445, 799, 19),
-    "ms2_128x64x64_c1x1_d1_bf16": (413, 182, 454, 558, 11), "ms2_128x128x64_c1x1_d0_bf16": (390, 182, 446, 799, 19),
-    "ms2_128x128x64_c1x1_d1_bf16": (413, 182, 445, 799, 19), "ms2_128x128x128_c1x1_d0_bf16": (436, 320, 446, 799, 19),
-    "ws1_64x64x64_c1x1_d1_bf16": (254, 89, 411, 595, 11), "ws1_64x128x64_c1x1_d1_bf16": (254, 91, 411, 805, 19),
-    "ws1_128x128x64_c1x1_d1_bf16": (302, 91, 406, 2636, 64), "co2_128x64x64_c1x1_d1_regs_bf16": (254, 91, 411, 605, 11),
-    "co2_128x128x64_c1x1_d1_bf16": (254, 91, 411, 819, 19), "co2_128x128x64_c1x2_d1_regs_bf16": (257, 84, 399, 1504, 32),
-    "co2_128x128x128_c1x1_d1_regs_bf16": (302, 98, 411, 817, 19), "co2_128x256x64_c1x1_d1_bf16": (305, 91, 399, 2702, 64),
-    "co2_128x256x64_c1x1_d1_regs_bf16": (302, 91, 406, 2742, 64),
-    "co2_128x256x64_c2x1_d1_regs_bf16": (305, 84, 406, 2742, 64),
-    "co2_128x256x64_c1x2_d1_regs_bf16": (305, 84, 399, 2742, 64),
-    "co2_256x128x64_c1x1_d1_regs_bf16": (302, 91, 406, 2659, 64),
-    "co2_256x128x64_c2x1_d1_regs_bf16": (305, 84, 412, 2659, 64), "co3_192x192x64_c1x1_d1_bf16": (278, 91, 406, 2550, 48),
-    "co3_192x192x64_c1x1_d1_regs_bf16": (278, 91, 406, 2531, 48), "pp2_64x128x64_c1x1_d1_bf16": (220, 91, 599, 882, 19),
-    "pp2_64x256x64_c1x1_d1_bf16": (308, 91, 589, 2753, 64), "pp2_64x256x64_c1x1_d1_regs_bf16": (300, 91, 590, 2791, 64),
-    "pp2_64x256x64_c2x1_d1_regs_bf16": (303, 84, 592, 2789, 64),
-    "co2_128x128x128_c1x1_d1_regs_fp8": (254, 91, 411, 817, 19),
-    "co2_128x256x128_c2x1_d1_regs_fp8": (305, 84, 406, 2742, 64),
+CODE: Mapping[str, tuple[int, ...]] = {
+    "ms1_64x64x64_c1x1_d0_bf16": (390, 182, 407, 0, 558, 9, 11),
+    "ms1_64x128x64_c1x1_d1_bf16": (413, 182, 410, 0, 799, 9, 19),
+    "ms2_128x64x64_c1x1_d1_bf16": (413, 182, 419, 0, 558, 9, 11),
+    "ms2_128x128x64_c1x1_d0_bf16": (390, 182, 411, 0, 799, 9, 19),
+    "ms2_128x128x64_c1x1_d1_bf16": (413, 182, 410, 0, 799, 9, 19),
+    "ms2_128x128x128_c1x1_d0_bf16": (436, 320, 411, 0, 799, 9, 19),
+    "ws1_64x64x64_c1x1_d1_bf16": (254, 89, 401, 0, 595, 9, 11), "ws1_64x128x64_c1x1_d1_bf16": (254, 91, 401, 0, 805, 9, 19),
+    "ws1_128x128x64_c1x1_d1_bf16": (302, 91, 396, 0, 2636, 9, 64),
+    "co2_128x64x64_c1x1_d1_regs_bf16": (254, 91, 401, 0, 605, 9, 11),
+    "co2_128x128x64_c1x1_d1_bf16": (254, 91, 401, 0, 819, 9, 19),
+    "co2_128x128x64_c1x2_d1_regs_bf16": (257, 84, 389, 0, 1504, 9, 32),
+    "co2_128x128x128_c1x1_d1_regs_bf16": (302, 98, 401, 0, 817, 9, 19),
+    "co2_128x256x64_c1x1_d1_bf16": (305, 91, 399, 0, 2702, 9, 64),
+    "co2_128x256x64_c1x1_d1_regs_bf16": (302, 91, 396, 0, 2742, 9, 64),
+    "co2_128x256x64_c2x1_d1_regs_bf16": (305, 84, 396, 0, 2742, 9, 64),
+    "co2_128x256x64_c1x2_d1_regs_bf16": (305, 84, 389, 0, 2742, 9, 64),
+    "co2_256x128x64_c1x1_d1_regs_bf16": (302, 91, 396, 0, 2659, 9, 64),
+    "co2_256x128x64_c2x1_d1_regs_bf16": (305, 84, 402, 0, 2659, 9, 64),
+    "co3_192x192x64_c1x1_d1_bf16": (278, 91, 396, 0, 2550, 9, 48),
+    "co3_192x192x64_c1x1_d1_regs_bf16": (278, 91, 396, 0, 2531, 9, 48),
+    "pp2_64x128x64_c1x1_d1_bf16": (220, 91, 412, 185, 882, 9, 19),
+    "pp2_64x256x64_c1x1_d1_bf16": (308, 91, 410, 177, 2753, 9, 64),
+    "pp2_64x256x64_c1x1_d1_regs_bf16": (300, 91, 400, 168, 2791, 9, 64),
+    "pp2_64x256x64_c2x1_d1_regs_bf16": (303, 84, 405, 168, 2789, 9, 64),
+    "co2_128x128x128_c1x1_d1_regs_fp8": (254, 91, 401, 0, 817, 9, 19),
+    "co2_128x256x128_c2x1_d1_regs_fp8": (305, 84, 396, 0, 2742, 9, 64),
 }  # fmt: skip
 """Cycles that an entry point's own instructions take a warp, in order, with the stalls and waits for results that nvcc 13.0
 has scheduled (``gpusim.evidence.issue``): a k-step beside wgmma, barriers and copies; asking for a k-step's copies; a tile's
-place; a tile's way out of registers without its IMAD.WIDEs; how many these are."""
+place; what of that stands behind the wait for a turn; a tile's way out of registers; all without IMAD.WIDE and IMAD.HI, of
+which so many stand in the place and so many on the way out."""
 SETUP: Mapping[str, int] = {
     "ms1_64x64x64_c1x1_d0_bf16": 634, "ms1_64x128x64_c1x1_d1_bf16": 682, "ms2_128x64x64_c1x1_d1_bf16": 669,
     "ms2_128x128x64_c1x1_d0_bf16": 679, "ms2_128x128x64_c1x1_d1_bf16": 679, "ms2_128x128x128_c1x1_d0_bf16": 679,
@@ -406,15 +416,17 @@ STAGED_WIDE = {"smem": 4, "tma_store": 0}
 
 def code_of(entry: Entry, epilogue: str) -> dict[str, float]:
     """An entry point's own instructions, to the model."""
-    step, copy, tile, direct, wide = CODE[entry.name]
+    step, copy, tile, turn, direct, tile_wide, wide = CODE[entry.name]
     rows = entry.tile[0] if entry.schedule == "pingpong" else entry.tile[0] // entry.consumers
     panels = (entry.tile[1] // 64) * (rows // 64)
     base, each = STAGED_CODE.get(epilogue, (direct, 0))
     store, wide = base + each * panels, STAGED_WIDE[epilogue] * panels if epilogue in STAGED_WIDE else wide
     cycles = {
-        "setup_code": SETUP[entry.name], "step_code": step, "copy_code": copy, "tile_code": tile, "store_code": store,
+        "setup_code": SETUP[entry.name], "step_code": step, "copy_code": copy, "tile_code": tile, "turn_code": turn,
+        "store_code": store,
     }  # fmt: skip
-    return {name: number / DEPENDENT_CYCLES for name, number in cycles.items()} | {"store_wide_code": float(wide)}
+    found = {name: number / DEPENDENT_CYCLES for name, number in cycles.items()}
+    return found | {"tile_wide_code": float(tile_wide), "store_wide_code": float(wide)}
 
 
 def registers_of(entry: Entry) -> int:
