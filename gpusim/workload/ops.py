@@ -424,10 +424,14 @@ class Fma(Op):
 
 @dataclass(frozen=True, slots=True)
 class Alu(Op):
-    """Integer, logic, conversion and move work: ``num_instructions`` of each warp; in a chain each uses the one before."""
+    """Integer, logic, conversion and move work: ``num_instructions`` of each warp; in a chain each uses the one before.
+
+    ``num_beside``: as many as a chain is worth while wgmma runs on the SM, where that is more.
+    """
 
     num_instructions: float
     is_chain: bool = False
+    num_beside: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

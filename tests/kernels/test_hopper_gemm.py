@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim.evidence.case import Config, Windows, WrongAnswer, load_case
-from gpusim.evidence.issue import issue_cycles, loop_cycles, way
+from gpusim.evidence.issue import BESIDE_WGMMA, is_wide, issue_cycles, loop_cycles, way
 from gpusim.evidence.sass import WARPGROUP_TENSOR, Instruction, KernelSass
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.kernel_models.gemm.room import staging_of
@@ -198,19 +198,16 @@ def code_in(kernel: KernelSass, schedule: str) -> tuple[int, ...]:
         places = list(way(kernel, whole.instructions[0].address, fills, taking("")))
     behind = next(item.address for item in kernel.instructions if item.address > end)
     direct = list(way(kernel, behind, tiles.instructions[-1].address, taking(DIRECT)))
-    cycles = (step, copy, *(issue_cycles(others_of(items)) for items in (tile, behind_turn, direct)))
-    return *map(round, cycles), num_wide(places), num_wide(direct)
+    tile_cycles, direct_cycles = (issue_cycles(others_of(items)) for items in (tile, direct))
+    cycles = (step, copy, tile_cycles, issue_cycles(behind_turn, BESIDE_WGMMA), direct_cycles)
+    beside = (round(issue_cycles(others_of(items), BESIDE_WGMMA)) for items in (tile, direct))
+    return *map(round, cycles), num_wide(places), num_wide(direct), *beside
 
 
 def spans(loop: KernelSass, inner: KernelSass) -> bool:
     """Whether a loop goes around another, and is none of those that multiply."""
     begin, end = inner.instructions[0].address, inner.instructions[-1].address
     return loop.instructions[0].address < begin and end < loop.instructions[-1].address and not loop.select("HGMMA", "QGMMA")
-
-
-def is_wide(item: Instruction) -> bool:
-    """Whether it is a product of 64 bits, which takes turns with wgmma."""
-    return item.opcode.startswith(("IMAD.WIDE", "IMAD.HI"))
 
 
 def others_of(items: list[tuple[Instruction, bool]]) -> list[tuple[Instruction, bool]]:

@@ -10,7 +10,7 @@ import pytest
 
 from gpusim import load_gpu
 from gpusim.evidence.case import Output, WrongAnswer, load_case
-from gpusim.evidence.issue import loop_cycles, turn
+from gpusim.evidence.issue import BESIDE_WGMMA, LATENCIES, issue_cycles, loop_cycles, turn
 from gpusim.evidence.sass import KernelSass
 
 Sass = Callable[[str, str], dict[str, KernelSass]]
@@ -83,6 +83,16 @@ def test_a_steps_code_is_that_of_the_sass(sass: Sass) -> None:
         loop = sorted(kernel.loops, key=lambda loop: len(loop.instructions))[-2]
         assert len(loop.select("HGMMA")) == (4 if n else 0)
         assert round(loop_cycles(turn(kernel, loop))) == case.CODE[n, num][2 * is_apart + gives], kernel.name
+
+
+def test_divisions_take_what_their_code_takes_alone_and_a_little_more_beside_wgmma(sass: Sass) -> None:
+    """Measured: 373 cycles a turn, and 700 to 750."""
+    kernel = sass("turn_taking", "sm_90a")["beside_n64_divide"]
+    items = turn(kernel, max(kernel.loops, key=lambda loop: len(loop.instructions)))
+    alone, beside = (
+        issue_cycles([*items, *items], latencies) - issue_cycles(items, latencies) for latencies in (LATENCIES, BESIDE_WGMMA)
+    )
+    assert alone == pytest.approx(373, rel=0.02) and 0.85 * 700 < beside < 750
 
 
 # ---------------------------------------------------------------------------------------------- check

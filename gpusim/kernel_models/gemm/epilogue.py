@@ -134,7 +134,8 @@ class Epilogue:
         params = self.plan.params
         found: list[Op] = []
         if params.store_code:
-            found.append(ops.Alu(params.store_code / num_slices, is_chain=True))
+            beside = params.store_beside_code / num_slices
+            found.append(ops.Alu(params.store_code / num_slices, is_chain=True, num_beside=beside))
         if params.store_wide_code:
             found.append(ops.MadWide(params.store_wide_code / num_slices))
         return found

@@ -130,6 +130,8 @@ def alu(role: Role, op: ops.Alu) -> Pause:
     """Integer pipe; in a chain each instruction waits for the one before it."""
     if op.is_chain and role.engine.is_ideal("own_code"):
         return None
+    if op.is_chain and op.num_beside > op.num_instructions > 0.0:
+        return slowed(role, op)
     scheduler = role.sm.warp_scheduler
     chained = role.t + op.num_instructions * scheduler.spec.dependent_cycles if op.is_chain else 0.0
     end = scheduler.execute(
@@ -137,6 +139,30 @@ def alu(role: Role, op: ops.Alu) -> Pause:
         wgmma_until=0.0 if op.is_chain else role.sm.tensor_core.wgmma_until,
     )
     role.spend(ISSUE, end if end > chained else chained)
+    return None
+
+
+def slowed(role: Role, op: ops.Alu) -> Pause:
+    """A chain that takes longer beside wgmma: what is left of it goes on at its pace when the wgmma that run have ended."""
+    scheduler = role.sm.warp_scheduler
+    share = 1.0
+    if role.partly is None:
+        scheduler.execute(
+            scheduler.alu_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
+        )
+    else:
+        share = role.partly[1]
+    role.partly = None
+    left_cycles = role.sm.tensor_core.wgmma_until - role.t
+    if left_cycles <= EPSILON_CYCLES:
+        role.spend(ISSUE, role.t + share * op.num_instructions * scheduler.spec.dependent_cycles)
+        return None
+    beside_cycles = op.num_beside * scheduler.spec.dependent_cycles
+    now = min(share, left_cycles / beside_cycles)
+    end = role.t + now * beside_cycles
+    if (share - now) * op.num_instructions > EPSILON_INSTRUCTIONS:
+        return ask_again(role, end, role.t, share - now, ISSUE, "its own instructions")
+    role.spend(ISSUE, end)
     return None
 
 
