@@ -68,7 +68,7 @@ class Latencies:
 
 
 LATENCIES = Latencies()
-BESIDE_WGMMA = Latencies(least_cycles=4.0, wide_cycles=25.3)
+BESIDE_WGMMA = Latencies(least_cycles=4.0, wide_cycles=25.39)
 """Beside another warpgroup's wgmma. Source: ``warp_scheduler.beside_interval_cycles`` and ``mad_wide_beside_cycles``, of
 ``kernels/turn_taking``, whose divisions take 375 and 633 cycles by this and 373 and 700 to 750 in fact."""
 BESIDE_MMA = Latencies(mma_interval_cycles=6.017)

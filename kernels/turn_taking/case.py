@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.case import Case, Config, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.evidence.wgmma_trains import K_STEPS, K, M, atom_of, image, operand, struct
 from gpusim.layout import tile_to_shape
 from gpusim.layout.swizzle import ByteLayout
@@ -259,13 +259,42 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return found
 
 
+# ---------------------------------------------------------------------------------------------- calibration
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """What an instruction of the other warpgroup takes beside the train."""
+    fitted = []
+    for kinds, num, parameter, how in (
+        (
+            ("wide",), TURN, "mad_wide_beside_cycles",
+            "IMAD.WIDEs of one warpgroup beside the other's train, turns over items: median",
+        ),
+        (
+            ("imad", "pack"), TURN + LOOP_INSTRUCTIONS, "beside_interval_cycles",
+            "IMAD and F2FP of one warpgroup beside the other's train, turns over 34 instructions each: median, and whole",
+        ),
+    ):  # fmt: skip
+        found = [
+            float(row["turn_cycles"]) / num for row in rows
+            if row["group"] == "beside" and row["work"] in kinds and int(row["steps"]) > 1 and row.get("turn_cycles")
+        ]  # fmt: skip
+        if found:
+            value = float(np.median(found))
+            fitted.append(
+                Fitted(parameter=f"warp_scheduler.{parameter}", value=value if len(kinds) == 1 else round(value), how=how)
+            )
+    return fitted
+
+
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 WARM_TILES, TWIN_STEPS = 1, 24
 LOOP_INSTRUCTIONS = 2
 """Of a turn, beside its items and the branch. Source: SASS."""
-DIVISION_CYCLES = 140.0
-"""Of a chain's division of 32-bit integers. Source: guess, from its SASS."""
+DIVISION, DIVISION_BESIDE, DIVISION_WIDE = 88.0, 108.0, 2
+"""Cycles of a division of 32-bit integers without its IMAD.HIs alone and beside wgmma, and how many these are. Source: SASS,
+a turn over four, ``gpusim.evidence.issue``."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -284,7 +313,8 @@ def _items(kind: str, turn: int) -> Iterator[Any]:
         yield ops.MadWide(TURN)
     elif kind == "divide":
         for _ in range(TURN // 8):
-            yield ops.Alu(DIVISION_CYCLES / 4.0, is_chain=True)
+            yield ops.MadWide(DIVISION_WIDE)
+            yield ops.Alu(DIVISION / 4.0, is_chain=True, num_beside=DIVISION_BESIDE / 4.0)
     elif kind in ("wide_eighth", "high_eighth"):
         for _ in range(TURN // 8):
             yield ops.MadWide(1)
@@ -391,12 +421,17 @@ def _waits(config: Config, gpu: GpuSpec) -> dict[str, float]:
     def program(cta: RoleContext) -> Iterator[Any]:
         del cta
         yield from _ready(max(8, n), 0)
+        yield ops.MbarrierArrive("math_turn", 0)
         yield ops.RangeStart(ops.Section.MAINLOOP)
         for _ in range(TWIN_STEPS):
+            for _ in range(int(config["waits"])):
+                yield ops.MbarrierWait("math_turn", 0, 0)
             yield ops.Alu(code / 2, is_chain=True)
             if n:
                 yield from _math(n, 0)
                 yield ops.WgmmaWaitGroup(1)
+            if config["gives"] == "1":
+                yield ops.MbarrierArrive("end_turn", 0)
             yield ops.Alu(code / 2, is_chain=True)
         yield ops.RangeEnd()
         yield ops.WgmmaWaitGroup(0)
@@ -464,6 +499,7 @@ CASE = Case(
     },
     num_repeats=3,
     predict=predict,
+    fit=fit,
     tiers={"step_cycles": 4, "turn_cycles": 4, "tile_cycles": 4},
     includes=includes,
 )  # fmt: skip
