@@ -438,10 +438,12 @@ class Alu(Op):
 class MadWide(Op):
     """``mad.wide``, ``IMAD.WIDE`` in SASS: ``num_instructions`` of each warp that multiply and add to 64 bits (addresses).
 
-    They wait for wgmma that runs on the SM, and it for them; what stands behind them waits with them.
+    They wait for wgmma that runs on the SM, and it for them; what stands behind them waits with them. ``is_apart``: they
+    stand amid other instructions, so that the warps do not come to them at once, and each holds up wgmma on its own.
     """
 
     num_instructions: float
+    is_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

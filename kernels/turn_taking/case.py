@@ -284,7 +284,19 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             fitted.append(
                 Fitted(parameter=f"warp_scheduler.{parameter}", value=value if len(kinds) == 1 else round(value), how=how)
             )
+    alone = {row["n"]: float(row["step_cycles"]) for row in rows if row["group"] == "beside" and row["work"] == "nothing"}
+    lost = [
+        (float(row["step_cycles"]) - alone[row["n"]]) * int(row["steps"]) / (int(row["turns"]) * LONE[row["work"]])
+        for row in rows if row["group"] == "beside" and row["work"] in LONE and int(row["steps"]) > 1
+    ]  # fmt: skip
+    if lost:
+        how = "what a train loses to IMAD.WIDEs and IMAD.HIs of the other warpgroup that stand amid other instructions: median"
+        fitted.append(Fitted(parameter="warp_scheduler.mad_wide_apart_cycles", value=float(np.median(lost)), how=how))
     return fitted
+
+
+LONE = {"wide_eighth": 4, "high_eighth": 4, "divide": 8}
+"""Products of 64 bits of a turn that stand amid other instructions."""
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
@@ -293,7 +305,7 @@ WARM_TILES, TWIN_STEPS = 1, 24
 LOOP_INSTRUCTIONS = 2
 """Of a turn, beside its items and the branch. Source: SASS."""
 DIVISION, DIVISION_BESIDE, DIVISION_WIDE = 88.0, 108.0, 2
-"""Cycles of a division of 32-bit integers without its IMAD.HIs alone and beside wgmma, and how many these are. Source: SASS,
+"""Cycles of a division of integers without its IMAD.HIs, alone and beside wgmma, and how many these are. Source: SASS of
 a turn over four, ``gpusim.evidence.issue``."""
 
 
@@ -313,11 +325,11 @@ def _items(kind: str, turn: int) -> Iterator[Any]:
         yield ops.MadWide(TURN)
     elif kind == "divide":
         for _ in range(TURN // 8):
-            yield ops.MadWide(DIVISION_WIDE)
+            yield ops.MadWide(DIVISION_WIDE, is_apart=True)
             yield ops.Alu(DIVISION / 4.0, is_chain=True, num_beside=DIVISION_BESIDE / 4.0)
     elif kind in ("wide_eighth", "high_eighth"):
         for _ in range(TURN // 8):
-            yield ops.MadWide(1)
+            yield ops.MadWide(1, is_apart=True)
             yield ops.Alu(7)
         yield ops.Alu(LOOP_INSTRUCTIONS)
     elif kind in ("store", "store_wide"):
@@ -325,7 +337,7 @@ def _items(kind: str, turn: int) -> Iterator[Any]:
             yield ops.GlobalStore("D", (0, 0), fragments)
         else:
             for _ in range(TURN):
-                yield ops.MadWide(1)
+                yield ops.MadWide(1, is_apart=True)
                 yield ops.GlobalStore("D", (0, 0), _part(fragments, TURN))
     elif kind == "matrix":
         yield ops.Stmatrix(stmatrix_writes(M, TURN * 16, BF16, "128B"))
@@ -383,7 +395,7 @@ def _turns(config: Config, gpu: GpuSpec) -> dict[str, float]:
             return
         for _ in range(pairs):
             if way == "direct":
-                yield ops.MadWide(1)
+                yield ops.MadWide(1, is_apart=True)
             yield ops.Alu(1)
             yield ops.GlobalStore("D", (0, 0), _part(fragments, pairs))
 

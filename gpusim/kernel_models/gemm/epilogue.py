@@ -137,7 +137,7 @@ class Epilogue:
             beside = params.store_beside_code / num_slices
             found.append(ops.Alu(params.store_code / num_slices, is_chain=True, num_beside=beside))
         if params.store_wide_code:
-            found.append(ops.MadWide(params.store_wide_code / num_slices))
+            found.append(ops.MadWide(params.store_wide_code / num_slices, is_apart=True))
         return found
 
     # -------------------------------------------------------------------------------------- programs

@@ -32,7 +32,7 @@ def code(num_instructions: float, num_wide: float = 0.0, num_beside: float = 0.0
     ``num_beside``: what the former are worth while wgmma runs.
     """
     found: list[Op] = [ops.Alu(num_instructions, is_chain=True, num_beside=num_beside)] if num_instructions else []
-    return [*found, ops.MadWide(num_wide)] if num_wide else found
+    return [*found, ops.MadWide(num_wide, is_apart=True)] if num_wide else found
 
 
 def code_of_place(plan: TilePlan) -> list[Op]:

@@ -29,6 +29,8 @@ class WarpSchedulerSpec:
     """From an ``IMAD.WIDE`` of a warp to its next, of other registers."""
     mad_wide_beside_cycles: float
     """The same while wgmma runs on the SM."""
+    mad_wide_apart_cycles: float
+    """What one amid other instructions takes of wgmma that runs, as warps of the schedulers do not come to it at once."""
     beside_interval_cycles: float
     """From an arithmetic instruction of a scheduler to its next while wgmma runs on the SM, at least."""
     barrier_base_cycles: float
@@ -114,9 +116,10 @@ class WarpScheduler(Component):
             end = max(end, passed)
         return max(issued, end, at_cycle + own_cycles)
 
-    def wide_turn_cycles(self, num_warps: int) -> tuple[float, float]:
+    def wide_turn_cycles(self, num_warps: int, *, is_apart: bool) -> tuple[float, float]:
         """(what an IMAD.WIDE of each warp takes of wgmma that run, from one to the next beside them)."""
-        taken = self.spec.mad_wide_cycles * -(-num_warps // self.spec.num_schedulers)
+        each = self.spec.mad_wide_apart_cycles if is_apart and num_warps > 1 else self.spec.mad_wide_cycles
+        taken = each * -(-num_warps // self.spec.num_schedulers)
         return taken, max(self.spec.mad_wide_beside_cycles, 2.0 * taken)
 
     def gpu_fence_cycles(self, num_warps: int) -> float:

@@ -175,7 +175,7 @@ def mad_wide(role: Role, op: ops.MadWide) -> Pause:
     role.partly = None
     left_cycles = core.wgmma_until - role.t
     if left_cycles > EPSILON_CYCLES:
-        taken, turn = scheduler.wide_turn_cycles(role.num_warps)
+        taken, turn = scheduler.wide_turn_cycles(role.num_warps, is_apart=op.is_apart)
         now = min(num, left_cycles / (turn - taken))
         core.pipe.free_at += now * taken
         core.wgmma_until += now * taken
