@@ -290,7 +290,9 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         for row in rows if row["group"] == "beside" and row["work"] in LONE and int(row["steps"]) > 1
     ]  # fmt: skip
     if lost:
-        how = "what a train loses to IMAD.WIDEs and IMAD.HIs of the other warpgroup that stand amid other instructions: median"
+        how = (
+            "what a train loses to IMAD.WIDEs and IMAD.HIs of the other warpgroup that stand amid other instructions: median"
+        )
         fitted.append(Fitted(parameter="warp_scheduler.mad_wide_apart_cycles", value=float(np.median(lost)), how=how))
     return fitted
 
@@ -305,8 +307,8 @@ WARM_TILES, TWIN_STEPS = 1, 24
 LOOP_INSTRUCTIONS = 2
 """Of a turn, beside its items and the branch. Source: SASS."""
 DIVISION, DIVISION_BESIDE, DIVISION_WIDE = 88.0, 108.0, 2
-"""Cycles of a division of integers without its IMAD.HIs, alone and beside wgmma, and how many these are. Source: SASS of
-a turn over four, ``gpusim.evidence.issue``."""
+"""Cycles of a division of integers without its IMAD.HIs, alone and beside wgmma, and how many these are. Source: SASS
+of a turn over four, ``gpusim.evidence.issue``."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
