@@ -25,7 +25,9 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
     role.step(tma.spec.issue_cycles)
     cost.times += count
     latency = cost.latency_cycles
-    at = tma.take(cost.cycles, num_boxes=op.num_boxes, at_cycle=role.t, weight=count)  # when the engine comes to it
+    map_at = tma.map_at(op.tensor, role.t)
+    at = tma.take(cost.cycles, num_boxes=op.num_boxes, at_cycle=map_at, weight=count)  # when the engine comes to it
+    below = role.sm.l1.below
     num_bytes = op.num_fetched_bytes
     if not op.multicast:
         done = TmaArrived(role, role.cta, op, latency)
@@ -33,7 +35,10 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
             request = role.request(
                 op.tensor, op.tile, num_bytes, at=at, num_rows=op.num_rows, come_along=op.come_along, fetches=op.fetches
             )
-            role.sm.l1.below.read(request, done, group=done.barrier)
+            if map_at > role.t:
+                role.env.later(map_at - role.env._now, lambda: below.read(request, done, group=done.barrier))
+            else:
+                below.read(request, done, group=done.barrier)
         else:
             done(at)
         return None
@@ -45,7 +50,11 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
         request = role.request(
             op.tensor, op.tile, num_bytes, at=at, num_rows=op.num_rows, come_along=op.come_along, fetches=op.fetches
         )
-        role.sm.l1.below.multicast(request, receivers, bytes_per_cycle=tma.spec.bytes_per_cycle)
+        rate = tma.spec.bytes_per_cycle
+        if map_at > role.t:
+            role.env.later(map_at - role.env._now, lambda: below.multicast(request, receivers, bytes_per_cycle=rate))
+        else:
+            below.multicast(request, receivers, bytes_per_cycle=rate)
     else:
         for _, done in receivers:
             done(at)
@@ -61,7 +70,8 @@ def tma_store(role: Role, op: ops.TmaStore) -> Pause:
     role.spend(ISSUE, role.t + tma.spec.issue_cycles)
     tma.counters.store_instructions += op.num_boxes * role.count
     cycles = op.num_boxes * tma.spec.store_box_cycles
-    at = tma.take(cycles, num_boxes=op.num_boxes, at_cycle=role.t, weight=role.count)  # when the engine comes to it
+    map_at = tma.map_at(op.tensor, role.t)
+    at = tma.take(cycles, num_boxes=op.num_boxes, at_cycle=map_at, weight=role.count)  # when the engine comes to it
     stage = role.stage(op.buffer, op.stage)
     read, whole = role.bulk_open
     read.add()
@@ -71,10 +81,18 @@ def tma_store(role: Role, op: ops.TmaStore) -> Pause:
     role.engine.has_stored = True
     stored = BulkStored(role, read, whole, stage)
     request = MemoryRequest(role.sm.idx, op.tensor, op.tile, op.num_bytes, role.wave, at, role.count)
-    role.sm.l1.below.write(
-        request, stored, stored.arrived, num_distinct_bytes=op.num_bytes,
-        kind="red" if op.reduce else "st", num_more_bytes=op.num_boxes * tma.spec.store_header_bytes + _mask_bytes(op),
-    )
+    more = op.num_boxes * tma.spec.store_header_bytes + _mask_bytes(op)
+
+    def write() -> None:
+        role.sm.l1.below.write(
+            request, stored, stored.arrived, num_distinct_bytes=op.num_bytes, kind="red" if op.reduce else "st",
+            num_more_bytes=more,
+        )  # fmt: skip
+
+    if map_at > role.t:
+        role.env.later(map_at - role.env._now, write)
+    else:
+        write()
     return None
 
 
@@ -111,8 +129,13 @@ def bulk_wait(role: Role, op: ops.BulkWaitGroup) -> Pause:
 
 
 def prefetch_tensormap(role: Role, op: ops.PrefetchTensormap) -> Pause:
-    """One instruction each."""
-    role.issue(op.num_descriptors)
+    """One instruction each; the fetch goes on by itself."""
+    tma = role.sm.tma
+    if tma is None:
+        raise lacks(role, "prefetch.tensormap (TMA)", "9.0")
+    for tensor in op.tensors:
+        role.issue(1)
+        tma.prefetch(tensor, role.t)
     return None
 
 
