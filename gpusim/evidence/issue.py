@@ -49,6 +49,10 @@ class Latencies:
     mma_interval_cycles: float = 0.0
     """From a HMMA to the next, at least, and then LDSM takes nothing, for the program tells of it; 0: as the compiler has
     both."""
+    least_cycles: float = 0.0
+    """From an instruction that reads or writes registers of lanes to the next, at least."""
+    wide_cycles: float = 0.0
+    """From a product of 64 bits (IMAD.WIDE, IMAD.HI) to the next instruction, at least."""
 
     def of(self, item: Instruction) -> float:
         """Of an instruction with a barrier."""
@@ -64,6 +68,9 @@ class Latencies:
 
 
 LATENCIES = Latencies()
+BESIDE_WGMMA = Latencies(least_cycles=4.0, wide_cycles=25.39)
+"""Beside another warpgroup's wgmma. Source: ``warp_scheduler.beside_interval_cycles`` and ``mad_wide_beside_cycles``, of
+``kernels/turn_taking``, whose divisions take 375 and 633 cycles by this and 373 and 700 to 750 in fact."""
 BESIDE_MMA = Latencies(mma_interval_cycles=6.017)
 """Of code around mma.sync of 16-bit types, 32 bytes of k deep. Source: the tensor core's rate, ``kernels/math_rate``."""
 
@@ -101,6 +108,20 @@ def way(
     raise ConfigError(f"SASS: {kernel.name}: the way from 0x{begin:x} never comes to 0x{end:x}")
 
 
+WITHOUT_LANES = ("BRA", "BSSY", "BSYNC", "WARPSYNC", "WARPGROUP", "DEPBAR", "BAR", "NOP", "R2UR", "S2UR", "VOTEU", "SYNCS")
+"""Instructions that use none of the lanes' registers, or hardly; all of those whose names begin with U are such."""
+
+
+def is_wide(item: Instruction) -> bool:
+    """Whether it is a product of 64 bits, which takes turns with wgmma."""
+    return item.opcode.startswith(("IMAD.WIDE", "IMAD.HI"))
+
+
+def has_lanes(item: Instruction) -> bool:
+    """Whether an instruction takes a turn of the registers of lanes."""
+    return not item.name.startswith("U") and item.name not in WITHOUT_LANES
+
+
 def issue_cycles(items: Sequence[tuple[Instruction, bool]], latencies: Latencies = LATENCIES) -> float:
     """Cycles from the first instruction's issue until what follows the last can be issued."""
     cycle, free, math_free = 0.0, dict.fromkeys(range(6), 0.0), 0.0
@@ -117,7 +138,12 @@ def issue_cycles(items: Sequence[tuple[Instruction, bool]], latencies: Latencies
                 free[barrier] = max(free[barrier], ready)
         if item.name == "LDSM" and latencies.mma_interval_cycles:
             continue
-        cycle += max(1, item.stall_cycles) + (latencies.taken_branch_cycles if is_taken else 0.0)
+        stall = max(1.0, item.stall_cycles)
+        if stall < latencies.least_cycles and has_lanes(item):
+            stall = latencies.least_cycles
+        if stall < latencies.wide_cycles and is_wide(item):
+            stall = latencies.wide_cycles
+        cycle += stall + (latencies.taken_branch_cycles if is_taken else 0.0)
     return cycle
 
 

@@ -23,7 +23,8 @@ class WgmmaCost:
     """What one Wgmma op costs, and how often it ran."""
 
     __slots__ = (
-        "cycles", "free_share", "num_warp_instructions", "op", "queued_cycles", "tail_cycles", "times", "wavefronts",
+        "conflict_share", "cycles", "free_share", "num_warp_instructions", "op", "queued_cycles", "tail_cycles", "times",
+        "wavefronts",
     )
 
     def __init__(self, op: Wgmma) -> None:
@@ -33,7 +34,7 @@ class WgmmaCost:
         self.tail_cycles = 0.0
         self.queued_cycles = 0.0
         """How much of the pipe's work may be left when the last of them has been issued."""
-        self.free_share = 1.0
+        self.free_share = self.conflict_share = 1.0
         self.wavefronts = 0.0
         self.num_warp_instructions = 0
         self.times = 0.0
@@ -92,6 +93,7 @@ class OpCosts:
         )
         cost.queued_cycles = core.spec.wgmma_max_queued * each
         cost.free_share = core.free_share(wavefronts, each)
+        cost.conflict_share = core.conflict_share(cost.free_share)
         cost.wavefronts = num_issues * wavefronts
         cost.num_warp_instructions = op.num_issues * num_warps
         self.wgmma[id(op)] = cost

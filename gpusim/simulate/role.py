@@ -89,7 +89,7 @@ class Role:
         "all_fenced_at", "arrives_far_at", "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open",
         "copies_until", "count", "cp_groups", "cp_open", "cta", "delivered_at", "engine", "env", "handlers", "is_done",
         "iteration_weight", "last_store", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "op",
-        "passed_bytes", "queued_stores", "record", "registers", "sections", "send", "sm", "spec", "stored_at", "t",
+        "partly", "passed_bytes", "queued_stores", "record", "registers", "sections", "send", "sm", "spec", "stored_at", "t",
         "tile_loop", "totals", "turn_weight", "wait_state", "wave", "wgmma_groups", "wgmma_open",
         "wgmma_through",
     )
@@ -116,13 +116,12 @@ class Role:
         self.bulk_groups: deque[tuple[AsyncGroup, AsyncGroup]] = deque()
         self.bulk_open = (AsyncGroup(), AsyncGroup())
         self.wgmma_groups: deque[float] = deque()
-        self.wgmma_open = self.wgmma_through = self.mma_done = 0.0
+        self.wgmma_open = self.wgmma_through = self.mma_done = self.arrives_far_at = 0.0
         self.last_store: AsyncGroup | None = None
         self.queued_stores: deque[tuple[float, AsyncGroup]] = deque()
         """Stores to memory that may not have left the SM, oldest first, in bytes of the port's time."""
         self.passed_bytes = 0.0
         """Of these, what an instruction behind them overtakes no more, but need not wait for."""
-        self.arrives_far_at = 0.0
         self.stored_at = 0.0
         """When the last of its stores to shared memory goes in."""
         self.delivered_at = 0.0
@@ -132,9 +131,10 @@ class Role:
         self.registers = engine.launch.registers_per_thread
         self.blocked_on: str | ops.MbarrierWait | None = None
         self.blocked_since = 0.0
-        self.must_retry = False
+        self.must_retry = self.is_done = False
+        self.partly: tuple[float, float] | None = None
+        """Of an op that waits for the rest of its turn beside wgmma: since when, wavefronts, lines or instructions left."""
         self.wait_state = WarpState.ISSUE
-        self.is_done = False
         self.handlers = engine.handlers
         self.op: Any = None
         """The op that waits."""

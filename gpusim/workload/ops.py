@@ -424,20 +424,26 @@ class Fma(Op):
 
 @dataclass(frozen=True, slots=True)
 class Alu(Op):
-    """Integer, logic, conversion and move work: ``num_instructions`` of each warp; in a chain each uses the one before."""
+    """Integer, logic, conversion and move work: ``num_instructions`` of each warp; in a chain each uses the one before.
+
+    ``num_beside``: as many as a chain is worth while wgmma runs on the SM, where that is more.
+    """
 
     num_instructions: float
     is_chain: bool = False
+    num_beside: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class MadWide(Op):
     """``mad.wide``, ``IMAD.WIDE`` in SASS: ``num_instructions`` of each warp that multiply and add to 64 bits (addresses).
 
-    They wait for wgmma that runs on the SM, and it for them; what stands behind them waits with them.
+    They wait for wgmma that runs on the SM, and it for them; what stands behind them waits with them. ``is_apart``: they
+    stand amid other instructions, so that the warps do not come to them at once, and each holds up wgmma on its own.
     """
 
     num_instructions: float
+    is_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -396,16 +396,21 @@ def _fill(fill: str, *, is_paced: bool) -> Any:
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """What loads return beside wgmma whose operands leave them more."""
-    found = [
-        float(row["fill_bytes_per_cycle"]) / LINE_BYTES for row in rows
-        if row["group"] == "together" and row["fill"] == "ld_shared" and row["pace_bytes_per_cycle"] == "0"
-        and operand_share(row) < MOST_OPERAND_SHARE
-    ]  # fmt: skip
-    if not found:
-        return []
-    how = "loads of 128 bits beside wgmma whose operands leave more, median"
-    return [Fitted(parameter="smem.operand_load_registers_per_cycle", value=float(np.median(found)), how=how)]
+    """What loads return, and stores bring, beside wgmma whose operands leave them more."""
+    fitted = []
+    for fill, word, parameter in (
+        ("ld_shared", "loads", "operand_load_registers_per_cycle"),
+        ("st_shared", "stores", "operand_store_wavefronts_per_cycle"),
+    ):  # fmt: skip
+        found = [
+            float(row["fill_bytes_per_cycle"]) / LINE_BYTES for row in rows
+            if row["group"] == "together" and row["fill"] == fill and row["pace_bytes_per_cycle"] == "0"
+            and operand_share(row) < MOST_OPERAND_SHARE
+        ]  # fmt: skip
+        if found:
+            how = f"{word} of 128 bits beside wgmma whose operands leave more, median"
+            fitted.append(Fitted(parameter=f"smem.{parameter}", value=float(np.median(found)), how=how))
+    return fitted
 
 
 MOST_OPERAND_SHARE = 0.7

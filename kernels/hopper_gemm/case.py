@@ -362,25 +362,39 @@ REGISTERS: Mapping[str, int] = {
 """Of a thread at launch, as ptxas of CUDA 13.0 has them; with setmaxnreg it takes the most that all warps can have."""
 LIMITED = {384: 168, 512: 128}
 """That is, by threads of a CTA."""
-CODE: Mapping[str, tuple[int, int, int, int]] = {
-    "ms1_64x64x64_c1x1_d0_bf16": (390, 182, 443, 593), "ms1_64x128x64_c1x1_d1_bf16": (413, 182, 445, 853),
-    "ms2_128x64x64_c1x1_d1_bf16": (413, 182, 454, 593), "ms2_128x128x64_c1x1_d0_bf16": (390, 182, 446, 853),
-    "ms2_128x128x64_c1x1_d1_bf16": (413, 182, 445, 853), "ms2_128x128x128_c1x1_d0_bf16": (436, 320, 446, 853),
-    "ws1_64x64x64_c1x1_d1_bf16": (254, 89, 411, 626), "ws1_64x128x64_c1x1_d1_bf16": (254, 91, 411, 860),
-    "ws1_128x128x64_c1x1_d1_bf16": (302, 91, 406, 2792), "co2_128x64x64_c1x1_d1_regs_bf16": (254, 91, 411, 640),
-    "co2_128x128x64_c1x1_d1_bf16": (254, 91, 411, 874), "co2_128x128x64_c1x2_d1_regs_bf16": (257, 84, 399, 1581),
-    "co2_128x128x128_c1x1_d1_regs_bf16": (302, 98, 411, 874), "co2_128x256x64_c1x1_d1_bf16": (305, 91, 399, 2859),
-    "co2_128x256x64_c1x1_d1_regs_bf16": (302, 91, 406, 2899), "co2_128x256x64_c2x1_d1_regs_bf16": (305, 84, 406, 2899),
-    "co2_128x256x64_c1x2_d1_regs_bf16": (305, 84, 399, 2899), "co2_256x128x64_c1x1_d1_regs_bf16": (302, 91, 406, 2818),
-    "co2_256x128x64_c2x1_d1_regs_bf16": (305, 84, 412, 2814), "co3_192x192x64_c1x1_d1_bf16": (278, 91, 406, 2667),
-    "co3_192x192x64_c1x1_d1_regs_bf16": (278, 91, 406, 2648), "pp2_64x128x64_c1x1_d1_bf16": (220, 91, 599, 932),
-    "pp2_64x256x64_c1x1_d1_bf16": (308, 91, 589, 2910), "pp2_64x256x64_c1x1_d1_regs_bf16": (300, 91, 590, 2948),
-    "pp2_64x256x64_c2x1_d1_regs_bf16": (303, 84, 592, 2946), "co2_128x128x128_c1x1_d1_regs_fp8": (254, 91, 411, 874),
-    "co2_128x256x128_c2x1_d1_regs_fp8": (305, 84, 406, 2899),
+CODE: Mapping[str, tuple[int, ...]] = {
+    "ms1_64x64x64_c1x1_d0_bf16": (390, 182, 407, 0, 558, 9, 11, 578, 740),
+    "ms1_64x128x64_c1x1_d1_bf16": (413, 182, 410, 0, 799, 9, 19, 573, 1112),
+    "ms2_128x64x64_c1x1_d1_bf16": (413, 182, 419, 0, 558, 9, 11, 580, 740),
+    "ms2_128x128x64_c1x1_d0_bf16": (390, 182, 411, 0, 799, 9, 19, 579, 1112),
+    "ms2_128x128x64_c1x1_d1_bf16": (413, 182, 410, 0, 799, 9, 19, 573, 1112),
+    "ms2_128x128x128_c1x1_d0_bf16": (436, 320, 411, 0, 799, 9, 19, 579, 1112),
+    "ws1_64x64x64_c1x1_d1_bf16": (254, 89, 401, 0, 595, 9, 11, 461, 785),
+    "ws1_64x128x64_c1x1_d1_bf16": (254, 91, 401, 0, 805, 9, 19, 461, 1131),
+    "ws1_128x128x64_c1x1_d1_bf16": (302, 91, 396, 0, 2636, 9, 64, 457, 3509),
+    "co2_128x64x64_c1x1_d1_regs_bf16": (254, 91, 401, 0, 605, 9, 11, 463, 797),
+    "co2_128x128x64_c1x1_d1_bf16": (254, 91, 401, 0, 819, 9, 19, 461, 1144),
+    "co2_128x128x64_c1x2_d1_regs_bf16": (257, 84, 389, 0, 1504, 9, 32, 450, 1966),
+    "co2_128x128x128_c1x1_d1_regs_bf16": (302, 98, 401, 0, 817, 9, 19, 463, 1144),
+    "co2_128x256x64_c1x1_d1_bf16": (305, 91, 399, 0, 2702, 9, 64, 416, 3624),
+    "co2_128x256x64_c1x1_d1_regs_bf16": (302, 91, 396, 0, 2742, 9, 64, 456, 3651),
+    "co2_128x256x64_c2x1_d1_regs_bf16": (305, 84, 396, 0, 2742, 9, 64, 457, 3651),
+    "co2_128x256x64_c1x2_d1_regs_bf16": (305, 84, 389, 0, 2742, 9, 64, 449, 3651),
+    "co2_256x128x64_c1x1_d1_regs_bf16": (302, 91, 396, 0, 2659, 9, 64, 456, 3535),
+    "co2_256x128x64_c2x1_d1_regs_bf16": (305, 84, 402, 0, 2659, 9, 64, 462, 3530),
+    "co3_192x192x64_c1x1_d1_bf16": (278, 91, 396, 0, 2550, 9, 48, 456, 3189),
+    "co3_192x192x64_c1x1_d1_regs_bf16": (278, 91, 396, 0, 2531, 9, 48, 457, 3172),
+    "pp2_64x128x64_c1x1_d1_bf16": (220, 91, 412, 185, 882, 9, 19, 426, 1184),
+    "pp2_64x256x64_c1x1_d1_bf16": (308, 91, 410, 177, 2753, 9, 64, 423, 3679),
+    "pp2_64x256x64_c1x1_d1_regs_bf16": (300, 91, 400, 237, 2791, 9, 64, 461, 3701),
+    "pp2_64x256x64_c2x1_d1_regs_bf16": (303, 84, 405, 237, 2789, 9, 64, 469, 3706),
+    "co2_128x128x128_c1x1_d1_regs_fp8": (254, 91, 401, 0, 817, 9, 19, 463, 1144),
+    "co2_128x256x128_c2x1_d1_regs_fp8": (305, 84, 396, 0, 2742, 9, 64, 457, 3651),
 }  # fmt: skip
 """Cycles that an entry point's own instructions take a warp, in order, with the stalls and waits for results that nvcc 13.0
 has scheduled (``gpusim.evidence.issue``): a k-step beside wgmma, barriers and copies; asking for a k-step's copies; a tile's
-place; a tile's way out of registers."""
+place; what of that stands behind the wait for a turn, beside wgmma; a tile's way out; these without IMAD.WIDE or IMAD.HI, of
+which so many stand in the place and so many on the way out; place and way out beside another warpgroup's wgmma."""
 SETUP: Mapping[str, int] = {
     "ms1_64x64x64_c1x1_d0_bf16": 634, "ms1_64x128x64_c1x1_d1_bf16": 682, "ms2_128x64x64_c1x1_d1_bf16": 669,
     "ms2_128x128x64_c1x1_d0_bf16": 679, "ms2_128x128x64_c1x1_d1_bf16": 679, "ms2_128x128x128_c1x1_d0_bf16": 679,
@@ -395,21 +409,26 @@ SETUP: Mapping[str, int] = {
     "co2_128x128x128_c1x1_d1_regs_fp8": 679, "co2_128x256x128_c2x1_d1_regs_fp8": 774,
 }  # fmt: skip
 """The same of a CTA before its first tile: barriers of up to four stages, which warp does what."""
-STAGED_CODE = {"smem": (435, 282), "tma_store": (345, 140)}
+STAGED_CODE = {"smem": (435, 266), "tma_store": (345, 140)}
+STAGED_WIDE = {"smem": 4, "tma_store": 0}
 """The same of a tile's way out through shared memory, and more for each 64 columns and rows of a warpgroup. Source: SASS of
 ``ws1_64x64x64`` and ``ws1_64x128x64``, whose tiles leave as one slice: the line through both."""
 
 
 def code_of(entry: Entry, epilogue: str) -> dict[str, float]:
     """An entry point's own instructions, to the model."""
-    step, copy, tile, direct = CODE[entry.name]
+    step, copy, tile, turn, direct, tile_wide, wide, tile_beside, direct_beside = CODE[entry.name]
     rows = entry.tile[0] if entry.schedule == "pingpong" else entry.tile[0] // entry.consumers
+    panels = (entry.tile[1] // 64) * (rows // 64)
     base, each = STAGED_CODE.get(epilogue, (direct, 0))
-    store = base + each * (entry.tile[1] // 64) * (rows // 64)
+    store, wide = base + each * panels, STAGED_WIDE[epilogue] * panels if epilogue in STAGED_WIDE else wide
     cycles = {
-        "setup_code": SETUP[entry.name], "step_code": step, "copy_code": copy, "tile_code": tile, "store_code": store,
+        "setup_code": SETUP[entry.name], "step_code": step, "copy_code": copy, "tile_code": tile, "turn_code": turn,
+        "store_code": store, "tile_beside_code": tile_beside,
+        "store_beside_code": 0 if epilogue in STAGED_CODE else direct_beside,
     }  # fmt: skip
-    return {name: number / DEPENDENT_CYCLES for name, number in cycles.items()}
+    found = {name: number / DEPENDENT_CYCLES for name, number in cycles.items()}
+    return found | {"tile_wide_code": float(tile_wide), "store_wide_code": float(wide)}
 
 
 def registers_of(entry: Entry) -> int:

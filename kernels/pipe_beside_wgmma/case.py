@@ -441,7 +441,7 @@ def instructions(
             num_bytes=PIECE_BYTES * requests,
         )  # fmt: skip
         if kind == "ldgsts_wide" and later_wide:
-            yield ops.MadWide(later_wide)
+            yield ops.MadWide(later_wide, is_apart=True)
         elif kind == "ldgsts_add":  # of two words
             yield ops.Alu(2 * count)
         yield ops.CpAsync("T", (0, stage), access, "copied", stage, num_rows=requests)
@@ -472,7 +472,7 @@ def _role(name: str, config: Config, gpu: GpuSpec, num_warps: int = 0, warpgroup
                 yield ops.WgmmaFence()
                 for num in places[:-1]:
                     if num:
-                        yield ops.MadWide(num)
+                        yield ops.MadWide(num, is_apart=kind in COPIES)
                         if kind in COPIES:  # what it multiplies has changed
                             yield ops.Alu(num)
                     yield ops.Wgmma(atom_of(config["source"], n), 1, reads=(("operands", warpgroup),))

@@ -133,10 +133,12 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     }  # fmt: skip
 
 
-CODE: Mapping[str, tuple[int, int, int, int]] = {
-    "ws1_64x64x64_c1x1_d1_bf16": (252, 89, 410, 624), "ws1_64x128x64_c1x1_d1_bf16": (250, 91, 443, 901),
-    "ws1_128x128x64_c1x1_d1_bf16": (298, 91, 438, 2801), "pp2_64x128x64_c1x1_d1_bf16": (287, 91, 586, 962),
-    "pp2_64x256x64_c1x1_d1_bf16": (313, 91, 576, 2974),
+CODE: Mapping[str, tuple[int, ...]] = {
+    "ws1_64x64x64_c1x1_d1_bf16": (252, 89, 400, 0, 594, 9, 11, 462, 776),
+    "ws1_64x128x64_c1x1_d1_bf16": (250, 91, 413, 0, 842, 9, 19, 550, 1162),
+    "ws1_128x128x64_c1x1_d1_bf16": (298, 91, 406, 0, 2645, 9, 64, 540, 3523),
+    "pp2_64x128x64_c1x1_d1_bf16": (287, 91, 391, 236, 904, 9, 19, 544, 1239),
+    "pp2_64x256x64_c1x1_d1_bf16": (313, 91, 372, 236, 2820, 9, 64, 536, 3723),
 }  # fmt: skip
 """As hopper_gemm's: the same loops inside of another come out a little otherwise; those of multistage are taken as there."""
 
@@ -144,9 +146,15 @@ CODE: Mapping[str, tuple[int, int, int, int]] = {
 def options(config: Config) -> dict[str, Any]:
     """The same loop to the model, with its own code."""
     found = dict(gemms.options(config))
-    names = ["step_code", "copy_code", "tile_code", *(["store_code"] if config["epilogue"] == "direct" else [])]
-    own = [cycles / gemms.DEPENDENT_CYCLES for cycles in CODE.get(config["kernel"], ())]
-    return found | dict(zip(names, own, strict=False))
+    if config["kernel"] in CODE:
+        *cycles, tile_wide, wide, tile_beside, direct_beside = CODE[config["kernel"]]
+        names = ["step_code", "copy_code", "tile_code", "turn_code"]
+        found |= {"tile_wide_code": float(tile_wide), "tile_beside_code": tile_beside / gemms.DEPENDENT_CYCLES}
+        if config["epilogue"] == "direct":
+            names.append("store_code")
+            found |= {"store_wide_code": float(wide), "store_beside_code": direct_beside / gemms.DEPENDENT_CYCLES}
+        found |= {name: number / gemms.DEPENDENT_CYCLES for name, number in zip(names, cycles, strict=False)}
+    return found
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:

@@ -24,9 +24,10 @@ LONG_EPILOGUE = {"m": 4096, "n": 4096, "k": 512, "tile": "128x128x64", "activati
 
 
 def test_pingpong_beats_cooperative_where_the_epilogue_is_long(run: Run) -> None:
-    cooperative = run(**LONG_EPILOGUE, schedule="cooperative", persistent=True)
-    pingpong = run(**LONG_EPILOGUE, schedule="pingpong")
-    assert pingpong.cycles < 0.9 * cooperative.cycles
+    """By TMA; stores out of registers, for which both wait, would wait behind the other warpgroup's operand reads."""
+    cooperative = run(**LONG_EPILOGUE, schedule="cooperative", persistent=True, epilogue="tma_store")
+    pingpong = run(**LONG_EPILOGUE, schedule="pingpong", epilogue="tma_store")
+    assert pingpong.cycles < 0.85 * cooperative.cycles
 
 
 def test_persistent_hides_the_epilogue_behind_the_next_tiles_loads(run: Run) -> None:
@@ -314,7 +315,7 @@ def test_pingpongs_consumers_take_turns_at_whole_tiles(h200: GpuSpec) -> None:
     launch = GemmParams(m=64 * 5, n=256, k=192, tile="64x256x64", stages=4, schedule="pingpong").launch(h200)
     found = dry_run(launch, num_ctas=1)
     stored = {
-        role: [op.tile[0] for _, op in found[role] if isinstance(op, ops.GlobalStore)][::2]
+        role: list(dict.fromkeys(op.tile[0] for _, op in found[role] if isinstance(op, ops.GlobalStore)))
         for role in ("consumer0", "consumer1")
     }
     assert stored == {"consumer0": [0, 2, 4], "consumer1": [1, 3]}

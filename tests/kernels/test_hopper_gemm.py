@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim.evidence.case import Config, Windows, WrongAnswer, load_case
-from gpusim.evidence.issue import issue_cycles, loop_cycles, way
+from gpusim.evidence.issue import BESIDE_WGMMA, is_wide, issue_cycles, loop_cycles, way
 from gpusim.evidence.sass import WARPGROUP_TENSOR, Instruction, KernelSass
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.kernel_models.gemm.room import staging_of
@@ -172,7 +172,7 @@ def loops_around(kernel: KernelSass) -> tuple[KernelSass, KernelSass]:
     return found[0], found[1]
 
 
-def code_in(kernel: KernelSass, schedule: str) -> tuple[int, int, int, int]:
+def code_in(kernel: KernelSass, schedule: str) -> tuple[int, ...]:
     """As ``CODE`` is written."""
     steps, tiles = loops_around(kernel)
     begin, end = steps.instructions[0].address, steps.instructions[-1].address
@@ -187,10 +187,37 @@ def code_in(kernel: KernelSass, schedule: str) -> tuple[int, int, int, int]:
         tried = next(i for i, item in enumerate(producer.instructions) if "TRYWAIT" in item.opcode)
         done = next(item.branch_target for item in producer.instructions[tried:] if item.branch_target)
         copy = issue_cycles(list(way(kernel, done, producer.instructions[0].address, taking("Y"))))
-    tile = issue_cycles(list(way(kernel, tiles.instructions[0].address, first, taking(""))))
+    tile = list(way(kernel, tiles.instructions[0].address, first, taking("")))
+    turn = [idx for idx, (item, _) in enumerate(tile) if "TRYWAIT" in item.opcode]
+    assert len(turn) == (schedule == "pingpong")
+    tile, behind_turn = tile[: turn[0]] if turn else tile, tile[turn[0] + 1 :] if turn else []
+    places = tile
+    if schedule != "multistage":
+        fills = producer.instructions[0].address
+        whole = min((one for one in kernel.loops if spans(one, producer)), key=lambda one: len(one.instructions))
+        places = list(way(kernel, whole.instructions[0].address, fills, taking("")))
     behind = next(item.address for item in kernel.instructions if item.address > end)
-    direct = issue_cycles(list(way(kernel, behind, tiles.instructions[-1].address, taking(DIRECT))))
-    return round(step), round(copy), round(tile), round(direct)
+    direct = list(way(kernel, behind, tiles.instructions[-1].address, taking(DIRECT)))
+    tile_cycles, direct_cycles = (issue_cycles(others_of(items)) for items in (tile, direct))
+    cycles = (step, copy, tile_cycles, issue_cycles(behind_turn, BESIDE_WGMMA), direct_cycles)
+    beside = (round(issue_cycles(others_of(items), BESIDE_WGMMA)) for items in (tile, direct))
+    return *map(round, cycles), num_wide(places), num_wide(direct), *beside
+
+
+def spans(loop: KernelSass, inner: KernelSass) -> bool:
+    """Whether a loop goes around another, and is none of those that multiply."""
+    begin, end = inner.instructions[0].address, inner.instructions[-1].address
+    return loop.instructions[0].address < begin and end < loop.instructions[-1].address and not loop.select("HGMMA", "QGMMA")
+
+
+def others_of(items: list[tuple[Instruction, bool]]) -> list[tuple[Instruction, bool]]:
+    """Without those."""
+    return [item for item in items if not is_wide(item[0])]
+
+
+def num_wide(items: list[tuple[Instruction, bool]]) -> int:
+    """How many they are."""
+    return len(items) - len(others_of(items))
 
 
 def staged_cycles(kernel: KernelSass, answers: str, num_panels: int, epilogue: str) -> float:
@@ -202,7 +229,8 @@ def staged_cycles(kernel: KernelSass, answers: str, num_panels: int, epilogue: s
     leaves = {"smem": (4, 4, 0), "tma_store": (0, 0, 1)}[epilogue]
     assert [seen[name] for name in ("STSM", "LDS", "STG", "UTMASTG")] == [each * num_panels for each in (4, *leaves)]
     assert seen["BAR"] == 2  # until the room is free, and until it is full
-    return issue_cycles(items)
+    assert num_wide(items) == case.STAGED_WIDE[epilogue] * num_panels
+    return issue_cycles(others_of(items))
 
 
 @pytest.mark.parametrize("epilogue", ["smem", "tma_store"])

@@ -15,7 +15,9 @@ def ready(passing: float, *, at_cycle: float) -> float:
     smem = Smem(TOY.smem, counters=SmemCounters())
     if passing:
         smem.pass_global(passing, at_cycle=0.0, weight=1.0)
-    return smem.load(100.0, wavefronts_per_warp=0.0, num_registers=1.0, at_cycle=at_cycle, weight=1.0)
+    end, left = smem.load(100.0, registers_per_wavefront=0.01, at_cycle=at_cycle, weight=1.0)
+    assert not left
+    return smem.ready(end, wavefronts_per_warp=0.0, at_cycle=at_cycle)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ def test_loads_go_behind_the_rows_of_copies_that_were_asked_for_before_and_not_b
         smem = Smem(TOY.smem, counters=SmemCounters())
         if is_before:
             smem.pass_rows(rows, rows / 2, at_cycle=0.0, weight=1.0)
-        end = smem.load(8.0, wavefronts_per_warp=1.0, num_registers=8.0, at_cycle=0.0, weight=1.0)
+        end, _ = smem.load(8.0, registers_per_wavefront=1.0, at_cycle=0.0, weight=1.0)
         if not is_before:
             smem.pass_rows(rows, rows / 2, at_cycle=0.0, weight=1.0)
         return end

@@ -222,7 +222,7 @@ def test_a_wide_multiplication_waits_for_its_own_wgmma_and_holds_up_the_next() -
 
 
 def test_wide_multiplications_and_wgmma_of_other_warps_wait_for_one_another() -> None:
-    """512 of math, four cycles for each of 25, 512 of math; other instructions run beside it."""
+    """512 of math, four cycles for each of 25, 512 of math; each of the 25, from cycle 125 on, takes eight beside it."""
 
     def math(cta: RoleContext) -> Ops:
         yield ops.Wgmma(WGMMA, 1)
@@ -237,8 +237,32 @@ def test_wide_multiplications_and_wgmma_of_other_warps_wait_for_one_another() ->
         yield ops.MadWide(25)
 
     result = run(role(math, "math", 4), role(other, "other", 4))
-    assert ends_of(result, "other") == [WGMMA_CYCLES + 25 * 4]
+    assert ends_of(result, "other") == [125 + 25 * 8]
     assert result.cycles == 2 * WGMMA_CYCLES + 25 * 4
+
+
+def test_wide_multiplications_that_outlast_the_wgmma_go_on_at_their_own_pace() -> None:
+    """Each of 128 leaves four of eight cycles to 512 of math, which ends at 1024; 72 more take four each."""
+
+    def program(cta: RoleContext) -> Ops:
+        yield ops.Wgmma(WGMMA, 1)
+        yield ops.WgmmaCommitGroup()
+        yield ops.MadWide(200)
+
+    assert cycles(role(program, num_warps=4)) == 2 * WGMMA_CYCLES + 72 * 4
+
+
+@pytest.mark.parametrize(("interval", "expected"), [(1.0, 10), (4.0, 40), (16.0, 160), (128.0, 512 + 6)])
+def test_beside_wgmma_arithmetic_has_a_turn_in_so_many_cycles(interval: float, expected: float) -> None:
+    """Ten instructions of a warp of each scheduler; those for which 512 cycles of math have no turn take one each."""
+
+    def program(cta: RoleContext) -> Ops:
+        yield ops.Wgmma(WGMMA, 1)
+        yield ops.WgmmaCommitGroup()
+        yield ops.Fma(10)
+
+    gpu = changed(warp_scheduler={"beside_interval_cycles": interval})
+    assert ends_of(run(role(program, "own", 4), gpu=gpu), "own") == [pytest.approx(expected)]
 
 
 def test_two_warpgroups_share_the_tensor_core() -> None:

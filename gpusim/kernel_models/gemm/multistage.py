@@ -15,6 +15,7 @@ from gpusim.kernel_models.gemm.specialized import (
     code_around_copies,
     code_around_math,
     code_around_meeting,
+    code_of_place,
     issues_of_k_step,
     work,
 )
@@ -79,7 +80,7 @@ class Multistage:
         self._commit, self._meet = ops.CpAsyncCommitGroup(), ops.Syncthreads()
         self._step_code = code_around_math(params.step_code, least_before=SET_UP)
         self._copy_code = code_around_copies(params.copy_code)
-        self._tile_code = code(params.tile_code)
+        self._tile_code = code_of_place(plan)
         self._setup_code = code_around_meeting(params.setup_code)
         # cp.async writes through the generic proxy, wgmma reads through the async one
         fence: list[Op] = [ops.FenceProxyAsync()] if params.math == "wgmma" and params.fence else []

@@ -200,8 +200,24 @@ class GemmParams(KernelParams):
     tile_code: Instructions = Field(
         0.0, description="the same of every role before a tile: where it lies"
     )
+    tile_wide_code: Instructions = Field(
+        0.0, description="a warp's products of 64 bits (IMAD.WIDE, IMAD.HI: divisions) there, which tile_code leaves out: "
+        "they take turns with wgmma"
+    )
+    tile_beside_code: Instructions = Field(
+        0.0, description="what tile_code is worth while another warpgroup's wgmma runs, where that is more"
+    )
+    turn_code: Instructions = Field(
+        0.0, description="what tile_code leaves for behind the wait for a turn (pingpong; beside wgmma): which slot is next"
+    )
     store_code: Instructions = Field(
         0.0, description="the same of a tile's way out: addresses and edges, beside conversion and stores"
+    )
+    store_wide_code: Instructions = Field(
+        0.0, description="a warp's products of 64 bits on a tile's way out, which store_code leaves out, too"
+    )
+    store_beside_code: Instructions = Field(
+        0.0, description="what store_code is worth while another warpgroup's wgmma runs, where that is more"
     )
     registers: Annotated[int, Field(ge=24, le=255)] | None = Field(
         None, description="registers a thread is launched with, as ptxas -v says of a kernel that exists; by default worked "

@@ -26,9 +26,19 @@ def work(
         yield 0, plan.coordinates_of(cta.cta_idx)
 
 
-def code(num_instructions: float) -> list[Op]:
-    """A kernel's own instructions in a row, of which each waits for the one before."""
-    return [ops.Alu(num_instructions, is_chain=True)] if num_instructions else []
+def code(num_instructions: float, num_wide: float = 0.0, num_beside: float = 0.0) -> list[Op]:
+    """A kernel's own instructions in a row, of which each waits for the one before, and those that take turns with wgmma.
+
+    ``num_beside``: what the former are worth while wgmma runs.
+    """
+    found: list[Op] = [ops.Alu(num_instructions, is_chain=True, num_beside=num_beside)] if num_instructions else []
+    return [*found, ops.MadWide(num_wide, is_apart=True)] if num_wide else found
+
+
+def code_of_place(plan: TilePlan) -> list[Op]:
+    """Before a tile: where it lies."""
+    params = plan.params
+    return code(params.tile_code, params.tile_wide_code, params.tile_beside_code)
 
 
 BEFORE_MATH, BESIDE_MATH, BEFORE_COPIES = 0.25, 0.2, 0.5
@@ -103,7 +113,7 @@ class Producer:
         self._all_arrive = plan.params.arrivals == "every_thread"
         self._arrive_empty = [ops.MbarrierArrive("empty", s) for s in range(num_stages)]
         self._copy_code = code_around_copies(plan.params.copy_code)
-        self._tile_code = code(plan.params.tile_code)
+        self._tile_code = code_of_place(plan)
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
         """The program."""
@@ -192,7 +202,8 @@ class Consumer:
                 for each in waits:
                     each.insert(0, ops.MbarrierArrive("full", s, 128))
         before, beside, self._behind = code_around_math(params.step_code)
-        self._tile_code = code(params.tile_code)
+        self._tile_code = code_of_place(plan)
+        self._turn_code = code(params.turn_code)
         _, self._behind_meeting = code_around_meeting(params.setup_code)
         self._math: list[list[Op]] = [
             [*before, *self._fence, ops.Wgmma(atom, num_issues, (("a", s), ("b", s))), ops.WgmmaCommitGroup(), *beside,
@@ -247,6 +258,7 @@ class Consumer:
             parity = (turn // 2 & 1) ^ (idx == 0)
             yield from self._tile_code
             yield mine[parity]
+            yield from self._turn_code
             stage, parity_of_stage = self._slot_after(0, 0, turn * num_k_steps)
             yield from self._multiply(cta, num_k_steps, stage, parity_of_stage, passes_on=passes_on)
             yield my_end[parity]

@@ -31,10 +31,20 @@ class SmemSpec:
     """The same of a line of global stores."""
     operand_load_registers_per_cycle: float
     """What loads of warps return beside operand reads of wgmma, in registers of a warp (128 bytes)."""
+    operand_store_wavefronts_per_cycle: float
+    """What stores of warps, to shared memory or past it, take of the stage beside them at most."""
 
 
 COMMIT_WAVEFRONTS = 3.0
 """What Nsight Compute counts for a warp's commit of cp.async. Source: kernels/shared_counter, h200_sxm, 2026-11-22."""
+
+
+TURN_WAVEFRONTS = 32.0
+"""After which an access of an SM that runs wgmma looks anew whether operands are read.
+Source: choice, shorter than most wgmma."""
+
+EPSILON_WAVEFRONTS = EPSILON_CYCLES = 1e-6
+"""What rounding may leave of an access, and of a wait."""
 
 
 SASS = "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op"
@@ -78,16 +88,19 @@ class Smem(Component):
     """The data stage of one SM's shared memory.
 
     Models: one wavefront a cycle for all warps of the SM, latency, and the slower pace of one warp's own wavefronts,
-    whether it reads, writes or swaps; a vector's words return one after the other; accesses of warps have what operand
-    reads of wgmma leave (the tensor core's own rate covers those reads), and beside those loads return so many registers a
-    cycle at most; what cp.async brings, and global loads and stores of threads, go in between the wavefronts of the warps,
-    one by one, and where they leave cycles idle; but copies around L1 take their place as they are asked for, a cycle for
-    each row, and what loads later goes behind them (kernels/mma_loops: a step of warps that copy, read and multiply takes a
-    cycle more for each row, whatever its bytes).
+    whether it reads, writes or swaps; a vector's words return one after the other; operand reads of wgmma go first (the
+    tensor core's own rate covers them): until they end, accesses of warps have what they leave, of which loads use no more
+    than returns so many registers a cycle, stores so much; then the whole stage, until operands are read again; what
+    cp.async brings, and global loads and stores of threads, go in between the wavefronts of the warps, one by one, and where
+    they leave cycles idle; but copies around L1 take their place as they are asked for, a cycle for each row, and what loads
+    later goes behind them (kernels/mma_loops: a step of warps that copy, read and multiply takes a cycle more for each row,
+    whatever its bytes). Beside operand reads a line of global stores is a wavefront like those of warps' stores
+    (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a cycle, where they leave 0.04, 0.25, 0.38).
     Ignores: that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads they lose 5 to
     10 %); why loads return no faster there (perhaps as sums take the registers' ports); the pace of one sub-partition;
     that a store comes three cycles later to the data stage than a load; how long an atomic's verb takes.
-    Source: the GPU's description; wavefronts come from ``workload/access.py``.
+    Source: the GPU's description; wavefronts come from ``workload/access.py``; operands first: kernels/pipe_beside_wgmma,
+    h200_sxm, 2026-11-22 (loads beside one warpgroup's wgmma and beside two's, steps within 3 % wherever loads bind).
     """
 
     kind = "smem"
@@ -98,29 +111,32 @@ class Smem(Component):
         self.counters = counters
         self.data = GapPipe(units_per_cycle=spec.wavefronts_per_cycle)
         self._operands_until = 0.0
-        self._free_share = 1.0
+        self._most_stored = spec.operand_store_wavefronts_per_cycle / spec.wavefronts_per_cycle
+        self._free_share = self._conflict_share = 1.0
         self._filling = 0.0
         self._idle_since = 0.0
-        self._returns = GapPipe(units_per_cycle=spec.operand_load_registers_per_cycle)
 
     def load(
-        self, num_wavefronts: float, *, wavefronts_per_warp: float, words_per_lane: float = 1.0, num_registers: float,
-        at_cycle: float, weight: float,
-    ) -> float:
-        """Read; returns the cycle at which the last register is there."""
-        self.counters.wavefronts += num_wavefronts * weight
-        self.counters.load_wavefronts += num_wavefronts * weight
-        end = self._take(num_wavefronts, at_cycle, weight)
+        self, num_wavefronts: float, *, registers_per_wavefront: float, at_cycle: float, weight: float
+    ) -> tuple[float, float]:
+        """Read; returns the cycle at which what could be read has been, and the wavefronts that must ask again then."""
+        most = 1.0
+        if at_cycle < self._operands_until and registers_per_wavefront > 0.0:
+            most = self.spec.operand_load_registers_per_cycle / registers_per_wavefront / self.data.rate
+            if registers_per_wavefront < 1.0 and self._conflict_share < most:
+                most = self._conflict_share
+        end, left = self._take(num_wavefronts, at_cycle, weight, most)
+        self.counters.wavefronts += (num_wavefronts - left) * weight
+        self.counters.load_wavefronts += (num_wavefronts - left) * weight
+        return end, left
+
+    def ready(self, end_cycle: float, *, wavefronts_per_warp: float, words_per_lane: float = 1.0, at_cycle: float) -> float:
+        """The cycle at which the last register is there of loads asked for at ``at_cycle`` and read by ``end_cycle``."""
         spec = self.spec
         own = at_cycle + (wavefronts_per_warp - 1.0) * spec.warp_cycles_per_wavefront
-        shared = end - 1.0 / spec.wavefronts_per_cycle
+        shared = end_cycle - 1.0 / spec.wavefronts_per_cycle
         vector = (words_per_lane - 1.0) * spec.vector_word_cycles if words_per_lane > 1.0 else 0.0
-        ready = (shared if shared > own else own) + spec.load_latency_cycles + vector
-        if at_cycle < self._operands_until:
-            returned = self._returns.reserve(num_registers, at_cycle=at_cycle + spec.load_latency_cycles)
-            if returned > ready:
-                return returned
-        return ready
+        return (shared if shared > own else own) + spec.load_latency_cycles + vector
 
     def count_load(self, num_wavefronts: float, num_instructions: float, *, is_matrix: bool) -> None:
         """Count loads by opcode."""
@@ -163,6 +179,14 @@ class Smem(Component):
         self._filling += num_wavefronts
         self.data.busy_cycles += num_wavefronts / self.data.rate * weight
 
+    def is_read(self, cycle: float) -> bool:
+        """Whether operands are read then."""
+        return cycle < self._operands_until - EPSILON_CYCLES
+
+    def pass_lines(self, num_lines: float, *, at_cycle: float, weight: float) -> tuple[float, float]:
+        """Let lines of global stores pass beside operand reads; returns (end, lines that must ask again then)."""
+        return self._take(num_lines, at_cycle, weight, self._most_stored)
+
     def _reserve(self, num_wavefronts: float, at_cycle: float, weight: float) -> float:
         """Queue an access, and what fills pass on the way; those are counted already."""
         data, passing = self.data, self._passing(num_wavefronts, at_cycle)
@@ -183,13 +207,12 @@ class Smem(Component):
         self._filling = filling - passing
         return passing
 
-    def store(self, num_wavefronts: float, *, wavefronts_per_warp: float, at_cycle: float, weight: float) -> float:
-        """Write; returns the cycle at which the last wavefront is in."""
-        self.counters.wavefronts += num_wavefronts * weight
-        self.counters.store_wavefronts += num_wavefronts * weight
-        end = self._take(num_wavefronts, at_cycle, weight)
-        own = at_cycle + wavefronts_per_warp * self.spec.warp_cycles_per_wavefront
-        return end if end > own else own
+    def store(self, num_wavefronts: float, *, at_cycle: float, weight: float) -> tuple[float, float]:
+        """Write; returns the cycle at which what could be written is in, and the wavefronts that must ask again then."""
+        end, left = self._take(num_wavefronts, at_cycle, weight, self._most_stored)
+        self.counters.wavefronts += (num_wavefronts - left) * weight
+        self.counters.store_wavefronts += (num_wavefronts - left) * weight
+        return end, left
 
     def replay_cycles(self, num_wavefronts: float, num_bytes: float, *, backlog_cycles: float) -> float:
         """How long before stores are in they have been taken, where so much of the data stage's work is ahead."""
@@ -201,23 +224,39 @@ class Smem(Component):
     def swap(self, num_wavefronts: float, *, wavefronts_per_warp: float, at_cycle: float, weight: float) -> float:
         """Read and write in one; returns the cycle at which the last register is there."""
         spec = self.spec
-        end = self.store(num_wavefronts, wavefronts_per_warp=0.0, at_cycle=at_cycle, weight=weight)
+        end, left = self.store(num_wavefronts, at_cycle=at_cycle, weight=weight)
+        while left:
+            end, left = self.store(left, at_cycle=end, weight=weight)
         own = at_cycle + (wavefronts_per_warp - 1.0) * spec.warp_cycles_per_wavefront + 1.0 / spec.wavefronts_per_cycle
         return (end if end > own else own) + spec.atomic_latency_cycles
 
-    def read_operands(self, free_share: float, until_cycle: float) -> None:
-        """Operand reads leave ``free_share`` of the data stage until then."""
-        self._free_share = free_share
+    def read_operands(self, free_share: float, conflict_share: float, until_cycle: float) -> None:
+        """Operand reads leave ``free_share`` of the data stage until then, ``conflict_share`` to loads with conflicts."""
+        self._free_share, self._conflict_share = free_share, conflict_share
         self._operands_until = until_cycle
 
-    def _take(self, num_wavefronts: float, at_cycle: float, weight: float) -> float:
-        """Use the data stage; all of an access that begins beside operand reads has what they leave."""
-        share = self._free_share
-        if at_cycle >= self._operands_until or share >= 1.0:
-            return self._reserve(num_wavefronts, at_cycle, weight)
-        waited = num_wavefronts / share - num_wavefronts
+    def _take(
+        self, num_wavefronts: float, at_cycle: float, weight: float, most_share: float = 1.0
+    ) -> tuple[float, float]:
+        """Use the data stage, or what operand reads leave of it; returns (end, wavefronts that they leave no room for)."""
+        share = min(self._free_share, most_share)
+        until = self._operands_until
+        if not until or share >= 1.0:
+            return self._reserve(num_wavefronts, at_cycle, weight), 0.0
+        if not self.is_read(at_cycle):  # wgmma may begin soon
+            passing = min(num_wavefronts, TURN_WAVEFRONTS)
+            return self._reserve(passing, at_cycle, weight), num_wavefronts - passing
+        begin = max(at_cycle, self.data.free_at)
+        if begin >= until:
+            return until, num_wavefronts
+        room = (until - begin) * self.data.rate * share
+        passing = min(num_wavefronts, room)
+        waited = passing / share - passing
         self.data.busy_cycles -= waited / self.data.rate * weight  # the operands' cycles are none of the warps'
-        return self._reserve(num_wavefronts + waited, at_cycle, weight)
+        end = self._reserve(passing + waited, at_cycle, weight)
+        if num_wavefronts <= room + EPSILON_WAVEFRONTS:
+            return end, 0.0
+        return max(end, until), num_wavefronts - passing
 
     def count_gmma(self, num_wavefronts: float) -> None:
         """Count operand reads of wgmma (their time is in the tensor core's rate)."""

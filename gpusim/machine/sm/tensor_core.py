@@ -47,7 +47,7 @@ class TensorCoreSpec:
     wgmma_between_wavefronts: float = 0.0
     """Of other accesses to shared memory beside each wgmma whose operands leave them no cycle."""
     wgmma_switch_cycles: float = 0.0
-    """What a wavefront of a warp takes beside operand reads, beyond the wait for a cycle that they leave."""
+    """What a wavefront of a load with conflicts takes beside operand reads, beyond the wait for a cycle that they leave."""
     num_sub_cores: int = 4
 
 
@@ -76,15 +76,15 @@ class TensorCore(Component):
     Models: wgmma's rate, the larger of arithmetic, operand wavefronts and a least interval; arithmetic that begins once A
     is there and so ends behind the pipe's own end; the groups of a warpgroup that may be in flight, and the wgmma of all
     warpgroups; the latency of a wait; mma.sync's rate, minimum interval and latency by depth, and additions to its sums
-    where it is several instructions. Two warpgroups share the pipe. IMAD.WIDE and wgmma exclude one another, in the order in
-    which they were issued, whoever issued them.
+    where it is several instructions. Two warpgroups share the pipe. IMAD.WIDE and wgmma exclude one another, whoever issued
+    them: an IMAD.WIDE gets its turn between slices of a wgmma, which ends so much later.
     Ignores: the order in which warpgroups alternate inside the pipe; what issuing a wgmma takes (some cycles, 26 for 128
     accumulators a thread, always less than its arithmetic); conversions where mma.sync of fp8 is no instruction, which other
     warps' arithmetic hides, and what a warp or two wait for them; sparsity, sub-normal or zero operands.
     Source: the GPU's description; the rule max(flops, wavefronts) from published H100 rates; that warpgroups fill one queue:
     kernels/ring_math, h200_sxm, 2026-11-22 (eight each of two: the last is issued when some six are left, whatever N; CTAs
-    of an SM fill one, too). IMAD.WIDE: kernels/pipe_beside_wgmma, h200_sxm, 2026-11-22 (a step takes its math and what these
-    take alone, with one warpgroup and with two).
+    of an SM fill one, too). IMAD.WIDE: kernels/pipe_beside_wgmma and turn_taking, h200_sxm, 2026-11-22 (a step takes its
+    math and what these take alone, with one warpgroup and with two; beside another's train each takes 25 cycles, 6 of it).
     """
 
     kind = "tensor_core"
@@ -117,10 +117,12 @@ class TensorCore(Component):
 
     def free_share(self, num_wavefronts: float, cycles_each: float) -> float:
         """What a wgmma of so many wavefronts and cycles leaves of shared memory's data stage."""
-        spec = self.spec
-        rate = spec.wgmma_smem_wavefronts_per_cycle
-        free = max(cycles_each - num_wavefronts / rate, spec.wgmma_between_wavefronts / rate) / cycles_each
-        return free / (1.0 + free * spec.wgmma_switch_cycles * rate)
+        rate = self.spec.wgmma_smem_wavefronts_per_cycle
+        return max(cycles_each - num_wavefronts / rate, self.spec.wgmma_between_wavefronts / rate) / cycles_each
+
+    def conflict_share(self, free_share: float) -> float:
+        """What loads with conflicts get of that."""
+        return free_share / (1.0 + free_share * self.spec.wgmma_switch_cycles * self.spec.wgmma_smem_wavefronts_per_cycle)
 
     def mma_sync_interval_cycles(self, *, rate_class: str, num_flops: float, num_sum_registers: float) -> float:
         """Cycles between two mma.sync of one sub-core; ``num_sum_registers`` of each thread hold the sums."""

@@ -27,6 +27,12 @@ class WarpSchedulerSpec:
     """From an arithmetic instruction to the next that uses what it gives."""
     mad_wide_cycles: float
     """From an ``IMAD.WIDE`` of a warp to its next, of other registers."""
+    mad_wide_beside_cycles: float
+    """The same while wgmma runs on the SM."""
+    mad_wide_apart_cycles: float
+    """What one amid other instructions takes of wgmma that runs, as warps of the schedulers do not come to it at once."""
+    beside_interval_cycles: float
+    """From an arithmetic instruction of a scheduler to its next while wgmma runs on the SM, at least."""
     barrier_base_cycles: float
     """``bar.sync``: from the last arrival to the first warp that goes on, without what follows."""
     barrier_warp_cycles: float
@@ -58,7 +64,8 @@ class WarpScheduler(Component):
     """Issue slots, FMA, ALU and MUFU pipes, shuffles.
 
     Models: one warp instruction a cycle and scheduler, the lanes of each pipe; warps of a role spread evenly; chains of
-    integer instructions and of shuffles where a program names them (a loop's branch is two).
+    integer instructions and of shuffles where a program names them (a loop's branch is two). Beside wgmma a scheduler's
+    arithmetic has one turn in four cycles (kernels/turn_taking, pipe_beside_wgmma: IMAD, IADD3, FFMA, F2FP, any N).
     Ignores: other dependences inside a role's arithmetic, register banks (FFMA of three registers), dual roles of the INT
     pipe, what shuffles take of the way to shared memory, instruction cache.
     Source: the GPU's description.
@@ -75,6 +82,7 @@ class WarpScheduler(Component):
         self.alu_pipe = GapPipe(units_per_cycle=spec.int32_lanes / WARP_SIZE)
         self.mad_wide_pipe = GapPipe(units_per_cycle=spec.mad_wide_lanes / WARP_SIZE)
         self.mufu_pipe = GapPipe(units_per_cycle=spec.mufu_lanes / WARP_SIZE)
+        self.beside_pipe = GapPipe(units_per_cycle=spec.num_schedulers / spec.beside_interval_cycles)
         self.shuffle_pipe = GapPipe(units_per_cycle=spec.shuffle_lanes / WARP_SIZE)
 
     def issue(self, num_instructions: float, *, num_warps: int, at_cycle: float, weight: float) -> float:
@@ -88,15 +96,31 @@ class WarpScheduler(Component):
         return end if end > own else own
 
     def execute(
-        self, pipe: Pipe, num_instructions: float, *, num_warps: int, at_cycle: float, weight: float
+        self, pipe: Pipe, num_instructions: float, *, num_warps: int, at_cycle: float, weight: float,
+        wgmma_until: float = 0.0,
     ) -> float:
-        """Issue to a pipe of fewer lanes than the schedulers could feed; returns when the pipe has taken all."""
+        """Issue to a pipe of fewer lanes than the schedulers could feed; returns when the pipe has taken all.
+
+        ``wgmma_until``: beside wgmma that runs until then, which leaves arithmetic few turns.
+        """
         issued = self.issue(num_instructions, num_warps=num_warps, at_cycle=at_cycle, weight=weight)
         spread = min(num_warps, self.spec.num_schedulers) / self.spec.num_schedulers
         total = num_instructions * num_warps
         end = pipe.reserve(total, at_cycle=at_cycle, weight=weight)
-        own = at_cycle + total / (pipe.rate * spread)
-        return max(issued, end, own)
+        own_cycles = total / (pipe.rate * spread)
+        if wgmma_until > at_cycle and total > 0.0:
+            each = self.spec.beside_interval_cycles * -(-num_warps // self.spec.num_schedulers)
+            beside = min(1.0, (wgmma_until - at_cycle) / (each * num_instructions))
+            passed = self.beside_pipe.reserve(total * beside, at_cycle=at_cycle, weight=weight)
+            passed = max(passed, at_cycle + each * num_instructions * beside) + (1.0 - beside) * own_cycles
+            end = max(end, passed)
+        return max(issued, end, at_cycle + own_cycles)
+
+    def wide_turn_cycles(self, num_warps: int, *, is_apart: bool) -> tuple[float, float]:
+        """(what an IMAD.WIDE of each warp takes of wgmma that run, from one to the next beside them)."""
+        each = self.spec.mad_wide_apart_cycles if is_apart and num_warps > 1 else self.spec.mad_wide_cycles
+        taken = each * -(-num_warps // self.spec.num_schedulers)
+        return taken, max(self.spec.mad_wide_beside_cycles, 2.0 * taken)
 
     def gpu_fence_cycles(self, num_warps: int) -> float:
         """What a fence of scope gpu takes of ``num_warps`` warps at once."""

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from gpusim.errors import LaunchError
+from gpusim.simulate.costs.memory import ask_again
 from gpusim.simulate.role import ISSUE, TENSOR, Pause, Resume, Role, lacks
 from gpusim.simulate.timeline import MmaSpan, WarpState
 from gpusim.workload import ops
+
+EPSILON_INSTRUCTIONS = EPSILON_CYCLES = 1e-6
+"""What rounding may leave of some, and of a wait."""
+
+TURN_INSTRUCTIONS = 8.0
+"""IMAD.WIDEs of a warp after which wgmma is looked for anew, where none runs. Source: choice, shorter than most wgmma."""
 
 
 def mma_sync(role: Role, op: ops.MmaSync) -> Pause:
@@ -42,7 +49,7 @@ def wgmma(role: Role, op: ops.Wgmma) -> Pause:
         begin = at
     mine = max(at, role.wgmma_through)
     pipe.free_at = role.wgmma_through = free_at = begin + cost.cycles
-    role.sm.smem.read_operands(cost.free_share, free_at)
+    role.sm.smem.read_operands(cost.free_share, cost.conflict_share, free_at)
     end = free_at + cost.tail_cycles
     cost.times += role.count
     stages = role.cta.buffers
@@ -112,7 +119,8 @@ def fma(role: Role, op: ops.Fma) -> Pause:
     chained = role.t + op.num_instructions * scheduler.spec.dependent_cycles if op.is_chain else 0.0
     scheduler.counters.fma_instructions += op.num_instructions * role.num_warps * role.count
     end = scheduler.execute(
-        scheduler.fma_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
+        scheduler.fma_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count,
+        wgmma_until=0.0 if op.is_chain else role.sm.tensor_core.wgmma_until,
     )
     role.spend(WarpState.MATH_PIPE, end if end > chained else chained)
     return None
@@ -122,28 +130,69 @@ def alu(role: Role, op: ops.Alu) -> Pause:
     """Integer pipe; in a chain each instruction waits for the one before it."""
     if op.is_chain and role.engine.is_ideal("own_code"):
         return None
+    if op.is_chain and op.num_beside > op.num_instructions > 0.0:
+        return slowed(role, op)
     scheduler = role.sm.warp_scheduler
     chained = role.t + op.num_instructions * scheduler.spec.dependent_cycles if op.is_chain else 0.0
     end = scheduler.execute(
-        scheduler.alu_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
+        scheduler.alu_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count,
+        wgmma_until=0.0 if op.is_chain else role.sm.tensor_core.wgmma_until,
     )
     role.spend(ISSUE, end if end > chained else chained)
     return None
 
 
+def slowed(role: Role, op: ops.Alu) -> Pause:
+    """A chain that takes longer beside wgmma: what is left of it goes on at its pace when the wgmma that run have ended."""
+    scheduler = role.sm.warp_scheduler
+    share = 1.0
+    if role.partly is None:
+        scheduler.execute(
+            scheduler.alu_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
+        )
+    else:
+        share = role.partly[1]
+    role.partly = None
+    left_cycles = role.sm.tensor_core.wgmma_until - role.t
+    if left_cycles <= EPSILON_CYCLES:
+        role.spend(ISSUE, role.t + share * op.num_instructions * scheduler.spec.dependent_cycles)
+        return None
+    beside_cycles = op.num_beside * scheduler.spec.dependent_cycles
+    now = min(share, left_cycles / beside_cycles)
+    end = role.t + now * beside_cycles
+    if (share - now) * op.num_instructions > EPSILON_INSTRUCTIONS:
+        return ask_again(role, end, role.t, share - now, ISSUE, "its own instructions")
+    role.spend(ISSUE, end)
+    return None
+
+
 def mad_wide(role: Role, op: ops.MadWide) -> Pause:
-    """Products and sums of 64 bits: behind all wgmma that the SM's warps have issued; the next wgmma is behind them."""
+    """Products and sums of 64 bits: while wgmma runs each waits for its turn, and takes it from it; alone at their pace."""
     if role.engine.is_ideal("mad_wide"):
         return None
     scheduler, core = role.sm.warp_scheduler, role.sm.tensor_core
-    role.spend(WarpState.MATH_PIPE, core.wgmma_until)
-    own = role.t + op.num_instructions * scheduler.spec.mad_wide_cycles
-    end = scheduler.execute(
-        scheduler.mad_wide_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
-    )
-    role.spend(ISSUE, end if end > own else own)
-    if role.t > core.wide_until:
-        core.wide_until = role.t
+    num = op.num_instructions if role.partly is None else role.partly[1]
+    role.partly = None
+    left_cycles = core.wgmma_until - role.t
+    if left_cycles > EPSILON_CYCLES:
+        taken, turn = scheduler.wide_turn_cycles(role.num_warps, is_apart=op.is_apart)
+        now = min(num, left_cycles / (turn - taken))
+        core.pipe.free_at += now * taken
+        core.wgmma_until += now * taken
+        scheduler.issue(now, num_warps=role.num_warps, at_cycle=role.t, weight=role.count)
+        end = role.t + now * turn
+    else:
+        now = min(num, TURN_INSTRUCTIONS) if core.wgmma_until else num
+        own = role.t + now * scheduler.spec.mad_wide_cycles
+        end = scheduler.execute(
+            scheduler.mad_wide_pipe, now, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
+        )
+        end = max(end, own)
+        if end > core.wide_until:
+            core.wide_until = end
+    if num - now > EPSILON_INSTRUCTIONS:
+        return ask_again(role, end, role.t, num - now, WarpState.MATH_PIPE, "the products' turn")
+    role.spend(WarpState.MATH_PIPE, end)
     return None
 
 

@@ -54,39 +54,78 @@ def global_store(role: Role, op: ops.GlobalStore) -> Pause:
         pause = role.wait_group(previous, WarpState.LSU, "the store queue")
         if pause is not None:
             return pause
-    counters = sm.l1.counters
-    counters.store_requests += access.num_requests * role.count
-    counters.store_sectors += access.num_sectors * role.count
-    begin = role.t
-    role.issue(access.num_requests / role.num_warps)
-    of_stage = access.num_lines * sm.smem.spec.global_store_wavefronts
+    begin, lines = role.t, float(access.num_lines)
+    left = lines
+    if role.partly is None:
+        counters = sm.l1.counters
+        counters.store_requests += access.num_requests * role.count
+        counters.store_sectors += access.num_sectors * role.count
+        role.issue(access.num_requests / role.num_warps)
+    else:
+        left = role.partly[1]
+    if spec.has_store_queue and left and sm.smem.is_read(role.t):
+        end, still = sm.smem.pass_lines(left, at_cycle=role.t, weight=role.count)
+        if still:
+            return pass_part(role, op, (left - still) / lines, end, still)
+    role.partly = None
+    of_stage = left * sm.smem.spec.global_store_wavefronts
     if of_stage:
         sm.smem.pass_global(of_stage, at_cycle=begin, weight=role.count)
     if spec.has_store_queue:
-        sm.l1.accept(access.num_requests, access.num_lines, at_cycle=begin, weight=role.count)
-        return queue_store(role, op, begin)
+        share = left / lines if lines else 1.0
+        sm.l1.accept(access.num_requests * share, left, at_cycle=begin, weight=role.count)
+        return queue_store(role, op, begin, share)
     _, end = sm.l1.accept(access.num_requests, access.num_lines, at_cycle=role.t, weight=role.count)
     role.spend(WarpState.LSU, max(role.t, end - spec.queue_cycles))
     send_store(role, op, 0.0, 1.0, None)
     return None
 
 
-def queue_store(role: Role, op: ops.GlobalStore, begin_cycle: float) -> Pause:
-    """Send a store's first part, what the schedulers hold of it, and what is past them; wait until the queue has room."""
+def pass_part(role: Role, op: ops.GlobalStore, share: float, end_cycle: float, left_lines: float) -> Pause:
+    """Send the ``share`` of a store that passes beside operand reads on its way; ask again when these end."""
+    access, xbar = op.access, role.sm.l1.below
+    if share:
+        num_bytes = xbar.packet_bytes(access.num_lines, access.num_sectors, access.num_bytes)
+        role.sm.l1.accept(access.num_requests * share, access.num_lines * share, at_cycle=role.t, weight=role.count)
+        group = send_store(role, op, num_bytes, share, role.t)
+        role.queued_stores.append((num_bytes * share, group))
+        role.sm.queued_stores.append((num_bytes * share, group))
+    return ask_again(role, end_cycle, role.t, left_lines)
+
+
+def ask_again(
+    role: Role, cycle: float, asked_at: float, left: float, state: WarpState = WarpState.LSU,
+    what: str = "the data stage of shared memory",
+) -> Pause:
+    """Wgmma leaves no room for the rest of an op that has been under way since ``asked_at``: ask again at ``cycle``."""
+    role.partly = asked_at, left
+    role.must_retry = True
+    wake = role.block(state, what)
+    Resume(role, wake)(cycle)
+    return wake
+
+
+def queue_store(role: Role, op: ops.GlobalStore, begin_cycle: float, whole_share: float) -> Pause:
+    """Send a store's first part, what the schedulers hold of it, and what is past them; wait until the queue has room.
+
+    ``whole_share``: what is left of the store, others have passed already.
+    """
     access, xbar = op.access, role.sm.l1.below
     spec, rate = role.sm.l1.spec, xbar.spec.sm_write_bytes_per_cycle
     num_requests = max(access.num_requests, 1)
-    num_bytes = xbar.packet_bytes(access.num_lines, access.num_sectors, access.num_bytes)
+    all_bytes = xbar.packet_bytes(access.num_lines, access.num_sectors, access.num_bytes)
+    num_bytes = all_bytes * whole_share
     schedulers = min(role.num_warps, role.sm.warp_scheduler.spec.num_schedulers)
     lead = rate * spec.posted_cycles(
-        num_bytes / rate, num_requests=num_requests, num_bytes=access.num_bytes, num_schedulers=schedulers
+        num_bytes / rate, num_requests=num_requests * whole_share, num_bytes=access.num_bytes * whole_share,
+        num_schedulers=schedulers,
     )
-    passed = min(lead, num_bytes / num_requests * spec.shared_places(num_requests, access.num_bytes))
+    passed = min(lead, all_bytes / num_requests * spec.shared_places(num_requests, access.num_bytes))
     if not role.engine.launch.smem_bytes and num_bytes - passed < SMALL_PART * num_bytes:
         passed = lead  # instructions to shared memory alone would tell them apart
     ends = sorted({0.0, num_bytes - lead, num_bytes - passed, num_bytes})
     for begin, end in pairwise(end for end in ends if end >= 0.0):
-        group = send_store(role, op, num_bytes, (end - begin) / num_bytes, begin_cycle)
+        group = send_store(role, op, all_bytes, (end - begin) / all_bytes, begin_cycle)
         role.queued_stores.append((end - begin, group))
         role.sm.queued_stores.append((end - begin, group))
     role.passed_bytes = passed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusim.simulate.costs.memory import until_stored
+from gpusim.simulate.costs.memory import ask_again, until_stored
 from gpusim.simulate.role import Pause, Role, is_pair, lacks, peer
 from gpusim.simulate.timeline import WarpState
 from gpusim.units import WAVEFRONT_BYTES
@@ -15,27 +15,35 @@ ISSUE_CYCLES = 1.0
 
 def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
     """Wavefronts of the data stage; the token is ready a latency later."""
-    if role.queued_stores:  # instructions of a warp go to memory and shared memory in their order
-        pause = until_stored(role, role.queued_stores, role.passed_bytes)
-        if pause is not None:
-            role.must_retry = True
-            return pause
-    access, sm = op.access, role.sm
-    role.issue(access.num_requests / role.num_warps)
-    stage = role.stage(op.buffer, op.stage)
+    access, smem, begun = op.access, role.sm.smem, role.partly
     wavefronts = role.wavefronts(access)
     is_matrix = type(op) is ops.Ldmatrix
-    sm.smem.count_load(wavefronts * role.count, access.num_requests * role.count, is_matrix=is_matrix)
+    if begun is None:
+        if role.queued_stores:  # instructions of a warp go to memory and shared memory in their order
+            pause = until_stored(role, role.queued_stores, role.passed_bytes)
+            if pause is not None:
+                role.must_retry = True
+                return pause
+        role.issue(access.num_requests / role.num_warps)
+        smem.count_load(wavefronts * role.count, access.num_requests * role.count, is_matrix=is_matrix)
+        begun = role.t, wavefronts
+    asked_at, left = begun
+    registers = access.num_bytes / WAVEFRONT_BYTES / wavefronts if wavefronts else 0.0
+    at = role.t
+    end, left = smem.load(left, registers_per_wavefront=registers, at_cycle=at, weight=role.count)
+    stage = role.stage(op.buffer, op.stage)
+    if left:
+        if stage is not None:
+            stage.read(at, end, "" if stage.is_full(at) else role.who())
+        return ask_again(role, end, asked_at, left)
     words = 1.0
     if not is_matrix and access.num_requests:
         words = access.num_bytes / (WAVEFRONT_BYTES * access.num_requests)
-    ready = sm.smem.load(
-        wavefronts, wavefronts_per_warp=wavefronts / role.num_warps, words_per_lane=words,
-        num_registers=access.num_bytes / WAVEFRONT_BYTES, at_cycle=role.t, weight=role.count,
-    )
+    ready = smem.ready(end, wavefronts_per_warp=wavefronts / role.num_warps, words_per_lane=words, at_cycle=asked_at)
+    role.partly = None
     if stage is not None:
-        until = ready - sm.smem.spec.load_latency_cycles
-        stage.read(role.t, until, "" if stage.is_full(role.t) else role.who())
+        until = ready - smem.spec.load_latency_cycles
+        stage.read(at, until, "" if stage.is_full(at) else role.who())
     token = ops.Token(is_long=False)
     token.ready_cycle = ready
     return token
@@ -43,18 +51,23 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
 
 def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> Pause:
     """Wavefronts of the data stage, from the first instruction on; the warps go on when the last waits in its queue."""
-    access, smem = op.access, role.sm.smem
-    first = role.t + ISSUE_CYCLES
-    issued = role.issue(access.num_requests / role.num_warps)
+    access, smem, partly = op.access, role.sm.smem, role.partly
     stage = role.stage(op.buffer, op.stage)
     wavefronts = role.wavefronts(access)
-    smem.count_store(
-        wavefronts * role.count, access.num_requests * role.count, is_matrix=type(op) is ops.Stmatrix
-    )
-    end = smem.store(
-        wavefronts, wavefronts_per_warp=wavefronts / role.num_warps, at_cycle=min(first, issued), weight=role.count
-    )
-    begun = role.t
+    at = role.t
+    if partly is None:
+        first = at + ISSUE_CYCLES
+        at = min(first, role.issue(access.num_requests / role.num_warps))
+        smem.count_store(
+            wavefronts * role.count, access.num_requests * role.count, is_matrix=type(op) is ops.Stmatrix
+        )
+        partly = role.t, wavefronts
+    begun, left = partly
+    end, left = smem.store(left, at_cycle=at, weight=role.count)
+    if left:
+        return ask_again(role, end, begun, left)
+    role.partly = None
+    end = max(end, begun + wavefronts / role.num_warps * smem.spec.warp_cycles_per_wavefront)
     last = 1.0 / smem.spec.wavefronts_per_cycle
     ahead = smem.replay_cycles(wavefronts, access.num_bytes, backlog_cycles=end - begun)
     each = wavefronts / max(access.num_requests, 1) / smem.spec.wavefronts_per_cycle
