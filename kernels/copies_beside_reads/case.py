@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.case import Case, Config, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 
@@ -162,10 +162,11 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 WORDS = AccessPattern(num_requests=1, num_wavefronts=4, num_bytes=READ_BYTES)
-CLOCK_CYCLES = 12.0
-"""From the barrier to the first instruction, and from what was read to the clock. Source: SASS of nvcc 13.0, stalls."""
-LOOP_CYCLES = 40.0
-"""Of a reader's turn beside its ldmatrix: sums of what was read, a branch. Source: the same."""
+CLOCK_CYCLES, SUM_CYCLES = 12.0, 17.0
+"""From the barrier to the first instruction, the clock; sums of the last read, their store. Source: SASS of nvcc 13.0."""
+LOOP_CYCLES, FLAG_CYCLES = 40.0, 30.0
+"""Of a reader's turn beside its ldmatrix: sums of what was read, a branch; of a copier's group: half a look at the flag.
+Source: the same."""
 
 
 def access(config: Mapping[str, str], copies: int) -> tuple[AccessPattern, int]:
@@ -212,7 +213,7 @@ def _rounds(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
     _simulated({"all": (warps, program)}, gpu)
     issued, read = found[-1]
-    return {"issued_cycles": issued + CLOCK_CYCLES, "read_cycles": read + CLOCK_CYCLES}
+    return {"issued_cycles": issued + CLOCK_CYCLES, "read_cycles": read + CLOCK_CYCLES + SUM_CYCLES}
 
 
 TWIN_TURNS = 60
@@ -241,6 +242,7 @@ def _streams(config: Config, gpu: GpuSpec) -> dict[str, float]:
             yield ops.CpAsync("T", (0, 0), pattern, "copied", 0, num_rows=num_rows)
             yield ops.CpAsyncCommitGroup()
             yield ops.CpAsyncWaitGroup(GROUPS_IN_FLIGHT - 1)
+            yield ops.Alu(FLAG_CYCLES / 4, is_chain=True)
             done += 1
         seen[f"copy{len(seen)}"] = GROUP * done / (cta.t - begin)
 
@@ -249,6 +251,29 @@ def _streams(config: Config, gpu: GpuSpec) -> dict[str, float]:
     of = {kind: sum(rate for name, rate in seen.items() if name.startswith(kind)) for kind in ("read", "copy")}
     found = {"read_wavefronts_per_cycle": of["read"]} if readers else {}
     return found | ({"copies_per_cycle": of["copy"]} if copiers else {})
+
+
+ROW_CYCLES, COMMIT_CYCLES = 1.062, 5.222
+"""``l1.cp_async_row_cycles`` and ``l1.commit_cycles``, from kernels/own_copies and copy_rate."""
+FITTED_WARPS, FITTED_COPIES = "4", 8
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """Rows that queue while what is behind their copies passes: what they take less than their pace, one warp a sub-core."""
+    taken = {
+        (row["ahead"], row["behind"], int(row["copies"])): float(row["read_cycles"]) for row in rows
+        if row["group"] == "rounds" and row["warps"] == FITTED_WARPS and row["row_bytes"] == "64" and row.get("read_cycles")
+    }  # fmt: skip
+    warps = int(FITTED_WARPS)
+    num_rows = warps * FITTED_COPIES * COPY_BYTES // 64
+    found = [
+        num_rows - (cycles - taken[*kind, 0] - warps * COMMIT_CYCLES) / ROW_CYCLES
+        for (*kind, copies), cycles in taken.items() if copies == FITTED_COPIES and (*kind, 0) in taken
+    ]
+    if not found:
+        return []
+    how = "rounds of four warps, rows of 64 bytes: pace of eight copies' rows, and commits, less what they take"
+    return [Fitted(parameter="l1.max_queued_rows", value=float(np.median(found)), how=f"{how}, median")]
 
 
 CASE = Case(
@@ -267,5 +292,6 @@ CASE = Case(
     num_repeats=3,
     predict=predict,
     tiers={"issued_cycles": 4, "read_cycles": 4, "read_wavefronts_per_cycle": 4, "copies_per_cycle": 4},
+    fit=fit,
     includes=includes,
 )

@@ -25,6 +25,8 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
     stage = role.stage(op.buffer, op.stage)
     wavefronts = role.wavefronts(access)
     is_matrix = type(op) is ops.Ldmatrix
+    if is_matrix:
+        sm.tensor_core.pass_loads(access.num_requests, at_cycle=role.t)
     sm.smem.count_load(wavefronts * role.count, access.num_requests * role.count, is_matrix=is_matrix)
     words = 1.0
     if not is_matrix and access.num_requests:
