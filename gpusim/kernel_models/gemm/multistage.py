@@ -53,7 +53,8 @@ class Multistage:
     (:mod:`gpusim.kernel_models.gemm.places`). With ``fragments`` single the warps wait and meet before a k-step, and each
     slice's fragments are read before its own math. With mma.sync a role is a team: one warp of each sub-core, of which
     several act apart and meet at the CTA's barrier; the first copies A, the second B; they go on once their copies have
-    left the queue, where ``copies_held``. A k-step's own code stands around its copies, half before them, and with ``fragments`` single as much before each slice, too.
+    left the queue, where ``copies_held``. A k-step's own code stands around its copies, half before them, and with
+    ``fragments`` single as much before each slice, too.
 
     A persistent CTA drains its ring, runs the epilogue, and begins the next tile with a new ring's fill.
     """
