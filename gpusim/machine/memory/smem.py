@@ -81,7 +81,7 @@ class Smem(Component):
     whether it reads, writes or swaps; a vector's words return one after the other; accesses of warps have what operand
     reads of wgmma leave (the tensor core's own rate covers those reads), and beside those loads return so many registers a
     cycle at most; what cp.async brings, and global loads and stores of threads, go in between the wavefronts of the warps,
-    one by one, and where they leave cycles idle; commits of cp.async; what is asked for behind copies around L1 waits until
+    one by one, and where they leave cycles idle; commits of copies around L1; what is asked for behind copies around L1 waits until
     the queue of their rows has room for the last of them, beside what was asked for ahead of them they wait themselves
     (kernels/copies_beside_reads), and what they bring takes nothing.
     Ignores: that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads they lose 5 to

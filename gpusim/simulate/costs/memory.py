@@ -199,6 +199,7 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     stage.begin_write(written_at, role.who() if stage.read_until > written_at else "")
     group = role.cp_open
     group.add()
+    group.is_around_l1 |= not in_l1
     num_bytes = access.num_sectors * SECTOR_BYTES if fetches is None else fetches.num_bytes
     request = role.request(
         op.tensor, op.tile, num_bytes, at=max(first, begun), num_rows=op.num_rows, come_along=op.come_along, fetches=fetches
@@ -237,8 +238,9 @@ def cp_commit(role: Role, op: ops.CpAsyncCommitGroup) -> Pause:
     if l1.spec.commit_cycles:
         cycles = l1.spec.commit_cycles * role.num_warps
         l1.accept(0.0, 0.0, at_cycle=role.t, weight=role.count, more_cycles=cycles)
-        role.sm.smem.pass_commits(cycles, at_cycle=role.t, weight=role.count)
-    is_held = op.is_held and role.cp_open.num_pending > 0
+        if role.cp_open.is_around_l1:
+            role.sm.smem.pass_commits(cycles, at_cycle=role.t, weight=role.count)
+    is_held = op.is_held and role.cp_open.is_around_l1
     role.cp_groups.append(role.cp_open)
     role.cp_open = AsyncGroup(role.cp_open)
     if not is_held or not l1.spec.cp_async_row_cycles:
