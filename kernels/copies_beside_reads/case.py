@@ -164,6 +164,9 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 WORDS = AccessPattern(num_requests=1, num_wavefronts=4, num_bytes=READ_BYTES)
 CLOCK_CYCLES, SUM_CYCLES = 12.0, 17.0
 """From the barrier to the first instruction, the clock; sums of the last read, their store. Source: SASS of nvcc 13.0."""
+ISSUED_CYCLES, STALL_CYCLES, COMMIT_STALL_CYCLES = 2.0, 4.0, 18.0
+"""From the barrier to the clock behind what is issued; of each copy or read; of the commit, and what stands before copies.
+Source: the same, stalls."""
 LOOP_CYCLES, FLAG_CYCLES = 40.0, 30.0
 """Of a reader's turn beside its ldmatrix: sums of what was read, a branch; of a copier's group: half a look at the flag.
 Source: the same."""
@@ -213,7 +216,8 @@ def _rounds(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
     _simulated({"all": (warps, program)}, gpu)
     issued, read = found[-1]
-    return {"issued_cycles": issued + CLOCK_CYCLES, "read_cycles": read + CLOCK_CYCLES + SUM_CYCLES}
+    stalls = STALL_CYCLES * (ahead + copies) + (COMMIT_STALL_CYCLES if copies else 0.0)
+    return {"issued_cycles": max(issued, stalls) + ISSUED_CYCLES, "read_cycles": read + CLOCK_CYCLES + SUM_CYCLES}
 
 
 TWIN_TURNS = 60
