@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop
 from typing import Literal
@@ -27,6 +28,7 @@ from gpusim.simulate.role import Role
 from gpusim.simulate.sampling import sample_sms
 from gpusim.simulate.steady import WORK_TOLERANCE, WRITE_BACK_TOLERANCE, SteadyState
 from gpusim.simulate.timeline import Skip, Timeline, WarpState
+from gpusim.simulate.turns import Turns
 from gpusim.simulate.uses import Uses
 from gpusim.simulate.warp import FREE_HANDLERS, HANDLERS
 from gpusim.units import Clock
@@ -118,6 +120,7 @@ class Engine:
         self._wave_weight, self._weighted_left = 1.0, 0
         self._live: dict[int, Cta] = {}
         self._num_stores_pending, self._last_store_at, self.has_stored = 0, 0.0, False
+        self.tensor_turns: defaultdict[int, Turns] = defaultdict(Turns)
         self.op_costs = OpCosts(launch, gpu, self.machine)
         self.role_totals: dict[str, list[float]] = {role.name: [0.0] * len(WarpState) for role in launch.roles}
         self.epilogue_cycles: dict[str, float] = {}

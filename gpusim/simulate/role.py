@@ -53,12 +53,14 @@ START, ISSUE, TENSOR = WarpState.START, WarpState.ISSUE, WarpState.TENSOR
 class AsyncGroup:
     """Copies that were committed together: complete when the last of them is, and not before the group ``ahead``."""
 
-    __slots__ = ("num_pending", "on_complete", "ready_at")
+    __slots__ = ("is_around_l1", "num_pending", "on_complete", "ready_at")
 
     def __init__(self, ahead: AsyncGroup | None = None) -> None:
         """An empty group is complete when the one ahead of it is."""
         self.num_pending = 0
         self.ready_at = 0.0
+        self.is_around_l1 = False
+        """Whether it has copies around L1."""
         self.on_complete: list[Callable[[float], None]] = []
         if ahead is not None:
             if ahead.num_pending:

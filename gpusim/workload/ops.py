@@ -117,7 +117,13 @@ class CpAsync(Op):
 
 @dataclass(frozen=True, slots=True)
 class CpAsyncCommitGroup(Op):
-    """``cp.async.commit_group``."""
+    """``cp.async.commit_group``.
+
+    ``is_held``: the registers that the group's addresses lie in are written anew right behind it, so that its warps wait
+    until the copies have left the queue to the load/store unit.
+    """
+
+    is_held: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,6 +236,27 @@ has scheduled (``gpusim.evidence.issue``): a k-step beyond its mma.sync, and wit
 their shade; all before the k-steps; a tile's way out of fragments; its way out through shared memory."""
 
 
+PLACES: Mapping[str, tuple[float, float, float]] = {
+    "hgemm_128x128x32_2x2_s4_64B_double": (0.598, 1.25, 1.0),
+    "hgemm_128x128x32_2x4_s3_none_double": (0.953, 1.188, 1.0),
+    "hgemm_128x128x64_2x2_s3_none_double": (0.785, 2.062, 1.0),
+    "hgemm_128x128x64_2x4_s3_128B_double": (0.961, 2.125, 1.0),
+    "hgemm_128x256x32_2x4_s3_pad16_double": (0.599, 1.25, 1.0),
+    "hgemm_128x256x32_2x4_s4_64B_double": (0.547, 1.25, 1.0),
+    "hgemm_128x256x32_2x4_s4_pad16_double": (0.547, 1.25, 1.0),
+    "hgemm_128x256x32_2x4_s5_pad8_double": (0.547, 1.25, 1.0),
+    "hgemm_128x64x64_2x2_s4_128B_double": (0.932, 2.125, 1.0),
+    "hgemm_64x128x32_2x4_s2_pad16_double": (0.958, 1.0, 1.0),
+    "hgemm_64x128x32_2x4_s4_64B_double": (1.0, 1.0, 1.0),
+    "hgemm_64x64x64_2x4_s5_128B_double": (1.0, 2.25, 1.0),
+}
+"""Slices of a k-step's mma.sync that stand before its copies (their mean), before the wait for the next slot, and before the
+first use of what is read behind the copies, with double fragments: where ptxas has put them. Source: SASS of nvcc 13.0."""
+FREE = ("hgemm_64x64x64_2x4_s1_64B_double", "hgemm_64x128x32_2x4_s4_64B_double")
+"""Whose warps go on behind a k-step's copies; all others wait for the registers of their addresses. Source: the same."""
+OF_PLACES = ("math_before_copies", "math_before_meeting", "math_before_use")
+
+
 def code_of(config: Config) -> dict[str, float]:
     """An entry point's own instructions, to the model."""
     step, tile, direct, staged = CODE[config["kernel"]]
@@ -252,6 +273,7 @@ def options(config: Config) -> Mapping[str, Any]:
         "swizzle": build.swizzle, "pad": build.pad, "fragments": build.fragments, "epilogue": config["epilogue"],
         "refill": "before_math", "raster": "along_n", "raster_group": int(config["raster_group"]),
         "registers": REGISTERS.get(build.name), "fetch_bytes": 128 if build.has_line_fetches else 64,
+        "copies_held": build.name not in FREE, **dict(zip(OF_PLACES, PLACES.get(build.name, ()), strict=False)),
         **code_of(config),
     }  # fmt: skip
 

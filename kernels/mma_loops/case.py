@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, simulate
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer, by_value
+from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer, by_value
 from gpusim.evidence.issue import DEPENDENT_CYCLES
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.workload import ops
@@ -262,6 +262,49 @@ CODE: Mapping[str, int] = {
 """Cycles of a k-step of each build that math does not hide, in order, as ``kernels/hgemm`` has them. Source: SASS of nvcc
 13.0."""
 
+PLACES: Mapping[str, tuple[float | None, float | None, float | None]] = {
+    "mma_128x128x32_2x2_s2_double_all": (0.336, 0.969, 0.688), "mma_128x128x32_2x2_s3_double_all": (0.0, 0.75, 0.25),
+    "mma_128x128x32_2x2_s3_double_loose": (None, None, None), "mma_128x128x32_2x2_s3_double_math": (None, None, None),
+    "mma_128x128x32_2x2_s3_double_no_copies": (None, 0.75, None),
+    "mma_128x128x32_2x2_s3_double_no_reads": (0.0, 2.0, None), "mma_128x128x32_2x2_s4_double_all": (0.0, 0.75, 0.25),
+    "mma_128x128x32_2x4_s2_double_all": (0.359, 0.75, 1.0), "mma_128x128x32_2x4_s3_double_all": (0.0, 0.312, 1.0),
+    "mma_128x128x32_2x4_s3_double_loose": (None, None, None), "mma_128x128x32_2x4_s3_double_math": (None, None, None),
+    "mma_128x128x32_2x4_s3_double_no_copies": (None, 0.25, None),
+    "mma_128x128x32_2x4_s3_double_no_reads": (0.0, 2.0, None), "mma_128x128x32_2x4_s4_double_all": (0.0, 0.312, 1.0),
+    "mma_128x128x64_2x4_s2_double_all": (0.586, 2.5, 1.0), "mma_128x128x64_2x4_s3_double_all": (0.0, 2.812, 1.0),
+    "mma_128x128x64_2x4_s3_double_loose": (None, None, None), "mma_128x128x64_2x4_s3_double_math": (None, None, None),
+    "mma_128x128x64_2x4_s3_double_no_copies": (None, 2.875, None),
+    "mma_128x128x64_2x4_s3_double_no_reads": (0.0, 4.0, None), "mma_128x128x64_2x4_s4_double_all": (0.0, 2.812, 1.0),
+    "mma_128x128x64_4x4_s3_double_all": (0.0, 2.25, 1.0), "mma_128x128x64_4x4_s3_double_loose": (None, None, None),
+    "mma_128x128x64_4x4_s3_double_no_copies": (None, 2.5, None), "mma_128x256x32_2x4_s3_double_all": (0.0, 0.75, 0.25),
+    "mma_128x256x32_2x4_s3_double_loose": (None, None, None),
+    "mma_128x256x32_2x4_s3_double_no_copies": (None, 0.75, None), "mma_128x256x32_4x4_s2_double_all": (0.729, 1.0, 1.0),
+    "mma_128x256x32_4x4_s3_double_all": (0.0, 0.75, 1.0), "mma_128x256x32_4x4_s3_double_loose": (None, None, None),
+    "mma_128x256x32_4x4_s3_double_math": (None, None, None), "mma_128x256x32_4x4_s3_double_no_copies": (None, 0.5, None),
+    "mma_128x256x32_4x4_s3_double_no_reads": (0.0, 2.0, None), "mma_128x256x32_4x4_s4_double_all": (0.0, 0.75, 1.0),
+    "mma_128x64x64_2x4_s3_double_all": (0.0, 2.25, 1.0), "mma_128x64x64_2x4_s3_double_loose": (None, None, None),
+    "mma_128x64x64_2x4_s3_double_no_copies": (None, 2.25, None), "mma_64x128x32_2x2_s3_double_all": (0.0, 0.5, 1.0),
+    "mma_64x128x32_2x2_s3_double_loose": (None, None, None), "mma_64x128x32_2x2_s3_double_no_copies": (None, 0.5, None),
+    "mma_64x256x32_2x4_s3_double_all": (0.0, 0.5, 1.0), "mma_64x256x32_2x4_s3_double_loose": (None, None, None),
+    "mma_64x256x32_2x4_s3_double_no_copies": (None, 0.5, None), "mma_64x64x32_2x2_s3_double_all": (0.0, 0.625, 1.0),
+    "mma_64x64x32_2x2_s3_double_loose": (None, None, None), "mma_64x64x32_2x2_s3_double_no_copies": (None, 0.5, None),
+    "mma_64x64x32_2x4_s3_double_all": (1.0, 1.0, 1.0), "mma_64x64x32_2x4_s3_double_loose": (None, None, None),
+    "mma_64x64x32_2x4_s3_double_no_copies": (None, 0.5, None), "mma_64x64x64_2x2_s2_double_all": (0.734, 2.25, 1.0),
+    "mma_64x64x64_2x2_s3_double_all": (0.0, 2.25, 1.0), "mma_64x64x64_2x2_s3_double_loose": (None, None, None),
+    "mma_64x64x64_2x2_s3_double_math": (None, None, None), "mma_64x64x64_2x2_s3_double_no_copies": (None, 2.5, None),
+    "mma_64x64x64_2x2_s3_double_no_reads": (0.0, 4.0, None), "mma_64x64x64_2x2_s4_double_all": (0.0, 2.25, 1.0),
+}  # fmt: skip
+"""Slices of a k-step's mma.sync that stand before its copies (their mean), before the barrier, and before the first use of
+what is read behind the copies, with double fragments: where ptxas has put them. Source: SASS of nvcc 13.0."""
+FREE = (
+    "mma_128x256x32_4x4_s3_single_no_reads", "mma_128x128x32_2x4_s3_single_no_reads",
+    "mma_128x128x32_2x2_s3_single_no_reads", "mma_128x256x32_4x4_s3_double_no_reads",
+    "mma_128x128x32_2x4_s3_double_no_reads", "mma_128x128x32_2x2_s3_double_no_reads",
+    "mma_64x64x64_2x2_s3_double_no_reads", "mma_64x64x64_2x2_s2_double_all",
+)  # fmt: skip
+"""Whose warps go on behind a step's copies; all others wait for the registers of their addresses. Source: the same."""
+OF_PLACES = ("math_before_copies", "math_before_meeting", "math_before_use")
+
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """A step of the GEMM that has the same loop, without what this one lacks; nothing where the model has no registers."""
@@ -275,15 +318,47 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 def _cycles(build: Build, num_steps: int, gpu: GpuSpec) -> float:
     """Of one tile of so many k-steps."""
     (m, n, k), warps = build.shape
+    places = zip(OF_PLACES, PLACES.get(build.name, ()), strict=False)
     params = GemmParams.model_validate({
         "m": m, "n": n, "k": k * num_steps, "tile": build.shape.tile, "warps": warps, "stages": build.stages,
         "fragments": build.fragments, "copy": "cp_async", "math": "mma_sync", "schedule": "multistage",
         "refill": "before_math", "swizzle": f"{min(128, 2 * k)}B", "epilogue": "direct",
         "step_code": CODE[build.name] / DEPENDENT_CYCLES, "registers": 128,
+        "copies_held": build.name not in FREE, **{name: place for name, place in places if place is not None},
     })  # fmt: skip
     made = params.launch(gpu)
     roles = tuple(replace(role, program=Lacking(role.program, build)) for role in made.roles)
     return simulate(replace(made, roles=roles), gpu, clock="max", l2="warm", skips=False).cycles
+
+
+MOST_READ_SHARE = 1.01
+"""Of the math: with more wavefronts these are what a step takes."""
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """What an ldmatrix takes of its sub-core's mma.sync, where another warp multiplies: what it adds to the math of two."""
+    steps = {row["kernel"]: float(row["step_cycles"]) for row in rows if row.get("step_cycles")}
+    pairs = [
+        build for build in builds() if build.name in steps and build.fragments == "double" and build.shape.num_warps == 8
+    ]
+    of_math = [steps[build.name] / _per_sub_core(build, "HMMA") for build in pairs if build.parts == "math"]
+    found = []
+    for build in pairs:
+        if of_math and build.parts == "loose":
+            loads, math_cycles = _per_sub_core(build, "LDSM"), of_math[0] * _per_sub_core(build, "HMMA")
+            if 16 * loads < MOST_READ_SHARE * math_cycles:
+                found.append((steps[build.name] - math_cycles) / loads)
+    if not found:
+        return []
+    how = "double fragments by two warps a sub-core that need not meet, less their math, over ldmatrix, median"
+    return [Fitted(parameter="tensor_core.mma_sync_load_cycles", value=float(np.median(found)), how=how)]
+
+
+def _per_sub_core(build: Build, name: str) -> float:
+    """HMMA or LDSM of a step."""
+    (rows, columns), depth = build.shape.share, build.shape.tile[2]
+    of_slice = rows // 16 * columns // 8 if name == "HMMA" else (rows + columns) // 16
+    return of_slice * depth / 16 * build.shape.num_warps / 4
 
 
 COPIES = (ops.CpAsync, ops.CpAsyncCommitGroup, ops.CpAsyncWaitGroup)
@@ -329,5 +404,6 @@ CASE = Case(
     num_repeats=3,
     predict=predict,
     tiers={"step_cycles": 4},
+    fit=fit,
     includes=includes,
 )

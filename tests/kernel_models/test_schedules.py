@@ -213,9 +213,30 @@ def test_behind_the_wait_all_meet_before_a_stage_is_announced_and_before_each_of
 def test_fragments_are_read_a_slice_ahead_of_their_math(h200: GpuSpec) -> None:
     launch = GemmParams(m=64, n=64, k=64, tile="64x64x32", math="mma_sync", stages=3, warps="2x2").launch(h200)
     found = words(dry_run(launch)["math"], ops.Ldmatrix, ops.MmaSync)
-    assert found == [
-        "Ldmatrix 0", "Ldmatrix 0", "MmaSync", "Ldmatrix 1", "MmaSync", "Ldmatrix 1", "MmaSync", "MmaSync",
-    ]
+    first, second, math = ["Ldmatrix 0"] * 2, ["Ldmatrix 1"] * 2, ["MmaSync"] * 2  # in parts: math goes on as they come
+    assert found == [*first, *first, *math, *second, *math, *second, *math, *math]
+
+
+def test_copies_meeting_and_first_use_lie_where_they_are_said_to_in_the_math(h200: GpuSpec) -> None:
+    """Slices of 8 mma.sync, the last 4 of which wait for the other rows; two k-steps of two slices."""
+    sizes: dict[str, Any] = {"m": 64, "n": 64, "k": 96, "tile": "64x64x32", "math": "mma_sync", "warps": "2x2", "stages": 2}
+
+    def told(**places: float) -> str:
+        launch = GemmParams(**sizes, **places).launch(h200)
+        kinds = (ops.CpAsync, ops.Syncthreads, ops.Ldmatrix, ops.Use, ops.MmaSync)
+        short = {ops.CpAsync: "L", ops.Syncthreads: "S", ops.Ldmatrix: "R", ops.Use: "U"}
+        found = [op for cta, op in ops_of(launch, *kinds) if not cta]
+        begin = next(idx for idx, op in enumerate(found) if isinstance(op, ops.Syncthreads)) + 3  # of the first k-step
+        return " ".join(str(op.num_issues) if isinstance(op, ops.MmaSync) else short[type(op)] for op in found[begin:])
+
+    assert told().startswith("L L R R U 4 U 4 S R R U 4 U 4 L L R R")
+    assert told(math_before_copies=0.5).startswith("U 4 L L R R U 4 S R R U 4 U 4 U 4 L L")
+    assert told(math_before_use=0.5).startswith("L L R R U 4 U U 4 S R R 4 U 4")
+    assert told(math_before_meeting=1.25).startswith("L L R R U 4 U 4 U 2 S R R 2 U 4 L L")
+    copies = {"math_before_copies": 0.5}  # no meeting before them
+    assert told(**copies, math_before_meeting=0.25) == told(**copies, math_before_meeting=0.5) != told(**copies)
+    for places in ({}, {"math_before_copies": 0.6}, {"math_before_use": 0.3}, {"math_before_meeting": 1.9}):
+        assert sum(int(word) for word in told(**places).split() if word.isdigit()) == 3 * 2 * 8
 
 
 def test_single_fragments_are_read_before_their_own_math_behind_the_meeting_and_the_load(h200: GpuSpec) -> None:
@@ -237,7 +258,7 @@ def test_single_fragments_are_read_before_their_own_math_behind_the_meeting_and_
 @pytest.mark.parametrize(
     ("fragments", "warps", "num"),
     [("single", "2x2", 1), ("single", "2x4", 2), ("single", "4x2", 2), ("single", "4x4", 4), ("single", "3x2", 1),
-     ("double", "2x4", 1)],
+     ("double", "2x4", 2)],
 )
 def test_warps_of_a_sub_core_are_in_teams_of_their_own_that_do_together_what_one_would(
     h200: GpuSpec, warps: str, num: int, fragments: str

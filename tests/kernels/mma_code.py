@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpusim.evidence.issue import BESIDE_MMA, beyond_math, issue_cycles, loop_cycles, turn, way
 from gpusim.evidence.sass import KernelSass
 
@@ -23,6 +25,51 @@ def step_code(kernel: KernelSass, num_slices: int, *, is_single: bool) -> float:
     """Cycles of a k-step that math does not hide; fragments are told of by themselves."""
     items = turn(kernel, k_loop(kernel, is_single=is_single), num_slices if is_single else 1)
     return beyond_math(items, BESIDE_MMA)
+
+
+def math_places(kernel: KernelSass, num_slices: int) -> tuple[float | None, float | None, float | None]:
+    """Slices of a turn's mma.sync before its copies (mean), its barrier, the first use of what is read behind the copies.
+
+    None for what it has none of.
+    """
+    loop = k_loop(kernel, is_single=False)
+    each = len(loop.select("HMMA")) / num_slices
+    copies, left, late = [], len(loop.select("LDGSTS")), set()
+    num_math, meeting, use = 0, None, None
+    for item in loop.instructions:
+        if item.name == "HMMA":
+            _, a, b, _ = (int(found) for found in re.findall(r"\bR(\d+)", item.operands))
+            if use is None and late & {a, a + 1, a + 2, a + 3, b, b + 1}:
+                use = num_math / each
+            num_math += 1
+        elif item.name == "LDGSTS":
+            copies.append(num_math / each)
+            left -= 1
+        elif item.name == "LDSM" and not left:
+            first = int(re.findall(r"\bR(\d+)", item.operands)[0])
+            late |= {first, first + 1, first + 2, first + 3}
+        elif item.name == "BAR":
+            meeting = num_math / each
+    return sum(copies) / len(copies) if copies else None, meeting, use if copies else None
+
+
+HELD_WITHIN = 12
+"""Instructions of fragments and math behind a step's copies, before which a warp waits for these if it does at all."""
+
+
+def is_held(kernel: KernelSass, num_slices: int, *, is_single: bool) -> bool:
+    """Whether a step's warps wait until the addresses of its last copies have been read before they read and multiply on."""
+    items = [item for item, _ in turn(kernel, k_loop(kernel, is_single=is_single), num_slices if is_single else 1)]
+    pending: set[int] = set()
+    since = 0
+    for item in [*items, *items]:
+        if pending & item.waits_for and item.name != "BRA":
+            return since <= HELD_WITHIN
+        if item.name == "LDGSTS":
+            pending, since = ({item.read_barrier} if item.read_barrier is not None else pending), 0
+        elif pending and item.name in ("HMMA", "LDSM"):
+            since += 1
+    return False
 
 
 def code_around(kernel: KernelSass, num_slices: int, num_vectors: int, *, is_single: bool) -> tuple[float, float, float]:

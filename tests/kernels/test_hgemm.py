@@ -15,7 +15,7 @@ from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import load_gpu
 
 from .conftest import Sass
-from .mma_code import code_around, step_code
+from .mma_code import code_around, is_held, math_places, step_code
 
 CASE = load_case("hgemm")
 case = sys.modules[CASE.launch.__module__]
@@ -133,3 +133,15 @@ def test_the_code_between_is_that_of_the_sass(sass: Sass) -> None:
         step = step_code(kernels[build.name], depth // 16, is_single=is_single)
         around = code_around(kernels[build.name], columns // slice_n, vectors, is_single=is_single)
         assert tuple(map(round, (step, *around))) == case.CODE[build.name], build.name
+
+
+def test_copies_meetings_and_uses_lie_where_the_sass_has_them(sass: Sass) -> None:
+    kernels = sass("hgemm", "sm_90a")
+    doubles = [build for build in case.builds() if build.fragments == "double" and build.stages > 1]
+    places = {build.name: math_places(kernels[build.name], build.tile[2] // 16) for build in doubles}
+    assert {name: tuple(round(place or 0.0, 3) for place in found) for name, found in places.items()} == dict(case.PLACES)
+    free = [
+        build.name for build in case.builds()
+        if not is_held(kernels[build.name], build.tile[2] // 16, is_single=build.fragments == "single")
+    ]  # fmt: skip
+    assert sorted(free) == sorted(case.FREE)

@@ -11,7 +11,7 @@ from gpusim.evidence.case import WrongAnswer, load_case
 from gpusim.machine.config import load_gpu
 
 from .conftest import Sass
-from .mma_code import k_loop, step_code
+from .mma_code import is_held, k_loop, math_places, step_code
 
 CASE = load_case("mma_loops")
 case = sys.modules[CASE.launch.__module__]
@@ -66,6 +66,23 @@ def test_the_code_between_is_that_of_the_sass(sass: Sass) -> None:
         for build in case.builds()
     }
     assert found == dict(case.CODE)
+
+
+def test_copies_meetings_and_uses_lie_where_the_sass_has_them(sass: Sass) -> None:
+    kernels = sass("mma_loops", "sm_90a")
+    depths = {build.name: build.shape.tile[2] // 16 for build in case.builds()}
+    doubles = [build.name for build in case.builds() if build.fragments == "double"]
+    found = {
+        name: tuple(None if place is None else round(place, 3) for place in math_places(kernels[name], depths[name]))
+        for name in doubles
+    }
+    assert found == dict(case.PLACES)
+    copying = [build for build in case.builds() if case.PARTS[build.parts][0]]
+    free = [
+        build.name for build in copying
+        if not is_held(kernels[build.name], depths[build.name], is_single=build.fragments == "single")
+    ]  # fmt: skip
+    assert sorted(free) == sorted(case.FREE)
 
 
 def test_the_twin_of_math_alone_takes_the_tensor_cores_and_its_code_and_parts_never_speed_a_step_up() -> None:

@@ -35,17 +35,24 @@ def test_they_are_no_accesses_of_shared_memory() -> None:
     assert counters.wavefronts == 0.0
 
 
-@pytest.mark.parametrize("rows", [0.0, 1.0, 40.0])
-def test_loads_go_behind_the_rows_of_copies_that_were_asked_for_before_and_not_behind_later_ones(rows: float) -> None:
-    """A cycle a row, whatever it has of a wavefront: eight wavefronts wait for all of them, or for none."""
+@pytest.mark.parametrize("until", [-5.0, 0.0, 1.0, 40.0])
+def test_loads_wait_until_copies_ahead_of_them_are_in_their_queue_and_not_for_those_behind(until: float) -> None:
 
     def end_of(is_before: bool) -> float:
         smem = Smem(TOY.smem, counters=SmemCounters())
         if is_before:
-            smem.pass_rows(rows, rows / 2, at_cycle=0.0, weight=1.0)
+            smem.pass_rows(8.0, until=until, at_cycle=0.0, weight=1.0)
         end, _ = smem.load(8.0, registers_per_wavefront=1.0, at_cycle=0.0, weight=1.0)
         if not is_before:
-            smem.pass_rows(rows, rows / 2, at_cycle=0.0, weight=1.0)
+            smem.pass_rows(8.0, until=until, at_cycle=0.0, weight=1.0)
         return end
 
-    assert end_of(is_before=True) - end_of(is_before=False) == rows
+    assert end_of(is_before=True) - end_of(is_before=False) == max(0.0, until)
+
+
+def test_copies_that_wait_for_their_queue_do_not_keep_the_stage_busy_and_commits_do() -> None:
+    smem = Smem(TOY.smem, counters=SmemCounters())
+    smem.pass_rows(8.0, until=30.0, at_cycle=0.0, weight=1.0)
+    assert smem.data.busy_cycles == 0.0
+    smem.pass_commits(5.0, at_cycle=0.0, weight=1.0)
+    assert (smem.data.busy_cycles, smem.data.free_at) == (5.0, 35.0)

@@ -728,6 +728,35 @@ def test_copies_around_l1_queue_while_their_warps_go_on(places: int, held: float
     assert ends_of(run(role(program, "role0", 4), gpu=gpu)) == [pytest.approx(4 + held)]
 
 
+@pytest.mark.parametrize(("queued", "held"), [(0, 160), (4, 120), (14, 20), (15, 10)])
+def test_warps_whose_addresses_are_written_anew_wait_until_their_copies_rows_are_in_the_queue(
+    queued: float, held: float
+) -> None:
+    """16 rows of ten cycles each, of which so many wait for their stage."""
+
+    def program(cta: RoleContext) -> Ops:
+        yield cp_async(2048, num_rows=16)
+        yield ops.CpAsyncCommitGroup(is_held=True)
+
+    l1 = {"cp_async_row_cycles": 10.0, "max_queued_copies": 100, "max_queued_rows": queued}
+    assert ends_of(run(role(program, "role0", 4), gpu=changed(l1=l1))) == [pytest.approx(4 + held)]
+
+
+@pytest.mark.parametrize(("queued", "behind"), [(0, 160), (6, 100), (16, 0)])
+def test_loads_behind_copies_wait_for_their_rows_but_for_those_that_queue(queued: float, behind: float) -> None:
+
+    def program(cta: RoleContext) -> Ops:
+        yield cp_async(2048, num_rows=16)
+        token = yield ops.SharedLoad(shared(4))
+        yield ops.Use(token)
+
+    def end_of(num_rows: float) -> float:
+        l1 = {"cp_async_row_cycles": 10.0, "max_queued_copies": 100, "max_queued_rows": num_rows}
+        return ends_of(run(role(program, "role0", 4), gpu=changed(l1=l1)))[0]
+
+    assert end_of(queued) - end_of(16) == pytest.approx(max(0.0, behind - 0.25))  # the load's own issue, of four schedulers
+
+
 def test_addresses_are_made_between_copies_while_rows_pass() -> None:
     """4 warps with 4 copies each: 4 times 10 instructions at half a one a cycle, or 16 rows of 10 cycles."""
 

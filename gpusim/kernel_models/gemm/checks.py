@@ -116,6 +116,12 @@ def check_kinds(params: GemmParams) -> None:
         (not is_wgmma, "--refill", params.refill if params.refill == "after_wait" else None,
          f"it waits for wgmma, the math is {math}", "use --refill before_math or after_math"),
         (is_wgmma, "--fragments", params.fragments, "wgmma reads its operands in shared memory", "leave it out"),
+        (math != "mma_sync" or params.copy_ == "tma", "--copies-held", params.copies_held,
+         "only mma.sync beside cp.async waits so", "leave it out"),
+        *((math != "mma_sync" or params.fragments == "single" or params.stages == 1, f"--math-before-{what}", share,
+           "only mma.sync with double fragments and two stages or more lies around it", "leave it out")
+          for what, share in (("copies", params.math_before_copies), ("meeting", params.math_before_meeting),
+                              ("use", params.math_before_use))),
         (math != "mma_sync", "--pad", params.pad or None, f"the math is {math}", "use --math mma_sync, or leave it out"),
         (params.copy_ == "tma", "--pad", params.pad or None, "TMA writes rows one behind the other",
          "use --copy cp_async, or leave it out"),

@@ -56,6 +56,8 @@ def with_shape(params: GemmParams, gpu: Target) -> GemmParams:
         changes["refill"] = "after_math" if is_wgmma else "before_math"
     if params.fragments is None and not is_wgmma:
         changes["fragments"] = "double"
+    if params.copies_held is None and params.math == "mma_sync" and params.copy_ == "cp_async":
+        changes["copies_held"] = True
     params = params.model_copy(update=changes)
     if params.stages is None:
         params = params.model_copy(update={"stages": max(1, min(USUAL_STAGES, most_stages(params, gpu)))})

@@ -93,19 +93,19 @@ class Fragments:
         return [[kind(access, "a", stage) for access in self.slices] for stage in range(num_stages)]
 
     @cached_property
-    def halves(self) -> list[list[list[tuple[Op, Op]]]]:
+    def halves(self) -> list[list[list[tuple[ops.Ldmatrix, ops.MmaSync]]]]:
         """For each stage and slice of mma.sync what is read first, and math until the last has come; the others, the rest.
 
         An instruction's rows of A and 16 columns of B come first, then the other columns, then the other rows. Math goes on
         as they come: what waits for the last of them are the instructions of its rows (or columns) alone.
-        Source: SASS of ``kernels/hgemm`` with ``--fragments single``.
+        Source: SASS of ``kernels/hgemm``.
         """
         (rows, columns), atom = Shares(self.plan.params).share, mma_sync(self.plan.params.element)
         wide = min(columns, 2 * atom.n)
         num, num_last = rows // atom.m * (columns // atom.n), columns // atom.n if rows > atom.m else wide // atom.n
         num_stages = self.plan.params.stages
         assert num_stages is not None  # resolved
-        slices: list[list[tuple[AccessPattern, Op]]] = []
+        slices: list[list[tuple[AccessPattern, ops.MmaSync]]] = []
         for idx in range(self._num_slices):
             first = self._ldmatrix(idx, ((0, atom.m), (0, wide)))
             others = self._ldmatrix(idx, ((atom.m, rows), (0, 0))) + self._ldmatrix(idx, ((0, 0), (wide, columns)))

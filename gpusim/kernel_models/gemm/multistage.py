@@ -9,6 +9,7 @@ from typing import Any
 from gpusim.kernel_models.gemm.epilogue import Epilogue
 from gpusim.kernel_models.gemm.fragments import Fragments
 from gpusim.kernel_models.gemm.loader import Loader, Panel, slot
+from gpusim.kernel_models.gemm.places import Deed, deeds
 from gpusim.kernel_models.gemm.shares import Shares
 from gpusim.kernel_models.gemm.specialized import (
     code,
@@ -49,10 +50,12 @@ class Multistage:
     More, with mma.sync or fma: fragments of the next slice are read (ldmatrix, ld.shared) while the present
     one is multiplied; the k-step's load is issued with the first slice; before the last slice the warps wait
     for the next slot and for one another, so that its first fragments can be read behind the last slice's
-    math. With ``fragments`` single the warps wait and meet before a k-step, and each slice's fragments are read
-    before its own math. With mma.sync a role is a team: one warp of each sub-core, of which several act apart and meet at
-    the CTA's barrier; the first copies A, the second B. A k-step's own code stands around its copies, half before them,
-    and with ``fragments`` single as much before each slice, too.
+    math; copies, meeting and first use lie elsewhere in the math where a program's SASS has them so
+    (:mod:`gpusim.kernel_models.gemm.places`). With ``fragments`` single the warps wait and meet before a k-step, and each
+    slice's fragments are read before its own math. With mma.sync a role is a team: one warp of each sub-core, of which
+    several act apart and meet at the CTA's barrier; the first copies A, the second B; they go on once their copies have
+    left the queue, where ``copies_held``. A k-step's own code stands around its copies, half before them, and with
+    ``fragments`` single as much before each slice, too.
 
     A persistent CTA drains its ring, runs the epilogue, and begins the next tile with a new ring's fill.
     """
@@ -77,7 +80,7 @@ class Multistage:
         ]
         stages = range(num_stages)
         self._wait_full = [[ops.MbarrierWait("full", s, parity) for parity in (0, 1)] for s in stages]
-        self._commit, self._meet = ops.CpAsyncCommitGroup(), ops.Syncthreads()
+        self._commit, self._meet = ops.CpAsyncCommitGroup(is_held=bool(params.copies_held)), ops.Syncthreads()
         self._step_code = code_around_math(params.step_code, least_before=SET_UP)
         self._copy_code = code_around_copies(params.copy_code)
         self._tile_code = code_of_place(plan)
@@ -256,6 +259,9 @@ class Multistage:
 
     def _register_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
         num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
+        if self.plan.params.math == "mma_sync":
+            yield from self._placed_loop(cta, at, first)
+            return
         panels, reads, math = self.loader.panels(at, 0), self._fragments.reads, self._fragments.math
         last, (before, behind) = len(math) - 1, code_around_copies(self.plan.params.step_code)
         loads_first = self.refills_first or not last
@@ -282,3 +288,44 @@ class Multistage:
                 if idx == 0 and not loads_first:
                     yield from self._refill(panels, k + distance, first, num_k_steps)
                 token = following
+
+    @cached_property
+    def _deeds(self) -> list[Deed]:
+        return deeds(self.plan.params, self._fragments)
+
+    def _placed_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
+        """Double fragments of mma.sync: copies, meeting and reads lie where the program has them in its math."""
+        num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
+        panels, halves = self.loader.panels(at, 0), self._fragments.halves
+        before, behind = code_around_copies(self.plan.params.step_code)
+        for k in range(distance):
+            yield from self._refill(panels, k, first, num_k_steps)
+        yield from self._await_slot(first)
+        tokens: dict[int, list[Any]] = {0: []}
+        yield from self._read(halves[first % num_stages][0], tokens[0])
+        for k in cta.loop(num_k_steps):
+            following: list[Any] = []
+            here, there = ((first + k + ahead) % num_stages for ahead in (0, 1))
+            for deed in self._deeds:
+                if deed.math is not None:
+                    yield deed.math
+                elif deed.what == "copies":
+                    yield from before
+                    yield from self._refill(panels, k + distance, first, num_k_steps)
+                    yield from behind
+                elif deed.what == "read":
+                    tokens[deed.slice_idx] = []
+                    yield from self._read(halves[here][deed.slice_idx], tokens[deed.slice_idx])
+                elif deed.what in ("use", "use_rest"):
+                    yield ops.Use(tokens[deed.slice_idx][0 if deed.what == "use" else -1])
+                elif k + 1 < num_k_steps:
+                    if deed.what == "meet":
+                        yield from self._await_slot(first + k + 1)
+                    else:
+                        yield from self._read(halves[there][0], following)
+            tokens = {0: following}
+
+    def _read(self, parts: list[tuple[ops.Ldmatrix, ops.MmaSync]], tokens: list[Any]) -> Generator[Op, Any, None]:
+        """Fragments of a slice, in parts."""
+        for read, _ in parts:
+            tokens.append((yield read))

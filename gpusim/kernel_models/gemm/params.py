@@ -82,6 +82,7 @@ Warps = Annotated[tuple[int, int], _numbers(2, MAX_WARPS)]
 Cluster = Annotated[tuple[int, int], _numbers(2, MAX_CLUSTER)]
 Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
 Scalar = Annotated[float, Field(allow_inf_nan=False)]
+Slices = Annotated[float, Field(ge=0.0, le=64.0)]
 Instructions = Annotated[float, Field(ge=0, le=1 << 20, allow_inf_nan=False)]
 
 
@@ -149,6 +150,20 @@ class GemmParams(KernelParams):
     fragments: Literal["double", "single"] | None = Field(
         None, description="mma_sync and fma: whether a slice's fragments are read while the one before is multiplied "
         "(double, the default), or before its own math"
+    )
+    copies_held: bool | None = Field(
+        None, description="mma_sync with cp.async only: whether warps wait behind a k-step's copies until these have left "
+        "their queue, as SASS has it where addresses are written anew; by default they do"
+    )
+    math_before_copies: Slices | None = Field(
+        None, description="mma_sync with double fragments and two stages and more only: slices of a k-step's math that "
+        "stand before its copies, as SASS has them; by default what refill says"
+    )
+    math_before_meeting: Slices | None = Field(
+        None, description="the same before the wait for the next slot and the CTA's barrier; by default all but the last"
+    )
+    math_before_use: Slices | None = Field(
+        None, description="the same before the first math that waits for the second slice's fragments; by default the first"
     )
     epilogue: Literal["direct", "smem", "tma_store"] | None = Field(
         None, description="how D reaches global memory"
@@ -226,7 +241,10 @@ class GemmParams(KernelParams):
 
     def meaning_of_none(self, option: str) -> str:
         """What is done where nothing was chosen; options without a meaning here have none."""
-        return {"fetch_bytes": "a k-step's rows", "registers": "worked out"}.get(option, "of no use here")
+        return {
+            "fetch_bytes": "a k-step's rows", "registers": "worked out", "math_before_copies": "as refill says",
+            "math_before_meeting": "all slices but the last", "math_before_use": "the first slice",
+        }.get(option, "of no use here")
 
     @property
     def element(self) -> DType:

@@ -75,11 +75,11 @@ class Shares:
     def teams(self) -> tuple[int, int]:
         """Parts along M and N of the warps of mma.sync that act apart: a warp of each sub-core in every one.
 
-        With single fragments one reads while another multiplies. (1, 1) with double ones, whose warps stay in step from
-        barrier to barrier (kernels/mma_loops); where warps do not part so; and of split-K, whose parts one thread counts.
+        One reads, or copies, while another multiplies. (1, 1) where warps do not part so; and of split-K, whose parts one
+        thread counts.
         """
         params, (num, rest) = self.params, divmod(self.num_math_warps, TEAM_WARPS)
-        if params.fragments != "single" or params.math != "mma_sync" or params.split_k > 1:
+        if params.math != "mma_sync" or params.split_k > 1:
             return 1, 1
         if rest or self.tile[0] % (16 * num):
             return 1, 1

@@ -34,6 +34,8 @@ class L1Spec:
     """What one that goes around L1 takes of it in all."""
     cp_async_row_cycles: float
     """From one row to the next of a tile that goes around L1: rows lie apart, and pass a stage of their own."""
+    max_queued_rows: float
+    """Of these rows that wait for that stage while what was asked for behind their copies passes the load/store unit."""
     max_queued_copies: float
     """cp.async around L1 that wait for that unit and that stage while their warps go on; 0: ``queue_cycles``."""
     cp_async_latency_cycles: float
@@ -87,8 +89,9 @@ class L1(Component):
 
     Models: one unit that takes a warp's instructions in order, each for as long as the slower of its tag stage (lines)
     and its data stage (wavefronts) works on it; cp.async passes it for longer than a load, one that misses twice, and
-    commits pass it, too; behind it the rows of tiles that cp.async copies around L1, one after the other, and before both a
-    queue of such copies; hit latency, a hit on a line that is still being filled (it waits for the fill), tiles that stay
+    commits pass it, too; behind it a queue of the rows of tiles that cp.async copies around L1, which pass one after the
+    other, and before both a queue of such copies; hit latency, a hit on a line
+    that is still being filled (it waits for the fill), tiles that stay
     (least recently used leave), no allocation on stores, the bytes that may be under way to it at once (TMA's and those
     of cp.async around L1 do not pass here): their number over the latency is the most that threads load; stores, to shared
     memory too, that wait in a queue of some instructions while their warps go on: some places for all and some for each
@@ -133,6 +136,11 @@ class L1(Component):
     def accept_rows(self, num_rows: float, *, at_cycle: float, weight: float) -> float:
         """Pass rows of a tile on their way around L1; returns the cycle at which the last of them has."""
         return self.row_stage.reserve(num_rows * self.spec.cp_async_row_cycles, at_cycle=at_cycle, weight=weight)
+
+    @property
+    def queued_rows_cycles(self) -> float:
+        """How long before rows have passed what is behind their copies does."""
+        return self.spec.max_queued_rows * self.spec.cp_async_row_cycles
 
     def copy_lead_cycles(self, num_copies: float, cycles: float) -> float:
         """How long before the end of copies around L1, which take ``cycles``, their warps go on."""

@@ -92,10 +92,11 @@ class Smem(Component):
     tensor core's own rate covers them): until they end, accesses of warps have what they leave, of which loads use no more
     than returns so many registers a cycle, stores so much; then the whole stage, until operands are read again; what
     cp.async brings, and global loads and stores of threads, go in between the wavefronts of the warps, one by one, and where
-    they leave cycles idle; but copies around L1 take their place as they are asked for, a cycle for each row, and what loads
-    later goes behind them (kernels/mma_loops: a step of warps that copy, read and multiply takes a cycle more for each row,
-    whatever its bytes). Beside operand reads a line of global stores is a wavefront like those of warps' stores
-    (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a cycle, where they leave 0.04, 0.25, 0.38).
+    they leave cycles idle; commits of copies around L1; what is asked for behind copies around L1 waits until the queue of
+    their rows has room for the last of them, beside what was asked for ahead of them they wait themselves
+    (kernels/copies_beside_reads), and what they bring takes nothing. Beside operand reads a line of global stores is a
+    wavefront like those of warps' stores (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a
+    cycle, where they leave 0.04, 0.25, 0.38).
     Ignores: that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads they lose 5 to
     10 %); why loads return no faster there (perhaps as sums take the registers' ports); the pace of one sub-partition;
     that a store comes three cycles later to the data stage than a load; how long an atomic's verb takes.
@@ -168,9 +169,15 @@ class Smem(Component):
         self.data.busy_cycles += num_wavefronts / self.data.rate * weight
         return max(at_cycle, self.data.free_at) + self._filling / self.data.rate
 
-    def pass_rows(self, num_cycles: float, num_wavefronts: float, *, at_cycle: float, weight: float) -> None:
-        """Let copies around L1 pass, in so many cycles: what warps ask for later goes behind them."""
+    def pass_rows(self, num_wavefronts: float, *, until: float, at_cycle: float, weight: float) -> None:
+        """Let copies around L1 pass: what warps ask for later waits ``until`` their queue has room for the last of them."""
         self.counters.fill_wavefronts += num_wavefronts * weight
+        blocked = until - max(at_cycle, self.data.free_at)
+        if blocked > 0.0:
+            self.data.reserve(blocked * self.data.rate, at_cycle=at_cycle, weight=0.0)
+
+    def pass_commits(self, num_cycles: float, *, at_cycle: float, weight: float) -> None:
+        """Let commits of copies pass, which are counted elsewhere."""
         self.data.reserve(num_cycles * self.data.rate, at_cycle=at_cycle, weight=weight)
 
     def pass_global(self, num_wavefronts: float, *, at_cycle: float, weight: float) -> None:

@@ -26,6 +26,8 @@ class TensorCoreSpec:
     """Cycles between two instructions of one sub-core, at least."""
     mma_sync_sum_cycles: Mapping[str, float]
     """Cycles of a sub-core for each register of sums, by class: where sums are added by other instructions. Absent: none."""
+    mma_sync_load_cycles: float
+    """What an ``ldmatrix.x4`` takes of its sub-core's mma.sync, where another warp multiplies meanwhile."""
     wgmma_flops_per_cycle: Mapping[str, float] = field(default_factory=dict)
     """Empty where there is no wgmma."""
     wgmma_smem_wavefronts_per_cycle: float = 1.0
@@ -76,8 +78,9 @@ class TensorCore(Component):
     Models: wgmma's rate, the larger of arithmetic, operand wavefronts and a least interval; arithmetic that begins once A
     is there and so ends behind the pipe's own end; the groups of a warpgroup that may be in flight, and the wgmma of all
     warpgroups; the latency of a wait; mma.sync's rate, minimum interval and latency by depth, and additions to its sums
-    where it is several instructions. Two warpgroups share the pipe. IMAD.WIDE and wgmma exclude one another, whoever issued
-    them: an IMAD.WIDE gets its turn between slices of a wgmma, which ends so much later.
+    where it is several instructions; ldmatrix that keeps others' mma.sync from being issued. Two warpgroups share the pipe.
+    IMAD.WIDE and wgmma exclude one another, whoever issued them: an IMAD.WIDE gets its turn between slices of a wgmma,
+    which ends so much later.
     Ignores: the order in which warpgroups alternate inside the pipe; what issuing a wgmma takes (some cycles, 26 for 128
     accumulators a thread, always less than its arithmetic); conversions where mma.sync of fp8 is no instruction, which other
     warps' arithmetic hides, and what a warp or two wait for them; sparsity, sub-normal or zero operands.
@@ -130,6 +133,11 @@ class TensorCore(Component):
         per_sub_core = spec.mma_sync_flops_per_cycle[rate_class] / spec.num_sub_cores
         added = num_sum_registers * spec.mma_sync_sum_cycles.get(rate_class, 0.0)
         return max(num_flops / per_sub_core + added, spec.mma_sync_min_interval_cycles)
+
+    def pass_loads(self, num_loads: float, *, at_cycle: float) -> None:
+        """``ldmatrix`` of warps beside others that multiply: mma.sync wait for what each takes of its sub-core."""
+        if self.pipe.free_at > at_cycle:
+            self.pipe.free_at += num_loads * self.spec.mma_sync_load_cycles / self.spec.num_sub_cores
 
     def mma_sync_latency_cycles(self, k_bytes: float) -> float:
         """From issue to sums of a mma.sync that is ``k_bytes`` deep."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from gpusim.errors import LaunchError
 from gpusim.simulate.costs.memory import ask_again
 from gpusim.simulate.role import ISSUE, TENSOR, Pause, Resume, Role, lacks
@@ -17,11 +19,22 @@ TURN_INSTRUCTIONS = 8.0
 
 def mma_sync(role: Role, op: ops.MmaSync) -> Pause:
     """Tensor cores by warp: the warps are held up at the rate of the pipe, the result comes a latency later."""
+    engine, scheduler = role.engine, role.sm.warp_scheduler
+    num = op.num_issues * role.num_warps
+    scheduler.counters.instructions += num * role.count
+    scheduler.issue_slots.reserve(num, at_cycle=role.t, weight=role.count)
+    if len(engine.launch.roles) == 1 and engine.occupancy.ctas_per_sm == 1:
+        multiply(role, op)
+        return None
+    turns = engine.tensor_turns[role.sm.idx]
+    mine = partial(multiply, role, op)
+    return None if turns.take(role, mine) else turns.wait(role, mine)
+
+
+def multiply(role: Role, op: ops.MmaSync) -> float:
+    """Queue mma.sync of a role in the tensor cores; returns when the last has been issued."""
     core = role.sm.tensor_core
     interval, latency = role.engine.op_costs.of_mma_sync(op.atom)
-    scheduler = role.sm.warp_scheduler
-    scheduler.counters.instructions += op.num_issues * role.num_warps * role.count
-    scheduler.issue_slots.reserve(op.num_issues * role.num_warps, at_cycle=role.t, weight=role.count)
     start = role.t
     issued, done = core.run_mma_sync(
         op.num_issues, interval, latency_cycles=latency, num_warps=role.num_warps, is_integer=op.atom.rate_class == "int8",
@@ -30,7 +43,7 @@ def mma_sync(role: Role, op: ops.MmaSync) -> Pause:
     record_mma(role, start, done, op.num_issues)
     role.spend(TENSOR, max(issued, role.t))
     role.mma_done = done
-    return None
+    return role.t
 
 
 def wgmma(role: Role, op: ops.Wgmma) -> Pause:

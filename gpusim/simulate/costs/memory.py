@@ -218,8 +218,8 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     if not in_l1:
         lead = l1.copy_lead_cycles(num, max(end - first, op.num_rows * l1.spec.cp_async_row_cycles))
         more_rows = 0.0 if fetches is None else max(0.0, fetches.num_requests - op.num_rows)
-        passed = l1.accept_rows(op.num_rows + more_rows, at_cycle=first, weight=count)
-        taken = op.num_rows * l1.spec.cp_async_row_cycles
+        passed = l1.accept_rows(op.num_rows + more_rows, at_cycle=max(first, sm.smem.data.free_at), weight=count)
+        taken = float(op.num_rows)
         behind = more_rows * l1.spec.cp_async_row_cycles  # what rows ask for beyond one request waits behind their warps
         end = max(end, passed - behind)
     turns = max(1.0, num / role.num_warps)
@@ -234,9 +234,11 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
         role.spend(WarpState.ISSUE, made)
     role.spend(WarpState.LSU, max(role.t, end - lead))
     stage = role.cta.stage(op.buffer, op.stage)
-    stage.begin_write(role.t, role.who() if stage.read_until > role.t else "")
+    written_at = max(first, begun) + role.engine.machine.l2.spec.near_latency_cycles  # at the soonest: reads pass before
+    stage.begin_write(written_at, role.who() if stage.read_until > written_at else "")
     group = role.cp_open
     group.add()
+    group.is_around_l1 |= not in_l1
     num_bytes = access.num_sectors * SECTOR_BYTES if fetches is None else fetches.num_bytes
     request = role.request(
         op.tensor, op.tile, num_bytes, at=max(first, begun), num_rows=op.num_rows, come_along=op.come_along, fetches=fetches
@@ -245,36 +247,64 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns)
     least = last + (l1.spec.hit_latency_cycles if hits else role.engine.machine.l2.spec.near_latency_cycles)
     more = l1.spec.cp_async_latency_cycles if hits else 0.0
-    late, hidden = pass_rows(role, taken, wavefronts, num_bytes / LINE_BYTES, first)
+    late, hidden = pass_rows(role, taken, wavefronts, num_bytes / LINE_BYTES, first, passed)
     done = Filled(role, stage, group, late, request, op.buffer, op.stage, least, more, hidden)
     l1.read(request, done, allocates=in_l1, not_before=last, is_copy=True)
     return None
 
 
 def pass_rows(
-    role: Role, num_cycles: float, num_wavefronts: float, num_hidden: float, at_cycle: float
+    role: Role, num_rows: float, num_wavefronts: float, num_hidden: float, at_cycle: float, passed: float
 ) -> tuple[float, float]:
-    """Rows of copies around L1 have their places as they are asked for: only conflicts show when they come.
+    """Copies around L1 stand before what is asked for later while the queue of their rows is full; conflicts show later.
 
-    Returns:
+    ``passed``: when the last of their rows has. Returns:
         Wavefronts to be written once they are there, and how many of these hide behind the transfer.
     """
-    if not num_cycles:
+    l1 = role.sm.l1
+    if not num_rows * l1.spec.cp_async_row_cycles:
         return num_wavefronts, num_hidden
     late = max(0.0, num_wavefronts - num_hidden)
-    role.sm.smem.pass_rows(num_cycles, num_wavefronts - late, at_cycle=at_cycle, weight=role.count)
+    until = passed - l1.queued_rows_cycles
+    role.sm.smem.pass_rows(num_wavefronts - late, until=until, at_cycle=at_cycle, weight=role.count)
     return late, 0.0
 
 
 def cp_commit(role: Role, op: ops.CpAsyncCommitGroup) -> Pause:
-    """Close the group; that passes the load/store unit, too."""
+    """Close the group; that passes the load/store unit, too, and is held where its copies' addresses are written anew."""
     l1 = role.sm.l1
     role.sm.smem.count(COMMIT_WAVEFRONTS * role.num_warps * role.count)
     if l1.spec.commit_cycles:
-        l1.accept(0.0, 0.0, at_cycle=role.t, weight=role.count, more_cycles=l1.spec.commit_cycles * role.num_warps)
+        cycles = l1.spec.commit_cycles * role.num_warps
+        l1.accept(0.0, 0.0, at_cycle=role.t, weight=role.count, more_cycles=cycles)
+        if role.cp_open.is_around_l1:
+            role.sm.smem.pass_commits(cycles, at_cycle=role.t, weight=role.count)
+    is_held = op.is_held and role.cp_open.is_around_l1
     role.cp_groups.append(role.cp_open)
     role.cp_open = AsyncGroup(role.cp_open)
-    return None
+    if not is_held or not l1.spec.cp_async_row_cycles:
+        return None
+    role.env.later(max(role.t - role.env._now, 0.0) + TOGETHER_CYCLES, Held(role))
+    return role.block(WarpState.LSU, "its copies to be on their way")
+
+
+TOGETHER_CYCLES = 4.0
+"""Copies that are issued within so much of each other take turns, whoever's they are. Source: the stall behind each in
+nvcc's SASS."""
+
+
+class Held:
+    """A role has issued its copies: it goes on once they have left their queue, those that came at the same time, too."""
+
+    __slots__ = ("_role",)
+
+    def __init__(self, role: Role) -> None:
+        self._role = role
+
+    def __call__(self) -> None:
+        """When is that?"""
+        role, l1 = self._role, self._role.sm.l1
+        role.fire(max(0.0, l1.row_stage.free_at - l1.queued_rows_cycles - role.env._now))
 
 
 def cp_wait(role: Role, op: ops.CpAsyncWaitGroup) -> Pause:

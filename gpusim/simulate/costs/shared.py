@@ -25,6 +25,8 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
                 role.must_retry = True
                 return pause
         role.issue(access.num_requests / role.num_warps)
+        if is_matrix:
+            role.sm.tensor_core.pass_loads(access.num_requests, at_cycle=role.t)
         smem.count_load(wavefronts * role.count, access.num_requests * role.count, is_matrix=is_matrix)
         begun = role.t, wavefronts
     asked_at, left = begun

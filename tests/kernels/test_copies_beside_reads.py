@@ -1,0 +1,84 @@
+"""copies_beside_reads: right bytes and sums pass, wrong ones do not; loops hold what their names say; the twin answers."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from gpusim.evidence.case import Config, WrongAnswer, load_case
+from gpusim.machine.config import load_gpu
+
+from .conftest import Sass
+
+CASE = load_case("copies_beside_reads")
+case = sys.modules[CASE.launch.__module__]
+ALL = [config for group in CASE.groups for config in CASE.configs(group, 1)]
+
+
+def outputs_of(config: Config) -> dict[str, np.ndarray]:
+    """What a launch leaves in which each round, or stream, takes 100 cycles and each turn of a stream 10 of them."""
+    clocks = np.zeros((case.ROUNDS, case.MOST_WARPS, 3), dtype="<u4")
+    clocks[:, :, 0], clocks[:, :, 1], clocks[:, :, 2] = 0xFFFFFFF0, 24, 84  # the clock turns over
+    if config["kernel"] == "streams":
+        clocks[:, :, 1] = 10
+    return {
+        "clocks": clocks, "sums": case.sums(config).astype("<u4"), "copied": case.copied(config).reshape(-1).copy(),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("config", ALL[::13], ids=lambda config: f"{config['kernel']}-{config['warps']}")
+def test_right_bytes_pass_and_wrong_ones_do_not(config: Config) -> None:
+    outputs = outputs_of(config)
+    found = CASE.check(config, outputs)
+    if config["kernel"] == "streams":
+        copiers = int(config["warps"]) - int(config["readers"])
+        assert found.get("copies_per_cycle", 0.0) == pytest.approx(copiers * 4 * 10 / 100)
+        assert found.get("read_wavefronts_per_cycle", 0.0) == pytest.approx(int(config["readers"]) * 32 * 10 / 100)
+    else:
+        assert found == {"issued_cycles": 40.0, "read_cycles": 100.0}
+    outputs["copied"][0] ^= 1
+    with pytest.raises(WrongAnswer, match="other bytes"):
+        CASE.check(config, outputs)
+    outputs["copied"][0] ^= 1
+    outputs["sums"][0, 3] += 1
+    with pytest.raises(WrongAnswer, match="add up"):
+        CASE.check(config, outputs)
+
+
+def test_configs_are_there_once_and_fit() -> None:
+    assert len({tuple(config.values()) for config in ALL}) == len(ALL) == 156 + 20
+    for config in ALL:
+        launched = CASE.launch(config, False)
+        assert launched.smem_bytes <= 160 * 1024 and launched.block[0] == 32 * int(config["warps"]) <= 512
+
+
+def test_rounds_hold_what_their_names_say_in_that_order(sass: Sass) -> None:
+    kernels = sass("copies_beside_reads", "sm_90a")
+    for config in CASE.configs("rounds", 1):
+        kernel = kernels[config["kernel"]]
+        assert kernel.num_spills == 0
+        (loop,) = [loop for loop in kernel.loops if loop.select("LDSM")]
+        names = [
+            "CLOCK" if "SR_CLOCKLO" in item.operands else item.name for item in loop.instructions
+            if item.name in ("LDSM", "LDGSTS", "LDGDEPBAR", "STS") or "SR_CLOCKLO" in item.operands
+        ]  # fmt: skip
+        ahead, copies, behind = (int(config[name]) for name in ("ahead", "copies", "behind"))
+        wanted = ["CLOCK", *["LDSM"] * ahead, *["LDGSTS"] * copies, *["LDGDEPBAR"] * (copies > 0), "CLOCK"]
+        assert names == [*wanted, *["LDSM"] * behind, "STS", "CLOCK"], config["kernel"]
+
+
+def test_the_twin_of_reads_alone_takes_the_data_stage_and_copies_never_speed_it_up() -> None:
+    gpu = load_gpu("h200_sxm")
+
+    def config(**options: str) -> Config:
+        wanted = {"warps": "8", "row_bytes": "64", "ahead": "0", "copies": "0", "behind": "4"} | options
+        (found,) = [item for item in CASE.configs("rounds", 1) if wanted.items() <= item.items()]
+        return found
+
+    alone = CASE.predict(config(), gpu)["read_cycles"]
+    wavefronts = 8 * 4 * 4
+    assert alone >= wavefronts / gpu.smem.wavefronts_per_cycle
+    for options in ({"copies": "4"}, {"copies": "4", "row_bytes": "128"}, {"ahead": "8"}):
+        assert CASE.predict(config(**options), gpu)["read_cycles"] >= alone
