@@ -139,8 +139,8 @@ class RingingEnvironment(simpy.Environment):
 
     def ring(self) -> None:
         """Let the pipe ring that is the first to, unless an event of the queue comes before it."""
-        first, at = None, NEVER
-        for pipe in self.pipes:
+        pipes, first, at = self.pipes, None, NEVER
+        for pipe in pipes:
             if pipe.rings_at < at:
                 first, at = pipe, pipe.rings_at
         queue = self._queue
@@ -150,7 +150,11 @@ class RingingEnvironment(simpy.Environment):
         self.num_rings += 1
         self._now = at
         first.ring()
-        self.rings_at = min([pipe.rings_at for pipe in self.pipes])
+        at = NEVER
+        for pipe in pipes:
+            if pipe.rings_at < at:
+                at = pipe.rings_at
+        self.rings_at = at
 
 
 class Ticket:

@@ -37,6 +37,8 @@ from gpusim.workload.ops import MbarrierWait
 class Engine:
     """One launch while it runs."""
 
+    __deletable__ = ("flow", "steady")
+
     def __init__(
         self,
         launch: Launch,
@@ -153,6 +155,14 @@ class Engine:
         self.steady.settle_requests()
         self.machine.xbar.settle()
 
+    def forget(self) -> None:
+        """Nobody asks any more: circles are broken, so that all is freed at once and nobody has to look for garbage."""
+        self.env.pipes.clear()
+        self.env._queue.clear()
+        self._live.clear()
+        del self.steady
+        del self.flow
+
     def _start_first_wave(self) -> None:
         spec = self.gpu.dispatcher
         dispatcher = self.machine.dispatcher
@@ -265,6 +275,8 @@ class Engine:
             self._last_store_at = max(self._last_store_at, all_retired + self.machine.l2.hit_latency_cycles)
         cluster = cta.cluster
         cluster.num_running -= 1
+        if not cluster.num_running:
+            cluster.ctas.clear()  # as roles
         if self.flow is not None:
             if self._num_exits >= self.flow.next_at:
                 self._num_waves_to_leave_out += self.flow.look(self._num_exits)

@@ -159,24 +159,30 @@ NARROW = 1.2
 """A link is looked at where its SMs would get so much more than with all SMs live: fewer are live, and unevenly. A margin
 chosen for speed and not measured: with all SMs live, what the links cost is in ``l2.sustained_fraction``."""
 
-class Ask(NamedTuple):
+class Ask:
     """What a request moves."""
 
-    tile: TileState | None
-    """Where it may merge."""
-    num_bytes: float
-    weight: float
-    """What each takes of the slices."""
-    asked_at: float
-    """What the slices had moved (``SharedPipe.moved``) when it was asked for."""
-    reads: float
-    """How many of each they read."""
-    sharing: float = 1.0
-    """Of these what may come with a neighbour's."""
-    request_bytes: float = 0.0
-    """What its requests of lines take of the slices at least."""
-    request_sharing: float = 1.0
-    """Of that what may come with a neighbour's."""
+    __slots__ = ("asked_at", "num_bytes", "reads", "request_bytes", "request_sharing", "sharing", "tile", "weight")
+
+    def __init__(
+        self, tile: TileState | None, num_bytes: float, weight: float, asked_at: float, reads: float, sharing: float = 1.0,
+        request_bytes: float = 0.0, request_sharing: float = 1.0,
+    ) -> None:
+        self.tile = tile
+        """Where it may merge."""
+        self.num_bytes = num_bytes
+        self.weight = weight
+        """What each takes of the slices."""
+        self.asked_at = asked_at
+        """What the slices had moved (``SharedPipe.moved``) when it was asked for."""
+        self.reads = reads
+        """How many of each they read."""
+        self.sharing = sharing
+        """Of these what may come with a neighbour's."""
+        self.request_bytes = request_bytes
+        """What its requests of lines take of the slices at least."""
+        self.request_sharing = request_sharing
+        """Of that what may come with a neighbour's."""
 
 
 Part = tuple[TileState, float, float, Done]
@@ -200,7 +206,7 @@ class _Transfer:
         self.ask = ask
         self.asks: list[Ask] | None = None
         """Those of neighbours, until it begins."""
-        self.num_bytes = ask[1]
+        self.num_bytes = ask.num_bytes
         self.num_moved_bytes = 0.0
         """By which the slices' clock goes on meanwhile: less than the bytes where it has a part for nothing."""
         self.weight = 0.0
@@ -238,7 +244,7 @@ class _Transfer:
 
     def join(self, ask: Ask, part: Part) -> None:
         """Take a neighbour along."""
-        self.num_bytes += ask[1]
+        self.num_bytes += ask.num_bytes
         if self.ticket is None:
             if self.asks is None:
                 self.asks = [ask]
@@ -578,10 +584,10 @@ class Xbar(Component):
         Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it,
         ``pace`` times as fast as that clock goes.
         """
-        tile, num_bytes, weight, asked_at, reads, sharing, of_requests, request_sharing = ask
+        tile, num_bytes, asked_at, of_requests = ask.tile, ask.num_bytes, ask.asked_at, ask.request_bytes
         counters = self.counters
         if tile is None:
-            carried = max(num_bytes * weight, of_requests)
+            carried = max(num_bytes * ask.weight, of_requests)
             counters.carried_bytes += carried
             return num_bytes, carried, False, 0.0
         slices = port.link.slices
@@ -607,8 +613,8 @@ class Xbar(Component):
             if room < 1.0:
                 merged *= room
             if of_port is not port:
-                of_requests *= 1.0 - merged * request_sharing
-            merged *= sharing
+                of_requests *= 1.0 - merged * ask.request_sharing
+            merged *= ask.sharing
             if merged > 0.0:
                 read = num_bytes * (1.0 - merged)
                 served += merged * num
@@ -623,8 +629,8 @@ class Xbar(Component):
             is_there = done_at is not None and done_at <= self._env._now
             queued = self._queued(port, read) if is_there and self._queue_cycles else 0.0
         tile.asked[port.region] = (begin, begin + length / pace, served, port, queued)
-        counters.served_bytes += read * reads
-        carried = max(passing * weight, of_requests)
+        counters.served_bytes += read * ask.reads
+        carried = max(passing * ask.weight, of_requests)
         counters.carried_bytes += carried
         return length, carried, is_joined, queued
 
