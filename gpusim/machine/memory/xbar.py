@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, log
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import simpy
 
