@@ -73,7 +73,7 @@ class StorePort:
 
     def __call__(self, cycle: float) -> None:
         """Bytes have passed up to the next end; the next store's turn comes when this one has crossed."""
-        wait_cycles = self._crossed_at - self._env.now
+        wait_cycles = self._crossed_at - self._env._now
         if self._ends[0] == self._current_end and wait_cycles > 0.0:
             event = self._env.timeout(wait_cycles)
             assert event.callbacks is not None  # a new event has not been processed

@@ -265,7 +265,7 @@ class Hbm(Component):
 
     def _lately(self, num_bytes: float) -> float:
         """Bytes that have passed the wire of late, ``num_bytes`` now among them."""
-        now = self._env.now
+        now = self._env._now
         if now > self._moved_at:
             self._moved_bytes *= exp((self._moved_at - now) / self._window)
             self._moved_at = now
@@ -278,7 +278,7 @@ class Hbm(Component):
 
     def now(self) -> float:
         """The present."""
-        return self._env.now
+        return self._env._now
 
     def fill(
         self, num_bytes: float, done: Done, *, sm_idx: int, count: float, begun: Begun | None = None,
