@@ -157,6 +157,16 @@ class RingingEnvironment(simpy.Environment):
         self.rings_at = at
 
 
+def call_later(env: simpy.Environment, num_cycles: float, action: Action) -> None:
+    """As :meth:`RingingEnvironment.later`, in any environment."""
+    if isinstance(env, RingingEnvironment):
+        env.later(num_cycles, action)
+        return
+    event = env.timeout(num_cycles)
+    assert event.callbacks is not None  # a new event has not been processed
+    event.callbacks.append(lambda _: action())
+
+
 class Ticket:
     """One transfer in a SharedPipe."""
 
