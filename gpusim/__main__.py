@@ -8,6 +8,7 @@ import sys
 def run() -> int:
     """Run the command line; returns the exit status."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts threads else, for algebra that nobody does
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it looks through all that is installed for some
     gc.set_threshold(100_000, 20, 20)  # imports leave no circles worth looking for
     try:
         from gpusim.cli import main
