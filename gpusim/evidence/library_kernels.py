@@ -92,7 +92,8 @@ def kernel_options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | N
     do. Source: counted wgmma, 64 x 48 x 16 in one each (a half of it each would be two).
 
     What neither name nor launch says is assumed: nvjet and xmma kernels with wgmma have a producer that loads by TMA, and
-    store D by TMA; 384 threads are two consumers; one group of wgmma is left in flight; nvjet's bands are as those of
+    store D by TMA; nvjet asks for no tensor map before its first copy (no UTMACCTL in its SASS); 384 threads are two
+    consumers; one group of wgmma is left in flight; nvjet's bands are as those of
     ``kernels/tile_order`` (:func:`band`), others' as CUTLASS's scheduler makes them; split-K adds in the kernel unless a
     second one ran. Kernels of older families are multistage, by cp.async and mma.sync, and store D through shared memory.
     """
@@ -135,7 +136,8 @@ def _specialized(
     num_tiles = tiles_of(kernel, m, n)
     is_persistent = split_k == 1 and num_ctas is not None and num_ctas < num_tiles
     found: dict[str, Any] = {
-        "math": "wgmma", "copy": "tma", "cluster": "x".join(map(str, kernel.cluster)), "persistent": is_persistent,
+        "math": "wgmma", "copy": "tma", "prefetch_maps": kernel.family != "nvjet",
+        "cluster": "x".join(map(str, kernel.cluster)), "persistent": is_persistent,
         "raster": f"along_{kernel.walks_along or 'm'}",
     }  # fmt: skip
     if split_k == 1:

@@ -185,6 +185,7 @@ def smem_copy_launch(params: SmemCopyParams) -> Launch:
             grid.footprint("in", "read", element_bytes=width, num_steps=num_steps),
             grid.footprint("out", "write", element_bytes=width, num_steps=num_steps),
         ),
+        tensor_maps=("in", "out") if by_tma else (),
         params=params.as_options(),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from gpusim.machine.memory.hbm import Hbm
 from gpusim.machine.memory.l1 import L1, L1Counters
 from gpusim.machine.memory.l2 import L2, L2Spec, Residency
 from gpusim.machine.memory.smem import Smem, SmemCounters
-from gpusim.machine.memory.tma import Tma, TmaCounters
+from gpusim.machine.memory.tma import TensorMaps, Tma, TmaCounters
 from gpusim.machine.memory.xbar import Xbar, XbarSpec
 from gpusim.machine.sm.instruction_cache import InstructionCache
 from gpusim.machine.sm.mbarrier import MbarrierUnit
@@ -95,13 +95,14 @@ class Machine:
         num_ctas: int | None = None,
         fill_scales: Mapping[str, Sequence[float]] | None = None,
         fetch_scales: Mapping[str, float] | None = None, piece_bytes: Mapping[str, int] | None = None,
-        alike: Mapping[int, int] | None = None,
+        alike: Mapping[int, int] | None = None, tensor_maps: Iterable[str] = (), is_warm: bool = False,
     ) -> None:
         """Build all SMs.
 
         ``smem_bytes_per_sm`` is what the launch takes of the unified L1, ``num_ctas`` its grid; ``fill_scales``,
         ``fetch_scales`` and ``piece_bytes`` as in L2; ``alike``: the SMs that are simulated, and for how many each of
-        them stands; all, if not told.
+        them stands; all, if not told; ``tensor_maps``: those that SMs fetch at their first use, out of L2 where it
+        ``is_warm``.
         """
         self.gpu = gpu
         self.clock = clock
@@ -126,6 +127,7 @@ class Machine:
             self.hbm.counters, self.l2.counters, self.xbar.counters, l1, smem, tma, dsmem, scheduler, tensor,
         )
         self.tensor_counters = tensor
+        maps = TensorMaps(tensor_maps, memory_cycles=0.0 if is_warm else self.hbm.latency_cycles)
         l1_bytes = max(0, gpu.l1.unified_bytes - smem_bytes_per_sm)
         self.sms = [
             Sm(
@@ -135,7 +137,7 @@ class Machine:
                 warp_scheduler=WarpScheduler(gpu.warp_scheduler, counters=scheduler),
                 tensor_core=TensorCore(gpu.tensor_core, counters=tensor),
                 instruction_cache=InstructionCache(gpu.instruction_cache),
-                tma=Tma(gpu.tma, counters=tma) if gpu.tma is not None else None,
+                tma=Tma(gpu.tma, counters=tma, maps=maps) if gpu.tma is not None else None,
                 dsmem=Dsmem(gpu.dsmem, counters=dsmem) if gpu.dsmem is not None else None,
                 mbarrier_unit=MbarrierUnit(gpu.mbarrier) if gpu.mbarrier is not None else None,
             )

@@ -79,6 +79,7 @@ def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
         if gpu.tma is not None:
             gpu = replace(gpu, tma=replace(
                 gpu.tma, latency_cycles=0.0, issue_cycles=0.0, store_latency_cycles=0.0, group_wait_cycles=0.0,
+                map_miss_cycles=0.0, map_prefetch_cycles=0.0,
             ))
         if gpu.mbarrier is not None:
             free = replace(gpu.mbarrier, arrive_cycles=0.0, arrive_interval_cycles=0.0, try_wait_cycles=0.0, wake_cycles=0.0)

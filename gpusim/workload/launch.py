@@ -185,6 +185,8 @@ class Launch:
     set_aside_bytes: int = 0
     """Of L2, for what is hinted evict_last or lies in a window that persists (``cudaLimitPersistingL2CacheSize``); 0: what
     the device gives by itself."""
+    tensor_maps: tuple[str, ...] = ()
+    """Tensors whose TMA descriptors each SM fetches at their first use; copies of others find them there."""
     following: tuple[Launch, ...] = ()
     """Kernels that the same call launches afterwards (split-K's reduction)."""
 

@@ -194,9 +194,9 @@ class BulkWaitGroup(Op):
 
 @dataclass(frozen=True, slots=True)
 class PrefetchTensormap(Op):
-    """``prefetch.tensormap``: brings a descriptor in before its first use."""
+    """``prefetch.tensormap``: brings the descriptors of ``tensors`` in before their first use, one instruction each."""
 
-    num_descriptors: int = 1
+    tensors: tuple[str, ...]
 
 
 # ---------------------------------------------------------------------------------------------- mbarriers, fences

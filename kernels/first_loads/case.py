@@ -436,6 +436,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
             Buffer(name="rest", stage_bytes=max(0, LEAST_SMEM_BYTES - ring)),
         ),
         mbarriers=tuple(Mbarrier(name=name, num_arrivals=1, num_stages=stages) for name in ("full", "empty")),
+        tensor_maps=() if config["prefetch"] == "1" else ("A", "B"),
     )  # fmt: skip
     l2 = "warm" if config["source"] == "l2" else "cold"
     result = simulate(launched, gpu, clock="max", l2=l2, skips=False, recorded_sms=range(NUM_CTAS))

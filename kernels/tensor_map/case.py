@@ -13,6 +13,7 @@ from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, simulate
 from gpusim.evidence.case import (
     Case,
     Config,
+    Fitted,
     Group,
     Input,
     KernelLaunch,
@@ -22,6 +23,7 @@ from gpusim.evidence.case import (
     TwinConstant,
     WrongAnswer,
     by_value,
+    key_of,
 )
 from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
@@ -238,11 +240,19 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 
-def _simulated_load(gpu: GpuSpec, num_bytes: int, num_rows: int) -> float:
-    """One copy of a box that L2 has, through a map that is known: from before its issue until the wait ends."""
+def _simulated_load(
+    gpu: GpuSpec, num_bytes: int, num_rows: int, *, is_first: bool = False, prefetched_before: float | None = None
+) -> float:
+    """One copy of a box that L2 has: from before its issue until the wait ends.
+
+    Its map is known, or it ``is_first`` to use it; the map was perhaps prefetched that many cycles before.
+    """
 
     def program(cta: RoleContext) -> Iterator[Any]:
         del cta
+        if prefetched_before is not None:
+            yield ops.PrefetchTensormap(("T",))
+            yield ops.Alu(prefetched_before / gpu.warp_scheduler.dependent_cycles, is_chain=True)
         yield ops.MbarrierArriveExpectTx("full", 0, num_bytes)
         yield ops.RangeStart(ops.Section.MAINLOOP)
         yield ops.TmaLoad("T", (0, 0), num_bytes, num_bytes, num_rows, "slot", 0, "full")
@@ -252,6 +262,7 @@ def _simulated_load(gpu: GpuSpec, num_bytes: int, num_rows: int) -> float:
     launch = Launch(
         kernel="tensor_map", num_ctas=1, num_tiles=1, roles=(WarpRole(name="user", num_warps=1, program=program),),
         buffers=(Buffer(name="slot", stage_bytes=num_bytes),), mbarriers=(Mbarrier(name="full", num_arrivals=1),),
+        tensor_maps=("T",) if is_first else (),
     )  # fmt: skip
     result = simulate(launch, gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
     (span,) = [span for role in result.timeline.roles for span in role.sections]
@@ -259,13 +270,20 @@ def _simulated_load(gpu: GpuSpec, num_bytes: int, num_rows: int) -> float:
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """Copies through a map that is known; the simulator has neither maps made in a kernel nor a cache of them."""
+    """First and later copies through a map; the simulator has neither maps made in a kernel nor a cache of them."""
     if config["kernel"] == "turns":
         cycles = _simulated_load(gpu, ROW_BYTES, 1) + CODE_CYCLES["turns"]
         return {"last_turn_cycles": cycles} if config["num_maps"] == "1" else {}
     made = _made(config)
-    cycles = _simulated_load(gpu, made["box_width"] * made["box_height"] * BF16.num_bytes, made["box_height"])
-    return dict.fromkeys(("second_cycles", "third_cycles"), cycles + CODE_CYCLES["build"])
+    box = made["box_width"] * made["box_height"] * BF16.num_bytes, made["box_height"]
+    cycles = _simulated_load(gpu, *box) + CODE_CYCLES["build"]
+    before = float(config["delay_cycles"]) + PREFETCH_CYCLES if config["prefetches"] == "1" else None
+    first = _simulated_load(gpu, *box, is_first=True, prefetched_before=before) + CODE_CYCLES["build"]
+    return {"first_cycles": first, **dict.fromkeys(("second_cycles", "third_cycles"), cycles)}
+
+
+PREFETCH_CYCLES = 16.0
+"""From a prefetch's issue to the next reading of the clock, on an H200 (`prefetch_cycles` of maps in shared memory)."""
 
 
 CODE_CYCLES = {"build": 13.0, "turns": 10.0}
@@ -278,7 +296,8 @@ def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Twin
     for row in rows:
         way = "turns" if row["kernel"] == "turns" else "build"
         left.setdefault(way, []).extend(
-            float(row[name]) - cycles + CODE_CYCLES[way] for name, cycles in predict(row, gpu).items() if row.get(name)
+            float(row[name]) - cycles + CODE_CYCLES[way] for name, cycles in predict(row, gpu).items()
+            if row.get(name) and name != "first_cycles"
         )  # what stands there cancels
     how = "copies through a known map: cycles beyond the twin's, median"
     return [
@@ -286,6 +305,35 @@ def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Twin
         for way, values in left.items() if values
     ]
 
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """What the first use of a map takes beyond the second, the mean of both sides of L2, and what of that a prefetch leaves.
+
+    Maps lie on the near side or on the far one: the rows are two clusters. Prefetched rows count while the first use is
+    still slow, and are those of one side: what that is farther than the mean is no prefetch's.
+    """
+    built = [row for row in rows if row["kernel"] != "turns" and row["flushes"] == "0"]
+    late = {key_of(row): float(row["first_cycles"]) - float(row["second_cycles"]) for row in built}
+    waits = [late[key_of(row)] for row in built if row["prefetches"] == "0"]
+    if not waits:
+        return []
+    middle = (min(waits) + max(waits)) / 2
+    sides = [float(np.median([wait for wait in waits if (wait > middle) is is_far])) for is_far in (False, True)]
+    how = "first use less the second: mean of the sides"
+    found = [Fitted(parameter="tma.map_miss_cycles", value=float(np.mean(sides)), how=how)]
+    taken = [
+        late[key_of(row)] + float(row["delay_cycles"]) + float(row["prefetch_cycles"])
+        for row in built if row["prefetches"] == "1" and late[key_of(row)] > STILL_LATE_CYCLES
+    ]
+    if taken:
+        value = float(np.median(taken)) - (sides[1] - float(np.mean(sides)))
+        how = "prefetch, delay and what the first use still takes longer, median, less half of what the sides are apart"
+        found.append(Fitted(parameter="tma.map_prefetch_cycles", value=value, how=how))
+    return found
+
+
+STILL_LATE_CYCLES = 50.0
+"""By which a first use is slower than the second while its prefetch is under way."""
 
 _SPREAD = {"": "median", "min_": "least", "p90_": "90th percentile", "max_": "most"}
 _MEANINGS = {
@@ -320,6 +368,7 @@ CASE = Case(
     },
     num_repeats=5,
     predict=predict,
-    tiers={"second_cycles": 2, "third_cycles": 2, "last_turn_cycles": 2},
+    tiers={"first_cycles": 2, "second_cycles": 2, "third_cycles": 2, "last_turn_cycles": 2},
     twin_constants=twin_constants,
+    fit=fit,
 )

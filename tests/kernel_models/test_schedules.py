@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -72,7 +73,9 @@ def test_arrivals_of_every_thread_cost_a_wake_and_their_turns_a_k_step(run: Run,
     each = spec.try_wait_cycles + spec.wake_cycles + 2 * num_warps * spec.arrive_interval_cycles
     num_steps = 2048 // 64
     num_tiles = -(-8 * (2048 // int(options["tile"].split("x")[1])) // 132)
-    assert 0.0 < every.cycles - elected.cycles < 2.0 * each * num_steps * num_tiles
+    # five stages hide it: what is left is which of two requests comes first
+    least = -1e-3 * elected.cycles if options["stages"] == 5 else 0.0
+    assert least < every.cycles - elected.cycles < 2.0 * each * num_steps * num_tiles
 
 
 def test_arrivals_of_every_thread_are_skipped_as_they_are_simulated(run: Run) -> None:
@@ -393,6 +396,8 @@ def test_programs_use_the_public_vocabulary_alone(h200: GpuSpec) -> None:
 @pytest.mark.parametrize("schedule", ["multistage", "warp_specialized"])
 def test_a_kernels_own_code_takes_its_chain_where_it_is_longer_than_the_math(schedule: str) -> None:
     gpu, num_steps, more = load_gpu("h200_sxm"), 24, 1000.0
+    assert gpu.tma is not None
+    gpu = replace(gpu, tma=replace(gpu.tma, map_miss_cycles=0.0))  # code ahead of the first copy would hide that
 
     def cycles(**code: float) -> float:
         options = {

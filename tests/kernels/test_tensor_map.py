@@ -176,9 +176,23 @@ def test_a_copy_through_a_known_map_costs_what_any_copy_does() -> None:
     assert predict(config)["last_turn_cycles"] == pytest.approx(wanted)
 
 
-def test_first_uses_and_many_maps_are_not_predicted() -> None:
+def test_first_uses_cost_a_fetch_that_a_prefetch_hides() -> None:
+    assert GPU.tma is not None
+    for config in ALL:
+        if config["kernel"] == "turns":
+            continue
+        predicted, delay = predict(config), float(config["delay_cycles"])
+        late = predicted["first_cycles"] - predicted["second_cycles"]
+        if config["prefetches"] == "0":
+            assert late == pytest.approx(GPU.tma.map_miss_cycles)
+        else:
+            left = GPU.tma.map_prefetch_cycles - delay - case.PREFETCH_CYCLES
+            assert late == pytest.approx(max(0.0, left), abs=2 * GPU.tma.issue_cycles)
+
+
+def test_many_maps_are_not_predicted() -> None:
     for config in ALL:
         predicted = predict(config)
-        assert "first_cycles" not in predicted and "first_turn_cycles" not in predicted
+        assert "first_turn_cycles" not in predicted
         if config["kernel"] == "turns" and config["num_maps"] != "1":
             assert predicted == {}

@@ -943,7 +943,7 @@ def test_a_fresh_barrier_lets_the_wait_of_parity_1_pass() -> None:
 def test_setup_costs_issue_slots(num_warps: int) -> None:
     def program(cta: RoleContext) -> Ops:
         yield ops.MbarrierInit("full")
-        yield ops.PrefetchTensormap(2)
+        yield ops.PrefetchTensormap(("A", "B"))
 
     assert cycles(role(program, num_warps=num_warps)) == 1 + 2
 

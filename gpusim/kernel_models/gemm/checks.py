@@ -136,6 +136,8 @@ def check_kinds(params: GemmParams) -> None:
             f"--copy-code {params.copy_code:g}: only who asks for copies by TMA is told of code of its own; use --copy tma, "
             "or leave it out"
         )
+    if not params.prefetch_maps and params.copy_ != "tma":
+        raise KernelError("--no-prefetch-maps: only copies by TMA have tensor maps; use --copy tma, or leave it out")
     if not params.fence and (has_producer or not is_wgmma or params.copy_ != "cp_async"):
         raise KernelError(
             "--no-fence: only a multistage kernel that copies by cp.async what wgmma reads has a fence to leave out; use "

@@ -36,6 +36,7 @@ def gemm_launch(params: GemmParams, gpu: Target) -> Launch:
     roles: tuple[WarpRole, ...] = parts["roles"]
     num_math_roles = sum(role.name != "producer" for role in roles)
     registers, story = _registers(params)
+    by_tma = params.copy_ == "tma"
     is_second = params.split_k > 1 and params.split_k_mode == "second_kernel"
     return Launch(
         kernel="gemm",
@@ -49,6 +50,9 @@ def gemm_launch(params: GemmParams, gpu: Target) -> Launch:
         footprints=plan.footprints(num_math_roles),
         num_flops=2 * params.m * params.n * params.k * params.batch,
         math_class="16bit" if params.element.bits == 16 else params.dtype,
+        tensor_maps=tuple(
+            name for name, is_used in (("A", by_tma), ("B", by_tma), ("D", params.epilogue == "tma_store")) if is_used
+        ),
         params=params.as_options(),
         remarks=_remarks(params, plan),
         following=(reduction_launch(params),) if is_second else (),

@@ -100,7 +100,8 @@ class Multistage:
         if self.by_tma:
             if not self.team:
                 yield ops.MbarrierInit("full")
-                yield ops.PrefetchTensormap(2)
+                if self.plan.params.prefetch_maps:
+                    yield ops.PrefetchTensormap(("A", "B"))
             yield self._meet
         yield from self._setup_code[1]
         first = 0  # k-steps of the tiles before, which say where in the ring a tile begins

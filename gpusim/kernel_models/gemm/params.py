@@ -175,6 +175,10 @@ class GemmParams(KernelParams):
         True, description="multistage with cp.async and wgmma only: whether a proxy fence stands between a k-step's "
         "copies and its math, as PTX wants and Triton leaves out"
     )
+    prefetch_maps: bool = Field(
+        True, description="TMA only: whether a CTA asks for the tensor maps of A and B before all meet (CUTLASS does; "
+        "cuBLAS's nvjet and Triton do not), or with its first copies; that of D is asked for by the first store"
+    )
     wide_per_copy: Annotated[int, Field(ge=0, le=8)] = Field(
         0, description="multistage with cp.async and wgmma only: IMAD.WIDE that a copy's address takes in the k-loop, "
         "which do not run beside wgmma: 1 in Triton's loops, 0 where pointers move on (see the kernel's SASS)"

@@ -93,8 +93,8 @@ class Producer:
         self._prologue: list[Op] = [*before, *(ops.MbarrierInit(name) for name in barriers)]
         if plan.params.num_cluster_ctas > 1:
             self._prologue.append(ops.FenceMbarrierInit())
-        if loader.by_tma:
-            self._prologue.append(ops.PrefetchTensormap(2))
+        if loader.by_tma and plan.params.prefetch_maps:
+            self._prologue.append(ops.PrefetchTensormap(("A", "B")))
         self._wait = [
             [ops.MbarrierWait("empty", s, parity, by_lane=loader.by_tma) for parity in (0, 1)] for s in range(num_stages)
         ]

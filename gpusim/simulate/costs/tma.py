@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpusim.errors import LaunchError
 from gpusim.machine.component import MemoryRequest
 from gpusim.simulate.costs.memory import Stored
@@ -25,8 +27,9 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
     role.spend(WarpState.LSU, tma.room_at())
     role.step(tma.spec.issue_cycles)
     cost.times += count
-    num_bytes, receivers = cost.num_fetched_bytes, cost.multicast
-    at = tma.take(cost.cycles, num_boxes=cost.num_boxes, at_cycle=role.t, weight=count)  # when the engine comes to it
+    num_bytes, receivers, below = cost.num_fetched_bytes, cost.multicast, role.sm.l1.below
+    map_at = tma.map_at(cost.tensor, role.t)
+    at = tma.take(cost.cycles, num_boxes=cost.num_boxes, at_cycle=map_at, weight=count)  # when the engine comes to it
     if not receivers:
         done = TmaArrived(role, role.cta, cost)
         if num_bytes:
@@ -34,7 +37,10 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
                 cost.tensor, cost.tile, num_bytes, at=at, num_rows=cost.num_rows, come_along=cost.come_along,
                 fetches=cost.fetches,
             )
-            role.sm.l1.below.read(request, done, group=done.barrier)
+            if map_at > role.t:
+                read_later(role, map_at, request, done)
+            else:
+                below.read(request, done, group=done.barrier)
         else:
             done(at)
         return None
@@ -47,11 +53,28 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
             cost.tensor, cost.tile, num_bytes, at=at, num_rows=cost.num_rows, come_along=cost.come_along,
             fetches=cost.fetches,
         )
-        role.sm.l1.below.multicast(request, told, bytes_per_cycle=tma.spec.bytes_per_cycle)
+        if map_at > role.t:
+            multicast_later(role, map_at, request, told, tma.spec.bytes_per_cycle)
+        else:
+            below.multicast(request, told, bytes_per_cycle=tma.spec.bytes_per_cycle)
     else:
         for _, done in told:
             done(at)
     return None
+
+
+def read_later(role: Role, at_cycle: float, request: MemoryRequest, done: TmaArrived) -> None:
+    """Read when the tensor's map is there."""
+    below = role.sm.l1.below
+    role.env.later(at_cycle - role.env._now, lambda: below.read(request, done, group=done.barrier))
+
+
+def multicast_later(
+    role: Role, at_cycle: float, request: MemoryRequest, receivers: Sequence[tuple[int, TmaArrived]], rate: float
+) -> None:
+    """The same of a copy to several CTAs."""
+    below = role.sm.l1.below
+    role.env.later(at_cycle - role.env._now, lambda: below.multicast(request, receivers, bytes_per_cycle=rate))
 
 
 def tma_store(role: Role, op: ops.TmaStore) -> Pause:
@@ -63,7 +86,8 @@ def tma_store(role: Role, op: ops.TmaStore) -> Pause:
     role.spend(ISSUE, role.t + tma.spec.issue_cycles)
     tma.counters.store_instructions += op.num_boxes * role.count
     cycles = op.num_boxes * tma.spec.store_box_cycles
-    at = tma.take(cycles, num_boxes=op.num_boxes, at_cycle=role.t, weight=role.count)  # when the engine comes to it
+    map_at = tma.map_at(op.tensor, role.t)
+    at = tma.take(cycles, num_boxes=op.num_boxes, at_cycle=map_at, weight=role.count)  # when the engine comes to it
     stage = role.stage(op.buffer, op.stage)
     read, whole = role.bulk_open
     read.add()
@@ -73,10 +97,18 @@ def tma_store(role: Role, op: ops.TmaStore) -> Pause:
     role.engine.has_stored = True
     stored = BulkStored(role, read, whole, stage)
     request = MemoryRequest(role.sm.idx, op.tensor, op.tile, op.num_bytes, role.wave, at, role.count)
-    role.sm.l1.below.write(
-        request, stored, stored.arrived, num_distinct_bytes=op.num_bytes,
-        kind="red" if op.reduce else "st", num_more_bytes=op.num_boxes * tma.spec.store_header_bytes + _mask_bytes(op),
-    )
+    more = op.num_boxes * tma.spec.store_header_bytes + _mask_bytes(op)
+
+    def write() -> None:
+        role.sm.l1.below.write(
+            request, stored, stored.arrived, num_distinct_bytes=op.num_bytes, kind="red" if op.reduce else "st",
+            num_more_bytes=more,
+        )  # fmt: skip
+
+    if map_at > role.t:
+        role.env.later(map_at - role.env._now, write)
+    else:
+        write()
     return None
 
 
@@ -113,8 +145,13 @@ def bulk_wait(role: Role, op: ops.BulkWaitGroup) -> Pause:
 
 
 def prefetch_tensormap(role: Role, op: ops.PrefetchTensormap) -> Pause:
-    """One instruction each."""
-    role.issue(op.num_descriptors)
+    """One instruction each; the fetch goes on by itself."""
+    tma = role.sm.tma
+    if tma is None:
+        raise lacks(role, "prefetch.tensormap (TMA)", "9.0")
+    for tensor in op.tensors:
+        role.issue(1)
+        tma.prefetch(tensor, role.t)
     return None
 
 
