@@ -8,6 +8,7 @@ import sys
 def run() -> int:
     """Run the command line; returns the exit status."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts threads else, for algebra that nobody does
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it looks through all that is installed for some
     gc.set_threshold(100_000, 20, 20)  # imports leave no circles worth looking for
     try:
         from gpusim.cli import main
@@ -16,6 +17,8 @@ def run() -> int:
     except KeyboardInterrupt:
         sys.stderr.write("gpusim: interrupted\n")
         return 130
+    finally:
+        gc.freeze()  # nobody looks for garbage among what ends with the process: a fifth of a second
 
 
 if __name__ == "__main__":

@@ -139,8 +139,10 @@ def console_for(json_path: Path | None) -> Console:
     """Where tables go: stdout, or stderr when stdout is the JSON document's; as wide as they need be in a file or pipe."""
     from rich.console import Console
 
-    console = Console(stderr=json_path is not None and str(json_path) == "-")
-    return console if console.is_terminal or "COLUMNS" in os.environ else Console(stderr=console.stderr, width=WIDE)
+    console = Console(stderr=json_path is not None and str(json_path) == "-", emoji=False)  # no table of their names
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return Console(stderr=console.stderr, width=WIDE, emoji=False)
 
 
 def spinner(text: str) -> AbstractContextManager[Any]:

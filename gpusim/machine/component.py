@@ -4,41 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, fields
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, Protocol
 
 from gpusim.machine.timing import Done
 
 
-class MemoryRequest(NamedTuple):
+class MemoryRequest:
     """A batch of sectors that one SM asks for at once: an operand tile of one k-step, or a warp's sectors."""
 
-    sm_idx: int
-    tensor: str
-    tile: Hashable
-    num_bytes: float
-    """Bytes that are asked for."""
-    wave: int
-    """How many-th work tile of its slot asks: tells a first touch from a later one."""
-    issued_at: float
-    """Cycle at which the first byte is asked for, not before the present."""
-    num_alike: float
-    """How many such requests this one stands for, where iterations are skipped."""
-    num_receivers: int = 1
-    """SMs that a multicast delivers to."""
-    num_rows: float = 1.0
-    """Rows of memory that it touches at least, as far as the op tells."""
-    come_along: tuple[Hashable, ...] = ()
-    """Tiles of that tensor, as many bytes each, that L2 fetches with this one where it has to."""
-    crossings: float = 1.0
-    """Bytes that cross the SM's port for each that is asked for."""
-    reads: float = 1.0
-    """Bytes that L2 reads for each that crosses."""
-    sharing: float = 1.0
-    """Of what L2 reads what may come with a neighbour's request."""
-    request_sharing: float = 1.0
-    """Of its requests of lines what may."""
-    num_line_requests: float = 0.0
-    """Requests of lines, whole or in part; 0: as few as its bytes need."""
+    __slots__ = (
+        "come_along", "crossings", "issued_at", "num_alike", "num_bytes", "num_line_requests", "num_rows", "reads",
+        "request_sharing", "sharing", "sm_idx", "tensor", "tile", "wave",
+    )
+
+    def __init__(
+        self, sm_idx: int, tensor: str, tile: Hashable, num_bytes: float, wave: int, issued_at: float, num_alike: float,
+        num_rows: float = 1.0, come_along: tuple[Hashable, ...] = (), crossings: float = 1.0, reads: float = 1.0,
+        sharing: float = 1.0, request_sharing: float = 1.0, num_line_requests: float = 0.0,
+    ) -> None:
+        """What is asked for, by whom, when."""
+        self.sm_idx = sm_idx
+        self.tensor = tensor
+        self.tile = tile
+        self.num_bytes = num_bytes
+        """Bytes that are asked for."""
+        self.wave = wave
+        """How many-th work tile of its slot asks: tells a first touch from a later one."""
+        self.issued_at = issued_at
+        """Cycle at which the first byte is asked for, not before the present."""
+        self.num_alike = num_alike
+        """How many such requests this one stands for, where iterations are skipped."""
+        self.num_rows = num_rows
+        """Rows of memory that it touches at least, as far as the op tells."""
+        self.come_along = come_along
+        """Tiles of that tensor, as many bytes each, that L2 fetches with this one where it has to."""
+        self.crossings = crossings
+        """Bytes that cross the SM's port for each that is asked for."""
+        self.reads = reads
+        """Bytes that L2 reads for each that crosses."""
+        self.sharing = sharing
+        """Of what L2 reads what may come with a neighbour's request."""
+        self.request_sharing = request_sharing
+        """Of its requests of lines what may."""
+        self.num_line_requests = num_line_requests
+        """Requests of lines, whole or in part; 0: as few as its bytes need."""
+
+    def of_neighbour(self, tile: Hashable) -> MemoryRequest:
+        """The same of a tile that comes along."""
+        return MemoryRequest(
+            self.sm_idx, self.tensor, tile, self.num_bytes, self.wave, self.issued_at, self.num_alike, self.num_rows, (),
+            self.crossings, self.reads, self.sharing, self.request_sharing, self.num_line_requests,
+        )
 
 
 class Memory(Protocol):

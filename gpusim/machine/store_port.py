@@ -7,7 +7,27 @@ from collections.abc import Callable
 
 import simpy
 
-from gpusim.machine.timing import Done, SharedPipe
+from gpusim.machine.timing import Done, SharedPipe, call_later
+
+
+class _Store:
+    """One store: where it begins and ends, what it waits for, whom to tell."""
+
+    __slots__ = ("arrived", "begin", "cross", "end", "leaves_at", "left", "through_at")
+
+    def __init__(
+        self, begin: float, end: float, leaves_at: float, through_at: float, cross: Callable[[float], float], left: Done,
+        arrived: Done,
+    ) -> None:
+        self.begin = begin
+        self.end = end
+        self.leaves_at = leaves_at
+        """Position that has passed when it has left."""
+        self.through_at = through_at
+        """Cycle before which nobody is told."""
+        self.cross = cross
+        self.left = left
+        self.arrived = arrived
 
 
 class StorePort:
@@ -35,9 +55,9 @@ class StorePort:
         self._sent = 0.0
         self._passed = 0.0
         self._ends: deque[float] = deque()
-        self._begins: deque[tuple[float, float, list[float], Callable[[float], float]]] = deque()
-        self._leaving: deque[tuple[float, list[float], Done]] = deque()
-        self._arriving: deque[tuple[float, list[float], Done]] = deque()
+        self._begins: deque[_Store] = deque()
+        self._leaving: deque[_Store] = deque()
+        self._arriving: deque[_Store] = deque()
 
     def send(
         self, num_bytes: float, *, now: float, through_at: float, cross: Callable[[float], float], left: Done, arrived: Done
@@ -52,42 +72,48 @@ class StorePort:
         if begin < leaves_at < end:
             self._ends.append(leaves_at)
         self._ends.append(end)
-        through = [through_at]
-        self._begins.append((begin, end, through, cross))
-        self._leaving.append((leaves_at, through, left))
-        self._arriving.append((end, through, arrived))
+        store = _Store(begin, end, leaves_at, through_at, cross, left, arrived)
+        self._begins.append(store)
+        self._leaving.append(store)
+        self._arriving.append(store)
         if not self._is_busy:
             self._start(now)
-        self._tell(self._leaving, now)
+        self._tell_left(now)
 
     def _start(self, cycle: float) -> None:
         self._is_busy = bool(self._ends)
         begins = self._begins
-        while begins and begins[0][0] <= self._passed:
-            _, self._current_end, through, cross = begins.popleft()
-            self._crossed_at = cross(cycle)
-            if self._crossed_at > through[0]:
-                through[0] = self._crossed_at
+        while begins and begins[0].begin <= self._passed:
+            store = begins.popleft()
+            self._current_end = store.end
+            self._crossed_at = crossed_at = store.cross(cycle)
+            if crossed_at > store.through_at:
+                store.through_at = crossed_at
         if self._ends:
             self._pipe.transfer(self._ends[0] - self._passed, self, self._alike)
 
     def __call__(self, cycle: float) -> None:
         """Bytes have passed up to the next end; the next store's turn comes when this one has crossed."""
-        wait_cycles = self._crossed_at - self._env.now
+        wait_cycles = self._crossed_at - self._env._now
         if self._ends[0] == self._current_end and wait_cycles > 0.0:
-            event = self._env.timeout(wait_cycles)
-            assert event.callbacks is not None  # a new event has not been processed
-            event.callbacks.append(lambda _: self._advance(self._env.now))
+            call_later(self._env, wait_cycles, self._go_on)
         else:
             self._advance(cycle)
+
+    def _go_on(self) -> None:
+        self._advance(self._env._now)
 
     def _advance(self, cycle: float) -> None:
         self._passed = self._ends.popleft()
         self._start(cycle)
-        self._tell(self._leaving, cycle)
-        self._tell(self._arriving, cycle)
+        self._tell_left(cycle)
+        arriving = self._arriving
+        while arriving and arriving[0].end <= self._passed:
+            store = arriving.popleft()
+            store.arrived(cycle if cycle > store.through_at else store.through_at)
 
-    def _tell(self, waiting: deque[tuple[float, list[float], Done]], cycle: float) -> None:
-        while waiting and waiting[0][0] <= self._passed:
-            _, (through_at,), done = waiting.popleft()
-            done(cycle if cycle > through_at else through_at)
+    def _tell_left(self, cycle: float) -> None:
+        leaving = self._leaving
+        while leaving and leaving[0].leaves_at <= self._passed:
+            store = leaving.popleft()
+            store.left(cycle if cycle > store.through_at else store.through_at)

@@ -139,8 +139,8 @@ class RingingEnvironment(simpy.Environment):
 
     def ring(self) -> None:
         """Let the pipe ring that is the first to, unless an event of the queue comes before it."""
-        first, at = None, NEVER
-        for pipe in self.pipes:
+        pipes, first, at = self.pipes, None, NEVER
+        for pipe in pipes:
             if pipe.rings_at < at:
                 first, at = pipe, pipe.rings_at
         queue = self._queue
@@ -150,7 +150,21 @@ class RingingEnvironment(simpy.Environment):
         self.num_rings += 1
         self._now = at
         first.ring()
-        self.rings_at = min([pipe.rings_at for pipe in self.pipes])
+        at = NEVER
+        for pipe in pipes:
+            if pipe.rings_at < at:
+                at = pipe.rings_at
+        self.rings_at = at
+
+
+def call_later(env: simpy.Environment, num_cycles: float, action: Action) -> None:
+    """As :meth:`RingingEnvironment.later`, in any environment."""
+    if isinstance(env, RingingEnvironment):
+        env.later(num_cycles, action)
+        return
+    event = env.timeout(num_cycles)
+    assert event.callbacks is not None  # a new event has not been processed
+    event.callbacks.append(lambda _: action())
 
 
 class Ticket:

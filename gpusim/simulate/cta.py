@@ -21,18 +21,24 @@ class Stage:
     """One slot of a buffer: when it was filled, until when it is read."""
 
     __slots__ = (
-        "_last_read_at", "full_at", "name", "num_fills", "num_reads_pending", "num_writes_pending", "read_until",
+        "_buffer", "_idx", "_last_read_at", "full_at", "num_fills", "num_reads_pending", "num_writes_pending", "read_until",
     )
 
-    def __init__(self, name: str) -> None:
-        """An empty slot, ``name`` for errors."""
-        self.name = name
+    def __init__(self, buffer: str, idx: int) -> None:
+        """An empty slot of ``buffer``."""
+        self._buffer = buffer
+        self._idx = idx
         self.num_writes_pending = 0
         self.num_reads_pending = 0
         self.num_fills = 0
         self._last_read_at = 0.0
         self.full_at = 0.0
         self.read_until = 0.0
+
+    @property
+    def name(self) -> str:
+        """For errors."""
+        return f"{self._buffer}[{self._idx}]"
 
     def begin_write(self, at_cycle: float, who: str) -> None:
         """An asynchronous write was issued; refuses to overwrite what is still read."""
@@ -177,7 +183,7 @@ class Cta:
             for ring in launch.mbarriers
         }
         self.buffers = {
-            buffer.name: [Stage(f"{buffer.name}[{stage}]") for stage in range(buffer.num_stages)]
+            buffer.name: [Stage(buffer.name, stage) for stage in range(buffer.num_stages)]
             for buffer in launch.buffers
         }
         spec = sm.warp_scheduler.spec

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from simpy.events import Event
 
 from gpusim.errors import DeadlockError, HazardError
 from gpusim.machine.build import Machine
@@ -38,6 +37,8 @@ from gpusim.workload.ops import MbarrierWait
 
 class Engine:
     """One launch while it runs."""
+
+    __deletable__ = ("flow", "steady")
 
     def __init__(
         self,
@@ -104,8 +105,7 @@ class Engine:
         self.slots_to_run = len(self.machine.dispatcher.slots) * launch.cluster_size
         self.handlers, self.free_handlers, self.mbarrier_spec = HANDLERS, FREE_HANDLERS, gpu.mbarrier
         self.wgmma_latency_cycles = gpu.tensor_core.wgmma_latency_cycles
-        self.timeline = Timeline()
-        self.offset_cycles = 0.0
+        self.timeline, self.offset_cycles = Timeline(), 0.0
         planned, none = self.traffic.values(), np.zeros(1)
         self.miss_bytes_by_wave = sum((item.miss_bytes_by_wave for item in planned), none)
         self.written_back_by_wave = sum((item.written_back_by_wave for item in planned), none)
@@ -139,25 +139,27 @@ class Engine:
         """
         self._start_first_wave()
         env = self.env
-        queue = env._queue
-        while not self._is_over:  # simpy's own loop, without a call for each event: a tenth of a run
+        queue: Any = env._queue  # of whom to call: no Event is ever put there
+        while not self._is_over:
             if not queue or env.rings_at <= queue[0][0]:
                 if not queue and env.rings_at == NEVER:
                     raise DeadlockError(self._who_waits())
                 env.ring()
                 continue
-            env._now, _, _, event = heappop(queue)
-            if not isinstance(event, Event):
-                event()
-                continue
-            callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]  # as simpy marks it processed
-            for callback in callbacks:
-                callback(event)
-            if not event._ok:
-                raise event._value
+            first = heappop(queue)
+            env._now = first[0]
+            first[3]()
         self.op_costs.settle()
         self.steady.settle_requests()
         self.machine.xbar.settle()
+
+    def forget(self) -> None:
+        """Nobody asks any more: circles are broken, so that all is freed at once and nobody has to look for garbage."""
+        self.env.pipes.clear()
+        self.env._queue.clear()
+        self._live.clear()
+        del self.steady
+        del self.flow
 
     def _start_first_wave(self) -> None:
         spec = self.gpu.dispatcher
@@ -271,6 +273,8 @@ class Engine:
             self._last_store_at = max(self._last_store_at, all_retired + self.machine.l2.hit_latency_cycles)
         cluster = cta.cluster
         cluster.num_running -= 1
+        if not cluster.num_running:
+            cluster.ctas.clear()  # as roles
         if self.flow is not None:
             if self._num_exits >= self.flow.next_at:
                 self._num_waves_to_leave_out += self.flow.look(self._num_exits)

@@ -23,13 +23,14 @@ class WgmmaCost:
     """What one Wgmma op costs, and how often it ran."""
 
     __slots__ = (
-        "conflict_share", "cycles", "free_share", "num_warp_instructions", "op", "queued_cycles", "tail_cycles", "times",
-        "wavefronts",
+        "conflict_share", "cycles", "free_share", "num_warp_instructions", "op", "queued_cycles", "reads", "tail_cycles",
+        "times", "wavefronts",
     )
 
     def __init__(self, op: Wgmma) -> None:
         """``op`` is kept, so that its identity stays its own."""
         self.op = op
+        self.reads = op.reads
         self.cycles = 0.0
         self.tail_cycles = 0.0
         self.queued_cycles = 0.0
@@ -41,13 +42,20 @@ class WgmmaCost:
 
 
 class TmaCost:
-    """What one TmaLoad op costs its engine, and how often it ran."""
+    """What one TmaLoad op costs its engine, and how often it ran; with what the op says, as it is asked for each time."""
 
-    __slots__ = ("cycles", "latency_cycles", "op", "times")
+    __slots__ = (
+        "barrier", "buffer", "come_along", "cycles", "fetches", "latency_cycles", "multicast", "num_boxes", "num_bytes",
+        "num_fetched_bytes", "num_rows", "op", "stage", "tensor", "tile", "times",
+    )
 
     def __init__(self, op: TmaLoad, cycles: float, latency_cycles: float) -> None:
         """``op`` is kept, so that its identity stays its own."""
         self.op = op
+        self.tensor, self.tile, self.fetches, self.come_along = op.tensor, op.tile, op.fetches, op.come_along
+        self.buffer, self.stage, self.barrier, self.multicast = op.buffer, op.stage, op.barrier, op.multicast
+        self.num_bytes, self.num_fetched_bytes = op.num_bytes, op.num_fetched_bytes
+        self.num_rows, self.num_boxes = op.num_rows, op.num_boxes
         self.cycles = cycles
         self.latency_cycles = latency_cycles
         self.times = 0.0

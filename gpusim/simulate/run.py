@@ -144,7 +144,7 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
         num_sms = quick_sms(launch, gpu, uses, held)
     num_events = 0
     most_rounds, tolerance = (QUICK_ROUNDS, QUICK_CLOCK_TOLERANCE) if settings.is_quick else (4, CLOCK_TOLERANCE)
-    for _ in range(most_rounds):
+    for attempt in range(1, most_rounds + 1):
         engine = Engine(
             launch, gpu, clock=Clock(sm_mhz=mhz), is_warm=settings.is_warm, skips=settings.skips,
             is_quick=settings.is_quick, ideals=settings.ideals, recorded_sms=settings.recorded_sms, held=held,
@@ -162,6 +162,8 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
         mhz = settled
         if share * change <= tolerance:
             break  # settled, or the cycles hardly depend on the clock
+        if attempt < most_rounds:
+            engine.forget()
     result = result_of(
         engine, activity, settings={
             "clock": clock, "l2": "warm" if settings.is_warm else "cold", "data": data, "skips": settings.skips,
@@ -170,6 +172,7 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
     )
     if settings.is_quick and (engine.sample.fraction < 1.0 or engine.steady.num_skipped):
         result = replace(result, remarks=(*result.remarks, quick_remark()))
+    engine.forget()
     return result
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import GOLDEN, Dispatcher
+from gpusim.machine.memory.panels import distinct
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.workload.launch import Launch
 
@@ -160,7 +161,7 @@ def _fill_scales(launch: Launch, order: NDArray[np.int64], *, at_once: int) -> d
             keys = wave * (int(panels.max()) + 1) + panels
             width = int(panels.max()) + 1
             all_panels, seen_panels = (
-                np.bincount(np.unique(part) // width, minlength=num_waves) for part in (keys, keys[is_seen])
+                np.bincount(distinct(part) // width, minlength=num_waves) for part in (keys, keys[is_seen])
             )
             share = seen_of_wave / of_wave * all_panels / np.maximum(seen_panels, 1)
             scales[item.tensor] = np.minimum(1.0, share).tolist()

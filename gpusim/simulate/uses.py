@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.memory.panels import PanelUse
+from gpusim.machine.memory.panels import PanelUse, distinct
 from gpusim.workload.launch import Launch
 
 MOST_BYTES = 192 << 30
@@ -121,4 +121,4 @@ def _is_one_to_one(panels: NDArray[np.int64]) -> bool:
     """
     if int(np.ptp(panels)) < len(panels) - 1:
         return False
-    return bool((np.diff(panels) > 0).all()) or len(np.unique(panels)) == len(panels)
+    return bool((np.diff(panels) > 0).all()) or len(distinct(panels)) == len(panels)

@@ -112,8 +112,19 @@ class Epilogue:
 
     # -------------------------------------------------------------------------------------- arithmetic
 
+    @cached_property
+    def _known_arithmetic(self) -> dict[int, list[Op]]:
+        """What :meth:`_arithmetic` has worked out: all tiles compute alike."""
+        return {}
+
     def _arithmetic(self, num_slices: int) -> list[Op]:
         """Scaling, C, bias, activation and conversion of a slice, as instructions of each warp."""
+        found = self._known_arithmetic.get(num_slices)
+        if found is None:
+            found = self._known_arithmetic[num_slices] = self._count_arithmetic(num_slices)
+        return found
+
+    def _count_arithmetic(self, num_slices: int) -> list[Op]:
         params = self.plan.params
         elements = self.share_m * self.share_n / (self.num_warps * WARP_SIZE) / num_slices
         per_element, mufu = (float(count) for count in ACTIVATION_COST[params.activation])

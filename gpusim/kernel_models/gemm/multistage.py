@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from functools import cached_property
 from typing import Any
 
 from gpusim.kernel_models.gemm.epilogue import Epilogue
@@ -88,6 +87,16 @@ class Multistage:
         # cp.async writes through the generic proxy, wgmma reads through the async one
         fence: list[Op] = [ops.FenceProxyAsync()] if params.math == "wgmma" and params.fence else []
         self._arrived: list[Op] = [ops.CpAsyncWaitGroup(self.distance - 1), *fence, self._meet]
+        if self.by_tma:
+            met = [] if self.refills_last else [self._meet]
+            self._awaits = [[[wait, *met] for wait in waits] for waits in self._wait_full]
+        else:
+            self._awaits = [[self._arrived, self._arrived] for _ in stages]
+        self._wgmma: list[Op] = []
+        if params.math == "wgmma":
+            atom, num_issues = Shares(params).atom, issues_of_k_step(plan)
+            self._wgmma = [ops.Wgmma(atom, num_issues, (("a", s), ("b", s))) for s in stages]
+        self._fragments = Fragments(plan, self.teams)
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
         """The program."""
@@ -118,51 +127,35 @@ class Multistage:
 
     # -------------------------------------------------------------------------------------- loading
 
-    def _load(self, panels: Panels, k: int, stage: int) -> Iterator[Op]:
+    def _load(self, panels: Panels, k: int, stage: int) -> list[Op]:
         key = slot(k, stage)
         if self.by_tma:
             if self.team:
-                return
-            yield from self._copy_code[0]
-            yield self._expect[stage]
-            if self.refills_last:
-                yield self._meet
-            yield panels[0][key]
-            if self.refills_last:
-                yield self._meet
-            yield panels[1][key]
-            yield from self._copy_code[1]
-            return
+                return []
+            met: list[Op] = [self._meet] if self.refills_last else []
+            before, behind = self._copy_code
+            return [*before, self._expect[stage], *met, panels[0][key], *met, panels[1][key], *behind]
+        found: list[Op] = []
         for which, (panel, addresses) in enumerate(zip(panels, self.loader.addresses, strict=True)):
             if self.num_teams > 1 and which != self.team:
                 continue
             if addresses is not None:
-                yield addresses
-            yield panel[key]
-        yield self._commit
+                found.append(addresses)
+            found.append(panel[key])
+        found.append(self._commit)
+        return found
 
-    def _refill(self, panels: Panels, k: int, first: int, num_k_steps: int) -> Iterator[Op]:
+    def _refill(self, panels: Panels, k: int, first: int, num_k_steps: int) -> list[Op]:
         if k < num_k_steps:
-            yield from self._load(panels, k, (first + k) % self.num_stages)
-        elif not self.by_tma:
-            yield self._commit  # an empty group keeps the count
+            return self._load(panels, k, (first + k) % self.num_stages)
+        return [] if self.by_tma else [self._commit]  # an empty group keeps the count
 
-    def _await_slot(self, position: int) -> Iterator[Op]:
+    def _await_slot(self, position: int) -> list[Op]:
         """Wait until the slot of the CTA's k-step ``position`` is there, for all threads."""
-        if self.by_tma:
-            rounds, stage = divmod(position, self.num_stages)
-            yield self._wait_full[stage][rounds & 1]
-            if not self.refills_last:
-                yield self._meet
-        else:
-            yield from self._arrived
+        rounds, stage = divmod(position, self.num_stages)
+        return self._awaits[stage][rounds & 1]
 
     # -------------------------------------------------------------------------------------- wgmma
-
-    @cached_property
-    def _wgmma(self) -> list[Op]:
-        atom, num_issues = Shares(self.plan.params).atom, issues_of_k_step(self.plan)
-        return [ops.Wgmma(atom, num_issues, (("a", s), ("b", s))) for s in range(self.num_stages)]
 
     def _wgmma_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Iterator[Op]:
         num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
@@ -194,10 +187,6 @@ class Multistage:
         yield ops.WgmmaWaitGroup(0)
 
     # -------------------------------------------------------------------------------------- mma.sync and fma
-
-    @cached_property
-    def _fragments(self) -> Fragments:
-        return Fragments(self.plan, self.teams)
 
     def _one_stage(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
         panels, reads, math = self.loader.panels(at, 0), self._fragments.reads[0], self._fragments.math

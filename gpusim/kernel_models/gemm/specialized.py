@@ -211,6 +211,7 @@ class Consumer:
             for s in stages
         ]
         self._give_back: dict[int, list[list[Op]]] = {}
+        self._steps: dict[tuple[int, int | None], list[list[list[Op]]]] = {}
 
     def _releases(self, rank: int) -> list[list[Op]]:
         """For each stage the arrivals that give it back, one for each CTA that writes into it."""
@@ -223,6 +224,20 @@ class Consumer:
                     for feeder in feeders
                 ]
                 for s in range(self.num_stages)
+            ]
+        return found
+
+    def _k_steps(self, rank: int, lag: int | None) -> list[list[list[Op]]]:
+        """For each stage and parity a k-step, which gives back the slot ``lag`` before its own, or none."""
+        found = self._steps.get((rank, lag))
+        if found is None:
+            num_stages, given = self.num_stages, self._releases(rank)
+            found = self._steps[rank, lag] = [
+                [
+                    [*wait, *self._math[s], *([] if lag is None else given[(s - lag) % num_stages]), *self._behind]
+                    for wait in self._wait[s]
+                ]
+                for s in range(num_stages)
             ]
         return found
 
@@ -274,28 +289,24 @@ class Consumer:
         self, cta: RoleContext, num_k_steps: int, stage: int, parity: int, *, passes_on: Op | None
     ) -> Generator[Op, Any, tuple[int, int]]:
         """Multiply a tile from a slot on; returns the slot (stage, parity) behind its last k-step."""
-        num_stages, depth, wait, math = self.num_stages, self.depth, self._wait, self._math
-        give_back, behind = self._releases(cta.cta_rank), self._behind
+        num_stages, depth, rank = self.num_stages, self.depth, cta.cta_rank
+        steps, is_first, lag = self._k_steps(rank, None), True, 0  # so many slots have not been given back
         yield ops.WgmmaFence()
-        held = stage  # oldest slot that has not been given back
         for k in cta.loop(num_k_steps):
-            yield from wait[stage][parity]
-            yield from math[stage]
-            if k >= depth:
-                yield from give_back[held]
-                held += 1
-                if held == num_stages:
-                    held = 0
-            yield from behind
+            if k >= depth and is_first:
+                steps, is_first = self._k_steps(rank, lag), False
+            yield from steps[stage][parity]
+            if is_first:
+                lag += 1
             stage += 1
             if stage == num_stages:
                 stage, parity = 0, parity ^ 1
         if passes_on is not None:
             yield passes_on
         yield ops.WgmmaWaitGroup(0)
-        for _ in range(min(depth, num_k_steps)):
-            yield from give_back[held]
-            held = (held + 1) % num_stages
+        give_back, held = self._releases(rank), stage - lag
+        for behind in range(min(depth, num_k_steps)):
+            yield from give_back[(held + behind) % num_stages]
         return stage, parity
 
 

@@ -237,6 +237,8 @@ class Hbm(Component):
         self._intakes: dict[int, _Intake] = {}
         self._alike = alike or {}
         self._num_shared = 0
+        self._waits: dict[tuple[int, int, float], tuple[float, float, float]] = {}
+        """The slowest of so many rows, by share and longest refresh: idle, and at the shares below and above."""
 
     def refresh_cycles(self, num_rows: float, over_cycles: float = 0.0) -> float:
         """How much later than a mean row's the slowest of ``num_rows`` rows comes that are asked for over ``over_cycles``.
@@ -291,7 +293,11 @@ class Hbm(Component):
         step = share * SHARE_STEPS
         low = min(int(step), SHARE_STEPS - 1)
         fraction, longest = self.spec.refresh_fraction, round(self._refresh_cycles / mean, 1)
-        idle, below, above = (_slowest_of_both(rows, steps, fraction, longest) for steps in (0, low, low + 1))
+        waits = self._waits.get((rows, low, longest))
+        if waits is None:
+            idle, below, above = (_slowest_of_both(rows, steps, fraction, longest) for steps in (0, low, low + 1))
+            waits = self._waits[rows, low, longest] = idle, below, above
+        idle, below, above = waits
         return mean * (below + (step - low) * (above - below) - idle)
 
     def waits(
@@ -335,7 +341,7 @@ class Hbm(Component):
 
     def _lately(self, num_bytes: float) -> float:
         """Bytes that have passed the wire of late, ``num_bytes`` now among them."""
-        now = self._env.now
+        now = self._env._now
         if now > self._moved_at:
             self._moved_bytes *= exp((self._moved_at - now) / self._window)
             self._moved_at = now
@@ -349,7 +355,7 @@ class Hbm(Component):
 
     def now(self) -> float:
         """The present."""
-        return self._env.now
+        return self._env._now
 
     def fill(
         self, num_bytes: float, done: Done, *, sm_idx: int, count: float, begun: Begun | None = None,

@@ -282,7 +282,7 @@ class L2(Component):
         missed = self.counters.miss_sectors
         self._fill(request, tile, share)
         for neighbour in request.come_along:
-            self.look_up(request._replace(tile=neighbour, come_along=()), side)
+            self.look_up(request.of_neighbour(neighbour), side)
         if request.come_along and request.num_bytes >= LINE_BYTES * request.num_rows:
             self.counters.promoted_sectors += self.counters.miss_sectors - missed
         return tile

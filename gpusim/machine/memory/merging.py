@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import exp, log
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import simpy
 
@@ -25,24 +25,30 @@ class Served(Protocol):
     carried_bytes: float
 
 
-class Ask(NamedTuple):
+class Ask:
     """What a request moves."""
 
-    tile: TileState | None
-    """Where it may merge."""
-    num_bytes: float
-    weight: float
-    """What each takes of the slices."""
-    asked_at: float
-    """What the slices had moved (``SharedPipe.moved``) when it was asked for."""
-    reads: float
-    """How many of each they read."""
-    sharing: float = 1.0
-    """Of these what may come with a neighbour's."""
-    request_bytes: float = 0.0
-    """What its requests of lines take of the slices at least."""
-    request_sharing: float = 1.0
-    """Of that what may come with a neighbour's."""
+    __slots__ = ("asked_at", "num_bytes", "reads", "request_bytes", "request_sharing", "sharing", "tile", "weight")
+
+    def __init__(
+        self, tile: TileState | None, num_bytes: float, weight: float, asked_at: float, reads: float, sharing: float = 1.0,
+        request_bytes: float = 0.0, request_sharing: float = 1.0,
+    ) -> None:
+        self.tile = tile
+        """Where it may merge."""
+        self.num_bytes = num_bytes
+        self.weight = weight
+        """What each takes of the slices."""
+        self.asked_at = asked_at
+        """What the slices had moved (``SharedPipe.moved``) when it was asked for."""
+        self.reads = reads
+        """How many of each they read."""
+        self.sharing = sharing
+        """Of these what may come with a neighbour's."""
+        self.request_bytes = request_bytes
+        """What its requests of lines take of the slices at least."""
+        self.request_sharing = request_sharing
+        """Of that what may come with a neighbour's."""
 
 
 class Reader:
@@ -97,10 +103,10 @@ class Merging:
         Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it,
         ``pace`` times as fast as that clock goes.
         """
-        tile, num_bytes, weight, asked_at, reads, sharing, of_requests, request_sharing = ask
+        tile, num_bytes, asked_at, of_requests = ask.tile, ask.num_bytes, ask.asked_at, ask.request_bytes
         counters = self.counters
         if tile is None:
-            carried = max(num_bytes * weight, of_requests)
+            carried = max(num_bytes * ask.weight, of_requests)
             counters.carried_bytes += carried
             return num_bytes, carried, 0.0
         slices = port.slices
@@ -129,8 +135,8 @@ class Merging:
             if room < 1.0:
                 merged *= room
             if of_port is not port:
-                of_requests *= 1.0 - merged * request_sharing
-            merged *= sharing
+                of_requests *= 1.0 - merged * ask.request_sharing
+            merged *= ask.sharing
             if merged > 0.0:
                 read = num_bytes * (1.0 - merged)
                 served += merged * num
@@ -141,8 +147,8 @@ class Merging:
                     lag = max(0.0, 2.0 * late - self._late_cycles) * rate
                     length = max(read, pace * max(last - begin + lag, asking - early, SECTOR_BYTES))
         tile.asked[port.region] = begin, begin + length / pace, served, port
-        counters.served_bytes += read * reads
-        carried = max(passing * weight, of_requests)
+        counters.served_bytes += read * ask.reads
+        carried = max(passing * ask.weight, of_requests)
         counters.carried_bytes += carried
         return length, carried, ahead
 

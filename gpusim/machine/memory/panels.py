@@ -16,6 +16,16 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 
+def distinct(values: IntArray) -> IntArray:
+    """Different values of int64[n], in order: ``np.unique``, which alone imports masked arrays for it (10 ms).
+
+    >>> distinct(np.array([3, 1, 3])).tolist()
+    [1, 3]
+    """
+    found: IntArray = np.unique(values, return_index=True)[0]
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelUse:
     """Who touches what of one tensor: panel_of_tile int64[num_tiles], bytes_of_tile int64[num_tiles] (its panel's)."""
@@ -185,7 +195,7 @@ class PanelLosses(Mapping[int, Mapping[int, Loss]]):
 
     def __iter__(self) -> Iterator[int]:
         """Panels that lose anything."""
-        groups = np.unique(self._panels)
+        groups = distinct(self._panels)
         return iter(self._touches.panels_in(groups).tolist())
 
     def __bool__(self) -> bool:
@@ -194,7 +204,7 @@ class PanelLosses(Mapping[int, Mapping[int, Loss]]):
 
     def __len__(self) -> int:
         """How many panels lose anything."""
-        return len(self._touches.panels_in(np.unique(self._panels)))
+        return len(self._touches.panels_in(distinct(self._panels)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +331,7 @@ def _are_distinct(panels: IntArray) -> bool:
     if most - least + 1 < len(panels):
         return False
     if most > 8 * len(panels):
-        return len(np.unique(panels)) == len(panels)
+        return len(distinct(panels)) == len(panels)
     return int(np.bincount(panels).max()) <= 1
 
 

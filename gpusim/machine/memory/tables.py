@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpusim.machine.memory.panels import FloatArray, Order, PanelTraffic, Sides, Touches, read_traffic
+from gpusim.machine.memory.panels import FloatArray, Order, PanelTraffic, Sides, Touches, distinct, read_traffic
 
 MOST_EDGES = 400
 """Points of a launch for which shares are worked out; between them they change evenly."""
@@ -36,7 +36,7 @@ def table_traffic(table: Touches, order: Order, sides: Sides, others: FloatArray
     """
     num, size = order.num_sides, float(table.use.table_bytes)
     asked, by_side = _asked(table, order)
-    edges = np.unique(np.linspace(0, order.num_steps, min(order.num_steps, MOST_EDGES) + 1).astype(np.int64))
+    edges = distinct(np.linspace(0, order.num_steps, min(order.num_steps, MOST_EDGES) + 1).astype(np.int64))
     so_far = np.concatenate((np.zeros((1, num + 1)), np.cumsum(np.column_stack((asked, by_side)), axis=0)))[edges] / size
     since = so_far[:, None, :] - so_far[None, :, :]  # (to, from, of all and of each side), in tables
     untouched = np.exp(-np.maximum(since, 0.0))

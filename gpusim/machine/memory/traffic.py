@@ -19,6 +19,7 @@ from gpusim.machine.memory.panels import (
     Sides,
     Touches,
     added_bytes,
+    distinct,
     previous_rows,
     read_traffic,
 )
@@ -274,7 +275,7 @@ def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray
     this launch as well, of the one before. Launches of many steps are looked at in stretches.
     """
     num_steps, is_followed = order.num_steps, len(kinds[0][0]) > order.num_steps + 1
-    edges = np.unique(np.linspace(0, num_steps, min(num_steps, MOST_EDGES) + 1).astype(np.int64))
+    edges = distinct(np.linspace(0, num_steps, min(num_steps, MOST_EDGES) + 1).astype(np.int64))
     of_stretch = np.add.reduceat(leaving, edges[:-1])
     ends = np.concatenate((edges, num_steps + edges[1:])) if is_followed else edges
     begin, end = np.meshgrid(np.arange(len(edges) - 1), np.arange(len(ends)), indexing="ij")

@@ -110,7 +110,7 @@ class _Transfer:
         self.ask = ask
         self.asks: list[Ask] | None = None
         """Those of neighbours, until it begins."""
-        self.num_bytes = ask[1]
+        self.num_bytes = ask.num_bytes
         self.num_moved_bytes = 0.0
         """By which the slices' clock goes on meanwhile: less than the bytes where it has a part for nothing."""
         self.weight = 0.0
@@ -149,7 +149,7 @@ class _Transfer:
 
     def join(self, ask: Ask, part: Part) -> None:
         """Take a neighbour along."""
-        self.num_bytes += ask[1]
+        self.num_bytes += ask.num_bytes
         if self.ticket is None:
             if self.asks is None:
                 self.asks = [ask]

@@ -66,7 +66,7 @@ def wgmma(role: Role, op: ops.Wgmma) -> Pause:
     end = free_at + cost.tail_cycles
     cost.times += role.count
     stages = role.cta.buffers
-    for buffer, stage_idx in op.reads:
+    for buffer, stage_idx in cost.reads:
         try:
             stage = stages[buffer][stage_idx]
         except (KeyError, IndexError):

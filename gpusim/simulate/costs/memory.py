@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gpusim.errors import LaunchError
@@ -123,11 +122,13 @@ def queue_store(role: Role, op: ops.GlobalStore, begin_cycle: float, whole_share
     passed = min(lead, all_bytes / num_requests * spec.shared_places(num_requests, access.num_bytes))
     if not role.engine.launch.smem_bytes and num_bytes - passed < SMALL_PART * num_bytes:
         passed = lead  # instructions to shared memory alone would tell them apart
-    ends = sorted({0.0, num_bytes - lead, num_bytes - passed, num_bytes})
-    for begin, end in pairwise(end for end in ends if end >= 0.0):
-        group = send_store(role, op, all_bytes, (end - begin) / all_bytes, begin_cycle)
-        role.queued_stores.append((end - begin, group))
-        role.sm.queued_stores.append((end - begin, group))
+    begin = 0.0
+    for end in (num_bytes - lead, num_bytes - passed, num_bytes):
+        if end > begin:
+            group = send_store(role, op, all_bytes, (end - begin) / all_bytes, begin_cycle)
+            role.queued_stores.append((end - begin, group))
+            role.sm.queued_stores.append((end - begin, group))
+            begin = end
     role.passed_bytes = passed
     return until_stored(role, role.sm.queued_stores, lead)
 
@@ -136,7 +137,9 @@ def until_stored(role: Role, queued: deque[tuple[float, AsyncGroup]], num_left_b
     """Until all of the ``queued`` stores, the role's or its SM's, but the last ``num_left_bytes`` have left the SM."""
     while queued and not queued[0][1].num_pending and queued[0][1].ready_at <= role.t:
         queued.popleft()
-    behind = sum(num_bytes for num_bytes, _ in queued)
+    behind = 0.0
+    for num_bytes, _ in queued:
+        behind += num_bytes
     waited: AsyncGroup | None = None
     for num_bytes, group in queued:
         if behind <= num_left_bytes + EPSILON_BYTES:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpusim.errors import LaunchError
 from gpusim.machine.component import MemoryRequest
 from gpusim.simulate.costs.memory import Stored
 from gpusim.simulate.cta import Cta, Stage
+from gpusim.simulate.op_costs import TmaCost
 from gpusim.simulate.role import ISSUE, AsyncGroup, Pause, Role, lacks, peer
 from gpusim.simulate.timeline import CopySpan, PhaseFlip, WarpState
 from gpusim.units import SECTOR_BYTES
@@ -24,41 +27,54 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
     role.spend(WarpState.LSU, tma.room_at())
     role.step(tma.spec.issue_cycles)
     cost.times += count
-    latency = cost.latency_cycles
-    map_at = tma.map_at(op.tensor, role.t)
-    at = tma.take(cost.cycles, num_boxes=op.num_boxes, at_cycle=map_at, weight=count)  # when the engine comes to it
-    below = role.sm.l1.below
-    num_bytes = op.num_fetched_bytes
-    if not op.multicast:
-        done = TmaArrived(role, role.cta, op, latency)
+    num_bytes, receivers, below = cost.num_fetched_bytes, cost.multicast, role.sm.l1.below
+    map_at = tma.map_at(cost.tensor, role.t)
+    at = tma.take(cost.cycles, num_boxes=cost.num_boxes, at_cycle=map_at, weight=count)  # when the engine comes to it
+    if not receivers:
+        done = TmaArrived(role, role.cta, cost)
         if num_bytes:
             request = role.request(
-                op.tensor, op.tile, num_bytes, at=at, num_rows=op.num_rows, come_along=op.come_along, fetches=op.fetches
+                cost.tensor, cost.tile, num_bytes, at=at, num_rows=cost.num_rows, come_along=cost.come_along,
+                fetches=cost.fetches,
             )
             if map_at > role.t:
-                role.env.later(map_at - role.env._now, lambda: below.read(request, done, group=done.barrier))
+                read_later(role, map_at, request, done)
             else:
                 below.read(request, done, group=done.barrier)
         else:
             done(at)
         return None
-    receivers = []
-    for rank in op.multicast:
+    told = []
+    for rank in receivers:
         cta = peer(role, rank)
-        receivers.append((cta.sm.idx, TmaArrived(role, cta, op, latency)))
+        told.append((cta.sm.idx, TmaArrived(role, cta, cost)))
     if num_bytes:
         request = role.request(
-            op.tensor, op.tile, num_bytes, at=at, num_rows=op.num_rows, come_along=op.come_along, fetches=op.fetches
+            cost.tensor, cost.tile, num_bytes, at=at, num_rows=cost.num_rows, come_along=cost.come_along,
+            fetches=cost.fetches,
         )
-        rate = tma.spec.bytes_per_cycle
         if map_at > role.t:
-            role.env.later(map_at - role.env._now, lambda: below.multicast(request, receivers, bytes_per_cycle=rate))
+            multicast_later(role, map_at, request, told, tma.spec.bytes_per_cycle)
         else:
-            below.multicast(request, receivers, bytes_per_cycle=rate)
+            below.multicast(request, told, bytes_per_cycle=tma.spec.bytes_per_cycle)
     else:
-        for _, done in receivers:
+        for _, done in told:
             done(at)
     return None
+
+
+def read_later(role: Role, at_cycle: float, request: MemoryRequest, done: TmaArrived) -> None:
+    """Read when the tensor's map is there."""
+    below = role.sm.l1.below
+    role.env.later(at_cycle - role.env._now, lambda: below.read(request, done, group=done.barrier))
+
+
+def multicast_later(
+    role: Role, at_cycle: float, request: MemoryRequest, receivers: Sequence[tuple[int, TmaArrived]], rate: float
+) -> None:
+    """The same of a copy to several CTAs."""
+    below = role.sm.l1.below
+    role.env.later(at_cycle - role.env._now, lambda: below.multicast(request, receivers, bytes_per_cycle=rate))
 
 
 def tma_store(role: Role, op: ops.TmaStore) -> Pause:
@@ -142,20 +158,19 @@ def prefetch_tensormap(role: Role, op: ops.PrefetchTensormap) -> Pause:
 class TmaArrived:
     """A TMA copy is complete in one CTA."""
 
-    __slots__ = ("_cta", "_latency", "_op", "_role", "_stage", "_started", "barrier")
+    __slots__ = ("_copy", "_cta", "_role", "_stage", "_started", "barrier")
 
-    def __init__(self, role: Role, cta: Cta, op: ops.TmaLoad, latency_cycles: float) -> None:
+    def __init__(self, role: Role, cta: Cta, copy: TmaCost) -> None:
         self._role = role
         self._cta = cta
-        self._op = op
-        self._latency = latency_cycles
+        self._copy = copy
         self._started = role.t
         try:
-            self.barrier = cta.mbarriers[op.barrier][op.stage]
-            self._stage = stage = cta.buffers[op.buffer][op.stage]
+            self.barrier = cta.mbarriers[copy.barrier][copy.stage]
+            self._stage = stage = cta.buffers[copy.buffer][copy.stage]
         except (KeyError, IndexError):
-            self.barrier = cta.mbarrier(op.barrier, op.stage)  # one of the two says what is wrong
-            self._stage = stage = cta.stage(op.buffer, op.stage)
+            self.barrier = cta.mbarrier(copy.barrier, copy.stage)  # one of the two says what is wrong
+            self._stage = stage = cta.stage(copy.buffer, copy.stage)
         if stage.read_until > role.t:
             stage.begin_write(role.t, role.who())
         else:
@@ -164,15 +179,15 @@ class TmaArrived:
 
     def __call__(self, cycle: float) -> None:
         """It has happened, or will at the cycle given."""
-        op, cta = self._op, self._cta
-        at = cycle + self._latency
+        copy, cta = self._copy, self._cta
+        at = cycle + copy.latency_cycles
         stage = self._stage
         stage.num_writes_pending -= 1
         if at > stage.full_at:
             stage.full_at = at
         barrier = self.barrier
         phase = barrier.num_phases
-        barrier.complete_tx(op.num_bytes, at)
+        barrier.complete_tx(copy.num_bytes, at)
         engine = self._role.engine
         engine.copy_cycles += at - self._started
         engine.num_copies += 1
@@ -180,13 +195,13 @@ class TmaArrived:
             offset = engine.offset_cycles
             engine.timeline.copies.append(
                 CopySpan(
-                    cta.idx, cta.sm.idx, op.buffer, op.stage, op.tensor, self._started + offset, at + offset,
-                    op.num_bytes, op.barrier,
+                    cta.idx, cta.sm.idx, copy.buffer, copy.stage, copy.tensor, self._started + offset, at + offset,
+                    copy.num_bytes, copy.barrier,
                 )
             )
             if barrier.num_phases != phase:
                 engine.timeline.flips.append(
-                    PhaseFlip(cta.idx, cta.sm.idx, op.barrier, op.stage, barrier.completed_at + offset)
+                    PhaseFlip(cta.idx, cta.sm.idx, copy.barrier, copy.stage, barrier.completed_at + offset)
                 )
 
 
