@@ -38,8 +38,8 @@ class XbarSpec:
     gpc_write_bytes_per_cycle: float
     """What they give out."""
     num_gpc_parts: int
-    """Parts of a GPC that have turns of their own for stores and as much each of what it gives out; TPCs are dealt out to
-    them in order."""
+    """Parts of a GPC that store an equal share each of what it has, whether the others want theirs or not; TPCs are dealt
+    out to them in order."""
     bulk_read_fraction: float
     """Of what slices and links carry of loads and boxes, what they carry of bulk copies without rows."""
     merge_scope: Literal["sm", "tpc", "gpc"]
@@ -130,6 +130,19 @@ def parts_of_gpcs(gpc_of_sm: Sequence[int], num_parts: int) -> list[tuple[int, i
         seen[gpc_idx] = rank + 1
         found.append((gpc_idx, rank // SMS_PER_TPC % num_parts))
     return found
+
+
+def like_parts(parts: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], dict[tuple[int, int], float]]:
+    """``parts`` by their number of SMs, and how many each of these new ones is.
+
+    >>> like_parts([(0, 0), (0, 0), (0, 1), (0, 1), (0, 2)])
+    ([(0, 2), (0, 2), (0, 2), (0, 2), (0, 1)], {(0, 2): 2.0, (0, 1): 1.0})
+    """
+    num_sms = {part: parts.count(part) for part in dict.fromkeys(parts)}
+    widths: dict[tuple[int, int], float] = {}
+    for (gpc_idx, _), num in num_sms.items():
+        widths[gpc_idx, num] = widths.get((gpc_idx, num), 0.0) + 1.0
+    return [(part[0], num_sms[part]) for part in parts], widths
 
 
 class _Port:
@@ -368,12 +381,16 @@ class Xbar(Component):
             for gpc_idx in range(len(floorplan.members))
         ]
         self._lone = frozenset(floorplan.lone)
-        self._parts = parts_of_gpcs(gpcs, 1 if alike else spec.num_gpc_parts)
-        """The GPC and the part of it that each SM stores through; where SMs stand for others, these are not told apart."""
-        self._part_write_bytes_per_cycle = spec.gpc_write_bytes_per_cycle / (1 if alike else spec.num_gpc_parts)
-        self._write_links = {part: Pipe(units_per_cycle=self._part_write_bytes_per_cycle) for part in set(self._parts)}
-        self._num_storing = dict.fromkeys(self._write_links, 0)
-        """Live SMs of each part."""
+        self._parts = parts_of_gpcs(gpcs, spec.num_gpc_parts)
+        """The GPC and the part of it that each SM stores through."""
+        self._widths = dict.fromkeys(self._parts, 1.0)
+        """Parts that are one link each."""
+        if alike:  # parts of as many SMs, which one may stand for, are one
+            self._parts, self._widths = like_parts(self._parts)
+        each = spec.gpc_write_bytes_per_cycle / spec.num_gpc_parts
+        self._write_links = {part: Pipe(units_per_cycle=each * width) for part, width in self._widths.items()}
+        self._num_storing = [0] * len(self._links)
+        """Live SMs of each GPC."""
         self.store_ports = [Pipe(units_per_cycle=spec.sm_write_bytes_per_cycle) for _ in gpcs]
         num_alike = [float((alike or {}).get(sm_idx, 1)) for sm_idx in range(floorplan.num_sms)]
         self._stores_of = [StorePort(env, self.stores, spec.store_way_bytes, num) for num in num_alike]
@@ -407,7 +424,7 @@ class Xbar(Component):
         mine.num_live += num if is_live else -num
         if sm_idx in self._lone:
             mine.num_lone_live += num if is_live else -num
-        self._num_storing[self._parts[sm_idx]] += num if is_live else -num
+        self._num_storing[self._parts[sm_idx][0]] += num if is_live else -num
         spec = self.spec
         links = [link for link in self._links if link.slices is mine.slices and link.num_live]
         if not links:
@@ -426,14 +443,14 @@ class Xbar(Component):
         self._share_stores(self._sides[sm_idx])
 
     def _share_stores(self, side: int) -> None:
-        """What crosses from ``side`` is stored in turns of its GPCs' parts."""
+        """What crosses from ``side`` is stored in turns of its GPCs; a GPC's is its parts', who leave each other nothing."""
         slices = self._side_slices[side]
-        live = [part for part, num in self._num_storing.items() if num]
-        pipes = [self._write_links[part] for part in live if self._links[part[0]].slices is slices]
-        most = [self._part_write_bytes_per_cycle] * len(pipes)
-        total = self._side_write_bytes_per_cycle[side]
-        for pipe, gets in zip(pipes, by_turns(total, [1] * len(pipes), most), strict=True):
-            pipe.rate = gets
+        live = [idx for idx, link in enumerate(self._links) if link.slices is slices and self._num_storing[idx]]
+        most = [self.spec.gpc_write_bytes_per_cycle] * len(live)
+        shares = dict(zip(live, by_turns(self._side_write_bytes_per_cycle[side], [1] * len(live), most), strict=True))
+        for part, width in self._widths.items():
+            if part[0] in shares:
+                self._write_links[part].rate = shares[part[0]] / self.spec.num_gpc_parts * width
 
     def now(self) -> float:
         """The present."""
