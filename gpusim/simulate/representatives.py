@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import GOLDEN, Dispatcher
+from gpusim.machine.memory.links import like_parts, parts_of_gpcs
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.simulate.uses import Uses
 from gpusim.workload.launch import Launch
@@ -57,7 +58,8 @@ def representatives(
     tiles, are drawn in proportion: see :class:`Draw`.
 
     Models: an SM's own parts as they are; of what SMs share (slices, links, HBM, stores, dispatch and exits) each takes the
-    turns of all for whom it stands: neighbours in the order of dispatch, of one GPC, with as many CTAs in the first wave.
+    turns of all for whom it stands: neighbours in the order of dispatch, of one GPC and, where they store, of parts of it
+    with as many SMs, with as many CTAs in the first wave.
     Ignores: how those for whom one stands drift apart.
     """
     if not are_strangers(launch, gpu, held, uses):
@@ -77,9 +79,11 @@ def representatives(
     num_waves = min(launch.num_tiles / len(slots), MOST_WAVES)
     most = min(MOST_STOOD_FOR, ceil(steps * len(slots) * num_waves / MOST_STEPS))
     lone = frozenset(floorplan.lone)
-    kinds: dict[tuple[int, bool, int], list[int]] = {}
+    stores = any(item.access != "read" for item in launch.footprints)
+    parts, _ = like_parts(parts_of_gpcs(floorplan.gpc_of_sm, gpu.xbar.num_gpc_parts if stores else 1))
+    kinds: dict[tuple[tuple[int, int], bool, int], list[int]] = {}
     for sm_idx in dict.fromkeys(sms[0] for sms in slots):
-        kinds.setdefault((floorplan.gpc_of_sm[sm_idx], sm_idx in lone, num_first[sm_idx]), []).append(sm_idx)
+        kinds.setdefault((parts[sm_idx], sm_idx in lone, num_first[sm_idx]), []).append(sm_idx)
     alike: dict[int, int] = {}
     for sms_of_kind in kinds.values():
         for group in np.array_split(sms_of_kind, -(-len(sms_of_kind) // most)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from functools import cached_property
 from typing import Any
 
 from gpusim.kernel_models.gemm.epilogue import Epilogue

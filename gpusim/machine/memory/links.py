@@ -70,3 +70,16 @@ def parts_of_gpcs(gpc_of_sm: Sequence[int], num_parts: int) -> list[tuple[int, i
         seen[gpc_idx] = rank + 1
         found.append((gpc_idx, rank // SMS_PER_TPC % num_parts))
     return found
+
+
+def like_parts(parts: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], dict[tuple[int, int], float]]:
+    """``parts`` by their number of SMs, and how many each of these new ones is.
+
+    >>> like_parts([(0, 0), (0, 0), (0, 1), (0, 1), (0, 2)])
+    ([(0, 2), (0, 2), (0, 2), (0, 2), (0, 1)], {(0, 2): 2.0, (0, 1): 1.0})
+    """
+    num_sms = {part: parts.count(part) for part in dict.fromkeys(parts)}
+    widths: dict[tuple[int, int], float] = {}
+    for (gpc_idx, _), num in num_sms.items():
+        widths[gpc_idx, num] = widths.get((gpc_idx, num), 0.0) + 1.0
+    return [(part[0], num_sms[part]) for part in parts], widths

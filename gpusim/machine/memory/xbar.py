@@ -13,7 +13,7 @@ from gpusim.machine.component import Component, Counters, MemoryRequest
 from gpusim.machine.floorplan import Floorplan
 from gpusim.machine.memory.hbm import GOLDEN
 from gpusim.machine.memory.l2 import L2, StoreKind, TileState
-from gpusim.machine.memory.links import Link, by_turns, parts_of_gpcs
+from gpusim.machine.memory.links import Link, by_turns, like_parts, parts_of_gpcs
 from gpusim.machine.memory.merging import DRAWS_APART, Ask, Merging, Reader
 from gpusim.machine.store_port import StorePort
 from gpusim.machine.timing import Done, Pipe, SharedPipe, Ticket
@@ -39,8 +39,8 @@ class XbarSpec:
     gpc_write_bytes_per_cycle: float
     """What they give out."""
     num_gpc_parts: int
-    """Parts of a GPC that have turns of their own for stores and as much each of what it gives out; TPCs are dealt out to
-    them in order."""
+    """Parts of a GPC that store an equal share each of what it has, whether the others want theirs or not; TPCs are dealt
+    out to them in order."""
     bulk_read_fraction: float
     """Of what slices and links carry of loads and boxes, what they carry of bulk copies without rows."""
     merge_scope: Literal["sm", "tpc", "gpc"]
@@ -293,12 +293,16 @@ class Xbar(Component):
             for gpc_idx in range(len(floorplan.members))
         ]
         self._lone = frozenset(floorplan.lone)
-        self._parts = parts_of_gpcs(gpcs, 1 if alike else spec.num_gpc_parts)
-        """The GPC and the part of it that each SM stores through; where SMs stand for others, these are not told apart."""
-        self._part_write_bytes_per_cycle = spec.gpc_write_bytes_per_cycle / (1 if alike else spec.num_gpc_parts)
-        self._write_links = {part: Pipe(units_per_cycle=self._part_write_bytes_per_cycle) for part in set(self._parts)}
-        self._num_storing = dict.fromkeys(self._write_links, 0)
-        """Live SMs of each part."""
+        self._parts = parts_of_gpcs(gpcs, spec.num_gpc_parts)
+        """The GPC and the part of it that each SM stores through."""
+        self._widths = dict.fromkeys(self._parts, 1.0)
+        """Parts that are one link each."""
+        if alike:  # parts of as many SMs, which one may stand for, are one
+            self._parts, self._widths = like_parts(self._parts)
+        each = spec.gpc_write_bytes_per_cycle / spec.num_gpc_parts
+        self._write_links = {part: Pipe(units_per_cycle=each * width) for part, width in self._widths.items()}
+        self._num_storing = [0] * len(self._links)
+        """Live SMs of each GPC."""
         self.store_ports = [Pipe(units_per_cycle=spec.sm_write_bytes_per_cycle) for _ in gpcs]
         num_alike = [float((alike or {}).get(sm_idx, 1)) for sm_idx in range(floorplan.num_sms)]
         self._stores_of = [StorePort(env, self.stores, spec.store_way_bytes, num) for num in num_alike]
@@ -328,7 +332,7 @@ class Xbar(Component):
         mine.num_live += num if is_live else -num
         if sm_idx in self._lone:
             mine.num_lone_live += num if is_live else -num
-        self._num_storing[self._parts[sm_idx]] += num if is_live else -num
+        self._num_storing[self._parts[sm_idx][0]] += num if is_live else -num
         spec = self.spec
         links = [link for link in self._links if link.slices is mine.slices and link.num_live]
         if not links:
@@ -347,14 +351,14 @@ class Xbar(Component):
         self._share_stores(self._sides[sm_idx])
 
     def _share_stores(self, side: int) -> None:
-        """What crosses from ``side`` is stored in turns of its GPCs' parts."""
+        """What crosses from ``side`` is stored in turns of its GPCs; a GPC's is its parts', who leave each other nothing."""
         slices = self._side_slices[side]
-        live = [part for part, num in self._num_storing.items() if num]
-        pipes = [self._write_links[part] for part in live if self._links[part[0]].slices is slices]
-        most = [self._part_write_bytes_per_cycle] * len(pipes)
-        total = self._side_write_bytes_per_cycle[side]
-        for pipe, gets in zip(pipes, by_turns(total, [1] * len(pipes), most), strict=True):
-            pipe.rate = gets
+        live = [idx for idx, link in enumerate(self._links) if link.slices is slices and self._num_storing[idx]]
+        most = [self.spec.gpc_write_bytes_per_cycle] * len(live)
+        shares = dict(zip(live, by_turns(self._side_write_bytes_per_cycle[side], [1] * len(live), most), strict=True))
+        for part, width in self._widths.items():
+            if part[0] in shares:
+                self._write_links[part].rate = shares[part[0]] / self.spec.num_gpc_parts * width
 
     def now(self) -> float:
         """The present."""

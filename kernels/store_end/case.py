@@ -1,0 +1,120 @@
+"""Does the end of a kernel wait for stores that are on their way when its CTAs have left?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gpusim import GpuSpec, Launch, WarpRole, simulate
+from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer
+from gpusim.workload import ops
+from gpusim.workload.global_access import global_access
+from gpusim.workload.launch import RoleContext
+
+THREADS, MORE, NUM_TURNS = 256, 7, 3
+VECTORS = (0, 1, 2, 4, 8, 16)
+"""Of 16 bytes, that a thread stores."""
+GRIDS = (1, 33, 132, 264, 528, 1056)
+STATES = ("cold", "warm")
+CYCLES = "sm__cycles_elapsed.max"
+METRICS = (
+    CYCLES, "sm__cycles_elapsed.avg", "sm__cycles_active.avg", "sm__cycles_active.max", "gpu__time_duration.sum",
+    "dram__bytes_write.sum", "lts__t_sectors_srcunit_tex_op_write.sum",
+)  # fmt: skip
+ALU_BEFORE, ALU_OF_STORE = 12, 1
+"""Integer instructions before, and of a vector. Source: SASS."""
+
+
+def configs(state: str) -> list[Config]:
+    """Every number of vectors by every grid, several times."""
+    return [
+        {"kernel": f"store_{num}", "state": state, "num_ctas": str(num_ctas), "again": str(again)}
+        for again in range(NUM_TURNS) for num in VECTORS for num_ctas in GRIDS
+    ]  # fmt: skip
+
+
+def cold(seed: int) -> list[Config]:
+    """All caches flushed before."""
+    del seed  # a sweep, the same for every seed
+    return configs("cold")
+
+
+def warm(seed: int) -> list[Config]:
+    """As the launch before left them."""
+    del seed  # a sweep, the same for every seed
+    return configs("warm")
+
+
+def num_vectors(config: Config) -> int:
+    """Of a thread."""
+    return int(config["kernel"].removeprefix("store_"))
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """So many CTAs."""
+    del is_counted
+    num_ctas, num = int(config["num_ctas"]), num_vectors(config)
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(Output("to", np.zeros(max(4, 4 * num * num_ctas * THREADS), dtype=np.uint32)), np.uint32(MORE)),
+        grid=(num_ctas, 1, 1), block=(THREADS, 1, 1),
+    )  # fmt: skip
+
+
+def expected(config: Config) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """What is left, words."""
+    num_ctas, num = int(config["num_ctas"]), num_vectors(config)
+    if not num:
+        return np.zeros(4, dtype=np.uint32)
+    word = np.arange(num_ctas * THREADS, dtype=np.uint32).reshape(num_ctas, 1, THREADS) + np.uint32(MORE)
+    idx = np.arange(num, dtype=np.uint32).reshape(1, num, 1)
+    words, places = np.broadcast_arrays(word, idx)
+    return np.stack([words, places, words, places], axis=-1).reshape(-1)
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Every word is what it should be.
+
+    Raises:
+        WrongAnswer: one is not.
+    """
+    wanted = expected(config)
+    wrong = np.flatnonzero(outputs["to"] != wanted)
+    if len(wrong):
+        raise WrongAnswer(f"{config['kernel']}: word {wrong[0]} is {outputs['to'][wrong[0]]}, wants {wanted[wrong[0]]}")
+    return {}
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """The same in the vocabulary."""
+    num, num_ctas = num_vectors(config), int(config["num_ctas"])
+    access = global_access(16 * np.arange(THREADS).reshape(-1, 32), 16)
+
+    def program(cta: RoleContext) -> Iterator[Any]:
+        yield ops.Alu(ALU_BEFORE, is_chain=True)
+        for idx in range(num):
+            yield ops.Alu(ALU_OF_STORE)
+            yield ops.GlobalStore("to", (cta.cta_idx, idx), access)
+
+    launched = Launch(
+        kernel="store_end", num_ctas=num_ctas, num_tiles=num_ctas, registers_per_thread=16,
+        roles=(WarpRole(name="warps", num_warps=THREADS // 32, program=program),),
+    )  # fmt: skip
+    return {CYCLES: simulate(launched, gpu, clock="max", l2="warm" if config["state"] == "warm" else "cold").cycles}
+
+
+CASE = Case(
+    name="store_end",
+    question="Does the end of a kernel wait for stores that are on their way when its CTAs have left?",
+    columns=("state", "num_ctas", "again"),
+    groups={
+        "cold": Group(configs=cold, metrics=METRICS, rank=5, is_cold=True),
+        "warm": Group(configs=warm, metrics=METRICS, rank=5),
+    },
+    launch=launch,
+    check=check,
+    predict=predict,
+    tiers={CYCLES: 6},
+)
