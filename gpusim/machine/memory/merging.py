@@ -72,8 +72,8 @@ class Merging:
     ) -> None:
         """``slices`` of each side; ``limit`` and ``window_cycles`` are ``merge_limit`` and ``merge_window_cycles``.
 
-        ``fill_cycles`` are from memory's wire to L2 at least. ``is_mean``: whether SMs stand for others, so that each waits as
-        the median does.
+        ``fill_cycles`` are from memory's wire to L2 at least. ``is_mean``: whether SMs stand for others: each waits as the
+        median does then.
         """
         self._env = env
         self.counters = counters
