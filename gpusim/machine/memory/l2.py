@@ -104,7 +104,7 @@ class TileState:
     """A tile in L2: which wave fetched it, when its last byte is there, who waits, who has it, who asked for it lately."""
 
     __slots__ = (
-        "asked", "copied_at", "crossings", "done_at", "first_at", "loss", "missed", "queued", "queued_until", "sides",
+        "asked", "began_at", "copied_at", "crossings", "done_at", "loss", "missed", "queued", "queued_until", "sides",
         "waiting", "wave",
     )
 
@@ -113,8 +113,8 @@ class TileState:
         self.wave = -1
         self.done_at: float | None = 0.0
         """Cycle at which the fill is in L2; None while that is not known."""
-        self.first_at = 0.0
-        """Cycle at which the first of its lines is there, once its first byte has passed HBM's wire."""
+        self.began_at = 0.0
+        """Cycle at which the first byte of its fill passed HBM's wire."""
         self.waiting: list[tuple[float, float, Done]] = []
         """(cycle at which the port would let it pass, latency from there, whom to tell)."""
         self.asked: dict[int, tuple[float, float, float, object]] = {}
@@ -315,7 +315,7 @@ class L2(Component):
             waits += hbm.spread_cycles()
         earliest = request.issued_at + paid / hbm.wire.alone + queued
         uneven = hypot(uneven, refreshed) - refreshed  # the fullest channel seldom is where a refresh takes longest
-        done = _Filled(tile, earliest, uneven, hbm.latency_cycles + waits, hbm.latency_cycles)
+        done = _Filled(tile, earliest, uneven, hbm.latency_cycles + waits)
         hbm.fill(
             paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
             piece_bytes=piece_bytes, share=self._fill_scale(request),
@@ -426,22 +426,19 @@ class _WrittenBack:
 class _Filled:
     """What happens when a fill's last byte has passed the HBM wire, ``uneven_cycles`` later, ``earliest`` or later."""
 
-    __slots__ = ("_began", "_earliest", "_latency", "_least", "_tile", "_uneven")
+    __slots__ = ("_began", "_earliest", "_latency", "_tile", "_uneven")
 
-    def __init__(
-        self, tile: TileState, earliest: float, uneven_cycles: float, latency_cycles: float, least_cycles: float
-    ) -> None:
+    def __init__(self, tile: TileState, earliest: float, uneven_cycles: float, latency_cycles: float) -> None:
         self._began = 0.0
         self._tile = tile
         self._earliest = earliest
         self._uneven = uneven_cycles
         self._latency = latency_cycles
-        self._least = least_cycles
 
     def begun(self, cycle: float) -> None:
         """The first byte begins to pass: what crosses the link may follow."""
         self._began = cycle
-        self._tile.first_at = cycle + self._least
+        self._tile.began_at = cycle
 
     def __call__(self, cycle: float) -> None:
         tile = self._tile

@@ -74,11 +74,12 @@ class Merging:
 
     def __init__(
         self, env: simpy.Environment, spec: L2Spec, counters: Served, slices: Iterable[SharedPipe], *, limit: int,
-        window_cycles: float, port_bytes_per_cycle: float, is_mean: bool,
+        window_cycles: float, port_bytes_per_cycle: float, fill_cycles: float, is_mean: bool,
     ) -> None:
         """``slices`` of each side; ``limit`` and ``window_cycles`` are ``merge_limit`` and ``merge_window_cycles``.
 
-        ``is_mean``: whether SMs stand for others, so that each waits as the median does.
+        ``fill_cycles`` are from memory's wire to L2 at least. ``is_mean``: whether SMs stand for others: each waits as the
+        median does then.
         """
         self._env = env
         self.counters = counters
@@ -89,6 +90,7 @@ class Merging:
         """By how much who asks for a line may be late to join it, at the nearest slice and at the farthest."""
         self._far_cycles = spec.far_latency_cycles - spec.near_latency_cycles
         """What lines of the other side take longer."""
+        self._fill_cycles = fill_cycles
         self._ahead_bytes = port_bytes_per_cycle * spec.near_latency_cycles
         self._queue_cycles = spec.queue_cycles if spec.near_latency_cycles else 0.0
         """None without a latency: what slices gave lately is over so many of these."""
@@ -155,8 +157,11 @@ class Merging:
     def _pending(self, tile: TileState, done_at: float, at_cycle: float) -> float:
         """What of a fill's lines one that asks then can still join: they come evenly, those of the other side later."""
         last_at = done_at + self._far_cycles
-        since = at_cycle - self._window_cycles - tile.first_at
-        return 1.0 if since <= 0.0 else max(0.0, 1.0 - since / (last_at - tile.first_at))
+        first_at = tile.began_at + self._fill_cycles
+        since = at_cycle - self._window_cycles - first_at
+        if since <= 0.0 or since >= last_at - first_at:
+            return 1.0 if since <= 0.0 else 0.0
+        return 1.0 - since / (last_at - first_at)
 
     def _merged(self, late_cycles: float, waits_cycles: float) -> float:
         """What of a request's lines joins another's that was so much earlier, where its last line gained ``waits_cycles``.

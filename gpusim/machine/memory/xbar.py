@@ -323,7 +323,8 @@ class Xbar(Component):
         self._bulk_weight = 1.0 / spec.bulk_read_fraction
         self.merging = Merging(
             env, l2.spec, self.counters, self._side_slices.values(), limit=spec.merge_limit,
-            window_cycles=spec.merge_window_cycles, port_bytes_per_cycle=spec.sm_read_bytes_per_cycle, is_mean=bool(alike),
+            window_cycles=spec.merge_window_cycles, port_bytes_per_cycle=spec.sm_read_bytes_per_cycle,
+            fill_cycles=l2.hbm.latency_cycles, is_mean=bool(alike),
         )  # fmt: skip
 
     def is_live(self, sm_idx: int, *, is_live: bool) -> None:
