@@ -1,7 +1,7 @@
 """What quick answers cost, and how far they are from full ones: drawn GEMMs, then the ranks of one problem's configurations.
 
-Takes ten minutes of a core with compiled modules, twenty without. What a full answer needs longer than PATIENCE_S for is
-left out, and counted.
+Takes ten minutes of a core with compiled modules, twenty without. What a full answer needs longer
+than PATIENCE_S for is left out, and counted.
 
     python benchmarks/quick.py
 """
