@@ -17,8 +17,8 @@ from gpusim.workload.access import AccessPattern, wavefronts
 from gpusim.workload.operand import OperandTile, epilogue_store, stmatrix_writes, tma_boxes
 from gpusim.workload.ops import Op, RangeEnd, RangeStart, Section
 
-CHUNK_COLUMNS = 32
-"""Of the pieces in which a direct epilogue alternates conversion and stores; in SASS each store follows its conversion."""
+NUM_CHUNKS = 2
+"""Pieces, side by side, in which a direct epilogue alternates conversion and stores."""
 
 ACTIVATION_COST = {"none": (0, 0), "relu": (1, 0), "gelu": (8, 1), "silu": (3, 2)}
 """(ALU or FMA, MUFU) instructions an element. Source: relu is one FMNMX; gelu by tanh.approx; silu by ex2, "
@@ -189,8 +189,8 @@ class Epilogue:
     def _chunks(self, columns: int) -> list[tuple[int, int]]:
         """(index, columns inside of D) of the pieces of a direct epilogue."""
         wide = self._fragment[1]
-        width = ceil_div(CHUNK_COLUMNS, wide) * wide
-        found = [(idx, min(width, columns - idx * width)) for idx in range(ceil_div(self.share_n, width))]
+        width = ceil_div(ceil_div(self.share_n, NUM_CHUNKS), wide) * wide
+        found = [(idx, min(width, columns - idx * width)) for idx in range(NUM_CHUNKS)]
         return [(idx, inside) for idx, inside in found if inside > 0]
 
     def _step(self, idx: int) -> int:
