@@ -81,9 +81,9 @@ class Smem(Component):
     whether it reads, writes or swaps; a vector's words return one after the other; accesses of warps have what operand
     reads of wgmma leave (the tensor core's own rate covers those reads), and beside those loads return so many registers a
     cycle at most; what cp.async brings, and global loads and stores of threads, go in between the wavefronts of the warps,
-    one by one, and where they leave cycles idle; commits of copies around L1; what is asked for behind copies around L1 waits until
-    the queue of their rows has room for the last of them, beside what was asked for ahead of them they wait themselves
-    (kernels/copies_beside_reads), and what they bring takes nothing.
+    one by one, and where they leave cycles idle; but of copies around L1 only the commits: what is asked for behind them
+    waits until the queue of their rows has room for the last, they wait for what was asked for ahead of them, and what they
+    bring takes nothing (kernels/copies_beside_reads).
     Ignores: that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads they lose 5 to
     10 %); why loads return no faster there (perhaps as sums take the registers' ports); the pace of one sub-partition;
     that a store comes three cycles later to the data stage than a load; how long an atomic's verb takes.
