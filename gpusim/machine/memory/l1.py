@@ -113,6 +113,8 @@ class L1(Component):
         self.places = Pipe(units_per_cycle=spec.outstanding_bytes)
         self.unit = Pipe(units_per_cycle=1.0)
         self.row_stage = Pipe(units_per_cycle=1.0)
+        self.rows_taken_at = 0.0
+        """When the last copies around L1 are all in that stage or its queue, and what is behind them passes."""
         self._capacity = capacity_bytes
         self._tiles: OrderedDict[tuple[str, Hashable], _Tile] = OrderedDict()
         self._bytes = 0.0
@@ -133,14 +135,15 @@ class L1(Component):
         end = self.unit.reserve(cycles, at_cycle=at_cycle, weight=weight)
         return end - cycles, end
 
-    def accept_rows(self, num_rows: float, *, at_cycle: float, weight: float) -> float:
-        """Pass rows of a tile on their way around L1; returns the cycle at which the last of them has."""
-        return self.row_stage.reserve(num_rows * self.spec.cp_async_row_cycles, at_cycle=at_cycle, weight=weight)
+    def accept_rows(self, num_rows: float, num_more: float, *, at_cycle: float, weight: float) -> float:
+        """Pass rows of a tile on their way around L1; returns the cycle at which the last of them has.
 
-    @property
-    def queued_rows_cycles(self) -> float:
-        """How long before rows have passed what is behind their copies does."""
-        return self.spec.max_queued_rows * self.spec.cp_async_row_cycles
+        ``num_more`` are requests beyond one a row, for which nobody waits who does not use what they bring.
+        """
+        each = self.spec.cp_async_row_cycles
+        passed = self.row_stage.reserve((num_rows + num_more) * each, at_cycle=at_cycle, weight=weight)
+        self.rows_taken_at = passed - (num_more + self.spec.max_queued_rows) * each
+        return passed
 
     def copy_lead_cycles(self, num_copies: float, cycles: float) -> float:
         """How long before the end of copies around L1, which take ``cycles``, their warps go on."""

@@ -92,11 +92,10 @@ class Smem(Component):
     tensor core's own rate covers them): until they end, accesses of warps have what they leave, of which loads use no more
     than returns so many registers a cycle, stores so much; then the whole stage, until operands are read again; what
     cp.async brings, and global loads and stores of threads, go in between the wavefronts of the warps, one by one, and where
-    they leave cycles idle; commits of copies around L1; what is asked for behind copies around L1 waits until the queue of
-    their rows has room for the last of them, beside what was asked for ahead of them they wait themselves
-    (kernels/copies_beside_reads), and what they bring takes nothing. Beside operand reads a line of global stores is a
-    wavefront like those of warps' stores (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a
-    cycle, where they leave 0.04, 0.25, 0.38).
+    they leave cycles idle; but of copies around L1 only the commits: what is asked for behind them waits until the queue of
+    their rows has room for the last, they wait for what was asked for ahead of them, and what they bring takes nothing
+    (kernels/copies_beside_reads). Beside operand reads a line of global stores is a wavefront like those of warps' stores
+    (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a cycle, where they leave 0.04, 0.25, 0.38).
     Ignores: that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads they lose 5 to
     10 %); why loads return no faster there (perhaps as sums take the registers' ports); the pace of one sub-partition;
     that a store comes three cycles later to the data stage than a load; how long an atomic's verb takes.

@@ -221,7 +221,7 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     if not in_l1:
         lead = l1.copy_lead_cycles(num, max(end - first, op.num_rows * l1.spec.cp_async_row_cycles))
         more_rows = 0.0 if fetches is None else max(0.0, fetches.num_requests - op.num_rows)
-        passed = l1.accept_rows(op.num_rows + more_rows, at_cycle=max(first, sm.smem.data.free_at), weight=count)
+        passed = l1.accept_rows(op.num_rows, more_rows, at_cycle=max(first, sm.smem.data.free_at), weight=count)
         taken = float(op.num_rows)
         behind = more_rows * l1.spec.cp_async_row_cycles  # what rows ask for beyond one request waits behind their warps
         end = max(end, passed - behind)
@@ -250,26 +250,25 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns)
     least = last + (l1.spec.hit_latency_cycles if hits else role.engine.machine.l2.spec.near_latency_cycles)
     more = l1.spec.cp_async_latency_cycles if hits else 0.0
-    late, hidden = pass_rows(role, taken, wavefronts, num_bytes / LINE_BYTES, first, passed)
+    late, hidden = pass_rows(role, taken, wavefronts, num_bytes / LINE_BYTES, first)
     done = Filled(role, stage, group, late, request, op.buffer, op.stage, least, more, hidden)
     l1.read(request, done, allocates=in_l1, not_before=last, is_copy=True)
     return None
 
 
 def pass_rows(
-    role: Role, num_rows: float, num_wavefronts: float, num_hidden: float, at_cycle: float, passed: float
+    role: Role, num_rows: float, num_wavefronts: float, num_hidden: float, at_cycle: float
 ) -> tuple[float, float]:
     """Copies around L1 stand before what is asked for later while the queue of their rows is full; conflicts show later.
 
-    ``passed``: when the last of their rows has. Returns:
+    Returns:
         Wavefronts to be written once they are there, and how many of these hide behind the transfer.
     """
     l1 = role.sm.l1
     if not num_rows * l1.spec.cp_async_row_cycles:
         return num_wavefronts, num_hidden
     late = max(0.0, num_wavefronts - num_hidden)
-    until = passed - l1.queued_rows_cycles
-    role.sm.smem.pass_rows(num_wavefronts - late, until=until, at_cycle=at_cycle, weight=role.count)
+    role.sm.smem.pass_rows(num_wavefronts - late, until=l1.rows_taken_at, at_cycle=at_cycle, weight=role.count)
     return late, 0.0
 
 
@@ -307,7 +306,7 @@ class Held:
     def __call__(self) -> None:
         """When is that?"""
         role, l1 = self._role, self._role.sm.l1
-        role.fire(max(0.0, l1.row_stage.free_at - l1.queued_rows_cycles - role.env._now))
+        role.fire(max(0.0, l1.rows_taken_at - role.env._now))
 
 
 def cp_wait(role: Role, op: ops.CpAsyncWaitGroup) -> Pause:
