@@ -300,7 +300,8 @@ class Hbm(Component):
         """(by how much the last of ``num_rows`` is late as it waits for a refresh, of ``num_bytes`` for a channel).
 
         The first is a mean, the second is drawn; tiles of many rows, which SMs share, have its mean, too, as
-        :meth:`spread_cycles` says how far they lie apart where memory is idle. ``over_cycles`` as of :meth:`refresh_cycles`, ``are_apart`` of :meth:`uneven_cycles`.
+        :meth:`spread_cycles` says how far they lie apart where memory is idle. ``over_cycles`` as of
+        :meth:`refresh_cycles`, ``are_apart`` of :meth:`uneven_cycles`.
         """
         self._num_waits += 1
         refreshed = self.refresh_cycles(num_rows, over_cycles)
