@@ -165,14 +165,6 @@ PLACES = (np.arange(2000) + 0.5) / 2000
 ONE_DEVIATION = STANDARD.cdf(1.0)
 
 
-@pytest.mark.parametrize("num_rows", [1, 8, 64])
-def test_requests_draw_the_wait_of_the_slowest_of_their_rows(num_rows: int) -> None:
-    _, hbm = memory(refresh_fraction=0.1, refresh_ns=500.0)
-    drawn = [hbm.drawn_refresh_cycles(num_rows, place) for place in PLACES.tolist()]
-    assert sum(drawn) / len(drawn) == pytest.approx(drawn_wait(num_rows, 0.0, 0.1, 500.0), rel=0.03, abs=1.0)
-    assert drawn == sorted(drawn) and max(drawn) <= 500.0
-
-
 def channels(**changes: float) -> tuple[simpy.Environment, Hbm]:
     """100 channels of 40 bytes a cycle, of which a part of 400 bytes takes 10."""
     return memory(channel_gb_per_s=40.0, channel_bytes=400.0, side_by_side_fraction=0.25, **changes)

@@ -18,8 +18,8 @@ from gpusim.units import Clock
 
 GOLDEN = 0.6180339887498949
 """Multiples of it, less their whole part, fill 0 to 1 evenly however many there are."""
-PLASTIC = (0.7548776662466927, 0.5698402909980532)
-"""The same of pairs, which fill the unit square."""
+PLASTIC = 0.5698402909980532
+"""Another such number, for what is drawn beside."""
 MOST_SHARE = 0.95
 """Of the peak rate that queues are worked out for: no more was ever measured."""
 QUEUE_LATENCIES = 4.0
@@ -187,7 +187,7 @@ class Hbm(Component):
     sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in order),
     idle latency; the slowest of many rows, one of which finds its bank in refresh, where those that were asked for early
     are hidden behind the last; channels that have unlike parts of what waits for the wire, so that a request comes as late
-    as the fullest of its own (each request draws what it waits for both, by a sequence; tiles have the mean); fills of which
+    as the fullest of its own (requests draw it, by a sequence; tiles have the mean); fills of which
     some are quick and some slow, so that SMs which wait for unlike tiles fall out of step; writes take their share of the
     same wire, at their own efficiency, which is lower beside reads; rows that are opened for a short piece.
     Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the
@@ -305,22 +305,15 @@ class Hbm(Component):
     ) -> tuple[float, float]:
         """(by how much the last of ``num_rows`` is late as it waits for a refresh, of ``num_bytes`` for a channel).
 
-        Requests draw both. Tiles of many rows, which SMs share, have the means: :meth:`spread_cycles` says how far they lie
-        apart where memory is idle. ``over_cycles`` as of :meth:`refresh_cycles`, ``are_apart`` of :meth:`uneven_cycles`.
+        The first is a mean, the second is drawn; tiles of many rows, which SMs share, have its mean, too, as
+        :meth:`spread_cycles` says how far they lie apart where memory is idle. ``over_cycles`` as of
+        :meth:`refresh_cycles`, ``are_apart`` of :meth:`uneven_cycles`.
         """
         self._num_waits += 1
         refreshed = self.refresh_cycles(num_rows, over_cycles)
         if is_tile:
             return refreshed, self.uneven_cycles(num_bytes, None, are_apart=are_apart)
-        if refreshed:
-            drawn = self.drawn_refresh_cycles(num_rows - 1.0, self._num_waits * PLASTIC[0] % 1.0)
-            refreshed *= drawn / self.refresh_cycles(num_rows)
-        return refreshed, self.uneven_cycles(num_bytes, self._num_waits * PLASTIC[1] % 1.0, are_apart=are_apart)
-
-    def drawn_refresh_cycles(self, num_rows: float, place: float) -> float:
-        """The wait of the slowest of ``num_rows`` rows where a part ``place`` of all requests like it waits less."""
-        is_waiting = (1.0 - float(place ** (1.0 / num_rows))) / self.spec.refresh_fraction
-        return self._refresh_cycles * max(0.0, 1.0 - is_waiting)
+        return refreshed, self.uneven_cycles(num_bytes, self._num_waits * PLASTIC % 1.0, are_apart=are_apart)
 
     def uneven_cycles(self, num_bytes: float, place: float | None, *, are_apart: bool) -> float:
         """How much later than with even channels the last of ``num_bytes`` comes that are asked for now.
