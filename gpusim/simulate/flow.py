@@ -24,7 +24,7 @@ STRETCHES = 4
 SAME_PACE, NEAR_PACE = 1e-3, 3e-3
 """How far the paces between them may lie apart: between stretches of few looks, and of many."""
 
-CERTAINTY = 3e-3
+CERTAINTY = 2e-3
 """Error of the pace, by how far the looks lie from it."""
 
 MANY_LOOKS = 5
