@@ -299,7 +299,8 @@ class SteadyState:
         """Iterations that can be skipped are a multiple of it."""
         half = self._period // 2
         self._block = -(-MIN_BLOCK // half) * half
-        self._tail = TAIL if len(engine.launch.roles) > 1 else TAIL + half
+        is_specialized = len({type(role.program) for role in engine.launch.roles}) > 1  # teams load ahead of their own math
+        self._tail = TAIL if is_specialized else TAIL + half
 
     @property
     def num_skipped(self) -> int:

@@ -279,3 +279,20 @@ def test_waves_left_out_keep_their_sms_active(options: dict[str, Any]) -> None:
     assert any("waves" in item.what for item in skipped.timeline.skips)
     name = "sm__cycles_active.avg"
     assert skipped.counters[name] == pytest.approx(whole.counters[name], rel=5e-3)
+
+
+@pytest.mark.parametrize("fragments", ["single", "double"])
+@pytest.mark.parametrize("stages", [3, 4])
+def test_teams_that_load_ahead_of_their_own_math_lose_no_copy(fragments: str, stages: int) -> None:
+    """Two roles, each of which copies and multiplies: the iteration that stands for others is one that still copies."""
+    gpu = load_gpu("h200_sxm")
+    params = GemmParams(
+        m=128, n=512, k=16384, tile=(128, 128, 64), stages=stages, schedule="multistage", copy="cp_async", math="mma_sync",
+        warps=(2, 4), fragments=fragments, refill="before_math",
+    )  # fmt: skip
+    launch = params.launch(gpu)
+    assert len(launch.roles) == 2
+    skipped, whole = both_ways(launch, gpu, clock=1700.0)
+    assert skipped.timeline.skips
+    for counter in ("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "sm__inst_executed_pipe_tensor.sum"):
+        assert skipped.counters[counter] == pytest.approx(whole.counters[counter]), counter
