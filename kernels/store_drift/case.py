@@ -518,7 +518,7 @@ def twin(config: Config, gpu: GpuSpec) -> Launch:
     return Launch(
         kernel="store_drift", num_ctas=count, num_tiles=count, roles=tuple(roles), buffers=buffers,
         mbarriers=tuple(Mbarrier(name=name, num_arrivals=1, num_stages=stages) for name in ("full", "empty") if steps),
-        tensor_maps=("A", "B", "D"),
+        tensor_maps=("A", "B", "D") if config["way"] == "box" else ("A", "B"),  # other bulk stores have none
     )  # fmt: skip
 
 
