@@ -41,7 +41,10 @@ OPTIONAL = {"tma", "dsmem", "mbarrier"}
 OPTIONAL_KEYS = ("wgmma_",)
 """Beginnings of keys that a GPU without the feature leaves out, all of them."""
 
-NOT_ZERO = ("l0_bytes", "l1_bytes", "prefetched_bytes", "_per_cycle", "_per_s", "_mhz", "num_", "sustained_fraction")
+NOT_ZERO = (
+    "l0_bytes", "l1_bytes", "prefetched_bytes", "refresh_bytes", "beside_interval_cycles", "mad_wide_beside_cycles",
+    "_per_cycle", "_per_s", "_mhz", "num_", "sustained_fraction",
+)  # fmt: skip
 """Beginnings and endings of keys that something is divided by."""
 
 WORDS = ("order", "merge_scope")

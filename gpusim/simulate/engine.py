@@ -158,6 +158,7 @@ class Engine:
         self.env.pipes.clear()
         self.env._queue.clear()
         self._live.clear()
+        self.tensor_turns.clear()
         del self.steady
         del self.flow
 

@@ -38,7 +38,7 @@ def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
             gpu,
             hbm=replace(
                 gpu.hbm, sustained_read_gb_per_s=INFINITE, sustained_write_gb_per_s=INFINITE, sm_gb_per_s=INFINITE,
-                queue_ns=0.0,
+                queue_ns=0.0, channel_gb_per_s=INFINITE,
             ),
         )
     if "l2" in ideals:
@@ -63,7 +63,7 @@ def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
     if "latency" in ideals:
         gpu = replace(
             gpu,
-            hbm=replace(gpu.hbm, latency_ns=0.0, refresh_ns=0.0, queue_ns=0.0),
+            hbm=replace(gpu.hbm, latency_ns=0.0, refresh_ns=0.0, queue_ns=0.0, channel_gb_per_s=INFINITE),
             l2=replace(
                 gpu.l2, near_latency_cycles=0.0, far_latency_cycles=0.0, slice_spread_cycles=0.0, queue_cycles=0.0
             ),

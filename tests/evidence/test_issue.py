@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.issue import Latencies, issue_cycles, loop_cycles, way
+from gpusim.evidence.issue import BESIDE_WGMMA, Latencies, issue_cycles, loop_cycles, way
 from gpusim.evidence.sass import Instruction, KernelSass
+from gpusim.machine.config import load_gpu
 
 ROUND = Latencies(
     special_register_cycles=30, constant_cycles=20, copy_operands_cycles=8, taken_branch_cycles=5, yield_cycles=40
@@ -69,3 +70,9 @@ def test_ways_that_lead_nowhere_are_refused() -> None:
         list(way(LOOP, 8, 0, lambda _: False))
     with pytest.raises(ConfigError, match="never comes to 0x70"):
         list(way(LOOP, 0, 0x70, lambda _: False))
+
+
+def test_code_beside_wgmma_goes_at_the_paces_that_the_description_has() -> None:
+    spec = load_gpu("h200_sxm").warp_scheduler
+    assert BESIDE_WGMMA.least_cycles == spec.beside_interval_cycles
+    assert BESIDE_WGMMA.wide_cycles == spec.mad_wide_beside_cycles

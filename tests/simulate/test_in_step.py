@@ -63,9 +63,9 @@ def test_skipping_changes_no_cycles_and_no_counts(name: str) -> None:
     skipped, whole = of_gemm(name)
     assert skipped.cycles == pytest.approx(whole.cycles, rel=5e-3)
     for counter, value in whole.counters.items():
-        if name not in GATHERING or not counter.startswith(MERGED):
-            rel = 0.1 if counter.startswith(MERGED) else 1e-2
-            assert skipped.counters[counter] == pytest.approx(value, rel=rel), counter
+        most = 0.2 if name in GATHERING else 0.1  # and see below
+        rel = most if counter.startswith(MERGED) else 1e-2
+        assert skipped.counters[counter] == pytest.approx(value, rel=rel), counter
 
 
 @pytest.mark.parametrize(

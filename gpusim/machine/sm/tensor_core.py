@@ -81,7 +81,8 @@ class TensorCore(Component):
     where it is several instructions; ldmatrix that keeps others' mma.sync from being issued. Two warpgroups share the pipe.
     IMAD.WIDE and wgmma exclude one another, whoever issued them: an IMAD.WIDE gets its turn between slices of a wgmma,
     which ends so much later.
-    Ignores: the order in which warpgroups alternate inside the pipe; what issuing a wgmma takes (some cycles, 26 for 128
+    Ignores: that what IMAD.WIDE takes of wgmma delays the operand reads and the waits of those under way, too; the order
+    in which warpgroups alternate inside the pipe; what issuing a wgmma takes (some cycles, 26 for 128
     accumulators a thread, always less than its arithmetic); conversions where mma.sync of fp8 is no instruction, which other
     warps' arithmetic hides, and what a warp or two wait for them; sparsity, sub-normal or zero operands.
     Source: the GPU's description; the rule max(flops, wavefronts) from published H100 rates; that warpgroups fill one queue:
@@ -136,7 +137,7 @@ class TensorCore(Component):
 
     def pass_loads(self, num_loads: float, *, at_cycle: float) -> None:
         """``ldmatrix`` of warps beside others that multiply: mma.sync wait for what each takes of its sub-core."""
-        if self.pipe.free_at > at_cycle:
+        if self.pipe.free_at > at_cycle >= self.wgmma_until:
             self.pipe.free_at += num_loads * self.spec.mma_sync_load_cycles / self.spec.num_sub_cores
 
     def mma_sync_latency_cycles(self, k_bytes: float) -> float:

@@ -54,7 +54,7 @@ def global_store(role: Role, op: ops.GlobalStore) -> Pause:
         if pause is not None:
             return pause
     begin, lines = role.t, float(access.num_lines)
-    left = lines
+    left, has_passed = lines, False
     if role.partly is None:
         counters = sm.l1.counters
         counters.store_requests += access.num_requests * role.count
@@ -66,9 +66,10 @@ def global_store(role: Role, op: ops.GlobalStore) -> Pause:
         end, still = sm.smem.pass_lines(left, at_cycle=role.t, weight=role.count)
         if still:
             return pass_part(role, op, (left - still) / lines, end, still)
+        has_passed = True
     role.partly = None
     of_stage = left * sm.smem.spec.global_store_wavefronts
-    if of_stage:
+    if of_stage and not has_passed:
         sm.smem.pass_global(of_stage, at_cycle=begin, weight=role.count)
     if spec.has_store_queue:
         share = left / lines if lines else 1.0
