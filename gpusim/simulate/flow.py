@@ -115,8 +115,8 @@ def settled_pace(ended: Sequence[int], cycles: Sequence[float], leniency: float)
 
     The first looks are forgotten where the last ones alone agree.
 
-    >>> settled_pace(range(15), [10.0 * idx + idx % 2 for idx in range(15)], 1.0)
-    >>> settled_pace(range(16), [10.0 * idx + idx % 2 for idx in range(16)], 1.0)
+    >>> settled_pace(range(20), [10.0 * idx + idx % 2 for idx in range(20)], 1.0)
+    >>> settled_pace(range(24), [10.0 * idx + idx % 2 for idx in range(24)], 1.0)
     10.0
     """
     for part in FORGOTTEN:

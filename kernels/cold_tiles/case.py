@@ -321,7 +321,7 @@ def derive(row: Config) -> dict[str, float]:
 START_CYCLES = 50.0
 """From the first to the last SM that sees the time at which all go on: looks at a clock. A guess."""
 GOLDEN = 0.6180339887498949
-ASK_CYCLES = {"tma": 91.8, "cp_async": 166.9}
+ASK_CYCLES = {"tma": 91.8, "cp_async": 167.0}
 """What a step's code takes from the end of the wait until it asks for tiles: looks at the clock, coordinates."""
 REST_CYCLES = 420.9
 """What that of a TMA ring takes from there to the next wait: where the walk goes on, two divisions among it."""

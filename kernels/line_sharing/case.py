@@ -334,7 +334,7 @@ def _twin(config: Config, gpu: GpuSpec) -> tuple[tuple[float, ...], float]:
     return tuple(waits[reader] for reader in range(num)), result.counters[READ]
 
 
-CODE_CYCLES = {"load": (29.9, 10.0), "cp_async": (25.4, 0.0), "bulk": (94.7, 0.0), "multicast": (149.4, 0.0)}
+CODE_CYCLES = {"load": (29.8, 10.0), "cp_async": (25.4, 0.0), "bulk": (94.7, 0.0), "multicast": (149.4, 0.0)}
 """What lies between the clock's two readings beside the reads themselves, (in all, for each load of a thread): sums, a store
 that waits for them, election."""
 

@@ -261,7 +261,7 @@ OPERAND_CYCLES = 9.0
 """Such a wait: kernels/copy_rate."""
 REST_CYCLES = {"loop_warps": 11.7, "loop_warps_two_maps": 19.4, "loop_warps_fixed": 10.9, "loop_warps_timed": 21.6}
 """What a step takes beyond its schedule: loads of constants, stores, registers that are waited for."""
-SEEN_CYCLES = 76.0
+SEEN_CYCLES = 72.0
 """From a consumer warp's wait to its arrival: one lane notes the clock, one arrives. SASS has 21 of them."""
 SEEN_GRID = range(20, 121, 4)
 """What is tried for it, in cycles."""
