@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from gpusim.simulate.role import Role
 
 GREEDY_CYCLES = 16.0
-"""For how long who multiplies may do something else, as reading fragments, and still goes on before others: as long as a
-cursor may run ahead before a load from shared memory."""
+"""For how long who multiplies may do something else, as reading fragments, and still goes on before others. A choice, not
+measured: a cursor may run ahead so far before a load from shared memory (``role.SHARED_SYNC_CYCLES``); less would hand turns
+over for that alone."""
 
 Multiply = Callable[[], float]
 """Queues a role's mma.sync in the tensor cores; returns when the last of them has been issued."""

@@ -85,14 +85,14 @@ def test_a_steps_code_is_that_of_the_sass(sass: Sass) -> None:
         assert round(loop_cycles(turn(kernel, loop))) == case.CODE[n, num][2 * is_apart + gives], kernel.name
 
 
-def test_divisions_take_what_their_code_takes_alone_and_a_little_more_beside_wgmma(sass: Sass) -> None:
-    """Measured: 373 cycles a turn, and 700 to 750."""
+def test_divisions_take_what_their_code_takes_alone_and_less_than_measured_beside_wgmma(sass: Sass) -> None:
+    """Measured: 373 cycles a turn, and 700 to 750, of which the paces beside wgmma tell 633."""
     kernel = sass("turn_taking", "sm_90a")["beside_n64_divide"]
     items = turn(kernel, max(kernel.loops, key=lambda loop: len(loop.instructions)))
     alone, beside = (
         issue_cycles([*items, *items], latencies) - issue_cycles(items, latencies) for latencies in (LATENCIES, BESIDE_WGMMA)
     )
-    assert alone == pytest.approx(373, rel=0.02) and 0.85 * 700 < beside < 750
+    assert alone == pytest.approx(373, rel=0.02) and beside == pytest.approx(633, rel=0.01)
 
 
 # ---------------------------------------------------------------------------------------------- check

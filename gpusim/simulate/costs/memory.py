@@ -202,7 +202,11 @@ def use(role: Role, op: ops.Use) -> Pause:
 
 
 def cp_async(role: Role, op: ops.CpAsync) -> Pause:
-    """Like a load, but into a stage of shared memory and its group; a warp's own follow one another at a pace."""
+    """Like a load, but into a stage of shared memory and its group; a warp's own follow one another at a pace.
+
+    A stage that is still read when the first bytes may come, a way to L2 after the issue, is a hazard; one whose readers end
+    before that is not found, though nothing may order them.
+    """
     access, sm, count, in_l1 = op.access, role.sm, role.count, op.allocates_in_l1
     l1, num, wavefronts = sm.l1, access.num_requests, role.wavefronts(access)
     fetches = op.fetches
