@@ -1,0 +1,212 @@
+"""What does L2 count as looked up, found and missed where a request takes less of a line than L2 fetches?"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.evidence.case import (
+    Argument,
+    Case,
+    Config,
+    Group,
+    KernelLaunch,
+    MappedTensor,
+    Output,
+    Outputs,
+    Repeated,
+    Scratch,
+    WrongAnswer,
+    by_value,
+)
+from gpusim.workload.dtypes import BF16
+from gpusim.workload.tma import TensorMap
+
+NUM_CTAS, NUM_THREADS = 132, 256
+ROWS = 128
+ACROSS_BYTES = 4096
+"""Of each row that a CTA walks."""
+PITCH = ACROSS_BYTES + 128
+TILE_BYTES, NUM_STAGES = 128 * 128, 4
+SMEM_BYTES = 192 << 10
+"""So that an SM has one CTA; the ring takes a third of it."""
+NUM_WORDS = 1_000_003
+"""After which memory has the same words again: a prime, so that no two tiles are alike."""
+MULTIPLIER, ADDEND = 0x9E3779B1, 0x7F4A7C15
+COLUMNS = ("fetch", "row_bytes", "first_byte", "ahead", "sharers", "mib", "cycles")
+HIT_RATE = "lts__t_sector_hit_rate.pct"
+METRICS = (
+    HIT_RATE,
+    "lts__t_sectors.sum",
+    "lts__t_sectors_lookup_hit.sum",
+    "lts__t_sectors_lookup_miss.sum",
+    "lts__t_sectors_lookup_miss_data_promoted.sum",
+    "lts__t_sectors_srcunit_tex.sum",
+    "lts__t_sectors_srcunit_tex_op_read.sum",
+    "lts__t_sectors_srcunit_tex_lookup_miss.sum",
+    "lts__t_sectors_srcunit_ltcfabric.sum",
+    "lts__t_sectors_srcunit_ltcfabric_lookup_miss.sum",
+    "dram__bytes_read.sum",
+)
+SOURCES = (
+    "lts__t_sectors_srcnode_gpc.sum",
+    "lts__t_sectors_srcunit_gcc.sum",
+    "lts__t_sectors_srcunit_l1.sum",
+    "lts__t_sectors_op_read.sum",
+    "lts__t_sectors_op_write.sum",
+    "lts__t_sectors_op_atom.sum",
+    "lts__t_sectors_op_red.sum",
+)
+"""Of launches that ask for little, who else does."""
+
+
+def walk(how: str, fetch: str, row_bytes: int, first_byte: int, ahead: int = 1, sharers: int = 1) -> Config:
+    """A launch that walks rows; ``fetch``: what L2 is asked to take of memory at least, bytes, or ``none``."""
+    return {
+        "kernel": "walk_tma" if how == "tma" else f"walk_{how}_{fetch}", "fetch": fetch, "row_bytes": str(row_bytes),
+        "first_byte": str(first_byte), "ahead": str(ahead), "sharers": str(sharers), "mib": "0", "cycles": "0",
+    }  # fmt: skip
+
+
+def stream(kernel: str, mib: int = 0, cycles: int = 0) -> Config:
+    """A launch that copies or fills so much, or does nothing for so long."""
+    return {
+        "kernel": kernel, "fetch": "none", "row_bytes": "0", "first_byte": "0", "ahead": "0", "sharers": "0",
+        "mib": str(mib), "cycles": str(cycles),
+    }  # fmt: skip
+
+
+FETCHES = ("none", "64", "128", "256")
+
+
+def own(seed: int) -> list[Config]:
+    """Rows that one CTA alone walks: who asks, for how much of a row, from where, and how many steps at once."""
+    del seed  # a sweep, the same for every seed
+    return [
+        walk(how, fetch, row_bytes, first, ahead) for how in ("tma", "cp", "ld") for fetch in FETCHES
+        for ahead in ((1,) if how == "ld" else (1, 4)) for row_bytes in (32, 64, 128) for first in (0, 32)
+    ]  # fmt: skip
+
+
+def shared(seed: int) -> list[Config]:
+    """Rows that twelve CTAs walk, of both sides of L2."""
+    del seed
+    return [
+        walk(how, fetch, row_bytes, first, 4, 12) for how in ("tma", "cp") for fetch in ("none", "128", "256")
+        for row_bytes in (64, 128) for first in (0, 32)
+    ]  # fmt: skip
+
+
+def others(seed: int) -> list[Config]:
+    """Streams, and launches that ask for nothing."""
+    del seed
+    spins = [stream("spin", cycles=cycles) for cycles in (1000, 100_000, 1_000_000)]
+    return [*spins, *(stream(kernel, mib=mib) for kernel in ("copy_words", "fill_words") for mib in (1, 16, 128, 512))]
+
+
+@lru_cache(maxsize=1)
+def words() -> NDArray[np.uint32]:
+    """uint32[NUM_WORDS] that look random; copied to the GPU once."""
+    made = np.arange(NUM_WORDS, dtype=np.uint32) * np.uint32(MULTIPLIER) + np.uint32(ADDEND)
+    made.setflags(write=False)
+    return made
+
+
+def num_panels(config: Config) -> int:
+    """Different ones."""
+    return -(-NUM_CTAS // int(config["sharers"]))
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """The same launch under the profiler as without."""
+    del is_counted
+    plan = np.zeros(8, dtype="<u4")
+    if config["kernel"].startswith("walk"):
+        row_bytes = int(config["row_bytes"])
+        plan[:7] = (
+            ROWS, row_bytes, ACROSS_BYTES // row_bytes, *(int(config[name]) for name in ("ahead", "first_byte", "sharers")),
+            PITCH,
+        )  # fmt: skip
+        repeated = Repeated(words(), num_panels(config) * ROWS * PITCH)
+        memory: Argument = repeated
+        if config["kernel"] == "walk_tma":
+            promotion = "none" if config["fetch"] == "none" else f"{config['fetch']}B"
+            memory = MappedTensor(repeated, TensorMap(
+                dtype=BF16, global_dim=(PITCH // 2, num_panels(config) * ROWS), global_strides_bytes=(PITCH,),
+                box_dim=(row_bytes // 2, ROWS), swizzle="none", l2_promotion=promotion,
+            ))  # fmt: skip
+        arguments: tuple[Argument, ...] = (by_value(plan), memory, Output("told", np.full((NUM_CTAS, 2), -1, dtype="<i4")))
+    else:
+        num_bytes = int(config["mib"]) << 20
+        plan.view("<u8")[3] = int(config["cycles"]) or num_bytes // 16
+        arguments = (by_value(plan), Repeated(words(), max(num_bytes, 1 << 16)), Scratch("to", max(num_bytes, 1 << 16)))
+    return KernelLaunch(
+        kernel=config["kernel"], arguments=arguments, grid=(NUM_CTAS, 1, 1), block=(NUM_THREADS, 1, 1),
+        smem_bytes=SMEM_BYTES,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=4)
+def sums(first_byte: int, panels: int) -> tuple[int, ...]:
+    """Of each panel, the sum, modulo 2^32, of its words from ``first_byte`` of each row on."""
+    columns = first_byte // 4 + np.arange(ACROSS_BYTES // 4)
+    rows = np.arange(ROWS)[:, None] * (PITCH // 4)
+    return tuple(
+        int(words()[(panel * ROWS * (PITCH // 4) + rows + columns) % NUM_WORDS].sum(dtype=np.uint64)) % 2**32
+        for panel in range(panels)
+    )
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Every CTA has read its panel.
+
+    Raises:
+        WrongAnswer: a wait that was given up, or other words.
+    """
+    if not config["kernel"].startswith("walk"):
+        return {}
+    told = np.asarray(outputs["told"]).astype(np.int64) % 2**32
+    if told[:, 1].any():
+        raise WrongAnswer("a wait was given up: a tile never came")
+    expected = sums(int(config["first_byte"]), num_panels(config))
+    for cta, (found, _) in enumerate(told.tolist()):
+        wanted = expected[cta // int(config["sharers"])]
+        if found != wanted:
+            raise WrongAnswer(f"the rows of CTA {cta} have words that sum up to {found}, not {wanted}")
+    return {}
+
+
+def derive(row: Config) -> dict[str, float]:
+    """Misses that were asked for, over all that L2 looked up; what else but SMs and the other side asks for."""
+    names = [name for name in METRICS[1:10] if not row.get(name)]
+    if names:
+        return {}
+    found: dict[str, Any] = {name: float(row[name]) for name in METRICS[1:10]}
+    asked = found["lts__t_sectors_srcunit_tex.sum"] + found["lts__t_sectors_srcunit_ltcfabric.sum"]
+    missed = found["lts__t_sectors_lookup_miss.sum"]
+    return {
+        "hit_pct_of_all_misses": 100.0 * (1.0 - missed / found["lts__t_sectors.sum"]),
+        "hit_pct_without_promoted":
+            100.0 * (1.0 - (missed - found["lts__t_sectors_lookup_miss_data_promoted.sum"]) / found["lts__t_sectors.sum"]),
+        "others_sectors": found["lts__t_sectors.sum"] - asked,
+    }  # fmt: skip
+
+
+HOPPER = (9, 0)
+CASE = Case(
+    name="promoted_lookups",
+    question=__doc__,
+    columns=COLUMNS,
+    groups={
+        "own": Group(configs=own, metrics=METRICS, rank=4, least_capability=HOPPER, is_cold=True),
+        "shared": Group(configs=shared, metrics=METRICS, rank=4, least_capability=HOPPER, is_cold=True),
+        "others": Group(configs=others, metrics=(*METRICS, *SOURCES), rank=4, least_capability=HOPPER, is_cold=True),
+    },
+    launch=launch,
+    check=check,
+    derive=derive,
+)
+"""Walks along rows: what is asked for, what counts as an answer."""

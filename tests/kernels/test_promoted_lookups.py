@@ -1,0 +1,63 @@
+"""Walks along rows whose requests take less than L2 fetches: which are asked for, what counts as an answer."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from gpusim.evidence.case import MappedTensor, WrongAnswer, load_case
+
+CASE = load_case("promoted_lookups")
+case = sys.modules[CASE.launch.__module__]
+CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
+
+
+def test_no_two_configs_are_alike_and_all_launch() -> None:
+    assert len({tuple(sorted(config.items())) for config in CONFIGS}) == len(CONFIGS)
+    for config in CONFIGS:
+        launch = CASE.launch(config, False)
+        assert case.NUM_STAGES * case.TILE_BYTES <= launch.smem_bytes <= 227 << 10
+
+
+def test_walks_stay_within_their_rows_and_steps_within_a_stage() -> None:
+    for config in CONFIGS:
+        if config["kernel"].startswith("walk"):
+            assert int(config["first_byte"]) + case.ACROSS_BYTES <= case.PITCH
+            assert int(config["row_bytes"]) * case.ROWS <= case.TILE_BYTES
+            assert case.ACROSS_BYTES % int(config["row_bytes"]) == 0 and int(config["ahead"]) in (0, 1, case.NUM_STAGES)
+
+
+def test_a_box_is_what_a_step_takes_of_all_rows() -> None:
+    config = case.walk("tma", "256", 64, 32, 4, 12)
+    tensor = next(item for item in CASE.launch(config, False).arguments if isinstance(item, MappedTensor))
+    assert tensor.tensor_map.box_dim == (32, 128) and tensor.tensor_map.global_dim == (2112, 11 * 128)
+
+
+def test_only_a_panels_own_words_count() -> None:
+    config = case.walk("cp", "128", 64, 32, 1, 12)
+    told = np.array([(case.sums(32, 11)[cta // 12], 0) for cta in range(132)], dtype="<u4").view("<i4")
+    assert CASE.check(config, {"told": told}) == {}
+    told[130, 0] += 1
+    with pytest.raises(WrongAnswer, match="CTA 130"):
+        CASE.check(config, {"told": told})
+    told[130, 1] = 1
+    with pytest.raises(WrongAnswer, match="given up"):
+        CASE.check(config, {"told": told})
+
+
+def test_sums_are_those_of_the_words_of_every_row() -> None:
+    held, pitch = case.words(), case.PITCH // 4
+    first = sum(int(held[(row * pitch + 8 + word) % case.NUM_WORDS]) for row in range(128) for word in range(1024))
+    assert case.sums(32, 1) == (first % 2**32,)
+
+
+def test_promoted_sectors_are_told_from_those_that_were_asked_for() -> None:
+    names = case.METRICS[1:10]
+    # 100 sectors asked for, 60 found; 40 missed and as many more promoted; half of the 80 cross and miss, 5 others hit
+    row = dict(zip(names, map(str, (145, 65, 120, 40, 100, 100, 80, 40, 40)), strict=True))
+    found = CASE.derive(row)
+    assert found["others_sectors"] == 5
+    assert found["hit_pct_without_promoted"] == pytest.approx(100 * 65 / 145)
+    assert found["hit_pct_of_all_misses"] == pytest.approx(100 * (1 - 120 / 145))
