@@ -165,8 +165,10 @@ def _lookups(engine: Engine, counters: Mapping[str, float]) -> dict[str, float]:
     """What L2 looks up: for SMs on their own side first, and on the other where it lacks a line at home there.
 
     Half of what is stored is looked up there, too. A store, and a read of a line on its way, is a hit. The counter of
-    reductions counts both look-ups.
-    Source: kernels/cache_hints, l2_residency, half_stores (reductions), h200_sxm, 2026-11-22.
+    reductions counts both look-ups. What comes beside the sectors that were asked for is counted as missed by an SM, and is
+    in no hit rate.
+    Source: kernels/cache_hints, l2_residency, half_stores (reductions), promoted_lookups (what comes besides), h200_sxm,
+    2026-11-22.
     """
     reads = counters["lts__t_sectors_srcunit_tex_op_read.sum"]
     writes = counters["lts__t_sectors_srcunit_tex_op_write.sum"]
@@ -178,6 +180,7 @@ def _lookups(engine: Engine, counters: Mapping[str, float]) -> dict[str, float]:
         unplanned = engine.machine.l2.counters.unplanned_miss_bytes * engine.scale
     misses = (sum(item.lookup_miss_bytes for item in planned) + unplanned) / SECTOR_BYTES
     misses = min(misses, reads)
+    unasked = _unasked_fraction(engine) * misses
     far_share = 1.0 - 1.0 / engine.gpu.l2.num_partitions
     crossing = sum(item.crossing_bytes for item in planned) / SECTOR_BYTES + far_share * writes
     crossing_misses = sum(item.crossing_miss_bytes for item in planned) / SECTOR_BYTES
@@ -187,8 +190,24 @@ def _lookups(engine: Engine, counters: Mapping[str, float]) -> dict[str, float]:
         "lts__t_sectors_srcunit_tex_lookup_miss.sum": misses,
         "lts__t_sectors_srcunit_tex.sum": reads + writes,
         "lts__t_sectors_srcunit_ltcfabric.sum": crossing,
-        "lts__t_sector_hit_rate.pct": 100.0 * (1.0 - (misses + crossing_misses) / sectors) if sectors else 0.0,
+        "lts__t_sector_hit_rate.pct": 100.0 * (1.0 - (misses - unasked + crossing_misses) / sectors) if sectors else 0.0,
     }
+
+
+def _unasked_fraction(engine: Engine) -> float:
+    """Of what SMs miss in L2, the sectors that come with those that were asked for."""
+    block_bytes, scales = engine.gpu.l2.fetch_bytes, engine.fetch_scales
+    missed = unasked = 0.0
+    for item in engine.launch.footprints:
+        found = engine.traffic.get(item.tensor)
+        if found is None or not found.lookup_miss_bytes:
+            continue
+        missed += found.lookup_miss_bytes
+        if item.unasked is not None:
+            unasked += item.unasked(block_bytes) * found.lookup_miss_bytes
+        elif item.tensor in scales:
+            unasked += (1.0 - 1.0 / scales[item.tensor]) * found.lookup_miss_bytes
+    return unasked / missed if missed else 0.0
 
 
 def sm_active_cycles(engine: Engine) -> float:

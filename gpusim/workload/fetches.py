@@ -152,3 +152,28 @@ def row_fetches(starts: NDArray[np.integer[Any]], row_bytes: int) -> Fetches:
         num_shared=shares * sectors, num_shared_requests=shares * int(lines.sum()),
         num_torn=shares * int(of_row[is_torn].sum()), num_torn_requests=shares * int(lines[is_torn].sum()),
     )
+
+
+def unasked_fraction(begins: NDArray[np.integer[Any]], edges: NDArray[np.integer[Any]], block_bytes: int) -> float:
+    """Of blocks of ``block_bytes`` that L2 takes as a whole, the part that nobody asked for when they were fetched.
+
+    A row begins at each byte address of ``begins``, int[n], and is asked for piece by piece from there on, by whole sectors:
+    ``edges``, int[m + 1], are where its pieces begin and the last one ends. Who asks first for any of a block brings it.
+
+    >>> unasked_fraction(np.array([0]), np.array([0, 64, 128, 192]), 128)  # every second piece is there already
+    0.5
+    >>> unasked_fraction(np.array([32]), np.array([0, 128, 256]), 128)  # 96 of the first block, 32 of two others
+    0.5833333333333334
+    >>> unasked_fraction(np.array([32]), np.array([0, 128, 256]), 32)
+    0.0
+    """
+    asked = num_sectors = 0
+    for begin in np.unique(np.asarray(begins, dtype=np.int64) % block_bytes).tolist():
+        at = begin + np.asarray(edges, dtype=np.int64)
+        block = np.arange(begin // block_bytes, -(-int(at[-1]) // block_bytes), dtype=np.int64) * block_bytes
+        piece = np.searchsorted(at, np.maximum(block, begin), side="right") - 1
+        first = np.maximum(at[piece], block) // SECTOR_BYTES
+        end = -(-np.minimum(at[piece + 1], block + block_bytes) // SECTOR_BYTES)
+        asked += int((end - first).sum())
+        num_sectors += len(block) * block_bytes // SECTOR_BYTES
+    return 1.0 - asked / num_sectors if num_sectors else 0.0

@@ -152,6 +152,9 @@ class Footprint:
     piece_bytes: int = 0
     """Where a tile touches pieces of memory that lie apart, and the tile after it does not go on where they end: how many
     bytes lie side by side. 0: tile after tile, one byte after the other."""
+    unasked: Callable[[int], float] | None = None
+    """Of what L2 lacks of it, the part that comes with what was asked for, where L2 takes blocks of so many bytes at least:
+    it is missed, but in no hit rate. None: all is asked for, or ``block_bytes`` says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from gpusim.errors import LayoutError
 from gpusim.kernel_models.gemm.params import GemmParams
 from gpusim.kernel_models.gemm.room import FMA_PAD, is_transposed
+from gpusim.units import LINE_BYTES
+from gpusim.workload.fetches import unasked_fraction
 from gpusim.workload.launch import Footprint
 from gpusim.workload.operand import OperandTile, tma_boxes
 from gpusim.workload.smem_ops import MATRIX_ROWS
@@ -22,6 +24,8 @@ IntArray = NDArray[np.int64]
 
 BLOCK_TILES = 1024
 
+MOST_PIECES = 64
+"""Of a row that are looked at for what comes besides: more than there are places within a line."""
 TABLE_WAVES = 2
 """Waves of clusters whose places come from ``raster_table``."""
 
@@ -245,11 +249,11 @@ class TilePlan:
         found = [
             Footprint(
                 tensor="A", access="read", panel_of=self._panels_of_a, panel_bytes=self._bytes_of_a,
-                num_steps=num_steps,
+                num_steps=num_steps, unasked=partial(self.unasked, 0),
             ),
             Footprint(
                 tensor="B", access="read", panel_of=self._panels_of_b, panel_bytes=self._bytes_of_b,
-                num_steps=num_steps,
+                num_steps=num_steps, unasked=partial(self.unasked, 1),
             ),
         ]
         if params.split_k > 1:
@@ -270,6 +274,28 @@ class TilePlan:
             panels, num_bytes = self._panels_of_bias, self._bytes_of_bias
             found.append(Footprint(tensor="bias", access="read", panel_of=panels, panel_bytes=num_bytes))
         return tuple(found)
+
+    def unasked(self, which: int, block_bytes: int) -> float:
+        """What comes of A or B besides what a copy asks for that finds nothing, of all that comes: see ``Footprint``.
+
+        TMA's maps promote to whole lines, and to their neighbours, which are asked for.
+        """
+        params = self.params
+        if is_transposed(params, which):
+            return 0.0  # through L1
+        is_k_major, width = (params.is_a_k_major, params.is_b_k_major)[which], params.element.num_bytes
+        extent = params.k if is_k_major else (params.m, params.n)[which]
+        along = min(self.tile[2] if is_k_major else self.tile[which], extent) * width
+        piece = along
+        fetched = params.fetch_bytes or 0
+        if params.copy_ == "tma":
+            piece, fetched = min(along, self.operands[which].panel_bytes), fetched or LINE_BYTES
+        row_bytes = min(extent * width, MOST_PIECES * piece)
+        edges = np.arange(0, row_bytes + along, along)[:, None] + np.arange(0, along, piece)
+        begins = np.arange(LINE_BYTES) * extent * width
+        return unasked_fraction(
+            begins, np.unique(np.minimum(edges, row_bytes)), min(LINE_BYTES, max(block_bytes, fetched))
+        )  # fmt: skip
 
     def _panels_of_a(self, tiles: IntArray) -> IntArray:
         m, _, batch, part = self.coordinates(tiles)
