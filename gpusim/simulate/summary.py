@@ -196,7 +196,7 @@ def _lookups(engine: Engine, counters: Mapping[str, float]) -> dict[str, float]:
 
 def _unasked_fraction(engine: Engine) -> float:
     """Of what SMs miss in L2, the sectors that come with those that were asked for."""
-    block_bytes, scales = engine.gpu.l2.fetch_bytes, engine.fetch_scales
+    block_bytes, scales = engine.gpu.l2.fetch_bytes, engine.uses.fetch_scales
     missed = unasked = 0.0
     for item in engine.launch.footprints:
         found = engine.traffic.get(item.tensor)

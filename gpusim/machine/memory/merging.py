@@ -21,6 +21,7 @@ few steps is nearly that of all."""
 class Served(Protocol):
     """What is counted here: the crossbar's counters."""
 
+    passed_bytes: float
     served_bytes: float
     carried_bytes: float
 
@@ -149,6 +150,7 @@ class Merging:
                     lag = max(0.0, 2.0 * late - self._late_cycles) * rate
                     length = max(read, pace * max(last - begin + lag, asking - early, SECTOR_BYTES))
         tile.asked[port.region] = begin, begin + length / pace, served, port
+        counters.passed_bytes += num_bytes
         counters.served_bytes += read * ask.reads
         carried = max(passing * ask.weight, of_requests)
         counters.carried_bytes += carried

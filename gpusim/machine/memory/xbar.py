@@ -63,6 +63,8 @@ class XbarCounters(Counters):
     write_bytes: float = field(default=0.0, metadata={"ncu": "l1tex__m_l1tex2xbar_write_bytes.sum"})
     asked_bytes: float = 0.0
     """Bytes of the reads that were simulated, each counted once, and of those that they stand for."""
+    passed_bytes: float = 0.0
+    """Of these, those of which it is known what the slices served: all in the end, without what still waits for its port."""
     served_bytes: float = 0.0
     """Of these, what the slices served: merged requests and further receivers of a multicast ride along."""
     carried_bytes: float = 0.0
@@ -399,6 +401,7 @@ class Xbar(Component):
                 tile, num_bytes, weight, asked, request.reads, request.sharing, of_requests, request.request_sharing
             )
         else:
+            counters.passed_bytes += num_bytes
             counters.served_bytes += num_bytes * request.reads
             ask = Ask(None, num_bytes, weight, 0.0, request.reads, request_bytes=of_requests)
         self._deliver(request.sm_idx, ask, request, (tile, earliest, latency, done), group)
@@ -418,6 +421,7 @@ class Xbar(Component):
         weight = max(weight, request.num_line_requests * self.l2.spec.request_bytes / crossing)
         stretch = max(1.0, self.alone_bytes_per_cycle / bytes_per_cycle)
         self.counters.asked_bytes += crossing * len(receivers)
+        self.counters.passed_bytes += crossing * len(receivers)
         self.counters.served_bytes += crossing * request.reads
         for sm_idx, done in receivers:
             num_bytes = crossing * stretch
@@ -469,9 +473,9 @@ class Xbar(Component):
 
     @property
     def asked(self) -> tuple[float, float, float]:
-        """Bytes of reads so far: asked for, served, carried. For :meth:`stand_for_rest`."""
+        """Bytes of reads so far: asked for and let pass, served, carried. For :meth:`stand_for_rest`."""
         counters = self.counters
-        return counters.asked_bytes, counters.served_bytes, counters.carried_bytes
+        return counters.passed_bytes, counters.served_bytes, counters.carried_bytes
 
     @property
     def told(self) -> tuple[float, float, float]:
@@ -483,7 +487,7 @@ class Xbar(Component):
     def stand_for_rest(self, since: tuple[float, float, float], until: tuple[float, float, float]) -> None:
         """What has been left out merged as what was asked for in between: all bytes read, less those accounted for."""
         window_bytes = until[0] - since[0]
-        rest = self.counters.read_bytes - self.asked[0] - self._left_out[0]
+        rest = self.counters.read_bytes - self.counters.asked_bytes - self._left_out[0]
         if window_bytes:
             for idx in range(3):
                 self._left_out[idx] += (until[idx] - since[idx]) / window_bytes * rest
