@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
 from gpusim.evidence.case import (
     Argument,
     Case,
     Config,
     Group,
     KernelLaunch,
+    Limit,
     MappedTensor,
     Output,
     Outputs,
@@ -22,7 +25,11 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
+from gpusim.machine.config import GpuSpec
+from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
+from gpusim.workload.fetches import unasked_fraction
+from gpusim.workload.launch import Footprint, RoleContext
 from gpusim.workload.tma import TensorMap
 
 NUM_CTAS, NUM_THREADS = 132, 256
@@ -37,7 +44,7 @@ NUM_WORDS = 1_000_003
 """After which memory has the same words again: a prime, so that no two tiles are alike."""
 MULTIPLIER, ADDEND = 0x9E3779B1, 0x7F4A7C15
 COLUMNS = ("fetch", "row_bytes", "first_byte", "ahead", "sharers", "mib", "cycles")
-HIT_RATE = "lts__t_sector_hit_rate.pct"
+HIT_RATE, TEX_MISSES = "lts__t_sector_hit_rate.pct", "lts__t_sectors_srcunit_tex_lookup_miss.sum"
 METRICS = (
     HIT_RATE,
     "lts__t_sectors.sum",
@@ -46,7 +53,7 @@ METRICS = (
     "lts__t_sectors_lookup_miss_data_promoted.sum",
     "lts__t_sectors_srcunit_tex.sum",
     "lts__t_sectors_srcunit_tex_op_read.sum",
-    "lts__t_sectors_srcunit_tex_lookup_miss.sum",
+    TEX_MISSES,
     "lts__t_sectors_srcunit_ltcfabric.sum",
     "lts__t_sectors_srcunit_ltcfabric_lookup_miss.sum",
     "dram__bytes_read.sum",
@@ -195,6 +202,51 @@ def derive(row: Config) -> dict[str, float]:
     }  # fmt: skip
 
 
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """The hit rate, and what SMs miss, of walks by TMA: counts do not depend on who walks.
+
+    No answer where a line's neighbour comes along and several steps walk them.
+    """
+    is_answered = config["kernel"] == "walk_tma" and (config["row_bytes"] == "128" or config["fetch"] != "256")
+    if not is_answered or gpu.mbarrier is None or gpu.num_sms < NUM_CTAS:
+        return {}
+    row_bytes, first_byte, sharers, stages = (int(config[name]) for name in ("row_bytes", "first_byte", "sharers", "ahead"))
+    fetch_bytes = max(gpu.l2.fetch_bytes, 0 if config["fetch"] == "none" else int(config["fetch"]))
+    num_steps, tile_bytes = ACROSS_BYTES // row_bytes, ROWS * row_bytes
+
+    def program(cta: RoleContext) -> Iterator[Any]:
+        panel = cta.cta_idx // sharers
+        for step in range(num_steps + stages):
+            if step >= stages:
+                yield ops.MbarrierWait("full", step % stages, step // stages - 1 & 1)
+            if step < num_steps:
+                yield ops.MbarrierArriveExpectTx("full", step % stages, tile_bytes)
+                yield ops.TmaLoad(
+                    "T", (panel, step), tile_bytes, tile_bytes, ROWS, "ring", step % stages, "full",
+                    come_along=((panel, step ^ 1),) if fetch_bytes == 2 * row_bytes == 256 else (),
+                )  # fmt: skip
+
+    edges = np.arange(0, ACROSS_BYTES + row_bytes, row_bytes)
+    launched = Launch(
+        kernel="walk", num_ctas=NUM_CTAS, num_tiles=NUM_CTAS, roles=(WarpRole(name="loader", num_warps=1, program=program),),
+        buffers=(Buffer(name="ring", stage_bytes=tile_bytes, num_stages=stages),
+                 Buffer(name="rest", stage_bytes=SMEM_BYTES - stages * tile_bytes)),
+        mbarriers=(Mbarrier(name="full", num_stages=stages, num_arrivals=1),),
+        footprints=(Footprint(
+            tensor="T", access="read", panel_of=lambda tiles: tiles // sharers,
+            panel_bytes=lambda tiles: np.full(len(tiles), ROWS * ACROSS_BYTES), num_steps=num_steps,
+            unasked=lambda block_bytes: unasked_fraction(
+                np.array([first_byte]), edges, min(128, max(block_bytes, fetch_bytes))
+            ),
+        ),),
+    )  # fmt: skip
+    counters = simulate(launched, gpu, clock="max").counters
+    return {name: counters[name] for name in (HIT_RATE, TEX_MISSES)}
+
+
 HOPPER = (9, 0)
 CASE = Case(
     name="promoted_lookups",
@@ -207,6 +259,9 @@ CASE = Case(
     },
     launch=launch,
     check=check,
+    predict=predict,
+    tiers={HIT_RATE: 5, TEX_MISSES: 5},
+    limits={HIT_RATE: Limit(mean_pct=3.0, is_points=True)},
     derive=derive,
 )
 """Walks along rows: what is asked for, what counts as an answer."""

@@ -287,7 +287,7 @@ class TilePlan:
         extent = params.k if is_k_major else (params.m, params.n)[which]
         along = min(self.tile[2] if is_k_major else self.tile[which], extent) * width
         piece = along
-        fetched = params.fetch_bytes or 0
+        fetched: int = params.fetch_bytes or 0
         if params.copy_ == "tma":
             piece, fetched = min(along, self.operands[which].panel_bytes), fetched or LINE_BYTES
         row_bytes = min(extent * width, MOST_PIECES * piece)

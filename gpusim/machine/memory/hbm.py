@@ -187,9 +187,9 @@ class Hbm(Component):
     sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in order),
     idle latency; the slowest of many rows, one of which finds its bank in refresh, where those that were asked for early
     are hidden behind the last; channels that have unlike parts of what waits for the wire, so that a request comes as late
-    as the fullest of its own (requests draw it, by a sequence; tiles have the mean); fills of which
-    some are quick and some slow, so that SMs which wait for unlike tiles fall out of step; writes take their share of the
-    same wire, at their own efficiency, which is lower beside reads; rows that are opened for a short piece.
+    as the fullest of its own (drawn, by a sequence); fills of which some are quick and some slow, so that SMs which wait
+    for unlike tiles fall out of step; writes take their share of the same wire, at their own efficiency, which is lower
+    beside reads; rows that are opened for a short piece.
     Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the
     mean); that SMs which ask for one tile together draw it together (the first draws all of it), which addresses share a
     channel, and banks, how far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait
@@ -301,26 +301,23 @@ class Hbm(Component):
         return mean * (below + (step - low) * (above - below) - idle)
 
     def waits(
-        self, num_rows: float, num_bytes: float, over_cycles: float, *, are_apart: bool, is_tile: bool
+        self, num_rows: float, num_bytes: float, over_cycles: float, *, are_apart: bool
     ) -> tuple[float, float]:
         """(by how much the last of ``num_rows`` is late as it waits for a refresh, of ``num_bytes`` for a channel).
 
-        The first is a mean, the second is drawn; tiles of many rows, which SMs share, have its mean, too, as
-        :meth:`spread_cycles` says how far they lie apart where memory is idle. ``over_cycles`` as of
-        :meth:`refresh_cycles`, ``are_apart`` of :meth:`uneven_cycles`.
+        The first is a mean, the second is drawn. ``over_cycles`` as of :meth:`refresh_cycles`, ``are_apart`` of
+        :meth:`uneven_cycles`.
         """
         self._num_waits += 1
         refreshed = self.refresh_cycles(num_rows, over_cycles)
-        if is_tile:
-            return refreshed, self.uneven_cycles(num_bytes, None, are_apart=are_apart)
         return refreshed, self.uneven_cycles(num_bytes, self._num_waits * PLASTIC % 1.0, are_apart=are_apart)
 
-    def uneven_cycles(self, num_bytes: float, place: float | None, *, are_apart: bool) -> float:
+    def uneven_cycles(self, num_bytes: float, place: float, *, are_apart: bool) -> float:
         """How much later than with even channels the last of ``num_bytes`` comes that are asked for now.
 
         What waits lies in channels as if each part of it had drawn one: the parts of each have their mean as variance. A
         request waits for the fullest of those that it has parts in, where a part ``place`` of all requests like it waits
-        less; None: their mean. Bytes side by side take channels more evenly than those that lie apart.
+        less. Bytes side by side take channels more evenly than those that lie apart.
         """
         if not self._channel_cycles or place == 0.0:
             return 0.0
@@ -328,8 +325,6 @@ class Hbm(Component):
         if not are_apart:
             parts *= self.spec.side_by_side_fraction
         num = max(1.0, num_bytes / self.spec.channel_bytes)
-        if place is None:
-            return self._channel_cycles * sqrt(parts) * most_of(min(MOST_LINES, round(num)))
         return self._channel_cycles * sqrt(parts) * max(0.0, STANDARD.inv_cdf(float(place ** (1.0 / num))))
 
     def _lately(self, num_bytes: float) -> float:

@@ -301,9 +301,7 @@ class L2(Component):
         num_rows = max(request.num_rows * share, num_bytes / hbm.spec.refresh_bytes, 1.0)
         piece_bytes = self._piece_bytes_of(request.tensor)
         are_apart = request.num_rows > 1.0 or piece_bytes > 0
-        refreshed, uneven = hbm.waits(
-            num_rows, paid, num_bytes / hbm.wire.alone, are_apart=are_apart, is_tile=request.num_rows >= FEW_ROWS
-        )
+        refreshed, uneven = hbm.waits(num_rows, paid, num_bytes / hbm.wire.alone, are_apart=are_apart)
         if num_rows < FEW_ROWS:
             num_parts = max(request.num_rows * share, paid / SIDE_BYTES, 1.0)
             queued = max(0.0, hbm.queue_cycles(num_parts) - max(refreshed, far))
