@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpusim import Buffer, GemmParams, Launch, Mbarrier, WarpRole, simulate
 from gpusim.machine.config import load_gpu
 from gpusim.workload import ops
-from gpusim.workload.launch import RoleContext
+from gpusim.workload.launch import Footprint, RoleContext
 
 TOY = load_gpu("toy")
 TILE_BYTES, NUM_STEPS = 8192, 8
@@ -46,6 +47,49 @@ def test_every_second_tile_is_there_already_and_memory_gives_no_more() -> None:
     for first, second in zip(pairs[::2], pairs[1::2], strict=True):
         assert second < first - 0.5 * TOY.hbm.latency_ns  # toy: a cycle is no longer than a nanosecond
     assert counted[READ] == counted_alone[READ] == NUM_STEPS * TILE_BYTES
+
+
+@pytest.mark.parametrize("unasked", [None, 0.0, 0.25, 0.75])
+def test_what_nobody_asked_for_is_missed_and_in_no_hit_rate(unasked: float | None) -> None:
+    """Eight tiles of 256 sectors, each read once, cold: without neighbours that come along nothing is found."""
+
+    def program(cta: RoleContext) -> Iterator[Any]:
+        for step in range(NUM_STEPS):
+            yield ops.MbarrierArriveExpectTx("full", 0, TILE_BYTES)
+            yield ops.TmaLoad("A", (0, step), TILE_BYTES, TILE_BYTES, 64, "ring", 0, "full")
+            yield ops.MbarrierWait("full", 0, step & 1)
+
+    launch = Launch(
+        kernel="walk", num_ctas=1, num_tiles=1, roles=(WarpRole(name="loader", num_warps=1, program=program),),
+        buffers=(Buffer(name="ring", stage_bytes=TILE_BYTES),), mbarriers=(Mbarrier(name="full", num_arrivals=1),),
+        footprints=(Footprint(
+            tensor="A", access="read", panel_of=np.zeros_like, panel_bytes=lambda tiles: 0 * tiles + NUM_STEPS * TILE_BYTES,
+            num_steps=NUM_STEPS, unasked=None if unasked is None else lambda block_bytes: unasked,
+        ),),
+    )  # fmt: skip
+    counters = simulate(launch, TOY, clock="max").counters
+    assert counters["lts__t_sectors_srcunit_tex_lookup_miss.sum"] == NUM_STEPS * TILE_BYTES / 32
+    assert counters["lts__t_sector_hit_rate.pct"] == pytest.approx(100.0 * (unasked or 0.0))
+
+
+def unasked_of(which: int = 0, **options: Any) -> float:
+    """Of A or B of a GEMM, what comes beside what is asked for where L2 takes 64 bytes at least."""
+    params = {"m": 1024, "n": 1024, "k": 1024, "tile": "128x128x64", **options}
+    found = GemmParams.model_validate(params).launch(load_gpu("h200_sxm")).footprints[which].unasked
+    assert found is not None
+    return found(64)
+
+
+def test_copies_of_part_of_a_line_bring_the_rest_of_it() -> None:
+    by_warps = {"copy": "cp_async", "math": "mma_sync", "schedule": "multistage"}
+    assert unasked_of() == unasked_of(1) == 0.0
+    assert unasked_of(tile="128x128x32", **by_warps) == 0.0  # 64 bytes, as L2 takes anyway
+    assert unasked_of(tile="128x128x32", fetch_bytes=128, **by_warps) == 0.5
+    # rows of 16 lines and 32 bytes: lines begin 0, 32, 64 and 96 bytes into a box, which brings so much of its last one
+    assert unasked_of(k=1040) == pytest.approx((0 + 96 + 64 + 32) / 4 / 128, abs=0.02)
+    # rows of N: tiles of 192 elements are whole lines, those of 96 come in boxes of half a line
+    assert unasked_of(1, layout="tt", n=960, tile="128x192x64") == 0.0
+    assert unasked_of(1, layout="tt", n=960, tile="128x96x64") == 0.5
 
 
 def cycles(k: int, fetch_bytes: int | None) -> float:

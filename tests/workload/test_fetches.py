@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusim.errors import LayoutError
-from gpusim.workload.fetches import Fetches, fetches, row_fetches
+from gpusim.workload.fetches import Fetches, fetches, row_fetches, unasked_fraction
 
 ROW = 16 * np.arange(8)
 
@@ -85,3 +85,32 @@ def test_what_is_no_chunk_is_refused() -> None:
         fetches(ROW + 8, ROW)
     with pytest.raises(LayoutError, match="as many of both"):
         fetches(ROW, ROW[:4])
+
+
+# ---------------------------------------------------------------------- what comes beside what is asked for
+
+
+@given(
+    begins=st.lists(st.integers(0, 40).map(lambda sector: 32 * sector), min_size=1, max_size=4),
+    pieces=st.lists(st.integers(1, 12).map(lambda sectors: 32 * sectors), min_size=1, max_size=6),
+    block_bytes=st.sampled_from((32, 64, 128)),
+)  # fmt: skip
+def test_who_asks_first_for_any_of_a_block_brings_the_rest(begins: list[int], pieces: list[int], block_bytes: int) -> None:
+    """Rows far apart, piece by piece: a block is fetched by the first piece that wants any of it."""
+    edges = np.concatenate(([0], np.cumsum(pieces)))
+    starts = sorted({begin % block_bytes for begin in begins})
+    fetched, unasked = 0, 0
+    for begin in starts:
+        there: set[int] = set()
+        for first, end in zip((begin + edges[:-1]).tolist(), (begin + edges[1:]).tolist(), strict=True):
+            for block in range(first // block_bytes, (end - 1) // block_bytes + 1):
+                if block not in there:
+                    there.add(block)
+                    wanted = min(end, (block + 1) * block_bytes) - max(first, block * block_bytes)
+                    fetched, unasked = fetched + block_bytes, unasked + block_bytes - wanted
+    assert unasked_fraction(np.array(begins), edges, block_bytes) == pytest.approx(unasked / fetched)
+
+
+def test_pieces_that_fill_their_blocks_bring_nothing_unasked() -> None:
+    assert unasked_fraction(np.array([0, 128]), np.arange(0, 1025, 128), 128) == 0.0
+    assert unasked_fraction(np.array([48]), np.array([0, 16]), 32) == 0.0  # half a sector is a sector
