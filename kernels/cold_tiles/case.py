@@ -154,6 +154,15 @@ def counted(seed: int) -> list[Config]:
     ]  # fmt: skip
 
 
+def counted_wide(seed: int) -> list[Config]:
+    """The same where all share one or two tiles of B, as a product of few rows does, or where sixteen do."""
+    del seed
+    return [
+        by_tma(pattern, 8192, stages, rows, source) for source in ("memory", "l2") for pattern in ("wide_1", "wide_2", "wide_8")
+        for rows, stages in ((64, 2), (64, 6), (128, 1), (128, 2), (128, 4))
+    ]  # fmt: skip
+
+
 class Grid(NamedTuple):
     """Whose tiles are whose."""
 
@@ -459,6 +468,7 @@ CASE = Case(
         "by_warps": Group(configs=by_warps, rank=2, least_capability=HOPPER),
         "by_warps_warm": Group(configs=by_warps_warm, rank=3, least_capability=HOPPER),
         "counted": Group(configs=counted, metrics=METRICS, rank=4, least_capability=HOPPER),
+        "counted_wide": Group(configs=counted_wide, metrics=METRICS, rank=4, least_capability=HOPPER),
     },
     launch=launch,
     check=check,
