@@ -158,7 +158,8 @@ def counted_wide(seed: int) -> list[Config]:
     """The same where all share one or two tiles of B, as a product of few rows does, or where sixteen do."""
     del seed
     return [
-        by_tma(pattern, 8192, stages, rows, source) for source in ("memory", "l2") for pattern in ("wide_1", "wide_2", "wide_8")
+        by_tma(pattern, 8192, stages, rows, source) for source in ("memory", "l2")
+        for pattern in ("wide_1", "wide_2", "wide_8")
         for rows, stages in ((64, 2), (64, 6), (128, 1), (128, 2), (128, 4))
     ]  # fmt: skip
 
