@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from gpusim.kernel_models.streams import IntArray, TileGrid, check_grid, shared_
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
+from gpusim.workload.fetches import unasked_fraction
 from gpusim.workload.global_access import global_access
 from gpusim.workload.launch import Buffer, Footprint, Launch, RoleContext, Target, WarpRole
 
@@ -31,6 +32,8 @@ IN_LOOP = {"naive": 13, "coalesced": 13, "tiled": 8}
 """Integer instructions of a thread until its first load, and of a turn of its loop. Source: SASS of
 kernels/sgemm_naive, sm_90a, as of what follows."""
 REGISTERS = 32
+MOST_PIECES = 64
+"""Of a row that are looked at for what comes beside them."""
 
 Extent = Annotated[int, Field(ge=1, le=1 << 20)]
 
@@ -218,13 +221,22 @@ def _operands(params: SgemmNaiveParams) -> tuple[Footprint, Footprint]:
         return np.asarray(np.minimum(TILE, params.n - tiles % grid.num_x * TILE) * row_bytes)
 
     num_steps = params.k // params.step
+    of_a = TILE * WORD_BYTES if params.way == "tiled" else SECTOR_BYTES  # what a warp asks for side by side
+    of_b = SECTOR_BYTES if params.way == "naive" else TILE * WORD_BYTES
     return (
         Footprint(
             tensor="A", access="read", panel_of=lambda tiles: tiles // grid.num_x, panel_bytes=bytes_of_a,
-            num_steps=num_steps,
+            num_steps=num_steps, unasked=partial(_unasked, row_bytes, of_a),
         ),
         Footprint(
             tensor="B", access="read", panel_of=lambda tiles: tiles % grid.num_x, panel_bytes=bytes_of_b,
-            num_steps=num_steps,
+            num_steps=num_steps, unasked=partial(_unasked, params.n * WORD_BYTES, of_b),
         ),
     )
+
+
+def _unasked(row_bytes: int, piece_bytes: int, block_bytes: int) -> float:
+    """What comes beside pieces of rows that lie one behind the other, of all that comes: see ``Footprint``."""
+    end = min(row_bytes, MOST_PIECES * piece_bytes)
+    edges = np.unique(np.minimum(np.arange(0, end + piece_bytes, piece_bytes), end))
+    return unasked_fraction(np.arange(LINE_BYTES) * row_bytes, edges, block_bytes)
