@@ -64,7 +64,7 @@ class XbarCounters(Counters):
     asked_bytes: float = 0.0
     """Bytes of the reads that were simulated, each counted once, and of those that they stand for."""
     passed_bytes: float = 0.0
-    """Of these, those of which it is known what the slices served: all in the end, without what still waits for its port."""
+    """Of these, without what still waits for its port: in the end all."""
     served_bytes: float = 0.0
     """Of these, what the slices served: merged requests and further receivers of a multicast ride along."""
     carried_bytes: float = 0.0
