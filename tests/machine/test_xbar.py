@@ -203,3 +203,21 @@ def test_bulk_copies_of_a_larger_gpc_get_less_and_lone_pairs_no_turn_of_their_ow
     shares = {port.link.num_live: port.link.bulk_share for port in xbar.ports}
     assert shares[16] / shares[18] == pytest.approx(18 / 16)
     assert {port.link.num_live for port in xbar.ports} == {16, 18}
+
+
+def test_what_waits_for_its_port_is_told_with_what_merged_of_it() -> None:
+    """Four tiles at once, one port: each is asked for at once, and told as it begins to pass, all of it read then."""
+    env = simpy.Environment()
+    machine = Machine(
+        env, GPU, Clock(sm_mhz=GPU.clock.max_mhz),
+        LruResidency(side_bytes=GPU.l2_sides.side_bytes, num_sides=GPU.l2_sides.num, is_warm=True),
+        cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
+    )  # fmt: skip
+    xbar, seen = machine.xbar, []
+    for step in range(4):
+        xbar.read(request_of(0, (0, step), 0.0), lambda cycle: seen.append(xbar.asked))
+    assert xbar.counters.asked_bytes == 4 * REQUEST_BYTES
+    assert xbar.asked[:2] == (REQUEST_BYTES, REQUEST_BYTES)
+    env.run(until=UNTIL)
+    assert all(passed == served for passed, served, _ in seen)
+    assert xbar.asked[0] == xbar.counters.asked_bytes
