@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
+from math import sqrt
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gpusim.errors import HazardError, LaunchError
@@ -88,9 +89,9 @@ class Role:
     """The warps of one role of one CTA, in lockstep. Implements ``workload.launch.RoleContext``."""
 
     __slots__ = (
-        "all_fenced_at", "arrives_far_at", "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open",
+        "all_fenced_at", "arrives_far_at", "asked_bytes", "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open",
         "copies_until", "count", "cp_groups", "cp_open", "cta", "delivered_at", "engine", "env", "handlers", "is_done",
-        "iteration_weight", "last_store", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "op",
+        "iteration_weight", "last_store", "late_cycles", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "op",
         "partly", "passed_bytes", "queued_stores", "record", "registers", "sections", "send", "sm", "spec", "stored_at", "t",
         "tile_loop", "totals", "turn_weight", "wait_state", "wave", "wgmma_groups", "wgmma_open",
         "wgmma_through",
@@ -128,6 +129,10 @@ class Role:
         """When the last of its stores to shared memory goes in."""
         self.delivered_at = 0.0
         """When a middle warp's registers of that one have been read; conflicts may be served yet."""
+        self.asked_bytes = 0.0
+        """Of loads since it last used one."""
+        self.late_cycles = 0.0
+        """By how much the last of its warps is behind the cursor, since they met."""
         self.all_fenced_at = 0.0
         """When the last of its warps has a proxy fence behind it; the cursor is the first's."""
         self.registers = engine.launch.registers_per_thread
@@ -202,6 +207,22 @@ class Role:
         else:
             self.spend(ISSUE, self.t + num_cycles)
 
+    def meet(self) -> None:
+        """All its warps are waited for, the last of them, too."""
+        if self.late_cycles:
+            late, self.late_cycles = self.late_cycles, 0.0
+            self.spend(WarpState.LONG_SCOREBOARD, self.t + late)
+
+    def fall_behind(self, before_cycles: float, late_cycles: float) -> None:
+        """Most warps use a load now; the last one's data come later: which that is, each load draws anew.
+
+        ``before_cycles``: by how much the last was behind when it asked.
+        """
+        if late_cycles > 0.0:
+            late = sqrt(before_cycles * before_cycles + late_cycles * late_cycles * self.iteration_weight)
+            if late > self.late_cycles:
+                self.late_cycles = late
+
     def block(self, state: WarpState, what: str | ops.MbarrierWait) -> Role:
         """Give up the processor until somebody calls :meth:`fire`, once."""
         self.wait_state = state
@@ -266,6 +287,7 @@ class Role:
             if "numpy" not in str(error):
                 raise
             raise LaunchError(f"{self.who()}: {error}: an op's numbers are Python's own, int(...) or float(...)") from error
+        self.meet()
         self.is_done = True
         self.engine.role_ended(self)
 

@@ -300,23 +300,13 @@ class Hbm(Component):
         idle, below, above = waits
         return mean * (below + (step - low) * (above - below) - idle)
 
-    def waits(
-        self, num_rows: float, num_bytes: float, over_cycles: float, *, are_apart: bool, is_tile: bool
-    ) -> tuple[float, float]:
-        """(by how much the last of ``num_rows`` is late as it waits for a refresh, of ``num_bytes`` for a channel).
-
-        The first is a mean, the second is drawn; tiles of many rows, which SMs share, have its mean, too, as
-        :meth:`spread_cycles` says how far they lie apart where memory is idle. ``over_cycles`` as of
-        :meth:`refresh_cycles`, ``are_apart`` of :meth:`uneven_cycles`.
-        """
+    def draw(self) -> float:
+        """Which part of all requests like the next one waits less at its channels, by a sequence."""
         self._num_waits += 1
-        refreshed = self.refresh_cycles(num_rows, over_cycles)
-        if is_tile:
-            return refreshed, self.uneven_cycles(num_bytes, None, are_apart=are_apart)
-        return refreshed, self.uneven_cycles(num_bytes, self._num_waits * PLASTIC % 1.0, are_apart=are_apart)
+        return self._num_waits * PLASTIC % 1.0
 
-    def uneven_cycles(self, num_bytes: float, place: float | None, *, are_apart: bool) -> float:
-        """How much later than with even channels the last of ``num_bytes`` comes that are asked for now.
+    def uneven_cycles(self, num_bytes: float, place: float | None, *, are_apart: bool, part_bytes: float = 0.0) -> float:
+        """How much later than with even channels the last of ``num_bytes`` comes, or of ``part_bytes`` of them.
 
         What waits lies in channels as if each part of it had drawn one: the parts of each have their mean as variance. A
         request waits for the fullest of those that it has parts in, where a part ``place`` of all requests like it waits
@@ -327,7 +317,7 @@ class Hbm(Component):
         parts = (self._pending_bytes + num_bytes) / self._per_channel
         if not are_apart:
             parts *= self.spec.side_by_side_fraction
-        num = max(1.0, num_bytes / self.spec.channel_bytes)
+        num = max(1.0, (part_bytes or num_bytes) / self.spec.channel_bytes)
         if place is None:
             return self._channel_cycles * sqrt(parts) * most_of(min(MOST_LINES, round(num)))
         return self._channel_cycles * sqrt(parts) * max(0.0, STANDARD.inv_cdf(float(place ** (1.0 / num))))

@@ -84,6 +84,11 @@ StoreKind = Literal["st", "atom", "red"]
 """Which instruction stores."""
 
 
+Waits = tuple[float, float, float]
+"""Cycles that a line waits in its queue, from when it could pass; at a channel that is fuller than others, from when the last
+byte has; for a refresh, from there."""
+
+
 class Residency(Protocol):
     """Says which reads find nothing in L2. See ``machine/memory/residency.py``."""
 
@@ -115,8 +120,8 @@ class TileState:
         """Cycle at which the fill is in L2; None while that is not known."""
         self.began_at = 0.0
         """Cycle at which the first byte of its fill passed HBM's wire."""
-        self.waiting: list[tuple[float, float, Done]] = []
-        """(cycle at which the port would let it pass, latency from there, whom to tell)."""
+        self.waiting: list[tuple[float, float, Done, MemoryRequest | None]] = []
+        """(cycle at which the port would let it pass, latency from there, whom to tell, whose warps wait for a part each)."""
         self.asked: dict[int, tuple[float, float, float, object]] = {}
         """For each merge group who asked for it last: what the slices have moved (``SharedPipe.moved``) as its first line
         passes and as its last one does, how many are served with a line of it, on average, and through whose port."""
@@ -297,29 +302,45 @@ class L2(Component):
             self.counters.unplanned_miss_bytes += num_bytes * request.num_alike
         paid = num_bytes * self._fetch_scales.get(request.tensor, 1.0)
         hbm = self.hbm
-        far = self.hit_latency_cycles - self._mean_latency_cycles if request.num_bytes > SIDE_BYTES else 0.0
-        num_rows = max(request.num_rows * share, num_bytes / hbm.spec.refresh_bytes, 1.0)
         piece_bytes = self._piece_bytes_of(request.tensor)
+        num_rows = max(request.num_rows * share, num_bytes / hbm.spec.refresh_bytes, 1.0)
         are_apart = request.num_rows > 1.0 or piece_bytes > 0
-        refreshed, uneven = hbm.waits(
-            num_rows, paid, num_bytes / hbm.wire.alone, are_apart=are_apart, is_tile=request.num_rows >= FEW_ROWS
-        )
-        if num_rows < FEW_ROWS:
-            num_parts = max(request.num_rows * share, paid / SIDE_BYTES, 1.0)
-            queued = max(0.0, hbm.queue_cycles(num_parts) - max(refreshed, far))
-        else:
-            queued = hbm.busy_cycles(num_rows)
-        # the lines that are far, that wait for a refresh and that find long queues are seldom the same
-        waits = max(0.0, refreshed - far) if far else refreshed
-        if far and num_rows >= FEW_ROWS:
-            waits += hbm.spread_cycles()
-        earliest = request.issued_at + paid / hbm.wire.alone + queued
-        uneven = hypot(uneven, refreshed) - refreshed  # the fullest channel seldom is where a refresh takes longest
-        done = _Filled(tile, earliest, uneven, hbm.latency_cycles + waits)
+        place = hbm.draw() if request.num_rows < FEW_ROWS else None  # tiles of many rows, which SMs share, have the mean
+        is_many = request.num_bytes > SIDE_BYTES
+        spread = hbm.spread_cycles() if is_many and num_rows >= FEW_ROWS else 0.0
+        together, parts = request.num_together, request.num_warps
+        waits = self._waits(num_rows * together, paid, are_apart=are_apart, is_many=is_many, place=place)
+        of_part = waits
+        if parts > 1:
+            of_part = self._waits(
+                max(1.0, num_rows / parts) * together, paid, are_apart=are_apart, is_many=is_many, place=None,
+                part_bytes=paid / parts * together,
+            )
+        at = request.issued_at + paid / hbm.wire.alone
+        done = _Filled(tile, at, waits, of_part, hbm.latency_cycles + spread)
         hbm.fill(
             paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
             piece_bytes=piece_bytes, share=self._fill_scale(request),
         )
+
+    def _waits(
+        self, num_rows: float, num_bytes: float, *, are_apart: bool, is_many: bool, place: float | None,
+        part_bytes: float = 0.0,
+    ) -> Waits:
+        """What the last of ``num_rows`` waits for, which are ``num_bytes`` or the ``part_bytes`` that one warp waits for."""
+        hbm = self.hbm
+        far = self.hit_latency_cycles - self._mean_latency_cycles if is_many else 0.0
+        waited = part_bytes or num_bytes
+        refreshed = hbm.refresh_cycles(num_rows, waited / hbm.wire.alone)
+        uneven = hbm.uneven_cycles(num_bytes, place, are_apart=are_apart, part_bytes=waited)
+        if num_rows < FEW_ROWS:
+            lines = max(num_rows, waited / SIDE_BYTES, 1.0)
+            queued = max(0.0, hbm.queue_cycles(lines) - max(refreshed, far))
+        else:
+            queued = hbm.busy_cycles(num_rows)
+        # the lines that are far, that wait for a refresh and that find long queues are seldom the same, and
+        # the fullest channel seldom is where a refresh takes longest
+        return queued, hypot(uneven, refreshed) - refreshed, max(0.0, refreshed - far)
 
     def _fill_scale(self, request: MemoryRequest) -> float:
         """The part of a fill's bytes that is paid for."""
@@ -424,15 +445,19 @@ class _WrittenBack:
 
 
 class _Filled:
-    """What happens when a fill's last byte has passed the HBM wire, ``uneven_cycles`` later, ``earliest`` or later."""
+    """What happens when a fill's last byte has passed the HBM wire, and what the last of its lines waits for besides.
 
-    __slots__ = ("_began", "_earliest", "_latency", "_tile", "_uneven")
+    Warps that wait for a part each have theirs when its lines are there, but for the last.
+    """
 
-    def __init__(self, tile: TileState, earliest: float, uneven_cycles: float, latency_cycles: float) -> None:
+    __slots__ = ("_began", "_earliest", "_latency", "_of_part", "_tile", "_waits")
+
+    def __init__(self, tile: TileState, earliest: float, waits: Waits, of_part: Waits, latency_cycles: float) -> None:
         self._began = 0.0
         self._tile = tile
         self._earliest = earliest
-        self._uneven = uneven_cycles
+        self._waits = waits
+        self._of_part = of_part
         self._latency = latency_cycles
 
     def begun(self, cycle: float) -> None:
@@ -440,17 +465,24 @@ class _Filled:
         self._began = cycle
         self._tile.began_at = cycle
 
+    def _come_at(self, cycle: float, crossed_at: float, waits: Waits) -> float:
+        queued, uneven, refreshed = waits
+        return max(cycle + uneven, self._earliest + queued, crossed_at) + refreshed + self._latency
+
     def __call__(self, cycle: float) -> None:
         tile = self._tile
-        come_at = cycle + self._uneven
-        if come_at < self._earliest:
-            come_at = self._earliest
+        crossed_at = 0.0
         for link, num_bytes, num_sms in tile.crossings:  # lines cross as they come
             tile.copied_at = link.reserve_alike(num_bytes, num_sms, at_cycle=self._began)
-            if tile.copied_at > come_at:
-                come_at = tile.copied_at
+            if tile.copied_at > crossed_at:
+                crossed_at = tile.copied_at
         tile.crossings.clear()
-        tile.done_at = done_at = come_at + self._latency
+        tile.done_at = done_at = self._come_at(cycle, crossed_at, self._waits)
+        part_at = min(done_at, self._come_at(cycle, crossed_at, self._of_part))
         waiting, tile.waiting = tile.waiting, []
-        for ready_at, latency, done in waiting:
-            done((ready_at if ready_at > done_at else done_at) + latency)
+        for ready_at, latency, done, by_warps in waiting:
+            come_at = ready_at if ready_at > done_at else done_at
+            if by_warps is not None:
+                last_at, come_at = come_at, max(ready_at, part_at)
+                by_warps.late_cycles = last_at - come_at
+            done(come_at + latency)
