@@ -91,10 +91,10 @@ class Role:
     __slots__ = (
         "all_fenced_at", "arrives_far_at", "asked_bytes", "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open",
         "copies_until", "count", "cp_groups", "cp_open", "cta", "delivered_at", "engine", "env", "handlers", "is_done",
-        "iteration_weight", "last_store", "late_cycles", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "op",
+        "iteration_weight", "last_store", "late_cycles", "loops", "mma_done", "must_retry", "num_meetings", "num_warpgroups", "num_warps", "op",
         "partly", "passed_bytes", "queued_stores", "record", "registers", "sections", "send", "sm", "spec", "stored_at", "t",
         "tile_loop", "totals", "turn_weight", "wait_state", "wave", "wgmma_groups", "wgmma_open",
-        "wgmma_through",
+        "wgmma_through", "worked_before",
     )
 
     def __init__(self, engine: Engine, cta: Cta, spec: WarpRole, start_cycle: float, created_cycle: float) -> None:
@@ -129,6 +129,9 @@ class Role:
         """When the last of its stores to shared memory goes in."""
         self.delivered_at = 0.0
         """When a middle warp's registers of that one have been read; conflicts may be served yet."""
+        self.worked_before = 0.0
+        """Cycles of shared work when it fell behind."""
+        self.num_meetings = 0
         self.asked_bytes = 0.0
         """Of loads since it last used one."""
         self.late_cycles = 0.0
@@ -210,18 +213,27 @@ class Role:
     def meet(self) -> None:
         """All its warps are waited for, the last of them, too."""
         if self.late_cycles:
-            late, self.late_cycles = self.late_cycles, 0.0
-            self.spend(WarpState.LONG_SCOREBOARD, self.t + late)
+            late, self.late_cycles = self.late_cycles - (self._worked() - self.worked_before), 0.0
+            self.num_meetings += 1
+            if late > 0.0:
+                self.spend(WarpState.LONG_SCOREBOARD, self.t + late)
 
-    def fall_behind(self, before_cycles: float, late_cycles: float) -> None:
+    def _worked(self) -> float:
+        """Cycles so far in which its warps took turns at what they share: who is late finds that free."""
+        totals = self.totals
+        return (totals[WarpState.ISSUE] + totals[WarpState.LSU] + totals[WarpState.MATH_PIPE]) / self.count
+
+    def fall_behind(self, before_cycles: float, late_cycles: float, num_meetings: int) -> None:
         """Most warps use a load now; the last one's data come later: which that is, each load draws anew.
 
-        ``before_cycles``: by how much the last was behind when it asked.
+        ``before_cycles``: by how much the last was behind when it asked, if they have not met since.
         """
         if late_cycles > 0.0:
-            late = sqrt(before_cycles * before_cycles + late_cycles * late_cycles * self.iteration_weight)
-            if late > self.late_cycles:
-                self.late_cycles = late
+            worked = self._worked()
+            still = max(0.0, self.late_cycles - (worked - self.worked_before))
+            before = min(before_cycles, still) if num_meetings == self.num_meetings else 0.0
+            late = sqrt(before * before + late_cycles * late_cycles * self.iteration_weight)
+            self.late_cycles, self.worked_before = max(late, still), worked
 
     def block(self, state: WarpState, what: str | ops.MbarrierWait) -> Role:
         """Give up the processor until somebody calls :meth:`fire`, once."""

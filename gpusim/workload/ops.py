@@ -33,7 +33,7 @@ class Token:
     ``ready_cycle`` is None while nobody knows when that will be.
     """
 
-    __slots__ = ("is_long", "late_before", "late_cycles", "on_ready", "ready_cycle")
+    __slots__ = ("is_long", "late_before", "late_cycles", "num_meetings", "on_ready", "ready_cycle")
 
     def __init__(self, *, is_long: bool) -> None:
         """A pending result; ``is_long`` tells a load from memory (long scoreboard) from one from shared memory."""
@@ -41,7 +41,9 @@ class Token:
         self.is_long = is_long
         self.on_ready: object | None = None
         self.late_before = self.late_cycles = 0.0
-        """By how much the last warp of the role was behind its first ones when it asked, and how much later its part comes."""
+        """By how much the role's last warp was behind when it asked, and how much later its part comes."""
+        self.num_meetings = 0
+        """How often the role's warps had met."""
 
 
 # ---------------------------------------------------------------------------------------------- global memory

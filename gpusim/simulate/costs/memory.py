@@ -38,7 +38,7 @@ def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
         sm.smem.pass_global(of_stage, at_cycle=role.t, weight=role.count)
     role.spend(WarpState.LSU, max(role.t, end - sm.l1.spec.queue_cycles))
     token = ops.Token(is_long=True)
-    token.late_before = role.late_cycles
+    token.late_before, token.num_meetings = role.late_cycles, role.num_meetings
     request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=None if op.allocates_in_l1 else first)
     request.num_warps = role.num_warps
     role.asked_bytes += request.num_bytes
@@ -202,7 +202,7 @@ def use(role: Role, op: ops.Use) -> Pause:
     if token.ready_cycle is not None:
         role.spend(state, token.ready_cycle)
         if token.late_cycles:
-            role.fall_behind(token.late_before, token.late_cycles - (role.t - token.ready_cycle))
+            role.fall_behind(token.late_before, token.late_cycles - (role.t - token.ready_cycle), token.num_meetings)
         return None
     wake = role.block(state, "a load")
     token.on_ready = UseReady(role, wake, token)
@@ -363,7 +363,7 @@ class UseReady(Resume):
         """The data are there, the last warp's some time later."""
         token, role = self._token, self._role
         if token.late_cycles:
-            role.fall_behind(token.late_before, token.late_cycles - max(0.0, role.t - cycle))
+            role.fall_behind(token.late_before, token.late_cycles - max(0.0, role.t - cycle), token.num_meetings)
         super().__call__(cycle)
 
 
