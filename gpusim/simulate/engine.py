@@ -97,6 +97,7 @@ class Engine:
             ctas_per_sm=self.occupancy.ctas_per_sm, smem_bytes_per_sm=launch.smem_bytes * self.occupancy.ctas_per_sm,
             num_ctas=self.num_to_run, fill_scales=sample.fill_scales, fetch_scales=uses.fetch_scales, alike=self.alike,
             piece_bytes={item.tensor: item.piece_bytes for item in launch.footprints if item.piece_bytes},
+            piece_strides={item.tensor: item.piece_stride_bytes for item in launch.footprints if item.piece_stride_bytes},
             tensor_maps=launch.tensor_maps, is_warm=is_warm,
         )
         self.recorded_sms = (

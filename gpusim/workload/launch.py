@@ -152,6 +152,8 @@ class Footprint:
     piece_bytes: int = 0
     """Where a tile touches pieces of memory that lie apart, and the tile after it does not go on where they end: how many
     bytes lie side by side. 0: tile after tile, one byte after the other."""
+    piece_stride_bytes: int = 0
+    """Bytes from where such a piece begins to where the next one does, where that is always as much. 0: they lie anywhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -324,6 +324,8 @@ def twin(config: Config, *, is_empty: bool = False) -> Launch:
                 tensor="in", access="read", panel_of=same,
                 panel_bytes=lambda tiles: np.full_like(tiles, share * VECTOR_BYTES), num_steps=len(rounds),
                 piece_bytes=chunk,
+                piece_stride_bytes=int(config["region_mib"]) * 1024 // int(config["total_kib"]) * chunk
+                if config["place"] == EVEN else 0,
             ),
         ),
     )  # fmt: skip

@@ -164,13 +164,14 @@ class L2(Component):
     def __init__(
         self, spec: L2Spec, *, hbm: Hbm, residency: Residency, side_shares: Sequence[float] = (1.0,),
         fill_scales: Mapping[str, Sequence[float]] | None = None, fetch_scales: Mapping[str, float] | None = None,
-        piece_bytes: Mapping[str, int] | None = None,
+        piece_bytes: Mapping[str, int] | None = None, piece_strides: Mapping[str, int] | None = None,
     ) -> None:
         """``residency`` says what misses; ``hbm`` is the level below; ``side_shares``: the SMs of each side, of all.
 
         ``fill_scales``: for each tensor and wave the part of a fill's bytes that is paid for, where only a sample of the SMs
         is simulated and others would have asked first. ``fetch_scales``: what memory gives for a byte that is asked for,
-        where that is more than the byte. ``piece_bytes``: of tensors that are touched in pieces, as in ``Footprint``.
+        where that is more than the byte. ``piece_bytes``: of tensors that are touched in pieces, as in ``Footprint``;
+        ``piece_strides``: of those whose pieces lie at equal distances.
         """
         self.spec = spec
         self.counters = L2Counters()
@@ -183,6 +184,7 @@ class L2(Component):
         self._fill_scales = fill_scales or {}
         self._fetch_scales = fetch_scales or {}
         self._piece_bytes = piece_bytes or {}
+        self._piece_strides = piece_strides or {}
         self._tiles: dict[tuple[str, Hashable], TileState] = {}
         self._backlog_bytes = 0.0
         self._num_draws = 0
@@ -304,7 +306,7 @@ class L2(Component):
         hbm = self.hbm
         piece_bytes = self._piece_bytes_of(request.tensor)
         num_rows = max(request.num_rows * share, num_bytes / hbm.spec.refresh_bytes, 1.0)
-        are_apart = request.num_rows > 1.0 or piece_bytes > 0
+        are_apart = request.num_rows > 1.0 or (piece_bytes > 0 and self._are_anywhere(request.tensor))
         place = hbm.draw() if request.num_rows < FEW_ROWS else None  # tiles of many rows, which SMs share, have the mean
         is_many = request.num_bytes > SIDE_BYTES
         spread = hbm.spread_cycles() if is_many and num_rows >= FEW_ROWS else 0.0
@@ -346,6 +348,11 @@ class L2(Component):
         """The part of a fill's bytes that is paid for."""
         scales = self._fill_scales.get(request.tensor)
         return 1.0 if scales is None else scales[min(request.wave, len(scales) - 1)]
+
+    def _are_anywhere(self, tensor: str) -> bool:
+        """Whether pieces leave out what lies in one channel: nearer ones take all channels in turn, as a run does."""
+        stride = self._piece_strides.get(tensor, 0)
+        return not stride or stride > self.hbm.spec.channel_bytes
 
     def _piece_bytes_of(self, tensor: str) -> int:
         """Of memory's pieces, which are no shorter than what it gives at least; 0: side by side."""
