@@ -101,9 +101,9 @@ class Machine:
         """Build all SMs.
 
         ``smem_bytes_per_sm`` is what the launch takes of the unified L1, ``num_ctas`` its grid; ``fill_scales``,
-        ``fetch_scales``, ``piece_bytes`` and ``piece_strides`` as in L2; ``alike``: the SMs that are simulated, and for how many each of
-        them stands; all, if not told; ``tensor_maps``: those that SMs fetch at their first use, out of L2 where it
-        ``is_warm``.
+        ``fetch_scales``, ``piece_bytes`` and ``piece_strides`` as in L2; ``alike``: the SMs that are simulated, and for how
+        many each of them stands; all, if not told; ``tensor_maps``: those that SMs fetch at their first use, out of L2
+        where it ``is_warm``.
         """
         self.gpu = gpu
         self.clock = clock

@@ -100,6 +100,7 @@ def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
                 gpu.dispatcher, launch_cycles=0.0, dispatch_cycles_per_cta=0.0, round_cycles=0.0,
                 cta_start_cycles=0.0, cold_start_cycles=0.0, cta_exit_cycles=0.0, retire_cycles_per_cta=0.0,
                 cluster_retire_cycles_per_cta=0.0, cluster_start_cycles=0.0, drain_cycles=0.0,
+                store_end_cycles=0.0,
             ),
         )
     return gpu

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
-from math import sqrt
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gpusim.errors import HazardError, LaunchError
 from gpusim.machine.component import MemoryRequest
 from gpusim.simulate.cta import Cta, Stage
+from gpusim.simulate.laggard import Laggard
 from gpusim.simulate.loops import Loop, TileLoop
 from gpusim.simulate.timeline import RoleTimeline, WarpState
 from gpusim.units import SECTOR_BYTES, WARPGROUP_THREADS, WAVEFRONT_BYTES
@@ -86,21 +86,20 @@ class AsyncGroup:
 
 
 class Role:
-    """The warps of one role of one CTA, in lockstep. Implements ``workload.launch.RoleContext``."""
+    """The warps of one role of one CTA, in lockstep but for the last one. Implements ``workload.launch.RoleContext``."""
 
     __slots__ = (
-        "all_fenced_at", "arrives_far_at", "asked_bytes", "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open",
+        "all_fenced_at", "arrives_far_at", "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open",
         "copies_until", "count", "cp_groups", "cp_open", "cta", "delivered_at", "engine", "env", "handlers", "is_done",
-        "iteration_weight", "last_store", "late_cycles", "loops", "mma_done", "must_retry", "num_meetings", "num_warpgroups", "num_warps", "op",
+        "iteration_weight", "laggard", "last_store", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "op",
         "partly", "passed_bytes", "queued_stores", "record", "registers", "sections", "send", "sm", "spec", "stored_at", "t",
         "tile_loop", "totals", "turn_weight", "wait_state", "wave", "wgmma_groups", "wgmma_open",
-        "wgmma_through", "worked_before",
+        "wgmma_through",
     )
 
     def __init__(self, engine: Engine, cta: Cta, spec: WarpRole, start_cycle: float, created_cycle: float) -> None:
         """A role that starts at ``start_cycle``; it has existed since ``created_cycle``."""
-        self.engine = engine
-        self.env = engine.env
+        self.engine, self.env = engine, engine.env
         self.cta = cta
         self.sm = cta.sm
         self.spec = spec
@@ -129,13 +128,7 @@ class Role:
         """When the last of its stores to shared memory goes in."""
         self.delivered_at = 0.0
         """When a middle warp's registers of that one have been read; conflicts may be served yet."""
-        self.worked_before = 0.0
-        """Cycles of shared work when it fell behind."""
-        self.num_meetings = 0
-        self.asked_bytes = 0.0
-        """Of loads since it last used one."""
-        self.late_cycles = 0.0
-        """By how much the last of its warps is behind the cursor, since they met."""
+        self.laggard = Laggard()
         self.all_fenced_at = 0.0
         """When the last of its warps has a proxy fence behind it; the cursor is the first's."""
         self.registers = engine.launch.registers_per_thread
@@ -212,28 +205,14 @@ class Role:
 
     def meet(self) -> None:
         """All its warps are waited for, the last of them, too."""
-        if self.late_cycles:
-            late, self.late_cycles = self.late_cycles - (self._worked() - self.worked_before), 0.0
-            self.num_meetings += 1
-            if late > 0.0:
-                self.spend(WarpState.LONG_SCOREBOARD, self.t + late)
+        late = self.laggard.meet(self.worked()) if self.laggard.cycles else 0.0
+        if late:
+            self.spend(WarpState.LONG_SCOREBOARD, self.t + late)
 
-    def _worked(self) -> float:
-        """Cycles so far in which its warps took turns at what they share: who is late finds that free."""
+    def worked(self) -> float:
+        """Cycles so far in which its warps took turns at what they share."""
         totals = self.totals
         return (totals[WarpState.ISSUE] + totals[WarpState.LSU] + totals[WarpState.MATH_PIPE]) / self.count
-
-    def fall_behind(self, before_cycles: float, late_cycles: float, num_meetings: int) -> None:
-        """Most warps use a load now; the last one's data come later: which that is, each load draws anew.
-
-        ``before_cycles``: by how much the last was behind when it asked, if they have not met since.
-        """
-        if late_cycles > 0.0:
-            worked = self._worked()
-            still = max(0.0, self.late_cycles - (worked - self.worked_before))
-            before = min(before_cycles, still) if num_meetings == self.num_meetings else 0.0
-            late = sqrt(before * before + late_cycles * late_cycles * self.iteration_weight)
-            self.late_cycles, self.worked_before = max(late, still), worked
 
     def block(self, state: WarpState, what: str | ops.MbarrierWait) -> Role:
         """Give up the processor until somebody calls :meth:`fire`, once."""

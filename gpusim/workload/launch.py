@@ -153,7 +153,7 @@ class Footprint:
     """Where a tile touches pieces of memory that lie apart, and the tile after it does not go on where they end: how many
     bytes lie side by side. 0: tile after tile, one byte after the other."""
     piece_stride_bytes: int = 0
-    """Bytes from where such a piece begins to where the next one does, where that is always as much. 0: they lie anywhere."""
+    """Bytes from where such a piece begins to where the next one does, where all are as far apart. 0: they lie anywhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -187,7 +187,8 @@ class Hbm(Component):
     sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in order),
     idle latency; the slowest of many rows, one of which finds its bank in refresh, where those that were asked for early
     are hidden behind the last; channels that have unlike parts of what waits for the wire, so that a request comes as late
-    as the fullest of its own (requests draw it, by a sequence; tiles have the mean); fills of which
+    as the fullest of its own (requests draw it, by a sequence; tiles and parts of requests have the mean; bytes side by
+    side and pieces at equal distances within what lies in one channel take channels evenly); fills of which
     some are quick and some slow, so that SMs which wait for unlike tiles fall out of step; writes take their share of the
     same wire, at their own efficiency, which is lower beside reads; rows that are opened for a short piece.
     Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the

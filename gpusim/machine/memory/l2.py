@@ -85,8 +85,8 @@ StoreKind = Literal["st", "atom", "red"]
 
 
 Waits = tuple[float, float, float]
-"""Cycles that a line waits in its queue, from when it could pass; at a channel that is fuller than others, from when the last
-byte has; for a refresh, from there."""
+"""Cycles that a line waits in its queue, from when it could pass; at a channel that is fuller than others, from when the
+last byte has; for a refresh, from there."""
 
 
 class Residency(Protocol):
@@ -121,7 +121,7 @@ class TileState:
         self.began_at = 0.0
         """Cycle at which the first byte of its fill passed HBM's wire."""
         self.waiting: list[tuple[float, float, Done, MemoryRequest | None]] = []
-        """(cycle at which the port would let it pass, latency from there, whom to tell, whose warps wait for a part each)."""
+        """(cycle at which the port would let it pass, latency from there, whom to tell, whose warps wait for parts)."""
         self.asked: dict[int, tuple[float, float, float, object]] = {}
         """For each merge group who asked for it last: what the slices have moved (``SharedPipe.moved``) as its first line
         passes and as its last one does, how many are served with a line of it, on average, and through whose port."""
@@ -152,7 +152,9 @@ class L2(Component):
     farthest slice; stores that wait dirty up to a limit, beyond which the oldest are written back; cache hints and
     set-asides (traffic.py): evict_first takes no room from others, evict_last keeps what is set aside, a window of
     addresses that persist is evict_last; a sector that comes out of memory with its neighbour, tiles that come along with
-    one that is missing, as its instruction wants (L2 promotion of tensor maps, L2::128B of cp.async).
+    one that is missing, as its instruction wants (L2 promotion of tensor maps, L2::128B of cp.async); warps of a role that
+    load together wait for the slowest line of their own, and of what they asked for just before; the last of them, by
+    which a request is later than that, counts where they meet.
     Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly);
     fills by stores to part of a sector (32 bytes, when it leaves); requests and headers of reads on the link; hints
     beside what earlier launches left, and in launches without footprints.

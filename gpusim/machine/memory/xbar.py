@@ -90,8 +90,8 @@ chosen for speed and not measured: with all SMs live, what the links cost is in 
 
 
 Part = tuple[TileState, float, float, Done, MemoryRequest | None]
-"""A request's share of a transfer: its tile, the cycle before which its last byte cannot pass, its latency, whom to tell, and
-the request where its warps wait for a part each."""
+"""A request's share of a transfer: its tile, the cycle before which its last byte cannot pass, its latency, whom to tell,
+and the request where its warps wait for a part each."""
 
 
 class _Transfer:

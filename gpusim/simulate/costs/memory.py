@@ -38,11 +38,9 @@ def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
         sm.smem.pass_global(of_stage, at_cycle=role.t, weight=role.count)
     role.spend(WarpState.LSU, max(role.t, end - sm.l1.spec.queue_cycles))
     token = ops.Token(is_long=True)
-    token.late_before, token.num_meetings = role.late_cycles, role.num_meetings
     request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=None if op.allocates_in_l1 else first)
     request.num_warps = role.num_warps
-    role.asked_bytes += request.num_bytes
-    request.num_together = role.asked_bytes / request.num_bytes if request.num_bytes else 1.0
+    request.num_together = role.laggard.asks(token, request.num_bytes)
     sm.l1.read(request, TokenReady(token, request), allocates=op.allocates_in_l1, not_before=first)
     return token
 
@@ -198,11 +196,12 @@ def use(role: Role, op: ops.Use) -> Pause:
         raise LaunchError(f"{role.who()} uses {token!r}, wants the token that a load has given")
     state = WarpState.SHORT_SCOREBOARD
     if token.is_long:
-        state, role.asked_bytes = WarpState.LONG_SCOREBOARD, 0.0
+        state, role.laggard.asked_bytes = WarpState.LONG_SCOREBOARD, 0.0
     if token.ready_cycle is not None:
         role.spend(state, token.ready_cycle)
         if token.late_cycles:
-            role.fall_behind(token.late_before, token.late_cycles - (role.t - token.ready_cycle), token.num_meetings)
+            late = token.late_cycles - (role.t - token.ready_cycle)
+            role.laggard.fall_behind(token, late, role.worked(), role.iteration_weight)
         return None
     wake = role.block(state, "a load")
     token.on_ready = UseReady(role, wake, token)
@@ -363,7 +362,8 @@ class UseReady(Resume):
         """The data are there, the last warp's some time later."""
         token, role = self._token, self._role
         if token.late_cycles:
-            role.fall_behind(token.late_before, token.late_cycles - max(0.0, role.t - cycle), token.num_meetings)
+            late = token.late_cycles - max(0.0, role.t - cycle)
+            role.laggard.fall_behind(token, late, role.worked(), role.iteration_weight)
         super().__call__(cycle)
 
 
