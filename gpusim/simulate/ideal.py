@@ -64,6 +64,7 @@ def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
         gpu = replace(
             gpu,
             hbm=replace(gpu.hbm, latency_ns=0.0, refresh_ns=0.0, queue_ns=0.0, channel_gb_per_s=INFINITE),
+            dispatcher=replace(gpu.dispatcher, store_end_cycles=0.0),
             l2=replace(
                 gpu.l2, near_latency_cycles=0.0, far_latency_cycles=0.0, slice_spread_cycles=0.0, queue_cycles=0.0
             ),
