@@ -125,4 +125,5 @@ def _sectors_footprint(params: StridedCopyParams) -> Footprint:
     return Footprint(
         tensor="in", access="read", panel_of=same, panel_bytes=lambda tiles: block_bytes(tiles, SECTOR_BYTES),
         block_bytes=block_bytes, piece_bytes=SECTOR_BYTES if pitch >= LINE_BYTES else 0,
+        piece_stride_bytes=pitch if pitch >= LINE_BYTES else 0,
     )

@@ -95,14 +95,15 @@ class Machine:
         num_ctas: int | None = None,
         fill_scales: Mapping[str, Sequence[float]] | None = None,
         fetch_scales: Mapping[str, float] | None = None, piece_bytes: Mapping[str, int] | None = None,
+        piece_strides: Mapping[str, int] | None = None,
         alike: Mapping[int, int] | None = None, tensor_maps: Iterable[str] = (), is_warm: bool = False,
     ) -> None:
         """Build all SMs.
 
         ``smem_bytes_per_sm`` is what the launch takes of the unified L1, ``num_ctas`` its grid; ``fill_scales``,
-        ``fetch_scales`` and ``piece_bytes`` as in L2; ``alike``: the SMs that are simulated, and for how many each of
-        them stands; all, if not told; ``tensor_maps``: those that SMs fetch at their first use, out of L2 where it
-        ``is_warm``.
+        ``fetch_scales``, ``piece_bytes`` and ``piece_strides`` as in L2; ``alike``: the SMs that are simulated, and for how
+        many each of them stands; all, if not told; ``tensor_maps``: those that SMs fetch at their first use, out of L2
+        where it ``is_warm``.
         """
         self.gpu = gpu
         self.clock = clock
@@ -115,7 +116,7 @@ class Machine:
         l2_spec, xbar_spec = _at_own_clock(gpu, self.power_limiter.l2_cycles(clock.sm_mhz))
         self.l2 = L2(
             l2_spec, hbm=self.hbm, residency=residency, side_shares=shares, fill_scales=fill_scales,
-            fetch_scales=fetch_scales, piece_bytes=piece_bytes,
+            fetch_scales=fetch_scales, piece_bytes=piece_bytes, piece_strides=piece_strides,
         )
         self.xbar = Xbar(env, xbar_spec, l2=self.l2, floorplan=floorplan, alike=alike)
         self.dispatcher = Dispatcher(

@@ -13,14 +13,14 @@ class MemoryRequest:
     """A batch of sectors that one SM asks for at once: an operand tile of one k-step, or a warp's sectors."""
 
     __slots__ = (
-        "come_along", "crossings", "issued_at", "num_alike", "num_bytes", "num_line_requests", "num_rows", "reads",
-        "request_sharing", "sharing", "sm_idx", "tensor", "tile", "wave",
+        "come_along", "crossings", "issued_at", "late_cycles", "num_alike", "num_bytes", "num_line_requests", "num_rows",
+        "num_together", "num_warps", "reads", "request_sharing", "sharing", "sm_idx", "tensor", "tile", "wave",
     )
 
     def __init__(
         self, sm_idx: int, tensor: str, tile: Hashable, num_bytes: float, wave: int, issued_at: float, num_alike: float,
         num_rows: float = 1.0, come_along: tuple[Hashable, ...] = (), crossings: float = 1.0, reads: float = 1.0,
-        sharing: float = 1.0, request_sharing: float = 1.0, num_line_requests: float = 0.0,
+        sharing: float = 1.0, request_sharing: float = 1.0, num_line_requests: float = 0.0, num_warps: int = 1,
     ) -> None:
         """What is asked for, by whom, when."""
         self.sm_idx = sm_idx
@@ -48,6 +48,12 @@ class MemoryRequest:
         """Of its requests of lines what may."""
         self.num_line_requests = num_line_requests
         """Requests of lines, whole or in part; 0: as few as its bytes need."""
+        self.num_warps = num_warps
+        """Warps that each wait for a part of it alone: it is answered when most have theirs."""
+        self.num_together = 1.0
+        """Bytes that are waited for together, these and those asked for just before, over these."""
+        self.late_cycles = 0.0
+        """By how much the last of them has its part later, once it is answered."""
 
     def of_neighbour(self, tile: Hashable) -> MemoryRequest:
         """The same of a tile that comes along."""

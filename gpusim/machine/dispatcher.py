@@ -37,6 +37,9 @@ class DispatcherSpec:
     """What a cluster's start takes more than a CTA's."""
     drain_cycles: float
     """From the last CTA's exit to the end of the kernel."""
+    store_end_cycles: float
+    """What the end of a kernel that has stored takes more, however long ago that was, from its last exit or from when its
+    last store is in L2."""
     order: Literal["breadth_first", "tpc_first", "gpc_first"]
     """Where consecutive CTAs go.
 
@@ -75,7 +78,8 @@ class Dispatcher(Component):
     Models: rate at which CTAs are handed out, and the slower one at which their exits are noted; start and exit of a
     CTA; a round over the SMs, which spreads starts evenly; a freed slot taken by the next CTA; clusters within a GPC, at
     first as one of each GPC in turn, later on whatever SMs of it fall free; a grid that leaves SMs free, spread over GPCs
-    and TPCs (``gpc_first``); a later first instruction of the first wave where caches were flushed.
+    and TPCs (``gpc_first``); a later first instruction of the first wave where caches were flushed; a kernel that has stored
+    asks for that once it has left.
     Ignores: preferences among SMs that are free at the same cycle; at which GPC a grid begins, which changes from launch to
     launch; second CTAs of lone TPCs, which come before other GPCs have had their first; warps that leave before their CTA
     does; priorities, other kernels; how much code and how many constants a cold start fetches (see ``ops.Code``).

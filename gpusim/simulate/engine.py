@@ -97,6 +97,7 @@ class Engine:
             ctas_per_sm=self.occupancy.ctas_per_sm, smem_bytes_per_sm=launch.smem_bytes * self.occupancy.ctas_per_sm,
             num_ctas=self.num_to_run, fill_scales=sample.fill_scales, fetch_scales=uses.fetch_scales, alike=self.alike,
             piece_bytes={item.tensor: item.piece_bytes for item in launch.footprints if item.piece_bytes},
+            piece_strides={item.tensor: item.piece_stride_bytes for item in launch.footprints if item.piece_stride_bytes},
             tensor_maps=launch.tensor_maps, is_warm=is_warm,
         )
         self.recorded_sms = (
@@ -271,7 +272,7 @@ class Engine:
         self.last_exit = max(self.last_exit, all_retired)
         # the kernel's end asks for stores once it has left, whenever they were, and for atomics that are on their way
         if self.has_stored or self._num_stores_pending or self._last_store_at > now:
-            self._last_store_at = max(self._last_store_at, all_retired + self.machine.l2.hit_latency_cycles)
+            self._last_store_at = max(self._last_store_at, all_retired + self.gpu.dispatcher.store_end_cycles)
         cluster = cta.cluster
         cluster.num_running -= 1
         if not cluster.num_running:
@@ -356,9 +357,9 @@ class Engine:
         self._num_stores_pending += 1
 
     def store_ended(self, cycle: float) -> None:
-        """A store has left its SM; it arrives one L2 latency later."""
+        """A store has left its SM, and has arrived; the kernel's end asks for it then, or once it has left itself."""
         self._num_stores_pending -= 1
-        arrived = cycle + self.machine.l2.hit_latency_cycles
+        arrived = cycle + self.gpu.dispatcher.store_end_cycles
         if arrived > self._last_store_at:
             self._last_store_at = arrived
         if not self._num_stores_pending:

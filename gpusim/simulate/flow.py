@@ -75,6 +75,7 @@ class Flow:
         if engine.draw is None:
             num_waves = num_waves if engine.are_waves_alike(first, first + num_waves, inf) else 0
         else:  # edges lie in some waves and not in others
+            num_waves = (num_waves + 1) // 2  # those behind pay for kinds that were drawn too often or too seldom
             earlier = max(0, first - LIKE_THOSE_BEFORE)
             while num_waves and not engine.are_means_alike(earlier, first, first + num_waves):
                 num_waves //= 2

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from gpusim.errors import HazardError, LaunchError
 from gpusim.machine.component import MemoryRequest
 from gpusim.simulate.cta import Cta, Stage
+from gpusim.simulate.laggard import Laggard
 from gpusim.simulate.loops import Loop, TileLoop
 from gpusim.simulate.timeline import RoleTimeline, WarpState
 from gpusim.units import SECTOR_BYTES, WARPGROUP_THREADS, WAVEFRONT_BYTES
@@ -85,12 +86,12 @@ class AsyncGroup:
 
 
 class Role:
-    """The warps of one role of one CTA, in lockstep. Implements ``workload.launch.RoleContext``."""
+    """The warps of one role of one CTA, in lockstep but for the last one. Implements ``workload.launch.RoleContext``."""
 
     __slots__ = (
         "all_fenced_at", "arrives_far_at", "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open",
         "copies_until", "count", "cp_groups", "cp_open", "cta", "delivered_at", "engine", "env", "handlers", "is_done",
-        "iteration_weight", "last_store", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "op",
+        "iteration_weight", "laggard", "last_store", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "op",
         "partly", "passed_bytes", "queued_stores", "record", "registers", "sections", "send", "sm", "spec", "stored_at", "t",
         "tile_loop", "totals", "turn_weight", "wait_state", "wave", "wgmma_groups", "wgmma_open",
         "wgmma_through",
@@ -98,8 +99,7 @@ class Role:
 
     def __init__(self, engine: Engine, cta: Cta, spec: WarpRole, start_cycle: float, created_cycle: float) -> None:
         """A role that starts at ``start_cycle``; it has existed since ``created_cycle``."""
-        self.engine = engine
-        self.env = engine.env
+        self.engine, self.env = engine, engine.env
         self.cta = cta
         self.sm = cta.sm
         self.spec = spec
@@ -128,6 +128,7 @@ class Role:
         """When the last of its stores to shared memory goes in."""
         self.delivered_at = 0.0
         """When a middle warp's registers of that one have been read; conflicts may be served yet."""
+        self.laggard = Laggard()
         self.all_fenced_at = 0.0
         """When the last of its warps has a proxy fence behind it; the cursor is the first's."""
         self.registers = engine.launch.registers_per_thread
@@ -202,6 +203,17 @@ class Role:
         else:
             self.spend(ISSUE, self.t + num_cycles)
 
+    def meet(self) -> None:
+        """All its warps are waited for, the last of them, too."""
+        late = self.laggard.meet(self.worked()) if self.laggard.cycles else 0.0
+        if late:
+            self.spend(WarpState.LONG_SCOREBOARD, self.t + late)
+
+    def worked(self) -> float:
+        """Cycles so far in which its warps took turns at what they share."""
+        totals = self.totals
+        return (totals[WarpState.ISSUE] + totals[WarpState.LSU] + totals[WarpState.MATH_PIPE]) / self.count
+
     def block(self, state: WarpState, what: str | ops.MbarrierWait) -> Role:
         """Give up the processor until somebody calls :meth:`fire`, once."""
         self.wait_state = state
@@ -266,6 +278,7 @@ class Role:
             if "numpy" not in str(error):
                 raise
             raise LaunchError(f"{self.who()}: {error}: an op's numbers are Python's own, int(...) or float(...)") from error
+        self.meet()
         self.is_done = True
         self.engine.role_ended(self)
 

@@ -155,6 +155,8 @@ class Footprint:
     unasked: Callable[[int], float] | None = None
     """Of what L2 lacks of it, the part that comes with what was asked for, where L2 takes blocks of so many bytes at least:
     it is missed, but in no hit rate. None: all is asked for, or ``block_bytes`` says it."""
+    piece_stride_bytes: int = 0
+    """Bytes from where such a piece begins to where the next one does, where all are as far apart. 0: they lie anywhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

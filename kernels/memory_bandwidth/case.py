@@ -695,6 +695,7 @@ def _steps_of(
             return
         panel = 0 if sharing in ("all", "together") else cta.cta_idx
         first = cta.cta_idx * plan.first_factor if sharing == "all" else 0
+        yield ops.RangeStart(ops.Section.MAINLOOP)
         for step in range(num_steps):
             tile = (panel, (first + step) * 8 + role_idx)
             phase = workers[cta.cta_idx] + step % plan.num_rounds if kernel.startswith("mix") else 0
@@ -710,6 +711,7 @@ def _steps_of(
             if writes or kernel.startswith("copy"):
                 yield ops.Alu(STORES_CHAIN * writes + unroll * STORE_CHAIN, is_chain=True)
                 yield ops.GlobalStore("first" if "write" in kernel else "second", tile, asked)
+        yield ops.RangeEnd()  # the last warp of so few steps is farther behind than of as many as the kernel's
 
     return program
 
@@ -854,6 +856,7 @@ def steady_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
     in_l2 = int(config["footprint_bytes"]) <= gpu.l2.capacity_bytes
     reads_l2 = is_alike and in_l2 and config["kernel"].startswith("read") and in_flight_bytes(config) >= FILLING_BYTES
     divides = config["kernel"].startswith("mix") and plan.num_rounds < DIVIDED_ROUNDS
+    goes_on = config["kernel"].startswith("read") and not in_l2
     differ = reads_l2 or live is not None  # of a mixture it is not known on which side those SMs are that only store
     sampled = NUM_SAMPLED if is_alike and not (differ or divides) else None
     short, long = (FEW_SHORT_STEPS, FEW_LONG_STEPS) if reads_l2 else (SHORT_STEPS, LONG_STEPS)
@@ -864,13 +867,16 @@ def steady_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
     ends = [
         simulate(
             twin(config, steps + 2 * stages, num_live=num_live, num_passes=passes, live=live, workers=first * ctas_per_sm),
-            gpu, clock="max", l2="warm", skips=False, num_sampled_sms=sampled, recorded_sms=range(NUM_SMS) if differ else (),
+            gpu, clock="max", l2="warm", skips=False, num_sampled_sms=sampled,
+            recorded_sms=range(NUM_SMS) if differ or goes_on else (),
         )
         for steps in (short, long)
     ]  # fmt: skip
     of_cta = (long - short) * plan.chunk_bytes * times
     moved = of_cta * plan.num_workers
     cycles = ends[1].cycles - ends[0].cycles
+    if goes_on:
+        cycles = float(_last_steps(ends[1]).max() - _last_steps(ends[0]).max())
     spans = np.full(plan.num_workers, cycles)
     if differ:
         spans = _end_cycles(ends[1], live) - _end_cycles(ends[0], live)
@@ -910,6 +916,11 @@ def _end_cycles(result: Result, live: frozenset[int] | None) -> NDArray[np.float
         if live is None or role.cta_idx in live:
             ends[role.cta_idx] = max(ends.get(role.cta_idx, 0.0), role.states[-1][2])
     return np.array([ends[cta_idx] for cta_idx in sorted(ends)])
+
+
+def _last_steps(result: Result) -> NDArray[np.float64]:
+    """When most warps of each role that was recorded have their last step behind them."""
+    return np.array([role.sections[-1].end_cycle for role in result.timeline.roles if role.sections])
 
 
 def loaded_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:

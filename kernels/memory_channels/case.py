@@ -59,14 +59,18 @@ REFRESH_FRACTION, REFRESH_NS = 0.1182, 268.3
 """Of a bank's time; the longest (kernels/pointer_chase)."""
 PEAK_GB_PER_S, CHANNEL_GB_PER_S = 4917.0, 25.61
 """NVIDIA's data sheet; a pseudo-channel's part of it."""
+MULTIPLES = (2, 3, 4, 8, 16, 32, 64, 128)
+"""Of a chunk, from where one begins to where the next does."""
+EVEN = "even"
+"""Chunks that begin at equal distances, instead of a draw."""
 LAGS = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 
 
 def config_of(
     total_kib: int, *, chunk: int = 0, source: str = "memory", pages: str = "touched", dealt: str = "mixed",
-    region_mib: int = 256, place: int = 0,
+    region_mib: int = 256, place: int | str = 0,
 ) -> Config:
-    """``chunk``: bytes that lie side by side, 0: all of them. ``place`` draws which, or where they begin."""
+    """``chunk``: bytes that lie side by side, 0: all of them. ``place`` draws which, or where they begin, or is EVEN."""
     per_load = NUM_SMS * NUM_WARPS * LINES_PER_LOAD * LINE_BYTES
     unrolled = next((n for n in (1, 2, 4) if n * per_load >= total_kib * 1024), 8)
     return {
@@ -107,6 +111,15 @@ def others(seed: int) -> list[Config]:
     return in_l2 + cold + dealt
 
 
+def strides(seed: int) -> list[Config]:
+    """Chunks at equal distances, by size, distance and total."""
+    del seed
+    return [
+        config_of(size, chunk=chunk, region_mib=size * times // 1024, place=EVEN)
+        for chunk, times, size in product((128, 512, 4096), MULTIPLES, (1024, 4096, 16384))
+    ]  # fmt: skip
+
+
 @cache
 def words() -> NDArray[np.uint32]:
     """What is there to read repeats them."""
@@ -135,6 +148,9 @@ def lines(config: Config) -> NDArray[np.int64]:
     if not chunk:
         first = drawn.integers(0, (region * MIB - total * 1024) // 65536 + 1) * 65536 // LINE_BYTES
         return first + np.arange(num, dtype=np.int64)
+    if config["place"] == EVEN:
+        apart = region * MIB // (total * 1024) * per_chunk
+        return np.asarray((np.arange(num // per_chunk)[:, None] * apart + np.arange(per_chunk)).reshape(-1), dtype=np.int64)
     first = np.sort(drawn.choice(region * MIB // chunk, num // per_chunk, replace=False)) * per_chunk
     return np.asarray((first[:, None] + np.arange(per_chunk)).reshape(-1), dtype=np.int64)
 
@@ -308,6 +324,8 @@ def twin(config: Config, *, is_empty: bool = False) -> Launch:
                 tensor="in", access="read", panel_of=same,
                 panel_bytes=lambda tiles: np.full_like(tiles, share * VECTOR_BYTES), num_steps=len(rounds),
                 piece_bytes=chunk,
+                piece_stride_bytes=int(config["region_mib"]) * 1024 // int(config["total_kib"]) * chunk
+                if config["place"] == EVEN else 0,
             ),
         ),
     )  # fmt: skip
@@ -396,6 +414,7 @@ CASE = Case(
         "rows": Group(configs=rows, least_capability=(9, 0), rank=3),
         "chunks": Group(configs=chunks, least_capability=(9, 0), rank=3),
         "others": Group(configs=others, least_capability=(9, 0), rank=4),
+        "strides": Group(configs=strides, least_capability=(9, 0), rank=4),
     },
     launch=launch,
     check=check,

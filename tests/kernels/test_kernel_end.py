@@ -35,6 +35,17 @@ def test_kernels_store_where_their_names_say(sass: Sass) -> None:
         assert (first_store < loop.instructions[0].address) == (name == "store_first")
 
 
+def test_what_an_end_takes_more_is_read_off_rows_that_hold_it() -> None:
+    rows = [
+        {"kernel": kernel, "turns": turns, "num_ctas": num_ctas, case.ACTIVE: "900", case.CYCLES: str(3600 + later)}
+        for turns, num_ctas, more in (("0", "1", 100), ("8", "1", 200), ("8", "132", 600))
+        for kernel, later in (("nothing", 0), *((kernel, more) for kernel in case.SMALL), ("store_wide", 9000))
+    ]  # fmt: skip
+    fitted = CASE.fit(rows)
+    assert [(item.parameter, item.value) for item in fitted] == [("dispatcher.store_end_cycles", 200.0)]
+    assert CASE.fit([row for row in rows if row["kernel"] != "nothing"]) == []
+
+
 def test_a_longer_chain_takes_longer() -> None:
     gpu = load_gpu("h200_sxm")
     short, long = (

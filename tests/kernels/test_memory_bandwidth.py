@@ -371,15 +371,18 @@ def test_few_bytes_in_flight_are_a_latency() -> None:
     assert found == pytest.approx(512 / (latency + code + 512 / GPU.xbar.sm_read_bytes_per_cycle), rel=0.03)
 
 
-@pytest.mark.xfail(strict=True, reason="each round waits for the fullest channel (deviations.md, 17)")
 def test_all_sms_saturate_what_the_description_sustains() -> None:
     """Of memory as much as an H200 gives loops with 32 KiB an SM under way: 4,385 GB/s of the 4,637 that it sustains."""
     streamed = CASE.predict(case.config_of("read_cg_b128_u4", footprint_bytes=case.IN_HBM, threads=512), GPU)
     assert streamed["gb_per_s"] == pytest.approx(4385.0, rel=0.02)
     slices = GPU.l2.num_slices * GPU.l2.slice_bytes_per_cycle * GPU.l2.sustained_fraction
     loaded = rate("tma_load", footprint_bytes=case.IN_L2, box_bytes=16 * KIB, stages=8)
-    stored = rate("write_b128_u4", footprint_bytes=case.IN_L2, threads=512)
     assert loaded == pytest.approx(slices * GPU.xbar.bulk_read_fraction / 132, rel=0.02)
+
+
+@pytest.mark.xfail(strict=True, reason="the last SM, of a slow part, is waited for (deviations.md, 17)")
+def test_all_sms_store_what_crosses_between_the_sides() -> None:
+    stored = rate("write_b128_u4", footprint_bytes=case.IN_L2, threads=512)
     assert stored == pytest.approx(4 * GPU.l2.link_bytes_per_cycle / 132, rel=0.02)
 
 

@@ -41,6 +41,14 @@ def test_configs_are_all_different_and_the_same_every_time() -> None:
     assert [config for group in CASE.groups for config in CASE.configs(group, 5)] == ALL
 
 
+def test_strides_lie_at_equal_distances_and_fill_the_region() -> None:
+    for config in CASE.configs("strides", 1):
+        begins = case.lines(config)[:: int(config["chunk_bytes"]) // case.LINE_BYTES] * case.LINE_BYTES
+        apart = set(np.diff(begins).tolist())
+        assert apart == {int(config["region_mib"]) * case.MIB // len(begins)}
+        assert apart.pop() % int(config["chunk_bytes"]) == 0 and begins[0] == 0
+
+
 def test_wrong_words_and_crowded_sms_are_refused() -> None:
     config = case.config_of(1024, chunk=4096)
     right = outputs(config, np.full(case.lists(config).shape[:-1], 100, dtype=np.uint32))

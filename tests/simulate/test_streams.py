@@ -189,7 +189,7 @@ def test_a_kernel_ends_a_way_to_l2_after_a_cta_has_left_that_leaves_stores_behin
     engines = [Engine(launch(program), gpu, clock=Clock(sm_mhz=1000.0)) for program in (stores, nothing)]
     for engine in engines:
         engine.run()
-    drain, way = gpu.dispatcher.drain_cycles, gpu.l2.far_latency_cycles
+    drain, way = gpu.dispatcher.drain_cycles, gpu.dispatcher.store_end_cycles
     assert engines[0].end_cycle == engines[0].last_exit + way + drain
     assert engines[1].end_cycle == engines[1].last_exit + drain
 

@@ -187,9 +187,10 @@ class Hbm(Component):
     sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in order),
     idle latency; the slowest of many rows, one of which finds its bank in refresh, where those that were asked for early
     are hidden behind the last; channels that have unlike parts of what waits for the wire, so that a request comes as late
-    as the fullest of its own (drawn, by a sequence); fills of which some are quick and some slow, so that SMs which wait
-    for unlike tiles fall out of step; writes take their share of the same wire, at their own efficiency, which is lower
-    beside reads; rows that are opened for a short piece.
+    as the fullest of its own (drawn, by a sequence; parts of requests have the mean; bytes side by side and pieces at equal
+    distances within what lies in one channel take channels evenly); fills of which some are quick and some slow, so that
+    SMs which wait for unlike tiles fall out of step; writes take their share of the same wire, at their own efficiency,
+    which is lower beside reads; rows that are opened for a short piece.
     Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the
     mean); that SMs which ask for one tile together draw it together (the first draws all of it), which addresses share a
     channel, and banks, how far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait
@@ -300,20 +301,13 @@ class Hbm(Component):
         idle, below, above = waits
         return mean * (below + (step - low) * (above - below) - idle)
 
-    def waits(
-        self, num_rows: float, num_bytes: float, over_cycles: float, *, are_apart: bool
-    ) -> tuple[float, float]:
-        """(by how much the last of ``num_rows`` is late as it waits for a refresh, of ``num_bytes`` for a channel).
-
-        The first is a mean, the second is drawn. ``over_cycles`` as of :meth:`refresh_cycles`, ``are_apart`` of
-        :meth:`uneven_cycles`.
-        """
+    def draw(self) -> float:
+        """Which part of all requests like the next one waits less at its channels, by a sequence."""
         self._num_waits += 1
-        refreshed = self.refresh_cycles(num_rows, over_cycles)
-        return refreshed, self.uneven_cycles(num_bytes, self._num_waits * PLASTIC % 1.0, are_apart=are_apart)
+        return self._num_waits * PLASTIC % 1.0
 
-    def uneven_cycles(self, num_bytes: float, place: float, *, are_apart: bool) -> float:
-        """How much later than with even channels the last of ``num_bytes`` comes that are asked for now.
+    def uneven_cycles(self, num_bytes: float, place: float | None, *, are_apart: bool, part_bytes: float = 0.0) -> float:
+        """How much later than with even channels the last of ``num_bytes`` comes, or of ``part_bytes`` of them.
 
         What waits lies in channels as if each part of it had drawn one: the parts of each have their mean as variance. A
         request waits for the fullest of those that it has parts in, where a part ``place`` of all requests like it waits
@@ -324,7 +318,9 @@ class Hbm(Component):
         parts = (self._pending_bytes + num_bytes) / self._per_channel
         if not are_apart:
             parts *= self.spec.side_by_side_fraction
-        num = max(1.0, num_bytes / self.spec.channel_bytes)
+        num = max(1.0, (part_bytes or num_bytes) / self.spec.channel_bytes)
+        if place is None:
+            return self._channel_cycles * sqrt(parts) * most_of(min(MOST_LINES, round(num)))
         return self._channel_cycles * sqrt(parts) * max(0.0, STANDARD.inv_cdf(float(place ** (1.0 / num))))
 
     def _lately(self, num_bytes: float) -> float:

@@ -84,6 +84,11 @@ StoreKind = Literal["st", "atom", "red"]
 """Which instruction stores."""
 
 
+Waits = tuple[float, float, float]
+"""Cycles that a line waits in its queue, from when it could pass; at a channel that is fuller than others, from when the
+last byte has; for a refresh, from there."""
+
+
 class Residency(Protocol):
     """Says which reads find nothing in L2. See ``machine/memory/residency.py``."""
 
@@ -115,8 +120,8 @@ class TileState:
         """Cycle at which the fill is in L2; None while that is not known."""
         self.began_at = 0.0
         """Cycle at which the first byte of its fill passed HBM's wire."""
-        self.waiting: list[tuple[float, float, Done]] = []
-        """(cycle at which the port would let it pass, latency from there, whom to tell)."""
+        self.waiting: list[tuple[float, float, Done, MemoryRequest | None]] = []
+        """(cycle at which the port would let it pass, latency from there, whom to tell, whose warps wait for parts)."""
         self.asked: dict[int, tuple[float, float, float, object]] = {}
         """For each merge group who asked for it last: what the slices have moved (``SharedPipe.moved``) as its first line
         passes and as its last one does, how many are served with a line of it, on average, and through whose port."""
@@ -147,7 +152,9 @@ class L2(Component):
     farthest slice; stores that wait dirty up to a limit, beyond which the oldest are written back; cache hints and
     set-asides (traffic.py): evict_first takes no room from others, evict_last keeps what is set aside, a window of
     addresses that persist is evict_last; a sector that comes out of memory with its neighbour, tiles that come along with
-    one that is missing, as its instruction wants (L2 promotion of tensor maps, L2::128B of cp.async).
+    one that is missing, as its instruction wants (L2 promotion of tensor maps, L2::128B of cp.async); warps of a role that
+    load together wait for the slowest line of their own, and of what they asked for just before; the last of them, by
+    which a request is later than that, counts where they meet.
     Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly);
     fills by stores to part of a sector (32 bytes, when it leaves); requests and headers of reads on the link; hints
     beside what earlier launches left, and in launches without footprints.
@@ -159,13 +166,14 @@ class L2(Component):
     def __init__(
         self, spec: L2Spec, *, hbm: Hbm, residency: Residency, side_shares: Sequence[float] = (1.0,),
         fill_scales: Mapping[str, Sequence[float]] | None = None, fetch_scales: Mapping[str, float] | None = None,
-        piece_bytes: Mapping[str, int] | None = None,
+        piece_bytes: Mapping[str, int] | None = None, piece_strides: Mapping[str, int] | None = None,
     ) -> None:
         """``residency`` says what misses; ``hbm`` is the level below; ``side_shares``: the SMs of each side, of all.
 
         ``fill_scales``: for each tensor and wave the part of a fill's bytes that is paid for, where only a sample of the SMs
         is simulated and others would have asked first. ``fetch_scales``: what memory gives for a byte that is asked for,
-        where that is more than the byte. ``piece_bytes``: of tensors that are touched in pieces, as in ``Footprint``.
+        where that is more than the byte. ``piece_bytes``: of tensors that are touched in pieces, as in ``Footprint``;
+        ``piece_strides``: of those whose pieces lie at equal distances.
         """
         self.spec = spec
         self.counters = L2Counters()
@@ -178,6 +186,7 @@ class L2(Component):
         self._fill_scales = fill_scales or {}
         self._fetch_scales = fetch_scales or {}
         self._piece_bytes = piece_bytes or {}
+        self._piece_strides = piece_strides or {}
         self._tiles: dict[tuple[str, Hashable], TileState] = {}
         self._backlog_bytes = 0.0
         self._num_draws = 0
@@ -297,32 +306,55 @@ class L2(Component):
             self.counters.unplanned_miss_bytes += num_bytes * request.num_alike
         paid = num_bytes * self._fetch_scales.get(request.tensor, 1.0)
         hbm = self.hbm
-        far = self.hit_latency_cycles - self._mean_latency_cycles if request.num_bytes > SIDE_BYTES else 0.0
-        num_rows = max(request.num_rows * share, num_bytes / hbm.spec.refresh_bytes, 1.0)
         piece_bytes = self._piece_bytes_of(request.tensor)
-        are_apart = request.num_rows > 1.0 or piece_bytes > 0
-        refreshed, uneven = hbm.waits(num_rows, paid, num_bytes / hbm.wire.alone, are_apart=are_apart)
-        if num_rows < FEW_ROWS:
-            num_parts = max(request.num_rows * share, paid / SIDE_BYTES, 1.0)
-            queued = max(0.0, hbm.queue_cycles(num_parts) - max(refreshed, far))
-        else:
-            queued = hbm.busy_cycles(num_rows)
-        # the lines that are far, that wait for a refresh and that find long queues are seldom the same
-        waits = max(0.0, refreshed - far) if far else refreshed
-        if far and num_rows >= FEW_ROWS:
-            waits += hbm.spread_cycles()
-        earliest = request.issued_at + paid / hbm.wire.alone + queued
-        uneven = hypot(uneven, refreshed) - refreshed  # the fullest channel seldom is where a refresh takes longest
-        done = _Filled(tile, earliest, uneven, hbm.latency_cycles + waits)
+        num_rows = max(request.num_rows * share, num_bytes / hbm.spec.refresh_bytes, 1.0)
+        are_apart = request.num_rows > 1.0 or (piece_bytes > 0 and self._are_anywhere(request.tensor))
+        place = hbm.draw()
+        is_many = request.num_bytes > SIDE_BYTES
+        spread = hbm.spread_cycles() if is_many and num_rows >= FEW_ROWS else 0.0
+        together, parts = request.num_together, request.num_warps
+        waits = self._waits(num_rows * together, paid, are_apart=are_apart, is_many=is_many, place=place)
+        of_part = waits
+        if parts > 1:
+            of_part = self._waits(
+                max(1.0, num_rows / parts) * together, paid, are_apart=are_apart, is_many=is_many, place=None,
+                part_bytes=paid / parts * together,
+            )
+        at = request.issued_at + paid / hbm.wire.alone
+        done = _Filled(tile, at, waits, of_part, hbm.latency_cycles + spread)
         hbm.fill(
             paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
             piece_bytes=piece_bytes, share=self._fill_scale(request),
         )
 
+    def _waits(
+        self, num_rows: float, num_bytes: float, *, are_apart: bool, is_many: bool, place: float | None,
+        part_bytes: float = 0.0,
+    ) -> Waits:
+        """What the last of ``num_rows`` waits for, which are ``num_bytes`` or the ``part_bytes`` that one warp waits for."""
+        hbm = self.hbm
+        far = self.hit_latency_cycles - self._mean_latency_cycles if is_many else 0.0
+        waited = part_bytes or num_bytes
+        refreshed = hbm.refresh_cycles(num_rows, waited / hbm.wire.alone)
+        uneven = hbm.uneven_cycles(num_bytes, place, are_apart=are_apart, part_bytes=waited)
+        if num_rows < FEW_ROWS:
+            lines = max(num_rows, waited / SIDE_BYTES, 1.0)
+            queued = max(0.0, hbm.queue_cycles(lines) - max(refreshed, far))
+        else:
+            queued = hbm.busy_cycles(num_rows)
+        # the lines that are far, that wait for a refresh and that find long queues are seldom the same, and
+        # the fullest channel seldom is where a refresh takes longest
+        return queued, hypot(uneven, refreshed) - refreshed, max(0.0, refreshed - far)
+
     def _fill_scale(self, request: MemoryRequest) -> float:
         """The part of a fill's bytes that is paid for."""
         scales = self._fill_scales.get(request.tensor)
         return 1.0 if scales is None else scales[min(request.wave, len(scales) - 1)]
+
+    def _are_anywhere(self, tensor: str) -> bool:
+        """Whether pieces leave out what lies in one channel: nearer ones take all channels in turn, as a run does."""
+        stride = self._piece_strides.get(tensor, 0)
+        return not stride or stride > self.hbm.spec.channel_bytes
 
     def _piece_bytes_of(self, tensor: str) -> int:
         """Of memory's pieces, which are no shorter than what it gives at least; 0: side by side."""
@@ -422,15 +454,19 @@ class _WrittenBack:
 
 
 class _Filled:
-    """What happens when a fill's last byte has passed the HBM wire, ``uneven_cycles`` later, ``earliest`` or later."""
+    """What happens when a fill's last byte has passed the HBM wire, and what the last of its lines waits for besides.
 
-    __slots__ = ("_began", "_earliest", "_latency", "_tile", "_uneven")
+    Warps that wait for a part each have theirs when its lines are there, but for the last.
+    """
 
-    def __init__(self, tile: TileState, earliest: float, uneven_cycles: float, latency_cycles: float) -> None:
+    __slots__ = ("_began", "_earliest", "_latency", "_of_part", "_tile", "_waits")
+
+    def __init__(self, tile: TileState, earliest: float, waits: Waits, of_part: Waits, latency_cycles: float) -> None:
         self._began = 0.0
         self._tile = tile
         self._earliest = earliest
-        self._uneven = uneven_cycles
+        self._waits = waits
+        self._of_part = of_part
         self._latency = latency_cycles
 
     def begun(self, cycle: float) -> None:
@@ -438,17 +474,24 @@ class _Filled:
         self._began = cycle
         self._tile.began_at = cycle
 
+    def _come_at(self, cycle: float, crossed_at: float, waits: Waits) -> float:
+        queued, uneven, refreshed = waits
+        return max(cycle + uneven, self._earliest + queued, crossed_at) + refreshed + self._latency
+
     def __call__(self, cycle: float) -> None:
         tile = self._tile
-        come_at = cycle + self._uneven
-        if come_at < self._earliest:
-            come_at = self._earliest
+        crossed_at = 0.0
         for link, num_bytes, num_sms in tile.crossings:  # lines cross as they come
             tile.copied_at = link.reserve_alike(num_bytes, num_sms, at_cycle=self._began)
-            if tile.copied_at > come_at:
-                come_at = tile.copied_at
+            if tile.copied_at > crossed_at:
+                crossed_at = tile.copied_at
         tile.crossings.clear()
-        tile.done_at = done_at = come_at + self._latency
+        tile.done_at = done_at = self._come_at(cycle, crossed_at, self._waits)
+        part_at = min(done_at, self._come_at(cycle, crossed_at, self._of_part))
         waiting, tile.waiting = tile.waiting, []
-        for ready_at, latency, done in waiting:
-            done((ready_at if ready_at > done_at else done_at) + latency)
+        for ready_at, latency, done, by_warps in waiting:
+            come_at = ready_at if ready_at > done_at else done_at
+            if by_warps is not None:
+                last_at, come_at = come_at, max(ready_at, part_at)
+                by_warps.late_cycles = last_at - come_at
+            done(come_at + latency)

@@ -91,8 +91,9 @@ NARROW = 1.2
 chosen for speed and not measured: with all SMs live, what the links cost is in ``l2.sustained_fraction``."""
 
 
-Part = tuple[TileState, float, float, Done]
-"""A request's share of a transfer: its tile, the cycle before which its last byte cannot pass, its latency, whom to tell."""
+Part = tuple[TileState, float, float, Done, MemoryRequest | None]
+"""A request's share of a transfer: its tile, the cycle before which its last byte cannot pass, its latency, whom to tell,
+and the request where its warps wait for a part each."""
 
 
 class _Transfer:
@@ -206,13 +207,13 @@ def _hand_over(part: Part, passed_at: float, spread_cycles: float, ahead_cycles:
 
     What others had asked for was on its way up to ``ahead_cycles`` before this one asked.
     """
-    tile, earliest, latency_cycles, done = part
+    tile, earliest, latency_cycles, done, by_warps = part
     earliest -= ahead_cycles
     latency_cycles += spread_cycles
     ready_at = passed_at if passed_at > earliest else earliest
     done_at = tile.done_at
     if done_at is None:
-        tile.waiting.append((ready_at, latency_cycles, done))
+        tile.waiting.append((ready_at, latency_cycles, done, by_warps))
     else:
         done((ready_at if ready_at > done_at else done_at) + latency_cycles)
 
@@ -404,7 +405,8 @@ class Xbar(Component):
             counters.passed_bytes += num_bytes
             counters.served_bytes += num_bytes * request.reads
             ask = Ask(None, num_bytes, weight, 0.0, request.reads, request_bytes=of_requests)
-        self._deliver(request.sm_idx, ask, request, (tile, earliest, latency, done), group)
+        by_warps = request if request.num_warps > 1 else None
+        self._deliver(request.sm_idx, ask, request, (tile, earliest, latency, done, by_warps), group)
 
     def multicast(
         self, request: MemoryRequest, receivers: Sequence[tuple[int, Done]], *, bytes_per_cycle: float
@@ -426,7 +428,7 @@ class Xbar(Component):
         for sm_idx, done in receivers:
             num_bytes = crossing * stretch
             ask = Ask(None, num_bytes, weight / stretch, 0.0, request.reads)
-            self._deliver(sm_idx, ask, request, (tile, earliest, latency, done), done)
+            self._deliver(sm_idx, ask, request, (tile, earliest, latency, done, None), done)
             weight = 0.0
 
     def write(

@@ -32,6 +32,7 @@ def mbarrier_init(role: Role, op: ops.MbarrierInit) -> Pause:
 
 def mbarrier_arrive(role: Role, op: ops.MbarrierArrive) -> Pause:
     """Arrive here, or a network latency later on another CTA."""
+    role.meet()
     rank = op.cta_rank
     if rank is None or rank == role.cta.rank:
         barrier = role.cta.mbarrier(op.barrier, op.stage)
@@ -101,6 +102,7 @@ def looked_at(spec: MbarrierSpec, since: float, completed_at: float) -> float:
 
 def thread_barrier(role: Role, barrier: ThreadBarrier, state: WarpState, *, waits: bool) -> Pause:
     """Arrive, and where it ``waits`` go on with the last arrival."""
+    role.meet()
     release = barrier.arrive(role.spec.num_threads, max(role.t, role.all_fenced_at), waits=waits)
     if not waits:
         return None
@@ -141,6 +143,7 @@ def cluster_arrive(role: Role, op: ops.ClusterArrive) -> Pause:
     """One more role of the cluster is here."""
     if role.sm.dsmem is None:
         raise lacks(role, "cluster barrier", "9.0")
+    role.meet()
     role.issue(1)
     cluster = role.cta.cluster
     release = cluster.barrier.arrive(role.spec.num_threads, role.t)

@@ -39,7 +39,9 @@ def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
     role.spend(WarpState.LSU, max(role.t, end - sm.l1.spec.queue_cycles))
     token = ops.Token(is_long=True)
     request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=None if op.allocates_in_l1 else first)
-    sm.l1.read(request, TokenReady(token), allocates=op.allocates_in_l1, not_before=first)
+    request.num_warps = role.num_warps
+    request.num_together = role.laggard.asks(token, request.num_bytes)
+    sm.l1.read(request, TokenReady(token, request), allocates=op.allocates_in_l1, not_before=first)
     return token
 
 
@@ -192,12 +194,17 @@ def use(role: Role, op: ops.Use) -> Pause:
     token = op.token
     if not isinstance(token, ops.Token):
         raise LaunchError(f"{role.who()} uses {token!r}, wants the token that a load has given")
-    state = WarpState.LONG_SCOREBOARD if token.is_long else WarpState.SHORT_SCOREBOARD
+    state = WarpState.SHORT_SCOREBOARD
+    if token.is_long:
+        state, role.laggard.asked_bytes = WarpState.LONG_SCOREBOARD, 0.0
     if token.ready_cycle is not None:
         role.spend(state, token.ready_cycle)
+        if token.late_cycles:
+            late = token.late_cycles - (role.t - token.ready_cycle)
+            role.laggard.fall_behind(token, late, role.worked(), role.iteration_weight)
         return None
     wake = role.block(state, "a load")
-    token.on_ready = Resume(role, wake)
+    token.on_ready = UseReady(role, wake, token)
     return wake
 
 
@@ -342,18 +349,39 @@ def cp_mbarrier(role: Role, op: ops.CpAsyncMbarrierArrive) -> Pause:
     return None
 
 
-class TokenReady:
-    """A load's data are there."""
+class UseReady(Resume):
+    """Wakes a role that uses a token."""
 
     __slots__ = ("_token",)
 
-    def __init__(self, token: ops.Token) -> None:
+    def __init__(self, role: Role, wake: Role, token: ops.Token) -> None:
+        super().__init__(role, wake)
         self._token = token
+
+    def __call__(self, cycle: float) -> None:
+        """The data are there, the last warp's some time later."""
+        token, role = self._token, self._role
+        if token.late_cycles:
+            late = token.late_cycles - max(0.0, role.t - cycle)
+            role.laggard.fall_behind(token, late, role.worked(), role.iteration_weight)
+        super().__call__(cycle)
+
+
+class TokenReady:
+    """A load's data are there."""
+
+    __slots__ = ("_request", "_token")
+
+    def __init__(self, token: ops.Token, request: MemoryRequest | None = None) -> None:
+        self._token = token
+        self._request = request
 
     def __call__(self, cycle: float) -> None:
         """It has happened, or will at the cycle given."""
         token = self._token
         token.ready_cycle = cycle
+        if self._request is not None:
+            token.late_cycles = self._request.late_cycles
         if token.on_ready is not None:
             token.on_ready(cycle)  # type: ignore[operator]  # _use stores a _Resume
 
