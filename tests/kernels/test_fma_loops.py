@@ -1,0 +1,74 @@
+"""fma_loops: its loops are what their names say, right sums pass, wrong ones do not."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from gpusim.evidence.case import WrongAnswer, load_case
+
+from .conftest import Sass
+from .mma_code import loops_with
+
+CASE = load_case("fma_loops")
+case = sys.modules[CASE.launch.__module__]
+CONFIGS = CASE.configs("loops", 1)
+
+
+def outputs_of(config: dict[str, str], step_cycles: int) -> dict[str, np.ndarray]:
+    """What a launch leaves whose steps take so long."""
+    build = case.build_of(config)
+    cycles = np.tile(np.array(case.ROUNDS, dtype="<u4") * step_cycles + 1000, case.num_ctas(build))
+    return {"cycles": cycles, "sums": np.tile(case.weighted_sums(build), case.num_ctas(build)).astype("<i4")}
+
+
+@pytest.mark.parametrize("config", CONFIGS[::9], ids=str)
+def test_right_sums_pass_and_a_step_short_does_not(config: dict[str, str]) -> None:
+    outputs = outputs_of(config, 300)
+    assert CASE.check(config, outputs)["step_cycles"] == 300
+    outputs["sums"] = outputs["sums"] - outputs["sums"] // sum(case.ROUNDS)
+    with pytest.raises(WrongAnswer, match="so many times the product"):
+        CASE.check(config, outputs)
+
+
+def test_every_build_fits_and_is_there_once() -> None:
+    assert len({config["kernel"] for config in CONFIGS}) == len(CONFIGS)
+    for config in CONFIGS:
+        launched = CASE.launch(config, False)
+        ctas = int(config["ctas"])
+        assert launched.smem_bytes <= 48 * 1024 or ctas == 1 and launched.smem_bytes <= 200 * 1024
+        assert launched.block[0] * ctas in (128, 256, 512)
+        assert case.build_of(config).name == config["kernel"]
+
+
+def test_a_grid_s_slots_fit_its_sms() -> None:
+    for build in case.builds():
+        assert build.ctas * (build.smem_bytes + 1024) <= 228 * 1024, build.name
+
+
+def test_no_copy_reads_beyond_its_operand() -> None:
+    """A round of copies brings a step for each of its own, and as many more as the ring has slots but one; no more."""
+    assert max(build.stages for build in case.builds()) <= case.AHEAD
+
+
+def test_loops_hold_what_their_names_say(sass: Sass) -> None:
+    kernels = sass("fma_loops", "sm_90a")
+    for build in case.builds():
+        kernel = kernels[build.name]
+        assert kernel.num_spills == 0, build.name
+        (rows, columns), depth = build.shape.thread, build.shape.depth
+        way, meets, has_reads = case.PARTS[build.parts]
+        is_single = build.fragments == "single"
+        loops = loops_with(kernel, "FFMA")
+        each, step = loops[0], loops[1 if is_single else 0]
+        num_ks = 1 if is_single else depth
+        loads = [item for item in each.select("LDS") if item.predicate != "!PT"]
+        assert len(each.select("FFMA")) == rows * columns * num_ks, build.name
+        assert len(loads) == has_reads * (rows + columns) * 4 // build.width * num_ks, build.name
+        pieces = sum(build.shape.tile) * depth // (1 if build.is_turned else 4) // build.threads
+        assert len(step.select("LDGSTS")) == pieces * (way in ("kAsync", "kTurned")), build.name
+        assert len(step.select("STS")) == pieces * (way in ("kStores", "kLoads")), build.name
+        assert len(step.select("LDG")) == pieces * (way == "kLoads"), build.name
+        assert len(step.select("BAR")) == meets * (2 if build.stages == 1 else 1), build.name
