@@ -121,7 +121,8 @@ def includes() -> dict[str, str]:
 
 def _entry(build: Build) -> str:
     way, *flags = PARTS[build.parts]
-    numbers = (build.threads, build.ctas, *build.shape.thread, *build.shape.warps, build.shape.depth, build.stages, build.width)
+    (thread, warps, depth), ring = build.shape, (build.stages, build.width)
+    numbers = (build.threads, build.ctas, *thread, *warps, depth, *ring)
     is_double, *has = (str(bool(flag)).lower() for flag in (build.fragments == "double", *flags))
     return f"FMA_LOOP({build.name}, {', '.join(map(str, numbers))}, {is_double}, {way}, {', '.join(has)})"
 
@@ -200,7 +201,8 @@ def weighted_sums(build: Build) -> NDArray[np.int64]:
     warp, lane = thread // 32, thread % 32
     found = np.zeros(len(thread), dtype=np.int64)
     for i in range(rows):
-        own, apart = (rows, i) if build.width == WIDEST else (in_vector, i // in_vector * LANES[0] * in_vector + i % in_vector)
+        vector, word = divmod(i, in_vector)
+        own, apart = (rows, i) if build.width == WIDEST else (in_vector, vector * LANES[0] * in_vector + word)
         row = warp % ways_m * rows * LANES[0] + lane // LANES[1] * own + apart
         for j in range(columns):
             vector, word = divmod(j, in_vector)
