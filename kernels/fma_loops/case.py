@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusim import GpuSpec, simulate
 from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer, by_value
+from gpusim.evidence.issue import DEPENDENT_CYCLES
+from gpusim.kernel_models.gemm import GemmParams
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.launch import Program, RoleContext
+from gpusim.workload.ops import Op
 
 ROUNDS = (96, 32, 96)
 """Steps, the first to bring all in; a step's cycles are the difference between the last two."""
 AHEAD = 4
 """Steps beyond a round that its copies may bring."""
 COLUMNS = ("thread", "warps", "depth", "stages", "width", "fragments", "parts", "ctas")
+SPAN = ("sm", "begin", "end")
+"""What each CTA says of all its rounds together."""
+LEAST_SMS = 100
+"""On which as many CTAs ran as are wanted."""
 NUM_SMS, WORD_BYTES, PAD, LANES = 132, 4, 4, (4, 8)
 """CTAs of each wave where an SM is to have several; of an element; elements more of a row that is turned; of a warp."""
 
@@ -184,6 +197,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         arguments=(
             by_value(told.view(np.uint8)), Repeated(a, a.nbytes), Repeated(b, b.nbytes),
             Output("cycles", np.zeros(grid * len(ROUNDS), dtype="<u4")),
+            Output("spans", np.zeros(grid * len(SPAN), dtype="<u4")),
             Output("sums", np.zeros(grid * build.threads, dtype="<i4")),
         ),
         grid=(grid, 1, 1), block=(build.threads, 1, 1), smem_bytes=build.smem_bytes,
@@ -212,20 +226,171 @@ def weighted_sums(build: Build) -> NDArray[np.int64]:
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Cycles of a step, the median of all CTAs, if the sums are right.
+    """Cycles of a step if the sums are right: a lone CTA's two rounds; of several all rounds, the median of all SMs.
 
     Raises:
-        WrongAnswer: they are not.
+        WrongAnswer: they are not, or CTAs did not share SMs as they should.
     """
     build = build_of(config)
     seen = outputs["sums"].astype(np.int64).reshape(-1, build.threads)
     if ((seen - weighted_sums(build)) % (1 << 32) != 0).any():
         raise WrongAnswer("the sums are not so many times the product")
     first, short, long = outputs["cycles"].astype(np.int64).reshape(-1, len(ROUNDS)).T
+    if build.ctas > 1:
+        shared = shared_step_cycles(outputs["spans"], build.ctas)
+        return {"step_cycles": shared, "first_round_cycles": float(np.median(first))}
     if (long <= short).any():
         raise WrongAnswer(f"{ROUNDS[2]} steps take no longer than {ROUNDS[1]}")
-    each = (long - short) / (ROUNDS[2] - ROUNDS[1])
-    return {"step_cycles": float(np.median(each)), "first_round_cycles": float(np.median(first))}
+    return {"step_cycles": float(long[0] - short[0]) / (ROUNDS[2] - ROUNDS[1]), "first_round_cycles": float(first[0])}
+
+
+def shared_step_cycles(spans: NDArray[np.uint32], ctas: int) -> float:
+    """Cycles of a step of ``ctas`` CTAs together, from the first one's begin to the last one's end; median of all SMs.
+
+    Raises:
+        WrongAnswer: too few SMs have so many.
+    """
+    sm, begin, end = spans.astype(np.int64).reshape(-1, len(SPAN)).T
+    found = []
+    for idx in np.unique(sm):
+        here = sm == idx
+        if here.sum() == ctas:
+            since = begin[here][0]  # clocks have 32 bits
+            first = ((begin[here] - since + (1 << 31)) % (1 << 32) - (1 << 31)).min()
+            found.append(float(((end[here] - since) % (1 << 32)).max() - first) / sum(ROUNDS))
+    if len(found) < LEAST_SMS:
+        raise WrongAnswer(f"{len(found)} SMs had {ctas} CTAs, wants {LEAST_SMS} or more")
+    return float(np.median(found))
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+
+TWIN_STEPS = (8, 32)
+CODE: Mapping[str, int] = {
+    "fma_4x4_2x2_16_s3_w16_double_loose_1": 28, "fma_8x4_2x2_16_s3_w16_double_loose_1": 74,
+    "fma_8x8_2x2_8_s3_w16_double_loose_1": 38, "fma_8x8_2x2_16_s3_w16_double_loose_1": 86,
+    "fma_16x8_2x2_8_s3_w16_double_loose_1": 47, "fma_4x4_4x2_16_s3_w16_double_loose_1": 28,
+    "fma_8x4_4x2_16_s3_w16_double_loose_1": 74, "fma_8x8_4x2_8_s3_w16_double_loose_1": 38,
+    "fma_16x4_2x4_16_s3_w16_double_loose_1": 45, "fma_16x8_2x4_8_s3_w16_double_loose_1": 47,
+    "fma_4x4_4x4_32_s3_w16_double_loose_1": 58, "fma_8x4_4x4_16_s3_w16_double_loose_1": 74,
+    "fma_8x8_4x4_16_s3_w16_double_loose_1": 86, "fma_4x4_2x2_16_s3_w16_double_meets_1": 32,
+    "fma_8x4_2x2_16_s3_w16_double_meets_1": 72, "fma_8x8_2x2_8_s3_w16_double_meets_1": 39,
+    "fma_8x8_2x2_16_s3_w16_double_meets_1": 87, "fma_16x8_2x2_8_s3_w16_double_meets_1": 47,
+    "fma_4x4_4x2_16_s3_w16_double_meets_1": 32, "fma_8x4_4x2_16_s3_w16_double_meets_1": 72,
+    "fma_8x8_4x2_8_s3_w16_double_meets_1": 39, "fma_16x4_2x4_16_s3_w16_double_meets_1": 65,
+    "fma_16x8_2x4_8_s3_w16_double_meets_1": 47, "fma_4x4_4x4_32_s3_w16_double_meets_1": 59,
+    "fma_8x4_4x4_16_s3_w16_double_meets_1": 72, "fma_8x8_4x4_16_s3_w16_double_meets_1": 87,
+    "fma_4x4_2x2_16_s3_w16_double_async_1": 50, "fma_8x4_2x2_16_s3_w16_double_async_1": 98,
+    "fma_8x8_2x2_8_s3_w16_double_async_1": 61, "fma_8x8_2x2_16_s3_w16_double_async_1": 70,
+    "fma_16x8_2x2_8_s3_w16_double_async_1": 76, "fma_4x4_4x2_16_s3_w16_double_async_1": 45,
+    "fma_8x4_4x2_16_s3_w16_double_async_1": 74, "fma_8x8_4x2_8_s3_w16_double_async_1": 50,
+    "fma_16x4_2x4_16_s3_w16_double_async_1": 96, "fma_16x8_2x4_8_s3_w16_double_async_1": 78,
+    "fma_4x4_4x4_32_s3_w16_double_async_1": 56, "fma_8x4_4x4_16_s3_w16_double_async_1": 73,
+    "fma_8x8_4x4_16_s3_w16_double_async_1": 108, "fma_4x4_2x2_16_s2_w16_double_stores_1": 39,
+    "fma_8x4_2x2_16_s2_w16_double_stores_1": 82, "fma_8x8_2x2_8_s2_w16_double_stores_1": 45,
+    "fma_8x8_2x2_16_s2_w16_double_stores_1": 47, "fma_16x8_2x2_8_s2_w16_double_stores_1": 47,
+    "fma_4x4_4x2_16_s2_w16_double_stores_1": 36, "fma_8x4_4x2_16_s2_w16_double_stores_1": 86,
+    "fma_8x8_4x2_8_s2_w16_double_stores_1": 44, "fma_16x4_2x4_16_s2_w16_double_stores_1": 43,
+    "fma_16x8_2x4_8_s2_w16_double_stores_1": 52, "fma_4x4_4x4_32_s2_w16_double_stores_1": 67,
+    "fma_8x4_4x4_16_s2_w16_double_stores_1": 52, "fma_8x8_4x4_16_s2_w16_double_stores_1": 96,
+    "fma_4x4_2x2_16_s2_w16_double_loads_1": 136, "fma_8x4_2x2_16_s2_w16_double_loads_1": 149,
+    "fma_8x8_2x2_8_s2_w16_double_loads_1": 106, "fma_8x8_2x2_16_s2_w16_double_loads_1": 158,
+    "fma_16x8_2x2_8_s2_w16_double_loads_1": 128, "fma_4x4_4x2_16_s2_w16_double_loads_1": 143,
+    "fma_8x4_4x2_16_s2_w16_double_loads_1": 146, "fma_8x8_4x2_8_s2_w16_double_loads_1": 96,
+    "fma_16x4_2x4_16_s2_w16_double_loads_1": 159, "fma_16x8_2x4_8_s2_w16_double_loads_1": 118,
+    "fma_4x4_4x4_32_s2_w16_double_loads_1": 165, "fma_8x4_4x4_16_s2_w16_double_loads_1": 128,
+    "fma_8x8_4x4_16_s2_w16_double_loads_1": 148, "fma_8x4_2x2_16_s3_w16_double_math_1": 15,
+    "fma_8x8_2x2_16_s3_w16_double_math_1": 15, "fma_4x4_4x2_16_s3_w16_double_math_1": 15,
+    "fma_8x8_4x2_8_s3_w16_double_math_1": 15, "fma_16x8_2x4_8_s3_w16_double_math_1": 15,
+    "fma_8x4_2x2_16_s3_w16_single_loose_1": 535, "fma_8x8_2x2_16_s3_w16_single_loose_1": 455,
+    "fma_4x4_4x2_16_s3_w16_single_loose_1": 330, "fma_8x8_4x2_8_s3_w16_single_loose_1": 306,
+    "fma_16x8_2x4_8_s3_w16_single_loose_1": 571, "fma_8x4_4x4_16_s3_w16_single_loose_1": 535,
+    "fma_8x4_2x2_16_s3_w16_single_async_1": 533, "fma_8x8_2x2_16_s3_w16_single_async_1": 479,
+    "fma_4x4_4x2_16_s3_w16_single_async_1": 417, "fma_8x8_4x2_8_s3_w16_single_async_1": 317,
+    "fma_16x8_2x4_8_s3_w16_single_async_1": 586, "fma_8x4_4x4_16_s3_w16_single_async_1": 552,
+    "fma_4x4_2x2_16_s3_w8_double_loose_1": 54, "fma_8x8_2x2_8_s3_w8_double_loose_1": 46,
+    "fma_4x4_4x2_16_s3_w8_double_loose_1": 54, "fma_8x8_4x2_8_s3_w8_double_loose_1": 46,
+    "fma_8x8_4x4_16_s3_w8_double_loose_1": 50, "fma_4x4_2x2_16_s3_w4_double_loose_1": 171,
+    "fma_8x8_2x2_8_s3_w4_double_loose_1": 153, "fma_4x4_4x2_16_s3_w4_double_loose_1": 171,
+    "fma_8x8_4x2_8_s3_w4_double_loose_1": 153, "fma_8x8_4x4_16_s3_w4_double_loose_1": 84,
+    "fma_8x4_2x2_16_s2_w16_double_turned_1": 100, "fma_8x8_2x2_16_s2_w16_double_turned_1": 149,
+    "fma_4x4_4x2_16_s2_w16_double_turned_1": 71, "fma_8x4_4x2_16_s2_w16_double_turned_1": 128,
+    "fma_8x8_4x2_8_s2_w16_double_turned_1": 80, "fma_16x4_2x4_16_s2_w16_double_turned_1": 85,
+    "fma_16x8_2x4_8_s2_w16_double_turned_1": 84, "fma_8x4_2x2_16_s1_w16_double_async_1": 100,
+    "fma_8x8_2x2_16_s1_w16_double_async_1": 100, "fma_4x4_4x2_16_s1_w16_double_async_1": 57,
+    "fma_8x8_4x2_8_s1_w16_double_async_1": 67, "fma_16x4_2x4_16_s1_w16_double_async_1": 94,
+    "fma_8x4_2x2_16_s1_w16_double_async_2": 100, "fma_8x8_2x2_16_s1_w16_double_async_2": 100,
+    "fma_4x4_4x2_16_s1_w16_double_async_2": 57, "fma_8x8_4x2_8_s1_w16_double_async_2": 67,
+    "fma_16x4_2x4_16_s1_w16_double_async_2": 97, "fma_8x4_2x2_16_s1_w16_double_turned_2": 180,
+    "fma_8x8_2x2_16_s1_w16_double_turned_2": 188, "fma_4x4_4x2_16_s1_w16_double_turned_2": 79,
+    "fma_8x8_4x2_8_s1_w16_double_turned_2": 104, "fma_16x4_2x4_16_s1_w16_double_turned_2": 164,
+    "fma_8x4_2x2_16_s2_w16_double_loose_2": 74, "fma_8x8_2x2_16_s2_w16_double_loose_2": 86,
+    "fma_8x4_2x2_16_s2_w16_double_loose_4": 74, "fma_8x4_4x2_16_s2_w16_double_loose_2": 74,
+    "fma_8x8_4x2_8_s2_w16_double_loose_2": 38, "fma_16x4_2x4_16_s2_w16_double_loose_2": 45,
+    "fma_8x8_4x4_16_s2_w16_double_loose_1": 86, "fma_8x4_2x2_16_s2_w16_double_meets_2": 72,
+    "fma_8x8_2x2_16_s2_w16_double_meets_2": 87, "fma_8x4_2x2_16_s2_w16_double_meets_4": 72,
+    "fma_8x4_4x2_16_s2_w16_double_meets_2": 72, "fma_8x8_4x2_8_s2_w16_double_meets_2": 39,
+    "fma_16x4_2x4_16_s2_w16_double_meets_2": 65, "fma_8x8_4x4_16_s2_w16_double_meets_1": 87,
+    "fma_8x4_2x2_16_s2_w16_double_async_2": 98, "fma_8x8_2x2_16_s2_w16_double_async_2": 70,
+    "fma_8x4_2x2_16_s2_w16_double_async_4": 98, "fma_8x4_4x2_16_s2_w16_double_async_2": 74,
+    "fma_8x8_4x2_8_s2_w16_double_async_2": 55, "fma_16x4_2x4_16_s2_w16_double_async_2": 80,
+    "fma_8x8_4x4_16_s2_w16_double_async_1": 108,
+}  # fmt: skip
+"""Cycles that a k-step's own instructions take a warp beside FFMA, LDS and LDGSTS, in order, as ``kernels/sgemm`` has them.
+Source: SASS of nvcc 13.0."""
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """A step of the GEMM that has the same loop, without what this one lacks; nothing of what the model has no word for."""
+    build = build_of(config)
+    if build.width != WIDEST or build.fragments == "single" or build.parts in ("stores", "loads"):
+        return {}
+    short, long = (_cycles(build, steps, gpu) for steps in TWIN_STEPS)
+    return {"step_cycles": (long - short) / (TWIN_STEPS[1] - TWIN_STEPS[0])}
+
+
+def _cycles(build: Build, num_steps: int, gpu: GpuSpec) -> float:
+    """Of one wave of tiles of so many k-steps."""
+    (m, n), depth = build.shape.tile, build.shape.depth
+    registers = min(255, 65536 // (build.threads * build.ctas) // 8 * 8)
+    params = GemmParams.model_validate({
+        "m": m * num_ctas(build), "n": n, "k": depth * num_steps, "tile": (m, n, depth), "warps": build.shape.warps,
+        "stages": build.stages, "dtype": "fp32", "layout": "tn" if build.is_turned else "nt", "copy": "cp_async",
+        "math": "fma", "schedule": "multistage", "refill": "before_math", "epilogue": "direct",
+        "step_code": CODE[build.name] / DEPENDENT_CYCLES, "registers": registers,
+    })  # fmt: skip
+    made = params.launch(gpu)
+    roles = tuple(replace(role, program=Lacking(role.program, build)) for role in made.roles)
+    return simulate(replace(made, roles=roles), gpu, clock="max", l2="warm", skips=False).cycles
+
+
+COPIES = (ops.CpAsync, ops.CpAsyncCommitGroup, ops.CpAsyncWaitGroup)
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """A program without the parts that a build lacks; without copies a ring is filled once, by stores."""
+
+    program: Program
+    build: Build
+
+    def __call__(self, cta: RoleContext) -> Iterator[Op]:
+        """The program."""
+        way, meets, has_reads = PARTS[self.build.parts]
+        lacks: tuple[type[Op], ...] = (() if way != "kNone" else COPIES) + (() if meets else (ops.Syncthreads,))
+        lacks += () if has_reads else (ops.SharedLoad, ops.Use)
+        if way == "kNone":
+            for buffer, idx in product("ab", range(self.build.stages)):
+                yield ops.SharedStore(AccessPattern(num_requests=1, num_wavefronts=1, num_bytes=128), buffer, idx)
+            yield ops.Syncthreads()
+        told, token = self.program(cta), None
+        try:
+            while True:
+                op = told.send(token)
+                token = None if isinstance(op, lacks) else (yield op)
+        except StopIteration:
+            return
 
 
 CASE = Case(
@@ -236,9 +401,12 @@ CASE = Case(
     launch=launch,
     check=check,
     values={
-        "step_cycles": f"SM cycles of a step: a round of {ROUNDS[2]} steps less one of {ROUNDS[1]}, median of all CTAs",
+        "step_cycles": f"SM cycles of a step: a round of {ROUNDS[2]} steps less one of {ROUNDS[1]}; of several CTAs all "
+        "rounds, from the first one's begin to the last one's end, median of all SMs",
         "first_round_cycles": f"SM cycles of the first round, of {ROUNDS[0]} steps, cold code and lines included",
     },
     num_repeats=3,
+    predict=predict,
+    tiers={"step_cycles": 4},
     includes=includes,
 )

@@ -9,7 +9,8 @@
 // stores them late (kLoads); or does nothing of it (kNone). kMeets (the CTA's barrier) and kReads can be left out. All slots always
 // hold the same numbers, so that sums are so many times one product whoever meets whom. `shapes.inc` is written by case.py.
 //
-// Rounds are of different lengths: cycles of a step are a difference.
+// Rounds are of different lengths: cycles of a lone CTA's step are a difference. CTAs that share an SM are not served alike and
+// drift apart, so that each says where it ran and from when to when in all.
 
 #include <cstdint>
 
@@ -21,6 +22,11 @@ struct Train {
     uint32_t pitch;  // elements from row to row where an operand is contiguous along k
 };
 
+__device__ __forceinline__ uint32_t sm() {
+    uint32_t idx;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(idx));
+    return idx;
+}
 __device__ __forceinline__ uint32_t now() {
     uint32_t cycle;
     asm volatile("mov.u32 %0, %%clock;" : "=r"(cycle)::"memory");
@@ -93,7 +99,7 @@ __device__ __forceinline__ void read_vector(float *to, const float *from) {
 template <int kRows, int kColumns, int kWarpsM, int kWarpsN, int kTileK, int kStages, int kWidth, bool kIsDouble, Way kWay,
           bool kMeets, bool kReads>
 __device__ __forceinline__ void run(const Train &train, const float *matrix_a, const float *matrix_b, uint32_t *cycles,
-                                    int32_t *sums_seen) {
+                                    uint32_t *spans, int32_t *sums_seen) {
     constexpr int kThreads = kWarpsM * kWarpsN * 32, kTileM = kRows * 4 * kWarpsM, kTileN = kColumns * 8 * kWarpsN;
     constexpr int kInVector = kWidth / 4;
     using A = Share<kTileM, kTileK, kThreads, kWay == kTurned>;
@@ -166,6 +172,10 @@ __device__ __forceinline__ void run(const Train &train, const float *matrix_a, c
     }
     __syncthreads();
     if constexpr (!kReads) read_all(kept, 0, 0);
+    if (thread == 0) {
+        spans[blockIdx.x * 3] = sm();
+        spans[blockIdx.x * 3 + 1] = now();
+    }
 
 #pragma unroll 1
     for (int round = 0; round < kNumRounds; ++round) {
@@ -238,6 +248,8 @@ __device__ __forceinline__ void run(const Train &train, const float *matrix_a, c
         if (thread == 0) cycles[blockIdx.x * kNumRounds + round] = now() - begin;
     }
 
+    if (thread == 0) spans[blockIdx.x * 3 + 2] = now();
+
     int32_t seen = 0;
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
@@ -248,7 +260,8 @@ __device__ __forceinline__ void run(const Train &train, const float *matrix_a, c
 
 #define FMA_LOOP(NAME, THREADS, CTAS, ...)                                                                                \
     extern "C" __global__ void __launch_bounds__(THREADS, CTAS)                                                           \
-        NAME(const __grid_constant__ Train train, const float *a, const float *b, uint32_t *cycles, int32_t *sums) {      \
-        run<__VA_ARGS__>(train, a, b, cycles, sums);                                                                      \
+        NAME(const __grid_constant__ Train train, const float *a, const float *b, uint32_t *cycles, uint32_t *spans,      \
+             int32_t *sums) {                                                                                             \
+        run<__VA_ARGS__>(train, a, b, cycles, spans, sums);                                                               \
     }
 #include "shapes.inc"

@@ -21,7 +21,12 @@ def outputs_of(config: dict[str, str], step_cycles: int) -> dict[str, np.ndarray
     """What a launch leaves whose steps take so long."""
     build = case.build_of(config)
     cycles = np.tile(np.array(case.ROUNDS, dtype="<u4") * step_cycles + 1000, case.num_ctas(build))
-    return {"cycles": cycles, "sums": np.tile(case.weighted_sums(build), case.num_ctas(build)).astype("<i4")}
+    begin = (1 << 32) - 500  # clocks come round
+    spans = [[idx % case.NUM_SMS, begin, sum(case.ROUNDS) * step_cycles - 500] for idx in range(case.num_ctas(build))]
+    return {
+        "cycles": cycles, "spans": np.array(spans, dtype="<u4").reshape(-1),
+        "sums": np.tile(case.weighted_sums(build), case.num_ctas(build)).astype("<i4"),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("config", CONFIGS[::9], ids=str)
@@ -31,6 +36,14 @@ def test_right_sums_pass_and_a_step_short_does_not(config: dict[str, str]) -> No
     outputs["sums"] = outputs["sums"] - outputs["sums"] // sum(case.ROUNDS)
     with pytest.raises(WrongAnswer, match="so many times the product"):
         CASE.check(config, outputs)
+
+
+def test_ctas_of_an_sm_count_from_the_first_ones_begin_to_the_last_ones_end() -> None:
+    total = sum(case.ROUNDS)
+    spans = [[sm, begin, end] for sm in range(case.NUM_SMS) for begin, end in ((50, 50 + 7 * total), (0, 9 * total))]
+    assert case.shared_step_cycles(np.array(spans, dtype="<u4").reshape(-1), 2) == 9.0
+    with pytest.raises(WrongAnswer, match="0 SMs had 4 CTAs"):
+        case.shared_step_cycles(np.array(spans, dtype="<u4").reshape(-1), 4)
 
 
 def test_every_build_fits_and_is_there_once() -> None:
