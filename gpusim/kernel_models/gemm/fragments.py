@@ -15,7 +15,9 @@ from gpusim.workload.ops import Op
 
 Span = tuple[int, int]
 
-MOST_KS = 4
+LANES_ALONG_N = 8
+"""Of a warp of fma."""
+MOST_KS = 2
 """Of a slice of an fma k-step: fewer are simulated for longer, and move a kernel's time by some percent."""
 
 
@@ -125,4 +127,10 @@ class Fragments:
         if self.plan.params.math == "mma_sync":
             atom = mma_sync(self.plan.params.element)
             return [ops.MmaSync(atom, (rows // atom.m) * (columns // atom.n))] * len(self.slices)
-        return [ops.Fma(rows * columns // 32 * num_ks) for num_ks in self._depths]
+        return [ops.Fma(rows * columns // 32 * num_ks, bank_reads=self._bank_reads) for num_ks in self._depths]
+
+    @property
+    def _bank_reads(self) -> float:
+        """Of an FFMA: two banks give the element of B and the sum; one of them a row's element of A, too, once."""
+        told = self.plan.params.fma_bank_reads
+        return 1.0 + LANES_ALONG_N / Shares(self.plan.params).share[1] if told is None else told

@@ -133,7 +133,7 @@ def fma(role: Role, op: ops.Fma) -> Pause:
     scheduler.counters.fma_instructions += op.num_instructions * role.num_warps * role.count
     end = scheduler.execute(
         scheduler.fma_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count,
-        wgmma_until=0.0 if op.is_chain else role.sm.tensor_core.wgmma_until,
+        wgmma_until=0.0 if op.is_chain else role.sm.tensor_core.wgmma_until, turns_each=max(1.0, op.bank_reads / scheduler.spec.bank_reads_per_cycle),
     )
     role.spend(WarpState.MATH_PIPE, end if end > chained else chained)
     return None
