@@ -1,13 +1,13 @@
 """What compiled FFMAs take of a sub-core's register banks.
 
-In: a loop's SASS. Out: turns an FFMA. A register lies in one of two banks, by whether its number is even, and a bank gives one
-register of a warp a cycle; what ptxas has marked ``.reuse`` is kept where the next FFMA wants it as the same operand, and is
-read no more. So an FFMA of three registers takes more than its turn, unless others beside it take less.
+In: a loop's SASS. Out: turns an FFMA. A register lies in one of two banks, by whether its number is even, and a bank gives
+one register of a warp a cycle; what ptxas has marked ``.reuse`` is kept where the next FFMA wants it as the same operand, and
+is read no more. So an FFMA of three registers takes more than its turn, unless others beside it take less.
 
 Models: two banks, a read each a cycle; an instruction's reads may go on for some cycles while others issue behind it.
 Ignores: what loads write, and read for their addresses; that nothing might be kept behind other warps' FFMAs.
-Source: kernels/math_rate, h200_sxm, 2026-11-20, whose SASS has one or two chains: FFMA of two odd registers and an even one takes
-2.00 cycles, by turns with one of an odd register alone 1.51, HFMA2 of three each 1.75; this says 2.00, 1.50 and 1.75.
+Source: kernels/math_rate, h200_sxm, 2026-11-20, whose SASS has one or two chains: FFMA of two odd registers and an even one
+takes 2.00 cycles, by turns with one of an odd register alone 1.51, HFMA2 of three each 1.75; this says 2.00, 1.50 and 1.74.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from gpusim.evidence.sass import Instruction
 
 NUM_BANKS = 2
 WINDOW_CYCLES = 3.0
-"""For how long an instruction's reads may go on. Source: kernels/fma_loops, h200_sxm, 2026-11-23: math of 16 x 8 sums by two warps
-a scheduler takes 1.13 turns; this says 1.12, 1.18 by 2, and 1.74 of the HFMA2 above, 1.75 by 2, 2.75 by 1."""
+"""For how long an instruction's reads may go on. Source: kernels/fma_loops, h200_sxm, 2026-11-23: math of 16 x 8 sums by two
+warps a scheduler takes 1.13 turns; this says 1.12, a window of two cycles 1.18 and more."""
 WARM_INSTRUCTIONS = 64
 """Before those that count, at least."""
 NUM_DISTANCES = 16

@@ -409,8 +409,8 @@ BANK_READS: Mapping[str, float] = {
     "fma_8x8_4x2_8_s2_w16_double_async_2": 1.19, "fma_16x4_2x4_16_s2_w16_double_async_2": 1.24,
     "fma_8x8_4x4_16_s2_w16_double_async_1": 1.18,
 }  # fmt: skip
-"""Registers that an FFMA reads of the fuller bank of its scheduler, on the mean (``gpusim.evidence.register_banks``; of two warps,
-where a scheduler has more than one). Source: SASS of nvcc 13.0."""
+"""Registers that an FFMA reads of the fuller bank of its scheduler, on the mean (``gpusim.evidence.register_banks``; of two
+warps, where a scheduler has more than one). Source: SASS of nvcc 13.0."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:

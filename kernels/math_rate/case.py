@@ -43,7 +43,7 @@ SHORT, LONG, NUM_REPEATS = 1, 3, 9
 ENOUGH = 8
 """Chains of a sub-partition from which on a pipe is taken to be full: no latency here is longer than 8 intervals."""
 BANK_READS: Mapping[tuple[str, int], float] = {("ffma", 1): 2.0, ("ffma", 2): 1.5}
-"""Registers that an FFMA reads of the fuller bank, by chains, on the mean; other loops read one. Source: SASS of nvcc 13.0."""
+"""Registers that an FFMA reads of the fuller bank, by chains, on the mean; others read one. Source: SASS of nvcc 13.0."""
 LOOP_INSTRUCTIONS = 3
 """Of a body beside those: counter, comparison, branch."""
 BRANCH_INSTRUCTIONS = 2

@@ -208,8 +208,8 @@ BANK_READS: Mapping[str, float] = {
     "sgemm_64x128x8_2x2_s3_nn": 1.22, "sgemm_64x128x8_2x4_s1_tn": 1.22, "sgemm_64x64x16_2x2_s1_tt": 1.26,
     "sgemm_64x64x16_4x2_s2_tt": 1.29, "sgemm_64x64x8_2x2_s1_nt": 1.23, "sgemm_64x64x8_2x2_s3_tn": 1.22,
 }  # fmt: skip
-"""Registers that an FFMA of an entry point's k-steps reads of the fuller bank of its scheduler, on the mean, beside another warp's
-(``gpusim.evidence.register_banks``). Source: SASS of nvcc 13.0."""
+"""Registers that an FFMA of an entry point's k-steps reads of the fuller bank of its scheduler, on the mean, beside another
+warp's (``gpusim.evidence.register_banks``). Source: SASS of nvcc 13.0."""
 PLACES = ("step_code", "tile_code", "store_code")
 
 

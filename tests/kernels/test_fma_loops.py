@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from gpusim.evidence.case import WrongAnswer, load_case
+from gpusim.evidence.register_banks import bank_reads
+from gpusim.machine.config import load_gpu
 
 from .conftest import Sass
-from .mma_code import loops_with
+from .mma_code import fma_step_code, loops_with
 
 CASE = load_case("fma_loops")
 case = sys.modules[CASE.launch.__module__]
@@ -85,3 +87,29 @@ def test_loops_hold_what_their_names_say(sass: Sass) -> None:
         assert len(step.select("STS")) == pieces * (way in ("kStores", "kLoads")), build.name
         assert len(step.select("LDG")) == pieces * (way == "kLoads"), build.name
         assert len(step.select("BAR")) == meets * (2 if build.stages == 1 else 1), build.name
+
+
+def test_the_code_between_and_what_ffmas_read_are_those_of_the_sass(sass: Sass) -> None:
+    kernels = sass("fma_loops", "sm_90a")
+    for build in case.builds():
+        kernel, num_inner = kernels[build.name], build.shape.depth if build.fragments == "single" else 1
+        assert round(fma_step_code(kernel, num_inner)) == case.CODE[build.name], build.name
+        num_warps = 2 if build.shape.num_warps * build.ctas > 4 else 1
+        reads = bank_reads(loops_with(kernel, "FFMA")[0].instructions, num_warps=num_warps)
+        assert reads == pytest.approx(case.BANK_READS[build.name], abs=0.006), build.name
+
+
+def test_the_twin_of_math_alone_takes_its_reads_and_its_code_and_parts_never_speed_a_step_up() -> None:
+    gpu = load_gpu("h200_sxm")
+    shape = case.SHAPES[3]  # one warp a sub-core
+
+    def step(parts: str) -> float:
+        build = case.Build(shape, 3, 16, "double", parts)
+        (config,) = [config for config in CONFIGS if config["kernel"] == build.name]
+        return CASE.predict(config, gpu)["step_cycles"]
+
+    name = case.Build(shape, 3, 16, "double", "math").name
+    of_math = 8 * 8 * 16 * case.BANK_READS[name] / gpu.warp_scheduler.bank_reads_per_cycle
+    assert step("math") == pytest.approx(of_math + case.CODE[name])
+    assert step("math") < step("loose") < step("meets")
+    assert CASE.predict(next(config for config in CONFIGS if config["parts"] == "stores"), gpu) == {}

@@ -21,11 +21,11 @@ MOST_KS = 2
 """Of a slice of an fma k-step: fewer are simulated for longer, and move a kernel's time by some percent."""
 
 
-def doubling(num_ks: int) -> list[int]:
-    """One, two, four, four, ... of ``num_ks``, as far as they go, and the last alone.
+def pairs(num_ks: int) -> list[int]:
+    """One, two, two, ... of ``num_ks``, as far as they go, and the last alone.
 
-    >>> doubling(8), doubling(12), doubling(2), doubling(1)
-    ([1, 2, 4, 1], [1, 2, 4, 4, 1], [1, 1], [1])
+    >>> pairs(8), pairs(9), pairs(2), pairs(1)
+    ([1, 2, 2, 2, 1], [1, 2, 2, 2, 1, 1], [1, 1], [1])
     """
     found: list[int] = []
     left = num_ks - 1
@@ -37,7 +37,7 @@ def doubling(num_ks: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Fragments:
-    """Slices of a k-step, of all warps together: one MMA deep for mma.sync; for fma one k, two, fours, the last k alone.
+    """Slices of a k-step, of all warps together: one MMA deep for mma.sync; for fma one k, then twos, the last k alone.
 
     An fma kernel's registers hold the vectors of two k, and each k's are read behind the math of the one before: so the
     first math of a slot waits for one k's vectors alone, and the wait for the next slot stands before the last k's math.
@@ -84,7 +84,7 @@ class Fragments:
     @cached_property
     def _depths(self) -> list[int]:
         """K's of each slice of an fma k-step."""
-        return doubling(self.plan.tile[2])
+        return pairs(self.plan.tile[2])
 
     @cached_property
     def reads(self) -> list[list[Op]]:

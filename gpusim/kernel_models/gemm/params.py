@@ -203,8 +203,8 @@ class GemmParams(KernelParams):
         "cp.async 128 where SASS has LDGSTS.LTC128B (L2::128B), else 64; by default no more than a k-step's rows have"
     )
     fma_bank_reads: Annotated[float, Field(ge=1.0, le=3.0)] | None = Field(
-        None, description="fma only: registers that an FFMA reads of the fuller of its scheduler's two banks, on the mean, as SASS "
-        "has it; by default one, and another for each row of a thread's sums, whose element of A is read once"
+        None, description="fma only: registers that an FFMA reads of the fuller of its scheduler's two banks, on the mean, "
+        "as SASS has it; by default one, and another for each row of a thread's sums, whose element of A is read once"
     )
     step_code: Instructions = Field(
         0.0, description="what a k-step's math warps do beside math, fragments, waits and copies: instructions that wait "
