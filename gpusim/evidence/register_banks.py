@@ -1,8 +1,8 @@
 """What compiled FFMAs take of a sub-core's register banks.
 
 In: a loop's SASS. Out: turns an FFMA. A register lies in one of two banks, by whether its number is even, and a bank gives
-one register of a warp a cycle; what ptxas has marked ``.reuse`` is kept where the next FFMA wants it as the same operand, and
-is read no more. So an FFMA of three registers takes more than its turn, unless others beside it take less.
+one register of a warp a cycle; what ptxas has marked ``.reuse`` is kept where the next FFMA wants it as the same operand,
+and is read no more. So an FFMA of three registers takes more than its turn, unless others beside it take less.
 
 Models: two banks, a read each a cycle; an instruction's reads may go on for some cycles while others issue behind it.
 Ignores: what loads write, and read for their addresses; that nothing might be kept behind other warps' FFMAs.
