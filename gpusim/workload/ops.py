@@ -426,10 +426,14 @@ class Code(Op):
 
 @dataclass(frozen=True, slots=True)
 class Fma(Op):
-    """``fma.rn.f32`` and its like: ``num_instructions`` of each warp, independent enough to fill the pipe, or a chain."""
+    """``fma.rn.f32`` and its like: ``num_instructions`` of each warp, independent enough to fill the pipe, or a chain.
+
+    ``bank_reads``: registers that one reads of the fuller of its scheduler's two banks, on the mean.
+    """
 
     num_instructions: float
     is_chain: bool = False
+    bank_reads: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
@@ -42,6 +42,8 @@ SHORT, LONG, NUM_REPEATS = 1, 3, 9
 """Bodies of the two trains, and how often each is timed."""
 ENOUGH = 8
 """Chains of a sub-partition from which on a pipe is taken to be full: no latency here is longer than 8 intervals."""
+BANK_READS: Mapping[tuple[str, int], float] = {("ffma", 1): 2.0, ("ffma", 2): 1.5}
+"""Registers that an FFMA reads of the fuller bank, by chains, on the mean; others read one. Source: SASS of nvcc 13.0."""
 LOOP_INSTRUCTIONS = 3
 """Of a body beside those: counter, comparison, branch."""
 BRANCH_INSTRUCTIONS = 2
@@ -619,9 +621,10 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         return {}
     if _is_alone(config) and is_tensor:
         return {"cycles_per_step": _simulated_latency(op.name, gpu)}
-    if not _is_full(config):
+    if not (_is_full(config) or _is_of_one_bank(config)):
         return {}
-    cycles = _simulated(op.name, num_warps, 2, gpu) - _simulated(op.name, num_warps, 1, gpu)
+    reads = BANK_READS.get((op.name, int(config["num_chains"])), 1.0)
+    cycles = _simulated(op.name, num_warps, 2, gpu, reads) - _simulated(op.name, num_warps, 1, gpu, reads)
     return {"instructions_per_cycle": num_warps * SIMULATED_INSTRUCTIONS / cycles}
 
 
@@ -642,8 +645,8 @@ def _simulated_latency(name: str, gpu: GpuSpec) -> float:
     return (cycles(40) - cycles(8)) / 32
 
 
-def _simulated(name: str, num_warps: int, times: int, gpu: GpuSpec) -> float:
-    """Cycles of so many times 64 instructions of each warp, on a full pipe."""
+def _simulated(name: str, num_warps: int, times: int, gpu: GpuSpec, bank_reads: float = 1.0) -> float:
+    """Cycles of so many times 64 instructions of each warp, on a full pipe; FFMAs read so much of a bank."""
     op, num_instructions = OPS[name], times * SIMULATED_INSTRUCTIONS
 
     def program(cta: Any) -> Any:
@@ -651,7 +654,8 @@ def _simulated(name: str, num_warps: int, times: int, gpu: GpuSpec) -> float:
         if op.pipe == "tensor":
             yield words.MmaSync(MMA_ATOMS[op.name], int(num_instructions))
         else:
-            yield {"fma": words.Fma, "alu": words.Alu, "mufu": words.Mufu, "shfl": words.Shfl}[op.pipe](num_instructions)
+            fmas = partial(words.Fma, bank_reads=bank_reads)
+            yield {"fma": fmas, "alu": words.Alu, "mufu": words.Mufu, "shfl": words.Shfl}[op.pipe](num_instructions)
             if op.pipe in ("fma", "alu"):  # the others leave room for them
                 yield words.Alu(num_instructions * LOOP_INSTRUCTIONS / BODY_INSTRUCTIONS)
 
@@ -661,6 +665,8 @@ def _simulated(name: str, num_warps: int, times: int, gpu: GpuSpec) -> float:
 # ---------------------------------------------------------------------------------------------- parameters
 
 
+WARPS_TO_HIDE = 4
+"""Of a scheduler, so that none waits for its own last instruction."""
 CHAINED = ("ffma", "fadd", "shf", "prmt", "imad")
 """Whose lone chains take as long as one instruction waits for another."""
 LANES = {
@@ -707,6 +713,10 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         float(row["cycles_per_step"]) * BODY_INSTRUCTIONS / (BODY_INSTRUCTIONS + BRANCH_INSTRUCTIONS) for row in rows
         if row.get("cycles_per_step") and row["op"] in CHAINED and _is_alone(row)
     ]  # fmt: skip
+    of_rows = [row for row in rows if row.get("instructions_per_cycle") and _is_of_one_bank(row)]
+    of_one_bank = [_bank_reads(float(row["instructions_per_cycle"])) for row in of_rows]
+    how = "FFMAs of two odd registers and an even one (one chain, 4 warps a scheduler and more), cycles over two reads"
+    found["warp_scheduler.bank_reads_per_cycle"] = of_one_bank, f"{how}: median, and whole"
     how = f"step of one lone chain of {', '.join(CHAINED)}, less a branch of two more: median"
     found["warp_scheduler.dependent_cycles"] = chained, how
     return medians(found)
@@ -746,6 +756,21 @@ def _lanes(instructions_per_cycle: float) -> float:
     if abs(without_loop - round(without_loop)) < 0.03 * without_loop:
         interval = round(without_loop)
     return NUM_SUB_PARTITIONS * WARP_SIZE / interval
+
+
+def _is_of_one_bank(config: Mapping[str, str]) -> bool:
+    """Whether FFMAs read two registers of one bank each, and warps enough hide that they wait for one another."""
+    is_lone_chain = config["op"] == "ffma" and config["num_chains"] == "1"
+    return (
+        is_lone_chain and int(config["num_partitions"]) == NUM_SUB_PARTITIONS
+        and int(config["warps_per_partition"]) >= WARPS_TO_HIDE
+    )  # fmt: skip
+
+
+def _bank_reads(instructions_per_cycle: float) -> float:
+    """Registers that a bank gives in a cycle: whole intervals, as of lanes."""
+    interval = NUM_SUB_PARTITIONS / instructions_per_cycle * BODY_INSTRUCTIONS / (BODY_INSTRUCTIONS + LOOP_INSTRUCTIONS)
+    return BANK_READS["ffma", 1] / round(interval)
 
 
 def _is_tensor(op: MathOp) -> bool:

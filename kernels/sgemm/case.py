@@ -199,6 +199,17 @@ CODE: Mapping[str, tuple[int, int, int]] = {
 }
 """Cycles that an entry point's own instructions take a warp, in order, with the stalls that nvcc 13.0 has scheduled
 (``gpusim.evidence.issue``): a k-step beside FFMA, LDS and LDGSTS; all before the k-steps; all behind."""
+BANK_READS: Mapping[str, float] = {
+    "sgemm_128x128x16_2x2_s1_tt": 1.16, "sgemm_128x128x16_2x2_s3_nt": 1.16, "sgemm_128x128x16_2x4_s2_nt": 1.27,
+    "sgemm_128x128x16_2x4_s3_nt": 1.27, "sgemm_128x128x8_2x4_s1_tn": 1.22, "sgemm_128x128x8_4x2_s1_nn": 1.32,
+    "sgemm_128x128x8_4x2_s1_tt": 1.26, "sgemm_128x128x8_4x2_s2_nt": 1.25, "sgemm_128x64x16_2x2_s1_nn": 1.22,
+    "sgemm_128x64x16_2x2_s1_nt": 1.27, "sgemm_128x64x16_2x2_s2_nn": 1.24, "sgemm_128x64x16_4x2_s3_tt": 1.26,
+    "sgemm_256x128x8_4x2_s1_nt": 1.13, "sgemm_256x128x8_4x2_s2_nt": 1.19, "sgemm_64x128x8_2x2_s2_nn": 1.22,
+    "sgemm_64x128x8_2x2_s3_nn": 1.22, "sgemm_64x128x8_2x4_s1_tn": 1.22, "sgemm_64x64x16_2x2_s1_tt": 1.26,
+    "sgemm_64x64x16_4x2_s2_tt": 1.29, "sgemm_64x64x8_2x2_s1_nt": 1.23, "sgemm_64x64x8_2x2_s3_tn": 1.22,
+}  # fmt: skip
+"""Registers that an FFMA of an entry point's k-steps reads of the fuller bank of its scheduler, on the mean, beside another
+warp's (``gpusim.evidence.register_banks``). Source: SASS of nvcc 13.0."""
 PLACES = ("step_code", "tile_code", "store_code")
 
 
@@ -209,7 +220,7 @@ def options(config: Config) -> Mapping[str, Any]:
         **{name: int(config[name]) for name in "mnk"}, "layout": build.layout, "dtype": "fp32", "tile": build.tile,
         "stages": build.stages, "copy": "cp_async", "math": "fma", "schedule": "multistage", "warps": build.warps,
         "epilogue": "direct", "refill": "before_math", "raster": "along_n", "raster_group": int(config["raster_group"]),
-        "registers": REGISTERS.get(build.name),
+        "registers": REGISTERS.get(build.name), "fma_bank_reads": BANK_READS[build.name],
         **{name: cycles / DEPENDENT_CYCLES for name, cycles in zip(PLACES, CODE[build.name], strict=True)},
     }  # fmt: skip
 

@@ -100,6 +100,18 @@ def test_fma_instructions_are_the_products(h200: GpuSpec) -> None:
     assert fmas == 128 * 256 * 64 // 32
 
 
+@pytest.mark.parametrize(("warps", "columns"), [("4x2", 8), ("2x4", 4), ("8x1", 16)])
+@pytest.mark.parametrize("told", [None, 1.25])
+def test_an_ffma_reads_what_sass_has_or_a_row_s_element_once(
+    h200: GpuSpec, warps: str, columns: int, told: float | None
+) -> None:
+    """Of either bank one, B's element or the sum; and of one of them A's, once for each row of a thread's sums."""
+    params = {"m": 128, "n": 128, "k": 64, "tile": "128x128x8", "dtype": "fp32", "warps": warps, "fma_bank_reads": told}
+    launch = GemmParams.model_validate(params).launch(h200)
+    found = {op.bank_reads for _, op in ops_of(launch, ops.Fma)}
+    assert found == {1.0 + 1.0 / columns if told is None else told}
+
+
 @pytest.mark.parametrize("sizes", [EVEN, EDGES], ids=["even", "edges"])
 @pytest.mark.parametrize(
     "options",

@@ -100,13 +100,17 @@ FFMA_TOLD = ("FFMA", "LDS", "LDGSTS")
 """What the model tells of an fma kernel's k-step, each an instruction."""
 
 
+def fma_step_code(kernel: KernelSass, num_ks: int = 1) -> float:
+    """Cycles of a k-step beside what is told of it; ``num_ks``: turns of a loop over k's in it, if it has one."""
+    items = turn(kernel, loops_with(kernel, "FFMA")[num_ks > 1], num_ks)
+    return loop_cycles(items) - sum(item.name in FFMA_TOLD for item, _ in items)
+
+
 def fma_code(kernel: KernelSass) -> tuple[float, float, float]:
     """Cycles of a k-step beside what is told of it, of all before the k-steps, and of all behind."""
     loop = loops_with(kernel, "FFMA")[0]
-    items = turn(kernel, loop)
     begin, end = loop.instructions[0].address, loop.instructions[-1].address
     behind = next(item.address for item in kernel.instructions if item.address > end)
-    told = sum(item.name in FFMA_TOLD for item, _ in items)
     before = way(kernel, kernel.instructions[0].address, begin, lambda _: False)
     after = way(kernel, behind, kernel.instructions[-1].address, lambda _: False)
-    return loop_cycles(items) - told, issue_cycles(list(before)), issue_cycles(list(after))
+    return fma_step_code(kernel), issue_cycles(list(before)), issue_cycles(list(after))

@@ -221,7 +221,7 @@ def test_what_is_judged_is_predicted() -> None:
 
 FITTED = {
     "warp_scheduler.fp32_lanes", "warp_scheduler.int32_lanes", "warp_scheduler.mufu_lanes",
-    "warp_scheduler.shuffle_lanes",
+    "warp_scheduler.shuffle_lanes", "warp_scheduler.bank_reads_per_cycle",
     "tensor_core.mma_sync_min_interval_cycles", "tensor_core.mma_sync_latency_cycles",
     "tensor_core.mma_sync_step_latency_cycles",
     *(f"tensor_core.mma_sync_flops_per_cycle.{name}" for name in ("16bit", "tf32", "fp8", "int8")),

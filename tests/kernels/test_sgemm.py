@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from gpusim.evidence.case import Config, WrongAnswer, load_case
+from gpusim.evidence.register_banks import bank_reads
 from gpusim.evidence.sampled_products import target
 from gpusim.evidence.whole import floats
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import load_gpu
 
 from .conftest import Sass
-from .mma_code import fma_code
+from .mma_code import fma_code, loops_with
 
 CASE = load_case("sgemm")
 case = sys.modules[CASE.launch.__module__]
@@ -100,3 +101,10 @@ def test_the_code_between_is_that_of_the_sass(sass: Sass) -> None:
     kernels = sass("sgemm", "sm_90a")
     for build in case.builds():
         assert tuple(map(round, fma_code(kernels[build.name]))) == case.CODE[build.name], build.name
+
+
+def test_what_ffmas_read_of_their_banks_is_that_of_the_sass(sass: Sass) -> None:
+    kernels = sass("sgemm", "sm_90a")
+    for build in case.builds():
+        reads = bank_reads(loops_with(kernels[build.name], "FFMA")[0].instructions, num_warps=2)
+        assert reads == pytest.approx(case.BANK_READS[build.name], abs=0.006), build.name

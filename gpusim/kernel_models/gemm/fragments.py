@@ -15,15 +15,17 @@ from gpusim.workload.ops import Op
 
 Span = tuple[int, int]
 
-MOST_KS = 4
+LANES_ALONG_N = 8
+"""Of a warp of fma."""
+MOST_KS = 2
 """Of a slice of an fma k-step: fewer are simulated for longer, and move a kernel's time by some percent."""
 
 
-def doubling(num_ks: int) -> list[int]:
-    """One, two, four, four, ... of ``num_ks``, as far as they go, and the last alone.
+def pairs(num_ks: int) -> list[int]:
+    """One, two, two, ... of ``num_ks``, as far as they go, and the last alone.
 
-    >>> doubling(8), doubling(12), doubling(2), doubling(1)
-    ([1, 2, 4, 1], [1, 2, 4, 4, 1], [1, 1], [1])
+    >>> pairs(8), pairs(9), pairs(2), pairs(1)
+    ([1, 2, 2, 2, 1], [1, 2, 2, 2, 1, 1], [1, 1], [1])
     """
     found: list[int] = []
     left = num_ks - 1
@@ -35,7 +37,7 @@ def doubling(num_ks: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Fragments:
-    """Slices of a k-step, of all warps together: one MMA deep for mma.sync; for fma one k, two, fours, the last k alone.
+    """Slices of a k-step, of all warps together: one MMA deep for mma.sync; for fma one k, then twos, the last k alone.
 
     An fma kernel's registers hold the vectors of two k, and each k's are read behind the math of the one before: so the
     first math of a slot waits for one k's vectors alone, and the wait for the next slot stands before the last k's math.
@@ -82,7 +84,7 @@ class Fragments:
     @cached_property
     def _depths(self) -> list[int]:
         """K's of each slice of an fma k-step."""
-        return doubling(self.plan.tile[2])
+        return pairs(self.plan.tile[2])
 
     @cached_property
     def reads(self) -> list[list[Op]]:
@@ -125,4 +127,10 @@ class Fragments:
         if self.plan.params.math == "mma_sync":
             atom = mma_sync(self.plan.params.element)
             return [ops.MmaSync(atom, (rows // atom.m) * (columns // atom.n))] * len(self.slices)
-        return [ops.Fma(rows * columns // 32 * num_ks) for num_ks in self._depths]
+        return [ops.Fma(rows * columns // 32 * num_ks, bank_reads=self._bank_reads) for num_ks in self._depths]
+
+    @property
+    def _bank_reads(self) -> float:
+        """Of an FFMA: two banks give the element of B and the sum; one of them a row's element of A, too, once."""
+        told = self.plan.params.fma_bank_reads
+        return 1.0 + LANES_ALONG_N / Shares(self.plan.params).share[1] if told is None else told

@@ -202,6 +202,10 @@ class GemmParams(KernelParams):
         None, description="bytes that L2 takes of memory at least where a copy finds nothing: a tensor map's promotion; of "
         "cp.async 128 where SASS has LDGSTS.LTC128B (L2::128B), else 64; by default no more than a k-step's rows have"
     )
+    fma_bank_reads: Annotated[float, Field(ge=1.0, le=3.0)] | None = Field(
+        None, description="fma only: registers that an FFMA reads of the fuller of its scheduler's two banks, on the mean, "
+        "as SASS has it; by default one, and another for each row of a thread's sums, whose element of A is read once"
+    )
     step_code: Instructions = Field(
         0.0, description="what a k-step's math warps do beside math, fragments, waits and copies: instructions that wait "
         "for one another, as SASS has them (multistage: five at least stand before wgmma); 0 where math hides it"
@@ -244,6 +248,7 @@ class GemmParams(KernelParams):
         return {
             "fetch_bytes": "a k-step's rows", "registers": "worked out", "math_before_copies": "as refill says",
             "math_before_meeting": "all slices but the last", "math_before_use": "the first slice",
+            "fma_bank_reads": "as a thread's sums have it",
         }.get(option, "of no use here")
 
     @property

@@ -23,6 +23,8 @@ class WarpSchedulerSpec:
     shuffle_lanes: int
     shuffle_cycles: float
     """From a shuffle to the next that uses what it gives."""
+    bank_reads_per_cycle: float
+    """Registers that each of a scheduler's two banks gives arithmetic."""
     dependent_cycles: float
     """From an arithmetic instruction to the next that uses what it gives."""
     mad_wide_cycles: float
@@ -66,9 +68,10 @@ class WarpScheduler(Component):
     Models: one warp instruction a cycle and scheduler, the lanes of each pipe; warps of a role spread evenly; chains of
     integer instructions and of shuffles where a program names them (a loop's branch is two). Beside wgmma a scheduler's
     arithmetic has one turn in four cycles (kernels/turn_taking, pipe_beside_wgmma: IMAD, IADD3, FFMA, F2FP, any N).
-    Ignores: other dependences inside a role's arithmetic, register banks (FFMA of three registers), dual roles of the INT
+    FFMAs whose registers lie in one bank (a program tells) take more turns, and others of the scheduler wait behind them.
+    Ignores: other dependences inside a role's arithmetic, register banks of what tells no turns, dual roles of the INT
     pipe, what shuffles take of the way to shared memory, instruction cache.
-    Source: the GPU's description.
+    Source: the GPU's description; turns and what waits behind them: kernels/fma_loops, h200_sxm, 2026-11-23.
     """
 
     kind = "warp_scheduler"
@@ -85,25 +88,33 @@ class WarpScheduler(Component):
         self.beside_pipe = GapPipe(units_per_cycle=spec.num_schedulers / spec.beside_interval_cycles)
         self.shuffle_pipe = GapPipe(units_per_cycle=spec.shuffle_lanes / WARP_SIZE)
 
-    def issue(self, num_instructions: float, *, num_warps: int, at_cycle: float, weight: float) -> float:
-        """Issue ``num_instructions`` of each of ``num_warps`` warps; returns when the last has been issued."""
+    def issue(
+        self, num_instructions: float, *, num_warps: int, at_cycle: float, weight: float, turns_each: float = 1.0
+    ) -> float:
+        """Issue ``num_instructions`` of each of ``num_warps`` warps; returns when the last has been issued.
+
+        ``turns_each``: turns that one takes, with the scheduler's others waiting behind it.
+        """
         if num_instructions < 0:
             raise LaunchError(f"{num_instructions} instructions were issued, wants 0 or more")
         total = num_instructions * num_warps
         self.counters.instructions += total * weight
-        end = self.issue_slots.reserve(total, at_cycle=at_cycle, weight=weight)
-        own = at_cycle + num_instructions * -(-num_warps // self.spec.num_schedulers)
+        end = self.issue_slots.reserve(total * turns_each, at_cycle=at_cycle, weight=weight)
+        own = at_cycle + num_instructions * turns_each * -(-num_warps // self.spec.num_schedulers)
         return end if end > own else own
 
     def execute(
         self, pipe: Pipe, num_instructions: float, *, num_warps: int, at_cycle: float, weight: float,
-        wgmma_until: float = 0.0,
+        wgmma_until: float = 0.0, turns_each: float = 1.0,
     ) -> float:
         """Issue to a pipe of fewer lanes than the schedulers could feed; returns when the pipe has taken all.
 
-        ``wgmma_until``: beside wgmma that runs until then, which leaves arithmetic few turns.
+        ``wgmma_until``: beside wgmma that runs until then, which leaves arithmetic few turns. ``turns_each``: of the
+        scheduler, for the registers that an instruction reads.
         """
-        issued = self.issue(num_instructions, num_warps=num_warps, at_cycle=at_cycle, weight=weight)
+        issued = self.issue(
+            num_instructions, num_warps=num_warps, at_cycle=at_cycle, weight=weight, turns_each=turns_each
+        )
         spread = min(num_warps, self.spec.num_schedulers) / self.spec.num_schedulers
         total = num_instructions * num_warps
         end = pipe.reserve(total, at_cycle=at_cycle, weight=weight)

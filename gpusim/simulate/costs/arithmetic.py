@@ -131,9 +131,10 @@ def fma(role: Role, op: ops.Fma) -> Pause:
     scheduler = role.sm.warp_scheduler
     chained = role.t + op.num_instructions * scheduler.spec.dependent_cycles if op.is_chain else 0.0
     scheduler.counters.fma_instructions += op.num_instructions * role.num_warps * role.count
+    turns = op.bank_reads / scheduler.spec.bank_reads_per_cycle
     end = scheduler.execute(
         scheduler.fma_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count,
-        wgmma_until=0.0 if op.is_chain else role.sm.tensor_core.wgmma_until,
+        wgmma_until=0.0 if op.is_chain else role.sm.tensor_core.wgmma_until, turns_each=turns if turns > 1.0 else 1.0,
     )
     role.spend(WarpState.MATH_PIPE, end if end > chained else chained)
     return None

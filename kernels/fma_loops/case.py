@@ -1,0 +1,485 @@
+"""What does a k-step take whose warps copy, read vectors out of shared memory and multiply on FMA units?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim import GpuSpec, simulate
+from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer, by_value
+from gpusim.evidence.issue import DEPENDENT_CYCLES
+from gpusim.kernel_models.gemm import GemmParams
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.launch import Program, RoleContext
+from gpusim.workload.ops import Op
+
+ROUNDS = (96, 32, 96)
+"""Steps, the first to bring all in; a step's cycles are the difference between the last two."""
+AHEAD = 4
+"""Steps beyond a round that its copies may bring."""
+COLUMNS = ("thread", "warps", "depth", "stages", "width", "fragments", "parts", "ctas")
+SPAN = ("sm", "begin", "end")
+"""What each CTA says of all its rounds together."""
+LEAST_SMS = 100
+"""On which as many CTAs ran as are wanted."""
+NUM_SMS, WORD_BYTES, PAD, LANES = 132, 4, 4, (4, 8)
+"""CTAs of each wave where an SM is to have several; of an element; elements more of a row that is turned; of a warp."""
+
+
+WIDEST = 16
+"""Bytes of a load whose rows lie side by side; those of narrower ones lie apart."""
+
+
+class Shape(NamedTuple):
+    """Sums of a thread, warps along M and N, k's of a step."""
+
+    thread: tuple[int, int]
+    warps: tuple[int, int]
+    depth: int
+
+    @property
+    def num_warps(self) -> int:
+        """Of a CTA."""
+        return self.warps[0] * self.warps[1]
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of the CTA's sums."""
+        return self.thread[0] * LANES[0] * self.warps[0], self.thread[1] * LANES[1] * self.warps[1]
+
+
+SHAPES = (
+    Shape((4, 4), (2, 2), 16), Shape((8, 4), (2, 2), 16), Shape((8, 8), (2, 2), 8), Shape((8, 8), (2, 2), 16),
+    Shape((16, 8), (2, 2), 8), Shape((4, 4), (4, 2), 16), Shape((8, 4), (4, 2), 16), Shape((8, 8), (4, 2), 8),
+    Shape((16, 4), (2, 4), 16), Shape((16, 8), (2, 4), 8), Shape((4, 4), (4, 4), 32), Shape((8, 4), (4, 4), 16),
+    Shape((8, 8), (4, 4), 16),
+)  # fmt: skip
+"""One, two and four warps a sub-core."""
+PARTS: Mapping[str, tuple[str, int, int]] = {
+    "math": ("kNone", 0, 0), "loose": ("kNone", 0, 1), "meets": ("kNone", 1, 1), "async": ("kAsync", 1, 1),
+    "turned": ("kTurned", 1, 1), "stores": ("kStores", 1, 1), "loads": ("kLoads", 1, 1),
+}  # fmt: skip
+"""How a step brings a slot; whether it has the barrier, and reads."""
+
+
+class Build(NamedTuple):
+    """An entry point: what kernel.cu's template takes; and CTAs of an SM."""
+
+    shape: Shape
+    stages: int
+    width: int
+    fragments: str
+    parts: str
+    ctas: int = 1
+
+    @property
+    def name(self) -> str:
+        """Of the entry point."""
+        thread, warps = ("x".join(map(str, numbers)) for numbers in self.shape[:2])
+        ring = f"{self.shape.depth}_s{self.stages}_w{self.width}"
+        return f"fma_{thread}_{warps}_{ring}_{self.fragments}_{self.parts}_{self.ctas}"
+
+    @property
+    def threads(self) -> int:
+        """Of a CTA."""
+        return 32 * self.shape.num_warps
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether the operands are contiguous along k."""
+        return self.parts == "turned"
+
+    @property
+    def smem_bytes(self) -> int:
+        """The ring."""
+        return self.stages * (sum(self.shape.tile) + 2 * PAD * self.is_turned) * self.shape.depth * WORD_BYTES
+
+
+@cache
+def builds() -> tuple[Build, ...]:
+    """All of them: part by part of all shapes; then other widths, rings and numbers of CTAs of some."""
+    ring = {"stores": 2, "loads": 2}
+    whole = [
+        Build(shape, ring.get(parts, 3), 16, "double", parts)
+        for parts in ("loose", "meets", "async", "stores", "loads") for shape in SHAPES
+    ]  # fmt: skip
+    math = [Build(shape, 3, 16, "double", "math") for shape in SHAPES[1:11:2]]
+    single = [
+        Build(shape, 3, 16, "single", parts) for parts in ("loose", "async") for shape in SHAPES[1::2]
+    ]  # fmt: skip
+    narrow = [Build(SHAPES[idx], 3, width, "double", "loose") for width in (8, 4) for idx in (0, 2, 5, 7, 12)]
+    turned = [Build(SHAPES[idx], 2, 16, "double", "turned") for idx in (1, 3, 5, 6, 7, 8, 9)]
+    one_slot = [
+        Build(SHAPES[idx], 1, 16, "double", parts, ctas)
+        for parts, ctas in (("async", 1), ("async", 2), ("turned", 2)) for idx in (1, 3, 5, 7, 8)
+    ]  # fmt: skip
+    crowded = [
+        Build(SHAPES[idx], 2, 16, "double", parts, ctas)
+        for parts in ("loose", "meets", "async") for idx, ctas in ((1, 2), (3, 2), (1, 4), (6, 2), (7, 2), (8, 2), (12, 1))
+    ]  # fmt: skip
+    return (*whole, *math, *single, *narrow, *turned, *one_slot, *crowded)
+
+
+def includes() -> dict[str, str]:
+    """``shapes.inc``: an entry point for each build."""
+    return {"shapes.inc": "".join(f"{_entry(build)}\n" for build in builds())}
+
+
+def _entry(build: Build) -> str:
+    way, *flags = PARTS[build.parts]
+    (thread, warps, depth), ring = build.shape, (build.stages, build.width)
+    numbers = (build.threads, build.ctas, *thread, *warps, depth, *ring)
+    is_double, *has = (str(bool(flag)).lower() for flag in (build.fragments == "double", *flags))
+    return f"FMA_LOOP({build.name}, {', '.join(map(str, numbers))}, {is_double}, {way}, {', '.join(has)})"
+
+
+def loops(seed: int) -> list[Config]:
+    """Every build, on one SM or on all."""
+    del seed  # a sweep, the same for every seed
+    return [
+        {
+            "kernel": build.name, "thread": "x".join(map(str, build.shape.thread)),
+            "warps": "x".join(map(str, build.shape.warps)), "depth": str(build.shape.depth), "stages": str(build.stages),
+            "width": str(build.width), "fragments": build.fragments, "parts": build.parts, "ctas": str(build.ctas),
+        }
+        for build in builds()
+    ]  # fmt: skip
+
+
+def build_of(config: Mapping[str, str]) -> Build:
+    """The entry point of a config."""
+    rows, columns = map(int, config["thread"].split("x"))
+    ways_m, ways_n = map(int, config["warps"].split("x"))
+    shape = Shape((rows, columns), (ways_m, ways_n), int(config["depth"]))
+    numbers = (int(config[name]) for name in ("stages", "width"))
+    return Build(shape, *numbers, config["fragments"], config["parts"], int(config["ctas"]))
+
+
+# ---------------------------------------------------------------------------------------------- launch and check
+
+
+@cache
+def operand(extent: int, depth: int, seed: int) -> NDArray[np.int64]:
+    """Small whole numbers, so that every sum is exact; none of them 0. int64[depth, extent]."""
+    return np.random.default_rng(seed).choice(np.array([-2, -1, 1, 2]), (depth, extent))
+
+
+@cache
+def matrix(extent: int, depth: int, seed: int, is_turned: bool) -> NDArray[np.uint8]:
+    """The same in fp32, as often as the longest round has steps and more; contiguous along k if turned. uint8[bytes]."""
+    made = np.tile(operand(extent, depth, seed).astype("<f4"), (max(ROUNDS) + AHEAD, 1))
+    made = np.ascontiguousarray(made.T if is_turned else made).view(np.uint8).reshape(-1)
+    made.setflags(write=False)
+    return made
+
+
+def num_ctas(build: Build) -> int:
+    """Of the grid: one alone, or so many on every SM."""
+    return 1 if build.ctas == 1 else NUM_SMS * build.ctas
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """The grid."""
+    del is_counted
+    build = build_of(config)
+    depth, (m, n), grid = build.shape.depth, build.shape.tile, num_ctas(build)
+    a, b = (matrix(extent, depth, seed, build.is_turned) for seed, extent in ((1, m), (2, n)))
+    told = np.array([*ROUNDS, (max(ROUNDS) + AHEAD) * depth], dtype="<u4")
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            by_value(told.view(np.uint8)), Repeated(a, a.nbytes), Repeated(b, b.nbytes),
+            Output("cycles", np.zeros(grid * len(ROUNDS), dtype="<u4")),
+            Output("spans", np.zeros(grid * len(SPAN), dtype="<u4")),
+            Output("sums", np.zeros(grid * build.threads, dtype="<i4")),
+        ),
+        grid=(grid, 1, 1), block=(build.threads, 1, 1), smem_bytes=build.smem_bytes,
+    )  # fmt: skip
+
+
+def weighted_sums(build: Build) -> NDArray[np.int64]:
+    """What each thread makes of its sums, int64[threads]."""
+    (rows, columns), (ways_m, _), depth = build.shape
+    (m, n), in_vector = build.shape.tile, build.width // WORD_BYTES
+    a, b = operand(m, depth, 1), operand(n, depth, 2)
+    has_reads = PARTS[build.parts][2]
+    products = a.T @ b if has_reads else depth * a[:1].T @ b[:1]  # of the first k, multiplied again and again
+    thread = np.arange(build.threads)
+    warp, lane = thread // 32, thread % 32
+    found = np.zeros(len(thread), dtype=np.int64)
+    for i in range(rows):
+        vector, word = divmod(i, in_vector)
+        own, apart = (rows, i) if build.width == WIDEST else (in_vector, vector * LANES[0] * in_vector + word)
+        row = warp % ways_m * rows * LANES[0] + lane // LANES[1] * own + apart
+        for j in range(columns):
+            vector, word = divmod(j, in_vector)
+            column = warp // ways_m * columns * LANES[1] + (vector * LANES[1] + lane % LANES[1]) * in_vector + word
+            found += products[row, column] * (1 + (i * columns + j) % 7)
+    return found * sum(ROUNDS)
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Cycles of a step if the sums are right: a lone CTA's two rounds; of several all rounds, the median of all SMs.
+
+    Raises:
+        WrongAnswer: they are not, or CTAs did not share SMs as they should.
+    """
+    build = build_of(config)
+    seen = outputs["sums"].astype(np.int64).reshape(-1, build.threads)
+    if ((seen - weighted_sums(build)) % (1 << 32) != 0).any():
+        raise WrongAnswer("the sums are not so many times the product")
+    first, short, long = outputs["cycles"].astype(np.int64).reshape(-1, len(ROUNDS)).T
+    if build.ctas > 1:
+        shared = shared_step_cycles(outputs["spans"], build.ctas)
+        return {"step_cycles": shared, "first_round_cycles": float(np.median(first))}
+    if (long <= short).any():
+        raise WrongAnswer(f"{ROUNDS[2]} steps take no longer than {ROUNDS[1]}")
+    return {"step_cycles": float(long[0] - short[0]) / (ROUNDS[2] - ROUNDS[1]), "first_round_cycles": float(first[0])}
+
+
+def shared_step_cycles(spans: NDArray[np.uint32], ctas: int) -> float:
+    """Cycles of a step of ``ctas`` CTAs together, from the first one's begin to the last one's end; median of all SMs.
+
+    Raises:
+        WrongAnswer: too few SMs have so many.
+    """
+    sm, begin, end = spans.astype(np.int64).reshape(-1, len(SPAN)).T
+    found = []
+    for idx in np.unique(sm):
+        here = sm == idx
+        if here.sum() == ctas:
+            since = begin[here][0]  # clocks have 32 bits
+            first = ((begin[here] - since + (1 << 31)) % (1 << 32) - (1 << 31)).min()
+            found.append(float(((end[here] - since) % (1 << 32)).max() - first) / sum(ROUNDS))
+    if len(found) < LEAST_SMS:
+        raise WrongAnswer(f"{len(found)} SMs had {ctas} CTAs, wants {LEAST_SMS} or more")
+    return float(np.median(found))
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+
+TWIN_STEPS = (8, 32)
+CODE: Mapping[str, int] = {
+    "fma_4x4_2x2_16_s3_w16_double_loose_1": 28, "fma_8x4_2x2_16_s3_w16_double_loose_1": 74,
+    "fma_8x8_2x2_8_s3_w16_double_loose_1": 38, "fma_8x8_2x2_16_s3_w16_double_loose_1": 86,
+    "fma_16x8_2x2_8_s3_w16_double_loose_1": 47, "fma_4x4_4x2_16_s3_w16_double_loose_1": 28,
+    "fma_8x4_4x2_16_s3_w16_double_loose_1": 74, "fma_8x8_4x2_8_s3_w16_double_loose_1": 38,
+    "fma_16x4_2x4_16_s3_w16_double_loose_1": 45, "fma_16x8_2x4_8_s3_w16_double_loose_1": 47,
+    "fma_4x4_4x4_32_s3_w16_double_loose_1": 58, "fma_8x4_4x4_16_s3_w16_double_loose_1": 74,
+    "fma_8x8_4x4_16_s3_w16_double_loose_1": 86, "fma_4x4_2x2_16_s3_w16_double_meets_1": 32,
+    "fma_8x4_2x2_16_s3_w16_double_meets_1": 72, "fma_8x8_2x2_8_s3_w16_double_meets_1": 39,
+    "fma_8x8_2x2_16_s3_w16_double_meets_1": 87, "fma_16x8_2x2_8_s3_w16_double_meets_1": 47,
+    "fma_4x4_4x2_16_s3_w16_double_meets_1": 32, "fma_8x4_4x2_16_s3_w16_double_meets_1": 72,
+    "fma_8x8_4x2_8_s3_w16_double_meets_1": 39, "fma_16x4_2x4_16_s3_w16_double_meets_1": 65,
+    "fma_16x8_2x4_8_s3_w16_double_meets_1": 47, "fma_4x4_4x4_32_s3_w16_double_meets_1": 59,
+    "fma_8x4_4x4_16_s3_w16_double_meets_1": 72, "fma_8x8_4x4_16_s3_w16_double_meets_1": 87,
+    "fma_4x4_2x2_16_s3_w16_double_async_1": 50, "fma_8x4_2x2_16_s3_w16_double_async_1": 98,
+    "fma_8x8_2x2_8_s3_w16_double_async_1": 61, "fma_8x8_2x2_16_s3_w16_double_async_1": 70,
+    "fma_16x8_2x2_8_s3_w16_double_async_1": 76, "fma_4x4_4x2_16_s3_w16_double_async_1": 45,
+    "fma_8x4_4x2_16_s3_w16_double_async_1": 74, "fma_8x8_4x2_8_s3_w16_double_async_1": 50,
+    "fma_16x4_2x4_16_s3_w16_double_async_1": 96, "fma_16x8_2x4_8_s3_w16_double_async_1": 78,
+    "fma_4x4_4x4_32_s3_w16_double_async_1": 56, "fma_8x4_4x4_16_s3_w16_double_async_1": 73,
+    "fma_8x8_4x4_16_s3_w16_double_async_1": 108, "fma_4x4_2x2_16_s2_w16_double_stores_1": 39,
+    "fma_8x4_2x2_16_s2_w16_double_stores_1": 82, "fma_8x8_2x2_8_s2_w16_double_stores_1": 45,
+    "fma_8x8_2x2_16_s2_w16_double_stores_1": 47, "fma_16x8_2x2_8_s2_w16_double_stores_1": 47,
+    "fma_4x4_4x2_16_s2_w16_double_stores_1": 36, "fma_8x4_4x2_16_s2_w16_double_stores_1": 86,
+    "fma_8x8_4x2_8_s2_w16_double_stores_1": 44, "fma_16x4_2x4_16_s2_w16_double_stores_1": 43,
+    "fma_16x8_2x4_8_s2_w16_double_stores_1": 52, "fma_4x4_4x4_32_s2_w16_double_stores_1": 67,
+    "fma_8x4_4x4_16_s2_w16_double_stores_1": 52, "fma_8x8_4x4_16_s2_w16_double_stores_1": 96,
+    "fma_4x4_2x2_16_s2_w16_double_loads_1": 136, "fma_8x4_2x2_16_s2_w16_double_loads_1": 149,
+    "fma_8x8_2x2_8_s2_w16_double_loads_1": 106, "fma_8x8_2x2_16_s2_w16_double_loads_1": 158,
+    "fma_16x8_2x2_8_s2_w16_double_loads_1": 128, "fma_4x4_4x2_16_s2_w16_double_loads_1": 143,
+    "fma_8x4_4x2_16_s2_w16_double_loads_1": 146, "fma_8x8_4x2_8_s2_w16_double_loads_1": 96,
+    "fma_16x4_2x4_16_s2_w16_double_loads_1": 159, "fma_16x8_2x4_8_s2_w16_double_loads_1": 118,
+    "fma_4x4_4x4_32_s2_w16_double_loads_1": 165, "fma_8x4_4x4_16_s2_w16_double_loads_1": 128,
+    "fma_8x8_4x4_16_s2_w16_double_loads_1": 148, "fma_8x4_2x2_16_s3_w16_double_math_1": 15,
+    "fma_8x8_2x2_16_s3_w16_double_math_1": 15, "fma_4x4_4x2_16_s3_w16_double_math_1": 15,
+    "fma_8x8_4x2_8_s3_w16_double_math_1": 15, "fma_16x8_2x4_8_s3_w16_double_math_1": 15,
+    "fma_8x4_2x2_16_s3_w16_single_loose_1": 535, "fma_8x8_2x2_16_s3_w16_single_loose_1": 455,
+    "fma_4x4_4x2_16_s3_w16_single_loose_1": 330, "fma_8x8_4x2_8_s3_w16_single_loose_1": 306,
+    "fma_16x8_2x4_8_s3_w16_single_loose_1": 571, "fma_8x4_4x4_16_s3_w16_single_loose_1": 535,
+    "fma_8x4_2x2_16_s3_w16_single_async_1": 533, "fma_8x8_2x2_16_s3_w16_single_async_1": 479,
+    "fma_4x4_4x2_16_s3_w16_single_async_1": 417, "fma_8x8_4x2_8_s3_w16_single_async_1": 317,
+    "fma_16x8_2x4_8_s3_w16_single_async_1": 586, "fma_8x4_4x4_16_s3_w16_single_async_1": 552,
+    "fma_4x4_2x2_16_s3_w8_double_loose_1": 54, "fma_8x8_2x2_8_s3_w8_double_loose_1": 46,
+    "fma_4x4_4x2_16_s3_w8_double_loose_1": 54, "fma_8x8_4x2_8_s3_w8_double_loose_1": 46,
+    "fma_8x8_4x4_16_s3_w8_double_loose_1": 50, "fma_4x4_2x2_16_s3_w4_double_loose_1": 171,
+    "fma_8x8_2x2_8_s3_w4_double_loose_1": 153, "fma_4x4_4x2_16_s3_w4_double_loose_1": 171,
+    "fma_8x8_4x2_8_s3_w4_double_loose_1": 153, "fma_8x8_4x4_16_s3_w4_double_loose_1": 84,
+    "fma_8x4_2x2_16_s2_w16_double_turned_1": 100, "fma_8x8_2x2_16_s2_w16_double_turned_1": 149,
+    "fma_4x4_4x2_16_s2_w16_double_turned_1": 71, "fma_8x4_4x2_16_s2_w16_double_turned_1": 128,
+    "fma_8x8_4x2_8_s2_w16_double_turned_1": 80, "fma_16x4_2x4_16_s2_w16_double_turned_1": 85,
+    "fma_16x8_2x4_8_s2_w16_double_turned_1": 84, "fma_8x4_2x2_16_s1_w16_double_async_1": 100,
+    "fma_8x8_2x2_16_s1_w16_double_async_1": 100, "fma_4x4_4x2_16_s1_w16_double_async_1": 57,
+    "fma_8x8_4x2_8_s1_w16_double_async_1": 67, "fma_16x4_2x4_16_s1_w16_double_async_1": 94,
+    "fma_8x4_2x2_16_s1_w16_double_async_2": 100, "fma_8x8_2x2_16_s1_w16_double_async_2": 100,
+    "fma_4x4_4x2_16_s1_w16_double_async_2": 57, "fma_8x8_4x2_8_s1_w16_double_async_2": 67,
+    "fma_16x4_2x4_16_s1_w16_double_async_2": 97, "fma_8x4_2x2_16_s1_w16_double_turned_2": 180,
+    "fma_8x8_2x2_16_s1_w16_double_turned_2": 188, "fma_4x4_4x2_16_s1_w16_double_turned_2": 79,
+    "fma_8x8_4x2_8_s1_w16_double_turned_2": 104, "fma_16x4_2x4_16_s1_w16_double_turned_2": 164,
+    "fma_8x4_2x2_16_s2_w16_double_loose_2": 74, "fma_8x8_2x2_16_s2_w16_double_loose_2": 86,
+    "fma_8x4_2x2_16_s2_w16_double_loose_4": 74, "fma_8x4_4x2_16_s2_w16_double_loose_2": 74,
+    "fma_8x8_4x2_8_s2_w16_double_loose_2": 38, "fma_16x4_2x4_16_s2_w16_double_loose_2": 45,
+    "fma_8x8_4x4_16_s2_w16_double_loose_1": 86, "fma_8x4_2x2_16_s2_w16_double_meets_2": 72,
+    "fma_8x8_2x2_16_s2_w16_double_meets_2": 87, "fma_8x4_2x2_16_s2_w16_double_meets_4": 72,
+    "fma_8x4_4x2_16_s2_w16_double_meets_2": 72, "fma_8x8_4x2_8_s2_w16_double_meets_2": 39,
+    "fma_16x4_2x4_16_s2_w16_double_meets_2": 65, "fma_8x8_4x4_16_s2_w16_double_meets_1": 87,
+    "fma_8x4_2x2_16_s2_w16_double_async_2": 98, "fma_8x8_2x2_16_s2_w16_double_async_2": 70,
+    "fma_8x4_2x2_16_s2_w16_double_async_4": 98, "fma_8x4_4x2_16_s2_w16_double_async_2": 74,
+    "fma_8x8_4x2_8_s2_w16_double_async_2": 55, "fma_16x4_2x4_16_s2_w16_double_async_2": 80,
+    "fma_8x8_4x4_16_s2_w16_double_async_1": 108,
+}  # fmt: skip
+"""Cycles that a k-step's own instructions take a warp beside FFMA, LDS and LDGSTS, in order, as ``kernels/sgemm`` has them.
+Source: SASS of nvcc 13.0."""
+BANK_READS: Mapping[str, float] = {
+    "fma_4x4_2x2_16_s3_w16_double_loose_1": 1.35, "fma_8x4_2x2_16_s3_w16_double_loose_1": 1.21,
+    "fma_8x8_2x2_8_s3_w16_double_loose_1": 1.19, "fma_8x8_2x2_16_s3_w16_double_loose_1": 1.19,
+    "fma_16x8_2x2_8_s3_w16_double_loose_1": 1.13, "fma_4x4_4x2_16_s3_w16_double_loose_1": 1.35,
+    "fma_8x4_4x2_16_s3_w16_double_loose_1": 1.21, "fma_8x8_4x2_8_s3_w16_double_loose_1": 1.19,
+    "fma_16x4_2x4_16_s3_w16_double_loose_1": 1.25, "fma_16x8_2x4_8_s3_w16_double_loose_1": 1.13,
+    "fma_4x4_4x4_32_s3_w16_double_loose_1": 1.36, "fma_8x4_4x4_16_s3_w16_double_loose_1": 1.21,
+    "fma_8x8_4x4_16_s3_w16_double_loose_1": 1.19, "fma_4x4_2x2_16_s3_w16_double_meets_1": 1.34,
+    "fma_8x4_2x2_16_s3_w16_double_meets_1": 1.21, "fma_8x8_2x2_8_s3_w16_double_meets_1": 1.19,
+    "fma_8x8_2x2_16_s3_w16_double_meets_1": 1.19, "fma_16x8_2x2_8_s3_w16_double_meets_1": 1.13,
+    "fma_4x4_4x2_16_s3_w16_double_meets_1": 1.34, "fma_8x4_4x2_16_s3_w16_double_meets_1": 1.22,
+    "fma_8x8_4x2_8_s3_w16_double_meets_1": 1.19, "fma_16x4_2x4_16_s3_w16_double_meets_1": 1.25,
+    "fma_16x8_2x4_8_s3_w16_double_meets_1": 1.13, "fma_4x4_4x4_32_s3_w16_double_meets_1": 1.36,
+    "fma_8x4_4x4_16_s3_w16_double_meets_1": 1.22, "fma_8x8_4x4_16_s3_w16_double_meets_1": 1.19,
+    "fma_4x4_2x2_16_s3_w16_double_async_1": 1.27, "fma_8x4_2x2_16_s3_w16_double_async_1": 1.24,
+    "fma_8x8_2x2_8_s3_w16_double_async_1": 1.14, "fma_8x8_2x2_16_s3_w16_double_async_1": 1.16,
+    "fma_16x8_2x2_8_s3_w16_double_async_1": 1.13, "fma_4x4_4x2_16_s3_w16_double_async_1": 1.26,
+    "fma_8x4_4x2_16_s3_w16_double_async_1": 1.26, "fma_8x8_4x2_8_s3_w16_double_async_1": 1.2,
+    "fma_16x4_2x4_16_s3_w16_double_async_1": 1.27, "fma_16x8_2x4_8_s3_w16_double_async_1": 1.13,
+    "fma_4x4_4x4_32_s3_w16_double_async_1": 1.29, "fma_8x4_4x4_16_s3_w16_double_async_1": 1.26,
+    "fma_8x8_4x4_16_s3_w16_double_async_1": 1.18, "fma_4x4_2x2_16_s2_w16_double_stores_1": 1.25,
+    "fma_8x4_2x2_16_s2_w16_double_stores_1": 1.27, "fma_8x8_2x2_8_s2_w16_double_stores_1": 1.19,
+    "fma_8x8_2x2_16_s2_w16_double_stores_1": 1.17, "fma_16x8_2x2_8_s2_w16_double_stores_1": 1.13,
+    "fma_4x4_4x2_16_s2_w16_double_stores_1": 1.31, "fma_8x4_4x2_16_s2_w16_double_stores_1": 1.24,
+    "fma_8x8_4x2_8_s2_w16_double_stores_1": 1.19, "fma_16x4_2x4_16_s2_w16_double_stores_1": 1.21,
+    "fma_16x8_2x4_8_s2_w16_double_stores_1": 1.13, "fma_4x4_4x4_32_s2_w16_double_stores_1": 1.35,
+    "fma_8x4_4x4_16_s2_w16_double_stores_1": 1.24, "fma_8x8_4x4_16_s2_w16_double_stores_1": 1.24,
+    "fma_4x4_2x2_16_s2_w16_double_loads_1": 1.25, "fma_8x4_2x2_16_s2_w16_double_loads_1": 1.24,
+    "fma_8x8_2x2_8_s2_w16_double_loads_1": 1.17, "fma_8x8_2x2_16_s2_w16_double_loads_1": 1.2,
+    "fma_16x8_2x2_8_s2_w16_double_loads_1": 1.13, "fma_4x4_4x2_16_s2_w16_double_loads_1": 1.34,
+    "fma_8x4_4x2_16_s2_w16_double_loads_1": 1.27, "fma_8x8_4x2_8_s2_w16_double_loads_1": 1.17,
+    "fma_16x4_2x4_16_s2_w16_double_loads_1": 1.26, "fma_16x8_2x4_8_s2_w16_double_loads_1": 1.15,
+    "fma_4x4_4x4_32_s2_w16_double_loads_1": 1.24, "fma_8x4_4x4_16_s2_w16_double_loads_1": 1.25,
+    "fma_8x8_4x4_16_s2_w16_double_loads_1": 1.23, "fma_8x4_2x2_16_s3_w16_double_math_1": 1.12,
+    "fma_8x8_2x2_16_s3_w16_double_math_1": 1.12, "fma_4x4_4x2_16_s3_w16_double_math_1": 1.25,
+    "fma_8x8_4x2_8_s3_w16_double_math_1": 1.12, "fma_16x8_2x4_8_s3_w16_double_math_1": 1.12,
+    "fma_8x4_2x2_16_s3_w16_single_loose_1": 1.22, "fma_8x8_2x2_16_s3_w16_single_loose_1": 1.12,
+    "fma_4x4_4x2_16_s3_w16_single_loose_1": 1.25, "fma_8x8_4x2_8_s3_w16_single_loose_1": 1.16,
+    "fma_16x8_2x4_8_s3_w16_single_loose_1": 1.12, "fma_8x4_4x4_16_s3_w16_single_loose_1": 1.22,
+    "fma_8x4_2x2_16_s3_w16_single_async_1": 1.25, "fma_8x8_2x2_16_s3_w16_single_async_1": 1.12,
+    "fma_4x4_4x2_16_s3_w16_single_async_1": 1.25, "fma_8x8_4x2_8_s3_w16_single_async_1": 1.16,
+    "fma_16x8_2x4_8_s3_w16_single_async_1": 1.12, "fma_8x4_4x4_16_s3_w16_single_async_1": 1.25,
+    "fma_4x4_2x2_16_s3_w8_double_loose_1": 1.3, "fma_8x8_2x2_8_s3_w8_double_loose_1": 1.17,
+    "fma_4x4_4x2_16_s3_w8_double_loose_1": 1.29, "fma_8x8_4x2_8_s3_w8_double_loose_1": 1.17,
+    "fma_8x8_4x4_16_s3_w8_double_loose_1": 1.17, "fma_4x4_2x2_16_s3_w4_double_loose_1": 1.38,
+    "fma_8x8_2x2_8_s3_w4_double_loose_1": 1.29, "fma_4x4_4x2_16_s3_w4_double_loose_1": 1.38,
+    "fma_8x8_4x2_8_s3_w4_double_loose_1": 1.26, "fma_8x8_4x4_16_s3_w4_double_loose_1": 1.2,
+    "fma_8x4_2x2_16_s2_w16_double_turned_1": 1.22, "fma_8x8_2x2_16_s2_w16_double_turned_1": 1.21,
+    "fma_4x4_4x2_16_s2_w16_double_turned_1": 1.32, "fma_8x4_4x2_16_s2_w16_double_turned_1": 1.31,
+    "fma_8x8_4x2_8_s2_w16_double_turned_1": 1.16, "fma_16x4_2x4_16_s2_w16_double_turned_1": 1.26,
+    "fma_16x8_2x4_8_s2_w16_double_turned_1": 1.14, "fma_8x4_2x2_16_s1_w16_double_async_1": 1.19,
+    "fma_8x8_2x2_16_s1_w16_double_async_1": 1.18, "fma_4x4_4x2_16_s1_w16_double_async_1": 1.19,
+    "fma_8x8_4x2_8_s1_w16_double_async_1": 1.18, "fma_16x4_2x4_16_s1_w16_double_async_1": 1.25,
+    "fma_8x4_2x2_16_s1_w16_double_async_2": 1.21, "fma_8x8_2x2_16_s1_w16_double_async_2": 1.18,
+    "fma_4x4_4x2_16_s1_w16_double_async_2": 1.19, "fma_8x8_4x2_8_s1_w16_double_async_2": 1.18,
+    "fma_16x4_2x4_16_s1_w16_double_async_2": 1.26, "fma_8x4_2x2_16_s1_w16_double_turned_2": 1.29,
+    "fma_8x8_2x2_16_s1_w16_double_turned_2": 1.18, "fma_4x4_4x2_16_s1_w16_double_turned_2": 1.29,
+    "fma_8x8_4x2_8_s1_w16_double_turned_2": 1.19, "fma_16x4_2x4_16_s1_w16_double_turned_2": 1.26,
+    "fma_8x4_2x2_16_s2_w16_double_loose_2": 1.21, "fma_8x8_2x2_16_s2_w16_double_loose_2": 1.19,
+    "fma_8x4_2x2_16_s2_w16_double_loose_4": 1.21, "fma_8x4_4x2_16_s2_w16_double_loose_2": 1.21,
+    "fma_8x8_4x2_8_s2_w16_double_loose_2": 1.19, "fma_16x4_2x4_16_s2_w16_double_loose_2": 1.25,
+    "fma_8x8_4x4_16_s2_w16_double_loose_1": 1.19, "fma_8x4_2x2_16_s2_w16_double_meets_2": 1.22,
+    "fma_8x8_2x2_16_s2_w16_double_meets_2": 1.19, "fma_8x4_2x2_16_s2_w16_double_meets_4": 1.22,
+    "fma_8x4_4x2_16_s2_w16_double_meets_2": 1.22, "fma_8x8_4x2_8_s2_w16_double_meets_2": 1.19,
+    "fma_16x4_2x4_16_s2_w16_double_meets_2": 1.25, "fma_8x8_4x4_16_s2_w16_double_meets_1": 1.19,
+    "fma_8x4_2x2_16_s2_w16_double_async_2": 1.3, "fma_8x8_2x2_16_s2_w16_double_async_2": 1.22,
+    "fma_8x4_2x2_16_s2_w16_double_async_4": 1.3, "fma_8x4_4x2_16_s2_w16_double_async_2": 1.26,
+    "fma_8x8_4x2_8_s2_w16_double_async_2": 1.19, "fma_16x4_2x4_16_s2_w16_double_async_2": 1.24,
+    "fma_8x8_4x4_16_s2_w16_double_async_1": 1.18,
+}  # fmt: skip
+"""Registers that an FFMA reads of the fuller bank of its scheduler, on the mean (``gpusim.evidence.register_banks``; of two
+warps, where a scheduler has more than one). Source: SASS of nvcc 13.0."""
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """A step of the GEMM that has the same loop, without what this one lacks; nothing of what the model has no word for."""
+    build = build_of(config)
+    if build.width != WIDEST or build.fragments == "single" or build.parts in ("stores", "loads"):
+        return {}
+    short, long = (_cycles(build, steps, gpu) for steps in TWIN_STEPS)
+    return {"step_cycles": (long - short) / (TWIN_STEPS[1] - TWIN_STEPS[0])}
+
+
+def _cycles(build: Build, num_steps: int, gpu: GpuSpec) -> float:
+    """Of one wave of tiles of so many k-steps."""
+    (m, n), depth = build.shape.tile, build.shape.depth
+    registers = min(255, 65536 // (build.threads * build.ctas) // 8 * 8)
+    params = GemmParams.model_validate({
+        "m": m * num_ctas(build), "n": n, "k": depth * num_steps, "tile": (m, n, depth), "warps": build.shape.warps,
+        "stages": build.stages, "dtype": "fp32", "layout": "tn" if build.is_turned else "nt", "copy": "cp_async",
+        "math": "fma", "schedule": "multistage", "refill": "before_math", "epilogue": "direct",
+        "step_code": CODE[build.name] / DEPENDENT_CYCLES, "registers": registers,
+        "fma_bank_reads": BANK_READS[build.name],
+    })  # fmt: skip
+    made = params.launch(gpu)
+    roles = tuple(replace(role, program=Lacking(role.program, build)) for role in made.roles)
+    return simulate(replace(made, roles=roles), gpu, clock="max", l2="warm", skips=False).cycles
+
+
+COPIES = (ops.CpAsync, ops.CpAsyncCommitGroup, ops.CpAsyncWaitGroup)
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """A program without the parts that a build lacks; without copies a ring is filled once, by stores."""
+
+    program: Program
+    build: Build
+
+    def __call__(self, cta: RoleContext) -> Iterator[Op]:
+        """The program."""
+        way, meets, has_reads = PARTS[self.build.parts]
+        lacks: tuple[type[Op], ...] = (() if way != "kNone" else COPIES) + (() if meets else (ops.Syncthreads,))
+        lacks += () if has_reads else (ops.SharedLoad, ops.Use)
+        if way == "kNone":
+            for buffer, idx in product("ab", range(self.build.stages)):
+                yield ops.SharedStore(AccessPattern(num_requests=1, num_wavefronts=1, num_bytes=128), buffer, idx)
+            yield ops.Syncthreads()
+        told, token = self.program(cta), None
+        try:
+            while True:
+                op = told.send(token)
+                token = None if isinstance(op, lacks) else (yield op)
+        except StopIteration:
+            return
+
+
+CASE = Case(
+    name="fma_loops",
+    question=__doc__ or "",
+    columns=COLUMNS,
+    groups={"loops": Group(configs=loops, rank=3)},
+    launch=launch,
+    check=check,
+    values={
+        "step_cycles": f"SM cycles of a step: a round of {ROUNDS[2]} steps less one of {ROUNDS[1]}; of several CTAs all "
+        "rounds, from the first one's begin to the last one's end, median of all SMs",
+        "first_round_cycles": f"SM cycles of the first round, of {ROUNDS[0]} steps, cold code and lines included",
+    },
+    num_repeats=3,
+    predict=predict,
+    tiers={"step_cycles": 4},
+    includes=includes,
+)
