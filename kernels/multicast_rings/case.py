@@ -188,6 +188,15 @@ def derive(row: Config) -> dict[str, float]:
 TWIN_LEAD, TWIN_TIMED = 32, 64
 WGMMA_CYCLES_PER_COLUMN = 0.5
 """Of wgmma 64 x n x 16 of bf16, by which the twin paces itself."""
+ISSUE_CYCLES = {1: 121.8, 2: 149.7, 4: 149.7}
+"""From a wait that has succeeded until the producer has asked for both tiles, by the size of clusters."""
+NEXT_CYCLES = 144.7
+"""From there to its next wait."""
+KEEP_CYCLES, GIVE_CYCLES, REST_CYCLES = 42.5, {1: 108.2, 2: 113.2, 4: 113.2}, 90.1
+"""Of a consumer with paced work: from its wait to the clock; from the last clock until it gives a stage back; from there on."""
+FREE_CYCLES, LEAVE_CYCLES = {1: 160.2, 2: 165.2, 4: 165.2}, 67.5
+"""Of one without: from its wait until it gives the stage back; from there on. Source of all: SASS of sm_90a,
+``gpusim.evidence.issue``."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -195,7 +204,13 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     if gpu.num_sms != NUM_SMS or gpu.mbarrier is None:
         return {}
     size, stages, steps, (a_rows, b_rows) = int(config["size"]), int(config["stages"]), num_steps(config), rows_of(config)
-    of_cta, math, count = tiles(config), int(config["math_cycles"]), TWIN_LEAD + TWIN_TIMED
+    of_cta, math, count = tiles(config), int(config["math_cycles"]), TWIN_LEAD + TWIN_TIMED + 1
+    issue, behind, keep, give, rest, give_at_once, leave = (
+        ops.Alu(cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
+        for cycles in (
+            ISSUE_CYCLES[size], NEXT_CYCLES, KEEP_CYCLES, GIVE_CYCLES[size], REST_CYCLES, FREE_CYCLES[size], LEAVE_CYCLES,
+        )
+    )  # fmt: skip
     a_bytes, part_bytes, whole = a_rows * ROW_BYTES, b_rows * ROW_BYTES // size, (a_rows + b_rows) * ROW_BYTES
     columns = round(math / WGMMA_CYCLES_PER_COLUMN) // (8 if math > 512 else 4)
     paced = [
@@ -208,6 +223,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         for step in range(count):
             stage = step % stages
             yield ops.MbarrierWait("empty", stage, step // stages & 1 ^ 1)
+            yield issue
             yield ops.MbarrierArriveExpectTx("full", stage, whole)
             if a_bytes:
                 yield ops.TmaLoad("A", (a_tile, step % steps), a_bytes, a_bytes, a_rows, "ring", stage, "full")
@@ -215,6 +231,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
                 "B", (b_tile, step % steps * size + rank), part_bytes, part_bytes, b_rows // size, "ring", stage, "full",
                 multicast=tuple(range(size)) if size > 1 else (),
             )  # fmt: skip
+            yield behind
 
     def free(stage: int) -> Iterator[Any]:
         for rank in range(size):
@@ -227,15 +244,21 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
             yield ops.MbarrierWait("full", stage, step // stages & 1)
             if step == TWIN_LEAD:
                 yield ops.RangeStart(ops.Section.MAINLOOP)
+            if step == TWIN_LEAD + TWIN_TIMED:
+                yield ops.RangeEnd()
             if not math:
+                yield give_at_once
                 yield from free(stage)
+                yield leave
                 continue
+            yield keep
             yield paced[stage]
             yield ops.WgmmaCommitGroup()
             yield ops.WgmmaWaitGroup(1)
             if step:
+                yield give
                 yield from free((step - 1) % stages)
-        yield ops.RangeEnd()
+            yield rest
         yield ops.WgmmaWaitGroup(0)
 
     launched = Launch(

@@ -421,7 +421,7 @@ class Xbar(Component):
         self.counters.served_bytes += crossing * request.reads
         for sm_idx, done in receivers:
             num_bytes = crossing * stretch
-            ask = Ask(None, num_bytes, weight / stretch, 0.0, request.reads)
+            ask = Ask(tile, num_bytes, weight / stretch, 0.0, request.reads, merges=False)
             self._deliver(sm_idx, ask, request, (tile, earliest, latency, done), done)
             weight = 0.0
 
