@@ -193,9 +193,9 @@ ISSUE_CYCLES = {1: 121.8, 2: 149.7, 4: 149.7}
 NEXT_CYCLES = 144.7
 """From there to its next wait."""
 KEEP_CYCLES, GIVE_CYCLES, REST_CYCLES = 42.5, {1: 108.2, 2: 113.2, 4: 113.2}, 90.1
-"""Of a consumer with paced work: from its wait to the clock; from the last clock until it gives a stage back; from there on."""
+"""Of a consumer with paced work: from its wait to the clock; from the last clock until it gives a stage back; from there."""
 FREE_CYCLES, LEAVE_CYCLES = {1: 160.2, 2: 165.2, 4: 165.2}, 67.5
-"""Of one without: from its wait until it gives the stage back; from there on. Source of all: SASS of sm_90a,
+"""Of one without: from its wait until it gives the stage back; from there. Source of all: SASS of sm_90a,
 ``gpusim.evidence.issue``."""
 
 

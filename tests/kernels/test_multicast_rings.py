@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from gpusim.evidence.case import MappedTensor, WrongAnswer, load_case
-from gpusim.evidence.sass import read_sass
+from gpusim.evidence.issue import issue_cycles, loop_cycles, way
+from gpusim.evidence.sass import Instruction, KernelSass, read_sass
 from gpusim.evidence.toolkit import Cubin
 from gpusim.machine.config import load_gpu
 
@@ -79,3 +80,38 @@ def test_b_is_multicast_and_a_is_not(built: Callable[[str, str], Cubin]) -> None
         copies = kernels[f"walk_{size}"].select("UTMALDG")
         assert sorted("MULTICAST" in item.opcode for item in copies) == [False, True]
     assert not any("MULTICAST" in item.opcode for item in kernels["walk_1"].select("UTMALDG"))
+
+
+def way_of(kernel: KernelSass, loop: KernelSass, answers: str) -> list[tuple[Instruction, bool]]:
+    """A turn of ``loop`` from its begin; ``answers``: which of its branches are taken."""
+    left, begin = list(answers), loop.instructions[0].address
+    return list(way(kernel, begin, begin, lambda _: bool(left) and left.pop(0) == "Y"))
+
+
+def place(items: list[tuple[Instruction, bool]], word: str) -> int:
+    """Of the last instruction with ``word`` in its opcode."""
+    return max(idx for idx, (item, _) in enumerate(items) if word in item.opcode)
+
+
+def test_the_twins_code_is_that_of_the_sass(built: Callable[[str, str], Cubin]) -> None:
+    kernels = read_sass(built("multicast_rings", "sm_90a").path)
+    for size in (1, 2, 4):
+        kernel = kernels[f"walk_{size}"]
+        loops = [loop for loop in kernel.loops if len(loop.instructions) > 30]
+        producer, consumer = (next(x for x in loops if bool(x.select("UTMALDG")) is wants) for wants in (True, False))
+        items = way_of(kernel, producer, "NNY")
+        tried, asked = place(items, "TRYWAIT"), place(items, "UTMALDG")
+        assert case.ISSUE_CYCLES[size] == pytest.approx(issue_cycles(items[tried + 1 : asked]))
+        rest = issue_cycles(items[:tried]) + issue_cycles(items[asked:])
+        assert pytest.approx(rest) == case.NEXT_CYCLES
+        paced, plain = way_of(kernel, consumer, "NNNY"), way_of(kernel, consumer, "YY")
+        tried, given, looked = (place(paced, word) for word in ("TRYWAIT", "ARRIVE", "CS2R"))
+        first = next(idx for idx, (item, _) in enumerate(paced) if item.name == "CS2R")
+        assert pytest.approx(issue_cycles(paced[tried + 1 : first])) == case.KEEP_CYCLES
+        assert case.GIVE_CYCLES[size] == pytest.approx(issue_cycles(paced[looked:given]))
+        given_at = issue_cycles(paced[tried + 1 : given])
+        assert pytest.approx(loop_cycles(paced) - given_at, abs=2.1) == case.REST_CYCLES
+        tried, given = (place(plain, word) for word in ("TRYWAIT", "ARRIVE"))
+        given_at = issue_cycles(plain[tried + 1 : given])
+        assert case.FREE_CYCLES[size] == pytest.approx(given_at)
+        assert pytest.approx(loop_cycles(plain) - given_at, abs=2.1) == case.LEAVE_CYCLES
