@@ -154,8 +154,11 @@ def test_what_an_sm_asks_for_twice_is_read_once_and_sent_twice() -> None:
         assert machine.xbar.counters.carried_bytes == pytest.approx(sent * REQUEST_BYTES)
 
 
-def box_arrival(gpu: GpuSpec, sms: Sequence[int]) -> list[float]:
-    """When a box of 16 KiB out of L2 is in each of ``sms``, that all ask at cycle 0, each for its own."""
+def box_arrival(gpu: GpuSpec, sms: Sequence[int], *, is_multicast: bool = False) -> list[float]:
+    """When a box of 16 KiB out of L2 is in each of ``sms``, that all ask at cycle 0, each for its own.
+
+    ``is_multicast``: every second one asks, for itself and the next.
+    """
     env = simpy.Environment()
     machine = Machine(
         env, gpu, Clock(sm_mhz=gpu.clock.max_mhz),
@@ -165,10 +168,14 @@ def box_arrival(gpu: GpuSpec, sms: Sequence[int]) -> list[float]:
     came = {}
     for sm in sms:
         machine.xbar.is_live(sm, is_live=True)
-    for sm in sms:
+    for sm in sms[:: 2 if is_multicast else 1]:
         request = MemoryRequest(
             tensor="A", tile=(sm, 0), num_bytes=16384.0, sm_idx=sm, wave=0, num_alike=1.0, issued_at=0.0, num_rows=128.0
         )  # fmt: skip
+        if is_multicast:
+            receivers = [(to, lambda cycle, to=to: came.__setitem__(to, cycle)) for to in (sm, sm + 1)]
+            machine.xbar.multicast(request, receivers, bytes_per_cycle=gpu.xbar.sm_read_bytes_per_cycle)
+            continue
         machine.xbar.read(request, lambda cycle, sm=sm: came.__setitem__(sm, cycle), group=sm)
     env.run(until=UNTIL)
     return [came[sm] for sm in sms]
@@ -181,14 +188,16 @@ def test_sms_lie_so_far_apart_as_the_description_says() -> None:
     assert box_arrival(alike, [5]) == pytest.approx(box_arrival(alike, [77]))
 
 
-def test_a_line_waits_at_its_slice_where_others_have_asked_before() -> None:
+@pytest.mark.parametrize("is_multicast", [False, True])
+def test_a_line_waits_at_its_slice_where_others_have_asked_before(is_multicast: bool) -> None:
     """Nobody waits on an idle machine; one of many SMs waits as the queue's length says, in proportion."""
-    idle, none = (replace(GPU, l2=replace(GPU.l2, queue_cycles=queue)) for queue in (10.0, 0.0))
-    assert box_arrival(idle, [9]) == pytest.approx(box_arrival(none, [9]))
-    sms = range(GPU.num_sms)
-    free, single, double = (
-        sum(box_arrival(replace(GPU, l2=replace(GPU.l2, queue_cycles=queue)), sms)) for queue in (0.0, 5.0, 10.0)
-    )
+
+    def arrivals(queue_cycles: float, sms: Sequence[int]) -> list[float]:
+        gpu = replace(GPU, l2=replace(GPU.l2, queue_cycles=queue_cycles))
+        return box_arrival(gpu, sms, is_multicast=is_multicast)
+
+    assert arrivals(10.0, [8, 9]) == pytest.approx(arrivals(0.0, [8, 9]))
+    free, single, double = (sum(arrivals(queue, range(GPU.num_sms))) for queue in (0.0, 5.0, 10.0))
     assert single > free and double - free == pytest.approx(2 * (single - free))
 
 

@@ -29,14 +29,18 @@ class Served(Protocol):
 class Ask:
     """What a request moves."""
 
-    __slots__ = ("asked_at", "num_bytes", "reads", "request_bytes", "request_sharing", "sharing", "tile", "weight")
+    __slots__ = (
+        "asked_at", "merges", "num_bytes", "reads", "request_bytes", "request_sharing", "sharing", "tile", "weight",
+    )
 
     def __init__(
         self, tile: TileState | None, num_bytes: float, weight: float, asked_at: float, reads: float, sharing: float = 1.0,
-        request_bytes: float = 0.0, request_sharing: float = 1.0,
+        request_bytes: float = 0.0, request_sharing: float = 1.0, merges: bool = True,
     ) -> None:
         self.tile = tile
-        """Where it may merge."""
+        """Where it may merge, and wait in slices' queues."""
+        self.merges = merges
+        """Whether it may come with a neighbour's."""
         self.num_bytes = num_bytes
         self.weight = weight
         """What each takes of the slices."""
@@ -108,7 +112,7 @@ class Merging:
         """
         tile, num_bytes, asked_at, of_requests = ask.tile, ask.num_bytes, ask.asked_at, ask.request_bytes
         counters = self.counters
-        if tile is None:
+        if tile is None or not ask.merges:
             carried = max(num_bytes * ask.weight, of_requests)
             counters.carried_bytes += carried
             return num_bytes, carried, 0.0

@@ -231,7 +231,8 @@ class Xbar(Component):
     got (a miss holds its place for longer than a hit); bulk copies that are no boxes of a tensor, but lines in a row, take
     more of links and slices than their bytes; ways from L2 of unlike length, so that SMs fall out of step; a queue at each
     slice, in which each line of a bulk copy out of L2 waits at random, the longer the busier all were lately, of which the
-    slowest counts (the same for who reads the same lines soon after, hidden while what was asked for behind it passes);
+    slowest counts (the same for who reads the same lines soon after, and for all receivers of a multicast; hidden while
+    what was asked for behind it passes);
     lines that another SM of the same GPC waits for come with that SM's and cost slices and link nothing, up to a number of
     requests a line, unless halves of sectors are asked for: an SM asks for a request's lines one after the other, as fast as
     its port takes them in, and ahead of those that come by what passes the port in a latency; a line can be joined until
@@ -427,7 +428,7 @@ class Xbar(Component):
         self.counters.served_bytes += crossing * request.reads
         for sm_idx, done in receivers:
             num_bytes = crossing * stretch
-            ask = Ask(None, num_bytes, weight / stretch, 0.0, request.reads)
+            ask = Ask(tile, num_bytes, weight / stretch, 0.0, request.reads, merges=False)
             self._deliver(sm_idx, ask, request, (tile, earliest, latency, done, None), done)
             weight = 0.0
 

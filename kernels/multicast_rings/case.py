@@ -1,0 +1,305 @@
+"""How fast do rings of stages go round that clusters fill out of L2, of which a part is multicast, beside paced work?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
+from gpusim.evidence.case import Case, Config, Group, KernelLaunch, MappedTensor, Output, Outputs, WrongAnswer, by_value
+from gpusim.machine.config import GpuSpec
+from gpusim.workload import ops
+from gpusim.workload.atoms.mma import wgmma
+from gpusim.workload.dtypes import BF16
+from gpusim.workload.launch import RoleContext
+from gpusim.workload.tma import TensorMap
+
+NUM_CTAS = {1: 132, 2: 132, 4: 120}
+"""By the size of clusters: as many as an H200 holds at once."""
+NUM_SMS = 132
+ROW_BYTES = 128
+MULTIPLIER, ADDEND = 0x9E3779B1, 0x7F4A7C15
+MOST_TOUCHED_BYTES = 16 << 20
+MOST_STEPS = 32
+NUM_LEAD, NUM_TIMED, NUM_BEHIND = 80, 160, 16
+LEAST_SMEM_BYTES = 120 * 1024
+"""So that two CTAs find no room on one SM."""
+BAND_CTAS = 16
+"""CTAs that lie across a band of tiles, as of a GEMM: each has its rows of A, all the same B."""
+
+READ = "lts__t_sectors_srcunit_tex_op_read.sum"
+METRICS = (READ, "lts__t_requests_srcunit_tex_op_read.sum", "l1tex__m_xbar2l1tex_read_bytes.sum")
+COLUMNS = ("size", "pattern", "a_rows", "b_rows", "stages", "math_cycles")
+
+
+def _configs(
+    pattern: str, sizes: tuple[int, ...], shapes: tuple[tuple[int, int], ...], math: tuple[int, ...]
+) -> list[Config]:
+    found = []
+    for size in sizes:
+        for a_rows, b_rows in shapes:
+            for stages in (2, 4):
+                for cycles in math:
+                    values = (size, pattern, a_rows, b_rows, stages, cycles)
+                    found.append({"kernel": f"walk_{size}", **dict(zip(COLUMNS, map(str, values), strict=True))})
+    return found
+
+
+def own(seed: int) -> list[Config]:
+    """Every CTA its own rows of A, every cluster its own of B."""
+    del seed  # a sweep, the same for every seed
+    shapes = ((0, 128), (0, 256), (64, 128), (64, 256), (128, 128))
+    return _configs("own", (1, 2, 4), shapes, (0, 512))
+
+
+def bands(seed: int) -> list[Config]:
+    """Tiles as of a GEMM's wave: 16 CTAs across a band with the same B, and their rows of A along it."""
+    del seed  # a sweep, the same for every seed
+    return _configs("bands", (1, 2), ((64, 128), (64, 256), (128, 128)), (0, 256, 384, 512, 640))
+
+
+def tiles(config: Config) -> list[tuple[int, int]]:
+    """Which tile of A and which of B each CTA walks.
+
+    >>> tiles({"size": "2", "pattern": "own"})[:3], tiles({"size": "2", "pattern": "bands"})[15:18]
+    ([(0, 0), (1, 0), (2, 1)], [(15, 0), (0, 1), (1, 1)])
+    """
+    size = int(config["size"])
+    if config["pattern"] == "own":
+        return [(cta, cta // size) for cta in range(NUM_CTAS[size])]
+    return [(cta % BAND_CTAS, cta // BAND_CTAS) for cta in range(NUM_CTAS[size])]
+
+
+def num_tiles(config: Config) -> tuple[int, int]:
+    """Of A and of B."""
+    found = tiles(config)
+    return max(a for a, _ in found) + 1, max(b for _, b in found) + 1
+
+
+def rows_of(config: Config) -> tuple[int, int]:
+    """Of a stage: A's and B's."""
+    return int(config["a_rows"]), int(config["b_rows"])
+
+
+def num_steps(config: Config) -> int:
+    """Steps before a walk begins again: a power of two, so few that all tiles fit in L2."""
+    (num_a, num_b), (a_rows, b_rows), steps = num_tiles(config), rows_of(config), MOST_STEPS
+    while steps > 2 and (num_a * a_rows + num_b * b_rows) * ROW_BYTES * steps > MOST_TOUCHED_BYTES:
+        steps //= 2
+    return steps
+
+
+def first_rows(config: Config, cta: int, step: int) -> tuple[int, int]:
+    """Of A and B in the tensor: those of A come first."""
+    (num_a, _), (a_rows, b_rows), steps = num_tiles(config), rows_of(config), num_steps(config)
+    a_tile, b_tile = tiles(config)[cta]
+    return (a_tile * steps + step % steps) * a_rows, num_a * steps * a_rows + (b_tile * steps + step % steps) * b_rows
+
+
+def num_all_steps() -> int:
+    """Of a CTA."""
+    return NUM_LEAD + NUM_TIMED + NUM_BEHIND
+
+
+@cache
+def tensor() -> NDArray[np.uint32]:
+    """Words that look random; copied to the GPU once."""
+    words = np.arange(2 * MOST_TOUCHED_BYTES // 4, dtype=np.uint32)
+    words *= np.uint32(MULTIPLIER)
+    words += np.uint32(ADDEND)
+    words.setflags(write=False)
+    return words
+
+
+def tensor_map(box_rows: int) -> TensorMap:
+    """Of all rows, one behind the other."""
+    return TensorMap(
+        dtype=BF16, global_dim=(ROW_BYTES // 2, tensor().nbytes // ROW_BYTES), global_strides_bytes=(ROW_BYTES,),
+        box_dim=(ROW_BYTES // 2, box_rows), swizzle="128B", l2_promotion="128B",
+    )  # fmt: skip
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """The same launch under the profiler as without."""
+    del is_counted
+    size, stages, (a_rows, b_rows) = int(config["size"]), int(config["stages"]), rows_of(config)
+    plan = [
+        stages, a_rows, b_rows, num_steps(config), NUM_LEAD, NUM_TIMED, NUM_BEHIND, int(config["math_cycles"]),
+        num_tiles(config)[0] * num_steps(config) * a_rows,
+    ]  # fmt: skip
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            by_value(np.array(plan, dtype="<u4")), Output("tiles", np.array(tiles(config), dtype="<u4")),
+            MappedTensor(tensor(), tensor_map(max(a_rows, 64))), MappedTensor(tensor(), tensor_map(b_rows // size)),
+            Output("told", np.full((NUM_CTAS[size], 4), -1, dtype="<i8")),
+        ),
+        grid=(NUM_CTAS[size], 1, 1), block=(64, 1, 1),
+        smem_bytes=max(LEAST_SMEM_BYTES, stages * (a_rows + b_rows) * ROW_BYTES),
+    )  # fmt: skip
+
+
+def sum_of_last_stages(config: Config, cta: int) -> int:
+    """The sum, modulo 2^32, of the words of what a CTA's ring holds in the end."""
+    last, total, words = num_all_steps(), 0, ROW_BYTES // 4
+    for number in range(last - int(config["stages"]), last):
+        for first, rows in zip(first_rows(config, cta, number), rows_of(config), strict=True):
+            total += int(tensor()[first * words : (first + rows) * words].astype(np.uint64).sum())
+    return total % 2**32
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Cycles of a stage.
+
+    Raises:
+        WrongAnswer: a wait that was given up, stages of other words, two CTAs on one SM.
+    """
+    told, size, of_cta = outputs["told"], int(config["size"]), tiles(config)
+    if (told[:, 3] != 1).any():
+        raise WrongAnswer("a wait was given up: a stage never came, or was never freed")
+    sums: dict[tuple[int, int], int] = {}
+    for cta, checksum in enumerate(told[:, 1].tolist()):
+        if of_cta[cta] not in sums:
+            sums[of_cta[cta]] = sum_of_last_stages(config, cta)
+        if checksum != sums[of_cta[cta]]:
+            raise WrongAnswer(f"the stages of CTA {cta} have words that sum up to {checksum}")
+    sms, cycles = told[:, 0].tolist(), told[:, 2] / NUM_TIMED
+    if len(set(sms)) < len(sms) or (cycles <= 0).any():
+        raise WrongAnswer("two CTAs were on one SM, or a clock stood still")
+    a_rows, b_rows = rows_of(config)
+    each = (a_rows + b_rows / size) * ROW_BYTES
+    return {
+        "cycles_per_stage": float(cycles.mean()), "slowest_cycles": float(cycles.max()),
+        "fastest_cycles": float(cycles.min()), "asked_bytes": NUM_CTAS[size] * num_all_steps() * each,
+    }  # fmt: skip
+
+
+def derive(row: Config) -> dict[str, float]:
+    """Of what was asked for, a multicast once, what L2 was read for."""
+    if not row.get(READ) or not row.get("asked_bytes"):
+        return {}
+    return {"read_fraction": float(row[READ]) * 32 / float(row["asked_bytes"])}
+
+
+TWIN_LEAD, TWIN_TIMED = 32, 64
+WGMMA_CYCLES_PER_COLUMN = 0.5
+"""Of wgmma 64 x n x 16 of bf16, by which the twin paces itself."""
+ISSUE_CYCLES = {1: 121.8, 2: 149.7, 4: 149.7}
+"""From a wait that has succeeded until the producer has asked for both tiles, by the size of clusters."""
+NEXT_CYCLES = 144.7
+"""From there to its next wait."""
+KEEP_CYCLES, GIVE_CYCLES, REST_CYCLES = 42.5, {1: 108.2, 2: 113.2, 4: 113.2}, 90.1
+"""Of a consumer with paced work: from its wait to the clock; from the last clock until it gives a stage back; from there."""
+FREE_CYCLES, LEAVE_CYCLES = {1: 160.2, 2: 165.2, 4: 165.2}, 67.5
+"""Of one without: from its wait until it gives the stage back; from there. Source of all: SASS of sm_90a,
+``gpusim.evidence.issue``."""
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """The same rings for fewer steps; nothing for a GPU of other SMs."""
+    if gpu.num_sms != NUM_SMS or gpu.mbarrier is None:
+        return {}
+    size, stages, steps, (a_rows, b_rows) = int(config["size"]), int(config["stages"]), num_steps(config), rows_of(config)
+    of_cta, math, count = tiles(config), int(config["math_cycles"]), TWIN_LEAD + TWIN_TIMED + 1
+    issue, behind, keep, give, rest, give_at_once, leave = (
+        ops.Alu(cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
+        for cycles in (
+            ISSUE_CYCLES[size], NEXT_CYCLES, KEEP_CYCLES, GIVE_CYCLES[size], REST_CYCLES, FREE_CYCLES[size], LEAVE_CYCLES,
+        )
+    )  # fmt: skip
+    a_bytes, part_bytes, whole = a_rows * ROW_BYTES, b_rows * ROW_BYTES // size, (a_rows + b_rows) * ROW_BYTES
+    columns = round(math / WGMMA_CYCLES_PER_COLUMN) // (8 if math > 512 else 4)
+    paced = [
+        ops.Wgmma(wgmma(columns, BF16), 8 if math > 512 else 4, (("ring", stage),)) for stage in range(stages)
+    ] if math else []  # fmt: skip
+
+    def produce(cta: RoleContext) -> Iterator[Any]:
+        rank = cta.cta_idx % size
+        a_tile, b_tile = of_cta[cta.cta_idx]
+        for step in range(count):
+            stage = step % stages
+            yield ops.MbarrierWait("empty", stage, step // stages & 1 ^ 1)
+            yield issue
+            yield ops.MbarrierArriveExpectTx("full", stage, whole)
+            if a_bytes:
+                yield ops.TmaLoad("A", (a_tile, step % steps), a_bytes, a_bytes, a_rows, "ring", stage, "full")
+            yield ops.TmaLoad(
+                "B", (b_tile, step % steps * size + rank), part_bytes, part_bytes, b_rows // size, "ring", stage, "full",
+                multicast=tuple(range(size)) if size > 1 else (),
+            )  # fmt: skip
+            yield behind
+
+    def free(stage: int) -> Iterator[Any]:
+        for rank in range(size):
+            yield ops.MbarrierArrive("empty", stage, cta_rank=rank if size > 1 else None)
+
+    def consume(cta: RoleContext) -> Iterator[Any]:
+        del cta
+        for step in range(count):
+            stage = step % stages
+            yield ops.MbarrierWait("full", stage, step // stages & 1)
+            if step == TWIN_LEAD:
+                yield ops.RangeStart(ops.Section.MAINLOOP)
+            if step == TWIN_LEAD + TWIN_TIMED:
+                yield ops.RangeEnd()
+            if not math:
+                yield give_at_once
+                yield from free(stage)
+                yield leave
+                continue
+            yield keep
+            yield paced[stage]
+            yield ops.WgmmaCommitGroup()
+            yield ops.WgmmaWaitGroup(1)
+            if step:
+                yield give
+                yield from free((step - 1) % stages)
+            yield rest
+        yield ops.WgmmaWaitGroup(0)
+
+    launched = Launch(
+        kernel="multicast_rings", num_ctas=NUM_CTAS[size], num_tiles=NUM_CTAS[size], cluster_size=size,
+        roles=(
+            WarpRole(name="producer", num_warps=1, program=produce), WarpRole(name="consumer", num_warps=4, program=consume),
+        ),
+        buffers=(
+            Buffer(name="ring", stage_bytes=whole, num_stages=stages),
+            Buffer(name="rest", stage_bytes=max(0, LEAST_SMEM_BYTES - whole * stages)),
+        ),
+        mbarriers=(
+            Mbarrier(name="full", num_arrivals=1, num_stages=stages),
+            Mbarrier(name="empty", num_arrivals=size, num_stages=stages),
+        ),
+        features=frozenset({"tma", "mbarrier", "cluster"} if size > 1 else {"tma", "mbarrier"}),
+    )  # fmt: skip
+    result = simulate(launched, gpu, clock="max", l2="warm", skips=False, recorded_sms=range(NUM_SMS))
+    spans = [
+        (span.end_cycle - span.start_cycle) / TWIN_TIMED for role in result.timeline.roles for span in role.sections
+    ]  # fmt: skip
+    return {"cycles_per_stage": float(np.mean(spans)), READ: result.counters[READ] * num_all_steps() / count}
+
+
+CASE = Case(
+    name="multicast_rings",
+    question=__doc__,
+    columns=COLUMNS,
+    groups={
+        "own": Group(configs=own, metrics=METRICS, rank=3, least_capability=(9, 0)),
+        "bands": Group(configs=bands, metrics=METRICS, rank=3, least_capability=(9, 0)),
+    },
+    launch=launch,
+    check=check,
+    values={
+        "cycles_per_stage": "SM cycles from a full stage to the next, mean of the SMs",
+        "slowest_cycles": "the same of the slowest SM",
+        "fastest_cycles": "the same of the fastest SM",
+        "asked_bytes": "bytes of all steps of all CTAs, a multicast once",
+    },
+    predict=predict,
+    tiers={"cycles_per_stage": 4, READ: 5},
+    derive=derive,
+)
