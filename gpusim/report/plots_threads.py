@@ -47,6 +47,8 @@ def plot_thread_values(
     num_cells = num_rows * num_columns
     if num_cells > MAX_CELLS:
         raise LayoutError(f"plot: a tile of {show(shape)} has {num_cells} cells: draw at most {MAX_CELLS}, a part of it")
+    if not isinstance(layout_tv, Layout) or layout_tv.rank != 2:
+        raise LayoutError(f"plot: {layout_tv} is no layout of (thread, value): wants two modes, and no swizzle")
     held = holders(layout_tv, num_cells)
     num_threads, num_values = product_each(layout_tv.shape)
     num_holders = num_threads * num_values / max(len(held), 1)
@@ -123,7 +125,7 @@ def _draw(
     return figure
 
 
-def _borders(of: Any) -> list[list[tuple[float, float]]]:
+def _borders(of: Any) -> list[list[tuple[int, int]]]:
     """Edges between cells of a grid, int64[rows, columns], that are not alike, and around it."""
     num_rows, num_columns = of.shape
     framed = np.full((num_rows + 2, num_columns + 2), -9, dtype=np.int64)
