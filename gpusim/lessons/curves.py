@@ -1,0 +1,47 @@
+"""Tables of lessons as pictures: measured points over predicted lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gpusim.errors import ConfigError
+from gpusim.report.plots_measured import plot_measured
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gpusim.report.pictures import Picture
+
+
+def plot_beside(
+    tables: pd.DataFrame | Mapping[str, pd.DataFrame], x: str, y: str, *, title: str = "", log_x: bool = False,
+    log_y: bool = False,
+) -> Picture:
+    """Draw what :func:`judged` or :func:`beside` gave: points where measured, lines where predicted, and the errors.
+
+    >>> from gpusim.lessons import beside
+    >>> picture = plot_beside(beside({1: 9.0, 2: 4.0}, {1: 8.0, 2: 4.0}, "us", index="stages"), "stages", "time_us")
+    >>> "stages" in picture.alt
+    True
+
+    Args:
+        tables: a table with columns ``predicted (unit)`` and ``measured (unit)``, or one of them; or several by name.
+        x: the column, or the index, on the horizontal axis.
+        y: what is drawn, its unit last (``time_us``).
+        title: over the picture.
+        log_x: logarithmic to base 2.
+        log_y: logarithmic.
+
+    Raises:
+        ConfigError: a table has neither column.
+        GpusimError: as ``plot_measured``.
+    """
+    several = dict(tables) if isinstance(tables, Mapping) else {"": tables}
+    frames = {}
+    for name, table in several.items():
+        flat = table.reset_index() if x in table.index.names else table
+        frames[name] = flat.rename(columns={column: str(column).partition(" (")[0] for column in flat.columns})
+        if not {"predicted", "measured"} & set(frames[name].columns):
+            raise ConfigError(f"plot: {name or 'the table'} has columns {list(table.columns)}, wants predicted or measured")
+    return plot_measured(frames, x=x, y=y, title=title, log_x=log_x, log_y=log_y)
