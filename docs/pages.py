@@ -49,7 +49,10 @@ def command_line() -> str:
 
     root = get_command(app)
     top = typer.Context(root, info_name="gpusim")
-    pages = ["# Command line\n\nWhat `gpusim COMMAND --help` says, of all commands. Bad input costs one sentence and exit status 2.\n"]
+    pages = [
+        "# Command line\n\nWhat `gpusim COMMAND --help` says, of all commands. "
+        "Bad input costs one sentence and exit status 2.\n"
+    ]
     for name in root.list_commands(top):  # type: ignore[attr-defined]
         command = root.get_command(top, name)  # type: ignore[attr-defined]
         context = typer.Context(command, info_name=name, parent=top)
@@ -62,8 +65,8 @@ def parts() -> str:
     """What each part models, ignores and rests on, from its docstring."""
     lines = [
         "# What each part models", "",
-        "From the docstrings of the parts, room by room in the order of the data. What a part ignores is said here, and how far "
-        "off predictions are by it in [deviations](deviations.md).",
+        "From the docstrings of the parts, room by room in the order of the data. What a part ignores is said here, and how "
+        "far off predictions are by it in [deviations](deviations.md).",
     ]
     for room in ROOMS:
         rows = sorted(_told(room))
@@ -79,9 +82,13 @@ def ops() -> str:
     """The words of warp programs, a row each."""
     from gpusim.workload import ops as words
 
-    found = [word for _, word in inspect.getmembers(words, inspect.isclass) if issubclass(word, words.Op) and word is not words.Op]
+    classes = (word for _, word in inspect.getmembers(words, inspect.isclass))
+    found = [word for word in classes if issubclass(word, words.Op) and word is not words.Op]
     found.sort(key=lambda word: inspect.getsourcelines(word)[1])
-    lines = ["# Words of warp programs", "", "What a role's generator yields (`gpusim.workload.ops`).", "", "| op | fields | what it says |", "|---|---|---|"]
+    lines = [
+        "# Words of warp programs", "", "What a role's generator yields (`gpusim.workload.ops`).", "",
+        "| op | fields | what it says |", "|---|---|---|",
+    ]
     for word in found:
         fields = ", ".join(f"`{field}`" for field in word.__dataclass_fields__)
         lines.append(f"| `{word.__name__}` | {fields} | {_cell(first_paragraph(inspect.getdoc(word) or ''))} |")
@@ -90,7 +97,7 @@ def ops() -> str:
 
 def first_paragraph(doc: str) -> str:
     """The first paragraph of a docstring, on one line, in Markdown."""
-    return _markdown(" ".join(doc.split("\n\n")[0].split()))
+    return _markdown(" ".join(doc.split("\n\n", maxsplit=1)[0].split()))
 
 
 def _told(room: str) -> Iterator[tuple[str, str]]:

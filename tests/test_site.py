@@ -16,16 +16,19 @@ from gpusim.cli import app
 from gpusim.workload import ops
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("index", "guide", "vocabulary", "how_it_works", "add_a_gpu", "decisions", "generated/command_line", "generated/parts",
-         "generated/ops", "generated/deviations", "generated/validation", "generated/kernels", "generated/changelog")
+PAGES = (
+    "index", "guide", "vocabulary", "how_it_works", "add_a_gpu", "decisions",
+    "generated/command_line", "generated/parts", "generated/ops",
+    "generated/deviations", "generated/validation", "generated/kernels", "generated/changelog",
+)
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, its lessons not executed."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-D", "nb_execution_mode=off", "-d", str(folder / "doctrees"),
-               str(ROOT / "docs"), str(folder / "html")]
+    options = ["-W", "--keep-going", "-q", "-D", "nb_execution_mode=off", "-d", str(folder / "doctrees")]
+    command = [sys.executable, "-m", "sphinx", *options, str(ROOT / "docs"), str(folder / "html")]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     return folder / "html"
