@@ -47,13 +47,13 @@ LOOKS: Mapping[WarpState, Look] = {
     WarpState.LSU: Look("load/store unit", "#0072B2", "\\\\\\\\"),
     WarpState.WAIT_MBARRIER: Look("wait: mbarrier", "#E69F00"),
     WarpState.WAIT_CP_ASYNC: Look("wait: cp.async", "#E69F00", WAITS_HATCH),
-    WarpState.WAIT_WGMMA: Look("wait: wgmma", "#56B4E9"),
-    WarpState.WAIT_BULK: Look("wait: bulk store", "#56B4E9", WAITS_HATCH),
-    WarpState.WAIT_BARRIER: Look("wait: barrier", "#CC79A7"),
-    WarpState.WAIT_CLUSTER: Look("wait: cluster", "#CC79A7", WAITS_HATCH),
-    WarpState.WAIT_REGISTERS: Look("wait: registers", "#CC79A7", "...."),
-    WarpState.LONG_SCOREBOARD: Look("wait: global load", "#D55E00"),
-    WarpState.SHORT_SCOREBOARD: Look("wait: shared load", "#F0E442"),
+    WarpState.WAIT_WGMMA: Look("wait: wgmma", "#56B4E9", "xxxx"),
+    WarpState.WAIT_BULK: Look("wait: bulk store", "#56B4E9", "++++"),
+    WarpState.WAIT_BARRIER: Look("wait: barrier", "#CC79A7", "----"),
+    WarpState.WAIT_CLUSTER: Look("wait: cluster", "#CC79A7", "||||"),
+    WarpState.WAIT_REGISTERS: Look("wait: registers", "#CC79A7", "oo"),
+    WarpState.LONG_SCOREBOARD: Look("wait: global load", "#D55E00", WAITS_HATCH),
+    WarpState.SHORT_SCOREBOARD: Look("wait: shared load", "#F0E442", "...."),
 }
 """Every state of a warp."""
 
@@ -211,7 +211,7 @@ def _draw(result: Result, timeline: Timeline, lanes: Sequence[Lane], window: Win
     positions = _positions(lanes)
     height = (positions[-1] + 1.0) * LANE_INCHES + 1.9
     with settings():
-        figure = Figure(figsize=(12.0, height), layout="constrained")
+        figure = Figure(figsize=(10.5, height), layout="constrained")
         axes = figure.subplots()
         seen: dict[str, Look] = {}
         for lane, position in zip(lanes, positions, strict=True):
@@ -320,4 +320,4 @@ def _add_legend(figure: Any, seen: Mapping[str, Look], has_flips: bool) -> None:
     if has_flips:
         label = "mbarrier phase flips"
         handles.append(Line2D([], [], color="black", marker="<", linestyle="", markersize=4.5, label=label))
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(7, len(handles)), frameon=False, fontsize=8)
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)), frameon=False, fontsize=8)

@@ -40,12 +40,15 @@ def settings() -> Iterator[None]:
 
 
 def picture_of(figure: Any, alt: str, path: str | Path | None = None, *, dpi: int = DPI) -> Picture:
-    """A matplotlib figure as a Picture, written to ``path`` if there is one.
+    """A matplotlib figure as a Picture, written to ``path`` if there is one; its parts are placed once, for both formats.
 
     Raises:
         GpusimError: another suffix, or nowhere to write.
         OSError: the file cannot be written.
     """
+    with settings():
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
 
     def render(kind: str) -> bytes:
         written = BytesIO()
