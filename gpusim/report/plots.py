@@ -9,7 +9,7 @@ from typing import Any
 
 from gpusim.errors import GpusimError
 from gpusim.report.pictures import Picture, check_plot
-from gpusim.report.plots_figure import picture_of, settings
+from gpusim.report.plots_figure import ink_on, picture_of, settings
 from gpusim.report.words import count, percent
 from gpusim.simulate.result import Result
 from gpusim.simulate.timeline import RoleTimeline, Timeline, WarpState
@@ -200,7 +200,7 @@ def _states(role: RoleTimeline) -> list[Bar]:
     return [Bar(start, end, LOOKS[state]) for state, start, end in role.states]
 
 
-LANE_INCHES = 0.30
+LANE_INCHES, PLOT_INCHES, LETTER_INCHES = 0.30, 9.0, 0.062
 GAP = 0.45
 """Space between groups of lanes, in lanes."""
 
@@ -258,6 +258,19 @@ def _draw_lane(axes: Any, lane: Lane, position: float, window: Window, seen: dic
             zorder=2,
         )
         seen[look.label] = look
+        if lane.slot is None and look is not MMA:
+            _name_widest(axes, look, spans, position, window)
+
+
+def _name_widest(axes: Any, look: Look, spans: Sequence[tuple[float, float]], position: float, window: Window) -> None:
+    """Write a state's name into its widest bar, where it has room."""
+    left, width = max(spans, key=lambda span: span[1])
+    if width / (window[1] - window[0]) * PLOT_INCHES > LETTER_INCHES * len(look.label) + 0.1:
+        axes.text(
+            left + width / 2, position, look.label, ha="center", va="center", fontsize=7, zorder=3,
+            color="black" if look.hatch else ink_on(look.colour),
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0} if look.hatch else None,
+        )  # fmt: skip
 
 
 def _mark_flip(axes: Any, lanes: Sequence[Lane], positions: Sequence[float], timeline: Timeline, flip: Any) -> None:

@@ -60,6 +60,11 @@ def picture_of(figure: Any, alt: str, path: str | Path | None = None, *, dpi: in
     return made(Picture(alt, render), path)
 
 
+def beside(axes: Any, x: float, y: float, words: str, **looks: Any) -> None:
+    """Write ``words`` a little to the right of a point; browsers drop a space that a text begins with."""
+    axes.annotate(words, (x, y), xytext=(4.0, 0.0), textcoords="offset points", va="center", fontsize=8, **looks)
+
+
 def luminance(colour: str) -> float:
     """How bright ``#RRGGBB`` is where only grey is left, from 0 (black) to 1. Source: ITU-R BT.709, on linear light.
 
