@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from gpusim.report.pictures import Picture, made
@@ -28,24 +29,31 @@ SETTINGS: dict[Any, Any] = {
 """matplotlib's settings: text stays text, the same input gives the same file, whatever a user has set."""
 
 
+ONE_AT_A_TIME = RLock()
+"""matplotlib's settings are the process's: a second thread would draw, and leave behind, with the first one's."""
+
+
 @contextmanager
 def settings() -> Iterator[None]:
-    """Draw, and render, with SETTINGS on matplotlib's defaults."""
+    """Draw, and render, with SETTINGS on matplotlib's defaults, one thread at a time."""
     import matplotlib as mpl
 
-    with mpl.rc_context():
+    with ONE_AT_A_TIME, mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(SETTINGS)
         yield
 
 
 def picture_of(figure: Any, alt: str, path: str | Path | None = None, *, dpi: int = DPI) -> Picture:
-    """A matplotlib figure as a Picture, written to ``path`` if there is one.
+    """A matplotlib figure as a Picture, written to ``path`` if there is one; its parts are placed once, for both formats.
 
     Raises:
         GpusimError: another suffix, or nowhere to write.
         OSError: the file cannot be written.
     """
+    with settings():
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
 
     def render(kind: str) -> bytes:
         written = BytesIO()
@@ -55,6 +63,11 @@ def picture_of(figure: Any, alt: str, path: str | Path | None = None, *, dpi: in
         return written.getvalue()
 
     return made(Picture(alt, render), path)
+
+
+def beside(axes: Any, x: float, y: float, words: str, **looks: Any) -> None:
+    """Write ``words`` a little to the right of a point; browsers drop a space that a text begins with."""
+    axes.annotate(words, (x, y), xytext=(4.0, 0.0), textcoords="offset points", va="center", fontsize=8, **looks)
 
 
 def luminance(colour: str) -> float:
