@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from gpusim.errors import ConfigError
 from gpusim.report.plots_measured import plot_measured
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from gpusim.report.pictures import Picture
+
+KINDS = ("predicted", "measured")
 
 
 def plot_beside(
-    tables: pd.DataFrame | Mapping[str, pd.DataFrame], x: str, y: str, *, title: str = "", log_x: bool = False,
-    log_y: bool = False,
+    tables: pd.DataFrame | pd.Series | Mapping[str, pd.DataFrame | pd.Series], x: str, y: str, *, title: str = "",
+    log_x: bool = False, log_y: bool = False,
 ) -> Picture:
     """Draw what :func:`judged` or :func:`beside` gave: points where measured, lines where predicted, and the errors.
 
@@ -26,7 +28,8 @@ def plot_beside(
     True
 
     Args:
-        tables: a table with columns ``predicted (unit)`` and ``measured (unit)``, or one of them; or several by name.
+        tables: a table with columns ``predicted (unit)`` and ``measured (unit)``, or one of them; or predictions alone, by
+            index; or several of these by name.
         x: the column, or the index, on the horizontal axis.
         y: what is drawn, its unit last (``time_us``).
         title: over the picture.
@@ -40,8 +43,10 @@ def plot_beside(
     several = dict(tables) if isinstance(tables, Mapping) else {"": tables}
     frames = {}
     for name, table in several.items():
-        flat = table.reset_index() if x in table.index.names else table
-        frames[name] = flat.rename(columns={column: str(column).partition(" (")[0] for column in flat.columns})
-        if not {"predicted", "measured"} & set(frames[name].columns):
-            raise ConfigError(f"plot: {name or 'the table'} has columns {list(table.columns)}, wants predicted or measured")
+        frame = table.to_frame("predicted") if isinstance(table, pd.Series) else table
+        flat = frame.reset_index() if x in frame.index.names else frame
+        found = {column: kind for column in flat.columns for kind in KINDS if str(column).partition(" (")[0] == kind}
+        if x not in flat.columns or not found:
+            raise ConfigError(f"plot: {name or 'the table'} has {list(flat.columns)}, wants {x}, and predicted or measured")
+        frames[name] = flat[[x, *found]].rename(columns=found)
     return plot_measured(frames, x=x, y=y, title=title, log_x=log_x, log_y=log_y)
