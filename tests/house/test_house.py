@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "machine": {"errors", "units"},
     "simulate": {"errors", "units", "workload", "machine"},
 }
-"""Which rooms a room may use, itself aside; ``report``, ``evidence`` and ``cli`` come after these."""
+"""Which rooms a room may use, itself aside; ``report``, ``evidence``, ``lessons`` and ``cli`` come after these."""
 
 LIVES_IN = {
     "simpy": ("machine/", "simulate/"),
@@ -155,6 +155,11 @@ def test_nobody_imports_the_command_line() -> None:
         for path in MODULES
         if "cli" in rooms(path) and relative(path) != "__main__.py" and not relative(path).startswith("cli/")
     ]
+    assert wrong == []
+
+
+def test_nobody_imports_the_lessons() -> None:
+    wrong = [relative(path) for path in MODULES if "lessons" in rooms(path) and not relative(path).startswith("lessons/")]
     assert wrong == []
 
 
