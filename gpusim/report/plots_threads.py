@@ -123,7 +123,7 @@ def _draw(
     return figure
 
 
-def _borders(of: Any) -> list[list[tuple[float, float]]]:
+def _borders(of: Any) -> list[list[tuple[int, int]]]:
     """Edges between cells of a grid, int64[rows, columns], that are not alike, and around it."""
     num_rows, num_columns = of.shape
     framed = np.full((num_rows + 2, num_columns + 2), -9, dtype=np.int64)
