@@ -1,7 +1,7 @@
 """Whole kernels as they were last judged: ``validation/judged/GPU.csv``, a row for each kernel, config and number.
 
-``python scripts/trust.py REPORT.json`` writes it from what ``gpusim validate --gpu GPU --first --json REPORT.json`` wrote, and
-fills the README from it. In: that table. Out: judgements as ``validate`` has them, or a pandas frame.
+``scripts/trust.py`` writes it from what ``gpusim validate --gpu GPU --first --json REPORT.json`` wrote, and fills the README
+from it. In: that table. Out: judgements as ``validate`` has them, or a pandas frame.
 """
 
 from __future__ import annotations

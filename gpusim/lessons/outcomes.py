@@ -1,0 +1,83 @@
+"""What became of a launch: it ran, it hangs, it corrupts what it computes, or it is refused; and who waited for what."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpusim.errors import DeadlockError, GpusimError, HazardError
+from gpusim.simulate.run import simulate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gpusim.machine.config import GpuSpec
+    from gpusim.simulate.result import Result
+    from gpusim.workload.launch import Launch
+
+RUNS, HANGS, CORRUPTS, REFUSED = "runs", "hangs", "corrupts", "refused"
+"""What can become of a launch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a launch, and in the simulator's words why; Jupyter shows both."""
+
+    kind: str
+    """One of RUNS, HANGS, CORRUPTS and REFUSED."""
+    sentence: str
+    result: Result | None = None
+    """Of one that ran."""
+
+    def __str__(self) -> str:
+        """The kind, and the sentence."""
+        return f"{self.kind}: {self.sentence}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<p><b>{self.kind.capitalize()}.</b> {html.escape(self.sentence)}</p>"
+
+
+def outcome(launch: Launch | Callable[[], Launch], gpu: GpuSpec, **simulate_options: Any) -> Outcome:
+    """Simulate, and tell what became of it; nothing is raised where the kernel is at fault.
+
+    Args:
+        launch: it, or what makes it where making it may be refused.
+        gpu: whose machine.
+        simulate_options: of :func:`gpusim.simulate.run.simulate`.
+    """
+    try:
+        told = launch() if callable(launch) else launch
+        result = simulate(told, gpu, **simulate_options)
+    except DeadlockError as error:
+        return Outcome(kind=HANGS, sentence=str(error))
+    except HazardError as error:
+        return Outcome(kind=CORRUPTS, sentence=str(error))
+    except GpusimError as error:
+        return Outcome(kind=REFUSED, sentence=str(error))
+    return Outcome(kind=RUNS, sentence=f"{result.cycles:,.0f} cycles; {result.reason}", result=result)
+
+
+LEAST_SHARE = 0.005
+"""Of a role's life; states that none has so much of are left out."""
+
+
+def states(results: Result | Mapping[str, Result]) -> pd.DataFrame:
+    """What the warps of each role do, in percent of their lives: a row a role, a column a state, the largest first.
+
+    Args:
+        results: one, or several by name; then rows are (name, role).
+    """
+    import pandas as pd
+
+    named = dict(results) if isinstance(results, Mapping) else {"": results}
+    shares = {(name, role): of for name, result in named.items() for role, of in result.states.items()}
+    table = pd.DataFrame.from_dict({key: dict(of) for key, of in shares.items()}, orient="index").fillna(0.0)
+    table.index = pd.MultiIndex.from_tuples(list(shares), names=["kernel", "role"])
+    table = table.loc[:, table.max() >= LEAST_SHARE]
+    table = 100.0 * table[table.sum().sort_values(ascending=False).index]
+    table.columns = pd.Index([f"{name} (%)" for name in table.columns])
+    return table if isinstance(results, Mapping) else table.droplevel("kernel")
