@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gpusim.errors import DeadlockError, GpusimError, HazardError
 from gpusim.simulate.run import simulate
+from gpusim.workload.launch import Launch
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from gpusim.machine.config import GpuSpec
     from gpusim.simulate.result import Result
-    from gpusim.workload.launch import Launch
 
 RUNS, HANGS, CORRUPTS, REFUSED = "runs", "hangs", "corrupts", "refused"
 """What can become of a launch."""
@@ -41,17 +41,25 @@ class Outcome:
         return f"<p><b>{self.kind.capitalize()}.</b> {html.escape(self.sentence)}</p>"
 
 
-def outcome(launch: Launch | Callable[[], Launch], gpu: GpuSpec, **simulate_options: Any) -> Outcome:
+class Launchable(Protocol):
+    """Parameters of a kernel model."""
+
+    def launch(self, gpu: Any) -> Launch:
+        """The kernel on ``gpu``."""
+        ...
+
+
+def outcome(kernel: Launch | Launchable, gpu: GpuSpec, **simulate_options: Any) -> Outcome:
     """Simulate, and tell what became of it; nothing is raised where the kernel is at fault.
 
     Args:
-        launch: it, or what makes it where making it may be refused.
+        kernel: a launch, or parameters that make one, or are refused.
         gpu: whose machine.
         simulate_options: of :func:`gpusim.simulate.run.simulate`.
     """
     try:
-        told = launch() if callable(launch) else launch
-        result = simulate(told, gpu, **simulate_options)
+        launch = kernel if isinstance(kernel, Launch) else kernel.launch(gpu)
+        result = simulate(launch, gpu, **simulate_options)
     except DeadlockError as error:
         return Outcome(kind=HANGS, sentence=str(error))
     except HazardError as error:
@@ -81,3 +89,17 @@ def states(results: Result | Mapping[str, Result]) -> pd.DataFrame:
     table = 100.0 * table[table.sum().sort_values(ascending=False).index]
     table.columns = pd.Index([f"{name} (%)" for name in table.columns])
     return table if isinstance(results, Mapping) else table.droplevel("kernel")
+
+
+def summary(results: Mapping[str, Result]) -> pd.DataFrame:
+    """A row a result: cycles, percent of the peak at its clock, how long the tensor cores were busy, what bounds it."""
+    import pandas as pd
+
+    rows = {
+        name: {
+            "cycles": round(result.cycles), "peak at this clock (%)": round(result.pct_of_peak_at_clock, 1),
+            "tensor cores busy (%)": round(100.0 * result.busy.get("tensor", 0.0), 1), "bound by": result.bound_by,
+        }
+        for name, result in results.items()
+    }  # fmt: skip
+    return pd.DataFrame.from_dict(rows, orient="index")

@@ -10,7 +10,7 @@ import pytest
 from gpusim import load_gpu
 from gpusim.errors import LaunchError
 from gpusim.kernel_models.gemm import GemmParams
-from gpusim.lessons.outcomes import outcome, states
+from gpusim.lessons.outcomes import outcome, states, summary
 from gpusim.lessons.rings import MATH, TILE_BYTES, phases, ring_launch
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
@@ -59,7 +59,7 @@ def test_each_outcome_has_its_word_and_its_sentence() -> None:
     assert hangs.kind == "hangs" and "1 of 1 arrivals missing" in hangs.sentence and hangs.result is None
     corrupts = outcome(ring_launch(nothing, hasty, num_stages=1), GPU)
     assert corrupts.kind == "corrupts" and "never written" in corrupts.sentence
-    refused = outcome(lambda: GemmParams(m=64, n=64, k=64, tile="256x192x64", setmaxnreg="none").launch(GPU), GPU)
+    refused = outcome(GemmParams(m=64, n=64, k=64, tile="256x192x64", setmaxnreg="none"), GPU)
     assert refused.kind == "refused" and "registers" in refused.sentence
     assert str(refused) == f"refused: {refused.sentence}" and "<b>Refused.</b>" in refused._repr_html_()
 
@@ -70,3 +70,5 @@ def test_states_of_a_role_are_its_whole_life() -> None:
     alone, named = states(result), states({"ring": result})
     assert list(alone.index) == ["producer", "consumer"] and named.loc["ring"].equals(alone)
     assert alone.sum(axis=1).tolist() == pytest.approx([100.0, 100.0], abs=2.0)
+    table = summary({"ring": result})
+    assert table.loc["ring", "cycles"] == round(result.cycles) and table.loc["ring", "tensor cores busy (%)"] > 0.0
