@@ -31,9 +31,9 @@ def families(metric: str = CYCLES, *, kernel: str | None = None, gpu: str = "h20
     import pandas as pd
 
     table = read_judged(gpu)
-    first = table.frame()
-    first = first[first["metric"] == metric].groupby("family")["first_error_pct"]
-    said = first.agg(lambda errors: errors.abs().mean())
+    rows = table.frame()
+    rows = rows[rows["metric"] == metric]
+    said = rows["first_error_pct"].abs().groupby(rows["family"]).mean()
     found = {
         item["name"]: {
             "rows": item["of"][metric]["num_rows"], "held out": item["is_held_out"],
