@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gpusim.errors import DeadlockError, GpusimError, HazardError
+from gpusim.errors import ConfigError, DeadlockError, GpusimError, HazardError
 from gpusim.simulate.run import simulate
 from gpusim.workload.launch import Launch
 
@@ -67,6 +67,23 @@ def outcome(kernel: Launch | Launchable, gpu: GpuSpec, **simulate_options: Any) 
     except GpusimError as error:
         return Outcome(kind=REFUSED, sentence=str(error))
     return Outcome(kind=RUNS, sentence=f"{result.cycles:,.0f} cycles; {result.reason}", result=result)
+
+
+def refusal(asked: Callable[..., Any], *arguments: Any, **options: Any) -> str:
+    """The sentence with which a question is refused.
+
+    >>> from gpusim.machine.config import load_gpu
+    >>> refusal(load_gpu, "h201_sxm").startswith("GPU 'h201_sxm' is unknown")
+    True
+
+    Raises:
+        ConfigError: it is answered.
+    """
+    try:
+        asked(*arguments, **options)
+    except GpusimError as error:
+        return str(error)
+    raise ConfigError(f"{asked.__name__}: was answered, wants a question that is refused")
 
 
 LEAST_SHARE = 0.005
