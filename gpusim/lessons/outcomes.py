@@ -73,7 +73,7 @@ def refusal(asked: Callable[..., Any], *arguments: Any, **options: Any) -> str:
     """The sentence with which a question is refused.
 
     >>> from gpusim.machine.config import load_gpu
-    >>> refusal(load_gpu, "h201_sxm").startswith("GPU 'h201_sxm' is unknown")
+    >>> "h201_sxm" in refusal(load_gpu, "h201_sxm")
     True
 
     Raises:

@@ -51,7 +51,7 @@ def families(metric: str = CYCLES, *, kernel: str | None = None, gpu: str = "h20
 
 
 def metrics(gpu: str = "h200_sxm") -> pd.DataFrame:
-    """Every number that whole kernels were judged by, over all families: rows, families, mean, P90, worst, a roofline's mean.
+    """Every number that whole kernels were judged by, over all families: rows, mean, P90, worst, a roofline's mean.
 
     In percent; hit rates in points. The mean is that of the families' means.
 
