@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from gpusim.errors import GpusimError
-from gpusim.report.output import check_output, write_whole
+from gpusim.report.pictures import Picture, check_plot
+from gpusim.report.plots_figure import picture_of, settings
+from gpusim.report.words import count, percent
 from gpusim.simulate.result import Result
 from gpusim.simulate.timeline import RoleTimeline, Timeline, WarpState
-
-SUFFIXES = (".png", ".svg")
-"""What a picture's name may end in."""
 
 Window = tuple[float, float]
 """First and last cycle to show."""
@@ -59,6 +57,9 @@ LOOKS: Mapping[WarpState, Look] = {
 }
 """Every state of a warp."""
 
+NO_WAITS = frozenset({"start", "issue", "tensor"})
+"""Names of the states in which a role does not wait."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:
@@ -81,9 +82,9 @@ class Lane:
 
 
 def plot_timeline(
-    result: Result, path: str | Path, *, sm_idx: int | None = None, window: Window | None = None
-) -> None:
-    """Draw the pipeline of one SM, to PNG or SVG by suffix: copies in flight, tensor core, roles by state.
+    result: Result, path: str | Path | None = None, *, sm_idx: int | None = None, window: Window | None = None
+) -> Picture:
+    """The pipeline of one SM: copies in flight, tensor core, roles by state; written to ``path`` if there is one.
 
     By default the first recorded SM, and a window that starts with its first copy and ends when the ring has been
     filled a few times.
@@ -92,8 +93,7 @@ def plot_timeline(
         GpusimError: another suffix, nowhere to write, or a result without a timeline.
         OSError: the file cannot be written.
     """
-    path = Path(path)
-    check_output(path, flag="plot", suffixes=SUFFIXES)
+    check_plot(path)
     timeline = of_sm(result.timeline, sm_idx)
     if not timeline.roles:
         raise GpusimError("plot: this result has no timeline; simulate with recorded_sms='first'")
@@ -101,7 +101,19 @@ def plot_timeline(
     if not end > start:
         raise GpusimError(f"plot: the window is {start:g} to {end:g} cycles, wants a later end")
     lanes = lanes_of(timeline, (start, end))
-    write_whole(path, _draw(result, timeline, lanes, (start, end), path.suffix.lower()[1:]))
+    return picture_of(_draw(result, timeline, lanes, (start, end)), _alt(result, timeline, (start, end)), path)
+
+
+def _alt(result: Result, timeline: Timeline, window: Window) -> str:
+    num_stages = len({(item.cta_idx, item.buffer, item.stage) for item in timeline.copies})
+    found = [f"Timeline of {result.kernel} on one SM of {result.gpu}, cycles {window[0]:,.0f} to {window[1]:,.0f}"]
+    found += [f"copies into {count(num_stages, 'stage')} of shared memory"] if num_stages else []
+    for role, shares in result.states.items():
+        waits = {name: share for name, share in shares.items() if name not in NO_WAITS}
+        most = max(waits, key=lambda name: waits[name], default="")
+        if most and waits[most] > 0.0:
+            found.append(f"{role} spends most of its waiting, {percent(waits[most])} of its life, in {most}")
+    return "; ".join(found) + "."
 
 
 def of_sm(timeline: Timeline, sm_idx: int | None) -> Timeline:
@@ -191,13 +203,12 @@ GAP = 0.45
 """Space between groups of lanes, in lanes."""
 
 
-def _draw(result: Result, timeline: Timeline, lanes: Sequence[Lane], window: Window, kind: str) -> bytes:
-    import matplotlib as mpl
+def _draw(result: Result, timeline: Timeline, lanes: Sequence[Lane], window: Window) -> Any:
     from matplotlib.figure import Figure
 
     positions = _positions(lanes)
     height = (positions[-1] + 1.0) * LANE_INCHES + 1.9
-    with mpl.rc_context({"svg.hashsalt": "gpusim", "hatch.linewidth": 0.6, "font.size": 9}):
+    with settings():
         figure = Figure(figsize=(12.0, height), layout="constrained")
         axes = figure.subplots()
         seen: dict[str, Look] = {}
@@ -213,10 +224,7 @@ def _draw(result: Result, timeline: Timeline, lanes: Sequence[Lane], window: Win
                 _label_skip(axes, skip.what, (start, end), window, positions[-1])
         _decorate(axes, result, lanes, positions, window, shown=ctas_shown(timeline, window))
         _add_legend(figure, seen, bool(timeline.flips))
-        content = BytesIO()
-        metadata = {"Date": None} if kind == "svg" else None
-        figure.savefig(content, format=kind, dpi=150, metadata=metadata)
-    return content.getvalue()
+    return figure
 
 
 def _positions(lanes: Sequence[Lane]) -> list[float]:

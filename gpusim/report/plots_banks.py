@@ -4,48 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from gpusim.layout.int_tuple import show
 from gpusim.report.banks import TURNS, swizzle_words, ways
-from gpusim.report.output import check_output, write_whole
+from gpusim.report.pictures import Picture, check_plot
+from gpusim.report.plots_figure import picture_of, settings
 from gpusim.report.words import count
 from gpusim.workload.bank_mends import JointStudy, Mend, Study
 from gpusim.workload.banks import NUM_BANKS, Instruction, analyze
-
-SUFFIXES = (".png", ".svg")
-"""What a picture's name may end in."""
 
 _FREE, _CONFLICTS = "#009E73", ("#F0E442", "#E69F00", "#D55E00", "#A02000")
 """Okabe and Ito's colours: green is served at once; then by how many wavefronts a lane waits (1, 2-3, 4-7, more)."""
 
 
-def plot_banks(study: Study, path: str | Path) -> None:
-    """Draw which bank serves which lane in which wavefront, beside the same mended, to PNG or SVG by suffix.
+def plot_banks(study: Study, path: str | Path | None = None) -> Picture:
+    """Which bank serves which lane in which wavefront, beside the same mended; written to ``path`` if there is one.
 
     Raises:
         GpusimError: another suffix, or nowhere to write.
         OSError: the file cannot be written.
     """
-    _plot([study], best_mend(study), path)
+    return _plot([study], best_mend(study), path)
 
 
-def plot_joint(joint: JointStudy, path: str | Path) -> None:
+def plot_joint(joint: JointStudy, path: str | Path | None = None) -> Picture:
     """As ``plot_banks``, for several accesses to one tile: a row each, beside it under the one placement for all.
 
     Raises:
         GpusimError: another suffix, or nowhere to write.
         OSError: the file cannot be written.
     """
-    _plot(joint.studies, joint.mend, path)
+    return _plot(joint.studies, joint.mend, path)
 
 
-def _plot(studies: Sequence[Study], mend: Mend | None, path: str | Path) -> None:
-    path = Path(path)
-    check_output(path, flag="plot", suffixes=SUFFIXES)
-    rows = []
+def _plot(studies: Sequence[Study], mend: Mend | None, path: str | Path | None) -> Picture:
+    check_plot(path)
+    rows, said = [], []
     for study in studies:
         here, name = study.instructions[study.worst], f"{study.access.op}, " if len(studies) > 1 else ""
         panels = [(_title(f"{name}as it is", study.access.tile, here), here)]
@@ -53,7 +49,11 @@ def _plot(studies: Sequence[Study], mend: Mend | None, path: str | Path) -> None
             mended = analyze(replace(study.access, tile=mend.tile))[study.worst]
             panels.append((_title(f"{name}mended", mend.tile, mended), mended))
         rows.append(panels)
-    write_whole(path, _draw(" and ".join(study.access.op for study in studies), rows, path.suffix.lower()[1:]))
+        words = [f"{study.access.op} takes {count(here.num_wavefronts, 'wavefront')} ({ways(here.num_ways)})"]
+        words += [f"mended {panels[1][1].num_wavefronts} ({ways(panels[1][1].num_ways)})"] if mend is not None else []
+        said.append(f"{', '.join(words)}, at best {here.num_ideal_wavefronts}")
+    alt = f"Lanes by banks: {'; '.join(said)}."
+    return picture_of(_draw(" and ".join(study.access.op for study in studies), rows), alt, path, dpi=120)
 
 
 def best_mend(study: Study) -> Mend | None:
@@ -69,21 +69,17 @@ def _title(what: str, tile: Any, found: Instruction) -> str:
     return f"{what}: {cost}\nlayout {tile.inner}\nswizzle {swizzle_words(tile)}"
 
 
-def _draw(op: str, rows: Sequence[Sequence[tuple[str, Instruction]]], suffix: str) -> bytes:
-    from matplotlib import rc_context
+def _draw(op: str, rows: Sequence[Sequence[tuple[str, Instruction]]]) -> Any:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.6 * len(rows[0]), 8.2 * len(rows)), layout="constrained")
-    areas = figure.subplots(len(rows), len(rows[0]), squeeze=False)
-    for panels, axes in zip(rows, areas, strict=True):
-        for (title, found), area in zip(panels, axes, strict=True):
-            _draw_panel(area, title, found)
-    figure.suptitle(f"{op}: the wavefront of its phase in which a bank serves a lane", fontsize=11)
-    written = BytesIO()
-    metadata = {"Date": None} if suffix == "svg" else {"Software": None}
-    with rc_context({"svg.hashsalt": "gpusim", "svg.fonttype": "none"}):
-        figure.savefig(written, format=suffix, dpi=120, metadata=metadata)
-    return written.getvalue()
+    with settings():
+        figure = Figure(figsize=(7.6 * len(rows[0]), 8.2 * len(rows)), layout="constrained")
+        areas = figure.subplots(len(rows), len(rows[0]), squeeze=False)
+        for panels, axes in zip(rows, areas, strict=True):
+            for (title, found), area in zip(panels, axes, strict=True):
+                _draw_panel(area, title, found)
+        figure.suptitle(f"{op}: the wavefront of its phase in which a bank serves a lane", fontsize=11)
+    return figure
 
 
 def _draw_panel(axes: Any, title: str, found: Instruction) -> None:

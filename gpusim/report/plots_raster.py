@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gpusim.report.output import check_output, write_whole
+from gpusim.report.pictures import Picture, check_plot
+from gpusim.report.plots_figure import picture_of, settings
 from gpusim.report.words import count, size
 from gpusim.simulate.raster import Raster
 
-SUFFIXES = (".png", ".svg")
-"""What a picture's name may end in."""
 MOST_OUTLINED = 2048
 """Tiles of a wave that are outlined one by one."""
 
 
-def plot_raster(raster: Raster, wave: int, path: str | Path) -> None:
-    """Draw the grid of tiles twice, to PNG or SVG by suffix; the tiles of ``wave`` are outlined.
+def plot_raster(raster: Raster, wave: int = 0, path: str | Path | None = None) -> Picture:
+    """The grid of tiles twice, the tiles of ``wave`` outlined; written to ``path`` if there is one.
 
     Raises:
         GpusimError: another suffix, or nowhere to write.
+        LaunchError: there is no such wave.
         OSError: the file cannot be written.
     """
-    path = Path(path)
-    check_output(path, flag="plot", suffixes=SUFFIXES)
-    write_whole(path, _draw(raster, wave, path.suffix.lower()[1:]))
+    check_plot(path)
+    raster.check_wave(wave)
+    reuse = raster.reuse_of_tile()[raster.tiles_of_wave(wave)]
+    alt = (
+        f"{raster.num_rows} x {raster.num_columns} tiles of {raster.launch.kernel} on {raster.gpu.name} in "
+        f"{count(raster.num_waves, 'wave')} of {raster.num_at_once}; in wave {wave} a tile's bytes are read by "
+        f"{reuse.mean():.1f} tiles in the mean, {reuse.min():.1f} to {reuse.max():.1f}."
+    )
+    with settings():
+        return picture_of(_draw(raster, wave), alt, path, dpi=120)
 
 
-def _draw(raster: Raster, wave: int, suffix: str) -> bytes:
-    from matplotlib import rc_context
+def _draw(raster: Raster, wave: int) -> Any:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13.0, 6.4), layout="constrained")
@@ -47,11 +52,7 @@ def _draw(raster: Raster, wave: int, suffix: str) -> bytes:
         f"outlined: wave {wave}, which reads {size(unique)} of different lines",
         fontsize=11,
     )
-    written = BytesIO()
-    metadata = {"Date": None} if suffix == "svg" else {"Software": None}
-    with rc_context({"svg.hashsalt": "gpusim", "svg.fonttype": "none"}):
-        figure.savefig(written, format=suffix, dpi=120, metadata=metadata)
-    return written.getvalue()
+    return figure
 
 
 def _panel(figure: Any, axes: Any, raster: Raster, wave: int, values: Any, label: str, title: str) -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from gpusim.errors import GpusimError
 from gpusim.evidence.validate import Judgement
 from gpusim.evidence.whole import CYCLES
-from gpusim.report.output import check_output, write_whole
-
-SUFFIXES = (".png", ".svg")
-"""What a picture's name may end in."""
+from gpusim.report.pictures import Picture, check_plot
+from gpusim.report.plots_figure import picture_of, settings
+from gpusim.report.words import count
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe's and Ito's, which a colour-blind reader tells apart."""
@@ -24,26 +23,32 @@ BANDS_PCT = (5.0, 10.0, 20.0)
 GREYS = ("#C8C8C8", "#DEDEDE", "#EFEFEF")
 
 
-def plot_validation(found: Sequence[Judgement], path: str | Path, *, gpu: str, name: str = CYCLES) -> None:
-    """Draw the predicted ``name`` of whole kernels over the measured one, both axes logarithmic, to PNG or SVG by suffix.
+def plot_validation(
+    found: Sequence[Judgement], path: str | Path | None = None, *, gpu: str, name: str = CYCLES
+) -> Picture:
+    """The predicted ``name`` of whole kernels over the measured one, both axes logarithmic; written to ``path`` if given.
 
     Raises:
         GpusimError: another suffix, nowhere to write, or no row of a whole kernel has that number.
         OSError: the file cannot be written.
     """
-    path = Path(path)
-    check_output(path, flag="plot", suffixes=SUFFIXES)
+    check_plot(path)
     by_family: dict[str, list[tuple[float, float]]] = {}
     for item in found:
         if item.is_whole and item.name == name and min(item.measured, item.predicted) > 0.0:
             by_family.setdefault(item.family or item.kernel, []).append((item.measured, item.predicted))
     if not by_family:
         raise GpusimError(f"plot: no row of a whole kernel has {name}; judge tier 6, of kernels such as transpose")
-    write_whole(path, _draw(by_family, gpu, name, path.suffix.lower()[1:]))
+    errors = [abs(said / was - 1.0) for of in by_family.values() for was, said in of]
+    alt = (
+        f"Predicted over measured {name} of {len(errors)} rows of {count(len(by_family), 'family', 'families')} of whole "
+        f"kernels on {gpu}: mean error {sum(errors) / len(errors):.1%}, worst {max(errors):.1%}."
+    )
+    with settings():
+        return picture_of(_draw(by_family, gpu, name), alt, path)
 
 
-def _draw(by_family: dict[str, list[tuple[float, float]]], gpu: str, name: str, suffix: str) -> bytes:
-    from matplotlib import rc_context
+def _draw(by_family: dict[str, list[tuple[float, float]]], gpu: str, name: str) -> Any:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10.5, 7.0), layout="constrained")
@@ -73,8 +78,4 @@ def _draw(by_family: dict[str, list[tuple[float, float]]], gpu: str, name: str, 
     axes.set_ylabel("predicted")
     axes.set_title(f"Whole kernels on {gpu}: {len(points)} rows, mean error by family", fontsize=10, loc="left")
     figure.legend(loc="outside right center", fontsize=8, frameon=False)
-    written = BytesIO()
-    metadata = {"Date": None} if suffix == "svg" else {"Software": None}
-    with rc_context({"svg.hashsalt": "gpusim", "svg.fonttype": "none"}):
-        figure.savefig(written, format=suffix, dpi=130, metadata=metadata)
-    return written.getvalue()
+    return figure

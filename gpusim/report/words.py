@@ -51,6 +51,28 @@ def unit_of(parameter: str) -> str:
     return next((unit for ending, unit in UNITS if name.endswith(ending)), "")
 
 
+CAPITALS: Mapping[str, str] = {
+    "ctas": "CTAs", "cta": "CTA", "sms": "SMs", "sm": "SM", "l1": "L1", "l2": "L2", "hbm": "HBM", "dram": "DRAM",
+    "tma": "TMA",
+}
+"""Words that are written in capitals."""
+
+
+def with_unit(name: str) -> str:
+    """A quantity as an axis names it: words, and the unit that its last word is.
+
+    >>> with_unit("time_us"), with_unit("stages"), with_unit("smem_bytes"), with_unit("cycles"), with_unit("num_ctas")
+    ('time (us)', 'stages', 'smem (bytes)', 'cycles', 'number of CTAs')
+    """
+    if "__" in name:  # a metric of Nsight Compute's
+        return name
+    ending, unit = next(((ending, unit) for ending, unit in UNITS if f"_{name}".endswith(ending)), ("", ""))
+    words = f"_{name}".removesuffix(ending).strip("_")
+    words = f"number of {words[4:]}" if words.startswith("num_") else words
+    words = " ".join(CAPITALS.get(word, word) for word in words.split("_") if word)
+    return f"{words} ({unit})" if words and unit else words or unit
+
+
 def number(value: Any) -> str:
     """A value without noise: at most six digits, thousands separated.
 
