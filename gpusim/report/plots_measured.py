@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MEASURED, PREDICTED = "measured", "predicted"
 """Columns of a series."""
 
-LOOKS = (
+LOOKS: tuple[tuple[str, Any, str], ...] = (
     (BLUE, "-", "o"), (VERMILION, "--", "s"), (GREEN, "-.", "^"), (PURPLE, ":", "D"), (ORANGE, (0, (5, 1, 1, 1, 1, 1)), "v"),
     (BLACK, (0, (1, 2)), "P"),
 )  # fmt: skip

@@ -69,7 +69,7 @@ def with_unit(name: str) -> str:
     ending, unit = next(((ending, unit) for ending, unit in UNITS if f"_{name}".endswith(ending)), ("", ""))
     words = f"_{name}".removesuffix(ending).strip("_")
     words = f"number of {words[4:]}" if words.startswith("num_") else words
-    words = " ".join(CAPITALS.get(word, word) for word in words.split("_") if word)
+    words = " ".join(CAPITALS.get(word, word) for word in words.replace("_", " ").split())
     return f"{words} ({unit})" if words and unit else words or unit
 
 
