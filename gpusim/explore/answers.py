@@ -85,6 +85,7 @@ class Answer:
     """The same question on the command line."""
     command_note: str = ""
     figures: tuple[Figure, ...]
+    facts_title: str
     facts: tuple[tuple[str, str], ...]
     tables: tuple[Table, ...]
     pictures: tuple[Shown, ...]

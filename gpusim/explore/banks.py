@@ -115,11 +115,11 @@ def _answer(question: BanksQuestion, asked: BanksAsked, found: Study) -> Answer:
         figures=(
             Figure(label="wavefronts", value=here.num_wavefronts, unit=""),
             Figure(label="wavefronts at best", value=here.num_ideal_wavefronts, unit=""),
-            Figure(label="conflict", value=here.num_ways, unit="ways", digits=1),
+            Figure(label="conflict", value=here.num_ways, unit="ways", digits=0 if here.num_ways.is_integer() else 1),
             Figure(label="bank conflicts over the whole tile", unit="",
                    value=found.census.num_wavefronts - found.census.num_ideal_wavefronts),
         ),
-        facts=facts, tables=(_phases(here, found), mends),
+        facts_title="What was asked", facts=facts, tables=(_phases(here, found), mends),
         pictures=(Shown.of("Lanes and banks, as they are and mended", plot_banks(found)),),
         remarks=asked.remarks([access]), offers=_offers(question, asked, found),
     )

@@ -20,6 +20,9 @@ from gpusim.machine.config import gpu_names
 from gpusim.workload.dtypes import DTYPES, STORED_DTYPES
 from gpusim.workload.smem_ops import SMEM_OPS, smem_op_families
 
+NARROW = 16
+"""Characters that have room beside another field."""
+
 Kind = Literal["select", "number", "text"]
 
 
@@ -51,6 +54,11 @@ class FormField:
     is_offered: bool = True
     """False in a static copy that has answers for its default alone."""
     default: str = ""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it wants a line of its own."""
+        return self.kind == "select" and any(len(choice.label) > NARROW for choice in self.choices)
 
     @property
     def groups(self) -> tuple[tuple[str, tuple[Choice, ...]], ...]:
@@ -215,6 +223,7 @@ def narrowed(form: Form, offered: Offered) -> Form:
         values = offered.get(field.name)
         if values is None:
             return replace(field, is_offered=False)
+        field = replace(field, default=field.default if field.default in values else values[0])
         if field.kind != "select":
             return replace(field, kind="select", choices=_choices(*values), hint="")
         return replace(field, choices=tuple(

@@ -149,7 +149,7 @@ def _answer(question: PipelineQuestion, gpu: GpuSpec, result: Result, resolved: 
             Figure(label="throughput", value=result.tflops, unit="TFLOP/s", digits=1),
             Figure(label="of peak at this clock", value=result.pct_of_peak_at_clock, unit="%", digits=1),
         ),
-        facts=tuple(facts), tables=(_states(result), _busy(result)),
+        facts_title="The prediction", facts=tuple(facts), tables=(_states(result), _busy(result)),
         pictures=(Shown.of("One SM's pipeline", plot_timeline(result)),), remarks=tuple(remarks),
     )
 
@@ -170,7 +170,7 @@ def _states(result: Result) -> Table:
         for state in dict.fromkeys(state for shares in result.states.values() for state in shares)
     }
     rows = [
-        (state, *(percent(result.states[role].get(state, 0.0)) for role in roles))
+        (state, *(percent(result.states[role][state]) if state in result.states[role] else "-" for role in roles))
         for state in sorted(most, key=lambda name: -most[name]) if most[state] >= LEAST_SHARE
     ]
     return Table(

@@ -6,6 +6,9 @@ import re
 
 _RECTANGLE = re.compile(r"M(\S+) (\S+)L(\S+) \2L\3 (\S+)L\1 \4z")
 
+_CIRCLE = re.compile(r"M (\S+) (\S+) ((?:C(?: \S+){6} ){8})z")
+"""How hatches draw a circle: eight curves, half of them to the point across."""
+
 
 def squeeze(svg: str) -> str:
     """``svg`` without what only its writer needs: digits, line breaks, metadata; styles that come again are named once.
@@ -30,9 +33,20 @@ def squeeze(svg: str) -> str:
 
 
 def _path(data: str) -> str:
-    text = re.sub(r"-?\d+\.\d+", lambda found: _tenths(found[0]), " ".join(data.split()))
+    text = _CIRCLE.sub(_arcs, " ".join(data.split()))
+    text = re.sub(r"-?\d+\.\d+", lambda found: _tenths(found[0]), text)
     text = re.sub(r"\s*([A-Za-z])\s*", r"\1", text)
     return _RECTANGLE.sub(r"M\1 \2H\3V\4H\1z", text)
+
+
+def _arcs(circle: re.Match[str]) -> str:
+    curves = [[float(number) for number in curve.split()] for curve in circle[3].split("C")[1:]]
+    (x, y), (across_x, across_y) = (float(circle[1]), float(circle[2])), curves[3][-2:]
+    if max(abs(curves[-1][-2] - x), abs(curves[-1][-1] - y)) > 1e-3:  # it does not close
+        return circle[0]
+    radius = f"{((x - across_x) ** 2 + (y - across_y) ** 2) ** 0.5 / 2:.1f}"
+    start, across, half = f"{x:.6f} {y:.6f}", f"{across_x:.6f} {across_y:.6f}", f"A {radius} {radius} 0 1 0"
+    return f"M {start} {half} {across} {half} {start} z"
 
 
 def _tenths(number: str) -> str:
