@@ -105,7 +105,8 @@ def plot_timeline(
 
 
 def _alt(result: Result, timeline: Timeline, window: Window) -> str:
-    num_stages = len({(item.cta_idx, item.buffer, item.stage) for item in timeline.copies})
+    first_cta = min((item.cta_idx for item in timeline.copies), default=0)
+    num_stages = len({(item.buffer, item.stage) for item in timeline.copies if item.cta_idx == first_cta})
     found = [f"Timeline of {result.kernel} on one SM of {result.gpu}, cycles {window[0]:,.0f} to {window[1]:,.0f}"]
     found += [f"copies into {count(num_stages, 'stage')} of shared memory"] if num_stages else []
     for role, shares in result.states.items():
@@ -126,6 +127,7 @@ def of_sm(timeline: Timeline, sm_idx: int | None) -> Timeline:
         mmas=[item for item in timeline.mmas if item.sm_idx == sm_idx],
         flips=[item for item in timeline.flips if item.sm_idx == sm_idx],
         skips=list(timeline.skips),
+        reads=[item for item in timeline.reads if item.sm_idx == sm_idx],
     )
 
 

@@ -47,6 +47,8 @@ def plot_thread_values(
     num_cells = num_rows * num_columns
     if num_cells > MAX_CELLS:
         raise LayoutError(f"plot: a tile of {show(shape)} has {num_cells} cells: draw at most {MAX_CELLS}, a part of it")
+    if not isinstance(layout_tv, Layout) or layout_tv.rank != 2:
+        raise LayoutError(f"plot: {layout_tv} is no layout of (thread, value): wants two modes, and no swizzle")
     held = holders(layout_tv, num_cells)
     num_threads, num_values = product_each(layout_tv.shape)
     num_holders = num_threads * num_values / max(len(held), 1)
