@@ -161,6 +161,12 @@ def listening(port: int) -> socket.socket:
     return found
 
 
+def _warm_up(worker: Worker) -> None:
+    """Be ready before the first question, which is likely the first page's own."""
+    with suppress(RefusedError):
+        worker.ask("banks", {})
+
+
 def serve(found: socket.socket, *, opens: bool, tell: Callable[[str], None]) -> None:
     """Serve on ``found`` until Ctrl-C; ``tell`` hears the address, ``opens`` shows it in the browser."""
     port = found.getsockname()[1]
@@ -170,7 +176,7 @@ def serve(found: socket.socket, *, opens: bool, tell: Callable[[str], None]) -> 
         make_app(worker.ask, port), log_level="warning", access_log=False, lifespan="off", server_header=False, ws="none",
         proxy_headers=False, timeout_graceful_shutdown=1,
     )
-    threading.Thread(target=worker.start, daemon=True).start()
+    threading.Thread(target=_warm_up, args=(worker,), daemon=True).start()
     tell(address)
     if opens:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

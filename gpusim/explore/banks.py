@@ -83,19 +83,29 @@ class BanksQuestion(Question):
             "threads": "threads" if self.lanes == "typed" else "lanes", "at": "at",
         }
 
+    def _field_of(self, sentence: str) -> str:
+        found = field_of(sentence, self._fields())
+        return self._fields()["swizzle"] if not found and "Sw<" in sentence and self.swizzle != "none" else found
+
     def answer(self) -> Answer:
         """Wavefronts, collisions and what mends them.
 
         Raises:
             RefusedError: what ``gpusim banks`` refuses, in the same sentence.
         """
-        asked = self.asked()
+        return _answer(self, self.asked(), self.study())
+
+    def study(self) -> Study:
+        """What is counted.
+
+        Raises:
+            RefusedError: what ``gpusim banks`` refuses, in the same sentence.
+        """
         try:
-            (access,) = asked.accesses()
-            found = study(access)
+            (access,) = self.asked().accesses()
+            return study(access)
         except GpusimError as error:
-            raise RefusedError(str(error), field_of(str(error), self._fields())) from None
-        return _answer(self, asked, found)
+            raise RefusedError(str(error), self._field_of(str(error))) from None
 
 
 def _answer(question: BanksQuestion, asked: BanksAsked, found: Study) -> Answer:

@@ -20,7 +20,7 @@ from gpusim.machine.config import gpu_names
 from gpusim.workload.dtypes import DTYPES, STORED_DTYPES
 from gpusim.workload.smem_ops import SMEM_OPS, smem_op_families
 
-NARROW = 16
+NARROW = 14
 """Characters that have room beside another field."""
 
 Kind = Literal["select", "number", "text"]
@@ -135,8 +135,8 @@ def banks_form() -> Form:
             Fieldset(legend="Access of a warp", fields=(
                 FormField(name="access", label="Instruction", choices=accesses),
                 FormField(name="lanes", label="Where lanes point", choices=_choices(
-                    ("usual", "as usual: vectors side by side, or a fragment's rows"),
-                    ("column", "down a column: lane i in row i"), ("typed", "typed in"))),
+                    ("usual", "as usual"), ("column", "down a column: lane i in row i"), ("typed", "typed in")),
+                    hint="as usual: vectors side by side, or the rows of a fragment"),
                 FormField(name="threads", label="Lanes to elements", kind="text", when=("lanes", "typed"),
                           hint="a CuTe layout from lane to index or coordinate, as 32:1@0"),
                 FormField(name="at", label="Starts at", kind="text", longest=40,
@@ -252,9 +252,8 @@ OFFERED: Mapping[str, Offered] = MappingProxyType({
         "dtype": ("bf16", "fp32"),
         "swizzle": ("none", "32B", "64B", "128B"),
         "access": (
-            "ld_shared_b32", "ld_shared_b64", "ld_shared_b128", "st_shared_b32", "st_shared_b64", "st_shared_b128",
-            "cp_async_b64", "cp_async_b128", "ldmatrix_x1", "ldmatrix_x2", "ldmatrix_x4", "ldmatrix_x4_trans", "stmatrix_x4",
-            "atom_shared_exch_b32", "atom_shared_cas_b32",
+            "ld_shared_b32", "ld_shared_b64", "ld_shared_b128", "st_shared_b32", "st_shared_b128", "cp_async_b128",
+            "ldmatrix_x1", "ldmatrix_x4", "ldmatrix_x4_trans", "stmatrix_x4", "atom_shared_exch_b32", "atom_shared_cas_b32",
         ),
         "lanes": ("usual", "column"),
     },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -19,6 +19,7 @@ from gpusim.report.tables import headline_rows, verdict_of
 from gpusim.report.words import number, percent
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
+from gpusim.workload.launch import Launch
 
 MOST_EXTENT = 16384
 """Of m, n and k, so that an answer takes seconds."""
@@ -34,6 +35,17 @@ SHOWN = ("Time", "Cycles", "Expected error", "SM clock", "Throughput", "Of peak"
 
 LEAST_SHARE = 5e-4
 """States of less of a role's life are left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What was simulated, of which kernel, on which GPU."""
+
+    gpu: GpuSpec
+    launch: Launch
+    result: Result
+    resolved: Mapping[str, Any]
+    """Every option of the kernel, those that were chosen for the GPU, too."""
 
 
 class PipelineQuestion(Question):
@@ -81,13 +93,19 @@ class PipelineQuestion(Question):
         Raises:
             RefusedError: what ``gpusim predict gemm`` refuses, in the same sentence.
         """
+        return _answer(self, self.predict())
+
+    def predict(self) -> Prediction:
+        """What is simulated.
+
+        Raises:
+            RefusedError: what ``gpusim predict gemm`` refuses, in the same sentence.
+        """
         fields = {"gpu": "gpu", **{name: name for name in FLAGS}}
         try:
-            gpu = with_latency(_find_gpu(self.gpu), self.latency)
-            result, resolved = _predict(self.options(), gpu)
+            return _predict(self.options(), with_latency(_find_gpu(self.gpu), self.latency))
         except GpusimError as error:
             raise RefusedError(str(error), field_of(str(error), fields)) from None
-        return _answer(self, gpu, result, resolved)
 
 
 def with_latency(gpu: GpuSpec, factor: float) -> GpuSpec:
@@ -112,21 +130,21 @@ def _find_gpu(name: str) -> GpuSpec:
     return load_gpu(name)
 
 
-def _predict(options: Mapping[str, str], gpu: GpuSpec) -> tuple[Result, Mapping[str, Any]]:
+def _predict(options: Mapping[str, str], gpu: GpuSpec) -> Prediction:
     def params_of(change: Change) -> GemmParams:
         return GemmParams(**{**options, **change})  # type: ignore[arg-type]  # texts, as the command line gives them
 
     try:
         resolved = params_of({}).resolved(gpu)
-        result = simulate(resolved.launch(gpu), gpu, quality="quick", recorded_sms="first")
+        launch = resolved.launch(gpu)
+        result = simulate(launch, gpu, quality="quick", recorded_sms="first")
     except (KernelError, LaunchError) as error:
         raise type(error)(advice_at_the_door(str(error), params_of, gpu)) from None
-    return result, resolved.as_options()
+    return Prediction(gpu=gpu, launch=launch, result=result, resolved=resolved.as_options())
 
 
-def _answer(question: PipelineQuestion, gpu: GpuSpec, result: Result, resolved: Mapping[str, Any]) -> Answer:
-    from gpusim.report.plots import plot_timeline
-
+def _answer(question: PipelineQuestion, found: Prediction) -> Answer:
+    gpu, result, resolved = found.gpu, found.result, found.resolved
     is_real = question.latency == 1.0
     facts = [row for row in headline_rows(result, expected_error(result.kernel, result.gpu, result.params))
              if row[0] in SHOWN and (is_real or row[0] != "Expected error")]
@@ -144,14 +162,25 @@ def _answer(question: PipelineQuestion, gpu: GpuSpec, result: Result, resolved: 
         page="pipeline", label=question.label(), verdict=verdict_of(result), command=question.command(),
         command_note=note,
         figures=(
-            Figure(label="cycles", value=result.cycles, unit="SM cycles"),
+            Figure(label="SM cycles", value=result.cycles, unit=""),
             Figure(label="time", value=result.time_us, unit="us", digits=2),
             Figure(label="throughput", value=result.tflops, unit="TFLOP/s", digits=1),
             Figure(label="of peak at this clock", value=result.pct_of_peak_at_clock, unit="%", digits=1),
         ),
         facts_title="The prediction", facts=tuple(facts), tables=(_states(result), _busy(result)),
-        pictures=(Shown.of("One SM's pipeline", plot_timeline(result)),), remarks=tuple(remarks),
+        pictures=_pictures(found), remarks=tuple(remarks),
     )
+
+
+def _pictures(found: Prediction) -> tuple[Shown, ...]:
+    from gpusim.report.plots import plot_timeline
+    from gpusim.report.plots_occupancy import plot_occupancy
+    from gpusim.report.plots_ring import plot_stage_ring
+
+    shown = [Shown.of("One SM's pipeline", plot_timeline(found.result))]
+    if found.result.timeline.copies:  # without asynchronous copies there is no ring
+        shown.append(Shown.of("The ring of stages", plot_stage_ring(found.result)))
+    return (*shown, Shown.of("What limits occupancy", plot_occupancy(found.launch, found.gpu)))
 
 
 def _latency_words(gpu: GpuSpec, factor: float) -> str:

@@ -53,11 +53,6 @@ class Worker:
             raise RefusedError(str(found), found.field)
         return found
 
-    def start(self) -> None:
-        """Be ready before the first question."""
-        with self._turn:
-            self._connection()
-
     def end(self) -> None:
         """No more questions."""
         if self._process is not None:
