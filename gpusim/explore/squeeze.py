@@ -6,6 +6,9 @@ import re
 
 _RECTANGLE = re.compile(r"M(\S+) (\S+)L(\S+) \2L\3 (\S+)L\1 \4z")
 
+_CELL = r'<path d="M(?P<x>[-\d.]+) (?P<y>[-\d.]+)H(?P<to>[-\d.]+)V[-\d.]+H(?P=x)z" class="(?P<name>s\d+)"/>'
+_ANY_CELL = r'<path d="M[-\d.]+ [-\d.]+H[-\d.]+V[-\d.]+H[-\d.]+z" class="s\d+"/>'
+
 _CIRCLE = re.compile(r"M (\S+) (\S+) ((?:C(?: \S+){6} ){8})z")
 """How hatches draw a circle: eight curves, half of them to the point across."""
 
@@ -28,6 +31,7 @@ def squeeze(svg: str) -> str:
         return f' class="{styles.setdefault(style, f"s{len(styles)}")}"'
 
     svg = re.sub(r'(?: clip-path="(?P<clip>[^"]*)")? style="(?P<style>[^"]*)"', name, svg)
+    svg = re.sub(rf"(?:{_ANY_CELL}){{2,}}", _joined, svg)
     rules = "".join(f".{label}{{{style}}}" for style, label in styles.items())
     return re.sub(r"(<svg[^>]*>)", rf"\1<style>{rules}</style>", svg, count=1) if rules else svg
 
@@ -37,6 +41,23 @@ def _path(data: str) -> str:
     text = re.sub(r"-?\d+\.\d+", lambda found: _tenths(found[0]), text)
     text = re.sub(r"\s*([A-Za-z])\s*", r"\1", text)
     return _RECTANGLE.sub(r"M\1 \2H\3V\4H\1z", text)
+
+
+def _joined(cells: re.Match[str]) -> str:
+    """Rectangles of one style that follow one another from left to right without overlap, or in another row, as one path."""
+    paths: list[str] = []
+    last: tuple[str, str, float] | None = None
+    for cell in re.finditer(_CELL, cells[0]):
+        follows = last is not None and last[0] == cell["name"] and (last[1] != cell["y"] or float(cell["x"]) >= last[2])
+        path = cell[0][: cell[0].index(' class="')].removeprefix('<path d="').removesuffix('"')
+        if follows:
+            paths[-1] += path
+        else:
+            if last is not None:
+                paths[-1] += f'" class="{last[0]}"/>'
+            paths.append(f'<path d="{path}')
+        last = (cell["name"], cell["y"], float(cell["to"]))
+    return "".join(paths) + (f'" class="{last[0]}"/>' if last is not None else "")
 
 
 def _arcs(circle: re.Match[str]) -> str:
