@@ -166,7 +166,7 @@ def pipeline_form() -> Form:
             )),
             Fieldset(legend="Kernel", fields=(
                 FormField(name="tile", label="CTA tile, MxNxK", kind="text", longest=20, choices=_choices(*TILES),
-                          hint="as 128x256x64, or auto"),
+                          hint="as 128x128x64, or auto"),
                 FormField(name="stages", label="Stages", kind="text", longest=6, hint=f"1 to {MOST_STAGES}, or auto",
                           choices=_choices("1", "2", "3", "4", "5", "6", "7", "8", "auto")),
                 FormField(name="schedule", label="Schedule", choices=_choices(
@@ -258,7 +258,7 @@ OFFERED: Mapping[str, Offered] = MappingProxyType({
         "lanes": ("usual", "column"),
     },
     "pipeline": {
-        "tile": ("128x128x64", "128x256x64", "256x128x64"),
+        "tile": ("64x128x64", "128x128x64", "128x256x64"),
         "stages": ("1", "2", "3", "4", "5", "6"),
         "schedule": ("multistage", "warp_specialized", "cooperative", "pingpong"),
         "latency": ("0.5", "1", "2"),

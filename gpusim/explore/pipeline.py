@@ -56,7 +56,7 @@ class PipelineQuestion(Question):
     n: Annotated[int, Field(ge=1, le=MOST_EXTENT)] = 2048
     k: Annotated[int, Field(ge=1, le=MOST_EXTENT)] = 2048
     dtype: str = "bf16"
-    tile: str = "128x256x64"
+    tile: str = "128x128x64"
     stages: Annotated[int, Field(ge=1, le=MOST_STAGES)] | Literal["auto"] = 4
     schedule: Literal["auto", "multistage", "warp_specialized", "cooperative", "pingpong"] = "cooperative"
     copy_: Annotated[Literal["auto", "tma", "cp_async"], Field(alias="copy")] = "auto"

@@ -247,4 +247,4 @@ def test_a_copy_on_disk_answers_without_a_server(copied: Page) -> None:
     copied.open("banks.html?access=ld_shared_b32")
     copied.until(lambda: "this static copy has no Instruction ld_shared_b32" in copied.text("#refusal"))
     copied.open("pipeline.html")
-    copied.until(lambda: "use at most --stages 4" in copied.text("#refusal"))
+    copied.until(lambda: "use at most --stages 7" in copied.text("#refusal"))

@@ -56,7 +56,7 @@ def test_a_refusal_is_a_sentence_and_its_field(client: TestClient) -> None:
     reply = client.get("/api/pipeline", params={"stages": "12"})
     assert reply.status_code == 422
     assert reply.json()["field"] == "stages"
-    assert reply.json()["refusal"].startswith("--stages 12: with --tile 128x256x64 they need 591072 bytes")
+    assert reply.json()["refusal"].startswith("--stages 12: with --tile 128x128x64 they need 394464 bytes")
 
 
 @pytest.mark.parametrize("path", PATHS)
