@@ -56,6 +56,11 @@ class FormField:
     default: str = ""
 
     @property
+    def is_whole(self) -> bool:
+        """Whether everything that it asks for is answered."""
+        return self.is_offered and all(choice.is_offered for choice in self.choices)
+
+    @property
     def is_wide(self) -> bool:
         """Whether it wants a line of its own."""
         return self.kind == "select" and any(len(choice.label) > NARROW for choice in self.choices)
