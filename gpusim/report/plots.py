@@ -9,7 +9,7 @@ from typing import Any
 
 from gpusim.errors import GpusimError
 from gpusim.report.pictures import Picture, check_plot
-from gpusim.report.plots_figure import picture_of, settings
+from gpusim.report.plots_figure import ink_on, picture_of, settings
 from gpusim.report.words import count, percent
 from gpusim.simulate.result import Result
 from gpusim.simulate.timeline import RoleTimeline, Timeline, WarpState
@@ -47,13 +47,13 @@ LOOKS: Mapping[WarpState, Look] = {
     WarpState.LSU: Look("load/store unit", "#0072B2", "\\\\\\\\"),
     WarpState.WAIT_MBARRIER: Look("wait: mbarrier", "#E69F00"),
     WarpState.WAIT_CP_ASYNC: Look("wait: cp.async", "#E69F00", WAITS_HATCH),
-    WarpState.WAIT_WGMMA: Look("wait: wgmma", "#56B4E9"),
-    WarpState.WAIT_BULK: Look("wait: bulk store", "#56B4E9", WAITS_HATCH),
-    WarpState.WAIT_BARRIER: Look("wait: barrier", "#CC79A7"),
-    WarpState.WAIT_CLUSTER: Look("wait: cluster", "#CC79A7", WAITS_HATCH),
-    WarpState.WAIT_REGISTERS: Look("wait: registers", "#CC79A7", "...."),
-    WarpState.LONG_SCOREBOARD: Look("wait: global load", "#D55E00"),
-    WarpState.SHORT_SCOREBOARD: Look("wait: shared load", "#F0E442"),
+    WarpState.WAIT_WGMMA: Look("wait: wgmma", "#56B4E9", "xxxx"),
+    WarpState.WAIT_BULK: Look("wait: bulk store", "#56B4E9", "++++"),
+    WarpState.WAIT_BARRIER: Look("wait: barrier", "#CC79A7", "----"),
+    WarpState.WAIT_CLUSTER: Look("wait: cluster", "#CC79A7", "||||"),
+    WarpState.WAIT_REGISTERS: Look("wait: registers", "#CC79A7", "oo"),
+    WarpState.LONG_SCOREBOARD: Look("wait: global load", "#D55E00", WAITS_HATCH),
+    WarpState.SHORT_SCOREBOARD: Look("wait: shared load", "#F0E442", "...."),
 }
 """Every state of a warp."""
 
@@ -200,7 +200,7 @@ def _states(role: RoleTimeline) -> list[Bar]:
     return [Bar(start, end, LOOKS[state]) for state, start, end in role.states]
 
 
-LANE_INCHES = 0.30
+LANE_INCHES, PLOT_INCHES, LETTER_INCHES = 0.30, 9.0, 0.062
 GAP = 0.45
 """Space between groups of lanes, in lanes."""
 
@@ -211,7 +211,7 @@ def _draw(result: Result, timeline: Timeline, lanes: Sequence[Lane], window: Win
     positions = _positions(lanes)
     height = (positions[-1] + 1.0) * LANE_INCHES + 1.9
     with settings():
-        figure = Figure(figsize=(12.0, height), layout="constrained")
+        figure = Figure(figsize=(10.5, height), layout="constrained")
         axes = figure.subplots()
         seen: dict[str, Look] = {}
         for lane, position in zip(lanes, positions, strict=True):
@@ -258,6 +258,19 @@ def _draw_lane(axes: Any, lane: Lane, position: float, window: Window, seen: dic
             zorder=2,
         )
         seen[look.label] = look
+        if lane.slot is None and look is not MMA:
+            _name_widest(axes, look, spans, position, window)
+
+
+def _name_widest(axes: Any, look: Look, spans: Sequence[tuple[float, float]], position: float, window: Window) -> None:
+    """Write a state's name into its widest bar, where it has room."""
+    left, width = max(spans, key=lambda span: span[1])
+    if width / (window[1] - window[0]) * PLOT_INCHES > LETTER_INCHES * len(look.label) + 0.1:
+        axes.text(
+            left + width / 2, position, look.label, ha="center", va="center", fontsize=7, zorder=3,
+            color="black" if look.hatch else ink_on(look.colour),
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0} if look.hatch else None,
+        )  # fmt: skip
 
 
 def _mark_flip(axes: Any, lanes: Sequence[Lane], positions: Sequence[float], timeline: Timeline, flip: Any) -> None:
@@ -320,4 +333,4 @@ def _add_legend(figure: Any, seen: Mapping[str, Look], has_flips: bool) -> None:
     if has_flips:
         label = "mbarrier phase flips"
         handles.append(Line2D([], [], color="black", marker="<", linestyle="", markersize=4.5, label=label))
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(7, len(handles)), frameon=False, fontsize=8)
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)), frameon=False, fontsize=8)

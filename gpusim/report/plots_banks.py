@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from gpusim.layout.int_tuple import show
 from gpusim.report.banks import TURNS, swizzle_words, ways
 from gpusim.report.pictures import Picture, check_plot
-from gpusim.report.plots_figure import picture_of, settings
+from gpusim.report.plots_figure import ORANGE, PURPLE, SKY, YELLOW, picture_of, settings
 from gpusim.report.words import count
 from gpusim.workload.bank_mends import JointStudy, Mend, Study
 from gpusim.workload.banks import NUM_BANKS, Instruction, analyze
+
+WIDEST = 62
+"""Letters of a line over a panel."""
+
+PHASES = (SKY, ORANGE, PURPLE, YELLOW)
+"""Colours of the phases' bands, in turn."""
 
 _FREE, _CONFLICTS = "#009E73", ("#F0E442", "#E69F00", "#D55E00", "#A02000")
 """Okabe and Ito's colours: green is served at once; then by how many wavefronts a lane waits (1, 2-3, 4-7, more)."""
@@ -66,14 +73,15 @@ def best_mend(study: Study) -> Mend | None:
 
 def _title(what: str, tile: Any, found: Instruction) -> str:
     cost = f"{count(found.num_wavefronts, 'wavefront')}, {found.num_ideal_wavefronts} at best: {ways(found.num_ways)}"
-    return f"{what}: {cost}\nlayout {tile.inner}\nswizzle {swizzle_words(tile)}"
+    lines = (f"{what}: {cost}", f"layout {tile.inner}", f"swizzle {swizzle_words(tile)}")
+    return "\n".join(fill(line, WIDEST) for line in lines)
 
 
 def _draw(op: str, rows: Sequence[Sequence[tuple[str, Instruction]]]) -> Any:
     from matplotlib.figure import Figure
 
     with settings():
-        figure = Figure(figsize=(7.6 * len(rows[0]), 8.2 * len(rows)), layout="constrained")
+        figure = Figure(figsize=(5.6 * len(rows[0]), 7.4 * len(rows)), layout="constrained")
         areas = figure.subplots(len(rows), len(rows[0]), squeeze=False)
         for panels, axes in zip(rows, areas, strict=True):
             for (title, found), area in zip(panels, axes, strict=True):
@@ -99,9 +107,14 @@ def _draw_panel(axes: Any, title: str, found: Instruction) -> None:
     axes.add_collection(PatchCollection(cells, facecolor=colors, edgecolor="#DDDDDD", linewidth=0.4))
     start = 0
     for i, phase in enumerate(found.phases):
-        axes.plot([0, NUM_BANKS], [start, start], color="#000000", linewidth=1.2)
-        label = f"phase {i}\n{count(phase.num_wavefronts, 'wavefront')}"
-        axes.text(NUM_BANKS + 0.4, start + len(phase.lanes) / 2, label, va="center", fontsize=8)
+        axes.plot([0, NUM_BANKS + 1.2], [start, start], color="#000000", linewidth=1.2, clip_on=False)
+        axes.add_patch(Rectangle(
+            (NUM_BANKS + 0.2, start), 1.0, len(phase.lanes), facecolor=PHASES[i % len(PHASES)], linewidth=0, clip_on=False
+        ))  # fmt: skip
+        label = f"phase {i}: {count(phase.num_wavefronts, 'wavefront')}"
+        axes.text(
+            NUM_BANKS + 1.6, start + len(phase.lanes) / 2, label, va="center", ha="left", fontsize=8, rotation=270
+        )
         start += len(phase.lanes)
     axes.set(xlim=(0, NUM_BANKS), ylim=(len(rows), 0), xlabel="bank (4 bytes)")
     axes.set_xticks([bank + 0.5 for bank in range(0, NUM_BANKS, 4)], [str(bank) for bank in range(0, NUM_BANKS, 4)])

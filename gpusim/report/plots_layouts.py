@@ -16,7 +16,7 @@ from gpusim.report.plots_figure import picture_of, settings
 MAX_LABELS = 64 * 64
 """Cells up to which each says its offset."""
 
-_CELL_INCHES = 0.42
+_CELL_INCHES, _LETTER_INCHES = 0.24, 0.065
 
 
 def plot_layout(
@@ -61,20 +61,25 @@ def _figure(layout: AnyLayout | Window, color: Callable[[int], str], unit: str) 
     has_labels = layout.size <= MAX_LABELS
     if not has_labels:
         title += f" (more than {MAX_LABELS} cells: colours only)"
-    width = max(num_columns * _CELL_INCHES, 0.075 * len(title)) + 0.8
+    longest = max(len(show(offset)) for row in offsets for offset in row) if has_labels else 0
+    wide = max(_CELL_INCHES, _LETTER_INCHES * longest + 0.1)
+    width = max(num_columns * wide + 0.5, 0.078 * len(title) + 0.3)
+    height = num_rows * _CELL_INCHES + 0.75
     with settings():
-        figure = Figure(figsize=(width, num_rows * _CELL_INCHES + 1.0), layout="constrained")
-        axes = figure.add_subplot()
+        figure = Figure(figsize=(width, height))
+        axes = figure.add_axes((
+            0.4 / width, 0.1 / height, num_columns * wide / width, num_rows * _CELL_INCHES / height
+        ))  # fmt: skip
         places = [(row, column) for row in range(num_rows) for column in range(num_columns)]
         colors = [color(sum(leaves(offsets[row][column]))) for row, column in places]
         cells = [Rectangle((column, row), 1, 1) for row, column in places]
         axes.add_collection(PatchCollection(cells, facecolor=colors, edgecolor="#000000", linewidth=0.5))
         for row, column in places if has_labels else []:
             axes.text(column + 0.5, row + 0.5, show(offsets[row][column]), ha="center", va="center", fontsize=7)
-        axes.set(xlim=(0, num_columns), ylim=(num_rows, 0), aspect="equal")
+        axes.set(xlim=(0, num_columns), ylim=(num_rows, 0))
         columns, rows = range(num_columns), range(num_rows)
         axes.set_xticks([column + 0.5 for column in columns], [str(column) for column in columns], fontsize=7)
         axes.set_yticks([row + 0.5 for row in rows], [str(row) for row in rows], fontsize=7)
         axes.tick_params(length=0, labelbottom=False, labeltop=True)
-        figure.suptitle(title, fontsize=9, family="monospace")
+        figure.text(0.1 / width, 1.0 - 0.1 / height, title, va="top", fontsize=9, family="monospace")
     return figure

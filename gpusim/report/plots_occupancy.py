@@ -10,7 +10,7 @@ from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.sm.occupancy import Occupancy, occupancy
 from gpusim.report.pictures import Picture, check_plot
-from gpusim.report.plots_figure import BLUE, ORANGE, SKY, VERMILION, picture_of, settings
+from gpusim.report.plots_figure import BLUE, ORANGE, SKY, VERMILION, beside, picture_of, settings
 from gpusim.report.words import count, size
 from gpusim.simulate.door import check
 from gpusim.workload.launch import Launch
@@ -112,9 +112,10 @@ def _bars(axes: Any, launch: Launch, gpu: GpuSpec, held: Occupancy) -> None:
             row, min(limit, most), height=0.66, facecolor=ORANGE if is_least else SKY, hatch="////" if is_least else None,
             edgecolor="black", linewidth=0.6,
         )  # fmt: skip
-        words = "  limits" if is_least else ", bar cut" if limit > most else ""
-        axes.text(min(limit, most) * 1.01, row, f" {limit}{words}   ({asks[name]})", va="center", fontsize=8,
-                  fontweight="bold" if is_least else "normal")
+        words = " limits" if is_least else ", bar cut" if limit > most else ""
+        beside(
+            axes, min(limit, most), row, f"{limit}{words} ({asks[name]})", fontweight="bold" if is_least else "normal"
+        )
     axes.axvline(held.ctas_per_sm, color="black", linestyle=":", linewidth=1.0)
     axes.set_yticks(range(len(names)), [ROWS[name] for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ from gpusim.simulate.timeline import CopySpan, PhaseFlip, Timeline
 
 CLOSE_CYCLES = 1e-6
 """Cycles that differ by less are one."""
+
+
+GIVEN_BACK = 0.9
+"""Of rounds, which a barrier must give back to be one that does; skipped iterations may hide some."""
 
 
 class StageState(Enum):
@@ -64,7 +69,7 @@ class Ring:
     fills: Mapping[int, Sequence[Fill]]
     """Of each stage, in order."""
     freed: Sequence[PhaseFlip]
-    """Flips of barriers of the same stages that no copy completes: what producers wait for."""
+    """Flips of the barriers that give a stage back: behind the last read of each round, before the next one's first copy."""
 
     @property
     def num_stages(self) -> int:
@@ -127,9 +132,27 @@ def rings_of(timeline: Timeline, cta_idx: int) -> list[Ring]:
         fills = {stage: _fills(timeline, cta_idx, buffers, [item for item in own if item.stage == stage],
                                [item for item in flips if (item.barrier, item.stage) == (barrier, stage)])
                  for stage in stages}  # fmt: skip
-        freed = [item for item in flips if item.barrier not in filled_by and item.stage in stages and barrier]
+        others = {item.barrier for item in flips} - filled_by
+        freed = [
+            item
+            for name in sorted(others)
+            if barrier and _gives_back(fills, at := [item for item in flips if item.barrier == name])
+            for item in at
+        ]
         found.append(Ring(cta_idx, buffers, barrier, fills, freed))
     return found
+
+
+def _gives_back(fills: Mapping[int, Sequence[Fill]], flips: Sequence[PhaseFlip]) -> bool:
+    """Whether flips of one barrier stand between the last read of a round and the first copy of the next, nearly always."""
+    tried = met = 0
+    for stage, rounds in fills.items():
+        cycles = [item.cycle for item in flips if item.stage == stage]
+        for before, after in pairwise(rounds):
+            if before.end_cycle is not None:
+                tried += 1
+                met += any(before.end_cycle - CLOSE_CYCLES <= at <= after.start_cycle + CLOSE_CYCLES for at in cycles)
+    return tried > 0 and met >= GIVEN_BACK * tried and {item.stage for item in flips} == set(fills)
 
 
 def _fills(

@@ -173,7 +173,7 @@ def _draw(placed: list[Placed], gpu: GpuSpec, mhz: float) -> Any:
         axes.plot([left, end], [left * gb_per_s * 1e-3, highest], color="black", linestyle=line, linewidth=1.8, zorder=2)
         at = max(left * 1.25, bottom * 1.6e3 / gb_per_s)
         roofs.append(axes.text(
-            at, at * gb_per_s * 1.06e-3, f" {words} {gb_per_s:,.0f} GB/s", fontsize=8, rotation_mode="anchor", va="bottom",
+            at, at * gb_per_s * 1.06e-3, f"{words} {gb_per_s:,.0f} GB/s", fontsize=8, rotation_mode="anchor", va="bottom",
         ))  # fmt: skip
     for item, (colour, marker) in zip(placed, LOOKS, strict=False):
         ends = [value for value in (item.l2_flops_per_byte, item.dram_flops_per_byte) if value < inf]

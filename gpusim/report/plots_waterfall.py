@@ -8,7 +8,7 @@ from typing import Any
 
 from gpusim.report.explain import NOTHING, Counterfactual, Explanation
 from gpusim.report.pictures import Picture, check_plot
-from gpusim.report.plots_figure import BLUE, ORANGE, picture_of, settings
+from gpusim.report.plots_figure import BLUE, ORANGE, beside, picture_of, settings
 from gpusim.report.words import percent
 
 REMAINS = "#C8C8C8"
@@ -47,17 +47,14 @@ def _draw(explanation: Explanation) -> Any:
     figure = Figure(figsize=(8.2, 0.34 * num_rows + 1.6), layout="constrained")
     axes = figure.subplots()
     axes.barh(0, total, height=0.66, color=WHOLE)
-    axes.text(total, 0, f" {total:,.0f} cycles", va="center", fontsize=8, fontweight="bold")
+    beside(axes, total, 0, f"{total:,.0f} cycles", fontweight="bold")
     for row, item in enumerate(items, 1):
         _row(axes, row, item, total)
     labels = ["as predicted", *(_label(item) for item in items)]
     if explanation.together_cycles is not None:
         remains = explanation.together_cycles
         axes.barh(num_rows - 1, remains, height=0.66, color=BLUE)
-        axes.text(
-            max(remains, 0.0), num_rows - 1, f" {remains:,.0f} remain ({percent(remains / total)})", va="center", fontsize=8,
-            fontweight="bold",
-        )  # fmt: skip
+        beside(axes, remains, num_rows - 1, f"{remains:,.0f} remain ({percent(remains / total)})", fontweight="bold")
         labels.append("all parts free at once")
         axes.axhline(num_rows - 1.5, color="#808080", linewidth=0.6)
     axes.axvline(total, color="black", linewidth=0.8, linestyle=":", zorder=0)
@@ -96,18 +93,18 @@ def _label(item: Counterfactual) -> str:
 
 def _row(axes: Any, row: int, item: Counterfactual, total: float) -> None:
     if item.cycles is None:
-        axes.text(0.0, row, f" {_shortened(item.note)}", va="center", fontsize=7.5, color="#404040", style="italic")
+        beside(axes, 0.0, row, _shortened(item.note), color="#404040", style="italic")
         return
     left = total - item.saved_cycles
     axes.barh(row, left, height=0.66, color=REMAINS)
     if item.saves_nothing:
         slower = item.note if item.note.endswith("slower") else f"saves nothing (below {percent(NOTHING)})"
-        axes.text(total, row, f" {slower}", va="center", fontsize=7.5, color="#404040", style="italic")
+        beside(axes, total, row, slower, color="#404040", style="italic")
         return
     axes.barh(
         row, item.saved_cycles, left=left, height=0.66, facecolor=ORANGE, hatch="////", edgecolor="black", linewidth=0.6
     )
-    axes.text(total, row, f" -{item.saved_cycles:,.0f} ({percent(item.share)})", va="center", fontsize=8)
+    beside(axes, total, row, f"-{item.saved_cycles:,.0f} ({percent(item.share)})")
 
 
 def _shortened(note: str, most: int = 90) -> str:
