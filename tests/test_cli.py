@@ -14,8 +14,8 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 from gpusim.cli import main
-from gpusim.cli.advice import options_in
 from gpusim.kernel_models import KERNEL_MODELS
+from gpusim.report.advice import options_in
 from gpusim.simulate.ideal import IDEALS
 
 SIZE = ["--m", "256", "--n", "256", "--k", "512"]

@@ -12,10 +12,11 @@ import pytest
 
 from gpusim import layout as cute
 from gpusim.cli import main
-from gpusim.cli.layout_operations import OPERATIONS, Unit, apply, parse_any, parse_operand
+from gpusim.cli.layout_operations import OPERATIONS, Unit, apply, parse_operand
 from gpusim.errors import LayoutError
 from gpusim.layout import Layout, Swizzle, parse_layout
 from gpusim.layout.draw import COLORS
+from gpusim.report.asked import parse_any
 from gpusim.report.layouts import facts_line, grid_lines, layout_facts
 
 BAD: list[tuple[list[str], list[str]]] = [

@@ -168,22 +168,15 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
 
 def _advised(refusal: str, row: KernelModel, values: Mapping[str, Any]) -> str:
     """A refusal of the kernel or its launch, with all that its advice takes."""
-    from gpusim.cli.advice import whole_advice
-    from gpusim.simulate.door import check
+    from gpusim.report.advice import advice_at_the_door
 
     names = {name: option_name(name, item) for name, item in row.params.model_fields.items()}
     given = {names[name]: values[name] for name in names if values.get(name) is not None}
-
-    def refusal_of(change: Mapping[str, str | bool]) -> str | None:
-        try:
-            params: Any = checked_params(row, {**given, **change})
-            gpu = find_gpu(values["gpu"], "--gpu")
-            check(params.resolved(gpu).launch(gpu), gpu)
-        except GpusimError as error:
-            return str(error)
-        return None
-
-    return whole_advice(refusal, refusal_of)
+    try:
+        gpu = find_gpu(values["gpu"], "--gpu")
+    except GpusimError:
+        return refusal
+    return advice_at_the_door(refusal, lambda change: checked_params(row, {**given, **change}), gpu)
 
 
 def parse_clock(text: str) -> str | float:

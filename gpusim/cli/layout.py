@@ -17,13 +17,12 @@ from gpusim.cli.layout_operations import (
     Unit,
     apply,
     bare_swizzle,
-    find_dtype,
     is_inside,
-    parse_any,
 )
 from gpusim.cli.options import console_for, output_path, refuse_same, write_json
 from gpusim.cli.parameters import parameter
 from gpusim.errors import ConfigError, LayoutError
+from gpusim.report.asked import find_dtype, parse_any
 
 if TYPE_CHECKING:
     from rich.console import Console

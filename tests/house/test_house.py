@@ -42,6 +42,9 @@ LIVES_IN = {
     "pycuda": ("evidence/measure.py",),
     "torch": ("evidence/frameworks.py",),
     "triton": ("evidence/frameworks.py",),
+    "starlette": ("explore/app.py",),
+    "uvicorn": ("explore/app.py",),
+    "jinja2": ("explore/pages.py",),
 }
 """Where each of these may be imported."""
 
@@ -160,6 +163,12 @@ def test_nobody_imports_the_command_line() -> None:
 
 def test_nobody_imports_the_lessons() -> None:
     wrong = [relative(path) for path in MODULES if "lessons" in rooms(path) and not relative(path).startswith("lessons/")]
+    assert wrong == []
+
+
+def test_only_the_command_line_imports_the_explorer() -> None:
+    users = [relative(path) for path in MODULES if "explore" in rooms(path)]
+    wrong = [user for user in users if not user.startswith(("cli/", "explore/"))]
     assert wrong == []
 
 
