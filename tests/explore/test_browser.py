@@ -48,7 +48,7 @@ class Page:
         return str(self.js("document.querySelector(arguments[0])?.textContent ?? ''", selector)).strip()
 
     def until(self, is_so: Callable[[], bool]) -> None:
-        for _ in range(300):
+        for _ in range(1200):
             if is_so():
                 return
             time.sleep(0.05)
