@@ -74,7 +74,8 @@ def tile_ladder(params: GemmParams, tiles: Iterable[str], gpu: GpuSpec) -> pd.Da
 
     rows = []
     for tile in tiles:
-        chosen = GemmParams.model_validate({**params.model_dump(exclude_unset=True, by_alias=True), "tile": tile}).resolved(gpu)
+        asked = {**params.model_dump(exclude_unset=True, by_alias=True), "tile": tile}
+        chosen = GemmParams.model_validate(asked).resolved(gpu)
         result = simulate(chosen.launch(gpu), gpu, quality="quick")
         assert chosen.tile is not None  # resolved has chosen one
         by_formula = loaded_bytes(chosen, chosen.tile[:2])
@@ -100,7 +101,7 @@ def intake_by_smem(gpu: str = "h200_sxm") -> pd.DataFrame:
     extents = told[[0, 1, 2]].astype(int)
     is_whole = (rows["m"] % extents[0] == 0) & (rows["n"] % extents[1] == 0) & (rows["k"] % extents[2] == 0)
     of_tiles = [
-        loaded_bytes(GemmParams(m=m, n=n, k=k), (bm, bn))
+        loaded_bytes(GemmParams.model_validate({"m": m, "n": n, "k": k}), (bm, bn))
         for m, n, k, bm, bn in zip(rows["m"], rows["n"], rows["k"], extents[0], extents[1], strict=True)
     ]
     share = (rows[READ_BYTES] / of_tiles)[is_whole].round(3)
