@@ -86,7 +86,11 @@ def _draw(op: str, rows: Sequence[Sequence[tuple[str, Instruction]]]) -> Any:
         for panels, axes in zip(rows, areas, strict=True):
             for (title, found), area in zip(panels, axes, strict=True):
                 _draw_panel(area, title, found)
-        figure.suptitle(f"{op}: the wavefront of its phase in which a bank serves a lane", fontsize=11)
+        most = max(int(found.turns.max()) for panels in rows for _, found in panels)
+        letters = f" ({TURNS[10]} is the 10th, {TURNS[11]} the 11th, ...)" if most > 9 else ""
+        figure.suptitle(
+            f"{op}: the wavefront of its phase in which a bank serves a lane{letters}", fontsize=10, fontweight="bold"
+        )
     return figure
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from gpusim.report.pictures import Picture, made
@@ -28,12 +29,16 @@ SETTINGS: dict[Any, Any] = {
 """matplotlib's settings: text stays text, the same input gives the same file, whatever a user has set."""
 
 
+ONE_AT_A_TIME = RLock()
+"""matplotlib's settings are the process's: a second thread would draw, and leave behind, with the first one's."""
+
+
 @contextmanager
 def settings() -> Iterator[None]:
-    """Draw, and render, with SETTINGS on matplotlib's defaults."""
+    """Draw, and render, with SETTINGS on matplotlib's defaults, one thread at a time."""
     import matplotlib as mpl
 
-    with mpl.rc_context():
+    with ONE_AT_A_TIME, mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(SETTINGS)
         yield

@@ -47,7 +47,7 @@ def _draw(raster: Raster, wave: int) -> Any:
     left, right = figure.subplots(1, 2)
     _panel(
         figure, left, raster, wave, raster.wave_of_tile.astype(np.float64), "wave",
-        "which wave takes a tile; numbers: the order within the outlined one", is_whole=True,
+        "which wave takes a tile", is_whole=True,
     )
     _panel(
         figure, right, raster, wave, raster.reuse_of_tile(), "tiles that share its bytes in its wave (mean)",
@@ -75,12 +75,14 @@ def _panel(
     limits = {"vmin": -0.5, "vmax": raster.num_waves - 0.5} if is_whole else {}
     image = axes.imshow(grid, cmap=cmap, interpolation="nearest", aspect="auto", **limits)
     tiles = raster.tiles_of_wave(wave)[:MOST_OUTLINED].tolist()
+    is_fine = max(raster.num_rows, raster.num_columns) > MOST_SIDE
     outlines = [Rectangle((raster.column_of_tile[tile] - 0.5, raster.row_of_tile[tile] - 0.5), 1, 1) for tile in tiles]
-    axes.add_collection(PatchCollection(outlines, facecolor="none", edgecolor="#D55E00", linewidth=1.0))
+    axes.add_collection(PatchCollection(outlines, facecolor="none", edgecolor="#D55E00", linewidth=0.4 if is_fine else 1.0))
     bar = figure.colorbar(image, ax=axes, label=label)
     if is_whole:
         bar.set_ticks(range(0, raster.num_waves, max(1, -(-raster.num_waves // 8))))
-        if len(tiles) <= MOST_NAMED and max(raster.num_rows, raster.num_columns) <= MOST_SIDE:
+        if len(tiles) <= MOST_NAMED and not is_fine:
+            title += "; numbers: the order within the outlined one"
             for order, tile in enumerate(tiles):
                 shade = float(image.norm(values[tile]))
                 axes.text(

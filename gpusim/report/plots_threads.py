@@ -34,7 +34,7 @@ def plot_thread_values(
 
     >>> from gpusim.workload.atoms import mma_sync
     >>> from gpusim.workload.dtypes import BF16
-    >>> plot_thread_values(mma_sync(BF16).tv.c, (16, 8)).alt[:68]
+    >>> plot_thread_values(mma_sync(BF16).tv.c, (16, 8)).alt[:69]
     'Which of 32 threads holds which element of a tile of 16 x 8, 4 values'
 
     Raises:

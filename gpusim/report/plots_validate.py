@@ -51,8 +51,8 @@ def plot_validation(
 def _draw(by_family: dict[str, list[tuple[float, float]]], gpu: str, name: str) -> Any:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10.5, 7.0), layout="constrained")
-    axes = figure.subplots()
+    figure = Figure(figsize=(9.6, 7.4), layout="constrained")
+    axes, errors = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
     points = [point for of in by_family.values() for point in of]
     low, high = min(map(min, points)) / 1.5, max(map(max, points)) * 1.5
     for band, grey in reversed(list(zip(BANDS_PCT, GREYS, strict=True))):
@@ -61,21 +61,28 @@ def _draw(by_family: dict[str, list[tuple[float, float]]], gpu: str, name: str) 
             [low, high], [low * (1 - share), high * (1 - share)], [low * (1 + share), high * (1 + share)], color=grey,
             linewidth=0, zorder=1, label=f"within {band:g} %",
         )
+        errors.axhspan(-band, band, color=grey, linewidth=0, zorder=1)
     axes.plot([low, high], [low, high], color="#404040", linewidth=0.8, zorder=2)
+    errors.axhline(0.0, color="#404040", linewidth=0.8, zorder=2)
     for idx, (family, of) in enumerate(sorted(by_family.items())):
         measured, predicted = zip(*of, strict=True)
         mean = sum(abs(said / was - 1.0) for was, said in of) / len(of)
-        axes.scatter(
-            measured, predicted, s=22, zorder=3, color=COLOURS[idx % len(COLOURS)], marker=MARKERS[idx % len(MARKERS)],
-            linewidths=0.4, edgecolors="white", label=f"{family}: {len(of)} rows, {mean:.1%}",
-        )
+        look: dict[str, Any] = {
+            "s": 22, "zorder": 3, "color": COLOURS[idx % len(COLOURS)], "marker": MARKERS[idx % len(MARKERS)],
+            "linewidths": 0.4, "edgecolors": "white",
+        }  # fmt: skip
+        axes.scatter(measured, predicted, label=f"{family}: {len(of)} rows, {mean:.1%}", **look)
+        errors.scatter(measured, [100.0 * (said / was - 1.0) for was, said in of], **look)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(low, high)
     axes.set_ylim(low, high)
-    axes.set_aspect("equal")
-    axes.set_xlabel(f"measured: {name}")
-    axes.set_ylabel("predicted")
-    axes.set_title(f"Whole kernels on {gpu}: {len(points)} rows, mean error by family", fontsize=10, loc="left")
+    unit = " (cycles)" if "cycles" in name else ""
+    axes.set_ylabel(f"predicted{unit}")
+    errors.set_ylabel("error: predicted over measured, less 1 (%)")
+    errors.set_xlabel(f"measured: {name}{unit}")
+    axes.set_title(
+        f"Whole kernels on {gpu}: {len(points)} rows, mean error by family", fontsize=10, loc="left", fontweight="bold"
+    )
     figure.legend(loc="outside right center", fontsize=8, frameon=False)
     return figure

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pandas as pd
@@ -22,7 +23,7 @@ from gpusim.report.explain import Counterfactual, Explanation
 from gpusim.report.pictures import LARGE_SVG_BYTES, Picture, check_plot
 from gpusim.report.plots import plot_timeline
 from gpusim.report.plots_banks import plot_banks
-from gpusim.report.plots_figure import SMALLEST_PT, luminance
+from gpusim.report.plots_figure import SETTINGS, SMALLEST_PT, luminance, settings
 from gpusim.report.plots_layouts import plot_layout
 from gpusim.report.plots_measured import plot_measured
 from gpusim.report.plots_occupancy import held_with, plot_occupancy
@@ -137,6 +138,26 @@ def test_a_notebook_is_given_one_format() -> None:
     assert made == ["svg"]
     large = Picture("large.", lambda kind: b"<svg>" + b" " * LARGE_SVG_BYTES if kind == "svg" else b"png")
     assert large._repr_mimebundle_() == {"image/png": b"png", "text/plain": "large."}
+
+
+def test_one_thread_draws_at_a_time_and_leaves_matplotlibs_settings_as_they_are() -> None:
+    import matplotlib as mpl
+
+    entered = Event()
+
+    def draw() -> None:
+        with settings():
+            entered.set()
+
+    other = Thread(target=draw)
+    with mpl.rc_context({"font.size": 23.0}):
+        with settings(), settings():  # a drawing renders
+            assert mpl.rcParams["font.size"] == SETTINGS["font.size"]
+            other.start()
+            assert not entered.wait(0.1)
+        other.join()
+        assert entered.is_set()
+        assert mpl.rcParams["font.size"] == 23.0
 
 
 @pytest.mark.parametrize("looks", [plots.LOOKS, plots_ring.LOOKS])
