@@ -58,7 +58,8 @@ def stage_ladder(
     assert tile is not None  # resolved has chosen one
     num_steps = -(-params.k // tile[2])
     table.insert(2, "cycles/k-step", table["cycles"] / num_steps)
-    table.insert(3, "round trip/stages (cycles)", table.loc[1, "cycles/k-step"] / table.index)
+    round_trip_cycles = rows[0][2] / num_steps
+    table.insert(3, "round trip/stages (cycles)", [round_trip_cycles / number for number in table.index])
     return table
 
 

@@ -73,7 +73,9 @@ def measured(table: str, *, gpu: str = "h200_sxm", **where: Any) -> pd.DataFrame
     return frame
 
 
-def judged(table: str, name: str, *, gpu: str = "h200_sxm", **where: Any) -> pd.DataFrame:
+def judged(
+    table: str, name: str, *, gpu: str = "h200_sxm", has_roofline: bool = False, **where: Any
+) -> pd.DataFrame:
     """Rows with what the simulator says of a number now, by the rules of ``gpusim validate``, beside what was measured.
 
     Columns: those of the kernel's configs, ``predicted (unit)``, ``measured (unit)``, ``error (%)``, and ``calibrates``:
@@ -87,6 +89,7 @@ def judged(table: str, name: str, *, gpu: str = "h200_sxm", **where: Any) -> pd.
         table: a kernel of ``kernels/``.
         name: a metric of Nsight Compute, or a value of the kernel's own.
         gpu: whose rows, and the description that predicts.
+        has_roofline: two columns more, ``roofline (unit)``, ``roofline error (%)``: what the data sheet's peaks alone say.
         where: as of :func:`measured`.
 
     Raises:
@@ -108,6 +111,12 @@ def judged(table: str, name: str, *, gpu: str = "h200_sxm", **where: Any) -> pd.
             **{column: _field(config, column) for column in config}, predicted: answer.value, measured_unit: value,
             "error (%)": 100.0 * (answer.value - value) / value if value else None, "calibrates": id(row) in fitted,
         })
+        if has_roofline:
+            of_peaks = answer.roofline
+            told[-1] |= {
+                f"roofline ({unit_in(name)})": of_peaks,
+                "roofline error (%)": None if of_peaks is None or not value else 100.0 * (of_peaks - value) / value,
+            }
     if not told:
         raise ConfigError(f"{table}: the simulator has no answer to {name} of these rows: ask for others")
     return pd.DataFrame(told)

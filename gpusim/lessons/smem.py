@@ -136,7 +136,7 @@ def access_cycles(op: str, *, num_warps: int = 16, gpu: str = "h200_sxm") -> pd.
     Raises:
         ConfigError: no such rows.
     """
-    where = {"kernel": f"stream_{op}", "num_partitions": 4, "warps_per_partition": num_warps // 4}
+    where: dict[str, Any] = {"kernel": f"stream_{op}", "num_partitions": 4, "warps_per_partition": num_warps // 4}
     rates = judged("shared_rate", "wavefronts_per_cycle", gpu=gpu, **where).set_index("ways")
     spans = measured("shared_rate", gpu=gpu, **where).set_index("ways")["cycles_per_access"] / num_warps
     counts = spans * rates["measured (per cycle)"]  # wavefronts of an access, by rule
