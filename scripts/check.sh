@@ -2,6 +2,11 @@
 # Sets up a virtual environment in .venv and runs everything that must be green. Needs python3 (3.11+) with venv and pip.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# the explorer is tested in a real browser
+if ! command -v chromedriver >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; } >/dev/null ||
+    echo "Chromium cannot be installed: the browser's tests are skipped"
+fi
 python3 -m venv .venv
 .venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 .venv/bin/ruff check .

@@ -1,20 +1,23 @@
-"""Fill README.md's "How far to trust it" with what `gpusim validate --gpu NAME --first --json REPORT.json` wrote.
+"""Write `validation/judged/NAME.csv` and fill README.md from what `gpusim validate --gpu NAME --first --json FILE` wrote.
 
-    python scripts/trust.py REPORT.json [README.md]
+    python scripts/trust.py FILE.json|validation/judged/NAME.csv [README.md [FOLDER]]
 
-What stands between the two comments `<!-- trust ... -->` is replaced, and between the two `<!-- in short ... -->` where a
-README has them, and nothing else. Numbers are as the report has them.
+Of README.md, "How far to trust it": what stands between the two comments `<!-- trust ... -->` is replaced, and between the
+two `<!-- in short ... -->` where a README has them, and nothing else. Numbers are as the table in FOLDER (validation/judged)
+has them, which a report writes anew and the table itself leaves as it is.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpusim.evidence.validate import quantile
+from gpusim.evidence.case import Limit
+from gpusim.evidence.judged import judged_dir, read_judged, table_of
+from gpusim.evidence.validate import Judgement, quantile
 
 CYCLES, TIME = "sm__cycles_elapsed.max", "single_us"
 COUNTS = {
@@ -140,14 +143,35 @@ def filled(readme: str, text: str, begin: str = BEGIN, end: str = END) -> str:
     return f"{before}{begin}\n\n{text}\n\n{end}{after}"
 
 
-def main(report: str, readme: str = "README.md") -> None:
-    """Fill it."""
-    path = Path(readme)
-    document = json.loads(Path(report).read_text(encoding="utf-8"))
-    found = filled(path.read_text(encoding="utf-8"), text_of(document))
-    if SHORT[0] in found:
-        found = filled(found, short_of(document), *SHORT)
-    path.write_text(found, encoding="utf-8")
+def judgements_in(rows: Iterable[Mapping[str, Any]]) -> list[Judgement]:
+    """Rows of whole kernels in a report."""
+    fields = Judgement.__dataclass_fields__
+    found = []
+    for row in rows:
+        told = {name: row[name] for name in fields}
+        told["limit"] = Limit(**told["limit"]) if told["limit"] else None
+        told["cuts"] = tuple(told["cuts"])
+        told["problem"] = None if told["problem"] is None else tuple(told["problem"])
+        if row["is_whole"]:
+            found.append(Judgement(**told))
+    return found
+
+
+def main(source: str, readme: str = "README.md", folder: str = "") -> None:
+    """Write the table, if ``source`` is a report, and fill the README from it."""
+    table, path = Path(source), Path(readme)
+    if table.suffix == ".json":
+        report = json.loads(table.read_text(encoding="utf-8"))
+        place = Path(folder) if folder else judged_dir()
+        place.mkdir(parents=True, exist_ok=True)
+        table = place / f"{report['gpu']}.csv"
+        found = table_of(judgements_in(report["rows"]), judgements_in(report["first"]))
+        table.write_text(found, encoding="utf-8")
+    document = read_judged(table.stem, table.parent).document()
+    filled_in = filled(path.read_text(encoding="utf-8"), text_of(document))
+    if SHORT[0] in filled_in:
+        filled_in = filled(filled_in, short_of(document), *SHORT)
+    path.write_text(filled_in, encoding="utf-8")
 
 
 if __name__ == "__main__":

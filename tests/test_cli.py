@@ -14,8 +14,8 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 from gpusim.cli import main
-from gpusim.cli.advice import options_in
 from gpusim.kernel_models import KERNEL_MODELS
+from gpusim.report.advice import options_in
 from gpusim.simulate.ideal import IDEALS
 
 SIZE = ["--m", "256", "--n", "256", "--k", "512"]
@@ -70,6 +70,13 @@ BAD: list[tuple[list[str], list[str]]] = [
     ([*GEMM, "--trace", "x.json"], ["--trace 'x.json' ends in '.json'", ".pftrace"]),
     ([*GEMM, "--plot", "x.pdf"], ["--plot 'x.pdf' ends in '.pdf'", ".png or .svg"]),
     ([*GEMM, "--plot", "x"], ["--plot 'x' has no suffix", ".png or .svg"]),
+    ([*GEMM, "--ring", "x.gif"], ["--ring 'x.gif' ends in '.gif'", ".png or .svg"]),
+    ([*GEMM, "--ring", "x.svg", "--roofline", "x.svg"], ["--roofline 'x.svg' is the file of --ring"]),
+    ([*GEMM, "--waterfall", "x.svg"], ["--waterfall"]),
+    (["predict", "transpose", "--m", "64", "--n", "64", "--gpu", "toy", "--ring", "x.svg"],
+     ["--ring: transpose copies nothing"]),
+    (["explain", "transpose", "--m", "64", "--n", "64", "--gpu", "toy", "--roofline", "x.svg"],
+     ["--roofline: transpose has no arithmetic"]),
     ([*GEMM, "--json", "x.png", "--plot", "x.png"], ["--plot 'x.png' is the file of --json"]),
     ([*GEMM, "--stages", "60"], ["stages"]),
     ([*GEMM, "--sample-sms", "some"], ["--sample-sms wants a whole number"]),
@@ -206,6 +213,17 @@ def test_a_prediction_writes_json_trace_and_plot(tmp_path: Path, capsys: pytest.
     assert {"SM 0", "tensor core"} <= {packet.track_descriptor.name for packet in parsed.packet}
     assert plot.read_bytes().startswith(b"<?xml")
     assert sorted(item.name for item in tmp_path.iterdir()) == ["x.json", "x.pftrace", "x.svg"]
+
+
+def test_every_picture_goes_to_its_own_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("plot", "ring", "roofline", "occupancy", "waterfall")
+    drawn = [word for name in names for word in (f"--{name}", str(tmp_path / f"{name}.svg"))]
+    assert main(["explain", *GEMM[1:], *drawn]) == 0
+    told = capsys.readouterr().err
+    shows = ("Timeline of", "Ring of", "Roofline of", "An SM of", "Where the")
+    for name, words in zip(names, shows, strict=True):
+        assert f"{name.capitalize()}: {tmp_path / name}.svg" in told
+        assert f'aria-label="{words}' in (tmp_path / f"{name}.svg").read_text()
 
 
 def test_json_on_stdout_is_alone_there(capsys: pytest.CaptureFixture[str]) -> None:

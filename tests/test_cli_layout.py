@@ -12,10 +12,11 @@ import pytest
 
 from gpusim import layout as cute
 from gpusim.cli import main
-from gpusim.cli.layout_operations import OPERATIONS, Unit, apply, parse_any, parse_operand
+from gpusim.cli.layout_operations import OPERATIONS, Unit, apply, parse_operand
 from gpusim.errors import LayoutError
 from gpusim.layout import Layout, Swizzle, parse_layout
 from gpusim.layout.draw import COLORS
+from gpusim.report.asked import parse_any
 from gpusim.report.layouts import facts_line, grid_lines, layout_facts
 
 BAD: list[tuple[list[str], list[str]]] = [
@@ -86,6 +87,11 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["(512,512)", "--plot", "x.svg"], ["262144 cells", "--slice"]),
     (["(4,8)", "--plot", "x.pdf"], ["--plot 'x.pdf' ends in '.pdf'"]),
     (["(4,8)", "(8,4)", "--plot", "x.svg"], ["draws one layout"]),
+    (["(4,8)", "--thread-values", "(4,8)"], ["--thread-values (4,8) says what --plot draws"]),
+    (["(4,8)", "--thread-values", "(4,x)", "--plot", "x.svg"], ["--thread-values '(4,x)'"]),
+    (["(4,8)", "--thread-values", "(4,_)", "--plot", "x.svg"], ["no shape of rows and columns, such as (16,8)"]),
+    (["(4,8)", "--thread-values", "(2,4)", "--plot", "x.svg"], ["use its tile"]),
+    (["(4,2,4)", "--thread-values", "(4,8)", "--plot", "x.svg"], ["wants two modes, and no swizzle"]),
     (["(4,8)", "--json", "x.svg", "--plot", "x.svg"], ["is the file of"]),
 ]
 
@@ -429,6 +435,12 @@ def test_the_result_is_drawn_by_suffix(suffix: str, magic: bytes, tmp_path: Path
     path = tmp_path / f"x{suffix}"
     assert main(["layout", "Sw<2,3,3> o 0 o (8,32):(32,1)", "--dtype", "bf16", "--plot", str(path)]) == 0
     assert path.read_bytes().startswith(magic)
+
+
+def test_threads_and_values_are_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "x.svg"
+    assert main(["layout", "((4,8),(2,2)):((32,1),(16,8))", "--thread-values", "(16,8)", "--plot", str(path)]) == 0
+    assert "Which of 32 threads holds which element of a tile of 16 x 8" in path.read_text()
 
 
 @pytest.mark.parametrize("text", ["100000000:0", "(10000,10000):(1,2)", "(2000,2000):(1,2)", "(1000,1000,1000)"])

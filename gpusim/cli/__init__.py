@@ -20,6 +20,7 @@ from gpusim.cli.banks import BanksCommand, banks_command
 from gpusim.cli.check import CheckCommand, check_command
 from gpusim.cli.compile import compile_command
 from gpusim.cli.evidence import calibrate_command
+from gpusim.cli.explore import explore_command
 from gpusim.cli.gpus import gpus_command
 from gpusim.cli.kernels import EXPLAIN, PREDICT
 from gpusim.cli.layout import layout_command
@@ -38,6 +39,7 @@ COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
     ("banks", banks_command),
     ("layout", layout_command),
     ("raster", RASTER),
+    ("explore", explore_command),
     ("measure", measure_command),
     ("calibrate", calibrate_command),
     ("validate", validate_command),

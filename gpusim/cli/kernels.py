@@ -21,11 +21,27 @@ if TYPE_CHECKING:
 
     from gpusim.kernel_models import KernelModel
     from gpusim.machine.config import GpuSpec
+    from gpusim.report.pictures import Picture
 
 CLOCKS = ("max", "single", "sustained")
 L2_STATES = ("cold", "warm")
 DATA = ("random", "zeros")
 QUALITIES = ("full", "quick")
+
+PICTURES: Mapping[str, str] = {
+    "plot": "draw the pipeline of one SM over time",
+    "ring": "draw the stages of one CTA over time: filling, full, being read",
+    "roofline": "draw the kernel on the GPU's roofline",
+    "occupancy": "draw what limits the CTAs that an SM holds",
+    "waterfall": "draw what each fix would save of the cycles",
+}
+"""Options that draw, each into a file of its own, and what."""
+
+OF_EXPLAIN = ("waterfall",)
+"""Those that predict has nothing for."""
+
+OF_TIMELINE = ("plot", "ring")
+"""Those that want a timeline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +62,13 @@ class Request:
     quality: str
     json: Path | None
     trace: Path | None
-    plot: Path | None
+    pictures: Mapping[str, Path]
+    """Where each of PICTURES that was asked for goes."""
 
     @property
     def simulate_options(self) -> dict[str, Any]:
         """For :func:`gpusim.simulate.run.simulate`."""
-        records = self.trace is not None or self.plot is not None
+        records = self.trace is not None or any(name in self.pictures for name in OF_TIMELINE)
         return {
             "clock": self.clock, "l2": self.l2, "data": self.data, "skips": self.skips,
             "num_sampled_sms": self.num_sampled_sms, "quality": self.quality,
@@ -82,8 +99,8 @@ class Request:
         return shlex.join([*words, *more])
 
 
-def _common_parameters() -> list[inspect.Parameter]:
-    """Options that all kernels have."""
+def _common_parameters(names: Sequence[str]) -> list[inspect.Parameter]:
+    """Options that all kernels have; ``names`` of PICTURES."""
     prediction, output = "Prediction", "Output"
     choices = " or ".join
     return [
@@ -115,9 +132,12 @@ def _common_parameters() -> list[inspect.Parameter]:
         parameter("trace_path", str | None, typer.Option(
             "--trace", help="write a Perfetto trace of one SM, for ui.perfetto.dev", metavar="FILE.pftrace",
             rich_help_panel=output), None),
-        parameter("plot_path", str | None, typer.Option(
-            "--plot", help="draw the pipeline of one SM", metavar="FILE.png|svg", rich_help_panel=output), None),
-    ]
+        *(
+            parameter(f"{name}_path", str | None, typer.Option(
+                f"--{name}", help=PICTURES[name], metavar="FILE.png|svg", rich_help_panel=output), None)
+            for name in names
+        ),
+    ]  # fmt: skip
 
 
 def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
@@ -127,8 +147,11 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
     outputs = {
         "--json": output_path(values["json_path"], "--json"),
         "--trace": output_path(values["trace_path"], "--trace", ".pftrace"),
-        "--plot": output_path(values["plot_path"], "--plot", ".png", ".svg"),
-    }
+        **{
+            f"--{name}": output_path(values[f"{name}_path"], f"--{name}", ".png", ".svg")
+            for name in PICTURES if f"{name}_path" in values
+        },
+    }  # fmt: skip
     refuse_same(outputs)
     gpu = find_gpu(values["gpu"], "--gpu")
     return Request(
@@ -138,28 +161,22 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
         data=check_choice("--data", values["data"], DATA), skips=not values["no_skip"],
         num_sampled_sms=sampled(values["sample_sms"], gpu),
         quality=check_choice("--quality", values["quality"], QUALITIES), json=outputs["--json"],
-        trace=outputs["--trace"], plot=outputs["--plot"],
+        trace=outputs["--trace"],
+        pictures={name: path for name in PICTURES if (path := outputs.get(f"--{name}")) is not None},
     )
 
 
 def _advised(refusal: str, row: KernelModel, values: Mapping[str, Any]) -> str:
     """A refusal of the kernel or its launch, with all that its advice takes."""
-    from gpusim.cli.advice import whole_advice
-    from gpusim.simulate.door import check
+    from gpusim.report.advice import advice_at_the_door
 
     names = {name: option_name(name, item) for name, item in row.params.model_fields.items()}
     given = {names[name]: values[name] for name in names if values.get(name) is not None}
-
-    def refusal_of(change: Mapping[str, str | bool]) -> str | None:
-        try:
-            params: Any = checked_params(row, {**given, **change})
-            gpu = find_gpu(values["gpu"], "--gpu")
-            check(params.resolved(gpu).launch(gpu), gpu)
-        except GpusimError as error:
-            return str(error)
-        return None
-
-    return whole_advice(refusal, refusal_of)
+    try:
+        gpu = find_gpu(values["gpu"], "--gpu")
+    except GpusimError:
+        return refusal
+    return advice_at_the_door(refusal, lambda change: checked_params(row, {**given, **change}), gpu)
 
 
 def parse_clock(text: str) -> str | float:
@@ -213,10 +230,13 @@ class Kernels(Commands):
         from gpusim.kernel_models import KERNEL_MODELS
 
         row = KERNEL_MODELS.get(cmd_name)
-        return None if row is None else _kernel_command(row, ACTIONS[ctx.info_name])
+        return None if row is None else _kernel_command(row, ctx.info_name)
 
 
-def _kernel_command(row: KernelModel, action: Callable[[Request], None]) -> Any:
+def _kernel_command(row: KernelModel, verb: str) -> Any:
+    action = ACTIONS[verb]
+    names = [name for name in PICTURES if verb == "explain" or name not in OF_EXPLAIN]
+
     def command(**values: Any) -> None:
         try:
             action(_request(row, values))
@@ -225,12 +245,24 @@ def _kernel_command(row: KernelModel, action: Callable[[Request], None]) -> Any:
 
     own = kernel_parameters(row)
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads options from it
-        [*own, *_common_parameters()]
+        [*own, *_common_parameters(names)]
     )
     single = typer.Typer(add_completion=False, rich_markup_mode="rich",
                          context_settings={"help_option_names": ["-h", "--help"]})
     single.command(name=row.name, help=row.summary)(command)
     return get_command(single)
+
+
+def _refuse_pictures(request: Request, launch: Any) -> None:
+    """Refuse, before anything is simulated, pictures of what the launch does not have.
+
+    Raises:
+        ConfigError: no stages to draw, or no arithmetic.
+    """
+    if "ring" in request.pictures and not {"tma", "cp_async"} & launch.features:
+        raise ConfigError(f"--ring: {launch.kernel} copies nothing asynchronously (TMA, cp.async): it has no ring of stages")
+    if "roofline" in request.pictures and not launch.num_flops:
+        raise ConfigError(f"--roofline: {launch.kernel} has no arithmetic, and so no place on a roofline")
 
 
 def _predict(request: Request) -> None:
@@ -241,9 +273,10 @@ def _predict(request: Request) -> None:
     params: Any = request.params
     resolved = params.resolved(request.gpu)
     launch = resolved.launch(request.gpu)
+    _refuse_pictures(request, launch)
     with spinner(f"simulating {request.row.name} on {request.gpu.name}"):
         result = simulate(launch, request.gpu, **request.simulate_options)
-    _write_outputs(request, result)
+    _write_outputs(request, launch, result)
     expected = expected_error(result.kernel, result.gpu, result.params)
     if request.json is not None:
         trust = {
@@ -273,6 +306,8 @@ def _explain(request: Request) -> None:
             return None
         return resolved.model_copy(update={"stages": stages + more_stages}).launch(request.gpu)
 
+    launch = resolved.launch(request.gpu)
+    _refuse_pictures(request, launch)
     with spinner(f"simulating {request.row.name} on {request.gpu.name}") as status:
 
         def tell(title: str) -> None:
@@ -280,7 +315,7 @@ def _explain(request: Request) -> None:
                 status.update(f"simulating {request.row.name} on {request.gpu.name}: {title}")
 
         explanation = explain(build, request.gpu, progress=tell, **request.simulate_options)
-    _write_outputs(request, explanation.result)
+    _write_outputs(request, launch, explanation.result, explanation)
     if request.json is not None:
         write_json(explanation.as_dict(), request.json)
     best = explanation.best
@@ -292,7 +327,7 @@ def _explain(request: Request) -> None:
     render_explanation(explanation, console_for(request.json), next_command=following)
 
 
-ACTIONS: Mapping[str | None, Callable[[Request], None]] = {"predict": _predict, "explain": _explain}
+ACTIONS: Mapping[str, Callable[[Request], None]] = {"predict": _predict, "explain": _explain}
 """What each command does with a kernel."""
 
 
@@ -304,15 +339,40 @@ PREDICT = _group("Predict time, cycles, throughput and what bounds a kernel.")
 EXPLAIN = _group("Say what each fix would buy: simulate again with one thing made free at a time.")
 
 
-def _write_outputs(request: Request, result: Any) -> None:
+def _write_outputs(request: Request, launch: Any, result: Any, explanation: Any = None) -> None:
     chatter = console_for(Path("-"))
     if request.trace is not None:
         from gpusim.report.perfetto import write_pftrace
 
         write_pftrace(result, request.trace)
         chatter.print(f"Trace: {request.trace} (open it at https://ui.perfetto.dev)", highlight=False, soft_wrap=True)
-    if request.plot is not None:
+    for name, path in request.pictures.items():
+        try:
+            picture = _draw(name, request, launch, result, explanation)
+        except GpusimError as error:
+            raise type(error)(str(error).replace("plot:", f"--{name}:", 1)) from None
+        picture.save(path)
+        chatter.print(f"{name.capitalize()}: {path}", highlight=False, soft_wrap=True)
+
+
+def _draw(name: str, request: Request, launch: Any, result: Any, explanation: Any) -> Picture:
+    """The picture of PICTURES."""
+    if name == "plot":
         from gpusim.report.plots import plot_timeline
 
-        plot_timeline(result, request.plot)
-        chatter.print(f"Plot: {request.plot}", highlight=False, soft_wrap=True)
+        return plot_timeline(result)
+    if name == "ring":
+        from gpusim.report.plots_ring import plot_stage_ring
+
+        return plot_stage_ring(result)
+    if name == "roofline":
+        from gpusim.report.plots_roofline import plot_roofline
+
+        return plot_roofline(result, request.gpu)
+    if name == "occupancy":
+        from gpusim.report.plots_occupancy import plot_occupancy
+
+        return plot_occupancy(launch, request.gpu)
+    from gpusim.report.plots_waterfall import plot_waterfall
+
+    return plot_waterfall(explanation)

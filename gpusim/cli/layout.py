@@ -17,13 +17,12 @@ from gpusim.cli.layout_operations import (
     Unit,
     apply,
     bare_swizzle,
-    find_dtype,
     is_inside,
-    parse_any,
 )
 from gpusim.cli.options import console_for, output_path, refuse_same, write_json
 from gpusim.cli.parameters import parameter
 from gpusim.errors import ConfigError, LayoutError
+from gpusim.report.asked import find_dtype, parse_any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -86,7 +85,12 @@ def _evaluated(
     return _Shown(layout=layout, steps=tuple(steps), found=found, input_unit=unit)
 
 
-def _plot(shown: _Shown, path: Path) -> None:
+def _plot(shown: _Shown, path: Path, tile: Any) -> None:
+    if tile is not None:
+        from gpusim.report.plots_threads import plot_thread_values
+
+        plot_thread_values(shown.result, tile, path)
+        return
     from gpusim.layout.draw import by_bank, by_offset
     from gpusim.report.layouts import Window, grid_of
     from gpusim.report.plots_layouts import plot_layout
@@ -180,6 +184,9 @@ def _signature() -> inspect.Signature:
             "--json", help="write what is shown as JSON; - is stdout", metavar="FILE", rich_help_panel=output), None),
         parameter("plot_path", str | None, typer.Option(
             "--plot", help="draw the result", metavar="FILE.svg|png", rich_help_panel=output), None),
+        parameter("thread_values", str | None, typer.Option(
+            "--thread-values", help="the plot is a tile of this shape with the thread and the value of each element; the "
+            "result maps (thread, value) to row + rows x column", metavar="(ROWS,COLUMNS)", rich_help_panel=output), None),
     ]
     panel = "Operations (done in the order in which they are typed)"
     for row in OPERATIONS:
@@ -202,6 +209,29 @@ def _as_typed(context: typer.Context) -> list[Operation]:
         if name in rows and isinstance(given, list) and len(given) > 1:
             raise ConfigError(f"{rows[name].flag} is given {len(given)} times; give its result to a second command")
     return [rows[name] for name in context.params if name in rows]
+
+
+def _tile(text: str | None, plot: Path | None) -> Any:
+    """The shape that --thread-values gives; None without it.
+
+    Raises:
+        ConfigError: it is no shape, or there is nothing to draw.
+    """
+    from gpusim.layout import parse_int_tuple
+    from gpusim.layout.int_tuple import flatten, has_none
+
+    if text is None:
+        return None
+    try:
+        shape = parse_int_tuple(text)
+    except LayoutError as error:
+        raise ConfigError(f"--thread-values {error}") from None
+    sizes = flatten(shape) if isinstance(shape, tuple) else (shape,)
+    if has_none(shape) or not all(isinstance(size, int) and size > 0 for size in sizes) or len(sizes) > 2:
+        raise ConfigError(f"--thread-values {text} is no shape of rows and columns, such as (16,8)")
+    if plot is None:
+        raise ConfigError(f"--thread-values {text} says what --plot draws; give that, too")
+    return shape
 
 
 def layout_command(context: typer.Context, **values: Any) -> None:
@@ -231,10 +261,11 @@ def layout_command(context: typer.Context, **values: Any) -> None:
     expressions = values["expressions"]
     if outputs["--plot"] is not None and len(expressions) > 1:
         raise ConfigError(f"--plot draws one layout, {len(expressions)} are given; give one")
+    tile = _tile(values["thread_values"], outputs["--plot"])
     unit = Unit(bits=None if values["dtype"] is None else find_dtype(values["dtype"]).bits)
     shown = [_evaluated(text, operations, values["coords"] or [], unit, values["order"]) for text in expressions]
     if outputs["--plot"] is not None:
-        _plot(shown[0], outputs["--plot"])
+        _plot(shown[0], outputs["--plot"], tile)
     if outputs["--json"] is not None:
         documents = [_document(one) for one in shown]
         write_json(documents[0] if len(documents) == 1 else documents, outputs["--json"])

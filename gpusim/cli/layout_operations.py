@@ -13,13 +13,13 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from gpusim.errors import KernelError, LayoutError
+from gpusim.errors import LayoutError
+from gpusim.report.asked import any_layout, without_layout
 
 if TYPE_CHECKING:
 
     from gpusim.layout import Layout
     from gpusim.layout.notation import Notation
-    from gpusim.workload.dtypes import DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,45 +140,6 @@ class Step:
 # ---------------------------------------------------------------------------------------------- notation
 
 
-def parse_any(text: str, flag: str) -> Any:
-    """A layout in any of CuTe's forms: plain, swizzled in elements, swizzled in bytes (smem_ptr).
-
-    Raises:
-        LayoutError: no such notation; names the ``flag``.
-    """
-    from gpusim.layout.notation import Notation
-
-    try:
-        return _any_layout(Notation.of(text))
-    except LayoutError as error:
-        raise LayoutError(f"{flag}: {_without_layout(error)}") from None
-
-
-def _any_layout(text: Notation) -> Any:
-    from gpusim.layout import parse_byte_layout, parse_layout
-
-    return parse_byte_layout(text) if "smem_ptr" in text.bare else parse_layout(text)
-
-
-def _without_layout(error: LayoutError) -> str:
-    """The sentence, to follow a flag: without the word ``layout`` that it may begin with."""
-    return str(error).removeprefix("layout").lstrip(": ")
-
-
-def find_dtype(name: str) -> DType:
-    """The element type of ``--dtype``, where only its width counts.
-
-    Raises:
-        KernelError: no such element type.
-    """
-    from gpusim.workload.dtypes import dtype_in_memory
-
-    try:
-        return dtype_in_memory(name)
-    except KernelError as error:
-        raise KernelError(f"--dtype {str(error).removeprefix('dtype: ')}") from None
-
-
 def parse_operand(text: str, flag: str) -> Any:
     """A tiler or layout: a shape ``(32,8)``, a layout ``4:2``, one a mode ``<4:2,8:1>``, a swizzle, or ``_``.
 
@@ -193,7 +154,7 @@ def parse_operand(text: str, flag: str) -> Any:
     try:
         return _operand(Notation.of(text))
     except LayoutError as error:
-        sentence = _without_layout(error)
+        sentence = without_layout(error)
         raise LayoutError(f"{flag}{' ' if sentence.startswith(repr(text)) else ': '}{sentence}") from None
 
 
@@ -208,7 +169,7 @@ def _operand(text: Notation) -> Any:
     if parts is not None and (bare[0] == "<" or any(":" in part.bare for part in parts)):
         return tuple(_operand(part) for part in parts)
     if ":" in bare or bare.startswith("S"):
-        return _any_layout(text)
+        return any_layout(text)
     return parse_int_tuple(text)
 
 

@@ -25,7 +25,7 @@ class KernelParams(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _refused_in_a_sentence(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _refused_in_arefusal_sentence(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         """What the fields refuse.
 
         Raises:
@@ -35,7 +35,7 @@ class KernelParams(BaseModel):
             return handler(given)
         except ValidationError as error:
             known = [item.alias or name for name, item in cls.model_fields.items()]
-            raise KernelError(_sentence(error.errors()[0], known)) from None
+            raise KernelError(refusal_sentence(error.errors()[0], known)) from None
 
     @abstractmethod
     def resolved(self, gpu: Target) -> Self:
@@ -91,8 +91,8 @@ class KernelParams(BaseModel):
         return options
 
 
-def _sentence(error: ErrorDetails, known: list[str]) -> str:
-    """What a model refused: flag, found, wanted, nearest."""
+def refusal_sentence(error: ErrorDetails, known: list[str]) -> str:
+    """What a pydantic model refused, in a sentence: flag, found, wanted, nearest."""
     place = [str(part) for part in error["loc"]]
     flag = f"--{place[0].rstrip('_').replace('_', '-')}" if place else "parameters"
     found, context = error["input"], error.get("ctx", {})

@@ -27,7 +27,7 @@ GREYS: Final = ("#ffffff", "#ececec", "#d9d9d9", "#c6c6c6", "#b3b3b3", "#a0a0a0"
 COLORS: Final = ("#ffffff", "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#d55e00", "#cc79a7", "#999999")
 """By thread mod 8; told apart without seeing red and green. Source: Okabe and Ito 2008."""
 
-_CELL_WIDTH, _CELL_HEIGHT, _MARGIN, _LETTER = 36, 28, 36, 6.1
+_CELL_WIDTH, _CELL_HEIGHT, _MARGIN, _LETTER = 20, 26, 36, 6.1
 
 
 def by_offset(offset: int) -> str:
@@ -185,26 +185,29 @@ def holders(layout_tv: Layout, num_places: int) -> dict[int, tuple[int, int]]:
 
 
 def _svg(title: str, cells: Sequence[Sequence[tuple[tuple[str, ...], str]]]) -> str:
-    width = max(_MARGIN + _CELL_WIDTH * len(cells[0]) + 1, math.ceil(_LETTER * len(title)) + 4)
-    height = 2 * _MARGIN + _CELL_HEIGHT * len(cells) + 1
+    texts = [*(line for row in cells for lines, _ in row for line in lines), str(len(cells[0]) - 1)]
+    wide = max(_CELL_WIDTH, math.ceil(_LETTER * max(map(len, texts))) + 6)
+    high = _CELL_HEIGHT if any(len(lines) > 1 for row in cells for lines, _ in row) else _CELL_WIDTH
+    width = max(_MARGIN + wide * len(cells[0]) + 1, math.ceil(_LETTER * len(title)) + 4)
+    height = 2 * _MARGIN + high * len(cells) + 1
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         'font-family="monospace" font-size="10" text-anchor="middle">',
         f"<title>{escape(title)}</title>",
         f'<text x="2" y="14" text-anchor="start">{escape(title)}</text>',
-        *(_label(_MARGIN + _CELL_WIDTH * (j + 0.5), 2 * _MARGIN - 6, str(j)) for j in range(len(cells[0]))),
+        *(_label(_MARGIN + wide * (j + 0.5), 2 * _MARGIN - 6, str(j)) for j in range(len(cells[0]))),
     ]
     for i, row in enumerate(cells):
-        top = 2 * _MARGIN + _CELL_HEIGHT * i
-        parts.append(_label(_MARGIN / 2, top + _CELL_HEIGHT / 2 + 4, str(i)))
-        parts += [_cell(_MARGIN + _CELL_WIDTH * j, top, lines, fill) for j, (lines, fill) in enumerate(row)]
+        top = 2 * _MARGIN + high * i
+        parts.append(_label(_MARGIN / 2, top + high / 2 + 4, str(i)))
+        parts += [_cell(_MARGIN + wide * j, top, wide, high, lines, fill) for j, (lines, fill) in enumerate(row)]
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _cell(left: float, top: float, lines: tuple[str, ...], fill: str) -> str:
-    box = f'<rect x="{left:g}" y="{top:g}" width="{_CELL_WIDTH}" height="{_CELL_HEIGHT}" fill="{fill}" stroke="#000"/>'
-    first = top + _CELL_HEIGHT / 2 + 4 - _LETTER * (len(lines) - 1)
-    texts = (_label(left + _CELL_WIDTH / 2, first + 2 * _LETTER * i, line) for i, line in enumerate(lines))
+def _cell(left: float, top: float, wide: float, high: float, lines: tuple[str, ...], fill: str) -> str:
+    box = f'<rect x="{left:g}" y="{top:g}" width="{wide:g}" height="{high:g}" fill="{fill}" stroke="#000"/>'
+    first = top + high / 2 + 4 - _LETTER * (len(lines) - 1)
+    texts = (_label(left + wide / 2, first + 2 * _LETTER * i, line) for i, line in enumerate(lines))
     return box + "".join(texts)
 
 

@@ -204,7 +204,7 @@ def _print_asked(study: Study, dtype_name: str, console: Console) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
-    table.add_row("tile", _tile_words(access, dtype_name))
+    table.add_row("tile", tile_words(access, dtype_name))
     table.add_row("swizzle", swizzle_words(access.tile))
     each = f"{count(access.rule.access_bytes, 'byte')} ({count(access.vector_elements, 'element')}) with each address"
     table.add_row("access", f"{access.op}: {each}, along mode {access.contiguous_mode}")
@@ -215,7 +215,8 @@ def _print_asked(study: Study, dtype_name: str, console: Console) -> None:
     console.print()
 
 
-def _tile_words(access: TileAccess, dtype_name: str) -> str:
+def tile_words(access: TileAccess, dtype_name: str) -> str:
+    """The tile, its bytes and pitch, in one line."""
     num_bytes, pitch = access.tile.inner.cosize * access.element_bytes, access.row_pitch
     has_rows = pitch is not None and access.extents[1 - access.contiguous_mode] > 1
     row = row_word(access)
@@ -237,7 +238,7 @@ def _print_phases(instruction: Instruction, console: Console, rule: SmemOp) -> N
     for header in ("phase", "lanes", "wavefronts", "ideal", "conflict", "who collides"):
         table.add_column(header, justify="right" if header in ("wavefronts", "ideal") else "left")
     for i, phase in enumerate(instruction.phases):
-        who = _who(phase)
+        who = who_collides(phase)
         style = "red" if phase.num_ways > 1 else "green"
         table.add_row(str(i), ranges(phase.lanes), str(phase.num_wavefronts), str(phase.num_ideal_wavefronts),
                       Text(ways(phase.num_ways), style=style), who)
@@ -245,20 +246,27 @@ def _print_phases(instruction: Instruction, console: Console, rule: SmemOp) -> N
     if len(instruction.phases) > 1:
         table.add_row("all", "", *total, "", style="bold")
     console.print(table, highlight=False)
+    for line in phase_remarks(instruction, rule):
+        console.print(line, highlight=False)
+    console.print()
+
+
+def phase_remarks(instruction: Instruction, rule: SmemOp) -> list[str]:
+    """What the phases do not say by themselves."""
+    found = []
     if sum(phase.num_ideal_wavefronts for phase in instruction.phases) > instruction.num_ideal_wavefronts:
-        console.print("ideal for all: lanes share their vectors, so two phases would be one if these did not collide")
+        found.append("ideal for all: lanes share their vectors, so two phases would be one if these did not collide")
     if instruction.num_data_wavefronts != instruction.num_wavefronts:
-        console.print(
+        found.append(
             f"the data stage serves it in {count(instruction.num_data_wavefronts, 'wavefront')}, which is what it costs; "
             "Nsight Compute counts both (sm__sass_l1tex_pipe_lsu_wavefronts_mem_shared and "
-            "l1tex__data_pipe_lsu_wavefronts_mem_shared)",
-            highlight=False,
+            "l1tex__data_pipe_lsu_wavefronts_mem_shared)"
         )
     if rule.is_loop:
-        console.print(_loop_words(instruction), highlight=False)
+        found.append(_loop_words(instruction))
     elif rule.num_passes > 1:
-        console.print(f"each word is served in {rule.num_passes} wavefronts", highlight=False)
-    console.print()
+        found.append(f"each word is served in {rule.num_passes} wavefronts")
+    return found
 
 
 def _loop_words(instruction: Instruction) -> str:
@@ -270,7 +278,8 @@ def _loop_words(instruction: Instruction) -> str:
     )
 
 
-def _who(phase: Phase, most: int = 2) -> str:
+def who_collides(phase: Phase, most: int = 2) -> str:
+    """The worst collisions of a phase, a line each."""
     if phase.num_ways == 1.0:
         return "nobody" if phase.num_turns == 1 else "nobody whom another layout would part"
     worst = sorted(phase.collisions, key=lambda found: -len(found.lanes))
@@ -316,6 +325,17 @@ def _cells(turns: Sequence[int]) -> Text:
 
 
 def _print_mends(study: Study, console: Console) -> None:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, words in mend_rows(study):
+        table.add_row(name, words)
+    console.print(table, highlight=False)
+    console.print()
+
+
+def mend_rows(study: Study) -> tuple[tuple[str, str], ...]:
+    """The whole tile as it is and mended: (what, in words)."""
     over_tile = study.census
     access = study.access
     what = "here" if access.num_tiles == 1 else f"{number(access.num_tiles)} places side by side"
@@ -323,15 +343,10 @@ def _print_mends(study: Study, console: Console) -> None:
     places = f" at {over_tile.num_tiles_with_conflicts} of them" if access.num_tiles > 1 else ""
     state = "free of conflicts" if over_tile.is_free else f"so {number(beyond)} bank conflicts{places}"
     wavefronts = f"{number(over_tile.num_wavefronts)} wavefronts, {number(over_tile.num_ideal_wavefronts)} at best"
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    table.add_row("as it is", f"{what}: {wavefronts}, {state}{_left_out(access)}")
-    table.add_row("smallest swizzle", _swizzle_cell(study))
-    table.add_row("usual formula", _formula_cell(study))
-    table.add_row("padding", _padding_cell(study))
-    console.print(table, highlight=False)
-    console.print()
+    return (
+        ("as it is", f"{what}: {wavefronts}, {state}{_left_out(access)}"), ("smallest swizzle", _swizzle_cell(study)),
+        ("usual formula", _formula_cell(study)), ("padding", _padding_cell(study)),
+    )
 
 
 def _left_out(access: TileAccess) -> str:
@@ -428,7 +443,7 @@ def render_joint(
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
-    table.add_row("tile", _tile_words(access, dtype_name))
+    table.add_row("tile", tile_words(access, dtype_name))
     table.add_row("swizzle", swizzle_words(joint.tile))
     for study in joint.studies:
         table.add_row("access", f"{study.access.op}: {lanes_words(study.access, study.instructions[study.worst])}")
@@ -458,7 +473,7 @@ def _print_costs(studies: Sequence[Study], console: Console) -> None:
         table.add_row(
             study.access.op, str(found.num_wavefronts), str(found.num_ideal_wavefronts),
             Text(ways(found.num_ways), style="red" if found.num_ways > 1 else "green"),
-            number(over_tile.num_wavefronts), number(over_tile.num_ideal_wavefronts), _who(worst, most=1),
+            number(over_tile.num_wavefronts), number(over_tile.num_ideal_wavefronts), who_collides(worst, most=1),
         )
     console.print(table, highlight=False)
     console.print()

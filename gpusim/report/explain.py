@@ -75,6 +75,8 @@ class Explanation:
     """Where the counterfactuals contradict ``bound_by`` of the plain run; empty where they do not."""
     remarks: tuple[str, ...]
     wall_s: float
+    together_cycles: float | None = None
+    """Cycles with all parts free at once, with the stages and the wave tail as they are; None: not simulated."""
 
     @property
     def best(self) -> Counterfactual | None:
@@ -94,6 +96,7 @@ class Explanation:
                 }
                 for item in self.counterfactuals
             ],
+            "together_cycles": self.together_cycles,
             "disagreement": self.disagreement,
             "explain_remarks": list(self.remarks),
             "explain_wall_s": self.wall_s,
@@ -107,7 +110,7 @@ def explain(
     progress: Callable[[str], None] = lambda title: None,
     **simulate_options: Any,
 ) -> Explanation:
-    """Simulate plainly, then again with each of IDEALS free that the launch has something of, and with one more stage.
+    """Simulate plainly, then again with each of IDEALS free that the launch has something of, with all, with one more stage.
 
     The wave tail is computed. The clock is that at which the plain run was simulated, so that cycles can be compared.
     ``progress`` hears the title of each run before it starts; ``simulate_options`` go to
@@ -140,13 +143,15 @@ def explain(
             f"The grid fills {percent(result.waves)} of the slots. Nothing here shows what more CTAs would do (smaller "
             "tiles, parts of k): ask predict."
         )
+    progress("all of it at once")
+    together = simulate(launch, gpu, **fixed, ideals=frozenset(result.ideals)).cycles if result.ideals else None
     progress("one more stage")
     found += _one_more_stage(build, gpu, base, fixed)
     found.append(wave_tail(base, gpu))
     found.sort(key=lambda item: -item.saved_cycles)
     return Explanation(
         result=result, counterfactuals=tuple(found), disagreement=disagreement(result, found), remarks=tuple(remarks),
-        wall_s=time.perf_counter() - began,
+        wall_s=time.perf_counter() - began, together_cycles=together,
     )
 
 
@@ -267,6 +272,10 @@ def render_explanation(explanation: Explanation, console: Console, *, next_comma
         f"Each alone, at the same SM clock; savings do not add up, and below {percent(NOTHING)} count as nothing.",
         highlight=False,
     )
+    if explanation.together_cycles is not None:
+        console.print(
+            f"With all parts free at once {explanation.together_cycles:,.0f} cycles would remain.", highlight=False
+        )
     for remark in explanation.remarks:
         console.print(escape(remark), highlight=False)
     if explanation.disagreement:

@@ -179,7 +179,7 @@ class _Flows:
                 self._of_copy[id(copy)] = len(self._of_copy) + 1
                 flows.append(self._of_copy[id(copy)])
             self._of_flip[id(flip)] = tuple(flows)
-            for ending in _waits_ended_by(flip, waits[flip.cta_idx]):
+            for ending in _waits_ended_by(flip, waits[flip.cta_idx]) if flows else ():
                 self._into.setdefault(ending, tuple(flows))  # a wait is for one phase: the first that completes
 
     def of_copy(self, copy: CopySpan) -> tuple[int, ...]:

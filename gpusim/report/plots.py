@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from gpusim.errors import GpusimError
-from gpusim.report.output import check_output, write_whole
+from gpusim.report.pictures import Picture, check_plot
+from gpusim.report.plots_figure import ink_on, picture_of, settings
+from gpusim.report.words import count, percent
 from gpusim.simulate.result import Result
 from gpusim.simulate.timeline import RoleTimeline, Timeline, WarpState
-
-SUFFIXES = (".png", ".svg")
-"""What a picture's name may end in."""
 
 Window = tuple[float, float]
 """First and last cycle to show."""
@@ -49,15 +47,18 @@ LOOKS: Mapping[WarpState, Look] = {
     WarpState.LSU: Look("load/store unit", "#0072B2", "\\\\\\\\"),
     WarpState.WAIT_MBARRIER: Look("wait: mbarrier", "#E69F00"),
     WarpState.WAIT_CP_ASYNC: Look("wait: cp.async", "#E69F00", WAITS_HATCH),
-    WarpState.WAIT_WGMMA: Look("wait: wgmma", "#56B4E9"),
-    WarpState.WAIT_BULK: Look("wait: bulk store", "#56B4E9", WAITS_HATCH),
-    WarpState.WAIT_BARRIER: Look("wait: barrier", "#CC79A7"),
-    WarpState.WAIT_CLUSTER: Look("wait: cluster", "#CC79A7", WAITS_HATCH),
-    WarpState.WAIT_REGISTERS: Look("wait: registers", "#CC79A7", "...."),
-    WarpState.LONG_SCOREBOARD: Look("wait: global load", "#D55E00"),
-    WarpState.SHORT_SCOREBOARD: Look("wait: shared load", "#F0E442"),
+    WarpState.WAIT_WGMMA: Look("wait: wgmma", "#56B4E9", "xxxx"),
+    WarpState.WAIT_BULK: Look("wait: bulk store", "#56B4E9", "++++"),
+    WarpState.WAIT_BARRIER: Look("wait: barrier", "#CC79A7", "----"),
+    WarpState.WAIT_CLUSTER: Look("wait: cluster", "#CC79A7", "||||"),
+    WarpState.WAIT_REGISTERS: Look("wait: registers", "#CC79A7", "oo"),
+    WarpState.LONG_SCOREBOARD: Look("wait: global load", "#D55E00", WAITS_HATCH),
+    WarpState.SHORT_SCOREBOARD: Look("wait: shared load", "#F0E442", "...."),
 }
 """Every state of a warp."""
+
+NO_WAITS = frozenset({"start", "issue", "tensor"})
+"""Names of the states in which a role does not wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +82,9 @@ class Lane:
 
 
 def plot_timeline(
-    result: Result, path: str | Path, *, sm_idx: int | None = None, window: Window | None = None
-) -> None:
-    """Draw the pipeline of one SM, to PNG or SVG by suffix: copies in flight, tensor core, roles by state.
+    result: Result, path: str | Path | None = None, *, sm_idx: int | None = None, window: Window | None = None
+) -> Picture:
+    """The pipeline of one SM: copies in flight, tensor core, roles by state; written to ``path`` if there is one.
 
     By default the first recorded SM, and a window that starts with its first copy and ends when the ring has been
     filled a few times.
@@ -92,8 +93,7 @@ def plot_timeline(
         GpusimError: another suffix, nowhere to write, or a result without a timeline.
         OSError: the file cannot be written.
     """
-    path = Path(path)
-    check_output(path, flag="plot", suffixes=SUFFIXES)
+    check_plot(path)
     timeline = of_sm(result.timeline, sm_idx)
     if not timeline.roles:
         raise GpusimError("plot: this result has no timeline; simulate with recorded_sms='first'")
@@ -101,7 +101,20 @@ def plot_timeline(
     if not end > start:
         raise GpusimError(f"plot: the window is {start:g} to {end:g} cycles, wants a later end")
     lanes = lanes_of(timeline, (start, end))
-    write_whole(path, _draw(result, timeline, lanes, (start, end), path.suffix.lower()[1:]))
+    return picture_of(_draw(result, timeline, lanes, (start, end)), _alt(result, timeline, (start, end)), path)
+
+
+def _alt(result: Result, timeline: Timeline, window: Window) -> str:
+    first_cta = min((item.cta_idx for item in timeline.copies), default=0)
+    num_stages = len({(item.buffer, item.stage) for item in timeline.copies if item.cta_idx == first_cta})
+    found = [f"Timeline of {result.kernel} on one SM of {result.gpu}, cycles {window[0]:,.0f} to {window[1]:,.0f}"]
+    found += [f"copies into {count(num_stages, 'stage')} of shared memory"] if num_stages else []
+    for role, shares in result.states.items():
+        waits = {name: share for name, share in shares.items() if name not in NO_WAITS}
+        most = max(waits, key=lambda name: waits[name], default="")
+        if most and waits[most] > 0.0:
+            found.append(f"{role} spends most of its waiting, {percent(waits[most])} of its life, in {most}")
+    return "; ".join(found) + "."
 
 
 def of_sm(timeline: Timeline, sm_idx: int | None) -> Timeline:
@@ -114,6 +127,7 @@ def of_sm(timeline: Timeline, sm_idx: int | None) -> Timeline:
         mmas=[item for item in timeline.mmas if item.sm_idx == sm_idx],
         flips=[item for item in timeline.flips if item.sm_idx == sm_idx],
         skips=list(timeline.skips),
+        reads=[item for item in timeline.reads if item.sm_idx == sm_idx],
     )
 
 
@@ -186,19 +200,18 @@ def _states(role: RoleTimeline) -> list[Bar]:
     return [Bar(start, end, LOOKS[state]) for state, start, end in role.states]
 
 
-LANE_INCHES = 0.30
+LANE_INCHES, PLOT_INCHES, LETTER_INCHES = 0.30, 9.0, 0.062
 GAP = 0.45
 """Space between groups of lanes, in lanes."""
 
 
-def _draw(result: Result, timeline: Timeline, lanes: Sequence[Lane], window: Window, kind: str) -> bytes:
-    import matplotlib as mpl
+def _draw(result: Result, timeline: Timeline, lanes: Sequence[Lane], window: Window) -> Any:
     from matplotlib.figure import Figure
 
     positions = _positions(lanes)
     height = (positions[-1] + 1.0) * LANE_INCHES + 1.9
-    with mpl.rc_context({"svg.hashsalt": "gpusim", "hatch.linewidth": 0.6, "font.size": 9}):
-        figure = Figure(figsize=(12.0, height), layout="constrained")
+    with settings():
+        figure = Figure(figsize=(10.5, height), layout="constrained")
         axes = figure.subplots()
         seen: dict[str, Look] = {}
         for lane, position in zip(lanes, positions, strict=True):
@@ -213,10 +226,7 @@ def _draw(result: Result, timeline: Timeline, lanes: Sequence[Lane], window: Win
                 _label_skip(axes, skip.what, (start, end), window, positions[-1])
         _decorate(axes, result, lanes, positions, window, shown=ctas_shown(timeline, window))
         _add_legend(figure, seen, bool(timeline.flips))
-        content = BytesIO()
-        metadata = {"Date": None} if kind == "svg" else None
-        figure.savefig(content, format=kind, dpi=150, metadata=metadata)
-    return content.getvalue()
+    return figure
 
 
 def _positions(lanes: Sequence[Lane]) -> list[float]:
@@ -248,6 +258,19 @@ def _draw_lane(axes: Any, lane: Lane, position: float, window: Window, seen: dic
             zorder=2,
         )
         seen[look.label] = look
+        if lane.slot is None and look is not MMA:
+            _name_widest(axes, look, spans, position, window)
+
+
+def _name_widest(axes: Any, look: Look, spans: Sequence[tuple[float, float]], position: float, window: Window) -> None:
+    """Write a state's name into its widest bar, where it has room."""
+    left, width = max(spans, key=lambda span: span[1])
+    if width / (window[1] - window[0]) * PLOT_INCHES > LETTER_INCHES * len(look.label) + 0.1:
+        axes.text(
+            left + width / 2, position, look.label, ha="center", va="center", fontsize=7, zorder=3,
+            color="black" if look.hatch else ink_on(look.colour),
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0} if look.hatch else None,
+        )  # fmt: skip
 
 
 def _mark_flip(axes: Any, lanes: Sequence[Lane], positions: Sequence[float], timeline: Timeline, flip: Any) -> None:
@@ -310,4 +333,4 @@ def _add_legend(figure: Any, seen: Mapping[str, Look], has_flips: bool) -> None:
     if has_flips:
         label = "mbarrier phase flips"
         handles.append(Line2D([], [], color="black", marker="<", linestyle="", markersize=4.5, label=label))
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(7, len(handles)), frameon=False, fontsize=8)
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)), frameon=False, fontsize=8)

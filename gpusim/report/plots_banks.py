@@ -4,48 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from gpusim.layout.int_tuple import show
 from gpusim.report.banks import TURNS, swizzle_words, ways
-from gpusim.report.output import check_output, write_whole
+from gpusim.report.pictures import Picture, check_plot
+from gpusim.report.plots_figure import ORANGE, PURPLE, SKY, YELLOW, picture_of, settings
 from gpusim.report.words import count
 from gpusim.workload.bank_mends import JointStudy, Mend, Study
 from gpusim.workload.banks import NUM_BANKS, Instruction, analyze
 
-SUFFIXES = (".png", ".svg")
-"""What a picture's name may end in."""
+WIDEST = 62
+"""Letters of a line over a panel."""
+
+PHASES = (SKY, ORANGE, PURPLE, YELLOW)
+"""Colours of the phases' bands, in turn."""
 
 _FREE, _CONFLICTS = "#009E73", ("#F0E442", "#E69F00", "#D55E00", "#A02000")
 """Okabe and Ito's colours: green is served at once; then by how many wavefronts a lane waits (1, 2-3, 4-7, more)."""
 
 
-def plot_banks(study: Study, path: str | Path) -> None:
-    """Draw which bank serves which lane in which wavefront, beside the same mended, to PNG or SVG by suffix.
+def plot_banks(study: Study, path: str | Path | None = None) -> Picture:
+    """Which bank serves which lane in which wavefront, beside the same mended; written to ``path`` if there is one.
 
     Raises:
         GpusimError: another suffix, or nowhere to write.
         OSError: the file cannot be written.
     """
-    _plot([study], best_mend(study), path)
+    return _plot([study], best_mend(study), path)
 
 
-def plot_joint(joint: JointStudy, path: str | Path) -> None:
+def plot_joint(joint: JointStudy, path: str | Path | None = None) -> Picture:
     """As ``plot_banks``, for several accesses to one tile: a row each, beside it under the one placement for all.
 
     Raises:
         GpusimError: another suffix, or nowhere to write.
         OSError: the file cannot be written.
     """
-    _plot(joint.studies, joint.mend, path)
+    return _plot(joint.studies, joint.mend, path)
 
 
-def _plot(studies: Sequence[Study], mend: Mend | None, path: str | Path) -> None:
-    path = Path(path)
-    check_output(path, flag="plot", suffixes=SUFFIXES)
-    rows = []
+def _plot(studies: Sequence[Study], mend: Mend | None, path: str | Path | None) -> Picture:
+    check_plot(path)
+    rows, said = [], []
     for study in studies:
         here, name = study.instructions[study.worst], f"{study.access.op}, " if len(studies) > 1 else ""
         panels = [(_title(f"{name}as it is", study.access.tile, here), here)]
@@ -53,7 +56,11 @@ def _plot(studies: Sequence[Study], mend: Mend | None, path: str | Path) -> None
             mended = analyze(replace(study.access, tile=mend.tile))[study.worst]
             panels.append((_title(f"{name}mended", mend.tile, mended), mended))
         rows.append(panels)
-    write_whole(path, _draw(" and ".join(study.access.op for study in studies), rows, path.suffix.lower()[1:]))
+        words = [f"{study.access.op} takes {count(here.num_wavefronts, 'wavefront')} ({ways(here.num_ways)})"]
+        words += [f"mended {panels[1][1].num_wavefronts} ({ways(panels[1][1].num_ways)})"] if mend is not None else []
+        said.append(f"{', '.join(words)}, at best {here.num_ideal_wavefronts}")
+    alt = f"Lanes by banks: {'; '.join(said)}."
+    return picture_of(_draw(" and ".join(study.access.op for study in studies), rows), alt, path, dpi=120)
 
 
 def best_mend(study: Study) -> Mend | None:
@@ -66,24 +73,25 @@ def best_mend(study: Study) -> Mend | None:
 
 def _title(what: str, tile: Any, found: Instruction) -> str:
     cost = f"{count(found.num_wavefronts, 'wavefront')}, {found.num_ideal_wavefronts} at best: {ways(found.num_ways)}"
-    return f"{what}: {cost}\nlayout {tile.inner}\nswizzle {swizzle_words(tile)}"
+    lines = (f"{what}: {cost}", f"layout {tile.inner}", f"swizzle {swizzle_words(tile)}")
+    return "\n".join(fill(line, WIDEST) for line in lines)
 
 
-def _draw(op: str, rows: Sequence[Sequence[tuple[str, Instruction]]], suffix: str) -> bytes:
-    from matplotlib import rc_context
+def _draw(op: str, rows: Sequence[Sequence[tuple[str, Instruction]]]) -> Any:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.6 * len(rows[0]), 8.2 * len(rows)), layout="constrained")
-    areas = figure.subplots(len(rows), len(rows[0]), squeeze=False)
-    for panels, axes in zip(rows, areas, strict=True):
-        for (title, found), area in zip(panels, axes, strict=True):
-            _draw_panel(area, title, found)
-    figure.suptitle(f"{op}: the wavefront of its phase in which a bank serves a lane", fontsize=11)
-    written = BytesIO()
-    metadata = {"Date": None} if suffix == "svg" else {"Software": None}
-    with rc_context({"svg.hashsalt": "gpusim", "svg.fonttype": "none"}):
-        figure.savefig(written, format=suffix, dpi=120, metadata=metadata)
-    return written.getvalue()
+    with settings():
+        figure = Figure(figsize=(5.6 * len(rows[0]), 7.4 * len(rows)), layout="constrained")
+        areas = figure.subplots(len(rows), len(rows[0]), squeeze=False)
+        for panels, axes in zip(rows, areas, strict=True):
+            for (title, found), area in zip(panels, axes, strict=True):
+                _draw_panel(area, title, found)
+        most = max(int(found.turns.max()) for panels in rows for _, found in panels)
+        letters = f" ({TURNS[10]} is the 10th, {TURNS[11]} the 11th, ...)" if most > 9 else ""
+        figure.suptitle(
+            f"{op}: the wavefront of its phase in which a bank serves a lane{letters}", fontsize=10, fontweight="bold"
+        )
+    return figure
 
 
 def _draw_panel(axes: Any, title: str, found: Instruction) -> None:
@@ -103,9 +111,14 @@ def _draw_panel(axes: Any, title: str, found: Instruction) -> None:
     axes.add_collection(PatchCollection(cells, facecolor=colors, edgecolor="#DDDDDD", linewidth=0.4))
     start = 0
     for i, phase in enumerate(found.phases):
-        axes.plot([0, NUM_BANKS], [start, start], color="#000000", linewidth=1.2)
-        label = f"phase {i}\n{count(phase.num_wavefronts, 'wavefront')}"
-        axes.text(NUM_BANKS + 0.4, start + len(phase.lanes) / 2, label, va="center", fontsize=8)
+        axes.plot([0, NUM_BANKS + 1.2], [start, start], color="#000000", linewidth=1.2, clip_on=False)
+        axes.add_patch(Rectangle(
+            (NUM_BANKS + 0.2, start), 1.0, len(phase.lanes), facecolor=PHASES[i % len(PHASES)], linewidth=0, clip_on=False
+        ))  # fmt: skip
+        label = f"phase {i}: {count(phase.num_wavefronts, 'wavefront')}"
+        axes.text(
+            NUM_BANKS + 1.6, start + len(phase.lanes) / 2, label, va="center", ha="left", fontsize=8, rotation=270
+        )
         start += len(phase.lanes)
     axes.set(xlim=(0, NUM_BANKS), ylim=(len(rows), 0), xlabel="bank (4 bytes)")
     axes.set_xticks([bank + 0.5 for bank in range(0, NUM_BANKS, 4)], [str(bank) for bank in range(0, NUM_BANKS, 4)])

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from pathlib import Path
+from typing import Any
 
-from gpusim.report.output import check_output, write_whole
-from gpusim.report.words import flag
+from gpusim.report.pictures import Picture, check_plot
+from gpusim.report.plots_figure import picture_of, settings
+from gpusim.report.words import count, flag
 from gpusim.sweep import Entry, Sweep
 
-SUFFIXES = (".png", ".svg")
-"""What a picture's name may end in."""
 
-
-def plot_sweep(sweep: Sweep, path: str | Path, *, over: str = "") -> None:
-    """Draw every time over the option ``over`` (default: the one with most values), the best of each value as a line.
+def plot_sweep(sweep: Sweep, path: str | Path | None = None, *, over: str = "") -> Picture:
+    """Every time over the option ``over`` (default: the one with most values), the best of each value as a line.
 
     Raises:
         GpusimError: another suffix, or nowhere to write.
         OSError: the file cannot be written.
     """
-    path = Path(path)
-    check_output(path, flag="plot", suffixes=SUFFIXES)
-    write_whole(path, _draw(sweep, over or most_varied(sweep), path.suffix.lower()[1:]))
+    check_plot(path)
+    over = over or most_varied(sweep)
+    timed = sorted((entry for entry in sweep.entries if entry.result is not None), key=lambda entry: entry.time_us)
+    alt = f"Time in us of {count(len(timed), 'configuration')} of {sweep.kernel} on {sweep.gpu}"
+    alt += f" over {flag(over)}" if over else ""
+    if timed:
+        best, worst = timed[0], timed[-1]
+        where = f" at {flag(over)} {best.choice.options.get(over)}" if over else ""
+        alt += f": from {best.time_us:,.1f} us{where} to {worst.time_us:,.1f} us"
+    with settings():
+        return picture_of(_draw(sweep, over), f"{alt}.", path, dpi=120)
 
 
 def most_varied(sweep: Sweep) -> str:
@@ -31,8 +37,7 @@ def most_varied(sweep: Sweep) -> str:
     return max(sweep.choices.varied, key=lambda name: len({str(of[name]) for of in options}), default="")
 
 
-def _draw(sweep: Sweep, over: str, suffix: str) -> bytes:
-    from matplotlib import rc_context
+def _draw(sweep: Sweep, over: str) -> Any:
     from matplotlib.figure import Figure
 
     timed = [entry for entry in sweep.entries if entry.result is not None]
@@ -61,8 +66,4 @@ def _draw(sweep: Sweep, over: str, suffix: str) -> bytes:
     axes.set_title(f"{sweep.kernel} on {sweep.gpu}", fontsize=10)
     if timed:
         axes.legend(fontsize=8)
-    written = BytesIO()
-    metadata = {"Date": None} if suffix == "svg" else {"Software": None}
-    with rc_context({"svg.hashsalt": "gpusim", "svg.fonttype": "none"}):
-        figure.savefig(written, format=suffix, dpi=120, metadata=metadata)
-    return written.getvalue()
+    return figure

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from gpusim.errors import GpusimError
 from gpusim.evidence.validate import Judgement
 from gpusim.evidence.whole import CYCLES
-from gpusim.report.output import check_output, write_whole
-
-SUFFIXES = (".png", ".svg")
-"""What a picture's name may end in."""
+from gpusim.report.pictures import Picture, check_plot
+from gpusim.report.plots_figure import picture_of, settings
+from gpusim.report.words import count
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe's and Ito's, which a colour-blind reader tells apart."""
@@ -24,30 +23,36 @@ BANDS_PCT = (5.0, 10.0, 20.0)
 GREYS = ("#C8C8C8", "#DEDEDE", "#EFEFEF")
 
 
-def plot_validation(found: Sequence[Judgement], path: str | Path, *, gpu: str, name: str = CYCLES) -> None:
-    """Draw the predicted ``name`` of whole kernels over the measured one, both axes logarithmic, to PNG or SVG by suffix.
+def plot_validation(
+    found: Sequence[Judgement], path: str | Path | None = None, *, gpu: str, name: str = CYCLES
+) -> Picture:
+    """The predicted ``name`` of whole kernels over the measured one, both axes logarithmic; written to ``path`` if given.
 
     Raises:
         GpusimError: another suffix, nowhere to write, or no row of a whole kernel has that number.
         OSError: the file cannot be written.
     """
-    path = Path(path)
-    check_output(path, flag="plot", suffixes=SUFFIXES)
+    check_plot(path)
     by_family: dict[str, list[tuple[float, float]]] = {}
     for item in found:
         if item.is_whole and item.name == name and min(item.measured, item.predicted) > 0.0:
             by_family.setdefault(item.family or item.kernel, []).append((item.measured, item.predicted))
     if not by_family:
         raise GpusimError(f"plot: no row of a whole kernel has {name}; judge tier 6, of kernels such as transpose")
-    write_whole(path, _draw(by_family, gpu, name, path.suffix.lower()[1:]))
+    errors = [abs(said / was - 1.0) for of in by_family.values() for was, said in of]
+    alt = (
+        f"Predicted over measured {name} of {len(errors)} rows of {count(len(by_family), 'family', 'families')} of whole "
+        f"kernels on {gpu}: mean error {sum(errors) / len(errors):.1%}, worst {max(errors):.1%}."
+    )
+    with settings():
+        return picture_of(_draw(by_family, gpu, name), alt, path)
 
 
-def _draw(by_family: dict[str, list[tuple[float, float]]], gpu: str, name: str, suffix: str) -> bytes:
-    from matplotlib import rc_context
+def _draw(by_family: dict[str, list[tuple[float, float]]], gpu: str, name: str) -> Any:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10.5, 7.0), layout="constrained")
-    axes = figure.subplots()
+    figure = Figure(figsize=(9.6, 7.4), layout="constrained")
+    axes, errors = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
     points = [point for of in by_family.values() for point in of]
     low, high = min(map(min, points)) / 1.5, max(map(max, points)) * 1.5
     for band, grey in reversed(list(zip(BANDS_PCT, GREYS, strict=True))):
@@ -56,25 +61,28 @@ def _draw(by_family: dict[str, list[tuple[float, float]]], gpu: str, name: str, 
             [low, high], [low * (1 - share), high * (1 - share)], [low * (1 + share), high * (1 + share)], color=grey,
             linewidth=0, zorder=1, label=f"within {band:g} %",
         )
+        errors.axhspan(-band, band, color=grey, linewidth=0, zorder=1)
     axes.plot([low, high], [low, high], color="#404040", linewidth=0.8, zorder=2)
+    errors.axhline(0.0, color="#404040", linewidth=0.8, zorder=2)
     for idx, (family, of) in enumerate(sorted(by_family.items())):
         measured, predicted = zip(*of, strict=True)
         mean = sum(abs(said / was - 1.0) for was, said in of) / len(of)
-        axes.scatter(
-            measured, predicted, s=22, zorder=3, color=COLOURS[idx % len(COLOURS)], marker=MARKERS[idx % len(MARKERS)],
-            linewidths=0.4, edgecolors="white", label=f"{family}: {len(of)} rows, {mean:.1%}",
-        )
+        look: dict[str, Any] = {
+            "s": 22, "zorder": 3, "color": COLOURS[idx % len(COLOURS)], "marker": MARKERS[idx % len(MARKERS)],
+            "linewidths": 0.4, "edgecolors": "white",
+        }  # fmt: skip
+        axes.scatter(measured, predicted, label=f"{family}: {len(of)} rows, {mean:.1%}", **look)
+        errors.scatter(measured, [100.0 * (said / was - 1.0) for was, said in of], **look)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(low, high)
     axes.set_ylim(low, high)
-    axes.set_aspect("equal")
-    axes.set_xlabel(f"measured: {name}")
-    axes.set_ylabel("predicted")
-    axes.set_title(f"Whole kernels on {gpu}: {len(points)} rows, mean error by family", fontsize=10, loc="left")
+    unit = " (cycles)" if "cycles" in name else ""
+    axes.set_ylabel(f"predicted{unit}")
+    errors.set_ylabel("error: predicted over measured, less 1 (%)")
+    errors.set_xlabel(f"measured: {name}{unit}")
+    axes.set_title(
+        f"Whole kernels on {gpu}: {len(points)} rows, mean error by family", fontsize=10, loc="left", fontweight="bold"
+    )
     figure.legend(loc="outside right center", fontsize=8, frameon=False)
-    written = BytesIO()
-    metadata = {"Date": None} if suffix == "svg" else {"Software": None}
-    with rc_context({"svg.hashsalt": "gpusim", "svg.fonttype": "none"}):
-        figure.savefig(written, format=suffix, dpi=130, metadata=metadata)
-    return written.getvalue()
+    return figure

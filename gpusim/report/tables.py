@@ -138,7 +138,8 @@ def _table(title: str, *columns: str, left: int = 1) -> Table:
     return table
 
 
-def _print_headline(result: Result, console: Console, expected: Expected | None) -> None:
+def headline_rows(result: Result, expected: Expected | None) -> list[tuple[str, str]]:
+    """What a prediction says first: (what, in words)."""
     held = result.occupancy
     seconds = result.time_us * 1e-6
     rows = [
@@ -193,8 +194,12 @@ def _print_headline(result: Result, console: Console, expected: Expected | None)
         ("Power", _power(result)),
         ("Simulated", _skipping(result)),
     ]
+    return rows
+
+
+def _print_headline(result: Result, console: Console, expected: Expected | None) -> None:
     console.print(f"[bold]{escape(result.kernel)}[/] on [bold]{escape(result.gpu)}[/]")
-    console.print(_facts(rows))
+    console.print(_facts(headline_rows(result, expected)))
     console.print()
 
 

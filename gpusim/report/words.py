@@ -26,9 +26,12 @@ UNITS: tuple[tuple[str, str], ...] = (
     ("_gb_per_s", "GB/s"),
     ("_per_cycle", "per cycle"),
     ("_per_thread", "per thread"),
+    ("_flops_per_byte", "FLOP/B"),
     ("_tflops", "TFLOP/s"),
     ("_cycles", "cycles"),
     ("_bytes", "bytes"),
+    ("_kib", "KiB"),
+    ("_mib", "MiB"),
     ("_wavefronts", "wavefronts"),
     ("_sectors", "sectors"),
     ("_fraction", "fraction"),
@@ -49,6 +52,28 @@ def unit_of(parameter: str) -> str:
     """
     name = f"_{parameter.split('.')[1]}"
     return next((unit for ending, unit in UNITS if name.endswith(ending)), "")
+
+
+CAPITALS: Mapping[str, str] = {
+    "ctas": "CTAs", "cta": "CTA", "sms": "SMs", "sm": "SM", "l1": "L1", "l2": "L2", "hbm": "HBM", "dram": "DRAM",
+    "tma": "TMA",
+}
+"""Words that are written in capitals."""
+
+
+def with_unit(name: str) -> str:
+    """A quantity as an axis names it: words, and the unit that its last word is.
+
+    >>> with_unit("time_us"), with_unit("stages"), with_unit("smem_bytes"), with_unit("cycles"), with_unit("num_ctas")
+    ('time (us)', 'stages', 'smem (bytes)', 'cycles', 'number of CTAs')
+    """
+    if "__" in name:  # a metric of Nsight Compute's
+        return name
+    ending, unit = next(((ending, unit) for ending, unit in UNITS if f"_{name}".endswith(ending)), ("", ""))
+    words = f"_{name}".removesuffix(ending).strip("_")
+    words = f"number of {words[4:]}" if words.startswith("num_") else words
+    words = " ".join(CAPITALS.get(word, word) for word in words.replace("_", " ").split())
+    return f"{words} ({unit})" if words and unit else words or unit
 
 
 def number(value: Any) -> str:

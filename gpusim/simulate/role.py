@@ -15,7 +15,7 @@ from gpusim.machine.component import MemoryRequest
 from gpusim.simulate.cta import Cta, Stage
 from gpusim.simulate.laggard import Laggard
 from gpusim.simulate.loops import Loop, TileLoop
-from gpusim.simulate.timeline import RoleTimeline, WarpState
+from gpusim.simulate.timeline import ReadSpan, RoleTimeline, WarpState
 from gpusim.units import SECTOR_BYTES, WARPGROUP_THREADS, WAVEFRONT_BYTES
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
@@ -184,6 +184,13 @@ class Role:
     def update_count(self) -> None:
         """How many times an op counts, after a weight has changed."""
         self.count = self.cta.weight * self.turn_weight * self.iteration_weight
+
+    def record_read(self, buffer: str, stage: int, start: float, end: float) -> None:
+        """Note for the timeline that this role reads a stage of shared memory."""
+        offset = self.engine.offset_cycles
+        self.engine.timeline.reads.append(
+            ReadSpan(self.cta.idx, self.sm.idx, self.spec.name, buffer, stage, start + offset, end + offset)
+        )
 
     def spend(self, state: WarpState, until: float) -> None:
         """Be in ``state`` from the cursor to ``until``."""

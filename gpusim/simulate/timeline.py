@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpusim.machine.sm.mbarrier import Mbarrier
 
 
 class WarpState(IntEnum):
@@ -68,6 +72,19 @@ class CopySpan:
 
 
 @dataclass(slots=True)
+class ReadSpan:
+    """One op that reads a stage of shared memory: wgmma from the first operand on, loads and ldmatrix."""
+
+    cta_idx: int
+    sm_idx: int
+    role: str
+    buffer: str
+    stage: int
+    start_cycle: float
+    end_cycle: float
+
+
+@dataclass(slots=True)
 class MmaSpan:
     """One batch in a tensor core's pipe."""
 
@@ -88,6 +105,8 @@ class PhaseFlip:
     barrier: str
     stage: int
     cycle: float
+    parity: int = 0
+    """Of the phase that completed: what ``try_wait.parity`` asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +127,10 @@ class Timeline:
     mmas: list[MmaSpan] = field(default_factory=list)
     flips: list[PhaseFlip] = field(default_factory=list)
     skips: list[Skip] = field(default_factory=list)
+    reads: list[ReadSpan] = field(default_factory=list)
+
+    def record_flip(self, barrier: Mbarrier, cta_idx: int, sm_idx: int, offset_cycles: float) -> None:
+        """Note that ``barrier`` has completed a phase just now."""
+        self.flips.append(PhaseFlip(
+            cta_idx, sm_idx, barrier.name, barrier.stage, barrier.completed_at + offset_cycles, barrier.parity ^ 1
+        ))  # fmt: skip

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "machine": {"errors", "units"},
     "simulate": {"errors", "units", "workload", "machine"},
 }
-"""Which rooms a room may use, itself aside; ``report``, ``evidence`` and ``cli`` come after these."""
+"""Which rooms a room may use, itself aside; ``report``, ``evidence``, ``lessons`` and ``cli`` come after these."""
 
 LIVES_IN = {
     "simpy": ("machine/", "simulate/"),
@@ -42,6 +42,9 @@ LIVES_IN = {
     "pycuda": ("evidence/measure.py",),
     "torch": ("evidence/frameworks.py",),
     "triton": ("evidence/frameworks.py",),
+    "starlette": ("explore/app.py",),
+    "uvicorn": ("explore/app.py",),
+    "jinja2": ("explore/pages.py",),
 }
 """Where each of these may be imported."""
 
@@ -155,6 +158,17 @@ def test_nobody_imports_the_command_line() -> None:
         for path in MODULES
         if "cli" in rooms(path) and relative(path) != "__main__.py" and not relative(path).startswith("cli/")
     ]
+    assert wrong == []
+
+
+def test_nobody_imports_the_lessons() -> None:
+    wrong = [relative(path) for path in MODULES if "lessons" in rooms(path) and not relative(path).startswith("lessons/")]
+    assert wrong == []
+
+
+def test_only_the_command_line_imports_the_explorer() -> None:
+    users = [relative(path) for path in MODULES if "explore" in rooms(path)]
+    wrong = [user for user in users if not user.startswith(("cli/", "explore/"))]
     assert wrong == []
 
 

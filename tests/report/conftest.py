@@ -15,6 +15,7 @@ from gpusim.simulate.timeline import (
     CopySpan,
     MmaSpan,
     PhaseFlip,
+    ReadSpan,
     RoleTimeline,
     Skip,
     Span,
@@ -46,10 +47,13 @@ def pipeline() -> Timeline:
         landed = at_producer + COPY_CYCLES
         for buffer in "AB":
             timeline.copies.append(CopySpan(0, 0, buffer, stage, buffer, at_producer, landed, 16384.0, "full"))
-        timeline.flips.append(PhaseFlip(0, 0, "full", stage, landed))
+        timeline.flips.append(PhaseFlip(0, 0, "full", stage, landed, step // STAGES % 2))
         if landed + WAKE > at_consumer:
             consumer.states.append((WarpState.WAIT_MBARRIER, at_consumer, landed + WAKE))
             at_consumer = landed + WAKE
+        timeline.reads += [
+            ReadSpan(0, 0, "consumer0", buffer, stage, at_consumer, at_consumer + MATH_CYCLES) for buffer in "AB"
+        ]
         timeline.mmas.append(MmaSpan(0, 0, "consumer0", at_consumer, at_consumer + MATH_CYCLES, 4))
         consumer.states.append((WarpState.TENSOR, at_consumer, at_consumer + 100.0))
         consumer.states.append((WarpState.WAIT_WGMMA, at_consumer + 100.0, at_consumer + MATH_CYCLES))

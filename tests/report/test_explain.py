@@ -12,6 +12,7 @@ from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import load_gpu
 from gpusim.report.explain import (
+    NOTHING,
     Counterfactual,
     Explanation,
     disagreement,
@@ -114,6 +115,16 @@ def test_what_the_kernel_has_one_more_stage_and_the_tail_are_tried(conflicting: 
     savings = [item.saved_cycles for item in conflicting.counterfactuals]
     assert savings == sorted(savings, reverse=True)
     assert min(savings) >= 0.0
+
+
+def test_with_all_parts_free_no_more_remains_than_with_any_alone(conflicting: Explanation) -> None:
+    together = conflicting.together_cycles
+    assert together is not None
+    parts = [item.cycles for item in conflicting.counterfactuals if item.name in IDEALS and item.cycles is not None]
+    assert together <= min(parts) * (1.0 + NOTHING)
+    assert together < conflicting.result.cycles
+    assert f"With all parts free at once {together:,.0f} cycles would remain." in shown(conflicting)
+    assert conflicting.as_dict()["together_cycles"] == together
 
 
 def test_conflicts_that_cost_are_counted(conflicting: Explanation) -> None:

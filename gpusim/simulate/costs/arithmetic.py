@@ -77,6 +77,8 @@ def wgmma(role: Role, op: ops.Wgmma) -> Pause:
             stage.read_until = end
     if role.record is not None:
         record_mma(role, begin, free_at, op.num_issues * role.num_warpgroups)
+        for buffer, stage_idx in cost.reads:
+            role.record_read(buffer, stage_idx, begin, end)
     if end > role.wgmma_open:
         role.wgmma_open = end
         if end > core.wgmma_until:

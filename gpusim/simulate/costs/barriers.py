@@ -14,6 +14,7 @@ from gpusim.workload import ops
 
 if TYPE_CHECKING:
     from gpusim.machine.sm.mbarrier import Mbarrier, MbarrierSpec
+    from gpusim.simulate.cta import Cta
 
 
 def mbarrier(role: Role, name: str, stage: int) -> Mbarrier:
@@ -35,17 +36,29 @@ def mbarrier_arrive(role: Role, op: ops.MbarrierArrive) -> Pause:
     role.meet()
     rank = op.cta_rank
     if rank is None or rank == role.cta.rank:
-        barrier = role.cta.mbarrier(op.barrier, op.stage)
+        barrier, cta = role.cta.mbarrier(op.barrier, op.stage), role.cta
+        phase = barrier.num_phases
         barrier.arrive(op.count, issue_arrival(role, max(1, min(op.count // WARP_SIZE, role.num_warps))))
     else:
         dsmem = role.sm.dsmem
         if dsmem is None:
             raise lacks(role, "distributed shared memory", "9.0")
-        barrier = peer(role, rank).mbarrier(op.barrier, op.stage)
+        cta = peer(role, rank)
+        barrier = cta.mbarrier(op.barrier, op.stage)
+        phase = barrier.num_phases
         issue_arrival(role)
         role.arrives_far_at = role.t + dsmem.one_way(is_pair=is_pair(role))
         barrier.arrive(op.count, role.arrives_far_at)
+    if barrier.num_phases != phase:
+        record_flip(role, cta, barrier)
     return None
+
+
+def record_flip(role: Role, cta: Cta, barrier: Mbarrier) -> None:
+    """Note for the timeline that ``barrier`` of ``cta`` has completed a phase."""
+    engine = role.engine
+    if cta.sm.idx in engine.recorded_sms:
+        engine.timeline.record_flip(barrier, cta.idx, cta.sm.idx, engine.offset_cycles)
 
 
 def issue_arrival(role: Role, num_warps: int = 1) -> float:
@@ -65,7 +78,10 @@ def arrive_expect_tx(role: Role, op: ops.MbarrierArriveExpectTx) -> Pause:
     barrier = role.cta.mbarrier(op.barrier, op.stage)
     barrier.tx_bytes += op.num_bytes
     barrier.announced_bytes += op.num_bytes
+    phase = barrier.num_phases
     barrier.arrive(1, issue_arrival(role))
+    if barrier.num_phases != phase:
+        record_flip(role, role.cta, barrier)
     return None
 
 

@@ -9,6 +9,7 @@ from gpusim.errors import LaunchError
 from gpusim.machine.component import MemoryRequest
 from gpusim.machine.memory.smem import COMMIT_WAVEFRONTS
 from gpusim.machine.timing import EPSILON_BYTES
+from gpusim.simulate.costs.barriers import record_flip
 from gpusim.simulate.cta import Stage
 from gpusim.simulate.role import AsyncGroup, Pause, Resume, Role, lacks
 from gpusim.simulate.timeline import CopySpan, WarpState
@@ -341,10 +342,17 @@ def cp_mbarrier(role: Role, op: ops.CpAsyncMbarrierArrive) -> Pause:
     barrier = role.cta.mbarrier(op.barrier, op.stage)
     group = role.cp_open
     num_threads = role.spec.num_threads
+
+    def arrive(cycle: float) -> None:
+        phase = barrier.num_phases
+        barrier.arrive(num_threads, cycle)
+        if barrier.num_phases != phase:
+            record_flip(role, role.cta, barrier)
+
     if group.num_pending:
-        group.on_complete.append(lambda cycle: barrier.arrive(num_threads, cycle))
+        group.on_complete.append(arrive)
     else:
-        barrier.arrive(num_threads, max(role.t, group.ready_at))
+        arrive(max(role.t, group.ready_at))
     role.cp_open = AsyncGroup(group)
     return None
 

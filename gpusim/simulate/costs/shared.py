@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusim.simulate.costs.barriers import record_flip
 from gpusim.simulate.costs.memory import ask_again, until_stored
 from gpusim.simulate.role import Pause, Role, is_pair, lacks, peer
 from gpusim.simulate.timeline import WarpState
@@ -46,6 +47,8 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
     if stage is not None:
         until = ready - smem.spec.load_latency_cycles
         stage.read(at, until, "" if stage.is_full(at) else role.who())
+        if role.record is not None:
+            role.record_read(op.buffer, op.stage, at, until)
     token = ops.Token(is_long=False)
     token.ready_cycle = ready
     return token
@@ -140,9 +143,13 @@ def st_async(role: Role, op: ops.StAsync) -> Pause:
     dsmem = role.sm.dsmem
     if dsmem is None:
         raise lacks(role, "distributed shared memory", "9.0")
-    barrier = peer(role, op.cta_rank).mbarrier(op.barrier, op.stage)
+    cta = peer(role, op.cta_rank)
+    barrier = cta.mbarrier(op.barrier, op.stage)
+    phase = barrier.num_phases
     role.issue(1)
     arrived = dsmem.write(op.num_bytes, at_cycle=role.t, weight=role.count, is_pair=is_pair(role))
     role.arrives_far_at = arrived
     barrier.complete_tx(op.num_bytes, arrived)
+    if barrier.num_phases != phase:
+        record_flip(role, cta, barrier)
     return None

@@ -10,7 +10,7 @@ from gpusim.simulate.costs.memory import Stored
 from gpusim.simulate.cta import Cta, Stage
 from gpusim.simulate.op_costs import TmaCost
 from gpusim.simulate.role import ISSUE, AsyncGroup, Pause, Role, lacks, peer
-from gpusim.simulate.timeline import CopySpan, PhaseFlip, WarpState
+from gpusim.simulate.timeline import CopySpan, WarpState
 from gpusim.units import SECTOR_BYTES
 from gpusim.workload import ops
 
@@ -200,9 +200,7 @@ class TmaArrived:
                 )
             )
             if barrier.num_phases != phase:
-                engine.timeline.flips.append(
-                    PhaseFlip(cta.idx, cta.sm.idx, copy.barrier, copy.stage, barrier.completed_at + offset)
-                )
+                engine.timeline.record_flip(barrier, cta.idx, cta.sm.idx, offset)
 
 
 class BulkStored(Stored):

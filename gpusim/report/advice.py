@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from gpusim.errors import GpusimError
 from gpusim.report.words import flag
+
+if TYPE_CHECKING:
+    from gpusim.machine.config import GpuSpec
 
 MOST_STEPS = 5
 """Refusals one behind the other that are looked through."""
@@ -36,6 +40,23 @@ def options_in(text: str) -> dict[str, str | bool]:
         else:
             found[name.replace("-", "_")] = True
     return found
+
+
+def advice_at_the_door(sentence: str, params_of: Callable[[Change], Any], gpu: GpuSpec) -> str:
+    """``sentence``, a refusal of a kernel or its launch on ``gpu``, with all that its advice takes.
+
+    ``params_of`` gives the kernel's parameters with some options changed.
+    """
+    from gpusim.simulate.door import check
+
+    def refusal_of(change: Change) -> str | None:
+        try:
+            check(params_of(change).resolved(gpu).launch(gpu), gpu)
+        except GpusimError as error:
+            return str(error)
+        return None
+
+    return whole_advice(sentence, refusal_of)
 
 
 def whole_advice(sentence: str, refusal_of: Callable[[Change], str | None]) -> str:

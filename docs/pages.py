@@ -1,0 +1,135 @@
+"""Pages of the docs site that are made from what is in the tree: the command line, the parts, the words, the lessons."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+COPIED = {
+    "CHANGELOG.md": "changelog.md",
+    "kernels/README.md": "kernels.md",
+    "validation/README.md": "validation.md",
+    "validation/deviations.md": "deviations.md",
+}
+"""Pages that lie elsewhere in the tree, and their name on the site."""
+
+ROOMS = ("layout", "workload", "kernel_models", "machine", "simulate")
+"""Rooms whose docstrings say what a part models, in the order of the data."""
+
+SECTIONS = ("Models:", "Ignores:", "Source:")
+
+
+def write_pages(folder: Path, root: Path) -> None:
+    """Write every generated page anew into ``folder``, from the checkout at ``root``."""
+    shutil.rmtree(folder, ignore_errors=True)
+    lessons = folder / "lessons"
+    lessons.mkdir(parents=True)
+    for path in sorted((root / "notebooks").glob("*.ipynb")):
+        shutil.copy(path, lessons)
+    for source, name in COPIED.items():
+        shutil.copy(root / source, folder / name)
+    (folder / "command_line.md").write_text(command_line(), encoding="utf-8")
+    (folder / "parts.md").write_text(parts(), encoding="utf-8")
+    (folder / "ops.md").write_text(ops(), encoding="utf-8")
+
+
+def command_line() -> str:
+    """Every command with its options, as Markdown."""
+    import typer
+    from typer.cli import get_docs_for_click
+    from typer.main import get_command
+
+    from gpusim.cli import app
+
+    root = get_command(app)
+    top = typer.Context(root, info_name="gpusim")
+    pages = [
+        "# Command line\n\nWhat `gpusim COMMAND --help` says, of all commands. "
+        "Bad input costs one sentence and exit status 2.\n"
+    ]
+    for name in root.list_commands(top):  # type: ignore[attr-defined]
+        command = root.get_command(top, name)  # type: ignore[attr-defined]
+        context = typer.Context(command, info_name=name, parent=top)
+        text = get_docs_for_click(obj=command, ctx=context, name=name, call_prefix="gpusim")
+        pages.append(re.sub(r"^(#+ )", r"#\1", text, flags=re.MULTILINE))
+    return "\n".join(pages)
+
+
+def parts() -> str:
+    """What each part models, ignores and rests on, from its docstring."""
+    lines = [
+        "# What each part models", "",
+        "From the docstrings of the parts, room by room in the order of the data. What a part ignores is said here, and how "
+        "far off predictions are by it in [deviations](deviations.md).",
+    ]
+    for room in ROOMS:
+        rows = sorted(_told(room))
+        if rows:
+            package = importlib.import_module(f"gpusim.{room}")
+            lines += ["", f"## {room}", "", first_paragraph(inspect.getdoc(package) or "")]
+        for name, text in rows:
+            lines += ["", f"### `{name}`", "", *_sections(text)]
+    return "\n".join(lines) + "\n"
+
+
+def ops() -> str:
+    """The words of warp programs, a row each."""
+    from gpusim.workload import ops as words
+
+    classes = (word for _, word in inspect.getmembers(words, inspect.isclass))
+    found = [word for word in classes if issubclass(word, words.Op) and word is not words.Op]
+    found.sort(key=lambda word: inspect.getsourcelines(word)[1])
+    lines = [
+        "# Words of warp programs", "", "What a role's generator yields (`gpusim.workload.ops`).", "",
+        "| op | fields | what it says |", "|---|---|---|",
+    ]
+    for word in found:
+        fields = ", ".join(f"`{field}`" for field in word.__dataclass_fields__)
+        lines.append(f"| `{word.__name__}` | {fields} | {_cell(first_paragraph(inspect.getdoc(word) or ''))} |")
+    return "\n".join(lines) + "\n"
+
+
+def first_paragraph(doc: str) -> str:
+    """The first paragraph of a docstring, on one line, in Markdown."""
+    return _markdown(" ".join(doc.split("\n\n", maxsplit=1)[0].split()))
+
+
+def _told(room: str) -> Iterator[tuple[str, str]]:
+    """Name and docstring of every part of a room that says what it models."""
+    package = importlib.import_module(f"gpusim.{room}")
+    for module_info in pkgutil.walk_packages(package.__path__, f"gpusim.{room}."):
+        module = importlib.import_module(module_info.name)
+        own: list[tuple[str, Any]] = [(module.__name__, module)]
+        own += [
+            (f"{module.__name__}.{name}", what) for name, what in vars(module).items()
+            if (inspect.isclass(what) or inspect.isfunction(what)) and what.__module__ == module.__name__
+        ]
+        for name, what in own:
+            doc = inspect.getdoc(what) or ""
+            if "Models:" in doc:
+                yield name, doc
+
+
+def _sections(doc: str) -> Iterator[str]:
+    """A docstring as Markdown: its first paragraph, then what it models, ignores and rests on as a list."""
+    yield first_paragraph(doc)
+    yield ""
+    text = " ".join(doc.split("\n\n", 1)[-1].split())
+    for section in re.split(r"(?=\b(?:Models|Ignores|Source|Args|Returns|Raises):)", text):
+        if section.startswith(SECTIONS):
+            name, words = section.split(":", 1)
+            yield f"* **{name}**: {_markdown(words.strip())}"
+
+
+def _markdown(text: str) -> str:
+    return text.replace("``", "`")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,189 @@
+"""The server of the explorer: pages, answers, and nothing for anybody but this machine's browser.
+
+It listens on the loopback address alone. Requests whose Host or Origin is another than its own are refused, so that no page
+of the web can ask through a name that points here (DNS rebinding); answers carry a policy that loads nothing from elsewhere.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gpusim.errors import ConfigError
+from gpusim.explore.answers import Answer, RefusedError
+from gpusim.explore.forms import FORMS
+from gpusim.explore.pages import (
+    ASSETS,
+    answer_document,
+    answer_fragment,
+    asset,
+    form_page,
+    index_page,
+    refusal_document,
+)
+from gpusim.explore.worker import Worker
+
+LOOPBACK: Final = "127.0.0.1"
+
+MOST_QUERY: Final = 8000
+"""Characters of a query; a form's longest is shorter."""
+
+Ask = Callable[[str, Mapping[str, str]], Answer]
+"""Answers words on a page, or raises a RefusedError."""
+
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""What every answer says of itself."""
+
+
+class OnlyHere:
+    """Passes on what this machine's browser asks of its own accord, and adds ``HEADERS`` to what comes back."""
+
+    def __init__(self, app: ASGIApp, port: int) -> None:
+        self.app = app
+        self.hosts = {f"{host}:{port}" for host in (LOOPBACK, "localhost")}
+        if port == 80:
+            self.hosts |= {LOOPBACK, "localhost"}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # no web sockets
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        refused = self._refusal(Headers(scope=scope), scope)
+        app = self.app if refused is None else PlainTextResponse(refused + "\n", status_code=403)
+        await app(scope, receive, send_with_headers)
+
+    def _refusal(self, headers: Headers, scope: Scope) -> str | None:
+        hosts, origin = headers.getlist("host"), headers.get("origin")
+        if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
+            return f"this answers to {' and '.join(sorted(self.hosts))} alone"
+        if origin is not None and origin.lower() not in {f"http://{host}" for host in self.hosts}:
+            return "this answers no page of another origin"
+        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
+            return "this answers no page of another site"
+        if len(scope["query_string"]) > MOST_QUERY:
+            return f"the query is longer than {MOST_QUERY} characters"
+        return None
+
+
+def make_app(ask: Ask, port: int) -> ASGIApp:
+    """The pages and answers; ``port`` is where it will be asked."""
+
+    async def index(request: Request) -> Response:
+        del request
+        return HTMLResponse(index_page())
+
+    async def form(request: Request) -> Response:
+        made = FORMS[request.path_params["page"]]()
+        words = {name: text for name, text in request.query_params.items() if name != "plain"}
+        answer, refusal = None, None
+        if "plain" in request.query_params:  # a browser without JavaScript
+            try:
+                answer = await run_in_threadpool(ask, made.page, words)
+            except RefusedError as error:
+                refusal = (str(error), error.field)
+        return HTMLResponse(form_page(made, words, answer=answer, refusal=refusal))
+
+    async def api(request: Request) -> Response:
+        page = request.path_params["page"]
+        try:
+            answer = await run_in_threadpool(ask, page, dict(request.query_params))
+        except RefusedError as error:
+            return JSONResponse(refusal_document(str(error), error.field), status_code=422)
+        return JSONResponse(answer_document(answer, answer_fragment(answer)))
+
+    async def file(request: Request) -> Response:
+        name = request.url.path.removeprefix("/")
+        return Response(asset(name), media_type=ASSETS[name])
+
+    def route(path: str, endpoint: Any, page: str = "") -> Route:
+        async def with_page(request: Request) -> Response:
+            request.path_params["page"] = page
+            found: Response = await endpoint(request)
+            return found
+
+        return Route(path, with_page, methods=["GET"])
+
+    routes = [route("/", index), route("/index.html", index), *(route(f"/{name}", file) for name in ASSETS)]
+    for name in FORMS:
+        routes += [route(f"/{name}.html", form, name), route(f"/api/{name}", api, name)]
+    return OnlyHere(Starlette(routes=routes), port)
+
+
+def listening(port: int) -> socket.socket:
+    """A socket on the loopback address; port 0 is any free one.
+
+    Raises:
+        ConfigError: the port is taken, or not allowed.
+    """
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((LOOPBACK, port))
+    except OSError as error:
+        found.close()
+        raise ConfigError(f"--port {port}: {error.strerror}; use another, or --port 0 for any that is free") from None
+    found.listen(64)
+    return found
+
+
+def _warm_up(worker: Worker) -> None:
+    """Be ready before the first question, which is likely the first page's own."""
+    with suppress(RefusedError):
+        worker.ask("banks", {})
+
+
+def serve(found: socket.socket, *, opens: bool, tell: Callable[[str], None]) -> None:
+    """Serve on ``found`` until Ctrl-C; ``tell`` hears the address, ``opens`` shows it in the browser."""
+    port = found.getsockname()[1]
+    address = f"http://{LOOPBACK}:{port}/"
+    worker = Worker()
+    config = uvicorn.Config(
+        make_app(worker.ask, port), log_level="warning", access_log=False, lifespan="off", server_header=False, ws="none",
+        proxy_headers=False, timeout_graceful_shutdown=1,
+    )
+    threading.Thread(target=_warm_up, args=(worker,), daemon=True).start()
+    tell(address)
+    if opens:
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+    try:
+        with suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[found])
+    finally:
+        worker.end()
+        found.close()
+

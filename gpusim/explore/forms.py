@@ -1,0 +1,272 @@
+"""The forms: which field is asked how, and what a static copy offers of it.
+
+A form is data. ``pages`` draws it, for a server that answers everything and for a copy that has only some answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from types import MappingProxyType
+from typing import Literal
+
+from gpusim.explore.answers import LONGEST_TEXT
+from gpusim.explore.banks import MOST_EXTENT as MOST_ROWS
+from gpusim.explore.banks import MOST_PAD
+from gpusim.explore.pipeline import MOST_EXTENT, MOST_STAGES
+from gpusim.explore.questions import QUESTIONS
+from gpusim.machine.config import gpu_names
+from gpusim.workload.dtypes import DTYPES, STORED_DTYPES
+from gpusim.workload.smem_ops import SMEM_OPS, smem_op_families
+
+NARROW = 14
+"""Characters that have room beside another field."""
+
+Kind = Literal["select", "number", "text"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One value of a select."""
+
+    value: str
+    label: str
+    group: str = ""
+    is_offered: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormField:
+    """One field: its name is the question's, ``when`` another field's name and value without which it says nothing."""
+
+    name: str
+    label: str
+    kind: Kind = "select"
+    choices: tuple[Choice, ...] = ()
+    """Of a select all values; of others suggestions."""
+    hint: str = ""
+    least: float | None = None
+    most: float | None = None
+    step: str = "1"
+    longest: int = LONGEST_TEXT
+    when: tuple[str, str] | None = None
+    is_offered: bool = True
+    """False in a static copy that has answers for its default alone."""
+    default: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything that it asks for is answered."""
+        return self.is_offered and all(choice.is_offered for choice in self.choices)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it wants a line of its own."""
+        return self.kind == "select" and any(len(choice.label) > NARROW for choice in self.choices)
+
+    @property
+    def groups(self) -> tuple[tuple[str, tuple[Choice, ...]], ...]:
+        """Choices by group, in their order."""
+        names = dict.fromkeys(choice.group for choice in self.choices)
+        return tuple((name, tuple(choice for choice in self.choices if choice.group == name)) for name in names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fieldset:
+    """Fields that belong together."""
+
+    legend: str
+    fields: tuple[FormField, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """One page's form."""
+
+    page: str
+    title: str
+    question: str
+    """What the page lets one find out."""
+    fieldsets: tuple[Fieldset, ...]
+
+    @property
+    def fields(self) -> tuple[FormField, ...]:
+        """All fields, in the order of the page."""
+        return tuple(field for fieldset in self.fieldsets for field in fieldset.fields)
+
+
+Offered = Mapping[str, tuple[str, ...]]
+"""What a static copy of a page offers: values by field; of other fields only the default."""
+
+
+def _choices(*pairs: str | tuple[str, str], group: str = "") -> tuple[Choice, ...]:
+    told = [pair if isinstance(pair, tuple) else (pair, pair) for pair in pairs]
+    return tuple(Choice(value=value, label=label, group=group) for value, label in told)
+
+
+def banks_form() -> Form:
+    """A tile, an access, a swizzle."""
+    families = list(smem_op_families())
+    family = {op: max((name for name in families if op.startswith(name)), key=len) for op in SMEM_OPS}
+    accesses = tuple(
+        Choice(value=op, label=op, group=name) for name in families for op in SMEM_OPS if family[op] == name
+    )
+    rows, typed = ("tile", "rows"), ("tile", "typed")
+    return _with_defaults(Form(
+        page="banks", title="Banks",
+        question="How many wavefronts does one access of a warp to shared memory take, who collides, and what mends it?",
+        fieldsets=(
+            Fieldset(legend="Tile in shared memory", fields=(
+                FormField(name="tile", label="Layout", choices=_choices(
+                    ("rows", "rows and columns"), ("typed", "typed in"))),
+                FormField(name="rows", label="Rows", kind="number", least=1, most=MOST_ROWS, when=rows),
+                FormField(name="columns", label="Columns", kind="number", least=1, most=MOST_ROWS, when=rows),
+                FormField(name="order", label="Order", when=rows, choices=_choices(
+                    ("row_major", "row-major"), ("column_major", "column-major"))),
+                FormField(name="pad", label="Padding, elements a row", kind="number", least=0, most=MOST_PAD, when=rows,
+                          hint="a column, if it is column-major"),
+                FormField(name="layout", label="CuTe layout", kind="text", when=typed,
+                          hint="shape:stride, as (64,64):(64,1)"),
+                FormField(name="dtype", label="Element type", choices=_choices(*DTYPES, *STORED_DTYPES)),
+            )),
+            Fieldset(legend="Swizzle", fields=(
+                FormField(name="swizzle", label="Swizzle", choices=_choices(
+                    "none", ("32B", "32B (TMA, wgmma)"), ("64B", "64B (TMA, wgmma)"), ("128B", "128B (TMA, wgmma)"),
+                    ("typed", "B,M,S typed in"))),
+                FormField(name="bms", label="B,M,S in elements", kind="text", longest=40, when=("swizzle", "typed"),
+                          hint="Swizzle<B,M,S>, as 3,3,3; M counts elements, not bytes"),
+            )),
+            Fieldset(legend="Access of a warp", fields=(
+                FormField(name="access", label="Instruction", choices=accesses),
+                FormField(name="lanes", label="Where lanes point", choices=_choices(
+                    ("usual", "as usual"), ("column", "down a column: lane i in row i"), ("typed", "typed in")),
+                    hint="as usual: vectors side by side, or the rows of a fragment"),
+                FormField(name="threads", label="Lanes to elements", kind="text", when=("lanes", "typed"),
+                          hint="a CuTe layout from lane to index or coordinate, as 32:1@0"),
+                FormField(name="at", label="Starts at", kind="text", longest=40,
+                          hint="a coordinate, as (0,16); empty is the tile's first element"),
+            )),
+        ),
+    ))
+
+
+TILES = ("64x64x64", "128x64x64", "128x128x32", "128x128x64", "128x192x64", "128x256x64", "256x128x64", "256x128x128")
+CLUSTERS = ("1x1", "2x1", "1x2", "2x2", "4x1")
+
+
+def pipeline_form() -> Form:
+    """A GPU, a GEMM, its tile, stages and schedule."""
+    extent = {"kind": "number", "least": 1, "most": MOST_EXTENT}
+    return _with_defaults(Form(
+        page="pipeline", title="Pipeline",
+        question="How long does a GEMM take with so many stages, in this tile and schedule; who waits for what, and when?",
+        fieldsets=(
+            Fieldset(legend="Problem", fields=(
+                FormField(name="m", label="M", **extent),  # type: ignore[arg-type]  # fields by name
+                FormField(name="n", label="N", **extent),  # type: ignore[arg-type]  # fields by name
+                FormField(name="k", label="K", **extent),  # type: ignore[arg-type]  # fields by name
+                FormField(name="dtype", label="Type of A and B", choices=_choices(
+                    "bf16", "fp16", "tf32", "fp8", "int8", "fp32")),
+            )),
+            Fieldset(legend="Kernel", fields=(
+                FormField(name="tile", label="CTA tile, MxNxK", kind="text", longest=20, choices=_choices(*TILES),
+                          hint="as 128x128x64, or auto"),
+                FormField(name="stages", label="Stages", kind="text", longest=6, hint=f"1 to {MOST_STAGES}, or auto",
+                          choices=_choices("1", "2", "3", "4", "5", "6", "7", "8", "auto")),
+                FormField(name="schedule", label="Schedule", choices=_choices(
+                    "multistage", ("warp_specialized", "warp-specialized"), "cooperative", ("pingpong", "ping-pong"),
+                    ("auto", "auto"))),
+                FormField(name="copy", label="Copies by", choices=_choices(
+                    "auto", ("tma", "TMA"), ("cp_async", "cp.async"))),
+                FormField(name="math", label="Products by", choices=_choices(
+                    "auto", "wgmma", ("mma_sync", "mma.sync"), ("fma", "FMA"))),
+                FormField(name="cluster", label="Cluster, MxN", kind="text", longest=6, choices=_choices(*CLUSTERS),
+                          hint="CTAs; operands are multicast"),
+            )),
+            Fieldset(legend="Machine", fields=(
+                FormField(name="gpu", label="GPU", choices=_choices(*gpu_names())),
+                FormField(name="latency", label="Memory latency, times the GPU's", kind="number", least=0.5, most=8,
+                          step="0.25", hint="of L2 and HBM: what if memory were farther away?"),
+            )),
+        ),
+    ))
+
+
+def _with_defaults(form: Form) -> Form:
+    """Each field with the default that its question has."""
+    defaults = {
+        item.alias or name: item.default for name, item in QUESTIONS[form.page].model_fields.items()
+    }
+    assert sorted(defaults) == sorted(field.name for field in form.fields)
+
+    def told(field: FormField) -> FormField:
+        value = defaults[field.name]
+        return replace(field, default=f"{value:g}" if isinstance(value, float) else str(value))
+
+    return _changed(form, told)
+
+
+def _changed(form: Form, change: object) -> Form:
+    assert callable(change)
+    return replace(form, fieldsets=tuple(
+        replace(fieldset, fields=tuple(change(field) for field in fieldset.fields)) for fieldset in form.fieldsets
+    ))
+
+
+FORMS = MappingProxyType({"banks": banks_form, "pipeline": pipeline_form})
+"""A row a page."""
+
+
+# ---------------------------------------------------------------------------------------------- static copies
+
+
+def narrowed(form: Form, offered: Offered) -> Form:
+    """``form`` as a static copy has it: fields of ``offered`` are selects of these values, all others stay as they are."""
+
+    def told(field: FormField) -> FormField:
+        values = offered.get(field.name)
+        if values is None:
+            return replace(field, is_offered=False)
+        field = replace(field, default=field.default if field.default in values else values[0])
+        if field.kind != "select":
+            return replace(field, kind="select", choices=_choices(*values), hint="")
+        return replace(field, choices=tuple(
+            replace(choice, is_offered=choice.value in values) for choice in field.choices
+        ))
+
+    return _changed(form, told)
+
+
+def key_of(form: Form, words: Mapping[str, str], offered: Offered) -> str:
+    """The name of an answer's file: the values of all offered fields, in the order of the page."""
+    return "~".join(words.get(field.name, field.default) for field in form.fields if field.name in offered)
+
+
+def grid(form: Form, offered: Offered) -> Iterator[tuple[str, dict[str, str]]]:
+    """(key, words) of every combination that a static copy offers."""
+    names = [field.name for field in form.fields if field.name in offered]
+    for values in product(*(offered[name] for name in names)):
+        words = dict(zip(names, values, strict=True))
+        yield key_of(form, words, offered), words
+
+
+OFFERED: Mapping[str, Offered] = MappingProxyType({
+    "banks": {
+        "pad": ("0", "1", "8"),
+        "dtype": ("bf16", "fp32"),
+        "swizzle": ("none", "32B", "64B", "128B"),
+        "access": (
+            "ld_shared_b32", "ld_shared_b64", "ld_shared_b128", "st_shared_b32", "st_shared_b128", "cp_async_b128",
+            "ldmatrix_x1", "ldmatrix_x4", "ldmatrix_x4_trans", "stmatrix_x4", "atom_shared_exch_b32", "atom_shared_cas_b32",
+        ),
+        "lanes": ("usual", "column"),
+    },
+    "pipeline": {
+        "tile": ("64x128x64", "128x128x64", "128x256x64"),
+        "stages": ("1", "2", "3", "4", "5", "6"),
+        "schedule": ("multistage", "warp_specialized", "cooperative", "pingpong"),
+        "latency": ("0.5", "1", "2"),
+    },
+})
+"""What ``gpusim explore --export`` has answers for, all combinations of each page; other fields keep their defaults."""

@@ -1,0 +1,80 @@
+"""Pages and answers as HTML, out of templates; every value is escaped."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from gpusim.explore.answers import Answer, Shown
+from gpusim.explore.forms import FORMS, Form
+
+ASSETS = {"explore.css": "text/css", "explore.js": "text/javascript", "icon.svg": "image/svg+xml"}
+"""Files beside the pages, with their media types."""
+
+
+@cache
+def _templates() -> Environment:
+    return Environment(
+        loader=PackageLoader("gpusim.explore", "page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def asset(name: str) -> bytes:
+    """The content of a row of ``ASSETS``."""
+    return resources.files("gpusim.explore").joinpath("page", name).read_bytes()
+
+
+def index_page(*, copied: str = "") -> str:
+    """The first page; ``copied`` says what a static copy has, empty for a server."""
+    return _templates().get_template("index.html").render(forms=_forms(), page="index", copied=copied)
+
+
+def form_page(
+    form: Form, words: Mapping[str, str], *, answer: Answer | None = None, refusal: tuple[str, str] | None = None,
+    copied: str = "",
+) -> str:
+    """The page of a form, filled with ``words``; with an answer (or a sentence and its field) for who has no JavaScript.
+
+    ``copied`` says what a static copy has, empty for a server.
+    """
+    drawn = None if answer is None else answer_fragment(answer)
+    return _templates().get_template("form.html").render(
+        forms=_forms(), page=form.page, form=form, words=words, answer=drawn, refusal=refusal, copied=copied,
+    )
+
+
+def answer_fragment(answer: Answer, source_of: Callable[[int, Shown], str] | None = None) -> str:
+    """An answer, without its page; ``source_of`` gives a picture's address, unless it is to lie in the page itself."""
+    give = source_of or (lambda idx, shown: _inline(shown))
+    sources = [give(idx, shown) for idx, shown in enumerate(answer.pictures)]
+    return _templates().get_template("answer.html").render(answer=answer, sources=sources, page=answer.page)
+
+
+def answer_document(answer: Answer, html: str) -> dict[str, Any]:
+    """What the script of a page takes: HTML to show, and numbers to compare with those of the next answer."""
+    return {
+        "html": html, "label": answer.label,
+        "figures": [
+            {"label": figure.label, "value": figure.value, "unit": figure.unit, "digits": figure.digits}
+            for figure in answer.figures
+        ],
+    }
+
+
+def refusal_document(sentence: str, field: str) -> dict[str, Any]:
+    """The same of a question without an answer."""
+    return {"refusal": sentence, "field": field}
+
+
+def _forms() -> list[tuple[str, str]]:
+    return [(name, make().title) for name, make in FORMS.items()]
+
+
+def _inline(shown: Shown) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(shown.svg.encode()).decode()}"

@@ -1,0 +1,107 @@
+"""Who works out answers: a process of its own, so that the page stays alive and nothing takes for ever."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+from gpusim.errors import GpusimError
+from gpusim.explore.answers import Answer, RefusedError
+
+PATIENCE_S: Final = 30.0
+"""What one answer may take."""
+
+KEPT: Final = 64
+"""Answers that are kept, so that going back costs nothing."""
+
+
+class Worker:
+    """A process that answers one question after the other; one that takes too long is ended, and another started."""
+
+    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+        self._patience_s = patience_s
+        self._turn = threading.Lock()
+        self._process: Any = None
+        self._ours: Connection | None = None
+        self._kept: OrderedDict[tuple[str, tuple[tuple[str, str], ...]], Answer | RefusedError] = OrderedDict()
+
+    def ask(self, page: str, words: Mapping[str, str]) -> Answer:
+        """The answer to what ``words`` ask on ``page``.
+
+        Raises:
+            RefusedError: there is none, or it takes too long.
+        """
+        key = (page, tuple(sorted(words.items())))
+        if not self._turn.acquire(timeout=self._patience_s):
+            raise RefusedError("other questions are being answered, ask again")
+        try:
+            found = self._kept.get(key)
+            if found is None:
+                found = self._kept[key] = self._asked(page, words)
+                if len(self._kept) > KEPT:
+                    self._kept.popitem(last=False)
+            else:
+                self._kept.move_to_end(key)
+        finally:
+            self._turn.release()
+        if isinstance(found, RefusedError):
+            raise RefusedError(str(found), found.field)
+        return found
+
+    def end(self) -> None:
+        """No more questions."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.join(5.0)
+        self._process = self._ours = None
+
+    def _connection(self) -> Connection:
+        if self._ours is None or self._process is None or not self._process.is_alive():
+            context = multiprocessing.get_context("spawn")
+            self._ours, theirs = context.Pipe()
+            self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+            self._process.start()
+            theirs.close()
+        return self._ours
+
+    def _asked(self, page: str, words: Mapping[str, str]) -> Answer | RefusedError:
+        connection = self._connection()
+        try:
+            connection.send((page, dict(words)))
+            if not connection.poll(self._patience_s):
+                self.end()
+                seconds = f"{self._patience_s:g} seconds"
+                return RefusedError(f"this takes longer than {seconds}: ask for less, or use the command line")
+            found: Answer | RefusedError = connection.recv()
+        except (EOFError, OSError):
+            self.end()
+            raise RefusedError("the process that answers has ended: ask again, or use the command line") from None
+        return found
+
+
+def answered(page: str, words: Mapping[str, str]) -> Answer | RefusedError:
+    """The answer, or why there is none."""
+    from gpusim.explore.questions import answer_of, question_of
+
+    try:
+        return answer_of(question_of(page, words))
+    except RefusedError as refusal:
+        return refusal
+    except GpusimError as error:
+        return RefusedError(" ".join(str(error).split()))
+
+
+def _serve(connection: Connection) -> None:
+    """Answer until nobody asks any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asks
+    while True:
+        try:
+            page, words = connection.recv()
+        except EOFError:
+            return
+        connection.send(answered(page, words))

@@ -1,0 +1,144 @@
+"""A reader's prediction held against the answer, and tables of predicted beside measured."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any
+
+from gpusim.errors import ConfigError
+from gpusim.report.words import number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Answerable = float | str
+"""What can be predicted: a number, or the word of a choice."""
+
+CLOSE_PCT = 10.0
+"""How far a number may be off to be called right: about what the simulator keeps for whole kernels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A prediction beside its answer; Jupyter shows it as a sentence."""
+
+    prediction: Answerable | None
+    """None where the reader has not made one."""
+    answer: Answerable
+    unit: str
+    close_pct: float = CLOSE_PCT
+
+    @property
+    def error_pct(self) -> float | None:
+        """How far a predicted number is off, in percent of the answer; None of words, and of an answer of 0."""
+        if self.prediction is None or isinstance(self.prediction, str) or isinstance(self.answer, str) or not self.answer:
+            return None
+        return 100.0 * (self.prediction - self.answer) / self.answer
+
+    @property
+    def is_right(self) -> bool:
+        """Whether words are the same, or a number is at most ``close_pct`` off."""
+        if isinstance(self.prediction, str) and isinstance(self.answer, str):
+            return self.prediction.strip().casefold() == self.answer.casefold()
+        error = self.error_pct
+        return self.prediction == self.answer if error is None else abs(error) <= self.close_pct
+
+    def __str__(self) -> str:
+        """The sentence."""
+        answer = f"The answer: {self._text(self.answer)}."
+        if self.prediction is None:
+            return f"No prediction yet: put one in the place of the dots and run the cell again. {answer}"
+        error = self.error_pct
+        if self.is_right:
+            verdict = "right" if not error else f"right, {abs(error):.1f} % {'more' if error > 0 else 'less'}"
+        else:
+            verdict = "not so" if error is None else f"{abs(error):.0f} % {'too much' if error > 0 else 'too little'}"
+        return f"You said {self._text(self.prediction)}: {verdict}. {answer}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        mark = "…" if self.prediction is None else "✓" if self.is_right else "✗"
+        return f"<p><b>{mark}</b> {html.escape(str(self))}</p>"
+
+    def _text(self, value: Answerable) -> str:
+        return f"{number(value)} {self.unit}".strip()
+
+
+def compare(
+    prediction: Answerable | EllipsisType | None, answer: Answerable, unit: str = "", *, close_pct: float = CLOSE_PCT
+) -> Comparison:
+    """Hold a reader's prediction against the answer; dots (``...``) are no prediction yet.
+
+    >>> compare(..., 32, "wavefronts")
+    No prediction yet: put one in the place of the dots and run the cell again. The answer: 32 wavefronts.
+    >>> compare(16, 32, "wavefronts")
+    You said 16 wavefronts: 50 % too little. The answer: 32 wavefronts.
+    >>> compare("L2", "l2").is_right, compare(33, 32, "cycles").is_right
+    (True, True)
+
+    Args:
+        prediction: a number in ``unit``, or a word.
+        answer: of the same kind.
+        unit: of both numbers; empty for words and counts.
+        close_pct: how far off a number is still right, in percent of the answer.
+
+    Raises:
+        ConfigError: a word where the answer is a number, or a number where it is a word.
+    """
+    made = None if isinstance(prediction, EllipsisType) else prediction
+    found = answer if isinstance(answer, str) else float(answer)
+    if made is not None and isinstance(made, str) != isinstance(found, str):
+        wanted = "one of the words that the text names" if isinstance(found, str) else f"a number of {unit or 'things'}"
+        raise ConfigError(f"prediction {made!r}: wants {wanted}")
+    guess = made if made is None or isinstance(made, str) else float(made)
+    return Comparison(prediction=guess, answer=found, unit=unit, close_pct=close_pct)
+
+
+def beside(
+    predicted: Mapping[Any, float] | Sequence[float], measured: Mapping[Any, float] | Sequence[float], unit: str,
+    *, index: str = "",
+) -> pd.DataFrame:
+    """Predictions beside measurements, with errors in percent of what was measured.
+
+    >>> beside({"padded": 66.0, "naive": 150.0}, {"padded": 60.0, "naive": 160.0}, "cycles").round(1).to_dict("list")
+    {'predicted (cycles)': [66.0, 150.0], 'measured (cycles)': [60.0, 160.0], 'error (%)': [10.0, -6.2]}
+
+    Args:
+        predicted: numbers, or numbers by label.
+        measured: as many, or those of the same labels.
+        unit: of all of them.
+        index: what the labels are.
+
+    Raises:
+        ConfigError: other labels, or another number of them.
+    """
+    import pandas as pd
+
+    first, second = (dict(of) if isinstance(of, Mapping) else dict(enumerate(of)) for of in (predicted, measured))
+    if set(first) != set(second):
+        raise ConfigError(f"beside: predicted are {list(first)}, measured {list(second)}: wants the same of both")
+    table = pd.DataFrame({f"predicted ({unit})": first, f"measured ({unit})": {label: second[label] for label in first}})
+    table["error (%)"] = 100.0 * (table.iloc[:, 0] - table.iloc[:, 1]) / table.iloc[:, 1]
+    table.index.name = index or None
+    return table
+
+
+def claims(said: Mapping[str, Any]) -> dict[str, bool]:
+    """What a lesson's text says, each sentence with whether its cells show it; the tests want every one to hold.
+
+    >>> claims({"a column of 32 rows collides": 32 > 1})
+    {'a column of 32 rows collides': True}
+
+    Raises:
+        ConfigError: nothing is claimed, or something that is neither true nor false.
+    """
+    if not said:
+        raise ConfigError("claims: are none, wants sentences with whether they hold")
+    for sentence, holds in said.items():
+        if type(holds).__name__ not in ("bool", "bool_"):
+            raise ConfigError(f"claims: {sentence!r} is {holds!r}, wants true or false")
+    return {sentence: bool(holds) for sentence, holds in said.items()}

@@ -1,0 +1,52 @@
+"""Tables of lessons as pictures: measured points over predicted lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from gpusim.errors import ConfigError
+from gpusim.report.plots_measured import plot_measured
+
+if TYPE_CHECKING:
+    from gpusim.report.pictures import Picture
+
+KINDS = ("predicted", "measured")
+
+
+def plot_beside(
+    tables: pd.DataFrame | pd.Series | Mapping[str, pd.DataFrame | pd.Series], x: str, y: str, *, title: str = "",
+    log_x: bool = False, log_y: bool = False,
+) -> Picture:
+    """Draw what :func:`judged` or :func:`beside` gave: points where measured, lines where predicted, and the errors.
+
+    >>> from gpusim.lessons import beside
+    >>> picture = plot_beside(beside({1: 9.0, 2: 4.0}, {1: 8.0, 2: 4.0}, "us", index="stages"), "stages", "time_us")
+    >>> "stages" in picture.alt
+    True
+
+    Args:
+        tables: a table with columns ``predicted (unit)`` and ``measured (unit)``, or one of them; or predictions alone, by
+            index; or several of these by name.
+        x: the column, or the index, on the horizontal axis.
+        y: what is drawn, its unit last (``time_us``).
+        title: over the picture.
+        log_x: logarithmic to base 2.
+        log_y: logarithmic.
+
+    Raises:
+        ConfigError: a table has neither column.
+        GpusimError: as ``plot_measured``.
+    """
+    several = dict(tables) if isinstance(tables, Mapping) else {"": tables}
+    frames = {}
+    for name, table in several.items():
+        frame = table.to_frame("predicted") if isinstance(table, pd.Series) else table
+        flat = frame.reset_index() if x in frame.index.names else frame
+        found = {column: kind for column in flat.columns for kind in KINDS if str(column).partition(" (")[0] == kind}
+        if x not in flat.columns or not found:
+            raise ConfigError(f"plot: {name or 'the table'} has {list(flat.columns)}, wants {x}, and predicted or measured")
+        frames[name] = flat[[x, *found]].rename(columns=found)
+    return plot_measured(frames, x=x, y=y, title=title, log_x=log_x, log_y=log_y)

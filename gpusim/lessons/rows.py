@@ -1,0 +1,165 @@
+"""Rows of ``validation/measured`` as tables: what silicon said, and beside it what the simulator says now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpusim.errors import ConfigError
+from gpusim.evidence.calibrate import halves
+from gpusim.evidence.case import kernels_dir, load_case
+from gpusim.evidence.rows import OWN_COLUMNS, Row, Table, config_of
+from gpusim.evidence.validate import measured_in
+from gpusim.machine.config import load_gpu
+from gpusim.report.words import unit_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+METRIC_UNITS = (
+    ("per_second", "per second"), (".pct", "%"), ("_pct", "%"), ("time_duration", "ns"), ("_bytes", "bytes"),
+    ("sectors", "sectors"), ("wavefronts", "wavefronts"), ("requests", "requests"),
+    ("inst_executed", "instructions"), ("cycles", "cycles"),
+)
+"""Units of Nsight Compute's metrics by a part of the name; the first that fits."""
+
+TEXT_COLUMNS = frozenset({"active", "addresses"})
+"""Hexadecimal masks and lists, which may look like numbers (``1e5``)."""
+
+
+def unit_in(column: str) -> str:
+    """Unit of a column of measured rows, from its name; empty for counts and words.
+
+    >>> unit_in("sm__cycles_elapsed.max"), unit_in("dram__bytes_read.sum"), unit_in("wavefronts_per_cycle")
+    ('cycles', 'bytes', 'per cycle')
+    """
+    if "__" in column:
+        return next((unit for part, unit in METRIC_UNITS if part in column), "")
+    for repeat in ("_min", "_max"):
+        column = column.removesuffix(repeat)
+    if column.startswith("cycles_per_"):
+        return f"cycles/{column.removeprefix('cycles_per_')}"
+    return unit_of(f"row.{column}")
+
+
+def measured(table: str, *, gpu: str = "h200_sxm", **where: Any) -> pd.DataFrame:
+    """Rows of ``validation/measured/<gpu>/<table>.csv``, numbers as numbers.
+
+    ``attrs["units"]`` has the unit of each column, ``attrs["source"]`` says whose rows they are. Columns that hold nothing
+    in these rows are left out.
+
+    >>> rows = measured("transpose", kernel="transpose_padded", m=(1024, 4096))
+    >>> rows["m"].tolist(), rows.attrs["units"]["sm__cycles_elapsed.max"], rows.attrs["source"]
+    ([1024, 4096], 'cycles', 'validation/measured/h200_sxm/transpose.csv (NVIDIA H200)')
+
+    Args:
+        table: a kernel of ``kernels/``.
+        gpu: whose rows.
+        where: values of columns, or several of which each is taken: ``m=4096``, ``kernel=("a", "b")``.
+
+    Raises:
+        ConfigError: no such table or column, or no such row.
+    """
+    import pandas as pd
+
+    found = _table(table, gpu)
+    rows = _select(found, where)
+    frame = pd.DataFrame([{name: _field(row, name) for name in found.columns} for row in rows], columns=found.columns)
+    frame = frame.drop(columns=["run", "seed"]).dropna(axis="columns", how="all")
+    frame.attrs["units"] = {name: unit_in(name) for name in frame.columns}
+    frame.attrs["source"] = f"validation/measured/{gpu}/{table}.csv ({found.runs[0]['gpu']})"
+    return frame
+
+
+def judged(
+    table: str, name: str, *, gpu: str = "h200_sxm", has_roofline: bool = False, **where: Any
+) -> pd.DataFrame:
+    """Rows with what the simulator says of a number now, by the rules of ``gpusim validate``, beside what was measured.
+
+    Columns: those of the kernel's configs, ``predicted (unit)``, ``measured (unit)``, ``error (%)``, and ``calibrates``:
+    whether parameters were fitted to the row, so that it proves less.
+
+    >>> rows = judged("transpose", "sm__cycles_elapsed.max", kernel="transpose_padded", m=1024)
+    >>> list(rows.columns)
+    ['kernel', 'm', 'n', 'predicted (cycles)', 'measured (cycles)', 'error (%)', 'calibrates']
+
+    Args:
+        table: a kernel of ``kernels/``.
+        name: a metric of Nsight Compute, or a value of the kernel's own.
+        gpu: whose rows, and the description that predicts.
+        has_roofline: two columns more, ``roofline (unit)``, ``roofline error (%)``: what the data sheet's peaks alone say.
+        where: as of :func:`measured`.
+
+    Raises:
+        ConfigError: no such table, column, number or row, or the simulator has no answer to any.
+    """
+    import pandas as pd
+
+    case, spec, found = load_case(table), load_gpu(gpu), _table(table, gpu)
+    if name not in case.names:
+        raise ConfigError(f"{table}: has no number called {name!r}: wants one of {', '.join(sorted(case.names))}")
+    fitted = {id(row) for row in halves(case, found)[0]}
+    predicted, measured_unit, told = f"predicted ({unit_in(name)})", f"measured ({unit_in(name)})", []
+    for row in _select(found, where):
+        config = config_of(row, case.columns)
+        answer, value = case.answers(config, row, spec, {name}).get(name), measured_in(case, row, name)
+        if answer is None or value is None:
+            continue
+        told.append({
+            **{column: _field(config, column) for column in config}, predicted: answer.value, measured_unit: value,
+            "error (%)": 100.0 * (answer.value - value) / value if value else None, "calibrates": id(row) in fitted,
+        })
+        if has_roofline:
+            of_peaks = answer.roofline
+            told[-1] |= {
+                f"roofline ({unit_in(name)})": of_peaks,
+                "roofline error (%)": None if of_peaks is None or not value else 100.0 * (of_peaks - value) / value,
+            }
+    if not told:
+        raise ConfigError(f"{table}: the simulator has no answer to {name} of these rows: ask for others")
+    return pd.DataFrame(told)
+
+
+@cache
+def _table(name: str, gpu: str) -> Table:
+    folder = kernels_dir().parent / "validation" / "measured" / gpu
+    path = folder / f"{name}.csv"
+    if not path.is_file():
+        known = sorted(one.stem for one in folder.glob("*.csv")) if folder.is_dir() else []
+        raise ConfigError(f"measured: {_shown(path)} is not there; of {gpu} there are {', '.join(known) or 'no rows'}")
+    return Table.read(path)
+
+
+def _shown(path: Path) -> str:
+    return "/".join(path.parts[-4:])
+
+
+def _select(table: Table, where: Mapping[str, Any]) -> list[Row]:
+    """Rows whose columns hold what is wanted; numbers are compared as numbers."""
+    for column in where:
+        if column not in table.columns:
+            known = ", ".join(name for name in table.columns if name not in OWN_COLUMNS[:2])
+            raise ConfigError(f"{_shown(table.path)}: has no column {column!r}, wants one of {known}")
+    wanted = {column: _several(values) for column, values in where.items()}
+    rows = [row for row in table.rows if all(_field(row, column) in values for column, values in wanted.items())]
+    if not rows:
+        asked = ", ".join(f"{column}={values!r}" for column, values in where.items())
+        raise ConfigError(f"{_shown(table.path)}: has no row with {asked}")
+    return rows
+
+
+def _several(values: Any) -> Collection[Any]:
+    return values if isinstance(values, Collection) and not isinstance(values, str) else (values,)
+
+
+def _field(row: Mapping[str, str], column: str) -> Any:
+    """A field of the CSV: a whole number, a number, a word, or None where nothing was measured."""
+    text = row[column]
+    for kind in () if column in TEXT_COLUMNS else (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text or None

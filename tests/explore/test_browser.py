@@ -1,0 +1,250 @@
+"""The explorer in a real browser, headless: by keyboard, on a phone's width, offline, as a server and as a copy on disk."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from gpusim.explore.export import export
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None, reason="Chromium and its driver are not installed: apt install chromium-driver"
+)
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+)
+SMALL = "m=512&n=512&k=512&tile=128x128x64"
+
+
+class Page:
+    """What a person does at a browser, and sees."""
+
+    def __init__(self, driver: Any, base: str) -> None:
+        self.driver, self.base = driver, base
+
+    def open(self, name: str, *, width: int = 1280) -> None:
+        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        self.driver.get("about:blank")
+        self.driver.get(self.base + name)
+
+    def js(self, script: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(f"return {script}", *arguments)
+
+    def text(self, selector: str) -> str:
+        return str(self.js("document.querySelector(arguments[0])?.textContent ?? ''", selector)).strip()
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        for _ in range(1200):
+            if is_so():
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"waited in vain; the page says {self.text('#status')!r}, {self.text('#refusal')!r}")
+
+    def until_verdict(self, words: str) -> None:
+        self.until(lambda: words in self.text(".verdict") and not self.js("document.querySelector('[aria-busy]')"))
+
+    def press(self, *keys: str) -> None:
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        ActionChains(self.driver).send_keys(*keys).perform()
+
+    def focus(self) -> str:
+        return str(self.js("(at => at.id || at.className || at.tagName)(document.activeElement)"))
+
+    def tab_to(self, name: str) -> None:
+        from selenium.webdriver.common.keys import Keys
+
+        for _ in range(60):
+            if self.focus() == name:
+                return
+            self.press(Keys.TAB)
+        raise AssertionError(f"Tab never comes to {name}")
+
+    def requests(self) -> set[str]:
+        """Everything that was asked for since the last call, by scheme and host."""
+        found = set()
+        for entry in self.driver.get_log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] in ("Network.requestWillBeSent", "Network.webSocketCreated"):
+                params = message["params"]
+                address = urlsplit(params["request"]["url"] if "request" in params else params["url"])
+                found.add(f"{address.scheme}:{address.hostname or ''}")
+        return found
+
+    def errors(self) -> list[str]:
+        """What the console was told, but for answers that are refusals."""
+        said = [entry["message"] for entry in self.driver.get_log("browser")]
+        return [text for text in said if "422 (Unprocessable" not in text]
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    found = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    yield found
+    found.quit()
+
+
+@pytest.fixture(scope="module")
+def served(driver: Any) -> Iterator[Page]:
+    command = [sys.executable, "-m", "gpusim", "explore", "--port", "0", "--no-open"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
+        assert address is not None
+        yield Page(driver, address[0])
+        process.terminate()
+
+
+@pytest.fixture(scope="module")
+def copied(driver: Any, tmp_path_factory: pytest.TempPathFactory) -> Page:
+    folder = tmp_path_factory.mktemp("site")
+    offered = {"banks": {"swizzle": ("none", "128B")}, "pipeline": {"stages": ("12",)}}
+    export(folder, jobs=1, offered=offered)
+    return Page(driver, f"file://{folder}/")
+
+
+@pytest.fixture(autouse=True)
+def _stays_here(driver: Any) -> Iterator[None]:
+    """No request leaves the machine, and the console has nothing to complain of."""
+    page = Page(driver, "")
+    page.requests(), page.errors()
+    yield
+    assert page.requests() <= {"http:127.0.0.1", "data:", "file:", "about:"}
+    assert page.errors() == []
+
+
+def test_banks_by_keyboard_alone(served: Page) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    served.open("index.html")
+    served.press(Keys.TAB)
+    assert served.focus() == "skip"
+    served.press(*[Keys.TAB] * 2, Keys.ENTER)
+    served.until_verdict("ldmatrix_x4 takes 32 wavefronts where 4 would do")
+    assert served.js("location.pathname") == "/banks.html"
+    served.tab_to("swizzle")
+    assert served.js("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    served.press("128")
+    served.until_verdict("ldmatrix_x4 takes 4 wavefronts, as few as it can, thanks to the swizzle")
+    assert served.focus() == "swizzle"
+    assert served.js("location.search") == "?swizzle=128B"
+    assert "wavefronts324\u221228 (\u221287.5 %)" in served.text("#compare")
+    assert served.text("#status").startswith("Answered: 4 wavefronts. wavefronts before: 32")
+    assert served.text("#command").endswith("--access ldmatrix_x4 --swizzle 128B")
+    assert served.js("document.querySelector('#answer img').naturalWidth") > 300
+    served.tab_to("offer")
+    served.press(Keys.ENTER)
+    served.until_verdict("no swizzle needed")
+    assert served.js("location.search") == "?pad=8"
+    served.driver.back()
+    served.until_verdict("thanks to the swizzle")
+    assert served.js("document.getElementById('swizzle').value") == "128B"
+    assert served.js("document.getElementById('pad').value") == "0"
+
+
+def test_what_is_refused_is_said_beside_the_form_and_nothing_typed_is_lost(served: Page) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    served.open("banks.html?tile=typed&layout=(64,64):(72,1)&at=(16,16)")
+    served.until_verdict("takes 4 wavefronts")
+    assert served.js("document.getElementById('rows').closest('.field').hidden")
+    served.tab_to("layout")
+    served.press(Keys.END, Keys.BACKSPACE, Keys.TAB)
+    served.until(lambda: "is not closed" in served.text("#refusal"))
+    assert served.js("document.getElementById('layout').getAttribute('aria-invalid')") == "true"
+    assert served.js("document.getElementById('layout').value") == "(64,64):(72,1"
+    assert served.js("document.getElementById('at').value") == "(16,16)"
+    assert "takes 4 wavefronts" in served.text(".verdict")
+    assert served.js("document.getElementById('result').className") == "old"
+    served.driver.refresh()
+    served.until(lambda: "is not closed" in served.text("#refusal"))
+    assert served.js("document.getElementById('layout').value") == "(64,64):(72,1"
+
+
+def test_a_pipeline_is_compared_with_the_last(served: Page) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    served.open(f"pipeline.html?{SMALL}")
+    served.until_verdict("gemm on h200_sxm takes")
+    before = served.text("dl.figures dd")
+    served.tab_to("stages")
+    served.press(Keys.END, Keys.BACKSPACE, "1", Keys.TAB)
+    served.until(lambda: served.text("#compare") != "")
+    assert "4 stages" in served.text("#compare caption")
+    cycles = [int(text.split()[0].replace(",", "")) for text in (before, served.text("dl.figures dd"))]
+    assert cycles[0] < cycles[1]
+    assert f"+{cycles[1] - cycles[0]:,}" in served.text("#compare")
+    assert served.js("[...document.querySelectorAll('#answer img')].every(one => one.naturalWidth > 300 && one.alt)")
+    assert "wait_mbarrier" in served.text("#answer table")
+    served.tab_to("stages")
+    served.press(Keys.END, Keys.BACKSPACE, "99", Keys.ENTER)
+    served.until(lambda: "stages is 99" in served.text("#refusal"))
+    assert served.js("document.getElementById('stages').value") == "99"
+    assert served.js("document.getElementById('tile').value") == "128x128x64"
+
+
+@pytest.mark.parametrize("width", [320, 360, 1280])
+def test_no_page_scrolls_sideways(served: Page, width: int) -> None:
+    for name, verdict in (("index.html", ""), ("banks.html", "ldmatrix_x4"), (f"pipeline.html?{SMALL}", "gemm")):
+        served.open(name, width=width)
+        served.until_verdict(verdict)
+        assert served.js("document.documentElement.scrollWidth") <= width
+        too_wide = """[...document.querySelectorAll('main *')].filter(item => !item.closest('.scroll, .picture, code')
+            && item.getBoundingClientRect().right > innerWidth + 1).map(item => item.outerHTML.slice(0, 80))"""
+        assert served.js(too_wide) == []
+
+
+def test_every_control_has_a_label_and_every_page_its_landmarks(served: Page) -> None:
+    for name, verdict in (("banks.html", "ldmatrix_x4"), (f"pipeline.html?{SMALL}", "gemm")):
+        served.open(name)
+        served.until_verdict(verdict)
+        assert served.js("document.documentElement.lang") == "en"
+        assert served.js("document.querySelectorAll('h1').length") == 1
+        assert served.js("[...document.querySelectorAll('select, input')].filter(one => !one.labels.length).length") == 0
+        assert served.js("[...document.querySelectorAll('img')].filter(one => !one.alt).length") == 0
+        assert served.js("document.querySelectorAll('fieldset:not(:has(> legend))').length") == 0
+        ids = served.js("[...document.querySelectorAll('[id]')].map(one => one.id)")
+        assert len(ids) == len(set(ids))
+        described = served.js("[...document.querySelectorAll('[aria-describedby]')].flatMap(one => "
+                              "one.getAttribute('aria-describedby').split(' '))")
+        assert set(described) <= set(ids)
+
+
+def test_a_copy_on_disk_answers_without_a_server(copied: Page) -> None:
+    copied.open("banks.html", width=360)
+    copied.until_verdict("ldmatrix_x4 takes 32 wavefronts")
+    assert copied.js("document.documentElement.scrollWidth") <= 360
+    copied.tab_to("swizzle")
+    copied.press("128")
+    copied.until_verdict("takes 4 wavefronts")
+    assert copied.js("document.querySelector('#answer img').naturalWidth") > 300
+    assert copied.js("location.search") == "?swizzle=128B"
+    assert copied.js("[...document.querySelectorAll('select:not([disabled]), input:not([disabled])')].length") == 1
+    copied.driver.back()
+    copied.until_verdict("takes 32 wavefronts")
+    copied.open("banks.html?access=ld_shared_b32")
+    copied.until(lambda: "this static copy has no Instruction ld_shared_b32" in copied.text("#refusal"))
+    copied.open("pipeline.html")
+    copied.until(lambda: "use at most --stages 7" in copied.text("#refusal"))

@@ -1,0 +1,202 @@
+"""The explorer's server: what it tells to whom, what it refuses, how it ends."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import util
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from gpusim.cli import explore, main
+from gpusim.errors import ConfigError
+from gpusim.explore.answers import Answer, RefusedError
+from gpusim.explore.app import HEADERS, listening, make_app
+from gpusim.explore.pages import ASSETS
+from gpusim.explore.questions import question_of
+from gpusim.explore.worker import Worker, answered
+
+PORT = 8710
+HOST = f"127.0.0.1:{PORT}"
+PATHS = ("/", "/index.html", "/banks.html", "/pipeline.html", "/api/banks", "/explore.css", "/explore.js", "/icon.svg")
+
+asked: list[tuple[str, dict[str, str]]] = []
+
+
+def ask(page: str, words: Mapping[str, str]) -> Answer:
+    asked.append((page, dict(words)))
+    return question_of(page, words).answer()
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(make_app(ask, PORT), base_url=f"http://{HOST}") as found:
+        yield found
+
+
+def test_an_answer_is_html_and_numbers(client: TestClient) -> None:
+    reply = client.get("/api/banks", params={"swizzle": "128B"})
+    assert reply.status_code == 200
+    told = reply.json()
+    assert told["figures"][0] == {"label": "wavefronts", "value": 4, "unit": "", "digits": 0}
+    assert "ldmatrix_x4 takes 4 wavefronts, as few as it can" in told["html"]
+    assert "counted on hardware" in told["html"]
+    assert 'alt="Lanes by banks: ldmatrix_x4 takes 4 wavefronts' in told["html"]
+    assert "gpusim banks --layout &#39;(64,64):(64,1)&#39; --dtype bf16 --access ldmatrix_x4 --swizzle 128B" in told["html"]
+
+
+def test_a_refusal_is_a_sentence_and_its_field(client: TestClient) -> None:
+    reply = client.get("/api/pipeline", params={"stages": "12"})
+    assert reply.status_code == 422
+    assert reply.json()["field"] == "stages"
+    assert reply.json()["refusal"].startswith("--stages 12: with --tile 128x128x64 they need 394464 bytes")
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_everything_says_what_it_may_load_and_who_may_have_it(client: TestClient, path: str) -> None:
+    reply = client.get(path)
+    assert reply.status_code == 200
+    for name, value in HEADERS.items():
+        assert reply.headers[name] == value
+    assert "access-control-allow-origin" not in reply.headers
+    assert "'unsafe" not in reply.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if "api" not in path])
+def test_no_page_names_anything_elsewhere(client: TestClient, path: str) -> None:
+    text = client.get(path).text.replace('xmlns="http://www.w3.org/2000/svg"', "")
+    assert not re.search(r"https?:|//[a-z]|@import|url\(", re.sub(r"(?m)^\s*//.*|; //.*$|\{ //.*$", "", text))
+    assert not re.search(r"<script(?! src=)|<style|\sstyle=|\son\w+=", text)
+
+
+@pytest.mark.parametrize("headers", [
+    {"host": "evil.example"}, {"host": f"evil.example:{PORT}"}, {"host": "127.0.0.1"}, {"host": "127.0.0.1:80"},
+    {"host": f"127.0.0.1.evil.example:{PORT}"}, {"host": ""}, {"origin": "http://evil.example"}, {"origin": "null"},
+    {"origin": "http://127.0.0.1:9999"}, {"origin": f"https://{HOST}"},
+    {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},
+], ids=str)  # fmt: skip
+def test_who_comes_from_elsewhere_is_refused(client: TestClient, headers: dict[str, str]) -> None:
+    before = len(asked)
+    reply = client.get("/api/banks", headers=headers)
+    assert reply.status_code == 403
+    assert reply.headers["content-security-policy"].startswith("default-src 'none'")
+    assert len(asked) == before
+
+
+@pytest.mark.parametrize("headers", [
+    {"host": f"localhost:{PORT}"}, {"host": f"LOCALHOST:{PORT}"}, {"origin": f"http://{HOST}"},
+    {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, {"sec-fetch-site": "same-origin"},
+], ids=str)  # fmt: skip
+def test_who_is_here_is_answered(client: TestClient, headers: dict[str, str]) -> None:
+    assert client.get("/banks.html", headers=headers).status_code == 200
+
+
+def test_nothing_but_reading_is_answered_and_no_other_path(client: TestClient) -> None:
+    assert [client.request(method, "/api/banks").status_code for method in ("POST", "PUT", "DELETE", "OPTIONS")] == [405] * 4
+    for path in ("/docs", "/api/raster", "/../pyproject.toml", "/page/base.html", "/base.html", "/raster.html"):
+        assert client.get(path).status_code == 404
+    assert client.get(f"/banks.html?at={'1' * 8001}").status_code == 403
+
+
+def test_what_is_typed_is_escaped(client: TestClient) -> None:
+    evil = '"><script>alert(1)</script>'
+    assert "<script>alert" not in client.get("/banks.html", params={"at": evil}).text
+    plain = client.get("/banks.html", params={"at": evil, "plain": "1"}).text
+    assert "<script>alert" not in plain
+    assert "is no coordinate of the layout" in plain
+    assert 'value="&#34;&gt;&lt;script&gt;' in plain
+
+
+def test_a_browser_without_scripts_gets_the_answer_in_the_page(client: TestClient) -> None:
+    page = client.get("/banks.html", params={"swizzle": "64B", "plain": "1"}).text
+    assert "<noscript><input" in page
+    assert '<option value="64B" selected>' in page
+    assert "Swizzle" in page
+    assert '<p class="verdict">ldmatrix_x4 takes 8 wavefronts' in page
+    refused = client.get("/banks.html", params={"tile": "typed", "layout": "(64,64", "plain": "1"}).text
+    assert "not closed" in refused
+    assert 'value="(64,64"' in refused
+    assert 'aria-invalid="true"' in refused
+
+
+# ---------------------------------------------------------------------------------------------- the worker
+
+
+def test_a_process_answers_and_goes_on_after_what_takes_too_long() -> None:
+    worker = Worker(patience_s=60.0)
+    try:
+        first = worker.ask("banks", {"swizzle": "128B"})
+        assert first == answered("banks", {"swizzle": "128B"})
+        assert worker.ask("banks", {"swizzle": "128B"}) is first  # kept
+        with pytest.raises(RefusedError, match="rows is 'x'") as refused:
+            worker.ask("banks", {"rows": "x"})
+        assert refused.value.field == "rows"
+        worker._patience_s = 0.005
+        with pytest.raises(RefusedError, match=r"takes longer than 0\.005 seconds"):
+            worker.ask("pipeline", {})
+        worker._patience_s = 60.0
+        with pytest.raises(RefusedError, match="use at most --stages 7"):
+            worker.ask("pipeline", {"stages": "12"})
+    finally:
+        worker.end()
+
+
+# ---------------------------------------------------------------------------------------------- the command
+
+
+def test_it_listens_on_the_loopback_address_alone() -> None:
+    with listening(0) as found:
+        address, port = found.getsockname()
+        assert address == "127.0.0.1"
+        with pytest.raises(ConfigError, match=rf"--port {port}: .*; use another, or --port 0"):
+            listening(port)
+
+
+def test_ctrl_c_ends_it() -> None:
+    command = [sys.executable, "-m", "gpusim", "explore", "--port", "0", "--no-open"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        address = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
+        assert address is not None
+        with urllib.request.urlopen(f"{address[0]}banks.html", timeout=30) as reply:
+            assert b"<h1>Banks</h1>" in reply.read()
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=30)
+        assert (process.returncode, rest, errors) == (0, "explore: ended\n", "")
+
+
+Refuses = Callable[[Sequence[str], Sequence[str]], None]
+
+
+def test_bad_input_costs_one_sentence(refuses: Refuses, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    refuses(["explore", "--port", "70000"], ["--port 70000 wants a number from 0 to 65535"])
+    refuses(["explore", "--host", "0.0.0.0"], ["--host is unknown"])
+    refuses(["explore", "--export", "no/such"], ["--export 'no/such' lies in no directory"])
+    refuses(["explore", "--export", "x", "--jobs", "0"], ["--jobs 0 is too few"])
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        refuses(["explore", "--no-open", "--port", str(taken.getsockname()[1])], ["--port", "use another"])
+    monkeypatch.setattr(explore, "find_spec", lambda name: None if name == "uvicorn" else util.find_spec(name))
+    refuses(["explore"], ["explore: uvicorn is not installed; use pip install 'gpusim[explore]'"])
+
+
+def test_a_folder_with_files_of_others_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "thesis.tex").touch()
+    assert main(["explore", "--export", str(tmp_path)]) == 2
+    assert "holds files that no export wrote" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_every_asset_is_there() -> None:
+    from gpusim.explore.pages import asset
+
+    assert all(len(asset(name)) > 50 for name in ASSETS)

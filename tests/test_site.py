@@ -1,0 +1,83 @@
+"""The docs site builds without a warning, and has what it should; tests/notebooks runs the lessons."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+
+import pytest
+from typer import Context
+from typer.main import get_command
+
+from gpusim.cli import app
+from gpusim.workload import ops
+
+ROOT = Path(__file__).parent.parent
+PAGES = (
+    "index", "guide", "vocabulary", "how_it_works", "add_a_gpu", "decisions",
+    "generated/command_line", "generated/parts", "generated/ops",
+    "generated/deviations", "generated/validation", "generated/kernels", "generated/changelog",
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, its lessons not executed."""
+    folder = tmp_path_factory.mktemp("site")
+    options = ["-W", "--keep-going", "-q", "-D", "nb_execution_mode=off", "-d", str(folder / "doctrees")]
+    command = [sys.executable, "-m", "sphinx", *options, str(ROOT / "docs"), str(folder / "html")]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    return folder / "html"
+
+
+def text_of(page: Path) -> str:
+    return unescape(re.sub(r"<[^>]*>", "", page.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_there_and_reached_from_the_first(site: Path, name: str) -> None:
+    assert (site / f"{name}.html").is_file()
+    assert name == "index" or f'href="{name}.html"' in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_every_lesson_is_on_the_site(site: Path) -> None:
+    wanted = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
+    assert {path.stem for path in (site / "generated" / "lessons").glob("*.html")} == wanted
+
+
+def test_every_command_and_option_is_in_the_reference(site: Path) -> None:
+    text = text_of(site / "generated" / "command_line.html")
+    root = get_command(app)
+    top = Context(root, info_name="gpusim")
+    for name in root.list_commands(top):  # type: ignore[attr-defined]
+        assert f"gpusim {name}" in text
+        command = root.get_command(top, name)  # type: ignore[attr-defined]
+        for parameter in (found for found in command.params if not getattr(found, "hidden", False)):
+            assert all(option in text for option in parameter.opts if option.startswith("--")), (name, parameter.opts)
+
+
+def test_every_op_has_a_row(site: Path) -> None:
+    text = text_of(site / "generated" / "ops.html")
+    for word in vars(ops).values():
+        if isinstance(word, type) and issubclass(word, ops.Op) and word is not ops.Op:
+            assert word.__name__ in text
+
+
+@pytest.mark.parametrize("part", ["Hbm", "L2", "Xbar", "Tma", "Mbarrier", "TensorCore", "WarpScheduler", "Dispatcher"])
+def test_a_part_says_what_it_models_and_ignores(site: Path, part: str) -> None:
+    text = text_of(site / "generated" / "parts.html")
+    at = re.search(rf"gpusim\.machine\.[\w.]*\.{part}\b", text)
+    assert at is not None
+    words = text[at.end() : at.end() + 4000]
+    assert words.index("Models:") < words.index("Ignores:") < words.index("Source:")
+
+
+def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
+    for page in site.glob("**/*.html"):
+        text = page.read_text(encoding="utf-8")
+        fetched = re.findall(r'<(?:script|link|img)[^>]*?(?:src|href)="(https?://[^"]*)"', text)
+        assert not fetched, (page, fetched)
