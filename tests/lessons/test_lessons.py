@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
-from gpusim.errors import ConfigError, LayoutError
+from gpusim import GemmParams, load_gpu
+from gpusim.errors import ConfigError, KernelError, LayoutError
+from gpusim.layout import Swizzle
 from gpusim.lessons import beside, claims, compare, judged, measured
+from gpusim.lessons.curves import plot_beside
+from gpusim.lessons.peaks import product_intensity, ridge_flops_per_byte
+from gpusim.lessons.pipelines import bytes_in_flight, knee, latency_ns, stage_ladder
 from gpusim.lessons.smem import access_cycles, bank_access, bank_study, counted
+from gpusim.lessons.swizzles import chunk_positions, swizzle_bits
+from gpusim.lessons.tiles import loaded_bytes, warp_sectors
 
 
 def test_a_prediction_that_is_not_made_is_no_error() -> None:
@@ -99,3 +107,78 @@ def test_a_swizzle_is_given_once_and_not_to_lanes() -> None:
 
 def test_a_wavefront_takes_a_cycle_of_a_busy_sm() -> None:
     assert access_cycles("ld_b32")["error (%)"].abs().max() < 1.0
+
+
+# ---------------------------------------------------------------------- studies
+
+
+def test_positions_of_chunks_are_refused_where_chunks_are_torn() -> None:
+    assert sorted(chunk_positions("fp32", "3,2,3").loc[6]) == list(range(8))
+    for wrong in ("1,2,3", "1,6,1"):  # halves of a chunk; rows
+        with pytest.raises(LayoutError, match="tears chunks"):
+            chunk_positions("bf16", wrong)
+
+
+def test_the_bits_of_a_swizzle_are_those_of_the_swizzle() -> None:
+    for offset in (0, 7, 64, 344, 511):
+        found = swizzle_bits("3,3,3", "bf16", offset)
+        assert found["number"].iloc[-1] == Swizzle(3, 3, 3)(offset)
+        assert int(found["bits"].iloc[-1].replace(" ", ""), 2) == Swizzle(3, 3, 3)(offset)
+    for swizzle, offset in (("3,3,4", 0), ("3,3,3", 512), ("3,3,3", -1)):
+        with pytest.raises(LayoutError, match="wants S equal to B"):
+            swizzle_bits(swizzle, "bf16", offset)
+
+
+def test_sectors_are_those_of_the_lanes() -> None:
+    matrix = "(64,1024):(1024,1)"
+    assert [warp_sectors(matrix, "fp32", lanes) for lanes in ("32:0@1", "32:1@1", "32:1@0")] == [1, 4, 32]
+    assert warp_sectors(matrix, "bf16", "32:1@1") == 2
+    assert warp_sectors(matrix, "fp32", "32:4@1", vector=4) == 16
+    for lanes in ("16:1@0", "32:1", "Sw<1,0,1> o 0 o 32:1"):
+        with pytest.raises(LayoutError, match="32 lanes"):
+            warp_sectors(matrix, "fp32", lanes)
+
+
+def test_tiles_load_what_the_formula_says_also_where_they_do_not_divide() -> None:
+    params = GemmParams(m=100, n=100, k=10)
+    assert loaded_bytes(params, (100, 100)) == 2 * 10 * 200
+    assert loaded_bytes(params, (64, 100)) == 2 * 2 * 10 * 164
+
+
+def test_a_ladder_wants_its_first_rung() -> None:
+    with pytest.raises(ConfigError, match="wants 1 among them"):
+        stage_ladder(GemmParams(m=256, n=256, k=256), (2, 3), load_gpu("h200_sxm"))
+
+
+def test_the_knee_is_the_fewest_stages_within_two_percent() -> None:
+    cycles = pd.Series({1: 300.0, 2: 150.0, 3: 102.0, 4: 100.0, 5: 100.0})
+    assert knee(cycles) == 3
+    assert knee(cycles, within_pct=1.9) == 4
+    assert knee(cycles, within_pct=50.0) == 2
+
+
+def test_a_ring_keeps_littles_law() -> None:
+    flight = bytes_in_flight(2**31)
+    assert (flight["Little's law (GB/s)"] >= flight["measured (GB/s)"] - 1e-6).all()
+    assert 400 < latency_ns(flight) < 700
+
+
+def test_a_product_of_nothing_has_no_intensity() -> None:
+    with pytest.raises(KernelError, match="use 1 or more"):
+        product_intensity(0, 1, 1)
+    with pytest.raises(KernelError, match="is unknown"):
+        ridge_flops_per_byte(load_gpu("h200_sxm"), "fp3")
+
+
+def test_a_table_without_numbers_of_either_kind_is_not_drawn() -> None:
+    table = beside([1.0, 2.0], [2.0, 2.0], "us", index="n")
+    assert "2 points" in plot_beside(table, x="n", y="time_us").alt
+    for wrong in (table[["error (%)"]], table.rename_axis("m")):
+        with pytest.raises(ConfigError, match="wants n, and predicted or measured"):
+            plot_beside(wrong, x="n", y="time_us")
+
+
+def test_a_roofline_is_told_where_it_is_asked_for() -> None:
+    rows = judged("elementwise", "sm__cycles_elapsed.max", kernel="copy_b16_i4", elements=2**18, has_roofline=True)
+    assert rows["roofline (cycles)"].iloc[0] < rows["measured (cycles)"].iloc[0]
+    assert rows["roofline error (%)"].iloc[0] < 0
