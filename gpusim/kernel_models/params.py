@@ -25,7 +25,7 @@ class KernelParams(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _refused_in_arefusal_sentence(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _refused_in_a_sentence(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         """What the fields refuse.
 
         Raises:
