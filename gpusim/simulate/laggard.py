@@ -16,14 +16,20 @@ class Laggard:
     Source: kernels/memory_bursts (rounds of loads), kernels/memory_bandwidth (loops), h200_sxm, 2026-11-22.
     """
 
-    __slots__ = ("asked_bytes", "cycles", "num_meetings", "worked_before")
+    __slots__ = (
+        "asked_bytes", "counted_until", "cycles", "num_alike", "num_meetings", "worked_before", "worked_until",
+    )
 
     def __init__(self) -> None:
         """All warps are there."""
         self.cycles = 0.0
         self.worked_before = 0.0
         """Cycles of shared work when it fell behind."""
+        self.worked_until = self.counted_until = 0.0
+        """Cycles of shared work when ops began to count as often as they do, and what these counted."""
         self.num_meetings = 0
+        self.num_alike = 1.0
+        """Loads that one stands for, one behind the other, without a meeting in between."""
         self.asked_bytes = 0.0
         """Of loads since the role last used one."""
 
@@ -33,16 +39,16 @@ class Laggard:
         self.asked_bytes += num_bytes
         return self.asked_bytes / num_bytes if num_bytes else 1.0
 
-    def fall_behind(self, token: ops.Token, late_cycles: float, worked: float, num_alike: float) -> None:
+    def fall_behind(self, token: ops.Token, late_cycles: float, worked: float) -> None:
         """Most warps use a load now, whose last part comes ``late_cycles`` later.
 
-        ``worked``: cycles of shared work so far; ``num_alike``: loads that this one stands for, one behind the other.
+        ``worked``: cycles of shared work so far.
         """
         if late_cycles <= 0.0:
             return
         still = max(0.0, self.cycles - (worked - self.worked_before))
         before = min(token.late_before, still) if token.num_meetings == self.num_meetings else 0.0
-        late = sqrt(before * before + late_cycles * late_cycles * num_alike)
+        late = sqrt(before * before + late_cycles * late_cycles * self.num_alike)
         self.cycles, self.worked_before = max(late, still), worked
 
     def meet(self, worked: float) -> float:

@@ -14,7 +14,7 @@ NEVER = -1
 class Loop:
     """``for k in role.loop(n)``: an index that several roles' loops move ahead together."""
 
-    __slots__ = ("_boost", "_report_at", "_role", "block", "idx", "mark_at", "num_iterations", "on_block")
+    __slots__ = ("_boost", "_num_meetings", "_report_at", "_role", "block", "idx", "mark_at", "num_iterations", "on_block")
 
     def __init__(self, role: Role, num_iterations: int) -> None:
         """``num_iterations`` from 0; reports to ``on_block(loop)`` at every multiple of ``block`` if that is set."""
@@ -25,6 +25,7 @@ class Loop:
         self.mark_at = NEVER
         self.on_block: Callable[[Loop], None] | None = None
         self._boost = 0
+        self._num_meetings = role.laggard.num_meetings
         self._report_at = NEVER
 
     @property
@@ -68,12 +69,14 @@ class Loop:
         role = self._role
         if self._boost > 0:  # this iteration stands for the skipped ones
             role.iteration_weight = 1.0 + self._boost
+            if role.laggard.num_meetings == self._num_meetings:
+                role.laggard.num_alike = role.iteration_weight
             role.update_count()
             self._boost = NEVER
             self.mark_at = self.idx + 1
             return self.idx
         if self._boost == NEVER:
-            role.iteration_weight = 1.0
+            role.iteration_weight = role.laggard.num_alike = 1.0
             role.update_count()
             self._boost = 0
             self.mark_at = NEVER
@@ -91,7 +94,7 @@ class Loop:
     def _finish(self) -> None:
         role = self._role
         if role.iteration_weight != 1.0:
-            role.iteration_weight = 1.0
+            role.iteration_weight = role.laggard.num_alike = 1.0
             role.update_count()
         role.loops.remove(self)
         if self.on_block is not None:

@@ -183,6 +183,7 @@ class Role:
 
     def update_count(self) -> None:
         """How many times an op counts, after a weight has changed."""
+        self.laggard.worked_until, self.laggard.counted_until = self.worked(), self.shared_cycles()
         self.count = self.cta.weight * self.turn_weight * self.iteration_weight
 
     def record_read(self, buffer: str, stage: int, start: float, end: float) -> None:
@@ -217,9 +218,14 @@ class Role:
             self.spend(WarpState.LONG_SCOREBOARD, self.t + late)
 
     def worked(self) -> float:
-        """Cycles so far in which its warps took turns at what they share."""
+        """Cycles so far in which its warps took turns at what they share, each once, however often an op counts."""
+        laggard = self.laggard
+        return laggard.worked_until + (self.shared_cycles() - laggard.counted_until) / self.count
+
+    def shared_cycles(self) -> float:
+        """The same, as often as ops count."""
         totals = self.totals
-        return (totals[WarpState.ISSUE] + totals[WarpState.LSU] + totals[WarpState.MATH_PIPE]) / self.count
+        return totals[WarpState.ISSUE] + totals[WarpState.LSU] + totals[WarpState.MATH_PIPE]
 
     def block(self, state: WarpState, what: str | ops.MbarrierWait) -> Role:
         """Give up the processor until somebody calls :meth:`fire`, once."""

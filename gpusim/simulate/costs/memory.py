@@ -202,7 +202,7 @@ def use(role: Role, op: ops.Use) -> Pause:
         role.spend(state, token.ready_cycle)
         if token.late_cycles:
             late = token.late_cycles - (role.t - token.ready_cycle)
-            role.laggard.fall_behind(token, late, role.worked(), role.iteration_weight)
+            role.laggard.fall_behind(token, late, role.worked())
         return None
     wake = role.block(state, "a load")
     token.on_ready = UseReady(role, wake, token)
@@ -371,7 +371,7 @@ class UseReady(Resume):
         token, role = self._token, self._role
         if token.late_cycles:
             late = token.late_cycles - max(0.0, role.t - cycle)
-            role.laggard.fall_behind(token, late, role.worked(), role.iteration_weight)
+            role.laggard.fall_behind(token, late, role.worked())
         super().__call__(cycle)
 
 
