@@ -167,7 +167,7 @@ def _lookups(engine: Engine, counters: Mapping[str, float], promoted: float) -> 
     reductions counts both look-ups. What comes beside the sectors that were asked for is counted as missed by an SM, and is
     in no hit rate; ``promoted`` sectors, of lines with their neighbours, are read, cross and hit.
     Source: kernels/cache_hints, l2_residency, half_stores (reductions), promoted_lookups (what comes besides: 1 less the
-    misses without it over all look-ups is within 0.1 points of the hit rate, 120 rows), h200_sxm, 2026-11-22.
+    misses without it over all look-ups is within 0.1 points of the hit rate in 114 of 120 rows), h200_sxm, 2026-11-22.
     """
     reads = counters["lts__t_sectors_srcunit_tex_op_read.sum"]
     writes = counters["lts__t_sectors_srcunit_tex_op_write.sum"]
