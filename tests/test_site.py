@@ -17,7 +17,7 @@ from gpusim.workload import ops
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
-    "index", "guide", "vocabulary", "how_it_works", "add_a_gpu", "decisions",
+    "index", "guide", "vocabulary", "how_it_works", "add_a_gpu", "h200_parameters", "decisions",
     "generated/command_line", "generated/parts", "generated/ops",
     "generated/deviations", "generated/validation", "generated/kernels", "generated/changelog",
 )

@@ -79,10 +79,11 @@ def _title(what: str, tile: Any, found: Instruction) -> str:
 
 def _draw(op: str, rows: Sequence[Sequence[tuple[str, Instruction]]]) -> Any:
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     with settings():
-        figure = Figure(figsize=(5.6 * len(rows[0]), 7.4 * len(rows)), layout="constrained")
-        figure.get_layout_engine().set(w_pad=0.1)
+        apart = ConstrainedLayoutEngine(w_pad=0.1)  # inches: phases stand at the right of a panel, lanes at the left
+        figure = Figure(figsize=(5.6 * len(rows[0]), 7.4 * len(rows)), layout=apart)
         areas = figure.subplots(len(rows), len(rows[0]), squeeze=False)
         for panels, axes in zip(rows, areas, strict=True):
             for (title, found), area in zip(panels, axes, strict=True):
