@@ -86,8 +86,7 @@ def render_worst(found: Sequence[Judgement], count: int, console: Console) -> No
     held_out = held_out_families()
     shown = [item for item in found if (item.family or item.kernel) not in held_out]
     worst = sorted(shown, key=lambda item: -abs(item.error_pct))[:count]
-    without = " (single rows of families that are held out are not shown)" if len(shown) < len(found) else ""
-    table = Table(title=f"The {len(worst)} furthest off{without}", title_justify="left", box=None)
+    table = Table(title=f"The {len(worst)} furthest off", title_justify="left", box=None)
     for name in ("kernel", "what", "config"):
         table.add_column(name, overflow="fold")
     for name in ("measured", "predicted", "error %"):
@@ -99,6 +98,8 @@ def render_worst(found: Sequence[Judgement], count: int, console: Console) -> No
             _percent(item.error_pct),
         )  # fmt: skip
     console.print(table, highlight=False)
+    if len(shown) < len(found):
+        console.print("Single rows of families that are held out are not shown.", highlight=False)
 
 
 def render_calibration(lines: Sequence[Line], num_parameters: int, console: Console) -> None:

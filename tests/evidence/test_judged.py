@@ -92,5 +92,5 @@ def test_the_furthest_off_are_of_families_that_may_be_looked_at() -> None:
     stream = io.StringIO()
     rows = (item(config={"n": "41"}), item(family="sgemm", predicted=1e6, config={"n": "42"}))
     render_worst(rows, 2, Console(file=stream, width=200))
-    assert "The 1 furthest off (single rows of families that are held out are not shown)" in stream.getvalue()
+    assert "The 1 furthest off" in stream.getvalue() and "that are held out are not shown" in stream.getvalue()
     assert "n 41" in stream.getvalue() and "n 42" not in stream.getvalue()
