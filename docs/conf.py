@@ -21,7 +21,7 @@ exclude_patterns = ["_build"]
 myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"
-nb_execution_timeout = 120
+nb_execution_timeout = 240
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 # what only tests read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from gpusim.workload import ops
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
-    "index", "guide", "vocabulary", "how_it_works", "add_a_gpu", "decisions",
+    "index", "guide", "vocabulary", "how_it_works", "add_a_gpu", "h200_parameters", "decisions",
     "generated/command_line", "generated/parts", "generated/ops",
     "generated/deviations", "generated/validation", "generated/kernels", "generated/changelog",
 )
@@ -25,8 +26,14 @@ PAGES = (
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, its lessons not executed."""
+    """The site, its lessons not executed; other processes wait meanwhile, as all write docs/generated."""
     folder = tmp_path_factory.mktemp("site")
+    with (ROOT / "docs" / "conf.py").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return built(folder)
+
+
+def built(folder: Path) -> Path:
     options = ["-W", "--keep-going", "-q", "-D", "nb_execution_mode=off", "-d", str(folder / "doctrees")]
     command = [sys.executable, "-m", "sphinx", *options, str(ROOT / "docs"), str(folder / "html")]
     found = subprocess.run(command, capture_output=True, text=True, check=False)

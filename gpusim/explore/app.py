@@ -93,7 +93,8 @@ class OnlyHere:
             return f"this answers to {' and '.join(sorted(self.hosts))} alone"
         if origin is not None and origin.lower() not in {f"http://{host}" for host in self.hosts}:
             return "this answers no page of another origin"
-        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
+        is_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest", "document") == "document"
+        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not is_link:  # a frame is no link
             return "this answers no page of another site"
         if len(scope["query_string"]) > MOST_QUERY:
             return f"the query is longer than {MOST_QUERY} characters"

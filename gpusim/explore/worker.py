@@ -75,8 +75,8 @@ class Worker:
             connection.send((page, dict(words)))
             if not connection.poll(self._patience_s):
                 self.end()
-                seconds = f"{self._patience_s:g} seconds"
-                return RefusedError(f"this takes longer than {seconds}: ask for less, or use the command line")
+                seconds = f"{self._patience_s:g} seconds"  # raised, not kept: a busy machine may have time the next time
+                raise RefusedError(f"this takes longer than {seconds}: ask for less, or use the command line")
             found: Answer | RefusedError = connection.recv()
         except (EOFError, OSError):
             self.end()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.calibrate import halves
-from gpusim.evidence.case import kernels_dir, load_case
+from gpusim.evidence.case import Case, kernels_dir, load_case
+from gpusim.evidence.places import held_out_families
 from gpusim.evidence.rows import OWN_COLUMNS, Row, Table, config_of
 from gpusim.evidence.validate import measured_in
 from gpusim.machine.config import load_gpu
@@ -93,7 +94,8 @@ def judged(
         where: as of :func:`measured`.
 
     Raises:
-        ConfigError: no such table, column, number or row, or the simulator has no answer to any.
+        ConfigError: no such table, column, number or row, one of a family that is held out, or the simulator has no answer
+            to any.
     """
     import pandas as pd
 
@@ -102,7 +104,9 @@ def judged(
         raise ConfigError(f"{table}: has no number called {name!r}: wants one of {', '.join(sorted(case.names))}")
     fitted = {id(row) for row in halves(case, found)[0]}
     predicted, measured_unit, told = f"predicted ({unit_in(name)})", f"measured ({unit_in(name)})", []
-    for row in _select(found, where):
+    rows = _select(found, where)
+    _check_none_is_held_out(case, rows)
+    for row in rows:
         config = config_of(row, case.columns)
         answer, value = case.answers(config, row, spec, {name}).get(name), measured_in(case, row, name)
         if answer is None or value is None:
@@ -120,6 +124,14 @@ def judged(
     if not told:
         raise ConfigError(f"{table}: the simulator has no answer to {name} of these rows: ask for others")
     return pd.DataFrame(told)
+
+
+def _check_none_is_held_out(case: Case, rows: Collection[Row]) -> None:
+    held_out = held_out_families()
+    for row in rows:
+        family = (case.families(row["group"], config_of(row, case.columns)) or (case.name,))[0]
+        if family in held_out:
+            raise ConfigError(f"rows: {family} is held out: nobody looks at its single rows; ask families() for its sums")
 
 
 @cache

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gpusim.evidence.calibrate import Line
+from gpusim.evidence.places import held_out_families
 from gpusim.evidence.validate import TIERS, Judgement, Summary
 
 
@@ -81,8 +82,10 @@ def limits_of(tier: int) -> str:
 
 
 def render_worst(found: Sequence[Judgement], count: int, console: Console) -> None:
-    """The ``count`` numbers that are furthest off, with their configs."""
-    worst = sorted(found, key=lambda item: -abs(item.error_pct))[:count]
+    """The ``count`` numbers that are furthest off, with their configs; none of a family that is held out."""
+    held_out = held_out_families()
+    shown = [item for item in found if (item.family or item.kernel) not in held_out]
+    worst = sorted(shown, key=lambda item: -abs(item.error_pct))[:count]
     table = Table(title=f"The {len(worst)} furthest off", title_justify="left", box=None)
     for name in ("kernel", "what", "config"):
         table.add_column(name, overflow="fold")
@@ -95,6 +98,8 @@ def render_worst(found: Sequence[Judgement], count: int, console: Console) -> No
             _percent(item.error_pct),
         )  # fmt: skip
     console.print(table, highlight=False)
+    if len(shown) < len(found):
+        console.print("Single rows of families that are held out are not shown.", highlight=False)
 
 
 def render_calibration(lines: Sequence[Line], num_parameters: int, console: Console) -> None:

@@ -150,8 +150,8 @@ def explain(
     found.append(wave_tail(base, gpu))
     found.sort(key=lambda item: -item.saved_cycles)
     return Explanation(
-        result=result, counterfactuals=tuple(found), disagreement=disagreement(result, found), remarks=tuple(remarks),
-        wall_s=time.perf_counter() - began, together_cycles=together,
+        result=result, counterfactuals=tuple(found), disagreement=disagreement(result, found, together),
+        remarks=tuple(remarks), wall_s=time.perf_counter() - began, together_cycles=together,
     )
 
 
@@ -215,8 +215,14 @@ def _hidden_conflicts(item: Counterfactual, base: Result, other: Result) -> list
     return [f"Bank conflicts cost {wavefronts}."]
 
 
-def disagreement(result: Result, counterfactuals: list[Counterfactual]) -> str:
-    """A sentence where the counterfactuals contradict ``result.bound_by``, else empty."""
+def disagreement(
+    result: Result, counterfactuals: list[Counterfactual], together_cycles: float | None = None
+) -> str:
+    """A sentence where the counterfactuals contradict ``result.bound_by``, else empty.
+
+    A part that is busy and saves little alone may have another right behind it: then all of it at once
+    (``together_cycles``) saves more than any alone, and nothing is wrong with ``bound_by``.
+    """
     if _is_lone_wave(result):  # slots without a CTA are no part that can be made free
         return ""
     best = max(counterfactuals, key=lambda item: item.saved_cycles, default=None)
@@ -234,6 +240,14 @@ def disagreement(result: Result, counterfactuals: list[Counterfactual]) -> str:
     if best.name == named.name or best.share - named.share < CLEARLY_MORE:
         return ""
     saves = "saves nothing" if named.saves_nothing else f"saves {percent(named.share)}"
+    at_once = 0.0 if together_cycles is None else 1.0 - together_cycles / result.cycles
+    if result.bound_by in result.busy and at_once - best.share >= CLEARLY_MORE:
+        return (
+            f"The plain run says that {result.bound_by} bounds this kernel, and it is busy "
+            f"{percent(result.busy[result.bound_by])} of the time, yet {named.title!r} alone {saves}: another part stands "
+            f"right behind it. All parts free at once save {percent(at_once)}; alone {best.title!r} saves most, "
+            f"{percent(best.share)}."
+        )
     return (
         f"The plain run says that {result.bound_by} bounds this kernel, yet {named.title!r} {saves} and {best.title!r} "
         f"saves {percent(best.share)}; believe the counterfactual."

@@ -79,13 +79,16 @@ def _title(what: str, tile: Any, found: Instruction) -> str:
 
 def _draw(op: str, rows: Sequence[Sequence[tuple[str, Instruction]]]) -> Any:
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     with settings():
-        figure = Figure(figsize=(5.6 * len(rows[0]), 7.4 * len(rows)), layout="constrained")
+        apart = ConstrainedLayoutEngine(w_pad=0.1)  # inches: phases stand at the right of a panel, lanes at the left
+        figure = Figure(figsize=(5.6 * len(rows[0]), 7.4 * len(rows)), layout=apart)
         areas = figure.subplots(len(rows), len(rows[0]), squeeze=False)
         for panels, axes in zip(rows, areas, strict=True):
             for (title, found), area in zip(panels, axes, strict=True):
                 _draw_panel(area, title, found)
+            axes[0].set_ylabel("lane, and where its first element lies")  # of its neighbour, too, whose phases stand between
         most = max(int(found.turns.max()) for panels in rows for _, found in panels)
         letters = f" ({TURNS[10]} is the 10th, {TURNS[11]} the 11th, ...)" if most > 9 else ""
         figure.suptitle(
@@ -124,7 +127,6 @@ def _draw_panel(axes: Any, title: str, found: Instruction) -> None:
     axes.set_xticks([bank + 0.5 for bank in range(0, NUM_BANKS, 4)], [str(bank) for bank in range(0, NUM_BANKS, 4)])
     labels = [f"{lane}  {show(place) if (place := found.places[lane]) is not None else ''}" for lane in rows]
     axes.set_yticks([row + 0.5 for row in range(len(rows))], labels, fontsize=7)
-    axes.set_ylabel("lane, and where its first element lies")
     axes.set_title(title, fontsize=8.5, loc="left")
     axes.tick_params(length=0)
     for side in ("right", "top"):

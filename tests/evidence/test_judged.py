@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.case import Limit
 from gpusim.evidence.judged import COLUMNS, judged_dir, read_judged, table_of
 from gpusim.evidence.places import held_out_families
 from gpusim.evidence.validate import Judgement
+from gpusim.report.evidence import render_worst
 
 ROOT = Path(__file__).resolve().parents[2]
 GPUS = sorted(path.stem for path in judged_dir().glob("*.csv"))
@@ -83,3 +86,11 @@ def test_a_table_that_is_none_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"wrong.csv: line 2: could not convert string to float: 'much'"):
         read_judged("wrong", tmp_path)
     assert text.startswith(",".join(COLUMNS))
+
+
+def test_the_furthest_off_are_of_families_that_may_be_looked_at() -> None:
+    stream = io.StringIO()
+    rows = (item(config={"n": "41"}), item(family="sgemm", predicted=1e6, config={"n": "42"}))
+    render_worst(rows, 2, Console(file=stream, width=200))
+    assert "The 1 furthest off" in stream.getvalue() and "that are held out are not shown" in stream.getvalue()
+    assert "n 41" in stream.getvalue() and "n 42" not in stream.getvalue()

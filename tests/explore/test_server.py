@@ -81,6 +81,7 @@ def test_no_page_names_anything_elsewhere(client: TestClient, path: str) -> None
     {"host": f"127.0.0.1.evil.example:{PORT}"}, {"host": ""}, {"origin": "http://evil.example"}, {"origin": "null"},
     {"origin": "http://127.0.0.1:9999"}, {"origin": f"https://{HOST}"},
     {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},
+    {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"},
 ], ids=str)  # fmt: skip
 def test_who_comes_from_elsewhere_is_refused(client: TestClient, headers: dict[str, str]) -> None:
     before = len(asked)
@@ -93,6 +94,7 @@ def test_who_comes_from_elsewhere_is_refused(client: TestClient, headers: dict[s
 @pytest.mark.parametrize("headers", [
     {"host": f"localhost:{PORT}"}, {"host": f"LOCALHOST:{PORT}"}, {"origin": f"http://{HOST}"},
     {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, {"sec-fetch-site": "same-origin"},
+    {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"},
 ], ids=str)  # fmt: skip
 def test_who_is_here_is_answered(client: TestClient, headers: dict[str, str]) -> None:
     assert client.get("/banks.html", headers=headers).status_code == 200
@@ -142,6 +144,7 @@ def test_a_process_answers_and_goes_on_after_what_takes_too_long() -> None:
         with pytest.raises(RefusedError, match=r"takes longer than 0\.005 seconds"):
             worker.ask("pipeline", {})
         worker._patience_s = 60.0
+        assert worker.ask("pipeline", {}).page == "pipeline"  # what took too long once is asked again, not remembered
         with pytest.raises(RefusedError, match="use at most --stages 7"):
             worker.ask("pipeline", {"stages": "12"})
     finally:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.judged import read_judged
 from gpusim.evidence.places import held_out_families
 from gpusim.lessons.outcomes import refusal
+from gpusim.lessons.rows import judged
 from gpusim.lessons.trust import families, metrics, order_of_configurations, rows_of, said_of_itself
 
 
@@ -38,6 +41,12 @@ def test_a_prediction_says_by_what_it_was_judged() -> None:
     assert "the family softmax on h200_sxm" in said_of_itself("softmax", "h200_sxm")
     cooperative = said_of_itself("gemm", "h200_sxm", math="wgmma", copy="tma", schedule="cooperative")
     assert "the held-out family hopper_gemm cooperative" in cooperative
+
+
+@pytest.mark.parametrize("where", [{"table": "sgemm"}, {"table": "hopper_gemm", "m": 4096}])
+def test_no_lesson_shows_an_error_of_a_single_row_that_is_held_out(where: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="is held out"):
+        judged(name="sm__cycles_elapsed.max", **where)
 
 
 def test_a_question_that_is_answered_is_no_refusal() -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
+
+from gpusim.cli import app
 
 nbformat = pytest.importorskip("nbformat", reason="pip install '.[notebooks]'")
 nbclient = pytest.importorskip("nbclient", reason="pip install '.[notebooks]'")
@@ -161,6 +165,18 @@ def test_what_is_folded_is_folded_in_jupyter_and_on_the_site(path: Path) -> None
 def test_files_that_a_lesson_names_are_there(path: Path) -> None:
     for name in re.findall(r"`((?:docs|kernels|validation|gpusim|configs|notebooks)/[\w/.*]+)`", text_of(path)):
         assert list(ROOT.glob(name.rstrip("/"))), name
+
+
+@each(NOTEBOOKS)
+def test_commands_that_a_lesson_names_are_understood(path: Path) -> None:
+    for line in re.findall(r"`(gpusim \w+ [^`]*-[^`]*)`", text_of(path)):
+        words = shlex.split(line)
+        at: Any = get_command(app)
+        context = at.make_context(words[0], [word for word in words[1:] if word != "--help"], resilient_parsing="--help" in words)
+        while hasattr(at, "resolve_command") and (rest := [*context._protected_args, *context.args]):
+            name, at, rest = at.resolve_command(context, rest)
+            context = at.make_context(name, rest, parent=context, resilient_parsing="--help" in words)
+        assert at.name != "gpusim", line
 
 
 def test_the_table_of_lessons_lists_each() -> None:

@@ -7,12 +7,14 @@ import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from gpusim.errors import GpusimError
 from gpusim.layout import Layout, Swizzle
+from gpusim.report import plots_banks
 from gpusim.report.banks import TURNS, banks_document, picture_lines, render_banks, swizzle_words, verdict_of
 from gpusim.report.plots_banks import best_mend, plot_banks
 from gpusim.report.plots_layouts import plot_layout
@@ -121,6 +123,19 @@ def test_banks_are_drawn_by_suffix(tmp_path: Path, suffix: str) -> None:
         text = path.read_text()
         assert "as it is: 32 wavefronts, 4 at best: 8-way" in text
         assert "mended: 4 wavefronts, 4 at best: free" in text
+
+
+def test_the_words_of_a_panel_do_not_touch_those_of_its_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(plots_banks, "picture_of", lambda figure, alt, path, dpi: drawn.append(figure))
+    plot_banks(ldmatrix())
+    (figure,) = drawn
+    figure.draw_without_rendering()
+    left, right = figure.axes
+    phases = [words.get_window_extent().x1 for words in left.texts if words.get_text().startswith("phase")]
+    places = [*right.get_yticklabels(), right.yaxis.label]
+    gap = min(words.get_window_extent().x0 for words in places if words.get_text()) - max(phases)
+    assert gap > figure.dpi / 72 * 10, "ten points"
 
 
 def test_a_lane_is_drawn_in_the_colour_of_how_long_it_waits(tmp_path: Path) -> None:

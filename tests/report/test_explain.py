@@ -60,6 +60,18 @@ def test_counterfactuals_that_contradict_the_plain_run_are_said_so(make_result: 
     assert not disagreement(latency, [saving("latency", 0.3), saving("stage", 0.4)])  # more stages hide latency
 
 
+def test_a_busy_part_with_another_right_behind_it_is_not_denied(make_result: Callable[..., Result]) -> None:
+    busy, found = make_result(bound_by="hbm", cycles=20000.0, busy={"hbm": 0.83}), [saving("hbm", 0.0), saving("l2", 0.06)]
+    behind = disagreement(busy, found, 20000.0 * 0.28)
+    assert "busy 83.0 % of the time, yet 'hbm' alone saves nothing: another part stands right behind it" in behind
+    assert "at once save 72.0 %; alone 'l2' saves most, 6.0 %" in behind
+    assert "believe the counterfactual" not in behind
+    alone = disagreement(busy, found, 20000.0 * 0.93)  # nothing more is saved at once
+    assert "believe the counterfactual" in alone
+    waits = make_result(bound_by="latency", cycles=20000.0, busy={"hbm": 0.1})
+    assert "believe the counterfactual" in disagreement(waits, [saving("latency", 0.0), saving("l2", 0.06)], 5000.0)
+
+
 def test_slots_that_a_small_grid_leaves_empty_are_no_disagreement(make_result: Callable[..., Result]) -> None:
     found = [saving("tail", 0.0), saving("epilogue", 0.3)]
     assert not disagreement(make_result(bound_by="tail", waves=0.25), found)
