@@ -10,7 +10,7 @@ from gpusim.workload.atoms import wgmma
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
 
-from .kernels import expect, load, role, run, wait
+from .kernels import TOY, expect, load, role, run, wait
 
 
 def test_a_consumer_that_waits_for_each_of_its_products_is_told_from_its_producer() -> None:
@@ -18,8 +18,8 @@ def test_a_consumer_that_waits_for_each_of_its_products_is_told_from_its_produce
         for k in range(16):
             stage = k % 2
             yield wait(stage, k // 2 & 1 ^ 1, "empty")
-            yield expect(stage, 32768)
-            yield load(stage, 32768, step=k)
+            yield expect(stage)
+            yield load(stage, step=k)
 
     def consumer(cta: RoleContext) -> Iterator[ops.Op]:
         for k in range(16):
@@ -30,7 +30,7 @@ def test_a_consumer_that_waits_for_each_of_its_products_is_told_from_its_produce
             yield ops.WgmmaWaitGroup(0)
             yield ops.MbarrierArrive("empty", stage)
 
-    result = run(role(producer, "producer"), role(consumer, "consumer", 4), l2="cold")
+    result = run(role(producer, "producer"), role(consumer, "consumer", 4), l2="cold", num_ctas=TOY.num_sms)
     assert all(not shares.get(WarpState.TENSOR.label) for shares in result.states.values())
     assert result.bound_by == "latency"
     assert "role 'consumer' waits for loads" in result.reason
