@@ -257,8 +257,9 @@ def test_the_names_of_ceilings_are_not_cut_off(make_result: Callable[..., Result
     from matplotlib.image import imread
 
     picture = plot_roofline([make_result(gpu="h200_sxm", tflops=700.0, sm_clock_mhz=1672.0)], H200)
-    pixels = imread(BytesIO(picture.png()))
+    pixels = imread(BytesIO(picture.png))
     assert (pixels[:, -3:, :3] == 1.0).all()
+    assert "FLOP per byte of memory and no byte of L2" in picture.alt  # nothing was read of it
 
 
 def test_ceilings_are_rates_times_the_clock() -> None:
