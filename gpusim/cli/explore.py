@@ -20,8 +20,9 @@ def explore_command(
         "--port", metavar="N", help="port of this machine to listen on; 0 is any free one")] = DEFAULT_PORT,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the browser.")] = False,
     export: Annotated[str | None, typer.Option(
-        "--export", metavar="DIR", help="write a static copy instead, with some hundred answers worked out beforehand, and "
-        "end", rich_help_panel="Output")] = None,
+        "--export", metavar="DIR", rich_help_panel="Output",
+        help="write a static copy instead, with some 800 answers worked out beforehand (some minutes of all cores, some "
+        "50 MB), and end; Ctrl-C leaves a part, which the next --export replaces")] = None,
     jobs: Annotated[int | None, typer.Option(
         "--jobs", metavar="N", help="processes of --export; by default one for each core", rich_help_panel="Output")] = None,
 ) -> None:

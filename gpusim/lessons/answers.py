@@ -20,6 +20,9 @@ Answerable = float | str
 CLOSE_PCT = 10.0
 """How far a number may be off to be called right: about what the simulator keeps for whole kernels."""
 
+DIGITS = 4
+"""Of a number that is not whole: nobody predicts more."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
@@ -65,6 +68,8 @@ class Comparison:
         return f"<p><b>{mark}</b> {html.escape(str(self))}</p>"
 
     def _text(self, value: Answerable) -> str:
+        if isinstance(value, float) and value != round(value):
+            value = float(f"{value:.{DIGITS}g}") if abs(value) < 10 ** (DIGITS - 1) else round(value)
         return f"{number(value)} {self.unit}".strip()
 
 
@@ -77,6 +82,8 @@ def compare(
     No prediction yet: put one in the place of the dots and run the cell again. The answer: 32 wavefronts.
     >>> compare(16, 32, "wavefronts")
     You said 16 wavefronts: 50 % too little. The answer: 32 wavefronts.
+    >>> compare(..., 1.827891, "times")
+    No prediction yet: put one in the place of the dots and run the cell again. The answer: 1.828 times.
     >>> compare("L2", "l2").is_right, compare(33, 32, "cycles").is_right
     (True, True)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpusim.report.lives import states_of
 from gpusim.report.output import write_whole
 from gpusim.simulate.result import Result
 from gpusim.simulate.timeline import CopySpan, PhaseFlip, RoleTimeline, Timeline, WarpState
@@ -102,7 +103,7 @@ def _write_sm(writer: _Writer, timeline: Timeline, flows: _Flows, gpu: int, sm_i
             (idx, item) for idx, item in enumerate(timeline.roles) if (item.sm_idx, item.cta_idx) == (sm_idx, cta_idx)
         ]
         for idx, role in roles:
-            _write_role(writer, flows, cta, idx, role)
+            _write_role(writer, flows, cta, idx, role, timeline)
         life_ends = max((role.states[-1][2] for _, role in roles if role.states), default=None)
         for buffer in sorted({item.buffer for item in copies if item.cta_idx == cta_idx}):
             landed = [item for item in copies if item.cta_idx == cta_idx and item.buffer == buffer]
@@ -125,10 +126,10 @@ def _write_copies(writer: _Writer, flows: _Flows, cta: int, copies: Sequence[Cop
         writer.slices(cta, f"in flight {buffer}[{stage}]", slices)
 
 
-def _write_role(writer: _Writer, flows: _Flows, cta: int, idx: int, role: RoleTimeline) -> None:
+def _write_role(writer: _Writer, flows: _Flows, cta: int, idx: int, role: RoleTimeline, timeline: Timeline) -> None:
     warps = f"{role.num_warps} warp{'s' if role.num_warps > 1 else ''}"
     states: list[Slice] = []
-    for state, start, end in role.states:
+    for state, start, end in states_of(role, timeline.skips):
         if states and states[-1].name == state.label and states[-1].end_cycle == start and not states[-1].flows_in:
             states[-1].end_cycle = end
         else:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusim.errors import GpusimError
+from gpusim.report.lives import states_of
 from gpusim.report.pictures import Picture, check_plot
 from gpusim.report.plots_figure import ink_on, picture_of, settings
 from gpusim.report.words import count, percent
@@ -176,7 +177,7 @@ def lanes_of(timeline: Timeline, window: Window) -> list[Lane]:
         prefix = f"CTA {cta_idx} " if len(ctas) > 1 else ""
         for role in timeline.roles:
             if role.cta_idx == cta_idx:
-                found.append(Lane(f"{prefix}{role.role}", f"roles{cta_idx}", _states(role)))
+                found.append(Lane(f"{prefix}{role.role}", f"roles{cta_idx}", _states(role, timeline)))
     return found
 
 
@@ -186,7 +187,8 @@ def ctas_shown(timeline: Timeline, window: Window) -> tuple[list[int], int]:
         role.cta_idx
         for role in timeline.roles
         if any(
-            start < window[1] and end > window[0] for state, start, end in role.states if state is not WarpState.START
+            start < window[1] and end > window[0]
+            for state, start, end in states_of(role, timeline.skips) if state is not WarpState.START
         )
     })  # fmt: skip
     first, rest = live[:MAX_CTAS], live[MAX_CTAS:]
@@ -196,8 +198,8 @@ def ctas_shown(timeline: Timeline, window: Window) -> tuple[list[int], int]:
     return first + rest[middle : middle + MAX_CTAS], len(live)
 
 
-def _states(role: RoleTimeline) -> list[Bar]:
-    return [Bar(start, end, LOOKS[state]) for state, start, end in role.states]
+def _states(role: RoleTimeline, timeline: Timeline) -> list[Bar]:
+    return [Bar(start, end, LOOKS[state]) for state, start, end in states_of(role, timeline.skips)]
 
 
 LANE_INCHES, PLOT_INCHES, LETTER_INCHES = 0.30, 9.0, 0.062

@@ -52,6 +52,7 @@ def picture_of(figure: Any, alt: str, path: str | Path | None = None, *, dpi: in
         OSError: the file cannot be written.
     """
     with settings():
+        figure.set_dpi(dpi)  # hinting makes words as wide as they will be in the PNG
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
 

@@ -63,14 +63,24 @@ def plot_roofline(
     mhz = max(item.sm_clock_mhz for item in every)
     hbm = gpu.hbm.sustained_read_gb_per_s
     said = [
-        f"{item.name} reaches {number(round(item.tflops, 1))} TFLOP/s at {number(round(item.dram_flops_per_byte, 1))} "
-        f"FLOP per byte of memory and {number(round(item.l2_flops_per_byte, 1))} per byte of L2, "
+        f"{item.name} reaches {number(round(item.tflops, 1))} TFLOP/s at "
+        f"{_per_byte(item.dram_flops_per_byte, 'FLOP per byte of memory')} and "
+        f"{_per_byte(item.l2_flops_per_byte, 'per byte of L2')}, "
         f"{percent(item.tflops / item.roof_tflops(hbm))} of its roof"
         for item in placed
     ]
     alt = f"Roofline of {gpu.name} at {mhz:,.0f} MHz: {'; '.join(said)}."
     with settings():
         return picture_of(_draw(placed, gpu, mhz), alt, path)
+
+
+def _per_byte(flops: float, words: str) -> str:
+    """As a sentence says it.
+
+    >>> _per_byte(12.34, "per byte of L2"), _per_byte(inf, "per byte of L2")
+    ('12.3 per byte of L2', 'no byte of L2')
+    """
+    return f"{number(round(flops, 1))} {words}" if flops < inf else f"no {words[words.index('byte') :]}"
 
 
 def _placed(results: list[Result], gpu: GpuSpec, names: Sequence[str] | None) -> list[Placed]:

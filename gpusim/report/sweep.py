@@ -16,8 +16,7 @@ from gpusim.report.tables import print_command
 from gpusim.report.words import count, duration, flag, percent, size
 from gpusim.simulate.quick import HALF_WITHIN_PCT, NINE_IN_TEN_WITHIN_PCT
 from gpusim.simulate.result import Result
-from gpusim.simulate.timeline import WarpState
-from gpusim.simulate.verdict import WAITS_FOR
+from gpusim.simulate.verdict import COMPUTES, WAITS_FOR
 from gpusim.sweep import Entry, Sweep, row_of
 
 MOST_REASONS = 6
@@ -147,7 +146,7 @@ def _waits(result: Result, name: str) -> float:
     """Of the life of the role that computes most."""
     if not result.states:
         return 0.0
-    states = max(result.states.values(), key=lambda shares: shares.get(WarpState.TENSOR.label, 0.0))
+    states = max(result.states.values(), key=lambda shares: [shares.get(state.label, 0.0) for state in COMPUTES])
     return sum(states.get(state.label, 0.0) for state in WAITS_FOR[name])
 
 

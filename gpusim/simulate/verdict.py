@@ -30,6 +30,9 @@ WAITS_FOR = {
 }
 """States of a role that show what it waits for."""
 
+COMPUTES = (WarpState.TENSOR, WarpState.WAIT_WGMMA, WarpState.MATH_PIPE)
+"""States that show that a role computes, the surest first; the others decide where that is equal."""
+
 
 def busy_shares(engine: Engine) -> dict[str, float]:
     """Share of the kernel's cycles in which each part was busy, averaged over the SMs."""
@@ -92,7 +95,7 @@ def _sentence(engine: Engine, word: str, lost: float) -> str:
 
 def _worker(engine: Engine) -> str:
     """The role that computes most."""
-    return max(engine.role_totals, key=lambda name: engine.role_totals[name][WarpState.TENSOR])
+    return max(engine.role_totals, key=lambda name: [engine.role_totals[name][state] for state in COMPUTES])
 
 
 def _launch_share(engine: Engine) -> float:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -250,6 +251,15 @@ def test_a_kernel_lies_where_its_counters_put_it(make_result: Callable[..., Resu
     assert points == [(pytest.approx(100.0), 40.0, True), (pytest.approx(25.0), 40.0, False)]
     hbm = TOY.hbm.sustained_read_gb_per_s
     assert placed[0].roof_tflops(hbm) == pytest.approx(min(100.0, 100.0 * hbm * 1e-3))
+
+
+def test_the_names_of_ceilings_are_not_cut_off(make_result: Callable[..., Result]) -> None:
+    from matplotlib.image import imread
+
+    picture = plot_roofline([make_result(gpu="h200_sxm", tflops=700.0, sm_clock_mhz=1672.0)], H200)
+    pixels = imread(BytesIO(picture.png))
+    assert (pixels[:, -3:, :3] == 1.0).all()
+    assert "FLOP per byte of memory and no byte of L2" in picture.alt  # nothing was read of it
 
 
 def test_ceilings_are_rates_times_the_clock() -> None:
