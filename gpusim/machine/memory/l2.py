@@ -109,8 +109,8 @@ class TileState:
     """A tile in L2: which wave fetched it, when its last byte is there, who waits, who has it, who asked for it lately."""
 
     __slots__ = (
-        "asked", "began_at", "copied_at", "crossings", "done_at", "loss", "missed", "queued", "queued_until", "sides",
-        "waiting", "wave",
+        "asked", "began_at", "copied_at", "crossings", "done_at", "loss", "missed", "part_at", "queued", "queued_until",
+        "sides", "waiting", "wave",
     )
 
     def __init__(self) -> None:
@@ -118,6 +118,8 @@ class TileState:
         self.wave = -1
         self.done_at: float | None = 0.0
         """Cycle at which the fill is in L2; None while that is not known."""
+        self.part_at = 0.0
+        """Cycle at which most warps that wait for a part of it each have theirs."""
         self.began_at = 0.0
         """Cycle at which the first byte of its fill passed HBM's wire."""
         self.waiting: list[tuple[float, float, Done, MemoryRequest | None]] = []
@@ -487,7 +489,7 @@ class _Filled:
                 crossed_at = tile.copied_at
         tile.crossings.clear()
         tile.done_at = done_at = self._come_at(cycle, crossed_at, self._waits)
-        part_at = min(done_at, self._come_at(cycle, crossed_at, self._of_part))
+        tile.part_at = part_at = min(done_at, self._come_at(cycle, crossed_at, self._of_part))
         waiting, tile.waiting = tile.waiting, []
         for ready_at, latency, done, by_warps in waiting:
             come_at = ready_at if ready_at > done_at else done_at

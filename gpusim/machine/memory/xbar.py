@@ -214,8 +214,14 @@ def _hand_over(part: Part, passed_at: float, spread_cycles: float, ahead_cycles:
     done_at = tile.done_at
     if done_at is None:
         tile.waiting.append((ready_at, latency_cycles, done, by_warps))
-    else:
-        done((ready_at if ready_at > done_at else done_at) + latency_cycles)
+    elif done_at <= ready_at:
+        done(ready_at + latency_cycles)
+    elif by_warps is None:
+        done(done_at + latency_cycles)
+    else:  # on its way: each warp waits for its own part of it
+        come_at = ready_at if ready_at > tile.part_at else tile.part_at
+        by_warps.late_cycles = done_at - come_at
+        done(come_at + latency_cycles)
 
 
 class Xbar(Component):
