@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
 
 LOOK_ON = (
-    "cli", "report", "evidence/judging.py", "evidence/validate.py", "evidence/ranking.py", "evidence/proof.py",
+    "cli", "lessons", "report", "evidence/judging.py", "evidence/validate.py", "evidence/ranking.py", "evidence/proof.py",
     "evidence/first.py", "evidence/expected.py", "evidence/tolerances.py", "evidence/check.py", "evidence/baseline.py",
     "evidence/measure.py", "evidence/bench.py", "evidence/calibrate.py", "evidence/published.py", "evidence/profiles.py",
     "evidence/ncu.py",
