@@ -101,7 +101,11 @@ def export(
 
 def _clear(folder: Path) -> None:
     """Make the folder, or remove what an export before wrote."""
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        why = f"cannot be made ({error.strerror}), wants a directory that you may write"
+        raise ConfigError(f"--export {str(folder)!r} {why}") from None
     (folder / MARK).write_text("written by gpusim explore --export, which may replace it\n", encoding="utf-8")
     for pattern in (f"{ANSWERS}/*/*.js", f"{PICTURES}/*.svg"):
         for path in folder.glob(pattern):

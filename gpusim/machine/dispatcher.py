@@ -38,8 +38,7 @@ class DispatcherSpec:
     drain_cycles: float
     """From the last CTA's exit to the end of the kernel."""
     store_end_cycles: float
-    """What the end of a kernel that has stored takes more, however long ago that was, from its last exit or from when its
-    last store is in L2."""
+    """What the end of a kernel that has stored takes more, from its last exit or from when its last store is in L2."""
     order: Literal["breadth_first", "tpc_first", "gpc_first"]
     """Where consecutive CTAs go.
 

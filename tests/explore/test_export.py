@@ -11,7 +11,7 @@ import pytest
 
 from gpusim.cli import main
 from gpusim.errors import ConfigError
-from gpusim.explore.export import MARK, Written, check_folder, export
+from gpusim.explore.export import MARK, Written, _clear, check_folder, export
 from gpusim.explore.forms import FORMS, OFFERED, key_of
 from gpusim.explore.questions import question_of
 
@@ -113,3 +113,12 @@ def test_the_first_page_links_to_answers_that_every_copy_has() -> None:
         key = key_of(FORMS[page](), words, OFFERED[page])
         assert key.count("~") == len(OFFERED[page]) - 1
         assert question_of(page, words).query().items() <= words.items()
+
+
+def test_a_folder_that_cannot_be_made_is_refused_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(2, "No such file or directory")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(ConfigError, match=r"cannot be made \(No such file or directory\), wants a directory"):
+        _clear(tmp_path / "copy")
