@@ -78,7 +78,7 @@ def bytes_in_flight(footprint_bytes: int, *, gpu: str = "h200_sxm") -> pd.DataFr
 
     Columns: ``box (KiB)``, ``boxes``, ``in flight (KiB)`` of an SM, ``Little's law (GB/s)`` (bytes in flight over the
     latency that a single box of the smallest size shows, at most the highest rate that was measured), ``predicted (GB/s)``,
-    ``measured (GB/s)``, ``error (%)``, ``calibrates``.
+    ``measured (GB/s)``, ``error (%)``, ``fitted``.
 
     Args:
         footprint_bytes: what is read, again and again: 17301504 fits in L2, 2147483648 does not.
@@ -92,7 +92,7 @@ def bytes_in_flight(footprint_bytes: int, *, gpu: str = "h200_sxm") -> pd.DataFr
         "memory_bandwidth", "gb_per_s", gpu=gpu, group="in_flight", kernel="tma_load", footprint_bytes=footprint_bytes,
         count=num_sms, ctas_per_sm=1,
     )
-    table = rows[["predicted (GB/s)", "measured (GB/s)", "error (%)", "calibrates"]].copy()
+    table = rows[["predicted (GB/s)", "measured (GB/s)", "error (%)", "fitted"]].copy()
     table.insert(0, "in flight (KiB)", rows["box_bytes"] * rows["stages"] / 1024)
     table.insert(0, "boxes", rows["stages"])
     table.insert(0, "box (KiB)", rows["box_bytes"] / 1024)
@@ -130,5 +130,5 @@ def ring_steps(
         "ring_math", "step_cycles", gpu=gpu, group="rings", n=n, depth=depth, num_warpgroups=num_warpgroups,
         num_boxes=num_boxes, num_ctas=1, has_copies=1, is_noted=0,
     )
-    columns = ["predicted (cycles)", "measured (cycles)", "error (%)", "calibrates"]
+    columns = ["predicted (cycles)", "measured (cycles)", "error (%)", "fitted"]
     return rows.set_index("num_stages")[columns].rename_axis("stages")
