@@ -48,8 +48,8 @@ def write_pages(folder: Path, root: Path) -> None:
 def folded(notebook: dict[str, Any]) -> dict[str, Any]:
     """A lesson as the site shows it: cells tagged ``answer`` in folds, those that follow one another in one."""
     cells: list[dict[str, Any]] = []
-    runs = groupby((cell for cell in notebook["cells"] if "remove-cell" not in tags(cell)), lambda cell: "answer" in tags(cell))
-    for is_answer, run in runs:
+    shown = (cell for cell in notebook["cells"] if "remove-cell" not in tags(cell))
+    for is_answer, run in groupby(shown, lambda cell: "answer" in tags(cell)):
         found = list(run)
         if is_answer:
             holds = any("compare(" in "".join(cell["source"]) for cell in found)

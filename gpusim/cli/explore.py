@@ -21,8 +21,8 @@ def explore_command(
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the browser.")] = False,
     export: Annotated[str | None, typer.Option(
         "--export", metavar="DIR", rich_help_panel="Output",
-        help="write a static copy instead, with some 800 answers worked out beforehand (SIZE), and end; what was there stays "
-        "until all is written, and after Ctrl-C the same --export goes on from where it was")] = None,
+        help="write a static copy instead, with some 800 answers worked out beforehand (some minutes of a core, some 50 "
+        "MB), and end; an older copy stays until all is written, and after Ctrl-C the same --export goes on")] = None,
     only: Annotated[str | None, typer.Option(
         "--only", metavar="PAGE", help="the page of --export, banks or pipeline; by default both",
         rich_help_panel="Output")] = None,
@@ -87,10 +87,10 @@ def _export(folder: str, only: str | None, jobs: int | None) -> None:
         try:
             written = export(where, jobs=jobs, offered=offered, tell=tell)
         except KeyboardInterrupt:
-            typer.echo("explore: what was there is as it was; the same command goes on with the answers that are done", err=True)
+            told = "an older copy is as it was; the same command goes on with the answers that are done"
+            typer.echo(f"explore: {told}", err=True)
             raise
     kept = f" ({written.num_kept} of them from before)" if written.num_kept else ""
-    typer.echo(
-        f"Written: {where / 'index.html'}: {count(written.num_answers, 'answer')} and "
-        f"{count(written.num_refusals, 'refusal')}{kept}, {count(written.num_pictures, 'picture')}, {size(written.num_bytes)}"
-    )
+    answers = f"{count(written.num_answers, 'answer')} and {count(written.num_refusals, 'refusal')}{kept}"
+    pictures = count(written.num_pictures, "picture")
+    typer.echo(f"Written: {where / 'index.html'}: {answers}, {pictures}, {size(written.num_bytes)}")

@@ -98,7 +98,7 @@ def export(
     tasks = [(page, key, words) for page in pages for key, words in grid(FORMS[page](), offered[page])]
     kept = _kept(new)
     open_tasks = [task for task in tasks if task[:2] not in kept]
-    open_tasks.sort(key=lambda task: hashlib.sha256(task[1].encode()).digest())  # so each stretch takes alike, and tells the rest
+    open_tasks.sort(key=lambda task: hashlib.sha256(task[1].encode()).digest())  # mixed: what is done tells what is left
     done, num_refusals = len(tasks) - len(open_tasks), sum(kept.values())
     tell(done, len(tasks))
     with _hands(min(jobs or os.cpu_count() or 1, max(1, len(open_tasks)))) as ask:
@@ -117,8 +117,8 @@ def export(
     _take_place(new, folder)
     files = [path for path in folder.rglob("*") if path.is_file()]
     return Written(
-        num_answers=len(tasks) - num_refusals, num_refusals=num_refusals, num_pictures=len(list((folder / PICTURES).iterdir())),
-        num_bytes=sum(path.stat().st_size for path in files), num_kept=len(tasks) - len(open_tasks),
+        num_answers=len(tasks) - num_refusals, num_refusals=num_refusals, num_kept=len(tasks) - len(open_tasks),
+        num_pictures=len(list((folder / PICTURES).iterdir())), num_bytes=sum(path.stat().st_size for path in files),
     )
 
 

@@ -25,7 +25,8 @@ def stage_ladder(
 
     Columns: ``smem (KiB)``, ``cycles``, ``cycles/k-step`` (start and end of the kernel are spread over its k-steps),
     ``round trip/stages (cycles)`` (what one stage takes a k-step, over the stages: none is faster than that, if a ring
-    only keeps several copies in flight), ``bound by``.
+    only keeps several copies in flight), ``tensor cores busy (%)``, ``bound by`` (what most is lost to, where no part is
+    busy for four fifths of the time; a wait counts there though products of the warps that wait may run meanwhile).
 
     >>> from gpusim import load_gpu
     >>> small = GemmParams(m=1024, n=1024, k=1024, tile="128x128x64", schedule="warp_specialized")
@@ -52,8 +53,10 @@ def stage_ladder(
     for number in wanted:
         launch = params.model_copy(update={"stages": number}).launch(gpu)
         result = simulate(launch, gpu, quality=quality)
-        rows.append((number, launch.smem_bytes / 1024, result.cycles, result.bound_by))
-    table = pd.DataFrame(rows, columns=["stages", "smem (KiB)", "cycles", "bound by"]).set_index("stages")
+        busy_pct = 100.0 * result.busy.get("tensor", 0.0)
+        rows.append((number, launch.smem_bytes / 1024, result.cycles, busy_pct, result.bound_by))
+    columns = ["stages", "smem (KiB)", "cycles", "tensor cores busy (%)", "bound by"]
+    table = pd.DataFrame(rows, columns=columns).set_index("stages")
     tile = params.resolved(gpu).tile
     assert tile is not None  # resolved has chosen one
     num_steps = -(-params.k // tile[2])

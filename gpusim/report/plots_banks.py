@@ -118,7 +118,8 @@ def _draw_panel(axes: Any, title: str, found: Instruction) -> None:
                 )
     for color, places in cells.items():  # one shape a colour: a thousand are slow to draw and to show
         corners = (CELL + np.array(places)[:, None, :]).reshape(-1, 2)
-        shape = Shape(corners, np.tile([Shape.MOVETO, Shape.LINETO, Shape.LINETO, Shape.LINETO, Shape.CLOSEPOLY], len(places)))
+        codes = [Shape.MOVETO, *[Shape.LINETO] * 3, Shape.CLOSEPOLY] * len(places)
+        shape = Shape(corners, codes)
         axes.add_artist(PathPatch(shape, facecolor=color, edgecolor="#DDDDDD", linewidth=0.4, snap=True))
     start = 0
     for i, phase in enumerate(found.phases):

@@ -49,10 +49,8 @@ def plot_validation(
     if not by_family:
         but = " but of families that are held out" if left_out else ""
         raise GpusimError(f"plot: no row of a whole kernel has {name}{but}; judge tier 6, of kernels such as transpose")
-    note = (
-        f"Not drawn: {count(left_out.total(), 'row')} of {' and '.join(sorted(left_out))}, held out: nobody looks at single ones."
-        if left_out else ""
-    )
+    note = f"Not drawn: {count(left_out.total(), 'row')} of {' and '.join(sorted(left_out))}, held out: nobody looks at "
+    note = f"{note}single ones." if left_out else ""
     errors = [abs(said / was - 1.0) for of in by_family.values() for was, said in of]
     alt = (
         f"Predicted over measured {name} of {len(errors)} rows of {count(len(by_family), 'family', 'families')} of whole "

@@ -133,14 +133,15 @@ def test_an_export_that_is_interrupted_loses_neither_the_copy_before_it_nor_its_
         export(folder, jobs=1, offered=few, tell=end_at(1))
     check_folder(folder, "--export")
     assert {name: text for name, text in files_of(folder).items() if NEXT not in name} == before
-    assert left_over(folder, few) == f"the last export into {str(folder)!r} was interrupted: goes on with the 1 answer that it had"
+    said = f"the last export into {str(folder)!r} was interrupted"
+    assert left_over(folder, few) == f"{said}: goes on with the 1 answer that it had"
     assert "begun anew" in left_over(folder, FEW)
     asked: list[str] = []
     monkeypatch.setattr("gpusim.explore.export.answered", lambda page, words: asked.append(page) or answered(page, words))
     assert main(["explore", "--export", str(folder), "--jobs", "1"]) == 0
-    said = capsys.readouterr()
-    assert "explore: the last export into" in said.err
-    assert "2 answers and 0 refusals (1 of them from before), 2 pictures" in said.out
+    out, err = capsys.readouterr()
+    assert f"explore: {said}" in err
+    assert "2 answers and 0 refusals (1 of them from before), 2 pictures" in out
     assert asked == ["banks"]
     assert left_over(folder, few) == ""
     whole, after = tmp_path / "whole", files_of(folder)
@@ -149,13 +150,15 @@ def test_an_export_that_is_interrupted_loses_neither_the_copy_before_it_nor_its_
     assert after == files_of(whole)
 
 
-def test_ctrl_c_says_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_says_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gpusim.explore.export.answered", interrupt)
     assert main(["explore", "--export", str(tmp_path), "--jobs", "1"]) == 130
-    assert "what was there is as it was; the same command goes on" in capsys.readouterr().err
+    assert "an older copy is as it was; the same command goes on" in capsys.readouterr().err
 
 
 def test_an_export_ended_between_two_renames_is_put_back(tmp_path: Path) -> None:
