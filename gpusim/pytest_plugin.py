@@ -93,13 +93,16 @@ def _checked(
         found = (
             Model(kernel=kernel, options=options, regex=match, l2=l2, was=was),  # type: ignore[arg-type]  # l2 is checked above
         )
+    report, why = None, ""
     try:
         report = check_profile(
             Path(profile), gpu=load_gpu(gpu), models=found, tolerances=limits_of(tolerance),
             baseline=None if baseline is None else Path(baseline), worse=limits_of(worse, "worse"),
         )
     except NotComparableError as error:
-        pytest.fail(str(error), pytrace=False)
+        why = str(error)
+    if report is None:
+        pytest.fail(why, pytrace=False)
     if report.status:
         text = StringIO()
         render_check(report, Console(file=text, width=200, no_color=True))

@@ -63,7 +63,8 @@ def picture_of(figure: Any, alt: str, path: str | Path | None = None, *, dpi: in
         written = BytesIO()
         with settings():
             if kind == "svg":
-                FigureCanvasSVG(figure).print_svg(written, metadata={"Date": None})  # savefig would draw it twice
+                canvas: Any = FigureCanvasSVG(figure)
+                canvas.print_svg(written, metadata={"Date": None})  # savefig would draw it twice
             else:
                 figure.savefig(written, format=kind, dpi=dpi, metadata={"Software": None, "Description": alt})
         return written.getvalue()
