@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import pkgutil
 import re
 import shutil
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,9 @@ COPIED = {
 ROOMS = ("layout", "workload", "kernel_models", "machine", "simulate")
 """Rooms whose docstrings say what a part models, in the order of the data."""
 
+FOLD, FOLD_END = "<details><summary>What you should have seen</summary>\n\n", "\n\n</details>"
+"""Around an answer in words, in Jupyter."""
+
 SECTIONS = ("Models:", "Ignores:", "Source:")
 
 
@@ -31,12 +36,46 @@ def write_pages(folder: Path, root: Path) -> None:
     lessons = folder / "lessons"
     lessons.mkdir(parents=True)
     for path in sorted((root / "notebooks").glob("*.ipynb")):
-        shutil.copy(path, lessons)
+        told = json.dumps(folded(json.loads(path.read_text(encoding="utf-8"))), indent=1)
+        (lessons / path.name).write_text(told, encoding="utf-8")
     for source, name in COPIED.items():
         shutil.copy(root / source, folder / name)
     (folder / "command_line.md").write_text(command_line(), encoding="utf-8")
     (folder / "parts.md").write_text(parts(), encoding="utf-8")
     (folder / "ops.md").write_text(ops(), encoding="utf-8")
+
+
+def folded(notebook: dict[str, Any]) -> dict[str, Any]:
+    """A lesson as the site shows it: cells tagged ``answer`` in folds, those that follow one another in one."""
+    cells: list[dict[str, Any]] = []
+    shown = (cell for cell in notebook["cells"] if "remove-cell" not in tags(cell))
+    for is_answer, run in groupby(shown, lambda cell: "answer" in tags(cell)):
+        found = list(run)
+        if is_answer:
+            holds = any("compare(" in "".join(cell["source"]) for cell in found)
+            summary = "Predict first, then look: the answer" if holds else "Look: the silicon's answer"
+            begin = _markdown_cell(f"fold-{len(cells)}", f'<details class="answer"><summary>{summary}</summary>')
+            found = [begin, *map(_unfolded, found), _markdown_cell(f"end-{len(cells)}", "</details>")]
+        cells += found
+    return {**notebook, "cells": cells}
+
+
+def tags(cell: dict[str, Any]) -> list[str]:
+    """Of a notebook's cell."""
+    found: list[str] = cell["metadata"].get("tags", [])
+    return found
+
+
+def _markdown_cell(name: str, text: str) -> dict[str, Any]:
+    return {"cell_type": "markdown", "id": name, "metadata": {}, "source": [text]}
+
+
+def _unfolded(cell: dict[str, Any]) -> dict[str, Any]:
+    """Without the fold that Jupyter shows: it lies in one of the site's."""
+    text = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        text = text.removeprefix(FOLD).removesuffix(FOLD_END)
+    return {**cell, "source": text.splitlines(keepends=True)}
 
 
 def command_line() -> str:

@@ -53,8 +53,26 @@ def check(
         What was compared.
 
     Raises:
-        GpusimError: bad input.
+        GpusimError: bad input; of the frames, a test's report shows its own alone.
+        OSError: a file cannot be read, likewise.
     """
+    __tracebackhide__ = True
+    from gpusim.errors import GpusimError
+
+    try:
+        return _checked(
+            profile, gpu=gpu, kernel=kernel, match=match, models=models, tolerance=tolerance or {}, l2=l2, baseline=baseline,
+            worse=worse or {}, was=was or {}, options=options,
+        )
+    except (GpusimError, OSError) as error:
+        raise error.with_traceback(None) from None
+
+
+def _checked(
+    profile: str | Path, *, gpu: str, kernel: str | None, match: str, models: str | Path | None,
+    tolerance: Mapping[str, float | str], l2: str, baseline: str | Path | None, worse: Mapping[str, float | str],
+    was: Mapping[str, Any], options: Mapping[str, Any],
+) -> Report:
     from io import StringIO
 
     from rich.console import Console
@@ -73,15 +91,18 @@ def check(
         found = read_models(Path(models or ""))
     else:
         found = (
-            Model(kernel=kernel, options=options, regex=match, l2=l2, was=was or {}),  # type: ignore[arg-type]  # l2 is checked above
+            Model(kernel=kernel, options=options, regex=match, l2=l2, was=was),  # type: ignore[arg-type]  # l2 is checked above
         )
+    report, why = None, ""
     try:
         report = check_profile(
-            Path(profile), gpu=load_gpu(gpu), models=found, tolerances=limits_of(tolerance or {}),
-            baseline=None if baseline is None else Path(baseline), worse=limits_of(worse or {}, "worse"),
+            Path(profile), gpu=load_gpu(gpu), models=found, tolerances=limits_of(tolerance),
+            baseline=None if baseline is None else Path(baseline), worse=limits_of(worse, "worse"),
         )
     except NotComparableError as error:
-        pytest.fail(str(error), pytrace=False)
+        why = str(error)
+    if report is None:
+        pytest.fail(why, pytrace=False)
     if report.status:
         text = StringIO()
         render_check(report, Console(file=text, width=200, no_color=True))

@@ -217,10 +217,18 @@ def test_the_fixture_passes_fails_and_refuses(pytester: pytest.Pytester) -> None
             for wrong in (dict(elements=0), dict(kernel=None), dict(l2="cool"), dict(elments=3), dict(worse={"x": 1})):
                 with pytest.raises(GpusimError):
                     gpusim_check("copy.csv", **{**COPY, **wrong})
+
+        def test_no_such_file(gpusim_check):
+            gpusim_check("copi.csv", **COPY)
         """,
         {"copy.csv": COPY},
     )
-    found.assert_outcomes(passed=2, failed=2)
+    found.assert_outcomes(passed=2, failed=3)
+    text = found.stdout.str()
+    assert "another exception" not in text
+    missing = text.partition("_ test_no_such_file _")[2].partition("= short test summary")[0]
+    assert "copi.csv" in missing
+    assert "gpusim/" not in missing, "frames of the plugin and below say nothing to who wrote the test"
     found.stdout.fnmatch_lines(["*lts__t_sector_hit_rate.pct*FAIL*", "*Verdict*: FAIL: 1 of*", "*compute capability 9.0*"])
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from html import unescape
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,48 @@ def test_a_page_is_there_and_reached_from_the_first(site: Path, name: str) -> No
 def test_every_lesson_is_on_the_site(site: Path) -> None:
     wanted = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
     assert {path.stem for path in (site / "generated" / "lessons").glob("*.html")} == wanted
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_answers_of_a_lesson_are_folded_and_all_folds_are_closed(site: Path, path: Path) -> None:
+    page = Page()
+    page.feed((site / "generated" / "lessons" / f"{path.stem}.html").read_text(encoding="utf-8"))
+    assert page.wrong == []
+    assert len(re.findall(r"^prediction\w* = \.\.\.", page.text, re.MULTILINE)) >= 2
+    for name in re.findall(r"\bcompare\(\w+", page.text):
+        assert name in page.folded
+    assert not re.search(r"\bcompare\(", page.unfolded)
+
+
+class Page(HTMLParser):
+    """What stands in folds of a page, and what does not; tags that are closed where another one is open."""
+
+    VOID = frozenset({"meta", "link", "img", "br", "hr", "input", "path", "line", "polyline", "circle", "use", "rect"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[tuple[str, str]] = []
+        self.wrong: list[str] = []
+        self.text = self.folded = self.unfolded = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in self.VOID:
+            self.open.append((tag, dict(attrs).get("class") or ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.VOID:
+            return
+        if tag in ("details", "section") and self.open[-1][0] != tag:
+            self.wrong.append(f"</{tag}> closes {self.open[-1]}")
+        while self.open and self.open.pop()[0] != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if ("details", "answer") in self.open:
+            self.folded += data
+        else:
+            self.unfolded += data
 
 
 def test_every_command_and_option_is_in_the_reference(site: Path) -> None:

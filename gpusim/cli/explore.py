@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gpusim.errors import ConfigError
+from gpusim.errors import ConfigError, nearest
 
 DEFAULT_PORT, LAST_PORT = 8710, 65535
 WANTS = ("starlette", "uvicorn", "jinja2")
@@ -21,8 +21,11 @@ def explore_command(
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the browser.")] = False,
     export: Annotated[str | None, typer.Option(
         "--export", metavar="DIR", rich_help_panel="Output",
-        help="write a static copy instead, with some 800 answers worked out beforehand (some minutes of all cores, some "
-        "50 MB), and end; Ctrl-C leaves a part, which the next --export replaces")] = None,
+        help="write a static copy instead, with some 800 answers worked out beforehand (some minutes of a core, some 50 "
+        "MB), and end; an older copy stays until all is written, and after Ctrl-C the same --export goes on")] = None,
+    only: Annotated[str | None, typer.Option(
+        "--only", metavar="PAGE", help="the page of --export, banks or pipeline; by default both",
+        rich_help_panel="Output")] = None,
     jobs: Annotated[int | None, typer.Option(
         "--jobs", metavar="N", help="processes of --export; by default one for each core", rich_help_panel="Output")] = None,
 ) -> None:
@@ -40,8 +43,11 @@ def explore_command(
     if not 0 <= port <= LAST_PORT:
         raise ConfigError(f"--port {port} wants a number from 0 to {LAST_PORT}")
     if export is not None:
-        _export(export, jobs)
+        _export(export, only, jobs)
         return
+    for flag, value in (("--only", only), ("--jobs", jobs)):
+        if value is not None:
+            raise ConfigError(f"{flag} is of a static copy: say --export DIR, too")
     from gpusim.explore.app import listening, serve
 
     serve(listening(port), opens=not no_open, tell=_tell)
@@ -52,22 +58,39 @@ def _tell(address: str) -> None:
     typer.echo(f"explore: {address} (Ctrl-C ends it)")
 
 
-def _export(folder: str, jobs: int | None) -> None:
+def _export(folder: str, only: str | None, jobs: int | None) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from gpusim.explore.export import check_folder, export
+    from gpusim.explore.export import check_folder, export, left_over
+    from gpusim.explore.forms import OFFERED
     from gpusim.report.words import count, size
 
     where = Path(folder)
     check_folder(where, "--export")
     if jobs is not None and jobs < 1:
         raise ConfigError(f"--jobs {jobs} is too few, wants 1 or more")
+    if only is not None and only not in OFFERED:
+        raise ConfigError(f"--only {only!r} is unknown; {nearest(only, list(OFFERED))}")
+    offered = OFFERED if only is None else {only: OFFERED[only]}
+    if said := left_over(where, offered):
+        typer.echo(f"explore: {said}", err=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=Console(stderr=True), speed_estimate_period=600.0) as progress:
         task = progress.add_task("answers", total=None)
-        written = export(where, jobs=jobs, tell=lambda done, total: progress.update(task, completed=done, total=total))
-    typer.echo(
-        f"Written: {where / 'index.html'}: {count(written.num_answers, 'answer')} and "
-        f"{count(written.num_refusals, 'refusal')}, {count(written.num_pictures, 'picture')}, {size(written.num_bytes)}"
-    )
+        begun: list[int] = []
+
+        def tell(done: int, total: int) -> None:
+            begun[:] = begun or [done]
+            progress.update(task, completed=done - begun[0], total=total - begun[0])
+
+        try:
+            written = export(where, jobs=jobs, offered=offered, tell=tell)
+        except KeyboardInterrupt:
+            told = "an older copy is as it was; the same command goes on with the answers that are done"
+            typer.echo(f"explore: {told}", err=True)
+            raise
+    kept = f" ({written.num_kept} of them from before)" if written.num_kept else ""
+    answers = f"{count(written.num_answers, 'answer')} and {count(written.num_refusals, 'refusal')}{kept}"
+    pictures = count(written.num_pictures, "picture")
+    typer.echo(f"Written: {where / 'index.html'}: {answers}, {pictures}, {size(written.num_bytes)}")

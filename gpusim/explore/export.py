@@ -1,7 +1,8 @@
 """A static copy of the explorer: the same pages, with answers worked out beforehand for the choices that it offers.
 
 An answer is a file of its own, a script that a page loads when it is asked: so it works from a folder on disk, too, and the
-first page is small. Pictures lie beside it; those that are equal are one file.
+first page is small. Pictures lie beside it; those that are equal are one file. A copy is put together in a folder inside its
+own, and takes the place of the last one when all of it is there; one that was interrupted is gone on with.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -30,12 +32,20 @@ from gpusim.explore.pages import (
     refusal_document,
 )
 from gpusim.explore.worker import answered
+from gpusim.machine.config import configs_dir
+from gpusim.report.output import write_whole
 from gpusim.report.words import count
 
 MARK = ".gpusim-explore"
 """A file of this name says that a folder is an export, which another one may replace."""
 
 ANSWERS, PICTURES = "answers", "pictures"
+
+NEXT, LAST = f"{MARK}-next", f"{MARK}-last"
+"""Folders inside a copy's own: where the next one is put together, and what it takes the place of."""
+
+STAMP = "stamp"
+"""A file in NEXT: the sources and choices that its answers come from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +56,8 @@ class Written:
     num_refusals: int
     num_pictures: int
     num_bytes: int
+    num_kept: int
+    """Answers that an interrupted export had worked out."""
 
 
 def check_folder(folder: Path, flag: str) -> None:
@@ -70,49 +82,118 @@ def export(
 ) -> Written:
     """Write a static copy to ``folder``, which :func:`check_folder` passed; ``tell`` hears how many answers are done.
 
+    What was there stays until all is written. After an interruption, the same export goes on from where it was.
+
+    Args:
+        folder: where to.
+        jobs: processes; by default one for each core.
+        offered: choices of each page; the copy has these pages.
+        tell: (done, total) of answers.
+
     Raises:
         OSError: the disk is full, or a file cannot be written.
     """
-    _clear(folder)
-    tasks = [(page, key, words) for page in FORMS for key, words in grid(FORMS[page](), offered[page])]
-    tell(0, len(tasks))
-    num_answers = num_refusals = 0
-    with _hands(min(jobs or os.cpu_count() or 1, len(tasks))) as ask:
-        for done, (page, key, found) in enumerate(ask(tasks), start=1):
-            if isinstance(found, Answer):
-                num_answers += 1
-            else:
-                num_refusals += 1
-            _write_answer(folder, page, key, found, offered)
+    new = _begun(folder, offered)
+    pages = [page for page in FORMS if page in offered]
+    tasks = [(page, key, words) for page in pages for key, words in grid(FORMS[page](), offered[page])]
+    kept = _kept(new)
+    open_tasks = [task for task in tasks if task[:2] not in kept]
+    open_tasks.sort(key=lambda task: hashlib.sha256(task[1].encode()).digest())  # mixed: what is done tells what is left
+    done, num_refusals = len(tasks) - len(open_tasks), sum(kept.values())
+    tell(done, len(tasks))
+    with _hands(min(jobs or os.cpu_count() or 1, max(1, len(open_tasks)))) as ask:
+        for page, key, found in ask(open_tasks):
+            num_refusals += isinstance(found, RefusedError)
+            _write_answer(new, page, key, found, offered)
+            done += 1
             tell(done, len(tasks))
-    said = f"{count(num_answers + num_refusals, 'answer')}, worked out beforehand"
-    (folder / "index.html").write_text(index_page(copied=said), encoding="utf-8")
-    for page, make in FORMS.items():
-        form = narrowed(make(), offered[page])
-        (folder / f"{page}.html").write_text(form_page(form, {}, copied=said), encoding="utf-8")
+    said = f"{count(len(tasks), 'answer')}, worked out beforehand"
+    (new / "index.html").write_text(index_page(copied=said, pages=pages), encoding="utf-8")
+    for page in pages:
+        form = narrowed(FORMS[page](), offered[page])
+        (new / f"{page}.html").write_text(form_page(form, {}, copied=said, pages=pages), encoding="utf-8")
     for name in ASSETS:
-        (folder / name).write_bytes(asset(name))
+        (new / name).write_bytes(asset(name))
+    _take_place(new, folder)
     files = [path for path in folder.rglob("*") if path.is_file()]
     return Written(
-        num_answers=num_answers, num_refusals=num_refusals, num_pictures=len(list((folder / PICTURES).iterdir())),
-        num_bytes=sum(path.stat().st_size for path in files),
+        num_answers=len(tasks) - num_refusals, num_refusals=num_refusals, num_kept=len(tasks) - len(open_tasks),
+        num_pictures=len(list((folder / PICTURES).iterdir())), num_bytes=sum(path.stat().st_size for path in files),
     )
 
 
-def _clear(folder: Path) -> None:
-    """Make the folder, or remove what an export before wrote."""
+def left_over(folder: Path, offered: Mapping[str, Offered] = OFFERED) -> str:
+    """What is to be said of an export into ``folder`` that was interrupted; empty if none was."""
+    new = folder / NEXT
+    if not new.is_dir():
+        return ""
+    said = f"the last export into {str(folder)!r} was interrupted"
+    if not _is_of(new, offered):
+        return f"{said}, with another gpusim or other choices: begun anew"
+    return f"{said}: goes on with the {count(len(_kept(new)), 'answer')} that it had"
+
+
+def _begun(folder: Path, offered: Mapping[str, Offered]) -> Path:
+    """NEXT in ``folder``, empty or with the answers of an export that was interrupted."""
+    new, last = folder / NEXT, folder / LAST
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         why = f"cannot be made ({error.strerror}), wants a directory that you may write"
         raise ConfigError(f"--export {str(folder)!r} {why}") from None
     (folder / MARK).write_text("written by gpusim explore --export, which may replace it\n", encoding="utf-8")
-    for pattern in (f"{ANSWERS}/*/*.js", f"{PICTURES}/*.svg"):
-        for path in folder.glob(pattern):
-            path.unlink()
-    (folder / PICTURES).mkdir(exist_ok=True)
-    for page in FORMS:
-        (folder / ANSWERS / page).mkdir(parents=True, exist_ok=True)
+    if last.is_dir():  # ended between two renames
+        for path in last.iterdir():
+            if not (folder / path.name).exists():
+                path.rename(folder / path.name)
+        shutil.rmtree(last)
+    if new.is_dir() and not _is_of(new, offered):
+        shutil.rmtree(new)
+    (new / PICTURES).mkdir(parents=True, exist_ok=True)
+    for page in offered:
+        (new / ANSWERS / page).mkdir(parents=True, exist_ok=True)
+    (new / STAMP).write_text(_stamp(offered), encoding="utf-8")
+    return new
+
+
+def _take_place(new: Path, folder: Path) -> None:
+    """Put what is in ``new`` where the last copy was; other files that somebody has put there stay."""
+    (new / STAMP).unlink()
+    last = folder / LAST
+    last.mkdir()
+    for name in (ANSWERS, PICTURES, *ASSETS, *(f"{page}.html" for page in FORMS), "index.html"):
+        if (folder / name).exists():
+            (folder / name).rename(last / name)
+        if (new / name).exists():
+            (new / name).rename(folder / name)
+    new.rmdir()
+    shutil.rmtree(last)
+
+
+def _is_of(new: Path, offered: Mapping[str, Offered]) -> bool:
+    stamp = new / STAMP
+    return stamp.is_file() and stamp.read_text(encoding="utf-8") == _stamp(offered)
+
+
+def _stamp(offered: Mapping[str, Offered]) -> str:
+    """Of all that answers come from: the package, the descriptions of GPUs, and what is offered."""
+    package = Path(__file__).resolve().parent.parent
+    found = hashlib.sha256(json.dumps({page: dict(of) for page, of in offered.items()}).encode())
+    for path in sorted([*package.rglob("*.py"), *package.rglob("*.html"), *configs_dir().glob("*.toml")]):
+        found.update(path.name.encode())
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def _kept(new: Path) -> dict[tuple[str, str], bool]:
+    """(page, key) of answers that are there, with whether they are refusals."""
+    found = {}
+    for path in new.glob(f"{ANSWERS}/*/*.js"):
+        key = path.name.removesuffix(".js")
+        with path.open(encoding="utf-8") as file:
+            head = f'gpusimAnswer({json.dumps(key)}, {{"refusal"'
+            found[path.parent.name, key] = file.read(len(head)) == head
+    return found
 
 
 def _write_answer(folder: Path, page: str, key: str, found: Answer | RefusedError, offered: Mapping[str, Offered]) -> None:
@@ -120,7 +201,8 @@ def _write_answer(folder: Path, page: str, key: str, found: Answer | RefusedErro
         del idx
         content = shown.svg.encode()
         name = f"{PICTURES}/{hashlib.sha256(content).hexdigest()[:16]}.svg"
-        (folder / name).write_bytes(content)
+        if not (folder / name).exists():
+            write_whole(folder / name, content)
         return name
 
     if isinstance(found, Answer):
@@ -129,7 +211,7 @@ def _write_answer(folder: Path, page: str, key: str, found: Answer | RefusedErro
     else:
         document = refusal_document(str(found), found.field)
     script = f"gpusimAnswer({json.dumps(key)}, {json.dumps(document)});\n"
-    (folder / ANSWERS / page / f"{key}.js").write_text(script, encoding="utf-8")
+    write_whole(folder / ANSWERS / page / f"{key}.js", script.encode())  # an answer that is there is whole
 
 
 def _offers_here(answer: Answer, page: str, offered: Mapping[str, Offered]) -> Answer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -30,22 +30,22 @@ def asset(name: str) -> bytes:
     return resources.files("gpusim.explore").joinpath("page", name).read_bytes()
 
 
-def index_page(*, copied: str = "") -> str:
-    """The first page; ``copied`` says what a static copy has, empty for a server."""
-    return _templates().get_template("index.html").render(forms=_forms(), page="index", copied=copied)
+def index_page(*, copied: str = "", pages: Collection[str] = FORMS) -> str:
+    """The first page; ``copied`` says what a static copy has, empty for a server; ``pages`` are those that there are."""
+    return _templates().get_template("index.html").render(forms=_forms(pages), page="index", copied=copied, pages=pages)
 
 
 def form_page(
     form: Form, words: Mapping[str, str], *, answer: Answer | None = None, refusal: tuple[str, str] | None = None,
-    copied: str = "",
+    copied: str = "", pages: Collection[str] = FORMS,
 ) -> str:
     """The page of a form, filled with ``words``; with an answer (or a sentence and its field) for who has no JavaScript.
 
-    ``copied`` says what a static copy has, empty for a server.
+    ``copied`` says what a static copy has, empty for a server; ``pages`` are those that there are.
     """
     drawn = None if answer is None else answer_fragment(answer)
     return _templates().get_template("form.html").render(
-        forms=_forms(), page=form.page, form=form, words=words, answer=drawn, refusal=refusal, copied=copied,
+        forms=_forms(pages), page=form.page, form=form, words=words, answer=drawn, refusal=refusal, copied=copied,
     )
 
 
@@ -72,8 +72,8 @@ def refusal_document(sentence: str, field: str) -> dict[str, Any]:
     return {"refusal": sentence, "field": field}
 
 
-def _forms() -> list[tuple[str, str]]:
-    return [(name, make().title) for name, make in FORMS.items()]
+def _forms(pages: Collection[str]) -> list[tuple[str, str]]:
+    return [(name, make().title) for name, make in FORMS.items() if name in pages]
 
 
 def _inline(shown: Shown) -> str:

@@ -9,6 +9,9 @@ _RECTANGLE = re.compile(r"M(\S+) (\S+)L(\S+) \2L\3 (\S+)L\1 \4z")
 _CELL = r'<path d="M(?P<x>[-\d.]+) (?P<y>[-\d.]+)H(?P<to>[-\d.]+)V[-\d.]+H(?P=x)z" class="(?P<name>s\d+)"/>'
 _ANY_CELL = r'<path d="M[-\d.]+ [-\d.]+H[-\d.]+V[-\d.]+H[-\d.]+z" class="s\d+"/>'
 
+_GROUP = re.compile(r'<g id="[\w.]+"(?:/>|>((?:(?!</?g\b).)*)</g>)')
+"""A group that holds no other one, and does nothing but name what it holds."""
+
 _CIRCLE = re.compile(r"M (\S+) (\S+) ((?:C(?: \S+){6} ){8})z")
 """How hatches draw a circle: eight curves, half of them to the point across."""
 
@@ -22,7 +25,9 @@ def squeeze(svg: str) -> str:
     svg = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r' d="([^"]*)"', lambda found: f' d="{_path(found[1])}"', svg)
     svg = re.sub(r'\b(x|y)="(-?\d+\.\d+)"', lambda found: f'{found[1]}="{_tenths(found[2])}"', svg)
-    svg = re.sub(r">\s+<", "><", svg).strip()
+    svg = re.sub(r">\s+<", "><", svg.replace(' transform="rotate(-0 ', ' transform="rotate(0 ')).strip()
+    svg = re.sub(r' transform="rotate\(0 [^"]*"', "", svg)
+    svg = _GROUP.sub(r"\1", _GROUP.sub(r"\1", svg.replace("\n", " ")))
     styles: dict[str, str] = {}
 
     def name(found: re.Match[str]) -> str:

@@ -25,7 +25,8 @@ def stage_ladder(
 
     Columns: ``smem (KiB)``, ``cycles``, ``cycles/k-step`` (start and end of the kernel are spread over its k-steps),
     ``round trip/stages (cycles)`` (what one stage takes a k-step, over the stages: none is faster than that, if a ring
-    only keeps several copies in flight), ``bound by``.
+    only keeps several copies in flight), ``tensor cores busy (%)``, ``bound by`` (what most is lost to, where no part is
+    busy for four fifths of the time; a wait counts there though products of the warps that wait may run meanwhile).
 
     >>> from gpusim import load_gpu
     >>> small = GemmParams(m=1024, n=1024, k=1024, tile="128x128x64", schedule="warp_specialized")
@@ -52,8 +53,10 @@ def stage_ladder(
     for number in wanted:
         launch = params.model_copy(update={"stages": number}).launch(gpu)
         result = simulate(launch, gpu, quality=quality)
-        rows.append((number, launch.smem_bytes / 1024, result.cycles, result.bound_by))
-    table = pd.DataFrame(rows, columns=["stages", "smem (KiB)", "cycles", "bound by"]).set_index("stages")
+        busy_pct = 100.0 * result.busy.get("tensor", 0.0)
+        rows.append((number, launch.smem_bytes / 1024, result.cycles, busy_pct, result.bound_by))
+    columns = ["stages", "smem (KiB)", "cycles", "tensor cores busy (%)", "bound by"]
+    table = pd.DataFrame(rows, columns=columns).set_index("stages")
     tile = params.resolved(gpu).tile
     assert tile is not None  # resolved has chosen one
     num_steps = -(-params.k // tile[2])
@@ -78,7 +81,7 @@ def bytes_in_flight(footprint_bytes: int, *, gpu: str = "h200_sxm") -> pd.DataFr
 
     Columns: ``box (KiB)``, ``boxes``, ``in flight (KiB)`` of an SM, ``Little's law (GB/s)`` (bytes in flight over the
     latency that a single box of the smallest size shows, at most the highest rate that was measured), ``predicted (GB/s)``,
-    ``measured (GB/s)``, ``error (%)``, ``calibrates``.
+    ``measured (GB/s)``, ``error (%)``, ``fitted``.
 
     Args:
         footprint_bytes: what is read, again and again: 17301504 fits in L2, 2147483648 does not.
@@ -92,7 +95,7 @@ def bytes_in_flight(footprint_bytes: int, *, gpu: str = "h200_sxm") -> pd.DataFr
         "memory_bandwidth", "gb_per_s", gpu=gpu, group="in_flight", kernel="tma_load", footprint_bytes=footprint_bytes,
         count=num_sms, ctas_per_sm=1,
     )
-    table = rows[["predicted (GB/s)", "measured (GB/s)", "error (%)", "calibrates"]].copy()
+    table = rows[["predicted (GB/s)", "measured (GB/s)", "error (%)", "fitted"]].copy()
     table.insert(0, "in flight (KiB)", rows["box_bytes"] * rows["stages"] / 1024)
     table.insert(0, "boxes", rows["stages"])
     table.insert(0, "box (KiB)", rows["box_bytes"] / 1024)
@@ -130,5 +133,5 @@ def ring_steps(
         "ring_math", "step_cycles", gpu=gpu, group="rings", n=n, depth=depth, num_warpgroups=num_warpgroups,
         num_boxes=num_boxes, num_ctas=1, has_copies=1, is_noted=0,
     )
-    columns = ["predicted (cycles)", "measured (cycles)", "error (%)", "calibrates"]
+    columns = ["predicted (cycles)", "measured (cycles)", "error (%)", "fitted"]
     return rows.set_index("num_stages")[columns].rename_axis("stages")

@@ -79,12 +79,12 @@ def judged(
 ) -> pd.DataFrame:
     """Rows with what the simulator says of a number now, by the rules of ``gpusim validate``, beside what was measured.
 
-    Columns: those of the kernel's configs, ``predicted (unit)``, ``measured (unit)``, ``error (%)``, and ``calibrates``:
+    Columns: those of the kernel's configs, ``predicted (unit)``, ``measured (unit)``, ``error (%)``, and ``fitted``:
     whether parameters were fitted to the row, so that it proves less.
 
     >>> rows = judged("transpose", "sm__cycles_elapsed.max", kernel="transpose_padded", m=1024)
     >>> list(rows.columns)
-    ['kernel', 'm', 'n', 'predicted (cycles)', 'measured (cycles)', 'error (%)', 'calibrates']
+    ['kernel', 'm', 'n', 'predicted (cycles)', 'measured (cycles)', 'error (%)', 'fitted']
 
     Args:
         table: a kernel of ``kernels/``.
@@ -113,7 +113,7 @@ def judged(
             continue
         told.append({
             **{column: _field(config, column) for column in config}, predicted: answer.value, measured_unit: value,
-            "error (%)": 100.0 * (answer.value - value) / value if value else None, "calibrates": id(row) in fitted,
+            "error (%)": 100.0 * (answer.value - value) / value if value else None, "fitted": id(row) in fitted,
         })
         if has_roofline:
             of_peaks = answer.roofline

@@ -141,4 +141,4 @@ def access_cycles(op: str, *, num_warps: int = 16, gpu: str = "h200_sxm") -> pd.
     spans = measured("shared_rate", gpu=gpu, **where).set_index("ways")["cycles_per_access"] / num_warps
     counts = spans * rates["measured (per cycle)"]  # wavefronts of an access, by rule
     table = beside(dict(counts / rates["predicted (per cycle)"]), dict(spans), "cycles", index="ways")
-    return table.assign(calibrates=rates["calibrates"])
+    return table.assign(fitted=rates["fitted"])

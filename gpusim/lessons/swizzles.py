@@ -110,7 +110,7 @@ def box_cycles(num_bytes: int, *, num_rows: int = 64, gpu: str = "h200_sxm") -> 
         {mode: row["measured (cycles)"] for mode, row in rows.items()}, "cycles", index="mode",
     )
     table.insert(0, "boxes", [int(row["num_copies"]) for row in rows.values()])
-    return table.assign(calibrates=[row["calibrates"] for row in rows.values()])
+    return table.assign(fitted=[row["fitted"] for row in rows.values()])
 
 
 def mode_tile(mode: str, *, num_rows: int = 64, dtype: str = "bf16") -> str:

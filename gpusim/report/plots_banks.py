@@ -8,6 +8,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+import numpy as np
+
 from gpusim.layout.int_tuple import show
 from gpusim.report.banks import TURNS, swizzle_words, ways
 from gpusim.report.pictures import Picture, check_plot
@@ -21,6 +23,8 @@ WIDEST = 62
 
 PHASES = (SKY, ORANGE, PURPLE, YELLOW)
 """Colours of the phases' bands, in turn."""
+
+CELL = np.array([(0, 0), (1, 0), (1, 1), (0, 1), (0, 0)])
 
 _FREE, _CONFLICTS = "#009E73", ("#F0E442", "#E69F00", "#D55E00", "#A02000")
 """Okabe and Ito's colours: green is served at once; then by how many wavefronts a lane waits (1, 2-3, 4-7, more)."""
@@ -98,20 +102,25 @@ def _draw(op: str, rows: Sequence[Sequence[tuple[str, Instruction]]]) -> Any:
 
 
 def _draw_panel(axes: Any, title: str, found: Instruction) -> None:
-    from matplotlib.collections import PatchCollection
-    from matplotlib.patches import Rectangle
+    from matplotlib.patches import PathPatch, Rectangle
+    from matplotlib.path import Path as Shape
 
     rows = [lane for phase in found.phases for lane in phase.lanes]
-    cells, colors = [], []
+    cells: dict[str, list[tuple[int, int]]] = {}
     for row, lane in enumerate(rows):
         for bank in range(NUM_BANKS):
             turn = int(found.turns[lane, bank])
-            cells.append(Rectangle((bank, row), 1, 1))
-            colors.append(_color(turn))
+            cells.setdefault(_color(turn), []).append((bank, row))
             if turn:
-                ink = "#FFFFFF" if colors[-1] == _CONFLICTS[-1] else "#000000"
-                axes.text(bank + 0.5, row + 0.52, TURNS[turn], ha="center", va="center", fontsize=7, color=ink)
-    axes.add_collection(PatchCollection(cells, facecolor=colors, edgecolor="#DDDDDD", linewidth=0.4))
+                ink = "#FFFFFF" if _color(turn) == _CONFLICTS[-1] else "#000000"
+                axes.text(
+                    bank + 0.5, row + 0.52, TURNS[turn], ha="center", va="center", fontsize=7, color=ink, in_layout=False
+                )
+    for color, places in cells.items():  # one shape a colour: a thousand are slow to draw and to show
+        corners = (CELL + np.array(places)[:, None, :]).reshape(-1, 2)
+        codes = [Shape.MOVETO, *[Shape.LINETO] * 3, Shape.CLOSEPOLY] * len(places)
+        shape = Shape(corners, codes)
+        axes.add_artist(PathPatch(shape, facecolor=color, edgecolor="#DDDDDD", linewidth=0.4, snap=True))
     start = 0
     for i, phase in enumerate(found.phases):
         axes.plot([0, NUM_BANKS + 1.2], [start, start], color="#000000", linewidth=1.2, clip_on=False)

@@ -51,16 +51,22 @@ def picture_of(figure: Any, alt: str, path: str | Path | None = None, *, dpi: in
         GpusimError: another suffix, or nowhere to write.
         OSError: the file cannot be written.
     """
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     with settings():
         figure.set_dpi(dpi)  # hinting makes words as wide as they will be in the PNG
-        figure.draw_without_rendering()
+        if (layout := figure.get_layout_engine()) is not None:
+            layout.execute(figure)
         figure.set_layout_engine("none")
 
     def render(kind: str) -> bytes:
         written = BytesIO()
-        metadata = {"Date": None} if kind == "svg" else {"Software": None, "Description": alt}
         with settings():
-            figure.savefig(written, format=kind, dpi=dpi, metadata=metadata)
+            if kind == "svg":
+                canvas: Any = FigureCanvasSVG(figure)
+                canvas.print_svg(written, metadata={"Date": None})  # savefig would draw it twice
+            else:
+                figure.savefig(written, format=kind, dpi=dpi, metadata={"Software": None, "Description": alt})
         return written.getvalue()
 
     return made(Picture(alt, render), path)

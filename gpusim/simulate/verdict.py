@@ -1,4 +1,8 @@
-"""What bounds a kernel, from busy shares and wait states of the one run; and which parameters it rests on."""
+"""What bounds a kernel, from busy shares and wait states of the one run; and which parameters it rests on.
+
+A wait counts whole, though asynchronous products of the role that waits may run meanwhile: a ring at its knee waits for
+loads most of its life and loses little by it. The busiest part's share, which each sentence has, says what can be lost.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -251,6 +252,18 @@ def test_the_picture_has_every_family(suffix: str, tmp_path: Path) -> None:
     assert written.startswith(b"\x89PNG") if suffix == "png" else b"ours: 1 rows, 5.0%" in written
     with pytest.raises(GpusimError, match="no row of a whole kernel"):
         plot_validation([item("ours", 5.0, is_whole=False)], path, gpu="toy")
+
+
+def test_the_picture_draws_no_row_of_a_family_that_is_held_out() -> None:
+    (held_out, *_) = sorted(held_out_families())
+    ours, theirs = [item("ours", 5.0), item("ours", 7.0)], [item(held_out, 44.0), item(held_out, 55.0), item(held_out, 66.0)]
+    drawn, alone = plot_validation([*ours, *theirs], gpu="toy"), plot_validation(ours, gpu="toy")
+    assert f"Not drawn: 3 rows of {held_out}, held out" in drawn.svg
+    assert drawn.alt == f"{alone.alt} Not drawn: 3 rows of {held_out}, held out: nobody looks at single ones."
+    points = [re.findall(r'<use [^>]*y="([-\d.]+)" style="fill: #0072b2', picture.svg) for picture in (drawn, alone)]
+    assert len(points[0]) == len(points[1]) > 0
+    with pytest.raises(GpusimError, match="but of families that are held out"):
+        plot_validation(theirs, gpu="toy")
 
 
 @pytest.mark.parametrize(("arguments", "says"), [

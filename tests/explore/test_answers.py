@@ -183,7 +183,8 @@ def test_a_squeezed_picture_says_and_shows_the_same() -> None:
     asked = question_of("banks", {}).asked()  # type: ignore[union-attr]  # banks have it
     svg = plot_banks(study(asked.accesses()[0])).svg
     small = squeeze(svg)
-    assert len(small) < 0.25 * len(svg)
+    assert len(small) < 100_000 < 0.31 * len(svg)
+    assert "<g id=\"text" in svg and "<g id=\"text" not in small
     assert re.findall(r">([^<>\s][^<>]*)<", re.sub(r"<(style|metadata)[^>]*>.*?</\1>", "", svg, flags=re.DOTALL)) == (
         re.findall(r">([^<>\s][^<>]*)<", re.sub(r"<style[^>]*>.*?</style>", "", small, flags=re.DOTALL))
     )

@@ -7,8 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -118,11 +122,31 @@ def served(driver: Any) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="module")
-def copied(driver: Any, tmp_path_factory: pytest.TempPathFactory) -> Page:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A course's site, with a copy of the explorer somewhere in it."""
     folder = tmp_path_factory.mktemp("site")
+    (folder / "course").mkdir()
     offered = {"banks": {"swizzle": ("none", "128B")}, "pipeline": {"stages": ("12",)}}
-    export(folder, jobs=1, offered=offered)
-    return Page(driver, f"file://{folder}/")
+    export(folder / "course" / "explorer", jobs=1, offered=offered)
+    return folder
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """What ``python -m http.server`` runs, without its lines on stderr."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        del format, args
+
+
+@pytest.fixture(scope="module", params=["from a folder", "from a path of a server"])
+def copied(driver: Any, site: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
+    if request.param == "from a folder":
+        yield Page(driver, f"file://{site}/course/explorer/")
+        return
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield Page(driver, f"http://127.0.0.1:{server.server_port}/course/explorer/")
+        server.shutdown()
 
 
 @pytest.fixture(autouse=True)
@@ -232,7 +256,9 @@ def test_every_control_has_a_label_and_every_page_its_landmarks(served: Page) ->
         assert set(described) <= set(ids)
 
 
-def test_a_copy_on_disk_answers_without_a_server(copied: Page) -> None:
+def test_a_copy_answers_by_itself_wherever_it_lies(copied: Page) -> None:
+    copied.open("" if copied.base.startswith("http") else "index.html")
+    copied.until(lambda: copied.text("h1") == "What if?")
     copied.open("banks.html", width=360)
     copied.until_verdict("ldmatrix_x4 takes 32 wavefronts")
     assert copied.js("document.documentElement.scrollWidth") <= 360
@@ -242,9 +268,12 @@ def test_a_copy_on_disk_answers_without_a_server(copied: Page) -> None:
     assert copied.js("document.querySelector('#answer img').naturalWidth") > 300
     assert copied.js("location.search") == "?swizzle=128B"
     assert copied.js("[...document.querySelectorAll('select:not([disabled]), input:not([disabled])')].length") == 1
+    assert copied.js("location.pathname").endswith("/course/explorer/banks.html")
     copied.driver.back()
     copied.until_verdict("takes 32 wavefronts")
     copied.open("banks.html?access=ld_shared_b32")
     copied.until(lambda: "this static copy has no Instruction ld_shared_b32" in copied.text("#refusal"))
     copied.open("pipeline.html")
     copied.until(lambda: "use at most --stages 7" in copied.text("#refusal"))
+    asked = copied.js("['resource', 'navigation'].flatMap(kind => performance.getEntriesByType(kind)).map(one => one.name)")
+    assert all(address.startswith(copied.base) for address in asked)

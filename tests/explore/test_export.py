@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 
 from gpusim.cli import main
 from gpusim.errors import ConfigError
-from gpusim.explore.export import MARK, Written, _clear, check_folder, export
+from gpusim.explore.export import LAST, MARK, NEXT, Written, _begun, check_folder, export, left_over
 from gpusim.explore.forms import FORMS, OFFERED, key_of
 from gpusim.explore.questions import question_of
+from gpusim.explore.worker import answered
 
 FEW: dict[str, dict[str, tuple[str, ...]]] = {
     "banks": {"pad": ("0", "1"), "swizzle": ("none", "128B")}, "pipeline": {"stages": ("4", "12"), "latency": ("1",)},
@@ -92,14 +94,94 @@ def test_a_copy_is_replaced_and_nothing_else(
     with pytest.raises(ConfigError, match="holds files that no export wrote"):
         check_folder(folder, "--export")
     (folder / MARK).touch()
-    monkeypatch.setitem(export.__kwdefaults__, "offered", {"banks": {"swizzle": ("none",)}, "pipeline": {"stages": ("12",)}})
+    monkeypatch.setattr("gpusim.explore.forms.OFFERED", {"banks": {"swizzle": ("none",)}, "pipeline": {"stages": ("12",)}})
     assert main(["explore", "--export", str(folder), "--jobs", "1"]) == 0
     said = capsys.readouterr().out
     assert re.fullmatch(r"Written: \S+index\.html: 1 answer and 1 refusal, 1 picture, [\d.]+ KiB\n", said)
     assert [path.name for path in (folder / "answers" / "banks").iterdir()] == ["none.js"]
+    assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".")) == [MARK]
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="is no directory"):
         check_folder(tmp_path / "file", "--export")
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+class EndedError(Exception):
+    """What stands for Ctrl-C."""
+
+
+def end_at(num: int) -> Callable[[int, int], None]:
+    def tell(done: int, total: int) -> None:
+        if done == num < total:
+            raise EndedError
+    return tell
+
+
+def test_an_export_that_is_interrupted_loses_neither_the_copy_before_it_nor_its_answers(
+    copied: tuple[Path, Written, list[tuple[int, int]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder, few = tmp_path / "site", {"banks": {"swizzle": ("none", "128B")}}
+    monkeypatch.setattr("gpusim.explore.forms.OFFERED", few)
+    export(folder, jobs=1, offered={"banks": {"swizzle": ("none",)}})
+    (folder / "CNAME").touch()  # somebody's own
+    before = files_of(folder)
+    with pytest.raises(EndedError):
+        export(folder, jobs=1, offered=few, tell=end_at(1))
+    check_folder(folder, "--export")
+    assert {name: text for name, text in files_of(folder).items() if NEXT not in name} == before
+    said = f"the last export into {str(folder)!r} was interrupted"
+    assert left_over(folder, few) == f"{said}: goes on with the 1 answer that it had"
+    assert "begun anew" in left_over(folder, FEW)
+    asked: list[str] = []
+    monkeypatch.setattr("gpusim.explore.export.answered", lambda page, words: asked.append(page) or answered(page, words))
+    assert main(["explore", "--export", str(folder), "--jobs", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert f"explore: {said}" in err
+    assert "2 answers and 0 refusals (1 of them from before), 2 pictures" in out
+    assert asked == ["banks"]
+    assert left_over(folder, few) == ""
+    whole, after = tmp_path / "whole", files_of(folder)
+    export(whole, jobs=1, offered=few)
+    assert after.pop("CNAME") == b""
+    assert after == files_of(whole)
+
+
+def test_ctrl_c_says_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gpusim.explore.export.answered", interrupt)
+    assert main(["explore", "--export", str(tmp_path), "--jobs", "1"]) == 130
+    assert "an older copy is as it was; the same command goes on" in capsys.readouterr().err
+
+
+def test_an_export_ended_between_two_renames_is_put_back(tmp_path: Path) -> None:
+    few = {"banks": {"swizzle": ("none",)}}
+    export(tmp_path, jobs=1, offered=few)
+    before = files_of(tmp_path)
+    (tmp_path / LAST).mkdir()
+    (tmp_path / "answers").rename(tmp_path / LAST / "answers")
+    with pytest.raises(EndedError):
+        export(tmp_path, jobs=1, offered=FEW, tell=end_at(0))
+    assert {name: text for name, text in files_of(tmp_path).items() if NEXT not in name} == before
+
+
+def test_a_copy_of_one_page_names_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {"banks": {"swizzle": ("none",)}, "pipeline": {"stages": ("12",)}}
+    monkeypatch.setattr("gpusim.explore.forms.OFFERED", few)
+    assert main(["explore", "--export", str(tmp_path), "--jobs", "1"]) == 0
+    assert (tmp_path / "banks.html").is_file()
+    assert main(["explore", "--export", str(tmp_path), "--jobs", "1", "--only", "pipeline"]) == 0
+    assert not (tmp_path / "banks.html").exists()
+    assert not (tmp_path / "answers" / "banks").exists()
+    assert all("banks.html" not in path.read_text(encoding="utf-8") for path in tmp_path.glob("*.html"))
+    assert "pipeline.html" in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
 def test_the_first_page_links_to_answers_that_every_copy_has() -> None:
@@ -121,4 +203,4 @@ def test_a_folder_that_cannot_be_made_is_refused_in_a_sentence(tmp_path: Path, m
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(ConfigError, match=r"cannot be made \(No such file or directory\), wants a directory"):
-        _clear(tmp_path / "copy")
+        _begun(tmp_path / "copy", FEW)

@@ -184,6 +184,8 @@ def test_bad_input_costs_one_sentence(refuses: Refuses, monkeypatch: pytest.Monk
     refuses(["explore", "--host", "0.0.0.0"], ["--host is unknown"])
     refuses(["explore", "--export", "no/such"], ["--export 'no/such' lies in no directory"])
     refuses(["explore", "--export", "x", "--jobs", "0"], ["--jobs 0 is too few"])
+    refuses(["explore", "--export", "x", "--only", "bank"], ["--only 'bank' is unknown; did you mean 'banks'?"])
+    refuses(["explore", "--only", "banks"], ["--only is of a static copy: say --export DIR, too"])
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

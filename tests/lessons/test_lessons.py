@@ -82,8 +82,8 @@ def test_measured_rows_are_those_asked_for() -> None:
 def test_rows_that_parameters_were_fitted_to_say_so() -> None:
     chosen = {"kernel": "stream_ld_b32", "num_partitions": 4, "warps_per_partition": 4}
     rates = judged("shared_rate", "wavefronts_per_cycle", **chosen)
-    assert set(rates["calibrates"]) == {True, False}
-    assert not judged("transpose", "sm__cycles_elapsed.max", m=512)["calibrates"].any()
+    assert set(rates["fitted"]) == {True, False}
+    assert not judged("transpose", "sm__cycles_elapsed.max", m=512)["fitted"].any()
 
 
 def test_what_the_simulator_does_not_answer_is_refused() -> None:

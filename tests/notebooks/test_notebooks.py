@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +70,16 @@ def test_a_lesson_runs_from_top_to_bottom_and_its_claims_hold(
     notebook = read(path)
     resources = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(notebook, timeout=MOST_SECONDS, kernel_name="python3", resources=resources).execute()
-    num_claims = 0
+    num_claims, told = 0, ""
     for cell in notebook.cells:
         if cell.cell_type != "code":
+            told += cell.source
             continue
         noise = [output for output in cell.outputs if output.output_type == "stream" and output.name == "stderr"]
         assert noise == [], cell.source
+        tables = [str(output.get("data", {}).get("text/html", "")) for output in cell.outputs]
+        if any("<th>fitted</th>" in table for table in tables):
+            assert "`fitted`" in told, f"a column that no text before it explains: {cell.source}"
         if "claim" in cell.metadata.get("tags", []):
             (output,) = cell.outputs
             said = ast.literal_eval(output.data["text/plain"])
@@ -113,7 +118,8 @@ def test_a_lesson_has_its_parts(path: Path) -> None:
     assert text.count("<details>") == text.count("</details>") >= 1
     assert len(cells(path, "code", "solution")) >= 1
     shown = [cell for cell in read(path).cells if "remove-cell" not in cell.metadata.get("tags", [])]
-    assert 12 <= len(shown) <= 50
+    words = [cell for cell in shown if cell.cell_type == "markdown" and "answer" in cell.metadata.get("tags", [])]
+    assert 12 <= len(shown) - len(words) <= 46  # words that are folded belong to the cell before them
     assert 700 <= len(text.split()) <= 1900
 
 
@@ -160,6 +166,38 @@ def test_what_is_folded_is_folded_in_jupyter_and_on_the_site(path: Path) -> None
     for cell in cells(path, "code", "claim"):
         assert "remove-cell" in cell.metadata.tags
         assert cell.metadata.jupyter.source_hidden
+
+
+@each(NOTEBOOKS)
+def test_no_answer_stands_open_below_its_question(path: Path) -> None:
+    """Code that answers is folded on the site, words that answer in Jupyter, too."""
+    is_asked = False
+    for cell in read(path).cells:
+        tags = cell.metadata.get("tags", [])
+        if "prediction" in tags:
+            assert not is_asked, cell.source
+            is_asked = True
+        elif cell.cell_type == "code" and is_asked:
+            assert "answer" in tags, cell.source
+            is_asked = "compare(" not in cell.source
+        elif "answer" not in tags:
+            assert "compare(prediction" not in cell.source, cell.source
+            assert not is_asked or cell.source.startswith("#"), cell.source
+        elif cell.cell_type == "markdown":
+            assert cell.source.startswith("<details><summary>What you should have seen</summary>\n\n"), cell.source
+            assert cell.source.endswith("\n\n</details>")
+            assert not re.search(r"^#", cell.source, re.MULTILINE), cell.source
+            assert "**Your prediction**" not in cell.source
+    assert not is_asked
+
+
+@each(NOTEBOOKS)
+def test_words_behind_an_answer_are_folded_with_it(path: Path) -> None:
+    """What follows an answer in words begins something new: a heading, a step, another fold."""
+    shown = [cell for cell in read(path).cells if "remove-cell" not in cell.metadata.get("tags", [])]
+    for cell, following in pairwise(shown):
+        if "answer" in cell.metadata.get("tags", []) and following.cell_type == "code":
+            assert {"answer", "prediction"} & set(following.metadata.get("tags", [])), following.source
 
 
 @each(NOTEBOOKS)
