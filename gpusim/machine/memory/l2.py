@@ -63,6 +63,15 @@ class L2Spec:
     """What it is read for more of lines that memory gives with their neighbours, as a request wants: a part of these."""
     write_back_queue_bytes: float
     """Dirty bytes on their way to memory beyond which a store waits for its own."""
+    launch_lookup_sectors: float
+    """Sectors that are looked up in a launch that asks for nothing."""
+    launch_hit_sectors: float
+    """What counts as found in it."""
+    slice_lookup_sectors: float
+    """What is looked up, and found, for each SM at each slice that it has asked, besides what it asks for."""
+    dirty_crossing_fraction: float
+    """What crosses between the sides, and is found, besides half of what is stored: of what a launch that found L2 empty
+    leaves dirty."""
 
 
 @dataclass(slots=True)
