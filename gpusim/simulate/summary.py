@@ -9,6 +9,7 @@ from typing import Any
 
 from gpusim.machine.clock import Activity
 from gpusim.machine.config import GpuSpec
+from gpusim.machine.memory.l2 import looked_up_beside
 from gpusim.simulate.engine import Engine
 from gpusim.simulate.ideal import EVERY_LAUNCH_HAS, IDEALS
 from gpusim.simulate.result import Result
@@ -166,7 +167,7 @@ def _lookups(engine: Engine, counters: Mapping[str, float], promoted: float) -> 
     Half of what is stored is looked up there, too. A store, and a read of a line on its way, is a hit. The counter of
     reductions counts both look-ups. What comes beside the sectors that were asked for is counted as missed by an SM, and is
     in no hit rate; ``promoted`` sectors, of lines with their neighbours, are read, cross and hit. What is looked up besides
-    (:func:`_beside`) hits.
+    (:func:`looked_up_beside`) hits.
     Source: kernels/cache_hints, l2_residency, half_stores (reductions), promoted_lookups (what comes besides: 1 less the
     misses without it over all look-ups is within 0.1 points of the hit rate in 114 of 120 rows), h200_sxm, 2026-11-22.
     """
@@ -185,7 +186,7 @@ def _lookups(engine: Engine, counters: Mapping[str, float], promoted: float) -> 
     crossing = sum(item.crossing_bytes for item in planned) / SECTOR_BYTES + far_share * writes + promoted
     crossing += engine.gpu.l2.dirty_crossing_fraction * _left_dirty_sectors(engine, counters)
     crossing_misses = sum(item.crossing_miss_bytes for item in planned) / SECTOR_BYTES
-    others, others_hits = _beside(engine, reads + writes)
+    others, others_hits = looked_up_beside(engine.gpu.l2, reads + writes, min(engine.gpu.num_sms, engine.num_ctas))
     sectors = reads + writes + crossing + others
     hits = sectors - others + others_hits - (misses - unasked + crossing_misses)
     return {
@@ -195,25 +196,6 @@ def _lookups(engine: Engine, counters: Mapping[str, float], promoted: float) -> 
         "lts__t_sectors_srcunit_ltcfabric.sum": crossing,
         "lts__t_sector_hit_rate.pct": min(100.0, 100.0 * hits / sectors) if sectors else 0.0,
     }
-
-
-RUN_SECTORS = 512 // SECTOR_BYTES
-"""Of a warp's request, which one slice has: a thread's 16 bytes, 32 times. A guess; from a few MiB on all ask all slices."""
-
-
-def _beside(engine: Engine, asked_sectors: float) -> tuple[float, float]:
-    """Sectors looked up for others than SMs' requests and crossings, and what counts as found of them.
-
-    A launch that asks for nothing has some; for the rest each SM has as much at each slice that it has asked for anything,
-    as if it told them its end: slices are found as if drawn. What it is, is not known.
-    Source: kernels/promoted_lookups (``others``), h200_sxm, 2026-11-23: 15,000 to 18,000 from 5 MiB on, however much is read
-    by whatever instruction; copies and fills of 1 MiB 2,600 to 3,400 beyond those of nothing (2,000 and 3,600 by this).
-    """
-    l2 = engine.gpu.l2
-    num_sms = min(engine.gpu.num_sms, engine.num_ctas)
-    drawn = asked_sectors / RUN_SECTORS / num_sms / l2.num_slices
-    told = l2.slice_lookup_sectors * num_sms * l2.num_slices * (1.0 - math.exp(-drawn))
-    return l2.launch_lookup_sectors + told, l2.launch_hit_sectors + told
 
 
 def _left_dirty_sectors(engine: Engine, counters: Mapping[str, float]) -> float:

@@ -29,6 +29,7 @@ from gpusim.evidence.case import (
 )
 from gpusim.evidence.whole import FLOOR_SHARE, windows
 from gpusim.machine.config import GpuSpec
+from gpusim.machine.memory.l2 import looked_up_beside
 from gpusim.machine.memory.panels import PanelTraffic, PanelUse
 from gpusim.machine.memory.traffic import panel_traffic
 from gpusim.simulate.door import side_of_cta
@@ -313,7 +314,11 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     crossing = sum(item.crossing_bytes for item in found.values()) + writes * (1.0 - 1.0 / gpu.l2.num_partitions)
     crossing_misses = sum(item.crossing_miss_bytes for item in found.values())
     values[READ_MISSES] = misses / SECTOR_BYTES
-    values[HIT_RATE] = 100.0 * (1.0 - (misses + crossing_misses) / (reads + writes + crossing))
+    crossing += gpu.l2.dirty_crossing_fraction * max(0.0, writes - values.get(DRAM_WRITE, 0.0))
+    others, found_by_others = looked_up_beside(gpu.l2, (reads + writes) / SECTOR_BYTES, NUM_CTAS)
+    sectors = (reads + writes + crossing) / SECTOR_BYTES
+    hits = sectors - (misses + crossing_misses) / SECTOR_BYTES + found_by_others
+    values[HIT_RATE] = min(100.0, 100.0 * hits / (sectors + others))
     return values
 
 
