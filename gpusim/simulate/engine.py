@@ -61,7 +61,7 @@ class Engine:
         ``traffic``, ``uses``: worked out before.
         """
         self.launch = launch
-        self.ideals, self._is_warm = ideals, is_warm
+        self.ideals, self.is_warm = ideals, is_warm
         self.met: set[str] = set()
         """Of what can be idealized, what the launch was found to have."""
         self.env = RingingEnvironment()
@@ -374,12 +374,12 @@ class Engine:
     @property
     def cold_start_cycles(self) -> float:
         """What the launch's first CTAs wait more where caches were flushed."""
-        return 0.0 if self._is_warm else self.gpu.dispatcher.cold_start_cycles
+        return 0.0 if self.is_warm else self.gpu.dispatcher.cold_start_cycles
 
     @property
     def code_latency_cycles(self) -> float:
         """Of instructions that no SM has run yet: like data, a warm L2 has them and a cold one has not."""
-        if self._is_warm:
+        if self.is_warm:
             return self.gpu.l2.near_latency_cycles
         return self.machine.clock.cycles(ns=self.gpu.hbm.latency_ns)
 

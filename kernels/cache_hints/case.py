@@ -29,6 +29,7 @@ from gpusim.evidence.case import (
 )
 from gpusim.evidence.whole import FLOOR_SHARE, windows
 from gpusim.machine.config import GpuSpec
+from gpusim.machine.memory.l2 import looked_up_beside
 from gpusim.machine.memory.panels import PanelTraffic, PanelUse
 from gpusim.machine.memory.traffic import panel_traffic
 from gpusim.simulate.door import side_of_cta
@@ -54,16 +55,17 @@ COLUMNS = (
 HIT_RATE = "lts__t_sector_hit_rate.pct"
 READ_MISSES = "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum"
 DRAM_READ, DRAM_WRITE = "dram__bytes_read.sum", "dram__bytes_write.sum"
+WRITES, CROSSED = "lts__t_sectors_srcunit_tex_op_write.sum", "lts__t_sectors_srcunit_ltcfabric.sum"
 METRICS = (
     DRAM_READ,
     DRAM_WRITE,
     "lts__t_sectors_srcunit_tex_op_read.sum",
-    "lts__t_sectors_srcunit_tex_op_write.sum",
+    WRITES,
     "lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum",
     READ_MISSES,
     "lts__t_sectors_srcunit_tex_op_write_lookup_hit.sum",
     "lts__t_sectors_srcunit_tex_op_write_lookup_miss.sum",
-    "lts__t_sectors_srcunit_ltcfabric.sum",
+    CROSSED,
     "lts__t_sectors_lookup_miss_data_promoted.sum",
     HIT_RATE,
 )
@@ -312,7 +314,11 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     crossing = sum(item.crossing_bytes for item in found.values()) + writes * (1.0 - 1.0 / gpu.l2.num_partitions)
     crossing_misses = sum(item.crossing_miss_bytes for item in found.values())
     values[READ_MISSES] = misses / SECTOR_BYTES
-    values[HIT_RATE] = 100.0 * (1.0 - (misses + crossing_misses) / (reads + writes + crossing))
+    crossing += gpu.l2.dirty_crossing_fraction * max(0.0, writes - values.get(DRAM_WRITE, 0.0))
+    others, found_by_others = looked_up_beside(gpu.l2, (reads + writes) / SECTOR_BYTES, NUM_CTAS)
+    sectors = (reads + writes + crossing) / SECTOR_BYTES
+    hits = sectors - (misses + crossing_misses) / SECTOR_BYTES + found_by_others
+    values[HIT_RATE] = min(100.0, 100.0 * hits / (sectors + others))
     return values
 
 
@@ -374,7 +380,7 @@ ALONE_BYTES = 128
 
 
 def fit(rows: Sequence[Config]) -> list[Fitted]:
-    """What may stay dirty, what is kept for evict_last, and what comes with a sector that is read alone."""
+    """What may stay dirty and crosses by that, what is kept for evict_last, what comes with a sector that is read alone."""
     capacity = load_gpu(GPU).l2.capacity_bytes
     dirty = [
         bytes_of(row, "stream_mib") - float(row[DRAM_WRITE])
@@ -392,7 +398,17 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
         for row in rows
         if row["group"] == "fetched" and row["stream_op"] == "read" and int(row["stride_bytes"]) >= ALONE_BYTES
     ]
+    crossed = [
+        (float(row[CROSSED]) - stored / 2.0) / (stored - float(row[DRAM_WRITE]) / SECTOR_BYTES)
+        for row in rows
+        if row["kernel"] == "fill" and row["stream_hint"] == HINTS[0] and (stored := float(row[WRITES]))
+    ]
     found = []
+    if crossed:
+        found.append(Fitted(
+            parameter="l2.dirty_crossing_fraction", value=median(crossed),
+            how="one pass of stores: what crosses beyond half of them, over what is not in memory at its end, median",
+        ))  # fmt: skip
     if dirty:
         found.append(Fitted(
             parameter="l2.dirty_fraction", value=median(dirty) / capacity,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from statistics import median
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
+from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
 from gpusim.evidence.case import (
     Argument,
     Case,
     Config,
+    Fitted,
     Group,
     KernelLaunch,
     Limit,
@@ -33,6 +35,8 @@ from gpusim.workload.launch import Footprint, RoleContext
 from gpusim.workload.tma import TensorMap
 
 NUM_CTAS, NUM_THREADS = 132, 256
+GPU = "h200_sxm"
+"""Whose slices are asked."""
 ROWS = 128
 ACROSS_BYTES = 4096
 """Of each row that a CTA walks."""
@@ -202,6 +206,39 @@ def derive(row: Config) -> dict[str, float]:
     }  # fmt: skip
 
 
+# ---------------------------------------------------------------------------------------------- parameters
+
+
+def fit(rows: Sequence[Config]) -> list[Fitted]:
+    """What is looked up besides what SMs and the other side ask for: in the shortest launch, and for each SM and slice."""
+    counted = [dict(row) | derive(row) for row in rows if derive(row)]
+    idle = min((row for row in counted if row["kernel"] == "spin"), key=lambda row: int(row["cycles"]), default=None)
+    if idle is None:
+        return []
+    asked = float(idle["lts__t_sectors_srcunit_tex.sum"]) + float(idle["lts__t_sectors_srcunit_ltcfabric.sum"])
+    missed = float(idle[TEX_MISSES]) + float(idle["lts__t_sectors_srcunit_ltcfabric_lookup_miss.sum"])
+    launched = float(idle["others_sectors"])
+    found = [
+        Fitted(
+            parameter="l2.launch_lookup_sectors", value=launched,
+            how="a launch that does nothing for 1000 cycles: what neither SMs nor the other side look up",
+        ),
+        Fitted(
+            parameter="l2.launch_hit_sectors", value=float(idle["lts__t_sectors_lookup_hit.sum"]) - (asked - missed),
+            how="a launch that does nothing for 1000 cycles: hits less what SMs and the other side find",
+        ),
+    ]  # fmt: skip
+    places = NUM_CTAS * load_gpu(GPU).l2.num_slices
+    told = [(float(row["others_sectors"]) - launched) / places for row in counted if row["group"] == "own"]
+    if told:
+        found.append(Fitted(
+            parameter="l2.slice_lookup_sectors", value=median(told),
+            how="walks of panels of one's own: what neither SMs nor the other side look up, less that of a launch that does "
+            "nothing, over SMs and slices: median",
+        ))  # fmt: skip
+    return found
+
+
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 
@@ -260,6 +297,7 @@ CASE = Case(
     launch=launch,
     check=check,
     predict=predict,
+    fit=fit,
     tiers={HIT_RATE: 5, TEX_MISSES: 5},
     limits={HIT_RATE: Limit(mean_pct=3.0, is_points=True)},
     derive=derive,

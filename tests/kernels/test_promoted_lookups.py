@@ -61,3 +61,22 @@ def test_promoted_sectors_are_told_from_those_that_were_asked_for() -> None:
     assert found["others_sectors"] == 5
     assert found["hit_pct_without_promoted"] == pytest.approx(100 * 65 / 145)
     assert found["hit_pct_of_all_misses"] == pytest.approx(100 * (1 - 120 / 145))
+
+
+def test_what_others_look_up_comes_back() -> None:
+    """1,000 look-ups and 1,500 hits a launch, and two look-ups of each SM at each slice."""
+    places = case.NUM_CTAS * case.load_gpu(case.GPU).l2.num_slices
+    names = case.METRICS[1:10]
+
+    def row(config: dict[str, str], others: int, hits: int) -> dict[str, str]:
+        # SMs ask for 100 sectors, 40 cross and 10 of these miss, 60 of the SMs' do
+        numbers = (140 + others, hits, 70, 0, 100, 100, 60, 40, 10)
+        return {**config, **dict(zip(names, map(str, numbers), strict=True))}
+
+    spins = [row({**case.stream("spin", cycles=cycles), "group": "others"}, 1000 + cycles, 70 + 1500) for cycles in (0, 50)]
+    walks = [row({**case.walk("tma", "128", 64, 0), "group": "own"}, 1000 + 2 * places, 9000)]
+    found = {item.parameter: item.value for item in CASE.fit([*spins, *walks])}
+    assert found == {
+        "l2.launch_lookup_sectors": 1000.0, "l2.launch_hit_sectors": 1500.0, "l2.slice_lookup_sectors": 2.0,
+    }  # fmt: skip
+    assert CASE.fit([]) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import hypot
+from math import exp, hypot
 from typing import Literal, Protocol
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
@@ -63,6 +63,32 @@ class L2Spec:
     """What it is read for more of lines that memory gives with their neighbours, as a request wants: a part of these."""
     write_back_queue_bytes: float
     """Dirty bytes on their way to memory beyond which a store waits for its own."""
+    launch_lookup_sectors: float
+    """Sectors that are looked up in a launch that asks for nothing."""
+    launch_hit_sectors: float
+    """What counts as found in it."""
+    slice_lookup_sectors: float
+    """What is looked up, and found, for each SM at each slice that it has asked, besides what it asks for."""
+    dirty_crossing_fraction: float
+    """What crosses between the sides, and is found, besides half of what is stored: of what a launch that found L2 empty
+    leaves dirty."""
+
+
+RUN_SECTORS = 512 // SECTOR_BYTES
+"""Of a warp's request, which one slice has: a thread's 16 bytes, 32 times. A guess; from a few MiB on all ask all slices."""
+
+
+def looked_up_beside(spec: L2Spec, asked_sectors: float, num_sms: int) -> tuple[float, float]:
+    """Sectors looked up in a launch for others than SMs' requests and crossings, and what counts as found of them.
+
+    A launch that asks for nothing has some; for the rest each SM has as much at each slice that it has asked for anything,
+    as if it told them its end: slices are found as if drawn. What it is, is not known.
+    Source: kernels/promoted_lookups (``others``), h200_sxm, 2026-11-23: 15,000 to 18,000 from 5 MiB on, however much is read
+    by whatever instruction; fills and copies of 1 MiB 2,600 and 3,400 beyond those of nothing (2,100 and 3,900 by this).
+    """
+    drawn = asked_sectors / RUN_SECTORS / num_sms / spec.num_slices
+    told = spec.slice_lookup_sectors * num_sms * spec.num_slices * (1.0 - exp(-drawn))
+    return spec.launch_lookup_sectors + told, spec.launch_hit_sectors + told
 
 
 @dataclass(slots=True)
