@@ -184,8 +184,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     return [
         Fitted(
             parameter="l2.link_turnaround_fraction", value=float(np.polyfit(sizes, cycles, 1)[0]) * ways - 2.0,
-            how="copies of 4 MiB and more, 16 KiB an SM and round: slope of the median SM's end over bytes, over what the link "
-            "takes of reads and of stores alone, beyond 2",
+            how="copies of 4 MiB and more, 16 KiB an SM and round: slope of the median SM's end over bytes, over what the "
+            "link takes of reads and of stores alone, beyond 2",
         )
     ]  # fmt: skip
 

@@ -248,8 +248,14 @@ class L2(Component):
     def read_across(self, side: int, num_bytes: float, num_sms: float, *, at_cycle: float) -> float:
         """Cycle at which so much has crossed to ``side``, for each of ``num_sms`` SMs."""
         idx = side % len(self._links)
-        self._read_across[idx] += num_bytes * num_sms
+        self._read_across[idx] = self._read_lately(idx, at_cycle) + num_bytes * num_sms
         return self._links[idx].reserve_alike(num_bytes, num_sms, at_cycle=at_cycle)
+
+    def _read_lately(self, idx: int, cycle: float) -> float:
+        """Of the reads that a link has passed what no store has met, less what it could have passed while it was idle."""
+        link, read = self._links[idx], self._read_across[idx]
+        idle_cycles = cycle - link.free_at
+        return max(0.0, read - idle_cycles * link.rate) if idle_cycles > 0.0 else read
 
     def _draw(self) -> float:
         """A number above 0 and below 1, the next of a sequence that fills the space between evenly."""
@@ -386,15 +392,11 @@ class L2(Component):
         if not links:
             return 0.0
         idx = (side + 1) % len(links)
-        link, crossing, read = links[idx], self._far_share * num_bytes, self._read_across[idx]
-        if read:
-            idle_cycles = at_cycle - link.free_at
-            if idle_cycles > 0.0:
-                read = max(0.0, read - idle_cycles * link.rate)
-            beside = min(crossing, read / num_sms)
-            self._read_across[idx] = read - beside * num_sms
-            crossing += self.spec.link_turnaround_fraction * beside
-        return link.reserve_alike(crossing, num_sms, at_cycle=at_cycle)
+        crossing, read = self._far_share * num_bytes, self._read_lately(idx, at_cycle)
+        beside = min(crossing, read / num_sms)
+        self._read_across[idx] = read - beside * num_sms
+        crossing += self.spec.link_turnaround_fraction * beside
+        return links[idx].reserve_alike(crossing, num_sms, at_cycle=at_cycle)
 
     def store(
         self, request: MemoryRequest, done: Done, *, num_distinct_bytes: float, kind: StoreKind, num_sms: float = 1.0
@@ -483,7 +485,9 @@ class _Filled:
 
     __slots__ = ("_began", "_earliest", "_l2", "_latency", "_of_part", "_tile", "_waits")
 
-    def __init__(self, l2: L2, tile: TileState, earliest: float, waits: Waits, of_part: Waits, latency_cycles: float) -> None:
+    def __init__(
+        self, l2: L2, tile: TileState, earliest: float, waits: Waits, of_part: Waits, latency_cycles: float
+    ) -> None:
         self._began = 0.0
         self._l2 = l2
         self._tile = tile
