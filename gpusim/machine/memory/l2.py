@@ -153,7 +153,7 @@ class L2(Component):
     and far latency: a side's first read of a tile goes across for the lines that lie on the other (a tile with lines on
     both waits for those), later ones find a copy while the side has room; what goes across, half of all stores among it,
     takes its turn on a link each way (what memory gives crosses as it comes; stores take more of it beside reads, as many
-    bytes of them as have crossed the same way and met no store yet); a tile of many lines waits for the
+    bytes of them as have crossed the same way since it was idle, and met no store yet); a tile of many lines waits for the
     farthest slice; stores that wait dirty up to a limit, beyond which the oldest are written back; cache hints and
     set-asides (traffic.py): evict_first takes no room from others, evict_last keeps what is set aside, a window of
     addresses that persist is evict_last; a sector that comes out of memory with its neighbour, tiles that come along with
@@ -202,7 +202,7 @@ class L2(Component):
         ] if len(side_shares) > 1 else []  # fmt: skip
         """Into each side, for reads and for the other's stores."""
         self._read_across = [0.0] * len(self._links)
-        """Bytes of reads that each has passed lately and no store beside; idle, it forgets as many as it could pass."""
+        """Bytes of reads that each has passed since it was idle, and no store beside."""
         self._far_share = 1.0 - 1.0 / len(side_shares)
 
     def reach(self, request: MemoryRequest, tile: TileState, side: int, num_sms: float = 1.0) -> tuple[float, float]:
@@ -252,10 +252,8 @@ class L2(Component):
         return self._links[idx].reserve_alike(num_bytes, num_sms, at_cycle=at_cycle)
 
     def _read_lately(self, idx: int, cycle: float) -> float:
-        """Of the reads that a link has passed what no store has met, less what it could have passed while it was idle."""
-        link, read = self._links[idx], self._read_across[idx]
-        idle_cycles = cycle - link.free_at
-        return max(0.0, read - idle_cycles * link.rate) if idle_cycles > 0.0 else read
+        """Of the reads that a link has passed what no store has met; none where it is idle at ``cycle``."""
+        return 0.0 if cycle > self._links[idx].free_at else self._read_across[idx]
 
     def _draw(self) -> float:
         """A number above 0 and below 1, the next of a sequence that fills the space between evenly."""
