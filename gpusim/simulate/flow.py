@@ -110,14 +110,14 @@ class Flow:
         Where the link between L2's sides is little faster than memory, what is under way moves from one queue to the
         other, wave by wave.
         """
-        half = len(self._backlogs) // 2
-        if not half:
+        num_looks = len(self._backlogs) // 4
+        if not num_looks:
             return True
         if not self._engine.written_back_bytes_of_wave:
             return False
-        earlier, later = sum(self._backlogs[:half]) / half, sum(self._backlogs[-half:]) / half
-        num_looks = len(self._backlogs) - half
-        grown = (later - earlier) / num_looks  # from look to look
+        earlier = sum(self._backlogs[-2 * num_looks : -num_looks]) / num_looks
+        later = sum(self._backlogs[-num_looks:]) / num_looks
+        grown = (later - earlier) / num_looks  # from look to look, of late
         moved = (self._moved[-1] - self._moved[0]) / (len(self._moved) - 1)
         most = self._engine.machine.l2.spec.write_back_queue_bytes
         return grown > NEAR_PACE * moved and grown * PARTS * num_waves > most
