@@ -55,6 +55,7 @@ class Flow:
         self._cycles: list[float] = []
         self._ended: list[int] = []
         self._backlogs: list[float] = []
+        self._moved: list[float] = []
 
     def look(self, num_ended: int) -> int:
         """So many CTAs have ended; returns how many waves to leave out now."""
@@ -62,7 +63,9 @@ class Flow:
         self.next_at = num_ended + self._step
         self._cycles.append(engine.reported_cycle)
         self._ended.append(num_ended)
-        self._backlogs.append(engine.machine.l2.backlog_bytes)
+        hbm = engine.machine.hbm
+        self._backlogs.append(hbm.pending_bytes)
+        self._moved.append(hbm.counters.read_bytes + hbm.counters.write_bytes)
         at_once = engine.slots_to_run
         num_waves = (engine.num_to_run - engine.next_cta) // at_once - 1
         if num_waves < 1:
@@ -85,12 +88,13 @@ class Flow:
         self._cycles.clear()
         self._ended.clear()
         self._backlogs.clear()
+        self._moved.clear()
         return num_waves
 
     def _forget_unlike(self, last: int, at_once: int) -> None:
         """Forget looks at waves while which less left L2, or more, than while those to come run."""
         while self._ended and not self._is_like_those_to_come(self._ended[0] // at_once, last):
-            for looks in (self._cycles, self._ended, self._backlogs):
+            for looks in (self._cycles, self._ended, self._backlogs, self._moved):
                 del looks[0]
 
     def _is_like_those_to_come(self, wave: int, last: int) -> bool:
@@ -101,14 +105,22 @@ class Flow:
         return engine.are_means_alike(wave, wave + 1, last)
 
     def _fills_up(self, num_waves: int) -> bool:
-        """Whether what waits to be written to memory grows: the pace is then that of a queue which has not filled yet."""
-        half = len(self._backlogs) // 2
-        if not half:
+        """Whether what waits for memory grows in a grid that stores: the pace is that of a queue which has not filled yet.
+
+        Where the link between L2's sides is little faster than memory, what is under way moves from one queue to the
+        other, wave by wave.
+        """
+        num_looks = len(self._backlogs) // 4
+        if not num_looks:
             return True
-        earlier, later = sum(self._backlogs[:half]) / half, sum(self._backlogs[-half:]) / half
-        grown = (later - earlier) * PARTS / (len(self._backlogs) - half)  # in a wave
-        written = self._engine.written_back_bytes_of_wave
-        return grown > NEAR_PACE * written and grown * num_waves > self._engine.machine.l2.spec.write_back_queue_bytes
+        if not self._engine.written_back_bytes_of_wave:
+            return False
+        earlier = sum(self._backlogs[-2 * num_looks : -num_looks]) / num_looks
+        later = sum(self._backlogs[-num_looks:]) / num_looks
+        grown = (later - earlier) / num_looks  # from look to look, of late
+        moved = (self._moved[-1] - self._moved[0]) / (len(self._moved) - 1)
+        most = self._engine.machine.l2.spec.write_back_queue_bytes
+        return grown > NEAR_PACE * moved and grown * PARTS * num_waves > most
 
 
 def settled_pace(ended: Sequence[int], cycles: Sequence[float], leniency: float) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from functools import cache
 from itertools import product
 from typing import Any
@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import GpuSpec, Launch, WarpRole, simulate
+from gpusim import GpuSpec, Launch, WarpRole, load_gpu, simulate
 from gpusim.evidence.case import (
     Case,
     Config,
+    Fitted,
     Group,
     KernelLaunch,
     Output,
@@ -28,6 +29,8 @@ from gpusim.kernel_models.streams import dense_access, same
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
 
+GPU = "h200_sxm"
+"""Whose link between L2's sides copies are held against."""
 NUM_SMS = 132
 FLUSH_BYTES = 256 * 2**20
 """Read before, so that nothing else is in L2."""
@@ -159,6 +162,34 @@ def _summary(
     return values
 
 
+# ---------------------------------------------------------------------------------------------- what calibrates
+
+COPIES = ("copy", "copy_write_warm")
+"""Whose reads come out of memory and cross, half of them, beside half of the stores."""
+LEAST_BURST_BYTES, LEAST_ROUND_BYTES = 4 * 2**20, 16 * 2**10
+"""Of all SMs' bursts, and of an SM's rounds: below, latency says how long they take."""
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """What copies take of the link beyond what as many bytes read and stored take of it alone."""
+    told = [
+        (num_bytes(row), float(row["middle_sm_cycles"])) for row in rows
+        if row["way"] in COPIES and row.get("middle_sm_cycles") and num_bytes(row) >= LEAST_BURST_BYTES
+        and num_bytes(row) >= LEAST_ROUND_BYTES * NUM_SMS * int(row["rounds"])
+    ]  # fmt: skip
+    if len({size for size, _ in told}) < 2:
+        return []
+    sizes, cycles = np.array(told).T
+    ways = 4 * load_gpu(GPU).l2.link_bytes_per_cycle  # half of the bytes cross, half of these each way
+    return [
+        Fitted(
+            parameter="l2.link_turnaround_fraction", value=float(np.polyfit(sizes, cycles, 1)[0]) * ways - 2.0,
+            how="copies of 4 MiB and more, 16 KiB an SM and round: slope of the median SM's end over bytes, over what the "
+            "link takes of reads and of stores alone, beyond 2",
+        )
+    ]  # fmt: skip
+
+
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 
@@ -225,4 +256,5 @@ CASE = Case(
         "cycles": "the last SM's",
     },
     predict=predict,
+    fit=fit,
 )  # fmt: skip

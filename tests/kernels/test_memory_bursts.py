@@ -72,3 +72,20 @@ def test_bursts_fit_into_a_side_of_l2_and_reads_take_longer_together_with_writes
     cycles = {way: CASE.predict(_one(way), gpu)["cycles"] for way in ("read", "write", "copy")}
     assert max(cycles["read"], cycles["write"]) < cycles["copy"] <= cycles["read"] + cycles["write"]
     assert CASE.predict(_one("read_warm"), gpu) == {}
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_copies_along_a_line_give_the_link_turnaround_back(half: int) -> None:
+    link = load_gpu("h200_sxm").l2.link_bytes_per_cycle
+    rows = [
+        {**config, "middle_sm_cycles": str(1000.0 + case.num_bytes(config) * 2.25 / (4 * link))}
+        for config in CONFIGS[half::2] if config["way"] in case.COPIES
+    ]  # fmt: skip
+    (fitted,) = CASE.fit(rows)
+    assert fitted.parameter == "l2.link_turnaround_fraction" and fitted.value == pytest.approx(0.25)
+
+
+def test_rows_that_tell_nothing_fit_nothing() -> None:
+    assert CASE.fit([]) == []
+    assert CASE.fit([{**config, "middle_sm_cycles": "9000.0"} for config in CONFIGS if config["way"] == "read"]) == []
+    assert CASE.fit([{**_one("copy"), "middle_sm_cycles": "9000.0"}]) == []

@@ -103,6 +103,32 @@ def test_stores_cross_in_turns_of_parts_of_gpcs() -> None:
         assert of_part == pytest.approx(turn / 12, rel=0.06)
 
 
+TURNED = 2.0
+"""What a store beside a read takes of the link."""
+
+
+@pytest.mark.parametrize(
+    ("num_read", "pause", "num_paid"),
+    [(0, 0.0, 0), (4, 0.0, 4), (9, 0.0, 4), (1, 0.0, 1), (4, 1.0, 0)],
+)  # fmt: skip
+def test_a_store_takes_more_of_the_link_beside_as_many_bytes_read(num_read: int, pause: float, num_paid: int) -> None:
+    """Of four stores behind ``num_read`` reads, and a pause in which the link could pass so many and is idle."""
+    env = simpy.Environment()
+    gpu = replace(GPU, l2=replace(GPU.l2, link_turnaround_fraction=TURNED - 1.0))
+    machine = Machine(
+        env, gpu, Clock(sm_mhz=gpu.clock.max_mhz),
+        LruResidency(side_bytes=gpu.l2_sides.side_bytes, num_sides=gpu.l2_sides.num, is_warm=True),
+        cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
+    )  # fmt: skip
+    l2, each = machine.l2, REQUEST_BYTES / 2 / GPU.l2.link_bytes_per_cycle
+    read = [l2.read_across(1, REQUEST_BYTES / 2, 1.0, at_cycle=0.0) for _ in range(num_read)]
+    assert read == pytest.approx([each * (idx + 1) for idx in range(num_read)])
+    since = (num_read + pause) * each
+    stored = [l2.across(REQUEST_BYTES, 0, at_cycle=since) for _ in range(4)]
+    assert stored[-1] == pytest.approx(since + each * (4 + num_paid * (TURNED - 1.0)))
+    assert l2.across(REQUEST_BYTES, 1, at_cycle=0.0) == pytest.approx(each)  # the other way nothing was read
+
+
 def test_what_one_cannot_take_others_share() -> None:
     assert by_turns(100.0, [2, 1, 1], [40.0, 90.0, 90.0]) == [40.0, 30.0, 30.0]
 

@@ -341,6 +341,11 @@ class Hbm(Component):
         """The present."""
         return self._env._now
 
+    @property
+    def pending_bytes(self) -> float:
+        """What the wire was given and has not moved: of fills, and of write-backs by what they take."""
+        return self._pending_bytes
+
     def fill(
         self, num_bytes: float, done: Done, *, sm_idx: int, count: float, begun: Begun | None = None,
         piece_bytes: float = 0.0, share: float = 1.0,

@@ -48,6 +48,8 @@ class L2Spec:
     """What is kept for lines hinted evict_last where no room is set aside: of ``capacity_bytes``."""
     link_bytes_per_cycle: float
     """What passes from one side to the other, each way."""
+    link_turnaround_fraction: float
+    """What a byte stored takes of it more than alone, where as many that are read pass the same way."""
     near_latency_cycles: float
     """From a load's issue to its use, of a line that the SM's side has: the mean over its slices."""
     far_latency_cycles: float
@@ -163,8 +165,8 @@ class TileState:
         """What was missing when it was last looked for; None: all there was."""
         self.missed = 0.0
         """For the request that looked: its place among the chances, where some of the lines were missing."""
-        self.crossings: list[tuple[GapPipe, float, float]] = []
-        """What goes across once the fill has come: over which link, its bytes, and for how many SMs as much."""
+        self.crossings: list[tuple[int, float, float]] = []
+        """What goes across once the fill has come: to which side, its bytes, and for how many SMs as much."""
         self.copied_at = 0.0
         """Cycle at which the last lines that were asked for across the link are on the other side."""
 
@@ -176,7 +178,8 @@ class L2(Component):
     touched on a side in between, lines that leave one by one and not all at once, write-back of what does not stay, near
     and far latency: a side's first read of a tile goes across for the lines that lie on the other (a tile with lines on
     both waits for those), later ones find a copy while the side has room; what goes across, half of all stores among it,
-    takes its turn on a link each way (what memory gives crosses as it comes); a tile of many lines waits for the
+    takes its turn on a link each way (what memory gives crosses as it comes; stores take more of it beside reads, as many
+    bytes of them as have crossed the same way since it was idle, and met no store yet); a tile of many lines waits for the
     farthest slice; stores that wait dirty up to a limit, beyond which the oldest are written back; cache hints and
     set-asides (traffic.py): evict_first takes no room from others, evict_last keeps what is set aside, a window of
     addresses that persist is evict_last; a sector that comes out of memory with its neighbour, tiles that come along with
@@ -184,7 +187,8 @@ class L2(Component):
     load together wait for the slowest line of their own, and of what they asked for just before; the last of them, by
     which a request is later than that, counts where they meet.
     Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly);
-    fills by stores to part of a sector (32 bytes, when it leaves); requests and headers of reads on the link; hints
+    fills by stores to part of a sector (32 bytes, when it leaves); requests and headers of reads on the link (5 bytes a line
+    at most: kernels/l2_residency, one side against both), and why stores take more of it beside reads; hints
     beside what earlier launches left, and in launches without footprints.
     Source: the GPU's description.
     """
@@ -223,6 +227,8 @@ class L2(Component):
             GapPipe(units_per_cycle=spec.link_bytes_per_cycle * weight) for weight in self._side_weights if weight
         ] if len(side_shares) > 1 else []  # fmt: skip
         """Into each side, for reads and for the other's stores."""
+        self._read_across = [0.0] * len(self._links)
+        """Bytes of reads that each has passed since it was idle, and no store beside."""
         self._far_share = 1.0 - 1.0 / len(side_shares)
 
     def reach(self, request: MemoryRequest, tile: TileState, side: int, num_sms: float = 1.0) -> tuple[float, float]:
@@ -259,12 +265,21 @@ class L2(Component):
             crossing, latency = share * request.num_bytes / chance, self.hit_latency_cycles
         if self._fill_scales:
             crossing *= min(1.0, self._fill_scale(request) * self._side_weights[side])
-        link = self._links[side % len(self._links)]
         if tile.done_at is None:  # what comes from memory crosses when it has come
-            tile.crossings.append((link, crossing, num_sms))
+            tile.crossings.append((side, crossing, num_sms))
             return latency, 0.0
-        tile.copied_at = link.reserve_alike(crossing, num_sms, at_cycle=request.issued_at)
+        tile.copied_at = self.read_across(side, crossing, num_sms, at_cycle=request.issued_at)
         return latency, tile.copied_at
+
+    def read_across(self, side: int, num_bytes: float, num_sms: float, *, at_cycle: float) -> float:
+        """Cycle at which so much has crossed to ``side``, for each of ``num_sms`` SMs."""
+        idx = side % len(self._links)
+        self._read_across[idx] = self._read_lately(idx, at_cycle) + num_bytes * num_sms
+        return self._links[idx].reserve_alike(num_bytes, num_sms, at_cycle=at_cycle)
+
+    def _read_lately(self, idx: int, cycle: float) -> float:
+        """Of the reads that a link has passed what no store has met; none where it is idle at ``cycle``."""
+        return 0.0 if cycle > self._links[idx].free_at else self._read_across[idx]
 
     def _draw(self) -> float:
         """A number above 0 and below 1, the next of a sequence that fills the space between evenly."""
@@ -349,7 +364,7 @@ class L2(Component):
                 part_bytes=paid / parts * together,
             )
         at = request.issued_at + paid / hbm.wire.alone
-        done = _Filled(tile, at, waits, of_part, hbm.latency_cycles + spread)
+        done = _Filled(self, tile, at, waits, of_part, hbm.latency_cycles + spread)
         hbm.fill(
             paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
             piece_bytes=piece_bytes, share=self._fill_scale(request),
@@ -400,7 +415,12 @@ class L2(Component):
         links = self._links
         if not links:
             return 0.0
-        return links[(side + 1) % len(links)].reserve_alike(self._far_share * num_bytes, num_sms, at_cycle=at_cycle)
+        idx = (side + 1) % len(links)
+        crossing, read = self._far_share * num_bytes, self._read_lately(idx, at_cycle)
+        beside = min(crossing, read / num_sms)
+        self._read_across[idx] = read - beside * num_sms
+        crossing += self.spec.link_turnaround_fraction * beside
+        return links[idx].reserve_alike(crossing, num_sms, at_cycle=at_cycle)
 
     def store(
         self, request: MemoryRequest, done: Done, *, num_distinct_bytes: float, kind: StoreKind, num_sms: float = 1.0
@@ -487,10 +507,13 @@ class _Filled:
     Warps that wait for a part each have theirs when its lines are there, but for the last.
     """
 
-    __slots__ = ("_began", "_earliest", "_latency", "_of_part", "_tile", "_waits")
+    __slots__ = ("_began", "_earliest", "_l2", "_latency", "_of_part", "_tile", "_waits")
 
-    def __init__(self, tile: TileState, earliest: float, waits: Waits, of_part: Waits, latency_cycles: float) -> None:
+    def __init__(
+        self, l2: L2, tile: TileState, earliest: float, waits: Waits, of_part: Waits, latency_cycles: float
+    ) -> None:
         self._began = 0.0
+        self._l2 = l2
         self._tile = tile
         self._earliest = earliest
         self._waits = waits
@@ -509,8 +532,8 @@ class _Filled:
     def __call__(self, cycle: float) -> None:
         tile = self._tile
         crossed_at = 0.0
-        for link, num_bytes, num_sms in tile.crossings:  # lines cross as they come
-            tile.copied_at = link.reserve_alike(num_bytes, num_sms, at_cycle=self._began)
+        for side, num_bytes, num_sms in tile.crossings:  # lines cross as they come
+            tile.copied_at = self._l2.read_across(side, num_bytes, num_sms, at_cycle=self._began)
             if tile.copied_at > crossed_at:
                 crossed_at = tile.copied_at
         tile.crossings.clear()
