@@ -13,7 +13,7 @@ from gpusim.machine.component import Component, Counters, MemoryRequest
 from gpusim.machine.floorplan import Floorplan
 from gpusim.machine.memory.hbm import GOLDEN
 from gpusim.machine.memory.l2 import L2, StoreKind, TileState
-from gpusim.machine.memory.links import Link, by_turns, like_parts, parts_of_gpcs
+from gpusim.machine.memory.links import Link, by_turns, like_parts, parts_of_gpcs, side_shares
 from gpusim.machine.memory.merging import DRAWS_APART, Ask, Merging, Reader
 from gpusim.machine.store_port import StorePort
 from gpusim.machine.timing import Done, Pipe, SharedPipe, Ticket
@@ -43,6 +43,8 @@ class XbarSpec:
     out to them in order."""
     bulk_read_fraction: float
     """Of what slices and links carry of loads and boxes, what they carry of bulk copies without rows."""
+    multicast_read_fraction: float
+    """The same of multicasts, each counted once."""
     merge_scope: Literal["sm", "tpc", "gpc"]
     """Whose requests for one line can merge; ``sm``: nobody's."""
     merge_limit: int
@@ -288,12 +290,10 @@ class Xbar(Component):
             env, bytes_per_cycle=spec.write_bytes_per_cycle, cap_bytes_per_cycle=spec.sm_write_bytes_per_cycle
         )
         gpcs, sides = floorplan.gpc_of_sm, floorplan.side_of_sm
+        shares = side_shares(sides, l2.spec.side_lead_fraction)
         self._side_slices = {
-            side: SharedPipe(
-                env, bytes_per_cycle=slices * sides.count(side) / len(sides),
-                cap_bytes_per_cycle=spec.sm_read_bytes_per_cycle,
-            )
-            for side in sorted(set(sides))
+            side: SharedPipe(env, bytes_per_cycle=slices * share, cap_bytes_per_cycle=spec.sm_read_bytes_per_cycle)
+            for side, share in shares.items()
         }
         self._links = [
             Link(
@@ -331,6 +331,7 @@ class Xbar(Component):
         self._left_out = [0.0, 0.0, 0.0]
         """Bytes asked for, served and carried for what was left out, to be added at the end."""
         self._bulk_weight = 1.0 / spec.bulk_read_fraction
+        self._multicast_weight = 1.0 / spec.multicast_read_fraction
         self.merging = Merging(
             env, l2.spec, self.counters, self._side_slices.values(), limit=spec.merge_limit,
             window_cycles=spec.merge_window_cycles, port_bytes_per_cycle=spec.sm_read_bytes_per_cycle,
@@ -426,7 +427,7 @@ class Xbar(Component):
         latency, across_at = self.l2.reach(request, tile, side)
         if across_at > earliest:
             earliest = across_at
-        weight = self._bulk_weight if request.num_bytes > MOST_ROW_BYTES * request.num_rows else 1.0
+        weight = self._bulk_weight if request.num_bytes > MOST_ROW_BYTES * request.num_rows else self._multicast_weight
         weight = max(weight, request.num_line_requests * self.l2.spec.request_bytes / crossing)
         stretch = max(1.0, self.alone_bytes_per_cycle / bytes_per_cycle)
         self.counters.asked_bytes += crossing * len(receivers)
