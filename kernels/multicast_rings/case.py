@@ -10,7 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, MappedTensor, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    KernelLaunch,
+    MappedTensor,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+)
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import wgmma

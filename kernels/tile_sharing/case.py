@@ -532,7 +532,7 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
     least = [row for row in lone if stage_bytes(row) == 64 * ROW_BYTES]
     larger = [row for row in lone if stage_bytes(row) > 64 * ROW_BYTES]
     if not (least and larger):
-        return []
+        return _lead(rows)
     gpu, found = load_gpu(GPU), []
     gpus = [replace(gpu, l2=replace(gpu.l2, queue_cycles=queue)) for queue in QUEUES]
     smallest = [_twin(least[0], each)["cycles_per_stage"] for each in gpus]
