@@ -61,7 +61,7 @@ def rates(gpu: GpuSpec, sms: Sequence[int]) -> dict[int, float]:
 @pytest.mark.parametrize("side", [0, 1])
 def test_sms_of_one_side_get_half_of_what_all_slices_serve_but_for_its_lead(side: int) -> None:
     sms = [sm for sm, of_sm in enumerate(GPU.side_of_sm) if of_sm == side]
-    assert sum(rates(GPU, sms).values()) == pytest.approx(SLICES / 2 * (1 + LEAD * (2 * side - 1)), rel=0.03)
+    assert sum(rates(GPU, sms).values()) == pytest.approx(SLICES / 2 * (1 + LEAD * (1 - 2 * side)), rel=0.03)
 
 
 def test_sms_of_a_larger_gpc_get_less() -> None:
@@ -70,7 +70,7 @@ def test_sms_of_a_larger_gpc_get_less() -> None:
     of_gpc = [sum(rate for sm, rate in got.items() if gpcs[sm] == gpc) for gpc in range(8)]
     assert sum(of_gpc) == pytest.approx(SLICES, rel=0.03)
     for gpc in (2, 3, 4, 6):  # three of 16 and one of 18 on a side: a quarter each
-        assert of_gpc[gpc] == pytest.approx(SLICES / 8 * (1 + LEAD), rel=0.03)
+        assert of_gpc[gpc] == pytest.approx(SLICES / 8 * (1 - LEAD), rel=0.03)
 
 
 def test_stores_cross_in_turns_of_parts_of_gpcs() -> None:

@@ -255,7 +255,7 @@ class Xbar(Component):
     carried whole); ways in of parts of a GPC; that SMs of a TPC merge more surely than others of a GPC; what merged readers
     take of their GPC's own network (104 B a cycle and SM still pass); reads' requests on the way that stores take; that
     stores are acknowledged late; imbalance of slices within a side; which side leads (it differs from GPU to GPU: here the
-    second); sides with unlike numbers of SMs, which have slices in proportion.
+    first); sides with unlike numbers of SMs, which have slices in proportion.
     Source: the GPU's description; turns and sides: kernels/memory_bandwidth (all SMs read out of L2: the slowest 32 B a
     cycle, the median 37, the fastest 49, as 590 a GPC of 18 or 16 and more for the one with lone pairs), l2_residency (66
     SMs of one side get no more than beside the other 66), h200_sxm, 2026-11-20, and first_loads (bulk copies: GPCs of one
