@@ -348,8 +348,10 @@ def rate(kernel: str, gpu: GpuSpec = GPU, **columns: object) -> float:
     return CASE.predict(case.config_of(kernel, **columns), gpu)["bytes_per_cycle"]
 
 
-WHOLE = replace(GPU, xbar=replace(GPU.xbar, num_gpc_parts=1, sm_distance_cycles=0.0))
-"""All SMs alike, and GPCs that store as a whole, as what is read off rows has it (deviations.md, 18: parts)."""
+WHOLE = replace(
+    GPU, l2=replace(GPU.l2, side_lead_fraction=0.0), xbar=replace(GPU.xbar, num_gpc_parts=1, sm_distance_cycles=0.0)
+)
+"""All SMs and sides alike, and GPCs that store as a whole, as what is read off rows has it (deviations.md, 18: parts)."""
 
 
 AT_ONCE = replace(WHOLE, l2=replace(WHOLE.l2, queue_cycles=0.0))
