@@ -854,10 +854,12 @@ def steady_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
     stages = int(config["stages"])
     is_alike = num_live == NUM_SMS and config["sharing"] in ("own", "blocked")
     in_l2 = int(config["footprint_bytes"]) <= gpu.l2.capacity_bytes
-    reads_l2 = is_alike and in_l2 and config["kernel"].startswith("read") and in_flight_bytes(config) >= FILLING_BYTES
+    fills_l2 = is_alike and in_l2 and in_flight_bytes(config) >= FILLING_BYTES  # where not all SMs get as much
+    reads_l2 = fills_l2 and config["kernel"].startswith("read")
     divides = config["kernel"].startswith("mix") and plan.num_rounds < DIVIDED_ROUNDS
     goes_on = config["kernel"].startswith("read") and not in_l2
-    differ = reads_l2 or live is not None  # of a mixture it is not known on which side those SMs are that only store
+    differ = reads_l2 or (fills_l2 and config["kernel"] == "tma_load") or live is not None
+    # of a mixture it is not known on which side those SMs are that only store
     sampled = NUM_SAMPLED if is_alike and not (differ or divides) else None
     short, long = (FEW_SHORT_STEPS, FEW_LONG_STEPS) if reads_l2 else (SHORT_STEPS, LONG_STEPS)
     all_steps = plan.num_warm + plan.num_steps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -10,7 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, MappedTensor, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    KernelLaunch,
+    MappedTensor,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+)
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import wgmma
@@ -283,6 +294,30 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return {"cycles_per_stage": float(np.mean(spans)), READ: result.counters[READ] * num_all_steps() / count}
 
 
+LEAST_READ_BYTES = 16 * 1024
+"""Of a stage and SM, a multicast counted once among its receivers: of less, latency has a part in the rate."""
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """What slices deliver of multicasts, of what they deliver of other boxes: pairs of CTAs, where nothing else binds."""
+    full = [row for row in rows if row["group"] == "own" and row["stages"] == "4" and row["math_cycles"] == "0"]
+    alone = [
+        sum(rows_of(dict(row))) * ROW_BYTES / float(row["cycles_per_stage"]) for row in full if row["size"] == "1"
+    ]  # fmt: skip
+    if not alone:
+        return []
+    rate, found = float(np.median(alone)), []
+    for row in full:
+        a_rows, b_rows = rows_of(dict(row))
+        own_bytes, shared_bytes = a_rows * ROW_BYTES, b_rows * ROW_BYTES / 2
+        if row["size"] == "2" and own_bytes + shared_bytes >= LEAST_READ_BYTES:
+            found.append(shared_bytes / (float(row["cycles_per_stage"]) * rate - own_bytes))
+    if not found:
+        return []
+    how = "rings of four stages of pairs of CTAs: what multicasts leave of the rate of rings without, median"
+    return [Fitted(parameter="xbar.multicast_read_fraction", value=min(1.0, float(np.median(found))), how=how)]
+
+
 CASE = Case(
     name="multicast_rings",
     question=__doc__,
@@ -302,4 +337,5 @@ CASE = Case(
     predict=predict,
     tiers={"cycles_per_stage": 4, READ: 5},
     derive=derive,
+    fit=fit,
 )

@@ -516,6 +516,8 @@ def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
     return [TwinConstant(name=name, value=value, how=how) for name, (value, how) in found.items()]
 
 
+FULL_BYTES = 64 * 1024
+"""Under way for each SM, so that slices have no rest."""
 QUEUES = (8.0, 12.0)
 """Between which, or beyond, the one is looked for that the rows have."""
 
@@ -530,7 +532,7 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
     least = [row for row in lone if stage_bytes(row) == 64 * ROW_BYTES]
     larger = [row for row in lone if stage_bytes(row) > 64 * ROW_BYTES]
     if not (least and larger):
-        return []
+        return _lead(rows)
     gpu, found = load_gpu(GPU), []
     gpus = [replace(gpu, l2=replace(gpu.l2, queue_cycles=queue)) for queue in QUEUES]
     smallest = [_twin(least[0], each)["cycles_per_stage"] for each in gpus]
@@ -541,7 +543,22 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
         )
         found.append(QUEUES[0] + (measured - low) * (QUEUES[1] - QUEUES[0]) / (high - low))
     how = "rings of one stage, own tiles: what those of 16 and 32 KiB take longer than those of 8, as the twin, median"
-    return [Fitted(parameter="l2.queue_cycles", value=float(np.median(found)), how=how)]
+    return [Fitted(parameter="l2.queue_cycles", value=float(np.median(found)), how=how), *_lead(rows)]
+
+
+def _lead(rows: Sequence[Config]) -> list[Fitted]:
+    """By how much one side's slices lead: full rings of own tiles, the four GPCs that are served best before the others."""
+    found = []
+    for row in rows:
+        is_full = int(row["stages"]) >= 3 and int(row["stages"]) * stage_bytes(row) >= FULL_BYTES
+        if row["group"] != "own" or row["math_cycles"] != "0" or not is_full:
+            continue
+        rates = sorted(1.0 / float(row[f"gpc_{gpc}_cycles"]) for gpc in range(8))
+        found.append((sum(rates[4:]) - sum(rates[:4])) / sum(rates))
+    if not found:
+        return []
+    how = "full rings of three stages and more, own tiles: four GPCs' rate less the other four's, over all, median"
+    return [Fitted(parameter="l2.side_lead_fraction", value=float(np.median(found)), how=how)]
 
 
 def includes() -> dict[str, str]:

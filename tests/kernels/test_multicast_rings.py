@@ -115,3 +115,16 @@ def test_the_twins_code_is_that_of_the_sass(built: Callable[[str, str], Cubin]) 
         given_at = issue_cycles(plain[tried + 1 : given])
         assert case.FREE_CYCLES[size] == pytest.approx(given_at)
         assert pytest.approx(loop_cycles(plain) - given_at, abs=2.1) == case.LEAVE_CYCLES
+
+
+def test_what_multicasts_cost_slices_is_found_again() -> None:
+    """Rows of slices that give 32 B a cycle and SM, and 0.8 of that of a multicast, counted once among two."""
+    rows = []
+    for config in CASE.configs("own", 1):
+        if config["size"] in ("1", "2") and config["stages"] == "4" and config["math_cycles"] == "0":
+            a_rows, b_rows = case.rows_of(config)
+            moved = a_rows + b_rows if config["size"] == "1" else a_rows + b_rows / 2 / 0.8
+            rows.append({**config, "group": "own", "cycles_per_stage": str(moved * case.ROW_BYTES / 32)})
+    found = {each.parameter: each.value for each in CASE.fit(rows)}
+    assert found == {"xbar.multicast_read_fraction": pytest.approx(0.8)}
+    assert not CASE.fit([row for row in rows if row["size"] == "2"])

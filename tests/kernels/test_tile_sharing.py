@@ -124,3 +124,14 @@ def test_neighbours_that_share_get_more_than_sms_with_tiles_of_their_own() -> No
 
 def test_another_number_of_sms_gets_no_answer() -> None:
     assert CASE.predict(case.config_of(), load_gpu("a100_sxm_40gb")) == {}
+
+
+def test_by_how_much_a_side_leads_is_found_again() -> None:
+    full = next(
+        config for config in CASE.configs("own", 1)
+        if config["a_rows"] == "256" and config["stages"] == "4" and config["math_cycles"] == "0"
+    )  # fmt: skip
+    cycles = {f"gpc_{gpc}_cycles": str(1000.0 / (1.1 if gpc in (1, 4, 5, 6) else 0.9)) for gpc in range(8)}
+    [found] = CASE.fit([{**full, "group": "own", **cycles}])
+    assert found.parameter == "l2.side_lead_fraction"
+    assert found.value == pytest.approx(0.1)

@@ -33,6 +33,8 @@ class L2Spec:
     slice_bytes_per_cycle: float
     sustained_fraction: float
     """What the slices deliver under full load, of their peak."""
+    side_lead_fraction: float
+    """By how much the slices of one side deliver more than the mean of both then, and the other's less."""
     request_bytes: float
     """What a request of a line takes of the slices' time at least, in bytes that they could deliver meanwhile."""
     shared_capacity_fraction: float

@@ -57,6 +57,19 @@ def by_turns(total: float, turns: Sequence[int], most: Sequence[float]) -> list[
     return gets
 
 
+def side_shares(side_of_sm: Sequence[int], lead_fraction: float) -> dict[int, float]:
+    """What each side's slices deliver of all: in proportion to its SMs, and of two the first so much more than the mean.
+
+    >>> side_shares([0, 0, 1, 1], 0.1), side_shares([0, 0], 0.1)
+    ({0: 0.55, 1: 0.45}, {0: 1.0})
+    """
+    sides = sorted(set(side_of_sm))
+    leads = (lead_fraction, -lead_fraction) if len(sides) == 2 else (0.0,) * len(sides)
+    return {
+        side: side_of_sm.count(side) / len(side_of_sm) * (1.0 + lead) for side, lead in zip(sides, leads, strict=True)
+    }
+
+
 def parts_of_gpcs(gpc_of_sm: Sequence[int], num_parts: int) -> list[tuple[int, int]]:
     """(GPC, part of it) of each SM: its TPCs are dealt out to its parts, in order.
 

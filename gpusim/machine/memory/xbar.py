@@ -13,7 +13,7 @@ from gpusim.machine.component import Component, Counters, MemoryRequest
 from gpusim.machine.floorplan import Floorplan
 from gpusim.machine.memory.hbm import GOLDEN
 from gpusim.machine.memory.l2 import L2, StoreKind, TileState
-from gpusim.machine.memory.links import Link, by_turns, like_parts, parts_of_gpcs
+from gpusim.machine.memory.links import Link, by_turns, like_parts, parts_of_gpcs, side_shares
 from gpusim.machine.memory.merging import DRAWS_APART, Ask, Merging, Reader
 from gpusim.machine.store_port import StorePort
 from gpusim.machine.timing import Done, Pipe, SharedPipe, Ticket
@@ -43,6 +43,8 @@ class XbarSpec:
     out to them in order."""
     bulk_read_fraction: float
     """Of what slices and links carry of loads and boxes, what they carry of bulk copies without rows."""
+    multicast_read_fraction: float
+    """The same of multicasts, each counted once."""
     merge_scope: Literal["sm", "tpc", "gpc"]
     """Whose requests for one line can merge; ``sm``: nobody's."""
     merge_limit: int
@@ -228,41 +230,44 @@ class Xbar(Component):
     """Ports, slices and merging.
 
     Models: a limit on what one SM takes in, one on what the L2 slices of a side serve to its SMs (in turns of GPCs, so that
-    an SM of a larger one gets less; of threads' loads lone pairs have a turn of their own), and their own for stores, which
-    cross between the sides in turns of parts of GPCs (of all of a GPC where SMs stand for others), and whose port takes an
-    SM's one after the other and behind which some wait for L2, reductions with a header a line, lines that threads store in
-    small parts with what a packet takes at least on each way, lines whose sectors are stored in part with a mask; a link for
-    each GPC, one each way, which takes requests in order (the way in only while so few GPCs are live that it can matter:
-    what it costs when all are is in what the slices serve); a limit on what loads of an SM's threads have asked for and not
-    got (a miss holds its place for longer than a hit); bulk copies that are no boxes of a tensor, but lines in a row, take
-    more of links and slices than their bytes; ways from L2 of unlike length, so that SMs fall out of step; a queue at each
-    slice, in which each line of a bulk copy out of L2 waits at random, the longer the busier all were lately, of which the
-    slowest counts (the same for who reads the same lines soon after, and for all receivers of a multicast; hidden while
-    what was asked for behind it passes);
-    lines that another SM of the same GPC waits for come with that SM's and cost slices and link nothing, up to a number of
-    requests a line, unless halves of sectors are asked for: an SM asks for a request's lines one after the other, as fast as
-    its port takes them in, and ahead of those that come by what passes the port in a latency; a line can be joined until
-    some cycles after it has passed the slices, so for longer where the slices are busy, and for longer the farther its slice
-    is; so who is a little late joins the far lines alone, reads near ones, which come sooner, and is behind with the last of
-    them by less than it was late; of a fill that comes in, lines that are not there yet are joined; who is behind catches up
-    with whom it joins, as it gets what is on its way already; an SM that asks for a line twice has it read once,
-    but sent twice; multicast (one read, several receivers).
+    an SM of a larger one gets less; of threads' loads lone pairs have a turn of their own; one side serves more than the
+    other), and their own for stores, which cross between the sides in turns of parts of GPCs (of all of a GPC where SMs
+    stand for others), and whose port takes an SM's one after the other and behind which some wait for L2, reductions with a
+    header a line, lines that threads store in small parts with what a packet takes at least on each way, lines whose
+    sectors are stored in part with a mask; a link for each GPC, one each way, which takes requests in order (the way in
+    only while so few GPCs are live that it can matter: what it costs when all are is in what the slices serve); a limit on
+    what loads of an SM's threads have asked for and not got (a miss holds its place for longer than a hit); bulk copies
+    that are no boxes of a tensor, but lines in a row, take more of links and slices than their bytes, and multicasts more
+    of slices; ways from L2 of unlike length, so that SMs fall out of step; a queue at each slice, in which each line of a
+    bulk copy out of L2 waits at random, the longer the busier all were lately, of which the slowest counts (the same for
+    who reads the same lines soon after, and for all receivers of a multicast; hidden while what was asked for behind it
+    passes); lines that another SM of the same GPC waits for come with that SM's and cost slices and link nothing, up to a
+    number of requests a line, unless halves of sectors are asked for: an SM asks for a request's lines one after the other,
+    as fast as its port takes them in, and ahead of those that come by what passes the port in a latency; a line can be
+    joined until some cycles after it has passed the slices, so for longer where the slices are busy, and for longer the
+    farther its slice is; so who is a little late joins the far lines alone, reads near ones, which come sooner, and is
+    behind with the last of them by less than it was late; of a fill that comes in, lines that are not there yet are joined;
+    who is behind catches up with whom it joins, as it gets what is on its way already; an SM that asks for a line twice has
+    it read once, but sent twice; multicast (one read, several receivers).
     Ignores: turns of parts of a GPC (CPCs) for loads, which show where an SM has 128 KiB and more under way; the queue at
     slices of threads' loads (it is in what they were measured to get) and of what comes from memory; that a part of which
     few SMs store could have more than its turn; fair shares of a link among requests of one moment (an earlier one is
     carried whole); ways in of parts of a GPC; that SMs of a TPC merge more surely than others of a GPC; what merged readers
     take of their GPC's own network (104 B a cycle and SM still pass); reads' requests on the way that stores take; that
-    stores are acknowledged late; imbalance of slices; sides with unlike numbers of SMs, which have slices in proportion.
+    stores are acknowledged late; imbalance of slices within a side; which side leads (it differs from GPU to GPU: here the
+    first); sides with unlike numbers of SMs, which have slices in proportion.
     Source: the GPU's description; turns and sides: kernels/memory_bandwidth (all SMs read out of L2: the slowest 32 B a
     cycle, the median 37, the fastest 49, as 590 a GPC of 18 or 16 and more for the one with lone pairs), l2_residency (66
     SMs of one side get no more than beside the other 66), h200_sxm, 2026-11-20, and first_loads (bulk copies: GPCs of one
-    side 600 to 630 B a cycle, of 16 or 18, with lone pairs or without), 2026-11-22; tile_sharing, 2026-11-22: boxes and
-    threads get alike, sharers that begin apart meet where the slices are busy; where merging ends, line by line (2 %
-    of lines are read twice 40 cycles after the first, half 71, 98 % 100), what the second waits less (its whole delay
-    up to 40 cycles, 35 of 60, nothing of 100), and of fills (7 of 16 lines are there after 350 cycles, as many more after
-    550): kernels/line_sharing, pairs; parts of GPCs:
-    kernels/store_drift, bursts: TPCs 2 and 5 of GPCs of eight have stored 64 KiB an SM after 3,300 cycles, the other six and
-    all of GPCs of nine after 4,000 to 4,500.
+    side 600 to 630 B a cycle, of 16 or 18, with lone pairs or without), 2026-11-22; sides: tile_sharing (full rings of own
+    tiles: four GPCs 39 B a cycle and SM, the others 34; the fullest slice gives 1.13 times the mean with all GPCs live, and
+    one side's even 1.02 with its own alone), first_loads (another H200: 38.5 and 35.3); multicasts: multicast_rings;
+    tile_sharing, 2026-11-22: boxes and threads get alike, sharers that begin apart meet where the slices are busy; where
+    merging ends, line by line (2 % of lines are read twice 40 cycles after the first, half 71, 98 % 100), what the second
+    waits less (its whole delay up to 40 cycles, 35 of 60, nothing of 100), and of fills (7 of 16 lines are there after 350
+    cycles, as many more after 550): kernels/line_sharing, pairs; parts of GPCs: kernels/store_drift, bursts: TPCs 2 and 5
+    of GPCs of eight have stored 64 KiB an SM after 3,300 cycles, the other six and all of GPCs of nine after 4,000 to
+    4,500.
     """
 
     kind = "xbar"
@@ -288,12 +293,10 @@ class Xbar(Component):
             env, bytes_per_cycle=spec.write_bytes_per_cycle, cap_bytes_per_cycle=spec.sm_write_bytes_per_cycle
         )
         gpcs, sides = floorplan.gpc_of_sm, floorplan.side_of_sm
+        shares = side_shares(sides, l2.spec.side_lead_fraction)
         self._side_slices = {
-            side: SharedPipe(
-                env, bytes_per_cycle=slices * sides.count(side) / len(sides),
-                cap_bytes_per_cycle=spec.sm_read_bytes_per_cycle,
-            )
-            for side in sorted(set(sides))
+            side: SharedPipe(env, bytes_per_cycle=slices * share, cap_bytes_per_cycle=spec.sm_read_bytes_per_cycle)
+            for side, share in shares.items()
         }
         self._links = [
             Link(
@@ -331,6 +334,7 @@ class Xbar(Component):
         self._left_out = [0.0, 0.0, 0.0]
         """Bytes asked for, served and carried for what was left out, to be added at the end."""
         self._bulk_weight = 1.0 / spec.bulk_read_fraction
+        self._multicast_weight = 1.0 / spec.multicast_read_fraction
         self.merging = Merging(
             env, l2.spec, self.counters, self._side_slices.values(), limit=spec.merge_limit,
             window_cycles=spec.merge_window_cycles, port_bytes_per_cycle=spec.sm_read_bytes_per_cycle,
@@ -426,7 +430,7 @@ class Xbar(Component):
         latency, across_at = self.l2.reach(request, tile, side)
         if across_at > earliest:
             earliest = across_at
-        weight = self._bulk_weight if request.num_bytes > MOST_ROW_BYTES * request.num_rows else 1.0
+        weight = self._bulk_weight if request.num_bytes > MOST_ROW_BYTES * request.num_rows else self._multicast_weight
         weight = max(weight, request.num_line_requests * self.l2.spec.request_bytes / crossing)
         stretch = max(1.0, self.alone_bytes_per_cycle / bytes_per_cycle)
         self.counters.asked_bytes += crossing * len(receivers)
