@@ -55,7 +55,15 @@ MERGED = ("lts__t_sectors_srcunit_tex", "lts__t_sector_hit_rate")
 """Which requests merge depends on who runs beside whom (validation/deviations.md, 2)."""
 
 
-@pytest.mark.parametrize("name", GEMMS)
+LOTTERY = pytest.mark.xfail(
+    strict=True,
+    reason="1.2 % sooner: which SMs have the last wave is a lottery, of this one clock (validation/deviations.md, 2)",
+)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=LOTTERY if name == "cooperative, 4 stages" else ()) for name in GEMMS]
+)
 def test_skipping_changes_no_cycles_and_no_counts(name: str) -> None:
     """Cycles to 0.5 %, counters to 1 %, those of merged requests to a tenth."""
     skipped, whole = of_gemm(name)
@@ -63,6 +71,16 @@ def test_skipping_changes_no_cycles_and_no_counts(name: str) -> None:
     for counter, value in whole.counters.items():
         rel = 0.1 if counter.startswith(MERGED) else 1e-2
         assert skipped.counters[counter] == pytest.approx(value, rel=rel), counter
+
+
+def test_skipping_changes_no_mean_of_clocks_side_by_side() -> None:
+    """Of the one whose last wave is a lottery: simulated in full, clocks 0.1 % apart differ by 1 %."""
+    gpu_name, options = GEMMS["cooperative, 4 stages"]
+    gpu = load_gpu(gpu_name)
+    launch = GemmParams(**options).launch(gpu)
+    pairs = [both_ways(launch, gpu, clock=clock) for clock in (1690.0, 1695.0, 1698.0, 1700.0, 1702.0, 1705.0, 1710.0)]
+    skipped, whole = (sum(result.cycles for result in results) for results in zip(*pairs, strict=True))
+    assert skipped == pytest.approx(whole, rel=5e-3)
 
 
 @cache
