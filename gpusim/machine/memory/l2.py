@@ -190,8 +190,8 @@ class L2(Component):
     which a request is later than that, counts where they meet.
     Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly);
     fills by stores to part of a sector (32 bytes, when it leaves); requests and headers of reads on the link (5 bytes a line
-    at most: kernels/l2_residency, one side against both), and why stores take more of it beside reads; hints
-    beside what earlier launches left, and in launches without footprints.
+    at most: kernels/l2_residency, one side against both), why stores take more of it beside reads, and how long ago these
+    crossed on a link that has had no rest; hints beside what earlier launches left, and in launches without footprints.
     Source: the GPU's description.
     """
 
