@@ -87,7 +87,7 @@ def looked_up_beside(spec: L2Spec, asked_sectors: float, num_sms: int) -> tuple[
 
     A launch that asks for nothing has some; for the rest each SM has as much at each slice that it has asked for anything,
     as if it told them its end: slices are found as if drawn. What it is, is not known.
-    Source: kernels/promoted_lookups (``others``), h200_sxm, 2026-11-23: 15,000 to 18,000 from 5 MiB on, however much is read
+    Source: kernels/promoted_lookups (``others``), h200_sxm, 2026-11-22: 15,000 to 18,000 from 5 MiB on, however much is read
     by whatever instruction; fills and copies of 1 MiB 2,600 and 3,400 beyond those of nothing (2,100 and 3,900 by this).
     """
     drawn = asked_sectors / RUN_SECTORS / num_sms / spec.num_slices
