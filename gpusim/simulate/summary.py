@@ -186,7 +186,8 @@ def _lookups(engine: Engine, counters: Mapping[str, float], promoted: float) -> 
     crossing = sum(item.crossing_bytes for item in planned) / SECTOR_BYTES + far_share * writes + promoted
     crossing += engine.gpu.l2.dirty_crossing_fraction * _left_dirty_sectors(engine, counters)
     crossing_misses = sum(item.crossing_miss_bytes for item in planned) / SECTOR_BYTES
-    others, others_hits = looked_up_beside(engine.gpu.l2, reads + writes, min(engine.gpu.num_sms, engine.num_ctas))
+    num_sms = min(round(engine.gpu.num_sms / engine.sample.fraction), engine.num_ctas)  # sums are of all, sampled or not
+    others, others_hits = looked_up_beside(engine.gpu.l2, reads + writes, num_sms)
     sectors = reads + writes + crossing + others
     hits = sectors - others + others_hits - (misses - unasked + crossing_misses)
     return {

@@ -131,6 +131,25 @@ def test_a_store_takes_more_of_the_link_beside_as_many_bytes_read(num_read: int,
     assert l2.across(REQUEST_BYTES, 1, at_cycle=0.0) == pytest.approx(each)  # the other way nothing was read
 
 
+@pytest.mark.parametrize("num_sms", [1.0, 2.0, 4.0])
+def test_sms_that_stand_for_others_pay_for_as_many_reads(num_sms: float) -> None:
+    """Four reads and four stores, which ``num_sms`` SMs each ask for a part of: all four are paid for, and no fifth."""
+    gpu = replace(GPU, l2=replace(GPU.l2, link_turnaround_fraction=TURNED - 1.0))
+    machine = Machine(
+        simpy.Environment(), gpu, Clock(sm_mhz=gpu.clock.max_mhz),
+        LruResidency(side_bytes=gpu.l2_sides.side_bytes, num_sides=gpu.l2_sides.num, is_warm=True),
+        cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
+    )  # fmt: skip
+    l2, each = machine.l2, REQUEST_BYTES / 2 / GPU.l2.link_bytes_per_cycle
+    for _ in range(int(4 / num_sms)):
+        l2.read_across(1, REQUEST_BYTES / 2, num_sms, at_cycle=0.0)
+    before = l2._links[1].free_at
+    assert before == pytest.approx(4 * each)
+    for _ in range(int(8 / num_sms)):
+        l2.across(REQUEST_BYTES, 0, at_cycle=0.0, num_sms=num_sms)
+    assert l2._links[1].free_at == pytest.approx(before + each * (4 * TURNED + 4))
+
+
 def test_what_one_cannot_take_others_share() -> None:
     assert by_turns(100.0, [2, 1, 1], [40.0, 90.0, 90.0]) == [40.0, 30.0, 30.0]
 

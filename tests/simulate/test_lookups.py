@@ -38,16 +38,27 @@ def test_a_launch_has_look_ups_and_hits_of_its_own() -> None:
 
 def test_each_slice_is_told_by_each_sm_once() -> None:
     """By few requests as many slices as are drawn, by many all of them."""
-    gpu = toy(slice_lookup_sectors=1.0)
-    places = TOY.num_sms * TOY.l2.num_slices
-    for elements in (1 << 10, 1 << 20):
+    num_slices = 64
+    gpu = toy(slice_lookup_sectors=1.0, num_slices=num_slices)
+    of_all = []
+    for elements in (1 << 10, 1 << 14, 1 << 20):
         counters = copied(gpu, elements)
         asked = counters[READ] + counters[WRITTEN]
         num_sms = min(TOY.num_sms, counters["launch__grid_size"])
-        told = num_sms * TOY.l2.num_slices * (1.0 - exp(-asked / 16.0 / num_sms / TOY.l2.num_slices))
+        told = num_sms * num_slices * (1.0 - exp(-asked / 16.0 / num_sms / num_slices))
         assert counters[HIT_RATE] == pytest.approx(100.0 * (asked / 2.0 + told) / (asked + told))
-        assert told <= places
-    assert told == pytest.approx(places)
+        of_all.append(told / (TOY.num_sms * num_slices))
+    assert of_all[0] < 0.25 < of_all[1] < 0.75 and of_all[2] == pytest.approx(1.0)
+
+
+def test_a_sample_of_sms_has_what_all_are_told() -> None:
+    """Sums of a sample are those of all SMs, so what each of them is told is, too."""
+    gpu = load_gpu("h200_sxm")
+    gpu = replace(gpu, l2=replace(gpu.l2, slice_lookup_sectors=10.0))
+    launch = ElementwiseParams(op="copy", elements=1 << 20).launch(gpu)
+    whole, sampled = (simulate(launch, gpu, num_sampled_sms=num_sms).counters for num_sms in (None, 32))
+    assert sampled[READ] + sampled[WRITTEN] == pytest.approx(whole[READ] + whole[WRITTEN], rel=0.02)
+    assert sampled[HIT_RATE] == pytest.approx(whole[HIT_RATE], abs=1.0)
 
 
 def test_what_is_left_dirty_crosses_once_more_in_an_l2_that_was_flushed() -> None:

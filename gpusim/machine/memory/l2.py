@@ -87,7 +87,7 @@ def looked_up_beside(spec: L2Spec, asked_sectors: float, num_sms: int) -> tuple[
 
     A launch that asks for nothing has some; for the rest each SM has as much at each slice that it has asked for anything,
     as if it told them its end: slices are found as if drawn. What it is, is not known.
-    Source: kernels/promoted_lookups (``others``), h200_sxm, 2026-11-23: 15,000 to 18,000 from 5 MiB on, however much is read
+    Source: kernels/promoted_lookups (``others``), h200_sxm, 2026-11-22: 15,000 to 18,000 from 5 MiB on, however much is read
     by whatever instruction; fills and copies of 1 MiB 2,600 and 3,400 beyond those of nothing (2,100 and 3,900 by this).
     """
     drawn = asked_sectors / RUN_SECTORS / num_sms / spec.num_slices
@@ -190,8 +190,8 @@ class L2(Component):
     which a request is later than that, counts where they meet.
     Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly);
     fills by stores to part of a sector (32 bytes, when it leaves); requests and headers of reads on the link (5 bytes a line
-    at most: kernels/l2_residency, one side against both), and why stores take more of it beside reads; hints
-    beside what earlier launches left, and in launches without footprints.
+    at most: kernels/l2_residency, one side against both), why stores take more of it beside reads, and how long ago these
+    crossed on a link that has had no rest; hints beside what earlier launches left, and in launches without footprints.
     Source: the GPU's description.
     """
 

@@ -44,7 +44,7 @@ class XbarSpec:
     bulk_read_fraction: float
     """Of what slices and links carry of loads and boxes, what they carry of bulk copies without rows."""
     multicast_read_fraction: float
-    """The same of multicasts, each counted once."""
+    """The same of multicasts of boxes, each counted once; of those without rows ``bulk_read_fraction`` alone."""
     merge_scope: Literal["sm", "tpc", "gpc"]
     """Whose requests for one line can merge; ``sm``: nobody's."""
     merge_limit: int
@@ -237,8 +237,8 @@ class Xbar(Component):
     sectors are stored in part with a mask; a link for each GPC, one each way, which takes requests in order (the way in
     only while so few GPCs are live that it can matter: what it costs when all are is in what the slices serve); a limit on
     what loads of an SM's threads have asked for and not got (a miss holds its place for longer than a hit); bulk copies
-    that are no boxes of a tensor, but lines in a row, take more of links and slices than their bytes, and multicasts more
-    of slices; ways from L2 of unlike length, so that SMs fall out of step; a queue at each slice, in which each line of a
+    that are no boxes of a tensor, but lines in a row, take more of links and slices than their bytes, and so do multicasts
+    of boxes; ways from L2 of unlike length, so that SMs fall out of step; a queue at each slice, in which each line of a
     bulk copy out of L2 waits at random, the longer the busier all were lately, of which the slowest counts (the same for
     who reads the same lines soon after, and for all receivers of a multicast; hidden while what was asked for behind it
     passes); lines that another SM of the same GPC waits for come with that SM's and cost slices and link nothing, up to a
