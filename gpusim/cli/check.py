@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
+from typer.exceptions import TyperException
 from typer.main import get_command
 
 from gpusim.cli.options import check_choice, console_for, find_gpu, output_path, refuse_same, spinner, write_json
@@ -29,13 +30,34 @@ class CheckCommand(TyperCommand):
         """The context of the command that has the kernel's options."""
         name = _value_of("--kernel", args)
         if name is None:
-            return super().make_context(info_name, args, parent, **extra)
+            try:
+                return super().make_context(info_name, args, parent, **extra)
+            except TyperException as error:
+                _refuse_option_of_a_kernel(getattr(error, "option_name", None))
+                raise
         from gpusim.kernel_models import KERNEL_MODELS
 
         if name not in KERNEL_MODELS:
             raise ConfigError(f"check: --kernel {name!r} is no kernel model; {nearest(name, KERNEL_MODELS)}")
         whole: Any = _with_options_of(KERNEL_MODELS[name])
         return whole.make_context(info_name, args, parent, **extra)
+
+
+def _refuse_option_of_a_kernel(option: str | None) -> None:
+    """Say what is missing where ``option`` is known to a kernel alone.
+
+    Raises:
+        ConfigError: it is.
+    """
+    from gpusim.kernel_models import KERNEL_MODELS
+
+    kernels = [
+        name for name, row in KERNEL_MODELS.items()
+        if option in {f"--{option_name(field, item).replace('_', '-')}" for field, item in row.params.model_fields.items()}
+    ]
+    if kernels:
+        whose = kernels[0] if len(kernels) == 1 else f"{len(kernels)} kernels"
+        raise ConfigError(f"check: {option} is an option of {whose}; say which kernel, as --kernel {kernels[0]}")
 
 
 def _value_of(option: str, args: Sequence[str]) -> str | None:

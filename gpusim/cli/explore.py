@@ -39,7 +39,8 @@ def explore_command(
     """
     missing = [name for name in WANTS if find_spec(name) is None]
     if missing:
-        raise ConfigError(f"explore: {', '.join(missing)} is not installed; use pip install 'gpusim[explore]'")
+        are = "is" if len(missing) == 1 else "are"
+        raise ConfigError(f"explore: {', '.join(missing)} {are} not installed; use pip install 'gpusim[explore]'")
     if not 0 <= port <= LAST_PORT:
         raise ConfigError(f"--port {port} wants a number from 0 to {LAST_PORT}")
     if export is not None:
@@ -87,7 +88,8 @@ def _export(folder: str, only: str | None, jobs: int | None) -> None:
         try:
             written = export(where, jobs=jobs, offered=offered, tell=tell)
         except KeyboardInterrupt:
-            told = "an older copy is as it was; the same command goes on with the answers that are done"
+            kept = "the older copy is as it was" if (where / "index.html").is_file() else "no page is written yet"
+            told = f"{kept}; the same command goes on with the answers that are done"
             typer.echo(f"explore: {told}", err=True)
             raise
     kept = f" ({written.num_kept} of them from before)" if written.num_kept else ""

@@ -35,7 +35,9 @@ class KernelParams(BaseModel):
             return handler(given)
         except ValidationError as error:
             known = [item.alias or name for name, item in cls.model_fields.items()]
-            raise KernelError(refusal_sentence(error.errors()[0], known)) from None
+            found = error.errors()
+            slips = [item for item in found if item["type"] == "extra_forbidden"]  # what is misspelled is missing, too
+            raise KernelError(refusal_sentence((slips or found)[0], known)) from None
 
     @abstractmethod
     def resolved(self, gpu: Target) -> Self:

@@ -158,7 +158,12 @@ def test_ctrl_c_says_what_is_kept(
 
     monkeypatch.setattr("gpusim.explore.export.answered", interrupt)
     assert main(["explore", "--export", str(tmp_path), "--jobs", "1"]) == 130
-    assert "an older copy is as it was; the same command goes on" in capsys.readouterr().err
+    assert "no page is written yet; the same command goes on" in capsys.readouterr().err
+    monkeypatch.undo()
+    export(tmp_path, jobs=1, offered={"banks": {"swizzle": ("none",)}})
+    monkeypatch.setattr("gpusim.explore.export.answered", interrupt)
+    assert main(["explore", "--export", str(tmp_path), "--jobs", "1"]) == 130
+    assert "the older copy is as it was; the same command goes on" in capsys.readouterr().err
 
 
 def test_an_export_ended_between_two_renames_is_put_back(tmp_path: Path) -> None:

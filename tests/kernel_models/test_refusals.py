@@ -184,6 +184,7 @@ def assert_one_sentence(message: str, words: tuple[str, ...]) -> None:
         ({"wgmma_depth": 9}, "wants at most 8"),
         ({"shape": 3}, "--shape is no option of this kernel"),
         ({"stagse": 3}, "did you mean 'stages'"),
+        ({"m": 0, "stagse": 3}, "--stagse is no option of this kernel"),
         ({"m": None}, "--m is None, wants a whole number"),
     ],
 )
