@@ -55,11 +55,14 @@ class Pipe:
         self.free_at = end = start + cycles
         return end
 
-    def reserve_alike(self, units: float, num: float, *, at_cycle: float) -> float:
-        """Queue the same work ``num`` times at once; returns when it is done on average: one after the other."""
+    def reserve_alike(self, units: float, num: float, *, at_cycle: float, weight: float = 1.0) -> float:
+        """Queue the same work ``num`` times at once; returns when it is done on average: one after the other.
+
+        ``weight``: as of :meth:`reserve`.
+        """
         if num == 1.0:
-            return self.reserve(units, at_cycle=at_cycle)
-        return self.reserve(units * num, at_cycle=at_cycle) - (num - 1.0) / 2 * units / self.rate
+            return self.reserve(units, at_cycle=at_cycle, weight=weight)
+        return self.reserve(units * num, at_cycle=at_cycle, weight=weight) - (num - 1.0) / 2 * units / self.rate
 
 
 class GapPipe(Pipe):

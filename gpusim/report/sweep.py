@@ -121,7 +121,7 @@ def differences(best: Entry, other: Entry) -> str:
     for name, word in (("latency", "of its math role's life goes into waits for loads"),
                        ("barrier", "into waits at barriers"), ("store_latency", "into waits for stores")):
         _compare(told, [_waits(result, name) for result in (a, b)], word)
-    for part in ("l2", "sm_intake", "hbm", "smem", "tma", "lsu", "store"):
+    for part in ("l2", "l2_link", "sm_intake", "hbm", "smem", "tma", "lsu", "store"):
         if b.busy.get(part, 0.0) > a.busy.get(part, 0.0):  # less is what being slower brings
             _compare(told, [result.busy.get(part, 0.0) for result in (a, b)], f"of the time {part} is busy")
     from_l2 = "l1tex__m_xbar2l1tex_read_bytes.sum"

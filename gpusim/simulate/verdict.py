@@ -21,7 +21,8 @@ SATURATED = 0.80
 
 BUSY = {
     "tensor": "the tensor cores are", "fma": "the FMA pipe is", "smem": "shared memory is", "issue": "the issue slots are",
-    "lsu": "the load/store unit is", "l2": "the L2 slices are", "sm_intake": "an SM's port from L2 is",
+    "lsu": "the load/store unit is", "l2": "the L2 slices are", "l2_link": "the link between L2's sides is",
+    "sm_intake": "an SM's port from L2 is",
     "store": "the stores' way to L2 is", "hbm": "HBM is", "tma": "the TMA engine is",
 }
 """Each part as the subject of a sentence."""
@@ -54,6 +55,7 @@ def busy_shares(engine: Engine) -> dict[str, float]:
         "tma": sum(sm.tma.engine.busy_cycles for sm in sms if sm.tma is not None) / total,
         "sm_intake": xbar.counters.read_bytes / (xbar.spec.sm_read_bytes_per_cycle * total),
         "l2": xbar.busy_bytes / (xbar.slices_bytes_per_cycle * cycles),
+        "l2_link": machine.l2.link_busy_cycles / cycles,
         "store": xbar.counters.write_bytes / (xbar.stores.total * cycles),
         "hbm": machine.hbm.busy_share(cycles, *(num_bytes * engine.sample.fraction for num_bytes in engine.dram_bytes())),
     }
@@ -63,9 +65,13 @@ def busy_shares(engine: Engine) -> dict[str, float]:
 def bound_by(engine: Engine, busy: dict[str, float]) -> tuple[str, str]:
     """(word, sentence): the busiest part if it is near saturation, else what most of the time is lost to.
 
+    The link between L2's sides is named where it is near saturation and memory is not: most lines that cross it come from
+    there, and wait for it, too.
     What can be lost: launch, start and drain; slots without a CTA; what the role that computes waits for; the epilogue.
     """
     part = max(busy, key=lambda name: busy[name])
+    if part == "l2_link" and (busy["hbm"] >= SATURATED or busy[part] < SATURATED):
+        part = max((name for name in busy if name != "l2_link"), key=lambda name: busy[name])
     share = busy[part]
     leader = f"{BUSY[part]} busy {share:.1%} of the time"
     if share >= SATURATED:

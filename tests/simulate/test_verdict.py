@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpusim import load_gpu, simulate
+from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.simulate.timeline import WarpState
 from gpusim.workload import ops
 from gpusim.workload.atoms import wgmma
@@ -11,6 +13,8 @@ from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
 
 from .kernels import TOY, expect, load, role, run, wait
+
+H200 = load_gpu("h200_sxm")
 
 
 def test_a_consumer_that_waits_for_each_of_its_products_is_told_from_its_producer() -> None:
@@ -34,3 +38,22 @@ def test_a_consumer_that_waits_for_each_of_its_products_is_told_from_its_produce
     assert all(not shares.get(WarpState.TENSOR.label) for shares in result.states.values())
     assert result.bound_by == "latency"
     assert "role 'consumer' waits for loads" in result.reason
+
+
+def test_copies_that_fill_the_link_between_the_sides_say_so_and_those_that_fill_memory_name_it() -> None:
+    """64 MiB and 512; skips count in what the link was busy for."""
+    found = []
+    for exponent in (24, 27):
+        launch = KERNEL_MODELS["elementwise"].params(op="copy", elements=2**exponent).launch(H200)
+        found.append(simulate(launch, H200, clock=1980.0))
+    small, large = found
+    assert small.bound_by == "l2_link" and "the link between L2's sides is busy" in small.reason
+    assert small.busy["l2_link"] > 0.8 > small.busy["hbm"]
+    assert large.bound_by == "hbm" and large.busy["hbm"] > 0.8
+    assert large.num_skipped_cycles > 0.5 * large.cycles
+    assert 0.8 < large.busy["l2_link"] <= 1.0
+
+
+def test_one_side_has_no_link() -> None:
+    launch = KERNEL_MODELS["elementwise"].params(op="copy", elements=2**14).launch(TOY)
+    assert (simulate(launch, TOY, clock=1000.0).busy["l2_link"] > 0.0) == (TOY.l2.num_partitions > 1)

@@ -167,7 +167,7 @@ class TileState:
         """What was missing when it was last looked for; None: all there was."""
         self.missed = 0.0
         """For the request that looked: its place among the chances, where some of the lines were missing."""
-        self.crossings: list[tuple[int, float, float]] = []
+        self.crossings: list[tuple[int, float, float, float]] = []
         """What goes across once the fill has come: to which side, its bytes, and for how many SMs as much."""
         self.copied_at = 0.0
         """Cycle at which the last lines that were asked for across the link are on the other side."""
@@ -268,16 +268,25 @@ class L2(Component):
         if self._fill_scales:
             crossing *= min(1.0, self._fill_scale(request) * self._side_weights[side])
         if tile.done_at is None:  # what comes from memory crosses when it has come
-            tile.crossings.append((side, crossing, num_sms))
+            tile.crossings.append((side, crossing, num_sms, request.num_alike / num_sms))
             return latency, 0.0
-        tile.copied_at = self.read_across(side, crossing, num_sms, at_cycle=request.issued_at)
+        tile.copied_at = self.read_across(
+            side, crossing, num_sms, at_cycle=request.issued_at, weight=request.num_alike / num_sms
+        )
         return latency, tile.copied_at
 
-    def read_across(self, side: int, num_bytes: float, num_sms: float, *, at_cycle: float) -> float:
-        """Cycle at which so much has crossed to ``side``, for each of ``num_sms`` SMs."""
+    def read_across(
+        self, side: int, num_bytes: float, num_sms: float, *, at_cycle: float, weight: float = 1.0
+    ) -> float:
+        """Cycle at which so much has crossed to ``side``, for each of ``num_sms`` SMs; it counts ``weight`` times."""
         idx = side % len(self._links)
         self._read_across[idx] = self._read_lately(idx, at_cycle) + num_bytes * num_sms
-        return self._links[idx].reserve_alike(num_bytes, num_sms, at_cycle=at_cycle)
+        return self._links[idx].reserve_alike(num_bytes, num_sms, at_cycle=at_cycle, weight=weight)
+
+    @property
+    def link_busy_cycles(self) -> float:
+        """Cycles for which the links between the sides were busy: of the busier one, those of skipped iterations, too."""
+        return max((link.busy_cycles for link in self._links), default=0.0)
 
     def _read_lately(self, idx: int, cycle: float) -> float:
         """Of the reads that a link has passed what no store has met; none where it is idle at ``cycle``."""
@@ -412,8 +421,13 @@ class L2(Component):
             return INFINITE
         return self.spec.link_bytes_per_cycle * self._side_weights[side] / self._far_share
 
-    def across(self, num_bytes: float, side: int, *, at_cycle: float, num_sms: float = 1.0) -> float:
-        """Cycle at which what a store of ``num_bytes`` from ``side`` changes on the other one has crossed the link."""
+    def across(
+        self, num_bytes: float, side: int, *, at_cycle: float, num_sms: float = 1.0, weight: float = 1.0
+    ) -> float:
+        """Cycle at which what a store of ``num_bytes`` from ``side`` changes on the other one has crossed the link.
+
+        For each of ``num_sms`` SMs; it counts ``weight`` times.
+        """
         links = self._links
         if not links:
             return 0.0
@@ -422,7 +436,7 @@ class L2(Component):
         beside = min(crossing, read / num_sms)
         self._read_across[idx] = read - beside * num_sms
         crossing += self.spec.link_turnaround_fraction * beside
-        return links[idx].reserve_alike(crossing, num_sms, at_cycle=at_cycle)
+        return links[idx].reserve_alike(crossing, num_sms, at_cycle=at_cycle, weight=weight)
 
     def store(
         self, request: MemoryRequest, done: Done, *, num_distinct_bytes: float, kind: StoreKind, num_sms: float = 1.0
@@ -534,8 +548,8 @@ class _Filled:
     def __call__(self, cycle: float) -> None:
         tile = self._tile
         crossed_at = 0.0
-        for side, num_bytes, num_sms in tile.crossings:  # lines cross as they come
-            tile.copied_at = self._l2.read_across(side, num_bytes, num_sms, at_cycle=self._began)
+        for side, num_bytes, num_sms, weight in tile.crossings:  # lines cross as they come
+            tile.copied_at = self._l2.read_across(side, num_bytes, num_sms, at_cycle=self._began, weight=weight)
             if tile.copied_at > crossed_at:
                 crossed_at = tile.copied_at
         tile.crossings.clear()

@@ -468,7 +468,9 @@ class Xbar(Component):
 
         def cross(cycle: float) -> float:
             since = max(cycle, request.issued_at)
-            across_at = self.l2.across(crossing, side, at_cycle=since, num_sms=num_alike)
+            across_at = self.l2.across(
+                crossing, side, at_cycle=since, num_sms=num_alike, weight=request.num_alike / num_alike
+            )
             return max(across_at, link.reserve_alike(crossing, num_alike, at_cycle=since))
 
         self._stores_of[request.sm_idx].send(
