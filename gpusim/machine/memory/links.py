@@ -58,16 +58,19 @@ def by_turns(total: float, turns: Sequence[int], most: Sequence[float]) -> list[
 
 
 def side_shares(side_of_sm: Sequence[int], lead_fraction: float) -> dict[int, float]:
-    """What each side's slices deliver of all: in proportion to its SMs, and of two the first so much more than the mean.
+    """What each side's slices deliver of all: in proportion to its SMs, and of two the first so much more than its part.
 
     >>> side_shares([0, 0, 1, 1], 0.1), side_shares([0, 0], 0.1)
     ({0: 0.55, 1: 0.45}, {0: 1.0})
+    >>> {side: round(share, 2) for side, share in side_shares([0, 0, 0, 1], 0.1).items()}  # no more than all
+    {0: 0.83, 1: 0.17}
     """
-    sides = sorted(set(side_of_sm))
-    leads = (lead_fraction, -lead_fraction) if len(sides) == 2 else (0.0,) * len(sides)
-    return {
-        side: side_of_sm.count(side) / len(side_of_sm) * (1.0 + lead) for side, lead in zip(sides, leads, strict=True)
-    }
+    nums = {side: side_of_sm.count(side) for side in sorted(set(side_of_sm))}
+    leads = dict.fromkeys(nums, 0.0)
+    if len(nums) == 2:
+        first, second = nums
+        leads = {first: lead_fraction, second: -lead_fraction * (nums[first] / nums[second])}
+    return {side: num / len(side_of_sm) * (1.0 + leads[side]) for side, num in nums.items()}
 
 
 def parts_of_gpcs(gpc_of_sm: Sequence[int], num_parts: int) -> list[tuple[int, int]]:
