@@ -144,8 +144,8 @@ def rate_of(config: dict[str, str]) -> float:
 def test_a_round_that_fits_runs_at_the_rate_of_the_slices() -> None:
     l2 = GPU.l2
     of_side = l2.num_slices * l2.slice_bytes_per_cycle * l2.sustained_fraction / 2
-    turn = (of_side - GPU.xbar.gpc_read_bytes_per_cycle) / 3  # beside the GPC with lone pairs, whose link is full
-    most = GPU.num_sms * turn / 18  # all wait for SMs of a GPC of 18
+    turn = of_side * (1.0 - l2.side_lead_fraction) / 4  # of the four GPCs of the side that does not lead
+    most = GPU.num_sms * turn / 18  # all wait for SMs of its GPC of 18
     free = replace(GPU, l2=replace(l2, queue_cycles=0.0), xbar=replace(GPU.xbar, sm_distance_cycles=0.0))
     cycles = CASE.predict(one(24), free)["round_cycles"]
     assert CASE.derive({**one(24), "round_cycles": str(cycles)})["bytes_per_cycle"] == pytest.approx(most, rel=0.05)
