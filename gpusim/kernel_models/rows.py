@@ -6,6 +6,7 @@ registers as floats, and meets twice: for a maximum or a mean, and for a sum.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Generator
 from typing import Annotated, Any, Literal
 
@@ -63,9 +64,9 @@ class RowParams(StreamParams):
         """Elements of a row that a lane keeps."""
         return self.columns // self.lanes
 
+    @abstractmethod
     def registers_of(self, values: int) -> int:
         """Registers of a thread that keeps so many values of a row."""
-        raise NotImplementedError
 
     @property
     def vectors(self) -> int:

@@ -168,7 +168,7 @@ class TileState:
         self.missed = 0.0
         """For the request that looked: its place among the chances, where some of the lines were missing."""
         self.crossings: list[tuple[int, float, float, float]] = []
-        """What goes across once the fill has come: to which side, its bytes, and for how many SMs as much."""
+        """What crosses once the fill has come: to which side, its bytes, for how many SMs as much, how often it counts."""
         self.copied_at = 0.0
         """Cycle at which the last lines that were asked for across the link are on the other side."""
 
@@ -285,7 +285,7 @@ class L2(Component):
 
     @property
     def link_busy_cycles(self) -> float:
-        """Cycles for which the links between the sides were busy: of the busier one, those of skipped iterations, too."""
+        """Cycles for which the busier link between the sides was busy, with those of what was skipped."""
         return max((link.busy_cycles for link in self._links), default=0.0)
 
     def _read_lately(self, idx: int, cycle: float) -> float:
@@ -464,11 +464,6 @@ class L2(Component):
             leaving, written, count=request.num_alike, num_sms=num_sms, piece_bytes=self._piece_bytes_of(request.tensor)
         )
         return done if written.is_settled else written.left
-
-    @property
-    def backlog_bytes(self) -> float:
-        """Dirty bytes on their way to memory."""
-        return self._backlog_bytes
 
     def written_back(self, num_bytes: float) -> None:
         """``num_bytes`` of dirty lines have gone to memory."""
