@@ -372,7 +372,7 @@ class SteadyState:
 
         How they come up to it is then seen in the iterations that are left.
         """
-        if not self._may_leap or self._swings or not self._math_sets_the_pace():
+        if not self._may_leap or self._swings or self._engine.launch.num_ctas is None or not self._math_sets_the_pace():
             return None
         engine = self._engine
         is_whole = self._num_reporting >= self._most_live or (engine.is_last_wave and engine.occupancy.ctas_per_sm == 1)
@@ -410,7 +410,8 @@ class SteadyState:
         self._most_live = max(self._most_live, pace.num_live)
         is_crowd = 2 * pace.num_live >= self._most_live or len(pace.means) > IN_STEP_ROUNDS  # else it is cheap to look on
         is_unsure = not is_crowd or (self._swings and len(pace.means) < SETTLING_ROUNDS)
-        for period, latency, known_misses in () if is_unsure else self._known:
+        is_apart = not engine.has_waves_to_come and pace.spreads[-1] > LAST_PACES * last  # the slowest will end the kernel
+        for period, latency, known_misses in () if is_unsure or is_apart else self._known:
             if abs(last - period) <= KNOWN_TOLERANCE * period and (
                 misses <= known_misses * (1.0 + TRAFFIC_TOLERANCE)
                 or latencies[-1] <= latency + QUEUE_TOLERANCE * period
