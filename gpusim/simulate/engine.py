@@ -25,7 +25,7 @@ from gpusim.simulate.op_costs import OpCosts
 from gpusim.simulate.representatives import Draw, are_strangers, representatives
 from gpusim.simulate.role import Role
 from gpusim.simulate.sampling import sample_sms
-from gpusim.simulate.steady import WORK_TOLERANCE, WRITE_BACK_TOLERANCE, WRITTEN_TOLERANCE, SteadyState
+from gpusim.simulate.steady import WORK_TOLERANCE, WRITE_BACK_TOLERANCE, SteadyState
 from gpusim.simulate.timeline import Skip, Timeline, WarpState
 from gpusim.simulate.turns import Turns
 from gpusim.simulate.uses import Uses
@@ -517,10 +517,10 @@ class Engine:
         apart = abs(float(misses[first:middle].mean()) - float(misses[middle:last].mean())) if len(misses) > middle else 0.0
         return apart <= tolerance * float(self.touched_bytes_by_wave[first:middle].mean())
 
-    def are_write_backs_alike(self, first: int, last: int) -> bool:
-        """Whether as much leaves L2 while each of waves ``first`` to ``last`` runs, but for a part of what one touches."""
+    def are_write_backs_alike(self, first: int, last: int, tolerance: float = WRITE_BACK_TOLERANCE) -> bool:
+        """Whether as much leaves L2 while each of waves ``first`` to ``last`` runs, but for so much of what one touches."""
         written = self.written_back_by_wave[first : last + 1]
-        most = WRITTEN_TOLERANCE * float(self.touched_bytes_by_wave[first])
+        most = tolerance * float(self.touched_bytes_by_wave[first])
         return not written.size or float(np.ptp(written)) <= most
 
     def miss_bytes_of_wave(self, wave: int) -> float:

@@ -82,10 +82,6 @@ WORK_TOLERANCE = 2e-3
 WRITE_BACK_TOLERANCE = 0.02
 """How much the bytes that leave L2 may differ, of what a wave touches, while waves run that are taken for alike."""
 
-WRITTEN_TOLERANCE = 5e-3
-"""The same where waves run into one another: memory's pace is that of what it reads and writes, so that looks at waves that
-write 2 % less make it as much too quick."""
-
 TRAFFIC_TOLERANCE = 0.1
 """How much the bytes from memory of waves may differ that are taken for alike."""
 
