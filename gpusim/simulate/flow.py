@@ -41,8 +41,8 @@ PATIENT_WAVES = 12.0
 
 
 WRITTEN_TOLERANCE = 5e-3
-"""How much less a wave may write back than those to come, of what it touches: at 2 % the pace of waves before L2 was full was
-taken along, and copies of 256 MiB were 0.5 % too quick."""
+"""How much less a wave may write back than those to come, of what it touches: at 2 % waves before L2 was full were looked at,
+too, and copies of 256 MiB were 0.5 % too quick."""
 
 
 class Flow:
