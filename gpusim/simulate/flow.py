@@ -41,7 +41,7 @@ PATIENT_WAVES = 12.0
 
 
 WRITTEN_TOLERANCE = 5e-3
-"""How much less a wave may write back than those to come, of what it touches: at 2 % waves before L2 was full were looked at,
+"""How much less a wave may write back than those to come, of what it touches: at 2 % waves before L2 was full were seen,
 too, and copies of 256 MiB were 0.5 % too quick."""
 
 
