@@ -1,0 +1,221 @@
+"""What do copies by cp.async take of an SM's data stage where the banks of their rows overlap, and what do conflicting reads?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
+from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern, wavefronts
+from gpusim.workload.fetches import num_passes
+
+MOST_COPIERS, MOST_COPIES, REGIONS, UNROLLED, GROUP, GROUPS_IN_FLIGHT = 16, 8, 16, 8, 4, 4
+COPY_BYTES = READ_BYTES = 512
+COPIED_BYTES, READ_ROOM_BYTES = MOST_COPIERS * MOST_COPIES * 2 * COPY_BYTES + 128, 32 * 1024
+PITCH_BYTES = 1024
+"""From row to row, in a tensor that L2 holds."""
+TURNS = 400
+COLUMNS = ("readers", "copiers", "row_bytes", "pad_bytes", "offset_bytes", "read_pitch")
+
+ROLES = ((0, 8), (0, 16), (4, 8), (8, 8), (8, 16))
+"""Warps that read, warps that copy."""
+ROW_BYTES, PAD_BYTES, READ_PITCH = (32, 64, 128, 512), (0, 16, 32, 48, 64), (16, 64, 96)
+"""Of copies; behind each of their rows in shared memory; between the rows of a matrix: side by side, four and two on a bank."""
+OFFSETS = tuple(range(0, 128, 16))
+"""Of rows that all begin at the same byte of a line of 128."""
+BESIDE = ((64, 0), (64, 16), (64, 32), (128, 0), (128, 16), (128, 32))
+"""Rows and what lies behind each, of copies beside readers."""
+
+
+# ---------------------------------------------------------------------------------------------- configs
+
+
+def streams(seed: int) -> list[Config]:
+    """Copies alone, by where rows lie; beside warps that read; warps that read alone."""
+    del seed  # a sweep, the same for every seed
+    padded = [
+        (*role, row, pad, 0, READ_PITCH[0])
+        for role, row, pad in product(ROLES[:2], ROW_BYTES, PAD_BYTES) if row + pad <= 2 * row
+    ]
+    behind = [
+        (*role, row, -row % 128, offset, READ_PITCH[0])
+        for role, row, offset in product(ROLES[:2], ROW_BYTES[1:], OFFSETS) if offset or row == 64
+    ]
+    beside = [(*role, *rows, 0, pitch) for role, rows, pitch in product(ROLES[2:], BESIDE, READ_PITCH)]
+    alone = [(readers, 0, 64, 0, 0, pitch) for readers, pitch in product((4, 8), READ_PITCH)]
+    numbers = dict.fromkeys((*padded, *behind, *beside, *alone))
+    return [{"kernel": "conflicting_copies", **dict(zip(COLUMNS, map(str, of), strict=True))} for of in numbers]
+
+
+# ---------------------------------------------------------------------------------------------- launch and check
+
+
+@cache
+def tensor() -> NDArray[np.uint8]:
+    """What is copied: as many rows as the narrowest want, region by region."""
+    num_rows = MOST_COPIERS * MOST_COPIES * COPY_BYTES // ROW_BYTES[0]
+    made = np.tile(np.random.default_rng(3).integers(1, 256, num_rows * PITCH_BYTES, dtype=np.uint8), REGIONS)
+    made.setflags(write=False)
+    return made
+
+
+@cache
+def words() -> NDArray[np.uint32]:
+    """What is read, uint32[words]."""
+    made = np.random.default_rng(4).integers(1, 1 << 32, READ_ROOM_BYTES // 4, dtype="<u4")
+    made.setflags(write=False)
+    return made
+
+
+def copied(config: Config) -> NDArray[np.uint8]:
+    """Shared memory at the end: each copier's rows, what lies behind them, and zeros; uint8[bytes]."""
+    copiers, row_bytes, pad, offset = (int(config[name]) for name in COLUMNS[1:5])
+    num_rows = copiers * MOST_COPIES * COPY_BYTES // row_bytes
+    rows = tensor().reshape(-1, PITCH_BYTES)[:num_rows, :row_bytes]
+    found = np.zeros(COPIED_BYTES, dtype=np.uint8)
+    found[offset : offset + num_rows * (row_bytes + pad)] = np.pad(rows, ((0, 0), (0, pad))).reshape(-1)
+    return found
+
+
+def sums(config: Config) -> NDArray[np.int64]:
+    """What each thread adds up, modulo 2 to the 32; int64[warps, 32]."""
+    readers, copiers, pitch = (int(config[name]) for name in ("readers", "copiers", "read_pitch"))
+    lanes = np.arange(32)
+    row = (np.arange(UNROLLED)[:, None, None] * READ_BYTES + (np.arange(4)[:, None] * 8 + lanes // 4) * pitch) // 4
+    found = np.zeros((readers + copiers, 32), dtype=np.int64)
+    found[:readers] = words().astype(np.int64)[row + lanes % 4].sum(axis=(0, 1)) * TURNS
+    return found % (1 << 32)
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """One CTA."""
+    del is_counted
+    readers, copiers, row_bytes, pad, offset, read_pitch = (int(config[name]) for name in COLUMNS)
+    warps = readers + copiers
+    region = tensor().size // REGIONS
+    told = np.array([row_bytes, PITCH_BYTES, row_bytes + pad, offset, region, read_pitch, readers, TURNS], dtype="<u4")
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            by_value(told.view(np.uint8)), Input(tensor()), Input(words()),
+            Output("clocks", np.zeros((warps, 3), dtype="<u4")), Output("sums", np.zeros((warps, 32), dtype="<u4")),
+            Output("copied", np.full(COPIED_BYTES, 255, dtype=np.uint8)),
+        ),
+        block=(32 * warps, 1, 1), smem_bytes=COPIED_BYTES + READ_ROOM_BYTES + 16 + 4 * 768,
+    )  # fmt: skip
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Rates, if sums and bytes are right.
+
+    Raises:
+        WrongAnswer: they are not.
+    """
+    readers, copiers = int(config["readers"]), int(config["copiers"])
+    if (outputs["sums"].reshape(-1, 32).astype(np.int64) != sums(config)).any():
+        raise WrongAnswer("what was read does not add up")
+    if (outputs["copied"].reshape(-1) != copied(config)).any():
+        raise WrongAnswer("shared memory holds other bytes than were to be copied")
+    clocks = outputs["clocks"].reshape(-1, 3).astype(np.int64)
+    cycles, done = (clocks[:, 2] - clocks[:, 0]) % (1 << 32), clocks[:, 1]
+    if (cycles <= 0).any() or (done <= 0).any():
+        raise WrongAnswer(f"the clock says {cycles.tolist()} cycles for {done.tolist()} turns")
+    found = {}
+    if readers:
+        found["reads_per_cycle"] = float((UNROLLED * done / cycles)[:readers].sum())
+    if copiers:
+        found["copies_per_cycle"] = float((GROUP * done / cycles)[readers:].sum())
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+LOOP_CYCLES, FLAG_CYCLES = 40.0, 30.0
+"""Of a reader's turn beside its ldmatrix: sums of what was read, a branch; of a copier's group: half a look at the flag.
+Source: SASS of nvcc 13.0."""
+TWIN_TURNS = 60
+
+
+def copies(config: Mapping[str, str]) -> ops.CpAsync:
+    """A group of copies of a warp, as its rows lie on average."""
+    row_bytes, pad, offset = (int(config[name]) for name in COLUMNS[2:5])
+    lane, per_row = np.arange(MOST_COPIES * 32).reshape(-1, 32), row_bytes // 16
+    to = offset + lane // per_row * (row_bytes + pad) + lane % per_row * 16
+    passes = num_passes(lane // per_row * PITCH_BYTES + lane % per_row * 16, to) * GROUP / MOST_COPIES
+    lines = max(COPY_BYTES // row_bytes, COPY_BYTES // 128)
+    made = AccessPattern(
+        num_requests=GROUP, num_sectors=16 * GROUP, num_lines=lines * GROUP, num_bytes=COPY_BYTES * GROUP,
+        num_wavefronts=int(wavefronts("cp_async_b128", to[:GROUP]).sum()),
+    )  # fmt: skip
+    return ops.CpAsync("T", (0, 0), made, "copied", 0, num_rows=GROUP * lines, num_passes=passes)
+
+
+def reads(config: Mapping[str, str]) -> AccessPattern:
+    """A turn of ldmatrix of a warp."""
+    each = int(wavefronts("ldmatrix_x4", np.arange(32) * int(config["read_pitch"])))
+    return AccessPattern(num_requests=1, num_wavefronts=each, num_bytes=READ_BYTES).scaled(UNROLLED)
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """The same streams."""
+    readers, copiers = int(config["readers"]), int(config["copiers"])
+    seen: dict[str, float] = {}
+    over: list[bool] = []
+
+    def read(cta: Any) -> Iterator[Any]:
+        pattern = reads(config)
+        yield ops.Syncthreads()
+        begin = cta.t
+        for _ in range(TWIN_TURNS):
+            token: Any = yield ops.Ldmatrix(pattern)
+            yield ops.Use(token)
+            yield ops.Alu(LOOP_CYCLES / 4, is_chain=True)
+        seen[f"read{len(seen)}"] = UNROLLED * TWIN_TURNS / (cta.t - begin)
+        over.append(True)
+
+    def copy(cta: Any) -> Iterator[Any]:
+        copied = copies(config)
+        yield ops.Syncthreads()
+        begin, done = cta.t, 0
+        while len(over) < readers if readers else done < TWIN_TURNS:
+            yield copied
+            yield ops.CpAsyncCommitGroup()
+            yield ops.CpAsyncWaitGroup(GROUPS_IN_FLIGHT - 1)
+            yield ops.Alu(FLAG_CYCLES / 4, is_chain=True)
+            done += 1
+        seen[f"copy{len(seen)}"] = GROUP * done / (cta.t - begin)
+
+    roles = {f"read{idx}": (1, read) for idx in range(readers)} | {f"copy{idx}": (1, copy) for idx in range(copiers)}
+    made = Launch(
+        kernel="conflicting_copies", num_ctas=1, num_tiles=1,
+        roles=tuple(WarpRole(name=name, num_warps=warps, program=program) for name, (warps, program) in roles.items()),
+        buffers=(Buffer(name="copied", stage_bytes=COPIED_BYTES, num_stages=1),), registers_per_thread=80,
+    )  # fmt: skip
+    simulate(made, gpu, clock="max", l2="warm", skips=False)
+    of = {kind: sum(rate for name, rate in seen.items() if name.startswith(kind)) for kind in ("read", "copy")}
+    found = {"reads_per_cycle": of["read"]} if readers else {}
+    return found | ({"copies_per_cycle": of["copy"]} if copiers else {})
+
+
+CASE = Case(
+    name="conflicting_copies",
+    question="What do copies by cp.async take of the data stage where their rows' banks overlap?",
+    columns=COLUMNS,
+    groups={"streams": Group(configs=streams, rank=2)},
+    launch=launch,
+    check=check,
+    values={
+        "reads_per_cycle": "ldmatrix x4 that all readers read in an SM cycle",
+        "copies_per_cycle": "copies of 512 bytes that all copiers issue in an SM cycle meanwhile",
+    },
+    num_repeats=3,
+    predict=predict,
+    tiers={"reads_per_cycle": 4, "copies_per_cycle": 4},
+)
