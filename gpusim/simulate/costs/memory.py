@@ -232,12 +232,10 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     first, end = l1.accept(num, access.num_lines, read, at_cycle=role.t, weight=count, more_cycles=more)
     lead, passed, taken = l1.spec.queue_cycles, end, 0.0
     if not in_l1:
-        lead = l1.copy_lead_cycles(num, max(end - first, op.num_rows * l1.spec.cp_async_row_cycles))
-        more_rows = max(0.0, op.num_passes - op.num_rows, 0.0 if fetches is None else fetches.num_requests - op.num_rows)
-        passed = l1.accept_rows(op.num_rows, more_rows, at_cycle=max(first, sm.smem.data.free_at), weight=count)
-        taken = float(op.num_rows)
-        behind = more_rows * l1.spec.cp_async_row_cycles  # what rows ask for beyond one request waits behind their warps
-        end = max(end, passed - behind)
+        rows = max(float(op.num_rows), op.num_passes)
+        lead = l1.copy_lead_cycles(num, max(end - first, rows * l1.spec.cp_async_row_cycles))
+        passed = l1.accept_rows(rows, at_cycle=max(first, sm.smem.data.free_at), weight=count)
+        taken, end = rows, max(end, passed)
     turns = max(1.0, num / role.num_warps)
     pace = max(
         turns * l1.spec.cp_async_interval_cycles, wavefronts / role.num_warps * sm.smem.spec.warp_cycles_per_wavefront
