@@ -122,10 +122,9 @@ def num_passes(
 def _passes(
     given: NDArray[np.int64], wanted: NDArray[np.int64], instruction: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Sectors that cross, passes (instruction, line, line of shared memory, kind), and to which of them each sector belongs."""
-    crossing, which, chunks = np.unique(
-        np.stack((instruction, given // SECTOR_BYTES, wanted // SECTOR_BYTES)), axis=1, return_inverse=True, return_counts=True
-    )
+    """Sectors that cross; passes (instruction, line, line of shared memory, kind); of which pass each sector is."""
+    sectors = np.stack((instruction, given // SECTOR_BYTES, wanted // SECTOR_BYTES))
+    crossing, which, chunks = np.unique(sectors, axis=1, return_inverse=True, return_counts=True)
     which = which.reshape(-1)
     kind = np.zeros(crossing.shape[1], dtype=np.int64)
     is_half = chunks[which] == 1

@@ -1,4 +1,4 @@
-"""What do copies by cp.async take of an SM's data stage where the banks of their rows overlap, and what do conflicting reads?"""
+"""What do copies by cp.async take where their rows lie off lines, in shared memory or in global memory?"""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS = ("readers", "copiers", "row_bytes", "pad_bytes", "offset_bytes", "read
 ROLES = ((0, 8), (0, 16), (4, 8), (8, 8), (8, 16))
 """Warps that read, warps that copy."""
 ROW_BYTES, PAD_BYTES, READ_PITCH = (32, 64, 128, 512), (0, 16, 32, 48, 64), (16, 64, 96)
-"""Of copies; behind each of their rows in shared memory; between the rows of a matrix: side by side, four and two on a bank."""
+"""Of copies; behind each of their rows in shared memory; from row to row of a matrix: none, four and two on a bank."""
 OFFSETS = tuple(range(0, 128, 16))
 """Of rows that all begin at the same byte of a line of 128."""
 BESIDE = ((64, 0), (64, 16), (64, 32), (128, 0), (128, 16), (128, 32))
@@ -57,7 +57,8 @@ def streams(seed: int) -> list[Config]:
 def bursts(seed: int) -> list[Config]:
     """Warps that copy, read and wait, by where rows lie in shared and in global memory."""
     del seed  # a sweep, the same for every seed
-    places = [(pad, offset, 0) for pad, offset in product((0, 16, 32), (0, 16, 32))] + [(0, 0, at) for at in (16, 32, 64, 80, 96)]
+    places = [(pad, offset, 0) for pad, offset in product((0, 16, 32), (0, 16, 32))]
+    places += [(0, 0, at) for at in (16, 32, 64, 80, 96)]
     return [
         {
             "kernel": f"bursts_{copies}", "readers": str(warps), "copiers": str(warps), "row_bytes": str(row_bytes),
@@ -151,7 +152,8 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
         since = (rounds - rounds[:, :, :1].min(axis=1, keepdims=True)).astype(np.int64)[WARM_ROUNDS:].max(axis=1)
         if (since <= 0).any() or (since > 1 << 20).any():
             raise WrongAnswer(f"the clock says {since.tolist()} cycles")
-        return dict(zip(("issued_cycles", "read_cycles", "landed_cycles"), map(float, np.median(since[:, 1:], axis=0)), strict=True))
+        issued, read, landed = np.median(since[:, 1:], axis=0)
+        return {"issued_cycles": float(issued), "read_cycles": float(read), "landed_cycles": float(landed)}
     clocks = outputs["clocks"].reshape(-1, 3).astype(np.int64)
     cycles, done = (clocks[:, 2] - clocks[:, 0]) % (1 << 32), clocks[:, 1]
     if (cycles <= 0).any() or (done <= 0).any():
@@ -192,14 +194,14 @@ def copies(config: Mapping[str, str], num: int = GROUP) -> ops.CpAsync:
     )  # fmt: skip
 
 
-def reads(config: Mapping[str, str]) -> AccessPattern:
-    """A turn of ldmatrix of a warp."""
+def reads(config: Mapping[str, str], num: int = UNROLLED) -> AccessPattern:
+    """So many ldmatrix."""
     each = int(wavefronts("ldmatrix_x4", np.arange(32) * int(config["read_pitch"])))
-    return AccessPattern(num_requests=1, num_wavefronts=each, num_bytes=READ_BYTES).scaled(UNROLLED)
+    return AccessPattern(num_requests=1, num_wavefronts=each, num_bytes=READ_BYTES).scaled(num)
 
 
 CLOCK_CYCLES, SUM_CYCLES, STALL_CYCLES = 12.0, 17.0, 4.0
-"""From the barrier to the first instruction, the clock; sums of what is read, their store; of each copy. Source: the same."""
+"""From the barrier to the first instruction, the clock; sums of what is read, a store; of each copy. Source: the same."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -256,16 +258,17 @@ def _burst(config: Config, gpu: GpuSpec) -> dict[str, float]:
             yield copied
             yield ops.CpAsyncCommitGroup()
             issued = cta.t
-            token: Any = yield ops.Ldmatrix(AccessPattern(num_requests=1, num_wavefronts=4, num_bytes=READ_BYTES).scaled(warps))
+            token: Any = yield ops.Ldmatrix(reads(config, warps))
             yield ops.Use(token)
             read = cta.t
             yield ops.CpAsyncWaitGroup(0)
             found.append((issued - begin, read - begin, cta.t - begin))
 
     made = Launch(
-        kernel="conflicting_copies", num_ctas=1, num_tiles=1, roles=(WarpRole(name="all", num_warps=warps, program=program),),
+        kernel="conflicting_copies", num_ctas=1, num_tiles=1,
+        roles=(WarpRole(name="all", num_warps=warps, program=program),),
         buffers=(Buffer(name="copied", stage_bytes=COPIED_BYTES, num_stages=1),), registers_per_thread=80,
-    )
+    )  # fmt: skip
     simulate(made, gpu, clock="max", l2="warm", skips=False)
     issued, read, landed = found[-1]
     of_copies = STALL_CYCLES * copies_of(config)
@@ -275,7 +278,7 @@ def _burst(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 CASE = Case(
     name="conflicting_copies",
-    question="What do copies by cp.async take of the data stage where their rows' banks overlap?",
+    question="What do copies by cp.async take where their rows lie off lines?",
     columns=COLUMNS,
     groups={"streams": Group(configs=streams, rank=2), "bursts": Group(configs=bursts, rank=2)},
     launch=launch,

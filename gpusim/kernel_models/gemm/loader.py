@@ -162,7 +162,7 @@ class Loader:
         return self._fetched[key]
 
     def _lie(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> tuple[int, int, int, int]:
-        """Where the rows of a copy lie in memory: (bytes of the first behind a line's start, pitch, rows, bytes of a row)."""
+        """Where a copy's rows lie in memory: (bytes of the first behind a line's start, pitch, rows, bytes of a row)."""
         plan, params = self.plan, self.params
         width, is_k_major = params.element.num_bytes, (params.is_a_k_major, params.is_b_k_major)[which]
         pitch = width * (params.k if is_k_major else (params.m, params.n)[which])
@@ -188,7 +188,8 @@ class Loader:
     def _num_passes(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> int:
         """How often the rows of a copy around L1 pass their stage; 0 where no copy goes around it."""
         start, pitch, num_rows, row_bytes = self._lie(which, at, step, rows, depth)
-        if not (rows and depth) or row_bytes % CHUNK_BYTES or (pitch | start) % CHUNK_BYTES or is_transposed(self.params, which):
+        is_around_l1 = not (row_bytes % CHUNK_BYTES or (pitch | start) % CHUNK_BYTES or is_transposed(self.params, which))
+        if not (rows and depth and is_around_l1):
             return 0
         key = (which, start, num_rows, row_bytes)
         if key not in self._passed:
