@@ -77,18 +77,8 @@ def fetches(
         LayoutError: addresses of other shapes, or that are no multiples of 16.
     """
     given, wanted, instruction = _flat(sources, destinations, active)
-    sector, piece = given // SECTOR_BYTES, wanted // SECTOR_BYTES
-    crossing, which, chunks = np.unique(
-        np.stack((instruction, sector, piece)), axis=1, return_inverse=True, return_counts=True
-    )
-    which = which.reshape(-1)
-    kind = np.zeros(crossing.shape[1], dtype=np.int64)
-    is_half = chunks[which] == 1
-    kind[which[is_half]] = (1 + 2 * (given // CHUNK_BYTES % 2) + wanted // CHUNK_BYTES % 2)[is_half]
+    crossing, keys, of = _passes(given, wanted, instruction)
     per_line = LINE_BYTES // SECTOR_BYTES
-    keys, of = np.unique(
-        np.stack((crossing[0], crossing[1] // per_line, crossing[2] // per_line, kind)), axis=1, return_inverse=True
-    )
     masks = np.zeros(keys.shape[1], dtype=np.int64)
     np.bitwise_or.at(masks, of.reshape(-1), 1 << crossing[1] % per_line)
     requests, alike = np.unique(np.stack((*keys[:3], masks)), axis=1, return_inverse=True)
@@ -98,13 +88,52 @@ def fetches(
     is_shared[alike.reshape(-1)[~is_torn]] = True
     return Fetches(
         num_bytes=CHUNK_BYTES * given.size,
-        num_sectors=np.unique(np.stack((instruction, sector)), axis=1).shape[1],
+        num_sectors=np.unique(np.stack((instruction, given // SECTOR_BYTES)), axis=1).shape[1],
         num_crossing=crossing.shape[1],
         num_reads=sum(int(mask).bit_count() for mask in requests[3]),
         num_requests=requests.shape[1],
         num_shared=sum(int(mask).bit_count() for mask in requests[3][is_shared]),
         num_shared_requests=int(is_shared.sum()),
     )
+
+
+def num_passes(
+    sources: NDArray[np.integer[Any]], destinations: NDArray[np.integer[Any]], active: NDArray[np.bool_] | None = None
+) -> int:
+    """How often cp.async of 16 bytes pass the stage of their rows: int[..., 32] addresses in global and in shared memory.
+
+    A pass is what one instruction brings of one line for one line of shared memory, halves of sectors apart from whole ones
+    and from one another. Banks do not count: no two rows are written at once.
+
+    Source: measured: kernels/conflicting_copies, h200_sxm, 2026-11-23, in cycles: 90 kinds of rows, pads and offsets.
+
+    >>> chunk = 16 * np.arange(8)
+    >>> [num_passes(chunk, chunk + offset) for offset in range(0, 128, 16)]
+    [1, 3, 2, 4, 2, 4, 2, 3]
+    >>> [num_passes(chunk[:4], chunk[:4] + offset) for offset in range(0, 128, 16)]
+    [1, 2, 1, 2, 1, 3, 2, 3]
+
+    Raises:
+        LayoutError: addresses of other shapes, or that are no multiples of 16.
+    """
+    return int(_passes(*_flat(sources, destinations, active))[1].shape[1])
+
+
+def _passes(
+    given: NDArray[np.int64], wanted: NDArray[np.int64], instruction: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Sectors that cross; passes (instruction, line, line of shared memory, kind); of which pass each sector is."""
+    sectors = np.stack((instruction, given // SECTOR_BYTES, wanted // SECTOR_BYTES))
+    crossing, which, chunks = np.unique(sectors, axis=1, return_inverse=True, return_counts=True)
+    which = which.reshape(-1)
+    kind = np.zeros(crossing.shape[1], dtype=np.int64)
+    is_half = chunks[which] == 1
+    kind[which[is_half]] = (1 + 2 * (given // CHUNK_BYTES % 2) + wanted // CHUNK_BYTES % 2)[is_half]
+    per_line = LINE_BYTES // SECTOR_BYTES
+    keys, of = np.unique(
+        np.stack((crossing[0], crossing[1] // per_line, crossing[2] // per_line, kind)), axis=1, return_inverse=True
+    )
+    return crossing, keys, of
 
 
 def _flat(

@@ -104,6 +104,7 @@ class CpAsync(Op):
     which they stand: they make the addresses.
     ``come_along``: as of :class:`TmaLoad`.
     ``fetches``: what rows that do not begin on a line fetch; None: whole sectors of whole lines.
+    ``num_passes``: how often its rows pass their stage on the way around L1 (``fetches.num_passes``), once each at least.
     """
 
     tensor: str
@@ -117,6 +118,7 @@ class CpAsync(Op):
     num_between: float = 0.0
     come_along: tuple[Tile, ...] = ()
     fetches: Fetches | None = None
+    num_passes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

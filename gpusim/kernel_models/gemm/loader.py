@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpusim.kernel_models.gemm.params import MAX_STAGES
 from gpusim.kernel_models.gemm.room import is_transposed
@@ -13,7 +14,7 @@ from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan, ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern, wavefronts
-from gpusim.workload.fetches import CHUNK_BYTES, Fetches, fetches, row_fetches
+from gpusim.workload.fetches import CHUNK_BYTES, Fetches, fetches, num_passes, row_fetches
 from gpusim.workload.global_access import global_access
 from gpusim.workload.operand import cp_async_fill
 from gpusim.workload.ops import Op
@@ -62,6 +63,7 @@ class Loader:
         self._num_threads = num_threads
         self._panels: dict[tuple[int, int, int], Panel] = {}
         self._fetched: dict[tuple[int, ...], Fetches | None] = {}
+        self._passed: dict[tuple[int, ...], int] = {}
 
     @cached_property
     def stage_bytes(self) -> int:
@@ -150,19 +152,23 @@ class Loader:
 
     def _fetches(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> Fetches | None:
         """What a copy of so many rows and so much of K fetches; None where all is whole sectors of whole lines."""
+        start, pitch, num_rows, row_bytes = self._lie(which, at, step, rows, depth)
+        is_shifted = not self.by_tma and self.plan.operands[which].pad_bytes % SECTOR_BYTES
+        if not (rows and depth and (start or pitch % LINE_BYTES or is_shifted)) or is_transposed(self.params, which):
+            return None
+        key = (which, start, num_rows, row_bytes)
+        if key not in self._fetched:
+            self._fetched[key] = self._fetched_of(which, start, pitch, num_rows, row_bytes)
+        return self._fetched[key]
+
+    def _lie(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> tuple[int, int, int, int]:
+        """Where a copy's rows lie in memory: (bytes of the first behind a line's start, pitch, rows, bytes of a row)."""
         plan, params = self.plan, self.params
         width, is_k_major = params.element.num_bytes, (params.is_a_k_major, params.is_b_k_major)[which]
         pitch = width * (params.k if is_k_major else (params.m, params.n)[which])
         first, k = (at.m, at.n)[which] * plan.tile[which], plan.first_k_step(at.part) * plan.tile[2] + step * plan.tile[2]
         along, across = ((k, depth), (first, rows)) if is_k_major else ((first, rows), (k, depth))
-        start = (across[0] * pitch + along[0] * width) % LINE_BYTES
-        is_shifted = not self.by_tma and plan.operands[which].pad_bytes % SECTOR_BYTES
-        if not (rows and depth and (start or pitch % LINE_BYTES or is_shifted)) or is_transposed(params, which):
-            return None
-        key = (which, start, across[1], along[1] * width)
-        if key not in self._fetched:
-            self._fetched[key] = self._fetched_of(which, start, pitch, across[1], along[1] * width)
-        return self._fetched[key]
+        return (across[0] * pitch + along[0] * width) % LINE_BYTES, pitch, across[1], along[1] * width
 
     def _fetched_of(self, which: int, start: int, pitch: int, num_rows: int, row_bytes: int) -> Fetches | None:
         """Of rows of ``row_bytes`` that lie ``pitch`` bytes apart, the first ``start`` behind a line's start."""
@@ -177,10 +183,20 @@ class Loader:
                 row_fetches(sources[:, at // CHUNK_BYTES], min(width, row_bytes - at)) for at in range(0, row_bytes, width)
             ]
             return sum(parts, Fetches())
-        chunk = np.arange(ceil_div(sources.size, WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)
-        active = chunk < sources.size
-        chunk = np.where(active, chunk, 0)
-        return fetches(sources.reshape(-1)[chunk], destinations.reshape(-1)[chunk], active)
+        return fetches(*_by_lanes(sources, destinations))
+
+    def _num_passes(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> int:
+        """How often the rows of a copy around L1 pass their stage; 0 where no copy goes around it."""
+        start, pitch, num_rows, row_bytes = self._lie(which, at, step, rows, depth)
+        is_around_l1 = not (row_bytes % CHUNK_BYTES or (pitch | start) % CHUNK_BYTES or is_transposed(self.params, which))
+        if not (rows and depth and is_around_l1):
+            return 0
+        key = (which, start, num_rows, row_bytes)
+        if key not in self._passed:
+            row, byte = np.meshgrid(np.arange(num_rows), np.arange(0, row_bytes, CHUNK_BYTES), indexing="ij")
+            destinations = self.plan.operands[which].byte_offsets(row, byte)
+            self._passed[key] = num_passes(*_by_lanes(start + row * pitch + byte, destinations))
+        return self._passed[key]
 
     @cached_property
     def _fills(self) -> tuple[AccessPattern, AccessPattern]:
@@ -231,7 +247,18 @@ class Loader:
             num_between=ADDRESS if is_by_math else 0.0,
             come_along=self._come_along(which, at, step),
             fetches=self._fetches(which, at, step, rows, depth),
+            num_passes=self._num_passes(which, at, step, rows, depth),
         )
+
+
+def _by_lanes(
+    sources: NDArray[np.int64], destinations: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Of chunks one behind the other: int[warps, 32], and which lanes are active."""
+    chunk = np.arange(ceil_div(sources.size, WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)
+    active = chunk < sources.size
+    chunk = np.where(active, chunk, 0)
+    return sources.reshape(-1)[chunk], destinations.reshape(-1)[chunk], active
 
 
 def _within(extent: int, slice_extent: int, part: int) -> int:

@@ -135,14 +135,11 @@ class L1(Component):
         end = self.unit.reserve(cycles, at_cycle=at_cycle, weight=weight)
         return end - cycles, end
 
-    def accept_rows(self, num_rows: float, num_more: float, *, at_cycle: float, weight: float) -> float:
-        """Pass rows of a tile on their way around L1; returns the cycle at which the last of them has.
-
-        ``num_more`` are requests beyond one a row, for which nobody waits who does not use what they bring.
-        """
+    def accept_rows(self, num_rows: float, *, at_cycle: float, weight: float) -> float:
+        """Pass rows of a tile on their way around L1, each as often as it must; returns the cycle at which the last has."""
         each = self.spec.cp_async_row_cycles
-        passed = self.row_stage.reserve((num_rows + num_more) * each, at_cycle=at_cycle, weight=weight)
-        self.rows_taken_at = passed - (num_more + self.spec.max_queued_rows) * each
+        passed = self.row_stage.reserve(num_rows * each, at_cycle=at_cycle, weight=weight)
+        self.rows_taken_at = passed - self.spec.max_queued_rows * each
         return passed
 
     def copy_lead_cycles(self, num_copies: float, cycles: float) -> float:

@@ -232,12 +232,10 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     first, end = l1.accept(num, access.num_lines, read, at_cycle=role.t, weight=count, more_cycles=more)
     lead, passed, taken = l1.spec.queue_cycles, end, 0.0
     if not in_l1:
-        lead = l1.copy_lead_cycles(num, max(end - first, op.num_rows * l1.spec.cp_async_row_cycles))
-        more_rows = 0.0 if fetches is None else max(0.0, fetches.num_requests - op.num_rows)
-        passed = l1.accept_rows(op.num_rows, more_rows, at_cycle=max(first, sm.smem.data.free_at), weight=count)
-        taken = float(op.num_rows)
-        behind = more_rows * l1.spec.cp_async_row_cycles  # what rows ask for beyond one request waits behind their warps
-        end = max(end, passed - behind)
+        rows = max(float(op.num_rows), op.num_passes)
+        lead = l1.copy_lead_cycles(num, max(end - first, rows * l1.spec.cp_async_row_cycles))
+        passed = l1.accept_rows(rows, at_cycle=max(first, sm.smem.data.free_at), weight=count)
+        taken, end = rows, max(end, passed)
     turns = max(1.0, num / role.num_warps)
     pace = max(
         turns * l1.spec.cp_async_interval_cycles, wavefronts / role.num_warps * sm.smem.spec.warp_cycles_per_wavefront
@@ -272,17 +270,17 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
 def pass_rows(
     role: Role, num_rows: float, num_wavefronts: float, num_hidden: float, at_cycle: float
 ) -> tuple[float, float]:
-    """Copies around L1 stand before what is asked for later while the queue of their rows is full; conflicts show later.
+    """Copies around L1 stand before what is asked for later while the queue of their rows is full.
 
     Returns:
-        Wavefronts to be written once they are there, and how many of these hide behind the transfer.
+        Wavefronts to be written once they are there, and how many of these hide behind the transfer: none where rows have a
+        stage of their own, which writes them one by one, so that their banks do not matter (kernels/conflicting_copies).
     """
     l1 = role.sm.l1
     if not num_rows * l1.spec.cp_async_row_cycles:
         return num_wavefronts, num_hidden
-    late = max(0.0, num_wavefronts - num_hidden)
-    role.sm.smem.pass_rows(num_wavefronts - late, until=l1.rows_taken_at, at_cycle=at_cycle, weight=role.count)
-    return late, 0.0
+    role.sm.smem.pass_rows(min(num_wavefronts, num_hidden), until=l1.rows_taken_at, at_cycle=at_cycle, weight=role.count)
+    return 0.0, 0.0
 
 
 def cp_commit(role: Role, op: ops.CpAsyncCommitGroup) -> Pause:

@@ -1,0 +1,296 @@
+"""What do copies by cp.async take where their rows lie off lines, in shared memory or in global memory?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
+from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern, wavefronts
+from gpusim.workload.fetches import Fetches, fetches, num_passes
+
+MOST_COPIERS, MOST_COPIES, REGIONS, UNROLLED, GROUP, GROUPS_IN_FLIGHT = 16, 8, 16, 8, 4, 4
+COPY_BYTES = READ_BYTES = 512
+COPIED_BYTES, READ_ROOM_BYTES = MOST_COPIERS * MOST_COPIES * 2 * COPY_BYTES + 128, 32 * 1024
+PITCH_BYTES = 1024
+"""From row to row, in a tensor that L2 holds."""
+TURNS, ROUNDS, WARM_ROUNDS = 400, 12, 3
+COLUMNS = ("readers", "copiers", "row_bytes", "pad_bytes", "offset_bytes", "read_pitch", "from_bytes")
+
+ROLES = ((0, 8), (0, 16), (4, 8), (8, 8), (8, 16))
+"""Warps that read, warps that copy."""
+ROW_BYTES, PAD_BYTES, READ_PITCH = (32, 64, 128, 512), (0, 16, 32, 48, 64), (16, 64, 96)
+"""Of copies; behind each of their rows in shared memory; from row to row of a matrix: none, four and two on a bank."""
+OFFSETS = tuple(range(0, 128, 16))
+"""Of rows that all begin at the same byte of a line of 128."""
+BESIDE = ((64, 0), (64, 16), (64, 32), (128, 0), (128, 16), (128, 32))
+"""Rows and what lies behind each, of copies beside readers."""
+
+
+# ---------------------------------------------------------------------------------------------- configs
+
+
+def streams(seed: int) -> list[Config]:
+    """Copies alone, by where rows lie; beside warps that read; warps that read alone."""
+    del seed  # a sweep, the same for every seed
+    padded = [
+        (*role, row, pad, 0, READ_PITCH[0])
+        for role, row, pad in product(ROLES[:2], ROW_BYTES, PAD_BYTES) if row + pad <= 2 * row
+    ]
+    behind = [
+        (*role, row, -row % 128, offset, READ_PITCH[0])
+        for role, row, offset in product(ROLES[:2], ROW_BYTES[1:], OFFSETS) if offset or row == 64
+    ]
+    beside = [(*role, *rows, 0, pitch) for role, rows, pitch in product(ROLES[2:], BESIDE, READ_PITCH)]
+    alone = [(readers, 0, 64, 0, 0, pitch) for readers, pitch in product((4, 8), READ_PITCH)]
+    numbers = dict.fromkeys((*padded, *behind, *beside, *alone))
+    return [{"kernel": "conflicting_copies", **dict(zip(COLUMNS, map(str, (*of, 0)), strict=True))} for of in numbers]
+
+
+def bursts(seed: int) -> list[Config]:
+    """Warps that copy, read and wait, by where rows lie in shared and in global memory."""
+    del seed  # a sweep, the same for every seed
+    places = [(pad, offset, 0) for pad, offset in product((0, 16, 32), (0, 16, 32))]
+    places += [(0, 0, at) for at in (16, 32, 64, 80, 96)]
+    return [
+        {
+            "kernel": f"bursts_{copies}", "readers": str(warps), "copiers": str(warps), "row_bytes": str(row_bytes),
+            "pad_bytes": str(pad), "offset_bytes": str(offset), "read_pitch": str(READ_PITCH[0]), "from_bytes": str(at),
+        }
+        for copies, warps, row_bytes, (pad, offset, at) in product((2, 8), (4, 8, 16), (64, 128), places)
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- launch and check
+
+
+@cache
+def tensor() -> NDArray[np.uint8]:
+    """What is copied: as many rows as the narrowest want, region by region."""
+    num_rows = MOST_COPIERS * MOST_COPIES * COPY_BYTES // ROW_BYTES[0]
+    made = np.tile(np.random.default_rng(3).integers(1, 256, num_rows * PITCH_BYTES, dtype=np.uint8), REGIONS)
+    made.setflags(write=False)
+    return made
+
+
+@cache
+def words() -> NDArray[np.uint32]:
+    """What is read, uint32[words]."""
+    made = np.random.default_rng(4).integers(1, 1 << 32, READ_ROOM_BYTES // 4, dtype="<u4")
+    made.setflags(write=False)
+    return made
+
+
+def copied(config: Config) -> NDArray[np.uint8]:
+    """Shared memory at the end: each copier's rows, what lies behind them, and zeros; uint8[bytes]."""
+    copiers, row_bytes, pad, offset = (int(config[name]) for name in COLUMNS[1:5])
+    num_rows = copiers * MOST_COPIES * COPY_BYTES // row_bytes
+    rows = tensor().reshape(-1, PITCH_BYTES)[:num_rows, int(config["from_bytes"]) :][:, :row_bytes]
+    rows = np.pad(rows, ((0, 0), (0, pad))).reshape(copiers, MOST_COPIES, COPY_BYTES // row_bytes * (row_bytes + pad)).copy()
+    rows[:, copies_of(config) :] = 0
+    found = np.zeros(COPIED_BYTES, dtype=np.uint8)
+    found[offset : offset + num_rows * (row_bytes + pad)] = rows.reshape(-1)
+    return found
+
+
+def copies_of(config: Config) -> int:
+    """Of a warp, to places of their own."""
+    return MOST_COPIES if config["kernel"] == "conflicting_copies" else int(config["kernel"].removeprefix("bursts_"))
+
+
+def sums(config: Config) -> NDArray[np.int64]:
+    """What each thread adds up, modulo 2 to the 32; int64[warps, 32]."""
+    readers, copiers, pitch = (int(config[name]) for name in ("readers", "copiers", "read_pitch"))
+    is_burst = config["kernel"] != "conflicting_copies"
+    lanes = np.arange(32)
+    row = (np.arange(UNROLLED)[:, None, None] * READ_BYTES + (np.arange(4)[:, None] * 8 + lanes // 4) * pitch) // 4
+    each = words().astype(np.int64)[row + lanes % 4].sum(axis=1)
+    found = np.zeros((copiers if is_burst else readers + copiers, 32), dtype=np.int64)
+    found[:readers] = each[0] * ROUNDS if is_burst else each.sum(axis=0) * TURNS
+    return found % (1 << 32)
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """One CTA."""
+    del is_counted
+    readers, copiers, row_bytes, pad, offset, read_pitch, at = (int(config[name]) for name in COLUMNS)
+    is_burst = config["kernel"] != "conflicting_copies"
+    warps, region = copiers if is_burst else readers + copiers, tensor().size // REGIONS
+    told = [row_bytes, PITCH_BYTES, row_bytes + pad, offset, region, at, read_pitch, 0 if is_burst else readers, TURNS]
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            by_value(np.array(told, dtype="<u4").view(np.uint8)), Input(tensor()), Input(words()),
+            Output("clocks", np.zeros((ROUNDS, warps, 4) if is_burst else (warps, 3), dtype="<u4")),
+            Output("sums", np.zeros((warps, 32), dtype="<u4")),
+            Output("copied", np.full(COPIED_BYTES, 255, dtype=np.uint8)),
+        ),
+        block=(32 * warps, 1, 1), smem_bytes=COPIED_BYTES + READ_ROOM_BYTES + 16 + 4 * 768,
+    )  # fmt: skip
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Rates, if sums and bytes are right.
+
+    Raises:
+        WrongAnswer: they are not.
+    """
+    readers, copiers = int(config["readers"]), int(config["copiers"])
+    if (outputs["sums"].reshape(-1, 32).astype(np.int64) != sums(config)).any():
+        raise WrongAnswer("what was read does not add up")
+    if (outputs["copied"].reshape(-1) != copied(config)).any():
+        raise WrongAnswer("shared memory holds other bytes than were to be copied")
+    if config["kernel"] != "conflicting_copies":
+        rounds = outputs["clocks"].reshape(ROUNDS, -1, 4)
+        since = (rounds - rounds[:, :, :1].min(axis=1, keepdims=True)).astype(np.int64)[WARM_ROUNDS:].max(axis=1)
+        if (since <= 0).any() or (since > 1 << 20).any():
+            raise WrongAnswer(f"the clock says {since.tolist()} cycles")
+        issued, read, landed = np.median(since[:, 1:], axis=0)
+        return {"issued_cycles": float(issued), "read_cycles": float(read), "landed_cycles": float(landed)}
+    clocks = outputs["clocks"].reshape(-1, 3).astype(np.int64)
+    cycles, done = (clocks[:, 2] - clocks[:, 0]) % (1 << 32), clocks[:, 1]
+    if (cycles <= 0).any() or (done <= 0).any():
+        raise WrongAnswer(f"the clock says {cycles.tolist()} cycles for {done.tolist()} turns")
+    found = {}
+    if readers:
+        found["reads_per_cycle"] = float((UNROLLED * done / cycles)[:readers].sum())
+    if copiers:
+        found["copies_per_cycle"] = float((GROUP * done / cycles)[readers:].sum())
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+LOOP_CYCLES, FLAG_CYCLES = 40.0, 30.0
+"""Of a reader's turn beside its ldmatrix: sums of what was read, a branch; of a copier's group: half a look at the flag.
+Source: SASS of nvcc 13.0."""
+TWIN_TURNS = 60
+
+
+def copies(config: Mapping[str, str], num: int = GROUP) -> ops.CpAsync:
+    """So many copies, as their rows lie on average."""
+    row_bytes, pad, offset = (int(config[name]) for name in COLUMNS[2:5])
+    lane, per_row = np.arange(MOST_COPIES * 32).reshape(-1, 32), row_bytes // 16
+    to = offset + lane // per_row * (row_bytes + pad) + lane % per_row * 16
+    given = lane // per_row * PITCH_BYTES + lane % per_row * 16 + int(config["from_bytes"])
+    lines = max(COPY_BYTES // row_bytes, COPY_BYTES // 128)
+    made = AccessPattern(
+        num_requests=num, num_sectors=16 * num, num_lines=lines * num, num_bytes=COPY_BYTES * num,
+        num_wavefronts=int(wavefronts("cp_async_b128", to).sum()) * num // MOST_COPIES,
+    )  # fmt: skip
+    passes = num_passes(given, to) * num / MOST_COPIES
+    each = fetches(given, to)
+    off = each.num_crossing != each.num_sectors or int(config["from_bytes"]) > 0
+    return ops.CpAsync(
+        "T", (0, 0), made, "copied", 0, num_rows=num * lines, num_passes=passes,
+        fetches=sum([each] * max(1, num // MOST_COPIES), Fetches()) if off and num >= MOST_COPIES else None,
+    )  # fmt: skip
+
+
+def reads(config: Mapping[str, str], num: int = UNROLLED) -> AccessPattern:
+    """So many ldmatrix."""
+    each = int(wavefronts("ldmatrix_x4", np.arange(32) * int(config["read_pitch"])))
+    return AccessPattern(num_requests=1, num_wavefronts=each, num_bytes=READ_BYTES).scaled(num)
+
+
+CLOCK_CYCLES, SUM_CYCLES, STALL_CYCLES = 12.0, 17.0, 4.0
+"""From the barrier to the first instruction, the clock; sums of what is read, a store; of each copy. Source: the same."""
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """The same streams."""
+    if config["kernel"] != "conflicting_copies":
+        return _burst(config, gpu)
+    readers, copiers = int(config["readers"]), int(config["copiers"])
+    seen: dict[str, float] = {}
+    over: list[bool] = []
+
+    def read(cta: Any) -> Iterator[Any]:
+        pattern = reads(config)
+        yield ops.Syncthreads()
+        begin = cta.t
+        for _ in range(TWIN_TURNS):
+            token: Any = yield ops.Ldmatrix(pattern)
+            yield ops.Use(token)
+            yield ops.Alu(LOOP_CYCLES / 4, is_chain=True)
+        seen[f"read{len(seen)}"] = UNROLLED * TWIN_TURNS / (cta.t - begin)
+        over.append(True)
+
+    def copy(cta: Any) -> Iterator[Any]:
+        copied = copies(config)
+        yield ops.Syncthreads()
+        begin, done = cta.t, 0
+        while len(over) < readers if readers else done < TWIN_TURNS:
+            yield copied
+            yield ops.CpAsyncCommitGroup()
+            yield ops.CpAsyncWaitGroup(GROUPS_IN_FLIGHT - 1)
+            yield ops.Alu(FLAG_CYCLES / 4, is_chain=True)
+            done += 1
+        seen[f"copy{len(seen)}"] = GROUP * done / (cta.t - begin)
+
+    roles = {f"read{idx}": (1, read) for idx in range(readers)} | {f"copy{idx}": (1, copy) for idx in range(copiers)}
+    made = Launch(
+        kernel="conflicting_copies", num_ctas=1, num_tiles=1,
+        roles=tuple(WarpRole(name=name, num_warps=warps, program=program) for name, (warps, program) in roles.items()),
+        buffers=(Buffer(name="copied", stage_bytes=COPIED_BYTES, num_stages=1),), registers_per_thread=80,
+    )  # fmt: skip
+    simulate(made, gpu, clock="max", l2="warm", skips=False)
+    of = {kind: sum(rate for name, rate in seen.items() if name.startswith(kind)) for kind in ("read", "copy")}
+    found = {"reads_per_cycle": of["read"]} if readers else {}
+    return found | ({"copies_per_cycle": of["copy"]} if copiers else {})
+
+
+def _burst(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    warps, copied = int(config["copiers"]), copies(config, int(config["copiers"]) * copies_of(config))
+    found: list[tuple[float, ...]] = []
+
+    def program(cta: Any) -> Iterator[Any]:
+        for _ in range(WARM_ROUNDS + 1):
+            yield ops.Syncthreads()
+            begin = cta.t
+            yield copied
+            yield ops.CpAsyncCommitGroup()
+            issued = cta.t
+            token: Any = yield ops.Ldmatrix(reads(config, warps))
+            yield ops.Use(token)
+            read = cta.t
+            yield ops.CpAsyncWaitGroup(0)
+            found.append((issued - begin, read - begin, cta.t - begin))
+
+    made = Launch(
+        kernel="conflicting_copies", num_ctas=1, num_tiles=1,
+        roles=(WarpRole(name="all", num_warps=warps, program=program),),
+        buffers=(Buffer(name="copied", stage_bytes=COPIED_BYTES, num_stages=1),), registers_per_thread=80,
+    )  # fmt: skip
+    simulate(made, gpu, clock="max", l2="warm", skips=False)
+    issued, read, landed = found[-1]
+    of_copies = STALL_CYCLES * copies_of(config)
+    read += CLOCK_CYCLES + SUM_CYCLES
+    return {"issued_cycles": max(issued, of_copies), "read_cycles": read, "landed_cycles": max(read, landed + CLOCK_CYCLES)}
+
+
+CASE = Case(
+    name="conflicting_copies",
+    question="What do copies by cp.async take where their rows lie off lines?",
+    columns=COLUMNS,
+    groups={"streams": Group(configs=streams, rank=2), "bursts": Group(configs=bursts, rank=2)},
+    launch=launch,
+    check=check,
+    values={
+        "reads_per_cycle": "ldmatrix x4 that all readers read in an SM cycle",
+        "copies_per_cycle": "copies of 512 bytes that all copiers issue in an SM cycle meanwhile",
+        "issued_cycles": "of a burst: SM cycles from the barrier until the last warp has issued its copies and their commit",
+        "read_cycles": "the same until the last has what it reads behind them",
+        "landed_cycles": "the same until the last sees its copies in shared memory",
+    },
+    num_repeats=3,
+    predict=predict,
+    tiers={"reads_per_cycle": 4, "copies_per_cycle": 4, "issued_cycles": 4, "read_cycles": 4, "landed_cycles": 4},
+)
