@@ -135,6 +135,15 @@ def most_of(num: int) -> float:
     return float(at[-1] - (is_less.sum() - 0.5 * (is_less[0] + is_less[-1])) * (at[1] - at[0]))
 
 
+class WireWork:
+    """What the wire was given so far, of all SMs that are stood for: bytes, and what they take of it, in bytes of reads."""
+
+    __slots__ = ("num_bytes", "taken_bytes")
+
+    def __init__(self) -> None:
+        self.num_bytes = self.taken_bytes = 0.0
+
+
 class _Intake:
     """What one SM draws: its fills one after the other, the first of them sharing the wire with other SMs'."""
 
@@ -231,6 +240,7 @@ class Hbm(Component):
         )
         self._pending_bytes = 0.0
         """What the wire was given and has not moved, of all SMs that are stood for."""
+        self.read_work, self.write_work = WireWork(), WireWork()
         rate = clock.bytes_per_cycle(gb_per_s=spec.channel_gb_per_s)
         self._channel_cycles = spec.channel_bytes / rate if rate else 0.0
         self._per_channel = spec.channel_bytes * self._peak / rate if rate else 0.0
@@ -363,9 +373,13 @@ class Hbm(Component):
         intake = self._intakes.get(key)
         if intake is None:
             intake = self._intakes[key] = _Intake(self, float(self._alike.get(sm_idx, 1)))
+        paid = share * self._alike.get(sm_idx, 1)
+        work = self.read_work
+        work.num_bytes += num_bytes * paid
         if piece_bytes:
             num_bytes *= 1.0 + self.spec.piece_read_bytes / piece_bytes
-        self._pending_bytes += num_bytes * share * self._alike.get(sm_idx, 1)
+        work.taken_bytes += num_bytes * paid
+        self._pending_bytes += num_bytes * paid
         intake.fill(num_bytes, share, done, begun)
 
     def busy_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
@@ -386,6 +400,9 @@ class Hbm(Component):
         if piece_bytes:
             cost += self._write_cost * self.spec.piece_write_bytes / piece_bytes
         moved = num_bytes * cost * num_sms
+        work = self.write_work
+        work.num_bytes += num_bytes * num_sms
+        work.taken_bytes += moved
         self._pending_bytes += moved
 
         def written(cycle: float) -> None:
