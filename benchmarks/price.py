@@ -1,5 +1,7 @@
 """What a prediction of a kernel that is bound by memory costs: a core's seconds, parameters to result, in process.
 
+What it leaves to the garbage collector is part of that.
+
 For each stream and size the least of some repeats, after a prediction of another kernel (imports, the GPU's description);
 then how many are within the goal, and the slowest. Whole GEMMs follow, for comparison. ``--dump`` writes the cycles too, and
 ``--against`` says how far they are from those of such a file: who makes predictions cheaper must not change them.
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gc
 import sys
 import time
 from collections.abc import Mapping
@@ -36,6 +39,7 @@ def price(model: str, options: Options, repeats: int = REPEATS) -> tuple[float, 
     for _ in range(repeats):
         began = time.process_time()
         result = simulate(KERNEL_MODELS[model].params.model_validate(dict(options)).launch(gpu), gpu)
+        gc.collect(0)
         seconds.append(time.process_time() - began)
     return min(seconds), result
 

@@ -250,6 +250,8 @@ class Hbm(Component):
         self._num_shared = 0
         self._waits: dict[tuple[int, int, float], tuple[float, float, float]] = {}
         """The slowest of so many rows, by share and longest refresh: idle, and at the shares below and above."""
+        self._refreshes: dict[tuple[float, float], float] = {}
+        """Waits for a refresh, by rows and the cycles over which they are asked for."""
 
     def refresh_cycles(self, num_rows: float, over_cycles: float = 0.0) -> float:
         """How much later than a mean row's the slowest of ``num_rows`` rows comes that are asked for over ``over_cycles``.
@@ -257,6 +259,13 @@ class Hbm(Component):
         A row that finds its bank in refresh waits for a time between none and the longest, evenly. Those asked for early
         hide their wait behind the later ones: the last to come counts.
         """
+        key = num_rows, over_cycles
+        found = self._refreshes.get(key)
+        if found is None:
+            found = self._refreshes[key] = self._refresh_of(num_rows, over_cycles)
+        return found
+
+    def _refresh_of(self, num_rows: float, over_cycles: float) -> float:
         longest, num_waiting = self._refresh_cycles, max(0.0, num_rows - 1.0) * self.spec.refresh_fraction
         if not longest or not num_waiting:
             return 0.0
