@@ -70,7 +70,8 @@ def main() -> None:
     out = sys.stdout
     price("gemm", {"m": 1024, "n": 1024, "k": 1024}, 1)  # imports
     out.write(f"A core's seconds, modules {gpusim.compiled_state}; the goal is {GOAL_S} s.\n\n")
-    out.write(f"| bound by memory | {' | '.join(f'{size} MiB' for size in sizes)} | events |\n{'|---' * (len(sizes) + 2)}|\n")
+    out.write(f"| bound by memory | {' | '.join(f'{size} MiB' for size in sizes)} | events |\n")
+    out.write(f"{'|---' * (len(sizes) + 2)}|\n")
     found: dict[str, tuple[float, Result]] = {}
     for name, of_size in STREAMS.items():
         if words and not any(word in name for word in words):

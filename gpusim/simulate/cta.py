@@ -165,7 +165,7 @@ class Cta:
         self, launch: Launch, *, idx: int, rank: int, wave: int, weight: float, sm: Sm, cluster: Cluster,
         num_threads: int, num_alike: int = 1,
     ) -> None:
-        """CTA ``idx`` of ``launch``, of ``num_threads``; stands for ``weight`` where waves are skipped or SMs stand for others.
+        """CTA ``idx`` of ``launch``; stands for ``weight`` CTAs where waves are skipped or SMs stand for others.
 
         ``num_alike``: for how many that run at the same time, itself among them.
         """

@@ -104,9 +104,6 @@ class Engine:
             recorded_sms if isinstance(recorded_sms, frozenset) else frozenset(self.machine.dispatcher.slots[0][:1])
         )
         self.slots_to_run = len(self.machine.dispatcher.slots) * launch.cluster_size
-        self.num_threads, self.has_smem = launch.num_threads, launch.smem_bytes > 0
-        """Of a CTA, and whether it has shared memory."""
-        self._cluster_latency_cycles = _cluster_latency_cycles(launch, gpu)
         self.handlers, self.free_handlers, self.mbarrier_spec = HANDLERS, FREE_HANDLERS, gpu.mbarrier
         self.wgmma_latency_cycles = gpu.tensor_core.wgmma_latency_cycles
         self.timeline, self.offset_cycles = Timeline(), 0.0
@@ -125,7 +122,7 @@ class Engine:
         self._live: dict[int, Cta] = {}
         self._num_stores_pending, self._last_store_at, self.has_stored = 0, 0.0, False
         self.tensor_turns: defaultdict[int, Turns] = defaultdict(Turns)
-        self.op_costs = OpCosts(launch, gpu, self.machine)
+        self.op_costs, self.of_cta = OpCosts(launch, gpu, self.machine), OfCta(launch, gpu)
         self.role_totals: dict[str, list[float]] = {role.name: [0.0] * len(WarpState) for role in launch.roles}
         self.epilogue_cycles: dict[str, float] = {}
         """Cycles of each role in sections called epilogue."""
@@ -212,7 +209,7 @@ class Engine:
             dispatched += spec.wait_cycles(self.next_cta)
         start = dispatched + spec.cta_start_cycles + self._cold_start_cycles
         start += spec.cluster_start_cycles if size > 1 else 0.0
-        cluster = Cluster(ThreadBarrier("cluster", self.num_threads * size, self._cluster_latency_cycles))
+        cluster = Cluster(ThreadBarrier("cluster", self.of_cta.num_threads * size, self.of_cta.cluster_latency_cycles))
         weight = 1.0
         if self._weighted_left > 0:
             weight += (self._wave_weight - 1.0) * min(1.0, self._weighted_left / (size * num_alike))
@@ -225,7 +222,7 @@ class Engine:
             self.next_cta += num_alike
             cta = Cta(
                 launch, idx=idx, rank=rank, wave=idx // self._num_at_once, weight=weight * num_alike, num_alike=num_alike,
-                sm=self.machine.sms[sms[rank]], cluster=cluster, num_threads=self.num_threads,
+                sm=self.machine.sms[sms[rank]], cluster=cluster, num_threads=self.of_cta.num_threads,
             )
             cluster.ctas.append(cta)
             self._live[idx] = cta
@@ -536,13 +533,20 @@ class Engine:
         self.offset_cycles += num_cycles
 
 
-def _cluster_latency_cycles(launch: Launch, gpu: GpuSpec) -> float:
-    """What a cluster's barrier takes from the last arrival on."""
-    dsmem = gpu.dsmem
-    if dsmem is None:
-        return 0.0
-    latency = dsmem.cluster_barrier_cycles + launch.cluster_size * dsmem.cluster_barrier_cta_cycles
-    return latency + launch.num_warps * gpu.warp_scheduler.barrier_warp_cycles
+class OfCta:
+    """What each CTA of a launch is asked for, worked out once."""
+
+    __slots__ = ("cluster_latency_cycles", "has_smem", "num_threads")
+
+    def __init__(self, launch: Launch, gpu: GpuSpec) -> None:
+        self.num_threads = launch.num_threads
+        self.has_smem = launch.smem_bytes > 0
+        dsmem, latency = gpu.dsmem, 0.0
+        if dsmem is not None:
+            latency = dsmem.cluster_barrier_cycles + launch.cluster_size * dsmem.cluster_barrier_cta_cycles
+            latency += launch.num_warps * gpu.warp_scheduler.barrier_warp_cycles
+        self.cluster_latency_cycles = latency
+        """What a cluster's barrier takes from the last arrival on."""
 
 
 def _apart(of_wave: NDArray[np.float64], first: int, middle: int, last: int) -> NDArray[np.float64]:

@@ -42,7 +42,7 @@ IDLE_WIRE = 1e-3
 EVEN_WAIT = 0.4
 """How far what waits for it may swing meanwhile, of its mean: where it comes in surges, the wire falls idle in between."""
 
-FEW_WAVES = 40
+FEW_WAVES = 30
 """Waves of a grid below which that is not asked: how far CTAs have drifted apart shows in a grid's end, by a tenth of a
 wave."""
 

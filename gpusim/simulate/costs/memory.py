@@ -124,7 +124,7 @@ def queue_store(role: Role, op: ops.GlobalStore, begin_cycle: float, whole_share
         num_schedulers=schedulers,
     )
     passed = min(lead, all_bytes / num_requests * spec.shared_places(num_requests, access.num_bytes))
-    if not role.engine.has_smem and num_bytes - passed < SMALL_PART * num_bytes:
+    if not role.engine.of_cta.has_smem and num_bytes - passed < SMALL_PART * num_bytes:
         passed = lead  # instructions to shared memory alone would tell them apart
     begin = 0.0
     for end in (num_bytes - lead, num_bytes - passed, num_bytes):
