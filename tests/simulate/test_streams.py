@@ -210,3 +210,13 @@ def test_a_kernel_ends_a_way_to_l2_after_a_cta_has_left_that_leaves_stores_behin
 
 def test_toys_small_grids_are_simulated_whole() -> None:
     assert not Engine(stream(1), TOY, clock=Clock(sm_mhz=1000.0)).alike
+
+
+def test_waves_that_memory_bounds_take_what_their_bytes_take_of_it() -> None:
+    gpu = changed(H200, hbm={"sustained_read_gb_per_s": 1000.0})
+    result = simulate(stream(256, stores=False), gpu, clock=CLOCK)
+    (left_out,) = result.timeline.skips
+    num_ctas = int(left_out.what.split()[0]) * result.ctas_at_once
+    rate = Clock(sm_mhz=CLOCK).bytes_per_cycle(gb_per_s=1000.0)
+    assert left_out.num_cycles == pytest.approx(num_ctas * 4096 / rate, rel=1e-9)  # 256 threads, 16 bytes each
+    assert left_out.at_cycle < 8 * result.ctas_at_once * 4096 / rate  # and not when as many have ended that it shows
