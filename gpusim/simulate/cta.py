@@ -163,7 +163,7 @@ class Cta:
 
     def __init__(
         self, launch: Launch, *, idx: int, rank: int, wave: int, weight: float, sm: Sm, cluster: Cluster,
-        num_alike: int = 1,
+        num_threads: int, num_alike: int = 1,
     ) -> None:
         """CTA ``idx`` of ``launch``; stands for ``weight`` CTAs where waves are skipped or SMs stand for others.
 
@@ -194,7 +194,7 @@ class Cta:
             for barrier in launch.named_barriers
         }
         self.syncthreads = ThreadBarrier(
-            "__syncthreads", launch.num_threads, spec.barrier_base_cycles, spec.barrier_warp_cycles
+            "__syncthreads", num_threads, spec.barrier_base_cycles, spec.barrier_warp_cycles
         )
         self.free_registers = 0
         self.register_waiters: list[tuple[int, Resume]] = []

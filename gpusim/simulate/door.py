@@ -105,8 +105,8 @@ def slots_of_tiles(launch: Launch, num_slots: int) -> NDArray[np.int64]:
     step = max(1, round(num_clusters * GOLDEN))
     while gcd(step, num_clusters) > 1:
         step += 1
-    cluster, rank = np.divmod(np.arange(num_slots, launch.num_tiles, dtype=np.int64), size)
-    found[num_slots:] = cluster * step % num_clusters * size + rank
+    of_wave = np.arange(num_clusters, dtype=np.int64)[:, None] * step % num_clusters * size + np.arange(size)
+    found[num_slots:] = np.resize(of_wave, launch.num_tiles - num_slots)  # each wave's are the same
     return found
 
 

@@ -122,7 +122,7 @@ class Engine:
         self._live: dict[int, Cta] = {}
         self._num_stores_pending, self._last_store_at, self.has_stored = 0, 0.0, False
         self.tensor_turns: defaultdict[int, Turns] = defaultdict(Turns)
-        self.op_costs = OpCosts(launch, gpu, self.machine)
+        self.op_costs, self.of_cta = OpCosts(launch, gpu, self.machine), OfCta(launch, gpu)
         self.role_totals: dict[str, list[float]] = {role.name: [0.0] * len(WarpState) for role in launch.roles}
         self.epilogue_cycles: dict[str, float] = {}
         """Cycles of each role in sections called epilogue."""
@@ -209,12 +209,7 @@ class Engine:
             dispatched += spec.wait_cycles(self.next_cta)
         start = dispatched + spec.cta_start_cycles + self._cold_start_cycles
         start += spec.cluster_start_cycles if size > 1 else 0.0
-        dsmem, scheduler = self.gpu.dsmem, self.gpu.warp_scheduler
-        latency = 0.0
-        if dsmem is not None:
-            latency = dsmem.cluster_barrier_cycles + size * dsmem.cluster_barrier_cta_cycles
-            latency += launch.num_warps * scheduler.barrier_warp_cycles
-        cluster = Cluster(ThreadBarrier("cluster", launch.num_threads * size, latency))
+        cluster = Cluster(ThreadBarrier("cluster", self.of_cta.num_threads * size, self.of_cta.cluster_latency_cycles))
         weight = 1.0
         if self._weighted_left > 0:
             weight += (self._wave_weight - 1.0) * min(1.0, self._weighted_left / (size * num_alike))
@@ -227,12 +222,13 @@ class Engine:
             self.next_cta += num_alike
             cta = Cta(
                 launch, idx=idx, rank=rank, wave=idx // self._num_at_once, weight=weight * num_alike, num_alike=num_alike,
-                sm=self.machine.sms[sms[rank]], cluster=cluster,
+                sm=self.machine.sms[sms[rank]], cluster=cluster, num_threads=self.of_cta.num_threads,
             )
             cluster.ctas.append(cta)
             self._live[idx] = cta
             cta.sm.cta_enters(dispatched + self.offset_cycles)
-        self._leave_waves_out()
+        if self._num_waves_to_leave_out:
+            self._leave_waves_out()
         for cta in cluster.ctas:
             for role_spec in launch.roles:
                 role = Role(self, cta, role_spec, start, dispatched)
@@ -256,7 +252,7 @@ class Engine:
         self.at(ends, lambda: self._cta_exits(cta))
 
     def _cta_exits(self, cta: Cta) -> None:
-        now = self.env.now
+        now = self.env._now  # simpy's clock itself: the property costs a tenth of a run
         for ring in cta.mbarriers.values():
             for barrier in ring:
                 if barrier.tx_bytes:
@@ -345,7 +341,7 @@ class Engine:
 
     def at(self, cycle: float, action: Callable[[], None]) -> None:
         """Do something at a cycle that is not in the past."""
-        self.env.later(max(0.0, cycle - self.env.now), action)
+        self.env.later(max(0.0, cycle - self.env._now), action)
 
     def is_ideal(self, what: str) -> bool:
         """Whether a counterfactual makes ``what`` free; that the launch has it is kept."""
@@ -402,7 +398,7 @@ class Engine:
     @property
     def reported_cycle(self) -> float:
         """The present, what was skipped included."""
-        return self.env.now + self.offset_cycles
+        return self.env._now + self.offset_cycles
 
     @property
     def is_last_wave(self) -> bool:
@@ -535,6 +531,22 @@ class Engine:
                     self.machine.sms[sm].active_cycles += num_cycles
         self.timeline.skips.append(Skip(self.reported_cycle, num_cycles, what))
         self.offset_cycles += num_cycles
+
+
+class OfCta:
+    """What each CTA of a launch is asked for, worked out once."""
+
+    __slots__ = ("cluster_latency_cycles", "has_smem", "num_threads")
+
+    def __init__(self, launch: Launch, gpu: GpuSpec) -> None:
+        self.num_threads = launch.num_threads
+        self.has_smem = launch.smem_bytes > 0
+        dsmem, latency = gpu.dsmem, 0.0
+        if dsmem is not None:
+            latency = dsmem.cluster_barrier_cycles + launch.cluster_size * dsmem.cluster_barrier_cta_cycles
+            latency += launch.num_warps * gpu.warp_scheduler.barrier_warp_cycles
+        self.cluster_latency_cycles = latency
+        """What a cluster's barrier takes from the last arrival on."""
 
 
 def _apart(of_wave: NDArray[np.float64], first: int, middle: int, last: int) -> NDArray[np.float64]:

@@ -33,6 +33,19 @@ MANY_LOOKS = 5
 LIKE_THOSE_BEFORE = 8
 """Waves with edge tiles whose mean work must be that of those to come."""
 
+WIRE_LOOKS = 3 * PARTS
+"""Looks over which what waits for memory's wire must stay, for what it was given to set the pace."""
+
+IDLE_WIRE = 1e-3
+"""Part of the later half of the time so far, these looks at least, in which it may have been idle."""
+
+EVEN_WAIT = 0.4
+"""How far what waits for it may swing meanwhile, of its mean: where it comes in surges, the wire falls idle in between."""
+
+FEW_WAVES = 30
+"""Waves of a grid below which that is not asked: how far CTAs have drifted apart shows in a grid's end, by a tenth of a
+wave."""
+
 FORGOTTEN = (0.0, 0.25, 0.5)
 """Parts of the looks, from the first on, without which the pace is looked for."""
 
@@ -61,6 +74,8 @@ class Flow:
         self._ended: list[int] = []
         self._backlogs: list[float] = []
         self._moved: list[float] = []
+        self._wire: list[tuple[float, float, float, float, float]] = []
+        """What memory's wire has moved; reads and write-backs that it was given, in bytes and in what they take of it."""
 
     def look(self, num_ended: int) -> int:
         """So many CTAs have ended; returns how many waves to leave out now."""
@@ -71,15 +86,19 @@ class Flow:
         hbm = engine.machine.hbm
         self._backlogs.append(hbm.pending_bytes)
         self._moved.append(hbm.counters.read_bytes + hbm.counters.write_bytes)
+        reads, writes = hbm.read_work, hbm.write_work
+        self._wire.append((hbm.wire.served(), reads.num_bytes, reads.taken_bytes, writes.num_bytes, writes.taken_bytes))
         at_once = engine.slots_to_run
         num_waves = (engine.num_to_run - engine.next_cta) // at_once - 1
         if num_waves < 1:
             return 0
         first = engine.next_cta // at_once
         self._forget_unlike(first + num_waves, at_once)
-        pace = settled_pace(self._ended, self._cycles, max(1.0, num_ended / at_once / PATIENT_WAVES))
-        if pace is None or self._fills_up(num_waves):
-            return 0
+        pace = self._pace_of_wire(first, first + num_waves)
+        if pace is None:
+            pace = settled_pace(self._ended, self._cycles, max(1.0, num_ended / at_once / PATIENT_WAVES))
+            if pace is None or self._fills_up(num_waves):
+                return 0
         if engine.draw is None:
             num_waves = num_waves if engine.are_waves_alike(first, first + num_waves, inf) else 0
         else:  # edges lie in some waves and not in others
@@ -94,12 +113,13 @@ class Flow:
         self._ended.clear()
         self._backlogs.clear()
         self._moved.clear()
+        self._wire.clear()
         return num_waves
 
     def _forget_unlike(self, last: int, at_once: int) -> None:
         """Forget looks at waves while which less left L2, or more, than while those to come run."""
         while self._ended and not self._is_like_those_to_come(self._ended[0] // at_once, last):
-            for looks in (self._cycles, self._ended, self._backlogs, self._moved):
+            for looks in (self._cycles, self._ended, self._backlogs, self._moved, self._wire):
                 del looks[0]
 
     def _is_like_those_to_come(self, wave: int, last: int) -> bool:
@@ -108,6 +128,44 @@ class Flow:
         if engine.draw is None:
             return engine.are_write_backs_alike(wave, last, WRITTEN_TOLERANCE)
         return engine.are_means_alike(wave, wave + 1, last)
+
+    def _pace_of_wire(self, first: int, last: int) -> float | None:
+        """Cycles a CTA of waves from ``first`` up to ``last``, where memory bounds them; else None.
+
+        Its wire was never idle of late, and what waits for it neither grows nor shrinks: CTAs then end as fast as it moves
+        what they give it, which is known by plan, long before as many have ended that their own pace is certain.
+        """
+        engine, wire = self._engine, self._wire
+        if engine.draw is not None or engine.sample.fraction < 1.0 or len(wire) < WIRE_LOOKS:
+            return None
+        at_once = engine.slots_to_run
+        if engine.num_to_run < FEW_WAVES * at_once:
+            return None
+        num_looks = max(WIRE_LOOKS, self._ended[-1] // self._step // 2)
+        if len(wire) < num_looks:
+            return None
+        since, until = wire[-num_looks], wire[-1]
+        moved, reads, taken_by_reads, writes, taken_by_writes = (
+            later - earlier for earlier, later in zip(since, until, strict=True)
+        )
+        pipe = engine.machine.hbm.wire
+        if moved < (1.0 - IDLE_WIRE) * pipe.total * (self._cycles[-1] - self._cycles[-num_looks]):
+            return None
+        waiting, half = self._backlogs[-WIRE_LOOKS:], WIRE_LOOKS // 2
+        if max(waiting) - min(waiting) > EVEN_WAIT * sum(waiting) / WIRE_LOOKS:
+            return None
+        earlier, later = (sum(part) / half for part in (waiting[:half], waiting[half:]))
+        if abs(later - earlier) > NEAR_PACE * moved * half / (num_looks - 1):
+            return None
+        per_wave = 0.0
+        for planned, num_bytes, taken in (
+            (engine.miss_bytes_by_wave, reads, taken_by_reads), (engine.written_back_by_wave, writes, taken_by_writes),
+        ):  # fmt: skip
+            of_waves = float(planned[first:last].mean())
+            if of_waves and not num_bytes:
+                return None
+            per_wave += of_waves * taken / num_bytes if num_bytes else 0.0
+        return per_wave / pipe.total / at_once
 
     def _fills_up(self, num_waves: int) -> bool:
         """Whether what waits for memory grows in a grid that stores: the pace is that of a queue which has not filled yet.

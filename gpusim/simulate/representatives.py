@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import GOLDEN, Dispatcher
-from gpusim.machine.memory.links import like_parts, parts_of_gpcs
+from gpusim.machine.memory.links import like_gpcs, like_parts, parts_of_gpcs
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.simulate.uses import Uses
 from gpusim.workload.launch import Launch
@@ -26,6 +26,12 @@ MOST_WAVES = 12
 
 MOST_STOOD_FOR = 18
 """SMs that one stands for at most: a GPC."""
+
+MOST_OF_GPCS = 36
+"""The same in a grid of many CTAs that store, whose GPCs would have two each: two like GPCs of one side."""
+
+MANY_CTAS = 320
+"""CTAs an SM of such a grid: how its last ones end, in smaller lumps or larger ones, is little then."""
 
 BEGIN_AND_END = 2
 """Steps' worth of work that a CTA's begin and end are."""
@@ -59,8 +65,8 @@ def representatives(
 
     Models: an SM's own parts as they are; of what SMs share (slices, links, HBM, stores, dispatch and exits) each takes the
     turns of all for whom it stands: neighbours in the order of dispatch, of one GPC and, where they store, of parts of it
-    with as many SMs, with as many CTAs in the first wave.
-    Ignores: how those for whom one stands drift apart.
+    with as many SMs, with as many CTAs in the first wave. In a grid of many CTAs that store like GPCs of one side are one.
+    Ignores: how those for whom one stands drift apart; what links of GPCs that are one leave each other.
     """
     if not are_strangers(launch, gpu, held, uses):
         return {}
@@ -76,11 +82,15 @@ def representatives(
         gpu.dispatcher, floorplan=floorplan, cluster_size=1, ctas_per_sm=held.ctas_per_sm, num_ctas=num_ctas
     ).slots[: min(num_slots, num_ctas)]
     num_first = np.bincount([sms[0] for sms in slots], minlength=gpu.num_sms).tolist()
-    num_waves = min(launch.num_tiles / len(slots), MOST_WAVES)
-    most = min(MOST_STOOD_FOR, ceil(steps * len(slots) * num_waves / MOST_STEPS))
-    lone = frozenset(floorplan.lone)
+    steps_of_waves = steps * len(slots) * min(launch.num_tiles / len(slots), MOST_WAVES)
     stores = any(item.access != "read" for item in launch.footprints)
-    parts, _ = like_parts(parts_of_gpcs(floorplan.gpc_of_sm, gpu.xbar.num_gpc_parts if stores else 1))
+    are_one = stores and launch.num_tiles >= MANY_CTAS * gpu.num_sms
+    most = min(MOST_OF_GPCS if are_one else MOST_STOOD_FOR, ceil(steps_of_waves / MOST_STEPS))
+    lone = frozenset(floorplan.lone)
+    parts, _ = like_parts(
+        parts_of_gpcs(floorplan.gpc_of_sm, gpu.xbar.num_gpc_parts if stores else 1),
+        like_gpcs(floorplan) if are_one else floorplan.gpc_of_sm,
+    )
     kinds: dict[tuple[tuple[int, int], bool, int], list[int]] = {}
     for sm_idx in dict.fromkeys(sms[0] for sms in slots):
         kinds.setdefault((parts[sm_idx], sm_idx in lone, num_first[sm_idx]), []).append(sm_idx)

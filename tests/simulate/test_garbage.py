@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from gpusim import simulate
+from gpusim.kernel_models.streams import dense_access
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 
-from .kernels import TOY, launch
+from .kernels import TOY, Program, launch
 
 MOST_LEFT = 100
 """Objects that may be left, however many CTAs there were: parts whose number is the machine's."""
@@ -25,15 +26,24 @@ def worker(cta: RoleContext) -> Iterator[ops.Op]:
     yield ops.Syncthreads()
 
 
-@pytest.mark.parametrize("cluster_size", [1, 2])
+def loads_and_stores(cta: RoleContext) -> Iterator[ops.Op]:
+    """Wait for a load of its threads, and store it."""
+    access = dense_access(0, 32, 16)
+    yield ops.Use((yield ops.GlobalLoad("A", (cta.cta_idx, 0), access)))
+    yield ops.GlobalStore("B", (cta.cta_idx, 0), access)
+
+
+@pytest.mark.parametrize(("program", "cluster_size"), [(worker, 1), (worker, 2), (loads_and_stores, 1)])
 @pytest.mark.parametrize("skips", [True, False])
-def test_what_is_left_to_the_garbage_collector_does_not_grow_with_the_grid(cluster_size: int, skips: bool) -> None:
+def test_what_is_left_to_the_garbage_collector_does_not_grow_with_the_grid(
+    program: Program, cluster_size: int, skips: bool
+) -> None:
     left = []
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         for num_ctas in (8, 8, 400):  # the first fills caches
-            of = launch(worker, num_ctas=num_ctas, cluster_size=cluster_size)
+            of = launch(program, num_ctas=num_ctas, cluster_size=cluster_size)
             gc.collect()
             simulate(of, TOY, clock=1000.0, skips=skips)
             left.append(gc.collect())

@@ -11,9 +11,10 @@ import pytest
 
 from gpusim import GemmParams, Launch, load_gpu, simulate
 from gpusim.kernel_models.transpose import TransposeParams
+from gpusim.machine.memory.links import are_gpcs_one, like_gpcs
 from gpusim.simulate.door import check, count_slots
 from gpusim.simulate.engine import Engine
-from gpusim.simulate.representatives import MOST_STOOD_FOR, Draw, representatives
+from gpusim.simulate.representatives import MOST_OF_GPCS, MOST_STOOD_FOR, Draw, representatives
 from gpusim.simulate.timeline import WarpState
 from gpusim.simulate.uses import Uses
 from gpusim.units import Clock
@@ -54,13 +55,26 @@ def stood_for(of: Launch) -> dict[int, int]:
 
 @pytest.mark.parametrize("threads", [64, 256, 1024])
 def test_every_sm_is_stood_for_once_by_one_of_its_gpc(threads: int) -> None:
-    alike = stood_for(stream(256, threads=threads))
+    alike = stood_for(stream(0.5 * threads, threads=threads))  # 32,768 CTAs
     plan = H200.floorplan
     assert len(alike) < H200.num_sms and max(alike.values()) <= MOST_STOOD_FOR
     for gpc_idx in range(len(plan.members)):
         mine = [num for sm_idx, num in alike.items() if plan.gpc_of_sm[sm_idx] == gpc_idx]
         assert sum(mine) == plan.gpc_of_sm.count(gpc_idx)
     assert sum(num for sm_idx, num in alike.items() if sm_idx in plan.lone) == len(plan.lone)
+
+
+@pytest.mark.parametrize("threads", [64, 256, 1024])
+def test_in_a_grid_of_many_ctas_like_gpcs_of_a_side_are_one(threads: int) -> None:
+    alike, fewer = (stood_for(stream(share * threads, threads=threads)) for share in (0.5, 0.75))
+    plan, first = H200.floorplan, like_gpcs(H200.floorplan)
+    assert len(fewer) < len(alike) and max(fewer.values()) <= MOST_OF_GPCS
+    assert are_gpcs_one(plan, fewer) and not are_gpcs_one(plan, alike)
+    for gpc_idx in set(first):
+        sides = {plan.side_of_sm[sm_idx] for sm_idx, of_sm in enumerate(first) if of_sm == gpc_idx}
+        assert len(sides) == 1
+        assert sum(num for sm_idx, num in fewer.items() if first[sm_idx] == gpc_idx) == first.count(gpc_idx)
+    assert sum(num for sm_idx, num in fewer.items() if sm_idx in plan.lone) == len(plan.lone)
 
 
 def test_in_a_grid_of_less_than_a_wave_sms_stand_for_those_with_as_many_ctas() -> None:
@@ -196,3 +210,13 @@ def test_a_kernel_ends_a_way_to_l2_after_a_cta_has_left_that_leaves_stores_behin
 
 def test_toys_small_grids_are_simulated_whole() -> None:
     assert not Engine(stream(1), TOY, clock=Clock(sm_mhz=1000.0)).alike
+
+
+def test_waves_that_memory_bounds_take_what_their_bytes_take_of_it() -> None:
+    gpu = changed(H200, hbm={"sustained_read_gb_per_s": 1000.0})
+    result = simulate(stream(256, stores=False), gpu, clock=CLOCK)
+    (left_out,) = result.timeline.skips
+    num_ctas = int(left_out.what.split()[0]) * result.ctas_at_once
+    rate = Clock(sm_mhz=CLOCK).bytes_per_cycle(gb_per_s=1000.0)
+    assert left_out.num_cycles == pytest.approx(num_ctas * 4096 / rate, rel=1e-9)  # 256 threads, 16 bytes each
+    assert left_out.at_cycle < 8 * result.ctas_at_once * 4096 / rate  # and not when as many have ended that it shows

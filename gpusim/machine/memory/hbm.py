@@ -135,6 +135,15 @@ def most_of(num: int) -> float:
     return float(at[-1] - (is_less.sum() - 0.5 * (is_less[0] + is_less[-1])) * (at[1] - at[0]))
 
 
+class WireWork:
+    """What the wire was given so far, of all SMs that are stood for: bytes, and what they take of it, in bytes of reads."""
+
+    __slots__ = ("num_bytes", "taken_bytes")
+
+    def __init__(self) -> None:
+        self.num_bytes = self.taken_bytes = 0.0
+
+
 class _Intake:
     """What one SM draws: its fills one after the other, the first of them sharing the wire with other SMs'."""
 
@@ -231,6 +240,7 @@ class Hbm(Component):
         )
         self._pending_bytes = 0.0
         """What the wire was given and has not moved, of all SMs that are stood for."""
+        self.read_work, self.write_work = WireWork(), WireWork()
         rate = clock.bytes_per_cycle(gb_per_s=spec.channel_gb_per_s)
         self._channel_cycles = spec.channel_bytes / rate if rate else 0.0
         self._per_channel = spec.channel_bytes * self._peak / rate if rate else 0.0
@@ -240,6 +250,8 @@ class Hbm(Component):
         self._num_shared = 0
         self._waits: dict[tuple[int, int, float], tuple[float, float, float]] = {}
         """The slowest of so many rows, by share and longest refresh: idle, and at the shares below and above."""
+        self._refreshes: dict[tuple[float, float], float] = {}
+        """Waits for a refresh, by rows and the cycles over which they are asked for."""
 
     def refresh_cycles(self, num_rows: float, over_cycles: float = 0.0) -> float:
         """How much later than a mean row's the slowest of ``num_rows`` rows comes that are asked for over ``over_cycles``.
@@ -247,6 +259,13 @@ class Hbm(Component):
         A row that finds its bank in refresh waits for a time between none and the longest, evenly. Those asked for early
         hide their wait behind the later ones: the last to come counts.
         """
+        key = num_rows, over_cycles
+        found = self._refreshes.get(key)
+        if found is None:
+            found = self._refreshes[key] = self._refresh_of(num_rows, over_cycles)
+        return found
+
+    def _refresh_of(self, num_rows: float, over_cycles: float) -> float:
         longest, num_waiting = self._refresh_cycles, max(0.0, num_rows - 1.0) * self.spec.refresh_fraction
         if not longest or not num_waiting:
             return 0.0
@@ -363,9 +382,13 @@ class Hbm(Component):
         intake = self._intakes.get(key)
         if intake is None:
             intake = self._intakes[key] = _Intake(self, float(self._alike.get(sm_idx, 1)))
+        paid = share * self._alike.get(sm_idx, 1)
+        work = self.read_work
+        work.num_bytes += num_bytes * paid
         if piece_bytes:
             num_bytes *= 1.0 + self.spec.piece_read_bytes / piece_bytes
-        self._pending_bytes += num_bytes * share * self._alike.get(sm_idx, 1)
+        work.taken_bytes += num_bytes * paid
+        self._pending_bytes += num_bytes * paid
         intake.fill(num_bytes, share, done, begun)
 
     def busy_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
@@ -386,6 +409,9 @@ class Hbm(Component):
         if piece_bytes:
             cost += self._write_cost * self.spec.piece_write_bytes / piece_bytes
         moved = num_bytes * cost * num_sms
+        work = self.write_work
+        work.num_bytes += num_bytes * num_sms
+        work.taken_bytes += moved
         self._pending_bytes += moved
 
         def written(cycle: float) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
-from gpusim.machine.floorplan import SMS_PER_TPC
+from gpusim.machine.floorplan import SMS_PER_TPC, Floorplan
 from gpusim.machine.timing import Pipe, SharedPipe
 
 
@@ -12,11 +13,17 @@ class Link:
     """A GPC's way in, which slices serve it, and how many of its SMs are live."""
 
     __slots__ = (
-        "bulk_share", "is_narrow", "num_live", "num_lone_live", "pipe", "share", "slices", "whole_share_bytes_per_cycle",
+        "bulk_share", "bytes_per_cycle", "is_narrow", "num_gpcs", "num_live", "num_lone_live", "pipe", "share", "slices",
+        "whole_share_bytes_per_cycle",
     )
 
-    def __init__(self, bytes_per_cycle: float, whole_share_bytes_per_cycle: float, slices: SharedPipe) -> None:
-        self.pipe = Pipe(units_per_cycle=bytes_per_cycle)
+    def __init__(
+        self, bytes_per_cycle: float, whole_share_bytes_per_cycle: float, slices: SharedPipe, num_gpcs: int = 1
+    ) -> None:
+        """``num_gpcs``: like ones that are one here, whose ways in carry ``bytes_per_cycle`` each."""
+        self.bytes_per_cycle = bytes_per_cycle * num_gpcs
+        self.num_gpcs = num_gpcs
+        self.pipe = Pipe(units_per_cycle=self.bytes_per_cycle)
         self.slices = slices
         """Those of its side."""
         self.share = 1.0
@@ -34,7 +41,7 @@ class Link:
     @property
     def num_turns(self) -> int:
         """Turns that its SMs have among those of other GPCs: one, and one for its lone pairs."""
-        return (self.num_live > self.num_lone_live) + (self.num_lone_live > 0)
+        return ((self.num_live > self.num_lone_live) + (self.num_lone_live > 0)) * self.num_gpcs
 
 
 def by_turns(total: float, turns: Sequence[int], most: Sequence[float]) -> list[float]:
@@ -88,14 +95,48 @@ def parts_of_gpcs(gpc_of_sm: Sequence[int], num_parts: int) -> list[tuple[int, i
     return found
 
 
-def like_parts(parts: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], dict[tuple[int, int], float]]:
-    """``parts`` by their number of SMs, and how many each of these new ones is.
+def are_gpcs_one(floorplan: Floorplan, alike: Mapping[int, int]) -> bool:
+    """Whether SMs stand for those of other GPCs, too; ``alike``: which are simulated, and for how many each stands.
 
-    >>> like_parts([(0, 0), (0, 0), (0, 1), (0, 1), (0, 2)])
+    >>> plan = Floorplan({"2": 2}, gpc_sides=(0, 0))
+    >>> are_gpcs_one(plan, {0: 2, 2: 2}), are_gpcs_one(plan, {0: 4})
+    (False, True)
+    """
+    num = Counter[int]()
+    for sm_idx, num_alike in alike.items():
+        num[floorplan.gpc_of_sm[sm_idx]] += num_alike
+    return any(num_sms > floorplan.gpc_of_sm.count(gpc_idx) for gpc_idx, num_sms in num.items())
+
+
+def like_gpcs(floorplan: Floorplan) -> list[int]:
+    """For each SM its GPC or, of GPCs of one side that have as many SMs and lone ones, the first.
+
+    >>> like_gpcs(Floorplan({"2": 3, "4": 1}, gpc_sides=(0, 1, 0, 0)))
+    [0, 0, 1, 1, 0, 0, 3, 3, 3, 3]
+    """
+    gpcs, sides, lone = floorplan.gpc_of_sm, floorplan.side_of_sm, set(floorplan.lone)
+    kinds: dict[tuple[int, int, int], int] = {}
+    first = []
+    for gpc_idx in range(len(floorplan.members)):
+        sms = [sm_idx for sm_idx, of_sm in enumerate(gpcs) if of_sm == gpc_idx]
+        first.append(kinds.setdefault((sides[sms[0]], len(sms), len(lone.intersection(sms))), gpc_idx))
+    return [first[gpc_idx] for gpc_idx in gpcs]
+
+
+def like_parts(
+    parts: Sequence[tuple[int, int]], gpc_of_sm: Sequence[int]
+) -> tuple[list[tuple[int, int]], dict[tuple[int, int], float]]:
+    """``parts`` by their number of SMs, and how many each of these new ones is; ``gpc_of_sm`` says which GPCs are one.
+
+    >>> like_parts([(0, 0), (0, 0), (0, 1), (0, 1), (0, 2)], [0, 0, 0, 0, 0])
     ([(0, 2), (0, 2), (0, 2), (0, 2), (0, 1)], {(0, 2): 2.0, (0, 1): 1.0})
+    >>> like_parts([(0, 0), (0, 0), (1, 0), (1, 0)], [0, 0, 0, 0])
+    ([(0, 2), (0, 2), (0, 2), (0, 2)], {(0, 2): 2.0})
     """
     num_sms = {part: parts.count(part) for part in dict.fromkeys(parts)}
+    first = {part[0]: gpc_idx for part, gpc_idx in zip(parts, gpc_of_sm, strict=True)}
     widths: dict[tuple[int, int], float] = {}
     for (gpc_idx, _), num in num_sms.items():
-        widths[gpc_idx, num] = widths.get((gpc_idx, num), 0.0) + 1.0
-    return [(part[0], num_sms[part]) for part in parts], widths
+        like = first[gpc_idx], num
+        widths[like] = widths.get(like, 0.0) + 1.0
+    return [(first[part[0]], num_sms[part]) for part in parts], widths

@@ -278,9 +278,9 @@ def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray
     edges = distinct(np.linspace(0, num_steps, min(num_steps, MOST_EDGES) + 1).astype(np.int64))
     of_stretch = np.add.reduceat(leaving, edges[:-1])
     ends = np.concatenate((edges, num_steps + edges[1:])) if is_followed else edges
-    begin, end = np.meshgrid(np.arange(len(edges) - 1), np.arange(len(ends)), indexing="ij")
-    is_later = end > begin
-    lost = np.zeros(begin.shape)  # (stretch, edge): part of what a stretch stores that is lost by then
+    is_later = np.arange(len(ends)) > np.arange(len(edges) - 1)[:, None]
+    begin, end = np.nonzero(is_later)
+    of_later = np.zeros(len(begin))  # part of what a stretch stores that is lost by a later edge
     for now, held in kinds:
         at, num_sides = now[ends], now.shape[1]
         shares = [
@@ -289,7 +289,9 @@ def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray
             )
             for home in range(num_sides)
         ]
-        lost = np.maximum(lost, np.where(is_later, np.mean(shares, axis=0), 0.0))
+        of_later = np.maximum(of_later, np.mean(shares, axis=0))
+    lost = np.zeros(is_later.shape)  # (stretch, edge)
+    lost[is_later] = of_later
     lost = np.maximum.accumulate(lost, axis=1)
     whole = lost[:, -1:]
     lost = np.where(whole > 0.0, lost / np.where(whole > 0.0, whole, 1.0), is_later)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,7 +13,7 @@ from gpusim.machine.component import Component, Counters, MemoryRequest
 from gpusim.machine.floorplan import Floorplan
 from gpusim.machine.memory.hbm import GOLDEN
 from gpusim.machine.memory.l2 import L2, StoreKind, TileState
-from gpusim.machine.memory.links import Link, by_turns, like_parts, parts_of_gpcs, side_shares
+from gpusim.machine.memory.links import Link, are_gpcs_one, by_turns, like_gpcs, like_parts, parts_of_gpcs, side_shares
 from gpusim.machine.memory.merging import DRAWS_APART, Ask, Merging, Reader
 from gpusim.machine.store_port import StorePort
 from gpusim.machine.timing import Done, Pipe, SharedPipe, Ticket
@@ -298,23 +298,28 @@ class Xbar(Component):
             side: SharedPipe(env, bytes_per_cycle=slices * share, cap_bytes_per_cycle=spec.sm_read_bytes_per_cycle)
             for side, share in shares.items()
         }
-        self._links = [
-            Link(
-                spec.gpc_read_bytes_per_cycle, slices * gpcs.count(gpc_idx) / len(gpcs),
-                self._side_slices[sides[gpcs.index(gpc_idx)]],
-            )
-            for gpc_idx in range(len(floorplan.members))
-        ]
-        self._lone = frozenset(floorplan.lone)
         self._parts = parts_of_gpcs(gpcs, spec.num_gpc_parts)
         """The GPC and the part of it that each SM stores through."""
         self._widths = dict.fromkeys(self._parts, 1.0)
         """Parts that are one link each."""
-        if alike:  # parts of as many SMs, which one may stand for, are one
-            self._parts, self._widths = like_parts(self._parts)
+        num_gpcs: Mapping[int, int] = dict.fromkeys(gpcs, 1)
+        if alike:  # parts of as many SMs, and GPCs, which one may stand for, are one
+            if are_gpcs_one(floorplan, alike):
+                whole, gpcs = gpcs, like_gpcs(floorplan)
+                of_like = {(first, mine) for first, mine in zip(gpcs, whole, strict=True)}
+                num_gpcs = Counter(first for first, _ in of_like)
+            self._parts, self._widths = like_parts(self._parts, gpcs)
+        self._links = {
+            gpc_idx: Link(
+                spec.gpc_read_bytes_per_cycle, slices * gpcs.count(gpc_idx) / len(gpcs),
+                self._side_slices[sides[gpcs.index(gpc_idx)]], num,
+            )
+            for gpc_idx, num in num_gpcs.items()
+        }
+        self._lone = frozenset(floorplan.lone)
         each = spec.gpc_write_bytes_per_cycle / spec.num_gpc_parts
         self._write_links = {part: Pipe(units_per_cycle=each * width) for part, width in self._widths.items()}
-        self._num_storing = [0] * len(self._links)
+        self._num_storing = dict.fromkeys(self._links, 0)
         """Live SMs of each GPC."""
         self.store_ports = [Pipe(units_per_cycle=spec.sm_write_bytes_per_cycle) for _ in gpcs]
         num_alike = [float((alike or {}).get(sm_idx, 1)) for sm_idx in range(floorplan.num_sms)]
@@ -349,31 +354,33 @@ class Xbar(Component):
             mine.num_lone_live += num if is_live else -num
         self._num_storing[self._parts[sm_idx][0]] += num if is_live else -num
         spec = self.spec
-        links = [link for link in self._links if link.slices is mine.slices and link.num_live]
+        links = [link for link in self._links.values() if link.slices is mine.slices and link.num_live]
         if not links:
             return
         num_live = sum(link.num_live for link in links)
         total = mine.slices.total
         each = min(spec.sm_read_bytes_per_cycle, total / num_live)
         turns = [link.num_turns for link in links]
-        most = [min(spec.gpc_read_bytes_per_cycle, link.num_live * spec.sm_read_bytes_per_cycle) for link in links]
+        most = [min(link.bytes_per_cycle, link.num_live * spec.sm_read_bytes_per_cycle) for link in links]
         for link, gets in zip(links, by_turns(total, turns, most), strict=True):
             share = link.num_live * each
-            link.is_narrow = share > max(spec.gpc_read_bytes_per_cycle, NARROW * link.whole_share_bytes_per_cycle)
+            link.is_narrow = share > max(link.bytes_per_cycle, NARROW * link.whole_share_bytes_per_cycle)
             link.share = gets / share if gets else 1.0
-        for link, gets in zip(links, by_turns(total, [1] * len(links), most), strict=True):
+        for link, gets in zip(links, by_turns(total, [link.num_gpcs for link in links], most), strict=True):
             link.bulk_share = gets / (link.num_live * each)
         self._share_stores(self._sides[sm_idx])
 
     def _share_stores(self, side: int) -> None:
         """What crosses from ``side`` is stored in turns of its GPCs; a GPC's is its parts', who leave each other nothing."""
         slices = self._side_slices[side]
-        live = [idx for idx, link in enumerate(self._links) if link.slices is slices and self._num_storing[idx]]
-        most = [self.spec.gpc_write_bytes_per_cycle] * len(live)
-        shares = dict(zip(live, by_turns(self._side_write_bytes_per_cycle[side], [1] * len(live), most), strict=True))
+        live = [idx for idx, link in self._links.items() if link.slices is slices and self._num_storing[idx]]
+        turns = [self._links[idx].num_gpcs for idx in live]
+        most = [self.spec.gpc_write_bytes_per_cycle * num for num in turns]
+        shares = dict(zip(live, by_turns(self._side_write_bytes_per_cycle[side], turns, most), strict=True))
         for part, width in self._widths.items():
             if part[0] in shares:
-                self._write_links[part].rate = shares[part[0]] / self.spec.num_gpc_parts * width
+                each = shares[part[0]] / self._links[part[0]].num_gpcs
+                self._write_links[part].rate = each / self.spec.num_gpc_parts * width
 
     def now(self) -> float:
         """The present."""

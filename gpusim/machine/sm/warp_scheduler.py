@@ -80,6 +80,7 @@ class WarpScheduler(Component):
         """``counters`` are shared by all SMs."""
         self.spec = spec
         self.counters = counters
+        self._num_schedulers = spec.num_schedulers
         self.issue_slots = GapPipe(units_per_cycle=spec.num_schedulers)
         self.fma_pipe = GapPipe(units_per_cycle=spec.fp32_lanes / WARP_SIZE)
         self.alu_pipe = GapPipe(units_per_cycle=spec.int32_lanes / WARP_SIZE)
@@ -100,7 +101,7 @@ class WarpScheduler(Component):
         total = num_instructions * num_warps
         self.counters.instructions += total * weight
         end = self.issue_slots.reserve(total * turns_each, at_cycle=at_cycle, weight=weight)
-        own = at_cycle + num_instructions * turns_each * -(-num_warps // self.spec.num_schedulers)
+        own = at_cycle + num_instructions * turns_each * -(-num_warps // self._num_schedulers)
         return end if end > own else own
 
     def execute(
@@ -115,17 +116,20 @@ class WarpScheduler(Component):
         issued = self.issue(
             num_instructions, num_warps=num_warps, at_cycle=at_cycle, weight=weight, turns_each=turns_each
         )
-        spread = min(num_warps, self.spec.num_schedulers) / self.spec.num_schedulers
+        schedulers = self._num_schedulers
         total = num_instructions * num_warps
         end = pipe.reserve(total, at_cycle=at_cycle, weight=weight)
-        own_cycles = total / (pipe.rate * spread)
+        own_cycles = total / (pipe.rate * (num_warps / schedulers if num_warps < schedulers else 1.0))
         if wgmma_until > at_cycle and total > 0.0:
             each = self.spec.beside_interval_cycles * -(-num_warps // self.spec.num_schedulers)
             beside = min(1.0, (wgmma_until - at_cycle) / (each * num_instructions))
             passed = self.beside_pipe.reserve(total * beside, at_cycle=at_cycle, weight=weight)
             passed = max(passed, at_cycle + each * num_instructions * beside) + (1.0 - beside) * own_cycles
             end = max(end, passed)
-        return max(issued, end, at_cycle + own_cycles)
+        if end < issued:
+            end = issued
+        own = at_cycle + own_cycles
+        return end if end > own else own
 
     def wide_turn_cycles(self, num_warps: int, *, is_apart: bool) -> tuple[float, float]:
         """(what an IMAD.WIDE of each warp takes of wgmma that run, from one to the next beside them)."""

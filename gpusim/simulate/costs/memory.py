@@ -124,7 +124,7 @@ def queue_store(role: Role, op: ops.GlobalStore, begin_cycle: float, whole_share
         num_schedulers=schedulers,
     )
     passed = min(lead, all_bytes / num_requests * spec.shared_places(num_requests, access.num_bytes))
-    if not role.engine.launch.smem_bytes and num_bytes - passed < SMALL_PART * num_bytes:
+    if not role.engine.of_cta.has_smem and num_bytes - passed < SMALL_PART * num_bytes:
         passed = lead  # instructions to shared memory alone would tell them apart
     begin = 0.0
     for end in (num_bytes - lead, num_bytes - passed, num_bytes):
@@ -388,8 +388,9 @@ class TokenReady:
         token.ready_cycle = cycle
         if self._request is not None:
             token.late_cycles = self._request.late_cycles
-        if token.on_ready is not None:
-            token.on_ready(cycle)  # type: ignore[operator]  # _use stores a _Resume
+        on_ready, token.on_ready = token.on_ready, None  # which refers to the role, which refers to its last op
+        if on_ready is not None:
+            on_ready(cycle)  # type: ignore[operator]  # use stores a Resume
 
 
 class Filled:
