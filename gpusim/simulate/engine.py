@@ -513,11 +513,17 @@ class Engine:
         apart = abs(float(misses[first:middle].mean()) - float(misses[middle:last].mean())) if len(misses) > middle else 0.0
         return apart <= tolerance * float(self.touched_bytes_by_wave[first:middle].mean())
 
-    def are_write_backs_alike(self, first: int, last: int, tolerance: float = WRITE_BACK_TOLERANCE) -> bool:
-        """Whether as much leaves L2 while each of waves ``first`` to ``last`` runs, but for so much of what one touches."""
+    def are_write_backs_alike(self, first: int, last: int) -> bool:
+        """Whether as much leaves L2 while each of waves ``first`` to ``last`` runs, but for a part of what one touches."""
         written = self.written_back_by_wave[first : last + 1]
-        most = tolerance * float(self.touched_bytes_by_wave[first])
+        most = WRITE_BACK_TOLERANCE * float(self.touched_bytes_by_wave[first])
         return not written.size or float(np.ptp(written)) <= most
+
+    def is_write_back_usual(self, wave: int, last: int, tolerance: float) -> bool:
+        """Whether as much leaves L2 in ``wave`` as in the mean up to ``last``, but for ``tolerance`` of what it touches."""
+        written = self.written_back_by_wave[wave : last + 1]
+        most = tolerance * float(self.touched_bytes_by_wave[wave])
+        return not written.size or abs(float(written[0]) - float(written.mean())) <= most
 
     def miss_bytes_of_wave(self, wave: int) -> float:
         """Bytes that a wave fetches from memory, as planned."""

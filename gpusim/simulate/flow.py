@@ -54,8 +54,8 @@ PATIENT_WAVES = 12.0
 
 
 WRITTEN_TOLERANCE = 5e-3
-"""How much less a wave may write back than those to come, of what it touches: at 2 % waves before L2 was full were seen,
-too, and copies of 256 MiB were 0.5 % too quick."""
+"""How much less a wave may write back than those to come on average, of what it touches: at 2 % waves of before L2 was full
+were looked at, and copies of 256 MiB were 0.5 % too quick."""
 
 
 class Flow:
@@ -126,7 +126,7 @@ class Flow:
         """Whether as much leaves L2 while ``wave`` runs as in each up to ``last``; with edge tiles, as in their mean."""
         engine = self._engine
         if engine.draw is None:
-            return engine.are_write_backs_alike(wave, last, WRITTEN_TOLERANCE)
+            return engine.are_write_backs_alike(wave, last) and engine.is_write_back_usual(wave, last, WRITTEN_TOLERANCE)
         return engine.are_means_alike(wave, wave + 1, last)
 
     def _pace_of_wire(self, first: int, last: int) -> float | None:
