@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gpusim.evidence.case import kernels_dir
 from gpusim.machine.config import load_gpu
+from gpusim.machine.dispatcher import first_sms
 
 MULTIPLIER, ADDEND = 0x9E3779B1, 0x7F4A7C15
 
@@ -42,6 +43,20 @@ def sms_by_gpc(gpu_name: str) -> list[list[int]]:
     for sm, gpc in enumerate(floorplan.gpc_of_sm):
         found[gpc].append(sm)
     return found
+
+
+@cache
+def dealt_as_clusters(gpu_name: str) -> list[int]:
+    """For each CTA of a simulated grid without clusters, one an SM, the CTA that a kernel with clusters of one has there.
+
+    A kernel with ``__cluster_dims__(1)`` goes over GPCs in turn, one without goes over one GPC after the other.
+
+    >>> dealt_as_clusters("h200_sxm")[:10]
+    [0, 12, 1, 13, 2, 14, 3, 15, 4, 16]
+    """
+    gpu = load_gpu(gpu_name)
+    cta_of = {sm: cta for cta, sm in enumerate(gpu.floorplan.singles())}
+    return [cta_of[sm] for sm in first_sms(gpu.dispatcher, gpu.floorplan)]
 
 
 def grid_include() -> dict[str, str]:

@@ -83,6 +83,19 @@ class Floorplan:
         turns = range(max(map(len, rows)))
         return [*lone, *(row[turn] for turn in turns for row in rows if turn < len(row))]
 
+    def singles(self) -> list[int]:
+        """SMs of clusters of one CTA, which are dealt out as clusters are: lone pairs and GPCs in turn, an SM each.
+
+        Source: kernels/sharers_apart (own, bands, wave: two H200, 2026-11-23).
+
+        >>> Floorplan({"4": 1, "6": 1}, lone_sms=2).singles()
+        [8, 0, 2, 9, 1, 3, 4, 5, 6, 7]
+        """
+        lone = [self.lone[rank::SMS_PER_TPC] for rank in range(SMS_PER_TPC)]
+        turns = range(max(map(len, self.members)))
+        rows = [[mine[turn] for mine in self.members if turn < len(mine)] for turn in turns]
+        return [sm_idx for turn in turns for sm_idx in (*(lone[turn] if turn < SMS_PER_TPC else ()), *rows[turn])]
+
     def num_clusters(self, size: int) -> int:
         """Clusters of ``size`` that fit at once, one CTA an SM.
 

@@ -22,6 +22,7 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
+from gpusim.evidence.walks import dealt_as_clusters
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import wgmma
@@ -215,7 +216,8 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     if gpu.num_sms != NUM_SMS or gpu.mbarrier is None:
         return {}
     size, stages, steps, (a_rows, b_rows) = int(config["size"]), int(config["stages"]), num_steps(config), rows_of(config)
-    of_cta, math, count = tiles(config), int(config["math_cycles"]), TWIN_LEAD + TWIN_TIMED + 1
+    math, count = int(config["math_cycles"]), TWIN_LEAD + TWIN_TIMED + 1
+    of_cta = tiles(config) if size > 1 else [tiles(config)[cta] for cta in dealt_as_clusters(gpu.name)]
     issue, behind, keep, give, rest, give_at_once, leave = (
         ops.Alu(cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
         for cycles in (
