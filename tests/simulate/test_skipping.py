@@ -268,7 +268,7 @@ def test_turns_of_edge_tiles_do_not_stand_for_whole_ones() -> None:
     "options",
     [
         {"m": 4096, "n": 128, "k": 64, "tile": (64, 64, 64)},
-        {"m": 8192, "n": 8, "k": 256, "tile": (64, 64, 64)},  # CTAs that share next to nothing
+        {"m": 16384, "n": 8, "k": 256, "tile": (64, 64, 64)},  # CTAs that share next to nothing
         {"m": 4096, "n": 8, "k": 32, "tile": (64, 64, 64), "schedule": "cooperative", "cluster": (2, 1)},
     ],
 )
