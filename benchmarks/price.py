@@ -66,6 +66,10 @@ def main() -> None:
     parser.add_argument("--dump", default="", help="a file to write seconds and cycles to")
     parser.add_argument("--against", default="", help="such a file, of an earlier state")
     told = parser.parse_args()
+    try:
+        before = read_cycles(told.against) if told.against else {}
+    except (OSError, KeyError, ValueError) as error:
+        parser.error(f"--against {told.against}: cannot be read as what --dump writes ({error})")
     words, sizes = [word for word in told.only.split(",") if word], [int(size) for size in told.sizes.split(",")]
     out = sys.stdout
     price("gemm", {"m": 1024, "n": 1024, "k": 1024}, 1)  # imports
@@ -86,7 +90,7 @@ def main() -> None:
         slowest = max(found, key=lambda name: found[name][0])
         out.write(f"\nwithin {GOAL_S} s: {within} of {len(found)}; the slowest {found[slowest][0]:.2f} s, {slowest}\n")
     if told.against:
-        apart = changes(found, read_cycles(told.against))
+        apart = changes(found, before)
         out.write(f"\ncycles against {told.against}: {len(apart)} kernels, changes above {NOTABLE:.1%}:\n")
         out.writelines(f"| {name} | {change:+.2%} |\n" for change, name in apart if abs(change) > NOTABLE)
     if told.dump:

@@ -86,7 +86,7 @@ class Floorplan:
     def singles(self) -> list[int]:
         """SMs of clusters of one CTA, which are dealt out as clusters are: lone pairs and GPCs in turn, an SM each.
 
-        Source: kernels/sharers_apart (own, bands, wave: two H200, 2026-11-23).
+        Source: kernels/sharers_apart (own, bands, wave: H200, 2026-11-23).
 
         >>> Floorplan({"4": 1, "6": 1}, lone_sms=2).singles()
         [8, 0, 2, 9, 1, 3, 4, 5, 6, 7]
