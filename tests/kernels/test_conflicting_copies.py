@@ -25,7 +25,7 @@ def passes(row: pd.Series) -> float:
 
 
 def test_a_copy_takes_a_cycle_for_each_pass() -> None:
-    """Of sixteen warps, which keep the stage busy; two kinds are 7 and 2 % off, one between 1 and 2 (the kernel's README)."""
+    """Of sixteen warps, which keep the stage busy; two kinds are 7 and 2 % off, one between 1 and 2 (its README)."""
     streams = ROWS[(ROWS["group"] == "streams") & (ROWS["readers"] == 0) & (ROWS["copiers"] == 16)]
     apart = [abs(1.0 / (row["copies_per_cycle"] * passes(row)) - 1.0) for _, row in streams.iterrows()]
     assert len(apart) == 39
