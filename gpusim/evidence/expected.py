@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpusim.errors import ConfigError
 from gpusim.evidence.places import CYCLES, held_out_families, kernels_dir
 
 
@@ -76,7 +77,10 @@ def unknown(kernel: str, gpu: str) -> str:
 
 def _measured() -> Mapping[str, Mapping[str, Mapping[str, float]]]:
     path = kernels_dir().parent / "validation" / "held_out.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: cut off, or no TOML ({error}); install gpusim anew") from None
 
 
 def _published_errors(gpu: str) -> list[float]:

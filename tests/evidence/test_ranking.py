@@ -176,3 +176,13 @@ def test_a_family_that_has_rows_goes_before_all_of_the_kernels(tmp_path: Path, m
     assert expected_error("gemm", "a", fma) == Expected(p90_pct=3.0, gpu="a", family="sgemm", is_held_out=True)
     assert expected_error("gemm", "b", other) == Expected(p90_pct=7.0, gpu="b", family="gemm", is_held_out=False)
     assert expected_error("mine", "b", {}) is None
+
+
+def test_a_cut_off_file_of_expected_errors_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = (kernels_dir().parent / "validation" / "held_out.toml").read_text(encoding="utf-8")
+    (tmp_path / "validation").mkdir()
+    cut = tmp_path / "validation" / "held_out.toml"
+    cut.write_text(whole[: whole.index("=", 1000) + 1], encoding="utf-8")
+    monkeypatch.setattr("gpusim.evidence.expected.kernels_dir", lambda: tmp_path / "kernels")
+    with pytest.raises(ConfigError, match=r"held_out\.toml: cut off, or no TOML"):
+        expected_error("softmax", "h200_sxm")

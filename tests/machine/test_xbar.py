@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 import simpy
 
+from gpusim.errors import ConfigError
 from gpusim.machine.build import Machine
 from gpusim.machine.component import MemoryRequest
 from gpusim.machine.config import GpuSpec, load_gpu
-from gpusim.machine.memory.links import by_turns, parts_of_gpcs
+from gpusim.machine.memory.links import by_turns, parts_of_gpcs, side_shares
 from gpusim.machine.memory.residency import LruResidency
 from gpusim.units import Clock
 
@@ -277,3 +278,16 @@ def test_what_waits_for_its_port_is_told_with_what_merged_of_it() -> None:
     env.run(until=UNTIL)
     assert all(passed == served for passed, served, _ in seen)
     assert xbar.asked[0] == xbar.counters.asked_bytes
+
+
+@pytest.mark.parametrize(("sides", "lead"), [([0] * 12 + [1], 0.1), ([0, 1], 1.0), ([0, 1, 2], 0.01)])
+def test_a_lead_that_leaves_the_other_side_nothing_is_refused(sides: list[int], lead: float) -> None:
+    with pytest.raises(ConfigError, match="side_lead_fraction"):
+        side_shares(sides, lead)
+
+
+@pytest.mark.parametrize("sides", [[0] * 12 + [1], [0, 1], [1, 1, 0]])
+def test_sides_have_all_of_the_slices_whoever_leads(sides: list[int]) -> None:
+    shares = side_shares(sides, 0.08)
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert min(shares.values()) > 0.0

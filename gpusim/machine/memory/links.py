@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from gpusim.errors import ConfigError
 from gpusim.machine.floorplan import SMS_PER_TPC, Floorplan
 from gpusim.machine.timing import Pipe, SharedPipe
 
@@ -71,11 +72,21 @@ def side_shares(side_of_sm: Sequence[int], lead_fraction: float) -> dict[int, fl
     ({0: 0.55, 1: 0.45}, {0: 1.0})
     >>> {side: round(share, 2) for side, share in side_shares([0, 0, 0, 1], 0.1).items()}  # no more than all
     {0: 0.83, 1: 0.17}
+
+    Raises:
+        ConfigError: a lead that leaves the other side nothing, or sides of which one cannot lead.
     """
     nums = {side: side_of_sm.count(side) for side in sorted(set(side_of_sm))}
     leads = dict.fromkeys(nums, 0.0)
+    if len(nums) > 2 and lead_fraction:
+        raise ConfigError(f"l2.side_lead_fraction is {lead_fraction:g} for {len(nums)} sides; wants 0 with more than two")
     if len(nums) == 2:
         first, second = nums
+        if lead_fraction * nums[first] >= nums[second]:
+            raise ConfigError(
+                f"l2.side_lead_fraction is {lead_fraction:g}, which leaves {nums[second]} SMs of a side nothing beside "
+                f"{nums[first]} of the other; wants less than {nums[second] / nums[first]:.3g}"
+            )
         leads = {first: lead_fraction, second: -lead_fraction * (nums[first] / nums[second])}
     return {side: num / len(side_of_sm) * (1.0 + leads[side]) for side, num in nums.items()}
 
