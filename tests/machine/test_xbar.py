@@ -29,8 +29,11 @@ def request_of(sm: int, tile: tuple[int, int], now: float, num_bytes: float = RE
     )
 
 
-def rates(gpu: GpuSpec, sms: Sequence[int]) -> dict[int, float]:
-    """Bytes a cycle that each of ``sms`` gets, all of which read one tile of their own after the other, out of L2."""
+def rates(gpu: GpuSpec, sms: Sequence[int], *, num_ahead: int = 8, is_bulk: bool = False) -> dict[int, float]:
+    """Bytes a cycle that each of ``sms`` gets, all of which read one tile of their own after the other, out of L2.
+
+    ``num_ahead`` are under way, as bulk copies or as threads' loads.
+    """
     env = simpy.Environment()
     machine = Machine(
         env, gpu, Clock(sm_mhz=gpu.clock.max_mhz),
@@ -47,12 +50,12 @@ def rates(gpu: GpuSpec, sms: Sequence[int]) -> dict[int, float]:
                 got[sm] += REQUEST_BYTES
                 env.timeout(cycle - env.now).callbacks.append(lambda _: ask(sm))  # type: ignore[union-attr]  # a new event
 
-        machine.xbar.read(request, done)
+        machine.xbar.read(request, done, group=request if is_bulk else None)
 
     for sm in sms:
         machine.xbar.is_live(sm, is_live=True)
     for sm in sms:
-        for _ in range(8):
+        for _ in range(num_ahead):
             ask(sm)
     env.run(until=UNTIL)
     return {sm: num_bytes / UNTIL for sm, num_bytes in got.items()}
@@ -71,6 +74,30 @@ def test_sms_of_a_larger_gpc_get_less() -> None:
     assert sum(of_gpc) == pytest.approx(SLICES, rel=0.03)
     for gpc in (2, 3, 4, 6):  # three of 16 and one of 18 on a side: a quarter each
         assert of_gpc[gpc] == pytest.approx(SLICES / 8 * (1 - LEAD), rel=0.03)
+
+
+@pytest.mark.parametrize(("num_ahead", "lead"), [(12, 1.0), (64, 1.5)])
+def test_bulk_copies_go_in_turns_of_parts_of_a_gpc_once_they_have_waited_long(num_ahead: int, lead: float) -> None:
+    """Parts of four SMs and of six get alike from 256 KiB under way on, and their SMs from 48 KiB."""
+    got = rates(GPU, range(GPU.num_sms), num_ahead=num_ahead, is_bulk=True)
+    plan = GPU.floorplan
+    parts = parts_of_gpcs(plan.gpc_of_sm, GPU.xbar.num_gpc_parts)
+    sizes = {part: parts.count(part) for part in parts}
+    means = {}
+    for size in (4, 6):
+        of_size = [got[sm] for sm, part in enumerate(parts) if sizes[part] == size and part[0] < 6]
+        means[size] = sum(of_size) / len(of_size)
+    assert means[4] / means[6] == pytest.approx(lead, rel=0.08)
+    last = [rate for sm, rate in got.items() if plan.gpc_of_sm[sm] in (6, 7)]
+    assert sum(last[: len(last) // 2]) == pytest.approx(sum(last) / 2, rel=0.08)
+
+
+def test_what_a_part_without_live_sms_leaves_nobody_gets() -> None:
+    parts = parts_of_gpcs(GPU.floorplan.gpc_of_sm, GPU.xbar.num_gpc_parts)
+    sms = [sm for sm, (gpc, part) in enumerate(parts) if gpc == 1 and part < 2]  # of three parts
+    got = rates(GPU, sms, num_ahead=64, is_bulk=True)
+    ways = GPU.xbar.gpc_read_bytes_per_cycle * 2 / 3 * GPU.xbar.bulk_read_fraction  # copies without rows
+    assert sum(got.values()) == pytest.approx(ways, rel=0.03)
 
 
 def test_stores_cross_in_turns_of_parts_of_gpcs() -> None:

@@ -13,8 +13,8 @@ class Link:
     """A GPC's way in, which slices serve it, and how many of its SMs are live."""
 
     __slots__ = (
-        "bulk_share", "bytes_per_cycle", "is_narrow", "num_gpcs", "num_live", "num_lone_live", "pipe", "share", "slices",
-        "whole_share_bytes_per_cycle",
+        "bulk_share", "bytes_per_cycle", "in_turn", "is_narrow", "num_gpcs", "num_live", "num_lone_live", "pipe", "share",
+        "slices", "whole_share_bytes_per_cycle",
     )
 
     def __init__(
@@ -30,6 +30,8 @@ class Link:
         """What threads of one of its SMs get of them while they are short, where the mean of their SMs gets 1."""
         self.bulk_share = 1.0
         """The same of bulk copies, of which lone pairs have no turn of their own."""
+        self.in_turn = 0.0
+        """Of the copies of SMs in parts with fewer others that begun lately, those that had their part's turn."""
         self.num_lone_live = 0
         """Of its live SMs those in lone pairs, which the slices serve in a turn of their own."""
         self.whole_share_bytes_per_cycle = whole_share_bytes_per_cycle

@@ -41,6 +41,9 @@ class XbarSpec:
     num_gpc_parts: int
     """Parts of a GPC that store an equal share each of what it has, whether the others want theirs or not; TPCs are dealt
     out to them in order."""
+    turn_wait_cycles: float
+    """For how long a bulk copy's last byte waits for slices in one queue of its GPC; what waits longer waits in one of its
+    part, and parts are served in turn."""
     bulk_read_fraction: float
     """Of what slices and links carry of loads and boxes, what they carry of bulk copies without rows."""
     multicast_read_fraction: float
@@ -76,11 +79,15 @@ class XbarCounters(Counters):
 class _Port(Reader):
     """One SM's way in: transfers one after the other, the first of them sharing the slices with other SMs."""
 
-    __slots__ = ("active", "link", "waiting")
+    __slots__ = ("active", "link", "part_share", "waiting", "way")
 
     def __init__(self, link: Link, region: int, num_alike: float, num_draws: int) -> None:
         super().__init__(link.slices, region, num_alike, num_draws)
         self.link = link
+        self.part_share = 1.0
+        """What its SM gets where parts of the GPC have turns, of what the mean of the GPC's SMs gets."""
+        self.way: Pipe | None = None
+        """That of its part, where it is looked at."""
         self.active: _Transfer | None = None
         self.waiting: deque[_Transfer] = deque()
 
@@ -91,6 +98,10 @@ MOST_ROW_BYTES = 2048
 NARROW = 1.2
 """A link is looked at where its SMs would get so much more than with all SMs live: fewer are live, and unevenly. A margin
 chosen for speed and not measured: with all SMs live, what the links cost is in ``l2.sustained_fraction``."""
+
+
+NUM_LATELY = 16
+"""Copies of an SM that is ahead over which a GPC's parts are taken to have turns or not: about one of each stage and SM."""
 
 
 Part = tuple[TileState, float, float, Done, MemoryRequest | None]
@@ -105,12 +116,13 @@ class _Transfer:
     """
 
     __slots__ = (
-        "ahead_cycles", "ask", "asks", "group", "link_at", "more", "num_bytes", "num_moved_bytes", "part", "port",
-        "queues", "ticket", "weight", "xbar",
+        "ahead_cycles", "ask", "asked_at", "asks", "group", "link_at", "more", "num_bytes", "num_moved_bytes", "part",
+        "port", "queues", "ticket", "weight", "xbar",
     )
 
-    def __init__(self, xbar: Xbar, port: _Port, ask: Ask, part: Part, group: object) -> None:
+    def __init__(self, xbar: Xbar, port: _Port, ask: Ask, part: Part, group: object, asked_at: float) -> None:
         self.xbar = xbar
+        self.asked_at = asked_at
         self.port = port
         self.ask = ask
         self.asks: list[Ask] | None = None
@@ -135,7 +147,7 @@ class _Transfer:
         port, xbar = self.port, self.xbar
         port.active = self
         link = port.link
-        share = link.slices.share_now(link.share if self.group is None else link.bulk_share)
+        share = link.slices.share_now(link.share if self.group is None else link.bulk_share * self._turn(link))
         moved, carried, self.ahead_cycles = xbar.merging.price(self.ask, port, 0.0, share)
         self._wait_at_slices(self.ask, moved)
         if self.asks is not None:
@@ -146,11 +158,29 @@ class _Transfer:
                 carried += carried_more
                 self._wait_at_slices(ask, moved)
             self.asks = None
-        if port.link.is_narrow:
-            self.link_at = port.link.pipe.reserve_alike(carried, port.num_alike, at_cycle=xbar.now())
+        self._pass_links(carried)
         self.num_moved_bytes = moved
         self.weight = weight = carried / moved * port.num_alike
         self.ticket = link.slices.transfer(moved, self, weight, share)
+
+    def _pass_links(self, carried_bytes: float) -> None:
+        """Take the links that are looked at: the GPC's, and a bulk copy its part's."""
+        port, now = self.port, self.xbar.now()
+        if port.link.is_narrow:
+            self.link_at = port.link.pipe.reserve_alike(carried_bytes, port.num_alike, at_cycle=now)
+        if port.way is not None and self.group is not None:
+            self.link_at = max(self.link_at, port.way.reserve_alike(carried_bytes, port.num_alike, at_cycle=now))
+
+    def _turn(self, link: Link) -> float:
+        """What parts' turns give this copy of what the mean of its GPC gets: none where it has not waited long enough."""
+        more = self.port.part_share - 1.0
+        if more > 0.0:
+            slices = link.slices
+            waited = self.xbar.now() - self.asked_at + slices.cycles_of(self.num_bytes, link.bulk_share)
+            is_in_turn = float(waited > self.xbar.spec.turn_wait_cycles)
+            link.in_turn += (is_in_turn - link.in_turn) / NUM_LATELY
+            return 1.0 + more * is_in_turn
+        return 1.0 + more * link.in_turn
 
     def join(self, ask: Ask, part: Part) -> None:
         """Take a neighbour along."""
@@ -169,8 +199,7 @@ class _Transfer:
             self._wait_at_slices(ask, total)
             self.weight = mean = (self.weight * self.num_moved_bytes + carried * port.num_alike) / total
             self.num_moved_bytes = total
-            if port.link.is_narrow:
-                self.link_at = port.link.pipe.reserve_alike(carried, port.num_alike, at_cycle=xbar.now())
+            self._pass_links(carried)
             self.ticket = slices.extend(self.ticket, moved, mean)
         if self.more is None:
             self.more = [part]
@@ -231,31 +260,33 @@ class Xbar(Component):
 
     Models: a limit on what one SM takes in, one on what the L2 slices of a side serve to its SMs (in turns of GPCs, so that
     an SM of a larger one gets less; of threads' loads lone pairs have a turn of their own; one side serves more than the
-    other), and their own for stores, which cross between the sides in turns of parts of GPCs (of all of a GPC where SMs
-    stand for others), and whose port takes an SM's one after the other and behind which some wait for L2, reductions with a
-    header a line, lines that threads store in small parts with what a packet takes at least on each way, lines whose
-    sectors are stored in part with a mask; a link for each GPC, one each way, which takes requests in order (the way in
-    only while so few GPCs are live that it can matter: what it costs when all are is in what the slices serve); a limit on
-    what loads of an SM's threads have asked for and not got (a miss holds its place for longer than a hit); bulk copies
-    that are no boxes of a tensor, but lines in a row, take more of links and slices than their bytes, and so do multicasts
-    of boxes; ways from L2 of unlike length, so that SMs fall out of step; a queue at each slice, in which each line of a
-    bulk copy out of L2 waits at random, the longer the busier all were lately, of which the slowest counts (the same for
-    who reads the same lines soon after, and for all receivers of a multicast; hidden while what was asked for behind it
-    passes); lines that another SM of the same GPC waits for come with that SM's and cost slices and link nothing, up to a
-    number of requests a line, unless halves of sectors are asked for: an SM asks for a request's lines one after the other,
-    as fast as its port takes them in, and ahead of those that come by what passes the port in a latency; a line can be
-    joined until some cycles after it has passed the slices, so for longer where the slices are busy, and for longer the
-    farther its slice is; so who is a little late joins the far lines alone, reads near ones, which come sooner, and is
-    behind with the last of them by less than it was late; of a fill that comes in, lines that are not there yet are joined;
-    who is behind catches up with whom it joins, as it gets what is on its way already; an SM that asks for a line twice has
-    it read once, but sent twice; multicast (one read, several receivers).
-    Ignores: turns of parts of a GPC (CPCs) for loads, which show where an SM has 128 KiB and more under way; the queue at
-    slices of threads' loads (it is in what they were measured to get) and of what comes from memory; that a part of which
-    few SMs store could have more than its turn; fair shares of a link among requests of one moment (an earlier one is
-    carried whole); ways in of parts of a GPC; that SMs of a TPC merge more surely than others of a GPC; what merged readers
-    take of their GPC's own network (104 B a cycle and SM still pass); reads' requests on the way that stores take; that
-    stores are acknowledged late; imbalance of slices within a side; which side leads (it differs from GPU to GPU: here the
-    first); sides with unlike numbers of SMs, which have slices in proportion.
+    other; of bulk copies that have waited long, in turns of parts of a GPC, so that SMs of a part with fewer get more; what
+    parts without a live SM leave nobody gets, as each has a way in of its own; no parts where SMs stand for others), and
+    their own for stores, which cross between the sides in turns of parts of GPCs (of all of a GPC where SMs stand for
+    others), and whose port takes an SM's one after the other and behind which some wait for L2, reductions with a header a
+    line, lines that threads store in small parts with what a packet takes at least on each way, lines whose sectors are
+    stored in part with a mask; a link for each GPC, one each way, which takes requests in order (the way in only while so
+    few GPCs are live that it can matter: what it costs when all are is in what the slices serve); a limit on what loads of
+    an SM's threads have asked for and not got (a miss holds its place for longer than a hit); bulk copies that are no boxes
+    of a tensor, but lines in a row, take more of links and slices than their bytes, and so do multicasts of boxes; ways
+    from L2 of unlike length, so that SMs fall out of step; a queue at each slice, in which each line of a bulk copy out of
+    L2 waits at random, the longer the busier all were lately, of which the slowest counts (the same for who reads the same
+    lines soon after, and for all receivers of a multicast; hidden while what was asked for behind it passes); lines that
+    another SM of the same GPC waits for come with that SM's and cost slices and link nothing, up to a number of requests a
+    line, unless halves of sectors are asked for: an SM asks for a request's lines one after the other, as fast as its port
+    takes them in, and ahead of those that come by what passes the port in a latency; a line can be joined until some cycles
+    after it has passed the slices, so for longer where the slices are busy, and for longer the farther its slice is; so who
+    is a little late joins the far lines alone, reads near ones, which come sooner, and is behind with the last of them by
+    less than it was late; of a fill that comes in, lines that are not there yet are joined; who is behind catches up with
+    whom it joins, as it gets what is on its way already; an SM that asks for a line twice has it read once, but sent twice;
+    multicast (one read, several receivers).
+    Ignores: turns of parts of a GPC (CPCs) for threads' loads; the queue at slices of threads' loads (it is in what they
+    were measured to get) and of what comes from memory; that a part of which few SMs store could have more than its turn;
+    fair shares of a link among requests of one moment (an earlier one is carried whole); ways in of parts of a GPC while
+    all have live SMs; that SMs of a TPC merge more surely than others of a GPC; what merged readers take of their GPC's own
+    network (104 B a cycle and SM still pass); reads' requests on the way that stores take; that stores are acknowledged
+    late; imbalance of slices within a side; which side leads (it differs from GPU to GPU: here the first); sides with
+    unlike numbers of SMs, which have slices in proportion.
     Source: the GPU's description; turns and sides: kernels/memory_bandwidth (all SMs read out of L2: the slowest 32 B a
     cycle, the median 37, the fastest 49, as 590 a GPC of 18 or 16 and more for the one with lone pairs), l2_residency (66
     SMs of one side get no more than beside the other 66), h200_sxm, 2026-11-20, and first_loads (bulk copies: GPCs of one
@@ -265,9 +296,10 @@ class Xbar(Component):
     tile_sharing, 2026-11-22: boxes and threads get alike, sharers that begin apart meet where the slices are busy; where
     merging ends, line by line (2 % of lines are read twice 40 cycles after the first, half 71, 98 % 100), what the second
     waits less (its whole delay up to 40 cycles, 35 of 60, nothing of 100), and of fills (7 of 16 lines are there after 350
-    cycles, as many more after 550): kernels/line_sharing, pairs; parts of GPCs: kernels/store_drift, bursts: TPCs 2 and 5
-    of GPCs of eight have stored 64 KiB an SM after 3,300 cycles, the other six and all of GPCs of nine after 4,000 to
-    4,500.
+    cycles, as many more after 550): kernels/line_sharing, pairs; parts of GPCs: kernels/sharers_apart (own tiles: SMs of
+    parts of four and six get alike up to 88 KiB under way, 51 and 35.6 B a cycle from 144 KiB on; once the first have ended
+    the others get 37.5, not what all leave), store_drift, bursts: TPCs 2 and 5 of GPCs of eight have stored 64 KiB an SM
+    after 3,300 cycles, the other six and all of GPCs of nine after 4,000 to 4,500.
     """
 
     kind = "xbar"
@@ -299,7 +331,7 @@ class Xbar(Component):
             for side, share in shares.items()
         }
         self._parts = parts_of_gpcs(gpcs, spec.num_gpc_parts)
-        """The GPC and the part of it that each SM stores through."""
+        """The GPC and the part of it that each SM is in."""
         self._widths = dict.fromkeys(self._parts, 1.0)
         """Parts that are one link each."""
         num_gpcs: Mapping[int, int] = dict.fromkeys(gpcs, 1)
@@ -319,6 +351,13 @@ class Xbar(Component):
         self._lone = frozenset(floorplan.lone)
         each = spec.gpc_write_bytes_per_cycle / spec.num_gpc_parts
         self._write_links = {part: Pipe(units_per_cycle=each * width) for part, width in self._widths.items()}
+        self._live_in_part = dict.fromkeys(self._widths, 0)
+        """Live SMs of each."""
+        share = spec.gpc_read_bytes_per_cycle / spec.num_gpc_parts
+        self._ways = {part: Pipe(units_per_cycle=share * width) for part, width in self._widths.items()}
+        """Ways in of parts of GPCs."""
+        self._is_mean = bool(alike)
+        """Whether SMs stand for others, also of other parts."""
         self._num_storing = dict.fromkeys(self._links, 0)
         """Live SMs of each GPC."""
         self.store_ports = [Pipe(units_per_cycle=spec.sm_write_bytes_per_cycle) for _ in gpcs]
@@ -354,6 +393,7 @@ class Xbar(Component):
             mine.num_lone_live += num if is_live else -num
         self._num_storing[self._parts[sm_idx][0]] += num if is_live else -num
         spec = self.spec
+        self._live_in_part[self._parts[sm_idx]] += num if is_live else -num
         links = [link for link in self._links.values() if link.slices is mine.slices and link.num_live]
         if not links:
             return
@@ -368,7 +408,25 @@ class Xbar(Component):
             link.share = gets / share if gets else 1.0
         for link, gets in zip(links, by_turns(total, [link.num_gpcs for link in links], most), strict=True):
             link.bulk_share = gets / (link.num_live * each)
+        self._share_parts(mine)
         self._share_stores(self._sides[sm_idx])
+
+    def _share_parts(self, link: Link) -> None:
+        """Each part of a GPC with live SMs has as many turns as another; what its SMs get of the mean of the GPC's.
+
+        Where a part has none, what it leaves nobody gets: the others have ways of their own.
+        """
+        if self._is_mean:
+            return
+        ports = [(port, self._parts[idx]) for idx, port in enumerate(self.ports) if port.link is link]
+        live = {part: self._live_in_part[part] for _, part in ports if self._live_in_part[part]}
+        turns = sum(self._widths[part] for part in live)
+        are_all = turns == sum(self._widths[part] for part in {part for _, part in ports})
+        for port, part in ports:
+            if part in live:
+                way = self._ways[part]
+                port.way = way if not are_all and live[part] * self.spec.sm_read_bytes_per_cycle > way.rate else None
+                port.part_share = link.num_live / turns * self._widths[part] / live[part]
 
     def _share_stores(self, side: int) -> None:
         """What crosses from ``side`` is stored in turns of its GPCs; a GPC's is its parts', who leave each other nothing."""
@@ -535,10 +593,10 @@ class Xbar(Component):
         port = self.ports[sm_idx]
         active = port.active
         if active is None:
-            _Transfer(self, port, ask, part, group).start()
+            _Transfer(self, port, ask, part, group, request.issued_at).start()
             return
         last = port.waiting[-1] if port.waiting else active
         if group is not None and last.group is group:
             last.join(ask, part)
         else:
-            port.waiting.append(_Transfer(self, port, ask, part, group))
+            port.waiting.append(_Transfer(self, port, ask, part, group, request.issued_at))
