@@ -14,6 +14,7 @@ from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
 from gpusim.evidence.case import (
     Case,
     Config,
+    Fitted,
     Group,
     KernelLaunch,
     MappedTensor,
@@ -575,6 +576,27 @@ def twin(  # noqa: PLR0915 - one launch, told from its begin to its end
     return full, result.counters[READ] / count
 
 
+LEAST_LEAD, MOST_LEAD = 1.02, 1.4
+"""Of large parts' cycles over small parts', between which the wait tells when turns begin: 1.5 are turns alone."""
+LEAST_CYCLES = 378.0
+"""A step that the loop's own code does not pace."""
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """``xbar.turn_wait_cycles``: what rings of SMs that are ahead wait longer than a ring of one stage does."""
+    own_rows = [row for row in rows if row["group"] == "own"]
+    alone = {row["b_rows"]: float(row["cycles_per_step"]) for row in own_rows if row["stages"] == "1"}
+    found = []
+    for row in own_rows:
+        small, large = float(row["small_part_cycles"]), float(row["large_part_cycles"])
+        if LEAST_LEAD <= large / small <= MOST_LEAD and small > LEAST_CYCLES and row["b_rows"] in alone:
+            found.append(int(row["stages"]) * small - alone[row["b_rows"]])
+    if not found:
+        return []
+    how = "rings of own tiles of SMs in parts of four: a copy's wait beyond that of a ring of one stage, median"
+    return [Fitted(parameter="xbar.turn_wait_cycles", value=float(np.median(found)), how=how)]
+
+
 CASE = Case(
     name="sharers_apart",
     question=__doc__,
@@ -611,5 +633,6 @@ CASE = Case(
     predict=predict,
     tiers={"cycles_per_step": 4, "small_part_cycles": 4, "large_part_cycles": 4, READ: 5},
     derive=derive,
+    fit=fit,
     includes=grid_include,
 )

@@ -98,3 +98,28 @@ def test_parts_of_gpcs_are_those_that_stores_take_turns_by() -> None:
     assert sorted(sm for sms in parts.values() for sm in sms) == list(range(132))
     assert {34, 35, 78, 79} <= set(parts["small"])  # of the second GPC: its third TPC, and its sixth
     assert {GPU.floorplan.gpc_of_sm[sm] for sm in parts["even"]} == {6, 7}
+
+
+def test_copies_that_wait_long_set_the_parts_of_a_gpc_apart_and_others_do_not() -> None:
+    lead = {}
+    for stages in ("3", "6"):
+        config = next(x for x in CONFIGS["own"] if x["b_rows"] == "192" and x["stages"] == stages)
+        full, _ = case.twin(config, GPU, 96)
+        sms = [GPU.floorplan.singles()[place] for place in case.walks(config)]
+        each = dict(zip(sms, full[:, 95] - full[:, 32], strict=True))
+        small, large = (np.mean([each[sm] for sm in case.sms_by_part()[name]]) for name in ("small", "large"))
+        lead[stages] = large / small
+    assert lead["3"] == pytest.approx(1.0, abs=0.02)
+    assert 1.25 < lead["6"] < 1.5  # measured 1.44
+
+
+def test_the_wait_before_turns_is_found_again() -> None:
+    rows = [
+        {
+            "group": "own", "b_rows": "192", "stages": str(stages), "cycles_per_step": str(large),
+            "small_part_cycles": str(small), "large_part_cycles": str(large),
+        }
+        for stages, small, large in ((1, 974, 974), (2, 667, 667), (5, 523, 690), (6, 480, 693))
+    ]  # fmt: skip
+    (found,) = CASE.fit(rows)
+    assert found.parameter == "xbar.turn_wait_cycles" and found.value == pytest.approx(5 * 523 - 974)

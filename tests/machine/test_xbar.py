@@ -13,7 +13,7 @@ from gpusim.machine.component import MemoryRequest
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.machine.memory.links import by_turns, parts_of_gpcs
 from gpusim.machine.memory.residency import LruResidency
-from gpusim.units import Clock
+from gpusim.units import LINE_BYTES, Clock
 
 GPU = load_gpu("h200_sxm")
 SLICES = GPU.l2.num_slices * GPU.l2.slice_bytes_per_cycle * GPU.l2.sustained_fraction
@@ -90,6 +90,17 @@ def test_bulk_copies_go_in_turns_of_parts_of_a_gpc_once_they_have_waited_long(nu
     assert means[4] / means[6] == pytest.approx(lead, rel=0.08)
     last = [rate for sm, rate in got.items() if plan.gpc_of_sm[sm] in (6, 7)]
     assert sum(last[: len(last) // 2]) == pytest.approx(sum(last) / 2, rel=0.08)
+
+
+def test_sms_walk_apart_by_the_root_of_the_lines_that_they_read() -> None:
+    """As drawn, line by line: n lines take n times what one takes, give or take the root of n; SMs of equal parts."""
+    plan = GPU.floorplan
+    sms = [sm for sm, gpc in enumerate(plan.gpc_of_sm) if gpc == 2]
+    got = rates(GPU, range(GPU.num_sms), num_ahead=12, is_bulk=True)
+    num_lines = [got[sm] * UNTIL / LINE_BYTES for sm in sms]
+    mean = sum(num_lines) / len(num_lines)
+    spread = (sum((num - mean) ** 2 for num in num_lines) / (len(num_lines) - 1)) ** 0.5
+    assert 0.5 * mean**0.5 < spread < 2.0 * mean**0.5
 
 
 def test_what_a_part_without_live_sms_leaves_nobody_gets() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import sqrt
+from random import Random
 from typing import Literal
 
 import simpy
@@ -79,10 +81,12 @@ class XbarCounters(Counters):
 class _Port(Reader):
     """One SM's way in: transfers one after the other, the first of them sharing the slices with other SMs."""
 
-    __slots__ = ("active", "link", "part_share", "waiting", "way")
+    __slots__ = ("active", "draws", "link", "part_share", "waiting", "way")
 
-    def __init__(self, link: Link, region: int, num_alike: float, num_draws: int) -> None:
+    def __init__(self, link: Link, region: int, num_alike: float, num_draws: int, draws: Random | None) -> None:
         super().__init__(link.slices, region, num_alike, num_draws)
+        self.draws = draws
+        """Which of its lines come when; None where it stands for others: at even distances."""
         self.link = link
         self.part_share = 1.0
         """What its SM gets where parts of the GPC have turns, of what the mean of the GPC's SMs gets."""
@@ -98,6 +102,10 @@ MOST_ROW_BYTES = 2048
 NARROW = 1.2
 """A link is looked at where its SMs would get so much more than with all SMs live: fewer are live, and unevenly. A margin
 chosen for speed and not measured: with all SMs live, what the links cost is in ``l2.sustained_fraction``."""
+
+
+LEAST_LUCK = 0.25
+"""Of the time that lines take on average: what a copy of few lines takes at least."""
 
 
 NUM_LATELY = 16
@@ -147,7 +155,8 @@ class _Transfer:
         port, xbar = self.port, self.xbar
         port.active = self
         link = port.link
-        share = link.slices.share_now(link.share if self.group is None else link.bulk_share * self._turn(link))
+        share = link.share if self.group is None else link.bulk_share * self._turn(link) * self._luck()
+        share = link.slices.share_now(share)
         moved, carried, self.ahead_cycles = xbar.merging.price(self.ask, port, 0.0, share)
         self._wait_at_slices(self.ask, moved)
         if self.asks is not None:
@@ -170,6 +179,13 @@ class _Transfer:
             self.link_at = port.link.pipe.reserve_alike(carried_bytes, port.num_alike, at_cycle=now)
         if port.way is not None and self.group is not None:
             self.link_at = max(self.link_at, port.way.reserve_alike(carried_bytes, port.num_alike, at_cycle=now))
+
+    def _luck(self) -> float:
+        """How fast its lines come where the mean copy's come at 1: slices that are short serve as if drawn, line by line."""
+        draws = self.port.draws
+        if draws is None:
+            return 1.0
+        return 1.0 / max(LEAST_LUCK, 1.0 + draws.gauss(0.0, 1.0) / sqrt(self.num_bytes / LINE_BYTES))
 
     def _turn(self, link: Link) -> float:
         """What parts' turns give this copy of what the mean of its GPC gets: none where it has not waited long enough."""
@@ -260,33 +276,35 @@ class Xbar(Component):
 
     Models: a limit on what one SM takes in, one on what the L2 slices of a side serve to its SMs (in turns of GPCs, so that
     an SM of a larger one gets less; of threads' loads lone pairs have a turn of their own; one side serves more than the
-    other; of bulk copies that have waited long, in turns of parts of a GPC, so that SMs of a part with fewer get more; what
-    parts without a live SM leave nobody gets, as each has a way in of its own; no parts where SMs stand for others), and
-    their own for stores, which cross between the sides in turns of parts of GPCs (of all of a GPC where SMs stand for
-    others), and whose port takes an SM's one after the other and behind which some wait for L2, reductions with a header a
-    line, lines that threads store in small parts with what a packet takes at least on each way, lines whose sectors are
-    stored in part with a mask; a link for each GPC, one each way, which takes requests in order (the way in only while so
-    few GPCs are live that it can matter: what it costs when all are is in what the slices serve); a limit on what loads of
-    an SM's threads have asked for and not got (a miss holds its place for longer than a hit); bulk copies that are no boxes
-    of a tensor, but lines in a row, take more of links and slices than their bytes, and so do multicasts of boxes; ways
-    from L2 of unlike length, so that SMs fall out of step; a queue at each slice, in which each line of a bulk copy out of
-    L2 waits at random, the longer the busier all were lately, of which the slowest counts (the same for who reads the same
-    lines soon after, and for all receivers of a multicast; hidden while what was asked for behind it passes); lines that
-    another SM of the same GPC waits for come with that SM's and cost slices and link nothing, up to a number of requests a
-    line, unless halves of sectors are asked for: an SM asks for a request's lines one after the other, as fast as its port
-    takes them in, and ahead of those that come by what passes the port in a latency; a line can be joined until some cycles
-    after it has passed the slices, so for longer where the slices are busy, and for longer the farther its slice is; so who
-    is a little late joins the far lines alone, reads near ones, which come sooner, and is behind with the last of them by
-    less than it was late; of a fill that comes in, lines that are not there yet are joined; who is behind catches up with
-    whom it joins, as it gets what is on its way already; an SM that asks for a line twice has it read once, but sent twice;
-    multicast (one read, several receivers).
-    Ignores: turns of parts of a GPC (CPCs) for threads' loads; the queue at slices of threads' loads (it is in what they
-    were measured to get) and of what comes from memory; that a part of which few SMs store could have more than its turn;
-    fair shares of a link among requests of one moment (an earlier one is carried whole); ways in of parts of a GPC while
-    all have live SMs; that SMs of a TPC merge more surely than others of a GPC; what merged readers take of their GPC's own
-    network (104 B a cycle and SM still pass); reads' requests on the way that stores take; that stores are acknowledged
-    late; imbalance of slices within a side; which side leads (it differs from GPU to GPU: here the first); sides with
-    unlike numbers of SMs, which have slices in proportion.
+    other; whose line of bulk copies is next is drawn, so that an SM's n lines take n plus or minus the root of n times what
+    one takes, and SMs walk apart at random; of bulk copies that have waited long, in turns of parts of a GPC, so that SMs
+    of a part with fewer get more; what parts without a live SM leave nobody gets, as each has a way in of its own; no parts
+    where SMs stand for others), and their own for stores, which cross between the sides in turns of parts of GPCs (of all
+    of a GPC where SMs stand for others), and whose port takes an SM's one after the other and behind which some wait for
+    L2, reductions with a header a line, lines that threads store in small parts with what a packet takes at least on each
+    way, lines whose sectors are stored in part with a mask; a link for each GPC, one each way, which takes requests in
+    order (the way in only while so few GPCs are live that it can matter: what it costs when all are is in what the slices
+    serve); a limit on what loads of an SM's threads have asked for and not got (a miss holds its place for longer than a
+    hit); bulk copies that are no boxes of a tensor, but lines in a row, take more of links and slices than their bytes, and
+    so do multicasts of boxes; ways from L2 of unlike length, so that SMs fall out of step; a queue at each slice, in which
+    each line of a bulk copy out of L2 waits at random, the longer the busier all were lately, of which the slowest counts
+    (the same for who reads the same lines soon after, and for all receivers of a multicast; hidden while what was asked for
+    behind it passes); lines that another SM of the same GPC waits for come with that SM's and cost slices and link nothing,
+    up to a number of requests a line, unless halves of sectors are asked for: an SM asks for a request's lines one after
+    the other, as fast as its port takes them in, and ahead of those that come by what passes the port in a latency; a line
+    can be joined until some cycles after it has passed the slices, so for longer where the slices are busy, and for longer
+    the farther its slice is; so who is a little late joins the far lines alone, reads near ones, which come sooner, and is
+    behind with the last of them by less than it was late; of a fill that comes in, lines that are not there yet are joined;
+    who is behind catches up with whom it joins, as it gets what is on its way already; an SM that asks for a line twice has
+    it read once, but sent twice; multicast (one read, several receivers).
+    Ignores: that slices serve first who asked first, so that who begins late stays late; that two stages of an SM that come
+    together stay together, and take longer so; turns of parts of a GPC (CPCs) for threads' loads; the queue at slices of
+    threads' loads (it is in what they were measured to get) and of what comes from memory; that a part of which few SMs
+    store could have more than its turn; fair shares of a link among requests of one moment (an earlier one is carried
+    whole); ways in of parts of a GPC while all have live SMs; that SMs of a TPC merge more surely than others of a GPC;
+    what merged readers take of their GPC's own network (104 B a cycle and SM still pass); reads' requests on the way that
+    stores take; that stores are acknowledged late; imbalance of slices within a side; which side leads (it differs from GPU
+    to GPU: here the first); sides with unlike numbers of SMs, which have slices in proportion.
     Source: the GPU's description; turns and sides: kernels/memory_bandwidth (all SMs read out of L2: the slowest 32 B a
     cycle, the median 37, the fastest 49, as 590 a GPC of 18 or 16 and more for the one with lone pairs), l2_residency (66
     SMs of one side get no more than beside the other 66), h200_sxm, 2026-11-20, and first_loads (bulk copies: GPCs of one
@@ -297,14 +315,16 @@ class Xbar(Component):
     merging ends, line by line (2 % of lines are read twice 40 cycles after the first, half 71, 98 % 100), what the second
     waits less (its whole delay up to 40 cycles, 35 of 60, nothing of 100), and of fills (7 of 16 lines are there after 350
     cycles, as many more after 550): kernels/line_sharing, pairs; parts of GPCs: kernels/sharers_apart (own tiles: SMs of
-    parts of four and six get alike up to 88 KiB under way, 51 and 35.6 B a cycle from 144 KiB on; once the first have ended
-    the others get 37.5, not what all leave), store_drift, bursts: TPCs 2 and 5 of GPCs of eight have stored 64 KiB an SM
-    after 3,300 cycles, the other six and all of GPCs of nine after 4,000 to 4,500.
+    parts of four and six get alike up to 88 KiB under way, 51 and 35.6 B a cycle from 144 KiB on; own tiles of a GPC's SMs
+    that begin at once, full rings: after 30, 128 and 240 steps of 192 lines 273, 570 and 940 cycles apart, of 128 lines 172
+    to 228, 404 to 473 and 639 to 782, 40 to 50 a step: the root of the lines times what one takes; once the first have
+    ended the others get 37.5, not what all leave), store_drift, bursts: TPCs 2 and 5 of GPCs of eight have stored 64 KiB an
+    SM after 3,300 cycles, the other six and all of GPCs of nine after 4,000 to 4,500.
     """
 
     kind = "xbar"
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - one part after the other
         self, env: simpy.Environment, spec: XbarSpec, *, l2: L2, floorplan: Floorplan,
         alike: Mapping[int, int] | None = None,
     ) -> None:
@@ -366,7 +386,7 @@ class Xbar(Component):
         self._side_write_bytes_per_cycle = {side: l2.store_bytes_per_cycle(side) for side in self._side_slices}
         regions = floorplan.groups(spec.merge_scope)
         self.ports = [
-            _Port(self._links[gpc_idx], region, num, DRAWS_APART * sm_idx)
+            _Port(self._links[gpc_idx], region, num, DRAWS_APART * sm_idx, None if alike else Random(sm_idx))
             for sm_idx, (gpc_idx, region, num) in enumerate(zip(gpcs, regions, num_alike, strict=True))
         ]
         self._sides = sides
