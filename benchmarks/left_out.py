@@ -2,7 +2,8 @@
 
 For each kernel the cycles of a run of all SMs without a skip; how far off of it is one in which SMs stand for others; how
 far off of that one with skips, too, which is the default; and both. At fixed clocks, so that nothing else differs; at
-several side by side, since which SMs have the last wave of a GEMM is a lottery (validation/deviations.md, 2).
+several side by side, since which SMs have the last wave of a GEMM is a lottery (validation/deviations.md, 2): mean and worst
+of them; cycles, events and seconds are those of the last.
 
     python benchmarks/left_out.py [--sizes 16,256] [--only copy,add] [--clocks 1700,1800]
 """

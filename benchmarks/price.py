@@ -1,6 +1,6 @@
 """What a prediction of a kernel that is bound by memory costs: a core's seconds, parameters to result, in process.
 
-What it leaves to the garbage collector is part of that.
+What it leaves to the youngest generation of the garbage collector is part of that.
 
 For each stream and size the least of some repeats, after a prediction of another kernel (imports, the GPU's description);
 then how many are within the goal, and the slowest. Whole GEMMs follow, for comparison. ``--dump`` writes the cycles too, and
@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from left_out import GEMMS
+from speed import bare_timeout_rate
 from streams import MIB, STREAMS, Options
 
 import gpusim
@@ -89,8 +90,12 @@ def main() -> None:
         within = sum(seconds <= GOAL_S for seconds, _ in found.values())
         slowest = max(found, key=lambda name: found[name][0])
         out.write(f"\nwithin {GOAL_S} s: {within} of {len(found)}; the slowest {found[slowest][0]:.2f} s, {slowest}\n")
+        bare_us = 1e6 / max(bare_timeout_rate() for _ in range(REPEATS))
+        out.write(f"a bare simpy timeout takes {bare_us:.2f} us of this core\n")
     if told.against:
         apart = changes(found, before)
+        if not apart:
+            parser.error(f"--against {told.against}: has none of these kernels")
         out.write(f"\ncycles against {told.against}: {len(apart)} kernels, changes above {NOTABLE:.1%}:\n")
         out.writelines(f"| {name} | {change:+.2%} |\n" for change, name in apart if abs(change) > NOTABLE)
     if told.dump:
