@@ -111,16 +111,34 @@ def _range(flag: str, text: str) -> list[str]:
 
 
 def _word(kind: type[KernelParams], option: str, text: str) -> Any:
-    """A value as the model takes it: flags are on and off, choices that are numbers are numbers."""
-    item = kind.model_fields[option_names(kind)[option]]
+    """A value as the model takes it: flags are on and off, choices that are numbers are numbers.
+
+    What no GPU and no size could make legal is refused here, not one configuration among others.
+    """
+    item, flag = kind.model_fields[option_names(kind)[option]], f"--{option.replace('_', '-')}"
     if _is_flag(item.annotation):
         if text not in ("on", "off"):
-            raise KernelError(f"--{option.replace('_', '-')} {text!r} is unknown; {nearest(text, ('on', 'off'))}")
+            raise KernelError(f"{flag} {text!r} is unknown; {nearest(text, ('on', 'off'))}")
         return text == "on"
-    for choice in choices_of(item.annotation):
+    known = choices_of(item.annotation)
+    for choice in known:
         if str(choice) == text:
             return choice
+    members = (item.annotation,) if get_origin(item.annotation) is Literal else get_args(item.annotation)
+    if known and not item.metadata and all(get_origin(each) is Literal or each is type(None) for each in members):
+        words = [str(choice) for choice in known]
+        raise KernelError(f"{flag} {text!r} is unknown; {nearest(text, words)}")
+    if item.annotation is int and not _is_whole(text):
+        raise KernelError(f"{flag} is {text!r}, wants a whole number")
     return text
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        int(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_flag(annotation: Any) -> bool:

@@ -95,3 +95,16 @@ def test_a_sweep_of_nothing_is_refused(options: dict[str, Any], says: str) -> No
 
 def test_a_swizzle_in_numbers_has_commas_of_its_own() -> None:
     assert values_of(GemmParams, "swizzle", "3,3,3;none", fixed={}, gpu=H200) == ("3,3,3", "none")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options", "says"),
+    [
+        ("softmax", {"rows": "4096", "columns": "1024,x"}, r"--columns is 'x', wants a whole number"),
+        ("softmax", {"rows": "4096", "columns": "1024", "per": "warp,wrap"}, r"--per 'wrap' is unknown; did you mean 'wa"),
+        ("gemm", {"m": "64", "n": "64", "k": "64", "schedule": "pingpong,pong"}, r"--schedule 'pong' is unknown"),
+    ],
+)
+def test_a_value_that_nothing_could_make_legal_refuses_the_sweep(kernel: str, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(KernelError, match=says):
+        choices(KERNEL_MODELS[kernel].params, options, load_gpu("h200_sxm"))
