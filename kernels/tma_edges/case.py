@@ -33,6 +33,10 @@ HEIGHT = 512
 LEAST_SMEM_BYTES = 120 * 1024
 """One CTA an SM."""
 ROOM_BYTES = 200 * 1024
+METRICS = (
+    "lts__t_sectors_srcunit_tex_op_read.sum", "lts__t_sectors.sum", "lts__t_sectors.max", "lts__t_requests_srcunit_tex.sum",
+    "l1tex__m_xbar2l1tex_read_bytes.sum",
+)
 
 
 # ---------------------------------------------------------------------------------------------- configs
@@ -86,6 +90,15 @@ def beside(seed: int) -> list[Config]:
     return _legal([
         config_of(num_ctas=ctas, num_stages=3, num_boxes=2, box_rows=box, rows_inside=inside, promotion=promotion)
         for ctas in (1, NUM_CTAS) for box in (64, 128) for inside in (0, 8, box // 2, box) for promotion in ("none", "256B")
+    ])  # fmt: skip
+
+
+def counted(seed: int) -> list[Config]:
+    """All SMs, with what L2 counts: in all, and at the slice that has most of it."""
+    del seed  # a sweep, the same for every seed
+    return _legal([
+        config_of(num_ctas=NUM_CTAS, box_rows=box, rows_inside=inside, places=places)
+        for box in (64, 128, 256) for inside in (0, 8, box // 2, 3 * box // 4, box) for places in (1, NUM_X)
     ])  # fmt: skip
 
 
@@ -195,6 +208,7 @@ CASE = Case(
         "crowds": Group(configs=crowds, rank=2, least_capability=HOPPER),
         "columns": Group(configs=columns, rank=2, least_capability=HOPPER),
         "beside": Group(configs=beside, rank=2, least_capability=HOPPER),
+        "counted": Group(configs=counted, metrics=METRICS, rank=2, least_capability=HOPPER),
     },
     launch=launch,
     check=check,

@@ -125,11 +125,19 @@ class Loader:
             tensor, (plan.panel(which, at), step * ways + part), sum(box.num_bytes for box in boxes),
             rows * depth * self.params.element.num_bytes, sum(box.num_rows for box in boxes), buffer, stage,
             "full", multicast=receivers if ways > 1 else (), num_boxes=len(boxes),
+            num_zero_rows=self._num_zero_rows(which, boxes, rows, depth),
             fetches=self._fetches(which, at, step, rows, depth),
             come_along=() if plan.slices_k(which, ways) else tuple(
                 (panel, each * ways + part) for panel, each in self._come_along(which, at, step)
             ),
         )
+
+    def _num_zero_rows(self, which: int, boxes: tuple[TmaBox, ...], rows: int, depth: int) -> int:
+        """Rows of ``boxes`` that lie outside of the tensor, of which ``rows`` and so much of K lie inside."""
+        is_k_major = (self.params.is_a_k_major, self.params.is_b_k_major)[which]
+        along, across = (depth, rows) if is_k_major else (rows, depth)
+        inside = across * ceil_div(along, boxes[0].inner_elements)
+        return max(0, sum(box.num_rows for box in boxes) - inside)
 
     def _come_along(self, which: int, at: Coordinates, step: int) -> tuple[tuple[int, int], ...]:
         """Tiles of the k-steps whose bytes lie beside this one's, in what L2 takes of memory at once.

@@ -26,16 +26,27 @@ class Served(Protocol):
     carried_bytes: float
 
 
+class Zeros:
+    """Rows of boxes outside of their tensors: bytes that cross the SM's port, and what they take of the slices' time."""
+
+    __slots__ = ("num_bytes", "num_carried_bytes")
+
+    def __init__(self, num_bytes: float, num_carried_bytes: float) -> None:
+        """Zeros come from L2, as lines do."""
+        self.num_bytes = num_bytes
+        self.num_carried_bytes = num_carried_bytes
+
+
 class Ask:
     """What a request moves."""
 
     __slots__ = (
-        "asked_at", "merges", "num_bytes", "reads", "request_bytes", "request_sharing", "sharing", "tile", "weight",
+        "asked_at", "merges", "num_bytes", "reads", "request_bytes", "request_sharing", "sharing", "tile", "weight", "zeros",
     )
 
     def __init__(
         self, tile: TileState | None, num_bytes: float, weight: float, asked_at: float, reads: float, sharing: float = 1.0,
-        request_bytes: float = 0.0, request_sharing: float = 1.0, merges: bool = True,
+        request_bytes: float = 0.0, request_sharing: float = 1.0, merges: bool = True, zeros: Zeros | None = None,
     ) -> None:
         self.tile = tile
         """Where it may merge, and wait in slices' queues."""
@@ -54,6 +65,7 @@ class Ask:
         """What its requests of lines take of the slices at least."""
         self.request_sharing = request_sharing
         """Of that what may come with a neighbour's."""
+        self.zeros = zeros
 
 
 class Reader:
@@ -107,9 +119,19 @@ class Merging:
     def price(self, ask: Ask, port: Reader, behind_bytes: float, pace: float) -> tuple[float, float, float]:
         """(bytes by which the slices' clock goes on meanwhile, bytes that slices and links carry, cycles gained).
 
-        Lines that a neighbour waits for come with its own; the others are read. ``behind_bytes`` move before it,
-        ``pace`` times as fast as that clock goes.
+        Lines that a neighbour waits for come with its own; the others are read, and zeros behind them. ``behind_bytes``
+        move before it, ``pace`` times as fast as that clock goes.
         """
+        if ask.zeros is None:
+            return self._lines(ask, port, behind_bytes, pace)
+        moved, carried, ahead = self._lines(ask, port, behind_bytes, pace) if ask.num_bytes else (0.0, 0.0, 0.0)
+        num_bytes, counters = ask.zeros.num_bytes, self.counters
+        counters.passed_bytes += num_bytes
+        counters.carried_bytes += ask.zeros.num_carried_bytes
+        return moved + num_bytes, carried + ask.zeros.num_carried_bytes, ahead
+
+    def _lines(self, ask: Ask, port: Reader, behind_bytes: float, pace: float) -> tuple[float, float, float]:
+        """The same without zeros."""
         tile, num_bytes, asked_at, of_requests = ask.tile, ask.num_bytes, ask.asked_at, ask.request_bytes
         counters = self.counters
         if tile is None or not ask.merges:

@@ -36,6 +36,11 @@ class TmaSpec:
     """From a store's issue until its source may be written again, beyond its bytes."""
     group_wait_cycles: float
     """What a wait for bulk groups takes at least."""
+    zero_row_bytes: float
+    """What a row of zeros takes of the slices' time, in bytes that they could deliver meanwhile: of the first rows outside of
+    a box that is in part inside of its tensor."""
+    outside_row_bytes: float
+    """The same of further ones, and of boxes all of which lie outside."""
     map_miss_cycles: float
     """For how long a copy waits whose tensor map the SM lacks and L2 has; 0: maps are always there."""
     map_prefetch_cycles: float

@@ -14,7 +14,7 @@ from gpusim.machine.floorplan import Floorplan
 from gpusim.machine.memory.hbm import GOLDEN
 from gpusim.machine.memory.l2 import L2, StoreKind, TileState
 from gpusim.machine.memory.links import Link, are_gpcs_one, by_turns, like_gpcs, like_parts, parts_of_gpcs, side_shares
-from gpusim.machine.memory.merging import DRAWS_APART, Ask, Merging, Reader
+from gpusim.machine.memory.merging import DRAWS_APART, Ask, Merging, Reader, Zeros
 from gpusim.machine.store_port import StorePort
 from gpusim.machine.timing import Done, Pipe, SharedPipe, Ticket
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
@@ -336,6 +336,8 @@ class Xbar(Component):
         self._distances = [apart * ((places[idx] * GOLDEN + 0.5) % 1.0 - 0.5) for idx in range(floorplan.num_sms)]
         """What each SM's lines take longer than the mean's, which is that of the first CTA."""
         self._merges = spec.merge_scope != "sm" and spec.merge_limit > 1
+        self._zero_tile = TileState()
+        """Where the rows of zeros come from that tensor maps' boxes have outside."""
         self._left_out = [0.0, 0.0, 0.0]
         """Bytes asked for, served and carried for what was left out, to be added at the end."""
         self._bulk_weight = 1.0 / spec.bulk_read_fraction
@@ -387,13 +389,14 @@ class Xbar(Component):
         return self._env._now
 
     def read(
-        self, request: MemoryRequest, done: Done, *, group: object = None, places: Pipe | None = None
+        self, request: MemoryRequest, done: Done, *, group: object = None, places: Pipe | None = None,
+        zeros: Zeros | None = None,
     ) -> None:
         """Fetch a tile into one SM; ``done(cycle)`` is called when the arrival of its last byte is known.
 
         Bulk copies have a ``group``; those with the same that follow one another are waited for together (they complete
         one phase of one mbarrier) and move as one. ``places`` are those for bytes that were asked for and are not there,
-        each held for a latency: a unit is a byte for a cycle.
+        each held for a latency: a unit is a byte for a cycle. ``zeros`` are rows of its boxes that lie outside.
         """
         side = self._sides[request.sm_idx]
         tile = self.l2.look_up(request, side)
@@ -417,19 +420,26 @@ class Xbar(Component):
             moved, rate = port.link.slices.moved()
             asked = moved + (request.issued_at - self._env._now) * rate
             ask = Ask(
-                tile, num_bytes, weight, asked, request.reads, request.sharing, of_requests, request.request_sharing
+                tile, num_bytes, weight, asked, request.reads, request.sharing, of_requests, request.request_sharing,
+                zeros=zeros,
             )
         else:
             counters.passed_bytes += num_bytes
             counters.served_bytes += num_bytes * request.reads
-            ask = Ask(None, num_bytes, weight, 0.0, request.reads, request_bytes=of_requests)
+            ask = Ask(None, num_bytes, weight, 0.0, request.reads, request_bytes=of_requests, zeros=zeros)
+        if zeros is not None:
+            self._count_zeros(zeros, request, 1)
         by_warps = request if request.num_warps > 1 else None
         self._deliver(request.sm_idx, ask, request, (tile, earliest, latency, done, by_warps), group)
 
     def multicast(
-        self, request: MemoryRequest, receivers: Sequence[tuple[int, Done]], *, bytes_per_cycle: float
+        self, request: MemoryRequest, receivers: Sequence[tuple[int, Done]], *, bytes_per_cycle: float,
+        zeros: Zeros | None = None,
     ) -> None:
-        """Fetch a tile once and deliver it to ``receivers`` (SM, done), each of which takes in so much at most."""
+        """Fetch a tile once and deliver it to ``receivers`` (SM, done), each of which takes in so much at most.
+
+        So with ``zeros``, rows of its boxes that lie outside.
+        """
         side = self._sides[request.sm_idx]
         tile = self.l2.look_up(request, side)
         crossing = request.num_bytes * request.crossings
@@ -443,11 +453,33 @@ class Xbar(Component):
         self.counters.asked_bytes += crossing * len(receivers)
         self.counters.passed_bytes += crossing * len(receivers)
         self.counters.served_bytes += crossing * request.reads
+        if zeros is not None:
+            self._count_zeros(zeros, request, len(receivers))
         for sm_idx, done in receivers:
             num_bytes = crossing * stretch
-            ask = Ask(tile, num_bytes, weight / stretch, 0.0, request.reads, merges=False)
+            ask = Ask(tile, num_bytes, weight / stretch, 0.0, request.reads, merges=False, zeros=zeros)
             self._deliver(sm_idx, ask, request, (tile, earliest, latency, done, None), done)
             weight = 0.0
+            zeros = None if zeros is None else Zeros(zeros.num_bytes, 0.0)
+
+    def read_zeros(
+        self, request: MemoryRequest, receivers: Sequence[tuple[int, Done]], zeros: Zeros, *, group: object = None
+    ) -> None:
+        """Boxes that lie outside of their tensor as a whole, for each of ``receivers`` (SM, done)."""
+        earliest = request.issued_at + zeros.num_bytes / self.alone_bytes_per_cycle
+        self._count_zeros(zeros, request, len(receivers))
+        for sm_idx, done in receivers:
+            ask = Ask(None, 0.0, 1.0, 0.0, request.reads, zeros=zeros)
+            part = (self._zero_tile, earliest, self.l2.spec.near_latency_cycles + self._distances[sm_idx], done, None)
+            self._deliver(sm_idx, ask, request, part, done if group is None else group)
+            zeros = Zeros(zeros.num_bytes, 0.0)
+
+    def _count_zeros(self, zeros: Zeros, request: MemoryRequest, num_receivers: int) -> None:
+        """Rows of zeros are one line, which is read once for as many requests as can be one."""
+        counters = self.counters
+        counters.asked_bytes += zeros.num_bytes * num_receivers
+        counters.served_bytes += zeros.num_bytes / self.spec.merge_limit
+        counters.read_bytes += zeros.num_bytes * num_receivers * request.num_alike
 
     def write(
         self, request: MemoryRequest, done: Done, arrived: Done, *, num_distinct_bytes: float, kind: StoreKind = "st",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gpusim.errors import LaunchError
 from gpusim.machine.component import MemoryRequest
+from gpusim.machine.memory.merging import Zeros
 from gpusim.simulate.costs.memory import Stored
 from gpusim.simulate.cta import Cta, Stage
 from gpusim.simulate.op_costs import TmaCost
@@ -38,9 +39,11 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
                 fetches=cost.fetches,
             )
             if map_at > role.t:
-                read_later(role, map_at, request, done)
+                read_later(role, map_at, request, done, cost.zeros)
             else:
-                below.read(request, done, group=done.barrier)
+                below.read(request, done, group=done.barrier, zeros=cost.zeros)
+        elif cost.zeros is not None:
+            read_zeros(role, cost, [(role.sm.idx, done)], at, map_at, done.barrier)
         else:
             done(at)
         return None
@@ -54,27 +57,47 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
             fetches=cost.fetches,
         )
         if map_at > role.t:
-            multicast_later(role, map_at, request, told, tma.spec.bytes_per_cycle)
+            multicast_later(role, map_at, request, told, tma.spec.bytes_per_cycle, cost.zeros)
         else:
-            below.multicast(request, told, bytes_per_cycle=tma.spec.bytes_per_cycle)
+            below.multicast(request, told, bytes_per_cycle=tma.spec.bytes_per_cycle, zeros=cost.zeros)
+    elif cost.zeros is not None:
+        read_zeros(role, cost, told, at, map_at, None)
     else:
         for _, done in told:
             done(at)
     return None
 
 
-def read_later(role: Role, at_cycle: float, request: MemoryRequest, done: TmaArrived) -> None:
+def read_later(
+    role: Role, at_cycle: float, request: MemoryRequest, done: TmaArrived, zeros: Zeros | None
+) -> None:
     """Read when the tensor's map is there."""
     below = role.sm.l1.below
-    role.env.later(at_cycle - role.env._now, lambda: below.read(request, done, group=done.barrier))
+    role.env.later(at_cycle - role.env._now, lambda: below.read(request, done, group=done.barrier, zeros=zeros))
 
 
 def multicast_later(
-    role: Role, at_cycle: float, request: MemoryRequest, receivers: Sequence[tuple[int, TmaArrived]], rate: float
+    role: Role, at_cycle: float, request: MemoryRequest, receivers: Sequence[tuple[int, TmaArrived]], rate: float,
+    zeros: Zeros | None,
 ) -> None:
     """The same of a copy to several CTAs."""
     below = role.sm.l1.below
-    role.env.later(at_cycle - role.env._now, lambda: below.multicast(request, receivers, bytes_per_cycle=rate))
+    role.env.later(
+        at_cycle - role.env._now, lambda: below.multicast(request, receivers, bytes_per_cycle=rate, zeros=zeros)
+    )
+
+
+def read_zeros(
+    role: Role, cost: TmaCost, receivers: Sequence[tuple[int, TmaArrived]], at_cycle: float, map_at: float, group: object
+) -> None:
+    """A copy of which nothing lies in its tensor; ``at_cycle``: when the engine comes to it, ``map_at``: when its map does."""
+    below, zeros = role.sm.l1.below, cost.zeros
+    assert zeros is not None  # all of its rows
+    request = role.request(cost.tensor, cost.tile, 0.0, at=at_cycle)
+    if map_at > role.t:
+        role.env.later(map_at - role.env._now, lambda: below.read_zeros(request, receivers, zeros, group=group))
+    else:
+        below.read_zeros(request, receivers, zeros, group=group)
 
 
 def tma_store(role: Role, op: ops.TmaStore) -> Pause:
