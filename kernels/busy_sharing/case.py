@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value, kernels_dir
+from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value, kernels_dir
 
 NUM_CTAS = 132
 """One an SM of the H200; where SMs have other numbers the launch gives itself up."""
@@ -29,6 +29,8 @@ OF_ONE_GPC = (0, 1, 16, 17, 32, 33, 48, 49)
 EVEN_SMS = 112
 """SMs below that are of eight GPCs in turn, a pair of each."""
 SKEWS = (0, 50, 100, 200, 400, 800, 1600, 3200)
+QUEUED = 1.2
+"""Shots that take so many times as long as on an idle machine wait for their turn."""
 READ, CAME = "lts__t_sectors_srcunit_tex_op_read.sum", "l1tex__m_xbar2l1tex_read_bytes.sum"
 METRICS = (READ, CAME, "lts__t_requests_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_ltcfabric.sum")
 
@@ -43,10 +45,10 @@ def config_of(sms: Sequence[int], skew: int, **columns: object) -> Config:
 
 
 def loaded(seed: int) -> list[Config]:
-    """Pairs of a TPC and of a GPC by skew, by what all other SMs have under way."""
+    """Pairs of a TPC (which calibrate) and of a GPC by skew, by what all other SMs have under way."""
     del seed  # a sweep, the same for every seed
     return [
-        config_of(pair, skew, **load) for pair in ((0, 1), (0, 16)) for load in LOADS for skew in SKEWS
+        config_of(pair, skew, **load) for load in LOADS for skew in SKEWS for pair in ((0, 1), (0, 16))
     ]  # fmt: skip
 
 
@@ -191,6 +193,28 @@ def merged_share(row: Config) -> float | None:
     return (float(row[CAME]) - float(row[READ]) * 32) / (others * NUM_SHOTS * int(row["shot_bytes"]))
 
 
+def fit(rows: Sequence[Config]) -> list[Fitted]:
+    """What of a shot's wait for its turn most of its lines wait, so that they can be joined for as long."""
+    series: dict[tuple[str, ...], list[tuple[float, float, float]]] = {}
+    for row in rows:
+        share = merged_share(row)
+        if row["group"] == "loaded" and share is not None and row.get("skew_p50_cycles"):
+            key = row["sms"], row["num_slots"], row["gap_cycles"]
+            series.setdefault(key, []).append((float(row["skew_p50_cycles"]), share, float(row["first_p50_cycles"])))
+    ends: dict[tuple[str, ...], tuple[float, float]] = {}
+    for key, points in series.items():
+        skews, shares, waits = np.array(sorted(points)).T
+        last = shares[-1]  # what else merges: the loads' own polls of flags
+        ends[key] = float(np.interp(-0.5, last - np.minimum.accumulate(shares), skews)), float(np.median(waits))
+    found = []
+    for (sms, slots, _), (end, wait) in ends.items():
+        idle_end, idle_wait = ends.get((sms, "0", "0"), (0.0, 0.0))
+        if slots != "0" and idle_wait and wait > QUEUED * idle_wait:
+            found.append((end - idle_end) / (wait - idle_wait))
+    how = "skew at which half of the lines are read twice, less the same without loads, over what shots wait longer, median"
+    return [Fitted(parameter="xbar.merge_wait_fraction", value=float(np.median(found)), how=how)] if found else []
+
+
 def includes() -> dict[str, str]:
     """What kernels of several SMs share."""
     return {"grid.cuh": (kernels_dir() / "line_sharing" / "grid.cuh").read_text(encoding="utf-8")}
@@ -221,5 +245,6 @@ CASE = Case(
         "load_bytes_per_cycle": "what an SM that loads gets, mean",
     },
     derived={"merged_share": merged_share},
+    fit=fit,
     includes=includes,
 )  # fmt: skip

@@ -154,7 +154,7 @@ class TileState:
         """Cycle at which the first byte of its fill passed HBM's wire."""
         self.waiting: list[tuple[float, float, Done, MemoryRequest | None]] = []
         """(cycle at which the port would let it pass, latency from there, whom to tell, whose warps wait for parts)."""
-        self.asked: dict[int, tuple[float, float, float, object]] = {}
+        self.asked: dict[int, tuple[float, float, float, object, float]] = {}
         """For each merge group who asked for it last: what the slices have moved (``SharedPipe.moved``) as its first line
         passes and as its last one does, how many are served with a line of it, on average, and through whose port."""
         self.queued = 0.0

@@ -91,9 +91,9 @@ class Merging:
 
     def __init__(
         self, env: simpy.Environment, spec: L2Spec, counters: Served, slices: Iterable[SharedPipe], *, limit: int,
-        window_cycles: float, port_bytes_per_cycle: float, fill_cycles: float, is_mean: bool,
+        window_cycles: float, wait_fraction: float, port_bytes_per_cycle: float, fill_cycles: float, is_mean: bool,
     ) -> None:
-        """``slices`` of each side; ``limit`` and ``window_cycles`` are ``merge_limit`` and ``merge_window_cycles``.
+        """``slices`` of each side; ``limit``, ``window_cycles`` and ``wait_fraction`` are the crossbar's ``merge_...``.
 
         ``fill_cycles`` are from memory's wire to L2 at least. ``is_mean``: whether SMs stand for others: each waits as the
         median does then.
@@ -102,6 +102,7 @@ class Merging:
         self.counters = counters
         self._limit = limit
         self._window_cycles = window_cycles
+        self._wait_alone = 1.0 - wait_fraction
         spread = min(window_cycles, spec.slice_spread_cycles)
         self._early_cycles, self._late_cycles = window_cycles - spread, window_cycles + spread
         """By how much who asks for a line may be late to join it, at the nearest slice and at the farthest."""
@@ -145,28 +146,30 @@ class Merging:
             begin = asked_at
         elif asked_at < begin - self._ahead_bytes:
             asked_at = begin - self._ahead_bytes
+        gone_bytes = (begin - asked_at) * self._wait_alone  # since most of its lines passed
         asked = tile.asked.get(port.region)
         asking = num_bytes * rate / slices.alone
         read, length, served, passing, ahead = num_bytes, num_bytes, 1.0, num_bytes, 0.0
         if asked is not None:
-            first, last, num, of_port = asked
+            first, last, num, of_port, gone = asked
             done_at = tile.done_at
-            merged, late = 1.0, 0.0
+            merged, joined, late = 1.0, 1.0, 0.0
             if done_at is None:
                 pass  # no line of it is there
             elif done_at > self._env._now:
-                merged = self._pending(tile, done_at, self._env._now + (asked_at - moved) / rate)
+                merged = joined = self._pending(tile, done_at, self._env._now + (asked_at - moved) / rate)
             else:
                 late, waits = (asked_at - first) / rate, max(0.0, (last - first - asking) / rate)
-                merged = self._merged(late, waits)
+                joined = self._merged(late, waits)
+                merged = self._merged(late + gone / rate, waits)
                 late = max(0.0, late - waits)  # the last line
-            room = self._limit - num
-            if room < 1.0:
-                merged *= room
+            room = min(1.0, self._limit - num)
+            joined *= room * ask.sharing
+            merged *= room
             if of_port is not port:
                 of_requests *= 1.0 - merged * ask.request_sharing
             merged *= ask.sharing
-            if merged > 0.0:
+            if joined > 0.0:
                 read = num_bytes * (1.0 - merged)
                 served += merged * num
                 if of_port is not port:  # what an SM asks for twice is read once and sent to it twice
@@ -174,8 +177,8 @@ class Merging:
                     ahead = min(self._window_cycles, max(0.0, self._late_cycles - late))
                     early = self._window_cycles * rate
                     lag = max(0.0, 2.0 * late - self._late_cycles) * rate
-                    length = max(read, pace * max(last - begin + lag, asking - early, SECTOR_BYTES))
-        tile.asked[port.region] = begin, begin + length / pace, served, port
+                    length = max(num_bytes * (1.0 - joined), pace * max(last - begin + lag, asking - early, SECTOR_BYTES))
+        tile.asked[port.region] = begin, begin + length / pace, served, port, gone_bytes
         counters.passed_bytes += num_bytes
         counters.served_bytes += read * ask.reads
         carried = max(passing * ask.weight, of_requests)

@@ -53,6 +53,8 @@ class XbarSpec:
     """What merges of box rows that lie on one line more than they must, of what would of others."""
     merge_window_cycles: float
     """For how long after a line has passed the slices who asks for it may still get it with whom it was for."""
+    merge_wait_fraction: float
+    """What of a request's wait for its turn at the slices its lines wait, so that they can be joined for as long."""
     sm_distance_cycles: float
     """What lines take longer to the SM that is farthest from L2 than to the nearest; the others lie evenly between."""
 
@@ -344,7 +346,7 @@ class Xbar(Component):
         self._multicast_weight = 1.0 / spec.multicast_read_fraction
         self.merging = Merging(
             env, l2.spec, self.counters, self._side_slices.values(), limit=spec.merge_limit,
-            window_cycles=spec.merge_window_cycles, port_bytes_per_cycle=spec.sm_read_bytes_per_cycle,
+            window_cycles=spec.merge_window_cycles, wait_fraction=spec.merge_wait_fraction, port_bytes_per_cycle=spec.sm_read_bytes_per_cycle,
             fill_cycles=l2.hbm.latency_cycles, is_mean=bool(alike),
         )  # fmt: skip
 
