@@ -12,4 +12,4 @@ python3 -m venv .venv
 .venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 .venv/bin/ruff check .
 .venv/bin/mypy
-.venv/bin/python -m pytest -q -n auto "$@"
+.venv/bin/python -m pytest -q -n auto --dist worksteal "$@"

@@ -142,7 +142,7 @@ DRAWN = (
     Build((64, 64, 32), (2, 4), 3, "pad16", "single"),
     Build((64, 256, 32), (2, 2), 3, "64B", "single"),
 )
-"""The first ``NUM_DRAWN_BUILDS`` of all others in which each value stands ``LEAST_OFTEN``, kept: that takes 163,340 draws."""
+"""The first ``NUM_DRAWN_BUILDS`` of all others in which each value stands ``LEAST_OFTEN``, kept: it takes 163,340 draws."""
 
 
 def others() -> list[Build]:
