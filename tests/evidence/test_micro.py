@@ -186,9 +186,9 @@ def test_the_command_shows_every_row_and_its_sums(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("COLUMNS", "220")
-    status = main(["validate", "--gpu", "h100_pcie", "--published", "--json", str(tmp_path / "found.json")])
+    status = main(["validate", "--gpu", "h100_sxm", "--published", "--json", str(tmp_path / "found.json")])
     (document,) = json.loads((tmp_path / "found.json").read_text())
-    wanted = [item for item in ROWS if item.gpu == "h100_pcie"]
+    wanted = [item for item in ROWS if item.gpu == "h100_sxm"]
     assert [(item["what"], item["published"]) for item in document["rows"]] == [(item.what, item.value) for item in wanted]
     judging, whole = document["summary"][0], document["summary"][-1]
     assert whole["num_rows"] == len(wanted)
