@@ -32,7 +32,8 @@ def main() -> None:
     for name in names:
         case = load_case(name)
         for arch in ARCHITECTURES:
-            if all(group.least_capability > toolkit.capability_of(arch) for group in case.groups.values()):
+            is_for = any(group.least_capability <= toolkit.capability_of(arch) for group in case.groups.values())
+            if not is_for and not any(path.name.startswith(f"{name}-{arch}-") for path in kept):
                 continue
             with tempfile.TemporaryDirectory() as built:
                 path = toolkit.build(case, arch, Path(built)).path
