@@ -69,15 +69,21 @@ def bank_reads(items: Sequence[Instruction], name: str = "FFMA", *, num_warps: i
 
 def _turns(reads: Sequence[tuple[int, ...]], num_warps: int, distance: int) -> float:
     """Of an instruction in a turn of a loop behind others, by warps so many instructions one behind the other."""
-    free, cycle, begin = [0.0] * NUM_BANKS, 0.0, 0.0
-    for _ in range(1 + -(-WARM_INSTRUCTIONS // len(reads))):
+    num = len(reads)
+    order = [reads[(idx + warp * distance) % num] for idx in range(num) for warp in range(num_warps)]
+    even = odd = cycle = begin = 0.0  # when a bank is free; banks by name, since this is done a million times
+    for _ in range(1 + -(-WARM_INSTRUCTIONS // num)):
         begin = cycle
-        for idx in range(len(reads)):
-            for warp in range(num_warps):
-                wanted = reads[(idx + warp * distance) % len(reads)]
-                done = [max(at, cycle) + num for at, num in zip(free, wanted, strict=True)]
-                late = [at - cycle - WINDOW_CYCLES for at, num in zip(done, wanted, strict=True) if num]
-                cycle += max([0.0, *late])
-                free = [max(at, cycle) + num if num else at for at, num in zip(free, wanted, strict=True)]
-                cycle += 1.0
-    return (cycle - begin) / (len(reads) * num_warps)
+        for of_even, of_odd in order:
+            late = 0.0
+            if of_even:
+                late = max(late, max(even, cycle) + of_even - cycle - WINDOW_CYCLES)
+            if of_odd:
+                late = max(late, max(odd, cycle) + of_odd - cycle - WINDOW_CYCLES)
+            cycle += late
+            if of_even:
+                even = max(even, cycle) + of_even
+            if of_odd:
+                odd = max(odd, cycle) + of_odd
+            cycle += 1.0
+    return (cycle - begin) / (num * num_warps)

@@ -112,6 +112,12 @@ def tile(rows: int) -> ByteLayout:
 
 
 @cache
+def _starts(rows: int) -> tuple[int, ...]:
+    """Descriptors of an operand's steps over k."""
+    return tuple(made.bits for made in wgmma_descriptors(tile(rows), "K"))
+
+
+@cache
 def a_rows() -> NDArray[np.uint8]:
     """A, row by row, for registers."""
     made = encode(operand(M, 0))
@@ -174,7 +180,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     del is_counted
     n = int(config["n"])
     a_bytes, b_bytes = M * K * 2, n * K * 2
-    starts = [[descriptor.bits for descriptor in wgmma_descriptors(tile(rows), "K")] for rows in (M, n)]
+    starts = [_starts(rows) for rows in (M, n)]
     others = [a_bytes, b_bytes, num_groups(config), TRAIN_CYCLES, FILLS[config["fill"]], interval_cycles(config)]
     told = (np.array(starts, dtype="<u8").reshape(-1), np.array(others, dtype="<u4"))
     return KernelLaunch(

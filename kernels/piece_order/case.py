@@ -113,9 +113,11 @@ def expected(config: Config, offset: int, num_bytes: int) -> NDArray[np.uint8]:
         warp = np.arange(offset // 4, (offset + num_bytes) // 4, dtype=np.int64)
         cta, of_cta = np.divmod(warp, THREADS // WARP_SIZE)
         first = cta * THREADS * unrolled + of_cta * WARP_SIZE
-        lanes = np.arange(WARP_SIZE)[None, None, :] + THREADS * np.arange(unrolled)[None, :, None]
-        at = place(first[:, None, None] + lanes, reading)
-        return np.ascontiguousarray(pattern[at % len(pattern)].sum(axis=(1, 2, 3), dtype=np.uint32)).view(np.uint8)
+        vectors = pattern.sum(axis=1, dtype=np.uint32)
+        sums = np.zeros(len(warp), dtype=np.uint32)
+        for of_warp in np.add.outer(THREADS * np.arange(unrolled), np.arange(WARP_SIZE)).flat:
+            sums += vectors[place(first + of_warp, reading) % len(vectors)]
+        return sums.view(np.uint8)
     at = moved(np.arange(offset // VECTOR_BYTES, (offset + num_bytes) // VECTOR_BYTES, dtype=np.int64), writing)
     if config["way"] == "copy":
         values = pattern[place(at, reading) % len(pattern)]

@@ -215,7 +215,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     n, ctas = max(8, int(config["n"])), int(config["ctas"])
     math_warps = 4 * int(config["warpgroups"])
     warps = math_warps + int(config["other_warps"])
-    starts = [[made.bits for made in wgmma_descriptors(_tile(rows), "K")] for rows in (M, n)]
+    starts = [_starts(rows) for rows in (M, n)]
     a_bytes, b_bytes = M * K * 2, n * K * 2
     counts = np.array([a_bytes, b_bytes, *_told_steps(config), TRAIN_CYCLES, math_warps], dtype="<u4")
     told = np.concatenate([np.array(starts, dtype="<u8").reshape(-1).view(np.uint8), counts.view(np.uint8)])
@@ -241,6 +241,12 @@ def _tile(rows: int) -> ByteLayout:
     if not isinstance(made, ByteLayout):
         raise TypeError(f"tile_to_shape gave {made}")
     return made
+
+
+@cache
+def _starts(rows: int) -> tuple[int, ...]:
+    """Descriptors of an operand's steps over k."""
+    return tuple(made.bits for made in wgmma_descriptors(_tile(rows), "K"))
 
 
 # ---------------------------------------------------------------------------------------------- check

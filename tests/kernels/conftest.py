@@ -1,10 +1,15 @@
-"""Cubins and SASS of the kernels, wherever the toolkit is: built once for each source, and kept for later sessions."""
+"""Cubins and SASS of the kernels, wherever the toolkit is: built once for each source, and kept for later sessions.
+
+What takes nvcc longest is kept in the tree, too (``cubins/``, ``scripts/keep_cubins.py``): nvcc makes the same bytes each
+time (``test_compile.py``), so a kept cubin is taken where source, compiler and options are those that it was made of.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
 import inspect
+import lzma
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -16,11 +21,27 @@ from numpy.typing import NDArray
 from gpusim.errors import ConfigError
 from gpusim.evidence import toolkit
 from gpusim.evidence.case import KernelLaunch, Repeated, load_case
+from gpusim.evidence.rows import replace_file
 from gpusim.evidence.sass import KernelSass, read_sass
 from gpusim.workload.launch import Launch
 
 Sass = Callable[[str, str], dict[str, KernelSass]]
 Built = Callable[[str, str], toolkit.Cubin]
+KEPT = Path(__file__).with_name("cubins")
+
+
+def made_with(release: str) -> str:
+    """The compiler and its options, as a folder of cubins is called."""
+    return f"{release}-{hashlib.sha256(inspect.getsource(toolkit._compile).encode()).hexdigest()[:8]}"
+
+
+def take_kept(name: str, arch: str, folder: Path) -> None:
+    """Put the cubin that is kept in the tree, if there is one of this source, where it would be built."""
+    cubin = folder / f"{name}-{arch}-{toolkit.source_hash(load_case(name))}.cubin"
+    kept = KEPT / folder.name / f"{cubin.name}.xz"
+    if kept.exists() and not cubin.with_suffix(".txt").exists():
+        cubin.write_bytes(lzma.decompress(kept.read_bytes()))
+        replace_file(cubin.with_suffix(".txt"), folder.name.partition("-")[0])
 
 
 @pytest.fixture(scope="session")
@@ -30,14 +51,14 @@ def built(pytestconfig: pytest.Config) -> Built:
         release = toolkit.nvcc_release(toolkit.find_nvcc())
     except ConfigError:
         pytest.skip("nvcc is not on the PATH: nothing can be built here")
-    how = hashlib.sha256(inspect.getsource(toolkit._compile).encode()).hexdigest()[:8]
-    folder: Path = pytestconfig.cache.mkdir("cubins") / f"{release}-{how}"
+    folder: Path = pytestconfig.cache.mkdir("cubins") / made_with(release)
     folder.mkdir(exist_ok=True)
 
     @cache
     def build(name: str, arch: str) -> toolkit.Cubin:
         with (folder / f".{name}-{arch}").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # a session beside this one waits, and then finds it built
+            take_kept(name, arch, folder)
             cubin = toolkit.build(load_case(name), arch, folder)
         for other in folder.glob(f"{name}-{arch}-*"):
             if cubin.source_hash not in other.name:

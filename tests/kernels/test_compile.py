@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import re
 import shutil
 import subprocess
@@ -14,7 +15,18 @@ from gpusim.errors import ConfigError
 from gpusim.evidence.case import case_names, load_case
 from gpusim.evidence.frameworks import has_source
 from gpusim.evidence.sass import KernelSass, parse_sass, read_sass
-from gpusim.evidence.toolkit import Cubin, build, capability_of, default_build_dir, find_program
+from gpusim.evidence.toolkit import (
+    Cubin,
+    build,
+    capability_of,
+    default_build_dir,
+    find_nvcc,
+    find_program,
+    nvcc_release,
+    source_hash,
+)
+
+from .conftest import KEPT, made_with
 
 Sass = Callable[[str, str], dict[str, KernelSass]]
 Built = Callable[[str, str], Cubin]
@@ -47,6 +59,27 @@ def test_a_kernel_is_built_once_and_leaves_nothing_else(tmp_path: Path) -> None:
     assert build(load_case("tma_writes"), "sm_90a", tmp_path) == cubin
     assert cubin.path.stat().st_mtime_ns == before
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".cubin", ".txt"]
+
+
+KEPT_CUBINS = sorted(KEPT.glob("*/*.cubin.xz"), key=lambda path: path.stat().st_size)
+
+
+def test_cubins_that_are_kept_are_of_today_s_sources_and_options() -> None:
+    """After a change: ``python scripts/keep_cubins.py``."""
+    assert KEPT_CUBINS
+    for path in KEPT_CUBINS:
+        name, arch, digest = path.name.removesuffix(".cubin.xz").split("-")
+        assert arch in ("sm_80", "sm_90a") and digest == source_hash(load_case(name)), path
+        assert path.parent.name == made_with(path.parent.name.partition("-")[0]), path
+
+
+def test_nvcc_makes_the_bytes_that_are_kept(tmp_path: Path) -> None:
+    release = nvcc_release(find_nvcc()) if shutil.which("nvcc") else ""
+    path = next((path for path in KEPT_CUBINS if path.parent.name == made_with(release)), None)
+    if path is None:
+        pytest.skip("nothing is kept of this compiler")
+    name, arch, _ = path.name.split("-")
+    assert build(load_case(name), arch, tmp_path).path.read_bytes() == lzma.decompress(path.read_bytes())
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH: nothing can be built here")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections import Counter
 
@@ -35,6 +36,20 @@ def test_every_value_of_every_option_stands_in_three_builds_and_every_build_in_t
         found = Counter(getattr(build, name) for build in builds)
         assert set(found) == set(values) and min(found.values()) >= 3
     assert set(Counter(config["kernel"] for config in ALL).values()) == {2}
+
+
+def test_builds_are_as_they_were_drawn() -> None:
+    draw, others = random.Random("hgemm builds"), case.others()
+    wanted = (*case.TILES, *case.WARPS, *case.STAGES, *case.LAYOUTS, *case.FRAGMENTS)
+    while True:
+        drawn = draw.sample(others, case.NUM_DRAWN_BUILDS)
+        values = [
+            value for build in drawn
+            for value in (build.tile, build.warps, build.stages, build.layout, build.fragments)
+        ]  # fmt: skip
+        if all(values.count(value) >= case.LEAST_OFTEN for value in wanted):
+            break
+    assert tuple(drawn) == case.DRAWN
 
 
 @pytest.mark.parametrize("seed", [1, 2])

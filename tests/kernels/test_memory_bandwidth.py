@@ -478,6 +478,9 @@ OTHER = replace(
 """Without refresh: what an SM has under way is read off the latency of a mean line."""
 
 
+RATES = ("bytes_per_cycle", "summed_bytes_per_cycle", "gb_per_s")
+
+
 def rows_of(gpu: GpuSpec, half: int) -> list[dict[str, str]]:
     """What the simulator says to every second config that a parameter is read off."""
     found = []
@@ -487,7 +490,8 @@ def rows_of(gpu: GpuSpec, half: int) -> list[dict[str, str]]:
             is_one = config["placement"] == "first" and case.in_flight_bytes(config) >= 32 * KIB
             is_all = kernel in case.READS + case.WRITES and 8 * MIB <= size <= 30 * MIB
             if is_one if group == "in_flight" else is_all:
-                numbers = CASE.predict(config, gpu)
+                is_own = config["sharing"] == "own"
+                numbers = CASE.predict(config, gpu) if is_own else dict.fromkeys(RATES, 1e6)  # of no plateau
                 numbers |= {"sm_clock_mhz": gpu.clock.max_mhz, "num_live_sms": float(config["count"])}
                 found.append({**config, "group": group, **{name: str(number) for name, number in numbers.items()}})
     for config in CASE.configs("live", 1)[half::2]:

@@ -46,12 +46,13 @@ def test_every_config_has_a_kernel_and_every_kernel_a_config() -> None:
 
 
 def test_launches_fit_and_sums_stay_exact() -> None:
+    widths = {int(config["n"]) for config in ALL} - {0}
+    largest = {n: np.abs(case.operand(64, 0) @ case.operand(n, 1).T).max() for n in widths}
     for config in ALL:
         launch = CASE.launch(config, False)
         assert launch.block[0] <= (384 if config["order"] == "others" else 256) and launch.smem_bytes <= 227 * 1024
         if config["n"] != "0":
-            product = case.operand(64, 0) @ case.operand(int(config["n"]), 1).T
-            assert sum(case._told_steps(config)) * np.abs(product).max() < 1 << 24
+            assert sum(case._told_steps(config)) * largest[int(config["n"])] < 1 << 24
 
 
 # ---------------------------------------------------------------------------------------------- SASS

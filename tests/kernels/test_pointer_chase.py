@@ -248,12 +248,23 @@ def far_row(gpu: GpuSpec) -> dict[str, str]:
     return {**SIDE, "group": "side", **{name: str(number) for name, number in numbers.items()}}
 
 
+def is_read(config: Config) -> bool:
+    """Whether a latency is read off a row: of L1, of L2, of memory, where footprints end in none other."""
+    least, most = {"chase_ca": (0, 1 / 8), "chase_cg": (1, 16)}[config["kernel"]]
+    if config["warmed_by"] == "none":
+        least, most = 64, 256
+    return least <= int(config["footprint_bytes"]) / case.MIB <= most
+
+
 @pytest.mark.parametrize("gpu", [GPU, OTHER], ids=["h200", "other"])
 @pytest.mark.parametrize("half", [0, 1])
 def test_rows_of_a_machine_that_is_known_give_its_latencies_back(gpu: GpuSpec, half: int) -> None:
     rows = []
     for idx, config in enumerate(CASE.configs("footprint", 1)[half::2]):
-        numbers = CASE.predict(config, gpu)
+        if is_read(config):
+            numbers = CASE.predict(config, gpu)
+        else:
+            numbers = {"whole_cycles": 1e6, "sm_clock_mhz": gpu.clock.max_mhz}  # of no plateau
         if config["kernel"] == "chase_cg" and config["warmed_by"] == "self":
             numbers |= near_of(gpu, idx)
         if config["warmed_by"] == "none":

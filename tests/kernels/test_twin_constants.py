@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from gpusim import load_gpu
 from gpusim.errors import ConfigError
-from gpusim.evidence.calibrate import halves, twin_constants
+from gpusim.evidence.calibrate import ConstantLine, halves, twin_constants
 from gpusim.evidence.case import TwinConstant, case_names, load_case, no_twin_constants
 from gpusim.evidence.rows import Table
 
@@ -18,8 +19,14 @@ MEASURED = Path(__file__).resolve().parents[2] / "validation" / "measured" / GPU
 DECLARING = [name for name in case_names() if load_case(name).twin_constants is not no_twin_constants]
 
 
+@cache
 def table_of(name: str) -> Table:
     return Table.read(MEASURED / f"{name}.csv")
+
+
+@cache
+def lines_of(name: str) -> list[ConstantLine]:
+    return twin_constants(load_case(name), table_of(name), GPU)
 
 
 def test_the_kernels_whose_twins_have_constants_of_their_own_declare_them() -> None:
@@ -29,7 +36,7 @@ def test_the_kernels_whose_twins_have_constants_of_their_own_declare_them() -> N
 @pytest.mark.parametrize("name", DECLARING)
 def test_the_code_states_what_the_calibrating_rows_say(name: str) -> None:
     """``python scripts/twin_constants.py h200_sxm`` prints all of them; the code is what changes, not the fit."""
-    lines = twin_constants(load_case(name), table_of(name), GPU)
+    lines = lines_of(name)
     assert lines
     assert {line.constant.label: (line.stated, line.constant.value) for line in lines if not line.agrees} == {}
 
@@ -43,7 +50,8 @@ def test_rows_that_judge_move_no_constant(name: str) -> None:
     altered = replace(table, rows=[_altered(row, config_columns) if id(row) in judged else row for row in table.rows])
     assert judging and altered.rows != table.rows
     before, after = (
-        {line.constant.label: line.constant.value for line in twin_constants(case, rows, GPU)} for rows in (table, altered)
+        {line.constant.label: line.constant.value for line in lines}
+        for lines in (lines_of(name), twin_constants(case, altered, GPU))
     )
     assert before == after
 

@@ -259,8 +259,8 @@ def test_few_ctas_that_happen_to_agree_once_do_not_settle() -> None:
 
 
 def test_turns_of_edge_tiles_do_not_stand_for_whole_ones() -> None:
-    """The last column of tiles is narrow: its turns store less."""
-    params = GemmParams(m=1024, n=777, k=8192, tile=(64, 8, 64), dtype="fp8", schedule="pingpong", copy="cp_async")
+    """The last column of tiles is narrow: its turns store less, however long they are."""
+    params = GemmParams(m=1024, n=777, k=2048, tile=(64, 8, 64), dtype="fp8", schedule="pingpong", copy="cp_async")
     hold_together(params.launch(H200), H200, clock=H200.clock.max_mhz)
 
 
