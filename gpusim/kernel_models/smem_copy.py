@@ -246,10 +246,12 @@ def _by_tma(params: SmemCopyParams) -> Any:
         panel = cta.cta_idx
         rows, columns = grid.extent(panel)
         inside = rows * columns * width
+        outside = num_rows - rows * -(-columns // boxes[0].inner_elements)
         yield ops.MbarrierInit("full")
         yield ops.FenceMbarrierInit()
         yield ops.MbarrierArriveExpectTx("full", 0, num_bytes)
-        yield ops.TmaLoad("in", (panel, 0), num_bytes, inside, num_rows, "tile", 0, "full", num_boxes=len(boxes))
+        yield ops.TmaLoad("in", (panel, 0), num_bytes, inside, num_rows, "tile", 0, "full", num_boxes=len(boxes),
+                          num_zero_rows=outside)
         yield ops.MbarrierWait("full", 0, 0)
         yield ops.TmaStore("out", (panel, 0), inside, num_rows, "tile", 0, num_boxes=len(boxes))
         yield ops.BulkCommitGroup()

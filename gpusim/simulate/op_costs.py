@@ -66,7 +66,8 @@ class TmaCost:
 FIRST_ZERO_ROWS = 64
 """Rows outside of its tensor of a box that is in part inside, beyond which further ones cost what all do of boxes outside.
 
-Source: kernels/edges_beside_loads (l2), h100_sxm, 2026-11-25: of 128 SMs 10 to 12 cycles each up to 64 rows, 1 to 9 beyond."""
+Source: kernels/edges_beside_loads (l2), h100_sxm, 2026-11-25: 10 to 12 cycles each for 128 SMs up to 64 rows, 1 to 9 beyond.
+"""
 
 
 class OpCosts:
@@ -156,8 +157,8 @@ class OpCosts:
                 sm.tma.counters.load_instructions += copy.op.num_boxes * copy.times
                 num_receivers = max(1, len(copy.op.multicast))
                 fetches = copy.op.fetches
-                num_bytes = copy.op.num_fetched_bytes if fetches is None else fetches.num_crossing * SECTOR_BYTES
-                num_bytes += 0.0 if copy.zeros is None else copy.zeros.num_bytes
+                num_bytes = 0.0 if copy.zeros is None else copy.zeros.num_bytes
+                num_bytes += copy.op.num_fetched_bytes if fetches is None else fetches.num_crossing * SECTOR_BYTES
                 sm.tma.counters.load_bytes += num_bytes * num_receivers * copy.times
 
     def of_mma_sync(self, atom: MmaAtom) -> tuple[float, float]:

@@ -8,7 +8,18 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value, kernels_dir
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    KernelLaunch,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+    kernels_dir,
+)
 
 NUM_CTAS = 132
 """One an SM of the H200; where SMs have other numbers the launch gives itself up."""
@@ -56,7 +67,8 @@ def whose(seed: int) -> list[Config]:
     """The load is by SMs of the readers' GPC alone, or by those of all others."""
     del seed  # a sweep, the same for every seed
     return [
-        config_of((0, 16), skew, who_loads=who, num_slots=each) for who in ("gpc", "others") for each in (2, 5) for skew in SKEWS[:6]
+        config_of((0, 16), skew, who_loads=who, num_slots=each)
+        for who in ("gpc", "others") for each in (2, 5) for skew in SKEWS[:6]
     ]  # fmt: skip
 
 
@@ -237,8 +249,9 @@ CASE = Case(
         **{
             f"{name}_p{pct}_cycles": f"SM cycles {text}, P{pct} of all shots" for pct in (10, 50, 90)
             for name, text in (
-                ("first", "from request to last byte of the first reader"), ("second", "of the second"), ("last", "of the last"),
-                ("skew", "from the first to the second reader's request"), ("apart", "from the first to the second's last byte"),
+                ("first", "from request to last byte of the first reader"), ("second", "of the second"),
+                ("last", "of the last"), ("skew", "from the first to the second reader's request"),
+                ("apart", "from the first to the second's last byte"),
             )
         },
         "drift_cycles": "largest change of a reader's clock against the first one's between two comparisons",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gpusim import Buffer, GpuSpec, Mbarrier
+from gpusim.errors import LaunchError
 from gpusim.simulate.timeline import WarpState
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
@@ -196,6 +197,58 @@ def test_who_asks_late_where_the_slices_are_busy_reads_the_lines_that_are_gone_a
     assert 2 * 200 < sectors < 4 * 200  # some of the lines of each pair are read twice
     ends = ends_of(result)
     assert ends[1] == pytest.approx(ends[0], rel=0.2) and ends[3] == pytest.approx(ends[2], rel=0.2)
+
+
+@pytest.mark.parametrize(("part", "lag", "sectors"), [(1.0, 40, 200), (0.5, 30, 200), (0.5, 31, 202), (0.5, 40, 220)])
+def test_lines_can_be_joined_for_their_part_of_a_wait(part: float, lag: int, sectors: int) -> None:
+    """Each of two SMs has 1,600 bytes of its own first: 50 cycles, of which half count, and the window of 5."""
+
+    def program(cta: RoleContext) -> Iterator[ops.Op]:
+        if cta.cta_idx:
+            yield ops.Alu(lag / 2)
+        yield expect(0, 8000)
+        yield ops.TmaLoad("A", (1 + cta.cta_idx, 0), 1600, 1600, 50, "a", 0, "full")
+        yield ops.TmaLoad("B", (0, 0), 6400, 6400, 50, "a", 0, "full")
+        yield wait(0, 0)
+
+    gpu = changed(
+        xbar={"merge_scope": "tpc", "merge_limit": 2, "merge_window_cycles": 5.0, "merge_wait_fraction": part}
+    )
+    read = run(program, num_ctas=2, gpu=gpu).counters["lts__t_sectors_srcunit_tex_op_read.sum"]
+    assert read == pytest.approx(2 * 50 + sectors)
+
+
+def test_rows_outside_of_a_tensor_take_the_slices_time_and_cross_the_port() -> None:
+    """50 rows, half of them zeros: the engine walks all, and the zeros' time of the slices is theirs."""
+
+    def program(num_fetched_bytes: int, num_zero_rows: int) -> Callable[[RoleContext], Iterator[ops.Op]]:
+        def copy(cta: RoleContext) -> Iterator[ops.Op]:
+            yield expect(0, 6400)
+            yield ops.TmaLoad(
+                "A", (cta.cta_idx, 0), 6400, num_fetched_bytes, 50, "a", 0, "full", num_zero_rows=num_zero_rows
+            )
+            yield wait(0, 0)
+
+        return copy
+
+    free, dear = (changed(tma={"zero_row_bytes": each, "outside_row_bytes": each}) for each in (0.0, 1280.0))
+    whole = cycles(program(6400, 0), gpu=dear)
+    assert cycles(program(3200, 25), gpu=free) == pytest.approx(whole)  # zeros cross the port, too
+    assert cycles(program(3200, 25), gpu=dear) > whole + 25 * 1280 / 64 / 2
+    assert cycles(program(0, 50), gpu=dear) > cycles(program(3200, 25), gpu=dear)
+    read = [
+        run(program(*told), gpu=free).counters["lts__t_sectors_srcunit_tex_op_read.sum"] for told in ((3200, 0), (3200, 25))
+    ]
+    assert read[1] - read[0] == pytest.approx(3200 / 32 / free.xbar.merge_limit)
+
+
+def test_more_rows_outside_than_there_are_is_refused() -> None:
+    def copy(cta: RoleContext) -> Iterator[ops.Op]:
+        yield expect(0, 6400)
+        yield ops.TmaLoad("A", (cta.cta_idx, 0), 6400, 6400, 50, "a", 0, "full", num_zero_rows=51)
+
+    with pytest.raises(LaunchError, match="51 of them outside"):
+        run(copy)
 
 
 def test_boxes_pay_for_their_bytes_and_bulk_copies_without_rows_for_more() -> None:

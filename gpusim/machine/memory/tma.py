@@ -37,8 +37,8 @@ class TmaSpec:
     group_wait_cycles: float
     """What a wait for bulk groups takes at least."""
     zero_row_bytes: float
-    """What a row of zeros takes of the slices' time, in bytes that they could deliver meanwhile: of the first rows outside of
-    a box that is in part inside of its tensor."""
+    """What a row of zeros takes of the slices' time, in bytes that they could deliver meanwhile: of the first rows outside
+    of a box that is in part inside of its tensor."""
     outside_row_bytes: float
     """The same of further ones, and of boxes all of which lie outside."""
     map_miss_cycles: float

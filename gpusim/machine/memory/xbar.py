@@ -346,7 +346,8 @@ class Xbar(Component):
         self._multicast_weight = 1.0 / spec.multicast_read_fraction
         self.merging = Merging(
             env, l2.spec, self.counters, self._side_slices.values(), limit=spec.merge_limit,
-            window_cycles=spec.merge_window_cycles, wait_fraction=spec.merge_wait_fraction, port_bytes_per_cycle=spec.sm_read_bytes_per_cycle,
+            window_cycles=spec.merge_window_cycles, wait_fraction=spec.merge_wait_fraction,
+            port_bytes_per_cycle=spec.sm_read_bytes_per_cycle,
             fill_cycles=l2.hbm.latency_cycles, is_mean=bool(alike),
         )  # fmt: skip
 

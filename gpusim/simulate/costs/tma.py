@@ -90,7 +90,7 @@ def multicast_later(
 def read_zeros(
     role: Role, cost: TmaCost, receivers: Sequence[tuple[int, TmaArrived]], at_cycle: float, map_at: float, group: object
 ) -> None:
-    """A copy of which nothing lies in its tensor; ``at_cycle``: when the engine comes to it, ``map_at``: when its map does."""
+    """A copy of which nothing lies in its tensor; ``at_cycle``: when the engine comes to it, ``map_at``: its map."""
     below, zeros = role.sm.l1.below, cost.zeros
     assert zeros is not None  # all of its rows
     request = role.request(cost.tensor, cost.tile, 0.0, at=at_cycle)
