@@ -24,9 +24,9 @@ from gpusim.errors import ConfigError
 
 COMPILED = (
     "machine/*.py", "machine/memory/*.py", "machine/sm/*.py", "simulate/costs/*.py",
-    "simulate/cta.py", "simulate/engine.py", "simulate/flow.py", "simulate/loops.py", "simulate/op_costs.py",
-    "simulate/role.py", "simulate/steady.py", "simulate/warp.py",
-    "kernel_models/gemm/*.py",
+    "simulate/cta.py", "simulate/engine.py", "simulate/flow.py", "simulate/laggard.py", "simulate/loops.py",
+    "simulate/op_costs.py", "simulate/role.py", "simulate/steady.py", "simulate/warp.py",
+    "workload/token.py", "kernel_models/gemm/*.py",
 )  # fmt: skip
 """What the profile of a prediction is made of; the machine as a whole, because its classes inherit from one another."""
 
@@ -102,9 +102,12 @@ def prepare(source: str) -> str:
     Frozen dataclasses (pydantic reads their annotations) stay Python's classes, with compiled methods; other dataclasses
     lose their slots, which compiled classes have anyway; sums are Python's; what ``__next__`` returns is an object.
     Numbers that stay are marked as such, and members of WarpState are looked up once: either costs a search each time else.
+    The greatest of several is that of two and two: mypyc makes a call of a Python function of more.
 
     >>> prepare("SIZE = 2").splitlines()[-1], prepare("x = sum([1.0])").splitlines()[-1]
     ('SIZE: _Final = 2', 'x = _sum([1.0])')
+    >>> prepare("x = max(a, min(b, 2), c, d)").splitlines()[-1]
+    'x = max(max(max(a, min(b, 2)), c), d)'
     """
     tree = ast.parse(source)
     edits = _edits_of_constants(tree)
@@ -112,6 +115,8 @@ def prepare(source: str) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "sum":
             edits.append(_instead_of(node.func, "_sum"))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("max", "min"):
+            edits += _edits_of_extreme(node, node.func.id)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "WarpState":
             states.add(node.attr)
             edits.append(_instead_of(node, f"_STATE_{node.attr}"))
@@ -153,9 +158,21 @@ def _edits_of_constants(tree: ast.Module) -> list[Edit]:
     for node in tree.body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target: ast.expr = node.targets[0]
-            is_plain = re.fullmatch(r"-?[\w.]+|float\('inf'\)", ast.unparse(node.value)) is not None
+            is_plain = re.fullmatch(r"-?[\w.]+(e-\d+)?|float\('inf'\)", ast.unparse(node.value)) is not None
             if isinstance(target, ast.Name) and CONSTANT.fullmatch(target.id) and is_plain:
                 edits.append(_instead_of(target, f"{target.id}: _Final"))
+    return edits
+
+
+def _edits_of_extreme(node: ast.Call, name: str) -> list[Edit]:
+    if node.keywords or any(isinstance(item, ast.Starred) for item in node.args):
+        return []
+    closed = node.args[1:-1]
+    edits: list[Edit] = [(node.lineno, node.col_offset, node.col_offset, f"{name}(") for _ in closed]
+    for item in closed:
+        assert item.end_lineno is not None  # parsed from text
+        assert item.end_col_offset is not None
+        edits.append((item.end_lineno, item.end_col_offset, item.end_col_offset, ")"))
     return edits
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from functools import cache
 from typing import Any
 
 from gpusim.kernel_models.rows import VECTOR_BYTES, WORD_BYTES, Meeting, RowParams, packing, unpacking
@@ -94,15 +95,20 @@ def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
     parts = passes(0, params.row_bytes // VECTOR_BYTES, params.lanes, VECTOR_BYTES)
     weights = total(parts[:FIRST_PARTS]), total(parts[FIRST_PARTS:])
 
+    @cache
+    def loads(part: int, num_rows: int) -> tuple[ops.GlobalLoad, ...]:
+        """Of a part of both vectors, by the first row's warps, and the others'."""
+        first, others = weights[part], weights[part].scaled(num_rows - 1)
+        return tuple(
+            ops.GlobalLoad(name, (0, part), access)
+            for name in ("gamma", "beta") for access in (first, others) if access.num_requests
+        )  # fmt: skip
+
     def ask(part: int, num_rows: int) -> Generator[ops.Op, Any, list[ops.Token]]:
         """Ask for a part of both vectors."""
-        access = weights[part]
         tokens: list[ops.Token] = []
-        if access.num_requests:
-            for name in ("gamma", "beta"):
-                tokens.append((yield ops.GlobalLoad(name, (0, part), access)))
-                if num_rows > 1:
-                    tokens.append((yield ops.GlobalLoad(name, (0, part), access.scaled(num_rows - 1))))
+        for load in loads(part, num_rows):
+            tokens.append((yield load))
         return tokens
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:

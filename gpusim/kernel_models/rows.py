@@ -168,17 +168,18 @@ class Meeting:
         self._own = ops.Shfl(WARP_STEPS, is_chain=True), ops.Alu(WARP_STEPS, is_chain=True)
         steps = max(1, (num_warps - 1).bit_length())
         self._others = ops.Shfl(steps, is_chain=True), ops.Alu(steps, is_chain=True)
-        self._word = AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WORD_BYTES)
-        self._words = AccessPattern(
+        word = AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WORD_BYTES)
+        words = AccessPattern(
             num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WARP_SIZE * WORD_BYTES
         )
+        self._leave, self._meet, self._take = ops.SharedStore(word), ops.Syncthreads(), ops.SharedLoad(words)
 
     def __call__(self) -> Generator[ops.Op, Any, None]:
         """The ops."""
         yield from self._own
         if self._of_block:
-            yield ops.SharedStore(self._word)
-            yield ops.Syncthreads()
-            token = yield ops.SharedLoad(self._words)
+            yield self._leave
+            yield self._meet
+            token = yield self._take
             yield ops.Use(token)
             yield from self._others

@@ -197,6 +197,7 @@ def _by_threads(params: SmemCopyParams) -> Any:
     more = SWIZZLE if params.swizzle != "none" else 0
     before, first = ops.Alu(BEFORE_LOADS[kind], is_chain=True), ops.Alu(BEFORE_STORES[kind] + more)
     after, again = ops.Alu(AFTER_BARRIER[kind] + more, is_chain=True), ops.Alu(EACH_ROUND)
+    commit, wait, meet = ops.CpAsyncCommitGroup(), ops.CpAsyncWaitGroup(0), ops.Syncthreads()
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         panel = cta.cta_idx
@@ -207,8 +208,8 @@ def _by_threads(params: SmemCopyParams) -> Any:
             writes = accesses.of_shared("cp_async", num_rows, num_columns)
             for step, (load, write) in enumerate(zip(outer, writes, strict=True)):
                 yield ops.CpAsync("in", (panel, step), _copied(load, write), "tile", 0)
-            yield ops.CpAsyncCommitGroup()
-            yield ops.CpAsyncWaitGroup(0)
+            yield commit
+            yield wait
         else:
             writes = accesses.of_shared("st_shared", num_rows, num_columns)
             for step, (load, write) in enumerate(zip(outer, writes, strict=True)):
@@ -216,7 +217,7 @@ def _by_threads(params: SmemCopyParams) -> Any:
                 yield again if step else first
                 yield ops.Use(token)
                 yield ops.SharedStore(write, "tile", 0)
-        yield ops.Syncthreads()
+        yield meet
         yield after
         reads = accesses.of_shared("ld_shared", num_rows, num_columns)
         for step, (read, store) in enumerate(zip(reads, outer, strict=True)):

@@ -241,7 +241,10 @@ def share_footprint(
     """CTA c touches share c of a tensor of ``num_bytes``: ``share_bytes`` from ``c * share_bytes`` on, the last one less."""
 
     def panel_bytes(tiles: IntArray) -> IntArray:
-        return np.asarray(np.clip(num_bytes - tiles * share_bytes, 0, share_bytes))
+        found = np.full(tiles.shape, share_bytes, dtype=np.int64)
+        is_cut = tiles >= num_bytes // share_bytes
+        found[is_cut] = np.clip(num_bytes - tiles[is_cut] * share_bytes, 0, share_bytes)
+        return found
 
     return Footprint(tensor=tensor, access=access, panel_of=same, panel_bytes=panel_bytes, num_steps=num_steps)
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import simpy
-
 from gpusim.machine.clock import PowerLimiter
 from gpusim.machine.component import Counters
 from gpusim.machine.config import GpuSpec
@@ -24,6 +22,7 @@ from gpusim.machine.sm.instruction_cache import InstructionCache
 from gpusim.machine.sm.mbarrier import MbarrierUnit
 from gpusim.machine.sm.tensor_core import TensorCore, TensorCoreCounters
 from gpusim.machine.sm.warp_scheduler import WarpScheduler, WarpSchedulerCounters
+from gpusim.machine.timing import RingingEnvironment
 from gpusim.units import Clock
 
 
@@ -84,7 +83,7 @@ class Machine:
 
     def __init__(
         self,
-        env: simpy.Environment,
+        env: RingingEnvironment,
         gpu: GpuSpec,
         clock: Clock,
         residency: Residency,

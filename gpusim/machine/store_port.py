@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-import simpy
-
-from gpusim.machine.timing import Done, SharedPipe, call_later
+from gpusim.machine.timing import Done, RingingEnvironment, SharedPipe
 
 
 class _Store:
@@ -37,16 +35,16 @@ class StorePort:
     """
 
     __slots__ = (
-        "_alike", "_arriving", "_begins", "_crossed_at", "_current_end", "_ends", "_env", "_held_bytes", "_is_busy",
+        "_agenda", "_alike", "_arriving", "_begins", "_crossed_at", "_current_end", "_ends", "_held_bytes", "_is_busy",
         "_leaving", "_passed", "_pipe", "_sent",
     )
 
-    def __init__(self, env: simpy.Environment, pipe: SharedPipe, held_bytes: float, num_alike: float = 1.0) -> None:
+    def __init__(self, env: RingingEnvironment, pipe: SharedPipe, held_bytes: float, num_alike: float = 1.0) -> None:
         """On ``pipe``, which SMs share; ``held_bytes`` of what has left the SM may wait for their turn.
 
         ``num_alike``: SMs that this one stands for.
         """
-        self._env = env
+        self._agenda = env.agenda
         self._alike = num_alike
         self._pipe = pipe
         self._crossed_at = self._current_end = 0.0
@@ -94,14 +92,14 @@ class StorePort:
 
     def __call__(self, cycle: float) -> None:
         """Bytes have passed up to the next end; the next store's turn comes when this one has crossed."""
-        wait_cycles = self._crossed_at - self._env._now
+        wait_cycles = self._crossed_at - self._agenda.cycle
         if self._ends[0] == self._current_end and wait_cycles > 0.0:
-            call_later(self._env, wait_cycles, self._go_on)
+            self._agenda.later(wait_cycles, self._go_on)
         else:
             self._advance(cycle)
 
     def _go_on(self) -> None:
-        self._advance(self._env._now)
+        self._advance(self._agenda.cycle)
 
     def _advance(self, cycle: float) -> None:
         self._passed = self._ends.popleft()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from typing import Any
 
 import simpy
-from simpy.events import NORMAL, Event
+from simpy.core import EmptySchedule
+from simpy.events import Event
 
 Done = Callable[[float], None]
 """Called with the cycle at which something is complete; that cycle is never in the past."""
@@ -15,6 +17,9 @@ Action = Callable[[], None]
 """What is called at its time."""
 
 NEVER = float("inf")
+
+IN_TURN = 1
+"""Priority of all that is queued: simpy's NORMAL."""
 
 MOST_GAPS = 64
 """Of a GapPipe; more than cursors leave within what they run ahead."""
@@ -87,8 +92,8 @@ class GapPipe(Pipe):
         free_at = self.free_at
         if free_at < at_cycle:
             gaps.append((free_at, at_cycle))
-            if len(gaps) > MOST_GAPS:
-                del gaps[0]
+            if len(gaps) > 2 * MOST_GAPS:
+                del gaps[:-MOST_GAPS]  # many at once: each costs a walk over the others
             self.free_at = end = at_cycle + cycles
             return end
         if gaps and gaps[-1][1] > at_cycle:
@@ -98,9 +103,13 @@ class GapPipe(Pipe):
 
     def _fill(self, cycles: float, at_cycle: float) -> float:
         """Take what gaps have room for from ``at_cycle`` on, and the rest behind everything."""
-        left: list[tuple[float, float]] = []
+        gaps = self._gaps[-MOST_GAPS:]
+        first = len(gaps) - 1  # all before the first that ends later are left as they are
+        while first > 0 and gaps[first - 1][1] > at_cycle:
+            first -= 1
+        left = gaps[:first]
         end = at_cycle
-        for gap in self._gaps:
+        for gap in gaps[first:]:
             since, until = gap
             start = since if since > at_cycle else at_cycle
             if cycles <= 0.0 or start >= until:
@@ -122,52 +131,101 @@ class GapPipe(Pipe):
         return end
 
 
-class RingingEnvironment(simpy.Environment):
-    """simpy's environment, with the timers of its SharedPipes beside its queue: each has one, which is set again and again.
+class Agenda:
+    """What is to come, and the present: a queue of whom to call, and beside it the timers of SharedPipes.
 
-    Whoever runs it calls :meth:`ring` whenever ``rings_at`` is not later than the queue's first event. Its queue holds what
-    :meth:`later` was asked to call, too: an Event costs three times as much.
+    Each pipe has one, which is set again and again. Parts and roles ask here: simpy's clock is looked up by name each time.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    __slots__ = ("cycle", "num_calls", "num_rings", "pipes", "queue", "rings_at")
+
+    def __init__(self, queue: list[Any]) -> None:
+        """``queue`` is simpy's: whom to call is queued as Events are, which cost three times as much."""
+        self.cycle = 0.0
+        """The present."""
+        self.queue: list[tuple[Any, ...]] = queue
         self.rings_at = NEVER
         """Cycle before which no pipe rings."""
         self.num_rings = 0
+        self.num_calls = 0
         self.pipes: list[SharedPipe] = []
+
+    def number(self) -> int:
+        """That of the next entry of the queue."""
+        num = self.num_calls
+        self.num_calls = num + 1
+        return num
 
     def later(self, num_cycles: float, action: Action) -> None:
         """Call ``action()`` after ``num_cycles``, 0 or more, behind what is queued for then already."""
-        heappush(self._queue, (self._now + num_cycles, NORMAL, next(self._eid), action))  # type: ignore[misc]  # not an Event
+        num = self.num_calls
+        self.num_calls = num + 1
+        heappush(self.queue, (self.cycle + num_cycles, IN_TURN, num, action))
+
+    def advance(self) -> bool:
+        """Let ring or call who is next; false where nobody is."""
+        queue = self.queue
+        if queue:
+            at: float = queue[0][0]
+            if self.rings_at > at:
+                action: Action = heappop(queue)[3]
+                self.cycle = at
+                action()
+                return True
+        elif self.rings_at == NEVER:
+            return False
+        self.ring()
+        return True
 
     def ring(self) -> None:
-        """Let the pipe ring that is the first to, unless an event of the queue comes before it."""
-        pipes, first, at = self.pipes, None, NEVER
-        for pipe in pipes:
+        """Let the pipe ring that is the first to, unless what is queued comes before it."""
+        first, at = None, NEVER
+        for pipe in self.pipes:
             if pipe.rings_at < at:
                 first, at = pipe, pipe.rings_at
-        queue = self._queue
+        queue = self.queue
         if first is None or (queue and queue[0][0] < at):
             self.rings_at = at
             return
         self.num_rings += 1
-        self._now = at
+        self.cycle = at
         first.ring()
         at = NEVER
-        for pipe in pipes:
+        for pipe in self.pipes:
             if pipe.rings_at < at:
                 at = pipe.rings_at
         self.rings_at = at
 
 
-def call_later(env: simpy.Environment, num_cycles: float, action: Action) -> None:
-    """As :meth:`RingingEnvironment.later`, in any environment."""
-    if isinstance(env, RingingEnvironment):
-        env.later(num_cycles, action)
-        return
-    event = env.timeout(num_cycles)
-    assert event.callbacks is not None  # a new event has not been processed
-    event.callbacks.append(lambda _: action())
+class RingingEnvironment(simpy.Environment):
+    """simpy's environment, with an Agenda: it steps through both, and through Events where somebody waits for one."""
+
+    def __init__(self) -> None:
+        queue: list[Any] = []
+        self.agenda = Agenda(queue)
+        super().__init__()
+        self._queue = queue
+        self._eid = iter(self.agenda.number, -1)  # type: ignore[assignment]  # one count for Events and calls
+
+    @property
+    def _now(self) -> float:  # simpy's own steps set it as well
+        return self.agenda.cycle
+
+    @_now.setter
+    def _now(self, cycle: float) -> None:
+        self.agenda.cycle = cycle
+
+    def step(self) -> None:
+        """Let ring, call or process what is next.
+
+        Raises:
+            EmptySchedule: there is nothing.
+        """
+        agenda = self.agenda
+        if agenda.queue and agenda.queue[0][0] < agenda.rings_at and isinstance(agenda.queue[0][3], Event):
+            super().step()
+        elif not agenda.advance():
+            raise EmptySchedule
 
 
 class Ticket:
@@ -198,18 +256,19 @@ class SharedPipe:
     """
 
     __slots__ = (
-        "_base", "_env", "_heap", "_last", "_rate", "_ringing", "_seq", "_served", "_timer", "_virtual", "_weight", "alone",
-        "cap", "rings_at", "total",
+        "_agenda", "_base", "_heap", "_last", "_rate", "_seq", "_served", "_virtual", "_weight", "alone", "cap", "rings_at",
+        "total",
     )
 
-    def __init__(self, env: simpy.Environment, *, bytes_per_cycle: float, cap_bytes_per_cycle: float) -> None:
+    def __init__(self, env: RingingEnvironment, *, bytes_per_cycle: float, cap_bytes_per_cycle: float) -> None:
         """``bytes_per_cycle`` is the rate of all together, ``cap_bytes_per_cycle`` of one transfer."""
-        self._env = env
+        self._agenda = env.agenda
         self.total = bytes_per_cycle
         self.cap = cap_bytes_per_cycle
         self.alone = min(bytes_per_cycle, cap_bytes_per_cycle)
         """Rate of a transfer that has the pipe to itself."""
-        self._heap: list[tuple[float, int, Ticket]] = []
+        self._heap: list[tuple[Any, ...]] = []
+        """(where it ends in virtual time, number, Ticket) of each."""
         self._base = 0.0
         self._virtual = 0.0
         self._served = 0.0
@@ -217,17 +276,13 @@ class SharedPipe:
         self._rate = cap_bytes_per_cycle
         self._weight = 0.0
         self._seq = 0
-        self._timer: Event | None = None
         self.rings_at = NEVER
         """Cycle at which the timer rings."""
-        self._ringing: RingingEnvironment | None = None
-        if isinstance(env, RingingEnvironment):
-            self._ringing = env
-            env.pipes.append(self)
+        env.agenda.pipes.append(self)
 
     def moved(self) -> tuple[float, float]:
         """(bytes that a transfer which never ended would have moved up to now, bytes a cycle that each moves now)."""
-        now = self._env._now
+        now = self._agenda.cycle
         moved = (now - self._last) * self._rate
         self._virtual = virtual = self._virtual + moved
         self._served += moved * self._weight
@@ -236,11 +291,11 @@ class SharedPipe:
 
     def served(self) -> float:
         """Bytes of all transfers up to now, each by its weight."""
-        return self._served + (self._env._now - self._last) * self._rate * self._weight
+        return self._served + (self._agenda.cycle - self._last) * self._rate * self._weight
 
     def left(self, ticket: Ticket) -> float:
         """Bytes that a transfer in flight has to move."""
-        return (ticket.finish - self._virtual - (self._env._now - self._last) * self._rate) * ticket.share
+        return (ticket.finish - self._virtual - (self._agenda.cycle - self._last) * self._rate) * ticket.share
 
     def cycles_of(self, num_bytes: float, share: float) -> float:
         """What a transfer with ``share`` takes for so many bytes, at the present rate."""
@@ -255,7 +310,7 @@ class SharedPipe:
 
         ``share``: how much it gets while the rate is short, where others get 1.
         """
-        now = self._env._now  # the property costs a tenth of a run
+        now = self._agenda.cycle
         gone = (now - self._last) * self._rate
         self._virtual = virtual = self._virtual + gone
         self._served += gone * self._weight
@@ -277,7 +332,7 @@ class SharedPipe:
 
     def extend(self, ticket: Ticket, num_bytes: float, weight: float) -> Ticket:
         """Let a transfer in flight carry ``num_bytes`` more, at ``weight`` from now on; returns its new ticket."""
-        now = self._env._now
+        now = self._agenda.cycle
         moved = (now - self._last) * self._rate
         self._virtual += moved
         self._served += moved * self._weight
@@ -303,42 +358,22 @@ class SharedPipe:
         return sum(not ticket.is_void for _, _, ticket in self._heap)
 
     def _arm(self) -> None:
-        """See to it that the timer rings no later than when the first transfer may end; it may ring too early.
-
-        Nothing of a timer is on simpy's queue where the environment keeps the timers itself.
-        """
-        env, heap = self._env, self._heap
-        while heap[0][2].is_void:
+        """See to it that the timer rings no later than when the first transfer may end; it may ring too early."""
+        agenda, heap = self._agenda, self._heap
+        first: Ticket = heap[0][2]
+        while first.is_void:
             heappop(heap)
-        left = (heap[0][0] - self._virtual) / self._rate
+            first = heap[0][2]
+        left = (first.finish - self._virtual) / self._rate
         if left < 0.0:
             left = 0.0
-        rings_at = env._now + left
-        ringing = self._ringing
-        if ringing is not None:
-            self.rings_at = rings_at
-            if rings_at < ringing.rings_at:
-                ringing.rings_at = rings_at
-            return
-        if rings_at >= self.rings_at:
-            return
-        self.rings_at = rings_at
-        timer = Event(env)
-        timer._ok = True
-        timer._value = None
-        timer.callbacks = [self._on_timer]
-        self._timer = timer
-        env.schedule(timer, NORMAL, left)
-
-    def _on_timer(self, timer: Event) -> None:
-        if timer is not self._timer:  # a shorter transfer came in between and set its own
-            return
-        self._timer = None
-        self.ring()
+        self.rings_at = rings_at = agenda.cycle + left
+        if rings_at < agenda.rings_at:
+            agenda.rings_at = rings_at
 
     def ring(self) -> None:
         """Transfers that have ended by now leave, and those whom it concerns are told."""
-        now = self._env._now
+        now = self._agenda.cycle
         moved = (now - self._last) * self._rate
         self._virtual += moved
         self._served += moved * self._weight
@@ -348,8 +383,11 @@ class SharedPipe:
         reached = self._virtual + EPSILON_BYTES + EPSILON_OF_CLOCK * now * self._rate
         finished: Ticket | None = None
         others: list[Ticket] | None = None
-        while heap and (heap[0][0] <= reached or heap[0][2].is_void):
-            ticket = heappop(heap)[2]
+        while heap:
+            ticket: Ticket = heap[0][2]
+            if ticket.finish > reached and not ticket.is_void:
+                break
+            heappop(heap)
             if ticket.is_void:
                 continue
             self._weight -= ticket.weight

@@ -186,16 +186,13 @@ class Cta:
             buffer.name: [Stage(buffer.name, stage) for stage in range(buffer.num_stages)]
             for buffer in launch.buffers
         }
-        spec = sm.warp_scheduler.spec
+        scheduler = sm.warp_scheduler
+        base_cycles, warp_cycles = scheduler.barrier_base_cycles, scheduler.barrier_warp_cycles
         self.barriers = {
-            barrier.name: ThreadBarrier(
-                barrier.name, barrier.num_threads, spec.barrier_base_cycles, spec.barrier_warp_cycles
-            )
+            barrier.name: ThreadBarrier(barrier.name, barrier.num_threads, base_cycles, warp_cycles)
             for barrier in launch.named_barriers
         }
-        self.syncthreads = ThreadBarrier(
-            "__syncthreads", num_threads, spec.barrier_base_cycles, spec.barrier_warp_cycles
-        )
+        self.syncthreads = ThreadBarrier("__syncthreads", num_threads, base_cycles, warp_cycles)
         self.free_registers = 0
         self.register_waiters: list[tuple[int, Resume]] = []
 

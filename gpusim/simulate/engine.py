@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from heapq import heappop
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +16,13 @@ from gpusim.machine.dispatcher import Dispatcher, DispatcherSpec
 from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.machine.memory.residency import LruResidency, PlannedResidency
 from gpusim.machine.sm.occupancy import Occupancy
-from gpusim.machine.timing import NEVER, RingingEnvironment
+from gpusim.machine.timing import RingingEnvironment
 from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
 from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic
 from gpusim.simulate.flow import Flow
 from gpusim.simulate.op_costs import OpCosts
 from gpusim.simulate.representatives import Draw, are_strangers, representatives
-from gpusim.simulate.role import Role
+from gpusim.simulate.role import Role, RoleShape
 from gpusim.simulate.sampling import sample_sms
 from gpusim.simulate.steady import WORK_TOLERANCE, WRITE_BACK_TOLERANCE, SteadyState
 from gpusim.simulate.timeline import Skip, Timeline, WarpState
@@ -61,10 +60,10 @@ class Engine:
         ``traffic``, ``uses``: worked out before.
         """
         self.launch = launch
-        self.ideals, self.is_warm = ideals, is_warm
-        self.met: set[str] = set()
-        """Of what can be idealized, what the launch was found to have."""
-        self.env = RingingEnvironment()
+        self.ideals, self.is_warm, self.met = ideals, is_warm, set[str]()
+        """The last: of what can be idealized, what the launch was found to have."""
+        env = RingingEnvironment()
+        self.agenda = env.agenda
         self.occupancy = held or check(launch, gpu)
         self.num_slots = count_slots(launch, gpu, self.occupancy)
         self.num_ctas = launch.num_ctas or grid_of_persistent(launch, self.num_slots)
@@ -93,7 +92,7 @@ class Engine:
             else LruResidency(side_bytes=gpu.l2_sides.side_bytes, num_sides=gpu.l2.num_partitions, is_warm=is_warm)
         )
         self.machine = Machine(
-            self.env, gpu, clock, residency, cluster_size=launch.cluster_size,
+            env, gpu, clock, residency, cluster_size=launch.cluster_size,
             ctas_per_sm=self.occupancy.ctas_per_sm, smem_bytes_per_sm=launch.smem_bytes * self.occupancy.ctas_per_sm,
             num_ctas=self.num_to_run, fill_scales=sample.fill_scales, fetch_scales=uses.fetch_scales, alike=self.alike,
             piece_bytes={item.tensor: item.piece_bytes for item in launch.footprints if item.piece_bytes},
@@ -139,25 +138,18 @@ class Engine:
             HazardError: a stage is overwritten while read, or read before it is full.
         """
         self._start_first_wave()
-        env = self.env
-        queue: Any = env._queue  # of whom to call: no Event is ever put there
+        agenda = self.agenda  # where no Event is ever queued
         while not self._is_over:
-            if not queue or env.rings_at <= queue[0][0]:
-                if not queue and env.rings_at == NEVER:
-                    raise DeadlockError(self._who_waits())
-                env.ring()
-                continue
-            first = heappop(queue)
-            env._now = first[0]
-            first[3]()
+            if not agenda.advance():
+                raise DeadlockError(self._who_waits())
         self.op_costs.settle()
         self.steady.settle_requests()
         self.machine.xbar.settle()
 
     def forget(self) -> None:
         """Nobody asks any more: circles are broken, so that all is freed at once and nobody has to look for garbage."""
-        self.env.pipes.clear()
-        self.env._queue.clear()
+        self.agenda.pipes.clear()
+        self.agenda.queue.clear()
         self._live.clear()
         self.tensor_turns.clear()
         del self.steady
@@ -230,8 +222,8 @@ class Engine:
         if self._num_waves_to_leave_out:
             self._leave_waves_out()
         for cta in cluster.ctas:
-            for role_spec in launch.roles:
-                role = Role(self, cta, role_spec, start, dispatched)
+            for shape in self.of_cta.roles:
+                role = Role(self, cta, shape, start, dispatched)
                 cta.roles.append(role)
                 created.append(role)
             cta.num_roles_running = len(cta.roles)
@@ -243,16 +235,20 @@ class Engine:
         """A role's program is over; when it was the CTA's last, the CTA exits."""
         totals = self.role_totals[role.spec.name]
         for state, cycles in enumerate(role.totals):
-            totals[state] += cycles
+            if cycles:
+                totals[state] += cycles
         cta = role.cta
         cta.num_roles_running -= 1
         if cta.num_roles_running:
             return
-        ends = max(of_cta.t for of_cta in cta.roles)
+        ends = role.t
+        for of_cta in cta.roles:
+            if of_cta.t > ends:
+                ends = of_cta.t
         self.at(ends, lambda: self._cta_exits(cta))
 
     def _cta_exits(self, cta: Cta) -> None:
-        now = self.env._now  # simpy's clock itself: the property costs a tenth of a run
+        now = self.agenda.cycle
         for ring in cta.mbarriers.values():
             for barrier in ring:
                 if barrier.tx_bytes:
@@ -316,9 +312,8 @@ class Engine:
     def _finish_if_over(self) -> None:
         if self._live or self.next_cta < self.num_to_run or self._num_stores_pending or self._is_over:
             return
-        self.end_cycle = (
-            max(self.env.now, self.last_exit, self._last_store_at) + self.offset_cycles + self.gpu.dispatcher.drain_cycles
-        )
+        ends = max(self.agenda.cycle, self.last_exit, self._last_store_at)
+        self.end_cycle = ends + self.offset_cycles + self.gpu.dispatcher.drain_cycles
         self._is_over = True
 
     def _who_waits(self) -> str:
@@ -341,7 +336,7 @@ class Engine:
 
     def at(self, cycle: float, action: Callable[[], None]) -> None:
         """Do something at a cycle that is not in the past."""
-        self.env.later(max(0.0, cycle - self.env._now), action)
+        self.agenda.later(max(0.0, cycle - self.agenda.cycle), action)
 
     def is_ideal(self, what: str) -> bool:
         """Whether a counterfactual makes ``what`` free; that the launch has it is kept."""
@@ -382,7 +377,7 @@ class Engine:
     @property
     def num_events(self) -> int:
         """Events so far, and timers that rang."""
-        return next(self.env._eid) + self.env.num_rings
+        return self.agenda.num_calls + self.agenda.num_rings
 
     @property
     def scale(self) -> float:
@@ -398,7 +393,7 @@ class Engine:
     @property
     def reported_cycle(self) -> float:
         """The present, what was skipped included."""
-        return self.env._now + self.offset_cycles
+        return self.agenda.cycle + self.offset_cycles
 
     @property
     def is_last_wave(self) -> bool:
@@ -542,11 +537,11 @@ class Engine:
 class OfCta:
     """What each CTA of a launch is asked for, worked out once."""
 
-    __slots__ = ("cluster_latency_cycles", "has_smem", "num_threads")
+    __slots__ = ("cluster_latency_cycles", "num_threads", "roles")
 
     def __init__(self, launch: Launch, gpu: GpuSpec) -> None:
         self.num_threads = launch.num_threads
-        self.has_smem = launch.smem_bytes > 0
+        self.roles = [RoleShape(launch, spec) for spec in launch.roles]
         dsmem, latency = gpu.dsmem, 0.0
         if dsmem is not None:
             latency = dsmem.cluster_barrier_cycles + launch.cluster_size * dsmem.cluster_barrier_cta_cycles

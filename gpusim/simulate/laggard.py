@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import sqrt
 
-from gpusim.workload import ops
+from gpusim.workload.token import Token
 
 
 class Laggard:
@@ -33,13 +33,13 @@ class Laggard:
         self.asked_bytes = 0.0
         """Of loads since the role last used one."""
 
-    def asks(self, token: ops.Token, num_bytes: float) -> float:
+    def asks(self, token: Token, num_bytes: float) -> float:
         """A load begins; returns the bytes that are waited for together, its own among them, over its own."""
         token.late_before, token.num_meetings = self.cycles, self.num_meetings
         self.asked_bytes += num_bytes
         return self.asked_bytes / num_bytes if num_bytes else 1.0
 
-    def fall_behind(self, token: ops.Token, late_cycles: float, worked: float) -> None:
+    def fall_behind(self, token: Token, late_cycles: float, worked: float) -> None:
         """Most warps use a load now, whose last part comes ``late_cycles`` later.
 
         ``worked``: cycles of shared work so far.

@@ -14,6 +14,7 @@ from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.merging import Zeros
 from gpusim.machine.memory.tma import Tma
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
+from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import MmaAtom
 from gpusim.workload.gmma import wgmma_wavefronts
 from gpusim.workload.launch import Launch
@@ -70,6 +71,46 @@ Source: kernels/edges_beside_loads (l2), h100_sxm, 2026-11-25: 10 to 12 cycles e
 """
 
 
+class AccessCost:
+    """What an access pattern says, as numbers of the machine, which asks for them each time."""
+
+    __slots__ = ("access", "num_bytes", "num_lines", "num_requests", "num_sectors", "num_wavefronts", "posted_cycles")
+
+    def __init__(self, access: AccessPattern) -> None:
+        """``access`` is kept, so that its identity stays its own."""
+        self.access = access
+        self.num_requests, self.num_sectors = float(access.num_requests), float(access.num_sectors)
+        self.num_lines, self.num_wavefronts = float(access.num_lines), float(access.num_wavefronts)
+        self.num_bytes = float(access.num_bytes)
+        self.posted_cycles: dict[int, float] = {}
+        """Of stores to shared memory, by warps: see :func:`gpusim.simulate.costs.shared.posted_cycles`."""
+
+
+class StoreCost:
+    """How a store to memory waits in its queue, by bytes of the port's time."""
+
+    __slots__ = ("all_bytes", "lead_bytes", "parts", "passed_bytes")
+
+    def __init__(self, all_bytes: float, num_bytes: float, lead_bytes: float, passed_bytes: float) -> None:
+        """``num_bytes`` of ``all_bytes`` are left."""
+        self.all_bytes = all_bytes
+        self.lead_bytes = lead_bytes
+        """What may still wait when its warps go on."""
+        self.passed_bytes = passed_bytes
+        """What an instruction behind it overtakes no more, but need not wait for."""
+        self.parts: list[tuple[float, float]] = []
+        """(bytes, share of all) of its first part, what the schedulers hold of it, and what is past them."""
+        begin = 0.0
+        for end in (num_bytes - lead_bytes, num_bytes - passed_bytes, num_bytes):
+            if end > begin:
+                self.parts.append((end - begin, (end - begin) / all_bytes))
+                begin = end
+
+
+SMALL_PART = 0.05
+"""Of a store, what is not worth an event of its own."""
+
+
 class OpCosts:
     """Of one launch on one machine."""
 
@@ -79,6 +120,45 @@ class OpCosts:
         self.wgmma: dict[int, WgmmaCost] = {}
         self.tma: dict[int, TmaCost] = {}
         self.mma_sync: dict[int, tuple[float, float]] = {}
+        self._accesses: dict[int, AccessCost] = {}
+        self._last: AccessCost | None = None
+        """That which was asked for last: most launches have few, and ask for one again and again."""
+        self._stores: dict[tuple[int, int], StoreCost] = {}
+
+    def of_access(self, access: AccessPattern) -> AccessCost:
+        """Its numbers, looked up at its first use."""
+        last = self._last
+        if last is not None and last.access is access:
+            return last
+        cost = self._accesses.get(id(access))
+        if cost is None:
+            cost = self._accesses[id(access)] = AccessCost(access)
+        self._last = cost
+        return cost
+
+    def of_store(self, access: AccessPattern, num_warps: int) -> StoreCost:
+        """Of one that is whole, worked out at its first use."""
+        key = id(access), num_warps
+        cost = self._stores.get(key)
+        if cost is None:
+            cost = self._stores[key] = self.cost_of_store(access, num_warps, 1.0)
+        return cost
+
+    def cost_of_store(self, access: AccessPattern, num_warps: int, whole_share: float) -> StoreCost:
+        """Of one of which a ``whole_share`` is left."""
+        sm, xbar = self._machine.sms[0], self._machine.xbar
+        spec, rate = sm.l1.spec, xbar.spec.sm_write_bytes_per_cycle
+        num_requests = max(access.num_requests, 1)
+        all_bytes = xbar.packet_bytes(access.num_lines, access.num_sectors, access.num_bytes)
+        num_bytes = all_bytes * whole_share
+        lead = rate * spec.posted_cycles(
+            num_bytes / rate, num_requests=num_requests * whole_share, num_bytes=access.num_bytes * whole_share,
+            num_schedulers=min(num_warps, sm.warp_scheduler.spec.num_schedulers),
+        )
+        passed = min(lead, all_bytes / num_requests * spec.shared_places(num_requests, access.num_bytes))
+        if not self._launch.smem_bytes and num_bytes - passed < SMALL_PART * num_bytes:
+            passed = lead  # instructions to shared memory alone would tell them apart
+        return StoreCost(all_bytes, num_bytes, lead, passed)
 
     def of_wgmma(self, op: Wgmma, num_warpgroups: int, num_warps: int) -> WgmmaCost:
         """Cost of one op, worked out at its first use."""

@@ -7,7 +7,8 @@ a few issue cycles; before it queues work on a shared pipe it lets the clock cat
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gpusim.errors import HazardError, LaunchError
@@ -20,7 +21,8 @@ from gpusim.units import SECTOR_BYTES, WARPGROUP_THREADS, WAVEFRONT_BYTES
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.fetches import Fetches
-from gpusim.workload.launch import WarpRole
+from gpusim.workload.launch import Launch, WarpRole
+from gpusim.workload.token import Token
 
 if TYPE_CHECKING:
     from gpusim.simulate.engine import Engine
@@ -31,7 +33,7 @@ SYNC_CYCLES = 48.0
 SHARED_SYNC_CYCLES = 16.0
 """The same before it loads from shared memory, whose latency is short."""
 
-Pause: TypeAlias = "Role | ops.Token | None"
+Pause: TypeAlias = "Role | Token | None"
 """What an op leaves: wait until the role is woken, hand a token to the program, or go on."""
 
 Handler = Callable[[Any, Any], Pause]
@@ -47,6 +49,11 @@ LAZY: frozenset[type[ops.Op]] = frozenset(
 
 QUICK: frozenset[type[ops.Op]] = frozenset({ops.SharedLoad, ops.SharedAtomic, ops.Ldmatrix})
 """Ops that give a token back within some twenty cycles."""
+
+NUM_STATES = len(WarpState)
+
+OVER = object()
+"""Behind the last op of a program."""
 
 START, ISSUE, TENSOR = WarpState.START, WarpState.ISSUE, WarpState.TENSOR
 
@@ -85,39 +92,61 @@ class AsyncGroup:
                 resume(self.ready_at)
 
 
+class RoleShape:
+    """What a role of a launch is, looked up once for all CTAs."""
+
+    __slots__ = ("num_threads", "num_warpgroups", "num_warps", "program", "registers", "spec")
+
+    def __init__(self, launch: Launch, spec: WarpRole) -> None:
+        self.spec = spec
+        self.num_warps = spec.num_warps
+        self.num_threads = spec.num_threads
+        self.num_warpgroups = max(1, self.num_threads // WARPGROUP_THREADS)
+        self.registers = launch.registers_per_thread
+        self.program = spec.program
+
+
+class Groups:
+    """What a role has committed, or not yet, of what goes on by itself."""
+
+    __slots__ = ("bulk", "bulk_open", "cp", "cp_open", "wgmma")
+
+    def __init__(self) -> None:
+        self.cp: deque[AsyncGroup] = deque()
+        self.cp_open = AsyncGroup()
+        self.bulk: deque[tuple[AsyncGroup, AsyncGroup]] = deque()
+        """Stores by TMA: what has been read, and what is there."""
+        self.bulk_open = (AsyncGroup(), AsyncGroup())
+        self.wgmma: deque[float] = deque()
+
+
 class Role:
     """The warps of one role of one CTA, in lockstep but for the last one. Implements ``workload.launch.RoleContext``."""
 
     __slots__ = (
-        "all_fenced_at", "arrives_far_at", "async_cp", "blocked_on", "blocked_since", "bulk_groups", "bulk_open",
-        "copies_until", "count", "cp_groups", "cp_open", "cta", "delivered_at", "engine", "env", "handlers", "is_done",
-        "iteration_weight", "laggard", "last_store", "loops", "mma_done", "must_retry", "num_warpgroups", "num_warps", "op",
-        "partly", "passed_bytes", "queued_stores", "record", "registers", "sections", "send", "sm", "spec", "stored_at", "t",
-        "tile_loop", "totals", "turn_weight", "wait_state", "wave", "wgmma_groups", "wgmma_open",
-        "wgmma_through",
+        "_groups", "agenda", "all_fenced_at", "arrives_far_at", "async_cp", "blocked_on", "blocked_since", "copies_until",
+        "count", "cta", "delivered_at", "engine", "handlers", "is_done", "iteration_weight", "laggard", "last_store",
+        "loops", "mma_done", "must_retry", "num_threads", "num_warpgroups", "num_warps", "op", "partly", "passed_bytes",
+        "program", "queued_stores", "record", "registers", "sections", "send", "sm", "spec", "steps", "stored_at", "t",
+        "tile_loop", "totals", "turn_weight", "wait_state", "wave", "wgmma_open", "wgmma_through",
     )
 
-    def __init__(self, engine: Engine, cta: Cta, spec: WarpRole, start_cycle: float, created_cycle: float) -> None:
+    def __init__(self, engine: Engine, cta: Cta, shape: RoleShape, start_cycle: float, created_cycle: float) -> None:
         """A role that starts at ``start_cycle``; it has existed since ``created_cycle``."""
-        self.engine, self.env = engine, engine.env
+        self.engine, self.agenda = engine, engine.agenda
         self.cta = cta
         self.sm = cta.sm
-        self.spec = spec
-        self.num_warps = spec.num_warps
-        self.num_warpgroups = max(1, spec.num_threads // WARPGROUP_THREADS)
+        self.spec = shape.spec
+        self.num_threads, self.num_warps, self.num_warpgroups = shape.num_threads, shape.num_warps, shape.num_warpgroups
         self.wave = cta.wave
         self.iteration_weight = self.turn_weight = 1.0
         self.count = cta.weight
         self.t = created_cycle
-        self.totals = [0.0] * len(WarpState)
+        self.totals = [0.0] * NUM_STATES
         self.loops: list[Loop] = []
         self.tile_loop: TileLoop | None = None
-        self.cp_groups: deque[AsyncGroup] = deque()
-        self.cp_open = AsyncGroup()
+        self._groups: Groups | None = None
         self.copies_until = 0.0
-        self.bulk_groups: deque[tuple[AsyncGroup, AsyncGroup]] = deque()
-        self.bulk_open = (AsyncGroup(), AsyncGroup())
-        self.wgmma_groups: deque[float] = deque()
         self.wgmma_open = self.wgmma_through = self.mma_done = self.arrives_far_at = 0.0
         self.last_store: AsyncGroup | None = None
         self.queued_stores: deque[tuple[float, AsyncGroup]] = deque()
@@ -131,7 +160,8 @@ class Role:
         self.laggard = Laggard()
         self.all_fenced_at = 0.0
         """When the last of its warps has a proxy fence behind it; the cursor is the first's."""
-        self.registers = engine.launch.registers_per_thread
+        self.registers = shape.registers
+        self.program = shape.program
         self.blocked_on: str | ops.MbarrierWait | None = None
         self.blocked_since = 0.0
         self.must_retry = self.is_done = False
@@ -141,11 +171,12 @@ class Role:
         self.handlers = engine.handlers
         self.op: Any = None
         """The op that waits."""
-        self.send: Callable[[ops.Token | None], Any]
+        self.send: Callable[[Token | None], Any]
+        self.steps: Iterator[Any]
         self.sections: list[tuple[str, float]] = []
         self.record: RoleTimeline | None = None
         if cta.sm.idx in engine.recorded_sms:
-            self.record = RoleTimeline(spec.name, cta.idx, cta.sm.idx, spec.num_warps)
+            self.record = RoleTimeline(shape.spec.name, cta.idx, cta.sm.idx, shape.num_warps)
             engine.timeline.roles.append(self.record)
         self.spend(START, start_cycle)
 
@@ -160,6 +191,14 @@ class Role:
     def num_ctas(self) -> int:
         """Number of CTAs in the grid."""
         return self.engine.num_ctas
+
+    @property
+    def groups(self) -> Groups:
+        """Made at their first use: CTAs of streams come and go, and have none."""
+        groups = self._groups
+        if groups is None:
+            groups = self._groups = Groups()
+        return groups
 
     @property
     def cta_rank(self) -> int:
@@ -236,15 +275,15 @@ class Role:
 
     def fire(self, delay_cycles: float) -> None:
         """Go on ``delay_cycles`` from now: what the role waits for will have happened."""
-        self.env.later(delay_cycles, self._woken)
+        self.agenda.later(delay_cycles, self._woken)
 
     def start(self) -> None:
         """Run the program from the cursor on."""
-        program = self.spec.program(self)
-        if not isinstance(program, Generator):
+        program = self.program(self)
+        if type(program) is not GeneratorType and not isinstance(program, Generator):  # the first is soon asked
             raise LaunchError(f"{self.who()} has a program that gives {program!r}, wants a function that yields ops")
-        self.send = program.send
-        self.env.later(max(0.0, self.t - self.env._now), self._begin)
+        self.send, self.steps = program.send, program
+        self.agenda.later(max(0.0, self.t - self.agenda.cycle), self._begin)
 
     def _begin(self) -> None:
         self._go_on(None)
@@ -256,23 +295,26 @@ class Role:
     def _woken(self) -> None:
         """What an op waited for has happened: go on, or try the op again."""
         self.blocked_on = None
-        self.spend(self.wait_state, self.env._now)
+        self.spend(self.wait_state, self.agenda.cycle)
         must_retry, self.must_retry = self.must_retry, False
         self._go_on(self.op if must_retry else None)
 
     def _go_on(self, op: Any) -> None:
         """Carry out ``op``, if there is one, and those that follow, until one must wait."""
-        env, send, handlers, token = self.env, self.send, self.handlers, ops.Token
+        agenda, send, handlers, token = self.agenda, self.send, self.handlers, Token
+        steps, take, over, lazy, quick = self.steps, next, OVER, LAZY, QUICK  # each looked up by name else, op by op
         pause: Any = None
         try:
             while True:
                 if op is None:
-                    op = send(pause)
+                    op = take(steps, over) if pause is None else send(pause)  # which ends with an exception
+                    if op is over:
+                        break
                     kind = type(op)
-                    ahead = self.t - env._now  # simpy's clock itself: the property costs a tenth of a run
-                    if ahead > SHARED_SYNC_CYCLES and ((ahead > SYNC_CYCLES and kind not in LAZY) or kind in QUICK):
+                    ahead = self.t - agenda.cycle
+                    if ahead > SHARED_SYNC_CYCLES and ((ahead > SYNC_CYCLES and kind not in lazy) or kind in quick):
                         self.op = op
-                        env.later(ahead, self._caught_up)
+                        agenda.later(ahead, self._caught_up)
                         return
                 else:
                     kind = type(op)
@@ -315,7 +357,7 @@ class Role:
         come_along: tuple[ops.Tile, ...] = (), fetches: Fetches | None = None,
     ) -> MemoryRequest:
         """What is asked of the memory below L1, from the cursor on, or from ``at`` if the clock is not past it."""
-        issued_at = self.t if at is None else max(at, self.env._now)
+        issued_at = self.t if at is None else max(at, self.agenda.cycle)
         if fetches is None:
             return MemoryRequest(
                 self.sm.idx, tensor, tile, num_bytes, self.wave, issued_at, self.count, num_rows=num_rows,
@@ -363,7 +405,7 @@ class Resume:
     def __call__(self, cycle: float) -> None:
         """Wake at the cycle given, or where the role is already."""
         role = self._role
-        now = role.env._now
+        now = role.agenda.cycle
         until = cycle if cycle > role.t else role.t
         self._wake.fire(until - now if until > now else 0.0)
 

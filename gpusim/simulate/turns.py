@@ -62,14 +62,14 @@ class Turns:
 
     def _watch(self, role: Role) -> None:
         self._is_watched = True
-        env = role.env
-        env.later(max(0.0, self._until + GREEDY_CYCLES - env._now), self._look)
+        agenda = role.agenda
+        agenda.later(max(0.0, self._until + GREEDY_CYCLES - agenda.cycle), self._look)
 
     def _look(self) -> None:
         """Has the one that multiplies stopped?"""
         role, multiply = self._waiting[0]
         self._is_watched = False
-        if role.env._now < self._until + GREEDY_CYCLES - 1e-6:
+        if role.agenda.cycle < self._until + GREEDY_CYCLES - 1e-6:
             self._watch(role)
             return
         self._waiting.popleft()

@@ -119,6 +119,6 @@ def _is_one_to_one(panels: NDArray[np.int64]) -> bool:
     >>> [_is_one_to_one(np.array(panels)) for panels in ([0, 1, 2], [2, 0, 1], [0, 1, 0])]
     [True, True, False]
     """
-    if int(np.ptp(panels)) < len(panels) - 1:
-        return False
-    return bool((np.diff(panels) > 0).all()) or len(distinct(panels)) == len(panels)
+    if (panels[1:] > panels[:-1]).all():
+        return True
+    return int(np.ptp(panels)) >= len(panels) - 1 and len(distinct(panels)) == len(panels)

@@ -16,6 +16,8 @@ from typing import Literal
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import MmaAtom
 from gpusim.workload.fetches import Fetches
+from gpusim.workload.quick_records import made_quickly
+from gpusim.workload.token import Token as Token  # noqa: PLC0414  # a word of the vocabulary, too
 
 Tile = tuple[int, int]
 CacheHint = Literal["evict_normal", "evict_first", "evict_last"]
@@ -27,28 +29,10 @@ class Op:
     __slots__ = ()
 
 
-class Token:
-    """Names the result of an asynchronous load; ``Use(token)`` waits until the data is there.
-
-    ``ready_cycle`` is None while nobody knows when that will be.
-    """
-
-    __slots__ = ("is_long", "late_before", "late_cycles", "num_meetings", "on_ready", "ready_cycle")
-
-    def __init__(self, *, is_long: bool) -> None:
-        """A pending result; ``is_long`` tells a load from memory (long scoreboard) from one from shared memory."""
-        self.ready_cycle: float | None = None
-        self.is_long = is_long
-        self.on_ready: object | None = None
-        self.late_before = self.late_cycles = 0.0
-        """By how much the role's last warp was behind when it asked, and how much later its part comes."""
-        self.num_meetings = 0
-        """How often the role's warps had met."""
-
-
 # ---------------------------------------------------------------------------------------------- global memory
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class GlobalLoad(Op):
     """``ld.global``: registers from global memory, through L1. Yields a :class:`Token`.
@@ -64,6 +48,7 @@ class GlobalLoad(Op):
     cache_hint: CacheHint = "evict_normal"
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class GlobalStore(Op):
     """``st.global``: global memory from registers. The warp goes on once the LSU has taken the store."""
@@ -84,6 +69,7 @@ class GlobalAtomic(Op):
     returns: bool = False
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class Use(Op):
     """The first instruction that needs a loaded register: waits for the token."""
@@ -94,6 +80,7 @@ class Use(Op):
 # ---------------------------------------------------------------------------------------------- cp.async
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class CpAsync(Op):
     """``cp.async.ca|cg.shared.global``: shared memory from global memory past the registers.
@@ -303,6 +290,7 @@ class FenceAcqRel(Op):
 # ---------------------------------------------------------------------------------------------- shared memory
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class SharedLoad(Op):
     """``ld.shared``. Yields a :class:`Token`; the cost is its wavefronts. ``buffer`` may be empty (scratch)."""
@@ -312,6 +300,7 @@ class SharedLoad(Op):
     stage: int = 0
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class SharedStore(Op):
     """``st.shared``. With ``has_token`` it gives a token that is ready when its registers have been read."""

@@ -219,7 +219,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 ISSUE_CYCLES = {1: 300.6, 2: 338.8}
-"""Of a step's code, by its boxes: with it the loop takes what it does where nothing else binds, 357 to 360 and 400 cycles (rows
+"""Of a step's code, by its boxes: with it the loop takes what it does where nothing else binds, 357 to 360 and 400 (rows
 of 8 CTAs and 64 rows of the CTA's own; they say nothing of zeros)."""
 
 

@@ -6,23 +6,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import simpy
 
 from gpusim.machine.config import load_gpu
-from gpusim.machine.memory.hbm import MOST_SHARE, STANDARD, Hbm, slowest_wait
+from gpusim.machine.memory.hbm import MOST_SHARE, SHARE_STEPS, STANDARD, Hbm, slowest_wait
+from gpusim.machine.timing import RingingEnvironment
 from gpusim.units import Clock
 
 CLOCK = Clock(sm_mhz=1000.0)  # a cycle is a nanosecond, a GB/s a byte a cycle
 QUEUE = 20.0
 
 
-def memory(queue_ns: float = QUEUE, **changes: float) -> tuple[simpy.Environment, Hbm]:
+def memory(queue_ns: float = QUEUE, **changes: float) -> tuple[RingingEnvironment, Hbm]:
     """A memory of 4000 bytes a cycle at most, 3600 sustained, 500 cycles away."""
     spec = replace(
         load_gpu("toy").hbm, peak_gb_per_s=4000.0, sustained_read_gb_per_s=3600.0, sustained_write_gb_per_s=3600.0,
         sm_gb_per_s=3600.0, latency_ns=500.0, queue_ns=queue_ns, **changes,
     )
-    env = simpy.Environment()
+    env = RingingEnvironment()
     return env, Hbm(env, spec, CLOCK, l2_latency_ns=100.0)
 
 
@@ -90,7 +90,7 @@ def test_one_row_waits_no_longer_than_the_mean_and_many_for_the_longest() -> Non
 
 
 def test_the_slowest_of_many_parts_waits_longer() -> None:
-    assert slowest_wait(3.0, 1.0) == pytest.approx(1.0 + 1 / 2 + 1 / 3)
+    assert slowest_wait(3, SHARE_STEPS) == pytest.approx(1.0 + 1 / 2 + 1 / 3)
     env, hbm = memory()
     for _ in range(2000):
         hbm.fill(20_000.0, lambda cycle: None, sm_idx=0, count=1.0)
@@ -120,7 +120,7 @@ def test_of_many_rows_the_slowest_is_the_one_that_is_drawn_from_refresh_and_queu
 def test_without_refresh_the_slowest_row_is_that_of_the_queues() -> None:
     hbm = at_half_rate(refresh_fraction=0.0, refresh_ns=500.0)
     for num_rows in (1, 16, 256):
-        assert hbm.busy_cycles(num_rows) == pytest.approx(2.0 * QUEUE * slowest_wait(num_rows, 0.5), rel=0.02)
+        assert hbm.busy_cycles(num_rows) == pytest.approx(2.0 * QUEUE * slowest_wait(num_rows, SHARE_STEPS // 2), rel=0.02)
 
 
 def test_rows_find_no_queue_where_nobody_asks_and_where_there_are_none() -> None:
@@ -156,7 +156,7 @@ def test_a_fill_is_never_there_before_it_was_asked_for() -> None:
 
 def test_fills_take_the_mean_where_an_sm_stands_for_others() -> None:
     spec = replace(load_gpu("toy").hbm, fill_spread_ns=100.0)
-    hbm = Hbm(simpy.Environment(), spec, CLOCK, l2_latency_ns=100.0, alike={0: 2})
+    hbm = Hbm(RingingEnvironment(), spec, CLOCK, l2_latency_ns=100.0, alike={0: 2})
     assert [hbm.spread_cycles() for _ in range(3)] == [0.0, 0.0, 0.0]
 
 
@@ -165,7 +165,7 @@ PLACES = (np.arange(2000) + 0.5) / 2000
 ONE_DEVIATION = STANDARD.cdf(1.0)
 
 
-def channels(**changes: float) -> tuple[simpy.Environment, Hbm]:
+def channels(**changes: float) -> tuple[RingingEnvironment, Hbm]:
     """100 channels of 40 bytes a cycle, of which a part of 400 bytes takes 10."""
     return memory(channel_gb_per_s=40.0, channel_bytes=400.0, side_by_side_fraction=0.25, **changes)
 

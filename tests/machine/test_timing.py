@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from functools import partial
-from heapq import heappop
 
 import pytest
 import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusim.machine.timing import GapPipe, Pipe, RingingEnvironment, SharedPipe, Ticket
+from gpusim.machine.timing import Agenda, GapPipe, Pipe, RingingEnvironment, SharedPipe, Ticket
 
 # ---------------------------------------------------------------------- Pipe
 
@@ -84,16 +84,33 @@ def test_a_pipe_conserves_work_and_keeps_order(jobs: list[tuple[int, int]], rate
 
 def test_what_is_asked_for_later_is_called_in_its_turn_without_an_event() -> None:
     """Queued at cycle 5 for 5.25, 22 and 5; of one cycle those first that were queued first."""
-    env = RingingEnvironment()
+    agenda = Agenda([])
     calls: list[int] = []
-    env._now = 5.0
+    agenda.cycle = 5.0
     for place, delay in enumerate((0.25, 17.0, 0.0, 0.0)):
-        env.later(delay, partial(calls.append, place))
-    while env._queue:
-        env._now, _, _, action = heappop(env._queue)
-        action()  # type: ignore[operator]  # not an Event
+        agenda.later(delay, partial(calls.append, place))
+    while agenda.advance():
+        pass
     assert calls == [2, 3, 0, 1]
-    assert env.now == 22.0
+    assert agenda.cycle == 22.0
+
+
+def test_events_of_simpys_own_and_calls_take_their_turns() -> None:
+    """Of one cycle those first that were queued first; a process that waits finds the clock where calls have left it."""
+    env = RingingEnvironment()
+    calls: list[object] = []
+
+    def waits() -> Generator[simpy.Event, None, None]:
+        for _ in range(2):
+            yield env.timeout(2.0)
+            calls.append(env.now)
+
+    env.process(waits())
+    env.agenda.later(2.0, lambda: calls.append("call"))
+    env.agenda.later(5.0, lambda: calls.append("last"))
+    env.run()
+    assert calls == ["call", 2.0, 4.0, "last"]
+    assert env.now == 5.0
 
 
 # ---------------------------------------------------------------------- SharedPipe, by hand
@@ -108,7 +125,7 @@ class Shared:
     ends: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.env = simpy.Environment()
+        self.env = RingingEnvironment()
         self.pipe = SharedPipe(self.env, bytes_per_cycle=self.total, cap_bytes_per_cycle=self.cap)
         self.tickets: dict[str, Ticket] = {}
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-import simpy
 
 from gpusim.errors import ConfigError
 from gpusim.machine.build import Machine
@@ -14,6 +13,7 @@ from gpusim.machine.component import MemoryRequest
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.machine.memory.links import by_turns, parts_of_gpcs, side_shares
 from gpusim.machine.memory.residency import LruResidency
+from gpusim.machine.timing import RingingEnvironment
 from gpusim.units import Clock
 
 GPU = load_gpu("h200_sxm")
@@ -32,7 +32,7 @@ def request_of(sm: int, tile: tuple[int, int], now: float, num_bytes: float = RE
 
 def rates(gpu: GpuSpec, sms: Sequence[int]) -> dict[int, float]:
     """Bytes a cycle that each of ``sms`` gets, all of which read one tile of their own after the other, out of L2."""
-    env = simpy.Environment()
+    env = RingingEnvironment()
     machine = Machine(
         env, gpu, Clock(sm_mhz=gpu.clock.max_mhz),
         LruResidency(side_bytes=gpu.l2_sides.side_bytes, num_sides=gpu.l2_sides.num, is_warm=True),
@@ -75,7 +75,7 @@ def test_sms_of_a_larger_gpc_get_less() -> None:
 
 
 def test_stores_cross_in_turns_of_parts_of_gpcs() -> None:
-    env = simpy.Environment()
+    env = RingingEnvironment()
     machine = Machine(
         env, GPU, Clock(sm_mhz=GPU.clock.max_mhz),
         LruResidency(side_bytes=GPU.l2_sides.side_bytes, num_sides=GPU.l2_sides.num, is_warm=True),
@@ -116,7 +116,7 @@ TURNED = 2.0
 )  # fmt: skip
 def test_a_store_takes_more_of_the_link_beside_as_many_bytes_read(num_read: int, pause: float, num_paid: int) -> None:
     """Of four stores behind ``num_read`` reads, and a pause in which the link could pass so many and is idle."""
-    env = simpy.Environment()
+    env = RingingEnvironment()
     gpu = replace(GPU, l2=replace(GPU.l2, link_turnaround_fraction=TURNED - 1.0))
     machine = Machine(
         env, gpu, Clock(sm_mhz=gpu.clock.max_mhz),
@@ -137,7 +137,7 @@ def test_sms_that_stand_for_others_pay_for_as_many_reads(num_sms: float) -> None
     """Four reads and four stores, which ``num_sms`` SMs each ask for a part of: all four are paid for, and no fifth."""
     gpu = replace(GPU, l2=replace(GPU.l2, link_turnaround_fraction=TURNED - 1.0))
     machine = Machine(
-        simpy.Environment(), gpu, Clock(sm_mhz=gpu.clock.max_mhz),
+        RingingEnvironment(), gpu, Clock(sm_mhz=gpu.clock.max_mhz),
         LruResidency(side_bytes=gpu.l2_sides.side_bytes, num_sides=gpu.l2_sides.num, is_warm=True),
         cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
     )  # fmt: skip
@@ -158,7 +158,7 @@ def test_what_one_cannot_take_others_share() -> None:
 @pytest.mark.parametrize(("is_evicted", "served"), [(False, 1.0), (True, 2.0)])
 def test_a_neighbour_is_joined_in_the_same_fill_alone(is_evicted: bool, served: float) -> None:
     """One of the same GPC that asks while the first one's lines are on their way joins; not when they have left since."""
-    env = simpy.Environment()
+    env = RingingEnvironment()
     machine = Machine(
         env, GPU, Clock(sm_mhz=GPU.clock.max_mhz),
         LruResidency(side_bytes=2 * REQUEST_BYTES, num_sides=GPU.l2_sides.num, is_warm=False),
@@ -188,7 +188,7 @@ def test_a_neighbour_is_joined_in_the_same_fill_alone(is_evicted: bool, served: 
 def test_what_an_sm_asks_for_twice_is_read_once_and_sent_twice() -> None:
     """Two of one GPC that ask at once are sent a line together; to one SM that asks twice it is sent twice."""
     for is_same, sent in ((False, 1.0), (True, 2.0)):
-        env = simpy.Environment()
+        env = RingingEnvironment()
         machine = Machine(
             env, GPU, Clock(sm_mhz=GPU.clock.max_mhz),
             LruResidency(side_bytes=2 * REQUEST_BYTES, num_sides=GPU.l2_sides.num, is_warm=False),
@@ -207,7 +207,7 @@ def box_arrival(gpu: GpuSpec, sms: Sequence[int], *, is_multicast: bool = False)
 
     ``is_multicast``: every second one asks, for itself and the next.
     """
-    env = simpy.Environment()
+    env = RingingEnvironment()
     machine = Machine(
         env, gpu, Clock(sm_mhz=gpu.clock.max_mhz),
         LruResidency(side_bytes=gpu.l2_sides.side_bytes, num_sides=gpu.l2_sides.num, is_warm=True),
@@ -251,7 +251,7 @@ def test_a_line_waits_at_its_slice_where_others_have_asked_before(is_multicast: 
 
 def test_bulk_copies_of_a_larger_gpc_get_less_and_lone_pairs_no_turn_of_their_own() -> None:
     xbar = Machine(
-        simpy.Environment(), GPU, Clock(sm_mhz=GPU.clock.max_mhz),
+        RingingEnvironment(), GPU, Clock(sm_mhz=GPU.clock.max_mhz),
         LruResidency(side_bytes=GPU.l2_sides.side_bytes, num_sides=GPU.l2_sides.num, is_warm=True),
         cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
     ).xbar  # fmt: skip
@@ -264,7 +264,7 @@ def test_bulk_copies_of_a_larger_gpc_get_less_and_lone_pairs_no_turn_of_their_ow
 
 def test_what_waits_for_its_port_is_told_with_what_merged_of_it() -> None:
     """Four tiles at once, one port: each is asked for at once, and told as it begins to pass, all of it read then."""
-    env = simpy.Environment()
+    env = RingingEnvironment()
     machine = Machine(
         env, GPU, Clock(sm_mhz=GPU.clock.max_mhz),
         LruResidency(side_bytes=GPU.l2_sides.side_bytes, num_sides=GPU.l2_sides.num, is_warm=True),

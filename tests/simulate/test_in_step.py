@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import simpy
 
 from gpusim import GemmParams, load_gpu, simulate
 from gpusim.machine.sm.mbarrier import MOST_ENDS, MbarrierUnit
-from gpusim.machine.timing import NEVER, RingingEnvironment, SharedPipe
+from gpusim.machine.timing import RingingEnvironment, SharedPipe
 from gpusim.simulate.result import Result
 from gpusim.simulate.steady import FEW_CTAS, IN_STEP_ROUNDS, LAST_PACES, NOISY_ROUNDS, SPREAD_TOLERANCE, Pace
 from gpusim.simulate.waves import settled
@@ -190,7 +189,7 @@ def test_in_step_is_the_same_time_to_the_cycle_for_some_rounds() -> None:
 # ---------------------------------------------------------------------- timers beside the queue
 
 
-def finished(env: simpy.Environment) -> list[tuple[str, float]]:
+def finished(env: RingingEnvironment) -> list[tuple[str, float]]:
     """Three transfers of 64, 128 and 32 bytes, the last 2 cycles later, at 32 bytes a cycle; who was done when."""
     pipe = SharedPipe(env, bytes_per_cycle=32.0, cap_bytes_per_cycle=32.0)
     found: list[tuple[str, float]] = []
@@ -199,22 +198,15 @@ def finished(env: simpy.Environment) -> list[tuple[str, float]]:
     late = env.timeout(2.0)
     assert late.callbacks is not None
     late.callbacks.append(lambda _: pipe.transfer(32.0, lambda at: found.append(("c", at))))
-    if isinstance(env, RingingEnvironment):
-        while env._queue or env.rings_at < NEVER:
-            if not env._queue or env.rings_at <= env._queue[0][0]:
-                env.ring()
-            else:
-                env.step()
-    else:
-        env.run()
+    env.run()
     return found
 
 
 def test_a_pipe_rings_beside_the_queue_as_on_it() -> None:
     """Until cycle 2 a and b move 32 bytes each; then a third each, until a and c end at 5; b has 64 left: cycle 7."""
     env = RingingEnvironment()
-    assert finished(env) == finished(simpy.Environment()) == [("a", 5.0), ("c", 5.0), ("b", 7.0)]
-    assert env.num_rings >= 2
+    assert finished(env) == [("a", 5.0), ("c", 5.0), ("b", 7.0)]
+    assert env.agenda.num_rings >= 2
 
 
 # ---------------------------------------------------------------------- cursors ahead

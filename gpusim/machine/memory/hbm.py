@@ -10,10 +10,9 @@ from math import erf, exp, log, pi, sqrt
 from statistics import NormalDist
 
 import numpy as np
-import simpy
 
 from gpusim.machine.component import Component, Counters
-from gpusim.machine.timing import Done, SharedPipe
+from gpusim.machine.timing import Done, RingingEnvironment, SharedPipe
 from gpusim.units import Clock
 
 GOLDEN = 0.6180339887498949
@@ -84,23 +83,25 @@ class HbmCounters(Counters):
 
 
 @lru_cache(maxsize=4096)
-def _slowest_wait(num_lines: int, share_steps: int) -> float:
-    """As :func:`slowest_wait`, of whole lines and ``share_steps`` of SHARE_STEPS."""
+def slowest_wait(num_lines: int, share_steps: int) -> float:
+    """The mean of the longest of ``num_lines`` waits, each none or, with a chance, exponential of mean 1.
+
+    The chance is ``share_steps`` of SHARE_STEPS.
+
+    >>> [slowest_wait(lines, steps) for lines, steps in ((1, SHARE_STEPS // 2), (2, SHARE_STEPS // 2), (2, SHARE_STEPS))]
+    [0.5, 0.875, 1.5]
+    """
     free = 1.0 - share_steps / SHARE_STEPS
     return sum((1.0 - free**k) / k for k in range(1, num_lines + 1))
 
 
-def slowest_wait(num_lines: float, share: float) -> float:
-    """The mean of the longest of ``num_lines`` waits, each none or, with the chance ``share``, exponential of mean 1.
+def whole_lines(num_lines: float) -> int:
+    """Those whose slowest is looked for.
 
-    >>> slowest_wait(1.0, 0.5), slowest_wait(2.0, 0.5), slowest_wait(2.0, 1.0)
-    (0.5, 0.875, 1.5)
+    >>> whole_lines(0.25), whole_lines(2.6), whole_lines(1e9)
+    (1, 3, 1024)
     """
-    lines = min(MOST_LINES, max(1, round(num_lines)))
-    step = share * SHARE_STEPS
-    low = min(int(step), SHARE_STEPS - 1)
-    below, above = _slowest_wait(lines, low), _slowest_wait(lines, low + 1)
-    return below + (step - low) * (above - below)
+    return min(MOST_LINES, max(1, round(num_lines)))
 
 
 WAIT_POINTS = 257
@@ -210,7 +211,7 @@ class Hbm(Component):
     kind = "hbm"
 
     def __init__(
-        self, env: simpy.Environment, spec: HbmSpec, clock: Clock, *, l2_latency_ns: float,
+        self, env: RingingEnvironment, spec: HbmSpec, clock: Clock, *, l2_latency_ns: float,
         alike: Mapping[int, int] | None = None,
     ) -> None:
         """Build at ``clock``; HBM keeps its own clock, so its rate and latency in SM cycles move with the SM's.
@@ -220,12 +221,14 @@ class Hbm(Component):
         self.spec = spec
         self.counters = HbmCounters()
         self.latency_cycles = clock.cycles(ns=max(0.0, spec.latency_ns - l2_latency_ns))
+        self.refresh_bytes, self.channel_bytes = spec.refresh_bytes, spec.channel_bytes
+        self._side_by_side_fraction = spec.side_by_side_fraction
         self._refresh_cycles = clock.cycles(ns=spec.refresh_ns)
         self._spread_cycles = 0.0 if alike else min(clock.cycles(ns=spec.fill_spread_ns), 2.0 * self.latency_cycles)
         self._num_draws = self._num_waits = 0
         self.num_reading = 0
         """SMs that wait for fills."""
-        self._env = env
+        self._agenda = env.agenda
         self._queue_cycles = clock.cycles(ns=spec.queue_ns)
         self._peak = clock.bytes_per_cycle(gb_per_s=spec.peak_gb_per_s)
         self._most_share = min(MOST_SHARE, spec.sustained_read_gb_per_s / spec.peak_gb_per_s)
@@ -248,6 +251,9 @@ class Hbm(Component):
         self._intakes: dict[int, _Intake] = {}
         self._alike = alike or {}
         self._num_shared = 0
+        self._line_waits: dict[float, dict[int, tuple[float, float]]] = {}
+        """The longest of so many lines' waits, at the shares below and above."""
+        self._most_of: dict[float, float] = {}
         self._waits: dict[tuple[int, int, float], tuple[float, float, float]] = {}
         """The slowest of so many rows, by share and longest refresh: idle, and at the shares below and above."""
         self._refreshes: dict[tuple[float, float], float] = {}
@@ -296,7 +302,17 @@ class Hbm(Component):
         share = min(self._most_share, self._lately(0.0) / (self._window * self._peak))
         if not share:
             return 0.0
-        return self._queue_cycles / (1.0 - share) * slowest_wait(num_lines, share)
+        step = share * SHARE_STEPS
+        low = min(int(step), SHARE_STEPS - 1)
+        waits = self._line_waits.get(num_lines)
+        if waits is None:
+            waits = self._line_waits[num_lines] = {}
+        wait = waits.get(low)
+        if wait is None:
+            lines = whole_lines(num_lines)
+            wait = waits[low] = slowest_wait(lines, low), slowest_wait(lines, low + 1)
+        below, above = wait
+        return self._queue_cycles / (1.0 - share) * (below + (step - low) * (above - below))
 
     def busy_cycles(self, num_rows: float) -> float:
         """How much later the slowest of ``num_rows`` rows comes than where memory has nothing else to do.
@@ -336,15 +352,18 @@ class Hbm(Component):
             return 0.0
         parts = (self._pending_bytes + num_bytes) / self._per_channel
         if not are_apart:
-            parts *= self.spec.side_by_side_fraction
-        num = max(1.0, (part_bytes or num_bytes) / self.spec.channel_bytes)
+            parts *= self._side_by_side_fraction
+        num = max(1.0, (part_bytes or num_bytes) / self.channel_bytes)
         if place is None:
-            return self._channel_cycles * sqrt(parts) * most_of(min(MOST_LINES, round(num)))
+            most = self._most_of.get(num)
+            if most is None:
+                most = self._most_of[num] = most_of(min(MOST_LINES, round(num)))
+            return self._channel_cycles * sqrt(parts) * most
         return self._channel_cycles * sqrt(parts) * max(0.0, STANDARD.inv_cdf(float(place ** (1.0 / num))))
 
     def _lately(self, num_bytes: float) -> float:
         """Bytes that have passed the wire of late, ``num_bytes`` now among them."""
-        now = self._env._now
+        now = self._agenda.cycle
         if now > self._moved_at:
             self._moved_bytes *= exp((self._moved_at - now) / self._window)
             self._moved_at = now
@@ -358,7 +377,7 @@ class Hbm(Component):
 
     def now(self) -> float:
         """The present."""
-        return self._env._now
+        return self._agenda.cycle
 
     @property
     def pending_bytes(self) -> float:

@@ -107,6 +107,9 @@ class L1(Component):
     def __init__(self, spec: L1Spec, *, below: Xbar, sm_idx: int, capacity_bytes: float, counters: L1Counters) -> None:
         """``capacity_bytes`` is what shared memory leaves; ``counters`` are shared by all SMs."""
         self.spec = spec
+        self.has_store_queue, self.queue_cycles = spec.has_store_queue, spec.queue_cycles
+        self._requests_per_cycle, self._lines_per_cycle = spec.requests_per_cycle, spec.tag_lines_per_cycle
+        self._wavefronts_per_cycle = spec.wavefronts_per_cycle
         self.counters = counters
         self.below = below
         self.sm_idx = sm_idx
@@ -127,10 +130,9 @@ class L1(Component):
 
         Tags and data are looked up side by side; ``more_cycles`` come on top.
         """
-        spec = self.spec
         cycles = more_cycles + max(
-            num_requests / spec.requests_per_cycle, num_lines / spec.tag_lines_per_cycle,
-            num_wavefronts / spec.wavefronts_per_cycle,
+            num_requests / self._requests_per_cycle, num_lines / self._lines_per_cycle,
+            num_wavefronts / self._wavefronts_per_cycle,
         )
         end = self.unit.reserve(cycles, at_cycle=at_cycle, weight=weight)
         return end - cycles, end

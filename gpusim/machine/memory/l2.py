@@ -361,7 +361,7 @@ class L2(Component):
         paid = num_bytes * self._fetch_scales.get(request.tensor, 1.0)
         hbm = self.hbm
         piece_bytes = self._piece_bytes_of(request.tensor)
-        num_rows = max(request.num_rows * share, num_bytes / hbm.spec.refresh_bytes, 1.0)
+        num_rows = max(request.num_rows * share, num_bytes / hbm.refresh_bytes, 1.0)
         are_apart = request.num_rows > 1.0 or (piece_bytes > 0 and self._are_anywhere(request.tensor))
         place = hbm.draw()
         is_many = request.num_bytes > SIDE_BYTES
@@ -408,7 +408,7 @@ class L2(Component):
     def _are_anywhere(self, tensor: str) -> bool:
         """Whether pieces leave out what lies in one channel: nearer ones take all channels in turn, as a run does."""
         stride = self._piece_strides.get(tensor, 0)
-        return not stride or stride > self.hbm.spec.channel_bytes
+        return not stride or stride > self.hbm.channel_bytes
 
     def _piece_bytes_of(self, tensor: str) -> int:
         """Of memory's pieces, which are no shorter than what it gives at least; 0: side by side."""

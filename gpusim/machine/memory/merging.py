@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from math import exp, log
-from typing import Protocol
 
-import simpy
-
+from gpusim.machine.component import Counters
 from gpusim.machine.memory.hbm import GOLDEN, MOST_SHARE, QUEUE_LATENCIES
 from gpusim.machine.memory.l2 import L2Spec, TileState
-from gpusim.machine.timing import SharedPipe
+from gpusim.machine.timing import RingingEnvironment, SharedPipe
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 
 DRAWS_APART = 7
@@ -18,12 +17,17 @@ DRAWS_APART = 7
 few steps is nearly that of all."""
 
 
-class Served(Protocol):
-    """What is counted here: the crossbar's counters."""
+@dataclass(slots=True)
+class Served(Counters):
+    """What is counted here of the crossbar's reads."""
 
-    passed_bytes: float
-    served_bytes: float
-    carried_bytes: float
+    passed_bytes: float = 0.0
+    """Bytes of those that were simulated, each counted once, and of those that they stand for, without what still waits for
+    its port."""
+    served_bytes: float = 0.0
+    """Of these, what the slices served: merged requests and further receivers of a multicast ride along."""
+    carried_bytes: float = 0.0
+    """The same, with what bulk copies take beyond their bytes."""
 
 
 class Zeros:
@@ -90,7 +94,7 @@ class Merging:
     """
 
     def __init__(
-        self, env: simpy.Environment, spec: L2Spec, counters: Served, slices: Iterable[SharedPipe], *, limit: int,
+        self, env: RingingEnvironment, spec: L2Spec, counters: Served, slices: Iterable[SharedPipe], *, limit: int,
         window_cycles: float, wait_fraction: float, port_bytes_per_cycle: float, fill_cycles: float, is_mean: bool,
     ) -> None:
         """``slices`` of each side; ``limit``, ``window_cycles`` and ``wait_fraction`` are the crossbar's ``merge_...``.
@@ -98,7 +102,7 @@ class Merging:
         ``fill_cycles`` are from memory's wire to L2 at least. ``is_mean``: whether SMs stand for others: each waits as the
         median does then.
         """
-        self._env = env
+        self._agenda = env.agenda
         self.counters = counters
         self._limit = limit
         self._window_cycles = window_cycles
@@ -156,8 +160,8 @@ class Merging:
             merged, joined, late = 1.0, 1.0, 0.0
             if done_at is None:
                 pass  # no line of it is there
-            elif done_at > self._env._now:
-                merged = joined = self._pending(tile, done_at, self._env._now + (asked_at - moved) / rate)
+            elif done_at > self._agenda.cycle:
+                merged = joined = self._pending(tile, done_at, self._agenda.cycle + (asked_at - moved) / rate)
             else:
                 late, waits = (asked_at - first) / rate, max(0.0, (last - first - asking) / rate)
                 joined = self._merged(late, waits)
@@ -218,7 +222,7 @@ class Merging:
 
     def _busy(self, slices: SharedPipe) -> float:
         """What slices gave lately, over what they could have given."""
-        now, served = self._env._now, slices.served()
+        now, served = self._agenda.cycle, slices.served()
         lately = self._lately[id(slices)]
         before, since, share = lately
         if now > since:
@@ -234,7 +238,7 @@ class Merging:
         """
         if not self._queue_cycles:
             return 0.0
-        now = self._env._now
+        now = self._agenda.cycle
         if now < tile.queued_until:
             return tile.queued
         tile.queued_until = now + self._lately_cycles

@@ -190,8 +190,10 @@ class PanelLosses(Mapping[int, Mapping[int, Loss]]):
 
     def get(self, panel: int, default: Any = None) -> Any:
         """Waves of one panel, or ``default`` where nothing is lost."""
-        found = self.of(panel)
-        return default if found is None else found
+        found = self._known.get(self._touches.group_of(panel))
+        if found is None:
+            found = self.of(panel)
+        return found or default
 
     def __iter__(self) -> Iterator[int]:
         """Panels that lose anything."""
@@ -262,7 +264,8 @@ class Touches:
     """Where panels are taken together: wave and side of each tile that touches anything, else None."""
     tiles: IntArray | slice
     """Of all tiles those that touch anything."""
-    tile_of_panel: IntArray | None = None
+    slot_of_panel: IntArray | None = None
+    """The same of each panel, made when it is asked for; -1 where nobody touches it."""
 
     @classmethod
     def of(cls, use: PanelUse, order: Order) -> Touches:
@@ -305,13 +308,14 @@ class Touches:
         """What stands in a row for a panel; -1 where nobody touches it."""
         if self.slot_of_tile is None:
             return panel
-        if self.tile_of_panel is None:
+        if self.slot_of_panel is None:
             panels = self.use.panel_of_tile[self.tiles]
-            self.tile_of_panel = np.full(int(panels.max(initial=-1)) + 1, -1, dtype=np.int64)
-            self.tile_of_panel[panels] = np.arange(len(panels))
-        if not 0 <= panel < len(self.tile_of_panel) or self.tile_of_panel[panel] < 0:
-            return -1
-        return int(self.slot_of_tile[self.tile_of_panel[panel]])
+            if _are_in_order(panels):
+                self.slot_of_panel = self.slot_of_tile
+            else:
+                self.slot_of_panel = np.full(int(panels.max(initial=-1)) + 1, -1, dtype=np.int64)
+                self.slot_of_panel[panels] = self.slot_of_tile
+        return self.slot_of_panel.item(panel) if 0 <= panel < len(self.slot_of_panel) else -1
 
     def panels_in(self, groups: IntArray) -> IntArray:
         """All panels that stand behind what is in rows."""
@@ -321,6 +325,16 @@ class Touches:
 
 
 Rows = tuple[IntArray, IntArray, FloatArray, NDArray[np.bool_]]
+
+
+def _are_in_order(panels: IntArray) -> bool:
+    """Whether they are 0, 1, 2 and so on.
+
+    >>> _are_in_order(np.array([0, 1, 2])), _are_in_order(np.array([0, 2, 1])), _are_in_order(np.array([1, 2, 3]))
+    (True, False, False)
+    """
+    last = len(panels) - 1
+    return last >= 0 and bool(panels[0] == 0 and panels[last] == last and (panels[1:] > panels[:-1]).all())
 
 
 def _are_distinct(panels: IntArray) -> bool:

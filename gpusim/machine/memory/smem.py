@@ -108,6 +108,11 @@ class Smem(Component):
     def __init__(self, spec: SmemSpec, *, counters: SmemCounters) -> None:
         """``counters`` are shared by all SMs."""
         self.spec = spec
+        self.wavefronts_per_cycle, self.warp_cycles_per_wavefront = spec.wavefronts_per_cycle, spec.warp_cycles_per_wavefront
+        self.load_latency_cycles, self.store_latency_cycles = spec.load_latency_cycles, spec.store_latency_cycles
+        self._vector_word_cycles, self._replay_wavefronts = spec.vector_word_cycles, spec.replay_wavefronts
+        self.global_load_wavefronts = spec.global_load_wavefronts
+        self.global_store_wavefronts = spec.global_store_wavefronts
         self.counters = counters
         self.data = GapPipe(units_per_cycle=spec.wavefronts_per_cycle)
         self._operands_until = 0.0
@@ -132,11 +137,10 @@ class Smem(Component):
 
     def ready(self, end_cycle: float, *, wavefronts_per_warp: float, words_per_lane: float = 1.0, at_cycle: float) -> float:
         """The cycle at which the last register is there of loads asked for at ``at_cycle`` and read by ``end_cycle``."""
-        spec = self.spec
-        own = at_cycle + (wavefronts_per_warp - 1.0) * spec.warp_cycles_per_wavefront
-        shared = end_cycle - 1.0 / spec.wavefronts_per_cycle
-        vector = (words_per_lane - 1.0) * spec.vector_word_cycles if words_per_lane > 1.0 else 0.0
-        return (shared if shared > own else own) + spec.load_latency_cycles + vector
+        own = at_cycle + (wavefronts_per_warp - 1.0) * self.warp_cycles_per_wavefront
+        shared = end_cycle - 1.0 / self.wavefronts_per_cycle
+        vector = (words_per_lane - 1.0) * self._vector_word_cycles if words_per_lane > 1.0 else 0.0
+        return (shared if shared > own else own) + self.load_latency_cycles + vector
 
     def count_load(self, num_wavefronts: float, num_instructions: float, *, is_matrix: bool) -> None:
         """Count loads by opcode."""
@@ -222,10 +226,10 @@ class Smem(Component):
 
     def replay_cycles(self, num_wavefronts: float, num_bytes: float, *, backlog_cycles: float) -> float:
         """How long before stores are in they have been taken, where so much of the data stage's work is ahead."""
-        if num_wavefronts * WAVEFRONT_BYTES <= num_bytes or not self.spec.replay_wavefronts:
+        if num_wavefronts * WAVEFRONT_BYTES <= num_bytes or not self._replay_wavefronts:
             return 0.0
         share = 1.0 - num_bytes / (num_wavefronts * WAVEFRONT_BYTES)
-        return min(self.spec.replay_wavefronts / self.spec.wavefronts_per_cycle, share * backlog_cycles)
+        return min(self._replay_wavefronts / self.wavefronts_per_cycle, share * backlog_cycles)
 
     def swap(self, num_wavefronts: float, *, wavefronts_per_warp: float, at_cycle: float, weight: float) -> float:
         """Read and write in one; returns the cycle at which the last register is there."""

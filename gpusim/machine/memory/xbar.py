@@ -7,16 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-import simpy
-
-from gpusim.machine.component import Component, Counters, MemoryRequest
+from gpusim.machine.component import Component, MemoryRequest
 from gpusim.machine.floorplan import Floorplan
 from gpusim.machine.memory.hbm import GOLDEN
 from gpusim.machine.memory.l2 import L2, StoreKind, TileState
 from gpusim.machine.memory.links import Link, are_gpcs_one, by_turns, like_gpcs, like_parts, parts_of_gpcs, side_shares
-from gpusim.machine.memory.merging import DRAWS_APART, Ask, Merging, Reader, Zeros
+from gpusim.machine.memory.merging import DRAWS_APART, Ask, Merging, Reader, Served, Zeros
 from gpusim.machine.store_port import StorePort
-from gpusim.machine.timing import Done, Pipe, SharedPipe, Ticket
+from gpusim.machine.timing import Done, Pipe, RingingEnvironment, SharedPipe, Ticket
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 
 
@@ -60,19 +58,13 @@ class XbarSpec:
 
 
 @dataclass(slots=True)
-class XbarCounters(Counters):
+class XbarCounters(Served):
     """Bytes at the SMs' ports."""
 
     read_bytes: float = field(default=0.0, metadata={"ncu": "l1tex__m_xbar2l1tex_read_bytes.sum"})
     write_bytes: float = field(default=0.0, metadata={"ncu": "l1tex__m_l1tex2xbar_write_bytes.sum"})
     asked_bytes: float = 0.0
     """Bytes of the reads that were simulated, each counted once, and of those that they stand for."""
-    passed_bytes: float = 0.0
-    """Of these, without what still waits for its port: in the end all."""
-    served_bytes: float = 0.0
-    """Of these, what the slices served: merged requests and further receivers of a multicast ride along."""
-    carried_bytes: float = 0.0
-    """The same, with what bulk copies take beyond their bytes."""
 
 
 class _Port(Reader):
@@ -275,14 +267,14 @@ class Xbar(Component):
     kind = "xbar"
 
     def __init__(
-        self, env: simpy.Environment, spec: XbarSpec, *, l2: L2, floorplan: Floorplan,
+        self, env: RingingEnvironment, spec: XbarSpec, *, l2: L2, floorplan: Floorplan,
         alike: Mapping[int, int] | None = None,
     ) -> None:
         """A port for each SM of ``floorplan`` and two links for each GPC, on one set of slices.
 
         ``alike``: SMs for which each stands that others stand for; itself alone, where it is not told.
         """
-        self._env = env
+        self._agenda = env.agenda
         self.spec = spec
         self.counters = XbarCounters()
         self.l2 = l2
@@ -389,7 +381,7 @@ class Xbar(Component):
 
     def now(self) -> float:
         """The present."""
-        return self._env._now
+        return self._agenda.cycle
 
     def read(
         self, request: MemoryRequest, done: Done, *, group: object = None, places: Pipe | None = None,
@@ -421,7 +413,7 @@ class Xbar(Component):
         counters.asked_bytes += num_bytes
         if self._merges:
             moved, rate = port.link.slices.moved()
-            asked = moved + (request.issued_at - self._env._now) * rate
+            asked = moved + (request.issued_at - self._agenda.cycle) * rate
             ask = Ask(
                 tile, num_bytes, weight, asked, request.reads, request.sharing, of_requests, request.request_sharing,
                 zeros=zeros,
@@ -516,7 +508,7 @@ class Xbar(Component):
             return max(across_at, link.reserve_alike(crossing, num_alike, at_cycle=since))
 
         self._stores_of[request.sm_idx].send(
-            max(request.num_bytes, num_packet_bytes), now=self._env._now, through_at=left_at, cross=cross, left=done,
+            max(request.num_bytes, num_packet_bytes), now=self._agenda.cycle, through_at=left_at, cross=cross, left=done,
             arrived=arrived,
         )
         self.counters.write_bytes += request.num_bytes * request.num_alike

@@ -81,6 +81,9 @@ class WarpScheduler(Component):
         self.spec = spec
         self.counters = counters
         self._num_schedulers = spec.num_schedulers
+        self.barrier_base_cycles, self.barrier_warp_cycles = spec.barrier_base_cycles, spec.barrier_warp_cycles
+        self.dependent_cycles, self.shuffle_cycles = spec.dependent_cycles, spec.shuffle_cycles
+        self.bank_reads_per_cycle = spec.bank_reads_per_cycle
         self.issue_slots = GapPipe(units_per_cycle=spec.num_schedulers)
         self.fma_pipe = GapPipe(units_per_cycle=spec.fp32_lanes / WARP_SIZE)
         self.alu_pipe = GapPipe(units_per_cycle=spec.int32_lanes / WARP_SIZE)

@@ -51,7 +51,7 @@ def wgmma(role: Role, op: ops.Wgmma) -> Pause:
     cost = role.engine.op_costs.wgmma.get(id(op))
     if cost is None:
         cost = role.engine.op_costs.of_wgmma(op, role.num_warpgroups, role.num_warps)
-    core, groups = role.sm.tensor_core, role.wgmma_groups
+    core, groups = role.sm.tensor_core, role.groups.wgmma
     most = core.spec.wgmma_max_groups
     if len(groups) >= most:
         role.spend(TENSOR, groups[-most] + role.engine.wgmma_latency_cycles)
@@ -100,7 +100,7 @@ def record_mma(role: Role, start: float, end: float, num_issues: int) -> None:
 
 def wgmma_commit(role: Role, op: ops.WgmmaCommitGroup) -> Pause:
     """Close the group."""
-    role.wgmma_groups.append(role.wgmma_open)
+    role.groups.wgmma.append(role.wgmma_open)
     return None
 
 
@@ -108,7 +108,7 @@ def wgmma_wait(role: Role, op: ops.WgmmaWaitGroup) -> Pause:
     """Until the group that must have ended has, and its latency is over."""
     if op.num_pending < 0:
         raise LaunchError(f"{role.who()} waits until {op.num_pending} groups are in flight, wants 0 or more")
-    groups = role.wgmma_groups
+    groups = role.groups.wgmma
     end = -1.0
     while len(groups) > op.num_pending:
         end = groups.popleft()
@@ -130,13 +130,13 @@ def code(role: Role, op: ops.Code) -> Pause:
 
 def fma(role: Role, op: ops.Fma) -> Pause:
     """FP32 pipe; in a chain each instruction waits for the one before it."""
-    scheduler = role.sm.warp_scheduler
-    chained = role.t + op.num_instructions * scheduler.spec.dependent_cycles if op.is_chain else 0.0
-    scheduler.counters.fma_instructions += op.num_instructions * role.num_warps * role.count
-    turns = op.bank_reads / scheduler.spec.bank_reads_per_cycle
+    scheduler, num, is_chain = role.sm.warp_scheduler, op.num_instructions, op.is_chain
+    chained = role.t + num * scheduler.dependent_cycles if is_chain else 0.0
+    scheduler.counters.fma_instructions += num * role.num_warps * role.count
+    turns = op.bank_reads / scheduler.bank_reads_per_cycle
     end = scheduler.execute(
-        scheduler.fma_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count,
-        wgmma_until=0.0 if op.is_chain else role.sm.tensor_core.wgmma_until, turns_each=turns if turns > 1.0 else 1.0,
+        scheduler.fma_pipe, num, num_warps=role.num_warps, at_cycle=role.t, weight=role.count,
+        wgmma_until=0.0 if is_chain else role.sm.tensor_core.wgmma_until, turns_each=turns if turns > 1.0 else 1.0,
     )
     role.spend(WarpState.MATH_PIPE, end if end > chained else chained)
     return None
@@ -144,15 +144,15 @@ def fma(role: Role, op: ops.Fma) -> Pause:
 
 def alu(role: Role, op: ops.Alu) -> Pause:
     """Integer pipe; in a chain each instruction waits for the one before it."""
-    if op.is_chain and role.engine.is_ideal("own_code"):
+    scheduler, num, is_chain = role.sm.warp_scheduler, op.num_instructions, op.is_chain
+    if is_chain and role.engine.is_ideal("own_code"):
         return None
-    if op.is_chain and op.num_beside > op.num_instructions > 0.0:
+    if is_chain and op.num_beside > num > 0.0:
         return slowed(role, op)
-    scheduler = role.sm.warp_scheduler
-    chained = role.t + op.num_instructions * scheduler.spec.dependent_cycles if op.is_chain else 0.0
+    chained = role.t + num * scheduler.dependent_cycles if is_chain else 0.0
     end = scheduler.execute(
-        scheduler.alu_pipe, op.num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count,
-        wgmma_until=0.0 if op.is_chain else role.sm.tensor_core.wgmma_until,
+        scheduler.alu_pipe, num, num_warps=role.num_warps, at_cycle=role.t, weight=role.count,
+        wgmma_until=0.0 if is_chain else role.sm.tensor_core.wgmma_until,
     )
     role.spend(ISSUE, end if end > chained else chained)
     return None
@@ -171,9 +171,9 @@ def slowed(role: Role, op: ops.Alu) -> Pause:
     role.partly = None
     left_cycles = role.sm.tensor_core.wgmma_until - role.t
     if left_cycles <= EPSILON_CYCLES:
-        role.spend(ISSUE, role.t + share * op.num_instructions * scheduler.spec.dependent_cycles)
+        role.spend(ISSUE, role.t + share * op.num_instructions * scheduler.dependent_cycles)
         return None
-    beside_cycles = op.num_beside * scheduler.spec.dependent_cycles
+    beside_cycles = op.num_beside * scheduler.dependent_cycles
     now = min(share, left_cycles / beside_cycles)
     end = role.t + now * beside_cycles
     if (share - now) * op.num_instructions > EPSILON_INSTRUCTIONS:
@@ -224,12 +224,12 @@ def mufu(role: Role, op: ops.Mufu) -> Pause:
 
 def shfl(role: Role, op: ops.Shfl) -> Pause:
     """Shuffles; in a chain each waits until the one before has given its word."""
-    scheduler = role.sm.warp_scheduler
+    scheduler, num = role.sm.warp_scheduler, op.num_instructions
     num_warps = op.num_warps or role.num_warps
-    role.sm.smem.count(op.num_instructions * num_warps * role.count)
-    chained = role.t + op.num_instructions * scheduler.spec.shuffle_cycles if op.is_chain else 0.0
+    role.sm.smem.count(num * num_warps * role.count)
+    chained = role.t + num * scheduler.shuffle_cycles if op.is_chain else 0.0
     end = scheduler.execute(
-        scheduler.shuffle_pipe, op.num_instructions, num_warps=num_warps, at_cycle=role.t, weight=role.count
+        scheduler.shuffle_pipe, num, num_warps=num_warps, at_cycle=role.t, weight=role.count
     )
     role.spend(WarpState.SHORT_SCOREBOARD, end if end > chained else chained)
     return None

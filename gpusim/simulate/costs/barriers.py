@@ -119,7 +119,7 @@ def looked_at(spec: MbarrierSpec, since: float, completed_at: float) -> float:
 def thread_barrier(role: Role, barrier: ThreadBarrier, state: WarpState, *, waits: bool) -> Pause:
     """Arrive, and where it ``waits`` go on with the last arrival."""
     role.meet()
-    release = barrier.arrive(role.spec.num_threads, max(role.t, role.all_fenced_at), waits=waits)
+    release = barrier.arrive(role.num_threads, max(role.t, role.all_fenced_at), waits=waits)
     if not waits:
         return None
     if release is not None:
@@ -220,7 +220,7 @@ class WakeAtLook:
 
     def __call__(self, completed_at: float) -> None:
         """It has happened, or will at the cycle given."""
-        now = self._role.env._now
+        now = self._role.agenda.cycle
         until = looked_at(self._spec, self._role.t, completed_at)
         self._wake.fire(until - now if until > now else 0.0)
 
@@ -258,7 +258,7 @@ class WakeAfterPhase:
     def __call__(self, completed_at: float) -> None:
         """It has happened, or will at the cycle given."""
         role = self._role
-        now = role.env._now
+        now = role.agenda.cycle
         until = asleep_at = role.t + self._try
         if completed_at > role.t:  # the role may be ahead of the clock, and the phase already over when it asked
             until = (completed_at if completed_at > asleep_at else asleep_at) + self._wake_cycles

@@ -15,18 +15,15 @@ from gpusim.simulate.role import AsyncGroup, Pause, Resume, Role, lacks
 from gpusim.simulate.timeline import CopySpan, WarpState
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 from gpusim.workload import ops
+from gpusim.workload.token import Token
 
 if TYPE_CHECKING:
     from gpusim.simulate.engine import Engine
 
 
-SMALL_PART = 0.05
-"""Of a store, what is not worth an event of its own."""
-
-
 def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
     """Through the load/store unit and L1; the token is ready when the last sector is there."""
-    access, sm = op.access, role.sm
+    access, sm, allocates = role.engine.op_costs.of_access(op.access), role.sm, op.allocates_in_l1
     counters = sm.l1.counters
     counters.load_requests += access.num_requests * role.count
     counters.load_sectors += access.num_sectors * role.count
@@ -34,29 +31,29 @@ def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
     first, end = sm.l1.accept(
         access.num_requests, access.num_lines, access.num_wavefronts, at_cycle=role.t, weight=role.count
     )
-    of_stage = access.num_wavefronts * sm.smem.spec.global_load_wavefronts
+    of_stage = access.num_wavefronts * sm.smem.global_load_wavefronts
     if of_stage:
         sm.smem.pass_global(of_stage, at_cycle=role.t, weight=role.count)
-    role.spend(WarpState.LSU, max(role.t, end - sm.l1.spec.queue_cycles))
-    token = ops.Token(is_long=True)
-    request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=None if op.allocates_in_l1 else first)
+    role.spend(WarpState.LSU, max(role.t, end - sm.l1.queue_cycles))
+    token = Token(is_long=True)
+    request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=None if allocates else first)
     request.num_warps = role.num_warps
     request.num_together = role.laggard.asks(token, request.num_bytes)
-    sm.l1.read(request, TokenReady(token, request), allocates=op.allocates_in_l1, not_before=first)
+    sm.l1.read(request, TokenReady(token, request), allocates=allocates, not_before=first)
     return token
 
 
 def global_store(role: Role, op: ops.GlobalStore) -> Pause:
     """Through the load/store unit; the warps go on when the last of it waits in the store queue."""
-    access, sm = op.access, role.sm
-    spec = sm.l1.spec
+    access, sm = role.engine.op_costs.of_access(op.access), role.sm
+    has_queue = sm.l1.has_store_queue
     previous = role.last_store
-    if not spec.has_store_queue and previous is not None:
+    if not has_queue and previous is not None:
         role.must_retry = previous.num_pending > 0
         pause = role.wait_group(previous, WarpState.LSU, "the store queue")
         if pause is not None:
             return pause
-    begin, lines = role.t, float(access.num_lines)
+    begin, lines = role.t, access.num_lines
     left, has_passed = lines, False
     if role.partly is None:
         counters = sm.l1.counters
@@ -65,21 +62,21 @@ def global_store(role: Role, op: ops.GlobalStore) -> Pause:
         role.issue(access.num_requests / role.num_warps)
     else:
         left = role.partly[1]
-    if spec.has_store_queue and left and sm.smem.is_read(role.t):
+    if has_queue and left and sm.smem.is_read(role.t):
         end, still = sm.smem.pass_lines(left, at_cycle=role.t, weight=role.count)
         if still:
             return pass_part(role, op, (left - still) / lines, end, still)
         has_passed = True
     role.partly = None
-    of_stage = left * sm.smem.spec.global_store_wavefronts
+    of_stage = left * sm.smem.global_store_wavefronts
     if of_stage and not has_passed:
         sm.smem.pass_global(of_stage, at_cycle=begin, weight=role.count)
-    if spec.has_store_queue:
+    if has_queue:
         share = left / lines if lines else 1.0
         sm.l1.accept(access.num_requests * share, left, at_cycle=begin, weight=role.count)
         return queue_store(role, op, begin, share)
     _, end = sm.l1.accept(access.num_requests, access.num_lines, at_cycle=role.t, weight=role.count)
-    role.spend(WarpState.LSU, max(role.t, end - spec.queue_cycles))
+    role.spend(WarpState.LSU, max(role.t, end - sm.l1.queue_cycles))
     send_store(role, op, 0.0, 1.0, None)
     return None
 
@@ -113,28 +110,17 @@ def queue_store(role: Role, op: ops.GlobalStore, begin_cycle: float, whole_share
 
     ``whole_share``: what is left of the store, others have passed already.
     """
-    access, xbar = op.access, role.sm.l1.below
-    spec, rate = role.sm.l1.spec, xbar.spec.sm_write_bytes_per_cycle
-    num_requests = max(access.num_requests, 1)
-    all_bytes = xbar.packet_bytes(access.num_lines, access.num_sectors, access.num_bytes)
-    num_bytes = all_bytes * whole_share
-    schedulers = min(role.num_warps, role.sm.warp_scheduler.spec.num_schedulers)
-    lead = rate * spec.posted_cycles(
-        num_bytes / rate, num_requests=num_requests * whole_share, num_bytes=access.num_bytes * whole_share,
-        num_schedulers=schedulers,
+    costs = role.engine.op_costs
+    cost = costs.of_store(op.access, role.num_warps) if whole_share == 1.0 else (
+        costs.cost_of_store(op.access, role.num_warps, whole_share)
     )
-    passed = min(lead, all_bytes / num_requests * spec.shared_places(num_requests, access.num_bytes))
-    if not role.engine.of_cta.has_smem and num_bytes - passed < SMALL_PART * num_bytes:
-        passed = lead  # instructions to shared memory alone would tell them apart
-    begin = 0.0
-    for end in (num_bytes - lead, num_bytes - passed, num_bytes):
-        if end > begin:
-            group = send_store(role, op, all_bytes, (end - begin) / all_bytes, begin_cycle)
-            role.queued_stores.append((end - begin, group))
-            role.sm.queued_stores.append((end - begin, group))
-            begin = end
-    role.passed_bytes = passed
-    return until_stored(role, role.sm.queued_stores, lead)
+    for num_bytes, share in cost.parts:
+        group = send_store(role, op, cost.all_bytes, share, begin_cycle)
+        queued = num_bytes, group
+        role.queued_stores.append(queued)
+        role.sm.queued_stores.append(queued)
+    role.passed_bytes = cost.passed_bytes
+    return until_stored(role, role.sm.queued_stores, cost.lead_bytes)
 
 
 def until_stored(role: Role, queued: deque[tuple[float, AsyncGroup]], num_left_bytes: float) -> Pause:
@@ -155,7 +141,7 @@ def until_stored(role: Role, queued: deque[tuple[float, AsyncGroup]], num_left_b
 
 def send_store(role: Role, op: ops.GlobalStore, num_packet_bytes: float, share: float, at: float | None) -> AsyncGroup:
     """Send a ``share`` of a store on its way; the group is complete when it has left."""
-    access = op.access
+    access = role.engine.op_costs.of_access(op.access)
     group, role.last_store = AsyncGroup(), AsyncGroup()
     group.add()
     role.last_store.add()
@@ -184,7 +170,7 @@ def global_atomic(role: Role, op: ops.GlobalAtomic) -> Pause:
     )
     if not op.returns:
         return None
-    token = ops.Token(is_long=True)
+    token = Token(is_long=True)
     latency = role.engine.machine.l2.hit_latency_cycles
     group.on_complete.append(lambda cycle: TokenReady(token)(cycle + latency))
     return token
@@ -193,7 +179,7 @@ def global_atomic(role: Role, op: ops.GlobalAtomic) -> Pause:
 def use(role: Role, op: ops.Use) -> Pause:
     """Wait for the token."""
     token = op.token
-    if not isinstance(token, ops.Token):
+    if not isinstance(token, Token):
         raise LaunchError(f"{role.who()} uses {token!r}, wants the token that a load has given")
     state = WarpState.SHORT_SCOREBOARD
     if token.is_long:
@@ -250,7 +236,7 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     stage = role.cta.stage(op.buffer, op.stage)
     written_at = max(first, begun) + role.engine.machine.l2.spec.near_latency_cycles  # at the soonest: reads pass before
     stage.begin_write(written_at, role.who() if stage.read_until > written_at else "")
-    group = role.cp_open
+    group = role.groups.cp_open
     group.add()
     group.is_around_l1 |= not in_l1
     num_bytes = access.num_sectors * SECTOR_BYTES if fetches is None else fetches.num_bytes
@@ -285,19 +271,19 @@ def pass_rows(
 
 def cp_commit(role: Role, op: ops.CpAsyncCommitGroup) -> Pause:
     """Close the group; that passes the load/store unit, too, and is held where its copies' addresses are written anew."""
-    l1 = role.sm.l1
+    l1, groups = role.sm.l1, role.groups
     role.sm.smem.count(COMMIT_WAVEFRONTS * role.num_warps * role.count)
     if l1.spec.commit_cycles:
         cycles = l1.spec.commit_cycles * role.num_warps
         l1.accept(0.0, 0.0, at_cycle=role.t, weight=role.count, more_cycles=cycles)
-        if role.cp_open.is_around_l1:
+        if groups.cp_open.is_around_l1:
             role.sm.smem.pass_commits(cycles, at_cycle=role.t, weight=role.count)
-    is_held = op.is_held and role.cp_open.is_around_l1
-    role.cp_groups.append(role.cp_open)
-    role.cp_open = AsyncGroup(role.cp_open)
+    is_held = op.is_held and groups.cp_open.is_around_l1
+    groups.cp.append(groups.cp_open)
+    groups.cp_open = AsyncGroup(groups.cp_open)
     if not is_held or not l1.spec.cp_async_row_cycles:
         return None
-    role.env.later(max(role.t - role.env._now, 0.0) + TOGETHER_CYCLES, Held(role))
+    role.agenda.later(max(role.t - role.agenda.cycle, 0.0) + TOGETHER_CYCLES, Held(role))
     return role.block(WarpState.LSU, "its copies to be on their way")
 
 
@@ -317,14 +303,14 @@ class Held:
     def __call__(self) -> None:
         """When is that?"""
         role, l1 = self._role, self._role.sm.l1
-        role.fire(max(0.0, l1.rows_taken_at - role.env._now))
+        role.fire(max(0.0, l1.rows_taken_at - role.agenda.cycle))
 
 
 def cp_wait(role: Role, op: ops.CpAsyncWaitGroup) -> Pause:
     """Until the group that must be there is."""
     if op.num_pending < 0:
         raise LaunchError(f"{role.who()} waits until {op.num_pending} groups are in flight, wants 0 or more")
-    groups = role.cp_groups
+    groups = role.groups.cp
     latest: AsyncGroup | None = None
     while len(groups) > op.num_pending:
         latest = groups.popleft()
@@ -338,7 +324,7 @@ def cp_mbarrier(role: Role, op: ops.CpAsyncMbarrierArrive) -> Pause:
     if role.engine.mbarrier_spec is None:
         raise lacks(role, "mbarrier", "8.0")
     barrier = role.cta.mbarrier(op.barrier, op.stage)
-    group = role.cp_open
+    group = role.groups.cp_open
     num_threads = role.spec.num_threads
 
     def arrive(cycle: float) -> None:
@@ -351,7 +337,7 @@ def cp_mbarrier(role: Role, op: ops.CpAsyncMbarrierArrive) -> Pause:
         group.on_complete.append(arrive)
     else:
         arrive(max(role.t, group.ready_at))
-    role.cp_open = AsyncGroup(group)
+    role.groups.cp_open = AsyncGroup(group)
     return None
 
 
@@ -360,7 +346,7 @@ class UseReady(Resume):
 
     __slots__ = ("_token",)
 
-    def __init__(self, role: Role, wake: Role, token: ops.Token) -> None:
+    def __init__(self, role: Role, wake: Role, token: Token) -> None:
         super().__init__(role, wake)
         self._token = token
 
@@ -378,7 +364,7 @@ class TokenReady:
 
     __slots__ = ("_request", "_token")
 
-    def __init__(self, token: ops.Token, request: MemoryRequest | None = None) -> None:
+    def __init__(self, token: Token, request: MemoryRequest | None = None) -> None:
         self._token = token
         self._request = request
 
@@ -422,7 +408,7 @@ class Filled:
     def __call__(self, cycle: float) -> None:
         """It has happened, or will at the cycle given."""
         role, request = self._role, self._request
-        now = role.env._now  # queued now, though they come at ``cycle``
+        now = role.agenda.cycle  # queued now, though they come at ``cycle``
         there = end = max(cycle, self._least) + self._more
         if self._wavefronts:
             queued = role.sm.smem.fill(self._wavefronts, at_cycle=now, weight=request.num_alike) - now

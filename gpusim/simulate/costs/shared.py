@@ -9,6 +9,7 @@ from gpusim.simulate.timeline import WarpState
 from gpusim.units import WAVEFRONT_BYTES
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
+from gpusim.workload.token import Token
 
 ISSUE_CYCLES = 1.0
 """Of one instruction of a warp."""
@@ -45,11 +46,11 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
     ready = smem.ready(end, wavefronts_per_warp=wavefronts / role.num_warps, words_per_lane=words, at_cycle=asked_at)
     role.partly = None
     if stage is not None:
-        until = ready - smem.spec.load_latency_cycles
+        until = ready - smem.load_latency_cycles
         stage.read(at, until, "" if stage.is_full(at) else role.who())
         if role.record is not None:
             role.record_read(op.buffer, op.stage, at, until)
-    token = ops.Token(is_long=False)
+    token = Token(is_long=False)
     token.ready_cycle = ready
     return token
 
@@ -72,12 +73,12 @@ def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> Pause:
     if left:
         return ask_again(role, end, begun, left)
     role.partly = None
-    end = max(end, begun + wavefronts / role.num_warps * smem.spec.warp_cycles_per_wavefront)
-    last = 1.0 / smem.spec.wavefronts_per_cycle
+    end = max(end, begun + wavefronts / role.num_warps * smem.warp_cycles_per_wavefront)
+    last = 1.0 / smem.wavefronts_per_cycle
     ahead = smem.replay_cycles(wavefronts, access.num_bytes, backlog_cycles=end - begun)
-    each = wavefronts / max(access.num_requests, 1) / smem.spec.wavefronts_per_cycle
+    each = wavefronts / max(access.num_requests, 1) / smem.wavefronts_per_cycle
     others = each * (role.num_warps - 1) / 2.0  # half of the warps have their last instruction served behind a middle one's
-    delivered = end - ahead - others + smem.spec.store_latency_cycles
+    delivered = end - ahead - others + smem.store_latency_cycles
     if end > role.stored_at:
         role.stored_at = end
         role.delivered_at = delivered
@@ -87,19 +88,23 @@ def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> Pause:
         stage.end_write(role.t)  # whoever reads behind this warp goes behind it in the data stage, too
     if not op.has_token:
         return None
-    token = ops.Token(is_long=False)
+    token = Token(is_long=False)
     token.ready_cycle = delivered
     return token
 
 
 def posted_cycles(role: Role, access: AccessPattern, wavefronts: float) -> float:
     """How long before its last wavefront goes in the warps of a store go on."""
-    spec, num_warps = role.sm.smem.spec, role.num_warps
-    pace = max(1.0 / spec.wavefronts_per_cycle, spec.warp_cycles_per_wavefront / num_warps)
-    return role.sm.l1.spec.posted_cycles(
-        wavefronts * pace, num_requests=access.num_requests, num_bytes=access.num_bytes,
-        num_schedulers=min(num_warps, role.sm.warp_scheduler.spec.num_schedulers),
-    )
+    known, num_warps = role.engine.op_costs.of_access(access).posted_cycles, role.num_warps
+    found = known.get(num_warps)
+    if found is None:
+        spec = role.sm.smem.spec
+        pace = max(1.0 / spec.wavefronts_per_cycle, spec.warp_cycles_per_wavefront / num_warps)
+        found = known[num_warps] = role.sm.l1.spec.posted_cycles(
+            wavefronts * pace, num_requests=access.num_requests, num_bytes=access.num_bytes,
+            num_schedulers=min(num_warps, role.sm.warp_scheduler.spec.num_schedulers),
+        )
+    return found
 
 
 def shared_atomic(role: Role, op: ops.SharedAtomic) -> Pause:
@@ -107,7 +112,7 @@ def shared_atomic(role: Role, op: ops.SharedAtomic) -> Pause:
     access = op.access
     role.issue(access.num_requests / role.num_warps)
     wavefronts = role.wavefronts(access)
-    token = ops.Token(is_long=False)
+    token = Token(is_long=False)
     token.ready_cycle = role.sm.smem.swap(
         wavefronts, wavefronts_per_warp=wavefronts / role.num_warps, at_cycle=role.t, weight=role.count
     )
@@ -120,7 +125,7 @@ def dsmem_load(role: Role, op: ops.DsmemLoad) -> Pause:
     if dsmem is None or far is None:
         raise lacks(role, "distributed shared memory", "9.0")
     role.issue(1)
-    token = ops.Token(is_long=True)
+    token = Token(is_long=True)
     token.ready_cycle = dsmem.read(
         op.num_bytes, at_cycle=role.t, weight=role.count, far=far, is_pair=is_pair(role)
     )

@@ -73,7 +73,7 @@ def read_later(
 ) -> None:
     """Read when the tensor's map is there."""
     below = role.sm.l1.below
-    role.env.later(at_cycle - role.env._now, lambda: below.read(request, done, group=done.barrier, zeros=zeros))
+    role.agenda.later(at_cycle - role.agenda.cycle, lambda: below.read(request, done, group=done.barrier, zeros=zeros))
 
 
 def multicast_later(
@@ -82,8 +82,8 @@ def multicast_later(
 ) -> None:
     """The same of a copy to several CTAs."""
     below = role.sm.l1.below
-    role.env.later(
-        at_cycle - role.env._now, lambda: below.multicast(request, receivers, bytes_per_cycle=rate, zeros=zeros)
+    role.agenda.later(
+        at_cycle - role.agenda.cycle, lambda: below.multicast(request, receivers, bytes_per_cycle=rate, zeros=zeros)
     )
 
 
@@ -95,7 +95,7 @@ def read_zeros(
     assert zeros is not None  # all of its rows
     request = role.request(cost.tensor, cost.tile, 0.0, at=at_cycle)
     if map_at > role.t:
-        role.env.later(map_at - role.env._now, lambda: below.read_zeros(request, receivers, zeros, group=group))
+        role.agenda.later(map_at - role.agenda.cycle, lambda: below.read_zeros(request, receivers, zeros, group=group))
     else:
         below.read_zeros(request, receivers, zeros, group=group)
 
@@ -112,7 +112,7 @@ def tma_store(role: Role, op: ops.TmaStore) -> Pause:
     map_at = tma.map_at(op.tensor, role.t)
     at = tma.take(cycles, num_boxes=op.num_boxes, at_cycle=map_at, weight=role.count)  # when the engine comes to it
     stage = role.stage(op.buffer, op.stage)
-    read, whole = role.bulk_open
+    read, whole = role.groups.bulk_open
     read.add()
     whole.add()
     if stage is not None:
@@ -129,7 +129,7 @@ def tma_store(role: Role, op: ops.TmaStore) -> Pause:
         )  # fmt: skip
 
     if map_at > role.t:
-        role.env.later(map_at - role.env._now, write)
+        role.agenda.later(map_at - role.agenda.cycle, write)
     else:
         write()
     return None
@@ -144,9 +144,9 @@ def _mask_bytes(op: ops.TmaStore) -> float:
 
 def bulk_commit(role: Role, op: ops.BulkCommitGroup) -> Pause:
     """Close the group."""
-    read, whole = role.bulk_open
-    role.bulk_groups.append(role.bulk_open)
-    role.bulk_open = (AsyncGroup(read), AsyncGroup(whole))
+    read, whole = role.groups.bulk_open
+    role.groups.bulk.append(role.groups.bulk_open)
+    role.groups.bulk_open = (AsyncGroup(read), AsyncGroup(whole))
     return None
 
 
@@ -154,7 +154,7 @@ def bulk_wait(role: Role, op: ops.BulkWaitGroup) -> Pause:
     """Until the group has read its source, or is complete."""
     if op.num_pending < 0:
         raise LaunchError(f"{role.who()} waits until {op.num_pending} groups are in flight, wants 0 or more")
-    groups = role.bulk_groups
+    groups = role.groups.bulk
     if len(groups) <= op.num_pending:
         return None
     assert role.engine.gpu.tma is not None  # there are groups
