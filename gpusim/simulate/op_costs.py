@@ -11,6 +11,7 @@ from __future__ import annotations
 from gpusim.errors import LaunchError
 from gpusim.machine.build import Machine
 from gpusim.machine.config import GpuSpec
+from gpusim.machine.memory.l2 import StoreKind
 from gpusim.machine.memory.merging import Zeros
 from gpusim.machine.memory.tma import Tma
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
@@ -123,7 +124,7 @@ class OpCosts:
         self._accesses: dict[int, AccessCost] = {}
         self._last: AccessCost | None = None
         """That which was asked for last: most launches have few, and ask for one again and again."""
-        self._stores: dict[tuple[int, int], StoreCost] = {}
+        self._stores: dict[tuple[int, int, StoreKind], StoreCost] = {}
 
     def of_access(self, access: AccessPattern) -> AccessCost:
         """Its numbers, looked up at its first use."""
@@ -136,20 +137,20 @@ class OpCosts:
         self._last = cost
         return cost
 
-    def of_store(self, access: AccessPattern, num_warps: int) -> StoreCost:
+    def of_store(self, access: AccessPattern, num_warps: int, kind: StoreKind) -> StoreCost:
         """Of one that is whole, worked out at its first use."""
-        key = id(access), num_warps
+        key = id(access), num_warps, kind
         cost = self._stores.get(key)
         if cost is None:
-            cost = self._stores[key] = self.cost_of_store(access, num_warps, 1.0)
+            cost = self._stores[key] = self.cost_of_store(access, num_warps, kind, 1.0)
         return cost
 
-    def cost_of_store(self, access: AccessPattern, num_warps: int, whole_share: float) -> StoreCost:
+    def cost_of_store(self, access: AccessPattern, num_warps: int, kind: StoreKind, whole_share: float) -> StoreCost:
         """Of one of which a ``whole_share`` is left."""
         sm, xbar = self._machine.sms[0], self._machine.xbar
         spec, rate = sm.l1.spec, xbar.spec.sm_write_bytes_per_cycle
         num_requests = max(access.num_requests, 1)
-        all_bytes = xbar.packet_bytes(access.num_lines, access.num_sectors, access.num_bytes)
+        all_bytes = xbar.packet_bytes(access.num_lines, access.num_sectors, access.num_bytes, kind=kind)
         num_bytes = all_bytes * whole_share
         lead = rate * spec.posted_cycles(
             num_bytes / rate, num_requests=num_requests * whole_share, num_bytes=access.num_bytes * whole_share,

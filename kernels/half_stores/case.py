@@ -171,7 +171,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
     def program(cta: RoleContext) -> Iterator[Any]:
         for _ in cta.loop(num * NUM_ROUNDS):
-            yield ops.Alu(10.0 * access.num_requests)
+            yield ops.Alu(10.0)
             tile = (cta.cta_idx, 0)
             yield ops.GlobalStore("buffer", tile, access) if is_store else ops.GlobalAtomic("buffer", tile, access)
 

@@ -641,6 +641,29 @@ def test_small_parts_of_lines_take_a_packet_and_parts_of_sectors_a_mask(
     assert ends_of(run(program, gpu=gpu)) == [pytest.approx(max(32.0, store_cycles(port_bytes)))]
 
 
+@pytest.mark.parametrize(
+    ("num_sectors", "header", "port_bytes"),
+    [(128, 0.25, 4096 + 32 * 32), (32, 0.25, 32 * (32 + 32)), (32, 0.0, 32 * 48), (128, 0.0, 4096)],
+    ids=["whole lines", "a sector a line", "a sector without a header", "whole lines without"],
+)
+def test_reductions_have_a_header_a_line_and_wait_in_the_queue_of_stores(
+    num_sectors: int, header: float, port_bytes: int
+) -> None:
+    access = AccessPattern(num_requests=32, num_sectors=num_sectors, num_lines=32, num_bytes=32 * num_sectors)
+
+    def program(cta: RoleContext) -> Ops:
+        yield ops.GlobalAtomic("D", (0, 0), access)
+        yield ops.GlobalAtomic("D", (0, 1), access)
+
+    queue = {**QUEUE, "store_release_cycles": 1e6}
+    gpu = changed(l1=queue, xbar={"store_packet_bytes": 48.0, "red_header_fraction": header})
+    result = run(program, gpu=gpu)
+    each = max(32.0, store_cycles(port_bytes))
+    assert ends_of(result) == [pytest.approx(2 * each)]
+    assert result.counters["l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"] == 0
+    assert result.counters["l1tex__m_l1tex2xbar_write_bytes.sum"] == 2 * 32 * num_sectors
+
+
 def test_what_waits_on_the_way_to_l2_has_left_its_sm() -> None:
     """Four SMs of 64 bytes a cycle share 64: each has left when all but 1,000 bytes have passed, and its port is done."""
 

@@ -19,6 +19,8 @@ from gpusim.workload.ops import Op, RangeEnd, RangeStart, Section
 
 NUM_CHUNKS = 2
 """Pieces, side by side, in which a direct epilogue alternates conversion and stores."""
+PART_COLUMNS = 32
+"""Of a piece in which one of parts of K does: its code runs beside its stores, as SASS has one of each in turn."""
 
 ACTIVATION_COST = {"none": (0, 0), "relu": (1, 0), "gelu": (8, 1), "silu": (3, 2)}
 """(ALU or FMA, MUFU) instructions an element. Source: relu is one FMNMX; gelu by tanh.approx; silu by ex2, "
@@ -188,9 +190,11 @@ class Epilogue:
 
     def _chunks(self, columns: int) -> list[tuple[int, int]]:
         """(index, columns inside of D) of the pieces of a direct epilogue."""
-        wide = self._fragment[1]
-        width = ceil_div(ceil_div(self.share_n, NUM_CHUNKS), wide) * wide
-        found = [(idx, min(width, columns - idx * width)) for idx in range(NUM_CHUNKS)]
+        wide, num = self._fragment[1], NUM_CHUNKS
+        if self.plan.params.split_k > 1:
+            num = max(num, self.share_n // PART_COLUMNS)
+        width = ceil_div(ceil_div(self.share_n, num), wide) * wide
+        found = [(idx, min(width, columns - idx * width)) for idx in range(num)]
         return [(idx, inside) for idx, inside in found if inside > 0]
 
     def _step(self, idx: int) -> int:
@@ -318,8 +322,9 @@ class Epilogue:
         """Parts of K: partial sums, added in L2 by red, or written for a second kernel to add.
 
         In the kernel: every part adds its accumulators to a workspace with ``red.global.add``, waits until they have
-        arrived, its threads meet and one of them counts it; the last part (here: the one with the highest index) reads the
-        sum back, leaves zeros in its place, and writes D. Each walk over the accumulators takes ``store_code``.
+        arrived, its threads meet and one of them counts it; the last part (here: the one with the highest index) sets the
+        count back, asks for all of the sum, leaves zeros in its place, and writes D once the sum is there. Each walk over
+        the accumulators takes ``store_code``.
         """
         plan, params = self.plan, self.plan.params
         chunks = self._chunks(columns) if rows else []
@@ -336,23 +341,32 @@ class Epilogue:
         for idx, access in sums:
             yield from walk
             yield ops.GlobalAtomic("workspace", (panel, self._step(idx)), access)
+        is_last = at.part == params.split_k - 1
+        yield from self._count(panel, is_last=is_last)
+        if not is_last:
+            return
+        yield ops.FenceAcqRel()
+        tokens = []
+        for idx, inside in chunks:
+            access = self._loads(rows, inside, SUM_BYTES)
+            yield from walk
+            tokens.append((yield ops.GlobalLoad("workspace", (panel, self._step(idx)), access, allocates_in_l1=False)))
+        for idx, access in sums:  # zeros, for the next launch
+            yield from walk
+            yield ops.GlobalStore("workspace", (panel, self._step(idx)), access)
+        for token in tokens:
+            yield ops.Use(token)
+        if chunks:
+            yield from self._direct(at, rows, columns)
+
+    def _count(self, panel: int, *, is_last: bool) -> Program:
+        """The sums have arrived, and one thread says so to all parts of the tile; the last sets the count back."""
         meet: Op = ops.BarSync(self.barrier) if self.barrier else ops.Syncthreads()
         yield ops.FenceAcqRel()
         yield meet
         one = AccessPattern(num_requests=1, num_sectors=1, num_lines=1, num_bytes=SUM_BYTES)
         counted = yield ops.GlobalAtomic("counters", (panel, self.slot), one, returns=True)
         yield ops.Use(counted)
+        if is_last:
+            yield ops.GlobalStore("counters", (panel, self.slot), one)
         yield meet
-        if at.part < params.split_k - 1:
-            return
-        yield ops.FenceAcqRel()
-        for idx, inside in chunks:
-            access = self._loads(rows, inside, SUM_BYTES)
-            yield from walk
-            token = yield ops.GlobalLoad("workspace", (panel, self._step(idx)), access, allocates_in_l1=False)
-            yield ops.Use(token)
-        for idx, access in sums:  # zeros, for the next launch
-            yield from walk
-            yield ops.GlobalStore("workspace", (panel, self._step(idx)), access)
-        if chunks:
-            yield from self._direct(at, rows, columns)

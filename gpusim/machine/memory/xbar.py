@@ -31,7 +31,7 @@ class XbarSpec:
     store_packet_bytes: float
     """What threads' stores of one line take of their SM's port at least, however little of it they store."""
     red_header_fraction: float
-    """What a reduction takes of its SM's port beyond its bytes, as a part of these."""
+    """What a reduction of a whole line takes of its SM's port beyond its bytes, as a part of these; of less, as much."""
     gpc_read_bytes_per_cycle: float
     """What all SMs of a GPC together take in."""
     gpc_write_bytes_per_cycle: float
@@ -227,9 +227,10 @@ class Xbar(Component):
     an SM of a larger one gets less; of threads' loads lone pairs have a turn of their own; one side serves more than the
     other), and their own for stores, which cross between the sides in turns of parts of GPCs (of all of a GPC where SMs
     stand for others), and whose port takes an SM's one after the other and behind which some wait for L2, reductions with a
-    header a line, lines that threads store in small parts with what a packet takes at least on each way, lines whose
-    sectors are stored in part with a mask; a link for each GPC, one each way, which takes requests in order (the way in
-    only while so few GPCs are live that it can matter: what it costs when all are is in what the slices serve); a limit on
+    header a line, those of threads on each way (a sector of a line takes twice its bytes), lines that threads store in small
+    parts with what a packet takes at least on each way, lines whose sectors are stored in part with a mask; a link for each
+    GPC, one each way, which takes requests in order (the way in only while so few GPCs are live that it can matter: what
+    it costs when all are is in what the slices serve); a limit on
     what loads of an SM's threads have asked for and not got (a miss holds its place for longer than a hit); bulk copies
     that are no boxes of a tensor, but lines in a row, take more of links and slices than their bytes, and so do multicasts
     of boxes; ways from L2 of unlike length, so that SMs fall out of step; a queue at each slice, in which each line of a
@@ -248,8 +249,10 @@ class Xbar(Component):
     few SMs store could have more than its turn; fair shares of a link among requests of one moment (an earlier one is
     carried whole); ways in of parts of a GPC; that SMs of a TPC merge more surely than others of a GPC; what merged readers
     take of their GPC's own network (104 B a cycle and SM still pass); reads' requests on the way that stores take; that
-    stores are acknowledged late; imbalance of slices within a side; which side leads (it differs from GPU to GPU: here the
-    first); sides with unlike numbers of SMs, which have slices in proportion.
+    stores are acknowledged late; that links take more of packets with masks or headers than the port does (all SMs that
+    store or add halves and sectors of lines: 3.8 to 4.4 cycles a packet, here 3.65; kernels/half_stores); imbalance of
+    slices within a side; which side leads (it differs from GPU to GPU: here the first); sides with unlike numbers of SMs,
+    which have slices in proportion.
     Source: the GPU's description; turns and sides: kernels/memory_bandwidth (all SMs read out of L2: the slowest 32 B a
     cycle, the median 37, the fastest 49, as 590 a GPC of 18 or 16 and more for the one with lone pairs), l2_residency (66
     SMs of one side get no more than beside the other 66), h200_sxm, 2026-11-20, and first_loads (bulk copies: GPCs of one
@@ -261,7 +264,8 @@ class Xbar(Component):
     waits less (its whole delay up to 40 cycles, 35 of 60, nothing of 100), and of fills (7 of 16 lines are there after 350
     cycles, as many more after 550): kernels/line_sharing, pairs; parts of GPCs: kernels/store_drift, bursts: TPCs 2 and 5
     of GPCs of eight have stored 64 KiB an SM after 3,300 cycles, the other six and all of GPCs of nine after 4,000 to
-    4,500.
+    4,500; headers of threads' reductions: kernels/half_stores, reductions (eight warps of one SM: 2.0 cycles a packet of 16
+    or 32 bytes, 64 bytes of the port).
     """
 
     kind = "xbar"
@@ -513,11 +517,14 @@ class Xbar(Component):
         )
         self.counters.write_bytes += request.num_bytes * request.num_alike
 
-    def packet_bytes(self, num_lines: float, num_sectors: float, num_bytes: float) -> float:
-        """Bytes of the port's time that threads' stores take."""
+    def packet_bytes(self, num_lines: float, num_sectors: float, num_bytes: float, *, kind: StoreKind = "st") -> float:
+        """Bytes of the port's time that threads' stores take, or their reductions, which have a header for each line."""
+        lines = num_lines * self.spec.store_packet_bytes
+        if kind == "red":
+            headers = num_lines * LINE_BYTES * self.spec.red_header_fraction
+            return max(lines, num_sectors * SECTOR_BYTES + headers)
         masks = 2.0 * (num_sectors * SECTOR_BYTES - num_bytes) / SECTOR_BYTES  # of sectors half full, one for a line's
         sectors = num_sectors + min(max(masks, 0.0), num_lines, num_sectors)
-        lines = num_lines * self.spec.store_packet_bytes
         return max(lines, sectors * SECTOR_BYTES)
 
     @property

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpusim.errors import LaunchError
 from gpusim.machine.component import MemoryRequest
+from gpusim.machine.memory.l2 import StoreKind
 from gpusim.machine.memory.smem import COMMIT_WAVEFRONTS
 from gpusim.machine.timing import EPSILON_BYTES
 from gpusim.simulate.costs.barriers import record_flip
@@ -19,6 +20,10 @@ from gpusim.workload.token import Token
 
 if TYPE_CHECKING:
     from gpusim.simulate.engine import Engine
+
+
+Stores = ops.GlobalStore | ops.GlobalAtomic
+"""What leaves registers for L2, and waits for nothing."""
 
 
 def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
@@ -43,8 +48,8 @@ def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
     return token
 
 
-def global_store(role: Role, op: ops.GlobalStore) -> Pause:
-    """Through the load/store unit; the warps go on when the last of it waits in the store queue."""
+def global_store(role: Role, op: Stores) -> Pause:
+    """Through the load/store unit; the warps go on when the last of it waits in the store queue. So do reductions."""
     access, sm = role.engine.op_costs.of_access(op.access), role.sm
     has_queue = sm.l1.has_store_queue
     previous = role.last_store
@@ -56,9 +61,10 @@ def global_store(role: Role, op: ops.GlobalStore) -> Pause:
     begin, lines = role.t, access.num_lines
     left, has_passed = lines, False
     if role.partly is None:
-        counters = sm.l1.counters
-        counters.store_requests += access.num_requests * role.count
-        counters.store_sectors += access.num_sectors * role.count
+        if type(op) is ops.GlobalStore:
+            counters = sm.l1.counters
+            counters.store_requests += access.num_requests * role.count
+            counters.store_sectors += access.num_sectors * role.count
         role.issue(access.num_requests / role.num_warps)
     else:
         left = role.partly[1]
@@ -81,11 +87,11 @@ def global_store(role: Role, op: ops.GlobalStore) -> Pause:
     return None
 
 
-def pass_part(role: Role, op: ops.GlobalStore, share: float, end_cycle: float, left_lines: float) -> Pause:
+def pass_part(role: Role, op: Stores, share: float, end_cycle: float, left_lines: float) -> Pause:
     """Send the ``share`` of a store that passes beside operand reads on its way; ask again when these end."""
     access, xbar = op.access, role.sm.l1.below
     if share:
-        num_bytes = xbar.packet_bytes(access.num_lines, access.num_sectors, access.num_bytes)
+        num_bytes = xbar.packet_bytes(access.num_lines, access.num_sectors, access.num_bytes, kind=kind_of(op))
         role.sm.l1.accept(access.num_requests * share, access.num_lines * share, at_cycle=role.t, weight=role.count)
         group = send_store(role, op, num_bytes, share, role.t)
         role.queued_stores.append((num_bytes * share, group))
@@ -105,14 +111,14 @@ def ask_again(
     return wake
 
 
-def queue_store(role: Role, op: ops.GlobalStore, begin_cycle: float, whole_share: float) -> Pause:
+def queue_store(role: Role, op: Stores, begin_cycle: float, whole_share: float) -> Pause:
     """Send a store's first part, what the schedulers hold of it, and what is past them; wait until the queue has room.
 
     ``whole_share``: what is left of the store, others have passed already.
     """
     costs = role.engine.op_costs
-    cost = costs.of_store(op.access, role.num_warps) if whole_share == 1.0 else (
-        costs.cost_of_store(op.access, role.num_warps, whole_share)
+    cost = costs.of_store(op.access, role.num_warps, kind_of(op)) if whole_share == 1.0 else (
+        costs.cost_of_store(op.access, role.num_warps, kind_of(op), whole_share)
     )
     for num_bytes, share in cost.parts:
         group = send_store(role, op, cost.all_bytes, share, begin_cycle)
@@ -139,24 +145,34 @@ def until_stored(role: Role, queued: deque[tuple[float, AsyncGroup]], num_left_b
     return None if waited is None else role.wait_group(waited, WarpState.LSU, "the store queue")
 
 
-def send_store(role: Role, op: ops.GlobalStore, num_packet_bytes: float, share: float, at: float | None) -> AsyncGroup:
+def kind_of(op: Stores) -> StoreKind:
+    """Which instruction it is to L2."""
+    if isinstance(op, ops.GlobalStore):
+        return "st"
+    return "atom" if op.returns else "red"
+
+
+def send_store(role: Role, op: Stores, num_packet_bytes: float, share: float, at: float | None) -> AsyncGroup:
     """Send a ``share`` of a store on its way; the group is complete when it has left."""
     access = role.engine.op_costs.of_access(op.access)
     group, role.last_store = AsyncGroup(), AsyncGroup()
     group.add()
     role.last_store.add()
-    role.engine.has_stored = True
+    if type(op) is ops.GlobalStore:
+        role.engine.has_stored = True
     stored = Stored(role.engine, group, role.last_store)
     request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES * share, at=at)
     role.sm.l1.below.write(
         request, stored, stored.arrived, num_distinct_bytes=access.num_bytes * share,
-        num_packet_bytes=num_packet_bytes * share,
+        num_packet_bytes=num_packet_bytes * share, kind=kind_of(op),
     )
     return group
 
 
 def global_atomic(role: Role, op: ops.GlobalAtomic) -> Pause:
     """A store that L2 resolves; with a result it comes back a latency later. A fence waits for it as for any store."""
+    if not op.returns:
+        return global_store(role, op)
     access, sm = op.access, role.sm
     role.issue(access.num_requests / role.num_warps)
     _, end = sm.l1.accept(access.num_requests, access.num_lines, at_cycle=role.t, weight=role.count)
@@ -165,11 +181,7 @@ def global_atomic(role: Role, op: ops.GlobalAtomic) -> Pause:
     group.add()
     stored = Stored(role.engine, None, group)
     request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES)
-    sm.l1.below.write(
-        request, stored, stored.arrived, num_distinct_bytes=access.num_bytes, kind="atom" if op.returns else "red"
-    )
-    if not op.returns:
-        return None
+    sm.l1.below.write(request, stored, stored.arrived, num_distinct_bytes=access.num_bytes, kind="atom")
     token = Token(is_long=True)
     latency = role.engine.machine.l2.hit_latency_cycles
     group.on_complete.append(lambda cycle: TokenReady(token)(cycle + latency))
