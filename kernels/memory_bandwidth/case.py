@@ -705,7 +705,8 @@ def _steps_of(
                 tokens = []
                 for idx in range(unroll):
                     yield ops.Alu(LOAD_CHAIN, is_chain=True)
-                    tokens.append((yield ops.GlobalLoad("first", (*tile, idx), one_load, allocates_in_l1=in_l1)))
+                    part = panel, -1 - (tile[1] * unroll + idx)  # no step that is stored as a whole
+                    tokens.append((yield ops.GlobalLoad("first", part, one_load, allocates_in_l1=in_l1)))
                 for token in tokens:
                     yield ops.Use(token)
             if writes or kernel.startswith("copy"):
