@@ -66,7 +66,7 @@ def table(
         "Made by `scripts/parameter_table.py`; `gpusim gpus h200_sxm` prints the parameters of today with their units,",
         "and counts a parameter that has a number for each class of instructions once a class. Before: as of revision",
         "c0513c6, when no GPU had been asked for anything but counts. The other GPUs, of which little was measured,",
-        "here, are counted as they are today.",
+        "are counted as they are today.",
         "",
         "| | " + " | ".join(dict.fromkeys(CLASSES.values())) + " | all |",
         "|---|" + "---|" * (len(set(CLASSES.values())) + 1),
