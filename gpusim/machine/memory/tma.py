@@ -88,6 +88,7 @@ class Tma(Component):
     against a load's; the issuing thread's cost; a store's source is free and the store complete at once (a wait for
     either ends with the same answer); the fetch of a tensor map at its first use on the SM, for which the copy and what is
     queued behind it wait, or at its prefetch (of the launch's ``tensor_maps``; others are known).
+    Rows of zeros are the crossbar's business.
     Ignores: that an SM keeps some hundreds of tensor maps, no more; writes into shared memory competing with operand reads.
     Source: the GPU's description.
     """

@@ -239,12 +239,15 @@ class Xbar(Component):
     passes); lines that another SM of the same GPC waits for come with that SM's and cost slices and link nothing, up to a
     number of requests a line, unless halves of sectors are asked for: an SM asks for a request's lines one after the other,
     as fast as its port takes them in, and ahead of those that come by what passes the port in a latency; a line can be
-    joined until some cycles after it has passed the slices, so for longer where the slices are busy, and for longer the
-    farther its slice is; so who is a little late joins the far lines alone, reads near ones, which come sooner, and is
+    joined until some cycles after it has passed the slices, for longer the farther its slice is; of what a request waits
+    for its turn, up to a latency, most of its lines wait a part alone, so that who asks later reads them again, though
+    the last ones, which both wait for, still come to both; so who is a little late joins the far lines alone, reads near ones, which come sooner, and is
     behind with the last of them by less than it was late; of a fill that comes in, lines that are not there yet are joined;
     who is behind catches up with whom it joins, as it gets what is on its way already; an SM that asks for a line twice has
-    it read once, but sent twice; multicast (one read, several receivers).
-    Ignores: turns of parts of a GPC (CPCs) for loads, which show where an SM has 128 KiB and more under way; the queue at
+    it read once, but sent twice; multicast (one read, several receivers); rows of boxes outside of their tensors, which are
+    read at slices and cross the port as lines do, and hold up all slices, since all SMs' come from few of them.
+    Ignores: that slices are queues in which all SMs stand, a few of them longer than the others, so that copies of few bytes
+    wait as long as those of many (kernels/busy_sharing); turns of parts of a GPC (CPCs) for loads, which show where an SM has 128 KiB and more under way; the queue at
     slices of threads' loads (it is in what they were measured to get) and of what comes from memory; that a part of which
     few SMs store could have more than its turn; fair shares of a link among requests of one moment (an earlier one is
     carried whole); ways in of parts of a GPC; that SMs of a TPC merge more surely than others of a GPC; what merged readers
