@@ -227,35 +227,35 @@ class Xbar(Component):
     an SM of a larger one gets less; of threads' loads lone pairs have a turn of their own; one side serves more than the
     other), and their own for stores, which cross between the sides in turns of parts of GPCs (of all of a GPC where SMs
     stand for others), and whose port takes an SM's one after the other and behind which some wait for L2, reductions with a
-    header a line, those of threads on each way (a sector of a line takes twice its bytes), lines that threads store in small
-    parts with what a packet takes at least on each way, lines whose sectors are stored in part with a mask; a link for each
-    GPC, one each way, which takes requests in order (the way in only while so few GPCs are live that it can matter: what
-    it costs when all are is in what the slices serve); a limit on
-    what loads of an SM's threads have asked for and not got (a miss holds its place for longer than a hit); bulk copies
-    that are no boxes of a tensor, but lines in a row, take more of links and slices than their bytes, and so do multicasts
-    of boxes; ways from L2 of unlike length, so that SMs fall out of step; a queue at each slice, in which each line of a
-    bulk copy out of L2 waits at random, the longer the busier all were lately, of which the slowest counts (the same for
-    who reads the same lines soon after, and for all receivers of a multicast; hidden while what was asked for behind it
-    passes); lines that another SM of the same GPC waits for come with that SM's and cost slices and link nothing, up to a
-    number of requests a line, unless halves of sectors are asked for: an SM asks for a request's lines one after the other,
-    as fast as its port takes them in, and ahead of those that come by what passes the port in a latency; a line can be
-    joined until some cycles after it has passed the slices, for longer the farther its slice is; of what a request waits
-    for its turn, up to a latency, most of its lines wait a part alone, so that who asks later reads them again, though
-    the last ones, which both wait for, still come to both; so who is a little late joins the far lines alone, reads near ones, which come sooner, and is
-    behind with the last of them by less than it was late; of a fill that comes in, lines that are not there yet are joined;
-    who is behind catches up with whom it joins, as it gets what is on its way already; an SM that asks for a line twice has
-    it read once, but sent twice; multicast (one read, several receivers); rows of boxes outside of their tensors, which are
+    header a line, those of threads on each way (a sector of a line takes twice its bytes), lines that threads store in
+    small parts with what a packet takes at least on each way, lines whose sectors are stored in part with a mask; a link
+    for each GPC, one each way, which takes requests in order (the way in only while so few GPCs are live that it can
+    matter: what it costs when all are is in what the slices serve); a limit on what loads of an SM's threads have asked for
+    and not got (a miss holds its place for longer than a hit); bulk copies that are no boxes of a tensor, but lines in a
+    row, take more of links and slices than their bytes, and so do multicasts of boxes; ways from L2 of unlike length, so
+    that SMs fall out of step; a queue at each slice, in which each line of a bulk copy out of L2 waits at random, the
+    longer the busier all were lately, of which the slowest counts (the same for who reads the same lines soon after, and
+    for all receivers of a multicast; hidden while what was asked for behind it passes); lines that another SM of the same
+    GPC waits for come with that SM's and cost slices and link nothing, up to a number of requests a line, unless halves of
+    sectors are asked for: an SM asks for a request's lines one after the other, as fast as its port takes them in, and
+    ahead of those that come by what passes the port in a latency; a line can be joined until some cycles after it has
+    passed the slices, for longer the farther its slice is; of what a request waits for its turn, up to a latency, most of
+    its lines wait a part alone, so that who asks later reads them again, though the last ones, which both wait for, still
+    come to both; so who is a little late joins the far lines alone, reads near ones, which come sooner, and is behind with
+    the last of them by less than it was late; of a fill that comes in, lines that are not there yet are joined; who is
+    behind catches up with whom it joins, as it gets what is on its way already; an SM that asks for a line twice has it
+    read once, but sent twice; multicast (one read, several receivers); rows of boxes outside of their tensors, which are
     read at slices and cross the port as lines do, and hold up all slices, since all SMs' come from few of them.
-    Ignores: that slices are queues in which all SMs stand, a few of them longer than the others, so that copies of few bytes
-    wait as long as those of many (kernels/busy_sharing); turns of parts of a GPC (CPCs) for loads, which show where an SM has 128 KiB and more under way; the queue at
-    slices of threads' loads (it is in what they were measured to get) and of what comes from memory; that a part of which
-    few SMs store could have more than its turn; fair shares of a link among requests of one moment (an earlier one is
-    carried whole); ways in of parts of a GPC; that SMs of a TPC merge more surely than others of a GPC; what merged readers
-    take of their GPC's own network (104 B a cycle and SM still pass); reads' requests on the way that stores take; that
-    stores are acknowledged late; that links take more of packets with masks or headers than the port does (all SMs that
-    store or add halves and sectors of lines: 3.8 to 4.4 cycles a packet, here 3.65; kernels/half_stores); imbalance of
-    slices within a side; which side leads (it differs from GPU to GPU: here the first); sides with unlike numbers of SMs,
-    which have slices in proportion.
+    Ignores: that slices are queues in which all SMs stand, a few of them longer than the others, so that copies of few
+    bytes wait as long as those of many (kernels/busy_sharing); turns of parts of a GPC (CPCs) for loads, which show where
+    an SM has 128 KiB and more under way; the queue at slices of threads' loads (it is in what they were measured to get)
+    and of what comes from memory; that a part of which few SMs store could have more than its turn; fair shares of a link
+    among requests of one moment (an earlier one is carried whole); ways in of parts of a GPC; that SMs of a TPC merge more
+    surely than others of a GPC; what merged readers take of their GPC's own network (104 B a cycle and SM still pass);
+    reads' requests on the way that stores take; that stores are acknowledged late; that links take more of packets with
+    masks or headers than the port does (all SMs that store or add halves and sectors of lines: 3.8 to 4.4 cycles a packet,
+    here 3.65; kernels/half_stores); imbalance of slices within a side; which side leads (it differs from GPU to GPU: here
+    the first); sides with unlike numbers of SMs, which have slices in proportion.
     Source: the GPU's description; turns and sides: kernels/memory_bandwidth (all SMs read out of L2: the slowest 32 B a
     cycle, the median 37, the fastest 49, as 590 a GPC of 18 or 16 and more for the one with lone pairs), l2_residency (66
     SMs of one side get no more than beside the other 66), h200_sxm, 2026-11-20, and first_loads (bulk copies: GPCs of one
