@@ -247,12 +247,14 @@ def _by_tma(params: SmemCopyParams) -> Any:
         panel = cta.cta_idx
         rows, columns = grid.extent(panel)
         inside = rows * columns * width
-        outside = num_rows - rows * -(-columns // boxes[0].inner_elements)
+        num_inside = -(-columns // boxes[0].inner_elements)  # boxes
         yield ops.MbarrierInit("full")
         yield ops.FenceMbarrierInit()
         yield ops.MbarrierArriveExpectTx("full", 0, num_bytes)
-        yield ops.TmaLoad("in", (panel, 0), num_bytes, inside, num_rows, "tile", 0, "full", num_boxes=len(boxes),
-                          num_zero_rows=outside)
+        yield ops.TmaLoad(
+            "in", (panel, 0), num_bytes, inside, num_rows, "tile", 0, "full", num_boxes=len(boxes),
+            num_zero_rows=num_rows - rows * num_inside, num_outside_rows=num_rows - num_inside * boxes[0].num_rows,
+        )
         yield ops.MbarrierWait("full", 0, 0)
         yield ops.TmaStore("out", (panel, 0), inside, num_rows, "tile", 0, num_boxes=len(boxes))
         yield ops.BulkCommitGroup()

@@ -68,7 +68,8 @@ class TmaCost:
 FIRST_ZERO_ROWS = 64
 """Rows outside of its tensor of a box that is in part inside, beyond which further ones cost what all do of boxes outside.
 
-Source: kernels/edges_beside_loads (l2), h100_sxm, 2026-11-25: 10 to 12 cycles each for 128 SMs up to 64 rows, 1 to 9 beyond.
+Source: kernels/edges_beside_loads (l2), h100_sxm, 2026-11-25: of 128 SMs and four stages 10 to 12 cycles each up to 64 rows,
+1 to 9 beyond; of two stages 8 to 13 each, with no such end.
 """
 
 
@@ -209,10 +210,15 @@ class OpCosts:
             raise LaunchError(
                 f"{self._launch.kernel}: a TmaLoad of {op.num_rows} rows in {op.num_boxes} boxes, wants 1 or more of each"
             )
-        if not 0 <= op.num_zero_rows <= op.num_rows:
+        if not 0 <= op.num_outside_rows <= op.num_zero_rows <= op.num_rows:
             raise LaunchError(
                 f"{self._launch.kernel}: a TmaLoad of {op.num_rows} rows, {op.num_zero_rows} of them outside of its tensor, "
-                "wants no more than all"
+                f"{op.num_outside_rows} in boxes all outside, wants no more than all"
+            )
+        if op.num_fetched_bytes * op.num_rows > op.num_bytes * (op.num_rows - op.num_zero_rows):
+            raise LaunchError(
+                f"{self._launch.kernel}: a TmaLoad of {op.num_rows} rows and {op.num_bytes} bytes fetches "
+                f"{op.num_fetched_bytes}, wants no more than rows inside have: {op.num_zero_rows} lie outside"
             )
         num_requests = op.num_rows if op.fetches is None else max(op.num_rows, op.fetches.num_requests)
         cycles, extra = tma.walk_cycles(
@@ -265,6 +271,8 @@ def _zeros_of(op: TmaLoad, tma: Tma) -> Zeros | None:
     if not op.num_zero_rows:
         return None
     num_bytes = op.num_bytes / op.num_rows * op.num_zero_rows
-    first = min(op.num_zero_rows, FIRST_ZERO_ROWS * op.num_boxes) if op.num_fetched_bytes else 0
+    in_part = op.num_zero_rows - op.num_outside_rows if op.num_fetched_bytes else 0
+    num_boxes = op.num_boxes * (1.0 - op.num_outside_rows / op.num_rows)
+    first = min(in_part, FIRST_ZERO_ROWS * num_boxes)
     carried = tma.spec.zero_row_bytes * first + tma.spec.outside_row_bytes * (op.num_zero_rows - first)
     return Zeros(num_bytes, max(num_bytes, carried))

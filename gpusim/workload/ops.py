@@ -143,7 +143,7 @@ class TmaLoad(Op):
 
     ``num_bytes`` is what arrives and counts on the mbarrier, out-of-bounds zeros included; ``num_fetched_bytes``
     what really crosses from memory. ``num_rows`` is the number of box rows that the engine walks,
-    ``num_zero_rows`` those of them that lie outside of the tensor.
+    ``num_zero_rows`` those of them that lie outside of the tensor, ``num_outside_rows`` those of boxes all outside.
     ``multicast`` lists cluster ranks that receive the data (empty: this CTA alone), each on its own barrier.
     ``come_along`` are the tiles of that tensor, of as many bytes each, that L2 takes from memory together with this one
     where it does not have it: the instruction or its tensor map asks for more bytes than the tile's rows have.
@@ -164,6 +164,7 @@ class TmaLoad(Op):
     come_along: tuple[Tile, ...] = ()
     fetches: Fetches | None = None
     num_zero_rows: int = 0
+    num_outside_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,12 +243,61 @@ def test_rows_outside_of_a_tensor_take_the_slices_time_and_cross_the_port() -> N
 
 
 def test_more_rows_outside_than_there_are_is_refused() -> None:
-    def copy(cta: RoleContext) -> Iterator[ops.Op]:
-        yield expect(0, 6400)
-        yield ops.TmaLoad("A", (cta.cta_idx, 0), 6400, 6400, 50, "a", 0, "full", num_zero_rows=51)
+    def copy(num_fetched_bytes: int, num_zero_rows: int) -> Callable[[RoleContext], Iterator[ops.Op]]:
+        def program(cta: RoleContext) -> Iterator[ops.Op]:
+            yield expect(0, 6400)
+            yield ops.TmaLoad(
+                "A", (cta.cta_idx, 0), 6400, num_fetched_bytes, 50, "a", 0, "full", num_zero_rows=num_zero_rows
+            )
 
-    with pytest.raises(LaunchError, match="51 of them outside"):
-        run(copy)
+        return program
+
+    for fetched, zeros, why in ((0, 51, "51 of them outside"), (6400, 25, "25 lie outside")):
+        with pytest.raises(LaunchError, match=why):
+            run(copy(fetched, zeros))
+
+
+def test_zeros_of_a_multicast_are_read_once_and_cross_every_port() -> None:
+    """Two CTAs of a cluster: half of the rows, or all of them, lie outside."""
+
+    def program(num_fetched_bytes: int, num_zero_rows: int) -> Callable[[RoleContext], Iterator[ops.Op]]:
+        def copy(cta: RoleContext) -> Iterator[ops.Op]:
+            yield expect(0, 6400)
+            yield ops.ClusterArrive()
+            yield ops.ClusterWait()
+            if cta.cta_rank == 0:
+                yield ops.TmaLoad(
+                    "A", (0, 0), 6400, num_fetched_bytes, 50, "a", 0, "full", multicast=(0, 1), num_zero_rows=num_zero_rows
+                )
+            yield wait(0)
+
+        return copy
+
+    gpu = changed(xbar={"merge_limit": 2}, tma={"zero_row_bytes": 128.0, "outside_row_bytes": 128.0})
+    for fetched, zeros in ((3200, 25), (0, 50)):
+        result = run(program(fetched, zeros), num_ctas=2, cluster_size=2, gpu=gpu)
+        assert result.counters["l1tex__m_xbar2l1tex_read_bytes.sum"] == 2 * 6400
+        sectors = result.counters["lts__t_sectors_srcunit_tex_op_read.sum"]
+        assert sectors == pytest.approx(fetched / 32 + zeros * 128 / 32 / 2)
+
+
+def test_rows_of_boxes_all_outside_cost_their_own_price() -> None:
+    """Four boxes of 16 rows, one of which has 8 inside: 8 rows at the first price, 48 at the other."""
+
+    def copy(num_outside_rows: int) -> Callable[[RoleContext], Iterator[ops.Op]]:
+        def program(cta: RoleContext) -> Iterator[ops.Op]:
+            yield expect(0, 8192)
+            yield ops.TmaLoad(
+                "A", (cta.cta_idx, 0), 8192, 1024, 64, "a", 0, "full", num_boxes=4, num_zero_rows=56,
+                num_outside_rows=num_outside_rows,
+            )
+            yield wait(0)
+
+        return program
+
+    gpu = changed(tma={"zero_row_bytes": 1280.0, "outside_row_bytes": 640.0})
+    dear, cheap = (cycles(copy(num), gpu=gpu) for num in (0, 48))
+    assert dear - cheap == pytest.approx(48 * 640 / 64)
 
 
 def test_boxes_pay_for_their_bytes_and_bulk_copies_without_rows_for_more() -> None:

@@ -121,23 +121,25 @@ class Loader:
             depth = _within(depth, plan.tile[2] // ways, part)
         else:
             rows = _within(rows, plan.tile[which] // ways, part)
+        num_zero_rows, num_outside_rows = self._zero_rows(which, boxes, rows, depth)
         return ops.TmaLoad(
             tensor, (plan.panel(which, at), step * ways + part), sum(box.num_bytes for box in boxes),
             rows * depth * self.params.element.num_bytes, sum(box.num_rows for box in boxes), buffer, stage,
             "full", multicast=receivers if ways > 1 else (), num_boxes=len(boxes),
-            num_zero_rows=self._num_zero_rows(which, boxes, rows, depth),
+            num_zero_rows=num_zero_rows, num_outside_rows=num_outside_rows,
             fetches=self._fetches(which, at, step, rows, depth),
             come_along=() if plan.slices_k(which, ways) else tuple(
                 (panel, each * ways + part) for panel, each in self._come_along(which, at, step)
             ),
         )
 
-    def _num_zero_rows(self, which: int, boxes: tuple[TmaBox, ...], rows: int, depth: int) -> int:
-        """Rows of ``boxes`` that lie outside of the tensor, of which ``rows`` and so much of K lie inside."""
+    def _zero_rows(self, which: int, boxes: tuple[TmaBox, ...], rows: int, depth: int) -> tuple[int, int]:
+        """Rows of ``boxes`` outside of the tensor, of which ``rows`` and so much of K lie inside; of boxes all outside."""
         is_k_major = (self.params.is_a_k_major, self.params.is_b_k_major)[which]
         along, across = (depth, rows) if is_k_major else (rows, depth)
-        inside = across * ceil_div(along, boxes[0].inner_elements)
-        return max(0, sum(box.num_rows for box in boxes) - inside)
+        inside = ceil_div(along, boxes[0].inner_elements) if across else 0  # boxes
+        num_rows, whole = sum(box.num_rows for box in boxes), boxes[0].num_rows
+        return num_rows - inside * across, num_rows - inside * whole
 
     def _come_along(self, which: int, at: Coordinates, step: int) -> tuple[tuple[int, int], ...]:
         """Tiles of the k-steps whose bytes lie beside this one's, in what L2 takes of memory at once.

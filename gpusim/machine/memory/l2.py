@@ -156,7 +156,8 @@ class TileState:
         """(cycle at which the port would let it pass, latency from there, whom to tell, whose warps wait for parts)."""
         self.asked: dict[int, tuple[float, float, float, object, float]] = {}
         """For each merge group who asked for it last: what the slices have moved (``SharedPipe.moved``) as its first line
-        passes and as its last one does, how many are served with a line of it, on average, and through whose port."""
+        passes and as its last one does, how many are served with a line of it, on average, through whose port, and by how
+        much of that clock most of its lines had passed before."""
         self.queued = 0.0
         """What the last of its lines waits at its slice."""
         self.queued_until = 0.0

@@ -8,7 +8,7 @@ from math import exp, log
 
 from gpusim.machine.component import Counters
 from gpusim.machine.memory.hbm import GOLDEN, MOST_SHARE, QUEUE_LATENCIES
-from gpusim.machine.memory.l2 import L2Spec, TileState
+from gpusim.machine.memory.l2 import INFINITE, L2Spec, TileState
 from gpusim.machine.timing import RingingEnvironment, SharedPipe
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 
@@ -124,16 +124,18 @@ class Merging:
     def price(self, ask: Ask, port: Reader, behind_bytes: float, pace: float) -> tuple[float, float, float]:
         """(bytes by which the slices' clock goes on meanwhile, bytes that slices and links carry, cycles gained).
 
-        Lines that a neighbour waits for come with its own; the others are read, and zeros behind them. ``behind_bytes``
-        move before it, ``pace`` times as fast as that clock goes.
+        Lines that a neighbour waits for come with its own; the others are read, and zeros behind them, of which nobody is
+        ahead. ``behind_bytes`` move before it, ``pace`` times as fast as that clock goes.
         """
         if ask.zeros is None:
             return self._lines(ask, port, behind_bytes, pace)
-        moved, carried, ahead = self._lines(ask, port, behind_bytes, pace) if ask.num_bytes else (0.0, 0.0, 0.0)
-        num_bytes, counters = ask.zeros.num_bytes, self.counters
+        moved, carried, ahead = self._lines(ask, port, behind_bytes, pace) if ask.num_bytes else (0.0, 0.0, INFINITE)
+        num_bytes, more, counters = ask.zeros.num_bytes, ask.zeros.num_carried_bytes, self.counters
         counters.passed_bytes += num_bytes
-        counters.carried_bytes += ask.zeros.num_carried_bytes
-        return moved + num_bytes, carried + ask.zeros.num_carried_bytes, ahead
+        counters.carried_bytes += more
+        if more:  # rows of zeros are one line, which is read once for as many requests as can be one
+            counters.served_bytes += num_bytes / self._limit
+        return moved + num_bytes, carried + more, ahead
 
     def _lines(self, ask: Ask, port: Reader, behind_bytes: float, pace: float) -> tuple[float, float, float]:
         """The same without zeros."""

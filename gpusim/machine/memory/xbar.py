@@ -10,7 +10,7 @@ from typing import Literal
 from gpusim.machine.component import Component, MemoryRequest
 from gpusim.machine.floorplan import Floorplan
 from gpusim.machine.memory.hbm import GOLDEN
-from gpusim.machine.memory.l2 import L2, StoreKind, TileState
+from gpusim.machine.memory.l2 import INFINITE, L2, StoreKind, TileState
 from gpusim.machine.memory.links import Link, are_gpcs_one, by_turns, like_gpcs, like_parts, parts_of_gpcs, side_shares
 from gpusim.machine.memory.merging import DRAWS_APART, Ask, Merging, Reader, Served, Zeros
 from gpusim.machine.store_port import StorePort
@@ -191,7 +191,7 @@ class _Transfer:
             behind = slices.cycles_of(self.num_moved_bytes - moved, 1.0)
             queued = max(queued, self.xbar.merging.queued(port, tile, num_bytes) - behind)
         spread = self.xbar.l2.spread_cycles(self.num_bytes / LINE_BYTES) + queued
-        ahead = self.ahead_cycles
+        ahead = self.ahead_cycles if self.ahead_cycles < INFINITE else 0.0
         _hand_over(self.part, cycle, spread, ahead)
         if self.more is not None:
             for part in self.more:
@@ -477,10 +477,9 @@ class Xbar(Component):
             zeros = Zeros(zeros.num_bytes, 0.0)
 
     def _count_zeros(self, zeros: Zeros, request: MemoryRequest, num_receivers: int) -> None:
-        """Rows of zeros are one line, which is read once for as many requests as can be one."""
+        """What has been asked for."""
         counters = self.counters
         counters.asked_bytes += zeros.num_bytes * num_receivers
-        counters.served_bytes += zeros.num_bytes / self.spec.merge_limit
         counters.read_bytes += zeros.num_bytes * num_receivers * request.num_alike
 
     def write(
