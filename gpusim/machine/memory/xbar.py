@@ -255,7 +255,8 @@ class Xbar(Component):
     reads' requests on the way that stores take; that stores are acknowledged late; that links take more of packets with
     masks or headers than the port does (all SMs that store or add halves and sectors of lines: 3.8 to 4.4 cycles a packet,
     here 3.65; kernels/half_stores); imbalance of slices within a side; which side leads (it differs from GPU to GPU: here
-    the first); sides with unlike numbers of SMs, which have slices in proportion.
+    the first); sides with unlike numbers of SMs, which have slices in proportion; that few SMs read less for zeros, and
+    what multicasts of zeros take (read once here, as lines are).
     Source: the GPU's description; turns and sides: kernels/memory_bandwidth (all SMs read out of L2: the slowest 32 B a
     cycle, the median 37, the fastest 49, as 590 a GPC of 18 or 16 and more for the one with lone pairs), l2_residency (66
     SMs of one side get no more than beside the other 66), h200_sxm, 2026-11-20, and first_loads (bulk copies: GPCs of one
