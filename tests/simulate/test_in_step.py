@@ -60,12 +60,12 @@ OF_TIME = ("sm__cycles_elapsed", "gpu__time_duration", "dram__throughput", "sm__
 
 LOTTERY = pytest.mark.xfail(
     strict=True,
-    reason="1.2 % sooner: which SMs have the last wave is a lottery, of this one clock (validation/deviations.md, 2)",
+    reason="0.7 % sooner: which SMs have the last wave is a lottery, of this one clock (validation/deviations.md, 2)",
 )
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=LOTTERY if name == "cooperative, 4 stages" else ()) for name in GEMMS]
+    "name", [pytest.param(name, marks=LOTTERY if name == "one role, 3 stages" else ()) for name in GEMMS]
 )
 def test_skipping_changes_no_cycles(name: str) -> None:
     """To 0.5 %."""
@@ -84,13 +84,14 @@ def test_skipping_changes_no_counts(name: str) -> None:
         assert skipped.counters[counter] == pytest.approx(value, rel=rel), counter
 
 
-def test_skipping_changes_no_mean_of_clocks_side_by_side() -> None:
-    """Of the one whose last wave is a lottery: simulated in full, clocks 0.1 % apart differ by 1 %."""
-    gpu_name, options = GEMMS["cooperative, 4 stages"]
+@pytest.mark.parametrize("name", ["cooperative, 4 stages", "one role, 3 stages"])
+def test_skipping_changes_no_mean_of_clocks_side_by_side(name: str) -> None:
+    """Of those whose last wave is a lottery: simulated in full, clocks 0.1 % apart differ by up to 1 %."""
+    gpu_name, options = GEMMS[name]
     gpu = load_gpu(gpu_name)
     launch = GemmParams(**options).launch(gpu)
     pairs = [both_ways(launch, gpu, clock=clock) for clock in (1690.0, 1695.0, 1698.0, 1702.0, 1705.0, 1710.0)]
-    pairs.append(of_gemm("cooperative, 4 stages"))  # at 1700
+    pairs.append(of_gemm(name))  # at 1700
     skipped, whole = (sum(result.cycles for result in results) for results in zip(*pairs, strict=True))
     assert skipped == pytest.approx(whole, rel=5e-3)
 
@@ -136,11 +137,15 @@ def test_one_simulation_does_where_memory_has_room_in_every_wave() -> None:
 
 
 def test_a_kernel_that_l2_may_bound_is_simulated_at_its_own_clock() -> None:
-    """L2 keeps its clock when the SMs' falls; short loops with long epilogues, whose first guess is percents off."""
+    """L2 keeps its clock when the SMs' falls; short loops with long epilogues, whose first guess is percents off.
+
+    Against the mean of clocks side by side: its last wave is a lottery, too.
+    """
     params = GemmParams(m=4096, n=4096, k=1024, stages=4, **COOPERATIVE)
     free = simulate(params.launch(H200), H200)
-    again = simulate(params.launch(H200), H200, clock=free.sm_clock_mhz)
-    assert free.cycles == pytest.approx(again.cycles, rel=5e-3)
+    clocks = [free.sm_clock_mhz + apart for apart in (-4.0, -2.0, 0.0, 2.0, 4.0)]
+    again = sum(simulate(params.launch(H200), H200, clock=clock).cycles for clock in clocks) / len(clocks)
+    assert free.cycles == pytest.approx(again, rel=5e-3)
 
 
 def test_a_kernel_that_memory_bounds_is_simulated_at_its_own_clock() -> None:
