@@ -23,6 +23,7 @@ from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Buffer, Feature, Launch, Mbarrier, RoleContext, Target, WarpRole
 from gpusim.workload.operand import OperandTile, tma_boxes
+from gpusim.workload.tma import outside_rows
 
 MAX_TILE = 256
 VECTOR_BYTES = 16
@@ -247,13 +248,13 @@ def _by_tma(params: SmemCopyParams) -> Any:
         panel = cta.cta_idx
         rows, columns = grid.extent(panel)
         inside = rows * columns * width
-        num_inside = -(-columns // boxes[0].inner_elements)  # boxes
+        num_zero_rows, num_outside_rows = outside_rows(boxes, rows, columns)
         yield ops.MbarrierInit("full")
         yield ops.FenceMbarrierInit()
         yield ops.MbarrierArriveExpectTx("full", 0, num_bytes)
         yield ops.TmaLoad(
             "in", (panel, 0), num_bytes, inside, num_rows, "tile", 0, "full", num_boxes=len(boxes),
-            num_zero_rows=num_rows - rows * num_inside, num_outside_rows=num_rows - num_inside * boxes[0].num_rows,
+            num_zero_rows=num_zero_rows, num_outside_rows=num_outside_rows,
         )
         yield ops.MbarrierWait("full", 0, 0)
         yield ops.TmaStore("out", (panel, 0), inside, num_rows, "tile", 0, num_boxes=len(boxes))

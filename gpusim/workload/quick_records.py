@@ -15,11 +15,12 @@ def made_quickly(kind: type[Kind]) -> type[Kind]:
     >>> Use(3), Use(token=3) == Use(3), hash(Use(3)) == hash(Use(3))
     (Use(token=3), True, True)
     """
-    if hasattr(kind, "__post_init__") or any(item.kw_only or item.default_factory is not MISSING for item in fields(kind)):  # type: ignore[arg-type]
+    items = fields(kind)  # type: ignore[arg-type]  # told to be a dataclass
+    if hasattr(kind, "__post_init__") or any(item.kw_only or item.default_factory is not MISSING for item in items):
         raise TypeError(f"{kind.__name__}: made_quickly wants plain fields, and nothing to be done behind them")
     known: dict[str, Any] = {}
     given, lines = ["self"], []
-    for item in fields(kind):  # type: ignore[arg-type]  # told to be a dataclass
+    for item in items:
         known[f"set_{item.name}"] = getattr(kind, item.name).__set__
         known[f"default_{item.name}"] = item.default
         given.append(item.name if item.default is MISSING else f"{item.name}=default_{item.name}")

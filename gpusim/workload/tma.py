@@ -14,7 +14,7 @@ Source: CUDA driver API, ``cuTensorMapEncodeTiled`` as ``cuda.h`` 13.0 documents
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, cast
@@ -106,6 +106,23 @@ class TmaBox:
     def num_bytes(self) -> int:
         """Bytes that the box brings, and that its mbarrier must expect (zero-filled ones included)."""
         return self.num_rows * self.inner_bytes
+
+
+def outside_rows(boxes: Sequence[TmaBox], num_rows: int, num_elements: int) -> tuple[int, int]:
+    """Rows outside of their tensor of boxes alike that part a tile, and of these the rows of boxes all outside.
+
+    So many rows of the tile, and elements of each, lie inside; boxes part it along both.
+
+    >>> from gpusim.workload.dtypes import BF16
+    >>> box = TmaBox(inner_elements=64, outer=(160,), dtype=BF16, swizzle="128B")
+    >>> outside_rows((box, box), 320, 64), outside_rows((box, box), 200, 64), outside_rows((box, box), 100, 64)
+    ((0, 0), (120, 0), (220, 160))
+    """
+    first = boxes[0]
+    panels = -(-num_elements // first.inner_elements) if num_rows else 0
+    inside = panels * -(-num_rows // first.num_rows)  # boxes
+    of_all = sum(box.num_rows for box in boxes)
+    return of_all - panels * num_rows, of_all - inside * first.num_rows
 
 
 def tma_fill(boxes: Iterable[TmaBox]) -> AccessPattern:

@@ -32,6 +32,7 @@ def loads(at: tuple[int, int], step: int, **options: object) -> tuple[ops.TmaLoa
         ({"m": 256, "n": 192, "k": 128}, (1, 1), 1, (0, 0), (64, 0)),
         ({"m": 256, "n": 256, "k": 72}, (1, 1), 1, (0, 0), (0, 0)),  # columns outside are no rows
         ({"m": 256, "n": 136, "k": 128, "layout": "nt"}, (1, 1), 1, (0, 0), (64, 64)),  # two boxes
+        ({"m": 420, "n": 256, "k": 128, "tile": "320x128x64"}, (1, 1), 1, (220, 160), (0, 0)),  # two boxes of 160 rows
         ({"m": 256, "n": 136, "k": 72, "layout": "nt"}, (1, 1), 1, (112, 0), (120, 64)),
     ],
 )  # fmt: skip

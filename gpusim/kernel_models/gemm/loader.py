@@ -18,7 +18,7 @@ from gpusim.workload.fetches import CHUNK_BYTES, Fetches, fetches, num_passes, r
 from gpusim.workload.global_access import global_access
 from gpusim.workload.operand import cp_async_fill
 from gpusim.workload.ops import Op
-from gpusim.workload.tma import TmaBox
+from gpusim.workload.tma import TmaBox, outside_rows
 
 OPERANDS = (("A", "a"), ("B", "b"))
 """Tensor and buffer of each operand."""
@@ -137,9 +137,7 @@ class Loader:
         """Rows of ``boxes`` outside of the tensor, of which ``rows`` and so much of K lie inside; of boxes all outside."""
         is_k_major = (self.params.is_a_k_major, self.params.is_b_k_major)[which]
         along, across = (depth, rows) if is_k_major else (rows, depth)
-        inside = ceil_div(along, boxes[0].inner_elements) if across else 0  # boxes
-        num_rows, whole = sum(box.num_rows for box in boxes), boxes[0].num_rows
-        return num_rows - inside * across, num_rows - inside * whole
+        return outside_rows(boxes, across, along)
 
     def _come_along(self, which: int, at: Coordinates, step: int) -> tuple[tuple[int, int], ...]:
         """Tiles of the k-steps whose bytes lie beside this one's, in what L2 takes of memory at once.
