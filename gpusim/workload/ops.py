@@ -294,11 +294,15 @@ class FenceAcqRel(Op):
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class SharedLoad(Op):
-    """``ld.shared``. Yields a :class:`Token`; the cost is its wavefronts. ``buffer`` may be empty (scratch)."""
+    """``ld.shared``. Yields a :class:`Token`; the cost is its wavefronts. ``buffer`` may be empty (scratch).
+
+    Of ``num_parts`` alike, read one after the other, the first is waited for: the others come while that is used.
+    """
 
     access: AccessPattern
     buffer: str = ""
     stage: int = 0
+    num_parts: int = 1
 
 
 @made_quickly

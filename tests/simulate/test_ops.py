@@ -14,7 +14,7 @@ from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import MMA_ATOMS, mma_sync, wgmma
 from gpusim.workload.dtypes import BF16, INT8
 from gpusim.workload.gmma import wgmma_wavefronts
-from gpusim.workload.launch import RoleContext
+from gpusim.workload.launch import Program, RoleContext
 
 from .kernels import (
     TOY,
@@ -371,6 +371,23 @@ def test_reads_overlap_until_they_are_used() -> None:
         yield ops.Use(first)
 
     assert cycles(program) == 1 + 8 - 1 + 20
+
+
+@pytest.mark.parametrize("num_parts", [1, 2, 4])
+def test_a_read_of_several_parts_is_waited_for_until_the_first_is_there(num_parts: int) -> None:
+    """What is read behind it waits for all of it."""
+
+    def program(*, reads_on: bool) -> Program:
+        def reads(cta: RoleContext) -> Ops:
+            token = yield ops.SharedLoad(shared(8), num_parts=num_parts)
+            if reads_on:
+                token = yield ops.SharedLoad(shared(4))
+            yield ops.Use(token)
+
+        return reads
+
+    assert cycles(program(reads_on=False)) == 1 + 8 / num_parts - 1 + 20
+    assert cycles(program(reads_on=True)) == 1 + 8 + 4 - 1 + 20
 
 
 @pytest.mark.parametrize("write", [ops.SharedStore, ops.Stmatrix])

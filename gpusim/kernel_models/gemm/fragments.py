@@ -41,7 +41,8 @@ class Fragments:
 
     An fma kernel's registers hold the vectors of two k, and each k's are read behind the math of the one before: so the
     first math of a slot waits for one k's vectors alone, and the wait for the next slot stands before the last k's math.
-    Ignores: that what lies between is read k by k, too.
+    The math of two waits for the vectors of the first, as those of the second come behind its math.
+    Ignores: that the second's may come too late for that.
     """
 
     plan: TilePlan
@@ -91,8 +92,12 @@ class Fragments:
         """For each stage the reads of its slices; each yields a token."""
         num_stages = self.plan.params.stages
         assert num_stages is not None  # resolved
-        kind = ops.Ldmatrix if self.plan.params.math == "mma_sync" else ops.SharedLoad
-        return [[kind(access, "a", stage) for access in self.slices] for stage in range(num_stages)]
+        if self.plan.params.math == "mma_sync":
+            return [[ops.Ldmatrix(access, "a", stage) for access in self.slices] for stage in range(num_stages)]
+        return [
+            [ops.SharedLoad(access, "a", stage, num_ks) for access, num_ks in zip(self.slices, self._depths, strict=True)]
+            for stage in range(num_stages)
+        ]
 
     @cached_property
     def halves(self) -> list[list[list[tuple[ops.Ldmatrix, ops.MmaSync]]]]:

@@ -43,10 +43,17 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
     words = 1.0
     if not is_matrix and access.num_requests:
         words = access.num_bytes / (WAVEFRONT_BYTES * access.num_requests)
-    ready = smem.ready(end, wavefronts_per_warp=wavefronts / role.num_warps, words_per_lane=words, at_cycle=asked_at)
+    per_warp = wavefronts / role.num_warps
+    ready = whole = smem.ready(end, wavefronts_per_warp=per_warp, words_per_lane=words, at_cycle=asked_at)
+    if type(op) is ops.SharedLoad and op.num_parts > 1:
+        behind = wavefronts * (1.0 - 1.0 / op.num_parts)
+        ready = smem.ready(
+            end - behind / smem.wavefronts_per_cycle, wavefronts_per_warp=per_warp / op.num_parts, words_per_lane=words,
+            at_cycle=asked_at,
+        )
     role.partly = None
     if stage is not None:
-        until = ready - smem.load_latency_cycles
+        until = whole - smem.load_latency_cycles
         stage.read(at, until, "" if stage.is_full(at) else role.who())
         if role.record is not None:
             role.record_read(op.buffer, op.stage, at, until)
