@@ -22,6 +22,7 @@ from .conftest import Sass
 
 CASE = load_case("hopper_gemm")
 case = sys.modules[CASE.launch.__module__]
+loops = sys.modules[load_case("tma_loop").launch.__module__]
 ALL = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 SMALL = case.config_of("ms1_64x64x64_c1x1_d0_bf16", (200, 136, 72), stages=2, refill="after_math", persistent="no")
 
@@ -180,13 +181,16 @@ def code_in(kernel: KernelSass, schedule: str) -> tuple[int, ...]:
     if schedule == "multistage":
         step = loop_cycles(list(way(kernel, begin, begin, taking(OTHERS))))
         copy = loop_cycles(list(way(kernel, begin, begin, taking(LOADER)))) - step
-        first = min(loop.instructions[0].address for loop in copying if tiles.instructions[0] != loop.instructions[0])
+        inside = range(tiles.instructions[1].address, tiles.instructions[-1].address)
+        first = min(loop.instructions[0].address for loop in copying if loop.instructions[0].address in inside)
     else:
         step, first = loop_cycles(list(way(kernel, begin, begin, taking(CONSUMER)))), begin
         producer = min(copying, key=lambda loop: len(loop.instructions))
         tried = next(i for i, item in enumerate(producer.instructions) if "TRYWAIT" in item.opcode)
         done = next(item.branch_target for item in producer.instructions[tried:] if item.branch_target)
-        copy = issue_cycles(list(way(kernel, done, producer.instructions[0].address, taking("Y"))))
+        again = producer.instructions[tried - 1]
+        assert again.name == "YIELD"  # with which a wait begins; what it holds of the code before is not told twice
+        copy = issue_cycles(list(way(kernel, done, again.address, taking("Y")))) - loops.HEAD_CYCLES
     tile = list(way(kernel, tiles.instructions[0].address, first, taking("")))
     turn = [idx for idx, (item, _) in enumerate(tile) if "TRYWAIT" in item.opcode]
     assert len(turn) == (schedule == "pingpong")
