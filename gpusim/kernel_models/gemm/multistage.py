@@ -81,7 +81,6 @@ class Multistage:
         stages = range(num_stages)
         self._wait_full = [[ops.MbarrierWait("full", s, parity) for parity in (0, 1)] for s in stages]
         self._commit, self._meet = ops.CpAsyncCommitGroup(is_held=bool(params.copies_held)), ops.Syncthreads()
-        self._step_code = code_around_math(params.step_code, least_before=SET_UP)
         self._copy_code = code_around_copies(params.copy_code)
         self._tile_code = code_of_place(plan)
         self._setup_code = code_around_meeting(params.setup_code)
@@ -96,7 +95,9 @@ class Multistage:
         self._wgmma: list[Op] = []
         if params.math == "wgmma":
             atom, num_issues = Shares(params).atom, issues_of_k_step(plan)
-            self._wgmma = [ops.Wgmma(atom, num_issues, (("a", s), ("b", s))) for s in stages]
+            step = code_around_math(params.step_code, num_issues, atom.n, least_before=SET_UP)
+            self._step_code = step.before, step.beside, code(step.num_behind)
+            self._wgmma = [ops.Wgmma(atom, num_issues, (("a", s), ("b", s)), step.num_between) for s in stages]
         self._fragments = Fragments(plan, self.teams)
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
