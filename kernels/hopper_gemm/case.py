@@ -347,6 +347,8 @@ def options(config: Config) -> Mapping[str, Any]:
         found["split"] = "m"
     if config["refill"]:
         found["refill"] = config["refill"]
+    if config["refill"] == "after_wait":
+        found["meets"] = "before_math"
     if config["split_k_mode"]:
         found["split_k_mode"] = config["split_k_mode"]
     return found

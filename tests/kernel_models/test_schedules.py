@@ -202,16 +202,24 @@ def test_a_load_behind_the_wait_goes_a_step_further_ahead(h200: GpuSpec, refill:
     assert " ".join(found) == expected
 
 
-def test_behind_the_wait_all_meet_before_a_stage_is_announced_and_before_each_of_its_copies(h200: GpuSpec) -> None:
-    """As Triton 3.6 compiles it: nobody meets between the wait for a slot and its math."""
+@pytest.mark.parametrize(
+    ("meets", "expected"), [(None, "W M S E S L S L W M S"), ("before_copies", "W M S E S L S L W M S"),
+                            ("before_math", "W S M S E L L W S M S")],
+)  # fmt: skip
+def test_behind_the_wait_all_meet_before_each_copy_or_before_the_math(
+    h200: GpuSpec, meets: str | None, expected: str
+) -> None:
+    """As Triton 3.6 compiles it nobody meets between the wait for a slot and its math."""
     launch = GemmParams(
-        m=64, n=64, k=128, tile="64x64x64", schedule="multistage", stages=2, refill="after_wait", wgmma_depth=1, copy="tma"
-    ).launch(h200)
+        m=64, n=64, k=128, tile="64x64x64", schedule="multistage", stages=2, refill="after_wait", wgmma_depth=1, copy="tma",
+        meets=meets,
+    ).launch(h200)  # fmt: skip
     names = {
         ops.MbarrierWait: "W", ops.Wgmma: "M", ops.Syncthreads: "S", ops.MbarrierArriveExpectTx: "E", ops.TmaLoad: "L",
     }  # fmt: skip
     found = " ".join(names[type(op)] for _, op in ops_of(launch, *names))
-    assert "W M S E S L S L W M S" in found
+    assert expected in found
+    assert launch.params["meets"] == (meets or "before_copies")
 
 
 def test_fragments_are_read_a_slice_ahead_of_their_math(h200: GpuSpec) -> None:
