@@ -390,12 +390,14 @@ class WgmmaFence(Op):
 class Wgmma(Op):
     """``wgmma.mma_async``: ``num_issues`` instructions of each warpgroup of the role.
 
-    ``reads`` lists the (buffer, stage) pairs that its descriptors point into.
+    ``reads`` lists the (buffer, stage) pairs that its descriptors point into. ``num_between``: a warp's own instructions,
+    each waiting for the one before, from the first of them to the last; they pass while these wait for room in the queue.
     """
 
     atom: MmaAtom
     num_issues: int
     reads: tuple[tuple[str, int], ...] = ()
+    num_between: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

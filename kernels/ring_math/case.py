@@ -22,7 +22,7 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.kernel_models.gemm.specialized import BEFORE_COPIES, BEFORE_MATH, BESIDE_MATH
+from gpusim.kernel_models.gemm.specialized import BEFORE_COPIES, BEFORE_MATH, BESIDE_MATH, between_wgmma
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import wgmma
@@ -245,10 +245,15 @@ def _twin(config: Config, gpu: GpuSpec) -> float:
     (a_bytes, b_bytes), (a_rows, b_rows), boxes = operand_bytes(config), rows_of(config), int(config["num_boxes"])
     stages, depth, copies = int(config["num_stages"]), int(config["depth"]), config["has_copies"] == "1"
     ahead = stages - 1 if copies else stages
-    math = [ops.Wgmma(wgmma(b_rows, BF16), 4 * boxes, (("a", stage), ("b", stage))) for stage in range(stages)]
     plain, copying = CODE[int(config["n"]), int(config["num_warpgroups"]), boxes]
+    dependent_cycles = gpu.warp_scheduler.dependent_cycles
+    between = between_wgmma(plain / dependent_cycles, 4 * boxes, b_rows)
+    math = [ops.Wgmma(wgmma(b_rows, BF16), 4 * boxes, (("a", stage), ("b", stage)), between) for stage in range(stages)]
     before_math, beside_math, behind_math = (
-        _code(plain * share, gpu) for share in (BEFORE_MATH, BESIDE_MATH, 1 - BEFORE_MATH - BESIDE_MATH)
+        _code(cycles, gpu)
+        for cycles in (
+            plain * BEFORE_MATH, plain * BESIDE_MATH - between * dependent_cycles, plain * (1 - BEFORE_MATH - BESIDE_MATH),
+        )
     )  # fmt: skip
     before_copies, behind_copies = (
         _code((copying - plain) * share, gpu) for share in (BEFORE_COPIES, 1 - BEFORE_COPIES)

@@ -355,6 +355,9 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
 
 CLOCK_CYCLES = 2.0
 """Of one reading of the clock: kernels/copy_rate."""
+HEAD_CYCLES = 10.0
+"""From the clock to a wait's first try, by boxes 9 or 10: the loop's own code that ``mbarrier.lone_try_wait_cycles`` holds.
+From SASS; a test reads it again."""
 
 
 def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:

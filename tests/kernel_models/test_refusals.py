@@ -74,6 +74,13 @@ KERNEL_REFUSALS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"math": "mma_sync", "stages": 1, "math_before_meeting": 1.0}, ("--math-before-meeting 1.0", "two stages", "leave it")),
     ({"math": "mma_sync", "copy": "tma", "copies_held": True}, ("--copies-held True", "cp.async", "leave it out")),
     ({"math": "mma_sync", "refill": "after_wait"}, ("--refill after_wait", "mma_sync", "before_math")),
+    *(
+        ({**others, "meets": "before_math"}, ("--meets before_math", "by TMA behind their wait", "--refill after_wait"))
+        for others in (
+            {}, {"schedule": "cooperative"}, {"math": "mma_sync"}, {"schedule": "multistage", "refill": "after_math"},
+            {"schedule": "multistage", "refill": "after_wait", "copy": "cp_async"},
+        )
+    ),
     ({"fma_bank_reads": 1.25}, ("--fma-bank-reads 1.25", "FFMA", "leave it out")),
     ({"dtype": "fp32", "swizzle": "128B"}, ("--swizzle 128B", "fma", "--swizzle none")),
     ({"fragments": "single"}, ("--fragments single", "wgmma", "leave it out")),

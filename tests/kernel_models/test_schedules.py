@@ -11,6 +11,7 @@ import pytest
 
 from gpusim.errors import KernelError
 from gpusim.kernel_models.gemm import GemmParams
+from gpusim.kernel_models.gemm.specialized import PRODUCER_BEFORE_COPIES
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
@@ -201,16 +202,24 @@ def test_a_load_behind_the_wait_goes_a_step_further_ahead(h200: GpuSpec, refill:
     assert " ".join(found) == expected
 
 
-def test_behind_the_wait_all_meet_before_a_stage_is_announced_and_before_each_of_its_copies(h200: GpuSpec) -> None:
-    """As Triton 3.6 compiles it: nobody meets between the wait for a slot and its math."""
+@pytest.mark.parametrize(
+    ("meets", "expected"), [(None, "W M S E S L S L W M S"), ("before_copies", "W M S E S L S L W M S"),
+                            ("before_math", "W S M S E L L W S M S")],
+)  # fmt: skip
+def test_behind_the_wait_all_meet_before_each_copy_or_before_the_math(
+    h200: GpuSpec, meets: str | None, expected: str
+) -> None:
+    """As Triton 3.6 compiles it nobody meets between the wait for a slot and its math."""
     launch = GemmParams(
-        m=64, n=64, k=128, tile="64x64x64", schedule="multistage", stages=2, refill="after_wait", wgmma_depth=1, copy="tma"
-    ).launch(h200)
+        m=64, n=64, k=128, tile="64x64x64", schedule="multistage", stages=2, refill="after_wait", wgmma_depth=1, copy="tma",
+        meets=meets,
+    ).launch(h200)  # fmt: skip
     names = {
         ops.MbarrierWait: "W", ops.Wgmma: "M", ops.Syncthreads: "S", ops.MbarrierArriveExpectTx: "E", ops.TmaLoad: "L",
     }  # fmt: skip
     found = " ".join(names[type(op)] for _, op in ops_of(launch, *names))
-    assert "W M S E S L S L W M S" in found
+    assert expected in found
+    assert launch.params["meets"] == (meets or "before_copies")
 
 
 def test_fragments_are_read_a_slice_ahead_of_their_math(h200: GpuSpec) -> None:
@@ -441,7 +450,7 @@ def test_a_kernels_own_code_takes_its_chain_where_it_is_longer_than_the_math(sch
     if schedule == "multistage":  # those that multiply copy, too
         assert cycles(copy_code=more) - base == pytest.approx(num_steps * chain, rel=0.1)
     else:  # the producer is ahead but for the first stage
-        assert cycles(copy_code=more) - base == pytest.approx(chain / 2, rel=0.1)
+        assert cycles(copy_code=more) - base == pytest.approx(chain * PRODUCER_BEFORE_COPIES, rel=0.1)
 
 
 @pytest.mark.parametrize("stages", [1, 2])
@@ -459,6 +468,29 @@ def test_code_of_lone_warps_takes_its_chain_in_every_step(options: dict[str, Any
 
     chain = 500.0 * gpu.warp_scheduler.dependent_cycles
     assert cycles(2000.0) - cycles(1500.0) == pytest.approx(num_steps * chain)
+
+
+@pytest.mark.parametrize(("tile", "between"), [("64x128x64", 9.0), ("128x128x64", 12.0)])
+def test_a_steps_own_code_stands_before_between_and_behind_its_wgmma(h200: GpuSpec, tile: str, between: float) -> None:
+    """Of sixty instructions a fifth beside four or eight wgmma, three each between them; some until a slot is given back."""
+    launch = GemmParams(
+        m=int(tile.partition("x")[0]), n=128, k=128, tile=tile, stages=3, schedule="warp_specialized", consumers=1,
+        wgmma_depth=0, step_code=60.0,
+    ).launch(h200)  # fmt: skip
+    kinds = (ops.MbarrierWait, ops.Alu, ops.Wgmma, ops.WgmmaWaitGroup, ops.MbarrierArrive)
+    found = [op for _, op in dry_run(launch)["consumer0"] if isinstance(op, kinds)]
+    begin = next(idx for idx, op in enumerate(found) if isinstance(op, ops.MbarrierWait))
+    end = next(idx for idx, op in enumerate(found) if isinstance(op, ops.MbarrierWait) and idx > begin)
+    told: list[float | str] = []
+    for op in found[begin:end]:
+        told.append(op.num_instructions if isinstance(op, ops.Alu) else type(op).__name__)
+        if isinstance(op, ops.Wgmma):
+            told.append(op.num_between)
+    beside = [12.0 - between] if between < 12.0 else []
+    assert told == [
+        "MbarrierWait", 15.0, "Wgmma", between, *beside, "WgmmaWaitGroup", pytest.approx(8.4), "MbarrierArrive",
+        pytest.approx(24.6),
+    ]  # fmt: skip
 
 
 def test_code_that_no_program_of_the_kernel_runs_is_refused(h200: GpuSpec) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gpusim.evidence.case import Config, Windows, WrongAnswer, load_case
 from gpusim.evidence.issue import BESIDE_WGMMA, is_wide, issue_cycles, loop_cycles, way
 from gpusim.evidence.sass import WARPGROUP_TENSOR, Instruction, KernelSass
-from gpusim.kernel_models.gemm import GemmParams
+from gpusim.kernel_models.gemm import GemmParams, specialized
 from gpusim.kernel_models.gemm.room import staging_of
 from gpusim.machine.config import load_gpu
 from gpusim.simulate.run import simulate
@@ -22,6 +22,7 @@ from .conftest import Sass
 
 CASE = load_case("hopper_gemm")
 case = sys.modules[CASE.launch.__module__]
+loops = sys.modules[load_case("tma_loop").launch.__module__]
 ALL = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 SMALL = case.config_of("ms1_64x64x64_c1x1_d0_bf16", (200, 136, 72), stages=2, refill="after_math", persistent="no")
 
@@ -172,21 +173,33 @@ def loops_around(kernel: KernelSass) -> tuple[KernelSass, KernelSass]:
     return found[0], found[1]
 
 
+def copying_loops(kernel: KernelSass) -> list[KernelSass]:
+    """Those around copies by TMA."""
+    return [loop for loop in kernel.loops if loop.select("UTMALDG") and loop.instructions[-1].predicate]
+
+
+def producers_loop(kernel: KernelSass) -> tuple[KernelSass, int, int]:
+    """A producer's loop of k-steps; where its wait begins, and where the wait has ended."""
+    found = min(copying_loops(kernel), key=lambda loop: len(loop.instructions))
+    tried = next(i for i, item in enumerate(found.instructions) if "TRYWAIT" in item.opcode)
+    again = found.instructions[tried - 1]
+    assert again.name == "YIELD"
+    return found, again.address, next(item.branch_target for item in found.instructions[tried:] if item.branch_target)
+
+
 def code_in(kernel: KernelSass, schedule: str) -> tuple[int, ...]:
     """As ``CODE`` is written."""
     steps, tiles = loops_around(kernel)
     begin, end = steps.instructions[0].address, steps.instructions[-1].address
-    copying = [loop for loop in kernel.loops if loop.select("UTMALDG") and loop.instructions[-1].predicate]
     if schedule == "multistage":
         step = loop_cycles(list(way(kernel, begin, begin, taking(OTHERS))))
         copy = loop_cycles(list(way(kernel, begin, begin, taking(LOADER)))) - step
-        first = min(loop.instructions[0].address for loop in copying if tiles.instructions[0] != loop.instructions[0])
+        inside = range(tiles.instructions[1].address, tiles.instructions[-1].address)
+        first = min(loop.instructions[0].address for loop in copying_loops(kernel) if loop.instructions[0].address in inside)
     else:
         step, first = loop_cycles(list(way(kernel, begin, begin, taking(CONSUMER)))), begin
-        producer = min(copying, key=lambda loop: len(loop.instructions))
-        tried = next(i for i, item in enumerate(producer.instructions) if "TRYWAIT" in item.opcode)
-        done = next(item.branch_target for item in producer.instructions[tried:] if item.branch_target)
-        copy = issue_cycles(list(way(kernel, done, producer.instructions[0].address, taking("Y"))))
+        producer, tries, done = producers_loop(kernel)  # of whose code lone_try_wait_cycles holds some already
+        copy = issue_cycles(list(way(kernel, done, tries, taking("Y")))) - loops.HEAD_CYCLES
     tile = list(way(kernel, tiles.instructions[0].address, first, taking("")))
     turn = [idx for idx, (item, _) in enumerate(tile) if "TRYWAIT" in item.opcode]
     assert len(turn) == (schedule == "pingpong")
@@ -263,6 +276,41 @@ def test_the_code_between_is_that_of_the_sass(sass: Sass) -> None:
     kernels = sass("hopper_gemm", "sm_90a")
     found = {name: code_in(kernels[name], entry.schedule) for name, entry in case.ENTRIES.items()}
     assert found == dict(case.CODE)
+
+
+def apart_in(kernel: KernelSass) -> float:
+    """Cycles from a k-step's wgmma to its next one."""
+    steps, _ = loops_around(kernel)
+    math = [item.address for item in steps.instructions if item.name in ("HGMMA", "QGMMA")]
+    return issue_cycles(list(way(kernel, math[0], math[-1], taking("")))) / (len(math) - 1)
+
+
+def cycles_to_arrival(kernel: KernelSass, loop: KernelSass, begin: int) -> float:
+    """From an instruction to the next arrival of a loop."""
+    arrives = next(item.address for item in loop.select("SYNCS") if item.address > begin and "ARRIVE" in item.opcode)
+    return issue_cycles(list(way(kernel, begin, arrives, taking(""))))
+
+
+def test_a_steps_code_lies_around_its_wgmma_and_copies_as_in_the_sass(sass: Sass) -> None:
+    """The shares that the model parts such code by are those of these loops and of kernels/specialized_steps'."""
+    apart: Counter[int] = Counter()
+    given, announced = [], []
+    for folder in ("hopper_gemm", "specialized_steps"):
+        for name, (step, copy, *_) in sys.modules[load_case(folder).launch.__module__].CODE.items():
+            kernel, entry = sass(folder, "sm_90a")[name], case.ENTRIES[name]
+            told = specialized.between_wgmma(1e6, 2, entry.tile[1]) * case.DEPENDENT_CYCLES
+            apart[round(apart_in(kernel) - told)] += 1
+            if entry.schedule != "multistage":
+                steps, (producer, _, done) = loops_around(kernel)[0], producers_loop(kernel)
+                (waits,) = (item.address for item in steps.select("WARPGROUP") if "DEPBAR" in item.opcode)
+                given.append(cycles_to_arrival(kernel, steps, waits) / step)
+                announced.append(cycles_to_arrival(kernel, producer, done) / copy)
+    assert apart == {0: 31, 8: 4}
+    for shares, share, least, most in (
+        (given, specialized.BEFORE_GIVING_BACK, 0.10, 0.28), (announced, specialized.PRODUCER_BEFORE_COPIES, 0.36, 0.40),
+    ):  # fmt: skip
+        assert least < min(shares) and max(shares) < most
+        assert np.median(shares) == pytest.approx(share, abs=0.015)
 
 
 def setup_in(kernel: KernelSass) -> int:

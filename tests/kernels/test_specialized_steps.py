@@ -61,6 +61,7 @@ def test_a_step_takes_its_math_at_least() -> None:
     assert (many - few) / 32 >= 4 * 128 - 1e-6
 
 
-def test_the_code_of_loops_with_a_producer_is_that_of_the_sass(sass: Sass) -> None:
+def test_the_code_of_the_loops_is_that_of_the_sass(sass: Sass) -> None:
     kernels = sass("specialized_steps", "sm_90a")
-    assert {name: code_in(kernels[name], case.gemms.ENTRIES[name].schedule) for name in case.CODE} == dict(case.CODE)
+    found = {name: code_in(kernels[name], case.gemms.ENTRIES[name].schedule) for name in case.ENTRIES}
+    assert found == dict(case.CODE)

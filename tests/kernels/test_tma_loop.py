@@ -11,6 +11,7 @@ import pytest
 
 from gpusim import load_gpu
 from gpusim.evidence.case import Output, WrongAnswer, load_case
+from gpusim.evidence.issue import issue_cycles, way
 from gpusim.evidence.sass import KernelSass
 
 Sass = Callable[[str, str], dict[str, KernelSass]]
@@ -95,6 +96,22 @@ def test_a_steps_schedule_is_that_of_the_sass(sass: Sass) -> None:
     kernels = sass("tma_loop", "sm_90a")
     for name, by_boxes in case.SCHEDULES.items():
         assert {num: schedule_in(loop) for num, loop in producers(kernels[name]).items()} == by_boxes, name
+
+
+def head_in(kernel: KernelSass, loop: KernelSass) -> float:
+    """As ``HEAD_CYCLES`` is written: from the clock to the wait's first try."""
+    names = [item.name for item in loop.instructions]
+    begin, end = names.index("CS2R") + 1, names.index("YIELD")
+    assert "TRYWAIT" in loop.instructions[end + 1].opcode
+    items = list(way(kernel, loop.instructions[begin].address, loop.instructions[end].address, lambda _: False))
+    return issue_cycles(items)
+
+
+def test_what_a_wait_holds_of_the_loops_own_code_is_that_of_the_sass(sass: Sass) -> None:
+    kernel = sass("tma_loop", "sm_90a")["loop_warps_timed"]
+    found = [head_in(kernel, loop) for _, loop in sorted(producers(kernel).items())]
+    assert found == [9.0, 9.0, 10.0, 10.0, 10.0, 10.0]
+    assert np.median(found) == case.HEAD_CYCLES
 
 
 def test_lanes_issue_in_a_loop_of_the_compilers(sass: Sass) -> None:

@@ -185,6 +185,25 @@ def test_a_warp_whose_wgmma_find_the_queue_full_waits_until_it_has_room(
     assert result.cycles == num_issues * num_warps // 4 * WGMMA_CYCLES
 
 
+@pytest.mark.parametrize(
+    ("num_issues", "num_between", "start"),
+    [(1, 100, 400), (4, 0, 5 * 512), (4, 100, 5 * 512), (4, 640, 5 * 512), (4, 641, 641 * 4)],
+)
+def test_code_between_wgmma_passes_while_these_wait_for_room(num_issues: int, num_between: int, start: int) -> None:
+    """Two warpgroups, a queue of three: four wgmma each wait until five have ended, a chain takes four cycles apiece."""
+
+    def program(cta: RoleContext) -> Ops:
+        yield ops.Wgmma(WGMMA, num_issues, num_between=num_between)
+        yield ops.WgmmaCommitGroup()
+        yield ops.Fma(8)
+        yield ops.WgmmaWaitGroup(0)
+
+    result = run(role(program, "role0", 8), gpu=changed(tensor_core={"wgmma_max_queued": 3.0}))
+    assert spans_of(result, WarpState.MATH_PIPE)[0][0] == start
+    waited = sum(end - begin for begin, end in spans_of(result, WarpState.TENSOR))
+    assert waited == start - 4 * num_between
+
+
 def test_a_chain_of_instructions_waits_from_one_to_the_next() -> None:
     def program(cta: RoleContext) -> Ops:
         yield ops.Alu(10, is_chain=True)

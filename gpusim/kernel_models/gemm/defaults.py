@@ -54,6 +54,8 @@ def with_shape(params: GemmParams, gpu: Target) -> GemmParams:
         changes["swizzle"] = show_swizzle(parse_swizzle(params.swizzle, params.element.bits), params.element.bits)
     if params.refill is None and not is_specialized:
         changes["refill"] = "after_math" if is_wgmma else "before_math"
+    if params.meets is None and not is_specialized and params.copy_ == "tma" and params.refill == "after_wait":
+        changes["meets"] = "before_copies"
     if params.fragments is None and not is_wgmma:
         changes["fragments"] = "double"
     if params.copies_held is None and params.math == "mma_sync" and params.copy_ == "cp_async":

@@ -43,7 +43,8 @@ class Multistage:
     math and, behind it, the load of the slot that the last math has left (``refill`` after_math), or load
     first (before_math); then wait until at most ``wgmma_depth`` groups run. Or wait, meet, and load the slot
     that the wait has freed (after_wait), which is one that the math just issued follows: a step further ahead. By TMA
-    nobody meets before the math then, and all meet before each of the two copies, as Triton 3.6 compiles it.
+    nobody meets before the math then, and all meet before each of the two copies, as Triton 3.6 compiles it; or
+    (``meets`` before_math) all meet before the math, and not at the copies.
     Where a copy's address takes IMAD.WIDE, copies wait until the wgmma that has been issued is through.
     A warp that issues more wgmma than the tensor core's queue takes waits there, and its loads with it.
 
@@ -74,6 +75,7 @@ class Multistage:
         self.by_tma = params.copy_ == "tma"
         self.refills_first = params.refill == "before_math"
         self.refills_last = params.refill == "after_wait"
+        self.meets_at_copies = params.meets == "before_copies"
         self.distance = max(1, num_stages - (max(1, self.depth) if self.refills_last else 1 + self.depth))
         self._expect: list[Op] = [
             ops.MbarrierArriveExpectTx("full", s, loader.stage_bytes) for s in range(num_stages)
@@ -81,7 +83,6 @@ class Multistage:
         stages = range(num_stages)
         self._wait_full = [[ops.MbarrierWait("full", s, parity) for parity in (0, 1)] for s in stages]
         self._commit, self._meet = ops.CpAsyncCommitGroup(is_held=bool(params.copies_held)), ops.Syncthreads()
-        self._step_code = code_around_math(params.step_code, least_before=SET_UP)
         self._copy_code = code_around_copies(params.copy_code)
         self._tile_code = code_of_place(plan)
         self._setup_code = code_around_meeting(params.setup_code)
@@ -89,14 +90,16 @@ class Multistage:
         fence: list[Op] = [ops.FenceProxyAsync()] if params.math == "wgmma" and params.fence else []
         self._arrived: list[Op] = [ops.CpAsyncWaitGroup(self.distance - 1), *fence, self._meet]
         if self.by_tma:
-            met = [] if self.refills_last else [self._meet]
+            met = [] if self.meets_at_copies else [self._meet]
             self._awaits = [[[wait, *met] for wait in waits] for waits in self._wait_full]
         else:
             self._awaits = [[self._arrived, self._arrived] for _ in stages]
         self._wgmma: list[Op] = []
         if params.math == "wgmma":
             atom, num_issues = Shares(params).atom, issues_of_k_step(plan)
-            self._wgmma = [ops.Wgmma(atom, num_issues, (("a", s), ("b", s))) for s in stages]
+            step = code_around_math(params.step_code, num_issues, atom.n, least_before=SET_UP)
+            self._step_code = step.before, step.beside, code(step.num_behind)
+            self._wgmma = [ops.Wgmma(atom, num_issues, (("a", s), ("b", s)), step.num_between) for s in stages]
         self._fragments = Fragments(plan, self.teams)
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
@@ -133,7 +136,7 @@ class Multistage:
         if self.by_tma:
             if self.team:
                 return []
-            met: list[Op] = [self._meet] if self.refills_last else []
+            met: list[Op] = [self._meet] if self.meets_at_copies else []
             before, behind = self._copy_code
             return [*before, self._expect[stage], *met, panels[0][key], *met, panels[1][key], *behind]
         found: list[Op] = []

@@ -186,6 +186,11 @@ class GemmParams(KernelParams):
         None, description="multistage only: whether a k-step's next load is issued before its math, after it, or (wgmma) "
         "after the wait for it, into the slot that the wait has freed (Triton's loop)"
     )
+    meets: Literal["before_copies", "before_math"] | None = Field(
+        None, description="multistage with TMA and --refill after_wait only: where all warps meet in a k-step besides "
+        "behind its wait for wgmma: before each of its copies (the default, Triton's loop), or before its math, as a source "
+        "with a __syncthreads behind either wait has it"
+    )
     fence: bool = Field(
         True, description="multistage with cp.async and wgmma only: whether a proxy fence stands between a k-step's "
         "copies and its math, as PTX wants and Triton leaves out"

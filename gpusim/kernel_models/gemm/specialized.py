@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from gpusim.kernel_models.gemm.epilogue import Epilogue
@@ -46,6 +47,20 @@ BEFORE_MATH, BESIDE_MATH, BEFORE_COPIES = 0.25, 0.2, 0.5
 stands before them. Source: SASS of ``kernels/hopper_gemm`` and ``ring_math``: 16 to 31 %, 14 to 28 %, half."""
 
 
+PRODUCER_BEFORE_COPIES = 0.37
+"""The same of a producer's code from try to try, which has the loop's head in it. Source: SASS of ``kernels/hopper_gemm``
+and ``specialized_steps``: 37 to 39 %."""
+
+LEAST_APART, COLUMNS_APART = 3.0, 32
+"""Instructions, each using the one before, from a wgmma to a k-step's next one; one more for so many columns beyond 128.
+Source: SASS of ``kernels/hopper_gemm`` and ``specialized_steps``: 12 cycles, 20 with 192 columns, 28 with 256; in four of 35
+loops 20 with fewer. Those of ``ring_math`` have 7 to 28."""
+
+BEFORE_GIVING_BACK = 0.14
+"""Of a k-step's own code what stands from the wait for wgmma to the arrival that gives a slot back. Source: SASS of
+``kernels/hopper_gemm`` and ``specialized_steps``: 11 to 17 %, once 27."""
+
+
 BEFORE_MEETING = 0.7
 """Of a CTA's code before its first tile what stands before all its warps meet. Source: SASS of ``kernels/hopper_gemm``:
 63 to 79 %."""
@@ -56,17 +71,33 @@ def code_around_meeting(num_instructions: float) -> tuple[list[Op], list[Op]]:
     return code(num_instructions * BEFORE_MEETING), code(num_instructions * (1 - BEFORE_MEETING))
 
 
-def code_around_math(num_instructions: float, *, least_before: float = 0.0) -> tuple[list[Op], list[Op], list[Op]]:
-    """A k-step's own code: before its wgmma, no less than ``least_before``, beside them, behind the wait."""
-    return (
-        code(max(least_before, num_instructions * BEFORE_MATH)), code(num_instructions * BESIDE_MATH),
-        code(num_instructions * (1 - BEFORE_MATH - BESIDE_MATH)),
+def between_wgmma(num_instructions: float, num_issues: int, n: int) -> float:
+    """Instructions of a k-step's own code from its first wgmma, of ``n`` columns, to its last: some of those beside them."""
+    return min(num_instructions * BESIDE_MATH, (num_issues - 1) * max(LEAST_APART, n / COLUMNS_APART - 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCode:
+    """A k-step's own code: before its wgmma, between them, from the last of them to the wait, behind it; some as ops."""
+
+    before: list[Op]
+    num_between: float
+    beside: list[Op]
+    num_behind: float
+
+
+def code_around_math(num_instructions: float, num_issues: int, n: int, *, least_before: float = 0.0) -> StepCode:
+    """A k-step's own code around a warpgroup's ``num_issues`` wgmma of ``n`` columns; at least ``least_before`` before."""
+    between = between_wgmma(num_instructions, num_issues, n)
+    return StepCode(
+        before=code(max(least_before, num_instructions * BEFORE_MATH)), num_between=between,
+        beside=code(num_instructions * BESIDE_MATH - between), num_behind=num_instructions * (1 - BEFORE_MATH - BESIDE_MATH),
     )  # fmt: skip
 
 
-def code_around_copies(num_instructions: float) -> tuple[list[Op], list[Op]]:
-    """The code of copies: before them, behind them."""
-    return code(num_instructions * BEFORE_COPIES), code(num_instructions * (1 - BEFORE_COPIES))
+def code_around_copies(num_instructions: float, before: float = BEFORE_COPIES) -> tuple[list[Op], list[Op]]:
+    """The code of copies: the share that stands before them, and what stands behind them."""
+    return code(num_instructions * before), code(num_instructions * (1 - before))
 
 
 def meet_all(plan: TilePlan) -> list[Op]:
@@ -112,7 +143,7 @@ class Producer:
         self._arrive = [ops.CpAsyncMbarrierArrive("full", s) for s in range(num_stages)]
         self._all_arrive = plan.params.arrivals == "every_thread"
         self._arrive_empty = [ops.MbarrierArrive("empty", s) for s in range(num_stages)]
-        self._copy_code = code_around_copies(plan.params.copy_code)
+        self._copy_code = code_around_copies(plan.params.copy_code, PRODUCER_BEFORE_COPIES)
         self._tile_code = code_of_place(plan)
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
@@ -168,7 +199,8 @@ class Consumer:
 
     For each k-step: wait until the slot is full, issue wgmma, commit, wait until at most ``wgmma_depth``
     groups run, give the slot of the group that has ended back to the producers. After the last k-step: wait
-    for all, give the rest back, epilogue. A quarter of a k-step's own code stands before its wgmma.
+    for all, give the rest back, epilogue. A quarter of a k-step's own code stands before its wgmma, some of it between
+    them, and some from the wait until a slot is given back.
 
     Where every thread arrives (``cuda::barrier``), the warpgroups' threads do so on the full slot before they wait for
     it, on the empty one to give it back, and on all empty ones to begin with.
@@ -201,15 +233,16 @@ class Consumer:
             for s, waits in enumerate(self._wait):
                 for each in waits:
                     each.insert(0, ops.MbarrierArrive("full", s, 128))
-        before, beside, self._behind = code_around_math(params.step_code)
+        step, before_giving = code_around_math(params.step_code, num_issues, atom.n), params.step_code * BEFORE_GIVING_BACK
+        self._before_giving, self._behind = code(before_giving), code(step.num_behind - before_giving)
         self._tile_code = code_of_place(plan)
         self._turn_code = code(params.turn_code)
         _, self._behind_meeting = code_around_meeting(params.setup_code)
         self._math: list[list[Op]] = [
-            [*before, *self._fence, ops.Wgmma(atom, num_issues, (("a", s), ("b", s))), ops.WgmmaCommitGroup(), *beside,
-             ops.WgmmaWaitGroup(self.depth)]
+            [*step.before, *self._fence, ops.Wgmma(atom, num_issues, (("a", s), ("b", s)), step.num_between),
+             ops.WgmmaCommitGroup(), *step.beside, ops.WgmmaWaitGroup(self.depth), *self._before_giving]
             for s in stages
-        ]
+        ]  # fmt: skip
         self._give_back: dict[int, list[list[Op]]] = {}
         self._steps: dict[tuple[int, int | None], list[list[list[Op]]]] = {}
 

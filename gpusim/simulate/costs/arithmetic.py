@@ -47,7 +47,10 @@ def multiply(role: Role, op: ops.MmaSync) -> float:
 
 
 def wgmma(role: Role, op: ops.Wgmma) -> Pause:
-    """Queue a batch in the tensor core; the warps go on, unless too many of their groups, or of all wgmma, are in flight."""
+    """Queue a batch in the tensor core; the warps go on, unless too many of their groups, or of all wgmma, are in flight.
+
+    What they run between the first of a batch and its last, they run while these wait for room in the queue.
+    """
     cost = role.engine.op_costs.wgmma.get(id(op))
     if cost is None:
         cost = role.engine.op_costs.of_wgmma(op, role.num_warpgroups, role.num_warps)
@@ -84,7 +87,9 @@ def wgmma(role: Role, op: ops.Wgmma) -> Pause:
         if end > core.wgmma_until:
             core.wgmma_until = end
     issued_at = free_at - cost.queued_cycles
-    if issued_at > at and (role.num_warpgroups > 1 or begin > mine):  # alone in the queue a warpgroup has more room
+    if op.num_between:
+        chain(role, op.num_between)
+    if issued_at > role.t and (role.num_warpgroups > 1 or begin > mine):  # alone in the queue a warpgroup has more room
         role.spend(TENSOR, issued_at)
     return None
 
@@ -144,18 +149,31 @@ def fma(role: Role, op: ops.Fma) -> Pause:
 
 def alu(role: Role, op: ops.Alu) -> Pause:
     """Integer pipe; in a chain each instruction waits for the one before it."""
-    scheduler, num, is_chain = role.sm.warp_scheduler, op.num_instructions, op.is_chain
-    if is_chain and role.engine.is_ideal("own_code"):
+    scheduler, num = role.sm.warp_scheduler, op.num_instructions
+    if op.is_chain:
+        if op.num_beside > num > 0.0 and not role.engine.is_ideal("own_code"):
+            return slowed(role, op)
+        chain(role, num)
         return None
-    if is_chain and op.num_beside > num > 0.0:
-        return slowed(role, op)
-    chained = role.t + num * scheduler.dependent_cycles if is_chain else 0.0
+    role.spend(
+        ISSUE, scheduler.execute(
+            scheduler.alu_pipe, num, num_warps=role.num_warps, at_cycle=role.t, weight=role.count,
+            wgmma_until=role.sm.tensor_core.wgmma_until,
+        )
+    )  # fmt: skip
+    return None
+
+
+def chain(role: Role, num_instructions: float) -> None:
+    """A kernel's own instructions, each waiting for the one before it."""
+    if role.engine.is_ideal("own_code"):
+        return
+    scheduler = role.sm.warp_scheduler
+    chained = role.t + num_instructions * scheduler.dependent_cycles
     end = scheduler.execute(
-        scheduler.alu_pipe, num, num_warps=role.num_warps, at_cycle=role.t, weight=role.count,
-        wgmma_until=0.0 if is_chain else role.sm.tensor_core.wgmma_until,
+        scheduler.alu_pipe, num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
     )
     role.spend(ISSUE, end if end > chained else chained)
-    return None
 
 
 def slowed(role: Role, op: ops.Alu) -> Pause:
