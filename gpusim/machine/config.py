@@ -5,8 +5,9 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import ConfigError, nearest
 from gpusim.machine.clock import ClockSpec
@@ -28,6 +29,9 @@ from gpusim.machine.sm.mbarrier import MbarrierSpec
 from gpusim.machine.sm.occupancy import SmLimits
 from gpusim.machine.sm.tensor_core import TensorCoreSpec
 from gpusim.machine.sm.warp_scheduler import WarpSchedulerSpec
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 COMPONENT_KINDS: dict[str, type] = {
     **MEMORY_KINDS, **SM_KINDS, "dispatcher": DispatcherSpec, "clock": ClockSpec,
@@ -286,9 +290,17 @@ def _refuse_unknown(where: str, prefix: str, section: Mapping[str, Any], known: 
             raise ConfigError(f"{where}: {prefix}{key} is unknown; {nearest(key, known)}")
 
 
+@cache
+def _checker(spec: type) -> TypeAdapter[Any]:
+    """What checks a Spec's values: to make it takes longer than to read a description."""
+    from pydantic import TypeAdapter  # heavy, so late
+
+    return TypeAdapter(spec)
+
+
 def _part(where: str, path: str, section: Any, spec: type, sources: dict[str, str]) -> Any:
     """One section as its frozen Spec; collects sources."""
-    from pydantic import TypeAdapter, ValidationError  # heavy, so late
+    from pydantic import ValidationError  # heavy, so late
 
     if not isinstance(section, Mapping):
         raise ConfigError(f"{where}: {path} is {section!r}, wants a table")
@@ -320,7 +332,7 @@ def _part(where: str, path: str, section: Any, spec: type, sources: dict[str, st
     for key, value in values.items():
         _check_range(where, f"{path}.{key}", key, value)
     try:
-        return TypeAdapter(spec).validate_python(values)
+        return _checker(spec).validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
