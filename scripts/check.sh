@@ -8,8 +8,10 @@ if ! has_browser && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; } >/dev/null || true
 fi
 has_browser || echo "Chromium is not there: the explorer's tests in a browser are skipped (as root: apt-get install chromium chromium-driver)"
+unset PYTHONDONTWRITEBYTECODE  # many processes read the same modules
 python3 -m venv .venv
-.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+# bytecode is made of what is imported, and not of all that is installed
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]'
 .venv/bin/ruff check .
 .venv/bin/mypy & types=$!  # beside the tests: half a minute of one core
 status=0
