@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -228,10 +228,15 @@ def load_gpu(name: str | Path) -> GpuSpec:
         if str(name) not in gpu_names():
             raise ConfigError(f"gpu: {str(name)!r} is unknown; {nearest(str(name), gpu_names())}")
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        return _described(path.read_text(encoding="utf-8"), path.name)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path.name}: not valid TOML: {error}") from None
-    return gpu_from_table(table, path.name)
+
+
+@lru_cache(maxsize=16)
+def _described(text: str, where: str) -> GpuSpec:
+    """What a file describes. Kept, as a GpuSpec is frozen, and what asks for many rows of a GPU loads it for each."""
+    return gpu_from_table(tomllib.loads(text), where)
 
 
 def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
