@@ -16,6 +16,7 @@ from gpusim.cli.layout_operations import OPERATIONS, Unit, apply, parse_operand
 from gpusim.errors import LayoutError
 from gpusim.layout import Layout, Swizzle, parse_layout
 from gpusim.layout.draw import COLORS
+from gpusim.layout.int_tuple import show
 from gpusim.report.asked import parse_any
 from gpusim.report.layouts import facts_line, grid_lines, layout_facts
 
@@ -397,6 +398,19 @@ CARRIERS = [
     "(8,64):(64,1)", "Sw<3,3,3> o 0 o (8,64):(64,1)", "Sw<3,3,3> o 64 o (8,64):(64,1)", "(4,8):(1@0,1@1)",
     "Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)", "Sw<0,4,3>_smem_ptr[8b] o ((8,2),16):((16,128),1)",
 ]  # fmt: skip
+
+
+LARGE = "(8,60):(1,999999999999999999)"
+"""Its offsets fit no array's integers."""
+
+
+@pytest.mark.parametrize("text", [*CARRIERS, LARGE, "7", "(4,8):(-3,20)", "Sw<3,3,3> o 0 o (8,8):(1,99999999999999999)"])
+def test_offsets_are_those_of_each_coordinate(text: str) -> None:
+    layout = parse_any(text, "layout")
+    one_by_one = [layout(index) for index in range(layout.size)]
+    found = layout_facts(layout)["offsets"]
+    assert found == (list(map(show, one_by_one)) if "@" in text else one_by_one)
+    assert {type(offset) for offset in found} == {str if "@" in text else int}
 
 
 ANY_ARGUMENT = [

@@ -5,8 +5,9 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import ConfigError, nearest
 from gpusim.machine.clock import ClockSpec
@@ -28,6 +29,9 @@ from gpusim.machine.sm.mbarrier import MbarrierSpec
 from gpusim.machine.sm.occupancy import SmLimits
 from gpusim.machine.sm.tensor_core import TensorCoreSpec
 from gpusim.machine.sm.warp_scheduler import WarpSchedulerSpec
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 COMPONENT_KINDS: dict[str, type] = {
     **MEMORY_KINDS, **SM_KINDS, "dispatcher": DispatcherSpec, "clock": ClockSpec,
@@ -224,10 +228,15 @@ def load_gpu(name: str | Path) -> GpuSpec:
         if str(name) not in gpu_names():
             raise ConfigError(f"gpu: {str(name)!r} is unknown; {nearest(str(name), gpu_names())}")
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        return _described(path.read_text(encoding="utf-8"), path.name)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path.name}: not valid TOML: {error}") from None
-    return gpu_from_table(table, path.name)
+
+
+@lru_cache(maxsize=16)
+def _described(text: str, where: str) -> GpuSpec:
+    """What a file describes. Kept, as a GpuSpec is frozen, and what asks for many rows of a GPU loads it for each."""
+    return gpu_from_table(tomllib.loads(text), where)
 
 
 def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
@@ -286,9 +295,17 @@ def _refuse_unknown(where: str, prefix: str, section: Mapping[str, Any], known: 
             raise ConfigError(f"{where}: {prefix}{key} is unknown; {nearest(key, known)}")
 
 
+@cache
+def _checker(spec: type) -> TypeAdapter[Any]:
+    """What checks a Spec's values: to make it takes longer than to read a description."""
+    from pydantic import TypeAdapter  # heavy, so late
+
+    return TypeAdapter(spec)
+
+
 def _part(where: str, path: str, section: Any, spec: type, sources: dict[str, str]) -> Any:
     """One section as its frozen Spec; collects sources."""
-    from pydantic import TypeAdapter, ValidationError  # heavy, so late
+    from pydantic import ValidationError  # heavy, so late
 
     if not isinstance(section, Mapping):
         raise ConfigError(f"{where}: {path} is {section!r}, wants a table")
@@ -320,7 +337,7 @@ def _part(where: str, path: str, section: Any, spec: type, sources: dict[str, st
     for key, value in values.items():
         _check_range(where, f"{path}.{key}", key, value)
     try:
-        return TypeAdapter(spec).validate_python(values)
+        return _checker(spec).validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])

@@ -18,6 +18,7 @@ from gpusim.layout.layout import MAX_WALKED, CarriesLayout, inner_layout
 AnyLayout = Layout | ComposedLayout | ByteLayout
 
 _CHUNK = 1 << 20  # offsets that are looked at together
+_MOST_IN_ARRAYS = 1 << 48  # times the bytes of an element, they fit an array's integers
 
 MOST_ROWS = 10_000
 """Rows of a table that anybody would print."""
@@ -135,12 +136,16 @@ def layout_facts(
     facts |= {"swizzle": swizzle_units(layout, bits)} if not isinstance(layout, Layout) else {"swizzle": None}
     if layout.size <= MAX_CELLS:
         offsets = [add(start, offset) for offset in _all_offsets(layout)]
-        return {**facts, "offsets": [show(offset) if inner.has_basis else offset for offset in offsets]}
+        return {**facts, "offsets": list(map(show, offsets)) if inner.has_basis else offsets}
     return {**facts, "offsets": None, "num_offsets_left_out": layout.size}
 
 
 def _all_offsets(layout: AnyLayout) -> list[Any]:
-    return [layout(index) for index in range(layout.size)]
+    inner = inner_layout(layout)
+    is_small = not inner.has_basis and inner.cosize + abs(getattr(layout, "offset", 0)) <= _MOST_IN_ARRAYS
+    if not is_small or isinstance(getattr(layout, "layout_a", None), Layout):  # coordinates, or what strides may make large
+        return [layout(index) for index in range(layout.size)]
+    return [offset for chunk in _offset_chunks(layout) for offset in chunk.tolist()]
 
 
 def swizzle_units(layout: AnyLayout, element_bits: int | None) -> Mapping[str, str | None] | None:

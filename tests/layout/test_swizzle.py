@@ -251,6 +251,6 @@ def test_the_short_remark_on_units_tells_no_one_what_to_use() -> None:
 
 def test_a_star_import_leaves_pythons_names_alone() -> None:
     names = set(cute.__all__)
-    assert not names & set(dir(builtins))
+    assert not names & (set(dir(builtins)) - {"_"})  # a prompt puts its last answer there, as one that runs docstrings does
     assert cute.slice((None, 3), Layout((4, 8), (8, 1))) == Layout((4,), (8,))
     assert cute.filter(Layout((2, 4), (1, 0))) == Layout(2, 1)

@@ -33,6 +33,22 @@ def test_a_gpu_is_named_as_its_file(name: str, gpus: dict[str, GpuSpec]) -> None
     assert gpus[name].name == name and gpus[name].title
 
 
+def test_a_file_that_has_changed_is_read_again_whatever_was_read_before(tmp_path: Path) -> None:
+    path, other = tmp_path / "mine.toml", tmp_path / "other.toml"
+    text = (configs_dir() / "h200_sxm.toml").read_text(encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
+    other.write_text(text.replace("max_mhz = 1980", "max_mhz = 1981"), encoding="utf-8")
+    first = load_gpu(path)
+    assert first == load_gpu("h200_sxm")
+    assert load_gpu(other).clock.max_mhz == first.clock.max_mhz + 1
+    path.write_text(text.replace('name = "h200_sxm"', 'name = "mine"'), encoding="utf-8")
+    assert load_gpu(path).name == "mine"
+    path.write_text("=", encoding="utf-8")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"mine\.toml: not valid TOML"):
+            load_gpu(path)
+
+
 @pytest.mark.parametrize("name", gpu_names())
 def test_every_parameter_has_a_source_class(name: str, gpus: dict[str, GpuSpec]) -> None:
     gpu = gpus[name]
