@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from gpusim import GemmParams, GpuSpec, Result, load_gpu, simulate
@@ -22,6 +22,10 @@ SECTOR_BYTES, WIDTH = 32, 2
 READ, SECTORS = "dram__bytes_read.sum", "lts__t_sectors_srcunit_tex_op_read.sum"
 HIT_RATE = "lts__t_sector_hit_rate.pct"
 FEW = settings(max_examples=25, deadline=None)
+ONE_LOOK_MORE = {
+    "m": 128, "n": 264, "k": 320, "tile": "64x128x32", "stages": 4, "schedule": "warp_specialized", "epilogue": "direct",
+}  # fmt: skip
+"""With a fifth stage its producer sees a slot a look later."""
 
 
 def with_a_producer() -> st.SearchStrategy[dict[str, Any]]:
@@ -97,9 +101,13 @@ def test_a_larger_l2_is_never_slower(params: GemmParams, bits: int) -> None:
 
 
 @FEW
+@example(GemmParams.model_validate(ONE_LOOK_MORE))
 @given(products(told=with_a_producer()))
 def test_a_further_stage_of_a_ring_that_costs_no_cta_is_never_slower(params: GemmParams) -> None:
-    """Of kernels with a producer (deviations.md, 4), in one wave: of several, who ends sooner may take a longer tile."""
+    """Of kernels with a producer (deviations.md, 4), in one wave: of several, who ends sooner may take a longer tile.
+
+    By no more than 1 %, or by one look of the producer at its slot, as looks fall otherwise in a longer ring.
+    """
     resolved = params.resolved(FOUR_SMS)
     more = resolved.model_copy(update={"stages": (resolved.stages or 0) + 1})
     assert resolved.is_specialized
@@ -107,7 +115,10 @@ def test_a_further_stage_of_a_ring_that_costs_no_cta_is_never_slower(params: Gem
     launches = [each.launch(FOUR_SMS) for each in (resolved, more)]
     held, with_more = (check(launch, FOUR_SMS).ctas_per_sm for launch in launches)
     assume(held == with_more and launches[0].num_tiles <= held * FOUR_SMS.num_sms)
-    assert run(more).cycles <= run(resolved).cycles * 1.01
+    unit = FOUR_SMS.mbarrier
+    assert unit is not None
+    cycles = run(resolved).cycles
+    assert run(more).cycles <= max(cycles * 1.01, cycles + unit.lone_retry_cycles)
 
 
 @FEW
