@@ -22,7 +22,7 @@ if [ $# -gt 0 ]; then
   run_tests "$@"
 else
   # What asks for whole predictions runs with compiled modules, which take half of the time; all else, which holds parts, roles
-  # and kernel models to their laws, runs the sources. test_compiled.py holds one to the other, to the last bit.
+  # and kernel models to their laws, runs the sources (some laws simulate whole products, too). test_compiled.py holds one to the other, to the last bit.
   by_compiled=(
     tests/simulate/test_{compiled,in_step,sampling,skipping,streams}.py
     tests/evidence tests/kernels tests/report tests/lessons tests/notebooks tests/explore tests/test_*.py
@@ -30,7 +30,7 @@ else
   .venv/bin/gpusim compile & modules=$!  # beside the tests: two minutes of one core
   run_tests "${by_compiled[@]/#/--ignore=}"
   # a build that fails where there is all that it needs fails again in test_compiled.py
-  wait "$modules" || echo "Nothing is compiled, as said above: the other tests run the sources, too, and take twice as long"
+  wait "$modules" || echo "No modules of these sources are there, as said above: the other tests run the sources, too, and take twice as long"
   GPUSIM_INTERPRETED='' run_tests "${by_compiled[@]}"
 fi
 wait "$types" || status=$?

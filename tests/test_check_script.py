@@ -90,4 +90,4 @@ def test_where_nothing_can_be_compiled_it_says_so_and_runs_all(tree: Path) -> No
     (tree / "fails").write_text("gpusim\n")
     ended, runs = checked(tree)
     assert (ended.returncode, len(runs)) == (0, 2)
-    assert ended.stdout.startswith("Nothing is compiled")
+    assert ended.stdout.startswith("No modules of these sources are there")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache, lru_cache
 from pathlib import Path
@@ -228,14 +229,14 @@ def load_gpu(name: str | Path) -> GpuSpec:
         if str(name) not in gpu_names():
             raise ConfigError(f"gpu: {str(name)!r} is unknown; {nearest(str(name), gpu_names())}")
     try:
-        return _described(path.read_text(encoding="utf-8"), path.name)
+        return deepcopy(_described(path.read_text(encoding="utf-8"), path.name))  # tables in it are dicts
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path.name}: not valid TOML: {error}") from None
 
 
 @lru_cache(maxsize=16)
 def _described(text: str, where: str) -> GpuSpec:
-    """What a file describes. Kept, as a GpuSpec is frozen, and what asks for many rows of a GPU loads it for each."""
+    """What a file describes. Kept, as what asks for many rows of a GPU loads it for each."""
     return gpu_from_table(tomllib.loads(text), where)
 
 

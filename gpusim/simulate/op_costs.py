@@ -170,6 +170,8 @@ class OpCosts:
                 f"{self._launch.kernel}: {op.num_issues} wgmma by {num_warps} warps, "
                 "wants 1 or more by whole warpgroups of 4"
             )
+        if op.num_between < 0:
+            raise LaunchError(f"{self._launch.kernel}: {op.num_between} instructions between wgmma, wants 0 or more")
         if not rates:
             raise LaunchError(
                 f"{self._launch.kernel}: {self._gpu.name} (compute capability {self._gpu.compute_capability}) has no "

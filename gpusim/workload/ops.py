@@ -392,6 +392,7 @@ class Wgmma(Op):
 
     ``reads`` lists the (buffer, stage) pairs that its descriptors point into. ``num_between``: a warp's own instructions,
     each waiting for the one before, from the first of them to the last; they pass while these wait for room in the queue.
+    Ignores: that wgmma behind such code may come too late to follow the one before at once.
     """
 
     atom: MmaAtom

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -336,6 +336,19 @@ def test_an_fma_kernel_multiplies_each_k_once_and_waits_for_a_slot_before_the_la
     assert sum(math) == 2 * tile_k * of_one_k and math[0] == math[-1] == of_one_k
     second_wait = [idx for idx, (_, op) in enumerate(program) if isinstance(op, ops.CpAsyncWaitGroup)][1]
     assert sum(op.num_instructions for _, op in program[:second_wait] if isinstance(op, ops.Fma)) == (tile_k - 1) * of_one_k
+
+
+@pytest.mark.parametrize("fragments", ["single", "double"])
+def test_vectors_of_a_second_k_come_behind_the_first_ones_math_where_they_are_read_ahead(
+    h200: GpuSpec, fragments: Literal["single", "double"]
+) -> None:
+    params = GemmParams(m=64, n=64, k=64, tile="64x64x16", dtype="fp32", layout="nt", warps="2x2", fragments=fragments)
+    math = [op for _, op in ops_of(params.launch(h200), ops.Fma)]
+    reads = [op for _, op in ops_of(params.launch(h200), ops.SharedLoad)]
+    of_one_k = 32 * 32 // 32
+    num_ks = {op.num_instructions / of_one_k for op in math}
+    assert num_ks == {1, 2}
+    assert {op.num_parts for op in reads} == ({1} if fragments == "single" else num_ks)
 
 
 def test_an_operand_that_is_turned_on_its_way_comes_through_l1(h200: GpuSpec) -> None:

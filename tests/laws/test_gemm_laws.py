@@ -106,7 +106,7 @@ def test_a_larger_l2_is_never_slower(params: GemmParams, bits: int) -> None:
 def test_a_further_stage_of_a_ring_that_costs_no_cta_is_never_slower(params: GemmParams) -> None:
     """Of kernels with a producer (deviations.md, 4), in one wave: of several, who ends sooner may take a longer tile.
 
-    By no more than 1 %, or by one look of the producer at its slot, as looks fall otherwise in a longer ring.
+    By no more than 1 %, or by one look of the producer at its slot and 1.5 %, as looks fall otherwise in a longer ring.
     """
     resolved = params.resolved(FOUR_SMS)
     more = resolved.model_copy(update={"stages": (resolved.stages or 0) + 1})
@@ -118,7 +118,7 @@ def test_a_further_stage_of_a_ring_that_costs_no_cta_is_never_slower(params: Gem
     unit = FOUR_SMS.mbarrier
     assert unit is not None
     cycles = run(resolved).cycles
-    assert run(more).cycles <= max(cycles * 1.01, cycles + unit.lone_retry_cycles)
+    assert run(more).cycles <= cycles + max(0.01 * cycles, min(unit.lone_retry_cycles, 0.015 * cycles))
 
 
 @FEW

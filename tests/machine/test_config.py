@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,14 @@ def test_a_file_that_has_changed_is_read_again_whatever_was_read_before(tmp_path
     for _ in range(2):
         with pytest.raises(ConfigError, match=r"mine\.toml: not valid TOML"):
             load_gpu(path)
+
+
+def test_what_one_changes_in_a_description_another_does_not_see() -> None:
+    for tables in ("tensor_core.wgmma_flops_per_cycle", "device.peak_tflops", "device.gpcs", "sources"):
+        table = attrgetter(tables)(load_gpu("h200_sxm"))
+        before = dict(table)
+        table.clear()
+        assert attrgetter(tables)(load_gpu("h200_sxm")) == before != {}
 
 
 @pytest.mark.parametrize("name", gpu_names())

@@ -252,6 +252,8 @@ def test_too_many_threads_at_a_barrier_are_refused() -> None:
         (ops.MbarrierArrive("full", 0, cta_rank=3), "names cluster rank 3, the cluster has ranks 0 to 0"),
         (ops.SharedLoad(shared(1), "z", 0), "buffer 'z' is not declared in the launch; known: a"),
         (ops.SharedStore(shared(1), "a", 4), "buffer 'a' has 4 stages, stage 4 was used"),
+        (ops.SharedLoad(shared(1), num_parts=0), "reads 0 parts, wants 1 or more"),
+        (ops.Wgmma(MATH, 1, num_between=-1.0), "-1.0 instructions between wgmma, wants 0 or more"),
         (ops.Ldmatrix(shared(1), "a", 4), "buffer 'a' has 4 stages, stage 4 was used"),
         (ops.Wgmma(MATH, 1, (("b", 0),)), "buffer 'b' is not declared"),
         (ops.Wgmma(MATH, 1, (("a", 4),)), "buffer 'a' has 4 stages, stage 4 was used"),

@@ -216,7 +216,8 @@ class GemmParams(KernelParams):
         "for one another, as SASS has them (multistage: five at least stand before wgmma); 0 where math hides it"
     )
     copy_code: Instructions = Field(
-        0.0, description="the same of the thread that asks for a k-step's copies by TMA"
+        0.0, description="the same of a k-step's copies by TMA: of a producer from one wait to the next, less ten cycles of "
+        "its loop's head; of warps that multiply, too, what the one that copies has more than others"
     )
     setup_code: Instructions = Field(
         0.0, description="the same of a CTA before its first tile: barriers, which warp does what"

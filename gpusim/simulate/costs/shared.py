@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusim.errors import LaunchError
 from gpusim.simulate.costs.barriers import record_flip
 from gpusim.simulate.costs.memory import ask_again, until_stored
 from gpusim.simulate.role import Pause, Role, is_pair, lacks, peer
@@ -45,7 +46,9 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
         words = access.num_bytes / (WAVEFRONT_BYTES * access.num_requests)
     per_warp = wavefronts / role.num_warps
     ready = whole = smem.ready(end, wavefronts_per_warp=per_warp, words_per_lane=words, at_cycle=asked_at)
-    if type(op) is ops.SharedLoad and op.num_parts > 1:
+    if type(op) is ops.SharedLoad and op.num_parts != 1:
+        if op.num_parts < 1:
+            raise LaunchError(f"{role.who()} reads {op.num_parts} parts, wants 1 or more")
         behind = wavefronts * (1.0 - 1.0 / op.num_parts)
         ready = smem.ready(
             end - behind / smem.wavefronts_per_cycle, wavefronts_per_warp=per_warp / op.num_parts, words_per_lane=words,
