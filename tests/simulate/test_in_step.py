@@ -58,15 +58,7 @@ OF_TIME = ("sm__cycles_elapsed", "gpu__time_duration", "dram__throughput", "sm__
 """Cycles, and what is told per cycle."""
 
 
-LOTTERY = pytest.mark.xfail(
-    strict=True,
-    reason="0.7 % sooner: which SMs have the last wave is a lottery, of this one clock (validation/deviations.md, 2)",
-)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=LOTTERY if name == "one role, 3 stages" else ()) for name in GEMMS]
-)
+@pytest.mark.parametrize("name", GEMMS)
 def test_skipping_changes_no_cycles(name: str) -> None:
     """To 0.5 %."""
     skipped, whole = of_gemm(name)
