@@ -22,7 +22,8 @@ if [ $# -gt 0 ]; then
   run_tests "$@"
 else
   # What asks for whole predictions runs with compiled modules, which take half of the time; all else, which holds parts, roles
-  # and kernel models to their laws, runs the sources (some laws simulate whole products, too). test_compiled.py holds one to the other, to the last bit.
+  # and kernel models to their laws, runs the sources (some laws simulate whole products, too). test_compiled.py holds one to the
+  # other, to the last bit.
   by_compiled=(
     tests/simulate/test_{compiled,in_step,sampling,skipping,streams}.py
     tests/evidence tests/kernels tests/report tests/lessons tests/notebooks tests/explore tests/test_*.py

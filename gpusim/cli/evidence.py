@@ -39,6 +39,10 @@ def calibrate_command(
     output = output_path(json_path, "--json")
     gpu, folder = find_gpu(gpu_name, "--gpu"), measured_folder(measured, gpu_name)
     lines = calibrate(cases_named(kernels), folder, gpu)
+    if not lines and kernels:
+        raise ConfigError(
+            f"calibrate: {folder} has no rows of {', '.join(kernels)} that give a parameter; leave out --kernel to see all"
+        )
     if not lines:
         raise ConfigError(f"calibrate: no table in {folder} holds a parameter; run gpusim measure --all on that GPU first")
     if output is not None:

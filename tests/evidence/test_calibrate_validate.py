@@ -210,6 +210,12 @@ def test_a_folder_without_parameters_is_told(tmp_path: Path, capsys: pytest.Capt
     assert "holds a parameter" in capsys.readouterr().err
 
 
+def test_a_kernel_that_gives_no_parameter_is_told_of_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["calibrate", "--gpu", "h200_sxm", "--kernel", "part_sums"]) == 2
+    said = capsys.readouterr().err
+    assert "no rows of part_sums that give a parameter" in said and "measure --all" not in said
+
+
 def test_a_whole_number_of_the_description_stays_one(tmp_path: Path) -> None:
     names = ("device.num_sms", "hbm.latency_ns")
     text = toml_lines(calibrate([chase(parameters=names)], measured(tmp_path, ALTERNATING), TOY))
