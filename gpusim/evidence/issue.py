@@ -7,7 +7,8 @@ Models: the compiler's own schedule (stalls of the control words), waits for wha
 mma.sync the tensor core's pace, where it is told.
 Ignores: other warps of the sub-core; other full pipes; misses of the instruction caches.
 Source: the control words as in :mod:`gpusim.evidence.sass`; latencies by ``kernels/ring_math``, one warpgroup that leaves a
-group in flight, at even places: least squares over its steps, which the odd ones meet within 2 %.
+group in flight, at even places: least squares over its steps, which the odd ones met within 2 % (when the twin had code
+between wgmma behind the wait for room in their queue; not fitted anew since).
 """
 
 from __future__ import annotations
