@@ -27,10 +27,12 @@ AT_ONCE = 8
 VECTOR = 4
 """Elements of A that a thread has from shared memory at once."""
 
-BEFORE_LOOP = {"naive": 32, "coalesced": 32, "tiled": 38}
-IN_LOOP = {"naive": 13, "coalesced": 13, "tiled": 8}
-"""Integer instructions of a thread until its first load, and of a turn of its loop. Source: SASS of
-kernels/sgemm_naive, sm_90a, as of what follows."""
+BEFORE_LOOP = {"naive": 32, "coalesced": 16, "tiled": 38}
+IN_LOOP = {"naive": 13, "coalesced": 16, "tiled": 8}
+"""Integer instructions of a thread until its first load, and of a turn of its loop; of coalesced eight more are products of
+addresses, which wait for the loads' turns. Source: SASS of kernels/sgemm_naive, sm_90a, as of what follows."""
+WARPS_OF_ROLE = {"naive": 32, "coalesced": 16, "tiled": 32}
+"""Of those that do not meet some run ahead, and others find their lines coming; ``naive``'s all wait for tags."""
 REGISTERS = 32
 MOST_PIECES = 64
 """Of a row that are looked at for what comes beside them."""
@@ -115,12 +117,14 @@ def sgemm_naive_launch(params: SgemmNaiveParams) -> Launch:
     """The Launch of checked ``params``.
 
     Of each turn's operands the first requests for a sector ask L2 for it, the others find it in L1 or on its way.
-    Ignores: that warps of a CTA drift apart; that the loads of a turn and its first products overlap (naive, coalesced).
+    Ignores: that warps of eight drift apart (of a CTA, but for coalesced); that the loads of a turn and its first products
+    overlap (naive, coalesced), and that an address waits until the load before has read its registers.
     """
     grid, n, way = params.grid, params.n, params.way
-    lane, warp = np.arange(TILE), np.arange(TILE)[:, None]
+    num_warps, num_roles = WARPS_OF_ROLE[way], TILE // WARPS_OF_ROLE[way]
+    lane, warp = np.arange(TILE), np.arange(num_warps)[:, None]
     row, column = (lane, warp) if way == "naive" else (warp, lane)
-    row, column = (np.broadcast_to(each, (TILE, WARP_SIZE)).astype(np.int64) for each in (row, column))
+    row, column = (np.broadcast_to(each, (num_warps, WARP_SIZE)).astype(np.int64) for each in (row, column))
 
     @cache
     def loads_of_a(rows: int, columns: int) -> tuple[AccessPattern, AccessPattern]:
@@ -143,25 +147,31 @@ def sgemm_naive_launch(params: SgemmNaiveParams) -> Launch:
         inside = (row < rows) & (column < columns)
         return global_access(np.where(inside, first_byte + (row * n + column) * WORD_BYTES, 0), WORD_BYTES, inside)
 
-    before, between = ops.Alu(BEFORE_LOOP[way], is_chain=True), ops.Alu(IN_LOOP[way])
+    before, between, addresses = ops.Alu(BEFORE_LOOP[way], is_chain=True), ops.Alu(IN_LOOP[way]), ops.MadWide(AT_ONCE)
     multiply, meet = ops.Fma(AT_ONCE, is_chain=True), ops.Syncthreads()
     written, parts = _shared_accesses()
     store_tile = ops.SharedStore(written, "tiles", 0)
     reads = [ops.SharedLoad(part, "tiles", 0) for part in parts]
 
-    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
-        panel = cta.cta_idx
+    def program(role: int, cta: RoleContext) -> Generator[ops.Op, Any, None]:
+        panel, first_row = cta.cta_idx, role * num_warps
         (y, x), (rows, columns) = grid.origin(panel), grid.extent(panel)
+        rows = min(num_warps, rows - first_row)
+        if rows <= 0:
+            return
         of_a = loads_of_a(rows, columns)
         yield before
         for step in cta.loop(params.k // params.step):
             of_b = loads_of_b((step * params.step * n + x) * WORD_BYTES % LINE_BYTES, rows, columns)
             tokens = []
-            for tensor, of_tensor, which in (("A", of_a, y // TILE), ("B", of_b, x // TILE)):
+            slice_of_a = step * num_roles + role
+            for tensor, of_tensor, tile in (("A", of_a, (y // TILE, slice_of_a)), ("B", of_b, (x // TILE, step))):
                 for access in of_tensor:
                     if access.num_requests:
-                        tokens.append((yield ops.GlobalLoad(tensor, (which, step), access)))
+                        tokens.append((yield ops.GlobalLoad(tensor, tile, access)))
             yield between
+            if way == "coalesced":
+                yield addresses
             for token in tokens:
                 yield ops.Use(token)
             if way != "tiled":
@@ -176,17 +186,19 @@ def sgemm_naive_launch(params: SgemmNaiveParams) -> Launch:
                 yield multiply
                 token = behind
             yield meet
-        yield ops.GlobalStore("D", (panel, 0), stores((y * n + x) * WORD_BYTES % LINE_BYTES, rows, columns))
+        yield ops.GlobalStore("D", (panel, role), stores(((y + first_row) * n + x) * WORD_BYTES % LINE_BYTES, rows, columns))
 
     return Launch(
         kernel="sgemm_naive",
         num_ctas=grid.num_tiles,
         num_tiles=grid.num_tiles,
-        roles=(WarpRole(name="sgemm", num_warps=TILE * TILE // WARP_SIZE, program=program),),
+        roles=tuple(
+            WarpRole(name=f"warps{role}", num_warps=num_warps, program=partial(program, role)) for role in range(num_roles)
+        ),
         buffers=(Buffer(name="tiles", stage_bytes=2 * TILE * TILE * WORD_BYTES),) if way == "tiled" else (),
         registers_per_thread=REGISTERS,
         registers_source="SASS of kernels/sgemm_naive",
-        footprints=(*_operands(params), grid.footprint("D", "write", element_bytes=WORD_BYTES)),
+        footprints=(*_operands(params), grid.footprint("D", "write", element_bytes=WORD_BYTES, num_steps=num_roles)),
         num_flops=2 * params.m * n * params.k,
         math_class="fp32",
         params=params.as_options(),
@@ -226,7 +238,7 @@ def _operands(params: SgemmNaiveParams) -> tuple[Footprint, Footprint]:
     return (
         Footprint(
             tensor="A", access="read", panel_of=lambda tiles: tiles // grid.num_x, panel_bytes=bytes_of_a,
-            num_steps=num_steps, unasked=partial(_unasked, row_bytes, of_a),
+            num_steps=num_steps * (TILE // WARPS_OF_ROLE[params.way]), unasked=partial(_unasked, row_bytes, of_a),
         ),
         Footprint(
             tensor="B", access="read", panel_of=lambda tiles: tiles % grid.num_x, panel_bytes=bytes_of_b,

@@ -126,7 +126,8 @@ class Role:
     __slots__ = (
         "_groups", "agenda", "all_fenced_at", "arrives_far_at", "async_cp", "blocked_on", "blocked_since", "copies_until",
         "count", "cta", "delivered_at", "engine", "handlers", "is_done", "iteration_weight", "laggard", "last_store",
-        "loops", "mma_done", "must_retry", "num_threads", "num_warpgroups", "num_warps", "op", "partly", "passed_bytes",
+        "loads_since", "loops", "mma_done", "must_retry", "num_threads", "num_warpgroups", "num_warps", "op", "partly",
+        "passed_bytes",
         "program", "queued_stores", "record", "registers", "sections", "send", "sm", "spec", "steps", "stored_at", "t",
         "tile_loop", "totals", "turn_weight", "wait_state", "wave", "wgmma_open", "wgmma_through",
     )
@@ -147,6 +148,8 @@ class Role:
         self.tile_loop: TileLoop | None = None
         self._groups: Groups | None = None
         self.copies_until = 0.0
+        self.loads_since = 0.0
+        """Cycle of the first load since what was loaded before has been used."""
         self.wgmma_open = self.wgmma_through = self.mma_done = self.arrives_far_at = 0.0
         self.last_store: AsyncGroup | None = None
         self.queued_stores: deque[tuple[float, AsyncGroup]] = deque()

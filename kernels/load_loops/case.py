@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer
+from gpusim import GpuSpec, Launch, WarpRole, load_gpu, simulate
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    KernelLaunch,
+    Output,
+    Outputs,
+    Repeated,
+    WrongAnswer,
+)
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import RoleContext
 
+GPU = "h200_sxm"
+"""Whose load/store unit is looked for."""
 NUM_SMS = 132
 """Of an H200, whose every SM gets its CTAs."""
 LANES, LINE_BYTES, WORD_BYTES = 32, 128, 4
@@ -293,6 +306,36 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return {"cycles_per_turn": (cycles(many) - cycles(few)) / (many - few)}
 
 
+TRIED = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Cycles that a request takes more, between which the ones are looked for that give the measured turn."""
+LEAST_WARPS = 32
+"""Whose requests keep the load/store unit busy."""
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """What a load takes more whose line is coming."""
+    told = [
+        row for row in rows
+        if row["kernel"] == "walk_8_8" and int(row["warps"]) >= LEAST_WARPS and "1" in row["a_walks"] + row["b_walks"]
+        and row.get("cycles_per_turn")
+    ]  # fmt: skip
+    gpu = load_gpu(GPU)
+    tuned = [replace(gpu, l1=replace(gpu.l1, coming_request_cycles=tried)) for tried in TRIED]
+    found = []
+    for row in told:
+        config = {name: row[name] for name in ("kernel", *COLUMNS)}
+        turns = [predict(config, each)["cycles_per_turn"] for each in tuned]
+        found.append(float(np.interp(float(row["cycles_per_turn"]), turns, TRIED)))
+    if not found:
+        return []
+    return [
+        Fitted(
+            parameter="l1.coming_request_cycles", value=float(np.median(found)),
+            how="loops of 32 warps, eight words and eight lines, that walk: as the twin takes as long, median",
+        )
+    ]  # fmt: skip
+
+
 def derive(row: Mapping[str, str]) -> dict[str, float]:
     """Cycles of a turn over its requests of all warps of an SM."""
     if not row.get("cycles_per_turn") or row["kernel"].startswith("none"):
@@ -325,5 +368,6 @@ CASE = Case(
     num_repeats=5,
     predict=predict,
     derive=derive,
+    fit=fit,
     tiers={"cycles_per_turn": 4},
 )  # fmt: skip

@@ -192,7 +192,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     return [
         Fitted(
             parameter="l2.link_turnaround_fraction", value=float(np.interp(wanted, slopes, TRIED)),
-            how="copies of 4 MiB and more, 16 KiB an SM and round: slope of the last SM's end over bytes, as the twin has it",
+            how="copies of 4 MiB and more, 16 KiB an SM and round: slope of the last SM's end over bytes, as the twin has "
+            "it",
         )
     ]  # fmt: skip
 

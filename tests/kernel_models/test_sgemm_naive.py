@@ -74,9 +74,19 @@ def test_the_first_requests_for_sectors_are_new_and_the_others_are_not() -> None
 
 def test_a_warp_multiplies_k_times_and_a_tiled_cta_meets_twice_a_step(h200: GpuSpec) -> None:
     for way in WAYS:
-        program = dry_run(launch_of(h200, m=32, n=32, k=64, way=way))["sgemm"]
-        assert sum(op.num_instructions for _, op in program if isinstance(op, ops.Fma)) == 64
-        assert sum(isinstance(op, ops.Syncthreads) for _, op in program) == (4 if way == "tiled" else 0)
+        programs = dry_run(launch_of(h200, m=32, n=32, k=64, way=way))
+        assert len(programs) == (2 if way == "coalesced" else 1)
+        for program in programs.values():
+            assert sum(op.num_instructions for _, op in program if isinstance(op, ops.Fma)) == 64
+            assert sum(isinstance(op, ops.Syncthreads) for _, op in program) == (4 if way == "tiled" else 0)
+
+
+def test_rows_of_an_edge_belong_to_the_first_warps(h200: GpuSpec) -> None:
+    """20 rows of D: sixteen of one role, four of the other; of 10 the other has nothing to do, and stores nothing."""
+    for m, stored in ((20, [16, 4]), (10, [10, 0])):
+        programs = dry_run(launch_of(h200, m=m, n=32, k=32))
+        told = [[op.access for _, op in each if isinstance(op, ops.GlobalStore)] for each in programs.values()]
+        assert [sum(access.num_requests for access in each) for each in told] == stored
 
 
 def test_shared_reads_of_a_tile_are_a_broadcast_vector_and_a_row(h200: GpuSpec) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -94,3 +95,13 @@ def test_the_twin_waits_for_loads_that_walk() -> None:
         for on in "01"
     )
     assert CASE.predict(walks, gpu)["cycles_per_turn"] > CASE.predict(stays, gpu)["cycles_per_turn"] + 100
+
+
+def test_a_twin_s_walks_give_what_a_line_on_its_way_costs_back() -> None:
+    gpu, some = load_gpu("h200_sxm"), 0.5
+    tuned = replace(gpu, l1=replace(gpu.l1, coming_request_cycles=some))
+    one = next(each for each in WALKS if (each["kernel"], each["warps"], each["a_walks"]) == ("walk_8_8", "32", "1"))
+    took = CASE.predict(one, tuned)["cycles_per_turn"]
+    (fitted,) = CASE.fit([{**one, "cycles_per_turn": str(took)}])
+    assert fitted.parameter == "l1.coming_request_cycles" and fitted.value == pytest.approx(some)
+    assert CASE.fit([{**WALKS[0], "cycles_per_turn": "9.0"}]) == []  # eight warps leave the unit idle

@@ -24,6 +24,8 @@ class L1Spec:
     """Warp instructions that the load/store unit takes a cycle."""
     wavefronts_per_cycle: float
     """Wavefronts, of 128 bytes at most, that the data stage reads for loads a cycle."""
+    coming_request_cycles: float
+    """What a load takes of the load/store unit more where its line has been asked for, by others, and is not there yet."""
     outstanding_bytes: float
     """What loads and cp.async of one SM may have asked for and not got."""
     queue_cycles: float
@@ -91,7 +93,8 @@ class L1(Component):
     and its data stage (wavefronts) works on it; cp.async passes it for longer than a load, one that misses twice, and
     commits pass it, too; behind it a queue of the rows of tiles that cp.async copies around L1, which pass one after the
     other, and before both a queue of such copies; hit latency, a hit on a line
-    that is still being filled (it waits for the fill), tiles that stay
+    that is still being filled (it waits for the fill, and others behind it a
+    little), tiles that stay
     (least recently used leave), no allocation on stores, the bytes that may be under way to it at once (TMA's and those
     of cp.async around L1 do not pass here): their number over the latency is the most that threads load; stores, to shared
     memory too, that wait in a queue of some instructions while their warps go on: some places for all and some for each
@@ -110,11 +113,15 @@ class L1(Component):
         self.has_store_queue, self.queue_cycles = spec.has_store_queue, spec.queue_cycles
         self._requests_per_cycle, self._lines_per_cycle = spec.requests_per_cycle, spec.tag_lines_per_cycle
         self._wavefronts_per_cycle = spec.wavefronts_per_cycle
+        self._soonest_cycles = below.l2.spec.near_latency_cycles
+        """After which a line that was asked for can be here."""
         self.counters = counters
         self.below = below
         self.sm_idx = sm_idx
         self.places = Pipe(units_per_cycle=spec.outstanding_bytes)
         self.unit = Pipe(units_per_cycle=1.0)
+        self.noted = Pipe(units_per_cycle=1.0)
+        """Loads that wait, or not, for their lines."""
         self.row_stage = Pipe(units_per_cycle=1.0)
         self.rows_taken_at = 0.0
         """When the last copies around L1 are all in that stage or its queue, and what is behind them passes."""
@@ -136,6 +143,28 @@ class L1(Component):
         )
         end = self.unit.reserve(cycles, at_cycle=at_cycle, weight=weight)
         return end - cycles, end
+
+    def wait_for_lines(
+        self, tensor: str, tile: Hashable, num_requests: float, *, since: float, at_cycle: float, weight: float
+    ) -> float:
+        """Note loads of a tile that are asked for at ``at_cycle``; returns the cycle at which the last is noted.
+
+        Each takes a request's turn, and longer while the tile is on its way; tags are looked up meanwhile. Warps' loads of
+        what is used together stand among one another, from ``since`` on, though here one tile's come behind the other's.
+        """
+        more, found = self.spec.coming_request_cycles, self._tiles.get((tensor, tile))
+        if not more:
+            return at_cycle
+        each = 1.0 / self._requests_per_cycle
+        cycles = num_requests * each
+        if found is not None:
+            until = found.done_at
+            if until is None:
+                until = found.asked_at + self._soonest_cycles
+            num = (until - max(at_cycle, self.noted.free_at)) / (more + each)
+            if num > 0.0:
+                cycles += more * min(num_requests, num)
+        return self.noted.reserve(cycles, at_cycle=since, weight=weight)
 
     def accept_rows(self, num_rows: float, *, at_cycle: float, weight: float) -> float:
         """Pass rows of a tile on their way around L1, each as often as it must; returns the cycle at which the last has."""
@@ -169,7 +198,7 @@ class L1(Component):
             self._tiles.move_to_end(key)
             tile.hit(max(request.issued_at, not_before) + self.spec.hit_latency_cycles, done)
             return
-        tile = self._tiles[key] = _Tile(request.num_bytes, done)
+        tile = self._tiles[key] = _Tile(request.num_bytes, done, request.issued_at)
         self._bytes += request.num_bytes
         while self._bytes > self._capacity and self._tiles:
             self._bytes -= self._tiles.popitem(last=False)[1].num_bytes
@@ -179,23 +208,24 @@ class L1(Component):
 class _Tile:
     """A tile in L1: when its last byte is there, and who waits for that."""
 
-    __slots__ = ("_done_at", "_waiting", "num_bytes")
+    __slots__ = ("_waiting", "asked_at", "done_at", "num_bytes")
 
-    def __init__(self, num_bytes: float, done: Done) -> None:
+    def __init__(self, num_bytes: float, done: Done, asked_at: float) -> None:
         self.num_bytes = num_bytes
-        self._done_at: float | None = None
+        self.asked_at = asked_at
+        self.done_at: float | None = None
         self._waiting: list[tuple[float, Done]] = [(0.0, done)]
 
     def __call__(self, cycle: float) -> None:
         """The fill is complete at ``cycle``."""
-        self._done_at = cycle
+        self.done_at = cycle
         waiting, self._waiting = self._waiting, []
         for ready_at, done in waiting:
             done(max(ready_at, cycle))
 
     def hit(self, ready_at: float, done: Done) -> None:
         """A hit that has its data at ``ready_at``, or when the fill is complete."""
-        if self._done_at is None:
+        if self.done_at is None:
             self._waiting.append((ready_at, done))
         else:
-            done(max(ready_at, self._done_at))
+            done(max(ready_at, self.done_at))

@@ -9,6 +9,10 @@ from gpusim.machine.component import Component, Counters
 from gpusim.machine.timing import GapPipe, Pipe
 from gpusim.units import WARP_SIZE
 
+LOAD_PRODUCTS = 0.5
+"""``IMAD.WIDE``s that a load of global memory takes the pipe of: two cycles of four. Source: kernels/load_loops
+(`global_wide`, `global_mad`: 16 loads by eight warps a scheduler take 256 cycles beside 16 and 32 of these)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarpSchedulerSpec:
@@ -133,6 +137,10 @@ class WarpScheduler(Component):
             end = issued
         own = at_cycle + own_cycles
         return end if end > own else own
+
+    def pass_loads(self, num_requests: float, *, at_cycle: float, weight: float) -> None:
+        """Loads of global memory on their way: products wait behind them."""
+        self.mad_wide_pipe.reserve(LOAD_PRODUCTS * num_requests, at_cycle=at_cycle, weight=weight)
 
     def wide_turn_cycles(self, num_warps: int, *, is_apart: bool) -> tuple[float, float]:
         """(what an IMAD.WIDE of each warp takes of wgmma that run, from one to the next beside them)."""

@@ -36,6 +36,15 @@ def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
     first, end = sm.l1.accept(
         access.num_requests, access.num_lines, access.num_wavefronts, at_cycle=role.t, weight=role.count
     )
+    if allocates:
+        if not role.laggard.asked_bytes:
+            role.loads_since = role.t
+        noted = sm.l1.wait_for_lines(
+            op.tensor, op.tile, access.num_requests, since=role.loads_since, at_cycle=role.t, weight=role.count
+        )
+        if noted > end:
+            end = noted
+    sm.warp_scheduler.pass_loads(access.num_requests, at_cycle=role.t, weight=role.count)
     of_stage = access.num_wavefronts * sm.smem.global_load_wavefronts
     if of_stage:
         sm.smem.pass_global(of_stage, at_cycle=role.t, weight=role.count)
