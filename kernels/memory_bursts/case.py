@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -169,31 +168,24 @@ COPIES = ("copy", "copy_write_warm")
 """Whose reads come out of memory and cross, half of them, beside half of the stores."""
 LEAST_BURST_BYTES, LEAST_ROUND_BYTES = 4 * 2**20, 16 * 2**10
 """Of all SMs' bursts, and of an SM's rounds: below, latency says how long they take."""
-TRIED = (0.0, 0.1, 0.2, 0.3)
-"""Turnarounds between which the one is looked for that gives the measured slope."""
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """What copies take of the link beyond what as many bytes read and stored take of it alone, in their parts' turns."""
+    """What copies take of the link beyond what as many bytes read and stored take of it alone."""
     told = [
-        (row, float(row["cycles"])) for row in rows
-        if row["way"] in COPIES and row.get("cycles") and num_bytes(row) >= LEAST_BURST_BYTES
+        (num_bytes(row), float(row["middle_sm_cycles"])) for row in rows
+        if row["way"] in COPIES and row.get("middle_sm_cycles") and num_bytes(row) >= LEAST_BURST_BYTES
         and num_bytes(row) >= LEAST_ROUND_BYTES * NUM_SMS * int(row["rounds"])
     ]  # fmt: skip
-    sizes = [num_bytes(row) for row, _ in told]
-    if len(set(sizes)) < 2:
+    if len({size for size, _ in told}) < 2:
         return []
-    wanted = float(np.polyfit(sizes, [cycles for _, cycles in told], 1)[0])
-    gpu = load_gpu(GPU)
-    slopes = []
-    for tried in TRIED:
-        tuned = replace(gpu, l2=replace(gpu.l2, link_turnaround_fraction=tried))
-        slopes.append(float(np.polyfit(sizes, [simulate(twin(row), tuned, clock="max").cycles for row, _ in told], 1)[0]))
+    sizes, cycles = np.array(told).T
+    ways = 4 * load_gpu(GPU).l2.link_bytes_per_cycle  # half of the bytes cross, half of these each way
     return [
         Fitted(
-            parameter="l2.link_turnaround_fraction", value=float(np.interp(wanted, slopes, TRIED)),
-            how="copies of 4 MiB and more, 16 KiB an SM and round: slope of the last SM's end over bytes, as the twin has "
-            "it",
+            parameter="l2.link_turnaround_fraction", value=float(np.polyfit(sizes, cycles, 1)[0]) * ways - 2.0,
+            how="copies of 4 MiB and more, 16 KiB an SM and round: slope of the median SM's end over bytes, over what the "
+            "link takes of reads and of stores alone, beyond 2",
         )
     ]  # fmt: skip
 

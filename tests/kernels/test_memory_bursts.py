@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpusim import load_gpu, simulate
+from gpusim import load_gpu
 from gpusim.evidence.case import Config, Repeated, WrongAnswer, load_case
 from gpusim.evidence.whole import windows
 
@@ -75,18 +74,18 @@ def test_bursts_fit_into_a_side_of_l2_and_reads_take_longer_together_with_writes
     assert CASE.predict(_one("read_warm"), gpu) == {}
 
 
-def test_a_twin_s_copies_give_its_link_turnaround_back() -> None:
-    gpu, some = load_gpu("h200_sxm"), 0.1
-    tuned = replace(gpu, l2=replace(gpu.l2, link_turnaround_fraction=some))
+@pytest.mark.parametrize("half", [0, 1])
+def test_copies_along_a_line_give_the_link_turnaround_back(half: int) -> None:
+    link = load_gpu("h200_sxm").l2.link_bytes_per_cycle
     rows = [
-        {**config, "cycles": str(1000.0 + simulate(case.twin(config), tuned, clock="max").cycles)}
-        for config in CONFIGS if config["way"] == "copy" and config["ctas_per_sm"] == "2"
+        {**config, "middle_sm_cycles": str(1000.0 + case.num_bytes(config) * 2.25 / (4 * link))}
+        for config in CONFIGS[half::2] if config["way"] in case.COPIES
     ]  # fmt: skip
     (fitted,) = CASE.fit(rows)
-    assert fitted.parameter == "l2.link_turnaround_fraction" and fitted.value == pytest.approx(some)
+    assert fitted.parameter == "l2.link_turnaround_fraction" and fitted.value == pytest.approx(0.25)
 
 
 def test_rows_that_tell_nothing_fit_nothing() -> None:
     assert CASE.fit([]) == []
-    assert CASE.fit([{**config, "cycles": "9000.0"} for config in CONFIGS if config["way"] == "read"]) == []
-    assert CASE.fit([{**_one("copy"), "cycles": "9000.0"}]) == []
+    assert CASE.fit([{**config, "middle_sm_cycles": "9000.0"} for config in CONFIGS if config["way"] == "read"]) == []
+    assert CASE.fit([{**_one("copy"), "middle_sm_cycles": "9000.0"}]) == []

@@ -424,22 +424,20 @@ class L2(Component):
 
     def across(
         self, num_bytes: float, side: int, *, at_cycle: float, num_sms: float = 1.0, weight: float = 1.0
-    ) -> tuple[float, float]:
+    ) -> float:
         """Cycle at which what a store of ``num_bytes`` from ``side`` changes on the other one has crossed the link.
 
-        For each of ``num_sms`` SMs; it counts ``weight`` times. And by how much longer a turn on the link is than that
-        store's alone, as reads cross beside it.
+        For each of ``num_sms`` SMs; it counts ``weight`` times.
         """
         links = self._links
         if not links:
-            return 0.0, 1.0
+            return 0.0
         idx = (side + 1) % len(links)
         crossing, read = self._far_share * num_bytes, self._read_lately(idx, at_cycle)
         beside = min(crossing, read / num_sms)
         self._read_across[idx] = read - beside * num_sms
-        taken = crossing + self.spec.link_turnaround_fraction * beside
-        across_at = links[idx].reserve_alike(taken, num_sms, at_cycle=at_cycle, weight=weight)
-        return across_at, (taken + beside) / crossing
+        crossing += self.spec.link_turnaround_fraction * beside
+        return links[idx].reserve_alike(crossing, num_sms, at_cycle=at_cycle, weight=weight)
 
     def store(
         self, request: MemoryRequest, done: Done, *, num_distinct_bytes: float, kind: StoreKind, num_sms: float = 1.0
@@ -541,14 +539,13 @@ class _Filled:
 
     def _come_at(self, cycle: float, crossed_at: float, waits: Waits) -> float:
         queued, uneven, refreshed = waits
-        return max(max(cycle + uneven, self._earliest + queued) + refreshed + self._latency, crossed_at)
+        return max(cycle + uneven, self._earliest + queued, crossed_at) + refreshed + self._latency
 
     def __call__(self, cycle: float) -> None:
         tile = self._tile
         crossed_at = 0.0
         for side, num_bytes, num_sms, weight in tile.crossings:  # lines cross as they come
-            since = self._began + self._l2.hbm.latency_cycles
-            tile.copied_at = self._l2.read_across(side, num_bytes, num_sms, at_cycle=since, weight=weight)
+            tile.copied_at = self._l2.read_across(side, num_bytes, num_sms, at_cycle=self._began, weight=weight)
             if tile.copied_at > crossed_at:
                 crossed_at = tile.copied_at
         tile.crossings.clear()

@@ -509,10 +509,10 @@ class Xbar(Component):
 
         def cross(cycle: float) -> float:
             since = max(cycle, request.issued_at)
-            across_at, stretch = self.l2.across(
+            across_at = self.l2.across(
                 crossing, side, at_cycle=since, num_sms=num_alike, weight=request.num_alike / num_alike
             )
-            return max(across_at, link.reserve_alike(stretch * crossing, num_alike, at_cycle=since))
+            return max(across_at, link.reserve_alike(crossing, num_alike, at_cycle=since))
 
         self._stores_of[request.sm_idx].send(
             max(request.num_bytes, num_packet_bytes), now=self._agenda.cycle, through_at=left_at, cross=cross, left=done,
