@@ -27,8 +27,8 @@ AT_ONCE = 8
 VECTOR = 4
 """Elements of A that a thread has from shared memory at once."""
 
-BEFORE_LOOP = {"naive": 32, "coalesced": 16, "tiled": 38}
-IN_LOOP = {"naive": 13, "coalesced": 16, "tiled": 8}
+BEFORE_LOOP = {"naive": 32, "coalesced": 32, "tiled": 38}
+IN_LOOP = {"naive": 13, "coalesced": 5, "tiled": 8}
 """Integer instructions of a thread until its first load, and of a turn of its loop; of coalesced eight more are products of
 addresses, which wait for the loads' turns. Source: SASS of kernels/sgemm_naive, sm_90a, as of what follows."""
 WARPS_OF_ROLE = {"naive": 32, "coalesced": 16, "tiled": 32}
@@ -117,7 +117,7 @@ def sgemm_naive_launch(params: SgemmNaiveParams) -> Launch:
     """The Launch of checked ``params``.
 
     Of each turn's operands the first requests for a sector ask L2 for it, the others find it in L1 or on its way.
-    Ignores: that warps of eight drift apart (of a CTA, but for coalesced); that the loads of a turn and its first products
+    Ignores: that warps of sixteen drift apart (of a CTA, but for coalesced); that the loads of a turn and its first products
     overlap (naive, coalesced), and that an address waits until the load before has read its registers.
     """
     grid, n, way = params.grid, params.n, params.way

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from gpusim.machine.build import Machine
 from gpusim.machine.component import MemoryRequest
 from gpusim.machine.config import load_gpu
 from gpusim.machine.memory.l1 import L1
-from gpusim.machine.memory.residency import LruResidency
 from gpusim.machine.timing import RingingEnvironment
-from gpusim.units import Clock
+
+from .conftest import warm_machine
 
 COST = 0.5
 GPU = load_gpu("h200_sxm")
@@ -22,11 +21,7 @@ def l1_of(cost: float, *, runs: bool = False) -> tuple[L1, float]:
     """An SM's, which has asked at cycle 0 for a line that L2 has, and when that is there; ``runs``: until it is known."""
     gpu = replace(GPU, l1=replace(GPU.l1, coming_request_cycles=cost))
     env = RingingEnvironment()
-    machine = Machine(
-        env, gpu, Clock(sm_mhz=gpu.clock.max_mhz),
-        LruResidency(side_bytes=gpu.l2_sides.side_bytes, num_sides=gpu.l2_sides.num, is_warm=True),
-        cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
-    )  # fmt: skip
+    machine = warm_machine(env, gpu)
     l1 = machine.sms[0].l1
     machine.xbar.is_live(0, is_live=True)
     there: list[float] = []

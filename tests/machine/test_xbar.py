@@ -16,6 +16,8 @@ from gpusim.machine.memory.residency import LruResidency
 from gpusim.machine.timing import RingingEnvironment
 from gpusim.units import Clock
 
+from .conftest import warm_machine
+
 GPU = load_gpu("h200_sxm")
 SLICES = GPU.l2.num_slices * GPU.l2.slice_bytes_per_cycle * GPU.l2.sustained_fraction
 LEAD = GPU.l2.side_lead_fraction
@@ -33,11 +35,7 @@ def request_of(sm: int, tile: tuple[int, int], now: float, num_bytes: float = RE
 def rates(gpu: GpuSpec, sms: Sequence[int]) -> dict[int, float]:
     """Bytes a cycle that each of ``sms`` gets, all of which read one tile of their own after the other, out of L2."""
     env = RingingEnvironment()
-    machine = Machine(
-        env, gpu, Clock(sm_mhz=gpu.clock.max_mhz),
-        LruResidency(side_bytes=gpu.l2_sides.side_bytes, num_sides=gpu.l2_sides.num, is_warm=True),
-        cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
-    )  # fmt: skip
+    machine = warm_machine(env, gpu)
     got = dict.fromkeys(sms, 0.0)
 
     def ask(sm: int) -> None:
@@ -76,11 +74,7 @@ def test_sms_of_a_larger_gpc_get_less() -> None:
 
 def test_stores_cross_in_turns_of_parts_of_gpcs() -> None:
     env = RingingEnvironment()
-    machine = Machine(
-        env, GPU, Clock(sm_mhz=GPU.clock.max_mhz),
-        LruResidency(side_bytes=GPU.l2_sides.side_bytes, num_sides=GPU.l2_sides.num, is_warm=True),
-        cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
-    )  # fmt: skip
+    machine = warm_machine(env, GPU)
     xbar, plan = machine.xbar, GPU.floorplan
     stored = dict.fromkeys(range(GPU.num_sms), 0.0)
 
@@ -118,11 +112,7 @@ def test_a_store_takes_more_of_the_link_beside_as_many_bytes_read(num_read: int,
     """Of four stores behind ``num_read`` reads, and a pause in which the link could pass so many and is idle."""
     env = RingingEnvironment()
     gpu = replace(GPU, l2=replace(GPU.l2, link_turnaround_fraction=TURNED - 1.0))
-    machine = Machine(
-        env, gpu, Clock(sm_mhz=gpu.clock.max_mhz),
-        LruResidency(side_bytes=gpu.l2_sides.side_bytes, num_sides=gpu.l2_sides.num, is_warm=True),
-        cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
-    )  # fmt: skip
+    machine = warm_machine(env, gpu)
     l2, each = machine.l2, REQUEST_BYTES / 2 / GPU.l2.link_bytes_per_cycle
     read = [l2.read_across(1, REQUEST_BYTES / 2, 1.0, at_cycle=0.0) for _ in range(num_read)]
     assert read == pytest.approx([each * (idx + 1) for idx in range(num_read)])
@@ -136,11 +126,7 @@ def test_a_store_takes_more_of_the_link_beside_as_many_bytes_read(num_read: int,
 def test_sms_that_stand_for_others_pay_for_as_many_reads(num_sms: float) -> None:
     """Four reads and four stores, which ``num_sms`` SMs each ask for a part of: all four are paid for, and no fifth."""
     gpu = replace(GPU, l2=replace(GPU.l2, link_turnaround_fraction=TURNED - 1.0))
-    machine = Machine(
-        RingingEnvironment(), gpu, Clock(sm_mhz=gpu.clock.max_mhz),
-        LruResidency(side_bytes=gpu.l2_sides.side_bytes, num_sides=gpu.l2_sides.num, is_warm=True),
-        cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
-    )  # fmt: skip
+    machine = warm_machine(RingingEnvironment(), gpu)
     l2, each = machine.l2, REQUEST_BYTES / 2 / GPU.l2.link_bytes_per_cycle
     for _ in range(int(4 / num_sms)):
         l2.read_across(1, REQUEST_BYTES / 2, num_sms, at_cycle=0.0)
@@ -208,11 +194,7 @@ def box_arrival(gpu: GpuSpec, sms: Sequence[int], *, is_multicast: bool = False)
     ``is_multicast``: every second one asks, for itself and the next.
     """
     env = RingingEnvironment()
-    machine = Machine(
-        env, gpu, Clock(sm_mhz=gpu.clock.max_mhz),
-        LruResidency(side_bytes=gpu.l2_sides.side_bytes, num_sides=gpu.l2_sides.num, is_warm=True),
-        cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
-    )  # fmt: skip
+    machine = warm_machine(env, gpu)
     came = {}
     for sm in sms:
         machine.xbar.is_live(sm, is_live=True)
@@ -250,11 +232,7 @@ def test_a_line_waits_at_its_slice_where_others_have_asked_before(is_multicast: 
 
 
 def test_bulk_copies_of_a_larger_gpc_get_less_and_lone_pairs_no_turn_of_their_own() -> None:
-    xbar = Machine(
-        RingingEnvironment(), GPU, Clock(sm_mhz=GPU.clock.max_mhz),
-        LruResidency(side_bytes=GPU.l2_sides.side_bytes, num_sides=GPU.l2_sides.num, is_warm=True),
-        cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
-    ).xbar  # fmt: skip
+    xbar = warm_machine(RingingEnvironment(), GPU).xbar
     for sm in range(GPU.num_sms):
         xbar.is_live(sm, is_live=True)
     shares = {port.link.num_live: port.link.bulk_share for port in xbar.ports}
@@ -265,11 +243,7 @@ def test_bulk_copies_of_a_larger_gpc_get_less_and_lone_pairs_no_turn_of_their_ow
 def test_what_waits_for_its_port_is_told_with_what_merged_of_it() -> None:
     """Four tiles at once, one port: each is asked for at once, and told as it begins to pass, all of it read then."""
     env = RingingEnvironment()
-    machine = Machine(
-        env, GPU, Clock(sm_mhz=GPU.clock.max_mhz),
-        LruResidency(side_bytes=GPU.l2_sides.side_bytes, num_sides=GPU.l2_sides.num, is_warm=True),
-        cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0,
-    )  # fmt: skip
+    machine = warm_machine(env, GPU)
     xbar, seen = machine.xbar, []
     for step in range(4):
         xbar.read(request_of(0, (0, step), 0.0), lambda cycle: seen.append(xbar.asked))

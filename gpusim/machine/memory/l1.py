@@ -92,17 +92,16 @@ class L1(Component):
     Models: one unit that takes a warp's instructions in order, each for as long as the slower of its tag stage (lines)
     and its data stage (wavefronts) works on it; cp.async passes it for longer than a load, one that misses twice, and
     commits pass it, too; behind it a queue of the rows of tiles that cp.async copies around L1, which pass one after the
-    other, and before both a queue of such copies; hit latency, a hit on a line
-    that is still being filled (it waits for the fill, and others behind it a
-    little), tiles that stay
-    (least recently used leave), no allocation on stores, the bytes that may be under way to it at once (TMA's and those
+    other, and before both a queue of such copies; hit latency, a hit on a line that is still being filled (it waits for the
+    fill, and takes more than a request's turn, for which tags do not wait), tiles that stay (least recently used leave),
+    no allocation on stores, the bytes that may be under way to it at once (TMA's and those
     of cp.async around L1 do not pass here): their number over the latency is the most that threads load; stores, to shared
     memory too, that wait in a queue of some instructions while their warps go on: some places for all and some for each
     scheduler.
     Ignores: sets, partial lines, that the data stage is shared memory's, too (and what fills take of it), how long a batch
     of many hits takes beyond its first; what waits in that queue
     from other instructions than the last ones, other roles' part of it; evictions by other CTAs' code.
-    Source: the GPU's description.
+    Source: the GPU's description; lines on their way: kernels/load_loops, h200_sxm, 2026-11-23.
     """
 
     kind = "l1"

@@ -73,7 +73,9 @@ class WarpScheduler(Component):
     integer instructions and of shuffles where a program names them (a loop's branch is two). Beside wgmma a scheduler's
     arithmetic has one turn in four cycles (kernels/turn_taking, pipe_beside_wgmma: IMAD, IADD3, FFMA, F2FP, any N).
     FFMAs whose registers lie in one bank (a program tells) take more turns, and others of the scheduler wait behind them.
-    Ignores: other dependences inside a role's arithmetic, register banks of what tells no turns, dual roles of the INT
+    Loads of global memory have the pipe of ``IMAD.WIDE`` for two cycles each.
+    Ignores: that loads of shared memory have it, too (kernels/load_loops);
+    other dependences inside a role's arithmetic, register banks of what tells no turns, dual roles of the INT
     pipe, what shuffles take of the way to shared memory, instruction cache.
     Source: the GPU's description; turns and what waits behind them: kernels/fma_loops, h200_sxm, 2026-11-23.
     """
