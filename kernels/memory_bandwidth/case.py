@@ -1021,6 +1021,10 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             _queue_ns(rows), "what a chase in memory waits beside reads of memory beyond what it waits beside next to none, "
             "over what those take of the peak rate over what they leave: median"
         ),
+        "hbm.write_train_ns": (
+            _write_train_ns(rows), "what a chase in memory waits beside few writes of memory beyond what it waits beside next "
+            "to no reads, twice, over the part of the time that memory writes: median"
+        ),
         "l1.outstanding_bytes": (
             _outstanding_bytes(rows), "fastest reads of 4 MiB or 2 GiB by threads of one SM, by latency"
         ),
@@ -1034,15 +1038,29 @@ LITTLE_TAKEN, MUCH_TAKEN = 0.1, 0.4
 
 def _queue_ns(rows: Sequence[Mapping[str, str]]) -> float | None:
     """How long a read waits where half of the peak rate is taken."""
-    peak = load_gpu(GPU).hbm.peak_gb_per_s
-    told = [
-        (float(row["gb_per_s"]) / peak, float(row["chase_mean_cycles"]) / float(row["sm_clock_mhz"]) * 1e3) for row in rows
-        if row["group"] == "loaded" and "read" in row["kernel"] and row.get("chase_mean_cycles") and row.get("sm_clock_mhz")
-        and int(row["chase_bytes"]) >= GIB and int(row["footprint_bytes"]) >= GIB
-    ]  # fmt: skip
+    told = _chases(rows, "read", load_gpu(GPU).hbm.peak_gb_per_s)
     alone = [ns for share, ns in told if share < LITTLE_TAKEN]
     waits = [(ns - min(alone)) * (1.0 - share) / share for share, ns in told if share > MUCH_TAKEN] if alone else []
     return float(np.median(waits)) if waits else None
+
+
+def _write_train_ns(rows: Sequence[Mapping[str, str]]) -> float | None:
+    """How long a channel writes at a time: a read that comes while it does waits for half of that."""
+    hbm = load_gpu(GPU).hbm
+    alone = [ns for share, ns in _chases(rows, "read", hbm.peak_gb_per_s) if share < LITTLE_TAKEN]
+    beside = [(share, ns) for share, ns in _chases(rows, "write", hbm.sustained_write_gb_per_s) if share < MUCH_TAKEN]
+    waits = [2.0 * (ns - min(alone)) / share for share, ns in beside] if alone else []
+    return float(np.median(waits)) if waits else None
+
+
+def _chases(rows: Sequence[Mapping[str, str]], beside: str, gb_per_s: float) -> list[tuple[float, float]]:
+    """(share of ``gb_per_s`` taken, ns of a load) of chases in memory beside streams in memory."""
+    return [
+        (float(row["gb_per_s"]) / gb_per_s, float(row["chase_mean_cycles"]) / float(row["sm_clock_mhz"]) * 1e3)
+        for row in rows
+        if row["group"] == "loaded" and beside in row["kernel"] and row.get("chase_mean_cycles") and row.get("sm_clock_mhz")
+        and int(row["chase_bytes"]) >= GIB and int(row["footprint_bytes"]) >= GIB
+    ]  # fmt: skip
 
 
 def _plateau(

@@ -34,6 +34,9 @@ STANDARD = NormalDist()
 MOST_SMS = 1 << 10
 """Of a GPU: those beyond a sample are numbered behind them."""
 
+MOST_QUEUED_MB = 16.6
+"""That wait for memory, up to which writes were seen to take more of it. Source: kernels/stream_grids, h200_sxm, 2026-11-22."""
+
 Begun = Callable[[float], None]
 """Called with the cycle at which a transfer begins."""
 
@@ -47,6 +50,8 @@ class HbmSpec:
     sustained_write_gb_per_s: float
     turnaround_fraction: float
     """What a byte written takes more than alone, where reads are under way: the bus turns round for it."""
+    queued_turnaround_per_mb: float
+    """By how much that grows with each 1e6 bytes that wait for memory."""
     latency_ns: float
     """From a load's issue to its use, near and far mixed, unloaded: the mean."""
     refresh_fraction: float
@@ -55,6 +60,9 @@ class HbmSpec:
     """The longest such wait."""
     refresh_bytes: float
     """Of bytes side by side, what waits for a refresh together."""
+    write_train_ns: float
+    """How long a channel writes before it reads again, where both are under way: a read that finds it writing waits for the
+    rest of that."""
     fill_spread_ns: float
     """From a quick fill of many lines to a slow one, where memory has nothing else to do: they come evenly in between."""
     sm_gb_per_s: float
@@ -102,6 +110,18 @@ def whole_lines(num_lines: float) -> int:
     (1, 3, 1024)
     """
     return min(MOST_LINES, max(1, round(num_lines)))
+
+
+@lru_cache(maxsize=4096)
+def latest_of(num_rows: int, share: float) -> float:
+    """The mean of the longest of ``num_rows`` waits, each none or, with the chance ``share``, even between none and 1.
+
+    >>> latest_of(1, 0.5), latest_of(1, 1.0), latest_of(3, 1.0), latest_of(5, 0.0)
+    (0.25, 0.5, 0.75, 0.0)
+    """
+    if not share:
+        return 0.0
+    return 1.0 - (1.0 - (1.0 - share) ** (num_rows + 1)) / (share * (num_rows + 1))
 
 
 WAIT_POINTS = 257
@@ -224,6 +244,7 @@ class Hbm(Component):
         self.refresh_bytes, self.channel_bytes = spec.refresh_bytes, spec.channel_bytes
         self._side_by_side_fraction = spec.side_by_side_fraction
         self._refresh_cycles = clock.cycles(ns=spec.refresh_ns)
+        self._train_cycles = clock.cycles(ns=spec.write_train_ns)
         self._spread_cycles = 0.0 if alike else min(clock.cycles(ns=spec.fill_spread_ns), 2.0 * self.latency_cycles)
         self._num_draws = self._num_waits = 0
         self.num_reading = 0
@@ -235,6 +256,8 @@ class Hbm(Component):
         self._window = QUEUE_LATENCIES * clock.cycles(ns=spec.latency_ns) or 1.0
         self._moved_bytes, self._moved_at = 0.0, 0.0
         """Of late: what passed the wire a window ago counts for a third, and so on; up to which cycle."""
+        self._written_bytes = 0.0
+        """Of these, what writes took."""
         self._write_cost = spec.sustained_read_gb_per_s / spec.sustained_write_gb_per_s
         self.wire = SharedPipe(
             env,
@@ -336,6 +359,23 @@ class Hbm(Component):
         idle, below, above = waits
         return mean * (below + (step - low) * (above - below) - idle)
 
+    def train_cycles(self, num_rows: float) -> float:
+        """How much later the slowest of ``num_rows`` rows comes as channels write, beyond its wait for a refresh.
+
+        A row finds its channel writing as often as the wire wrote of late, and waits for the rest of the train.
+        """
+        if not self._train_cycles:
+            return 0.0
+        self._lately(0.0)
+        share = round(SHARE_STEPS * self._written_bytes / (self._window * self.wire.total)) / SHARE_STEPS
+        if not share:
+            return 0.0
+        rows, fraction = min(MOST_LINES, max(1, round(num_rows))), self.spec.refresh_fraction
+        share = min(1.0, share)
+        longest = (fraction * self._refresh_cycles + share * self._train_cycles) / (fraction + share)
+        both = longest * latest_of(rows, 1.0 - (1.0 - fraction) * (1.0 - share))
+        return max(0.0, both - self._refresh_cycles * latest_of(rows, fraction))
+
     def draw(self) -> float:
         """Which part of all requests like the next one waits less at its channels, by a sequence."""
         self._num_waits += 1
@@ -365,7 +405,9 @@ class Hbm(Component):
         """Bytes that have passed the wire of late, ``num_bytes`` now among them."""
         now = self._agenda.cycle
         if now > self._moved_at:
-            self._moved_bytes *= exp((self._moved_at - now) / self._window)
+            kept = exp((self._moved_at - now) / self._window)
+            self._moved_bytes *= kept
+            self._written_bytes *= kept
             self._moved_at = now
         self._moved_bytes += num_bytes
         return self._moved_bytes
@@ -424,7 +466,8 @@ class Hbm(Component):
         self.counters.write_bytes += num_bytes * count
         cost = self._write_cost
         if self.num_reading:
-            cost *= 1.0 + self.spec.turnaround_fraction
+            queued = min(self._pending_bytes / 1e6, MOST_QUEUED_MB)
+            cost *= 1.0 + self.spec.turnaround_fraction + self.spec.queued_turnaround_per_mb * queued
         if piece_bytes:
             cost += self._write_cost * self.spec.piece_write_bytes / piece_bytes
         moved = num_bytes * cost * num_sms
@@ -435,6 +478,7 @@ class Hbm(Component):
 
         def written(cycle: float) -> None:
             self.has_moved(moved)
+            self._written_bytes += moved
             done(cycle)
 
         self.wire.transfer(num_bytes * cost, written, num_sms)

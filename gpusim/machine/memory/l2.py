@@ -399,7 +399,8 @@ class L2(Component):
             queued = hbm.busy_cycles(num_rows)
         # the lines that are far, that wait for a refresh and that find long queues are seldom the same, and
         # the fullest channel seldom is where a refresh takes longest
-        return queued, hypot(uneven, refreshed) - refreshed, max(0.0, refreshed - far)
+        late = refreshed + hbm.train_cycles(num_rows)
+        return queued, hypot(uneven, refreshed) - refreshed, max(0.0, late - far)
 
     def _fill_scale(self, request: MemoryRequest) -> float:
         """The part of a fill's bytes that is paid for."""

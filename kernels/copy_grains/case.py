@@ -1,0 +1,205 @@
+"""What does memory lose where it is read and written at once, by what a warp stores in a row?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim import GpuSpec, Launch, WarpRole, simulate
+from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
+from gpusim.evidence.whole import PATTERN_BYTES, windows
+from gpusim.kernel_models.streams import dense_access, share_footprint
+from gpusim.workload import ops
+from gpusim.workload.launch import RoleContext
+
+MIB = 2**20
+SIZES = (512 * MIB, 2048 * MIB)
+"""Of the array. What a launch takes beside is the same in both, and not in the difference."""
+THREADS = (128, 256, 512, 1024)
+UNTOUCHED = 0xFF
+SMEM_OF_CTAS = {0: 0, 4: 50 * 1024, 2: 100 * 1024, 1: 200 * 1024}
+"""CTAs that an SM has at most (0: as many as there is room for) to the dynamic shared memory that sees to it, in bytes."""
+PAUSES = (500, 2000)
+NUM_SMS = 132
+WARP_SIZE = 32
+METRICS = (
+    "sm__cycles_elapsed.max", "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum",
+    "dram__cycles_elapsed.avg.per_second",
+)  # fmt: skip
+
+
+def grains(seed: int) -> list[Config]:
+    """Each way to copy, in both sizes, one behind the other."""
+    del seed  # a sweep, the same for every seed
+    ways = [(f"strided_b16_u{unrolled}", threads, 0, 0) for unrolled in (1, 2, 4, 8) for threads in THREADS]
+    ways += [(f"strided_b16_u{unrolled}", 256, ctas, 0) for unrolled in (1, 2, 4, 8) for ctas in (4, 2)]
+    ways += [(f"strided_b{width}_u{unrolled}", 256, 0, 0) for width in (8, 4) for unrolled in (1, 4, 8)]
+    ways += [(f"dense_b16_u{unrolled}", 256, 0, 0) for unrolled in (2, 4, 8)]
+    ways += [(f"paused_b16_u{unrolled}", 256, 0, pause) for unrolled in (1, 4, 8) for pause in PAUSES]
+    ways += [("by_one_b16_u4", threads, 0, 0) for threads in (256, 1024)]
+    ways += [("strided_b16_u1", threads, 1, 0) for threads in (256, 512, 1024)]
+    ways += [(f"{kind}_b16_u1", 256, ctas, 0) for kind in ("read", "write", "loop") for ctas in (4, 2, 1)]
+    ways += [("loop_b16_u1", threads, 1, 0) for threads in (512, 1024)]
+    return [
+        {"kernel": kernel, "threads": str(threads), "ctas_per_sm": str(ctas), "pause_cycles": str(pause), "array_bytes": str(size)}
+        for kernel, threads, ctas, pause in ways for size in SIZES
+    ]  # fmt: skip
+
+
+def parts(config: Config) -> tuple[str, int, int]:
+    """(kind, bytes of a vector, vectors of a thread).
+
+    >>> parts({"kernel": "by_one_b16_u4"})
+    ('by_one', 16, 4)
+    """
+    found = re.fullmatch(r"(\w+)_b(\d+)_u(\d+)", config["kernel"])
+    assert found is not None  # all are called so
+    return found[1], int(found[2]), int(found[3])
+
+
+@cache
+def words() -> NDArray[np.uint32]:
+    """What the input repeats."""
+    made = np.random.default_rng(43).integers(0, 2**31, PATTERN_BYTES // 4, dtype=np.uint32)
+    made.setflags(write=False)
+    return made
+
+
+def _out(config: Config) -> Windows:
+    size = int(config["array_bytes"])
+    return Windows("out", size, windows(size))
+
+
+def num_ctas(config: Config) -> int:
+    """Of the grid: one a share, or those that an SM has at most."""
+    kind, width, unrolled = parts(config)
+    if kind == "loop":
+        return NUM_SMS * int(config["ctas_per_sm"])
+    return int(config["array_bytes"]) // (int(config["threads"]) * unrolled * width)
+
+
+def launch(config: Config, is_counted: bool) -> KernelLaunch:
+    """As many CTAs as the array has shares."""
+    del is_counted  # the same launch
+    size, threads = int(config["array_bytes"]), int(config["threads"])
+    return KernelLaunch(
+        kernel=config["kernel"],
+        arguments=(
+            Repeated(words(), size), _out(config), np.uint32(int(config["pause_cycles"])), np.uint32(size // parts(config)[1]),
+        ),
+        grid=(num_ctas(config), 1, 1), block=(threads, 1, 1),
+        smem_bytes=SMEM_OF_CTAS[int(config["ctas_per_sm"])],
+    )
+
+
+def expected(config: Config, offset: int, num_bytes: int) -> NDArray[np.uint8]:
+    """What lies in a window of the output: one more in each vector's first word; numbers; nothing."""
+    kind, width, _ = parts(config)
+    if kind == "read":
+        return np.full(num_bytes, UNTOUCHED, dtype=np.uint8)
+    if kind == "write":
+        at = np.arange(offset // width, (offset + num_bytes) // width, dtype=np.uint32)
+        numbers = np.stack([at, ~at, np.full_like(at, 7), np.full_like(at, 9)], axis=1)
+        return np.ascontiguousarray(numbers).reshape(-1).view(np.uint8)
+    values = Repeated(words(), int(config["array_bytes"])).window(offset, num_bytes).view(np.uint32).copy()
+    values[:: width // 4] += np.uint32(1)
+    return values.view(np.uint8)
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """Windows of what was written, every byte.
+
+    Raises:
+        WrongAnswer: a byte is another.
+    """
+    out = _out(config)
+    for (offset, num_bytes), came in zip(out.windows, out.split(outputs["out"]), strict=True):
+        is_off = came != expected(config, offset, num_bytes)
+        if is_off.any():
+            raise WrongAnswer(f"byte {offset + int(np.argmax(is_off))} of the output is not what it should be")
+    return {}
+
+
+# ---------------------------------------------------------------------------------------------- the simulator's answer
+
+BEFORE_LOADS = 14
+"""Instructions of a thread until its first load. Source: SASS, sm_90a."""
+REGISTERS = {("strided", 16): (14, 16, 28, 52), ("strided", 8): (10, 14, 22, 32), ("strided", 4): (10, 14, 22, 32),
+             ("dense", 16): (14, 16, 24, 42), ("by_one", 16): (14, 14, 14, 14), ("paused", 16): (14, 16, 30, 56),
+             ("read", 16): (10,), ("write", 16): (10,), ("loop", 16): (14,)}  # fmt: skip
+"""Of a thread with 1, 2, 4 and 8 vectors. Source: ptxas, sm_90a."""
+
+
+def twin(config: Config) -> Launch:
+    """The launch in the simulator's words."""
+    kind, width, unrolled = parts(config)
+    size, threads = int(config["array_bytes"]), int(config["threads"])
+    num_rounds = unrolled if kind == "by_one" else 1
+    access = dense_access(0, threads, width).scaled(unrolled // num_rounds)
+    share = threads * unrolled * width
+    num_shares, grid = size // share, num_ctas(config)
+
+    def move(idx: int) -> Any:
+        for step in range(num_rounds):
+            if kind != "write":
+                token = yield ops.GlobalLoad("in", (idx, step), access)
+                yield ops.Use(token)
+            if kind != "read":
+                yield ops.GlobalStore("out", (idx, step), access)
+
+    def program(cta: RoleContext) -> Any:
+        yield ops.Alu(BEFORE_LOADS, is_chain=True)
+        if kind != "loop":
+            yield from move(cta.cta_idx)
+            return
+        for _, idx in cta.tiles(num_shares):
+            yield from move(idx)
+
+    footprints = [
+        share_footprint(name, way, num_bytes=size, share_bytes=share)
+        for name, way, other in (("in", "read", "write"), ("out", "write", "read")) if kind != other
+    ]  # fmt: skip
+    return Launch(
+        kernel=config["kernel"], num_ctas=grid, num_tiles=num_shares,
+        roles=(WarpRole(name="all", num_warps=threads // WARP_SIZE, program=program),),
+        registers_per_thread=REGISTERS[kind, width][unrolled.bit_length() - 1],
+        extra_smem_bytes=SMEM_OF_CTAS[int(config["ctas_per_sm"])], footprints=tuple(footprints),
+    )
+
+
+def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+    """Time of the launch, at the highest clock: memory's own, but for the first and last microseconds. None with a pause."""
+    if config["pause_cycles"] != "0":
+        return {}
+    return {"gpu__time_duration.sum": simulate(twin(config), gpu, clock="max").time_us * 1e3}
+
+
+def slopes(rows: Sequence[Mapping[str, str]]) -> dict[tuple[str, ...], tuple[float, float, float]]:
+    """For each way to copy (kernel, threads, CTAs, pause) bytes from memory, to it, and ns: large less small."""
+    found: dict[tuple[str, ...], list[tuple[float, ...]]] = {}
+    for row in sorted(rows, key=lambda row: int(row["array_bytes"])):
+        names = ("dram__bytes_read.sum", "dram__bytes_write.sum", "gpu__time_duration.sum")
+        if all(row.get(name) for name in names):
+            key = tuple(row[name] for name in ("kernel", "threads", "ctas_per_sm", "pause_cycles"))
+            found.setdefault(key, []).append(tuple(float(row[name]) for name in names))
+    return {
+        key: (b[0] - a[0], b[1] - a[1], b[2] - a[2])
+        for key, (a, b) in ((key, both) for key, both in found.items() if len(both) == 2)
+    }
+
+
+CASE = Case(
+    name="copy_grains",
+    question="What does memory lose where it is read and written at once, by what a warp stores in a row?",
+    columns=("threads", "ctas_per_sm", "pause_cycles", "array_bytes"),
+    groups={"grains": Group(configs=grains, metrics=METRICS, rank=3, is_cold=True)},
+    launch=launch,
+    check=check,
+    predict=predict,
+    tiers={"gpu__time_duration.sum": 4},
+)
