@@ -190,6 +190,24 @@ def slopes(rows: Sequence[Mapping[str, str]]) -> dict[tuple[str, ...], tuple[flo
     return {key: each for key, each in differences.items() if each[2] > 0.0}  # type: ignore[misc]  # of three
 
 
+NUM_SMS, SM_THREADS, SM_REGISTERS = 132, 2048, 65536
+LATENCY_NS = 346.0
+"""Of a load out of memory, in which what it asks for does not wait: ``hbm.latency_ns`` of h200_sxm."""
+
+
+def waiting_mb(way: tuple[str, ...], read_bytes: float, ns: float) -> float:
+    """1e6 bytes of reads that wait for memory: what all SMs have under way, less what comes in a latency.
+
+    >>> round(waiting_mb(("1", "1", "4", "256"), 2.0e9, 1.0e6), 1)  # 128 KiB an SM
+    16.6
+    """
+    reads, writes, unrolled, threads = (int(part) for part in way)
+    registers = -(-REGISTERS[reads, writes, unrolled] // 8) * 8
+    num_ctas = min(SM_THREADS // threads, SM_REGISTERS // (registers * threads))
+    under_way = NUM_SMS * num_ctas * threads * unrolled * VECTOR_BYTES * reads
+    return max(0.0, under_way - read_bytes / ns * LATENCY_NS) / 1e6
+
+
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """Rates of reads alone and of writes alone, and what a byte that is written takes more beside reads."""
     ways = slopes(rows)
@@ -204,18 +222,18 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             Fitted(parameter="hbm.sustained_write_gb_per_s", value=max(stores), how=f"writes alone, {how}: the most")
         )
     if reads and stores:
-        by_mixture: dict[tuple[str, str], list[float]] = {}
-        for (arrays, writes, *_), (read, written, ns) in ways.items():
-            if arrays != "0" and writes != "0":
-                more = (ns - read / max(reads) - written / max(stores)) / (written / max(stores))
-                by_mixture.setdefault((arrays, writes), []).append(more)
-        least = [min(of_mixture) for of_mixture in by_mixture.values()]
-        if least:
-            found.append(Fitted(
-                parameter="hbm.turnaround_fraction", value=max(0.0, float(np.median(least))),
-                how=f"both at once, {how}: time beyond that of reads and writes alone, over that of the writes, the least "
-                "of each mixture: median",
-            ))  # fmt: skip
+        told = [
+            (waiting_mb(way, read, ns), (ns - read / max(reads) - written / max(stores)) / (written / max(stores)))
+            for way, (read, written, ns) in ways.items() if way[0] != "0" and way[1] != "0"
+        ]  # fmt: skip
+        if len({waiting for waiting, _ in told}) > 1:
+            slope, least = np.polyfit(*np.array(told).T, 1)
+            how = "both at once, 2 GiB less 512 MiB of each array, time beyond that of reads and writes alone, over that of the " \
+                "writes: line over the reads that wait, under way less a latency's"
+            found += [
+                Fitted(parameter="hbm.turnaround_fraction", value=max(0.0, float(least)), how=f"{how}, at none"),
+                Fitted(parameter="hbm.queued_turnaround_per_mb", value=max(0.0, float(slope)), how=f"{how}, slope"),
+            ]  # fmt: skip
     return found
 
 

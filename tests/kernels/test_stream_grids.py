@@ -66,18 +66,23 @@ def test_what_a_right_kernel_leaves_passes_and_a_wrong_byte_does_not(config: Con
 
 @pytest.mark.parametrize("half", [0, 1])
 def test_a_memory_that_is_known_gives_its_rates_back(half: int) -> None:
-    read, write, more = 4000.0, 3000.0, 0.25
+    read, write, more, queued = 4000.0, 3000.0, 0.25, 0.004
     rows = []
     for config in CONFIGS[half::2]:
         reads, writes, size = int(config["reads"]), int(config["writes"]), int(config["array_bytes"])
-        slow = 1.1 if config["unrolled"] == "1" else 1.0
-        ns = slow * (reads * size / read + writes * size / write * (1.0 + more * (reads > 0))) + 5000.0
+        turns, taken = 0.0, reads * size / read + writes * size / write
+        if reads and writes:
+            way = (str(reads), str(writes), config["unrolled"], config["threads"])
+            for _ in range(50):  # what waits depends on how long it takes
+                turns = more + queued * case.waiting_mb(way, reads * size, taken + turns * writes * size / write)
+        slow = 1.1 if config["unrolled"] == "1" and not (reads and writes) else 1.0
+        ns = slow * taken + turns * writes * size / write + 5000.0
         counts = {"dram__bytes_read.sum": reads * size, "dram__bytes_write.sum": writes * size, "gpu__time_duration.sum": ns}
         rows.append({**config, **{name: str(value) for name, value in counts.items()}})
     fitted = {item.parameter: item.value for item in CASE.fit(rows)}
     assert fitted == {
         "hbm.sustained_read_gb_per_s": pytest.approx(read), "hbm.sustained_write_gb_per_s": pytest.approx(write),
-        "hbm.turnaround_fraction": pytest.approx(more),
+        "hbm.turnaround_fraction": pytest.approx(more), "hbm.queued_turnaround_per_mb": pytest.approx(queued),
     }
     assert all(parameter(GPU, name) for name in fitted) and CASE.fit([]) == []
 
