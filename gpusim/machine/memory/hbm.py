@@ -421,10 +421,6 @@ class Hbm(Component):
         """The present."""
         return self._agenda.cycle
 
-    def later(self, cycles: float, action: Callable[[], None]) -> None:
-        """Do something so much later."""
-        self._agenda.later(cycles, action)
-
     @property
     def pending_bytes(self) -> float:
         """What the wire was given and has not moved: of fills, and of write-backs by what they take."""
