@@ -46,7 +46,10 @@ def grains(seed: int) -> list[Config]:
     ways += [(f"{kind}_b16_u1", 256, ctas, 0) for kind in ("read", "write", "loop") for ctas in (4, 2, 1)]
     ways += [("loop_b16_u1", threads, 1, 0) for threads in (512, 1024)]
     return [
-        {"kernel": kernel, "threads": str(threads), "ctas_per_sm": str(ctas), "pause_cycles": str(pause), "array_bytes": str(size)}
+        {
+            "kernel": kernel, "threads": str(threads), "ctas_per_sm": str(ctas), "pause_cycles": str(pause),
+            "array_bytes": str(size),
+        }
         for kernel, threads, ctas, pause in ways for size in SIZES
     ]  # fmt: skip
 
@@ -90,7 +93,8 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     return KernelLaunch(
         kernel=config["kernel"],
         arguments=(
-            Repeated(words(), size), _out(config), np.uint32(int(config["pause_cycles"])), np.uint32(size // parts(config)[1]),
+            Repeated(words(), size), _out(config), np.uint32(int(config["pause_cycles"])),
+            np.uint32(size // parts(config)[1]),
         ),
         grid=(num_ctas(config), 1, 1), block=(threads, 1, 1),
         smem_bytes=SMEM_OF_CTAS[int(config["ctas_per_sm"])],

@@ -1022,8 +1022,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             "over what those take of the peak rate over what they leave: median"
         ),
         "hbm.write_train_ns": (
-            _write_train_ns(rows), "what a chase in memory waits beside few writes of memory beyond what it waits beside next "
-            "to no reads, twice, over the part of the time that memory writes: median"
+            _write_train_ns(rows), "what a chase in memory waits beside few writes of memory beyond what it waits beside "
+            "next to no reads, twice, over the part of the time that memory writes: median"
         ),
         "l1.outstanding_bytes": (
             _outstanding_bytes(rows), "fastest reads of 4 MiB or 2 GiB by threads of one SM, by latency"

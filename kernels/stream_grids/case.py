@@ -228,8 +228,10 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         ]  # fmt: skip
         if len({waiting for waiting, _ in told}) > 1:
             slope, least = np.polyfit(*np.array(told).T, 1)
-            how = "both at once, 2 GiB less 512 MiB of each array, time beyond that of reads and writes alone, over that of the " \
-                "writes: line over the reads that wait, under way less a latency's"
+            how = (
+                "both at once, 2 GiB less 512 MiB of each array, time beyond that of reads and writes alone, over that of "
+                "the writes: line over the reads that wait, under way less a latency's"
+            )
             found += [
                 Fitted(parameter="hbm.turnaround_fraction", value=max(0.0, float(least)), how=f"{how}, at none"),
                 Fitted(parameter="hbm.queued_turnaround_per_mb", value=max(0.0, float(slope)), how=f"{how}, slope"),

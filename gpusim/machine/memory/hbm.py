@@ -35,7 +35,8 @@ MOST_SMS = 1 << 10
 """Of a GPU: those beyond a sample are numbered behind them."""
 
 MOST_QUEUED_MB = 16.6
-"""That wait for memory, up to which writes were seen to take more of it. Source: kernels/stream_grids, h200_sxm, 2026-11-22."""
+"""That wait for memory, up to which writes were seen to take more of it.
+Source: kernels/stream_grids, h200_sxm, 2026-11-22."""
 
 Begun = Callable[[float], None]
 """Called with the cycle at which a transfer begins."""
@@ -214,17 +215,19 @@ class Hbm(Component):
     Models: latency under load: channels are queues that lines fall on at random, so that one waits in proportion to what
     is taken over what is left of the peak, as it was during the last latencies, and the slowest of a request's parts for
     longer, where it does not wait longer for its share of the wire (of many rows, one that waits for a refresh as well);
-    sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in order),
-    idle latency; the slowest of many rows, one of which finds its bank in refresh, where those that were asked for early
-    are hidden behind the last; channels that have unlike parts of what waits for the wire, so that a request comes as late
-    as the fullest of its own (drawn, by a sequence; parts of requests have the mean; bytes side by side and pieces at equal
-    distances within what lies in one channel take channels evenly); fills of which some are quick and some slow, so that
-    SMs which wait for unlike tiles fall out of step; writes take their share of the same wire, at their own efficiency,
-    which is lower beside reads; rows that are opened for a short piece.
+    sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in order), idle
+    latency; channels that write for a while, behind which reads wait; the slowest of many rows, one of which finds its
+    bank in refresh, where those that were asked for early are hidden behind the last; channels that have unlike parts of
+    what waits for the wire, so that a request comes as late as the fullest of its own (drawn, by a sequence; parts of
+    requests have the mean; bytes side by side and pieces at equal distances within what lies in one channel take channels
+    evenly); fills of which some are quick and some slow, so that SMs which wait for unlike tiles fall out of step; writes
+    take their share of the same wire, at their own efficiency, which is lower beside reads, the more the more waits; rows
+    that are opened for a short piece.
     Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the
     mean); that SMs which ask for one tile together draw it together (the first draws all of it), which addresses share a
     channel, and banks, how far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait
-    for whole trains of writes (behind stores at full rate three times as long as idle).
+    for many trains of writes (behind stores at full rate three times as long as idle), and that copies with few bytes
+    under way wait for longer ones (kernels/copy_grains).
     Source: the GPU's description.
     """
 
@@ -420,6 +423,10 @@ class Hbm(Component):
     def now(self) -> float:
         """The present."""
         return self._agenda.cycle
+
+    def later(self, cycles: float, action: Callable[[], None]) -> None:
+        """Do something so much later."""
+        self._agenda.later(cycles, action)
 
     @property
     def pending_bytes(self) -> float:

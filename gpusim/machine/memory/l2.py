@@ -181,9 +181,9 @@ class L2(Component):
     touched on a side in between, lines that leave one by one and not all at once, write-back of what does not stay, near
     and far latency: a side's first read of a tile goes across for the lines that lie on the other (a tile with lines on
     both waits for those), later ones find a copy while the side has room; what goes across, half of all stores among it,
-    takes its turn on a link each way (what memory gives crosses as it comes; stores take more of it beside reads, as many
-    bytes of them as have crossed the same way since it was idle, and met no store yet); a tile of many lines waits for the
-    farthest slice; stores that wait dirty up to a limit, beyond which the oldest are written back; cache hints and
+    takes its turn on a link each way (what memory gives crosses when it has come; stores take more of it beside reads, as
+    many bytes of them as have crossed the same way since it was idle, and met no store yet); a tile of many lines waits for
+    the farthest slice; stores that wait dirty up to a limit, beyond which the oldest are written back; cache hints and
     set-asides (traffic.py): evict_first takes no room from others, evict_last keeps what is set aside, a window of
     addresses that persist is evict_last; a sector that comes out of memory with its neighbour, tiles that come along with
     one that is missing, as its instruction wants (L2 promotion of tensor maps, L2::128B of cp.async); warps of a role that
@@ -517,15 +517,16 @@ class _WrittenBack:
 class _Filled:
     """What happens when a fill's last byte has passed the HBM wire, and what the last of its lines waits for besides.
 
-    Warps that wait for a part each have theirs when its lines are there, but for the last.
+    Lines that lie on the other side cross when memory has given them, a latency after they began to pass the wire. Warps
+    that wait for a part each have theirs when its lines are there, but for the last.
     """
 
-    __slots__ = ("_began", "_earliest", "_l2", "_latency", "_of_part", "_tile", "_waits")
+    __slots__ = ("_began", "_earliest", "_l2", "_latency", "_of_part", "_passed_at", "_tile", "_waits")
 
     def __init__(
         self, l2: L2, tile: TileState, earliest: float, waits: Waits, of_part: Waits, latency_cycles: float
     ) -> None:
-        self._began = 0.0
+        self._began = self._passed_at = 0.0
         self._l2 = l2
         self._tile = tile
         self._earliest = earliest
@@ -534,24 +535,37 @@ class _Filled:
         self._latency = latency_cycles
 
     def begun(self, cycle: float) -> None:
-        """The first byte begins to pass: what crosses the link may follow."""
+        """The first byte begins to pass."""
         self._began = cycle
         self._tile.began_at = cycle
 
-    def _come_at(self, cycle: float, crossed_at: float, waits: Waits) -> float:
-        queued, uneven, refreshed = waits
-        return max(cycle + uneven, self._earliest + queued, crossed_at) + refreshed + self._latency
-
     def __call__(self, cycle: float) -> None:
+        """The last byte has passed."""
+        self._passed_at = cycle
+        hbm = self._l2.hbm
+        wait = self._began + hbm.latency_cycles - hbm.now()
+        if self._tile.crossings and wait > 0.0:
+            hbm.later(wait, self._come)
+        else:
+            self._come()
+
+    def _come_at(self, crossed_at: float, waits: Waits) -> float:
+        queued, uneven, refreshed = waits
+        come_at = max(self._passed_at + uneven, self._earliest + queued) + refreshed + self._latency
+        return max(come_at, crossed_at)
+
+    def _come(self) -> None:
+        """Lines begin to cross: when all are there is known now."""
         tile = self._tile
         crossed_at = 0.0
-        for side, num_bytes, num_sms, weight in tile.crossings:  # lines cross as they come
-            tile.copied_at = self._l2.read_across(side, num_bytes, num_sms, at_cycle=self._began, weight=weight)
+        since = self._began + self._l2.hbm.latency_cycles
+        for side, num_bytes, num_sms, weight in tile.crossings:
+            tile.copied_at = self._l2.read_across(side, num_bytes, num_sms, at_cycle=since, weight=weight)
             if tile.copied_at > crossed_at:
                 crossed_at = tile.copied_at
         tile.crossings.clear()
-        tile.done_at = done_at = self._come_at(cycle, crossed_at, self._waits)
-        tile.part_at = part_at = min(done_at, self._come_at(cycle, crossed_at, self._of_part))
+        tile.done_at = done_at = self._come_at(crossed_at, self._waits)
+        tile.part_at = part_at = min(done_at, self._come_at(crossed_at, self._of_part))
         waiting, tile.waiting = tile.waiting, []
         for ready_at, latency, done, by_warps in waiting:
             come_at = ready_at if ready_at > done_at else done_at
