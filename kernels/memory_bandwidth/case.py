@@ -1022,8 +1022,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             "over what those take of the peak rate over what they leave: median"
         ),
         "hbm.write_train_ns": (
-            _write_train_ns(rows), "what a chase in memory waits beside few writes of memory beyond what it waits beside "
-            "next to no reads, twice, over the part of the time that memory writes: median"
+            _write_train_ns(rows), "what a chase in memory waits beside writes of memory at less than "
+            f"{MUCH_TAKEN:.0%} of their rate, beyond its latency and its queue, twice, over that share: median"
         ),
         "l1.outstanding_bytes": (
             _outstanding_bytes(rows), "fastest reads of 4 MiB or 2 GiB by threads of one SM, by latency"
@@ -1047,9 +1047,12 @@ def _queue_ns(rows: Sequence[Mapping[str, str]]) -> float | None:
 def _write_train_ns(rows: Sequence[Mapping[str, str]]) -> float | None:
     """How long a channel writes at a time: a read that comes while it does waits for half of that."""
     hbm = load_gpu(GPU).hbm
-    alone = [ns for share, ns in _chases(rows, "read", hbm.peak_gb_per_s) if share < LITTLE_TAKEN]
-    beside = [(share, ns) for share, ns in _chases(rows, "write", hbm.sustained_write_gb_per_s) if share < MUCH_TAKEN]
-    waits = [2.0 * (ns - min(alone)) / share for share, ns in beside] if alone else []
+    waits = []
+    for share, ns in _chases(rows, "write", hbm.sustained_write_gb_per_s):
+        if share < MUCH_TAKEN:
+            of_peak = share * hbm.sustained_write_gb_per_s / hbm.peak_gb_per_s
+            queued = hbm.queue_ns * of_peak / (1.0 - of_peak)
+            waits.append(2.0 * (ns - hbm.latency_ns - queued) / share)
     return float(np.median(waits)) if waits else None
 
 

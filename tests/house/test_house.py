@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -92,17 +93,19 @@ def relative(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def imports(path: Path) -> tuple[str, ...]:
     """Dotted names of all that a module imports, wherever it does, and for the type checker, too."""
     package = ["gpusim", *path.relative_to(PACKAGE).parts[:-1]]
+    names: list[str] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, node.module] if node.module else base)
-            yield module
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+            names += (module, *(f"{module}.{alias.name}" for alias in node.names))
+    return tuple(names)
 
 
 def rooms(path: Path) -> set[str]:

@@ -35,8 +35,8 @@ MOST_SMS = 1 << 10
 """Of a GPU: those beyond a sample are numbered behind them."""
 
 MOST_QUEUED_MB = 16.6
-"""That wait for memory, up to which writes were seen to take more of it.
-Source: kernels/stream_grids, h200_sxm, 2026-11-22."""
+"""That wait for memory, up to which writes take more of it: the most of the rows that calibrate.
+Source: kernels/stream_grids, h200_sxm, 2026-11-22; 19 and 22 cost no more in kernels/copy_grains, h100_sxm, 2026-11-26."""
 
 Begun = Callable[[float], None]
 """Called with the cycle at which a transfer begins."""
@@ -113,20 +113,28 @@ def whole_lines(num_lines: float) -> int:
     return min(MOST_LINES, max(1, round(num_lines)))
 
 
-@lru_cache(maxsize=4096)
-def latest_of(num_rows: int, share: float) -> float:
-    """The mean of the longest of ``num_rows`` waits, each none or, with the chance ``share``, even between none and 1.
-
-    >>> latest_of(1, 0.5), latest_of(1, 1.0), latest_of(3, 1.0), latest_of(5, 0.0)
-    (0.25, 0.5, 0.75, 0.0)
-    """
-    if not share:
-        return 0.0
-    return 1.0 - (1.0 - (1.0 - share) ** (num_rows + 1)) / (share * (num_rows + 1))
-
-
 WAIT_POINTS = 257
 """At which the distribution of a wait is looked at."""
+
+
+@lru_cache(maxsize=4096)
+def latest_of_two(num_rows: int, first: tuple[float, float], second: tuple[float, float]) -> float:
+    """The mean of the longest wait of ``num_rows``, each of which waits for two things, the longer of both.
+
+    Each is a (chance, longest): a wait is none or, with that chance, even between none and the longest.
+
+    >>> [round(latest_of_two(num, (0.5, 1.0), (0.0, 0.0)), 3) for num in (1, 3)]
+    [0.25, 0.531]
+    >>> round(latest_of_two(1, (1.0, 1.0), (1.0, 1.0)), 3)
+    0.667
+    """
+    at = np.linspace(0.0, max(first[1], second[1]), WAIT_POINTS)
+    is_over = np.ones(WAIT_POINTS)
+    for chance, longest in (first, second):
+        if chance and longest:
+            is_over *= 1.0 - chance * (1.0 - np.minimum(at / longest, 1.0))
+    longer = 1.0 - is_over**num_rows
+    return float((longer.sum() - 0.5 * (longer[0] + longer[-1])) * (at[1] - at[0]))
 
 
 @lru_cache(maxsize=4096)
@@ -373,11 +381,10 @@ class Hbm(Component):
         share = round(SHARE_STEPS * self._written_bytes / (self._window * self.wire.total)) / SHARE_STEPS
         if not share:
             return 0.0
-        rows, fraction = min(MOST_LINES, max(1, round(num_rows))), self.spec.refresh_fraction
-        share = min(1.0, share)
-        longest = (fraction * self._refresh_cycles + share * self._train_cycles) / (fraction + share)
-        both = longest * latest_of(rows, 1.0 - (1.0 - fraction) * (1.0 - share))
-        return max(0.0, both - self._refresh_cycles * latest_of(rows, fraction))
+        rows = min(MOST_LINES, max(1, round(num_rows)))
+        refresh = self.spec.refresh_fraction, self._refresh_cycles
+        train = min(1.0, share), self._train_cycles
+        return latest_of_two(rows, refresh, train) - latest_of_two(rows, refresh, (0.0, self._train_cycles))
 
     def draw(self) -> float:
         """Which part of all requests like the next one waits less at its channels, by a sequence."""

@@ -177,22 +177,23 @@ class TileState:
 class L2(Component):
     """Tags, fills and the link between the sides; the slices' rate is the crossbar's business.
 
-    Models: first touch, hits on a line that is still being filled (they wait for the fill), residency by what was
-    touched on a side in between, lines that leave one by one and not all at once, write-back of what does not stay, near
-    and far latency: a side's first read of a tile goes across for the lines that lie on the other (a tile with lines on
-    both waits for those), later ones find a copy while the side has room; what goes across, half of all stores among it,
-    takes its turn on a link each way (what memory gives crosses when it has come; stores take more of it beside reads, as
-    many bytes of them as have crossed the same way since it was idle, and met no store yet); a tile of many lines waits for
-    the farthest slice; stores that wait dirty up to a limit, beyond which the oldest are written back; cache hints and
-    set-asides (traffic.py): evict_first takes no room from others, evict_last keeps what is set aside, a window of
-    addresses that persist is evict_last; a sector that comes out of memory with its neighbour, tiles that come along with
-    one that is missing, as its instruction wants (L2 promotion of tensor maps, L2::128B of cp.async); warps of a role that
-    load together wait for the slowest line of their own, and of what they asked for just before; the last of them, by
-    which a request is later than that, counts where they meet.
-    Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly);
-    fills by stores to part of a sector (32 bytes, when it leaves); requests and headers of reads on the link (5 bytes a line
-    at most: kernels/l2_residency, one side against both), why stores take more of it beside reads, and how long ago these
-    crossed on a link that has had no rest; hints beside what earlier launches left, and in launches without footprints.
+    Models: first touch, hits on a line that is still being filled (they wait for the fill), residency by what was touched
+    on a side in between, lines that leave one by one and not all at once, write-back of what does not stay, near and far
+    latency: a side's first read of a tile goes across for the lines that lie on the other (a tile with lines on both waits
+    for those), later ones find a copy while the side has room; what goes across, half of all stores among it, takes its
+    turn on a link each way (what memory gives crosses a latency after it began to pass the wire; stores take more of it
+    beside reads, as many bytes of them as have crossed the same way since it was idle, and met no store yet); a tile of
+    many lines waits for the farthest slice; stores that wait dirty up to a limit, beyond which the oldest are written
+    back; cache hints and set-asides (traffic.py): evict_first takes no room from others, evict_last keeps what is set
+    aside, a window of addresses that persist is evict_last; a sector that comes out of memory with its neighbour, tiles
+    that come along with one that is missing, as its instruction wants (L2 promotion of tensor maps, L2::128B of cp.async);
+    warps of a role that load together wait for the slowest line of their own, and of what they asked for just before; the
+    last of them, by which a request is later than that, counts where they meet.
+    Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly); fills by stores to
+    part of a sector (32 bytes, when it leaves); requests and headers of reads on the link (5 bytes a line at most:
+    kernels/l2_residency, one side against both), why stores take more of it beside reads, and how long ago these crossed
+    on a link that has had no rest; hints beside what earlier launches left, and in launches without footprints; that what
+    comes late of a fill crosses late.
     Source: the GPU's description.
     """
 
@@ -271,9 +272,8 @@ class L2(Component):
         if tile.done_at is None:  # what comes from memory crosses when it has come
             tile.crossings.append((side, crossing, num_sms, request.num_alike / num_sms))
             return latency, 0.0
-        tile.copied_at = self.read_across(
-            side, crossing, num_sms, at_cycle=request.issued_at, weight=request.num_alike / num_sms
-        )
+        since = max(request.issued_at, tile.began_at + self.hbm.latency_cycles)  # memory may not have given it yet
+        tile.copied_at = self.read_across(side, crossing, num_sms, at_cycle=since, weight=request.num_alike / num_sms)
         return latency, tile.copied_at
 
     def read_across(
