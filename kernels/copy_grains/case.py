@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -181,20 +180,6 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     if config["pause_cycles"] != "0":
         return {}
     return {"gpu__time_duration.sum": simulate(twin(config), gpu, clock="max").time_us * 1e3}
-
-
-def slopes(rows: Sequence[Mapping[str, str]]) -> dict[tuple[str, ...], tuple[float, float, float]]:
-    """For each way to copy (kernel, threads, CTAs, pause) bytes from memory, to it, and ns: large less small."""
-    found: dict[tuple[str, ...], list[tuple[float, ...]]] = {}
-    for row in sorted(rows, key=lambda row: int(row["array_bytes"])):
-        names = ("dram__bytes_read.sum", "dram__bytes_write.sum", "gpu__time_duration.sum")
-        if all(row.get(name) for name in names):
-            key = tuple(row[name] for name in ("kernel", "threads", "ctas_per_sm", "pause_cycles"))
-            found.setdefault(key, []).append(tuple(float(row[name]) for name in names))
-    return {
-        key: (b[0] - a[0], b[1] - a[1], b[2] - a[2])
-        for key, (a, b) in ((key, both) for key, both in found.items() if len(both) == 2)
-    }
 
 
 CASE = Case(
