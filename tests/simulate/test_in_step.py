@@ -58,8 +58,8 @@ OF_TIME = ("sm__cycles_elapsed", "gpu__time_duration", "dram__throughput", "sm__
 """Cycles, and what is told per cycle."""
 ACTIVE = "sm__cycles_active.avg"
 IN_THE_MEAN = {"cooperative, 4 stages": OF_TIME, "one role, 3 stages": (ACTIVE,)}
-"""Counters of time that are held to the mean of clocks side by side: one's last wave is a lottery, the other's SMs but the last
-end 1 % sooner with skips (docs/decisions.md, lines that cross when memory has given them)."""
+"""Counters of time that are held to the mean of clocks side by side: one's last wave is a lottery, the
+other's SMs but the last end 1 % sooner with skips (docs/decisions.md, lines that cross when memory has given them)."""
 
 
 @pytest.mark.parametrize("name", GEMMS)
