@@ -39,6 +39,8 @@ class DispatcherSpec:
     """From the last CTA's exit to the end of the kernel."""
     store_end_cycles: float
     """What the end of a kernel that has stored takes more, from its last exit or from when its last store is in L2."""
+    store_exit_cycles: float
+    """From a CTA's last store of registers to memory until it can be out."""
     order: Literal["breadth_first", "tpc_first", "gpc_first"]
     """Where consecutive CTAs go.
 
@@ -78,7 +80,7 @@ class Dispatcher(Component):
     CTA; a round over the SMs, which spreads starts evenly; a freed slot taken by the next CTA; clusters within a GPC, at
     first as one of each GPC in turn, later on whatever SMs of it fall free; a grid that leaves SMs free, spread over GPCs
     and TPCs (``gpc_first``); a later first instruction of the first wave where caches were flushed; a kernel that has stored
-    asks for that once it has left.
+    asks for that once it has left, and so does, for some cycles, a CTA behind its last store.
     Ignores: preferences among SMs that are free at the same cycle; at which GPC a grid begins, which changes from launch to
     launch; second CTAs of lone TPCs, which come before other GPCs have had their first; warps that leave before their CTA
     does; priorities, other kernels; how much code and how many constants a cold start fetches (see ``ops.Code``).

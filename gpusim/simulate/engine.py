@@ -245,6 +245,10 @@ class Engine:
         for of_cta in cta.roles:
             if of_cta.t > ends:
                 ends = of_cta.t
+        stored = self.gpu.dispatcher.store_exit_cycles
+        for of_cta in cta.roles:
+            if of_cta.stored_out_at + stored > ends:
+                ends = of_cta.stored_out_at + stored
         self.at(ends, lambda: self._cta_exits(cta))
 
     def _cta_exits(self, cta: Cta) -> None:

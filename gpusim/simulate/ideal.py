@@ -38,7 +38,7 @@ def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
             gpu,
             hbm=replace(
                 gpu.hbm, sustained_read_gb_per_s=INFINITE, sustained_write_gb_per_s=INFINITE, sm_gb_per_s=INFINITE,
-                queue_ns=0.0, channel_gb_per_s=INFINITE,
+                queue_ns=0.0, write_turn_ns=0.0, channel_gb_per_s=INFINITE,
             ),
         )
     if "l2" in ideals:
@@ -63,8 +63,8 @@ def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
     if "latency" in ideals:
         gpu = replace(
             gpu,
-            hbm=replace(gpu.hbm, latency_ns=0.0, refresh_ns=0.0, queue_ns=0.0, channel_gb_per_s=INFINITE),
-            dispatcher=replace(gpu.dispatcher, store_end_cycles=0.0),
+            hbm=replace(gpu.hbm, latency_ns=0.0, refresh_ns=0.0, queue_ns=0.0, write_turn_ns=0.0, channel_gb_per_s=INFINITE),
+            dispatcher=replace(gpu.dispatcher, store_end_cycles=0.0, store_exit_cycles=0.0),
             l2=replace(
                 gpu.l2, near_latency_cycles=0.0, far_latency_cycles=0.0, slice_spread_cycles=0.0, queue_cycles=0.0
             ),
@@ -101,7 +101,7 @@ def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
                 gpu.dispatcher, launch_cycles=0.0, dispatch_cycles_per_cta=0.0, round_cycles=0.0,
                 cta_start_cycles=0.0, cold_start_cycles=0.0, cta_exit_cycles=0.0, retire_cycles_per_cta=0.0,
                 cluster_retire_cycles_per_cta=0.0, cluster_start_cycles=0.0, drain_cycles=0.0,
-                store_end_cycles=0.0,
+                store_end_cycles=0.0, store_exit_cycles=0.0,
             ),
         )
     return gpu

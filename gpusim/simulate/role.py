@@ -52,6 +52,9 @@ QUICK: frozenset[type[ops.Op]] = frozenset({ops.SharedLoad, ops.SharedAtomic, op
 
 NUM_STATES = len(WarpState)
 
+NEVER_STORED = -1e9
+"""A cycle long before any."""
+
 OVER = object()
 """Behind the last op of a program."""
 
@@ -127,17 +130,15 @@ class Role:
         "_groups", "agenda", "all_fenced_at", "arrives_far_at", "async_cp", "blocked_on", "blocked_since", "copies_until",
         "count", "cta", "delivered_at", "engine", "handlers", "is_done", "iteration_weight", "laggard", "last_store",
         "loads_since", "loops", "mma_done", "must_retry", "num_threads", "num_warpgroups", "num_warps", "op", "partly",
-        "passed_bytes",
-        "program", "queued_stores", "record", "registers", "sections", "send", "sm", "spec", "steps", "stored_at", "t",
-        "tile_loop", "totals", "turn_weight", "wait_state", "wave", "wgmma_open", "wgmma_through",
+        "passed_bytes", "program", "queued_stores", "record", "registers", "sections", "send", "sm", "spec", "steps",
+        "stored_at", "stored_out_at", "t", "tile_loop", "totals", "turn_weight", "wait_state", "wave", "wgmma_open",
+        "wgmma_through",
     )
 
     def __init__(self, engine: Engine, cta: Cta, shape: RoleShape, start_cycle: float, created_cycle: float) -> None:
         """A role that starts at ``start_cycle``; it has existed since ``created_cycle``."""
         self.engine, self.agenda = engine, engine.agenda
-        self.cta = cta
-        self.sm = cta.sm
-        self.spec = shape.spec
+        self.cta, self.sm, self.spec = cta, cta.sm, shape.spec
         self.num_threads, self.num_warps, self.num_warpgroups = shape.num_threads, shape.num_warps, shape.num_warpgroups
         self.wave = cta.wave
         self.iteration_weight = self.turn_weight = 1.0
@@ -158,6 +159,8 @@ class Role:
         """Of these, what an instruction behind them overtakes no more, but need not wait for."""
         self.stored_at = 0.0
         """When the last of its stores to shared memory goes in."""
+        self.stored_out_at = NEVER_STORED
+        """When the last of its stores to memory was sent: its CTA is not out at once behind it."""
         self.delivered_at = 0.0
         """When a middle warp's registers of that one have been read; conflicts may be served yet."""
         self.laggard = Laggard()

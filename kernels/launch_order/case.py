@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
-from gpusim.machine.config import GpuSpec
+from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.simulate.run import simulate
 from gpusim.simulate.timeline import WarpState
 from gpusim.workload import ops
@@ -29,6 +29,11 @@ CLUSTER_REGISTERS = 32
 """At most, of the kernels with clusters."""
 APART_NS, STEP_NS = 200_000, 32
 """The two moments at which clocks are compared, as in kernel.cu; steps of the GPU's nanoseconds on an H200."""
+GPU = "h200_sxm"
+BEHIND_MARK = 11
+"""Instructions of a chain that take as long as a CTA's last clocks and the making of five stores, behind which it is out.
+Source: SASS; a CTA that loads a line and leaves comes and goes 75 cycles sooner (kernels/cta_turnover, h200_sxm,
+2026-11-26)."""
 MARK_CYCLES, MARKS_CYCLES = 343.0, 358.0
 """Between the two marks of a CTA that does not stay, of one warp and of several: reading the nanoseconds is slow.
 
@@ -313,6 +318,11 @@ def staying(config: Config, gpu: GpuSpec) -> GpuSpec:
     )  # fmt: skip
 
 
+def behind_mark(gpu: GpuSpec) -> float:
+    """Cycles of what a CTA does behind its last clock."""
+    return BEHIND_MARK * gpu.warp_scheduler.dependent_cycles
+
+
 def twin(config: Config) -> Launch:
     """The same grid in the simulator's words; there is none for staying, so that other ops stand for it."""
     longer = (stays(config) - int(config["stay_cycles"])) // STEP_CYCLES
@@ -327,6 +337,7 @@ def twin(config: Config) -> Launch:
         for _ in range(int(longer[cta.cta_idx])):
             yield ops.FenceProxyAsync()
         if config["kernel"] != "empty":
+            yield ops.Alu(BEHIND_MARK, is_chain=True)
             yield ops.GlobalStore("marks", (cta.cta_idx, 0), MARKS)
 
     grid = int(config["grid"])
@@ -352,6 +363,8 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     sms = np.array([item.sm_idx for item in roles], dtype=np.int64)
     starts = np.array([next(end for state, _, end in item.states if state is WarpState.START) for item in roles])
     ends = np.array([item.states[-1][2] for item in roles])
+    if config["kernel"] != "empty":  # the last clock is read before what makes and issues the stores
+        ends -= behind_mark(gpu) + MARKS.num_requests
     found = facts(sms, starts, ends, first=int(config["first"]))
     found |= {"span_ns": float(ends.max() - starts.min()) / gpu.clock.max_mhz * 1e3, **result.counters}
     wanted = (set(CASE.values) | set(METRICS)) - untold(config, found, gpu)
@@ -417,7 +430,9 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         "least time from exit to start in a slot, median, less a dispatch and the note of an exit, is their sum; a "
         "quarter is put down as exit"
     )
-    found.append(_fitted("cta_exit_cycles", EXIT_SHARE * refill, how))
+    gpu = load_gpu(GPU)
+    behind = behind_mark(gpu) + gpu.dispatcher.store_exit_cycles
+    found.append(_fitted("cta_exit_cycles", max(0.0, EXIT_SHARE * refill - behind), f"{how}, less what is behind the mark"))
     found.append(_fitted("cta_start_cycles", (1.0 - EXIT_SHARE) * refill, how))
     clusters, _ = _refill_gaps(rows, is_cluster=True)
     if clusters:

@@ -1021,9 +1021,9 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             _queue_ns(rows), "what a chase in memory waits beside reads of memory beyond what it waits beside next to none, "
             "over what those take of the peak rate over what they leave: median"
         ),
-        "hbm.write_train_ns": (
-            _write_train_ns(rows), "what a chase in memory waits beside writes of memory at less than "
-            f"{MUCH_TAKEN:.0%} of their rate, beyond its latency and its queue, twice, over that share: median"
+        "hbm.write_wait_ns": (
+            _write_wait_ns(rows), "what a chase in memory waits beside writes of memory at less than "
+            f"{MUCH_TAKEN:.0%} of their rate, beyond its latency and its queue, over their part of the peak: median"
         ),
         "l1.outstanding_bytes": (
             _outstanding_bytes(rows), "fastest reads of 4 MiB or 2 GiB by threads of one SM, by latency"
@@ -1044,15 +1044,15 @@ def _queue_ns(rows: Sequence[Mapping[str, str]]) -> float | None:
     return float(np.median(waits)) if waits else None
 
 
-def _write_train_ns(rows: Sequence[Mapping[str, str]]) -> float | None:
-    """How long a channel writes at a time: a read that comes while it does waits for half of that."""
+def _write_wait_ns(rows: Sequence[Mapping[str, str]]) -> float | None:
+    """What a read waits for writes where no others read, over the part of the peak rate that they take."""
     hbm = load_gpu(GPU).hbm
     waits = []
     for share, ns in _chases(rows, "write", hbm.sustained_write_gb_per_s):
         if share < MUCH_TAKEN:
             of_peak = share * hbm.sustained_write_gb_per_s / hbm.peak_gb_per_s
             queued = hbm.queue_ns * of_peak / (1.0 - of_peak)
-            waits.append(2.0 * (ns - hbm.latency_ns - queued) / share)
+            waits.append((ns - hbm.latency_ns - queued) / of_peak)
     return float(np.median(waits)) if waits else None
 
 

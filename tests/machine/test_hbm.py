@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpusim.machine.config import load_gpu
-from gpusim.machine.memory.hbm import MOST_SHARE, SHARE_STEPS, STANDARD, Hbm, slowest_wait
+from gpusim.machine.memory.hbm import MOST_MIXED, MOST_SHARE, SHARE_STEPS, STANDARD, Hbm, slowest_beside_writes, slowest_wait
 from gpusim.machine.timing import RingingEnvironment
 from gpusim.units import Clock
 
@@ -205,3 +205,41 @@ def test_a_request_waits_for_the_fullest_of_its_channels_as_drawn() -> None:
 def test_channels_without_parts_are_even() -> None:
     _, hbm = memory(channel_bytes=0.0)
     assert hbm.uneven_cycles(1e6, ONE_DEVIATION, are_apart=True) == 0.0
+
+
+def wait_beside(reads: float, writes: float, *, num_parts: float = 1.0, **changes: float) -> float:
+    """What the last of so many parts waits after so many bytes a cycle of reads and of writes, for long."""
+    waits = {"write_wait_ns": 100.0, "mixed_wait_ns": 400.0, "write_turn_ns": 50.0, **changes}
+    env, hbm = memory(queue_ns=0.0, **waits)
+    for _ in range(2000):
+        hbm.fill(10 * reads, lambda cycle: None, sm_idx=0, count=1.0)
+        hbm.write_back(10 * writes, lambda cycle: None, count=1.0)
+        env.run(until=env.now + 10)
+    return hbm.mixed_cycles(num_parts)
+
+
+@pytest.mark.parametrize(("read", "written"), [(0.1, 0.1), (0.4, 0.1), (0.1, 0.4)])
+def test_a_read_waits_for_writes_and_for_turns_between_both(read: float, written: float) -> None:
+    wanted = (100.0 * written + 400.0 * (read * written) ** 0.5) / (1.0 - written)
+    assert wait_beside(4000.0 * read, 4000.0 * written) == pytest.approx(wanted, rel=0.06)
+
+
+def test_a_read_waits_for_no_writes_where_there_are_none_or_they_take_no_turns() -> None:
+    assert wait_beside(2000.0, 0.0) == 0.0
+    assert wait_beside(1000.0, 1000.0, write_turn_ns=0.0) == 0.0
+
+
+def test_more_writes_than_were_measured_make_nobody_wait_longer_for_what_they_leave() -> None:
+    most = 4000.0 * MOST_MIXED
+    assert wait_beside(0.0, 1.2 * most) == pytest.approx(1.2 * wait_beside(0.0, most), rel=0.06)
+
+
+@pytest.mark.parametrize(("num_parts", "mean", "turn"), [(1, 90.0, 60.0), (3, 200.0, 60.0), (8, 300.0, 100.0)])
+def test_the_slowest_part_is_the_one_that_is_drawn_from_turns_and_refresh_together(
+    num_parts: int, mean: float, turn: float
+) -> None:
+    draw = np.random.default_rng(5)
+    refreshed = (draw.random((40_000, num_parts)) < 0.12) * draw.random((40_000, num_parts)) * 530.0
+    both = refreshed + draw.gamma(mean / turn, turn, (40_000, num_parts))
+    wanted = float(both.max(axis=1).mean() - refreshed.max(axis=1).mean())
+    assert slowest_beside_writes(num_parts, (0.12, 530.0), mean, turn) == pytest.approx(wanted, rel=0.04)

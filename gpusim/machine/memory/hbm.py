@@ -26,6 +26,11 @@ QUEUE_LATENCIES = 4.0
 that lasts. A guess; settled by loads that begin and end."""
 SHARE_STEPS = 64
 """Shares between which waits are drawn straight."""
+MOST_MIXED = 0.7
+"""Of the peak rate that writes take, up to which what reads wait for them was measured.
+Source: kernels/reads_beside_writes, h200_sxm, 2026-11-26."""
+TURN_STEPS = 8
+"""Of a turn of writes, in which waits for several are worked out."""
 MOST_LINES = 1024
 """Of a request whose slowest line is looked for; more channels than a GPU's memory has."""
 
@@ -61,9 +66,12 @@ class HbmSpec:
     """The longest such wait."""
     refresh_bytes: float
     """Of bytes side by side, what waits for a refresh together."""
-    write_train_ns: float
-    """How long a channel writes before it reads again, where both are under way: a read that finds it writing waits for the
-    rest of that."""
+    write_wait_ns: float
+    """What a read waits for writes, on average, times the part of the peak rate that these take."""
+    mixed_wait_ns: float
+    """What it waits besides where others read, too, so that channels turn round: times the root of the parts of both."""
+    write_turn_ns: float
+    """One of the turns that such a wait is made of: so much of its mean is its variance."""
     fill_spread_ns: float
     """From a quick fill of many lines to a slow one, where memory has nothing else to do: they come evenly in between."""
     sm_gb_per_s: float
@@ -118,23 +126,34 @@ WAIT_POINTS = 257
 
 
 @lru_cache(maxsize=4096)
-def latest_of_two(num_rows: int, first: tuple[float, float], second: tuple[float, float]) -> float:
-    """The mean of the longest wait of ``num_rows``, each of which waits for two things, the longer of both.
+def slowest_beside_writes(num_parts: float, refresh: tuple[float, float], mean: float, turn: float) -> float:
+    """How much later the slowest of ``num_parts`` comes as each waits for turns as well as for a refresh, drawn for itself.
 
-    Each is a (chance, longest): a wait is none or, with that chance, even between none and the longest.
+    ``refresh`` is a (chance, longest): that wait is none or, with the chance, even between none and the longest. The other
+    is of so many turns of length ``turn`` that it has this ``mean``: a gamma distribution, whose variance is mean x turn.
 
-    >>> [round(latest_of_two(num, (0.5, 1.0), (0.0, 0.0)), 3) for num in (1, 3)]
-    [0.25, 0.531]
-    >>> round(latest_of_two(1, (1.0, 1.0), (1.0, 1.0)), 3)
-    0.667
+    >>> [round(slowest_beside_writes(num, (0.0, 0.0), 100.0, 50.0)) for num in (1, 4)]
+    [100, 177]
+    >>> round(slowest_beside_writes(9, (0.118, 530.0), 197.0, 60.0))
+    286
     """
-    at = np.linspace(0.0, max(first[1], second[1]), WAIT_POINTS)
-    is_over = np.ones(WAIT_POINTS)
-    for chance, longest in (first, second):
-        if chance and longest:
-            is_over *= 1.0 - chance * (1.0 - np.minimum(at / longest, 1.0))
-    longer = 1.0 - is_over**num_rows
-    return float((longer.sum() - 0.5 * (longer[0] + longer[-1])) * (at[1] - at[0]))
+    longest = mean + 6.0 * sqrt(mean * turn) + turn
+    of_turns = np.linspace(0.0, longest, WAIT_POINTS)
+    step = float(of_turns[1])
+    middles = of_turns[1:] - 0.5 * step
+    density = np.concatenate([[0.0], np.exp((mean / turn - 1.0) * np.log(middles / turn) - middles / turn)])
+    is_done = np.cumsum(density) / density.sum()
+    until = np.concatenate([[0.0], np.cumsum(0.5 * (is_done[1:] + is_done[:-1])) * step])
+    chance, wait = refresh
+    at = np.linspace(0.0, wait + longest, WAIT_POINTS)
+    is_over, is_idle = np.interp(at, of_turns, is_done), np.ones(WAIT_POINTS)
+    if chance and wait:
+        before = np.maximum(at - wait, 0.0)
+        area = np.interp(at, of_turns, until) + np.maximum(at - longest, 0.0) - np.interp(before, of_turns, until)
+        is_over = (1.0 - chance) * is_over + chance * (area - np.maximum(before - longest, 0.0)) / wait
+        is_idle = 1.0 - chance * (1.0 - np.minimum(at / wait, 1.0))
+    later = is_idle**num_parts - is_over**num_parts
+    return float((later.sum() - 0.5 * (later[0] + later[-1])) * (at[1] - at[0]))
 
 
 @lru_cache(maxsize=4096)
@@ -204,7 +223,7 @@ class _Intake:
         """The last byte of the first has passed."""
         done = self._done
         assert done is not None  # a transfer was under way
-        self._hbm.has_moved(self._num_bytes * self._alike * self._share)
+        self._hbm.has_read(self._num_bytes * self._alike * self._share)
         if self._waiting:
             num_bytes, share, self._done, begun = self._waiting.popleft()
             self._num_bytes, self._share = num_bytes, share
@@ -224,18 +243,18 @@ class Hbm(Component):
     is taken over what is left of the peak, as it was during the last latencies, and the slowest of a request's parts for
     longer, where it does not wait longer for its share of the wire (of many rows, one that waits for a refresh as well);
     sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in order), idle
-    latency; channels that write for a while, behind which reads wait; the slowest of many rows, one of which finds its
-    bank in refresh, where those that were asked for early are hidden behind the last; channels that have unlike parts of
-    what waits for the wire, so that a request comes as late as the fullest of its own (drawn, by a sequence; parts of
-    requests have the mean; bytes side by side and pieces at equal distances within what lies in one channel take channels
-    evenly); fills of which some are quick and some slow, so that SMs which wait for unlike tiles fall out of step; writes
+    latency; turns of channels that write, for which reads wait, the longer the more others read and write; the slowest of
+    many rows, one of which finds its bank in refresh, where those that were asked for early are hidden behind the last;
+    channels that have unlike parts of what waits for the wire, so that a request comes as late as the fullest of its own
+    (drawn, by a sequence; parts of requests have the mean; bytes side by side and pieces at equal distances within what
+    lies in one channel take channels evenly); fills of which some are quick and some slow, so that SMs which wait for
+    unlike tiles fall out of step; writes
     take their share of the same wire, at their own efficiency, which is lower beside reads, the more the more waits; rows
     that are opened for a short piece.
     Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the
     mean); that SMs which ask for one tile together draw it together (the first draws all of it), which addresses share a
     channel, and banks, how far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait
-    for many trains of writes (behind stores at full rate three times as long as idle), and that copies with few bytes
-    under way wait for longer ones (kernels/copy_grains).
+    for many turns of writes (behind stores at full rate three times as long as idle).
     Source: the GPU's description.
     """
 
@@ -255,7 +274,9 @@ class Hbm(Component):
         self.refresh_bytes, self.channel_bytes = spec.refresh_bytes, spec.channel_bytes
         self._side_by_side_fraction = spec.side_by_side_fraction
         self._refresh_cycles = clock.cycles(ns=spec.refresh_ns)
-        self._train_cycles = clock.cycles(ns=spec.write_train_ns)
+        self._write_cycles = clock.cycles(ns=spec.write_wait_ns)
+        self._mixed_cycles = clock.cycles(ns=spec.mixed_wait_ns)
+        self._turn_cycles = clock.cycles(ns=spec.write_turn_ns)
         self._spread_cycles = 0.0 if alike else min(clock.cycles(ns=spec.fill_spread_ns), 2.0 * self.latency_cycles)
         self._num_draws = self._num_waits = 0
         self.num_reading = 0
@@ -267,8 +288,8 @@ class Hbm(Component):
         self._window = QUEUE_LATENCIES * clock.cycles(ns=spec.latency_ns) or 1.0
         self._moved_bytes, self._moved_at = 0.0, 0.0
         """Of late: what passed the wire a window ago counts for a third, and so on; up to which cycle."""
-        self._written_bytes = 0.0
-        """Of these, what writes took."""
+        self._read_bytes = self._written_bytes = 0.0
+        """What was read and written of late, by bytes."""
         self._write_cost = spec.sustained_read_gb_per_s / spec.sustained_write_gb_per_s
         self.wire = SharedPipe(
             env,
@@ -370,21 +391,26 @@ class Hbm(Component):
         idle, below, above = waits
         return mean * (below + (step - low) * (above - below) - idle)
 
-    def train_cycles(self, num_rows: float) -> float:
-        """How much later the slowest of ``num_rows`` rows comes as channels write, beyond its wait for a refresh.
+    def mixed_cycles(self, num_parts: float) -> float:
+        """How much later the slowest of ``num_parts`` comes than where memory has nothing else to do, beside writes.
 
-        A row finds its channel writing as often as the wire wrote of late, and waits for the rest of the train.
+        Each lies in a channel of its own, and waits for its turns and in its queue, and for a refresh. None where nothing
+        was written of late.
         """
-        if not self._train_cycles:
+        if not self._written_bytes or not self._turn_cycles:
             return 0.0
-        self._lately(0.0)
-        share = round(SHARE_STEPS * self._written_bytes / (self._window * self.wire.total)) / SHARE_STEPS
-        if not share:
+        most = self._window * self._peak
+        share = min(self._most_share, self._lately(0.0) / most)
+        written, read = self._written_bytes / most, self._read_bytes / most
+        mean = self._write_cycles * written + self._mixed_cycles * sqrt(written * read)
+        mean /= 1.0 - min(MOST_MIXED, written)
+        mean += self._queue_cycles * share / (1.0 - share)
+        turns = round(TURN_STEPS * mean / self._turn_cycles)
+        if not turns:
             return 0.0
-        rows = min(MOST_LINES, max(1, round(num_rows)))
+        parts = min(MOST_LINES, max(1.0, round(4.0 * num_parts) / 4.0))
         refresh = self.spec.refresh_fraction, self._refresh_cycles
-        train = min(1.0, share), self._train_cycles
-        return latest_of_two(rows, refresh, train) - latest_of_two(rows, refresh, (0.0, self._train_cycles))
+        return slowest_beside_writes(parts, refresh, turns * self._turn_cycles / TURN_STEPS, self._turn_cycles)
 
     def draw(self) -> float:
         """Which part of all requests like the next one waits less at its channels, by a sequence."""
@@ -417,6 +443,7 @@ class Hbm(Component):
         if now > self._moved_at:
             kept = exp((self._moved_at - now) / self._window)
             self._moved_bytes *= kept
+            self._read_bytes *= kept
             self._written_bytes *= kept
             self._moved_at = now
         self._moved_bytes += num_bytes
@@ -426,6 +453,11 @@ class Hbm(Component):
         """So much has passed the wire."""
         self._pending_bytes -= num_bytes
         self._lately(num_bytes)
+
+    def has_read(self, num_bytes: float) -> None:
+        """So much of it was read."""
+        self.has_moved(num_bytes)
+        self._read_bytes += num_bytes
 
     def now(self) -> float:
         """The present."""
@@ -492,7 +524,7 @@ class Hbm(Component):
 
         def written(cycle: float) -> None:
             self.has_moved(moved)
-            self._written_bytes += moved
+            self._written_bytes += num_bytes * num_sms
             done(cycle)
 
         self.wire.transfer(num_bytes * cost, written, num_sms)

@@ -397,10 +397,13 @@ class L2(Component):
             queued = max(0.0, hbm.queue_cycles(lines) - max(refreshed, far))
         else:
             queued = hbm.busy_cycles(num_rows)
+        in_one = hbm.channel_bytes
+        mixed = hbm.mixed_cycles(num_rows if are_apart or not in_one else waited / in_one)
+        if mixed > queued:
+            queued = mixed
         # the lines that are far, that wait for a refresh and that find long queues are seldom the same, and
         # the fullest channel seldom is where a refresh takes longest
-        late = refreshed + hbm.train_cycles(num_rows)
-        return queued, hypot(uneven, refreshed) - refreshed, max(0.0, late - far)
+        return queued, hypot(uneven, refreshed) - refreshed, max(0.0, refreshed - far)
 
     def _fill_scale(self, request: MemoryRequest) -> float:
         """The part of a fill's bytes that is paid for."""

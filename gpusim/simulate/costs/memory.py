@@ -165,6 +165,7 @@ def send_store(role: Role, op: Stores, num_packet_bytes: float, share: float, at
     """Send a ``share`` of a store on its way; the group is complete when it has left."""
     access = role.engine.op_costs.of_access(op.access)
     group, role.last_store = AsyncGroup(), AsyncGroup()
+    role.stored_out_at = role.t
     group.add()
     role.last_store.add()
     if type(op) is ops.GlobalStore:
