@@ -39,6 +39,8 @@ WIRE_LOOKS = 3 * PARTS
 IDLE_WIRE = 1e-3
 """Part of the later half of the time so far, these looks at least, in which it may have been idle."""
 
+LEAST_WAIT = 1.5
+"""Looks' worth of bytes that wait for memory where it bounds CTAs for good: with fewer its wire may fall idle later on."""
 EVEN_WAIT = 0.4
 """How far what waits for it may swing meanwhile, of its mean: where it comes in surges, the wire falls idle in between."""
 
@@ -153,6 +155,8 @@ class Flow:
             return None
         waiting, half = self._backlogs[-WIRE_LOOKS:], WIRE_LOOKS // 2
         if max(waiting) - min(waiting) > EVEN_WAIT * sum(waiting) / WIRE_LOOKS:
+            return None
+        if min(waiting) < LEAST_WAIT * moved / (num_looks - 1):
             return None
         earlier, later = (sum(part) / half for part in (waiting[:half], waiting[half:]))
         if abs(later - earlier) > NEAR_PACE * moved * half / (num_looks - 1):
