@@ -40,7 +40,9 @@ IDLE_WIRE = 1e-3
 """Part of the later half of the time so far, these looks at least, in which it may have been idle."""
 
 LEAST_WAIT = 1.5
-"""Looks' worth of bytes that wait for memory where it bounds CTAs for good: with fewer its wire may fall idle later on."""
+"""Looks' worth of bytes that wait for memory where it bounds CTAs for good: with fewer its wire may fall idle later on, as
+with reads of 4 KiB a CTA (one look's worth; a tenth slower later). A choice.
+"""
 EVEN_WAIT = 0.4
 """How far what waits for it may swing meanwhile, of its mean: where it comes in surges, the wire falls idle in between."""
 

@@ -32,8 +32,8 @@ APART_NS, STEP_NS = 200_000, 32
 GPU = "h200_sxm"
 BEHIND_MARK = 11
 """Instructions of a chain that take as long as a CTA's last clocks and the making of five stores, behind which it is out.
-Source: SASS; a CTA that loads a line and leaves comes and goes 75 cycles sooner (kernels/cta_turnover, h200_sxm,
-2026-11-26)."""
+By hand: with the store itself 75 cycles, as CTAs that load a line and leave come and go 62 to 127 cycles sooner than without
+(kernels/cta_turnover, h200_sxm, 2026-11-26); what it is made of: SASS."""
 MARK_CYCLES, MARKS_CYCLES = 343.0, 358.0
 """Between the two marks of a CTA that does not stay, of one warp and of several: reading the nanoseconds is slow.
 

@@ -248,9 +248,8 @@ class Hbm(Component):
     channels that have unlike parts of what waits for the wire, so that a request comes as late as the fullest of its own
     (drawn, by a sequence; parts of requests have the mean; bytes side by side and pieces at equal distances within what
     lies in one channel take channels evenly); fills of which some are quick and some slow, so that SMs which wait for
-    unlike tiles fall out of step; writes
-    take their share of the same wire, at their own efficiency, which is lower beside reads, the more the more waits; rows
-    that are opened for a short piece.
+    unlike tiles fall out of step; writes take their share of the same wire, at their own efficiency, which is lower beside
+    reads, the more the more waits; rows that are opened for a short piece.
     Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the
     mean); that SMs which ask for one tile together draw it together (the first draws all of it), which addresses share a
     channel, and banks, how far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait
