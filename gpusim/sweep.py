@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpusim.errors import GpusimError, KernelError, LaunchError, nearest
@@ -78,6 +78,10 @@ class Sweep:
     wall_s: float
     num_jobs: int
     is_interrupted: bool = False
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the kernel as they were given, with one value or several."""
+    simulate_options: Mapping[str, Any] = field(default_factory=dict)
+    """What each was predicted with, of what a prediction may be told beside them."""
 
     def by_problem(self) -> dict[tuple[tuple[str, Any], ...], list[Entry]]:
         """Entries of each problem: those simulated with all SMs first, then sampled ones, each by time, then the rest."""
@@ -169,7 +173,7 @@ def run_sweep(
     entries.sort(key=lambda item: (problems[item.problem], rank[item.status], item.time_us, item.bound_us))
     return Sweep(
         kernel=kernel, gpu=gpu.name, choices=found, entries=tuple(entries), wall_s=time.perf_counter() - began,
-        num_jobs=jobs, is_interrupted=is_interrupted,
+        num_jobs=jobs, is_interrupted=is_interrupted, given=dict(options), simulate_options=dict(simulate_options),
     )
 
 

@@ -4,7 +4,8 @@
 
 Of README.md, "How far to trust it": what stands between the two comments `<!-- trust ... -->` is replaced, and between the
 two `<!-- in short ... -->` where a README has them, and nothing else. Numbers are as the table in FOLDER (validation/judged)
-has them, which a report writes anew and the table itself leaves as it is.
+has them. Of it a report replaces the kernels and tiers that it has rows of, and leaves the others, so that times (tier 7,
+the slowest) may be judged apart; the table itself is left as it is.
 """
 
 from __future__ import annotations
@@ -16,10 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from gpusim.evidence.case import Limit
-from gpusim.evidence.judged import judged_dir, read_judged, table_of
+from gpusim.evidence.first import who_of
+from gpusim.evidence.judged import Judged, judged_dir, read_judged, table_of
 from gpusim.evidence.validate import Judgement, quantile
 
-CYCLES, TIME = "sm__cycles_elapsed.max", "single_us"
+CYCLES = "sm__cycles_elapsed.max"
+TIMES = {"single_us": "time of one launch: mean, P90, worst", "sustained_us": "of half a second"}
+TIMED = {
+    "single_us": ("Time of one launch", "single_clock_mhz"),
+    "sustained_us": ("Time of half a second back to back", "sustained_clock_mhz"),
+}
+TIMES_TIER = 7
 COUNTS = {
     "dram__bytes_read.sum": "bytes read of memory", "dram__bytes_write.sum": "written",
     "lts__t_sectors_srcunit_tex_op_read.sum": "sectors read of L2", "lts__t_sectors_srcunit_tex_op_write.sum": "written",
@@ -35,18 +43,18 @@ def text_of(report: Mapping[str, Any]) -> str:
     first = _first(report["first"])
     in_all = {item["name"]: item for item in report["whole_kernels"]}
     columns = ["family", "rows", "cycles off by: mean, P90, worst", "a roofline", "cycles said first"]
-    if TIME in in_all:
-        columns.insert(4, "time of one launch, mean")
+    times = [name for name in TIMES if name in in_all]
+    columns[4:4] = [TIMES[name] for name in times]
     lines = [
         f"| {' | '.join(columns)} |", "|" + "---|" * len(columns),
         *(
-            _row(item, first.get(item["name"]), has_time=TIME in in_all)
+            _row(item, first.get(item["name"]), times)
             for item in families if CYCLES in item["of"] and not item["is_cut"]
         ),
     ]  # fmt: skip
     if CYCLES in in_all:
         of = in_all[CYCLES]
-        time = f" {_pct(in_all[TIME]['mean_pct'])} |" if TIME in in_all else ""
+        time = "".join(f" {_errors(in_all[name])} |" for name in times)
         said = _pct(sum(first.values()) / len(first)) if first else ""
         lines.append(
             f"| **mean of {of['num_families']} families** | {of['num_rows']} | {_errors(of)} | {_pct(of['roofline_pct'])} |"
@@ -56,9 +64,9 @@ def text_of(report: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _row(item: Mapping[str, Any], first: float | None, *, has_time: bool) -> str:
-    of, timed = item["of"][CYCLES], item["of"].get(TIME)
-    time = f" {_pct(timed['mean_pct']) if timed else ''} |" if has_time else ""
+def _row(item: Mapping[str, Any], first: float | None, times: Sequence[str]) -> str:
+    of = item["of"][CYCLES]
+    time = "".join(f" {_errors(item['of'][name]) if name in item['of'] else ''} |" for name in times)
     name = f"**{item['name']}** (held out)" if item["is_held_out"] else item["name"]
     return (
         f"| {name} | {of['num_rows']} | {_errors(of)} | {_pct(of['roofline_pct'])} |"
@@ -82,6 +90,11 @@ def _first(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def _sentences(report: Mapping[str, Any], in_all: Mapping[str, Any]) -> list[str]:
     counts = [f"{title} {_pct(in_all[name]['mean_pct'])}" for name, title in COUNTS.items() if name in in_all]
     found = [f"Mean error over the families: {', '.join(counts)}."] if counts else []
+    found += [
+        f"{title} {_pct(in_all[name]['mean_pct'])} off, its clock {_pct(in_all[clock]['mean_pct'])}, over "
+        f"{in_all[name]['num_families']} families ({in_all[name]['num_rows']} rows)."
+        for name, (title, clock) in TIMED.items() if name in in_all and clock in in_all
+    ]
     for item in report["ranks"]:
         if item["scope"] == "all kernels" or len({each["scope"] for each in report["ranks"]}) == 1:
             what = "cycles" if item["by"] == CYCLES else "time of one launch"
@@ -157,6 +170,14 @@ def judgements_in(rows: Iterable[Mapping[str, Any]]) -> list[Judgement]:
     return found
 
 
+def beside(report: Sequence[Judgement], table: Sequence[Judgement]) -> list[Judgement]:
+    """Rows of a report, and those of a table whose kernel and tier the report has none of: kernel by kernel, times last."""
+    judged = {(item.kernel, item.tier) for item in report}
+    found = [*(item for item in table if (item.kernel, item.tier) not in judged), *report]
+    kernels = list(dict.fromkeys(item.kernel for item in (*table, *report)))
+    return sorted(found, key=lambda item: (kernels.index(item.kernel), item.tier == TIMES_TIER))
+
+
 def main(source: str, readme: str = "README.md", folder: str = "") -> None:
     """Write the table, if ``source`` is a report, and fill the README from it."""
     table, path = Path(source), Path(readme)
@@ -165,8 +186,11 @@ def main(source: str, readme: str = "README.md", folder: str = "") -> None:
         place = Path(folder) if folder else judged_dir()
         place.mkdir(parents=True, exist_ok=True)
         table = place / f"{report['gpu']}.csv"
-        found = table_of(judgements_in(report["rows"]), judgements_in(report["first"]))
-        table.write_text(found, encoding="utf-8")
+        old = read_judged(report["gpu"], place) if table.exists() else Judged(gpu=report["gpu"], rows=(), first=())
+        rows, first = judgements_in(report["rows"]), judgements_in(report["first"])
+        said = {who_of(item): item for item in (*old.first, *first)}
+        table.write_text(table_of(beside(rows, old.rows), said.values()), encoding="utf-8")
+        read_judged.cache_clear()
     document = read_judged(table.stem, table.parent).document()
     filled_in = filled(path.read_text(encoding="utf-8"), text_of(document))
     if SHORT[0] in filled_in:

@@ -55,6 +55,30 @@ def test_it_ranks_and_says_why(capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert main(command.split()) == 0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "following"),
+    [
+        (
+            ["elementwise", "--op", "add", "--elements", "65536"],
+            "elementwise --op add --elements 65536 --dtype fp32 --gpu toy",
+        ),
+        (
+            ["gemm", "--m", "256", "--n", "256", "--k", "512", "--tile", "64x64x32", "--stages", "2,3", "--layout", "nn",
+             "--l2", "warm", "--clock", "900"],
+            "gemm --m 256 --n 256 --k 512 --layout nn --tile 64x64x32 --batch 1 --dtype bf16 --stages {} --gpu toy "
+            "--clock 900 --l2 warm",
+        ),
+    ],
+)  # fmt: skip
+def test_what_was_given_once_is_in_the_command_that_follows(
+    arguments: list[str], following: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sweep", *arguments, "--gpu", "toy", "--jobs", "1"]) == 0
+    command = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Next: "))
+    assert command in [f"Next: gpusim explain {following.format(stages)}" for stages in (2, 3)]
+    assert main(command.removeprefix("Next: gpusim ").replace("explain", "predict", 1).split()) == 0
+
+
 def test_json_csv_and_picture_hold_every_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [str(tmp_path / name) for name in ("s.json", "s.csv", "s.png")]
     assert main([*GEMM, *VARIED, "--top", "3", "--json", files[0], "--csv", files[1], "--plot", files[2]]) == 0

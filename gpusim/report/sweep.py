@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import ceil
@@ -12,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpusim.evidence.expected import Expected, expected_error, unknown
+from gpusim.kernel_models.choices import option_names
 from gpusim.report.tables import print_command
 from gpusim.report.words import count, duration, flag, percent, size
 from gpusim.simulate.quick import HALF_WITHIN_PCT, NINE_IN_TEN_WITHIN_PCT
@@ -183,15 +185,25 @@ def _error_pct(sweep: Sweep, entries: Sequence[Entry]) -> float | None:
 
 
 def _command(sweep: Sweep, entry: Entry, gpu_name: str) -> str:
-    """``gpusim explain`` for one configuration: what its problem is, and what was varied."""
+    """``gpusim explain`` for one configuration: what its problem is, what was given, and what was varied."""
     words = ["gpusim", "explain", sweep.kernel]
-    told: Mapping[str, Any] = {**dict(entry.problem), **entry.choice.options}
+    params = entry.choice.params
+    resolved, fields = params.as_options(), option_names(type(params))
+    given = {
+        name: resolved.get(fields.get(name, name).rstrip("_"), value) if str(value) == "auto" else value
+        for name, value in sweep.given.items() if name not in sweep.choices.varied
+    }
+    told: Mapping[str, Any] = {**given, **dict(entry.problem), **entry.choice.options}
     for name, value in told.items():
         if isinstance(value, bool):
             words.append(flag(name) if value else f"--no-{flag(name)[2:]}")
         elif value is not None:
             words += [flag(name), str(value)]
-    return " ".join([*words, "--gpu", gpu_name])
+    words += ["--gpu", gpu_name]
+    for name, default in (("clock", "single"), ("l2", "cold"), ("data", "random")):
+        value = sweep.simulate_options.get(name, default)
+        words += [] if value == default else [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
+    return shlex.join(words)
 
 
 def _print_tried(sweep: Sweep, console: Console) -> None:

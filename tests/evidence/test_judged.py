@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import runpy
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +42,34 @@ def test_the_readme_says_what_the_table_gives(tmp_path: Path) -> None:
         emptied.write_text(f"{before}{begin} nothing {end}{rest.split(end)[1]}", encoding="utf-8")
         main(str(judged_dir() / "h200_sxm.csv"), str(emptied))
         assert emptied.read_text(encoding="utf-8") == readme
+
+
+def report_of(rows: Sequence[Judgement], first: Sequence[Judgement] = ()) -> str:
+    """As ``gpusim validate --json`` writes it, of what ``scripts/trust.py`` reads."""
+    return json.dumps({"gpu": "toy", "rows": list(map(asdict, rows)), "first": list(map(asdict, first))})
+
+
+def test_a_report_replaces_its_kernels_and_tiers_and_leaves_the_others(tmp_path: Path) -> None:
+    main = runpy.run_path(str(ROOT / "scripts" / "trust.py"))["main"]
+    report, readme = tmp_path / "report.json", tmp_path / "README.md"
+    readme.write_text("<!-- trust: written by scripts/trust.py --><!-- trust: end -->", encoding="utf-8")
+    other, timed = item(kernel="sum", family="sum"), item(name="single_us", tier=7, predicted=104.0)
+    report.write_text(report_of([item(), other], [item(predicted=120.0)]), encoding="utf-8")
+    main(str(report), str(readme), str(tmp_path))
+    report.write_text(report_of([timed]), encoding="utf-8")
+    main(str(report), str(readme), str(tmp_path))
+    report.write_text(report_of([item(predicted=101.0), item(name="hit_rate.pct", tier=5)]), encoding="utf-8")
+    main(str(report), str(readme), str(tmp_path))
+    found = read_judged("toy", tmp_path)
+    assert [(row.kernel, row.name, row.predicted) for row in found.rows] == [
+        ("copy", "sm__cycles_elapsed.max", 101.0), ("copy", "hit_rate.pct", 110.5), ("copy", "single_us", 104.0),
+        ("sum", "sm__cycles_elapsed.max", 110.5),
+    ]  # fmt: skip
+    assert [row.predicted for row in found.first] == [120.0]
+    text = readme.read_text(encoding="utf-8")
+    assert "| copy | 1 | 1.0 %, 1.0 %, 1.0 % |  | 4.0 %, 4.0 %, 4.0 % | 20.0 % |" in text
+    assert "| sum | 1 | 10.5 %, 10.5 %, 10.5 % |  |  |  |" in text
+    assert "| **mean of 2 families** | 2 | 5.8 %, 10.5 %, 10.5 % |  | 4.0 %, 4.0 %, 4.0 % | 20.0 % |" in text
 
 
 @pytest.mark.parametrize("gpu", GPUS)
