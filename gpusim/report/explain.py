@@ -35,7 +35,8 @@ WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 POINTS_AT: Mapping[str, tuple[str, ...]] = {
     "hbm": ("hbm",), "l2": ("l2",), "l2_link": ("l2",), "sm_intake": ("l2",), "store": ("l2",),
     "latency": ("latency", "stage"), "smem_latency": ("latency", "bank_conflicts"), "barrier": ("latency",),
-    "smem": ("bank_conflicts",), "tma": ("tma",), "lsu": ("bank_conflicts",), "epilogue": ("epilogue",),
+    "smem": ("bank_conflicts",), "tma": ("tma",), "lsu": ("bank_conflicts",),
+    "lsu_latency": ("latency", "bank_conflicts"), "epilogue": ("epilogue",),
     "launch": ("launch",), "tail": ("tail",),
 }
 """Which counterfactuals a plain prediction's ``bound_by`` points at: the part made free, or what would hide it."""

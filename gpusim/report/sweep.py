@@ -121,7 +121,8 @@ def differences(best: Entry, other: Entry) -> str:
     empty = [1.0 - result.waves / ceil(result.waves - 1e-9) if result.waves > 1e-9 else 0.0 for result in (a, b)]
     _compare(told, empty, "of its waves' slots stay empty at the end", f"{b.waves:.2f} waves against {a.waves:.2f}")
     for name, word in (("latency", "of its math role's life goes into waits for loads"),
-                       ("barrier", "into waits at barriers"), ("store_latency", "into waits for stores")):
+                       ("barrier", "into waits at barriers"), ("store_latency", "into waits for stores"),
+                       ("lsu_latency", "into waits for the load/store unit")):
         _compare(told, [_waits(result, name) for result in (a, b)], word)
     for part in ("l2", "l2_link", "sm_intake", "hbm", "smem", "tma", "lsu", "store"):
         if b.busy.get(part, 0.0) > a.busy.get(part, 0.0):  # less is what being slower brings

@@ -31,7 +31,8 @@ WAITS_FOR = {
     "latency": (WarpState.WAIT_MBARRIER, WarpState.WAIT_CP_ASYNC, WarpState.LONG_SCOREBOARD),
     "smem_latency": (WarpState.SHORT_SCOREBOARD,),
     "barrier": (WarpState.WAIT_BARRIER, WarpState.WAIT_CLUSTER),
-    "store_latency": (WarpState.WAIT_BULK, WarpState.LSU),
+    "store_latency": (WarpState.WAIT_BULK,),
+    "lsu_latency": (WarpState.LSU,),
 }
 """States of a role that show what it waits for."""
 
@@ -100,6 +101,7 @@ def _sentence(engine: Engine, word: str, lost: float) -> str:
         "smem_latency": f"role {worker!r} waits for shared memory {lost:.1%} of its life",
         "barrier": f"role {worker!r} waits at barriers {lost:.1%} of its life",
         "store_latency": f"role {worker!r} waits for stores {lost:.1%} of its life",
+        "lsu_latency": f"role {worker!r} waits for the load/store unit {lost:.1%} of its life",
     }[word]
 
 

@@ -58,3 +58,10 @@ def test_one_side_has_no_link() -> None:
     assert TOY.l2.num_partitions == 1
     launch = KERNEL_MODELS["elementwise"].params(op="copy", elements=2**14).launch(TOY)
     assert simulate(launch, TOY, clock=1000.0).busy["l2_link"] == 0.0
+
+
+def test_loads_that_wait_for_their_unit_are_no_waits_for_stores() -> None:
+    launch = KERNEL_MODELS["sgemm_naive"].params(m=512, n=512, k=256).launch(H200)
+    result = simulate(launch, H200, quality="quick")
+    assert result.bound_by == "lsu_latency"
+    assert "waits for the load/store unit" in result.reason and "for stores" not in result.reason
