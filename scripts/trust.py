@@ -4,8 +4,8 @@
 
 Of README.md, "How far to trust it": what stands between the two comments `<!-- trust ... -->` is replaced, and between the
 two `<!-- in short ... -->` where a README has them, and nothing else. Numbers are as the table in FOLDER (validation/judged)
-has them. Of it a report replaces the kernels and tiers that it has rows of, and leaves the others, so that times (tier 7,
-the slowest) may be judged apart; the table itself is left as it is.
+has them. Of it a report replaces the groups and tiers that it has rows of, and leaves the others, so that times (tier 7,
+the slowest) may be judged apart, with --first as well; the table itself is left as it is.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from gpusim.evidence.judged import Judged, judged_dir, read_judged, table_of
 from gpusim.evidence.validate import Judgement, quantile
 
 CYCLES = "sm__cycles_elapsed.max"
-TIMES = {"single_us": "time of one launch: mean, P90, worst", "sustained_us": "of half a second"}
+TIMES = {"single_us": "time of one launch: mean, P90, worst", "sustained_us": "of half a second: the same"}
 TIMED = {
     "single_us": ("Time of one launch", "single_clock_mhz"),
     "sustained_us": ("Time of half a second back to back", "sustained_clock_mhz"),
 }
-TIMES_TIER = 7
 COUNTS = {
     "dram__bytes_read.sum": "bytes read of memory", "dram__bytes_write.sum": "written",
     "lts__t_sectors_srcunit_tex_op_read.sum": "sectors read of L2", "lts__t_sectors_srcunit_tex_op_write.sum": "written",
@@ -54,7 +53,7 @@ def text_of(report: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     if CYCLES in in_all:
         of = in_all[CYCLES]
-        time = "".join(f" {_errors(in_all[name])} |" for name in times)
+        time = "".join(f" {_errors(in_all[name])} ({_families(in_all[name])}) |" for name in times)
         said = _pct(sum(first.values()) / len(first)) if first else ""
         lines.append(
             f"| **mean of {of['num_families']} families** | {of['num_rows']} | {_errors(of)} | {_pct(of['roofline_pct'])} |"
@@ -91,8 +90,7 @@ def _sentences(report: Mapping[str, Any], in_all: Mapping[str, Any]) -> list[str
     counts = [f"{title} {_pct(in_all[name]['mean_pct'])}" for name, title in COUNTS.items() if name in in_all]
     found = [f"Mean error over the families: {', '.join(counts)}."] if counts else []
     found += [
-        f"{title} {_pct(in_all[name]['mean_pct'])} off, its clock {_pct(in_all[clock]['mean_pct'])}, over "
-        f"{in_all[name]['num_families']} families ({in_all[name]['num_rows']} rows)."
+        f"{title}: {_of_families(in_all[name])}; its clock: {_of_families(in_all[clock])}."
         for name, (title, clock) in TIMED.items() if name in in_all and clock in in_all
     ]
     for item in report["ranks"]:
@@ -121,6 +119,14 @@ def _sentences(report: Mapping[str, Any], in_all: Mapping[str, Any]) -> list[str
     if cycles:
         found.append(f"Nine in ten of all {len(cycles)} rows are within {_pct(quantile(cycles, 0.9))} of the cycles.")
     return found
+
+
+def _of_families(of: Mapping[str, Any]) -> str:
+    return f"{_pct(of['mean_pct'])} off over {_families(of)} ({of['num_rows']} rows)"
+
+
+def _families(of: Mapping[str, Any]) -> str:
+    return "1 family" if of["num_families"] == 1 else f"{of['num_families']} families"
 
 
 def _pct(number: float | None) -> str:
@@ -171,11 +177,20 @@ def judgements_in(rows: Iterable[Mapping[str, Any]]) -> list[Judgement]:
 
 
 def beside(report: Sequence[Judgement], table: Sequence[Judgement]) -> list[Judgement]:
-    """Rows of a report, and those of a table whose kernel and tier the report has none of: kernel by kernel, times last."""
-    judged = {(item.kernel, item.tier) for item in report}
-    found = [*(item for item in table if (item.kernel, item.tier) not in judged), *report]
+    """A report's rows in their places in a table, new ones behind their kernel's.
+
+    Of a group and tier that the report has rows of, the table keeps none that it lacks; others stay.
+    """
+    groups, new = {_group_of(item) for item in report}, {who_of(item): item for item in report}
+    found = [
+        new.pop(who_of(item), item) for item in table if who_of(item) in new or _group_of(item) not in groups
+    ]  # fmt: skip
     kernels = list(dict.fromkeys(item.kernel for item in (*table, *report)))
-    return sorted(found, key=lambda item: (kernels.index(item.kernel), item.tier == TIMES_TIER))
+    return sorted([*found, *new.values()], key=lambda item: kernels.index(item.kernel))
+
+
+def _group_of(item: Judgement) -> tuple[str, str, int]:
+    return item.kernel, item.group, item.tier
 
 
 def main(source: str, readme: str = "README.md", folder: str = "") -> None:

@@ -63,9 +63,9 @@ def test_it_ranks_and_says_why(capsys: pytest.CaptureFixture[str], monkeypatch: 
             "elementwise --op add --elements 65536 --dtype fp32 --gpu toy",
         ),
         (
-            ["gemm", "--m", "256", "--n", "256", "--k", "512", "--tile", "64x64x32", "--stages", "2,3", "--layout", "nn",
-             "--l2", "warm", "--clock", "900"],
-            "gemm --m 256 --n 256 --k 512 --layout nn --tile 64x64x32 --batch 1 --dtype bf16 --stages {} --gpu toy "
+            ["gemm", "--m", "256..256", "--n", "256", "--k", "512,512", "--tile", "64x64x32", "--stages", "2,3", "--layout",
+             "nn", "--fence", "on", "--l2", "warm", "--clock", "900"],
+            "gemm --m 256 --n 256 --k 512 --layout nn --tile 64x64x32 --fence --batch 1 --dtype bf16 --stages {} --gpu toy "
             "--clock 900 --l2 warm",
         ),
     ],

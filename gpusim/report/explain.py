@@ -36,7 +36,7 @@ POINTS_AT: Mapping[str, tuple[str, ...]] = {
     "hbm": ("hbm",), "l2": ("l2",), "l2_link": ("l2",), "sm_intake": ("l2",), "store": ("l2",),
     "latency": ("latency", "stage"), "smem_latency": ("latency", "bank_conflicts"), "barrier": ("latency",),
     "smem": ("bank_conflicts",), "tma": ("tma",), "lsu": ("bank_conflicts",),
-    "lsu_latency": ("latency", "bank_conflicts"), "epilogue": ("epilogue",),
+    "lsu_latency": ("latency", "bank_conflicts", "l2", "tma"), "epilogue": ("epilogue",),
     "launch": ("launch",), "tail": ("tail",),
 }
 """Which counterfactuals a plain prediction's ``bound_by`` points at: the part made free, or what would hide it."""

@@ -122,7 +122,7 @@ def differences(best: Entry, other: Entry) -> str:
     _compare(told, empty, "of its waves' slots stay empty at the end", f"{b.waves:.2f} waves against {a.waves:.2f}")
     for name, word in (("latency", "of its math role's life goes into waits for loads"),
                        ("barrier", "into waits at barriers"), ("store_latency", "into waits for stores"),
-                       ("lsu_latency", "into waits for the load/store unit")):
+                       ("lsu_latency", "into waits for the load/store unit or its queue")):
         _compare(told, [_waits(result, name) for result in (a, b)], word)
     for part in ("l2", "l2_link", "sm_intake", "hbm", "smem", "tma", "lsu", "store"):
         if b.busy.get(part, 0.0) > a.busy.get(part, 0.0):  # less is what being slower brings
@@ -190,10 +190,7 @@ def _command(sweep: Sweep, entry: Entry, gpu_name: str) -> str:
     words = ["gpusim", "explain", sweep.kernel]
     params = entry.choice.params
     resolved, fields = params.as_options(), option_names(type(params))
-    given = {
-        name: resolved.get(fields.get(name, name).rstrip("_"), value) if str(value) == "auto" else value
-        for name, value in sweep.given.items() if name not in sweep.choices.varied
-    }
+    given = {name: resolved[fields[name].rstrip("_")] for name in sweep.given if name not in sweep.choices.varied}
     told: Mapping[str, Any] = {**given, **dict(entry.problem), **entry.choice.options}
     for name, value in told.items():
         if isinstance(value, bool):

@@ -101,7 +101,7 @@ def _sentence(engine: Engine, word: str, lost: float) -> str:
         "smem_latency": f"role {worker!r} waits for shared memory {lost:.1%} of its life",
         "barrier": f"role {worker!r} waits at barriers {lost:.1%} of its life",
         "store_latency": f"role {worker!r} waits for stores {lost:.1%} of its life",
-        "lsu_latency": f"role {worker!r} waits for the load/store unit {lost:.1%} of its life",
+        "lsu_latency": f"role {worker!r} waits for the load/store unit or its queue of stores {lost:.1%} of its life",
     }[word]
 
 

@@ -54,7 +54,8 @@ def test_a_report_replaces_its_kernels_and_tiers_and_leaves_the_others(tmp_path:
     report, readme = tmp_path / "report.json", tmp_path / "README.md"
     readme.write_text("<!-- trust: written by scripts/trust.py --><!-- trust: end -->", encoding="utf-8")
     other, timed = item(kernel="sum", family="sum"), item(name="single_us", tier=7, predicted=104.0)
-    report.write_text(report_of([item(), other], [item(predicted=120.0)]), encoding="utf-8")
+    gone, tiny = item(config={"n": "2"}), item(group="tiny", predicted=109.0)
+    report.write_text(report_of([item(), gone, tiny, other], [item(predicted=120.0)]), encoding="utf-8")
     main(str(report), str(readme), str(tmp_path))
     report.write_text(report_of([timed]), encoding="utf-8")
     main(str(report), str(readme), str(tmp_path))
@@ -62,14 +63,14 @@ def test_a_report_replaces_its_kernels_and_tiers_and_leaves_the_others(tmp_path:
     main(str(report), str(readme), str(tmp_path))
     found = read_judged("toy", tmp_path)
     assert [(row.kernel, row.name, row.predicted) for row in found.rows] == [
-        ("copy", "sm__cycles_elapsed.max", 101.0), ("copy", "hit_rate.pct", 110.5), ("copy", "single_us", 104.0),
-        ("sum", "sm__cycles_elapsed.max", 110.5),
+        ("copy", "sm__cycles_elapsed.max", 101.0), ("copy", "sm__cycles_elapsed.max", 109.0), ("copy", "single_us", 104.0),
+        ("copy", "hit_rate.pct", 110.5), ("sum", "sm__cycles_elapsed.max", 110.5),
     ]  # fmt: skip
     assert [row.predicted for row in found.first] == [120.0]
     text = readme.read_text(encoding="utf-8")
-    assert "| copy | 1 | 1.0 %, 1.0 %, 1.0 % |  | 4.0 %, 4.0 %, 4.0 % | 20.0 % |" in text
+    assert "| copy | 2 | 5.0 %, 9.0 %, 9.0 % |  | 4.0 %, 4.0 %, 4.0 % | 20.0 % |" in text
     assert "| sum | 1 | 10.5 %, 10.5 %, 10.5 % |  |  |  |" in text
-    assert "| **mean of 2 families** | 2 | 5.8 %, 10.5 %, 10.5 % |  | 4.0 %, 4.0 %, 4.0 % | 20.0 % |" in text
+    assert "| **mean of 2 families** | 3 | 7.8 %, 10.5 %, 10.5 % |  | 4.0 %, 4.0 %, 4.0 % (1 family) | 20.0 % |" in text
 
 
 @pytest.mark.parametrize("gpu", GPUS)
