@@ -1,11 +1,13 @@
-"""An SM's stores on their way to L2, one after the other."""
+"""An SM's stores on their way to L2, one after the other, and the requests of its copies that stand behind them."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from math import log
 
 from gpusim.machine.timing import Done, RingingEnvironment, SharedPipe
+from gpusim.units import LINE_BYTES
 
 
 class _Store:
@@ -35,8 +37,9 @@ class StorePort:
     """
 
     __slots__ = (
-        "_agenda", "_alike", "_arriving", "_begins", "_crossed_at", "_current_end", "_ends", "_held_bytes", "_is_busy",
-        "_leaving", "_passed", "_pipe", "_sent",
+        "_agenda", "_alike", "_arriving", "_began_at", "_begins", "_crossed_at", "_current_begin", "_current_end",
+        "_cycles_per_byte", "_ends", "_held_bytes", "_leaving", "_packet_bytes", "_passed", "_pipe", "_requests_end_at",
+        "_sent", "is_busy",
     )
 
     def __init__(self, env: RingingEnvironment, pipe: SharedPipe, held_bytes: float, num_alike: float = 1.0) -> None:
@@ -48,8 +51,15 @@ class StorePort:
         self._alike = num_alike
         self._pipe = pipe
         self._crossed_at = self._current_end = 0.0
+        self._began_at = self._current_begin = 0.0
+        """When, and where, what is on its way has begun."""
+        self._cycles_per_byte = 1.0 / pipe.rate
+        """What stores took lately."""
+        self._packet_bytes = float(LINE_BYTES)
+        self._requests_end_at = 0.0
         self._held_bytes = held_bytes
-        self._is_busy = False
+        self.is_busy = False
+        """Whether stores are on their way."""
         self._sent = 0.0
         self._passed = 0.0
         self._ends: deque[float] = deque()
@@ -58,13 +68,16 @@ class StorePort:
         self._arriving: deque[_Store] = deque()
 
     def send(
-        self, num_bytes: float, *, now: float, through_at: float, cross: Callable[[float], float], left: Done, arrived: Done
+        self, num_bytes: float, *, now: float, through_at: float, cross: Callable[[float], float], left: Done, arrived: Done,
+        packet_bytes: float,
     ) -> None:
         """Move ``num_bytes``, whose turn at the SM's own port is over at ``through_at``, behind those before them.
 
         ``cross(cycle)`` is asked when their turn comes: when will they have passed the links that SMs share?
+        ``packet_bytes``: of these, what one packet is.
         """
         begin = self._sent
+        self._packet_bytes = packet_bytes
         self._sent = end = begin + num_bytes
         leaves_at = end - self._held_bytes
         if begin < leaves_at < end:
@@ -74,16 +87,47 @@ class StorePort:
         self._begins.append(store)
         self._leaving.append(store)
         self._arriving.append(store)
-        if not self._is_busy:
+        if not self.is_busy:
             self._start(now)
         self._tell_left(now)
 
+    def behind(
+        self, num_requests: float, *, at_cycle: float, turn_packets: float, more_fraction: float, port_bytes_per_cycle: float
+    ) -> float:
+        """When a copy may be taken to ask for its lines that comes at ``at_cycle``, while stores are on their way.
+
+        ``turn_packets`` of stores pass between two of its requests, and each waits for those that are in the way before
+        it; the last of e times as many waits ``more_fraction`` longer. ``port_bytes_per_cycle``: as fast as lines come
+        otherwise.
+        """
+        since = at_cycle if at_cycle > self._requests_end_at else self._requests_end_at
+        begin, end, held = self._current_begin, self._current_end, self._held_bytes
+        each = max(self._pace(end - begin, self._crossed_at - self._began_at), 1.0 / self._pipe.rate)
+        queued = self._sent - min(end, begin + (self._agenda.cycle - self._began_at) / each)
+        if queued <= 0.0:
+            return since
+        num = num_requests if num_requests > 1.0 else 1.0
+        turn = self._packet_bytes * turn_packets
+        apart = turn * each - LINE_BYTES / port_bytes_per_cycle
+        if apart > 0.0:  # more stores come while the way is full
+            since += apart * (num if queued >= held else min(num, queued / turn))
+            self._requests_end_at = since
+        return since + min(queued, held) * each * (1.0 + more_fraction * log(num))
+
+    def _pace(self, num_bytes: float, cycles: float) -> float:
+        """Cycles a byte of so many that take so long and of those before them, as many as the way holds."""
+        all_bytes = self._held_bytes + num_bytes
+        return (self._cycles_per_byte * self._held_bytes + cycles) / all_bytes if all_bytes else self._cycles_per_byte
+
     def _start(self, cycle: float) -> None:
-        self._is_busy = bool(self._ends)
+        was_busy = self.is_busy
+        self.is_busy = bool(self._ends)
         begins = self._begins
         while begins and begins[0].begin <= self._passed:
             store = begins.popleft()
-            self._current_end = store.end
+            num_bytes = self._current_end - self._current_begin
+            self._cycles_per_byte = self._pace(num_bytes, cycle - self._began_at) if was_busy else 1.0 / self._pipe.rate
+            self._current_begin, self._current_end, self._began_at = store.begin, store.end, cycle
             self._crossed_at = crossed_at = store.cross(cycle)
             if crossed_at > store.through_at:
                 store.through_at = crossed_at

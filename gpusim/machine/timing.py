@@ -289,6 +289,11 @@ class SharedPipe:
         self._last = now
         return self._base + virtual, self._rate
 
+    @property
+    def rate(self) -> float:
+        """Bytes a cycle that each transfer moves now, or would."""
+        return self._rate
+
     def served(self) -> float:
         """Bytes of all transfers up to now, each by its weight."""
         return self._served + (self._agenda.cycle - self._last) * self._rate * self._weight

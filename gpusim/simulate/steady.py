@@ -370,11 +370,14 @@ class SteadyState:
     def _period_of_waves_before(self, misses: float) -> float | None:
         """The period of loops that have settled, where math alone sets it and as many CTAs are in one again.
 
-        How they come up to it is then seen in the iterations that are left.
+        How they come up to it is then seen in the iterations that are left; not where copies wait behind stores of the
+        wave before, which sets sharers apart.
         """
-        if not self._may_leap or self._swings or self._engine.launch.num_ctas is None or not self._math_sets_the_pace():
-            return None
         engine = self._engine
+        if not self._may_leap or self._swings or engine.launch.num_ctas is None or not self._math_sets_the_pace():
+            return None
+        if engine.machine.xbar.copies_wait:  # who shares with whom is another matter in each wave
+            return None
         is_whole = self._num_reporting >= self._most_live or (engine.is_last_wave and engine.occupancy.ctas_per_sm == 1)
         if not is_whole or misses > self._known[-1][2] * (1.0 + TRAFFIC_TOLERANCE):
             return None

@@ -28,6 +28,13 @@ class XbarSpec:
     """What all SMs together can store."""
     store_way_bytes: float
     """What has left an SM and waits for its turn at L2."""
+    line_request_bytes: float
+    """What a request of a line takes of the links on which its SM's stores leave, while these do."""
+    request_turn_packets: float
+    """Packets of an SM's stores that pass between two requests of lines of one of its copies."""
+    last_request_fraction: float
+    """What the last of e times as many requests of lines waits longer behind the SM's stores, as a fraction of what one
+    waits."""
     store_packet_bytes: float
     """What threads' stores of one line take of their SM's port at least, however little of it they store."""
     red_header_fraction: float
@@ -338,6 +345,8 @@ class Xbar(Component):
         self._distances = [apart * ((places[idx] * GOLDEN + 0.5) % 1.0 - 0.5) for idx in range(floorplan.num_sms)]
         """What each SM's lines take longer than the mean's, which is that of the first CTA."""
         self._merges = spec.merge_scope != "sm" and spec.merge_limit > 1
+        self.copies_wait = False
+        """Whether a copy has waited behind stores of its SM."""
         self._zero_tile = TileState()
         """Where the rows of zeros come from that tensor maps' boxes have outside."""
         self._left_out = [0.0, 0.0, 0.0]
@@ -390,6 +399,21 @@ class Xbar(Component):
     def now(self) -> float:
         """The present."""
         return self._agenda.cycle
+
+    def behind_stores(self, sm_idx: int, num_bytes: float, at_cycle: float) -> float:
+        """When a copy may be taken to ask for its lines that an SM issues at ``at_cycle``: behind what the SM stores."""
+        stores = self._stores_of[sm_idx]
+        if not stores.is_busy:
+            return at_cycle
+        spec, num_lines = self.spec, num_bytes / LINE_BYTES
+        self.copies_wait |= spec.request_turn_packets > 0.0
+        if spec.line_request_bytes:
+            link = self._write_links[self._parts[sm_idx]]
+            link.reserve_alike(num_lines * spec.line_request_bytes, self.ports[sm_idx].num_alike, at_cycle=at_cycle)
+        return stores.behind(
+            num_lines, at_cycle=at_cycle, turn_packets=spec.request_turn_packets,
+            more_fraction=spec.last_request_fraction, port_bytes_per_cycle=spec.sm_read_bytes_per_cycle,
+        )
 
     def read(
         self, request: MemoryRequest, done: Done, *, group: object = None, places: Pipe | None = None,
@@ -485,7 +509,7 @@ class Xbar(Component):
 
     def write(
         self, request: MemoryRequest, done: Done, arrived: Done, *, num_distinct_bytes: float, kind: StoreKind = "st",
-        num_more_bytes: float = 0.0, num_packet_bytes: float = 0.0,
+        num_more_bytes: float = 0.0, num_packet_bytes: float = 0.0, packet_bytes: float = LINE_BYTES,
     ) -> None:
         """Store a tile; ``done(cycle)`` is called when its last byte has left the SM, and L2 has room for it.
 
@@ -493,7 +517,8 @@ class Xbar(Component):
 
         ``num_distinct_bytes`` are what the stores change: partial sectors cross the port one by one and meet in L2.
         ``num_more_bytes`` pass the port beside the request's: headers and masks. ``num_packet_bytes`` are what the
-        packets of threads' stores take in all, of the port and of L2, where that is more than the request.
+        packets of threads' stores take in all, of the port and of L2, where that is more than the request; ``packet_bytes``
+        is what one of them takes.
         """
         num_alike = self.ports[request.sm_idx].num_alike
         done = self.l2.store(request, done, num_distinct_bytes=num_distinct_bytes, kind=kind, num_sms=num_alike)
@@ -516,7 +541,7 @@ class Xbar(Component):
 
         self._stores_of[request.sm_idx].send(
             max(request.num_bytes, num_packet_bytes), now=self._agenda.cycle, through_at=left_at, cross=cross, left=done,
-            arrived=arrived,
+            arrived=arrived, packet_bytes=packet_bytes,
         )
         self.counters.write_bytes += request.num_bytes * request.num_alike
 

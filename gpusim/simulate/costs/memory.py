@@ -175,6 +175,7 @@ def send_store(role: Role, op: Stores, num_packet_bytes: float, share: float, at
     role.sm.l1.below.write(
         request, stored, stored.arrived, num_distinct_bytes=access.num_bytes * share,
         num_packet_bytes=num_packet_bytes * share, kind=kind_of(op),
+        packet_bytes=max(num_packet_bytes, access.num_sectors * SECTOR_BYTES) / max(access.num_lines, 1),
     )
     return group
 

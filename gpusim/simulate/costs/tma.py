@@ -29,8 +29,11 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
     role.step(tma.spec.issue_cycles)
     cost.times += count
     num_bytes, receivers, below = cost.num_fetched_bytes, cost.multicast, role.sm.l1.below
-    map_at = tma.map_at(cost.tensor, role.t)
-    at = tma.take(cost.cycles, num_boxes=cost.num_boxes, at_cycle=map_at, weight=count)  # when the engine comes to it
+    begins_at = tma.map_at(cost.tensor, role.t)
+    at = tma.take(cost.cycles, num_boxes=cost.num_boxes, at_cycle=begins_at, weight=count)  # when the engine comes to it
+    behind = below.behind_stores(role.sm.idx, num_bytes, at)
+    if behind > at:
+        begins_at, at = max(begins_at, role.t + behind - at), behind
     if not receivers:
         done = TmaArrived(role, role.cta, cost)
         if num_bytes:
@@ -38,12 +41,12 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
                 cost.tensor, cost.tile, num_bytes, at=at, num_rows=cost.num_rows, come_along=cost.come_along,
                 fetches=cost.fetches,
             )
-            if map_at > role.t:
-                read_later(role, map_at, request, done, cost.zeros)
+            if begins_at > role.t:
+                read_later(role, begins_at, request, done, cost.zeros)
             else:
                 below.read(request, done, group=done.barrier, zeros=cost.zeros)
         elif cost.zeros is not None:
-            read_zeros(role, cost, [(role.sm.idx, done)], at, map_at, done.barrier)
+            read_zeros(role, cost, [(role.sm.idx, done)], at, begins_at, done.barrier)
         else:
             done(at)
         return None
@@ -56,12 +59,12 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
             cost.tensor, cost.tile, num_bytes, at=at, num_rows=cost.num_rows, come_along=cost.come_along,
             fetches=cost.fetches,
         )
-        if map_at > role.t:
-            multicast_later(role, map_at, request, told, tma.spec.bytes_per_cycle, cost.zeros)
+        if begins_at > role.t:
+            multicast_later(role, begins_at, request, told, tma.spec.bytes_per_cycle, cost.zeros)
         else:
             below.multicast(request, told, bytes_per_cycle=tma.spec.bytes_per_cycle, zeros=cost.zeros)
     elif cost.zeros is not None:
-        read_zeros(role, cost, told, at, map_at, None)
+        read_zeros(role, cost, told, at, begins_at, None)
     else:
         for _, done in told:
             done(at)
@@ -71,7 +74,7 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
 def read_later(
     role: Role, at_cycle: float, request: MemoryRequest, done: TmaArrived, zeros: Zeros | None
 ) -> None:
-    """Read when the tensor's map is there."""
+    """Read when the tensor's map is there, and what stands before it has left the SM."""
     below = role.sm.l1.below
     role.agenda.later(at_cycle - role.agenda.cycle, lambda: below.read(request, done, group=done.barrier, zeros=zeros))
 

@@ -1,0 +1,167 @@
+"""loads_beside_stores: what is launched, what is refused, that loops hold what they should, what the twin answers."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpusim.evidence.case import Config, Output, WrongAnswer, load_case
+from gpusim.machine.config import load_gpu
+
+from .conftest import Sass
+
+CASE = load_case("loads_beside_stores")
+case = sys.modules[CASE.launch.__module__]
+CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
+KINDS = ("none", *case.KINDS)
+LOST = 7
+"""Copies, or loads, of which an SM issues more than 100."""
+
+
+def outputs_of(config: Config) -> dict[str, np.ndarray[Any, Any]]:
+    """What a launch must leave in which an SM makes 100 reads, and a warp 200 stores, in 80,000 cycles."""
+    plan = case.plan_of(config)
+    arrays = {item.name: item.array.copy() for item in CASE.launch(config, False).arguments if isinstance(item, Output)}
+    told = arrays["told"]
+    told[:] = 0
+    told[:, 0] = np.arange(132)[::-1]
+    told[:, 1] = [plan.stores(sm) for sm in told[:, 0].tolist()]
+    if plan.copy_bytes:
+        told[:, 2] = 100 + LOST + np.arange(132)
+        told[:, 3] = case.checksums(plan, told[:, 2].astype(np.int64))
+        told[:, 4:6] = 100, 80_000
+    told[told[:, 1] == 1, 6::2], told[told[:, 1] == 1, 7::2] = 200, 80_000
+    offsets = np.concatenate([start + np.arange(0, size, 4) for start, size in case.matrix_of(plan).windows])
+    matrix = np.full(len(offsets), case.NOBODY, dtype="<u4")
+    if plan.kind != "none":
+        ctas = offsets // (case.STORE_WARPS * case.WARP_BYTES) if plan.kind == "lines" else np.zeros_like(offsets)
+        is_stored = told[ctas, 1] == 1 if plan.kind == "lines" else np.ones(len(offsets), dtype=bool)
+        matrix[is_stored] = case.storing_threads(plan, offsets)[is_stored]
+    return {**arrays, "matrix": matrix.view(np.uint8)}
+
+
+def test_configs_are_the_same_every_time_and_fit_into_an_sm() -> None:
+    assert {group: len(configs) for group, configs in CONFIGS.items()} == {
+        "alone": 12, "boxes": 28, "rings": 16, "paced": 48, "some": 32, "chases": 4,
+    }  # fmt: skip
+    for group, configs in CONFIGS.items():
+        assert CASE.configs(group, 7) == configs
+        for config in configs:
+            plan = case.plan_of(config)
+            assert plan.num_stages * plan.copy_bytes <= case.SMEM_BYTES
+            assert case.OWN_BYTES % plan.copy_bytes == 0  # no copy leaves the CTA's own
+            assert CASE.launch(config, False).smem_bytes == case.SMEM_BYTES
+
+
+@pytest.mark.parametrize("kind", case.KINDS)
+def test_each_byte_of_a_tile_or_of_a_warps_line_is_stored_once(kind: str) -> None:
+    twin = case.Twin(case.plan_of(case.config_of(kind)), load_gpu("h100_sxm"))
+    plan, offsets = twin.plan, twin.addresses()
+    assert offsets.size // 32 == case.STORE_WARPS * twin.num_pairs
+    first = offsets[..., None] + np.arange(plan.lane_bytes)
+    threads = case.storing_threads(plan, offsets)
+    assert (threads == 32 * np.arange(case.STORE_WARPS)[:, None, None] + np.arange(32)).all()
+    if kind == "lines":
+        rows = case.WARP_BYTES * np.arange(case.STORE_WARPS)[:, None] + np.arange(512)
+    else:
+        rows = case.PITCH_BYTES * np.arange(case.TILE_ROWS)[:, None] + np.arange(4 * plan.lane_bytes)
+    assert np.sort(first.reshape(-1)).tolist() == np.sort(rows.reshape(-1)).tolist()
+    lines = {tuple(each) for each in np.sort(offsets // 128, axis=-1).reshape(-1, 32).tolist()}
+    assert {len(set(each)) for each in lines} == {plan.packets}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("columns", [{}, {"every": 8}, {"num_stages": 3}, case.CHASE, {"copy_bytes": 128}], ids=str)
+def test_right_answers_pass(kind: str, columns: dict[str, int]) -> None:
+    config = case.config_of(kind, **columns)
+    plan = case.plan_of(config)
+    found = CASE.check(config, outputs_of(config))
+    assert set(found) <= set(CASE.values)
+    assert found["read_cycles"] == 800 * max(1, plan.num_stages)
+    if kind == "none":
+        assert "cycles_per_packet" not in found
+    else:
+        assert found["cycles_per_packet"] == pytest.approx(80_000 / 200 / 8 / (4 if kind == "lines" else 8))
+    assert ("other_read_cycles" in found) == (kind != "none" and plan.every > 1)
+
+
+@pytest.mark.parametrize("columns", [{"every": 2}, case.CHASE], ids=str)
+@pytest.mark.parametrize(
+    ("name", "place", "value", "said"),
+    [
+        ("flags", 1, 1, "given up"), ("told", (3, 0), 0, "one SM"), ("told", (3, 1), 7, "where others"),
+        ("told", (3, 2), 7, "other bytes"), ("told", (3, 3), 7, "other bytes"), ("told", (3, 5), 0, "stood still"),
+        ("told", (3, 6), 0, "stood still"), ("matrix", 0, 77, "another thread"),
+    ],
+)  # fmt: skip
+def test_wrong_answers_are_refused(columns: dict[str, int], name: str, place: Any, value: int, said: str) -> None:
+    config = case.config_of("8", **columns)
+    outputs = outputs_of(config)
+    outputs[name][place] = value
+    with pytest.raises(WrongAnswer, match=said):
+        CASE.check(config, outputs)
+
+
+def test_words_that_are_missing_or_should_not_be_there_are_refused() -> None:
+    for kind, every, cta, said in (("4", 1, 0, "never stored"), ("lines", 2, 0, "should not"), ("none", 1, 0, "by nobody")):
+        config = case.config_of(kind, every=every)
+        outputs = outputs_of(config)
+        words = outputs["matrix"].view("<u4")
+        words[cta] = case.NOBODY if kind == "4" else 0
+        with pytest.raises(WrongAnswer, match=said):
+            CASE.check(config, outputs)
+
+
+def test_the_chase_comes_to_every_line_and_its_words_say_where_it_goes() -> None:
+    own, at, seen = case.own_words()[5], 0, set()
+    for num in range(1, case.OWN_BYTES // 128 + 1):
+        at = int(own[at // 4])
+        seen.add(at)
+        if num == 9:
+            plan = case.plan_of(case.config_of("none", **case.CHASE))
+            assert case.checksums(plan, np.array([9])).tolist() == [at]
+    assert len(seen) == case.OWN_BYTES // 128
+    assert not (case.own_words() & 1).any()
+
+
+def test_a_rings_sum_is_that_of_the_last_copies_words() -> None:
+    plan = case.plan_of(case.config_of("none", num_stages=3))
+    last = {stage: max(idx for idx in range(11) if idx % 3 == stage) for stage in range(3)}
+    words = [case.own_words()[0, idx % 4 * 4096 : (idx % 4 + 1) * 4096] for _, idx in sorted(last.items())]
+    total = sum(int(word) * (2 * idx + 1) for idx, word in enumerate(np.concatenate(words)))
+    assert case.checksums(plan, np.full(132, 11))[0] == total % 2**32
+
+
+def test_warps_store_and_a_lane_copies_in_loops(sass: Sass) -> None:
+    kernels = sass("loads_beside_stores", "sm_90a")
+    assert set(kernels) == {f"beside_{kind}" for kind in KINDS}
+    for kind in case.KINDS:
+        kernel = kernels[f"beside_{kind}"]
+        assert kernel.num_spills == 0
+        width = "STG.E" + {4: "", 8: ".64", 16: ".128"}[16 if kind == "lines" else int(kind)]
+        loops = [[item.opcode for item in loop.instructions] for loop in kernel.loops]
+        stores = [names for names in loops if names.count(width) >= 8 and not any("CLOCK" in name for name in names)]
+        assert stores, kind
+        assert any("UBLKCP.S.G" in names and any(name.startswith("SYNCS.PHASECHK") for name in names) for names in loops)
+
+
+def test_the_twin_keeps_a_pace_and_stores_slow_reads_down() -> None:
+    gpu = load_gpu("h100_sxm")
+    found = {
+        name: CASE.predict(case.config_of(kind, **columns), gpu)
+        for name, kind, columns in (
+            ("alone", "none", {}), ("beside", "4", {}), ("paced", "4", {"pace": 768}), ("some", "4", {"every": 8}),
+        )
+    }  # fmt: skip
+    assert set(found["alone"]) == {"read_cycles"}
+    assert found["paced"]["cycles_per_packet"] == pytest.approx(768 / (8 * 8), rel=0.02)
+    assert found["beside"]["cycles_per_packet"] < 768 / (8 * 8)
+    assert found["beside"]["read_cycles"] > found["alone"]["read_cycles"]
+    assert found["some"]["other_read_cycles"] <= found["some"]["read_cycles"]
+
+
+def test_gpus_of_other_sms_have_no_answer() -> None:
+    assert CASE.predict(case.config_of("4"), load_gpu("h100_pcie")) == {}
