@@ -252,14 +252,18 @@ class Xbar(Component):
     the last of them by less than it was late; of a fill that comes in, lines that are not there yet are joined; who is
     behind catches up with whom it joins, as it gets what is on its way already; an SM that asks for a line twice has it
     read once, but sent twice; multicast (one read, several receivers); rows of boxes outside of their tensors, which are
-    read at slices and cross the port as lines do, and hold up all slices, since all SMs' come from few of them.
+    read at slices and cross the port as lines do, and hold up all slices, since all SMs' come from few of them; requests of
+    an SM's bulk copies in the way that its stores leave by: behind as many as it holds, in turns with their packets, and
+    the last of many lines waits longer than the first; they take of the links there.
     Ignores: that slices are queues in which all SMs stand, a few of them longer than the others, so that copies of few
     bytes wait as long as those of many (kernels/busy_sharing); turns of parts of a GPC (CPCs) for loads, which show where
     an SM has 128 KiB and more under way; the queue at slices of threads' loads (it is in what they were measured to get)
     and of what comes from memory; that a part of which few SMs store could have more than its turn; fair shares of a link
     among requests of one moment (an earlier one is carried whole); ways in of parts of a GPC; that SMs of a TPC merge more
     surely than others of a GPC; what merged readers take of their GPC's own network (104 B a cycle and SM still pass);
-    reads' requests on the way that stores take; that stores are acknowledged late; that links take more of packets with
+    that threads' loads stand behind their SM's stores (3,000 to
+    3,600 cycles beside as many as it can make; kernels/loads_beside_stores), what requests of SMs that do not store take of
+    links and wait there; that stores are acknowledged late; that links take more of packets with
     masks or headers than the port does (all SMs that store or add halves and sectors of lines: 3.8 to 4.4 cycles a packet,
     here 3.65; kernels/half_stores); imbalance of slices within a side; which side leads (it differs from GPU to GPU: here
     the first); sides with unlike numbers of SMs, which have slices in proportion; that few SMs read less for zeros, and
@@ -276,10 +280,12 @@ class Xbar(Component):
     cycles, as many more after 550): kernels/line_sharing, pairs; parts of GPCs: kernels/store_drift, bursts: TPCs 2 and 5
     of GPCs of eight have stored 64 KiB an SM after 3,300 cycles, the other six and all of GPCs of nine after 4,000 to
     4,500; headers of threads' reductions: kernels/half_stores, reductions (eight warps of one SM: 2.0 cycles a packet of 16
-    or 32 bytes, 64 bytes of the port).
+    or 32 bytes, 64 bytes of the port); copies beside stores: kernels/loads_beside_stores, h100_sxm, 2026-11-26.
     """
 
     kind = "xbar"
+    copies_wait: bool = False
+    """Whether a copy has waited behind stores of its SM."""
 
     def __init__(
         self, env: RingingEnvironment, spec: XbarSpec, *, l2: L2, floorplan: Floorplan,
@@ -345,8 +351,6 @@ class Xbar(Component):
         self._distances = [apart * ((places[idx] * GOLDEN + 0.5) % 1.0 - 0.5) for idx in range(floorplan.num_sms)]
         """What each SM's lines take longer than the mean's, which is that of the first CTA."""
         self._merges = spec.merge_scope != "sm" and spec.merge_limit > 1
-        self.copies_wait = False
-        """Whether a copy has waited behind stores of its SM."""
         self._zero_tile = TileState()
         """Where the rows of zeros come from that tensor maps' boxes have outside."""
         self._left_out = [0.0, 0.0, 0.0]
