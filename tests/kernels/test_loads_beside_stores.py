@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from math import log
 from typing import Any
 
 import numpy as np
 import pytest
 
+from gpusim.evidence.calibrate import halves
 from gpusim.evidence.case import Config, Output, WrongAnswer, load_case
+from gpusim.evidence.places import kernels_dir
+from gpusim.evidence.rows import Table
 from gpusim.machine.config import load_gpu
 
 from .conftest import Sass
@@ -17,6 +21,8 @@ CASE = load_case("loads_beside_stores")
 case = sys.modules[CASE.launch.__module__]
 CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
 KINDS = ("none", *case.KINDS)
+TABLE = kernels_dir().parent / "validation" / "measured" / "h100_sxm" / "loads_beside_stores.csv"
+FITTED = ("xbar.line_request_bytes", "xbar.request_turn_packets", "xbar.last_request_fraction")
 LOST = 7
 """Copies, or loads, of which an SM issues more than 100."""
 
@@ -161,6 +167,51 @@ def test_the_twin_keeps_a_pace_and_stores_slow_reads_down() -> None:
     assert found["beside"]["cycles_per_packet"] < 768 / (8 * 8)
     assert found["beside"]["read_cycles"] > found["alone"]["read_cycles"]
     assert found["some"]["other_read_cycles"] <= found["some"]["read_cycles"]
+
+
+def test_where_few_sms_store_windows_may_hold_nothing() -> None:
+    """Of lines, whose parts are each an SM's own."""
+    plan = case.plan_of(case.config_of("lines", every=8))
+    num_bytes = sum(size for _, size in case.matrix_of(plan).windows)
+    nobody = np.full(num_bytes // 4, case.NOBODY, dtype="<u4").view(np.uint8)
+    is_storing = np.zeros(case.NUM_CTAS, dtype=bool)
+    case.check_stores(plan, nobody, is_storing)
+    with pytest.raises(WrongAnswer, match="never stored"):
+        case.check_stores(plan, nobody, ~is_storing)
+
+
+def test_the_fit_finds_what_rows_were_made_with() -> None:
+    wait, growth, turns, request = 600.0, 0.3, 1.25, 20.0
+    rows = [{**config, "group": "alone", "read_cycles": "500"} for config in CONFIGS["alone"]]
+    for config in CONFIGS["boxes"]:
+        cycles = 500.0 + wait * (1.0 + growth * log(int(config["copy_bytes"]) / 128))
+        rows.append({**config, "group": "boxes", "read_cycles": str(cycles), "cycles_per_packet": "4"})
+    for config in CONFIGS["rings"]:
+        num_bytes = case.PACKET_BYTES.get(config["kernel"].removeprefix("beside_"), 64)
+        packet = 4.0 + request * 4.0 / num_bytes / turns
+        cycles = packet * turns * int(config["num_stages"]) * 128
+        rows.append({**config, "group": "rings", "read_cycles": str(cycles), "cycles_per_packet": str(packet)})
+    found = {item.parameter: item.value for item in CASE.fit(rows)}
+    assert [found[name] for name in FITTED] == pytest.approx([request, turns, growth])
+
+
+def test_the_calibrating_half_says_what_the_configuration_has() -> None:
+    found = {item.parameter: item.value for item in CASE.fit(halves(CASE, Table.read(TABLE))[0])}
+    xbar = load_gpu("h100_sxm").xbar
+    for name in FITTED:
+        assert found[name] == pytest.approx(getattr(xbar, name.removeprefix("xbar.")), rel=1e-3), name
+
+
+@pytest.mark.parametrize(
+    ("kind", "num_stages", "size", "off"),
+    [("lines", 1, 16384, 0.12), ("lines", 2, 16384, 0.12), ("4", 1, 32768, 0.2), ("4", 3, 16384, 0.15)],
+)
+def test_copies_beside_stores_take_what_was_measured(kind: str, num_stages: int, size: int, off: float) -> None:
+    """Rows that calibrate nothing; without the wait a lone copy is 70 % too soon."""
+    config = case.config_of(kind, num_stages=num_stages, copy_bytes=size)
+    row = next(row for row in Table.read(TABLE).rows if all(row[name] == value for name, value in config.items()))
+    found = CASE.predict(config, load_gpu("h100_sxm"))["read_cycles"]
+    assert found == pytest.approx(float(row["read_cycles"]), rel=off)
 
 
 def test_gpus_of_other_sms_have_no_answer() -> None:
