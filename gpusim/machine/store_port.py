@@ -13,11 +13,11 @@ from gpusim.units import LINE_BYTES
 class _Store:
     """One store: where it begins and ends, what it waits for, whom to tell."""
 
-    __slots__ = ("arrived", "begin", "cross", "end", "leaves_at", "left", "through_at")
+    __slots__ = ("arrived", "begin", "cross", "end", "leaves_at", "left", "packet_bytes", "through_at")
 
     def __init__(
         self, begin: float, end: float, leaves_at: float, through_at: float, cross: Callable[[float], float], left: Done,
-        arrived: Done,
+        arrived: Done, packet_bytes: float,
     ) -> None:
         self.begin = begin
         self.end = end
@@ -28,6 +28,7 @@ class _Store:
         self.cross = cross
         self.left = left
         self.arrived = arrived
+        self.packet_bytes = packet_bytes
 
 
 class StorePort:
@@ -56,6 +57,7 @@ class StorePort:
         self._cycles_per_byte = 1.0 / pipe.rate
         """What stores took lately."""
         self._packet_bytes = float(LINE_BYTES)
+        """Of what is on its way."""
         self._requests_end_at = 0.0
         self._held_bytes = held_bytes
         self.is_busy = False
@@ -77,13 +79,12 @@ class StorePort:
         ``packet_bytes``: of these, what one packet is.
         """
         begin = self._sent
-        self._packet_bytes = packet_bytes
         self._sent = end = begin + num_bytes
         leaves_at = end - self._held_bytes
         if begin < leaves_at < end:
             self._ends.append(leaves_at)
         self._ends.append(end)
-        store = _Store(begin, end, leaves_at, through_at, cross, left, arrived)
+        store = _Store(begin, end, leaves_at, through_at, cross, left, arrived, packet_bytes)
         self._begins.append(store)
         self._leaving.append(store)
         self._arriving.append(store)
@@ -92,27 +93,32 @@ class StorePort:
         self._tell_left(now)
 
     def behind(
-        self, num_requests: float, *, at_cycle: float, turn_packets: float, more_fraction: float, port_bytes_per_cycle: float
+        self, num_lines: float, *, at_cycle: float, request_turn_packets: float, last_request_fraction: float,
+        port_bytes_per_cycle: float,
     ) -> float:
-        """When a copy may be taken to ask for its lines that comes at ``at_cycle``, while stores are on their way.
+        """The cycle at which a copy may be taken to ask for its ``num_lines`` that comes at ``at_cycle``.
 
-        ``turn_packets`` of stores pass between two of its requests, and each waits for those that are in the way before
-        it; the last of e times as many waits ``more_fraction`` longer. ``port_bytes_per_cycle``: as fast as lines come
-        otherwise.
+        For stores that are on their way: ``request_turn_packets`` of them pass between two requests, and each waits for
+        those that are in the way before it, the last of e times as many by ``last_request_fraction`` longer. Without them
+        lines come at ``port_bytes_per_cycle``.
         """
+        now, begin, end, held = self._agenda.cycle, self._current_begin, self._current_end, self._held_bytes
+        each = max(self._pace(end - begin, self._crossed_at - self._began_at), 1.0 / self._pipe.rate)  # cycles a byte
+        passed = min(end, begin + (now - self._began_at) / each)
+        if at_cycle > now:
+            passed += (at_cycle - now) / each
         since = at_cycle if at_cycle > self._requests_end_at else self._requests_end_at
-        begin, end, held = self._current_begin, self._current_end, self._held_bytes
-        each = max(self._pace(end - begin, self._crossed_at - self._began_at), 1.0 / self._pipe.rate)
-        queued = self._sent - min(end, begin + (self._agenda.cycle - self._began_at) / each)
+        queued = self._sent - passed
         if queued <= 0.0:
             return since
-        num = num_requests if num_requests > 1.0 else 1.0
-        turn = self._packet_bytes * turn_packets
+        num = num_lines if num_lines > 1.0 else 1.0
+        turn = self._packet_bytes * request_turn_packets
+        turns = min(num, queued / turn) if turn and queued < held else num  # more stores come while the way is full
+        self._requests_end_at = since + turns * turn * each
         apart = turn * each - LINE_BYTES / port_bytes_per_cycle
-        if apart > 0.0:  # more stores come while the way is full
-            since += apart * (num if queued >= held else min(num, queued / turn))
-            self._requests_end_at = since
-        return since + min(queued, held) * each * (1.0 + more_fraction * log(num))
+        if apart > 0.0:
+            since += apart * turns
+        return since + min(queued, held) * each * (1.0 + last_request_fraction * log(num))
 
     def _pace(self, num_bytes: float, cycles: float) -> float:
         """Cycles a byte of so many that take so long and of those before them, as many as the way holds."""
@@ -128,6 +134,7 @@ class StorePort:
             num_bytes = self._current_end - self._current_begin
             self._cycles_per_byte = self._pace(num_bytes, cycle - self._began_at) if was_busy else 1.0 / self._pipe.rate
             self._current_begin, self._current_end, self._began_at = store.begin, store.end, cycle
+            self._packet_bytes = store.packet_bytes
             self._crossed_at = crossed_at = store.cross(cycle)
             if crossed_at > store.through_at:
                 store.through_at = crossed_at

@@ -49,11 +49,13 @@ class TmaCost:
 
     __slots__ = (
         "barrier", "buffer", "come_along", "cycles", "fetches", "latency_cycles", "multicast", "num_boxes", "num_bytes",
-        "num_fetched_bytes", "num_rows", "op", "stage", "tensor", "tile", "times", "zeros",
+        "num_fetched_bytes", "num_lines", "num_rows", "op", "stage", "tensor", "tile", "times", "zeros",
     )
 
-    def __init__(self, op: TmaLoad, cycles: float, latency_cycles: float, zeros: Zeros | None = None) -> None:
-        """``op`` is kept, so that its identity stays its own."""
+    def __init__(
+        self, op: TmaLoad, cycles: float, latency_cycles: float, num_lines: float, zeros: Zeros | None = None
+    ) -> None:
+        """``op`` is kept, so that its identity stays its own; ``num_lines`` are asked for, each as often as rows need it."""
         self.op = op
         self.tensor, self.tile, self.fetches, self.come_along = op.tensor, op.tile, op.fetches, op.come_along
         self.buffer, self.stage, self.barrier, self.multicast = op.buffer, op.stage, op.barrier, op.multicast
@@ -61,6 +63,7 @@ class TmaCost:
         self.num_rows, self.num_boxes = op.num_rows, op.num_boxes
         self.cycles = cycles
         self.latency_cycles = latency_cycles
+        self.num_lines = num_lines
         self.zeros = zeros
         self.times = 0.0
 
@@ -229,7 +232,8 @@ class OpCosts:
         lines = op.num_bytes / LINE_BYTES
         if lines < op.num_rows:  # narrow rows lie in lines of their own
             extra += self._machine.l2.spread_cycles(op.num_rows) - self._machine.l2.spread_cycles(lines)
-        cost = self.tma[id(op)] = TmaCost(op, cycles, tma.spec.latency_cycles + extra, _zeros_of(op, tma))
+        num_lines = max(op.num_fetched_bytes / LINE_BYTES, float(num_requests - op.num_zero_rows))
+        cost = self.tma[id(op)] = TmaCost(op, cycles, tma.spec.latency_cycles + extra, num_lines, _zeros_of(op, tma))
         return cost
 
     def settle(self) -> None:

@@ -376,7 +376,7 @@ class SteadyState:
         engine = self._engine
         if not self._may_leap or self._swings or engine.launch.num_ctas is None or not self._math_sets_the_pace():
             return None
-        if engine.machine.xbar.copies_wait:  # who shares with whom is another matter in each wave
+        if engine.machine.xbar.has_late_copies:
             return None
         is_whole = self._num_reporting >= self._most_live or (engine.is_last_wave and engine.occupancy.ctas_per_sm == 1)
         if not is_whole or misses > self._known[-1][2] * (1.0 + TRAFFIC_TOLERANCE):

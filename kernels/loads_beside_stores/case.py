@@ -451,7 +451,9 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 PACKET_BYTES = {"4": 2 * SECTOR_BYTES, "16": 2 * SECTOR_BYTES, "lines": LINE_BYTES}
 """What packets take of links: halves of sectors as much as two whole ones. Of sectors alone it is not known."""
 FEW_BYTES = 2048
-"""Copies up to here have so few lines that their turns hide behind what the first of them waits."""
+"""Copies up to here have so few lines that turns are little beside what the first of them waits."""
+PORT_CYCLES = LINE_BYTES / 123.2
+"""What lines come apart by without stores, at most. Source: ``xbar.sm_read_bytes_per_cycle`` of an H200."""
 
 
 def fit(rows: Sequence[Config]) -> list[Fitted]:
@@ -460,7 +462,7 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
     growths, takes, turns = [], [], []
     for kind in KINDS:
         boxes_of = {int(row["copy_bytes"]): row for row in _of(rows, "boxes", kind)}
-        waits = {size: _reads(row) - alone[size] for size, row in boxes_of.items() if size in alone}
+        waits = {size: _reads(row) - alone[size] - _turns(row) for size, row in boxes_of.items() if size in alone}
         first = waits.pop(LINE_BYTES, None)
         if first is not None:
             growths += [(waits[size] / first - 1.0) / log(size / LINE_BYTES) for size in waits if size <= FEW_BYTES]
@@ -475,7 +477,7 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
     found = {
         "line_request_bytes": (takes, "what packets take longer beside six copies than beside one of a line"),
         "request_turn_packets": (turns, "cycles a line of six copies over cycles a packet"),
-        "last_request_fraction": (growths, "copies of 4 and 16 lines: wait beyond a lone line's, over it and the logarithm"),
+        "last_request_fraction": (growths, "copies of up to 16 lines: wait less turns, beyond a lone line's, over it and the logarithm"),
     }
     return [
         Fitted(parameter=f"xbar.{name}", value=float(np.median(values)), how=f"{how}, median")
@@ -489,6 +491,11 @@ def _of(rows: Sequence[Config], group: str, kind: str) -> list[Config]:
 
 def _reads(row: Config) -> float:
     return float(row["read_cycles"])
+
+
+def _turns(row: Config) -> float:
+    """What lines of a copy behind the first take longer by turns with packets."""
+    return (int(row["copy_bytes"]) / LINE_BYTES - 1.0) * (float(row["cycles_per_packet"]) - PORT_CYCLES)
 
 
 def includes() -> dict[str, str]:

@@ -165,8 +165,8 @@ def test_the_twin_keeps_a_pace_and_stores_slow_reads_down() -> None:
     assert set(found["alone"]) == {"read_cycles"}
     assert found["paced"]["cycles_per_packet"] == pytest.approx(768 / (8 * 8), rel=0.02)
     assert found["beside"]["cycles_per_packet"] < 768 / (8 * 8)
-    assert found["beside"]["read_cycles"] > found["alone"]["read_cycles"]
-    assert found["some"]["other_read_cycles"] <= found["some"]["read_cycles"]
+    assert found["beside"]["read_cycles"] > 2.0 * found["alone"]["read_cycles"]
+    assert found["some"]["other_read_cycles"] < 0.8 * found["some"]["read_cycles"]
 
 
 def test_where_few_sms_store_windows_may_hold_nothing() -> None:
@@ -184,7 +184,8 @@ def test_the_fit_finds_what_rows_were_made_with() -> None:
     wait, growth, turns, request = 600.0, 0.3, 1.25, 20.0
     rows = [{**config, "group": "alone", "read_cycles": "500"} for config in CONFIGS["alone"]]
     for config in CONFIGS["boxes"]:
-        cycles = 500.0 + wait * (1.0 + growth * log(int(config["copy_bytes"]) / 128))
+        num = int(config["copy_bytes"]) / 128
+        cycles = 500.0 + wait * (1.0 + growth * log(num)) + (num - 1.0) * (4.0 - case.PORT_CYCLES)
         rows.append({**config, "group": "boxes", "read_cycles": str(cycles), "cycles_per_packet": "4"})
     for config in CONFIGS["rings"]:
         num_bytes = case.PACKET_BYTES.get(config["kernel"].removeprefix("beside_"), 64)
@@ -204,8 +205,11 @@ def test_the_calibrating_half_says_what_the_configuration_has() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "num_stages", "size", "off"),
-    [("lines", 1, 16384, 0.12), ("lines", 2, 16384, 0.12), ("4", 1, 32768, 0.2), ("4", 3, 16384, 0.15)],
-)
+    [
+        ("lines", 1, 16384, 0.12), ("lines", 2, 16384, 0.12), ("lines", 3, 16384, 0.16), ("4", 1, 32768, 0.2),
+        ("4", 3, 16384, 0.15),
+    ],
+)  # fmt: skip
 def test_copies_beside_stores_take_what_was_measured(kind: str, num_stages: int, size: int, off: float) -> None:
     """Rows that calibrate nothing; without the wait a lone copy is 70 % too soon."""
     config = case.config_of(kind, num_stages=num_stages, copy_bytes=size)

@@ -33,7 +33,9 @@ def port_of(*stores: float, held: float = HELD, crosses: float = 0.0) -> tuple[R
 
 
 def behind(port: StorePort, num: float, at: float = 0.0, *, turns: float = 1.0, more: float = 0.0) -> float:
-    return port.behind(num, at_cycle=at, turn_packets=turns, more_fraction=more, port_bytes_per_cycle=64.0)
+    return port.behind(
+        num, at_cycle=at, request_turn_packets=turns, last_request_fraction=more, port_bytes_per_cycle=64.0
+    )
 
 
 def test_one_request_waits_for_what_is_in_the_way_and_its_turn() -> None:
@@ -48,11 +50,20 @@ def test_less_than_the_way_holds_is_all_that_it_waits_for() -> None:
 
 
 def test_requests_go_in_turns_with_packets_and_the_next_copy_behind_them() -> None:
+    """A copy's last line is as much later as turns are longer than lines; the next one's turns begin behind all of them."""
     _, port = port_of(1e6)
-    turns = PACKET / RATE - LINE_CYCLES
-    assert [behind(port, 100.0), behind(port, 50.0)] == pytest.approx(
-        [HELD / RATE + 100 * turns, HELD / RATE + 150 * turns]
-    )
+    turn = PACKET / RATE
+    assert behind(port, 100.0) == pytest.approx(HELD / RATE + 100 * (turn - LINE_CYCLES))
+    assert behind(port, 50.0) == pytest.approx(100 * turn + HELD / RATE + 50 * (turn - LINE_CYCLES))
+
+
+def test_who_comes_later_waits_for_what_is_in_the_way_then() -> None:
+    """1,600 bytes are gone by cycle 100."""
+    waits = []
+    for at in (0.0, 50.0, 90.0, 100.0, 500.0):
+        _, port = port_of(1600.0)
+        waits.append(behind(port, 1.0, at, turns=0.25) - at)
+    assert waits == pytest.approx([HELD / RATE, 50.0, 10.0, 0.0, 0.0])
 
 
 def test_no_more_turns_are_waited_for_than_packets_are_left() -> None:

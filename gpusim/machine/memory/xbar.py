@@ -31,7 +31,7 @@ class XbarSpec:
     line_request_bytes: float
     """What a request of a line takes of the links on which its SM's stores leave, while these do."""
     request_turn_packets: float
-    """Packets of an SM's stores that pass between two requests of lines of one of its copies."""
+    """Packets of an SM's stores that pass between two requests of lines of its copies; 0: copies wait for no stores."""
     last_request_fraction: float
     """What the last of e times as many requests of lines waits longer behind the SM's stores, as a fraction of what one
     waits."""
@@ -254,7 +254,7 @@ class Xbar(Component):
     read once, but sent twice; multicast (one read, several receivers); rows of boxes outside of their tensors, which are
     read at slices and cross the port as lines do, and hold up all slices, since all SMs' come from few of them; requests of
     an SM's bulk copies in the way that its stores leave by: behind as many as it holds, in turns with their packets, and
-    the last of many lines waits longer than the first; they take of the links there.
+    the last of many lines waits longer than the first; they take of the links that they share there.
     Ignores: that slices are queues in which all SMs stand, a few of them longer than the others, so that copies of few
     bytes wait as long as those of many (kernels/busy_sharing); turns of parts of a GPC (CPCs) for loads, which show where
     an SM has 128 KiB and more under way; the queue at slices of threads' loads (it is in what they were measured to get)
@@ -263,7 +263,7 @@ class Xbar(Component):
     surely than others of a GPC; what merged readers take of their GPC's own network (104 B a cycle and SM still pass);
     that threads' loads stand behind their SM's stores (3,000 to
     3,600 cycles beside as many as it can make; kernels/loads_beside_stores), what requests of SMs that do not store take of
-    links and wait there; that stores are acknowledged late; that links take more of packets with
+    links and wait there, and those of rows of zeros; that stores are acknowledged late; that links take more of packets with
     masks or headers than the port does (all SMs that store or add halves and sectors of lines: 3.8 to 4.4 cycles a packet,
     here 3.65; kernels/half_stores); imbalance of slices within a side; which side leads (it differs from GPU to GPU: here
     the first); sides with unlike numbers of SMs, which have slices in proportion; that few SMs read less for zeros, and
@@ -284,7 +284,7 @@ class Xbar(Component):
     """
 
     kind = "xbar"
-    copies_wait: bool = False
+    has_late_copies: bool = False
     """Whether a copy has waited behind stores of its SM."""
 
     def __init__(
@@ -404,20 +404,26 @@ class Xbar(Component):
         """The present."""
         return self._agenda.cycle
 
-    def behind_stores(self, sm_idx: int, num_bytes: float, at_cycle: float) -> float:
-        """When a copy may be taken to ask for its lines that an SM issues at ``at_cycle``: behind what the SM stores."""
-        stores = self._stores_of[sm_idx]
-        if not stores.is_busy:
+    def behind_stores(self, sm_idx: int, num_lines: float, at_cycle: float) -> float:
+        """Let an SM ask for the lines of a copy that comes at ``at_cycle``, behind what the SM stores.
+
+        Returns:
+            The cycle at which the copy may be taken to ask, as if nobody stored. The links that stores leave by carry the
+            requests from now on.
+        """
+        stores, spec = self._stores_of[sm_idx], self.spec
+        if not stores.is_busy or not spec.request_turn_packets:
             return at_cycle
-        spec, num_lines = self.spec, num_bytes / LINE_BYTES
-        self.copies_wait |= spec.request_turn_packets > 0.0
         if spec.line_request_bytes:
             link = self._write_links[self._parts[sm_idx]]
-            link.reserve_alike(num_lines * spec.line_request_bytes, self.ports[sm_idx].num_alike, at_cycle=at_cycle)
-        return stores.behind(
-            num_lines, at_cycle=at_cycle, turn_packets=spec.request_turn_packets,
-            more_fraction=spec.last_request_fraction, port_bytes_per_cycle=spec.sm_read_bytes_per_cycle,
+            num_bytes = num_lines * spec.line_request_bytes
+            link.reserve_alike(num_bytes, self.ports[sm_idx].num_alike, at_cycle=self._agenda.cycle)
+        asks_at = stores.behind(
+            num_lines, at_cycle=at_cycle, request_turn_packets=spec.request_turn_packets,
+            last_request_fraction=spec.last_request_fraction, port_bytes_per_cycle=spec.sm_read_bytes_per_cycle,
         )
+        self.has_late_copies |= asks_at > at_cycle
+        return asks_at
 
     def read(
         self, request: MemoryRequest, done: Done, *, group: object = None, places: Pipe | None = None,

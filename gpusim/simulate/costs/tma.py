@@ -31,9 +31,9 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
     num_bytes, receivers, below = cost.num_fetched_bytes, cost.multicast, role.sm.l1.below
     begins_at = tma.map_at(cost.tensor, role.t)
     at = tma.take(cost.cycles, num_boxes=cost.num_boxes, at_cycle=begins_at, weight=count)  # when the engine comes to it
-    behind = below.behind_stores(role.sm.idx, num_bytes, at)
+    behind = below.behind_stores(role.sm.idx, cost.num_lines, at)
     if behind > at:
-        begins_at, at = max(begins_at, role.t + behind - at), behind
+        begins_at, at = begins_at + behind - at, behind
     if not receivers:
         done = TmaArrived(role, role.cta, cost)
         if num_bytes:
