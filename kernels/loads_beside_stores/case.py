@@ -477,7 +477,9 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
     found = {
         "line_request_bytes": (takes, "what packets take longer beside six copies than beside one of a line"),
         "request_turn_packets": (turns, "cycles a line of six copies over cycles a packet"),
-        "last_request_fraction": (growths, "copies of up to 16 lines: wait less turns, beyond a lone line's, over it and the logarithm"),
+        "last_request_fraction": (
+            growths, "copies to 2 KiB: wait less turns, beyond a lone line's, over it and the logarithm",
+        ),
     }
     return [
         Fitted(parameter=f"xbar.{name}", value=float(np.median(values)), how=f"{how}, median")
