@@ -122,7 +122,7 @@ def test_a_part_says_what_it_models_and_ignores(site: Path, part: str) -> None:
     text = text_of(site / "generated" / "parts.html")
     at = re.search(rf"gpusim\.machine\.[\w.]*\.{part}\b", text)
     assert at is not None
-    words = text[at.end() : at.end() + 4000]
+    words = text[at.end() : at.end() + 6000]
     assert words.index("Models:") < words.index("Ignores:") < words.index("Source:")
 
 
