@@ -93,12 +93,12 @@ class StorePort:
         self._tell_left(now)
 
     def behind(
-        self, num_lines: float, *, at_cycle: float, num_turn_packets: float, last_request_fraction: float,
+        self, num_lines: float, *, at_cycle: float, request_turn_packets: float, last_request_fraction: float,
         port_bytes_per_cycle: float,
     ) -> float:
         """The cycle at which a copy may be taken to ask for its ``num_lines`` that comes at ``at_cycle``.
 
-        For stores that are on their way: ``num_turn_packets`` of them pass between two requests, and each waits for
+        For stores that are on their way: ``request_turn_packets`` of them pass between two requests, and each waits for
         those that are in the way before it, the last of e times as many by ``last_request_fraction`` longer. Without them
         lines come at ``port_bytes_per_cycle``.
         """
@@ -112,7 +112,7 @@ class StorePort:
         if queued <= 0.0:
             return since
         num = num_lines if num_lines > 1.0 else 1.0
-        turn = self._packet_bytes * num_turn_packets
+        turn = self._packet_bytes * request_turn_packets
         turns = min(num, queued / turn) if turn and queued < held else num  # more stores come while the way is full
         self._requests_end_at = since + turns * turn * each
         apart = turn * each - LINE_BYTES / port_bytes_per_cycle

@@ -25,6 +25,7 @@ UNITS: tuple[tuple[str, str], ...] = (
     ("_mhz_us", "MHz us"),
     ("_gb_per_s", "GB/s"),
     ("_per_mb", "per MB"),
+    ("_packets", "packets"),
     ("_per_cycle", "per cycle"),
     ("_per_thread", "per thread"),
     ("_flops_per_byte", "FLOP/B"),

@@ -34,7 +34,7 @@ def port_of(*stores: float, held: float = HELD, crosses: float = 0.0) -> tuple[R
 
 def behind(port: StorePort, num: float, at: float = 0.0, *, turns: float = 1.0, more: float = 0.0) -> float:
     return port.behind(
-        num, at_cycle=at, num_turn_packets=turns, last_request_fraction=more, port_bytes_per_cycle=64.0
+        num, at_cycle=at, request_turn_packets=turns, last_request_fraction=more, port_bytes_per_cycle=64.0
     )
 
 

@@ -30,7 +30,7 @@ class XbarSpec:
     """What has left an SM and waits for its turn at L2."""
     line_request_bytes: float
     """What a request of a line takes of the links on which its SM's stores leave, while these do."""
-    num_turn_packets: float
+    request_turn_packets: float
     """Packets of an SM's stores that pass between two requests of lines of its copies; 0: copies wait for no stores."""
     last_request_fraction: float
     """What the last of e times as many requests of lines waits longer behind the SM's stores, as a fraction of what one
@@ -412,14 +412,14 @@ class Xbar(Component):
             requests from now on.
         """
         stores, spec = self._stores_of[sm_idx], self.spec
-        if not stores.is_busy or not spec.num_turn_packets:
+        if not stores.is_busy or not spec.request_turn_packets:
             return at_cycle
         if spec.line_request_bytes:
             link = self._write_links[self._parts[sm_idx]]
             num_bytes = num_lines * spec.line_request_bytes
             link.reserve_alike(num_bytes, self.ports[sm_idx].num_alike, at_cycle=self._agenda.cycle)
         asks_at = stores.behind(
-            num_lines, at_cycle=at_cycle, num_turn_packets=spec.num_turn_packets,
+            num_lines, at_cycle=at_cycle, request_turn_packets=spec.request_turn_packets,
             last_request_fraction=spec.last_request_fraction, port_bytes_per_cycle=spec.sm_read_bytes_per_cycle,
         )
         self.has_late_copies |= asks_at > at_cycle
