@@ -206,7 +206,8 @@ def test_the_calibrating_half_says_what_the_configuration_has() -> None:
 @pytest.mark.parametrize(
     ("kind", "num_stages", "size", "off"),
     [
-        ("lines", 1, 16384, 0.12), ("lines", 2, 16384, 0.12), ("lines", 3, 16384, 0.16), ("4", 3, 16384, 0.15),
+        ("lines", 1, 16384, 0.12), ("lines", 2, 16384, 0.12), ("lines", 3, 16384, 0.16), ("4", 1, 16384, 0.25),
+        ("4", 3, 16384, 0.15),
     ],
 )  # fmt: skip
 def test_copies_beside_stores_take_what_was_measured(kind: str, num_stages: int, size: int, off: float) -> None:

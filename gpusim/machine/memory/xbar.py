@@ -261,9 +261,9 @@ class Xbar(Component):
     and of what comes from memory; that a part of which few SMs store could have more than its turn; fair shares of a link
     among requests of one moment (an earlier one is carried whole); ways in of parts of a GPC; that SMs of a TPC merge more
     surely than others of a GPC; what merged readers take of their GPC's own network (104 B a cycle and SM still pass);
-    that threads' loads stand behind their SM's stores (3,000 to
-    3,600 cycles beside as many as it can make; kernels/loads_beside_stores), what requests of SMs that do not store take of
-    links and wait there, and those of rows of zeros; that stores are acknowledged late; that links take more of packets with
+    that threads' loads stand behind their SM's stores (3,000 to 3,600 cycles beside as many as it can make;
+    kernels/loads_beside_stores), what requests of SMs that do not store take of links and wait there, and those of rows of
+    zeros; that stores are acknowledged late; that links take more of packets with
     masks or headers than the port does (all SMs that store or add halves and sectors of lines: 3.8 to 4.4 cycles a packet,
     here 3.65; kernels/half_stores); imbalance of slices within a side; which side leads (it differs from GPU to GPU: here
     the first); sides with unlike numbers of SMs, which have slices in proportion; that few SMs read less for zeros, and
