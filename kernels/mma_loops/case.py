@@ -22,7 +22,7 @@ from gpusim.workload.ops import Op
 
 ROUNDS = (176, 48, 176)
 """Steps, the first to bring all in; a step's cycles are the difference between the last two."""
-COLUMNS = ("tile", "warps", "stages", "fragments", "parts")
+COLUMNS = ("tile", "warps", "stages", "fragments", "parts", "pad")
 
 Triple = tuple[int, int, int]
 
@@ -45,7 +45,7 @@ class Shape(NamedTuple):
 
     @property
     def stage_bytes(self) -> int:
-        """Of A and B."""
+        """Of A and B, without what lies between rows."""
         return (self.tile[0] + self.tile[1]) * self.tile[2] * 2
 
 
@@ -65,6 +65,9 @@ PARTS: Mapping[str, tuple[int, int, int, int]] = {
 """Whether a step has its copies, the barrier, ldmatrix, mma.sync; without the last ptxas leaves ldmatrix out."""
 SOME = (SHAPES[1], SHAPES[3], SHAPES[6], SHAPES[7], SHAPES[11])
 """Shapes whose parts are measured one by one, too."""
+PADDED = (SHAPES[1], SHAPES[3], SHAPES[6], SHAPES[7], SHAPES[9])
+PAD = 16
+"""Elements between rows in shared memory that make ldmatrix meet in every bank twice: it takes as long as math, or longer."""
 
 
 class Build(NamedTuple):
@@ -74,17 +77,25 @@ class Build(NamedTuple):
     stages: int
     fragments: str
     parts: str
+    pad: int = 0
 
     @property
     def name(self) -> str:
         """Of the entry point."""
         tile, warps = ("x".join(map(str, numbers)) for numbers in self.shape)
-        return f"mma_{tile}_{warps}_s{self.stages}_{self.fragments}_{self.parts}"
+        pad = f"_pad{self.pad}" if self.pad else ""
+        return f"mma_{tile}_{warps}_s{self.stages}_{self.fragments}_{self.parts}{pad}"
+
+    @property
+    def smem_bytes(self) -> int:
+        """Of the ring."""
+        rows = self.shape.tile[0] + self.shape.tile[1]
+        return (self.shape.stage_bytes + rows * self.pad * 2) * self.stages
 
 
 @cache
 def builds() -> tuple[Build, ...]:
-    """All of them: whole steps, then steps without copies and without meetings, then the parts of some."""
+    """All of them: whole steps, steps without copies and without meetings, the parts of some, some with padded rows."""
     whole = [Build(shape, 3, kind, "all") for kind in FRAGMENTS for shape in SHAPES]
     fewer = [Build(shape, 3, kind, parts) for parts in ("no_copies", "loose") for kind in FRAGMENTS for shape in SHAPES]
     other = [Build(shape, stages, kind, "all") for stages in (2, 4) for kind in FRAGMENTS for shape in SOME]
@@ -92,7 +103,11 @@ def builds() -> tuple[Build, ...]:
         Build(shape, 3, kind, parts)
         for parts in ("no_reads", "math") for kind in FRAGMENTS for shape in SOME
     ]  # fmt: skip
-    return (*whole, *fewer, *other, *alone)
+    padded = [
+        Build(shape, 3, kind, parts, PAD)
+        for parts in ("all", "no_copies", "loose") for kind in FRAGMENTS for shape in PADDED
+    ]  # fmt: skip
+    return (*whole, *fewer, *other, *alone, *padded)
 
 
 def includes() -> dict[str, str]:
@@ -102,29 +117,38 @@ def includes() -> dict[str, str]:
 
 def _entry(build: Build) -> str:
     span = min(128, build.shape.tile[2] * 2)
-    numbers = (32 * build.shape.num_warps, *build.shape.tile, *build.shape.warps, build.stages, span)
+    numbers = (32 * build.shape.num_warps, *build.shape.tile, *build.shape.warps, build.stages, span, 2 * build.pad)
     flags = (build.fragments == "double", *PARTS[build.parts])
     return f"MMA_LOOP({build.name}, {', '.join(map(str, numbers))}, {', '.join(str(bool(flag)).lower() for flag in flags)})"
 
 
 def loops(seed: int) -> list[Config]:
-    """One CTA of every build."""
+    """One CTA of every build whose reads have no conflicts."""
     del seed  # a sweep, the same for every seed
-    return [
-        {
-            "kernel": build.name, "tile": "x".join(map(str, build.shape.tile)),
-            "warps": "x".join(map(str, build.shape.warps)), "stages": str(build.stages), "fragments": build.fragments,
-            "parts": build.parts,
-        }
-        for build in builds()
-    ]  # fmt: skip
+    return [config_of(build) for build in builds() if not build.pad]
+
+
+def padded(seed: int) -> list[Config]:
+    """One CTA of every build whose reads have."""
+    del seed  # a sweep, the same for every seed
+    return [config_of(build) for build in builds() if build.pad]
+
+
+def config_of(build: Build) -> Config:
+    """Of a build."""
+    return {
+        "kernel": build.name, "tile": "x".join(map(str, build.shape.tile)),
+        "warps": "x".join(map(str, build.shape.warps)), "stages": str(build.stages), "fragments": build.fragments,
+        "parts": build.parts, "pad": str(build.pad),
+    }  # fmt: skip
 
 
 def build_of(config: Mapping[str, str]) -> Build:
     """The entry point of a config."""
     m, n, k = map(int, config["tile"].split("x"))
     ways_m, ways_n = map(int, config["warps"].split("x"))
-    return Build(Shape((m, n, k), (ways_m, ways_n)), int(config["stages"]), config["fragments"], config["parts"])
+    shape = Shape((m, n, k), (ways_m, ways_n))
+    return Build(shape, int(config["stages"]), config["fragments"], config["parts"], int(config["pad"]))
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
@@ -148,7 +172,8 @@ def rows(num_rows: int, depth: int, seed: int) -> NDArray[np.uint8]:
 def launch(config: Config, is_counted: bool) -> KernelLaunch:
     """One CTA."""
     del is_counted
-    shape = build_of(config).shape
+    build = build_of(config)
+    shape = build.shape
     m, n, k = shape.tile
     a, b = rows(m, k, 1), rows(n, k, 2)
     told = np.array([*ROUNDS, max(ROUNDS) * k, m + n], dtype="<u4")
@@ -159,7 +184,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
             Output("cycles", np.zeros(len(ROUNDS), dtype="<u4")),
             Output("sums", np.zeros(32 * shape.num_warps, dtype="<i4")),
         ),
-        grid=(1, 1, 1), block=(32 * shape.num_warps, 1, 1), smem_bytes=shape.stage_bytes * int(config["stages"]),
+        grid=(1, 1, 1), block=(32 * shape.num_warps, 1, 1), smem_bytes=build.smem_bytes,
     )  # fmt: skip
 
 
@@ -258,6 +283,21 @@ CODE: Mapping[str, int] = {
     "mma_64x64x64_2x2_s3_single_math": 126, "mma_128x128x32_2x2_s3_single_math": 75,
     "mma_128x128x32_2x4_s3_single_math": 75, "mma_128x128x64_2x4_s3_single_math": 126,
     "mma_128x256x32_4x4_s3_single_math": 75,
+    "mma_64x64x64_2x2_s3_double_all_pad16": 132, "mma_128x128x32_2x2_s3_double_all_pad16": 130,
+    "mma_128x128x32_2x4_s3_double_all_pad16": 102, "mma_128x128x64_2x4_s3_double_all_pad16": 128,
+    "mma_128x256x32_2x4_s3_double_all_pad16": 116, "mma_64x64x64_2x2_s3_single_all_pad16": 297,
+    "mma_128x128x32_2x2_s3_single_all_pad16": 229, "mma_128x128x32_2x4_s3_single_all_pad16": 199,
+    "mma_128x128x64_2x4_s3_single_all_pad16": 311, "mma_128x256x32_2x4_s3_single_all_pad16": 222,
+    "mma_64x64x64_2x2_s3_double_no_copies_pad16": 25, "mma_128x128x32_2x2_s3_double_no_copies_pad16": 25,
+    "mma_128x128x32_2x4_s3_double_no_copies_pad16": 25, "mma_128x128x64_2x4_s3_double_no_copies_pad16": 25,
+    "mma_128x256x32_2x4_s3_double_no_copies_pad16": 25, "mma_64x64x64_2x2_s3_single_no_copies_pad16": 192,
+    "mma_128x128x32_2x2_s3_single_no_copies_pad16": 115, "mma_128x128x32_2x4_s3_single_no_copies_pad16": 117,
+    "mma_128x128x64_2x4_s3_single_no_copies_pad16": 208, "mma_128x256x32_2x4_s3_single_no_copies_pad16": 115,
+    "mma_64x64x64_2x2_s3_double_loose_pad16": 27, "mma_128x128x32_2x2_s3_double_loose_pad16": 26,
+    "mma_128x128x32_2x4_s3_double_loose_pad16": 26, "mma_128x128x64_2x4_s3_double_loose_pad16": 27,
+    "mma_128x256x32_2x4_s3_double_loose_pad16": 26, "mma_64x64x64_2x2_s3_single_loose_pad16": 191,
+    "mma_128x128x32_2x2_s3_single_loose_pad16": 114, "mma_128x128x32_2x4_s3_single_loose_pad16": 116,
+    "mma_128x128x64_2x4_s3_single_loose_pad16": 207, "mma_128x256x32_2x4_s3_single_loose_pad16": 114,
 }  # fmt: skip
 """Cycles of a k-step of each build that math does not hide, in order, as ``kernels/hgemm`` has them. Source: SASS of nvcc
 13.0."""
@@ -293,6 +333,21 @@ PLACES: Mapping[str, tuple[float | None, float | None, float | None]] = {
     "mma_64x64x64_2x2_s3_double_all": (0.0, 2.25, 1.0), "mma_64x64x64_2x2_s3_double_loose": (None, None, None),
     "mma_64x64x64_2x2_s3_double_math": (None, None, None), "mma_64x64x64_2x2_s3_double_no_copies": (None, 2.5, None),
     "mma_64x64x64_2x2_s3_double_no_reads": (0.0, 4.0, None), "mma_64x64x64_2x2_s4_double_all": (0.0, 2.25, 1.0),
+    "mma_128x128x32_2x2_s3_double_all_pad16": (0.0, 0.75, 0.25),
+    "mma_128x128x32_2x2_s3_double_loose_pad16": (None, None, None),
+    "mma_128x128x32_2x2_s3_double_no_copies_pad16": (None, 0.75, None),
+    "mma_128x128x32_2x4_s3_double_all_pad16": (0.0, 0.312, 1.0),
+    "mma_128x128x32_2x4_s3_double_loose_pad16": (None, None, None),
+    "mma_128x128x32_2x4_s3_double_no_copies_pad16": (None, 0.25, None),
+    "mma_128x128x64_2x4_s3_double_all_pad16": (0.0, 2.5, 1.0),
+    "mma_128x128x64_2x4_s3_double_loose_pad16": (None, None, None),
+    "mma_128x128x64_2x4_s3_double_no_copies_pad16": (None, 2.875, None),
+    "mma_128x256x32_2x4_s3_double_all_pad16": (0.0, 0.75, 0.25),
+    "mma_128x256x32_2x4_s3_double_loose_pad16": (None, None, None),
+    "mma_128x256x32_2x4_s3_double_no_copies_pad16": (None, 0.75, None),
+    "mma_64x64x64_2x2_s3_double_all_pad16": (0.0, 2.25, 1.0),
+    "mma_64x64x64_2x2_s3_double_loose_pad16": (None, None, None),
+    "mma_64x64x64_2x2_s3_double_no_copies_pad16": (None, 2.5, None),
 }  # fmt: skip
 """Slices of a k-step's mma.sync that stand before its copies (their mean), before the barrier, and before the first use of
 what is read behind the copies, with double fragments: where ptxas has put them. Source: SASS of nvcc 13.0."""
@@ -322,7 +377,7 @@ def _cycles(build: Build, num_steps: int, gpu: GpuSpec) -> float:
     params = GemmParams.model_validate({
         "m": m, "n": n, "k": k * num_steps, "tile": build.shape.tile, "warps": warps, "stages": build.stages,
         "fragments": build.fragments, "copy": "cp_async", "math": "mma_sync", "schedule": "multistage",
-        "refill": "before_math", "swizzle": f"{min(128, 2 * k)}B", "epilogue": "direct",
+        "refill": "before_math", "swizzle": "none" if build.pad else f"{min(128, 2 * k)}B", "pad": build.pad, "epilogue": "direct",
         "step_code": CODE[build.name] / DEPENDENT_CYCLES, "registers": 128,
         "copies_held": build.name not in FREE, **{name: place for name, place in places if place is not None},
     })  # fmt: skip
@@ -339,7 +394,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What an ldmatrix takes of its sub-core's mma.sync, where another warp multiplies: what it adds to the math of two."""
     steps = {row["kernel"]: float(row["step_cycles"]) for row in rows if row.get("step_cycles")}
     pairs = [
-        build for build in builds() if build.name in steps and build.fragments == "double" and build.shape.num_warps == 8
+        build for build in builds()
+        if build.name in steps and build.fragments == "double" and build.shape.num_warps == 8 and not build.pad
     ]
     of_math = [steps[build.name] / _per_sub_core(build, "HMMA") for build in pairs if build.parts == "math"]
     found = []
@@ -394,7 +450,7 @@ CASE = Case(
     name="mma_loops",
     question="What does a k-step take whose warps copy by cp.async, read by ldmatrix and multiply by mma.sync?",
     columns=COLUMNS,
-    groups={"loops": Group(configs=loops, rank=3)},
+    groups={"loops": Group(configs=loops, rank=3), "padded": Group(configs=padded, rank=3)},
     launch=launch,
     check=check,
     values={

@@ -1,7 +1,8 @@
 // Warps that copy, read and multiply: trains of k-steps of cp.async, ldmatrix and mma.sync, as kernels/hgemm has them.
 //
 // A CTA of kWarpsM x kWarpsN warps has a ring of kStages slots, each kTileK of k of A (kTileM rows) and B (kTileN rows) in bf16,
-// rows in panels of kSpan bytes whose chunks of 16 change places by the row's number (TMA's swizzles). kIsDouble: a slice's
+// rows in panels of kSpan bytes whose chunks of 16 change places by the row's number (TMA's swizzles), or, with a kPad, rows
+// that lie kSpan + kPad bytes apart, their chunks in order. kIsDouble: a slice's
 // fragments are read while the one before is multiplied; otherwise before its own math, in a loop that is not unrolled. Of a
 // step, kCopies (the copies of the slot ahead, their commit and wait), kMeets (the CTA's barrier), kReads (ldmatrix) and kMath
 // (mma.sync) can each be left out. All slots always hold the same numbers, so that sums are so many times one product whoever
@@ -47,29 +48,31 @@ __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint3
 }
 
 // Where things lie in a tile of kRows rows of kRowBytes, in panels kSpan bytes wide.
-template <int kRows, int kRowBytes, int kSpan>
+template <int kRows, int kRowBytes, int kSpan, int kPad>
 struct Place {
-    static constexpr int kChunks = kSpan / 16, kPanelBytes = kRows * kSpan, kBytes = kRows * kRowBytes;
+    static constexpr int kChunks = kSpan / 16, kApart = kSpan + kPad, kPanelBytes = kRows * kApart;
+    static constexpr int kBytes = kRowBytes / kSpan * kPanelBytes;
     static_assert(kRowBytes % kSpan == 0, "rows are whole panels");
     // What the row does to the number of a chunk; the same for rows 8 apart.
-    __device__ __forceinline__ static int twist(int row) { return kSpan == 128 ? row & 7 : row >> 1 & 3; }
+    __device__ __forceinline__ static int twist(int row) { return kPad ? 0 : kSpan == 128 ? row & 7 : row >> 1 & 3; }
     // Beside the row's own offset; `low`, 0 or 1 of a chunk number 2 * pair + low, has the row's twist in it.
     __device__ __forceinline__ static uint32_t pair(int pair, int low) {
         return 2 * pair / kChunks * kPanelBytes + (((2 * pair % kChunks) ^ low) << 4);
     }
     __device__ __forceinline__ static uint32_t chunk(int row, int chunk) {
-        return chunk / kChunks * kPanelBytes + row * kSpan + (((chunk % kChunks) ^ twist(row)) << 4);
+        return chunk / kChunks * kPanelBytes + row * kApart + (((chunk % kChunks) ^ twist(row)) << 4);
     }
 };
 
-template <int kTileM, int kTileN, int kTileK, int kWarpsM, int kWarpsN, int kStages, int kSpan, bool kIsDouble, bool kCopies,
-          bool kMeets, bool kReads, bool kMath>
+template <int kTileM, int kTileN, int kTileK, int kWarpsM, int kWarpsN, int kStages, int kSpan, int kPad, bool kIsDouble,
+          bool kCopies, bool kMeets, bool kReads, bool kMath>
 __device__ __forceinline__ void run(const Train &train, const unsigned short *a, const unsigned short *b, uint32_t *cycles,
                                     int32_t *sums_seen) {
     constexpr int kThreads = kWarpsM * kWarpsN * 32, kM = kTileM / kWarpsM, kN = kTileN / kWarpsN, kSlices = kTileK / 16;
     constexpr int kInRow = kTileK / 8, kRowsAtOnce = kThreads / kInRow;
-    using PlaceA = Place<kTileM, kTileK * 2, kSpan>;
-    using PlaceB = Place<kTileN, kTileK * 2, kSpan>;
+    using PlaceA = Place<kTileM, kTileK * 2, kSpan, kPad>;
+    using PlaceB = Place<kTileN, kTileK * 2, kSpan, kPad>;
+    constexpr int kApart = PlaceA::kApart;
     constexpr int kStageBytes = PlaceA::kBytes + PlaceB::kBytes, kCopiesA = kTileM / kRowsAtOnce, kCopiesB = kTileN / kRowsAtOnce;
     static_assert(kTileM % kRowsAtOnce == 0 && kTileN % kRowsAtOnce == 0 && kRowsAtOnce % 8 == 0, "whole rounds of copies");
     static_assert(kM % 16 == 0 && kN % 16 == 0 && kStages > 1, "whole instructions, a ring");
@@ -91,10 +94,10 @@ __device__ __forceinline__ void run(const Train &train, const unsigned short *a,
     auto load = [&](int step, uint32_t stage) {
         const uint32_t wanted = step + 1 < num_steps ? inside : inside_last;
 #pragma unroll
-        for (int i = 0; i < kCopiesA; ++i) fetch(to_a + stage + i * kRowsAtOnce * kSpan, from_a + i * down, wanted >> i & 1);
+        for (int i = 0; i < kCopiesA; ++i) fetch(to_a + stage + i * kRowsAtOnce * kApart, from_a + i * down, wanted >> i & 1);
 #pragma unroll
         for (int i = 0; i < kCopiesB; ++i)
-            fetch(to_b + stage + i * kRowsAtOnce * kSpan, from_b + i * down, wanted >> (kCopiesA + i) & 1);
+            fetch(to_b + stage + i * kRowsAtOnce * kApart, from_b + i * down, wanted >> (kCopiesA + i) & 1);
         from_a += kTileK;
         from_b += kTileK;
     };
@@ -108,13 +111,13 @@ __device__ __forceinline__ void run(const Train &train, const unsigned short *a,
         uint32_t a[kM / 16][4], b[kN / 16][4];
     };
     const int row_a = warp_m + lane % 16, row_b = warp_n + lane % 8 + lane / 16 * 8;
-    const uint32_t read_a = base + row_a * kSpan, read_b = base + PlaceA::kBytes + row_b * kSpan;
+    const uint32_t read_a = base + row_a * kApart, read_b = base + PlaceA::kBytes + row_b * kApart;
     const int low_a = lane / 16 ^ PlaceA::twist(row_a), low_b = (lane / 8 & 1) ^ PlaceB::twist(row_b);
     auto read_all = [&](Fragments &to, uint32_t stage, int slice) {
 #pragma unroll
-        for (int i = 0; i < kM / 16; ++i) ldmatrix_x4(to.a[i], read_a + stage + PlaceA::pair(slice, low_a) + i * 16 * kSpan);
+        for (int i = 0; i < kM / 16; ++i) ldmatrix_x4(to.a[i], read_a + stage + PlaceA::pair(slice, low_a) + i * 16 * kApart);
 #pragma unroll
-        for (int i = 0; i < kN / 16; ++i) ldmatrix_x4(to.b[i], read_b + stage + PlaceB::pair(slice, low_b) + i * 16 * kSpan);
+        for (int i = 0; i < kN / 16; ++i) ldmatrix_x4(to.b[i], read_b + stage + PlaceB::pair(slice, low_b) + i * 16 * kApart);
     };
     Fragments kept;
     auto read = [&](Fragments &to, uint32_t stage, int slice) {
