@@ -262,8 +262,30 @@ ROW_CYCLES, COMMIT_CYCLES = 1.062, 5.222
 FITTED_WARPS, FITTED_COPIES = "4", 8
 
 
+SATURATING = "8"
+"""Readers that alone take the whole stage: 1.0 wavefronts a cycle, two a sub-core."""
+
+
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """Rows that queue while what is behind their copies passes: what they take less than their pace, one warp a sub-core."""
+    """Rows that queue while what is behind their copies passes, and what rows take of the data stage."""
+    return [*_of_queue(rows), *_of_stage(rows)]
+
+
+def _of_stage(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """What rows take of readers that would have the whole stage."""
+    found = []
+    for row in rows:
+        if row["group"] == "streams" and row["readers"] == SATURATING and row.get("copies_per_cycle"):
+            num_rows = float(row["copies_per_cycle"]) * access(row, 1)[1]
+            found.append((1.0 - float(row["read_wavefronts_per_cycle"])) / num_rows)
+    if not found:
+        return []
+    how = "streams beside readers that alone take the whole stage: what these lose, over the rows, median"
+    return [Fitted(parameter="smem.copied_row_wavefronts", value=float(np.median(found)), how=how)]
+
+
+def _of_queue(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """What rows take less than their pace, one warp a sub-core."""
     taken = {
         (row["ahead"], row["behind"], int(row["copies"])): float(row["read_cycles"]) for row in rows
         if row["group"] == "rounds" and row["warps"] == FITTED_WARPS and row["row_bytes"] == "64" and row.get("read_cycles")

@@ -29,6 +29,8 @@ class SmemSpec:
     """What a wavefront of global loads, hit or miss, takes of the data stage, in wavefronts of shared memory's."""
     global_store_wavefronts: float
     """The same of a line of global stores."""
+    copied_row_wavefronts: float
+    """The same of a row of a tile, or a line of it, that cp.async copies around L1."""
     operand_load_registers_per_cycle: float
     """What loads of warps return beside operand reads of wgmma, in registers of a warp (128 bytes)."""
     operand_store_wavefronts_per_cycle: float
@@ -92,12 +94,15 @@ class Smem(Component):
     tensor core's own rate covers them): until they end, accesses of warps have what they leave, of which loads use no more
     than returns so many registers a cycle, stores so much; then the whole stage, until operands are read again; what
     cp.async brings, and global loads and stores of threads, go in between the wavefronts of the warps, one by one, and where
-    they leave cycles idle; but of copies around L1 only the commits: what is asked for behind them waits until the queue of
-    their rows has room for the last, they wait for what was asked for ahead of them, and what they bring takes nothing
-    (kernels/copies_beside_reads). Beside operand reads a line of global stores is a wavefront like those of warps' stores
+    they leave cycles idle; but of copies around L1 the commits and a part of a wavefront for each row: what is asked for behind
+    them waits until the queue of their rows has room for the last, they wait for what was asked for ahead of them
+    (kernels/copies_beside_reads); what is asked for behind waits for less of that the longer the stage has been busy without
+    a break, as warps that wait for it in turn come to their copies one by one, and rows of one pass beside another's reads
+    (kernels/mma_loops, rows that are padded). Beside operand reads a line of global stores is a wavefront like those of warps' stores
     (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a cycle, where they leave 0.04, 0.25, 0.38).
     Ignores: that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads they lose 5 to
-    10 %); why loads return no faster there (perhaps as sums take the registers' ports); the pace of one sub-partition;
+    10 %); that copies of one warp and reads of another of its sub-core take turns in their queue, so that a lone warp beside
+    many that copy reads half as fast; why loads return no faster there (perhaps as sums take the registers' ports); the pace of one sub-partition;
     that a store comes three cycles later to the data stage than a load; how long an atomic's verb takes.
     Source: the GPU's description; wavefronts come from ``workload/access.py``; operands first: kernels/pipe_beside_wgmma,
     h200_sxm, 2026-11-22 (loads beside one warpgroup's wgmma and beside two's, steps within 3 % wherever loads bind).
@@ -113,6 +118,7 @@ class Smem(Component):
         self._vector_word_cycles, self._replay_wavefronts = spec.vector_word_cycles, spec.replay_wavefronts
         self.global_load_wavefronts = spec.global_load_wavefronts
         self.global_store_wavefronts = spec.global_store_wavefronts
+        self._copied_row_wavefronts = spec.copied_row_wavefronts
         self.counters = counters
         self.data = GapPipe(units_per_cycle=spec.wavefronts_per_cycle)
         self._operands_until = 0.0
@@ -172,10 +178,30 @@ class Smem(Component):
         self.data.busy_cycles += num_wavefronts / self.data.rate * weight
         return max(at_cycle, self.data.free_at) + self._filling / self.data.rate
 
-    def pass_rows(self, num_wavefronts: float, *, until: float, at_cycle: float, weight: float) -> None:
-        """Let copies around L1 pass: what warps ask for later waits ``until`` their queue has room for the last of them."""
+    def copy_rows(self, num_rows: float, *, at_cycle: float, weight: float) -> float:
+        """Let rows of copies around L1, asked for at ``at_cycle``, be written.
+
+        Returns:
+            What of the time that their queue is full others must wait: all of it behind idle cycles, and the less the more of
+            what has kept the stage busy since is served already.
+        """
+        data, share = self.data, 1.0
+        ahead = data.free_at - at_cycle
+        if ahead > 0.0:
+            share = min(1.0, ahead / (data.free_at - data.busy_since))
+        if self._copied_row_wavefronts:
+            data.reserve(num_rows * self._copied_row_wavefronts, at_cycle=at_cycle, weight=weight)
+        return share
+
+    def pass_rows(
+        self, num_wavefronts: float, *, until: float, at_cycle: float, weight: float, share: float = 1.0
+    ) -> None:
+        """Let copies around L1 pass: what warps ask for later waits ``until`` their queue has room for the last of them.
+
+        It waits for a ``share`` of that (:meth:`copy_rows`).
+        """
         self.counters.fill_wavefronts += num_wavefronts * weight
-        blocked = until - max(at_cycle, self.data.free_at)
+        blocked = (until - max(at_cycle, self.data.free_at)) * share
         if blocked > 0.0:
             self.data.reserve(blocked * self.data.rate, at_cycle=at_cycle, weight=0.0)
 
