@@ -78,13 +78,11 @@ class GapPipe(Pipe):
     Source: order of arrival, as of any queue.
     """
 
-    __slots__ = ("_gaps", "busy_since")
+    __slots__ = ("_gaps",)
 
     def __init__(self, *, units_per_cycle: float) -> None:
         super().__init__(units_per_cycle=units_per_cycle)
         self._gaps: list[tuple[float, float]] = []
-        self.busy_since = 0.0
-        """From when on it has work without a break up to ``free_at``; gaps that were filled later do not count."""
 
     def reserve(self, units: float, *, at_cycle: float, weight: float = 1.0) -> float:
         """As :meth:`Pipe.reserve`, from the first cycle at which the pipe is free on."""
@@ -96,7 +94,6 @@ class GapPipe(Pipe):
             gaps.append((free_at, at_cycle))
             if len(gaps) > 2 * MOST_GAPS:
                 del gaps[:-MOST_GAPS]  # many at once: each costs a walk over the others
-            self.busy_since = at_cycle
             self.free_at = end = at_cycle + cycles
             return end
         if gaps and gaps[-1][1] > at_cycle:

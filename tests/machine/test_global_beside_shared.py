@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpusim.machine.config import load_gpu
 from gpusim.machine.memory.smem import Smem, SmemCounters
@@ -55,4 +59,31 @@ def test_copies_that_wait_for_their_queue_do_not_keep_the_stage_busy_and_commits
     smem.pass_rows(8.0, until=30.0, at_cycle=0.0, weight=1.0)
     assert smem.data.busy_cycles == 0.0
     smem.pass_commits(5.0, at_cycle=0.0, weight=1.0)
-    assert (smem.data.busy_cycles, smem.data.free_at) == (5.0, 35.0)
+    assert smem.data.busy_cycles == 5.0
+    assert smem.load(1.0, registers_per_wavefront=1.0, at_cycle=0.0, weight=1.0) == (36.0, 0.0)
+
+
+@given(
+    wavefronts=st.floats(1.0, 64.0), conflicts=st.integers(1, 8), until=st.floats(0.0, 200.0), behind=st.floats(1.0, 64.0)
+)
+def test_copies_come_while_the_stage_replays_conflicts_and_hold_back_what_is_behind_no_longer_for_them(
+    wavefronts: float, conflicts: int, until: float, behind: float
+) -> None:
+    """Reads of so many wavefronts, each of them with so many ways of conflict; copies behind them; reads behind these."""
+    smem = Smem(TOY.smem, counters=SmemCounters())
+    smem.copy_rows(0.0, at_cycle=0.0, weight=1.0)
+    smem.load(wavefronts * conflicts, registers_per_wavefront=1.0 / conflicts, at_cycle=0.0, weight=1.0)
+    begin = smem.copy_rows(1.0, at_cycle=0.0, weight=1.0)
+    assert begin == pytest.approx(wavefronts)
+    smem.pass_rows(1.0, until=begin + until, at_cycle=0.0, weight=1.0)
+    end, _ = smem.load(behind, registers_per_wavefront=1.0, at_cycle=0.0, weight=1.0)
+    assert end == pytest.approx(max(wavefronts * conflicts, wavefronts + until) + behind)
+
+
+@pytest.mark.parametrize("row_wavefronts", [0.0, 0.5])
+def test_rows_take_their_part_of_the_stage_and_of_the_way_there(row_wavefronts: float) -> None:
+    smem = Smem(replace(TOY.smem, copied_row_wavefronts=row_wavefronts), counters=SmemCounters())
+    assert smem.copy_rows(8.0, at_cycle=0.0, weight=1.0) == 0.0
+    assert smem.copy_rows(8.0, at_cycle=0.0, weight=1.0) == 8.0 * row_wavefronts
+    end, _ = smem.load(8.0, registers_per_wavefront=1.0, at_cycle=0.0, weight=1.0)
+    assert (end, smem.data.busy_cycles) == (8.0 + 16.0 * row_wavefronts, 8.0 + 16.0 * row_wavefronts)

@@ -94,15 +94,16 @@ class Smem(Component):
     tensor core's own rate covers them): until they end, accesses of warps have what they leave, of which loads use no more
     than returns so many registers a cycle, stores so much; then the whole stage, until operands are read again; what
     cp.async brings, and global loads and stores of threads, go in between the wavefronts of the warps, one by one, and where
-    they leave cycles idle; but of copies around L1 the commits and a part of a wavefront for each row: what is asked for behind
-    them waits until the queue of their rows has room for the last, they wait for what was asked for ahead of them
-    (kernels/copies_beside_reads); what is asked for behind waits for less of that the longer the stage has been busy without
-    a break, as warps that wait for it in turn come to their copies one by one, and rows of one pass beside another's reads
-    (kernels/mma_loops, rows that are padded). Beside operand reads a line of global stores is a wavefront like those of warps' stores
+    they leave cycles idle; but copies around L1, their commits and a part of a wavefront for each of their rows stand in the
+    way there: they wait for what was asked for ahead of them, and what is asked for behind them until the queue of their rows
+    has room for the last (kernels/copies_beside_reads); conflicts of loads do not stand there, so that copies, and what is
+    behind them, come while the stage replays them (kernels/mma_loops, padded rows). Beside operand reads a line of global
+    stores is a wavefront like those of warps' stores
     (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a cycle, where they leave 0.04, 0.25, 0.38).
     Ignores: that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads they lose 5 to
-    10 %); that copies of one warp and reads of another of its sub-core take turns in their queue, so that a lone warp beside
-    many that copy reads half as fast; why loads return no faster there (perhaps as sums take the registers' ports); the pace of one sub-partition;
+    10 %); that copies of one warp and reads of another of its sub-core take turns, so that a lone reader beside many copiers
+    gets half as much; why loads return no faster beside operand reads (perhaps as sums take the registers' ports); the pace
+    of one sub-partition;
     that a store comes three cycles later to the data stage than a load; how long an atomic's verb takes.
     Source: the GPU's description; wavefronts come from ``workload/access.py``; operands first: kernels/pipe_beside_wgmma,
     h200_sxm, 2026-11-22 (loads beside one warpgroup's wgmma and beside two's, steps within 3 % wherever loads bind).
@@ -121,6 +122,9 @@ class Smem(Component):
         self._copied_row_wavefronts = spec.copied_row_wavefronts
         self.counters = counters
         self.data = GapPipe(units_per_cycle=spec.wavefronts_per_cycle)
+        self.way = GapPipe(units_per_cycle=spec.wavefronts_per_cycle)
+        """The way there: what it is used for is looked at from the first copy around L1 on."""
+        self._is_way_watched = False
         self._operands_until = 0.0
         self._most_stored = spec.operand_store_wavefronts_per_cycle / spec.wavefronts_per_cycle
         self._free_share = self._conflict_share = 1.0
@@ -136,6 +140,8 @@ class Smem(Component):
             most = self.spec.operand_load_registers_per_cycle / registers_per_wavefront / self.data.rate
             if registers_per_wavefront < 1.0 and self._conflict_share < most:
                 most = self._conflict_share
+        if self._is_way_watched:
+            at_cycle = self._on_way(num_wavefronts * min(1.0, registers_per_wavefront), at_cycle)
         end, left = self._take(num_wavefronts, at_cycle, weight, most)
         self.counters.wavefronts += (num_wavefronts - left) * weight
         self.counters.load_wavefronts += (num_wavefronts - left) * weight
@@ -179,35 +185,38 @@ class Smem(Component):
         return max(at_cycle, self.data.free_at) + self._filling / self.data.rate
 
     def copy_rows(self, num_rows: float, *, at_cycle: float, weight: float) -> float:
-        """Let rows of copies around L1, asked for at ``at_cycle``, be written.
+        """Write rows of copies around L1 that are asked for at ``at_cycle``; returns when they are through the way here."""
+        way, num_wavefronts = self._watched_way(), num_rows * self._copied_row_wavefronts
+        begin = max(at_cycle, way.free_at)
+        if num_wavefronts:
+            way.reserve(num_wavefronts, at_cycle=at_cycle)
+            self.data.reserve(num_wavefronts, at_cycle=at_cycle, weight=weight)
+        return begin
 
-        Returns:
-            What of the time that their queue is full others must wait: all of it behind idle cycles, and the less the more of
-            what has kept the stage busy since is served already.
-        """
-        data, share = self.data, 1.0
-        ahead = data.free_at - at_cycle
-        if ahead > 0.0:
-            share = min(1.0, ahead / (data.free_at - data.busy_since))
-        if self._copied_row_wavefronts:
-            data.reserve(num_rows * self._copied_row_wavefronts, at_cycle=at_cycle, weight=weight)
-        return share
-
-    def pass_rows(
-        self, num_wavefronts: float, *, until: float, at_cycle: float, weight: float, share: float = 1.0
-    ) -> None:
-        """Let copies around L1 pass: what warps ask for later waits ``until`` their queue has room for the last of them.
-
-        It waits for a ``share`` of that (:meth:`copy_rows`).
-        """
+    def pass_rows(self, num_wavefronts: float, *, until: float, at_cycle: float, weight: float) -> None:
+        """Let copies around L1 pass: what warps ask for later waits ``until`` their queue has room for the last of them."""
+        way = self._watched_way()
         self.counters.fill_wavefronts += num_wavefronts * weight
-        blocked = (until - max(at_cycle, self.data.free_at)) * share
+        blocked = until - max(at_cycle, way.free_at)
         if blocked > 0.0:
-            self.data.reserve(blocked * self.data.rate, at_cycle=at_cycle, weight=0.0)
+            way.reserve(blocked * way.rate, at_cycle=at_cycle)
 
     def pass_commits(self, num_cycles: float, *, at_cycle: float, weight: float) -> None:
         """Let commits of copies pass, which are counted elsewhere."""
-        self.data.reserve(num_cycles * self.data.rate, at_cycle=at_cycle, weight=weight)
+        way = self._watched_way()
+        way.reserve(num_cycles * way.rate, at_cycle=at_cycle)
+        self.data.busy_cycles += num_cycles * weight
+
+    def _watched_way(self) -> GapPipe:
+        """The way here; it is as busy as the stage when the first copy comes."""
+        if not self._is_way_watched:
+            self._is_way_watched, self.way.free_at = True, self.data.free_at
+        return self.way
+
+    def _on_way(self, num_wavefronts: float, at_cycle: float) -> float:
+        """The cycle from which an access that is asked for at ``at_cycle`` can be served."""
+        way = self.way
+        return way.reserve(num_wavefronts, at_cycle=at_cycle) - num_wavefronts / way.rate
 
     def pass_global(self, num_wavefronts: float, *, at_cycle: float, weight: float) -> None:
         """Let global accesses of threads pass the data stage, beside the warps' own of shared memory, uncounted."""
@@ -245,6 +254,8 @@ class Smem(Component):
 
     def store(self, num_wavefronts: float, *, at_cycle: float, weight: float) -> tuple[float, float]:
         """Write; returns the cycle at which what could be written is in, and the wavefronts that must ask again then."""
+        if self._is_way_watched:
+            at_cycle = self._on_way(num_wavefronts, at_cycle)
         end, left = self._take(num_wavefronts, at_cycle, weight, self._most_stored)
         self.counters.wavefronts += (num_wavefronts - left) * weight
         self.counters.store_wavefronts += (num_wavefronts - left) * weight

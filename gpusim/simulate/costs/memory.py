@@ -239,12 +239,11 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     else:
         more, read = num * max(0.0, l1.spec.cp_async_bypass_cycles - 1.0 / l1.spec.requests_per_cycle), 0.0
     first, end = l1.accept(num, access.num_lines, read, at_cycle=role.t, weight=count, more_cycles=more)
-    lead, passed, taken, share = l1.spec.queue_cycles, end, 0.0, 1.0
+    lead, passed, taken = l1.spec.queue_cycles, end, 0.0
     if not in_l1:
         rows = max(float(op.num_rows), op.num_passes)
         lead = l1.copy_lead_cycles(num, max(end - first, rows * l1.spec.cp_async_row_cycles))
-        behind = max(first, sm.smem.data.free_at)
-        share = sm.smem.copy_rows(rows, at_cycle=first, weight=count)
+        behind = sm.smem.copy_rows(rows, at_cycle=first, weight=count)
         passed = l1.accept_rows(rows, at_cycle=behind, weight=count)
         taken, end = rows, max(end, passed)
     turns = max(1.0, num / role.num_warps)
@@ -272,16 +271,16 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns)
     least = last + (l1.spec.hit_latency_cycles if hits else role.engine.machine.l2.spec.near_latency_cycles)
     more = l1.spec.cp_async_latency_cycles if hits else 0.0
-    late, hidden = pass_rows(role, taken, wavefronts, num_bytes / LINE_BYTES, first, share)
+    late, hidden = pass_rows(role, taken, wavefronts, num_bytes / LINE_BYTES, first)
     done = Filled(role, stage, group, late, request, op.buffer, op.stage, least, more, hidden)
     l1.read(request, done, allocates=in_l1, not_before=last, is_copy=True)
     return None
 
 
 def pass_rows(
-    role: Role, num_rows: float, num_wavefronts: float, num_hidden: float, at_cycle: float, share: float
+    role: Role, num_rows: float, num_wavefronts: float, num_hidden: float, at_cycle: float
 ) -> tuple[float, float]:
-    """Copies around L1 stand before what is asked for later while the queue of their rows is full, or a ``share`` of that.
+    """Copies around L1 stand before what is asked for later while the queue of their rows is full.
 
     Returns:
         Wavefronts to be written once they are there, and how many of these hide behind the transfer: none where rows have a
@@ -290,9 +289,7 @@ def pass_rows(
     l1 = role.sm.l1
     if not num_rows * l1.spec.cp_async_row_cycles:
         return num_wavefronts, num_hidden
-    role.sm.smem.pass_rows(
-        min(num_wavefronts, num_hidden), until=l1.rows_taken_at, at_cycle=at_cycle, weight=role.count, share=share
-    )
+    role.sm.smem.pass_rows(min(num_wavefronts, num_hidden), until=l1.rows_taken_at, at_cycle=at_cycle, weight=role.count)
     return 0.0, 0.0
 
 
