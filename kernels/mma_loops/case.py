@@ -67,7 +67,7 @@ SOME = (SHAPES[1], SHAPES[3], SHAPES[6], SHAPES[7], SHAPES[11])
 """Shapes whose parts are measured one by one, too."""
 PADDED = (SHAPES[1], SHAPES[3], SHAPES[6], SHAPES[7], SHAPES[9])
 PAD = 16
-"""Elements between rows in shared memory that make ldmatrix meet in every bank twice: it takes as long as math, or longer."""
+"""Elements between rows in shared memory that make ldmatrix meet in every bank twice: it takes as long as math or longer."""
 
 
 class Build(NamedTuple):
@@ -377,8 +377,8 @@ def _cycles(build: Build, num_steps: int, gpu: GpuSpec) -> float:
     params = GemmParams.model_validate({
         "m": m, "n": n, "k": k * num_steps, "tile": build.shape.tile, "warps": warps, "stages": build.stages,
         "fragments": build.fragments, "copy": "cp_async", "math": "mma_sync", "schedule": "multistage",
-        "refill": "before_math", "swizzle": "none" if build.pad else f"{min(128, 2 * k)}B", "pad": build.pad, "epilogue": "direct",
-        "step_code": CODE[build.name] / DEPENDENT_CYCLES, "registers": 128,
+        "refill": "before_math", "swizzle": "none" if build.pad else f"{min(128, 2 * k)}B", "pad": build.pad,
+        "epilogue": "direct", "step_code": CODE[build.name] / DEPENDENT_CYCLES, "registers": 128,
         "copies_held": build.name not in FREE, **{name: place for name, place in places if place is not None},
     })  # fmt: skip
     made = params.launch(gpu)

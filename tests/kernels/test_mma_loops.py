@@ -15,7 +15,7 @@ from .mma_code import is_held, k_loop, math_places, step_code
 
 CASE = load_case("mma_loops")
 case = sys.modules[CASE.launch.__module__]
-CONFIGS = CASE.configs("loops", 1)
+CONFIGS = [*CASE.configs("loops", 1), *CASE.configs("padded", 1)]
 
 
 def outputs_of(config: dict[str, str], step_cycles: int) -> dict[str, np.ndarray]:

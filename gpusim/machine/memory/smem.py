@@ -93,12 +93,12 @@ class Smem(Component):
     whether it reads, writes or swaps; a vector's words return one after the other; operand reads of wgmma go first (the
     tensor core's own rate covers them): until they end, accesses of warps have what they leave, of which loads use no more
     than returns so many registers a cycle, stores so much; then the whole stage, until operands are read again; what
-    cp.async brings, and global loads and stores of threads, go in between the wavefronts of the warps, one by one, and where
-    they leave cycles idle; but copies around L1, their commits and a part of a wavefront for each of their rows stand in the
-    way there: they wait for what was asked for ahead of them, and what is asked for behind them until the queue of their rows
-    has room for the last (kernels/copies_beside_reads); conflicts of loads do not stand there, so that copies, and what is
-    behind them, come while the stage replays them (kernels/mma_loops, padded rows). Beside operand reads a line of global
-    stores is a wavefront like those of warps' stores
+    cp.async brings, and global loads and stores of threads, go in between the wavefronts of the warps, one by one, and
+    where they leave cycles idle; but copies around L1, their commits and a part of a wavefront for each of their rows
+    stand in the way there: they wait for what was asked for ahead of them, and what is asked for behind them until the
+    queue of their rows has room for the last (kernels/copies_beside_reads); conflicts of loads do not stand there, so that
+    copies, and what is behind them, come while the stage replays them (kernels/mma_loops, padded rows). Beside operand
+    reads a line of global stores is a wavefront like those of warps' stores
     (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a cycle, where they leave 0.04, 0.25, 0.38).
     Ignores: that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads they lose 5 to
     10 %); that copies of one warp and reads of another of its sub-core take turns, so that a lone reader beside many copiers
