@@ -84,6 +84,10 @@ class GapPipe(Pipe):
         super().__init__(units_per_cycle=units_per_cycle)
         self._gaps: list[tuple[float, float]] = []
 
+    def become(self, other: GapPipe) -> None:
+        """Be as busy as another one is."""
+        self.free_at, self._gaps = other.free_at, list(other._gaps)
+
     def reserve(self, units: float, *, at_cycle: float, weight: float = 1.0) -> float:
         """As :meth:`Pipe.reserve`, from the first cycle at which the pipe is free on."""
         cycles = units / self.rate

@@ -54,12 +54,11 @@ def test_loads_wait_until_copies_ahead_of_them_are_in_their_queue_and_not_for_th
     assert end_of(is_before=True) - end_of(is_before=False) == max(0.0, until)
 
 
-def test_copies_that_wait_for_their_queue_do_not_keep_the_stage_busy_and_commits_do() -> None:
+def test_copies_that_wait_for_their_queue_and_commits_hold_back_what_is_behind_and_do_not_keep_the_stage_busy() -> None:
     smem = Smem(TOY.smem, counters=SmemCounters())
     smem.pass_rows(8.0, until=30.0, at_cycle=0.0, weight=1.0)
-    assert smem.data.busy_cycles == 0.0
     smem.pass_commits(5.0, at_cycle=0.0, weight=1.0)
-    assert smem.data.busy_cycles == 5.0
+    assert smem.data.busy_cycles == 0.0
     assert smem.load(1.0, registers_per_wavefront=1.0, at_cycle=0.0, weight=1.0) == (36.0, 0.0)
 
 
@@ -72,12 +71,15 @@ def test_copies_come_while_the_stage_replays_conflicts_and_hold_back_what_is_beh
     """Reads of so many wavefronts, each of them with so many ways of conflict; copies behind them; reads behind these."""
     smem = Smem(TOY.smem, counters=SmemCounters())
     smem.copy_rows(0.0, at_cycle=0.0, weight=1.0)
-    smem.load(wavefronts * conflicts, registers_per_wavefront=1.0 / conflicts, at_cycle=0.0, weight=1.0)
+    smem.load(
+        wavefronts * conflicts, registers_per_wavefront=1.0 / conflicts, at_cycle=0.0, weight=1.0, way_wavefronts=wavefronts
+    )
     begin = smem.copy_rows(1.0, at_cycle=0.0, weight=1.0)
     assert begin == pytest.approx(wavefronts)
     smem.pass_rows(1.0, until=begin + until, at_cycle=0.0, weight=1.0)
     end, _ = smem.load(behind, registers_per_wavefront=1.0, at_cycle=0.0, weight=1.0)
     assert end == pytest.approx(max(wavefronts * conflicts, wavefronts + until) + behind)
+    assert smem.data.busy_cycles <= smem.data.free_at + 1e-6
 
 
 @pytest.mark.parametrize("row_wavefronts", [0.0, 0.5])
@@ -87,3 +89,44 @@ def test_rows_take_their_part_of_the_stage_and_of_the_way_there(row_wavefronts: 
     assert smem.copy_rows(8.0, at_cycle=0.0, weight=1.0) == 8.0 * row_wavefronts
     end, _ = smem.load(8.0, registers_per_wavefront=1.0, at_cycle=0.0, weight=1.0)
     assert (end, smem.data.busy_cycles) == (8.0 + 16.0 * row_wavefronts, 8.0 + 16.0 * row_wavefronts)
+
+
+@pytest.mark.parametrize("is_store", [False, True])
+def test_the_first_copy_finds_the_way_as_busy_as_the_stage_and_its_gaps_free(is_store: bool) -> None:
+    """Ten wavefronts at 500 and, before the copy or behind it, four at 10."""
+
+    def end_of(is_before: bool) -> float:
+        smem = Smem(replace(TOY.smem, copied_row_wavefronts=0.5), counters=SmemCounters())
+        smem.load(10.0, registers_per_wavefront=1.0, at_cycle=500.0, weight=1.0)
+        if not is_before:
+            assert smem.copy_rows(2.0, at_cycle=505.0, weight=1.0) == 510.0
+        if is_store:
+            return smem.store(4.0, at_cycle=10.0, weight=1.0)[0]
+        return smem.load(4.0, registers_per_wavefront=1.0, at_cycle=10.0, weight=1.0)[0]
+
+    assert end_of(is_before=True) == end_of(is_before=False) == 14.0
+
+
+@pytest.mark.parametrize("is_store", [False, True])
+def test_what_asks_again_beside_operand_reads_takes_the_way_once(is_store: bool) -> None:
+    """As long as if no copy had ever come."""
+
+    def end_of(is_way_watched: bool) -> float:
+        smem = Smem(replace(TOY.smem, operand_store_wavefronts_per_cycle=1.0), counters=SmemCounters())
+        if is_way_watched:
+            smem.copy_rows(0.0, at_cycle=0.0, weight=1.0)
+        end, left, is_again = 0.0, 200.0, False
+        for turn in range(100):
+            smem.read_operands(0.25, 0.25, 100.0 * (turn + 1))
+            if is_store:
+                end, left = smem.store(left, at_cycle=end, weight=1.0, is_again=is_again)
+            else:
+                end, left = smem.load(
+                    left, registers_per_wavefront=1.0, at_cycle=end, weight=1.0, way_wavefronts=0.0 if is_again else None
+                )
+            if not left:
+                return end
+            is_again = True
+        raise AssertionError
+
+    assert end_of(is_way_watched=True) == pytest.approx(end_of(is_way_watched=False))

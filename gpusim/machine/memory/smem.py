@@ -101,9 +101,10 @@ class Smem(Component):
     reads a line of global stores is a wavefront like those of warps' stores
     (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a cycle, where they leave 0.04, 0.25, 0.38).
     Ignores: that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads they lose 5 to
-    10 %); that copies of one warp and reads of another of its sub-core take turns, so that a lone reader beside many copiers
-    gets half as much; why loads return no faster beside operand reads (perhaps as sums take the registers' ports); the pace
-    of one sub-partition;
+    10 %); that fills, global accesses and operand reads stand in the way to the stage, too, and that conflicts of stores may
+    not; that copies of one warp and reads of another of its sub-core take turns (readers beside copiers get a third less
+    here than measured); why loads return no faster beside operand reads (perhaps as sums take the registers' ports); the
+    pace of one sub-partition;
     that a store comes three cycles later to the data stage than a load; how long an atomic's verb takes.
     Source: the GPU's description; wavefronts come from ``workload/access.py``; operands first: kernels/pipe_beside_wgmma,
     h200_sxm, 2026-11-22 (loads beside one warpgroup's wgmma and beside two's, steps within 3 % wherever loads bind).
@@ -132,16 +133,20 @@ class Smem(Component):
         self._idle_since = 0.0
 
     def load(
-        self, num_wavefronts: float, *, registers_per_wavefront: float, at_cycle: float, weight: float
+        self, num_wavefronts: float, *, registers_per_wavefront: float, at_cycle: float, weight: float,
+        way_wavefronts: float | None = None,
     ) -> tuple[float, float]:
-        """Read; returns the cycle at which what could be read has been, and the wavefronts that must ask again then."""
+        """Read; returns the cycle at which what could be read has been, and the wavefronts that must ask again then.
+
+        ``way_wavefronts``: what it takes of the way there, all by default; none where it asks again.
+        """
         most = 1.0
         if at_cycle < self._operands_until and registers_per_wavefront > 0.0:
             most = self.spec.operand_load_registers_per_cycle / registers_per_wavefront / self.data.rate
             if registers_per_wavefront < 1.0 and self._conflict_share < most:
                 most = self._conflict_share
-        if self._is_way_watched:
-            at_cycle = self._on_way(num_wavefronts * min(1.0, registers_per_wavefront), at_cycle)
+        if self._is_way_watched and way_wavefronts != 0.0:
+            at_cycle = self._on_way(num_wavefronts if way_wavefronts is None else way_wavefronts, at_cycle)
         end, left = self._take(num_wavefronts, at_cycle, weight, most)
         self.counters.wavefronts += (num_wavefronts - left) * weight
         self.counters.load_wavefronts += (num_wavefronts - left) * weight
@@ -185,12 +190,13 @@ class Smem(Component):
         return max(at_cycle, self.data.free_at) + self._filling / self.data.rate
 
     def copy_rows(self, num_rows: float, *, at_cycle: float, weight: float) -> float:
-        """Write rows of copies around L1 that are asked for at ``at_cycle``; returns when they are through the way here."""
-        way, num_wavefronts = self._watched_way(), num_rows * self._copied_row_wavefronts
-        begin = max(at_cycle, way.free_at)
-        if num_wavefronts:
-            way.reserve(num_wavefronts, at_cycle=at_cycle)
-            self.data.reserve(num_wavefronts, at_cycle=at_cycle, weight=weight)
+        """Write rows of copies around L1 that come to the way at ``at_cycle``; returns when they are at its head."""
+        num_wavefronts = num_rows * self._copied_row_wavefronts
+        way = self._watched_way()
+        if not num_wavefronts:
+            return max(at_cycle, way.free_at)
+        begin = self._on_way(num_wavefronts, at_cycle)
+        self.data.reserve(num_wavefronts, at_cycle=begin, weight=weight)
         return begin
 
     def pass_rows(self, num_wavefronts: float, *, until: float, at_cycle: float, weight: float) -> None:
@@ -202,15 +208,15 @@ class Smem(Component):
             way.reserve(blocked * way.rate, at_cycle=at_cycle)
 
     def pass_commits(self, num_cycles: float, *, at_cycle: float, weight: float) -> None:
-        """Let commits of copies pass, which are counted elsewhere."""
+        """Let commits of copies pass, which are counted elsewhere: what is behind them waits, the stage works on."""
         way = self._watched_way()
-        way.reserve(num_cycles * way.rate, at_cycle=at_cycle)
-        self.data.busy_cycles += num_cycles * weight
+        way.reserve(num_cycles * way.rate, at_cycle=at_cycle, weight=weight)
 
     def _watched_way(self) -> GapPipe:
         """The way here; it is as busy as the stage when the first copy comes."""
         if not self._is_way_watched:
-            self._is_way_watched, self.way.free_at = True, self.data.free_at
+            self._is_way_watched = True
+            self.way.become(self.data)
         return self.way
 
     def _on_way(self, num_wavefronts: float, at_cycle: float) -> float:
@@ -252,9 +258,14 @@ class Smem(Component):
         self._filling = filling - passing
         return passing
 
-    def store(self, num_wavefronts: float, *, at_cycle: float, weight: float) -> tuple[float, float]:
-        """Write; returns the cycle at which what could be written is in, and the wavefronts that must ask again then."""
-        if self._is_way_watched:
+    def store(
+        self, num_wavefronts: float, *, at_cycle: float, weight: float, is_again: bool = False
+    ) -> tuple[float, float]:
+        """Write; returns the cycle at which what could be written is in, and the wavefronts that must ask again then.
+
+        ``is_again``: it asks again, and is past the way there.
+        """
+        if self._is_way_watched and not is_again:
             at_cycle = self._on_way(num_wavefronts, at_cycle)
         end, left = self._take(num_wavefronts, at_cycle, weight, self._most_stored)
         self.counters.wavefronts += (num_wavefronts - left) * weight
@@ -273,7 +284,7 @@ class Smem(Component):
         spec = self.spec
         end, left = self.store(num_wavefronts, at_cycle=at_cycle, weight=weight)
         while left:
-            end, left = self.store(left, at_cycle=end, weight=weight)
+            end, left = self.store(left, at_cycle=end, weight=weight, is_again=True)
         own = at_cycle + (wavefronts_per_warp - 1.0) * spec.warp_cycles_per_wavefront + 1.0 / spec.wavefronts_per_cycle
         return (end if end > own else own) + spec.atomic_latency_cycles
 

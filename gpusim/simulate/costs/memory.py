@@ -243,8 +243,8 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     if not in_l1:
         rows = max(float(op.num_rows), op.num_passes)
         lead = l1.copy_lead_cycles(num, max(end - first, rows * l1.spec.cp_async_row_cycles))
-        behind = sm.smem.copy_rows(rows, at_cycle=first, weight=count)
-        passed = l1.accept_rows(rows, at_cycle=behind, weight=count)
+        begin = sm.smem.copy_rows(rows if l1.spec.cp_async_row_cycles else 0.0, at_cycle=first, weight=count)
+        passed = l1.accept_rows(rows, at_cycle=begin, weight=count)
         taken, end = rows, max(end, passed)
     turns = max(1.0, num / role.num_warps)
     pace = max(

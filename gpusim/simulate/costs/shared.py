@@ -34,8 +34,12 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
         begun = role.t, wavefronts
     asked_at, left = begun
     registers = access.num_bytes / WAVEFRONT_BYTES / wavefronts if wavefronts else 0.0
-    at = role.t
-    end, left = smem.load(left, registers_per_wavefront=registers, at_cycle=at, weight=role.count)
+    at, on_way = role.t, 0.0
+    if role.partly is None:  # without conflicts
+        on_way = min(wavefronts, max(access.num_requests, access.num_bytes / WAVEFRONT_BYTES))
+    end, left = smem.load(
+        left, registers_per_wavefront=registers, at_cycle=at, weight=role.count, way_wavefronts=on_way
+    )
     stage = role.stage(op.buffer, op.stage)
     if left:
         if stage is not None:
@@ -79,7 +83,7 @@ def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> Pause:
         )
         partly = role.t, wavefronts
     begun, left = partly
-    end, left = smem.store(left, at_cycle=at, weight=role.count)
+    end, left = smem.store(left, at_cycle=at, weight=role.count, is_again=role.partly is not None)
     if left:
         return ask_again(role, end, begun, left)
     role.partly = None
