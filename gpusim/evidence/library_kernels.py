@@ -136,7 +136,7 @@ def _specialized(
     num_tiles = tiles_of(kernel, m, n)
     is_persistent = split_k == 1 and num_ctas is not None and num_ctas < num_tiles
     found: dict[str, Any] = {
-        "math": "wgmma", "copy": "tma", "prefetch_maps": kernel.family != "nvjet",
+        "math": "wgmma", "copy": "tma", "prefetch_maps": kernel.family != "nvjet", "cluster_meeting": "relaxed",
         "cluster": "x".join(map(str, kernel.cluster)), "persistent": is_persistent,
         "raster": f"along_{kernel.walks_along or 'm'}",
     }  # fmt: skip

@@ -18,7 +18,7 @@ from gpusim.machine.memory.l2 import L2, L2Spec, Residency
 from gpusim.machine.memory.smem import Smem, SmemCounters
 from gpusim.machine.memory.tma import TensorMaps, Tma, TmaCounters
 from gpusim.machine.memory.xbar import Xbar, XbarSpec
-from gpusim.machine.sm.instruction_cache import InstructionCache
+from gpusim.machine.sm.instruction_cache import FetchedCode, InstructionCache
 from gpusim.machine.sm.mbarrier import MbarrierUnit
 from gpusim.machine.sm.tensor_core import TensorCore, TensorCoreCounters
 from gpusim.machine.sm.warp_scheduler import WarpScheduler, WarpSchedulerCounters
@@ -129,6 +129,7 @@ class Machine:
         self.tensor_counters = tensor
         maps = TensorMaps(tensor_maps, memory_cycles=0.0 if is_warm else self.hbm.latency_cycles)
         l1_bytes = max(0, gpu.l1.unified_bytes - smem_bytes_per_sm)
+        fetched = FetchedCode()
         self.sms = [
             Sm(
                 idx=idx,
@@ -136,7 +137,7 @@ class Machine:
                 smem=Smem(gpu.smem, counters=smem),
                 warp_scheduler=WarpScheduler(gpu.warp_scheduler, counters=scheduler),
                 tensor_core=TensorCore(gpu.tensor_core, counters=tensor),
-                instruction_cache=InstructionCache(gpu.instruction_cache),
+                instruction_cache=InstructionCache(gpu.instruction_cache, fetched=fetched),
                 tma=Tma(gpu.tma, counters=tma, maps=maps) if gpu.tma is not None else None,
                 dsmem=Dsmem(gpu.dsmem, counters=dsmem) if gpu.dsmem is not None else None,
                 mbarrier_unit=MbarrierUnit(gpu.mbarrier) if gpu.mbarrier is not None else None,

@@ -62,6 +62,7 @@ HANDLERS = Handlers({
     ops.WgmmaCommitGroup: arithmetic.wgmma_commit,
     ops.WgmmaWaitGroup: arithmetic.wgmma_wait,
     ops.Code: arithmetic.code,
+    ops.FarCode: arithmetic.far_code,
     ops.Fma: arithmetic.fma,
     ops.Alu: arithmetic.alu,
     ops.MadWide: arithmetic.mad_wide,

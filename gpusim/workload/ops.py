@@ -426,6 +426,20 @@ class Code(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class FarCode(Op):
+    """Where a stretch of a kernel begins that lies ``begin_bytes`` to ``end_bytes`` behind the kernel's first instruction.
+
+    Behind flushed caches, what lies so far that the launch does not bring it along is fetched out of memory when it first
+    runs; else it costs nothing. ``own_cycles`` is what the ops behind it, which are its instructions, take of a warp.
+    """
+
+    name: str
+    begin_bytes: int
+    end_bytes: int
+    own_cycles: float
+
+
+@dataclass(frozen=True, slots=True)
 class Fma(Op):
     """``fma.rn.f32`` and its like: ``num_instructions`` of each warp, independent enough to fill the pipe, or a chain.
 

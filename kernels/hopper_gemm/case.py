@@ -341,7 +341,7 @@ def options(config: Config) -> Mapping[str, Any]:
         "raster": config["raster"], "raster_group": int(config["raster_group"]), "split_k": int(config["split_k"]),
         "swizzle": "128B", "epilogue": config["epilogue"], "setmaxnreg": entry.setmaxnreg, "wgmma_depth": entry.depth,
         "registers": registers_of(entry), "fetch_bytes": int(config["promotion"].removesuffix("B")),
-        **code_of(entry, config["epilogue"]),
+        **code_of(entry, config["epilogue"]), **places_of(config),
     }  # fmt: skip
     if entry.schedule != "pingpong":
         found["split"] = "m"
@@ -417,6 +417,40 @@ STAGED_CODE = {"smem": (435, 266), "tma_store": (345, 140)}
 STAGED_WIDE = {"smem": 4, "tma_store": 0}
 """The same of a tile's way out through shared memory, and more for each 64 columns and rows of a warpgroup. Source: SASS of
 ``ws1_64x64x64`` and ``ws1_64x128x64``, whose tiles leave as one slice: the line through both."""
+
+
+PLACES: Mapping[str, tuple[int, int, int, int, int, int]] = {
+    "ws1_128x128x64_c1x1_d1_bf16": (0x15500, 0x15f70, 0xccd0, 0x12bb0, 0x12d10, 0x15400),
+    "co2_128x256x64_c1x1_d1_bf16": (0x175b0, 0x18020, 0xe830, 0x14a80, 0x14c00, 0x174b0),
+    "co2_128x256x64_c1x1_d1_regs_bf16": (0x17240, 0x17cb0, 0xe4a0, 0x146f0, 0x14870, 0x17120),
+    "co2_128x256x64_c2x1_d1_regs_bf16": (0x17320, 0x17e60, 0xe590, 0x147e0, 0x14960, 0x17210),
+    "co2_128x256x64_c1x2_d1_regs_bf16": (0x17310, 0x17e70, 0xe580, 0x147d0, 0x14950, 0x17200),
+    "co2_256x128x64_c1x1_d1_regs_bf16": (0x154f0, 0x15f60, 0xcd80, 0x12be0, 0x12d40, 0x153d0),
+    "co2_256x128x64_c2x1_d1_regs_bf16": (0x15610, 0x16160, 0xce70, 0x12cf0, 0x12e50, 0x15500),
+    "co3_192x192x64_c1x1_d1_bf16": (0x126e0, 0x13150, 0xb8b0, 0x104c0, 0x10650, 0x125e0),
+    "co3_192x192x64_c1x1_d1_regs_bf16": (0x12550, 0x12fc0, 0xb6e0, 0x10310, 0x104a0, 0x12430),
+    "pp2_64x256x64_c1x1_d1_bf16": (0x17870, 0x182e0, 0xea10, 0x14cb0, 0x14e30, 0x176e0),
+    "pp2_64x256x64_c1x1_d1_regs_bf16": (0x17660, 0x180d0, 0xe7c0, 0x14a80, 0x14c00, 0x174b0),
+    "pp2_64x256x64_c2x1_d1_regs_bf16": (0x177c0, 0x18310, 0xe930, 0x14bf0, 0x14d70, 0x17620),
+    "co2_128x256x128_c2x1_d1_regs_fp8": (0x17320, 0x17e60, 0xe590, 0x147e0, 0x14960, 0x17210),
+}  # fmt: skip
+"""Of entry points longer than what a launch brings along (64 KiB): from and to how many bytes from the first instruction lie
+the producer's code up to its first copies, what the last part of k does behind its count (zeros, then D), and the stores of a
+part that a second kernel adds up; the other ways out lie before that. Source: SASS of nvcc 13.0."""
+
+
+def places_of(config: Config) -> dict[str, int]:
+    """Where an entry point's code lies that is far from its first instruction, to the model."""
+    name = config["kernel"]
+    if name not in PLACES:
+        return {}
+    producer_begin, producer_end, last_begin, last_end, apart_begin, apart_end = PLACES[name]
+    found = {"producer_code_begin": producer_begin, "producer_code_end": producer_end}
+    if config["split_k_mode"] == "in_kernel":
+        found |= {"last_part_code_begin": last_begin, "last_part_code_end": last_end}
+    if config["split_k_mode"] == "second_kernel":
+        found |= {"store_code_begin": apart_begin, "store_code_end": apart_end}
+    return found
 
 
 def code_of(entry: Entry, epilogue: str) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""How fast do rings of stages go round that clusters fill out of L2, of which a part is multicast, beside paced work?"""
+"""How fast do rings of stages go round that clusters fill, out of L2 or memory, a part by multicast, beside paced work?"""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from gpusim.evidence.case import (
 )
 from gpusim.evidence.walks import dealt_as_clusters
 from gpusim.machine.config import GpuSpec
+from gpusim.simulate.run import L2State
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import wgmma
 from gpusim.workload.dtypes import BF16
@@ -38,6 +39,11 @@ MULTIPLIER, ADDEND = 0x9E3779B1, 0x7F4A7C15
 MOST_TOUCHED_BYTES = 16 << 20
 MOST_STEPS = 32
 NUM_LEAD, NUM_TIMED, NUM_BEHIND = 80, 160, 16
+MEMORY_LEAD, MEMORY_BEHIND, LEAST_MEMORY_TIMED = 12, 4, 48
+"""Of walks through memory."""
+LEAST_MEMORY_BYTES, MOST_MEMORY_BYTES = 256 << 20, 352 << 20
+"""Which these walk once: five times what is in L2, and more."""
+MOST_SMEM_BYTES = 224 * 1024
 LEAST_SMEM_BYTES = 120 * 1024
 """So that two CTAs find no room on one SM."""
 BAND_CTAS = 16
@@ -49,12 +55,15 @@ COLUMNS = ("size", "pattern", "a_rows", "b_rows", "stages", "math_cycles")
 
 
 def _configs(
-    pattern: str, sizes: tuple[int, ...], shapes: tuple[tuple[int, int], ...], math: tuple[int, ...]
+    pattern: str, sizes: tuple[int, ...], shapes: tuple[tuple[int, int], ...], math: tuple[int, ...],
+    num_stages: tuple[int, ...] = (2, 4),
 ) -> list[Config]:
     found = []
     for size in sizes:
         for a_rows, b_rows in shapes:
-            for stages in (2, 4):
+            for stages in num_stages:
+                if stages * (a_rows + b_rows) * ROW_BYTES > MOST_SMEM_BYTES:
+                    continue
                 for cycles in math:
                     values = (size, pattern, a_rows, b_rows, stages, cycles)
                     found.append({"kernel": f"walk_{size}", **dict(zip(COLUMNS, map(str, values), strict=True))})
@@ -74,13 +83,23 @@ def bands(seed: int) -> list[Config]:
     return _configs("bands", (1, 2), ((64, 128), (64, 256), (128, 128)), (0, 256, 384, 512, 640))
 
 
+def memory(seed: int) -> list[Config]:
+    """Every cluster its own rows of B out of memory, beside rows of A that all clusters share."""
+    del seed  # a sweep, the same for every seed
+    return _configs("memory", (1, 2, 4), ((0, 128), (0, 256), (128, 128), (128, 256)), (0, 512), (2, 3, 4, 6))
+
+
 def tiles(config: Config) -> list[tuple[int, int]]:
     """Which tile of A and which of B each CTA walks.
 
     >>> tiles({"size": "2", "pattern": "own"})[:3], tiles({"size": "2", "pattern": "bands"})[15:18]
     ([(0, 0), (1, 0), (2, 1)], [(15, 0), (0, 1), (1, 1)])
+    >>> tiles({"size": "2", "pattern": "memory"})[:3]
+    [(0, 0), (1, 0), (0, 1)]
     """
     size = int(config["size"])
+    if config["pattern"] == "memory":
+        return [(cta % size, cta // size) for cta in range(NUM_CTAS[size])]
     if config["pattern"] == "own":
         return [(cta, cta // size) for cta in range(NUM_CTAS[size])]
     return [(cta % BAND_CTAS, cta // BAND_CTAS) for cta in range(NUM_CTAS[size])]
@@ -97,8 +116,19 @@ def rows_of(config: Config) -> tuple[int, int]:
     return int(config["a_rows"]), int(config["b_rows"])
 
 
+def timing(config: Config) -> tuple[int, int, int]:
+    """Steps of a CTA before those that are timed, these, and those behind: of a walk through memory many bytes, but few steps."""
+    if config["pattern"] != "memory":
+        return NUM_LEAD, NUM_TIMED, NUM_BEHIND
+    step_bytes = num_tiles(config)[1] * rows_of(config)[1] * ROW_BYTES
+    timed = max(LEAST_MEMORY_TIMED, -(-LEAST_MEMORY_BYTES // step_bytes))
+    return MEMORY_LEAD, timed, MEMORY_BEHIND
+
+
 def num_steps(config: Config) -> int:
-    """Steps before a walk begins again: a power of two, so few that all tiles fit in L2."""
+    """Steps before a walk begins again: a power of two, so few that all tiles fit in L2; of memory, none does."""
+    if config["pattern"] == "memory":
+        return num_all_steps(config)
     (num_a, num_b), (a_rows, b_rows), steps = num_tiles(config), rows_of(config), MOST_STEPS
     while steps > 2 and (num_a * a_rows + num_b * b_rows) * ROW_BYTES * steps > MOST_TOUCHED_BYTES:
         steps //= 2
@@ -112,25 +142,30 @@ def first_rows(config: Config, cta: int, step: int) -> tuple[int, int]:
     return (a_tile * steps + step % steps) * a_rows, num_a * steps * a_rows + (b_tile * steps + step % steps) * b_rows
 
 
-def num_all_steps() -> int:
+def num_all_steps(config: Config) -> int:
     """Of a CTA."""
-    return NUM_LEAD + NUM_TIMED + NUM_BEHIND
+    return sum(timing(config))
+
+
+def tensor_bytes(config: Config) -> int:
+    """Of the tensor that has both: one size for all that lie in L2, another for all that do not."""
+    return MOST_MEMORY_BYTES if config["pattern"] == "memory" else 2 * MOST_TOUCHED_BYTES
 
 
 @cache
-def tensor() -> NDArray[np.uint32]:
+def tensor(num_bytes: int) -> NDArray[np.uint32]:
     """Words that look random; copied to the GPU once."""
-    words = np.arange(2 * MOST_TOUCHED_BYTES // 4, dtype=np.uint32)
+    words = np.arange(num_bytes // 4, dtype=np.uint32)
     words *= np.uint32(MULTIPLIER)
     words += np.uint32(ADDEND)
     words.setflags(write=False)
     return words
 
 
-def tensor_map(box_rows: int) -> TensorMap:
+def tensor_map(num_bytes: int, box_rows: int) -> TensorMap:
     """Of all rows, one behind the other."""
     return TensorMap(
-        dtype=BF16, global_dim=(ROW_BYTES // 2, tensor().nbytes // ROW_BYTES), global_strides_bytes=(ROW_BYTES,),
+        dtype=BF16, global_dim=(ROW_BYTES // 2, num_bytes // ROW_BYTES), global_strides_bytes=(ROW_BYTES,),
         box_dim=(ROW_BYTES // 2, box_rows), swizzle="128B", l2_promotion="128B",
     )  # fmt: skip
 
@@ -139,15 +174,17 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     """The same launch under the profiler as without."""
     del is_counted
     size, stages, (a_rows, b_rows) = int(config["size"]), int(config["stages"]), rows_of(config)
+    size_bytes = tensor_bytes(config)
     plan = [
-        stages, a_rows, b_rows, num_steps(config), NUM_LEAD, NUM_TIMED, NUM_BEHIND, int(config["math_cycles"]),
+        stages, a_rows, b_rows, num_steps(config), *timing(config), int(config["math_cycles"]),
         num_tiles(config)[0] * num_steps(config) * a_rows,
     ]  # fmt: skip
     return KernelLaunch(
         kernel=config["kernel"],
         arguments=(
             by_value(np.array(plan, dtype="<u4")), Output("tiles", np.array(tiles(config), dtype="<u4")),
-            MappedTensor(tensor(), tensor_map(max(a_rows, 64))), MappedTensor(tensor(), tensor_map(b_rows // size)),
+            MappedTensor(tensor(size_bytes), tensor_map(size_bytes, max(a_rows, 64))),
+            MappedTensor(tensor(size_bytes), tensor_map(size_bytes, b_rows // size)),
             Output("told", np.full((NUM_CTAS[size], 4), -1, dtype="<i8")),
         ),
         grid=(NUM_CTAS[size], 1, 1), block=(64, 1, 1),
@@ -157,10 +194,10 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
 
 def sum_of_last_stages(config: Config, cta: int) -> int:
     """The sum, modulo 2^32, of the words of what a CTA's ring holds in the end."""
-    last, total, words = num_all_steps(), 0, ROW_BYTES // 4
+    last, total, words = num_all_steps(config), 0, ROW_BYTES // 4
     for number in range(last - int(config["stages"]), last):
         for first, rows in zip(first_rows(config, cta, number), rows_of(config), strict=True):
-            total += int(tensor()[first * words : (first + rows) * words].astype(np.uint64).sum())
+            total += int(tensor(tensor_bytes(config))[first * words : (first + rows) * words].astype(np.uint64).sum())
     return total % 2**32
 
 
@@ -179,14 +216,14 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
             sums[of_cta[cta]] = sum_of_last_stages(config, cta)
         if checksum != sums[of_cta[cta]]:
             raise WrongAnswer(f"the stages of CTA {cta} have words that sum up to {checksum}")
-    sms, cycles = told[:, 0].tolist(), told[:, 2] / NUM_TIMED
+    sms, cycles = told[:, 0].tolist(), told[:, 2] / timing(config)[1]
     if len(set(sms)) < len(sms) or (cycles <= 0).any():
         raise WrongAnswer("two CTAs were on one SM, or a clock stood still")
     a_rows, b_rows = rows_of(config)
     each = (a_rows + b_rows / size) * ROW_BYTES
     return {
         "cycles_per_stage": float(cycles.mean()), "slowest_cycles": float(cycles.max()),
-        "fastest_cycles": float(cycles.min()), "asked_bytes": NUM_CTAS[size] * num_all_steps() * each,
+        "fastest_cycles": float(cycles.min()), "asked_bytes": NUM_CTAS[size] * num_all_steps(config) * each,
     }  # fmt: skip
 
 
@@ -289,11 +326,12 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         ),
         features=frozenset({"tma", "mbarrier", "cluster"} if size > 1 else {"tma", "mbarrier"}),
     )  # fmt: skip
-    result = simulate(launched, gpu, clock="max", l2="warm", skips=False, recorded_sms=range(NUM_SMS))
+    l2: L2State = "cold" if config["pattern"] == "memory" else "warm"
+    result = simulate(launched, gpu, clock="max", l2=l2, skips=False, recorded_sms=range(NUM_SMS))
     spans = [
         (span.end_cycle - span.start_cycle) / TWIN_TIMED for role in result.timeline.roles for span in role.sections
     ]  # fmt: skip
-    return {"cycles_per_stage": float(np.mean(spans)), READ: result.counters[READ] * num_all_steps() / count}
+    return {"cycles_per_stage": float(np.mean(spans)), READ: result.counters[READ] * num_all_steps(config) / count}
 
 
 LEAST_READ_BYTES = 16 * 1024
@@ -327,6 +365,7 @@ CASE = Case(
     groups={
         "own": Group(configs=own, metrics=METRICS, rank=3, least_capability=(9, 0)),
         "bands": Group(configs=bands, metrics=METRICS, rank=3, least_capability=(9, 0)),
+        "memory": Group(configs=memory, metrics=METRICS, rank=3, least_capability=(9, 0), is_cold=True),
     },
     launch=launch,
     check=check,

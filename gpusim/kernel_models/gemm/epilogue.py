@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusim.kernel_models.gemm.far_code import far_code
 from gpusim.kernel_models.gemm.room import Staging
 from gpusim.kernel_models.gemm.tiles import SUM_BYTES, Coordinates, TilePlan, ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
@@ -153,6 +154,25 @@ class Epilogue:
             found.append(ops.MadWide(params.store_wide_code / num_slices, is_apart=True))
         return found
 
+    def _far_code(self, num_pieces: int, *, is_last_part: bool = False) -> list[list[Op]]:
+        """Of each piece of the way out where its code lies; of the last part of k first for zeros, then for D."""
+        known = self._known_places.get((num_pieces, is_last_part))
+        if known is None:
+            params = self.plan.params
+            if is_last_part:
+                begin, end = params.last_part_code_begin, params.last_part_code_end
+                known = far_code("last part", begin, end, 2 * params.store_code, num_parts=2 * num_pieces)
+            else:
+                begin, end = params.store_code_begin, params.store_code_end
+                known = far_code("way out", begin, end, params.store_code, num_parts=num_pieces)
+            self._known_places[num_pieces, is_last_part] = known
+        return known
+
+    @cached_property
+    def _known_places(self) -> dict[tuple[int, bool], list[list[Op]]]:
+        """What :meth:`_far_code` has worked out: all tiles leave alike."""
+        return {}
+
     # -------------------------------------------------------------------------------------- programs
 
     def program(self, at: Coordinates, turn: int) -> Program:
@@ -213,9 +233,11 @@ class Epilogue:
                 tokens.append((yield ops.GlobalLoad("C", (panel, self._step(idx)), access)))
         yield from self._bias(at, columns)
         arithmetic = self._arithmetic(len(chunks))
+        far = self._far_code(len(chunks), is_last_part=params.split_k > 1)[-len(chunks) :]
         for position, (idx, inside) in enumerate(chunks):
             if tokens:
                 yield ops.Use(tokens[position])
+            yield from far[position]
             yield from arithmetic
             yield ops.GlobalStore("D", (panel, self._step(idx)), self._stores(rows, inside, width))
 
@@ -265,7 +287,8 @@ class Epilogue:
         params, panel = self.plan.params, self.plan.panel_of_d(at)
         width = params.out_element.num_bytes
         slice_n, by_tma = self.staging.slice_n, params.epilogue == "tma_store"
-        arithmetic = self._arithmetic(self.share_n // slice_n)
+        num_slices = self.share_n // slice_n
+        arithmetic, far = self._arithmetic(num_slices), self._far_code(num_slices)
         meet: Op = ops.BarSync(self.barrier) if self.barrier else ops.Syncthreads()
         yield from self._bias(at, columns)
         for idx in range(ceil_div(columns, slice_n)):
@@ -281,6 +304,7 @@ class Epilogue:
                 yield meet
             if token is not None and by_tma:
                 yield ops.Use(token)
+            yield from far[idx]
             yield from arithmetic
             yield self._writes
             if by_tma:
@@ -330,15 +354,17 @@ class Epilogue:
         chunks = self._chunks(columns) if rows else []
         sums = [(idx, self._stores(rows, inside, SUM_BYTES)) for idx, inside in chunks]
         panel = plan.panel_of_d(at)
-        walk = self._walk(len(chunks))
+        walk, far = self._walk(len(chunks)), self._far_code(len(chunks))
         if params.split_k_mode == "second_kernel":
             plane = at.batch * params.split_k + at.part
             panel = (plane * plan.num_m + at.m) * plan.num_n + at.n
-            for idx, access in sums:
+            for place, (idx, access) in zip(far, sums, strict=True):
+                yield from place
                 yield from walk
                 yield ops.GlobalStore("workspace", (panel, self._step(idx)), access)
             return
-        for idx, access in sums:
+        for place, (idx, access) in zip(far, sums, strict=True):
+            yield from place
             yield from walk
             yield ops.GlobalAtomic("workspace", (panel, self._step(idx)), access)
         is_last = at.part == params.split_k - 1
@@ -351,7 +377,9 @@ class Epilogue:
             access = self._loads(rows, inside, SUM_BYTES)
             yield from walk
             tokens.append((yield ops.GlobalLoad("workspace", (panel, self._step(idx)), access, allocates_in_l1=False)))
-        for idx, access in sums:  # zeros, for the next launch
+        far = self._far_code(len(chunks), is_last_part=True)[: len(chunks)]
+        for place, (idx, access) in zip(far, sums, strict=True):  # zeros, for the next launch
+            yield from place
             yield from walk
             yield ops.GlobalStore("workspace", (panel, self._step(idx)), access)
         for token in tokens:

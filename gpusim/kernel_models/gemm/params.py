@@ -84,6 +84,7 @@ Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
 Scalar = Annotated[float, Field(allow_inf_nan=False)]
 Slices = Annotated[float, Field(ge=0.0, le=64.0)]
 Instructions = Annotated[float, Field(ge=0, le=1 << 20, allow_inf_nan=False)]
+CodePlace = Annotated[int, Field(ge=0, le=1 << 20)]
 
 
 class GemmParams(KernelParams):
@@ -243,6 +244,24 @@ class GemmParams(KernelParams):
     )
     store_beside_code: Instructions = Field(
         0.0, description="what store_code is worth while another warpgroup's wgmma runs, where that is more"
+    )
+    producer_code_begin: CodePlace = Field(
+        0, description="where a producer's own code begins, in bytes from the kernel's first instruction, as SASS has it: what "
+        "lies beyond 64 KiB a launch behind flushed caches fetches when it runs; 0 to 0: near enough, or not known"
+    )
+    producer_code_end: CodePlace = Field(0, description="where it ends: with the copies of the first k-step")
+    store_code_begin: CodePlace = Field(
+        0, description="the same of a tile's way out: of its stores, or of those of a part of k, or of its reductions"
+    )
+    store_code_end: CodePlace = Field(0, description="where it ends")
+    last_part_code_begin: CodePlace = Field(
+        0, description="the same of what the last part of k does behind its count, in the kernel: zeros, and D"
+    )
+    last_part_code_end: CodePlace = Field(0, description="where it ends")
+    cluster_meeting: Literal["release", "relaxed"] = Field(
+        "release", description="how a cluster's CTAs meet before the first tile and behind the last: barrier.cluster.arrive "
+        "with .release, as PTX has it by default and cluster.sync() does (SASS: MEMBAR before UCGABAR_ARV), or .relaxed, as "
+        "CUTLASS has it"
     )
     registers: Annotated[int, Field(ge=24, le=255)] | None = Field(
         None, description="registers a thread is launched with, as ptxas -v says of a kernel that exists; by default worked "

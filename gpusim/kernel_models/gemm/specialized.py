@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpusim.kernel_models.gemm.epilogue import Epilogue
+from gpusim.kernel_models.gemm.far_code import far_code
 from gpusim.kernel_models.gemm.loader import Loader
 from gpusim.kernel_models.gemm.params import MAX_STAGES
 from gpusim.kernel_models.gemm.shares import Shares, consumer_registers, producer_registers
@@ -103,7 +104,8 @@ def code_around_copies(num_instructions: float, before: float = BEFORE_COPIES) -
 def meet_all(plan: TilePlan) -> list[Op]:
     """All threads that share barriers meet: of the CTA, or of the cluster."""
     if plan.params.num_cluster_ctas > 1:
-        return [ops.ClusterArrive(), ops.ClusterWait()]
+        fence: list[Op] = [ops.FenceAcqRel()] if plan.params.cluster_meeting == "release" else []
+        return [*fence, ops.ClusterArrive(), ops.ClusterWait()]
     return [ops.Syncthreads()]
 
 
@@ -143,13 +145,17 @@ class Producer:
         self._arrive = [ops.CpAsyncMbarrierArrive("full", s) for s in range(num_stages)]
         self._all_arrive = plan.params.arrivals == "every_thread"
         self._arrive_empty = [ops.MbarrierArrive("empty", s) for s in range(num_stages)]
-        self._copy_code = code_around_copies(plan.params.copy_code, PRODUCER_BEFORE_COPIES)
+        params = plan.params
+        self._copy_code = code_around_copies(params.copy_code, PRODUCER_BEFORE_COPIES)
         self._tile_code = code_of_place(plan)
+        own = params.tile_code + params.setup_code * (1 - BEFORE_MEETING)
+        (self._far_code,) = far_code("producer", params.producer_code_begin, params.producer_code_end, own)
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
         """The program."""
         yield from self._prologue
         yield from meet_all(self.plan)
+        yield from self._far_code
         yield from self._behind_meeting
         if self.registers is not None:
             yield ops.SetMaxNReg(self.registers, "dec")

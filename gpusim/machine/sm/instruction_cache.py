@@ -22,25 +22,44 @@ class InstructionCacheSpec:
     l1_latency_cycles: float
     prefetched_bytes: float
     """Of straight-line code on the way at a time."""
+    launch_fetched_bytes: float
+    """Of a kernel's code, from its first instruction on, what its launch brings into L1 where all caches were flushed."""
+
+
+class FetchedCode:
+    """When the first SM began to fetch each stretch of a kernel's code out of memory; shared by all SMs."""
+
+    def __init__(self) -> None:
+        """Nothing has been fetched."""
+        self._since: dict[str, float] = {}
+
+    def since(self, name: str, cycle: float) -> float:
+        """Of the stretch ``name``, which an SM begins to fetch at ``cycle``."""
+        return self._since.setdefault(name, cycle)
 
 
 class InstructionCache(Component):
     """L0 of the sub-cores, which run the same code, and L1, for code that goes straight on.
 
-    Models: levels that keep each line at one place, by its address: what code is longer than a level evicts as much of what
+    Models: what a launch behind flushed caches brings along, from a kernel's first instruction on; code beyond that, which
+    the first SM that comes to it fetches out of memory, and others out of L2 behind it; levels that keep each line at one place, by its address: what code is longer than a level evicts as much of what
     it began with, and both have to come again, so that code twice as long as a level misses wholly. A miss waits for the
     level behind, whose latency is spread over the bytes that are fetched ahead. L2 has it at the latency of the near side,
     since all SMs read it and both sides keep it; what has run once is in L2.
-    Ignores: branches; warps that are not together, and so evict from one another; constants, which share L1; the traffic of
+    Ignores: that what a launch brings along has to come from L1 into L0; branches; warps that are not together, and so evict from one another; constants, which share L1; the traffic of
     instructions in L2 and memory; SMs that share a level.
-    Source: the GPU's description; the levels as published for Volta and Turing.
+    Source: the GPU's description; the levels as published for Volta and Turing; what a launch brings along:
+    kernels/counted_code.
     """
 
     kind = "instruction_cache"
 
-    def __init__(self, spec: InstructionCacheSpec) -> None:
-        """Empty."""
+    def __init__(self, spec: InstructionCacheSpec, *, fetched: FetchedCode | None = None) -> None:
+        """Empty; ``fetched`` is shared by all SMs."""
         self.spec = spec
+        self._fetched = fetched or FetchedCode()
+        self._there_at: dict[str, float] = {}
+        """When what lies far from the kernel's first instruction is there, of each stretch that has been asked for."""
         self._ran: dict[str, float] = {}
         """Bytes of each stretch, the one that ran last at the end."""
 
@@ -79,6 +98,31 @@ class InstructionCache(Component):
             for share, latency in ((from_l1, self.spec.l1_latency_cycles), (from_below, below_cycles))
         )
         return num_bytes * sum(waits)
+
+    def late_cycles(
+        self, name: str, begin_bytes: float, end_bytes: float, *, at_cycle: float, own_cycles: float, l2_cycles: float,
+        first_cycles: float,
+    ) -> float:
+        """How much longer a stretch of a kernel takes than ``own_cycles``, behind flushed caches, begun at ``at_cycle``.
+
+        Args:
+            name: of the stretch, the same on all SMs.
+            begin_bytes: from the kernel's first instruction to the stretch's.
+            end_bytes: from there to its end.
+            at_cycle: when it begins.
+            own_cycles: what its instructions take where they are there; they run while the next ones are fetched.
+            l2_cycles: latency of L2, which has what another SM has fetched.
+            first_cycles: latency of memory.
+        """
+        far = end_bytes - max(begin_bytes, self.spec.launch_fetched_bytes)
+        if far <= 0.0:
+            return 0.0
+        there_at = self._there_at.get(name)
+        if there_at is None:
+            since, turns = self._fetched.since(name, at_cycle), far / self.spec.prefetched_bytes
+            there_at = max(at_cycle + turns * l2_cycles, since + turns * first_cycles)
+            self._there_at[name] = there_at
+        return max(0.0, there_at - at_cycle - own_cycles * far / (end_bytes - begin_bytes))
 
     def _missing(self, num_bytes: float, capacity_bytes: float) -> float:
         """Part of code that a level no longer has, if ``num_bytes`` of code ran since, its own included."""

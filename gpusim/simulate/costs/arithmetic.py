@@ -133,6 +133,20 @@ def code(role: Role, op: ops.Code) -> Pause:
     return None
 
 
+def far_code(role: Role, op: ops.FarCode) -> Pause:
+    """Behind flushed caches, wait for instructions that the launch has not brought along."""
+    engine = role.engine
+    if engine.is_warm:
+        return None
+    late = role.sm.instruction_cache.late_cycles(
+        op.name, op.begin_bytes, op.end_bytes, at_cycle=role.t, own_cycles=op.own_cycles,
+        l2_cycles=engine.machine.l2.spec.near_latency_cycles, first_cycles=engine.code_latency_cycles,
+    )
+    if late > 0.0:
+        role.spend(WarpState.NO_INSTRUCTION, role.t + late)
+    return None
+
+
 def fma(role: Role, op: ops.Fma) -> Pause:
     """FP32 pipe; in a chain each instruction waits for the one before it."""
     scheduler, num, is_chain = role.sm.warp_scheduler, op.num_instructions, op.is_chain

@@ -1,0 +1,26 @@
+"""Code that lies far from its kernel's first instruction, which a launch behind flushed caches fetches when it runs."""
+
+from __future__ import annotations
+
+from gpusim.workload import ops
+from gpusim.workload.ops import Op
+
+DEPENDENT_CYCLES = 4.0
+"""Of an instruction that uses the one before, which is what a kernel's own code is told in."""
+
+
+def far_code(name: str, begin: int, end: int, num_instructions: float, *, num_parts: int = 1) -> list[list[Op]]:
+    """For each part of a stretch of code where it lies; nothing where that is not known.
+
+    ``num_instructions`` of the stretch, each using the one before, run while what is behind them is fetched.
+
+    >>> far_code("way out", 0, 0, 100.0)
+    [[]]
+    >>> [[op.begin_bytes, op.end_bytes, op.own_cycles] for (op,) in far_code("way out", 1000, 3000, 100.0, num_parts=2)]
+    [[1000, 2000, 200.0], [2000, 3000, 200.0]]
+    """
+    if end <= begin:
+        return [[] for _ in range(num_parts)]
+    places = [begin + round((end - begin) * idx / num_parts) for idx in range(num_parts + 1)]
+    own = num_instructions * DEPENDENT_CYCLES / num_parts
+    return [[ops.FarCode(f"{name} {idx}", places[idx], places[idx + 1], own)] for idx in range(num_parts)]
