@@ -259,6 +259,11 @@ def _model(item: Mapping[str, Any]) -> Model:
     )
 
 
+def _state_of(model: Model) -> Literal["warm", "flushed"]:
+    """As the profiler leaves the caches: flushed, those of code, too, or as the launch before left them."""
+    return "warm" if model.l2 == "warm" else "flushed"
+
+
 def model_for(launch: ProfiledLaunch, models: Sequence[Model]) -> Model | None:
     """The model that stands for a launch: a whole name before a regular expression.
 
@@ -368,7 +373,7 @@ def _judged(
     told = kernels[kernel_idx]
     key = (id(model), kernel_idx, mhz or 0.0)
     if key not in simulated:
-        simulated[key] = simulate(told, gpu, clock=mhz or "single", l2=model.l2, data="random")
+        simulated[key] = simulate(told, gpu, clock=mhz or "single", l2=_state_of(model), data="random")
     result = simulated[key]
     measured = {**_shape(launch), **launch.metrics}
     if measured.get(CLUSTER) == 0.0:

@@ -46,6 +46,7 @@ class Engine:
         *,
         clock: Clock,
         is_warm: bool = False,
+        is_flushed: bool = False,
         skips: bool = True,
         is_quick: bool = False,
         ideals: frozenset[str] = frozenset(),
@@ -57,10 +58,10 @@ class Engine:
     ) -> None:
         """Ready to :meth:`run`; raises LaunchError where the GPU cannot hold the launch.
 
-        ``traffic``, ``uses``: worked out before.
+        ``is_flushed``: no cache has the kernel's code; ``traffic``, ``uses``: worked out before.
         """
         self.launch = launch
-        self.ideals, self.is_warm, self.met = ideals, is_warm, set[str]()
+        self.ideals, self.is_warm, self.is_flushed, self.met = ideals, is_warm, is_flushed, set[str]()
         """The last: of what can be idealized, what the launch was found to have."""
         env = RingingEnvironment()
         self.agenda = env.agenda

@@ -61,7 +61,7 @@ def simulate(
         gpu: from :func:`gpusim.load_gpu`.
         clock: ``max``, ``single``, ``sustained``, or a number of MHz.
         l2: ``cold`` (flushed before the launch), ``warm``, or ``flushed`` (before the launch and each kernel that follows
-            in it, as Nsight Compute does unless told otherwise).
+            in it, and with it caches of code, as Nsight Compute does unless told otherwise).
         data: ``random`` or ``zeros``, for the power that arithmetic draws.
         skips: false simulates every iteration and wave; SMs that stand for others still do: see ``num_sampled_sms``.
         ideals: names of :data:`gpusim.simulate.ideal.IDEALS` that cost nothing.
@@ -92,7 +92,7 @@ def simulate(
             f"--clock {clock:g}: {gpu.name} runs from {gpu.clock.min_mhz:g} to {gpu.clock.max_mhz:g} MHz; use one of these"
         )
     settings = Settings(
-        clock=clock, is_warm=l2 == "warm", data=data, skips=skips, ideals=frozenset(ideals),
+        clock=clock, is_warm=l2 == "warm", is_flushed=l2 == "flushed", data=data, skips=skips, ideals=frozenset(ideals),
         recorded_sms=recorded_sms if isinstance(recorded_sms, str) else frozenset(recorded_sms),
         num_sampled_sms=num_sampled_sms, is_quick=quality == "quick",
     )
@@ -117,6 +117,7 @@ class Settings:
 
     clock: ClockMode | float
     is_warm: bool
+    is_flushed: bool
     data: str
     skips: bool
     ideals: frozenset[str]
@@ -146,9 +147,9 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
     most_rounds, tolerance = (QUICK_ROUNDS, QUICK_CLOCK_TOLERANCE) if settings.is_quick else (4, CLOCK_TOLERANCE)
     for attempt in range(1, most_rounds + 1):
         engine = Engine(
-            launch, gpu, clock=Clock(sm_mhz=mhz), is_warm=settings.is_warm, skips=settings.skips,
-            is_quick=settings.is_quick, ideals=settings.ideals, recorded_sms=settings.recorded_sms, held=held,
-            num_sampled_sms=num_sms, traffic=traffic, uses=uses,
+            launch, gpu, clock=Clock(sm_mhz=mhz), is_warm=settings.is_warm, is_flushed=settings.is_flushed,
+            skips=settings.skips, is_quick=settings.is_quick, ideals=settings.ideals, recorded_sms=settings.recorded_sms,
+            held=held, num_sampled_sms=num_sms, traffic=traffic, uses=uses,
         )
         engine.run()
         simulated_mhz = mhz

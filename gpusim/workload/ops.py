@@ -429,8 +429,9 @@ class Code(Op):
 class FarCode(Op):
     """Where a stretch of a kernel begins that lies ``begin_bytes`` to ``end_bytes`` behind the kernel's first instruction.
 
-    Behind flushed caches, what lies so far that the launch does not bring it along is fetched out of memory when it first
-    runs; else it costs nothing. ``own_cycles`` is what the ops behind it, which are its instructions, take of a warp.
+    Where caches of code were flushed (``--l2 flushed``), what lies so far that the launch does not bring it along is fetched
+    out of memory when it first runs; else it costs nothing. ``own_cycles`` is what the ops behind it, which are its
+    instructions, take of a warp.
     """
 
     name: str

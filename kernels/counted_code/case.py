@@ -116,7 +116,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         kernel="straight", num_ctas=straight.NUM_SMS, num_tiles=straight.NUM_SMS,
         roles=(WarpRole(name="all", num_warps=num_warps, program=program),),
     )
-    result = simulate(launched, gpu, clock="max", l2="cold" if is_flushed else "warm", skips=False)
+    result = simulate(launched, gpu, clock="max", l2="flushed" if is_flushed else "warm", skips=False)
     return {CYCLES: float(result.counters[CYCLES])}
 
 
@@ -154,8 +154,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     return [
         Fitted(
             parameter="instruction_cache.launch_fetched_bytes", value=1024 * float((begin - other) / (steeper - slope)),
-            how="flushed caches, code from a kernel's first instruction on, all SMs: where lines through up to 56 and from 80 "
-            "KiB meet",
+            how="flushed caches, code from a kernel's first instruction on, all SMs: where lines through up to 56 and from "
+            "80 KiB meet",
         )
     ]  # fmt: skip
 

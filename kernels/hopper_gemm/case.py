@@ -434,9 +434,9 @@ PLACES: Mapping[str, tuple[int, int, int, int, int, int]] = {
     "pp2_64x256x64_c2x1_d1_regs_bf16": (0x177c0, 0x18310, 0xe930, 0x14bf0, 0x14d70, 0x17620),
     "co2_128x256x128_c2x1_d1_regs_fp8": (0x17320, 0x17e60, 0xe590, 0x147e0, 0x14960, 0x17210),
 }  # fmt: skip
-"""Of entry points longer than what a launch brings along (64 KiB): from and to how many bytes from the first instruction lie
-the producer's code up to its first copies, what the last part of k does behind its count (zeros, then D), and the stores of a
-part that a second kernel adds up; the other ways out lie before that. Source: SASS of nvcc 13.0."""
+"""Of entry points longer than what a launch brings along (66 KiB): bytes from the first instruction to the begin and the end
+of the producer's code up to its first copies, of what the last part of k does behind its count (zeros, then D), and of the
+stores of a part that a second kernel adds up; the other ways out lie before all that. Source: SASS of nvcc 13.0."""
 
 
 def places_of(config: Config) -> dict[str, int]:

@@ -117,7 +117,7 @@ def rows_of(config: Config) -> tuple[int, int]:
 
 
 def timing(config: Config) -> tuple[int, int, int]:
-    """Steps of a CTA before those that are timed, these, and those behind: of a walk through memory many bytes, but few steps."""
+    """Steps of a CTA before those that are timed, these, and those behind; through memory so few that none comes again."""
     if config["pattern"] != "memory":
         return NUM_LEAD, NUM_TIMED, NUM_BEHIND
     step_bytes = num_tiles(config)[1] * rows_of(config)[1] * ROW_BYTES

@@ -511,6 +511,61 @@ def test_code_that_no_program_of_the_kernel_runs_is_refused(h200: GpuSpec) -> No
         GemmParams(m=256, n=256, k=256, copy="cp_async", copy_code=8.0).launch(h200)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"producer_code_begin": 9000, "producer_code_end": 8000}, "--producer-code-begin 9000 --producer-code-end 8000"),
+        ({"store_code_begin": 90000}, "--store-code-begin 90000 --store-code-end 0"),
+        ({"schedule": "multistage", "producer_code_end": 99000}, "--producer-code-end 99000: only a schedule with"),
+        ({"last_part_code_end": 99000}, "--last-part-code-end 99000: only parts of k"),
+        ({"cluster_meeting": "relaxed"}, "--cluster-meeting relaxed: CTAs meet in clusters alone"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_places_of_code_that_cannot_be_are_refused(h200: GpuSpec, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(KernelError, match=said):
+        GemmParams(m=256, n=256, k=256, **{"schedule": "warp_specialized", **options}).launch(h200)
+
+
+FAR = {"m": 512, "n": 512, "k": 1024, "schedule": "warp_specialized", "tile": "128x128x64", "split_k": 4}
+
+
+def cycles_of(gpu: GpuSpec, l2: Literal["cold", "warm", "flushed"], **options: Any) -> float:
+    launch = GemmParams(**{**FAR, **options}).launch(gpu)
+    return simulate(launch, gpu, clock="max", l2=l2, skips=False).cycles
+
+
+@pytest.mark.parametrize(
+    ("mode", "of", "least"),
+    [("in_kernel", "producer", 1500), ("in_kernel", "last_part", 2000), ("second_kernel", "store", 2000)],
+)
+def test_code_that_is_far_waits_for_memory_where_all_caches_were_flushed(
+    h200: GpuSpec, mode: str, of: str, least: float
+) -> None:
+    length = 3000 if of == "producer" else 10000
+    places = {f"{of}_code_begin": 80000, f"{of}_code_end": 80000 + length}
+    near = {f"{of}_code_begin": 8000, f"{of}_code_end": 8000 + length}
+    without = {l2: cycles_of(h200, l2, split_k_mode=mode) for l2 in ("cold", "flushed")}
+    assert cycles_of(h200, "cold", split_k_mode=mode, **places) == without["cold"]
+    assert cycles_of(h200, "flushed", split_k_mode=mode, **near) == without["flushed"]
+    far = cycles_of(h200, "flushed", split_k_mode=mode, **places) - without["flushed"]
+    assert least < far < length  # memory gives a byte a cycle, and stores on their way hide some of that
+    slower = {f"{'tile' if of == 'producer' else 'store'}_code": 500.0}
+    hidden = cycles_of(h200, "flushed", split_k_mode=mode, **slower, **places) - cycles_of(
+        h200, "flushed", split_k_mode=mode, **slower
+    )
+    assert 0 <= hidden < far  # the code's own instructions run meanwhile
+
+
+def test_clusters_that_release_what_they_wrote_wait_for_it(h200: GpuSpec) -> None:
+    options = {"m": 256, "n": 256, "k": 128, "tile": "128x128x64", "cluster": "2x1", "epilogue": "direct", "split_k": 1}
+    release, relaxed = (
+        cycles_of(h200, "warm", **options, cluster_meeting=meeting) for meeting in ("release", "relaxed")
+    )
+    fence = h200.warp_scheduler.gpu_fence_cycles
+    assert 1.9 * fence < release - relaxed < 6 * fence  # before the first tile, and behind the last with its stores
+
+
 def test_a_little_code_is_no_less_than_what_every_loop_has(h200: GpuSpec) -> None:
     def cycles(step_code: float) -> float:
         launch = GemmParams(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 
-from gpusim.evidence.case import load_case
+from gpusim.evidence.case import WrongAnswer, load_case
+from gpusim.evidence.sass import read_sass
+from gpusim.evidence.toolkit import Cubin
 from gpusim.machine.config import load_gpu
 
 CASE = load_case("counted_code")
@@ -43,3 +47,44 @@ def test_the_twin_waits_for_memory_where_caches_are_flushed() -> None:
     kept, flushed = (CASE.predict(case.config_of(caches, 8, 1, 4), gpu)[case.CYCLES] for caches in ("kept", "flushed"))
     waited = gpu.hbm.latency_ns * gpu.clock.max_mhz / 1000
     assert flushed - kept > 8 * 1024 / gpu.instruction_cache.prefetched_bytes * waited / 2
+
+
+def test_code_from_the_first_instruction_on_is_as_long_as_it_says(built: Callable[[str, str], Cubin]) -> None:
+    kernels = read_sass(built("counted_code", "sm_90a").path)
+    for kib in case.ONCE_KIB:
+        added = kernels[f"once_{kib}"].select("FFMA")
+        assert len(added) == kib * 64 and not kernels[f"once_{kib}"].loops[:-1]
+        assert added[0].address < 1024 and added[-1].address - added[0].address < (kib + 1) * 1024
+
+
+def test_sums_that_are_off_are_refused() -> None:
+    config = {"kernel": "once_8", "caches": "flushed", "kib": "8", "sms": "132", "warps": "4"}
+    sums = np.full(132 * 128, 28.0 + 8 * 64, dtype="<f4")
+    assert CASE.check(config, {"sums": sums}) == {}
+    sums[77] += 1.0
+    with pytest.raises(WrongAnswer, match="a sum is 541"):
+        CASE.check(config, {"sums": sums})
+
+
+def test_what_a_launch_brings_along_is_found_again() -> None:
+    """Of rows that take 150 cycles a KiB up to 66 KiB, and 900 beyond."""
+    rows = [
+        {**config, case.CYCLES: str(5000 + 150 * kib + 750 * max(0, kib - 66))}
+        for config in CASE.configs("once_flushed", 1) for kib in (int(config["kib"]),)
+    ]  # fmt: skip
+    for half in (rows[::2], rows[1::2], rows):
+        (found,) = CASE.fit(half)
+        assert found.parameter == "instruction_cache.launch_fetched_bytes" and found.value == pytest.approx(66 * 1024)
+    assert not CASE.fit([row for row in rows if int(row["kib"]) <= 64])
+
+
+def test_the_twin_waits_for_what_its_launch_does_not_bring_along() -> None:
+    gpu = load_gpu("h200_sxm")
+    cycles = {
+        (caches, kib): CASE.predict({**config, "caches": caches}, gpu)[case.CYCLES]
+        for caches in ("kept", "flushed") for config in CASE.configs("once_flushed", 1) if (kib := int(config["kib"])) >= 48
+    }  # fmt: skip
+    cold = cycles["flushed", 48] - cycles["kept", 48]
+    assert cycles["flushed", 64] - cycles["kept", 64] == pytest.approx(cold)
+    assert 700 < (cycles["flushed", 128] - cycles["flushed", 96]) / 32 < 1100
+    assert (cycles["kept", 128] - cycles["kept", 96]) / 32 == pytest.approx(64, rel=0.05)

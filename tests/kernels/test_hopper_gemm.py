@@ -324,3 +324,56 @@ def setup_in(kernel: KernelSass) -> int:
 def test_the_code_before_the_first_tile_is_that_of_the_sass(sass: Sass) -> None:
     kernels = sass("hopper_gemm", "sm_90a")
     assert {name: setup_in(kernels[name]) for name in case.ENTRIES} == dict(case.SETUP)
+
+
+def places_in(kernel: KernelSass) -> tuple[int, ...]:
+    """As ``PLACES`` is written: a producer's code up to its first copies, zeros and D of the last part, stores of a part."""
+    items = kernel.instructions
+    zeros, apart = (
+        (min(walk), max(walk) + 16) for walk in walks_of(kernel, lambda opcode: opcode.startswith("STG.E.64"))
+    )  # fmt: skip
+    out = walks_of(kernel, lambda opcode: opcode.startswith("STG.E") and not opcode.startswith("STG.E.64"))[-1]
+    copies = [item.address for item in kernel.select("UTMALDG")]
+    begins = [
+        item.address for item in items if item.name in ("EXIT", "USETMAXREG") and item.address < copies[0]
+    ]  # fmt: skip
+    return (begins[-1], copies[-1] + 16, zeros[0], max(out) + 16, *apart)
+
+
+def walks_of(kernel: KernelSass, is_one: Callable[[str], bool]) -> list[list[int]]:
+    """Addresses of instructions that lie together, and of many."""
+    found: list[list[int]] = []
+    for item in kernel.instructions:
+        if is_one(item.opcode):
+            if found and item.address - found[-1][-1] < 0x600:
+                found[-1].append(item.address)
+            else:
+                found.append([item.address])
+    return [walk for walk in found if len(walk) > 16]
+
+
+def test_code_that_is_far_lies_where_the_sass_has_it(sass: Sass) -> None:
+    kernels, near = sass("hopper_gemm", "sm_90a"), load_gpu("h200_sxm").instruction_cache.launch_fetched_bytes
+    long = [name for name in case.ENTRIES if kernels[name].instructions[-1].address > near]
+    assert set(long) == set(case.PLACES)
+    assert {name: places_in(kernels[name]) for name in long} == dict(case.PLACES)
+    for kernel in kernels.values():  # other ways out are near: D, rows and boxes, reductions
+        stores = [item.address for item in kernel.instructions if item.name in ("STSM", "UTMASTG", "RED", "REDG")]
+        assert max(stores, default=0) < near
+
+
+def test_far_code_is_told_of_what_runs_it() -> None:
+    name = "co2_128x256x64_c1x1_d1_regs_bf16"
+    whole, added, apart = (
+        case.options(
+            case.config_of(
+                name, (512, 512, 1024), persistent="no", epilogue="direct", split_k=parts, split_k_mode=mode
+            )
+        )
+        for parts, mode in ((1, ""), (2, "in_kernel"), (2, "second_kernel"))
+    )  # fmt: skip
+    assert {key for key in whole if key.endswith(("_begin", "_end"))} == {"producer_code_begin", "producer_code_end"}
+    assert (added["last_part_code_begin"], apart["store_code_end"]) == (case.PLACES[name][2], case.PLACES[name][5])
+    assert "store_code_begin" not in added and "last_part_code_begin" not in apart
+    small = case.options(case.config_of("ws1_64x64x64_c1x1_d1_bf16", (512, 512, 1024)))
+    assert not any(key.endswith("_begin") for key in small)

@@ -30,7 +30,7 @@ def config_of(size: int, pattern: str, math_cycles: int) -> dict[str, str]:
 def told(config: dict[str, str]) -> np.ndarray[Any, Any]:
     """What a grid says whose CTAs have taken 100 cycles a stage."""
     num = case.NUM_CTAS[int(config["size"])]
-    rows = [[cta, case.sum_of_last_stages(config, cta), 100 * case.NUM_TIMED, 1] for cta in range(num)]
+    rows = [[cta, case.sum_of_last_stages(config, cta), 100 * case.timing(config)[1], 1] for cta in range(num)]
     return np.array(rows, dtype=np.int64)
 
 
@@ -68,7 +68,7 @@ def test_only_the_tiles_own_words_count() -> None:
 
 def test_what_nobody_shares_is_read_once_a_cluster_and_pace_is_kept() -> None:
     config, gpu = config_of(2, "own", 640), load_gpu("h200_sxm")
-    asked = case.NUM_CTAS[2] * case.num_all_steps() * (64 + 128 / 2) * case.ROW_BYTES / 32
+    asked = case.NUM_CTAS[2] * case.num_all_steps(config) * (64 + 128 / 2) * case.ROW_BYTES / 32
     answer = CASE.predict(config, gpu)
     assert answer[case.READ] == pytest.approx(asked)
     assert answer["cycles_per_stage"] == pytest.approx(640, rel=0.01)  # 24 KiB in so long are 38 B a cycle, 25 of them read
@@ -128,3 +128,28 @@ def test_what_multicasts_cost_slices_is_found_again() -> None:
     found = {each.parameter: each.value for each in CASE.fit(rows)}
     assert found == {"xbar.multicast_read_fraction": pytest.approx(0.8)}
     assert not CASE.fit([row for row in rows if row["size"] == "2"])
+
+
+def test_walks_through_memory_are_long_and_come_to_nothing_twice() -> None:
+    configs = CASE.configs("memory", 1)
+    assert len(configs) == 90 and CASE.groups["memory"].is_cold
+    for config in configs:
+        lead, timed, behind = case.timing(config)
+        (_, num_b), (_, b_rows) = case.num_tiles(config), case.rows_of(config)
+        assert case.num_steps(config) == lead + timed + behind == case.num_all_steps(config)
+        walked = num_b * b_rows * case.ROW_BYTES * timed
+        assert walked >= case.LEAST_MEMORY_BYTES and timed >= case.LEAST_MEMORY_TIMED
+        _, row = case.first_rows(config, case.NUM_CTAS[int(config["size"])] - 1, case.num_steps(config) - 1)
+        assert (row + b_rows) * case.ROW_BYTES <= case.tensor_bytes(config)
+        assert len(set(case.tiles(config))) == case.NUM_CTAS[int(config["size"])]  # each rank of a cluster its rows of A
+
+
+def test_out_of_memory_a_ring_goes_no_faster_than_memory() -> None:
+    gpu = load_gpu("h200_sxm")
+    config = next(
+        config for config in CASE.configs("memory", 1)
+        if [config[name] for name in ("size", "a_rows", "b_rows", "stages", "math_cycles")] == ["2", "0", "256", "4", "0"]
+    )  # fmt: skip
+    cycles = CASE.predict(config, gpu)["cycles_per_stage"]
+    rate = 66 * 256 * case.ROW_BYTES / cycles * gpu.clock.max_mhz / 1e3  # GB/s
+    assert 0.85 * gpu.hbm.sustained_read_gb_per_s < rate < 1.02 * gpu.hbm.sustained_read_gb_per_s

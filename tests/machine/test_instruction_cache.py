@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gpusim.errors import LaunchError
-from gpusim.machine.sm.instruction_cache import InstructionCache, InstructionCacheSpec
+from gpusim.machine.sm.instruction_cache import FetchedCode, InstructionCache, InstructionCacheSpec
 
-SPEC = InstructionCacheSpec(l0_bytes=1024.0, l1_bytes=4096.0, l1_latency_cycles=16.0, prefetched_bytes=64.0, launch_fetched_bytes=2048.0)
+SPEC = InstructionCacheSpec(
+    l0_bytes=1024.0, l1_bytes=4096.0, l1_latency_cycles=16.0, prefetched_bytes=64.0, launch_fetched_bytes=2048.0
+)
 """A byte costs 1/16 cycle to issue, 1/4 out of L1; 2 out of an L2 of 128 cycles, 4 out of a memory of 256."""
 
 
@@ -56,3 +58,36 @@ def test_code_without_a_length_or_of_another_one_is_refused() -> None:
     waits(cache, "loop", 512)
     with pytest.raises(LaunchError, match="has 256 bytes and had 512"):
         waits(cache, "loop", 256)
+
+
+def late(cache: InstructionCache, begin: int, end: int, *, at_cycle: float = 0.0, own_cycles: float = 0.0) -> float:
+    return cache.late_cycles(
+        "stretch", begin, end, at_cycle=at_cycle, own_cycles=own_cycles, l2_cycles=128.0, first_cycles=256.0
+    )
+
+
+def test_a_launch_brings_the_first_code_along_and_the_rest_comes_out_of_memory() -> None:
+    assert late(InstructionCache(SPEC), 1024, 2048) == 0.0
+    assert late(InstructionCache(SPEC), 1024, 3072) == pytest.approx(1024 * 4)
+    assert late(InstructionCache(SPEC), 3072, 4096) == pytest.approx(1024 * 4)
+
+
+def test_code_that_has_come_is_there_and_who_comes_meanwhile_waits_for_the_rest() -> None:
+    cache = InstructionCache(SPEC)
+    late(cache, 4096, 5120)
+    assert late(cache, 4096, 5120, at_cycle=1000.0) == pytest.approx(1024 * 4 - 1000)
+    assert late(cache, 4096, 5120, at_cycle=5000.0) == 0.0
+
+
+def test_what_code_takes_anyway_hides_as_much_of_its_fetch() -> None:
+    assert late(InstructionCache(SPEC), 4096, 5120, own_cycles=1500.0) == pytest.approx(1024 * 4 - 1500)
+    assert late(InstructionCache(SPEC), 4096, 5120, own_cycles=5000.0) == 0.0
+    assert late(InstructionCache(SPEC), 1024, 3072, own_cycles=1000.0) == pytest.approx(1024 * 4 - 500)  # half of it is far
+
+
+def test_a_later_sm_finds_in_l2_what_another_has_fetched_but_none_sooner() -> None:
+    fetched = FetchedCode()
+    first, next_one, last = (InstructionCache(SPEC, fetched=fetched) for _ in range(3))
+    late(first, 4096, 5120)
+    assert late(next_one, 4096, 5120, at_cycle=500.0) == pytest.approx(1024 * 4 - 500)
+    assert late(last, 4096, 5120, at_cycle=9000.0) == pytest.approx(1024 * 2)

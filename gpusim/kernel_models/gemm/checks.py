@@ -146,6 +146,22 @@ def check_kinds(params: GemmParams) -> None:
             f"--copy-code {params.copy_code:g}: only who asks for copies by TMA is told of code of its own; use --copy tma, "
             "or leave it out"
         )
+    for what, begin, end, is_there, who in (
+        ("producer", params.producer_code_begin, params.producer_code_end, has_producer and params.copy_ == "tma",
+         "a schedule with a producer that copies by TMA"),
+        ("store", params.store_code_begin, params.store_code_end, True, ""),
+        ("last-part", params.last_part_code_begin, params.last_part_code_end,
+         params.split_k > 1 and params.split_k_mode != "second_kernel", "parts of k that the kernel adds up"),
+    ):  # fmt: skip
+        if end < begin or (begin and end == begin):
+            raise KernelError(
+                f"--{what}-code-begin {begin} --{what}-code-end {end}: code ends behind its begin; use the bytes that SASS "
+                "has, or leave both out"
+            )
+        if end and not is_there:
+            raise KernelError(f"--{what}-code-end {end}: only {who} has such code; leave it out")
+    if params.cluster_meeting == "relaxed" and params.num_cluster_ctas == 1:
+        raise KernelError("--cluster-meeting relaxed: CTAs meet in clusters alone; use --cluster 2x1, or leave it out")
     if not params.prefetch_maps and params.copy_ != "tma":
         raise KernelError("--no-prefetch-maps: only copies by TMA have tensor maps; use --copy tma, or leave it out")
     if not params.fence and (has_producer or not is_wgmma or params.copy_ != "cp_async"):

@@ -246,8 +246,9 @@ class GemmParams(KernelParams):
         0.0, description="what store_code is worth while another warpgroup's wgmma runs, where that is more"
     )
     producer_code_begin: CodePlace = Field(
-        0, description="where a producer's own code begins, in bytes from the kernel's first instruction, as SASS has it: what "
-        "lies beyond 64 KiB a launch behind flushed caches fetches when it runs; 0 to 0: near enough, or not known"
+        0, description="where a producer's own code begins, in bytes from the kernel's first instruction, as SASS has it: "
+        "where all caches were flushed (--l2 flushed), what lies beyond 66 KiB is fetched when it runs; 0 to 0: near, or not"
+        " known"
     )
     producer_code_end: CodePlace = Field(0, description="where it ends: with the copies of the first k-step")
     store_code_begin: CodePlace = Field(

@@ -42,12 +42,13 @@ class InstructionCache(Component):
     """L0 of the sub-cores, which run the same code, and L1, for code that goes straight on.
 
     Models: what a launch behind flushed caches brings along, from a kernel's first instruction on; code beyond that, which
-    the first SM that comes to it fetches out of memory, and others out of L2 behind it; levels that keep each line at one place, by its address: what code is longer than a level evicts as much of what
-    it began with, and both have to come again, so that code twice as long as a level misses wholly. A miss waits for the
-    level behind, whose latency is spread over the bytes that are fetched ahead. L2 has it at the latency of the near side,
-    since all SMs read it and both sides keep it; what has run once is in L2.
-    Ignores: that what a launch brings along has to come from L1 into L0; branches; warps that are not together, and so evict from one another; constants, which share L1; the traffic of
-    instructions in L2 and memory; SMs that share a level.
+    the first SM that comes to it fetches out of memory, and others out of L2 behind it; levels that keep each line at one
+    place, by its address: what code is longer than a level evicts as much of what it began with, and both have to come
+    again, so that code twice as long as a level misses wholly. A miss waits for the level behind, whose latency is spread
+    over the bytes that are fetched ahead. L2 has it at the latency of the near side, since all SMs read it and both sides
+    keep it; what has run once is in L2.
+    Ignores: that what a launch brings along has yet to come from L1 into L0; branches; warps that are not together, and so
+    evict from one another; constants, which share L1; the traffic of instructions in L2 and memory; SMs that share a level.
     Source: the GPU's description; the levels as published for Volta and Turing; what a launch brings along:
     kernels/counted_code.
     """

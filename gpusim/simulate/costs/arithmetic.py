@@ -134,9 +134,9 @@ def code(role: Role, op: ops.Code) -> Pause:
 
 
 def far_code(role: Role, op: ops.FarCode) -> Pause:
-    """Behind flushed caches, wait for instructions that the launch has not brought along."""
+    """Where caches of code were flushed, wait for instructions that the launch has not brought along."""
     engine = role.engine
-    if engine.is_warm:
+    if not engine.is_flushed:
         return None
     late = role.sm.instruction_cache.late_cycles(
         op.name, op.begin_bytes, op.end_bytes, at_cycle=role.t, own_cycles=op.own_cycles,
