@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpusim.report.pictures import Picture
 
 CLOCKS = ("max", "single", "sustained")
-L2_STATES = ("cold", "warm")
+L2_STATES = ("cold", "warm", "flushed")
 DATA = ("random", "zeros")
 QUALITIES = ("full", "quick")
 
@@ -112,7 +112,8 @@ def _common_parameters(names: Sequence[str]) -> list[inspect.Parameter]:
             "second back to back, under the limit); or a number of MHz", metavar="MODE|MHZ",
             rich_help_panel=prediction), "single"),
         parameter("l2_state", str, typer.Option(
-            "--l2", help=f"L2 before the launch: {choices(L2_STATES)}", metavar="|".join(L2_STATES),
+            "--l2", help=f"caches before the launch: {choices(L2_STATES)} (L2, and code with it, as Nsight "
+            "Compute does)", metavar="|".join(L2_STATES),
             rich_help_panel=prediction), "cold"),
         parameter("data", str, typer.Option(
             "--data", help=f"operands, for the power that they draw: {choices(DATA)}", metavar="|".join(DATA),

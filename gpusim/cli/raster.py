@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.main import get_command
 
-from gpusim.cli.kernels import L2_STATES
 from gpusim.cli.options import (
     Commands,
     check_choice,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 DEFAULT_GROUPS = "1,2,4,8,16"
 DIRECTIONS = ("along_m", "along_n")
+L2_STATES = ("cold", "warm")
 MOST_GROUP, MOST_GROUPS = 4096, 16
 
 

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import GpusimError
-from gpusim.evidence.check import Comparison, LaunchCheck, clock_of, kernels_of_call
+from gpusim.evidence.check import Comparison, LaunchCheck, clock_of, kernels_of_call, state_of
 from gpusim.evidence.profiles import ProfiledLaunch, ProfileFile
 from gpusim.evidence.tolerances import Tolerance, class_of, same_as
 from gpusim.evidence.whole import CYCLES, DURATION
@@ -206,7 +206,7 @@ def _by_model(item: LaunchCheck, gpu: GpuSpec, *, is_slower: bool) -> list[str]:
     from gpusim.report.explain import explain
     from gpusim.simulate.run import simulate
 
-    model, now, l2 = item.model, item.result, item.model.l2
+    model, now, l2 = item.model, item.result, state_of(item.model)
 
     def kernel_of(changes: Mapping[str, Any]) -> Launch:
         kernels = kernels_of_call(model.params(gpu, changes).launch(gpu))

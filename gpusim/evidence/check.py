@@ -259,8 +259,8 @@ def _model(item: Mapping[str, Any]) -> Model:
     )
 
 
-def _state_of(model: Model) -> Literal["warm", "flushed"]:
-    """As the profiler leaves the caches: flushed, those of code, too, or as the launch before left them."""
+def state_of(model: Model) -> Literal["warm", "flushed"]:
+    """Of the caches as the profiler leaves them: flushed, those of code, too, or as the launch before left them."""
     return "warm" if model.l2 == "warm" else "flushed"
 
 
@@ -373,7 +373,7 @@ def _judged(
     told = kernels[kernel_idx]
     key = (id(model), kernel_idx, mhz or 0.0)
     if key not in simulated:
-        simulated[key] = simulate(told, gpu, clock=mhz or "single", l2=_state_of(model), data="random")
+        simulated[key] = simulate(told, gpu, clock=mhz or "single", l2=state_of(model), data="random")
     result = simulated[key]
     measured = {**_shape(launch), **launch.metrics}
     if measured.get(CLUSTER) == 0.0:

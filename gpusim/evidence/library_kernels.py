@@ -136,10 +136,12 @@ def _specialized(
     num_tiles = tiles_of(kernel, m, n)
     is_persistent = split_k == 1 and num_ctas is not None and num_ctas < num_tiles
     found: dict[str, Any] = {
-        "math": "wgmma", "copy": "tma", "prefetch_maps": kernel.family != "nvjet", "cluster_meeting": "relaxed",
+        "math": "wgmma", "copy": "tma", "prefetch_maps": kernel.family != "nvjet",
         "cluster": "x".join(map(str, kernel.cluster)), "persistent": is_persistent,
         "raster": f"along_{kernel.walks_along or 'm'}",
     }  # fmt: skip
+    if math.prod(kernel.cluster) > 1:
+        found["cluster_meeting"] = "relaxed"  # as CUTLASS has it
     if split_k == 1:
         found["epilogue"] = "tma_store"
     if consumers == 1:

@@ -58,7 +58,7 @@ class Engine:
     ) -> None:
         """Ready to :meth:`run`; raises LaunchError where the GPU cannot hold the launch.
 
-        ``is_flushed``: no cache has the kernel's code; ``traffic``, ``uses``: worked out before.
+        ``is_flushed``: caches of code were flushed, too (``ops.FarCode``); ``traffic``, ``uses``: worked out before.
         """
         self.launch = launch
         self.ideals, self.is_warm, self.is_flushed, self.met = ideals, is_warm, is_flushed, set[str]()

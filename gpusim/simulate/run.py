@@ -167,7 +167,8 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
             engine.forget()
     result = result_of(
         engine, activity, settings={
-            "clock": clock, "l2": "warm" if settings.is_warm else "cold", "data": data, "skips": settings.skips,
+            "clock": clock, "l2": "warm" if settings.is_warm else "flushed" if settings.is_flushed else "cold", "data": data,
+            "skips": settings.skips,
             "num_sampled_sms": settings.num_sampled_sms, "quality": "quick" if settings.is_quick else "full",
         }, mhz=mhz, simulated_mhz=simulated_mhz, mode=mode, num_events=num_events, wall_s=time.perf_counter() - began,
     )

@@ -431,7 +431,7 @@ class FarCode(Op):
 
     Where caches of code were flushed (``--l2 flushed``), what lies so far that the launch does not bring it along is fetched
     out of memory when it first runs; else it costs nothing. ``own_cycles`` is what the ops behind it, which are its
-    instructions, take of a warp.
+    instructions, take of a warp, as far as they are told as code of its own.
     """
 
     name: str

@@ -557,13 +557,31 @@ def test_code_that_is_far_waits_for_memory_where_all_caches_were_flushed(
     assert 0 <= hidden < far  # the code's own instructions run meanwhile
 
 
+@pytest.mark.parametrize("shape", [(64, 512), (512, 160)], ids=["rows", "columns"])
+def test_far_code_of_tiles_over_an_edge_is_that_of_their_pieces(h200: GpuSpec, shape: tuple[int, int]) -> None:
+    """A warpgroup whose rows lie outside stores nothing; pieces of columns lie at one place in all tiles."""
+    launch = GemmParams(
+        m=shape[0], n=shape[1], k=1024, schedule="cooperative", consumers=2, split="m", tile="128x128x64", split_k=4,
+        split_k_mode="second_kernel", store_code=800.0, store_code_begin=80000, store_code_end=90000,
+    ).launch(h200)
+    told = [
+        (op.name, op.begin_bytes, op.end_bytes)
+        for of_role in dry_run(launch).values() for _, op in of_role if isinstance(op, ops.FarCode)
+    ]  # fmt: skip
+    assert told and len({name for name, *_ in told}) == len(set(told)) == 4
+    assert simulate(launch, h200, clock="max", l2="flushed").cycles > simulate(launch, h200, clock="max").cycles
+
+
 def test_clusters_that_release_what_they_wrote_wait_for_it(h200: GpuSpec) -> None:
-    options = {"m": 256, "n": 256, "k": 128, "tile": "128x128x64", "cluster": "2x1", "epilogue": "direct", "split_k": 1}
-    release, relaxed = (
-        cycles_of(h200, "warm", **options, cluster_meeting=meeting) for meeting in ("release", "relaxed")
-    )
+    options = {"m": 256, "n": 256, "k": 128, "tile": "128x128x64", "cluster": "2x1", "split_k": 1}
+    more = {
+        epilogue: cycles_of(h200, "warm", **options, epilogue=epilogue, cluster_meeting="release")
+        - cycles_of(h200, "warm", **options, epilogue=epilogue, cluster_meeting="relaxed")
+        for epilogue in ("tma_store", "direct")
+    }
     fence = h200.warp_scheduler.gpu_fence_cycles
-    assert 1.9 * fence < release - relaxed < 6 * fence  # before the first tile, and behind the last with its stores
+    assert more["tma_store"] == pytest.approx(2 * fence, rel=0.05)  # before the first tile, and behind the last
+    assert 2 * fence + h200.l2.near_latency_cycles < more["direct"] < 6 * fence  # there threads' stores must have come
 
 
 def test_a_little_code_is_no_less_than_what_every_loop_has(h200: GpuSpec) -> None:

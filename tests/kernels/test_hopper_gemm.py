@@ -359,7 +359,9 @@ def test_code_that_is_far_lies_where_the_sass_has_it(sass: Sass) -> None:
     assert {name: places_in(kernels[name]) for name in long} == dict(case.PLACES)
     for kernel in kernels.values():  # other ways out are near: D, rows and boxes, reductions
         stores = [item.address for item in kernel.instructions if item.name in ("STSM", "UTMASTG", "RED", "REDG")]
+        of_d = walks_of(kernel, lambda opcode: opcode.startswith("STG.E") and not opcode.startswith("STG.E.64"))
         assert max(stores, default=0) < near
+        assert not of_d or of_d[0][-1] < near
 
 
 def test_far_code_is_told_of_what_runs_it() -> None:

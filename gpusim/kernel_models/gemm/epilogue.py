@@ -147,6 +147,8 @@ class Epilogue:
         """A walk over the accumulators of a slice: addresses, bounds, whatever each element's way takes in instructions."""
         params = self.plan.params
         found: list[Op] = []
+        if not num_slices:
+            return found
         if params.store_code:
             beside = params.store_beside_code / num_slices
             found.append(ops.Alu(params.store_code / num_slices, is_chain=True, num_beside=beside))
@@ -208,11 +210,14 @@ class Epilogue:
             )
             yield ops.Use(token)
 
+    @property
+    def _num_chunks(self) -> int:
+        """Pieces of a tile's share that is all inside of D."""
+        return max(NUM_CHUNKS, self.share_n // PART_COLUMNS if self.plan.params.split_k > 1 else 0)
+
     def _chunks(self, columns: int) -> list[tuple[int, int]]:
         """(index, columns inside of D) of the pieces of a direct epilogue."""
-        wide, num = self._fragment[1], NUM_CHUNKS
-        if self.plan.params.split_k > 1:
-            num = max(num, self.share_n // PART_COLUMNS)
+        wide, num = self._fragment[1], self._num_chunks
         width = ceil_div(ceil_div(self.share_n, num), wide) * wide
         found = [(idx, min(width, columns - idx * width)) for idx in range(num)]
         return [(idx, inside) for idx, inside in found if inside > 0]
@@ -233,11 +238,11 @@ class Epilogue:
                 tokens.append((yield ops.GlobalLoad("C", (panel, self._step(idx)), access)))
         yield from self._bias(at, columns)
         arithmetic = self._arithmetic(len(chunks))
-        far = self._far_code(len(chunks), is_last_part=params.split_k > 1)[-len(chunks) :]
+        far = self._far_code(self._num_chunks, is_last_part=params.split_k > 1)[-self._num_chunks :]
         for position, (idx, inside) in enumerate(chunks):
             if tokens:
                 yield ops.Use(tokens[position])
-            yield from far[position]
+            yield from far[idx]
             yield from arithmetic
             yield ops.GlobalStore("D", (panel, self._step(idx)), self._stores(rows, inside, width))
 
@@ -354,17 +359,17 @@ class Epilogue:
         chunks = self._chunks(columns) if rows else []
         sums = [(idx, self._stores(rows, inside, SUM_BYTES)) for idx, inside in chunks]
         panel = plan.panel_of_d(at)
-        walk, far = self._walk(len(chunks)), self._far_code(len(chunks))
+        walk, far = self._walk(len(chunks)), self._far_code(self._num_chunks)
         if params.split_k_mode == "second_kernel":
             plane = at.batch * params.split_k + at.part
             panel = (plane * plan.num_m + at.m) * plan.num_n + at.n
-            for place, (idx, access) in zip(far, sums, strict=True):
-                yield from place
+            for idx, access in sums:
+                yield from far[idx]
                 yield from walk
                 yield ops.GlobalStore("workspace", (panel, self._step(idx)), access)
             return
-        for place, (idx, access) in zip(far, sums, strict=True):
-            yield from place
+        for idx, access in sums:
+            yield from far[idx]
             yield from walk
             yield ops.GlobalAtomic("workspace", (panel, self._step(idx)), access)
         is_last = at.part == params.split_k - 1
@@ -377,9 +382,9 @@ class Epilogue:
             access = self._loads(rows, inside, SUM_BYTES)
             yield from walk
             tokens.append((yield ops.GlobalLoad("workspace", (panel, self._step(idx)), access, allocates_in_l1=False)))
-        far = self._far_code(len(chunks), is_last_part=True)[: len(chunks)]
-        for place, (idx, access) in zip(far, sums, strict=True):  # zeros, for the next launch
-            yield from place
+        far = self._far_code(self._num_chunks, is_last_part=True)
+        for idx, access in sums:  # zeros, for the next launch
+            yield from far[idx]
             yield from walk
             yield ops.GlobalStore("workspace", (panel, self._step(idx)), access)
         for token in tokens:

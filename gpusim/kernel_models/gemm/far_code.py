@@ -6,20 +6,21 @@ from gpusim.workload import ops
 from gpusim.workload.ops import Op
 
 DEPENDENT_CYCLES = 4.0
-"""Of an instruction that uses the one before, which is what a kernel's own code is told in."""
+"""Of an instruction that uses the one before, in which a kernel's own code is told: ``gpusim.evidence.issue`` counts cycles
+of SASS and divides by it, whatever the GPU."""
 
 
 def far_code(name: str, begin: int, end: int, num_instructions: float, *, num_parts: int = 1) -> list[list[Op]]:
     """For each part of a stretch of code where it lies; nothing where that is not known.
 
-    ``num_instructions`` of the stretch, each using the one before, run while what is behind them is fetched.
+    ``num_instructions`` of the stretch, most of its own, each using the one before, run while the rest is fetched.
 
     >>> far_code("way out", 0, 0, 100.0)
     [[]]
     >>> [[op.begin_bytes, op.end_bytes, op.own_cycles] for (op,) in far_code("way out", 1000, 3000, 100.0, num_parts=2)]
     [[1000, 2000, 200.0], [2000, 3000, 200.0]]
     """
-    if end <= begin:
+    if end <= begin or not num_parts:
         return [[] for _ in range(num_parts)]
     places = [begin + round((end - begin) * idx / num_parts) for idx in range(num_parts + 1)]
     own = num_instructions * DEPENDENT_CYCLES / num_parts
