@@ -17,7 +17,7 @@ python3 -m venv .venv
 .venv/bin/mypy & types=$!  # beside the tests: half a minute of one core
 status=0
 # a worker begins with one half of the files, in order, so that what tests of a file share is made once, and takes of the other's when it is done
-run_tests() { .venv/bin/python -m pytest -q -n auto --dist worksteal "$@" || status=$?; }
+run_tests() { .venv/bin/python -m pytest -q -n auto --dist worksteal --durations=15 "$@" || status=$?; }
 if [ $# -gt 0 ]; then
   run_tests "$@"
 else
