@@ -28,7 +28,7 @@ def check(
     match: str = "",
     models: str | Path | None = None,
     tolerance: Mapping[str, float | str] | None = None,
-    l2: str = "cold",
+    l2: str = "flushed",
     baseline: str | Path | None = None,
     worse: Mapping[str, float | str] | None = None,
     was: Mapping[str, Any] | None = None,
@@ -43,7 +43,7 @@ def check(
         match: a regular expression; launches alone whose kernel's name has it.
         models: a TOML file that says which model stands for which kernel, instead of ``kernel``.
         tolerance: limits by class or metric, in percent or points.
-        l2: before the launch, ``cold`` or ``warm``.
+        l2: caches before the kernel, ``flushed`` (``cold`` says the same) or ``warm``.
         baseline: an older profile.
         worse: how much worse than the baseline, likewise.
         was: options that were others when the baseline was taken.
@@ -85,8 +85,8 @@ def _checked(
 
     if (kernel is None) == (models is None):
         raise ConfigError("gpusim_check wants a model: either kernel, with its options, or models, a TOML file")
-    if l2 not in ("cold", "warm"):
-        raise ConfigError(f"gpusim_check: l2 {l2!r} is unknown; {nearest(l2, ('cold', 'warm'))}")
+    if l2 not in ("flushed", "cold", "warm"):
+        raise ConfigError(f"gpusim_check: l2 {l2!r} is unknown; {nearest(l2, ('flushed', 'cold', 'warm'))}")
     if kernel is None:
         found = read_models(Path(models or ""))
     else:

@@ -42,7 +42,7 @@ def test_status_0_says_what_was_compared(capsys: pytest.CaptureFixture[str]) -> 
     cycles = lines["sm__cycles_elapsed.max"]
     assert "pass" in cycles and "P90 of elementwise's judged rows" in cycles and "nine in ten measured launches of it" in out
     assert "default of bytes" in lines["dram__bytes_read.sum"] and "shown alone" in lines["sm__cycles_active.avg"]
-    assert "L2 cold" in out and "MHz" in out
+    assert "L2 flushed" in out and "MHz" in out
     assert "Verdict: PASS: 0 of" in out
 
 

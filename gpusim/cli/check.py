@@ -103,8 +103,8 @@ def check_command(
         "--tolerance", metavar="NAME=LIMIT", help="cycles=10%, bytes=5%, hit_rate=2 (points), or a metric's name; repeat")
     ] = None,
     l2_state: Annotated[str, typer.Option(
-        "--l2", metavar="cold|warm", help="L2 before the launch: cold, as Nsight Compute flushes it, or warm where it was "
-        "told --cache-control none")] = "cold",
+        "--l2", metavar="flushed|warm", help="caches before each kernel: flushed, as by Nsight Compute (cold says the "
+        "same), or warm where it was told --cache-control none")] = "flushed",
     baseline: Annotated[str | None, typer.Option(
         "--baseline", metavar="FILE", help="an older profile: what became worse since, and what explains it")] = None,
     worse: Annotated[list[str] | None, typer.Option(
@@ -168,7 +168,7 @@ def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str
 def _models(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str, Any]) -> tuple[Model, ...]:
     from gpusim.evidence.check import Model, read_models
 
-    l2 = check_choice("--l2", ours["l2_state"], ("cold", "warm"))
+    l2 = check_choice("--l2", ours["l2_state"], ("flushed", "cold", "warm"))
     if (row is None) == (ours["models"] is None):
         raise ConfigError("check wants a model: either --kernel NAME with its options, or --models FILE")
     if row is None:

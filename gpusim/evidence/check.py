@@ -1,9 +1,9 @@
 """The gate: launches of a Nsight Compute profile beside what their models predict.
 
 In: a profile, which kernel model (with which options) stands for which launch, a GPU. Out: a :class:`Report`, metric by
-metric, with a verdict. Cycles are predicted at the clock that the launch ran at, with a cold L2 unless a model says warm
-(Nsight Compute flushes before each pass of each kernel unless told ``--cache-control none``). A model whose call launches
-several kernels is held against each by itself, as they are profiled.
+metric, with a verdict. Cycles are predicted at the clock that the launch ran at, with flushed caches unless a model says
+warm (Nsight Compute flushes before each pass of each kernel unless told ``--cache-control none``). A model whose call
+launches several kernels is held against each by itself, as they are profiled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gpusim.errors import ConfigError, GpusimError, nearest
 from gpusim.evidence.profiles import Decimal, ProfiledLaunch, ProfileFile, read_profile
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 PASS, FAIL, NOT_COMPARABLE = 0, 1, 3
 """What a check ends with; 2 is bad input."""
 
-L2 = Literal["cold", "warm"]
+L2 = Literal["flushed", "cold", "warm"]
+"""Of caches before a kernel; ``cold`` says the same as ``flushed``, which a profiler does."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 MODEL_KEYS = ("match", "regex", "kernel", "options", "was", "l2", "tolerance", "worse")
 CLUSTER = "launch__cluster_size"
@@ -64,7 +65,7 @@ class Model:
     match: str = ""
     """The launches' kernel name; with ``regex`` empty, too: all."""
     regex: str = ""
-    l2: L2 = "cold"
+    l2: L2 = "flushed"
     tolerances: Mapping[str, float] = field(default_factory=dict)
     """How far predictions may be off, by class or metric, where not as by default."""
     worse: Mapping[str, float] = field(default_factory=dict)
@@ -250,12 +251,12 @@ def _model(item: Mapping[str, Any]) -> Model:
         re.compile(item.get("regex", ""))
     except re.error as error:
         raise ConfigError(f"[[model]] regex {item['regex']!r} is no regular expression: {error}") from None
-    if item.get("l2", "cold") not in ("cold", "warm"):
-        raise ConfigError(f"[[model]] l2 {item['l2']!r} is unknown; {nearest(str(item['l2']), ('cold', 'warm'))}")
+    if item.get("l2", "flushed") not in get_args(L2):
+        raise ConfigError(f"[[model]] l2 {item['l2']!r} is unknown; {nearest(str(item['l2']), get_args(L2))}")
     limits, worse = (limits_of(item.get(key, {})) for key in ("tolerance", "worse"))
     return Model(
         kernel=item["kernel"], options=item.get("options", {}), match=item.get("match", ""), regex=item.get("regex", ""),
-        l2=item.get("l2", "cold"), tolerances=limits, worse=worse, was=item.get("was", {}),
+        l2=item.get("l2", "flushed"), tolerances=limits, worse=worse, was=item.get("was", {}),
     )
 
 

@@ -13,8 +13,8 @@ class MemoryRequest:
     """A batch of sectors that one SM asks for at once: an operand tile of one k-step, or a warp's sectors."""
 
     __slots__ = (
-        "come_along", "crossings", "issued_at", "late_cycles", "num_alike", "num_bytes", "num_line_requests", "num_rows",
-        "num_together", "num_warps", "reads", "request_sharing", "sharing", "sm_idx", "tensor", "tile", "wave",
+        "come_along", "crossings", "issued_at", "late_cycles", "new_fraction", "num_alike", "num_bytes", "num_line_requests",
+        "num_rows", "num_together", "num_warps", "reads", "request_sharing", "sharing", "sm_idx", "tensor", "tile", "wave",
     )
 
     def __init__(
@@ -50,6 +50,8 @@ class MemoryRequest:
         """Requests of lines, whole or in part; 0: as few as its bytes need."""
         self.num_warps = num_warps
         """Warps that each wait for a part of it alone: it is answered when most have theirs."""
+        self.new_fraction = 1.0
+        """Of its rows those that begin a block of memory which L2 takes as a whole: the others came with the tile before."""
         self.num_together = 1.0
         """Bytes that are waited for together, these and those asked for just before, over these."""
         self.late_cycles = 0.0

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.baseline import Change
-from gpusim.evidence.check import Comparison, LaunchCheck, Report
+from gpusim.evidence.check import Comparison, LaunchCheck, Report, state_of
 
 VERDICTS = {True: "pass", False: "FAIL", None: "-"}
 
@@ -49,7 +49,7 @@ def _heading(item: LaunchCheck, report: Report, console: Console) -> None:
     options = " ".join(f"{name}={value}" for name, value in item.model.options.items())
     console.print(
         f"Launch {item.launch.idx}, [bold]{escape(item.launch.kernel)}[/]: model [bold]{escape(item.model.kernel)}[/] "
-        f"{escape(options)} on [bold]{escape(report.gpu)}[/], L2 {item.model.l2}, at {escape(item.clock)}",
+        f"{escape(options)} on [bold]{escape(report.gpu)}[/], L2 {state_of(item.model)}, at {escape(item.clock)}",
         highlight=False,
     )
 
@@ -127,7 +127,7 @@ def _launch_document(item: LaunchCheck) -> dict[str, Any]:
         "kernel": item.launch.kernel,
         "model": item.model.kernel,
         "options": dict(item.model.options),
-        "l2": item.model.l2,
+        "l2": state_of(item.model),
         "clock": item.clock,
         "sm_clock_mhz": item.result.sm_clock_mhz,
         "passes": item.passes,

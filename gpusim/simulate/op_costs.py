@@ -48,8 +48,8 @@ class TmaCost:
     """What one TmaLoad op costs its engine, and how often it ran; with what the op says, as it is asked for each time."""
 
     __slots__ = (
-        "barrier", "buffer", "come_along", "cycles", "fetches", "latency_cycles", "multicast", "num_boxes", "num_bytes",
-        "num_fetched_bytes", "num_lines", "num_rows", "op", "stage", "tensor", "tile", "times", "zeros",
+        "barrier", "buffer", "come_along", "cycles", "fetches", "latency_cycles", "multicast", "new_fraction", "num_boxes",
+        "num_bytes", "num_fetched_bytes", "num_lines", "num_rows", "op", "stage", "tensor", "tile", "times", "zeros",
     )
 
     def __init__(
@@ -58,6 +58,7 @@ class TmaCost:
         """``op`` is kept, so that its identity stays its own; ``num_lines`` are asked for, each as often as rows need it."""
         self.op = op
         self.tensor, self.tile, self.fetches, self.come_along = op.tensor, op.tile, op.fetches, op.come_along
+        self.new_fraction = op.new_fraction
         self.buffer, self.stage, self.barrier, self.multicast = op.buffer, op.stage, op.barrier, op.multicast
         self.num_bytes, self.num_fetched_bytes = op.num_bytes, op.num_fetched_bytes
         self.num_rows, self.num_boxes = op.num_rows, op.num_boxes

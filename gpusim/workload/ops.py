@@ -89,7 +89,7 @@ class CpAsync(Op):
     the role's next :class:`CpAsyncCommitGroup` closes. ``num_rows`` is the number of rows of the tile, each of which lies
     elsewhere in memory. ``num_between`` are integer instructions and moves of a warp for each of its copies, between
     which they stand: they make the addresses.
-    ``come_along``: as of :class:`TmaLoad`.
+    ``come_along``, ``new_fraction``: as of :class:`TmaLoad`.
     ``fetches``: what rows that do not begin on a line fetch; None: whole sectors of whole lines.
     ``num_passes``: how often its rows pass their stage on the way around L1 (``fetches.num_passes``), once each at least.
     """
@@ -106,6 +106,7 @@ class CpAsync(Op):
     come_along: tuple[Tile, ...] = ()
     fetches: Fetches | None = None
     num_passes: float = 0.0
+    new_fraction: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,9 @@ class TmaLoad(Op):
     ``num_zero_rows`` those of them that lie outside of the tensor, ``num_outside_rows`` those of boxes all outside.
     ``multicast`` lists cluster ranks that receive the data (empty: this CTA alone), each on its own barrier.
     ``come_along`` are the tiles of that tensor, of as many bytes each, that L2 takes from memory together with this one
-    where it does not have it: the instruction or its tensor map asks for more bytes than the tile's rows have.
+    where it does not have it: the instruction or its tensor map asks for more bytes than the tile's rows have. Where rows
+    lie at unlike places in such blocks of memory, ``new_fraction`` of a tile's rows begin one, and bring it; the others have
+    come along with the tile before.
     ``fetches``: as of :class:`CpAsync`.
     """
 
@@ -165,6 +168,7 @@ class TmaLoad(Op):
     fetches: Fetches | None = None
     num_zero_rows: int = 0
     num_outside_rows: int = 0
+    new_fraction: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -516,8 +516,8 @@ def test_code_that_no_program_of_the_kernel_runs_is_refused(h200: GpuSpec) -> No
     [
         ({"producer_code_begin": 9000, "producer_code_end": 8000}, "--producer-code-begin 9000 --producer-code-end 8000"),
         ({"store_code_begin": 90000}, "--store-code-begin 90000 --store-code-end 0"),
-        ({"schedule": "multistage", "producer_code_end": 99000}, "--producer-code-end 99000: only a schedule with"),
-        ({"last_part_code_end": 99000}, "--last-part-code-end 99000: only parts of k"),
+        ({"schedule": "multistage", "producer_code_end": 99000}, "--producer-code-end 99000: there is such code only"),
+        ({"last_part_code_end": 99000}, "--last-part-code-end 99000: there is such code only in a kernel that adds up"),
         ({"cluster_meeting": "relaxed"}, "--cluster-meeting relaxed: CTAs meet in clusters alone"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

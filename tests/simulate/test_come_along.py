@@ -18,7 +18,7 @@ TILE_BYTES, NUM_STEPS = 8192, 8
 READ = "dram__bytes_read.sum"
 
 
-def walk(*, is_pair: bool) -> tuple[list[float], dict[str, float]]:
+def walk(*, is_pair: bool, new_fraction: float = 1.0) -> tuple[list[float], dict[str, float]]:
     """(cycles of each step, counters) of one CTA that asks for a tile, waits for it, and asks for the next."""
 
     def program(cta: RoleContext) -> Iterator[Any]:
@@ -26,7 +26,8 @@ def walk(*, is_pair: bool) -> tuple[list[float], dict[str, float]]:
             yield ops.RangeStart(ops.Section.MAINLOOP)
             yield ops.MbarrierArriveExpectTx("full", 0, TILE_BYTES)
             yield ops.TmaLoad(
-                "A", (0, step), TILE_BYTES, TILE_BYTES, 64, "ring", 0, "full", come_along=((0, step ^ 1),) if is_pair else ()
+                "A", (0, step), TILE_BYTES, TILE_BYTES, 64, "ring", 0, "full",
+                come_along=((0, step ^ 1),) if is_pair else (), new_fraction=new_fraction if step else 1.0,
             )
             yield ops.MbarrierWait("full", 0, step & 1)
             yield ops.RangeEnd()
@@ -46,6 +47,15 @@ def test_every_second_tile_is_there_already_and_memory_gives_no_more() -> None:
     assert pairs[0] == alone[0]
     for first, second in zip(pairs[::2], pairs[1::2], strict=True):
         assert second < first - 0.5 * TOY.hbm.latency_ns  # toy: a cycle is no longer than a nanosecond
+    assert counted[READ] == counted_alone[READ] == NUM_STEPS * TILE_BYTES
+
+
+def test_rows_that_begin_their_blocks_at_unlike_steps_wait_for_memory_at_each_and_bring_no_more() -> None:
+    alone, counted_alone = walk(is_pair=False)
+    some, counted = walk(is_pair=False, new_fraction=0.5)
+    assert some[0] == alone[0]
+    for each, other in zip(some[1:], alone[1:], strict=True):
+        assert other - 0.2 * TOY.hbm.latency_ns < each <= other
     assert counted[READ] == counted_alone[READ] == NUM_STEPS * TILE_BYTES
 
 

@@ -151,15 +151,16 @@ def check_kinds(params: GemmParams) -> None:
          "a schedule with a producer that copies by TMA"),
         ("store", params.store_code_begin, params.store_code_end, True, ""),
         ("last-part", params.last_part_code_begin, params.last_part_code_end,
-         params.split_k > 1 and params.split_k_mode != "second_kernel", "parts of k that the kernel adds up"),
+         params.split_k > 1 and params.split_k_mode != "second_kernel",
+         "a kernel that adds up its parts of k (--split-k 2 --split-k-mode in_kernel)"),
     ):  # fmt: skip
         if end < begin or (begin and end == begin):
             raise KernelError(
-                f"--{what}-code-begin {begin} --{what}-code-end {end}: code ends behind its begin; use the bytes that SASS "
-                "has, or leave both out"
+                f"--{what}-code-begin {begin} --{what}-code-end {end}: code must end behind its begin; use the addresses "
+                "that SASS has, or leave both out"
             )
         if end and not is_there:
-            raise KernelError(f"--{what}-code-end {end}: only {who} has such code; leave it out")
+            raise KernelError(f"--{what}-code-end {end}: there is such code only in {who}; leave it out")
     if params.cluster_meeting == "relaxed" and params.num_cluster_ctas == 1:
         raise KernelError("--cluster-meeting relaxed: CTAs meet in clusters alone; use --cluster 2x1, or leave it out")
     if not params.prefetch_maps and params.copy_ != "tma":

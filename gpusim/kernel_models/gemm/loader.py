@@ -64,6 +64,7 @@ class Loader:
         self._panels: dict[tuple[int, int, int], Panel] = {}
         self._fetched: dict[tuple[int, ...], Fetches | None] = {}
         self._passed: dict[tuple[int, ...], int] = {}
+        self._new: dict[tuple[int, ...], float] = {}
 
     @cached_property
     def stage_bytes(self) -> int:
@@ -122,15 +123,17 @@ class Loader:
         else:
             rows = _within(rows, plan.tile[which] // ways, part)
         num_zero_rows, num_outside_rows = self._zero_rows(which, boxes, rows, depth)
+        new = 1.0 if plan.slices_k(which, ways) else self._new_fraction(which, at, step)
         return ops.TmaLoad(
             tensor, (plan.panel(which, at), step * ways + part), sum(box.num_bytes for box in boxes),
             rows * depth * self.params.element.num_bytes, sum(box.num_rows for box in boxes), buffer, stage,
             "full", multicast=receivers if ways > 1 else (), num_boxes=len(boxes),
             num_zero_rows=num_zero_rows, num_outside_rows=num_outside_rows,
             fetches=self._fetches(which, at, step, rows, depth),
-            come_along=() if plan.slices_k(which, ways) else tuple(
+            come_along=() if plan.slices_k(which, ways) or new < 1.0 else tuple(
                 (panel, each * ways + part) for panel, each in self._come_along(which, at, step)
             ),
+            new_fraction=new,
         )
 
     def _zero_rows(self, which: int, boxes: tuple[TmaBox, ...], rows: int, depth: int) -> tuple[int, int]:
@@ -155,6 +158,26 @@ class Loader:
         begin = (first + step) // num * num - first
         steps = range(max(0, begin), min(begin + num, plan.num_k_steps(at.part)))
         return tuple((plan.panel(which, at), each) for each in steps if each != step)
+
+    def _new_fraction(self, which: int, at: Coordinates, step: int) -> float:
+        """Of a k-step's rows those that begin a block of what L2 takes of memory at once, where they do so at unlike steps.
+
+        1 for the first step, which finds nothing, and where all rows begin their blocks together.
+        """
+        params, plan = self.params, self.plan
+        block, row_bytes = params.fetch_bytes or 0, plan.tile[2] * params.element.num_bytes
+        if not step or not (params.is_a_k_major, params.is_b_k_major)[which] or block < 2 * row_bytes:
+            return 1.0
+        pitch = params.k * params.element.num_bytes
+        if not pitch % block:
+            return 1.0
+        key = (which, at.m if which == 0 else at.n, plan.first_k_step(at.part) + step)
+        found = self._new.get(key)
+        if found is None:
+            first = key[1] * plan.tile[which]
+            begins = (first + np.arange(plan.tile[which])) * pitch + key[2] * row_bytes
+            found = self._new[key] = float(((begins + row_bytes - 1) // block * block >= begins).mean())
+        return found if 0.0 < found < 1.0 else 1.0
 
     # -------------------------------------------------------------------------------------- rows off a line
 
@@ -250,11 +273,12 @@ class Loader:
             )
         in_l1 = is_transposed(self.params, which)  # .cg takes 16 bytes alone
         is_by_math = self.params.math == "wgmma" and not self.params.is_specialized
+        new = self._new_fraction(which, at, step)
         return ops.CpAsync(
             tensor, (plan.panel(which, at), step), fill, buffer, stage, allocates_in_l1=in_l1, num_rows=across,
             num_between=ADDRESS if is_by_math else 0.0,
-            come_along=self._come_along(which, at, step),
-            fetches=self._fetches(which, at, step, rows, depth),
+            come_along=() if new < 1.0 else self._come_along(which, at, step),
+            new_fraction=new, fetches=self._fetches(which, at, step, rows, depth),
             num_passes=self._num_passes(which, at, step, rows, depth),
         )
 

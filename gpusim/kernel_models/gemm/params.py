@@ -246,9 +246,9 @@ class GemmParams(KernelParams):
         0.0, description="what store_code is worth while another warpgroup's wgmma runs, where that is more"
     )
     producer_code_begin: CodePlace = Field(
-        0, description="where a producer's own code begins, in bytes from the kernel's first instruction, as SASS has it: "
-        "where all caches were flushed (--l2 flushed), what lies beyond 66 KiB is fetched when it runs; 0 to 0: near, or not"
-        " known"
+        0, description="where a producer's own code begins, in bytes from the kernel's first instruction (addresses of "
+        "cuobjdump -sass): with --l2 flushed, what lies beyond the 66 KiB that a launch brings along waits for memory when "
+        "it first runs; without, nothing does; 0: near, or not known"
     )
     producer_code_end: CodePlace = Field(0, description="where it ends: with the copies of the first k-step")
     store_code_begin: CodePlace = Field(
@@ -260,9 +260,9 @@ class GemmParams(KernelParams):
     )
     last_part_code_end: CodePlace = Field(0, description="where it ends")
     cluster_meeting: Literal["release", "relaxed"] = Field(
-        "release", description="how a cluster's CTAs meet before the first tile and behind the last: barrier.cluster.arrive "
-        "with .release, as PTX has it by default and cluster.sync() does (SASS: MEMBAR before UCGABAR_ARV), or .relaxed, as "
-        "CUTLASS has it"
+        "release", description="how a cluster's CTAs meet before their first tile and when they are done: release waits for "
+        "a fence each time (barrier.cluster.arrive as PTX has it by default, cluster.sync(); SASS: MEMBAR before "
+        "UCGABAR_ARV), relaxed does not (CUTLASS)"
     )
     registers: Annotated[int, Field(ge=24, le=255)] | None = Field(
         None, description="registers a thread is launched with, as ptxas -v says of a kernel that exists; by default worked "

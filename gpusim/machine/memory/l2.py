@@ -186,7 +186,8 @@ class L2(Component):
     many lines waits for the farthest slice; stores that wait dirty up to a limit, beyond which the oldest are written
     back; cache hints and set-asides (traffic.py): evict_first takes no room from others, evict_last keeps what is set
     aside, a window of addresses that persist is evict_last; a sector that comes out of memory with its neighbour, tiles
-    that come along with one that is missing, as its instruction wants (L2 promotion of tensor maps, L2::128B of cp.async);
+    that come along with one that is missing, as its instruction wants (L2 promotion of tensor maps, L2::128B of cp.async;
+    where rows lie at unlike places in such blocks, some begin one at each step, which waits for memory then);
     warps of a role that load together wait for the slowest line of their own, and of what they asked for just before; the
     last of them, by which a request is later than that, counts where they meet.
     Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly); fills by stores to
@@ -347,12 +348,15 @@ class L2(Component):
         self._fill(request, tile, share)
         for neighbour in request.come_along:
             self.look_up(request.of_neighbour(neighbour), side)
-        if request.come_along and request.num_bytes >= LINE_BYTES * request.num_rows:
+        if (request.come_along or request.new_fraction < 1.0) and request.num_bytes >= LINE_BYTES * request.num_rows:
             self.counters.promoted_sectors += self.counters.miss_sectors - missed
         return tile
 
     def _fill(self, request: MemoryRequest, tile: TileState, share: float) -> None:
-        """Fetch that part of a request's lines from memory."""
+        """Fetch that part of a request's lines from memory.
+
+        Where rows begin their blocks at unlike steps, whole blocks come for some rows: as many bytes as all have in a step.
+        """
         tile.done_at = None
         tile.asked.clear()  # who asked for what has left since is no neighbour
         num_bytes = request.num_bytes * share
@@ -362,7 +366,7 @@ class L2(Component):
         paid = num_bytes * self._fetch_scales.get(request.tensor, 1.0)
         hbm = self.hbm
         piece_bytes = self._piece_bytes_of(request.tensor)
-        num_rows = max(request.num_rows * share, num_bytes / hbm.refresh_bytes, 1.0)
+        num_rows = max(request.num_rows * share * request.new_fraction, num_bytes / hbm.refresh_bytes, 1.0)
         are_apart = request.num_rows > 1.0 or (piece_bytes > 0 and self._are_anywhere(request.tensor))
         place = hbm.draw()
         is_many = request.num_bytes > SIDE_BYTES

@@ -267,6 +267,7 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     request = role.request(
         op.tensor, op.tile, num_bytes, at=max(first, begun), num_rows=op.num_rows, come_along=op.come_along, fetches=fetches
     )
+    request.new_fraction = op.new_fraction
     end = max(end, passed)
     last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns)
     least = last + (l1.spec.hit_latency_cycles if hits else role.engine.machine.l2.spec.near_latency_cycles)

@@ -41,6 +41,7 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
                 cost.tensor, cost.tile, num_bytes, at=at, num_rows=cost.num_rows, come_along=cost.come_along,
                 fetches=cost.fetches,
             )
+            request.new_fraction = cost.new_fraction
             if begins_at > role.t:
                 read_later(role, begins_at, request, done, cost.zeros)
             else:
@@ -59,6 +60,7 @@ def tma_load(role: Role, op: ops.TmaLoad) -> Pause:
             cost.tensor, cost.tile, num_bytes, at=at, num_rows=cost.num_rows, come_along=cost.come_along,
             fetches=cost.fetches,
         )
+        request.new_fraction = cost.new_fraction
         if begins_at > role.t:
             multicast_later(role, begins_at, request, told, tma.spec.bytes_per_cycle, cost.zeros)
         else:

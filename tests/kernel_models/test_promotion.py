@@ -1,0 +1,34 @@
+"""Which rows of a GEMM's k-steps begin a block of what L2 takes of memory at once, and which have come along before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpusim.kernel_models.gemm import GemmParams
+from gpusim.machine.config import load_gpu
+from gpusim.workload import ops
+
+from .conftest import ops_of
+
+
+def copies_of(**options: Any) -> list[ops.TmaLoad | ops.CpAsync]:
+    """Of A, by the first CTA of a GEMM whose tensor maps promote to 256 bytes."""
+    params = {"m": 128, "n": 128, "k": 1024, "tile": "128x128x64", "fetch_bytes": 256, **options}
+    launch = GemmParams.model_validate(params).launch(load_gpu("h200_sxm"))
+    return [op for cta, op in ops_of(launch, ops.TmaLoad, ops.CpAsync) if cta == 0 and op.tensor == "A"]
+
+
+def test_a_gemms_rows_begin_their_blocks_together_where_they_lie_on_blocks() -> None:
+    on = copies_of()
+    assert [op.new_fraction for op in on] == [1.0] * 16
+    assert [len(op.come_along) for op in on] == [1] * 16
+    off = copies_of(k=1032)  # 16 bytes behind a block from row to row: an eighth of the rows would, a half does
+    assert off[0].new_fraction == 1.0 and len(off[0].come_along) == 1
+    assert [op.new_fraction for op in off[1:]] == pytest.approx([0.5] * 16)
+    assert all(op.come_along == () for op in off[1:])
+    two = copies_of(k=1088)  # every second row half a block behind the others: each begins at every second step
+    assert [op.new_fraction for op in two[1:]] == pytest.approx([0.5] * 16)
+    alone = copies_of(k=1032, fetch_bytes=128)  # a step's rows are blocks of their own
+    assert [op.new_fraction for op in alone] == [1.0] * 17
