@@ -51,7 +51,7 @@ class MemoryRequest:
         self.num_warps = num_warps
         """Warps that each wait for a part of it alone: it is answered when most have theirs."""
         self.new_fraction = 1.0
-        """Of its rows those that begin a block of memory which L2 takes as a whole: the others came with the tile before."""
+        """Of its rows those that begin a block of memory that L2 takes as a whole; others came with tiles before."""
         self.num_together = 1.0
         """Bytes that are waited for together, these and those asked for just before, over these."""
         self.late_cycles = 0.0

@@ -32,3 +32,12 @@ def test_a_gemms_rows_begin_their_blocks_together_where_they_lie_on_blocks() -> 
     assert [op.new_fraction for op in two[1:]] == pytest.approx([0.5] * 16)
     alone = copies_of(k=1032, fetch_bytes=128)  # a step's rows are blocks of their own
     assert [op.new_fraction for op in alone] == [1.0] * 17
+
+
+def test_few_rows_and_blocks_of_four_steps_begin_together_as_before() -> None:
+    one = copies_of(m=1, k=1032)  # one row begins a block at every second step
+    assert [op.new_fraction for op in one] == [1.0] * 17 and all(op.come_along for op in one[:16])
+    four = copies_of(tile="128x128x32", k=1088)  # half of the rows begin one at steps 0, 4, 8, ... and half at 2, 6, 10, ...
+    assert [op.new_fraction for op in four] == [1.0] * 34
+    spread = copies_of(tile="128x128x32", k=1032)
+    assert [op.new_fraction for op in spread[1:]] == pytest.approx([0.25] * 32)

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from gpusim import Buffer, GemmParams, Launch, Mbarrier, WarpRole, simulate
-from gpusim.machine.config import load_gpu
+from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
 
-TOY = load_gpu("toy")
+TOY, H200 = load_gpu("toy"), load_gpu("h200_sxm")
 TILE_BYTES, NUM_STEPS = 8192, 8
-READ = "dram__bytes_read.sum"
+READ, SECTORS = "dram__bytes_read.sum", "lts__t_sectors_srcunit_tex_op_read.sum"
 
 
-def walk(*, is_pair: bool, new_fraction: float = 1.0) -> tuple[list[float], dict[str, float]]:
+def walk(*, is_pair: bool, new_fraction: float = 1.0, gpu: GpuSpec = TOY) -> tuple[list[float], dict[str, float]]:
     """(cycles of each step, counters) of one CTA that asks for a tile, waits for it, and asks for the next."""
 
     def program(cta: RoleContext) -> Iterator[Any]:
@@ -36,7 +36,7 @@ def walk(*, is_pair: bool, new_fraction: float = 1.0) -> tuple[list[float], dict
         kernel="walk", num_ctas=1, num_tiles=1, roles=(WarpRole(name="loader", num_warps=1, program=program),),
         buffers=(Buffer(name="ring", stage_bytes=TILE_BYTES),), mbarriers=(Mbarrier(name="full", num_arrivals=1),),
     )  # fmt: skip
-    result = simulate(launch, TOY, clock="max", skips=False, recorded_sms=range(1))
+    result = simulate(launch, gpu, clock="max", skips=False, recorded_sms="first")
     spans = result.timeline.roles[0].sections
     return [span.end_cycle - span.start_cycle for span in spans], dict(result.counters)
 
@@ -50,13 +50,18 @@ def test_every_second_tile_is_there_already_and_memory_gives_no_more() -> None:
     assert counted[READ] == counted_alone[READ] == NUM_STEPS * TILE_BYTES
 
 
-def test_rows_that_begin_their_blocks_at_unlike_steps_wait_for_memory_at_each_and_bring_no_more() -> None:
-    alone, counted_alone = walk(is_pair=False)
-    some, counted = walk(is_pair=False, new_fraction=0.5)
-    assert some[0] == alone[0]
-    for each, other in zip(some[1:], alone[1:], strict=True):
-        assert other - 0.2 * TOY.hbm.latency_ns < each <= other
-    assert counted[READ] == counted_alone[READ] == NUM_STEPS * TILE_BYTES
+def test_rows_that_begin_their_blocks_at_unlike_steps_wait_for_memory_at_each_and_are_promoted() -> None:
+    """An H200 reads a quarter more of what comes with its neighbours (one tile of 64 rows of a line, eight steps)."""
+    alone, counted_alone = walk(is_pair=False, gpu=H200)
+    pairs, counted_pairs = walk(is_pair=True, gpu=H200)
+    some, counted = walk(is_pair=False, new_fraction=0.5, gpu=H200)
+    for each, other, second in zip(some[1::2], alone[1::2], pairs[1::2], strict=True):
+        assert second < each - 0.5 * H200.hbm.latency_ns and each <= other  # fewer rows, of which the slowest counts
+    assert sum(some) < sum(alone)
+    assert counted[READ] == counted_alone[READ] == counted_pairs[READ] == NUM_STEPS * TILE_BYTES
+    sectors = NUM_STEPS * TILE_BYTES / 32
+    assert counted_alone[SECTORS] == sectors and counted_pairs[SECTORS] == 1.25 * sectors
+    assert counted[SECTORS] == sectors * (1 + 0.25 * (NUM_STEPS - 1) / NUM_STEPS)  # the first has no tile before
 
 
 @pytest.mark.parametrize("unasked", [None, 0.0, 0.25, 0.75])

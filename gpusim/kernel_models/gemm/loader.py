@@ -64,7 +64,7 @@ class Loader:
         self._panels: dict[tuple[int, int, int], Panel] = {}
         self._fetched: dict[tuple[int, ...], Fetches | None] = {}
         self._passed: dict[tuple[int, ...], int] = {}
-        self._new: dict[tuple[int, ...], float] = {}
+        self._new: dict[tuple[int, int, int], list[float]] = {}
 
     @cached_property
     def stage_bytes(self) -> int:
@@ -123,7 +123,7 @@ class Loader:
         else:
             rows = _within(rows, plan.tile[which] // ways, part)
         num_zero_rows, num_outside_rows = self._zero_rows(which, boxes, rows, depth)
-        new = 1.0 if plan.slices_k(which, ways) else self._new_fraction(which, at, step)
+        new = 1.0 if plan.slices_k(which, ways) else self._new_fraction(which, at, step, rows)
         return ops.TmaLoad(
             tensor, (plan.panel(which, at), step * ways + part), sum(box.num_bytes for box in boxes),
             rows * depth * self.params.element.num_bytes, sum(box.num_rows for box in boxes), buffer, stage,
@@ -159,25 +159,27 @@ class Loader:
         steps = range(max(0, begin), min(begin + num, plan.num_k_steps(at.part)))
         return tuple((plan.panel(which, at), each) for each in steps if each != step)
 
-    def _new_fraction(self, which: int, at: Coordinates, step: int) -> float:
-        """Of a k-step's rows those that begin a block of what L2 takes of memory at once, where they do so at unlike steps.
+    def _new_fraction(self, which: int, at: Coordinates, step: int, rows: int) -> float:
+        """Of the ``rows`` of a k-step those that begin a block of what L2 takes of memory at once, where each step has some.
 
-        1 for the first step, which finds nothing, and where all rows begin their blocks together.
+        1 for the first step, which brings what lies beside it, and where any step has none: then rows begin their blocks
+        together, at every second step or fourth, and bring their neighbours along. Columns short of a step, and where
+        another part of the tile's rows begins, are left out.
         """
         params, plan = self.params, self.plan
         block, row_bytes = params.fetch_bytes or 0, plan.tile[2] * params.element.num_bytes
-        if not step or not (params.is_a_k_major, params.is_b_k_major)[which] or block < 2 * row_bytes:
-            return 1.0
         pitch = params.k * params.element.num_bytes
-        if not pitch % block:
+        is_k_major = (params.is_a_k_major, params.is_b_k_major)[which]
+        if not (step and rows and is_k_major and block >= 2 * row_bytes and pitch % block):
             return 1.0
-        key = (which, at.m if which == 0 else at.n, plan.first_k_step(at.part) + step)
+        first = (at.m, at.n)[which] * plan.tile[which]
+        key = (which, first, rows)
         found = self._new.get(key)
         if found is None:
-            first = key[1] * plan.tile[which]
-            begins = (first + np.arange(plan.tile[which])) * pitch + key[2] * row_bytes
-            found = self._new[key] = float(((begins + row_bytes - 1) // block * block >= begins).mean())
-        return found if 0.0 < found < 1.0 else 1.0
+            begins = (first + np.arange(rows)) * pitch + np.arange(0, block, row_bytes)[:, None]
+            found = ((begins + row_bytes - 1) // block * block >= begins).mean(axis=1).tolist()
+            self._new[key] = found = found if min(found) else [1.0] * len(found)
+        return found[(plan.first_k_step(at.part) + step) % len(found)]
 
     # -------------------------------------------------------------------------------------- rows off a line
 
@@ -273,7 +275,7 @@ class Loader:
             )
         in_l1 = is_transposed(self.params, which)  # .cg takes 16 bytes alone
         is_by_math = self.params.math == "wgmma" and not self.params.is_specialized
-        new = self._new_fraction(which, at, step)
+        new = self._new_fraction(which, at, step, rows)
         return ops.CpAsync(
             tensor, (plan.panel(which, at), step), fill, buffer, stage, allocates_in_l1=in_l1, num_rows=across,
             num_between=ADDRESS if is_by_math else 0.0,

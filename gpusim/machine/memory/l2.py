@@ -355,7 +355,8 @@ class L2(Component):
     def _fill(self, request: MemoryRequest, tile: TileState, share: float) -> None:
         """Fetch that part of a request's lines from memory.
 
-        Where rows begin their blocks at unlike steps, whole blocks come for some rows: as many bytes as all have in a step.
+        Where rows begin their blocks at unlike steps, whole blocks come for some rows: on the mean over steps as many bytes
+        as all rows have in one.
         """
         tile.done_at = None
         tile.asked.clear()  # who asked for what has left since is no neighbour
