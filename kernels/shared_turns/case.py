@@ -95,9 +95,9 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """Rounds of all warps: the slope between two numbers of them. Eight warps that meet are a role, four others one."""
+    """Rounds of all warps: the slope between two numbers of them. Eight warps that meet are a role, others one each."""
     loads, writes, stores, meets, ways = parts(config)
-    each = 8 if meets else 4
+    each = 8 if meets else 1
     num = EACH * each
     line = AccessPattern(
         num_requests=num, num_sectors=4 * num, num_lines=num, num_wavefronts=num, num_bytes=128 * num
@@ -110,14 +110,18 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
             del cta
             for _ in range(num_rounds):
                 yield ops.Alu(ALU_OF_ROUND)
+                token = None
                 if loads != "noload":
                     token = yield ops.GlobalLoad("lines", (0, 0), line, allocates_in_l1=False)
-                    yield ops.Use(token)
                 if writes:
+                    if token is not None:
+                        yield ops.Use(token)
                     yield ops.SharedStore(row)
                 yield ops.Use((yield ops.SharedLoad(near)))
                 if stores:
                     yield ops.GlobalStore("stored", (0, 0), line)
+                if token is not None and not writes:
+                    yield ops.Use(token)
 
         launched = Launch(
             kernel="shared_turns", num_ctas=1, num_tiles=1, extra_smem_bytes=4096 + WARPS * EACH * 128,

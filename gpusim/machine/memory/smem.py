@@ -24,7 +24,8 @@ class SmemSpec:
     store_latency_cycles: float
     """From when the data stage has served a store to when its registers may be written and a fence is past it."""
     replay_wavefronts: float
-    """Wavefronts of stores' conflicts that wait while the stores' registers have been read, and warps go on."""
+    """Wavefronts that wait past the line before the data stage, so that what stands behind them passes: stores' registers
+    have been read then, loads and stores of global memory are on their way. 0: these wait for nothing."""
     global_load_wavefronts: float
     """What a wavefront of global loads, hit or miss, takes of the data stage, in wavefronts of shared memory's."""
     global_store_wavefronts: float
@@ -94,18 +95,23 @@ class Smem(Component):
     tensor core's own rate covers them): until they end, accesses of warps have what they leave, of which loads use no more
     than returns so many registers a cycle, stores so much; then the whole stage, until operands are read again; what
     cp.async brings, and global loads and stores of threads, go in between the wavefronts of the warps, one by one, and
-    where they leave cycles idle; but copies around L1, their commits and a part of a wavefront for each of their rows
-    stand in the way there: they wait for what was asked for ahead of them, and what is asked for behind them until the
-    queue of their rows has room for the last (kernels/copies_beside_reads); conflicts of loads do not stand there, so that
-    copies, and what is behind them, come while the stage replays them (kernels/mma_loops, padded rows). Beside operand
-    reads a line of global stores is a wavefront like those of warps' stores
-    (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a cycle, where they leave 0.04, 0.25, 0.38).
-    Ignores: that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads they lose 5 to
-    10 %); that fills, global accesses and operand reads stand in the way to the stage, too, and that conflicts of stores may
-    not; that copies of one warp and reads of another of its sub-core take turns (readers beside copiers get a third less
-    here than measured); why loads return no faster beside operand reads (perhaps as sums take the registers' ports); the
-    pace of one sub-partition;
-    that a store comes three cycles later to the data stage than a load; how long an atomic's verb takes.
+    where they leave cycles idle; these loads and stores wait for all that warps asked for ahead of them but some wavefronts
+    (kernels/behind_conflicts), stores with the registers that they read, so that their warps wait, too; so do copies before
+    they are asked for. Copies around L1, their commits and a part of a wavefront for each of their rows stand in the way
+    there: they wait for what was asked for ahead of them, and what is asked for behind them until the queue of their rows has room for the last
+    (kernels/copies_beside_reads); conflicts of loads do not stand there, so that rows, and what is behind them, pass while
+    the stage replays them (kernels/mma_loops, padded rows). Beside operand reads a line of global stores is a wavefront like
+    those of warps' stores (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a cycle, where they
+    leave 0.04, 0.25, 0.38).
+    Ignores: that global accesses wait so beside operand reads, too, and what is behind copies for the conflicts ahead of
+    these (steps of mma.sync whose fragments conflict come too slow by it: which goes first there is not known so well);
+    that the line holds some sixty instructions, beyond which warps take turns; that two loads are served
+    side by side; that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads they lose
+    5 to 10 %); that fills, global accesses and operand reads stand in the way to the stage, too, and that conflicts of
+    stores may not; that copies of one warp and reads of another of its sub-core take turns (readers beside copiers get a
+    third less here than measured); why loads return no faster beside operand reads (perhaps as sums take the registers'
+    ports); the pace of one sub-partition; that a store comes three cycles later to the data stage than a load; how long an
+    atomic's verb takes.
     Source: the GPU's description; wavefronts come from ``workload/access.py``; operands first: kernels/pipe_beside_wgmma,
     h200_sxm, 2026-11-22 (loads beside one warpgroup's wgmma and beside two's, steps within 3 % wherever loads bind).
     """
@@ -127,6 +133,8 @@ class Smem(Component):
         """The way there: what it is used for is looked at from the first copy around L1 on."""
         self._is_way_watched = False
         self._operands_until = 0.0
+        self._asked_until = 0.0
+        """When the last of what warps have asked for here will have been served."""
         self._most_stored = spec.operand_store_wavefronts_per_cycle / spec.wavefronts_per_cycle
         self._free_share = self._conflict_share = 1.0
         self._filling = 0.0
@@ -148,6 +156,8 @@ class Smem(Component):
         if self._is_way_watched and way_wavefronts != 0.0:
             at_cycle = self._on_way(num_wavefronts if way_wavefronts is None else way_wavefronts, at_cycle)
         end, left = self._take(num_wavefronts, at_cycle, weight, most)
+        if end > self._asked_until:
+            self._asked_until = end
         self.counters.wavefronts += (num_wavefronts - left) * weight
         self.counters.load_wavefronts += (num_wavefronts - left) * weight
         return end, left
@@ -224,6 +234,13 @@ class Smem(Component):
         way = self.way
         return way.reserve(num_wavefronts, at_cycle=at_cycle) - num_wavefronts / way.rate
 
+    def passes_at(self, at_cycle: float) -> float:
+        """The cycle at which a global access that is asked for at ``at_cycle`` is past what warps asked for here before."""
+        if not self._replay_wavefronts or at_cycle < self._operands_until:
+            return at_cycle
+        past = self._asked_until - self._replay_wavefronts / self.wavefronts_per_cycle
+        return past if past > at_cycle else at_cycle
+
     def pass_global(self, num_wavefronts: float, *, at_cycle: float, weight: float) -> None:
         """Let global accesses of threads pass the data stage, beside the warps' own of shared memory, uncounted."""
         self._passing(0.0, at_cycle)
@@ -268,6 +285,8 @@ class Smem(Component):
         if self._is_way_watched and not is_again:
             at_cycle = self._on_way(num_wavefronts, at_cycle)
         end, left = self._take(num_wavefronts, at_cycle, weight, self._most_stored)
+        if end > self._asked_until:
+            self._asked_until = end
         self.counters.wavefronts += (num_wavefronts - left) * weight
         self.counters.store_wavefronts += (num_wavefronts - left) * weight
         return end, left

@@ -33,14 +33,16 @@ def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
     counters.load_requests += access.num_requests * role.count
     counters.load_sectors += access.num_sectors * role.count
     role.issue(access.num_requests / role.num_warps)
+    at = sm.smem.passes_at(role.t)
     first, end = sm.l1.accept(
-        access.num_requests, access.num_lines, access.num_wavefronts, at_cycle=role.t, weight=role.count
+        access.num_requests, access.num_lines, access.num_wavefronts, at_cycle=at, weight=role.count
     )
+    waited = at - role.t
     if allocates:
         if not role.laggard.asked_bytes:
             role.loads_since = role.t
         noted = sm.l1.wait_for_lines(
-            op.tensor, op.tile, access.num_requests, since=role.loads_since, at_cycle=role.t, weight=role.count
+            op.tensor, op.tile, access.num_requests, since=role.loads_since + waited, at_cycle=at, weight=role.count
         )
         if noted > end:
             end = noted
@@ -48,9 +50,11 @@ def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
     of_stage = access.num_wavefronts * sm.smem.global_load_wavefronts
     if of_stage:
         sm.smem.pass_global(of_stage, at_cycle=role.t, weight=role.count)
-    role.spend(WarpState.LSU, max(role.t, end - sm.l1.queue_cycles))
+    role.spend(WarpState.LSU, max(role.t, end - waited - sm.l1.queue_cycles))  # there is room to wait for the way
     token = Token(is_long=True)
-    request = role.request(op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=None if allocates else first)
+    request = role.request(
+        op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=None if allocates and not waited else first
+    )
     request.num_warps = role.num_warps
     request.num_together = role.laggard.asks(token, request.num_bytes)
     sm.l1.read(request, TokenReady(token, request), allocates=allocates, not_before=first)
@@ -75,6 +79,9 @@ def global_store(role: Role, op: Stores) -> Pause:
             counters.store_requests += access.num_requests * role.count
             counters.store_sectors += access.num_sectors * role.count
         role.issue(access.num_requests / role.num_warps)
+        at = sm.smem.passes_at(role.t)
+        if at > role.t + SOON_CYCLES:
+            return ask_again(role, at, role.t, lines, what="what stands before its stores")
     else:
         left = role.partly[1]
     if has_queue and left and sm.smem.is_read(role.t):
@@ -94,6 +101,10 @@ def global_store(role: Role, op: Stores) -> Pause:
     role.spend(WarpState.LSU, max(role.t, end - sm.l1.queue_cycles))
     send_store(role, op, 0.0, 1.0, None)
     return None
+
+
+SOON_CYCLES = 4.0
+"""For how long a store need not wait for what stands before it: less is not worth an event. A choice."""
 
 
 def pass_part(role: Role, op: Stores, share: float, end_cycle: float, left_lines: float) -> Pause:
@@ -264,12 +275,14 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     group.add()
     group.is_around_l1 |= not in_l1
     num_bytes = access.num_sectors * SECTOR_BYTES if fetches is None else fetches.num_bytes
+    asked_at = sm.smem.passes_at(first)
     request = role.request(
-        op.tensor, op.tile, num_bytes, at=max(first, begun), num_rows=op.num_rows, come_along=op.come_along, fetches=fetches
+        op.tensor, op.tile, num_bytes, at=max(asked_at, begun), num_rows=op.num_rows, come_along=op.come_along,
+        fetches=fetches,
     )
     request.new_fraction = op.new_fraction
     end = max(end, passed)
-    last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns)
+    last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns, asked_at)
     least = last + (l1.spec.hit_latency_cycles if hits else role.engine.machine.l2.spec.near_latency_cycles)
     more = l1.spec.cp_async_latency_cycles if hits else 0.0
     late, hidden = pass_rows(role, taken, wavefronts, num_bytes / LINE_BYTES, first)
