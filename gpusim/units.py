@@ -13,6 +13,12 @@ LINE_BYTES = 128
 WAVEFRONT_BYTES = 128
 """What 32 shared-memory banks of 4 bytes move in one pass. Source: CUDA programming guide."""
 
+DEPENDENT_CYCLES = 4.0
+"""SM cycles of an instruction that waits for the one before, which options like ``step_code`` count, whatever the GPU.
+
+Source: ``warp_scheduler.dependent_cycles`` of the descriptions of Hopper GPUs, which the model multiplies such code by.
+"""
+
 WARP_SIZE = 32
 WARPGROUP_THREADS = 128
 

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 CLOCKS = ("max", "single", "sustained")
 L2_STATES = ("cold", "warm", "flushed")
+L2_HELP = (
+    f"caches before the launch: {' or '.join(L2_STATES)} (as Nsight Compute does it: before each kernel, and those of code, "
+    "which counts where --producer-code-begin or its kind say where code lies)"
+)
 DATA = ("random", "zeros")
 QUALITIES = ("full", "quick")
 
@@ -112,9 +116,7 @@ def _common_parameters(names: Sequence[str]) -> list[inspect.Parameter]:
             "second back to back, under the limit); or a number of MHz", metavar="MODE|MHZ",
             rich_help_panel=prediction), "single"),
         parameter("l2_state", str, typer.Option(
-            "--l2", help=f"caches before the launch: {choices(L2_STATES)} (as Nsight "
-            "Compute does it: before each kernel, and those of code, which counts where --producer-code-begin or its kind "
-            "say where code lies)", metavar="|".join(L2_STATES),
+            "--l2", help=L2_HELP, metavar="|".join(L2_STATES),
             rich_help_panel=prediction), "cold"),
         parameter("data", str, typer.Option(
             "--data", help=f"operands, for the power that they draw: {choices(DATA)}", metavar="|".join(DATA),

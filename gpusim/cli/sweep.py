@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.main import get_command
 
-from gpusim.cli.kernels import CLOCKS, DATA, L2_STATES, Kernels, parse_clock
+from gpusim.cli.kernels import CLOCKS, DATA, L2_HELP, L2_STATES, Kernels, parse_clock
 from gpusim.cli.options import (
     INTERRUPTED,
     check_choice,
@@ -69,9 +69,7 @@ def _kernel_command(row: KernelModel) -> Any:
         parameter("clock", str, typer.Option(
             "--clock", help=f"SM clock: {', '.join(CLOCKS)}, or MHz", metavar="MODE|MHZ", rich_help_panel=panel), "single"),
         parameter("l2_state", str, typer.Option(
-            "--l2", help=f"caches before the launch: {' or '.join(L2_STATES)} (as Nsight "
-            "Compute does it: before each kernel, and those of code, which counts where --producer-code-begin or its kind "
-            "say where code lies)", metavar="|".join(L2_STATES),
+            "--l2", help=L2_HELP, metavar="|".join(L2_STATES),
             rich_help_panel=panel), "cold"),
         parameter("data", str, typer.Option(
             "--data", help=f"operands, for the power that they draw: {' or '.join(DATA)}", metavar="|".join(DATA),

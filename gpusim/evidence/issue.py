@@ -19,11 +19,6 @@ from dataclasses import dataclass
 from gpusim.errors import ConfigError
 from gpusim.evidence.sass import MEMORY, Instruction, KernelSass
 
-DEPENDENT_CYCLES = 4.0
-"""Cycles of an instruction that waits for the one before, which options like ``step_code`` count: what a Hopper SM takes.
-
-Source: ``warp_scheduler.dependent_cycles`` of the GPUs' descriptions, which the model multiplies such code by."""
-
 MOST_INSTRUCTIONS = 1 << 16
 """Of a way that ends."""
 

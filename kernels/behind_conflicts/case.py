@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from functools import cache
 from itertools import product
 from typing import Any
@@ -14,7 +14,6 @@ from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
-from gpusim.workload.launch import RoleContext
 
 ROUNDS, WARM_ROUNDS, WARPS = 12, 4, 12
 NUMS, WAYS, DELAYS = (1, 2, 4, 8, 16), (2, 8, 32), (40, 160)
@@ -152,14 +151,14 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     there: list[float] = []
     found: dict[str, float] = {}
 
-    def ahead(cta: RoleContext) -> Iterator[Any]:
+    def ahead(cta: Any) -> Generator[Any, Any, None]:
         yield ops.Syncthreads()
         yield ops.Alu(LEAD_ALU, is_chain=True)
         begun.append(cta.t)
         yield ops.Use((yield ops.SharedLoad(near)))
         there.append(cta.t)
 
-    def prober(cta: RoleContext) -> Iterator[Any]:
+    def prober(cta: Any) -> Generator[Any, Any, None]:
         if probe == "hit":
             yield ops.Use((yield ops.GlobalLoad("lines", (0, 0), line)))
         yield ops.Syncthreads()

@@ -13,9 +13,9 @@ import numpy as np
 
 from gpusim.evidence import sampled_products
 from gpusim.evidence.case import Config, KernelLaunch, Outputs, Repeated
-from gpusim.evidence.issue import DEPENDENT_CYCLES
 from gpusim.evidence.products import METRICS, problem_of
 from gpusim.evidence.whole import COUNTED, GEMM_LIMITS, pattern, whole_group, whole_kernel
+from gpusim.units import DEPENDENT_CYCLES
 
 TILES = (
     (64, 64, 32), (64, 64, 64), (64, 128, 32), (128, 64, 64), (128, 128, 32), (128, 128, 64), (64, 256, 32), (128, 256, 32),

@@ -29,9 +29,9 @@ from gpusim.evidence.case import (
     by_value,
     load_case,
 )
-from gpusim.evidence.issue import DEPENDENT_CYCLES
 from gpusim.evidence.products import METRICS, ROUNDING, problem_of
 from gpusim.evidence.whole import GEMM_LIMITS, SHARED, pattern, whole_group, whole_kernel
+from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload.atoms import wgmma
 from gpusim.workload.dtypes import BF16, dtype
 from gpusim.workload.tma import TensorMap

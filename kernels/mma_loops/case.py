@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from gpusim import GpuSpec, simulate
 from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer, by_value
-from gpusim.evidence.issue import DEPENDENT_CYCLES
 from gpusim.kernel_models.gemm import GemmParams
+from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Program, RoleContext

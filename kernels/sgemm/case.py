@@ -14,9 +14,9 @@ import numpy as np
 
 from gpusim.evidence import sampled_products
 from gpusim.evidence.case import Config, KernelLaunch, Outputs, Repeated
-from gpusim.evidence.issue import DEPENDENT_CYCLES
 from gpusim.evidence.products import METRICS, problem_of
 from gpusim.evidence.whole import COUNTED, GEMM_LIMITS, pattern, whole_group, whole_kernel
+from gpusim.units import DEPENDENT_CYCLES
 
 TILES = ((64, 64, 8), (64, 64, 16), (128, 64, 16), (64, 128, 8), (128, 128, 8), (128, 128, 16), (256, 128, 8))
 WARPS = ((2, 2), (4, 2), (2, 4))

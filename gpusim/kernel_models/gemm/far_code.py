@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload import ops
 from gpusim.workload.ops import Op
-
-DEPENDENT_CYCLES = 4.0
-"""Of an instruction that uses the one before, in which a kernel's own code is told: ``gpusim.evidence.issue`` counts cycles
-of SASS and divides by it, whatever the GPU."""
 
 
 def far_code(name: str, begin: int, end: int, num_instructions: float, *, num_parts: int = 1) -> list[list[Op]]:
