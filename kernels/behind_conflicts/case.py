@@ -19,13 +19,13 @@ ROUNDS, WARM_ROUNDS, WARPS = 12, 4, 12
 NUMS, WAYS, DELAYS = (1, 2, 4, 8, 16), (2, 8, 32), (40, 160)
 PROBES = {
     "none": "kNone", "load": "kLoadAround", "hit": "kLoadHit", "store": "kStore", "shared_load": "kSharedLoad",
-    "shared_store": "kSharedStore", "copy": "kCopy",
+    "shared_store": "kSharedStore", "copy": "kCopy", "copy_through": "kCopyThrough",
 }  # fmt: skip
 AHEAD = {"same": (0,), "same_two": (0, 4), "other": (1,), "other_two": (1, 5), "each": (0, 1, 2, 3)}
 AHEAD["each_two"] = tuple(range(8))
 """Warps that load, by where they stand to the prober: warps w and w + 4 share a sub-core."""
 PROBER = 8
-ANSWERED = ("load", "hit", "shared_load", "copy")
+ANSWERED = ("load", "hit", "shared_load", "copy", "copy_through")
 """Probes that the twin answers: of stores nobody sees when they are there."""
 COLUMNS = ("probe", "num", "ways", "ahead", "delay")
 LINE_WORDS = 128
@@ -85,6 +85,8 @@ def sums(config: Config) -> NDArray[np.int64]:
         got = np.full(32, ROUNDS - 1, dtype=np.int64)
     elif probe == "copy":
         got = lines()[ROUNDS - 1, :32].astype(np.int64)
+    elif probe == "copy_through":  # a word to each 16 bytes
+        got = np.where(lane % 4 == 0, lines()[ROUNDS - 1, lane // 4].astype(np.int64), 0)
     found[PROBER] = got
     return found % (1 << 32)
 
@@ -136,7 +138,10 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 LEAD_ALU, ALU_CYCLES = 100, 4.0
 """Chained integer instructions from the meeting to the begin, and what each takes."""
-CLOCK_CYCLES = {"load": 2.0, "hit": 2.0, "store": 4.0, "shared_load": 2.0, "shared_store": 4.0, "copy": 2.0}
+CLOCK_CYCLES = {
+    "load": 2.0, "hit": 2.0, "store": 4.0, "shared_load": 2.0, "shared_store": 4.0, "copy": 2.0,
+    "copy_through": 2.0,
+}  # fmt: skip
 """Between the clock before an instruction and the instruction. Source: SASS of nvcc 13.0, stalls."""
 
 
@@ -146,6 +151,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     near = AccessPattern(num_requests=num, num_wavefronts=ways * num, num_bytes=128 * num)
     one = AccessPattern(num_requests=1, num_wavefronts=1, num_bytes=128)
     line = AccessPattern(num_requests=1, num_sectors=4, num_lines=1, num_wavefronts=1, num_bytes=128)
+    through = AccessPattern(num_requests=1, num_sectors=4, num_lines=1, num_wavefronts=4, num_bytes=128)
     copied = AccessPattern(num_requests=1, num_sectors=16, num_lines=4, num_wavefronts=4, num_bytes=512)
     begun: list[float] = []
     there: list[float] = []
@@ -173,6 +179,9 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
             token = yield ops.SharedLoad(one)
         elif probe == "copy":
             yield ops.CpAsync("lines", (0, 0), copied, "copied", 0, num_rows=4)
+        elif probe == "copy_through":
+            yield ops.CpAsync("lines", (0, 0), through, "copied", 0, allocates_in_l1=True)
+        if probe.startswith("copy"):
             yield ops.CpAsyncCommitGroup()
             yield ops.CpAsyncWaitGroup(0)
         if token is not None:

@@ -10,7 +10,7 @@
 constexpr int kRounds = 12, kWarps = 12, kMostLoads = 16;
 constexpr uint32_t kLead = 400;  // cycles from the meeting to the begin
 
-enum Probe { kNone, kLoadAround, kLoadHit, kStore, kSharedLoad, kSharedStore, kCopy };
+enum Probe { kNone, kLoadAround, kLoadHit, kStore, kSharedLoad, kSharedStore, kCopy, kCopyThrough };
 
 struct Told {
     uint32_t ways;
@@ -67,8 +67,12 @@ __device__ __forceinline__ void rounds(const Told &told, const uint32_t *lines, 
                 asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(line) : "memory");
                 asm volatile("cp.async.commit_group;" ::: "memory");
             }
+            if (kProbe == kCopyThrough) {
+                asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(line) : "memory");
+                asm volatile("cp.async.commit_group;" ::: "memory");
+            }
             issued = now(lane, never);
-            if (kProbe == kCopy) asm volatile("cp.async.wait_group 0;" ::: "memory");
+            if (kProbe == kCopy || kProbe == kCopyThrough) asm volatile("cp.async.wait_group 0;" ::: "memory");
             sum += got;
             asm volatile("" : "+r"(sum)::"memory");
             there = now(lane, never);

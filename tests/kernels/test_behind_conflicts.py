@@ -16,7 +16,10 @@ from .conftest import Sass
 CASE = load_case("behind_conflicts")
 case = sys.modules[CASE.launch.__module__]
 ALL = CASE.configs("probes", 1)
-INSTRUCTIONS = {"load": "LDG", "hit": "LDG", "store": "STG", "shared_load": "LDS", "shared_store": "STS", "copy": "LDGSTS"}
+INSTRUCTIONS = {
+    "load": "LDG", "hit": "LDG", "store": "STG", "shared_load": "LDS", "shared_store": "STS", "copy": "LDGSTS",
+    "copy_through": "LDGSTS",
+}  # fmt: skip
 
 
 def config(**options: str) -> Config:
@@ -52,7 +55,7 @@ def test_right_sums_pass_and_wrong_ones_do_not(config: Config) -> None:
 
 
 def test_configs_are_there_once() -> None:
-    assert len({tuple(config.values()) for config in ALL}) == len(ALL) == 6 + 90 + 6 * 180
+    assert len({tuple(config.values()) for config in ALL}) == len(ALL) == 7 + 90 + 7 * 180
     assert all(case.PROBER not in warps for warps in case.AHEAD.values())
 
 

@@ -275,7 +275,7 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     group.add()
     group.is_around_l1 |= not in_l1
     num_bytes = access.num_sectors * SECTOR_BYTES if fetches is None else fetches.num_bytes
-    asked_at = sm.smem.passes_at(first)
+    asked_at = first if in_l1 else sm.smem.passes_at(first)
     request = role.request(
         op.tensor, op.tile, num_bytes, at=max(asked_at, begun), num_rows=op.num_rows, come_along=op.come_along,
         fetches=fetches,
