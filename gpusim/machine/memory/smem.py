@@ -96,13 +96,13 @@ class Smem(Component):
     than returns so many registers a cycle, stores so much; then the whole stage, until operands are read again; what
     cp.async brings, and global loads and stores of threads, go in between the wavefronts of the warps, one by one, and
     where they leave cycles idle; these loads and stores wait for all that warps asked for ahead of them but some wavefronts
-    (kernels/behind_conflicts), stores with the registers that they read, so that their warps wait, too; so do
-    copies around L1 (those through L1 when they come, as what they write waits for the stage). Copies around L1, their commits and a part of a wavefront for each of their rows stand in the way
-    there: they wait for what was asked for ahead of them, and what is asked for behind them until the queue of their rows
-    has room for the last (kernels/copies_beside_reads); conflicts of loads do not stand there, so that rows, and what is
-    behind them, pass while the stage replays them (kernels/mma_loops, padded rows). Beside operand reads a line of global
-    stores is a wavefront like those of warps' stores (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38
-    lines a cycle, where they leave 0.04, 0.25, 0.38).
+    (kernels/behind_conflicts), stores with the registers that they read, so that their warps wait, too; so do copies around
+    L1 (those through it when they come, as what they write waits for the stage). Copies around L1, their commits and a part
+    of a wavefront for each of their rows stand in the way there: they wait for what was asked for ahead of them, and what is
+    asked for behind them until the queue of their rows has room for the last (kernels/copies_beside_reads); conflicts of
+    loads do not stand there, so that rows, and what is behind them, pass while the stage replays them (kernels/mma_loops,
+    padded rows). Beside operand reads a line of global stores is a wavefront like those of warps' stores
+    (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a cycle, where they leave 0.04, 0.25, 0.38).
     Ignores: that global accesses wait so beside operand reads, too, and what is behind copies for the conflicts ahead of
     these (steps of mma.sync whose fragments conflict come too slow by it: which goes first there is not known so well);
     that the line holds some sixty instructions, beyond which warps take turns; that two loads are served
