@@ -21,8 +21,9 @@ PROBES = {
     "none": "kNone", "load": "kLoadAround", "hit": "kLoadHit", "store": "kStore", "shared_load": "kSharedLoad",
     "shared_store": "kSharedStore", "copy": "kCopy", "copy_through": "kCopyThrough",
 }  # fmt: skip
-AHEAD = {"same": (0,), "same_two": (0, 4), "other": (1,), "other_two": (1, 5), "each": (0, 1, 2, 3)}
-AHEAD["each_two"] = tuple(range(8))
+AHEAD = {
+    "same": (0,), "same_two": (0, 4), "other": (1,), "other_two": (1, 5), "each": (0, 1, 2, 3), "each_two": tuple(range(8)),
+}  # fmt: skip
 """Warps that load, by where they stand to the prober: warps w and w + 4 share a sub-core."""
 PROBER = 8
 ANSWERED = ("load", "hit", "shared_load", "copy", "copy_through")
