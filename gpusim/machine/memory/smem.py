@@ -25,7 +25,7 @@ class SmemSpec:
     """From when the data stage has served a store to when its registers may be written and a fence is past it."""
     replay_wavefronts: float
     """Wavefronts that wait past the line before the data stage, so that what stands behind them passes: stores' registers
-    have been read then, loads and stores of global memory are on their way. 0: these wait for nothing."""
+    have been read then, loads of global memory are on their way. 0: these wait for nothing."""
     global_load_wavefronts: float
     """What a wavefront of global loads, hit or miss, takes of the data stage, in wavefronts of shared memory's."""
     global_store_wavefronts: float
@@ -95,15 +95,16 @@ class Smem(Component):
     tensor core's own rate covers them): until they end, accesses of warps have what they leave, of which loads use no more
     than returns so many registers a cycle, stores so much; then the whole stage, until operands are read again; what
     cp.async brings, and global loads and stores of threads, go in between the wavefronts of the warps, one by one, and
-    where they leave cycles idle; these loads and stores wait for all that warps asked for ahead of them but some wavefronts
-    (kernels/behind_conflicts), stores with the registers that they read, so that their warps wait, too; so do copies around
-    L1 (those through it when they come, as what they write waits for the stage). Copies around L1, their commits and a part
-    of a wavefront for each of their rows stand in the way there: they wait for what was asked for ahead of them, and what is
-    asked for behind them until the queue of their rows has room for the last (kernels/copies_beside_reads); conflicts of
-    loads do not stand there, so that rows, and what is behind them, pass while the stage replays them (kernels/mma_loops,
-    padded rows). Beside operand reads a line of global stores is a wavefront like those of warps' stores
-    (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a cycle, where they leave 0.04, 0.25, 0.38).
-    Ignores: that global accesses wait so beside operand reads, too, and what is behind copies for the conflicts ahead of
+    where they leave cycles idle; these loads wait for all that warps asked for ahead of them but some wavefronts
+    (kernels/behind_conflicts), and so do copies around L1 (those through it when they come, as what they write waits for the
+    stage). Copies around L1, their commits and a part of a wavefront for each of their rows stand in the way there: they
+    wait for what was asked for ahead of them, and what is asked for behind them until the queue of their rows has room for
+    the last (kernels/copies_beside_reads); conflicts of loads do not stand there, so that rows, and what is behind them,
+    pass while the stage replays them (kernels/mma_loops, padded rows). Beside operand reads a line of global stores is a
+    wavefront like those of warps' stores (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a
+    cycle, where they leave 0.04, 0.25, 0.38).
+    Ignores: that global stores wait so, too, and warps for the registers that these read (with it a larger L2 can slow a
+    product); that global accesses wait so beside operand reads, too, and what is behind copies for the conflicts ahead of
     these (steps of mma.sync whose fragments conflict come too slow by it: which goes first there is not known so well);
     that the line holds some sixty instructions, beyond which warps take turns; that two loads are served
     side by side; that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads they lose
@@ -235,7 +236,7 @@ class Smem(Component):
         return way.reserve(num_wavefronts, at_cycle=at_cycle) - num_wavefronts / way.rate
 
     def passes_at(self, at_cycle: float) -> float:
-        """The cycle at which a global access that is asked for at ``at_cycle`` is past what warps asked for here before."""
+        """The cycle at which a load of global memory, asked for at ``at_cycle``, is past what was asked for here before."""
         if not self._replay_wavefronts or at_cycle < self._operands_until:
             return at_cycle
         past = self._asked_until - self._replay_wavefronts / self.wavefronts_per_cycle

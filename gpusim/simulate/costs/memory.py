@@ -79,9 +79,6 @@ def global_store(role: Role, op: Stores) -> Pause:
             counters.store_requests += access.num_requests * role.count
             counters.store_sectors += access.num_sectors * role.count
         role.issue(access.num_requests / role.num_warps)
-        at = sm.smem.passes_at(role.t)
-        if at > role.t + SOON_CYCLES:
-            return ask_again(role, at, role.t, lines, what="what stands before its stores")
     else:
         left = role.partly[1]
     if has_queue and left and sm.smem.is_read(role.t):
@@ -101,10 +98,6 @@ def global_store(role: Role, op: Stores) -> Pause:
     role.spend(WarpState.LSU, max(role.t, end - sm.l1.queue_cycles))
     send_store(role, op, 0.0, 1.0, None)
     return None
-
-
-SOON_CYCLES = 4.0
-"""For how long a store need not wait for what stands before it: less is not worth an event. A choice."""
 
 
 def pass_part(role: Role, op: Stores, share: float, end_cycle: float, left_lines: float) -> Pause:
