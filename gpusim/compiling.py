@@ -24,8 +24,8 @@ from gpusim.errors import ConfigError
 
 COMPILED = (
     "machine/*.py", "machine/memory/*.py", "machine/sm/*.py", "simulate/costs/*.py",
-    "simulate/cta.py", "simulate/engine.py", "simulate/flow.py", "simulate/laggard.py", "simulate/loops.py",
-    "simulate/op_costs.py", "simulate/role.py", "simulate/steady.py", "simulate/warp.py",
+    "simulate/cta.py", "simulate/engine.py", "simulate/flow.py", "simulate/laggard.py", "simulate/load_line.py",
+    "simulate/loops.py", "simulate/op_costs.py", "simulate/role.py", "simulate/steady.py", "simulate/warp.py",
     "workload/token.py", "kernel_models/gemm/*.py",
 )  # fmt: skip
 """What the profile of a prediction is made of; the machine as a whole, because its classes inherit from one another."""

@@ -20,6 +20,7 @@ from gpusim.machine.timing import RingingEnvironment
 from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
 from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic
 from gpusim.simulate.flow import Flow
+from gpusim.simulate.load_line import LoadLine
 from gpusim.simulate.op_costs import OpCosts
 from gpusim.simulate.representatives import Draw, are_strangers, representatives
 from gpusim.simulate.role import Role, RoleShape
@@ -105,7 +106,7 @@ class Engine:
         )
         self.slots_to_run = len(self.machine.dispatcher.slots) * launch.cluster_size
         self.handlers, self.free_handlers, self.mbarrier_spec = HANDLERS, FREE_HANDLERS, gpu.mbarrier
-        self.wgmma_latency_cycles = gpu.tensor_core.wgmma_latency_cycles
+        self.wgmma_latency_cycles, self.copy_cycles = gpu.tensor_core.wgmma_latency_cycles, 0.0
         self.timeline, self.offset_cycles = Timeline(), 0.0
         planned, none = self.traffic.values(), np.zeros(1)
         self.miss_bytes_by_wave = sum((item.miss_bytes_by_wave for item in planned), none)
@@ -116,18 +117,18 @@ class Engine:
         self.steady = SteadyState(self, enabled=skips and bool(self.traffic), is_quick=is_quick)
         is_flow = skips and launch.num_ctas is not None and are_strangers(launch, gpu, self.occupancy, uses)
         self.flow = Flow(self) if is_flow else None
-        self.next_cta = self._num_exits = self._num_refills = self._num_waves_to_leave_out = 0
+        self.next_cta = self._num_exits = self._num_refills = self._num_waves_to_leave_out = self.num_copies = 0
         self._num_ragged, self._is_over = int(uses.has_ragged_end()), False  # the last CTA, for which nobody stands
         self._wave_weight, self._weighted_left = 1.0, 0
         self._live: dict[int, Cta] = {}
         self._num_stores_pending, self._last_store_at, self.has_stored = 0, 0.0, False
         self.tensor_turns: defaultdict[int, Turns] = defaultdict(Turns)
+        self.load_lines = [LoadLine(sm.smem, self.agenda) for sm in self.machine.sms]
         self.op_costs, self.of_cta = OpCosts(launch, gpu, self.machine), OfCta(launch, gpu)
         self.role_totals: dict[str, list[float]] = {role.name: [0.0] * len(WarpState) for role in launch.roles}
         self.epilogue_cycles: dict[str, float] = {}
         """Cycles of each role in sections called epilogue."""
         self.end_cycle = self.last_exit = self.first_start = self._cold_start_cycles = self.exit_cycles = 0.0
-        self.copy_cycles, self.num_copies = 0.0, 0
 
     # ------------------------------------------------------------------------------------------ run
 
@@ -153,6 +154,7 @@ class Engine:
         self.agenda.queue.clear()
         self._live.clear()
         self.tensor_turns.clear()
+        self.load_lines.clear()
         del self.steady
         del self.flow
 

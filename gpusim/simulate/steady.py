@@ -115,12 +115,16 @@ TAIL = 2
 """Iterations that are simulated at the end of a loop at least; more where one role loads ahead of its own math."""
 
 
+LAGGING = 1.2
+"""Mean periods after which somebody who has not reported is taken to wait for others."""
+
+
 class Pace:
     """Means of what all CTAs report: one round is one report of each."""
 
     __slots__ = (
-        "_fastest", "_history", "_latest", "_round_count", "_round_sum", "_slowest", "_took", "_wobble", "means", "num_live",
-        "slowest", "spreads", "wobbles",
+        "_fastest", "_history", "_latest", "_round_count", "_round_sum", "_slowest", "_told", "_took", "_wobble",
+        "means", "num_live", "slowest", "spreads", "wobbles",
     )
 
     def __init__(self) -> None:
@@ -135,10 +139,13 @@ class Pace:
         self.wobbles: list[float] = []
         """For each round by how much a report differs from the same CTA's last, on average."""
         self._took: dict[int, float] = {}
+        self._told: set[int] = set()
+        """Who has reported in this round."""
         self.num_live = 0
         self._begin_round()
 
     def _begin_round(self) -> None:
+        self._told = set()
         self._round_sum, self._round_count = 0.0, 0
         self._fastest, self._slowest = float("inf"), 0.0
         self._wobble = 0.0
@@ -152,6 +159,7 @@ class Pace:
         self.slowest.clear()
         self.wobbles.clear()
         self._took.clear()
+        self._told.clear()
         self._begin_round()
 
     def restart(self, key: int) -> None:
@@ -160,12 +168,17 @@ class Pace:
         self._history.pop(key, None)
 
     def report(self, key: int, cycle: float, num_steps: int) -> bool:
-        """Somebody has made ``num_steps`` steps by ``cycle``; true when this closes a round."""
+        """Somebody has made ``num_steps`` steps by ``cycle``; true when this closes a round.
+
+        A round has a report of each, on average; where some go first, and others wait for them, it is none before all have
+        reported.
+        """
         before = self._latest.get(key)
         self._latest[key] = cycle
         if before is None:
             return False
         took = (cycle - before) / num_steps
+        self._told.add(key)
         self._history.setdefault(key, []).append(took)
         self._round_sum += took
         self._wobble += abs(took - self._took.get(key, 0.0))
@@ -175,7 +188,7 @@ class Pace:
             self._fastest = took
         if took > self._slowest:
             self._slowest = took
-        if self._round_count < self.num_live:
+        if self._round_count < self.num_live or (len(self._told) < self.num_live and self._is_one_waiting(cycle, num_steps)):
             return False
         self.means.append(self._round_sum / self._round_count)
         self.spreads.append(self._slowest - self._fastest)
@@ -183,6 +196,13 @@ class Pace:
         self.wobbles.append(self._wobble / self._round_count)
         self._begin_round()
         return True
+
+    def _is_one_waiting(self, cycle: float, num_steps: int) -> bool:
+        """Whether somebody who has not reported in this round takes far longer than those who have."""
+        if len(self._history) < self.num_live:
+            return True
+        latest = cycle - LAGGING * num_steps * self._round_sum / self._round_count
+        return any(at < latest for key, at in self._latest.items() if key not in self._told)
 
     def slowest_period(self, num_rounds: int) -> float | None:
         """The period of the slowest, if each CTA kept its own pace in the last ``num_rounds`` rounds; else None."""

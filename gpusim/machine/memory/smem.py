@@ -163,6 +163,11 @@ class Smem(Component):
         self.counters.load_wavefronts += (num_wavefronts - left) * weight
         return end, left
 
+    @property
+    def takes_turns(self) -> bool:
+        """Whether long loads take turns: not where operands of wgmma are read, which make turns of their own."""
+        return not self._operands_until
+
     def ready(self, end_cycle: float, *, wavefronts_per_warp: float, words_per_lane: float = 1.0, at_cycle: float) -> float:
         """The cycle at which the last register is there of loads asked for at ``at_cycle`` and read by ``end_cycle``."""
         own = at_cycle + (wavefronts_per_warp - 1.0) * self.warp_cycles_per_wavefront
@@ -235,11 +240,14 @@ class Smem(Component):
         way = self.way
         return way.reserve(num_wavefronts, at_cycle=at_cycle) - num_wavefronts / way.rate
 
-    def passes_at(self, at_cycle: float) -> float:
-        """The cycle at which a load of global memory, asked for at ``at_cycle``, is past what was asked for here before."""
+    def passes_at(self, at_cycle: float, num_waiting: float) -> float:
+        """The cycle at which a load of global memory, asked for at ``at_cycle``, is past what was asked for here before.
+
+        ``num_waiting``: wavefronts that wait for their turn, and go before it.
+        """
         if not self._replay_wavefronts or at_cycle < self._operands_until:
             return at_cycle
-        past = self._asked_until - self._replay_wavefronts / self.wavefronts_per_cycle
+        past = self._asked_until + (num_waiting - self._replay_wavefronts) / self.wavefronts_per_cycle
         return past if past > at_cycle else at_cycle
 
     def pass_global(self, num_wavefronts: float, *, at_cycle: float, weight: float) -> None:

@@ -26,14 +26,22 @@ Stores = ops.GlobalStore | ops.GlobalAtomic
 """What leaves registers for L2, and waits for nothing."""
 
 
+def passes_at(role: Role, at_cycle: float) -> float:
+    """When what a role asks of global memory at ``at_cycle`` is past what was asked of shared memory before it."""
+    return role.sm.smem.passes_at(at_cycle, role.engine.load_lines[role.sm.idx].num_ahead(role))
+
+
 def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
     """Through the load/store unit and L1; the token is ready when the last sector is there."""
+    pause = role.engine.load_lines[role.sm.idx].wait_for_place(role)
+    if pause is not None:
+        return pause
     access, sm, allocates = role.engine.op_costs.of_access(op.access), role.sm, op.allocates_in_l1
     counters = sm.l1.counters
     counters.load_requests += access.num_requests * role.count
     counters.load_sectors += access.num_sectors * role.count
     role.issue(access.num_requests / role.num_warps)
-    at = sm.smem.passes_at(role.t)
+    at = passes_at(role, role.t)
     first, end = sm.l1.accept(
         access.num_requests, access.num_lines, access.num_wavefronts, at_cycle=at, weight=role.count
     )
@@ -169,7 +177,7 @@ def send_store(role: Role, op: Stores, num_packet_bytes: float, share: float, at
     """Send a ``share`` of a store on its way; the group is complete when it has left."""
     access = role.engine.op_costs.of_access(op.access)
     group, role.last_store = AsyncGroup(), AsyncGroup()
-    role.stored_out_at = role.t
+    role.stored_out_at = passes_at(role, role.t)  # it stands in line until then
     group.add()
     role.last_store.add()
     if type(op) is ops.GlobalStore:
@@ -268,7 +276,7 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     group.add()
     group.is_around_l1 |= not in_l1
     num_bytes = access.num_sectors * SECTOR_BYTES if fetches is None else fetches.num_bytes
-    asked_at = first if in_l1 else sm.smem.passes_at(first)
+    asked_at = first if in_l1 else passes_at(role, first)
     request = role.request(
         op.tensor, op.tile, num_bytes, at=max(asked_at, begun), num_rows=op.num_rows, come_along=op.come_along,
         fetches=fetches,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpusim.errors import LaunchError
 from gpusim.simulate.costs.barriers import record_flip
 from gpusim.simulate.costs.memory import ask_again, until_stored
+from gpusim.simulate.load_line import LongLoad, parts_of, takes_turns, way_wavefronts, words_per_lane
 from gpusim.simulate.role import Pause, Role, is_pair, lacks, peer
 from gpusim.simulate.timeline import WarpState
 from gpusim.units import WAVEFRONT_BYTES
@@ -27,16 +27,20 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
             if pause is not None:
                 role.must_retry = True
                 return pause
+        first = role.t + ISSUE_CYCLES
         role.issue(access.num_requests / role.num_warps)
         if is_matrix:
             role.sm.tensor_core.pass_loads(access.num_requests, at_cycle=role.t)
         smem.count_load(wavefronts * role.count, access.num_requests * role.count, is_matrix=is_matrix)
+        if takes_turns(role, wavefronts):
+            load = LongLoad(role, op, wavefronts, is_matrix=is_matrix)
+            return load.begin(min(first, role.t) if role.num_warps > 1 else role.t)
         begun = role.t, wavefronts
     asked_at, left = begun
     registers = access.num_bytes / WAVEFRONT_BYTES / wavefronts if wavefronts else 0.0
     at, on_way = role.t, 0.0
-    if role.partly is None:  # without conflicts
-        on_way = min(wavefronts, max(access.num_requests, access.num_bytes / WAVEFRONT_BYTES))
+    if role.partly is None:
+        on_way = way_wavefronts(access, wavefronts)
     end, left = smem.load(
         left, registers_per_wavefront=registers, at_cycle=at, weight=role.count, way_wavefronts=on_way
     )
@@ -45,17 +49,14 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Pause:
         if stage is not None:
             stage.read(at, end, "" if stage.is_full(at) else role.who())
         return ask_again(role, end, asked_at, left)
-    words = 1.0
-    if not is_matrix and access.num_requests:
-        words = access.num_bytes / (WAVEFRONT_BYTES * access.num_requests)
+    words = words_per_lane(access, is_matrix=is_matrix)
     per_warp = wavefronts / role.num_warps
     ready = whole = smem.ready(end, wavefronts_per_warp=per_warp, words_per_lane=words, at_cycle=asked_at)
-    if type(op) is ops.SharedLoad and op.num_parts != 1:
-        if op.num_parts < 1:
-            raise LaunchError(f"{role.who()} reads {op.num_parts} parts, wants 1 or more")
-        behind = wavefronts * (1.0 - 1.0 / op.num_parts)
+    num_parts = parts_of(role, op)
+    if num_parts != 1:
+        behind = wavefronts * (1.0 - 1.0 / num_parts)
         ready = smem.ready(
-            end - behind / smem.wavefronts_per_cycle, wavefronts_per_warp=per_warp / op.num_parts, words_per_lane=words,
+            end - behind / smem.wavefronts_per_cycle, wavefronts_per_warp=per_warp / num_parts, words_per_lane=words,
             at_cycle=asked_at,
         )
     role.partly = None
