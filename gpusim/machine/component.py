@@ -14,7 +14,7 @@ class MemoryRequest:
 
     __slots__ = (
         "come_along", "crossings", "issued_at", "late_cycles", "new_fraction", "num_alike", "num_bytes", "num_line_requests",
-        "num_rows", "num_together", "num_warps", "reads", "request_sharing", "sharing", "sm_idx", "tensor", "tile", "wave",
+        "num_part_requests", "num_rows", "num_together", "num_warps", "reads", "request_sharing", "sharing", "sm_idx", "tensor", "tile", "wave",
     )
 
     def __init__(
@@ -52,6 +52,8 @@ class MemoryRequest:
         """Warps that each wait for a part of it alone: it is answered when most have theirs."""
         self.new_fraction = 1.0
         """Of its rows those that begin a block of memory that L2 takes as a whole; others came with tiles before."""
+        self.num_part_requests = 0.0
+        """Instructions that ask for parts of lines each, where no more is asked for at once."""
         self.num_together = 1.0
         """Bytes that are waited for together, these and those asked for just before, over these."""
         self.late_cycles = 0.0

@@ -89,6 +89,8 @@ class HbmSpec:
     """What a piece of memory that is read alone takes of the wire beyond its bytes: a row is opened for it."""
     piece_write_bytes: float
     """The same of one that is written alone."""
+    part_request_bytes: float
+    """What an instruction's request takes of the wire beyond its bytes where it asks for parts of lines, others for the rest."""
 
 
 @dataclass(slots=True)
@@ -249,7 +251,8 @@ class Hbm(Component):
     (drawn, by a sequence; parts of requests have the mean; bytes side by side and pieces at equal distances within what
     lies in one channel take channels evenly); fills of which some are quick and some slow, so that SMs which wait for
     unlike tiles fall out of step; writes take their share of the same wire, at their own efficiency, which is lower beside
-    reads, the more the more waits; rows that are opened for a short piece.
+    reads, the more the more waits; rows that are opened for a short piece; requests of parts of lines whose other parts
+    somebody else asks for.
     Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the
     mean); that SMs which ask for one tile together draw it together (the first draws all of it), which addresses share a
     channel, and banks, how far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait
@@ -473,11 +476,12 @@ class Hbm(Component):
 
     def fill(
         self, num_bytes: float, done: Done, *, sm_idx: int, count: float, begun: Begun | None = None,
-        piece_bytes: float = 0.0, share: float = 1.0,
+        piece_bytes: float = 0.0, num_part_requests: float = 0.0, share: float = 1.0,
     ) -> None:
         """Read ``num_bytes`` for a miss of one SM; ``done`` is called when the last byte has passed the wire.
 
-        ``begun(cycle)`` is called when the first begins to. The bytes lie in pieces of ``piece_bytes``, or side by side.
+        ``begun(cycle)`` is called when the first begins to. The bytes lie in pieces of ``piece_bytes``, or side by side,
+        where so many instructions may each ask for parts of lines.
         ``share``: what of them is paid for; where it is less than 1, SMs beyond a sample want them, too, and draw in turn.
         """
         self.counters.read_bytes += num_bytes * count * share
@@ -493,6 +497,8 @@ class Hbm(Component):
         work.num_bytes += num_bytes * paid
         if piece_bytes:
             num_bytes *= 1.0 + self.spec.piece_read_bytes / piece_bytes
+        elif num_part_requests:
+            num_bytes += self.spec.part_request_bytes * num_part_requests
         work.taken_bytes += num_bytes * paid
         self._pending_bytes += num_bytes * paid
         intake.fill(num_bytes, share, done, begun)

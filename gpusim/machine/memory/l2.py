@@ -384,7 +384,7 @@ class L2(Component):
         done = _Filled(self, tile, at, waits, of_part, hbm.latency_cycles + spread)
         hbm.fill(
             paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
-            piece_bytes=piece_bytes, share=self._fill_scale(request),
+            piece_bytes=piece_bytes, num_part_requests=request.num_part_requests * share, share=self._fill_scale(request),
         )
 
     def _waits(

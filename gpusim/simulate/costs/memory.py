@@ -64,6 +64,8 @@ def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
         op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=None if allocates and not waited else first
     )
     request.num_warps = role.num_warps
+    if access.num_sectors * SECTOR_BYTES < access.num_lines * LINE_BYTES:
+        request.num_part_requests = access.num_requests
     request.num_together = role.laggard.asks(token, request.num_bytes)
     sm.l1.read(request, TokenReady(token, request), allocates=allocates, not_before=first)
     return token
@@ -236,6 +238,9 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     A stage that is still read when the first bytes may come, a way to L2 after the issue, is a hazard; one whose readers end
     before that is not found, though nothing may order them.
     """
+    pause = role.engine.load_lines[role.sm.idx].wait_for_place(role)
+    if pause is not None:
+        return pause
     access, sm, count, in_l1 = op.access, role.sm, role.count, op.allocates_in_l1
     l1, num, wavefronts = sm.l1, access.num_requests, role.wavefronts(access)
     fetches = op.fetches

@@ -1,0 +1,66 @@
+"""line_halves: each byte is read once, right sums pass; the twin's halves take longer by as much as a request each costs."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gpusim import load_gpu
+from gpusim.evidence.case import Config, WrongAnswer, load_case
+
+from .conftest import Sass
+
+CASE = load_case("line_halves")
+case = sys.modules[CASE.launch.__module__]
+ALL = CASE.configs("reads", 1)
+NAMES = sorted({config["kernel"] for config in ALL})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_byte_of_a_share_is_read_once_by_as_many_parts_of_lines_as_the_name_says(name: str) -> None:
+    width, way = case.parts({"kernel": name})
+    places = case.places({"kernel": name})
+    assert sorted(places.reshape(-1).tolist()) == list(range(0, case.SHARE_BYTES, width))
+    lines = places // 128
+    asked = {(line, warp, num) for (warp, num, _), line in np.ndenumerate(lines)}
+    assert len(asked) == case.SHARE_BYTES // 128 * case.PARTS[way]
+
+
+@pytest.mark.parametrize("config", ALL[::5], ids=lambda config: f"{config['kernel']}-{config['array_bytes']}")
+def test_right_sums_pass_and_wrong_ones_do_not(config: Config) -> None:
+    out = case._sums(config)
+    sums = []
+    for offset, num_bytes in out.windows:
+        some = np.unique(np.linspace(0, num_bytes // 4 - 1, case.NUM_CHECKED).astype(np.int64))
+        window = np.zeros(num_bytes // 4, dtype=np.uint32)
+        window[some] = case.expected(config, offset // 4 + some)
+        sums.append(window)
+    outputs = {"sums": np.concatenate(sums).view(np.uint8)}
+    assert CASE.check(config, outputs) == {}
+    outputs["sums"][0] ^= 1
+    with pytest.raises(WrongAnswer, match="sum 0 is not"):
+        CASE.check(config, outputs)
+
+
+def test_kernels_load_what_their_names_say(sass: Sass) -> None:
+    kernels = sass("line_halves", "sm_90a")
+    for name in NAMES:
+        width, _ = case.parts({"kernel": name})
+        assert kernels[name].num_spills == 0
+        assert [item.name for item in kernels[name].instructions].count("LDG") == case.UNDER_WAY // width
+
+
+def test_halves_of_the_twin_take_what_each_request_of_them_costs() -> None:
+    gpu = load_gpu("h100_sxm")
+    free = replace(gpu, hbm=replace(gpu.hbm, part_request_bytes=0.0))
+
+    def ns(name: str, of: object) -> float:
+        return CASE.predict({"kernel": name, "array_bytes": str(case.SIZES[0])}, of)["gpu__time_duration.sum"]
+
+    for name, request_bytes in (("b2_near", 64), ("b4_near", 128), ("b8_near", 256)):
+        more = ns(name, gpu) / ns(name, free) - 1.0
+        assert more == pytest.approx(gpu.hbm.part_request_bytes / request_bytes, rel=0.2), name
+    assert ns("b4_whole", gpu) == ns("b4_whole", free)
