@@ -13,8 +13,9 @@ class MemoryRequest:
     """A batch of sectors that one SM asks for at once: an operand tile of one k-step, or a warp's sectors."""
 
     __slots__ = (
-        "come_along", "crossings", "issued_at", "late_cycles", "new_fraction", "num_alike", "num_bytes", "num_line_requests",
-        "num_part_requests", "num_rows", "num_together", "num_warps", "reads", "request_sharing", "sharing", "sm_idx", "tensor", "tile", "wave",
+        "come_along", "crossings", "issued_at", "late_cycles", "new_fraction", "num_alike", "num_bytes",
+        "num_line_requests", "num_part_requests", "num_rows", "num_together", "num_warps", "reads", "request_sharing",
+        "sharing", "sm_idx", "tensor", "tile", "wave",
     )
 
     def __init__(

@@ -148,6 +148,11 @@ class Engine:
         self.steady.settle_requests()
         self.machine.xbar.settle()
 
+    @property
+    def has_elders(self) -> bool:
+        """Whether CTAs of an SM have waited for older ones at its shared memory."""
+        return any(line.has_elders for line in self.load_lines)
+
     def forget(self) -> None:
         """Nobody asks any more: circles are broken, so that all is freed at once and nobody has to look for garbage."""
         self.agenda.pipes.clear()

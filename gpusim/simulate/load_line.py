@@ -60,7 +60,7 @@ class LoadLine:
     Source: places: kernels/behind_conflicts; whose turn it is: kernels/load_turns; both h100_sxm, 2026-11-27.
     """
 
-    __slots__ = ("_agenda", "_in_line", "_is_watched", "_num_asked", "_num_places", "_smem", "_waiting")
+    __slots__ = ("_agenda", "_in_line", "_is_watched", "_num_asked", "_num_places", "_smem", "_waiting", "has_elders")
 
     def __init__(self, smem: Smem, agenda: Agenda) -> None:
         """An empty one."""
@@ -73,6 +73,8 @@ class LoadLine:
         """By age of their CTAs, and whose turn it is."""
         self._num_asked = 0
         self._is_watched = False
+        self.has_elders = False
+        """Whether CTAs have ever waited for older ones: they do not go at one pace then."""
 
     def ask(self, load: LongLoad, at_cycle: float) -> None:
         """Wait for a place, and go on from there."""
@@ -106,6 +108,8 @@ class LoadLine:
 
     def _wait(self, waiter: Waiter) -> None:
         self._num_asked += 1
+        if self._waiting and self._waiting[0][0] != waiter.age:
+            self.has_elders = True
         heappush(self._waiting, (waiter.age, self._num_asked, waiter))
 
     def _fill(self, at_cycle: float) -> None:

@@ -90,7 +90,7 @@ class HbmSpec:
     piece_write_bytes: float
     """The same of one that is written alone."""
     part_request_bytes: float
-    """What an instruction's request takes of the wire beyond its bytes where it asks for parts of lines, others for the rest."""
+    """What an instruction that asks for parts of lines, others for the rest, takes of the wire beyond its bytes."""
 
 
 @dataclass(slots=True)

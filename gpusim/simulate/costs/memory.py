@@ -232,6 +232,14 @@ def use(role: Role, op: ops.Use) -> Pause:
     return wake
 
 
+def open_group(role: Role, *, is_around_l1: bool) -> AsyncGroup:
+    """The group that is not committed yet, with one copy more."""
+    group = role.groups.cp_open
+    group.add()
+    group.is_around_l1 |= is_around_l1
+    return group
+
+
 def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     """Like a load, but into a stage of shared memory and its group; a warp's own follow one another at a pace.
 
@@ -277,9 +285,7 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     stage = role.cta.stage(op.buffer, op.stage)
     written_at = max(first, begun) + role.engine.machine.l2.spec.near_latency_cycles  # at the soonest: reads pass before
     stage.begin_write(written_at, role.who() if stage.read_until > written_at else "")
-    group = role.groups.cp_open
-    group.add()
-    group.is_around_l1 |= not in_l1
+    group = open_group(role, is_around_l1=not in_l1)
     num_bytes = access.num_sectors * SECTOR_BYTES if fetches is None else fetches.num_bytes
     asked_at = first if in_l1 else passes_at(role, first)
     request = role.request(
@@ -290,8 +296,8 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     end = max(end, passed)
     last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns, asked_at)
     least = last + (l1.spec.hit_latency_cycles if hits else role.engine.machine.l2.spec.near_latency_cycles)
-    more = l1.spec.cp_async_latency_cycles if hits else 0.0
     late, hidden = pass_rows(role, taken, wavefronts, num_bytes / LINE_BYTES, first)
+    more = l1.spec.cp_async_latency_cycles if hits else 0.0
     done = Filled(role, stage, group, late, request, op.buffer, op.stage, least, more, hidden)
     l1.read(request, done, allocates=in_l1, not_before=last, is_copy=True)
     return None
