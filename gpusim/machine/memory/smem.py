@@ -103,12 +103,12 @@ class Smem(Component):
     pass while the stage replays them (kernels/mma_loops, padded rows). Beside operand reads a line of global stores is a
     wavefront like those of warps' stores (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a
     cycle, where they leave 0.04, 0.25, 0.38).
+    Who has which turn where loads are long is ``simulate/load_line.py``'s.
     Ignores: that global stores wait so, too, and warps for the registers that these read (with it a larger L2 can slow a
     product); that global accesses wait so beside operand reads, too, and what is behind copies for the conflicts ahead of
     these (steps of mma.sync whose fragments conflict come too slow by it: which goes first there is not known so well);
-    that the line holds some sixty instructions, beyond which warps take turns; that two loads are served
-    side by side; that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside operand reads they lose
-    5 to 10 %); that fills, global accesses and operand reads stand in the way to the stage, too, and that conflicts of
+    that two loads are served side by side; that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills
+    (beside operand reads they lose 5 to 10 %); that fills, global accesses and operand reads stand in the way to the stage, too, and that conflicts of
     stores may not; that copies of one warp and reads of another of its sub-core take turns (readers beside copiers get a
     third less here than measured); why loads return no faster beside operand reads (perhaps as sums take the registers'
     ports); the pace of one sub-partition; that a store comes three cycles later to the data stage than a load; how long an
