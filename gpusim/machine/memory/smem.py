@@ -105,14 +105,14 @@ class Smem(Component):
     cycle, where they leave 0.04, 0.25, 0.38).
     Who has which turn where loads are long is ``simulate/load_line.py``'s.
     Ignores: that global stores wait so, too, and warps for the registers that these read (with it a larger L2 can slow a
-    product); that global accesses wait so beside operand reads, too, and what is behind copies for the conflicts ahead of
-    these (steps of mma.sync whose fragments conflict come too slow by it: which goes first there is not known so well);
-    that two loads are served side by side; that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills
-    (beside operand reads they lose 5 to 10 %); that fills, global accesses and operand reads stand in the way to the stage, too, and that conflicts of
-    stores may not; that copies of one warp and reads of another of its sub-core take turns (readers beside copiers get a
-    third less here than measured); why loads return no faster beside operand reads (perhaps as sums take the registers'
-    ports); the pace of one sub-partition; that a store comes three cycles later to the data stage than a load; how long an
-    atomic's verb takes.
+    product); that global accesses wait so beside operand reads, too, and what is behind copies for the conflicts ahead
+    of these (steps of mma.sync whose fragments conflict come too slow by it: which goes first there is not known so
+    well); that two loads are served side by side; that wgmma loses up to 3 % to them; arbitration with TMA and cp.async
+    fills (beside operand reads they lose 5 to 10 %); that fills, global accesses and operand reads stand in the way to
+    the stage, too, and that conflicts of stores may not; that copies of one warp and reads of another of its sub-core
+    take turns (readers beside copiers get a third less here than measured); why loads return no faster beside operand
+    reads (perhaps as sums take the registers' ports); the pace of one sub-partition; that a store comes three cycles
+    later to the data stage than a load; how long an atomic's verb takes.
     Source: the GPU's description; wavefronts come from ``workload/access.py``; operands first: kernels/pipe_beside_wgmma,
     h200_sxm, 2026-11-22 (loads beside one warpgroup's wgmma and beside two's, steps within 3 % wherever loads bind).
     """
