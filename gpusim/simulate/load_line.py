@@ -51,12 +51,14 @@ class Waiter:
 class LoadLine:
     """One SM's.
 
-    Models: a line of so many instructions, served in the order in which they came; whoever waits for a place in it gets one
-    when somebody leaves: CTAs in the order of their age, warps of one CTA in turns, each with all its loads. Loads of global
-    memory wait for a place as well. So the CTA that came first goes first, and eights of warps that meet keep step.
-    Ignores: what short loads, stores, copies and global accesses take of its places (they go behind what stands in it); that
-    stores and copies wait for a place, too; that each scheduler has half of it at most; wgmma beside it, whose operand reads
-    make turns of their own.
+    Models: a line of so many instructions, served in the order in which they came; whoever waits for a place in it gets
+    one when somebody leaves: CTAs in the order of their age, warps of one CTA in turns, each with all its loads. Loads
+    of global memory and copies by cp.async wait for a place as well. So the CTA that came first goes first, and eights
+    of warps that meet keep step.
+    Ignores: what short loads, stores, copies and global accesses take of its places (they go behind what stands in it);
+    that stores wait for a place, too; that each scheduler has half of it at most; an SM that has run wgmma, whose
+    operand reads make turns of their own (nothing takes these turns there any more); that other GPUs may have another
+    line than an H100.
     Source: places: kernels/behind_conflicts; whose turn it is: kernels/load_turns; both h100_sxm, 2026-11-27.
     """
 
@@ -86,7 +88,7 @@ class LoadLine:
 
         A role of one warp waits for none of its own CTA, whose warps it takes turns with.
         """
-        if not self._waiting:
+        if not self._waiting or not self._smem.spec.replay_wavefronts:
             role.has_entered = False
             return None
         age = self._waiting[0][0]
@@ -99,7 +101,7 @@ class LoadLine:
         return wake
 
     def num_ahead(self, role: Role) -> float:
-        """Wavefronts that wait for a place and get one before a role does: as in :meth:`wait_for_place`."""
+        """Wavefronts that wait for a place: of older CTAs, and of a role's own, for its last warp is behind their turns."""
         ahead, age, is_alone = 0.0, role.cta.idx, role.num_warps == 1
         for its_age, _, waiter in self._waiting:
             if its_age < age or (its_age == age and not is_alone):
@@ -117,6 +119,8 @@ class LoadLine:
         line, waiting = self._in_line, self._waiting
         while line and line[0][0] <= at_cycle:
             self._num_places -= line.popleft()[1]
+        if not line:
+            self._num_places = 0.0  # and not what rounding leaves
         while waiting:
             waiter = waiting[0][2]
             if line and self._num_places + waiter.num_places > LINE_PLACES:
@@ -170,7 +174,7 @@ class LongLoad(Waiter):
         """All has been issued at the role's cursor."""
         access = op.access
         self._turn = max(LEAST_TURN_WAVEFRONTS, wavefronts / role.num_warps)
-        super().__init__(role.cta.idx, wavefronts, access.num_requests * self._turn / wavefronts)
+        super().__init__(role.cta.idx, wavefronts, max(1.0, access.num_requests * self._turn / wavefronts))
         self._role, self._op, self._wavefronts, self._weight = role, op, wavefronts, role.count
         self._asked_at = role.t
         self._registers = access.num_bytes / WAVEFRONT_BYTES / wavefronts
@@ -186,6 +190,7 @@ class LongLoad(Waiter):
         role, stage = self._role, self._stage
         if stage is not None:
             stage.begin_read(role.t, "" if stage.is_full(role.t) else role.who())
+        role.sm.smem.count_wavefronts(self._wavefronts * self._weight)
         role.engine.load_lines[role.sm.idx].ask(self, at_cycle)
         return self._token
 
@@ -195,7 +200,7 @@ class LongLoad(Waiter):
         turn = self.left if self.left < self._turn else self._turn
         end, missed = smem.load(
             turn, registers_per_wavefront=self._registers, at_cycle=at_cycle, weight=self._weight,
-            way_wavefronts=self._on_way,
+            way_wavefronts=self._on_way, is_counted=True,
         )
         self._on_way = 0.0
         served = turn - missed

@@ -160,7 +160,7 @@ class Role:
         self.stored_at = 0.0
         """When the last of its stores to shared memory goes in."""
         self.stored_out_at = NEVER_STORED
-        """When the last of its stores to memory was sent: its CTA is not out at once behind it."""
+        """When the last of its stores to memory is past the data stage's line: its CTA is not out at once behind it."""
         self.delivered_at = 0.0
         """When a middle warp's registers of that one have been read; conflicts may be served yet."""
         self.laggard = Laggard()

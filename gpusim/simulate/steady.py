@@ -159,13 +159,13 @@ class Pace:
         self.slowest.clear()
         self.wobbles.clear()
         self._took.clear()
-        self._told.clear()
         self._begin_round()
 
     def restart(self, key: int) -> None:
         """``key`` begins anew: its next report begins an interval."""
         self._latest.pop(key, None)
         self._history.pop(key, None)
+        self._told.discard(key)
 
     def report(self, key: int, cycle: float, num_steps: int) -> bool:
         """Somebody has made ``num_steps`` steps by ``cycle``; true when this closes a round.
@@ -427,6 +427,8 @@ class SteadyState:
         is_crowd = 2 * pace.num_live >= self._most_live or len(pace.means) > IN_STEP_ROUNDS  # else it is cheap to look on
         is_unsure = not is_crowd or (self._swings and len(pace.means) < SETTLING_ROUNDS)
         is_apart = not engine.has_waves_to_come and pace.spreads[-1] > LAST_PACES * last  # the slowest will end the kernel
+        if engine.has_elders and pace.spreads[-1] > SPREAD_TOLERANCE * last:
+            return None  # CTAs wait for older ones, which go at a pace of their own
         for period, latency, known_misses in () if is_unsure or is_apart else self._known:
             if abs(last - period) <= KNOWN_TOLERANCE * period and (
                 misses <= known_misses * (1.0 + TRAFFIC_TOLERANCE)
@@ -440,7 +442,7 @@ class SteadyState:
             return last
         num_rounds = 2 if is_hidden else 5
         # nothing follows, some SMs hold fewer CTAs than others: the fullest are the slowest, and end the kernel
-        slowest_ends = engine.is_last_wave and engine.occupancy.ctas_per_sm > 1 and not engine.has_elders
+        slowest_ends = engine.is_last_wave and engine.occupancy.ctas_per_sm > 1
         settled = pace.period(num_rounds, 0 if slowest_ends else num_iterations)
         if settled is None and slowest_ends:
             settled = pace.slowest_period(num_rounds)

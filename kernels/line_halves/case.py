@@ -141,7 +141,7 @@ def twin(config: Config) -> Launch:
     num_bytes = num * WARP_SIZE * width
     access = AccessPattern(
         num_requests=num, num_sectors=num_bytes // SECTOR_BYTES, num_lines=num_bytes * PARTS[way] // LINE_BYTES
-        if width > 2 else num, num_wavefronts=num_bytes / LINE_BYTES, num_bytes=num_bytes,
+        if width > 2 else num, num_wavefronts=num_bytes // LINE_BYTES, num_bytes=num_bytes,
     )  # fmt: skip
     left = AccessPattern(num_requests=NUM_WARPS, num_sectors=1, num_lines=1, num_bytes=4 * NUM_WARPS)
     num_ctas, num_rounds = size // SHARE_BYTES, SHARE_BYTES // num_bytes
@@ -190,7 +190,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     return [Fitted(
         parameter="hbm.part_request_bytes", value=max(0.0, float(np.median(found))),
         how="2 GiB less 512 MiB, halves of lines by warps side by side: time over that of whole lines, less one, times a "
-        "request's bytes: median of four widths",
+        f"request's bytes: median of {len(found)} widths",
     )]  # fmt: skip
 
 

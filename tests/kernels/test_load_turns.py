@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusim import GpuSpec, Launch, WarpRole, load_gpu, simulate
+from gpusim import GpuSpec, Launch, Result, WarpRole, load_gpu, simulate
 from gpusim.evidence.case import Config, WrongAnswer, load_case
+from gpusim.kernel_models.streams import share_footprint
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import RoleContext
@@ -91,20 +92,46 @@ def test_eights_of_the_twin_keep_step_and_lone_warps_do_not(ways: int) -> None:
     assert 0.75 * lost < again < 1.05 * lost
 
 
-def test_of_two_ctas_the_one_that_came_first_goes_first() -> None:
-    gpu = load_gpu("toy")
-    ended: list[int] = []
+def two_ctas(gpu: GpuSpec, num_rounds: int, *, skips: bool = True, num_more: int = 0) -> Result:
+    """Two CTAs on each SM whose long loads from shared memory share it."""
     loads = AccessPattern(num_requests=64, num_wavefronts=1024, num_bytes=128 * 64)
 
     def program(cta: RoleContext) -> Iterator[Any]:
-        for _ in range(8):
+        for _ in cta.loop(num_rounds):
             yield ops.Alu(40, is_chain=True)
             yield ops.Use((yield ops.SharedLoad(loads)))
-        ended.append(cta.cta_idx)
 
-    num = 2 * gpu.num_sms
+    num = 2 * gpu.num_sms + num_more
     role = WarpRole(name="all", num_warps=4, program=program)
-    launched = Launch(kernel="turns", num_ctas=num, num_tiles=num, roles=(role,))
-    both = simulate(launched, gpu, clock="max", l2="warm").cycles
-    assert sorted(ended[: gpu.num_sms]) == list(range(gpu.num_sms))
-    assert both > 16 * 1024  # and the stage serves all of them
+    launched = Launch(
+        kernel="turns", num_ctas=num, num_tiles=num, roles=(role,), extra_smem_bytes=gpu.device.smem_per_sm_bytes // 4,
+        footprints=(share_footprint("in", "read", num_bytes=128 * num, share_bytes=128, num_steps=num_rounds),),
+    )
+    return simulate(launched, gpu, clock="max", l2="warm", skips=skips, recorded_sms="first")
+
+
+def test_of_two_ctas_the_one_that_came_first_goes_first() -> None:
+    result = two_ctas(load_gpu("toy"), 8, skips=False)
+    elder, younger = sorted(max(until for _, _, until in role.states) for role in result.timeline.roles)
+    assert elder < 0.75 * younger  # one behind the other, they would end a load apart
+    assert younger > 16 * 1024  # and the stage serves both
+
+
+@pytest.mark.parametrize("num_more", [0, 1])
+def test_ctas_that_wait_for_older_ones_are_not_skipped_to_a_pace_that_none_has(num_more: int) -> None:
+    gpu = load_gpu("toy")
+    whole, skipped = (two_ctas(gpu, 400, skips=skips, num_more=num_more).cycles for skips in (False, True))
+    assert skipped == pytest.approx(whole, rel=5e-3)
+
+
+def test_a_load_of_which_no_instructions_are_told_is_served_and_one_that_nobody_uses_is_counted() -> None:
+    gpu = load_gpu("toy")
+
+    def program(cta: RoleContext) -> Iterator[Any]:
+        del cta
+        yield ops.Use((yield ops.SharedLoad(AccessPattern(num_wavefronts=1024, num_bytes=8192))))
+        yield ops.SharedLoad(AccessPattern(num_requests=128, num_wavefronts=4096, num_bytes=128 * 128))
+
+    role = WarpRole(name="all", num_warps=4, program=program)
+    result = simulate(Launch(kernel="turns", num_ctas=1, num_tiles=1, roles=(role,)), gpu, clock="max", l2="warm")
+    assert result.counters["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"] == 1024 + 4096

@@ -253,7 +253,8 @@ class Hbm(Component):
     unlike tiles fall out of step; writes take their share of the same wire, at their own efficiency, which is lower beside
     reads, the more the more waits; rows that are opened for a short piece; requests of parts of lines whose other parts
     somebody else asks for.
-    Ignores: that fills are spread further the busier memory is, and at all where SMs stand for others (these have the
+    Ignores: whether somebody asks for the rest of these lines, and when; parts of lines that cp.async and TMA ask for;
+    that fills are spread further the busier memory is, and at all where SMs stand for others (these have the
     mean); that SMs which ask for one tile together draw it together (the first draws all of it), which addresses share a
     channel, and banks, how far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait
     for many turns of writes (behind stores at full rate three times as long as idle).

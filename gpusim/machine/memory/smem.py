@@ -143,7 +143,7 @@ class Smem(Component):
 
     def load(
         self, num_wavefronts: float, *, registers_per_wavefront: float, at_cycle: float, weight: float,
-        way_wavefronts: float | None = None,
+        way_wavefronts: float | None = None, is_counted: bool = False,
     ) -> tuple[float, float]:
         """Read; returns the cycle at which what could be read has been, and the wavefronts that must ask again then.
 
@@ -159,9 +159,14 @@ class Smem(Component):
         end, left = self._take(num_wavefronts, at_cycle, weight, most)
         if end > self._asked_until:
             self._asked_until = end
-        self.counters.wavefronts += (num_wavefronts - left) * weight
-        self.counters.load_wavefronts += (num_wavefronts - left) * weight
+        if not is_counted:
+            self.count_wavefronts((num_wavefronts - left) * weight)
         return end, left
+
+    def count_wavefronts(self, num_wavefronts: float) -> None:
+        """Count what loads read: where they take turns, when they are issued, as the kernel may end before."""
+        self.counters.wavefronts += num_wavefronts
+        self.counters.load_wavefronts += num_wavefronts
 
     @property
     def takes_turns(self) -> bool:
