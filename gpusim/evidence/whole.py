@@ -126,6 +126,14 @@ def pattern(dtype: Literal["fp32", "bf16", "fp16"], seed: int = 0) -> NDArray[An
     return made
 
 
+@cache
+def pattern_words(seed: int, end: int = 2**32) -> NDArray[np.uint32]:
+    """uint32[PATTERN_BYTES / 4] below ``end``, which look random: what an array repeats that is not of a dtype."""
+    made = np.random.default_rng(seed).integers(0, end, PATTERN_BYTES // 4, dtype=np.uint32)
+    made.setflags(write=False)
+    return made
+
+
 def windows(num_bytes: int, *, unit_bytes: int = 16, seed: int = 0) -> tuple[tuple[int, int], ...]:
     """Windows of an output that are checked: all of a small one, else a dozen, the first and the last bytes among them.
 

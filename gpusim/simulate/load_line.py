@@ -6,6 +6,7 @@ stage, tokens that are ready, and roles that go on.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
@@ -32,7 +33,7 @@ LEAST_TURN_WAVEFRONTS = 32.0
 Source: choice, what one load of 32 ways takes; less would cost more events than it tells."""
 
 
-class Waiter:
+class Waiter(ABC):
     """Who waits for a place in the line: a load's next turn, or a role that wants to go on."""
 
     __slots__ = ("age", "left", "num_places")
@@ -43,9 +44,9 @@ class Waiter:
         self.left = num_wavefronts
         self.num_places = num_places
 
+    @abstractmethod
     def take(self, at_cycle: float) -> float:
         """Have a turn; returns when it ends."""
-        raise NotImplementedError
 
 
 class LoadLine:

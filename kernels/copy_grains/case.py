@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.whole import PATTERN_BYTES, windows
+from gpusim.evidence.whole import pattern_words, windows
 from gpusim.kernel_models.streams import dense_access, share_footprint
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
@@ -64,12 +63,9 @@ def parts(config: Config) -> tuple[str, int, int]:
     return found[1], int(found[2]), int(found[3])
 
 
-@cache
 def words() -> NDArray[np.uint32]:
     """What the input repeats."""
-    made = np.random.default_rng(43).integers(0, 2**31, PATTERN_BYTES // 4, dtype=np.uint32)
-    made.setflags(write=False)
-    return made
+    return pattern_words(43, 2**31)
 
 
 def _out(config: Config) -> Windows:

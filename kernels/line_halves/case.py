@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.whole import PATTERN_BYTES, windows
+from gpusim.evidence.whole import pattern_words, windows
 from gpusim.kernel_models.streams import share_footprint
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 from gpusim.workload import ops
@@ -53,12 +52,9 @@ def parts(config: Config) -> tuple[int, str]:
     return int(width[1:]), way
 
 
-@cache
 def words() -> NDArray[np.uint32]:
     """What the input repeats."""
-    made = np.random.default_rng(44).integers(0, 2**31, PATTERN_BYTES // 4, dtype=np.uint32)
-    made.setflags(write=False)
-    return made
+    return pattern_words(44, 2**31)
 
 
 def _sums(config: Config) -> Windows:

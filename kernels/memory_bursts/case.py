@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from functools import cache
 from itertools import product
 from typing import Any
 
@@ -24,7 +23,7 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.whole import PATTERN_BYTES, windows
+from gpusim.evidence.whole import pattern_words, windows
 from gpusim.kernel_models.streams import dense_access, same
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
@@ -64,12 +63,9 @@ def bursts(seed: int) -> list[Config]:
     ]  # fmt: skip
 
 
-@cache
 def words() -> NDArray[np.uint32]:
     """What is there to read repeats them."""
-    made = np.random.default_rng(43).integers(0, 2**32, PATTERN_BYTES // 4, dtype=np.uint32)
-    made.setflags(write=False)
-    return made
+    return pattern_words(43)
 
 
 def num_ctas(config: Config) -> int:

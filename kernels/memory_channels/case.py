@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -26,7 +26,7 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.whole import PATTERN_BYTES
+from gpusim.evidence.whole import pattern_words
 from gpusim.kernel_models.streams import dense_access, same, total
 from gpusim.machine.memory.hbm import most_of
 from gpusim.workload import ops
@@ -120,12 +120,9 @@ def strides(seed: int) -> list[Config]:
     ]  # fmt: skip
 
 
-@cache
 def words() -> NDArray[np.uint32]:
     """What is there to read repeats them."""
-    made = np.random.default_rng(47).integers(0, 2**32, PATTERN_BYTES // 4, dtype=np.uint32)
-    made.setflags(write=False)
-    return made
+    return pattern_words(47)
 
 
 def loads(config: Config) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer, by_value
-from gpusim.evidence.whole import PATTERN_BYTES, windows
+from gpusim.evidence.whole import PATTERN_BYTES, pattern_words, windows
 from gpusim.kernel_models.streams import dense_access, share_footprint
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
@@ -42,12 +41,9 @@ def orders(seed: int) -> list[Config]:
     ]  # fmt: skip
 
 
-@cache
 def words() -> NDArray[np.uint32]:
     """What the input repeats."""
-    made = np.random.default_rng(47).integers(0, 2**32, PATTERN_BYTES // 4, dtype=np.uint32)
-    made.setflags(write=False)
-    return made
+    return pattern_words(47)
 
 
 def _order(piece_bits: int, stride_bits: int) -> tuple[int, int, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpusim import load_gpu
 from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.whole import PATTERN_BYTES, WINDOW_BYTES, windows
+from gpusim.evidence.whole import WINDOW_BYTES, pattern_words, windows
 
 GPU = "h200_sxm"
 """Of whose peak rate reads and writes take their shares."""
@@ -52,12 +51,9 @@ def mixes(seed: int) -> list[Config]:
     ]
 
 
-@cache
 def words() -> NDArray[np.uint32]:
     """What the input repeats."""
-    made = np.random.default_rng(43).integers(0, 2**31, PATTERN_BYTES // 4, dtype=np.uint32)
-    made.setflags(write=False)
-    return made
+    return pattern_words(43, 2**31)
 
 
 def output() -> Windows:

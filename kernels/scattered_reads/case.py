@@ -18,7 +18,7 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.whole import PATTERN_BYTES
+from gpusim.evidence.whole import pattern_words
 
 THREADS, NUM_CTAS = 1024, 264
 """Two CTAs on each of 132 SMs."""
@@ -54,12 +54,9 @@ def ordered(seed: int) -> list[Config]:
     return [_config(piece, ORDERED_FOOTPRINT, "ordered") for piece in PIECES]
 
 
-@cache
 def words() -> NDArray[np.uint32]:
     """What the buffer repeats."""
-    made = np.random.default_rng(31).integers(0, 2**32, PATTERN_BYTES // 4, dtype=np.uint32)
-    made.setflags(write=False)
-    return made
+    return pattern_words(31)
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from itertools import product
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.whole import PATTERN_BYTES, windows
+from gpusim.evidence.whole import PATTERN_BYTES, pattern_words, windows
 from gpusim.kernel_models.streams import dense_access, share_footprint
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
@@ -48,12 +47,9 @@ def grids(seed: int) -> list[Config]:
     return found
 
 
-@cache
 def words() -> NDArray[np.uint32]:
     """What the inputs repeat."""
-    made = np.random.default_rng(41).integers(0, 2**32, PATTERN_BYTES // 4, dtype=np.uint32)
-    made.setflags(write=False)
-    return made
+    return pattern_words(41)
 
 
 def _shape(config: Config) -> tuple[int, int, int]:
