@@ -116,8 +116,8 @@ def wavefronts(
     if sources.shape != addresses.shape:
         raise LayoutError(f"{op}: sources have shape {sources.shape}: use {addresses.shape}, as the addresses have")
     masks = None if mask is None else mask.reshape(-1, WARP_SIZE)
-    written, read = (_by_phase(rule, _units(rule, of.reshape(-1, WARP_SIZE), masks)) for of in (addresses, sources))
-    return np.asarray(np.maximum(written, read).sum(axis=-1).reshape(addresses.shape[:-1]), dtype=np.int64)
+    written, read = (_units(rule, of.reshape(-1, WARP_SIZE), masks) for of in (addresses, sources))
+    return np.asarray(_copied(rule, written, read).sum(axis=-1).reshape(addresses.shape[:-1]), dtype=np.int64)
 
 
 def data_wavefronts(
@@ -324,6 +324,33 @@ def _by_phase(rule: SmemOp, units: NDArray[np.integer[Any]]) -> NDArray[np.int64
     by_phase = units.reshape(len(units), rule.num_phases, rule.lanes_per_phase)
     num_banks = WAVEFRONT_BYTES // max(BANK_BYTES, rule.access_bytes)
     return np.asarray(busiest(by_phase, num_banks, is_broadcasting=rule.is_broadcasting), dtype=np.int64)
+
+
+def _copied(
+    rule: SmemOp, written: NDArray[np.integer[Any]], read: NDArray[np.integer[Any]]
+) -> NDArray[np.int64]:
+    """Wavefronts of each phase of copies of units ``read`` to units ``written``, int64[num_warps, num_phases].
+
+    Where neither queues behind the other that is the longer queue of both. Else, wavefront by wavefront: of the lanes that are
+    left the last on each bank of the destination, and of these the first on each bank of the source.
+    """
+    queues = np.maximum(_by_phase(rule, written), _by_phase(rule, read))
+    shape = (-1, rule.lanes_per_phase)
+    both = ((_by_phase(rule, written) > 1) & (_by_phase(rule, read) > 1)).reshape(-1)
+    num_banks = WAVEFRONT_BYTES // max(BANK_BYTES, rule.access_bytes)
+    to, of = written.reshape(shape)[both], read.reshape(shape)[both]
+    to_banks, of_banks = to % num_banks, of % num_banks
+    left, counted = to >= 0, np.zeros(len(to), dtype=np.int64)
+    lane = np.arange(rule.lanes_per_phase)
+    alike_to = to_banks[:, :, None] == to_banks[:, None, :]
+    alike_of = of_banks[:, :, None] == of_banks[:, None, :]
+    while left.any():
+        counted += left.any(axis=1)
+        is_last = left & ~(alike_to & left[:, None, :] & (lane[None, None, :] > lane[None, :, None])).any(axis=2)
+        left &= ~(is_last & ~(alike_of & is_last[:, None, :] & (lane[None, None, :] < lane[None, :, None])).any(axis=2))
+    found = queues.reshape(-1)
+    found[both] = counted
+    return np.asarray(found.reshape(queues.shape), dtype=np.int64)
 
 
 def _units(

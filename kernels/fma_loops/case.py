@@ -267,6 +267,8 @@ def shared_step_cycles(spans: NDArray[np.uint32], ctas: int) -> float:
 
 
 TWIN_STEPS = (8, 32)
+TILES_M = 12
+"""Rows of tiles of a grid on all SMs: operands are small, so that L2 holds them, and each tile is that of several CTAs."""
 CODE: Mapping[str, int] = {
     "fma_4x4_2x2_16_s3_w16_double_loose_1": 28, "fma_8x4_2x2_16_s3_w16_double_loose_1": 74,
     "fma_8x8_2x2_8_s3_w16_double_loose_1": 38, "fma_8x8_2x2_16_s3_w16_double_loose_1": 86,
@@ -426,8 +428,9 @@ def _cycles(build: Build, num_steps: int, gpu: GpuSpec) -> float:
     """Of one wave of tiles of so many k-steps."""
     (m, n), depth = build.shape.tile, build.shape.depth
     registers = min(255, 65536 // (build.threads * build.ctas) // 8 * 8)
+    tiles_m = 1 if build.ctas == 1 else TILES_M
     params = GemmParams.model_validate({
-        "m": m * num_ctas(build), "n": n, "k": depth * num_steps, "tile": (m, n, depth), "warps": build.shape.warps,
+        "m": m * tiles_m, "n": n * (num_ctas(build) // tiles_m), "k": depth * num_steps, "tile": (m, n, depth), "warps": build.shape.warps,
         "stages": build.stages, "dtype": "fp32", "layout": "tn" if build.is_turned else "nt", "copy": "cp_async",
         "math": "fma", "schedule": "multistage", "refill": "before_math", "epilogue": "direct",
         "step_code": CODE[build.name] / DEPENDENT_CYCLES, "registers": registers,

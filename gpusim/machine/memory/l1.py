@@ -32,6 +32,9 @@ class L1Spec:
     """How far the load/store unit may lag behind the warps that feed it before they stall."""
     cp_async_cycles: float
     """What a cp.async through L1 takes of the load/store unit beyond a load of its width."""
+    cp_async_first_fraction: float
+    """Of the wavefronts of one through L1 that L1 has not got, those that it takes before it is known to miss; the others when
+    its data have come."""
     cp_async_bypass_cycles: float
     """What one that goes around L1 takes of it in all."""
     cp_async_row_cycles: float

@@ -210,6 +210,15 @@ class Smem(Component):
         self.data.busy_cycles += num_wavefronts / self.data.rate * weight
         return max(at_cycle, self.data.free_at) + self._filling / self.data.rate
 
+    def pass_copies(self, num_wavefronts: float, *, at_cycle: float, weight: float) -> float:
+        """Let copies through L1 pass, in turn with what warps ask for here; returns the cycle at which the last has."""
+        if self._is_way_watched:
+            at_cycle = self._on_way(num_wavefronts, at_cycle)
+        end = self._reserve(num_wavefronts, at_cycle, weight)
+        if end > self._asked_until:
+            self._asked_until = end
+        return end
+
     def copy_rows(self, num_rows: float, *, at_cycle: float, weight: float) -> float:
         """Write rows of copies around L1 that come to the way at ``at_cycle``; returns when they are at its head."""
         num_wavefronts = num_rows * self._copied_row_wavefronts

@@ -249,31 +249,69 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     pause = role.engine.load_lines[role.sm.idx].wait_for_place(role)
     if pause is not None:
         return pause
-    access, sm, count, in_l1 = op.access, role.sm, role.count, op.allocates_in_l1
+    access, counters, fetches = op.access, role.sm.l1.counters, op.fetches
+    counters.load_requests += access.num_requests * role.count
+    counters.load_sectors += (access.num_sectors if fetches is None else fetches.num_sectors) * role.count
+    role.issue(access.num_requests / role.num_warps)
+    return copy_through_l1(role, op) if op.allocates_in_l1 else copy_around_l1(role, op)
+
+
+def copy_through_l1(role: Role, op: ops.CpAsync) -> Pause:
+    """Copies take the load/store unit, and the data stage in turn with what warps load from shared memory.
+
+    What L1 has passes once; of what it has not a part passes, and the rest, with a request's turn, when its data have come, in
+    between the warps' wavefronts.
+    """
+    access, sm, count = op.access, role.sm, role.count
+    l1, smem, num, wavefronts = sm.l1, sm.smem, access.num_requests, role.wavefronts(access)
+    spec, hits = l1.spec, l1.holds(op.tensor, op.tile)
+    smem.count(num * count)
+    smem.counters.copy_wavefronts += wavefronts * count
+    passing, more = wavefronts, num * spec.cp_async_cycles
+    later = 0.0
+    if not hits:
+        passing *= spec.cp_async_first_fraction
+        later = wavefronts - passing + num / spec.requests_per_cycle
+    first, end = l1.accept(num, access.num_lines, passing, at_cycle=role.t, weight=count, more_cycles=more)
+    end = max(end, smem.pass_copies(passing + more * smem.wavefronts_per_cycle, at_cycle=role.t, weight=count))
+    num_hidden = access.num_sectors * SECTOR_BYTES / LINE_BYTES
+    return send_copies(
+        role, op, first, end, spec.queue_cycles, asked_at=first, hits=hits, num_wavefronts=later, num_hidden=num_hidden
+    )
+
+
+def copy_around_l1(role: Role, op: ops.CpAsync) -> Pause:
+    """Copies take the load/store unit; their rows pass a stage of their own, and the way to the data stage."""
+    access, sm, count = op.access, role.sm, role.count
     l1, num, wavefronts = sm.l1, access.num_requests, role.wavefronts(access)
-    fetches = op.fetches
-    l1.counters.load_requests += num * count
-    l1.counters.load_sectors += (access.num_sectors if fetches is None else fetches.num_sectors) * count
-    role.issue(num / role.num_warps)
-    hits = in_l1 and l1.holds(op.tensor, op.tile)
-    if in_l1:
-        sm.smem.count(num * count)
-        sm.smem.counters.copy_wavefronts += wavefronts * count
-        again = 0.0 if hits else num / l1.spec.requests_per_cycle  # once its data are there
-        more, read = num * l1.spec.cp_async_cycles + again, wavefronts
-    else:
-        more, read = num * max(0.0, l1.spec.cp_async_bypass_cycles - 1.0 / l1.spec.requests_per_cycle), 0.0
-    first, end = l1.accept(num, access.num_lines, read, at_cycle=role.t, weight=count, more_cycles=more)
-    lead, passed, taken = l1.spec.queue_cycles, end, 0.0
-    if not in_l1:
-        rows = max(float(op.num_rows), op.num_passes)
-        lead = l1.copy_lead_cycles(num, max(end - first, rows * l1.spec.cp_async_row_cycles))
-        begin = sm.smem.copy_rows(rows if l1.spec.cp_async_row_cycles else 0.0, at_cycle=first, weight=count)
-        passed = l1.accept_rows(rows, at_cycle=begin, weight=count)
-        taken, end = rows, max(end, passed)
+    spec = l1.spec
+    more = num * max(0.0, spec.cp_async_bypass_cycles - 1.0 / spec.requests_per_cycle)
+    first, end = l1.accept(num, access.num_lines, 0.0, at_cycle=role.t, weight=count, more_cycles=more)
+    rows = max(float(op.num_rows), op.num_passes)
+    lead = l1.copy_lead_cycles(num, max(end - first, rows * spec.cp_async_row_cycles))
+    begin = sm.smem.copy_rows(rows if spec.cp_async_row_cycles else 0.0, at_cycle=first, weight=count)
+    end = max(end, l1.accept_rows(rows, at_cycle=begin, weight=count))
+    num_hidden = (access.num_sectors * SECTOR_BYTES if op.fetches is None else op.fetches.num_bytes) / LINE_BYTES
+    later, hidden = pass_rows(role, rows, wavefronts, num_hidden, first)
+    return send_copies(
+        role, op, first, end, lead, asked_at=passes_at(role, first), hits=False, num_wavefronts=later, num_hidden=hidden
+    )
+
+
+def send_copies(
+    role: Role, op: ops.CpAsync, first: float, end: float, lead: float, *, asked_at: float, hits: bool,
+    num_wavefronts: float, num_hidden: float,
+) -> None:
+    """Ask for what copies bring that passed from ``first`` to ``end``; their warps go on ``lead`` before that.
+
+    Once it is there ``num_wavefronts`` are written, of which ``num_hidden`` come while the transfer is under way.
+    """
+    access, sm, count, fetches = op.access, role.sm, role.count, op.fetches
+    l1, num = sm.l1, access.num_requests
     turns = max(1.0, num / role.num_warps)
     pace = max(
-        turns * l1.spec.cp_async_interval_cycles, wavefronts / role.num_warps * sm.smem.spec.warp_cycles_per_wavefront
+        turns * l1.spec.cp_async_interval_cycles,
+        role.wavefronts(access) / role.num_warps * sm.smem.spec.warp_cycles_per_wavefront,
     )
     begun = max(role.t, role.copies_until)
     role.copies_until = begun + pace
@@ -283,24 +321,21 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
         role.spend(WarpState.ISSUE, made)
     role.spend(WarpState.LSU, max(role.t, end - lead))
     stage = role.cta.stage(op.buffer, op.stage)
-    written_at = max(first, begun) + role.engine.machine.l2.spec.near_latency_cycles  # at the soonest: reads pass before
+    near_cycles = role.engine.machine.l2.spec.near_latency_cycles
+    written_at = max(first, begun) + near_cycles  # at the soonest: reads pass before
     stage.begin_write(written_at, role.who() if stage.read_until > written_at else "")
-    group = open_group(role, is_around_l1=not in_l1)
+    group = open_group(role, is_around_l1=not op.allocates_in_l1)
     num_bytes = access.num_sectors * SECTOR_BYTES if fetches is None else fetches.num_bytes
-    asked_at = first if in_l1 else passes_at(role, first)
     request = role.request(
         op.tensor, op.tile, num_bytes, at=max(asked_at, begun), num_rows=op.num_rows, come_along=op.come_along,
         fetches=fetches,
     )
     request.new_fraction = op.new_fraction
-    end = max(end, passed)
     last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns, asked_at)
-    least = last + (l1.spec.hit_latency_cycles if hits else role.engine.machine.l2.spec.near_latency_cycles)
-    late, hidden = pass_rows(role, taken, wavefronts, num_bytes / LINE_BYTES, first)
+    least = last + (l1.spec.hit_latency_cycles if hits else near_cycles)
     more = l1.spec.cp_async_latency_cycles if hits else 0.0
-    done = Filled(role, stage, group, late, request, op.buffer, op.stage, least, more, hidden)
-    l1.read(request, done, allocates=in_l1, not_before=last, is_copy=True)
-    return None
+    done = Filled(role, stage, group, num_wavefronts, request, op.buffer, op.stage, least, more, num_hidden)
+    l1.read(request, done, allocates=op.allocates_in_l1, not_before=last, is_copy=True)
 
 
 def pass_rows(
@@ -461,9 +496,9 @@ class Filled:
         now = role.agenda.cycle  # queued now, though they come at ``cycle``
         there = end = max(cycle, self._least) + self._more
         if self._wavefronts:
-            queued = role.sm.smem.fill(self._wavefronts, at_cycle=now, weight=request.num_alike) - now
+            queued_until = role.sm.smem.fill(self._wavefronts, at_cycle=now, weight=request.num_alike)
             # wavefronts that arrive while the transfer is under way hide behind it; only the excess shows
-            end = there + max(0.0, queued - min(self._wavefronts, self._hidden))
+            end = max(queued_until, there + self._wavefronts - min(self._wavefronts, self._hidden))
         self._stage.end_write(end)
         self._group.finish(end)
         role.engine.copy_cycles += end - request.issued_at
