@@ -253,10 +253,14 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     counters.load_requests += access.num_requests * role.count
     counters.load_sectors += (access.num_sectors if fetches is None else fetches.num_sectors) * role.count
     role.issue(access.num_requests / role.num_warps)
-    return copy_through_l1(role, op) if op.allocates_in_l1 else copy_around_l1(role, op)
+    if op.allocates_in_l1:
+        copy_through_l1(role, op)
+    else:
+        copy_around_l1(role, op)
+    return None
 
 
-def copy_through_l1(role: Role, op: ops.CpAsync) -> Pause:
+def copy_through_l1(role: Role, op: ops.CpAsync) -> None:
     """Copies take the load/store unit, and the data stage in turn with what warps load from shared memory.
 
     What L1 has passes once; of what it has not a part passes, and the rest, with a request's turn, when its data have come, in
@@ -273,14 +277,16 @@ def copy_through_l1(role: Role, op: ops.CpAsync) -> Pause:
         passing *= spec.cp_async_first_fraction
         later = wavefronts - passing + num / spec.requests_per_cycle
     first, end = l1.accept(num, access.num_lines, passing, at_cycle=role.t, weight=count, more_cycles=more)
-    end = max(end, smem.pass_copies(passing + more * smem.wavefronts_per_cycle, at_cycle=role.t, weight=count))
+    cycles = more + passing / smem.wavefronts_per_cycle
+    passed = smem.pass_copies(cycles * smem.wavefronts_per_cycle, at_cycle=role.t, weight=count)
+    first, end = max(first, passed - cycles), max(end, passed)
     num_hidden = access.num_sectors * SECTOR_BYTES / LINE_BYTES
-    return send_copies(
+    send_copies(
         role, op, first, end, spec.queue_cycles, asked_at=first, hits=hits, num_wavefronts=later, num_hidden=num_hidden
     )
 
 
-def copy_around_l1(role: Role, op: ops.CpAsync) -> Pause:
+def copy_around_l1(role: Role, op: ops.CpAsync) -> None:
     """Copies take the load/store unit; their rows pass a stage of their own, and the way to the data stage."""
     access, sm, count = op.access, role.sm, role.count
     l1, num, wavefronts = sm.l1, access.num_requests, role.wavefronts(access)
@@ -293,7 +299,7 @@ def copy_around_l1(role: Role, op: ops.CpAsync) -> Pause:
     end = max(end, l1.accept_rows(rows, at_cycle=begin, weight=count))
     num_hidden = (access.num_sectors * SECTOR_BYTES if op.fetches is None else op.fetches.num_bytes) / LINE_BYTES
     later, hidden = pass_rows(role, rows, wavefronts, num_hidden, first)
-    return send_copies(
+    send_copies(
         role, op, first, end, lead, asked_at=passes_at(role, first), hits=False, num_wavefronts=later, num_hidden=hidden
     )
 
