@@ -430,8 +430,9 @@ def _cycles(build: Build, num_steps: int, gpu: GpuSpec) -> float:
     registers = min(255, 65536 // (build.threads * build.ctas) // 8 * 8)
     tiles_m = 1 if build.ctas == 1 else TILES_M
     params = GemmParams.model_validate({
-        "m": m * tiles_m, "n": n * (num_ctas(build) // tiles_m), "k": depth * num_steps, "tile": (m, n, depth), "warps": build.shape.warps,
-        "stages": build.stages, "dtype": "fp32", "layout": "tn" if build.is_turned else "nt", "copy": "cp_async",
+        "m": m * tiles_m, "n": n * (num_ctas(build) // tiles_m), "k": depth * num_steps, "tile": (m, n, depth),
+        "warps": build.shape.warps, "stages": build.stages, "dtype": "fp32",
+        "layout": "tn" if build.is_turned else "nt", "copy": "cp_async",
         "math": "fma", "schedule": "multistage", "refill": "before_math", "epilogue": "direct",
         "step_code": CODE[build.name] / DEPENDENT_CYCLES, "registers": registers,
         "fma_bank_reads": BANK_READS[build.name],

@@ -1,4 +1,4 @@
-"""Who waits for whom where an SM copies four bytes a lane through L1 and loads from shared memory, and what does each take?"""
+"""Who waits for whom where an SM copies four bytes a lane through L1 and loads from shared memory; what does each take?"""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def words() -> NDArray[np.uint32]:
 
 
 def places(config: Mapping[str, str]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Rows and columns of the tensor, and words of shared memory, of every copy's lanes: int64[warps, copies, lanes] each."""
+    """Rows and columns of the tensor, and words of shared memory, of copies' lanes: int64[warps, copies, lanes] each."""
     lanes = int(config["row_bytes"]) // WORD_BYTES
     num_rows = LANES // lanes
     copy, lane = np.meshgrid(np.arange(MOST_WARPS * MOST_COPIES), np.arange(LANES), indexing="ij")
@@ -181,7 +181,8 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
             Output("sums", np.zeros((warps, LANES), dtype="<u4")),
             Output("copied", np.full(COPIED_BYTES // WORD_BYTES, 255, dtype="<u4")),
         ),
-        block=(LANES * warps, 1, 1), smem_bytes=COPIED_BYTES + MOST_READS * LOAD_BYTES + 16 + WORD_BYTES * LANES * MOST_WARPS,
+        block=(LANES * warps, 1, 1),
+        smem_bytes=COPIED_BYTES + MOST_READS * LOAD_BYTES + 16 + WORD_BYTES * LANES * MOST_WARPS,
     )  # fmt: skip
 
 
@@ -331,7 +332,7 @@ FITTED_WARPS, FITTED_COPIES = ("4", "8"), (4, 8)
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """What copies out of L2 take before it is known that L1 has not got them, of few warps, whose loads go before their data."""
+    """What copies out of L2 take before it is known that L1 lacks them, of few warps, whose loads go before their data."""
     found, by = [], {}
     for row in rows:
         is_plain = row["group"] == "rounds" and (row["ahead"], row["behind"]) == ("0", "1")
@@ -346,8 +347,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     if not found:
         return []
     how = (
-        "rounds of four and eight warps, one load behind: cycles of a copy more, from four to eight, less l1.cp_async_cycles, "
-        "over its wavefronts"
+        "rounds of four and eight warps, one load behind: cycles of a copy more, from four to eight, less "
+        "l1.cp_async_cycles, over its wavefronts"
     )
     return [Fitted(parameter="l1.cp_async_first_fraction", value=float(np.median(found)), how=f"{how}, median")]
 

@@ -33,8 +33,8 @@ class L1Spec:
     cp_async_cycles: float
     """What a cp.async through L1 takes of the load/store unit beyond a load of its width."""
     cp_async_first_fraction: float
-    """Of the wavefronts of one through L1 that L1 has not got, those that it takes before it is known to miss; the others when
-    its data have come."""
+    """Of the wavefronts of one through L1 that misses, those that it takes before it is known to; the others when its data
+    have come."""
     cp_async_bypass_cycles: float
     """What one that goes around L1 takes of it in all."""
     cp_async_row_cycles: float
@@ -93,15 +93,16 @@ class L1(Component):
     """Tags, hits and the way down.
 
     Models: one unit that takes a warp's instructions in order, each for as long as the slower of its tag stage (lines)
-    and its data stage (wavefronts) works on it; cp.async passes it for longer than a load, one that misses twice, and
-    commits pass it, too; behind it a queue of the rows of tiles that cp.async copies around L1, which pass one after the
+    and its data stage (wavefronts) works on it; cp.async passes it for longer than a load, one that misses with a part of
+    its wavefronts (the others, and a request's turn, take the data stage when its data have come), and commits pass it,
+    too; behind it a queue of the rows of tiles that cp.async copies around L1, which pass one after the
     other, and before both a queue of such copies; hit latency, a hit on a line that is still being filled (it waits for the
     fill, and takes more than a request's turn, for which tags do not wait), tiles that stay (least recently used leave),
     no allocation on stores, the bytes that may be under way to it at once (TMA's and those
     of cp.async around L1 do not pass here): their number over the latency is the most that threads load; stores, to shared
     memory too, that wait in a queue of some instructions while their warps go on: some places for all and some for each
     scheduler.
-    Ignores: sets, partial lines, that the data stage is shared memory's, too (and what fills take of it), how long a batch
+    Ignores: sets, partial lines, that the data stage is shared memory's, too, but for copies through L1, how long a batch
     of many hits takes beyond its first; what waits in that queue
     from other instructions than the last ones, other roles' part of it; evictions by other CTAs' code.
     Source: the GPU's description; lines on their way: kernels/load_loops, h200_sxm, 2026-11-23.

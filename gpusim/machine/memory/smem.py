@@ -96,12 +96,13 @@ class Smem(Component):
     than returns so many registers a cycle, stores so much; then the whole stage, until operands are read again; what
     cp.async brings, and global loads and stores of threads, go in between the wavefronts of the warps, one by one, and
     where they leave cycles idle; these loads wait for all that warps asked for ahead of them but some wavefronts
-    (kernels/behind_conflicts), and so do copies around L1 (those through it when they come, as what they write waits for the
-    stage). Copies around L1, their commits and a part of a wavefront for each of their rows stand in the way there: they
-    wait for what was asked for ahead of them, and what is asked for behind them until the queue of their rows has room for
-    the last (kernels/copies_beside_reads); conflicts of loads do not stand there, so that rows, and what is behind them,
-    pass while the stage replays them (kernels/mma_loops, padded rows). Beside operand reads a line of global stores is a
-    wavefront like those of warps' stores (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a
+    (kernels/behind_conflicts), and so do copies around L1. Those through it take the stage in turn with what warps load,
+    for as long as the load/store unit works on them, and what is left when their data come goes in between
+    (kernels/narrow_copies). Copies around L1, their commits and a part of a wavefront for each of their rows stand in the
+    way there: they wait for what was asked for ahead of them, and what is asked for behind them until the queue of their
+    rows has room for the last (kernels/copies_beside_reads); conflicts of loads do not stand there, so that rows, and what
+    is behind them, pass while the stage replays them (kernels/mma_loops, padded rows). Beside operand reads a line of
+    global stores is a wavefront like those of warps' stores (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a
     cycle, where they leave 0.04, 0.25, 0.38).
     Who has which turn where loads are long is ``simulate/load_line.py``'s.
     Ignores: that global stores wait so, too, and warps for the registers that these read (with it a larger L2 can slow a

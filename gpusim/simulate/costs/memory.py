@@ -263,8 +263,8 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
 def copy_through_l1(role: Role, op: ops.CpAsync) -> None:
     """Copies take the load/store unit, and the data stage in turn with what warps load from shared memory.
 
-    What L1 has passes once; of what it has not a part passes, and the rest, with a request's turn, when its data have come, in
-    between the warps' wavefronts.
+    What L1 has passes once; of what it has not a part passes, and the rest, with a request's turn, when its data have
+    come, in between the warps' wavefronts.
     """
     access, sm, count = op.access, role.sm, role.count
     l1, smem, num, wavefronts = sm.l1, sm.smem, access.num_requests, role.wavefronts(access)
@@ -338,9 +338,9 @@ def send_copies(
     )
     request.new_fraction = op.new_fraction
     last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns, asked_at)
-    least = last + (l1.spec.hit_latency_cycles if hits else near_cycles)
+    soonest = l1.spec.hit_latency_cycles if hits else near_cycles
     more = l1.spec.cp_async_latency_cycles if hits else 0.0
-    done = Filled(role, stage, group, num_wavefronts, request, op.buffer, op.stage, least, more, num_hidden)
+    done = Filled(role, stage, group, num_wavefronts, request, op.buffer, op.stage, last, soonest, more, num_hidden)
     l1.read(request, done, allocates=op.allocates_in_l1, not_before=last, is_copy=True)
 
 
@@ -474,18 +474,20 @@ class Filled:
     """A cp.async batch has come from memory: it is written into shared memory, wavefront by wavefront."""
 
     __slots__ = (
-        "_buffer", "_group", "_hidden", "_least", "_more", "_request", "_role", "_stage", "_stage_idx", "_wavefronts",
+        "_buffer", "_group", "_hidden", "_last", "_more", "_request", "_role", "_soonest", "_stage", "_stage_idx",
+        "_wavefronts",
     )
 
     def __init__(
         self, role: Role, stage: Stage, group: AsyncGroup, wavefronts: float, request: MemoryRequest, buffer: str,
-        stage_idx: int, least_cycle: float, more_cycles: float, num_hidden: float,
+        stage_idx: int, last_cycle: float, soonest_cycles: float, more_cycles: float, num_hidden: float,
     ) -> None:
-        """``least_cycle``: when the last of its instructions has its data, if it finds them at once.
+        """``last_cycle``: when the last of its instructions asks; ``soonest_cycles`` later it may have its data.
 
         ``more_cycles``: what it takes from there. ``num_hidden`` of the wavefronts come while the transfer is under way.
         """
-        self._least = least_cycle
+        self._last = last_cycle
+        self._soonest = soonest_cycles
         self._more = more_cycles
         self._hidden = num_hidden
         self._role = role
@@ -496,11 +498,22 @@ class Filled:
         self._buffer = buffer
         self._stage_idx = stage_idx
 
+    def _latency(self, cycle: float) -> float:
+        """What its last instruction's data take from when they are asked for, if all that the first asks for is there then.
+
+        As long as the first's, less their way into the SM, but no longer than memory's without a queue: what waits in
+        queues comes at their pace, whenever it was asked for.
+        """
+        engine, request = self._role.engine, self._request
+        l2 = engine.machine.l2
+        waited = cycle - request.issued_at - request.num_bytes / engine.gpu.xbar.sm_read_bytes_per_cycle
+        return max(self._soonest, min(waited, l2.hit_latency_cycles + l2.hbm.latency_cycles))
+
     def __call__(self, cycle: float) -> None:
         """It has happened, or will at the cycle given."""
         role, request = self._role, self._request
         now = role.agenda.cycle  # queued now, though they come at ``cycle``
-        there = end = max(cycle, self._least) + self._more
+        there = end = max(cycle, self._last + self._latency(cycle)) + self._more
         if self._wavefronts:
             queued_until = role.sm.smem.fill(self._wavefronts, at_cycle=now, weight=request.num_alike)
             # wavefronts that arrive while the transfer is under way hide behind it; only the excess shows
