@@ -102,8 +102,8 @@ class Smem(Component):
     way there: they wait for what was asked for ahead of them, and what is asked for behind them until the queue of their
     rows has room for the last (kernels/copies_beside_reads); conflicts of loads do not stand there, so that rows, and what
     is behind them, pass while the stage replays them (kernels/mma_loops, padded rows). Beside operand reads a line of
-    global stores is a wavefront like those of warps' stores (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24 and 0.38 lines a
-    cycle, where they leave 0.04, 0.25, 0.38).
+    global stores is a wavefront like those of warps' stores (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24
+    and 0.38 lines a cycle, where they leave 0.04, 0.25, 0.38).
     Who has which turn where loads are long is ``simulate/load_line.py``'s.
     Ignores: that global stores wait so, too, and warps for the registers that these read (with it a larger L2 can slow a
     product); that global accesses wait so beside operand reads, too, and what is behind copies for the conflicts ahead

@@ -499,15 +499,16 @@ class Filled:
         self._stage_idx = stage_idx
 
     def _latency(self, cycle: float) -> float:
-        """What its last instruction's data take from when they are asked for, if all that the first asks for is there then.
+        """What its last instruction's data take from when they are asked for: as long as L2's, or as memory's at the least.
 
-        As long as the first's, less their way into the SM, but no longer than memory's without a queue: what waits in
-        queues comes at their pace, whenever it was asked for.
+        They are memory's where the first's have taken so long, their way into the SM left out. What waits in queues comes
+        at their pace, whenever it was asked for.
         """
         engine, request = self._role.engine, self._request
         l2 = engine.machine.l2
         waited = cycle - request.issued_at - request.num_bytes / engine.gpu.xbar.sm_read_bytes_per_cycle
-        return max(self._soonest, min(waited, l2.hit_latency_cycles + l2.hbm.latency_cycles))
+        of_memory = l2.hit_latency_cycles + l2.hbm.latency_cycles
+        return of_memory if waited > of_memory else self._soonest
 
     def __call__(self, cycle: float) -> None:
         """It has happened, or will at the cycle given."""
