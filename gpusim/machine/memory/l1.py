@@ -102,9 +102,10 @@ class L1(Component):
     of cp.async around L1 do not pass here): their number over the latency is the most that threads load; stores, to shared
     memory too, that wait in a queue of some instructions while their warps go on: some places for all and some for each
     scheduler.
-    Ignores: sets, partial lines, that the data stage is shared memory's, too, but for copies through L1, how long a batch
-    of many hits takes beyond its first; what waits in that queue
-    from other instructions than the last ones, other roles' part of it; evictions by other CTAs' code.
+    Ignores: sets, partial lines, that a copy of a tile that is still on its way passes as one that misses, that the
+    data stage is shared memory's, too, but for copies through L1, how long a batch of many hits takes beyond its first;
+    what waits in that queue from other instructions than the last ones, other roles' part of it; evictions by other
+    CTAs' code.
     Source: the GPU's description; lines on their way: kernels/load_loops, h200_sxm, 2026-11-23.
     """
 

@@ -320,6 +320,11 @@ class L2(Component):
             return latency + self.hbm.latency_cycles
         return latency + max(0.0, done_at - asked_at)
 
+    def was_coming(self, request: MemoryRequest) -> bool:
+        """Whether the tile of a request that is answered was on its way from memory, or not yet, when it was asked for."""
+        tile = self._tiles.get((request.tensor, request.tile))
+        return tile is not None and (tile.done_at is None or tile.done_at > request.issued_at)
+
     def look_up(self, request: MemoryRequest, side: int) -> TileState:
         """The state of the tile that is asked for from ``side``; lines that are missing start a fill."""
         key = (request.tensor, request.tile)

@@ -105,15 +105,17 @@ class Smem(Component):
     global stores is a wavefront like those of warps' stores (kernels/turn_taking, beside N = 64, 128 and 256: 0.03, 0.24
     and 0.38 lines a cycle, where they leave 0.04, 0.25, 0.38).
     Who has which turn where loads are long is ``simulate/load_line.py``'s.
-    Ignores: that global stores wait so, too, and warps for the registers that these read (with it a larger L2 can slow a
-    product); that global accesses wait so beside operand reads, too, and what is behind copies for the conflicts ahead
-    of these (steps of mma.sync whose fragments conflict come too slow by it: which goes first there is not known so
-    well); that two loads are served side by side; that wgmma loses up to 3 % to them; arbitration with TMA and cp.async
-    fills (beside operand reads they lose 5 to 10 %); that fills, global accesses and operand reads stand in the way to
-    the stage, too, and that conflicts of stores may not; that copies of one warp and reads of another of its sub-core
-    take turns (readers beside copiers get a third less here than measured); why loads return no faster beside operand
-    reads (perhaps as sums take the registers' ports); the pace of one sub-partition; that a store comes three cycles
-    later to the data stage than a load; how long an atomic's verb takes.
+    Ignores: that what copies through L1 bring waits for a stage that is busy when it comes (it takes its time of the
+    stage when it is known to come), and that these copies wait for stage and load/store unit together; that global
+    stores wait so, too, and warps for the registers that these read (with it a larger L2 can slow a product); that
+    global accesses wait so beside operand reads, too, and what is behind copies for the conflicts ahead of these (steps
+    of mma.sync whose fragments conflict come too slow by it: which goes first there is not known so well); that two
+    loads are served side by side; that wgmma loses up to 3 % to them; arbitration with TMA and cp.async fills (beside
+    operand reads they lose 5 to 10 %); that fills, global accesses and operand reads stand in the way to the stage,
+    too, and that conflicts of stores may not; that copies of one warp and reads of another of its sub-core take turns
+    (readers beside copiers get a third less here than measured); why loads return no faster beside operand reads
+    (perhaps as sums take the registers' ports); the pace of one sub-partition; that a store comes three cycles later to
+    the data stage than a load; how long an atomic's verb takes.
     Source: the GPU's description; wavefronts come from ``workload/access.py``; operands first: kernels/pipe_beside_wgmma,
     h200_sxm, 2026-11-22 (loads beside one warpgroup's wgmma and beside two's, steps within 3 % wherever loads bind).
     """
@@ -204,12 +206,18 @@ class Smem(Component):
         self.counters.wavefronts += num_wavefronts
 
     def fill(self, num_wavefronts: float, *, at_cycle: float, weight: float) -> float:
-        """Write what a copy brings, beside the warps' own accesses; returns the cycle at which the last could be in."""
-        self.counters.fill_wavefronts += num_wavefronts * weight
+        """Write what a copy brings, beside the warps' own accesses; returns the cycle at which the last could be in.
+
+        It is counted when the copy is issued (``count_fill``).
+        """
         self._passing(0.0, at_cycle)
         self._filling += num_wavefronts
         self.data.busy_cycles += num_wavefronts / self.data.rate * weight
         return max(at_cycle, self.data.free_at) + self._filling / self.data.rate
+
+    def count_fill(self, num_wavefronts: float) -> None:
+        """Count what a copy writes."""
+        self.counters.fill_wavefronts += num_wavefronts
 
     def pass_copies(self, num_wavefronts: float, *, at_cycle: float, weight: float) -> float:
         """Let copies through L1 pass, in turn with what warps ask for here; returns the cycle at which the last has."""

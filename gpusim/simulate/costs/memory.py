@@ -271,6 +271,7 @@ def copy_through_l1(role: Role, op: ops.CpAsync) -> None:
     spec, hits = l1.spec, l1.holds(op.tensor, op.tile)
     smem.count(num * count)
     smem.counters.copy_wavefronts += wavefronts * count
+    smem.count_fill(wavefronts * count)
     passing, more = wavefronts, num * spec.cp_async_cycles
     later = 0.0
     if not hits:
@@ -355,6 +356,7 @@ def pass_rows(
     """
     l1 = role.sm.l1
     if not num_rows * l1.spec.cp_async_row_cycles:
+        role.sm.smem.count_fill(num_wavefronts * role.count)
         return num_wavefronts, num_hidden
     role.sm.smem.pass_rows(min(num_wavefronts, num_hidden), until=l1.rows_taken_at, at_cycle=at_cycle, weight=role.count)
     return 0.0, 0.0
@@ -499,16 +501,17 @@ class Filled:
         self._stage_idx = stage_idx
 
     def _latency(self, cycle: float) -> float:
-        """What its last instruction's data take from when they are asked for: as long as L2's, or as memory's at the least.
+        """What its last instruction's data take from when they are asked for: as long as L2's or, out of memory, memory's.
 
-        They are memory's where the first's have taken so long, their way into the SM left out. What waits in queues comes
-        at their pace, whenever it was asked for.
+        What waits in queues comes at their pace, whenever it was asked for.
         """
+        if self._more:  # L1 has it, or has asked for it
+            return self._soonest
         engine, request = self._role.engine, self._request
         l2 = engine.machine.l2
         waited = cycle - request.issued_at - request.num_bytes / engine.gpu.xbar.sm_read_bytes_per_cycle
         of_memory = l2.hit_latency_cycles + l2.hbm.latency_cycles
-        return of_memory if waited > of_memory else self._soonest
+        return of_memory if waited > of_memory and l2.was_coming(request) else self._soonest
 
     def __call__(self, cycle: float) -> None:
         """It has happened, or will at the cycle given."""
