@@ -505,9 +505,9 @@ class Filled:
 
         What waits in queues comes at their pace, whenever it was asked for.
         """
-        if self._more:  # L1 has it, or has asked for it
-            return self._soonest
         engine, request = self._role.engine, self._request
+        if self._more or not engine.gpu.l1.cp_async_row_cycles:  # L1 has it or asks for it; or rows pass no stage
+            return self._soonest
         l2 = engine.machine.l2
         waited = cycle - request.issued_at - request.num_bytes / engine.gpu.xbar.sm_read_bytes_per_cycle
         of_memory = l2.hit_latency_cycles + l2.hbm.latency_cycles
