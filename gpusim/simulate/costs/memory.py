@@ -341,7 +341,7 @@ def send_copies(
     last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns, asked_at)
     soonest = l1.spec.hit_latency_cycles if hits else near_cycles
     more = l1.spec.cp_async_latency_cycles if hits else 0.0
-    done = Filled(role, stage, group, num_wavefronts, request, op.buffer, op.stage, last, soonest, more, num_hidden)
+    done = Filled(role, stage, group, num_wavefronts, request, op, last, soonest, more, num_hidden)
     l1.read(request, done, allocates=op.allocates_in_l1, not_before=last, is_copy=True)
 
 
@@ -476,13 +476,12 @@ class Filled:
     """A cp.async batch has come from memory: it is written into shared memory, wavefront by wavefront."""
 
     __slots__ = (
-        "_buffer", "_group", "_hidden", "_last", "_more", "_request", "_role", "_soonest", "_stage", "_stage_idx",
-        "_wavefronts",
+        "_group", "_hidden", "_last", "_more", "_op", "_request", "_role", "_soonest", "_stage", "_wavefronts",
     )
 
     def __init__(
-        self, role: Role, stage: Stage, group: AsyncGroup, wavefronts: float, request: MemoryRequest, buffer: str,
-        stage_idx: int, last_cycle: float, soonest_cycles: float, more_cycles: float, num_hidden: float,
+        self, role: Role, stage: Stage, group: AsyncGroup, wavefronts: float, request: MemoryRequest, op: ops.CpAsync,
+        last_cycle: float, soonest_cycles: float, more_cycles: float, num_hidden: float,
     ) -> None:
         """``last_cycle``: when the last of its instructions asks; ``soonest_cycles`` later it may have its data.
 
@@ -497,8 +496,7 @@ class Filled:
         self._group = group
         self._wavefronts = wavefronts
         self._request = request
-        self._buffer = buffer
-        self._stage_idx = stage_idx
+        self._op = op
 
     def _latency(self, cycle: float) -> float:
         """What its last instruction's data take from when they are asked for: as long as L2's or, out of memory, memory's.
@@ -521,7 +519,11 @@ class Filled:
         if self._wavefronts:
             queued_until = role.sm.smem.fill(self._wavefronts, at_cycle=now, weight=request.num_alike)
             # wavefronts that arrive while the transfer is under way hide behind it; only the excess shows
-            end = max(queued_until, there + self._wavefronts - min(self._wavefronts, self._hidden))
+            hidden = min(self._wavefronts, self._hidden)
+            if self._op.allocates_in_l1:  # what is queued now has mostly passed by then
+                end = max(queued_until, there + self._wavefronts - hidden)
+            else:
+                end = there + max(0.0, queued_until - now - hidden)
         self._stage.end_write(end)
         self._group.finish(end)
         role.engine.copy_cycles += end - request.issued_at
@@ -530,7 +532,7 @@ class Filled:
             offset = role.engine.offset_cycles
             role.engine.timeline.copies.append(
                 CopySpan(
-                    role.cta.idx, role.sm.idx, self._buffer, self._stage_idx, request.tensor,
+                    role.cta.idx, role.sm.idx, self._op.buffer, self._op.stage, request.tensor,
                     request.issued_at + offset, end + offset, request.num_bytes,
                 )
             )
