@@ -276,7 +276,7 @@ def copy_through_l1(role: Role, op: ops.CpAsync) -> None:
     later = 0.0
     if not hits:
         passing *= spec.cp_async_first_fraction
-        later = wavefronts - passing + num / spec.requests_per_cycle
+        later = wavefronts - passing
     first, end = l1.accept(num, access.num_lines, passing, at_cycle=role.t, weight=count, more_cycles=more)
     cycles = more + passing / smem.wavefronts_per_cycle
     passed = smem.pass_copies(cycles * smem.wavefronts_per_cycle, at_cycle=role.t, weight=count)
@@ -518,6 +518,9 @@ class Filled:
         there = end = max(cycle, self._last + self._latency(cycle)) + self._more
         if self._wavefronts:
             queued_until = role.sm.smem.fill(self._wavefronts, at_cycle=now, weight=request.num_alike)
+            if self._op.allocates_in_l1:
+                num = self._op.access.num_requests
+                role.sm.l1.accept(num, 0.0, at_cycle=now, weight=request.num_alike, more_cycles=self._wavefronts)
             # wavefronts that arrive while the transfer is under way hide behind it; only the excess shows
             hidden = min(self._wavefronts, self._hidden)
             if self._op.allocates_in_l1:  # what is queued now has mostly passed by then
