@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
@@ -27,7 +26,7 @@ from gpusim.simulate.role import Role, RoleShape
 from gpusim.simulate.sampling import sample_sms
 from gpusim.simulate.steady import WORK_TOLERANCE, WRITE_BACK_TOLERANCE, SteadyState
 from gpusim.simulate.timeline import Skip, Timeline, WarpState
-from gpusim.simulate.turns import Turns
+from gpusim.simulate.turns import turns_of_sms
 from gpusim.simulate.uses import Uses
 from gpusim.simulate.warp import FREE_HANDLERS, HANDLERS
 from gpusim.units import Clock
@@ -122,7 +121,7 @@ class Engine:
         self._wave_weight, self._weighted_left = 1.0, 0
         self._live: dict[int, Cta] = {}
         self._num_stores_pending, self._last_store_at, self.has_stored = 0, 0.0, False
-        self.tensor_turns: defaultdict[int, Turns] = defaultdict(Turns)
+        self.tensor_turns, self.fma_turns = turns_of_sms()
         self.load_lines = [LoadLine(sm.smem, self.agenda) for sm in self.machine.sms]
         self.op_costs, self.of_cta = OpCosts(launch, gpu, self.machine), OfCta(launch, gpu)
         self.role_totals: dict[str, list[float]] = {role.name: [0.0] * len(WarpState) for role in launch.roles}
@@ -159,6 +158,7 @@ class Engine:
         self.agenda.queue.clear()
         self._live.clear()
         self.tensor_turns.clear()
+        self.fma_turns.clear()
         self.load_lines.clear()
         del self.steady
         del self.flow

@@ -131,8 +131,8 @@ class Role:
         "count", "cta", "delivered_at", "engine", "handlers", "has_entered", "is_done", "iteration_weight", "laggard",
         "last_store", "loads_since", "loops", "mma_done", "must_retry", "num_threads", "num_warpgroups", "num_warps", "op",
         "partly", "passed_bytes", "program", "queued_stores", "record", "registers", "sections", "send", "sm", "spec",
-        "steps", "stored_at", "stored_out_at", "t", "tile_loop", "totals", "turn_weight", "wait_state", "wave", "wgmma_open",
-        "wgmma_through",
+        "steps", "stored_at", "stored_out_at", "t", "tile_loop", "totals", "turn_weight", "wait_state", "was_held", "wave",
+        "wgmma_open", "wgmma_through",
     )
 
     def __init__(self, engine: Engine, cta: Cta, shape: RoleShape, start_cycle: float, created_cycle: float) -> None:
@@ -170,7 +170,8 @@ class Role:
         self.program = shape.program
         self.blocked_on: str | ops.MbarrierWait | None = None
         self.blocked_since = 0.0
-        self.must_retry = self.is_done = self.has_entered = False  # a place before the data stage that it has waited for
+        self.must_retry = self.is_done = self.has_entered = self.was_held = False
+        """The last two: it has waited for a place before the data stage, and has one; for who multiplies, and may copy."""
         self.partly: tuple[float, float] | None = None
         """Of an op that waits for the rest of its turn beside wgmma: since when, wavefronts, lines or instructions left."""
         self.wait_state = WarpState.ISSUE

@@ -1,12 +1,14 @@
-"""Whose mma.sync an SM's tensor cores take, where several roles multiply so.
+"""Whose mma.sync an SM's tensor cores take, or whose FFMA its schedulers, where several roles multiply so.
 
-In: roles that want to multiply, and what does it for one of them. Out: roles that wait, and go on.
+In: roles that want to multiply, and what does it for one of them; roles that want to copy meanwhile. Out: roles that wait,
+and go on.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpusim.simulate.timeline import WarpState
@@ -19,8 +21,11 @@ GREEDY_CYCLES = 16.0
 measured: a cursor may run ahead so far before a load from shared memory (``role.SHARED_SYNC_CYCLES``); less would hand turns
 over for that alone."""
 
+EPSILON_CYCLES = 1e-6
+"""What rounding may leave of a wait."""
+
 Multiply = Callable[[], float]
-"""Queues a role's mma.sync in the tensor cores; returns when the last of them has been issued."""
+"""Queues a role's math; returns when the last of it has been issued."""
 
 
 class Turns:
@@ -28,21 +33,29 @@ class Turns:
 
     Models: who multiplies goes on until it stops, to copy, to meet or for what it reads; then the one that has waited
     longest does. So warps of a sub-core, in step behind a barrier, fall apart until the next, and what one does beside its
-    math hides behind another's.
-    Ignores: that another's mma.sync fill the cycles between (:data:`GREEDY_CYCLES` at most are lost, and given back to who
-    waits); that warps of one role are not all done at one time.
-    Source: kernels/mma_loops, h200_sxm, 2026-11-22: with two warps a sub-core and double fragments 241 cycles more for the
-    384 rows of a step's copies, where one warp takes 258 more for 256.
+    math hides behind another's. FFMA leave a scheduler's other warps no turns either: cp.async of other CTAs wait until
+    they stop, or, where a scheduler has one warp that multiplies, each of a warp's copies until that one waits for what it
+    reads. So a CTA that has no math to do while it copies loses what it copies beside another's math.
+    Ignores: that another's math fills the cycles between (:data:`GREEDY_CYCLES` at most are lost, and given back to who
+    waits); that warps of one role are not all done at one time; what other instructions than copies wait beside FFMA; that
+    an older CTA's copies wait less than a younger one's; that warps of one CTA come to copy one by one.
+    Source: mma.sync: kernels/mma_loops, h200_sxm, 2026-11-22: with two warps a sub-core and double fragments 241 cycles more
+    for the 384 rows of a step's copies, where one warp takes 258 more for 256. FFMA: kernels/fma_loops, h200_sxm,
+    2026-11-23, and its ``pairs``, h100_sxm, 2026-11-27: two CTAs an SM of one slot, 8 x 8 sums, eight warps, copies of four
+    bytes take 3,511 and 3,455 cycles a step, math alone 2,540, copies alone 1,025.
     """
 
-    __slots__ = ("_is_watched", "_owner", "_until", "_waiting")
+    __slots__ = ("_held", "_is_watched", "_owner", "_state", "_until", "_waiting", "_what")
 
-    def __init__(self) -> None:
-        """Nobody's turn."""
+    def __init__(self, state: WarpState = WarpState.TENSOR, what: str = "the tensor cores") -> None:
+        """Nobody's turn; who waits for one is in ``state``, and waits for ``what``."""
+        self._state, self._what = state, what
         self._owner: Role | None = None
         self._until = 0.0
-        """When the last mma.sync so far will have been issued."""
+        """When the last of the math so far will have been issued."""
         self._waiting: deque[tuple[Role, Multiply]] = deque()
+        self._held: list[tuple[Role, float]] = []
+        """Who wants to copy, and for how many runs of the one that multiplies it waits at most where that has stops."""
         self._is_watched = False
 
     def take(self, role: Role, multiply: Multiply) -> bool:
@@ -56,25 +69,60 @@ class Turns:
     def wait(self, role: Role, multiply: Multiply) -> Role:
         """Until the one that multiplies stops; then do so and go on."""
         self._waiting.append((role, multiply))
-        if not self._is_watched:
-            self._watch(role)
-        return role.block(WarpState.TENSOR, "the tensor cores")
+        self._watch()
+        return role.block(self._state, self._what)
 
-    def _watch(self, role: Role) -> None:
+    def hold(self, role: Role, num_copies: float) -> Role | None:
+        """Until another one that multiplies lets a role issue ``num_copies`` of each of its warps; then ask again."""
+        if role.was_held:
+            role.was_held = False
+            return None
+        if self._owner is role and self._waiting:
+            self._next()
+        if self._owner is role or self._owner is None or role.t > self._until + GREEDY_CYCLES:
+            return None
+        self._held.append((role, num_copies))
+        self._watch()
+        role.must_retry = True
+        return role.block(WarpState.ISSUE, "its turn at the schedulers")
+
+    def _watch(self) -> None:
+        if self._is_watched:
+            return
         self._is_watched = True
-        agenda = role.agenda
+        agenda = (self._waiting[0] if self._waiting else self._held[0])[0].agenda
         agenda.later(max(0.0, self._until + GREEDY_CYCLES - agenda.cycle), self._look)
 
     def _look(self) -> None:
         """Has the one that multiplies stopped?"""
-        role, multiply = self._waiting[0]
         self._is_watched = False
-        if role.agenda.cycle < self._until + GREEDY_CYCLES - 1e-6:
-            self._watch(role)
+        owner = self._owner
+        if owner is None:
             return
-        self._waiting.popleft()
-        role.spend(WarpState.TENSOR, self._until)
+        goes_on = owner.agenda.cycle < self._until + GREEDY_CYCLES - EPSILON_CYCLES
+        self._let_copy(goes_on, has_stops=owner.num_warps <= owner.sm.warp_scheduler.spec.num_schedulers)
+        if not goes_on and self._waiting:
+            self._next()
+        if self._waiting or self._held:
+            self._watch()
+
+    def _let_copy(self, goes_on: bool, *, has_stops: bool) -> None:
+        held, self._held = self._held, []
+        for role, num_left in held:
+            if goes_on and (not has_stops or num_left > 1.0):
+                self._held.append((role, num_left - 1.0))
+            else:
+                role.was_held = True
+                role.fire(0.0)
+
+    def _next(self) -> None:
+        """The turn of who has waited longest."""
+        role, multiply = self._waiting.popleft()
+        role.spend(self._state, self._until)
         self._owner, self._until = role, multiply()
         role.fire(0.0)
-        if self._waiting:
-            self._watch(role)
+
+
+def turns_of_sms() -> tuple[defaultdict[int, Turns], defaultdict[int, Turns]]:
+    """(by SM, of its tensor cores; of its FMA pipe), each made at its first use."""
+    return defaultdict(Turns), defaultdict(partial(Turns, WarpState.MATH_PIPE, "the FMA pipe"))

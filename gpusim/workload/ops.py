@@ -448,12 +448,15 @@ class FarCode(Op):
 class Fma(Op):
     """``fma.rn.f32`` and its like: ``num_instructions`` of each warp, independent enough to fill the pipe, or a chain.
 
-    ``bank_reads``: registers that one reads of the fuller of its scheduler's two banks, on the mean.
+    ``bank_reads``: registers that one reads of the fuller of its scheduler's two banks, on the mean. ``takes_turns``: a
+    part of a long run of products, as a GEMM's main loop is: a CTA of several on an SM goes on with it until it stops, and
+    copies of others by cp.async wait.
     """
 
     num_instructions: float
     is_chain: bool = False
     bank_reads: float = 1.0
+    takes_turns: bool = False
 
 
 @dataclass(frozen=True, slots=True)

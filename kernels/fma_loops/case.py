@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -103,8 +103,24 @@ class Build(NamedTuple):
 
 
 @cache
+def pair_builds() -> tuple[Build, ...]:
+    """Two CTAs of 4 and 8 warps on each SM, whose copies and math meet: of one slot and two."""
+    return tuple(
+        Build(SHAPES[idx], stages, 16, "double", parts, 2)
+        for parts, stages in (("loose", 2), ("async", 1), ("turned", 1), ("async", 2), ("turned", 2))
+        for idx in (1, 3, 5, 6, 7, 8)
+    )  # fmt: skip
+
+
+@cache
 def builds() -> tuple[Build, ...]:
-    """All of them: part by part of all shapes; then other widths, rings and numbers of CTAs of some."""
+    """All that has been asked for, each once."""
+    return tuple(dict.fromkeys((*loop_builds(), *pair_builds())))
+
+
+@cache
+def loop_builds() -> tuple[Build, ...]:
+    """Part by part of all shapes; then other widths, rings and numbers of CTAs of some."""
     ring = {"stores": 2, "loads": 2}
     whole = [
         Build(shape, ring.get(parts, 3), 16, "double", parts)
@@ -143,13 +159,24 @@ def _entry(build: Build) -> str:
 def loops(seed: int) -> list[Config]:
     """Every build, on one SM or on all."""
     del seed  # a sweep, the same for every seed
+    return configs_of(loop_builds())
+
+
+def pairs(seed: int) -> list[Config]:
+    """CTAs that share SMs two by two."""
+    del seed  # a sweep, the same for every seed
+    return configs_of(pair_builds())
+
+
+def configs_of(of: Iterable[Build]) -> list[Config]:
+    """In columns."""
     return [
         {
             "kernel": build.name, "thread": "x".join(map(str, build.shape.thread)),
             "warps": "x".join(map(str, build.shape.warps)), "depth": str(build.shape.depth), "stages": str(build.stages),
             "width": str(build.width), "fragments": build.fragments, "parts": build.parts, "ctas": str(build.ctas),
         }
-        for build in builds()
+        for build in of
     ]  # fmt: skip
 
 
@@ -338,6 +365,11 @@ CODE: Mapping[str, int] = {
     "fma_8x4_2x2_16_s2_w16_double_async_4": 98, "fma_8x4_4x2_16_s2_w16_double_async_2": 74,
     "fma_8x8_4x2_8_s2_w16_double_async_2": 55, "fma_16x4_2x4_16_s2_w16_double_async_2": 80,
     "fma_8x8_4x4_16_s2_w16_double_async_1": 108,
+    "fma_4x4_4x2_16_s2_w16_double_loose_2": 28, "fma_8x4_4x2_16_s1_w16_double_async_2": 102,
+    "fma_8x4_4x2_16_s1_w16_double_turned_2": 162, "fma_4x4_4x2_16_s2_w16_double_async_2": 45,
+    "fma_8x4_2x2_16_s2_w16_double_turned_2": 100, "fma_8x8_2x2_16_s2_w16_double_turned_2": 149,
+    "fma_4x4_4x2_16_s2_w16_double_turned_2": 71, "fma_8x4_4x2_16_s2_w16_double_turned_2": 128,
+    "fma_8x8_4x2_8_s2_w16_double_turned_2": 102, "fma_16x4_2x4_16_s2_w16_double_turned_2": 184,
 }  # fmt: skip
 """Cycles that a k-step's own instructions take a warp beside FFMA, LDS and LDGSTS, in order, as ``kernels/sgemm`` has them.
 Source: SASS of nvcc 13.0."""
@@ -410,6 +442,11 @@ BANK_READS: Mapping[str, float] = {
     "fma_8x4_2x2_16_s2_w16_double_async_4": 1.3, "fma_8x4_4x2_16_s2_w16_double_async_2": 1.26,
     "fma_8x8_4x2_8_s2_w16_double_async_2": 1.19, "fma_16x4_2x4_16_s2_w16_double_async_2": 1.24,
     "fma_8x8_4x4_16_s2_w16_double_async_1": 1.18,
+    "fma_4x4_4x2_16_s2_w16_double_loose_2": 1.35, "fma_8x4_4x2_16_s1_w16_double_async_2": 1.21,
+    "fma_8x4_4x2_16_s1_w16_double_turned_2": 1.26, "fma_4x4_4x2_16_s2_w16_double_async_2": 1.26,
+    "fma_8x4_2x2_16_s2_w16_double_turned_2": 1.23, "fma_8x8_2x2_16_s2_w16_double_turned_2": 1.2,
+    "fma_4x4_4x2_16_s2_w16_double_turned_2": 1.32, "fma_8x4_4x2_16_s2_w16_double_turned_2": 1.31,
+    "fma_8x8_4x2_8_s2_w16_double_turned_2": 1.21, "fma_16x4_2x4_16_s2_w16_double_turned_2": 1.24,
 }  # fmt: skip
 """Registers that an FFMA reads of the fuller bank of its scheduler, on the mean (``gpusim.evidence.register_banks``; of two
 warps, where a scheduler has more than one). Source: SASS of nvcc 13.0."""
@@ -474,7 +511,7 @@ CASE = Case(
     name="fma_loops",
     question=__doc__ or "",
     columns=COLUMNS,
-    groups={"loops": Group(configs=loops, rank=3)},
+    groups={"loops": Group(configs=loops, rank=3), "pairs": Group(configs=pairs, rank=3)},
     launch=launch,
     check=check,
     values={

@@ -134,7 +134,9 @@ class Fragments:
         if self.plan.params.math == "mma_sync":
             atom = mma_sync(self.plan.params.element)
             return [ops.MmaSync(atom, (rows // atom.m) * (columns // atom.n))] * len(self.slices)
-        return [ops.Fma(rows * columns // 32 * num_ks, bank_reads=self._bank_reads) for num_ks in self._depths]
+        return [
+            ops.Fma(rows * columns // 32 * num_ks, bank_reads=self._bank_reads, takes_turns=True) for num_ks in self._depths
+        ]
 
     @property
     def _bank_reads(self) -> float:

@@ -148,7 +148,18 @@ def far_code(role: Role, op: ops.FarCode) -> Pause:
 
 
 def fma(role: Role, op: ops.Fma) -> Pause:
-    """FP32 pipe; in a chain each instruction waits for the one before it."""
+    """FP32 pipe; in a chain each instruction waits for the one before it; in turns CTAs of an SM do."""
+    engine = role.engine
+    if not op.takes_turns or engine.occupancy.ctas_per_sm == 1:
+        multiply_add(role, op)
+        return None
+    turns = engine.fma_turns[role.sm.idx]
+    mine = partial(multiply_add, role, op)
+    return None if turns.take(role, mine) else turns.wait(role, mine)
+
+
+def multiply_add(role: Role, op: ops.Fma) -> float:
+    """Queue FFMA of a role in the FP32 pipe; returns when the last has been issued."""
     scheduler, num, is_chain = role.sm.warp_scheduler, op.num_instructions, op.is_chain
     chained = role.t + num * scheduler.dependent_cycles if is_chain else 0.0
     scheduler.counters.fma_instructions += num * role.num_warps * role.count
@@ -158,7 +169,7 @@ def fma(role: Role, op: ops.Fma) -> Pause:
         wgmma_until=0.0 if is_chain else role.sm.tensor_core.wgmma_until, turns_each=turns if turns > 1.0 else 1.0,
     )
     role.spend(WarpState.MATH_PIPE, end if end > chained else chained)
-    return None
+    return role.t
 
 
 def alu(role: Role, op: ops.Alu) -> Pause:

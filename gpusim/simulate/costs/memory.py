@@ -246,10 +246,17 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
     A stage that is still read when the first bytes may come, a way to L2 after the issue, is a hazard; one whose readers end
     before that is not found, though nothing may order them.
     """
-    pause = role.engine.load_lines[role.sm.idx].wait_for_place(role)
+    access, turns, line = op.access, role.engine.fma_turns, role.engine.load_lines[role.sm.idx]
+    pause: Pause = None
+    if turns:
+        pause = turns[role.sm.idx].hold(role, access.num_requests / role.num_warps)
+        if pause is not None:
+            return pause
+    pause = line.wait_for_place(role)
     if pause is not None:
+        role.was_held = bool(turns)
         return pause
-    access, counters, fetches = op.access, role.sm.l1.counters, op.fetches
+    counters, fetches = role.sm.l1.counters, op.fetches
     counters.load_requests += access.num_requests * role.count
     counters.load_sectors += (access.num_sectors if fetches is None else fetches.num_sectors) * role.count
     role.issue(access.num_requests / role.num_warps)
