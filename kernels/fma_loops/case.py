@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -64,7 +65,8 @@ SHAPES = (
 """One, two and four warps a sub-core."""
 PARTS: Mapping[str, tuple[str, int, int]] = {
     "math": ("kNone", 0, 0), "loose": ("kNone", 0, 1), "meets": ("kNone", 1, 1), "async": ("kAsync", 1, 1),
-    "turned": ("kTurned", 1, 1), "stores": ("kStores", 1, 1), "loads": ("kLoads", 1, 1),
+    "turned": ("kTurned", 1, 1), "turned_a": ("kTurnedA", 1, 1), "turned_b": ("kTurnedB", 1, 1),
+    "stores": ("kStores", 1, 1), "loads": ("kLoads", 1, 1),
 }  # fmt: skip
 """How a step brings a slot; whether it has the barrier, and reads."""
 
@@ -92,14 +94,26 @@ class Build(NamedTuple):
         return 32 * self.shape.num_warps
 
     @property
-    def is_turned(self) -> bool:
-        """Whether the operands are contiguous along k."""
-        return self.parts == "turned"
+    def is_turned(self) -> tuple[bool, bool]:
+        """Whether A and B are contiguous along k."""
+        return self.parts in ("turned", "turned_a"), self.parts in ("turned", "turned_b")
+
+    @property
+    def num_copies(self) -> int:
+        """Of a thread and step: 16 bytes, or an element of what is turned."""
+        brought = zip(self.shape.tile, self.is_turned, strict=True)
+        return sum(extent * self.shape.depth // (1 if turned else 4) for extent, turned in brought) // self.threads
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether threads copy whole rounds of both operands."""
+        brought = zip(self.shape.tile, self.is_turned, strict=True)
+        return all(extent * self.shape.depth % (self.threads * (1 if turned else 4)) == 0 for extent, turned in brought)
 
     @property
     def smem_bytes(self) -> int:
         """The ring."""
-        return self.stages * (sum(self.shape.tile) + 2 * PAD * self.is_turned) * self.shape.depth * WORD_BYTES
+        return self.stages * (sum(self.shape.tile) + PAD * sum(self.is_turned)) * self.shape.depth * WORD_BYTES
 
 
 @cache
@@ -112,10 +126,31 @@ def pair_builds() -> tuple[Build, ...]:
     )  # fmt: skip
 
 
+TILES = ((64, 64, 8), (64, 64, 16), (128, 64, 16), (64, 128, 8), (128, 128, 8), (128, 128, 16), (256, 128, 8))
+NUM_DRAWN = 60
+
+
+@cache
+def drawn_builds() -> tuple[Build, ...]:
+    """Of a GEMM's tiles, warps, slots and layouts (those of ``kernels/sgemm``): as many CTAs as registers hold."""
+    every = []
+    for (m, n, depth), (ways_m, ways_n), stages, parts in product(
+        TILES, ((2, 2), (4, 2), (2, 4)), (1, 2, 3), ("async", "turned_a", "turned_b", "turned")
+    ):
+        thread, threads = (m // ways_m // LANES[0], n // ways_n // LANES[1]), 32 * ways_m * ways_n
+        sums = thread[0] * thread[1]
+        build = Build(
+            Shape(thread, (ways_m, ways_n), depth), stages, 16, "double", parts, (512 if sums <= 64 else 256) // threads
+        )
+        if thread[0] % 4 == thread[1] % 4 == 0 and 16 <= sums <= 128 and build.is_whole:
+            every.append(build)
+    return tuple(random.Random("fma_loops drawn").sample(every, NUM_DRAWN))
+
+
 @cache
 def builds() -> tuple[Build, ...]:
     """All that has been asked for, each once."""
-    return tuple(dict.fromkeys((*loop_builds(), *pair_builds())))
+    return tuple(dict.fromkeys((*loop_builds(), *pair_builds(), *drawn_builds())))
 
 
 @cache
@@ -168,6 +203,12 @@ def pairs(seed: int) -> list[Config]:
     return configs_of(pair_builds())
 
 
+def drawn(seed: int) -> list[Config]:
+    """Loops as a GEMM may have them."""
+    del seed  # drawn once: they are compiled
+    return configs_of(drawn_builds())
+
+
 def configs_of(of: Iterable[Build]) -> list[Config]:
     """In columns."""
     return [
@@ -217,7 +258,9 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     del is_counted
     build = build_of(config)
     depth, (m, n), grid = build.shape.depth, build.shape.tile, num_ctas(build)
-    a, b = (matrix(extent, depth, seed, build.is_turned) for seed, extent in ((1, m), (2, n)))
+    a, b = (
+        matrix(extent, depth, seed, turned) for seed, extent, turned in zip((1, 2), (m, n), build.is_turned, strict=True)
+    )
     told = np.array([*ROUNDS, (max(ROUNDS) + AHEAD) * depth], dtype="<u4")
     return KernelLaunch(
         kernel=config["kernel"],
@@ -370,6 +413,32 @@ CODE: Mapping[str, int] = {
     "fma_8x4_2x2_16_s2_w16_double_turned_2": 100, "fma_8x8_2x2_16_s2_w16_double_turned_2": 149,
     "fma_4x4_4x2_16_s2_w16_double_turned_2": 71, "fma_8x4_4x2_16_s2_w16_double_turned_2": 128,
     "fma_8x8_4x2_8_s2_w16_double_turned_2": 102, "fma_16x4_2x4_16_s2_w16_double_turned_2": 184,
+    "fma_8x4_2x2_8_s2_w16_double_turned_4": 72, "fma_4x8_4x2_8_s3_w16_double_turned_2": 64,
+    "fma_32x4_2x4_8_s1_w16_double_async_1": 70, "fma_4x8_4x2_8_s1_w16_double_turned_2": 74,
+    "fma_8x8_4x2_16_s1_w16_double_turned_b_2": 148, "fma_8x8_2x2_8_s3_w16_double_async_4": 73,
+    "fma_8x4_2x2_16_s3_w16_double_turned_4": 146, "fma_16x4_2x4_16_s3_w16_double_turned_2": 184,
+    "fma_4x4_4x2_8_s1_w16_double_turned_2": 64, "fma_8x4_2x2_8_s1_w16_double_turned_b_4": 86,
+    "fma_32x4_2x4_8_s3_w16_double_turned_b_1": 94, "fma_8x4_2x2_8_s2_w16_double_turned_b_4": 60,
+    "fma_8x8_4x2_16_s2_w16_double_turned_b_2": 147, "fma_16x4_2x4_8_s1_w16_double_turned_a_2": 104,
+    "fma_16x4_2x4_8_s3_w16_double_turned_2": 88, "fma_16x8_2x2_8_s2_w16_double_async_2": 76,
+    "fma_8x8_2x2_8_s2_w16_double_async_4": 73, "fma_16x8_2x2_16_s2_w16_double_turned_a_2": 136,
+    "fma_32x4_2x4_8_s1_w16_double_turned_b_1": 89, "fma_16x4_2x4_8_s1_w16_double_async_2": 72,
+    "fma_16x4_2x2_16_s1_w16_double_turned_4": 174, "fma_8x4_4x2_16_s3_w16_double_turned_2": 130,
+    "fma_8x8_4x2_8_s3_w16_double_turned_a_2": 90, "fma_8x4_2x4_8_s3_w16_double_turned_a_2": 51,
+    "fma_16x8_2x2_16_s3_w16_double_turned_b_2": 118, "fma_32x4_2x4_8_s1_w16_double_turned_a_1": 106,
+    "fma_16x8_2x2_8_s3_w16_double_async_2": 76, "fma_16x4_2x4_8_s2_w16_double_turned_a_2": 72,
+    "fma_16x8_2x2_16_s3_w16_double_turned_a_2": 144, "fma_16x4_2x4_8_s2_w16_double_turned_b_2": 68,
+    "fma_8x8_2x2_8_s1_w16_double_async_4": 73, "fma_8x8_2x2_8_s3_w16_double_turned_4": 142,
+    "fma_16x4_2x4_8_s2_w16_double_async_2": 61, "fma_16x8_2x2_16_s2_w16_double_turned_b_2": 118,
+    "fma_8x8_4x2_16_s3_w16_double_async_2": 52, "fma_16x8_2x2_8_s1_w16_double_turned_a_2": 94,
+    "fma_8x4_4x2_16_s2_w16_double_turned_a_2": 93, "fma_4x4_4x2_16_s3_w16_double_async_2": 45,
+    "fma_8x4_4x2_16_s3_w16_double_async_2": 74, "fma_16x8_2x2_8_s1_w16_double_turned_2": 123,
+    "fma_16x8_4x2_8_s2_w16_double_turned_a_1": 125, "fma_16x4_2x2_16_s3_w16_double_turned_4": 292,
+    "fma_8x8_4x2_16_s3_w16_double_turned_2": 262, "fma_8x4_4x2_16_s2_w16_double_turned_b_2": 102,
+    "fma_8x4_2x2_8_s3_w16_double_async_4": 51, "fma_8x4_2x2_16_s1_w16_double_turned_a_4": 150,
+    "fma_16x4_2x4_8_s1_w16_double_turned_2": 110, "fma_16x8_4x2_8_s3_w16_double_turned_1": 80,
+    "fma_16x4_2x4_8_s3_w16_double_turned_a_2": 72, "fma_4x8_4x2_8_s1_w16_double_turned_a_2": 65,
+    "fma_8x4_2x2_16_s2_w16_double_turned_4": 100,
 }  # fmt: skip
 """Cycles that a k-step's own instructions take a warp beside FFMA, LDS and LDGSTS, in order, as ``kernels/sgemm`` has them.
 Source: SASS of nvcc 13.0."""
@@ -447,6 +516,32 @@ BANK_READS: Mapping[str, float] = {
     "fma_8x4_2x2_16_s2_w16_double_turned_2": 1.23, "fma_8x8_2x2_16_s2_w16_double_turned_2": 1.2,
     "fma_4x4_4x2_16_s2_w16_double_turned_2": 1.32, "fma_8x4_4x2_16_s2_w16_double_turned_2": 1.31,
     "fma_8x8_4x2_8_s2_w16_double_turned_2": 1.21, "fma_16x4_2x4_16_s2_w16_double_turned_2": 1.24,
+    "fma_8x4_2x2_8_s2_w16_double_turned_4": 1.28, "fma_4x8_4x2_8_s3_w16_double_turned_2": 1.22,
+    "fma_32x4_2x4_8_s1_w16_double_async_1": 1.25, "fma_4x8_4x2_8_s1_w16_double_turned_2": 1.18,
+    "fma_8x8_4x2_16_s1_w16_double_turned_b_2": 1.18, "fma_8x8_2x2_8_s3_w16_double_async_4": 1.18,
+    "fma_8x4_2x2_16_s3_w16_double_turned_4": 1.23, "fma_16x4_2x4_16_s3_w16_double_turned_2": 1.24,
+    "fma_4x4_4x2_8_s1_w16_double_turned_2": 1.32, "fma_8x4_2x2_8_s1_w16_double_turned_b_4": 1.23,
+    "fma_32x4_2x4_8_s3_w16_double_turned_b_1": 1.26, "fma_8x4_2x2_8_s2_w16_double_turned_b_4": 1.27,
+    "fma_8x8_4x2_16_s2_w16_double_turned_b_2": 1.2, "fma_16x4_2x4_8_s1_w16_double_turned_a_2": 1.26,
+    "fma_16x4_2x4_8_s3_w16_double_turned_2": 1.3, "fma_16x8_2x2_8_s2_w16_double_async_2": 1.13,
+    "fma_8x8_2x2_8_s2_w16_double_async_4": 1.18, "fma_16x8_2x2_16_s2_w16_double_turned_a_2": 1.14,
+    "fma_32x4_2x4_8_s1_w16_double_turned_b_1": 1.26, "fma_16x4_2x4_8_s1_w16_double_async_2": 1.25,
+    "fma_16x4_2x2_16_s1_w16_double_turned_4": 1.25, "fma_8x4_4x2_16_s3_w16_double_turned_2": 1.26,
+    "fma_8x8_4x2_8_s3_w16_double_turned_a_2": 1.24, "fma_8x4_2x4_8_s3_w16_double_turned_a_2": 1.27,
+    "fma_16x8_2x2_16_s3_w16_double_turned_b_2": 1.14, "fma_32x4_2x4_8_s1_w16_double_turned_a_1": 1.26,
+    "fma_16x8_2x2_8_s3_w16_double_async_2": 1.13, "fma_16x4_2x4_8_s2_w16_double_turned_a_2": 1.24,
+    "fma_16x8_2x2_16_s3_w16_double_turned_a_2": 1.14, "fma_16x4_2x4_8_s2_w16_double_turned_b_2": 1.24,
+    "fma_8x8_2x2_8_s1_w16_double_async_4": 1.18, "fma_8x8_2x2_8_s3_w16_double_turned_4": 1.21,
+    "fma_16x4_2x4_8_s2_w16_double_async_2": 1.24, "fma_16x8_2x2_16_s2_w16_double_turned_b_2": 1.14,
+    "fma_8x8_4x2_16_s3_w16_double_async_2": 1.19, "fma_16x8_2x2_8_s1_w16_double_turned_a_2": 1.15,
+    "fma_8x4_4x2_16_s2_w16_double_turned_a_2": 1.26, "fma_4x4_4x2_16_s3_w16_double_async_2": 1.26,
+    "fma_8x4_4x2_16_s3_w16_double_async_2": 1.26, "fma_16x8_2x2_8_s1_w16_double_turned_2": 1.15,
+    "fma_16x8_4x2_8_s2_w16_double_turned_a_1": 1.14, "fma_16x4_2x2_16_s3_w16_double_turned_4": 1.17,
+    "fma_8x8_4x2_16_s3_w16_double_turned_2": 1.18, "fma_8x4_4x2_16_s2_w16_double_turned_b_2": 1.3,
+    "fma_8x4_2x2_8_s3_w16_double_async_4": 1.25, "fma_8x4_2x2_16_s1_w16_double_turned_a_4": 1.26,
+    "fma_16x4_2x4_8_s1_w16_double_turned_2": 1.26, "fma_16x8_4x2_8_s3_w16_double_turned_1": 1.14,
+    "fma_16x4_2x4_8_s3_w16_double_turned_a_2": 1.24, "fma_4x8_4x2_8_s1_w16_double_turned_a_2": 1.18,
+    "fma_8x4_2x2_16_s2_w16_double_turned_4": 1.23,
 }  # fmt: skip
 """Registers that an FFMA reads of the fuller bank of its scheduler, on the mean (``gpusim.evidence.register_banks``; of two
 warps, where a scheduler has more than one). Source: SASS of nvcc 13.0."""
@@ -469,7 +564,7 @@ def _cycles(build: Build, num_steps: int, gpu: GpuSpec) -> float:
     params = GemmParams.model_validate({
         "m": m * tiles_m, "n": n * (num_ctas(build) // tiles_m), "k": depth * num_steps, "tile": (m, n, depth),
         "warps": build.shape.warps, "stages": build.stages, "dtype": "fp32",
-        "layout": "tn" if build.is_turned else "nt", "copy": "cp_async",
+        "layout": "nt"[build.is_turned[0]] + "tn"[build.is_turned[1]], "copy": "cp_async",
         "math": "fma", "schedule": "multistage", "refill": "before_math", "epilogue": "direct",
         "step_code": CODE[build.name] / DEPENDENT_CYCLES, "registers": registers,
         "fma_bank_reads": BANK_READS[build.name],
@@ -511,7 +606,8 @@ CASE = Case(
     name="fma_loops",
     question=__doc__ or "",
     columns=COLUMNS,
-    groups={"loops": Group(configs=loops, rank=3), "pairs": Group(configs=pairs, rank=3)},
+    groups={"loops": Group(configs=loops, rank=3), "pairs": Group(configs=pairs, rank=3),
+            "drawn": Group(configs=drawn, rank=3)},
     launch=launch,
     check=check,
     values={

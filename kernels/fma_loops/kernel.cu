@@ -5,7 +5,7 @@
 // bytes: rows lie side by side (in loads of less than 16 bytes 4 loads apart, or the compiler would make one of several), columns
 // 8 loads apart; those of the next k while one is multiplied (kIsDouble), or before their own math in a loop that is not
 // unrolled. A step brings a slot by cp.async of 16 bytes (kAsync) or, where the operands are contiguous along k, of one element
-// (kTurned: rows of shared memory are four elements longer); stores to it what registers hold (kStores); loads these early and
+// (kTurned, or of A or B alone: rows of shared memory are four elements longer); stores to it what registers hold (kStores); loads these early and
 // stores them late (kLoads); or does nothing of it (kNone). kMeets (the CTA's barrier) and kReads can be left out. All slots always
 // hold the same numbers, so that sums are so many times one product whoever meets whom. `shapes.inc` is written by case.py.
 //
@@ -15,7 +15,7 @@
 #include <cstdint>
 
 constexpr int kNumRounds = 3;
-enum Way { kNone, kAsync, kTurned, kStores, kLoads };
+enum Way { kNone, kAsync, kTurned, kTurnedA, kTurnedB, kStores, kLoads };
 
 struct Train {
     uint32_t num_steps[kNumRounds];
@@ -102,10 +102,10 @@ __device__ __forceinline__ void run(const Train &train, const float *matrix_a, c
                                     uint32_t *spans, int32_t *sums_seen) {
     constexpr int kThreads = kWarpsM * kWarpsN * 32, kTileM = kRows * 4 * kWarpsM, kTileN = kColumns * 8 * kWarpsN;
     constexpr int kInVector = kWidth / 4;
-    using A = Share<kTileM, kTileK, kThreads, kWay == kTurned>;
-    using B = Share<kTileN, kTileK, kThreads, kWay == kTurned>;
+    using A = Share<kTileM, kTileK, kThreads, kWay == kTurned || kWay == kTurnedA>;
+    using B = Share<kTileN, kTileK, kThreads, kWay == kTurned || kWay == kTurnedB>;
     constexpr int kSlot = A::kFloats + B::kFloats;
-    constexpr bool kCopies = kWay == kAsync || kWay == kTurned;
+    constexpr bool kCopies = kWay == kAsync || kWay == kTurned || kWay == kTurnedA || kWay == kTurnedB;
     extern __shared__ __align__(16) float smem[];
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
     const int row = warp % kWarpsM * kRows * 4 + lane / 8 * (kWidth == 16 ? kRows : kInVector);

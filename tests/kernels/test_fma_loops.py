@@ -82,8 +82,8 @@ def test_loops_hold_what_their_names_say(sass: Sass) -> None:
         loads = [item for item in each.select("LDS") if item.predicate != "!PT"]
         assert len(each.select("FFMA")) == rows * columns * num_ks, build.name
         assert len(loads) == has_reads * (rows + columns) * 4 // build.width * num_ks, build.name
-        pieces = sum(build.shape.tile) * depth // (1 if build.is_turned else 4) // build.threads
-        assert len(step.select("LDGSTS")) == pieces * (way in ("kAsync", "kTurned")), build.name
+        pieces = build.num_copies
+        assert len(step.select("LDGSTS")) == pieces * (way in ("kAsync", "kTurned", "kTurnedA", "kTurnedB")), build.name
         assert len(step.select("STS")) == pieces * (way in ("kStores", "kLoads")), build.name
         assert len(step.select("LDG")) == pieces * (way == "kLoads"), build.name
         assert len(step.select("BAR")) == meets * (2 if build.stages == 1 else 1), build.name
