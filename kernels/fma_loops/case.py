@@ -148,9 +148,21 @@ def drawn_builds() -> tuple[Build, ...]:
 
 
 @cache
+def long_builds() -> tuple[Build, ...]:
+    """Steps of 5 to 75 KiB of code, of one warp a sub-core and two, alone and with another CTA."""
+    every = (
+        Build(Shape(thread, warps, depth), 2, 16, "double", parts, ctas)
+        for parts in ("math", "loose") for thread in ((8, 4), (8, 8), (16, 8)) for warps in ((2, 2), (4, 2))
+        for depth in (8, 16, 24, 32) for ctas in (1, 2)
+        if ctas == 1 or (depth <= 16 and (thread != (16, 8) or warps == (2, 2)))
+    )  # fmt: skip
+    return tuple(build for build in every if build.is_whole)
+
+
+@cache
 def builds() -> tuple[Build, ...]:
     """All that has been asked for, each once."""
-    return tuple(dict.fromkeys((*loop_builds(), *pair_builds(), *drawn_builds())))
+    return tuple(dict.fromkeys((*loop_builds(), *pair_builds(), *drawn_builds(), *long_builds())))
 
 
 @cache
@@ -207,6 +219,12 @@ def drawn(seed: int) -> list[Config]:
     """Loops as a GEMM may have them."""
     del seed  # drawn once: they are compiled
     return configs_of(drawn_builds())
+
+
+def long(seed: int) -> list[Config]:
+    """Steps whose code may be longer than a sub-core keeps."""
+    del seed  # a sweep, the same for every seed
+    return configs_of(long_builds())
 
 
 def configs_of(of: Iterable[Build]) -> list[Config]:
@@ -439,6 +457,35 @@ CODE: Mapping[str, int] = {
     "fma_16x4_2x4_8_s1_w16_double_turned_2": 110, "fma_16x8_4x2_8_s3_w16_double_turned_1": 80,
     "fma_16x4_2x4_8_s3_w16_double_turned_a_2": 72, "fma_4x8_4x2_8_s1_w16_double_turned_a_2": 65,
     "fma_8x4_2x2_16_s2_w16_double_turned_4": 100,
+    "fma_8x4_2x2_8_s2_w16_double_math_1": 15, "fma_8x4_2x2_8_s2_w16_double_math_2": 15,
+    "fma_8x4_2x2_16_s2_w16_double_math_1": 15, "fma_8x4_2x2_16_s2_w16_double_math_2": 15,
+    "fma_8x4_2x2_24_s2_w16_double_math_1": 15, "fma_8x4_2x2_32_s2_w16_double_math_1": 15,
+    "fma_8x4_4x2_16_s2_w16_double_math_1": 15, "fma_8x4_4x2_16_s2_w16_double_math_2": 15,
+    "fma_8x4_4x2_32_s2_w16_double_math_1": 15, "fma_8x8_2x2_8_s2_w16_double_math_1": 15,
+    "fma_8x8_2x2_8_s2_w16_double_math_2": 15, "fma_8x8_2x2_16_s2_w16_double_math_1": 15,
+    "fma_8x8_2x2_16_s2_w16_double_math_2": 15, "fma_8x8_2x2_24_s2_w16_double_math_1": 15,
+    "fma_8x8_2x2_32_s2_w16_double_math_1": 15, "fma_8x8_4x2_8_s2_w16_double_math_1": 15,
+    "fma_8x8_4x2_8_s2_w16_double_math_2": 15, "fma_8x8_4x2_16_s2_w16_double_math_1": 15,
+    "fma_8x8_4x2_16_s2_w16_double_math_2": 15, "fma_8x8_4x2_24_s2_w16_double_math_1": 15,
+    "fma_8x8_4x2_32_s2_w16_double_math_1": 15, "fma_16x8_2x2_8_s2_w16_double_math_1": 15,
+    "fma_16x8_2x2_8_s2_w16_double_math_2": 15, "fma_16x8_2x2_16_s2_w16_double_math_1": 15,
+    "fma_16x8_2x2_16_s2_w16_double_math_2": 15, "fma_16x8_2x2_24_s2_w16_double_math_1": 15,
+    "fma_16x8_2x2_32_s2_w16_double_math_1": 15, "fma_16x8_4x2_8_s2_w16_double_math_1": 15,
+    "fma_16x8_4x2_16_s2_w16_double_math_1": 15, "fma_16x8_4x2_24_s2_w16_double_math_1": 15,
+    "fma_16x8_4x2_32_s2_w16_double_math_1": 15, "fma_8x4_2x2_8_s2_w16_double_loose_1": 34,
+    "fma_8x4_2x2_8_s2_w16_double_loose_2": 34, "fma_8x4_2x2_16_s2_w16_double_loose_1": 74,
+    "fma_8x4_2x2_24_s2_w16_double_loose_1": 89, "fma_8x4_2x2_32_s2_w16_double_loose_1": 145,
+    "fma_8x4_4x2_16_s2_w16_double_loose_1": 74, "fma_8x4_4x2_32_s2_w16_double_loose_1": 145,
+    "fma_8x8_2x2_8_s2_w16_double_loose_1": 38, "fma_8x8_2x2_8_s2_w16_double_loose_2": 38,
+    "fma_8x8_2x2_16_s2_w16_double_loose_1": 86, "fma_8x8_2x2_24_s2_w16_double_loose_1": 98,
+    "fma_8x8_2x2_32_s2_w16_double_loose_1": 98, "fma_8x8_4x2_8_s2_w16_double_loose_1": 38,
+    "fma_8x8_4x2_16_s2_w16_double_loose_1": 86, "fma_8x8_4x2_16_s2_w16_double_loose_2": 86,
+    "fma_8x8_4x2_24_s2_w16_double_loose_1": 98, "fma_8x8_4x2_32_s2_w16_double_loose_1": 98,
+    "fma_16x8_2x2_8_s2_w16_double_loose_1": 47, "fma_16x8_2x2_8_s2_w16_double_loose_2": 47,
+    "fma_16x8_2x2_16_s2_w16_double_loose_1": 131, "fma_16x8_2x2_16_s2_w16_double_loose_2": 131,
+    "fma_16x8_2x2_24_s2_w16_double_loose_1": 198, "fma_16x8_2x2_32_s2_w16_double_loose_1": 300,
+    "fma_16x8_4x2_8_s2_w16_double_loose_1": 47, "fma_16x8_4x2_16_s2_w16_double_loose_1": 131,
+    "fma_16x8_4x2_24_s2_w16_double_loose_1": 198, "fma_16x8_4x2_32_s2_w16_double_loose_1": 300,
 }  # fmt: skip
 """Cycles that a k-step's own instructions take a warp beside FFMA, LDS and LDGSTS, in order, as ``kernels/sgemm`` has them.
 Source: SASS of nvcc 13.0."""
@@ -542,6 +589,35 @@ BANK_READS: Mapping[str, float] = {
     "fma_16x4_2x4_8_s1_w16_double_turned_2": 1.26, "fma_16x8_4x2_8_s3_w16_double_turned_1": 1.14,
     "fma_16x4_2x4_8_s3_w16_double_turned_a_2": 1.24, "fma_4x8_4x2_8_s1_w16_double_turned_a_2": 1.18,
     "fma_8x4_2x2_16_s2_w16_double_turned_4": 1.23,
+    "fma_8x4_2x2_8_s2_w16_double_math_1": 1.12, "fma_8x4_2x2_8_s2_w16_double_math_2": 1.14,
+    "fma_8x4_2x2_16_s2_w16_double_math_1": 1.12, "fma_8x4_2x2_16_s2_w16_double_math_2": 1.12,
+    "fma_8x4_2x2_24_s2_w16_double_math_1": 1.12, "fma_8x4_2x2_32_s2_w16_double_math_1": 1.12,
+    "fma_8x4_4x2_16_s2_w16_double_math_1": 1.12, "fma_8x4_4x2_16_s2_w16_double_math_2": 1.12,
+    "fma_8x4_4x2_32_s2_w16_double_math_1": 1.16, "fma_8x8_2x2_8_s2_w16_double_math_1": 1.12,
+    "fma_8x8_2x2_8_s2_w16_double_math_2": 1.12, "fma_8x8_2x2_16_s2_w16_double_math_1": 1.12,
+    "fma_8x8_2x2_16_s2_w16_double_math_2": 1.12, "fma_8x8_2x2_24_s2_w16_double_math_1": 1.12,
+    "fma_8x8_2x2_32_s2_w16_double_math_1": 1.12, "fma_8x8_4x2_8_s2_w16_double_math_1": 1.12,
+    "fma_8x8_4x2_8_s2_w16_double_math_2": 1.12, "fma_8x8_4x2_16_s2_w16_double_math_1": 1.12,
+    "fma_8x8_4x2_16_s2_w16_double_math_2": 1.12, "fma_8x8_4x2_24_s2_w16_double_math_1": 1.12,
+    "fma_8x8_4x2_32_s2_w16_double_math_1": 1.12, "fma_16x8_2x2_8_s2_w16_double_math_1": 1.06,
+    "fma_16x8_2x2_8_s2_w16_double_math_2": 1.12, "fma_16x8_2x2_16_s2_w16_double_math_1": 1.06,
+    "fma_16x8_2x2_16_s2_w16_double_math_2": 1.12, "fma_16x8_2x2_24_s2_w16_double_math_1": 1.06,
+    "fma_16x8_2x2_32_s2_w16_double_math_1": 1.06, "fma_16x8_4x2_8_s2_w16_double_math_1": 1.12,
+    "fma_16x8_4x2_16_s2_w16_double_math_1": 1.12, "fma_16x8_4x2_24_s2_w16_double_math_1": 1.06,
+    "fma_16x8_4x2_32_s2_w16_double_math_1": 1.12, "fma_8x4_2x2_8_s2_w16_double_loose_1": 1.21,
+    "fma_8x4_2x2_8_s2_w16_double_loose_2": 1.21, "fma_8x4_2x2_16_s2_w16_double_loose_1": 1.21,
+    "fma_8x4_2x2_24_s2_w16_double_loose_1": 1.2, "fma_8x4_2x2_32_s2_w16_double_loose_1": 1.21,
+    "fma_8x4_4x2_16_s2_w16_double_loose_1": 1.21, "fma_8x4_4x2_32_s2_w16_double_loose_1": 1.22,
+    "fma_8x8_2x2_8_s2_w16_double_loose_1": 1.19, "fma_8x8_2x2_8_s2_w16_double_loose_2": 1.19,
+    "fma_8x8_2x2_16_s2_w16_double_loose_1": 1.19, "fma_8x8_2x2_24_s2_w16_double_loose_1": 1.17,
+    "fma_8x8_2x2_32_s2_w16_double_loose_1": 1.16, "fma_8x8_4x2_8_s2_w16_double_loose_1": 1.19,
+    "fma_8x8_4x2_16_s2_w16_double_loose_1": 1.19, "fma_8x8_4x2_16_s2_w16_double_loose_2": 1.19,
+    "fma_8x8_4x2_24_s2_w16_double_loose_1": 1.17, "fma_8x8_4x2_32_s2_w16_double_loose_1": 1.16,
+    "fma_16x8_2x2_8_s2_w16_double_loose_1": 1.13, "fma_16x8_2x2_8_s2_w16_double_loose_2": 1.13,
+    "fma_16x8_2x2_16_s2_w16_double_loose_1": 1.13, "fma_16x8_2x2_16_s2_w16_double_loose_2": 1.13,
+    "fma_16x8_2x2_24_s2_w16_double_loose_1": 1.13, "fma_16x8_2x2_32_s2_w16_double_loose_1": 1.13,
+    "fma_16x8_4x2_8_s2_w16_double_loose_1": 1.13, "fma_16x8_4x2_16_s2_w16_double_loose_1": 1.13,
+    "fma_16x8_4x2_24_s2_w16_double_loose_1": 1.13, "fma_16x8_4x2_32_s2_w16_double_loose_1": 1.13,
 }  # fmt: skip
 """Registers that an FFMA reads of the fuller bank of its scheduler, on the mean (``gpusim.evidence.register_banks``; of two
 warps, where a scheduler has more than one). Source: SASS of nvcc 13.0."""
@@ -607,7 +683,7 @@ CASE = Case(
     question=__doc__ or "",
     columns=COLUMNS,
     groups={"loops": Group(configs=loops, rank=3), "pairs": Group(configs=pairs, rank=3),
-            "drawn": Group(configs=drawn, rank=3)},
+            "drawn": Group(configs=drawn, rank=3), "long": Group(configs=long, rank=3)},
     launch=launch,
     check=check,
     values={
