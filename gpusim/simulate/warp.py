@@ -63,6 +63,7 @@ HANDLERS = Handlers({
     ops.WgmmaWaitGroup: arithmetic.wgmma_wait,
     ops.Code: arithmetic.code,
     ops.FarCode: arithmetic.far_code,
+    ops.LoopCode: arithmetic.loop_code,
     ops.Fma: arithmetic.fma,
     ops.Alu: arithmetic.alu,
     ops.MadWide: arithmetic.mad_wide,

@@ -430,6 +430,19 @@ class Code(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class LoopCode(Op):
+    """A turn of a loop of ``num_fma`` FFMA, of ``bank_reads`` as :class:`Fma` has them, and ``num_others`` in a row.
+
+    Where that is more code than a sub-core keeps, part of it comes anew each turn, and warps wait for what of its way their
+    own instructions do not cover.
+    """
+
+    num_fma: float
+    num_others: float
+    bank_reads: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class FarCode(Op):
     """Where a stretch of a kernel begins that lies ``begin_bytes`` to ``end_bytes`` behind the kernel's first instruction.
 

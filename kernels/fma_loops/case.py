@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, simulate
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer, by_value
+from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer, by_value
 from gpusim.kernel_models.gemm import GemmParams
+from gpusim.kernel_models.gemm.multistage import CODE_OF_COPY
 from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
@@ -97,6 +98,11 @@ class Build(NamedTuple):
     def is_turned(self) -> tuple[bool, bool]:
         """Whether A and B are contiguous along k."""
         return self.parts in ("turned", "turned_a"), self.parts in ("turned", "turned_b")
+
+    @property
+    def num_reads(self) -> int:
+        """Vectors that a thread reads in a step."""
+        return sum(self.shape.thread) * WORD_BYTES // self.width * self.shape.depth
 
     @property
     def num_copies(self) -> int:
@@ -673,9 +679,55 @@ class Lacking:
         try:
             while True:
                 op = told.send(token)
+                if isinstance(op, ops.LoopCode):
+                    copies, reads = self.build.num_copies * (way == "kNone"), self.build.num_reads * (not has_reads)
+                    op = replace(op, num_others=op.num_others - CODE_OF_COPY * copies - reads)
                 token = None if isinstance(op, lacks) else (yield op)
         except StopIteration:
             return
+
+
+INSTRUCTION_BYTES, CODE_OF_STEP = 16, 13
+KEPT_BYTES, SHORT_BYTES, LONG_BYTES, LOST_BYTES = 1 << 14, 31 << 10, 40 << 10, 56 << 10
+"""Of a loop's code: what a sub-core keeps for sure; where a part of it is lost, from and to; from where on all is."""
+
+
+def code_bytes(build: Build) -> int:
+    """Of a step without copies: FFMA, loads, and what goes with them."""
+    (rows, columns), (_, _, has_reads) = build.shape.thread, PARTS[build.parts]
+    num = rows * columns * build.shape.depth + has_reads * build.num_reads + CODE_OF_STEP
+    return INSTRUCTION_BYTES * num
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """What a sub-core keeps of a loop's code, and the pace of what it does not: of lone CTAs, one warp a sub-core."""
+    found = {
+        build: float(row["step_cycles"]) for row in rows if row["group"] == "long" and row.get("step_cycles")
+        for build in [build_of(row)] if build.ctas == 1 and build.shape.num_warps == 4
+    }  # fmt: skip
+    per_k = {
+        (build.shape.thread, build.parts): cycles / build.shape.depth for build, cycles in found.items()
+        if code_bytes(build) >= KEPT_BYTES and code_bytes(build) < SHORT_BYTES
+    }  # fmt: skip
+    paces = [code_bytes(build) / cycles for build, cycles in found.items() if code_bytes(build) >= LOST_BYTES]
+    kept = []
+    for build, cycles in found.items():
+        each, num_bytes = per_k.get((build.shape.thread, build.parts)), code_bytes(build)
+        if paces and each and SHORT_BYTES <= num_bytes <= LONG_BYTES:
+            own = each * build.shape.depth
+            kept.append(num_bytes * (1 - (cycles - own) / (num_bytes / float(np.median(paces)) - own) / 2))
+    if not kept:
+        return []
+    return [
+        Fitted(
+            parameter="instruction_cache.loop_kept_bytes", value=float(np.median(kept)),
+            how="long steps of 31 to 40 KiB, one warp a sub-core: what is longer by half of what was lost, median",
+        ),
+        Fitted(
+            parameter="instruction_cache.loop_bytes_per_cycle", value=float(np.median(paces)),
+            how="long steps of 56 KiB and more, one warp a sub-core: bytes over cycles, median",
+        ),
+    ]
 
 
 CASE = Case(
@@ -694,5 +746,6 @@ CASE = Case(
     num_repeats=3,
     predict=predict,
     tiers={"step_cycles": 4},
+    fit=fit,
     includes=includes,
 )

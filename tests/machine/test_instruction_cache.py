@@ -8,7 +8,8 @@ from gpusim.errors import LaunchError
 from gpusim.machine.sm.instruction_cache import FetchedCode, InstructionCache, InstructionCacheSpec
 
 SPEC = InstructionCacheSpec(
-    l0_bytes=1024.0, l1_bytes=4096.0, l1_latency_cycles=16.0, prefetched_bytes=64.0, launch_fetched_bytes=2048.0
+    l0_bytes=1024.0, l1_bytes=4096.0, l1_latency_cycles=16.0, prefetched_bytes=64.0, launch_fetched_bytes=2048.0,
+    loop_kept_bytes=1024.0, loop_bytes_per_cycle=2.0,
 )
 """A byte costs 1/16 cycle to issue, 1/4 out of L1; 2 out of an L2 of 128 cycles, 4 out of a memory of 256."""
 

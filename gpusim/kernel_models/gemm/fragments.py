@@ -135,11 +135,11 @@ class Fragments:
             atom = mma_sync(self.plan.params.element)
             return [ops.MmaSync(atom, (rows // atom.m) * (columns // atom.n))] * len(self.slices)
         return [
-            ops.Fma(rows * columns // 32 * num_ks, bank_reads=self._bank_reads, takes_turns=True) for num_ks in self._depths
+            ops.Fma(rows * columns // 32 * num_ks, bank_reads=self.bank_reads, takes_turns=True) for num_ks in self._depths
         ]
 
     @property
-    def _bank_reads(self) -> float:
+    def bank_reads(self) -> float:
         """Of an FFMA: two banks give the element of B and the sum; one of them a row's element of A, too, once."""
         told = self.plan.params.fma_bank_reads
         return 1.0 + LANES_ALONG_N / Shares(self.plan.params).share[1] if told is None else told

@@ -236,6 +236,11 @@ class Loader:
         """What the cp.async of a whole stage of A and of B ask for."""
         return self._fill(0), self._fill(1)
 
+    @property
+    def copies_per_warp(self) -> float:
+        """``cp.async`` of a warp and k-step."""
+        return sum(fill.num_requests for fill in self._fills) / (self._num_threads / WARP_SIZE)
+
     @cached_property
     def addresses(self) -> tuple[Op | None, Op | None]:
         """What the addresses of a k-step's cp.async of A and of B take that does not run beside wgmma."""

@@ -27,6 +27,9 @@ from gpusim.workload.ops import Op
 
 Panels = tuple[Panel, Panel]
 
+CODE_OF_COPY, CODE_OF_STEP = 4, 13
+"""Instructions of a copy and its address, and of a step beside copies, loads and math. Source: SASS of fma_loops."""
+
 
 SET_UP = 5
 """Instructions, each using the one before, from the last meeting to a k-step's first wgmma, beside its fence: the stage,
@@ -192,10 +195,21 @@ class Multistage:
 
     # -------------------------------------------------------------------------------------- mma.sync and fma
 
+    @cached_property
+    def _loop_code(self) -> list[Op]:
+        """The code of an fma k-step, which nvcc writes out whole: FFMA, loads, copies and what goes with them."""
+        params, (rows, columns) = self.plan.params, Shares(self.plan.params).share
+        if params.math != "fma":
+            return []
+        depth = self.plan.tile[2]
+        others = depth * (rows // 4 + columns // 8) / 4 + CODE_OF_COPY * self.loader.copies_per_warp + CODE_OF_STEP
+        return [ops.LoopCode(rows * columns // 32 * depth, others, self._fragments.bank_reads)]
+
     def _one_stage(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
         panels, reads, math = self.loader.panels(at, 0), self._fragments.reads[0], self._fragments.math
         num_slices, (before, behind) = len(math), code_around_copies(self.plan.params.step_code)
         for k in cta.loop(self.plan.num_k_steps(at.part)):
+            yield from self._loop_code
             yield from before
             yield from self._load(panels, k, 0)
             yield from behind
@@ -267,6 +281,7 @@ class Multistage:
             for idx in range(last + 1):
                 following: Any = None
                 if idx == 0:
+                    yield from self._loop_code
                     yield from before
                     if loads_first:
                         yield from self._refill(panels, k + distance, first, num_k_steps)

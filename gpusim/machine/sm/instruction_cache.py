@@ -22,6 +22,10 @@ class InstructionCacheSpec:
     l1_latency_cycles: float
     prefetched_bytes: float
     """Of straight-line code on the way at a time."""
+    loop_kept_bytes: float
+    """Of a loop's code that a sub-core keeps from turn to turn: of what is longer as much again is lost."""
+    loop_bytes_per_cycle: float
+    """At which what it has lost comes to it, ahead of the warps."""
     launch_fetched_bytes: float
     """Of a kernel's code, from its first instruction on, what its launch brings into L1 where all caches were flushed."""
 
@@ -46,9 +50,13 @@ class InstructionCache(Component):
     place, by its address: what code is longer than a level evicts as much of what it began with, and both have to come
     again, so that code twice as long as a level misses wholly. A miss waits for the level behind, whose latency is spread
     over the bytes that are fetched ahead. L2 has it at the latency of the near side, since all SMs read it and both sides
-    keep it; what has run once is in L2.
-    Ignores: that what a launch brings along has yet to come from L1 into L0; branches; warps that are not together, and so
-    evict from one another; constants, which share L1; the traffic of instructions in L2 and memory; SMs that share a level.
+    keep it; what has run once is in L2. A loop's code that a sub-core does not keep comes at a pace, once for all its warps
+    that are together (kernels/fma_loops, ``long``: one warp a sub-core takes 139 cycles a KiB from 48 KiB on, where FFMA
+    take 72; two take the 144 that they issue).
+    Ignores: which lines of a loop lie at one place (of 32 KiB a ninth was lost, of 34 four ninths); that what is lost comes
+    while warps wait for something else; that CTAs of an SM fetch apart; that what a launch brings along has yet to come from
+    L1 into L0; branches; warps that are not together, and so evict from one another; constants, which share L1; the traffic
+    of instructions in L2 and memory; SMs that share a level.
     Source: the GPU's description; the levels as published for Volta and Turing; what a launch brings along:
     kernels/counted_code.
     """
@@ -99,6 +107,14 @@ class InstructionCache(Component):
             for share, latency in ((from_l1, self.spec.l1_latency_cycles), (from_below, below_cycles))
         )
         return num_bytes * sum(waits)
+
+    def loop_cycles(self, num_instructions: float, *, own_cycles: float) -> float:
+        """How much longer a turn of a loop takes than the ``own_cycles`` in which a scheduler issues it, for its code."""
+        num_bytes = num_instructions * INSTRUCTION_BYTES
+        if num_bytes <= self.spec.loop_kept_bytes:
+            return 0.0
+        lost = self._missing(num_bytes, self.spec.loop_kept_bytes)
+        return lost * max(0.0, num_bytes / self.spec.loop_bytes_per_cycle - own_cycles)
 
     def late_cycles(
         self, name: str, begin_bytes: float, end_bytes: float, *, at_cycle: float, own_cycles: float, l2_cycles: float,
