@@ -96,17 +96,19 @@ class Turns:
     def _look(self) -> None:
         """Has the one that multiplies stopped?"""
         self._is_watched = False
-        owner = self._owner
-        if owner is None:
-            return
-        goes_on = owner.agenda.cycle < self._until + GREEDY_CYCLES - EPSILON_CYCLES
-        self._let_copy(goes_on, has_stops=owner.num_warps <= owner.sm.warp_scheduler.spec.num_schedulers)
+        agenda = (self._waiting[0] if self._waiting else self._held[0])[0].agenda
+        goes_on = agenda.cycle < self._until + GREEDY_CYCLES - EPSILON_CYCLES
+        self._let_copy(goes_on)
         if not goes_on and self._waiting:
             self._next()
         if self._waiting or self._held:
             self._watch()
 
-    def _let_copy(self, goes_on: bool, *, has_stops: bool) -> None:
+    def _let_copy(self, goes_on: bool) -> None:
+        owner = self._owner
+        if owner is None or not self._held:
+            return
+        has_stops = owner.num_warps <= owner.sm.warp_scheduler.spec.num_schedulers
         held, self._held = self._held, []
         for role, num_left in held:
             if goes_on and (not has_stops or num_left > 1.0):

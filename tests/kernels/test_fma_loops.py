@@ -72,7 +72,7 @@ def test_loops_hold_what_their_names_say(sass: Sass) -> None:
     kernels = sass("fma_loops", "sm_90a")
     for build in case.builds():
         kernel = kernels[build.name]
-        assert kernel.num_spills == 0, build.name
+        assert (kernel.num_spills > 0) == (build.name in case.SPILLS), build.name
         (rows, columns), depth = build.shape.thread, build.shape.depth
         way, meets, has_reads = case.PARTS[build.parts]
         is_single = build.fragments == "single"

@@ -64,6 +64,7 @@ class Loader:
         self._panels: dict[tuple[int, int, int], Panel] = {}
         self._fetched: dict[tuple[int, ...], Fetches | None] = {}
         self._passed: dict[tuple[int, ...], int] = {}
+        self._turned: dict[tuple[int, ...], AccessPattern] = {}
         self._new: dict[tuple[int, int, int], list[float]] = {}
 
     @cached_property
@@ -254,21 +255,40 @@ class Loader:
         operand = self.plan.operands[which]
         if not is_transposed(self.params, which):
             return cp_async_fill(operand, self._num_threads)
-        # one element a lane, along k in global memory; in shared memory k's are a padded row apart
-        rows, depth, num_bytes = self.plan.tile[which], operand.k, operand.dtype.num_bytes
-        element = np.arange(ceil_div(rows * depth, WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)
-        active = element < rows * depth
-        row, k = np.divmod(element, depth)
-        pitch_bytes = ceil_div(depth * num_bytes, LINE_BYTES) * LINE_BYTES
-        sources = row * pitch_bytes + k * num_bytes
-        read = global_access(sources, num_bytes, active)
-        written = wavefronts(f"cp_async_b{8 * num_bytes}", operand.byte_offsets(k, row * num_bytes), active, sources)
-        return replace(read, num_wavefronts=int(written.sum()))
+        pitch = ceil_div(operand.k * operand.dtype.num_bytes, LINE_BYTES) * LINE_BYTES
+        return self._turned_fill(which, 0, pitch)
+
+    def _turned_fill(self, which: int, start: int, pitch: int) -> AccessPattern:
+        """One element a lane, along k in global memory: rows lie ``pitch`` bytes apart, the first ``start`` behind a line's.
+
+        In shared memory k's are a padded row apart. Lanes queue at banks of both, and lines are more where rows straddle
+        them; sectors are those of rows that do not, for a row's next copy asks for the rest of one anyway.
+        """
+        key = which, start % LINE_BYTES, pitch % LINE_BYTES
+        found = self._turned.get(key)
+        if found is None:
+            operand = self.plan.operands[which]
+            rows, depth, num_bytes = self.plan.tile[which], operand.k, operand.dtype.num_bytes
+            element = np.arange(ceil_div(rows * depth, WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)
+            active = element < rows * depth
+            row, k = np.divmod(element, depth)
+            lines = ceil_div(depth * num_bytes + LINE_BYTES, LINE_BYTES) * LINE_BYTES
+            sources = key[1] + row * (lines + key[2]) + k * num_bytes
+            read = global_access(sources, num_bytes, active)
+            written = wavefronts(f"cp_async_b{8 * num_bytes}", operand.byte_offsets(k, row * num_bytes), active, sources)
+            found = self._turned[key] = replace(
+                read, num_sectors=rows * ceil_div(depth * num_bytes, SECTOR_BYTES), num_wavefronts=int(written.sum())
+            )
+        return found
 
     def _cp_async(self, which: int, at: Coordinates, step: int, stage: int) -> Op:
         plan, (tensor, buffer), fill = self.plan, OPERANDS[which], self._fills[which]
         rows = plan.rows_of_a(at.m) if which == 0 else plan.rows_of_b(at.n)
         depth = plan.k_extent(at.part, step)
+        in_l1 = is_transposed(self.params, which)  # .cg takes 16 bytes alone
+        if in_l1 and rows and depth:
+            start, pitch, *_ = self._lie(which, at, step, rows, depth)
+            fill = self._turned_fill(which, start, pitch)
         is_k_major = (self.params.is_a_k_major, self.params.is_b_k_major)[which]
         along, across = (depth, rows) if is_k_major else (rows, depth)
         if rows < plan.tile[which] or depth < plan.tile[2]:  # predicated: what lies outside is zeroed
@@ -278,7 +298,6 @@ class Loader:
                 fill, num_sectors=across * ceil_div(row_bytes, SECTOR_BYTES),
                 num_lines=round(fill.num_lines * share), num_bytes=across * row_bytes,
             )
-        in_l1 = is_transposed(self.params, which)  # .cg takes 16 bytes alone
         is_by_math = self.params.math == "wgmma" and not self.params.is_specialized
         new = self._new_fraction(which, at, step, rows)
         return ops.CpAsync(

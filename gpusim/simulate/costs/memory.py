@@ -523,17 +523,18 @@ class Filled:
         role, request = self._role, self._request
         now = role.agenda.cycle  # queued now, though they come at ``cycle``
         there = end = max(cycle, self._last + self._latency(cycle)) + self._more
-        if self._wavefronts:
-            queued_until = role.sm.smem.fill(self._wavefronts, at_cycle=now, weight=request.num_alike)
-            if self._op.allocates_in_l1:
-                num = self._op.access.num_requests
-                role.sm.l1.accept(num, 0.0, at_cycle=now, weight=request.num_alike, more_cycles=self._wavefronts)
-            # wavefronts that arrive while the transfer is under way hide behind it; only the excess shows
-            hidden = min(self._wavefronts, self._hidden)
-            if self._op.allocates_in_l1:  # what is queued now has mostly passed by then
-                end = max(queued_until, there + self._wavefronts - hidden)
-            else:
-                end = there + max(0.0, queued_until - now - hidden)
+        smem, left = role.sm.smem, self._wavefronts
+        queued_until = smem.fill(left, at_cycle=now, weight=request.num_alike) if left else now
+        # wavefronts that arrive while the transfer is under way hide behind it; only the excess shows
+        if self._op.allocates_in_l1:  # what is queued now has mostly passed by then
+            if not self._more:  # L1 had it not: it passes the load/store unit again
+                l1, num, cycles = role.sm.l1, self._op.access.num_requests, left / smem.wavefronts_per_cycle
+                _, passed = l1.accept(num, 0.0, at_cycle=now, weight=request.num_alike, more_cycles=cycles)
+                queued_until = max(queued_until, passed)
+                left += num / l1.spec.requests_per_cycle
+            end = max(queued_until, there + max(0.0, left - self._hidden))
+        elif left:
+            end = there + max(0.0, queued_until - now - min(left, self._hidden))
         self._stage.end_write(end)
         self._group.finish(end)
         role.engine.copy_cycles += end - request.issued_at
