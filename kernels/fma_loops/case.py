@@ -166,8 +166,9 @@ def long_builds() -> tuple[Build, ...]:
 
 
 SPILLS = (
-    "fma_8x8_2x2_8_s3_w16_double_turned_4", "fma_8x8_4x2_16_s2_w16_double_turned_b_2", "fma_8x8_4x2_16_s3_w16_double_turned_2",
-    "fma_16x4_2x2_16_s3_w16_double_turned_4", "fma_16x4_2x4_8_s2_w16_double_turned_a_2",
+    "fma_8x8_2x2_8_s3_w16_double_turned_4", "fma_8x8_4x2_16_s2_w16_double_turned_b_2",
+    "fma_8x8_4x2_16_s3_w16_double_turned_2", "fma_16x4_2x2_16_s3_w16_double_turned_4",
+    "fma_16x4_2x4_8_s2_w16_double_turned_a_2",
     "fma_16x4_2x4_8_s2_w16_double_turned_b_2", "fma_16x4_2x4_8_s3_w16_double_turned_2",
     "fma_16x4_2x4_8_s3_w16_double_turned_a_2", "fma_16x4_2x4_16_s2_w16_double_turned_2",
     "fma_16x4_2x4_16_s3_w16_double_turned_2",

@@ -592,3 +592,29 @@ def test_a_little_code_is_no_less_than_what_every_loop_has(h200: GpuSpec) -> Non
         return simulate(launch, h200, clock="max", l2="warm").cycles
 
     assert cycles(0.0) <= cycles(1.0) <= cycles(100.0)
+
+
+@pytest.mark.parametrize(("k", "each"), [(1024, 4), (1056, 4), (1044, 2), (500, 2)])
+def test_copies_that_turn_an_operand_queue_at_the_banks_where_its_rows_begin(h200: GpuSpec, k: int, each: int) -> None:
+    """Rows that all begin in one bank queue four deep, those that lie 20 banks apart two."""
+    params = GemmParams.model_validate({
+        "m": 128, "n": 128, "k": k, "tile": (128, 128, 8), "warps": (4, 2), "stages": 1, "dtype": "fp32", "layout": "tt",
+        "copy": "cp_async", "math": "fma", "schedule": "multistage",
+    })  # fmt: skip
+    of_a = [op for _, op in ops_of(params.launch(h200), ops.CpAsync) if op.tensor == "A"]
+    num_whole = k // 8
+    assert len(of_a) == -(-k // 8) and {op.access.num_requests for op in of_a} == {128 * 8 / 32}
+    assert {op.access.num_wavefronts / op.access.num_requests for op in of_a[:num_whole]} == {each}
+    assert {op.access.num_sectors for op in of_a[:num_whole]} == {128}  # a row's next copy asks for the rest of one anyway
+
+
+def test_the_code_of_an_fma_loop_is_told_once_a_step_and_is_what_nvcc_writes_out(h200: GpuSpec) -> None:
+    """FFMA, loads of 16 bytes, copies with their addresses: 2,233 instructions as SASS of such a loop has them."""
+    params = GemmParams.model_validate({
+        "m": 128, "n": 128, "k": 64, "tile": (128, 128, 16), "warps": (2, 2), "stages": 2, "dtype": "fp32", "layout": "tt",
+        "copy": "cp_async", "math": "fma", "schedule": "multistage",
+    })  # fmt: skip
+    told = [op for _, op in ops_of(params.launch(h200), ops.LoopCode)]
+    assert len(told) == 4 and {op.num_fma for op in told} == {2048}
+    (num,) = {op.num_fma + op.num_others for op in told}
+    assert num == pytest.approx(2233, rel=0.005)

@@ -92,3 +92,11 @@ def test_a_later_sm_finds_in_l2_what_another_has_fetched_but_none_sooner() -> No
     late(first, 4096, 5120)
     assert late(next_one, 4096, 5120, at_cycle=500.0) == pytest.approx(1024 * 4 - 500)
     assert late(last, 4096, 5120, at_cycle=9000.0) == pytest.approx(1024 * 2)
+
+
+@pytest.mark.parametrize(("num_bytes", "lost"), [(512, 0.0), (1024, 0.0), (1280, 0.4), (2048, 1.0), (8192, 1.0)])
+def test_a_loop_waits_for_what_is_not_kept_beyond_what_its_warps_issue(num_bytes: int, lost: float) -> None:
+    cache = InstructionCache(SPEC)
+    paced = num_bytes / SPEC.loop_bytes_per_cycle
+    for own in (0.0, paced / 2, paced, 2 * paced):
+        assert cache.loop_cycles(num_bytes / 16, own_cycles=own) == pytest.approx(lost * max(0.0, paced - own))

@@ -1,4 +1,4 @@
-"""Warps of an SM that multiply by mma.sync take turns: who does goes on until it stops, then who has waited longest."""
+"""Warps of an SM that multiply take turns: who does goes on until it stops, then who has waited longest; copies wait."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from gpusim import Buffer
 from gpusim.simulate.turns import GREEDY_CYCLES
 from gpusim.workload import ops
 from gpusim.workload.atoms import mma_sync
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
 
-from .kernels import TOY, ends_of, role, run
+from .kernels import TOY, contiguous, ends_of, role, run
 
 MATH = mma_sync(BF16)
 EACH = MATH.num_flops / (TOY.tensor_core.mma_sync_flops_per_cycle["16bit"] / 4)
@@ -60,3 +61,63 @@ def test_who_has_waited_longest_comes_first() -> None:
 def test_all_work_is_done_at_the_rate_of_the_tensor_cores() -> None:
     found = ends(**{name: chunks(0.0, 0.0, 0.0) for name in "abc"})
     assert max(found) == pytest.approx(90 * EACH, abs=EACH)
+
+
+# ---------------------------------------------------------------------------------------------- FFMA, and copies beside them
+
+RUN = 256.0
+"""FFMA of a warp in a run: between two its role reads nothing, so that one is followed by the next."""
+COPIES = 4
+SMALL: dict[str, Any] = {"buffers": (Buffer(name="a", stage_bytes=4096, num_stages=1),), "registers_per_thread": 32}
+"""Several such CTAs have room on an SM: only there they take turns."""
+
+
+def products(num_runs: int, *, takes_turns: bool = True) -> Any:
+    """So many runs of FFMA, one behind the other."""
+
+    def program(cta: RoleContext) -> Iterator[Any]:
+        for _ in range(num_runs):
+            yield ops.Fma(RUN, takes_turns=takes_turns)
+
+    return program
+
+
+def copier(num_warps: int) -> Any:
+    """A little later each warp copies four times."""
+
+    def program(cta: RoleContext) -> Iterator[Any]:
+        yield ops.Alu(20, is_chain=True)
+        yield ops.CpAsync("T", (0, 0), contiguous(128 * COPIES * num_warps), "a", 0)
+        yield ops.CpAsyncCommitGroup()
+
+    return program
+
+
+def copied_at(num_math_warps: int, num_runs: int, **of_math: Any) -> tuple[float, float]:
+    """(when four warps have issued their copies, when others' math beside them ends)."""
+    result = run(
+        role(products(num_runs, **of_math), "math", num_math_warps), role(copier(4), "copier", 4), **SMALL
+    )
+    return ends_of(result, "copier")[0], ends_of(result, "math")[0]
+
+
+def test_copies_wait_until_the_math_of_two_warps_a_scheduler_stops() -> None:
+    copied, done = copied_at(8, 10)
+    assert copied >= done
+    free, done = copied_at(8, 10, takes_turns=False)
+    assert free < done / 4
+
+
+def test_copies_wait_a_run_each_for_one_warp_a_scheduler() -> None:
+    copied, done = copied_at(4, 10)
+    each = done / 10
+    assert COPIES * each - 1 <= copied < (COPIES + 2) * each
+    copied, done = copied_at(4, 2)
+    assert copied >= done  # it has stopped before
+
+
+def test_ffma_of_several_are_done_one_behind_the_other() -> None:
+    alone = ends_of(run(role(products(4), "first", 4), **SMALL), "first")[0]
+    result = run(role(products(4), "first", 4), role(products(4), "second", 4), **SMALL)
+    first, second = (ends_of(result, name)[0] for name in ("first", "second"))
+    assert first == pytest.approx(alone, rel=0.01) and second == pytest.approx(2 * alone, rel=0.02)
