@@ -41,3 +41,14 @@ def test_few_rows_and_blocks_of_four_steps_begin_together_as_before() -> None:
     assert [op.new_fraction for op in four] == [1.0] * 34
     spread = copies_of(tile="128x128x32", k=1032)
     assert [op.new_fraction for op in spread[1:]] == pytest.approx([0.25] * 32)
+
+
+def test_short_rows_of_an_operand_that_is_turned_come_two_by_two() -> None:
+    """Rows of 32 bytes: L2 takes 64 of memory at once."""
+    fma = {"dtype": "fp32", "layout": "tt", "copy": "cp_async", "math": "fma", "schedule": "multistage", "fetch_bytes": None}
+    short = copies_of(**fma, tile=(128, 128, 8), warps=(4, 2), stages=1)
+    assert [op.come_along for op in short] == [((0, step ^ 1),) for step in range(128)]
+    ragged = copies_of(**fma, tile=(128, 128, 8), warps=(4, 2), stages=1, k=1044)  # 16 bytes further from row to row
+    assert [op.new_fraction for op in ragged[1:]] == pytest.approx([0.5] * 130)
+    long = copies_of(**fma, tile=(128, 128, 16), warps=(4, 2), stages=1)
+    assert all(op.come_along == () and op.new_fraction == 1.0 for op in long)

@@ -34,6 +34,11 @@ def slot(step: int, stage: int) -> int:
     return step * MAX_STAGES + stage
 
 
+TURNED_FETCH_BYTES = 64
+"""What L2 takes of memory at once for copies of an element a lane, whose rows may be shorter.
+Source: ``l2.fetch_bytes`` of every GPU but the toy (kernels/cache_hints)."""
+
+
 class Panel(dict[int, Op]):
     """Copies of one operand's panel, by :func:`slot`: made at their first use and shared by all CTAs."""
 
@@ -143,6 +148,10 @@ class Loader:
         along, across = (depth, rows) if is_k_major else (rows, depth)
         return outside_rows(boxes, across, along)
 
+    def _block_bytes(self, which: int) -> int:
+        """What L2 takes of memory at least where a copy finds nothing; 0 where that is no more than it asks for."""
+        return self.params.fetch_bytes or (TURNED_FETCH_BYTES if is_transposed(self.params, which) else 0)
+
     def _come_along(self, which: int, at: Coordinates, step: int) -> tuple[tuple[int, int], ...]:
         """Tiles of the k-steps whose bytes lie beside this one's, in what L2 takes of memory at once.
 
@@ -151,7 +160,7 @@ class Loader:
         params, plan = self.params, self.plan
         if not (params.is_a_k_major, params.is_b_k_major)[which]:
             return ()
-        num = (params.fetch_bytes or 0) // (plan.tile[2] * params.element.num_bytes)
+        num = self._block_bytes(which) // (plan.tile[2] * params.element.num_bytes)
         if num < 2:  # a step alone, of one box or more
             is_several = num == 1 and self.by_tma and plan.operands[which].panel_bytes < (params.fetch_bytes or 0)
             return ((plan.panel(which, at), step),) if is_several else ()
@@ -168,7 +177,7 @@ class Loader:
         another part of the tile's rows begins, are left out.
         """
         params, plan = self.params, self.plan
-        block, row_bytes = params.fetch_bytes or 0, plan.tile[2] * params.element.num_bytes
+        block, row_bytes = self._block_bytes(which), plan.tile[2] * params.element.num_bytes
         pitch = params.k * params.element.num_bytes
         is_k_major = (params.is_a_k_major, params.is_b_k_major)[which]
         if not (step and rows and is_k_major and block >= 2 * row_bytes and pitch % block):

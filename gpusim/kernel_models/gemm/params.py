@@ -206,7 +206,8 @@ class GemmParams(KernelParams):
     )
     fetch_bytes: Literal[64, 128, 256] | None = Field(
         None, description="bytes that L2 takes of memory at least where a copy finds nothing: a tensor map's promotion; of "
-        "cp.async 128 where SASS has LDGSTS.LTC128B (L2::128B), else 64; by default no more than a k-step's rows have"
+        "cp.async 128 where SASS has LDGSTS.LTC128B (L2::128B), else 64; by default no more than a k-step's rows have, or "
+        "64 where fma turns an operand"
     )
     fma_bank_reads: Annotated[float, Field(ge=1.0, le=3.0)] | None = Field(
         None, description="fma only: registers that an FFMA reads of the fuller of its scheduler's two banks, on the mean, "
