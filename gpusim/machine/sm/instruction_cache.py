@@ -54,9 +54,9 @@ class InstructionCache(Component):
     that are together (kernels/fma_loops, ``long``: one warp a sub-core takes 139 cycles a KiB from 48 KiB on, where FFMA
     take 72; two take the 144 that they issue).
     Ignores: which lines of a loop lie at one place (of 32 KiB a ninth was lost, of 34 four ninths); that what is lost comes
-    while warps wait for something else; that CTAs of an SM fetch apart; that what a launch brings along has yet to come from
-    L1 into L0; branches; warps that are not together, and so evict from one another; constants, which share L1; the traffic
-    of instructions in L2 and memory; SMs that share a level.
+    while warps wait for something else; that CTAs of an SM are apart (as if one's warps were the other's); that what a
+    launch brings along has yet to come from L1 into L0; branches; warps that are not together, and so evict from one
+    another; constants, which share L1; the traffic of instructions in L2 and memory; SMs that share a level.
     Source: the GPU's description; the levels as published for Volta and Turing; what a launch brings along:
     kernels/counted_code.
     """

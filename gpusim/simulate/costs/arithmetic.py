@@ -134,10 +134,11 @@ def code(role: Role, op: ops.Code) -> Pause:
 
 
 def loop_code(role: Role, op: ops.LoopCode) -> Pause:
-    """Wait for what a sub-core does not keep of a loop's code."""
+    """Wait for what a sub-core does not keep of a loop's code, which all CTAs of the SM issue meanwhile."""
     scheduler = role.sm.warp_scheduler
     turns = max(1.0, op.bank_reads / scheduler.bank_reads_per_cycle)
-    own = (op.num_fma * turns + op.num_others) * -(-role.num_warps // scheduler.spec.num_schedulers)
+    num_warps = role.num_warps * role.sm.num_ctas
+    own = (op.num_fma * turns + op.num_others) * -(-num_warps // scheduler.spec.num_schedulers)
     waited = role.sm.instruction_cache.loop_cycles(op.num_fma + op.num_others, own_cycles=own)
     if waited > 0.0 and not role.engine.is_ideal("own_code"):
         role.spend(WarpState.NO_INSTRUCTION, role.t + waited)
