@@ -17,6 +17,7 @@ from gpusim.simulate.cta import Cta, Stage
 from gpusim.simulate.laggard import Laggard
 from gpusim.simulate.loops import Loop, TileLoop
 from gpusim.simulate.timeline import ReadSpan, RoleTimeline, WarpState
+from gpusim.simulate.turns import CopyPass
 from gpusim.units import SECTOR_BYTES, WARPGROUP_THREADS, WAVEFRONT_BYTES
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
@@ -128,10 +129,10 @@ class Role:
 
     __slots__ = (
         "_groups", "agenda", "all_fenced_at", "arrives_far_at", "async_cp", "blocked_on", "blocked_since", "copies_until",
-        "count", "cta", "delivered_at", "engine", "handlers", "has_entered", "is_done", "iteration_weight", "laggard",
-        "last_store", "loads_since", "loops", "mma_done", "must_retry", "num_threads", "num_warpgroups", "num_warps", "op",
-        "partly", "passed_bytes", "program", "queued_stores", "record", "registers", "sections", "send", "sm", "spec",
-        "steps", "stored_at", "stored_out_at", "t", "tile_loop", "totals", "turn_weight", "wait_state", "was_held", "wave",
+        "copy_pass", "count", "cta", "delivered_at", "engine", "handlers", "has_entered", "is_done", "iteration_weight",
+        "laggard", "last_store", "loads_since", "loops", "mma_done", "must_retry", "num_threads", "num_warpgroups",
+        "num_warps", "op", "partly", "passed_bytes", "program", "queued_stores", "record", "registers", "sections", "send",
+        "sm", "spec", "steps", "stored_at", "stored_out_at", "t", "tile_loop", "totals", "turn_weight", "wait_state", "wave",
         "wgmma_open", "wgmma_through",
     )
 
@@ -170,8 +171,8 @@ class Role:
         self.program = shape.program
         self.blocked_on: str | ops.MbarrierWait | None = None
         self.blocked_since = 0.0
-        self.must_retry = self.is_done = self.has_entered = self.was_held = False
-        """The last two: it has waited for a place before the data stage, and has one; for who multiplies, and may copy."""
+        self.must_retry = self.is_done = self.has_entered = False  # a place before the data stage that it has waited for
+        self.copy_pass = CopyPass.NONE
         self.partly: tuple[float, float] | None = None
         """Of an op that waits for the rest of its turn beside wgmma: since when, wavefronts, lines or instructions left."""
         self.wait_state = WarpState.ISSUE

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable
+from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,14 +29,23 @@ Multiply = Callable[[], float]
 """Queues a role's math; returns when the last of it has been issued."""
 
 
+class CopyPass(Enum):
+    """Whether a role that has waited for who multiplies may copy, however long others multiply by then."""
+
+    NONE = 0
+    ONCE = 1
+    UNTIL_COMMIT = 2
+
+
 class Turns:
     """One SM's.
 
     Models: who multiplies goes on until it stops, to copy, to meet or for what it reads; then the one that has waited
     longest does. So warps of a sub-core, in step behind a barrier, fall apart until the next, and what one does beside its
-    math hides behind another's. FFMA leave a scheduler's other warps no turns either: cp.async of other CTAs wait until
+    math hides behind another's. FFMA leave a scheduler's other warps no turns either: cp.async of other roles wait until
     they stop, or, where a scheduler has one warp that multiplies, each of a warp's copies until that one waits for what it
-    reads. So a CTA that has no math to do while it copies loses what it copies beside another's math.
+    reads; behind one's stop they all go before they commit. So a CTA that has no math to do while it copies loses what it
+    copies beside another's math.
     Ignores: that another's math fills the cycles between (:data:`GREEDY_CYCLES` at most are lost, and given back to who
     waits); that warps of one role are not all done at one time; what other instructions than copies wait beside FFMA; that
     an older CTA's copies wait less than a younger one's; that warps of one CTA come to copy one by one.
@@ -45,7 +55,7 @@ class Turns:
     bytes take 3,511 and 3,455 cycles a step, math alone 2,540, copies alone 1,025.
     """
 
-    __slots__ = ("_held", "_is_watched", "_owner", "_state", "_until", "_waiting", "_what")
+    __slots__ = ("_held", "_is_watched", "_num_runs", "_owner", "_state", "_until", "_waiting", "_what")
 
     def __init__(self, state: WarpState = WarpState.TENSOR, what: str = "the tensor cores") -> None:
         """Nobody's turn; who waits for one is in ``state``, and waits for ``what``."""
@@ -55,7 +65,8 @@ class Turns:
         """When the last of the math so far will have been issued."""
         self._waiting: deque[tuple[Role, Multiply]] = deque()
         self._held: list[tuple[Role, float]] = []
-        """Who wants to copy, and for how many runs of the one that multiplies it waits at most where that has stops."""
+        """Who wants to copy, and after how many runs it may where the one that multiplies has stops."""
+        self._num_runs = 0.0
         self._is_watched = False
 
     def take(self, role: Role, multiply: Multiply) -> bool:
@@ -63,6 +74,7 @@ class Turns:
         goes_on = role.t <= self._until + GREEDY_CYCLES
         is_free = goes_on if self._owner is role else not goes_on and not self._waiting
         if is_free:
+            self._num_runs += 1
             self._owner, self._until = role, multiply()
         return is_free
 
@@ -74,14 +86,15 @@ class Turns:
 
     def hold(self, role: Role, num_copies: float) -> Role | None:
         """Until another one that multiplies lets a role issue ``num_copies`` of each of its warps; then ask again."""
-        if role.was_held:
-            role.was_held = False
+        if role.copy_pass is not CopyPass.NONE:
+            if role.copy_pass is CopyPass.ONCE:
+                role.copy_pass = CopyPass.NONE
             return None
         if self._owner is role and self._waiting:
             self._next()
         if self._owner is role or self._owner is None or role.t > self._until + GREEDY_CYCLES:
             return None
-        self._held.append((role, num_copies))
+        self._held.append((role, self._num_runs + num_copies))
         self._watch()
         role.must_retry = True
         return role.block(WarpState.ISSUE, "its turn at the schedulers")
@@ -96,6 +109,8 @@ class Turns:
     def _look(self) -> None:
         """Has the one that multiplies stopped?"""
         self._is_watched = False
+        if not self._waiting and not self._held:
+            return
         agenda = (self._waiting[0] if self._waiting else self._held[0])[0].agenda
         goes_on = agenda.cycle < self._until + GREEDY_CYCLES - EPSILON_CYCLES
         self._let_copy(goes_on)
@@ -110,11 +125,11 @@ class Turns:
             return
         has_stops = owner.num_warps <= owner.sm.warp_scheduler.spec.num_schedulers
         held, self._held = self._held, []
-        for role, num_left in held:
-            if goes_on and (not has_stops or num_left > 1.0):
-                self._held.append((role, num_left - 1.0))
+        for role, after_runs in held:
+            if goes_on and (not has_stops or self._num_runs < after_runs):
+                self._held.append((role, after_runs))
             else:
-                role.was_held = True
+                role.copy_pass = CopyPass.ONCE if goes_on else CopyPass.UNTIL_COMMIT
                 role.fire(0.0)
 
     def _next(self) -> None:

@@ -608,6 +608,15 @@ def test_copies_that_turn_an_operand_queue_at_the_banks_where_its_rows_begin(h20
     assert {op.access.num_sectors for op in of_a[:num_whole]} == {128}  # a row's next copy asks for the rest of one anyway
 
 
+def test_rows_of_few_k_share_lines(h200: GpuSpec) -> None:
+    params = GemmParams.model_validate({
+        "m": 64, "n": 64, "k": 16, "tile": (64, 64, 8), "warps": (2, 2), "stages": 1, "dtype": "fp32", "layout": "tt",
+        "copy": "cp_async", "math": "fma", "schedule": "multistage",
+    })  # fmt: skip
+    of_a = [op for _, op in ops_of(params.launch(h200), ops.CpAsync) if op.tensor == "A"]
+    assert [op.access.num_lines for op in of_a] == [2 * 64 * 8 / 32] * 2  # four rows, 64 bytes apart, a copy
+
+
 def test_the_code_of_an_fma_loop_is_told_once_a_step_and_is_what_nvcc_writes_out(h200: GpuSpec) -> None:
     """FFMA, loads of 16 bytes, copies with their addresses: 2,233 instructions as SASS of such a loop has them."""
     params = GemmParams.model_validate({

@@ -121,3 +121,56 @@ def test_ffma_of_several_are_done_one_behind_the_other() -> None:
     result = run(role(products(4), "first", 4), role(products(4), "second", 4), **SMALL)
     first, second = (ends_of(result, name)[0] for name in ("first", "second"))
     assert first == pytest.approx(alone, rel=0.01) and second == pytest.approx(2 * alone, rel=0.02)
+
+
+def copying_between(run_length: float, num_chained: float) -> Any:
+    """A role that multiplies, does something else, and copies."""
+
+    def program(cta: RoleContext) -> Iterator[Any]:
+        yield ops.Fma(run_length, takes_turns=True)
+        yield ops.Alu(num_chained, is_chain=True)
+        yield ops.CpAsync("T", (0, 0), contiguous(512), "a", 0)
+        yield ops.CpAsyncCommitGroup()
+        yield ops.CpAsyncWaitGroup(0)
+
+    return program
+
+
+@pytest.mark.parametrize("num_chained", range(0, 14))
+@pytest.mark.parametrize("other", [4.0, 16.0, 256.0])
+def test_who_copies_behind_its_own_math_hands_the_turn_on(num_chained: int, other: float) -> None:
+    result = run(
+        role(copying_between(RUN, num_chained), "first", 4), role(copying_between(other, 0), "second", 4), **SMALL
+    )  # fmt: skip
+    first, second = (ends_of(result, name)[0] for name in ("first", "second"))
+    assert first > RUN and second > RUN
+
+
+def test_the_copies_of_one_step_wait_for_one_stop() -> None:
+    """Behind one's stop they all go, each behind the run that another has begun by then, not behind all of its runs."""
+
+    def copies(num: int) -> Any:
+        def program(cta: RoleContext) -> Iterator[Any]:
+            yield ops.Alu(20, is_chain=True)
+            for idx in range(num):
+                yield ops.CpAsync("T", (0, idx), contiguous(128 * 4), "a", 0)
+            yield ops.CpAsyncCommitGroup()
+
+        return program
+
+    others = [role(products(4), f"math{idx}", 8) for idx in range(3)]
+    one, four = (ends_of(run(*others, role(copies(num), "copier", 4), **SMALL), "copier")[0] for num in (1, 4))
+    run_cycles = 2 * RUN  # of two warps a scheduler
+    assert one <= four < one + 3 * run_cycles + 4
+
+
+def test_short_runs_hold_copies_no_longer_than_a_look_at_them() -> None:
+    """Four copies a warp wait for four runs; cursors run ahead of the clock by some 50 cycles, which is a look's grain."""
+
+    def short(cta: RoleContext) -> Iterator[Any]:
+        for _ in range(100):
+            yield ops.Fma(16.0, takes_turns=True)
+
+    result = run(role(short, "math", 4), role(copier(4), "copier", 4), **SMALL)
+    each = ends_of(result, "math")[0] / 100
+    assert ends_of(result, "copier")[0] < 80 + 4 * each + 100

@@ -35,8 +35,8 @@ def slot(step: int, stage: int) -> int:
 
 
 TURNED_FETCH_BYTES = 64
-"""What L2 takes of memory at once for copies of an element a lane, whose rows may be shorter.
-Source: ``l2.fetch_bytes`` of every GPU but the toy (kernels/cache_hints)."""
+"""What L2 takes of memory at once for copies of an element a lane, whose rows may be shorter; the toy's takes less.
+Source: ``l2.fetch_bytes`` of an H200 (kernels/cache_hints)."""
 
 
 class Panel(dict[int, Op]):
@@ -273,16 +273,16 @@ class Loader:
         In shared memory k's are a padded row apart. Lanes queue at banks of both, and lines are more where rows straddle
         them; sectors are those of rows that do not, for a row's next copy asks for the rest of one anyway.
         """
-        key = which, start % LINE_BYTES, pitch % LINE_BYTES
+        operand = self.plan.operands[which]
+        rows, depth, num_bytes = self.plan.tile[which], operand.k, operand.dtype.num_bytes
+        apart = ceil_div(depth * num_bytes + LINE_BYTES, LINE_BYTES) * LINE_BYTES  # from where on rows share no line
+        key = which, start % LINE_BYTES, min(pitch, apart + pitch % LINE_BYTES)
         found = self._turned.get(key)
         if found is None:
-            operand = self.plan.operands[which]
-            rows, depth, num_bytes = self.plan.tile[which], operand.k, operand.dtype.num_bytes
             element = np.arange(ceil_div(rows * depth, WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)
             active = element < rows * depth
             row, k = np.divmod(element, depth)
-            lines = ceil_div(depth * num_bytes + LINE_BYTES, LINE_BYTES) * LINE_BYTES
-            sources = key[1] + row * (lines + key[2]) + k * num_bytes
+            sources = key[1] + row * key[2] + k * num_bytes
             read = global_access(sources, num_bytes, active)
             written = wavefronts(f"cp_async_b{8 * num_bytes}", operand.byte_offsets(k, row * num_bytes), active, sources)
             found = self._turned[key] = replace(

@@ -14,6 +14,7 @@ from gpusim.simulate.costs.barriers import record_flip
 from gpusim.simulate.cta import Stage
 from gpusim.simulate.role import AsyncGroup, Pause, Resume, Role, lacks
 from gpusim.simulate.timeline import CopySpan, WarpState
+from gpusim.simulate.turns import CopyPass
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 from gpusim.workload import ops
 from gpusim.workload.token import Token
@@ -254,7 +255,8 @@ def cp_async(role: Role, op: ops.CpAsync) -> Pause:
             return pause
     pause = line.wait_for_place(role)
     if pause is not None:
-        role.was_held = bool(turns)
+        if turns and role.copy_pass is CopyPass.NONE:
+            role.copy_pass = CopyPass.ONCE
         return pause
     counters, fetches = role.sm.l1.counters, op.fetches
     counters.load_requests += access.num_requests * role.count
@@ -348,7 +350,8 @@ def send_copies(
     last = max(end - (end - first) / max(1, num), role.copies_until - pace / turns, asked_at)
     soonest = l1.spec.hit_latency_cycles if hits else near_cycles
     more = l1.spec.cp_async_latency_cycles if hits else 0.0
-    done = Filled(role, stage, group, num_wavefronts, request, op, last, soonest, more, num_hidden)
+    is_again = op.allocates_in_l1 and not hits
+    done = Filled(role, stage, group, num_wavefronts, request, op, last, soonest, more, num_hidden, is_again=is_again)
     l1.read(request, done, allocates=op.allocates_in_l1, not_before=last, is_copy=True)
 
 
@@ -371,7 +374,7 @@ def pass_rows(
 
 def cp_commit(role: Role, op: ops.CpAsyncCommitGroup) -> Pause:
     """Close the group; that passes the load/store unit, too, and is held where its copies' addresses are written anew."""
-    l1, groups = role.sm.l1, role.groups
+    l1, groups, role.copy_pass = role.sm.l1, role.groups, CopyPass.NONE
     role.sm.smem.count(COMMIT_WAVEFRONTS * role.num_warps * role.count)
     if l1.spec.commit_cycles:
         cycles = l1.spec.commit_cycles * role.num_warps
@@ -483,17 +486,19 @@ class Filled:
     """A cp.async batch has come from memory: it is written into shared memory, wavefront by wavefront."""
 
     __slots__ = (
-        "_group", "_hidden", "_last", "_more", "_op", "_request", "_role", "_soonest", "_stage", "_wavefronts",
+        "_group", "_hidden", "_is_again", "_last", "_more", "_op", "_request", "_role", "_soonest", "_stage", "_wavefronts",
     )
 
     def __init__(
         self, role: Role, stage: Stage, group: AsyncGroup, wavefronts: float, request: MemoryRequest, op: ops.CpAsync,
-        last_cycle: float, soonest_cycles: float, more_cycles: float, num_hidden: float,
+        last_cycle: float, soonest_cycles: float, more_cycles: float, num_hidden: float, *, is_again: bool,
     ) -> None:
         """``last_cycle``: when the last of its instructions asks; ``soonest_cycles`` later it may have its data.
 
         ``more_cycles``: what it takes from there. ``num_hidden`` of the wavefronts come while the transfer is under way.
+        ``is_again``: L1 had it not, so that it passes the load/store unit again.
         """
+        self._is_again = is_again
         self._last = last_cycle
         self._soonest = soonest_cycles
         self._more = more_cycles
@@ -527,12 +532,13 @@ class Filled:
         queued_until = smem.fill(left, at_cycle=now, weight=request.num_alike) if left else now
         # wavefronts that arrive while the transfer is under way hide behind it; only the excess shows
         if self._op.allocates_in_l1:  # what is queued now has mostly passed by then
-            if not self._more:  # L1 had it not: it passes the load/store unit again
-                l1, num, cycles = role.sm.l1, self._op.access.num_requests, left / smem.wavefronts_per_cycle
+            pace, cycles = smem.wavefronts_per_cycle, left / smem.wavefronts_per_cycle
+            if self._is_again:
+                l1, num = role.sm.l1, self._op.access.num_requests
                 _, passed = l1.accept(num, 0.0, at_cycle=now, weight=request.num_alike, more_cycles=cycles)
                 queued_until = max(queued_until, passed)
-                left += num / l1.spec.requests_per_cycle
-            end = max(queued_until, there + max(0.0, left - self._hidden))
+                cycles += num / l1.spec.requests_per_cycle
+            end = max(queued_until, there + max(0.0, cycles - self._hidden / pace))
         elif left:
             end = there + max(0.0, queued_until - now - min(left, self._hidden))
         self._stage.end_write(end)
