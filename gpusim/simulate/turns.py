@@ -52,7 +52,7 @@ class Turns:
     Source: mma.sync: kernels/mma_loops, h200_sxm, 2026-11-22: with two warps a sub-core and double fragments 241 cycles more
     for the 384 rows of a step's copies, where one warp takes 258 more for 256. FFMA: kernels/fma_loops, h200_sxm,
     2026-11-23, and its ``pairs``, h100_sxm, 2026-11-27: two CTAs an SM of one slot, 8 x 8 sums, eight warps, copies of four
-    bytes take 3,511 and 3,455 cycles a step, math alone 2,540, copies alone 1,025.
+    bytes take 3,511 and 3,510 cycles a step, math alone 2,540; copies alone, in a study of the same loop, 1,025.
     """
 
     __slots__ = ("_held", "_is_watched", "_num_runs", "_owner", "_state", "_until", "_waiting", "_what")
@@ -68,6 +68,10 @@ class Turns:
         """Who wants to copy, and after how many runs it may where the one that multiplies has stops."""
         self._num_runs = 0.0
         self._is_watched = False
+
+    def ask(self, role: Role, multiply: Multiply) -> Role | None:
+        """Multiply now, or wait for the role's turn and do so then."""
+        return None if self.take(role, multiply) else self.wait(role, multiply)
 
     def take(self, role: Role, multiply: Multiply) -> bool:
         """Multiply now if it is the role's turn; else the role must wait (:meth:`wait`)."""

@@ -26,9 +26,7 @@ def mma_sync(role: Role, op: ops.MmaSync) -> Pause:
     if len(engine.launch.roles) == 1 and engine.occupancy.ctas_per_sm == 1:
         multiply(role, op)
         return None
-    turns = engine.tensor_turns[role.sm.idx]
-    mine = partial(multiply, role, op)
-    return None if turns.take(role, mine) else turns.wait(role, mine)
+    return engine.tensor_turns[role.sm.idx].ask(role, partial(multiply, role, op))
 
 
 def multiply(role: Role, op: ops.MmaSync) -> float:
@@ -165,9 +163,7 @@ def fma(role: Role, op: ops.Fma) -> Pause:
     if not op.takes_turns or engine.occupancy.ctas_per_sm == 1:
         multiply_add(role, op)
         return None
-    turns = engine.fma_turns[role.sm.idx]
-    mine = partial(multiply_add, role, op)
-    return None if turns.take(role, mine) else turns.wait(role, mine)
+    return engine.fma_turns[role.sm.idx].ask(role, partial(multiply_add, role, op))
 
 
 def multiply_add(role: Role, op: ops.Fma) -> float:
