@@ -22,6 +22,9 @@ GREEDY_CYCLES = 16.0
 measured: a cursor may run ahead so far before a load from shared memory (``role.SHARED_SYNC_CYCLES``); less would hand turns
 over for that alone."""
 
+MOST_RUNS = 256
+"""Of which their beginnings are known: k-steps of four CTAs of the deepest."""
+
 EPSILON_CYCLES = 1e-6
 """What rounding may leave of a wait."""
 
@@ -43,19 +46,20 @@ class Turns:
     Models: who multiplies goes on until it stops, to copy, to meet or for what it reads; then the one that has waited
     longest does. So warps of a sub-core, in step behind a barrier, fall apart until the next, and what one does beside its
     math hides behind another's. FFMA leave a scheduler's other warps no turns either: cp.async of other roles wait until
-    they stop, or, where a scheduler has one warp that multiplies, each of a warp's copies until that one waits for what it
-    reads; behind one's stop they all go before they commit. So a CTA that has no math to do while it copies loses what it
-    copies beside another's math.
+    they stop, or, where each has one warp on a scheduler, each of a warp's copies for as many runs as there are CTAs that
+    multiply, whose warps must all wait for what they read; behind the last one's stop they all go before they commit. So a
+    CTA that has no math to do while it copies loses what it copies beside others' math.
     Ignores: that another's math fills the cycles between (:data:`GREEDY_CYCLES` at most are lost, and given back to who
     waits); that warps of one role are not all done at one time; what other instructions than copies wait beside FFMA; that
     an older CTA's copies wait less than a younger one's; that warps of one CTA come to copy one by one.
     Source: mma.sync: kernels/mma_loops, h200_sxm, 2026-11-22: with two warps a sub-core and double fragments 241 cycles more
     for the 384 rows of a step's copies, where one warp takes 258 more for 256. FFMA: kernels/fma_loops, h200_sxm,
     2026-11-23, and its ``pairs``, h100_sxm, 2026-11-27: two CTAs an SM of one slot, 8 x 8 sums, eight warps, copies of four
-    bytes take 3,511 and 3,510 cycles a step, math alone 2,540; copies alone, in a study of the same loop, 1,025.
+    bytes take 3,511 and 3,510 cycles a step, math alone 2,540; copies alone, in a study of the same loop, 1,025. Three and
+    four CTAs: kernels/fma_products, h100_sxm, 2026-11-27.
     """
 
-    __slots__ = ("_held", "_is_watched", "_num_runs", "_owner", "_state", "_until", "_waiting", "_what")
+    __slots__ = ("_held", "_is_watched", "_owner", "_runs", "_state", "_until", "_waiting", "_what")
 
     def __init__(self, state: WarpState = WarpState.TENSOR, what: str = "the tensor cores") -> None:
         """Nobody's turn; who waits for one is in ``state``, and waits for ``what``."""
@@ -63,28 +67,34 @@ class Turns:
         self._owner: Role | None = None
         self._until = 0.0
         """When the last of the math so far will have been issued."""
-        self._waiting: deque[tuple[Role, Multiply]] = deque()
-        self._held: list[tuple[Role, float]] = []
-        """Who wants to copy, and after how many runs it may where the one that multiplies has stops."""
-        self._num_runs = 0.0
+        self._waiting: deque[tuple[Role, Multiply, int]] = deque()
+        self._held: list[tuple[Role, float, float]] = []
+        """Who wants to copy, since when, and how many runs of others it waits for where these have stops."""
+        self._runs: deque[float] = deque(maxlen=MOST_RUNS)
+        """When runs of products began, or will: cursors run ahead of the clock."""
         self._is_watched = False
 
-    def ask(self, role: Role, multiply: Multiply) -> Role | None:
-        """Multiply now, or wait for the role's turn and do so then."""
-        return None if self.take(role, multiply) else self.wait(role, multiply)
+    def ask(self, role: Role, multiply: Multiply, num_runs: int = 1) -> Role | None:
+        """Multiply now, ``num_runs`` times, or wait for the role's turn and do so then."""
+        return None if self.take(role, multiply, num_runs) else self.wait(role, multiply, num_runs)
 
-    def take(self, role: Role, multiply: Multiply) -> bool:
+    def take(self, role: Role, multiply: Multiply, num_runs: int = 1) -> bool:
         """Multiply now if it is the role's turn; else the role must wait (:meth:`wait`)."""
         goes_on = role.t <= self._until + GREEDY_CYCLES
         is_free = goes_on if self._owner is role else not goes_on and not self._waiting
         if is_free:
-            self._num_runs += 1
-            self._owner, self._until = role, multiply()
+            self._begin(role, multiply, num_runs)
         return is_free
 
-    def wait(self, role: Role, multiply: Multiply) -> Role:
+    def _begin(self, role: Role, multiply: Multiply, num_runs: int) -> None:
+        since = role.t
+        self._owner, self._until = role, multiply()
+        each = (self._until - since) / num_runs
+        self._runs.extend(since + idx * each for idx in range(num_runs))
+
+    def wait(self, role: Role, multiply: Multiply, num_runs: int = 1) -> Role:
         """Until the one that multiplies stops; then do so and go on."""
-        self._waiting.append((role, multiply))
+        self._waiting.append((role, multiply, num_runs))
         self._watch()
         return role.block(self._state, self._what)
 
@@ -98,7 +108,7 @@ class Turns:
             self._next()
         if self._owner is role or self._owner is None or role.t > self._until + GREEDY_CYCLES:
             return None
-        self._held.append((role, self._num_runs + num_copies))
+        self._held.append((role, role.t, num_copies))
         self._watch()
         role.must_retry = True
         return role.block(WarpState.ISSUE, "its turn at the schedulers")
@@ -108,7 +118,10 @@ class Turns:
             return
         self._is_watched = True
         agenda = (self._waiting[0] if self._waiting else self._held[0])[0].agenda
-        agenda.later(max(0.0, self._until + GREEDY_CYCLES - agenda.cycle), self._look)
+        now, at = agenda.cycle, self._until + GREEDY_CYCLES
+        if self._held:
+            at = min((run for run in self._runs if run > now + EPSILON_CYCLES), default=at)
+        agenda.later(max(0.0, at - now), self._look)
 
     def _look(self) -> None:
         """Has the one that multiplies stopped?"""
@@ -117,30 +130,32 @@ class Turns:
             return
         agenda = (self._waiting[0] if self._waiting else self._held[0])[0].agenda
         goes_on = agenda.cycle < self._until + GREEDY_CYCLES - EPSILON_CYCLES
-        self._let_copy(goes_on)
+        self._let_copy(agenda.cycle, goes_on)
         if not goes_on and self._waiting:
             self._next()
         if self._waiting or self._held:
             self._watch()
 
-    def _let_copy(self, goes_on: bool) -> None:
+    def _let_copy(self, now: float, goes_on: bool) -> None:
         owner = self._owner
         if owner is None or not self._held:
             return
         has_stops = owner.num_warps <= owner.sm.warp_scheduler.spec.num_schedulers
+        is_busy, num_multiplying = goes_on or bool(self._waiting), 1 + len(self._waiting)
         held, self._held = self._held, []
-        for role, after_runs in held:
-            if goes_on and (not has_stops or self._num_runs < after_runs):
-                self._held.append((role, after_runs))
+        for role, since, num in held:
+            passed = sum(1 for run in self._runs if since < run <= now + EPSILON_CYCLES)
+            if is_busy and (not has_stops or passed < num * num_multiplying):
+                self._held.append((role, since, num))
             else:
-                role.copy_pass = CopyPass.ONCE if goes_on else CopyPass.UNTIL_COMMIT
+                role.copy_pass = CopyPass.ONCE if is_busy else CopyPass.UNTIL_COMMIT
                 role.fire(0.0)
 
     def _next(self) -> None:
         """The turn of who has waited longest."""
-        role, multiply = self._waiting.popleft()
+        role, multiply, num_runs = self._waiting.popleft()
         role.spend(self._state, self._until)
-        self._owner, self._until = role, multiply()
+        self._begin(role, multiply, num_runs)
         role.fire(0.0)
 
 

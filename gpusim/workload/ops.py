@@ -461,27 +461,29 @@ class FarCode(Op):
 class Fma(Op):
     """``fma.rn.f32`` and its like: ``num_instructions`` of each warp, independent enough to fill the pipe, or a chain.
 
-    ``bank_reads``: registers that one reads of the fuller of its scheduler's two banks, on the mean. ``takes_turns``: a
-    part of a long run of products, as a GEMM's main loop is: a CTA of several on an SM goes on with it until it stops, and
-    copies of others by cp.async wait.
+    ``bank_reads``: registers that one reads of the fuller of its scheduler's two banks, on the mean. ``num_runs``: of a
+    GEMM's main loop, where each run of products waits for vectors that were read for it: a CTA of several on an SM goes on
+    until it stops, and copies of others by cp.async wait; 0: none do.
     """
 
     num_instructions: float
     is_chain: bool = False
     bank_reads: float = 1.0
-    takes_turns: bool = False
+    num_runs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Alu(Op):
     """Integer, logic, conversion and move work: ``num_instructions`` of each warp; in a chain each uses the one before.
 
-    ``num_beside``: as many as a chain is worth while wgmma runs on the SM, where that is more.
+    ``num_beside``: as many as a chain is worth while wgmma runs on the SM, where that is more. ``num_more``: instructions
+    between those of a chain, which wait for nothing and take their turns of the scheduler.
     """
 
     num_instructions: float
     is_chain: bool = False
     num_beside: float = 0.0
+    num_more: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,6 +199,16 @@ CODE: Mapping[str, tuple[int, int, int]] = {
 }
 """Cycles that an entry point's own instructions take a warp, in order, with the stalls that nvcc 13.0 has scheduled
 (``gpusim.evidence.issue``): a k-step beside FFMA, LDS and LDGSTS; all before the k-steps; all behind."""
+INSTRUCTIONS: Mapping[str, int] = {
+    "sgemm_128x128x16_2x2_s1_tt": 116, "sgemm_128x128x16_2x2_s3_nt": 95, "sgemm_128x128x16_2x4_s2_nt": 83,
+    "sgemm_128x128x16_2x4_s3_nt": 76, "sgemm_128x128x8_2x4_s1_tn": 36, "sgemm_128x128x8_4x2_s1_nn": 33,
+    "sgemm_128x128x8_4x2_s1_tt": 36, "sgemm_128x128x8_4x2_s2_nt": 54, "sgemm_128x64x16_2x2_s1_nn": 63,
+    "sgemm_128x64x16_2x2_s1_nt": 46, "sgemm_128x64x16_2x2_s2_nn": 79, "sgemm_128x64x16_4x2_s3_tt": 117,
+    "sgemm_256x128x8_4x2_s1_nt": 26, "sgemm_256x128x8_4x2_s2_nt": 60, "sgemm_64x128x8_2x2_s2_nn": 77,
+    "sgemm_64x128x8_2x2_s3_nn": 76, "sgemm_64x128x8_2x4_s1_tn": 32, "sgemm_64x64x16_2x2_s1_tt": 51,
+    "sgemm_64x64x16_4x2_s2_tt": 48, "sgemm_64x64x8_2x2_s1_nt": 17, "sgemm_64x64x8_2x2_s3_tn": 56,
+}  # fmt: skip
+"""Instructions of a k-step beside FFMA, LDS and LDGSTS, by entry point. Source: SASS of nvcc 13.0."""
 BANK_READS: Mapping[str, float] = {
     "sgemm_128x128x16_2x2_s1_tt": 1.16, "sgemm_128x128x16_2x2_s3_nt": 1.16, "sgemm_128x128x16_2x4_s2_nt": 1.27,
     "sgemm_128x128x16_2x4_s3_nt": 1.27, "sgemm_128x128x8_2x4_s1_tn": 1.22, "sgemm_128x128x8_4x2_s1_nn": 1.32,
@@ -221,6 +231,7 @@ def options(config: Config) -> Mapping[str, Any]:
         "stages": build.stages, "copy": "cp_async", "math": "fma", "schedule": "multistage", "warps": build.warps,
         "epilogue": "direct", "refill": "before_math", "raster": "along_n", "raster_group": int(config["raster_group"]),
         "registers": REGISTERS.get(build.name), "fma_bank_reads": BANK_READS[build.name],
+        "step_instructions": INSTRUCTIONS[build.name],
         **{name: cycles / DEPENDENT_CYCLES for name, cycles in zip(PLACES, CODE[build.name], strict=True)},
     }  # fmt: skip
 

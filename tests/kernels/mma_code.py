@@ -106,6 +106,11 @@ def fma_step_code(kernel: KernelSass, num_ks: int = 1) -> float:
     return loop_cycles(items) - sum(item.name in FFMA_TOLD for item, _ in items)
 
 
+def fma_step_instructions(kernel: KernelSass) -> int:
+    """Instructions of a k-step beside what is told of it."""
+    return sum(item.name not in FFMA_TOLD for item, _ in turn(kernel, loops_with(kernel, "FFMA")[0], 1))
+
+
 def fma_code(kernel: KernelSass) -> tuple[float, float, float]:
     """Cycles of a k-step beside what is told of it, of all before the k-steps, and of all behind."""
     loop = loops_with(kernel, "FFMA")[0]

@@ -16,7 +16,7 @@ from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import load_gpu
 
 from .conftest import Sass
-from .mma_code import fma_code, loops_with
+from .mma_code import fma_code, fma_step_instructions, loops_with
 
 CASE = load_case("sgemm")
 case = sys.modules[CASE.launch.__module__]
@@ -101,6 +101,7 @@ def test_the_code_between_is_that_of_the_sass(sass: Sass) -> None:
     kernels = sass("sgemm", "sm_90a")
     for build in case.builds():
         assert tuple(map(round, fma_code(kernels[build.name]))) == case.CODE[build.name], build.name
+        assert fma_step_instructions(kernels[build.name]) == case.INSTRUCTIONS[build.name], build.name
 
 
 def test_what_ffmas_read_of_their_banks_is_that_of_the_sass(sass: Sass) -> None:

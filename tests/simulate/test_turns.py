@@ -72,12 +72,12 @@ SMALL: dict[str, Any] = {"buffers": (Buffer(name="a", stage_bytes=4096, num_stag
 """Several such CTAs have room on an SM: only there they take turns."""
 
 
-def products(num_runs: int, *, takes_turns: bool = True) -> Any:
-    """So many runs of FFMA, one behind the other."""
+def products(num_runs: int, *, each: int = 1) -> Any:
+    """So many runs of FFMA, one behind the other, of as many parts ``each``; 0: they take no turns."""
 
     def program(cta: RoleContext) -> Iterator[Any]:
         for _ in range(num_runs):
-            yield ops.Fma(RUN, takes_turns=takes_turns)
+            yield ops.Fma(RUN, num_runs=each)
 
     return program
 
@@ -104,7 +104,7 @@ def copied_at(num_math_warps: int, num_runs: int, **of_math: Any) -> tuple[float
 def test_copies_wait_until_the_math_of_two_warps_a_scheduler_stops() -> None:
     copied, done = copied_at(8, 10)
     assert copied >= done
-    free, done = copied_at(8, 10, takes_turns=False)
+    free, done = copied_at(8, 10, each=0)
     assert free < done / 4
 
 
@@ -114,6 +114,22 @@ def test_copies_wait_a_run_each_for_one_warp_a_scheduler() -> None:
     assert COPIES * each - 1 <= copied < (COPIES + 2) * each
     copied, done = copied_at(4, 2)
     assert copied >= done  # it has stopped before
+
+
+def test_copies_wait_for_parts_of_what_is_asked_for_at_once() -> None:
+    """Ten ops of two runs are twenty runs: each copy waits for half of an op."""
+    one, done = copied_at(4, 10)
+    two, _ = copied_at(4, 10, each=2)
+    assert two < one - COPIES / 2 * done / 10 + done / 10
+    assert two >= (COPIES / 2 - 1) * done / 10
+
+
+def test_copies_wait_for_as_many_runs_as_ctas_multiply() -> None:
+    """Warps of two that multiply must both wait for what they read before a copy passes."""
+    math = [role(products(40), f"math{idx}", 4) for idx in range(2)]
+    beside_one = ends_of(run(math[0], role(copier(4), "copier", 4), **SMALL), "copier")[0]
+    beside_two = ends_of(run(*math, role(copier(4), "copier", 4), **SMALL), "copier")[0]
+    assert beside_one + (COPIES - 1) * RUN < beside_two < beside_one + (COPIES + 2) * RUN
 
 
 def test_ffma_of_several_are_done_one_behind_the_other() -> None:
@@ -127,7 +143,7 @@ def copying_between(run_length: float, num_chained: float) -> Any:
     """A role that multiplies, does something else, and copies."""
 
     def program(cta: RoleContext) -> Iterator[Any]:
-        yield ops.Fma(run_length, takes_turns=True)
+        yield ops.Fma(run_length, num_runs=1)
         yield ops.Alu(num_chained, is_chain=True)
         yield ops.CpAsync("T", (0, 0), contiguous(512), "a", 0)
         yield ops.CpAsyncCommitGroup()
@@ -147,7 +163,7 @@ def test_who_copies_behind_its_own_math_hands_the_turn_on(num_chained: int, othe
 
 
 def test_the_copies_of_one_step_wait_for_one_stop() -> None:
-    """Behind one's stop they all go, each behind the run that another has begun by then, not behind all of its runs."""
+    """That of the last that multiplies: behind it they all go."""
 
     def copies(num: int) -> Any:
         def program(cta: RoleContext) -> Iterator[Any]:
@@ -160,8 +176,8 @@ def test_the_copies_of_one_step_wait_for_one_stop() -> None:
 
     others = [role(products(4), f"math{idx}", 8) for idx in range(3)]
     one, four = (ends_of(run(*others, role(copies(num), "copier", 4), **SMALL), "copier")[0] for num in (1, 4))
-    run_cycles = 2 * RUN  # of two warps a scheduler
-    assert one <= four < one + 3 * run_cycles + 4
+    assert one >= 3 * 4 * 2 * RUN - 4  # three that multiply, four runs each, two warps a scheduler
+    assert one <= four < one + RUN
 
 
 def test_short_runs_hold_copies_no_longer_than_a_look_at_them() -> None:
@@ -169,7 +185,7 @@ def test_short_runs_hold_copies_no_longer_than_a_look_at_them() -> None:
 
     def short(cta: RoleContext) -> Iterator[Any]:
         for _ in range(100):
-            yield ops.Fma(16.0, takes_turns=True)
+            yield ops.Fma(16.0, num_runs=1)
 
     result = run(role(short, "math", 4), role(copier(4), "copier", 4), **SMALL)
     each = ends_of(result, "math")[0] / 100

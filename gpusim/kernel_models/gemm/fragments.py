@@ -135,7 +135,7 @@ class Fragments:
             atom = mma_sync(self.plan.params.element)
             return [ops.MmaSync(atom, (rows // atom.m) * (columns // atom.n))] * len(self.slices)
         return [
-            ops.Fma(rows * columns // 32 * num_ks, bank_reads=self.bank_reads, takes_turns=True) for num_ks in self._depths
+            ops.Fma(rows * columns // 32 * num_ks, bank_reads=self.bank_reads, num_runs=num_ks) for num_ks in self._depths
         ]
 
     @property

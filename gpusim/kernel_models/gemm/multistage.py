@@ -196,6 +196,13 @@ class Multistage:
     # -------------------------------------------------------------------------------------- mma.sync and fma
 
     @cached_property
+    def _fma_code(self) -> tuple[list[Op], list[Op]]:
+        """What a step of double fragments does beside math, fragments, waits and copies."""
+        params = self.plan.params
+        more = max(0.0, params.step_instructions - params.step_code) if params.math == "fma" else 0.0
+        return code_around_copies(params.step_code, num_more=more)
+
+    @cached_property
     def _loop_code(self) -> list[Op]:
         """The code of an fma k-step, which nvcc writes out whole: FFMA, loads, copies and what goes with them."""
         params, (rows, columns) = self.plan.params, Shares(self.plan.params).share
@@ -207,7 +214,7 @@ class Multistage:
 
     def _one_stage(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
         panels, reads, math = self.loader.panels(at, 0), self._fragments.reads[0], self._fragments.math
-        num_slices, (before, behind) = len(math), code_around_copies(self.plan.params.step_code)
+        num_slices, (before, behind) = len(math), self._fma_code
         for k in cta.loop(self.plan.num_k_steps(at.part)):
             yield from self._loop_code
             yield from before
@@ -270,7 +277,7 @@ class Multistage:
             yield from self._placed_loop(cta, at, first)
             return
         panels, reads, math = self.loader.panels(at, 0), self._fragments.reads, self._fragments.math
-        last, (before, behind) = len(math) - 1, code_around_copies(self.plan.params.step_code)
+        last, (before, behind) = len(math) - 1, self._fma_code
         loads_first = self.refills_first or not last
         for k in range(distance):
             yield from self._refill(panels, k, first, num_k_steps)

@@ -217,6 +217,10 @@ class GemmParams(KernelParams):
         0.0, description="what a k-step's math warps do beside math, fragments, waits and copies: instructions that wait "
         "for one another, as SASS has them (multistage: five at least stand before wgmma); 0 where math hides it"
     )
+    step_instructions: Instructions = Field(
+        0.0, description="fma only: how many instructions these are in all, as SASS has them, where that is more than "
+        "step_code: each takes a turn of its scheduler from the warps that multiply"
+    )
     copy_code: Instructions = Field(
         0.0, description="the same of a k-step's copies by TMA: of a producer from one wait to the next, less ten cycles of "
         "its loop's head; of warps that multiply, too, what the one that copies has more than others"

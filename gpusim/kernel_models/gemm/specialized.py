@@ -28,12 +28,14 @@ def work(
         yield 0, plan.coordinates_of(cta.cta_idx)
 
 
-def code(num_instructions: float, num_wide: float = 0.0, num_beside: float = 0.0) -> list[Op]:
+def code(num_instructions: float, num_wide: float = 0.0, num_beside: float = 0.0, num_more: float = 0.0) -> list[Op]:
     """A kernel's own instructions in a row, of which each waits for the one before, and those that take turns with wgmma.
 
-    ``num_beside``: what the former are worth while wgmma runs.
+    ``num_beside``: what the former are worth while wgmma runs; ``num_more``: others between them, which wait for nothing.
     """
-    found: list[Op] = [ops.Alu(num_instructions, is_chain=True, num_beside=num_beside)] if num_instructions else []
+    found: list[Op] = []
+    if num_instructions or num_more:
+        found.append(ops.Alu(num_instructions, is_chain=True, num_beside=num_beside, num_more=num_more))
     return [*found, ops.MadWide(num_wide, is_apart=True)] if num_wide else found
 
 
@@ -96,9 +98,12 @@ def code_around_math(num_instructions: float, num_issues: int, n: int, *, least_
     )  # fmt: skip
 
 
-def code_around_copies(num_instructions: float, before: float = BEFORE_COPIES) -> tuple[list[Op], list[Op]]:
+def code_around_copies(
+    num_instructions: float, before: float = BEFORE_COPIES, num_more: float = 0.0
+) -> tuple[list[Op], list[Op]]:
     """The code of copies: the share that stands before them, and what stands behind them."""
-    return code(num_instructions * before), code(num_instructions * (1 - before))
+    first, last = (code(num_instructions * share, num_more=num_more * share) for share in (before, 1 - before))
+    return first, last
 
 
 def meet_all(plan: TilePlan) -> list[Op]:

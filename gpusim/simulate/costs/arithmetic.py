@@ -160,10 +160,10 @@ def far_code(role: Role, op: ops.FarCode) -> Pause:
 def fma(role: Role, op: ops.Fma) -> Pause:
     """FP32 pipe; in a chain each instruction waits for the one before it; in turns CTAs of an SM do."""
     engine = role.engine
-    if not op.takes_turns or engine.occupancy.ctas_per_sm == 1:
+    if not op.num_runs or engine.occupancy.ctas_per_sm == 1:
         multiply_add(role, op)
         return None
-    return engine.fma_turns[role.sm.idx].ask(role, partial(multiply_add, role, op))
+    return engine.fma_turns[role.sm.idx].ask(role, partial(multiply_add, role, op), op.num_runs)
 
 
 def multiply_add(role: Role, op: ops.Fma) -> float:
@@ -186,7 +186,7 @@ def alu(role: Role, op: ops.Alu) -> Pause:
     if op.is_chain:
         if op.num_beside > num > 0.0 and not role.engine.is_ideal("own_code"):
             return slowed(role, op)
-        chain(role, num)
+        chain(role, num, op.num_more)
         return None
     role.spend(
         ISSUE, scheduler.execute(
@@ -197,8 +197,8 @@ def alu(role: Role, op: ops.Alu) -> Pause:
     return None
 
 
-def chain(role: Role, num_instructions: float) -> None:
-    """A kernel's own instructions, each waiting for the one before it."""
+def chain(role: Role, num_instructions: float, num_more: float = 0.0) -> None:
+    """A kernel's own instructions, each waiting for the one before it; ``num_more`` take turns of the schedulers between."""
     if role.engine.is_ideal("own_code"):
         return
     scheduler = role.sm.warp_scheduler
@@ -206,6 +206,8 @@ def chain(role: Role, num_instructions: float) -> None:
     end = scheduler.execute(
         scheduler.alu_pipe, num_instructions, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
     )
+    if num_more:
+        end = max(end, scheduler.issue(num_more, num_warps=role.num_warps, at_cycle=role.t, weight=role.count))
     role.spend(ISSUE, end if end > chained else chained)
 
 
