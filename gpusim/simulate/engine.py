@@ -149,8 +149,9 @@ class Engine:
 
     @property
     def has_elders(self) -> bool:
-        """Whether CTAs of an SM have waited for older ones at its shared memory."""
-        return any(line.has_elders for line in self.load_lines)
+        """Whether CTAs of an SM have waited for others at its shared memory, or to copy beside their FFMA."""
+        has_held = any(turns.has_held for turns in self.fma_turns.values())
+        return has_held or any(line.has_elders for line in self.load_lines)
 
     def forget(self) -> None:
         """Nobody asks any more: circles are broken, so that all is freed at once and nobody has to look for garbage."""

@@ -124,7 +124,7 @@ class Pace:
 
     __slots__ = (
         "_fastest", "_history", "_latest", "_round_count", "_round_sum", "_slowest", "_told", "_took", "_wobble",
-        "means", "num_live", "slowest", "spreads", "wobbles",
+        "means", "num_live", "num_untold", "slowest", "spreads", "wobbles",
     )
 
     def __init__(self) -> None:
@@ -141,7 +141,8 @@ class Pace:
         self._took: dict[int, float] = {}
         self._told: set[int] = set()
         """Who has reported in this round."""
-        self.num_live = 0
+        self.num_live = self.num_untold = 0
+        """How many CTAs report; how many did not in the last round."""
         self._begin_round()
 
     def _begin_round(self) -> None:
@@ -190,6 +191,7 @@ class Pace:
             self._slowest = took
         if self._round_count < self.num_live or len(self._told) < MOST_TOLD * self.num_live:
             return False
+        self.num_untold = self.num_live - len(self._told)
         self.means.append(self._round_sum / self._round_count)
         self.spreads.append(self._slowest - self._fastest)
         self.slowest.append(self._slowest)
@@ -427,8 +429,8 @@ class SteadyState:
         is_crowd = 2 * pace.num_live >= self._most_live or len(pace.means) > IN_STEP_ROUNDS  # else it is cheap to look on
         is_unsure = not is_crowd or (self._swings and len(pace.means) < SETTLING_ROUNDS)
         is_apart = not engine.has_waves_to_come and pace.spreads[-1] > LAST_PACES * last  # the slowest will end the kernel
-        if engine.has_elders and pace.spreads[-1] > SPREAD_TOLERANCE * last:
-            return None  # CTAs wait for older ones, which go at a pace of their own
+        if engine.has_elders and (pace.num_untold > 0 or pace.spreads[-1] > SPREAD_TOLERANCE * last):
+            return None  # CTAs wait for others, which go at a pace of their own
         for period, latency, known_misses in () if is_unsure or is_apart else self._known:
             if abs(last - period) <= KNOWN_TOLERANCE * period and (
                 misses <= known_misses * (1.0 + TRAFFIC_TOLERANCE)

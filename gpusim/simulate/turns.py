@@ -10,6 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from gpusim.simulate.timeline import WarpState
@@ -49,17 +50,19 @@ class Turns:
     they stop, or, where each has one warp on a scheduler, each of a warp's copies for as many runs as there are CTAs that
     multiply, whose warps must all wait for what they read; behind the last one's stop they all go before they commit. So a
     CTA that has no math to do while it copies loses what it copies beside others' math.
-    Ignores: that another's math fills the cycles between (:data:`GREEDY_CYCLES` at most are lost, and given back to who
-    waits); that warps of one role are not all done at one time; what other instructions than copies wait beside FFMA; that
-    an older CTA's copies wait less than a younger one's; that warps of one CTA come to copy one by one.
+    Ignores: that copies slip in within what is asked for at once (some runs), and more than 256 runs by any but a stop;
+    CTAs of fewer warps than schedulers, which multiply side by side; that another's math fills the cycles between
+    (:data:`GREEDY_CYCLES` at most are lost, and given back to who waits); that warps of one role are not all done at one
+    time; what other instructions than copies wait beside FFMA; that an older CTA's copies wait less than a younger one's;
+    that warps of one CTA come to copy one by one.
     Source: mma.sync: kernels/mma_loops, h200_sxm, 2026-11-22: with two warps a sub-core and double fragments 241 cycles more
     for the 384 rows of a step's copies, where one warp takes 258 more for 256. FFMA: kernels/fma_loops, h200_sxm,
     2026-11-23, and its ``pairs``, h100_sxm, 2026-11-27: two CTAs an SM of one slot, 8 x 8 sums, eight warps, copies of four
     bytes take 3,511 and 3,510 cycles a step, math alone 2,540; copies alone, in a study of the same loop, 1,025. Three and
-    four CTAs: kernels/fma_products, h100_sxm, 2026-11-27.
+    four CTAs: validation/studies/sgemm_h100_sxm.csv, 2026-11-27.
     """
 
-    __slots__ = ("_held", "_is_watched", "_owner", "_runs", "_state", "_until", "_waiting", "_what")
+    __slots__ = ("_held", "_owner", "_runs", "_state", "_until", "_waiting", "_watched_at", "_what", "has_held")
 
     def __init__(self, state: WarpState = WarpState.TENSOR, what: str = "the tensor cores") -> None:
         """Nobody's turn; who waits for one is in ``state``, and waits for ``what``."""
@@ -72,7 +75,10 @@ class Turns:
         """Who wants to copy, since when, and how many runs of others it waits for where these have stops."""
         self._runs: deque[float] = deque(maxlen=MOST_RUNS)
         """When runs of products began, or will: cursors run ahead of the clock."""
-        self._is_watched = False
+        self._watched_at = inf
+        """When who waits is looked at again."""
+        self.has_held = False
+        """Whether copies have ever waited: CTAs do not go at one pace then."""
 
     def ask(self, role: Role, multiply: Multiply, num_runs: int = 1) -> Role | None:
         """Multiply now, ``num_runs`` times, or wait for the role's turn and do so then."""
@@ -109,26 +115,29 @@ class Turns:
         if self._owner is role or self._owner is None or role.t > self._until + GREEDY_CYCLES:
             return None
         self._held.append((role, role.t, num_copies))
+        self.has_held = True
         self._watch()
         role.must_retry = True
         return role.block(WarpState.ISSUE, "its turn at the schedulers")
 
     def _watch(self) -> None:
-        if self._is_watched:
-            return
-        self._is_watched = True
         agenda = (self._waiting[0] if self._waiting else self._held[0])[0].agenda
         now, at = agenda.cycle, self._until + GREEDY_CYCLES
         if self._held:
             at = min((run for run in self._runs if run > now + EPSILON_CYCLES), default=at)
-        agenda.later(max(0.0, at - now), self._look)
+        if at < self._watched_at:
+            self._watched_at = at
+            agenda.later(max(0.0, at - now), self._look)
 
     def _look(self) -> None:
         """Has the one that multiplies stopped?"""
-        self._is_watched = False
         if not self._waiting and not self._held:
+            self._watched_at = inf
             return
         agenda = (self._waiting[0] if self._waiting else self._held[0])[0].agenda
+        if agenda.cycle < self._watched_at - EPSILON_CYCLES:
+            return  # an earlier look has been here, and wants the next one later
+        self._watched_at = inf
         goes_on = agenda.cycle < self._until + GREEDY_CYCLES - EPSILON_CYCLES
         self._let_copy(agenda.cycle, goes_on)
         if not goes_on and self._waiting:

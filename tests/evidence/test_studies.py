@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import csv
 import re
+import sys
 from collections.abc import Mapping
+from typing import Any
 
+import pytest
+
+from gpusim import GemmParams, load_gpu, simulate
 from gpusim.evidence.case import load_case
 from gpusim.evidence.places import kernels_dir
+from gpusim.units import DEPENDENT_CYCLES
 
 VALIDATION = kernels_dir().parent / "validation"
 CASE = load_case("hopper_gemm")
@@ -65,3 +71,55 @@ def test_each_deviation_that_quotes_a_study_is_there() -> None:
     text = (VALIDATION / "deviations.md").read_text(encoding="utf-8")
     assert len(re.findall(r"sizes of their own|\(the same sizes", text)) >= 3
     assert "validation/studies" in text
+
+
+# ---------------------------------------------------------------------- sgemm, on an H100
+
+SGEMM_CASE = load_case("sgemm")
+sgemm = sys.modules[SGEMM_CASE.launch.__module__]
+SGEMM = _rows("sgemm_h100_sxm.csv")
+
+
+def _steps(group: str, kernel: str) -> dict[int, float]:
+    """Cycles of a k-step by CTAs of an SM: of products of 768 k less those of 256."""
+    tile = [int(number) for number in kernel.split("_")[1].split("x")]
+    took: dict[int, dict[int, float]] = {}
+    for row in SGEMM:
+        if (row["group"], row["kernel"]) == (group, kernel):
+            took.setdefault(int(row["n"]) // (11 * tile[1]), {})[int(row["k"])] = float(row[CYCLES])
+    return {num_ctas: (of_k[768] - of_k[256]) / (512 / tile[2]) for num_ctas, of_k in took.items()}
+
+
+def test_no_build_and_no_shape_of_the_study_is_one_that_is_held_out() -> None:
+    assert len(SGEMM) == 1272
+    assert not {row["kernel"] for row in SGEMM} & {build.name for build in sgemm.builds()}
+    assert not {tuple(int(row[name]) for name in "mnk") for row in SGEMM} & set(sgemm.SHAPES)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "is_held"),
+    [
+        ("64x64x16_2x2_s1_nn", True), ("64x128x8_2x2_s1_nn", True),
+        ("64x64x16_2x2_s1_nt", False), ("64x64x8_2x2_s1_nn", False),
+    ],
+)
+def test_two_ctas_wait_for_memory_one_behind_the_other_where_they_copy_much(kernel: str, *, is_held: bool) -> None:
+    """Ten copies a warp beside sixteen runs of FFMA are held, or nine beside eight; four and five are not."""
+    cold, warm = (_steps(group, f"sgemm_{kernel}") for group in ("cold", "warm"))
+    lost = [cold[num] - warm[num] for num in (1, 2)]
+    assert (lost[1] > 0.6 * lost[0]) == is_held
+
+
+def test_a_step_of_three_ctas_of_one_slot_is_what_was_measured() -> None:
+    """Nine copies a warp: 27 % too fast when one CTA's stop let all copies go."""
+    num_ctas = 3
+    name, gpu = "sgemm_64x128x8_2x2_s1_nn", load_gpu("h100_sxm")
+    options: dict[str, Any] = {
+        "tile": (64, 128, 8), "warps": (2, 2), "stages": 1, "layout": "nn", "dtype": "fp32", "copy": "cp_async",
+        "math": "fma", "schedule": "multistage", "epilogue": "direct", "refill": "before_math", "raster": "along_n",
+        "raster_group": 4, "registers": 128, "fma_bank_reads": 1.3, "step_code": 131 / DEPENDENT_CYCLES,
+        "step_instructions": 47,
+    }  # fmt: skip
+    launches = [GemmParams(m=768, n=1408 * num_ctas, k=k, **options).launch(gpu) for k in (256, 768)]
+    cycles = [simulate(launch, gpu, clock=1970).cycles for launch in launches]
+    assert (cycles[1] - cycles[0]) / 64 == pytest.approx(_steps("cold", name)[num_ctas], rel=0.15)

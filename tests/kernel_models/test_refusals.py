@@ -81,6 +81,7 @@ KERNEL_REFUSALS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
             {"schedule": "multistage", "refill": "after_wait", "copy": "cp_async"},
         )
     ),
+    ({"step_instructions": 40.0}, ("--step-instructions 40", "FFMA", "leave it out")),
     ({"fma_bank_reads": 1.25}, ("--fma-bank-reads 1.25", "FFMA", "leave it out")),
     ({"dtype": "fp32", "swizzle": "128B"}, ("--swizzle 128B", "fma", "--swizzle none")),
     ({"fragments": "single"}, ("--fragments single", "wgmma", "leave it out")),

@@ -132,6 +132,22 @@ def test_copies_wait_for_as_many_runs_as_ctas_multiply() -> None:
     assert beside_one + (COPIES - 1) * RUN < beside_two < beside_one + (COPIES + 2) * RUN
 
 
+def test_instructions_between_those_of_a_chain_take_turns_from_products() -> None:
+    """Alone they are hidden by the chain's own waits; beside another role's math each takes a cycle of its scheduler."""
+
+    def chained(num_more: float) -> Any:
+        def program(cta: RoleContext) -> Iterator[Any]:
+            yield ops.Alu(100, is_chain=True, num_more=num_more)
+
+        return program
+
+    alone = [ends_of(run(role(chained(more), "code", 4), **SMALL), "code")[0] for more in (0.0, 200.0)]
+    assert alone[1] == pytest.approx(alone[0])
+    math = role(products(8, each=0), "math", 4)
+    beside = [ends_of(run(role(chained(more), "code", 4), math, **SMALL), "math")[0] for more in (0.0, 200.0)]
+    assert beside[1] - beside[0] == pytest.approx(200.0, abs=2.0)
+
+
 def test_ffma_of_several_are_done_one_behind_the_other() -> None:
     alone = ends_of(run(role(products(4), "first", 4), **SMALL), "first")[0]
     result = run(role(products(4), "first", 4), role(products(4), "second", 4), **SMALL)
