@@ -309,3 +309,17 @@ def test_teams_that_load_ahead_of_their_own_math_lose_no_copy(fragments: str, st
     assert skipped.timeline.skips
     for counter in ("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "sm__inst_executed_pipe_tensor.sum"):
         assert skipped.counters[counter] == pytest.approx(whole.counters[counter]), counter
+
+
+def test_the_few_sms_that_have_more_of_a_last_wave_end_the_kernel() -> None:
+    """400 tiles on 132 SMs, two at a time: some SM has four, and takes four times what FFMA take of one at least."""
+    tile, k, bank_reads = 128, 640, 1.18
+    params = GemmParams(
+        m=2560, n=2560, k=k, tile=(tile, tile, 8), warps=(2, 2), stages=2, layout="nt", dtype="fp32", copy="cp_async",
+        math="fma", schedule="multistage", refill="before_math", epilogue="direct", registers=199, fma_bank_reads=bank_reads,
+        step_code=40, step_instructions=69, tile_code=185, store_code=67, raster="along_n", raster_group=16,
+    )  # fmt: skip
+    gpu = load_gpu("h100_sxm")
+    found = simulate(params.launch(gpu), gpu, clock=1755.0)
+    assert found.num_skipped_cycles > 0
+    assert found.cycles > 4 * tile * tile * k * bank_reads / gpu.warp_scheduler.fp32_lanes

@@ -52,3 +52,14 @@ def test_ctas_must_keep_the_same_pace_but_not_in_every_round(apart: float, found
 def test_ctas_that_take_turns_at_being_late_keep_the_same_pace() -> None:
     early, late = [1000.0, 1040.0] * (NOISY_ROUNDS // 2), [1040.0, 1000.0] * (NOISY_ROUNDS // 2)
     assert paced(early, late).swinging_period(SPREAD_TOLERANCE) == pytest.approx(1020.0)
+
+
+def test_a_round_says_how_many_have_not_reported_in_it() -> None:
+    """Nine in ten close one: who is left out goes at a pace that the round knows nothing of."""
+    pace = paced(*[[1000.0]] * 20)
+    assert (len(pace.means), pace.num_untold) == (1, 0)
+    for key in range(1, 20):  # the first is slower
+        pace.report(key, 2000.0 * STEPS, STEPS)
+    pace.report(1, 3000.0 * STEPS, STEPS)
+    assert (len(pace.means), pace.num_untold) == (2, 1)
+    assert pace.spreads[-1] == 0.0
