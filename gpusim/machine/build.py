@@ -137,7 +137,7 @@ class Machine:
                 smem=Smem(gpu.smem, counters=smem),
                 warp_scheduler=WarpScheduler(gpu.warp_scheduler, counters=scheduler),
                 tensor_core=TensorCore(gpu.tensor_core, counters=tensor),
-                instruction_cache=InstructionCache(gpu.instruction_cache, fetched=fetched),
+                instruction_cache=InstructionCache(gpu.instruction_cache, fetched=fetched, tpc=floorplan.tpc_of_sm[idx]),
                 tma=Tma(gpu.tma, counters=tma, maps=maps) if gpu.tma is not None else None,
                 dsmem=Dsmem(gpu.dsmem, counters=dsmem) if gpu.dsmem is not None else None,
                 mbarrier_unit=MbarrierUnit(gpu.mbarrier) if gpu.mbarrier is not None else None,

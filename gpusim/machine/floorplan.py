@@ -20,7 +20,7 @@ class Floorplan:
     with the first GPC; sectors cross L2 for two SMs of different sides), h200_sxm, 2026-11-20.
     """
 
-    __slots__ = ("gpc_of_sm", "lone", "members", "num_sms", "side_of_sm")
+    __slots__ = ("gpc_of_sm", "lone", "members", "num_sms", "side_of_sm", "tpc_of_sm")
 
     def __init__(self, gpcs: Mapping[str, int], *, lone_sms: int = 0, gpc_sides: Sequence[int] = ()) -> None:
         """``gpcs``: how many GPCs there are of each number of SMs; ``lone_sms``: those of the first in lone pairs.
@@ -46,6 +46,11 @@ class Floorplan:
         for gpc_idx, sms in enumerate(self.members):
             for sm_idx in sms:
                 self.gpc_of_sm[sm_idx] = gpc_idx
+        self.tpc_of_sm = [0] * self.num_sms
+        """For each SM the number of its TPC in its GPC, lone ones last."""
+        for gpc_idx, sms in enumerate(self.members):
+            for rank, sm_idx in enumerate((*sms, *(() if gpc_idx else self.lone))):
+                self.tpc_of_sm[sm_idx] = rank // SMS_PER_TPC
         self.side_of_sm = [gpc_sides[gpc_idx] if gpc_sides else gpc_idx % 2 for gpc_idx in self.gpc_of_sm]
         """For each SM its side of L2."""
 

@@ -49,20 +49,23 @@ class Turns:
     math hides behind another's. FFMA leave a scheduler's other warps no turns either: cp.async of other roles wait until
     they stop, or, where each has one warp on a scheduler, each of a warp's copies for as many runs as there are CTAs that
     multiply, whose warps must all wait for what they read; behind the last one's stop they all go before they commit. So a
-    CTA that has no math to do while it copies loses what it copies beside others' math.
+    CTA that has no math to do while it copies loses what it copies beside others' math. CTAs whose k-steps wait for no copy
+    (rings of two slots and more: ``by_age``) are served by age: the older one multiplies as soon as the younger's run ends,
+    its copies wait for that run alone, and the younger's for it; so an SM's CTAs end one by one, and SMs take as many more.
     Ignores: that copies slip in within what is asked for at once (some runs), and more than 256 runs by any but a stop;
     CTAs of fewer warps than schedulers, which multiply side by side; that another's math fills the cycles between
     (:data:`GREEDY_CYCLES` at most are lost, and given back to who waits); that warps of one role are not all done at one
-    time; what other instructions than copies wait beside FFMA; that an older CTA's copies wait less than a younger one's;
-    that warps of one CTA come to copy one by one.
+    time; what other instructions than copies wait beside FFMA; that warps of one CTA come to copy one by one; why CTAs of
+    one slot end together, within 2 %; that of four CTAs the oldest two get less than told, and the third more.
     Source: mma.sync: kernels/mma_loops, h200_sxm, 2026-11-22: with two warps a sub-core and double fragments 241 cycles more
     for the 384 rows of a step's copies, where one warp takes 258 more for 256. FFMA: kernels/fma_loops, h200_sxm,
     2026-11-23, and its ``pairs``, h100_sxm, 2026-11-27: two CTAs an SM of one slot, 8 x 8 sums, eight warps, copies of four
     bytes take 3,511 and 3,510 cycles a step, math alone 2,540; copies alone, in a study of the same loop, 1,025. Three and
-    four CTAs: validation/studies/sgemm_h100_sxm.csv, 2026-11-27.
+    four CTAs: validation/studies/sgemm_h100_sxm.csv, 2026-11-27. By age: validation/studies/cta_ends_h100_sxm.csv,
+    2026-11-27: two CTAs of rings end at 0.65 and 1.0 of their time, four at 0.6, 0.7, 0.85 and 1.0.
     """
 
-    __slots__ = ("_held", "_owner", "_runs", "_state", "_until", "_waiting", "_watched_at", "_what", "has_held")
+    __slots__ = ("_by_age", "_held", "_owner", "_runs", "_state", "_until", "_waiting", "_watched_at", "_what", "has_held")
 
     def __init__(self, state: WarpState = WarpState.TENSOR, what: str = "the tensor cores") -> None:
         """Nobody's turn; who waits for one is in ``state``, and waits for ``what``."""
@@ -77,17 +80,23 @@ class Turns:
         """When runs of products began, or will: cursors run ahead of the clock."""
         self._watched_at = inf
         """When who waits is looked at again."""
+        self._by_age = False
+        """Whether older CTAs go first."""
         self.has_held = False
         """Whether copies have ever waited: CTAs do not go at one pace then."""
 
-    def ask(self, role: Role, multiply: Multiply, num_runs: int = 1) -> Role | None:
-        """Multiply now, ``num_runs`` times, or wait for the role's turn and do so then."""
+    def ask(self, role: Role, multiply: Multiply, num_runs: int = 1, *, by_age: bool = False) -> Role | None:
+        """Multiply now, ``num_runs`` times, or wait for the role's turn and do so then; ``by_age``: older CTAs first."""
+        self._by_age = by_age
         return None if self.take(role, multiply, num_runs) else self.wait(role, multiply, num_runs)
 
     def take(self, role: Role, multiply: Multiply, num_runs: int = 1) -> bool:
         """Multiply now if it is the role's turn; else the role must wait (:meth:`wait`)."""
         goes_on = role.t <= self._until + GREEDY_CYCLES
-        is_free = goes_on if self._owner is role else not goes_on and not self._waiting
+        if self._owner is role:
+            is_free = goes_on and not (self._by_age and self._waiting and self._num_older(role))
+        else:
+            is_free = not goes_on and not self._waiting
         if is_free:
             self._begin(role, multiply, num_runs)
         return is_free
@@ -154,15 +163,29 @@ class Turns:
         held, self._held = self._held, []
         for role, since, num in held:
             passed = sum(1 for run in self._runs if since < run <= now + EPSILON_CYCLES)
-            if is_busy and (not has_stops or passed < num * num_multiplying):
+            is_first, wanted = False, num * num_multiplying
+            if self._by_age:
+                num_older = self._num_older(role)
+                is_first, wanted = not num_older, num * (1 + num_older) if num_older else 1.0
+            if is_busy and (passed < wanted or not (has_stops or is_first)):
                 self._held.append((role, since, num))
             else:
                 role.copy_pass = CopyPass.ONCE if is_busy else CopyPass.UNTIL_COMMIT
                 role.fire(0.0)
 
+    def _num_older(self, role: Role) -> int:
+        """CTAs older than a role's that multiply or want to."""
+        mine, owner = role.cta.idx, self._owner
+        is_older = owner is not None and owner is not role and owner.cta.idx < mine
+        return is_older + sum(1 for other, _, _ in self._waiting if other.cta.idx < mine)
+
     def _next(self) -> None:
-        """The turn of who has waited longest."""
-        role, multiply, num_runs = self._waiting.popleft()
+        """The turn of who has waited longest, or of the oldest."""
+        first = 0
+        if self._by_age:
+            first = min(range(len(self._waiting)), key=lambda place: self._waiting[place][0].cta.idx)
+        role, multiply, num_runs = self._waiting[first]
+        del self._waiting[first]
         role.spend(self._state, self._until)
         self._begin(role, multiply, num_runs)
         role.fire(0.0)

@@ -463,13 +463,15 @@ class Fma(Op):
 
     ``bank_reads``: registers that one reads of the fuller of its scheduler's two banks, on the mean. ``num_runs``: of a
     GEMM's main loop, where each run of products waits for vectors that were read for it: a CTA of several on an SM goes on
-    until it stops, and copies of others by cp.async wait; 0: none do.
+    until it stops, and copies of others by cp.async wait; 0: none do. ``by_age``: older CTAs go first, as those do whose
+    runs never wait for copies.
     """
 
     num_instructions: float
     is_chain: bool = False
     bank_reads: float = 1.0
     num_runs: int = 0
+    by_age: bool = False
 
 
 @dataclass(frozen=True, slots=True)

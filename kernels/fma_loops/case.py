@@ -699,8 +699,8 @@ class Lacking:
 
 
 INSTRUCTION_BYTES, CODE_OF_STEP = 16, 13
-KEPT_BYTES, SHORT_BYTES, LONG_BYTES, LOST_BYTES = 1 << 14, 31 << 10, 40 << 10, 56 << 10
-"""Of a loop's code: what a sub-core keeps for sure; where a part of it is lost, from and to; from where on all is."""
+LOST_BYTES = 48 << 10
+"""Of a loop's code: from where on all of it comes anew each turn."""
 
 
 def code_bytes(build: Build) -> int:
@@ -711,34 +711,18 @@ def code_bytes(build: Build) -> int:
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """What a sub-core keeps of a loop's code, and the pace of what it does not: of lone CTAs, one warp a sub-core."""
-    found = {
-        build: float(row["step_cycles"]) for row in rows if row["group"] == "long" and row.get("step_cycles")
-        for build in [build_of(row)] if build.ctas == 1 and build.shape.num_warps == 4
-    }  # fmt: skip
-    per_k = {
-        (build.shape.thread, build.parts): cycles / build.shape.depth for build, cycles in found.items()
-        if code_bytes(build) >= KEPT_BYTES and code_bytes(build) < SHORT_BYTES
-    }  # fmt: skip
-    paces = [code_bytes(build) / cycles for build, cycles in found.items() if code_bytes(build) >= LOST_BYTES]
-    kept = []
-    for build, cycles in found.items():
-        each, num_bytes = per_k.get((build.shape.thread, build.parts)), code_bytes(build)
-        if paces and each and SHORT_BYTES <= num_bytes <= LONG_BYTES:
-            own = each * build.shape.depth
-            kept.append(num_bytes * (1 - (cycles - own) / (num_bytes / float(np.median(paces)) - own) / 2))
-    if not kept:
+    """At which pace code comes that a sub-core does not keep: of lone CTAs' loops that read, one warp a sub-core."""
+    paces = [
+        code_bytes(build) / float(row["step_cycles"]) for row in rows if row["group"] == "long" and row.get("step_cycles")
+        for build in [build_of(row)]
+        if build.ctas == 1 and build.shape.num_warps == 4 and build.parts == "loose" and code_bytes(build) >= LOST_BYTES
+    ]  # fmt: skip
+    if not paces:
         return []
-    return [
-        Fitted(
-            parameter="instruction_cache.loop_kept_bytes", value=float(np.median(kept)),
-            how="long steps of 31 to 40 KiB, one warp a sub-core: what is longer by half of what was lost, median",
-        ),
-        Fitted(
-            parameter="instruction_cache.loop_bytes_per_cycle", value=float(np.median(paces)),
-            how="long steps of 56 KiB and more, one warp a sub-core: bytes over cycles, median",
-        ),
-    ]
+    return [Fitted(
+        parameter="instruction_cache.loop_bytes_per_cycle", value=float(np.median(paces)),
+        how="long steps of 48 KiB and more with loads, one warp a sub-core: bytes over cycles, median",
+    )]  # fmt: skip
 
 
 CASE = Case(

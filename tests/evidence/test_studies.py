@@ -91,7 +91,7 @@ def _steps(group: str, kernel: str) -> dict[int, float]:
 
 
 def test_no_build_and_no_shape_of_the_study_is_one_that_is_held_out() -> None:
-    assert len(SGEMM) == 1272
+    assert len(SGEMM) == 2717 and len({row["kernel"] for row in SGEMM}) == 85
     assert not {row["kernel"] for row in SGEMM} & {build.name for build in sgemm.builds()}
     assert not {tuple(int(row[name]) for name in "mnk") for row in SGEMM} & set(sgemm.SHAPES)
 
@@ -123,3 +123,47 @@ def test_a_step_of_three_ctas_of_one_slot_is_what_was_measured() -> None:
     launches = [GemmParams(m=768, n=1408 * num_ctas, k=k, **options).launch(gpu) for k in (256, 768)]
     cycles = [simulate(launch, gpu, clock=1970).cycles for launch in launches]
     assert (cycles[1] - cycles[0]) / 64 == pytest.approx(_steps("cold", name)[num_ctas], rel=0.15)
+
+
+# ---------------------------------------------------------------------- when CTAs of an SM end
+
+ENDS = _rows("cta_ends_h100_sxm.csv")
+
+
+def _ends(kernel: str, m: int) -> list[float]:
+    """Of an SM's first CTAs, over the last one's."""
+    found = [float(row["end_ns"]) for row in ENDS if (row["kernel"], row["m"]) == (f"sgemm_{kernel}", str(m))]
+    return [end / found[-1] for end in found]
+
+
+def test_ctas_of_rings_end_by_age_and_those_of_one_slot_together() -> None:
+    for kernel in ("128x64x16_4x2_s2_tn", "128x128x8_4x2_s2_tn"):
+        assert _ends(kernel, 2560)[0] == pytest.approx(0.66, abs=0.01)
+    for kernel in ("128x64x16_2x2_s3_tn", "64x64x8_2x2_s3_tt", "64x64x16_2x2_s2_nn"):
+        assert _ends(kernel, 2560) == pytest.approx([0.61, 0.69, 0.84, 1.0], abs=0.05)
+    for kernel, num in (("64x64x16_2x2_s1_tn", 4), ("128x128x8_2x2_s1_nt", 2)):
+        assert _ends(kernel, 2560) == pytest.approx([1.0] * num, abs=0.02)
+
+
+def test_sms_whose_ctas_end_by_age_take_as_many_more_and_others_do_not() -> None:
+    """800 CTAs on 528 places: six or seven for each SM; 1,600 of one slot: ten to fourteen."""
+    counts = {row["kernel"]: row["sms_by_ctas"] for row in ENDS if row["m"] == "2560"}
+    assert counts["sgemm_128x64x16_2x2_s3_tn"] == "6:124 7:8"
+    assert counts["sgemm_64x64x16_2x2_s1_tn"].startswith("10:") and "14:" in counts["sgemm_64x64x16_2x2_s1_tn"]
+
+
+def test_two_ctas_of_a_ring_end_as_was_measured() -> None:
+    """128 x 64 x 16 by eight warps, two slots: before, both ended together and the SMs took 4 to 8 CTAs each."""
+    options: dict[str, Any] = {
+        "tile": (128, 64, 16), "warps": (4, 2), "stages": 2, "layout": "tn", "dtype": "fp32", "copy": "cp_async",
+        "math": "fma", "schedule": "multistage", "epilogue": "direct", "refill": "before_math", "raster": "along_n",
+        "raster_group": 1, "registers": 96, "fma_bank_reads": 1.29, "step_code": 370 / DEPENDENT_CYCLES,
+        "step_instructions": 181,
+    }  # fmt: skip
+    gpu = load_gpu("h100_sxm")
+    launch = GemmParams(m=1792, n=1984, k=1000, **options).launch(gpu)
+    result = simulate(launch, gpu, clock=1980, recorded_sms=range(16, 18))
+    for sm_idx in range(16, 18):
+        roles = sorted((role for role in result.timeline.roles if role.sm_idx == sm_idx), key=lambda role: role.cta_idx)
+        first, second = (max(end for _, _, end in role.states) for role in roles[:2])
+        assert first / second == pytest.approx(_ends("128x64x16_4x2_s2_tn", 2560)[0], abs=0.05)

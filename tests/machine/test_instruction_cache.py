@@ -9,7 +9,7 @@ from gpusim.machine.sm.instruction_cache import FetchedCode, InstructionCache, I
 
 SPEC = InstructionCacheSpec(
     l0_bytes=1024.0, l1_bytes=4096.0, l1_latency_cycles=16.0, prefetched_bytes=64.0, launch_fetched_bytes=2048.0,
-    loop_kept_bytes=1024.0, loop_bytes_per_cycle=2.0,
+    loop_kept_bytes=1024.0, loop_bytes_per_cycle=2.0, loop_paces={"0": 1.0, "1": 0.5},
 )
 """A byte costs 1/16 cycle to issue, 1/4 out of L1; 2 out of an L2 of 128 cycles, 4 out of a memory of 256."""
 
@@ -94,9 +94,14 @@ def test_a_later_sm_finds_in_l2_what_another_has_fetched_but_none_sooner() -> No
     assert late(last, 4096, 5120, at_cycle=9000.0) == pytest.approx(1024 * 2)
 
 
-@pytest.mark.parametrize(("num_bytes", "lost"), [(512, 0.0), (1024, 0.0), (1280, 0.4), (2048, 1.0), (8192, 1.0)])
+@pytest.mark.parametrize(("num_bytes", "lost"), [(512, 0.0), (1024, 0.0), (1152, 5 / 9), (1280, 1.0), (8192, 1.0)])
 def test_a_loop_waits_for_what_is_not_kept_beyond_what_its_warps_issue(num_bytes: int, lost: float) -> None:
     cache = InstructionCache(SPEC)
     paced = num_bytes / SPEC.loop_bytes_per_cycle
     for own in (0.0, paced / 2, paced, 2 * paced):
         assert cache.loop_cycles(num_bytes / 16, own_cycles=own) == pytest.approx(lost * max(0.0, paced - own))
+
+
+@pytest.mark.parametrize(("tpc", "pace"), [(0, 1.0), (1, 0.5), (7, 0.75)])
+def test_a_loop_s_code_comes_as_its_tpc_has_it_and_at_the_mean_where_none_is_told(tpc: int, pace: float) -> None:
+    assert InstructionCache(SPEC, tpc=tpc).loop_cycles(128, own_cycles=0.0) == pytest.approx(2048 / (2.0 * pace))

@@ -206,3 +206,49 @@ def test_short_runs_hold_copies_no_longer_than_a_look_at_them() -> None:
     result = run(role(short, "math", 4), role(copier(4), "copier", 4), **SMALL)
     each = ends_of(result, "math")[0] / 100
     assert ends_of(result, "copier")[0] < 80 + 4 * each + 100
+
+
+# ---------------------------------------------------------------------------------------------- by age
+
+STEPS, PAUSE = 12, 60.0
+"""Turns of a loop, of four runs each and then something else for so many cycles."""
+
+
+def in_steps(by_age: bool, *, num_copies: int = 0) -> Any:
+    """A loop that copies, if it is told to, multiplies and does something else."""
+
+    def program(cta: RoleContext) -> Iterator[Any]:
+        for _ in range(STEPS):
+            if num_copies:
+                yield ops.CpAsync("T", (0, 0), contiguous(512 * num_copies), "a", 0)
+                yield ops.CpAsyncCommitGroup()
+            for _ in range(4):
+                yield ops.Fma(RUN, num_runs=1, by_age=by_age)
+            yield ops.Alu(PAUSE / TOY.warp_scheduler.dependent_cycles, is_chain=True)
+
+    return program
+
+
+def ends_of_sharers(num: int, by_age: bool, **of_loop: Any) -> list[float]:
+    """Of the CTAs of one SM, the oldest first."""
+    result = run(role(in_steps(by_age, **of_loop), "loop", 4), num_ctas=num * TOY.num_sms, **SMALL)
+    return ends_of(result, "loop")[:: TOY.num_sms]
+
+
+@pytest.mark.parametrize("num_copies", [0, 2])
+@pytest.mark.parametrize("num", [2, 3])
+def test_older_ctas_go_first_where_age_counts_and_end_together_where_it_does_not(num: int, num_copies: int) -> None:
+    alone = ends_of_sharers(1, True, num_copies=num_copies)[0]
+    by_age, in_turn = (ends_of_sharers(num, flag, num_copies=num_copies) for flag in (True, False))
+    assert by_age == sorted(by_age)
+    assert by_age[0] < alone + STEPS * 3 * RUN  # of younger ones, before its copies and its math
+    assert by_age[0] < 0.8 * by_age[-1]
+    assert min(in_turn) > 0.85 * max(in_turn)
+    assert by_age[-1] == pytest.approx(max(in_turn), rel=0.1)
+
+
+def test_a_younger_cta_s_run_ends_before_an_older_one_goes_on() -> None:
+    """So the older one loses less than a run a step, and nobody's math is cut in two."""
+    alone, (older, younger) = ends_of_sharers(1, True)[0], ends_of_sharers(2, True)
+    assert alone < older <= alone + STEPS * RUN
+    assert younger >= 2 * STEPS * 4 * RUN

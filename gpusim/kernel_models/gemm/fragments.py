@@ -134,8 +134,10 @@ class Fragments:
         if self.plan.params.math == "mma_sync":
             atom = mma_sync(self.plan.params.element)
             return [ops.MmaSync(atom, (rows // atom.m) * (columns // atom.n))] * len(self.slices)
+        is_ring = (self.plan.params.stages or 1) > 1
         return [
-            ops.Fma(rows * columns // 32 * num_ks, bank_reads=self.bank_reads, num_runs=num_ks) for num_ks in self._depths
+            ops.Fma(rows * columns // 32 * num_ks, bank_reads=self.bank_reads, num_runs=num_ks, by_age=is_ring)
+            for num_ks in self._depths
         ]
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpusim.errors import LaunchError
@@ -9,6 +10,9 @@ from gpusim.machine.component import Component
 
 INSTRUCTION_BYTES = 16
 """Of every instruction since Volta."""
+LOOP_WAYS = 4
+"""Lines of a loop that lie at one place: where one more wants to, all of them come anew each turn. Source:
+kernels/loop_code, h100_sxm, 2026-11-27: what is lost grows from 31.7 KiB on to all of the loop at 39 (five fourths)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +27,11 @@ class InstructionCacheSpec:
     prefetched_bytes: float
     """Of straight-line code on the way at a time."""
     loop_kept_bytes: float
-    """Of a loop's code that a sub-core keeps from turn to turn: of what is longer as much again is lost."""
+    """Of a loop's code that a sub-core keeps from turn to turn: for each byte more five are lost (:data:`LOOP_WAYS`)."""
     loop_bytes_per_cycle: float
-    """At which what it has lost comes to it, ahead of the warps."""
+    """At which what it has lost comes to it, ahead of the warps, where :attr:`loop_paces` has 1."""
+    loop_paces: Mapping[str, float]
+    """Of that, by the number of the SM's TPC in its GPC; the mean for others."""
     launch_fetched_bytes: float
     """Of a kernel's code, from its first instruction on, what its launch brings into L1 where all caches were flushed."""
 
@@ -51,21 +57,24 @@ class InstructionCache(Component):
     again, so that code twice as long as a level misses wholly. A miss waits for the level behind, whose latency is spread
     over the bytes that are fetched ahead. L2 has it at the latency of the near side, since all SMs read it and both sides
     keep it; what has run once is in L2. A loop's code that a sub-core does not keep comes at a pace, once for all its warps
-    that are together (kernels/fma_loops, ``long``: one warp a sub-core takes 139 cycles a KiB from 48 KiB on, where FFMA
-    take 72; two take the 144 that they issue).
-    Ignores: which lines of a loop lie at one place (of 32 KiB a ninth was lost, of 34 four ninths); that what is lost comes
-    while warps wait for something else; that CTAs of an SM are apart (as if one's warps were the other's); that what a
-    launch brings along has yet to come from L1 into L0; branches; warps that are not together, and so evict from one
-    another; constants, which share L1; the traffic of instructions in L2 and memory; SMs that share a level.
+    that are together: at one that goes with the place of the SM's TPC in its GPC, whoever else fetches (kernels/loop_code:
+    one warp a sub-core takes 129 to 178 cycles a KiB from 39 KiB on, where FFMA take 64; two take the 128 that they issue).
+    Ignores: that what is lost comes while warps wait for something else; that CTAs of an SM are apart (as if one's warps
+    were the other's), and warps of one (four a sub-core lose 3 to 11 %); which TPCs of a GPC a chip lacks, so that a place
+    has another pace in another GPC; that what a launch brings along has yet to come from L1 into L0; branches; warps that
+    are not together, and so evict from one another; constants, which share L1; the traffic of instructions in L2 and memory.
     Source: the GPU's description; the levels as published for Volta and Turing; what a launch brings along:
-    kernels/counted_code.
+    kernels/counted_code; loops: kernels/loop_code.
     """
 
     kind = "instruction_cache"
 
-    def __init__(self, spec: InstructionCacheSpec, *, fetched: FetchedCode | None = None) -> None:
-        """Empty; ``fetched`` is shared by all SMs."""
+    def __init__(self, spec: InstructionCacheSpec, *, fetched: FetchedCode | None = None, tpc: int = 0) -> None:
+        """Empty; ``fetched`` is shared by all SMs; ``tpc``: the number of the SM's TPC in its GPC."""
         self.spec = spec
+        paces = spec.loop_paces
+        pace = paces.get(str(tpc), sum(paces.values()) / len(paces))
+        self._loop_bytes_per_cycle = spec.loop_bytes_per_cycle * pace
         self._fetched = fetched or FetchedCode()
         self._there_at: dict[str, float] = {}
         """When what lies far from the kernel's first instruction is there, of each stretch that has been asked for."""
@@ -113,8 +122,8 @@ class InstructionCache(Component):
         num_bytes = num_instructions * INSTRUCTION_BYTES
         if num_bytes <= self.spec.loop_kept_bytes:
             return 0.0
-        lost = self._missing(num_bytes, self.spec.loop_kept_bytes)
-        return lost * max(0.0, num_bytes / self.spec.loop_bytes_per_cycle - own_cycles)
+        lost = min(1.0, (1 + LOOP_WAYS) * (num_bytes - self.spec.loop_kept_bytes) / num_bytes)
+        return lost * max(0.0, num_bytes / self._loop_bytes_per_cycle - own_cycles)
 
     def late_cycles(
         self, name: str, begin_bytes: float, end_bytes: float, *, at_cycle: float, own_cycles: float, l2_cycles: float,

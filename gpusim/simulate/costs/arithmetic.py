@@ -163,7 +163,7 @@ def fma(role: Role, op: ops.Fma) -> Pause:
     if not op.num_runs or engine.occupancy.ctas_per_sm == 1:
         multiply_add(role, op)
         return None
-    return engine.fma_turns[role.sm.idx].ask(role, partial(multiply_add, role, op), op.num_runs)
+    return engine.fma_turns[role.sm.idx].ask(role, partial(multiply_add, role, op), op.num_runs, by_age=op.by_age)
 
 
 def multiply_add(role: Role, op: ops.Fma) -> float:
