@@ -93,6 +93,11 @@ class Model:
         return found.resolved(gpu)
 
 
+def in_points(metric: str) -> bool:
+    """Whether differences of a metric are in points, as it is percent itself."""
+    return metric.endswith(".pct") or ".pct_of_" in metric
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """A metric, measured and predicted (or measured now and last time)."""
@@ -126,7 +131,7 @@ class Comparison:
     @property
     def is_points(self) -> bool:
         """Whether differences are in points."""
-        return self.metric.endswith(".pct") or ".pct_of_" in self.metric
+        return in_points(self.metric)
 
     @property
     def passes(self) -> bool | None:
@@ -188,7 +193,19 @@ class Report:
             return NOT_COMPARABLE
         if not all(item.passes for item in self.launches):
             return FAIL
-        return NOT_COMPARABLE if self.missing else PASS
+        return NOT_COMPARABLE if self.missing or self.has_no_counter or self.has_no_last_time else PASS
+
+    @property
+    def has_no_counter(self) -> bool:
+        """Whether nothing that was counted is compared: how a launch is laid out alone says nothing of how it ran."""
+        names = [part.metric for item in self.launches for part in item.comparisons if part.passes is not None]
+        names += [part.metric for item in self.launches for part in item.changes]
+        return all(name.startswith("launch__") for name in names)
+
+    @property
+    def has_no_last_time(self) -> bool:
+        """Whether there is a baseline, and no launch of it is one of these."""
+        return self.baseline is not None and not any(item.changes for item in self.launches)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -200,16 +217,25 @@ class Report:
         """The report in one sentence."""
         if self.status == NOT_COMPARABLE and self.missing:
             return f"NOT COMPARABLE: the profile lacks {', '.join(self.missing)}; the rest is within tolerance"
-        if self.status == NOT_COMPARABLE:
-            return "NOT COMPARABLE: no metric of a launch is predicted"
+        if self.status == NOT_COMPARABLE and self.has_no_counter:
+            return "NOT COMPARABLE: nothing that the profile counted is predicted"
+        if self.status == NOT_COMPARABLE and self.baseline is not None:
+            return f"NOT COMPARABLE: {self.baseline.name} has no launch of these; the rest is within tolerance"
         judged = sum(item.num_judged for item in self.launches)
         out = sum(part.passes is False for item in self.launches for part in item.comparisons)
         worse = sum(part.is_worse for item in self.launches for part in item.changes)
         last = "" if self.baseline is None else f", {worse} worse than {self.baseline.name}"
         return (
             f"{'PASS' if self.status == PASS else 'FAIL'}: {out} of {judged} metrics of {len(self.launches)} "
-            f"launch{'es' if len(self.launches) > 1 else ''} out of tolerance{last}"
+            f"launch{'es' if len(self.launches) > 1 else ''} out of tolerance{last}{self._unsaid}"
         )
+
+
+    @property
+    def _unsaid(self) -> str:
+        """What a verdict would be taken to say of cycles where none are compared."""
+        judged = {same_as(part.metric) for item in self.launches for part in item.comparisons if part.passes is not None}
+        return "" if judged & {CYCLES, DURATION} else "; neither cycles nor time are compared"
 
 
 # ---------------------------------------------------------------------------------------------- which model

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.baseline import Change
-from gpusim.evidence.check import Comparison, LaunchCheck, Report, state_of
+from gpusim.evidence.check import Comparison, LaunchCheck, Report, in_points, state_of
 
 VERDICTS = {True: "pass", False: "FAIL", None: "-"}
 
@@ -96,7 +96,7 @@ def difference_text(item: Comparison | Change) -> str:
         return "from nothing"
     if isinstance(item, Comparison) and item.is_of_floor:
         return f"{item.difference:+.2f} % of floor"
-    return f"{item.difference:+.2f} {'points' if item.metric.endswith('.pct') else '%'}"
+    return f"{item.difference:+.2f} {'points' if in_points(item.metric) else '%'}"
 
 
 def _number(value: float) -> str:

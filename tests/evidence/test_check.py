@@ -137,6 +137,36 @@ def test_no_metric_in_common_is_not_comparable(tmp_path: Path) -> None:
     assert any("no metric" in said for said in report.launches[0].remarks)
 
 
+def test_how_a_launch_is_laid_out_alone_is_not_comparable(tmp_path: Path) -> None:
+    path = profile(tmp_path / "p.csv", {"launch__grid_size": 1e9}, cc="")
+    wrong = check_profile(path, gpu=TOY, models=[COPY])
+    assert wrong.status == FAIL
+    (part,) = wrong.launches[0].comparisons
+    path = profile(tmp_path / "p.csv", {part.metric: part.predicted}, cc="")
+    report = check_profile(path, gpu=TOY, models=[COPY])
+    assert report.status == NOT_COMPARABLE and "nothing that the profile counted" in report.verdict
+
+
+def test_a_verdict_says_where_it_says_nothing_of_cycles(tmp_path: Path, predicted: Mapping[str, float]) -> None:
+    said = []
+    for lacking in ((), (CYCLES,), (CYCLES, DURATION)):
+        told = {name: value for name, value in predicted.items() if name not in lacking}
+        report = check_profile(profile(tmp_path / "p.csv", told, cc=""), gpu=TOY, models=[COPY])
+        assert report.status == PASS
+        said.append("neither cycles nor time are compared" in report.verdict)
+    assert not said[0] and said[-1]
+
+
+def test_a_baseline_without_a_launch_of_these_is_not_comparable(tmp_path: Path, predicted: Mapping[str, float]) -> None:
+    now, then = (profile(tmp_path / f"{name}.csv", predicted, kernel=name, cc="") for name in ("copy", "other"))
+    model = replace(COPY, match="copy")
+    report = check_profile(now, gpu=TOY, models=[model], baseline=then)
+    assert report.status == NOT_COMPARABLE and "other.csv has no launch of these" in report.verdict
+    assert check_profile(now, gpu=TOY, models=[model], baseline=now).status == PASS
+    off = profile(tmp_path / "off.csv", {**predicted, CYCLES: 2 * predicted[CYCLES]}, cc="")
+    assert check_profile(off, gpu=TOY, models=[model], baseline=then).status == FAIL
+
+
 def test_a_profile_without_a_launch_of_the_kernel_is_not_comparable(tmp_path: Path, predicted: Mapping[str, float]) -> None:
     path = profile(tmp_path / "p.csv", predicted, kernel="other", cc="")
     with pytest.raises(NotComparableError, match="other"):

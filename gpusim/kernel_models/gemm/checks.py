@@ -123,7 +123,7 @@ def check_kinds(params: GemmParams) -> None:
          "only mma.sync beside cp.async waits so", "leave it out"),
         (math != "fma", "--fma-bank-reads", params.fma_bank_reads, "only FFMA reads banks so", "leave it out"),
         (math != "fma" or params.fragments == "single", "--step-instructions", params.step_instructions or None,
-         "only warps of FFMA with double fragments are told of it", "leave it out"),
+         "only warps of FFMA with double fragments are told of it", "use --math fma --fragments double, or leave it out"),
         *((math != "mma_sync" or params.fragments == "single" or params.stages == 1, f"--math-before-{what}", share,
            "only mma.sync with double fragments and two stages or more lies around it", "leave it out")
           for what, share in (("copies", params.math_before_copies), ("meeting", params.math_before_meeting),

@@ -218,8 +218,8 @@ class GemmParams(KernelParams):
         "for one another, as SASS has them (multistage: five at least stand before wgmma); 0 where math hides it"
     )
     step_instructions: Instructions = Field(
-        0.0, description="fma only: how many instructions these are in all, as SASS has them, where that is more than "
-        "step_code: each takes a turn of its scheduler from the warps that multiply"
+        0.0, description="fma with double fragments only: how many instructions these are in all, as SASS has them, "
+        "where that is more than step_code: each takes a turn of its scheduler from the warps that multiply"
     )
     copy_code: Instructions = Field(
         0.0, description="the same of a k-step's copies by TMA: of a producer from one wait to the next, less ten cycles of "

@@ -290,6 +290,11 @@ class L2(Component):
         """Cycles for which the busier link between the sides was busy, with those of what was skipped."""
         return max((link.busy_cycles for link in self._links), default=0.0)
 
+    @property
+    def links_bytes_per_cycle(self) -> float:
+        """Of all links between the sides together; 0 where there is one side."""
+        return sum(link.rate for link in self._links)
+
     def _read_lately(self, idx: int, cycle: float) -> float:
         """Of the reads that a link has passed what no store has met; none where it is idle at ``cycle``."""
         return 0.0 if cycle > self._links[idx].free_at else self._read_across[idx]
