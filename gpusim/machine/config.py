@@ -48,7 +48,7 @@ OPTIONAL_KEYS = ("wgmma_",)
 
 NOT_ZERO = (
     "l0_bytes", "l1_bytes", "prefetched_bytes", "refresh_bytes", "beside_interval_cycles", "mad_wide_beside_cycles",
-    "_per_cycle", "_per_s", "_mhz", "num_", "sustained_fraction",
+    "loop_paces", "_per_cycle", "_per_s", "_mhz", "num_", "sustained_fraction",
 )  # fmt: skip
 """Beginnings and endings of keys that something is divided by."""
 
@@ -286,6 +286,14 @@ def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
         raise ConfigError(
             f"{where}: device.gpc_sides is {list(device.gpc_sides)}, wants one of {len(sides)} sides of L2 "
             f"for each of {sum(device.gpcs.values())} GPCs, counted from 0"
+        )
+    floorplan = Floorplan(device.gpcs, lone_sms=device.lone_sms, gpc_sides=device.gpc_sides)
+    paces = parts["instruction_cache"].loop_paces
+    wanted = [str(tpc) for tpc in range(max(floorplan.tpc_of_sm) + 1)]
+    if not set(wanted) <= set(paces) or not all(key.isdecimal() for key in paces):
+        raise ConfigError(
+            f"{where}: component.instruction_cache.loop_paces has {', '.join(paces) or 'nothing'}, wants a number of each "
+            f"TPC of a GPC: {', '.join(wanted)}"
         )
     return GpuSpec(name=table["name"], title=table["title"], sources=sources, **parts)
 

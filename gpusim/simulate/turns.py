@@ -49,20 +49,21 @@ class Turns:
     math hides behind another's. FFMA leave a scheduler's other warps no turns either: cp.async of other roles wait until
     they stop, or, where each has one warp on a scheduler, each of a warp's copies for as many runs as there are CTAs that
     multiply, whose warps must all wait for what they read; behind the last one's stop they all go before they commit. So a
-    CTA that has no math to do while it copies loses what it copies beside others' math. CTAs whose k-steps wait for no copy
-    (rings of two slots and more: ``by_age``) are served by age: the older one multiplies as soon as the younger's run ends,
-    its copies wait for that run alone, and the younger's for it; so an SM's CTAs end one by one, and SMs take as many more.
+    CTA that has no math to do while it copies loses what it copies beside others' math. CTAs of rings of two slots and more,
+    whose k-steps seldom wait for copies (``by_age``), are served by age: the older one multiplies as soon as the younger's
+    run ends, its copies wait for that run alone, and the younger's for it; so an SM's CTAs end one by one, and SMs take as
+    many more.
     Ignores: that copies slip in within what is asked for at once (some runs), and more than 256 runs by any but a stop;
     CTAs of fewer warps than schedulers, which multiply side by side; that another's math fills the cycles between
     (:data:`GREEDY_CYCLES` at most are lost, and given back to who waits); that warps of one role are not all done at one
     time; what other instructions than copies wait beside FFMA; that warps of one CTA come to copy one by one; why CTAs of
-    one slot end together, within 2 %; that of four CTAs the oldest two get less than told, and the third more.
+    one slot end together, within 4 %; that of four CTAs the oldest two get less than told, and the third more.
     Source: mma.sync: kernels/mma_loops, h200_sxm, 2026-11-22: with two warps a sub-core and double fragments 241 cycles more
     for the 384 rows of a step's copies, where one warp takes 258 more for 256. FFMA: kernels/fma_loops, h200_sxm,
     2026-11-23, and its ``pairs``, h100_sxm, 2026-11-27: two CTAs an SM of one slot, 8 x 8 sums, eight warps, copies of four
     bytes take 3,511 and 3,510 cycles a step, math alone 2,540; copies alone, in a study of the same loop, 1,025. Three and
     four CTAs: validation/studies/sgemm_h100_sxm.csv, 2026-11-27. By age: validation/studies/cta_ends_h100_sxm.csv,
-    2026-11-27: two CTAs of rings end at 0.65 and 1.0 of their time, four at 0.6, 0.7, 0.85 and 1.0.
+    2026-11-27: of two CTAs of a ring the first ends at 0.64 to 0.67 of the second's time, of four at 0.52 to 0.72.
     """
 
     __slots__ = ("_by_age", "_held", "_owner", "_runs", "_state", "_until", "_waiting", "_watched_at", "_what", "has_held")
@@ -177,7 +178,7 @@ class Turns:
         """CTAs older than a role's that multiply or want to."""
         mine, owner = role.cta.idx, self._owner
         is_older = owner is not None and owner is not role and owner.cta.idx < mine
-        return is_older + sum(1 for other, _, _ in self._waiting if other.cta.idx < mine)
+        return is_older + sum(1 for other, _, _ in self._waiting if other is not owner and other.cta.idx < mine)
 
     def _next(self) -> None:
         """The turn of who has waited longest, or of the oldest."""

@@ -433,8 +433,8 @@ class Code(Op):
 class LoopCode(Op):
     """A turn of a loop of ``num_fma`` FFMA, of ``bank_reads`` as :class:`Fma` has them, and ``num_others`` in a row.
 
-    Where that is more code than a sub-core keeps, part of it comes anew each turn, and warps wait for what of its way their
-    own instructions do not cover.
+    Where that is more code than a sub-core keeps, part of it comes anew each turn, and a sub-core's only warp waits for what
+    of its way its own instructions do not cover.
     """
 
     num_fma: float
@@ -463,8 +463,8 @@ class Fma(Op):
 
     ``bank_reads``: registers that one reads of the fuller of its scheduler's two banks, on the mean. ``num_runs``: of a
     GEMM's main loop, where each run of products waits for vectors that were read for it: a CTA of several on an SM goes on
-    until it stops, and copies of others by cp.async wait; 0: none do. ``by_age``: older CTAs go first, as those do whose
-    runs never wait for copies.
+    until it stops, and copies of others by cp.async wait; 0: none do. ``by_age``, of those that
+    take turns: older CTAs go first, as those do whose runs never wait for copies; an SM's are all by age, or none.
     """
 
     num_instructions: float

@@ -178,8 +178,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     found += [
         Fitted(
             parameter=f"instruction_cache.loop_paces.{place}", value=pace / paces[FIRST_PLACE],
-            how="loops of 48 KiB without loads, one warp a sub-core, lone SMs: the slowest GPC's TPC of that number, over "
-            f"that of number {FIRST_PLACE}, which runs a lone CTA",
+            how="loops of 48 KiB without loads, one warp a sub-core, lone SMs: the slowest TPC of that number of the GPCs "
+            f"that calibrate, over that of number {FIRST_PLACE}, which runs a lone CTA",
         ) for place, pace in sorted(paces.items()) if FIRST_PLACE in paces
     ]  # fmt: skip
     kept = []

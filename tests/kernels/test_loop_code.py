@@ -78,6 +78,8 @@ def test_a_loop_that_is_kept_takes_its_ffma_and_a_long_one_what_the_place_of_the
         wanted = case.code_bytes(config) / (spec.loop_bytes_per_cycle * spec.loop_paces[str(tpc)])
         own = 3072 + case.LOOP_CODE
         assert CASE.predict(config, GPU)["turn_cycles"] == pytest.approx(3072 + wanted - own)
+    for warps in (8, 16):  # what they lose is not told
+        assert CASE.predict(find(instructions=3072, warps=warps), GPU)["turn_cycles"] == pytest.approx(3072 * warps / 4)
     apart = CASE.predict(find(instructions=3072, sm="all"), GPU)
     assert apart["least_cycles"] < apart["turn_cycles"] < apart["most_cycles"]
     assert CASE.predict(next(config for config in LENGTHS if config["late_cycles"] != "0"), GPU) == {}

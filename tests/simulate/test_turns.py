@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpusim import Buffer
+from gpusim.errors import LaunchError
 from gpusim.simulate.turns import GREEDY_CYCLES
 from gpusim.workload import ops
 from gpusim.workload.atoms import mma_sync
@@ -252,3 +253,11 @@ def test_a_younger_cta_s_run_ends_before_an_older_one_goes_on() -> None:
     alone, (older, younger) = ends_of_sharers(1, True)[0], ends_of_sharers(2, True)
     assert alone < older <= alone + STEPS * RUN
     assert younger >= 2 * STEPS * 4 * RUN
+
+
+def test_who_takes_no_turns_is_not_served_by_age() -> None:
+    def program(cta: RoleContext) -> Iterator[Any]:
+        yield ops.Fma(RUN, by_age=True)
+
+    with pytest.raises(LaunchError, match="wants num_runs of 1 or more"):
+        run(role(program, "math", 4), **SMALL)

@@ -12,7 +12,7 @@ INSTRUCTION_BYTES = 16
 """Of every instruction since Volta."""
 LOOP_WAYS = 4
 """Lines of a loop that lie at one place: where one more wants to, all of them come anew each turn. Source:
-kernels/loop_code, h100_sxm, 2026-11-27: what is lost grows from 31.7 KiB on to all of the loop at 39 (five fourths)."""
+kernels/loop_code, h100_sxm, 2026-11-27: what is lost grows from 31 to 32 KiB on to all of the loop at 39 to 40."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class InstructionCacheSpec:
     loop_bytes_per_cycle: float
     """At which what it has lost comes to it, ahead of the warps, where :attr:`loop_paces` has 1."""
     loop_paces: Mapping[str, float]
-    """Of that, by the number of the SM's TPC in its GPC; the mean for others."""
+    """Of that, by the number of the SM's TPC in its GPC."""
     launch_fetched_bytes: float
     """Of a kernel's code, from its first instruction on, what its launch brings into L1 where all caches were flushed."""
 
@@ -56,13 +56,14 @@ class InstructionCache(Component):
     place, by its address: what code is longer than a level evicts as much of what it began with, and both have to come
     again, so that code twice as long as a level misses wholly. A miss waits for the level behind, whose latency is spread
     over the bytes that are fetched ahead. L2 has it at the latency of the near side, since all SMs read it and both sides
-    keep it; what has run once is in L2. A loop's code that a sub-core does not keep comes at a pace, once for all its warps
-    that are together: at one that goes with the place of the SM's TPC in its GPC, whoever else fetches (kernels/loop_code:
-    one warp a sub-core takes 129 to 178 cycles a KiB from 39 KiB on, where FFMA take 64; two take the 128 that they issue).
-    Ignores: that what is lost comes while warps wait for something else; that CTAs of an SM are apart (as if one's warps
-    were the other's), and warps of one (four a sub-core lose 3 to 11 %); which TPCs of a GPC a chip lacks, so that a place
-    has another pace in another GPC; that what a launch brings along has yet to come from L1 into L0; branches; warps that
-    are not together, and so evict from one another; constants, which share L1; the traffic of instructions in L2 and memory.
+    keep it; what has run once is in L2. A loop's code that a sub-core does not keep comes at a pace
+    that goes with the place of the SM's TPC in its GPC, whoever else fetches (kernels/loop_code: one warp a sub-core takes
+    129 to 178 cycles a KiB from 40 KiB on, where FFMA take 64); two warps get it sooner, and issue meanwhile.
+    Ignores: that what is lost comes while warps wait for something else; what two warps a sub-core lose (4 to 7 %, begun
+    apart up to 12) and four (3 to 16); that of CTAs which take turns each waits for its own code; which TPCs of a GPC a
+    chip lacks, so that a place has another pace in another GPC; that SMs which stand for others have places of their own;
+    that what a launch brings along has yet to come from L1 into L0; branches; warps that are not together, and so evict from
+    one another; constants, which share L1; the traffic of instructions in L2 and memory.
     Source: the GPU's description; the levels as published for Volta and Turing; what a launch brings along:
     kernels/counted_code; loops: kernels/loop_code.
     """
@@ -72,9 +73,7 @@ class InstructionCache(Component):
     def __init__(self, spec: InstructionCacheSpec, *, fetched: FetchedCode | None = None, tpc: int = 0) -> None:
         """Empty; ``fetched`` is shared by all SMs; ``tpc``: the number of the SM's TPC in its GPC."""
         self.spec = spec
-        paces = spec.loop_paces
-        pace = paces.get(str(tpc), sum(paces.values()) / len(paces))
-        self._loop_bytes_per_cycle = spec.loop_bytes_per_cycle * pace
+        self._loop_bytes_per_cycle = spec.loop_bytes_per_cycle * spec.loop_paces[str(tpc)]
         self._fetched = fetched or FetchedCode()
         self._there_at: dict[str, float] = {}
         """When what lies far from the kernel's first instruction is there, of each stretch that has been asked for."""

@@ -132,11 +132,11 @@ def code(role: Role, op: ops.Code) -> Pause:
 
 
 def loop_code(role: Role, op: ops.LoopCode) -> Pause:
-    """Wait for what a sub-core does not keep of a loop's code, which all CTAs of the SM issue meanwhile."""
+    """Wait for what a sub-core does not keep of a loop's code, where one warp issues it; two and more do so meanwhile."""
     scheduler = role.sm.warp_scheduler
-    turns = max(1.0, op.bank_reads / scheduler.bank_reads_per_cycle)
-    num_warps = role.num_warps * role.sm.num_ctas
-    own = (op.num_fma * turns + op.num_others) * -(-num_warps // scheduler.spec.num_schedulers)
+    if role.num_warps * role.sm.num_ctas > scheduler.spec.num_schedulers:
+        return None
+    own = op.num_fma * max(1.0, op.bank_reads / scheduler.bank_reads_per_cycle) + op.num_others
     waited = role.sm.instruction_cache.loop_cycles(op.num_fma + op.num_others, own_cycles=own)
     if waited > 0.0 and not role.engine.is_ideal("own_code"):
         role.spend(WarpState.NO_INSTRUCTION, role.t + waited)
@@ -160,6 +160,8 @@ def far_code(role: Role, op: ops.FarCode) -> Pause:
 def fma(role: Role, op: ops.Fma) -> Pause:
     """FP32 pipe; in a chain each instruction waits for the one before it; in turns CTAs of an SM do."""
     engine = role.engine
+    if op.by_age and not op.num_runs:
+        raise LaunchError(f"{role.who()} multiplies by age and takes no turns, wants num_runs of 1 or more")
     if not op.num_runs or engine.occupancy.ctas_per_sm == 1:
         multiply_add(role, op)
         return None
