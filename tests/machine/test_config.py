@@ -303,7 +303,7 @@ def test_an_unchanged_copy_loads_as_the_original(tmp_path: Path) -> None:
         pytest.param("gpc_sides = [0,", "gpc_sides = [2,", "wants one of 2 sides", id="a GPC on no side"),
         pytest.param("gpc_sides = [0,", "gpc_sides = [0, 0,", "for each of 8 GPCs", id="a side of no GPC"),
         pytest.param('{ "0" = 0.8968, ', "{ ", "loop_paces has 1, 2, 3, 4, 5, 6, 7, 8, wants", id="a TPC without a pace"),
-        pytest.param('{ "0" = 0.8968', '{ "0" = 0.0', "component.instruction_cache.loop_paces.0 is 0.0", id="a pace of zero"),
+        pytest.param('{ "0" = 0.8968', '{ "0" = 0.0', "instruction_cache.loop_paces.0 is 0.0", id="a pace of zero"),
         pytest.param('{ "0" = 0.8968', '{ "TPC" = 1.0, "0" = 0.8968', "loop_paces has TPC, 0", id="a pace of no TPC"),
         pytest.param(
             'kind = "l2"',
