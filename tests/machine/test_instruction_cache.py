@@ -102,6 +102,6 @@ def test_a_loop_waits_for_what_is_not_kept_beyond_what_its_warps_issue(num_bytes
         assert cache.loop_cycles(num_bytes / 16, own_cycles=own) == pytest.approx(lost * max(0.0, paced - own))
 
 
-@pytest.mark.parametrize(("tpc", "pace"), [(0, 1.0), (1, 0.5)])
-def test_a_loop_s_code_comes_as_its_tpc_has_it(tpc: int, pace: float) -> None:
+@pytest.mark.parametrize(("tpc", "pace"), [(0, 1.0), (1, 0.5), (7, 0.75)])
+def test_a_loop_s_code_comes_as_its_tpc_has_it_and_at_the_mean_where_none_is_told(tpc: int, pace: float) -> None:
     assert InstructionCache(SPEC, tpc=tpc).loop_cycles(128, own_cycles=0.0) == pytest.approx(2048 / (2.0 * pace))

@@ -31,7 +31,8 @@ class InstructionCacheSpec:
     loop_bytes_per_cycle: float
     """At which what it has lost comes to it, ahead of the warps, where :attr:`loop_paces` has 1."""
     loop_paces: Mapping[str, float]
-    """Of that, by the number of the SM's TPC in its GPC."""
+    """Of that, by the number of the SM's TPC in its GPC; a description has all of them, a machine made of one with other
+    GPCs the mean for those that it lacks."""
     launch_fetched_bytes: float
     """Of a kernel's code, from its first instruction on, what its launch brings into L1 where all caches were flushed."""
 
@@ -73,7 +74,8 @@ class InstructionCache(Component):
     def __init__(self, spec: InstructionCacheSpec, *, fetched: FetchedCode | None = None, tpc: int = 0) -> None:
         """Empty; ``fetched`` is shared by all SMs; ``tpc``: the number of the SM's TPC in its GPC."""
         self.spec = spec
-        self._loop_bytes_per_cycle = spec.loop_bytes_per_cycle * spec.loop_paces[str(tpc)]
+        paces = spec.loop_paces
+        self._loop_bytes_per_cycle = spec.loop_bytes_per_cycle * paces.get(str(tpc), sum(paces.values()) / len(paces))
         self._fetched = fetched or FetchedCode()
         self._there_at: dict[str, float] = {}
         """When what lies far from the kernel's first instruction is there, of each stretch that has been asked for."""
