@@ -68,7 +68,7 @@ def _link_share(engine: Engine, cycles: float) -> float:
 
     A step that stands for skipped ones asks for lines that these would have brought across before, so that its crossings
     count too often then. What footprints tell leaves out what stores cost reads on a link, and lines that come beside: of
-    products of 2048 to 6144 cubed that were simulated step by step the link was busy for 8 to 28 % longer.
+    products of 2048, 4096 and 6144 cubed (h200_sxm, step by step) the link was busy for 38, 18 and 9 % longer.
     """
     l2 = engine.machine.l2
     share = l2.link_busy_cycles / cycles
