@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusim.evidence.case import Config, Product
 from gpusim.evidence.products import number_of, product_case, product_group
+from gpusim.units import DEPENDENT_CYCLES
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
@@ -35,6 +36,24 @@ WGMMA_DEPTH = 1
 """Triton waits until one group runs; ``wgmma_waits`` of a row says what ptxas made of it."""
 WIDE_PER_COPY = 1
 """IMAD.WIDE.U32 for each LDGSTS in the loop's SASS, alike in all 25 builds (Triton 3.6)."""
+
+CODE: Mapping[tuple[str, int], tuple[int, ...]] = {
+    ("128x128x128", 8): (223, 223),
+    ("128x128x64", 4): (211, 212, 211),
+    ("128x128x64", 8): (175, 175, 175),
+    ("128x256x64", 8): (184, 185, 183),
+    ("128x64x64", 4): (187, 187, 189),
+    ("256x128x64", 8): (210, 206, 206),
+    ("64x128x128", 4): (227, 229),
+    ("64x128x64", 4): (175, 179, 175),
+    ("64x64x64", 4): (140, 146, 148),
+}
+"""Cycles that the k-loop's own instructions take a warp, in order, where TMA loads: by tile and warps, by stages from two
+on; meetings and copies left out, which the program tells of (``gpusim.evidence.issue``). Where cp.async loads, most of such
+code makes addresses, which the model's copies have with them. Source: SASS of Triton 3.6.0 for sm_90
+(``scripts/tile_gemm_code.py``), whose registers are the rows'."""
+COPY_CODE = 42
+"""The same of the warp that asks for the boxes, until UTMALDG has read its operands: 40 to 42."""
 
 
 def configs(kernel: str, seed: int) -> list[Config]:
@@ -82,6 +101,12 @@ def launch(config: Config, is_counted: bool) -> Product:
     )  # fmt: skip
 
 
+def code_of(config: Config) -> dict[str, float]:
+    """The k-loop's own instructions where TMA loads, to the model."""
+    step = CODE[config["tile"], int(config["num_warps"])][int(config["num_stages"]) - 2]
+    return {"step_code": step / DEPENDENT_CYCLES, "copy_code": COPY_CODE / DEPENDENT_CYCLES}
+
+
 def options(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, Any]:
     """Options of the GEMM model. Registers and the wait depth are read off the compiled kernel where the row has them.
 
@@ -99,7 +124,7 @@ def options(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, A
         "consumers": int(config["num_warps"]) // 4, "split": "m", "epilogue": "tma_store" if by_tma else "smem",
         "wgmma_depth": int(waits[0]) if waits else WGMMA_DEPTH, "refill": "after_wait", "fence": by_tma, "raster": "along_n",
         "raster_group": int(config["raster_group"]),
-        **({"prefetch_maps": False} if by_tma else {"wide_per_copy": WIDE_PER_COPY}),
+        **({"prefetch_maps": False, **code_of(config)} if by_tma else {"wide_per_copy": WIDE_PER_COPY}),
     }  # fmt: skip
     registers = number_of(row, "launch__registers_per_thread") or number_of(row, "registers")
     return found if registers is None else {**found, "registers": registers}

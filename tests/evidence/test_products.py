@@ -117,6 +117,16 @@ def test_every_config_is_a_kernel_of_the_model(h200: GpuSpec) -> None:
         assert launch.registers_per_thread == 90
 
 
+def test_loops_by_tma_are_told_with_their_own_code_and_others_with_what_their_copies_have(h200: GpuSpec) -> None:
+    assert set(tile.CODE) == {("x".join(map(str, size)), warps) for size, warps, _ in tile.BUILDS}
+    for size, warps, stages in tile.BUILDS:
+        assert len(tile.CODE["x".join(map(str, size)), warps]) == len(stages)
+    for config in TILE_CONFIGS:
+        params = GemmParams.model_validate(tile.options(config, {}, h200))
+        is_by_tma = config["kernel"] == "by_descriptors"
+        assert (params.step_code > 0, params.copy_code > 0) == (is_by_tma, is_by_tma)
+
+
 def test_triton_walks_tiles_as_the_model_does(h200: GpuSpec) -> None:
     source = ast.parse((kernels_dir() / "tile_gemm" / "kernel.py").read_text(encoding="utf-8"))
     found = next(item for item in source.body if isinstance(item, ast.FunctionDef) and item.name == "_tile_of")

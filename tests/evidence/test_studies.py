@@ -6,6 +6,7 @@ import csv
 import re
 import sys
 from collections.abc import Mapping
+from statistics import median
 from typing import Any
 
 import pytest
@@ -172,3 +173,39 @@ def test_two_ctas_of_a_ring_end_as_was_measured() -> None:
         roles = sorted((role for role in result.timeline.roles if role.sm_idx == sm_idx), key=lambda role: role.cta_idx)
         first, second = (max(end for _, _, end in role.states) for role in roles[:2])
         assert first / second == pytest.approx(_ends("128x64x16_4x2_s2_tn", 2560)[0], abs=0.05)
+
+
+# ---------------------------------------------------------------------- CTAs of a tile compiler, wave by wave
+
+WAVES = _rows("cta_waves_h100_sxm.csv")
+DEEP_BYTES = 144 * 1024
+
+
+def _under_way(row: Mapping[str, str]) -> int:
+    """Bytes that an SM has asked for ahead of its math."""
+    m, n, k = map(int, row["tile"].split("x"))
+    return (int(row["num_stages"]) - 1) * (m + n) * k * 2 * int(row["ctas_per_sm"])
+
+
+def test_ctas_in_short_parts_live_shorter_in_later_waves_where_much_is_under_way() -> None:
+    leads: dict[bool, list[float]] = {True: [], False: []}
+    for row in WAVES:
+        is_tall = row["m"] == "3072" and row["wave"] in "2345" and row["num_ctas"] == str(132 * int(row["ctas_per_sm"]))
+        if is_tall and (_under_way(row) >= DEEP_BYTES or _under_way(row) <= 72 * 1024):
+            lead = float(row["long_part_life_ns"]) / float(row["short_part_life_ns"])
+            leads[_under_way(row) >= DEEP_BYTES].append(lead)
+    assert len(leads[True]) > 40 and len(leads[False]) > 15
+    assert 1.15 < median(leads[True]) < 1.35 and 0.98 < median(leads[False]) < 1.02
+
+
+def test_starts_of_ctas_drift_apart_from_wave_to_wave() -> None:
+    """64 x 128 x 64, three stages, by cp.async, bands of four rows: a tenth of a life more with each wave."""
+    found = [
+        row for row in WAVES
+        if (row["kernel"], row["tile"], row["num_stages"]) == ("by_pointers", "64x128x64", "3")
+        and (row["m"], row["raster_group"]) == ("3072", "4")
+    ]  # fmt: skip
+    apart = [float(row["start_sd_ns"]) / float(row["life_ns"]) for row in found]
+    assert apart[1] < 0.05
+    for wave in range(2, 6):
+        assert 0.04 < apart[wave] - apart[wave - 1] < 0.15, wave

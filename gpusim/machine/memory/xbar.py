@@ -257,17 +257,17 @@ class Xbar(Component):
     the last of many lines waits longer than the first; they take of the links that they share there.
     Ignores: that slices are queues in which all SMs stand, a few of them longer than the others, so that copies of few
     bytes wait as long as those of many (kernels/busy_sharing); turns of parts of a GPC (CPCs) for loads, which show where
-    an SM has 128 KiB and more under way; the queue at slices of threads' loads (it is in what they were measured to get)
-    and of what comes from memory; that a part of which few SMs store could have more than its turn; fair shares of a link
-    among requests of one moment (an earlier one is carried whole); ways in of parts of a GPC; that SMs of a TPC merge more
-    surely than others of a GPC; what merged readers take of their GPC's own network (104 B a cycle and SM still pass);
-    that threads' loads stand behind their SM's stores (3,000 to 3,600 cycles beside as many as it can make;
+    an SM has 80 KiB and more under way (kernels/part_turns); the queue at slices of threads' loads (it is in what they were
+    measured to get) and of what comes from memory; that a part of which few SMs store could have more than its turn; fair
+    shares of a link among requests of one moment (an earlier one is carried whole); ways in of parts of a GPC; that SMs of
+    a TPC merge more surely than others of a GPC; what merged readers take of their GPC's own network (104 B a cycle and SM
+    still pass); that threads' loads stand behind their SM's stores (3,000 to 3,600 cycles beside as many as it can make;
     kernels/loads_beside_stores), what requests of SMs that do not store take of links and wait there, and those of rows of
-    zeros; that stores are acknowledged late; that links take more of packets with
-    masks or headers than the port does (all SMs that store or add halves and sectors of lines: 3.8 to 4.4 cycles a packet,
-    here 3.65; kernels/half_stores); imbalance of slices within a side; which side leads (it differs from GPU to GPU: here
-    the first); sides with unlike numbers of SMs, which have slices in proportion; that few SMs read less for zeros, and
-    what multicasts of zeros take (read once here, as lines are).
+    zeros; that stores are acknowledged late; that links take more of packets with masks or headers than the port does (all
+    SMs that store or add halves and sectors of lines: 3.8 to 4.4 cycles a packet, here 3.65; kernels/half_stores);
+    imbalance of slices within a side; which side leads (it differs from GPU to GPU: here the first); sides with unlike
+    numbers of SMs, which have slices in proportion; that few SMs read less for zeros, and what multicasts of zeros take
+    (read once here, as lines are).
     Source: the GPU's description; turns and sides: kernels/memory_bandwidth (all SMs read out of L2: the slowest 32 B a
     cycle, the median 37, the fastest 49, as 590 a GPC of 18 or 16 and more for the one with lone pairs), l2_residency (66
     SMs of one side get no more than beside the other 66), h200_sxm, 2026-11-20, and first_loads (bulk copies: GPCs of one
