@@ -26,7 +26,7 @@ __device__ __forceinline__ uint32_t sm_idx() {
     return idx;
 }
 
-// All warps: the sum of the words of the ring, into told[3].
+// All warps: the sum of the words of the ring, into the third number of told.
 __device__ void add_up(const char *ring, uint32_t slots, int64_t *told) {
     __syncthreads();
     uint32_t sum = 0;

@@ -52,6 +52,7 @@ CODE: Mapping[tuple[str, int], tuple[int, ...]] = {
 on; meetings and copies left out, which the program tells of (``gpusim.evidence.issue``). Where cp.async loads, most of such
 code makes addresses, which the model's copies have with them. Source: SASS of Triton 3.6.0 for sm_90
 (``scripts/tile_gemm_code.py``), whose registers are the rows'."""
+LEAST_STAGES = 2
 COPY_CODE = 42
 """The same of the warp that asks for the boxes, until UTMALDG has read its operands: 40 to 42."""
 
@@ -103,7 +104,7 @@ def launch(config: Config, is_counted: bool) -> Product:
 
 def code_of(config: Config) -> dict[str, float]:
     """The k-loop's own instructions where TMA loads, to the model."""
-    step = CODE[config["tile"], int(config["num_warps"])][int(config["num_stages"]) - 2]
+    step = CODE[config["tile"], int(config["num_warps"])][int(config["num_stages"]) - LEAST_STAGES]
     return {"step_code": step / DEPENDENT_CYCLES, "copy_code": COPY_CODE / DEPENDENT_CYCLES}
 
 
