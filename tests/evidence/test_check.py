@@ -286,7 +286,7 @@ def test_every_p90_is_of_a_known_model_and_metric() -> None:
 
     from gpusim.evidence.case import kernels_dir, load_case
 
-    products = [load_case(name) for name in ("hopper_gemm", "hgemm", "sgemm")]
+    products = [load_case(name) for name in ("hopper_gemm", "hgemm", "sgemm", "library_gemm", "tile_gemm")]
     families_of_products = {
         family for case in products for group in case.groups for config in case.configs(group, 1)
         for family in case.families(group, config)
