@@ -22,6 +22,7 @@ from gpusim.evidence.case import (
     Repeated,
     WrongAnswer,
     by_value,
+    kernels_dir,
 )
 from gpusim.evidence.walks import ADDEND, MULTIPLIER, random_words
 from gpusim.machine.config import GpuSpec
@@ -204,6 +205,11 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return values_of(rates)
 
 
+def includes() -> dict[str, str]:
+    """What kernels of several SMs share."""
+    return {"grid.cuh": (kernels_dir() / "line_sharing" / "grid.cuh").read_text(encoding="utf-8")}
+
+
 CASE = Case(
     name="part_turns",
     question=__doc__,
@@ -220,5 +226,6 @@ CASE = Case(
     },
     num_repeats=3,
     predict=predict,
+    includes=includes,
     tiers={"long_part_bytes_per_cycle": 4, "short_part_bytes_per_cycle": 4},
 )

@@ -3,7 +3,7 @@
 // Every SM has as many CTAs; each CTA walks its own tiles of 16 KiB, round and round, and asks for the next one as soon as a
 // slot of its ring has come. Nobody reads what has come but for the sum at the end.
 
-#include <cstdint>
+#include "grid.cuh"
 
 constexpr int kTileBytes = 16384;
 constexpr int kWarps = 16;
@@ -13,18 +13,6 @@ constexpr int kMostSlots = 12;
 struct Plan {
     uint32_t slots, tiles, warm, timed, behind;
 };
-
-__device__ __forceinline__ int64_t clock_now() {
-    int64_t now;
-    asm volatile("mov.u64 %0, %%clock64;" : "=l"(now)::"memory");
-    return now;
-}
-
-__device__ __forceinline__ uint32_t sm_idx() {
-    uint32_t idx;
-    asm volatile("mov.u32 %0, %%smid;" : "=r"(idx));
-    return idx;
-}
 
 // All warps: the sum of the words of the ring, into the third number of told.
 __device__ void add_up(const char *ring, uint32_t slots, int64_t *told) {
