@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpusim.machine.config import GpuSpec
-from gpusim.simulate.door import check
+from gpusim.simulate.door import check, peak_flops_per_cycle
 from gpusim.simulate.representatives import are_strangers
-from gpusim.simulate.summary import peak_flops_per_cycle
 from gpusim.simulate.uses import Uses
 from gpusim.units import Clock
 from gpusim.workload.launch import Launch

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gpusim.errors import LaunchError, nearest
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import GOLDEN, Dispatcher
+from gpusim.machine.memory.apart import Lives, come_apart
 from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.machine.memory.traffic import panel_traffic
 from gpusim.machine.sm.occupancy import Occupancy, occupancy
@@ -62,6 +63,15 @@ def check(launch: Launch, gpu: GpuSpec) -> Occupancy:
     )
 
 
+def peak_flops_per_cycle(launch: Launch, gpu: GpuSpec) -> float:
+    """FLOP a cycle of the whole device, by the fastest unit for the launch's class of type."""
+    core = gpu.tensor_core
+    if launch.math_class == "fp32":
+        return 2.0 * gpu.warp_scheduler.fp32_lanes * gpu.num_sms
+    rates = core.wgmma_flops_per_cycle or core.mma_sync_flops_per_cycle
+    return rates.get(launch.math_class, 0.0) * gpu.num_sms
+
+
 def count_slots(launch: Launch, gpu: GpuSpec, held: Occupancy) -> int:
     """CTAs that run at once on the whole device."""
     return gpu.floorplan.num_clusters(launch.cluster_size) * launch.cluster_size * held.ctas_per_sm
@@ -85,10 +95,27 @@ def plan_traffic(launch: Launch, gpu: GpuSpec, uses: Uses, *, num_slots: int, is
     held = gpu.l2_sides
     if launch.set_aside_bytes:
         held = replace(held, last_bytes=launch.set_aside_bytes / held.num)
-    return panel_traffic(
-        uses.of_tensors, waves_of_tiles(launch.num_tiles, num_slots), sides=held, side_of_tile=side_of_tile,
-        is_warm=is_warm,
+    waves = waves_of_tiles(launch.num_tiles, num_slots)
+    in_step = panel_traffic(uses.of_tensors, waves, sides=held, side_of_tile=side_of_tile, is_warm=is_warm)
+    lives = Lives(
+        num_slots=num_slots, cluster_size=launch.cluster_size, deviation=life_deviation(launch, gpu, uses),
+        is_persistent=launch.num_ctas is None,
     )
+    return come_apart(in_step, uses.of_tensors, waves, sides=held, lives=lives)
+
+
+def life_deviation(launch: Launch, gpu: GpuSpec, uses: Uses) -> float:
+    """Standard deviation of the lives of CTAs that run at once, over the mean.
+
+    As far as slices pace them: the less, the longer their arithmetic takes, at its peak, of what L2 takes for all they read.
+    """
+    read = sum(float(use.bytes_of_tile.sum()) for use in uses.of_tensors if not use.is_write)
+    peak = peak_flops_per_cycle(launch, gpu)
+    if not read or not peak:
+        return 0.0
+    l2 = gpu.l2
+    by_slices = read / (l2.num_slices * l2.slice_bytes_per_cycle * l2.sustained_fraction)
+    return l2.life_spread_fraction * max(0.0, 1.0 - launch.num_flops / peak / by_slices)
 
 
 def slots_of_tiles(launch: Launch, num_slots: int) -> NDArray[np.int64]:

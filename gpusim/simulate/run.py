@@ -12,13 +12,13 @@ from gpusim.errors import LaunchError
 from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.panels import PanelTraffic
-from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic
+from gpusim.simulate.door import check, count_slots, grid_of_persistent, peak_flops_per_cycle, plan_traffic
 from gpusim.simulate.engine import Engine
 from gpusim.simulate.ideal import IDEALS, idealize
 from gpusim.simulate.quick import Quality, quick_remark, quick_sms
 from gpusim.simulate.result import Result
 from gpusim.simulate.steady import IDLE_HBM
-from gpusim.simulate.summary import activity_of, one_after_the_other, peak_flops_per_cycle, result_of
+from gpusim.simulate.summary import activity_of, one_after_the_other, result_of
 from gpusim.simulate.uses import Uses
 from gpusim.simulate.verdict import busy_shares
 from gpusim.units import Clock

@@ -8,24 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from gpusim.machine.clock import Activity
-from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.l2 import looked_up_beside
+from gpusim.simulate.door import peak_flops_per_cycle
 from gpusim.simulate.engine import Engine
 from gpusim.simulate.ideal import EVERY_LAUNCH_HAS, IDEALS
 from gpusim.simulate.result import Result
 from gpusim.simulate.timeline import WarpState
 from gpusim.simulate.verdict import bound_by, busy_shares, sources_used
 from gpusim.units import SECTOR_BYTES, WAVEFRONT_BYTES, Clock
-from gpusim.workload.launch import Launch
-
-
-def peak_flops_per_cycle(launch: Launch, gpu: GpuSpec) -> float:
-    """FLOP a cycle of the whole device, by the fastest unit for the launch's class of type."""
-    core = gpu.tensor_core
-    if launch.math_class == "fp32":
-        return 2.0 * gpu.warp_scheduler.fp32_lanes * gpu.num_sms
-    rates = core.wgmma_flops_per_cycle or core.mma_sync_flops_per_cycle
-    return rates.get(launch.math_class, 0.0) * gpu.num_sms
 
 
 def activity_of(engine: Engine) -> Activity:

@@ -42,6 +42,8 @@ class L2Spec:
     capacity_spread_fraction: float
     """How gradually lines leave around that: three in four stay, or one, where a part 1.1 times this more or less is
     touched between two uses. 0: all or none."""
+    life_spread_fraction: float
+    """How unalike CTAs live that slices alone pace: standard deviation, over the mean. Less as arithmetic paces them."""
     dirty_fraction: float
     """What may be stored and not yet written back: of ``capacity_bytes``."""
     evict_first_fraction: float
@@ -128,6 +130,10 @@ class Residency(Protocol):
 
     def is_planned(self, tensor: str) -> bool:
         """Whether a plan, not the run, says how much of ``tensor`` comes from memory."""
+        ...
+
+    def times_fetched(self, tensor: str, wave: int) -> float:
+        """How often what is missing of ``tensor`` comes from memory while ``wave`` runs."""
         ...
 
     def written_back_fraction(self, tensor: str, wave: int) -> float:
@@ -371,7 +377,8 @@ class L2(Component):
         tile.done_at = None
         tile.asked.clear()  # who asked for what has left since is no neighbour
         num_bytes = request.num_bytes * share
-        self.counters.miss_sectors += num_bytes / SECTOR_BYTES * request.num_alike
+        times = self.residency.times_fetched(request.tensor, request.wave)
+        self.counters.miss_sectors += num_bytes * times / SECTOR_BYTES * request.num_alike
         if not self.residency.is_planned(request.tensor):
             self.counters.unplanned_miss_bytes += num_bytes * request.num_alike
         paid = num_bytes * self._fetch_scales.get(request.tensor, 1.0)
@@ -394,7 +401,8 @@ class L2(Component):
         done = _Filled(self, tile, at, waits, of_part, hbm.latency_cycles + spread)
         hbm.fill(
             paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
-            piece_bytes=piece_bytes, num_part_requests=request.num_part_requests * share, share=self._fill_scale(request),
+            piece_bytes=piece_bytes, num_part_requests=request.num_part_requests * share,
+            share=self._fill_scale(request) * times,
         )
 
     def _waits(

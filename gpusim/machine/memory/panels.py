@@ -149,6 +149,9 @@ class PanelTraffic:
     """Of these, what is at home on the other side and looked up there, too."""
     crossing_miss_bytes: float = 0.0
     """Of these, what is in memory only."""
+    times_fetched_by_wave: FloatArray | None = None
+    """How often a line that is in memory only comes from there while each wave runs, float64[num_waves]: more than once
+    where its readers are far apart (:func:`come_apart`). None: once."""
 
 
 class PanelLosses(Mapping[int, Mapping[int, Loss]]):

@@ -24,6 +24,10 @@ class PlannedResidency:
             tensor: shares_of_stores(of_tensor.written_back_by_wave, of_tensor.touched_bytes_by_wave)
             for tensor, of_tensor in traffic.items() if of_tensor.written_back_bytes
         }  # fmt: skip
+        self._times_fetched = {
+            tensor: of_tensor.times_fetched_by_wave.tolist()
+            for tensor, of_tensor in traffic.items() if of_tensor.times_fetched_by_wave is not None
+        }  # fmt: skip
         self._whole = whole_loss(num_sides)
 
     def loss(self, request: MemoryRequest, last_wave: int, side: int) -> Loss | None:
@@ -55,6 +59,11 @@ class PlannedResidency:
     def is_planned(self, tensor: str) -> bool:
         """Whether the plan knows what ``tensor`` costs."""
         return tensor in self._losses
+
+    def times_fetched(self, tensor: str, wave: int) -> float:
+        """How often what is missing comes from memory in ``wave``."""
+        times = self._times_fetched.get(tensor)
+        return 1.0 if times is None else times[min(wave, len(times) - 1)]
 
     def written_back_fraction(self, tensor: str, wave: int) -> float:
         """Bytes of ``tensor`` that leave L2 while ``wave`` runs, mostly of earlier ones, over what it stores."""
@@ -116,6 +125,10 @@ class LruResidency:
     def is_planned(self, tensor: str) -> bool:
         """Nothing is."""
         return False
+
+    def times_fetched(self, tensor: str, wave: int) -> float:
+        """Once, each time that it is missed."""
+        return 1.0
 
     def written_back_fraction(self, tensor: str, wave: int) -> float:
         """Nothing is written back before the end."""
