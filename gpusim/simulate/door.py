@@ -63,12 +63,12 @@ def check(launch: Launch, gpu: GpuSpec) -> Occupancy:
     )
 
 
-def peak_flops_per_cycle(launch: Launch, gpu: GpuSpec) -> float:
-    """FLOP a cycle of the whole device, by the fastest unit for the launch's class of type."""
+def peak_flops_per_cycle(launch: Launch, gpu: GpuSpec, *, by_mma_sync: bool = False) -> float:
+    """FLOP a cycle of the whole device, by the fastest unit for the launch's class of type, or ``by_mma_sync``."""
     core = gpu.tensor_core
     if launch.math_class == "fp32":
         return 2.0 * gpu.warp_scheduler.fp32_lanes * gpu.num_sms
-    rates = core.wgmma_flops_per_cycle or core.mma_sync_flops_per_cycle
+    rates = (not by_mma_sync and core.wgmma_flops_per_cycle) or core.mma_sync_flops_per_cycle
     return rates.get(launch.math_class, 0.0) * gpu.num_sms
 
 
@@ -108,10 +108,12 @@ def life_deviation(launch: Launch, gpu: GpuSpec, uses: Uses) -> float:
     """Standard deviation of the lives of CTAs that run at once, over the mean.
 
     As far as slices pace them: the less, the longer their arithmetic takes, at its peak, of what L2 takes for all they read.
+    None where they load into one stage, for then they wait for each load from its beginning, and not for their turn.
     """
     read = sum(float(use.bytes_of_tile.sum()) for use in uses.of_tensors if not use.is_write)
-    peak = peak_flops_per_cycle(launch, gpu)
-    if not read or not peak:
+    peak = peak_flops_per_cycle(launch, gpu, by_mma_sync="mma_sync" in launch.features)
+    num_stages = max((ring.num_stages for ring in launch.buffers if not ring.is_overlay), default=1)
+    if not read or not peak or num_stages < 2:
         return 0.0
     l2 = gpu.l2
     by_slices = read / (l2.num_slices * l2.slice_bytes_per_cycle * l2.sustained_fraction)
