@@ -108,9 +108,10 @@ def life_deviation(launch: Launch, gpu: GpuSpec, uses: Uses) -> float:
     """Standard deviation of the lives of CTAs that run at once, over the mean.
 
     As far as slices pace them: the less, the longer their arithmetic takes, at its peak, of what L2 takes for all they read.
-    None where they load into one stage, for then they wait for each load from its beginning, and not for their turn.
+    What CTAs of a cluster share is taken to be read once, by multicast. None where they load into one stage, for then they
+    wait for each load from its beginning, and not for their turn.
     """
-    read = sum(float(use.bytes_of_tile.sum()) for use in uses.of_tensors if not use.is_write)
+    read = sum(uses.read_bytes(use, launch.cluster_size) for use in uses.of_tensors if not use.is_write)
     peak = peak_flops_per_cycle(launch, gpu, by_mma_sync="mma_sync" in launch.features)
     num_stages = max((ring.num_stages for ring in launch.buffers if not ring.is_overlay), default=1)
     if not read or not peak or num_stages < 2:

@@ -44,7 +44,7 @@ SM_BYTES = 192 * KIB
 SMEM_BYTES = {1: 200 * KIB, 2: 100 * KIB, 3: 66 * KIB}
 """Of a CTA, by how many an SM has: no more of them find room."""
 MOST_SLOTS = 12
-WARM, TIMED, BEHIND = 64, 400, 64
+WARM, TIMED, BEHIND = 64, 400, 256
 WAYS = ("cp_async", "tma")
 
 
