@@ -98,12 +98,18 @@ class Fitted:
     """A parameter of a GPU as measured rows have it.
 
     ``parameter`` is its name in ``GpuSpec.sources`` (``hbm.latency_ns``), in the unit that the name ends in; ``how`` says in
-    a few words how the number comes from the rows ("median of the cluster", "slope over bytes").
+    a few words how the number comes from the rows ("median of the cluster", "slope over bytes"). A fraction of what a GPU's
+    description states besides is given as the whole, and ``per`` says of what it is a part.
     """
 
     parameter: str
     value: float
     how: str
+    per: Callable[[GpuSpec], float] | None = None
+
+    def of(self, gpu: GpuSpec) -> float:
+        """The parameter of ``gpu``, which gave the rows."""
+        return self.value if self.per is None else self.value / self.per(gpu)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -980,8 +980,6 @@ def loaded_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 # ---------------------------------------------------------------------------------------------- parameters
 
-SLICES_BYTES_PER_CYCLE = 96 * 64
-"""What the slices of an H200 serve at most, of which ``l2.sustained_fraction`` is the part that they do."""
 READS, WRITES = ("read_cg_b128_u4", "tma_load"), ("write_b128_u4", "tma_store")
 NUM_TOP = 3
 FULL_GPC = 12
@@ -1000,8 +998,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     of_gpcs = f"SMs of whole GPCs, or {FULL_GPC} and more of one,"
     found = {
         "l2.sustained_fraction": (
-            None if reads is None else reads / SLICES_BYTES_PER_CYCLE,
-            "reads of 8 to 30 MiB over 6144, own chunks, all SMs together, the faster of threads and TMA"
+            reads, "reads of 8 to 30 MiB over what slices serve at most, own chunks, all SMs together, the faster of "
+            "threads and TMA"
         ),
         "l2.link_bytes_per_cycle": (
             None if writes is None else writes * NUM_SMS / 4,
@@ -1029,8 +1027,16 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             _outstanding_bytes(rows), "fastest reads of 4 MiB or 2 GiB by threads of one SM, by latency"
         ),
     }  # fmt: skip
-    return [Fitted(parameter=name, value=value, how=how) for name, (value, how) in found.items() if value is not None]
+    return [
+        Fitted(parameter=name, value=value, how=how, per=PARTS_OF.get(name)) for name, (value, how) in found.items()
+        if value is not None
+    ]  # fmt: skip
 
+
+PARTS_OF: Mapping[str, Callable[[GpuSpec], float]] = {
+    "l2.sustained_fraction": lambda gpu: gpu.l2.num_slices * gpu.l2.slice_bytes_per_cycle,
+}
+"""Of what a parameter is a part, which another GPU has otherwise."""
 
 LITTLE_TAKEN, MUCH_TAKEN = 0.1, 0.4
 """Of the peak rate: below, a chase has memory to itself; above, its wait is seen."""

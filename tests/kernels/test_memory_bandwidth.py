@@ -517,7 +517,7 @@ PARTS = pytest.mark.xfail(strict=True, reason="the link is read off the last SM,
     ],
 )  # fmt: skip
 def test_rows_of_a_machine_that_is_known_give_its_plateaus_back(gpu: GpuSpec, half: int) -> None:
-    fitted = {item.parameter: item.value for item in CASE.fit(rows_of(gpu, half))}
+    fitted = {item.parameter: item.of(gpu) for item in CASE.fit(rows_of(gpu, half))}
     assert fitted.keys() == FITTED
     for name, value in fitted.items():
         assert value == pytest.approx(parameter(gpu, name), rel=0.03), name
