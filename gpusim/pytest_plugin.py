@@ -84,7 +84,8 @@ def _checked(
     from gpusim.report.check import render_check
 
     if (kernel is None) == (models is None):
-        raise ConfigError("gpusim_check wants a model: either kernel, with its options, or models, a TOML file")
+        given = "both are given" if kernel is not None else "neither is given"
+        raise ConfigError(f"gpusim_check wants either kernel, with its options, or models, a TOML file; {given}")
     if l2 not in ("flushed", "cold", "warm"):
         raise ConfigError(f"gpusim_check: l2 {l2!r} is unknown; {nearest(l2, ('flushed', 'cold', 'warm'))}")
     if kernel is None:

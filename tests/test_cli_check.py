@@ -87,8 +87,8 @@ def test_status_3_is_one_sentence(arguments: Sequence[str], says: str, capsys: p
 BAD: list[tuple[list[str], list[str]]] = [
     (["check"], ["PROFILE is missing"]),
     (["check", COPY, *OF_COPY], ["--gpu is missing"]),
-    (["check", COPY, *H200], ["either --kernel NAME", "--models FILE"]),
-    (["check", COPY, *H200, *OF_COPY, "--models", COPY], ["either --kernel NAME"]),
+    (["check", COPY, *H200], ["either --kernel NAME", "--models FILE", "neither is given"]),
+    (["check", COPY, *H200, *OF_COPY, "--models", COPY], ["either --kernel NAME", "both are given"]),
     (["check", COPY, *H200, "--op", "copy"], ["--op is an option of elementwise; say which", "--kernel elementwise"]),
     (["check", COPY, *H200, "--m", "3"], ["--m is an option of", "kernels; say which kernel, as --kernel gemm"]),
     (["check", COPY, *H200, "--kernel", "gem"], ["'gem' is no kernel model", "gemm"]),
@@ -247,3 +247,13 @@ def test_a_gemm_of_a_library_is_checked_by_the_options_that_its_name_tells(capsy
     for name in ("launch__grid_size", "launch__block_size", "l1tex__m_xbar2l1tex_read_bytes.sum"):
         assert exact[name] == 0.0
     assert launch["options"]["persistent"] is False and launch["options"]["tile"] == "256x128x64"
+
+
+def test_an_option_that_a_file_gives_is_refused_with_the_files_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = tmp_path / "models.toml"
+    text = '[[model]]\nregex = "copy"\nkernel = "elementwise"\noptions = { op = "copyy", elements = 67108864 }\n'
+    models.write_text(text, encoding="utf-8")
+    assert main(["check", COPY, *H200, "--models", str(models)]) == 2
+    assert f"{models}: [[model]] of elementwise: --op 'copyy' is unknown" in capsys.readouterr().err

@@ -170,7 +170,8 @@ def _models(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[st
 
     l2 = check_choice("--l2", ours["l2_state"], ("flushed", "cold", "warm"))
     if (row is None) == (ours["models"] is None):
-        raise ConfigError("check wants a model: either --kernel NAME with its options, or --models FILE")
+        found = "both are given" if row is not None else "neither is given"
+        raise ConfigError(f"check wants either --kernel NAME with its options, or --models FILE; {found}")
     if row is None:
         for flag, name in (("--match", "match"), ("--was", "was")):
             if ours[name]:

@@ -12,7 +12,7 @@ from gpusim.cli.options import spinner
 def compile_command(
     clean: Annotated[bool, typer.Option("--clean", help="Go back to plain Python.")] = False,
 ) -> None:
-    """Compile the busiest modules (mypyc and a C compiler, two minutes): GEMMs take 0.3 to 0.5 of the time, others 0.6.
+    """Compile the busiest modules (mypyc, a C compiler, two to four minutes): GEMMs take 0.3 to 0.5 of the time, others 0.6.
 
     Nothing else changes. After an edit of the sources they are interpreted again, until this is done again.
     """
@@ -26,12 +26,12 @@ def compile_command(
     if manifest is not None and is_current(manifest):
         typer.echo(f"compiled already, of these sources: {home()}")
         return
-    with spinner("compiling, two minutes") as status:
+    with spinner("compiling, two to four minutes") as status:
         told: list[str] = []
 
         def tell(at: str, seconds: float) -> None:
             if status is not None:
-                status.update(f"compiling, two minutes: {at}, {seconds:.0f} s")
+                status.update(f"compiling, two to four minutes: {at}, {seconds:.0f} s")
             elif at not in told:  # no terminal: a line each
                 told.append(at)
                 typer.echo(f"compiling: {at}", err=True)

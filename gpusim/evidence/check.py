@@ -72,6 +72,8 @@ class Model:
     """How much worse than the baseline they may be, likewise."""
     was: Mapping[str, Any] = field(default_factory=dict)
     """Options that were others when the baseline was taken."""
+    source: str = ""
+    """The file that says so, where one does."""
 
     def covers(self, name: str) -> bool:
         """Whether it stands for launches of a kernel of that name."""
@@ -88,9 +90,15 @@ class Model:
         from gpusim.kernel_models import KERNEL_MODELS
 
         if self.kernel not in KERNEL_MODELS:
-            raise ConfigError(f"{self.kernel!r} is no kernel model; {nearest(self.kernel, KERNEL_MODELS)}")
-        found: KernelParams = KERNEL_MODELS[self.kernel].params(**{**self.options, **changes})
-        return found.resolved(gpu)
+            where = f"{self.source}: " if self.source else ""
+            raise ConfigError(f"{where}{self.kernel!r} is no kernel model; {nearest(self.kernel, KERNEL_MODELS)}")
+        try:
+            found: KernelParams = KERNEL_MODELS[self.kernel].params(**{**self.options, **changes})
+            return found.resolved(gpu)
+        except GpusimError as error:
+            if not self.source:
+                raise
+            raise ConfigError(f"{self.source}: [[model]] of {self.kernel}: {error}") from None
 
 
 def in_points(metric: str) -> bool:
@@ -254,7 +262,7 @@ def read_models(path: Path) -> tuple[Model, ...]:
     if set(table) != {"model"} or not isinstance(table["model"], list) or not table["model"]:
         raise ConfigError(f"{path}: holds {', '.join(table) or 'nothing'}, wants tables [[model]] alone")
     try:
-        return tuple(_model(item) for item in table["model"])
+        return tuple(replace(_model(item), source=str(path)) for item in table["model"])
     except GpusimError as error:
         raise ConfigError(f"{path}: {error}") from None
 

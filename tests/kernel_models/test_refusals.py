@@ -113,6 +113,7 @@ KERNEL_REFUSALS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"setmaxnreg": "24/64"}, ("--tile", "64 under --setmaxnreg 24/64", "use --")),
     ({"setmaxnreg": "40/232", "schedule": "multistage"}, ("--setmaxnreg 40/232", "multistage", "none")),
     ({"raster_table": "gpc"}, ("--raster-table gpc", "without clusters", "--cluster 2x1", "leave it out")),
+    ({"cluster": "3x3"}, ("--cluster 3x3", "3 CTAs share A", "boxes of whole swizzle repeats; use --cluster 1x1")),
     ({"cluster": "8x4"}, ("--cluster 8x4", "32 CTAs", "at most 16", "--cluster 8x2")),
     ({"cluster": "2x1", "copy": "cp_async"}, ("--cluster 2x1", "cp_async", "--copy tma")),
     ({"cluster": "2x1", "schedule": "multistage"}, ("--cluster 2x1", "multistage", "--schedule cooperative")),

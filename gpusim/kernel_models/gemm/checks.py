@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusim.errors import KernelError, LaunchError, LayoutError, nearest_multiple
 from gpusim.kernel_models.gemm.advice import TileRefused
 from gpusim.kernel_models.gemm.defaults import widest_swizzle
-from gpusim.kernel_models.gemm.params import MAX_CLUSTER, GemmParams
+from gpusim.kernel_models.gemm.params import MAX_CLUSTER, PORTABLE_CLUSTER, GemmParams
 from gpusim.kernel_models.gemm.registers import launch_registers
 from gpusim.kernel_models.gemm.shares import (
     PRODUCER_WARPS,
@@ -379,9 +379,14 @@ def _check_cluster(params: GemmParams) -> None:
         ways = params.cluster[1 - which]
         if not plan.can_slice(which, ways):
             operand = plan.operands[which]
+            why = (
+                f"{named}: {ways} CTAs share {name}, whose tile of {operand.rows} along {along} by {operand.k} along K does "
+                f"not part into {ways} boxes of whole swizzle repeats"
+            )
+            if size > PORTABLE_CLUSTER:  # another tile would be refused for that
+                raise KernelError(f"{why}; use --cluster 1x1")
             raise TileRefused(
-                f"{named}: {ways} CTAs share {name}, whose tile of {operand.rows} along {along} by "
-                f"{operand.k} along K does not part into {ways} boxes of whole swizzle repeats", kind=KernelError,
+                why, kind=KernelError,
                 tile=_with_extent(plan.tile, along, nearest_multiple(operand.rows, 64 * ways)), otherwise="--cluster 1x1",
             )
 
