@@ -191,7 +191,8 @@ class L2(Component):
     beside reads, as many bytes of them as have crossed the same way since it was idle, and met no store yet); a tile of
     many lines waits for the farthest slice; stores that wait dirty up to a limit, beyond which the oldest are written
     back; what later CTAs of a wave fetch again, drawn with the first one's fill (apart.py); cache hints and set-asides
-    (traffic.py): evict_first takes no room from others, evict_last keeps what is set aside, a window of addresses that persist is evict_last; a sector that comes out of memory with its neighbour, tiles
+    (traffic.py): evict_first takes no room from others, evict_last keeps what is set aside, a window of addresses that
+    persist is evict_last; a sector that comes out of memory with its neighbour, tiles
     that come along with one that is missing, as its instruction wants (L2 promotion of tensor maps, L2::128B of cp.async;
     where rows lie at unlike places in such blocks, some begin one at each step, which waits for memory then);
     warps of a role that load together wait for the slowest line of their own, and of what they asked for just before; the
