@@ -48,9 +48,10 @@ OPTIONAL_KEYS = ("wgmma_",)
 
 NOT_ZERO = (
     "l0_bytes", "l1_bytes", "prefetched_bytes", "refresh_bytes", "beside_interval_cycles", "mad_wide_beside_cycles",
-    "loop_paces", "_per_cycle", "_per_s", "_mhz", "num_", "sustained_fraction",
+    "loop_paces", "_per_cycle", "_per_s", "_mhz", "num_", "sustained_fraction", "bulk_read_fraction",
+    "multicast_read_fraction", "allocation_bytes", "allocation_unit", "lanes", "max_queued_boxes", "wgmma_max_groups",
 )  # fmt: skip
-"""Beginnings and endings of keys that something is divided by."""
+"""Beginnings and endings of keys that something is divided by, or a queue of none of which holds nothing."""
 
 WORDS = ("order", "merge_scope")
 """Keys whose value is a word."""

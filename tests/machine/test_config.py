@@ -268,6 +268,10 @@ def test_an_unchanged_copy_loads_as_the_original(tmp_path: Path) -> None:
             id="zero",
         ),
         pytest.param(
+            "bulk_read_fraction = 0.7893", "bulk_read_fraction = 0.0",
+            "component.xbar.bulk_read_fraction is 0.0, wants a number above 0", id="no part of a rate",
+        ),
+        pytest.param(
             "num_slices = 80", "num_slices = 79.5", "component.l2.num_slices: ", id="fraction of a slice"
         ),
         pytest.param(
