@@ -108,12 +108,13 @@ def life_deviation(launch: Launch, gpu: GpuSpec, uses: Uses) -> float:
     """Standard deviation of the lives of CTAs that run at once, over the mean.
 
     As far as slices pace them: the less, the longer their arithmetic takes, at its peak, of what L2 takes for all they read.
-    What CTAs of a cluster share is taken to be read once, by multicast. None where they load into one stage, for then they
-    wait for each load from its beginning, and not for their turn.
+    What CTAs of a cluster share is taken to be read once, by multicast. Zero where nothing is read or the class of type has
+    no peak, and where they load into one stage, for then they wait for each load from its beginning, and not for their turn.
     """
     read = sum(uses.read_bytes(use, launch.cluster_size) for use in uses.of_tensors if not use.is_write)
     peak = peak_flops_per_cycle(launch, gpu, by_mma_sync="mma_sync" in launch.features)
-    num_stages = max((ring.num_stages for ring in launch.buffers if not ring.is_overlay), default=1)
+    rings = [ring.num_stages for ring in launch.buffers if ring.name != "epilogue" and not ring.is_overlay]
+    num_stages = max(rings, default=1)
     if not read or not peak or num_stages < 2:
         return 0.0
     l2 = gpu.l2

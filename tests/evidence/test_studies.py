@@ -260,7 +260,7 @@ def test_ctas_live_as_unalike_as_the_description_has_it() -> None:
 
 
 def test_what_is_read_of_memory_is_nearer_with_ctas_that_come_apart() -> None:
-    """44 grids of 3072 x 8192 x 8192: no number was chosen for them. In step 24 % off."""
+    """44 grids of 3072 x 8192 x 8192, whose lives gave the number and whose bytes did not. In step 24 % off."""
     alike = replace(H100, l2=replace(H100.l2, life_spread_fraction=0.0))
     errors: dict[float, list[float]] = {}
     for row in _rows("tile_gemm_h100_sxm.csv"):

@@ -211,3 +211,10 @@ def test_the_plan_of_a_launch_has_its_ctas_apart() -> None:
         for gpu in (GPU, alike)
     )
     assert apart > 2.5 * in_step
+
+
+@pytest.mark.parametrize("schedule", ["multistage", "warp_specialized", "pingpong"])
+def test_rings_of_one_stage_stay_in_step(schedule: str) -> None:
+    """Whatever the epilogue has two slots of."""
+    one, two = (gemm("64x64x64", schedule=schedule, stages=stages, epilogue="tma_store") for stages in (1, 2))
+    assert life_deviation(one, GPU, Uses.of(one, GPU)) == 0.0 < life_deviation(two, GPU, Uses.of(two, GPU))
