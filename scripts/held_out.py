@@ -29,7 +29,7 @@ MODELS = dict.fromkeys(("tile_gemm", "library_gemm", "hopper_gemm", "hgemm", "sg
 HEAD = """\
 # How far off predictions were of nine in ten rows of a whole kernel that nothing was fitted to (P90, percent; hit rates in
 # points): of each kernel model, which `gpusim check` takes as tolerances, and of each family of rows, which predictions
-# are expected to keep. Written anew by `python scripts/held_out.py REPORT.json`."""
+# are expected to keep. Written anew by `python scripts/held_out.py validation/judged/GPU.csv`."""
 
 
 def read(path: Path) -> tuple[str, Sequence[Any]]:

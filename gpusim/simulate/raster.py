@@ -14,7 +14,7 @@ from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import Dispatcher
 from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic, slots_of_tiles, waves_of_tiles
-from gpusim.simulate.uses import Uses
+from gpusim.simulate.uses import Uses, first_of
 from gpusim.workload.launch import Footprint, Launch
 
 IntArray = NDArray[np.int64]
@@ -187,7 +187,7 @@ class Raster:
         asked = float(num_bytes.sum()) * item.num_passes
         if item.access == "write":
             return asked, asked, asked
-        is_first = _first_of(self.wave_of_tile[tiles], tiles // self.launch.cluster_size, panels)
+        is_first = first_of(self.wave_of_tile[tiles], tiles // self.launch.cluster_size, panels)
         requested = float(num_bytes[is_first].sum()) * item.num_passes
         xbar = self.gpu.xbar
         scope = np.asarray(self.gpu.floorplan.groups(xbar.merge_scope), dtype=np.int64)
@@ -243,18 +243,6 @@ class Raster:
             "num_columns": self.num_columns, "wave": wave, "tiles": self.places(wave),
             "bytes": [{**asdict(item), "reuse": item.reuse} for item in self.tensors(wave)],
         }  # fmt: skip
-
-
-def _first_of(*keys: IntArray) -> NDArray[np.bool_]:
-    """Which places hold the first of their kind.
-
-    >>> _first_of(np.array([0, 0, 1]), np.array([5, 5, 5])).tolist()
-    [True, False, True]
-    """
-    _, first = np.unique(np.stack(keys), axis=1, return_index=True)
-    found = np.zeros(len(keys[0]), dtype=np.bool_)
-    found[first] = True
-    return found
 
 
 def compare_orders(

@@ -87,24 +87,6 @@ class Uses:
             for use in self.of_tensors
         ]
 
-    @staticmethod
-    def read_bytes(use: PanelUse, cluster_size: int) -> float:
-        """Bytes of a tensor that all tiles ask for, those of a panel that tiles of a cluster share once.
-
-        >>> panels, num_bytes = np.array([0, 0, 1, 2, 3]), np.full(5, 10)
-        >>> use = PanelUse(tensor="a", is_write=False, panel_of_tile=panels, bytes_of_tile=num_bytes)
-        >>> Uses.read_bytes(use, 1), Uses.read_bytes(use, 2), Uses.read_bytes(use, 4)
-        (50.0, 40.0, 40.0)
-        """
-        if cluster_size == 1:
-            return float(use.bytes_of_tile.sum())
-        cluster = np.arange(len(use.panel_of_tile)) // cluster_size
-        order = np.lexsort((use.panel_of_tile, cluster))
-        panels, clusters = use.panel_of_tile[order], cluster[order]
-        is_first = np.ones(len(order), dtype=np.bool_)
-        is_first[1:] = (panels[1:] != panels[:-1]) | (clusters[1:] != clusters[:-1])
-        return float(use.bytes_of_tile[order][is_first].sum())
-
     def kinds(self) -> NDArray[np.int64]:
         """A number for each tile, int64[num_tiles]: the same for tiles that touch as many bytes of each tensor."""
         found = np.zeros(len(self.tiles), dtype=np.int64)
@@ -140,3 +122,32 @@ def _is_one_to_one(panels: NDArray[np.int64]) -> bool:
     if (panels[1:] > panels[:-1]).all():
         return True
     return int(np.ptp(panels)) >= len(panels) - 1 and len(distinct(panels)) == len(panels)
+
+
+def first_of(*keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which places hold the first of their kind.
+
+    >>> first_of(np.array([0, 0, 1]), np.array([5, 5, 5])).tolist()
+    [True, False, True]
+    """
+    order = np.lexsort(keys)
+    is_new = np.ones(len(order), dtype=np.bool_)
+    is_new[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
+    found = np.zeros(len(order), dtype=np.bool_)
+    found[order[is_new]] = True
+    return found
+
+
+def read_bytes(use: PanelUse, cluster_size: int) -> float:
+    """Bytes of a tensor that all tiles ask for, those of a panel that tiles of a cluster share once.
+
+    >>> panels, num_bytes = np.array([0, 0, 1, 2, 3]), np.array([0, 10, 10, 10, 10])
+    >>> use = PanelUse(tensor="a", is_write=False, panel_of_tile=panels, bytes_of_tile=num_bytes)
+    >>> whole = PanelUse(tensor="a", is_write=False, panel_of_tile=panels, bytes_of_tile=num_bytes + 10)
+    >>> read_bytes(use, 1), read_bytes(use, 2), read_bytes(whole, 2)
+    (40.0, 40.0, 70.0)
+    """
+    tiles = np.flatnonzero(use.bytes_of_tile)
+    if cluster_size > 1:
+        tiles = tiles[first_of(use.panel_of_tile[tiles], tiles // cluster_size)]
+    return float(use.bytes_of_tile[tiles].sum())

@@ -123,14 +123,32 @@ def test_apart_all_is_read_once_at_least_and_at_most_by_each_who_asks(
             assert after is before
 
 
-@pytest.mark.parametrize("side_mib", [3.0, 6.0, 12.0, 18.0])
-@pytest.mark.parametrize("deviation", [0.01, 0.03, 0.1])
-def test_what_is_fetched_again_is_what_lines_one_by_one_say(side_mib: float, deviation: float) -> None:
-    """24 CTAs walk six rows of four tiles a wave; five waves."""
-    uses = product(40, 4)
-    _, apart = planned(uses, lives(deviation), side_mib=side_mib)
-    want = lru_mib(uses, lives(deviation).begins(160), side_mib=side_mib)
-    assert read_mib(apart) == pytest.approx(want, rel=0.12)
+@pytest.mark.parametrize(
+    ("rows", "columns", "side_mib", "deviation", "is_persistent"),
+    [
+        (64, 16, 4.0, 0.05, False), (64, 16, 4.0, 0.1, False), (64, 16, 6.0, 0.1, False), (64, 16, 4.0, 0.05, True),
+        (64, 16, 6.0, 0.05, True), (160, 8, 3.0, 0.05, False), (160, 8, 5.0, 0.1, False), (96, 12, 4.0, 0.05, True),
+    ],
+)  # fmt: skip
+def test_what_is_fetched_again_is_what_lines_one_by_one_say(
+    rows: int, columns: int, side_mib: float, deviation: float, is_persistent: bool
+) -> None:
+    """Where tiles in step would read a sixth less at least."""
+    uses, of = product(rows, columns), lives(deviation, is_persistent=is_persistent)
+    in_step, apart = planned(uses, of, side_mib=side_mib)
+    want = lru_mib(uses, of.begins(rows * columns), side_mib=side_mib)
+    assert read_mib(in_step) < 0.85 * want
+    assert read_mib(apart) == pytest.approx(want, rel=0.03)
+
+
+def test_tiles_that_touch_nothing_bring_nothing() -> None:
+    """Every second tile of B has no bytes, whichever panel it names."""
+    a, b = product(64, 16)
+    has_bytes = np.arange(64 * 16) % 2 * MIB
+    shared = replace(b, bytes_of_tile=has_bytes)
+    own = replace(shared, panel_of_tile=np.where(has_bytes > 0, b.panel_of_tile, 1000 + np.arange(64 * 16)))
+    read = [read_mib(planned([a, other], lives(0.05), side_mib=4.0)[1]) for other in (shared, own)]
+    assert read[0] == pytest.approx(read[1])
 
 
 def test_ctas_far_apart_read_more_than_in_step() -> None:

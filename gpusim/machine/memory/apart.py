@@ -58,10 +58,10 @@ def _one_after_the_other(took: Sequence[float], num_slots: int) -> list[float]:
     free = [0.0] * min(num_slots, len(took))
     heapify(free)
     begins: list[float] = []
-    for cycles in took:
+    for life in took:
         at = free[0]
         begins.append(at)
-        heapreplace(free, at + cycles)
+        heapreplace(free, at + life)
     return begins
 
 
@@ -72,11 +72,12 @@ def come_apart(
 
     CTAs are served unalike, so that those of a wave come further apart with each wave. Who reads a panel a time behind its
     last reader finds what L2 still has: what all have touched since then is known by when they touch what they share, each
-    panel evenly for a life. The traffic has tiles of a wave in step; what is lost beyond what is lost so is fetched
-    besides, by whom is not told.
+    panel evenly for a life. What is lost by these begins, less what is lost by tiles in step, is added to each wave's
+    traffic; which reader pays is not said.
 
     Models: lives drawn each by itself. Ignores: who is quicker for good (parts of GPCs, sides of L2); on which side a
-    reader is (all lines are on both); hints, tables and repeated walks (such launches stay in step); launches of many CTAs.
+    reader is (all lines are on both); hints, tables and repeated walks (such launches stay in step); launches of many
+    CTAs, or of which two waves fit (little is lost); waves that miss nothing in step.
     Source: validation/studies/cta_waves_h100_sxm.csv and tile_gemm_h100_sxm.csv, 2026-11-28: validation/deviations.md, 18.
 
     Args:
@@ -94,7 +95,7 @@ def come_apart(
         return found
     touched = sum((item.touched_bytes_by_wave for item in traffic.values()), np.zeros(num_waves))
     if float((touched[1:] + touched[:-1]).max()) < sides.side_bytes:
-        return found  # whoever is how far behind finds all
+        return found  # little is lost however far apart they are
     readers = [use for use in uses if not use.is_write]
     in_step = _missed(uses, readers, wave_of_tile, wave_of_tile.astype(np.float64), sides)
     apart = _missed(uses, readers, wave_of_tile, lives.begins(num_tiles), sides)
@@ -156,8 +157,10 @@ class _Gaps:
     @classmethod
     def of(cls, use: PanelUse, begins: FloatArray) -> _Gaps:
         """Of all tiles."""
-        order = np.lexsort((begins, use.panel_of_tile))
-        panels, at = use.panel_of_tile[order], begins[order]
+        none = -1 - np.arange(len(begins))  # who touches nothing has a panel of his own
+        touched = np.where(use.bytes_of_tile > 0, use.panel_of_tile, none)
+        order = np.lexsort((begins, touched))
+        panels, at = touched[order], begins[order]
         gaps = np.where(panels[1:] == panels[:-1], np.diff(at), NEVER)
         since, until = np.full(len(at), NEVER), np.full(len(at), NEVER)
         since[order[1:]] = gaps

@@ -198,7 +198,7 @@ class WireWork:
 class _Intake:
     """What one SM draws: its fills one after the other, the first of them sharing the wire with other SMs'."""
 
-    __slots__ = ("_alike", "_done", "_hbm", "_num_bytes", "_share", "_waiting", "_wire")
+    __slots__ = ("_alike", "_done", "_hbm", "_num_bytes", "_waiting", "_weight", "_wire")
 
     def __init__(self, hbm: Hbm, num_alike: float) -> None:
         self._hbm = hbm
@@ -206,32 +206,32 @@ class _Intake:
         self._wire = hbm.wire
         self._done: Done | None = None
         self._num_bytes = 0.0
-        self._share = 1.0
+        self._weight = 1.0
         self._waiting: deque[tuple[float, float, Done, Begun | None]] = deque()
 
-    def fill(self, num_bytes: float, share: float, done: Done, begun: Begun | None) -> None:
-        """Queue ``num_bytes``, of which the wire pays for a ``share``."""
+    def fill(self, num_bytes: float, weight: float, done: Done, begun: Begun | None) -> None:
+        """Queue ``num_bytes``, which the wire pays for ``weight`` times."""
         if self._done is None:
             self._done = done
-            self._num_bytes, self._share = num_bytes, share
+            self._num_bytes, self._weight = num_bytes, weight
             self._hbm.num_reading += 1
             if begun is not None:
                 begun(self._hbm.now())
-            self._wire.transfer(num_bytes, self, self._alike * share)
+            self._wire.transfer(num_bytes, self, self._alike * weight)
         else:
-            self._waiting.append((num_bytes, share, done, begun))
+            self._waiting.append((num_bytes, weight, done, begun))
 
     def __call__(self, cycle: float) -> None:
         """The last byte of the first has passed."""
         done = self._done
         assert done is not None  # a transfer was under way
-        self._hbm.has_read(self._num_bytes * self._alike * self._share)
+        self._hbm.has_read(self._num_bytes * self._alike * self._weight)
         if self._waiting:
-            num_bytes, share, self._done, begun = self._waiting.popleft()
-            self._num_bytes, self._share = num_bytes, share
+            num_bytes, weight, self._done, begun = self._waiting.popleft()
+            self._num_bytes, self._weight = num_bytes, weight
             if begun is not None:
                 begun(cycle)
-            self._wire.transfer(num_bytes, self, self._alike * share)
+            self._wire.transfer(num_bytes, self, self._alike * weight)
         else:
             self._done = None
             self._hbm.num_reading -= 1
@@ -477,15 +477,16 @@ class Hbm(Component):
 
     def fill(
         self, num_bytes: float, done: Done, *, sm_idx: int, count: float, begun: Begun | None = None,
-        piece_bytes: float = 0.0, num_part_requests: float = 0.0, share: float = 1.0,
+        piece_bytes: float = 0.0, num_part_requests: float = 0.0, share: float = 1.0, times: float = 1.0,
     ) -> None:
         """Read ``num_bytes`` for a miss of one SM; ``done`` is called when the last byte has passed the wire.
 
         ``begun(cycle)`` is called when the first begins to. The bytes lie in pieces of ``piece_bytes``, or side by side,
         where so many instructions may each ask for parts of lines.
         ``share``: what of them is paid for; where it is less than 1, SMs beyond a sample want them, too, and draw in turn.
+        ``times``: how often they are read, by others who find them no more: as if so many SMs drew at once.
         """
-        self.counters.read_bytes += num_bytes * count * share
+        self.counters.read_bytes += num_bytes * count * share * times
         key = sm_idx
         if share < 1.0:
             self._num_shared += 1
@@ -493,7 +494,8 @@ class Hbm(Component):
         intake = self._intakes.get(key)
         if intake is None:
             intake = self._intakes[key] = _Intake(self, float(self._alike.get(sm_idx, 1)))
-        paid = share * self._alike.get(sm_idx, 1)
+        weight = share * times
+        paid = weight * self._alike.get(sm_idx, 1)
         work = self.read_work
         work.num_bytes += num_bytes * paid
         if piece_bytes:
@@ -502,7 +504,7 @@ class Hbm(Component):
             num_bytes += self.spec.part_request_bytes * num_part_requests
         work.taken_bytes += num_bytes * paid
         self._pending_bytes += num_bytes * paid
-        intake.fill(num_bytes, share, done, begun)
+        intake.fill(num_bytes, weight, done, begun)
 
     def busy_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
         """Part of ``cycles`` in which the wire moves so many bytes."""

@@ -403,7 +403,7 @@ class L2(Component):
         hbm.fill(
             paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
             piece_bytes=piece_bytes, num_part_requests=request.num_part_requests * share,
-            share=self._fill_scale(request) * times,
+            share=self._fill_scale(request), times=times,
         )
 
     def _waits(
