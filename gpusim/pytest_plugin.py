@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from gpusim.evidence.check import Report
+    from gpusim.evidence.verdicts import Report
 
 GpusimCheck = Callable[..., "Report"]
 
@@ -86,6 +86,12 @@ def _checked(
     if (kernel is None) == (models is None):
         given = "both are given" if kernel is not None else "neither is given"
         raise ConfigError(f"gpusim_check wants either kernel, with its options, or models, a TOML file; {given}")
+    for name, limits in (("tolerance", tolerance), ("worse", worse)):
+        if not isinstance(limits, Mapping):
+            raise ConfigError(f'gpusim_check: {name} is {limits!r}, wants a mapping such as {{"cycles": "10%"}}')
+    for name, path in (("profile", profile), ("models", models), ("baseline", baseline)):
+        if path is not None and not Path(path).is_file():
+            raise ConfigError(f"gpusim_check: {name} {str(path)!r} is no file, wants one that is there")
     if l2 not in ("flushed", "cold", "warm"):
         raise ConfigError(f"gpusim_check: l2 {l2!r} is unknown; {nearest(l2, ('flushed', 'cold', 'warm'))}")
     if kernel is None:

@@ -216,7 +216,10 @@ def test_the_fixture_passes_fails_and_refuses(pytester: pytest.Pytester) -> None
             gpusim_check("copy.csv", **{**COPY, "gpu": "a100_sxm_80gb"})
 
         def test_bad_input(gpusim_check):
-            for wrong in (dict(elements=0), dict(kernel=None), dict(l2="cool"), dict(elments=3), dict(worse={"x": 1})):
+            for wrong in (
+                dict(elements=0), dict(kernel=None), dict(l2="cool"), dict(elments=3), dict(worse={"x": 1}),
+                dict(tolerance="cycles=10%"), dict(baseline="copi.csv"), dict(kernel=None, models="models.toml"),
+            ):
                 with pytest.raises(GpusimError):
                     gpusim_check("copy.csv", **{**COPY, **wrong})
 

@@ -32,6 +32,8 @@ BAD: list[tuple[list[str], str]] = [
     ([*GEMM, "--l2", "hot"], "--l2 'hot' is unknown"), ([*GEMM, "--csv", "x.txt"], "wants a name that ends in .csv"),
     ([*GEMM, "--plot", "x.pdf"], "wants a name that ends in .png or .svg"),
     ([*GEMM, "--tile", "7x7x7,9x9x9"], "none of 2 configurations can run"), ([*GEMM, "--tile", "7x7"], "--tile"),
+    ([*GEMM, "--stages", "2,x"], "--stages is 'x', wants a whole number"), ([*GEMM, "--tile", "64x64x64,7x7"], "--tile is '7x7'"),
+    ([*GEMM, "--swizzle", "128B,foo"], "--swizzle 'foo'"),
     ([*GEMM, "--patience", "nan"], "--patience nan is too little"),
     ([*GEMM, "--patience", "soon"], "--patience wants a number"),
     ([*GEMM, "--top", "few"], "--top wants a whole number"), ([*GEMM, "--jobs", "1.5"], "--jobs wants a whole number"),

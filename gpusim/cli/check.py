@@ -17,7 +17,8 @@ from gpusim.cli.parameters import checked_params, kernel_parameters, option_name
 from gpusim.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from gpusim.evidence.check import Model, Report
+    from gpusim.evidence.check import Model
+    from gpusim.evidence.verdicts import Report
     from gpusim.kernel_models import KernelModel
 
 SIGNS = ("point", "comma")
@@ -126,8 +127,9 @@ def check_command(
 
 
 def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str, Any]) -> None:
-    from gpusim.evidence.check import NOT_COMPARABLE, NotComparableError, check_profile
+    from gpusim.evidence.check import NotComparableError, check_profile
     from gpusim.evidence.tolerances import parse_tolerance
+    from gpusim.evidence.verdicts import NOT_COMPARABLE
     from gpusim.report.check import check_document, check_junit, junit_bytes, render_check
     from gpusim.report.output import write_whole
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gpusim.errors import ConfigError, GpusimError, nearest
 from gpusim.evidence.profiles import Decimal, ProfiledLaunch, ProfileFile, read_profile
-from gpusim.evidence.tolerances import SAME, Tolerance, class_of, limits_of, same_as, tolerance_of
+from gpusim.evidence.tolerances import SAME, class_of, limits_of, same_as, tolerance_of
 from gpusim.evidence.toolkit import FOLDERS
+from gpusim.evidence.verdicts import Comparison, LaunchCheck, Report
 from gpusim.evidence.whole import (
     CLOCK,
     CYCLES,
@@ -34,14 +36,10 @@ from gpusim.evidence.whole import (
 )
 
 if TYPE_CHECKING:
-    from gpusim.evidence.baseline import Change
     from gpusim.kernel_models.params import KernelParams
     from gpusim.machine.config import GpuSpec
     from gpusim.simulate.result import Result
     from gpusim.workload.launch import Launch
-
-PASS, FAIL, NOT_COMPARABLE = 0, 1, 3
-"""What a check ends with; 2 is bad input."""
 
 L2 = Literal["flushed", "cold", "warm"]
 """Of caches before a kernel; ``cold`` says the same as ``flushed``, which a profiler does."""
@@ -92,8 +90,11 @@ class Model:
         if self.kernel not in KERNEL_MODELS:
             where = f"{self.source}: " if self.source else ""
             raise ConfigError(f"{where}{self.kernel!r} is no kernel model; {nearest(self.kernel, KERNEL_MODELS)}")
+        kind = KERNEL_MODELS[self.kernel].params
         try:
-            found: KernelParams = KERNEL_MODELS[self.kernel].params(**{**self.options, **changes})
+            for name, value in {**self.options, **changes}.items():
+                _refuse_flag(kind, name, value)
+            found: KernelParams = kind(**{**self.options, **changes})
             return found.resolved(gpu)
         except GpusimError as error:
             if not self.source:
@@ -101,149 +102,15 @@ class Model:
             raise ConfigError(f"{self.source}: [[model]] of {self.kernel}: {error}") from None
 
 
-def in_points(metric: str) -> bool:
-    """Whether differences of a metric are in points, as it is percent itself."""
-    return metric.endswith(".pct") or ".pct_of_" in metric
+def _refuse_flag(kind: type[KernelParams], option: str, value: Any) -> None:
+    """Numbers are no flags, though Python takes them for one another.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """A metric, measured and predicted (or measured now and last time)."""
-
-    metric: str
-    measured: float
-    predicted: float
-    tolerance: Tolerance | None
-    floor: float = 0.0
-    """The least that the difference is taken relative to."""
-
-    @property
-    def difference(self) -> float:
-        """Predicted less measured, in percent of the measured or the floor; in points where the metric is percent.
-
-        >>> Comparison(metric="a.sum", measured=10.0, predicted=9.0, tolerance=None).difference
-        -10.0
-        """
-        if self.predicted == self.measured:
-            return 0.0
-        if self.is_points:
-            return self.predicted - self.measured
-        reference = max(abs(self.measured), self.floor)
-        return 100.0 * (self.predicted - self.measured) / reference if reference else math.inf
-
-    @property
-    def is_of_floor(self) -> bool:
-        """Whether a difference is taken relative to the floor, as less was measured."""
-        return self.floor > abs(self.measured) and self.difference != 0.0
-
-    @property
-    def is_points(self) -> bool:
-        """Whether differences are in points."""
-        return in_points(self.metric)
-
-    @property
-    def passes(self) -> bool | None:
-        """Within the tolerance; None where it is not judged."""
-        if self.tolerance is None or math.isinf(self.tolerance.limit):
-            return None
-        return abs(self.difference) <= self.tolerance.limit + 1e-9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchCheck:
-    """A launch and its model."""
-
-    launch: ProfiledLaunch
-    model: Model
-    comparisons: tuple[Comparison, ...]
-    clock: str
-    """At which clock it was predicted, in words."""
-    result: Result
-    kernel_idx: int = 0
-    """Which of the kernels that a call of the model launches it is."""
-    remarks: tuple[str, ...] = ()
-    changes: tuple[Change, ...] = ()
-    """Against the baseline."""
-    causes: tuple[str, ...] = ()
-    """What explains the changes, a sentence each."""
-    lacking: tuple[str, ...] = ()
-    """Metrics that the baseline has and this launch has not."""
-
-    @property
-    def num_judged(self) -> int:
-        """Metrics with a verdict."""
-        return sum(item.passes is not None for item in self.comparisons)
-
-    @property
-    def passes(self) -> bool:
-        """Whether nothing is out of its tolerance, and nothing is worse than last time."""
-        return not any(item.passes is False for item in self.comparisons) and not any(
-            item.is_worse for item in self.changes
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """All that was compared."""
-
-    profile: Path
-    gpu: str
-    launches: tuple[LaunchCheck, ...]
-    remarks: tuple[str, ...]
-    baseline: Path | None = None
-    lacking: tuple[str, ...] = ()
-    """Metrics, and classes of them, that a tolerance was asked for and that no launch has."""
-
-    @property
-    def status(self) -> int:
-        """0 all within tolerance, 1 something is not, 3 nothing, or not all that was asked for, could be compared."""
-        if not any(item.num_judged or item.changes for item in self.launches):
-            return NOT_COMPARABLE
-        if not all(item.passes for item in self.launches):
-            return FAIL
-        return NOT_COMPARABLE if self.missing or self.has_no_counter or self.has_no_last_time else PASS
-
-    @property
-    def has_no_counter(self) -> bool:
-        """Whether nothing that was counted is compared: how a launch is laid out alone says nothing of how it ran."""
-        names = [part.metric for item in self.launches for part in item.comparisons if part.passes is not None]
-        names += [part.metric for item in self.launches for part in item.changes]
-        return all(name.startswith("launch__") for name in names)
-
-    @property
-    def has_no_last_time(self) -> bool:
-        """Whether there is a baseline, and no launch of it is one of these."""
-        return self.baseline is not None and not any(item.changes for item in self.launches)
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Metrics that the baseline has or a tolerance was asked for, and that the profile has not."""
-        return tuple(dict.fromkeys([*self.lacking, *(name for item in self.launches for name in item.lacking)]))
-
-    @property
-    def verdict(self) -> str:
-        """The report in one sentence."""
-        if self.status == NOT_COMPARABLE and self.missing:
-            return f"NOT COMPARABLE: the profile lacks {', '.join(self.missing)}; the rest is within tolerance"
-        if self.status == NOT_COMPARABLE and self.has_no_counter:
-            return "NOT COMPARABLE: nothing that the profile counted is predicted"
-        if self.status == NOT_COMPARABLE and self.baseline is not None:
-            return f"NOT COMPARABLE: {self.baseline.name} has no launch of these; the rest is within tolerance"
-        judged = sum(item.num_judged for item in self.launches)
-        out = sum(part.passes is False for item in self.launches for part in item.comparisons)
-        worse = sum(part.is_worse for item in self.launches for part in item.changes)
-        last = "" if self.baseline is None else f", {worse} worse than {self.baseline.name}"
-        return (
-            f"{'PASS' if self.status == PASS else 'FAIL'}: {out} of {judged} metrics of {len(self.launches)} "
-            f"launch{'es' if len(self.launches) > 1 else ''} out of tolerance{last}{self._unsaid}"
-        )
-
-
-    @property
-    def _unsaid(self) -> str:
-        """What a verdict would be taken to say of cycles where none are compared."""
-        judged = {same_as(part.metric) for item in self.launches for part in item.comparisons if part.passes is not None}
-        return "" if judged & {CYCLES, DURATION} else "; neither cycles nor time are compared"
+    Raises:
+        ConfigError: ``true`` or ``false`` for an option that is neither.
+    """
+    taken = {item.alias or name: item.annotation for name, item in kind.model_fields.items()}.get(option, bool)
+    if isinstance(value, bool) and taken is not bool and bool not in get_args(taken):
+        raise ConfigError(f"--{option.replace('_', '-')} is {str(value).lower()}, and no flag; wants a value")
 
 
 # ---------------------------------------------------------------------------------------------- which model
@@ -356,16 +223,34 @@ def check_profile(
         raise NotComparableError(
             f"{path}: no model stands for any of its launches ({names}); --match takes a part of such a name"
         )
+    gone: tuple[str, ...] = ()
     if old is not None:
         from gpusim.evidence.baseline import against
 
         judged = [against(item, profile, old, gpu, worse) for item in judged]
+        gone = _gone(profile, old, models)
+        remarks += [
+            f"{old.path.name} has {count} launch{'es' if count > 1 else ''} of {name} more than this profile, not compared"
+            for name, count in Counter(gone).items()
+        ]
+    remarks += [
+        f"no launch is of {model.match or model.regex}: nothing is held against that model, {model.kernel}"
+        for model in models if model.source and not any(item.model is model for item in judged)
+    ]
     unused = _unused(tolerances, judged)
     remarks += _several(judged)
     remarks += [f"--tolerance {name}: no launch has that metric measured and predicted" for name in unused]
     return Report(
-        profile=path, gpu=gpu.name, launches=tuple(judged), remarks=tuple(remarks), baseline=baseline, lacking=tuple(unused)
+        profile=path, gpu=gpu.name, launches=tuple(judged), remarks=tuple(remarks), baseline=baseline, lacking=tuple(unused),
+        gone=gone,
     )
+
+
+def _gone(profile: ProfileFile, old: ProfileFile, models: Sequence[Model]) -> tuple[str, ...]:
+    """Of the launches of the ``old`` profile that a model stands for those that the new one has none for, by kernel name."""
+    now = Counter(launch.kernel for launch in profile.launches)
+    then = Counter(launch.kernel for launch in old.launches if model_for(launch, models) is not None)
+    return tuple((then - now).elements())
 
 
 def _refuse_mixture(profile: ProfileFile, models: Sequence[Model]) -> None:

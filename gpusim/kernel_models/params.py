@@ -122,4 +122,6 @@ def refusal_sentence(error: ErrorDetails, known: list[str]) -> str:
         return f"{flag} {message}"
     if message.startswith("--") or not place:
         return message
+    if message.startswith(f"{place[0]} "):  # the message names it by itself
+        return f"--{message}"
     return f"{flag} is {found!r}: {message[0].lower()}{message[1:]}"

@@ -13,7 +13,8 @@ from rich.table import Table
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.baseline import Change
-from gpusim.evidence.check import Comparison, LaunchCheck, Report, in_points, state_of
+from gpusim.evidence.check import state_of
+from gpusim.evidence.verdicts import Comparison, LaunchCheck, Report, in_points
 
 VERDICTS = {True: "pass", False: "FAIL", None: "-"}
 

@@ -17,13 +17,8 @@ from gpusim import load_gpu, simulate
 from gpusim.errors import ConfigError, GpusimError, KernelError
 from gpusim.evidence.baseline import Change, changes, explain_changes
 from gpusim.evidence.check import (
-    FAIL,
-    NOT_COMPARABLE,
-    PASS,
-    Comparison,
     Model,
     NotComparableError,
-    Report,
     check_profile,
     clock_of,
     model_for,
@@ -33,6 +28,7 @@ from gpusim.evidence.check import (
 )
 from gpusim.evidence.profiles import ProfiledLaunch
 from gpusim.evidence.tolerances import CLASSES, HELD_OUT_NAMES, SAME, Tolerance, class_of, parse_tolerance, tolerance_of
+from gpusim.evidence.verdicts import FAIL, NOT_COMPARABLE, PASS, Comparison, Report
 from gpusim.evidence.whole import CYCLES, DURATION
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.report.check import check_document, difference_text, junit_bytes
@@ -364,6 +360,15 @@ def test_a_file_of_models_judges_each_kernel_by_its_own(tmp_path: Path) -> None:
     assert any("transpose_none: no model stands for it" in said for said in report.remarks)
     cycles = [part.tolerance for part in report.launches[0].comparisons if part.metric == CYCLES]
     assert cycles == [Tolerance(limit=10.0, source="asked for, cycles")]
+    assert not any("nothing is held against that model" in said for said in report.remarks)
+
+
+def test_a_model_of_a_file_that_stands_for_no_launch_is_told_of(tmp_path: Path) -> None:
+    path = tmp_path / "models.toml"
+    path.write_text(MODELS.replace("^copy_", "^copies_"), encoding="utf-8")
+    report = check_profile(DATA / "transposes_raw.csv", gpu=load_gpu("h200_sxm"), models=read_models(path))
+    assert len(report.launches) == 1
+    assert "no launch is of ^copies_: nothing is held against that model, elementwise" in report.remarks
 
 
 def test_a_warp_asks_for_a_number_of_its_threads_along_each_side_of_the_block() -> None:
@@ -410,6 +415,10 @@ def test_options_that_a_model_refuses_are_refused() -> None:
         replace(COPY, options={"elments": 65536}).params(TOY)
     with pytest.raises(ConfigError, match="did you mean 'gather'"):
         replace(COPY, kernel="gathr").params(TOY)
+    with pytest.raises(ConfigError, match="--elements is true, and no flag"):
+        replace(COPY, options={"op": "copy", "elements": True}).params(TOY)
+    gemm = {"m": 128, "n": 128, "k": 128, "persistent": True}  # is a flag
+    assert Model(kernel="gemm", options=gemm).params(load_gpu("h200_sxm"))
 
 
 # ---------------------------------------------------------------------------------------------- last time
@@ -464,6 +473,22 @@ def test_a_launch_that_last_time_lacked_is_told_of(tmp_path: Path, predicted: Ma
     report = check_profile(now, gpu=TOY, models=[COPY], baseline=then)
     assert report.launches[0].changes and not report.launches[1].changes
     assert any("then.csv has 1 launches" in said for said in report.launches[1].remarks)
+
+
+def test_a_launch_that_only_last_time_had_is_no_pass(tmp_path: Path, predicted: Mapping[str, float]) -> None:
+    now = profile(tmp_path / "now.csv", predicted, cc="")
+    then = profile(tmp_path / "then.csv", predicted, cc="", launches=3)
+    report = check_profile(now, gpu=TOY, models=[COPY], baseline=then)
+    assert report.gone == ("copy", "copy") and report.status == NOT_COMPARABLE
+    assert "then.csv has 2 launches of copy more than this profile, not compared" in report.remarks
+    assert report.verdict == "NOT COMPARABLE: then.csv has more launches of copy; the rest is within tolerance"
+
+
+def test_who_lacks_what_was_asked_for_is_told(tmp_path: Path, predicted: Mapping[str, float]) -> None:
+    unknown, absent = "smsp__inst_executed.sum", "dram__sectors_read.sum"
+    now = profile(tmp_path / "now.csv", {**predicted, unknown: 5.0}, cc="")
+    report = check_profile(now, gpu=TOY, models=[COPY], tolerances={unknown: 1.0, absent: 1.0})
+    assert f"the model does not predict {unknown}, and the profile lacks {absent};" in report.verdict
 
 
 def test_a_baseline_of_another_architecture_is_not_comparable(tmp_path: Path, predicted: Mapping[str, float]) -> None:

@@ -268,6 +268,12 @@ def test_an_unchanged_copy_loads_as_the_original(tmp_path: Path) -> None:
             id="zero",
         ),
         pytest.param(
+            "num_slices = 80",
+            "num_slices = 1e12",
+            "component.l2.num_slices is 1e+12, wants a number up to 65536",
+            id="more than there is room for",
+        ),
+        pytest.param(
             "bulk_read_fraction = 0.7893", "bulk_read_fraction = 0.0",
             "component.xbar.bulk_read_fraction is 0.0, wants a number above 0", id="no part of a rate",
         ),

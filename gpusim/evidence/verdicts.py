@@ -1,0 +1,183 @@
+"""What the gate has to say: metrics beside one another, launches, a report and the status that it ends with.
+
+In: numbers and tolerances. Out: a verdict of each, and in one sentence.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusim.evidence.profiles import ProfiledLaunch
+from gpusim.evidence.tolerances import Tolerance, class_of, same_as
+from gpusim.evidence.whole import CYCLES, DURATION
+
+if TYPE_CHECKING:
+    from gpusim.evidence.baseline import Change
+    from gpusim.evidence.check import Model
+    from gpusim.simulate.result import Result
+
+PASS, FAIL, NOT_COMPARABLE = 0, 1, 3
+"""What a check ends with; 2 is bad input."""
+
+
+def in_points(metric: str) -> bool:
+    """Whether differences of a metric are in points, as it is percent itself."""
+    return metric.endswith(".pct") or ".pct_of_" in metric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A metric, measured and predicted (or measured now and last time)."""
+
+    metric: str
+    measured: float
+    predicted: float
+    tolerance: Tolerance | None
+    floor: float = 0.0
+    """The least that the difference is taken relative to."""
+
+    @property
+    def difference(self) -> float:
+        """Predicted less measured, in percent of the measured or the floor; in points where the metric is percent.
+
+        >>> Comparison(metric="a.sum", measured=10.0, predicted=9.0, tolerance=None).difference
+        -10.0
+        """
+        if self.predicted == self.measured:
+            return 0.0
+        if self.is_points:
+            return self.predicted - self.measured
+        reference = max(abs(self.measured), self.floor)
+        return 100.0 * (self.predicted - self.measured) / reference if reference else math.inf
+
+    @property
+    def is_of_floor(self) -> bool:
+        """Whether a difference is taken relative to the floor, as less was measured."""
+        return self.floor > abs(self.measured) and self.difference != 0.0
+
+    @property
+    def is_points(self) -> bool:
+        """Whether differences are in points."""
+        return in_points(self.metric)
+
+    @property
+    def passes(self) -> bool | None:
+        """Within the tolerance; None where it is not judged."""
+        if self.tolerance is None or math.isinf(self.tolerance.limit):
+            return None
+        return abs(self.difference) <= self.tolerance.limit + 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchCheck:
+    """A launch and its model."""
+
+    launch: ProfiledLaunch
+    model: Model
+    comparisons: tuple[Comparison, ...]
+    clock: str
+    """At which clock it was predicted, in words."""
+    result: Result
+    kernel_idx: int = 0
+    """Which of the kernels that a call of the model launches it is."""
+    remarks: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    """Against the baseline."""
+    causes: tuple[str, ...] = ()
+    """What explains the changes, a sentence each."""
+    lacking: tuple[str, ...] = ()
+    """Metrics that the baseline has and this launch has not."""
+
+    @property
+    def num_judged(self) -> int:
+        """Metrics with a verdict."""
+        return sum(item.passes is not None for item in self.comparisons)
+
+    @property
+    def passes(self) -> bool:
+        """Whether nothing is out of its tolerance, and nothing is worse than last time."""
+        return not any(item.passes is False for item in self.comparisons) and not any(
+            item.is_worse for item in self.changes
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All that was compared."""
+
+    profile: Path
+    gpu: str
+    launches: tuple[LaunchCheck, ...]
+    remarks: tuple[str, ...]
+    baseline: Path | None = None
+    lacking: tuple[str, ...] = ()
+    """Metrics, and classes of them, that a tolerance was asked for and that no launch has."""
+    gone: tuple[str, ...] = ()
+    """Kernels, a name each launch, that the baseline has launches of and this profile has not."""
+
+    @property
+    def status(self) -> int:
+        """0 all within tolerance, 1 something is not, 3 nothing, or not all that was asked for, could be compared."""
+        if not any(item.num_judged or item.changes for item in self.launches):
+            return NOT_COMPARABLE
+        if not all(item.passes for item in self.launches):
+            return FAIL
+        is_less = self.missing or self.gone or self.has_no_counter or self.has_no_last_time
+        return NOT_COMPARABLE if is_less else PASS
+
+    @property
+    def has_no_counter(self) -> bool:
+        """Whether nothing that was counted is compared: how a launch is laid out alone says nothing of how it ran."""
+        names = [part.metric for item in self.launches for part in item.comparisons if part.passes is not None]
+        names += [part.metric for item in self.launches for part in item.changes]
+        return all(name.startswith("launch__") for name in names)
+
+    @property
+    def has_no_last_time(self) -> bool:
+        """Whether there is a baseline, and no launch of it is one of these."""
+        return self.baseline is not None and not any(item.changes for item in self.launches)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Metrics that the baseline has or a tolerance was asked for, and that the profile has not."""
+        return tuple(dict.fromkeys([*self.lacking, *(name for item in self.launches for name in item.lacking)]))
+
+    @property
+    def verdict(self) -> str:
+        """The report in one sentence."""
+        if self.status == NOT_COMPARABLE and self.missing:
+            return f"NOT COMPARABLE: {self._who_lacks}; the rest is within tolerance"
+        if self.status == NOT_COMPARABLE and self.has_no_counter:
+            return "NOT COMPARABLE: nothing that the profile counted is predicted"
+        if self.status == NOT_COMPARABLE and self.baseline is not None and not self.has_no_last_time:
+            names = ", ".join(dict.fromkeys(self.gone))
+            return f"NOT COMPARABLE: {self.baseline.name} has more launches of {names}; the rest is within tolerance"
+        if self.status == NOT_COMPARABLE and self.baseline is not None:
+            return f"NOT COMPARABLE: {self.baseline.name} has no launch of these; the rest is within tolerance"
+        judged = sum(item.num_judged for item in self.launches)
+        out = sum(part.passes is False for item in self.launches for part in item.comparisons)
+        worse = sum(part.is_worse for item in self.launches for part in item.changes)
+        last = "" if self.baseline is None else f", {worse} worse than {self.baseline.name}"
+        return (
+            f"{'PASS' if self.status == PASS else 'FAIL'}: {out} of {judged} metrics of {len(self.launches)} "
+            f"launch{'es' if len(self.launches) > 1 else ''} out of tolerance{last}{self._unsaid}"
+        )
+
+    @property
+    def _who_lacks(self) -> str:
+        """What was asked for and is not there, and on which side."""
+        measured = {name for item in self.launches for name in item.launch.metrics}
+        kinds = {kind.name for kind in map(class_of, measured) if kind is not None}
+        here = [name for name in self.missing if name in measured or name in kinds]
+        gone = [name for name in self.missing if name not in here]
+        sides = {"the model does not predict": here, "the profile lacks": gone}
+        return ", and ".join(f"{words} {', '.join(names)}" for words, names in sides.items() if names)
+
+    @property
+    def _unsaid(self) -> str:
+        """What a verdict would be taken to say of cycles where none are compared."""
+        judged = {same_as(part.metric) for item in self.launches for part in item.comparisons if part.passes is not None}
+        return "" if judged & {CYCLES, DURATION} else "; neither cycles nor time are compared"
