@@ -73,7 +73,7 @@ def _swizzle(value: Any) -> Any:
         try:
             parse_swizzle(value, 8)
         except LayoutError as error:
-            raise ValueError(f"is {value!r}: {error}") from None
+            raise ValueError(str(error)) from None
     return value
 
 
