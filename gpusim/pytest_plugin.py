@@ -61,8 +61,8 @@ def check(
 
     try:
         return _checked(
-            profile, gpu=gpu, kernel=kernel, match=match, models=models, tolerance=tolerance or {}, l2=l2, baseline=baseline,
-            worse=worse or {}, was=was or {}, options=options,
+            profile, gpu=gpu, kernel=kernel, match=match, models=models, tolerance={} if tolerance is None else tolerance,
+            l2=l2, baseline=baseline, worse={} if worse is None else worse, was={} if was is None else was, options=options,
         )
     except (GpusimError, OSError) as error:
         raise error.with_traceback(None) from None
@@ -73,6 +73,7 @@ def _checked(
     tolerance: Mapping[str, float | str], l2: str, baseline: str | Path | None, worse: Mapping[str, float | str],
     was: Mapping[str, Any], options: Mapping[str, Any],
 ) -> Report:
+    import re
     from io import StringIO
 
     from rich.console import Console
@@ -89,7 +90,19 @@ def _checked(
     for name, limits in (("tolerance", tolerance), ("worse", worse)):
         if not isinstance(limits, Mapping):
             raise ConfigError(f'gpusim_check: {name} is {limits!r}, wants a mapping such as {{"cycles": "10%"}}')
+    for name, value in (("worse", worse), ("was", was)):
+        if value and baseline is None:
+            raise ConfigError(f"gpusim_check: {name} goes with baseline, an older profile")
+    told = [name for name, value in (("match", match), ("was", was), *options.items()) if value]
+    if models is not None and (told or l2 == "warm"):
+        raise ConfigError(f"gpusim_check: {', '.join(told) or 'l2'} goes with kernel; models says it for each model")
+    try:
+        re.compile(match)
+    except (re.error, TypeError) as error:
+        raise ConfigError(f"gpusim_check: match {match!r} is no regular expression: {error}") from None
     for name, path in (("profile", profile), ("models", models), ("baseline", baseline)):
+        if path is not None and not isinstance(path, str | Path):
+            raise ConfigError(f"gpusim_check: {name} is {path!r}, wants a file")
         if path is not None and not Path(path).is_file():
             raise ConfigError(f"gpusim_check: {name} {str(path)!r} is no file, wants one that is there")
     if l2 not in ("flushed", "cold", "warm"):

@@ -218,7 +218,8 @@ def test_the_fixture_passes_fails_and_refuses(pytester: pytest.Pytester) -> None
         def test_bad_input(gpusim_check):
             for wrong in (
                 dict(elements=0), dict(kernel=None), dict(l2="cool"), dict(elments=3), dict(worse={"x": 1}),
-                dict(tolerance="cycles=10%"), dict(baseline="copi.csv"), dict(kernel=None, models="models.toml"),
+                dict(tolerance="cycles=10%"), dict(tolerance=0), dict(baseline="copi.csv"), dict(was={"elements": 3}),
+                dict(kernel=None, models="models.toml"), dict(match="("), dict(worse={"cycles": 1}),
             ):
                 with pytest.raises(GpusimError):
                     gpusim_check("copy.csv", **{**COPY, **wrong})

@@ -73,6 +73,11 @@ class Model:
     source: str = ""
     """The file that says so, where one does."""
 
+    @property
+    def awaited(self) -> str:
+        """Of which launches it is, as a sentence has it."""
+        return self.match or self.regex or "any kernel"
+
     def covers(self, name: str) -> bool:
         """Whether it stands for launches of a kernel of that name."""
         if self.match:
@@ -103,14 +108,17 @@ class Model:
 
 
 def _refuse_flag(kind: type[KernelParams], option: str, value: Any) -> None:
-    """Numbers are no flags, though Python takes them for one another.
+    """Numbers are no flags and flags no numbers, though Python takes them for one another.
 
     Raises:
-        ConfigError: ``true`` or ``false`` for an option that is neither.
+        ConfigError: ``true`` or ``false`` for an option that is neither, or a number or word for one that is.
     """
-    taken = {item.alias or name: item.annotation for name, item in kind.model_fields.items()}.get(option, bool)
-    if isinstance(value, bool) and taken is not bool and bool not in get_args(taken):
-        raise ConfigError(f"--{option.replace('_', '-')} is {str(value).lower()}, and no flag; wants a value")
+    taken = {item.alias or name: item.annotation for name, item in kind.model_fields.items()}.get(option)
+    is_flag = taken is bool or bool in get_args(taken)
+    if taken is not None and isinstance(value, bool) and not is_flag:
+        raise ConfigError(f"--{option.replace('_', '-')} is {str(value).lower()}, wants a value: it is no flag")
+    if is_flag and not isinstance(value, bool | None):
+        raise ConfigError(f"--{option.replace('_', '-')} is {value!r}, wants true or false")
 
 
 # ---------------------------------------------------------------------------------------------- which model
@@ -122,6 +130,8 @@ def read_models(path: Path) -> tuple[Model, ...]:
     Raises:
         ConfigError: no such file, or keys and values that are not of a model; says which.
     """
+    if not path.is_file():
+        raise ConfigError(f"{path}: is no file, wants tables [[model]]")
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -209,6 +219,8 @@ def check_profile(
             _refuse_other_gpu(launch, gpu, baseline or path)
     _refuse_mixture(profile, models)
     remarks = list(profile.remarks)
+    for told in models:
+        told.params(gpu)  # refused even where no launch is its
     judged: list[LaunchCheck] = []
     simulated: dict[tuple[int, int, float], Result] = {}
     for launch in profile.launches:
@@ -233,16 +245,20 @@ def check_profile(
             f"{old.path.name} has {count} launch{'es' if count > 1 else ''} of {name} more than this profile, not compared"
             for name, count in Counter(gone).items()
         ]
-    remarks += [
-        f"no launch is of {model.match or model.regex}: nothing is held against that model, {model.kernel}"
-        for model in models if model.source and not any(item.model is model for item in judged)
-    ]
+    unmet = [model for model in models if not any(item.model is model for item in judged)]
+    remarks += [f"no launch is of {model.awaited}: nothing is held against that model, {model.kernel}" for model in unmet]
     unused = _unused(tolerances, judged)
+    for kernel in dict.fromkeys(item.model.kernel for item in judged):
+        of_model = [item for item in judged if item.model.kernel == kernel]
+        remarks += [
+            f"tolerance {name} of {kernel}: no launch of it has that metric measured and predicted"
+            for name in dict.fromkeys(name for item in of_model for name in _unused(item.model.tolerances, of_model))
+        ]
     remarks += _several(judged)
     remarks += [f"--tolerance {name}: no launch has that metric measured and predicted" for name in unused]
     return Report(
         profile=path, gpu=gpu.name, launches=tuple(judged), remarks=tuple(remarks), baseline=baseline, lacking=tuple(unused),
-        gone=gone,
+        gone=gone, unmet=tuple(model.awaited for model in unmet),
     )
 
 
@@ -250,6 +266,8 @@ def _gone(profile: ProfileFile, old: ProfileFile, models: Sequence[Model]) -> tu
     """Of the launches of the ``old`` profile that a model stands for those that the new one has none for, by kernel name."""
     now = Counter(launch.kernel for launch in profile.launches)
     then = Counter(launch.kernel for launch in old.launches if model_for(launch, models) is not None)
+    if not any(model.match or model.regex for model in models):  # the one model is of what is here, whatever was there
+        then = Counter({name: num for name, num in then.items() if name in now})
     return tuple((then - now).elements())
 
 

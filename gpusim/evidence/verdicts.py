@@ -117,6 +117,8 @@ class Report:
     """Metrics, and classes of them, that a tolerance was asked for and that no launch has."""
     gone: tuple[str, ...] = ()
     """Kernels, a name each launch, that the baseline has launches of and this profile has not."""
+    unmet: tuple[str, ...] = ()
+    """Models that stand for no launch, by the name or the expression that they wait for."""
 
     @property
     def status(self) -> int:
@@ -125,8 +127,7 @@ class Report:
             return NOT_COMPARABLE
         if not all(item.passes for item in self.launches):
             return FAIL
-        is_less = self.missing or self.gone or self.has_no_counter or self.has_no_last_time
-        return NOT_COMPARABLE if is_less else PASS
+        return NOT_COMPARABLE if self.not_compared else PASS
 
     @property
     def has_no_counter(self) -> bool:
@@ -148,15 +149,8 @@ class Report:
     @property
     def verdict(self) -> str:
         """The report in one sentence."""
-        if self.status == NOT_COMPARABLE and self.missing:
-            return f"NOT COMPARABLE: {self._who_lacks}; the rest is within tolerance"
-        if self.status == NOT_COMPARABLE and self.has_no_counter:
-            return "NOT COMPARABLE: nothing that the profile counted is predicted"
-        if self.status == NOT_COMPARABLE and self.baseline is not None and not self.has_no_last_time:
-            names = ", ".join(dict.fromkeys(self.gone))
-            return f"NOT COMPARABLE: {self.baseline.name} has more launches of {names}; the rest is within tolerance"
-        if self.status == NOT_COMPARABLE and self.baseline is not None:
-            return f"NOT COMPARABLE: {self.baseline.name} has no launch of these; the rest is within tolerance"
+        if self.status == NOT_COMPARABLE:
+            return f"NOT COMPARABLE: {'; '.join(self.not_compared)}; the rest is within tolerance"
         judged = sum(item.num_judged for item in self.launches)
         out = sum(part.passes is False for item in self.launches for part in item.comparisons)
         worse = sum(part.is_worse for item in self.launches for part in item.changes)
@@ -167,17 +161,28 @@ class Report:
         )
 
     @property
-    def _who_lacks(self) -> str:
-        """What was asked for and is not there, and on which side."""
+    def not_compared(self) -> tuple[str, ...]:
+        """What was asked for and could not be compared, a sentence each; empty where all could."""
+        said = []
         measured = {name for item in self.launches for name in item.launch.metrics}
         kinds = {kind.name for kind in map(class_of, measured) if kind is not None}
-        here = [name for name in self.missing if name in measured or name in kinds]
-        gone = [name for name in self.missing if name not in here]
-        sides = {"the model does not predict": here, "the profile lacks": gone}
-        return ", and ".join(f"{words} {', '.join(names)}" for words, names in sides.items() if names)
+        here = [name for name in self.lacking if name in measured or name in kinds]
+        absent = [name for name in self.missing if name not in here]
+        if here:
+            said.append(f"{', '.join(here)}: counted, and nothing to compare it with")
+        if absent:
+            said.append(f"the profile lacks {', '.join(absent)}")
+        if self.has_no_last_time and self.baseline is not None:
+            said.append(f"{self.baseline.name} has no launch of these")
+        elif self.gone and self.baseline is not None:
+            said.append(f"{self.baseline.name} has more launches of {', '.join(dict.fromkeys(self.gone))}")
+        if self.has_no_counter:
+            said.append("nothing that the profile counted is predicted")
+        return tuple(said)
 
     @property
     def _unsaid(self) -> str:
-        """What a verdict would be taken to say of cycles where none are compared."""
+        """What a verdict would be taken to say: of models without a launch, and of cycles where none are compared."""
         judged = {same_as(part.metric) for item in self.launches for part in item.comparisons if part.passes is not None}
-        return "" if judged & {CYCLES, DURATION} else "; neither cycles nor time are compared"
+        unmet = f"; no launch of {', '.join(self.unmet)}" if self.unmet else ""
+        return unmet + ("" if judged & {CYCLES, DURATION} else "; neither cycles nor time are compared")

@@ -170,7 +170,7 @@ def choices(
         sizes = " x ".join(f"{len(of)} {name}" for name, of in values.items() if len(of) > 1)
         raise KernelError(f"{number} configurations ({sizes}), gpusim tries at most {most}; give fewer values")
     varied = tuple(name for name, of_option in values.items() if len(of_option) > 1)
-    _refuse_what_is_no_value(kind, values)
+    _refuse_what_is_no_value(kind, given, values)
     legal: dict[KernelParams, Choice] = {}
     refused: dict[str, list[str]] = {}
     num_legal = 0
@@ -198,15 +198,20 @@ def choices(
     )
 
 
-def _refuse_what_is_no_value(kind: type[KernelParams], values: Mapping[str, Sequence[Any]]) -> None:
+def _refuse_what_is_no_value(
+    kind: type[KernelParams], given: Mapping[str, Any], values: Mapping[str, Sequence[Any]]
+) -> None:
     """One of several values that its option can never have is a slip, and no configuration that is refused among others.
+
+    Numbers of a range are not typed one by one: those beyond a bound are refused among others.
 
     Raises:
         KernelError: there is one; which, and what the option wants.
     """
     firsts = {name: of_option[0] for name, of_option in values.items()}
     for name, of_option in values.items():
-        for value in of_option if len(of_option) > 1 else ():
+        is_range = isinstance(given[name], str) and ".." in given[name]
+        for value in of_option if len(of_option) > 1 and not is_range else ():
             try:
                 kind(**{**firsts, name: value})
             except KernelError as error:

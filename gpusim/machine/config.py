@@ -54,8 +54,8 @@ NOT_ZERO = (
 """Beginnings and endings of keys that something is divided by, or a queue of none of which holds nothing."""
 
 QUEUES = ("max_queued_boxes", "wgmma_max_groups")
-MOST_PARTS = 65536
-"""Of a kind, or places of a queue, each of which takes room: more are a slip, and would take all memory."""
+MOST_PARTS, MOST_PLACES = 1024, 65536
+"""Of a kind, and of a queue; each takes room and time: more are a slip."""
 
 WORDS = ("order", "merge_scope")
 """Keys whose value is a word."""
@@ -379,7 +379,8 @@ def _check_range(where: str, path: str, key: str, value: Any) -> None:
             raise ConfigError(f"{where}: {path} is {value}, wants a number from 0 up")
         if not value and (key.startswith(NOT_ZERO) or key.endswith(NOT_ZERO)):
             raise ConfigError(f"{where}: {path} is {value}, wants a number above 0")
-        if (key.startswith("num_") or key in QUEUES) and value > MOST_PARTS:
-            raise ConfigError(f"{where}: {path} is {value:g}, wants a number up to {MOST_PARTS}")
+        most = MOST_PLACES if key in QUEUES else MOST_PARTS if key.startswith("num_") and key != "num_registers" else value
+        if value > most:
+            raise ConfigError(f"{where}: {path} is {value:g}, wants a number up to {most:g}")
         if key.endswith("_fraction") and value > 1:
             raise ConfigError(f"{where}: {path} is {value}, wants a fraction from 0 to 1")

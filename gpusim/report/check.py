@@ -117,6 +117,8 @@ def check_document(report: Report) -> dict[str, Any]:
         "baseline": None if report.baseline is None else str(report.baseline),
         "status": report.status,
         "verdict": report.verdict,
+        "not_compared": list(report.not_compared),
+        "models_without_a_launch": list(report.unmet),
         "launches": [_launch_document(item) for item in report.launches],
         "remarks": list(report.remarks),
     }
@@ -165,13 +167,13 @@ def check_junit() -> None:
 
 
 def junit_bytes(report: Report) -> bytes:
-    """The report as JUnit's XML: a suite a launch, a case a metric that has a tolerance.
+    """The report as JUnit's XML: a suite a launch, a case a metric that has a tolerance; an error for what is not compared.
 
     Raises:
         ConfigError: junitparser is not installed.
     """
     check_junit()
-    from junitparser import Failure, JUnitXml, TestCase, TestSuite
+    from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
 
     document = JUnitXml("gpusim check")
     for item in report.launches:
@@ -189,6 +191,13 @@ def junit_bytes(report: Report) -> bytes:
                     case.system_out = "\n".join(item.causes)
                     case.result = [Failure(_failed(change, change.before, "before", change.now, "now"))]
                 suite.add_testcase(case)
+        document.add_testsuite(suite)
+    if report.not_compared:
+        suite = TestSuite("all that was asked for")
+        for sentence in report.not_compared:
+            case = TestCase(sentence, classname="not compared")
+            case.result = [Error(report.verdict)]
+            suite.add_testcase(case)
         document.add_testsuite(suite)
     document.update_statistics()  # type: ignore[no-untyped-call]  # the library's
     return bytes(document.tostring())  # type: ignore[no-untyped-call]  # the library's

@@ -368,7 +368,11 @@ def test_a_model_of_a_file_that_stands_for_no_launch_is_told_of(tmp_path: Path) 
     path.write_text(MODELS.replace("^copy_", "^copies_"), encoding="utf-8")
     report = check_profile(DATA / "transposes_raw.csv", gpu=load_gpu("h200_sxm"), models=read_models(path))
     assert len(report.launches) == 1
+    assert report.verdict.startswith("PASS: ") and report.verdict.endswith("; no launch of ^copies_")
     assert "no launch is of ^copies_: nothing is held against that model, elementwise" in report.remarks
+    path.write_text(MODELS.replace("^copy_", "^copies_").replace('"elementwise"', '"elementwize"'), encoding="utf-8")
+    with pytest.raises(ConfigError, match="did you mean 'elementwise'"):
+        check_profile(DATA / "transposes_raw.csv", gpu=load_gpu("h200_sxm"), models=read_models(path))
 
 
 def test_a_warp_asks_for_a_number_of_its_threads_along_each_side_of_the_block() -> None:
@@ -415,8 +419,10 @@ def test_options_that_a_model_refuses_are_refused() -> None:
         replace(COPY, options={"elments": 65536}).params(TOY)
     with pytest.raises(ConfigError, match="did you mean 'gather'"):
         replace(COPY, kernel="gathr").params(TOY)
-    with pytest.raises(ConfigError, match="--elements is true, and no flag"):
+    with pytest.raises(ConfigError, match="--elements is true, wants a value: it is no flag"):
         replace(COPY, options={"op": "copy", "elements": True}).params(TOY)
+    with pytest.raises(ConfigError, match="--persistent is 1, wants true or false"):
+        Model(kernel="gemm", options={"m": 128, "n": 128, "k": 128, "persistent": 1}).params(load_gpu("h200_sxm"))
     gemm = {"m": 128, "n": 128, "k": 128, "persistent": True}  # is a flag
     assert Model(kernel="gemm", options=gemm).params(load_gpu("h200_sxm"))
 
@@ -482,13 +488,18 @@ def test_a_launch_that_only_last_time_had_is_no_pass(tmp_path: Path, predicted: 
     assert report.gone == ("copy", "copy") and report.status == NOT_COMPARABLE
     assert "then.csv has 2 launches of copy more than this profile, not compared" in report.remarks
     assert report.verdict == "NOT COMPARABLE: then.csv has more launches of copy; the rest is within tolerance"
+    both = check_profile(now, gpu=TOY, models=[COPY], baseline=then, tolerances={"dram__sectors_read.sum": 1.0})
+    assert both.not_compared == ("the profile lacks dram__sectors_read.sum", "then.csv has more launches of copy")
+    assert b'errors="2"' in junit_bytes(both) and check_document(both)["not_compared"] == list(both.not_compared)
+    other = profile(tmp_path / "other.csv", predicted, kernel="else", cc="")
+    assert check_profile(now, gpu=TOY, models=[COPY], baseline=other).gone == (), "a model without a name is of what is here"
 
 
 def test_who_lacks_what_was_asked_for_is_told(tmp_path: Path, predicted: Mapping[str, float]) -> None:
     unknown, absent = "smsp__inst_executed.sum", "dram__sectors_read.sum"
     now = profile(tmp_path / "now.csv", {**predicted, unknown: 5.0}, cc="")
     report = check_profile(now, gpu=TOY, models=[COPY], tolerances={unknown: 1.0, absent: 1.0})
-    assert f"the model does not predict {unknown}, and the profile lacks {absent};" in report.verdict
+    assert f"{unknown}: counted, and nothing to compare it with; the profile lacks {absent};" in report.verdict
 
 
 def test_a_baseline_of_another_architecture_is_not_comparable(tmp_path: Path, predicted: Mapping[str, float]) -> None:

@@ -63,11 +63,12 @@ def test_values_are_of_all_ctas_and_wrong_launches_are_refused() -> None:
     config = find(pattern="near_2", ctas=2, warps=4, a_rows=64, b_rows=64)
     outputs = outputs_of(config)
     outputs["told"][0, 2] += 132 * case.NUM_TIMED  # the first CTA of SM 0
-    outputs["told"][1, 3] = 64
+    outputs["told"][:, 3] = 1_800_000_000_000_000_000
+    outputs["told"][1:264:2, 3] += 64  # the second of each TPC
     values = CASE.check(config, outputs)
     assert values["cycles_per_step"] == pytest.approx(1000.5) and values["slowest_cycles"] == 1132.0
     assert (values["first_cycles"], values["last_cycles"], values["copy_cycles"]) == (1000.0, 1001.0, 100.0)
-    assert values["drift_ns"] == 0.0  # the median pair's
+    assert (values["drift_ns"], values["end_drift_ns"]) == (32.0, 0.0)
     assert CASE.derive({READ: "100", "asked_bytes": "6400"}) == {"read_fraction": 0.5}
     outputs["told"][7, 1] += 1
     with pytest.raises(WrongAnswer, match="the ring of place 7"):

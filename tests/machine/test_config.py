@@ -270,7 +270,7 @@ def test_an_unchanged_copy_loads_as_the_original(tmp_path: Path) -> None:
         pytest.param(
             "num_slices = 80",
             "num_slices = 1e12",
-            "component.l2.num_slices is 1e+12, wants a number up to 65536",
+            "component.l2.num_slices is 1e+12, wants a number up to 1024",
             id="more than there is room for",
         ),
         pytest.param(
