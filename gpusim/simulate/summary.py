@@ -14,7 +14,7 @@ from gpusim.simulate.engine import Engine
 from gpusim.simulate.ideal import EVERY_LAUNCH_HAS, IDEALS
 from gpusim.simulate.result import Result
 from gpusim.simulate.timeline import WarpState
-from gpusim.simulate.verdict import bound_by, busy_shares, sources_used
+from gpusim.simulate.verdict import at_most_all, bound_by, busy_shares, sources_used
 from gpusim.units import SECTOR_BYTES, WAVEFRONT_BYTES, Clock
 
 
@@ -81,7 +81,7 @@ def result_of(
         smem_bytes=launch.smem_bytes,
         power_w=machine.power_limiter.power_w(activity, mhz=mhz, data=str(settings["data"])),
         power_limit_w=machine.power_limiter.spec.power_limit_w, activity=activity,
-        counters=counters_of(engine, mhz), busy=busy, states=states, sources=sources, guesses=guesses,
+        counters=counters_of(engine, mhz), busy=at_most_all(busy), states=states, sources=sources, guesses=guesses,
         num_events=num_events, wall_s=wall_s, num_skipped_cycles=engine.offset_cycles, simulated_mhz=simulated_mhz,
         ideals=ideals_of(engine), remarks=remarks,
         peak_memory_gb_per_s=gpu.hbm.peak_gb_per_s / engine.sample.fraction,

@@ -6,6 +6,7 @@ loads most of its life and loses little by it. The busiest part's share, which e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gpusim.simulate.timeline import WarpState
@@ -63,6 +64,15 @@ def busy_shares(engine: Engine) -> dict[str, float]:
     return shares
 
 
+def at_most_all(busy: Mapping[str, float]) -> dict[str, float]:
+    """The same shares, none above the whole: steps that stand for others, and samples, add a few percent to full parts.
+
+    >>> at_most_all({"l2": 1.07, "hbm": 0.5})
+    {'l2': 1.0, 'hbm': 0.5}
+    """
+    return {name: min(1.0, share) for name, share in busy.items()}
+
+
 def _link_share(engine: Engine, cycles: float) -> float:
     """Of the busier link between L2's sides; where steps were skipped no more than what crosses in all, by footprints.
 
@@ -91,7 +101,7 @@ def bound_by(engine: Engine, busy: dict[str, float]) -> tuple[str, str]:
     if part == "l2_link" and (busy["hbm"] >= SATURATED or busy[part] < SATURATED):
         part = max((name for name in busy if name != "l2_link"), key=lambda name: busy[name])
     share = busy[part]
-    leader = f"{BUSY[part]} busy {share:.1%} of the time"
+    leader = f"{BUSY[part]} busy {at_most_all(busy)[part]:.1%} of the time"
     if share >= SATURATED:
         return part, leader
     losses = {
