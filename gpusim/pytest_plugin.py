@@ -79,7 +79,8 @@ def _checked(
     from rich.console import Console
 
     from gpusim.errors import ConfigError, nearest
-    from gpusim.evidence.check import Model, NotComparableError, check_profile, read_models
+    from gpusim.evidence.check import NotComparableError, check_profile
+    from gpusim.evidence.models import Model, read_models
     from gpusim.evidence.tolerances import limits_of
     from gpusim.machine.config import load_gpu
     from gpusim.report.check import render_check

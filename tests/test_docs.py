@@ -190,7 +190,7 @@ def test_a_test_passes(block: Block, pytester: pytest.Pytester) -> None:
 
 @pytest.mark.parametrize("block", of("toml"), ids=lambda block: block.name)
 def test_models_are_models(block: Block, tmp_path: Path) -> None:
-    from gpusim.evidence.check import read_models
+    from gpusim.evidence.models import read_models
 
     path = tmp_path / "models.toml"
     path.write_text(block.text, encoding="utf-8")

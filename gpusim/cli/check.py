@@ -17,7 +17,7 @@ from gpusim.cli.parameters import checked_params, kernel_parameters, option_name
 from gpusim.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from gpusim.evidence.check import Model
+    from gpusim.evidence.models import Model
     from gpusim.evidence.verdicts import Report
     from gpusim.kernel_models import KernelModel
 
@@ -168,7 +168,7 @@ def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str
 
 
 def _models(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str, Any]) -> tuple[Model, ...]:
-    from gpusim.evidence.check import Model, read_models
+    from gpusim.evidence.models import Model, read_models
 
     l2 = check_choice("--l2", ours["l2_state"], ("flushed", "cold", "warm"))
     if (row is None) == (ours["models"] is None):

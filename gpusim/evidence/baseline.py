@@ -17,7 +17,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import GpusimError
-from gpusim.evidence.check import clock_of, kernels_of_call, state_of
+from gpusim.evidence.check import clock_of, kernels_of_call
+from gpusim.evidence.models import state_of
 from gpusim.evidence.profiles import ProfiledLaunch, ProfileFile
 from gpusim.evidence.tolerances import Tolerance, class_of, same_as
 from gpusim.evidence.verdicts import Comparison, LaunchCheck

@@ -16,7 +16,7 @@ from gpusim.evidence.whole import CYCLES, DURATION
 
 if TYPE_CHECKING:
     from gpusim.evidence.baseline import Change
-    from gpusim.evidence.check import Model
+    from gpusim.evidence.models import Model
     from gpusim.simulate.result import Result
 
 PASS, FAIL, NOT_COMPARABLE = 0, 1, 3

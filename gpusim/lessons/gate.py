@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.check import Model, check_profile
+from gpusim.evidence.check import check_profile
+from gpusim.evidence.models import Model
 from gpusim.evidence.places import kernels_dir
 from gpusim.evidence.tolerances import limits_of
 from gpusim.machine.config import load_gpu

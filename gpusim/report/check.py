@@ -13,7 +13,7 @@ from rich.table import Table
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.baseline import Change
-from gpusim.evidence.check import state_of
+from gpusim.evidence.models import state_of
 from gpusim.evidence.verdicts import Comparison, LaunchCheck, Report, in_points
 
 VERDICTS = {True: "pass", False: "FAIL", None: "-"}

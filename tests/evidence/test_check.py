@@ -16,16 +16,8 @@ from junitparser import JUnitXml
 from gpusim import load_gpu, simulate
 from gpusim.errors import ConfigError, GpusimError, KernelError
 from gpusim.evidence.baseline import Change, changes, explain_changes
-from gpusim.evidence.check import (
-    Model,
-    NotComparableError,
-    check_profile,
-    clock_of,
-    model_for,
-    predictions,
-    read_models,
-    thread_numbers,
-)
+from gpusim.evidence.check import NotComparableError, check_profile, clock_of, predictions, thread_numbers
+from gpusim.evidence.models import Model, model_for, read_models
 from gpusim.evidence.profiles import ProfiledLaunch
 from gpusim.evidence.tolerances import CLASSES, HELD_OUT_NAMES, SAME, Tolerance, class_of, parse_tolerance, tolerance_of
 from gpusim.evidence.verdicts import FAIL, NOT_COMPARABLE, PASS, Comparison, Report
