@@ -121,7 +121,7 @@ def check_command(
 ) -> None:  # fmt: skip
     """Hold a profile of Nsight Compute against what the model predicts.
 
-    Status 0: all within tolerance; 1: something is not; 2: bad input; 3: nothing to compare.
+    Status 0: all within tolerance; 1: something is not; 2: bad input; 3: nothing, or not all that was asked for, to compare.
     """
     _check(locals(), None, {})
 
@@ -130,7 +130,7 @@ def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str
     from gpusim.evidence.check import NotComparableError, check_profile
     from gpusim.evidence.tolerances import parse_tolerance
     from gpusim.evidence.verdicts import NOT_COMPARABLE
-    from gpusim.report.check import check_document, check_junit, junit_bytes, render_check
+    from gpusim.report.check import check_document, check_junit, junit_bytes, none_junit_bytes, render_check
     from gpusim.report.output import write_whole
 
     for flag, name in (("--was", "was"), ("--worse", "worse")):
@@ -156,6 +156,10 @@ def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str
                 decimal=decimal,  # type: ignore[arg-type]  # one of SIGNS
             )
     except NotComparableError as error:
+        if outputs["--junit"] is not None:
+            write_whole(outputs["--junit"], none_junit_bytes(str(error)))
+        if outputs["--json"] is not None:
+            write_json({"status": NOT_COMPARABLE, "verdict": f"NOT COMPARABLE: {error}", "launches": []}, outputs["--json"])
         typer.echo(f"gpusim: {error}", err=True)
         raise typer.Exit(NOT_COMPARABLE) from None
     if outputs["--junit"] is not None:

@@ -12,10 +12,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusim.errors import ConfigError, GpusimError
+from gpusim.errors import ConfigError, GpusimError, nearest
 from gpusim.evidence.models import NOTHING, Model, model_for, state_of
 from gpusim.evidence.profiles import Decimal, ProfiledLaunch, ProfileFile, read_profile
 from gpusim.evidence.tolerances import SAME, class_of, same_as, tolerance_of
@@ -98,20 +99,30 @@ def check_profile(
             for name, count in Counter(gone).items()
         ]
     unmet = [model for model in models if not any(item.model is model for item in judged)]
-    remarks += [f"no launch is of {model.awaited}: nothing is held against that model, {model.kernel}" for model in unmet]
+    remarks += _of_models(models, unmet, profile, has_baseline=old is not None)
     unused = _unused(tolerances, judged)
-    for kernel in dict.fromkeys(item.model.kernel for item in judged):
-        of_model = [item for item in judged if item.model.kernel == kernel]
-        remarks += [
-            f"tolerance {name} of {kernel}: no launch of it has that metric measured and predicted"
-            for name in dict.fromkeys(name for item in of_model for name in _unused(item.model.tolerances, of_model))
-        ]
     remarks += _several(judged)
     remarks += [f"--tolerance {name}: no launch has that metric measured and predicted" for name in unused]
     return Report(
         profile=path, gpu=gpu.name, launches=tuple(judged), remarks=tuple(remarks), baseline=baseline, lacking=tuple(unused),
-        gone=gone, unmet=tuple(model.awaited for model in unmet),
+        gone=gone, not_worse=() if old is None else _not_worse(worse, judged), unmet=tuple(item.awaited for item in unmet),
     )
+
+
+def _of_models(
+    models: Sequence[Model], unmet: Sequence[Model], profile: ProfileFile, *, has_baseline: bool
+) -> list[str]:
+    """What models of a file say that nothing is held against."""
+    said, kernels = [], [launch.kernel for launch in profile.launches]
+    for model in unmet:
+        hint = f"; {nearest(model.match, kernels)}" if get_close_matches(model.match, kernels) else ""
+        said.append(f"no launch is of {model.awaited}: nothing is held against that model, {model.kernel}{hint}")
+    if not has_baseline:
+        said += [
+            f"worse and was of {model.awaited} go with --baseline, an older profile: not looked at"
+            for model in models if model.source and (model.worse or model.was)
+        ]
+    return said
 
 
 def _gone(profile: ProfileFile, old: ProfileFile, models: Sequence[Model]) -> tuple[str, ...]:
@@ -270,14 +281,28 @@ def predictions(
 
 
 def _several(judged: Sequence[LaunchCheck]) -> list[str]:
-    """Models that stand for more than one launch."""
+    """Models that stand for more than one launch, and their tolerances of what none of these has."""
     names: dict[int, list[str]] = {}
     for item in judged:
         names.setdefault(id(item.model), []).append(item.launch.idx)
-    return [
+    said = [
         f"one model, {item.model.kernel}, stands for launches {', '.join(idxs)}: all of them are judged"
         for item in judged if len(idxs := names[id(item.model)]) > 1 and item.launch.idx == idxs[0]
     ]  # fmt: skip
+    for first in {id(item.model): item.model for item in judged}.values():
+        of_model = [item for item in judged if item.model is first]
+        said += [
+            f"tolerance {name} of {first.kernel}: no launch of it has that metric measured and predicted"
+            for name in _unused(first.tolerances, of_model)
+        ]
+    return said
+
+
+def _not_worse(worse: Mapping[str, float], judged: Sequence[LaunchCheck]) -> tuple[str, ...]:
+    """Of what may be no worse than last time what no launch has now and then."""
+    seen = {change.metric for item in judged for change in item.changes}
+    kinds = {kind.name for kind in map(class_of, seen) if kind is not None and kind.baseline is not None}
+    return tuple(name for name in worse if name not in seen and name not in kinds)
 
 
 def _unused(tolerances: Mapping[str, float], judged: Sequence[LaunchCheck]) -> list[str]:

@@ -117,6 +117,8 @@ class Report:
     """Metrics, and classes of them, that a tolerance was asked for and that no launch has."""
     gone: tuple[str, ...] = ()
     """Kernels, a name each launch, that the baseline has launches of and this profile has not."""
+    not_worse: tuple[str, ...] = ()
+    """Metrics, and classes of them, that a limit of getting worse was asked for and that no launch has now and then."""
     unmet: tuple[str, ...] = ()
     """Models that stand for no launch, by the name or the expression that they wait for."""
 
@@ -174,8 +176,13 @@ class Report:
             said.append(f"the profile lacks {', '.join(absent)}")
         if self.has_no_last_time and self.baseline is not None:
             said.append(f"{self.baseline.name} has no launch of these")
-        elif self.gone and self.baseline is not None:
-            said.append(f"{self.baseline.name} has more launches of {', '.join(dict.fromkeys(self.gone))}")
+        elif self.baseline is not None:
+            new = [item.launch.kernel for item in self.launches if not item.changes]
+            for word, names in (("fewer", new), ("more", self.gone)):
+                if names:
+                    said.append(f"{self.baseline.name} has {word} launches of {', '.join(dict.fromkeys(names))}")
+            if self.not_worse:
+                said.append(f"nothing to hold --worse {', '.join(self.not_worse)} against in {self.baseline.name} and now")
         if self.has_no_counter:
             said.append("nothing that the profile counted is predicted")
         return tuple(said)

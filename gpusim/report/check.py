@@ -173,7 +173,7 @@ def junit_bytes(report: Report) -> bytes:
         ConfigError: junitparser is not installed.
     """
     check_junit()
-    from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
+    from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
     document = JUnitXml("gpusim check")
     for item in report.launches:
@@ -199,6 +199,26 @@ def junit_bytes(report: Report) -> bytes:
             case.result = [Error(report.verdict)]
             suite.add_testcase(case)
         document.add_testsuite(suite)
+    if report.unmet:
+        suite = TestSuite("models")
+        for name in report.unmet:
+            case = TestCase(f"a launch of {name}", classname="models")
+            case.result = [Skipped("no launch of the profile is of it")]
+            suite.add_testcase(case)
+        document.add_testsuite(suite)
+    document.update_statistics()  # type: ignore[no-untyped-call]  # the library's
+    return bytes(document.tostring())  # type: ignore[no-untyped-call]  # the library's
+
+
+def none_junit_bytes(sentence: str) -> bytes:
+    """The XML of a check that had nothing to compare: one error, so that no file of an earlier check stands for it."""
+    from junitparser import Error, JUnitXml, TestCase, TestSuite
+
+    document, suite = JUnitXml("gpusim check"), TestSuite("all that was asked for")
+    case = TestCase("something to compare", classname="not compared")
+    case.result = [Error(sentence)]
+    suite.add_testcase(case)
+    document.add_testsuite(suite)
     document.update_statistics()  # type: ignore[no-untyped-call]  # the library's
     return bytes(document.tostring())  # type: ignore[no-untyped-call]  # the library's
 

@@ -362,6 +362,10 @@ def test_a_model_of_a_file_that_stands_for_no_launch_is_told_of(tmp_path: Path) 
     assert len(report.launches) == 1
     assert report.verdict.startswith("PASS: ") and report.verdict.endswith("; no launch of ^copies_")
     assert "no launch is of ^copies_: nothing is held against that model, elementwise" in report.remarks
+    assert b'skipped="1"' in junit_bytes(report)
+    path.write_text(MODELS.replace("_padded", "_paded"), encoding="utf-8")
+    report = check_profile(DATA / "transposes_raw.csv", gpu=load_gpu("h200_sxm"), models=read_models(path))
+    assert any(said.endswith("that model, transpose; did you mean 'transpose_padded'?") for said in report.remarks)
     path.write_text(MODELS.replace("^copy_", "^copies_").replace('"elementwise"', '"elementwize"'), encoding="utf-8")
     with pytest.raises(ConfigError, match="did you mean 'elementwise'"):
         check_profile(DATA / "transposes_raw.csv", gpu=load_gpu("h200_sxm"), models=read_models(path))
@@ -471,6 +475,18 @@ def test_a_launch_that_last_time_lacked_is_told_of(tmp_path: Path, predicted: Ma
     report = check_profile(now, gpu=TOY, models=[COPY], baseline=then)
     assert report.launches[0].changes and not report.launches[1].changes
     assert any("then.csv has 1 launches" in said for said in report.launches[1].remarks)
+    assert report.status == NOT_COMPARABLE and report.not_compared == ("then.csv has fewer launches of copy",)
+
+
+def test_a_limit_of_getting_worse_that_meets_nothing_is_no_pass(tmp_path: Path, predicted: Mapping[str, float]) -> None:
+    now = profile(tmp_path / "now.csv", predicted, cc="")
+    for name in ("sm__cycles_elapsed", "launch", "wavefronts"):
+        told = check_profile(now, gpu=TOY, models=[COPY], baseline=now, worse={name: 1.0})
+        assert told.status == (PASS if name == "wavefronts" else NOT_COMPARABLE), name
+    assert told.not_worse == ()
+    then = profile(tmp_path / "then.csv", {name: value for name, value in predicted.items() if name != CYCLES}, cc="")
+    report = check_profile(now, gpu=TOY, models=[COPY], baseline=then, worse={"cycles": 1.0})
+    assert report.not_compared == ("nothing to hold --worse cycles against in then.csv and now",)
 
 
 def test_a_launch_that_only_last_time_had_is_no_pass(tmp_path: Path, predicted: Mapping[str, float]) -> None:
