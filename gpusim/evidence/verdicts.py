@@ -151,9 +151,10 @@ class Report:
     @property
     def verdict(self) -> str:
         """The report in one sentence."""
-        if self.status == NOT_COMPARABLE:
-            return f"NOT COMPARABLE: {'; '.join(self.not_compared)}; the rest is within tolerance"
         judged = sum(item.num_judged for item in self.launches)
+        if self.status == NOT_COMPARABLE:
+            rest = "; the rest is within tolerance" if judged and not self.has_no_counter else ""
+            return f"NOT COMPARABLE: {'; '.join(self.not_compared)}{rest}"
         out = sum(part.passes is False for item in self.launches for part in item.comparisons)
         worse = sum(part.is_worse for item in self.launches for part in item.changes)
         last = "" if self.baseline is None else f", {worse} worse than {self.baseline.name}"

@@ -135,6 +135,12 @@ def test_how_a_launch_is_laid_out_alone_is_not_comparable(tmp_path: Path) -> Non
     assert report.status == NOT_COMPARABLE and "nothing that the profile counted" in report.verdict
 
 
+def test_nothing_is_called_within_tolerance_where_nothing_was_counted(tmp_path: Path) -> None:
+    report = check_profile(profile(tmp_path / "p.csv", {"launch__block_size": 256.0}, cc=""), gpu=TOY, models=[COPY])
+    assert report.status == NOT_COMPARABLE
+    assert report.verdict == "NOT COMPARABLE: nothing that the profile counted is predicted"
+
+
 def test_a_verdict_says_where_it_says_nothing_of_cycles(tmp_path: Path, predicted: Mapping[str, float]) -> None:
     said = []
     for lacking in ((), (CYCLES,), (CYCLES, DURATION)):
