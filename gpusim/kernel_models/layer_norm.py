@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from functools import cache
+from itertools import accumulate, pairwise
 from typing import Any
 
 from gpusim.kernel_models.rows import VECTOR_BYTES, WORD_BYTES, Meeting, RowParams, packing, unpacking
@@ -22,6 +23,11 @@ OTHER_REGISTERS = 33
 """Beside the values, where nothing was compiled."""
 FIRST_PARTS = 1
 """Vectors of gamma and beta that are asked for before the variance is known."""
+TRIPS: Mapping[tuple[int, int], tuple[tuple[int, int], ...]] = {
+    (4, 16): ((2, 0), (1, 4)), (4, 32): ((2, 3), (3, 0), (2, 5)), (2, 16): ((1, 2),), (2, 32): ((3, 4),),
+}  # fmt: skip
+"""How the others are asked for, by the bytes of an element and the values that a lane keeps: so many vectors that have
+registers at once, and what is stored of the row once they are there. Where nothing was compiled: all, then all."""
 
 
 class LayerNormParams(RowParams):
@@ -53,15 +59,17 @@ class LayerNormParams(RowParams):
 def layer_norm_launch(params: LayerNormParams, *, num_sms: int) -> Launch:
     """The Launch of checked ``params``.
 
-    Of gamma and beta the first row asks for lines that L1 may not hold, the others find them there or on their way.
-    Ignores: warps of a CTA that run ahead of others where SMs have more than one CTA; that loads of gamma and beta and
-    stores take turns.
+    Of gamma and beta the first row asks for lines that L1 may not hold, the others find them there or on their way; as there
+    are registers for a few of their vectors, one waits for the other.
+    Ignores: warps of a CTA that run ahead of others where SMs have more than one CTA; that a load waits until a store has
+    read the registers that it fills.
     """
     per_cta = params.rows_per_cta
     rows = params.rows_at_once(num_sms)
     num_steps = per_cta // rows
     share, num_bytes = params.row_bytes * per_cta, params.row_bytes * params.rows
-    num_parts = 1 + (params.vectors > FIRST_PARTS)
+    trips = _trips(params)
+    num_parts, num_stores = 1 + len(trips), max(1, sum(num > 0 for _, num in trips))
     return Launch(
         kernel="layer_norm",
         num_ctas=params.num_ctas,
@@ -74,12 +82,18 @@ def layer_norm_launch(params: LayerNormParams, *, num_sms: int) -> Launch:
             share_footprint("in", "read", num_bytes=num_bytes, share_bytes=share, num_steps=num_steps),
             whole_footprint("gamma", num_bytes=params.row_bytes, num_steps=num_parts),
             whole_footprint("beta", num_bytes=params.row_bytes, num_steps=num_parts),
-            share_footprint("out", "write", num_bytes=num_bytes, share_bytes=share, num_steps=num_steps),
+            share_footprint("out", "write", num_bytes=num_bytes, share_bytes=share, num_steps=num_steps * num_stores),
         ),
         num_flops=7 * params.rows * params.columns,
         math_class="fp32",
         params=params.as_options(),
     )
+
+
+def _trips(params: LayerNormParams) -> tuple[tuple[int, int], ...]:
+    """(vectors of gamma and beta asked for, vectors of the row stored behind them), one trip after the other."""
+    others = params.vectors - FIRST_PARTS
+    return TRIPS.get((params.element.num_bytes, params.values), ((others, params.vectors),) if others else ())
 
 
 def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
@@ -91,9 +105,17 @@ def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
     before, unpack = ops.Alu(BEFORE_LOADS[params.per], is_chain=True), ops.Alu(values * unpacking(width))
     add, center, squares = ops.Fma(values, is_chain=True), ops.Fma(values), ops.Fma(values, is_chain=True)
     root, about_root = ops.Mufu(1), ops.Alu(SCALE, is_chain=True)
-    unpack_both, finish, pack = ops.Alu(2 * values * unpacking(width)), ops.Fma(2 * values), ops.Alu(values * packing(width))
-    parts = passes(0, params.row_bytes // VECTOR_BYTES, params.lanes, VECTOR_BYTES)
-    weights = total(parts[:FIRST_PARTS]), total(parts[FIRST_PARTS:])
+    row = passes(0, params.row_bytes // VECTOR_BYTES, params.lanes, VECTOR_BYTES)
+    trips = _trips(params) or ((0, params.vectors),)
+    begins = accumulate((num for num, _ in trips), initial=FIRST_PARTS)
+    weights = total(row[:FIRST_PARTS]), *(total(row[at : at + num]) for at, (num, _) in zip(begins, trips, strict=False))
+    ends = list(accumulate((num for _, num in trips), initial=0))
+    stores = [total(row[begin:end]) for begin, end in pairwise(ends)]
+    num_stores = sum(store.num_requests > 0 for store in stores)
+    of_trips = [
+        (ops.Alu(2 * each * unpacking(width)), ops.Fma(2 * each), ops.Alu(each * packing(width)))
+        for each in (num * values // params.vectors for _, num in trips)
+    ]
 
     @cache
     def loads(part: int, num_rows: int) -> tuple[ops.GlobalLoad, ...]:
@@ -128,13 +150,16 @@ def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
         yield from meeting()
         yield root
         yield about_root
-        tokens += yield from ask(1, num_rows)
-        for token in tokens:
-            yield ops.Use(token)
-        yield unpack_both
-        yield finish
-        yield pack
-        yield ops.GlobalStore("out", (cta.cta_idx, step), access)
+        num_stored = step * num_stores
+        for trip, (finish, store) in enumerate(zip(of_trips, stores, strict=True), start=1):
+            tokens += yield from ask(trip, num_rows)
+            for token in tokens:
+                yield ops.Use(token)
+            tokens = []
+            if store.num_requests:
+                yield from finish
+                yield ops.GlobalStore("out", (cta.cta_idx, num_stored), store.scaled(num_rows))
+                num_stored += 1
 
     name = "layer_norm" if rows == params.rows_per_cta else f"rows {step}"
     return WarpRole(name=name, num_warps=num_warps, program=program)

@@ -13,9 +13,9 @@ class MemoryRequest:
     """A batch of sectors that one SM asks for at once: an operand tile of one k-step, or a warp's sectors."""
 
     __slots__ = (
-        "come_along", "crossings", "issued_at", "late_cycles", "new_fraction", "num_alike", "num_bytes",
-        "num_line_requests", "num_part_requests", "num_rows", "num_together", "num_warps", "reads", "request_sharing",
-        "sharing", "sm_idx", "tensor", "tile", "wave",
+        "asked_until", "come_along", "crossings", "issued_at", "late_cycles", "new_fraction", "num_alike", "num_bytes",
+        "num_line_requests", "num_part_requests", "num_rows", "num_together", "num_turns", "num_warps", "reads",
+        "request_sharing", "sharing", "sm_idx", "tensor", "tile", "wave",
     )
 
     def __init__(
@@ -57,6 +57,10 @@ class MemoryRequest:
         """Instructions that ask for parts of lines each, where no more is asked for at once."""
         self.num_together = 1.0
         """Bytes that are waited for together, these and those asked for just before, over these."""
+        self.num_turns = 0
+        """Loads of a thread that ask for it, in turns with those of other warps; 0: it is asked for as a whole."""
+        self.asked_until = 0.0
+        """Cycle at which the last of these loads is issued."""
         self.late_cycles = 0.0
         """By how much the last of them has its part later, once it is answered."""
 

@@ -9,6 +9,9 @@ from math import log
 from gpusim.machine.timing import Done, RingingEnvironment, SharedPipe
 from gpusim.units import LINE_BYTES
 
+Cross = Callable[[float], tuple[float, float]]
+"""Given the cycle at which a store's turn comes, those at which it has crossed, and its last line."""
+
 
 class _Store:
     """One store: where it begins and ends, what it waits for, whom to tell."""
@@ -16,8 +19,8 @@ class _Store:
     __slots__ = ("arrived", "begin", "cross", "end", "leaves_at", "left", "packet_bytes", "through_at")
 
     def __init__(
-        self, begin: float, end: float, leaves_at: float, through_at: float, cross: Callable[[float], float], left: Done,
-        arrived: Done, packet_bytes: float,
+        self, begin: float, end: float, leaves_at: float, through_at: float, cross: Cross, left: Done, arrived: Done,
+        packet_bytes: float,
     ) -> None:
         self.begin = begin
         self.end = end
@@ -70,12 +73,13 @@ class StorePort:
         self._arriving: deque[_Store] = deque()
 
     def send(
-        self, num_bytes: float, *, now: float, through_at: float, cross: Callable[[float], float], left: Done, arrived: Done,
+        self, num_bytes: float, *, now: float, through_at: float, cross: Cross, left: Done, arrived: Done,
         packet_bytes: float,
     ) -> None:
         """Move ``num_bytes``, whose turn at the SM's own port is over at ``through_at``, behind those before them.
 
-        ``cross(cycle)`` is asked when their turn comes: when will they have passed the links that SMs share?
+        ``cross(cycle)`` is asked when their turn comes: when will they have passed the links that SMs share, so that the
+        next can follow, and when the last line of them?
         ``packet_bytes``: of these, what one packet is.
         """
         begin = self._sent
@@ -135,9 +139,9 @@ class StorePort:
             self._cycles_per_byte = self._pace(num_bytes, cycle - self._began_at) if was_busy else 1.0 / self._pipe.rate
             self._current_begin, self._current_end, self._began_at = store.begin, store.end, cycle
             self._packet_bytes = store.packet_bytes
-            self._crossed_at = crossed_at = store.cross(cycle)
-            if crossed_at > store.through_at:
-                store.through_at = crossed_at
+            self._crossed_at, last_at = store.cross(cycle)
+            if last_at > store.through_at:
+                store.through_at = last_at
         if self._ends:
             self._pipe.transfer(self._ends[0] - self._passed, self, self._alike)
 

@@ -25,6 +25,9 @@ from gpusim.evidence.case import (
 )
 from gpusim.evidence.whole import pattern_words, windows
 from gpusim.kernel_models.streams import dense_access, same
+from gpusim.machine.memory.draws import most_of
+from gpusim.machine.memory.l2 import L2Spec
+from gpusim.machine.memory.side_link import lane_deviation
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
 
@@ -167,7 +170,7 @@ LEAST_BURST_BYTES, LEAST_ROUND_BYTES = 4 * 2**20, 16 * 2**10
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """What copies take of the link beyond what as many bytes read and stored take of it alone."""
+    """What copies take of the link beyond what as many bytes read and stored take of it alone, in lanes that are unlike."""
     told = [
         (num_bytes(row), float(row["middle_sm_cycles"])) for row in rows
         if row["way"] in COPIES and row.get("middle_sm_cycles") and num_bytes(row) >= LEAST_BURST_BYTES
@@ -176,14 +179,22 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     if len({size for size, _ in told}) < 2:
         return []
     sizes, cycles = np.array(told).T
-    ways = 4 * load_gpu(GPU).l2.link_bytes_per_cycle  # half of the bytes cross, half of these each way
+    l2 = load_gpu(GPU).l2
+    ways = 4 * l2.link_bytes_per_cycle  # half of the bytes cross, half of these each way
+    late = [late_cycles(size, l2) for size in sizes]
     return [
         Fitted(
-            parameter="l2.link_turnaround_fraction", value=float(np.polyfit(sizes, cycles, 1)[0]) * ways - 2.0,
-            how="copies of 4 MiB and more, 16 KiB an SM and round: slope of the median SM's end over bytes, over what the "
-            "link takes of reads and of stores alone, beyond 2",
+            parameter="l2.link_turnaround_fraction", value=float(np.polyfit(sizes, cycles - late, 1)[0]) * ways - 2.0,
+            how="copies of 4 MiB and more, 16 KiB an SM and round: slope of the median SM's end, less what its last line "
+            "waits for unlike lanes, over bytes, over what the link takes of reads and of stores alone, beyond 2",
         )
     ]  # fmt: skip
+
+
+def late_cycles(num_bytes: float, l2: L2Spec) -> float:
+    """What the last line of an SM waits longer for the fullest lane, of all that a copy of so many bytes passes each way."""
+    lanes = l2.num_slices / l2.num_partitions
+    return most_of(round(lanes)) * lane_deviation(num_bytes / 2, lanes, l2.link_bytes_per_cycle)
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer

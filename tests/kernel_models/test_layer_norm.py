@@ -41,6 +41,24 @@ def test_gamma_and_beta_are_asked_for_once_a_row_and_the_first_row_brings_them(h
     assert launch.num_ctas == 133 and sum(op.num_instructions for _, op in ops_of(launch, ops.Mufu)) == 133
 
 
+@pytest.mark.parametrize(("dtype", "columns", "per", "trips", "stored"), [
+    ("fp32", 4096, "block", (1, 2, 1), (4,)), ("fp32", 1024, "warp", (1, 2, 3, 2), (3, 5)),
+    ("bf16", 4096, "block", (1, 1), (2,)), ("bf16", 1024, "warp", (1, 3), (4,)),
+    ("fp32", 768, "warp", (1, 5), (6,)), ("fp32", 128, "warp", (1,), (1,)),
+])  # fmt: skip
+def test_a_lane_asks_for_vectors_of_gamma_and_beta_as_it_has_registers(
+    h200: GpuSpec, dtype: str, columns: int, per: str, trips: tuple[int, ...], stored: tuple[int, ...]
+) -> None:
+    """Vectors of a lane, each trip behind what the one before it has brought; what is stored of the row."""
+    params = LayerNormParams(rows=1, columns=columns, per=per, dtype=dtype)
+    launch = params.launch(h200)
+    each = params.row_bytes // params.vectors
+    for tensor in ("gamma", "beta"):
+        assert tuple(op.access.num_bytes // each for _, op in ops_of(launch, ops.GlobalLoad) if op.tensor == tensor) == trips
+    assert tuple(op.access.num_bytes // each for _, op in ops_of(launch, ops.GlobalStore)) == stored
+    assert sum(trips) == sum(stored) == params.vectors
+
+
 def test_l1_serves_gamma_and_beta_to_all_rows_but_the_first_of_an_sm(h200: GpuSpec) -> None:
     params = LayerNormParams(rows=4096, columns=1024)
     counters = simulate(params.launch(h200), h200, clock="max").counters

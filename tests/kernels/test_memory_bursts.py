@@ -76,9 +76,13 @@ def test_bursts_fit_into_a_side_of_l2_and_reads_take_longer_together_with_writes
 
 @pytest.mark.parametrize("half", [0, 1])
 def test_copies_along_a_line_give_the_link_turnaround_back(half: int) -> None:
-    link = load_gpu("h200_sxm").l2.link_bytes_per_cycle
+    l2 = load_gpu("h200_sxm").l2
+
+    def cycles(size: int) -> float:
+        return 1000.0 + size * 2.25 / (4 * l2.link_bytes_per_cycle) + case.late_cycles(size, l2)
+
     rows = [
-        {**config, "middle_sm_cycles": str(1000.0 + case.num_bytes(config) * 2.25 / (4 * link))}
+        {**config, "middle_sm_cycles": str(cycles(case.num_bytes(config)))}
         for config in CONFIGS[half::2] if config["way"] in case.COPIES
     ]  # fmt: skip
     (fitted,) = CASE.fit(rows)

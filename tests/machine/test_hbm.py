@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from gpusim.machine.config import load_gpu
-from gpusim.machine.memory.hbm import MOST_MIXED, MOST_SHARE, SHARE_STEPS, STANDARD, Hbm, slowest_beside_writes, slowest_wait
+from gpusim.machine.memory.draws import SHARE_STEPS, STANDARD, slowest_beside_writes, slowest_wait
+from gpusim.machine.memory.hbm import AS_A_WHOLE, MOST_MIXED, MOST_SHARE, MOST_TURNS, Hbm, Turns
 from gpusim.machine.timing import RingingEnvironment
 from gpusim.units import Clock
 
@@ -243,3 +244,52 @@ def test_the_slowest_part_is_the_one_that_is_drawn_from_turns_and_refresh_togeth
     both = refreshed + draw.gamma(mean / turn, turn, (40_000, num_parts))
     wanted = float(both.max(axis=1).mean() - refreshed.max(axis=1).mean())
     assert slowest_beside_writes(num_parts, (0.12, 530.0), mean, turn) == pytest.approx(wanted, rel=0.04)
+
+
+WIRE = 3600.0
+"""Bytes a cycle of ``memory``."""
+
+
+def passed_at(*fills: tuple[float, Turns]) -> list[float]:
+    """When each of one SM's fills, asked for at once, has passed."""
+    env, hbm = memory()
+    came: dict[int, float] = {}
+    for idx, (num_bytes, turns) in enumerate(fills):
+        hbm.fill(num_bytes, lambda cycle, idx=idx: came.__setitem__(idx, cycle), sm_idx=0, count=1.0, turns=turns)
+    env.run(until=10_000)
+    return [came[idx] for idx in range(len(fills))]
+
+
+@pytest.mark.parametrize("num", [1, 2, 4])
+def test_loads_of_warps_that_follow_one_another_take_turns(num: int) -> None:
+    """Two warps, ``num`` loads each: the first has its last one a load before the second."""
+    first, second = passed_at((4 * WIRE, Turns(num, 0.0, 10.0)), (4 * WIRE, Turns(num, 10.0, 20.0)))
+    assert (first, second) == (pytest.approx(8.0 - 4.0 / num), pytest.approx(8.0))
+
+
+def test_more_loads_than_turns_pass_in_as_many_turns() -> None:
+    first, second = passed_at((4 * WIRE, Turns(64, 0.0, 10.0)), (4 * WIRE, Turns(64, 10.0, 20.0)))
+    assert (first, second) == (pytest.approx(8.0 - 4.0 / MOST_TURNS), pytest.approx(8.0))
+
+
+@pytest.mark.parametrize("behind", [AS_A_WHOLE, Turns(4, 12.0, 20.0)])
+def test_what_is_asked_for_as_a_whole_or_later_passes_behind_it(behind: Turns) -> None:
+    first, second = passed_at((4 * WIRE, Turns(4, 0.0, 10.0)), (4 * WIRE, behind))
+    assert (first, second) == (pytest.approx(4.0), pytest.approx(8.0))
+
+
+def test_three_warps_take_turns_and_those_behind_a_pause_do_so_among_themselves() -> None:
+    loads = [Turns(2, 0.0, 10.0), Turns(2, 10.0, 20.0), Turns(2, 20.0, 30.0), Turns(2, 40.0, 50.0), Turns(2, 50.0, 60.0)]
+    came = passed_at(*((2 * WIRE, turns) for turns in loads))
+    assert came == pytest.approx([4.0, 5.0, 6.0, 9.0, 10.0])
+
+
+def test_a_fill_begins_once_and_what_was_read_is_counted_once() -> None:
+    env, hbm = memory()
+    begun: list[float] = []
+    for at in (0.0, 10.0):
+        hbm.fill(4 * WIRE, lambda cycle: None, sm_idx=0, count=1.0, begun=begun.append, turns=Turns(4, at, at + 10.0))
+    assert hbm.num_reading == 1
+    env.run(until=10_000)
+    assert begun == pytest.approx([0.0, 1.0]) and hbm.num_reading == 0
+    assert hbm.counters.read_bytes == 8 * WIRE and hbm.pending_bytes == pytest.approx(0.0)

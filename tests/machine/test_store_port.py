@@ -23,8 +23,8 @@ def port_of(*stores: float, held: float = HELD, crosses: float = 0.0) -> tuple[R
     port = StorePort(env, SharedPipe(env, bytes_per_cycle=100 * RATE, cap_bytes_per_cycle=RATE), held)
     for num_bytes in stores:
 
-        def cross(cycle: float, num_bytes: float = num_bytes) -> float:
-            return cycle + crosses * num_bytes
+        def cross(cycle: float, num_bytes: float = num_bytes) -> tuple[float, float]:
+            return cycle + crosses * num_bytes, cycle + crosses * num_bytes
 
         port.send(
             num_bytes, now=0.0, through_at=0.0, cross=cross, left=lambda _: None, arrived=lambda _: None, packet_bytes=PACKET
@@ -119,3 +119,16 @@ def test_nobody_asks_sooner_than_alone_and_more_lines_never_sooner(
         _, port = port_of(*stores, crosses=crosses)
         found.append(behind(port, lines, at, turns=turns, more=more))
     assert at <= found[0] <= found[1] + 1e-9
+
+
+def test_a_store_whose_last_line_crosses_late_is_there_late_and_holds_up_nobody() -> None:
+    env = RingingEnvironment()
+    pipe = SharedPipe(env, bytes_per_cycle=RATE, cap_bytes_per_cycle=RATE)
+    port, arrived = StorePort(env, pipe, HELD), []
+    for _ in range(2):
+        port.send(
+            RATE, now=0.0, through_at=0.0, cross=lambda cycle: (cycle + 3.0, cycle + 50.0), left=lambda _: None,
+            arrived=arrived.append, packet_bytes=PACKET,
+        )
+    env.run(until=1000)
+    assert arrived == pytest.approx([50.0, 53.0])

@@ -100,43 +100,6 @@ def test_stores_cross_in_turns_of_parts_of_gpcs() -> None:
         assert of_part == pytest.approx(turn / 12, rel=0.06)
 
 
-TURNED = 2.0
-"""What a store beside a read takes of the link."""
-
-
-@pytest.mark.parametrize(
-    ("num_read", "pause", "num_paid"),
-    [(0, 0.0, 0), (4, 0.0, 4), (9, 0.0, 4), (1, 0.0, 1), (4, 1.0, 0)],
-)  # fmt: skip
-def test_a_store_takes_more_of_the_link_beside_as_many_bytes_read(num_read: int, pause: float, num_paid: int) -> None:
-    """Of four stores behind ``num_read`` reads, and a pause in which the link could pass so many and is idle."""
-    env = RingingEnvironment()
-    gpu = replace(GPU, l2=replace(GPU.l2, link_turnaround_fraction=TURNED - 1.0))
-    machine = warm_machine(env, gpu)
-    l2, each = machine.l2, REQUEST_BYTES / 2 / GPU.l2.link_bytes_per_cycle
-    read = [l2.read_across(1, REQUEST_BYTES / 2, 1.0, at_cycle=0.0) for _ in range(num_read)]
-    assert read == pytest.approx([each * (idx + 1) for idx in range(num_read)])
-    since = (num_read + pause) * each
-    stored = [l2.across(REQUEST_BYTES, 0, at_cycle=since) for _ in range(4)]
-    assert stored[-1] == pytest.approx(since + each * (4 + num_paid * (TURNED - 1.0)))
-    assert l2.across(REQUEST_BYTES, 1, at_cycle=0.0) == pytest.approx(each)  # the other way nothing was read
-
-
-@pytest.mark.parametrize("num_sms", [1.0, 2.0, 4.0])
-def test_sms_that_stand_for_others_pay_for_as_many_reads(num_sms: float) -> None:
-    """Four reads and four stores, which ``num_sms`` SMs each ask for a part of: all four are paid for, and no fifth."""
-    gpu = replace(GPU, l2=replace(GPU.l2, link_turnaround_fraction=TURNED - 1.0))
-    machine = warm_machine(RingingEnvironment(), gpu)
-    l2, each = machine.l2, REQUEST_BYTES / 2 / GPU.l2.link_bytes_per_cycle
-    for _ in range(int(4 / num_sms)):
-        l2.read_across(1, REQUEST_BYTES / 2, num_sms, at_cycle=0.0)
-    before = l2._links[1].free_at
-    assert before == pytest.approx(4 * each)
-    for _ in range(int(8 / num_sms)):
-        l2.across(REQUEST_BYTES, 0, at_cycle=0.0, num_sms=num_sms)
-    assert l2._links[1].free_at == pytest.approx(before + each * (4 * TURNED + 4))
-
-
 def test_what_one_cannot_take_others_share() -> None:
     assert by_turns(100.0, [2, 1, 1], [40.0, 90.0, 90.0]) == [40.0, 30.0, 30.0]
 

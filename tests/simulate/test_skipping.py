@@ -203,21 +203,8 @@ def test_eight_turns_of_persistent_ctas_are_skipped_rightly(schedule: str, stage
     assert skipped.num_ctas == 8
 
 
-LEFT_BEHIND = pytest.mark.xfail(
-    strict=True,
-    reason="0.8 % faster step by step: copies that wait in line behind fragments fall into another pace "
-    "(validation/deviations.md, 2)",
-)
-
-
-@pytest.mark.parametrize(
-    ("schedule", "stages"),
-    [
-        pytest.param(schedule, stages, marks=LEFT_BEHIND if (schedule, stages) == ("cp.async, mma.sync", 4) else ())
-        for schedule in SCHEDULES
-        for stages in (2, 4)
-    ],
-)
+@pytest.mark.parametrize("stages", [2, 4])
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_part_of_an_h200_skips_waves_rightly(schedule: str, stages: int) -> None:
     gpu = few_sms(H200, 12)
     tile_m, tile_n, _ = SCHEDULES[schedule]["tile"]

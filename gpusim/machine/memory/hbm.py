@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from math import erf, exp, log, pi, sqrt
-from statistics import NormalDist
-
-import numpy as np
+from math import erf, exp, pi, sqrt
+from typing import NamedTuple
 
 from gpusim.machine.component import Component, Counters
-from gpusim.machine.timing import Done, RingingEnvironment, SharedPipe
+from gpusim.machine.memory.draws import (
+    MOST_LINES,
+    SHARE_STEPS,
+    STANDARD,
+    most_of,
+    slowest_beside_writes,
+    slowest_of_both,
+    slowest_wait,
+    whole_lines,
+)
+from gpusim.machine.timing import EPSILON_BYTES, Done, RingingEnvironment, SharedPipe
 from gpusim.units import Clock
 
 GOLDEN = 0.6180339887498949
@@ -24,18 +31,16 @@ MOST_SHARE = 0.95
 QUEUE_LATENCIES = 4.0
 """Over which what is taken is a share: queues grow over some latencies, and waves of requests that come together are no load
 that lasts. A guess; settled by loads that begin and end."""
-SHARE_STEPS = 64
-"""Shares between which waits are drawn straight."""
 MOST_MIXED = 0.7
 """Of the peak rate that writes take, up to which what reads wait for them was measured.
 Source: kernels/reads_beside_writes, h200_sxm, 2026-11-26."""
 TURN_STEPS = 8
 """Of a turn of writes, in which waits for several are worked out."""
-MOST_LINES = 1024
-"""Of a request whose slowest line is looked for; more channels than a GPU's memory has."""
-
-
-STANDARD = NormalDist()
+MOST_TURNS = 8
+"""Of a fill: more loads of a thread change little (the last of eight comes at 15/16 of what all take)."""
+TOGETHER_CYCLES = 1.0
+"""Between what the load/store unit takes of one warp's loads and of those right behind them, at most."""
+INFINITE = float("inf")
 MOST_SMS = 1 << 10
 """Of a GPU: those beyond a sample are numbered behind them."""
 
@@ -101,91 +106,6 @@ class HbmCounters(Counters):
     write_bytes: float = field(default=0.0, metadata={"ncu": "dram__bytes_write.sum"})
 
 
-@lru_cache(maxsize=4096)
-def slowest_wait(num_lines: int, share_steps: int) -> float:
-    """The mean of the longest of ``num_lines`` waits, each none or, with a chance, exponential of mean 1.
-
-    The chance is ``share_steps`` of SHARE_STEPS.
-
-    >>> [slowest_wait(lines, steps) for lines, steps in ((1, SHARE_STEPS // 2), (2, SHARE_STEPS // 2), (2, SHARE_STEPS))]
-    [0.5, 0.875, 1.5]
-    """
-    free = 1.0 - share_steps / SHARE_STEPS
-    return sum((1.0 - free**k) / k for k in range(1, num_lines + 1))
-
-
-def whole_lines(num_lines: float) -> int:
-    """Those whose slowest is looked for.
-
-    >>> whole_lines(0.25), whole_lines(2.6), whole_lines(1e9)
-    (1, 3, 1024)
-    """
-    return min(MOST_LINES, max(1, round(num_lines)))
-
-
-WAIT_POINTS = 257
-"""At which the distribution of a wait is looked at."""
-
-
-@lru_cache(maxsize=4096)
-def slowest_beside_writes(num_parts: float, refresh: tuple[float, float], mean: float, turn: float) -> float:
-    """How much later the slowest of ``num_parts`` comes as each waits for turns as well as for a refresh, drawn for itself.
-
-    ``refresh`` is a (chance, longest): that wait is none or, with the chance, even between none and the longest. The other
-    is of so many turns of length ``turn`` that it has this ``mean``: a gamma distribution, whose variance is mean x turn.
-
-    >>> [round(slowest_beside_writes(num, (0.0, 0.0), 100.0, 50.0)) for num in (1, 4)]
-    [100, 177]
-    >>> round(slowest_beside_writes(9, (0.118, 530.0), 197.0, 60.0))
-    286
-    """
-    longest = mean + 6.0 * sqrt(mean * turn) + turn
-    of_turns = np.linspace(0.0, longest, WAIT_POINTS)
-    step = float(of_turns[1])
-    middles = of_turns[1:] - 0.5 * step
-    density = np.concatenate([[0.0], np.exp((mean / turn - 1.0) * np.log(middles / turn) - middles / turn)])
-    is_done = np.cumsum(density) / density.sum()
-    until = np.concatenate([[0.0], np.cumsum(0.5 * (is_done[1:] + is_done[:-1])) * step])
-    chance, wait = refresh
-    at = np.linspace(0.0, wait + longest, WAIT_POINTS)
-    is_over, is_idle = np.interp(at, of_turns, is_done), np.ones(WAIT_POINTS)
-    if chance and wait:
-        before = np.maximum(at - wait, 0.0)
-        area = np.interp(at, of_turns, until) + np.maximum(at - longest, 0.0) - np.interp(before, of_turns, until)
-        is_over = (1.0 - chance) * is_over + chance * (area - np.maximum(before - longest, 0.0)) / wait
-        is_idle = 1.0 - chance * (1.0 - np.minimum(at / wait, 1.0))
-    later = is_idle**num_parts - is_over**num_parts
-    return float((later.sum() - 0.5 * (later[0] + later[-1])) * (at[1] - at[0]))
-
-
-@lru_cache(maxsize=4096)
-def _slowest_of_both(num_rows: int, share_steps: int, refresh_fraction: float, refresh: float) -> float:
-    """The mean of the longest of ``num_rows`` waits for a queue and for a refresh, each drawn for itself.
-
-    In units of a wait in a queue: it is none or, with the chance ``share_steps`` of SHARE_STEPS, exponential of mean 1; that
-    for a refresh is none or, with the chance ``refresh_fraction``, even between none and ``refresh``.
-    """
-    share = share_steps / SHARE_STEPS
-    at = np.linspace(0.0, refresh + log(1.0 + num_rows) + 5.0, WAIT_POINTS)
-    inside = np.minimum(at, refresh)
-    in_refresh = (inside - share * (np.exp(inside - at) - np.exp(-at))) / refresh if refresh else 1.0 - share * np.exp(-at)
-    is_over = (1.0 - refresh_fraction) * (1.0 - share * np.exp(-at)) + refresh_fraction * in_refresh
-    longer = 1.0 - is_over**num_rows
-    return float((longer.sum() - 0.5 * (longer[0] + longer[-1])) * (at[1] - at[0]))
-
-
-@lru_cache(maxsize=MOST_LINES)
-def most_of(num: int) -> float:
-    """The mean of the largest of ``num`` normal draws, in deviations.
-
-    >>> round(most_of(1), 2), round(most_of(2), 2), round(most_of(100), 2)
-    (0.0, 0.56, 2.51)
-    """
-    at = np.linspace(-6.0, 6.0, 1201)
-    is_less = np.array([STANDARD.cdf(x) for x in at.tolist()]) ** num
-    return float(at[-1] - (is_less.sum() - 0.5 * (is_less[0] + is_less[-1])) * (at[1] - at[0]))
-
-
 class WireWork:
     """What the wire was given so far, of all SMs that are stood for: bytes, and what they take of it, in bytes of reads."""
 
@@ -195,47 +115,102 @@ class WireWork:
         self.num_bytes = self.taken_bytes = 0.0
 
 
-class _Intake:
-    """What one SM draws: its fills one after the other, the first of them sharing the wire with other SMs'."""
+class _Fill:
+    """What an SM has asked for and memory has not given."""
 
-    __slots__ = ("_alike", "_done", "_hbm", "_num_bytes", "_waiting", "_weight", "_wire")
+    __slots__ = ("begun", "done", "is_behind", "left_bytes", "num_bytes", "turn_bytes", "weight")
+
+    def __init__(
+        self, num_bytes: float, turn_bytes: float, weight: float, done: Done, begun: Begun | None, *, is_behind: bool
+    ) -> None:
+        self.num_bytes = self.left_bytes = num_bytes
+        self.turn_bytes = turn_bytes
+        """What passes of it before the next one's turn."""
+        self.weight = weight
+        self.done = done
+        self.begun = begun
+        self.is_behind = is_behind
+        """Whether its loads were issued right behind those of the one before it, which they take turns with."""
+
+
+class Turns(NamedTuple):
+    """How a fill is asked for: by so many loads of a thread, which are issued from one cycle to another; 0: as a whole."""
+
+    num: int = 0
+    asked_at: float = 0.0
+    asked_until: float = 0.0
+
+
+AS_A_WHOLE = Turns()
+
+
+class _Intake:
+    """What one SM draws: its fills one after the other, the first of them sharing the wire with other SMs'.
+
+    Loads of warps that follow one another at the load/store unit take turns: the first load of each, the second of each.
+    """
+
+    __slots__ = ("_alike", "_asked_until", "_current", "_hbm", "_waiting", "_wire")
 
     def __init__(self, hbm: Hbm, num_alike: float) -> None:
         self._hbm = hbm
         self._alike = num_alike
         self._wire = hbm.wire
-        self._done: Done | None = None
-        self._num_bytes = 0.0
-        self._weight = 1.0
-        self._waiting: deque[tuple[float, float, Done, Begun | None]] = deque()
+        self._current: _Fill | None = None
+        self._asked_until = -INFINITE
+        """When the last load was issued that takes turns."""
+        self._waiting: deque[_Fill] = deque()
 
-    def fill(self, num_bytes: float, weight: float, done: Done, begun: Begun | None) -> None:
+    def fill(self, num_bytes: float, weight: float, done: Done, begun: Begun | None, turns: Turns) -> None:
         """Queue ``num_bytes``, which the wire pays for ``weight`` times."""
-        if self._done is None:
-            self._done = done
-            self._num_bytes, self._weight = num_bytes, weight
+        num = min(turns.num, MOST_TURNS)
+        is_behind = num > 0 and turns.asked_at <= self._asked_until + TOGETHER_CYCLES
+        self._asked_until = turns.asked_until if num else -INFINITE
+        fill = _Fill(num_bytes, num_bytes / max(1, num), weight, done, begun, is_behind=is_behind)
+        if self._current is None:
             self._hbm.num_reading += 1
-            if begun is not None:
-                begun(self._hbm.now())
-            self._wire.transfer(num_bytes, self, self._alike * weight)
+            self._begin(fill)
         else:
-            self._waiting.append((num_bytes, weight, done, begun))
+            self._waiting.append(fill)
+
+    def _begin(self, fill: _Fill) -> None:
+        """A turn of ``fill`` begins."""
+        self._current = fill
+        begun = fill.begun
+        if begun is not None:
+            fill.begun = None
+            begun(self._hbm.now())
+        self._wire.transfer(min(fill.turn_bytes, fill.left_bytes), self, self._alike * fill.weight)
 
     def __call__(self, cycle: float) -> None:
-        """The last byte of the first has passed."""
-        done = self._done
-        assert done is not None  # a transfer was under way
-        self._hbm.has_read(self._num_bytes * self._alike * self._weight)
-        if self._waiting:
-            num_bytes, weight, self._done, begun = self._waiting.popleft()
-            self._num_bytes, self._weight = num_bytes, weight
-            if begun is not None:
-                begun(cycle)
-            self._wire.transfer(num_bytes, self, self._alike * weight)
+        """The last byte of a turn has passed."""
+        fill, waiting = self._current, self._waiting
+        assert fill is not None  # a transfer was under way
+        fill.left_bytes -= fill.turn_bytes
+        if fill.left_bytes > EPSILON_BYTES:
+            self._begin(self._next_behind(fill))
+            return
+        self._hbm.has_read(fill.num_bytes * self._alike * fill.weight)
+        if waiting:
+            self._begin(waiting.popleft())
         else:
-            self._done = None
+            self._current = None
             self._hbm.num_reading -= 1
-        done(cycle)
+        fill.done(cycle)
+
+    def _next_behind(self, fill: _Fill) -> _Fill:
+        """Whose turn it is behind one of ``fill``, which is queued again as the last of those that take turns with it."""
+        waiting = self._waiting
+        num = 0
+        for other in waiting:
+            if not other.is_behind:
+                break
+            num += 1
+        if not num:
+            return fill
+        fill.is_behind = True
+        waiting.insert(num, fill)
+        return waiting.popleft()
 
 
 class Hbm(Component):
@@ -244,9 +219,10 @@ class Hbm(Component):
     Models: latency under load: channels are queues that lines fall on at random, so that one waits in proportion to what
     is taken over what is left of the peak, as it was during the last latencies, and the slowest of a request's parts for
     longer, where it does not wait longer for its share of the wire (of many rows, one that waits for a refresh as well);
-    sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in order), idle
-    latency; turns of channels that write, for which reads wait, the longer the more others read and write; the slowest of
-    many rows, one of which finds its bank in refresh, where those that were asked for early are hidden behind the last;
+    sustained bandwidth shared among the SMs that wait for fills, what one of them can draw (its fills come in order, loads
+    of warps that are issued right behind one another in turns), idle latency; turns of channels that write, for which
+    reads wait, the longer the more others read and write; the slowest of many rows, one of which finds its bank in
+    refresh, where those that were asked for early are hidden behind the last;
     channels that have unlike parts of what waits for the wire, so that a request comes as late as the fullest of its own
     (drawn, by a sequence; parts of requests have the mean; bytes side by side and pieces at equal distances within what
     lies in one channel take channels evenly); fills of which some are quick and some slow, so that SMs which wait for
@@ -258,7 +234,7 @@ class Hbm(Component):
     mean); that SMs which ask for one tile together draw it together (the first draws all of it), which addresses share a
     channel, and banks, how far pieces lie apart (strides that are powers of two cost up to a fifth more); that reads wait
     for many turns of writes (behind stores at full rate three times as long as idle).
-    Source: the GPU's description.
+    Source: the GPU's description; turns of loads: kernels/side_bursts, h200_sxm, 2026-11-28 (``order``).
     """
 
     kind = "hbm"
@@ -389,7 +365,7 @@ class Hbm(Component):
         fraction, longest = self.spec.refresh_fraction, round(self._refresh_cycles / mean, 1)
         waits = self._waits.get((rows, low, longest))
         if waits is None:
-            idle, below, above = (_slowest_of_both(rows, steps, fraction, longest) for steps in (0, low, low + 1))
+            idle, below, above = (slowest_of_both(rows, steps, fraction, longest) for steps in (0, low, low + 1))
             waits = self._waits[rows, low, longest] = idle, below, above
         idle, below, above = waits
         return mean * (below + (step - low) * (above - below) - idle)
@@ -478,12 +454,14 @@ class Hbm(Component):
     def fill(
         self, num_bytes: float, done: Done, *, sm_idx: int, count: float, begun: Begun | None = None,
         piece_bytes: float = 0.0, num_part_requests: float = 0.0, share: float = 1.0, times: float = 1.0,
+        turns: Turns = AS_A_WHOLE,
     ) -> None:
         """Read ``num_bytes`` for a miss of one SM; ``done`` is called when the last byte has passed the wire.
 
         ``begun(cycle)`` is called when the first begins to. The bytes lie in pieces of ``piece_bytes``, or side by side,
         where so many instructions may each ask for parts of lines.
         ``share``: what of them is paid for; where it is less than 1, SMs beyond a sample want them, too, and draw in turn.
+        ``turns``: loads of warps, which go in turns with others of their SM.
         ``times``: how often they are read, by others who find them no more: as if so many SMs drew at once.
         """
         self.counters.read_bytes += num_bytes * count * share * times
@@ -504,7 +482,7 @@ class Hbm(Component):
             num_bytes += self.spec.part_request_bytes * num_part_requests
         work.taken_bytes += num_bytes * paid
         self._pending_bytes += num_bytes * paid
-        intake.fill(num_bytes, weight, done, begun)
+        intake.fill(num_bytes, weight, done, begun, turns)
 
     def busy_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
         """Part of ``cycles`` in which the wire moves so many bytes."""

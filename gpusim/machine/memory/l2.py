@@ -8,9 +8,10 @@ from math import exp, hypot
 from typing import Literal, Protocol
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
-from gpusim.machine.memory.hbm import GOLDEN, Hbm
+from gpusim.machine.memory.hbm import GOLDEN, Hbm, Turns
 from gpusim.machine.memory.panels import Loss
-from gpusim.machine.timing import Done, GapPipe
+from gpusim.machine.memory.side_link import SideLink
+from gpusim.machine.timing import Done
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 
 SIDE_BYTES = 256
@@ -174,8 +175,9 @@ class TileState:
         """What was missing when it was last looked for; None: all there was."""
         self.missed = 0.0
         """For the request that looked: its place among the chances, where some of the lines were missing."""
-        self.crossings: list[tuple[int, float, float, float]] = []
-        """What crosses once the fill has come: to which side, its bytes, for how many SMs as much, how often it counts."""
+        self.crossings: list[tuple[int, float, float, float, int]] = []
+        """What crosses once the fill has come: to which side, its bytes, for how many SMs as much, how often it counts, for
+        how many warps that each wait for a part."""
         self.copied_at = 0.0
         """Cycle at which the last lines that were asked for across the link are on the other side."""
 
@@ -187,8 +189,7 @@ class L2(Component):
     on a side in between, lines that leave one by one and not all at once, write-back of what does not stay, near and far
     latency: a side's first read of a tile goes across for the lines that lie on the other (a tile with lines on both waits
     for those), later ones find a copy while the side has room; what goes across, half of all stores among it, takes its
-    turn on a link each way (what memory gives crosses a latency after it began to pass the wire; stores take more of it
-    beside reads, as many bytes of them as have crossed the same way since it was idle, and met no store yet); a tile of
+    turn on a link each way (``SideLink``; what memory gives crosses a latency after it began to pass the wire); a tile of
     many lines waits for the farthest slice; stores that wait dirty up to a limit, beyond which the oldest are written
     back; what later CTAs of a wave fetch again, drawn with the first one's fill (apart.py); cache hints and set-asides
     (traffic.py): evict_first takes no room from others, evict_last keeps what is set aside, a window of addresses that
@@ -198,10 +199,8 @@ class L2(Component):
     warps of a role that load together wait for the slowest line of their own, and of what they asked for just before; the
     last of them, by which a request is later than that, counts where they meet.
     Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly); fills by stores to
-    part of a sector (32 bytes, when it leaves); requests and headers of reads on the link (5 bytes a line at most:
-    kernels/l2_residency, one side against both), why stores take more of it beside reads, and how long ago these crossed
-    on a link that has had no rest; hints beside what earlier launches left, and in launches without footprints; that what
-    comes late of a fill crosses late.
+    part of a sector (32 bytes, when it leaves); hints beside what earlier launches left, and in launches without
+    footprints; that what comes late of a fill crosses late.
     Source: the GPU's description.
     """
 
@@ -235,12 +234,15 @@ class L2(Component):
         self._backlog_bytes = 0.0
         self._num_draws = 0
         self._side_weights = [share * len(side_shares) for share in side_shares]
+        num_lanes = spec.num_slices / spec.num_partitions
         self._links = [
-            GapPipe(units_per_cycle=spec.link_bytes_per_cycle * weight) for weight in self._side_weights if weight
+            SideLink(
+                spec.link_bytes_per_cycle * weight, num_lanes=num_lanes,
+                turnaround_fraction=spec.link_turnaround_fraction,
+            )
+            for weight in self._side_weights if weight
         ] if len(side_shares) > 1 else []  # fmt: skip
         """Into each side, for reads and for the other's stores."""
-        self._read_across = [0.0] * len(self._links)
-        """Bytes of reads that each has passed since it was idle, and no store beside."""
         self._far_share = 1.0 - 1.0 / len(side_shares)
 
     def reach(self, request: MemoryRequest, tile: TileState, side: int, num_sms: float = 1.0) -> tuple[float, float]:
@@ -278,19 +280,24 @@ class L2(Component):
         if self._fill_scales:
             crossing *= min(1.0, self._fill_scale(request) * self._side_weights[side])
         if tile.done_at is None:  # what comes from memory crosses when it has come
-            tile.crossings.append((side, crossing, num_sms, request.num_alike / num_sms))
+            tile.crossings.append((side, crossing, num_sms, request.num_alike / num_sms, request.num_warps))
             return latency, 0.0
         since = max(request.issued_at, tile.began_at + self.hbm.latency_cycles)  # memory may not have given it yet
-        tile.copied_at = self.read_across(side, crossing, num_sms, at_cycle=since, weight=request.num_alike / num_sms)
+        tile.copied_at, _ = self.read_across(side, crossing, num_sms, at_cycle=since, weight=request.num_alike / num_sms)
         return latency, tile.copied_at
 
     def read_across(
-        self, side: int, num_bytes: float, num_sms: float, *, at_cycle: float, weight: float = 1.0
-    ) -> float:
-        """Cycle at which so much has crossed to ``side``, for each of ``num_sms`` SMs; it counts ``weight`` times."""
-        idx = side % len(self._links)
-        self._read_across[idx] = self._read_lately(idx, at_cycle) + num_bytes * num_sms
-        return self._links[idx].reserve_alike(num_bytes, num_sms, at_cycle=at_cycle, weight=weight)
+        self, side: int, num_bytes: float, num_sms: float, *, at_cycle: float, weight: float = 1.0, num_warps: int = 1
+    ) -> tuple[float, float]:
+        """When so much has crossed to ``side``, for each of ``num_sms`` SMs; it counts ``weight`` times.
+
+        Returns:
+            The cycles at which all has, and at which a mean one of ``num_warps`` has its part.
+        """
+        link = self._links[side % len(self._links)]
+        crossed_at, deviation = link.read(num_bytes, num_sms, at_cycle=at_cycle, weight=weight)
+        last_at = crossed_at + link.late_cycles(num_bytes, deviation)
+        return last_at, last_at if num_warps == 1 else crossed_at + link.late_cycles(num_bytes / num_warps, deviation)
 
     @property
     def link_busy_cycles(self) -> float:
@@ -300,11 +307,7 @@ class L2(Component):
     @property
     def links_bytes_per_cycle(self) -> float:
         """Of all links between the sides together; 0 where there is one side."""
-        return sum(link.rate for link in self._links)
-
-    def _read_lately(self, idx: int, cycle: float) -> float:
-        """Of the reads that a link has passed what no store has met; none where it is idle at ``cycle``."""
-        return 0.0 if cycle > self._links[idx].free_at else self._read_across[idx]
+        return sum(link.bytes_per_cycle for link in self._links)
 
     def _draw(self) -> float:
         """A number above 0 and below 1, the next of a sequence that fills the space between evenly."""
@@ -404,6 +407,7 @@ class L2(Component):
             paid, done, sm_idx=request.sm_idx, count=request.num_alike, begun=done.begun,
             piece_bytes=piece_bytes, num_part_requests=request.num_part_requests * share,
             share=self._fill_scale(request), times=times,
+            turns=Turns(request.num_turns, request.issued_at, request.asked_until),
         )
 
     def _waits(
@@ -452,20 +456,20 @@ class L2(Component):
 
     def across(
         self, num_bytes: float, side: int, *, at_cycle: float, num_sms: float = 1.0, weight: float = 1.0
-    ) -> float:
-        """Cycle at which what a store of ``num_bytes`` from ``side`` changes on the other one has crossed the link.
+    ) -> tuple[float, float]:
+        """When what a store of ``num_bytes`` from ``side`` changes on the other one has crossed the link.
 
         For each of ``num_sms`` SMs; it counts ``weight`` times.
+
+        Returns:
+            The cycles at which the next store can follow, and at which the last line has crossed.
         """
         links = self._links
         if not links:
-            return 0.0
-        idx = (side + 1) % len(links)
-        crossing, read = self._far_share * num_bytes, self._read_lately(idx, at_cycle)
-        beside = min(crossing, read / num_sms)
-        self._read_across[idx] = read - beside * num_sms
-        crossing += self.spec.link_turnaround_fraction * beside
-        return links[idx].reserve_alike(crossing, num_sms, at_cycle=at_cycle, weight=weight)
+            return 0.0, 0.0
+        link, crossing = links[(side + 1) % len(links)], self._far_share * num_bytes
+        crossed_at, deviation = link.store(crossing, num_sms, at_cycle=at_cycle, weight=weight)
+        return crossed_at, crossed_at + link.late_cycles(crossing, deviation)
 
     def store(
         self, request: MemoryRequest, done: Done, *, num_distinct_bytes: float, kind: StoreKind, num_sms: float = 1.0
@@ -584,15 +588,16 @@ class _Filled:
     def _come(self) -> None:
         """Lines begin to cross: when all are there is known now."""
         tile = self._tile
-        crossed_at = 0.0
+        crossed_at = part_crossed_at = 0.0
         since = self._began + self._l2.hbm.latency_cycles
-        for side, num_bytes, num_sms, weight in tile.crossings:
-            tile.copied_at = self._l2.read_across(side, num_bytes, num_sms, at_cycle=since, weight=weight)
-            if tile.copied_at > crossed_at:
-                crossed_at = tile.copied_at
+        for side, num_bytes, num_sms, weight, num_warps in tile.crossings:
+            tile.copied_at, part_at = self._l2.read_across(
+                side, num_bytes, num_sms, at_cycle=since, weight=weight, num_warps=num_warps
+            )
+            crossed_at, part_crossed_at = max(crossed_at, tile.copied_at), max(part_crossed_at, part_at)
         tile.crossings.clear()
         tile.done_at = done_at = self._come_at(crossed_at, self._waits)
-        tile.part_at = part_at = min(done_at, self._come_at(crossed_at, self._of_part))
+        tile.part_at = part_at = min(done_at, self._come_at(part_crossed_at, self._of_part))
         waiting, tile.waiting = tile.waiting, []
         for ready_at, latency, done, by_warps in waiting:
             come_at = ready_at if ready_at > done_at else done_at

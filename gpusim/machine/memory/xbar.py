@@ -542,12 +542,13 @@ class Xbar(Component):
 
         crossing = max(request.num_bytes, num_packet_bytes)  # a packet is as long on a link as on the port
 
-        def cross(cycle: float) -> float:
+        def cross(cycle: float) -> tuple[float, float]:
             since = max(cycle, request.issued_at)
-            across_at = self.l2.across(
+            across_at, last_at = self.l2.across(
                 crossing, side, at_cycle=since, num_sms=num_alike, weight=request.num_alike / num_alike
             )
-            return max(across_at, link.reserve_alike(crossing, num_alike, at_cycle=since))
+            passed_at = link.reserve_alike(crossing, num_alike, at_cycle=since)
+            return max(across_at, passed_at), max(last_at, passed_at)
 
         self._stores_of[request.sm_idx].send(
             max(request.num_bytes, num_packet_bytes), now=self._agenda.cycle, through_at=left_at, cross=cross, left=done,

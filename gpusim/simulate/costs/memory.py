@@ -65,6 +65,8 @@ def global_load(role: Role, op: ops.GlobalLoad) -> Pause:
         op.tensor, op.tile, access.num_sectors * SECTOR_BYTES, at=None if allocates and not waited else first
     )
     request.num_warps = role.num_warps
+    request.num_turns = max(1, round(access.num_requests / role.num_warps))
+    request.asked_until = end
     if access.num_sectors * SECTOR_BYTES < access.num_lines * LINE_BYTES:
         request.num_part_requests = access.num_requests
     request.num_together = role.laggard.asks(token, request.num_bytes)
