@@ -23,11 +23,12 @@ OTHER_REGISTERS = 33
 """Beside the values, where nothing was compiled."""
 FIRST_PARTS = 1
 """Vectors of gamma and beta that are asked for before the variance is known."""
-TRIPS: Mapping[tuple[int, int], tuple[tuple[int, int], ...]] = {
-    (4, 16): ((2, 0), (1, 4)), (4, 32): ((2, 3), (3, 0), (2, 5)), (2, 16): ((1, 2),), (2, 32): ((3, 4),),
+TRIPS: Mapping[tuple[str, int, int], tuple[tuple[int, int], ...]] = {
+    ("block", 4, 16): ((2, 0), (1, 4)), ("warp", 4, 32): ((2, 3), (3, 0), (2, 5)),
+    ("block", 2, 16): ((1, 2),), ("warp", 2, 32): ((3, 4),),
 }  # fmt: skip
-"""How the others are asked for, by the bytes of an element and the values that a lane keeps: so many vectors that have
-registers at once, and what is stored of the row once they are there. Where nothing was compiled: all, then all."""
+"""How the others are asked for, by who takes a row, the bytes of an element and the values that a lane keeps: so many
+vectors that have registers at once, and what is stored of the row once they are there. Where nothing was compiled: all."""
 
 
 class LayerNormParams(RowParams):
@@ -93,7 +94,7 @@ def layer_norm_launch(params: LayerNormParams, *, num_sms: int) -> Launch:
 def _trips(params: LayerNormParams) -> tuple[tuple[int, int], ...]:
     """(vectors of gamma and beta asked for, vectors of the row stored behind them), one trip after the other."""
     others = params.vectors - FIRST_PARTS
-    return TRIPS.get((params.element.num_bytes, params.values), ((others, params.vectors),) if others else ())
+    return TRIPS.get((params.per, params.element.num_bytes, params.values), ((others, params.vectors),) if others else ())
 
 
 def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:

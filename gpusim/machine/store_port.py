@@ -16,7 +16,7 @@ Cross = Callable[[float], tuple[float, float]]
 class _Store:
     """One store: where it begins and ends, what it waits for, whom to tell."""
 
-    __slots__ = ("arrived", "begin", "cross", "end", "leaves_at", "left", "packet_bytes", "through_at")
+    __slots__ = ("arrived", "arrives_at", "begin", "cross", "end", "leaves_at", "left", "packet_bytes", "through_at")
 
     def __init__(
         self, begin: float, end: float, leaves_at: float, through_at: float, cross: Cross, left: Done, arrived: Done,
@@ -26,8 +26,8 @@ class _Store:
         self.end = end
         self.leaves_at = leaves_at
         """Position that has passed when it has left."""
-        self.through_at = through_at
-        """Cycle before which nobody is told."""
+        self.through_at = self.arrives_at = through_at
+        """Cycles before which nobody is told that it has left, and that it has arrived."""
         self.cross = cross
         self.left = left
         self.arrived = arrived
@@ -140,8 +140,8 @@ class StorePort:
             self._current_begin, self._current_end, self._began_at = store.begin, store.end, cycle
             self._packet_bytes = store.packet_bytes
             self._crossed_at, last_at = store.cross(cycle)
-            if last_at > store.through_at:
-                store.through_at = last_at
+            store.through_at = max(store.through_at, self._crossed_at)
+            store.arrives_at = max(store.arrives_at, last_at)
         if self._ends:
             self._pipe.transfer(self._ends[0] - self._passed, self, self._alike)
 
@@ -163,7 +163,7 @@ class StorePort:
         arriving = self._arriving
         while arriving and arriving[0].end <= self._passed:
             store = arriving.popleft()
-            store.arrived(cycle if cycle > store.through_at else store.through_at)
+            store.arrived(cycle if cycle > store.arrives_at else store.arrives_at)
 
     def _tell_left(self, cycle: float) -> None:
         leaving = self._leaving

@@ -41,15 +41,16 @@ def test_gamma_and_beta_are_asked_for_once_a_row_and_the_first_row_brings_them(h
     assert launch.num_ctas == 133 and sum(op.num_instructions for _, op in ops_of(launch, ops.Mufu)) == 133
 
 
-@pytest.mark.parametrize(("dtype", "columns", "per", "trips", "stored"), [
-    ("fp32", 4096, "block", (1, 2, 1), (4,)), ("fp32", 1024, "warp", (1, 2, 3, 2), (3, 5)),
-    ("bf16", 4096, "block", (1, 1), (2,)), ("bf16", 1024, "warp", (1, 3), (4,)),
-    ("fp32", 768, "warp", (1, 5), (6,)), ("fp32", 128, "warp", (1,), (1,)),
+@pytest.mark.parametrize(("dtype", "columns", "per", "trips", "stored", "told"), [
+    ("fp32", 4096, "block", (1, 2, 1), (4,), "gbuuuugbuus"),
+    ("fp32", 1024, "warp", (1, 2, 3, 2), (3, 5), "gbuuuusgbuugbuus"),
+    ("bf16", 4096, "block", (1, 1), (2,), "gbuuuus"), ("bf16", 1024, "warp", (1, 3), (4,), "gbuuuus"),
+    ("fp32", 512, "warp", (1, 3), (4,), "gbuuuus"), ("fp32", 128, "warp", (1,), (1,), "uus"),
 ])  # fmt: skip
 def test_a_lane_asks_for_vectors_of_gamma_and_beta_as_it_has_registers(
-    h200: GpuSpec, dtype: str, columns: int, per: str, trips: tuple[int, ...], stored: tuple[int, ...]
+    h200: GpuSpec, dtype: str, columns: int, per: str, trips: tuple[int, ...], stored: tuple[int, ...], told: str
 ) -> None:
-    """Vectors of a lane, each trip behind what the one before it has brought; what is stored of the row."""
+    """Vectors of a lane, what is stored of the row; ``told``: loads (g, b), waits (u), stores (s) behind the variance."""
     params = LayerNormParams(rows=1, columns=columns, per=per, dtype=dtype)
     launch = params.launch(h200)
     each = params.row_bytes // params.vectors
@@ -57,6 +58,13 @@ def test_a_lane_asks_for_vectors_of_gamma_and_beta_as_it_has_registers(
         assert tuple(op.access.num_bytes // each for _, op in ops_of(launch, ops.GlobalLoad) if op.tensor == tensor) == trips
     assert tuple(op.access.num_bytes // each for _, op in ops_of(launch, ops.GlobalStore)) == stored
     assert sum(trips) == sum(stored) == params.vectors
+    words = ""
+    for _, op in ops_of(launch, (ops.Mufu, ops.GlobalLoad, ops.Use, ops.GlobalStore)):
+        if type(op) is ops.Mufu:
+            words = ""
+        else:
+            words += op.tensor[0] if type(op) is ops.GlobalLoad else "u" if type(op) is ops.Use else "s"
+    assert words == told
 
 
 def test_l1_serves_gamma_and_beta_to_all_rows_but_the_first_of_an_sm(h200: GpuSpec) -> None:

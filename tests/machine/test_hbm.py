@@ -290,6 +290,8 @@ def test_a_fill_begins_once_and_what_was_read_is_counted_once() -> None:
     for at in (0.0, 10.0):
         hbm.fill(4 * WIRE, lambda cycle: None, sm_idx=0, count=1.0, begun=begun.append, turns=Turns(4, at, at + 10.0))
     assert hbm.num_reading == 1
+    env.run(until=5.5)
+    assert hbm.pending_bytes == pytest.approx(3 * WIRE)  # five of eight turns are over
     env.run(until=10_000)
     assert begun == pytest.approx([0.0, 1.0]) and hbm.num_reading == 0
     assert hbm.counters.read_bytes == 8 * WIRE and hbm.pending_bytes == pytest.approx(0.0)

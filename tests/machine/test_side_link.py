@@ -59,6 +59,25 @@ def test_lanes_are_as_unlike_as_what_has_passed_since_the_link_was_idle_and_no_m
     assert link.read(NUM_BYTES, 1.0, at_cycle=100 * EACH + 1.0)[1] == pytest.approx(EACH)
 
 
+@pytest.mark.parametrize("num_sms", [2.0, 6.0, 66.0])
+def test_sms_that_stand_for_others_have_lanes_as_unlike_as_these(num_sms: float) -> None:
+    """66 SMs that read at once, one by one and many as one: on average the last lines of all are as late."""
+    one_by_one, together = _link(num_lanes=48), _link(num_lanes=48)
+    each = [one_by_one.read(NUM_BYTES, 1.0, at_cycle=0.0) for _ in range(66)]
+    some = [together.read(NUM_BYTES, num_sms, at_cycle=0.0) for _ in range(int(66 / num_sms))]
+    assert np.mean([end for end, _ in some]) == pytest.approx(np.mean([end for end, _ in each]))
+    assert np.mean([unlike for _, unlike in some]) == pytest.approx(np.mean([unlike for _, unlike in each]), rel=0.1)
+
+
+def test_what_stores_take_more_are_no_lines() -> None:
+    beside, alone = _link(num_lanes=16), _link(num_lanes=16)
+    beside.read(NUM_BYTES, 1.0, at_cycle=0.0)
+    alone.store(NUM_BYTES, 1.0, at_cycle=0.0)
+    for _ in range(30):
+        found = beside.store(NUM_BYTES, 1.0, at_cycle=0.0)[1], alone.store(NUM_BYTES, 1.0, at_cycle=0.0)[1]
+    assert found[0] == pytest.approx(found[1])
+
+
 def test_the_deviation_is_that_of_lines_that_fall_on_lanes_at_random() -> None:
     num_lanes, num_lines = 48, 17_000
     drawn = np.random.default_rng(1).multinomial(num_lines, [1 / num_lanes] * num_lanes, size=2000)

@@ -121,14 +121,17 @@ def test_nobody_asks_sooner_than_alone_and_more_lines_never_sooner(
     assert at <= found[0] <= found[1] + 1e-9
 
 
-def test_a_store_whose_last_line_crosses_late_is_there_late_and_holds_up_nobody() -> None:
+@pytest.mark.parametrize(("held", "left_at"), [(0.0, [3.0, 6.0, 9.0]), (10 * RATE, [3.0, 0.0, 0.0])])
+def test_a_store_whose_last_line_crosses_late_has_left_and_arrives_late(held: float, left_at: list[float]) -> None:
     env = RingingEnvironment()
-    pipe = SharedPipe(env, bytes_per_cycle=RATE, cap_bytes_per_cycle=RATE)
-    port, arrived = StorePort(env, pipe, HELD), []
-    for _ in range(2):
+    left: list[float] = []
+    arrived: list[float] = []
+    port = StorePort(env, SharedPipe(env, bytes_per_cycle=RATE, cap_bytes_per_cycle=RATE), held)
+    for _ in left_at:
         port.send(
-            RATE, now=0.0, through_at=0.0, cross=lambda cycle: (cycle + 3.0, cycle + 50.0), left=lambda _: None,
+            RATE, now=0.0, through_at=0.0, cross=lambda cycle: (cycle + 3.0, cycle + 50.0), left=left.append,
             arrived=arrived.append, packet_bytes=PACKET,
         )
     env.run(until=1000)
-    assert arrived == pytest.approx([50.0, 53.0])
+    assert arrived == pytest.approx([50.0, 53.0, 56.0])
+    assert left == pytest.approx(left_at)

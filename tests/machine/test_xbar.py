@@ -100,6 +100,16 @@ def test_stores_cross_in_turns_of_parts_of_gpcs() -> None:
         assert of_part == pytest.approx(turn / 12, rel=0.06)
 
 
+@pytest.mark.parametrize("side", [0, 1])
+def test_what_is_read_into_a_side_crosses_beside_the_others_stores_and_not_its_own(side: int) -> None:
+    machine = warm_machine(RingingEnvironment(), GPU)
+    l2, each = machine.l2, REQUEST_BYTES / 2 / GPU.l2.link_bytes_per_cycle
+    assert l2.read_across(side, REQUEST_BYTES / 2, 1.0, at_cycle=0.0)[0] == pytest.approx(each)
+    assert l2.across(REQUEST_BYTES, side, at_cycle=0.0)[0] == pytest.approx(each)  # the other way nothing was read
+    turned = each * (1.0 + GPU.l2.link_turnaround_fraction)
+    assert l2.across(REQUEST_BYTES, 1 - side, at_cycle=0.0)[0] == pytest.approx(each + turned)
+
+
 def test_what_one_cannot_take_others_share() -> None:
     assert by_turns(100.0, [2, 1, 1], [40.0, 90.0, 90.0]) == [40.0, 30.0, 30.0]
 

@@ -38,8 +38,9 @@ TURN_STEPS = 8
 """Of a turn of writes, in which waits for several are worked out."""
 MOST_TURNS = 8
 """Of a fill: more loads of a thread change little (the last of eight comes at 15/16 of what all take)."""
-TOGETHER_CYCLES = 1.0
-"""Between what the load/store unit takes of one warp's loads and of those right behind them, at most."""
+TURN_GAP_CYCLES = 1.0
+"""From one warp's last load to the next one's first, up to which they take turns. A guess: they follow one another, but for
+rounding; those of a CTA that came 100 cycles later do not (kernels/side_bursts)."""
 INFINITE = float("inf")
 MOST_SMS = 1 << 10
 """Of a GPU: those beyond a sample are numbered behind them."""
@@ -118,12 +119,12 @@ class WireWork:
 class _Fill:
     """What an SM has asked for and memory has not given."""
 
-    __slots__ = ("begun", "done", "is_behind", "left_bytes", "num_bytes", "turn_bytes", "weight")
+    __slots__ = ("begun", "done", "is_behind", "left_bytes", "turn_bytes", "weight")
 
     def __init__(
         self, num_bytes: float, turn_bytes: float, weight: float, done: Done, begun: Begun | None, *, is_behind: bool
     ) -> None:
-        self.num_bytes = self.left_bytes = num_bytes
+        self.left_bytes = num_bytes
         self.turn_bytes = turn_bytes
         """What passes of it before the next one's turn."""
         self.weight = weight
@@ -164,7 +165,7 @@ class _Intake:
     def fill(self, num_bytes: float, weight: float, done: Done, begun: Begun | None, turns: Turns) -> None:
         """Queue ``num_bytes``, which the wire pays for ``weight`` times."""
         num = min(turns.num, MOST_TURNS)
-        is_behind = num > 0 and turns.asked_at <= self._asked_until + TOGETHER_CYCLES
+        is_behind = num > 0 and turns.asked_at <= self._asked_until + TURN_GAP_CYCLES
         self._asked_until = turns.asked_until if num else -INFINITE
         fill = _Fill(num_bytes, num_bytes / max(1, num), weight, done, begun, is_behind=is_behind)
         if self._current is None:
@@ -186,11 +187,12 @@ class _Intake:
         """The last byte of a turn has passed."""
         fill, waiting = self._current, self._waiting
         assert fill is not None  # a transfer was under way
-        fill.left_bytes -= fill.turn_bytes
+        passed = min(fill.turn_bytes, fill.left_bytes)
+        fill.left_bytes -= passed
+        self._hbm.has_read(passed * self._alike * fill.weight)
         if fill.left_bytes > EPSILON_BYTES:
             self._begin(self._next_behind(fill))
             return
-        self._hbm.has_read(fill.num_bytes * self._alike * fill.weight)
         if waiting:
             self._begin(waiting.popleft())
         else:

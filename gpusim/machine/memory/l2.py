@@ -200,7 +200,8 @@ class L2(Component):
     last of them, by which a request is later than that, counts where they meet.
     Ignores: sets and the hash of addresses over slices, but for the spread (slices are loaded evenly); fills by stores to
     part of a sector (32 bytes, when it leaves); hints beside what earlier launches left, and in launches without
-    footprints; that what comes late of a fill crosses late.
+    footprints; that what comes late of a fill crosses late; that warps which find a tile in L2 wait for no lanes but those
+    of their own lines.
     Source: the GPU's description.
     """
 

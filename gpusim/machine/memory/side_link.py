@@ -22,14 +22,14 @@ class SideLink:
     """What goes into one side of L2 from the other: lines that its SMs read there, and the other SMs' stores.
 
     Models: order of arrival; stores that take more of it beside reads, as many bytes of them as have crossed since it was
-    idle and met no store yet; a lane for each slice, which lines fall on as if drawn: what has passed since all of it was
-    idle makes lanes unlike, so that the last of a transfer's lines waits for the fullest of its lanes, though no longer
-    than what waits on average makes likely.
-    Ignores: why stores take more of it beside reads, and how long ago these crossed on a link that has had no rest; turns
-    of reads and stores (they come in order here); requests and headers of reads (5 bytes a line at most:
-    kernels/l2_residency, one side against both).
-    Source: kernels/side_bursts, h200_sxm, 2026-11-28: loads of lines at home on the own side wait for no store, of the
-    other's for stores that cross alone, and come as a line-by-line simulation of 48 lanes each way has them.
+    idle and met no store yet; a lane for each slice, which lines fall on as if drawn: what has passed since it was idle
+    makes lanes unlike, so that the last of a transfer's lines waits for the fullest of its lanes. Their deviation is no
+    more than what the mean lane has waiting, as of queues that lines are drawn to.
+    Ignores: why stores take more of it beside reads, and how long ago these crossed on a link that has had no rest; that
+    lanes are busy yet when the mean one is idle; turns of reads and stores (they come in order here); requests and headers
+    of reads (5 bytes a line at most: kernels/l2_residency, one side against both).
+    Source: kernels/side_bursts, h200_sxm, 2026-11-28: what crosses waits for what crosses. That lanes are as many as slices
+    of a side is inferred from what the last loads there wait for.
     """
 
     __slots__ = ("_crossed_bytes", "_num_lanes", "_pipe", "_read_bytes", "_turnaround_fraction")
@@ -68,27 +68,31 @@ class SideLink:
         if at_cycle > self._pipe.free_at:
             self._read_bytes = 0.0
         self._read_bytes += num_bytes * num_sms
-        return self._pass(num_bytes, num_sms, at_cycle, weight)
+        return self._pass(num_bytes, num_bytes, num_sms, at_cycle, weight)
 
     def store(self, num_bytes: float, num_sms: float, *, at_cycle: float, weight: float = 1.0) -> tuple[float, float]:
         """Pass what each of ``num_sms`` SMs stores; see :meth:`read`."""
         read = 0.0 if at_cycle > self._pipe.free_at else self._read_bytes
         beside = min(num_bytes, read / num_sms)
         self._read_bytes = read - beside * num_sms
-        return self._pass(num_bytes + self._turnaround_fraction * beside, num_sms, at_cycle, weight)
+        taken = num_bytes + self._turnaround_fraction * beside
+        return self._pass(num_bytes, taken, num_sms, at_cycle, weight)
 
     def late_cycles(self, num_bytes: float, deviation_cycles: float) -> float:
         """How much later than with even lanes the last line of ``num_bytes`` has passed."""
         lines = num_bytes / LINE_BYTES
         return most_of(round(min(lines, self._num_lanes))) * deviation_cycles if lines > 1.0 and deviation_cycles else 0.0
 
-    def _pass(self, num_bytes: float, num_sms: float, at_cycle: float, weight: float) -> tuple[float, float]:
+    def _pass(
+        self, num_bytes: float, taken_bytes: float, num_sms: float, at_cycle: float, weight: float
+    ) -> tuple[float, float]:
+        """Lines of ``num_bytes``, which take the time of ``taken_bytes``, for each of ``num_sms`` SMs."""
         pipe = self._pipe
-        if at_cycle > pipe.free_at:
-            self._crossed_bytes = 0.0
-        self._crossed_bytes += num_bytes * num_sms
-        end = pipe.reserve_alike(num_bytes, num_sms, at_cycle=at_cycle, weight=weight)
-        waited = end - at_cycle - num_bytes / pipe.rate
+        crossed = 0.0 if at_cycle > pipe.free_at else self._crossed_bytes
+        self._crossed_bytes = crossed + num_bytes * num_sms
+        end = pipe.reserve_alike(taken_bytes, num_sms, at_cycle=at_cycle, weight=weight)
+        waited = end - at_cycle - taken_bytes / pipe.rate
         if waited <= 0.0:
             return end, 0.0
-        return end, min(waited, lane_deviation(self._crossed_bytes, self._num_lanes, pipe.rate))
+        crossed += num_bytes * (num_sms + 1.0) / 2.0  # as the mean of them is through
+        return end, min(waited, lane_deviation(crossed, self._num_lanes, pipe.rate))
