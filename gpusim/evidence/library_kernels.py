@@ -95,7 +95,8 @@ def kernel_options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | N
     store D by TMA; nvjet asks for no tensor map before its first copy (no UTMACCTL in its SASS); 384 threads are two
     consumers; one group of wgmma is left in flight; nvjet's bands are as those of
     ``kernels/tile_order`` (:func:`band`), others' as CUTLASS's scheduler makes them; split-K adds in the kernel unless a
-    second one ran. Kernels of older families are multistage, by cp.async and mma.sync, and store D through shared memory.
+    second one ran, which adds element by element (SASS of splitKreduce_kernel). Kernels of older families are multistage,
+    by cp.async and mma.sync, and store D through shared memory.
     """
     launched = row.get("launched", "")
     kernel = parse_name(launched)
@@ -118,6 +119,7 @@ def kernel_options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | N
         found |= {
             "split_k": split_k, "epilogue": "direct",
             "split_k_mode": "second_kernel" if is_reduction(launched) else "in_kernel",
+            **({"sum_by": "elements"} if is_reduction(launched) else {}),
         }  # fmt: skip
     if not kernel.is_wgmma:
         registers = number_of(row, "launch__registers_per_thread")

@@ -203,8 +203,9 @@ def test_parts_of_k_are_counted_by_the_grid(h200: GpuSpec) -> None:
     asked = {"m": "32", "n": "4096", "k": "8192", "dtype": "bf16", "layout": "tn"}
     row = {"launched": f"{name} + void cublasLt::splitKreduce_kernel<", "grid": "64x1x4", "block": "256x1x1"}
     found = library.options(asked, row, h200)
-    assert (found["split_k"], found["split_k_mode"]) == (4, "second_kernel")
-    assert library.options(asked, {**row, "launched": name}, h200)["split_k_mode"] == "in_kernel"
+    assert (found["split_k"], found["split_k_mode"], found["sum_by"]) == (4, "second_kernel", "elements")
+    alone = library.options(asked, {**row, "launched": name}, h200)
+    assert alone["split_k_mode"] == "in_kernel" and "sum_by" not in alone
     assert library.options(asked, {**row, "grid": "65x1x1"}, h200) is None
     assert is_reduction("void cublasLt::splitKreduce_kernel<") and not is_reduction(name)
 

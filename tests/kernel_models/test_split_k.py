@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from gpusim.errors import KernelError
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
+from gpusim.workload.launch import Launch
 
-from .conftest import dry_run
+from .conftest import bytes_by_panel, dry_run, footprint_bytes
 
 PROBLEM = {"m": 128, "n": 128, "k": 512, "tile": "128x128x64", "stages": 3, "schedule": "warp_specialized", "consumers": 1}
 
@@ -57,3 +59,49 @@ def test_parts_leave_in_pieces_of_32_columns_and_whole_tiles_in_two(h200: GpuSpe
 
     assert num_stores(2) == num_pieces
     assert num_stores(1) == 2
+
+
+def sums(gpu: GpuSpec, m: int, n: int, parts: int, **options: object) -> Launch:
+    """The second kernel that adds them element by element."""
+    told = {**PROBLEM, "m": m, "n": n, "k": 64 * parts, "split_k": parts, "split_k_mode": "second_kernel"}
+    (second,) = GemmParams.model_validate({**told, "sum_by": "elements", **options}).launch(gpu).following
+    return second
+
+
+@pytest.mark.parametrize(("parts", "told"), [
+    (2, "LuaLuaS"), (3, "LuaLLuauaS"), (4, "LLLLuauauauaS"), (5, "LLLLuauauauaLuaS"), (8, "LLLLuauauaua" * 2 + "S"),
+])  # fmt: skip
+def test_a_librarys_sums_have_four_parts_under_way_and_one_of_those_left(h200: GpuSpec, parts: int, told: str) -> None:
+    letters = {ops.GlobalLoad: "L", ops.Use: "u", ops.Fma: "a", ops.GlobalStore: "S"}
+    found = [op for cta_idx, op in dry_run(sums(h200, 128, 64, parts))["reduce"] if not cta_idx]
+    assert "".join(letters.get(type(op), "") for op in found) == told
+
+
+@pytest.mark.parametrize(("m", "n", "num_ctas", "each"), [
+    (16, 4096, 128, 1), (512, 512, 512, 1), (384, 1024, 768, 1), (768, 896, 672, 2), (1024, 896, 598, 3),
+    (1024, 1024, 512, 4),
+])  # fmt: skip
+def test_a_librarys_sums_take_an_element_more_for_each_512_ctas(
+    h200: GpuSpec, m: int, n: int, num_ctas: int, each: int
+) -> None:
+    """As ``validation/studies/library_sums_h200_sxm.csv`` has its grids, but for edges of tiles of 32 x 16 elements."""
+    second = sums(h200, m, n, 4)
+    assert second.num_ctas == num_ctas and second.roles[0].num_warps == 16
+    stored = [op for cta_idx, op in dry_run(second)["reduce"] if isinstance(op, ops.GlobalStore) and not cta_idx]
+    assert len(stored) == each
+    for access, kind, width in (("read", ops.GlobalLoad, 4 * 4), ("write", ops.GlobalStore, 2)):
+        live = bytes_by_panel(second, kind)
+        assert live == footprint_bytes(second, access)
+        assert sum(sum(panels.values()) for panels in live.values()) == m * n * width
+
+
+def test_sums_by_elements_want_a_second_kernel(h200: GpuSpec) -> None:
+    for options in ({}, {"split_k": 2}):
+        with pytest.raises(KernelError, match=r"--sum-by elements: only a second kernel .* use --split-k 2"):
+            GemmParams.model_validate({**PROBLEM, "sum_by": "elements", **options}).launch(h200)
+
+
+def test_sums_by_elements_read_c_and_a_bias_behind_the_parts(h200: GpuSpec) -> None:
+    second = sums(h200, 128, 64, 2, beta=1.0, bias=True)
+    read = [op.tensor for cta_idx, op in dry_run(second)["reduce"] if isinstance(op, ops.GlobalLoad) and not cta_idx]
+    assert read == ["workspace", "workspace", "C", "bias"]

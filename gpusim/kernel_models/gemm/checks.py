@@ -163,6 +163,11 @@ def check_kinds(params: GemmParams) -> None:
             )
         if end and not is_there:
             raise KernelError(f"--{what}-code-end {end}: there is such code only in {who}; leave it out")
+    if params.sum_by == "elements" and (params.split_k == 1 or params.split_k_mode != "second_kernel"):
+        raise KernelError(
+            "--sum-by elements: only a second kernel that adds parts of k adds them so; use --split-k 2 --split-k-mode "
+            "second_kernel, or leave it out"
+        )
     if params.cluster_meeting == "relaxed" and params.num_cluster_ctas == 1:
         raise KernelError("--cluster-meeting relaxed: CTAs meet in clusters alone; use --cluster 2x1, or leave it out")
     if not params.prefetch_maps and params.copy_ != "tma":

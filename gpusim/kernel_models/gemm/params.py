@@ -141,6 +141,10 @@ class GemmParams(KernelParams):
     split_k_mode: Literal["in_kernel", "second_kernel"] = Field(
         "in_kernel", description="who adds the parts: atomics and the last CTA, or a second kernel"
     )
+    sum_by: Literal["vectors", "elements"] = Field(
+        "vectors", description="second_kernel only: what a thread adds: four elements, all parts under way; or one after "
+        "the other, four parts under way (elements: cuBLAS)"
+    )
     swizzle: Annotated[str, BeforeValidator(_swizzle)] | None = Field(
         None, description="shared-memory swizzle: none, 32B, 64B, 128B, or B,M,S in elements; by default the widest mode "
         "that the tile's rows admit"
