@@ -160,7 +160,9 @@ def test_a_round_that_does_not_fit_runs_at_the_rate_of_hbm() -> None:
 
 @pytest.mark.parametrize(("readers", "links"), [("one_side", 2), ("both_sides", 4)])
 def test_a_round_beyond_what_a_side_holds_brings_half_across(readers: str, links: int) -> None:
-    assert rate_of(one(52, readers)) == pytest.approx(links * GPU.l2.link_bytes_per_cycle, rel=0.05)
+    """Less what is lost as lanes are unlike (an H200's 1,250 and 2,400 B a cycle)."""
+    link = links * GPU.l2.link_bytes_per_cycle
+    assert 0.93 * link < rate_of(one(52, readers)) < link
 
 
 def test_no_time_is_predicted_with_hints_nor_where_the_twin_would_merge() -> None:

@@ -246,6 +246,12 @@ LOCKSTEP = pytest.mark.xfail(
 )
 
 
+OTHER_PACES = {("pingpong", "a part of an H200", "tma")}
+OTHER_PACE = pytest.mark.xfail(
+    strict=True, reason="1.1 % slower: the ring's lines are asked for behind other stores (validation/deviations.md, 4)"
+)
+
+
 @pytest.mark.parametrize(
     ("kernel", "name", "ideal"),
     [
@@ -253,7 +259,10 @@ LOCKSTEP = pytest.mark.xfail(
             kernel,
             name,
             ideal,
-            marks=LOCKSTEP if (kernel, name, ideal) in LOCKSTEPS else (),
+            marks=(
+                LOCKSTEP if (kernel, name, ideal) in LOCKSTEPS
+                else OTHER_PACE if (kernel, name, ideal) in OTHER_PACES else ()
+            ),
         )
         for kernel in KERNELS
         for name in GPUS

@@ -110,7 +110,12 @@ def test_who_asks_for_sms_gets_all_of_them_and_who_asks_for_the_first_gets_that_
 # ---------------------------------------------------------------------- and nothing else changes
 
 
-@pytest.mark.parametrize("kind", KINDS)
+SWINGS = pytest.mark.xfail(
+    strict=True, reason="0.95 % at this clock, 0.4 at 1690 and 1710 MHz (validation/deviations.md, 2)"
+)
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=SWINGS if kind == "copy by turns" else ()) for kind in KINDS])
 def test_sms_that_stand_for_others_come_near_all_of_them(kind: str) -> None:
     """Within 0.6 %, at four waves (validation/deviations.md, 3)."""
     of = stream(32 * KINDS[kind].get("num_steps", 1), **KINDS[kind])
@@ -148,12 +153,7 @@ def test_each_kind_is_drawn_as_often_as_it_is_there() -> None:
     assert np.abs(found - np.bincount(kinds)).max() <= 14.0
 
 
-SWINGS = pytest.mark.xfail(
-    strict=True, reason="+0.8 % with skips at this clock, -0.5 to +0.7 at those near it (validation/deviations.md, 2)"
-)
-
-
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=SWINGS if kind == "sum" else ()) for kind in KINDS])
+@pytest.mark.parametrize("kind", KINDS)
 def test_waves_of_strangers_are_left_out_rightly(kind: str) -> None:
     mib = 192 * KINDS[kind].get("num_steps", 1)  # forty-five waves
     assert hold_together(stream(mib, **KINDS[kind]), H200).num_skipped_cycles > 0
@@ -167,7 +167,7 @@ def test_waves_are_left_out_rightly_where_all_sms_are_simulated() -> None:
 def test_the_cost_of_a_prediction_does_not_grow_with_the_stream(kind: str) -> None:
     """A fill by all SMs fills and empties a queue of a thousand stores, GPC by GPC, from when L2 holds no more of it on."""
     small, most = (1024, 100000 if kind == "fill" else 60000)
-    events = [simulate(stream(mib, **KINDS[kind]), H200, clock=CLOCK).num_events for mib in (small, 4096)]
+    events = [simulate(stream(mib, **KINDS[kind]), H200, clock=CLOCK).num_events for mib in (small, 8192)]
     assert events[1] < 1.5 * events[0]
     assert events[1] < most
 
