@@ -178,7 +178,7 @@ def _launch(
         num_tiles=num_ctas,
         roles=(WarpRole(name="reduce", num_warps=threads // WARP_SIZE, program=program),),
         registers_per_thread=32,
-        registers_source="as cuBLAS launches it" if params.sum_by == "elements" else "4 accumulators, addresses; a light one",
+        registers_source="as cuBLAS has it" if params.sum_by == "elements" else "4 accumulators, addresses; a light one",
         footprints=tuple(found),
         num_flops=params.m * params.n * params.batch * parts,
         math_class="fp32",
