@@ -32,6 +32,7 @@ def check(
     baseline: str | Path | None = None,
     worse: Mapping[str, float | str] | None = None,
     was: Mapping[str, Any] | None = None,
+    strict: bool = False,
     **options: Any,
 ) -> Report:
     """What ``gpusim check`` does, for a test: fails it where something is out of tolerance or nothing can be compared.
@@ -47,6 +48,7 @@ def check(
         baseline: an older profile.
         worse: how much worse than the baseline, likewise.
         was: options that were others when the baseline was taken.
+        strict: fail also where a model has no launch, a launch no model, or neither cycles nor time.
         options: of the kernel model.
 
     Returns:
@@ -62,7 +64,8 @@ def check(
     try:
         return _checked(
             profile, gpu=gpu, kernel=kernel, match=match, models=models, tolerance={} if tolerance is None else tolerance,
-            l2=l2, baseline=baseline, worse={} if worse is None else worse, was={} if was is None else was, options=options,
+            l2=l2, baseline=baseline, worse={} if worse is None else worse, was={} if was is None else was, strict=strict,
+            options=options,
         )
     except (GpusimError, OSError) as error:
         raise error.with_traceback(None) from None
@@ -71,7 +74,7 @@ def check(
 def _checked(
     profile: str | Path, *, gpu: str, kernel: str | None, match: str, models: str | Path | None,
     tolerance: Mapping[str, float | str], l2: str, baseline: str | Path | None, worse: Mapping[str, float | str],
-    was: Mapping[str, Any], options: Mapping[str, Any],
+    was: Mapping[str, Any], strict: bool, options: Mapping[str, Any],
 ) -> Report:
     import re
     from io import StringIO
@@ -118,7 +121,7 @@ def _checked(
     try:
         report = check_profile(
             Path(profile), gpu=load_gpu(gpu), models=found, tolerances=limits_of(tolerance),
-            baseline=None if baseline is None else Path(baseline), worse=limits_of(worse, "worse"),
+            baseline=None if baseline is None else Path(baseline), worse=limits_of(worse, "worse"), is_strict=strict,
         )
     except NotComparableError as error:
         why = str(error)

@@ -18,6 +18,9 @@ MEASURED, OUT = ROOT / "validation" / "measured" / "h200_sxm", ROOT / "tests" / 
 LAUNCH = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size",
           "Device", "CC")
 RULES = ("Rule Name", "Rule Type", "Rule Description", "Estimated Speedup Type", "Estimated Speedup")
+DEVICE = {"device__attribute_compute_capability_major": "9", "device__attribute_compute_capability_minor": "0",
+          "device__attribute_display_name": "NVIDIA H200", "device__attribute_multiprocessor_count": "132"}
+"""Of what a raw page says of the GPU, whatever was asked for."""
 UNITS = {"sm__cycles_elapsed.max": "cycle", "sm__cycles_active.avg": "cycle", "gpu__time_duration.sum": "ns",
          "smsp__inst_executed.sum": "inst", "launch__registers_per_thread": "register/thread",
          "lts__t_sector_hit_rate.pct": "%", "dram__cycles_elapsed.avg.per_second": "hz"}
@@ -69,12 +72,12 @@ def write(name: str, rows: list[list[str]], said: str) -> None:
 def raw(name: str, launches: list[tuple[str, dict[str, str]]], called: str = "") -> None:
     """A launch a line, base units; ``called`` takes the place of the kernel's name."""
     names = list(dict.fromkeys(metric for _, row in launches for metric in metrics_of(row)))
-    rows = [[*LAUNCH, *names], ["" for _ in LAUNCH] + [unit_of(metric) for metric in names]]
+    rows = [[*LAUNCH, *DEVICE, *names], ["" for _ in (*LAUNCH, *DEVICE)] + [unit_of(metric) for metric in names]]
     for idx, (table, row) in enumerate(launches):
         found = metrics_of(row)
         first = launch_cells(idx, table, row)
         first[4] = called or first[4]
-        rows.append([*first, *(shown(found[metric]) if metric in found else "" for metric in names)])
+        rows.append([*first, *DEVICE.values(), *(shown(found[metric]) if metric in found else "" for metric in names)])
     told = "".join(
         f'==PROF== Profiling "{called or row.get("launched") or row["kernel"]}" - {idx}: 0%....50%....100% - 6 passes\n'
         for idx, (_, row) in enumerate(launches)

@@ -74,7 +74,8 @@ def test_status_1_names_what_is_out_of_tolerance(capsys: pytest.CaptureFixture[s
     ("arguments", "says"),
     [
         ([COPY, "--gpu", "a100_sxm_80gb", *OF_COPY], "compute capability 9.0"),
-        ([COPY, *H200, *OF_COPY, "--match", "nvjet"], "no model stands for any of its launches (copy_b16_i1)"),
+        ([COPY, *H200, *OF_COPY, "--match", "nvjet"], "stands for any of its launches (copy_b16_i1); --match takes"),
+        ([COPY, "--gpu", "h100_sxm", *OF_COPY], "ran on NVIDIA H200, not on h100_sxm: give --gpu h200_sxm"),
     ],
 )
 def test_status_3_is_one_sentence(arguments: Sequence[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,6 +103,12 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["check", str(DATA / "README.md"), *H200, *OF_COPY], ["README.md", "no table of Nsight Compute"]),
     (["check", COPY, *H200, *OF_COPY, "--tolerance", "cycels=1"], ["--tolerance 'cycels'", "did you mean 'cycles'?"]),
     (["check", COPY, *H200, *OF_COPY, "--tolerance", "cycles"], ["--tolerance 'cycles' wants NAME=LIMIT"]),
+    (["check", COPY, *H200, *OF_COPY, "--tolerance", "cycles=0.1"], ["wants its unit: cycles=10% or cycles=0.1%"]),
+    (["check", COPY, *H200, *OF_COPY, "--tolerance", "cycles=9%,time=5%"], ["several limits", "--tolerance once for each"]),
+    (["check", COPY, *H200, *OF_COPY, "--tolerance", "sm__cycles_elapsed=9%"],
+     ["lacks how it is summed up", "did you mean 'sm__cycles_elapsed.max'?"]),
+    (["check", COPY, *H200, *OF_COPY, "--tolerance", "smsp__nothing=9%"], ["such as smsp__nothing.sum"]),
+    (["check", COPY, *H200, *OF_COPY, "--threads", "128,256"], ["--threads", "for gpusim sweep"]),
     (["check", COPY, *H200, *OF_COPY, "--worse", "cycles=1%"], ["--worse goes with --baseline"]),
     (["check", COPY, *H200, *OF_COPY, "--was", "op=add"], ["--was goes with --baseline"]),
     (["check", COPY, *H200, *OF_COPY, "--baseline", COPY, "--was", "oop=add"], ["--was 'oop' is no option"]),
@@ -159,6 +166,18 @@ def test_json_on_stdout_is_alone_there_and_junit_in_its_file(tmp_path: Path, cap
     (suite,) = JUnitXml.fromfile(str(junit))
     judged = [row for row in document["launches"][0]["metrics"] if row["passes"] is not None]
     assert suite.tests == len(judged) > 5 and suite.failures == 0
+
+
+def test_bad_input_is_an_error_in_junit_and_json_and_no_earlier_result_stands_for_it(tmp_path: Path) -> None:
+    junit, document = tmp_path / "check.xml", tmp_path / "check.json"
+    written = ["--junit", str(junit), "--json", str(document)]
+    assert main(["check", COPY, *H200, *OF_COPY, *written]) == 0
+    assert json.loads(document.read_text())["status"] == 0
+    assert main(["check", str(DATA / "README.md"), *H200, *OF_COPY, *written]) == 2
+    (suite,) = JUnitXml.fromfile(str(junit))
+    assert suite.errors == suite.tests == 1
+    found = json.loads(document.read_text())
+    assert found["status"] == 2 and found["verdict"].startswith("BAD INPUT: ") and "README.md" in found["verdict"]
 
 
 def test_junit_without_its_library_is_refused_before_anything_is_simulated(

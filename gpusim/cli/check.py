@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from gpusim.cli.options import check_choice, console_for, find_gpu, output_path, refuse_same, spinner, write_json
 from gpusim.cli.parameters import checked_params, kernel_parameters, option_name
-from gpusim.errors import ConfigError, nearest
+from gpusim.errors import ConfigError, GpusimError, nearest
 
 if TYPE_CHECKING:
     from gpusim.evidence.models import Model
@@ -113,6 +113,9 @@ def check_command(
     was: Annotated[list[str] | None, typer.Option(
         "--was", metavar="OPTION=VALUE", help="an option of the kernel that was another when the baseline was taken; repeat")
     ] = None,
+    strict: Annotated[bool, typer.Option(
+        "--strict", help="status 3 also where a model has no launch, or a launch no model or neither cycles nor time")
+    ] = False,
     decimal: Annotated[str | None, typer.Option(
         "--decimal", metavar="point|comma", help="the profile's decimal sign; found out by default")] = None,
     json_path: Annotated[str | None, typer.Option("--json", metavar="FILE", help="write the result as JSON; - is stdout")]
@@ -127,9 +130,8 @@ def check_command(
 
 
 def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str, Any]) -> None:
-    from gpusim.evidence.check import NotComparableError, check_profile
-    from gpusim.evidence.tolerances import parse_tolerance
-    from gpusim.evidence.verdicts import NOT_COMPARABLE
+    from gpusim.evidence.check import NotComparableError
+    from gpusim.evidence.verdicts import BAD_INPUT, NOT_COMPARABLE
     from gpusim.report.check import check_document, check_junit, junit_bytes, none_junit_bytes, render_check
     from gpusim.report.output import write_whole
 
@@ -142,24 +144,17 @@ def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str
     refuse_same(outputs)
     if outputs["--junit"] is not None:
         check_junit()
-    gpu = find_gpu(ours["gpu_name"], "--gpu")
-    found = _models(ours, row, values)
-    limits, worse = (
-        dict(parse_tolerance(text, f"--{name}") for text in ours[name] or ()) for name in ("tolerance", "worse")
-    )
-    decimal = None if ours["decimal"] is None else check_choice("--decimal", ours["decimal"], SIGNS)
-    baseline = None if ours["baseline"] is None else _file(ours["baseline"], "--baseline")
     try:
-        with spinner(f"simulating on {gpu.name}"):
-            report: Report = check_profile(
-                _file(ours["profile"], "PROFILE"), gpu=gpu, models=found, tolerances=limits, baseline=baseline, worse=worse,
-                decimal=decimal,  # type: ignore[arg-type]  # one of SIGNS
-            )
-    except NotComparableError as error:
+        report = _report(ours, row, values)
+    except GpusimError as error:
+        is_comparable = not isinstance(error, NotComparableError)
+        status, word = (BAD_INPUT, "BAD INPUT") if is_comparable else (NOT_COMPARABLE, "NOT COMPARABLE")
         if outputs["--junit"] is not None:
             write_whole(outputs["--junit"], none_junit_bytes(str(error)))
         if outputs["--json"] is not None:
-            write_json({"status": NOT_COMPARABLE, "verdict": f"NOT COMPARABLE: {error}", "launches": []}, outputs["--json"])
+            write_json({"status": status, "verdict": f"{word}: {error}", "launches": []}, outputs["--json"])
+        if is_comparable:
+            raise
         typer.echo(f"gpusim: {error}", err=True)
         raise typer.Exit(NOT_COMPARABLE) from None
     if outputs["--junit"] is not None:
@@ -169,6 +164,31 @@ def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str
     render_check(report, console_for(outputs["--json"]))
     if report.status:
         raise typer.Exit(report.status)
+
+
+def _report(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str, Any]) -> Report:
+    """What is asked for, compared.
+
+    Raises:
+        NotComparableError: nothing of it could be.
+        GpusimError: bad input.
+    """
+    from gpusim.evidence.check import check_profile
+    from gpusim.evidence.tolerances import parse_tolerance
+
+    gpu = find_gpu(ours["gpu_name"], "--gpu")
+    found = _models(ours, row, values)
+    limits, worse = (
+        dict(parse_tolerance(text, f"--{name}") for text in ours[name] or ()) for name in ("tolerance", "worse")
+    )
+    decimal = None if ours["decimal"] is None else check_choice("--decimal", ours["decimal"], SIGNS)
+    baseline = None if ours["baseline"] is None else _file(ours["baseline"], "--baseline")
+    with spinner(f"simulating on {gpu.name}"):
+        return check_profile(
+            _file(ours["profile"], "PROFILE"), gpu=gpu, models=found, tolerances=limits, baseline=baseline, worse=worse,
+            decimal=decimal,  # type: ignore[arg-type]  # one of SIGNS
+            is_strict=ours["strict"],
+        )
 
 
 def _models(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str, Any]) -> tuple[Model, ...]:

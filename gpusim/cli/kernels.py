@@ -285,6 +285,7 @@ def _predict(request: Request) -> None:
     if request.json is not None:
         trust = {
             "expected_error_pct": None if expected is None else expected.p90_pct,
+            "expected_errors": {} if expected is None else dict(expected.counters),
             "expected_error_source": unknown(result.kernel, result.gpu) if expected is None else expected.text,
         }
         write_json({**result.as_dict(), **trust}, request.json)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 import typer
 
+from gpusim.errors import KernelError
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
@@ -100,4 +102,12 @@ def checked_params(row: KernelModel, given: Mapping[str, Any]) -> BaseModel:
         for choice in _shape(item.annotation)[1]:  # choices that are no texts
             if key in typed and not isinstance(choice, str) and str(choice) == typed[key]:
                 typed[key] = choice
-    return row.params(**typed)
+    try:
+        return row.params(**typed)
+    except KernelError as error:
+        from gpusim.kernel_models.choices import SEVERAL
+
+        for key, value in given.items():
+            if isinstance(value, str) and SEVERAL.search(value) and str(error).startswith(f"--{key.replace('_', '-')} "):
+                raise KernelError(f"{error}; several values, ranges and auto are for gpusim sweep") from None
+        raise

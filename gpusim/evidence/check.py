@@ -56,10 +56,12 @@ def check_profile(
     baseline: Path | None = None,
     worse: Mapping[str, float] = NOTHING,
     decimal: Decimal | None = None,
+    is_strict: bool = False,
 ) -> Report:
     """Hold every launch of a profile that a model stands for against it, and against ``baseline``, an older profile.
 
     ``tolerances`` (of predictions) and ``worse`` (of changes) are limits by metric or class; they win over the models' own.
+    ``is_strict``: models and launches that have no counterpart, and launches without cycles and time, are not comparable.
 
     Raises:
         NotComparableError: a profile of another architecture, or one without a launch of these kernels.
@@ -75,19 +77,22 @@ def check_profile(
     for told in models:
         told.params(gpu)  # refused even where no launch is its
     judged: list[LaunchCheck] = []
+    untold: list[str] = []
     simulated: dict[tuple[int, int, float], Result] = {}
     for launch in profile.launches:
         model = model_for(launch, models)
         if model is None:
             remarks.append(f"launch {launch.idx}, {launch.kernel}: no model stands for it, not judged")
+            untold.append(launch.kernel)
             continue
         _refuse_other_gpu(launch, gpu, path)
         judged.append(_judged(launch, model, gpu, {**model.tolerances, **tolerances}, simulated))
     if not judged:
         names = ", ".join(dict.fromkeys(item.kernel for item in profile.launches))
-        raise NotComparableError(
-            f"{path}: no model stands for any of its launches ({names}); --match takes a part of such a name"
-        )
+        how = "match of a [[model]] takes such a name whole, regex a part of it" if models[0].source else (
+            "--match takes a part of such a name")
+        raise NotComparableError(f"{path}: no model stands for any of its launches ({names}); {how}")
+    remarks += _on_trust([item.launch for item in judged], gpu)
     gone: tuple[str, ...] = ()
     if old is not None:
         from gpusim.evidence.baseline import against
@@ -102,10 +107,11 @@ def check_profile(
     remarks += _of_models(models, unmet, profile, has_baseline=old is not None)
     unused = _unused(tolerances, judged)
     remarks += _several(judged)
-    remarks += [f"--tolerance {name}: no launch has that metric measured and predicted" for name in unused]
+    remarks += [_unmeasured(name, judged) for name in unused]
     return Report(
         profile=path, gpu=gpu.name, launches=tuple(judged), remarks=tuple(remarks), baseline=baseline, lacking=tuple(unused),
         gone=gone, not_worse=() if old is None else _not_worse(worse, judged), unmet=tuple(item.awaited for item in unmet),
+        untold=tuple(dict.fromkeys(untold)), is_strict=is_strict,
     )
 
 
@@ -160,6 +166,33 @@ def _refuse_other_gpu(launch: ProfiledLaunch, gpu: GpuSpec, path: Path) -> None:
             f"{path}: launch {launch.idx} ran on {launch.metrics[SMS]:.0f} SMs, {gpu.name} has {gpu.num_sms}: give the GPU "
             "that it was profiled on"
         )
+
+
+def _on_trust(launches: Sequence[ProfiledLaunch], gpu: GpuSpec) -> list[str]:
+    """That nothing but the command line says on which of several GPUs of one capability launches ran."""
+    from gpusim.machine.config import load_gpu
+
+    unnamed = [item for item in launches if item.capability and not item.device]
+    if not unnamed or gpu.name not in FOLDERS.values():
+        return []
+    num_sms = [item.metrics[SMS] for item in unnamed if SMS in item.metrics]
+    kin = [
+        other.name for other in map(load_gpu, FOLDERS.values()) if other.name != gpu.name
+        and other.compute_capability == gpu.compute_capability and all(num == other.num_sms for num in num_sms)
+    ]
+    return [
+        f"the profile does not name its GPU, and {', '.join(kin)} {'have' if len(kin) > 1 else 'has'} the same compute "
+        f"capability: that it ran on {gpu.name} is taken on trust"
+    ] if kin else []
+
+
+def _unmeasured(name: str, judged: Sequence[LaunchCheck]) -> str:
+    """That a tolerance is of a metric that no launch has, and which one may have been meant."""
+    said = f"--tolerance {name}: no launch has that metric measured and predicted"
+    known = {part.metric for item in judged for part in item.comparisons}
+    meant = sorted(metric for metric in known if metric.partition(".")[0] == name.partition(".")[0]) or get_close_matches(
+        name, known, n=1)
+    return f"{said}; did you mean {meant[0]!r}?" if meant else said
 
 
 def _judged(

@@ -11,7 +11,7 @@ import csv
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ class Expected:
     """Whether nobody has looked for mechanisms in that family's rows."""
     num_published: int = 0
     """Steps of published ladders that judged, whose speeds others measured; 0 where our own rows did."""
+    counters: Mapping[str, float] = field(default_factory=dict)
+    """The same of counters of those rows, by Nsight Compute's name: percent of the measured, hit rates in points."""
 
     @property
     def what(self) -> str:
@@ -54,9 +56,13 @@ def expected_error(kernel: str, gpu: str, params: Mapping[str, Any] | None = Non
     """
     of_gpu = _measured().get(gpu, {})
     for family in dict.fromkeys((family_of(kernel, params or {}), kernel)):
-        found = of_gpu.get(family, {}).get(CYCLES)
+        of_family = of_gpu.get(family, {})
+        found = of_family.get(CYCLES)
         if found is not None:
-            return Expected(p90_pct=float(found), gpu=gpu, family=family, is_held_out=family in held_out_families())
+            return Expected(
+                p90_pct=float(found), gpu=gpu, family=family, is_held_out=family in held_out_families(),
+                counters={name: float(value) for name, value in of_family.items()},
+            )
     errors = sorted(_published_errors(gpu)) if kernel == "gemm" else []
     if not errors:
         return None

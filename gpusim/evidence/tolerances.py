@@ -137,6 +137,8 @@ def parse_tolerance(text: str, flag: str = "--tolerance") -> tuple[str, float]:
     name, mark, limit = text.partition("=")
     if not mark:
         raise ConfigError(f"{flag} {text!r} wants NAME=LIMIT, such as cycles=10%")
+    if "=" in limit:
+        raise ConfigError(f"{flag} {text!r} holds several limits, wants {flag} once for each")
     return next(iter(limits_of({name.strip(): limit}, flag).items()))
 
 
@@ -153,13 +155,30 @@ def _limit(name: str, limit: str | float, flag: str) -> float:
     number = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%|pt|points)?\s*", str(limit))
     if number is None:
         raise ConfigError(f"{flag} {name}={limit} wants a number of percent from 0 on, such as {name}=10%")
-    return float(number[1])
+    value = float(number[1])
+    if not number[2] and 0.0 < value < 1.0 and not _is_points(name):  # a share, or a part of a percent: nobody knows
+        raise ConfigError(
+            f"{flag} {name}={limit} is a share or less than one percent, wants its unit: {name}={100.0 * value:g}% or "
+            f"{name}={value:g}%"
+        )
+    return value
+
+
+def _is_points(name: str) -> bool:
+    """Whether limits of a class or metric are points, of which a tenth is nothing odd."""
+    return any(item.name == name and item.is_points for item in CLASSES) or name.endswith(".pct") or ".pct_of_" in name
 
 
 def _checked_name(name: str, flag: str) -> str:
     known = dict.fromkeys(item.name for item in CLASSES)
-    if name not in known and not re.fullmatch(r"[a-z0-9]+__\w+(\.\w+)*", name):
+    if name in known:
+        return name
+    if not re.fullmatch(r"[a-z0-9]+__\w+(\.\w+)*", name):
         raise ConfigError(f"{flag} {name!r} is unknown; wants a metric such as {CYCLES}, or a class: {nearest(name, known)}")
+    if "." not in name and not name.startswith(("launch__", "device__")):
+        meant = [metric for metric in (*HELD_OUT_NAMES, *SAME, DURATION) if metric.partition(".")[0] == name]
+        hint = f"did you mean {sorted(meant)[0]!r}?" if meant else f"such as {name}.sum"
+        raise ConfigError(f"{flag} {name!r} lacks how it is summed up (.sum, .avg, .max, .pct); {hint}")
     return name
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gpusim.evidence.models import Model
     from gpusim.simulate.result import Result
 
-PASS, FAIL, NOT_COMPARABLE = 0, 1, 3
-"""What a check ends with; 2 is bad input."""
+PASS, FAIL, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3
+"""What a check ends with."""
 
 
 def in_points(metric: str) -> bool:
@@ -97,6 +97,11 @@ class LaunchCheck:
         return sum(item.passes is not None for item in self.comparisons)
 
     @property
+    def is_timed(self) -> bool:
+        """Whether its cycles or its time have a verdict."""
+        return any(same_as(part.metric) in (CYCLES, DURATION) and part.passes is not None for part in self.comparisons)
+
+    @property
     def passes(self) -> bool:
         """Whether nothing is out of its tolerance, and nothing is worse than last time."""
         return not any(item.passes is False for item in self.comparisons) and not any(
@@ -121,6 +126,10 @@ class Report:
     """Metrics, and classes of them, that a limit of getting worse was asked for and that no launch has now and then."""
     unmet: tuple[str, ...] = ()
     """Models that stand for no launch, by the name or the expression that they wait for."""
+    untold: tuple[str, ...] = ()
+    """Kernels of launches that no model stands for."""
+    is_strict: bool = False
+    """Whether models without launches, launches without models and launches without cycles or time are held against it."""
 
     @property
     def status(self) -> int:
@@ -184,13 +193,24 @@ class Report:
                     said.append(f"{self.baseline.name} has {word} launches of {', '.join(dict.fromkeys(names))}")
             if self.not_worse:
                 said.append(f"nothing to hold --worse {', '.join(self.not_worse)} against in {self.baseline.name} and now")
+        if self.is_strict:
+            said += self._strictly()
         if self.has_no_counter:
             said.append("nothing that the profile counted is predicted")
         return tuple(said)
 
+    def _strictly(self) -> list[str]:
+        """What is missing where everything has to be compared."""
+        said = [f"no launch of {', '.join(self.unmet)}"] if self.unmet else []
+        if self.untold:
+            said.append(f"no model stands for {', '.join(self.untold)}")
+        timeless = [item.launch.idx for item in self.launches if not item.is_timed]
+        if timeless:
+            said.append(f"neither cycles nor time are judged of launch{'es' * (len(timeless) > 1)} {', '.join(timeless)}")
+        return said
+
     @property
     def _unsaid(self) -> str:
         """What a verdict would be taken to say: of models without a launch, and of cycles where none are compared."""
-        judged = {same_as(part.metric) for item in self.launches for part in item.comparisons if part.passes is not None}
         unmet = f"; no launch of {', '.join(self.unmet)}" if self.unmet else ""
-        return unmet + ("" if judged & {CYCLES, DURATION} else "; neither cycles nor time are compared")
+        return unmet + ("" if any(item.is_timed for item in self.launches) else "; neither cycles nor time are compared")

@@ -28,6 +28,9 @@ MOST_COUNTED = 16
 MOST_CHOICES = 20_000
 """Combinations that are looked at: more take minutes to be refused."""
 
+SEVERAL = re.compile(r"[,;]|\.\.|^auto$")
+"""What makes of a text several values."""
+
 _RANGE = re.compile(r"(\d+)\.\.(\d+)(?:\+(\d+))?")
 
 
@@ -87,8 +90,27 @@ def values_of(kind: type[KernelParams], option: str, text: str, *, fixed: Mappin
     for part in parts:
         if not part:
             raise KernelError(f"{flag} {text!r} has an empty value; wants values joined by commas")
+        _refuse_slip(kind, option, part)
         values += _range(flag, part) if ".." in part else [_word(kind, option, part)]
     return tuple(dict.fromkeys(values))
+
+
+def _refuse_slip(kind: type[KernelParams], option: str, part: str) -> None:
+    """What was meant as a range or as ``auto``, and is neither.
+
+    Raises:
+        KernelError: says what would be one.
+    """
+    flag = f"--{option.replace('_', '-')}"
+    if span := re.fullmatch(r"(\d+)-(\d+)", part):
+        raise KernelError(f"{flag} {part!r} is no range; wants {span[1]}..{span[2]}")
+    words = [str(choice) for choice in choices_of(kind.model_fields[option_names(kind)[option]].annotation)]
+    if part == AUTO and part not in words:
+        raise KernelError(f"{flag}: {AUTO} stands for all usual values, wants no others beside it")
+    if part.isalpha() and len(part) >= len(AUTO) - 1 and part not in words and "did you mean" in nearest(part, (AUTO,)) and (
+        "did you mean" not in nearest(part, words)
+    ):
+        raise KernelError(f"{flag} {part!r} is unknown; {nearest(part, (AUTO,))}")
 
 
 def _range(flag: str, text: str) -> list[str]:
@@ -223,7 +245,7 @@ def _values(kind: type[KernelParams], given: Mapping[str, Any], gpu: Target) -> 
     names = option_names(kind)
     fixed = {
         name: value for name, value in given.items()
-        if not isinstance(value, list | tuple) and not (isinstance(value, str) and re.search(r"[,;]|\.\.|^auto$", value))
+        if not isinstance(value, list | tuple) and not (isinstance(value, str) and SEVERAL.search(value))
     }
     found: dict[str, tuple[Any, ...]] = {}
     for name, value in given.items():

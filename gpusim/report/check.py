@@ -117,6 +117,7 @@ def check_document(report: Report) -> dict[str, Any]:
         "baseline": None if report.baseline is None else str(report.baseline),
         "status": report.status,
         "verdict": report.verdict,
+        "strict": report.is_strict,
         "not_compared": list(report.not_compared),
         "models_without_a_launch": list(report.unmet),
         "launches": [_launch_document(item) for item in report.launches],
@@ -211,7 +212,7 @@ def junit_bytes(report: Report) -> bytes:
 
 
 def none_junit_bytes(sentence: str) -> bytes:
-    """The XML of a check that had nothing to compare: one error, so that no file of an earlier check stands for it."""
+    """The XML of a check that compared nothing, for ``sentence``: one error; no file of an earlier check stands for it."""
     from junitparser import Error, JUnitXml, TestCase, TestSuite
 
     document, suite = JUnitXml("gpusim check"), TestSuite("all that was asked for")

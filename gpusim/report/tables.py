@@ -76,7 +76,7 @@ def render_prediction(
     console.print()
     _print_headline(result, console, expected)
     _print_shares(result, console)
-    _print_counters(result, console)
+    _print_counters(result, console, {} if expected is None else expected.counters)
     _print_options(options, unset, result.settings, console, none_texts)
     _print_sources(result, console)
     for remark in result.remarks:
@@ -242,13 +242,16 @@ def _print_shares(result: Result, console: Console) -> None:
     console.print()
 
 
-def _print_counters(result: Result, console: Console) -> None:
+def _print_counters(result: Result, console: Console, errors: Mapping[str, float]) -> None:
+    """``errors``: what nine in ten measured rows kept, by counter; percent, or points of what is percent itself."""
     shown = [name for name in MAIN_COUNTERS if name in result.counters]
-    table = _table("Counters, as Nsight Compute names them", "value", "counter", left=0)
+    columns = ["value", "counter", *(["expected error"] if errors else [])]
+    table = _table("Counters, as Nsight Compute names them", *columns, left=0)
     table.columns[1].justify = "left"
     for name in shown:
         value = result.counters[name]
-        table.add_row(number(round(value, 2 if abs(value) < 1e4 else None)), name)
+        error = f"{errors[name]:g} {'points' if name.endswith('.pct') else '%'}" if name in errors else ""
+        table.add_row(number(round(value, 2 if abs(value) < 1e4 else None)), name, *([error] if errors else []))
     console.print(table)
     rest = len(result.counters) - len(shown)
     if rest:

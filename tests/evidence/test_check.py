@@ -377,6 +377,52 @@ def test_a_model_of_a_file_that_stands_for_no_launch_is_told_of(tmp_path: Path) 
         check_profile(DATA / "transposes_raw.csv", gpu=load_gpu("h200_sxm"), models=read_models(path))
 
 
+def test_where_everything_has_to_be_compared_what_has_no_counterpart_is_not_comparable(tmp_path: Path) -> None:
+    path, h200 = tmp_path / "models.toml", load_gpu("h200_sxm")
+    path.write_text(MODELS, encoding="utf-8")
+    strictly = check_profile(DATA / "transposes_raw.csv", gpu=h200, models=read_models(path), is_strict=True)
+    assert strictly.status == 3 and strictly.not_compared == ("no model stands for transpose_none",)
+    path.write_text(MODELS.replace("_padded", "_(padded|none)").replace("match", "regex"), encoding="utf-8")
+    whole = check_profile(DATA / "transposes_raw.csv", gpu=h200, models=read_models(path), is_strict=True)
+    assert not whole.not_compared and whole.status != 3
+    path.write_text(MODELS.replace("^copy_", "^copies_"), encoding="utf-8")
+    strictly = check_profile(DATA / "transposes_raw.csv", gpu=h200, models=read_models(path), is_strict=True)
+    assert strictly.not_compared == ("no launch of ^copies_", "no model stands for transpose_none, copy_b16_i1")
+    assert b"<error" in junit_bytes(strictly)
+
+
+def test_a_launch_without_cycles_and_time_passes_unless_everything_has_to_be_compared(tmp_path: Path) -> None:
+    text = (DATA / "copy_raw.csv").read_text(encoding="utf-8")
+    path = tmp_path / "bytes.csv"
+    path.write_text(text.replace("sm__cycles_elapsed", "sm__cycles_el").replace("gpu__time_duration", "gpu__time"))
+    model = replace(COPY, options={"op": "copy", "elements": 2**26})
+    loose, strictly = (
+        check_profile(path, gpu=load_gpu("h200_sxm"), models=[model], is_strict=is_strict) for is_strict in (False, True)
+    )
+    assert loose.status == 0 and loose.verdict.endswith("neither cycles nor time are compared")
+    assert strictly.status == 3 and strictly.not_compared == ("neither cycles nor time are judged of launch 0",)
+
+
+def test_a_profile_that_does_not_name_its_gpu_is_taken_on_trust_and_that_is_said(tmp_path: Path) -> None:
+    text = (DATA / "copy_raw.csv").read_text(encoding="utf-8")
+    path = tmp_path / "unnamed.csv"
+    for changed, kin in (
+        (text.replace("display_name", "x"), "h100_sxm has"),
+        (text.replace("display_name", "x").replace("multiprocessor_count", "y"), "h100_sxm, h100_pcie have"),
+    ):
+        path.write_text(changed, encoding="utf-8")
+        report = check_profile(path, gpu=load_gpu("h200_sxm"), models=[COPY])
+        assert any(f"does not name its GPU, and {kin} the same compute capability" in said for said in report.remarks)
+    named = check_profile(DATA / "copy_raw.csv", gpu=load_gpu("h200_sxm"), models=[COPY])
+    assert not any("on trust" in said for said in named.remarks)
+
+
+def test_a_tolerance_of_a_metric_that_is_summed_up_otherwise_is_told_which_one_is_there() -> None:
+    asked = {"sm__cycles_elapsed.avg": 10.0}
+    report = check_profile(DATA / "copy_raw.csv", gpu=load_gpu("h200_sxm"), models=[COPY], tolerances=asked)
+    assert any(said.endswith("did you mean 'sm__cycles_elapsed.max'?") for said in report.remarks)
+
+
 def test_a_warp_asks_for_a_number_of_its_threads_along_each_side_of_the_block() -> None:
     sides = [(), (256, 1, 1), (32, 8, 1), (8, 8, 4), (1, 1, 1)]
     assert [thread_numbers(replace(launch_of(), block=block)) for block in sides] == [1, 1, 2, 3, 1]
