@@ -33,6 +33,7 @@ def check(
     worse: Mapping[str, float | str] | None = None,
     was: Mapping[str, Any] | None = None,
     strict: bool = False,
+    decimal: str | None = None,
     **options: Any,
 ) -> Report:
     """What ``gpusim check`` does, for a test: fails it where something is out of tolerance or nothing can be compared.
@@ -48,6 +49,7 @@ def check(
         baseline: an older profile.
         worse: how much worse than the baseline, likewise.
         was: options that were others when the baseline was taken.
+        decimal: the profile's decimal sign, ``point`` or ``comma``; found out by default.
         strict: fail also where a model has no launch, a launch no model, or neither cycles nor time.
         options: of the kernel model.
 
@@ -65,7 +67,7 @@ def check(
         return _checked(
             profile, gpu=gpu, kernel=kernel, match=match, models=models, tolerance={} if tolerance is None else tolerance,
             l2=l2, baseline=baseline, worse={} if worse is None else worse, was={} if was is None else was, strict=strict,
-            options=options,
+            decimal=decimal, options=options,
         )
     except (GpusimError, OSError) as error:
         raise error.with_traceback(None) from None
@@ -74,7 +76,7 @@ def check(
 def _checked(
     profile: str | Path, *, gpu: str, kernel: str | None, match: str, models: str | Path | None,
     tolerance: Mapping[str, float | str], l2: str, baseline: str | Path | None, worse: Mapping[str, float | str],
-    was: Mapping[str, Any], strict: bool, options: Mapping[str, Any],
+    was: Mapping[str, Any], strict: bool, decimal: str | None, options: Mapping[str, Any],
 ) -> Report:
     import re
     from io import StringIO
@@ -105,10 +107,14 @@ def _checked(
     except (re.error, TypeError) as error:
         raise ConfigError(f"gpusim_check: match {match!r} is no regular expression: {error}") from None
     for name, path in (("profile", profile), ("models", models), ("baseline", baseline)):
-        if path is not None and not isinstance(path, str | Path):
+        if (path is not None or name == "profile") and not isinstance(path, str | Path):
             raise ConfigError(f"gpusim_check: {name} is {path!r}, wants a file")
         if path is not None and not Path(path).is_file():
             raise ConfigError(f"gpusim_check: {name} {str(path)!r} is no file, wants one that is there")
+    if not isinstance(gpu, str | Path):
+        raise ConfigError(f"gpusim_check: gpu is {gpu!r}, wants a name such as h200_sxm, or a TOML file")
+    if decimal not in (None, "point", "comma"):
+        raise ConfigError(f"gpusim_check: decimal {decimal!r} is unknown; {nearest(str(decimal), ('point', 'comma'))}")
     if l2 not in ("flushed", "cold", "warm"):
         raise ConfigError(f"gpusim_check: l2 {l2!r} is unknown; {nearest(l2, ('flushed', 'cold', 'warm'))}")
     if kernel is None:
@@ -122,6 +128,7 @@ def _checked(
         report = check_profile(
             Path(profile), gpu=load_gpu(gpu), models=found, tolerances=limits_of(tolerance),
             baseline=None if baseline is None else Path(baseline), worse=limits_of(worse, "worse"), is_strict=strict,
+            decimal=decimal,  # type: ignore[arg-type]  # checked above
         )
     except NotComparableError as error:
         why = str(error)

@@ -36,7 +36,8 @@ def row_of(table: str, **wanted: str) -> dict[str, str]:
 
 def unit_of(metric: str) -> str:
     """Nsight Compute's, unscaled."""
-    kinds = (("bytes", "byte"), ("sectors", "sector"), ("wavefronts", ""))
+    kinds = ((".pct", "%"), ("per_second", "hz"), ("bytes", "byte"), ("sectors", "sector"), ("wavefronts", ""),
+             ("cycles_", "cycle"))
     return UNITS.get(metric) or next((unit for word, unit in kinds if word in metric), "")
 
 

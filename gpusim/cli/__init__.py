@@ -93,6 +93,8 @@ def _usage_sentence(error: TyperException) -> str:
     message = error.format_message().rstrip(".")
     if option is not None and "No such option" in message:
         options = [name for item in context.command.params for name in (*item.opts, *item.secondary_opts)]
+        if getattr(context.command, "noun", "").startswith("kernel"):
+            return f"{path}{option} stands before a kernel, wants it behind: {context.command_path} KERNEL {option} ..."
         return f"{path}{option} is unknown; {_nearest_option(option, [*options, '--help'])}"
     if option is not None:
         what = "takes no value, leave it out" if "does not take" in message else "has no value, wants one"

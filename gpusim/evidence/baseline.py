@@ -111,7 +111,10 @@ def against(
     remarks = item.remarks
     if lacking:
         remarks = (*remarks, f"{old.path.name} has {', '.join(lacking)}, this launch has not: not compared")
-    return replace(item, changes=tuple(found), causes=tuple(causes), lacking=lacking, remarks=remarks)
+    is_other = any(old and new and old != new for old, new in _shapes(then[place], item.launch))
+    return replace(
+        item, changes=tuple(found), causes=tuple(causes), lacking=lacking, remarks=remarks, is_other_launch=is_other
+    )
 
 
 def changes(before: ProfiledLaunch, now: ProfiledLaunch, asked: Mapping[str, float]) -> list[Change]:
@@ -184,9 +187,14 @@ def _busy(metric: str, result: Result) -> str:
     return ""
 
 
+def _shapes(before: ProfiledLaunch, now: ProfiledLaunch) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    """(then, now) of grid and block."""
+    return (before.grid, now.grid), (before.block, now.block)
+
+
 def _launch_sentences(before: ProfiledLaunch, now: ProfiledLaunch) -> list[str]:
     said = []
-    for what, old, new in (("grid", before.grid, now.grid), ("block", before.block, now.block)):
+    for what, (old, new) in zip(("grid", "block"), _shapes(before, now), strict=True):
         if old and new and old != new:
             said.append(f"the {what} was {'x'.join(map(str, old))}, now {'x'.join(map(str, new))}: another launch")
     name = "launch__registers_per_thread"

@@ -129,6 +129,9 @@ def _model(item: Mapping[str, Any]) -> Model:
         raise ConfigError("[[model]] lacks kernel, wants the name of a kernel model")
     if ("match" in item) == ("regex" in item):
         raise ConfigError(f"[[model]] of {item['kernel']} wants either match (a kernel's name) or regex")
+    for key in ("match", "regex"):
+        if item.get(key) == "":
+            raise ConfigError(f"[[model]] {key} of {item['kernel']} is empty, wants a kernel's name (regex: a part of it)")
     try:
         re.compile(item.get("regex", ""))
     except re.error as error:

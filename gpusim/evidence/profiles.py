@@ -55,6 +55,18 @@ SECONDS: Mapping[str, float] = MappingProxyType({"n": 1.0, "u": 1e3, "\u00b5": 1
 
 TIME = re.compile(r"([num\u00b5\u03bc]?)(?:s|sec|second)s?")
 SCALED = re.compile(r"([KkMGTP]?)(byte|bytes|hz|Hz|cycle|inst|sector|request|warp|B)")
+COUNTED = ("", "inst", "sector", "request", "warp", "block", "cluster", "thread", "wavefront", "pass", "SM", "instruction")
+"""Units of what is counted."""
+
+DIMENSIONS: tuple[tuple[str, str], ...] = (
+    (r".*(\.pct|\.pct_of_\w+)", "%"), (r"\w*bytes\w*\.(sum|avg|max|min)", "byte"),
+    (r"\w*bytes\w*\.(sum|avg|max|min)\.per_second", "byte/second"), (r"gpu__time_duration\w*\.\w+", "time"),
+    (r"\w+__cycles_(elapsed|active)\.(sum|avg|max|min)", "cycle"),
+    (r"\w+__cycles_(elapsed|active)\.\w+\.per_second", "hertz"),
+    (r"\w+__(\w*sectors|\w*wavefronts|inst_executed)\w*\.sum", "count"),
+)
+"""Names of metrics, and what their unit has to be one of."""
+
 SPACES = "\u00a0\u202f\u2009'\u2019 "
 """Thousands separators that nobody takes for a decimal sign."""
 
@@ -133,6 +145,37 @@ def unit_scale(unit: str) -> float:
     return scale
 
 
+def dimension(unit: str) -> str:
+    """What a unit is one of; empty where it is none that Nsight Compute writes of a metric that we know.
+
+    >>> dimension("us"), dimension("Kbyte"), dimension("Mbyte/s"), dimension("Ghz"), dimension("inst"), dimension("parsec")
+    ('time', 'byte', 'byte/second', 'hertz', 'count', '')
+    """
+    above, slash, below = unit.strip().partition("/")
+    if unit.strip() in COUNTED:
+        return "count"
+    if above == "%":
+        return "%"
+    if TIME.fullmatch(above) and not slash:
+        return "time"
+    found = SCALED.fullmatch(above.replace("hz", "Hz"))
+    if found is None or (slash and not TIME.fullmatch(below)):
+        return ""
+    kind = {"bytes": "byte", "B": "byte", "Hz": "hertz"}.get(found[2], found[2])
+    if slash:
+        return "byte/second" if kind == "byte" else ""
+    return kind if kind in ("byte", "hertz", "cycle") else "count"
+
+
+def wanted_dimension(metric: str) -> str:
+    """What the unit of ``metric`` has to be one of; empty where we do not know.
+
+    >>> wanted_dimension("gpu__time_duration.sum"), wanted_dimension("dram__bytes_read.sum"), wanted_dimension("launch__x")
+    ('time', 'byte', '')
+    """
+    return next((kind for pattern, kind in DIMENSIONS if re.fullmatch(pattern, metric)), "")
+
+
 def decimal_sign(numbers: Iterable[str]) -> Decimal | None:
     """What separates decimals in a file's numbers; None where each could be read both ways.
 
@@ -199,7 +242,8 @@ class _Cell:
 
     launch: str
     name: str
-    unit: str
+    unit: str | None
+    """None where the page has no line of units."""
     value: str
 
 
@@ -217,12 +261,16 @@ def parse_csv(text: str, *, decimal: Decimal | None = None) -> tuple[tuple[Profi
         ConfigError: see :func:`read_profile`.
     """
     header, rows = _table(text)
+    if any(row[KERNEL_COLUMN] == KERNEL_COLUMN for row in rows):
+        raise ConfigError("holds two tables, one behind the other: wants one profile in a file")
     lines = {row["ID"]: row for row in reversed(rows) if row["ID"]}
     launches = {idx: lines[idx] for idx in dict.fromkeys(row["ID"] for row in rows if row["ID"])}
     cells = _details(rows) if METRIC_COLUMNS[0] in header else _raw(header, rows)
     if not launches:
         raise ConfigError(f"holds no launch: {complaint(text) or 'a header alone, the profile is cut off or nothing ran'}")
     remarks = _passes(text)
+    if any(cell.unit is None for cell in cells):
+        remarks.append("no line of units: numbers are taken for bytes, nanoseconds and hertz")
     sign = decimal or decimal_sign(cell.value for cell in cells)
     if sign is None:
         sign = "point"
@@ -235,6 +283,9 @@ def parse_csv(text: str, *, decimal: Decimal | None = None) -> tuple[tuple[Profi
     metrics: dict[str, dict[str, float]] = {idx: {} for idx in launches}
     for cell in cells:
         number = _number(cell, sign)
+        if number is None and wanted_dimension(cell.name) and cell.value.strip():
+            told = f"launch {cell.launch}, {cell.name} is {cell.value.strip()!r}"
+            remarks.append(f"{told}: could not be collected, not compared")
         if number is not None:
             found = metrics[cell.launch].setdefault(cell.name, number)
             if found != number and not _is_rounded(found, number):
@@ -261,6 +312,8 @@ def _table(text: str) -> tuple[list[str], list[dict[str, str]]]:
     try:
         header, *table = csv.reader([line.rstrip("\r\n") for line in body], strict=True)
     except csv.Error as error:
+        if '";"' in body[0]:
+            raise ConfigError("its columns are parted by semicolons, wants commas, as ncu --csv writes them") from None
         raise ConfigError(f"is cut off or no CSV ({error}), wants what ncu --csv writes") from None
     if "Invocations" in header:
         raise ConfigError("is a summary over launches: leave --print-summary out, each launch is judged by itself")
@@ -292,8 +345,10 @@ def _quoted(lines: Sequence[str]) -> list[str]:
 
 def _raw(header: Sequence[str], rows: Sequence[Mapping[str, str]]) -> list[_Cell]:
     """A launch a line; the line without an ID has the units."""
-    units: Mapping[str, str] = next((row for row in rows if not row["ID"]), {})
+    units: Mapping[str, str | None] = next((row for row in rows if not row["ID"]), dict.fromkeys(header))
     names = [name for name in header if "__" in name]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise ConfigError(f"has a column {twice} twice, wants each metric once")
     cells = []
     seen: set[str] = set()
     for row in rows:
@@ -304,7 +359,7 @@ def _raw(header: Sequence[str], rows: Sequence[Mapping[str, str]]) -> list[_Cell
                 f"launch {row['ID']} comes twice: replayed, or two profiles in one file; wants each launch once"
             )
         seen.add(row["ID"])
-        cells += [_Cell(row["ID"], name, units.get(name, ""), row[name]) for name in names]
+        cells += [_Cell(row["ID"], name, units[name], row[name]) for name in names]
     return cells
 
 
@@ -319,20 +374,34 @@ def _details(rows: Sequence[Mapping[str, str]]) -> list[_Cell]:
 
 
 def _number(cell: _Cell, sign: Decimal) -> float | None:
-    if cell.value.strip().lower() in NO_NUMBER or not re.search(r"\d", cell.value):
+    text, where = cell.value.strip(), f"launch {cell.launch}, {cell.name}"
+    wanted = wanted_dimension(cell.name)
+    if wanted and (instanced := re.fullmatch(r"([\d.,\s]+?)\s*\(.*\)", text)):
+        text = instanced[1]  # its instances behind it
+    if text.lower() in NO_NUMBER or text == "!":
         return None
-    if re.search(r"[A-Za-z_:;(]", cell.value.replace("e", "").replace("E", "")):
-        return None  # a text, such as the name of a cache policy, or a number with its instances behind it
+    if not re.search(r"\d", text) or re.search(r"[A-Za-z_:;(]", text.replace("e", "").replace("E", "")):
+        if wanted:
+            raise ConfigError(f"{where}: {cell.value!r} is no number")
+        return None  # a text, such as the name of a cache policy
     try:
-        return parse_decimal(cell.value, sign) * unit_scale(cell.unit)
+        number = parse_decimal(text, sign) * unit_scale(cell.unit or "")
     except ConfigError as error:
-        raise ConfigError(f"launch {cell.launch}, {cell.name}: {error}") from None
+        raise ConfigError(f"{where}: {error}") from None
+    if wanted and cell.unit is not None and dimension(cell.unit) != wanted and (cell.unit or wanted != "cycle"):
+        raise ConfigError(f"{where}: its unit is {cell.unit!r}, wants one of {'a count' if wanted == 'count' else wanted}")
+    if wanted and number < 0.0:
+        raise ConfigError(f"{where} is {cell.value}, wants 0 or more")
+    return number
 
 
 def _launch(idx: str, row: Mapping[str, str], metrics: Mapping[str, float]) -> ProfiledLaunch:
     kernel = short_name(row[KERNEL_COLUMN])
     if kernel == "range":
         raise ConfigError(f"launch {idx} is a range of launches (range replay), wants kernels by themselves")
+    for column in SHAPE_COLUMNS:
+        if row.get(column) and not re.fullmatch(r"\(?\s*\d+([\s,.;x]+\d+){0,2}\s*\)?", row[column]):
+            raise ConfigError(f"launch {idx}: its {column} is {row[column]!r}, wants one such as (128, 1, 1)")
     grid, block = (tuple(map(int, re.findall(r"\d+", row.get(column, "")))) for column in SHAPE_COLUMNS)
     return ProfiledLaunch(
         idx=idx, kernel=kernel, metrics=MappingProxyType(dict(metrics)), grid=grid, block=block,

@@ -91,6 +91,9 @@ class LaunchCheck:
     lacking: tuple[str, ...] = ()
     """Metrics that the baseline has and this launch has not."""
 
+    is_other_launch: bool = False
+    """Whether grid or block were others in the baseline."""
+
     @property
     def num_judged(self) -> int:
         """Metrics with a verdict."""
@@ -98,8 +101,10 @@ class LaunchCheck:
 
     @property
     def is_timed(self) -> bool:
-        """Whether its cycles or its time have a verdict."""
-        return any(same_as(part.metric) in (CYCLES, DURATION) and part.passes is not None for part in self.comparisons)
+        """Whether its cycles or its time have a verdict: beside what is predicted, or beside last time."""
+        judged = [part.metric for part in self.comparisons if part.passes is not None]
+        judged += [change.metric for change in self.changes if change.tolerance is not None]
+        return any(same_as(name) in (CYCLES, DURATION) for name in judged)
 
     @property
     def passes(self) -> bool:
@@ -204,6 +209,10 @@ class Report:
         said = [f"no launch of {', '.join(self.unmet)}"] if self.unmet else []
         if self.untold:
             said.append(f"no model stands for {', '.join(self.untold)}")
+        others = [item.launch.idx for item in self.launches if item.is_other_launch and not item.model.was]
+        if others and self.baseline is not None:
+            which = f"launch{'es' * (len(others) > 1)} {', '.join(others)}"
+            said.append(f"grid or block of {which} were others in {self.baseline.name}")
         timeless = [item.launch.idx for item in self.launches if not item.is_timed]
         if timeless:
             said.append(f"neither cycles nor time are judged of launch{'es' * (len(timeless) > 1)} {', '.join(timeless)}")
@@ -213,4 +222,6 @@ class Report:
     def _unsaid(self) -> str:
         """What a verdict would be taken to say: of models without a launch, and of cycles where none are compared."""
         unmet = f"; no launch of {', '.join(self.unmet)}" if self.unmet else ""
+        if self.baseline is not None and any(item.is_other_launch for item in self.launches):
+            unmet += f"; grid or block were others in {self.baseline.name}"
         return unmet + ("" if any(item.is_timed for item in self.launches) else "; neither cycles nor time are compared")

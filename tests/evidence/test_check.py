@@ -106,10 +106,9 @@ def test_another_architecture_is_not_comparable(tmp_path: Path, predicted: Mappi
 
 def test_a_gpu_of_another_name_is_not_comparable(tmp_path: Path) -> None:
     text = (DATA / "copy_raw.csv").read_text(encoding="utf-8")
-    text = text.replace('"sm__cycles_active.max"', '"device__attribute_display_name"')
     path = tmp_path / "p.csv"
     for name in ("NVIDIA H100 80GB HBM3", "NVIDIA H200"):
-        path.write_text(text.replace('"236,421"', f'"{name}"'), encoding="utf-8")
+        path.write_text(text.replace('"NVIDIA H200"', f'"{name}"'), encoding="utf-8")
         model = replace(COPY, options={"op": "copy", "elements": 67108864})
         if "H200" in name:
             assert check_profile(path, gpu=load_gpu("h200_sxm"), models=[model]).status == PASS
@@ -157,8 +156,40 @@ def test_a_baseline_without_a_launch_of_these_is_not_comparable(tmp_path: Path, 
     report = check_profile(now, gpu=TOY, models=[model], baseline=then)
     assert report.status == NOT_COMPARABLE and "other.csv has no launch of these" in report.verdict
     assert check_profile(now, gpu=TOY, models=[model], baseline=now).status == PASS
-    off = profile(tmp_path / "off.csv", {**predicted, CYCLES: 2 * predicted[CYCLES]}, cc="")
+    twice = {name: 2 * predicted[name] for name in (CYCLES, DURATION)}
+    off = profile(tmp_path / "off.csv", {**predicted, **twice}, cc="")
     assert check_profile(off, gpu=TOY, models=[model], baseline=then).status == FAIL
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({CYCLES: 2.0}, "2,000 MHz, and toy runs at 100 to 1,000: is a unit wrong?"), ({DURATION: 1e6}, "is a unit wrong?"),
+        ({DURATION: 1e-6}, "is a unit wrong?"), ({CYCLES: 0.0}, f"{CYCLES} is 0, which no launch takes"),
+        ({CYCLES: -1.0}, "wants 0 or more"),
+    ],
+)
+def test_cycles_and_times_that_no_launch_has_are_refused_now_and_in_a_baseline(
+    tmp_path: Path, predicted: Mapping[str, float], change: Mapping[str, float], says: str
+) -> None:
+    good = profile(tmp_path / "good.csv", predicted, cc="")
+    off = profile(tmp_path / "off.csv", {name: value * change.get(name, 1.0) for name, value in predicted.items()}, cc="")
+    for path, baseline in ((off, None), (good, off)):
+        with pytest.raises(ConfigError, match=r"off\.csv") as error:
+            check_profile(path, gpu=TOY, models=[COPY], baseline=baseline)
+        assert says in str(error.value)
+
+
+def test_a_baseline_that_was_launched_otherwise_is_told_of_in_the_verdict(tmp_path: Path) -> None:
+    text = (DATA / "copy_raw.csv").read_text(encoding="utf-8")
+    model, then = replace(COPY, options={"op": "copy", "elements": 2**26}), tmp_path / "then.csv"
+    assert '"(65536, 1, 1)"' in text
+    then.write_text(text.replace('"(65536, 1, 1)"', '"(32768, 1, 1)"'), encoding="utf-8")
+    for is_strict, status in ((False, PASS), (True, NOT_COMPARABLE)):
+        report = check_profile(
+            DATA / "copy_raw.csv", gpu=load_gpu("h200_sxm"), models=[model], baseline=then, is_strict=is_strict
+        )
+        assert report.status == status and "grid or block" in report.verdict and "were others in" in report.verdict
 
 
 def test_a_profile_without_a_launch_of_the_kernel_is_not_comparable(tmp_path: Path, predicted: Mapping[str, float]) -> None:

@@ -162,9 +162,58 @@ def test_a_german_file_is_the_same_file() -> None:
 def test_a_number_that_could_be_read_both_ways_is_told_of_and_decided_by_the_caller() -> None:
     text = HEAD + '"0","k","9.0","1.024"\n'
     (launch,), remarks = parse_csv(text)
-    assert launch.metrics["a__b.sum"] == 1.024 and "--decimal comma" in remarks[0]
+    assert launch.metrics["a__b.sum"] == 1.024 and "--decimal comma" in remarks[-1]
     (launch,), remarks = parse_csv(text, decimal="comma")
-    assert launch.metrics["a__b.sum"] == 1024.0 and remarks == ()
+    assert launch.metrics["a__b.sum"] == 1024.0 and not any("--decimal" in said for said in remarks)
+
+
+def _copy(old: str, new: str) -> str:
+    text = text_of("copy_raw.csv")
+    assert old in text
+    return text.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('"ns"', '"parsec"', "gpu__time_duration.sum: its unit is 'parsec', wants one of time"),
+        ('"ns"', '""', "gpu__time_duration.sum: its unit is '', wants one of time"),
+        ('"cycle"', '"ns"', "its unit is 'ns', wants one of cycle"),
+        ('"byte"', '"sector"', "dram__bytes_read.sum: its unit is 'sector', wants one of byte"),
+        ('"byte"', '"KiB"', "its unit is 'KiB', wants one of byte"),
+        ('"240,586"', '"lots"', "sm__cycles_elapsed.max: 'lots' is no number"),
+        ('"240,586"', '"-240,586"', "sm__cycles_elapsed.max is -240,586, wants 0 or more"),
+        ('"(65536, 1, 1)"', '"foo"', "its Grid Size is 'foo', wants one such as"),
+        ('"sm__cycles_active.avg"', '"sm__cycles_elapsed.max"', "has a column sm__cycles_elapsed.max twice"),
+        ('","', '";"', "semicolons"),
+    ],
+)
+def test_units_and_numbers_that_cannot_be_are_refused(old: str, new: str, says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse_csv(_copy(old, new))
+    assert says in str(error.value)
+
+
+def test_two_tables_in_a_file_are_refused() -> None:
+    text = text_of("copy_raw.csv")
+    with pytest.raises(ConfigError, match="two tables"):
+        parse_csv(text + text)
+
+
+def test_a_number_with_its_instances_is_that_number_and_what_could_not_be_collected_is_told_of() -> None:
+    (launch,), _ = parse_csv(_copy('"240,586"', '"240,586 (1; 2; 3)"'))
+    assert launch.metrics["sm__cycles_elapsed.max"] == 240586.0
+    for nothing in ("nan", "n/a", "!"):
+        (launch,), remarks = parse_csv(_copy('"240,586"', f'"{nothing}"'))
+        assert "sm__cycles_elapsed.max" not in launch.metrics
+        assert any(f"sm__cycles_elapsed.max is {nothing!r}: could not be collected" in said for said in remarks)
+
+
+def test_a_page_without_units_is_told_of() -> None:
+    lines = text_of("copy_raw.csv").splitlines(keepends=True)
+    (launch,), remarks = parse_csv("".join(line for line in lines if not line.startswith('"","')))
+    assert launch.metrics["sm__cycles_elapsed.max"] == 240586.0
+    assert any("no line of units" in said for said in remarks)
 
 
 # ---------------------------------------------------------------------------------------------- refusals
