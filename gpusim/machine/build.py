@@ -21,7 +21,7 @@ from gpusim.machine.memory.xbar import Xbar, XbarSpec
 from gpusim.machine.sm.instruction_cache import FetchedCode, InstructionCache
 from gpusim.machine.sm.mbarrier import MbarrierUnit
 from gpusim.machine.sm.tensor_core import TensorCore, TensorCoreCounters
-from gpusim.machine.sm.warp_scheduler import WarpScheduler, WarpSchedulerCounters
+from gpusim.machine.sm.warp_scheduler import WarpScheduler, WarpSchedulerCounters, own_paces
 from gpusim.machine.timing import RingingEnvironment
 from gpusim.units import Clock
 
@@ -130,12 +130,14 @@ class Machine:
         maps = TensorMaps(tensor_maps, memory_cycles=0.0 if is_warm else self.hbm.latency_cycles)
         l1_bytes = max(0, gpu.l1.unified_bytes - smem_bytes_per_sm)
         fetched = FetchedCode()
+        shares_schedulers = ctas_per_sm > 1 and (num_ctas is None or num_ctas > gpu.num_sms)
+        paces = own_paces(gpu.num_sms, gpu.warp_scheduler.mad_wide_spread_fraction if shares_schedulers else 0.0)
         self.sms = [
             Sm(
                 idx=idx,
                 l1=L1(gpu.l1, below=self.xbar, sm_idx=idx, capacity_bytes=l1_bytes, counters=l1),
                 smem=Smem(gpu.smem, counters=smem),
-                warp_scheduler=WarpScheduler(gpu.warp_scheduler, counters=scheduler),
+                warp_scheduler=WarpScheduler(gpu.warp_scheduler, counters=scheduler, pace=paces[idx]),
                 tensor_core=TensorCore(gpu.tensor_core, counters=tensor),
                 instruction_cache=InstructionCache(gpu.instruction_cache, fetched=fetched, tpc=floorplan.tpc_of_sm[idx]),
                 tma=Tma(gpu.tma, counters=tma, maps=maps) if gpu.tma is not None else None,

@@ -120,7 +120,7 @@ class Engine:
         self._num_ragged, self._is_over = int(uses.has_ragged_end()), False  # the last CTA, for which nobody stands
         self._wave_weight, self._weighted_left = 1.0, 0
         self._live: dict[int, Cta] = {}
-        self._num_stores_pending, self._last_store_at, self.has_stored = 0, 0.0, False
+        self._num_stores_pending, self._last_store_at, self.has_stored, self.has_own_paces = 0, 0.0, False, False
         self.tensor_turns, self.fma_turns = turns_of_sms()
         self.load_lines = [LoadLine(sm.smem, self.agenda) for sm in self.machine.sms]
         self.op_costs, self.of_cta = OpCosts(launch, gpu, self.machine), OfCta(launch, gpu)

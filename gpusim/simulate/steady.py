@@ -353,6 +353,8 @@ class SteadyState:
             self._note_requests()
         misses = engine.miss_bytes_of_wave(loop.role.wave)
         closes_round = pace.report(id(loop), loop.role.t, self._block)
+        if engine.has_own_paces and not self._is_quick:
+            return  # sharers of tiles drift apart, and what merges with it: no stretch stands for another
         if closes_round:
             self._may_leap = False
             self._num_rounds += 1

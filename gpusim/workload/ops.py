@@ -494,10 +494,13 @@ class MadWide(Op):
 
     They wait for wgmma that runs on the SM, and it for them; what stands behind them waits with them. ``is_apart``: they
     stand amid other instructions, so that the warps do not come to them at once, and each holds up wgmma on its own.
+    ``sets_pace``: they are of a k-step whose warps copy what they multiply, whose pace is each SM's own where several CTAs
+    share one.
     """
 
     num_instructions: float
     is_apart: bool = False
+    sets_pace: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,16 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from statistics import mean, median
+from statistics import mean, median, pstdev
 from typing import Any
 
 import pytest
 
-from gpusim import GemmParams, load_gpu, simulate
+from gpusim import GemmParams, compiled_state, load_gpu, simulate
 from gpusim.evidence.case import load_case
 from gpusim.evidence.places import kernels_dir
 from gpusim.simulate.door import check, count_slots, plan_traffic
+from gpusim.simulate.engine import Engine
 from gpusim.simulate.uses import Uses
 from gpusim.units import DEPENDENT_CYCLES
 
@@ -287,6 +288,7 @@ def test_a_lone_loop_by_cp_async_goes_at_its_own_pace() -> None:
         for row in _rows("tile_gemm_one_tile_h100_sxm.csv")
     }
     case, errors = sys.modules[TILE_GEMM.launch.__module__], []
+    alike = replace(H100, warp_scheduler=replace(H100.warp_scheduler, mad_wide_spread_fraction=0.0))  # the mean of all SMs
     for tile, stages, warps, held in (("64x128x64", "4", "4", 2), ("64x64x64", "3", "4", 4), ("128x128x64", "3", "8", 2)):
         rows = [lives["by_pointers", tile, stages, warps, str(held), k] for k in ("2048", "12288")]
         measured = (float(rows[1]["life_cycles"]) - float(rows[0]["life_cycles"])) / 160 / held
@@ -298,7 +300,83 @@ def test_a_lone_loop_by_cp_async_goes_at_its_own_pace() -> None:
                 "num_stages": stages, "num_warps": warps, "raster_group": "1",
             }  # fmt: skip
             options = {**case.options(config, {}, H100), "registers": int(rows[0]["registers"])}
-            launch = GemmParams(**options).launch(H100)
-            cycles.append(simulate(launch, H100, clock=1755, ideals=("l2", "hbm")).cycles)
+            launch = GemmParams(**options).launch(alike)
+            cycles.append(simulate(launch, alike, clock=1755, ideals=("l2", "hbm")).cycles)
         errors.append((cycles[1] - cycles[0]) / 32 / held / measured - 1.0)
     assert max(map(abs, errors)) < 0.1
+
+
+# ---------------------------------------------------------------------- paces of SMs, on an H200
+
+PACES = _rows("paces_h200_sxm.csv")
+H200 = load_gpu("h200_sxm")
+PACED = (
+    ("64x128x64", "3", "4"), ("64x128x64", "4", "4"), ("128x64x64", "3", "4"), ("128x64x64", "4", "4"),
+    ("64x64x64", "3", "4"), ("64x64x64", "4", "4"), ("128x128x64", "3", "4"), ("128x128x64", "3", "8"),
+)  # fmt: skip
+"""Builds by cp.async of three stages and more of which two CTAs were measured on each SM."""
+
+
+def _of_sms(kernel: str, build: tuple[str, str, str], held: str) -> float:
+    """How far SMs' means lie apart, percent of them, at the longest k: mean of launches and GPUs."""
+    return mean(
+        float(row["of_sm_sd_pct"]) for row in PACES
+        if row["kernel"] == kernel and (row["tile"], row["num_stages"], row["num_warps"]) == build
+        and row["ctas_per_sm"] == held and row["k"] == "16384"
+    )
+
+
+def _ends_of_sms(build: tuple[str, str, str], k: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """In the model, L2 and memory without limit: mean end of the two CTAs of each SM."""
+    ends: dict[int, list[float]] = {}
+    cta_exits = Engine._cta_exits
+
+    def noted(engine: Engine, cta: Any) -> None:
+        ends.setdefault(cta.sm.idx, []).append(engine.agenda.cycle)
+        cta_exits(engine, cta)
+
+    case, (tile, stages, warps) = sys.modules[TILE_GEMM.launch.__module__], build
+    m, n, _ = map(int, tile.split("x"))
+    config = {
+        "kernel": "by_pointers", "m": str(2 * m), "n": str(132 * n), "k": str(k), "tile": tile, "num_stages": stages,
+        "num_warps": warps, "raster_group": "2",
+    }  # fmt: skip
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "_cta_exits", noted)
+        launch = GemmParams(**{**case.options(config, {}, H200), "registers": 96}).launch(H200)
+        simulate(launch, H200, clock=1755, l2="warm", ideals=("l2", "hbm", "launch"))
+    return [mean(ends[sm]) for sm in sorted(ends)]
+
+
+@pytest.mark.skipif(compiled_state != "interpreted", reason="compiled modules cannot be watched from outside")
+def test_sms_keep_paces_of_their_own_as_far_apart_as_the_description_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the number was worked out from: deviation of SMs, measured over predicted, median of the builds."""
+    predicted: dict[tuple[str, str], float] = {}
+    for tile, _, warps in PACED:
+        if (tile, warps) not in predicted:  # how many stages is all the same where nothing is waited for
+            short, long = (_ends_of_sms((tile, "3", warps), k, monkeypatch) for k in (512, 1024))
+            steps = [late - early for early, late in zip(short, long, strict=True)]
+            assert len(steps) == 132
+            predicted[tile, warps] = 100.0 * pstdev(steps) / mean(steps)
+    found = [_of_sms("by_pointers", build, "2") / predicted[build[0], build[2]] for build in PACED]
+    assert median(found) == pytest.approx(1.0, abs=0.03)
+    assert min(found) > 0.3 and max(found) < 2.6  # one number for all: larger tiles deviate less than it says
+
+
+def test_a_lone_cta_of_an_sm_keeps_step_and_two_do_not() -> None:
+    for build in PACED[:6]:
+        assert _of_sms("by_pointers", build, "1") < 0.1
+        assert _of_sms("by_pointers", build, "2") > 0.7
+
+
+def test_of_three_ctas_and_more_of_an_sm_the_older_ones_are_quicker() -> None:
+    """No model has it (validation/deviations.md, 18)."""
+    rows = [row for row in PACES if row["kernel"] == "by_pointers" and row["k"] == "16384" and row["num_stages"] != "2"]
+    three = [row for row in rows if int(row["ctas_per_sm"]) > 2]
+    assert all(float(row["oldest_pct"]) < -4.0 and float(row["youngest_pct"]) > 4.0 for row in three) and len(three) >= 12
+    two = [row for row in rows if row["ctas_per_sm"] == "2" and row["num_warps"] == "4"]
+    assert all(abs(float(row["oldest_pct"])) < 0.6 for row in two)
+    by_mma = {row["tile"] + " " + row["build"]: row for row in PACES if row["kernel"] == "hgemm" and row["k"] == "16384"
+              and row["ctas_per_sm"] == "2"}
+    assert float(by_mma["128x128x64 2x4 64B single"]["oldest_pct"]) < -9.0
+    assert abs(float(by_mma["64x64x32 2x2 64B single"]["oldest_pct"])) < 0.5

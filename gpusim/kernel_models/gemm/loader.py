@@ -257,7 +257,9 @@ class Loader:
         each, num_warps = self.params.wide_per_copy, self._num_threads / WARP_SIZE
         if not each:
             return None, None
-        of_a, of_b = (ops.MadWide(each * fill.num_requests / num_warps, is_apart=True) for fill in self._fills)
+        of_a, of_b = (
+            ops.MadWide(each * fill.num_requests / num_warps, is_apart=True, sets_pace=True) for fill in self._fills
+        )
         return of_a, of_b
 
     def _fill(self, which: int) -> AccessPattern:

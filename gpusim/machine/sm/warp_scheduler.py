@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
+from statistics import fmean, pstdev
 
 from gpusim.errors import LaunchError
 from gpusim.machine.component import Component, Counters
@@ -12,6 +14,13 @@ from gpusim.units import WARP_SIZE
 LOAD_PRODUCTS = 0.5
 """``IMAD.WIDE``s that a load of global memory takes the pipe of: two cycles of four. Source: kernels/load_loops
 (`global_wide`, `global_mad`: 16 loads by eight warps a scheduler take 256 cycles beside 16 and 32 of these)."""
+
+
+PACES_SEED = 1
+"""Of SMs' own paces. Which SM is quick changes from launch to launch."""
+
+LEAST_PACE = 0.5
+"""No SM is quicker than that, whatever is drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +46,9 @@ class WarpSchedulerSpec:
     """The same while wgmma runs on the SM."""
     mad_wide_apart_cycles: float
     """What one amid other instructions takes of wgmma that runs, as warps of the schedulers do not come to it at once."""
+    mad_wide_spread_fraction: float
+    """By how much of its turns an SM's ``IMAD.WIDE`` take longer or shorter than another's, for a whole launch, where warps
+    of several CTAs share its schedulers: the deviation, from SM to SM."""
     beside_interval_cycles: float
     """From an arithmetic instruction of a scheduler to its next while wgmma runs on the SM, at least."""
     barrier_base_cycles: float
@@ -66,6 +78,21 @@ class WarpSchedulerCounters(Counters):
     fma_instructions: float = 0.0
 
 
+def own_paces(num_sms: int, spread: float) -> list[float]:
+    """What ``IMAD.WIDE`` take on each of ``num_sms`` SMs, over their mean: drawn, each time alike; deviates by ``spread``.
+
+    >>> paces = own_paces(132, 0.02)
+    >>> round(fmean(paces), 6), round(pstdev(paces), 6), own_paces(3, 0.0)
+    (1.0, 0.02, [1.0, 1.0, 1.0])
+    """
+    if not spread or num_sms < 2:
+        return [1.0] * num_sms
+    draw = Random(PACES_SEED)
+    drawn = [draw.gauss(0.0, 1.0) for _ in range(num_sms)]
+    mean, deviation = fmean(drawn), pstdev(drawn)
+    return [max(LEAST_PACE, 1.0 + spread * (each - mean) / deviation) for each in drawn]
+
+
 class WarpScheduler(Component):
     """Issue slots, FMA, ALU and MUFU pipes, shuffles.
 
@@ -73,7 +100,8 @@ class WarpScheduler(Component):
     integer instructions and of shuffles where a program names them (a loop's branch is two). Beside wgmma a scheduler's
     arithmetic has one turn in four cycles (kernels/turn_taking, pipe_beside_wgmma: IMAD, IADD3, FFMA, F2FP, any N).
     FFMAs whose registers lie in one bank (a program tells) take more turns, and others of the scheduler wait behind them.
-    Loads of global memory have the pipe of ``IMAD.WIDE`` for two cycles each.
+    Loads of global memory have the pipe of ``IMAD.WIDE`` for two cycles each. Where several CTAs share an SM those of
+    k-steps whose warps copy have each SM's own pace (:func:`own_paces`), as warps stand to one another there.
     Ignores: that loads of shared memory have it, too (kernels/load_loops);
     other dependences inside a role's arithmetic, register banks of what tells no turns, dual roles of the INT
     pipe, what shuffles take of the way to shared memory, instruction cache.
@@ -82,9 +110,10 @@ class WarpScheduler(Component):
 
     kind = "warp_scheduler"
 
-    def __init__(self, spec: WarpSchedulerSpec, *, counters: WarpSchedulerCounters) -> None:
-        """``counters`` are shared by all SMs."""
+    def __init__(self, spec: WarpSchedulerSpec, *, counters: WarpSchedulerCounters, pace: float = 1.0) -> None:
+        """``counters`` are shared by all SMs; ``pace``: what ``IMAD.WIDE`` that set a pace take, over the mean of SMs."""
         self.spec = spec
+        self.pace = pace
         self.counters = counters
         self._num_schedulers = spec.num_schedulers
         self.barrier_base_cycles, self.barrier_warp_cycles = spec.barrier_base_cycles, spec.barrier_warp_cycles
@@ -144,11 +173,11 @@ class WarpScheduler(Component):
         """Loads of global memory on their way: products wait behind them."""
         self.mad_wide_pipe.reserve(LOAD_PRODUCTS * num_requests, at_cycle=at_cycle, weight=weight)
 
-    def wide_turn_cycles(self, num_warps: int, *, is_apart: bool) -> tuple[float, float]:
+    def wide_turn_cycles(self, num_warps: int, *, is_apart: bool, pace: float = 1.0) -> tuple[float, float]:
         """(what an IMAD.WIDE of each warp takes of wgmma that run, from one to the next beside them)."""
         each = self.spec.mad_wide_apart_cycles if is_apart and num_warps > 1 else self.spec.mad_wide_cycles
-        taken = each * -(-num_warps // self.spec.num_schedulers)
-        return taken, max(self.spec.mad_wide_beside_cycles, 2.0 * taken)
+        taken = pace * each * -(-num_warps // self.spec.num_schedulers)
+        return taken, max(pace * self.spec.mad_wide_beside_cycles, 2.0 * taken)
 
     def gpu_fence_cycles(self, num_warps: int) -> float:
         """What a fence of scope gpu takes of ``num_warps`` warps at once."""

@@ -242,11 +242,14 @@ def mad_wide(role: Role, op: ops.MadWide) -> Pause:
     if role.engine.is_ideal("mad_wide"):
         return None
     scheduler, core = role.sm.warp_scheduler, role.sm.tensor_core
+    pace = scheduler.pace if op.sets_pace else 1.0
+    if pace != 1.0:
+        role.engine.has_own_paces = True
     num = op.num_instructions if role.partly is None else role.partly[1]
     role.partly = None
     left_cycles = core.wgmma_until - role.t
     if left_cycles > EPSILON_CYCLES:
-        taken, turn = scheduler.wide_turn_cycles(role.num_warps, is_apart=op.is_apart)
+        taken, turn = scheduler.wide_turn_cycles(role.num_warps, is_apart=op.is_apart, pace=pace)
         now = min(num, left_cycles / (turn - taken))
         core.pipe.free_at += now * taken
         core.wgmma_until += now * taken
@@ -254,9 +257,9 @@ def mad_wide(role: Role, op: ops.MadWide) -> Pause:
         end = role.t + now * turn
     else:
         now = min(num, TURN_INSTRUCTIONS) if core.wgmma_until else num
-        own = role.t + now * scheduler.spec.mad_wide_cycles
+        own = role.t + now * pace * scheduler.spec.mad_wide_cycles
         end = scheduler.execute(
-            scheduler.mad_wide_pipe, now, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
+            scheduler.mad_wide_pipe, now * pace, num_warps=role.num_warps, at_cycle=role.t, weight=role.count
         )
         end = max(end, own)
         if end > core.wide_until:
