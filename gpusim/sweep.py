@@ -36,8 +36,9 @@ SAMPLE_MARGIN = 1.15
 PATIENCE_S = 4.0
 """Seconds of a core that one configuration may take in a first look, unless told otherwise."""
 
-FINALISTS = 5
-"""How many are simulated in full after the first look, at most: that takes ten times as long."""
+FINALISTS = (5, 10)
+"""How many of a problem are simulated in full after the first look, at most, which takes ten times as long: the quickest of
+it, then who is among the quickest beside their full answers. Quick answers of neighbours are off alike."""
 
 POLL_S = 0.01
 
@@ -226,12 +227,15 @@ class _Work:
             self.progress("configurations", done, num)
 
     def finalists(self, entries: list[Entry], hands: _Hands) -> None:
-        """All SMs of the best of each problem."""
+        """All SMs of the best of each problem, and of those that are among the best once these are known in full."""
+        for most in FINALISTS:
+            self._in_full(min(self.top, most), entries, hands)
+
+    def _in_full(self, most: int, entries: list[Entry], hands: _Hands) -> None:
         of_problem: dict[Any, list[int]] = {}
         for idx, entry in enumerate(entries):
             if entry.result is not None:
                 of_problem.setdefault(entry.problem, []).append(idx)
-        most = min(self.top, FINALISTS)
         best = [idx for of in of_problem.values() for idx in sorted(of, key=lambda at: entries[at].time_us)[:most]]
         queue = [idx for idx in best if entries[idx].status == "sampled"]
         num, done = len(queue), 0

@@ -20,16 +20,23 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from gpusim.evidence.case import load_case
+from gpusim.evidence.expected import TELLING
 from gpusim.evidence.judged import read_judged
 from gpusim.evidence.tolerances import HELD_OUT_NAMES
 from gpusim.evidence.validate import quantile
+from gpusim.kernel_models import KERNEL_MODELS
+from gpusim.machine.config import load_gpu
 
 MODELS = dict.fromkeys(("tile_gemm", "library_gemm", "hopper_gemm", "hgemm", "sgemm"), "gemm")
+
+CYCLES = "sm__cycles_elapsed.max"
 
 HEAD = """\
 # How far off predictions were of nine in ten rows of a whole kernel that nothing was fitted to (P90, percent; hit rates in
 # points): of each kernel model, which `gpusim check` takes as tolerances, and of each family of rows, which predictions
-# are expected to keep. Written anew by `python scripts/held_out.py validation/judged/GPU.csv`."""
+# are expected to keep. `rows`: least and most of the options of a family's rows (of words all that they have), outside of
+# which nothing is expected. Written anew by `python scripts/held_out.py validation/judged/GPU.csv`."""
 
 
 def read(path: Path) -> tuple[str, Sequence[Any]]:
@@ -41,12 +48,39 @@ def read(path: Path) -> tuple[str, Sequence[Any]]:
     return document["gpu"], [SimpleNamespace(**row) for row in document["rows"]]
 
 
+def options_of(kernel: str, config: dict[str, str], gpu: str) -> dict[str, Any]:
+    """What a row's config says to the model: its required options and those that tell what it is like."""
+    case, spec, kind = load_case(kernel), load_gpu(gpu), KERNEL_MODELS[MODELS.get(kernel, kernel)].params
+    resolved = case.model_options(config, spec)
+    if kernel == "tile_gemm":  # a framework's: what it launched says the rest
+        told = sys.modules[case.launch.__module__].options(config, {}, spec)
+        resolved = kind.model_validate(told).resolved(spec).as_options()
+    names = [item.alias or name for name, item in kind.model_fields.items() if item.is_required() or name in TELLING]
+    return {name: resolved[name] for name in names if resolved.get(name) is not None}
+
+
+def ranges(found: Sequence[dict[str, Any]]) -> list[str]:
+    """Lines of a table: of numbers the least and the most, else all values."""
+    lines = []
+    for name in dict.fromkeys(name for one in found for name in one):
+        values = [one[name] for one in found if name in one]
+        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+            lines.append(f"{name} = [{min(values)}, {max(values)}]")
+        else:
+            lines.append(f"{name} = [{', '.join(json.dumps(value) for value in sorted(set(values), key=str))}]")
+    return lines
+
+
 def main(paths: list[str]) -> None:
     """Print the file."""
     errors: dict[str, dict[str, dict[str, list[float]]]] = {}  # by GPU, model or family, and metric
+    told: dict[str, dict[str, dict[str, dict[str, Any]]]] = {}  # by GPU, family and config
     for path in paths:
         gpu, rows = read(Path(path))
         for row in rows:
+            if row.is_whole and row.name == CYCLES:
+                of_family = told.setdefault(gpu, {}).setdefault(row.family or row.kernel, {})
+                of_family[str(row.config)] = options_of(row.kernel, dict(row.config), gpu)
             if row.is_whole and row.name in HELD_OUT_NAMES and row.error_pct is not None:
                 for who in {MODELS.get(row.kernel, row.kernel), row.family or row.kernel}:
                     found = errors.setdefault(gpu, {}).setdefault(who, {})
@@ -58,6 +92,9 @@ def main(paths: list[str]) -> None:
             print(f'\n[{gpu}."{model}"]' if " " in model else f"\n[{gpu}.{model}]")
             for name, found in sorted(of_model.items()):
                 print(f'"{name}" = {math.ceil(10.0 * quantile(found, 0.9)) / 10.0}')  # up, so that it holds nine in ten
+            if lines := ranges(list(told[gpu].get(model, {}).values())):
+                print(f'\n[{gpu}."{model}".rows]' if " " in model else f"\n[{gpu}.{model}.rows]")
+                print("\n".join(lines))
 
 
 if __name__ == "__main__":

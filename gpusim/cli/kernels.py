@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -271,7 +271,7 @@ def _refuse_pictures(request: Request, launch: Any) -> None:
 
 def _predict(request: Request) -> None:
     from gpusim.evidence.expected import expected_error, unknown
-    from gpusim.report.tables import render_prediction
+    from gpusim.report.tables import print_command, render_prediction
     from gpusim.simulate.run import simulate
 
     params: Any = request.params
@@ -283,10 +283,11 @@ def _predict(request: Request) -> None:
     _write_outputs(request, launch, result)
     expected = expected_error(result.kernel, result.gpu, result.params)
     if request.json is not None:
+        why = unknown(result.kernel, result.gpu, result.params)
         trust = {
             "expected_error_pct": None if expected is None else expected.p90_pct,
             "expected_errors": {} if expected is None else dict(expected.counters),
-            "expected_error_source": unknown(result.kernel, result.gpu) if expected is None else expected.text,
+            "expected_error_source": why if expected is None else expected.text,
         }
         write_json({**result.as_dict(), **trust}, request.json)
     options = resolved.as_options()
@@ -295,6 +296,12 @@ def _predict(request: Request) -> None:
         result, console_for(request.json), options, defaults, next_command=request.command("explain"), expected=expected,
         none_texts={name: resolved.meaning_of_none(name) for name in options},
     )
+    open_choices = [name for name in ("tile", "stages", "schedule") if name in options and name not in request.given]
+    if "tile" in open_choices and result.kernel == "gemm":
+        console = console_for(request.json)
+        console.print("Nobody chose the tile; others, ranked: ", end="")
+        of_sweep = replace(request, quality="full", skips=True, num_sampled_sms=None)
+        print_command(of_sweep.command("sweep", **dict.fromkeys(open_choices, "auto")), console)
 
 
 def _explain(request: Request) -> None:

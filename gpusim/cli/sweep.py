@@ -57,8 +57,8 @@ def _kernel_command(row: KernelModel) -> Any:
             "--gpu", help="a GPU's name (gpusim gpus lists them) or a TOML file", metavar="NAME|TOML",
             rich_help_panel=panel), inspect.Parameter.empty),
         parameter("top", int, typer.Option(
-            "--top", help="how many are shown; five are simulated in full after a first look of quick answers", metavar="N",
-            rich_help_panel=panel), 10),
+            "--top", help="how many are shown; up to ten are simulated in full after a first look of quick answers",
+            metavar="N", rich_help_panel=panel), 10),
         parameter("jobs", int | None, typer.Option(
             "--jobs", help="processes; by default one a core", metavar="N", rich_help_panel=panel), None),
         parameter("all_sms", bool, typer.Option(

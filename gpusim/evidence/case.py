@@ -157,6 +157,12 @@ def no_twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[T
     return []
 
 
+def no_options(config: Config, gpu: GpuSpec) -> Mapping[str, Any]:
+    """For kernels that no kernel model predicts."""
+    del config, gpu
+    return {}
+
+
 def no_values(config: Config) -> dict[str, float]:
     """Nothing is derived."""
     del config
@@ -271,6 +277,7 @@ class Case:
             ``kernel.cu`` then. Such rows have columns of text, too: the kernels that ran (``launched``; what is counted is
             the sum of theirs), grid and block of the longest, what the framework tells.
         told: (config, these columns) to further columns of text that follow from them.
+        model_options: (config, GPU) to all options of the kernel model that predicts it; empty where a row tells them.
         followers: entry points that are launched behind those of configs (``KernelLaunch.following``), by no config itself.
     """
 
@@ -301,6 +308,7 @@ class Case:
     includes: Callable[[], dict[str, str]] = dict
     framework: Literal["torch", "triton"] | None = None
     told: Callable[[Config, Mapping[str, str]], Mapping[str, str]] = nothing_told
+    model_options: Callable[[Config, GpuSpec], Mapping[str, Any]] = no_options
     followers: tuple[str, ...] = ()
 
     def answers(self, config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> Mapping[str, Answer]:

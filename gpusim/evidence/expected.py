@@ -13,10 +13,21 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.places import CYCLES, held_out_families, kernels_dir
+
+TELLING: tuple[str, ...] = ("dtype", "layout", "stages", "batch", "beta", "bias", "activation")
+"""Options without which a kernel is another, beside those that say how large its problem is."""
+
+EXACTLY: tuple[str, ...] = ("stages", "batch", "beta")
+"""Numbers of which no more is like a row's than what rows have; sizes may be twice as large or half as small."""
+
+
+ALIKE: Mapping[str, str] = MappingProxyType({"fp16": "bf16"})
+"""Types of the same size and rate as one that rows have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +69,12 @@ def expected_error(kernel: str, gpu: str, params: Mapping[str, Any] | None = Non
     for family in dict.fromkeys((family_of(kernel, params or {}), kernel)):
         of_family = of_gpu.get(family, {})
         found = of_family.get(CYCLES)
+        if found is not None and outside(of_family.get("rows", {}), params or {}):
+            return None
         if found is not None:
             return Expected(
                 p90_pct=float(found), gpu=gpu, family=family, is_held_out=family in held_out_families(),
-                counters={name: float(value) for name, value in of_family.items()},
+                counters={name: float(value) for name, value in of_family.items() if name != "rows"},
             )
     errors = sorted(_published_errors(gpu)) if kernel == "gemm" else []
     if not errors:
@@ -70,18 +83,45 @@ def expected_error(kernel: str, gpu: str, params: Mapping[str, Any] | None = Non
     return Expected(p90_pct=math.ceil(1000.0 * p90) / 10.0, gpu=gpu, family=kernel, num_published=len(errors))
 
 
-def unknown(kernel: str, gpu: str) -> str:
+def outside(rows: Mapping[str, Any], params: Mapping[str, Any]) -> str:
+    """Of ``params`` what no row is like, in words; empty where all lies within ``rows``, the ranges of a family's options.
+
+    >>> outside({"m": [64, 8192], "dtype": ["bf16"]}, {"m": 1, "dtype": "bf16"})
+    'm is 1, rows have 64 to 8192'
+    >>> outside({"m": [64, 8192], "dtype": ["bf16"]}, {"m": 16384, "dtype": "int8"})
+    'dtype is int8, rows have bf16'
+    """
+    for name, told in rows.items():
+        value = params.get(name)
+        if value is None:
+            continue
+        if isinstance(told[0], int | float) and not isinstance(told[0], bool):
+            least, most = told
+            slack = 1.0 if name in EXACTLY else 2.0
+            if not least / slack <= float(value) <= most * slack:
+                return f"{name} is {value}, rows have {least}" + (f" to {most}" if most != least else "")
+        elif ALIKE.get(str(value), value) not in told:
+            return f"{name} is {value}, rows have {', '.join(map(str, told))}"
+    return ""
+
+
+def unknown(kernel: str, gpu: str, params: Mapping[str, Any] | None = None) -> str:
     """Why :func:`expected_error` has nothing to say.
 
     >>> unknown("softmax", "toy")
     'outside of what was validated: no softmax was measured on toy'
     """
+    of_gpu = _measured().get(gpu, {})
+    for family in dict.fromkeys((family_of(kernel, params or {}), kernel)):
+        of_family = of_gpu.get(family, {})
+        if CYCLES in of_family and (why := outside(of_family.get("rows", {}), params or {})):
+            return f"outside of what was validated: of the family {family} on {gpu} {why}"
     if gpu in _measured():
         return f"not known: no measured row on {gpu} is like it"
     return f"outside of what was validated: no {kernel} was measured on {gpu}"
 
 
-def _measured() -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+def _measured() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
     path = kernels_dir().parent / "validation" / "held_out.toml"
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -284,7 +284,7 @@ def whole_kernel(
         name=name, question=question, columns=columns, groups=groups, launch=launch, check=check, values=values,
         checks_counted=checks_counted, predict=predict, predict_row=predict_row,
         limits={**LIMITS, **limits}, is_whole=True, includes=includes, families=families, problem=problem,
-        derived=DERIVED if has_rule else {},
+        derived=DERIVED if has_rule else {}, model_options=lambda config, gpu: params(config, gpu).as_options(),
     )  # fmt: skip
     tiers = {**TIERS, **PRODUCT_TIERS} if has_rule else TIERS
     return replace(case, tiers={each: tier for each, tier in tiers.items() if each in case.names})

@@ -123,4 +123,4 @@ def said_of_itself(kernel: str, gpu: str, **params: Any) -> str:
         params: of the prediction, as far as they tell which family it is like.
     """
     told = expected_error(kernel, gpu, params)
-    return unknown(kernel, gpu) if told is None else f"within {told.p90_pct:g} % of the {told.what}: {told.text}"
+    return unknown(kernel, gpu, params) if told is None else f"within {told.p90_pct:g} % of the {told.what}: {told.text}"

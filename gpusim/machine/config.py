@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -219,8 +219,15 @@ def gpu_names() -> list[str]:
     return sorted(path.stem for path in configs_dir().glob("*.toml"))
 
 
+CHANGED = " (changed)"
+"""What the name of a GPU gets that is described otherwise than ours of that name."""
+
+
 def load_gpu(name: str | Path) -> GpuSpec:
     """The GPU called ``name``, or described by the TOML file at that path.
+
+    A file that says it is one of ours and says something else of it gives a GPU of another name: what was measured on ours
+    says nothing of it.
 
     Raises:
         ConfigError: unknown name; unknown, missing or unsourced key; value out of range.
@@ -234,9 +241,12 @@ def load_gpu(name: str | Path) -> GpuSpec:
         if str(name) not in gpu_names():
             raise ConfigError(f"gpu: {str(name)!r} is unknown; {nearest(str(name), gpu_names())}")
     try:
-        return deepcopy(_described(path.read_text(encoding="utf-8"), path.name))  # tables in it are dicts
+        found = deepcopy(_described(path.read_text(encoding="utf-8"), path.name))  # tables in it are dicts
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path.name}: not valid TOML: {error}") from None
+    if Path(name).suffix == ".toml" and found.name in gpu_names() and found != load_gpu(found.name):
+        return replace(found, name=f"{found.name}{CHANGED}")
+    return found
 
 
 @lru_cache(maxsize=16)

@@ -81,7 +81,7 @@ def why(sweep: Sweep, entries: list[Entry]) -> list[str]:
     said = [f"Best: {_spelled(best)} takes {_duration(best)}, bound by {result.bound_by}: {result.reason}."]
     expected = _expected(sweep, timed)
     if expected is None:
-        said.append(f"Expected error: {unknown(sweep.kernel, sweep.gpu)}: how sure the order is, is not known.")
+        said.append(f"Expected error: {_unknown(sweep, timed)}: how sure the order is, is not known.")
     else:
         others = len(within_error(sweep, timed)) - 1
         told = (
@@ -174,6 +174,12 @@ def _expected(sweep: Sweep, entries: Sequence[Entry]) -> Expected | None:
     """Of the first of ``entries``, as `gpusim predict` says it of that configuration."""
     result = entries[0].result if entries else None
     return expected_error(sweep.kernel, sweep.gpu, None if result is None else result.params)
+
+
+def _unknown(sweep: Sweep, entries: Sequence[Entry]) -> str:
+    """Why nothing is expected of the first of ``entries``."""
+    result = entries[0].result if entries else None
+    return unknown(sweep.kernel, sweep.gpu, None if result is None else result.params)
 
 
 def _told(expected: Expected) -> str:
@@ -280,7 +286,7 @@ def _print_problems(sweep: Sweep, console: Console) -> None:
     console.print(table)
     console.print()
     expected = _expected(sweep, sweep.entries)
-    how_sure = f"Expected error: {unknown(sweep.kernel, sweep.gpu)}" if expected is None else _told(expected)
+    how_sure = f"Expected error: {_unknown(sweep, sweep.entries)}" if expected is None else _told(expected)
     console.print(f"{how_sure}.", highlight=False)
     if chosen:
         console.print('"next": how much slower the second is, out of so many ("of") simulated.', highlight=False)

@@ -148,7 +148,7 @@ def headline_rows(result: Result, expected: Expected | None) -> list[tuple[str, 
         ("Cycles", f"{result.cycles:,.0f} SM cycles"),
         (
             "Expected error",
-            unknown(result.kernel, result.gpu)
+            unknown(result.kernel, result.gpu, result.params)
             if expected is None else f"within {expected.p90_pct:g} % of the {expected.what}: {expected.text}",
         ),
         ("SM clock", f"{result.sm_clock_mhz:,.0f} MHz, {CLOCK_MODES.get(result.clock_mode, result.clock_mode)}"),

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpusim import GemmParams, load_gpu
 from gpusim.errors import ConfigError
 from gpusim.evidence.case import kernels_dir
 from gpusim.evidence.expected import Expected, expected_error, unknown
+from gpusim.evidence.places import CYCLES
 from gpusim.evidence.proof import held_out_families, own_ranks, ranks
 from gpusim.evidence.ranking import kendall_tau, ranking, regret
 from gpusim.evidence.validate import Judgement
@@ -172,10 +174,35 @@ def test_a_family_that_has_rows_goes_before_all_of_the_kernels(tmp_path: Path, m
     for module in ("expected", "places"):
         monkeypatch.setattr(f"gpusim.evidence.{module}.kernels_dir", lambda: tmp_path / "kernels")
     fma, other = {"math": "fma"}, {"math": "mma_sync"}
-    assert expected_error("gemm", "b", fma) == Expected(p90_pct=7.0, gpu="b", family="gemm")
-    assert expected_error("gemm", "a", fma) == Expected(p90_pct=3.0, gpu="a", family="sgemm", is_held_out=True)
-    assert expected_error("gemm", "b", other) == Expected(p90_pct=7.0, gpu="b", family="gemm", is_held_out=False)
+    of_b = Expected(p90_pct=7.0, gpu="b", family="gemm", counters={CYCLES: 7.0})
+    assert expected_error("gemm", "b", fma) == of_b
+    assert expected_error("gemm", "a", fma) == Expected(
+        p90_pct=3.0, gpu="a", family="sgemm", is_held_out=True, counters={CYCLES: 3.0}
+    )
+    assert expected_error("gemm", "b", other) == of_b
     assert expected_error("mine", "b", {}) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({}, ""), ({"m": 8192, "dtype": "fp16"}, ""), ({"m": 1}, "m is 1, rows have 128 to 16384"),
+        ({"dtype": "int8"}, "dtype is int8, rows have bf16"), ({"stages": 1}, "stages is 1, rows have 2 to 6"),
+        ({"layout": "nt"}, "layout is nt, rows have tn"), ({"batch": 64}, "batch is 64, rows have 1"),
+        ({"beta": 1.0}, "beta is 1.0, rows have 0.0"), ({"activation": "gelu"}, "activation is gelu, rows have none"),
+    ],
+    ids=str,
+)
+def test_nothing_is_expected_of_what_no_row_is_like(changes: dict[str, object], says: str) -> None:
+    gpu = load_gpu("h200_sxm")
+    options = {"m": 4096, "n": 4096, "k": 4096, "schedule": "cooperative", **changes}
+    told = GemmParams.model_validate(options).resolved(gpu).as_options()
+    found = expected_error("gemm", "h200_sxm", told)
+    assert (found is None) == bool(says)
+    if found is None:
+        assert unknown("gemm", "h200_sxm", told).endswith(f"of the family hopper_gemm cooperative on h200_sxm {says}")
+    else:
+        assert found.counters["dram__bytes_read.sum"] > 0.0 and "rows" not in found.counters
 
 
 def test_a_cut_off_file_of_expected_errors_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -452,3 +452,13 @@ def test_an_unknown_gpu_is_refused_with_the_nearest_name() -> None:
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"there is no file .*none\.toml"):
         load_gpu(tmp_path / "none.toml")
+
+
+def test_a_file_that_changes_one_of_ours_is_another_gpu(tmp_path: Path) -> None:
+    text = (configs_dir() / "h200_sxm.toml").read_text(encoding="utf-8")
+    path = tmp_path / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    assert load_gpu(path).name == "h200_sxm"
+    assert "mad_wide_lanes = 32" in text
+    path.write_text(text.replace("mad_wide_lanes = 32", "mad_wide_lanes = 16", 1), encoding="utf-8")
+    assert load_gpu(path).name == "h200_sxm (changed)"
