@@ -150,6 +150,8 @@ def dimension(unit: str) -> str:
 
     >>> dimension("us"), dimension("Kbyte"), dimension("Mbyte/s"), dimension("Ghz"), dimension("inst"), dimension("parsec")
     ('time', 'byte', 'byte/second', 'hertz', 'count', '')
+    >>> dimension("nsecond"), dimension("cycle/nsecond"), dimension("byte/second")  # as earlier versions write them
+    ('time', 'hertz', 'byte/second')
     """
     above, slash, below = unit.strip().partition("/")
     if unit.strip() in COUNTED:
@@ -163,7 +165,7 @@ def dimension(unit: str) -> str:
         return ""
     kind = {"bytes": "byte", "B": "byte", "Hz": "hertz"}.get(found[2], found[2])
     if slash:
-        return "byte/second" if kind == "byte" else ""
+        return {"byte": "byte/second", "cycle": "hertz"}.get(kind, "")
     return kind if kind in ("byte", "hertz", "cycle") else "count"
 
 
@@ -385,14 +387,23 @@ def _number(cell: _Cell, sign: Decimal) -> float | None:
             raise ConfigError(f"{where}: {cell.value!r} is no number")
         return None  # a text, such as the name of a cache policy
     try:
-        number = parse_decimal(text, sign) * unit_scale(cell.unit or "")
+        return _in_base_unit(where, cell.name, parse_decimal(text, sign), cell.unit)
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
-    if wanted and cell.unit is not None and dimension(cell.unit) != wanted and (cell.unit or wanted != "cycle"):
-        raise ConfigError(f"{where}: its unit is {cell.unit!r}, wants one of {'a count' if wanted == 'count' else wanted}")
+        raise ConfigError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
+
+
+def _in_base_unit(where: str, metric: str, number: float, unit: str | None) -> float:
+    """A metric's number in the base of its ``unit``; None: it is in that.
+
+    Raises:
+        ConfigError: a unit that the metric cannot have, or less than nothing.
+    """
+    wanted = wanted_dimension(metric)
+    if wanted and unit is not None and dimension(unit) != wanted and (unit or wanted != "cycle"):
+        raise ConfigError(f"{where}: its unit is {unit!r}, wants one of {'a count' if wanted == 'count' else wanted}")
     if wanted and number < 0.0:
-        raise ConfigError(f"{where} is {cell.value}, wants 0 or more")
-    return number
+        raise ConfigError(f"{where} is {number:g}, wants 0 or more")
+    return number * unit_scale(unit or "")
 
 
 def _launch(idx: str, row: Mapping[str, str], metrics: Mapping[str, float]) -> ProfiledLaunch:
@@ -454,7 +465,10 @@ def _report(path: Path) -> ProfileFile:
     ]  # fmt: skip
     if not actions:
         raise ConfigError(f"{path}: holds no launch: nothing was profiled, or it is cut off")
-    return ProfileFile(path=path, launches=tuple(_of_action(str(idx), action) for idx, action in enumerate(actions)))
+    try:
+        return ProfileFile(path=path, launches=tuple(_of_action(str(idx), action) for idx, action in enumerate(actions)))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def _of_action(idx: str, action: Any) -> ProfiledLaunch:
@@ -464,7 +478,7 @@ def _of_action(idx: str, action: Any) -> ProfiledLaunch:
         metric = action.metric_by_name(name)
         value = metric.value()
         if isinstance(value, int | float) and not isinstance(value, bool):
-            metrics[name] = float(value) * unit_scale(metric.unit() or "")
+            metrics[name] = _in_base_unit(f"launch {idx}, {name}", name, float(value), metric.unit() or None)
         elif name == DEVICE:
             device = str(value)
     shape = {
