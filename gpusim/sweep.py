@@ -236,8 +236,11 @@ class _Work:
         for idx, entry in enumerate(entries):
             if entry.result is not None:
                 of_problem.setdefault(entry.problem, []).append(idx)
-        best = [idx for of in of_problem.values() for idx in sorted(of, key=lambda at: entries[at].time_us)[:most]]
-        queue = [idx for idx in best if entries[idx].status == "sampled"]
+        queue: list[int] = []
+        for of in of_problem.values():
+            left = max(FINALISTS) - sum(entries[idx].status == "simulated" and not entries[idx].is_cheap for idx in of)
+            best = sorted(of, key=lambda at: entries[at].time_us)[:most]
+            queue += [idx for idx in best if entries[idx].status == "sampled"][:left]
         num, done = len(queue), 0
         running: dict[int, Any] = {}
         while queue or running:

@@ -79,8 +79,9 @@ def main(paths: list[str]) -> None:
         gpu, rows = read(Path(path))
         for row in rows:
             if row.is_whole and row.name == CYCLES:
-                of_family = told.setdefault(gpu, {}).setdefault(row.family or row.kernel, {})
-                of_family[str(row.config)] = options_of(row.kernel, dict(row.config), gpu)
+                found_options = options_of(row.kernel, dict(row.config), gpu)
+                for who in {MODELS.get(row.kernel, row.kernel), row.family or row.kernel}:
+                    told.setdefault(gpu, {}).setdefault(who, {})[f"{row.kernel} {row.config}"] = found_options
             if row.is_whole and row.name in HELD_OUT_NAMES and row.error_pct is not None:
                 for who in {MODELS.get(row.kernel, row.kernel), row.family or row.kernel}:
                     found = errors.setdefault(gpu, {}).setdefault(who, {})

@@ -118,6 +118,8 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["check", COPY, *H200, *OF_COPY, "--match", "("], ["--match '(' is no regular expression"]),
     (["check", COPY, *H200, *OF_COPY, "--junit", "x.json"], ["--junit 'x.json' ends in '.json'", ".xml"]),
     (["check", COPY, *H200, *OF_COPY, "--json", "x.xml", "--junit", "x.xml"], ["is the file of --json"]),
+    (["check", COPY, *H200, *OF_COPY, "--json", COPY], ["--json", "is the file of PROFILE, too"]),
+    (["check", COPY, *H200, *OF_COPY, "--baseline", DETAILS, "--json", DETAILS], ["is the file of --baseline, too"]),
     (["check", THREE, *H200, *OF_COPY], ["launches of 3 kernels", "--match NAME"]),
     (["check", COPY, *H200, "--models", "no.toml"], ["--models 'no.toml' is no file"]),
     (["check", COPY, *H200, "--models", COPY, "--match", "a"], ["--match goes with --kernel"]),

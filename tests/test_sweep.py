@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,23 @@ def test_ctrl_c_leaves_what_is_done(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert "Interrupted" in out
     assert "Best: " in out
     assert err == "gpusim: interrupted, nothing more is written\n"
+
+
+def test_ten_of_a_problem_are_simulated_in_full_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where full answers are slower than quick ones, others come up behind each."""
+    real = simulate
+
+    def off(launch: Any, gpu: Any, **options: Any) -> Any:
+        found = real(launch, gpu, **{**options, "quality": "quick"})
+        slower = 1.22 if options["quality"] == "full" else 1.0
+        return replace(found, time_us=found.time_us * slower, settings={**found.settings, "quality": options["quality"]})
+
+    monkeypatch.setattr(sys.modules["gpusim.sweep"], "simulate", off)
+    given = {"m": 512, "n": 512, "k": 512, "tile": ["64x64x64", "64x128x64", "128x128x64"], "stages": [2, 3, 4, 5, 6]}
+    h200 = load_gpu("h200_sxm")
+    found = run_sweep("gemm", given, h200, top=12, jobs=1, all_sms=False, patience_s=60.0, simulate_options={})
+    statuses = [entry.status for entry in found.entries]
+    assert statuses.count("simulated") <= 10 < len(statuses)
 
 
 def test_patience_ends_and_is_told() -> None:

@@ -141,7 +141,7 @@ def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str
     outputs = {
         "--json": output_path(ours["json_path"], "--json"), "--junit": output_path(ours["junit_path"], "--junit", ".xml"),
     }
-    refuse_same(outputs)
+    refuse_same(outputs, {"PROFILE": ours["profile"], "--baseline": ours["baseline"], "--models": ours["models"]})
     if outputs["--junit"] is not None:
         check_junit()
     try:

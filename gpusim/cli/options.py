@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperGroup
@@ -91,13 +92,13 @@ def output_path(text: str | None, flag: str, *suffixes: str) -> Path | None:
     return Path(text)
 
 
-def refuse_same(outputs: Mapping[str, Path | None]) -> None:
-    """Refuse two outputs (by flag) into one file.
+def refuse_same(outputs: Mapping[str, Path | None], inputs: Mapping[str, str | None] = MappingProxyType({})) -> None:
+    """Refuse two outputs (by flag) into one file, or one into a file that is read (``inputs``, likewise).
 
     Raises:
         ConfigError: the second one, by name.
     """
-    taken: dict[Path, str] = {}
+    taken = {Path(text).resolve(): flag for flag, text in inputs.items() if text}
     for flag, path in outputs.items():
         if path is not None:
             other = taken.setdefault(path.resolve(), flag)

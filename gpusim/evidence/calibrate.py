@@ -82,7 +82,7 @@ def calibrate(cases: Iterable[Case], folder: Path, gpu: GpuSpec) -> list[Line]:
         if not case.calibrates or not path.exists():
             continue
         table = Table.read(path)
-        table.check_gpu(gpu.name, FOLDERS)
+        table.check_gpu(gpu.base_name, FOLDERS)
         fitting, judging = halves(case, table)
         others = {fitted.parameter: fitted.of(gpu) for fitted in asked(case, "fit", case.fit, judging)}
         for fitted in asked(case, "fit", case.fit, fitting):

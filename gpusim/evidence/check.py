@@ -98,7 +98,9 @@ def check_profile(
         how = "match of a [[model]] takes such a name whole, regex a part of it" if models[0].source else (
             "--match takes a part of such a name")
         raise NotComparableError(f"{path}: no model stands for any of its launches ({names}); {how}")
-    remarks += _on_trust([item.launch for item in judged], gpu)
+    remarks += _on_trust([item.launch for item in judged], gpu, "the profile")
+    if old is not None:
+        remarks += _on_trust([item for item in old.launches if model_for(item, models)], gpu, old.path.name)
     gone: tuple[str, ...] = ()
     if old is not None:
         from gpusim.evidence.baseline import against
@@ -162,8 +164,8 @@ def _refuse_other_gpu(launch: ProfiledLaunch, gpu: GpuSpec, path: Path) -> None:
             f"{path}: launch {launch.idx} ran at compute capability {launch.capability}, {gpu.name} has "
             f"{gpu.compute_capability}: give the GPU that it was profiled on"
         )
-    ran_on = FOLDERS.get(launch.device, gpu.name)
-    if gpu.name in FOLDERS.values() and ran_on != gpu.name:  # somebody's own description may stand for any
+    ran_on = FOLDERS.get(launch.device, gpu.base_name)
+    if gpu.base_name in FOLDERS.values() and ran_on != gpu.base_name:  # somebody's own description may stand for any
         raise NotComparableError(
             f"{path}: launch {launch.idx} ran on {launch.device}, not on {gpu.name}: give --gpu {ran_on}"
         )
@@ -199,20 +201,20 @@ def _refuse_impossible(launch: ProfiledLaunch, gpu: GpuSpec, path: Path) -> None
             )
 
 
-def _on_trust(launches: Sequence[ProfiledLaunch], gpu: GpuSpec) -> list[str]:
+def _on_trust(launches: Sequence[ProfiledLaunch], gpu: GpuSpec, name: str) -> list[str]:
     """That nothing but the command line says on which of several GPUs of one capability launches ran."""
     from gpusim.machine.config import load_gpu
 
     unnamed = [item for item in launches if item.capability and not item.device]
-    if not unnamed or gpu.name not in FOLDERS.values():
+    if not unnamed or gpu.base_name not in FOLDERS.values():
         return []
-    num_sms = [item.metrics[SMS] for item in unnamed if SMS in item.metrics]
+    num_sms = [item.metrics[name] for item in unnamed for name in (SMS, LAUNCH_SMS) if name in item.metrics]
     kin = [
-        other.name for other in map(load_gpu, FOLDERS.values()) if other.name != gpu.name
+        other.name for other in map(load_gpu, FOLDERS.values()) if other.name != gpu.base_name
         and other.compute_capability == gpu.compute_capability and all(num == other.num_sms for num in num_sms)
     ]
     return [
-        f"the profile does not name its GPU, and {', '.join(kin)} {'have' if len(kin) > 1 else 'has'} the same compute "
+        f"{name} does not name its GPU, and {', '.join(kin)} {'have' if len(kin) > 1 else 'has'} the same compute "
         f"capability: that it ran on {gpu.name} is taken on trust"
     ] if kin else []
 

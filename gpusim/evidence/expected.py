@@ -77,7 +77,7 @@ def expected_error(kernel: str, gpu: str, params: Mapping[str, Any] | None = Non
                 counters={name: float(value) for name, value in of_family.items() if name != "rows"},
             )
     errors = sorted(_published_errors(gpu)) if kernel == "gemm" else []
-    if not errors:
+    if not errors or outside(_published_ranges(gpu), params or {}):
         return None
     p90 = errors[math.ceil(0.9 * len(errors)) - 1]
     return Expected(p90_pct=math.ceil(1000.0 * p90) / 10.0, gpu=gpu, family=kernel, num_published=len(errors))
@@ -116,6 +116,8 @@ def unknown(kernel: str, gpu: str, params: Mapping[str, Any] | None = None) -> s
         of_family = of_gpu.get(family, {})
         if CYCLES in of_family and (why := outside(of_family.get("rows", {}), params or {})):
             return f"outside of what was validated: of the family {family} on {gpu} {why}"
+    if kernel == "gemm" and _published_errors(gpu) and (why := outside(_published_ranges(gpu), params or {})):
+        return f"outside of what was validated: of published ladders on {gpu} {why}"
     if gpu in _measured():
         return f"not known: no measured row on {gpu} is like it"
     return f"outside of what was validated: no {kernel} was measured on {gpu}"
@@ -143,6 +145,17 @@ def _published_errors(gpu: str) -> list[float]:
         for path in sorted(folder.glob("gemm_ladder_*.csv")) for row in _rows(path)
         if row["gpu"] == gpu and (key := tuple(row[name] for name in keys)) in predicted
     ]
+
+
+def _published_ranges(gpu: str) -> dict[str, list[Any]]:
+    """Of steps of published ladders on ``gpu``, as of a family's rows."""
+    folder = kernels_dir().parent / "validation" / "published"
+    rows = [row for path in sorted(folder.glob("gemm_ladder_*.csv")) for row in _rows(path) if row["gpu"] == gpu]
+    sizes = {name: [int(row[name]) for row in rows] for name in "mnk"}
+    found: dict[str, list[Any]] = {name: [min(of), max(of)] for name, of in sizes.items()}
+    if rows and "dtype" in rows[0]:
+        found["dtype"] = sorted({row["dtype"] for row in rows})
+    return found
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -70,7 +70,7 @@ def questions_of(case: Case, folder: Path, gpu: GpuSpec, tiers: Iterable[int]) -
     if not wanted & set(case.tiers.values()) or not path.exists():
         return []
     table = Table.read(path)
-    table.check_gpu(gpu.name, FOLDERS)
+    table.check_gpu(gpu.base_name, FOLDERS)
     try:
         rows = asked_rows(case, halves(case, table)[1])
     except ConfigError as error:

@@ -12,6 +12,7 @@ Source: Nsight Compute CLI documentation, "Options" and "CSV"; the labels of its
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -380,10 +381,10 @@ def _number(cell: _Cell, sign: Decimal) -> float | None:
     wanted = wanted_dimension(cell.name)
     if wanted and (instanced := re.fullmatch(r"([\d.,\s]+?)\s*\(.*\)", text)):
         text = instanced[1]  # its instances behind it
-    if text.lower() in NO_NUMBER or text == "!":
+    if text.lower().removeprefix("(!)").strip(" -+") in (*NO_NUMBER, "inf", "no data", "!"):
         return None
     if not re.search(r"\d", text) or re.search(r"[A-Za-z_:;(]", text.replace("e", "").replace("E", "")):
-        if wanted:
+        if wanted not in ("", "%"):
             raise ConfigError(f"{where}: {cell.value!r} is no number")
         return None  # a text, such as the name of a cache policy
     try:
@@ -465,19 +466,25 @@ def _report(path: Path) -> ProfileFile:
     ]  # fmt: skip
     if not actions:
         raise ConfigError(f"{path}: holds no launch: nothing was profiled, or it is cut off")
+    remarks: list[str] = []
     try:
-        return ProfileFile(path=path, launches=tuple(_of_action(str(idx), action) for idx, action in enumerate(actions)))
+        launches = tuple(_of_action(str(idx), action, remarks) for idx, action in enumerate(actions))
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
+    return ProfileFile(path=path, launches=launches, remarks=tuple(remarks))
 
 
-def _of_action(idx: str, action: Any) -> ProfiledLaunch:
+def _of_action(idx: str, action: Any, remarks: list[str]) -> ProfiledLaunch:
+    """``remarks`` get what could not be collected."""
     metrics: dict[str, float] = {}
     device = ""
     for name in action.metric_names():
         metric = action.metric_by_name(name)
         value = metric.value()
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if isinstance(value, float) and not math.isfinite(value):
+            if wanted_dimension(name):
+                remarks.append(f"launch {idx}, {name} is '{value}': could not be collected, not compared")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
             metrics[name] = _in_base_unit(f"launch {idx}, {name}", name, float(value), metric.unit() or None)
         elif name == DEVICE:
             device = str(value)

@@ -69,6 +69,9 @@ SOURCE_CLASSES = {
 }
 """What a source begins with, and the class that it is counted in."""
 
+CHANGED = " (changed)"
+"""What the name of a GPU gets that is described otherwise than ours of that name."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSpec:
@@ -118,6 +121,11 @@ class GpuSpec:
     tma: TmaSpec | None = None
     dsmem: DsmemSpec | None = None
     mbarrier: MbarrierSpec | None = None
+
+    @property
+    def base_name(self) -> str:
+        """Its name, or that of the GPU of ours which its description is a change of."""
+        return self.name.removesuffix(CHANGED)
 
     @property
     def compute_capability(self) -> float:
@@ -219,10 +227,6 @@ def gpu_names() -> list[str]:
     return sorted(path.stem for path in configs_dir().glob("*.toml"))
 
 
-CHANGED = " (changed)"
-"""What the name of a GPU gets that is described otherwise than ours of that name."""
-
-
 def load_gpu(name: str | Path) -> GpuSpec:
     """The GPU called ``name``, or described by the TOML file at that path.
 
@@ -244,8 +248,10 @@ def load_gpu(name: str | Path) -> GpuSpec:
         found = deepcopy(_described(path.read_text(encoding="utf-8"), path.name))  # tables in it are dicts
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path.name}: not valid TOML: {error}") from None
-    if Path(name).suffix == ".toml" and found.name in gpu_names() and found != load_gpu(found.name):
-        return replace(found, name=f"{found.name}{CHANGED}")
+    if Path(name).suffix == ".toml" and found.name in gpu_names():
+        ours = load_gpu(found.name)
+        if found != replace(ours, title=found.title, sources=found.sources):
+            return replace(found, name=f"{found.name}{CHANGED}")
     return found
 
 

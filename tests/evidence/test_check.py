@@ -23,6 +23,7 @@ from gpusim.evidence.tolerances import CLASSES, HELD_OUT_NAMES, SAME, Tolerance,
 from gpusim.evidence.verdicts import FAIL, NOT_COMPARABLE, PASS, Comparison, Report
 from gpusim.evidence.whole import CYCLES, DURATION
 from gpusim.kernel_models import KERNEL_MODELS
+from gpusim.machine.config import configs_dir
 from gpusim.report.check import check_document, difference_text, junit_bytes
 
 DATA = Path(__file__).parent / "data"
@@ -115,6 +116,22 @@ def test_a_gpu_of_another_name_is_not_comparable(tmp_path: Path) -> None:
         else:
             with pytest.raises(NotComparableError, match="give --gpu h100_sxm"):
                 check_profile(path, gpu=load_gpu("h200_sxm"), models=[model])
+
+
+def test_a_changed_description_of_a_gpu_is_still_that_gpu(tmp_path: Path) -> None:
+    described = (configs_dir() / "h200_sxm.toml").read_text(encoding="utf-8")
+    described = described.replace("mad_wide_lanes = 32", "mad_wide_lanes = 16", 1)
+    (tmp_path / "mine.toml").write_text(described, encoding="utf-8")
+    gpu = load_gpu(tmp_path / "mine.toml")
+    assert gpu.name == "h200_sxm (changed)"
+    text = (DATA / "copy_raw.csv").read_text(encoding="utf-8")
+    path = tmp_path / "p.csv"
+    path.write_text(text.replace("NVIDIA H200", "NVIDIA H100 80GB HBM3"), encoding="utf-8")
+    with pytest.raises(NotComparableError, match="give --gpu h100_sxm"):
+        check_profile(path, gpu=gpu, models=[COPY])
+    path.write_text(text.replace("display_name", "x"), encoding="utf-8")
+    report = check_profile(path, gpu=gpu, models=[COPY], baseline=path)
+    assert [said.split(" does")[0] for said in report.remarks if "on trust" in said] == ["the profile", "p.csv"]
 
 
 def test_no_metric_in_common_is_not_comparable(tmp_path: Path) -> None:
@@ -322,6 +339,8 @@ def test_every_p90_is_of_a_known_model_and_metric() -> None:
         assert families.pop("source")
         assert set(families) <= set(KERNEL_MODELS) | families_of_products | {case.name for case in products}
         for found in families.values():
+            rows = found.pop("rows", {})
+            assert all(isinstance(told, list) and told for told in rows.values())
             assert set(found) <= HELD_OUT_NAMES
             assert all(class_of(name) is not None and limit >= 0.0 for name, limit in found.items())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -203,7 +204,7 @@ def test_two_tables_in_a_file_are_refused() -> None:
 def test_a_number_with_its_instances_is_that_number_and_what_could_not_be_collected_is_told_of() -> None:
     (launch,), _ = parse_csv(_copy('"240,586"', '"240,586 (1; 2; 3)"'))
     assert launch.metrics["sm__cycles_elapsed.max"] == 240586.0
-    for nothing in ("nan", "n/a", "!"):
+    for nothing in ("nan", "n/a", "!", "(!) n/a", "(!) nan", "inf", "-nan", "no data", "-"):
         (launch,), remarks = parse_csv(_copy('"240,586"', f'"{nothing}"'))
         assert "sm__cycles_elapsed.max" not in launch.metrics
         assert any(f"sm__cycles_elapsed.max is {nothing!r}: could not be collected" in said for said in remarks)
@@ -280,7 +281,8 @@ def test_a_file_that_is_no_report_is_refused(tmp_path: Path) -> None:
 
 def test_a_report_gives_what_its_csv_gives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     metrics = {
-        CYCLES: (275875, "cycle"), DURATION: (142.816, "us"), "device__attribute_compute_capability_major": (9, ""),
+        CYCLES: (275875, "cycle"), DURATION: (142.816, "us"), "dram__bytes_read.sum": (math.nan, "byte"),
+        "device__attribute_compute_capability_major": (9, ""),
         "device__attribute_compute_capability_minor": (0, ""), "launch__cache_config": ("none", ""),
         **{f"launch__{what}_dim_{axis}": (size, "") for what, shape in (("grid", (256, 256, 1)), ("block", (32, 8, 1)))
            for axis, size in zip("xyz", shape, strict=True)},
@@ -298,9 +300,15 @@ def test_a_report_gives_what_its_csv_gives(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setitem(sys.modules, "ncu_report", SimpleNamespace(load_report=constant(context)))
     path = tmp_path / "a.ncu-rep"
     path.touch()
-    (launch,) = read_profile(path).launches
+    found = read_profile(path)
+    (launch,) = found.launches
+    assert found.remarks == ("launch 0, dram__bytes_read.sum is 'nan': could not be collected, not compared",)
+    assert "dram__bytes_read.sum" not in launch.metrics
     raw = read_profile(DATA / "transposes_raw.csv").launches[0]
     assert (launch.kernel, launch.capability, launch.grid, launch.block) == (
         raw.kernel, raw.capability, raw.grid, raw.block,
     )  # fmt: skip
     assert [launch.metrics[name] for name in (CYCLES, DURATION)] == pytest.approx([275875.0, 142816.0])
+    metrics[DURATION] = (142.816, "byte")
+    with pytest.raises(ConfigError, match=r"a\.ncu-rep: launch 0, gpu__time_duration\.sum: its unit is 'byte'"):
+        read_profile(path)

@@ -145,6 +145,10 @@ def test_no_gpus_errors_are_quoted_for_another() -> None:
     for gpu in ("h100_sxm", "h100_pcie", "a100_sxm_40gb", "a100_sxm_80gb", "toy"):
         assert expected_error("softmax", gpu) is None
         found = expected_error("gemm", gpu, {"math": "wgmma", "copy": "tma", "schedule": "cooperative"})
+        beyond = {"math": "wgmma", "copy": "tma", "schedule": "cooperative", "m": 1, "n": 4096, "k": 4096, "dtype": "int8"}
+        assert expected_error("gemm", gpu, beyond) is None
+        if found is not None:
+            assert f"of published ladders on {gpu} m is 1" in unknown("gemm", gpu, beyond)
         assert found is None or (found.gpu == gpu and found.num_published and f"ladders on {gpu}" in found.text)
         assert unknown("softmax", gpu) == f"outside of what was validated: no softmax was measured on {gpu}"
 
