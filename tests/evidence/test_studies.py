@@ -390,3 +390,19 @@ def test_of_three_ctas_and_more_of_an_sm_the_older_ones_are_quicker() -> None:
               and row["ctas_per_sm"] == "2"}
     assert float(by_mma["128x128x64 2x4 64B single"]["oldest_pct"]) < -9.0
     assert abs(float(by_mma["64x64x32 2x2 64B single"]["oldest_pct"])) < 0.5
+
+
+# ---------------------------------------------------------------------- ping-pong by stages, on an H200
+
+
+def test_kernels_that_nobody_had_looked_at_are_as_far_off_as_is_said_of_them() -> None:
+    rows = _rows("pingpong_stages_h200_sxm.csv")
+    errors = [_off(row) for row in rows]
+    assert len(rows) == 53 and mean(map(abs, errors)) == pytest.approx(4.2, abs=0.05)
+    assert mean(abs(float(row["sectors_error_pct"])) for row in rows) == pytest.approx(5.0, abs=0.05)
+    assert sum(error < 0.0 for error in errors) == 48 and (min(errors), max(errors)) == (-12.1, 12.3)
+    cycles = {(row["kernel"], row["m"], row["epilogue"], row["stages"]): float(row[CYCLES]) for row in rows}
+    for kernel in sorted({kernel for kernel, *_ in cycles}):
+        for side in ("2048", "3072", "4096"):
+            three, four = (cycles[kernel, side, "tma_store", stages] for stages in "34")
+            assert 0.65 < four / three < 0.79
