@@ -147,13 +147,13 @@ def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str
     try:
         report = _report(ours, row, values)
     except GpusimError as error:
-        is_comparable = not isinstance(error, NotComparableError)
-        status, word = (BAD_INPUT, "BAD INPUT") if is_comparable else (NOT_COMPARABLE, "NOT COMPARABLE")
+        is_bad = not isinstance(error, NotComparableError)
+        status, word = (BAD_INPUT, "BAD INPUT") if is_bad else (NOT_COMPARABLE, "NOT COMPARABLE")
         if outputs["--junit"] is not None:
             write_whole(outputs["--junit"], none_junit_bytes(str(error)))
         if outputs["--json"] is not None:
             write_json({"status": status, "verdict": f"{word}: {error}", "launches": []}, outputs["--json"])
-        if is_comparable:
+        if is_bad:
             raise
         typer.echo(f"gpusim: {error}", err=True)
         raise typer.Exit(NOT_COMPARABLE) from None

@@ -25,7 +25,6 @@ TELLING: tuple[str, ...] = ("dtype", "layout", "stages", "batch", "beta", "bias"
 EXACTLY: tuple[str, ...] = ("stages", "batch", "beta")
 """Numbers of which no more is like a row's than what rows have; sizes may be twice as large or half as small."""
 
-
 ALIKE: Mapping[str, str] = MappingProxyType({"fp16": "bf16"})
 """Types of the same size and rate as one that rows have."""
 

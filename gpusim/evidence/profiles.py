@@ -60,8 +60,8 @@ COUNTED = ("", "inst", "sector", "request", "warp", "block", "cluster", "thread"
 """Units of what is counted."""
 
 DIMENSIONS: tuple[tuple[str, str], ...] = (
-    (r".*(\.pct|\.pct_of_\w+)", "%"), (r"\w*bytes\w*\.(sum|avg|max|min)", "byte"),
-    (r"\w*bytes\w*\.(sum|avg|max|min)\.per_second", "byte/second"), (r"gpu__time_duration\w*\.\w+", "time"),
+    (r".*(\.pct|\.pct_of_\w+)", "%"), (r"(?!\w*_per_)\w*bytes\w*\.(sum|avg|max|min)", "byte"),
+    (r"(?!\w*_per_)\w*bytes\w*\.(sum|avg|max|min)\.per_second", "byte/second"), (r"gpu__time_duration\w*\.\w+", "time"),
     (r"\w+__cycles_(elapsed|active)\.(sum|avg|max|min)", "cycle"),
     (r"\w+__cycles_(elapsed|active)\.\w+\.per_second", "hertz"),
     (r"\w+__(\w*sectors|\w*wavefronts|inst_executed)\w*\.sum", "count"),
@@ -175,6 +175,8 @@ def wanted_dimension(metric: str) -> str:
 
     >>> wanted_dimension("gpu__time_duration.sum"), wanted_dimension("dram__bytes_read.sum"), wanted_dimension("launch__x")
     ('time', 'byte', '')
+    >>> wanted_dimension("a__bytes_per_sector.max"), wanted_dimension("dram__bytes_read.sum.per_second")
+    ('', 'byte/second')
     """
     return next((kind for pattern, kind in DIMENSIONS if re.fullmatch(pattern, metric)), "")
 
