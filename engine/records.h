@@ -1,0 +1,817 @@
+// What crosses between Python and the engine. Written by scripts/engine_header.py: do not edit.
+#pragma once
+#include <stdint.h>
+
+namespace gpusim {
+
+constexpr uint32_t BUFFER_MAGIC = 0x4753494d;
+constexpr uint32_t BUFFER_VERSION = 1;
+
+enum class OpKind : uint8_t {
+  GLOBAL_LOAD = 0,
+  GLOBAL_STORE = 1,
+  GLOBAL_ATOMIC = 2,
+  USE = 3,
+  CP_ASYNC = 4,
+  CP_ASYNC_COMMIT_GROUP = 5,
+  CP_ASYNC_WAIT_GROUP = 6,
+  CP_ASYNC_MBARRIER_ARRIVE = 7,
+  TMA_LOAD = 8,
+  TMA_STORE = 9,
+  BULK_COMMIT_GROUP = 10,
+  BULK_WAIT_GROUP = 11,
+  PREFETCH_TENSORMAP = 12,
+  MBARRIER_INIT = 13,
+  MBARRIER_ARRIVE = 14,
+  MBARRIER_ARRIVE_EXPECT_TX = 15,
+  MBARRIER_WAIT = 16,
+  BAR_SYNC = 17,
+  BAR_ARRIVE = 18,
+  SYNCTHREADS = 19,
+  CLUSTER_ARRIVE = 20,
+  CLUSTER_WAIT = 21,
+  FENCE_PROXY_ASYNC = 22,
+  FENCE_MBARRIER_INIT = 23,
+  FENCE_ACQ_REL = 24,
+  SHARED_LOAD = 25,
+  SHARED_STORE = 26,
+  SHARED_ATOMIC = 27,
+  LDMATRIX = 28,
+  STMATRIX = 29,
+  DSMEM_LOAD = 30,
+  DSMEM_STORE = 31,
+  ST_ASYNC = 32,
+  MMA_SYNC = 33,
+  WGMMA_FENCE = 34,
+  WGMMA = 35,
+  WGMMA_COMMIT_GROUP = 36,
+  WGMMA_WAIT_GROUP = 37,
+  CODE = 38,
+  FAR_CODE = 39,
+  LOOP_CODE = 40,
+  FMA = 41,
+  ALU = 42,
+  MAD_WIDE = 43,
+  MUFU = 44,
+  SHFL = 45,
+  SET_MAX_NREG = 46,
+  RANGE_START = 47,
+  RANGE_END = 48,
+  TURN = 49,
+};
+
+enum class Section : uint8_t {
+  PROLOGUE = 0,
+  MAINLOOP = 1,
+  EPILOGUE = 2,
+};
+
+enum class Ideal : uint8_t {
+  BANK_CONFLICTS = 0,
+  EPILOGUE = 1,
+  OWN_CODE = 2,
+  MAD_WIDE = 3,
+  PROLOGUE = 4,
+  MAINLOOP = 5,
+};
+
+enum class StoreKind : uint8_t {
+  ST = 0,
+  ATOM = 1,
+  RED = 2,
+};
+
+enum class Failure : uint8_t {
+  NONE = 0,
+  DEADLOCK = 1,
+  REFILLED_WHILE_READ = 2,
+  READ_NEVER_WRITTEN = 3,
+  READ_BEFORE_FULL = 4,
+  TOO_MANY_ARRIVALS = 5,
+  BARRIER_THREADS = 6,
+  EXIT_WITH_BYTES = 7,
+  CLUSTER_NOT_ARRIVED = 8,
+  RANGE_NOT_STARTED = 9,
+  SETMAXNREG_DIRECTION = 10,
+  CODE_LENGTH = 11,
+  NO_SUCH_RANK = 12,
+  EVENT_LIMIT = 13,
+  BAD_BUFFER = 14,
+  OUT_OF_MEMORY = 15,
+};
+
+enum class Wait : uint8_t {
+  NOTHING = 0,
+  MBARRIER = 1,
+  NAMED_BARRIER = 2,
+  SYNCTHREADS = 3,
+  CLUSTER_BARRIER = 4,
+  STORE_QUEUE = 5,
+  ITS_STORES = 6,
+  DATA_STAGE = 7,
+  A_LOAD = 8,
+  CP_ASYNC_GROUP = 9,
+  BULK_GROUP = 10,
+  ITS_COPIES = 11,
+  REGISTERS = 12,
+  OWN_CODE = 13,
+  PRODUCTS_TURN = 14,
+  TENSOR_CORES = 15,
+  FMA_PIPE = 16,
+  SCHEDULERS_TURN = 17,
+  PLACE_BEFORE_DATA_STAGE = 18,
+};
+
+struct Op {
+  uint8_t kind;
+  uint8_t flags;
+  uint16_t panel;
+  int32_t cost;
+  int32_t step;
+  int32_t stage;
+  int32_t barrier;
+  int32_t extra;
+  double number;
+};
+
+static_assert(sizeof(Op) == 32, "an op is 32 bytes");
+
+struct AccessRecord {
+  double num_requests;
+  double num_sectors;
+  double num_lines;
+  double num_wavefronts;
+  double num_bytes;
+};
+
+struct StoreRecord {
+  int64_t access;
+  int64_t num_warps;
+  int64_t kind;
+};
+
+struct AsyncCopyRecord {
+  int64_t access;
+  double num_rows;
+  double num_passes;
+  double num_between;
+  double new_fraction;
+  int64_t fetches;
+  int64_t neighbours_begin;
+  int64_t num_neighbours;
+};
+
+struct TmaLoadRecord {
+  double cycles;
+  double latency_cycles;
+  double num_lines;
+  int64_t num_bytes;
+  double num_fetched_bytes;
+  double num_rows;
+  int64_t num_boxes;
+  double zero_bytes;
+  double zero_carried_bytes;
+  int64_t has_zeros;
+  double new_fraction;
+  int64_t fetches;
+  int64_t ranks_begin;
+  int64_t num_ranks;
+  int64_t neighbours_begin;
+  int64_t num_neighbours;
+  double counted_bytes;
+};
+
+struct TmaStoreRecord {
+  double num_bytes;
+  int64_t num_boxes;
+  double cycles;
+  double more_bytes;
+  int64_t is_reduce;
+};
+
+struct FetchRecord {
+  double crossings;
+  double reads;
+  double sharing;
+  double num_line_requests;
+  double request_sharing;
+  double num_sectors;
+  double num_bytes;
+};
+
+struct WgmmaRecord {
+  double cycles;
+  double tail_cycles;
+  double queued_cycles;
+  double free_share;
+  double conflict_share;
+  double wavefronts;
+  double num_warp_instructions;
+  double num_between;
+};
+
+struct MmaSyncRecord {
+  double interval_cycles;
+  double latency_cycles;
+  int64_t is_integer;
+};
+
+struct FarCodeRecord {
+  int64_t name;
+  double begin_bytes;
+  double end_bytes;
+  double own_cycles;
+};
+
+struct LoopCodeRecord {
+  double num_instructions;
+  double own_cycles;
+};
+
+struct FmaRecord {
+  double num_instructions;
+  double turns_each;
+  int64_t num_runs;
+};
+
+struct AluRecord {
+  double num_instructions;
+  double num_beside;
+  double num_more;
+};
+
+struct ProgramRecord {
+  int64_t begin;
+  int64_t num_ops;
+  int64_t num_tokens;
+};
+
+struct RoleRecord {
+  int64_t num_warps;
+  int64_t num_threads;
+  int64_t num_warpgroups;
+};
+
+struct MbarrierRecord {
+  int64_t num_arrivals;
+};
+
+struct NamedBarrierRecord {
+  int64_t num_threads;
+};
+
+struct TensorRecord {
+  int64_t is_planned;
+  int64_t has_map;
+  double fetch_scale;
+  double piece_bytes;
+  int64_t are_pieces_anywhere;
+  int64_t written_back_begin;
+  int64_t num_written_back;
+  int64_t times_fetched_begin;
+  int64_t num_times_fetched;
+  int64_t first_walk;
+  int64_t num_walks;
+};
+
+struct WalkRecord {
+  int64_t num_panels;
+  int64_t groups_begin;
+  int64_t rows_begin;
+  int64_t num_groups;
+};
+
+struct LossRowRecord {
+  int64_t wave;
+  double memory_0;
+  double memory_1;
+  double crossing_0;
+  double crossing_1;
+};
+
+struct GpcLinkRecord {
+  int64_t partition;
+  double bytes_per_cycle;
+  double whole_share_bytes_per_cycle;
+};
+
+struct WriteLinkRecord {
+  int64_t gpc;
+  double width;
+  double bytes_per_cycle;
+};
+
+struct SmRecord {
+  int64_t partition;
+  int64_t gpc;
+  int64_t write_link;
+  int64_t merge_region;
+  int64_t is_lone;
+  double distance_cycles;
+  double pace;
+  double loop_bytes_per_cycle;
+  int64_t cluster_place;
+  int64_t num_free_ctas;
+  int64_t is_recorded;
+};
+
+struct PartitionRecord {
+  double slices_bytes_per_cycle;
+  double link_bytes_per_cycle;
+  double store_bytes_per_cycle;
+};
+
+struct RoleStateRecord {
+  int64_t cta;
+  int64_t role;
+  int64_t state;
+  double start_cycle;
+  double end_cycle;
+};
+
+struct RoleBeginRecord {
+  int64_t cta;
+  int64_t role;
+  int64_t sm;
+};
+
+struct RoleSectionRecord {
+  int64_t cta;
+  int64_t role;
+  int64_t section;
+  double start_cycle;
+  double end_cycle;
+};
+
+struct CopySpanRecord {
+  int64_t cta;
+  int64_t sm;
+  int64_t stage;
+  int64_t tensor;
+  double start_cycle;
+  double end_cycle;
+  double num_bytes;
+  int64_t barrier;
+};
+
+struct ReadSpanRecord {
+  int64_t cta;
+  int64_t sm;
+  int64_t role;
+  int64_t stage;
+  double start_cycle;
+  double end_cycle;
+};
+
+struct MmaSpanRecord {
+  int64_t cta;
+  int64_t sm;
+  int64_t role;
+  double start_cycle;
+  double end_cycle;
+  int64_t num_issues;
+};
+
+struct PhaseFlipRecord {
+  int64_t cta;
+  int64_t sm;
+  int64_t barrier;
+  double cycle;
+  int64_t parity;
+};
+
+struct BlockedRoleRecord {
+  int64_t cta;
+  int64_t role;
+  int64_t op;
+  double since_cycle;
+  int64_t wait;
+  int64_t barrier;
+  int64_t parity;
+  int64_t pending;
+  int64_t num_arrivals;
+  int64_t tx_bytes;
+  int64_t announced_bytes;
+  int64_t delivered_bytes;
+  int64_t number;
+};
+
+struct TraceRecord {
+  double cycle;
+};
+
+struct LaunchConstants {
+  double num_ctas;
+  double num_sms;
+  double num_at_once;
+  double cluster_size;
+  double ctas_per_sm;
+  double num_threads;
+  double registers_per_thread;
+  double smem_bytes;
+  double num_panels;
+  double cluster_barrier_cycles;
+  double has_traffic_plan;
+  double is_warm;
+  double is_flushed;
+  double code_latency_cycles;
+  double num_code_names;
+  double num_far_code_names;
+  double max_events;
+  double keeps_trace;
+  double side_bytes;
+  double compute_capability;
+};
+
+struct IdealsConstants {
+  double bank_conflicts;
+  double epilogue;
+  double own_code;
+  double mad_wide;
+  double prologue;
+  double mainloop;
+};
+
+struct DispatcherConstants {
+  double launch_cycles;
+  double dispatch_cycles_per_cta;
+  double round_cycles;
+  double cta_start_cycles;
+  double cold_start_cycles;
+  double cta_exit_cycles;
+  double retire_cycles;
+  double cluster_start_cycles;
+  double drain_cycles;
+  double store_end_cycles;
+  double store_exit_cycles;
+};
+
+struct HbmConstants {
+  double latency_cycles;
+  double refresh_cycles;
+  double refresh_bytes;
+  double refresh_fraction;
+  double channel_bytes;
+  double side_by_side_fraction;
+  double write_cycles;
+  double mixed_cycles;
+  double turn_cycles;
+  double spread_cycles;
+  double queue_cycles;
+  double peak_bytes_per_cycle;
+  double most_share;
+  double window_cycles;
+  double write_cost;
+  double wire_bytes_per_cycle;
+  double sm_bytes_per_cycle;
+  double channel_cycles;
+  double per_channel_bytes;
+  double turnaround_fraction;
+  double queued_turnaround_per_mb;
+  double piece_read_bytes;
+  double piece_write_bytes;
+  double part_request_bytes;
+};
+
+struct L2Constants {
+  double num_partitions;
+  double num_links;
+  double far_share;
+  double near_latency_cycles;
+  double far_latency_cycles;
+  double slice_spread_cycles;
+  double queue_cycles;
+  double request_bytes;
+  double sustained_fraction;
+  double write_back_queue_bytes;
+  double link_turnaround_fraction;
+  double num_lanes;
+};
+
+struct XbarConstants {
+  double sm_read_bytes_per_cycle;
+  double sm_write_bytes_per_cycle;
+  double write_bytes_per_cycle;
+  double alone_bytes_per_cycle;
+  double store_way_bytes;
+  double line_request_bytes;
+  double request_turn_packets;
+  double last_request_fraction;
+  double red_header_fraction;
+  double store_packet_bytes;
+  double gpc_write_bytes_per_cycle;
+  double num_gpc_parts;
+  double bulk_weight;
+  double multicast_weight;
+  double merges;
+  double merge_limit;
+  double merge_window_cycles;
+  double merge_wait_fraction;
+  double merge_fill_cycles;
+};
+
+struct L1Constants {
+  double capacity_bytes;
+  double hit_latency_cycles;
+  double lines_per_cycle;
+  double requests_per_cycle;
+  double wavefronts_per_cycle;
+  double coming_request_cycles;
+  double outstanding_bytes;
+  double queue_cycles;
+  double cp_async_cycles;
+  double cp_async_first_fraction;
+  double cp_async_bypass_cycles;
+  double cp_async_row_cycles;
+  double max_queued_rows;
+  double max_queued_copies;
+  double cp_async_latency_cycles;
+  double cp_async_interval_cycles;
+  double commit_cycles;
+  double max_queued_stores;
+  double store_queue_bytes;
+  double max_queued_scheduler_stores;
+  double store_release_cycles;
+  double has_store_queue;
+};
+
+struct SmemConstants {
+  double wavefronts_per_cycle;
+  double load_latency_cycles;
+  double warp_cycles_per_wavefront;
+  double vector_word_cycles;
+  double atomic_latency_cycles;
+  double store_latency_cycles;
+  double replay_wavefronts;
+  double global_load_wavefronts;
+  double global_store_wavefronts;
+  double copied_row_wavefronts;
+  double operand_load_registers_per_cycle;
+  double operand_store_wavefronts_per_cycle;
+};
+
+struct WarpSchedulerConstants {
+  double num_schedulers;
+  double fma_rate;
+  double alu_rate;
+  double mad_wide_rate;
+  double mufu_rate;
+  double beside_rate;
+  double shuffle_rate;
+  double shuffle_cycles;
+  double dependent_cycles;
+  double mad_wide_cycles;
+  double mad_wide_beside_cycles;
+  double mad_wide_apart_cycles;
+  double beside_interval_cycles;
+  double barrier_base_cycles;
+  double barrier_warp_cycles;
+  double bar_arrive_cycles;
+  double fence_cycles;
+  double fence_view_cycles;
+  double fence_warp_cycles;
+  double gpu_fence_cycles;
+  double gpu_fence_warp_cycles;
+};
+
+struct TensorCoreConstants {
+  double num_sub_cores;
+  double mma_sync_load_cycles;
+  double wgmma_latency_cycles;
+  double wgmma_max_groups;
+};
+
+struct TmaConstants {
+  double issue_cycles;
+  double max_queued_boxes;
+  double bytes_per_cycle;
+  double store_latency_cycles;
+  double group_wait_cycles;
+  double map_miss_cycles;
+  double map_prefetch_cycles;
+  double map_memory_cycles;
+};
+
+struct MbarrierConstants {
+  double arrive_cycles;
+  double arrive_interval_cycles;
+  double max_queued_arrivals;
+  double try_wait_cycles;
+  double wake_cycles;
+  double lone_try_wait_cycles;
+  double lone_retry_cycles;
+};
+
+struct DsmemConstants {
+  double latency_cycles;
+  double one_way_cycles;
+  double pair_saving_cycles;
+  double bytes_per_cycle;
+  double serve_fraction;
+};
+
+struct InstructionCacheConstants {
+  double l0_bytes;
+  double l1_bytes;
+  double l1_latency_cycles;
+  double prefetched_bytes;
+  double loop_kept_bytes;
+  double launch_fetched_bytes;
+};
+
+struct HbmCounters {
+  double read_bytes;
+  double write_bytes;
+};
+
+struct L2Counters {
+  double read_sectors;
+  double write_sectors;
+  double atom_sectors;
+  double red_sectors;
+  double unplanned_miss_bytes;
+  double miss_sectors;
+  double promoted_sectors;
+};
+
+struct XbarCounters {
+  double passed_bytes;
+  double served_bytes;
+  double carried_bytes;
+  double read_bytes;
+  double write_bytes;
+  double asked_bytes;
+};
+
+struct L1Counters {
+  double load_requests;
+  double load_sectors;
+  double store_requests;
+  double store_sectors;
+};
+
+struct SmemCounters {
+  double wavefronts;
+  double load_wavefronts;
+  double store_wavefronts;
+  double gmma_wavefronts;
+  double plain_load_wavefronts;
+  double matrix_load_wavefronts;
+  double plain_store_wavefronts;
+  double matrix_store_wavefronts;
+  double copy_wavefronts;
+  double plain_loads;
+  double plain_stores;
+  double matrix_loads;
+  double matrix_stores;
+  double fill_wavefronts;
+};
+
+struct TmaCounters {
+  double load_instructions;
+  double store_instructions;
+  double load_bytes;
+};
+
+struct DsmemCounters {
+  double read_bytes;
+  double write_bytes;
+};
+
+struct WarpSchedulerCounters {
+  double instructions;
+  double fma_instructions;
+};
+
+struct TensorCoreCounters {
+  double hmma_instructions;
+  double imma_instructions;
+  double gmma_instructions;
+  double busy_cycles;
+};
+
+struct Counters {
+  HbmCounters hbm;
+  L2Counters l2;
+  XbarCounters xbar;
+  L1Counters l1;
+  SmemCounters smem;
+  TmaCounters tma;
+  DsmemCounters dsmem;
+  WarpSchedulerCounters warp_scheduler;
+  TensorCoreCounters tensor_core;
+};
+
+struct Totals {
+  double end_cycle;
+  double last_exit_cycle;
+  double exit_cycles;
+  double num_exits;
+  double num_events;
+  double trace_hash_low;
+  double trace_hash_high;
+  double copy_cycles;
+  double num_copies;
+  double has_own_code;
+  double has_mad_wide;
+  double has_bank_conflicts;
+  double has_prologue;
+  double has_mainloop;
+  double has_epilogue;
+  double link_busy_cycles;
+};
+
+struct SmTotals {
+  double active_cycles;
+  double fma_busy_cycles;
+  double issue_busy_cycles;
+  double smem_busy_cycles;
+  double lsu_busy_cycles;
+  double tma_busy_cycles;
+};
+
+struct FailureRecord {
+  double kind;
+  double cycle;
+  double cta;
+  double role;
+  double op;
+  double barrier;
+  double stage;
+  double first;
+  double second;
+  double third;
+};
+
+enum class Input : uint32_t {
+  CONSTANTS_LAUNCH = 0,
+  CONSTANTS_IDEALS = 1,
+  CONSTANTS_DISPATCHER = 2,
+  CONSTANTS_HBM = 3,
+  CONSTANTS_L2 = 4,
+  CONSTANTS_XBAR = 5,
+  CONSTANTS_L1 = 6,
+  CONSTANTS_SMEM = 7,
+  CONSTANTS_WARP_SCHEDULER = 8,
+  CONSTANTS_TENSOR_CORE = 9,
+  CONSTANTS_TMA = 10,
+  CONSTANTS_MBARRIER = 11,
+  CONSTANTS_DSMEM = 12,
+  CONSTANTS_INSTRUCTION_CACHE = 13,
+  ACCESSES = 14,
+  STORES = 15,
+  ASYNC_COPIES = 16,
+  TMA_LOADS = 17,
+  TMA_STORES = 18,
+  FETCHES = 19,
+  WGMMAS = 20,
+  MMA_SYNCS = 21,
+  FAR_CODES = 22,
+  LOOP_CODES = 23,
+  FMAS = 24,
+  ALUS = 25,
+  PROGRAMS = 26,
+  ROLES = 27,
+  MBARRIERS = 28,
+  NAMED_BARRIERS = 29,
+  TENSORS = 30,
+  WALKS = 31,
+  LOSS_ROWS = 32,
+  GPC_LINKS = 33,
+  WRITE_LINKS = 34,
+  SMS = 35,
+  PARTITIONS = 36,
+  OPS = 37,
+  LISTS = 38,
+  NEIGHBOURS = 39,
+  SLOTS = 40,
+  CTA_CLASS = 41,
+  CLASS_PROGRAMS = 42,
+  CTA_PANELS = 43,
+  PANEL_GROUPS = 44,
+  GROUP_ROWS = 45,
+  WRITTEN_BACK = 46,
+  TIMES_FETCHED = 47,
+};
+constexpr uint32_t NUM_INPUT_SECTIONS = 48;
+
+enum class Output : uint32_t {
+  TOTALS = 0,
+  FAILURE = 1,
+  SM_TOTALS = 2,
+  ROLE_TOTALS = 3,
+  EPILOGUE_CYCLES = 4,
+  COUNTERS = 5,
+  ROLE_STATES = 6,
+  ROLE_BEGINS = 7,
+  ROLE_SECTIONS = 8,
+  COPY_SPANS = 9,
+  READ_SPANS = 10,
+  MMA_SPANS = 11,
+  PHASE_FLIPS = 12,
+  BLOCKED_ROLES = 13,
+  TRACE = 14,
+};
+constexpr uint32_t NUM_OUTPUT_SECTIONS = 15;
+
+}  // namespace gpusim

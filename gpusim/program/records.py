@@ -1,0 +1,441 @@
+"""The records that cross between Python and the engine: each field is named here, once.
+
+In: nothing. Out: numpy dtypes and name lists. ``scripts/engine_header.py`` writes ``engine/records.h`` from this file.
+
+A buffer is a header, a table of sections, and the sections themselves, each aligned to 8 bytes. Every number is little
+endian. ``VERSION`` is checked when the engine loads a buffer; change it with every change of meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+
+import numpy as np
+
+VERSION = 1
+
+MAGIC = 0x4753_494D
+"""Begins every buffer ("GSIM")."""
+
+
+class OpKind(IntEnum):
+    """What an op record does; named after ``workload/ops.py``."""
+
+    GLOBAL_LOAD = 0
+    GLOBAL_STORE = 1
+    GLOBAL_ATOMIC = 2
+    USE = 3
+    CP_ASYNC = 4
+    CP_ASYNC_COMMIT_GROUP = 5
+    CP_ASYNC_WAIT_GROUP = 6
+    CP_ASYNC_MBARRIER_ARRIVE = 7
+    TMA_LOAD = 8
+    TMA_STORE = 9
+    BULK_COMMIT_GROUP = 10
+    BULK_WAIT_GROUP = 11
+    PREFETCH_TENSORMAP = 12
+    MBARRIER_INIT = 13
+    MBARRIER_ARRIVE = 14
+    MBARRIER_ARRIVE_EXPECT_TX = 15
+    MBARRIER_WAIT = 16
+    BAR_SYNC = 17
+    BAR_ARRIVE = 18
+    SYNCTHREADS = 19
+    CLUSTER_ARRIVE = 20
+    CLUSTER_WAIT = 21
+    FENCE_PROXY_ASYNC = 22
+    FENCE_MBARRIER_INIT = 23
+    FENCE_ACQ_REL = 24
+    SHARED_LOAD = 25
+    SHARED_STORE = 26
+    SHARED_ATOMIC = 27
+    LDMATRIX = 28
+    STMATRIX = 29
+    DSMEM_LOAD = 30
+    DSMEM_STORE = 31
+    ST_ASYNC = 32
+    MMA_SYNC = 33
+    WGMMA_FENCE = 34
+    WGMMA = 35
+    WGMMA_COMMIT_GROUP = 36
+    WGMMA_WAIT_GROUP = 37
+    CODE = 38
+    FAR_CODE = 39
+    LOOP_CODE = 40
+    FMA = 41
+    ALU = 42
+    MAD_WIDE = 43
+    MUFU = 44
+    SHFL = 45
+    SET_MAX_NREG = 46
+    RANGE_START = 47
+    RANGE_END = 48
+    TURN = 49
+    """No op: a persistent CTA begins turn ``extra`` (a work tile). Carried out together with the op behind it."""
+
+
+class Section(IntEnum):
+    """Named parts of a program, as ``ops.Section``."""
+
+    PROLOGUE = 0
+    MAINLOOP = 1
+    EPILOGUE = 2
+
+
+class Ideal(IntEnum):
+    """Counterfactuals that the engine carries out itself; see ``simulate/ideal.py``."""
+
+    BANK_CONFLICTS = 0
+    EPILOGUE = 1
+    OWN_CODE = 2
+    MAD_WIDE = 3
+    PROLOGUE = 4
+    MAINLOOP = 5
+
+
+class StoreKind(IntEnum):
+    """Which instruction stores to global memory."""
+
+    ST = 0
+    ATOM = 1
+    RED = 2
+
+
+class Failure(IntEnum):
+    """Why a run ended early. ``simulate/failures.py`` has the sentences."""
+
+    NONE = 0
+    DEADLOCK = 1
+    REFILLED_WHILE_READ = 2
+    READ_NEVER_WRITTEN = 3
+    READ_BEFORE_FULL = 4
+    TOO_MANY_ARRIVALS = 5
+    BARRIER_THREADS = 6
+    EXIT_WITH_BYTES = 7
+    CLUSTER_NOT_ARRIVED = 8
+    RANGE_NOT_STARTED = 9
+    SETMAXNREG_DIRECTION = 10
+    CODE_LENGTH = 11
+    NO_SUCH_RANK = 12
+    EVENT_LIMIT = 13
+    BAD_BUFFER = 14
+    OUT_OF_MEMORY = 15
+
+
+OPS = np.dtype({
+    "names": ["kind", "flags", "panel", "cost", "step", "stage", "barrier", "extra", "number"],
+    "formats": ["u1", "u1", "<u2", "<i4", "<i4", "<i4", "<i4", "<i4", "<f8"],
+    "offsets": [0, 1, 2, 4, 8, 12, 16, 20, 24],
+    "itemsize": 32,
+})  # fmt: skip
+"""One op: 32 bytes. ``panel`` is a column of the CTA's row in ``cta_panels``; ``stage`` and ``barrier`` are places in the
+flat lists of all stages and all mbarriers of a CTA, -1 for none. The meaning of the other fields, by kind:
+
+============================  =====================================================================================
+GLOBAL_LOAD                   cost: row of ``accesses``; panel, step: its tile; extra: tensor; stage: token slot;
+                              flags 1: allocates in L1
+GLOBAL_STORE                  cost: row of ``stores``; panel, step; extra: tensor
+GLOBAL_ATOMIC                 cost: row of ``stores``; panel, step; extra: tensor; flags 1: returns; stage: token slot
+USE                           stage: token slot
+CP_ASYNC                      cost: row of ``async_copies``; panel, step; extra: tensor; stage; flags 1: allocates in L1
+CP_ASYNC_COMMIT_GROUP         flags 1: is held
+CP_ASYNC_WAIT_GROUP           extra: groups that may be in flight
+CP_ASYNC_MBARRIER_ARRIVE      barrier
+TMA_LOAD                      cost: row of ``tma_loads``; panel, step; extra: tensor; stage; barrier
+TMA_STORE                     cost: row of ``tma_stores``; panel, step; extra: tensor; stage (-1: none declared)
+BULK_COMMIT_GROUP
+BULK_WAIT_GROUP               extra: groups that may be in flight; flags 1: read only
+PREFETCH_TENSORMAP            cost, extra: begin and number of its tensors in ``lists``
+MBARRIER_INIT
+MBARRIER_ARRIVE               barrier; extra: count; cost: rank of the CTA, -1 for its own
+MBARRIER_ARRIVE_EXPECT_TX     barrier; extra: bytes
+MBARRIER_WAIT                 barrier; extra: parity; flags 1: by one lane
+BAR_SYNC, BAR_ARRIVE          barrier: row of ``named_barriers``
+SYNCTHREADS, CLUSTER_ARRIVE, CLUSTER_WAIT, FENCE_PROXY_ASYNC, FENCE_MBARRIER_INIT, FENCE_ACQ_REL
+SHARED_LOAD, LDMATRIX         cost: row of ``accesses``; stage (-1: scratch); extra: token slot; step: parts
+SHARED_STORE, STMATRIX        cost: row of ``accesses``; stage; flags 1: gives a token; extra: token slot
+SHARED_ATOMIC                 cost: row of ``accesses``; extra: token slot
+DSMEM_LOAD                    cost: rank; number: bytes; extra: token slot
+DSMEM_STORE                   cost: rank; number: bytes
+ST_ASYNC                      cost: rank; number: bytes; barrier
+MMA_SYNC                      cost: row of ``mma_syncs``; extra: issues
+WGMMA_FENCE
+WGMMA                         cost: row of ``wgmmas``; extra, step: begin and number of the stages it reads in ``lists``;
+                              barrier: issues times warpgroups
+WGMMA_COMMIT_GROUP
+WGMMA_WAIT_GROUP              extra: groups that may be in flight
+CODE                          cost: number of its name; number: bytes
+FAR_CODE                      cost: row of ``far_codes``
+LOOP_CODE                     cost: row of ``loop_codes``
+FMA                           cost: row of ``fmas``; flags 1: chain, 2: by age
+ALU                           cost: row of ``alus``; flags 1: chain
+MAD_WIDE                      number: instructions; flags 1: is apart, 2: sets pace
+MUFU                          number: instructions
+SHFL                          number: instructions; flags 1: chain; extra: warps
+SET_MAX_NREG                  extra: registers; flags 1: inc
+RANGE_START, RANGE_END        extra: :class:`Section`
+TURN                          extra: turn
+============================  =====================================================================================
+"""
+
+
+def _record(**fields: str) -> np.dtype[np.void]:
+    """A record of 8-byte fields: ``f8`` or ``i8`` each."""
+    return np.dtype([(name, f"<{kind}") for name, kind in fields.items()])
+
+
+TABLES: Mapping[str, np.dtype[np.void]] = {
+    "accesses": _record(
+        num_requests="f8", num_sectors="f8", num_lines="f8", num_wavefronts="f8", num_bytes="f8",
+    ),
+    "stores": _record(access="i8", num_warps="i8", kind="i8"),
+    "async_copies": _record(
+        access="i8", num_rows="f8", num_passes="f8", num_between="f8", new_fraction="f8", fetches="i8",
+        neighbours_begin="i8", num_neighbours="i8",
+    ),
+    "tma_loads": _record(
+        cycles="f8", latency_cycles="f8", num_lines="f8", num_bytes="i8", num_fetched_bytes="f8", num_rows="f8",
+        num_boxes="i8", zero_bytes="f8", zero_carried_bytes="f8", has_zeros="i8", new_fraction="f8", fetches="i8",
+        ranks_begin="i8", num_ranks="i8", neighbours_begin="i8", num_neighbours="i8", counted_bytes="f8",
+    ),
+    "tma_stores": _record(num_bytes="f8", num_boxes="i8", cycles="f8", more_bytes="f8", is_reduce="i8"),
+    "fetches": _record(
+        crossings="f8", reads="f8", sharing="f8", num_line_requests="f8", request_sharing="f8", num_sectors="f8",
+        num_bytes="f8",
+    ),
+    "wgmmas": _record(
+        cycles="f8", tail_cycles="f8", queued_cycles="f8", free_share="f8", conflict_share="f8", wavefronts="f8",
+        num_warp_instructions="f8", num_between="f8",
+    ),
+    "mma_syncs": _record(interval_cycles="f8", latency_cycles="f8", is_integer="i8"),
+    "far_codes": _record(name="i8", begin_bytes="f8", end_bytes="f8", own_cycles="f8"),
+    "loop_codes": _record(num_instructions="f8", own_cycles="f8"),
+    "fmas": _record(num_instructions="f8", turns_each="f8", num_runs="i8"),
+    "alus": _record(num_instructions="f8", num_beside="f8", num_more="f8"),
+    "programs": _record(begin="i8", num_ops="i8", num_tokens="i8"),
+    "roles": _record(num_warps="i8", num_threads="i8", num_warpgroups="i8"),
+    "mbarriers": _record(num_arrivals="i8"),
+    "named_barriers": _record(num_threads="i8"),
+    "tensors": _record(
+        is_planned="i8", has_map="i8", fetch_scale="f8", piece_bytes="f8", are_pieces_anywhere="i8",
+        written_back_begin="i8", num_written_back="i8", times_fetched_begin="i8", num_times_fetched="i8",
+        first_walk="i8", num_walks="i8",
+    ),
+    "walks": _record(
+        num_panels="i8", groups_begin="i8", rows_begin="i8", num_groups="i8",
+    ),
+    "loss_rows": _record(wave="i8", memory_0="f8", memory_1="f8", crossing_0="f8", crossing_1="f8"),
+    "gpc_links": _record(partition="i8", bytes_per_cycle="f8", whole_share_bytes_per_cycle="f8"),
+    "write_links": _record(gpc="i8", width="f8", bytes_per_cycle="f8"),
+    "sms": _record(
+        partition="i8", gpc="i8", write_link="i8", merge_region="i8", is_lone="i8", distance_cycles="f8", pace="f8",
+        loop_bytes_per_cycle="f8", cluster_place="i8", num_free_ctas="i8", is_recorded="i8",
+    ),
+    "partitions": _record(
+        slices_bytes_per_cycle="f8", link_bytes_per_cycle="f8", store_bytes_per_cycle="f8",
+    ),
+}
+"""Tables of records, by name.
+
+``walks``: of each walk over a tensor's panels, what L2 lacks. ``num_panels`` 0: a panel is its own group; else
+``panel_groups[groups_begin + panel]`` is its group, -1 for none. Rows of group g are ``loss_rows`` from
+``group_rows[rows_begin + g]`` up to ``group_rows[rows_begin + g + 1]``, sorted by wave.
+``write_links`` and ``sms`` name rows of ``gpc_links``; ``sms.write_link`` one of ``write_links``.
+``sms.num_free_ctas``: CTAs that fit beside the clusters that fill the SM first.
+"""
+
+ARRAYS: Mapping[str, str] = {
+    "ops": "ops",
+    "lists": "i4",
+    "neighbours": "i4",
+    "slots": "i4",
+    "cta_class": "i4",
+    "class_programs": "i4",
+    "cta_panels": "i4",
+    "panel_groups": "i4",
+    "group_rows": "i4",
+    "written_back": "f8",
+    "times_fetched": "f8",
+}
+"""Plain arrays, by name.
+
+``neighbours``: pairs (column of ``cta_panels``, step) of tiles that come along. ``slots``: SMs of each slot, a cluster's
+together. ``class_programs``: for each class the program of each role. ``cta_panels``: for each CTA ``launch.num_panels``
+panels.
+"""
+
+CONSTANTS: Mapping[str, Sequence[str]] = {
+    "launch": (
+        "num_ctas", "num_sms", "num_at_once", "cluster_size", "ctas_per_sm", "num_threads", "registers_per_thread",
+        "smem_bytes", "num_panels", "cluster_barrier_cycles", "has_traffic_plan", "is_warm", "is_flushed",
+        "code_latency_cycles", "num_code_names", "num_far_code_names", "max_events", "keeps_trace", "side_bytes",
+        "compute_capability",
+    ),
+    "ideals": ("bank_conflicts", "epilogue", "own_code", "mad_wide", "prologue", "mainloop"),
+    "dispatcher": (
+        "launch_cycles", "dispatch_cycles_per_cta", "round_cycles", "cta_start_cycles", "cold_start_cycles",
+        "cta_exit_cycles", "retire_cycles", "cluster_start_cycles", "drain_cycles", "store_end_cycles",
+        "store_exit_cycles",
+    ),
+    "hbm": (
+        "latency_cycles", "refresh_cycles", "refresh_bytes", "refresh_fraction", "channel_bytes",
+        "side_by_side_fraction", "write_cycles", "mixed_cycles", "turn_cycles", "spread_cycles", "queue_cycles",
+        "peak_bytes_per_cycle", "most_share", "window_cycles", "write_cost", "wire_bytes_per_cycle",
+        "sm_bytes_per_cycle", "channel_cycles", "per_channel_bytes", "turnaround_fraction", "queued_turnaround_per_mb",
+        "piece_read_bytes", "piece_write_bytes", "part_request_bytes",
+    ),
+    "l2": (
+        "num_partitions", "num_links", "far_share", "near_latency_cycles", "far_latency_cycles", "slice_spread_cycles",
+        "queue_cycles", "request_bytes", "sustained_fraction", "write_back_queue_bytes", "link_turnaround_fraction",
+        "num_lanes",
+    ),
+    "xbar": (
+        "sm_read_bytes_per_cycle", "sm_write_bytes_per_cycle", "write_bytes_per_cycle", "alone_bytes_per_cycle",
+        "store_way_bytes", "line_request_bytes", "request_turn_packets", "last_request_fraction",
+        "red_header_fraction", "store_packet_bytes", "gpc_write_bytes_per_cycle", "num_gpc_parts", "bulk_weight",
+        "multicast_weight", "merges", "merge_limit", "merge_window_cycles", "merge_wait_fraction", "merge_fill_cycles",
+    ),
+    "l1": (
+        "capacity_bytes", "hit_latency_cycles", "lines_per_cycle", "requests_per_cycle", "wavefronts_per_cycle",
+        "coming_request_cycles", "outstanding_bytes", "queue_cycles", "cp_async_cycles", "cp_async_first_fraction",
+        "cp_async_bypass_cycles", "cp_async_row_cycles", "max_queued_rows", "max_queued_copies",
+        "cp_async_latency_cycles", "cp_async_interval_cycles", "commit_cycles", "max_queued_stores",
+        "store_queue_bytes", "max_queued_scheduler_stores", "store_release_cycles", "has_store_queue",
+    ),
+    "smem": (
+        "wavefronts_per_cycle", "load_latency_cycles", "warp_cycles_per_wavefront", "vector_word_cycles",
+        "atomic_latency_cycles", "store_latency_cycles", "replay_wavefronts", "global_load_wavefronts",
+        "global_store_wavefronts", "copied_row_wavefronts", "operand_load_registers_per_cycle",
+        "operand_store_wavefronts_per_cycle",
+    ),
+    "warp_scheduler": (
+        "num_schedulers", "fma_rate", "alu_rate", "mad_wide_rate", "mufu_rate", "beside_rate", "shuffle_rate",
+        "shuffle_cycles", "dependent_cycles", "mad_wide_cycles", "mad_wide_beside_cycles", "mad_wide_apart_cycles",
+        "beside_interval_cycles", "barrier_base_cycles", "barrier_warp_cycles", "bar_arrive_cycles", "fence_cycles",
+        "fence_view_cycles", "fence_warp_cycles", "gpu_fence_cycles", "gpu_fence_warp_cycles",
+    ),
+    "tensor_core": ("num_sub_cores", "mma_sync_load_cycles", "wgmma_latency_cycles", "wgmma_max_groups"),
+    "tma": (
+        "issue_cycles", "max_queued_boxes", "bytes_per_cycle", "store_latency_cycles", "group_wait_cycles",
+        "map_miss_cycles", "map_prefetch_cycles", "map_memory_cycles",
+    ),
+    "mbarrier": (
+        "arrive_cycles", "arrive_interval_cycles", "max_queued_arrivals", "try_wait_cycles", "wake_cycles",
+        "lone_try_wait_cycles", "lone_retry_cycles",
+    ),
+    "dsmem": ("latency_cycles", "one_way_cycles", "pair_saving_cycles", "bytes_per_cycle", "serve_fraction"),
+    "instruction_cache": (
+        "l0_bytes", "l1_bytes", "l1_latency_cycles", "prefetched_bytes", "loop_kept_bytes", "launch_fetched_bytes",
+    ),
+}
+"""Numbers of the machine at one clock and of the launch, all float64, by part. Cycles are SM cycles; flags are 0 or 1.
+
+A GPU without TMA, mbarriers or distributed shared memory has zeros there: the packing refuses ops that need them.
+"""
+
+COUNTERS: Mapping[str, Sequence[str]] = {
+    "hbm": ("read_bytes", "write_bytes"),
+    "l2": (
+        "read_sectors", "write_sectors", "atom_sectors", "red_sectors", "unplanned_miss_bytes", "miss_sectors",
+        "promoted_sectors",
+    ),
+    "xbar": ("passed_bytes", "served_bytes", "carried_bytes", "read_bytes", "write_bytes", "asked_bytes"),
+    "l1": ("load_requests", "load_sectors", "store_requests", "store_sectors"),
+    "smem": (
+        "wavefronts", "load_wavefronts", "store_wavefronts", "gmma_wavefronts", "plain_load_wavefronts",
+        "matrix_load_wavefronts", "plain_store_wavefronts", "matrix_store_wavefronts", "copy_wavefronts",
+        "plain_loads", "plain_stores", "matrix_loads", "matrix_stores", "fill_wavefronts",
+    ),
+    "tma": ("load_instructions", "store_instructions", "load_bytes"),
+    "dsmem": ("read_bytes", "write_bytes"),
+    "warp_scheduler": ("instructions", "fma_instructions"),
+    "tensor_core": ("hmma_instructions", "imma_instructions", "gmma_instructions", "busy_cycles"),
+}
+"""Counters of each part, over all SMs; the fields of the part's ``Counters`` in ``machine/``."""
+
+TOTALS: Sequence[str] = (
+    "end_cycle", "last_exit_cycle", "exit_cycles", "num_exits", "num_events", "trace_hash_low", "trace_hash_high",
+    "copy_cycles", "num_copies", "has_own_code", "has_mad_wide", "has_bank_conflicts", "has_prologue", "has_mainloop",
+    "has_epilogue", "link_busy_cycles",
+)
+"""Sums of a run, all float64. ``has_...``: whether the launch was found to have what a counterfactual makes free."""
+
+SM_TOTALS: Sequence[str] = (
+    "active_cycles", "fma_busy_cycles", "issue_busy_cycles", "smem_busy_cycles", "lsu_busy_cycles", "tma_busy_cycles",
+)
+"""Sums of each SM, float64."""
+
+FAILURE: Sequence[str] = (
+    "kind", "cycle", "cta", "role", "op", "barrier", "stage", "first", "second", "third",
+)
+"""What is known of a failure, float64; the meaning of the last three depends on the kind."""
+
+RESULTS: Mapping[str, np.dtype[np.void]] = {
+    "role_states": _record(cta="i8", role="i8", state="i8", start_cycle="f8", end_cycle="f8"),
+    "role_begins": _record(cta="i8", role="i8", sm="i8"),
+    "role_sections": _record(cta="i8", role="i8", section="i8", start_cycle="f8", end_cycle="f8"),
+    "copy_spans": _record(
+        cta="i8", sm="i8", stage="i8", tensor="i8", start_cycle="f8", end_cycle="f8", num_bytes="f8", barrier="i8",
+    ),
+    "read_spans": _record(cta="i8", sm="i8", role="i8", stage="i8", start_cycle="f8", end_cycle="f8"),
+    "mma_spans": _record(cta="i8", sm="i8", role="i8", start_cycle="f8", end_cycle="f8", num_issues="i8"),
+    "phase_flips": _record(cta="i8", sm="i8", barrier="i8", cycle="f8", parity="i8"),
+    "blocked_roles": _record(
+        cta="i8", role="i8", op="i8", since_cycle="f8", wait="i8", barrier="i8", parity="i8", pending="i8",
+        num_arrivals="i8", tx_bytes="i8", announced_bytes="i8", delivered_bytes="i8", number="i8",
+    ),
+    "trace": _record(cycle="f8"),
+}
+"""Tables that come back: timelines of recorded SMs, who waits at a deadlock, and the trace where it was asked for."""
+
+RESULT_ARRAYS: Mapping[str, str] = {
+    "totals": "f8", "failure": "f8", "sm_totals": "f8", "role_totals": "f8", "epilogue_cycles": "f8", "counters": "f8",
+}
+"""Plain arrays that come back. ``role_totals``: for each role the cycles in each of the 15 warp states;
+``epilogue_cycles``: of each role; ``sm_totals``: for each SM :data:`SM_TOTALS`; ``counters``: :data:`COUNTERS`, in order."""
+
+
+class Wait(IntEnum):
+    """What a blocked role waits for; ``simulate/failures.py`` has the words."""
+
+    NOTHING = 0
+    MBARRIER = 1
+    NAMED_BARRIER = 2
+    SYNCTHREADS = 3
+    CLUSTER_BARRIER = 4
+    STORE_QUEUE = 5
+    ITS_STORES = 6
+    DATA_STAGE = 7
+    A_LOAD = 8
+    CP_ASYNC_GROUP = 9
+    BULK_GROUP = 10
+    ITS_COPIES = 11
+    REGISTERS = 12
+    OWN_CODE = 13
+    PRODUCTS_TURN = 14
+    TENSOR_CORES = 15
+    FMA_PIPE = 16
+    SCHEDULERS_TURN = 17
+    PLACE_BEFORE_DATA_STAGE = 18
+
+
+INPUT_SECTIONS: Sequence[str] = (
+    *(f"constants_{part}" for part in CONSTANTS), *TABLES, *ARRAYS,
+)
+"""Sections of a packed launch, in the order of their numbers."""
+
+OUTPUT_SECTIONS: Sequence[str] = (*RESULT_ARRAYS, *RESULTS)
+"""Sections of what comes back, in the order of their numbers."""
+
+
+def dtype_of(section: str) -> np.dtype[np.generic]:
+    """The dtype of one element of a section, in either direction."""
+    if section.startswith("constants_"):
+        return np.dtype("<f8")
+    if section in TABLES:
+        return TABLES[section]
+    if section in RESULTS:
+        return RESULTS[section]
+    kind = ARRAYS.get(section) or RESULT_ARRAYS[section]
+    return OPS if kind == "ops" else np.dtype(f"<{kind}")
