@@ -421,6 +421,7 @@ struct LaunchConstants {
   double keeps_trace;
   double side_bytes;
   double compute_capability;
+  double num_stages;
 };
 
 struct IdealsConstants {

@@ -125,7 +125,7 @@ def sweep(
         jobs: processes; with more than one a script wants ``if __name__ == "__main__"``.
         all_sms: simulate all SMs of every configuration, and leave out nothing for its cost.
         patience_s: seconds of a core that one may take in the first look.
-        simulate_options: for :func:`gpusim.simulate` (clock, l2, data).
+        simulate_options: for :func:`gpusim.simulate` (clock, l2, data, engine).
         options: one value, a list of them, or text as the command line takes it (``"2..6"``, ``"auto"``).
 
     Raises:
@@ -212,12 +212,13 @@ class _Work:
             while queue and len(running) < hands.num:
                 idx = queue.pop()
                 entry = entries[idx]
-                if self._cannot_win(entry, entries, margin=1.0 if all_sms else SAMPLE_MARGIN):
+                is_exact = all_sms or self.is_native
+                if self._cannot_win(entry, entries, margin=1.0 if is_exact else SAMPLE_MARGIN):
                     why = "cannot be among the best: its least possible time is above theirs"
                     entries[idx] = replace(entry, status="left out", note=why)
                     done += 1
                     continue
-                is_full = all_sms or entry.is_cheap
+                is_full = is_exact or entry.is_cheap
                 patience = float("inf") if all_sms else self.patience_s
                 options = self._with("full" if is_full else "quick")
                 running[idx] = hands.ask((entry.choice.params, self.gpu, options, patience))
@@ -251,6 +252,11 @@ class _Work:
                 entries[idx] = _answered(entries[idx], answer)
                 done += 1
             self.progress("finalists, all SMs", done, num)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether every answer is one in full."""
+        return self.options.get("engine") == "native"
 
     def _with(self, quality: str) -> dict[str, Any]:
         return {**self.options, "quality": quality}

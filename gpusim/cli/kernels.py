@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.main import get_command
 
-from gpusim.cli.options import Commands, check_choice, console_for, find_gpu, output_path, refuse_same, spinner, write_json
+from gpusim.cli.options import (
+    Commands,
+    Spinner,
+    check_choice,
+    console_for,
+    find_gpu,
+    output_path,
+    refuse_same,
+    spinner,
+    write_json,
+)
 from gpusim.cli.parameters import checked_params, kernel_parameters, option_name, parameter
 from gpusim.errors import ConfigError, GpusimError, KernelError, LaunchError, nearest
 
@@ -31,6 +41,10 @@ L2_HELP = (
 )
 DATA = ("random", "zeros")
 QUALITIES = ("full", "quick")
+ENGINES = ("python", "native")
+ENGINE_HELP = (
+    "python; or native, a compiled module that simulates every iteration of every SM, for --quality full and all SMs"
+)
 
 PICTURES: Mapping[str, str] = {
     "plot": "draw the pipeline of one SM over time",
@@ -64,6 +78,7 @@ class Request:
     skips: bool
     num_sampled_sms: int | None
     quality: str
+    engine: str
     json: Path | None
     trace: Path | None
     pictures: Mapping[str, Path]
@@ -75,7 +90,7 @@ class Request:
         records = self.trace is not None or any(name in self.pictures for name in OF_TIMELINE)
         return {
             "clock": self.clock, "l2": self.l2, "data": self.data, "skips": self.skips,
-            "num_sampled_sms": self.num_sampled_sms, "quality": self.quality,
+            "num_sampled_sms": self.num_sampled_sms, "quality": self.quality, "engine": self.engine,
             "recorded_sms": "first" if records else frozenset(),
         }
 
@@ -93,7 +108,7 @@ class Request:
         clock = f"{self.clock:g}" if isinstance(self.clock, float) else self.clock
         for name, text, default in (
             ("clock", clock, "single"), ("l2", self.l2, "cold"), ("data", self.data, "random"),
-            ("quality", self.quality, "full"),
+            ("quality", self.quality, "full"), ("engine", self.engine, "python"),
         ):
             words += [] if text == default else [f"--{name}", text]
         if not self.skips:
@@ -130,6 +145,8 @@ def _common_parameters(names: Sequence[str]) -> list[inspect.Parameter]:
         parameter("quality", str, typer.Option(
             "--quality", help="full; or quick, some ten times as fast for large GEMMs: one GPC, the mean of the first waves "
             "for those that follow", metavar="|".join(QUALITIES), rich_help_panel=prediction), "full"),
+        parameter("engine", str, typer.Option(
+            "--engine", help=ENGINE_HELP, metavar="|".join(ENGINES), rich_help_panel=prediction), "python"),
         parameter("json_path", str | None, typer.Option(
             "--json", help="write the result as JSON; - is stdout (tables then go to stderr)", metavar="FILE",
             rich_help_panel=output), None),
@@ -158,13 +175,15 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
     }  # fmt: skip
     refuse_same(outputs)
     gpu = find_gpu(values["gpu"], "--gpu")
+    engine = check_choice("--engine", values["engine"], ENGINES)
+    refuse_with_native(engine, quality=values["quality"], sample_sms=values["sample_sms"])
     return Request(
         row=row, params=checked_params(row, given), given=given,
         gpu_name=values["gpu"], gpu=gpu,
         clock=parse_clock(values["clock"]), l2=check_choice("--l2", values["l2_state"], L2_STATES),
         data=check_choice("--data", values["data"], DATA), skips=not values["no_skip"],
         num_sampled_sms=sampled(values["sample_sms"], gpu),
-        quality=check_choice("--quality", values["quality"], QUALITIES), json=outputs["--json"],
+        quality=check_choice("--quality", values["quality"], QUALITIES), engine=engine, json=outputs["--json"],
         trace=outputs["--trace"],
         pictures={name: path for name in PICTURES if (path := outputs.get(f"--{name}")) is not None},
     )
@@ -198,6 +217,17 @@ def parse_clock(text: str) -> str | float:
     if not 1.0 <= mhz <= 1e5:
         raise ConfigError(f"--clock {text!r} wants a number of MHz from 1 to 100000, such as 1755")
     return mhz
+
+
+def refuse_with_native(engine: str, *, quality: str, sample_sms: int | None) -> None:
+    """Refuse options by which less is simulated, where all is.
+
+    Raises:
+        ConfigError: names the option.
+    """
+    said = f"--quality {quality}" if quality != "full" else f"--sample-sms {sample_sms}" if sample_sms is not None else ""
+    if engine == "native" and said:
+        raise ConfigError(f"{said}: --engine native simulates every SM in full; leave out one of the two")
 
 
 def sampled(count: int | None, gpu: GpuSpec) -> int | None:
@@ -269,6 +299,11 @@ def _refuse_pictures(request: Request, launch: Any) -> None:
         raise ConfigError(f"--roofline: {launch.kernel} has no arithmetic, and so no place on a roofline")
 
 
+def _progress(status: Spinner | None) -> Callable[[int, int, float], None] | None:
+    """Who is told how far a simulation is; nobody where no spinner is to be seen."""
+    return None if status is None else status.show_progress
+
+
 def _predict(request: Request) -> None:
     from gpusim.evidence.expected import expected_error, unknown
     from gpusim.report.tables import print_command, render_prediction
@@ -278,8 +313,8 @@ def _predict(request: Request) -> None:
     resolved = params.resolved(request.gpu)
     launch = resolved.launch(request.gpu)
     _refuse_pictures(request, launch)
-    with spinner(f"simulating {request.row.name} on {request.gpu.name}"):
-        result = simulate(launch, request.gpu, **request.simulate_options)
+    with spinner(f"simulating {request.row.name} on {request.gpu.name}") as status:
+        result = simulate(launch, request.gpu, on_progress=_progress(status), **request.simulate_options)
     _write_outputs(request, launch, result)
     expected = expected_error(result.kernel, result.gpu, result.params)
     if request.json is not None:
@@ -326,7 +361,9 @@ def _explain(request: Request) -> None:
             if status is not None:
                 status.update(f"simulating {request.row.name} on {request.gpu.name}: {title}")
 
-        explanation = explain(build, request.gpu, progress=tell, **request.simulate_options)
+        explanation = explain(
+            build, request.gpu, progress=tell, on_progress=_progress(status), **request.simulate_options
+        )
     _write_outputs(request, launch, explanation.result, explanation)
     if request.json is not None:
         write_json(explanation.as_dict(), request.json)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from gpusim.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.status import Status
 
     from gpusim.machine.config import GpuSpec
 
@@ -146,9 +148,38 @@ def console_for(json_path: Path | None) -> Console:
     return Console(stderr=console.stderr, width=WIDE, emoji=False)
 
 
-def spinner(text: str) -> AbstractContextManager[Any]:
+SILENT_S = 3.0
+"""Seconds that a simulation takes before one is told how far it is."""
+
+
+class Spinner:
+    """A spinner with its text, which begins to tell how far a simulation is once that takes long."""
+
+    def __init__(self, status: Status, text: str) -> None:
+        """Nothing is told yet."""
+        self._status = status
+        self._text = text
+        self._since = time.perf_counter()
+
+    def update(self, text: str) -> None:
+        """Something else begins."""
+        self._text, self._since = text, time.perf_counter()
+        self._status.update(text)
+
+    def show_progress(self, num_done: int, num_ctas: int, cycle: float) -> None:
+        """So many CTAs have exited by a cycle."""
+        if time.perf_counter() - self._since >= SILENT_S:
+            self._status.update(f"{self._text}: {num_done:,} of {num_ctas:,} CTAs, cycle {cycle:,.0f}")
+
+
+@contextmanager
+def spinner(text: str) -> Iterator[Spinner | None]:
     """A spinner on stderr while one waits; nothing where that is no terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)
-    return console.status(text) if console.is_terminal else nullcontext()
+    if not console.is_terminal:
+        yield None
+        return
+    with console.status(text) as status:
+        yield Spinner(status, text)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.main import get_command
 
-from gpusim.cli.kernels import CLOCKS, DATA, L2_HELP, L2_STATES, Kernels, parse_clock
+from gpusim.cli.kernels import CLOCKS, DATA, ENGINE_HELP, ENGINES, L2_HELP, L2_STATES, Kernels, parse_clock
 from gpusim.cli.options import (
     INTERRUPTED,
     check_choice,
@@ -74,6 +74,8 @@ def _kernel_command(row: KernelModel) -> Any:
         parameter("data", str, typer.Option(
             "--data", help=f"operands, for the power that they draw: {' or '.join(DATA)}", metavar="|".join(DATA),
             rich_help_panel=panel), "random"),
+        parameter("engine", str, typer.Option(
+            "--engine", help=f"{ENGINE_HELP}: no first look", metavar="|".join(ENGINES), rich_help_panel=panel), "python"),
         parameter("json_path", str | None, typer.Option(
             "--json", help="write everything as JSON; - is stdout (tables then go to stderr)", metavar="FILE",
             rich_help_panel=output), None),
@@ -108,6 +110,7 @@ def _sweep(row: KernelModel, values: Mapping[str, Any]) -> None:
     options = {
         "clock": parse_clock(values["clock"]), "l2": check_choice("--l2", values["l2_state"], L2_STATES),
         "data": check_choice("--data", values["data"], DATA),
+        "engine": check_choice("--engine", values["engine"], ENGINES),
     }
     gpu = find_gpu(values["gpu"], "--gpu")
 

@@ -137,4 +137,5 @@ def elementwise_launch(params: ElementwiseParams) -> Launch:
         num_flops=params.elements if has_math else 0,
         math_class="fp32" if has_math else "",
         params=params.as_options(),
+        has_uniform_programs=True,
     )

@@ -159,6 +159,7 @@ def gather_launch(params: GatherParams) -> Launch:
         ),
         math_class="fp32",
         params=params.as_options(),
+        has_uniform_programs=True,
     )
 
 

@@ -88,6 +88,7 @@ def layer_norm_launch(params: LayerNormParams, *, num_sms: int) -> Launch:
         num_flops=7 * params.rows * params.columns,
         math_class="fp32",
         params=params.as_options(),
+        has_uniform_programs=True,
     )
 
 

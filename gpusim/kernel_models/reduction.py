@@ -152,6 +152,7 @@ def row_launch(params: ReductionParams, *, num_sms: int) -> Launch:
         num_flops=params.rows * params.columns,
         math_class="fp32",
         params=params.as_options(),
+        has_uniform_programs=True,
     )
 
 
@@ -264,6 +265,7 @@ def column_launch(params: ReductionParams) -> Launch:
         num_flops=params.rows * params.columns,
         math_class="fp32",
         params=params.as_options(),
+        has_uniform_programs=True,
     )
 
 

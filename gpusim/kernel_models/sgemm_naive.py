@@ -202,6 +202,7 @@ def sgemm_naive_launch(params: SgemmNaiveParams) -> Launch:
         num_flops=2 * params.m * n * params.k,
         math_class="fp32",
         params=params.as_options(),
+        has_uniform_programs=True,
     )
 
 

@@ -188,7 +188,15 @@ def smem_copy_launch(params: SmemCopyParams) -> Launch:
         ),
         tensor_maps=("in", "out") if by_tma else (),
         params=params.as_options(),
+        has_uniform_programs=(by_tma or _begin_alike(params)) and grid.tells_extents(),
     )
+
+
+def _begin_alike(params: SmemCopyParams) -> bool:
+    """Whether all tiles begin at the same place of a line."""
+    (tile_rows, tile_columns), width, grid = params.tile, params.element.num_bytes, params.grid
+    down = tile_rows * params.n * width % LINE_BYTES if grid.num_y > 1 else 0
+    return not (down or (tile_columns * width % LINE_BYTES if grid.num_x > 1 else 0))
 
 
 def _by_threads(params: SmemCopyParams) -> Any:

@@ -72,6 +72,7 @@ def softmax_launch(params: SoftmaxParams, *, num_sms: int) -> Launch:
         num_flops=4 * params.rows * params.columns,
         math_class="fp32",
         params=params.as_options(),
+        has_uniform_programs=True,
     )
 
 

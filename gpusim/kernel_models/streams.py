@@ -213,6 +213,17 @@ class TileGrid:
         row, column = self.origin(tile)
         return min(self.tile_rows, self.num_rows - row), min(self.tile_columns, self.num_columns - column)
 
+    def tells_extents(self) -> bool:
+        """Whether tiles of as many elements have the same rows and columns: those at the two edges may differ.
+
+        >>> [TileGrid(num_rows=72, num_columns=num, tile_rows=32, tile_columns=32).tells_extents() for num in (72, 80, 64)]
+        [False, True, True]
+        """
+        rows, columns = self.extent(self.num_tiles - 1)
+        has_two_edges = rows < self.tile_rows and columns < self.tile_columns
+        is_alone = self.num_x == 1 or self.num_y == 1
+        return is_alone or not has_two_edges or rows * self.tile_columns != self.tile_rows * columns
+
     def footprint(
         self, tensor: str, access: Literal["read", "write"], *, element_bytes: int, num_steps: int = 1
     ) -> Footprint:

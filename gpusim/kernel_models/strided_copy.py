@@ -106,6 +106,7 @@ def strided_copy_launch(params: StridedCopyParams) -> Launch:
             share_footprint("out", "write", num_bytes=num_elements * width, share_bytes=share * width),
         ),
         params=params.as_options(),
+        has_uniform_programs=share * width % LINE_BYTES == 0,  # CTAs begin at the same places of lines
     )
 
 

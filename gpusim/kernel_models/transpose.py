@@ -134,6 +134,8 @@ def transpose_launch(params: TransposeParams) -> Launch:
         yield ops.GlobalStore("out", (panel, 0), store)
 
     tile_bytes = TILE * (TILE + (smem == "padded")) * width
+    row_bytes = TILE * width
+    is_aligned = row_bytes == LINE_BYTES or (in_pitch % row_bytes == 0 and out_pitch % row_bytes == 0)
     return Launch(
         kernel="transpose",
         num_ctas=grid.num_tiles,
@@ -147,4 +149,5 @@ def transpose_launch(params: TransposeParams) -> Launch:
             replace(grid.footprint("out", "write", element_bytes=width), piece_bytes=TILE * width if grid.num_x > 1 else 0),
         ),
         params=params.as_options(),
+        has_uniform_programs=is_aligned and grid.tells_extents(),  # rows of tiles lie alike on their lines
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gpusim.errors import ConfigError
 from gpusim.machine.component import Component
+from gpusim.machine.numeric import power
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +123,7 @@ class PowerLimiter(Component):
         seconds = max(activity.cycles, 1.0) / (mhz * 1e6)
         arithmetic = self.tensor_w(activity, mhz=mhz, data=data)
         if activity.rate_class == "fp32":
-            arithmetic = activity.num_flops * spec.fp32_pj_per_flop * 1e-12 / seconds * self.voltage(mhz) ** 2
+            arithmetic = activity.num_flops * spec.fp32_pj_per_flop * 1e-12 / seconds * self.voltage_squared(mhz)
         bulk = activity.bulk_bytes * spec.bulk_pj_per_byte + activity.fill_bytes * spec.fill_pj_per_byte
         bulk *= spec.bulk_zeros_fraction if is_zeros else 1.0
         each = spec.l2_pj_per_byte * (spec.l2_zeros_fraction if is_zeros else 1.0)
@@ -130,18 +131,23 @@ class PowerLimiter(Component):
         busy = spec.sm_busy_w * activity.busy_fraction * mhz / spec.max_mhz
         memory = activity.hbm_bytes * spec.hbm_pj_per_byte * (spec.hbm_zeros_fraction if is_zeros else 1.0) * 1e-12 / seconds
         smem = activity.smem_bytes * spec.smem_pj_per_byte * (spec.l2_zeros_fraction if is_zeros else 1.0) * 1e-12 / seconds
-        return spec.idle_power_w + memory + arithmetic + (l2 + smem + busy) * self.voltage(mhz) ** 2
+        return spec.idle_power_w + memory + arithmetic + (l2 + smem + busy) * self.voltage_squared(mhz)
 
     def voltage(self, mhz: float) -> float:
         """What ``mhz`` takes, over what the highest clock takes."""
         return 1.0 + self.spec.voltage_slope * (mhz / self.spec.max_mhz - 1.0)
+
+    def voltage_squared(self, mhz: float) -> float:
+        """What energy goes with."""
+        voltage = self.voltage(mhz)
+        return voltage * voltage
 
     def tensor_w(self, activity: Activity, *, mhz: float, data: str) -> float:
         """Power of the tensor cores when ``activity`` runs at ``mhz``, in watts."""
         spec = self.spec
         each = spec.tensor_pj_per_flop.get(activity.rate_class, 0.0) * (spec.zeros_fraction if data == "zeros" else 1.0)
         each *= 1.0 + (spec.mma_sync_extra_fraction if activity.is_mma_sync else 0.0)
-        return activity.num_flops * each * 1e-12 * mhz * 1e6 / max(activity.cycles, 1.0) * self.voltage(mhz) ** 2
+        return activity.num_flops * each * 1e-12 * mhz * 1e6 / max(activity.cycles, 1.0) * self.voltage_squared(mhz)
 
     def is_sustained(self, activity: Activity, *, mhz: float, data: str, limit_w: float, is_single: bool = False) -> bool:
         """Whether ``activity`` may run at ``mhz``: the limit asks for no less, nor do tensor cores that work."""
@@ -165,7 +171,7 @@ class PowerLimiter(Component):
 
     def l2_cycles(self, mhz: float) -> float:
         """Cycles of L2 and crossbar in an SM cycle at ``mhz``, where at the highest clock it is one."""
-        return float((self.spec.max_mhz / mhz) ** (1.0 - self.spec.l2_follow_fraction))
+        return power(self.spec.max_mhz / mhz, 1.0 - self.spec.l2_follow_fraction)
 
     def clock_mhz(self, activity: Activity, *, mode: str, data: str) -> float:
         """Highest clock that tensor cores and the limit of ``mode`` (``single`` or ``sustained``) leave ``activity``.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from math import log
 
+from gpusim.machine.numeric import log
 from gpusim.machine.timing import Done, RingingEnvironment, SharedPipe
 from gpusim.units import LINE_BYTES
 

@@ -270,7 +270,7 @@ CONSTANTS: Mapping[str, Sequence[str]] = {
         "num_ctas", "num_sms", "num_at_once", "cluster_size", "ctas_per_sm", "num_threads", "registers_per_thread",
         "smem_bytes", "num_panels", "cluster_barrier_cycles", "has_traffic_plan", "is_warm", "is_flushed",
         "code_latency_cycles", "num_code_names", "num_far_code_names", "max_events", "keeps_trace", "side_bytes",
-        "compute_capability",
+        "compute_capability", "num_stages",
     ),
     "ideals": ("bank_conflicts", "epilogue", "own_code", "mad_wide", "prologue", "mainloop"),
     "dispatcher": (

@@ -204,7 +204,7 @@ def _command(sweep: Sweep, entry: Entry, gpu_name: str) -> str:
         elif value is not None:
             words += [flag(name), str(value)]
     words += ["--gpu", gpu_name]
-    for name, default in (("clock", "single"), ("l2", "cold"), ("data", "random")):
+    for name, default in (("clock", "single"), ("l2", "cold"), ("data", "random"), ("engine", "python")):
         value = sweep.simulate_options.get(name, default)
         words += [] if value == default else [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
     return shlex.join(words)

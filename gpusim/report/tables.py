@@ -217,7 +217,8 @@ def _power(result: Result) -> str:
 def _skipping(result: Result) -> str:
     share = result.num_skipped_cycles / result.cycles if result.cycles else 0.0
     how = f"{percent(share)} of the cycles skipped as a steady state" if share else "every cycle, nothing skipped"
-    return f"{how}; {count(result.num_events, 'event')} in {duration(result.wall_s)}"
+    whose = " of the native engine" if result.engine == "native" else ""
+    return f"{how}; {count(result.num_events, 'event')}{whose} in {duration(result.wall_s)}"
 
 
 def _print_shares(result: Result, console: Console) -> None:

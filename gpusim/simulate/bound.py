@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpusim.machine.config import GpuSpec
+from gpusim.machine.numeric import sum_in_order
 from gpusim.simulate.door import check, peak_flops_per_cycle
 from gpusim.simulate.representatives import are_strangers
 from gpusim.simulate.uses import Uses
@@ -57,7 +58,7 @@ def lower_bound(launch: Launch, gpu: GpuSpec, *, is_cold: bool = True) -> Bound:
         cycles["l2"] = asked / most_merged / slices
         cycles["sm_intake"] = asked / num_sms / size / xbar.sm_read_bytes_per_cycle
     if is_cold and reads:
-        once = sum(_bytes_once(use.panel_of_tile, use.bytes_of_tile) for use in reads if not use.table_bytes)
+        once = sum_in_order(_bytes_once(use.panel_of_tile, use.bytes_of_tile) for use in reads if not use.table_bytes)
         cycles["hbm"] = once / clock.bytes_per_cycle(gb_per_s=max(gpu.hbm.peak_gb_per_s, gpu.hbm.sustained_read_gb_per_s))
     part = max(cycles, key=lambda name: cycles[name])
     fixed = gpu.dispatcher.launch_cycles + gpu.dispatcher.drain_cycles

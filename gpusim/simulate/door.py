@@ -14,6 +14,7 @@ from gpusim.machine.dispatcher import GOLDEN, Dispatcher
 from gpusim.machine.memory.apart import Lives, come_apart
 from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.machine.memory.traffic import panel_traffic
+from gpusim.machine.numeric import sum_in_order
 from gpusim.machine.sm.occupancy import Occupancy, occupancy
 from gpusim.simulate.uses import Uses, read_bytes
 from gpusim.workload.launch import Launch
@@ -111,7 +112,7 @@ def life_deviation(launch: Launch, gpu: GpuSpec, uses: Uses) -> float:
     What CTAs of a cluster share is taken to be read once, by multicast. Zero where nothing is read or the class of type has
     no peak, and where they load into one stage, for then they wait for each load from its beginning, and not for their turn.
     """
-    read = sum(read_bytes(use, launch.cluster_size) for use in uses.of_tensors if not use.is_write)
+    read = sum_in_order(read_bytes(use, launch.cluster_size) for use in uses.of_tensors if not use.is_write)
     peak = peak_flops_per_cycle(launch, gpu, by_mma_sync="mma_sync" in launch.features)
     rings = [ring.num_stages for ring in launch.buffers if ring.name != "epilogue" and not ring.is_overlay]
     num_stages = max(rings, default=1)

@@ -10,10 +10,14 @@ from numpy.typing import NDArray
 
 from gpusim.errors import DeadlockError, HazardError
 from gpusim.machine.build import Machine
+from gpusim.machine.clock import PowerLimiter
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import Dispatcher, DispatcherSpec
+from gpusim.machine.memory.dsmem import DsmemCounters
 from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.machine.memory.residency import LruResidency, PlannedResidency
+from gpusim.machine.memory.tma import TmaCounters
+from gpusim.machine.numeric import sum_in_order
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.machine.timing import RingingEnvironment
 from gpusim.simulate.cta import Cluster, Cta, ThreadBarrier
@@ -21,6 +25,7 @@ from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_tr
 from gpusim.simulate.flow import Flow
 from gpusim.simulate.load_line import LoadLine
 from gpusim.simulate.op_costs import OpCosts
+from gpusim.simulate.ran import BusyCycles, OpsRun, PartCounters, SharedRates
 from gpusim.simulate.representatives import Draw, are_strangers, representatives
 from gpusim.simulate.role import Role, RoleShape
 from gpusim.simulate.sampling import sample_sms
@@ -401,6 +406,70 @@ class Engine:
         turns = -(-(self.launch.num_tiles - order) // self.num_ctas)  # more than one where the grid is persistent
         return float(self.launch.num_tiles / turns.clip(min=0).sum())
 
+    # ------------------------------------------------------------------------------------------ what a summary reads
+
+    @property
+    def sampled_fraction(self) -> float:
+        """SMs that were simulated, of all."""
+        return self.sample.fraction
+
+    @property
+    def counted(self) -> PartCounters:
+        """Counters of each part."""
+        machine = self.machine
+        sm = machine.sms[0]
+        return PartCounters(
+            hbm=machine.hbm.counters, l2=machine.l2.counters, xbar=machine.xbar.counters, l1=sm.l1.counters,
+            smem=sm.smem.counters, tma=TmaCounters() if sm.tma is None else sm.tma.counters,
+            dsmem=DsmemCounters() if sm.dsmem is None else sm.dsmem.counters,
+            warp_scheduler=sm.warp_scheduler.counters, tensor_core=machine.tensor_counters,
+        )  # fmt: skip
+
+    @property
+    def busy(self) -> BusyCycles:
+        """How long parts were busy."""
+        sms = self.machine.sms
+        return BusyCycles(
+            fma=sum_in_order(sm.warp_scheduler.fma_pipe.busy_cycles for sm in sms),
+            issue=sum_in_order(sm.warp_scheduler.issue_slots.busy_cycles for sm in sms),
+            smem=sum_in_order(sm.smem.data.busy_cycles for sm in sms),
+            lsu=sum_in_order(sm.l1.unit.busy_cycles for sm in sms),
+            tma=sum_in_order(sm.tma.engine.busy_cycles for sm in sms if sm.tma is not None),
+            l2_link=self.machine.l2.link_busy_cycles,
+        )
+
+    @property
+    def active_cycles(self) -> float:
+        """Cycles in which SMs held a CTA, summed over the SMs, those that others stand for among them."""
+        return sum_in_order(sm.active_cycles * self.alike.get(sm.idx, 1) for sm in self.machine.sms)
+
+    @property
+    def ops_run(self) -> OpsRun:
+        """Which kinds of instructions ran."""
+        costs = self.op_costs
+        return OpsRun(
+            has_tma=bool(costs.tma), has_mma_sync=bool(costs.mma_sync), has_wgmma=bool(costs.wgmma),
+            wgmma_types=frozenset([cost.op.atom.a_dtype.name for cost in costs.wgmma.values()]),
+        )
+
+    @property
+    def rates(self) -> SharedRates:
+        """What shared parts can do."""
+        machine = self.machine
+        return SharedRates(
+            slices_bytes_per_cycle=machine.xbar.slices_bytes_per_cycle, stores_bytes_per_cycle=machine.xbar.stores.total,
+            links_bytes_per_cycle=machine.l2.links_bytes_per_cycle, hbm_latency_cycles=machine.hbm.latency_cycles,
+        )
+
+    @property
+    def power_limiter(self) -> PowerLimiter:
+        """Of the GPU."""
+        return self.machine.power_limiter
+
+    def hbm_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
+        """Part of ``cycles`` in which memory moves so many bytes."""
+        return self.machine.hbm.busy_share(cycles, read_bytes, write_bytes)
+
     # ------------------------------------------------------------------------------------------ steady state
 
     @property
@@ -468,14 +537,14 @@ class Engine:
         counted = self.machine.hbm.counters
         if not self.traffic:
             return counted.read_bytes * self.scale, counted.write_bytes * self.scale
-        read = sum(item.read_miss_bytes for item in self.traffic.values())
-        written = sum(item.written_back_bytes for item in self.traffic.values())
+        read = sum_in_order(item.read_miss_bytes for item in self.traffic.values())
+        written = sum_in_order(item.written_back_bytes for item in self.traffic.values())
         return read + self.machine.l2.counters.unplanned_miss_bytes * self.scale, written
 
     @property
     def written_back_bytes_of_wave(self) -> float:
         """Of what a wave stores, what leaves L2 before the end: of the mean wave, as planned."""
-        return sum(item.written_back_bytes for item in self.traffic.values()) / len(self.miss_bytes_by_wave)
+        return sum_in_order(item.written_back_bytes for item in self.traffic.values()) / len(self.miss_bytes_by_wave)
 
     def hbm_share_at_most(self, first: int, last: int, cycles: float) -> float:
         """The greatest part of its time that HBM is busy in any of waves ``first`` to ``last``, if each takes ``cycles``."""

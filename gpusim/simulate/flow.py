@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from gpusim.machine.numeric import sum_in_order
 
 if TYPE_CHECKING:
     from gpusim.simulate.engine import Engine
@@ -156,11 +158,11 @@ class Flow:
         if moved < (1.0 - IDLE_WIRE) * pipe.total * (self._cycles[-1] - self._cycles[-num_looks]):
             return None
         waiting, half = self._backlogs[-WIRE_LOOKS:], WIRE_LOOKS // 2
-        if max(waiting) - min(waiting) > EVEN_WAIT * sum(waiting) / WIRE_LOOKS:
+        if max(waiting) - min(waiting) > EVEN_WAIT * sum_in_order(waiting) / WIRE_LOOKS:
             return None
         if min(waiting) < LEAST_WAIT * moved / (num_looks - 1):
             return None
-        earlier, later = (sum(part) / half for part in (waiting[:half], waiting[half:]))
+        earlier, later = (sum_in_order(part) / half for part in (waiting[:half], waiting[half:]))
         if abs(later - earlier) > NEAR_PACE * moved * half / (num_looks - 1):
             return None
         per_wave = 0.0
@@ -184,8 +186,8 @@ class Flow:
             return True
         if not self._engine.written_back_bytes_of_wave:
             return False
-        earlier = sum(self._backlogs[-2 * num_looks : -num_looks]) / num_looks
-        later = sum(self._backlogs[-num_looks:]) / num_looks
+        earlier = sum_in_order(self._backlogs[-2 * num_looks : -num_looks]) / num_looks
+        later = sum_in_order(self._backlogs[-num_looks:]) / num_looks
         grown = (later - earlier) / num_looks  # from look to look, of late
         moved = (self._moved[-1] - self._moved[0]) / (len(self._moved) - 1)
         most = self._engine.machine.l2.spec.write_back_queue_bytes
@@ -212,7 +214,7 @@ def settled_pace(ended: Sequence[int], cycles: Sequence[float], leniency: float)
         mean = float((of_stretch[1][-1] - of_stretch[1][0]) / (of_stretch[0][-1] - of_stretch[0][0]))
         apart = SAME_PACE if num_looks < MANY_LOOKS else NEAR_PACE
         swing = float(np.std(at - mean * num)) / (mean * (num[-1] - num[0]))
-        is_sure = swing * (12.0 / len(num)) ** 0.5 <= leniency * CERTAINTY  # of a line through as many points
+        is_sure = swing * sqrt(12.0 / len(num)) <= leniency * CERTAINTY  # of a line through as many points
         if is_sure and float(np.ptp(paces)) <= leniency * apart * mean:
             return mean
     return None

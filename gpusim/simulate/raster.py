@@ -13,6 +13,7 @@ from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import Dispatcher
 from gpusim.machine.memory.panels import PanelTraffic
+from gpusim.machine.numeric import sum_in_order
 from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic, slots_of_tiles, waves_of_tiles
 from gpusim.simulate.uses import Uses, first_of
 from gpusim.workload.launch import Footprint, Launch
@@ -203,12 +204,13 @@ class Raster:
         reads = [item for item in self.launch.footprints if item.access == "read"]
         levels = [self._at_each_level(item, self.tiles) for item in reads]
         whole = max(1, self.launch.num_tiles // self.num_at_once)
-        unique = sum(self.traffic[item.tensor].touched_bytes_by_wave[:whole].mean() for item in reads)
+        unique = sum_in_order(self.traffic[item.tensor].touched_bytes_by_wave[:whole].mean() for item in reads)
         return OrderOfTiles(
             group=group, direction=direction,
-            dram_read_bytes=sum(self.traffic[item.tensor].read_miss_bytes for item in reads),
-            dram_written_bytes=sum(item.written_back_bytes for item in self.traffic.values()),
-            asked_bytes=sum(asked for asked, _, _ in levels), l2_read_bytes=sum(merged for _, _, merged in levels),
+            dram_read_bytes=sum_in_order(self.traffic[item.tensor].read_miss_bytes for item in reads),
+            dram_written_bytes=sum_in_order(item.written_back_bytes for item in self.traffic.values()),
+            asked_bytes=sum_in_order(asked for asked, _, _ in levels),
+            l2_read_bytes=sum_in_order(merged for _, _, merged in levels),
             wave_unique_bytes=float(unique),
         )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpusim.machine.clock import Activity
+from gpusim.machine.numeric import sum_in_order
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.simulate.timeline import Timeline
 
@@ -65,6 +66,8 @@ class Result:
     fill_wavefronts: float = 0.0
     """Of shared memory, of what cp.async writes there: no counter of Nsight Compute's shows them."""
     timeline: Timeline = field(default_factory=Timeline)
+    engine: str = "python"
+    """Which engine ran it: ``python`` or ``native``."""
 
     @property
     def energy_mj(self) -> float:
@@ -84,7 +87,7 @@ class Result:
     @property
     def memory_gb_per_s(self) -> float:
         """Bytes that memory gave and took, over the whole time."""
-        num_bytes = sum(self.counters.get(f"dram__bytes_{way}.sum", 0.0) for way in ("read", "write"))
+        num_bytes = sum_in_order(self.counters.get(f"dram__bytes_{way}.sum", 0.0) for way in ("read", "write"))
         return num_bytes / self.time_us * 1e-3 if self.time_us else 0.0
 
     @property
@@ -138,6 +141,7 @@ class Result:
             "sources": dict(self.sources),
             "guesses": list(self.guesses),
             "remarks": list(self.remarks),
+            "engine": self.engine,
             "num_events": self.num_events,
             "num_skipped_cycles": self.num_skipped_cycles,
             "wall_s": self.wall_s,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -12,10 +12,17 @@ from gpusim.errors import LaunchError
 from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.panels import PanelTraffic
-from gpusim.simulate.door import check, count_slots, grid_of_persistent, peak_flops_per_cycle, plan_traffic
+from gpusim.machine.numeric import sum_in_order
+from gpusim.program.classes import MAX_OPS
+from gpusim.simulate.door import peak_flops_per_cycle
 from gpusim.simulate.engine import Engine
 from gpusim.simulate.ideal import IDEALS, idealize
+from gpusim.simulate.module import Progress
+from gpusim.simulate.native import NativeRun, native_runs
+from gpusim.simulate.pack import MOST_EVENTS
+from gpusim.simulate.plan import LaunchPlan, plan_launch
 from gpusim.simulate.quick import Quality, quick_remark, quick_sms
+from gpusim.simulate.ran import Ran
 from gpusim.simulate.result import Result
 from gpusim.simulate.steady import IDLE_HBM
 from gpusim.simulate.summary import activity_of, one_after_the_other, result_of
@@ -27,6 +34,7 @@ from gpusim.workload.launch import Launch
 ClockMode = Literal["max", "single", "sustained"]
 L2State = Literal["cold", "warm", "flushed"]
 Data = Literal["random", "zeros"]
+EngineName = Literal["python", "native"]
 
 CLOCK_TOLERANCE = 5e-3
 """The clock has settled when another round would move the cycles by less."""
@@ -53,6 +61,10 @@ def simulate(
     recorded_sms: Collection[int] | Literal["first"] = (),
     num_sampled_sms: int | None = None,
     quality: Quality = "full",
+    engine: EngineName = "python",
+    max_ops: int = MAX_OPS,
+    max_events: int = MOST_EVENTS,
+    on_progress: Progress | None = None,
 ) -> Result:
     """Predict ``launch`` on ``gpu``.
 
@@ -68,6 +80,10 @@ def simulate(
         recorded_sms: SMs whose timeline is kept; ``first``: the one that CTA 0 starts on.
         num_sampled_sms: simulate so many SMs (whole GPCs) instead of all, with what they share scaled.
         quality: ``quick`` takes a GPC and the mean of the first waves where ``full`` takes all; see :data:`.quick.Quality`.
+        engine: ``native`` simulates every iteration of every SM, in a compiled module. ``python`` may leave some out.
+        max_ops: ops of one role of one CTA beyond which the native engine refuses a program, as one that does not end.
+        max_events: events after which the native engine gives up.
+        on_progress: told by the native engine, as a run goes on: CTAs that have exited, CTAs in all, the present cycle.
 
     Raises:
         LaunchError: the GPU cannot run it, or an argument is none of those above.
@@ -78,6 +94,7 @@ def simulate(
             raise LaunchError(f"simulate: got a {type(thing).__name__}, wants a {kind.__name__}, such as {such_as} gives")
     for name, found, known in (
         ("quality", quality, get_args(Quality)), ("l2", l2, get_args(L2State)), ("data", data, get_args(Data)),
+        ("engine", engine, get_args(EngineName)),
     ):
         if found not in known:
             raise LaunchError(f"{name} {found!r} is unknown, wants one of {', '.join(known)}")
@@ -91,10 +108,16 @@ def simulate(
         raise LaunchError(
             f"--clock {clock:g}: {gpu.name} runs from {gpu.clock.min_mhz:g} to {gpu.clock.max_mhz:g} MHz; use one of these"
         )
+    if engine == "native" and num_sampled_sms is not None:
+        raise LaunchError(f"num_sampled_sms is {num_sampled_sms}, the native engine simulates all SMs; wants None")
+    if engine == "native" and quality != "full":
+        raise LaunchError(f"quality is {quality!r}, the native engine simulates all; wants 'full'")
     settings = Settings(
-        clock=clock, is_warm=l2 == "warm", is_flushed=l2 == "flushed", data=data, skips=skips, ideals=frozenset(ideals),
+        clock=clock, is_warm=l2 == "warm", is_flushed=l2 == "flushed", data=data, skips=skips and engine == "python",
+        ideals=frozenset(ideals),
         recorded_sms=recorded_sms if isinstance(recorded_sms, str) else frozenset(recorded_sms),
-        num_sampled_sms=num_sampled_sms, is_quick=quality == "quick",
+        num_sampled_sms=num_sampled_sms, is_quick=quality == "quick", engine=engine, max_ops=max_ops,
+        max_events=max_events, on_progress=on_progress,
     )
     gpu = idealize(gpu, settings.ideals)
     was_enabled = gc.isenabled()
@@ -124,58 +147,76 @@ class Settings:
     recorded_sms: frozenset[int] | Literal["first"]
     num_sampled_sms: int | None = None
     is_quick: bool = False
+    engine: EngineName = "python"
+    max_ops: int = MAX_OPS
+    max_events: int = MOST_EVENTS
+    on_progress: Progress | None = None
 
 
 def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
     """One launch, at a clock that its activity sustains."""
     began = time.perf_counter()
-    held = check(launch, gpu)
-    num_slots = count_slots(launch, gpu, held)
-    num_at_once = min(num_slots, launch.num_ctas or grid_of_persistent(launch, num_slots))
-    uses = Uses.of(launch, gpu)
-    traffic = plan_traffic(launch, gpu, uses, num_slots=num_at_once, is_warm=settings.is_warm)
+    plan = plan_launch(launch, gpu, is_warm=settings.is_warm)
     limiter = PowerLimiter(gpu.clock)
     data, clock = settings.data, settings.clock
     mode = clock if isinstance(clock, str) else "fixed"
     mhz = float(clock) if not isinstance(clock, str) else estimate_clock(
-        launch, gpu, uses, num_slots, traffic, limiter, mode=mode, data=data
+        launch, gpu, plan.uses, plan.num_slots, plan.traffic, limiter, mode=mode, data=data
     )
-    num_sms = settings.num_sampled_sms
-    if settings.is_quick and num_sms is None:
-        num_sms = quick_sms(launch, gpu, uses, held)
+    run_at = _runs_of(plan, settings)
     num_events = 0
     most_rounds, tolerance = (QUICK_ROUNDS, QUICK_CLOCK_TOLERANCE) if settings.is_quick else (4, CLOCK_TOLERANCE)
     for attempt in range(1, most_rounds + 1):
-        engine = Engine(
-            launch, gpu, clock=Clock(sm_mhz=mhz), is_warm=settings.is_warm, is_flushed=settings.is_flushed,
-            skips=settings.skips, is_quick=settings.is_quick, ideals=settings.ideals, recorded_sms=settings.recorded_sms,
-            held=held, num_sampled_sms=num_sms, traffic=traffic, uses=uses,
-        )
-        engine.run()
+        ran = run_at(Clock(sm_mhz=mhz))
         simulated_mhz = mhz
-        num_events += engine.num_events
-        activity = activity_of(engine)
+        num_events += ran.num_events
+        activity = activity_of(ran)
         if mode in ("fixed", "max"):
             break
-        share = clock_share(engine)
+        share = clock_share(ran)
         settled = settled_clock(limiter, activity, mhz, share, mode=mode, data=data)
         change = abs(settled - mhz) / mhz
         mhz = settled
         if share * change <= tolerance:
             break  # settled, or the cycles hardly depend on the clock
-        if attempt < most_rounds:
-            engine.forget()
+        if attempt < most_rounds and isinstance(ran, Engine):
+            ran.forget()
     result = result_of(
-        engine, activity, settings={
+        ran, activity, settings={
             "clock": clock, "l2": "warm" if settings.is_warm else "flushed" if settings.is_flushed else "cold", "data": data,
             "skips": settings.skips,
             "num_sampled_sms": settings.num_sampled_sms, "quality": "quick" if settings.is_quick else "full",
         }, mhz=mhz, simulated_mhz=simulated_mhz, mode=mode, num_events=num_events, wall_s=time.perf_counter() - began,
     )
-    if settings.is_quick and (engine.sample.fraction < 1.0 or engine.steady.num_skipped):
-        result = replace(result, remarks=(*result.remarks, quick_remark()))
-    engine.forget()
+    result = replace(result, engine=settings.engine)
+    if isinstance(ran, Engine):
+        if settings.is_quick and (ran.sample.fraction < 1.0 or ran.steady.num_skipped):
+            result = replace(result, remarks=(*result.remarks, quick_remark()))
+        ran.forget()
     return result
+
+
+def _runs_of(plan: LaunchPlan, settings: Settings) -> Callable[[Clock], Engine | NativeRun]:
+    """What simulates a planned launch, at a clock."""
+    if settings.engine == "native":
+        return native_runs(
+            plan, ideals=settings.ideals, is_flushed=settings.is_flushed, recorded_sms=settings.recorded_sms,
+            max_ops=settings.max_ops, max_events=settings.max_events, on_progress=settings.on_progress,
+        )
+    launch, gpu, num_sms = plan.launch, plan.gpu, settings.num_sampled_sms
+    if settings.is_quick and num_sms is None:
+        num_sms = quick_sms(launch, gpu, plan.uses, plan.occupancy)
+
+    def run(clock: Clock) -> Engine:
+        engine = Engine(
+            launch, gpu, clock=clock, is_warm=settings.is_warm, is_flushed=settings.is_flushed,
+            skips=settings.skips, is_quick=settings.is_quick, ideals=settings.ideals, recorded_sms=settings.recorded_sms,
+            held=plan.occupancy, num_sampled_sms=num_sms, traffic=dict(plan.traffic), uses=plan.uses,
+        )
+        engine.run()
+        return engine
+
+    return run
 
 
 def settled_clock(
@@ -195,19 +236,19 @@ def settled_clock(
     return settled
 
 
-def clock_share(engine: Engine) -> float:
+def clock_share(ran: Ran) -> float:
     """Share of the cycles that the clock could change: those in which a part with a clock of its own may hold up the rest.
 
     At most as many as L2 or memory is busy and the arithmetic is not. Where memory has room in every wave, only its latency:
     once a wave, as later copies are asked for ahead.
     """
-    busy = busy_shares(engine)
+    busy = busy_shares(ran)
     rest = 1.0 - max(busy["tensor"], busy["fma"])
     share = min(busy["hbm"], rest)
-    num_waves = len(engine.miss_bytes_by_wave)
-    looks_ahead = engine.launch.parity_period > 2  # a ring of several stages
-    if looks_ahead and engine.traffic and engine.hbm_share_at_most(0, num_waves, engine.end_cycle / num_waves) <= IDLE_HBM:
-        share = min(share, num_waves * engine.machine.hbm.latency_cycles / engine.end_cycle)
+    num_waves = len(ran.miss_bytes_by_wave)
+    looks_ahead = ran.launch.parity_period > 2  # a ring of several stages
+    if looks_ahead and ran.traffic and ran.hbm_share_at_most(0, num_waves, ran.end_cycle / num_waves) <= IDLE_HBM:
+        share = min(share, num_waves * ran.rates.hbm_latency_cycles / ran.end_cycle)
     return max(share, min(max(busy["l2"], busy["store"]), rest))
 
 
@@ -225,8 +266,8 @@ def estimate_clock(
     peak = peak_flops_per_cycle(launch, gpu)
     work = launch.num_flops / peak * -(-launch.num_tiles // num_slots) / waves if peak else 0.0
     overhead = gpu.dispatcher.launch_cycles + gpu.dispatcher.drain_cycles + 2000.0 * max(1.0, waves)
-    hbm_bytes = sum(item.read_miss_bytes for item in traffic.values())
-    l2_bytes = sum(float(use.bytes_of_tile.sum()) for use in uses.of_tensors)
+    hbm_bytes = sum_in_order(item.read_miss_bytes for item in traffic.values())
+    l2_bytes = sum_in_order(float(use.bytes_of_tile.sum()) for use in uses.of_tensors)
     merge_limit = gpu.xbar.merge_limit if gpu.xbar.merge_scope != "sm" else 1
     unmerged = 0.2 + 0.8 / max(1, merge_limit)  # a fifth of what neighbours ask for comes too late to merge
     by_tma = "tma" in launch.features

@@ -11,6 +11,7 @@ from itertools import pairwise
 from math import gcd, inf, lcm
 from typing import TYPE_CHECKING
 
+from gpusim.machine.numeric import sum_in_order
 from gpusim.simulate.loops import Loop, TileLoop
 from gpusim.simulate.waves import QUICK_WAVES, SAME_WAVES, common, settled
 
@@ -218,13 +219,15 @@ class Pace:
         if len(means) < num_rounds:
             return None
         recent = means[-num_rounds:]
-        mean = sum(recent) / num_rounds
+        mean = sum_in_order(recent) / num_rounds
         if max(recent) - min(recent) <= TOLERANCE * mean and self.spreads[-1] <= SPREAD_TOLERANCE * mean:
             return mean
         if len(means) >= 3 * STRETCH and num_steps >= LONG_LOOP:
-            stretches = [sum(means[-end - STRETCH : len(means) - end]) / STRETCH for end in (0, STRETCH, 2 * STRETCH)]
+            stretches = [
+                sum_in_order(means[-end - STRETCH : len(means) - end]) / STRETCH for end in (0, STRETCH, 2 * STRETCH)
+            ]  # fmt: skip
             if max(stretches) - min(stretches) <= LOOSE_TOLERANCE * stretches[0]:
-                return sum(stretches) / 3
+                return sum_in_order(stretches) / 3
         return None
 
     def swinging_period(self, apart: float, leniency: float = 1.0) -> float | None:
@@ -237,14 +240,18 @@ class Pace:
             recent = self.means[-2 * num_rounds :]
             if len(recent) < 2 * num_rounds:
                 return None
-            mean = sum(recent) / len(recent)
+            mean = sum_in_order(recent) / len(recent)
             if num_rounds == NOISY_ROUNDS // 2 and max(recent) - min(recent) > leniency * NOISY_TOLERANCE * mean:
                 continue
-            if abs(sum(recent[num_rounds:]) - sum(recent[:num_rounds])) > leniency * TOLERANCE * mean * num_rounds:
+            apart_cycles = abs(sum_in_order(recent[num_rounds:]) - sum_in_order(recent[:num_rounds]))
+            if apart_cycles > leniency * TOLERANCE * mean * num_rounds:
                 continue
             if num_rounds > NOISY_ROUNDS // 2 and num_rounds < NOISY_ROUNDS:
                 continue
-            own = [sum(took[-len(recent) :]) / len(recent) for took in self._history.values() if len(took) >= len(recent)]
+            own = [
+                sum_in_order(took[-len(recent) :]) / len(recent)
+                for took in self._history.values() if len(took) >= len(recent)
+            ]  # fmt: skip
             if len(own) >= self.num_live and max(own) - min(own) <= leniency * apart * mean:
                 return mean
         return None
@@ -266,12 +273,12 @@ class Pace:
         recent = self.means[-num_rounds:]
         if len(recent) < num_rounds:
             return None
-        mean, half = sum(recent) / num_rounds, num_rounds // 2
+        mean, half = sum_in_order(recent) / num_rounds, num_rounds // 2
         if max(recent) - min(recent) > SWING * mean:
             return None
-        if abs(sum(recent[:half]) - sum(recent[-half:])) > LOOSE_TOLERANCE * mean * half:
+        if abs(sum_in_order(recent[:half]) - sum_in_order(recent[-half:])) > LOOSE_TOLERANCE * mean * half:
             return None
-        own = [sum(took[-num_rounds:]) / num_rounds for took in self._history.values() if len(took) >= num_rounds]
+        own = [sum_in_order(took[-num_rounds:]) / num_rounds for took in self._history.values() if len(took) >= num_rounds]
         return mean if len(own) >= self.num_live and max(own) - min(own) <= apart * mean else None
 
 
@@ -498,7 +505,7 @@ class SteadyState:
             return
         period = pace.period(2 if self._math_sets_the_pace() else 3)
         if self._is_quick and period is None and len(pace.means) > QUICK_WAVES:
-            period = sum(pace.means[-QUICK_WAVES:]) / QUICK_WAVES
+            period = sum_in_order(pace.means[-QUICK_WAVES:]) / QUICK_WAVES
         steps = engine.steps_per_turn
         if period is None or not steps:
             return

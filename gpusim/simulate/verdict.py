@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from gpusim.machine.numeric import sum_in_order
 from gpusim.simulate.timeline import WarpState
 
 if TYPE_CHECKING:
-    from gpusim.simulate.engine import Engine
+    from gpusim.simulate.ran import Ran
 
 NOTABLE = 0.10
 """A loss below this share is not what bounds a kernel."""
@@ -41,25 +42,19 @@ COMPUTES = (WarpState.TENSOR, WarpState.WAIT_WGMMA, WarpState.MATH_PIPE)
 """States that show that a role computes, the surest first; the others decide where that is equal."""
 
 
-def busy_shares(engine: Engine) -> dict[str, float]:
+def busy_shares(ran: Ran) -> dict[str, float]:
     """Share of the kernel's cycles in which each part was busy, averaged over the SMs."""
-    machine = engine.machine
-    cycles = engine.end_cycle or 1.0
-    sms = machine.sms
-    total = cycles * len(sms)
-    xbar = machine.xbar
+    cycles = ran.end_cycle or 1.0
+    total = cycles * ran.gpu.num_sms
+    counted, busy, rates = ran.counted, ran.busy, ran.rates
     shares = {
-        "tensor": machine.tensor_counters.busy_cycles / total,
-        "fma": sum(sm.warp_scheduler.fma_pipe.busy_cycles for sm in sms) / total,
-        "issue": sum(sm.warp_scheduler.issue_slots.busy_cycles for sm in sms) / total,
-        "smem": sum(sm.smem.data.busy_cycles for sm in sms) / total,
-        "lsu": sum(sm.l1.unit.busy_cycles for sm in sms) / total,
-        "tma": sum(sm.tma.engine.busy_cycles for sm in sms if sm.tma is not None) / total,
-        "sm_intake": xbar.counters.read_bytes / (xbar.spec.sm_read_bytes_per_cycle * total),
-        "l2": xbar.busy_bytes / (xbar.slices_bytes_per_cycle * cycles),
-        "l2_link": _link_share(engine, cycles),
-        "store": xbar.counters.write_bytes / (xbar.stores.total * cycles),
-        "hbm": machine.hbm.busy_share(cycles, *(num_bytes * engine.sample.fraction for num_bytes in engine.dram_bytes())),
+        "tensor": counted.tensor_core.busy_cycles / total, "fma": busy.fma / total, "issue": busy.issue / total,
+        "smem": busy.smem / total, "lsu": busy.lsu / total, "tma": busy.tma / total,
+        "sm_intake": counted.xbar.read_bytes / (ran.gpu.xbar.sm_read_bytes_per_cycle * total),
+        "l2": counted.slices_busy_bytes / (rates.slices_bytes_per_cycle * cycles),
+        "l2_link": _link_share(ran, cycles),
+        "store": counted.xbar.write_bytes / (rates.stores_bytes_per_cycle * cycles),
+        "hbm": ran.hbm_share(cycles, *(num_bytes * ran.sampled_fraction for num_bytes in ran.dram_bytes())),
     }
     return shares
 
@@ -73,24 +68,23 @@ def at_most_all(busy: Mapping[str, float]) -> dict[str, float]:
     return {name: min(1.0, share) for name, share in busy.items()}
 
 
-def _link_share(engine: Engine, cycles: float) -> float:
+def _link_share(ran: Ran, cycles: float) -> float:
     """Of the busier link between L2's sides; where steps were skipped no more than what crosses in all, by footprints.
 
     A step that stands for skipped ones asks for lines that these would have brought across before, so that its crossings
     count too often then. What footprints tell leaves out what stores cost reads on a link, and lines that come beside: of
     products of 2048, 4096 and 6144 cubed (h200_sxm, step by step) the link was busy for 38, 18 and 9 % longer.
     """
-    l2 = engine.machine.l2
-    share = l2.link_busy_cycles / cycles
-    planned, rate = engine.traffic.values(), l2.links_bytes_per_cycle
-    if not engine.timeline.skips or not planned or not rate:
+    share = ran.busy.l2_link / cycles
+    planned, rate = ran.traffic.values(), ran.rates.links_bytes_per_cycle
+    if not ran.timeline.skips or not planned or not rate:
         return share
-    stored = (1.0 - 1.0 / engine.gpu.l2.num_partitions) * engine.machine.xbar.counters.write_bytes * engine.scale
-    crossing = sum(item.crossing_bytes for item in planned) + stored
-    return min(share, crossing * engine.sample.fraction / (rate * cycles))
+    stored = (1.0 - 1.0 / ran.gpu.l2.num_partitions) * ran.counted.xbar.write_bytes * ran.scale
+    crossing = sum_in_order(item.crossing_bytes for item in planned) + stored
+    return min(share, crossing * ran.sampled_fraction / (rate * cycles))
 
 
-def bound_by(engine: Engine, busy: dict[str, float]) -> tuple[str, str]:
+def bound_by(ran: Ran, busy: dict[str, float]) -> tuple[str, str]:
     """(word, sentence): the busiest part if it is near saturation, else what most of the time is lost to.
 
     The link between L2's sides is named where it is near saturation and memory is not: most lines that cross it come from
@@ -105,19 +99,19 @@ def bound_by(engine: Engine, busy: dict[str, float]) -> tuple[str, str]:
     if share >= SATURATED:
         return part, leader
     losses = {
-        "launch": _launch_share(engine), "tail": _empty_slots(engine), "epilogue": _epilogue_share(engine),
-        **_wait_shares(engine),
+        "launch": _launch_share(ran), "tail": _empty_slots(ran), "epilogue": _epilogue_share(ran),
+        **_wait_shares(ran),
     }
     word = max(losses, key=lambda name: losses[name])
     lost = losses[word]
     if lost < NOTABLE:
         return part, f"{leader}, and nothing else stands out"
-    return word, f"{_sentence(engine, word, lost)}; {leader}"
+    return word, f"{_sentence(ran, word, lost)}; {leader}"
 
 
-def _sentence(engine: Engine, word: str, lost: float) -> str:
-    waves = engine.launch.num_tiles / engine.num_slots
-    worker = _worker(engine)
+def _sentence(ran: Ran, word: str, lost: float) -> str:
+    waves = ran.launch.num_tiles / ran.num_slots
+    worker = _worker(ran)
     if word == "tail" and waves < 1.0:
         return f"the grid fills only {waves:.1%} of the slots"
     return {
@@ -132,43 +126,43 @@ def _sentence(engine: Engine, word: str, lost: float) -> str:
     }[word]
 
 
-def _worker(engine: Engine) -> str:
+def _worker(ran: Ran) -> str:
     """The role that computes most."""
-    return max(engine.role_totals, key=lambda name: [engine.role_totals[name][state] for state in COMPUTES])
+    return max(ran.role_totals, key=lambda name: [ran.role_totals[name][state] for state in COMPUTES])
 
 
-def _launch_share(engine: Engine) -> float:
-    spec = engine.gpu.dispatcher
-    start = spec.cta_start_cycles + engine.cold_start_cycles
-    return (spec.launch_cycles + start + spec.drain_cycles) / (engine.end_cycle or 1.0)
+def _launch_share(ran: Ran) -> float:
+    spec = ran.gpu.dispatcher
+    start = spec.cta_start_cycles + ran.cold_start_cycles
+    return (spec.launch_cycles + start + spec.drain_cycles) / (ran.end_cycle or 1.0)
 
 
-def _empty_slots(engine: Engine) -> float:
-    waves = engine.launch.num_tiles / engine.num_slots
-    return 1.0 - waves / -(-engine.launch.num_tiles // engine.num_slots)
+def _empty_slots(ran: Ran) -> float:
+    waves = ran.launch.num_tiles / ran.num_slots
+    return 1.0 - waves / -(-ran.launch.num_tiles // ran.num_slots)
 
 
-def _epilogue_share(engine: Engine) -> float:
+def _epilogue_share(ran: Ran) -> float:
     """The epilogue's part of the life of the roles that run it; none where roles take turns and so hide it."""
-    roles = [role for role in engine.launch.roles if role.name in engine.epilogue_cycles]
-    life = sum(sum(engine.role_totals[role.name]) for role in roles)
-    hides = any(ring.name == "epilogue_turn" for ring in engine.launch.mbarriers)
-    return 0.0 if not life or hides else sum(engine.epilogue_cycles.values()) / life
+    roles = [role for role in ran.launch.roles if role.name in ran.epilogue_cycles]
+    life = sum_in_order(sum_in_order(ran.role_totals[role.name]) for role in roles)
+    hides = any(ring.name == "epilogue_turn" for ring in ran.launch.mbarriers)
+    return 0.0 if not life or hides else sum_in_order(ran.epilogue_cycles.values()) / life
 
 
-def _wait_shares(engine: Engine) -> dict[str, float]:
-    totals = engine.role_totals[_worker(engine)]
-    life = sum(totals) or 1.0
-    return {word: sum(totals[state] for state in states) / life for word, states in WAITS_FOR.items()}
+def _wait_shares(ran: Ran) -> dict[str, float]:
+    totals = ran.role_totals[_worker(ran)]
+    life = sum_in_order(totals) or 1.0
+    return {word: sum_in_order(totals[state] for state in states) / life for word, states in WAITS_FOR.items()}
 
 
-def sources_used(engine: Engine) -> tuple[dict[str, int], tuple[str, ...]]:
+def sources_used(ran: Ran) -> tuple[dict[str, int], tuple[str, ...]]:
     """(count of parameters by class of source, names of the guesses) of the parts that this launch used."""
-    gpu, launch = engine.gpu, engine.launch
-    has_wgmma, has_mma_sync = bool(engine.op_costs.wgmma), bool(engine.op_costs.mma_sync)
+    gpu, launch = ran.gpu, ran.launch
+    has_wgmma, has_mma_sync = ran.ops_run.has_wgmma, ran.ops_run.has_mma_sync
     is_used = {
         "tensor_core": has_wgmma or has_mma_sync, "mbarrier": bool(launch.mbarriers), "dsmem": launch.cluster_size > 1,
-        "tma": bool(engine.op_costs.tma) or "tma" in launch.features,
+        "tma": ran.ops_run.has_tma or "tma" in launch.features,
     }
     counts = dict.fromkeys(("measured", "published", "inferred", "guess"), 0)
     guesses: list[str] = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpusim.machine.numeric import sum_in_order
+
 SETTLED_WAVES = 3
 """Waves of a stretch: where two in a row have the same mean, CTAs drift no further apart, and later waves are like them."""
 
@@ -24,7 +26,7 @@ def common(took: Sequence[float], count: int, spread: float) -> float | None:
     """The mean of ``count`` times that lie no more than ``spread`` of it apart; else None."""
     if len(took) < count:
         return None
-    mean = sum(took) / count
+    mean = sum_in_order(took) / count
     return mean if max(took) - min(took) <= spread * mean else None
 
 
@@ -39,5 +41,5 @@ def settled(took: Sequence[float], leniency: float) -> float | None:
     mean = common(recent, 2 * SETTLED_WAVES, leniency * SWINGING_WAVES)
     if mean is None:
         return None
-    earlier, later = (sum(part) / SETTLED_WAVES for part in (recent[:SETTLED_WAVES], recent[SETTLED_WAVES:]))
+    earlier, later = (sum_in_order(part) / SETTLED_WAVES for part in (recent[:SETTLED_WAVES], recent[SETTLED_WAVES:]))
     return later if abs(later - earlier) <= leniency * SETTLED_TOLERANCE * mean else None

@@ -194,6 +194,10 @@ class Launch:
     """Tensors whose TMA descriptors each SM fetches at their first use; copies of others find them there."""
     following: tuple[Launch, ...] = ()
     """Kernels that the same call launches afterwards (split-K's reduction)."""
+    has_uniform_programs: bool = False
+    """Whether CTAs run the same programs, but for the panels that they name, if their tiles touch as many bytes of each
+    footprint and they have the same rank in their clusters. A panel is then a footprint's, or the CTA's index, or the same
+    for all. A few CTAs are recorded then, and compared; else all are."""
 
     @property
     def num_threads(self) -> int:

@@ -33,7 +33,8 @@ MAY_IMPORT = {
     "workload": {"errors", "units", "layout"},
     "kernel_models": {"errors", "units", "layout", "workload"},
     "machine": {"errors", "units"},
-    "simulate": {"errors", "units", "workload", "machine"},
+    "program": {"errors", "units", "workload"},
+    "simulate": {"errors", "units", "workload", "machine", "program"},
 }
 """Which rooms a room may use, itself aside; ``report``, ``evidence``, ``lessons`` and ``cli`` come after these."""
 
@@ -46,6 +47,7 @@ LIVES_IN = {
     "starlette": ("explore/app.py",),
     "uvicorn": ("explore/app.py",),
     "jinja2": ("explore/pages.py",),
+    "wasmtime": ("simulate/module.py",),
 }
 """Where each of these may be imported."""
 

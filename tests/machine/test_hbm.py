@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from gpusim.machine.config import load_gpu
-from gpusim.machine.memory.draws import SHARE_STEPS, STANDARD, slowest_beside_writes, slowest_wait
+from gpusim.machine.memory.draws import SHARE_STEPS, slowest_beside_writes, slowest_wait
 from gpusim.machine.memory.hbm import AS_A_WHOLE, MOST_MIXED, MOST_SHARE, MOST_TURNS, Hbm, Turns
+from gpusim.machine.numeric import normal_cdf
 from gpusim.machine.timing import RingingEnvironment
 from gpusim.units import Clock
 
@@ -163,7 +164,7 @@ def test_fills_take_the_mean_where_an_sm_stands_for_others() -> None:
 
 PLACES = (np.arange(2000) + 0.5) / 2000
 """Those of many requests, evenly."""
-ONE_DEVIATION = STANDARD.cdf(1.0)
+ONE_DEVIATION = normal_cdf(1.0)
 
 
 def channels(**changes: float) -> tuple[RingingEnvironment, Hbm]:

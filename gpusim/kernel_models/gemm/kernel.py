@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpusim.kernel_models.gemm.alike import are_tiles_alike
 from gpusim.kernel_models.gemm.defaults import widest_swizzle
 from gpusim.kernel_models.gemm.epilogue import Epilogue
 from gpusim.kernel_models.gemm.fragments import Fragments
@@ -56,6 +57,7 @@ def gemm_launch(params: GemmParams, gpu: Target) -> Launch:
         params=params.as_options(),
         remarks=_remarks(params, plan),
         following=(reduction_launch(params),) if is_second else (),
+        has_uniform_programs=are_tiles_alike(plan),
         **parts,
     )
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.kernel_models.gemm.params import MAX_STAGES
+from gpusim.kernel_models.gemm.params import MAX_STAGES, GemmParams
 from gpusim.kernel_models.gemm.room import is_transposed
 from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan, ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
@@ -37,6 +38,23 @@ def slot(step: int, stage: int) -> int:
 TURNED_FETCH_BYTES = 64
 """What L2 takes of memory at once for copies of an element a lane, whose rows may be shorter; the toy's takes less.
 Source: ``l2.fetch_bytes`` of an H200 (kernels/cache_hints)."""
+
+
+def block_bytes(params: GemmParams, which: int) -> int:
+    """What L2 takes of memory at least where a copy of A (0) or B (1) finds nothing; 0 where that is what it asks for."""
+    return params.fetch_bytes or (TURNED_FETCH_BYTES if is_transposed(params, which) else 0)
+
+
+class TmaShape(NamedTuple):
+    """What TMA loads of as many rows and as much of K say alike, where these begin at the same place of a line."""
+
+    num_bytes: int
+    num_fetched_bytes: int
+    num_rows: int
+    num_boxes: int
+    num_zero_rows: int
+    num_outside_rows: int
+    fetches: Fetches | None
 
 
 class Panel(dict[int, Op]):
@@ -71,6 +89,16 @@ class Loader:
         self._passed: dict[tuple[int, ...], int] = {}
         self._turned: dict[tuple[int, ...], AccessPattern] = {}
         self._new: dict[tuple[int, int, int], list[float]] = {}
+        self._shapes: dict[tuple[int, int, int, int], TmaShape] = {}
+        self._width, self._tile = plan.params.element.num_bytes, plan.tile
+        self._k_major = plan.params.is_a_k_major, plan.params.is_b_k_major
+        self._blocks = block_bytes(plan.params, 0), block_bytes(plan.params, 1)
+        extents = (
+            self.params.k if is_k_major else extent
+            for is_k_major, extent in zip(self._k_major, (self.params.m, self.params.n), strict=True)
+        )
+        self._pitches = tuple(self._width * extent for extent in extents)
+        """Bytes from row to row of A and of B."""
 
     @cached_property
     def stage_bytes(self) -> int:
@@ -119,38 +147,43 @@ class Loader:
         return self.plan.boxes(0, ranks_n), self.plan.boxes(1, ranks_m)
 
     def _tma_load(self, which: int, at: Coordinates, step: int, stage: int, rank: int) -> Op:
-        plan, (tensor, buffer), boxes = self.plan, OPERANDS[which], self._boxes[which]
+        plan, (tensor, buffer) = self.plan, OPERANDS[which]
         receivers = self._peers[which][rank]
         ways, part = len(receivers), receivers.index(rank)
         rows = plan.rows_of_a(at.m) if which == 0 else plan.rows_of_b(at.n)
         depth = plan.k_extent(at.part, step)
-        if plan.slices_k(which, ways):
-            depth = _within(depth, plan.tile[2] // ways, part)
-        else:
-            rows = _within(rows, plan.tile[which] // ways, part)
-        num_zero_rows, num_outside_rows = self._zero_rows(which, boxes, rows, depth)
-        new = 1.0 if plan.slices_k(which, ways) else self._new_fraction(which, at, step, rows)
+        parts_k = ways > 1 and plan.slices_k(which, ways)
+        if parts_k:
+            depth = _within(depth, self._tile[2] // ways, part)
+        elif ways > 1:
+            rows = _within(rows, self._tile[which] // ways, part)
+        shape = self._shape(which, at, step, rows, depth)
+        new = 1.0 if parts_k else self._new_fraction(which, at, step, rows)
+        along = () if parts_k or new < 1.0 else self._come_along(which, at, step)
         return ops.TmaLoad(
-            tensor, (plan.panel(which, at), step * ways + part), sum(box.num_bytes for box in boxes),
-            rows * depth * self.params.element.num_bytes, sum(box.num_rows for box in boxes), buffer, stage,
-            "full", multicast=receivers if ways > 1 else (), num_boxes=len(boxes),
-            num_zero_rows=num_zero_rows, num_outside_rows=num_outside_rows,
-            fetches=self._fetches(which, at, step, rows, depth),
-            come_along=() if plan.slices_k(which, ways) or new < 1.0 else tuple(
-                (panel, each * ways + part) for panel, each in self._come_along(which, at, step)
-            ),
-            new_fraction=new,
+            tensor, (plan.panel(which, at), step * ways + part), shape.num_bytes, shape.num_fetched_bytes, shape.num_rows,
+            buffer, stage, "full", multicast=receivers if ways > 1 else (), num_boxes=shape.num_boxes,
+            num_zero_rows=shape.num_zero_rows, num_outside_rows=shape.num_outside_rows, fetches=shape.fetches,
+            come_along=tuple((panel, each * ways + part) for panel, each in along), new_fraction=new,
         )
+
+    def _shape(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> TmaShape:
+        """What loads of so many rows and so much of K have alike, wherever they lie."""
+        key = which, rows, depth, self._lie(which, at, step, rows, depth)[0]
+        found = self._shapes.get(key)
+        if found is None:
+            boxes = self._boxes[which]
+            num_zero_rows, num_outside_rows = self._zero_rows(which, boxes, rows, depth)
+            found = self._shapes[key] = TmaShape(
+                sum(box.num_bytes for box in boxes), rows * depth * self._width, sum(box.num_rows for box in boxes),
+                len(boxes), num_zero_rows, num_outside_rows, self._fetches(which, at, step, rows, depth),
+            )
+        return found
 
     def _zero_rows(self, which: int, boxes: tuple[TmaBox, ...], rows: int, depth: int) -> tuple[int, int]:
         """Rows of ``boxes`` outside of the tensor, of which ``rows`` and so much of K lie inside; of boxes all outside."""
-        is_k_major = (self.params.is_a_k_major, self.params.is_b_k_major)[which]
-        along, across = (depth, rows) if is_k_major else (rows, depth)
+        along, across = (depth, rows) if self._k_major[which] else (rows, depth)
         return outside_rows(boxes, across, along)
-
-    def _block_bytes(self, which: int) -> int:
-        """What L2 takes of memory at least where a copy finds nothing; 0 where that is no more than it asks for."""
-        return self.params.fetch_bytes or (TURNED_FETCH_BYTES if is_transposed(self.params, which) else 0)
 
     def _come_along(self, which: int, at: Coordinates, step: int) -> tuple[tuple[int, int], ...]:
         """Tiles of the k-steps whose bytes lie beside this one's, in what L2 takes of memory at once.
@@ -158,9 +191,9 @@ class Loader:
         Its own, where a step's boxes lie so.
         """
         params, plan = self.params, self.plan
-        if not (params.is_a_k_major, params.is_b_k_major)[which]:
+        num = self._blocks[which] // (self._tile[2] * self._width)
+        if not num or not self._k_major[which]:
             return ()
-        num = self._block_bytes(which) // (plan.tile[2] * params.element.num_bytes)
         if num < 2:  # a step alone, of one box or more
             is_several = num == 1 and self.by_tma and plan.operands[which].panel_bytes < (params.fetch_bytes or 0)
             return ((plan.panel(which, at), step),) if is_several else ()
@@ -176,13 +209,10 @@ class Loader:
         together, at every second step or fourth, and bring their neighbours along. Columns short of a step, and where
         another part of the tile's rows begins, are left out.
         """
-        params, plan = self.params, self.plan
-        block, row_bytes = self._block_bytes(which), plan.tile[2] * params.element.num_bytes
-        pitch = params.k * params.element.num_bytes
-        is_k_major = (params.is_a_k_major, params.is_b_k_major)[which]
-        if not (step and rows and is_k_major and block >= 2 * row_bytes and pitch % block):
+        plan, block, row_bytes, pitch = self.plan, self._blocks[which], self._tile[2] * self._width, self._pitches[which]
+        if not (step and rows and self._k_major[which] and block >= 2 * row_bytes and pitch % block):
             return 1.0
-        first = (at.m, at.n)[which] * plan.tile[which]
+        first = (at.m, at.n)[which] * self._tile[which]
         key = (which, first, rows)
         found = self._new.get(key)
         if found is None:
@@ -206,11 +236,9 @@ class Loader:
 
     def _lie(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> tuple[int, int, int, int]:
         """Where a copy's rows lie in memory: (bytes of the first behind a line's start, pitch, rows, bytes of a row)."""
-        plan, params = self.plan, self.params
-        width, is_k_major = params.element.num_bytes, (params.is_a_k_major, params.is_b_k_major)[which]
-        pitch = width * (params.k if is_k_major else (params.m, params.n)[which])
-        first, k = (at.m, at.n)[which] * plan.tile[which], plan.first_k_step(at.part) * plan.tile[2] + step * plan.tile[2]
-        along, across = ((k, depth), (first, rows)) if is_k_major else ((first, rows), (k, depth))
+        width, pitch, tile = self._width, self._pitches[which], self._tile
+        first, k = (at.m if which == 0 else at.n) * tile[which], (self.plan.first_k_step(at.part) + step) * tile[2]
+        along, across = ((k, depth), (first, rows)) if self._k_major[which] else ((first, rows), (k, depth))
         return (across[0] * pitch + along[0] * width) % LINE_BYTES, pitch, across[1], along[1] * width
 
     def _fetched_of(self, which: int, start: int, pitch: int, num_rows: int, row_bytes: int) -> Fetches | None:

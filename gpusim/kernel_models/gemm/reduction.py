@@ -182,4 +182,5 @@ def _launch(
         footprints=tuple(found),
         num_flops=params.m * params.n * params.batch * parts,
         math_class="fp32",
+        has_uniform_programs=True,
     )

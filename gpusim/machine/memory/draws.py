@@ -1,18 +1,57 @@
-"""What the slowest of several takes that draw their waits alike: lines, rows and channels of memory, lanes of a link."""
+"""What the slowest of several takes that draw their waits alike: lines, rows and channels of memory, lanes of a link.
+
+Sums are taken one after the other, and arrays only element by element: ``engine/order_statistics.cpp`` does the same, so
+that both give the same bits.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from math import log, sqrt
-from statistics import NormalDist
+from math import sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
-STANDARD = NormalDist()
+from gpusim.machine.numeric import exp, log, normal_cdf, sum_in_order
+
 SHARE_STEPS = 64
 """Shares between which waits are drawn straight."""
 MOST_LINES = 1024
 """Of a request whose slowest line is looked for; more channels than a GPU's memory has."""
+DEVIATIONS = 6.0
+"""Beyond which a normal draw is not looked for."""
+DEVIATION_STEPS = 1200
+"""Between both ends."""
+WAIT_STEPS = 256
+"""Between the points at which the distribution of a wait is looked at."""
+QUARTERS = 4
+"""Of a part of a request that waits beside writes: so finely parts are counted."""
+FloatArray = NDArray[np.float64]
+
+
+def _area(values: FloatArray, step: float) -> float:
+    """The integral of what has these values at points ``step`` apart, straight between them."""
+    points: list[float] = values.tolist()
+    return (sum_in_order(points) - 0.5 * (points[0] + points[-1])) * step
+
+
+def _whole_powers(values: FloatArray, num: int) -> FloatArray:
+    """Each to the power of ``num``, as ``whole_power``."""
+    found, square = np.ones_like(values), values
+    while num:
+        if num & 1:
+            found = found * square
+        num >>= 1
+        if num:
+            square = square * square
+    return found
+
+
+@lru_cache(maxsize=1)
+def _normal_shares() -> FloatArray:
+    """The chance that a normal draw is less, at each step."""
+    step = 2.0 * DEVIATIONS / DEVIATION_STEPS
+    return np.array([normal_cdf(idx * step - DEVIATIONS) for idx in range(DEVIATION_STEPS + 1)])
 
 
 @lru_cache(maxsize=MOST_LINES)
@@ -22,9 +61,9 @@ def most_of(num: int) -> float:
     >>> round(most_of(1), 2), round(most_of(2), 2), round(most_of(100), 2)
     (0.0, 0.56, 2.51)
     """
-    at = np.linspace(-6.0, 6.0, 1201)
-    is_less = np.array([STANDARD.cdf(x) for x in at.tolist()]) ** num
-    return float(at[-1] - (is_less.sum() - 0.5 * (is_less[0] + is_less[-1])) * (at[1] - at[0]))
+    if num <= 1:
+        return 0.0
+    return DEVIATIONS - _area(_whole_powers(_normal_shares(), num), 2.0 * DEVIATIONS / DEVIATION_STEPS)
 
 
 @lru_cache(maxsize=4096)
@@ -37,7 +76,11 @@ def slowest_wait(num_lines: int, share_steps: int) -> float:
     [0.5, 0.875, 1.5]
     """
     free = 1.0 - share_steps / SHARE_STEPS
-    return sum((1.0 - free**k) / k for k in range(1, num_lines + 1))
+    wait, all_free = 0.0, 1.0
+    for num in range(1, num_lines + 1):
+        all_free *= free
+        wait += (1.0 - all_free) / num
+    return wait
 
 
 def whole_lines(num_lines: float) -> int:
@@ -49,16 +92,41 @@ def whole_lines(num_lines: float) -> int:
     return min(MOST_LINES, max(1, round(num_lines)))
 
 
-WAIT_POINTS = 257
-"""At which the distribution of a wait is looked at."""
+def _between(values: FloatArray, places: FloatArray) -> FloatArray:
+    """What lies at places between points, straight; behind the last point what the last is."""
+    idx = np.minimum(places.astype(np.int64), WAIT_STEPS - 1)
+    found = values[idx] + (values[idx + 1] - values[idx]) * (places - idx)
+    return np.asarray(np.where(places < WAIT_STEPS, found, values[WAIT_STEPS]))
+
+
+@lru_cache(maxsize=1)
+def _logs_of_middles() -> tuple[float, ...]:
+    """Logarithms of the middles of steps, in steps."""
+    return tuple(log(idx + 0.5) for idx in range(WAIT_STEPS))
+
+
+@lru_cache(maxsize=64)
+def _turns_over(mean: float, turn: float, step: float) -> tuple[FloatArray, FloatArray]:
+    """Of a wait of turns, at points ``step`` apart: the chance that it is over, and the integral of that up to there."""
+    num_turns, per_step = mean / turn, step / turn
+    log_of_step, over, areas, area = log(step / mean), [0.0], [0.0], 0.0
+    for idx, of_middle in enumerate(_logs_of_middles()):
+        density = exp((num_turns - 1.0) * (of_middle + log_of_step) - ((idx + 0.5) * per_step - num_turns))
+        over.append(over[-1] + density)
+    is_over = np.array(over) / over[-1]
+    for each in (0.5 * (is_over[1:] + is_over[:-1])).tolist():
+        area += each
+        areas.append(area * step)
+    return is_over, np.array(areas)
 
 
 @lru_cache(maxsize=4096)
 def slowest_beside_writes(num_parts: float, refresh: tuple[float, float], mean: float, turn: float) -> float:
     """How much later the slowest of ``num_parts`` comes as each waits for turns as well as for a refresh, drawn for itself.
 
-    ``refresh`` is a (chance, longest): that wait is none or, with the chance, even between none and the longest. The other
-    is of so many turns of length ``turn`` that it has this ``mean``: a gamma distribution, whose variance is mean x turn.
+    Parts are counted in quarters. ``refresh`` is a (chance, longest): that wait is none or, with the chance, even between
+    none and the longest. The other is of so many turns of length ``turn`` that it has this ``mean``: a gamma distribution,
+    whose variance is mean x turn.
 
     >>> [round(slowest_beside_writes(num, (0.0, 0.0), 100.0, 50.0)) for num in (1, 4)]
     [100, 177]
@@ -66,22 +134,31 @@ def slowest_beside_writes(num_parts: float, refresh: tuple[float, float], mean: 
     286
     """
     longest = mean + 6.0 * sqrt(mean * turn) + turn
-    of_turns = np.linspace(0.0, longest, WAIT_POINTS)
-    step = float(of_turns[1])
-    middles = of_turns[1:] - 0.5 * step
-    density = np.concatenate([[0.0], np.exp((mean / turn - 1.0) * np.log(middles / turn) - middles / turn)])
-    is_done = np.cumsum(density) / density.sum()
-    until = np.concatenate([[0.0], np.cumsum(0.5 * (is_done[1:] + is_done[:-1])) * step])
+    step = longest / WAIT_STEPS
+    of_turns, until = _turns_over(mean, turn, step)
     chance, wait = refresh
-    at = np.linspace(0.0, wait + longest, WAIT_POINTS)
-    is_over, is_idle = np.interp(at, of_turns, is_done), np.ones(WAIT_POINTS)
-    if chance and wait:
+    apart = (wait + longest) / WAIT_STEPS
+    at = np.arange(WAIT_STEPS + 1, dtype=np.float64) * apart
+    is_over, is_idle = _between(of_turns, at / step), np.ones(WAIT_STEPS + 1)
+    if chance > 0.0 and wait > 0.0:
         before = np.maximum(at - wait, 0.0)
-        area = np.interp(at, of_turns, until) + np.maximum(at - longest, 0.0) - np.interp(before, of_turns, until)
+        area = _between(until, at / step) + np.maximum(at - longest, 0.0) - _between(until, before / step)
         is_over = (1.0 - chance) * is_over + chance * (area - np.maximum(before - longest, 0.0)) / wait
         is_idle = 1.0 - chance * (1.0 - np.minimum(at / wait, 1.0))
-    later = is_idle**num_parts - is_over**num_parts
-    return float((later.sum() - 0.5 * (later[0] + later[-1])) * (at[1] - at[0]))
+    quarters = int(QUARTERS * num_parts + 0.5)
+    all_idle = _whole_powers(np.sqrt(np.sqrt(is_idle)), quarters)
+    return _area(all_idle - _whole_powers(np.sqrt(np.sqrt(np.maximum(is_over, 0.0))), quarters), apart)
+
+
+def _decay(step: float) -> FloatArray:
+    """e^(-idx step) at each point: each stretch is made of those before it, twice as long as the last."""
+    found = np.ones(WAIT_STEPS + 1)
+    known = 1
+    while known <= WAIT_STEPS:
+        end = min(2 * known, WAIT_STEPS + 1)
+        found[known:end] = found[: end - known] * exp(-step * known)
+        known = end
+    return found
 
 
 @lru_cache(maxsize=4096)
@@ -92,9 +169,15 @@ def slowest_of_both(num_rows: int, share_steps: int, refresh_fraction: float, re
     for a refresh is none or, with the chance ``refresh_fraction``, even between none and ``refresh``.
     """
     share = share_steps / SHARE_STEPS
-    at = np.linspace(0.0, refresh + log(1.0 + num_rows) + 5.0, WAIT_POINTS)
-    inside = np.minimum(at, refresh)
-    in_refresh = (inside - share * (np.exp(inside - at) - np.exp(-at))) / refresh if refresh else 1.0 - share * np.exp(-at)
-    is_over = (1.0 - refresh_fraction) * (1.0 - share * np.exp(-at)) + refresh_fraction * in_refresh
-    longer = 1.0 - is_over**num_rows
-    return float((longer.sum() - 0.5 * (longer[0] + longer[-1])) * (at[1] - at[0]))
+    step = (refresh + log(1.0 + num_rows) + 5.0) / WAIT_STEPS
+    decay = _decay(step)
+    is_over = 1.0 - share * decay
+    if refresh > 0.0:
+        first = int(refresh / step) + 1  # the point behind the longest refresh
+        inside = np.arange(WAIT_STEPS + 1) * step
+        inside[first:] = refresh
+        still = np.ones(WAIT_STEPS + 1)
+        still[first:] = decay[: WAIT_STEPS + 1 - first] * exp(refresh - first * step)
+        in_refresh = (inside - share * (still - decay)) / refresh
+        is_over = (1.0 - refresh_fraction) * is_over + refresh_fraction * in_refresh
+    return _area(1.0 - _whole_powers(is_over, num_rows), step)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import erf, exp, pi, sqrt
+from math import sqrt
 from typing import NamedTuple
 
 from gpusim.machine.component import Component, Counters
 from gpusim.machine.memory.draws import (
     MOST_LINES,
     SHARE_STEPS,
-    STANDARD,
     most_of,
     slowest_beside_writes,
     slowest_of_both,
     slowest_wait,
     whole_lines,
 )
+from gpusim.machine.numeric import SQRT_PI, erf, exp, normal_inverse_cdf, power
 from gpusim.machine.timing import EPSILON_BYTES, Done, RingingEnvironment, SharedPipe
 from gpusim.units import Clock
 
@@ -314,7 +314,7 @@ class Hbm(Component):
         early = 0.0  # by which the slowest comes earlier than the last row with the longest wait
         if over_cycles > 0.0:
             scale = sqrt(num_waiting / (2.0 * longest * over_cycles))
-            early = sqrt(pi) / 2.0 / scale * erf(scale * min(over_cycles, longest))
+            early = SQRT_PI / 2.0 / scale * erf(scale * min(over_cycles, longest))
         if over_cycles < longest:
             hidden = over_cycles / (2.0 * longest)
             early += longest / num_waiting * (exp(-num_waiting * hidden) - exp(-num_waiting * (1.0 - hidden)))
@@ -364,7 +364,7 @@ class Hbm(Component):
         mean, rows = self._queue_cycles / (1.0 - share), min(MOST_LINES, max(1, round(num_rows)))
         step = share * SHARE_STEPS
         low = min(int(step), SHARE_STEPS - 1)
-        fraction, longest = self.spec.refresh_fraction, round(self._refresh_cycles / mean, 1)
+        fraction, longest = self.spec.refresh_fraction, round(10.0 * (self._refresh_cycles / mean)) / 10.0
         waits = self._waits.get((rows, low, longest))
         if waits is None:
             idle, below, above = (slowest_of_both(rows, steps, fraction, longest) for steps in (0, low, low + 1))
@@ -416,7 +416,7 @@ class Hbm(Component):
             if most is None:
                 most = self._most_of[num] = most_of(min(MOST_LINES, round(num)))
             return self._channel_cycles * sqrt(parts) * most
-        return self._channel_cycles * sqrt(parts) * max(0.0, STANDARD.inv_cdf(float(place ** (1.0 / num))))
+        return self._channel_cycles * sqrt(parts) * max(0.0, normal_inverse_cdf(power(place, 1.0 / num)))
 
     def _lately(self, num_bytes: float) -> float:
         """Bytes that have passed the wire of late, ``num_bytes`` now among them."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp, hypot
 from typing import Literal, Protocol
 
 from gpusim.machine.component import Component, Counters, MemoryRequest
 from gpusim.machine.memory.hbm import GOLDEN, Hbm, Turns
 from gpusim.machine.memory.panels import Loss
 from gpusim.machine.memory.side_link import SideLink
+from gpusim.machine.numeric import exp, hypot, power, sum_in_order
 from gpusim.machine.timing import Done
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 
@@ -308,7 +308,7 @@ class L2(Component):
     @property
     def links_bytes_per_cycle(self) -> float:
         """Of all links between the sides together; 0 where there is one side."""
-        return sum(link.bytes_per_cycle for link in self._links)
+        return sum_in_order(link.bytes_per_cycle for link in self._links)
 
     def _draw(self) -> float:
         """A number above 0 and below 1, the next of a sequence that fills the space between evenly."""
@@ -353,7 +353,7 @@ class L2(Component):
         tile.wave = request.wave
         tile.loss = loss
         tile.missed = 0.0
-        share = sum(loss.memory)
+        share = sum_in_order(loss.memory)
         is_whole = share >= 1.0 - CERTAIN
         tile.sides = tile.sides & ~(1 << side) if loss.is_of_reader and not is_whole else 0
         if share <= CERTAIN:
@@ -515,8 +515,7 @@ def _chance(share: float, num_bytes: float) -> float:
     >>> _chance(0.25, 32.0), _chance(0.25, 256.0)
     (0.25, 0.4375)
     """
-    left: float = (1.0 - share) ** max(1.0, num_bytes / LINE_BYTES)
-    return 1.0 - left
+    return 1.0 - power(1.0 - share, max(1.0, num_bytes / LINE_BYTES))
 
 
 class _WrittenBack:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from gpusim.errors import ConfigError
 from gpusim.machine.floorplan import SMS_PER_TPC, Floorplan
+from gpusim.machine.numeric import sum_in_order
 from gpusim.machine.timing import Pipe, SharedPipe
 
 
@@ -60,7 +61,7 @@ def by_turns(total: float, turns: Sequence[int], most: Sequence[float]) -> list[
         full = [idx for idx in wanting if most[idx] <= turn * turns[idx]]
         for idx in full or wanting:
             gets[idx] = most[idx] if full else turn * turns[idx]
-        total -= sum(gets[idx] for idx in full)
+        total -= sum_in_order(gets[idx] for idx in full)
         wanting = [idx for idx in wanting if idx not in full] if full else []
     return gets
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import exp, log
 
 from gpusim.machine.component import Counters
 from gpusim.machine.memory.hbm import GOLDEN, MOST_SHARE, QUEUE_LATENCIES
 from gpusim.machine.memory.l2 import INFINITE, L2Spec, TileState
+from gpusim.machine.numeric import exp, log, power
 from gpusim.machine.timing import RingingEnvironment, SharedPipe
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 
@@ -251,6 +251,6 @@ class Merging:
         if share > 0.0:
             port.num_draws += 1
             place = 0.5 if self._is_mean else port.num_draws * GOLDEN % 1.0
-            missed = 1.0 - place ** (LINE_BYTES / max(num_bytes, LINE_BYTES))
+            missed = 1.0 - power(place, LINE_BYTES / max(num_bytes, LINE_BYTES))
         tile.queued = max(0.0, -self._queue_cycles / (1.0 - share) * log(missed / share)) if missed > 0.0 else 0.0
         return tile.queued

@@ -24,6 +24,7 @@ from gpusim.machine.memory.panels import (
     read_traffic,
 )
 from gpusim.machine.memory.tables import table_added_bytes, table_traffic
+from gpusim.machine.numeric import sum_in_order
 
 MOST_EDGES = 400
 """Points of a launch between which write-backs are taken to come evenly."""
@@ -320,7 +321,7 @@ def _after_launches(
     for _ in range(MOST_PASSES):
         begun = now
         now = _walk(recencies, sides, now, more)
-        missed = sum(recency.missed_bytes() for recency in recencies) + float((now - begun).sum())
+        missed = sum_in_order(recency.missed_bytes() for recency in recencies) + float((now - begun).sum())
         if abs(missed - before) <= CERTAIN * missed:
             break
         before = missed

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gpusim.errors import LaunchError
 from gpusim.machine.component import Component
+from gpusim.machine.numeric import sum_in_order
 
 INSTRUCTION_BYTES = 16
 """Of every instruction since Volta."""
@@ -75,7 +76,8 @@ class InstructionCache(Component):
         """Empty; ``fetched`` is shared by all SMs; ``tpc``: the number of the SM's TPC in its GPC."""
         self.spec = spec
         paces = spec.loop_paces
-        self._loop_bytes_per_cycle = spec.loop_bytes_per_cycle * paces.get(str(tpc), sum(paces.values()) / len(paces))
+        mean_pace = sum_in_order(paces.values()) / len(paces)
+        self._loop_bytes_per_cycle = spec.loop_bytes_per_cycle * paces.get(str(tpc), mean_pace)
         self._fetched = fetched or FetchedCode()
         self._there_at: dict[str, float] = {}
         """When what lies far from the kernel's first instruction is there, of each stretch that has been asked for."""
@@ -116,7 +118,7 @@ class InstructionCache(Component):
             share * max(0.0, latency / self.spec.prefetched_bytes - issued)
             for share, latency in ((from_l1, self.spec.l1_latency_cycles), (from_below, below_cycles))
         )
-        return num_bytes * sum(waits)
+        return num_bytes * sum_in_order(waits)
 
     def loop_cycles(self, num_instructions: float, *, own_cycles: float) -> float:
         """How much longer a turn of a loop takes than the ``own_cycles`` in which a scheduler issues it, for its code."""

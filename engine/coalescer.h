@@ -1,0 +1,80 @@
+// The L2 request coalescer: line requests that ride on a neighbour's, and what the others wait at their slices.
+#pragma once
+#include "request.h"
+
+namespace gpusim {
+
+// An SM as the coalescer sees it.
+struct Reader {
+  SharedPipe* slices = nullptr;  // those of its partition
+  uint32_t partition = 0;
+  uint32_t merge_region = 0;  // with whom its requests merge
+  uint32_t num_draws = 0;
+};
+
+// Rows of TMA boxes outside of their tensors: bytes that cross the SM's port, and what they take of the slices.
+struct ZeroRows {
+  bool is_any = false;
+  double num_bytes = 0.0;
+  double num_carried_bytes = 0.0;
+};
+
+// What a request moves.
+struct LineBatch {
+  TileState* tile = nullptr;  // where it may merge, and wait in slices' queues
+  double num_bytes = 0.0;
+  double weight = 1.0;           // what each byte takes of the slices
+  double asked_at = 0.0;         // what the slices had moved when it was asked for
+  double reads = 1.0;            // how many of each byte they read
+  double sharing = 1.0;          // of these what may come with a neighbour's
+  double request_bytes = 0.0;    // what its requests of lines take of the slices at least
+  double request_sharing = 1.0;  // of that what may come with a neighbour's
+  bool merges = true;
+  ZeroRows zeros;
+};
+
+// What a batch costs: how far the slices' clock goes on meanwhile, what slices and links carry, cycles gained.
+struct BatchPrice {
+  double moved_bytes;
+  double carried_bytes;
+  double ahead_cycles;
+};
+
+// Models: lines that another SM of the same region waits for come with that SM's, up to a number of requests a line;
+// a line can be joined until some cycles after it has passed the slices, longer the farther its slice is; of a fill
+// that comes in, lines that are not there yet are joined; a queue at each slice, in which the slowest line of a bulk
+// copy waits, the longer the busier all were lately.
+// Ignores, source: as the crossbar, whose part it is (crossbar.h).
+class Coalescer {
+ public:
+  void init(XbarCounters* counters);
+
+  // What a batch costs; `behind_bytes` move before it, `pace` times as fast as the slices' clock goes.
+  BatchPrice price(const LineBatch& batch, Reader* reader, double behind_bytes, double pace);
+  // What the last of a request's lines waits at its slice.
+  double queued_cycles(Reader* reader, TileState* tile, double num_bytes);
+
+ private:
+  struct Lately {
+    double served = 0.0;
+    double since = 0.0;
+    double share = 0.0;
+  };
+
+  BatchPrice price_lines(const LineBatch& batch, Reader* reader, double behind_bytes, double pace);
+  double pending_share(const TileState* tile, double at_cycle) const;
+  double merged_share(double late_cycles, double waits_cycles) const;
+  double joined(double late_cycles) const;
+  double busy_share(Reader* reader);
+
+  XbarCounters* counters_ = nullptr;
+  Lately lately_[2];
+  double early_cycles_ = 0.0;
+  double late_cycles_ = 0.0;
+  double far_cycles_ = 0.0;
+  double ahead_bytes_ = 0.0;
+  double queue_cycles_ = 0.0;
+  double lately_cycles_ = 0.0;
+};
+
+}  // namespace gpusim

@@ -1,0 +1,457 @@
+// The crossbar between SMs and L2: ports, slices, links of GPCs, and the merging of requests.
+#include "crossbar.h"
+
+#include "machine.h"
+
+namespace gpusim {
+
+namespace {
+
+constexpr double MOST_ROW_BYTES = 2048.0;  // of a box; CUDA driver API, cuTensorMapEncodeTiled
+constexpr double NARROW = 1.2;             // from how much more than with all SMs live a link is looked at
+constexpr uint32_t DRAWS_APART = 7;        // by how many draws SMs are apart
+constexpr uint32_t MOST_GPCS = 64;
+
+// A request's last byte is in the SM a latency after it could pass the port and its tile's fill was in L2.
+void hand_over(const TransferPart& part, double passed_at, double spread_cycles, double ahead_cycles) {
+  double earliest = part.earliest - ahead_cycles;
+  double latency = part.latency_cycles + spread_cycles;
+  double ready_at = passed_at > earliest ? passed_at : earliest;
+  TileState* tile = part.tile;
+  if (tile->is_filling) {
+    tile->waiting.push(FillWaiter{ready_at, latency, part.done, part.by_warps});
+  } else if (tile->done_at <= ready_at) {
+    part.done->complete(ready_at + latency);
+  } else if (part.by_warps == nullptr) {
+    part.done->complete(tile->done_at + latency);
+  } else {  // on its way: each warp waits for its own part of it
+    double come_at = ready_at > tile->part_at ? ready_at : tile->part_at;
+    part.by_warps->late_cycles = tile->done_at - come_at;
+    part.done->complete(come_at + latency);
+  }
+}
+
+// What each gets of `total` who has so many turns and takes `most` at most; what one leaves others share.
+void by_turns(double total, const int32_t* turns, const double* most, double* gets, uint32_t num) {
+  bool is_wanting[MOST_GPCS];
+  uint32_t num_wanting = num;
+  for (uint32_t place = 0; place < num; place++) {
+    is_wanting[place] = true;
+    gets[place] = 0.0;
+  }
+  while (num_wanting) {
+    int32_t num_turns = 0;
+    for (uint32_t place = 0; place < num; place++) {
+      num_turns += is_wanting[place] ? turns[place] : 0;
+    }
+    double turn = total / num_turns;
+    bool is_full[MOST_GPCS];
+    uint32_t num_full = 0;
+    for (uint32_t place = 0; place < num; place++) {
+      is_full[place] = is_wanting[place] && most[place] <= turn * turns[place];
+      num_full += is_full[place];
+    }
+    double taken = 0.0;
+    for (uint32_t place = 0; place < num; place++) {
+      if (num_full ? is_full[place] : is_wanting[place]) {
+        gets[place] = num_full ? most[place] : turn * turns[place];
+      }
+      if (is_full[place]) {
+        taken += gets[place];
+      }
+    }
+    total -= taken;
+    for (uint32_t place = 0; place < num; place++) {
+      if (is_full[place] || !num_full) {
+        is_wanting[place] = false;
+      }
+    }
+    num_wanting = num_full ? num_wanting - num_full : 0;
+  }
+}
+
+}  // namespace
+
+void Crossbar::init(Agenda* agenda) {
+  stores.init(agenda, input.xbar->write_bytes_per_cycle, input.xbar->sm_write_bytes_per_cycle);
+  uint32_t num_partitions = input.partitions.size;
+  for (uint32_t partition = 0; partition < num_partitions; partition++) {
+    double total = input.partitions[partition].slices_bytes_per_cycle;
+    if (total > 0.0) {
+      slices[partition].init(agenda, total, input.xbar->sm_read_bytes_per_cycle);
+    }
+  }
+  for (const GpcLinkRecord& record : input.gpc_links) {
+    GpcLink link;
+    link.pipe.rate = record.bytes_per_cycle;
+    link.bytes_per_cycle = record.bytes_per_cycle;
+    link.whole_share_bytes_per_cycle = record.whole_share_bytes_per_cycle;
+    link.partition = uint32_t(record.partition);
+    gpc_links_.push(link);
+  }
+  for (const WriteLinkRecord& record : input.write_links) {
+    Pipe pipe;
+    pipe.rate = record.bytes_per_cycle;
+    write_links_.push(pipe);
+  }
+  for (uint32_t sm = 0; sm < input.sms.size; sm++) {
+    const SmRecord& record = input.sms[sm];
+    SmPort* port = port_pool_.make();
+    port->slices = &slices[record.partition];
+    port->partition = uint32_t(record.partition);
+    port->merge_region = uint32_t(record.merge_region);
+    port->num_draws = DRAWS_APART * sm;
+    port->gpc = uint32_t(record.gpc);
+    ports_.push(port);
+    StorePort* store_port = store_port_pool_.make();
+    store_port->init(&stores, sm);
+    store_ports_.push(store_port);
+    Pipe pipe;
+    pipe.rate = input.xbar->sm_write_bytes_per_cycle;
+    sm_store_pipes_.push(pipe);
+  }
+  coalescer.init(&counters);
+}
+
+// ------------------------------------------------------------------------------------------ who is live
+
+void Crossbar::set_live(uint32_t sm, bool is_live) {
+  int32_t change = is_live ? 1 : -1;
+  GpcLink& mine = gpc_links_[ports_[sm]->gpc];
+  mine.num_live += change;
+  if (input.sms[sm].is_lone) {
+    mine.num_lone_live += change;
+  }
+  gpc_links_[uint32_t(input.write_links[uint32_t(input.sms[sm].write_link)].gpc)].num_storing += change;
+  GpcLink* links[MOST_GPCS];
+  int32_t turns[MOST_GPCS];
+  int32_t gpc_turns[MOST_GPCS];
+  double most[MOST_GPCS];
+  double gets[MOST_GPCS];
+  uint32_t num = 0;
+  int32_t num_live = 0;
+  double sm_rate = input.xbar->sm_read_bytes_per_cycle;
+  for (GpcLink& link : gpc_links_) {
+    if (link.partition != mine.partition || !link.num_live) {
+      continue;
+    }
+    links[num] = &link;
+    turns[num] = link.num_turns();
+    gpc_turns[num] = 1;
+    most[num] = smaller(link.bytes_per_cycle, link.num_live * sm_rate);
+    num_live += link.num_live;
+    num++;
+  }
+  if (!num) {
+    return;
+  }
+  double total = slices[mine.partition].total;
+  double each = smaller(sm_rate, total / num_live);
+  by_turns(total, turns, most, gets, num);
+  for (uint32_t place = 0; place < num; place++) {
+    GpcLink& link = *links[place];
+    double share = link.num_live * each;
+    link.is_narrow = share > larger(link.bytes_per_cycle, NARROW * link.whole_share_bytes_per_cycle);
+    link.share = gets[place] != 0.0 ? gets[place] / share : 1.0;
+  }
+  by_turns(total, gpc_turns, most, gets, num);
+  for (uint32_t place = 0; place < num; place++) {
+    links[place]->bulk_share = gets[place] / (links[place]->num_live * each);
+  }
+  share_stores(uint32_t(input.sms[sm].partition));
+}
+
+// What crosses is stored in turns of GPCs; a GPC's is its parts', who leave each other nothing.
+void Crossbar::share_stores(uint32_t partition) {
+  uint32_t live[MOST_GPCS];
+  int32_t turns[MOST_GPCS];
+  double most[MOST_GPCS];
+  double gets[MOST_GPCS];
+  uint32_t num = 0;
+  for (uint32_t gpc = 0; gpc < gpc_links_.size(); gpc++) {
+    if (gpc_links_[gpc].partition == partition && gpc_links_[gpc].num_storing) {
+      live[num] = gpc;
+      turns[num] = 1;
+      most[num] = input.xbar->gpc_write_bytes_per_cycle;
+      num++;
+    }
+  }
+  by_turns(input.partitions[partition].store_bytes_per_cycle, turns, most, gets, num);
+  for (uint32_t link = 0; link < write_links_.size(); link++) {
+    const WriteLinkRecord& record = input.write_links[link];
+    for (uint32_t place = 0; place < num; place++) {
+      if (live[place] == uint32_t(record.gpc)) {
+        write_links_[link].rate = gets[place] / input.xbar->num_gpc_parts * record.width;
+      }
+    }
+  }
+}
+
+// ------------------------------------------------------------------------------------------ reads
+
+double Crossbar::behind_stores(uint32_t sm, double num_lines, double at_cycle) {
+  StorePort* store_port = store_ports_[sm];
+  if (!store_port->is_busy || input.xbar->request_turn_packets == 0.0) {
+    return at_cycle;
+  }
+  if (input.xbar->line_request_bytes != 0.0) {
+    Pipe& link = write_links_[uint32_t(input.sms[sm].write_link)];
+    link.reserve(num_lines * input.xbar->line_request_bytes, agenda.cycle);
+  }
+  return store_port->behind(num_lines, at_cycle);
+}
+
+void Crossbar::read(MemoryRequest& request, Completion* done, const void* group, Pipe* places, ZeroRows zeros) {
+  SmPort* port = ports_[request.sm];
+  TileState* tile = l2.look_up(request, port->partition);
+  double num_bytes = request.num_bytes * request.crossings;
+  double earliest = request.issued_at + num_bytes / input.xbar->alone_bytes_per_cycle;
+  double across_at;
+  double latency = l2.reach(request, tile, port->partition, &across_at);
+  latency += distance_cycles(request.sm);
+  if (across_at > earliest) {
+    earliest = across_at;
+  }
+  if (places != nullptr) {
+    double held = l2.held_cycles(tile, latency, request.issued_at);
+    double last = places->reserve(request.num_bytes * held, request.issued_at) - held;
+    if (last > earliest) {
+      earliest = last;
+    }
+  }
+  bool is_row = group != nullptr && request.num_bytes > MOST_ROW_BYTES * request.num_rows;
+  LineBatch batch;
+  batch.num_bytes = num_bytes;
+  batch.weight = is_row ? input.xbar->bulk_weight : 1.0;
+  batch.reads = request.reads;
+  batch.request_bytes = request.num_line_requests * input.l2->request_bytes;
+  batch.zeros = zeros;
+  counters.asked_bytes += num_bytes;
+  if (input.xbar->merges != 0.0) {
+    double moved = port->slices->moved();
+    batch.asked_at = moved + (request.issued_at - agenda.cycle) * port->slices->rate;
+    batch.tile = tile;
+    batch.sharing = request.sharing;
+    batch.request_sharing = request.request_sharing;
+  } else {
+    counters.passed_bytes += num_bytes;
+    counters.served_bytes += num_bytes * request.reads;
+  }
+  if (zeros.is_any) {
+    count_zeros(zeros, 1);
+  }
+  MemoryRequest* by_warps = request.num_warps > 1 ? &request : nullptr;
+  deliver(request.sm, batch, request, TransferPart{tile, earliest, latency, done, by_warps}, group);
+}
+
+void Crossbar::multicast(MemoryRequest& request, const Vector<Receiver>& receivers, double bytes_per_cycle,
+                         ZeroRows zeros) {
+  uint32_t partition = ports_[request.sm]->partition;
+  TileState* tile = l2.look_up(request, partition);
+  double crossing = request.num_bytes * request.crossings;
+  double earliest = request.issued_at + crossing / input.xbar->alone_bytes_per_cycle;
+  double across_at;
+  double latency = l2.reach(request, tile, partition, &across_at);
+  if (across_at > earliest) {
+    earliest = across_at;
+  }
+  bool is_row = request.num_bytes > MOST_ROW_BYTES * request.num_rows;
+  double weight = is_row ? input.xbar->bulk_weight : input.xbar->multicast_weight;
+  weight = larger(weight, request.num_line_requests * input.l2->request_bytes / crossing);
+  double stretch = larger(1.0, input.xbar->alone_bytes_per_cycle / bytes_per_cycle);
+  double num = receivers.size();
+  counters.asked_bytes += crossing * num;
+  counters.passed_bytes += crossing * num;
+  counters.served_bytes += crossing * request.reads;
+  if (zeros.is_any) {
+    count_zeros(zeros, receivers.size());
+  }
+  for (uint32_t place = 0; place < receivers.size(); place++) {
+    const Receiver& receiver = receivers[place];
+    LineBatch batch;
+    batch.tile = tile;
+    batch.num_bytes = crossing * stretch;
+    batch.weight = weight / stretch;
+    batch.reads = request.reads;
+    batch.merges = false;
+    batch.zeros = zeros;
+    TransferPart part{tile, earliest, latency, receiver.done, nullptr};
+    deliver(receiver.sm, batch, request, part, receiver.done);
+    weight = 0.0;
+    zeros.num_carried_bytes = 0.0;
+  }
+}
+
+void Crossbar::read_zeros(MemoryRequest& request, const Vector<Receiver>& receivers, ZeroRows zeros,
+                          const void* group) {
+  double earliest = request.issued_at + zeros.num_bytes / input.xbar->alone_bytes_per_cycle;
+  count_zeros(zeros, receivers.size());
+  for (uint32_t place = 0; place < receivers.size(); place++) {
+    const Receiver& receiver = receivers[place];
+    LineBatch batch;
+    batch.reads = request.reads;
+    batch.zeros = zeros;
+    double latency = input.l2->near_latency_cycles + distance_cycles(receiver.sm);
+    TransferPart part{&zero_tile_, earliest, latency, receiver.done, nullptr};
+    deliver(receiver.sm, batch, request, part, group == nullptr ? receiver.done : group);
+    zeros.num_carried_bytes = 0.0;
+  }
+}
+
+void Crossbar::count_zeros(const ZeroRows& zeros, uint32_t num_receivers) {
+  counters.asked_bytes += zeros.num_bytes * num_receivers;
+  counters.read_bytes += zeros.num_bytes * num_receivers;
+}
+
+void Crossbar::deliver(uint32_t sm, const LineBatch& batch, const MemoryRequest& request, const TransferPart& part,
+                       const void* group) {
+  counters.read_bytes += request.num_bytes * request.crossings;
+  SmPort* port = ports_[sm];
+  if (port->active == nullptr) {
+    Transfer* transfer = transfers_.make();
+    transfer->init(port, batch, part, group);
+    transfer->start();
+    return;
+  }
+  Transfer* last = port->waiting.empty() ? port->active : port->waiting.back();
+  if (group != nullptr && last->group == group) {
+    last->join(batch, part);
+    return;
+  }
+  Transfer* transfer = transfers_.make();
+  transfer->init(port, batch, part, group);
+  port->waiting.push(transfer);
+}
+
+// ------------------------------------------------------------------------------------------ transfers
+
+void Transfer::init(SmPort* port, const LineBatch& batch, const TransferPart& part, const void* its_group) {
+  port_ = port;
+  batch_ = batch;
+  part_ = part;
+  group = its_group;
+  num_bytes_ = batch.num_bytes;
+}
+
+void Transfer::start() {
+  port_->active = this;
+  Crossbar::GpcLink& link = crossbar.gpc_links_[port_->gpc];
+  SharedPipe* slices = port_->slices;
+  double share = slices->share_now(group == nullptr ? link.share : link.bulk_share);
+  BatchPrice price = crossbar.coalescer.price(batch_, port_, 0.0, share);
+  double moved = price.moved_bytes;
+  double carried = price.carried_bytes;
+  ahead_cycles_ = price.ahead_cycles;
+  wait_at_slices(batch_, moved);
+  for (const LineBatch& batch : batches_) {
+    price = crossbar.coalescer.price(batch, port_, moved, share);
+    ahead_cycles_ = smaller(ahead_cycles_, price.ahead_cycles);
+    moved += price.moved_bytes;
+    carried += price.carried_bytes;
+    wait_at_slices(batch, moved);
+  }
+  batches_.clear();
+  if (link.is_narrow) {
+    link_at_ = link.pipe.reserve(carried, agenda.cycle);
+  }
+  num_moved_bytes_ = moved;
+  weight_ = carried / moved;
+  ticket_ = slices->transfer(moved, this, weight_, share);
+}
+
+void Transfer::join(const LineBatch& batch, const TransferPart& part) {
+  num_bytes_ += batch.num_bytes;
+  if (ticket_ == nullptr) {
+    batches_.push(batch);
+  } else {
+    SharedPipe* slices = port_->slices;
+    BatchPrice price = crossbar.coalescer.price(batch, port_, slices->left(ticket_), ticket_->share);
+    ahead_cycles_ = smaller(ahead_cycles_, price.ahead_cycles);
+    double total = num_moved_bytes_ + price.moved_bytes;
+    wait_at_slices(batch, total);
+    double mean = (weight_ * num_moved_bytes_ + price.carried_bytes) / total;
+    weight_ = mean;
+    num_moved_bytes_ = total;
+    Crossbar::GpcLink& link = crossbar.gpc_links_[port_->gpc];
+    if (link.is_narrow) {
+      link_at_ = link.pipe.reserve(price.carried_bytes, agenda.cycle);
+    }
+    ticket_ = slices->extend(ticket_, price.moved_bytes, mean);
+  }
+  more_.push(part);
+}
+
+void Transfer::wait_at_slices(const LineBatch& batch, double moved_bytes) {
+  TileState* tile = batch.tile;
+  if (tile != nullptr && tile->is_there_at(agenda.cycle)) {
+    queued_.push(QueuedTile{tile, batch.num_bytes, moved_bytes});
+  }
+}
+
+// The last byte has passed the slices and the port.
+void Transfer::complete(double cycle) {
+  ticket_ = nullptr;
+  if (!port_->waiting.empty()) {
+    port_->waiting.pop()->start();
+  } else {
+    port_->active = nullptr;
+  }
+  if (cycle < link_at_) {
+    cycle = link_at_;
+  }
+  SharedPipe* slices = port_->slices;
+  double queued = 0.0;
+  for (const QueuedTile& item : queued_) {
+    double behind = (num_moved_bytes_ - item.moved_bytes) / (1.0 * slices->rate);
+    double waits = crossbar.coalescer.queued_cycles(port_, item.tile, item.num_bytes);
+    queued = larger(queued, waits - behind);
+  }
+  double spread = l2.spread_cycles(num_bytes_ / LINE_BYTES) + queued;
+  double ahead = ahead_cycles_ < INFINITE ? ahead_cycles_ : 0.0;
+  hand_over(part_, cycle, spread, ahead);
+  for (uint32_t place = 0; place < more_.size(); place++) {
+    hand_over(more_[place], cycle, spread, ahead);
+  }
+  crossbar.release(this);
+}
+
+// ------------------------------------------------------------------------------------------ stores
+
+double Crossbar::packet_bytes(double num_lines, double num_sectors, double num_bytes, StoreKind kind) const {
+  double lines = num_lines * input.xbar->store_packet_bytes;
+  if (kind == StoreKind::RED) {
+    double headers = num_lines * LINE_BYTES * input.xbar->red_header_fraction;
+    return larger(lines, num_sectors * SECTOR_BYTES + headers);
+  }
+  // of sectors half full, one mask for a line's
+  double masks = 2.0 * (num_sectors * SECTOR_BYTES - num_bytes) / SECTOR_BYTES;
+  double sectors = num_sectors + smaller(smaller(larger(masks, 0.0), num_lines), num_sectors);
+  return larger(lines, sectors * SECTOR_BYTES);
+}
+
+void Crossbar::write(const MemoryRequest& request, Completion* left, StoreArrival* arrived, double num_distinct_bytes,
+                     StoreKind kind, double num_more_bytes, double num_packet_bytes, double packet_bytes) {
+  left = l2.store(request, left, num_distinct_bytes, kind);
+  double num_bytes = request.num_bytes + num_more_bytes;
+  if (kind == StoreKind::RED) {
+    num_bytes += request.num_bytes * input.xbar->red_header_fraction;
+  }
+  if (num_packet_bytes > num_bytes) {
+    num_bytes = num_packet_bytes;
+  }
+  double left_at = sm_store_pipes_[request.sm].reserve(num_bytes, request.issued_at);
+  double crossing = larger(request.num_bytes, num_packet_bytes);  // a packet is as long on a link as on the port
+  store_ports_[request.sm]->send(crossing, request.issued_at, left_at, left, arrived, packet_bytes);
+  counters.write_bytes += request.num_bytes;
+}
+
+double Crossbar::cross_store(uint32_t sm, double crossing_bytes, double since, double* last_at) {
+  const SmRecord& record = input.sms[sm];
+  double across_at;
+  l2.cross(crossing_bytes, uint32_t(record.partition), since, &across_at, last_at);
+  double passed_at = write_links_[uint32_t(record.write_link)].reserve(crossing_bytes, since);
+  *last_at = larger(*last_at, passed_at);
+  return larger(across_at, passed_at);
+}
+
+}  // namespace gpusim

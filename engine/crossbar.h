@@ -1,0 +1,150 @@
+// The crossbar between SMs and L2: ports, slices, links of GPCs, and the merging of requests.
+#pragma once
+#include "coalescer.h"
+#include "store_port.h"
+
+namespace gpusim {
+
+// A request's share of a transfer.
+struct TransferPart {
+  TileState* tile;
+  double earliest;  // cycle before which its last byte cannot pass
+  double latency_cycles;
+  Completion* done;
+  MemoryRequest* by_warps;  // the request where its warps wait for a part each
+};
+
+class Transfer;
+
+// One SM's way in: transfers one after the other, the first of them sharing the slices with other SMs.
+struct SmPort : public Reader {
+  uint32_t gpc = 0;  // row of gpc_links
+  Transfer* active = nullptr;
+  Fifo<Transfer*> waiting;
+};
+
+// Reads on their way through a port: one request, or neighbours that are waited for together.
+// What it has to move is known when it begins: what merges with a neighbour's request comes with that.
+class Transfer : public Completion {
+ public:
+  void init(SmPort* port, const LineBatch& batch, const TransferPart& part, const void* group);
+  // Begins to move.
+  void start();
+  // Takes a neighbour along.
+  void join(const LineBatch& batch, const TransferPart& part);
+  void complete(double cycle) override;
+
+  const void* group = nullptr;
+
+ private:
+  struct QueuedTile {
+    TileState* tile;
+    double num_bytes;
+    double moved_bytes;  // what the slices' clock has moved by when its last line passes
+  };
+
+  void wait_at_slices(const LineBatch& batch, double moved_bytes);
+
+  SmPort* port_ = nullptr;
+  LineBatch batch_;
+  Vector<LineBatch> batches_;  // those of neighbours, until it begins
+  TransferPart part_ = {};
+  Vector<TransferPart> more_;
+  Vector<QueuedTile> queued_;
+  Ticket* ticket_ = nullptr;
+  double num_bytes_ = 0.0;
+  double num_moved_bytes_ = 0.0;
+  double weight_ = 0.0;
+  double ahead_cycles_ = 0.0;
+  double link_at_ = 0.0;  // when the link of the GPC has carried it
+};
+
+// A receiver of a multicast, or of rows of zeros.
+struct Receiver {
+  uint32_t sm;
+  Completion* done;
+};
+
+// Models:
+// * what one SM takes in, and what the slices of a partition serve to its SMs, in turns of GPCs;
+// * a link each way for each GPC; the way in counts only while so few GPCs are live that it can matter;
+// * stores: an SM's own port, parts of GPCs in turns, what crosses between partitions (store_port.h);
+// * reductions with a header a line, lines stored in part with a mask, packets of threads' stores;
+// * bulk copies that are no boxes, and multicasts, which take more of links and slices than their bytes;
+// * ways from L2 of unlike length; a queue at each slice; the coalescer of requests (coalescer.h);
+// * a limit on what loads of an SM's threads have asked for and not got;
+// * multicast: one read, several receivers; rows of boxes outside of their tensors;
+// * requests of an SM's bulk copies behind its stores.
+// Ignores:
+// * that slices are queues in which all SMs stand; turns of parts of a GPC for loads;
+// * the queue at slices of threads' loads and of what comes from memory;
+// * fair shares of a link among requests of one moment; imbalance of slices within a partition;
+// * which partition leads: here the first; what multicasts of zeros take.
+// Source: the GPU's description; kernels/memory_bandwidth, l2_residency, first_loads, tile_sharing, multicast_rings,
+// line_sharing, store_drift, half_stores, loads_beside_stores.
+class Crossbar {
+ public:
+  XbarCounters counters = {};
+  SharedPipe stores;
+  SharedPipe slices[2];  // of each partition
+  Coalescer coalescer;
+
+  void init(Agenda* agenda);
+
+  // An SM has its first CTA, or has lost its last: whose link is in the way now?
+  void set_live(uint32_t sm, bool is_live);
+  // Lets an SM ask for the lines of a copy that comes at `at_cycle`, behind what the SM stores.
+  double behind_stores(uint32_t sm, double num_lines, double at_cycle);
+  // Fetches a tile into one SM. Bulk copies have a `group`; neighbours of one group move as one.
+  // `places`: those for bytes that were asked for and are not there.
+  void read(MemoryRequest& request, Completion* done, const void* group, Pipe* places, ZeroRows zeros);
+  // Fetches a tile once and delivers it to receivers, each of which takes in so much at most.
+  void multicast(MemoryRequest& request, const Vector<Receiver>& receivers, double bytes_per_cycle, ZeroRows zeros);
+  // Boxes that lie outside of their tensor as a whole.
+  void read_zeros(MemoryRequest& request, const Vector<Receiver>& receivers, ZeroRows zeros, const void* group);
+  // Stores a tile; `left` is told when its last byte has left the SM, `arrived` when it has passed what L2 takes.
+  void write(const MemoryRequest& request, Completion* left, StoreArrival* arrived, double num_distinct_bytes,
+             StoreKind kind, double num_more_bytes, double num_packet_bytes, double packet_bytes);
+  // When a store of an SM has crossed: from when the next can follow, and its last line.
+  double cross_store(uint32_t sm, double crossing_bytes, double since, double* last_at);
+  // Bytes of the port's time that threads' stores take, or their reductions.
+  double packet_bytes(double num_lines, double num_sectors, double num_bytes, StoreKind kind) const;
+
+  double distance_cycles(uint32_t sm) const { return input.sms[sm].distance_cycles; }
+  void release(Transfer* transfer) { transfers_.release(transfer); }
+
+ private:
+  friend class Transfer;
+
+  // A GPC's way in: how many of its SMs are live, and what they get.
+  struct GpcLink {
+    Pipe pipe;
+    double bytes_per_cycle;
+    double whole_share_bytes_per_cycle;
+    double share = 1.0;       // what threads of one of its SMs get of the slices while they are short
+    double bulk_share = 1.0;  // the same of bulk copies
+    uint32_t partition;
+    int32_t num_live = 0;
+    int32_t num_lone_live = 0;
+    int32_t num_storing = 0;
+    bool is_narrow = false;  // carries less than slices and ports would give its live SMs
+    int32_t num_turns() const { return int(num_live > num_lone_live) + int(num_lone_live > 0); }
+  };
+
+  void share_stores(uint32_t partition);
+  void deliver(uint32_t sm, const LineBatch& batch, const MemoryRequest& request, const TransferPart& part,
+               const void* group);
+  void count_zeros(const ZeroRows& zeros, uint32_t num_receivers);
+
+  Vector<SmPort*> ports_;
+  Pool<SmPort> port_pool_;
+  Vector<StorePort*> store_ports_;
+  Pool<StorePort> store_port_pool_;
+  Vector<Pipe> sm_store_pipes_;
+  Vector<GpcLink> gpc_links_;
+  Vector<Pipe> write_links_;
+  Pool<Transfer> transfers_;
+  TileState zero_tile_;  // where rows of zeros come from
+};
+
+}  // namespace gpusim

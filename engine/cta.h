@@ -1,0 +1,149 @@
+// CTAs and clusters while they run: barriers, stages of shared memory, groups of copies, the register pool.
+#pragma once
+#include "mbarrier.h"
+#include "timing.h"
+
+namespace gpusim {
+
+class AsyncGroup;
+class Role;
+struct Cta;
+struct Token;
+
+// What to do when a group is complete: wake a role, finish the next group, arrive on an mbarrier, give a token.
+struct GroupWaiter {
+  enum Kind : uint8_t { WAKE, NEXT_GROUP, ARRIVE, TOKEN };
+  Kind kind;
+  Role* role;             // WAKE, ARRIVE
+  AsyncGroup* group;      // NEXT_GROUP: holds a reference
+  int32_t mbarrier;       // ARRIVE
+  Token* token;           // TOKEN
+  double latency_cycles;  // TOKEN
+};
+
+// Copies that were committed together: complete when the last of them is, and not before the group ahead of it.
+class AsyncGroup {
+ public:
+  int32_t num_pending = 0;
+  double ready_at = 0.0;
+  bool is_around_l1 = false;  // whether it has cp.async around L1
+  uint32_t num_refs = 1;
+  Vector<GroupWaiter> on_complete;
+
+  // A new group, complete not before `ahead`, if there is one; its reference is the caller's.
+  static AsyncGroup* make(AsyncGroup* ahead);
+  AsyncGroup* hold() {
+    num_refs++;
+    return this;
+  }
+  void drop();
+  void add() { num_pending++; }
+  // One copy will be complete at `cycle`.
+  void finish(double cycle);
+};
+
+// The result of a load that is on its way.
+struct Token {
+  double ready_at = 0.0;
+  double late_before = 0.0;  // by how much the role's last warp was behind when it asked
+  double late_cycles = 0.0;  // how much later its part comes
+  Role* waiting = nullptr;   // who uses it
+  uint32_t num_meetings = 0;
+  uint8_t num_refs = 1;  // of the role's slot, and of what is on its way
+  bool is_ready = false;
+  bool is_long = false;  // a load from memory, not from shared memory
+
+  static Token* make(bool is_long);
+  Token* hold() {
+    num_refs++;
+    return this;
+  }
+  void drop();
+  // The data are there, the last warp's some time later.
+  void become_ready(double cycle, double late);
+};
+
+// One slot of a buffer: when it was filled, until when it is read.
+struct Stage {
+  Cta* cta = nullptr;
+  int32_t idx = 0;  // in the flat list of a CTA's stages
+  int32_t num_writes_pending = 0;
+  int32_t num_reads_pending = 0;
+  uint32_t num_fills = 0;
+  double last_read_at = 0.0;
+  double full_at = 0.0;
+  double read_until = 0.0;
+
+  // An asynchronous write was issued; a hazard where the slot is still read.
+  void begin_write(double at_cycle, const Role* who);
+  void end_write(double at_cycle);
+  bool is_full(double at_cycle) const {
+    return num_fills && !num_writes_pending && full_at <= at_cycle + 1e-6;
+  }
+  // Something reads the slot; a hazard where it is not full.
+  void read(double at_cycle, double until, const Role* who);
+  // An asynchronous read was issued; nobody knows yet until when it lasts.
+  void begin_read(double at_cycle, const Role* who);
+  void end_read(double at_cycle);
+};
+
+// bar.sync or barrier.cluster: counts threads, releases all at the last arrival.
+struct ThreadBarrier {
+  static constexpr int32_t SYNCTHREADS = -1;
+  static constexpr int32_t CLUSTER = -2;
+
+  int32_t num_threads = 0;
+  int32_t number = 0;  // row of named_barriers, or one of those above
+  double latency_cycles = 0.0;
+  double thread_cycles = 0.0;
+  int32_t num_arrived = 0;
+  int32_t num_going = 0;
+  double latest = 0.0;
+  int32_t num_latest_threads = 0;
+  Vector<Role*> waiting;
+
+  void reset(int32_t its_number, int32_t threads, double latency, double warp_cycles);
+  // Arrives; true where this was the last arrival: `release` is when all go on.
+  bool arrive(int32_t threads, double at_cycle, bool waits, const Role* who, double* release);
+};
+
+// CTAs that share a cluster barrier and can reach one another's shared memory.
+struct Cluster {
+  Vector<Cta*> ctas;
+  ThreadBarrier barrier;
+  uint32_t num_running = 0;
+};
+
+// Who waits for registers of the CTA's pool.
+struct RegisterWaiter {
+  int32_t num_registers;
+  Role* role;
+};
+
+// A thread block on an SM.
+struct Cta : public Action {
+  int32_t idx = 0;
+  int32_t rank = 0;
+  int32_t wave = 0;
+  uint32_t sm = 0;
+  Cluster* cluster = nullptr;
+  uint32_t num_roles_running = 0;
+  int32_t num_copies = 0;  // on their way to or from its shared memory: it is kept until they are over
+  int32_t free_registers = 0;
+  const int32_t* panels = nullptr;    // its row of cta_panels
+  Role* roles = nullptr;              // of input.roles.size
+  Mbarrier* mbarriers = nullptr;      // of input.mbarriers.size
+  Stage* stages = nullptr;            // of input.launch->num_stages
+  ThreadBarrier* barriers = nullptr;  // named ones, and __syncthreads behind them
+  Vector<RegisterWaiter> register_waiters;
+  Cta* older = nullptr;  // of live ones, in order of start
+  Cta* newer = nullptr;
+
+  // It exits.
+  void act(uint8_t what) override;
+  void copy_ended();
+  // Gives to those who wait, in order, what has become free of the register pool.
+  void hand_out_registers(double at_cycle);
+};
+
+}  // namespace gpusim

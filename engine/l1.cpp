@@ -1,0 +1,145 @@
+// The L1 cache and its load/store unit, as one SM sees them.
+#include "l1.h"
+
+#include "machine.h"
+
+namespace gpusim {
+
+void L1::init() { places.rate = input.l1->outstanding_bytes; }
+
+Passage L1::accept(double num_requests, double num_lines, double num_wavefronts, double at_cycle,
+                   double more_cycles) {
+  double tags = larger(num_requests / input.l1->requests_per_cycle, num_lines / input.l1->lines_per_cycle);
+  double cycles = more_cycles + larger(tags, num_wavefronts / input.l1->wavefronts_per_cycle);
+  double end = unit.reserve(cycles, at_cycle);
+  return Passage{end - cycles, end};
+}
+
+double L1::wait_for_lines(TileKey key, double num_requests, double since, double at_cycle) {
+  double more = input.l1->coming_request_cycles;
+  if (more == 0.0) {
+    return at_cycle;
+  }
+  const L1Tile* tile = tiles_.get(key);
+  double each = 1.0 / input.l1->requests_per_cycle;
+  double cycles = num_requests * each;
+  if (tile != nullptr) {
+    double until = tile->is_filling ? tile->asked_at + input.l2->near_latency_cycles : tile->done_at;
+    double num = (until - larger(at_cycle, noted.free_at)) / (more + each);
+    if (num > 0.0) {
+      cycles += more * smaller(num_requests, num);
+    }
+  }
+  return noted.reserve(cycles, since);
+}
+
+double L1::accept_rows(double num_rows, double at_cycle) {
+  double each = input.l1->cp_async_row_cycles;
+  double passed = row_stage.reserve(num_rows * each, at_cycle);
+  rows_taken_at = passed - input.l1->max_queued_rows * each;
+  return passed;
+}
+
+double L1::copy_lead_cycles(double num_copies, double cycles) const {
+  double places = input.l1->max_queued_copies;
+  return places != 0.0 && num_copies != 0.0 ? places * cycles / num_copies : input.l1->queue_cycles;
+}
+
+double L1::shared_places(double num_requests, double num_bytes) {
+  double shared = input.l1->max_queued_stores;
+  if (num_bytes * shared > input.l1->store_queue_bytes * num_requests) {
+    shared = input.l1->store_queue_bytes * num_requests / num_bytes;
+  }
+  return shared;
+}
+
+double L1::posted_cycles(double cycles, double num_requests, double num_bytes, double num_schedulers) {
+  if (num_requests == 0.0) {
+    return 0.0;
+  }
+  double places = shared_places(num_requests, num_bytes) + input.l1->max_queued_scheduler_stores * num_schedulers;
+  double lead = places * cycles / num_requests - input.l1->store_release_cycles;
+  return lead > 0.0 ? lead : 0.0;
+}
+
+void L1::unlink(L1Tile* tile) {
+  if (tile->older != nullptr) {
+    tile->older->newer = tile->newer;
+  } else {
+    oldest_ = tile->newer;
+  }
+  if (tile->newer != nullptr) {
+    tile->newer->older = tile->older;
+  } else {
+    newest_ = tile->older;
+  }
+}
+
+void L1::append(L1Tile* tile) {
+  tile->older = newest_;
+  tile->newer = nullptr;
+  if (newest_ != nullptr) {
+    newest_->newer = tile;
+  } else {
+    oldest_ = tile;
+  }
+  newest_ = tile;
+}
+
+void L1::read(MemoryRequest& request, Completion* done, bool allocates, double not_before, bool is_copy) {
+  ZeroRows none;
+  if (!allocates) {
+    crossbar.read(request, done, nullptr, is_copy ? nullptr : &places, none);
+    return;
+  }
+  L1Tile* tile = tiles_.get(request.tile);
+  if (tile != nullptr) {
+    unlink(tile);
+    append(tile);
+    tile->hit(larger(request.issued_at, not_before) + input.l1->hit_latency_cycles, done);
+    return;
+  }
+  tile = l1_tiles.make();
+  tile->key = request.tile;
+  tile->num_bytes = request.num_bytes;
+  tile->asked_at = request.issued_at;
+  tile->hit(0.0, done);
+  tiles_.put(request.tile, tile);
+  append(tile);
+  num_bytes_ += request.num_bytes;
+  while (num_bytes_ > input.l1->capacity_bytes && oldest_ != nullptr) {
+    L1Tile* gone = oldest_;
+    num_bytes_ -= gone->num_bytes;
+    unlink(gone);
+    tiles_.remove(gone->key);
+    gone->is_held = false;
+    if (!gone->is_filling) {
+      l1_tiles.release(gone);
+    }
+  }
+  crossbar.read(request, tile, nullptr, &places, none);
+}
+
+void L1Tile::hit(double ready_at, Completion* done) {
+  if (is_filling) {
+    waiting_.push(Waiter{ready_at, done});
+  } else {
+    done->complete(larger(ready_at, done_at));
+  }
+}
+
+void L1Tile::complete(double cycle) {
+  is_filling = false;
+  done_at = cycle;
+  Vector<Waiter> waiting;
+  waiting.swap(waiting_);
+  bool is_over = !is_held;
+  for (const Waiter& waiter : waiting) {
+    waiter.done->complete(larger(waiter.ready_at, cycle));
+  }
+  if (is_over) {
+    l1_tiles.release(this);
+  }
+}
+
+}  // namespace gpusim

@@ -1,0 +1,83 @@
+// The L1 cache and its load/store unit, as one SM sees them.
+#pragma once
+#include "request.h"
+
+namespace gpusim {
+
+// A tile in L1: when its last byte is there, and who waits for that.
+class L1Tile : public Completion {
+ public:
+  TileKey key;
+  double num_bytes = 0.0;
+  double asked_at = 0.0;
+  double done_at = 0.0;
+  bool is_filling = true;
+  bool is_held = true;  // in the cache: not evicted yet
+  L1Tile* older = nullptr;
+  L1Tile* newer = nullptr;
+
+  // A hit that has its data at `ready_at`, or when the fill is complete.
+  void hit(double ready_at, Completion* done);
+  void complete(double cycle) override;
+
+ private:
+  struct Waiter {
+    double ready_at;
+    Completion* done;
+  };
+  Vector<Waiter> waiting_;
+};
+
+// When an access begins and ends to pass the load/store unit.
+struct Passage {
+  double begin;
+  double end;
+};
+
+// Models:
+// * one unit that takes a warp's instructions in order, each for as long as the slower of tags and data stage;
+// * cp.async passes for longer than a load, one that misses with a part of its wavefronts; commits pass, too;
+// * behind it a queue of the rows of tiles that cp.async copies around L1;
+// * hit latency; a hit on a line that is still being filled waits for the fill;
+// * tiles that stay (least recently used leave); no allocation on stores;
+// * the bytes that may be under way to it at once; a queue of stores while their warps go on.
+// Ignores: sets, partial lines, how long a batch of many hits takes beyond its first.
+// Source: the GPU's description; lines on their way: kernels/load_loops, h200_sxm, 2026-11-23.
+class L1 {
+ public:
+  Pipe places;     // for bytes that were asked for and are not there: a unit is a byte for a cycle
+  Pipe unit;
+  Pipe noted;      // loads that wait, or not, for their lines
+  Pipe row_stage;
+  double rows_taken_at = 0.0;  // when the last copies around L1 are all in that stage or its queue
+
+  void init();
+
+  // Passes an access through the unit; `more_cycles` come on top of tags and data.
+  Passage accept(double num_requests, double num_lines, double num_wavefronts, double at_cycle, double more_cycles);
+  // Notes loads of a tile asked for at `at_cycle`; returns when the last is noted.
+  double wait_for_lines(TileKey key, double num_requests, double since, double at_cycle);
+  // Passes rows of a tile on their way around L1; returns when the last has.
+  double accept_rows(double num_rows, double at_cycle);
+  // How long before the end of copies around L1, which take `cycles`, their warps go on.
+  double copy_lead_cycles(double num_copies, double cycles) const;
+  bool holds(TileKey key) const { return tiles_.get(key) != nullptr; }
+  // Fetches through L1; `done` is told when the registers have the data.
+  void read(MemoryRequest& request, Completion* done, bool allocates, double not_before, bool is_copy);
+
+  // How long before the end of stores their warps go on, where serving them takes `cycles`.
+  static double posted_cycles(double cycles, double num_requests, double num_bytes, double num_schedulers);
+  // Places of the store queue for all warps, in instructions of `num_bytes / num_requests`.
+  static double shared_places(double num_requests, double num_bytes);
+
+ private:
+  void unlink(L1Tile* tile);
+  void append(L1Tile* tile);
+
+  TileMap<L1Tile> tiles_;
+  L1Tile* oldest_ = nullptr;
+  L1Tile* newest_ = nullptr;
+  double num_bytes_ = 0.0;
+};
+
+}  // namespace gpusim

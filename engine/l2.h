@@ -1,0 +1,126 @@
+// The L2 cache: which tile is resident, which is being filled, what a request waits for.
+#pragma once
+#include "hbm.h"
+#include "l2_fabric.h"
+#include "residency.h"
+
+namespace gpusim {
+
+// Cycles that a line waits: in its queue, from when it could pass; at a channel that is fuller than others, from
+// when the last byte has; for a refresh, from there.
+struct FillWaits {
+  double queued_cycles;
+  double uneven_cycles;
+  double refresh_cycles;
+};
+
+// What happens when a fill's last byte has passed the HBM wire, and what the last of its lines waits for besides.
+// Lines of the other partition cross when memory has given them, a latency after they began to pass the wire.
+class L2Fill : public Completion, public Action {
+ public:
+  TileState* tile = nullptr;
+  double earliest = 0.0;
+  FillWaits waits = {};
+  FillWaits part_waits = {};
+  double latency_cycles = 0.0;
+
+  void begun(double cycle);
+  void complete(double cycle) override;
+  void act(uint8_t what) override;
+
+ private:
+  void come();
+  double come_at(double crossed_at, const FillWaits& waits) const;
+
+  double began_ = 0.0;
+  double passed_at_ = 0.0;
+};
+
+// A store that found the write-back queue full is complete when both it and its write-back are.
+class StoreBehindWriteBack : public Completion {
+ public:
+  Completion* done = nullptr;  // told when both are over; none where the store does not wait
+  double num_bytes = 0.0;
+
+  // The write-back's last byte is in memory.
+  void complete(double cycle) override;
+  // The store's last byte has left the SM.
+  void has_left(double cycle);
+
+ private:
+  double left_at_ = -1.0;
+  double written_at_ = -1.0;
+};
+
+// Stands for a store that waits for its write-back, where the store port tells that it has left.
+class StoreLeft : public Completion {
+ public:
+  StoreBehindWriteBack* store = nullptr;
+  void complete(double cycle) override;
+};
+
+// Tags, fills and the fabric between the partitions; the slices' rate is the crossbar's business.
+// Models:
+// * first touch, and hits on a line that is still being filled, which wait for the fill;
+// * residency by what was touched in between; lines leave one by one (residency.h);
+// * write-back of what does not stay; stores wait dirty up to a limit, beyond which the oldest are written back;
+// * near and far latency: a partition's first read of a tile crosses for lines at home on the other one;
+// * what crosses takes its turn on a link each way (l2_fabric.h), half of all stores among it;
+// * a tile of many lines waits for the farthest slice;
+// * tiles that come along with one that is missing, as the instruction or tensor map asks (L2 promotion);
+// * warps that load together wait for the slowest line of their own; the last of them counts where they meet.
+// Ignores:
+// * sets and the hash of addresses over slices, but for the spread;
+// * fills by stores to part of a sector; hints beside what earlier launches left;
+// * that what comes late of a fill crosses late.
+// Source: the GPU's description.
+class L2 {
+ public:
+  L2Counters counters = {};
+
+  void init();
+
+  // The state of the tile that is asked for from `partition`; lines that are missing start a fill.
+  TileState* look_up(const MemoryRequest& request, uint32_t partition);
+  // The latency of a request's farthest line; `across_at`: when what lies on the other partition has come.
+  double reach(const MemoryRequest& request, TileState* tile, uint32_t partition, double* across_at);
+  // What the last of `num_lines` takes beyond the mean: slices lie evenly between nearest and farthest.
+  double spread_cycles(double num_lines) const;
+  // How long a line of `tile` is on its way where nobody else asks; `latency_cycles`: of its farthest line.
+  double held_cycles(const TileState* tile, double latency_cycles, double asked_at) const;
+  // Whether the tile of an answered request was on its way from memory, or not yet, when it was asked for.
+  bool was_coming(TileKey tile, double issued_at) const;
+  // Takes a store; what will not stay goes on to memory. Returns whom to tell when it has left its SM.
+  Completion* store(const MemoryRequest& request, Completion* done, double num_distinct_bytes, StoreKind kind);
+  // When a store from `partition` has crossed: from when the next can follow, and its last line.
+  void cross(double num_bytes, uint32_t partition, double at_cycle, double* across_at, double* last_at);
+  // When what `partition` reads has crossed to it: all of it, and a mean one of `num_warps`.
+  double read_across(uint32_t partition, double num_bytes, double at_cycle, int32_t num_warps, double* part_at);
+
+  double link_busy_cycles() const;
+  double hit_latency_cycles() const { return input.l2->far_latency_cycles; }
+  double mean_latency_cycles() const { return mean_latency_cycles_; }
+
+ private:
+  friend class L2Fill;
+  friend class StoreBehindWriteBack;
+  friend class StoreLeft;
+
+  void fill(const MemoryRequest& request, TileState* tile, double share);
+  FillWaits waits_of(double num_rows, double num_bytes, bool are_apart, bool is_many, double place,
+                     double part_bytes) const;
+  double draw();
+
+  Residency residency_;
+  TileMap<TileState> tiles_;
+  Pool<TileState> tile_pool_;
+  Pool<L2Fill> fills_;
+  Pool<StoreBehindWriteBack> stores_;
+  Pool<StoreLeft> lefts_;
+  L2Link links_[2];
+  double mean_latency_cycles_ = 0.0;
+  double backlog_bytes_ = 0.0;
+  uint32_t num_draws_ = 0;
+};
+
+}  // namespace gpusim

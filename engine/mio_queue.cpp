@@ -1,0 +1,236 @@
+// The queue of instructions before an SM's data stage of shared memory, and warps that wait for a place in it.
+#include "mio_queue.h"
+
+#include "machine.h"
+
+namespace gpusim {
+
+namespace {
+
+constexpr double QUEUE_PLACES = 60.0;           // instructions; kernels/behind_conflicts, h100_sxm
+constexpr double LEAST_TURN_WAVEFRONTS = 32.0;  // fewer of a role's loads are no turn of their own; a choice
+constexpr double EPSILON_WAVEFRONTS = 1e-6;
+
+}  // namespace
+
+bool takes_turns(const Role* role, double num_wavefronts) {
+  return num_wavefronts > LEAST_TURN_WAVEFRONTS && sm_of(role).smem.takes_turns();
+}
+
+double way_wavefronts(const AccessRecord& access, double num_wavefronts) {
+  return smaller(num_wavefronts, larger(access.num_requests, access.num_bytes / WAVEFRONT_BYTES));
+}
+
+double words_per_lane(const AccessRecord& access, bool is_matrix) {
+  if (is_matrix || access.num_requests == 0.0) {
+    return 1.0;
+  }
+  return access.num_bytes / (WAVEFRONT_BYTES * access.num_requests);
+}
+
+// ------------------------------------------------------------------------------------------ who waits
+
+double QueuedRole::take(double at_cycle) {
+  role->has_entered = true;
+  role->resume(at_cycle);
+  return at_cycle;
+}
+
+void QueuedRole::over() { machine.flights.queued_roles.release(this); }
+
+void QueuedLoad::init(Role* role, const Op& op, double wavefronts, bool is_matrix) {
+  const AccessRecord& access = input.accesses[uint32_t(op.cost)];
+  num_warps_ = role->num_warps;
+  turn_ = larger(LEAST_TURN_WAVEFRONTS, wavefronts / role->num_warps);
+  age = role->cta->idx;
+  left = wavefronts;
+  num_places = larger(1.0, access.num_requests * turn_ / wavefronts);
+  role_ = role;
+  sm_ = role->cta->sm;
+  wavefronts_ = wavefronts;
+  asked_at_ = role->t;
+  registers_ = access.num_bytes / WAVEFRONT_BYTES / wavefronts;
+  on_way_ = way_wavefronts(access, wavefronts);
+  words_ = words_per_lane(access, is_matrix);
+  num_parts_ = is_matrix ? 1 : op.step;
+  first_left_ = wavefronts / num_parts_;
+  stage_idx_ = op.stage;
+  stage_ = role->stage(op.stage);
+  token_ = Token::make(false);
+}
+
+Token* QueuedLoad::begin(double at_cycle) {
+  if (stage_ != nullptr) {
+    stage_->begin_read(role_->t, role_);
+  }
+  role_->cta->num_copies++;
+  Sm& sm = sm_of(sm_);
+  sm.smem.count_wavefronts(wavefronts_);
+  Token* token = token_->hold();
+  sm.mio_queue.ask(this, at_cycle);
+  return token;
+}
+
+double QueuedLoad::ready(double end_cycle, int32_t num_parts) const {
+  return sm_of(sm_).smem.ready(end_cycle, wavefronts_ / num_warps_ / num_parts, words_, asked_at_);
+}
+
+double QueuedLoad::take(double at_cycle) {
+  SharedMemory& smem = sm_of(sm_).smem;
+  double turn = left < turn_ ? left : turn_;
+  Served served = smem.load(turn, registers_, at_cycle, on_way_, true);
+  on_way_ = 0.0;
+  double passed = turn - served.left;
+  left -= passed;
+  if (first_left_ > 0.0) {
+    first_left_ -= passed;
+    if (first_left_ <= EPSILON_WAVEFRONTS) {  // the first part has been served
+      double at = served.end + first_left_ / input.smem->wavefronts_per_cycle;
+      token_->become_ready(ready(at, num_parts_), 0.0);
+    }
+  }
+  if (left <= EPSILON_WAVEFRONTS) {
+    left = 0.0;
+    if (stage_ != nullptr) {
+      double until = ready(served.end, 1) - input.smem->load_latency_cycles;
+      stage_->end_read(until);
+      role_->record_read(stage_idx_, asked_at_, until);
+    }
+  }
+  return served.end;
+}
+
+void QueuedLoad::over() {
+  Cta* cta = role_->cta;
+  token_->drop();
+  machine.flights.queued_loads.release(this);
+  cta->copy_ended();
+}
+
+// ------------------------------------------------------------------------------------------ the queue
+
+void MioQueue::ask(QueuedLoad* load, double at_cycle) {
+  wait(load);
+  fill(at_cycle);
+}
+
+bool MioQueue::wait_for_place(Role* role) {
+  if (waiting_.empty() || input.smem->replay_wavefronts == 0.0) {
+    role->has_entered = false;
+    return true;
+  }
+  int32_t age = waiting_[0].age;
+  int32_t mine = role->cta->idx;
+  if (role->has_entered || age > mine || (age == mine && role->num_warps == 1)) {
+    role->has_entered = false;
+    return true;
+  }
+  role->must_retry = true;
+  role->block(WarpState::LSU, Wait::PLACE_BEFORE_DATA_STAGE);
+  QueuedRole* entrant = machine.flights.queued_roles.make();
+  entrant->role = role;
+  entrant->age = mine;
+  wait(entrant);
+  return false;
+}
+
+double MioQueue::num_ahead(const Role* role) const {
+  double ahead = 0.0;
+  int32_t mine = role->cta->idx;
+  bool is_alone = role->num_warps == 1;
+  for (uint32_t place = 0; place < waiting_.size(); place++) {
+    const Entry& entry = waiting_[place];
+    if (entry.age < mine || (entry.age == mine && !is_alone)) {
+      ahead += entry.warp->left;
+    }
+  }
+  return ahead;
+}
+
+void MioQueue::wait(QueuedWarp* warp) {
+  Entry entry{warp->age, ++num_asked_, warp};
+  uint32_t place = waiting_.size();
+  waiting_.push(entry);
+  while (place) {
+    uint32_t parent = (place - 1) >> 1;
+    if (!entry.before(waiting_[parent])) {
+      break;
+    }
+    waiting_[place] = waiting_[parent];
+    place = parent;
+  }
+  waiting_[place] = entry;
+}
+
+// Takes the first out, leaving the others in the order that heapq leaves them in: sums go over them.
+QueuedWarp* MioQueue::pop() {
+  QueuedWarp* first = waiting_[0].warp;
+  Entry last = waiting_.back();
+  waiting_.pop();
+  uint32_t size = waiting_.size();
+  if (!size) {
+    return first;
+  }
+  uint32_t place = 0;
+  uint32_t child = 1;
+  while (child < size) {
+    if (child + 1 < size && !waiting_[child].before(waiting_[child + 1])) {
+      child++;
+    }
+    waiting_[place] = waiting_[child];
+    place = child;
+    child = 2 * place + 1;
+  }
+  while (place) {
+    uint32_t parent = (place - 1) >> 1;
+    if (!last.before(waiting_[parent])) {
+      break;
+    }
+    waiting_[place] = waiting_[parent];
+    place = parent;
+  }
+  waiting_[place] = last;
+  return first;
+}
+
+// Lets in who waits while there is room.
+void MioQueue::fill(double at_cycle) {
+  while (!in_line_.empty() && in_line_.front().until <= at_cycle) {
+    num_places_ -= in_line_.pop().num_places;
+  }
+  if (in_line_.empty()) {
+    num_places_ = 0.0;  // and not what rounding leaves
+  }
+  while (!waiting_.empty()) {
+    QueuedWarp* warp = waiting_[0].warp;
+    if (!in_line_.empty() && num_places_ + warp->num_places > QUEUE_PLACES) {
+      break;
+    }
+    pop();
+    double end = warp->take(at_cycle);
+    if (warp->num_places == 0.0) {
+      warp->over();
+      continue;
+    }
+    in_line_.push(Place{end, warp->num_places});
+    num_places_ += warp->num_places;
+    if (warp->left != 0.0) {
+      wait(warp);
+    } else {
+      warp->over();
+    }
+  }
+  if (!waiting_.empty() && !is_watched_) {
+    is_watched_ = true;
+    double leaves = in_line_.front().until;
+    double now = agenda.cycle;
+    agenda.later(leaves > now ? leaves - now : 0.0, this, 0);
+  }
+}
+
+void MioQueue::act(uint8_t) {
+  is_watched_ = false;
+  fill(agenda.cycle);
+}
+
+}  // namespace gpusim

@@ -1,0 +1,62 @@
+// Whose mma.sync an SM's tensor cores take, or whose FFMA its schedulers, where several roles multiply so.
+#pragma once
+#include "role.h"
+
+namespace gpusim {
+
+// Models:
+// * greedy, then oldest: who multiplies goes on until it stops; then the one that has waited longest does;
+// * FFMA leave a scheduler's other warps no turns: cp.async of other roles wait until they stop, or where each has
+//   one warp on a scheduler, for as many runs as there are CTAs that multiply;
+// * CTAs of rings of two slots and more are served by age.
+// Ignores: that copies slip in within what is asked for at once; more than 256 runs by any but a stop; CTAs of fewer
+// warps than schedulers; what other instructions than copies wait beside FFMA.
+// Source: kernels/mma_loops, h200_sxm, 2026-11-22; kernels/fma_loops, h200_sxm, 2026-11-23, and h100_sxm, 2026-11-27;
+// validation/studies/sgemm_h100_sxm.csv, cta_ends_h100_sxm.csv.
+class MmaArbiter : public Action {
+ public:
+  // Queues a role's math; afterwards the role's cursor is where the last of it has been issued.
+  using Multiply = void (*)(Role* role, const Op& op);
+
+  void init(WarpState state, Wait wait);
+  // Multiplies now, `num_runs` times, or waits for the role's turn and does so then.
+  bool ask(Role* role, const Op& op, Multiply multiply, int32_t num_runs, bool by_age);
+  // Waits until another one that multiplies lets a role issue `num_copies` of each of its warps; true: copy now.
+  bool hold(Role* role, double num_copies);
+  void act(uint8_t what) override;
+
+ private:
+  struct Waiter {
+    Role* role;
+    const Op* op;
+    Multiply multiply;
+    int32_t num_runs;
+  };
+  struct Held {
+    Role* role;
+    double since;
+    double num_copies;
+  };
+
+  void begin(const Waiter& waiter);
+  void watch();
+  void let_copy(double now, bool goes_on);
+  int32_t num_older(const Role* role);
+  void next();
+
+  static constexpr uint32_t MOST_RUNS = 256;  // whose beginnings are known
+
+  WarpState state_ = WarpState::TENSOR;
+  Wait wait_ = Wait::TENSOR_CORES;
+  Role* owner_ = nullptr;
+  int32_t owner_cta_ = -1;
+  int32_t owner_warps_ = 0;
+  double until_ = 0.0;  // when the last of the math so far will have been issued
+  Fifo<Waiter> waiting_;
+  Vector<Held> held_;
+  Fifo<double> runs_;  // when runs of products began, or will
+  double watched_at_ = INFINITE;
+  bool by_age_ = false;
+};
+
+}  // namespace gpusim

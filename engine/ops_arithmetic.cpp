@@ -1,0 +1,322 @@
+// Tensor cores, FMA, ALU and MUFU work, shuffles, setmaxnreg, instructions that are fetched.
+#include "machine.h"
+#include "ops.h"
+
+namespace gpusim {
+
+namespace {
+
+constexpr double EPSILON_INSTRUCTIONS = 1e-6;
+constexpr double EPSILON_CYCLES = 1e-6;
+constexpr double TURN_INSTRUCTIONS = 8.0;  // IMAD.WIDEs of a warp after which wgmma is looked for anew
+
+void record_mma(const Role* role, double start, double end, int64_t num_issues) {
+  if (role->is_recorded) {
+    machine.recorder.mma_spans.push(
+        MmaSpanRecord{role->cta->idx, role->cta->sm, role->idx, start, end, num_issues});
+  }
+}
+
+// Queues mma.sync of a role in the tensor cores.
+void multiply(Role* role, const Op& op) {
+  const MmaSyncRecord& cost = input.mma_syncs[uint32_t(op.cost)];
+  double num_sub_cores = input.tensor_core->num_sub_cores;
+  double start = role->t;
+  double num_issues = op.extra;
+  double total = num_issues * role->num_warps;
+  if (cost.is_integer) {
+    counters.tensor_core.imma_instructions += total;
+  } else {
+    counters.tensor_core.hmma_instructions += total;
+  }
+  double cycles = total * cost.interval_cycles / num_sub_cores;
+  counters.tensor_core.busy_cycles += cycles;
+  double end = sm_of(role).tensor_core.pipe.reserve(cycles, start);
+  double own = start + num_issues * cost.interval_cycles * warps_each(role->num_warps, int32_t(num_sub_cores));
+  end = end > own ? end : own;
+  double issued = end - cost.interval_cycles;
+  double done = end - cost.interval_cycles + cost.latency_cycles;
+  record_mma(role, start, done, op.extra);
+  role->spend(WarpState::TENSOR, larger(issued, role->t));
+  role->mma_done = done;
+}
+
+// Queues FFMA of a role in the FP32 pipe.
+void multiply_add(Role* role, const Op& op) {
+  const FmaRecord& cost = input.fmas[uint32_t(op.cost)];
+  Sm& sm = sm_of(role);
+  bool is_chain = op.flags & 1;
+  double num = cost.num_instructions;
+  double chained = is_chain ? role->t + num * input.warp_scheduler->dependent_cycles : 0.0;
+  counters.warp_scheduler.fma_instructions += num * role->num_warps;
+  double wgmma_until = is_chain ? 0.0 : sm.tensor_core.wgmma_until;
+  double end = sm.scheduler.execute(sm.scheduler.fma_pipe, num, role->num_warps, role->t, wgmma_until,
+                                    cost.turns_each);
+  role->spend(WarpState::MATH_PIPE, end > chained ? end : chained);
+}
+
+// A kernel's own instructions, each waiting for the one before it; `num_more` take turns between.
+void chain(Role* role, double num_instructions, double num_more) {
+  if (machine.run.is_ideal(Ideal::OWN_CODE)) {
+    return;
+  }
+  WarpScheduler& scheduler = sm_of(role).scheduler;
+  double chained = role->t + num_instructions * input.warp_scheduler->dependent_cycles;
+  double end = scheduler.execute(scheduler.alu_pipe, num_instructions, role->num_warps, role->t, 0.0, 1.0);
+  if (num_more != 0.0) {
+    end = larger(end, scheduler.issue(num_more, role->num_warps, role->t, 1.0));
+  }
+  role->spend(WarpState::ISSUE, end > chained ? end : chained);
+}
+
+// A chain that takes longer beside wgmma: what is left goes on at its pace when the wgmma that run have ended.
+bool slowed_chain(Role* role, const AluRecord& cost) {
+  WarpScheduler& scheduler = sm_of(role).scheduler;
+  double dependent = input.warp_scheduler->dependent_cycles;
+  double share = 1.0;
+  if (!role->is_partly_done) {
+    scheduler.execute(scheduler.alu_pipe, cost.num_instructions, role->num_warps, role->t, 0.0, 1.0);
+  } else {
+    share = role->partly_left;
+  }
+  role->is_partly_done = false;
+  double left_cycles = sm_of(role).tensor_core.wgmma_until - role->t;
+  if (left_cycles <= EPSILON_CYCLES) {
+    role->spend(WarpState::ISSUE, role->t + share * cost.num_instructions * dependent);
+    return true;
+  }
+  double beside_cycles = cost.num_beside * dependent;
+  double now = smaller(share, left_cycles / beside_cycles);
+  double end = role->t + now * beside_cycles;
+  if ((share - now) * cost.num_instructions > EPSILON_INSTRUCTIONS) {
+    return role->ask_again(end, role->t, share - now, WarpState::ISSUE, Wait::OWN_CODE);
+  }
+  role->spend(WarpState::ISSUE, end);
+  return true;
+}
+
+}  // namespace
+
+// Tensor cores by warp: the warps are held up at the rate of the pipe, the result comes a latency later.
+bool mma_sync(Role* role, const Op& op) {
+  Sm& sm = sm_of(role);
+  double num = double(op.extra) * role->num_warps;
+  counters.warp_scheduler.instructions += num;
+  sm.scheduler.issue_slots.reserve(num, role->t);
+  if (input.roles.size == 1 && input.launch->ctas_per_sm == 1.0) {
+    multiply(role, op);
+    return true;
+  }
+  return sm.tensor_arbiter.ask(role, op, multiply, 1, false);
+}
+
+// Queues a batch in the tensor core; the warps go on, unless too many groups, or wgmma, are in flight.
+// What they run between the first of a batch and its last, they run while these wait for room in the queue.
+bool wgmma(Role* role, const Op& op) {
+  const WgmmaRecord& cost = input.wgmmas[uint32_t(op.cost)];
+  Sm& sm = sm_of(role);
+  TensorCore& core = sm.tensor_core;
+  Fifo<double>& groups = role->wgmma_groups;
+  uint32_t most = uint32_t(input.tensor_core->wgmma_max_groups);
+  if (groups.size() >= most) {
+    role->spend(WarpState::TENSOR, groups[groups.size() - most] + input.tensor_core->wgmma_latency_cycles);
+  }
+  double at = role->t;
+  double begin = core.pipe.free_at > core.wide_until ? core.pipe.free_at : core.wide_until;
+  if (begin < at) {
+    begin = at;
+  }
+  double mine = larger(at, role->wgmma_through);
+  double free_at = begin + cost.cycles;
+  core.pipe.free_at = free_at;
+  role->wgmma_through = free_at;
+  sm.smem.read_operands(cost.free_share, cost.conflict_share, free_at);
+  double end = free_at + cost.tail_cycles;
+  counters.tensor_core.gmma_instructions += cost.num_warp_instructions;
+  counters.tensor_core.busy_cycles += cost.cycles;
+  counters.warp_scheduler.instructions += cost.num_warp_instructions;
+  sm.smem.count_gmma(cost.wavefronts);
+  const int32_t* reads = input.lists.items + op.extra;
+  for (int32_t place = 0; place < op.step; place++) {
+    Stage& stage = role->cta->stages[reads[place]];
+    if (stage.num_writes_pending || stage.full_at > at + 1e-6 || !stage.num_fills) {
+      stage.read(at, end, role);
+    } else if (end > stage.read_until) {
+      stage.read_until = end;
+    }
+  }
+  if (role->is_recorded) {
+    record_mma(role, begin, free_at, op.barrier);
+    for (int32_t place = 0; place < op.step; place++) {
+      role->record_read(reads[place], begin, end);
+    }
+  }
+  if (end > role->wgmma_open) {
+    role->wgmma_open = end;
+    if (end > core.wgmma_until) {
+      core.wgmma_until = end;
+    }
+  }
+  double issued_at = free_at - cost.queued_cycles;
+  if (cost.num_between != 0.0) {
+    chain(role, cost.num_between, 0.0);
+  }
+  // alone in the queue a warpgroup has more room
+  if (issued_at > role->t && (role->num_warpgroups > 1 || begin > mine)) {
+    role->spend(WarpState::TENSOR, issued_at);
+  }
+  return true;
+}
+
+// Until the group that must have ended has, and its latency is over.
+bool wgmma_wait_group(Role* role, const Op& op) {
+  double end = -1.0;
+  while (int64_t(role->wgmma_groups.size()) > op.extra) {
+    end = role->wgmma_groups.pop();
+  }
+  if (end >= 0.0) {
+    role->spend(WarpState::WAIT_WGMMA, end + input.tensor_core->wgmma_latency_cycles);
+  }
+  return true;
+}
+
+// Waits for instructions that the SM's caches do not hold.
+bool fetch_code(Role* role, const Op& op) {
+  int32_t num_schedulers = int32_t(input.warp_scheduler->num_schedulers);
+  double waited = sm_of(role).instruction_cache.wait_cycles(op.cost, op.number,
+                                                            warps_each(role->num_warps, num_schedulers));
+  role->spend(WarpState::NO_INSTRUCTION, role->t + waited);
+  return true;
+}
+
+// Waits for what a sub-core does not keep of a loop's code, where one warp issues it; two and more do so meanwhile.
+bool fetch_loop_code(Role* role, const Op& op) {
+  Sm& sm = sm_of(role);
+  if (role->num_warps * double(sm.num_ctas) > input.warp_scheduler->num_schedulers) {
+    return true;
+  }
+  const LoopCodeRecord& code = input.loop_codes[uint32_t(op.cost)];
+  double waited = sm.instruction_cache.loop_cycles(code.num_instructions, code.own_cycles);
+  if (waited > 0.0 && !machine.run.is_ideal(Ideal::OWN_CODE)) {
+    role->spend(WarpState::NO_INSTRUCTION, role->t + waited);
+  }
+  return true;
+}
+
+// Where caches of code were flushed, waits for instructions that the launch has not brought along.
+bool fetch_far_code(Role* role, const Op& op) {
+  if (input.launch->is_flushed == 0.0) {
+    return true;
+  }
+  double late = sm_of(role).instruction_cache.late_cycles(input.far_codes[uint32_t(op.cost)], role->t);
+  if (late > 0.0) {
+    role->spend(WarpState::NO_INSTRUCTION, role->t + late);
+  }
+  return true;
+}
+
+// FP32 pipe; in a chain each instruction waits for the one before it; in turns CTAs of an SM do.
+bool fma(Role* role, const Op& op) {
+  int32_t num_runs = int32_t(input.fmas[uint32_t(op.cost)].num_runs);
+  if (!num_runs || input.launch->ctas_per_sm == 1.0) {
+    multiply_add(role, op);
+    return true;
+  }
+  machine.run.uses_fma_turns = true;
+  return sm_of(role).fma_arbiter.ask(role, op, multiply_add, num_runs, op.flags & 2);
+}
+
+// Integer pipe; in a chain each instruction waits for the one before it.
+bool alu(Role* role, const Op& op) {
+  const AluRecord& cost = input.alus[uint32_t(op.cost)];
+  if (op.flags & 1) {
+    if (cost.num_beside > cost.num_instructions && cost.num_instructions > 0.0 &&
+        !machine.run.is_ideal(Ideal::OWN_CODE)) {
+      return slowed_chain(role, cost);
+    }
+    chain(role, cost.num_instructions, cost.num_more);
+    return true;
+  }
+  Sm& sm = sm_of(role);
+  role->spend(WarpState::ISSUE,
+              sm.scheduler.execute(sm.scheduler.alu_pipe, cost.num_instructions, role->num_warps, role->t,
+                                   sm.tensor_core.wgmma_until, 1.0));
+  return true;
+}
+
+// Products and sums of 64 bits: while wgmma runs each waits for its turn, and takes it from it; alone at their pace.
+bool mad_wide(Role* role, const Op& op) {
+  if (machine.run.is_ideal(Ideal::MAD_WIDE)) {
+    return true;
+  }
+  Sm& sm = sm_of(role);
+  WarpScheduler& scheduler = sm.scheduler;
+  TensorCore& core = sm.tensor_core;
+  double pace = op.flags & 2 ? scheduler.pace : 1.0;
+  double num = role->is_partly_done ? role->partly_left : op.number;
+  role->is_partly_done = false;
+  double left_cycles = core.wgmma_until - role->t;
+  double now;
+  double end;
+  if (left_cycles > EPSILON_CYCLES) {
+    double turn;
+    double taken = scheduler.wide_turn_cycles(role->num_warps, op.flags & 1, pace, &turn);
+    now = smaller(num, left_cycles / (turn - taken));
+    core.pipe.free_at += now * taken;
+    core.wgmma_until += now * taken;
+    scheduler.issue(now, role->num_warps, role->t, 1.0);
+    end = role->t + now * turn;
+  } else {
+    now = core.wgmma_until != 0.0 ? smaller(num, TURN_INSTRUCTIONS) : num;
+    double own = role->t + now * pace * input.warp_scheduler->mad_wide_cycles;
+    end = scheduler.execute(scheduler.mad_wide_pipe, now * pace, role->num_warps, role->t, 0.0, 1.0);
+    end = larger(end, own);
+    if (end > core.wide_until) {
+      core.wide_until = end;
+    }
+  }
+  if (num - now > EPSILON_INSTRUCTIONS) {
+    return role->ask_again(end, role->t, num - now, WarpState::MATH_PIPE, Wait::PRODUCTS_TURN);
+  }
+  role->spend(WarpState::MATH_PIPE, end);
+  return true;
+}
+
+// Special-function pipe.
+bool mufu(Role* role, const Op& op) {
+  WarpScheduler& scheduler = sm_of(role).scheduler;
+  role->spend(WarpState::MATH_PIPE,
+              scheduler.execute(scheduler.mufu_pipe, op.number, role->num_warps, role->t, 0.0, 1.0));
+  return true;
+}
+
+// Shuffles; in a chain each waits until the one before has given its word.
+bool shfl(Role* role, const Op& op) {
+  Sm& sm = sm_of(role);
+  sm.smem.count(op.number * op.extra);
+  double chained = op.flags & 1 ? role->t + op.number * input.warp_scheduler->shuffle_cycles : 0.0;
+  double end = sm.scheduler.execute(sm.scheduler.shuffle_pipe, op.number, op.extra, role->t, 0.0, 1.0);
+  role->spend(WarpState::SHORT_SCOREBOARD, end > chained ? end : chained);
+  return true;
+}
+
+// Trades registers with the CTA's pool; more of them may have to be waited for.
+bool set_max_nreg(Role* role, const Op& op) {
+  role->issue(1.0);
+  Cta* cta = role->cta;
+  int32_t needed = (op.extra - role->registers) * role->num_threads;
+  role->registers = op.extra;
+  if (needed <= 0) {
+    cta->free_registers -= needed;
+    cta->hand_out_registers(role->t);
+    return true;
+  }
+  if (cta->free_registers >= needed) {
+    cta->free_registers -= needed;
+    return true;
+  }
+  cta->register_waiters.push(RegisterWaiter{needed, role});
+  return role->block(WarpState::WAIT_REGISTERS, Wait::REGISTERS);
+}
+
+}  // namespace gpusim

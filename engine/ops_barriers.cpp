@@ -1,0 +1,196 @@
+// mbarriers, thread and cluster barriers, fences.
+#include "machine.h"
+#include "ops.h"
+
+namespace gpusim {
+
+namespace {
+
+// Issues an arrival of each of `num_warps`; returns when the last counts if its mbarrier is on this SM.
+double issue_arrival(Role* role, int32_t num_warps) {
+  MbarrierUnit& unit = sm_of(role).mbarrier_unit;
+  double goes_on;
+  double counts_at;
+  unit.arrive(role->t, &goes_on, &counts_at);
+  for (int32_t warp = 1; warp < num_warps; warp++) {  // lanes arrive together, warps one after the other
+    unit.arrive(goes_on, &goes_on, &counts_at);
+  }
+  role->step(goes_on - role->t);
+  return counts_at;
+}
+
+// Counts an arrival on an mbarrier of `cta`.
+void arrive_on(Role* role, Cta* cta, int32_t idx, int32_t count, double at_cycle) {
+  Mbarrier& barrier = cta->mbarriers[idx];
+  uint32_t phase = barrier.num_phases;
+  if (!barrier.arrive(count, at_cycle)) {
+    machine.failure.report(Failure::TOO_MANY_ARRIVALS, role, idx, -1, barrier.num_arrivals - barrier.pending,
+                           barrier.num_arrivals, cta->idx);
+  }
+  if (barrier.num_phases != phase) {
+    record_flip(cta, idx);
+  }
+}
+
+bool thread_barrier(Role* role, ThreadBarrier& barrier, bool waits) {
+  role->meet();
+  double release;
+  bool is_last = barrier.arrive(role->num_threads, larger(role->t, role->all_fenced_at), waits, role, &release);
+  if (!waits) {
+    return true;
+  }
+  if (is_last) {
+    role->spend(WarpState::WAIT_BARRIER, release);
+    return true;
+  }
+  barrier.waiting.push(role);
+  return role->block(WarpState::WAIT_BARRIER, barrier.number == ThreadBarrier::SYNCTHREADS ? Wait::SYNCTHREADS
+                                                                                           : Wait::NAMED_BARRIER);
+}
+
+}  // namespace
+
+void record_flip(const Cta* cta, int32_t idx) {
+  if (input.sms[cta->sm].is_recorded) {
+    const Mbarrier& barrier = cta->mbarriers[idx];
+    machine.recorder.phase_flips.push(
+        PhaseFlipRecord{cta->idx, cta->sm, idx, barrier.completed_at, barrier.parity ^ 1});
+  }
+}
+
+// Arrives here, or a network latency later on another CTA.
+bool mbarrier_arrive(Role* role, const Op& op) {
+  role->meet();
+  int32_t rank = op.cost;
+  if (rank < 0 || rank == role->cta->rank) {
+    int32_t num_warps = op.extra / 32;
+    num_warps = num_warps < role->num_warps ? num_warps : role->num_warps;
+    double counts_at = issue_arrival(role, num_warps > 1 ? num_warps : 1);
+    arrive_on(role, role->cta, op.barrier, op.extra, counts_at);
+    return true;
+  }
+  Cta* cta = Run::peer(role, rank);
+  issue_arrival(role, 1);
+  role->arrives_far_at = role->t + Dsmem::one_way_cycles(Run::is_pair(role));
+  arrive_on(role, cta, op.barrier, op.extra, role->arrives_far_at);
+  return true;
+}
+
+// Announces bytes and arrives.
+bool mbarrier_arrive_expect_tx(Role* role, const Op& op) {
+  Mbarrier& barrier = role->cta->mbarriers[op.barrier];
+  barrier.tx_bytes += op.extra;
+  barrier.announced_bytes += op.extra;
+  double counts_at = issue_arrival(role, 1);
+  arrive_on(role, role->cta, op.barrier, 1, counts_at);
+  return true;
+}
+
+// Goes on at once, at the cycle that is known, or when the phase completes.
+bool mbarrier_wait(Role* role, const Op& op) {
+  Mbarrier& barrier = role->cta->mbarriers[op.barrier];
+  bool by_lane = op.flags & 1;
+  if (barrier.parity != op.extra) {
+    double completed_at = barrier.completed_at;
+    double try_cycles = input.mbarrier->try_wait_cycles;
+    if (by_lane) {
+      role->spend(WarpState::WAIT_MBARRIER, looked_at(role->t, completed_at));
+    } else if (completed_at <= role->t) {
+      role->step(try_cycles);
+    } else {
+      role->spend(WarpState::WAIT_MBARRIER,
+                  larger(completed_at, role->t + try_cycles) + input.mbarrier->wake_cycles);
+    }
+    return true;
+  }
+  barrier.waiters.push(Mbarrier::Waiter{role, by_lane});
+  return role->block(WarpState::WAIT_MBARRIER, Wait::MBARRIER);
+}
+
+double looked_at(double since, double completed_at) {
+  double first = since + input.mbarrier->lone_try_wait_cycles;
+  double retry = input.mbarrier->lone_retry_cycles;
+  if (completed_at <= first || retry == 0.0) {
+    return larger(first, completed_at);
+  }
+  return first + __builtin_ceil((completed_at - first) / retry) * retry;
+}
+
+// Arrives and waits.
+bool bar_sync(Role* role, const Op& op) { return thread_barrier(role, role->cta->barriers[op.barrier], true); }
+
+// Arrives alone.
+bool bar_arrive(Role* role, const Op& op) {
+  role->step(input.warp_scheduler->bar_arrive_cycles);
+  return thread_barrier(role, role->cta->barriers[op.barrier], false);
+}
+
+// All threads of the CTA.
+bool syncthreads(Role* role, const Op&) {
+  return thread_barrier(role, role->cta->barriers[input.named_barriers.size], true);
+}
+
+// One more role of the cluster is here.
+bool cluster_arrive(Role* role, const Op&) {
+  role->meet();
+  role->issue(1.0);
+  Cluster* cluster = role->cta->cluster;
+  double release;
+  bool is_last = cluster->barrier.arrive(role->num_threads, role->t, true, role, &release);
+  role->cluster_release = is_last ? release : Role::ARRIVED;
+  if (is_last) {
+    for (Cta* cta : cluster->ctas) {
+      for (uint32_t idx = 0; idx < input.roles.size; idx++) {
+        if (cta->roles[idx].cluster_release != Role::NOT_ARRIVED) {
+          cta->roles[idx].cluster_release = release;
+        }
+      }
+    }
+  }
+  return true;
+}
+
+// Until all roles of the cluster have arrived.
+bool cluster_wait(Role* role, const Op&) {
+  if (role->cluster_release == Role::NOT_ARRIVED) {
+    machine.failure.report(Failure::CLUSTER_NOT_ARRIVED, role, -1, -1, 0.0, 0.0, 0.0);
+    return true;
+  }
+  if (role->cluster_release >= 0.0) {
+    double release = role->cluster_release;
+    role->cluster_release = Role::NOT_ARRIVED;
+    role->spend(WarpState::WAIT_CLUSTER, release);
+    return true;
+  }
+  role->cta->cluster->barrier.waiting.push(role);
+  return role->block(WarpState::WAIT_CLUSTER, Wait::CLUSTER_BARRIER);
+}
+
+// Until this role's stores are delivered, and a few cycles; a barrier behind it waits until copies see them all.
+bool fence_proxy_async(Role* role, const Op&) {
+  const WarpSchedulerConstants& spec = *input.warp_scheduler;
+  role->spend(WarpState::LSU, role->delivered_at);
+  sm_of(role).smem.count(double(role->num_warps));
+  double in_at = larger(role->t, role->stored_at + input.smem->store_latency_cycles);
+  role->spend(WarpState::ISSUE, role->t + spec.fence_cycles);
+  double seen_at = in_at + spec.fence_cycles + spec.fence_view_cycles;
+  role->all_fenced_at = seen_at + (role->num_warps - 1) * spec.fence_warp_cycles;
+  return true;
+}
+
+// Until what this role has stored elsewhere is there, and then a round to L2.
+bool fence_acq_rel(Role* role, const Op&) {
+  AsyncGroup* previous = role->last_store;
+  if (previous != nullptr && previous->num_pending) {
+    role->must_retry = true;
+    return role->wait_group(previous, WarpState::LSU, Wait::ITS_STORES);
+  }
+  double since = larger(role->t, role->arrives_far_at);
+  if (previous != nullptr) {
+    since = larger(since, previous->ready_at + l2.hit_latency_cycles());
+  }
+  role->spend(WarpState::LSU, since + sm_of(role).scheduler.gpu_fence_cycles(role->num_warps));
+  return true;
+}
+
+}  // namespace gpusim

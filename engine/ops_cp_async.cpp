@@ -1,0 +1,256 @@
+// cp.async: shared memory from global memory past the registers.
+#include "machine.h"
+#include "ops.h"
+
+namespace gpusim {
+
+namespace {
+
+constexpr double COMMIT_WAVEFRONTS = 3.0;  // what Nsight Compute counts for a warp's commit; kernels/shared_counter
+constexpr double TOGETHER_CYCLES = 4.0;    // within which copies take turns: the stall behind each in SASS
+
+// The group that is not committed yet, with one copy more.
+AsyncGroup* open_group(Role* role, bool is_around_l1) {
+  if (role->cp_open == nullptr) {
+    role->cp_open = AsyncGroup::make(nullptr);
+  }
+  role->cp_open->add();
+  role->cp_open->is_around_l1 |= is_around_l1;
+  return role->cp_open;
+}
+
+// How copies that were issued are asked for, and what they do once they are there.
+struct IssuedCopies {
+  double first;  // they pass the load/store unit from here
+  double end;    // to here
+  double lead;   // their warps go on so long before that
+  double asked_at;
+  bool hits;
+  double num_wavefronts;  // to be written once they are there
+  double num_hidden;      // of these, those that come while the transfer is under way
+};
+
+void send_copies(Role* role, const Op& op, const AsyncCopyRecord& copy, const IssuedCopies& issued) {
+  const AccessRecord& access = input.accesses[uint32_t(copy.access)];
+  const FetchRecord* fetches = copy.fetches < 0 ? nullptr : &input.fetches[uint32_t(copy.fetches)];
+  Sm& sm = sm_of(role);
+  bool allocates = op.flags & 1;
+  double num = access.num_requests;
+  double turns = larger(1.0, num / role->num_warps);
+  double pace = larger(turns * input.l1->cp_async_interval_cycles,
+                       wavefronts_of(access) / role->num_warps * input.smem->warp_cycles_per_wavefront);
+  double begun = larger(role->t, role->copies_until);
+  role->copies_until = begun + pace;
+  if (copy.num_between != 0.0) {
+    double each = copy.num_between * num / role->num_warps;
+    double made = sm.scheduler.execute(sm.scheduler.alu_pipe, each, role->num_warps, role->t, 0.0, 1.0);
+    role->spend(WarpState::ISSUE, made);
+  }
+  role->spend(WarpState::LSU, larger(role->t, issued.end - issued.lead));
+  Stage* stage = role->stage(op.stage);
+  double near_cycles = input.l2->near_latency_cycles;
+  double written_at = larger(issued.first, begun) + near_cycles;  // at the soonest: reads pass before
+  stage->begin_write(written_at, role);
+  AsyncGroup* group = open_group(role, !allocates);
+  CpAsyncInFlight* flight = machine.flights.cp_asyncs.make();
+  double num_bytes = fetches == nullptr ? access.num_sectors * SECTOR_BYTES : fetches->num_bytes;
+  double asked_at = larger(larger(issued.asked_at, begun), agenda.cycle);
+  flight->request = role->request(op, num_bytes, asked_at);
+  MemoryRequest& request = flight->request;
+  request.num_rows = copy.num_rows;
+  request.neighbours = input.neighbours.items + copy.neighbours_begin;
+  request.num_neighbours = uint32_t(copy.num_neighbours);
+  if (fetches != nullptr) {
+    request.crossings = fetches->crossings;
+    request.reads = fetches->reads;
+    request.sharing = fetches->sharing;
+    request.num_line_requests = fetches->num_line_requests;
+    request.request_sharing = fetches->request_sharing;
+  }
+  request.new_fraction = copy.new_fraction;
+  double last = larger(larger(issued.end - (issued.end - issued.first) / larger(1.0, num),
+                              role->copies_until - pace / turns),
+                       issued.asked_at);
+  flight->cta = role->cta;
+  flight->cta->num_copies++;
+  flight->op = &op;
+  flight->stage = stage;
+  flight->group = group->hold();
+  flight->num_wavefronts = issued.num_wavefronts;
+  flight->num_hidden = issued.num_hidden;
+  flight->last_cycle = last;
+  flight->soonest_cycles = issued.hits ? input.l1->hit_latency_cycles : near_cycles;
+  flight->more_cycles = issued.hits ? input.l1->cp_async_latency_cycles : 0.0;
+  flight->num_requests = num;
+  flight->is_again = allocates && !issued.hits;
+  flight->allocates = allocates;
+  flight->is_recorded = role->is_recorded;
+  sm.l1.read(request, flight, allocates, last, true);
+}
+
+// Copies take the load/store unit, and the data stage in turn with what warps load from shared memory.
+// What L1 has passes once; of what it has not a part passes, and the rest when its data have come.
+void copy_through_l1(Role* role, const Op& op, const AsyncCopyRecord& copy) {
+  const AccessRecord& access = input.accesses[uint32_t(copy.access)];
+  Sm& sm = sm_of(role);
+  double num = access.num_requests;
+  double wavefronts = wavefronts_of(access);
+  TileKey tile = TileKey::of(uint32_t(op.extra), role->cta->panels[op.panel], op.step);
+  bool hits = sm.l1.holds(tile);
+  sm.smem.count(num);
+  counters.smem.copy_wavefronts += wavefronts;
+  counters.smem.fill_wavefronts += wavefronts;
+  double passing = wavefronts;
+  double more = num * input.l1->cp_async_cycles;
+  double later = 0.0;
+  if (!hits) {
+    passing *= input.l1->cp_async_first_fraction;
+    later = wavefronts - passing;
+  }
+  Passage passage = sm.l1.accept(num, access.num_lines, passing, role->t, more);
+  double rate = input.smem->wavefronts_per_cycle;
+  double cycles = more + passing / rate;
+  double passed = sm.smem.pass_copies(cycles * rate, role->t);
+  IssuedCopies issued;
+  issued.first = larger(passage.begin, passed - cycles);
+  issued.end = larger(passage.end, passed);
+  issued.lead = input.l1->queue_cycles;
+  issued.asked_at = issued.first;
+  issued.hits = hits;
+  issued.num_wavefronts = later;
+  issued.num_hidden = access.num_sectors * SECTOR_BYTES / LINE_BYTES;
+  send_copies(role, op, copy, issued);
+}
+
+// Copies take the load/store unit; their rows pass a stage of their own, and the way to the data stage.
+void copy_around_l1(Role* role, const Op& op, const AsyncCopyRecord& copy) {
+  const AccessRecord& access = input.accesses[uint32_t(copy.access)];
+  Sm& sm = sm_of(role);
+  double num = access.num_requests;
+  double wavefronts = wavefronts_of(access);
+  double row_cycles = input.l1->cp_async_row_cycles;
+  double more = num * larger(0.0, input.l1->cp_async_bypass_cycles - 1.0 / input.l1->requests_per_cycle);
+  Passage passage = sm.l1.accept(num, access.num_lines, 0.0, role->t, more);
+  double rows = larger(copy.num_rows, copy.num_passes);
+  IssuedCopies issued;
+  issued.first = passage.begin;
+  issued.lead = sm.l1.copy_lead_cycles(num, larger(passage.end - passage.begin, rows * row_cycles));
+  double begin = sm.smem.copy_rows(row_cycles != 0.0 ? rows : 0.0, passage.begin);
+  issued.end = larger(passage.end, sm.l1.accept_rows(rows, begin));
+  double num_bytes = copy.fetches < 0 ? access.num_sectors * SECTOR_BYTES : input.fetches[uint32_t(copy.fetches)].num_bytes;
+  issued.num_hidden = num_bytes / LINE_BYTES;
+  issued.num_wavefronts = wavefronts;
+  if (rows * row_cycles == 0.0) {
+    counters.smem.fill_wavefronts += wavefronts;
+  } else {  // rows have a stage of their own, which writes them one by one, so that their banks do not matter
+    sm.smem.pass_rows(smaller(wavefronts, issued.num_hidden), sm.l1.rows_taken_at, issued.first);
+    issued.num_wavefronts = 0.0;
+    issued.num_hidden = 0.0;
+  }
+  issued.asked_at = passes_at(role, issued.first);
+  issued.hits = false;
+  send_copies(role, op, copy, issued);
+}
+
+}  // namespace
+
+// Like a load, but into a stage of shared memory and its group; a warp's own follow one another at a pace.
+// A stage that is still read when the first bytes may come is a hazard; one whose readers end before is not found.
+bool cp_async(Role* role, const Op& op) {
+  Sm& sm = sm_of(role);
+  const AsyncCopyRecord& copy = input.async_copies[uint32_t(op.cost)];
+  const AccessRecord& access = input.accesses[uint32_t(copy.access)];
+  bool takes_turns = machine.run.uses_fma_turns;
+  if (takes_turns && !sm.fma_arbiter.hold(role, access.num_requests / role->num_warps)) {
+    return false;
+  }
+  if (!sm.mio_queue.wait_for_place(role)) {
+    if (takes_turns && role->copy_pass == CopyPass::NONE) {
+      role->copy_pass = CopyPass::ONCE;
+    }
+    return false;
+  }
+  counters.l1.load_requests += access.num_requests;
+  counters.l1.load_sectors +=
+      copy.fetches < 0 ? access.num_sectors : input.fetches[uint32_t(copy.fetches)].num_sectors;
+  role->issue(access.num_requests / role->num_warps);
+  if (op.flags & 1) {
+    copy_through_l1(role, op, copy);
+  } else {
+    copy_around_l1(role, op, copy);
+  }
+  return true;
+}
+
+// Closes the group; that passes the load/store unit, too, and is held where its copies' addresses are written anew.
+bool cp_async_commit_group(Role* role, const Op& op) {
+  Sm& sm = sm_of(role);
+  role->copy_pass = CopyPass::NONE;
+  if (role->cp_open == nullptr) {
+    role->cp_open = AsyncGroup::make(nullptr);
+  }
+  AsyncGroup* group = role->cp_open;
+  sm.smem.count(COMMIT_WAVEFRONTS * role->num_warps);
+  if (input.l1->commit_cycles != 0.0) {
+    double cycles = input.l1->commit_cycles * role->num_warps;
+    sm.l1.accept(0.0, 0.0, 0.0, role->t, cycles);
+    if (group->is_around_l1) {
+      sm.smem.pass_commits(cycles, role->t);
+    }
+  }
+  bool is_held = (op.flags & 1) && group->is_around_l1;
+  role->cp_groups.push(group);
+  role->cp_open = AsyncGroup::make(group);
+  if (!is_held || input.l1->cp_async_row_cycles == 0.0) {
+    return true;
+  }
+  agenda.later(larger(role->t - agenda.cycle, 0.0) + TOGETHER_CYCLES, role, Role::COPIES_ISSUED);
+  return role->block(WarpState::LSU, Wait::ITS_COPIES);
+}
+
+// Until the group that must be there is.
+bool cp_async_wait_group(Role* role, const Op& op) {
+  AsyncGroup* latest = nullptr;
+  while (int64_t(role->cp_groups.size()) > op.extra) {
+    if (latest != nullptr) {
+      latest->drop();
+    }
+    latest = role->cp_groups.pop();
+  }
+  if (latest == nullptr) {
+    return true;
+  }
+  bool goes_on = role->wait_group(latest, WarpState::WAIT_CP_ASYNC, Wait::CP_ASYNC_GROUP);
+  latest->drop();
+  return goes_on;
+}
+
+void arrive_by_copies(Role* role, int32_t idx, double cycle, const Role* who) {
+  Mbarrier& barrier = role->cta->mbarriers[idx];
+  uint32_t phase = barrier.num_phases;
+  if (!barrier.arrive(role->num_threads, cycle)) {
+    machine.failure.report(Failure::TOO_MANY_ARRIVALS, who, idx, -1, barrier.num_arrivals - barrier.pending,
+                           barrier.num_arrivals, role->cta->idx);
+  }
+  if (barrier.num_phases != phase) {
+    record_flip(role->cta, idx);
+  }
+}
+
+// Arrives on an mbarrier when the copies so far are there.
+bool cp_async_mbarrier_arrive(Role* role, const Op& op) {
+  if (role->cp_open == nullptr) {
+    role->cp_open = AsyncGroup::make(nullptr);
+  }
+  AsyncGroup* group = role->cp_open;
+  if (group->num_pending) {
+    group->on_complete.push(GroupWaiter{GroupWaiter::ARRIVE, role, nullptr, op.barrier, nullptr, 0.0});
+  } else {
+    arrive_by_copies(role, op.barrier, larger(role->t, group->ready_at), role);
+  }
+  role->cp_open = AsyncGroup::make(group);
+  group->drop();
+  return true;
+}
+
+}  // namespace gpusim

@@ -1,0 +1,287 @@
+// Global loads, stores and atomics.
+#include "machine.h"
+#include "ops.h"
+
+namespace gpusim {
+
+namespace {
+
+constexpr double EPSILON_BYTES = 1e-6;
+constexpr double SMALL_PART = 0.05;  // of a store, what is not worth an event of its own
+
+// How a store to memory waits in its queue, by bytes of the port's time.
+struct StoreCost {
+  double all_bytes;
+  double lead_bytes;    // what may still wait when its warps go on
+  double passed_bytes;  // what an instruction behind it overtakes no more, but need not wait for
+  struct Part {
+    double num_bytes;
+    double share;
+  };
+  Part parts[3];  // its first part, what the schedulers hold of it, and what is past them
+  uint32_t num_parts;
+};
+
+// Of a store of which a `whole_share` is left.
+StoreCost cost_of_store(const AccessRecord& access, int32_t num_warps, StoreKind kind, double whole_share) {
+  double rate = input.xbar->sm_write_bytes_per_cycle;
+  double num_requests = larger(access.num_requests, 1.0);
+  StoreCost cost;
+  cost.all_bytes = crossbar.packet_bytes(access.num_lines, access.num_sectors, access.num_bytes, kind);
+  double num_bytes = cost.all_bytes * whole_share;
+  double num_schedulers = smaller(num_warps, input.warp_scheduler->num_schedulers);
+  cost.lead_bytes = rate * L1::posted_cycles(num_bytes / rate, num_requests * whole_share,
+                                             access.num_bytes * whole_share, num_schedulers);
+  cost.passed_bytes = smaller(
+      cost.lead_bytes, cost.all_bytes / num_requests * L1::shared_places(num_requests, access.num_bytes));
+  if (input.launch->smem_bytes == 0.0 && num_bytes - cost.passed_bytes < SMALL_PART * num_bytes) {
+    cost.passed_bytes = cost.lead_bytes;  // instructions to shared memory alone would tell them apart
+  }
+  cost.num_parts = 0;
+  double begin = 0.0;
+  const double ends[3] = {num_bytes - cost.lead_bytes, num_bytes - cost.passed_bytes, num_bytes};
+  for (double end : ends) {
+    if (end > begin) {
+      cost.parts[cost.num_parts++] = StoreCost::Part{end - begin, (end - begin) / cost.all_bytes};
+      begin = end;
+    }
+  }
+  return cost;
+}
+
+// Sends a `share` of a store on its way; the group is complete when it has left. `at` below 0: from the cursor on.
+AsyncGroup* send_store(Role* role, const Op& op, double num_packet_bytes, double share, double at) {
+  const StoreRecord& store = input.stores[uint32_t(op.cost)];
+  const AccessRecord& access = input.accesses[uint32_t(store.access)];
+  AsyncGroup* group = AsyncGroup::make(nullptr);
+  if (role->last_store != nullptr) {
+    role->last_store->drop();
+  }
+  role->last_store = AsyncGroup::make(nullptr);
+  role->stored_out_at = passes_at(role, role->t);  // it stands in line until then
+  group->add();
+  role->last_store->add();
+  if (OpKind(op.kind) == OpKind::GLOBAL_STORE) {
+    machine.run.has_stored = true;
+  }
+  StoreInFlight* flight = machine.flights.stores.make();
+  machine.run.store_began();
+  flight->left = group->hold();
+  flight->has_arrived = role->last_store->hold();
+  double issued_at = at < 0.0 ? role->t : larger(at, agenda.cycle);
+  MemoryRequest request = role->request(op, access.num_sectors * SECTOR_BYTES * share, issued_at);
+  double packet_bytes =
+      larger(num_packet_bytes, access.num_sectors * SECTOR_BYTES) / larger(access.num_lines, 1.0);
+  crossbar.write(request, flight, flight, access.num_bytes * share, StoreKind(store.kind), 0.0,
+                 num_packet_bytes * share, packet_bytes);
+  return group;
+}
+
+void queue_store(Role* role, double num_bytes, AsyncGroup* group) {
+  role->queued_stores.push(QueuedStore{num_bytes, group->hold()});
+  sm_of(role).queued_stores.push(QueuedStore{num_bytes, group});
+}
+
+// Sends the `share` of a store that passes beside operand reads on its way; asks again when these end.
+bool pass_part(Role* role, const Op& op, double share, double end_cycle, double left_lines) {
+  const StoreRecord& store = input.stores[uint32_t(op.cost)];
+  const AccessRecord& access = input.accesses[uint32_t(store.access)];
+  if (share != 0.0) {
+    double num_bytes = crossbar.packet_bytes(access.num_lines, access.num_sectors, access.num_bytes,
+                                             StoreKind(store.kind));
+    sm_of(role).l1.accept(access.num_requests * share, access.num_lines * share, 0.0, role->t, 0.0);
+    AsyncGroup* group = send_store(role, op, num_bytes, share, role->t);
+    queue_store(role, num_bytes * share, group);
+  }
+  return role->ask_again(end_cycle, role->t, left_lines, WarpState::LSU, Wait::DATA_STAGE);
+}
+
+// Sends a store's parts; waits until the queue has room. `whole_share`: what is left of it.
+bool send_queued_store(Role* role, const Op& op, double begin_cycle, double whole_share) {
+  const StoreRecord& store = input.stores[uint32_t(op.cost)];
+  const AccessRecord& access = input.accesses[uint32_t(store.access)];
+  StoreCost cost = cost_of_store(access, role->num_warps, StoreKind(store.kind), whole_share);
+  for (uint32_t part = 0; part < cost.num_parts; part++) {
+    AsyncGroup* group = send_store(role, op, cost.all_bytes, cost.parts[part].share, begin_cycle);
+    queue_store(role, cost.parts[part].num_bytes, group);
+  }
+  role->passed_bytes = cost.passed_bytes;
+  return until_stored(role, sm_of(role).queued_stores, cost.lead_bytes);
+}
+
+}  // namespace
+
+double wavefronts_of(const AccessRecord& access) {
+  if (machine.run.is_ideal(Ideal::BANK_CONFLICTS)) {
+    return smaller(access.num_wavefronts, __builtin_ceil(access.num_bytes / WAVEFRONT_BYTES));
+  }
+  return access.num_wavefronts;
+}
+
+double passes_at(const Role* role, double at_cycle) {
+  Sm& sm = sm_of(role);
+  return sm.smem.passes_at(at_cycle, sm.mio_queue.num_ahead(role));
+}
+
+// Through the load/store unit and L1; the token is ready when the last sector is there.
+bool global_load(Role* role, const Op& op) {
+  Sm& sm = sm_of(role);
+  if (!sm.mio_queue.wait_for_place(role)) {
+    return false;
+  }
+  const AccessRecord& access = input.accesses[uint32_t(op.cost)];
+  bool allocates = op.flags & 1;
+  counters.l1.load_requests += access.num_requests;
+  counters.l1.load_sectors += access.num_sectors;
+  role->issue(access.num_requests / role->num_warps);
+  double at = passes_at(role, role->t);
+  Passage passage = sm.l1.accept(access.num_requests, access.num_lines, access.num_wavefronts, at, 0.0);
+  double end = passage.end;
+  double waited = at - role->t;
+  LoadInFlight* flight = machine.flights.loads.make();
+  flight->request = role->request(op, access.num_sectors * SECTOR_BYTES, 0.0);
+  MemoryRequest& request = flight->request;
+  if (allocates) {
+    if (role->laggard.asked_bytes == 0.0) {
+      role->loads_since = role->t;
+    }
+    double noted = sm.l1.wait_for_lines(request.tile, access.num_requests, role->loads_since + waited, at);
+    if (noted > end) {
+      end = noted;
+    }
+  }
+  sm.scheduler.pass_loads(access.num_requests, role->t);
+  double of_stage = access.num_wavefronts * input.smem->global_load_wavefronts;
+  if (of_stage != 0.0) {
+    sm.smem.pass_global(of_stage, role->t);
+  }
+  role->spend(WarpState::LSU, larger(role->t, end - waited - input.l1->queue_cycles));
+  Token* token = Token::make(true);
+  flight->token = token->hold();
+  request.issued_at = allocates && waited == 0.0 ? role->t : larger(passage.begin, agenda.cycle);
+  request.num_warps = role->num_warps;
+  request.num_turns = int32_t(larger(1.0, rounded(access.num_requests / role->num_warps)));
+  request.asked_until = end;
+  if (access.num_sectors * SECTOR_BYTES < access.num_lines * LINE_BYTES) {
+    request.num_part_requests = access.num_requests;
+  }
+  request.num_together = role->laggard.asks(token, request.num_bytes);
+  role->give_token(op.stage, token);
+  sm.l1.read(request, flight, allocates, passage.begin, false);
+  return true;
+}
+
+// Through the load/store unit; the warps go on when the last of it waits in the store queue. So do reductions.
+bool global_store(Role* role, const Op& op) {
+  Sm& sm = sm_of(role);
+  const AccessRecord& access = input.accesses[uint32_t(input.stores[uint32_t(op.cost)].access)];
+  bool has_queue = input.l1->has_store_queue != 0.0;
+  if (!has_queue && role->last_store != nullptr) {
+    role->must_retry = role->last_store->num_pending > 0;
+    if (!role->wait_group(role->last_store, WarpState::LSU, Wait::STORE_QUEUE)) {
+      return false;
+    }
+  }
+  double begin = role->t;
+  double left = access.num_lines;
+  bool has_passed = false;
+  if (!role->is_partly_done) {
+    if (OpKind(op.kind) == OpKind::GLOBAL_STORE) {
+      counters.l1.store_requests += access.num_requests;
+      counters.l1.store_sectors += access.num_sectors;
+    }
+    role->issue(access.num_requests / role->num_warps);
+  } else {
+    left = role->partly_left;
+  }
+  if (has_queue && left != 0.0 && sm.smem.is_read(role->t)) {
+    Served served = sm.smem.pass_lines(left, role->t);
+    if (served.left != 0.0) {
+      return pass_part(role, op, (left - served.left) / access.num_lines, served.end, served.left);
+    }
+    has_passed = true;
+  }
+  role->is_partly_done = false;
+  double of_stage = left * input.smem->global_store_wavefronts;
+  if (of_stage != 0.0 && !has_passed) {
+    sm.smem.pass_global(of_stage, begin);
+  }
+  if (has_queue) {
+    double share = access.num_lines != 0.0 ? left / access.num_lines : 1.0;
+    sm.l1.accept(access.num_requests * share, left, 0.0, begin, 0.0);
+    return send_queued_store(role, op, begin, share);
+  }
+  Passage passage = sm.l1.accept(access.num_requests, access.num_lines, 0.0, role->t, 0.0);
+  role->spend(WarpState::LSU, larger(role->t, passage.end - input.l1->queue_cycles));
+  send_store(role, op, 0.0, 1.0, -1.0)->drop();
+  return true;
+}
+
+bool until_stored(Role* role, Fifo<QueuedStore>& queued, double num_left_bytes) {
+  while (!queued.empty() && !queued.front().group->num_pending && queued.front().group->ready_at <= role->t) {
+    queued.pop().group->drop();
+  }
+  double behind = 0.0;
+  for (uint32_t place = 0; place < queued.size(); place++) {
+    behind += queued[place].num_bytes;
+  }
+  AsyncGroup* waited = nullptr;
+  for (uint32_t place = 0; place < queued.size(); place++) {
+    if (behind <= num_left_bytes + EPSILON_BYTES) {
+      break;
+    }
+    behind -= queued[place].num_bytes;
+    waited = queued[place].group;
+  }
+  return waited == nullptr || role->wait_group(waited, WarpState::LSU, Wait::STORE_QUEUE);
+}
+
+// A store that L2 resolves; with a result it comes back a latency later. A fence waits for it as for any store.
+bool global_atomic(Role* role, const Op& op) {
+  if (!(op.flags & 1)) {
+    return global_store(role, op);
+  }
+  const AccessRecord& access = input.accesses[uint32_t(input.stores[uint32_t(op.cost)].access)];
+  role->issue(access.num_requests / role->num_warps);
+  Passage passage = sm_of(role).l1.accept(access.num_requests, access.num_lines, 0.0, role->t, 0.0);
+  role->spend(WarpState::LSU, larger(role->t, passage.end - input.l1->queue_cycles));
+  if (role->last_store != nullptr) {
+    role->last_store->drop();
+  }
+  AsyncGroup* group = AsyncGroup::make(nullptr);
+  role->last_store = group;
+  group->add();
+  StoreInFlight* flight = machine.flights.stores.make();
+  machine.run.store_began();
+  flight->has_arrived = group->hold();
+  MemoryRequest request = role->request(op, access.num_sectors * SECTOR_BYTES, role->t);
+  crossbar.write(request, flight, flight, access.num_bytes, StoreKind::ATOM, 0.0, 0.0, LINE_BYTES);
+  Token* token = Token::make(true);
+  double latency = l2.hit_latency_cycles();
+  group->on_complete.push(GroupWaiter{GroupWaiter::TOKEN, nullptr, nullptr, 0, token->hold(), latency});
+  role->give_token(op.stage, token);
+  return true;
+}
+
+// Waits for the token.
+bool use(Role* role, const Op& op) {
+  Token* token = role->token_in(op.stage);
+  WarpState state = WarpState::SHORT_SCOREBOARD;
+  if (token->is_long) {
+    state = WarpState::LONG_SCOREBOARD;
+    role->laggard.asked_bytes = 0.0;
+  }
+  if (token->is_ready) {
+    role->spend(state, token->ready_at);
+    if (token->late_cycles != 0.0) {
+      double late = token->late_cycles - (role->t - token->ready_at);
+      role->laggard.fall_behind(token, late, role->worked());
+    }
+    return true;
+  }
+  role->block(state, Wait::A_LOAD);
+  token->waiting = role;
+  return false;
+}
+
+}  // namespace gpusim

@@ -1,0 +1,177 @@
+// Shared memory, distributed shared memory.
+#include "machine.h"
+#include "ops.h"
+
+namespace gpusim {
+
+namespace {
+
+constexpr double ISSUE_CYCLES = 1.0;  // of one instruction of a warp
+
+Token* ready_token(double at) {
+  Token* token = Token::make(false);
+  token->is_ready = true;
+  token->ready_at = at;
+  return token;
+}
+
+// How long before its last wavefront goes in the warps of a store go on.
+double posted_cycles(const Role* role, const AccessRecord& access, double wavefronts) {
+  double pace = larger(1.0 / input.smem->wavefronts_per_cycle,
+                       input.smem->warp_cycles_per_wavefront / role->num_warps);
+  double num_schedulers = smaller(role->num_warps, input.warp_scheduler->num_schedulers);
+  return L1::posted_cycles(wavefronts * pace, access.num_requests, access.num_bytes, num_schedulers);
+}
+
+}  // namespace
+
+// Wavefronts of the data stage; the token is ready a latency later.
+bool shared_load(Role* role, const Op& op) {
+  const AccessRecord& access = input.accesses[uint32_t(op.cost)];
+  Sm& sm = sm_of(role);
+  SharedMemory& smem = sm.smem;
+  double wavefronts = wavefronts_of(access);
+  bool is_matrix = OpKind(op.kind) == OpKind::LDMATRIX;
+  double asked_at = role->partly_since;
+  double left = role->partly_left;
+  if (!role->is_partly_done) {
+    if (!role->queued_stores.empty()) {  // instructions of a warp go to memory and shared memory in their order
+      if (!until_stored(role, role->queued_stores, role->passed_bytes)) {
+        role->must_retry = true;
+        return false;
+      }
+    }
+    double first = role->t + ISSUE_CYCLES;
+    role->issue(access.num_requests / role->num_warps);
+    if (is_matrix) {
+      sm.tensor_core.pass_loads(access.num_requests, role->t);
+    }
+    smem.count_load(wavefronts, access.num_requests, is_matrix);
+    if (takes_turns(role, wavefronts)) {
+      QueuedLoad* load = machine.flights.queued_loads.make();
+      load->init(role, op, wavefronts, is_matrix);
+      role->give_token(op.extra, load->begin(role->num_warps > 1 ? smaller(first, role->t) : role->t));
+      return true;
+    }
+    asked_at = role->t;
+    left = wavefronts;
+  }
+  double registers = wavefronts != 0.0 ? access.num_bytes / WAVEFRONT_BYTES / wavefronts : 0.0;
+  double at = role->t;
+  double on_way = role->is_partly_done ? 0.0 : way_wavefronts(access, wavefronts);
+  Served served = smem.load(left, registers, at, on_way, false);
+  Stage* stage = role->stage(op.stage);
+  if (served.left != 0.0) {
+    if (stage != nullptr) {
+      stage->read(at, served.end, role);
+    }
+    return role->ask_again(served.end, asked_at, served.left, WarpState::LSU, Wait::DATA_STAGE);
+  }
+  double words = words_per_lane(access, is_matrix);
+  double per_warp = wavefronts / role->num_warps;
+  double whole = smem.ready(served.end, per_warp, words, asked_at);
+  double ready = whole;
+  int32_t num_parts = is_matrix ? 1 : op.step;
+  if (num_parts != 1) {
+    double behind = wavefronts * (1.0 - 1.0 / num_parts);
+    ready = smem.ready(served.end - behind / input.smem->wavefronts_per_cycle, per_warp / num_parts, words,
+                       asked_at);
+  }
+  role->is_partly_done = false;
+  if (stage != nullptr) {
+    double until = whole - input.smem->load_latency_cycles;
+    stage->read(at, until, role);
+    role->record_read(op.stage, at, until);
+  }
+  role->give_token(op.extra, ready_token(ready));
+  return true;
+}
+
+// Wavefronts of the data stage, from the first instruction on; the warps go on when the last waits in its queue.
+bool shared_store(Role* role, const Op& op) {
+  const AccessRecord& access = input.accesses[uint32_t(op.cost)];
+  SharedMemory& smem = sm_of(role).smem;
+  Stage* stage = role->stage(op.stage);
+  double wavefronts = wavefronts_of(access);
+  double at = role->t;
+  double begun = role->partly_since;
+  double left = role->partly_left;
+  if (!role->is_partly_done) {
+    double first = at + ISSUE_CYCLES;
+    role->issue(access.num_requests / role->num_warps);
+    at = smaller(first, role->t);
+    smem.count_store(wavefronts, access.num_requests, OpKind(op.kind) == OpKind::STMATRIX);
+    begun = role->t;
+    left = wavefronts;
+  }
+  Served served = smem.store(left, at, role->is_partly_done);
+  if (served.left != 0.0) {
+    return role->ask_again(served.end, begun, served.left, WarpState::LSU, Wait::DATA_STAGE);
+  }
+  role->is_partly_done = false;
+  double rate = input.smem->wavefronts_per_cycle;
+  double end = larger(served.end, begun + wavefronts / role->num_warps * input.smem->warp_cycles_per_wavefront);
+  double last = 1.0 / rate;
+  double ahead = smem.replay_cycles(wavefronts, access.num_bytes, end - begun);
+  double each = wavefronts / larger(access.num_requests, 1.0) / rate;
+  double others = each * (role->num_warps - 1) / 2.0;  // half of the warps have their last one served behind a middle one's
+  double delivered = end - ahead - others + input.smem->store_latency_cycles;
+  if (end > role->stored_at) {
+    role->stored_at = end;
+    role->delivered_at = delivered;
+  }
+  role->spend(WarpState::LSU, end - last - ahead - posted_cycles(role, access, wavefronts));
+  if (stage != nullptr) {
+    stage->begin_write(begun, role);
+    stage->end_write(role->t);  // whoever reads behind this warp goes behind it in the data stage, too
+  }
+  if (op.flags & 1) {
+    role->give_token(op.extra, ready_token(delivered));
+  }
+  return true;
+}
+
+// Wavefronts, and a latency of its own.
+bool shared_atomic(Role* role, const Op& op) {
+  const AccessRecord& access = input.accesses[uint32_t(op.cost)];
+  role->issue(access.num_requests / role->num_warps);
+  double wavefronts = wavefronts_of(access);
+  double ready = sm_of(role).smem.swap(wavefronts, wavefronts / role->num_warps, role->t);
+  role->give_token(op.extra, ready_token(ready));
+  return true;
+}
+
+// Over the network of SMs.
+bool dsmem_load(Role* role, const Op& op) {
+  Dsmem& far = sm_of(Run::peer(role, op.cost)->sm).dsmem;
+  role->issue(1.0);
+  double ready = sm_of(role).dsmem.read(op.number, role->t, far, Run::is_pair(role));
+  Token* token = ready_token(ready);
+  token->is_long = true;
+  role->give_token(op.extra, token);
+  return true;
+}
+
+// Over the network of SMs; nobody waits.
+bool dsmem_store(Role* role, const Op& op) {
+  role->issue(1.0);
+  role->arrives_far_at = sm_of(role).dsmem.write(op.number, role->t, Run::is_pair(role));
+  return true;
+}
+
+// Over the network of SMs; counts on the far CTA's mbarrier.
+bool st_async(Role* role, const Op& op) {
+  Cta* cta = Run::peer(role, op.cost);
+  Mbarrier& barrier = cta->mbarriers[op.barrier];
+  uint32_t phase = barrier.num_phases;
+  role->issue(1.0);
+  double arrived = sm_of(role).dsmem.write(op.number, role->t, Run::is_pair(role));
+  role->arrives_far_at = arrived;
+  barrier.complete_tx(int64_t(op.number), arrived);
+  if (barrier.num_phases != phase) {
+    record_flip(cta, op.barrier);
+  }
+  return true;
+}
+
+}  // namespace gpusim

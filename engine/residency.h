@@ -1,0 +1,60 @@
+// Which tiles are in L2 when they are asked for: as was planned before the run, or found while it runs.
+#pragma once
+#include "request.h"
+
+namespace gpusim {
+
+// Says which reads find nothing in L2.
+// Models: what was planned, by panel and wave (traffic plan); for launches without footprints, partitions that keep
+// what was used last, each tile as a whole where it is read, and one half of it at home on the other partition.
+// Ignores: sets; the order of requests within a wave.
+// Source: the traffic plan, or the capacity of a partition in the GPU's description.
+class Residency {
+ public:
+  void init();
+
+  // What of its tile a reader from `partition` does not find; `last_wave`: when it was last looked for (-1: never).
+  // False: nothing is missing.
+  bool loss(const MemoryRequest& request, int32_t last_wave, uint32_t partition, Loss* loss);
+  // How often what is missing of a tensor comes from memory while `wave` runs.
+  double times_fetched(uint32_t tensor, int32_t wave) const;
+  // What of a tensor leaves L2 while `wave` runs, over what the wave stores to it.
+  double written_back_fraction(uint32_t tensor, int32_t wave) const;
+  bool is_planned(uint32_t tensor) const { return input.tensors[tensor].is_planned != 0; }
+
+ private:
+  // A tile where lines are kept by use: its place in each partition's order.
+  struct KeptTile {
+    TileKey key;
+    double held_bytes[2] = {0.0, 0.0};
+    bool is_held[2] = {false, false};
+    bool is_copied[2] = {false, false};
+    bool was_evicted = false;
+    KeptTile* older[2] = {nullptr, nullptr};
+    KeptTile* newer[2] = {nullptr, nullptr};
+  };
+
+  // How often a tile has been walked within its wave.
+  struct Walked {
+    uint32_t num = 0;
+  };
+
+  bool planned_loss(const MemoryRequest& request, int32_t last_wave, Loss* loss);
+  bool loss_again(const MemoryRequest& request, Loss* loss);
+  bool find(const WalkRecord& walk, int32_t panel, int32_t wave, bool is_first, Loss* loss) const;
+  bool kept_loss(const MemoryRequest& request, uint32_t partition, Loss* loss);
+  void touch(KeptTile* tile, uint32_t partition, double num_bytes, bool is_home);
+  void unlink(KeptTile* tile, uint32_t partition);
+
+  TileMap<Walked> walked_;
+  Pool<Walked> walked_pool_;
+  TileMap<KeptTile> kept_;
+  Pool<KeptTile> kept_pool_;
+  KeptTile* oldest_[2] = {nullptr, nullptr};
+  KeptTile* newest_[2] = {nullptr, nullptr};
+  double num_bytes_[2] = {0.0, 0.0};
+  uint32_t num_tiles_[2] = {0, 0};
+  uint32_t num_partitions_ = 1;
+};
+
+}  // namespace gpusim

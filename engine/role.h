@@ -1,0 +1,186 @@
+// A role while it runs: drives its program, op by op, and keeps the account of its time.
+#pragma once
+#include "cta.h"
+#include "input.h"
+#include "request.h"
+
+namespace gpusim {
+
+// What a role does; its states tile its life. As WarpState in simulate/timeline.py.
+enum class WarpState : uint8_t {
+  START,
+  ISSUE,
+  TENSOR,
+  WAIT_MBARRIER,
+  WAIT_WGMMA,
+  WAIT_BARRIER,
+  WAIT_CLUSTER,
+  WAIT_CP_ASYNC,
+  WAIT_BULK,
+  LONG_SCOREBOARD,
+  SHORT_SCOREBOARD,
+  LSU,
+  MATH_PIPE,
+  WAIT_REGISTERS,
+  NO_INSTRUCTION,
+};
+constexpr uint32_t NUM_STATES = 15;
+
+// Whether a role that has waited for who multiplies may copy, however long others multiply by then.
+enum class CopyPass : uint8_t { NONE, ONCE, UNTIL_COMMIT };
+
+// How far behind the warps that are simulated the last one of a role is.
+// Models: each load makes another warp the last, so that delays of loads that follow one another add up as in a
+// random walk; who is late finds free what the others took turns at meanwhile.
+// Ignores: which warp it is; that what it stores comes later, too.
+// Source: kernels/memory_bursts (rounds of loads), kernels/memory_bandwidth (loops), h200_sxm, 2026-11-22.
+struct Laggard {
+  double cycles = 0.0;
+  double worked_before = 0.0;  // cycles of shared work when it fell behind
+  uint32_t num_meetings = 0;
+  double asked_bytes = 0.0;  // of loads since the role last used one
+
+  // A load begins; returns the bytes that are waited for together, over its own.
+  double asks(Token* token, double num_bytes);
+  // Most warps use a load now, whose last part comes `late` later; `worked`: cycles of shared work so far.
+  void fall_behind(const Token* token, double late, double worked);
+  // All warps are waited for; returns how long.
+  double meet(double worked);
+};
+
+// A store to global memory that may not have left the SM, in bytes of the port's time.
+struct QueuedStore {
+  double num_bytes;
+  AsyncGroup* group;
+};
+
+// The two groups of a bulk store: its source has been read, and it is complete.
+struct BulkGroups {
+  AsyncGroup* read;
+  AsyncGroup* whole;
+};
+
+// The warps of one role of one CTA, in lockstep but for the last one.
+// A role keeps a cursor, the cycle up to which its warps are accounted for. It may run ahead of the clock by a few
+// issue cycles; before it queues work on a shared pipe it lets the clock catch up.
+class Role : public Action {
+ public:
+  enum Event : uint8_t { BEGIN, CAUGHT_UP, WOKEN, COPIES_ISSUED };
+
+  Cta* cta = nullptr;
+  uint32_t idx = 0;  // in launch.roles
+  int32_t num_warps = 1;
+  int32_t num_threads = 32;
+  int32_t num_warpgroups = 1;
+  int32_t wave = 0;
+  double t = 0.0;  // the cursor
+  double totals[NUM_STATES];
+  bool is_done = false;
+  bool is_recorded = false;
+  bool is_free = false;  // in a section that a counterfactual makes free
+  bool must_retry = false;
+  bool has_entered = false;  // a place before the data stage that it has waited for
+  CopyPass copy_pass = CopyPass::NONE;
+  Laggard laggard;
+
+  // What an op waits for the rest of its turn beside wgmma: since when, and how much is left of it.
+  bool is_partly_done = false;
+  double partly_since = 0.0;
+  double partly_left = 0.0;
+
+  double copies_until = 0.0;
+  double loads_since = 0.0;  // cycle of the first load since what was loaded before has been used
+  double wgmma_open = 0.0;
+  double wgmma_through = 0.0;
+  double mma_done = 0.0;
+  double arrives_far_at = 0.0;
+  double stored_at = 0.0;       // when the last of its stores to shared memory goes in
+  double stored_out_at = -1e9;  // when the last of its stores to memory is past the data stage's queue
+  double delivered_at = 0.0;    // when a middle warp's registers of that one have been read
+  double all_fenced_at = 0.0;   // when the last of its warps has a proxy fence behind it
+  double passed_bytes = 0.0;    // of queued stores, what an instruction behind them overtakes no more
+  double cluster_release = NOT_ARRIVED;
+  int32_t registers = 0;
+
+  AsyncGroup* last_store = nullptr;
+  Fifo<QueuedStore> queued_stores;
+  Fifo<AsyncGroup*> cp_groups;
+  AsyncGroup* cp_open = nullptr;
+  Fifo<BulkGroups> bulk_groups;
+  BulkGroups bulk_open = {nullptr, nullptr};
+  Fifo<double> wgmma_groups;
+
+  static constexpr double NOT_ARRIVED = -2.0;  // on the cluster's barrier
+  static constexpr double ARRIVED = -1.0;      // and not released yet
+
+  void reset(Cta* its_cta, uint32_t its_idx, double start_cycle, double created_cycle);
+  // Gives back what it refers to.
+  void clear();
+  // Runs the program from the cursor on.
+  void start();
+  void act(uint8_t what) override;
+
+  // ---------------------------------------------------------------- time
+  // Is in `state` from the cursor to `until`.
+  void spend(WarpState state, double until);
+  // Issues for `num_cycles`.
+  void step(double num_cycles);
+  // Issues instructions of every warp.
+  void issue(double num_instructions);
+  // All its warps are waited for, the last of them, too.
+  void meet();
+  // Cycles so far in which its warps took turns at what they share.
+  double worked() const;
+
+  // ---------------------------------------------------------------- waiting
+  // Gives up the processor until somebody calls `fire`, once. Returns false, as an op that waits does.
+  bool block(WarpState state, Wait wait);
+  // Goes on `delay_cycles` from now.
+  void fire(double delay_cycles);
+  // Goes on at a cycle, or where the role is already.
+  void resume(double cycle);
+  void wake_after_phase(double completed_at, bool by_lane);
+  // Waits until `group` is complete; true where it is.
+  bool wait_group(AsyncGroup* group, WarpState state, Wait wait);
+  // The rest of an op that has been under way since `asked_at` asks again at `cycle`.
+  bool ask_again(double cycle, double asked_at, double left, WarpState state, Wait wait);
+  // The token that it waits for is ready.
+  void token_ready(const Token* token, double cycle);
+
+  // ---------------------------------------------------------------- what ops need
+  const Op* op() const { return op_; }
+  uint32_t op_idx() const { return uint32_t(op_ - first_op_); }
+  Wait waits_for() const { return waits_for_; }
+  double blocked_since() const { return blocked_since_; }
+  void give_token(int32_t slot, Token* token);
+  Token* token_in(int32_t slot) { return tokens_[uint32_t(slot)]; }
+  // What is asked of the memory below L1, from `at` on if the clock is not past it.
+  MemoryRequest request(const Op& op, double num_bytes, double at) const;
+  Stage* stage(int32_t flat_idx) const { return flat_idx < 0 ? nullptr : &cta->stages[flat_idx]; }
+  void begin_section(int32_t section);
+  void end_section();
+  void record_read(int32_t stage_idx, double start, double end) const;
+
+ private:
+  void go_on(bool is_retry);
+  // Carries out `op`; false where the role must wait.
+  bool carry_out(const Op& op);
+  bool carry_out_free(const Op& op);
+
+  struct OpenSection {
+    int32_t section;
+    double start_cycle;
+  };
+
+  const Op* op_ = nullptr;  // the op that is carried out, or that waits
+  const Op* first_op_ = nullptr;
+  const Op* next_op_ = nullptr;
+  const Op* end_op_ = nullptr;
+  Vector<Token*> tokens_;
+  Vector<OpenSection> sections_;
+  WarpState wait_state_ = WarpState::ISSUE;
+  Wait waits_for_ = Wait::NOTHING;
+  double blocked_since_ = 0.0;
+};
+
+}  // namespace gpusim

@@ -1,0 +1,132 @@
+// An SM's stores on their way to L2, one after the other, and the requests of its copies that stand behind them.
+#include "store_port.h"
+
+#include "machine.h"
+#include "numeric.h"
+
+namespace gpusim {
+
+void StorePort::init(SharedPipe* pipe, uint32_t sm) {
+  pipe_ = pipe;
+  sm_ = sm;
+  cycles_per_byte_ = 1.0 / pipe->rate;
+}
+
+void StorePort::send(double num_bytes, double issued_at, double through_at, Completion* left, StoreArrival* arrived,
+                     double packet_bytes) {
+  double now = agenda.cycle;
+  double begin = sent_;
+  sent_ = begin + num_bytes;
+  double leaves_at = sent_ - input.xbar->store_way_bytes;
+  if (begin < leaves_at && leaves_at < sent_) {
+    ends_.push(leaves_at);
+  }
+  ends_.push(sent_);
+  Store* store = stores_.make();
+  *store = Store{begin,     sent_,        leaves_at, through_at, through_at, num_bytes,
+                 issued_at, packet_bytes, left,      arrived,    3};
+  begins_.push(store);
+  leaving_.push(store);
+  arriving_.push(store);
+  if (!is_busy) {
+    start(now);
+  }
+  tell_left(now);
+}
+
+double StorePort::behind(double num_lines, double at_cycle) {
+  double now = agenda.cycle;
+  double held = input.xbar->store_way_bytes;
+  double each = larger(pace(current_end_ - current_begin_, crossed_at_ - began_at_), 1.0 / pipe_->rate);
+  double passed = smaller(current_end_, current_begin_ + (now - began_at_) / each);
+  if (at_cycle > now) {
+    passed += (at_cycle - now) / each;
+  }
+  double since = at_cycle > requests_end_at_ ? at_cycle : requests_end_at_;
+  double queued = sent_ - passed;
+  if (queued <= 0.0) {
+    return since;
+  }
+  double num = num_lines > 1.0 ? num_lines : 1.0;
+  double turn = packet_bytes_ * input.xbar->request_turn_packets;
+  double turns = turn != 0.0 && queued < held ? smaller(num, queued / turn) : num;
+  requests_end_at_ = since + turns * turn * each;
+  double apart = turn * each - LINE_BYTES / input.xbar->sm_read_bytes_per_cycle;
+  if (apart > 0.0) {
+    since += apart * turns;
+  }
+  return since + smaller(queued, held) * each * (1.0 + input.xbar->last_request_fraction * log(num));
+}
+
+// Cycles a byte of so many that take so long and of those before them, as many as the way holds.
+double StorePort::pace(double num_bytes, double cycles) const {
+  double held = input.xbar->store_way_bytes;
+  double all_bytes = held + num_bytes;
+  return all_bytes != 0.0 ? (cycles_per_byte_ * held + cycles) / all_bytes : cycles_per_byte_;
+}
+
+void StorePort::drop(Store* store) {
+  store->num_refs--;
+  if (!store->num_refs) {
+    stores_.release(store);
+  }
+}
+
+void StorePort::start(double cycle) {
+  bool was_busy = is_busy;
+  is_busy = !ends_.empty();
+  while (!begins_.empty() && begins_.front()->begin <= passed_) {
+    Store* store = begins_.pop();
+    double num_bytes = current_end_ - current_begin_;
+    cycles_per_byte_ = was_busy ? pace(num_bytes, cycle - began_at_) : 1.0 / pipe_->rate;
+    current_begin_ = store->begin;
+    current_end_ = store->end;
+    began_at_ = cycle;
+    packet_bytes_ = store->packet_bytes;
+    double last_at;
+    crossed_at_ = crossbar.cross_store(sm_, store->crossing_bytes, larger(cycle, store->issued_at), &last_at);
+    store->through_at = larger(store->through_at, crossed_at_);
+    store->arrives_at = larger(store->arrives_at, last_at);
+    drop(store);
+  }
+  if (!ends_.empty()) {
+    pipe_->transfer(ends_.front() - passed_, this, 1.0);
+  }
+}
+
+// Bytes have passed up to the next end; the next store's turn comes when this one has crossed.
+void StorePort::complete(double cycle) {
+  double wait_cycles = crossed_at_ - agenda.cycle;
+  if (ends_.front() == current_end_ && wait_cycles > 0.0) {
+    agenda.later(wait_cycles, this, 0);
+  } else {
+    advance(cycle);
+  }
+}
+
+void StorePort::act(uint8_t) { advance(agenda.cycle); }
+
+void StorePort::advance(double cycle) {
+  passed_ = ends_.pop();
+  start(cycle);
+  tell_left(cycle);
+  while (!arriving_.empty() && arriving_.front()->end <= passed_) {
+    Store* store = arriving_.pop();
+    StoreArrival* arrival = store->arrived;
+    double at = cycle > store->arrives_at ? cycle : store->arrives_at;
+    drop(store);
+    arrival->arrived(at);
+  }
+}
+
+void StorePort::tell_left(double cycle) {
+  while (!leaving_.empty() && leaving_.front()->leaves_at <= passed_) {
+    Store* store = leaving_.pop();
+    Completion* left = store->left;
+    double at = cycle > store->through_at ? cycle : store->through_at;
+    drop(store);
+    left->complete(at);
+  }
+}
+
+}  // namespace gpusim

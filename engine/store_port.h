@@ -1,0 +1,72 @@
+// An SM's stores on their way to L2, one after the other, and the requests of its copies that stand behind them.
+#pragma once
+#include "request.h"
+
+namespace gpusim {
+
+// Told when a store's last byte has passed what L2 takes of all SMs.
+class StoreArrival {
+ public:
+  virtual void arrived(double cycle) = 0;
+};
+
+// Models: stores one after the other, so that SMs share what L2 takes, not transfers; a way that holds what has left
+// the SM and waits for its turn; requests of copies that stand behind stores.
+// Ignores: that stores are acknowledged late.
+// Source: kernels/store_drift, kernels/loads_beside_stores.
+// Positions are bytes since the beginning. A store has left the SM when all of it but what the way holds has passed.
+class StorePort : public Completion, public Action {
+ public:
+  bool is_busy = false;  // whether stores are on their way
+
+  void init(SharedPipe* pipe, uint32_t sm);
+
+  // Moves `num_bytes`, whose turn at the SM's own port is over at `through_at`, behind those before them.
+  void send(double num_bytes, double issued_at, double through_at, Completion* left, StoreArrival* arrived,
+            double packet_bytes);
+  // The cycle at which a copy may be taken to ask for its lines that comes at `at_cycle`.
+  double behind(double num_lines, double at_cycle);
+
+  void complete(double cycle) override;
+  void act(uint8_t what) override;
+
+ private:
+  struct Store {
+    double begin;
+    double end;
+    double leaves_at;   // position that has passed when it has left
+    double through_at;  // cycle before which nobody is told that it has left
+    double arrives_at;  // and that it has arrived
+    double crossing_bytes;
+    double issued_at;
+    double packet_bytes;
+    Completion* left;
+    StoreArrival* arrived;
+    uint8_t num_refs;  // of the three queues below
+  };
+
+  void start(double cycle);
+  void advance(double cycle);
+  void tell_left(double cycle);
+  double pace(double num_bytes, double cycles) const;
+  void drop(Store* store);
+
+  SharedPipe* pipe_ = nullptr;
+  uint32_t sm_ = 0;
+  double crossed_at_ = 0.0;
+  double began_at_ = 0.0;
+  double current_begin_ = 0.0;
+  double current_end_ = 0.0;
+  double cycles_per_byte_ = 0.0;  // what stores took lately
+  double packet_bytes_ = LINE_BYTES;
+  double requests_end_at_ = 0.0;
+  double sent_ = 0.0;
+  double passed_ = 0.0;
+  Fifo<double> ends_;
+  Fifo<Store*> begins_;
+  Fifo<Store*> leaving_;
+  Fifo<Store*> arriving_;
+  Pool<Store> stores_;
+};
+
+}  // namespace gpusim

@@ -1,0 +1,319 @@
+// What time costs: pipes that serve in order or share, and the queue of what is to come.
+#include "timing.h"
+
+namespace gpusim {
+
+namespace {
+
+constexpr uint32_t MOST_GAPS = 64;            // of a GapPipe; more than cursors leave within what they run ahead
+constexpr double EPSILON_BYTES = 1e-6;        // what rounding may leave of a transfer
+constexpr double EPSILON_OF_CLOCK = 4e-16;    // rounding of the clock, as a fraction of it
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------------ agenda
+
+void Agenda::later(double num_cycles, Action* whom, uint8_t what) {
+  Event event{cycle + num_cycles, num_calls++, whom, what};
+  uint32_t place = queue_.size();
+  queue_.push(event);
+  while (place) {
+    uint32_t parent = (place - 1) >> 2;
+    if (!event.before(queue_[parent])) {
+      break;
+    }
+    queue_[place] = queue_[parent];
+    place = parent;
+  }
+  queue_[place] = event;
+}
+
+Agenda::Event Agenda::pop() {
+  Event first = queue_[0];
+  Event last = queue_.back();
+  queue_.pop();
+  uint32_t size = queue_.size();
+  if (!size) {
+    return first;
+  }
+  uint32_t place = 0;
+  for (;;) {
+    uint32_t child = 4 * place + 1;
+    if (child >= size) {
+      break;
+    }
+    uint32_t best = child;
+    uint32_t end = child + 4 < size ? child + 4 : size;
+    for (uint32_t other = child + 1; other < end; other++) {
+      if (queue_[other].before(queue_[best])) {
+        best = other;
+      }
+    }
+    if (!queue_[best].before(last)) {
+      break;
+    }
+    queue_[place] = queue_[best];
+    place = best;
+  }
+  queue_[place] = last;
+  return first;
+}
+
+bool Agenda::advance() {
+  if (!queue_.empty()) {
+    double at = queue_[0].cycle;
+    if (rings_at > at) {
+      Event event = pop();
+      cycle = at;
+      event.whom->act(event.what);
+      return true;
+    }
+  } else if (rings_at == INFINITE) {
+    return false;
+  }
+  ring();
+  return true;
+}
+
+void Agenda::ring() {
+  SharedPipe* first = nullptr;
+  double at = INFINITE;
+  for (SharedPipe* pipe : pipes_) {
+    if (pipe->rings_at < at) {
+      first = pipe;
+      at = pipe->rings_at;
+    }
+  }
+  if (first == nullptr || (!queue_.empty() && queue_[0].cycle < at)) {
+    rings_at = at;
+    return;
+  }
+  num_rings++;
+  cycle = at;
+  first->ring();
+  at = INFINITE;
+  for (SharedPipe* pipe : pipes_) {
+    if (pipe->rings_at < at) {
+      at = pipe->rings_at;
+    }
+  }
+  rings_at = at;
+}
+
+// ------------------------------------------------------------------------------------------ pipes in order
+
+void GapPipe::become(GapPipe& other) {
+  free_at = other.free_at;
+  gaps_.clear();
+  for (const Gap& gap : other.gaps_) {
+    gaps_.push(gap);
+  }
+}
+
+void GapPipe::add_gap(double since, double until) {
+  gaps_.push(Gap{since, until});
+  if (gaps_.size() > 2 * MOST_GAPS) {
+    gaps_.keep_last(MOST_GAPS);
+  }
+}
+
+// Takes what gaps have room for from `at_cycle` on, and the rest behind everything.
+double GapPipe::fill(double cycles, double at_cycle) {
+  gaps_.keep_last(MOST_GAPS);
+  uint32_t first = gaps_.size() - 1;
+  while (first > 0 && gaps_[first - 1].until > at_cycle) {
+    first--;
+  }
+  Gap later[MOST_GAPS];
+  uint32_t num_later = gaps_.size() - first;
+  for (uint32_t place = 0; place < num_later; place++) {
+    later[place] = gaps_[first + place];
+  }
+  gaps_.truncate(first);
+  double end = at_cycle;
+  for (uint32_t place = 0; place < num_later; place++) {
+    Gap gap = later[place];
+    double start = gap.since > at_cycle ? gap.since : at_cycle;
+    if (cycles <= 0.0 || start >= gap.until) {
+      gaps_.push(gap);
+      continue;
+    }
+    end = start + cycles;
+    if (end > gap.until) {
+      end = gap.until;
+      cycles -= end - start;
+    } else {
+      cycles = 0.0;
+    }
+    if (gap.since < start) {
+      gaps_.push(Gap{gap.since, start});
+    }
+    if (end < gap.until) {
+      gaps_.push(Gap{end, gap.until});
+    }
+  }
+  gaps_.keep_last(MOST_GAPS);
+  if (cycles > 0.0) {
+    free_at = free_at + cycles;
+    end = free_at;
+  }
+  return end;
+}
+
+// ------------------------------------------------------------------------------------------ a shared pipe
+
+void SharedPipe::init(Agenda* agenda, double bytes_per_cycle, double cap_bytes_per_cycle) {
+  agenda_ = agenda;
+  total = bytes_per_cycle;
+  cap = cap_bytes_per_cycle;
+  rate = cap_bytes_per_cycle;
+  agenda->add_pipe(this);
+}
+
+void SharedPipe::advance() {
+  double gone = (agenda_->cycle - last_) * rate;
+  virtual_ += gone;
+  served_ += gone * weight_;
+  last_ = agenda_->cycle;
+}
+
+double SharedPipe::moved() {
+  advance();
+  return base_ + virtual_;
+}
+
+void SharedPipe::push(const Entry& entry) {
+  uint32_t place = heap_.size();
+  heap_.push(entry);
+  while (place) {
+    uint32_t parent = (place - 1) >> 1;
+    if (!entry.before(heap_[parent])) {
+      break;
+    }
+    heap_[place] = heap_[parent];
+    place = parent;
+  }
+  heap_[place] = entry;
+}
+
+void SharedPipe::pop() {
+  Entry last = heap_.back();
+  heap_.pop();
+  uint32_t size = heap_.size();
+  if (!size) {
+    return;
+  }
+  uint32_t place = 0;
+  for (;;) {
+    uint32_t child = 2 * place + 1;
+    if (child >= size) {
+      break;
+    }
+    if (child + 1 < size && heap_[child + 1].before(heap_[child])) {
+      child++;
+    }
+    if (!heap_[child].before(last)) {
+      break;
+    }
+    heap_[place] = heap_[child];
+    place = child;
+  }
+  heap_[place] = last;
+}
+
+Ticket* SharedPipe::transfer(double num_bytes, Completion* done, double weight, double share) {
+  advance();
+  number_++;
+  if (share != 1.0) {
+    share = share_now(share);
+    weight *= share;
+  }
+  Ticket* ticket = tickets_.make();
+  ticket->finish = virtual_ + num_bytes / share;
+  ticket->weight = weight;
+  ticket->share = share;
+  ticket->done = done;
+  push(Entry{ticket->finish, number_, ticket});
+  if (weight != 0.0) {
+    weight_ = weight_ + weight;
+    if (weight_ * cap > total) {
+      rate = total / weight_;
+    }
+  }
+  if (heap_[0].ticket == ticket) {
+    arm();
+  }
+  return ticket;
+}
+
+Ticket* SharedPipe::extend(Ticket* ticket, double num_bytes, double weight) {
+  advance();
+  ticket->is_void = true;
+  number_++;
+  double share = ticket->share;
+  weight *= share;
+  Ticket* longer = tickets_.make();
+  longer->finish = ticket->finish + num_bytes / share;
+  longer->weight = weight;
+  longer->share = share;
+  longer->done = ticket->done;
+  push(Entry{longer->finish, number_, longer});
+  weight_ = weight_ + weight - ticket->weight;
+  double before = rate;
+  rate = weight_ * cap <= total ? cap : total / weight_;
+  if (rate > before) {
+    arm();  // a timer that rings too early is set anew then
+  }
+  return longer;
+}
+
+// Sees to it that the timer rings no later than when the first transfer may end; it may ring too early.
+void SharedPipe::arm() {
+  while (heap_[0].ticket->is_void) {
+    tickets_.release(heap_[0].ticket);
+    pop();
+  }
+  double left = (heap_[0].ticket->finish - virtual_) / rate;
+  if (left < 0.0) {
+    left = 0.0;
+  }
+  rings_at = agenda_->cycle + left;
+  if (rings_at < agenda_->rings_at) {
+    agenda_->rings_at = rings_at;
+  }
+}
+
+void SharedPipe::ring() {
+  advance();
+  double now = agenda_->cycle;
+  rings_at = INFINITE;
+  double reached = virtual_ + EPSILON_BYTES + EPSILON_OF_CLOCK * now * rate;
+  uint32_t first = finished_.size();
+  while (!heap_.empty()) {
+    Ticket* ticket = heap_[0].ticket;
+    if (ticket->finish > reached && !ticket->is_void) {
+      break;
+    }
+    pop();
+    if (!ticket->is_void) {
+      weight_ -= ticket->weight;
+      finished_.push(ticket->done);
+    }
+    tickets_.release(ticket);
+  }
+  if (heap_.empty()) {
+    weight_ = 0.0;
+    base_ += virtual_;
+    virtual_ = 0.0;
+  }
+  rate = weight_ * cap <= total ? cap : total / weight_;
+  for (uint32_t place = first; place < finished_.size(); place++) {
+    finished_[place]->complete(now);
+  }
+  finished_.truncate(first);
+  if (!heap_.empty()) {
+    arm();
+  }
+}
+
+}  // namespace gpusim

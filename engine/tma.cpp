@@ -1,0 +1,71 @@
+// The tensor memory accelerator of one SM.
+#include "tma.h"
+
+#include "machine.h"
+
+namespace gpusim {
+
+double TensorMaps::in_l2_at(uint32_t tensor, double cycle) {
+  while (in_l2_at_.size() < input.tensors.size) {
+    in_l2_at_.push(-1.0);
+  }
+  if (in_l2_at_[tensor] < 0.0) {
+    in_l2_at_[tensor] = cycle + input.tma->map_memory_cycles;
+  }
+  return larger(cycle, in_l2_at_[tensor]);
+}
+
+void Tma::init() {
+  leave_at_.fill(uint32_t(larger(1.0, input.tma->max_queued_boxes)), 0.0);
+  for (const TensorRecord& tensor : input.tensors) {
+    map_at_.push(tensor.has_map ? INFINITE : -1.0);
+    num_unknown_ += tensor.has_map != 0;
+  }
+}
+
+void Tma::prefetch(uint32_t tensor, double at_cycle) {
+  if (map_at_[tensor] == INFINITE) {
+    fetch(tensor, at_cycle, input.tma->map_prefetch_cycles);
+  }
+}
+
+double Tma::map_at(uint32_t tensor, double at_cycle) {
+  if (!num_unknown_ && at_cycle >= waits_until_) {
+    return at_cycle;
+  }
+  double found = map_at_[tensor] < 0.0 ? 0.0 : map_at_[tensor];
+  if (found == INFINITE) {
+    found = fetch(tensor, at_cycle, input.tma->map_miss_cycles);
+  }
+  if (found <= at_cycle && map_at_[tensor] >= 0.0) {
+    map_at_[tensor] = -1.0;
+    num_unknown_--;
+  }
+  waits_until_ = larger(waits_until_, found);
+  return larger(at_cycle, waits_until_);
+}
+
+double Tma::fetch(uint32_t tensor, double at_cycle, double cycles) {
+  map_at_[tensor] = tensor_maps.in_l2_at(tensor, at_cycle) + cycles;
+  return map_at_[tensor];
+}
+
+void Tma::leave(double cycle) {
+  leave_at_[first_] = cycle;
+  first_ = first_ + 1 == leave_at_.size() ? 0 : first_ + 1;
+}
+
+double Tma::take(double walk_cycles, int64_t num_boxes, double at_cycle) {
+  double end = engine.reserve(walk_cycles, at_cycle);
+  double begin = end - walk_cycles;
+  if (num_boxes == 1) {
+    leave(end);
+  } else {
+    for (int64_t box = 0; box < num_boxes; box++) {
+      leave(begin + walk_cycles * double(box + 1) / double(num_boxes));
+    }
+  }
+  return begin;
+}
+
+}  // namespace gpusim

@@ -1,0 +1,55 @@
+// The tensor memory accelerator of one SM.
+#pragma once
+#include "containers.h"
+#include "input.h"
+#include "timing.h"
+
+namespace gpusim {
+
+// The tensor maps of a launch, as L2 has them: from its begin on, or from when memory has sent them to the first asker.
+// Models: a map that several SMs ask for is read once of memory.
+// Ignores: its sectors; which partition it lies on; that it may be evicted.
+// Source: kernels/tensor_map, kernels/first_loads.
+class TensorMaps {
+ public:
+  // When a request of `cycle` finds the map in L2.
+  double in_l2_at(uint32_t tensor, double cycle);
+
+ private:
+  Vector<double> in_l2_at_;  // below 0: nobody has asked
+};
+
+// The engine that walks boxes.
+// Models:
+// * time a box, a row and a byte; a queue of some boxes, for room in which the issuing thread waits;
+// * latency against a load's; the issuing thread's cost; a store's source is free and the store complete at once;
+// * the fetch of a tensor map at its first use on the SM, or at its prefetch.
+// Ignores: that an SM keeps some hundreds of tensor maps; writes into shared memory beside operand reads.
+// Source: the GPU's description.
+class Tma {
+ public:
+  Pipe engine;
+
+  void init();
+
+  // Cycle at which the queue has room for one more box.
+  double room_at() const { return leave_at_[first_]; }
+  // Asks for the map of a tensor, unless that has been done.
+  void prefetch(uint32_t tensor, double at_cycle);
+  // When a copy of a tensor finds its map, behind the copies before it; asks for it if nobody has.
+  double map_at(uint32_t tensor, double at_cycle);
+  // Queues a copy's boxes; returns when the engine comes to the first.
+  double take(double walk_cycles, int64_t num_boxes, double at_cycle);
+
+ private:
+  double fetch(uint32_t tensor, double at_cycle, double cycles);
+  void leave(double cycle);
+
+  Vector<double> leave_at_;  // a ring: when the last boxes leave the queue
+  uint32_t first_ = 0;
+  Vector<double> map_at_;  // when maps are there; infinite: not asked for; below 0: known to be there
+  uint32_t num_unknown_ = 0;
+  double waits_until_ = 0.0;  // for a map, in order: until then no copy begins
+};
+
+}  // namespace gpusim

@@ -1,0 +1,45 @@
+// Issue slots, FMA, ALU and MUFU pipes, and shuffles of one SM.
+#pragma once
+#include "timing.h"
+
+namespace gpusim {
+
+// Models:
+// * one warp instruction a cycle and scheduler, the lanes of each pipe; warps of a role spread evenly;
+// * chains of integer instructions and of shuffles where a program names them;
+// * beside wgmma a scheduler's arithmetic has one turn in four cycles;
+// * FFMAs whose registers lie in one bank take more turns, and others of the scheduler wait behind them;
+// * loads of global memory have the pipe of IMAD.WIDE for two cycles each;
+// * SMs that have paces of their own where several CTAs share one.
+// Ignores: dependences inside a role's arithmetic that no program names; dual roles of the INT pipe.
+// Source: the GPU's description; kernels/turn_taking, pipe_beside_wgmma, fma_loops, load_loops.
+class WarpScheduler {
+ public:
+  GapPipe issue_slots;
+  GapPipe fma_pipe;
+  GapPipe alu_pipe;
+  GapPipe mad_wide_pipe;
+  GapPipe mufu_pipe;
+  GapPipe beside_pipe;
+  GapPipe shuffle_pipe;
+  double pace = 1.0;  // what IMAD.WIDE that set a pace take, over the mean of SMs
+
+  void init(double sm_pace);
+
+  // Issues instructions of each of `num_warps` warps; returns when the last has been issued.
+  double issue(double num_instructions, int32_t num_warps, double at_cycle, double turns_each);
+  // Issues to a pipe of fewer lanes than the schedulers could feed; returns when the pipe has taken all.
+  double execute(GapPipe& pipe, double num_instructions, int32_t num_warps, double at_cycle, double wgmma_until,
+                 double turns_each);
+  // Loads of global memory on their way: products wait behind them.
+  void pass_loads(double num_requests, double at_cycle);
+  // What an IMAD.WIDE of each warp takes of wgmma that run; `turn`: from one to the next beside them.
+  double wide_turn_cycles(int32_t num_warps, bool is_apart, double pace, double* turn) const;
+  // What a fence of scope gpu takes of `num_warps` warps at once.
+  double gpu_fence_cycles(int32_t num_warps) const;
+};
+
+// Warps of each scheduler that a role of so many warps has at most.
+int32_t warps_each(int32_t num_warps, int32_t num_schedulers);
+
+}  // namespace gpusim

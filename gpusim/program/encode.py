@@ -1,0 +1,291 @@
+"""The table of how each op becomes a record, and those of barriers, fences, arithmetic and marks.
+
+In: a role's rows and its next op. Out: one row more, and the token that the program receives, if any. What the launch does
+not declare, and what no GPU could carry out, is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from gpusim.errors import LaunchError
+from gpusim.program.encode_memory import MEMORY_ENCODERS
+from gpusim.program.programs import NONE, AluRow, FarCodeRow, WgmmaRow
+from gpusim.program.records import OpKind, Section
+from gpusim.program.refusals import check_wgmma, issued, pending
+from gpusim.program.rows import PACK, RoleRows
+from gpusim.workload import ops
+from gpusim.workload.token import Token
+
+Encoder = Callable[[RoleRows, Any], Token | None]
+"""Records an op: ``encoder(role, op)``."""
+
+SECTIONS: Mapping[str, Section] = MappingProxyType(
+    {"prologue": Section.PROLOGUE, "mainloop": Section.MAINLOOP, "epilogue": Section.EPILOGUE}
+)
+
+
+def plain(kind: OpKind) -> Encoder:
+    """How an op without numbers is recorded."""
+    row = PACK(kind, 0, 0, 0, 0, NONE, NONE, 0, 0.0)
+
+    def encode(role: RoleRows, op: ops.Op) -> None:
+        role.keep(op, row)
+
+    return encode
+
+
+def wait_groups(kind: OpKind) -> Encoder:
+    """How a wait for all groups but the last few is recorded."""
+
+    def encode(role: RoleRows, op: ops.CpAsyncWaitGroup | ops.WgmmaWaitGroup) -> None:
+        if op.num_pending < 0:
+            raise pending(role.who, op.num_pending)
+        role.keep(op, PACK(kind, 0, 0, 0, 0, NONE, NONE, op.num_pending, 0.0))
+
+    return encode
+
+
+def bulk_wait(role: RoleRows, op: ops.BulkWaitGroup) -> None:
+    """Groups of TMA stores."""
+    if op.num_pending < 0:
+        raise pending(role.who, op.num_pending)
+    role.keep(op, PACK(OpKind.BULK_WAIT_GROUP, bool(op.read), 0, 0, 0, NONE, NONE, op.num_pending, 0.0))
+
+
+# ---------------------------------------------------------------------------------------------- mbarriers
+
+
+def mbarrier_init(role: RoleRows, op: ops.MbarrierInit) -> None:
+    """A ring that the launch declares."""
+    role.barrier(op.barrier, 0)
+    role.keep(op, PACK(OpKind.MBARRIER_INIT, 0, 0, 0, 0, NONE, NONE, 0, 0.0))
+
+
+def mbarrier_arrive(role: RoleRows, op: ops.MbarrierArrive) -> None:
+    """Here, or on another CTA of the cluster."""
+    rank = NONE
+    if op.cta_rank is not None and op.cta_rank != role.cta_rank:
+        rank = role.check_rank(op.cta_rank)
+    barrier = role.barrier(op.barrier, op.stage)
+    role.keep(op, PACK(OpKind.MBARRIER_ARRIVE, 0, 0, rank, 0, NONE, barrier, op.count, 0.0))
+
+
+def arrive_expect_tx(role: RoleRows, op: ops.MbarrierArriveExpectTx) -> None:
+    """An arrival that announces bytes."""
+    barrier = role.barrier(op.barrier, op.stage)
+    role.keep(op, PACK(OpKind.MBARRIER_ARRIVE_EXPECT_TX, 0, 0, 0, 0, NONE, barrier, op.num_bytes, 0.0))
+
+
+def mbarrier_wait(role: RoleRows, op: ops.MbarrierWait) -> None:
+    """A phase of some parity."""
+    barrier = role.barrier(op.barrier, op.stage)
+    role.keep(op, PACK(OpKind.MBARRIER_WAIT, bool(op.by_lane), 0, 0, 0, NONE, barrier, op.parity, 0.0))
+
+
+def cp_mbarrier(role: RoleRows, op: ops.CpAsyncMbarrierArrive) -> None:
+    """An arrival behind the copies so far."""
+    barrier = role.barrier(op.barrier, op.stage)
+    role.keep(op, PACK(OpKind.CP_ASYNC_MBARRIER_ARRIVE, 0, 0, 0, 0, NONE, barrier, 0, 0.0))
+
+
+# ---------------------------------------------------------------------------------------------- thread barriers
+
+
+def named_barrier(kind: OpKind) -> Encoder:
+    """How an arrival at a named barrier is recorded."""
+
+    def encode(role: RoleRows, op: ops.BarSync | ops.BarArrive) -> None:
+        declared = role.tables.named_barriers
+        barrier = declared.get(op.barrier)
+        if barrier is None:
+            names = ", ".join(declared) or "none"
+            raise LaunchError(f"{role.who} uses barrier {op.barrier!r}, the launch declares {names}")
+        role.keep(op, PACK(kind, 0, 0, 0, 0, NONE, barrier, 0, 0.0))
+
+    return encode
+
+
+def cluster_arrive(role: RoleRows, op: ops.ClusterArrive) -> None:
+    """The first half of the cluster's barrier."""
+    role.has_arrived = True
+    role.add(PACK(OpKind.CLUSTER_ARRIVE, 0, 0, 0, 0, NONE, NONE, 0, 0.0))
+
+
+def cluster_wait(role: RoleRows, op: ops.ClusterWait) -> None:
+    """The second half, behind the first."""
+    if not role.has_arrived:
+        raise LaunchError(f"{role.who} waits on the cluster barrier and has not arrived; arrive first")
+    role.has_arrived = False
+    role.add(PACK(OpKind.CLUSTER_WAIT, 0, 0, 0, 0, NONE, NONE, 0, 0.0))
+
+
+# ---------------------------------------------------------------------------------------------- tensor cores
+
+
+def mma_sync(role: RoleRows, op: ops.MmaSync) -> None:
+    """A batch of mma.sync."""
+    cost = role.tables.mma_syncs.number(op.atom)
+    role.keep(op, PACK(OpKind.MMA_SYNC, 0, 0, cost, 0, NONE, NONE, op.num_issues, 0.0))
+
+
+def wgmma(role: RoleRows, op: ops.Wgmma) -> None:
+    """A batch of wgmma, and the stages that it reads."""
+    tables = role.tables
+    check_wgmma(tables.kernel, op, role.num_warps)
+    reads = tuple(role.stage(buffer, stage) for buffer, stage in op.reads)
+    key = tables.atoms.number(op.atom), op.num_issues, op.num_between, role.num_warpgroups, role.num_warps
+    cost = tables.wgmmas.number(key, WgmmaRow(op, role.num_warpgroups, role.num_warps))
+    num_issues = op.num_issues * role.num_warpgroups
+    role.keep(op, PACK(OpKind.WGMMA, 0, 0, cost, len(reads), NONE, num_issues, tables.list_of(reads), 0.0))
+
+
+# ---------------------------------------------------------------------------------------------- code
+
+
+def code(role: RoleRows, op: ops.Code) -> None:
+    """A stretch of code, as long each time.
+
+    Raises:
+        LaunchError: a stretch of no bytes, or of another length than before.
+    """
+    codes, name, num_bytes = role.tables.codes, op.name, op.num_bytes
+    number, before = codes.get(name, (len(codes), None))
+    if num_bytes <= 0 or before not in (None, num_bytes):
+        raise LaunchError(f"code {name!r} has {num_bytes:g} bytes and had {before or 0:g}, wants one length above 0")
+    codes[name] = number, num_bytes
+    role.keep(op, PACK(OpKind.CODE, 0, 0, number, 0, NONE, NONE, 0, float(num_bytes)))
+
+
+def loop_code(role: RoleRows, op: ops.LoopCode) -> None:
+    """A turn of a loop's code."""
+    cost = role.tables.loop_codes.number((op.num_fma, op.num_others, op.bank_reads), op)
+    role.keep(op, PACK(OpKind.LOOP_CODE, 0, 0, cost, 0, NONE, NONE, 0, 0.0))
+
+
+def far_code(role: RoleRows, op: ops.FarCode) -> None:
+    """A stretch of code that lies far from the kernel's beginning."""
+    tables, names = role.tables, role.tables.far_code_names
+    name = names.setdefault(op.name, len(names))
+    row = FarCodeRow(name, float(op.begin_bytes), float(op.end_bytes), float(op.own_cycles))
+    role.keep(op, PACK(OpKind.FAR_CODE, 0, 0, tables.far_codes.number(row, row), 0, NONE, NONE, 0, 0.0))
+
+
+# ---------------------------------------------------------------------------------------------- arithmetic
+
+
+def fma(role: RoleRows, op: ops.Fma) -> None:
+    """FP32 work."""
+    if op.by_age and not op.num_runs:
+        raise LaunchError(f"{role.who} multiplies by age and takes no turns, wants num_runs of 1 or more")
+    if op.num_instructions < 0:
+        raise issued(op.num_instructions)
+    cost = role.tables.fmas.number((op.num_instructions, op.bank_reads, op.num_runs), op)
+    role.keep(op, PACK(OpKind.FMA, bool(op.is_chain) | bool(op.by_age) << 1, 0, cost, 0, NONE, NONE, 0, 0.0))
+
+
+def alu(role: RoleRows, op: ops.Alu) -> None:
+    """Integer work."""
+    least = min(op.num_instructions, op.num_more if op.is_chain else 0.0)
+    if least < 0:
+        raise issued(op.num_instructions if op.num_instructions < 0 else op.num_more)
+    row = AluRow(float(op.num_instructions), float(op.num_beside), float(op.num_more))
+    role.keep(op, PACK(OpKind.ALU, bool(op.is_chain), 0, role.tables.alus.number(row, row), 0, NONE, NONE, 0, 0.0))
+
+
+def mad_wide(role: RoleRows, op: ops.MadWide) -> None:
+    """Products of 64 bits."""
+    num = float(op.num_instructions)
+    if num < 0:
+        raise issued(num)
+    role.keep(op, PACK(OpKind.MAD_WIDE, bool(op.is_apart) | bool(op.sets_pace) << 1, 0, 0, 0, NONE, NONE, 0, num))
+
+
+def mufu(role: RoleRows, op: ops.Mufu) -> None:
+    """Work of the special-function unit."""
+    if op.num_instructions < 0:
+        raise issued(op.num_instructions)
+    role.keep(op, PACK(OpKind.MUFU, 0, 0, 0, 0, NONE, NONE, 0, float(op.num_instructions)))
+
+
+def shfl(role: RoleRows, op: ops.Shfl) -> None:
+    """Shuffles of some or all warps."""
+    if op.num_instructions < 0:
+        raise issued(op.num_instructions)
+    num_warps = op.num_warps or role.num_warps
+    role.keep(op, PACK(OpKind.SHFL, bool(op.is_chain), 0, 0, 0, NONE, NONE, num_warps, float(op.num_instructions)))
+
+
+def set_max_nreg(role: RoleRows, op: ops.SetMaxNReg) -> None:
+    """Registers given to the CTA's pool, or taken from it.
+
+    Raises:
+        LaunchError: a number that the instruction does not take, or the wrong direction.
+    """
+    num, before = op.num_registers, role.registers
+    if not 24 <= num <= 256 or num % 8:
+        raise LaunchError(f"{role.who}: setmaxnreg {num}, wants a multiple of 8 from 24 to 256")
+    if (num > before and op.direction == "dec") or (num < before and op.direction == "inc"):
+        raise LaunchError(
+            f"{role.who}: setmaxnreg.{op.direction} {num} from {before} registers, wants the other direction"
+        )
+    row = PACK(OpKind.SET_MAX_NREG, op.direction == "inc", 0, 0, 0, NONE, NONE, num, 0.0)
+    role.registers = num
+    role.add(row)
+
+
+# ---------------------------------------------------------------------------------------------- marks
+
+
+def range_start(role: RoleRows, op: ops.RangeStart) -> None:
+    """A section begins."""
+    role.num_sections += 1
+    role.add(PACK(OpKind.RANGE_START, 0, 0, 0, 0, NONE, NONE, SECTIONS[op.section.value], 0.0))
+
+
+def range_end(role: RoleRows, op: ops.RangeEnd) -> None:
+    """The section that began last ends."""
+    if not role.num_sections:
+        raise LaunchError(f"{role.who} ends a range that it never started; yield RangeStart first")
+    role.num_sections -= 1
+    role.add(PACK(OpKind.RANGE_END, 0, 0, 0, 0, NONE, NONE, 0, 0.0))
+
+
+ENCODERS: Mapping[type[ops.Op], Encoder] = MappingProxyType({
+    **MEMORY_ENCODERS,
+    ops.CpAsyncWaitGroup: wait_groups(OpKind.CP_ASYNC_WAIT_GROUP),
+    ops.CpAsyncMbarrierArrive: cp_mbarrier,
+    ops.BulkCommitGroup: plain(OpKind.BULK_COMMIT_GROUP),
+    ops.BulkWaitGroup: bulk_wait,
+    ops.MbarrierInit: mbarrier_init,
+    ops.MbarrierArrive: mbarrier_arrive,
+    ops.MbarrierArriveExpectTx: arrive_expect_tx,
+    ops.MbarrierWait: mbarrier_wait,
+    ops.BarSync: named_barrier(OpKind.BAR_SYNC),
+    ops.BarArrive: named_barrier(OpKind.BAR_ARRIVE),
+    ops.Syncthreads: plain(OpKind.SYNCTHREADS),
+    ops.ClusterArrive: cluster_arrive,
+    ops.ClusterWait: cluster_wait,
+    ops.FenceProxyAsync: plain(OpKind.FENCE_PROXY_ASYNC),
+    ops.FenceMbarrierInit: plain(OpKind.FENCE_MBARRIER_INIT),
+    ops.FenceAcqRel: plain(OpKind.FENCE_ACQ_REL),
+    ops.MmaSync: mma_sync,
+    ops.WgmmaFence: plain(OpKind.WGMMA_FENCE),
+    ops.Wgmma: wgmma,
+    ops.WgmmaCommitGroup: plain(OpKind.WGMMA_COMMIT_GROUP),
+    ops.WgmmaWaitGroup: wait_groups(OpKind.WGMMA_WAIT_GROUP),
+    ops.Code: code,
+    ops.FarCode: far_code,
+    ops.LoopCode: loop_code,
+    ops.Fma: fma,
+    ops.Alu: alu,
+    ops.MadWide: mad_wide,
+    ops.Mufu: mufu,
+    ops.Shfl: shfl,
+    ops.SetMaxNReg: set_max_nreg,
+    ops.RangeStart: range_start,
+    ops.RangeEnd: range_end,
+})  # fmt: skip
+"""How each op becomes a record; anything else is no op."""

@@ -1,0 +1,203 @@
+"""How ops that touch memory become records: loads, stores, atomics, copies, and accesses to shared memory.
+
+In: a role's rows and its next op. Out: one row more, and the token that the program receives, if any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any
+
+from gpusim.errors import LaunchError
+from gpusim.program.programs import NONE, AsyncCopyRow, StoreRow, TmaLoadRow
+from gpusim.program.records import OpKind, StoreKind
+from gpusim.program.refusals import check_tma_load, issued
+from gpusim.program.rows import PACK, RoleRows
+from gpusim.workload import ops
+from gpusim.workload.token import Token
+
+Encoder = Callable[[RoleRows, Any], Token | None]
+
+OF_TMA_LOAD = attrgetter(
+    "buffer", "num_bytes", "num_fetched_bytes", "num_rows", "num_boxes", "num_zero_rows", "num_outside_rows", "new_fraction"
+)
+OF_TMA_STORE = attrgetter("num_bytes", "num_rows", "num_boxes", "reduce")
+
+# ---------------------------------------------------------------------------------------------- global memory
+
+
+def global_load(role: RoleRows, op: ops.GlobalLoad) -> Token:
+    """Registers from global memory."""
+    access = role.access(op.access)
+    tensor, column, step = role.place(op.tensor, op.tile)
+    row = PACK(OpKind.GLOBAL_LOAD, bool(op.allocates_in_l1), column, access, step, 0, NONE, tensor, 0.0)
+    return role.give(row, is_long=True, in_stage=True)
+
+
+def _store(role: RoleRows, op: ops.GlobalStore | ops.GlobalAtomic, kind: StoreKind) -> int:
+    row = StoreRow(role.access(op.access), role.num_warps, kind)
+    return role.tables.stores.number(row, row)
+
+
+def global_store(role: RoleRows, op: ops.GlobalStore) -> None:
+    """Global memory from registers."""
+    cost = _store(role, op, StoreKind.ST)
+    tensor, column, step = role.place(op.tensor, op.tile)
+    role.add(PACK(OpKind.GLOBAL_STORE, 0, column, cost, step, NONE, NONE, tensor, 0.0))
+
+
+def global_atomic(role: RoleRows, op: ops.GlobalAtomic) -> Token | None:
+    """What L2 resolves, with or without a result."""
+    cost = _store(role, op, StoreKind.ATOM if op.returns else StoreKind.RED)
+    tensor, column, step = role.place(op.tensor, op.tile)
+    if not op.returns:
+        role.add(PACK(OpKind.GLOBAL_ATOMIC, 0, column, cost, step, NONE, NONE, tensor, 0.0))
+        return None
+    row = PACK(OpKind.GLOBAL_ATOMIC, 1, column, cost, step, 0, NONE, tensor, 0.0)
+    return role.give(row, is_long=True, in_stage=True)
+
+
+def use(role: RoleRows, op: ops.Use) -> None:
+    """A wait for a token."""
+    role.use(op.token)
+
+
+# ---------------------------------------------------------------------------------------------- copies
+
+
+def cp_async(role: RoleRows, op: ops.CpAsync) -> None:
+    """A copy into a stage, of the group that is closed next."""
+    tables, access = role.tables, role.access(op.access)
+    if op.num_between < 0:
+        raise issued(op.num_between * op.access.num_requests / role.num_warps)
+    stage, fetches = role.stage(op.buffer, op.stage), tables.fetches_of(op.fetches)
+    tensor, column, step = role.place(op.tensor, op.tile)
+    neighbours = role.neighbours(op) if op.come_along else ()
+    key = access, op.num_rows, op.num_passes, op.num_between, op.new_fraction, fetches, neighbours
+    cost = tables.async_copies.find(key)
+    if cost is None:
+        begin = tables.neighbours_of(neighbours)
+        cost = tables.async_copies.add(key, AsyncCopyRow(*key[:-1], begin, len(neighbours)))
+    role.add(PACK(OpKind.CP_ASYNC, bool(op.allocates_in_l1), column, cost, step, stage, NONE, tensor, 0.0))
+
+
+def cp_commit(role: RoleRows, op: ops.CpAsyncCommitGroup) -> None:
+    """The end of a group of copies."""
+    role.keep(op, PACK(OpKind.CP_ASYNC_COMMIT_GROUP, bool(op.is_held), 0, 0, 0, NONE, NONE, 0, 0.0))
+
+
+def tma_load(role: RoleRows, op: ops.TmaLoad) -> None:
+    """A copy by the TMA engine, into this CTA's stage or those of ranks of the cluster."""
+    tables, ranks, fetches = role.tables, op.multicast and tuple(op.multicast), op.fetches
+    of_fetches = NONE if fetches is None else tables.fetches.number(fetches)
+    neighbours = role.neighbours(op) if op.come_along else ()
+    key = OF_TMA_LOAD(op), ranks, of_fetches, neighbours
+    cost = tables.tma_loads.find(key)
+    if cost is None:
+        check_tma_load(tables.kernel, op, tables.stage_bytes.get(op.buffer, op.num_bytes))
+        for rank in ranks:
+            role.check_rank(rank)
+    barrier, stage = role.barrier(op.barrier, op.stage), role.stage(op.buffer, op.stage)
+    if cost is None:
+        of_ranks, of_neighbours = tables.list_of(ranks), tables.neighbours_of(neighbours)
+        row = TmaLoadRow(op, of_neighbours, len(neighbours), of_ranks, len(ranks), of_fetches)
+        cost = tables.tma_loads.add(key, row)
+    tensor, column, step = role.place(op.tensor, op.tile)
+    role.add(PACK(OpKind.TMA_LOAD, 0, column, cost, step, stage, barrier, tensor, 0.0))
+
+
+def tma_store(role: RoleRows, op: ops.TmaStore) -> None:
+    """A store by the TMA engine."""
+    stage = role.stage(op.buffer, op.stage) if op.buffer else NONE
+    cost = role.tables.tma_stores.number(OF_TMA_STORE(op), op)
+    tensor, column, step = role.place(op.tensor, op.tile)
+    role.add(PACK(OpKind.TMA_STORE, 0, column, cost, step, stage, NONE, tensor, 0.0))
+
+
+def prefetch_tensormap(role: RoleRows, op: ops.PrefetchTensormap) -> None:
+    """Descriptors of tensors."""
+    tensors = tuple(role.tables.tensor(name) for name in op.tensors)
+    begin = role.tables.list_of(tensors)
+    role.keep(op, PACK(OpKind.PREFETCH_TENSORMAP, 0, 0, begin, 0, NONE, NONE, len(tensors), 0.0))
+
+
+# ---------------------------------------------------------------------------------------------- shared memory
+
+
+def shared_load(role: RoleRows, op: ops.SharedLoad) -> Token:
+    """Registers from shared memory."""
+    access, stage = role.access(op.access), role.stage(op.buffer, op.stage) if op.buffer else NONE
+    if op.num_parts < 1:
+        raise LaunchError(f"{role.who} reads {op.num_parts} parts, wants 1 or more")
+    row = PACK(OpKind.SHARED_LOAD, 0, 0, access, op.num_parts, stage, NONE, 0, 0.0)
+    return role.give(row, is_long=False, in_stage=False)
+
+
+def ldmatrix(role: RoleRows, op: ops.Ldmatrix) -> Token:
+    """Fragments from shared memory."""
+    access, stage = role.access(op.access), role.stage(op.buffer, op.stage) if op.buffer else NONE
+    return role.give(PACK(OpKind.LDMATRIX, 0, 0, access, 1, stage, NONE, 0, 0.0), is_long=False, in_stage=False)
+
+
+def shared_store(kind: OpKind) -> Encoder:
+    """How a store to shared memory is recorded."""
+
+    def encode(role: RoleRows, op: ops.SharedStore | ops.Stmatrix) -> Token | None:
+        stage, access = role.stage(op.buffer, op.stage) if op.buffer else NONE, role.access(op.access)
+        row = PACK(kind, bool(op.has_token), 0, access, 0, stage, NONE, 0, 0.0)
+        if op.has_token:
+            return role.give(row, is_long=False, in_stage=False)
+        role.keep(op, row)
+        return None
+
+    return encode
+
+
+def shared_atomic(role: RoleRows, op: ops.SharedAtomic) -> Token:
+    """Shared memory read and written."""
+    row = PACK(OpKind.SHARED_ATOMIC, 0, 0, role.access(op.access), 0, NONE, NONE, 0, 0.0)
+    return role.give(row, is_long=False, in_stage=False)
+
+
+def dsmem_load(role: RoleRows, op: ops.DsmemLoad) -> Token:
+    """Registers from another CTA's shared memory."""
+    rank = role.check_rank(op.cta_rank)
+    row = PACK(OpKind.DSMEM_LOAD, 0, 0, rank, 0, NONE, NONE, 0, float(op.num_bytes))
+    return role.give(row, is_long=True, in_stage=False)
+
+
+def dsmem_store(role: RoleRows, op: ops.DsmemStore) -> None:
+    """Another CTA's shared memory from registers."""
+    rank = role.check_rank(op.cta_rank)
+    role.keep(op, PACK(OpKind.DSMEM_STORE, 0, 0, rank, 0, NONE, NONE, 0, float(op.num_bytes)))
+
+
+def st_async(role: RoleRows, op: ops.StAsync) -> None:
+    """The same, counted on an mbarrier of that CTA."""
+    rank = role.check_rank(op.cta_rank)
+    barrier = role.barrier(op.barrier, op.stage)
+    role.keep(op, PACK(OpKind.ST_ASYNC, 0, 0, rank, 0, NONE, barrier, 0, float(op.num_bytes)))
+
+
+MEMORY_ENCODERS: Mapping[type[ops.Op], Encoder] = MappingProxyType({
+    ops.GlobalLoad: global_load,
+    ops.GlobalStore: global_store,
+    ops.GlobalAtomic: global_atomic,
+    ops.Use: use,
+    ops.CpAsync: cp_async,
+    ops.CpAsyncCommitGroup: cp_commit,
+    ops.TmaLoad: tma_load,
+    ops.TmaStore: tma_store,
+    ops.PrefetchTensormap: prefetch_tensormap,
+    ops.SharedLoad: shared_load,
+    ops.SharedStore: shared_store(OpKind.SHARED_STORE),
+    ops.SharedAtomic: shared_atomic,
+    ops.Ldmatrix: ldmatrix,
+    ops.Stmatrix: shared_store(OpKind.STMATRIX),
+    ops.DsmemLoad: dsmem_load,
+    ops.DsmemStore: dsmem_store,
+    ops.StAsync: st_async,
+})  # fmt: skip
+"""How each of them becomes a record."""

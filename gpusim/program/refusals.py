@@ -1,0 +1,106 @@
+"""Sentences that refuse what a program yields; who yielded it comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from gpusim.errors import HazardError, LaunchError, nearest
+from gpusim.workload import ops
+
+
+def undeclared(kind: str, name: str, stage: int, declared: Mapping[str, Sequence[int]]) -> LaunchError:
+    """A stage of a buffer or of a ring of mbarriers that the launch does not declare.
+
+    >>> str(undeclared("buffer", "a", 4, {"a": range(4)}))
+    "buffer 'a' has 4 stages, stage 4 was used"
+    >>> str(undeclared("mbarrier", "ful", 0, {"full": range(4)}))
+    "mbarrier 'ful' is not declared in the launch; did you mean 'full'?"
+    """
+    if name in declared:
+        return LaunchError(f"{kind} {name!r} has {len(declared[name])} stages, stage {stage} was used")
+    return LaunchError(f"{kind} {name!r} is not declared in the launch; {nearest(name, declared)}")
+
+
+def issued(num_instructions: float) -> LaunchError:
+    """Fewer instructions than none."""
+    return LaunchError(f"{num_instructions} instructions were issued, wants 0 or more")
+
+
+def pending(who: str, num_pending: int) -> LaunchError:
+    """A wait for fewer groups than none."""
+    return LaunchError(f"{who} waits until {num_pending} groups are in flight, wants 0 or more")
+
+
+def too_many_ops(who: str, max_ops: int) -> LaunchError:
+    """A program that does not end, or not soon enough."""
+    return LaunchError(
+        f"{who} yields more than {max_ops} ops, the limit of a role of one CTA: end its loops, or raise max_ops"
+    )
+
+
+def too_many_panels(who: str, most: int) -> LaunchError:
+    """A CTA whose columns of panels no record can number."""
+    return LaunchError(f"{who} names more than {most} panels, the limit of a CTA: name slices of one panel by their step")
+
+
+def not_whole(who: str, op: ops.Op) -> LaunchError:
+    """An op whose numbers fit no record."""
+    return LaunchError(f"{who} yields {op!r}, wants whole numbers below 2**31 where ops count")
+
+
+@contextmanager
+def named(role: str, who: str) -> Iterator[None]:
+    """Put ``who`` before a refusal that does not name the role; numpy's complaints about numbers become refusals."""
+    try:
+        yield
+    except (HazardError, LaunchError) as error:
+        if role in str(error):
+            raise
+        raise type(error)(f"{who}: {error}") from None
+    except TypeError as error:
+        if "numpy" not in str(error):
+            raise
+        raise LaunchError(f"{who}: {error}: an op's numbers are Python's own, int(...) or float(...)") from error
+
+
+def check_tma_load(kernel: str, op: ops.TmaLoad, held_bytes: int) -> None:
+    """Refuse a TMA load whose bytes and rows do not add up; a stage of its buffer holds ``held_bytes``.
+
+    Raises:
+        LaunchError: they do not.
+    """
+    if not 0 < op.num_bytes <= held_bytes or not 0 <= op.num_fetched_bytes <= op.num_bytes:
+        raise LaunchError(
+            f"{kernel}: a TmaLoad of {op.num_bytes} bytes, {op.num_fetched_bytes} of them fetched, into "
+            f"{op.buffer!r}, whose stages hold {held_bytes}; wants no more than that"
+        )
+    if op.num_rows < 1 or op.num_boxes < 1:
+        raise LaunchError(
+            f"{kernel}: a TmaLoad of {op.num_rows} rows in {op.num_boxes} boxes, wants 1 or more of each"
+        )
+    if not 0 <= op.num_outside_rows <= op.num_zero_rows <= op.num_rows:
+        raise LaunchError(
+            f"{kernel}: a TmaLoad of {op.num_rows} rows, {op.num_zero_rows} of them outside of its tensor, "
+            f"{op.num_outside_rows} in boxes all outside, wants no more than all"
+        )
+    if op.num_fetched_bytes * op.num_rows > op.num_bytes * (op.num_rows - op.num_zero_rows):
+        raise LaunchError(
+            f"{kernel}: a TmaLoad of {op.num_rows} rows and {op.num_bytes} bytes fetches "
+            f"{op.num_fetched_bytes}, wants no more than rows inside have: {op.num_zero_rows} lie outside"
+        )
+
+
+def check_wgmma(kernel: str, op: ops.Wgmma, num_warps: int) -> None:
+    """Refuse wgmma that no warpgroup can issue.
+
+    Raises:
+        LaunchError: parts of a warpgroup, no wgmma, or fewer instructions between them than none.
+    """
+    if num_warps % 4 or op.num_issues < 1:
+        raise LaunchError(
+            f"{kernel}: {op.num_issues} wgmma by {num_warps} warps, "
+            "wants 1 or more by whole warpgroups of 4"
+        )
+    if op.num_between < 0:
+        raise LaunchError(f"{kernel}: {op.num_between} instructions between wgmma, wants 0 or more")

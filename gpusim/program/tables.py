@@ -1,0 +1,203 @@
+"""What programs refer to by number: costs that differ, names, lists, columns of panels. One of each for a launch.
+
+In: a launch, and what its ops say. Out: numbers, in the order in which things were met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from operator import attrgetter, index
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from gpusim.program.programs import (
+    NONE,
+    AluRow,
+    AsyncCopyRow,
+    FarCodeRow,
+    StoreRow,
+    TmaLoadRow,
+    WgmmaRow,
+)
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.atoms import MmaAtom
+from gpusim.workload.fetches import Fetches
+from gpusim.workload.launch import Launch
+
+Item = TypeVar("Item")
+Columns = dict[tuple[int, int], int]
+"""Of one turn of a CTA: (tensor, panel) to column."""
+
+MOST_KEPT = 1 << 16
+"""Objects that are known by identity, until all of them are forgotten."""
+MOST_INT32 = (1 << 31) - 1
+
+
+class Numbers(Generic[Item]):
+    """Distinct items, numbered as they are met: known by their identity or, the first time, by what they say."""
+
+    __slots__ = ("_by_id", "_by_key", "_kept", "_says", "items")
+
+    def __init__(self, says: Callable[[Item], Hashable]) -> None:
+        """``says`` gives the key of an item: items of one key are one."""
+        self.items: list[Item] = []
+        self._says = says
+        self._by_key: dict[Hashable, int] = {}
+        self._by_id: dict[int, int] = {}
+        self._kept: list[Item] = []
+        """Holds on to what is known by identity."""
+
+    def known(self, item: Item) -> int | None:
+        """The number of an item that was met as this object, else None."""
+        return self._by_id.get(id(item))
+
+    def number(self, item: Item) -> int:
+        """The item's number."""
+        found = self._by_id.get(id(item))
+        if found is not None:
+            return found
+        key = self._says(item)
+        found = self._by_key.get(key)
+        if found is None:
+            found = self._by_key[key] = len(self.items)
+            self.items.append(item)
+        if len(self._kept) >= MOST_KEPT:
+            self._by_id.clear()
+            self._kept.clear()
+        self._by_id[id(item)] = found
+        self._kept.append(item)
+        return found
+
+
+class Rows(Generic[Item]):
+    """Rows of a table that differ, numbered as they are met."""
+
+    __slots__ = ("_by_key", "items")
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self._by_key: dict[Hashable, int] = {}
+
+    def find(self, key: Hashable) -> int | None:
+        """The number of the row of this key, else None."""
+        return self._by_key.get(key)
+
+    def add(self, key: Hashable, row: Item) -> int:
+        """A row whose key is new."""
+        found = self._by_key[key] = len(self.items)
+        self.items.append(row)
+        return found
+
+    def number(self, key: Hashable, row: Item) -> int:
+        """The number of a row, which is new or there already."""
+        found = self._by_key.get(key)
+        return self.add(key, row) if found is None else found
+
+
+class Tables:
+    """All tables of one launch."""
+
+    def __init__(self, launch: Launch) -> None:
+        """Nothing is known but what the launch declares."""
+        self.kernel, self.cluster_size, self.registers = launch.kernel, launch.cluster_size, launch.registers_per_thread
+        self.stages, self.stage_names = _flat((item.name, item.num_stages) for item in launch.buffers)
+        self.barriers, self.barrier_names = _flat((item.name, item.num_stages) for item in launch.mbarriers)
+        self.stage_bytes = {item.name: item.stage_bytes for item in launch.buffers}
+        self.named_barriers = {item.name: idx for idx, item in enumerate(launch.named_barriers)}
+        self.tensors: dict[str, int] = {}
+        for footprint in launch.footprints:
+            self.tensors.setdefault(footprint.tensor, len(self.tensors))
+        self.columns: dict[tuple[int, int, int], int] = {}
+        """(tensor, turn, how many-th panel of that tensor in that turn) to column."""
+        self.codes: dict[str, tuple[int, float]] = {}
+        """(number, length) of each stretch of code."""
+        self.far_code_names: dict[str, int] = {}
+        self.lists: list[int] = []
+        self.neighbours: list[tuple[int, int]] = []
+        self._lists: dict[tuple[int, ...], int] = {}
+        self._neighbours: dict[tuple[tuple[int, int], ...], int] = {}
+        self._interned: dict[Hashable, int] = {}
+        self.accesses: Numbers[AccessPattern] = Numbers(
+            attrgetter("num_requests", "num_sectors", "num_lines", "num_wavefronts", "num_bytes")
+        )
+        self.fetches: Numbers[Fetches] = Numbers(attrgetter(*Fetches.__dataclass_fields__))
+        self.mma_syncs: Numbers[MmaAtom] = Numbers(_itself)
+        self.atoms: Numbers[MmaAtom] = Numbers(_itself)
+        """Atoms of wgmma."""
+        self.stores: Rows[StoreRow] = Rows()
+        self.async_copies: Rows[AsyncCopyRow] = Rows()
+        self.tma_loads: Rows[TmaLoadRow] = Rows()
+        self.tma_stores: Rows[ops.TmaStore] = Rows()
+        self.wgmmas: Rows[WgmmaRow] = Rows()
+        self.far_codes: Rows[FarCodeRow] = Rows()
+        self.loop_codes: Rows[ops.LoopCode] = Rows()
+        self.fmas: Rows[ops.Fma] = Rows()
+        self.alus: Rows[AluRow] = Rows()
+
+    def tensor(self, name: str) -> int:
+        """A tensor's number."""
+        found = self.tensors.get(name)
+        if found is None:
+            found = self.tensors[name] = len(self.tensors)
+        return found
+
+    def list_of(self, numbers: tuple[int, ...]) -> int:
+        """Where in ``lists`` these numbers begin."""
+        found = self._lists.get(numbers)
+        if found is None:
+            found = self._lists[numbers] = len(self.lists)
+            self.lists.extend(numbers)
+        return found
+
+    def neighbours_of(self, pairs: tuple[tuple[int, int], ...]) -> int:
+        """Where in ``neighbours`` these pairs (column, step) begin, counted in pairs."""
+        found = self._neighbours.get(pairs)
+        if found is None:
+            found = self._neighbours[pairs] = len(self.neighbours)
+            self.neighbours.extend(pairs)
+        return found
+
+    def fetches_of(self, fetches: Fetches | None) -> int:
+        """The number of what a copy fetches; -1 where it says nothing."""
+        return NONE if fetches is None else self.fetches.number(fetches)
+
+    def plain_tile(self, tile: Any) -> tuple[int, int]:
+        """(panel, step) of a tile that is no pair of plain numbers: as such, or a panel below 0 of its own."""
+        numbers = tuple(map(_whole, tile)) if isinstance(tile, tuple) and len(tile) == 2 else (None, None)
+        panel, step = numbers
+        if panel is not None and step is not None and 0 <= panel <= MOST_INT32 and abs(step) <= MOST_INT32:
+            return panel, step
+        return self._interned.setdefault(tile, -1 - len(self._interned)), 0
+
+
+def _itself(item: Hashable) -> Hashable:
+    return item
+
+
+def _whole(number: Any) -> int | None:
+    """A number that is whole, as Python's own, else None.
+
+    >>> _whole(3), _whole(3.0), _whole(2.5), _whole("3")
+    (3, 3, None, None)
+    """
+    try:
+        return index(number)
+    except TypeError:
+        is_whole = isinstance(number, float | np.floating) and float(number).is_integer()
+        return int(number) if is_whole else None
+
+
+def _flat(rings: Any) -> tuple[dict[str, range], tuple[tuple[str, int], ...]]:
+    """For each ring of stages their places in a list of all, and (ring, stage) of each place.
+
+    >>> _flat([("a", 2), ("b", 1)])
+    ({'a': range(0, 2), 'b': range(2, 3)}, (('a', 0), ('a', 1), ('b', 0)))
+    """
+    places: dict[str, range] = {}
+    names: list[tuple[str, int]] = []
+    for name, num_stages in rings:
+        places[name] = range(len(names), len(names) + num_stages)
+        names.extend((name, stage) for stage in range(num_stages))
+    return places, tuple(names)

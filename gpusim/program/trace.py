@@ -1,0 +1,195 @@
+"""Roles recorded: their programs are run with a context that knows no time, op by op.
+
+In: a launch, the CTA that is asked for. Out: the bytes of each role's program, and the panels that the CTA names.
+
+Models:
+
+* what a program yields for a CTA's index and rank, tokens handed back at once;
+* turns of persistent CTAs.
+
+Ignores: Python state that roles or CTAs share, which time would order in another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import fields, replace
+from struct import error as StructError  # noqa: N812  # it is a class
+from types import GeneratorType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpusim.errors import LaunchError
+from gpusim.program.encode import ENCODERS
+from gpusim.program.refusals import named, not_whole, too_many_ops
+from gpusim.program.rows import Known, Panels, RoleRows
+from gpusim.program.tables import Tables
+from gpusim.workload.launch import Launch, WarpRole
+from gpusim.workload.ops import Op
+from gpusim.workload.token import Token
+
+OVER = object()
+"""Behind the last op of a program."""
+
+
+class Turns:
+    """The turns of a persistent CTA: each leaves a record before its first op."""
+
+    __slots__ = ("_num_tiles", "_role", "_step", "_turn")
+
+    def __init__(self, role: RoleTrace, num_tiles: int, first: int, step: int) -> None:
+        self._role = role
+        self._num_tiles = num_tiles
+        self._turn = first - step
+        self._step = step
+
+    def __iter__(self) -> Turns:
+        """Turns are their own iterator."""
+        return self
+
+    def __next__(self) -> tuple[int, int]:
+        """Next (turn, tile), or the end."""
+        role = self._role
+        self._turn += self._step
+        tile = role.cta_idx + self._turn * role.num_ctas
+        if tile >= self._num_tiles:
+            raise StopIteration
+        role.begin_turn(self._turn)
+        return self._turn, tile
+
+
+class RoleTrace(RoleRows):
+    """A role of a CTA that is recorded. Implements ``workload.launch.RoleContext``."""
+
+    __slots__ = ("cta_idx", "num_ctas")
+
+    def __init__(
+        self, tables: Tables, spec: WarpRole, panels: Panels, known: Known, *, cta_idx: int, num_ctas: int, cta_rank: int
+    ) -> None:
+        """Nothing has been yielded yet."""
+        who = f"{tables.kernel}: role {spec.name!r} of CTA {cta_idx}"
+        super().__init__(tables, spec, panels, known, who=who, cta_rank=cta_rank)
+        self.cta_idx, self.num_ctas = cta_idx, num_ctas
+
+    def loop(self, num_iterations: int) -> Iterator[int]:
+        """0, 1, ... below ``num_iterations``."""
+        return iter(range(num_iterations))
+
+    def tiles(self, num_tiles: int, *, first: int = 0, step: int = 1) -> Iterator[tuple[int, int]]:
+        """Work tiles of a persistent CTA as (turn, tile)."""
+        return Turns(self, num_tiles, first, step)
+
+    def run(self, max_ops: int) -> int:
+        """Record the whole program, of at most ``max_ops`` ops; returns how many there are.
+
+        Raises:
+            LaunchError: an op that is refused, a program that is none, or that does not end.
+        """
+        program = self.spec.program(self)
+        if type(program) is not GeneratorType and not isinstance(program, Generator):
+            raise LaunchError(f"{self.who} has a program that gives {program!r}, wants a function that yields ops")
+        with named(self.spec.name, self.who):
+            return self._record(program, max_ops)
+
+    def _record(self, program: Generator[Any, Any, Any], max_ops: int) -> int:
+        rows, known, token = self.rows, self.known.rows, None
+        take, send, over, add = next, program.send, OVER, rows.append
+        num_ops = 0
+        try:
+            for num_ops in range(max_ops + 1):
+                op: Any = take(program, over) if token is None else send(token)
+                if op is over:
+                    return num_ops
+                row = known.get(id(op))
+                if row is None:
+                    token = self._encode(op)
+                else:
+                    add(row)
+                    token = None
+        except StopIteration:
+            return num_ops
+        raise too_many_ops(self.who, max_ops)
+
+    def _encode(self, op: Any) -> Token | None:
+        encode = ENCODERS.get(type(op))
+        if encode is None:
+            raise LaunchError(
+                f"{self.tables.kernel}: role {self.spec.name!r} yields {op!r}, wants an op of the vocabulary"
+            )
+        try:
+            return encode(self, op)
+        except (StructError, TypeError) as error:
+            plain = with_plain_numbers(op)
+            if plain is None and isinstance(error, TypeError):
+                raise
+        try:
+            return encode(self, op if plain is None else plain)
+        except StructError:
+            raise not_whole(self.who, op) from None
+
+
+def with_plain_numbers(op: Op) -> Op | None:
+    """The op with Python's own numbers for numpy's, and whole ones as int; None where that changes nothing.
+
+    >>> from gpusim.workload.ops import MbarrierArrive
+    >>> with_plain_numbers(MbarrierArrive("full", np.int64(3), 2.0)), with_plain_numbers(MbarrierArrive("full", 3))
+    (MbarrierArrive(barrier='full', stage=3, count=2, cta_rank=None), None)
+    """
+    changed: dict[str, Any] = {}
+    for item in fields(op):  # type: ignore[arg-type]  # every op is a dataclass
+        number = getattr(op, item.name)
+        if isinstance(number, float | np.floating) and float(number).is_integer():
+            changed[item.name] = int(number)
+        elif isinstance(number, np.integer | np.floating):
+            changed[item.name] = number.item()
+    return replace(op, **changed) if changed else None  # type: ignore[type-var]  # as above
+
+
+class TracedCta(NamedTuple):
+    """What one CTA does."""
+
+    programs: tuple[int, ...]
+    """The number of each role's program."""
+    columns: tuple[int, ...]
+    """Columns of the panels that it names."""
+    panels: list[int]
+    """Those panels."""
+
+
+class Tracer:
+    """Records CTAs of one launch; programs of the same content are kept once."""
+
+    def __init__(self, launch: Launch, *, num_ctas: int, max_ops: int) -> None:
+        """No CTA is recorded yet."""
+        self.tables = Tables(launch)
+        self.programs: dict[bytes, int] = {}
+        self.num_tokens: list[int] = []
+        """Token slots of each program."""
+        self.num_ops = 0
+        """Ops recorded so far, of all CTAs."""
+        self._launch, self._num_ctas, self._max_ops = launch, num_ctas, max_ops
+        self._known = [[Known() for _ in range(launch.cluster_size)] for _ in launch.roles]
+
+    def trace(self, cta_idx: int) -> TracedCta:
+        """Record all roles of a CTA.
+
+        Raises:
+            LaunchError: an op that is refused, a program that is none, or that does not end.
+        """
+        rank, panels = cta_idx % self._launch.cluster_size, Panels()
+        numbers: list[int] = []
+        for spec, known in zip(self._launch.roles, self._known, strict=True):
+            role = RoleTrace(
+                self.tables, spec, panels, known[rank], cta_idx=cta_idx, num_ctas=self._num_ctas, cta_rank=rank
+            )
+            self.num_ops += role.run(self._max_ops)
+            numbers.append(self._number(*role.finish()))
+        return TracedCta(tuple(numbers), tuple(panels.columns), panels.panels)
+
+    def _number(self, program: bytes, num_tokens: int) -> int:
+        found = self.programs.get(program)
+        if found is None:
+            found = self.programs[program] = len(self.num_tokens)
+            self.num_tokens.append(num_tokens)
+        return found

@@ -1,0 +1,283 @@
+"""Numbers of a GPU at one SM clock, as the engine takes them: constants by part.
+
+In: a GpuSpec (as :func:`gpusim.simulate.ideal.idealize` gives it), a Clock, the few facts of a launch that matter.
+Out: numbers by the names of ``program/records.py``. No part of the machine is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.errors import ConfigError
+from gpusim.machine.clock import PowerLimiter
+from gpusim.machine.config import GpuSpec
+from gpusim.machine.dispatcher import Dispatcher, DispatcherSpec
+from gpusim.machine.floorplan import Floorplan
+from gpusim.machine.memory.hbm import MOST_SHARE, QUEUE_LATENCIES, HbmSpec
+from gpusim.program.records import CONSTANTS
+from gpusim.units import WARP_SIZE, Clock
+
+FloatArray = NDArray[np.float64]
+Numbers = Mapping[str, float]
+"""Constants of one part, by name."""
+
+MOST_PARTITIONS = 2
+"""Partitions of L2 that the engine knows."""
+KEPT = 64
+"""Entries of each cache: some GPUs, each at the clocks of some launches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """What of a launch and its settings the numbers of the machine depend on."""
+
+    num_ctas: int
+    cluster_size: int
+    ctas_per_sm: int
+    smem_bytes: int
+    """Shared memory of one CTA."""
+    num_warps: int
+    """Warps of one CTA."""
+    is_warm: bool
+    recorded_sms: frozenset[int] | Literal["first"] = frozenset()
+    """SMs whose timelines come back; ``first``: the one that CTA 0 starts on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """What says where SMs lie; hashable, unlike ``DeviceSpec``."""
+
+    gpcs: tuple[tuple[str, int], ...]
+    lone_sms: int
+    gpc_sides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, gpu: GpuSpec) -> Geometry:
+        """Of a GPU."""
+        device = gpu.device
+        return cls(tuple(device.gpcs.items()), device.lone_sms, tuple(device.gpc_sides))
+
+    @property
+    def floorplan(self) -> Floorplan:
+        """SMs by GPC."""
+        return floorplan_of(self)
+
+
+@lru_cache(maxsize=KEPT)
+def floorplan_of(geometry: Geometry) -> Floorplan:
+    """SMs by GPC: shared, so nobody may change it."""
+    return Floorplan(dict(geometry.gpcs), lone_sms=geometry.lone_sms, gpc_sides=geometry.gpc_sides)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """Rates of L2 and crossbar in bytes an SM cycle: these parts have a clock of their own."""
+
+    slices_bytes_per_cycle: float
+    """All slices of L2, under full load."""
+    link_bytes_per_cycle: float
+    write_bytes_per_cycle: float
+    gpc_read_bytes_per_cycle: float
+    gpc_write_bytes_per_cycle: float
+
+    @classmethod
+    def of(cls, gpu: GpuSpec, clock: Clock) -> Shared:
+        """At an SM clock; an SM's own ports keep its pace."""
+        l2_cycles = PowerLimiter(gpu.clock).l2_cycles(clock.sm_mhz)
+        l2, xbar = gpu.l2, gpu.xbar
+        return cls(
+            slices_bytes_per_cycle=l2.num_slices * (l2.slice_bytes_per_cycle * l2_cycles) * l2.sustained_fraction,
+            link_bytes_per_cycle=l2.link_bytes_per_cycle * l2_cycles,
+            write_bytes_per_cycle=xbar.write_bytes_per_cycle * l2_cycles,
+            gpc_read_bytes_per_cycle=xbar.gpc_read_bytes_per_cycle * l2_cycles,
+            gpc_write_bytes_per_cycle=xbar.gpc_write_bytes_per_cycle * l2_cycles,
+        )
+
+
+@lru_cache(maxsize=KEPT)
+def slots_of(
+    spec: DispatcherSpec, geometry: Geometry, cluster_size: int, ctas_per_sm: int, num_ctas: int
+) -> NDArray[np.int32]:
+    """SMs of all slots in the order in which they are filled first, a cluster's together: int32[num_slots].
+
+    >>> from gpusim.machine.config import load_gpu
+    >>> gpu = load_gpu("h200_sxm")
+    >>> slots_of(gpu.dispatcher, Geometry.of(gpu), 1, 1, 1000)[6:12].tolist()
+    [130, 131, 0, 1, 16, 17]
+    """
+    places = Dispatcher(
+        spec, floorplan=geometry.floorplan, cluster_size=cluster_size, ctas_per_sm=ctas_per_sm, num_ctas=num_ctas
+    ).slots
+    found = np.array(places, dtype=np.int32).reshape(-1)
+    found.setflags(write=False)  # as the cache hands it out again
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- constants
+
+
+def check_partitions(gpu: GpuSpec) -> None:
+    """Refuse an L2 that the engine does not know.
+
+    Raises:
+        ConfigError: more than two partitions.
+    """
+    num = gpu.l2.num_partitions
+    if num > MOST_PARTITIONS:
+        raise ConfigError(f"{gpu.name}: l2.num_partitions is {num}, the engine takes 1 or {MOST_PARTITIONS}")
+
+
+def machine_numbers(gpu: GpuSpec, clock: Clock, at: Placement) -> dict[str, Numbers]:
+    """Constants of every part of the machine, by part and name.
+
+    >>> from gpusim.machine.config import load_gpu
+    >>> at = Placement(num_ctas=132, cluster_size=1, ctas_per_sm=1, smem_bytes=0, num_warps=4, is_warm=False)
+    >>> numbers = machine_numbers(load_gpu("h200_sxm"), Clock(sm_mhz=1755.0), at)
+    >>> numbers["tensor_core"]["num_sub_cores"], numbers["l2"]["num_links"]
+    (4.0, 2.0)
+
+    Raises:
+        ConfigError: an L2 that the engine does not know.
+    """
+    check_partitions(gpu)
+    hbm = hbm_numbers(gpu.hbm, clock, l2_latency_ns(gpu))
+    shared = Shared.of(gpu, clock)
+    return {
+        "dispatcher": _dispatcher_numbers(gpu.dispatcher, at), "hbm": hbm, "l2": _l2_numbers(gpu, shared),
+        "xbar": _xbar_numbers(gpu, shared, fill_cycles=hbm["latency_cycles"]), "l1": _l1_numbers(gpu, at),
+        "smem": _named(gpu.smem, "smem"), "warp_scheduler": _scheduler_numbers(gpu),
+        "tensor_core": _named(gpu.tensor_core, "tensor_core"),
+        "tma": _tma_numbers(gpu, memory_cycles=0.0 if at.is_warm else hbm["latency_cycles"]),
+        "mbarrier": _named(gpu.mbarrier, "mbarrier"), "dsmem": _named(gpu.dsmem, "dsmem"),
+        "instruction_cache": _named(gpu.instruction_cache, "instruction_cache"),
+    }
+
+
+def in_order(part: str, numbers: Numbers) -> FloatArray:
+    """Constants of one part as the buffer has them, float64[names]."""
+    return np.array([numbers[name] for name in CONSTANTS[part]], dtype=np.float64)
+
+
+def code_latency_cycles(gpu: GpuSpec, clock: Clock, *, is_warm: bool) -> float:
+    """Latency of instructions that no SM has run yet: a warm L2 has them, a cold one has not."""
+    return gpu.l2.near_latency_cycles if is_warm else clock.cycles(ns=gpu.hbm.latency_ns)
+
+
+def cluster_barrier_cycles(gpu: GpuSpec, at: Placement) -> float:
+    """What a cluster's barrier takes from the last arrival on."""
+    if gpu.dsmem is None:
+        return 0.0
+    latency = gpu.dsmem.cluster_barrier_cycles + at.cluster_size * gpu.dsmem.cluster_barrier_cta_cycles
+    return latency + at.num_warps * gpu.warp_scheduler.barrier_warp_cycles
+
+
+def l2_latency_ns(gpu: GpuSpec) -> float:
+    """What of the latency of memory is L2's, near and far mixed."""
+    return (gpu.l2.near_latency_cycles + gpu.l2.far_latency_cycles) / 2 * 1e3 / gpu.clock.max_mhz
+
+
+def _named(spec: object, part: str) -> Numbers:
+    """Constants that are fields of a Spec; zeros for a part that the GPU lacks."""
+    if spec is None:
+        return dict.fromkeys(CONSTANTS[part], 0.0)
+    return {name: float(getattr(spec, name)) for name in CONSTANTS[part]}
+
+
+def hbm_numbers(spec: HbmSpec, clock: Clock, l2_latency_ns: float) -> Numbers:
+    """Constants of memory, which keeps its own clock. No SM stands for others."""
+    latency = clock.cycles(ns=max(0.0, spec.latency_ns - l2_latency_ns))
+    peak = clock.bytes_per_cycle(gb_per_s=spec.peak_gb_per_s)
+    channel = clock.bytes_per_cycle(gb_per_s=spec.channel_gb_per_s)
+    return {
+        "latency_cycles": latency, "refresh_cycles": clock.cycles(ns=spec.refresh_ns),
+        "refresh_bytes": spec.refresh_bytes, "refresh_fraction": spec.refresh_fraction,
+        "channel_bytes": spec.channel_bytes, "side_by_side_fraction": spec.side_by_side_fraction,
+        "write_cycles": clock.cycles(ns=spec.write_wait_ns), "mixed_cycles": clock.cycles(ns=spec.mixed_wait_ns),
+        "turn_cycles": clock.cycles(ns=spec.write_turn_ns),
+        "spread_cycles": min(clock.cycles(ns=spec.fill_spread_ns), 2.0 * latency),
+        "queue_cycles": clock.cycles(ns=spec.queue_ns), "peak_bytes_per_cycle": peak,
+        "most_share": min(MOST_SHARE, spec.sustained_read_gb_per_s / spec.peak_gb_per_s),
+        "window_cycles": QUEUE_LATENCIES * clock.cycles(ns=spec.latency_ns) or 1.0,
+        "write_cost": spec.sustained_read_gb_per_s / spec.sustained_write_gb_per_s,
+        "wire_bytes_per_cycle": clock.bytes_per_cycle(gb_per_s=spec.sustained_read_gb_per_s),
+        "sm_bytes_per_cycle": clock.bytes_per_cycle(gb_per_s=spec.sm_gb_per_s),
+        "channel_cycles": spec.channel_bytes / channel if channel else 0.0,
+        "per_channel_bytes": spec.channel_bytes * peak / channel if channel else 0.0,
+        "turnaround_fraction": spec.turnaround_fraction, "queued_turnaround_per_mb": spec.queued_turnaround_per_mb,
+        "piece_read_bytes": spec.piece_read_bytes, "piece_write_bytes": spec.piece_write_bytes,
+        "part_request_bytes": spec.part_request_bytes,
+    }
+
+
+def _dispatcher_numbers(spec: DispatcherSpec, at: Placement) -> Numbers:
+    is_single = at.cluster_size == 1
+    more = {
+        "cold_start_cycles": 0.0 if at.is_warm else spec.cold_start_cycles,
+        "retire_cycles": spec.retire_cycles_per_cta if is_single else spec.cluster_retire_cycles_per_cta,
+    }
+    return more | {name: getattr(spec, name) for name in CONSTANTS["dispatcher"] if name not in more}
+
+
+def _l2_numbers(gpu: GpuSpec, shared: Shared) -> Numbers:
+    num = gpu.l2.num_partitions
+    more = {
+        "num_links": float(len(links_of(gpu, shared))), "far_share": 1.0 - 1.0 / num,
+        "num_lanes": gpu.l2.num_slices / num,
+    }
+    return more | {name: float(getattr(gpu.l2, name)) for name in CONSTANTS["l2"] if name not in more}
+
+
+def _xbar_numbers(gpu: GpuSpec, shared: Shared, *, fill_cycles: float) -> Numbers:
+    spec = gpu.xbar
+    more = {
+        "write_bytes_per_cycle": shared.write_bytes_per_cycle,
+        "gpc_write_bytes_per_cycle": shared.gpc_write_bytes_per_cycle,
+        "alone_bytes_per_cycle": min(spec.sm_read_bytes_per_cycle, shared.slices_bytes_per_cycle),
+        "bulk_weight": 1.0 / spec.bulk_read_fraction, "multicast_weight": 1.0 / spec.multicast_read_fraction,
+        "merges": float(spec.merge_scope != "sm" and spec.merge_limit > 1), "merge_fill_cycles": fill_cycles,
+    }
+    return more | {name: float(getattr(spec, name)) for name in CONSTANTS["xbar"] if name not in more}
+
+
+def _l1_numbers(gpu: GpuSpec, at: Placement) -> Numbers:
+    spec = gpu.l1
+    more = {
+        "capacity_bytes": float(max(0, spec.unified_bytes - at.smem_bytes * at.ctas_per_sm)),
+        "lines_per_cycle": spec.tag_lines_per_cycle, "has_store_queue": float(spec.has_store_queue),
+    }
+    return more | {name: getattr(spec, name) for name in CONSTANTS["l1"] if name not in more}
+
+
+def _scheduler_numbers(gpu: GpuSpec) -> Numbers:
+    spec = gpu.warp_scheduler
+    more = {
+        "fma_rate": spec.fp32_lanes / WARP_SIZE, "alu_rate": spec.int32_lanes / WARP_SIZE,
+        "mad_wide_rate": spec.mad_wide_lanes / WARP_SIZE, "mufu_rate": spec.mufu_lanes / WARP_SIZE,
+        "beside_rate": spec.num_schedulers / spec.beside_interval_cycles, "shuffle_rate": spec.shuffle_lanes / WARP_SIZE,
+    }
+    return more | {name: float(getattr(spec, name)) for name in CONSTANTS["warp_scheduler"] if name not in more}
+
+
+def _tma_numbers(gpu: GpuSpec, *, memory_cycles: float) -> Numbers:
+    if gpu.tma is None:
+        return _named(None, "tma")
+    spec, more = gpu.tma, {"map_memory_cycles": memory_cycles}
+    return more | {name: float(getattr(spec, name)) for name in CONSTANTS["tma"] if name not in more}
+
+
+def links_of(gpu: GpuSpec, shared: Shared) -> list[float]:
+    """Rates of the links between the partitions of L2: one into each that has SMs; none where there is one partition."""
+    weights = weights_of(gpu)
+    return [shared.link_bytes_per_cycle * weight for weight in weights if weight] if len(weights) > 1 else []
+
+
+def weights_of(gpu: GpuSpec) -> list[float]:
+    """For each partition its part of the SMs, over the mean partition's."""
+    sides, num = Geometry.of(gpu).floorplan.side_of_sm, gpu.l2.num_partitions
+    return [sides.count(side) / gpu.num_sms * num for side in range(num)]

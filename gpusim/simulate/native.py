@@ -1,0 +1,342 @@
+"""A run of the native engine, as a summary reads it: totals, counters and timelines out of the buffer that came back.
+
+In: the plan of a launch, its programs and the sections of a result. Out: what :class:`.ran.Ran` asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.machine.clock import PowerLimiter
+from gpusim.machine.component import Counters
+from gpusim.machine.config import GpuSpec
+from gpusim.machine.memory.dsmem import DsmemCounters
+from gpusim.machine.memory.hbm import HbmCounters
+from gpusim.machine.memory.l1 import L1Counters
+from gpusim.machine.memory.l2 import L2Counters
+from gpusim.machine.memory.panels import PanelTraffic
+from gpusim.machine.memory.smem import SmemCounters
+from gpusim.machine.memory.tma import TmaCounters
+from gpusim.machine.memory.xbar import XbarCounters
+from gpusim.machine.numeric import sum_in_order
+from gpusim.machine.sm.occupancy import Occupancy
+from gpusim.machine.sm.tensor_core import TensorCoreCounters
+from gpusim.machine.sm.warp_scheduler import WarpSchedulerCounters
+from gpusim.program.programs import Programs
+from gpusim.program.records import COUNTERS, SM_TOTALS, TOTALS
+from gpusim.simulate.constants import Geometry, Numbers, Shared, hbm_numbers, l2_latency_ns, slots_of
+from gpusim.simulate.failures import Declared, failure_of
+from gpusim.simulate.module import EngineRun, Progress
+from gpusim.simulate.pack import RunSettings, pack, trace_plan
+from gpusim.simulate.plan import LaunchPlan
+from gpusim.simulate.ran import BusyCycles, OpsRun, PartCounters, SharedRates
+from gpusim.simulate.timeline import (
+    CopySpan,
+    MmaSpan,
+    PhaseFlip,
+    ReadSpan,
+    RoleTimeline,
+    Span,
+    Timeline,
+    WarpState,
+)
+from gpusim.simulate.uses import Uses
+from gpusim.units import SECTOR_BYTES, Clock
+from gpusim.workload.launch import Launch
+from gpusim.workload.ops import Section
+
+Results = Mapping[str, NDArray[Any]]
+"""Sections of a result, by name."""
+
+STATES = tuple(WarpState)
+SECTIONS = tuple(section.value for section in (Section.PROLOGUE, Section.MAINLOOP, Section.EPILOGUE))
+"""Names of sections, by the numbers of ``records.Section``."""
+
+MET = ("own_code", "mad_wide", "bank_conflicts", "prologue", "mainloop", "epilogue")
+"""Counterfactuals of which the engine says whether the launch has what they make free."""
+
+Counted = TypeVar("Counted", bound=Counters)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NativeRun:
+    """One launch that the native engine has run to its end: every SM, every iteration."""
+
+    plan: LaunchPlan
+    programs: Programs
+    clock: Clock
+    ideals: frozenset[str]
+    results: Results
+
+    # ------------------------------------------------------------------------------------------ as planned
+
+    @property
+    def launch(self) -> Launch:
+        """What ran."""
+        return self.plan.launch
+
+    @property
+    def gpu(self) -> GpuSpec:
+        """As it was simulated."""
+        return self.plan.gpu
+
+    @property
+    def occupancy(self) -> Occupancy:
+        """CTAs an SM."""
+        return self.plan.occupancy
+
+    @property
+    def uses(self) -> Uses:
+        """What each tile touches."""
+        return self.plan.uses
+
+    @property
+    def traffic(self) -> Mapping[str, PanelTraffic]:
+        """What memory gives and takes, as planned."""
+        return self.plan.traffic
+
+    @property
+    def num_slots(self) -> int:
+        """CTAs that the device holds at once."""
+        return self.plan.num_slots
+
+    @property
+    def num_ctas(self) -> int:
+        """Of the grid."""
+        return self.plan.num_ctas
+
+    @cached_property
+    def slots_to_run(self) -> int:
+        """Slots of the dispatcher, all of which were simulated."""
+        plan, gpu = self.plan, self.gpu
+        slots = slots_of(
+            gpu.dispatcher, Geometry.of(gpu), plan.launch.cluster_size, plan.occupancy.ctas_per_sm, plan.num_ctas
+        )
+        return len(slots)
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether L2 had what earlier launches leave."""
+        return self.plan.is_warm
+
+    @property
+    def cold_start_cycles(self) -> float:
+        """What the first CTAs wait longer where caches were flushed."""
+        return 0.0 if self.is_warm else self.gpu.dispatcher.cold_start_cycles
+
+    @property
+    def miss_bytes_by_wave(self) -> NDArray[np.float64]:
+        """Bytes from memory, as planned: float64[num_waves]."""
+        return self.plan.miss_bytes_by_wave
+
+    # ------------------------------------------------------------------------------------------ all was simulated
+
+    @property
+    def offset_cycles(self) -> float:
+        """Nothing was skipped."""
+        return 0.0
+
+    @property
+    def alike(self) -> Mapping[int, int]:
+        """No SM stands for others."""
+        return {}
+
+    @property
+    def scale(self) -> float:
+        """Sums are those of all CTAs."""
+        return 1.0
+
+    @property
+    def sampled_fraction(self) -> float:
+        """All SMs."""
+        return 1.0
+
+    # ------------------------------------------------------------------------------------------ totals
+
+    @cached_property
+    def totals(self) -> Mapping[str, float]:
+        """Sums of the run, by the names of ``records.TOTALS``."""
+        return dict(zip(TOTALS, self.results["totals"].tolist(), strict=True))
+
+    @property
+    def end_cycle(self) -> float:
+        """Cycles of the launch."""
+        return self.totals["end_cycle"]
+
+    @property
+    def num_events(self) -> int:
+        """Events that it took."""
+        return int(self.totals["num_events"])
+
+    @cached_property
+    def met(self) -> set[str]:
+        """What a counterfactual could make free of it."""
+        return {name for name in MET if self.totals[f"has_{name}"]}
+
+    @cached_property
+    def role_totals(self) -> Mapping[str, list[float]]:
+        """Cycles of each role in each :class:`WarpState`."""
+        table = self.results["role_totals"].reshape(-1, len(STATES)).tolist()
+        return {role.name: cycles for role, cycles in zip(self.launch.roles, table, strict=True)}
+
+    @cached_property
+    def epilogue_cycles(self) -> Mapping[str, float]:
+        """Cycles in sections called epilogue, of each role that has one."""
+        every = zip(self.launch.roles, self.results["epilogue_cycles"].tolist(), strict=True)
+        return {role.name: cycles for role, cycles in every if cycles >= 0.0}
+
+    @cached_property
+    def counted(self) -> PartCounters:
+        """Counters of each part; sectors that L2 reads follow from what merges, at the end."""
+        values = self.results["counters"].tolist()
+        parts: dict[str, Numbers] = {}
+        for part, names in COUNTERS.items():
+            parts[part], values = dict(zip(names, values, strict=False)), values[len(names) :]
+
+        def of(kind: type[Counted], part: str) -> Counted:
+            return kind(**parts[part])
+
+        found = PartCounters(
+            hbm=of(HbmCounters, "hbm"), l2=of(L2Counters, "l2"), xbar=of(XbarCounters, "xbar"), l1=of(L1Counters, "l1"),
+            smem=of(SmemCounters, "smem"), tma=of(TmaCounters, "tma"), dsmem=of(DsmemCounters, "dsmem"),
+            warp_scheduler=of(WarpSchedulerCounters, "warp_scheduler"),
+            tensor_core=of(TensorCoreCounters, "tensor_core"),
+        )  # fmt: skip
+        xbar = found.xbar
+        if xbar.asked_bytes:
+            found.l2.read_sectors = xbar.read_bytes * (xbar.served_bytes / xbar.asked_bytes) / SECTOR_BYTES
+        return found
+
+    @cached_property
+    def _sm_totals(self) -> Mapping[str, float]:
+        """Sums over the SMs, in order, by the names of ``records.SM_TOTALS``."""
+        table = self.results["sm_totals"].reshape(-1, len(SM_TOTALS))
+        return {name: sum_in_order(table[:, place].tolist()) for place, name in enumerate(SM_TOTALS)}
+
+    @property
+    def busy(self) -> BusyCycles:
+        """How long parts were busy."""
+        cycles = {part: self._sm_totals[f"{part}_busy_cycles"] for part in ("fma", "issue", "smem", "lsu", "tma")}
+        return BusyCycles(**cycles, l2_link=self.totals["link_busy_cycles"])
+
+    @property
+    def active_cycles(self) -> float:
+        """Cycles in which SMs held a CTA, summed over the SMs."""
+        return self._sm_totals["active_cycles"]
+
+    @property
+    def ops_run(self) -> OpsRun:
+        """Which kinds of instructions ran."""
+        programs = self.programs
+        return OpsRun(
+            has_tma=bool(programs.tma_loads), has_mma_sync=bool(programs.mma_syncs), has_wgmma=bool(programs.wgmmas),
+            wgmma_types=frozenset(row.op.atom.a_dtype.name for row in programs.wgmmas),
+        )
+
+    # ------------------------------------------------------------------------------------------ shared parts
+
+    @property
+    def power_limiter(self) -> PowerLimiter:
+        """Of the GPU."""
+        return PowerLimiter(self.gpu.clock)
+
+    @property
+    def _hbm(self) -> Numbers:
+        """Constants of memory."""
+        return hbm_numbers(self.gpu.hbm, self.clock, l2_latency_ns(self.gpu))
+
+    @property
+    def rates(self) -> SharedRates:
+        """What shared parts can do."""
+        shared = Shared.of(self.gpu, self.clock)
+        return SharedRates(
+            slices_bytes_per_cycle=shared.slices_bytes_per_cycle, stores_bytes_per_cycle=shared.write_bytes_per_cycle,
+            links_bytes_per_cycle=shared.link_bytes_per_cycle * self.gpu.l2.num_partitions,
+            hbm_latency_cycles=self._hbm["latency_cycles"],
+        )
+
+    def dram_bytes(self) -> tuple[float, float]:
+        """(read, written) as planned from footprints; as counted for tensors that have none."""
+        counted = self.counted
+        if not self.traffic:
+            return counted.hbm.read_bytes, counted.hbm.write_bytes
+        read = sum_in_order(item.read_miss_bytes for item in self.traffic.values())
+        written = sum_in_order(item.written_back_bytes for item in self.traffic.values())
+        return read + counted.l2.unplanned_miss_bytes, written
+
+    def hbm_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
+        """Part of ``cycles`` in which memory moves so many bytes."""
+        hbm = self._hbm
+        return (read_bytes + write_bytes * hbm["write_cost"]) / (hbm["wire_bytes_per_cycle"] * cycles)
+
+    def hbm_share_at_most(self, first: int, last: int, cycles: float) -> float:
+        """The greatest part of its time that memory is busy in waves ``first`` to ``last``, if each takes ``cycles``."""
+        misses = self.miss_bytes_by_wave
+        written = sum_in_order(item.written_back_bytes for item in self.traffic.values()) / len(misses)
+        return self.hbm_share(cycles, float(misses[first : last + 1].max(initial=0.0)), written)
+
+    # ------------------------------------------------------------------------------------------ timelines
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """Of the SMs that were recorded, in the order in which things happened."""
+        roles, programs = self.launch.roles, self.programs
+        stages, barriers, tensors = programs.stages, programs.barriers, programs.tensors
+        rows = {name: self.results[name].tolist() for name in TIMELINES}
+        found = Timeline()
+        by_place: dict[tuple[int, int], RoleTimeline] = {}
+        for cta, role, sm in rows["role_begins"]:
+            begun = by_place[cta, role] = RoleTimeline(roles[role].name, cta, sm, roles[role].num_warps)
+            found.roles.append(begun)
+        for cta, role, state, start, end in rows["role_states"]:
+            by_place[cta, role].states.append((STATES[state], start, end))
+        for cta, role, section, start, end in rows["role_sections"]:
+            by_place[cta, role].sections.append(Span(start, end, SECTIONS[section]))
+        for cta, sm, stage, tensor, start, end, num_bytes, barrier in rows["copy_spans"]:
+            (buffer, place), name = stages[stage], "" if barrier < 0 else barriers[barrier][0]
+            found.copies.append(CopySpan(cta, sm, buffer, place, tensors[tensor], start, end, num_bytes, name))
+        for cta, sm, role, stage, start, end in rows["read_spans"]:
+            buffer, place = stages[stage]
+            found.reads.append(ReadSpan(cta, sm, roles[role].name, buffer, place, start, end))
+        for cta, sm, role, start, end, num_issues in rows["mma_spans"]:
+            found.mmas.append(MmaSpan(cta, sm, roles[role].name, start, end, num_issues))
+        for cta, sm, barrier, cycle, parity in rows["phase_flips"]:
+            ring, place = barriers[barrier]
+            found.flips.append(PhaseFlip(cta, sm, ring, place, cycle, parity))
+        return found
+
+
+def native_runs(
+    plan: LaunchPlan, *, ideals: frozenset[str], is_flushed: bool, recorded_sms: frozenset[int] | Literal["first"],
+    max_ops: int, max_events: int, on_progress: Progress | None,
+) -> Callable[[Clock], NativeRun]:
+    """What runs a planned launch at a clock: its programs are traced once.
+
+    Raises:
+        LaunchError: a program that is none, or asks for what the launch or the GPU has not.
+    """
+    launch = plan.launch
+    programs = trace_plan(plan, max_ops=max_ops)
+    declared = Declared.of(launch, programs)
+
+    def run(clock: Clock) -> NativeRun:
+        packed = pack(plan, programs, RunSettings(
+            clock=clock, ideals=ideals, is_flushed=is_flushed, recorded_sms=recorded_sms, max_events=max_events,
+        ))  # fmt: skip
+        results = EngineRun(packed, kernel=launch.kernel, num_ctas=plan.num_ctas).run(on_progress)
+        failure = failure_of(results, declared, kernel=launch.kernel, num_ctas=plan.num_ctas)
+        if failure is not None:
+            raise failure
+        return NativeRun(plan=plan, programs=programs, clock=clock, ideals=ideals, results=results)
+
+    return run
+
+
+TIMELINES = ("role_begins", "role_states", "role_sections", "copy_spans", "read_spans", "mma_spans", "phase_flips")
+"""Sections that a timeline is made of."""

@@ -1,0 +1,198 @@
+"""Rows of what ops cost on a GPU, wherever and whenever they run: TMA, wgmma, mma.sync, FMA, loops' code, fetches.
+
+In: ops as a trace has them, a launch, a GPU and its constants. Out: tables of ``program/records.py``.
+
+Models:
+
+* A copy's cycles of its TMA engine, its latency and its rows of zeros.
+* A wgmma as the larger of arithmetic, operand reads and a least interval.
+* A mma.sync as the larger of arithmetic and a least interval.
+
+Ignores:
+
+* Costs that depend on when an op runs, or beside what: these are the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.errors import LaunchError
+from gpusim.machine.config import GpuSpec
+from gpusim.machine.memory.tma import TmaSpec
+from gpusim.machine.sm.tensor_core import K_STEP_BYTES
+from gpusim.program.records import TABLES
+from gpusim.units import LINE_BYTES, SECTOR_BYTES
+from gpusim.workload import ops
+from gpusim.workload.atoms import MmaAtom
+from gpusim.workload.fetches import Fetches
+from gpusim.workload.gmma import wgmma_wavefronts
+from gpusim.workload.launch import Launch
+
+Table = NDArray[np.void]
+Row = tuple[float, ...]
+"""Fields of a record, in order."""
+
+FIRST_ZERO_ROWS = 64
+"""Rows outside of a tensor, of a box that is in part inside, that cost more than further ones.
+
+Source: kernels/edges_beside_loads (l2), h100_sxm, 2026-11-25: of 128 SMs and four stages 10 to 12 cycles each up to 64 rows,
+1 to 9 beyond; of two stages 8 to 13 each, with no such end.
+"""
+
+
+def table_of(name: str, rows: Sequence[Row]) -> Table:
+    """Rows of whole records as a table."""
+    return np.array([tuple(row) for row in rows], dtype=TABLES[name])  # of named tuples numpy makes rows of one field
+
+
+# ---------------------------------------------------------------------------------------------- TMA
+
+
+class TmaCosts:
+    """Rows of TMA copies on one GPU; each kind of copy is worked out once."""
+
+    def __init__(self, gpu: GpuSpec, spec: TmaSpec, *, port_bytes_per_cycle: float) -> None:
+        """``port_bytes_per_cycle``: what an SM takes in that has the slices of L2 to itself."""
+        self._spec = spec
+        self._port_bytes_per_cycle = port_bytes_per_cycle
+        self._slice_spread_cycles = gpu.l2.slice_spread_cycles
+        self._places: dict[Hashable, int] = {}
+        self.loads: list[Row] = []
+        """Fields of ``tma_loads`` but for where ranks and neighbours stand, of each kind of load."""
+
+    def load(self, op: ops.TmaLoad, *, fetches: int) -> int:
+        """The place of a load's kind in :attr:`loads`; ``fetches``: a row, -1 for none."""
+        key = (
+            op.num_bytes, op.num_fetched_bytes, op.num_rows, op.num_boxes, op.num_zero_rows, op.num_outside_rows,
+            op.new_fraction, len(op.multicast), fetches,
+        )  # fmt: skip
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = len(self.loads)
+            self.loads.append(self._load(op, fetches))
+        return place
+
+    def store(self, op: ops.TmaStore) -> Row:
+        """Fields of ``tma_stores``."""
+        spec = self._spec
+        more_bytes = op.num_boxes * spec.store_header_bytes + mask_bytes(op)
+        return op.num_bytes, op.num_boxes, op.num_boxes * spec.store_box_cycles, more_bytes, int(op.reduce)
+
+    def _load(self, op: ops.TmaLoad, fetches: int) -> Row:
+        spec = self._spec
+        num_requests = op.num_rows if op.fetches is None else max(op.num_rows, op.fetches.num_requests)
+        walked = max(num_requests * spec.row_cycles, op.num_bytes / spec.bytes_per_cycle)
+        more = max(0.0, walked - op.num_bytes / self._port_bytes_per_cycle)
+        lines = op.num_bytes / LINE_BYTES
+        if lines < op.num_rows:  # narrow rows lie in lines of their own
+            more += self._spread_cycles(op.num_rows) - self._spread_cycles(lines)
+        num_lines = max(op.num_fetched_bytes / LINE_BYTES, float(num_requests - op.num_zero_rows))
+        zero_bytes, carried_bytes = zero_row_bytes(op, spec)
+        counted = zero_bytes + (op.num_fetched_bytes if op.fetches is None else op.fetches.num_crossing * SECTOR_BYTES)
+        return (
+            op.num_boxes * spec.box_cycles + walked, spec.latency_cycles + more, num_lines, op.num_bytes,
+            op.num_fetched_bytes, op.num_rows, op.num_boxes, zero_bytes, carried_bytes, int(op.num_zero_rows > 0),
+            op.new_fraction, fetches, 0, 0, 0, 0, counted * max(1, len(op.multicast)),
+        )  # fmt: skip
+
+    def _spread_cycles(self, num_lines: float) -> float:
+        """What the last of ``num_lines`` takes beyond the mean."""
+        return self._slice_spread_cycles * (num_lines - 1.0) / (num_lines + 1.0) if num_lines > 1.0 else 0.0
+
+
+def zero_row_bytes(op: ops.TmaLoad, spec: TmaSpec) -> tuple[float, float]:
+    """(bytes of a copy's rows outside of its tensor, what these take of the slices' time, in bytes)."""
+    if not op.num_zero_rows:
+        return 0.0, 0.0
+    num_bytes = op.num_bytes / op.num_rows * op.num_zero_rows
+    in_part = op.num_zero_rows - op.num_outside_rows if op.num_fetched_bytes else 0
+    num_boxes = op.num_boxes * (1.0 - op.num_outside_rows / op.num_rows)
+    first = min(in_part, FIRST_ZERO_ROWS * num_boxes)
+    carried = spec.zero_row_bytes * first + spec.outside_row_bytes * (op.num_zero_rows - first)
+    return num_bytes, max(num_bytes, carried)
+
+
+def mask_bytes(op: ops.TmaStore) -> float:
+    """What sectors that are stored in part, one of each row, take of the port beyond their bytes."""
+    num_rows = max(op.num_rows, 1)
+    rest = op.num_bytes / num_rows % SECTOR_BYTES
+    return num_rows * (2 * SECTOR_BYTES - rest) if rest else 0.0
+
+
+def fetches_row(fetches: Fetches, *, torn_merge_fraction: float) -> Row:
+    """Fields of ``fetches``: what crosses, is read and may merge, of what a tile asks for."""
+    less = 1.0 - torn_merge_fraction
+    if not (fetches.num_bytes and fetches.num_crossing and fetches.num_reads and fetches.num_requests):
+        return 1.0, 1.0, 1.0, 0.0, 1.0, fetches.num_sectors, fetches.num_bytes  # nothing is asked for
+    return (
+        fetches.num_crossing * SECTOR_BYTES / fetches.num_bytes, fetches.num_reads / fetches.num_crossing,
+        (fetches.num_shared - less * fetches.num_torn) / fetches.num_reads, fetches.num_requests,
+        (fetches.num_shared_requests - less * fetches.num_torn_requests) / fetches.num_requests, fetches.num_sectors,
+        fetches.num_bytes,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- arithmetic
+
+
+def wgmma_row(launch: Launch, gpu: GpuSpec, op: ops.Wgmma, num_warpgroups: int, num_warps: int) -> Row:
+    """Fields of ``wgmmas``.
+
+    Raises:
+        LaunchError: an instruction that the GPU lacks.
+    """
+    spec, atom = gpu.tensor_core, op.atom
+    if not spec.wgmma_flops_per_cycle:
+        raise LaunchError(
+            f"{launch.kernel}: {gpu.name} (compute capability {gpu.compute_capability}) has no wgmma, which needs 9.0a"
+        )
+    _check_rate(launch, gpu, atom, spec.wgmma_flops_per_cycle, "states no wgmma rate")
+    wavefronts, rate = float(wgmma_wavefronts(atom)), spec.wgmma_smem_wavefronts_per_cycle
+    arithmetic = atom.num_flops / spec.wgmma_flops_per_cycle[atom.rate_class]
+    each = max(arithmetic, wavefronts / rate, spec.wgmma_min_interval_cycles) + spec.wgmma_overhead_cycles
+    start = spec.wgmma_register_a_cycles if atom.a_source == "registers" else spec.wgmma_smem_a_cycles
+    tail = max(start + arithmetic, wavefronts / rate) + spec.wgmma_overhead_cycles - each
+    free = max(each - wavefronts / rate, spec.wgmma_between_wavefronts / rate) / each
+    num_issues = op.num_issues * num_warpgroups
+    return (
+        num_issues * each, tail, spec.wgmma_max_queued * each, free,
+        free / (1.0 + free * spec.wgmma_switch_cycles * rate), num_issues * wavefronts, op.num_issues * num_warps,
+        op.num_between,
+    )  # fmt: skip
+
+
+def _check_rate(launch: Launch, gpu: GpuSpec, atom: MmaAtom, rates: Mapping[str, float], lacks: str) -> None:
+    if atom.rate_class not in rates:
+        raise LaunchError(f"{launch.kernel}: {gpu.name} {lacks} for {atom.rate_class}, it has {', '.join(rates)}")
+
+
+def mma_sync_row(launch: Launch, gpu: GpuSpec, atom: MmaAtom) -> Row:
+    """Fields of ``mma_syncs``.
+
+    Raises:
+        LaunchError: a type that the GPU's mma.sync does not take.
+    """
+    spec = gpu.tensor_core
+    _check_rate(launch, gpu, atom, spec.mma_sync_flops_per_cycle, "has no mma.sync")
+    per_sub_core = spec.mma_sync_flops_per_cycle[atom.rate_class] / spec.num_sub_cores
+    added = atom.accumulator_registers * spec.mma_sync_sum_cycles.get(atom.rate_class, 0.0)
+    interval = max(atom.num_flops / per_sub_core + added, spec.mma_sync_min_interval_cycles)
+    k_bytes = atom.k * atom.a_dtype.bits / 8
+    shallow = (1.0 - k_bytes / K_STEP_BYTES) * 2.0 * spec.mma_sync_step_latency_cycles
+    return interval, spec.mma_sync_latency_cycles - shallow, int(atom.rate_class == "int8")
+
+
+def fma_row(gpu: GpuSpec, op: ops.Fma) -> Row:
+    """Fields of ``fmas``: an FFMA takes more turns where its registers lie in one bank."""
+    turns = op.bank_reads / gpu.warp_scheduler.bank_reads_per_cycle
+    return op.num_instructions, turns if turns > 1.0 else 1.0, op.num_runs
+
+
+def loop_code_row(gpu: GpuSpec, op: ops.LoopCode) -> Row:
+    """Fields of ``loop_codes``: a turn's instructions, and the cycles in which a scheduler issues them."""
+    turns = max(1.0, op.bank_reads / gpu.warp_scheduler.bank_reads_per_cycle)
+    return op.num_fma + op.num_others, op.num_fma * turns + op.num_others

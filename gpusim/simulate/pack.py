@@ -1,0 +1,217 @@
+"""A launch packed for the engine: programs, what ops cost, the L2 plan and the machine's constants, in one buffer.
+
+In: a LaunchPlan, Programs, an SM clock and settings. Out: bytes, as ``program/records.py`` names their sections.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.machine.config import GpuSpec
+from gpusim.program.classes import MAX_OPS, trace_launch
+from gpusim.program.programs import Programs
+from gpusim.program.records import INPUT_SECTIONS, TABLES, Ideal, OpKind
+from gpusim.simulate.buffers import write_buffer
+from gpusim.simulate.constants import (
+    Numbers,
+    Placement,
+    cluster_barrier_cycles,
+    code_latency_cycles,
+    in_order,
+    machine_numbers,
+)
+from gpusim.simulate.features import by_whom, check_features
+from gpusim.simulate.machine_tables import machine_tables
+from gpusim.simulate.op_tables import (
+    TmaCosts,
+    fetches_row,
+    fma_row,
+    loop_code_row,
+    mma_sync_row,
+    table_of,
+    wgmma_row,
+)
+from gpusim.simulate.plan import LaunchPlan, plan_launch
+from gpusim.simulate.traffic_tables import traffic_tables
+from gpusim.units import WARPGROUP_THREADS, Clock
+from gpusim.workload.launch import Launch
+
+MOST_EVENTS = 100_000_000
+"""Events of one run, unless another number is asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """How a planned launch is to be run."""
+
+    clock: Clock
+    ideals: frozenset[str] = frozenset()
+    """Names that the plan's GPU is idealized by; the engine carries out those of ``records.Ideal``."""
+    is_flushed: bool = False
+    """Whether caches of code were flushed, too (``ops.FarCode``)."""
+    recorded_sms: frozenset[int] | Literal["first"] = frozenset()
+    """SMs whose timelines come back; ``first``: the one that CTA 0 starts on."""
+    max_events: int = MOST_EVENTS
+    keeps_trace: bool = False
+    """Whether the cycle of every event comes back."""
+
+
+def pack(plan: LaunchPlan, programs: Programs, settings: RunSettings) -> bytes:
+    """The input buffer of one run.
+
+    Raises:
+        LaunchError: programs have ops that the GPU lacks, or panels of too large numbers.
+        ConfigError: the GPU has an L2 that the engine does not know.
+    """
+    return write_buffer(sections_of(plan, programs, settings), INPUT_SECTIONS)
+
+
+def sections_of(plan: LaunchPlan, programs: Programs, settings: RunSettings) -> dict[str, NDArray[Any]]:
+    """Every section of the input buffer, by name; as :func:`pack`."""
+    launch, gpu, clock = plan.launch, plan.gpu, settings.clock
+    check_features(launch, gpu, programs)
+    at = placement_of(plan, settings)
+    numbers: dict[str, Numbers] = {
+        "launch": _launch_numbers(plan, programs, settings, at),
+        "ideals": {ideal.name.lower(): float(ideal.name.lower() in settings.ideals) for ideal in Ideal},
+        **machine_numbers(gpu, clock, at),
+    }
+    found: dict[str, NDArray[Any]] = {f"constants_{part}": in_order(part, of_part) for part, of_part in numbers.items()}
+    found.update(machine_tables(gpu, clock, at))
+    found.update(op_sections(plan, programs, port_bytes_per_cycle=numbers["xbar"]["alone_bytes_per_cycle"]))
+    found.update(_cta_tables(launch, programs))
+    found.update(traffic_tables(plan, programs.tensors))
+    found.update({
+        "ops": programs.ops, "programs": programs.programs, "lists": programs.lists, "neighbours": programs.neighbours,
+        "cta_class": programs.cta_class, "class_programs": programs.class_programs, "cta_panels": programs.cta_panels,
+    })  # fmt: skip
+    return found
+
+
+def placement_of(plan: LaunchPlan, settings: RunSettings) -> Placement:
+    """What of a plan the machine's numbers depend on."""
+    launch = plan.launch
+    return Placement(
+        num_ctas=plan.num_ctas, cluster_size=launch.cluster_size, ctas_per_sm=plan.occupancy.ctas_per_sm,
+        smem_bytes=launch.smem_bytes, num_warps=launch.num_warps, is_warm=plan.is_warm,
+        recorded_sms=settings.recorded_sms,
+    )
+
+
+def _launch_numbers(plan: LaunchPlan, programs: Programs, settings: RunSettings, at: Placement) -> Numbers:
+    launch, gpu = plan.launch, plan.gpu
+    return {
+        "num_ctas": plan.num_ctas, "num_sms": gpu.num_sms, "num_at_once": plan.num_at_once,
+        "cluster_size": launch.cluster_size, "ctas_per_sm": plan.occupancy.ctas_per_sm, "num_threads": launch.num_threads,
+        "registers_per_thread": launch.registers_per_thread, "smem_bytes": launch.smem_bytes,
+        "num_panels": programs.num_panels, "cluster_barrier_cycles": cluster_barrier_cycles(gpu, at),
+        "has_traffic_plan": bool(plan.traffic), "is_warm": plan.is_warm, "is_flushed": settings.is_flushed,
+        "code_latency_cycles": code_latency_cycles(gpu, settings.clock, is_warm=plan.is_warm),
+        "num_code_names": len(programs.code_names), "num_far_code_names": len(programs.far_code_names),
+        "max_events": settings.max_events, "keeps_trace": settings.keeps_trace, "side_bytes": gpu.l2_sides.side_bytes,
+        "compute_capability": gpu.compute_capability, "num_stages": len(programs.stages),
+    }
+
+
+def _cta_tables(launch: Launch, programs: Programs) -> dict[str, NDArray[Any]]:
+    """Roles and barriers of a CTA."""
+    arrivals = {ring.name: ring.num_arrivals for ring in launch.mbarriers}
+    threads = {barrier.name: barrier.num_threads for barrier in launch.named_barriers}
+    return {
+        "roles": table_of("roles", [
+            (role.num_warps, role.num_threads, max(1, role.num_threads // WARPGROUP_THREADS)) for role in launch.roles
+        ]),
+        "mbarriers": table_of("mbarriers", [(arrivals[ring],) for ring, _ in programs.barriers]),
+        "named_barriers": table_of("named_barriers", [(threads[name],) for name in programs.named_barriers]),
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- what ops cost
+
+
+def op_sections(plan: LaunchPlan, programs: Programs, *, port_bytes_per_cycle: float) -> dict[str, NDArray[Any]]:
+    """Tables that ops refer to by ``cost``.
+
+    Raises:
+        LaunchError: the GPU has no such tensor-core instruction.
+    """
+    launch, gpu = plan.launch, plan.gpu
+    torn = gpu.xbar.torn_merge_fraction
+    wgmmas, mma_syncs = [], []
+    for row, batch in enumerate(programs.wgmmas):
+        with by_whom(launch, programs, OpKind.WGMMA, row):
+            wgmmas.append(wgmma_row(launch, gpu, batch.op, batch.num_warpgroups, batch.num_warps))
+    for row, atom in enumerate(programs.mma_syncs):
+        with by_whom(launch, programs, OpKind.MMA_SYNC, row):
+            mma_syncs.append(mma_sync_row(launch, gpu, atom))
+    return {
+        "accesses": table_of("accesses", [
+            (item.num_requests, item.num_sectors, item.num_lines, item.num_wavefronts, item.num_bytes)
+            for item in programs.accesses
+        ]),
+        "stores": table_of("stores", programs.stores), "async_copies": table_of("async_copies", programs.async_copies),
+        "fetches": table_of("fetches", [fetches_row(item, torn_merge_fraction=torn) for item in programs.fetches]),
+        "wgmmas": table_of("wgmmas", wgmmas), "mma_syncs": table_of("mma_syncs", mma_syncs),
+        "fmas": table_of("fmas", [fma_row(gpu, op) for op in programs.fmas]),
+        "loop_codes": table_of("loop_codes", [loop_code_row(gpu, op) for op in programs.loop_codes]),
+        "far_codes": table_of("far_codes", programs.far_codes), "alus": table_of("alus", programs.alus),
+        **_tma_sections(gpu, programs, port_bytes_per_cycle=port_bytes_per_cycle),
+    }  # fmt: skip
+
+
+def _tma_sections(gpu: GpuSpec, programs: Programs, *, port_bytes_per_cycle: float) -> dict[str, NDArray[Any]]:
+    """Rows of TMA copies: those that cost alike are worked out once."""
+    if gpu.tma is None:
+        return {name: np.zeros(0, dtype=TABLES[name]) for name in ("tma_loads", "tma_stores")}
+    costs = TmaCosts(gpu, gpu.tma, port_bytes_per_cycle=port_bytes_per_cycle)
+    rows = programs.tma_loads
+    places = [costs.load(row.op, fetches=row.fetches) for row in rows]
+    loads = table_of("tma_loads", costs.loads)[places]
+    for name in ("ranks_begin", "num_ranks", "neighbours_begin", "num_neighbours"):
+        loads[name] = [getattr(row, name) for row in rows]
+    return {"tma_loads": loads, "tma_stores": table_of("tma_stores", [costs.store(op) for op in programs.tma_stores])}
+
+
+# ---------------------------------------------------------------------------------------------- all at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedLaunch:
+    """A launch ready for the engine; plan and programs hold at every clock."""
+
+    plan: LaunchPlan
+    programs: Programs
+    buffer: bytes
+
+
+def pack_launch(launch: Launch, gpu: GpuSpec, settings: RunSettings, *, is_warm: bool = False) -> PackedLaunch:
+    """Plan, trace and pack a launch; ``gpu`` as :func:`gpusim.simulate.ideal.idealize` gives it.
+
+    Raises:
+        LaunchError: the GPU cannot run it, or a program is refused.
+        ConfigError: the GPU has an L2 that the engine does not know.
+    """
+    plan = plan_launch(launch, gpu, is_warm=is_warm)
+    programs = trace_plan(plan)
+    return PackedLaunch(plan=plan, programs=programs, buffer=pack(plan, programs, settings))
+
+
+def trace_plan(plan: LaunchPlan, *, max_ops: int = MAX_OPS) -> Programs:
+    """Programs of a planned launch, of at most ``max_ops`` ops for a role of one CTA.
+
+    Raises:
+        LaunchError: a program is refused.
+    """
+    of_tensors = zip(plan.launch.footprints, plan.uses.of_tensors, strict=True)
+    return trace_launch(
+        plan.launch, num_ctas=plan.num_ctas, panels_of={use.tensor: use.panel_of_tile for use in plan.uses.of_tensors},
+        bytes_of={  # of tiles, not of the blocks of memory that they touch
+            use.tensor: use.bytes_of_tile if item.block_bytes is None else item.panel_bytes(plan.uses.tiles)
+            for item, use in of_tensors
+        },
+        max_ops=max_ops,
+    )  # fmt: skip

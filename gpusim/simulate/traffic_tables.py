@@ -1,0 +1,153 @@
+"""Tables of the L2 plan: what each panel of each tensor lacks when a wave asks for it, what is written back.
+
+In: a LaunchPlan and the tensors that programs name. Out: tables and arrays of ``program/records.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.errors import LaunchError
+from gpusim.machine.config import GpuSpec
+from gpusim.machine.memory.panels import Loss, PanelLosses, PanelTraffic, Touches
+from gpusim.machine.memory.residency import shares_of_stores
+from gpusim.program.records import TABLES
+from gpusim.simulate.plan import LaunchPlan
+from gpusim.workload.launch import Footprint
+
+MOST_PANELS = 1 << 26
+"""Numbers that panels of one tensor may have, shared ones among them: each takes four bytes of the packed launch."""
+
+Losses = Mapping[int, Mapping[int, Loss]]
+PACKED = ("tensors", "walks", "loss_rows", "panel_groups", "group_rows", "written_back", "times_fetched")
+"""Sections that come from here."""
+
+
+def traffic_tables(plan: LaunchPlan, tensors: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """All :data:`PACKED` sections; ``tensors``: names in the order of their numbers.
+
+    Raises:
+        LaunchError: panels of too large numbers.
+    """
+    tables = _Tables(plan)
+    footprints = {item.tensor: item for item in plan.launch.footprints}
+    rows = [tables.tensor(name, footprints.get(name)) for name in tensors]
+    return {"tensors": np.array(rows, dtype=TABLES["tensors"]), **tables.joined()}
+
+
+class _Tables:
+    """Sections that grow tensor by tensor."""
+
+    def __init__(self, plan: LaunchPlan) -> None:
+        self._plan = plan
+        self._parts: dict[str, list[NDArray[Any]]] = {
+            "loss_rows": [np.zeros(0, dtype=TABLES["loss_rows"])], "panel_groups": [np.zeros(0, dtype=np.int32)],
+            "group_rows": [np.zeros(0, dtype=np.int32)], "written_back": [np.zeros(0)], "times_fetched": [np.zeros(0)],
+        }
+        self._sizes = dict.fromkeys(self._parts, 0)
+        self._walks: list[tuple[int, ...]] = []
+        self._groups: dict[int, tuple[int, int, int]] = {}
+        """By the identity of an array of groups: its length, where it stands, how many groups it names."""
+
+    def joined(self) -> dict[str, NDArray[Any]]:
+        """Every section but that of tensors."""
+        joined = {name: parts[-1] if len(parts) == 2 else np.concatenate(parts) for name, parts in self._parts.items()}
+        walks = np.array(self._walks, dtype=TABLES["walks"])
+        return {"walks": walks, **joined}
+
+    def tensor(self, name: str, footprint: Footprint | None) -> tuple[float, ...]:
+        """Fields of ``tensors``."""
+        plan, gpu = self._plan, self._plan.gpu
+        has_map = gpu.tma is not None and gpu.tma.map_miss_cycles > 0.0 and name in plan.launch.tensor_maps
+        found = plan.traffic.get(name)
+        written_back = times_fetched = (0, 0)
+        first_walk, num_walks = len(self._walks), 0
+        if found is not None:
+            if found.written_back_bytes:
+                shares = shares_of_stores(found.written_back_by_wave, found.touched_bytes_by_wave)
+                written_back = self._add("written_back", np.array(shares))
+            if found.times_fetched_by_wave is not None:
+                times_fetched = self._add("times_fetched", found.times_fetched_by_wave)
+            for losses in _walks_of(found):
+                self._walk(name, losses)
+            num_walks = len(self._walks) - first_walk
+        return (
+            int(found is not None), int(has_map), plan.uses.fetch_scales.get(name, 1.0), piece_bytes(gpu, footprint),
+            int(are_pieces_anywhere(gpu, footprint)), *written_back, *times_fetched, first_walk, num_walks,
+        )  # fmt: skip
+
+    def _add(self, name: str, array: NDArray[Any]) -> tuple[int, int]:
+        """Append to a section; (where it begins there, how many)."""
+        begin = self._sizes[name]
+        self._parts[name].append(array)
+        self._sizes[name] = begin + len(array)
+        return begin, len(array)
+
+    def _walk(self, tensor: str, losses: Losses) -> None:
+        """A row of ``walks``, and all that it names."""
+        if not isinstance(losses, PanelLosses) or not losses:
+            self._walks.append((0, 0, 0, 0))
+            return
+        rows = _loss_rows(losses)
+        num_panels, groups_begin, num_groups = self._groups_of(losses)
+        if num_groups > MOST_PANELS or num_panels > MOST_PANELS:
+            raise LaunchError(
+                f"{self._plan.launch.kernel}: {tensor} has panels up to number {max(num_groups, num_panels) - 1}, "
+                f"wants numbers below {MOST_PANELS}: number them from 0 on"
+            )
+        first_row, _ = self._add("loss_rows", rows)
+        of_group = np.bincount(losses._panels, minlength=num_groups)
+        bounds = np.full(num_groups + 1, first_row, dtype=np.int32)
+        bounds[1:] += np.cumsum(of_group, dtype=np.int32)
+        rows_begin, _ = self._add("group_rows", bounds)
+        self._walks.append((num_panels, groups_begin, rows_begin, num_groups))
+
+    def _groups_of(self, losses: PanelLosses) -> tuple[int, int, int]:
+        """(panels, where their groups stand, how many groups): no panels where each is its own group."""
+        groups = groups_of_panels(losses._touches)
+        if groups is None:
+            return 0, 0, int(losses._panels[-1]) + 1
+        found = self._groups.get(id(groups))
+        if found is None:
+            begin, num = self._add("panel_groups", groups.astype(np.int32))
+            found = self._groups[id(groups)] = num, begin, int(groups.max(initial=-1)) + 1
+        return found
+
+
+def groups_of_panels(touches: Touches) -> NDArray[np.int64] | None:
+    """For each panel its group, -1 for none; None where each is its own."""
+    if touches.slot_of_tile is None:
+        return None
+    touches.group_of(0)  # which works them out
+    return touches.slot_of_panel
+
+
+def piece_bytes(gpu: GpuSpec, footprint: Footprint | None) -> float:
+    """Bytes of the pieces of memory that a tensor is touched in, no fewer than memory gives; 0: side by side."""
+    if footprint is None or not footprint.piece_bytes:
+        return 0.0
+    return float(max(footprint.piece_bytes, gpu.l2.fetch_bytes))
+
+
+def are_pieces_anywhere(gpu: GpuSpec, footprint: Footprint | None) -> bool:
+    """Whether pieces leave out what lies in one channel: nearer ones take all channels in turn, as a run does."""
+    stride = 0 if footprint is None else footprint.piece_stride_bytes
+    return not stride or stride > gpu.hbm.channel_bytes
+
+
+def _walks_of(traffic: PanelTraffic) -> tuple[Losses, ...]:
+    """What is lost in the first walk over panels, and in later ones where anything is."""
+    return (traffic.losses, *(traffic.losses_again if any(traffic.losses_again) else ()))
+
+
+def _loss_rows(losses: PanelLosses) -> NDArray[np.void]:
+    """Rows of ``loss_rows``, sorted by group and wave; a second partition that is not there lacks nothing."""
+    found = np.zeros(len(losses._panels), dtype=TABLES["loss_rows"])
+    found["wave"] = losses._waves
+    for side in range(losses._memory.shape[1]):
+        found[f"memory_{side}"], found[f"crossing_{side}"] = losses._memory[:, side], losses._crossing[:, side]
+    return found
