@@ -13,7 +13,7 @@ double issue_arrival(Role* role, int32_t num_warps) {
   double counts_at;
   unit.arrive(role->t, &goes_on, &counts_at);
   for (int32_t warp = 1; warp < num_warps; warp++) {  // lanes arrive together, warps one after the other
-    unit.arrive(goes_on, &goes_on, &counts_at);
+    unit.arrive(role->t, &goes_on, &counts_at);
   }
   role->step(goes_on - role->t);
   return counts_at;

@@ -58,7 +58,7 @@ void send_copies(Role* role, const Op& op, const AsyncCopyRecord& copy, const Is
   flight->request = role->request(op, num_bytes, asked_at);
   MemoryRequest& request = flight->request;
   request.num_rows = copy.num_rows;
-  request.neighbours = input.neighbours.items + copy.neighbours_begin;
+  request.neighbours = input.neighbours.items + 2 * copy.neighbours_begin;
   request.num_neighbours = uint32_t(copy.num_neighbours);
   if (fetches != nullptr) {
     request.crossings = fetches->crossings;

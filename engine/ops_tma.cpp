@@ -68,7 +68,7 @@ bool tma_load(Role* role, const Op& op) {
   } else {
     MemoryRequest& request = copy->request;
     request.num_rows = cost.num_rows;
-    request.neighbours = input.neighbours.items + cost.neighbours_begin;
+    request.neighbours = input.neighbours.items + 2 * cost.neighbours_begin;
     request.num_neighbours = uint32_t(cost.num_neighbours);
     if (cost.fetches >= 0) {
       const FetchRecord& fetches = input.fetches[uint32_t(cost.fetches)];

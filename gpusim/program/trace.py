@@ -138,11 +138,12 @@ def with_plain_numbers(op: Op) -> Op | None:
     """
     changed: dict[str, Any] = {}
     for item in fields(op):  # type: ignore[arg-type]  # every op is a dataclass
-        number = getattr(op, item.name)
-        if isinstance(number, float | np.floating) and float(number).is_integer():
-            changed[item.name] = int(number)
-        elif isinstance(number, np.integer | np.floating):
-            changed[item.name] = number.item()
+        given = getattr(op, item.name)
+        number = given.item() if isinstance(given, np.generic) else given
+        if isinstance(number, float) and number.is_integer():
+            number = int(number)
+        if type(number) is not type(given):
+            changed[item.name] = number
     return replace(op, **changed) if changed else None  # type: ignore[type-var]  # as above
 
 

@@ -309,7 +309,7 @@ class Role:
 
     def _go_on(self, op: Any) -> None:
         """Carry out ``op``, if there is one, and those that follow, until one must wait."""
-        agenda, send, handlers, token = self.agenda, self.send, self.handlers, Token
+        agenda, send, token = self.agenda, self.send, Token
         steps, take, over, lazy, quick = self.steps, next, OVER, LAZY, QUICK  # each looked up by name else, op by op
         pause: Any = None
         try:
@@ -326,7 +326,7 @@ class Role:
                         return
                 else:
                     kind = type(op)
-                pause = handlers[kind](self, op)
+                pause = self.handlers[kind](self, op)  # which a section that is free replaces
                 if pause is not None and type(pause) is not token:
                     self.op = op
                     return

@@ -126,7 +126,7 @@ def multicast_ring(size: int, num_ctas: int, num_steps: int = 12) -> Launch:
             yield wait(stage, (step // 4 & 1) ^ 1, "empty", by_lane=True)
             yield expect(stage, part * size)
             yield tma(
-                (cta.cta_idx, step), stage, part, 64, multicast=everyone, fetches=Fetches(part, 256, 256, 256, 64, 128, 32)
+                (cta.cta_rank, step), stage, part, 64, multicast=everyone, fetches=Fetches(part, 256, 256, 256, 64, 128, 32)
             )
         yield from meet()
 
@@ -405,6 +405,26 @@ def copies(num_ctas: int, *, is_planned: bool = False) -> Launch:
     )
 
 
+def one_barrier(num_ctas: int, num_steps: int = 4) -> Launch:
+    """Four copies that one mbarrier waits for, of tiles that neighbours want, too."""
+
+    def producer(cta: RoleContext) -> Ops:
+        for step in range(num_steps):
+            stage = step % 2
+            yield wait(stage, (step // 2 & 1) ^ 1, "empty")
+            yield expect(stage, 4 * 4096)
+            for part in range(4):
+                yield tma((cta.cta_idx // (1 << part), 4 * step + part), stage, 4096, 32)
+
+    def consumer(cta: RoleContext) -> Ops:
+        for step in range(num_steps):
+            yield wait(step % 2, step // 2 & 1)
+            yield ops.Fma(100)
+            yield ops.MbarrierArrive("empty", step % 2)
+
+    return launch("one_barrier", role(producer, "producer", 1), role(consumer, "consumer"), num_ctas=num_ctas)
+
+
 def edges_of_all(num_ctas: int) -> Launch:
     """Copies to a pair of CTAs, some of whose rows, or all, lie outside of the tensor; one that brings nothing."""
 
@@ -502,7 +522,7 @@ def walkers(num_tiles: int) -> Launch:
     )
 
 
-def revisits(num_ctas: int, *, num_panels: int, num_bytes: int = 8192, piece_bytes: int = 512) -> Launch:
+def revisits(num_ctas: int, *, num_panels: int, num_bytes: int = 2048, piece_bytes: int = 256) -> Launch:
     """Panels that later waves read again, by a few lines at a time, when L2 has lost a part of them; and a vector."""
     num_steps = num_bytes // piece_bytes
 
@@ -612,23 +632,23 @@ def fragments_alone(num_ctas: int) -> Launch:
     return launch("fragments_alone", role(program), num_ctas=num_ctas)
 
 
-def stores_beside(num_ctas: int) -> Launch:
+def stores_beside(num_ctas: int, *, n: int) -> Launch:
     """Stores, atomics and conflicts beside narrow wgmma, which leave them little of the data stage."""
 
     def math(cta: RoleContext) -> Ops:
         for _ in range(4):
-            yield ops.Wgmma(wgmma(64, BF16), 20)
+            yield ops.Wgmma(wgmma(n, BF16), 20)
             yield ops.WgmmaCommitGroup()
         yield ops.WgmmaWaitGroup(0)
 
     def other(cta: RoleContext) -> Ops:
         yield ops.Alu(20, is_chain=True)
+        yield ops.Alu(10, is_chain=True, num_beside=12.0)
         for turn in range(3):
             yield ops.GlobalStore("out", (cta.cta_idx, turn), contiguous(32768))
             yield ops.Use((yield ops.SharedAtomic(shared(64, 8))))
             yield ops.Use((yield ops.SharedLoad(shared(128, 8))))
             yield ops.GlobalAtomic("sum", (0, turn), contiguous(2048))
-            yield ops.Alu(10, is_chain=True, num_beside=12.0)
 
     return launch("stores_beside", role(math, "math"), role(other, "other"), num_ctas=num_ctas)
 
@@ -658,6 +678,9 @@ def sums(num_ctas: int, *, by_age: bool, num_warps: int = 4) -> Launch:
             for part in range(3):
                 yield ops.LoopCode(600.0 * (1 + 3 * part), 40.0, 1.2)
                 yield ops.Fma(256.0, bank_reads=1.25, num_runs=1 + part, by_age=by_age)
+            yield ops.Alu(2, is_chain=True)
+            yield ops.CpAsync("T", (cta.cta_idx % 4, step + 20), contiguous(512), "a", 0)
+            yield ops.CpAsyncCommitGroup()
             yield ops.Alu(30, is_chain=True)
             yield ops.CpAsyncWaitGroup(0)
 

@@ -254,6 +254,7 @@ ELSEWHERE = [
 # ------------------------------------------------------------------------------------------ kernels of one's own
 
 SMALL_L2 = {"l2": {"capacity_bytes": 8 << 20, "write_back_queue_bytes": 65536.0}}
+LOSES_PARTS = {"l2": {"capacity_bytes": 3 << 20, "capacity_spread_fraction": 0.3, "write_back_queue_bytes": 65536.0}}
 REPLAYS = {"smem": {"replay_wavefronts": 100.0, "warp_cycles_per_wavefront": 2.0}}
 
 OWN = [
@@ -275,6 +276,7 @@ OWN = [
     user("swaps_toy", kernels.swaps, 6, gpu="toy", l2="warm"),
     user("fragments", kernels.fragments, 140),
     user("box_edges", kernels.box_edges, 40),
+    user("one_barrier", kernels.one_barrier, 150),
     user("edges_of_all", kernels.edges_of_all, 20),
     user("edges_of_all_toy", kernels.edges_of_all, 4, gpu="toy", l2="warm"),
     user("copies_lru", kernels.copies, 160),
@@ -287,17 +289,18 @@ OWN = [
     user("rereads_evicts", kernels.rereads, 24, 24, changes={"l2": {"capacity_bytes": 1 << 20}}),
     user("uneven", kernels.uneven, 700),
     user("walkers", kernels.walkers, 500),
-    user("revisits", kernels.revisits, 2000, num_panels=900, changes=SMALL_L2),
-    user("revisits_warm", kernels.revisits, 1500, num_panels=700, l2="warm", changes=SMALL_L2),
-    user("revisits_h100", kernels.revisits, 1500, num_panels=500, gpu="h100_sxm", changes=SMALL_L2),
-    user("hinted_small_l2", kernels.hinted, 1500, changes=SMALL_L2),
+    user("revisits", kernels.revisits, 1200, num_panels=500, changes=LOSES_PARTS),
+    user("revisits_warm", kernels.revisits, 900, num_panels=400, l2="warm", changes=LOSES_PARTS),
+    user("revisits_h100", kernels.revisits, 900, num_panels=300, gpu="h100_sxm", changes=LOSES_PARTS),
+    user("hinted_small_l2", kernels.hinted, 800, changes=SMALL_L2),
     user("hinted", kernels.hinted, 400),
     user("hinted_warm", kernels.hinted, 400, l2="warm"),
     user("beside_products", kernels.beside_products, 20),
     user("beside_products_flushed", kernels.beside_products, 3, l2="flushed"),
     user("fragments_alone", kernels.fragments_alone, 140),
     user("fragments_alone_free", kernels.fragments_alone, 140, ideals=("epilogue",)),
-    user("stores_beside", kernels.stores_beside, 20),
+    user("stores_beside_64", kernels.stores_beside, 20, n=64),
+    user("stores_beside_8", kernels.stores_beside, 20, n=8),
     user("turns_of_products", kernels.turns_of_products, 300),
     user("turns_of_products_toy", kernels.turns_of_products, 5, gpu="toy", num_roles=3),
     user("sums_by_age", kernels.sums, 400, by_age=True),
