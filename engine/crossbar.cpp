@@ -329,6 +329,7 @@ void Transfer::init(SmPort* port, const LineBatch& batch, const TransferPart& pa
   port_ = port;
   batch_ = batch;
   part_ = part;
+  part.tile->num_uses++;
   group = its_group;
   num_bytes_ = batch.num_bytes;
 }
@@ -378,6 +379,7 @@ void Transfer::join(const LineBatch& batch, const TransferPart& part) {
     }
     ticket_ = slices->extend(ticket_, price.moved_bytes, mean);
   }
+  part.tile->num_uses++;
   more_.push(part);
 }
 
@@ -411,6 +413,12 @@ void Transfer::complete(double cycle) {
   hand_over(part_, cycle, spread, ahead);
   for (uint32_t place = 0; place < more_.size(); place++) {
     hand_over(more_[place], cycle, spread, ahead);
+  }
+  part_.tile->num_uses--;
+  l2.release_if_unused(part_.tile);
+  for (uint32_t place = 0; place < more_.size(); place++) {
+    more_[place].tile->num_uses--;
+    l2.release_if_unused(more_[place].tile);
   }
   crossbar.release(this);
 }

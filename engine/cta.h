@@ -8,6 +8,7 @@ namespace gpusim {
 class AsyncGroup;
 class Role;
 struct Cta;
+struct TileState;
 struct Token;
 
 // What to do when a group is complete: wake a role, finish the next group, arrive on an mbarrier, give a token.
@@ -136,6 +137,7 @@ struct Cta : public Action {
   Stage* stages = nullptr;            // of input.launch->num_stages
   ThreadBarrier* barriers = nullptr;  // named ones, and __syncthreads behind them
   Vector<RegisterWaiter> register_waiters;
+  Vector<TileState*> own_tiles;  // in L2, of panels that nobody else touches
   Cta* older = nullptr;  // of live ones, in order of start
   Cta* newer = nullptr;
 

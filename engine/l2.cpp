@@ -67,7 +67,11 @@ TileState* L2::look_up(const MemoryRequest& request, uint32_t partition) {
   TileState* tile = tiles_.get(request.tile);
   if (tile == nullptr) {
     tile = tile_pool_.make();
+    tile->key = request.tile;
     tiles_.put(request.tile, tile);
+    if (input.tensors[request.tensor].has_own_panels) {
+      request.own_tiles->push(tile);
+    }
   }
   Loss loss;
   bool is_missing = residency_.loss(request, tile->wave, partition, &loss);
@@ -117,6 +121,18 @@ TileState* L2::look_up(const MemoryRequest& request, uint32_t partition) {
     counters.promoted_sectors += counters.miss_sectors - missed_sectors;
   }
   return tile;
+}
+
+void L2::forget(TileState* tile) {
+  tiles_.remove(tile->key);
+  tile->is_forgotten = true;
+  release_if_unused(tile);
+}
+
+void L2::release_if_unused(TileState* tile) {
+  if (tile->is_forgotten && !tile->num_uses && !tile->is_filling) {
+    tile_pool_.release(tile);
+  }
 }
 
 // Fetches that part of a request's lines from memory.
@@ -278,6 +294,7 @@ void L2Fill::come() {
   tile->part_at = part_at;
   Vector<FillWaiter> waiting;
   waiting.swap(tile->waiting);
+  TileState* filled = tile;
   l2.fills_.release(this);
   for (const FillWaiter& waiter : waiting) {
     double come_at = waiter.ready_at > done_at ? waiter.ready_at : done_at;
@@ -288,6 +305,7 @@ void L2Fill::come() {
     }
     waiter.done->complete(come_at + waiter.latency_cycles);
   }
+  l2.release_if_unused(filled);
 }
 
 // ------------------------------------------------------------------------------------------ stores

@@ -97,6 +97,10 @@ class L2 {
   // When what `partition` reads has crossed to it: all of it, and a mean one of `num_warps`.
   double read_across(uint32_t partition, double num_bytes, double at_cycle, int32_t num_warps, double* part_at);
 
+  // Nobody asks for a tile any more: it is given back once nothing refers to it.
+  void forget(TileState* tile);
+  void release_if_unused(TileState* tile);
+
   double link_busy_cycles() const;
   double hit_latency_cycles() const { return input.l2->far_latency_cycles; }
   double mean_latency_cycles() const { return mean_latency_cycles_; }

@@ -272,6 +272,7 @@ struct TensorRecord {
   int64_t num_times_fetched;
   int64_t first_walk;
   int64_t num_walks;
+  int64_t has_own_panels;
 };
 
 struct WalkRecord {

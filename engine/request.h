@@ -5,6 +5,8 @@
 
 namespace gpusim {
 
+struct TileState;
+
 // A batch of sectors that one SM asks for at once: an operand tile of one k-step, or a warp's sectors.
 struct MemoryRequest {
   uint32_t sm = 0;
@@ -17,6 +19,7 @@ struct MemoryRequest {
   const int32_t* neighbours = nullptr;  // (column, step) pairs of tiles that L2 fetches with it
   uint32_t num_neighbours = 0;
   const int32_t* panels = nullptr;  // the CTA's row of cta_panels, for these columns
+  Vector<TileState*>* own_tiles = nullptr;  // of the CTA: tiles that nobody else touches
   double crossings = 1.0;           // bytes that cross the SM's port for each that is asked for
   double reads = 1.0;               // bytes that L2 reads for each that crosses
   double sharing = 1.0;             // of what L2 reads what may come with a neighbour's request
@@ -65,7 +68,10 @@ struct FillCrossing {
 
 // A tile in L2: which wave fetched it, when its last byte is there, who waits, who has it, who asked for it lately.
 struct TileState {
+  TileKey key;
   int32_t wave = -1;
+  uint32_t num_uses = 0;       // transfers that refer to it
+  bool is_forgotten = false;   // nobody asks for it any more
   bool is_filling = false;     // its fill's end is not known yet
   uint8_t partitions = 0;      // a bit for each partition that has read it, and so has a copy
   bool has_loss = false;

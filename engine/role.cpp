@@ -446,6 +446,7 @@ MemoryRequest Role::request(const Op& op, double num_bytes, double at) const {
   request.wave = wave;
   request.issued_at = at;
   request.panels = cta->panels;
+  request.own_tiles = &cta->own_tiles;
   return request;
 }
 

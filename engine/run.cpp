@@ -302,7 +302,13 @@ void Run::refill(const Vector<int32_t>& sms, double at_cycle, Refill* refill) {
   finish_if_over();
 }
 
-void Run::give_back(Cta* cta) { free_ctas_.push(cta); }
+void Run::give_back(Cta* cta) {
+  for (TileState* tile : cta->own_tiles) {
+    l2.forget(tile);
+  }
+  cta->own_tiles.clear();
+  free_ctas_.push(cta);
+}
 
 void Run::store_ended(double cycle) {
   num_stores_pending_--;

@@ -5,8 +5,8 @@ In: a launch, what its tiles touch. Out: its programs.
 Models:
 
 * a class is all CTAs whose roles run the same programs, but for the panels that these name;
-* where a launch says that its programs are uniform, CTAs are sorted by the bytes that their tiles touch and by their ranks;
-  of each sort the first CTA is recorded, and some others to compare;
+* where a launch says that its programs are uniform, CTAs are sorted by the bytes of their tiles and by their ranks;
+* of each sort the first CTA is recorded, and one or two others to compare;
 * a panel of the others is a footprint's, the CTA's index, its tile, or the same for all;
 * where any comparison fails, and where a launch says nothing, all CTAs are recorded.
 """
@@ -148,23 +148,23 @@ def _programs(
         cta_panels=cta_panels,
         num_panels=cta_panels.shape[1],
         tensors=tuple(tables.tensors),
-        stages=tables.stage_names,
-        barriers=tables.barrier_names,
-        named_barriers=tuple(tables.named_barriers),
+        stages=tables.declared.stage_names,
+        barriers=tables.declared.barrier_names,
+        named_barriers=tuple(tables.declared.named_barriers),
         code_names=tuple(tables.codes),
         far_code_names=tuple(tables.far_code_names),
-        accesses=tuple(tables.accesses.items),
-        stores=tuple(tables.stores.items),
-        async_copies=tuple(tables.async_copies.items),
-        fetches=tuple(tables.fetches.items),
-        tma_loads=tuple(tables.tma_loads.items),
-        tma_stores=tuple(tables.tma_stores.items),
-        wgmmas=tuple(tables.wgmmas.items),
-        mma_syncs=tuple(tables.mma_syncs.items),
-        far_codes=tuple(tables.far_codes.items),
-        loop_codes=tuple(tables.loop_codes.items),
-        fmas=tuple(tables.fmas.items),
-        alus=tuple(tables.alus.items),
+        accesses=tuple(tables.costs.accesses.items),
+        stores=tuple(tables.costs.stores.items),
+        async_copies=tuple(tables.costs.async_copies.items),
+        fetches=tuple(tables.costs.fetches.items),
+        tma_loads=tuple(tables.costs.tma_loads.items),
+        tma_stores=tuple(tables.costs.tma_stores.items),
+        wgmmas=tuple(tables.costs.wgmmas.items),
+        mma_syncs=tuple(tables.costs.mma_syncs.items),
+        far_codes=tuple(tables.costs.far_codes.items),
+        loop_codes=tuple(tables.costs.loop_codes.items),
+        fmas=tuple(tables.costs.fmas.items),
+        alus=tuple(tables.costs.alus.items),
         kinds=frozenset(OpKind(kind) for kind in np.flatnonzero(np.bincount(records["kind"])).tolist()),
         num_ops_traced=tracer.num_ops,
     )

@@ -16,6 +16,7 @@ from gpusim.program.programs import NONE, AluRow, FarCodeRow, WgmmaRow
 from gpusim.program.records import OpKind, Section
 from gpusim.program.refusals import check_wgmma, issued, pending
 from gpusim.program.rows import PACK, RoleRows
+from gpusim.units import WARPGROUP_THREADS
 from gpusim.workload import ops
 from gpusim.workload.token import Token
 
@@ -98,7 +99,7 @@ def named_barrier(kind: OpKind) -> Encoder:
     """How an arrival at a named barrier is recorded."""
 
     def encode(role: RoleRows, op: ops.BarSync | ops.BarArrive) -> None:
-        declared = role.tables.named_barriers
+        declared = role.tables.declared.named_barriers
         barrier = declared.get(op.barrier)
         if barrier is None:
             names = ", ".join(declared) or "none"
@@ -127,18 +128,19 @@ def cluster_wait(role: RoleRows, op: ops.ClusterWait) -> None:
 
 def mma_sync(role: RoleRows, op: ops.MmaSync) -> None:
     """A batch of mma.sync."""
-    cost = role.tables.mma_syncs.number(op.atom)
+    cost = role.tables.costs.mma_syncs.number(op.atom)
     role.keep(op, PACK(OpKind.MMA_SYNC, 0, 0, cost, 0, NONE, NONE, op.num_issues, 0.0))
 
 
 def wgmma(role: RoleRows, op: ops.Wgmma) -> None:
     """A batch of wgmma, and the stages that it reads."""
     tables = role.tables
-    check_wgmma(tables.kernel, op, role.num_warps)
+    check_wgmma(tables.declared.kernel, op, role.num_warps)
     reads = tuple(role.stage(buffer, stage) for buffer, stage in op.reads)
-    key = tables.atoms.number(op.atom), op.num_issues, op.num_between, role.num_warpgroups, role.num_warps
-    cost = tables.wgmmas.number(key, WgmmaRow(op, role.num_warpgroups, role.num_warps))
-    num_issues = op.num_issues * role.num_warpgroups
+    num_warpgroups = max(1, role.spec.num_threads // WARPGROUP_THREADS)
+    key = tables.costs.atoms.number(op.atom), op.num_issues, op.num_between, num_warpgroups, role.num_warps
+    cost = tables.costs.wgmmas.number(key, WgmmaRow(op, num_warpgroups, role.num_warps))
+    num_issues = op.num_issues * num_warpgroups
     role.keep(op, PACK(OpKind.WGMMA, 0, 0, cost, len(reads), NONE, num_issues, tables.list_of(reads), 0.0))
 
 
@@ -161,7 +163,7 @@ def code(role: RoleRows, op: ops.Code) -> None:
 
 def loop_code(role: RoleRows, op: ops.LoopCode) -> None:
     """A turn of a loop's code."""
-    cost = role.tables.loop_codes.number((op.num_fma, op.num_others, op.bank_reads), op)
+    cost = role.tables.costs.loop_codes.number((op.num_fma, op.num_others, op.bank_reads), op)
     role.keep(op, PACK(OpKind.LOOP_CODE, 0, 0, cost, 0, NONE, NONE, 0, 0.0))
 
 
@@ -170,7 +172,7 @@ def far_code(role: RoleRows, op: ops.FarCode) -> None:
     tables, names = role.tables, role.tables.far_code_names
     name = names.setdefault(op.name, len(names))
     row = FarCodeRow(name, float(op.begin_bytes), float(op.end_bytes), float(op.own_cycles))
-    role.keep(op, PACK(OpKind.FAR_CODE, 0, 0, tables.far_codes.number(row, row), 0, NONE, NONE, 0, 0.0))
+    role.keep(op, PACK(OpKind.FAR_CODE, 0, 0, tables.costs.far_codes.number(row, row), 0, NONE, NONE, 0, 0.0))
 
 
 # ---------------------------------------------------------------------------------------------- arithmetic
@@ -182,7 +184,7 @@ def fma(role: RoleRows, op: ops.Fma) -> None:
         raise LaunchError(f"{role.who} multiplies by age and takes no turns, wants num_runs of 1 or more")
     if op.num_instructions < 0:
         raise issued(op.num_instructions)
-    cost = role.tables.fmas.number((op.num_instructions, op.bank_reads, op.num_runs), op)
+    cost = role.tables.costs.fmas.number((op.num_instructions, op.bank_reads, op.num_runs), op)
     role.keep(op, PACK(OpKind.FMA, bool(op.is_chain) | bool(op.by_age) << 1, 0, cost, 0, NONE, NONE, 0, 0.0))
 
 
@@ -192,7 +194,7 @@ def alu(role: RoleRows, op: ops.Alu) -> None:
     if least < 0:
         raise issued(op.num_instructions if op.num_instructions < 0 else op.num_more)
     row = AluRow(float(op.num_instructions), float(op.num_beside), float(op.num_more))
-    role.keep(op, PACK(OpKind.ALU, bool(op.is_chain), 0, role.tables.alus.number(row, row), 0, NONE, NONE, 0, 0.0))
+    role.keep(op, PACK(OpKind.ALU, bool(op.is_chain), 0, role.tables.costs.alus.number(row, row), 0, NONE, NONE, 0, 0.0))
 
 
 def mad_wide(role: RoleRows, op: ops.MadWide) -> None:
@@ -253,7 +255,7 @@ def range_end(role: RoleRows, op: ops.RangeEnd) -> None:
     role.add(PACK(OpKind.RANGE_END, 0, 0, 0, 0, NONE, NONE, 0, 0.0))
 
 
-ENCODERS: Mapping[type[ops.Op], Encoder] = MappingProxyType({
+ENCODERS: Mapping[type[ops.Op], Encoder] = {
     **MEMORY_ENCODERS,
     ops.CpAsyncWaitGroup: wait_groups(OpKind.CP_ASYNC_WAIT_GROUP),
     ops.CpAsyncMbarrierArrive: cp_mbarrier,
@@ -287,5 +289,5 @@ ENCODERS: Mapping[type[ops.Op], Encoder] = MappingProxyType({
     ops.SetMaxNReg: set_max_nreg,
     ops.RangeStart: range_start,
     ops.RangeEnd: range_end,
-})  # fmt: skip
+}
 """How each op becomes a record; anything else is no op."""

@@ -38,7 +38,7 @@ def global_load(role: RoleRows, op: ops.GlobalLoad) -> Token:
 
 def _store(role: RoleRows, op: ops.GlobalStore | ops.GlobalAtomic, kind: StoreKind) -> int:
     row = StoreRow(role.access(op.access), role.num_warps, kind)
-    return role.tables.stores.number(row, row)
+    return role.tables.costs.stores.number(row, row)
 
 
 def global_store(role: RoleRows, op: ops.GlobalStore) -> None:
@@ -67,19 +67,24 @@ def use(role: RoleRows, op: ops.Use) -> None:
 # ---------------------------------------------------------------------------------------------- copies
 
 
+def _fetches(role: RoleRows, op: ops.TmaLoad | ops.CpAsync) -> int:
+    """The number of what a copy fetches; -1 where it says nothing."""
+    return NONE if op.fetches is None else role.tables.costs.fetches.number(op.fetches)
+
+
 def cp_async(role: RoleRows, op: ops.CpAsync) -> None:
     """A copy into a stage, of the group that is closed next."""
     tables, access = role.tables, role.access(op.access)
     if op.num_between < 0:
         raise issued(op.num_between * op.access.num_requests / role.num_warps)
-    stage, fetches = role.stage(op.buffer, op.stage), tables.fetches_of(op.fetches)
+    stage, fetches = role.stage(op.buffer, op.stage), _fetches(role, op)
     tensor, column, step = role.place(op.tensor, op.tile)
     neighbours = role.neighbours(op) if op.come_along else ()
     key = access, op.num_rows, op.num_passes, op.num_between, op.new_fraction, fetches, neighbours
-    cost = tables.async_copies.find(key)
+    cost = tables.costs.async_copies.find(key)
     if cost is None:
         begin = tables.neighbours_of(neighbours)
-        cost = tables.async_copies.add(key, AsyncCopyRow(*key[:-1], begin, len(neighbours)))
+        cost = tables.costs.async_copies.add(key, AsyncCopyRow(*key[:-1], begin, len(neighbours)))
     role.add(PACK(OpKind.CP_ASYNC, bool(op.allocates_in_l1), column, cost, step, stage, NONE, tensor, 0.0))
 
 
@@ -90,20 +95,19 @@ def cp_commit(role: RoleRows, op: ops.CpAsyncCommitGroup) -> None:
 
 def tma_load(role: RoleRows, op: ops.TmaLoad) -> None:
     """A copy by the TMA engine, into this CTA's stage or those of ranks of the cluster."""
-    tables, ranks, fetches = role.tables, op.multicast and tuple(op.multicast), op.fetches
-    of_fetches = NONE if fetches is None else tables.fetches.number(fetches)
+    tables, ranks, fetches = role.tables, op.multicast and tuple(op.multicast), _fetches(role, op)
     neighbours = role.neighbours(op) if op.come_along else ()
-    key = OF_TMA_LOAD(op), ranks, of_fetches, neighbours
-    cost = tables.tma_loads.find(key)
+    key = OF_TMA_LOAD(op), ranks, fetches, neighbours
+    cost = tables.costs.tma_loads.find(key)
     if cost is None:
-        check_tma_load(tables.kernel, op, tables.stage_bytes.get(op.buffer, op.num_bytes))
+        check_tma_load(tables.declared.kernel, op, tables.declared.stage_bytes.get(op.buffer, op.num_bytes))
         for rank in ranks:
             role.check_rank(rank)
     barrier, stage = role.barrier(op.barrier, op.stage), role.stage(op.buffer, op.stage)
     if cost is None:
         of_ranks, of_neighbours = tables.list_of(ranks), tables.neighbours_of(neighbours)
-        row = TmaLoadRow(op, of_neighbours, len(neighbours), of_ranks, len(ranks), of_fetches)
-        cost = tables.tma_loads.add(key, row)
+        row = TmaLoadRow(op, of_neighbours, len(neighbours), of_ranks, len(ranks), fetches)
+        cost = tables.costs.tma_loads.add(key, row)
     tensor, column, step = role.place(op.tensor, op.tile)
     role.add(PACK(OpKind.TMA_LOAD, 0, column, cost, step, stage, barrier, tensor, 0.0))
 
@@ -111,7 +115,7 @@ def tma_load(role: RoleRows, op: ops.TmaLoad) -> None:
 def tma_store(role: RoleRows, op: ops.TmaStore) -> None:
     """A store by the TMA engine."""
     stage = role.stage(op.buffer, op.stage) if op.buffer else NONE
-    cost = role.tables.tma_stores.number(OF_TMA_STORE(op), op)
+    cost = role.tables.costs.tma_stores.number(OF_TMA_STORE(op), op)
     tensor, column, step = role.place(op.tensor, op.tile)
     role.add(PACK(OpKind.TMA_STORE, 0, column, cost, step, stage, NONE, tensor, 0.0))
 

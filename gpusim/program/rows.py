@@ -13,7 +13,6 @@ from gpusim.errors import LaunchError
 from gpusim.program.records import OPS, OpKind
 from gpusim.program.refusals import issued, too_many_panels, undeclared
 from gpusim.program.tables import MOST_INT32, MOST_KEPT, Columns, Tables
-from gpusim.units import WARPGROUP_THREADS
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import WarpRole
@@ -74,8 +73,8 @@ class RoleRows:
     """The records of one role of one CTA, and what its next op may depend on."""
 
     __slots__ = (
-        "_columns", "_in_stage", "_panels", "_places", "_tokens", "cta_rank", "has_arrived", "known", "num_sections",
-        "num_threads", "num_warpgroups", "num_warps", "registers", "rows", "spec", "tables", "turn", "who",
+        "_accesses", "_columns", "_in_stage", "_panels", "_places", "_tokens", "cta_rank", "has_arrived", "known",
+        "num_sections", "num_warps", "registers", "rows", "spec", "tables", "turn", "who",
     )  # fmt: skip
 
     def __init__(
@@ -83,15 +82,14 @@ class RoleRows:
     ) -> None:
         """No op yet; ``who`` names kernel, role and CTA."""
         self.tables, self.spec, self.known, self.who, self.cta_rank = tables, spec, known, who, cta_rank
-        self.num_warps, self.num_threads = spec.num_warps, spec.num_threads
-        self.num_warpgroups = max(1, spec.num_threads // WARPGROUP_THREADS)
-        self.registers = tables.registers
+        self.num_warps, self.registers = spec.num_warps, tables.declared.registers
         self.rows: list[bytes] = []
         self.turn = 0
         self.has_arrived = False
         """Whether it has arrived at the cluster's barrier, and not waited there since."""
         self.num_sections = 0
         """Sections that are open."""
+        self._accesses = tables.costs.accesses.by_id
         self._panels = panels
         self._columns = panels.of_turn(0)
         self._tokens: dict[Token, int] = {}
@@ -185,13 +183,12 @@ class RoleRows:
         Raises:
             LaunchError: fewer requests than none.
         """
-        accesses = self.tables.accesses
-        found = accesses.known(access)
+        found = self._accesses.get(id(access))
         if found is not None:
             return found
         if access.num_requests < 0:
             raise issued(access.num_requests / self.num_warps)
-        return accesses.number(access)
+        return self.tables.costs.accesses.number(access)
 
     def stage(self, buffer: str, stage: int) -> int:
         """The place of a stage of a buffer.
@@ -200,9 +197,9 @@ class RoleRows:
             LaunchError: the launch declares no such buffer or stage.
         """
         try:
-            return self.tables.stages[buffer][stage]
+            return self.tables.declared.stages[buffer][stage]
         except (KeyError, IndexError):
-            raise undeclared("buffer", buffer, stage, self.tables.stages) from None
+            raise undeclared("buffer", buffer, stage, self.tables.declared.stages) from None
 
     def barrier(self, ring: str, stage: int) -> int:
         """The place of an mbarrier.
@@ -211,9 +208,9 @@ class RoleRows:
             LaunchError: the launch declares no such ring or stage.
         """
         try:
-            return self.tables.barriers[ring][stage]
+            return self.tables.declared.barriers[ring][stage]
         except (KeyError, IndexError):
-            raise undeclared("mbarrier", ring, stage, self.tables.barriers) from None
+            raise undeclared("mbarrier", ring, stage, self.tables.declared.barriers) from None
 
     def check_rank(self, rank: int) -> int:
         """The rank of a CTA of the cluster.
@@ -221,7 +218,7 @@ class RoleRows:
         Raises:
             LaunchError: the cluster has no such rank.
         """
-        size = self.tables.cluster_size
+        size = self.tables.declared.cluster_size
         if not 0 <= rank < size:
             raise LaunchError(f"{self.who} names cluster rank {rank}, the cluster has ranks 0 to {size - 1}")
         return rank

@@ -11,15 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from gpusim.program.programs import (
-    NONE,
-    AluRow,
-    AsyncCopyRow,
-    FarCodeRow,
-    StoreRow,
-    TmaLoadRow,
-    WgmmaRow,
-)
+from gpusim.program.programs import AluRow, AsyncCopyRow, FarCodeRow, StoreRow, TmaLoadRow, WgmmaRow
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import MmaAtom
@@ -38,24 +30,21 @@ MOST_INT32 = (1 << 31) - 1
 class Numbers(Generic[Item]):
     """Distinct items, numbered as they are met: known by their identity or, the first time, by what they say."""
 
-    __slots__ = ("_by_id", "_by_key", "_kept", "_says", "items")
+    __slots__ = ("_by_key", "_kept", "_says", "by_id", "items")
 
     def __init__(self, says: Callable[[Item], Hashable]) -> None:
         """``says`` gives the key of an item: items of one key are one."""
         self.items: list[Item] = []
         self._says = says
         self._by_key: dict[Hashable, int] = {}
-        self._by_id: dict[int, int] = {}
+        self.by_id: dict[int, int] = {}
+        """Numbers of what was met, by identity."""
         self._kept: list[Item] = []
-        """Holds on to what is known by identity."""
-
-    def known(self, item: Item) -> int | None:
-        """The number of an item that was met as this object, else None."""
-        return self._by_id.get(id(item))
+        """Holds on to them, so that no other object has their identity."""
 
     def number(self, item: Item) -> int:
         """The item's number."""
-        found = self._by_id.get(id(item))
+        found = self.by_id.get(id(item))
         if found is not None:
             return found
         key = self._says(item)
@@ -64,9 +53,9 @@ class Numbers(Generic[Item]):
             found = self._by_key[key] = len(self.items)
             self.items.append(item)
         if len(self._kept) >= MOST_KEPT:
-            self._by_id.clear()
+            self.by_id.clear()
             self._kept.clear()
-        self._by_id[id(item)] = found
+        self.by_id[id(item)] = found
         self._kept.append(item)
         return found
 
@@ -96,29 +85,21 @@ class Rows(Generic[Item]):
         return self.add(key, row) if found is None else found
 
 
-class Tables:
-    """All tables of one launch."""
+class Declared:
+    """What a launch declares, by name."""
 
     def __init__(self, launch: Launch) -> None:
-        """Nothing is known but what the launch declares."""
         self.kernel, self.cluster_size, self.registers = launch.kernel, launch.cluster_size, launch.registers_per_thread
         self.stages, self.stage_names = _flat((item.name, item.num_stages) for item in launch.buffers)
         self.barriers, self.barrier_names = _flat((item.name, item.num_stages) for item in launch.mbarriers)
         self.stage_bytes = {item.name: item.stage_bytes for item in launch.buffers}
         self.named_barriers = {item.name: idx for idx, item in enumerate(launch.named_barriers)}
-        self.tensors: dict[str, int] = {}
-        for footprint in launch.footprints:
-            self.tensors.setdefault(footprint.tensor, len(self.tensors))
-        self.columns: dict[tuple[int, int, int], int] = {}
-        """(tensor, turn, how many-th panel of that tensor in that turn) to column."""
-        self.codes: dict[str, tuple[int, float]] = {}
-        """(number, length) of each stretch of code."""
-        self.far_code_names: dict[str, int] = {}
-        self.lists: list[int] = []
-        self.neighbours: list[tuple[int, int]] = []
-        self._lists: dict[tuple[int, ...], int] = {}
-        self._neighbours: dict[tuple[tuple[int, int], ...], int] = {}
-        self._interned: dict[Hashable, int] = {}
+
+
+class Costs:
+    """What ops cost, as far as it is known without a machine: rows that differ."""
+
+    def __init__(self) -> None:
         self.accesses: Numbers[AccessPattern] = Numbers(
             attrgetter("num_requests", "num_sectors", "num_lines", "num_wavefronts", "num_bytes")
         )
@@ -135,6 +116,27 @@ class Tables:
         self.loop_codes: Rows[ops.LoopCode] = Rows()
         self.fmas: Rows[ops.Fma] = Rows()
         self.alus: Rows[AluRow] = Rows()
+
+
+class Tables:
+    """All that programs of one launch refer to by number."""
+
+    def __init__(self, launch: Launch) -> None:
+        """Nothing is known but what the launch declares."""
+        self.declared, self.costs = Declared(launch), Costs()
+        self.tensors: dict[str, int] = {}
+        for footprint in launch.footprints:
+            self.tensors.setdefault(footprint.tensor, len(self.tensors))
+        self.columns: dict[tuple[int, int, int], int] = {}
+        """(tensor, turn, how many-th panel of that tensor in that turn) to column."""
+        self.codes: dict[str, tuple[int, float]] = {}
+        """(number, length) of each stretch of code."""
+        self.far_code_names: dict[str, int] = {}
+        self.lists: list[int] = []
+        self.neighbours: list[tuple[int, int]] = []
+        self._lists: dict[tuple[int, ...], int] = {}
+        self._neighbours: dict[tuple[tuple[int, int], ...], int] = {}
+        self._interned: dict[Hashable, int] = {}
 
     def tensor(self, name: str) -> int:
         """A tensor's number."""
@@ -158,10 +160,6 @@ class Tables:
             found = self._neighbours[pairs] = len(self.neighbours)
             self.neighbours.extend(pairs)
         return found
-
-    def fetches_of(self, fetches: Fetches | None) -> int:
-        """The number of what a copy fetches; -1 where it says nothing."""
-        return NONE if fetches is None else self.fetches.number(fetches)
 
     def plain_tile(self, tile: Any) -> tuple[int, int]:
         """(panel, step) of a tile that is no pair of plain numbers: as such, or a panel below 0 of its own."""

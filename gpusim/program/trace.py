@@ -65,11 +65,11 @@ class RoleTrace(RoleRows):
     __slots__ = ("cta_idx", "num_ctas")
 
     def __init__(
-        self, tables: Tables, spec: WarpRole, panels: Panels, known: Known, *, cta_idx: int, num_ctas: int, cta_rank: int
+        self, tables: Tables, spec: WarpRole, panels: Panels, known: Known, *, cta_idx: int, num_ctas: int
     ) -> None:
         """Nothing has been yielded yet."""
-        who = f"{tables.kernel}: role {spec.name!r} of CTA {cta_idx}"
-        super().__init__(tables, spec, panels, known, who=who, cta_rank=cta_rank)
+        who = f"{tables.declared.kernel}: role {spec.name!r} of CTA {cta_idx}"
+        super().__init__(tables, spec, panels, known, who=who, cta_rank=cta_idx % tables.declared.cluster_size)
         self.cta_idx, self.num_ctas = cta_idx, num_ctas
 
     def loop(self, num_iterations: int) -> Iterator[int]:
@@ -115,16 +115,18 @@ class RoleTrace(RoleRows):
         encode = ENCODERS.get(type(op))
         if encode is None:
             raise LaunchError(
-                f"{self.tables.kernel}: role {self.spec.name!r} yields {op!r}, wants an op of the vocabulary"
+                f"{self.tables.declared.kernel}: role {self.spec.name!r} yields {op!r}, wants an op of the vocabulary"
             )
         try:
             return encode(self, op)
         except (StructError, TypeError) as error:
             plain = with_plain_numbers(op)
-            if plain is None and isinstance(error, TypeError):
-                raise
+            if plain is None:
+                if isinstance(error, TypeError):
+                    raise
+                raise not_whole(self.who, op) from None
         try:
-            return encode(self, op if plain is None else plain)
+            return encode(self, plain)
         except StructError:
             raise not_whole(self.who, op) from None
 
@@ -181,9 +183,7 @@ class Tracer:
         rank, panels = cta_idx % self._launch.cluster_size, Panels()
         numbers: list[int] = []
         for spec, known in zip(self._launch.roles, self._known, strict=True):
-            role = RoleTrace(
-                self.tables, spec, panels, known[rank], cta_idx=cta_idx, num_ctas=self._num_ctas, cta_rank=rank
-            )
+            role = RoleTrace(self.tables, spec, panels, known[rank], cta_idx=cta_idx, num_ctas=self._num_ctas)
             self.num_ops += role.run(self._max_ops)
             numbers.append(self._number(*role.finish()))
         return TracedCta(tuple(numbers), tuple(panels.columns), panels.panels)

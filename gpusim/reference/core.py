@@ -74,7 +74,6 @@ CORE_OFF: Mapping[str, Any] = MappingProxyType({
     "xbar.request_turn_packets": 0.0,
     "xbar.red_header_fraction": 0.0,
     "xbar.gpc_read_bytes_per_cycle": AtLeast(1e6),
-    "xbar.gpc_write_bytes_per_cycle": AtLeast(1e6),
     "xbar.num_gpc_parts": 1,
     "xbar.bulk_read_fraction": 1.0,
     "xbar.multicast_read_fraction": 1.0,
@@ -152,7 +151,9 @@ MODELLED: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "capacity_bytes", "num_slices", "slice_bytes_per_cycle", "sustained_fraction", "shared_capacity_fraction",
         "dirty_fraction", "evict_first_fraction", "evict_last_fraction", "near_latency_cycles", "write_back_queue_bytes",
     ),
-    "xbar": ("sm_read_bytes_per_cycle", "sm_write_bytes_per_cycle", "write_bytes_per_cycle"),
+    "xbar": (
+        "sm_read_bytes_per_cycle", "sm_write_bytes_per_cycle", "write_bytes_per_cycle", "gpc_write_bytes_per_cycle",
+    ),
     "l1": (
         "unified_bytes", "hit_latency_cycles", "tag_lines_per_cycle", "requests_per_cycle", "wavefronts_per_cycle",
         "queue_cycles",

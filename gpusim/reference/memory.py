@@ -13,7 +13,7 @@ import simpy
 
 from gpusim.machine.config import GpuSpec
 from gpusim.reference.facts import Fact, Sums, Wait
-from gpusim.reference.pipes import EPSILON_BYTES, Door, Pipe, SharedPipe
+from gpusim.reference.pipes import EPSILON_BYTES, Door, Line, Pipe, SharedPipe
 from gpusim.reference.residency import Request, Residency
 from gpusim.units import SECTOR_BYTES, Clock
 from gpusim.workload.ops import Tile
@@ -61,7 +61,8 @@ class Memory:
         self.stores = SharedPipe(env, xbar.write_bytes_per_cycle, xbar.sm_write_bytes_per_cycle, rank=-2)
         self.slices = SharedPipe(env, slices, xbar.sm_read_bytes_per_cycle, rank=-1)
         self.in_doors = [Door(env, self.slices) for _ in range(gpu.num_sms)]
-        self.out_doors = [Door(env, self.stores) for _ in range(gpu.num_sms)]
+        self.out_lines = [Line(env) for _ in range(gpu.num_sms)]
+        self.link = Pipe(xbar.gpc_write_bytes_per_cycle)
         self.out_ports = [Pipe(xbar.sm_write_bytes_per_cycle) for _ in range(gpu.num_sms)]
         self.intakes = [Intake(env, self.wire) for _ in range(gpu.num_sms)]
         self.latency_cycles = l2.near_latency_cycles
@@ -142,14 +143,22 @@ class Memory:
         self.count["xbar.write_bytes"] += request.num_bytes
         written = self._write_back(request, num_distinct_bytes)
         port_at = self.out_ports[request.sm_idx].reserve(request.num_bytes + num_more_bytes, request.issued_at)
-        passed = self.out_doors[request.sm_idx].carry(request.num_bytes)
-        self.env.process(self._leaves(port_at, passed, written, left, arrived))
+        self.env.process(self._leaves(request, port_at, written, left, arrived))
         return left, arrived
 
-    def _leaves(self, port_at: float, passed: Fact, written: Fact | None, left: Fact, arrived: Fact) -> Wait:
-        """It has passed its SM's port and the way into L2; where that is full, what it drives out goes first."""
-        passed_at = yield passed
-        at = max(passed_at, port_at)
+    def _leaves(self, request: Request, port_at: float, written: Fact | None, left: Fact, arrived: Fact) -> Wait:
+        """Behind its SM's earlier stores it passes the link of all SMs and the way into L2.
+
+        Where L2 is full of what has to leave it, what it drives out goes first.
+        """
+        env, line = self.env, self.out_lines[request.sm_idx]
+        yield line.turn()
+        crossed_at = self.link.reserve(request.num_bytes, max(env.now, request.issued_at))
+        yield self.stores.move(request.num_bytes)
+        if crossed_at > env.now:
+            yield env.timeout(crossed_at - env.now)
+        line.leave()
+        at = max(env.now, port_at, crossed_at)
         arrived.tell(at)
         if written is not None:
             written_at = yield written

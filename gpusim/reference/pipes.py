@@ -156,6 +156,28 @@ class SharedPipe:
             move.tell(self._env.now)
 
 
+class Line:
+    """Who does something one after the other: each has its turn when the one before it leaves."""
+
+    def __init__(self, env: simpy.Environment) -> None:
+        """Nobody is in it."""
+        self._env = env
+        self._turns: list[Fact] = []
+
+    def turn(self) -> Fact:
+        """Stand in line; known when the turn has come."""
+        self._turns.append(Fact(self._env))
+        if len(self._turns) == 1:
+            self._turns[0].tell(self._env.now)
+        return self._turns[-1]
+
+    def leave(self) -> None:
+        """The first is done."""
+        self._turns.pop(0)
+        if self._turns:
+            self._turns[0].tell(self._env.now)
+
+
 class Door:
     """One SM's way into a SharedPipe: its transfers go one after the other, and share the pipe with other SMs'."""
 

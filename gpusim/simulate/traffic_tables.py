@@ -65,8 +65,9 @@ class _Tables:
         has_map = gpu.tma is not None and gpu.tma.map_miss_cycles > 0.0 and name in plan.launch.tensor_maps
         found = plan.traffic.get(name)
         written_back = times_fetched = (0, 0)
-        first_walk, num_walks = len(self._walks), 0
+        first_walk, num_walks, has_own_panels = len(self._walks), 0, False
         if found is not None:
+            has_own_panels = isinstance(found.losses, PanelLosses) and found.losses.has_own_panels
             if found.written_back_bytes:
                 shares = shares_of_stores(found.written_back_by_wave, found.touched_bytes_by_wave)
                 written_back = self._add("written_back", np.array(shares))
@@ -78,6 +79,7 @@ class _Tables:
         return (
             int(found is not None), int(has_map), plan.uses.fetch_scales.get(name, 1.0), piece_bytes(gpu, footprint),
             int(are_pieces_anywhere(gpu, footprint)), *written_back, *times_fetched, first_walk, num_walks,
+            int(has_own_panels),
         )  # fmt: skip
 
     def _add(self, name: str, array: NDArray[Any]) -> tuple[int, int]:

@@ -195,9 +195,11 @@ class Launch:
     following: tuple[Launch, ...] = ()
     """Kernels that the same call launches afterwards (split-K's reduction)."""
     has_uniform_programs: bool = False
-    """Whether CTAs run the same programs, but for the panels that they name, if their tiles touch as many bytes of each
-    footprint and they have the same rank in their clusters. A panel is then a footprint's, or the CTA's index, or the same
-    for all. A few CTAs are recorded then, and compared; else all are."""
+    """Whether a CTA's programs follow from its rank in the cluster and from the bytes of its tiles, footprint by footprint.
+
+    Those of CTAs that are alike in these differ in nothing but the panels that they name. A panel is a footprint's, the
+    CTA's index, or the same for all. Then a few CTAs are traced and compared, else all are.
+    """
 
     @property
     def num_threads(self) -> int:

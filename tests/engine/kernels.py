@@ -644,6 +644,8 @@ def stores_beside(num_ctas: int, *, n: int) -> Launch:
     def other(cta: RoleContext) -> Ops:
         yield ops.Alu(20, is_chain=True)
         yield ops.Alu(10, is_chain=True, num_beside=12.0)
+        yield ops.GlobalStore("out", (cta.cta_idx, 9), contiguous(512))
+        yield ops.Use((yield ops.SharedLoad(shared(40, 8))))
         for turn in range(3):
             yield ops.GlobalStore("out", (cta.cta_idx, turn), contiguous(32768))
             yield ops.Use((yield ops.SharedAtomic(shared(64, 8))))

@@ -6,10 +6,12 @@ and of cuBLAS's. What kernel models do not reach, kernels in the public vocabula
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from gpusim import GpuSpec, Launch, load_gpu
@@ -324,3 +326,12 @@ FAILING = [
 
 CASES: Mapping[str, Case] = {case.name: case for case in (*PRODUCTS, *STREAMS, *ELSEWHERE, *OWN, *FAILING)}
 """All of them, by name."""
+
+FROZEN = Path(__file__).with_name("frozen.json")
+"""Where their answers stand, written by ``scripts/freeze_engine.py``."""
+
+
+def frozen_answers() -> dict[str, dict[str, Any]]:
+    """By name: cycles, events, hash of the trace and a digest of the rest, or the error and its sentence."""
+    found: dict[str, dict[str, Any]] = json.loads(FROZEN.read_text(encoding="utf-8"))
+    return found

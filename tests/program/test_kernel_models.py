@@ -31,7 +31,7 @@ UNIFORM: list[tuple[str, dict[str, Any]]] = [
     ("gemm", {**GEMM, **RING, "schedule": "warp_specialized", "copy": "cp_async"}),
     ("gemm", {**GEMM, **RING, "schedule": "multistage", "copy": "tma"}),
     ("gemm", {**GEMM, **RING, "schedule": "multistage", "copy": "cp_async", "fetch_bytes": 64}),
-    ("gemm", {**GEMM, **RING, "schedule": "multistage", "copy": "cp_async", "tile": "128x128x32", "k": 256, "fetch_bytes": 128}),
+    ("gemm", {**GEMM, **RING, "schedule": "multistage", "copy": "cp_async", "tile": "64x64x32", "fetch_bytes": 128}),
     ("gemm", {**GEMM, **RING, "schedule": "multistage", "copy": "cp_async", "math": "mma_sync"}),
     ("gemm", {**GEMM, **RING, "schedule": "multistage", "copy": "tma", "math": "mma_sync", "persistent": True, "m": 2048}),
     ("gemm", {**GEMM, "tile": "64x64x8", "math": "fma", "dtype": "fp32", "out_dtype": "fp32"}),

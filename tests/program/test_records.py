@@ -129,7 +129,8 @@ def test_roles_of_other_sizes_have_other_stores_and_wgmma() -> None:
         yield ops.Wgmma(MATH, 2)
         yield ops.Shfl(1)
 
-    programs = traced(launch(*(WarpRole(name=str(num), num_warps=num, program=program) for num in (4, 8, 4))))
+    roles = [WarpRole(name=f"role{idx}", num_warps=num, program=program) for idx, num in enumerate((4, 8, 4))]
+    programs = traced(launch(*roles))
     assert [(store.access, store.num_warps, store.kind) for store in programs.stores] == [
         (0, 4, StoreKind.ST), (0, 8, StoreKind.ST),
     ]  # fmt: skip
@@ -328,7 +329,7 @@ def test_lists_that_are_equal_are_kept_once() -> None:
             lambda cta: iter_of(
                 ops.Wgmma(MATH, 1, reads), ops.Wgmma(MATH, 2, reads), ops.Wgmma(MATH, 2, reads[::-1]),
                 ops.PrefetchTensormap(("A", "B")), ops.Wgmma(MATH, 2),
-            )  # fmt: skip
+            )
         )
     )
     assert programs.lists.tolist() == [0, 1, 1, 0]

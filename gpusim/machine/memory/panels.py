@@ -169,6 +169,11 @@ class PanelLosses(Mapping[int, Mapping[int, Loss]]):
         self._memory, self._crossing = memory.T, crossing.T
         self._known: dict[int, Mapping[int, Loss]] = {}
 
+    @property
+    def has_own_panels(self) -> bool:
+        """Whether no panel is touched by two tiles."""
+        return self._touches.has_own_panels
+
     def of(self, panel: int) -> Mapping[int, Loss] | None:
         """Waves of one panel; None where nothing is lost."""
         row_panel = self._touches.group_of(panel)

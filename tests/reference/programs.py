@@ -1,0 +1,839 @@
+"""Random programs for a small GPU, each from a seed: rings of copies, streams, barriers, clusters, and what goes wrong there.
+
+In: a seed. Out: a :class:`Case`, a launch and the GPU that it runs on. It knows no engine and no reference, takes well below
+a millisecond, and gives the same for the same seed.
+
+A launch has two to four roles, and some acts in a row. Each act is played by some of the roles, which come to the acts in
+the same order, so that nobody waits for ever; but for the fault that some launches are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from gpusim import Buffer, GpuSpec, Launch, Mbarrier, NamedBarrier, WarpRole, load_gpu
+from gpusim.reference import core_only
+from gpusim.workload import ops
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.atoms import mma_sync, wgmma
+from gpusim.workload.dtypes import BF16, FP8, INT8, TF32
+from gpusim.workload.launch import Footprint, RoleContext
+
+Ops = Iterator[Any]
+
+LINE, SECTOR = 128, 32
+
+WGMMA_ATOMS = [wgmma(n, dtype) for dtype in (BF16, TF32, FP8, INT8) for n in (8, 64, 128, 256)]
+MMA_ATOMS = [mma_sync(dtype) for dtype in (BF16, TF32, INT8)]
+
+NUM_FAULTS = 8
+"""Kinds of faults; which act can have which is the act's business."""
+
+
+class Draw(Random):
+    """Numbers of a seed, drawn quickly."""
+
+    def choice(self, seq: Any) -> Any:
+        return seq[int(self.random() * len(seq))]
+
+    def randint(self, a: int, b: int) -> int:
+        return a + int(self.random() * (b - a + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A launch, and where it runs."""
+
+    seed: int
+    launch: Launch
+    gpu: GpuSpec
+    is_warm: bool
+    acts: tuple[str, ...]
+    """What it is made of."""
+    fault: str
+    """What was done wrong; empty if nothing was."""
+
+
+# ---------------------------------------------------------------------------------------------- GPUs
+
+TWEAKS: dict[str, dict[str, dict[str, Any]]] = {
+    "launch costs": {
+        "dispatcher": {
+            "launch_cycles": 1000.0, "dispatch_cycles_per_cta": 9.5, "cta_start_cycles": 40.0, "cta_exit_cycles": 33.0,
+            "retire_cycles_per_cta": 7.0, "cluster_retire_cycles_per_cta": 11.0, "cluster_start_cycles": 25.0,
+            "drain_cycles": 500.0, "store_end_cycles": 77.0,
+        },
+    },
+    "mbarriers cost": {
+        "mbarrier": {"arrive_cycles": 5.0, "try_wait_cycles": 7.0, "wake_cycles": 11.0, "lone_try_wait_cycles": 13.0},
+    },
+    "TMA costs": {
+        "tma": {
+            "issue_cycles": 3.0, "latency_cycles": 70.0, "row_cycles": 2.0, "box_cycles": 6.0, "store_box_cycles": 9.0,
+            "store_latency_cycles": 17.0, "group_wait_cycles": 4.0,
+        },
+    },
+    "short queues": {
+        "tma": {"max_queued_boxes": 2, "box_cycles": 30.0},
+        "tensor_core": {"wgmma_max_groups": 2},
+        "l1": {"queue_cycles": 3.0},
+        "l2": {"write_back_queue_bytes": 1024.0},
+    },
+    "slow memory": {"hbm": {"sustained_read_gb_per_s": 24.0, "sustained_write_gb_per_s": 16.0, "sm_gb_per_s": 16.0}},
+    "wide L2": {
+        "l2": {"slice_bytes_per_cycle": 96.0},
+        "xbar": {"sm_read_bytes_per_cycle": 40.0, "write_bytes_per_cycle": 96.0, "sm_write_bytes_per_cycle": 36.0},
+    },
+    "small caches": {"l2": {"capacity_bytes": 24576, "write_back_queue_bytes": 2048.0}, "l1": {"unified_bytes": 238_000}},
+    "narrow SM": {
+        "warp_scheduler": {
+            "num_schedulers": 2, "fp32_lanes": 48, "int32_lanes": 32, "mufu_lanes": 8, "shuffle_lanes": 16,
+            "bank_reads_per_cycle": 1.5,
+        },
+        "smem": {"wavefronts_per_cycle": 0.75, "load_latency_cycles": 23.0},
+        "l1": {"tag_lines_per_cycle": 0.5, "requests_per_cycle": 0.25},
+    },
+    "tensor costs": {
+        "tensor_core": {
+            "wgmma_latency_cycles": 25.0, "wgmma_overhead_cycles": 3.0, "mma_sync_latency_cycles": 37.0,
+            "mma_sync_min_interval_cycles": 5.5,
+        },
+    },
+    "network costs": {
+        "dsmem": {
+            "latency_cycles": 180.0, "one_way_cycles": 95.0, "bytes_per_cycle": 24.0, "serve_fraction": 0.5,
+            "cluster_barrier_cycles": 60.0, "cluster_barrier_cta_cycles": 10.0,
+        },
+    },
+    "two SMs": {"device": {"num_sms": 2, "gpcs": {"2": 1}}},
+    "six SMs": {"device": {"num_sms": 6, "gpcs": {"6": 1}}},
+}
+"""Numbers of the toy GPU that are other than round: mechanisms of the core, all of them."""
+
+
+@cache
+def gpu_with(tweaks: frozenset[str]) -> GpuSpec:
+    """The toy GPU's core with these."""
+    gpu = core_only(load_gpu("toy"))
+    for name in sorted(tweaks):
+        gpu = replace(gpu, **{part: replace(gpu.component(part), **values) for part, values in TWEAKS[name].items()})
+    return gpu
+
+
+# ---------------------------------------------------------------------------------------------- what acts are made of
+
+
+@dataclass(slots=True)
+class Actor:
+    """A role, as acts know it."""
+
+    idx: int
+    name: str
+    num_warps: int
+
+    @property
+    def num_threads(self) -> int:
+        return 32 * self.num_warps
+
+
+@dataclass(slots=True)
+class Stage:
+    """What is declared for a launch while its acts are drawn."""
+
+    draw: Draw
+    actors: list[Actor]
+    cluster_size: int
+    fault: int
+    """Which kind of fault acts are to have; -1 for none."""
+    buffers: list[Buffer] = field(default_factory=list)
+    mbarriers: list[Mbarrier] = field(default_factory=list)
+    named: list[NamedBarrier] = field(default_factory=list)
+    tensors: dict[str, tuple[str, int, int]] = field(default_factory=dict)
+    """Read or write, steps of a panel and bytes of a step."""
+    panels: dict[str, str] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    num_names: int = 0
+
+    def name(self, word: str) -> str:
+        """A new one."""
+        self.num_names += 1
+        return f"{word}{self.num_names}"
+
+    def buffer(self, stage_bytes: int, num_stages: int = 1) -> str:
+        name = self.name("buffer")
+        self.buffers.append(Buffer(name=name, stage_bytes=stage_bytes, num_stages=num_stages))
+        return name
+
+    def mbarrier(self, num_arrivals: int, num_stages: int = 1) -> str:
+        name = self.name("mbarrier")
+        self.mbarriers.append(Mbarrier(name=name, num_arrivals=num_arrivals, num_stages=num_stages))
+        return name
+
+    def barrier(self, actors: list[Actor], *, more_threads: int = 0) -> str:
+        name = self.name("barrier")
+        num_threads = sum(actor.num_threads for actor in actors) + more_threads
+        self.named.append(NamedBarrier(name=name, num_threads=num_threads))
+        return name
+
+    def tensor(self, way: str, step_bytes: int, num_steps: int) -> str:
+        name = self.name("tensor")
+        self.tensors[name] = (way, num_steps, step_bytes)
+        self.panels[name] = "own" if way == "write" else self.draw.choice(("own", "own", "all", "pairs", "thirds"))
+        return name
+
+    def errs(self, kind: int, words: str) -> bool:
+        """Whether an act has a fault of that kind; once in a launch."""
+        if self.fault != kind or self.faults:
+            return False
+        self.faults.append(words)
+        return True
+
+    def some(self, least: int = 1) -> list[Actor]:
+        """Some of the roles, in order."""
+        num = self.draw.randint(least, len(self.actors))
+        return sorted(self.draw.sample(self.actors, num), key=lambda actor: actor.idx)
+
+    def access(self, actor: Actor, *, most_each: int = 4) -> AccessPattern:
+        """Of a role to global memory: whole lines, or sectors that lie apart."""
+        num = actor.num_warps * self.draw.randint(1, most_each)
+        if self.draw.random() < 0.6:
+            width = self.draw.choice((1, 1, 2, 4))
+            return AccessPattern(
+                num_requests=num, num_sectors=4 * width * num, num_lines=width * num, num_wavefronts=width * num,
+                num_bytes=LINE * width * num,
+            )
+        lines = self.draw.randint(2, 16)
+        return AccessPattern(
+            num_requests=num, num_sectors=lines * num, num_lines=lines * num, num_wavefronts=self.draw.randint(1, 8) * num,
+            num_bytes=LINE * num,
+        )
+
+    def shared_access(self, actor: Actor, *, is_long: bool = False) -> AccessPattern:
+        """Of a role to shared memory, with conflicts or without."""
+        num = actor.num_warps * self.draw.randint(1, 3)
+        ways = self.draw.randint(8, 40) if is_long else self.draw.choice((1, 1, 2, 3, 4))
+        return AccessPattern(num_requests=num, num_wavefronts=ways * num, num_bytes=LINE * self.draw.choice((1, 2, 4)) * num)
+
+
+PANEL_OF: dict[str, Callable[[Any], Any]] = {
+    "own": lambda tile: tile,
+    "all": lambda tile: tile * 0,
+    "pairs": lambda tile: tile // 2,
+    "thirds": lambda tile: tile % 3,
+}
+"""Which panel each work tile touches."""
+
+
+@dataclass(slots=True)
+class Player:
+    """A role of a CTA while it plays: what it has done so far in acts that are played again for each tile."""
+
+    actor: Actor
+    cta: RoleContext
+    tile: int = 0
+    num_rounds: dict[int, int] = field(default_factory=dict)
+
+    def rounds(self, act: object, num: int) -> Iterator[int]:
+        """``num`` rounds more of an act, counted on from earlier tiles."""
+        begin = self.num_rounds.get(id(act), 0)
+        self.num_rounds[id(act)] = begin + num
+        for idx in self.cta.loop(num):
+            yield begin + idx
+
+
+class Act:
+    """Something that roles do together, or one of them alone."""
+
+    def ops(self, player: Player) -> Ops:
+        """What one role does of it."""
+        raise NotImplementedError
+
+
+# ---------------------------------------------------------------------------------------------- arithmetic
+
+
+class Math(Act):
+    """Instructions of all pipes."""
+
+    def __init__(self, stage: Stage) -> None:
+        draw = stage.draw
+        self.actors = stage.some()
+        self.of_role = {actor.idx: [self._one(stage, actor) for _ in range(draw.randint(2, 7))] for actor in self.actors}
+
+    def _one(self, stage: Stage, actor: Actor) -> ops.Op:
+        draw = stage.draw
+        num = draw.randint(1, 40)
+        return draw.choice((
+            lambda: ops.Fma(num, is_chain=draw.random() < 0.3, bank_reads=draw.choice((1.0, 1.0, 2.5))),
+            lambda: ops.Alu(num),
+            lambda: ops.Alu(num, is_chain=True, num_more=draw.choice((0.0, 3.0))),
+            lambda: ops.Mufu(draw.randint(1, 8)),
+            lambda: ops.Shfl(num, is_chain=draw.random() < 0.5, num_warps=draw.choice((None, 1))),
+            lambda: ops.MmaSync(draw.choice(MMA_ATOMS), draw.randint(1, 6)),
+            lambda: ops.MmaSync(draw.choice(MMA_ATOMS), draw.randint(1, 6)),
+        ))()
+
+    def ops(self, player: Player) -> Ops:
+        yield from self.of_role.get(player.actor.idx, ())
+
+
+class Registers(Act):
+    """One role gives registers to the CTA's pool, and others take them, which may have to wait."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.giver, self.taker = stage.draw.sample(stage.actors, 2)
+        given = 8 * self.giver.num_warps
+        taken = 8 * self.taker.num_warps
+        self.num_given = 8 * stage.draw.randint(1, 5)
+        self.num_taken = min(8 * (given * self.num_given // 8 // taken), 192)
+        self.is_kept = stage.errs(0, "registers that nobody gives are waited for")
+        self.is_last = stage.draw.random() < 0.5
+        self.work = ops.Fma(stage.draw.randint(1, 60))
+
+    def ops(self, player: Player) -> Ops:
+        if self.num_taken < 8 or player.num_rounds.get(id(self)):
+            return  # once: registers are not given back
+        player.num_rounds[id(self)] = 1
+        if player.actor is self.giver and not self.is_kept:
+            if self.is_last:
+                yield self.work
+            yield ops.SetMaxNReg(64 - self.num_given, "dec")
+        if player.actor is self.taker:
+            yield ops.SetMaxNReg(64 + self.num_taken, "inc")
+
+
+# ---------------------------------------------------------------------------------------------- barriers, marks
+
+
+class Meeting(Act):
+    """Barriers of threads, with some work before them."""
+
+    def __init__(self, stage: Stage) -> None:
+        draw = stage.draw
+        self.is_all = draw.random() < 0.4
+        self.actors = stage.actors if self.is_all else stage.some(2)
+        more = 0
+        if not self.is_all and stage.errs(1, "a named barrier is declared for other threads than come"):
+            more = draw.choice((-32, 32))
+        self.barrier = "" if self.is_all else stage.barrier(self.actors, more_threads=more)
+        self.arrives = set() if self.is_all else {actor.idx for actor in self.actors[:-1] if draw.random() < 0.4}
+        self.work = {actor.idx: ops.Alu(draw.randint(1, 30)) for actor in self.actors}
+        self.num_times = draw.randint(1, 3)
+
+    def ops(self, player: Player) -> Ops:
+        idx = player.actor.idx
+        if idx not in self.work:
+            return
+        for _ in player.cta.loop(self.num_times):
+            yield self.work[idx]
+            if self.is_all:
+                yield ops.Syncthreads()
+            elif idx in self.arrives and self.num_times == 1:
+                yield ops.BarArrive(self.barrier)
+            else:
+                yield ops.BarSync(self.barrier)
+
+
+class Marks(Act):
+    """What takes little or no time, around some work."""
+
+    def __init__(self, stage: Stage) -> None:
+        draw = stage.draw
+        self.actors = {actor.idx for actor in stage.some()}
+        self.section = draw.choice(list(ops.Section))
+        self.barrier = stage.mbarrier(1)
+        num_bytes = 16 * draw.randint(1, 400)
+        name = stage.name("code")
+        self.before = draw.sample(
+            [
+                ops.MbarrierInit(self.barrier), ops.FenceMbarrierInit(), ops.WgmmaFence(), ops.FenceAcqRel(),
+                ops.PrefetchTensormap(("a", "b")), ops.Code(name, num_bytes), ops.LoopCode(40.0, 3.0),
+                ops.FarCode(name, 4096, 4096 + num_bytes, 10.0), ops.FenceProxyAsync(),
+            ],
+            6,
+        )
+        self.work = ops.MmaSync(draw.choice(MMA_ATOMS), draw.randint(1, 4))
+
+    def ops(self, player: Player) -> Ops:
+        if player.actor.idx in self.actors:
+            yield from self.before[:3]
+            yield self.work
+            yield ops.RangeStart(self.section)
+            yield from self.before[3:]
+            yield ops.RangeEnd()
+
+
+# ---------------------------------------------------------------------------------------------- shared memory
+
+
+class Exchange(Act):
+    """Roles write into a stage, meet, and read it."""
+
+    def __init__(self, stage: Stage) -> None:
+        draw = stage.draw
+        self.actors = stage.some()
+        self.buffer = stage.buffer(4096) if draw.random() < 0.7 else ""
+        self.barrier = stage.barrier(self.actors)
+        self.of_role = {actor.idx: self._words(stage, actor) for actor in self.actors}
+        self.is_unmet = bool(self.buffer) and stage.errs(2, "a stage is read that was never written")
+
+    def _words(self, stage: Stage, actor: Actor) -> tuple[list[ops.Op], list[ops.Op], bool]:
+        draw, buffer = stage.draw, self.buffer
+        is_long = draw.random() < 0.35
+        write = draw.choice((ops.SharedStore, ops.Stmatrix))
+        read = draw.choice((ops.SharedLoad, ops.Ldmatrix))
+        writes: list[ops.Op] = [write(stage.shared_access(actor), buffer, 0, has_token=draw.random() < 0.4)]
+        reads: list[ops.Op] = [read(stage.shared_access(actor, is_long=is_long), buffer, 0)]
+        if read is ops.SharedLoad and draw.random() < 0.4:
+            reads = [ops.SharedLoad(stage.shared_access(actor, is_long=is_long), buffer, 0, num_parts=draw.randint(2, 4))]
+        if draw.random() < 0.5:
+            reads.append(ops.SharedAtomic(stage.shared_access(actor)))
+        if draw.random() < 0.3:
+            reads.append(read(stage.shared_access(actor, is_long=draw.random() < 0.5), buffer, 0))
+        return writes, reads, draw.random() < 0.5
+
+    def ops(self, player: Player) -> Ops:
+        words = self.of_role.get(player.actor.idx)
+        if words is None:
+            return
+        writes, reads, is_fenced = words
+        tokens = []
+        for op in () if self.is_unmet else writes:
+            token = yield op
+            tokens += [token] if token is not None else []
+        if is_fenced:
+            yield ops.FenceProxyAsync()
+        yield ops.BarSync(self.barrier)
+        for op in reads:
+            token = yield op
+            tokens.append(token)
+        for token in tokens:
+            yield ops.Use(token)
+        yield ops.BarSync(self.barrier)  # who writes next finds the stage read
+
+
+# ---------------------------------------------------------------------------------------------- global memory
+
+
+class Stream(Act):
+    """Loads, arithmetic, and stores or atomics, for some steps."""
+
+    def __init__(self, stage: Stage) -> None:
+        draw = stage.draw
+        self.actors = stage.some()
+        self.num_steps = draw.randint(1, 4)
+        self.of_role = {}
+        for actor in self.actors:
+            loads = [stage.access(actor) for _ in range(draw.randint(1, 3))]
+            read = stage.tensor("read", max(access.num_sectors for access in loads) * SECTOR, self.num_steps * len(loads))
+            stored = stage.access(actor, most_each=2)
+            write = stage.tensor("write", stored.num_bytes, self.num_steps)
+            self.of_role[actor.idx] = (
+                loads, read, draw.random() < 0.6, draw.random() < 0.5, stored, write,
+                draw.choice(("store", "store", "red", "atom", "none")), draw.random() < 0.4,
+            )
+        self.panels = stage.panels
+
+    def ops(self, player: Player) -> Ops:
+        if player.actor.idx not in self.of_role:
+            return
+        loads, read, allocates, is_again, stored, write, ends, is_fenced = self.of_role[player.actor.idx]
+        panel = PANEL_OF[self.panels[read]](player.tile)
+        for step in player.cta.loop(self.num_steps):
+            tokens = []
+            for idx, access in enumerate(loads):
+                tile = (panel, 0 if is_again else step * len(loads) + idx)
+                token = yield ops.GlobalLoad(read, tile, access, allocates)
+                tokens.append(token)
+            for token in tokens:
+                yield ops.Use(token)
+                yield ops.Fma(5)
+            tile = (player.tile, step)
+            if ends == "store":
+                yield ops.GlobalStore(write, tile, stored)
+            elif ends != "none":
+                token = yield ops.GlobalAtomic(write, tile, stored, returns=ends == "atom")
+                if token is not None:
+                    yield ops.Use(token)
+        if is_fenced:
+            yield ops.FenceAcqRel()
+
+
+class Multistage(Act):
+    """cp.async into a ring by groups: all copy, meet, and read what has come."""
+
+    def __init__(self, stage: Stage) -> None:
+        draw = stage.draw
+        self.actors = stage.some()
+        self.num_stages, self.num_steps = draw.randint(1, 5), draw.randint(1, 7)
+        self.barrier = stage.barrier(self.actors)
+        self.is_early = stage.errs(3, "a stage is read before its copies are waited for")
+        access = {actor.idx: stage.access(actor, most_each=3) for actor in self.actors}
+        tensors = {
+            actor.idx: stage.tensor("read", access[actor.idx].num_sectors * SECTOR, self.num_steps) for actor in self.actors
+        }
+        self.buffer = stage.buffer(2048, self.num_stages)
+        self.allocates, self.is_again = draw.random() < 0.5, draw.random() < 0.3
+        self.num_between = draw.choice((0.0, 0.0, 2.0))
+        self.copies = {idx: (access[idx], tensor) for idx, tensor in tensors.items()}
+        self.reads = {
+            actor.idx: draw.choice((ops.Ldmatrix, ops.SharedLoad))(
+                stage.shared_access(actor, is_long=draw.random() < 0.2), self.buffer, 0
+            )
+            for actor in self.actors
+        }
+        self.work = {
+            actor.idx: draw.choice((ops.Fma(draw.randint(1, 60)), ops.MmaSync(draw.choice(MMA_ATOMS), draw.randint(1, 4))))
+            for actor in self.actors
+        }
+        self.panels = stage.panels
+
+    def _copy(self, player: Player, step: int, begin: int) -> ops.CpAsync:
+        access, tensor = self.copies[player.actor.idx]
+        panel = PANEL_OF[self.panels[tensor]](player.tile)
+        return ops.CpAsync(
+            tensor, (panel, 0 if self.is_again else step), access, self.buffer, (begin + step) % self.num_stages,
+            self.allocates, num_between=self.num_between,
+        )
+
+    def ops(self, player: Player) -> Ops:
+        idx, ahead = player.actor.idx, self.num_stages - 1
+        if idx not in self.copies:
+            return
+        begin = player.num_rounds.get(id(self), 0)
+        player.num_rounds[id(self)] = begin + self.num_steps
+        for step in range(ahead):
+            if step < self.num_steps:
+                yield self._copy(player, step, begin)
+            yield ops.CpAsyncCommitGroup()
+        for step in player.cta.loop(self.num_steps):
+            if not ahead:
+                yield self._copy(player, step, begin)
+                yield ops.CpAsyncCommitGroup()
+            yield ops.CpAsyncWaitGroup(ahead if self.is_early else max(0, ahead - 1))
+            yield ops.BarSync(self.barrier)
+            read = self.reads[idx]
+            token = yield replace(read, stage=(begin + step) % self.num_stages)
+            if ahead:
+                if step + ahead < self.num_steps:
+                    yield self._copy(player, step + ahead, begin)
+                yield ops.CpAsyncCommitGroup()
+            yield ops.Use(token)
+            yield self.work[idx]
+            if not ahead:
+                yield ops.BarSync(self.barrier)
+        yield ops.CpAsyncWaitGroup(0)
+        yield ops.BarSync(self.barrier)
+
+
+# ---------------------------------------------------------------------------------------------- rings of mbarriers
+
+
+class Ring(Act):
+    """A producer fills stages, consumers read them, both told by mbarriers. Copies go by TMA, or by cp.async."""
+
+    def __init__(self, stage: Stage) -> None:
+        draw = stage.draw
+        players = stage.some(2)
+        self.producer, self.consumers = players[0], players[1:]
+        self.is_tma = draw.random() < 0.75
+        self.num_stages, self.num_steps = draw.randint(1, 8), draw.randint(1, 10)
+        self.size = stage.cluster_size
+        self.is_multicast = self.is_tma and self.size > 1 and draw.random() < 0.6
+        self.num_receivers = self.size if self.is_multicast else 1
+        self.copies = [self._copy(stage) for _ in range(draw.randint(1, 2))]
+        self.counts = {actor.idx: draw.choice((1, 1, 3, 32)) for actor in self.consumers}
+        self.empty = stage.mbarrier(sum(self.counts.values()) * self.num_receivers, self.num_stages)
+        self.full = stage.mbarrier(1 if self.is_tma else self.producer.num_threads, self.num_stages)
+        self.work = {actor.idx: self._work(stage, actor) for actor in self.consumers}
+        self.by_lane, self.is_fenced = draw.random() < 0.3, draw.random() < 0.3
+        self.panels = stage.panels
+        self.fault = -1
+        for kind, words in enumerate((
+            "consumers do not arrive", "the producer does not wait", "consumers do not wait", "more bytes are announced",
+            "consumers arrive twice", "consumers wait for the wrong parity",
+        )):  # fmt: skip
+            if self.num_steps > self.num_stages and stage.fault == 4 + kind % 4 and kind // 4 == stage.num_names % 2:
+                self.fault = kind if stage.errs(stage.fault, words) else self.fault
+
+    def _copy(self, stage: Stage) -> tuple[Any, ...]:
+        draw = stage.draw
+        if not self.is_tma:
+            access = stage.access(self.producer, most_each=3)
+            tensor = stage.tensor("read", access.num_sectors * SECTOR, self.num_steps)
+            return stage.buffer(2048, self.num_stages), tensor, access, draw.random() < 0.4
+        num_rows, row_bytes = draw.choice((1, 8, 16, 64)), draw.choice((32, 64, 128))
+        num_bytes = num_rows * row_bytes
+        fetched = draw.choice((num_bytes, num_bytes, num_bytes, num_bytes // 2, 0))
+        tensor = stage.tensor("read", max(fetched, 1), self.num_steps)
+        come_along = ((0, 1),) if draw.random() < 0.15 else ()
+        return stage.buffer(num_bytes, self.num_stages), tensor, num_bytes, fetched, num_rows, draw.randint(1, 3), come_along
+
+    def _work(self, stage: Stage, actor: Actor) -> tuple[Any, ...]:
+        draw = stage.draw
+        if actor.num_warps % 4 == 0 and draw.random() < 0.7:
+            atom, num = draw.choice(WGMMA_ATOMS), draw.randint(1, 4)
+            return "wgmma", atom, num, draw.randint(0, 2), draw.choice((0.0, 0.0, 9.0)), draw.random() < 0.5
+        read = draw.choice((ops.Ldmatrix, ops.SharedLoad))
+        then = draw.choice((ops.Fma(draw.randint(1, 60)), ops.MmaSync(draw.choice(MMA_ATOMS), draw.randint(1, 5))))
+        return "read", [read(stage.shared_access(actor, is_long=draw.random() < 0.2), copy[0], 0) for copy in self.copies], then
+
+    def ops(self, player: Player) -> Ops:
+        if player.actor is self.producer:
+            yield from self._produce(player)
+        elif player.actor.idx in self.work:
+            yield from self._consume(player)
+
+    def _produce(self, player: Player) -> Ops:
+        stages, announced = self.num_stages, 0
+        if self.is_tma:
+            announced = sum(copy[2] for copy in self.copies) * self.num_receivers + (128 if self.fault == 3 else 0)
+        for number in player.rounds(self, self.num_steps):
+            slot, turn = number % stages, number // stages
+            if turn and self.fault != 1:
+                yield ops.MbarrierWait(self.empty, slot, (turn - 1) % 2, by_lane=self.by_lane)
+            if self.is_tma:
+                yield ops.MbarrierArriveExpectTx(self.full, slot, announced)
+            for copy in self.copies:
+                tile = (PANEL_OF[self.panels[copy[1]]](player.tile), number % self.num_steps)
+                yield self._issue(copy, tile, slot, player.cta.cta_rank)
+            if not self.is_tma:
+                yield ops.CpAsyncMbarrierArrive(self.full, slot)
+
+    def _issue(self, copy: tuple[Any, ...], tile: tuple[int, int], slot: int, rank: int) -> ops.Op:
+        if not self.is_tma:
+            buffer, tensor, access, allocates = copy
+            return ops.CpAsync(tensor, tile, access, buffer, slot, allocates, num_rows=access.num_requests)
+        buffer, tensor, num_bytes, fetched, num_rows, num_boxes, come_along = copy
+        ranks = tuple(range(self.size)) if self.is_multicast else ()
+        if self.is_multicast:
+            tile = (tile[0], tile[1] * self.size + rank)
+        return ops.TmaLoad(
+            tensor, tile, num_bytes, fetched, num_rows, buffer, slot, self.full, ranks, num_boxes, come_along=come_along
+        )
+
+    def _release(self, player: Player, slot: int) -> Ops:
+        count = self.counts[player.actor.idx]
+        if self.fault != 0:
+            for rank in range(self.size) if self.is_multicast else (None,):
+                yield ops.MbarrierArrive(self.empty, slot, count, rank)
+                if self.fault == 4:
+                    yield ops.MbarrierArrive(self.empty, slot, count, rank)
+
+    def _consume(self, player: Player) -> Ops:
+        work, stages = self.work[player.actor.idx], self.num_stages
+        held: list[int] = []
+        for number in player.rounds(self, self.num_steps):
+            slot, parity = number % stages, number // stages % 2
+            if self.fault != 2:
+                yield ops.MbarrierWait(self.full, slot, parity ^ (self.fault == 5))
+            held.append(slot)
+            if work[0] == "wgmma":
+                _, atom, num, num_pending, num_between, has_fence = work
+                if has_fence:
+                    yield ops.WgmmaFence()
+                reads = tuple((copy[0], slot) for copy in self.copies)
+                yield ops.Wgmma(atom, num, reads, num_between)
+                yield ops.WgmmaCommitGroup()
+                num_kept = min(num_pending, stages - 1)
+                yield ops.WgmmaWaitGroup(num_kept)
+            else:
+                num_kept, tokens = 0, []
+                for read in work[1]:
+                    token = yield replace(read, stage=slot)
+                    tokens.append(token)
+                for token in tokens:
+                    yield ops.Use(token)
+                yield work[2]
+            if self.is_fenced:
+                yield ops.FenceProxyAsync()
+            while len(held) > num_kept:
+                yield from self._release(player, held.pop(0))
+        if work[0] == "wgmma":
+            yield ops.WgmmaWaitGroup(0)
+        for slot in held:
+            yield from self._release(player, slot)
+
+
+# ---------------------------------------------------------------------------------------------- TMA stores, clusters
+
+
+class Epilogue(Act):
+    """Roles write a stage, and one of them stores it by TMA, piece by piece."""
+
+    def __init__(self, stage: Stage) -> None:
+        draw = stage.draw
+        self.actors = stage.some()
+        self.num_stages, self.num_pieces = draw.randint(1, 3), draw.randint(1, 5)
+        num_rows = draw.choice((8, 32))
+        self.num_bytes, self.num_rows = num_rows * draw.choice((48, 64, 128)), num_rows
+        self.buffer = stage.buffer(self.num_bytes, self.num_stages)
+        self.tensor = stage.tensor("write", self.num_bytes, self.num_pieces)
+        self.barriers = stage.barrier(self.actors), stage.barrier(self.actors)
+        self.writes = {
+            actor.idx: draw.choice((ops.SharedStore, ops.Stmatrix))(stage.shared_access(actor), self.buffer, 0)
+            for actor in self.actors
+        }
+        self.reduce, self.num_boxes, self.is_whole = draw.random() < 0.3, draw.randint(1, 2), draw.random() < 0.5
+        self.is_unread = self.num_pieces > self.num_stages and stage.errs(2, "a stage is written while TMA reads it")
+
+    def ops(self, player: Player) -> Ops:
+        idx = player.actor.idx
+        if idx not in self.writes:
+            return
+        is_first = player.actor is self.actors[0]
+        for piece in player.rounds(self, self.num_pieces):
+            slot = piece % self.num_stages
+            if is_first and not self.is_unread:
+                yield ops.BulkWaitGroup(self.num_stages - 1)
+            yield ops.BarSync(self.barriers[0])
+            yield replace(self.writes[idx], stage=slot)
+            yield ops.FenceProxyAsync()
+            yield ops.BarSync(self.barriers[1])
+            if is_first:
+                yield ops.TmaStore(
+                    self.tensor, (player.tile, piece % self.num_pieces), self.num_bytes, self.num_rows, self.buffer, slot,
+                    self.num_boxes, self.reduce,
+                )
+                yield ops.BulkCommitGroup()
+        if is_first:
+            yield ops.BulkWaitGroup(0, read=not self.is_whole)
+
+
+class Neighbours(Act):
+    """CTAs of a cluster meet, read and write one another's shared memory, and arrive at one another's mbarriers."""
+
+    def __init__(self, stage: Stage) -> None:
+        draw = stage.draw
+        self.size, self.writer = stage.cluster_size, draw.choice(stage.actors)
+        self.num_bytes = 16 * draw.randint(1, 40)
+        self.barrier = stage.mbarrier(2)
+        self.loads = {
+            actor.idx: [16 * draw.randint(1, 60) for _ in range(draw.randint(0, 3))] for actor in stage.actors
+        }
+        self.stores = {actor.idx: [16 * draw.randint(1, 60)] * draw.randint(0, 2) for actor in stage.actors}
+        self.is_fenced = draw.random() < 0.5
+        self.is_lost = stage.errs(1, "bytes for another CTA's mbarrier are not sent")
+
+    def ops(self, player: Player) -> Ops:
+        idx, far = player.actor.idx, (player.cta.cta_rank + 1) % self.size
+        yield ops.ClusterArrive()
+        if self.loads[idx]:
+            yield ops.Alu(7)
+        yield ops.ClusterWait()
+        tokens = []
+        for num_bytes in self.loads[idx]:
+            token = yield ops.DsmemLoad(far, num_bytes)
+            tokens.append(token)
+        for num_bytes in self.stores[idx]:
+            yield ops.DsmemStore(far, num_bytes)
+        if self.is_fenced:
+            yield ops.FenceAcqRel()
+        if player.actor is self.writer:
+            for number in player.rounds(self, 1):
+                yield ops.MbarrierArriveExpectTx(self.barrier, 0, self.num_bytes)
+                if not self.is_lost:
+                    yield ops.StAsync(far, self.num_bytes, self.barrier, 0)
+                yield ops.MbarrierArrive(self.barrier, 0, 1, far)
+                yield ops.MbarrierWait(self.barrier, 0, number % 2)
+        for token in tokens:
+            yield ops.Use(token)
+
+
+class Farewell(Act):
+    """CTAs of a cluster leave together."""
+
+    def __init__(self, stage: Stage) -> None:
+        del stage
+
+    def ops(self, player: Player) -> Ops:
+        yield ops.ClusterArrive()
+        yield ops.ClusterWait()
+
+
+# ---------------------------------------------------------------------------------------------- launches
+
+ACTS: tuple[tuple[type[Act], int], ...] = (
+    (Ring, 8), (Multistage, 4), (Stream, 4), (Exchange, 3), (Epilogue, 3), (Math, 3), (Meeting, 2), (Marks, 2), (Registers, 1),
+)
+"""And how often each is drawn."""
+
+
+def case(seed: int) -> Case:
+    """The launch of a seed, and where it runs."""
+    draw = Draw(seed)
+    tweaks = frozenset(draw.sample(sorted(TWEAKS), draw.choice((0, 0, 1, 2, 3))))
+    if {"two SMs", "six SMs"} <= tweaks:
+        tweaks -= {"two SMs"}
+    gpu = gpu_with(tweaks)
+    num_roles = draw.choice((2, 2, 3, 4))
+    widths = [draw.choice((1, 1, 2, 4, 4, 8)) for _ in range(num_roles)]
+    actors = [Actor(idx, f"role{idx}", width) for idx, width in enumerate(widths)]
+    size = draw.choice((1, 1, 1, 2, 2, 4)) if gpu.num_sms >= 4 else draw.choice((1, 2))
+    fault = draw.randrange(NUM_FAULTS) if draw.random() < 0.25 else -1
+    stage = Stage(draw, actors, size, fault)
+    kinds, weights = zip(*ACTS, strict=True)
+    chosen = draw.choices(kinds, weights, k=draw.randint(2, 4))
+    if size > 1 and draw.random() < 0.8:
+        chosen.insert(draw.randint(0, len(chosen)), Neighbours)
+    acts = [kind(stage) for kind in chosen]
+    if size > 1:
+        acts.append(Farewell(stage))
+    is_persistent = draw.random() < 0.2
+    num_waves = draw.choice((0.3, 0.6, 1.0, 1.0, 1.5, 2.3))
+    wanted = draw.choice((1, 1, 1, 2, 2, 3))
+    num_clusters = gpu.num_sms // size
+    num_tiles = max(1, round(num_waves * wanted * num_clusters)) * size
+    roles = tuple(WarpRole(name=actor.name, num_warps=actor.num_warps, program=program(acts, actor, num_tiles if is_persistent else 0))
+                  for actor in actors)
+    held = sum(buffer.num_bytes for buffer in stage.buffers) + sum(8 * ring.num_stages for ring in stage.mbarriers)
+    room = gpu.device.smem_per_sm_bytes // wanted - gpu.device.smem_reserved_per_cta_bytes - 127
+    more = min(room, gpu.device.smem_per_cta_bytes) - held
+    launch = Launch(
+        kernel=f"seed {seed}", num_ctas=None if is_persistent else num_tiles, num_tiles=num_tiles, roles=roles,
+        buffers=tuple(stage.buffers), mbarriers=tuple(stage.mbarriers), named_barriers=tuple(stage.named[:15]),
+        cluster_size=size, registers_per_thread=64 if Registers in chosen else 40, extra_smem_bytes=max(0, more),
+        footprints=footprints(stage) if draw.random() < 0.5 else (),
+    )
+    return Case(
+        seed, launch, gpu, draw.random() < 0.3, tuple(kind.__name__ for kind in chosen), "".join(stage.faults)
+    )
+
+
+def program(acts: list[Act], actor: Actor, num_tiles: int) -> Callable[[RoleContext], Ops]:
+    """What a role does: all acts, for each of its tiles."""
+
+    def of_role(cta: RoleContext) -> Ops:
+        player = Player(actor, cta, cta.cta_idx)
+        if not num_tiles:
+            for act in acts:
+                yield from act.ops(player)
+            return
+        for _, tile in cta.tiles(num_tiles):
+            player.tile = tile
+            for act in acts:
+                yield from act.ops(player)
+
+    return of_role
+
+
+def footprints(stage: Stage) -> tuple[Footprint, ...]:
+    """What each tile touches; one tensor in ten is left out, and comes from memory once."""
+    return tuple(
+        footprint(name, way, PANEL_OF[stage.panels[name]], num_steps, step_bytes)
+        for name, (way, num_steps, step_bytes) in stage.tensors.items() if stage.draw.random() < 0.9
+    )
+
+
+def footprint(name: str, way: str, panel_of: Callable[[Any], Any], num_steps: int, step_bytes: int) -> Footprint:
+    """Of one tensor, of which all tiles touch panels of as many bytes."""
+    return Footprint(
+        tensor=name, access="write" if way == "write" else "read", panel_of=panel_of,
+        panel_bytes=lambda tiles: np.full(len(tiles), num_steps * step_bytes, dtype=np.int64), num_steps=num_steps,
+    )
