@@ -190,7 +190,7 @@ class Pool {
   }
 
   void release(T* object) {
-    object->~T();
+    object->T::~T();
     free_.push(object);
   }
 

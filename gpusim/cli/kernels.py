@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,10 +40,10 @@ L2_HELP = (
     "which counts where --producer-code-begin or its kind say where code lies)"
 )
 DATA = ("random", "zeros")
-QUALITIES = ("full", "quick")
-ENGINES = ("python", "native")
+ENGINES = ("native", "reference")
 ENGINE_HELP = (
-    "python; or native, a compiled module that simulates every iteration of every SM, for --quality full and all SMs"
+    "native, the compiled engine; or reference, the core of the model in simpy, for a GPU that has no more (toy) or "
+    "with --core-only"
 )
 
 PICTURES: Mapping[str, str] = {
@@ -75,10 +75,8 @@ class Request:
     clock: str | float
     l2: str
     data: str
-    skips: bool
-    num_sampled_sms: int | None
-    quality: str
     engine: str
+    core_only: bool
     json: Path | None
     trace: Path | None
     pictures: Mapping[str, Path]
@@ -89,8 +87,7 @@ class Request:
         """For :func:`gpusim.simulate.run.simulate`."""
         records = self.trace is not None or any(name in self.pictures for name in OF_TIMELINE)
         return {
-            "clock": self.clock, "l2": self.l2, "data": self.data, "skips": self.skips,
-            "num_sampled_sms": self.num_sampled_sms, "quality": self.quality, "engine": self.engine,
+            "clock": self.clock, "l2": self.l2, "data": self.data, "engine": self.engine, "core_only": self.core_only,
             "recorded_sms": "first" if records else frozenset(),
         }
 
@@ -108,13 +105,11 @@ class Request:
         clock = f"{self.clock:g}" if isinstance(self.clock, float) else self.clock
         for name, text, default in (
             ("clock", clock, "single"), ("l2", self.l2, "cold"), ("data", self.data, "random"),
-            ("quality", self.quality, "full"), ("engine", self.engine, "python"),
+            ("engine", self.engine, "native"),
         ):
             words += [] if text == default else [f"--{name}", text]
-        if not self.skips:
-            words.append("--no-skip")
-        if self.num_sampled_sms is not None:
-            words += ["--sample-sms", str(self.num_sampled_sms)]
+        if self.core_only:
+            words.append("--core-only")
         return shlex.join([*words, *more])
 
 
@@ -136,17 +131,11 @@ def _common_parameters(names: Sequence[str]) -> list[inspect.Parameter]:
         parameter("data", str, typer.Option(
             "--data", help=f"operands, for the power that they draw: {choices(DATA)}", metavar="|".join(DATA),
             rich_help_panel=prediction), "random"),
-        parameter("no_skip", bool, typer.Option(
-            "--no-skip", help="simulate every iteration and wave; SMs that stand for others still do, unless "
-            "--sample-sms takes all", rich_help_panel=prediction), False),
-        parameter("sample_sms", int | None, typer.Option(
-            "--sample-sms", help="simulate so many SMs instead of all, with what they share scaled (some ten times as "
-            "quick, mostly within a few percent)", metavar="N", rich_help_panel=prediction), None),
-        parameter("quality", str, typer.Option(
-            "--quality", help="full; or quick, some ten times as fast for large GEMMs: one GPC, the mean of the first waves "
-            "for those that follow", metavar="|".join(QUALITIES), rich_help_panel=prediction), "full"),
         parameter("engine", str, typer.Option(
-            "--engine", help=ENGINE_HELP, metavar="|".join(ENGINES), rich_help_panel=prediction), "python"),
+            "--engine", help=ENGINE_HELP, metavar="|".join(ENGINES), rich_help_panel=prediction), "native"),
+        parameter("core_only", bool, typer.Option(
+            "--core-only", help="switch off what the GPU has beyond the model's core; a remark lists it",
+            rich_help_panel=prediction), False),
         parameter("json_path", str | None, typer.Option(
             "--json", help="write the result as JSON; - is stdout (tables then go to stderr)", metavar="FILE",
             rich_help_panel=output), None),
@@ -175,16 +164,12 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
     }  # fmt: skip
     refuse_same(outputs)
     gpu = find_gpu(values["gpu"], "--gpu")
-    engine = check_choice("--engine", values["engine"], ENGINES)
-    refuse_with_native(engine, quality=values["quality"], sample_sms=values["sample_sms"])
     return Request(
         row=row, params=checked_params(row, given), given=given,
         gpu_name=values["gpu"], gpu=gpu,
         clock=parse_clock(values["clock"]), l2=check_choice("--l2", values["l2_state"], L2_STATES),
-        data=check_choice("--data", values["data"], DATA), skips=not values["no_skip"],
-        num_sampled_sms=sampled(values["sample_sms"], gpu),
-        quality=check_choice("--quality", values["quality"], QUALITIES), engine=engine, json=outputs["--json"],
-        trace=outputs["--trace"],
+        data=check_choice("--data", values["data"], DATA), engine=check_choice("--engine", values["engine"], ENGINES),
+        core_only=values["core_only"], json=outputs["--json"], trace=outputs["--trace"],
         pictures={name: path for name in PICTURES if (path := outputs.get(f"--{name}")) is not None},
     )
 
@@ -217,28 +202,6 @@ def parse_clock(text: str) -> str | float:
     if not 1.0 <= mhz <= 1e5:
         raise ConfigError(f"--clock {text!r} wants a number of MHz from 1 to 100000, such as 1755")
     return mhz
-
-
-def refuse_with_native(engine: str, *, quality: str, sample_sms: int | None) -> None:
-    """Refuse options by which less is simulated, where all is.
-
-    Raises:
-        ConfigError: names the option.
-    """
-    said = f"--quality {quality}" if quality != "full" else f"--sample-sms {sample_sms}" if sample_sms is not None else ""
-    if engine == "native" and said:
-        raise ConfigError(f"{said}: --engine native simulates every SM in full; leave out one of the two")
-
-
-def sampled(count: int | None, gpu: GpuSpec) -> int | None:
-    """So many SMs of ``gpu``.
-
-    Raises:
-        ConfigError: none, or more than it has.
-    """
-    if count is not None and not 1 <= count <= gpu.num_sms:
-        raise ConfigError(f"--sample-sms {count} wants a number of SMs, from 1 to the {gpu.num_sms} that {gpu.name} has")
-    return count
 
 
 class Kernels(Commands):
@@ -335,7 +298,7 @@ def _predict(request: Request) -> None:
     if "tile" in open_choices and result.kernel == "gemm":
         console = console_for(request.json)
         console.print("Nobody chose the tile; others, ranked: ", end="")
-        of_sweep = replace(request, quality="full", skips=True, num_sampled_sms=None)
+        of_sweep = request
         print_command(of_sweep.command("sweep", **dict.fromkeys(open_choices, "auto")), console)
 
 

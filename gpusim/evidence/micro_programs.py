@@ -44,7 +44,7 @@ SHORT, LONG = 6, 18
 
 
 def _cycles(launch: Launch, gpu: GpuSpec, *, l2: Literal["cold", "warm"] = "warm") -> float:
-    return simulate(launch, gpu, clock="max", l2=l2, skips=False).cycles
+    return simulate(launch, gpu, clock="max", l2=l2).cycles
 
 
 def _lone(program: Program, num_warps: int, **fields: Any) -> Launch:
@@ -236,7 +236,7 @@ def _parted_read_rate(
 
     waves = max(math.ceil(LEAST_STEPS / num_steps), math.ceil(PASSES * num_parts / slots))
     result = simulate(
-        launch(2 * waves + 1), alone, clock="sustained", l2="cold", skips=False, recorded_sms=range(gpu.num_sms)
+        launch(2 * waves + 1), alone, clock="sustained", l2="cold", recorded_sms=range(gpu.num_sms)
     )  # fmt: skip
     ends: dict[int, float] = {}
     for role in result.timeline.roles:

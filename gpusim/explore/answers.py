@@ -83,7 +83,6 @@ class Answer:
     verdict: str
     command: str
     """The same question on the command line."""
-    command_note: str = ""
     figures: tuple[Figure, ...]
     facts_title: str
     facts: tuple[tuple[str, str], ...]
@@ -91,6 +90,10 @@ class Answer:
     pictures: tuple[Shown, ...]
     remarks: tuple[str, ...]
     offers: tuple[Offer, ...] = ()
+    launch: Mapping[str, Any] | None = None
+    """A packed launch that the page is to run: it fills in the numbers, which are zeros here."""
+    moved: str = ""
+    """A remark that holds where one of the page's sliders was moved."""
 
 
 class Question(BaseModel):

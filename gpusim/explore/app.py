@@ -27,6 +27,7 @@ from gpusim.explore.answers import Answer, RefusedError
 from gpusim.explore.forms import FORMS
 from gpusim.explore.pages import (
     ASSETS,
+    SCRIPTS,
     answer_document,
     answer_fragment,
     asset,
@@ -41,12 +42,12 @@ LOOPBACK: Final = "127.0.0.1"
 MOST_QUERY: Final = 8000
 """Characters of a query; a form's longest is shorter."""
 
-Ask = Callable[[str, Mapping[str, str]], Answer]
-"""Answers words on a page, or raises a RefusedError."""
+Ask = Callable[[str, Mapping[str, str], bool], Answer]
+"""Answers words on a page, plainly or for its scripts; or raises a RefusedError."""
 
 HEADERS: Final = {
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        f"default-src 'none'; script-src {SCRIPTS}; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
@@ -114,7 +115,7 @@ def make_app(ask: Ask, port: int) -> ASGIApp:
         answer, refusal = None, None
         if "plain" in request.query_params:  # a browser without JavaScript
             try:
-                answer = await run_in_threadpool(ask, made.page, words)
+                answer = await run_in_threadpool(ask, made.page, words, True)
             except RefusedError as error:
                 refusal = (str(error), error.field)
         return HTMLResponse(form_page(made, words, answer=answer, refusal=refusal))
@@ -122,7 +123,7 @@ def make_app(ask: Ask, port: int) -> ASGIApp:
     async def api(request: Request) -> Response:
         page = request.path_params["page"]
         try:
-            answer = await run_in_threadpool(ask, page, dict(request.query_params))
+            answer = await run_in_threadpool(ask, page, dict(request.query_params), False)
         except RefusedError as error:
             return JSONResponse(refusal_document(str(error), error.field), status_code=422)
         return JSONResponse(answer_document(answer, answer_fragment(answer)))
@@ -163,9 +164,10 @@ def listening(port: int) -> socket.socket:
 
 
 def _warm_up(worker: Worker) -> None:
-    """Be ready before the first question, which is likely the first page's own."""
-    with suppress(RefusedError):
-        worker.ask("banks", {})
+    """Be ready before the first question, which is likely a page's own."""
+    for page in FORMS:
+        with suppress(RefusedError):
+            worker.ask(page, {})
 
 
 def serve(found: socket.socket, *, opens: bool, tell: Callable[[str], None]) -> None:

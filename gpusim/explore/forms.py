@@ -12,10 +12,9 @@ from types import MappingProxyType
 from typing import Literal
 
 from gpusim.explore.answers import LONGEST_TEXT
-from gpusim.explore.banks import MOST_EXTENT as MOST_ROWS
-from gpusim.explore.banks import MOST_PAD
-from gpusim.explore.pipeline import MOST_EXTENT, MOST_STAGES
+from gpusim.explore.pipeline import MOST_STAGES
 from gpusim.explore.questions import QUESTIONS
+from gpusim.explore.sliders import SLIDERS
 from gpusim.machine.config import gpu_names
 from gpusim.workload.dtypes import DTYPES, STORED_DTYPES
 from gpusim.workload.smem_ops import SMEM_OPS, smem_op_families
@@ -23,7 +22,7 @@ from gpusim.workload.smem_ops import SMEM_OPS, smem_op_families
 NARROW = 14
 """Characters that have room beside another field."""
 
-Kind = Literal["select", "number", "text"]
+Kind = Literal["select", "number", "text", "range"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +45,10 @@ class FormField:
     choices: tuple[Choice, ...] = ()
     """Of a select all values; of others suggestions."""
     hint: str = ""
-    least: float | None = None
-    most: float | None = None
-    step: str = "1"
+    least: float = 0.0
+    """Of a range; so are the next two."""
+    most: float = 0.0
+    step: float = 0.0
     longest: int = LONGEST_TEXT
     when: tuple[str, str] | None = None
     is_offered: bool = True
@@ -63,7 +63,7 @@ class FormField:
     @property
     def is_wide(self) -> bool:
         """Whether it wants a line of its own."""
-        return self.kind == "select" and any(len(choice.label) > NARROW for choice in self.choices)
+        return self.kind == "range" or self.kind == "select" and any(len(choice.label) > NARROW for choice in self.choices)
 
     @property
     def groups(self) -> tuple[tuple[str, tuple[Choice, ...]], ...]:
@@ -89,6 +89,8 @@ class Form:
     question: str
     """What the page lets one find out."""
     fieldsets: tuple[Fieldset, ...]
+    scripts: tuple[str, ...] = ("draw.js", "explore.js")
+    """Files of the page's scripts, in order."""
 
     @property
     def fields(self) -> tuple[FormField, ...]:
@@ -120,11 +122,11 @@ def banks_form() -> Form:
             Fieldset(legend="Tile in shared memory", fields=(
                 FormField(name="tile", label="Layout", choices=_choices(
                     ("rows", "rows and columns"), ("typed", "typed in"))),
-                FormField(name="rows", label="Rows", kind="number", least=1, most=MOST_ROWS, when=rows),
-                FormField(name="columns", label="Columns", kind="number", least=1, most=MOST_ROWS, when=rows),
+                FormField(name="rows", label="Rows", kind="number", when=rows),
+                FormField(name="columns", label="Columns", kind="number", when=rows),
                 FormField(name="order", label="Order", when=rows, choices=_choices(
                     ("row_major", "row-major"), ("column_major", "column-major"))),
-                FormField(name="pad", label="Padding, elements a row", kind="number", least=0, most=MOST_PAD, when=rows,
+                FormField(name="pad", label="Padding, elements a row", kind="number", when=rows,
                           hint="a column, if it is column-major"),
                 FormField(name="layout", label="CuTe layout", kind="text", when=typed,
                           hint="shape:stride, as (64,64):(64,1)"),
@@ -157,15 +159,12 @@ CLUSTERS = ("1x1", "2x1", "1x2", "2x2", "4x1")
 
 def pipeline_form() -> Form:
     """A GPU, a GEMM, its tile, stages and schedule."""
-    extent = {"kind": "number", "least": 1, "most": MOST_EXTENT}
     return _with_defaults(Form(
         page="pipeline", title="Pipeline",
         question="How long does a GEMM take with so many stages, in this tile and schedule; who waits for what, and when?",
         fieldsets=(
             Fieldset(legend="Problem", fields=(
-                FormField(name="m", label="M", **extent),  # type: ignore[arg-type]  # fields by name
-                FormField(name="n", label="N", **extent),  # type: ignore[arg-type]  # fields by name
-                FormField(name="k", label="K", **extent),  # type: ignore[arg-type]  # fields by name
+                *(FormField(name=name, label=name.upper(), kind="number") for name in ("m", "n", "k")),
                 FormField(name="dtype", label="Type of A and B", choices=_choices(
                     "bf16", "fp16", "tf32", "fp8", "int8", "fp32")),
             )),
@@ -186,10 +185,11 @@ def pipeline_form() -> Form:
             )),
             Fieldset(legend="Machine", fields=(
                 FormField(name="gpu", label="GPU", choices=_choices(*gpu_names())),
-                FormField(name="latency", label="Memory latency, times the GPU's", kind="number", least=0.5, most=8,
-                          step="0.25", hint="of L2 and HBM: what if memory were farther away?"),
+                *(FormField(name=name, label=slider.label, kind="range", least=slider.least, most=slider.most,
+                            step=slider.step, hint=slider.hint) for name, slider in SLIDERS.items()),
             )),
         ),
+        scripts=("draw.js", "engine.js", "run.js", "pipeline.js", "explore.js"),
     ))
 
 
@@ -226,6 +226,8 @@ def narrowed(form: Form, offered: Offered) -> Form:
 
     def told(field: FormField) -> FormField:
         values = offered.get(field.name)
+        if field.kind == "range":  # the page moves it by itself
+            return field
         if values is None:
             return replace(field, is_offered=False)
         field = replace(field, default=field.default if field.default in values else values[0])
@@ -263,10 +265,11 @@ OFFERED: Mapping[str, Offered] = MappingProxyType({
         "lanes": ("usual", "column"),
     },
     "pipeline": {
+        "k": ("1024", "2048", "4096"),
         "tile": ("64x128x64", "128x128x64", "128x256x64"),
         "stages": ("1", "2", "3", "4", "5", "6"),
         "schedule": ("multistage", "warp_specialized", "cooperative", "pingpong"),
-        "latency": ("0.5", "1", "2"),
     },
 })
-"""What ``gpusim explore --export`` has answers for, all combinations of each page; other fields keep their defaults."""
+"""What ``gpusim explore --export`` has answers for, all combinations of each page, which sliders move in the page; other
+fields keep their defaults."""

@@ -12,9 +12,19 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gpusim.explore.answers import Answer, Shown
 from gpusim.explore.forms import FORMS, Form
+from gpusim.explore.packed import engine_script
 
-ASSETS = {"explore.css": "text/css", "explore.js": "text/javascript", "icon.svg": "image/svg+xml"}
+ENGINE = "engine.js"
+"""A script with the engine's module, made when it is asked for."""
+
+ASSETS = {
+    "explore.css": "text/css", "icon.svg": "image/svg+xml",
+    **dict.fromkeys(("draw.js", ENGINE, "run.js", "pipeline.js", "explore.js"), "text/javascript"),
+}
 """Files beside the pages, with their media types."""
+
+SCRIPTS = "'self' 'wasm-unsafe-eval'"
+"""What pages may run: scripts beside them, and modules of WebAssembly, such as the engine."""
 
 
 @cache
@@ -27,12 +37,14 @@ def _templates() -> Environment:
 
 def asset(name: str) -> bytes:
     """The content of a row of ``ASSETS``."""
+    if name == ENGINE:
+        return engine_script().encode()
     return resources.files("gpusim.explore").joinpath("page", name).read_bytes()
 
 
 def index_page(*, copied: str = "", pages: Collection[str] = FORMS) -> str:
     """The first page; ``copied`` says what a static copy has, empty for a server; ``pages`` are those that there are."""
-    return _templates().get_template("index.html").render(forms=_forms(pages), page="index", copied=copied, pages=pages)
+    return _templates().get_template("index.html").render(forms=_forms(pages), page="index", copied=copied, pages=pages, policy=SCRIPTS)
 
 
 def form_page(
@@ -46,6 +58,7 @@ def form_page(
     drawn = None if answer is None else answer_fragment(answer)
     return _templates().get_template("form.html").render(
         forms=_forms(pages), page=form.page, form=form, words=words, answer=drawn, refusal=refusal, copied=copied,
+        policy=SCRIPTS,
     )
 
 
@@ -59,7 +72,7 @@ def answer_fragment(answer: Answer, source_of: Callable[[int, Shown], str] | Non
 def answer_document(answer: Answer, html: str) -> dict[str, Any]:
     """What the script of a page takes: HTML to show, and numbers to compare with those of the next answer."""
     return {
-        "html": html, "label": answer.label,
+        "html": html, "label": answer.label, "launch": answer.launch,
         "figures": [
             {"label": figure.label, "value": figure.value, "unit": figure.unit, "digits": figure.digits}
             for figure in answer.figures

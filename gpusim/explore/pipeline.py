@@ -1,25 +1,33 @@
-"""The page of pipelines: a GEMM's tile, stages and schedule; cycles, what bounds it, who waits for what, the timeline."""
+"""The page of pipelines: a GEMM's tile, stages and schedule; cycles, what bounds it, who waits for what, the timeline.
+
+The page runs the packed launch itself. For a browser without scripts the same launch runs here.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from gpusim.errors import GpusimError, KernelError, LaunchError
-from gpusim.evidence.expected import expected_error
+from gpusim.evidence.expected import expected_error, unknown
 from gpusim.explore.answers import Answer, Figure, Question, RefusedError, Shown, Table, field_of
+from gpusim.explore.packed import launch_document
+from gpusim.explore.sliders import SLIDERS, scaled
 from gpusim.kernel_models.gemm import GemmParams
+from gpusim.machine.clock import PowerLimiter
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.report.advice import Change, advice_at_the_door
 from gpusim.report.tables import headline_rows, verdict_of
-from gpusim.report.words import number, percent
+from gpusim.report.words import count, number, percent, size
+from gpusim.simulate.pack import trace_plan
+from gpusim.simulate.plan import LaunchPlan, plan_launch
 from gpusim.simulate.result import Result
-from gpusim.simulate.run import simulate
-from gpusim.workload.launch import Launch
+from gpusim.simulate.run import estimate_clock, simulate
+from gpusim.units import Clock
 
 MOST_EXTENT = 16384
 """Of m, n and k, so that an answer takes seconds."""
@@ -29,23 +37,24 @@ MOST_STAGES = 64
 FLAGS = ("m", "n", "k", "dtype", "tile", "stages", "schedule", "copy", "math", "cluster")
 """Fields that are options of ``gpusim predict gemm``."""
 
-SHOWN = ("Time", "Cycles", "Expected error", "SM clock", "Throughput", "Of peak", "Memory", "Bound by", "Occupancy",
-         "Registers", "Shared memory", "Grid")
-"""Of a prediction's first lines, those that a page shows."""
+SHOWN = ("Throughput", "Of peak", "Memory", "Bound by")
+"""First lines of a prediction that a run must tell."""
+
+EXPECTED = "Expected error"
+"""A fact of GPUs that there are: left out where a slider was moved."""
 
 LEAST_SHARE = 5e-4
 """States of less of a role's life are left out."""
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
-    """What was simulated, of which kernel, on which GPU."""
+class Planned:
+    """A launch on a GPU as it is described, before anything runs."""
 
-    gpu: GpuSpec
-    launch: Launch
-    result: Result
+    plan: LaunchPlan
     resolved: Mapping[str, Any]
     """Every option of the kernel, those that were chosen for the GPU, too."""
+    clock: Clock
+    """What the launch is estimated to run at. Sliders leave it as it is."""
 
 
 class PipelineQuestion(Question):
@@ -63,6 +72,8 @@ class PipelineQuestion(Question):
     math: Literal["auto", "wgmma", "mma_sync", "fma"] = "auto"
     cluster: str = "1x1"
     latency: Annotated[float, Field(ge=0.5, le=8.0, allow_inf_nan=False)] = 1.0
+    hbm_bandwidth: Annotated[float, Field(ge=0.25, le=4.0, allow_inf_nan=False)] = 1.0
+    l2_bandwidth: Annotated[float, Field(ge=0.25, le=4.0, allow_inf_nan=False)] = 1.0
 
     def query(self) -> dict[str, str]:
         """The words that differ from their defaults."""
@@ -74,51 +85,61 @@ class PipelineQuestion(Question):
         usual = {"dtype": "bf16", "cluster": "1x1"}
         return {name: text for name, text in found.items() if text not in ("auto", usual.get(name))}
 
-    def command(self) -> str:
-        """The same question on the command line, but for the latency."""
+    def command(self, clock: Clock | None = None) -> str:
+        """The same question on the command line, but for the sliders."""
         words = ["gpusim", "predict", "gemm"]
         for name, text in self.options().items():
             words += [f"--{name}", text]
-        return shlex.join([*words, "--gpu", self.gpu, "--quality", "quick"])
+        at = [] if clock is None else ["--clock", f"{clock.sm_mhz:g}"]
+        return shlex.join([*words, "--gpu", self.gpu, *at, "--engine", "native"])
+
+    def factors(self) -> dict[str, float]:
+        """Sliders that were moved."""
+        return {name: factor for name in SLIDERS if (factor := getattr(self, name)) != 1.0}
 
     def label(self) -> str:
         """The question in a few words."""
         stages = f"{self.stages} stages" if self.stages != 1 else "1 stage"
-        latency = "" if self.latency == 1.0 else f", {self.latency:g} x latency"
-        return f"{self.m}x{self.n}x{self.k} in {self.tile}, {stages}, {self.schedule}, {self.gpu}{latency}"
+        moved = "".join(f", {factor:g} x {SLIDERS[name].word}" for name, factor in self.factors().items())
+        return f"{self.m}x{self.n}x{self.k} in {self.tile}, {stages}, {self.schedule}, {self.gpu}{moved}"
 
     def answer(self) -> Answer:
-        """Cycles, what bounds the kernel, and its timeline.
+        """A packed launch, which the page runs with its sliders where they are.
 
         Raises:
             RefusedError: what ``gpusim predict gemm`` refuses, in the same sentence.
         """
-        return _answer(self, self.predict())
+        found = self.planned()
+        document = launch_document(found.plan, trace_plan(found.plan), found.clock)
+        return _answer(self.model_copy(update=dict.fromkeys(SLIDERS, 1.0)), found, launch=document)
 
-    def predict(self) -> Prediction:
-        """What is simulated.
+    def plain_answer(self) -> Answer:
+        """Cycles, what bounds the kernel, and its timeline: run here.
+
+        Raises:
+            RefusedError: what ``gpusim predict gemm`` refuses, in the same sentence.
+        """
+        found = self.planned()
+        return _answer(self, found, result=self.run(found))
+
+    def planned(self) -> Planned:
+        """What is known before anything runs.
 
         Raises:
             RefusedError: what ``gpusim predict gemm`` refuses, in the same sentence.
         """
         fields = {"gpu": "gpu", **{name: name for name in FLAGS}}
         try:
-            return _predict(self.options(), with_latency(_find_gpu(self.gpu), self.latency))
+            return _planned(self.options(), _find_gpu(self.gpu))
         except GpusimError as error:
             raise RefusedError(str(error), field_of(str(error), fields)) from None
 
-
-def with_latency(gpu: GpuSpec, factor: float) -> GpuSpec:
-    """``gpu`` whose memory answers ``factor`` times as late: what a miss waits for HBM, and a hit for L2's slices."""
-    if factor == 1.0:
-        return gpu
-    return replace(
-        gpu, hbm=replace(gpu.hbm, latency_ns=gpu.hbm.latency_ns * factor),
-        l2=replace(
-            gpu.l2, near_latency_cycles=gpu.l2.near_latency_cycles * factor,
-            far_latency_cycles=gpu.l2.far_latency_cycles * factor,
-        ),
-    )
+    def run(self, found: Planned) -> Result:
+        """What is simulated, with the sliders where they are."""
+        plan = found.plan
+        return simulate(
+            plan.launch, scaled(plan.gpu, self.factors()), engine="native", clock=found.clock.sm_mhz, recorded_sms="first"
+        )
 
 
 def _find_gpu(name: str) -> GpuSpec:
@@ -130,76 +151,102 @@ def _find_gpu(name: str) -> GpuSpec:
     return load_gpu(name)
 
 
-def _predict(options: Mapping[str, str], gpu: GpuSpec) -> Prediction:
+def _planned(options: Mapping[str, str], gpu: GpuSpec) -> Planned:
     def params_of(change: Change) -> GemmParams:
         return GemmParams(**{**options, **change})  # type: ignore[arg-type]  # texts, as the command line gives them
 
     try:
         resolved = params_of({}).resolved(gpu)
-        launch = resolved.launch(gpu)
-        result = simulate(launch, gpu, quality="quick", recorded_sms="first")
+        plan = plan_launch(resolved.launch(gpu), gpu, is_warm=False)
     except (KernelError, LaunchError) as error:
         raise type(error)(advice_at_the_door(str(error), params_of, gpu)) from None
-    return Prediction(gpu=gpu, launch=launch, result=result, resolved=resolved.as_options())
+    mhz = estimate_clock(
+        plan.launch, gpu, plan.uses, plan.num_slots, plan.traffic, PowerLimiter(gpu.clock), mode="single", data="random"
+    )
+    whole = min(max(float(round(mhz)), gpu.clock.min_mhz), gpu.clock.max_mhz)  # can be typed
+    return Planned(plan=plan, resolved=resolved.as_options(), clock=Clock(sm_mhz=whole))
 
 
-def _answer(question: PipelineQuestion, found: Prediction) -> Answer:
-    gpu, result, resolved = found.gpu, found.result, found.resolved
-    is_real = question.latency == 1.0
-    facts = [row for row in headline_rows(result, expected_error(result.kernel, result.gpu, result.params))
-             if row[0] in SHOWN and (is_real or row[0] != "Expected error")]
-    chosen = [f"--{name} {resolved[name]}" for name in FLAGS if name in resolved and name not in question.options()]
-    facts.append(("Chosen", ", ".join(chosen) if chosen else "nothing: all was said"))
-    facts.append(("Memory latency", _latency_words(gpu, question.latency)))
-    remarks = list(result.remarks)
-    if not is_real:
-        remarks.append(f"{gpu.name} with another latency is no GPU that was built, so no measurement judges this answer")
-    note = "" if is_real else (
-        f"The command line has no option for the latency: copy configs/{gpu.name}.toml, change hbm.latency_ns, "
-        "l2.near_latency_cycles and l2.far_latency_cycles, and name that file with --gpu."
+def _answer(
+    question: PipelineQuestion, found: Planned, *, launch: Mapping[str, Any] | None = None, result: Result | None = None
+) -> Answer:
+    """All that is known without a run, and what the run has told if there was one."""
+    gpu = found.plan.gpu
+    is_moved = bool(question.factors())
+    facts = [] if result is None else [row for row in headline_rows(result, None) if row[0] in SHOWN]
+    facts += _facts(question, found)
+    moved = (
+        f"{gpu.name} with other latencies or bandwidths is no GPU that was built, so no measurement judges this answer; the "
+        f"command line has no option for them: copy configs/{gpu.name}.toml, scale what is named below the sliders, and name "
+        "that file with --gpu"
     )
     return Answer(
-        page="pipeline", label=question.label(), verdict=verdict_of(result), command=question.command(),
-        command_note=note,
-        figures=(
-            Figure(label="SM cycles", value=result.cycles, unit=""),
-            Figure(label="time", value=result.time_us, unit="us", digits=2),
-            Figure(label="throughput", value=result.tflops, unit="TFLOP/s", digits=1),
-            Figure(label="of peak at this clock", value=result.pct_of_peak_at_clock, unit="%", digits=1),
-        ),
-        facts_title="The prediction", facts=tuple(facts), tables=(_states(result), _busy(result)),
-        pictures=_pictures(found), remarks=tuple(remarks),
+        page="pipeline", label=question.label(), verdict="" if result is None else verdict_of(result),
+        command=question.command(found.clock), figures=_figures(result), facts_title="The prediction", facts=tuple(facts),
+        tables=(_states(result), _busy(result)), pictures=() if result is None else _pictures(found.plan, result),
+        remarks=(*found.plan.launch.remarks, *([moved] if is_moved else [])), launch=launch,
+        moved="" if launch is None else moved,
     )
 
 
-def _pictures(found: Prediction) -> tuple[Shown, ...]:
+def _figures(result: Result | None) -> tuple[Figure, ...]:
+    """Numbers of a run; zeros for a page to fill in. So are tables."""
+    values = (0.0,) * 5 if result is None else (
+        result.cycles, result.time_us / 1e3, result.num_events, result.tflops, result.pct_of_peak_at_clock
+    )  # fmt: skip
+    texts = (("SM cycles", "", 0), ("time", "ms", 4), ("events", "", 0), ("throughput", "TFLOP/s", 1),
+             ("of peak at this clock", "%", 1))  # fmt: skip
+    return tuple(
+        Figure(label=label, value=value, unit=unit, digits=digits)
+        for (label, unit, digits), value in zip(texts, values, strict=True)
+    )
+
+
+def _facts(question: PipelineQuestion, found: Planned) -> list[tuple[str, str]]:
+    plan, launch, gpu = found.plan, found.plan.launch, found.plan.gpu
+    held, limits = plan.occupancy, sorted(plan.occupancy.limits.items(), key=lambda item: item[1])
+    expected = expected_error(launch.kernel, gpu.name, launch.params)
+    error = (
+        unknown(launch.kernel, gpu.name, launch.params)
+        if expected is None else f"within {expected.p90_pct:g} % of the {expected.what}: {expected.text}"
+    )
+    chosen = [f"--{name} {found.resolved[name]}" for name in FLAGS if name in found.resolved and name not in question.options()]
+    return [
+        *([] if question.factors() else [(EXPECTED, error)]),
+        ("SM clock", f"{found.clock.sm_mhz:,.0f} MHz, estimated for this launch, whatever the sliders say"),
+        ("Memory latency", f"L2's slices answer in {number(gpu.l2.near_latency_cycles)} (near) and "
+                           f"{number(gpu.l2.far_latency_cycles)} cycles (far), HBM in {number(gpu.hbm.latency_ns)} ns; "
+                           "times what the slider says"),
+        ("Occupancy", f"{count(held.ctas_per_sm, 'CTA')} an SM, {held.warps_per_sm} of {held.max_warps_per_sm} warps, "
+                      f"limited by {held.limited_by} (CTAs that each admits: "
+                      f"{', '.join(f'{name} {limit}' for name, limit in limits)})"),
+        ("Registers", f"{launch.registers_per_thread} a thread (estimated; {launch.registers_source or 'no rule stated'})"),
+        ("Shared memory", f"{size(launch.smem_bytes)} a CTA"),
+        ("Grid", f"{count(plan.num_ctas, 'CTA')} for {count(launch.num_tiles, 'tile')}, {plan.num_at_once} at once"),
+        ("Chosen", ", ".join(chosen) if chosen else "nothing: all was said"),
+    ]  # fmt: skip
+
+
+def _pictures(plan: LaunchPlan, result: Result) -> tuple[Shown, ...]:
     from gpusim.report.plots import plot_timeline
     from gpusim.report.plots_occupancy import plot_occupancy
     from gpusim.report.plots_ring import plot_stage_ring
 
-    shown = [Shown.of("One SM's pipeline", plot_timeline(found.result))]
-    if found.result.timeline.copies:  # without asynchronous copies there is no ring
-        shown.append(Shown.of("The ring of stages", plot_stage_ring(found.result)))
-    return (*shown, Shown.of("What limits occupancy", plot_occupancy(found.launch, found.gpu)))
+    shown = [Shown.of("One SM's pipeline", plot_timeline(result))]
+    if result.timeline.copies:  # without asynchronous copies there is no ring
+        shown.append(Shown.of("The ring of stages", plot_stage_ring(result)))
+    return (*shown, Shown.of("What limits occupancy", plot_occupancy(plan.launch, plan.gpu)))
 
 
-def _latency_words(gpu: GpuSpec, factor: float) -> str:
-    l2 = gpu.l2
-    told = (
-        f"L2's slices {number(l2.near_latency_cycles)} (near) and {number(l2.far_latency_cycles)} cycles (far), HBM "
-        f"{number(gpu.hbm.latency_ns)} ns more"
-    )
-    return told if factor == 1.0 else f"{told}: {factor:g} times what {gpu.name} has"
-
-
-def _states(result: Result) -> Table:
-    roles = list(result.states)
+def _states(result: Result | None) -> Table:
+    states = {} if result is None else result.states
+    roles = list(states)
     most = {
-        state: max(shares.get(state, 0.0) for shares in result.states.values())
-        for state in dict.fromkeys(state for shares in result.states.values() for state in shares)
+        state: max(shares.get(state, 0.0) for shares in states.values())
+        for state in dict.fromkeys(state for shares in states.values() for state in shares)
     }
     rows = [
-        (state, *(percent(result.states[role][state]) if state in result.states[role] else "-" for role in roles))
+        (state, *(percent(states[role][state]) if state in states[role] else "-" for role in roles))
         for state in sorted(most, key=lambda name: -most[name]) if most[state] >= LEAST_SHARE
     ]
     return Table(
@@ -209,9 +256,10 @@ def _states(result: Result) -> Table:
     )
 
 
-def _busy(result: Result) -> Table:
+def _busy(result: Result | None) -> Table:
+    busy = {} if result is None else result.busy
     rows = [
-        (part, percent(share)) for part, share in sorted(result.busy.items(), key=lambda item: -item[1])
+        (part, percent(share)) for part, share in sorted(busy.items(), key=lambda item: -item[1])
         if share >= LEAST_SHARE
     ]
     return Table(caption="Busy: share of the kernel's cycles", columns=("part", "share"), rows=tuple(rows))

@@ -24,11 +24,13 @@ def question_of(page: str, words: Mapping[str, str]) -> BanksQuestion | Pipeline
     return QUESTIONS[page].of(words)
 
 
-def answer_of(question: Question) -> Answer:
-    """The answer.
+def answer_of(question: Question, *, is_plain: bool = False) -> Answer:
+    """The answer; a plain one leaves nothing to scripts.
 
     Raises:
         RefusedError: there is none.
     """
     assert isinstance(question, BanksQuestion | PipelineQuestion)
+    if is_plain and isinstance(question, PipelineQuestion):
+        return question.plain_answer()
     return question.answer()

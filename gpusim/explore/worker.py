@@ -28,21 +28,21 @@ class Worker:
         self._turn = threading.Lock()
         self._process: Any = None
         self._ours: Connection | None = None
-        self._kept: OrderedDict[tuple[str, tuple[tuple[str, str], ...]], Answer | RefusedError] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, bool, tuple[tuple[str, str], ...]], Answer | RefusedError] = OrderedDict()
 
-    def ask(self, page: str, words: Mapping[str, str]) -> Answer:
-        """The answer to what ``words`` ask on ``page``.
+    def ask(self, page: str, words: Mapping[str, str], is_plain: bool = False) -> Answer:
+        """The answer to what ``words`` ask on ``page``; a plain one leaves nothing to scripts.
 
         Raises:
             RefusedError: there is none, or it takes too long.
         """
-        key = (page, tuple(sorted(words.items())))
+        key = (page, is_plain, tuple(sorted(words.items())))
         if not self._turn.acquire(timeout=self._patience_s):
             raise RefusedError("other questions are being answered, ask again")
         try:
             found = self._kept.get(key)
             if found is None:
-                found = self._kept[key] = self._asked(page, words)
+                found = self._kept[key] = self._asked(page, words, is_plain)
                 if len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
             else:
@@ -69,10 +69,10 @@ class Worker:
             theirs.close()
         return self._ours
 
-    def _asked(self, page: str, words: Mapping[str, str]) -> Answer | RefusedError:
+    def _asked(self, page: str, words: Mapping[str, str], is_plain: bool) -> Answer | RefusedError:
         connection = self._connection()
         try:
-            connection.send((page, dict(words)))
+            connection.send((page, dict(words), is_plain))
             if not connection.poll(self._patience_s):
                 self.end()
                 seconds = f"{self._patience_s:g} seconds"  # raised, not kept: a busy machine may have time the next time
@@ -84,12 +84,12 @@ class Worker:
         return found
 
 
-def answered(page: str, words: Mapping[str, str]) -> Answer | RefusedError:
+def answered(page: str, words: Mapping[str, str], is_plain: bool = False) -> Answer | RefusedError:
     """The answer, or why there is none."""
     from gpusim.explore.questions import answer_of, question_of
 
     try:
-        return answer_of(question_of(page, words))
+        return answer_of(question_of(page, words), is_plain=is_plain)
     except RefusedError as refusal:
         return refusal
     except GpusimError as error:
@@ -101,7 +101,7 @@ def _serve(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asks
     while True:
         try:
-            page, words = connection.recv()
+            page, words, is_plain = connection.recv()
         except EOFError:
             return
-        connection.send(answered(page, words))
+        connection.send(answered(page, words, is_plain))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from gpusim.errors import ConfigError
 from gpusim.kernel_models.gemm import GemmParams
@@ -18,9 +18,7 @@ KNEE_PCT = 2.0
 """How much more than the least time a number of stages may take and still be at the knee."""
 
 
-def stage_ladder(
-    params: GemmParams, stages: Iterable[int], gpu: GpuSpec, *, quality: Literal["quick", "full"] = "quick"
-) -> pd.DataFrame:
+def stage_ladder(params: GemmParams, stages: Iterable[int], gpu: GpuSpec) -> pd.DataFrame:
     """A product with these numbers of stages, one line each.
 
     Columns: ``smem (KiB)``, ``cycles``, ``cycles/k-step`` (start and end of the kernel are spread over its k-steps),
@@ -38,7 +36,6 @@ def stage_ladder(
         params: the product; its own ``stages`` do not count.
         stages: numbers of stages, 1 among them.
         gpu: where it runs.
-        quality: as of ``simulate``.
 
     Raises:
         ConfigError: 1 is not among the stages.
@@ -52,7 +49,7 @@ def stage_ladder(
     rows = []
     for number in wanted:
         launch = params.model_copy(update={"stages": number}).launch(gpu)
-        result = simulate(launch, gpu, quality=quality)
+        result = simulate(launch, gpu)
         busy_pct = 100.0 * result.busy.get("tensor", 0.0)
         rows.append((number, launch.smem_bytes / 1024, result.cycles, busy_pct, result.bound_by))
     columns = ["stages", "smem (KiB)", "cycles", "tensor cores busy (%)", "bound by"]

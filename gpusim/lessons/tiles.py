@@ -76,7 +76,7 @@ def tile_ladder(params: GemmParams, tiles: Iterable[str], gpu: GpuSpec) -> pd.Da
     for tile in tiles:
         asked = {**params.model_dump(exclude_unset=True, by_alias=True), "tile": tile}
         chosen = GemmParams.model_validate(asked).resolved(gpu)
-        result = simulate(chosen.launch(gpu), gpu, quality="quick")
+        result = simulate(chosen.launch(gpu), gpu)
         assert chosen.tile is not None  # resolved has chosen one
         by_formula = loaded_bytes(chosen, chosen.tile[:2])
         rows.append((tile, by_formula / 2**20, result.counters[READ_BYTES] / 2**20, result.cycles))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import fields, replace
+from math import ceil
 from struct import error as StructError  # noqa: N812  # it is a class
 from types import GeneratorType
 from typing import Any, NamedTuple
@@ -74,7 +75,7 @@ class RoleTrace(RoleRows):
 
     def loop(self, num_iterations: int) -> Iterator[int]:
         """0, 1, ... below ``num_iterations``."""
-        return iter(range(num_iterations))
+        return iter(range(ceil(num_iterations)))
 
     def tiles(self, num_tiles: int, *, first: int = 0, step: int = 1) -> Iterator[tuple[int, int]]:
         """Work tiles of a persistent CTA as (turn, tile)."""

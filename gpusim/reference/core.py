@@ -81,7 +81,6 @@ CORE_OFF: Mapping[str, Any] = MappingProxyType({
     "xbar.sm_distance_cycles": 0.0,
     # L1: the queue of stores, and what cp.async takes beyond a load
     "l1.coming_request_cycles": 0.0,
-    "l1.outstanding_bytes": AtLeast(1e9),
     "l1.cp_async_cycles": 0.0,
     "l1.cp_async_first_fraction": 1.0,
     "l1.cp_async_bypass_cycles": 0.0,
@@ -156,7 +155,7 @@ MODELLED: Mapping[str, tuple[str, ...]] = MappingProxyType({
     ),
     "l1": (
         "unified_bytes", "hit_latency_cycles", "tag_lines_per_cycle", "requests_per_cycle", "wavefronts_per_cycle",
-        "queue_cycles",
+        "outstanding_bytes", "queue_cycles",
     ),
     "smem": ("wavefronts_per_cycle", "load_latency_cycles", "atomic_latency_cycles"),
     "register_file": ("num_registers", "max_registers_per_thread", "allocation_unit", "num_partitions"),

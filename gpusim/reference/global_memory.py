@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gpusim.errors import LaunchError
-from gpusim.machine.memory.tma import TmaSpec
 from gpusim.reference.cta import Mbarrier, Stage
 from gpusim.reference.facts import Fact, Group, Wait
 from gpusim.reference.role import Loaded, Role
@@ -48,7 +47,7 @@ def global_load(role: Role, op: ops.GlobalLoad) -> Loaded:
     if op.allocates_in_l1:
         there = role.sm.l1.read(request, hit_at=max(request.issued_at, first))
     else:
-        there = role.kernel.memory.read(request)
+        there = role.sm.l1.read_past(request)
     loaded = Loaded(role.env)
     loaded.is_long = True
     there.then(loaded.tell)
@@ -187,23 +186,15 @@ def cp_async_mbarrier_arrive(role: Role, op: ops.CpAsyncMbarrierArrive) -> None:
 
 def issue_boxes(role: Role, num_boxes: int, cycles: float) -> float:
     """Issue a copy to the TMA engine, which may have to wait for room; returns when the engine comes to its first box."""
-    spec = tma_spec(role)
+    spec = role.part("tma")
     role.spend("lsu", role.sm.room_at())
     role.spend("issue", role.t + spec.issue_cycles)
     return role.sm.walk(cycles, num_boxes, role.t)
 
 
-def tma_spec(role: Role) -> TmaSpec:
-    """What TMA copies cost."""
-    spec = role.kernel.gpu.tma
-    if spec is None:
-        raise LaunchError(f"{role.who()} uses TMA, which {role.kernel.gpu.name} lacks")
-    return spec
-
-
 def tma_load(role: Role, op: ops.TmaLoad) -> None:
     """The engine walks the boxes while the data come; bytes count on the mbarrier of each receiver."""
-    spec, kernel = tma_spec(role), role.kernel
+    spec, kernel = role.part("tma"), role.kernel
     if op.fetches is not None or op.num_zero_rows:
         raise LaunchError(f"{role.who()} copies rows off lines or out of bounds, which is beyond the core")
     walking = max(op.num_rows * spec.row_cycles, op.num_bytes / spec.bytes_per_cycle)
@@ -247,7 +238,7 @@ class TmaCopy:
 
 def tma_store(role: Role, op: ops.TmaStore) -> None:
     """The engine reads shared memory and stores; its group knows when the source is free, and when all has left the SM."""
-    spec = tma_spec(role)
+    spec = role.part("tma")
     at = issue_boxes(role, op.num_boxes, op.num_boxes * spec.store_box_cycles)
     role.kernel.count["tma.store_instructions"] += op.num_boxes
     role.kernel.has_stored = True
@@ -283,7 +274,7 @@ def bulk_wait(role: Role, op: ops.BulkWaitGroup) -> Wait:
     if len(groups) <= op.num_pending:
         return
     role.kernel.count["smem.wavefronts"] += role.num_warps
-    role.spend("issue", role.t + tma_spec(role).group_wait_cycles)
+    role.spend("issue", role.t + role.part("tma").group_wait_cycles)
     read, whole = groups[-1 - op.num_pending]
     if not op.read:
         role.latest_of(groups, op.num_pending)

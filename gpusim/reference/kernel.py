@@ -10,7 +10,6 @@ from simpy.core import EmptySchedule
 
 from gpusim.errors import DeadlockError, LaunchError
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.dispatcher import Dispatcher
 from gpusim.machine.sm.occupancy import occupancy
 from gpusim.reference.core import beyond_core
 from gpusim.reference.cta import Cluster, Cta, ThreadBarrier
@@ -58,6 +57,24 @@ def simulate(launch: Launch, gpu: GpuSpec, *, sm_mhz: float | None = None, is_wa
     )
 
 
+def first_places(gpu: GpuSpec, cluster_size: int, ctas_per_sm: int, num_ctas: int) -> list[tuple[int, ...]]:
+    """The SMs of each cluster of the first wave, in the order in which clusters start: all SMs once, then all again.
+
+    A grid that leaves SMs free is spread over pairs of SMs where the GPU deals out GPC by GPC.
+    """
+    plan, order = gpu.floorplan, list(range(gpu.num_sms))
+    if cluster_size > 1:
+        return plan.clusters(cluster_size) * ctas_per_sm
+    if gpu.dispatcher.order == "tpc_first":
+        order = order[0::2] + order[1::2]
+    turns = [order] * ctas_per_sm
+    num_whole, num_more = divmod(num_ctas, gpu.num_sms)
+    if gpu.dispatcher.order == "gpc_first" and num_whole < ctas_per_sm:
+        some = plan.some(num_more)
+        turns[num_whole] = some + [sm_idx for sm_idx in order if sm_idx not in some]
+    return [(sm_idx,) for turn in turns for sm_idx in turn]
+
+
 class Kernel:
     """One launch on one GPU."""
 
@@ -81,11 +98,10 @@ class Kernel:
         l1_bytes = max(0, gpu.l1.unified_bytes - launch.smem_bytes * self.ctas_per_sm)
         self.sms = [Sm(self.env, gpu, self.memory, idx, l1_bytes=l1_bytes) for idx in range(gpu.num_sms)]
         self.spec, self.carry_out = gpu.dispatcher, carry_out
-        self._slots = Dispatcher(
-            gpu.dispatcher, floorplan=gpu.floorplan, cluster_size=size, ctas_per_sm=self.ctas_per_sm, num_ctas=self.num_ctas
-        ).slots
-        """SMs of each cluster of the first wave, in the order in which they start."""
-        self._room = self._room_beside_slots()
+        self._slots = first_places(gpu, size, self.ctas_per_sm, self.num_ctas)
+        self._room = Counter({sm.idx: self.ctas_per_sm for sm in self.sms})
+        """CTAs that each SM has room for, beside those that run there or shall at first."""
+        self._room.subtract(sm_idx for sms in self._slots for sm_idx in sms)
         self._next_cta = 0
         self._dispatched_at, self._retired_at = self.spec.launch_cycles, 0.0
         self._live: dict[int, Cta] = {}
@@ -144,17 +160,10 @@ class Kernel:
                 self._start_cluster(sms, ready_at=self._retired_at + spec.cta_exit_cycles)
         self._end_if_over()
 
-    def _room_beside_slots(self) -> Counter[int]:
-        """CTAs that fit on each SM beside the clusters that fill it first."""
-        held = Counter(sm_idx for sms in self._slots for sm_idx in sms)
-        room = Counter({sm.idx: self.ctas_per_sm - held[sm.idx] for sm in self.sms})
-        return room if self.launch.cluster_size > 1 else Counter()
-
     def _freed(self, sm_idx: int) -> tuple[int, ...]:
-        """SMs for the next cluster, now that a CTA of one has left: the first of its GPC that have room; none if too few."""
-        places = self.gpu.floorplan.cluster_groups()
+        """SMs for the next cluster, now that a CTA of one has left: the first that have room; none if these are too few."""
         self._room[sm_idx] += 1
-        with_room = sorted(idx for idx, num in self._room.items() if num > 0 and places[idx] == places[sm_idx])
+        with_room = [idx for idx in sorted(self._room) if self._room[idx] > 0]
         found = tuple(with_room[: self.launch.cluster_size])
         if len(found) < self.launch.cluster_size:
             return ()

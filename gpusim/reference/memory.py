@@ -77,31 +77,39 @@ class Memory:
 
     # ------------------------------------------------------------------------------------------ reads
 
-    def read(self, request: Request, *, group: object = None) -> Fact:
-        """Fetch a tile into an SM; known as soon as it is sure when its last byte is there."""
-        return self.multicast(request, [request.sm_idx], group=group)[0]
+    def read(self, request: Request, *, group: object = None, places: Pipe | None = None) -> Fact:
+        """Fetch a tile into an SM; known as soon as it is sure when its last byte is there.
+
+        ``places`` are those for bytes that were asked for and are not there, each held for a latency.
+        """
+        return self.multicast(request, [request.sm_idx], group=group, places=places)[0]
 
     def multicast(
-        self, request: Request, sms: list[int], *, group: object = None, most_bytes_per_cycle: float = inf
+        self, request: Request, sms: list[int], *, group: object = None, places: Pipe | None = None,
+        most_bytes_per_cycle: float = inf,
     ) -> list[Fact]:
         """Fetch a tile once, for several SMs that take in so much each at most."""
         self.count["xbar.read_bytes"] += request.num_bytes * len(sms)
         self.count["l2.read_sectors"] += request.num_bytes / SECTOR_BYTES
         tile = self._look_up(request)
+        soonest = request.issued_at + request.num_bytes / self.slices.alone
+        if places is not None:
+            filled_at, latency = tile.filled.cycle, self.latency_cycles
+            latency += self._memory_cycles if filled_at is None else max(0.0, filled_at - request.issued_at)
+            soonest = max(soonest, places.reserve(request.num_bytes * latency, request.issued_at) - latency)
         stretch = max(1.0, self.slices.alone / most_bytes_per_cycle)
         weight = 1.0 / stretch
         there = []
         for sm_idx in sms:
             passed = self.in_doors[sm_idx].carry(request.num_bytes * stretch, group=group, weight=weight)
             there.append(Fact(self.env))
-            self.env.process(self._arrives(request, tile, passed, there[-1]))
+            self.env.process(self._arrives(tile, soonest, passed, there[-1]))
             weight = 0.0  # the slices read it for the first receiver; for the others it rides along
         return there
 
-    def _arrives(self, request: Request, tile: TileState, passed: Fact, there: Fact) -> Wait:
+    def _arrives(self, tile: TileState, soonest: float, passed: Fact, there: Fact) -> Wait:
         """The last byte has passed the door, was not asked for too late for that, and is in L2: then it is on its way."""
         passed_at = yield passed
-        soonest = request.issued_at + request.num_bytes / self.slices.alone
         filled_at = yield tile.filled
         there.tell(max(passed_at, soonest, filled_at) + self.latency_cycles)
 

@@ -12,7 +12,6 @@ import numpy as np
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.panels import PanelTraffic, PanelUse
-from gpusim.machine.memory.residency import shares_of_stores
 from gpusim.machine.memory.traffic import panel_traffic
 from gpusim.workload.launch import Launch
 from gpusim.workload.ops import Tile
@@ -90,10 +89,7 @@ class Planned:
         """One entry for each tensor."""
         self._plan = plan
         self._num_walks: dict[tuple[str, Tile], int] = {}
-        self._leaving = {
-            tensor: shares_of_stores(item.written_back_by_wave, item.touched_bytes_by_wave)
-            for tensor, item in plan.items() if item.written_back_bytes
-        }  # fmt: skip
+        self._leaving = {tensor: leaving_fractions(item) for tensor, item in plan.items() if item.written_back_bytes}
 
     def lacks(self, request: Request, last_wave: int) -> bool:
         """Whether the first of a wave, or a later walk over its panel, finds it missing."""
@@ -118,6 +114,21 @@ class Planned:
         """As planned."""
         shares = self._leaving.get(tensor, [0.0])
         return shares[min(wave, len(shares) - 1)]
+
+
+def leaving_fractions(item: PanelTraffic) -> list[float]:
+    """What of a tensor leaves L2 while each wave runs, over what the wave stores to it.
+
+    What leaves while nobody stores leaves with the next who does, and at last with the last who did.
+    """
+    stored, leaving = item.touched_bytes_by_wave.tolist(), item.written_back_by_wave.tolist()
+    storing = [wave for wave, num_bytes in enumerate(stored) if num_bytes > 0.0]
+    found, begin = [0.0] * len(stored), 0
+    for wave in storing:
+        end = len(stored) if wave == storing[-1] else wave + 1
+        found[wave] = sum(leaving[begin:end]) / stored[wave]
+        begin = end
+    return found
 
 
 class LeastRecentlyUsed:

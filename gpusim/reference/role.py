@@ -14,7 +14,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpusim.errors import HazardError, LaunchError
-from gpusim.machine.memory.dsmem import DsmemSpec
 from gpusim.reference.cta import Cta, Mbarrier, Stage
 from gpusim.reference.facts import Fact, Group, Wait
 from gpusim.reference.pipes import GapPipe
@@ -199,12 +198,11 @@ class Role:
             latest = groups.popleft()
         return latest
 
-    @property
-    def network_spec(self) -> DsmemSpec:
-        """What the network between SMs costs."""
-        spec = self.kernel.gpu.dsmem
+    def part(self, name: str) -> Any:
+        """What a part costs that not all GPUs have."""
+        spec = self.kernel.gpu.component(name)
         if spec is None:
-            raise LaunchError(f"{self.who()} uses distributed shared memory, which {self.kernel.gpu.name} lacks")
+            raise LaunchError(f"{self.who()} needs {name}, which {self.kernel.gpu.name} lacks")
         return spec
 
     def peer(self, rank: int) -> Cta:

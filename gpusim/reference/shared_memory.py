@@ -100,10 +100,10 @@ def dsmem_load(role: Role, op: ops.DsmemLoad) -> Loaded:
     far = role.peer(op.cta_rank).sm
     role.issue(1)
     role.kernel.count["dsmem.read_bytes"] += op.num_bytes
-    far.network.reserve(op.num_bytes * role.network_spec.serve_fraction, role.t)
+    far.network.reserve(op.num_bytes * role.part("dsmem").serve_fraction, role.t)
     loaded = Loaded(role.env)
     loaded.is_long = True
-    loaded.tell(role.sm.network.reserve(op.num_bytes, role.t) + role.network_spec.latency_cycles)
+    loaded.tell(role.sm.network.reserve(op.num_bytes, role.t) + role.part("dsmem").latency_cycles)
     return loaded
 
 
@@ -111,7 +111,7 @@ def send(role: Role, num_bytes: int) -> float:
     """Send bytes to another SM; returns when the last has arrived."""
     role.issue(1)
     role.kernel.count["dsmem.write_bytes"] += num_bytes
-    role.arrives_far_at = role.sm.network.reserve(num_bytes, role.t) + role.network_spec.one_way_cycles
+    role.arrives_far_at = role.sm.network.reserve(num_bytes, role.t) + role.part("dsmem").one_way_cycles
     return role.arrives_far_at
 
 

@@ -248,6 +248,8 @@ class L1:
         self._tiles: OrderedDict[tuple[str, Tile], tuple[float, Fact]] = OrderedDict()
         """Bytes of each, and when it is there."""
         self._num_bytes = 0.0
+        self._places = Pipe(gpu.l1.outstanding_bytes)
+        """For bytes on their way to it, by the cycles that they take."""
         self.rows = Pipe(1.0)
         """Copies around L1, in their order."""
 
@@ -265,11 +267,15 @@ class L1:
         """Whether a tile is here, or on its way."""
         return (tensor, tile) in self._tiles
 
+    def read_past(self, request: Request) -> Fact:
+        """Fetch a tile that it does not have, or shall not keep."""
+        return self._memory.read(request, places=self._places)
+
     def read(self, request: Request, *, hit_at: float) -> Fact:
         """Fetch a tile through L1, which gives what it has a latency behind cycle ``hit_at``."""
         key = (request.tensor, request.tile)
         if key not in self._tiles:
-            there = self._memory.read(request)
+            there = self.read_past(request)
             self._tiles[key] = request.num_bytes, there
             self._num_bytes += request.num_bytes
             while self._num_bytes > self._capacity and self._tiles:

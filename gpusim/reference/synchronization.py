@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from gpusim.errors import LaunchError
-from gpusim.machine.sm.mbarrier import MbarrierSpec
 from gpusim.reference.cta import ThreadBarrier
 from gpusim.reference.facts import Wait
 from gpusim.reference.role import Role
 from gpusim.workload import ops
 
 # ---------------------------------------------------------------------------------------------- mbarriers
-
-
-def spec_of(role: Role) -> MbarrierSpec:
-    """What mbarriers cost."""
-    spec = role.kernel.gpu.mbarrier
-    if spec is None:
-        raise LaunchError(f"{role.who()} uses an mbarrier, which {role.kernel.gpu.name} lacks")
-    return spec
 
 
 def mbarrier_init(role: Role, op: ops.MbarrierInit) -> None:
@@ -28,7 +19,7 @@ def mbarrier_init(role: Role, op: ops.MbarrierInit) -> None:
 
 def issue_arrival(role: Role) -> float:
     """Issue an arrival; returns when it counts on this SM."""
-    role.spend("issue", role.t + spec_of(role).arrive_cycles)
+    role.spend("issue", role.t + role.part("mbarrier").arrive_cycles)
     return role.t
 
 
@@ -38,7 +29,7 @@ def mbarrier_arrive(role: Role, op: ops.MbarrierArrive) -> None:
         role.cta.mbarrier(op.barrier, op.stage).arrive(op.count, issue_arrival(role))
         return
     barrier = role.peer(op.cta_rank).mbarrier(op.barrier, op.stage)
-    role.arrives_far_at = issue_arrival(role) + role.network_spec.one_way_cycles
+    role.arrives_far_at = issue_arrival(role) + role.part("dsmem").one_way_cycles
     barrier.arrive(op.count, role.arrives_far_at)
 
 
@@ -51,7 +42,7 @@ def mbarrier_arrive_expect_tx(role: Role, op: ops.MbarrierArriveExpectTx) -> Non
 
 def mbarrier_wait(role: Role, op: ops.MbarrierWait) -> Wait:
     """Until the phase of that parity is over. A warp looks once, and if that was too early it sleeps until it is woken."""
-    spec, barrier = spec_of(role), role.cta.mbarrier(op.barrier, op.stage)
+    spec, barrier = role.part("mbarrier"), role.cta.mbarrier(op.barrier, op.stage)
     looked_at = role.t + (spec.lone_try_wait_cycles if op.by_lane else spec.try_wait_cycles)
     wake_cycles = 0.0 if op.by_lane else spec.wake_cycles
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpusim.report.lives import states_of
 from gpusim.report.output import write_whole
 from gpusim.simulate.result import Result
 from gpusim.simulate.timeline import CopySpan, PhaseFlip, RoleTimeline, Timeline, WarpState
@@ -55,12 +54,6 @@ def trace_bytes(result: Result) -> bytes:
     writer = _Writer(mhz=result.sm_clock_mhz)
     timeline = result.timeline
     gpu = writer.process(f"{result.gpu}: {result.kernel}")
-    skips = [
-        Slice(item.at_cycle, item.at_cycle + item.num_cycles, f"skipped: {item.what}", "mark")
-        for item in timeline.skips
-    ]
-    if skips:
-        writer.slices(gpu, "skipped", skips)
     flows = _Flows(timeline)
     sms = {item.sm_idx for item in timeline.roles} | {item.sm_idx for item in timeline.copies}
     for sm_idx in sorted(sms | {item.sm_idx for item in timeline.mmas}):
@@ -129,7 +122,7 @@ def _write_copies(writer: _Writer, flows: _Flows, cta: int, copies: Sequence[Cop
 def _write_role(writer: _Writer, flows: _Flows, cta: int, idx: int, role: RoleTimeline, timeline: Timeline) -> None:
     warps = f"{role.num_warps} warp{'s' if role.num_warps > 1 else ''}"
     states: list[Slice] = []
-    for state, start, end in states_of(role, timeline.skips):
+    for state, start, end in role.states:
         if states and states[-1].name == state.label and states[-1].end_cycle == start and not states[-1].flows_in:
             states[-1].end_cycle = end
         else:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from gpusim.errors import GpusimError
-from gpusim.report.lives import states_of
 from gpusim.report.pictures import Picture, check_plot
 from gpusim.report.plots_figure import ink_on, picture_of, settings
 from gpusim.report.words import count, percent
@@ -119,7 +118,7 @@ def _alt(result: Result, timeline: Timeline, window: Window) -> str:
 
 
 def of_sm(timeline: Timeline, sm_idx: int | None) -> Timeline:
-    """What happened on one SM (the first recorded if None); skips concern all."""
+    """What happened on one SM (the first recorded if None)."""
     if sm_idx is None:
         sm_idx = min((role.sm_idx for role in timeline.roles), default=0)
     return Timeline(
@@ -127,7 +126,6 @@ def of_sm(timeline: Timeline, sm_idx: int | None) -> Timeline:
         copies=[item for item in timeline.copies if item.sm_idx == sm_idx],
         mmas=[item for item in timeline.mmas if item.sm_idx == sm_idx],
         flips=[item for item in timeline.flips if item.sm_idx == sm_idx],
-        skips=list(timeline.skips),
         reads=[item for item in timeline.reads if item.sm_idx == sm_idx],
     )
 
@@ -144,11 +142,6 @@ def opening_window(timeline: Timeline) -> Window:
             of_ring.setdefault((copy.buffer, copy.stage), []).append(copy.end_cycle)
     shown = [sorted(landed)[COPIES_SHOWN - 1] for landed in of_ring.values() if len(landed) >= COPIES_SHOWN]
     end = min(last, max(shown)) if shown else last
-    skips = [item for item in timeline.skips if first < item.at_cycle < end]
-    if skips:  # what was skipped would fill the picture
-        first_skip = min(skips, key=lambda item: item.at_cycle)
-        shown_cycles = min(first_skip.num_cycles, 0.08 * (first_skip.at_cycle - first))
-        end = min(end, first_skip.at_cycle + shown_cycles)
     return max(0.0, first - 0.02 * (end - first)), end
 
 
@@ -188,7 +181,7 @@ def ctas_shown(timeline: Timeline, window: Window) -> tuple[list[int], int]:
         for role in timeline.roles
         if any(
             start < window[1] and end > window[0]
-            for state, start, end in states_of(role, timeline.skips) if state is not WarpState.START
+            for state, start, end in role.states if state is not WarpState.START
         )
     })  # fmt: skip
     first, rest = live[:MAX_CTAS], live[MAX_CTAS:]
@@ -199,7 +192,7 @@ def ctas_shown(timeline: Timeline, window: Window) -> tuple[list[int], int]:
 
 
 def _states(role: RoleTimeline, timeline: Timeline) -> list[Bar]:
-    return [Bar(start, end, LOOKS[state]) for state, start, end in states_of(role, timeline.skips)]
+    return [Bar(start, end, LOOKS[state]) for state, start, end in role.states]
 
 
 LANE_INCHES, PLOT_INCHES, LETTER_INCHES = 0.30, 9.0, 0.062
@@ -221,11 +214,6 @@ def _draw(result: Result, timeline: Timeline, lanes: Sequence[Lane], window: Win
         for flip in timeline.flips:
             if window[0] <= flip.cycle <= window[1]:
                 _mark_flip(axes, lanes, positions, timeline, flip)
-        for skip in timeline.skips:
-            start, end = max(skip.at_cycle, window[0]), min(skip.at_cycle + skip.num_cycles, window[1])
-            if end > start:
-                axes.axvspan(start, end, facecolor="#F2F2F2", hatch="xx", edgecolor="#BBBBBB", linewidth=0, zorder=4)
-                _label_skip(axes, skip.what, (start, end), window, positions[-1])
         _decorate(axes, result, lanes, positions, window, shown=ctas_shown(timeline, window))
         _add_legend(figure, seen, bool(timeline.flips))
     return figure
@@ -286,15 +274,6 @@ def _mark_flip(axes: Any, lanes: Sequence[Lane], positions: Sequence[float], tim
     for lane, position in zip(lanes, positions, strict=True):
         if lane.slot in filled:
             axes.plot([flip.cycle], [position], marker="<", markersize=4.5, color="black", zorder=3)
-
-
-def _label_skip(axes: Any, what: str, span: Window, window: Window, bottom: float) -> None:
-    is_wide = span[1] - span[0] > 0.2 * (window[1] - window[0])
-    axes.text(
-        (span[0] + span[1]) / 2, bottom / 2, f"skipped: {what}", rotation=0 if is_wide else 90, ha="center",
-        va="center", fontsize=8, zorder=5,
-        bbox={"facecolor": "white", "edgecolor": "#999999", "linewidth": 0.5, "pad": 2.0},
-    )
 
 
 def _decorate(

@@ -235,8 +235,6 @@ def _shares(rings: Sequence[Ring], window: Window) -> dict[StageState, float]:
 
 
 def _alt(result: Result, rings: Sequence[Ring], window: Window) -> str:
-    skipped = min((item.at_cycle for item in result.timeline.skips if item.at_cycle > window[0]), default=window[1])
-    window = window[0], min(window[1], skipped)
     shares = _shares(rings, window)
     named = "; ".join(f"{count(ring.num_stages, 'stage')} of {' and '.join(ring.buffers)}" for ring in rings)
     said = ", ".join(f"{state.value.partition(':')[0]} {100.0 * share:.0f} %" for state, share in shares.items())
@@ -258,14 +256,6 @@ def _draw(result: Result, timeline: Timeline, rings: Sequence[Ring], window: Win
     for position, (ring, stage) in enumerate(rows):
         _draw_stage(axes, position, ring.fills[stage], window)
         _mark_flips(axes, position, ring, stage, window)
-    for skip in timeline.skips:
-        left, right = max(skip.at_cycle, window[0]), min(skip.at_cycle + skip.num_cycles, window[1])
-        if right > left:
-            axes.axvspan(left, right, facecolor="#F2F2F2", hatch="xx", edgecolor="#BBBBBB", linewidth=0, zorder=4)
-            axes.text(
-                (left + right) / 2, (len(rows) - 1) / 2, f"skipped: {skip.what}", rotation=90, ha="center", va="center",
-                fontsize=8, zorder=5, bbox={"facecolor": "white", "edgecolor": "#999999", "linewidth": 0.5, "pad": 2.0},
-            )  # fmt: skip
     labels = [f"{', '.join(ring.buffers)} [{stage}]" for ring, stage in rows]
     axes.set_yticks(range(len(rows)), labels)
     axes.set_ylim(len(rows) - 0.4, -0.6)

@@ -192,7 +192,7 @@ def headline_rows(result: Result, expected: Expected | None) -> list[tuple[str, 
             f"once: {result.waves:.2f} waves",
         ),
         ("Power", _power(result)),
-        ("Simulated", _skipping(result)),
+        ("Simulated", _simulated(result)),
     ]
     return rows
 
@@ -214,11 +214,8 @@ def _power(result: Result) -> str:
     return text
 
 
-def _skipping(result: Result) -> str:
-    share = result.num_skipped_cycles / result.cycles if result.cycles else 0.0
-    how = f"{percent(share)} of the cycles skipped as a steady state" if share else "every cycle, nothing skipped"
-    whose = " of the native engine" if result.engine == "native" else ""
-    return f"{how}; {count(result.num_events, 'event')}{whose} in {duration(result.wall_s)}"
+def _simulated(result: Result) -> str:
+    return f"{count(result.num_events, 'event')} in {duration(result.wall_s)}, every CTA and iteration"
 
 
 def _print_shares(result: Result, console: Console) -> None:
@@ -260,13 +257,8 @@ def _print_counters(result: Result, console: Console, errors: Mapping[str, float
     console.print()
 
 
-USUAL_SETTINGS = {
-    "clock": "single", "l2": "cold", "data": "random", "skips": True, "num_sampled_sms": None, "quality": "full",
-}
-SETTING_FLAGS = {
-    "clock": "--clock", "l2": "--l2", "data": "--data", "skips": "steady state is skipped",
-    "num_sampled_sms": "--sample-sms", "quality": "--quality",
-}
+USUAL_SETTINGS = {"clock": "single", "l2": "cold", "data": "random"}
+SETTING_FLAGS = {"clock": "--clock", "l2": "--l2", "data": "--data"}
 
 
 def _print_options(

@@ -16,18 +16,9 @@ from numpy.typing import NDArray
 from gpusim.machine.clock import PowerLimiter
 from gpusim.machine.component import Counters
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.memory.dsmem import DsmemCounters
-from gpusim.machine.memory.hbm import HbmCounters
-from gpusim.machine.memory.l1 import L1Counters
-from gpusim.machine.memory.l2 import L2Counters
 from gpusim.machine.memory.panels import PanelTraffic
-from gpusim.machine.memory.smem import SmemCounters
-from gpusim.machine.memory.tma import TmaCounters
-from gpusim.machine.memory.xbar import XbarCounters
 from gpusim.machine.numeric import sum_in_order
 from gpusim.machine.sm.occupancy import Occupancy
-from gpusim.machine.sm.tensor_core import TensorCoreCounters
-from gpusim.machine.sm.warp_scheduler import WarpSchedulerCounters
 from gpusim.program.programs import Programs
 from gpusim.program.records import COUNTERS, SM_TOTALS, TOTALS
 from gpusim.simulate.constants import Geometry, Numbers, Shared, hbm_numbers, l2_latency_ns, slots_of
@@ -65,16 +56,12 @@ Counted = TypeVar("Counted", bound=Counters)
 
 
 @dataclass(frozen=True, kw_only=True)
-class NativeRun:
-    """One launch that the native engine has run to its end: every SM, every iteration."""
+class PlannedRun:
+    """What a run that is over has of its plan, whichever engine ran it."""
 
     plan: LaunchPlan
-    programs: Programs
     clock: Clock
     ideals: frozenset[str]
-    results: Results
-
-    # ------------------------------------------------------------------------------------------ as planned
 
     @property
     def launch(self) -> Launch:
@@ -135,27 +122,55 @@ class NativeRun:
         """Bytes from memory, as planned: float64[num_waves]."""
         return self.plan.miss_bytes_by_wave
 
-    # ------------------------------------------------------------------------------------------ all was simulated
+    # ------------------------------------------------------------------------------------------ shared parts
 
     @property
-    def offset_cycles(self) -> float:
-        """Nothing was skipped."""
-        return 0.0
+    def power_limiter(self) -> PowerLimiter:
+        """Of the GPU."""
+        return PowerLimiter(self.gpu.clock)
 
     @property
-    def alike(self) -> Mapping[int, int]:
-        """No SM stands for others."""
-        return {}
+    def _hbm(self) -> Numbers:
+        """Constants of memory."""
+        return hbm_numbers(self.gpu.hbm, self.clock, l2_latency_ns(self.gpu))
 
     @property
-    def scale(self) -> float:
-        """Sums are those of all CTAs."""
-        return 1.0
+    def rates(self) -> SharedRates:
+        """What shared parts can do."""
+        shared = Shared.of(self.gpu, self.clock)
+        return SharedRates(
+            slices_bytes_per_cycle=shared.slices_bytes_per_cycle, stores_bytes_per_cycle=shared.write_bytes_per_cycle,
+            links_bytes_per_cycle=shared.link_bytes_per_cycle * self.gpu.l2.num_partitions,
+            hbm_latency_cycles=self._hbm["latency_cycles"],
+        )
 
-    @property
-    def sampled_fraction(self) -> float:
-        """All SMs."""
-        return 1.0
+    def dram_bytes(self) -> tuple[float, float]:
+        """(read, written) as planned from footprints; as counted for tensors that have none."""
+        counted = self.counted
+        if not self.traffic:
+            return counted.hbm.read_bytes, counted.hbm.write_bytes
+        read = sum_in_order(item.read_miss_bytes for item in self.traffic.values())
+        written = sum_in_order(item.written_back_bytes for item in self.traffic.values())
+        return read + counted.l2.unplanned_miss_bytes, written
+
+    def hbm_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
+        """Part of ``cycles`` in which memory moves so many bytes."""
+        hbm = self._hbm
+        return (read_bytes + write_bytes * hbm["write_cost"]) / (hbm["wire_bytes_per_cycle"] * cycles)
+
+    def hbm_share_at_most(self, first: int, last: int, cycles: float) -> float:
+        """The greatest part of its time that memory is busy in waves ``first`` to ``last``, if each takes ``cycles``."""
+        misses = self.miss_bytes_by_wave
+        written = sum_in_order(item.written_back_bytes for item in self.traffic.values()) / len(misses)
+        return self.hbm_share(cycles, float(misses[first : last + 1].max(initial=0.0)), written)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NativeRun(PlannedRun):
+    """One launch that the native engine has run to its end: every SM, every iteration."""
+
+    programs: Programs
+    results: Results
 
     # ------------------------------------------------------------------------------------------ totals
 
@@ -198,16 +213,7 @@ class NativeRun:
         parts: dict[str, Numbers] = {}
         for part, names in COUNTERS.items():
             parts[part], values = dict(zip(names, values, strict=False)), values[len(names) :]
-
-        def of(kind: type[Counted], part: str) -> Counted:
-            return kind(**parts[part])
-
-        found = PartCounters(
-            hbm=of(HbmCounters, "hbm"), l2=of(L2Counters, "l2"), xbar=of(XbarCounters, "xbar"), l1=of(L1Counters, "l1"),
-            smem=of(SmemCounters, "smem"), tma=of(TmaCounters, "tma"), dsmem=of(DsmemCounters, "dsmem"),
-            warp_scheduler=of(WarpSchedulerCounters, "warp_scheduler"),
-            tensor_core=of(TensorCoreCounters, "tensor_core"),
-        )  # fmt: skip
+        found = PartCounters.of(parts)
         xbar = found.xbar
         if xbar.asked_bytes:
             found.l2.read_sectors = xbar.read_bytes * (xbar.served_bytes / xbar.asked_bytes) / SECTOR_BYTES
@@ -238,48 +244,6 @@ class NativeRun:
             has_tma=bool(programs.tma_loads), has_mma_sync=bool(programs.mma_syncs), has_wgmma=bool(programs.wgmmas),
             wgmma_types=frozenset(row.op.atom.a_dtype.name for row in programs.wgmmas),
         )
-
-    # ------------------------------------------------------------------------------------------ shared parts
-
-    @property
-    def power_limiter(self) -> PowerLimiter:
-        """Of the GPU."""
-        return PowerLimiter(self.gpu.clock)
-
-    @property
-    def _hbm(self) -> Numbers:
-        """Constants of memory."""
-        return hbm_numbers(self.gpu.hbm, self.clock, l2_latency_ns(self.gpu))
-
-    @property
-    def rates(self) -> SharedRates:
-        """What shared parts can do."""
-        shared = Shared.of(self.gpu, self.clock)
-        return SharedRates(
-            slices_bytes_per_cycle=shared.slices_bytes_per_cycle, stores_bytes_per_cycle=shared.write_bytes_per_cycle,
-            links_bytes_per_cycle=shared.link_bytes_per_cycle * self.gpu.l2.num_partitions,
-            hbm_latency_cycles=self._hbm["latency_cycles"],
-        )
-
-    def dram_bytes(self) -> tuple[float, float]:
-        """(read, written) as planned from footprints; as counted for tensors that have none."""
-        counted = self.counted
-        if not self.traffic:
-            return counted.hbm.read_bytes, counted.hbm.write_bytes
-        read = sum_in_order(item.read_miss_bytes for item in self.traffic.values())
-        written = sum_in_order(item.written_back_bytes for item in self.traffic.values())
-        return read + counted.l2.unplanned_miss_bytes, written
-
-    def hbm_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
-        """Part of ``cycles`` in which memory moves so many bytes."""
-        hbm = self._hbm
-        return (read_bytes + write_bytes * hbm["write_cost"]) / (hbm["wire_bytes_per_cycle"] * cycles)
-
-    def hbm_share_at_most(self, first: int, last: int, cycles: float) -> float:
-        """The greatest part of its time that memory is busy in waves ``first`` to ``last``, if each takes ``cycles``."""
-        misses = self.miss_bytes_by_wave
-        written = sum_in_order(item.written_back_bytes for item in self.traffic.values()) / len(misses)
-        return self.hbm_share(cycles, float(misses[first : last + 1].max(initial=0.0)), written)
 
     # ------------------------------------------------------------------------------------------ timelines
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from gpusim.workload.launch import Launch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartCounters:
-    """Counters of each part, over all SMs that were simulated."""
+    """Counters of each part, over all SMs."""
 
     hbm: HbmCounters
     l2: L2Counters
@@ -41,6 +41,17 @@ class PartCounters:
     dsmem: DsmemCounters
     warp_scheduler: WarpSchedulerCounters
     tensor_core: TensorCoreCounters
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Mapping[str, float]]) -> PartCounters:
+        """From the numbers of each part, by name; 0 for those that are not there."""
+        kinds = {
+            "hbm": HbmCounters, "l2": L2Counters, "xbar": XbarCounters, "l1": L1Counters, "smem": SmemCounters,
+            "tma": TmaCounters, "dsmem": DsmemCounters, "warp_scheduler": WarpSchedulerCounters,
+            "tensor_core": TensorCoreCounters,
+        }  # fmt: skip
+        made: dict[str, Any] = {name: kind(**parts.get(name, {})) for name, kind in kinds.items()}
+        return cls(**made)
 
     def __iter__(self) -> Iterator[Counters]:
         """Part by part."""
@@ -55,7 +66,7 @@ class PartCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusyCycles:
-    """Cycles in which parts were busy, summed over the SMs that were simulated."""
+    """Cycles in which parts were busy, summed over the SMs."""
 
     fma: float
     issue: float
@@ -97,7 +108,7 @@ class Ran(Protocol):
 
     @property
     def gpu(self) -> GpuSpec:
-        """As it was simulated: idealized, and scaled down where a sample of SMs was."""
+        """As it was simulated: idealized."""
 
     @property
     def occupancy(self) -> Occupancy:
@@ -140,24 +151,8 @@ class Ran(Protocol):
         """Cycles of the launch."""
 
     @property
-    def offset_cycles(self) -> float:
-        """Cycles of what was skipped."""
-
-    @property
     def num_events(self) -> int:
         """Events that it took."""
-
-    @property
-    def alike(self) -> Mapping[int, int]:
-        """SMs that stood for others, and for how many."""
-
-    @property
-    def scale(self) -> float:
-        """What sums are multiplied by to be those of all CTAs."""
-
-    @property
-    def sampled_fraction(self) -> float:
-        """SMs that were simulated, of all."""
 
     @property
     def cold_start_cycles(self) -> float:
@@ -184,8 +179,8 @@ class Ran(Protocol):
         """Counters of each part."""
 
     @property
-    def busy(self) -> BusyCycles:
-        """How long parts were busy."""
+    def busy(self) -> BusyCycles | None:
+        """How long parts were busy; None where the engine does not say."""
 
     @property
     def active_cycles(self) -> float:

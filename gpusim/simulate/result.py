@@ -23,7 +23,7 @@ class Result:
     gpu: str
     params: Mapping[str, Any]
     settings: Mapping[str, Any]
-    """How it was simulated: clock, l2, data, skips, num_sampled_sms, quality."""
+    """How it was simulated: clock, l2, data."""
     cycles: float
     sm_clock_mhz: float
     clock_mode: str
@@ -54,7 +54,6 @@ class Result:
     guesses: tuple[str, ...]
     num_events: int
     wall_s: float
-    num_skipped_cycles: float
     simulated_mhz: float = 0.0
     """The SM clock at which ``cycles`` were simulated, from which ``sm_clock_mhz`` followed: within the clock's tolerance of
     it; 0 where several kernels had one each."""
@@ -66,8 +65,8 @@ class Result:
     fill_wavefronts: float = 0.0
     """Of shared memory, of what cp.async writes there: no counter of Nsight Compute's shows them."""
     timeline: Timeline = field(default_factory=Timeline)
-    engine: str = "python"
-    """Which engine ran it: ``python`` or ``native``."""
+    engine: str = "native"
+    """Which engine ran it."""
 
     @property
     def energy_mj(self) -> float:
@@ -143,6 +142,5 @@ class Result:
             "remarks": list(self.remarks),
             "engine": self.engine,
             "num_events": self.num_events,
-            "num_skipped_cycles": self.num_skipped_cycles,
             "wall_s": self.wall_s,
         }

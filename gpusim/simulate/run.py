@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -15,16 +14,14 @@ from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.machine.numeric import sum_in_order
 from gpusim.program.classes import MAX_OPS
 from gpusim.simulate.door import peak_flops_per_cycle
-from gpusim.simulate.engine import Engine
 from gpusim.simulate.ideal import IDEALS, idealize
 from gpusim.simulate.module import Progress
-from gpusim.simulate.native import NativeRun, native_runs
+from gpusim.simulate.native import native_runs
 from gpusim.simulate.pack import MOST_EVENTS
-from gpusim.simulate.plan import LaunchPlan, plan_launch
-from gpusim.simulate.quick import Quality, quick_remark, quick_sms
+from gpusim.simulate.plan import plan_launch
 from gpusim.simulate.ran import Ran
+from gpusim.simulate.reference_run import reference_runs
 from gpusim.simulate.result import Result
-from gpusim.simulate.steady import IDLE_HBM
 from gpusim.simulate.summary import activity_of, one_after_the_other, result_of
 from gpusim.simulate.uses import Uses
 from gpusim.simulate.verdict import busy_shares
@@ -34,19 +31,19 @@ from gpusim.workload.launch import Launch
 ClockMode = Literal["max", "single", "sustained"]
 L2State = Literal["cold", "warm", "flushed"]
 Data = Literal["random", "zeros"]
-EngineName = Literal["python", "native"]
+EngineName = Literal["native", "reference"]
 
 CLOCK_TOLERANCE = 5e-3
 """The clock has settled when another round would move the cycles by less."""
 
-QUICK_CLOCK_TOLERANCE = 2e-2
-"""The same for a quick answer."""
-
-QUICK_ROUNDS = 2
-"""Simulations that a quick answer may take."""
+MOST_ROUNDS = 4
+"""Simulations at most until the clock has settled."""
 
 STEP_TOLERANCE, MOST_STEPS = 1e-3, 12
 """Of looking for a clock with the cycles of one simulation."""
+
+IDLE_HBM = 0.75
+"""Busy share of memory up to which only its latency depends on the clock."""
 
 
 def simulate(
@@ -56,17 +53,15 @@ def simulate(
     clock: ClockMode | float = "single",
     l2: L2State = "cold",
     data: Data = "random",
-    skips: bool = True,
     ideals: Collection[str] = (),
     recorded_sms: Collection[int] | Literal["first"] = (),
-    num_sampled_sms: int | None = None,
-    quality: Quality = "full",
-    engine: EngineName = "python",
+    engine: EngineName = "native",
+    core_only: bool = False,
     max_ops: int = MAX_OPS,
     max_events: int = MOST_EVENTS,
     on_progress: Progress | None = None,
 ) -> Result:
-    """Predict ``launch`` on ``gpu``.
+    """Predict ``launch`` on ``gpu``: every CTA, every iteration, every SM.
 
     Args:
         launch: what a kernel model gives, or your own.
@@ -75,15 +70,14 @@ def simulate(
         l2: ``cold`` (flushed before the launch), ``warm``, or ``flushed`` (before the launch and each kernel that follows
             in it, and with it caches of code, as Nsight Compute does unless told otherwise).
         data: ``random`` or ``zeros``, for the power that arithmetic draws.
-        skips: false simulates every iteration and wave; SMs that stand for others still do: see ``num_sampled_sms``.
         ideals: names of :data:`gpusim.simulate.ideal.IDEALS` that cost nothing.
         recorded_sms: SMs whose timeline is kept; ``first``: the one that CTA 0 starts on.
-        num_sampled_sms: simulate so many SMs (whole GPCs) instead of all, with what they share scaled.
-        quality: ``quick`` takes a GPC and the mean of the first waves where ``full`` takes all; see :data:`.quick.Quality`.
-        engine: ``native`` simulates every iteration of every SM, in a compiled module. ``python`` may leave some out.
-        max_ops: ops of one role of one CTA beyond which the native engine refuses a program, as one that does not end.
-        max_events: events after which the native engine gives up.
-        on_progress: told by the native engine, as a run goes on: CTAs that have exited, CTAs in all, the present cycle.
+        engine: ``native``, the compiled module that comes with the package; ``reference``, the core of the model in simpy,
+            for GPUs that have no more than the core.
+        core_only: switch off what the GPU has beyond the core of the model; a remark lists it.
+        max_ops: ops of one role of one CTA beyond which a program is refused, as one that does not end.
+        max_events: events after which a run is given up.
+        on_progress: told as a run goes on: CTAs that have exited, CTAs in all, the present cycle.
 
     Raises:
         LaunchError: the GPU cannot run it, or an argument is none of those above.
@@ -93,8 +87,7 @@ def simulate(
         if not isinstance(thing, kind):
             raise LaunchError(f"simulate: got a {type(thing).__name__}, wants a {kind.__name__}, such as {such_as} gives")
     for name, found, known in (
-        ("quality", quality, get_args(Quality)), ("l2", l2, get_args(L2State)), ("data", data, get_args(Data)),
-        ("engine", engine, get_args(EngineName)),
+        ("l2", l2, get_args(L2State)), ("data", data, get_args(Data)), ("engine", engine, get_args(EngineName)),
     ):
         if found not in known:
             raise LaunchError(f"{name} {found!r} is unknown, wants one of {', '.join(known)}")
@@ -108,30 +101,39 @@ def simulate(
         raise LaunchError(
             f"--clock {clock:g}: {gpu.name} runs from {gpu.clock.min_mhz:g} to {gpu.clock.max_mhz:g} MHz; use one of these"
         )
-    if engine == "native" and num_sampled_sms is not None:
-        raise LaunchError(f"num_sampled_sms is {num_sampled_sms}, the native engine simulates all SMs; wants None")
-    if engine == "native" and quality != "full":
-        raise LaunchError(f"quality is {quality!r}, the native engine simulates all; wants 'full'")
     settings = Settings(
-        clock=clock, is_warm=l2 == "warm", is_flushed=l2 == "flushed", data=data, skips=skips and engine == "python",
-        ideals=frozenset(ideals),
+        clock=clock, is_warm=l2 == "warm", is_flushed=l2 == "flushed", data=data, ideals=frozenset(ideals),
         recorded_sms=recorded_sms if isinstance(recorded_sms, str) else frozenset(recorded_sms),
-        num_sampled_sms=num_sampled_sms, is_quick=quality == "quick", engine=engine, max_ops=max_ops,
-        max_events=max_events, on_progress=on_progress,
+        engine=engine, max_ops=max_ops, max_events=max_events, on_progress=on_progress,
     )
+    gpu, remarks = _engines_gpu(gpu, engine, core_only=core_only)
     gpu = idealize(gpu, settings.ideals)
-    was_enabled = gc.isenabled()
-    gc.disable()  # what a run makes is freed as it goes; looking for circles in it costs a fifth of the run
-    try:
-        result = _simulate(launch, gpu, settings)
-        if not launch.following:
-            return result
+    result = _simulate(launch, gpu, settings)
+    if launch.following:
         settings = replace(settings, is_warm=l2 != "flushed")
-        others = [_simulate(other, gpu, settings) for other in launch.following]
-        return one_after_the_other(result, others)
-    finally:
-        if was_enabled:
-            gc.enable()
+        result = one_after_the_other(result, [_simulate(other, gpu, settings) for other in launch.following])
+    return replace(result, remarks=(*result.remarks, *remarks)) if remarks else result
+
+
+def _engines_gpu(gpu: GpuSpec, engine: str, *, core_only: bool) -> tuple[GpuSpec, tuple[str, ...]]:
+    """The GPU as an engine takes it, and what was switched off of it.
+
+    Raises:
+        LaunchError: the reference lacks mechanisms of the GPU.
+    """
+    if engine == "native" and not core_only:
+        return gpu, ()
+    from gpusim import reference
+
+    beyond = reference.beyond_core(gpu)
+    if not beyond:
+        return gpu, ()
+    if not core_only:
+        raise LaunchError(
+            f"engine 'reference' has the core of the model alone, {gpu.name} has {len(beyond)} parameters beyond it, such as "
+            f"{', '.join(beyond[:3])}; use core_only (--core-only), or engine 'native'"
+        )
+    return reference.core_only(gpu), (f"switched off, as beyond the core of the model: {', '.join(beyond)}",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,12 +144,9 @@ class Settings:
     is_warm: bool
     is_flushed: bool
     data: str
-    skips: bool
     ideals: frozenset[str]
     recorded_sms: frozenset[int] | Literal["first"]
-    num_sampled_sms: int | None = None
-    is_quick: bool = False
-    engine: EngineName = "python"
+    engine: EngineName = "native"
     max_ops: int = MAX_OPS
     max_events: int = MOST_EVENTS
     on_progress: Progress | None = None
@@ -163,10 +162,14 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
     mhz = float(clock) if not isinstance(clock, str) else estimate_clock(
         launch, gpu, plan.uses, plan.num_slots, plan.traffic, limiter, mode=mode, data=data
     )
-    run_at = _runs_of(plan, settings)
+    run_at: Callable[[Clock], Ran] = (
+        reference_runs(plan, ideals=settings.ideals) if settings.engine == "reference" else native_runs(
+            plan, ideals=settings.ideals, is_flushed=settings.is_flushed, recorded_sms=settings.recorded_sms,
+            max_ops=settings.max_ops, max_events=settings.max_events, on_progress=settings.on_progress,
+        )
+    )
     num_events = 0
-    most_rounds, tolerance = (QUICK_ROUNDS, QUICK_CLOCK_TOLERANCE) if settings.is_quick else (4, CLOCK_TOLERANCE)
-    for attempt in range(1, most_rounds + 1):
+    for _ in range(MOST_ROUNDS):
         ran = run_at(Clock(sm_mhz=mhz))
         simulated_mhz = mhz
         num_events += ran.num_events
@@ -177,46 +180,14 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
         settled = settled_clock(limiter, activity, mhz, share, mode=mode, data=data)
         change = abs(settled - mhz) / mhz
         mhz = settled
-        if share * change <= tolerance:
+        if share * change <= CLOCK_TOLERANCE:
             break  # settled, or the cycles hardly depend on the clock
-        if attempt < most_rounds and isinstance(ran, Engine):
-            ran.forget()
-    result = result_of(
+    return result_of(
         ran, activity, settings={
             "clock": clock, "l2": "warm" if settings.is_warm else "flushed" if settings.is_flushed else "cold", "data": data,
-            "skips": settings.skips,
-            "num_sampled_sms": settings.num_sampled_sms, "quality": "quick" if settings.is_quick else "full",
         }, mhz=mhz, simulated_mhz=simulated_mhz, mode=mode, num_events=num_events, wall_s=time.perf_counter() - began,
+        engine=settings.engine,
     )
-    result = replace(result, engine=settings.engine)
-    if isinstance(ran, Engine):
-        if settings.is_quick and (ran.sample.fraction < 1.0 or ran.steady.num_skipped):
-            result = replace(result, remarks=(*result.remarks, quick_remark()))
-        ran.forget()
-    return result
-
-
-def _runs_of(plan: LaunchPlan, settings: Settings) -> Callable[[Clock], Engine | NativeRun]:
-    """What simulates a planned launch, at a clock."""
-    if settings.engine == "native":
-        return native_runs(
-            plan, ideals=settings.ideals, is_flushed=settings.is_flushed, recorded_sms=settings.recorded_sms,
-            max_ops=settings.max_ops, max_events=settings.max_events, on_progress=settings.on_progress,
-        )
-    launch, gpu, num_sms = plan.launch, plan.gpu, settings.num_sampled_sms
-    if settings.is_quick and num_sms is None:
-        num_sms = quick_sms(launch, gpu, plan.uses, plan.occupancy)
-
-    def run(clock: Clock) -> Engine:
-        engine = Engine(
-            launch, gpu, clock=clock, is_warm=settings.is_warm, is_flushed=settings.is_flushed,
-            skips=settings.skips, is_quick=settings.is_quick, ideals=settings.ideals, recorded_sms=settings.recorded_sms,
-            held=plan.occupancy, num_sampled_sms=num_sms, traffic=dict(plan.traffic), uses=plan.uses,
-        )
-        engine.run()
-        return engine
-
-    return run
 
 
 def settled_clock(
@@ -243,7 +214,7 @@ def clock_share(ran: Ran) -> float:
     once a wave, as later copies are asked for ahead.
     """
     busy = busy_shares(ran)
-    rest = 1.0 - max(busy["tensor"], busy["fma"])
+    rest = 1.0 - max(busy["tensor"], busy.get("fma", 0.0))
     share = min(busy["hbm"], rest)
     num_waves = len(ran.miss_bytes_by_wave)
     looks_ahead = ran.launch.parity_period > 2  # a ring of several stages

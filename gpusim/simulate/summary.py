@@ -26,9 +26,9 @@ def activity_of(ran: Ran) -> Activity:
     bulk = min(read, filled)  # requests that merge are read once
     return Activity(
         cycles=ran.end_cycle, num_flops=float(ran.launch.num_flops), rate_class=_type_of(ran),
-        l2_bytes=(read - bulk + l2.write_sectors * SECTOR_BYTES) * ran.scale, bulk_bytes=bulk * ran.scale,
-        fill_bytes=filled * ran.scale, hbm_bytes=sum_in_order(ran.dram_bytes()),
-        smem_bytes=(smem.load_wavefronts + smem.store_wavefronts) * WAVEFRONT_BYTES * ran.scale,
+        l2_bytes=(read - bulk + l2.write_sectors * SECTOR_BYTES), bulk_bytes=bulk,
+        fill_bytes=filled, hbm_bytes=sum_in_order(ran.dram_bytes()),
+        smem_bytes=(smem.load_wavefronts + smem.store_wavefronts) * WAVEFRONT_BYTES,
         is_mma_sync=ran.ops_run.has_mma_sync,
         busy_fraction=min(1.0, ran.slots_to_run / ran.occupancy.ctas_per_sm / ran.gpu.num_sms),
     )
@@ -43,7 +43,7 @@ def _type_of(ran: Ran) -> str:
 
 def result_of(
     ran: Ran, activity: Activity, *, settings: Mapping[str, Any], mhz: float, simulated_mhz: float, mode: str,
-    num_events: int, wall_s: float,
+    num_events: int, wall_s: float, engine: str,
 ) -> Result:
     """Everything that a run has to say."""
     launch, gpu = ran.launch, ran.gpu
@@ -52,11 +52,6 @@ def result_of(
     time_us = clock.time_us(cycles=cycles)
     at_once = min(ran.num_slots, ran.num_ctas)
     remarks = launch.remarks
-    if ran.sampled_fraction < 1.0:
-        remarks = (*remarks, f"a sample of {gpu.num_sms} SMs was simulated, {ran.sampled_fraction:.0%} of the device")
-    if ran.alike:
-        most = max(ran.alike.values())
-        remarks = (*remarks, f"{len(ran.alike)} SMs were simulated, each of which stands for up to {most} of its GPC")
     hinted = [item.tensor for item in launch.footprints if item.cache_hint != "evict_normal"]
     if settings["l2"] == "warm" and (hinted or launch.set_aside_bytes):
         of_what = f"hints of {', '.join(dict.fromkeys(hinted))}" if hinted else "what is set aside of L2"
@@ -73,7 +68,7 @@ def result_of(
     return Result(
         kernel=launch.kernel, gpu=gpu.name, params=dict(launch.params), settings=settings, cycles=cycles, sm_clock_mhz=mhz,
         clock_mode=mode, time_us=time_us, tflops=launch.num_flops / (time_us or math.inf) / 1e6,
-        peak_tflops_at_clock=peak_flops_per_cycle(launch, gpu) / ran.sampled_fraction * mhz / 1e6,
+        peak_tflops_at_clock=peak_flops_per_cycle(launch, gpu) * mhz / 1e6,
         peak_tflops_datasheet=gpu.device.peak_tflops.get(launch.math_class, 0.0),
         bound_by=kind, reason=reason, occupancy=ran.occupancy, num_ctas=ran.num_ctas,
         num_tiles=launch.num_tiles, ctas_at_once=at_once, waves=launch.num_tiles / ran.num_slots,
@@ -82,10 +77,10 @@ def result_of(
         power_w=ran.power_limiter.power_w(activity, mhz=mhz, data=str(settings["data"])),
         power_limit_w=ran.power_limiter.spec.power_limit_w, activity=activity,
         counters=counters_of(ran, mhz), busy=at_most_all(busy), states=states, sources=sources, guesses=guesses,
-        num_events=num_events, wall_s=wall_s, num_skipped_cycles=ran.offset_cycles, simulated_mhz=simulated_mhz,
+        num_events=num_events, wall_s=wall_s, simulated_mhz=simulated_mhz,
         ideals=ideals_of(ran), remarks=remarks,
-        peak_memory_gb_per_s=gpu.hbm.peak_gb_per_s / ran.sampled_fraction,
-        fill_wavefronts=ran.counted.smem.fill_wavefronts * ran.scale, timeline=ran.timeline,
+        peak_memory_gb_per_s=gpu.hbm.peak_gb_per_s,
+        fill_wavefronts=ran.counted.smem.fill_wavefronts, timeline=ran.timeline, engine=engine,
     )
 
 
@@ -109,7 +104,7 @@ def counters_of(ran: Ran, mhz: float) -> dict[str, float]:
         "sm__cycles_active.avg": min(cycles, sm_active_cycles(ran)),
     }
     for part in counted:
-        counters.update({name: value * ran.scale for name, value in part.named()})
+        counters.update(part.named())
     counters["sm__inst_executed_pipe_tensor.sum"] = sum_in_order(
         counters[f"sm__inst_executed_pipe_tensor_op_{op}.sum"] for op in ("hmma", "imma", "gmma")
     )
@@ -122,7 +117,7 @@ def counters_of(ran: Ran, mhz: float) -> dict[str, float]:
     counters.update(_lookups(ran, counters, promoted))
     elapsed = cycles or math.inf  # what takes no time has no rates
     moved = (counters["dram__bytes_read.sum"] + counters["dram__bytes_write.sum"]) / (elapsed / mhz * 1e3)  # GB/s
-    peak = gpu.hbm.peak_gb_per_s / ran.sampled_fraction
+    peak = gpu.hbm.peak_gb_per_s
     counters["dram__throughput.avg.pct_of_peak_sustained_elapsed"] = 100.0 * moved / peak
     busy = counted.tensor_core.busy_cycles
     name = "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active"
@@ -168,7 +163,7 @@ def _lookups(ran: Ran, counters: Mapping[str, float], promoted: float) -> dict[s
     planned = ran.traffic.values()
     unplanned = counters["dram__bytes_read.sum"]
     if planned:
-        unplanned = ran.counted.l2.unplanned_miss_bytes * ran.scale
+        unplanned = ran.counted.l2.unplanned_miss_bytes
     misses = (sum_in_order(item.lookup_miss_bytes for item in planned) + unplanned) / SECTOR_BYTES
     unasked = _unasked_fraction(ran) * max(0.0, misses - promoted)
     misses = min(misses - unasked, reads) + unasked
@@ -176,7 +171,7 @@ def _lookups(ran: Ran, counters: Mapping[str, float], promoted: float) -> dict[s
     crossing = sum_in_order(item.crossing_bytes for item in planned) / SECTOR_BYTES + far_share * writes + promoted
     crossing += ran.gpu.l2.dirty_crossing_fraction * _left_dirty_sectors(ran, counters)
     crossing_misses = sum_in_order(item.crossing_miss_bytes for item in planned) / SECTOR_BYTES
-    num_sms = min(round(ran.gpu.num_sms / ran.sampled_fraction), ran.num_ctas)  # sums are of all, sampled or not
+    num_sms = min(ran.gpu.num_sms, ran.num_ctas)
     others, others_hits = looked_up_beside(ran.gpu.l2, reads + writes, num_sms)
     sectors = reads + writes + crossing + others
     hits = sectors - others + others_hits - (misses - unasked + crossing_misses)
@@ -218,7 +213,7 @@ def _unasked_fraction(ran: Ran) -> float:
 
 def sm_active_cycles(ran: Ran) -> float:
     """Cycles in which an SM held a CTA, on average over the SMs."""
-    return ran.active_cycles * ran.scale / ran.gpu.num_sms
+    return ran.active_cycles / ran.gpu.num_sms
 
 
 def one_after_the_other(first: Result, others: list[Result]) -> Result:

@@ -109,15 +109,6 @@ class PhaseFlip:
     """Of the phase that completed: what ``try_wait.parity`` asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """Iterations or waves that were not simulated one by one: ``num_cycles`` cycles from ``at_cycle`` on."""
-
-    at_cycle: float
-    num_cycles: float
-    what: str
-
-
 @dataclass(slots=True)
 class Timeline:
     """All that a trace or a plot needs, for the CTAs of the SMs that were recorded."""
@@ -126,7 +117,6 @@ class Timeline:
     copies: list[CopySpan] = field(default_factory=list)
     mmas: list[MmaSpan] = field(default_factory=list)
     flips: list[PhaseFlip] = field(default_factory=list)
-    skips: list[Skip] = field(default_factory=list)
     reads: list[ReadSpan] = field(default_factory=list)
 
     def record_flip(self, barrier: Mbarrier, cta_idx: int, sm_idx: int, offset_cycles: float) -> None:

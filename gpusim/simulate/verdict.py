@@ -43,45 +43,30 @@ COMPUTES = (WarpState.TENSOR, WarpState.WAIT_WGMMA, WarpState.MATH_PIPE)
 
 
 def busy_shares(ran: Ran) -> dict[str, float]:
-    """Share of the kernel's cycles in which each part was busy, averaged over the SMs."""
+    """Share of the kernel's cycles in which each part was busy, averaged over the SMs, as far as the engine says it."""
     cycles = ran.end_cycle or 1.0
     total = cycles * ran.gpu.num_sms
     counted, busy, rates = ran.counted, ran.busy, ran.rates
-    shares = {
-        "tensor": counted.tensor_core.busy_cycles / total, "fma": busy.fma / total, "issue": busy.issue / total,
-        "smem": busy.smem / total, "lsu": busy.lsu / total, "tma": busy.tma / total,
+    of_sms = {} if busy is None else {
+        "fma": busy.fma / total, "issue": busy.issue / total, "smem": busy.smem / total, "lsu": busy.lsu / total,
+        "tma": busy.tma / total, "l2_link": busy.l2_link / cycles,
+    }
+    return {
+        "tensor": counted.tensor_core.busy_cycles / total, **of_sms,
         "sm_intake": counted.xbar.read_bytes / (ran.gpu.xbar.sm_read_bytes_per_cycle * total),
         "l2": counted.slices_busy_bytes / (rates.slices_bytes_per_cycle * cycles),
-        "l2_link": _link_share(ran, cycles),
         "store": counted.xbar.write_bytes / (rates.stores_bytes_per_cycle * cycles),
-        "hbm": ran.hbm_share(cycles, *(num_bytes * ran.sampled_fraction for num_bytes in ran.dram_bytes())),
+        "hbm": ran.hbm_share(cycles, *ran.dram_bytes()),
     }
-    return shares
 
 
 def at_most_all(busy: Mapping[str, float]) -> dict[str, float]:
-    """The same shares, none above the whole: steps that stand for others, and samples, add a few percent to full parts.
+    """The same shares, none above the whole.
 
     >>> at_most_all({"l2": 1.07, "hbm": 0.5})
     {'l2': 1.0, 'hbm': 0.5}
     """
     return {name: min(1.0, share) for name, share in busy.items()}
-
-
-def _link_share(ran: Ran, cycles: float) -> float:
-    """Of the busier link between L2's sides; where steps were skipped no more than what crosses in all, by footprints.
-
-    A step that stands for skipped ones asks for lines that these would have brought across before, so that its crossings
-    count too often then. What footprints tell leaves out what stores cost reads on a link, and lines that come beside: of
-    products of 2048, 4096 and 6144 cubed (h200_sxm, step by step) the link was busy for 38, 18 and 9 % longer.
-    """
-    share = ran.busy.l2_link / cycles
-    planned, rate = ran.traffic.values(), ran.rates.links_bytes_per_cycle
-    if not ran.timeline.skips or not planned or not rate:
-        return share
-    stored = (1.0 - 1.0 / ran.gpu.l2.num_partitions) * ran.counted.xbar.write_bytes * ran.scale
-    crossing = sum_in_order(item.crossing_bytes for item in planned) + stored
-    return min(share, crossing * ran.sampled_fraction / (rate * cycles))
 
 
 def bound_by(ran: Ran, busy: dict[str, float]) -> tuple[str, str]:

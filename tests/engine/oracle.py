@@ -16,7 +16,7 @@ import json
 import struct
 import sys
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -71,24 +71,39 @@ class Answer:
     error: dict[str, str] = field(default_factory=dict)
     """Type and sentence."""
     following: list[dict[str, Any]] = field(default_factory=list)
-    """The same of kernels that the call launches afterwards."""
+    """What is frozen of kernels that the call launches afterwards."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     def frozen(self) -> dict[str, Any]:
-        """What is kept of it: the rest by its digest."""
+        """What is kept of it: cycles, events and trace to the last bit, the rest by a digest of ten digits."""
         if self.error:
             return {"error": self.error["type"], "sentence": self.error["sentence"]}
-        text = json.dumps(
-            {name: value for name, value in self.as_dict().items() if name not in ("cycles", "num_events", "trace_hash")},
-            sort_keys=True,
-        )
+        rest = {
+            "totals": self.totals, "counters": self.counters, "role_totals": self.role_totals,
+            "epilogue_cycles": self.epilogue_cycles, "sm_totals": self.sm_totals, "ideals_met": self.ideals_met,
+            "following": self.following,
+        }
+        text = json.dumps(_rounded(rest), sort_keys=True)
         return {
             "cycles": self.cycles, "num_events": self.num_events, "trace_hash": self.trace_hash,
             "digest": hashlib.sha256(text.encode()).hexdigest()[:16],
         }
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers by ten digits and six decimals: sums that were taken in another order are the same.
+
+    >>> _rounded({"a": [1, 1e9 / 3, 1e-12], "b": "text"})
+    {'a': ['1', '333333333.3', '0'], 'b': 'text'}
+    """
+    if isinstance(value, Mapping):
+        return {name: _rounded(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(each) for each in value]
+    return f"{round(float(value), 6) + 0.0:.10g}" if isinstance(value, int | float) else value
 
 
 def answer(
@@ -105,7 +120,7 @@ def answer(
     others = [
         _answer(other, free, mhz, "flushed" if l2 == "flushed" else "warm", chosen, array("d")) for other in launch.following
     ]
-    return replace(first, following=[other.as_dict() for other in others])
+    return replace(first, following=[other.frozen() for other in others])
 
 
 def _answer(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusim import Launch, WarpRole
+from gpusim import Launch, WarpRole, simulate
 from gpusim.program.records import OpKind, Section, StoreKind
 from gpusim.program.rows import token_slots
 from gpusim.workload import ops
@@ -21,7 +21,7 @@ from gpusim.workload.fetches import Fetches
 from gpusim.workload.launch import RoleContext
 
 from .facts import facts_in, said_by
-from .launches import ACCESS, footprint, launch, records, traced
+from .launches import ACCESS, TOY, footprint, launch, records, traced
 
 MATH = wgmma(64, BF16)
 MMA = next(iter(MMA_ATOMS.values()))
@@ -244,6 +244,22 @@ def test_what_is_named_in_another_turn_has_a_column_of_its_own() -> None:
     assert programs.num_panels == 6  # three turns, two tensors; both roles name the same panels
     assert programs.cta_panels.tolist() == [[0, 0, 2, 0, 4, 0], [1, 0, 3, 0, 5, 0]]
     assert len(programs.programs) == 1
+
+
+@pytest.mark.parametrize("num", [3, 2.5, np.int64(3), np.float64(3.0), 0, -1])
+def test_a_loop_has_as_many_iterations_as_when_it_runs(num: Any) -> None:
+    seen: list[int] = []
+
+    def program(cta: RoleContext) -> Iterator[Any]:
+        for idx in cta.loop(num):
+            seen.append(idx)
+            yield ops.Fma(1)
+
+    traced(launch(program))
+    of_trace = seen.copy()
+    seen.clear()
+    simulate(launch(program), TOY, engine="python")
+    assert of_trace == seen
 
 
 # ---------------------------------------------------------------------- tiles

@@ -1,4 +1,4 @@
-"""Random programs for a small GPU, each from a seed: rings of copies, streams, barriers, clusters, and what goes wrong there.
+"""Random programs for a small GPU, each from a seed: rings of copies, streams, barriers, clusters, and faults.
 
 In: a seed. Out: a :class:`Case`, a launch and the GPU that it runs on. It knows no engine and no reference, takes well below
 a millisecond, and gives the same for the same seed.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from random import Random
 from typing import Any
 
@@ -31,9 +31,6 @@ LINE, SECTOR = 128, 32
 
 WGMMA_ATOMS = [wgmma(n, dtype) for dtype in (BF16, TF32, FP8, INT8) for n in (8, 64, 128, 256)]
 MMA_ATOMS = [mma_sync(dtype) for dtype in (BF16, TF32, INT8)]
-
-NUM_FAULTS = 8
-"""Kinds of faults; which act can have which is the act's business."""
 
 
 class Draw(Random):
@@ -82,7 +79,7 @@ TWEAKS: dict[str, dict[str, dict[str, Any]]] = {
     "short queues": {
         "tma": {"max_queued_boxes": 2, "box_cycles": 30.0},
         "tensor_core": {"wgmma_max_groups": 2},
-        "l1": {"queue_cycles": 3.0},
+        "l1": {"queue_cycles": 3.0, "outstanding_bytes": 4096.0},
         "l2": {"write_back_queue_bytes": 1024.0},
     },
     "slow memory": {"hbm": {"sustained_read_gb_per_s": 24.0, "sustained_write_gb_per_s": 16.0, "sm_gb_per_s": 16.0}},
@@ -90,7 +87,8 @@ TWEAKS: dict[str, dict[str, dict[str, Any]]] = {
         "l2": {"slice_bytes_per_cycle": 96.0},
         "xbar": {"sm_read_bytes_per_cycle": 40.0, "write_bytes_per_cycle": 96.0, "sm_write_bytes_per_cycle": 36.0},
     },
-    "small caches": {"l2": {"capacity_bytes": 24576, "write_back_queue_bytes": 2048.0}, "l1": {"unified_bytes": 238_000}},
+    "small caches": {"l2": {"capacity_bytes": 6144, "write_back_queue_bytes": 2048.0}, "l1": {"unified_bytes": 238_000}},
+    "smaller caches": {"l2": {"capacity_bytes": 1536, "write_back_queue_bytes": 512.0}, "l1": {"unified_bytes": 235_000}},
     "narrow SM": {
         "warp_scheduler": {
             "num_schedulers": 2, "fp32_lanes": 48, "int32_lanes": 32, "mufu_lanes": 8, "shuffle_lanes": 16,
@@ -149,15 +147,12 @@ class Stage:
     draw: Draw
     actors: list[Actor]
     cluster_size: int
-    fault: int
-    """Which kind of fault acts are to have; -1 for none."""
     buffers: list[Buffer] = field(default_factory=list)
     mbarriers: list[Mbarrier] = field(default_factory=list)
     named: list[NamedBarrier] = field(default_factory=list)
-    tensors: dict[str, tuple[str, int, int]] = field(default_factory=dict)
-    """Read or write, steps of a panel and bytes of a step."""
+    tensors: dict[str, tuple[str, int, int, int]] = field(default_factory=dict)
+    """Read or write, steps of a panel, bytes of a step, and how often a tile walks its panel."""
     panels: dict[str, str] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
     num_names: int = 0
 
     def name(self, word: str) -> str:
@@ -175,24 +170,18 @@ class Stage:
         self.mbarriers.append(Mbarrier(name=name, num_arrivals=num_arrivals, num_stages=num_stages))
         return name
 
-    def barrier(self, actors: list[Actor], *, more_threads: int = 0) -> str:
+    def barrier(self, actors: list[Actor]) -> str:
         name = self.name("barrier")
-        num_threads = sum(actor.num_threads for actor in actors) + more_threads
+        num_threads = sum(actor.num_threads for actor in actors)
         self.named.append(NamedBarrier(name=name, num_threads=num_threads))
         return name
 
-    def tensor(self, way: str, step_bytes: int, num_steps: int) -> str:
+    def tensor(self, way: str, step_bytes: int, num_steps: int, num_walks: int = 1) -> str:
         name = self.name("tensor")
-        self.tensors[name] = (way, num_steps, step_bytes)
-        self.panels[name] = "own" if way == "write" else self.draw.choice(("own", "own", "all", "pairs", "thirds"))
+        self.tensors[name] = (way, num_steps, step_bytes, num_walks)
+        is_own = way == "write" or num_walks > 1
+        self.panels[name] = "own" if is_own else self.draw.choice(("own", "own", "all", "pairs", "thirds"))
         return name
-
-    def errs(self, kind: int, words: str) -> bool:
-        """Whether an act has a fault of that kind; once in a launch."""
-        if self.fault != kind or self.faults:
-            return False
-        self.faults.append(words)
-        return True
 
     def some(self, least: int = 1) -> list[Actor]:
         """Some of the roles, in order."""
@@ -216,7 +205,7 @@ class Stage:
 
     def shared_access(self, actor: Actor, *, is_long: bool = False) -> AccessPattern:
         """Of a role to shared memory, with conflicts or without."""
-        num = actor.num_warps * self.draw.randint(1, 3)
+        num = actor.num_warps * (self.draw.randint(3, 14) if is_long else self.draw.randint(1, 3))
         ways = self.draw.randint(8, 40) if is_long else self.draw.choice((1, 1, 2, 3, 4))
         return AccessPattern(num_requests=num, num_wavefronts=ways * num, num_bytes=LINE * self.draw.choice((1, 2, 4)) * num)
 
@@ -249,6 +238,12 @@ class Player:
 
 class Act:
     """Something that roles do together, or one of them alone."""
+
+    least_roles = 1
+    faults: tuple[str, ...] = ()
+    """What may be done wrong."""
+    fault = ""
+    """What is."""
 
     def ops(self, player: Player) -> Ops:
         """What one role does of it."""
@@ -284,7 +279,10 @@ class Math(Act):
 
 
 class Registers(Act):
-    """One role gives registers to the CTA's pool, and others take them, which may have to wait."""
+    """One role gives registers to the CTA's pool, and another takes them, which may have to wait."""
+
+    least_roles = 2
+    faults = ("registers that nobody gives are waited for",)
 
     def __init__(self, stage: Stage) -> None:
         self.giver, self.taker = stage.draw.sample(stage.actors, 2)
@@ -292,7 +290,6 @@ class Registers(Act):
         taken = 8 * self.taker.num_warps
         self.num_given = 8 * stage.draw.randint(1, 5)
         self.num_taken = min(8 * (given * self.num_given // 8 // taken), 192)
-        self.is_kept = stage.errs(0, "registers that nobody gives are waited for")
         self.is_last = stage.draw.random() < 0.5
         self.work = ops.Fma(stage.draw.randint(1, 60))
 
@@ -300,7 +297,7 @@ class Registers(Act):
         if self.num_taken < 8 or player.num_rounds.get(id(self)):
             return  # once: registers are not given back
         player.num_rounds[id(self)] = 1
-        if player.actor is self.giver and not self.is_kept:
+        if player.actor is self.giver and not self.fault:
             if self.is_last:
                 yield self.work
             yield ops.SetMaxNReg(64 - self.num_given, "dec")
@@ -314,30 +311,29 @@ class Registers(Act):
 class Meeting(Act):
     """Barriers of threads, with some work before them."""
 
+    least_roles = 2
+    faults = ("more threads come to a named barrier than it is declared for", "fewer threads come to a named barrier")
+
     def __init__(self, stage: Stage) -> None:
         draw = stage.draw
-        self.is_all = draw.random() < 0.4
-        self.actors = stage.actors if self.is_all else stage.some(2)
-        more = 0
-        if not self.is_all and stage.errs(1, "a named barrier is declared for other threads than come"):
-            more = draw.choice((-32, 32))
-        self.barrier = "" if self.is_all else stage.barrier(self.actors, more_threads=more)
-        self.arrives = set() if self.is_all else {actor.idx for actor in self.actors[:-1] if draw.random() < 0.4}
-        self.work = {actor.idx: ops.Alu(draw.randint(1, 30)) for actor in self.actors}
-        self.num_times = draw.randint(1, 3)
+        self.actors = stage.some(2)
+        self.barrier = stage.barrier(self.actors)
+        self.arrives = {actor.idx for actor in self.actors[:-1] if draw.random() < 0.4}
+        self.work = {actor.idx: ops.Alu(draw.randint(1, 30)) for actor in stage.actors}
+        self.has_syncthreads = draw.random() < 0.5
 
     def ops(self, player: Player) -> Ops:
-        idx = player.actor.idx
-        if idx not in self.work:
-            return
-        for _ in player.cta.loop(self.num_times):
+        idx, fault = player.actor.idx, self.fault
+        yield self.work[idx]
+        if idx in self.arrives:
+            yield ops.BarArrive(self.barrier)
+        elif player.actor in self.actors and not (fault.startswith("fewer") and player.actor is self.actors[-1]):
+            yield ops.BarSync(self.barrier)
+        elif fault.startswith("more"):
+            yield ops.BarArrive(self.barrier)
+        if self.has_syncthreads:
             yield self.work[idx]
-            if self.is_all:
-                yield ops.Syncthreads()
-            elif idx in self.arrives and self.num_times == 1:
-                yield ops.BarArrive(self.barrier)
-            else:
-                yield ops.BarSync(self.barrier)
+            yield ops.Syncthreads()
 
 
 class Marks(Act):
@@ -346,7 +342,7 @@ class Marks(Act):
     def __init__(self, stage: Stage) -> None:
         draw = stage.draw
         self.actors = {actor.idx for actor in stage.some()}
-        self.section = draw.choice(list(ops.Section))
+        self.section = draw.choice((*ops.Section, ops.Section.EPILOGUE, ops.Section.EPILOGUE))
         self.barrier = stage.mbarrier(1)
         num_bytes = 16 * draw.randint(1, 400)
         name = stage.name("code")
@@ -375,17 +371,18 @@ class Marks(Act):
 class Exchange(Act):
     """Roles write into a stage, meet, and read it."""
 
+    faults = ("a stage is read that was never written",)
+
     def __init__(self, stage: Stage) -> None:
         draw = stage.draw
         self.actors = stage.some()
         self.buffer = stage.buffer(4096) if draw.random() < 0.7 else ""
         self.barrier = stage.barrier(self.actors)
         self.of_role = {actor.idx: self._words(stage, actor) for actor in self.actors}
-        self.is_unmet = bool(self.buffer) and stage.errs(2, "a stage is read that was never written")
 
     def _words(self, stage: Stage, actor: Actor) -> tuple[list[ops.Op], list[ops.Op], bool]:
         draw, buffer = stage.draw, self.buffer
-        is_long = draw.random() < 0.35
+        is_long = draw.random() < 0.5
         write = draw.choice((ops.SharedStore, ops.Stmatrix))
         read = draw.choice((ops.SharedLoad, ops.Ldmatrix))
         writes: list[ops.Op] = [write(stage.shared_access(actor), buffer, 0, has_token=draw.random() < 0.4)]
@@ -394,8 +391,8 @@ class Exchange(Act):
             reads = [ops.SharedLoad(stage.shared_access(actor, is_long=is_long), buffer, 0, num_parts=draw.randint(2, 4))]
         if draw.random() < 0.5:
             reads.append(ops.SharedAtomic(stage.shared_access(actor)))
-        if draw.random() < 0.3:
-            reads.append(read(stage.shared_access(actor, is_long=draw.random() < 0.5), buffer, 0))
+        while draw.random() < 0.4:
+            reads.append(read(stage.shared_access(actor, is_long=is_long), buffer, 0))
         return writes, reads, draw.random() < 0.5
 
     def ops(self, player: Player) -> Ops:
@@ -404,7 +401,7 @@ class Exchange(Act):
             return
         writes, reads, is_fenced = words
         tokens = []
-        for op in () if self.is_unmet else writes:
+        for op in () if self.fault else writes:
             token = yield op
             tokens += [token] if token is not None else []
         if is_fenced:
@@ -427,11 +424,12 @@ class Stream(Act):
     def __init__(self, stage: Stage) -> None:
         draw = stage.draw
         self.actors = stage.some()
-        self.num_steps = draw.randint(1, 4)
+        self.num_steps, self.num_walks = draw.randint(1, 4), draw.choice((1, 2))
         self.of_role = {}
         for actor in self.actors:
             loads = [stage.access(actor) for _ in range(draw.randint(1, 3))]
-            read = stage.tensor("read", max(access.num_sectors for access in loads) * SECTOR, self.num_steps * len(loads))
+            num_bytes = max(access.num_sectors for access in loads) * SECTOR
+            read = stage.tensor("read", num_bytes, self.num_steps * len(loads), self.num_walks)
             stored = stage.access(actor, most_each=2)
             write = stage.tensor("write", stored.num_bytes, self.num_steps)
             self.of_role[actor.idx] = (
@@ -445,8 +443,8 @@ class Stream(Act):
             return
         loads, read, allocates, is_again, stored, write, ends, is_fenced = self.of_role[player.actor.idx]
         panel = PANEL_OF[self.panels[read]](player.tile)
-        for step in player.cta.loop(self.num_steps):
-            tokens = []
+        for number in player.cta.loop(self.num_steps * self.num_walks):
+            step, tokens = number % self.num_steps, []
             for idx, access in enumerate(loads):
                 tile = (panel, 0 if is_again else step * len(loads) + idx)
                 token = yield ops.GlobalLoad(read, tile, access, allocates)
@@ -468,18 +466,19 @@ class Stream(Act):
 class Multistage(Act):
     """cp.async into a ring by groups: all copy, meet, and read what has come."""
 
+    faults = ("a stage is read before its copies are waited for",)
+
     def __init__(self, stage: Stage) -> None:
         draw = stage.draw
         self.actors = stage.some()
         self.num_stages, self.num_steps = draw.randint(1, 5), draw.randint(1, 7)
         self.barrier = stage.barrier(self.actors)
-        self.is_early = stage.errs(3, "a stage is read before its copies are waited for")
         access = {actor.idx: stage.access(actor, most_each=3) for actor in self.actors}
         tensors = {
             actor.idx: stage.tensor("read", access[actor.idx].num_sectors * SECTOR, self.num_steps) for actor in self.actors
         }
         self.buffer = stage.buffer(2048, self.num_stages)
-        self.allocates, self.is_again = draw.random() < 0.5, draw.random() < 0.3
+        self.allocates, self.is_again = draw.random() < 0.6, draw.random() < 0.5
         self.num_between = draw.choice((0.0, 0.0, 2.0))
         self.copies = {idx: (access[idx], tensor) for idx, tensor in tensors.items()}
         self.reads = {
@@ -516,7 +515,7 @@ class Multistage(Act):
             if not ahead:
                 yield self._copy(player, step, begin)
                 yield ops.CpAsyncCommitGroup()
-            yield ops.CpAsyncWaitGroup(ahead if self.is_early else max(0, ahead - 1))
+            yield ops.CpAsyncWaitGroup(ahead + 1 if self.fault else max(0, ahead - 1))
             yield ops.BarSync(self.barrier)
             read = self.reads[idx]
             token = yield replace(read, stage=(begin + step) % self.num_stages)
@@ -538,6 +537,8 @@ class Multistage(Act):
 class Ring(Act):
     """A producer fills stages, consumers read them, both told by mbarriers. Copies go by TMA, or by cp.async."""
 
+    least_roles = 2
+
     def __init__(self, stage: Stage) -> None:
         draw = stage.draw
         players = stage.some(2)
@@ -548,19 +549,17 @@ class Ring(Act):
         self.is_multicast = self.is_tma and self.size > 1 and draw.random() < 0.6
         self.num_receivers = self.size if self.is_multicast else 1
         self.copies = [self._copy(stage) for _ in range(draw.randint(1, 2))]
-        self.counts = {actor.idx: draw.choice((1, 1, 3, 32)) for actor in self.consumers}
+        self.counts = {actor.idx: draw.choice((1, 3, actor.num_threads)) for actor in self.consumers}
         self.empty = stage.mbarrier(sum(self.counts.values()) * self.num_receivers, self.num_stages)
         self.full = stage.mbarrier(1 if self.is_tma else self.producer.num_threads, self.num_stages)
         self.work = {actor.idx: self._work(stage, actor) for actor in self.consumers}
         self.by_lane, self.is_fenced = draw.random() < 0.3, draw.random() < 0.3
         self.panels = stage.panels
-        self.fault = -1
-        for kind, words in enumerate((
-            "consumers do not arrive", "the producer does not wait", "consumers do not wait", "more bytes are announced",
-            "consumers arrive twice", "consumers wait for the wrong parity",
-        )):  # fmt: skip
-            if self.num_steps > self.num_stages and stage.fault == 4 + kind % 4 and kind // 4 == stage.num_names % 2:
-                self.fault = kind if stage.errs(stage.fault, words) else self.fault
+        self.faults = ("consumers arrive twice", "consumers wait for the wrong parity", "consumers do not wait")
+        if self.num_steps > self.num_stages:
+            self.faults += ("consumers do not arrive", "the producer does not wait")
+        if self.is_tma:
+            self.faults += ("more bytes are announced than come", "bytes are announced that nobody waits for")
 
     def _copy(self, stage: Stage) -> tuple[Any, ...]:
         draw = stage.draw
@@ -572,17 +571,18 @@ class Ring(Act):
         num_bytes = num_rows * row_bytes
         fetched = draw.choice((num_bytes, num_bytes, num_bytes, num_bytes // 2, 0))
         tensor = stage.tensor("read", max(fetched, 1), self.num_steps)
-        come_along = ((0, 1),) if draw.random() < 0.15 else ()
+        come_along = ((0, 1),) if draw.random() < 0.3 else ()
         return stage.buffer(num_bytes, self.num_stages), tensor, num_bytes, fetched, num_rows, draw.randint(1, 3), come_along
 
     def _work(self, stage: Stage, actor: Actor) -> tuple[Any, ...]:
         draw = stage.draw
-        if actor.num_warps % 4 == 0 and draw.random() < 0.7:
+        if actor.num_warps % 4 == 0 and draw.random() < 0.8:
             atom, num = draw.choice(WGMMA_ATOMS), draw.randint(1, 4)
-            return "wgmma", atom, num, draw.randint(0, 2), draw.choice((0.0, 0.0, 9.0)), draw.random() < 0.5
+            return "wgmma", atom, num, draw.choice((0, 1, 2, 5)), draw.choice((0.0, 0.0, 9.0)), draw.random() < 0.5
         read = draw.choice((ops.Ldmatrix, ops.SharedLoad))
         then = draw.choice((ops.Fma(draw.randint(1, 60)), ops.MmaSync(draw.choice(MMA_ATOMS), draw.randint(1, 5))))
-        return "read", [read(stage.shared_access(actor, is_long=draw.random() < 0.2), copy[0], 0) for copy in self.copies], then
+        accesses = [stage.shared_access(actor, is_long=draw.random() < 0.2) for _ in self.copies]
+        return "read", [read(access, copy[0], 0) for access, copy in zip(accesses, self.copies, strict=True)], then
 
     def ops(self, player: Player) -> Ops:
         if player.actor is self.producer:
@@ -591,12 +591,13 @@ class Ring(Act):
             yield from self._consume(player)
 
     def _produce(self, player: Player) -> Ops:
-        stages, announced = self.num_stages, 0
+        stages, announced, slot = self.num_stages, 0, 0
         if self.is_tma:
-            announced = sum(copy[2] for copy in self.copies) * self.num_receivers + (128 if self.fault == 3 else 0)
+            announced = sum(copy[2] for copy in self.copies) * self.num_receivers
+            announced += 128 if self.fault.startswith("more bytes") else 0
         for number in player.rounds(self, self.num_steps):
             slot, turn = number % stages, number // stages
-            if turn and self.fault != 1:
+            if turn and not self.fault.startswith("the producer"):
                 yield ops.MbarrierWait(self.empty, slot, (turn - 1) % 2, by_lane=self.by_lane)
             if self.is_tma:
                 yield ops.MbarrierArriveExpectTx(self.full, slot, announced)
@@ -605,6 +606,9 @@ class Ring(Act):
                 yield self._issue(copy, tile, slot, player.cta.cta_rank)
             if not self.is_tma:
                 yield ops.CpAsyncMbarrierArrive(self.full, slot)
+        if self.fault.startswith("bytes are announced"):
+            yield ops.MbarrierWait(self.full, slot, (self.num_steps - 1) // stages % 2)
+            yield ops.MbarrierArriveExpectTx(self.full, slot, 256)
 
     def _issue(self, copy: tuple[Any, ...], tile: tuple[int, int], slot: int, rank: int) -> ops.Op:
         if not self.is_tma:
@@ -620,10 +624,10 @@ class Ring(Act):
 
     def _release(self, player: Player, slot: int) -> Ops:
         count = self.counts[player.actor.idx]
-        if self.fault != 0:
+        if self.fault != "consumers do not arrive":
             for rank in range(self.size) if self.is_multicast else (None,):
                 yield ops.MbarrierArrive(self.empty, slot, count, rank)
-                if self.fault == 4:
+                if self.fault == "consumers arrive twice":
                     yield ops.MbarrierArrive(self.empty, slot, count, rank)
 
     def _consume(self, player: Player) -> Ops:
@@ -631,8 +635,8 @@ class Ring(Act):
         held: list[int] = []
         for number in player.rounds(self, self.num_steps):
             slot, parity = number % stages, number // stages % 2
-            if self.fault != 2:
-                yield ops.MbarrierWait(self.full, slot, parity ^ (self.fault == 5))
+            if self.fault != "consumers do not wait":
+                yield ops.MbarrierWait(self.full, slot, parity ^ self.fault.endswith("wrong parity"))
             held.append(slot)
             if work[0] == "wgmma":
                 _, atom, num, num_pending, num_between, has_fence = work
@@ -681,7 +685,7 @@ class Epilogue(Act):
             for actor in self.actors
         }
         self.reduce, self.num_boxes, self.is_whole = draw.random() < 0.3, draw.randint(1, 2), draw.random() < 0.5
-        self.is_unread = self.num_pieces > self.num_stages and stage.errs(2, "a stage is written while TMA reads it")
+        self.faults = ("a stage is written while TMA reads it",) if self.num_pieces > self.num_stages else ()
 
     def ops(self, player: Player) -> Ops:
         idx = player.actor.idx
@@ -690,7 +694,7 @@ class Epilogue(Act):
         is_first = player.actor is self.actors[0]
         for piece in player.rounds(self, self.num_pieces):
             slot = piece % self.num_stages
-            if is_first and not self.is_unread:
+            if is_first and not self.fault:
                 yield ops.BulkWaitGroup(self.num_stages - 1)
             yield ops.BarSync(self.barriers[0])
             yield replace(self.writes[idx], stage=slot)
@@ -709,6 +713,8 @@ class Epilogue(Act):
 class Neighbours(Act):
     """CTAs of a cluster meet, read and write one another's shared memory, and arrive at one another's mbarriers."""
 
+    faults = ("bytes for another CTA's mbarrier are not sent",)
+
     def __init__(self, stage: Stage) -> None:
         draw = stage.draw
         self.size, self.writer = stage.cluster_size, draw.choice(stage.actors)
@@ -719,7 +725,6 @@ class Neighbours(Act):
         }
         self.stores = {actor.idx: [16 * draw.randint(1, 60)] * draw.randint(0, 2) for actor in stage.actors}
         self.is_fenced = draw.random() < 0.5
-        self.is_lost = stage.errs(1, "bytes for another CTA's mbarrier are not sent")
 
     def ops(self, player: Player) -> Ops:
         idx, far = player.actor.idx, (player.cta.cta_rank + 1) % self.size
@@ -738,7 +743,7 @@ class Neighbours(Act):
         if player.actor is self.writer:
             for number in player.rounds(self, 1):
                 yield ops.MbarrierArriveExpectTx(self.barrier, 0, self.num_bytes)
-                if not self.is_lost:
+                if not self.fault:
                     yield ops.StAsync(far, self.num_bytes, self.barrier, 0)
                 yield ops.MbarrierArrive(self.barrier, 0, 1, far)
                 yield ops.MbarrierWait(self.barrier, 0, number % 2)
@@ -760,7 +765,8 @@ class Farewell(Act):
 # ---------------------------------------------------------------------------------------------- launches
 
 ACTS: tuple[tuple[type[Act], int], ...] = (
-    (Ring, 8), (Multistage, 4), (Stream, 4), (Exchange, 3), (Epilogue, 3), (Math, 3), (Meeting, 2), (Marks, 2), (Registers, 1),
+    (Ring, 9), (Multistage, 4), (Stream, 5), (Exchange, 3), (Epilogue, 3), (Math, 3), (Meeting, 3), (Marks, 3),
+    (Registers, 3),
 )
 """And how often each is drawn."""
 
@@ -768,42 +774,50 @@ ACTS: tuple[tuple[type[Act], int], ...] = (
 def case(seed: int) -> Case:
     """The launch of a seed, and where it runs."""
     draw = Draw(seed)
-    tweaks = frozenset(draw.sample(sorted(TWEAKS), draw.choice((0, 0, 1, 2, 3))))
+    tweaks = frozenset(draw.sample(sorted(TWEAKS), draw.choice((0, 2, 3, 4, 5))))
     if {"two SMs", "six SMs"} <= tweaks:
         tweaks -= {"two SMs"}
     gpu = gpu_with(tweaks)
-    num_roles = draw.choice((2, 2, 3, 4))
-    widths = [draw.choice((1, 1, 2, 4, 4, 8)) for _ in range(num_roles)]
-    actors = [Actor(idx, f"role{idx}", width) for idx, width in enumerate(widths)]
-    size = draw.choice((1, 1, 1, 2, 2, 4)) if gpu.num_sms >= 4 else draw.choice((1, 2))
-    fault = draw.randrange(NUM_FAULTS) if draw.random() < 0.25 else -1
-    stage = Stage(draw, actors, size, fault)
-    kinds, weights = zip(*ACTS, strict=True)
-    chosen = draw.choices(kinds, weights, k=draw.randint(2, 4))
+    num_roles = draw.choice((1, 2, 2, 2, 3, 3, 4))
+    actors = [Actor(idx, f"role{idx}", draw.choice((1, 1, 2, 4, 4, 8))) for idx in range(num_roles)]
+    size = draw.choice((1, 1, 1, 2, 2, 3, 4)) if gpu.num_sms >= 4 else draw.choice((1, 2))
+    stage = Stage(draw, actors, size)
+    kinds, weights = zip(*(item for item in ACTS if item[0].least_roles <= num_roles), strict=True)
+    chosen = draw.choices(kinds, weights, k=draw.randint(2, 5))
+    if chosen.count(Registers) > 1:  # a role would have to know what it has
+        chosen = [Registers, *(kind for kind in chosen if kind is not Registers), Math]
     if size > 1 and draw.random() < 0.8:
         chosen.insert(draw.randint(0, len(chosen)), Neighbours)
     acts = [kind(stage) for kind in chosen]
+    fault = set_fault(draw, acts) if draw.random() < 0.4 else ""
     if size > 1:
         acts.append(Farewell(stage))
     is_persistent = draw.random() < 0.2
-    num_waves = draw.choice((0.3, 0.6, 1.0, 1.0, 1.5, 2.3))
     wanted = draw.choice((1, 1, 1, 2, 2, 3))
-    num_clusters = gpu.num_sms // size
-    num_tiles = max(1, round(num_waves * wanted * num_clusters)) * size
-    roles = tuple(WarpRole(name=actor.name, num_warps=actor.num_warps, program=program(acts, actor, num_tiles if is_persistent else 0))
-                  for actor in actors)
+    num_tiles = max(1, round(draw.choice((0.3, 0.6, 1.0, 1.0, 1.5, 2.3)) * wanted * (gpu.num_sms // size))) * size
+    turns_of = num_tiles if is_persistent else 0
+    roles = tuple(
+        WarpRole(name=actor.name, num_warps=actor.num_warps, program=program(acts, actor, turns_of)) for actor in actors
+    )
     held = sum(buffer.num_bytes for buffer in stage.buffers) + sum(8 * ring.num_stages for ring in stage.mbarriers)
     room = gpu.device.smem_per_sm_bytes // wanted - gpu.device.smem_reserved_per_cta_bytes - 127
-    more = min(room, gpu.device.smem_per_cta_bytes) - held
     launch = Launch(
         kernel=f"seed {seed}", num_ctas=None if is_persistent else num_tiles, num_tiles=num_tiles, roles=roles,
-        buffers=tuple(stage.buffers), mbarriers=tuple(stage.mbarriers), named_barriers=tuple(stage.named[:15]),
-        cluster_size=size, registers_per_thread=64 if Registers in chosen else 40, extra_smem_bytes=max(0, more),
-        footprints=footprints(stage) if draw.random() < 0.5 else (),
+        buffers=tuple(stage.buffers), mbarriers=tuple(stage.mbarriers), named_barriers=tuple(stage.named), cluster_size=size,
+        registers_per_thread=64 if Registers in chosen else 40,
+        extra_smem_bytes=max(0, min(room, gpu.device.smem_per_cta_bytes) - held),
+        footprints=footprints(stage) if draw.random() < 0.6 else (), set_aside_bytes=draw.choice((0, 0, 0, 1024)),
     )
-    return Case(
-        seed, launch, gpu, draw.random() < 0.3, tuple(kind.__name__ for kind in chosen), "".join(stage.faults)
-    )
+    return Case(seed, launch, gpu, draw.random() < 0.3, tuple(kind.__name__ for kind in chosen), fault)
+
+
+def set_fault(draw: Draw, acts: list[Act]) -> str:
+    """Let one of the acts go wrong, if any can."""
+    found = [(act, fault) for act in acts for fault in act.faults]
+    if not found:
+        return ""
+    act, act.fault = draw.choice(found)
+    return act.fault
 
 
 def program(acts: list[Act], actor: Actor, num_tiles: int) -> Callable[[RoleContext], Ops]:
@@ -825,15 +839,17 @@ def program(acts: list[Act], actor: Actor, num_tiles: int) -> Callable[[RoleCont
 
 def footprints(stage: Stage) -> tuple[Footprint, ...]:
     """What each tile touches; one tensor in ten is left out, and comes from memory once."""
+    draw = stage.draw
     return tuple(
-        footprint(name, way, PANEL_OF[stage.panels[name]], num_steps, step_bytes)
-        for name, (way, num_steps, step_bytes) in stage.tensors.items() if stage.draw.random() < 0.9
+        Footprint(
+            tensor=name, access="write" if way == "write" else "read", panel_of=PANEL_OF[stage.panels[name]],
+            panel_bytes=partial(full, num_bytes=num_steps * step_bytes), num_steps=num_steps, num_passes=num_walks,
+            cache_hint=draw.choice(("evict_normal", "evict_normal", "evict_normal", "evict_first", "evict_last")),
+        )
+        for name, (way, num_steps, step_bytes, num_walks) in stage.tensors.items() if draw.random() < 0.9
     )
 
 
-def footprint(name: str, way: str, panel_of: Callable[[Any], Any], num_steps: int, step_bytes: int) -> Footprint:
-    """Of one tensor, of which all tiles touch panels of as many bytes."""
-    return Footprint(
-        tensor=name, access="write" if way == "write" else "read", panel_of=panel_of,
-        panel_bytes=lambda tiles: np.full(len(tiles), num_steps * step_bytes, dtype=np.int64), num_steps=num_steps,
-    )
+def full(tiles: Any, num_bytes: int) -> Any:
+    """As many bytes for each tile."""
+    return np.full(len(tiles), num_bytes, dtype=np.int64)

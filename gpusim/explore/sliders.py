@@ -1,0 +1,88 @@
+"""Sliders: numbers of a GPU that a page moves by itself, in a launch that is already packed.
+
+In: a planned and traced launch. Out: the words of its buffer that a slider changes, for each of its stops. They are found
+by packing the launch again for the GPU that the slider means, so that no page knows a formula of the packing.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from gpusim.machine.config import GpuSpec
+from gpusim.program.programs import Programs
+from gpusim.simulate.pack import RunSettings, pack
+from gpusim.simulate.plan import LaunchPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slider:
+    """A factor on some numbers of a GPU's description, none of which a launch's programs or its plan depend on."""
+
+    label: str
+    """Of its field."""
+    word: str
+    """What it multiplies, in short."""
+    least: float
+    most: float
+    step: float
+    numbers: Mapping[str, tuple[str, ...]]
+    """Names of the numbers, by part of the GPU."""
+
+    @property
+    def stops(self) -> list[float]:
+        """Factors that it may have."""
+        return [self.least + idx * self.step for idx in range(round((self.most - self.least) / self.step) + 1)]
+
+    @property
+    def hint(self) -> str:
+        """The numbers, as a description has them."""
+        return ", ".join(f"{part}.{name}" for part, names in self.numbers.items() for name in names)
+
+
+SLIDERS: Mapping[str, Slider] = MappingProxyType({
+    "latency": Slider(
+        label="Memory latency, times the GPU's", word="latency", least=0.5, most=8.0, step=0.5,
+        numbers={"hbm": ("latency_ns",), "l2": ("near_latency_cycles", "far_latency_cycles")},
+    ),
+    "hbm_bandwidth": Slider(
+        label="HBM bandwidth, times the GPU's", word="HBM bandwidth", least=0.25, most=4.0, step=0.25,
+        numbers={"hbm": (
+            "peak_gb_per_s", "sustained_read_gb_per_s", "sustained_write_gb_per_s", "channel_gb_per_s", "sm_gb_per_s",
+        )},
+    ),
+    "l2_bandwidth": Slider(
+        label="L2 bandwidth, times the GPU's", word="L2 bandwidth", least=0.25, most=4.0, step=0.25,
+        numbers={
+            "l2": ("slice_bytes_per_cycle", "link_bytes_per_cycle"),
+            "xbar": ("write_bytes_per_cycle", "gpc_read_bytes_per_cycle", "gpc_write_bytes_per_cycle"),
+        },
+    ),
+})  # fmt: skip
+"""By the name of the question's field. No word of a buffer depends on two of them."""
+
+
+def scaled(gpu: GpuSpec, factors: Mapping[str, float]) -> GpuSpec:
+    """``gpu`` with the numbers of each slider times its factor."""
+    for slider, factor in factors.items():
+        for part, names in SLIDERS[slider].numbers.items() if factor != 1.0 else ():
+            spec = getattr(gpu, part)
+            gpu = replace(gpu, **{part: replace(spec, **{name: getattr(spec, name) * factor for name in names})})
+    return gpu
+
+
+def changed_words(slider: str, plan: LaunchPlan, programs: Programs, settings: RunSettings) -> dict[str, Any]:
+    """What ``slider`` changes in a packed launch: places of 8-byte words, and at each stop what stands there."""
+    stops = SLIDERS[slider].stops
+    gpus = [scaled(plan.gpu, {slider: stop}) for stop in stops]
+    words = np.array([np.frombuffer(pack(replace(plan, gpu=gpu), programs, settings), dtype="<u8") for gpu in gpus])
+    places = np.flatnonzero((words != words[0]).any(axis=0))
+    return {
+        "word": SLIDERS[slider].word, "stops": [f"{stop:g}" for stop in stops], "places": places.tolist(),
+        "words": b64encode(np.ascontiguousarray(words[:, places]).tobytes()).decode(),
+    }
