@@ -63,7 +63,7 @@ class FormField:
     @property
     def is_wide(self) -> bool:
         """Whether it wants a line of its own."""
-        return self.kind == "range" or self.kind == "select" and any(len(choice.label) > NARROW for choice in self.choices)
+        return self.kind == "range" or any(len(choice.label) > NARROW for choice in self.choices if self.kind == "select")
 
     @property
     def groups(self) -> tuple[tuple[str, tuple[Choice, ...]], ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from gpusim.explore.sliders import SLIDERS, changed_words
@@ -27,13 +27,14 @@ from gpusim.program.records import (
 )
 from gpusim.report import plots, plots_ring
 from gpusim.report.plots import Look
+from gpusim.report.plots_figure import ORANGE, SKY
 from gpusim.simulate.buffers import HEADER, PLACE
 from gpusim.simulate.door import peak_flops_per_cycle
 from gpusim.simulate.module import MODULE
 from gpusim.simulate.pack import RunSettings, pack
 from gpusim.simulate.plan import LaunchPlan
 from gpusim.simulate.timeline import WarpState
-from gpusim.simulate.verdict import BUSY
+from gpusim.simulate.verdict import BUSY, COMPUTES
 from gpusim.units import Clock
 
 
@@ -53,21 +54,24 @@ def engine_script() -> str:
         "states": [{"name": state.label, **_look(plots.LOOKS[state])} for state in WarpState],
         "looks": {
             "copy": _look(plots.COPY), "mma": _look(plots.MMA),
+            "limits": _look(Look("limits", ORANGE, "////")), "admits": _look(Look("admits more", SKY)),
             **{state.name.lower(): _look(look) for state, look in plots_ring.LOOKS.items()},
         },
-        "busy": BUSY,
+        "busy": BUSY, "computes": COMPUTES, "waits": [
+            state for state in WarpState if state not in COMPUTES and state.label not in plots.NO_WAITS
+        ],
         "most_ctas": plots.MAX_CTAS, "fills_shown": plots.COPIES_SHOWN, "given_back": plots_ring.GIVEN_BACK,
         "module": b64encode(MODULE.read_bytes()).decode(),
     }  # fmt: skip
     return f"(globalThis.gpusim ??= {{}}).engine = {json.dumps(found)};\n"
 
 
-def _sections(names: tuple[str, ...] | Any) -> list[dict[str, Any]]:
+def _sections(names: Sequence[str]) -> list[dict[str, Any]]:
     """Name, bytes of an element, and of tables the fields as (name, kind): f8, i8."""
     found = []
     for name in names:
         dtype = dtype_of(name)
-        fields = [(field, dtype[field].str.lstrip("<|")) for field in dtype.names or ()]
+        fields = [(field, of[0].str.lstrip("<|")) for field, of in (dtype.fields or {}).items()]
         found.append({"name": name, "bytes": dtype.itemsize, "fields": fields})
     return found
 
@@ -76,7 +80,7 @@ def _look(look: Look) -> dict[str, str]:
     return {"label": look.label, "colour": look.colour, "hatch": look.hatch}
 
 
-def launch_document(plan: LaunchPlan, programs: Programs, clock: Clock) -> Mapping[str, Any]:
+def launch_document(plan: LaunchPlan, programs: Programs, clock: Clock) -> dict[str, Any]:
     """A packed launch, what the sliders change in it, and what is said of its results.
 
     Raises:
@@ -95,5 +99,5 @@ def launch_document(plan: LaunchPlan, programs: Programs, clock: Clock) -> Mappi
             sum_in_order(item.written_back_bytes for item in plan.traffic.values()),
         ],
         "roles": [role.name for role in launch.roles], "stages": programs.stages, "barriers": programs.barriers,
-        "limits": plan.occupancy.limits,
+        "limits": dict(plan.occupancy.limits),
     }  # fmt: skip

@@ -44,7 +44,9 @@ def asset(name: str) -> bytes:
 
 def index_page(*, copied: str = "", pages: Collection[str] = FORMS) -> str:
     """The first page; ``copied`` says what a static copy has, empty for a server; ``pages`` are those that there are."""
-    return _templates().get_template("index.html").render(forms=_forms(pages), page="index", copied=copied, pages=pages, policy=SCRIPTS)
+    return _templates().get_template("index.html").render(
+        forms=_forms(pages), page="index", copied=copied, pages=pages, policy=SCRIPTS,
+    )
 
 
 def form_page(

@@ -72,8 +72,8 @@ class PipelineQuestion(Question):
     math: Literal["auto", "wgmma", "mma_sync", "fma"] = "auto"
     cluster: str = "1x1"
     latency: Annotated[float, Field(ge=0.5, le=8.0, allow_inf_nan=False)] = 1.0
-    hbm_bandwidth: Annotated[float, Field(ge=0.25, le=4.0, allow_inf_nan=False)] = 1.0
-    l2_bandwidth: Annotated[float, Field(ge=0.25, le=4.0, allow_inf_nan=False)] = 1.0
+    hbm_bandwidth: Annotated[float, Field(ge=0.25, le=2.0, allow_inf_nan=False)] = 1.0
+    l2_bandwidth: Annotated[float, Field(ge=0.25, le=2.0, allow_inf_nan=False)] = 1.0
 
     def query(self) -> dict[str, str]:
         """The words that differ from their defaults."""
@@ -110,7 +110,7 @@ class PipelineQuestion(Question):
             RefusedError: what ``gpusim predict gemm`` refuses, in the same sentence.
         """
         found = self.planned()
-        document = launch_document(found.plan, trace_plan(found.plan), found.clock)
+        document = launch_document(found.plan, trace_plan(found.plan), found.clock) | {"least_share": LEAST_SHARE}
         return _answer(self.model_copy(update=dict.fromkeys(SLIDERS, 1.0)), found, launch=document)
 
     def plain_answer(self) -> Answer:
@@ -177,8 +177,8 @@ def _answer(
     facts += _facts(question, found)
     moved = (
         f"{gpu.name} with other latencies or bandwidths is no GPU that was built, so no measurement judges this answer; the "
-        f"command line has no option for them: copy configs/{gpu.name}.toml, scale what is named below the sliders, and name "
-        "that file with --gpu"
+        f"command line has no option for them: copy configs/{gpu.name}.toml, scale what is named below the sliders, and "
+        "name that file with --gpu"
     )
     return Answer(
         page="pipeline", label=question.label(), verdict="" if result is None else verdict_of(result),
@@ -210,7 +210,8 @@ def _facts(question: PipelineQuestion, found: Planned) -> list[tuple[str, str]]:
         unknown(launch.kernel, gpu.name, launch.params)
         if expected is None else f"within {expected.p90_pct:g} % of the {expected.what}: {expected.text}"
     )
-    chosen = [f"--{name} {found.resolved[name]}" for name in FLAGS if name in found.resolved and name not in question.options()]
+    given, resolved = question.options(), found.resolved
+    chosen = [f"--{name} {resolved[name]}" for name in FLAGS if name in resolved and name not in given]
     return [
         *([] if question.factors() else [(EXPECTED, error)]),
         ("SM clock", f"{found.clock.sm_mhz:,.0f} MHz, estimated for this launch, whatever the sliders say"),

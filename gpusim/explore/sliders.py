@@ -51,13 +51,13 @@ SLIDERS: Mapping[str, Slider] = MappingProxyType({
         numbers={"hbm": ("latency_ns",), "l2": ("near_latency_cycles", "far_latency_cycles")},
     ),
     "hbm_bandwidth": Slider(
-        label="HBM bandwidth, times the GPU's", word="HBM bandwidth", least=0.25, most=4.0, step=0.25,
+        label="HBM bandwidth, times the GPU's", word="HBM bandwidth", least=0.25, most=2.0, step=0.25,
         numbers={"hbm": (
             "peak_gb_per_s", "sustained_read_gb_per_s", "sustained_write_gb_per_s", "channel_gb_per_s", "sm_gb_per_s",
         )},
     ),
     "l2_bandwidth": Slider(
-        label="L2 bandwidth, times the GPU's", word="L2 bandwidth", least=0.25, most=4.0, step=0.25,
+        label="L2 bandwidth, times the GPU's", word="L2 bandwidth", least=0.25, most=2.0, step=0.25,
         numbers={
             "l2": ("slice_bytes_per_cycle", "link_bytes_per_cycle"),
             "xbar": ("write_bytes_per_cycle", "gpc_read_bytes_per_cycle", "gpc_write_bytes_per_cycle"),

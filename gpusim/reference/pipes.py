@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from math import inf
 
 import simpy
@@ -81,17 +82,17 @@ class GapPipe:
 class Move(Fact):
     """One transfer in a SharedPipe: known when its last byte has passed."""
 
-    def __init__(self, env: simpy.Environment, num_bytes: float, weight: float) -> None:
-        """All of it is left."""
+    def __init__(self, env: simpy.Environment, ends_at: float, weight: float) -> None:
+        """It ends when so much has passed of each transfer."""
         super().__init__(env)
-        self.left_bytes = num_bytes
-        self.weight = weight
+        self.ends_at, self.weight = ends_at, weight
 
 
 class SharedPipe:
     """What many transfers share at the same time: each gets as much as the others, and no more than a cap.
 
-    A transfer of weight 0 rides along with another one's bytes: it moves as the others do, and takes nothing from them.
+    The pipe counts what has passed of a transfer that began when the pipe was empty. One that begins later ends when its
+    bytes more have passed. A transfer of weight 0 rides along with another one's bytes: it takes nothing from the others.
     """
 
     def __init__(
@@ -103,7 +104,9 @@ class SharedPipe:
         self.alone = min(bytes_per_cycle, cap_bytes_per_cycle)
         """What a transfer gets that has the pipe to itself."""
         self._moves: list[Move] = []
-        self._since = 0.0
+        """The one that ends first at the front."""
+        self._passed, self._since = 0.0, 0.0
+        """Bytes of each, up to which cycle."""
         self._timer: simpy.Event | None = None
 
     @property
@@ -114,46 +117,50 @@ class SharedPipe:
 
     def move(self, num_bytes: float, weight: float = 1.0) -> Move:
         """Begin a transfer; what it returns is known when the last byte has passed."""
-        self._settle()
-        move = Move(self._env, num_bytes, weight)
-        self._moves.append(move)
-        self._set_timer()
+        self._pass()
+        move = Move(self._env, self._passed + num_bytes, weight)
+        self._insert(move)
+        if self._moves[0] is move:
+            self._set_timer()  # else it rings in time: others end no sooner for it
         return move
 
     def extend(self, move: Move, num_bytes: float) -> None:
         """Let a transfer carry ``num_bytes`` more."""
-        self._settle()
-        move.left_bytes += num_bytes
-        self._set_timer()
+        self._pass()
+        self._moves.remove(move)
+        move.ends_at += num_bytes
+        self._insert(move)
 
-    def _settle(self) -> None:
-        """What has passed since the shares were other than now."""
-        passed = (self._env.now - self._since) * self.rate
+    def _insert(self, move: Move) -> None:
+        insort(self._moves, move, key=lambda other: other.ends_at)
+
+    def _pass(self) -> None:
+        """What has passed since the rate was another one."""
+        self._passed += (self._env.now - self._since) * self.rate
         self._since = self._env.now
-        for move in self._moves:
-            move.left_bytes -= passed
 
     def _set_timer(self) -> None:
-        """Look again when the first transfer ends, before all else that is queued for that cycle."""
-        self._timer = None
-        if self._moves:
-            first = max(0.0, min(move.left_bytes for move in self._moves))
-            self._timer = Fact(self._env)
-            self._timer._ok, self._timer._value = True, None
-            self._timer.callbacks.append(self._look)
-            self._env.schedule(self._timer, priority=self._rank, delay=first / self.rate)  # type: ignore[arg-type]  # a number
+        """Look when the first transfer ends at the present rate, before all else that is queued for that cycle."""
+        self._timer = Fact(self._env)
+        self._timer._ok, self._timer._value = True, None
+        self._timer.callbacks.append(self._look)
+        left = max(0.0, self._moves[0].ends_at - self._passed)
+        self._env.schedule(self._timer, priority=self._rank, delay=left / self.rate)  # type: ignore[arg-type]  # a number
 
     def _look(self, timer: simpy.Event) -> None:
-        """Transfers that have ended leave; then those whom it concerns are told, the one with least left first."""
+        """Transfers that have ended leave, and those whom it concerns are told. If it was too early, look again."""
         if timer is not self._timer:
-            return  # shares have changed since it was set
-        self._settle()
-        none = EPSILON_BYTES + EPSILON_OF_CLOCK * self._env.now * self.rate
-        over = [move for move in self._moves if move.left_bytes <= none]
-        self._moves = [move for move in self._moves if move.left_bytes > none]
-        self._set_timer()
-        for move in sorted(over, key=lambda move: move.left_bytes):
+            return  # another one has been set since
+        self._pass()
+        passed = self._passed + EPSILON_BYTES + EPSILON_OF_CLOCK * self._env.now * self.rate
+        over = [move for move in self._moves if move.ends_at <= passed]
+        self._moves = self._moves[len(over) :]
+        if not self._moves:
+            self._passed = 0.0
+        for move in over:
             move.tell(self._env.now)
+        if self._moves:
+            self._set_timer()
 
 
 class Line:

@@ -13,10 +13,11 @@ import pytest
 from gpusim.cli import main
 from gpusim.explore.answers import RefusedError
 from gpusim.explore.forms import FORMS, OFFERED, grid
-from gpusim.explore.pipeline import with_latency
-from gpusim.explore.questions import QUESTIONS, question_of
+from gpusim.explore.pipeline import PipelineQuestion
+from gpusim.explore.questions import QUESTIONS, answer_of, question_of
+from gpusim.explore.sliders import SLIDERS
 from gpusim.explore.squeeze import squeeze
-from gpusim.machine.config import gpu_names, load_gpu
+from gpusim.machine.config import gpu_names
 from gpusim.workload.smem_ops import SMEM_OPS
 
 SMALL = {"m": "512", "n": "512", "k": "512", "tile": "128x128x64"}
@@ -84,14 +85,16 @@ def test_banks_are_what_the_line_to_type_says(words: dict[str, str], capsys: pyt
 
 @pytest.mark.parametrize("words", PIPELINES, ids=str)
 def test_a_pipeline_is_what_the_line_to_type_says(words: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    answer = question_of("pipeline", words).answer()
+    answer = answer_of(question_of("pipeline", words), is_plain=True)
     said = document(answer.command, capsys)
+    assert said["engine"] == "native"
     assert [figure.value for figure in answer.figures] == [
-        said[name] for name in ("cycles", "time_us", "tflops", "pct_of_peak_at_clock")
+        said["cycles"], said["time_us"] / 1e3, said["num_events"], said["tflops"], said["pct_of_peak_at_clock"]
     ]
     assert said["bound_by"] in answer.verdict
     assert said["occupancy"]["limited_by"] in dict(answer.facts)["Occupancy"]
     assert set(answer.tables[0].columns[1:]) == set(said["states"])
+    assert f"{said['sm_clock_mhz']:,.0f} MHz" in dict(answer.facts)["SM clock"]
 
 
 @pytest.mark.parametrize(("page", "words", "field"), REFUSED, ids=str)
@@ -123,24 +126,19 @@ def test_what_is_offered_mends_it(words: dict[str, str]) -> None:
 
 
 def test_farther_memory_costs_cycles_and_judges_nothing() -> None:
-    asked = [question_of("pipeline", {**SMALL, "latency": text}) for text in ("0.5", "1", "2", "8")]
-    found = [question.predict().result.cycles for question in asked]  # type: ignore[union-attr]  # of pipelines
+    asked = [PipelineQuestion.of({**SMALL, "latency": text}) for text in ("0.5", "1", "2", "8")]
+    found = [question.run(question.planned()).cycles for question in asked]
     assert found == sorted(found)
     assert found[0] < found[-1]
-    real, farther = asked[1].answer(), asked[2].answer()
+    real, farther = asked[1].plain_answer(), asked[2].plain_answer()
     assert "Expected error" in dict(real.facts)
-    assert (real.remarks, real.command_note) == ((), "")
+    assert real.remarks == ()
     assert "Expected error" not in dict(farther.facts)
-    assert any("no measurement judges" in remark for remark in farther.remarks)
-    assert "hbm.latency_ns" in farther.command_note
-
-
-def test_a_latency_changes_the_ways_to_memory_and_nothing_else() -> None:
-    gpu = load_gpu("h200_sxm")
-    assert with_latency(gpu, 1.0) is gpu
-    far = with_latency(gpu, 2.0).parameters()
-    changed = {name: far[name] / value for name, value in gpu.parameters().items() if far[name] != value}
-    assert changed == {"hbm.latency_ns": 2.0, "l2.near_latency_cycles": 2.0, "l2.far_latency_cycles": 2.0}
+    (remark,) = farther.remarks
+    assert "no measurement judges" in remark
+    assert "scale what is named below the sliders" in remark
+    hints = {field.name: field.hint for field in FORMS["pipeline"]().fields}
+    assert hints["latency"] == "hbm.latency_ns, l2.near_latency_cycles, l2.far_latency_cycles"
 
 
 @pytest.mark.parametrize(("page", "words"), [*(("banks", one) for one in BANKS), *(("pipeline", one) for one in PIPELINES)])
@@ -162,6 +160,8 @@ def test_the_forms_ask_for_all_that_there_is() -> None:
             assert question_of(page, {field.name: field.default}).query() == {}
             for choice in field.choices:
                 question_of(page, {field.name: choice.value})
+            for stop in SLIDERS[field.name].stops if field.kind == "range" else ():
+                question_of(page, {field.name: f"{stop:g}"})
 
 
 def test_a_static_copy_offers_some_hundred_choices_that_the_forms_have() -> None:

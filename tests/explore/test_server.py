@@ -20,19 +20,19 @@ from gpusim.errors import ConfigError
 from gpusim.explore.answers import Answer, RefusedError
 from gpusim.explore.app import HEADERS, listening, make_app
 from gpusim.explore.pages import ASSETS
-from gpusim.explore.questions import question_of
+from gpusim.explore.questions import answer_of, question_of
 from gpusim.explore.worker import Worker, answered
 
 PORT = 8710
 HOST = f"127.0.0.1:{PORT}"
-PATHS = ("/", "/index.html", "/banks.html", "/pipeline.html", "/api/banks", "/explore.css", "/explore.js", "/icon.svg")
+PATHS = ("/", "/index.html", "/banks.html", "/pipeline.html", "/api/banks", *(f"/{name}" for name in ASSETS))
 
 asked: list[tuple[str, dict[str, str]]] = []
 
 
-def ask(page: str, words: Mapping[str, str]) -> Answer:
+def ask(page: str, words: Mapping[str, str], is_plain: bool) -> Answer:
     asked.append((page, dict(words)))
-    return question_of(page, words).answer()
+    return answer_of(question_of(page, words), is_plain=is_plain)
 
 
 @pytest.fixture(scope="module")
@@ -66,13 +66,16 @@ def test_everything_says_what_it_may_load_and_who_may_have_it(client: TestClient
     for name, value in HEADERS.items():
         assert reply.headers[name] == value
     assert "access-control-allow-origin" not in reply.headers
-    assert "'unsafe" not in reply.headers["content-security-policy"]
+    policy = dict(part.split(maxsplit=1) for part in reply.headers["content-security-policy"].split("; "))
+    assert policy["script-src"] == "'self' 'wasm-unsafe-eval'"
+    assert policy["default-src"] == "'none'"
+    assert not any("unsafe" in sources for name, sources in policy.items() if name != "script-src")
 
 
 @pytest.mark.parametrize("path", [path for path in PATHS if "api" not in path])
 def test_no_page_names_anything_elsewhere(client: TestClient, path: str) -> None:
-    text = client.get(path).text.replace('xmlns="http://www.w3.org/2000/svg"', "")
-    assert not re.search(r"https?:|//[a-z]|@import|url\(", re.sub(r"(?m)^\s*//.*|; //.*$|\{ //.*$", "", text))
+    text = re.sub(r'"http://www.w3.org/2000/svg"|"[\w+/=]{1000,}"', "", client.get(path).text)  # a name; the module
+    assert not re.search(r"https?:|//[a-z]|@import|url\((?!#)", re.sub(r"(?m)^\s*//.*|; //.*$|\{ //.*$", "", text))
     assert not re.search(r"<script(?! src=)|<style|\sstyle=|\son\w+=", text)
 
 
@@ -126,6 +129,16 @@ def test_a_browser_without_scripts_gets_the_answer_in_the_page(client: TestClien
     assert "not closed" in refused
     assert 'value="(64,64"' in refused
     assert 'aria-invalid="true"' in refused
+    ran = client.get("/pipeline.html", params={"m": "512", "n": "512", "k": "512", "plain": "1"}).text
+    assert '<p class="verdict">gemm on h200_sxm takes' in ran
+    assert ran.count('<div class="picture"') == 3
+
+
+def test_a_pipeline_is_a_launch_for_the_page_to_run(client: TestClient) -> None:
+    told = client.get("/api/pipeline", params={"m": "512", "n": "512", "k": "512"}).json()
+    assert set(told["launch"]["sliders"]) == {"latency", "hbm_bandwidth", "l2_bandwidth"}
+    assert [figure["value"] for figure in told["figures"]] == [0.0] * 5
+    assert told["html"].count("<tbody>") == 2
 
 
 # ---------------------------------------------------------------------------------------------- the worker

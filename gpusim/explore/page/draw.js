@@ -9,6 +9,7 @@
   const MARKS = { down: "m-4 -4h8l-4 7z", up: "m-4 4h8l-4 -7z", left: "m4 -4v8l-7 -4z" };
   let numPictures = 0;
 
+  const isDark = (colour) => [1, 3, 5].reduce((total, at) => total + parseInt(colour.slice(at, at + 2), 16), 0) < 330;
   const number = (value, digits = 0) => value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 
   function element(name, attributes, ...children) {
@@ -58,7 +59,7 @@
         const id = `${name}-${fills.size}`;
         defs.append(element("pattern", { id, width: 8, height: 8, patternUnits: "userSpaceOnUse" },
           element("path", { d: "M0 0H8V8H0z", fill: look.colour }),
-          element("path", { d: HATCHES[look.hatch[0]], class: look.colour === "#4D4D4D" ? "hatch pale" : "hatch" })));
+          element("path", { d: HATCHES[look.hatch[0]], class: isDark(look.colour) ? "hatch pale" : "hatch" })));
         fills.set(look.label, `url(#${id})`);
       }
       return fills.get(look.label);

@@ -1,5 +1,6 @@
 "use strict";
-// The page asks, and shows what it is told: all answers are worked out elsewhere, by gpusim or beforehand.
+// The page asks, and shows what it is told. What a packed launch does, it works out itself (run.js); all else was worked
+// out elsewhere, by gpusim or beforehand.
 (() => {
   const form = document.getElementById("ask");
   if (!form) return;
@@ -10,7 +11,12 @@
   const compare = byId("compare");
   const fields = Array.from(form.elements).filter((item) => item.name && item.name !== "plain");
   const title = document.title;
+  const { number, fill: fillTable } = gpusim.draw;
+  const sliders = fields.filter((item) => item.type === "range"); // the page moves them by itself
+  const launches = new Map(); // what was told of those, by the query without sliders
+  const KEPT = 16;
   let last = null; // the answer that is shown: its label and figures
+  let drawn = null; // what its HTML was told with
   let asked = null; // the query that is under way
   let wanted = null; // one that came meanwhile
   let timer = 0;
@@ -23,11 +29,13 @@
     for (const box of form.querySelectorAll("[data-when]")) {
       box.hidden = valueOf(box.dataset.when) !== box.dataset.value;
     }
+    for (const slider of sliders) slider.nextElementSibling.value = slider.value;
   }
 
-  function words() {
+  function words(isWhole = true) {
     const found = new URLSearchParams();
     for (const field of fields) {
+      if (!isWhole && sliders.includes(field)) continue;
       const box = field.closest(".field");
       if (!field.disabled && !box.hidden && field.value.trim() !== field.dataset.default) found.set(field.name, field.value.trim());
     }
@@ -41,7 +49,7 @@
       const before = field.value;
       field.value = value;
       const option = field.tagName === "SELECT" ? field.selectedOptions[0] : null;
-      const isThere = field.tagName !== "SELECT" || (option && !option.disabled);
+      const isThere = field.tagName === "SELECT" ? option && !option.disabled : field.value === value;
       if (!isThere || (field.disabled && value !== field.dataset.default)) {
         missing.push(`${field.labels[0].textContent} ${value}`);
         field.value = field.dataset.default || before;
@@ -63,9 +71,14 @@
 
   // ------------------------------------------------------------------ asking
 
-  async function fetched(query) {
+  async function fetched() {
+    const query = words(sliders.length === 0), key = query.toString();
+    if (launches.has(key)) return launches.get(key);
     const reply = await fetch(`api/${page}?${query}`, { headers: { Accept: "application/json" } });
-    return reply.json();
+    const told = await reply.json();
+    if (told.launch) launches.set(key, told);
+    if (launches.size > KEPT) launches.delete(launches.keys().next().value);
+    return told;
   }
 
   const waiting = new Map();
@@ -75,9 +88,13 @@
 
   function stored() {
     const key = fields.filter((field) => "key" in field.dataset).map((field) => field.value).join("~");
+    if (launches.has(key)) return launches.get(key);
     return new Promise((resolve, reject) => {
       const script = document.createElement("script");
-      waiting.set(key, resolve);
+      waiting.set(key, (told) => {
+        if (told.launch) launches.set(key, told);
+        resolve(told);
+      });
       script.src = `${copied}/${encodeURIComponent(key)}.js`;
       script.onerror = () => reject(new Error(`this copy has no file ${script.src}`));
       script.onload = () => script.remove();
@@ -93,16 +110,26 @@
     }
     asked = query;
     const began = Date.now();
+    let share = "";
     const tick = setInterval(() => {
       const seconds = Math.round((Date.now() - began) / 1000);
-      status.textContent = seconds < 3 ? "Computing …" : `Computing, ${seconds - seconds % 3} s …`;
+      status.textContent = seconds < 3 ? "Computing …" : `Computing, ${seconds - seconds % 3} s${share} …`;
     }, 300);
     result.setAttribute("aria-busy", "true");
-    let told;
+    let told, run = null;
     try {
-      told = await (copied ? stored() : fetched(query));
+      told = await (copied ? stored() : fetched());
     } catch (error) {
       told = { refusal: copied ? error.message : "gpusim does not answer; is it still running where it was started?", field: "" };
+    }
+    if (told.launch && wanted === null) {
+      const factors = Object.fromEntries(sliders.map((slider) => [slider.name, slider.value]));
+      const tell = (numExited) => { share = `, ${Math.floor(100 * numExited / told.launch.num_ctas)} % of the CTAs`; };
+      try {
+        run = await gpusim.pipeline.run(told, factors, () => wanted === null, tell);
+      } catch (error) {
+        told = { refusal: `The launch cannot be run in this page: ${error.message}`, field: "" };
+      }
     }
     clearInterval(tick);
     result.removeAttribute("aria-busy");
@@ -111,7 +138,7 @@
       wanted = null;
       ask();
     } else {
-      show(told);
+      show(told, run);
       if (missing && !told.refusal) {
         refusal.hidden = false;
         refusal.textContent = missing;
@@ -121,7 +148,7 @@
 
   // ------------------------------------------------------------------ showing
 
-  function show(told) {
+  function show(told, run) {
     for (const field of fields) field.removeAttribute("aria-invalid");
     refusal.hidden = !told.refusal;
     refusal.textContent = told.refusal || "";
@@ -132,15 +159,16 @@
       status.textContent = last === null ? "No answer: see what is refused beside the form." : "No answer: see what is refused; below is the answer before it.";
       return;
     }
-    answer.innerHTML = told.html;
-    const first = told.figures[0];
+    if (drawn !== told) answer.innerHTML = told.html;
+    drawn = told;
+    if (run) gpusim.pipeline.show(answer, told, run);
+    const { label, figures } = run ?? told, first = figures[0];
     document.title = `${number(first.value, first.digits)} ${first.unit || first.label}, ${title}`;
     status.textContent = `Answered: ${number(first.value, first.digits)} ${first.unit || first.label}.`;
-    if (last !== null && last.label !== told.label) drawComparison(last, told);
-    last = told;
+    if (run) status.textContent += ` The engine's module ran in this page: ${number(figures[2].value)} events in ${number(run.ms)} ms.`;
+    if (last !== null && last.label !== label) drawComparison(last, { label, figures });
+    last = { label, figures };
   }
-
-  const number = (value, digits) => value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 
   function difference(before, now, digits) {
     if (before === now) return "same";
@@ -156,25 +184,7 @@
     });
     const table = document.createElement("table");
     table.createCaption().textContent = `Compared with the last answer (${before.label})`;
-    const head = table.createTHead().insertRow();
-    for (const [at, text] of ["", "last", "now", "difference"].entries()) {
-      const cell = document.createElement("th");
-      cell.scope = "col";
-      cell.textContent = text;
-      if (at) cell.className = "number";
-      head.append(cell);
-    }
-    const body = table.createTBody();
-    for (const row of rows) {
-      const line = body.insertRow();
-      for (const [at, text] of row.entries()) {
-        const cell = document.createElement(at ? "td" : "th");
-        if (at) cell.className = "number";
-        else cell.scope = "row";
-        cell.textContent = text;
-        line.append(cell);
-      }
-    }
+    fillTable(table, ["", "last", "now", "difference"], rows);
     compare.replaceChildren(table);
     compare.className = "scroll";
     compare.hidden = false;
@@ -195,7 +205,9 @@
   form.addEventListener("input", (event) => {
     if (event.target.tagName === "SELECT") return;
     clearTimeout(timer);
-    timer = setTimeout(() => { changed(!typed); typed = true; }, 600);
+    const change = () => { changed(!typed); typed = true; };
+    if (sliders.includes(event.target)) change();
+    else timer = setTimeout(change, 600);
   });
   form.addEventListener("change", (event) => {
     const isText = event.target.tagName !== "SELECT";
