@@ -14,8 +14,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from gpusim import compiled
-
 if TYPE_CHECKING:
     from gpusim.errors import DeadlockError, GpusimError, HazardError
     from gpusim.kernel_models import KERNEL_MODELS
@@ -67,8 +65,6 @@ class _FrontDoor(ModuleType):
 
 
 sys.modules[__name__].__class__ = _FrontDoor
-compiled_state = compiled.install()
-"""Whether the busiest modules are compiled ones; see ``gpusim compile``."""
 
 
 def __getattr__(name: str) -> Any:

@@ -18,7 +18,6 @@ from typer.main import get_command
 
 from gpusim.cli.banks import BanksCommand, banks_command
 from gpusim.cli.check import CheckCommand, check_command
-from gpusim.cli.compile import compile_command
 from gpusim.cli.evidence import calibrate_command
 from gpusim.cli.explore import explore_command
 from gpusim.cli.gpus import gpus_command
@@ -46,7 +45,6 @@ COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
     ("check", check_command),
     ("sass", sass_command),
     ("gpus", gpus_command),
-    ("compile", compile_command),
 )
 """Every command by name, a group or a function, in the order in which one meets them."""
 
@@ -144,10 +142,7 @@ def root(
     Start with: gpusim predict gemm --m 4096 --n 4096 --k 4096 --gpu h200_sxm
     """
     if version:
-        import gpusim
-
-        said = {"compiled": ", compiled", "outdated": ", compiled before its sources changed: gpusim compile"}
-        typer.echo(f"gpusim {_version()}{said.get(gpusim.compiled_state, '')}")
+        typer.echo(f"gpusim {_version()}")
         raise typer.Exit(OK)
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

@@ -28,6 +28,8 @@ class Answer:
     """What a run says."""
 
     cycles: float
+    num_events: int
+    """That simpy has scheduled."""
     counters: dict[str, float]
     """By part and name, such as ``l2.read_sectors``: those of the machine's counters that the core has."""
     states: dict[str, dict[str, float]]
@@ -53,7 +55,8 @@ def simulate(launch: Launch, gpu: GpuSpec, *, sm_mhz: float | None = None, is_wa
     kernel = Kernel(launch, gpu, Clock(sm_mhz=gpu.clock.max_mhz if sm_mhz is None else sm_mhz), is_warm=is_warm)
     kernel.run()
     return Answer(
-        cycles=kernel.end_cycle, counters=dict(kernel.count), states={role: dict(of) for role, of in kernel.states.items()}
+        cycles=kernel.end_cycle, num_events=next(kernel.env._eid), counters=dict(kernel.count),
+        states={role: dict(of) for role, of in kernel.states.items()},
     )
 
 

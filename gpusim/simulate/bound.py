@@ -9,7 +9,6 @@ import numpy as np
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.numeric import sum_in_order
 from gpusim.simulate.door import check, peak_flops_per_cycle
-from gpusim.simulate.representatives import are_strangers
 from gpusim.simulate.uses import Uses
 from gpusim.units import Clock
 from gpusim.workload.launch import Launch
@@ -22,8 +21,6 @@ class Bound:
     time_us: float
     part: str
     """The part whose work takes so long: ``tensor``, ``sm_intake``, ``l2``, ``hbm`` or ``launch``."""
-    is_of_strangers: bool
-    """Whether CTAs have nothing in common: then all SMs cost little to simulate, and no sample of them is wanted."""
 
 
 def lower_bound(launch: Launch, gpu: GpuSpec, *, is_cold: bool = True) -> Bound:
@@ -38,7 +35,7 @@ def lower_bound(launch: Launch, gpu: GpuSpec, *, is_cold: bool = True) -> Bound:
     Raises:
         LaunchError: the GPU cannot run it.
     """
-    held = check(launch, gpu)
+    check(launch, gpu)
     uses = Uses.of(launch, gpu)
     clock = Clock(sm_mhz=gpu.clock.max_mhz)
     size = launch.cluster_size
@@ -62,10 +59,7 @@ def lower_bound(launch: Launch, gpu: GpuSpec, *, is_cold: bool = True) -> Bound:
         cycles["hbm"] = once / clock.bytes_per_cycle(gb_per_s=max(gpu.hbm.peak_gb_per_s, gpu.hbm.sustained_read_gb_per_s))
     part = max(cycles, key=lambda name: cycles[name])
     fixed = gpu.dispatcher.launch_cycles + gpu.dispatcher.drain_cycles
-    return Bound(
-        time_us=clock.time_us(cycles=cycles[part] + fixed), part=part,
-        is_of_strangers=are_strangers(launch, gpu, held, uses),
-    )
+    return Bound(time_us=clock.time_us(cycles=cycles[part] + fixed), part=part)
 
 
 def _bytes_once(panels: np.typing.NDArray[np.int64], num_bytes: np.typing.NDArray[np.int64]) -> float:

@@ -5,6 +5,7 @@ In: the plan of a launch, its programs and the sections of a result. Out: what :
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -56,7 +57,7 @@ Counted = TypeVar("Counted", bound=Counters)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedRun:
+class PlannedRun(ABC):
     """What a run that is over has of its plan, whichever engine ran it."""
 
     plan: LaunchPlan
@@ -143,6 +144,11 @@ class PlannedRun:
             links_bytes_per_cycle=shared.link_bytes_per_cycle * self.gpu.l2.num_partitions,
             hbm_latency_cycles=self._hbm["latency_cycles"],
         )
+
+    @property
+    @abstractmethod
+    def counted(self) -> PartCounters:
+        """Counters of each part."""
 
     def dram_bytes(self) -> tuple[float, float]:
         """(read, written) as planned from footprints; as counted for tensors that have none."""

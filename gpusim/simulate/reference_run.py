@@ -45,8 +45,10 @@ class ReferenceRun(PlannedRun):
     @cached_property
     def role_totals(self) -> Mapping[str, list[float]]:
         """Cycles of each role in each :class:`WarpState`."""
-        states = self.answer.states
-        return {role.name: [states.get(role.name, {}).get(state.name, 0.0) for state in WarpState] for role in self.launch.roles}
+        return {
+            role.name: [self.answer.states.get(role.name, {}).get(state.name, 0.0) for state in WarpState]
+            for role in self.launch.roles
+        }
 
     @property
     def epilogue_cycles(self) -> Mapping[str, float]:

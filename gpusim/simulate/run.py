@@ -130,8 +130,8 @@ def _engines_gpu(gpu: GpuSpec, engine: str, *, core_only: bool) -> tuple[GpuSpec
         return gpu, ()
     if not core_only:
         raise LaunchError(
-            f"engine 'reference' has the core of the model alone, {gpu.name} has {len(beyond)} parameters beyond it, such as "
-            f"{', '.join(beyond[:3])}; use core_only (--core-only), or engine 'native'"
+            f"engine 'reference' has the core of the model alone, {gpu.name} has {len(beyond)} parameters beyond it, "
+            f"such as {', '.join(beyond[:3])}; use core_only (--core-only), or engine 'native'"
         )
     return reference.core_only(gpu), (f"switched off, as beyond the core of the model: {', '.join(beyond)}",)
 

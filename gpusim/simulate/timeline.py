@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from gpusim.machine.sm.mbarrier import Mbarrier
 
 
 class WarpState(IntEnum):
@@ -118,9 +114,3 @@ class Timeline:
     mmas: list[MmaSpan] = field(default_factory=list)
     flips: list[PhaseFlip] = field(default_factory=list)
     reads: list[ReadSpan] = field(default_factory=list)
-
-    def record_flip(self, barrier: Mbarrier, cta_idx: int, sm_idx: int, offset_cycles: float) -> None:
-        """Note that ``barrier`` has completed a phase just now."""
-        self.flips.append(PhaseFlip(
-            cta_idx, sm_idx, barrier.name, barrier.stage, barrier.completed_at + offset_cycles, barrier.parity ^ 1
-        ))  # fmt: skip

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -18,7 +19,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from gpusim.explore.answers import Answer
 from gpusim.explore.export import export
+from gpusim.explore.pipeline import PipelineQuestion
+from gpusim.explore.questions import question_of
+from gpusim.program.records import OUTPUT_SECTIONS
+from gpusim.report.plots import of_sm, opening_window
+from gpusim.report.plots_ring import rings_of
+from gpusim.simulate.buffers import read_buffer
+from gpusim.simulate.module import EngineRun
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 
@@ -47,6 +56,29 @@ class Page:
 
     def js(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(f"return {script}", *arguments)
+
+    def later(self, script: str, *arguments: Any) -> Any:
+        """What a promise of ``script`` comes to."""
+        self.driver.set_script_timeout(60)
+        call = "const done = arguments[arguments.length - 1];"
+        return self.driver.execute_async_script(f"{call} ({script}).then(done, error => done(String(error)))", *arguments)
+
+    def figures(self) -> list[float]:
+        """All digits of the numbers that are shown."""
+        values = self.js("[...document.querySelectorAll('.figures dd')].map(one => one.dataset.value ?? 'nan')")
+        return [float(text) for text in values]
+
+    def table(self, idx: int) -> list[tuple[str, ...]]:
+        """Rows of a table of the answer, its head first."""
+        rows = """[...document.querySelectorAll('.tables table')[arguments[0]].rows].map(
+            row => [...row.cells].map(cell => cell.textContent))"""
+        return [tuple(row) for row in self.js(rows, idx)]
+
+    def slide(self, name: str, value: str) -> None:
+        """Move a slider as a pointer does."""
+        script = """const slider = document.getElementById(arguments[0]); slider.value = arguments[1];
+            for (const kind of ['input', 'change']) slider.dispatchEvent(new Event(kind, { bubbles: true }));"""
+        self.driver.execute_script(script, name, value)
 
     def text(self, selector: str) -> str:
         return str(self.js("document.querySelector(arguments[0])?.textContent ?? ''", selector)).strip()
@@ -126,7 +158,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A course's site, with a copy of the explorer somewhere in it."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "course").mkdir()
-    offered = {"banks": {"swizzle": ("none", "128B")}, "pipeline": {"stages": ("12",)}}
+    offered = {
+        "banks": {"swizzle": ("none", "128B")}, "pipeline": {"k": ("1024",), "stages": ("3", "12"), "tile": ("128x128x64",)},
+    }
     export(folder / "course" / "explorer", jobs=1, offered=offered)
     return folder
 
@@ -212,15 +246,15 @@ def test_a_pipeline_is_compared_with_the_last(served: Page) -> None:
 
     served.open(f"pipeline.html?{SMALL}")
     served.until_verdict("gemm on h200_sxm takes")
-    before = served.text("dl.figures dd")
+    before = served.figures()[0]
     served.tab_to("stages")
     served.press(Keys.END, Keys.BACKSPACE, "1", Keys.TAB)
     served.until(lambda: served.text("#compare") != "")
     assert "4 stages" in served.text("#compare caption")
-    cycles = [int(text.split()[0].replace(",", "")) for text in (before, served.text("dl.figures dd"))]
-    assert cycles[0] < cycles[1]
-    assert f"+{cycles[1] - cycles[0]:,}" in served.text("#compare")
-    assert served.js("[...document.querySelectorAll('#answer img')].every(one => one.naturalWidth > 300 && one.alt)")
+    cycles = served.figures()[0]
+    assert before < cycles
+    assert f"+{cycles - before:,.0f}" in served.text("#compare")
+    assert served.js("[...document.querySelectorAll('#answer figure svg')].length") == 3
     assert "wait_mbarrier" in served.text("#answer table")
     served.tab_to("stages")
     served.press(Keys.END, Keys.BACKSPACE, "99", Keys.ENTER)
@@ -248,6 +282,7 @@ def test_every_control_has_a_label_and_every_page_its_landmarks(served: Page) ->
         assert served.js("document.querySelectorAll('h1').length") == 1
         assert served.js("[...document.querySelectorAll('select, input')].filter(one => !one.labels.length).length") == 0
         assert served.js("[...document.querySelectorAll('img')].filter(one => !one.alt).length") == 0
+        assert served.js("[...document.querySelectorAll('#answer svg')].filter(one => !one.ariaLabel).length") == 0
         assert served.js("document.querySelectorAll('fieldset:not(:has(> legend))').length") == 0
         ids = served.js("[...document.querySelectorAll('[id]')].map(one => one.id)")
         assert len(ids) == len(set(ids))
@@ -273,7 +308,117 @@ def test_a_copy_answers_by_itself_wherever_it_lies(copied: Page) -> None:
     copied.until_verdict("takes 32 wavefronts")
     copied.open("banks.html?access=ld_shared_b32")
     copied.until(lambda: "this static copy has no Instruction ld_shared_b32" in copied.text("#refusal"))
-    copied.open("pipeline.html")
+    copied.open("pipeline.html?k=1024&stages=12")
     copied.until(lambda: "use at most --stages 7" in copied.text("#refusal"))
     asked = copied.js("['resource', 'navigation'].flatMap(kind => performance.getEntriesByType(kind)).map(one => one.name)")
     assert all(address.startswith(copied.base) for address in asked)
+
+
+# ---------------------------------------------------------------------------------------------- the engine in the page
+
+
+def plain(**words: str) -> Answer:
+    return PipelineQuestion.of(words).plain_answer()
+
+
+def expect(page: Page, answer: Answer) -> None:
+    """The page has the numbers of ``answer``, to the last bit, and its tables."""
+    values = [figure.value for figure in answer.figures]
+    page.until(lambda: page.figures() == values)
+    for idx, table in enumerate(answer.tables):
+        head, *rows = page.table(idx)
+        assert head == table.columns
+        assert sorted(rows) == sorted(table.rows)
+
+
+def expect_results(page: Page, launch: dict[str, Any], buffer: bytes) -> None:
+    """The module in the page gives back what Python's gives."""
+    script = """gpusim.run.run(Uint8Array.from(atob(arguments[0]), letter => letter.charCodeAt(0)))
+        .then(bytes => btoa(Array.from(bytes, byte => String.fromCharCode(byte)).join('')))"""
+    found = read_buffer(b64decode(page.later(script, b64encode(buffer).decode())), OUTPUT_SECTIONS)
+    wanted = EngineRun(buffer, kernel="gemm", num_ctas=launch["num_ctas"]).run()
+    assert wanted["totals"][0] > 0
+    for name, array in wanted.items():
+        assert found[name].tobytes() == array.tobytes(), name
+
+
+KERNELS: list[dict[str, str]] = [
+    {}, {"schedule": "pingpong"}, {"schedule": "multistage", "copy": "cp_async", "math": "mma_sync", "gpu": "a100_sxm_40gb"},
+    {"math": "fma", "dtype": "fp32", "tile": "64x64x16", "schedule": "multistage", "copy": "auto", "stages": "2"},
+    {"cluster": "2x1", "tile": "128x256x64", "stages": "3"}, {"gpu": "toy", "schedule": "multistage"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", KERNELS, ids=str)
+def test_the_page_gives_pythons_answer_to_the_last_bit(served: Page, words: dict[str, str]) -> None:
+    words = {"m": "768", "n": "512", "k": "512", **words}
+    query = "&".join(f"{name}={text}" for name, text in words.items())
+    served.open(f"pipeline.html?{query}")
+    served.until_verdict("gemm on")
+    expect(served, plain(**words))
+    assert "The engine's module ran in this page" in served.text("#status")
+    launch = served.later("fetch('api/pipeline?' + arguments[0]).then(reply => reply.json())", query)["launch"]
+    expect_results(served, launch, b64decode(launch["buffer"]))
+
+
+def test_a_slider_asks_nobody(served: Page) -> None:
+    served.open(f"pipeline.html?{SMALL}")
+    served.until_verdict("gemm on h200_sxm takes")
+    words = dict(pair.split("=") for pair in SMALL.split("&"))
+    expect(served, plain(**words))
+    assert served.js("document.getElementById('moved').hidden && !document.getElementById('expected').hidden")
+    asked = "performance.getEntriesByType('resource').length"
+    before = served.js(asked)
+    served.slide("latency", "3.5")
+    expect(served, plain(**words, latency="3.5"))
+    served.slide("hbm_bandwidth", "0.25")
+    served.slide("l2_bandwidth", "0.5")
+    expect(served, plain(**words, latency="3.5", hbm_bandwidth="0.25", l2_bandwidth="0.5"))
+    assert served.js(asked) == before
+    assert served.js("!document.getElementById('moved').hidden && document.getElementById('expected').hidden")
+    assert served.js("location.search").endswith("&latency=3.5&hbm_bandwidth=0.25&l2_bandwidth=0.5")
+    assert "3.5 x latency" in served.text("#compare caption")
+    assert served.text("#latency + output") == "3.5"
+    served.driver.back()
+    served.until(lambda: served.text("#l2_bandwidth + output") == "1")
+    expect(served, plain(**words, latency="3.5", hbm_bandwidth="0.25"))
+
+
+def test_the_ring_in_the_page_is_the_reports(served: Page) -> None:
+    served.open(f"pipeline.html?{SMALL}&stages=3")
+    served.until_verdict("gemm on h200_sxm takes")
+    question = PipelineQuestion.of({**dict(pair.split("=") for pair in SMALL.split("&")), "stages": "3"})
+    timeline = of_sm(question.run(question.planned()).timeline, None)
+    start, end = opening_window(timeline)
+    (ring,) = [ring for ring in rings_of(timeline, timeline.copies[0].cta_idx) if ring.num_stages > 1]
+    full = [fill.full_cycle for fills in ring.fills.values() for fill in fills if fill.full_cycle is not None]
+    figure = "document.querySelectorAll('#answer figure')[1]"
+    labels = served.js(f"[...{figure}.querySelectorAll('text')].map(one => one.textContent)")
+    assert [f"a, b [{stage}]" for stage in range(3)] == [text for text in labels if text.startswith("a, b [")]
+    in_legend = 1
+    assert served.js(f"{figure}.querySelectorAll('.mark:not(.open)').length") - in_legend == (
+        sum(start <= cycle <= end for cycle in full)
+    )
+    assert served.js(f"{figure}.querySelectorAll('.mark.open').length") - in_legend == (
+        sum(start <= flip.cycle <= end for flip in ring.freed)
+    )
+    assert f"cycles {start:,.0f} to {end:,.0f}" in served.text("#answer figure:nth-of-type(2) figcaption")
+
+
+def test_a_long_run_leaves_the_page_alive_and_is_left_for_the_next(served: Page) -> None:
+    served.open("pipeline.html?m=8192&n=8192&k=8192&tile=128x256x64")
+    served.until(lambda: "% of the CTAs" in served.text("#status") or served.text(".verdict") != "")
+    served.driver.execute_script("document.getElementById('m').value = document.getElementById('n').value = 512")
+    served.driver.execute_script("document.getElementById('k').value = 512")
+    served.slide("latency", "2")
+    expect(served, plain(m="512", n="512", k="512", tile="128x256x64", latency="2"))
+
+
+def test_a_copy_runs_its_launches_by_itself(copied: Page) -> None:
+    copied.open("pipeline.html?latency=2")
+    copied.until_verdict("gemm on h200_sxm takes")
+    expect(copied, plain(k="1024", stages="3", latency="2"))
+    copied.slide("l2_bandwidth", "1.5")
+    expect(copied, plain(k="1024", stages="3", latency="2", l2_bandwidth="1.5"))
+    launch = dict(question_of("pipeline", {"k": "1024", "stages": "3"}).answer().launch or {})
+    expect_results(copied, launch, b64decode(launch["buffer"]))

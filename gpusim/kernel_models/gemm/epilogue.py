@@ -104,7 +104,7 @@ class Epilogue:
         )
 
     @staticmethod
-    def _whole_rows(rows: int, columns: int, width: int) -> AccessPattern:
+    def whole_rows(rows: int, columns: int, width: int) -> AccessPattern:
         """``rows`` rows of a slice, 16 bytes a lane, row after row."""
         row_bytes = columns * width
         chunks = rows * ceil_div(row_bytes, 16)
@@ -298,7 +298,7 @@ class Epilogue:
         yield from self._bias(at, columns)
         for idx in range(ceil_div(columns, slice_n)):
             inside, step = min(slice_n, columns - idx * slice_n), self._step(idx)
-            leaving = self._whole_rows(rows, inside, width)
+            leaving = self.whole_rows(rows, inside, width)
             token = None
             if params.beta != 0.0:
                 access = self._loads(rows, inside, width) if by_tma else leaving

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 from gpusim.kernel_models.gemm.alike import are_tiles_alike
@@ -17,9 +19,10 @@ from gpusim.kernel_models.gemm.room import ALIGNMENT_BYTES, Staging, staging_of
 from gpusim.kernel_models.gemm.shares import PRODUCER_WARPS, Shares, consumer_registers
 from gpusim.kernel_models.gemm.specialized import Consumer, Producer
 from gpusim.kernel_models.gemm.tiles import TilePlan
+from gpusim.kernel_models.gemm.work import tile_work
 from gpusim.layout.notation import units_remark
 from gpusim.units import WAVEFRONT_BYTES
-from gpusim.workload.launch import Buffer, Feature, Launch, Mbarrier, NamedBarrier, Target, WarpRole
+from gpusim.workload.launch import Buffer, Feature, Launch, Mbarrier, NamedBarrier, Program, Target, WarpRole
 
 
 def gemm_launch(params: GemmParams, gpu: Target) -> Launch:
@@ -58,8 +61,15 @@ def gemm_launch(params: GemmParams, gpu: Target) -> Launch:
         remarks=_remarks(params, plan),
         following=(reduction_launch(params),) if is_second else (),
         has_uniform_programs=are_tiles_alike(plan),
+        work=tile_work(plan, staging),
         **parts,
     )
+
+
+def _when_run(make: Callable[[], Program]) -> Program:
+    """The program that ``make`` gives, made when it is first run: who only looks at a launch needs none."""
+    made = cache(make)
+    return lambda cta: made()(cta)
 
 
 def _multistage(
@@ -86,7 +96,7 @@ def _multistage(
         "roles": tuple(
             WarpRole(
                 name=f"math{idx}" if num > 1 else "math", num_warps=num_warps,
-                program=Multistage(plan, loader, epilogue, team=idx),
+                program=_when_run(partial(Multistage, plan, loader, epilogue, team=idx)),
             )
             for idx, epilogue in enumerate(epilogues)
         ),
@@ -126,7 +136,7 @@ def _specialized(
     if is_pingpong:
         turns = ("math_turn", "epilogue_turn")
         mbarriers += [Mbarrier(name=name, num_arrivals=1, num_stages=2) for name in turns]
-    producer = Producer(plan, loader, tuple(ring.name for ring in mbarriers))
+    producer = _when_run(partial(Producer, plan, loader, tuple(ring.name for ring in mbarriers)))
     named = [NamedBarrier(name=f"epilogue{idx}", num_threads=128) for idx in range(consumers)]
     if all_drain:
         named.append(NamedBarrier(name=all_drain, num_threads=128 * consumers))
@@ -135,7 +145,8 @@ def _specialized(
             WarpRole(name="producer", num_warps=PRODUCER_WARPS, program=producer),
             *(
                 WarpRole(
-                    name=f"consumer{idx}", num_warps=4, program=Consumer(plan, loader, epilogue, idx=idx)
+                    name=f"consumer{idx}", num_warps=4,
+                    program=_when_run(partial(Consumer, plan, loader, epilogue, idx=idx)),
                 )
                 for idx, epilogue in enumerate(epilogues)
             ),

@@ -6,15 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from statistics import fmean, pstdev
 
-from gpusim.errors import LaunchError
-from gpusim.machine.component import Component, Counters
-from gpusim.machine.timing import GapPipe, Pipe
-from gpusim.units import WARP_SIZE
-
-LOAD_PRODUCTS = 0.5
-"""``IMAD.WIDE``s that a load of global memory takes the pipe of: two cycles of four. Source: kernels/load_loops
-(`global_wide`, `global_mad`: 16 loads by eight warps a scheduler take 256 cycles beside 16 and 32 of these)."""
-
+from gpusim.machine.component import Counters
 
 PACES_SEED = 1
 """Of SMs' own paces. Which SM is quick changes from launch to launch."""
@@ -93,93 +85,3 @@ def own_paces(num_sms: int, spread: float) -> list[float]:
     return [max(LEAST_PACE, 1.0 + spread * (each - mean) / deviation) for each in drawn]
 
 
-class WarpScheduler(Component):
-    """Issue slots, FMA, ALU and MUFU pipes, shuffles.
-
-    Models: one warp instruction a cycle and scheduler, the lanes of each pipe; warps of a role spread evenly; chains of
-    integer instructions and of shuffles where a program names them (a loop's branch is two). Beside wgmma a scheduler's
-    arithmetic has one turn in four cycles (kernels/turn_taking, pipe_beside_wgmma: IMAD, IADD3, FFMA, F2FP, any N).
-    FFMAs whose registers lie in one bank (a program tells) take more turns, and others of the scheduler wait behind them.
-    Loads of global memory have the pipe of ``IMAD.WIDE`` for two cycles each. Where several CTAs share an SM those of
-    k-steps whose warps copy have each SM's own pace (:func:`own_paces`), as warps stand to one another there.
-    Ignores: that loads of shared memory have it, too (kernels/load_loops);
-    other dependences inside a role's arithmetic, register banks of what tells no turns, dual roles of the INT
-    pipe, what shuffles take of the way to shared memory, instruction cache.
-    Source: the GPU's description; turns and what waits behind them: kernels/fma_loops, h200_sxm, 2026-11-23.
-    """
-
-    kind = "warp_scheduler"
-
-    def __init__(self, spec: WarpSchedulerSpec, *, counters: WarpSchedulerCounters, pace: float = 1.0) -> None:
-        """``counters`` are shared by all SMs; ``pace``: what ``IMAD.WIDE`` that set a pace take, over the mean of SMs."""
-        self.spec = spec
-        self.pace = pace
-        self.counters = counters
-        self._num_schedulers = spec.num_schedulers
-        self.barrier_base_cycles, self.barrier_warp_cycles = spec.barrier_base_cycles, spec.barrier_warp_cycles
-        self.dependent_cycles, self.shuffle_cycles = spec.dependent_cycles, spec.shuffle_cycles
-        self.bank_reads_per_cycle = spec.bank_reads_per_cycle
-        self.issue_slots = GapPipe(units_per_cycle=spec.num_schedulers)
-        self.fma_pipe = GapPipe(units_per_cycle=spec.fp32_lanes / WARP_SIZE)
-        self.alu_pipe = GapPipe(units_per_cycle=spec.int32_lanes / WARP_SIZE)
-        self.mad_wide_pipe = GapPipe(units_per_cycle=spec.mad_wide_lanes / WARP_SIZE)
-        self.mufu_pipe = GapPipe(units_per_cycle=spec.mufu_lanes / WARP_SIZE)
-        self.beside_pipe = GapPipe(units_per_cycle=spec.num_schedulers / spec.beside_interval_cycles)
-        self.shuffle_pipe = GapPipe(units_per_cycle=spec.shuffle_lanes / WARP_SIZE)
-
-    def issue(
-        self, num_instructions: float, *, num_warps: int, at_cycle: float, weight: float, turns_each: float = 1.0
-    ) -> float:
-        """Issue ``num_instructions`` of each of ``num_warps`` warps; returns when the last has been issued.
-
-        ``turns_each``: turns that one takes, with the scheduler's others waiting behind it.
-        """
-        if num_instructions < 0:
-            raise LaunchError(f"{num_instructions} instructions were issued, wants 0 or more")
-        total = num_instructions * num_warps
-        self.counters.instructions += total * weight
-        end = self.issue_slots.reserve(total * turns_each, at_cycle=at_cycle, weight=weight)
-        own = at_cycle + num_instructions * turns_each * -(-num_warps // self._num_schedulers)
-        return end if end > own else own
-
-    def execute(
-        self, pipe: Pipe, num_instructions: float, *, num_warps: int, at_cycle: float, weight: float,
-        wgmma_until: float = 0.0, turns_each: float = 1.0,
-    ) -> float:
-        """Issue to a pipe of fewer lanes than the schedulers could feed; returns when the pipe has taken all.
-
-        ``wgmma_until``: beside wgmma that runs until then, which leaves arithmetic few turns. ``turns_each``: of the
-        scheduler, for the registers that an instruction reads.
-        """
-        issued = self.issue(
-            num_instructions, num_warps=num_warps, at_cycle=at_cycle, weight=weight, turns_each=turns_each
-        )
-        schedulers = self._num_schedulers
-        total = num_instructions * num_warps
-        end = pipe.reserve(total, at_cycle=at_cycle, weight=weight)
-        own_cycles = total / (pipe.rate * (num_warps / schedulers if num_warps < schedulers else 1.0))
-        if wgmma_until > at_cycle and total > 0.0:
-            each = self.spec.beside_interval_cycles * -(-num_warps // self.spec.num_schedulers)
-            beside = min(1.0, (wgmma_until - at_cycle) / (each * num_instructions))
-            passed = self.beside_pipe.reserve(total * beside, at_cycle=at_cycle, weight=weight)
-            passed = max(passed, at_cycle + each * num_instructions * beside) + (1.0 - beside) * own_cycles
-            end = max(end, passed)
-        if end < issued:
-            end = issued
-        own = at_cycle + own_cycles
-        return end if end > own else own
-
-    def pass_loads(self, num_requests: float, *, at_cycle: float, weight: float) -> None:
-        """Loads of global memory on their way: products wait behind them."""
-        self.mad_wide_pipe.reserve(LOAD_PRODUCTS * num_requests, at_cycle=at_cycle, weight=weight)
-
-    def wide_turn_cycles(self, num_warps: int, *, is_apart: bool, pace: float = 1.0) -> tuple[float, float]:
-        """(what an IMAD.WIDE of each warp takes of wgmma that run, from one to the next beside them)."""
-        each = self.spec.mad_wide_apart_cycles if is_apart and num_warps > 1 else self.spec.mad_wide_cycles
-        taken = pace * each * -(-num_warps // self.spec.num_schedulers)
-        return taken, max(pace * self.spec.mad_wide_beside_cycles, 2.0 * taken)
-
-    def gpu_fence_cycles(self, num_warps: int) -> float:
-        """What a fence of scope gpu takes of ``num_warps`` warps at once."""
-        more = max(0, num_warps - self.spec.num_schedulers)
-        return self.spec.gpu_fence_cycles + more * self.spec.gpu_fence_warp_cycles

@@ -1,0 +1,43 @@
+"""The least that a CTA does for a work tile: what bounds the time of a launch whose programs nobody has run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpusim.workload.access import AccessPattern
+from gpusim.workload.atoms import MmaAtom
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileWork:
+    """What a kernel multiplies, loads and stores; its programs do no less.
+
+    A tile is walked along K in steps, each of which waits for one slot of a ring.
+    """
+
+    atom: MmaAtom | None
+    """What multiplies; None: FFMA."""
+    step_instructions: int
+    """Instructions that a k-step of a CTA multiplies with: of warpgroups (wgmma) or of warps."""
+    num_steps: int
+    """K-steps of a tile, the fewest of any."""
+    all_steps: int
+    """K-steps of all tiles."""
+    num_stages: int
+    """Slots of the ring."""
+    num_math_roles: int = 1
+    """Roles that share a k-step's instructions evenly, and then store a part of the tile each."""
+    waits_each_step: bool = False
+    """Whether a role waits for a k-step's math before it issues the next one's."""
+    takes_turns: bool = False
+    """Whether roles take turns at whole tiles: one tile's math is issued before the next one's begins."""
+    box_bytes: int = 0
+    """Bytes of the smaller of a k-step's two copies by TMA; 0: nothing comes by TMA."""
+    has_producer: bool = False
+    """Whether one lane waits for each k-step's slot and asks for its copies by TMA."""
+    stored: AccessPattern = AccessPattern()
+    """What a math role stores of a tile at least; nothing where tiles reach beyond the matrix."""
+    left_fraction: float = 0.0
+    """Of that, the part that must have left the SM before the role goes on."""
+    read_bytes: int = 0
+    """Bytes that the launch reads of memory, each once."""
