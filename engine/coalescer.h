@@ -1,4 +1,5 @@
-// The L2 request coalescer: line requests that ride on a neighbour's, and what the others wait at their slices.
+// The L2 request coalescer: line requests that ride on a neighbour's, and what the others wait at their
+// slices.
 #pragma once
 #include "request.h"
 
@@ -12,7 +13,8 @@ struct Reader {
   uint32_t num_draws = 0;
 };
 
-// Rows of TMA boxes outside of their tensors: bytes that cross the SM's port, and what they take of the slices.
+// Rows of TMA boxes outside of their tensors: bytes that cross the SM's port, and what they take of the
+// slices.
 struct ZeroRows {
   bool is_any = false;
   double num_bytes = 0.0;
@@ -33,18 +35,20 @@ struct LineBatch {
   ZeroRows zeros;
 };
 
-// What a batch costs: how far the slices' clock goes on meanwhile, what slices and links carry, cycles gained.
+// What a batch costs: how far the slices' clock goes on meanwhile, what slices and links carry, cycles
+// gained.
 struct BatchPrice {
   double moved_bytes;
   double carried_bytes;
   double ahead_cycles;
 };
 
-// Models: lines that another SM of the same region waits for come with that SM's, up to a number of requests a line;
-// a line can be joined until some cycles after it has passed the slices, longer the farther its slice is; of a fill
-// that comes in, lines that are not there yet are joined; a queue at each slice, in which the slowest line of a bulk
-// copy waits, the longer the busier all were lately.
-// Ignores, source: as the crossbar, whose part it is (crossbar.h).
+// Models: lines that another SM of the same region waits for come with that SM's, up to a number of requests
+// a line; a line can be joined until some cycles after it has passed the slices, longer the farther its slice
+// is; of a fill that comes in, lines that are not there yet are joined; a queue at each slice, in which the
+// slowest line of a bulk copy waits, the longer the busier all were lately.
+// Ignores: what the crossbar does, whose part it is (crossbar.h).
+// Source: the crossbar's (crossbar.h).
 class Coalescer {
  public:
   void init(XbarCounters* counters);

@@ -207,7 +207,8 @@ struct TileKey {
 
   static TileKey of(uint32_t tensor, int32_t panel, int32_t step) {
     TileKey key;
-    key.packed = (uint64_t(uint32_t(panel)) << 32) | (uint64_t(tensor & 0xff) << 24) | uint32_t(step & 0xffffff);
+    key.packed =
+        (uint64_t(uint32_t(panel)) << 32) | (uint64_t(tensor & 0xff) << 24) | uint32_t(step & 0xffffff);
     return key;
   }
   uint32_t tensor() const { return uint32_t(packed >> 24) & 0xff; }

@@ -201,7 +201,8 @@ double Crossbar::behind_stores(uint32_t sm, double num_lines, double at_cycle) {
   return store_port->behind(num_lines, at_cycle);
 }
 
-void Crossbar::read(MemoryRequest& request, Completion* done, const void* group, Pipe* places, ZeroRows zeros) {
+void Crossbar::read(MemoryRequest& request, Completion* done, const void* group, Pipe* places,
+                    ZeroRows zeros) {
   SmPort* port = ports_[request.sm];
   TileState* tile = l2.look_up(request, port->partition);
   double num_bytes = request.num_bytes * request.crossings;
@@ -303,8 +304,8 @@ void Crossbar::count_zeros(const ZeroRows& zeros, uint32_t num_receivers) {
   counters.read_bytes += zeros.num_bytes * num_receivers;
 }
 
-void Crossbar::deliver(uint32_t sm, const LineBatch& batch, const MemoryRequest& request, const TransferPart& part,
-                       const void* group) {
+void Crossbar::deliver(uint32_t sm, const LineBatch& batch, const MemoryRequest& request,
+                       const TransferPart& part, const void* group) {
   counters.read_bytes += request.num_bytes * request.crossings;
   SmPort* port = ports_[sm];
   if (port->active == nullptr) {
@@ -437,8 +438,9 @@ double Crossbar::packet_bytes(double num_lines, double num_sectors, double num_b
   return larger(lines, sectors * SECTOR_BYTES);
 }
 
-void Crossbar::write(const MemoryRequest& request, Completion* left, StoreArrival* arrived, double num_distinct_bytes,
-                     StoreKind kind, double num_more_bytes, double num_packet_bytes, double packet_bytes) {
+void Crossbar::write(const MemoryRequest& request, Completion* left, StoreArrival* arrived,
+                     double num_distinct_bytes, StoreKind kind, double num_more_bytes,
+                     double num_packet_bytes, double packet_bytes) {
   left = l2.store(request, left, num_distinct_bytes, kind);
   double num_bytes = request.num_bytes + num_more_bytes;
   if (kind == StoreKind::RED) {
@@ -448,7 +450,8 @@ void Crossbar::write(const MemoryRequest& request, Completion* left, StoreArriva
     num_bytes = num_packet_bytes;
   }
   double left_at = sm_store_pipes_[request.sm].reserve(num_bytes, request.issued_at);
-  double crossing = larger(request.num_bytes, num_packet_bytes);  // a packet is as long on a link as on the port
+  // a packet is as long on a link as on the port
+  double crossing = larger(request.num_bytes, num_packet_bytes);
   store_ports_[request.sm]->send(crossing, request.issued_at, left_at, left, arrived, packet_bytes);
   counters.write_bytes += request.num_bytes;
 }

@@ -80,8 +80,8 @@ struct Receiver {
 // * the queue at slices of threads' loads and of what comes from memory;
 // * fair shares of a link among requests of one moment; imbalance of slices within a partition;
 // * which partition leads: here the first; what multicasts of zeros take.
-// Source: the GPU's description; kernels/memory_bandwidth, l2_residency, first_loads, tile_sharing, multicast_rings,
-// line_sharing, store_drift, half_stores, loads_beside_stores.
+// Source: the GPU's description; kernels/memory_bandwidth, l2_residency, first_loads, tile_sharing,
+// multicast_rings, line_sharing, store_drift, half_stores, loads_beside_stores.
 class Crossbar {
  public:
   XbarCounters counters = {};
@@ -99,10 +99,13 @@ class Crossbar {
   // `places`: those for bytes that were asked for and are not there.
   void read(MemoryRequest& request, Completion* done, const void* group, Pipe* places, ZeroRows zeros);
   // Fetches a tile once and delivers it to receivers, each of which takes in so much at most.
-  void multicast(MemoryRequest& request, const Vector<Receiver>& receivers, double bytes_per_cycle, ZeroRows zeros);
+  void multicast(MemoryRequest& request, const Vector<Receiver>& receivers, double bytes_per_cycle,
+                 ZeroRows zeros);
   // Boxes that lie outside of their tensor as a whole.
-  void read_zeros(MemoryRequest& request, const Vector<Receiver>& receivers, ZeroRows zeros, const void* group);
-  // Stores a tile; `left` is told when its last byte has left the SM, `arrived` when it has passed what L2 takes.
+  void read_zeros(MemoryRequest& request, const Vector<Receiver>& receivers, ZeroRows zeros,
+                  const void* group);
+  // Stores a tile; `left` is told when its last byte has left the SM, `arrived` when it has passed what L2
+  // takes.
   void write(const MemoryRequest& request, Completion* left, StoreArrival* arrived, double num_distinct_bytes,
              StoreKind kind, double num_more_bytes, double num_packet_bytes, double packet_bytes);
   // When a store of an SM has crossed: from when the next can follow, and its last line.

@@ -6,7 +6,7 @@
 
 namespace gpusim {
 
-// ------------------------------------------------------------------------------------------ groups and tokens
+// ---------------------------------------------------------------------- groups and tokens
 
 AsyncGroup* AsyncGroup::make(AsyncGroup* ahead) {
   AsyncGroup* group = machine.flights.groups.make();
@@ -126,7 +126,7 @@ void Stage::end_read(double at_cycle) {
   }
 }
 
-// ------------------------------------------------------------------------------------------ barriers of threads
+// ---------------------------------------------------------------------- barriers of threads
 
 void ThreadBarrier::reset(int32_t its_number, int32_t threads, double latency, double warp_cycles) {
   number = its_number;

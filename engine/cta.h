@@ -11,7 +11,8 @@ struct Cta;
 struct TileState;
 struct Token;
 
-// What to do when a group is complete: wake a role, finish the next group, arrive on an mbarrier, give a token.
+// What to do when a group is complete: wake a role, finish the next group, arrive on an mbarrier, give a
+// token.
 struct GroupWaiter {
   enum Kind : uint8_t { WAKE, NEXT_GROUP, ARRIVE, TOKEN };
   Kind kind;
@@ -22,7 +23,8 @@ struct GroupWaiter {
   double latency_cycles;  // TOKEN
 };
 
-// Copies that were committed together: complete when the last of them is, and not before the group ahead of it.
+// Copies that were committed together: complete when the last of them is, and not before the group ahead of
+// it.
 class AsyncGroup {
  public:
   int32_t num_pending = 0;

@@ -9,8 +9,8 @@ namespace gpusim {
 // * rate at which CTAs are handed out, and the slower one at which their exits are noted;
 // * start and exit of a CTA; a round over the SMs, which spreads starts evenly;
 // * a freed slot taken by the next CTA; clusters within a GPC, later on whatever SMs of it fall free.
-// Ignores: preferences among SMs that are free at the same cycle; at which GPC a grid begins; warps that leave before
-// their CTA does; priorities, other kernels.
+// Ignores: preferences among SMs that are free at the same cycle; at which GPC a grid begins; warps that
+// leave before their CTA does; priorities, other kernels.
 // Source: the GPU's description; order: kernels/launch_order, h200_sxm, 2026-11-20.
 class Dispatcher {
  public:

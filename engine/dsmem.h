@@ -6,8 +6,8 @@
 namespace gpusim {
 
 // One SM's end of the network.
-// Models: latency there and back and one way, shorter in a cluster of two; rate of the SM that asks, which has less
-// of it while it is asked itself.
+// Models: latency there and back and one way, shorter in a cluster of two; rate of the SM that asks, which
+// has less of it while it is asked itself.
 // Ignores: the far end's banks, distance in larger clusters, what clusters side by side take of one another.
 // Source: the GPU's description.
 class Dsmem {

@@ -1,4 +1,5 @@
-// What the host calls: memory for a packed launch, its run in slices, its results, and functions to be tested.
+// What the host calls: memory for a packed launch, its run in slices, its results, and functions to be
+// tested.
 #include "input.h"
 #include "machine.h"
 #include "numeric.h"

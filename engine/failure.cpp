@@ -5,8 +5,8 @@
 
 namespace gpusim {
 
-void FailureLog::report(Failure kind, const Role* who, int32_t barrier, int32_t stage, double first, double second,
-                        double third) {
+void FailureLog::report(Failure kind, const Role* who, int32_t barrier, int32_t stage, double first,
+                        double second, double third) {
   if (is_any()) {
     return;
   }

@@ -56,7 +56,8 @@ void TmaInFlight::complete(double cycle) {
 
 // ------------------------------------------------------------------------------------------ cp.async
 
-// What its last instruction's data take from when they are asked for: as long as L2's or, out of memory, memory's.
+// What its last instruction's data take from when they are asked for: as long as L2's or, out of memory,
+// memory's.
 double CpAsyncInFlight::latency_cycles(double cycle) const {
   if (more_cycles != 0.0 || input.l1->cp_async_row_cycles == 0.0) {
     return soonest_cycles;
@@ -93,8 +94,8 @@ void CpAsyncInFlight::complete(double cycle) {
   machine.run.copy_cycles += end - request.issued_at;
   machine.run.num_copies += 1.0;
   if (is_recorded) {
-    machine.recorder.copy_spans.push(
-        CopySpanRecord{cta->idx, cta->sm, op->stage, op->extra, request.issued_at, end, request.num_bytes, -1});
+    machine.recorder.copy_spans.push(CopySpanRecord{cta->idx, cta->sm, op->stage, op->extra,
+                                                    request.issued_at, end, request.num_bytes, -1});
   }
   Cta* receiver = cta;
   machine.flights.cp_asyncs.release(this);

@@ -12,7 +12,8 @@ namespace {
 constexpr double EPSILON_BYTES = 1e-6;
 constexpr double SHARE_STEPS = 64.0;      // shares between which waits are drawn straight
 constexpr double MOST_LINES = 1024.0;     // of a request whose slowest line is looked for
-constexpr double MOST_MIXED = 0.7;        // of the peak that writes take, up to which waits for them were measured
+// of the peak that writes take, up to which waits for them were measured
+constexpr double MOST_MIXED = 0.7;
 constexpr double TURN_STEPS = 8.0;        // of a turn of writes, in which waits for several are worked out
 constexpr int32_t MOST_TURNS = 8;         // of a fill
 constexpr double TURN_GAP_CYCLES = 1.0;   // between loads of two warps, up to which they take turns
@@ -69,7 +70,8 @@ double Hbm::refresh_of(double num_rows, double over_cycles) const {
 double Hbm::refresh_cycles(double num_rows, double over_cycles) { return refresh_of(num_rows, over_cycles); }
 
 double Hbm::share_lately() {
-  return smaller(input.hbm->most_share, lately(0.0) / (input.hbm->window_cycles * input.hbm->peak_bytes_per_cycle));
+  return smaller(input.hbm->most_share,
+                 lately(0.0) / (input.hbm->window_cycles * input.hbm->peak_bytes_per_cycle));
 }
 
 double Hbm::queue_cycles(double num_lines) {

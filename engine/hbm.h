@@ -17,7 +17,8 @@ class WriteBack : public Completion {
 
 // All channels as one wire that fills share.
 // Models:
-// * latency under load: a line waits at its channel in proportion to what is taken of the peak over what is left;
+// * latency under load: a line waits at its channel in proportion to what is taken of the peak over what is
+//   left;
 // * the slowest of a request's rows waits longest, and one of them may find its bank in refresh;
 // * sustained bandwidth, shared among the SMs that wait for fills, and what one SM can draw;
 // * an SM's fills come in order; loads of warps issued right behind one another take turns;
@@ -51,10 +52,12 @@ class Hbm {
   double busy_cycles(double num_rows);
   // The same of `num_parts` in channels of their own, beside writes; 0 where nothing was written of late.
   double mixed_cycles(double num_parts);
-  // How much later than with even channels the last of `part_bytes` out of `num_bytes` comes; place below 0: the mean.
+  // How much later than with even channels the last of `part_bytes` out of `num_bytes` comes; place below 0:
+  // the mean.
   double uneven_cycles(double num_bytes, double place, bool are_apart, double part_bytes);
 
-  // Reads `num_bytes` for a miss of one SM, `times` over; `done` is told when the last byte has passed the wire.
+  // Reads `num_bytes` for a miss of one SM, `times` over; `done` is told when the last byte has passed the
+  // wire.
   void fill(double num_bytes, L2Fill* done, const MemoryRequest& request, double piece_bytes,
             double num_part_requests, double times);
   // Writes `num_bytes` of evicted dirty lines, in pieces of `piece_bytes` or side by side.

@@ -68,7 +68,8 @@ struct InputData {
   Table<double> written_back;
   Table<double> times_fetched;
 
-  // Reads the table of sections. Returns -2 if all is well, -1 if the header is wrong, else the wrong section.
+  // Reads the table of sections. Returns -2 if all is well, -1 if the header is wrong, else the wrong
+  // section.
   int read(const uint8_t* buffer, uint32_t num_bytes);
 };
 

@@ -57,7 +57,8 @@ double L1::posted_cycles(double cycles, double num_requests, double num_bytes, d
   if (num_requests == 0.0) {
     return 0.0;
   }
-  double places = shared_places(num_requests, num_bytes) + input.l1->max_queued_scheduler_stores * num_schedulers;
+  double places =
+      shared_places(num_requests, num_bytes) + input.l1->max_queued_scheduler_stores * num_schedulers;
   double lead = places * cycles / num_requests - input.l1->store_release_cycles;
   return lead > 0.0 ? lead : 0.0;
 }

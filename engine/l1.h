@@ -35,7 +35,8 @@ struct Passage {
 };
 
 // Models:
-// * one unit that takes a warp's instructions in order, each for as long as the slower of tags and data stage;
+// * one unit that takes a warp's instructions in order, each for as long as the slower of tags and data
+//   stage;
 // * cp.async passes for longer than a load, one that misses with a part of its wavefronts; commits pass, too;
 // * behind it a queue of the rows of tiles that cp.async copies around L1;
 // * hit latency; a hit on a line that is still being filled waits for the fill;
@@ -54,7 +55,8 @@ class L1 {
   void init();
 
   // Passes an access through the unit; `more_cycles` come on top of tags and data.
-  Passage accept(double num_requests, double num_lines, double num_wavefronts, double at_cycle, double more_cycles);
+  Passage accept(double num_requests, double num_lines, double num_wavefronts, double at_cycle,
+                 double more_cycles);
   // Notes loads of a tile asked for at `at_cycle`; returns when the last is noted.
   double wait_for_lines(TileKey key, double num_requests, double since, double at_cycle);
   // Passes rows of a tile on their way around L1; returns when the last has.

@@ -8,7 +8,8 @@ namespace gpusim {
 
 namespace {
 
-constexpr double PARTITION_BYTES = 256.0;  // what may lie on one partition alone; kernels/line_sharing, h200_sxm
+// what may lie on one partition alone; kernels/line_sharing, h200_sxm
+constexpr double PARTITION_BYTES = 256.0;
 constexpr double CERTAIN = 1e-3;           // a chance below is none, one above 1 less this a certainty
 constexpr double FEW_ROWS = 10.0;          // of a request, whose queue hides behind what is far or refreshed
 
@@ -147,8 +148,8 @@ void L2::fill(const MemoryRequest& request, TileState* tile, double share) {
     counters.unplanned_miss_bytes += num_bytes;
   }
   double paid = num_bytes * tensor.fetch_scale;
-  double num_rows =
-      larger(larger(request.num_rows * share * request.new_fraction, num_bytes / input.hbm->refresh_bytes), 1.0);
+  double num_rows = larger(
+      larger(request.num_rows * share * request.new_fraction, num_bytes / input.hbm->refresh_bytes), 1.0);
   bool are_apart = request.num_rows > 1.0 || (tensor.piece_bytes > 0.0 && tensor.are_pieces_anywhere);
   double place = hbm.draw();
   bool is_many = request.num_bytes > PARTITION_BYTES;
@@ -187,8 +188,8 @@ FillWaits L2::waits_of(double num_rows, double num_bytes, bool are_apart, bool i
   if (mixed > queued) {
     queued = mixed;
   }
-  // lines that are far, that wait for a refresh and that find long queues are seldom the same, and the fullest
-  // channel seldom is where a refresh takes longest
+  // lines that are far, that wait for a refresh and that find long queues are seldom the same, and the
+  // fullest channel seldom is where a refresh takes longest
   return FillWaits{queued, hypot(uneven, refreshed) - refreshed, larger(0.0, refreshed - far)};
 }
 
@@ -241,7 +242,8 @@ double L2::reach(const MemoryRequest& request, TileState* tile, uint32_t partiti
   return latency;
 }
 
-double L2::read_across(uint32_t partition, double num_bytes, double at_cycle, int32_t num_warps, double* part_at) {
+double L2::read_across(uint32_t partition, double num_bytes, double at_cycle, int32_t num_warps,
+                       double* part_at) {
   L2Link& link = links_[partition % uint32_t(input.l2->num_links)];
   double deviation;
   double crossed_at = link.read(num_bytes, at_cycle, &deviation);
@@ -282,7 +284,8 @@ void L2Fill::come() {
   double since = began_ + input.hbm->latency_cycles;
   for (const FillCrossing& crossing : tile->crossings) {
     double part_at;
-    tile->copied_at = l2.read_across(crossing.partition, crossing.num_bytes, since, crossing.num_warps, &part_at);
+    tile->copied_at =
+        l2.read_across(crossing.partition, crossing.num_bytes, since, crossing.num_warps, &part_at);
     crossed_at = larger(crossed_at, tile->copied_at);
     part_crossed_at = larger(part_crossed_at, part_at);
   }
@@ -324,7 +327,8 @@ void L2::cross(double num_bytes, uint32_t partition, double at_cycle, double* ac
   *last_at = *across_at + link.late_cycles(crossing, deviation);
 }
 
-Completion* L2::store(const MemoryRequest& request, Completion* done, double num_distinct_bytes, StoreKind kind) {
+Completion* L2::store(const MemoryRequest& request, Completion* done, double num_distinct_bytes,
+                      StoreKind kind) {
   double num_sectors = request.num_bytes / SECTOR_BYTES;
   if (kind == StoreKind::ST) {
     counters.write_sectors += num_sectors;

@@ -6,16 +6,17 @@
 
 namespace gpusim {
 
-// Cycles that a line waits: in its queue, from when it could pass; at a channel that is fuller than others, from
-// when the last byte has; for a refresh, from there.
+// Cycles that a line waits: in its queue, from when it could pass; at a channel that is fuller than others,
+// from when the last byte has; for a refresh, from there.
 struct FillWaits {
   double queued_cycles;
   double uneven_cycles;
   double refresh_cycles;
 };
 
-// What happens when a fill's last byte has passed the HBM wire, and what the last of its lines waits for besides.
-// Lines of the other partition cross when memory has given them, a latency after they began to pass the wire.
+// What happens when a fill's last byte has passed the HBM wire, and what the last of its lines waits for
+// besides. Lines of the other partition cross when memory has given them, a latency after they began to pass
+// the wire.
 class L2Fill : public Completion, public Action {
  public:
   TileState* tile = nullptr;
@@ -63,7 +64,8 @@ class StoreLeft : public Completion {
 // Models:
 // * first touch, and hits on a line that is still being filled, which wait for the fill;
 // * residency by what was touched in between; lines leave one by one (residency.h);
-// * write-back of what does not stay; stores wait dirty up to a limit, beyond which the oldest are written back;
+// * write-back of what does not stay; stores wait dirty up to a limit, beyond which the oldest are written
+//   back;
 // * near and far latency: a partition's first read of a tile crosses for lines at home on the other one;
 // * what crosses takes its turn on a link each way (l2_fabric.h), half of all stores among it;
 // * a tile of many lines waits for the farthest slice;
@@ -91,11 +93,13 @@ class L2 {
   // Whether the tile of an answered request was on its way from memory, or not yet, when it was asked for.
   bool was_coming(TileKey tile, double issued_at) const;
   // Takes a store; what will not stay goes on to memory. Returns whom to tell when it has left its SM.
-  Completion* store(const MemoryRequest& request, Completion* done, double num_distinct_bytes, StoreKind kind);
+  Completion* store(const MemoryRequest& request, Completion* done, double num_distinct_bytes,
+                    StoreKind kind);
   // When a store from `partition` has crossed: from when the next can follow, and its last line.
   void cross(double num_bytes, uint32_t partition, double at_cycle, double* across_at, double* last_at);
   // When what `partition` reads has crossed to it: all of it, and a mean one of `num_warps`.
-  double read_across(uint32_t partition, double num_bytes, double at_cycle, int32_t num_warps, double* part_at);
+  double read_across(uint32_t partition, double num_bytes, double at_cycle, int32_t num_warps,
+                     double* part_at);
 
   // Nobody asks for a tile any more: it is given back once nothing refers to it.
   void forget(TileState* tile);

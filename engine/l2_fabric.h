@@ -8,7 +8,8 @@ namespace gpusim {
 // Models:
 // * order of arrival;
 // * stores that take more of it beside reads, as many bytes of them as have crossed since it was idle;
-// * a lane for each slice, which lines fall on as if drawn: the last of a transfer waits for the fullest lane.
+// * a lane for each slice, which lines fall on as if drawn: the last of a transfer waits for the fullest
+//   lane.
 // Ignores:
 // * why stores take more beside reads; that lanes are busy yet when the mean one is idle;
 // * turns of reads and stores; requests and headers of reads.
@@ -17,7 +18,8 @@ class L2Link {
  public:
   void init(double bytes_per_cycle) { pipe_.rate = bytes_per_cycle; }
 
-  // Passes what an SM reads. Returns when so much has passed with even lanes; `deviation`: of the lanes, in cycles.
+  // Passes what an SM reads. Returns when so much has passed with even lanes; `deviation`: of the lanes, in
+  // cycles.
   double read(double num_bytes, double at_cycle, double* deviation);
   // The same of what an SM stores.
   double store(double num_bytes, double at_cycle, double* deviation);

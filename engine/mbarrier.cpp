@@ -28,7 +28,8 @@ void MbarrierUnit::arrive(double at_cycle, double* goes_on, double* counts_at) {
   *counts_at = larger(issued, end);
 }
 
-// Behind those that are there at `at_cycle`, before those that roles ahead of the clock have issued for later.
+// Behind those that are there at `at_cycle`, before those that roles ahead of the clock have issued for
+// later.
 double MbarrierUnit::take_turn(double at_cycle) {
   double interval = input.mbarrier->arrive_interval_cycles;
   double begin = larger(at_cycle, forgotten_until_);

@@ -8,8 +8,8 @@ namespace gpusim {
 class Role;
 
 // What takes the arrivals of one SM's warps.
-// Models: one arrival after the other, an interval apart, and a queue before it, so that the first ones cost no more
-// than their issue.
+// Models: one arrival after the other, an interval apart, and a queue before it, so that the first ones cost
+// no more than their issue.
 // Ignores: waits in the same queue; a queue for each sub-core; lanes of a warp, which arrive together.
 // Source: the GPU's description.
 class MbarrierUnit {
@@ -27,9 +27,9 @@ class MbarrierUnit {
 };
 
 // One mbarrier object in shared memory.
-// Models: arrival count, transaction count, phase and parity; a phase completes when both counts are zero, at the
-// latest of its arrivals' cycles; a waiter that has gone to sleep goes on some cycles later, a lone lane when it
-// looks next.
+// Models: arrival count, transaction count, phase and parity; a phase completes when both counts are zero, at
+// the latest of its arrivals' cycles; a waiter that has gone to sleep goes on some cycles later, a lone lane
+// when it looks next.
 // Ignores: the issue slots that a failing try_wait loop takes.
 // Source: PTX ISA, mbarrier; the GPU's description.
 struct Mbarrier {

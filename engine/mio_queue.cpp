@@ -1,4 +1,5 @@
-// The queue of instructions before an SM's data stage of shared memory, and warps that wait for a place in it.
+// The queue of instructions before an SM's data stage of shared memory, and warps that wait for a place in
+// it.
 #include "mio_queue.h"
 
 #include "machine.h"

@@ -1,4 +1,5 @@
-// The queue of instructions before an SM's data stage of shared memory, and warps that wait for a place in it.
+// The queue of instructions before an SM's data stage of shared memory, and warps that wait for a place in
+// it.
 #pragma once
 #include "role.h"
 
@@ -52,11 +53,11 @@ class QueuedLoad : public QueuedWarp {
   double first_left_ = 0.0;
 };
 
-// Models: a queue of so many instructions, served in the order in which they came; whoever waits for a place gets one
-// when somebody leaves: CTAs in the order of their age, warps of one CTA in turns. Loads of global memory and copies
-// by cp.async wait for a place as well.
-// Ignores: what short loads, stores and copies take of its places; that each scheduler has half of it at most; an SM
-// that has run wgmma; that other GPUs may have another queue than an H100.
+// Models: a queue of so many instructions, served in the order in which they came; whoever waits for a place
+// gets one when somebody leaves: CTAs in the order of their age, warps of one CTA in turns. Loads of global
+// memory and copies by cp.async wait for a place as well.
+// Ignores: what short loads, stores and copies take of its places; that each scheduler has half of it at
+// most; an SM that has run wgmma; that other GPUs may have another queue than an H100.
 // Source: kernels/behind_conflicts (places), kernels/load_turns (whose turn), both h100_sxm, 2026-11-27.
 class MioQueue : public Action {
  public:

@@ -7,7 +7,8 @@ namespace gpusim {
 
 namespace {
 
-constexpr double GREEDY_CYCLES = 16.0;  // for how long who multiplies may do something else, and still goes on first
+// for how long who multiplies may do something else, and still goes on first
+constexpr double GREEDY_CYCLES = 16.0;
 constexpr double EPSILON_CYCLES = 1e-6;
 
 }  // namespace

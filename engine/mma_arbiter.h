@@ -6,13 +6,13 @@ namespace gpusim {
 
 // Models:
 // * greedy, then oldest: who multiplies goes on until it stops; then the one that has waited longest does;
-// * FFMA leave a scheduler's other warps no turns: cp.async of other roles wait until they stop, or where each has
-//   one warp on a scheduler, for as many runs as there are CTAs that multiply;
+// * FFMA leave a scheduler's other warps no turns: cp.async of other roles wait until they stop, or where
+//   each has one warp on a scheduler, for as many runs as there are CTAs that multiply;
 // * CTAs of rings of two slots and more are served by age.
-// Ignores: that copies slip in within what is asked for at once; more than 256 runs by any but a stop; CTAs of fewer
-// warps than schedulers; what other instructions than copies wait beside FFMA.
-// Source: kernels/mma_loops, h200_sxm, 2026-11-22; kernels/fma_loops, h200_sxm, 2026-11-23, and h100_sxm, 2026-11-27;
-// validation/studies/sgemm_h100_sxm.csv, cta_ends_h100_sxm.csv.
+// Ignores: that copies slip in within what is asked for at once; more than 256 runs by any but a stop; CTAs
+// of fewer warps than schedulers; what other instructions than copies wait beside FFMA.
+// Source: kernels/mma_loops, h200_sxm, 2026-11-22; kernels/fma_loops, h200_sxm, 2026-11-23, and h100_sxm,
+// 2026-11-27; validation/studies/sgemm_h100_sxm.csv, cta_ends_h100_sxm.csv.
 class MmaArbiter : public Action {
  public:
   // Queues a role's math; afterwards the role's cursor is where the last of it has been issued.
@@ -21,7 +21,8 @@ class MmaArbiter : public Action {
   void init(WarpState state, Wait wait);
   // Multiplies now, `num_runs` times, or waits for the role's turn and does so then.
   bool ask(Role* role, const Op& op, Multiply multiply, int32_t num_runs, bool by_age);
-  // Waits until another one that multiplies lets a role issue `num_copies` of each of its warps; true: copy now.
+  // Waits until another one that multiplies lets a role issue `num_copies` of each of its warps; true: copy
+  // now.
   bool hold(Role* role, double num_copies);
   void act(uint8_t what) override;
 

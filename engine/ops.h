@@ -70,7 +70,8 @@ bool until_stored(Role* role, Fifo<QueuedStore>& queued, double num_left_bytes);
 void arrive_by_copies(Role* role, int32_t mbarrier, double cycle, const Role* who);
 // Notes that an mbarrier of a CTA has completed a phase.
 void record_flip(const Cta* cta, int32_t mbarrier);
-// When a lone lane that has waited `since` goes on: with the end of its first try that finds the phase complete.
+// When a lone lane that has waited `since` goes on: with the end of its first try that finds the phase
+// complete.
 double looked_at(double since, double completed_at);
 
 }  // namespace gpusim

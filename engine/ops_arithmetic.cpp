@@ -32,7 +32,8 @@ void multiply(Role* role, const Op& op) {
   double cycles = total * cost.interval_cycles / num_sub_cores;
   counters.tensor_core.busy_cycles += cycles;
   double end = sm_of(role).tensor_core.pipe.reserve(cycles, start);
-  double own = start + num_issues * cost.interval_cycles * warps_each(role->num_warps, int32_t(num_sub_cores));
+  double own =
+      start + num_issues * cost.interval_cycles * warps_each(role->num_warps, int32_t(num_sub_cores));
   end = end > own ? end : own;
   double issued = end - cost.interval_cycles;
   double done = end - cost.interval_cycles + cost.latency_cycles;
@@ -69,7 +70,8 @@ void chain(Role* role, double num_instructions, double num_more) {
   role->spend(WarpState::ISSUE, end > chained ? end : chained);
 }
 
-// A chain that takes longer beside wgmma: what is left goes on at its pace when the wgmma that run have ended.
+// A chain that takes longer beside wgmma: what is left goes on at its pace when the wgmma that run have
+// ended.
 bool slowed_chain(Role* role, const AluRecord& cost) {
   WarpScheduler& scheduler = sm_of(role).scheduler;
   double dependent = input.warp_scheduler->dependent_cycles;
@@ -189,7 +191,8 @@ bool fetch_code(Role* role, const Op& op) {
   return true;
 }
 
-// Waits for what a sub-core does not keep of a loop's code, where one warp issues it; two and more do so meanwhile.
+// Waits for what a sub-core does not keep of a loop's code, where one warp issues it; two and more do so
+// meanwhile.
 bool fetch_loop_code(Role* role, const Op& op) {
   Sm& sm = sm_of(role);
   if (role->num_warps * double(sm.num_ctas) > input.warp_scheduler->num_schedulers) {
@@ -244,7 +247,8 @@ bool alu(Role* role, const Op& op) {
   return true;
 }
 
-// Products and sums of 64 bits: while wgmma runs each waits for its turn, and takes it from it; alone at their pace.
+// Products and sums of 64 bits: while wgmma runs each waits for its turn, and takes it from it; alone at
+// their pace.
 bool mad_wide(Role* role, const Op& op) {
   if (machine.run.is_ideal(Ideal::MAD_WIDE)) {
     return true;

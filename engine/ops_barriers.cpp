@@ -35,7 +35,8 @@ void arrive_on(Role* role, Cta* cta, int32_t idx, int32_t count, double at_cycle
 bool thread_barrier(Role* role, ThreadBarrier& barrier, bool waits) {
   role->meet();
   double release;
-  bool is_last = barrier.arrive(role->num_threads, larger(role->t, role->all_fenced_at), waits, role, &release);
+  bool is_last =
+      barrier.arrive(role->num_threads, larger(role->t, role->all_fenced_at), waits, role, &release);
   if (!waits) {
     return true;
   }
@@ -44,8 +45,8 @@ bool thread_barrier(Role* role, ThreadBarrier& barrier, bool waits) {
     return true;
   }
   barrier.waiting.push(role);
-  return role->block(WarpState::WAIT_BARRIER, barrier.number == ThreadBarrier::SYNCTHREADS ? Wait::SYNCTHREADS
-                                                                                           : Wait::NAMED_BARRIER);
+  return role->block(WarpState::WAIT_BARRIER,
+                     barrier.number == ThreadBarrier::SYNCTHREADS ? Wait::SYNCTHREADS : Wait::NAMED_BARRIER);
 }
 
 }  // namespace
@@ -117,7 +118,9 @@ double looked_at(double since, double completed_at) {
 }
 
 // Arrives and waits.
-bool bar_sync(Role* role, const Op& op) { return thread_barrier(role, role->cta->barriers[op.barrier], true); }
+bool bar_sync(Role* role, const Op& op) {
+  return thread_barrier(role, role->cta->barriers[op.barrier], true);
+}
 
 // Arrives alone.
 bool bar_arrive(Role* role, const Op& op) {
@@ -166,7 +169,8 @@ bool cluster_wait(Role* role, const Op&) {
   return role->block(WarpState::WAIT_CLUSTER, Wait::CLUSTER_BARRIER);
 }
 
-// Until this role's stores are delivered, and a few cycles; a barrier behind it waits until copies see them all.
+// Until this role's stores are delivered, and a few cycles; a barrier behind it waits until copies see them
+// all.
 bool fence_proxy_async(Role* role, const Op&) {
   const WarpSchedulerConstants& spec = *input.warp_scheduler;
   role->spend(WarpState::LSU, role->delivered_at);

@@ -6,7 +6,8 @@ namespace gpusim {
 
 namespace {
 
-constexpr double COMMIT_WAVEFRONTS = 3.0;  // what Nsight Compute counts for a warp's commit; kernels/shared_counter
+// what Nsight Compute counts for a warp's commit; kernels/shared_counter
+constexpr double COMMIT_WAVEFRONTS = 3.0;
 constexpr double TOGETHER_CYCLES = 4.0;    // within which copies take turns: the stall behind each in SASS
 
 // The group that is not committed yet, with one copy more.
@@ -137,7 +138,8 @@ void copy_around_l1(Role* role, const Op& op, const AsyncCopyRecord& copy) {
   issued.lead = sm.l1.copy_lead_cycles(num, larger(passage.end - passage.begin, rows * row_cycles));
   double begin = sm.smem.copy_rows(row_cycles != 0.0 ? rows : 0.0, passage.begin);
   issued.end = larger(passage.end, sm.l1.accept_rows(rows, begin));
-  double num_bytes = copy.fetches < 0 ? access.num_sectors * SECTOR_BYTES : input.fetches[uint32_t(copy.fetches)].num_bytes;
+  double num_bytes =
+      copy.fetches < 0 ? access.num_sectors * SECTOR_BYTES : input.fetches[uint32_t(copy.fetches)].num_bytes;
   issued.num_hidden = num_bytes / LINE_BYTES;
   issued.num_wavefronts = wavefronts;
   if (rows * row_cycles == 0.0) {
@@ -154,8 +156,9 @@ void copy_around_l1(Role* role, const Op& op, const AsyncCopyRecord& copy) {
 
 }  // namespace
 
-// Like a load, but into a stage of shared memory and its group; a warp's own follow one another at a pace.
-// A stage that is still read when the first bytes may come is a hazard; one whose readers end before is not found.
+// Like a load, but into a stage of shared memory and its group; a warp's own follow one another at a pace. A
+// stage that is still read when the first bytes may come is a hazard; one whose readers end before is not
+// found.
 bool cp_async(Role* role, const Op& op) {
   Sm& sm = sm_of(role);
   const AsyncCopyRecord& copy = input.async_copies[uint32_t(op.cost)];
@@ -182,7 +185,8 @@ bool cp_async(Role* role, const Op& op) {
   return true;
 }
 
-// Closes the group; that passes the load/store unit, too, and is held where its copies' addresses are written anew.
+// Closes the group; that passes the load/store unit, too, and is held where its copies' addresses are written
+// anew.
 bool cp_async_commit_group(Role* role, const Op& op) {
   Sm& sm = sm_of(role);
   role->copy_pass = CopyPass::NONE;

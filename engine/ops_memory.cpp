@@ -49,7 +49,8 @@ StoreCost cost_of_store(const AccessRecord& access, int32_t num_warps, StoreKind
   return cost;
 }
 
-// Sends a `share` of a store on its way; the group is complete when it has left. `at` below 0: from the cursor on.
+// Sends a `share` of a store on its way; the group is complete when it has left. `at` below 0: from the
+// cursor on.
 AsyncGroup* send_store(Role* role, const Op& op, double num_packet_bytes, double share, double at) {
   const StoreRecord& store = input.stores[uint32_t(op.cost)];
   const AccessRecord& access = input.accesses[uint32_t(store.access)];
@@ -171,7 +172,8 @@ bool global_load(Role* role, const Op& op) {
   return true;
 }
 
-// Through the load/store unit; the warps go on when the last of it waits in the store queue. So do reductions.
+// Through the load/store unit; the warps go on when the last of it waits in the store queue. So do
+// reductions.
 bool global_store(Role* role, const Op& op) {
   Sm& sm = sm_of(role);
   const AccessRecord& access = input.accesses[uint32_t(input.stores[uint32_t(op.cost)].access)];
@@ -236,7 +238,8 @@ bool until_stored(Role* role, Fifo<QueuedStore>& queued, double num_left_bytes) 
   return waited == nullptr || role->wait_group(waited, WarpState::LSU, Wait::STORE_QUEUE);
 }
 
-// A store that L2 resolves; with a result it comes back a latency later. A fence waits for it as for any store.
+// A store that L2 resolves; with a result it comes back a latency later. A fence waits for it as for any
+// store.
 bool global_atomic(Role* role, const Op& op) {
   if (!(op.flags & 1)) {
     return global_store(role, op);

@@ -35,7 +35,8 @@ bool shared_load(Role* role, const Op& op) {
   double asked_at = role->partly_since;
   double left = role->partly_left;
   if (!role->is_partly_done) {
-    if (!role->queued_stores.empty()) {  // instructions of a warp go to memory and shared memory in their order
+    // instructions of a warp go to memory and shared memory in their order
+    if (!role->queued_stores.empty()) {
       if (!until_stored(role, role->queued_stores, role->passed_bytes)) {
         role->must_retry = true;
         return false;
@@ -87,7 +88,8 @@ bool shared_load(Role* role, const Op& op) {
   return true;
 }
 
-// Wavefronts of the data stage, from the first instruction on; the warps go on when the last waits in its queue.
+// Wavefronts of the data stage, from the first instruction on; the warps go on when the last waits in its
+// queue.
 bool shared_store(Role* role, const Op& op) {
   const AccessRecord& access = input.accesses[uint32_t(op.cost)];
   SharedMemory& smem = sm_of(role).smem;
@@ -110,11 +112,13 @@ bool shared_store(Role* role, const Op& op) {
   }
   role->is_partly_done = false;
   double rate = input.smem->wavefronts_per_cycle;
-  double end = larger(served.end, begun + wavefronts / role->num_warps * input.smem->warp_cycles_per_wavefront);
+  double end =
+      larger(served.end, begun + wavefronts / role->num_warps * input.smem->warp_cycles_per_wavefront);
   double last = 1.0 / rate;
   double ahead = smem.replay_cycles(wavefronts, access.num_bytes, end - begun);
   double each = wavefronts / larger(access.num_requests, 1.0) / rate;
-  double others = each * (role->num_warps - 1) / 2.0;  // half of the warps have their last one served behind a middle one's
+  // half of the warps have their last one served behind a middle one's
+  double others = each * (role->num_warps - 1) / 2.0;
   double delivered = end - ahead - others + input.smem->store_latency_cycles;
   if (end > role->stored_at) {
     role->stored_at = end;

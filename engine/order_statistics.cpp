@@ -17,7 +17,8 @@ constexpr double DEVIATIONS = 6.0;  // beyond which a normal draw is not looked 
 constexpr int DEVIATION_STEPS = 1200;
 constexpr int WAIT_STEPS = 256;  // between the points at which the distribution of a wait is looked at
 constexpr int NUM_POINTS = WAIT_STEPS + 1;
-constexpr double QUARTERS = 4.0;  // of a part of a request that waits beside writes: so finely parts are counted
+// of a part of a request that waits beside writes: so finely parts are counted
+constexpr double QUARTERS = 4.0;
 
 // The five arguments of a function, as bits.
 struct Arguments {
@@ -221,7 +222,8 @@ double between(const double* values, double place) {
   return values[idx] + (values[idx + 1] - values[idx]) * (place - idx);
 }
 
-// Of a wait of turns, at points `step` apart: the chance that it is over, and the integral of that up to there.
+// Of a wait of turns, at points `step` apart: the chance that it is over, and the integral of that up to
+// there.
 void turns_over(double mean, double turn, double step, double* is_over, double* until) {
   static double logs_of_middles[WAIT_STEPS];
   static bool is_known = false;
@@ -251,7 +253,8 @@ void turns_over(double mean, double turn, double step, double* is_over, double* 
   }
 }
 
-double work_out_slowest_beside_writes(double num_parts, double chance, double wait, double mean, double turn) {
+double work_out_slowest_beside_writes(double num_parts, double chance, double wait, double mean,
+                                      double turn) {
   double longest = mean + 6.0 * __builtin_sqrt(mean * turn) + turn;
   double step = longest / WAIT_STEPS;
   double of_turns[NUM_POINTS];
@@ -308,10 +311,12 @@ double slowest_of_both(int num_rows, int share_steps, double refresh_fraction, d
   if (known) {
     return *known;
   }
-  return answers_of_both.keep(arguments, work_out_slowest_of_both(num_rows, share_steps, refresh_fraction, refresh));
+  return answers_of_both.keep(arguments,
+                              work_out_slowest_of_both(num_rows, share_steps, refresh_fraction, refresh));
 }
 
-double slowest_beside_writes(double num_parts, double refresh_chance, double longest_refresh, double mean, double turn) {
+double slowest_beside_writes(double num_parts, double refresh_chance, double longest_refresh, double mean,
+                             double turn) {
   Arguments arguments = Arguments::of(num_parts, refresh_chance, longest_refresh, mean, turn);
   const double* known = answers_beside_writes.find(arguments);
   if (known) {

@@ -29,7 +29,8 @@ struct MemoryRequest {
   double new_fraction = 1.0;        // of its rows those that begin a block of memory that L2 takes as a whole
   double num_part_requests = 0.0;   // instructions that ask for parts of lines each
   double num_together = 1.0;        // bytes that are waited for together, over these
-  int32_t num_turns = 0;            // loads of a thread that ask for it, in turns with other warps'; 0: as a whole
+  // loads of a thread that ask for it, in turns with other warps'; 0: as a whole
+  int32_t num_turns = 0;
   double asked_until = 0.0;         // cycle at which the last of these loads is issued
   double late_cycles = 0.0;         // by how much the last warp has its part later, once it is answered
 };
@@ -66,7 +67,8 @@ struct FillCrossing {
   int32_t num_warps;
 };
 
-// A tile in L2: which wave fetched it, when its last byte is there, who waits, who has it, who asked for it lately.
+// A tile in L2: which wave fetched it, when its last byte is there, who waits, who has it, who asked for it
+// lately.
 struct TileState {
   TileKey key;
   int32_t wave = -1;

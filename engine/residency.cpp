@@ -108,7 +108,7 @@ bool Residency::find(const WalkRecord& walk, int32_t panel, int32_t wave, bool i
   return true;
 }
 
-// ------------------------------------------------------------------------------------------ found while it runs
+// ---------------------------------------------------------------------- found while it runs
 
 bool Residency::kept_loss(const MemoryRequest& request, uint32_t partition, Loss* loss) {
   KeptTile* tile = kept_.get(request.tile);

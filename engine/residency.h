@@ -5,16 +5,17 @@
 namespace gpusim {
 
 // Says which reads find nothing in L2.
-// Models: what was planned, by panel and wave (traffic plan); for launches without footprints, partitions that keep
-// what was used last, each tile as a whole where it is read, and one half of it at home on the other partition.
+// Models: what was planned, by panel and wave (traffic plan); for launches without footprints, partitions
+// that keep what was used last, each tile as a whole where it is read, and one half of it at home on the
+// other partition.
 // Ignores: sets; the order of requests within a wave.
 // Source: the traffic plan, or the capacity of a partition in the GPU's description.
 class Residency {
  public:
   void init();
 
-  // What of its tile a reader from `partition` does not find; `last_wave`: when it was last looked for (-1: never).
-  // False: nothing is missing.
+  // What of its tile a reader from `partition` does not find; `last_wave`: when it was last looked for (-1:
+  // never). False: nothing is missing.
   bool loss(const MemoryRequest& request, int32_t last_wave, uint32_t partition, Loss* loss);
   // How often what is missing of a tensor comes from memory while `wave` runs.
   double times_fetched(uint32_t tensor, int32_t wave) const;

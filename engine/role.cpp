@@ -8,8 +8,10 @@ namespace gpusim {
 
 namespace {
 
-constexpr double SYNC_CYCLES = 48.0;         // how far a cursor may run ahead before it queues work on something shared
-constexpr double SHARED_SYNC_CYCLES = 16.0;  // the same before it loads from shared memory, whose latency is short
+// how far a cursor may run ahead before it queues work on something shared
+constexpr double SYNC_CYCLES = 48.0;
+// the same before it loads from shared memory, whose latency is short
+constexpr double SHARED_SYNC_CYCLES = 16.0;
 
 constexpr uint64_t bit(OpKind kind) { return uint64_t(1) << uint32_t(kind); }
 
@@ -27,9 +29,9 @@ constexpr uint64_t QUICK = bit(OpKind::SHARED_LOAD) | bit(OpKind::SHARED_ATOMIC)
 constexpr uint64_t WHEN_FREE =
     bit(OpKind::MBARRIER_ARRIVE) | bit(OpKind::MBARRIER_ARRIVE_EXPECT_TX) | bit(OpKind::MBARRIER_WAIT) |
     bit(OpKind::BAR_SYNC) | bit(OpKind::BAR_ARRIVE) | bit(OpKind::SYNCTHREADS) | bit(OpKind::CLUSTER_ARRIVE) |
-    bit(OpKind::CLUSTER_WAIT) | bit(OpKind::SET_MAX_NREG) | bit(OpKind::RANGE_START) | bit(OpKind::RANGE_END) |
-    bit(OpKind::USE) | bit(OpKind::TMA_LOAD) | bit(OpKind::CP_ASYNC) | bit(OpKind::CP_ASYNC_COMMIT_GROUP) |
-    bit(OpKind::CP_ASYNC_WAIT_GROUP);
+    bit(OpKind::CLUSTER_WAIT) | bit(OpKind::SET_MAX_NREG) | bit(OpKind::RANGE_START) |
+    bit(OpKind::RANGE_END) | bit(OpKind::USE) | bit(OpKind::TMA_LOAD) | bit(OpKind::CP_ASYNC) |
+    bit(OpKind::CP_ASYNC_COMMIT_GROUP) | bit(OpKind::CP_ASYNC_WAIT_GROUP);
 
 bool is_in(uint64_t set, uint8_t kind) { return (set >> kind) & 1; }
 

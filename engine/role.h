@@ -30,8 +30,8 @@ constexpr uint32_t NUM_STATES = 15;
 enum class CopyPass : uint8_t { NONE, ONCE, UNTIL_COMMIT };
 
 // How far behind the warps that are simulated the last one of a role is.
-// Models: each load makes another warp the last, so that delays of loads that follow one another add up as in a
-// random walk; who is late finds free what the others took turns at meanwhile.
+// Models: each load makes another warp the last, so that delays of loads that follow one another add up as in
+// a random walk; who is late finds free what the others took turns at meanwhile.
 // Ignores: which warp it is; that what it stores comes later, too.
 // Source: kernels/memory_bursts (rounds of loads), kernels/memory_bandwidth (loops), h200_sxm, 2026-11-22.
 struct Laggard {
@@ -60,9 +60,9 @@ struct BulkGroups {
   AsyncGroup* whole;
 };
 
-// The warps of one role of one CTA, in lockstep but for the last one.
-// A role keeps a cursor, the cycle up to which its warps are accounted for. It may run ahead of the clock by a few
-// issue cycles; before it queues work on a shared pipe it lets the clock catch up.
+// The warps of one role of one CTA, in lockstep but for the last one. A role keeps a cursor, the cycle up to
+// which its warps are accounted for. It may run ahead of the clock by a few issue cycles; before it queues
+// work on a shared pipe it lets the clock catch up.
 class Role : public Action {
  public:
   enum Event : uint8_t { BEGIN, CAUGHT_UP, WOKEN, COPIES_ISSUED };

@@ -194,7 +194,7 @@ void Run::start_cluster(const int32_t* sms, double at_cycle, bool has_waited) {
   }
 }
 
-// ------------------------------------------------------------------------------------------ roles and CTAs end
+// ---------------------------------------------------------------------- roles and CTAs end
 
 void Run::role_ended(Role* role) {
   double* totals = &role_totals[role->idx * NUM_STATES];
@@ -228,8 +228,8 @@ void Run::cta_exits(Cta* cta) {
   for (uint32_t idx = 0; idx < input.mbarriers.size; idx++) {
     const Mbarrier& barrier = cta->mbarriers[idx];
     if (barrier.tx_bytes) {
-      machine.failure.report_cta(Failure::EXIT_WITH_BYTES, cta->idx, int32_t(idx), double(barrier.announced_bytes),
-                                 double(barrier.delivered_bytes));
+      machine.failure.report_cta(Failure::EXIT_WITH_BYTES, cta->idx, int32_t(idx),
+                                 double(barrier.announced_bytes), double(barrier.delivered_bytes));
       return;
     }
   }
@@ -251,7 +251,8 @@ void Run::cta_exits(Cta* cta) {
   exit_cycles_ += now;
   double retired = machine.dispatcher.retire(now);
   last_exit_ = larger(last_exit_, retired);
-  // the kernel's end asks for stores once it has left, whenever they were, and for atomics that are on their way
+  // the kernel's end asks for stores once it has left, whenever they were, and for atomics that are on their
+  // way
   if (has_stored || num_stores_pending_ || last_store_at_ > now) {
     last_store_at_ = larger(last_store_at_, retired + input.dispatcher->store_end_cycles);
   }

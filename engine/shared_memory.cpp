@@ -7,7 +7,8 @@ namespace gpusim {
 
 namespace {
 
-constexpr double TURN_WAVEFRONTS = 32.0;  // after which an access beside wgmma looks anew whether operands are read
+// after which an access beside wgmma looks anew whether operands are read
+constexpr double TURN_WAVEFRONTS = 32.0;
 constexpr double EPSILON_WAVEFRONTS = 1e-6;
 constexpr double EPSILON_CYCLES = 1e-6;
 
@@ -116,7 +117,7 @@ double SharedMemory::replay_cycles(double num_wavefronts, double num_bytes, doub
   return smaller(input.smem->replay_wavefronts / input.smem->wavefronts_per_cycle, share * backlog_cycles);
 }
 
-// ------------------------------------------------------------------------------------------ copies, global accesses
+// ---------------------------------------------------------------------- copies, global accesses
 
 double SharedMemory::fill(double num_wavefronts, double at_cycle) {
   passing(0.0, at_cycle);
@@ -176,7 +177,9 @@ void SharedMemory::pass_global(double num_wavefronts, double at_cycle) {
   data.busy_cycles += num_wavefronts / data.rate;
 }
 
-Served SharedMemory::pass_lines(double num_lines, double at_cycle) { return take(num_lines, at_cycle, most_stored_); }
+Served SharedMemory::pass_lines(double num_lines, double at_cycle) {
+  return take(num_lines, at_cycle, most_stored_);
+}
 
 // ------------------------------------------------------------------------------------------ the stage itself
 

@@ -14,7 +14,8 @@ struct Served {
 // Models:
 // * one wavefront a cycle for all warps of the SM, latency, and the slower pace of one warp's own wavefronts;
 // * a vector's words, which return one after the other;
-// * operand reads of wgmma go first; accesses of warps have what they leave, loads and stores so much at most;
+// * operand reads of wgmma go first; accesses of warps have what they leave, loads and stores so much at
+//   most;
 // * what cp.async brings, and global accesses of threads, go in between the wavefronts of the warps;
 // * global loads and copies around L1 wait for all that warps asked for ahead of them but some wavefronts;
 // * copies through L1 take the stage in turn with what warps load;
@@ -23,15 +24,16 @@ struct Served {
 // * that what copies through L1 bring waits for a stage that is busy when it comes;
 // * that global stores wait so, too; that wgmma loses up to 3 % to accesses beside it;
 // * arbitration with TMA and cp.async fills; the pace of one sub-partition.
-// Source: the GPU's description; wavefronts come from workload/access.py; kernels/behind_conflicts, narrow_copies,
-// copies_beside_reads, mma_loops, turn_taking, pipe_beside_wgmma.
+// Source: the GPU's description; wavefronts come from workload/access.py; kernels/behind_conflicts,
+// narrow_copies, copies_beside_reads, mma_loops, turn_taking, pipe_beside_wgmma.
 class SharedMemory {
  public:
   GapPipe data;
 
   void init();
 
-  // Reads. `way_wavefronts`: what it takes of the way there; below 0: all; 0: it asks again, and is past the way.
+  // Reads. `way_wavefronts`: what it takes of the way there; below 0: all; 0: it asks again, and is past the
+  // way.
   Served load(double num_wavefronts, double registers_per_wavefront, double at_cycle, double way_wavefronts,
               bool is_counted);
   // Writes. `is_again`: it asks again, and is past the way there.

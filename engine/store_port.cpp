@@ -1,4 +1,5 @@
-// An SM's stores on their way to L2, one after the other, and the requests of its copies that stand behind them.
+// An SM's stores on their way to L2, one after the other, and the requests of its copies that stand behind
+// them.
 #include "store_port.h"
 
 #include "machine.h"
@@ -12,8 +13,8 @@ void StorePort::init(SharedPipe* pipe, uint32_t sm) {
   cycles_per_byte_ = 1.0 / pipe->rate;
 }
 
-void StorePort::send(double num_bytes, double issued_at, double through_at, Completion* left, StoreArrival* arrived,
-                     double packet_bytes) {
+void StorePort::send(double num_bytes, double issued_at, double through_at, Completion* left,
+                     StoreArrival* arrived, double packet_bytes) {
   double now = agenda.cycle;
   double begin = sent_;
   sent_ = begin + num_bytes;

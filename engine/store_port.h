@@ -1,4 +1,5 @@
-// An SM's stores on their way to L2, one after the other, and the requests of its copies that stand behind them.
+// An SM's stores on their way to L2, one after the other, and the requests of its copies that stand behind
+// them.
 #pragma once
 #include "request.h"
 
@@ -10,11 +11,11 @@ class StoreArrival {
   virtual void arrived(double cycle) = 0;
 };
 
-// Models: stores one after the other, so that SMs share what L2 takes, not transfers; a way that holds what has left
-// the SM and waits for its turn; requests of copies that stand behind stores.
+// Models: stores one after the other, so that SMs share what L2 takes, not transfers; a way that holds what
+// has left the SM and waits for its turn; requests of copies that stand behind stores.
 // Ignores: that stores are acknowledged late.
-// Source: kernels/store_drift, kernels/loads_beside_stores.
-// Positions are bytes since the beginning. A store has left the SM when all of it but what the way holds has passed.
+// Source: kernels/store_drift, kernels/loads_beside_stores. Positions are bytes since the beginning. A store
+// has left the SM when all of it but what the way holds has passed.
 class StorePort : public Completion, public Action {
  public:
   bool is_busy = false;  // whether stores are on their way

@@ -5,7 +5,8 @@ namespace gpusim {
 
 namespace {
 
-constexpr uint32_t MOST_GAPS = 64;            // of a GapPipe; more than cursors leave within what they run ahead
+// of a GapPipe; more than cursors leave within what they run ahead
+constexpr uint32_t MOST_GAPS = 64;
 constexpr double EPSILON_BYTES = 1e-6;        // what rounding may leave of a transfer
 constexpr double EPSILON_OF_CLOCK = 4e-16;    // rounding of the clock, as a fraction of it
 

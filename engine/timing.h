@@ -19,9 +19,9 @@ class Completion {
 
 class SharedPipe;
 
-// The present and what is to come: a queue of events, and beside it one timer for each SharedPipe.
-// Events of one cycle come in the order in which they were queued; a pipe's timer comes before them only if it
-// is earlier or as early.
+// The present and what is to come: a queue of events, and beside it one timer for each SharedPipe. Events of
+// one cycle come in the order in which they were queued; a pipe's timer comes before them only if it is
+// earlier or as early.
 class Agenda {
  public:
   double cycle = 0.0;
@@ -128,8 +128,8 @@ struct Ticket {
 };
 
 // A part that many share: transfers in flight split its rate equally, each capped by its own port.
-// Models: processor sharing with equal shares and one cap, in virtual time; transfers of weight 0, which ride on
-// another; unequal shares among transfers that begin while the rate is short.
+// Models: processor sharing with equal shares and one cap, in virtual time; transfers of weight 0, which ride
+// on another; unequal shares among transfers that begin while the rate is short.
 // Ignores: unequal caps; distance; that shares of those in flight change when the rate is no longer short.
 // Source: fluid model of generalized processor sharing (Parekh and Gallager, 1993).
 class SharedPipe {

@@ -6,7 +6,8 @@
 
 namespace gpusim {
 
-// The tensor maps of a launch, as L2 has them: from its begin on, or from when memory has sent them to the first asker.
+// The tensor maps of a launch, as L2 has them: from its begin on, or from when memory has sent them to the
+// first asker.
 // Models: a map that several SMs ask for is read once of memory.
 // Ignores: its sectors; which partition it lies on; that it may be evicted.
 // Source: kernels/tensor_map, kernels/first_loads.
@@ -22,7 +23,8 @@ class TensorMaps {
 // The engine that walks boxes.
 // Models:
 // * time a box, a row and a byte; a queue of some boxes, for room in which the issuing thread waits;
-// * latency against a load's; the issuing thread's cost; a store's source is free and the store complete at once;
+// * latency against a load's; the issuing thread's cost; a store's source is free and the store complete at
+//   once;
 // * the fetch of a tensor map at its first use on the SM, or at its prefetch.
 // Ignores: that an SM keeps some hundreds of tensor maps; writes into shared memory beside operand reads.
 // Source: the GPU's description.

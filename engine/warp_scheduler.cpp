@@ -60,7 +60,8 @@ void WarpScheduler::pass_loads(double num_requests, double at_cycle) {
   mad_wide_pipe.reserve(LOAD_PRODUCTS * num_requests, at_cycle);
 }
 
-double WarpScheduler::wide_turn_cycles(int32_t num_warps, bool is_apart, double its_pace, double* turn) const {
+double WarpScheduler::wide_turn_cycles(int32_t num_warps, bool is_apart, double its_pace,
+                                       double* turn) const {
   const WarpSchedulerConstants& spec = *input.warp_scheduler;
   double each = is_apart && num_warps > 1 ? spec.mad_wide_apart_cycles : spec.mad_wide_cycles;
   double taken = its_pace * each * warps_each(num_warps, int32_t(spec.num_schedulers));

@@ -29,8 +29,8 @@ class WarpScheduler {
   // Issues instructions of each of `num_warps` warps; returns when the last has been issued.
   double issue(double num_instructions, int32_t num_warps, double at_cycle, double turns_each);
   // Issues to a pipe of fewer lanes than the schedulers could feed; returns when the pipe has taken all.
-  double execute(GapPipe& pipe, double num_instructions, int32_t num_warps, double at_cycle, double wgmma_until,
-                 double turns_each);
+  double execute(GapPipe& pipe, double num_instructions, int32_t num_warps, double at_cycle,
+                 double wgmma_until, double turns_each);
   // Loads of global memory on their way: products wait behind them.
   void pass_loads(double num_requests, double at_cycle);
   // What an IMAD.WIDE of each warp takes of wgmma that run; `turn`: from one to the next beside them.

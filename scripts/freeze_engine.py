@@ -1,14 +1,13 @@
-"""Writes what the Python engine says of the launches in ``tests/engine/launches.py``: ``tests/engine/frozen.json``.
+"""Writes what the engine says of the launches in ``tests/engine/launches.py``: ``tests/engine/frozen.json``.
 
-``python scripts/freeze_engine.py`` writes all; ``--check`` only says which differ, and fails where any does; names after
-that choose launches. The answers stay as a test of engines in other languages.
+``python scripts/freeze_engine.py`` writes all; ``--check`` only says which differ, and fails where any does. Names after
+that choose launches. Freeze anew only in the commit that changes the model on purpose.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,7 +28,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help="launches; all by default")
     parser.add_argument("--check", action="store_true", help="compare, and write nothing")
     given = parser.parse_args(arguments)
-    os.environ["GPUSIM_INTERPRETED"] = "1"  # sources are asked, not what was compiled of them
     sys.path.insert(0, str(ROOT))
     from tests.engine.launches import CASES, FROZEN, frozen_answers
 

@@ -36,7 +36,10 @@ LIBRARY_VARIABLE = "GPUSIM_ENGINE_LIBRARY"
 SLICE_S = 0.05
 """Seconds that one slice of a run should take: an interruption waits so long."""
 
-FIRST_EVENTS, LEAST_EVENTS, MOST_EVENTS = 20_000, 1_000, 2**31 - 1
+WATCHED_SLICE_S = 0.004
+"""The same of a run that is watched, and may be given up."""
+
+FIRST_EVENTS, LEAST_EVENTS, MOST_EVENTS = 5_000, 1_000, 2**31 - 1
 """Events of the first slice, and bounds of later ones."""
 
 MOST_CHANGE = 8.0
@@ -308,22 +311,25 @@ class EngineRun:
             raise self._stopped(error) from None
         return self.status
 
-    def run(self, on_progress: Progress | None = None) -> dict[str, NDArray[Any]]:
-        """Go on to the end; returns :meth:`results`, of a run that failed, too.
+    def run(self, on_progress: Progress | None = None, watch: Watch | None = None) -> dict[str, NDArray[Any]]:
+        """Go on to the end; returns :meth:`results`, of a run that failed, too. What ``watch`` raises ends it.
 
         Raises:
             SimulationError: as :meth:`run_slice`.
         """
+        slice_s = SLICE_S if watch is None else WATCHED_SLICE_S
         num_events = FIRST_EVENTS
         while True:
             began = time.perf_counter()
             if self.run_slice(num_events):
                 return self.results()
             took = time.perf_counter() - began
-            change = min(max(SLICE_S / max(took, 1e-6), 1.0 / MOST_CHANGE), MOST_CHANGE)
+            change = min(max(slice_s / max(took, 1e-6), 1.0 / MOST_CHANGE), MOST_CHANGE)
             num_events = int(min(max(num_events * change, LEAST_EVENTS), MOST_EVENTS))
             if on_progress is not None:
                 on_progress(self.num_ctas_done, self._num_ctas, self.cycle)
+            if watch is not None:
+                watch(self)
 
     def results(self) -> dict[str, NDArray[Any]]:
         """Sections of the result buffer, by name; copies, which outlive the run.
@@ -370,3 +376,7 @@ class EngineRun:
             f"{self._kernel}: the engine is out of memory, of which it has up to 4 GiB ({self._where()}); wants fewer CTAs "
             "or shorter loops"
         )
+
+
+Watch = Callable[[EngineRun], None]
+"""Asked after each slice of a run whether it goes on."""

@@ -24,7 +24,7 @@ from gpusim.program.programs import Programs
 from gpusim.program.records import COUNTERS, SM_TOTALS, TOTALS
 from gpusim.simulate.constants import Geometry, Numbers, Shared, hbm_numbers, l2_latency_ns, slots_of
 from gpusim.simulate.failures import Declared, failure_of
-from gpusim.simulate.module import EngineRun, Progress
+from gpusim.simulate.module import EngineRun, Progress, Watch
 from gpusim.simulate.pack import RunSettings, pack, trace_plan
 from gpusim.simulate.plan import LaunchPlan
 from gpusim.simulate.ran import BusyCycles, OpsRun, PartCounters, SharedRates
@@ -284,7 +284,7 @@ class NativeRun(PlannedRun):
 
 def native_runs(
     plan: LaunchPlan, *, ideals: frozenset[str], is_flushed: bool, recorded_sms: frozenset[int] | Literal["first"],
-    max_ops: int, max_events: int, on_progress: Progress | None,
+    max_ops: int, max_events: int, on_progress: Progress | None, watch: Watch | None = None,
 ) -> Callable[[Clock], NativeRun]:
     """What runs a planned launch at a clock: its programs are traced once.
 
@@ -299,7 +299,7 @@ def native_runs(
         packed = pack(plan, programs, RunSettings(
             clock=clock, ideals=ideals, is_flushed=is_flushed, recorded_sms=recorded_sms, max_events=max_events,
         ))  # fmt: skip
-        results = EngineRun(packed, kernel=launch.kernel, num_ctas=plan.num_ctas).run(on_progress)
+        results = EngineRun(packed, kernel=launch.kernel, num_ctas=plan.num_ctas).run(on_progress, watch)
         failure = failure_of(results, declared, kernel=launch.kernel, num_ctas=plan.num_ctas)
         if failure is not None:
             raise failure

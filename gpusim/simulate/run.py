@@ -15,7 +15,7 @@ from gpusim.machine.numeric import sum_in_order
 from gpusim.program.classes import MAX_OPS
 from gpusim.simulate.door import peak_flops_per_cycle
 from gpusim.simulate.ideal import IDEALS, idealize
-from gpusim.simulate.module import Progress
+from gpusim.simulate.module import Progress, Watch
 from gpusim.simulate.native import native_runs
 from gpusim.simulate.pack import MOST_EVENTS
 from gpusim.simulate.plan import plan_launch
@@ -60,6 +60,8 @@ def simulate(
     max_ops: int = MAX_OPS,
     max_events: int = MOST_EVENTS,
     on_progress: Progress | None = None,
+    simulated_mhz: float | None = None,
+    watch: Watch | None = None,
 ) -> Result:
     """Predict ``launch`` on ``gpu``: every CTA, every iteration, every SM.
 
@@ -78,6 +80,9 @@ def simulate(
         max_ops: ops of one role of one CTA beyond which a program is refused, as one that does not end.
         max_events: events after which a run is given up.
         on_progress: told as a run goes on: CTAs that have exited, CTAs in all, the present cycle.
+        simulated_mhz: simulate once, at this SM clock; what the launch did says which clock a mode leaves it. Cycles of
+            several launches can then be compared.
+        watch: asked as the launch itself runs whether it goes on; what it raises ends the simulation.
 
     Raises:
         LaunchError: the GPU cannot run it, or an argument is none of those above.
@@ -104,13 +109,14 @@ def simulate(
     settings = Settings(
         clock=clock, is_warm=l2 == "warm", is_flushed=l2 == "flushed", data=data, ideals=frozenset(ideals),
         recorded_sms=recorded_sms if isinstance(recorded_sms, str) else frozenset(recorded_sms),
-        engine=engine, max_ops=max_ops, max_events=max_events, on_progress=on_progress,
+        engine=engine, max_ops=max_ops, max_events=max_events, on_progress=on_progress, simulated_mhz=simulated_mhz,
+        watch=watch,
     )
     gpu, remarks = _engines_gpu(gpu, engine, core_only=core_only)
     gpu = idealize(gpu, settings.ideals)
     result = _simulate(launch, gpu, settings)
     if launch.following:
-        settings = replace(settings, is_warm=l2 != "flushed")
+        settings = replace(settings, is_warm=l2 != "flushed", simulated_mhz=None, watch=None)
         result = one_after_the_other(result, [_simulate(other, gpu, settings) for other in launch.following])
     return replace(result, remarks=(*result.remarks, *remarks)) if remarks else result
 
@@ -150,6 +156,8 @@ class Settings:
     max_ops: int = MAX_OPS
     max_events: int = MOST_EVENTS
     on_progress: Progress | None = None
+    simulated_mhz: float | None = None
+    watch: Watch | None = None
 
 
 def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
@@ -159,13 +167,16 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
     limiter = PowerLimiter(gpu.clock)
     data, clock = settings.data, settings.clock
     mode = clock if isinstance(clock, str) else "fixed"
-    mhz = float(clock) if not isinstance(clock, str) else estimate_clock(
-        launch, gpu, plan.uses, plan.num_slots, plan.traffic, limiter, mode=mode, data=data
-    )
+    mhz = settings.simulated_mhz
+    if mhz is None:
+        mhz = float(clock) if not isinstance(clock, str) else estimate_clock(
+            launch, gpu, plan.uses, plan.num_slots, plan.traffic, limiter, mode=mode, data=data
+        )
     run_at: Callable[[Clock], Ran] = (
         reference_runs(plan, ideals=settings.ideals) if settings.engine == "reference" else native_runs(
             plan, ideals=settings.ideals, is_flushed=settings.is_flushed, recorded_sms=settings.recorded_sms,
             max_ops=settings.max_ops, max_events=settings.max_events, on_progress=settings.on_progress,
+            watch=settings.watch,
         )
     )
     num_events = 0
@@ -175,6 +186,9 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
         num_events += ran.num_events
         activity = activity_of(ran)
         if mode in ("fixed", "max"):
+            break
+        if settings.simulated_mhz is not None:
+            mhz = limiter.clock_mhz(activity, mode=mode, data=data)
             break
         share = clock_share(ran)
         settled = settled_clock(limiter, activity, mhz, share, mode=mode, data=data)

@@ -1,4 +1,4 @@
-"""Launches that together reach every op and every mechanism of the engine, each small enough to simulate whole.
+"""Launches that together reach every op and every mechanism of the engine, most of them small.
 
 Options of kernel models are those of real kernels: of ``kernels/*/case.py`` with what SASS tells of them, of Triton's loops
 and of cuBLAS's. What kernel models do not reach, kernels in the public vocabulary do (``kernels.py``, ``failing.py``).
@@ -7,7 +7,6 @@ and of cuBLAS's. What kernel models do not reach, kernels in the public vocabula
 from __future__ import annotations
 
 import json
-from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,10 +15,11 @@ from typing import Any
 
 from gpusim import GpuSpec, Launch, load_gpu
 from gpusim.kernel_models import KERNEL_MODELS
+from gpusim.simulate.run import L2State
 
 from . import kernels
+from .answer import Answer, answer
 from .failing import DEADLOCKS, HAZARDS, REFUSALS
-from .oracle import Answer, L2State, answer
 
 MHZ: Mapping[str, float] = {
     "h200_sxm": 1755.0, "h100_sxm": 1620.0, "h100_pcie": 1412.5, "a100_sxm_80gb": 1275.0, "toy": 1000.0,
@@ -38,8 +38,6 @@ class Case:
     ideals: tuple[str, ...] = ()
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Numbers of parts that are other than the GPU's: such as toy's, of which many are none."""
-    is_slow: bool = False
-    """Whether it takes more than some 3 s."""
 
     @property
     def spec(self) -> GpuSpec:
@@ -51,11 +49,10 @@ class Case:
         """What is launched."""
         return self.make(self.spec)
 
-    def answer(self, *, trace: array[float] | None = None) -> Answer:
-        """What the Python engine says."""
+    def answer(self) -> Answer:
+        """What the engine says."""
         gpu = self.spec
-        mhz = self.mhz or MHZ[self.gpu]
-        return answer(self.make(gpu), gpu, mhz=mhz, l2=self.l2, ideals=self.ideals, trace=trace)
+        return answer(self.make(gpu), gpu, mhz=self.mhz or MHZ[self.gpu], l2=self.l2, ideals=self.ideals)
 
 
 def model(name: str, kernel: str, options: Mapping[str, Any], **settings: Any) -> Case:
@@ -199,10 +196,9 @@ PRODUCTS = [
     model("gemm_free_memory", "gemm", {"m": 1024, "n": 1024, "k": 256, **COOPERATIVE},
           ideals=("hbm", "l2", "tma", "launch")),
     model("gemm_2048", "gemm", {"m": 2048, "n": 2048, "k": 2048, **COOPERATIVE}),
-    model("gemm_4096", "gemm", {"m": 4096, "n": 4096, "k": 4096, **COOPERATIVE}, is_slow=True),
-    model("gemm_waves_apart", "gemm", {"m": 8192, "n": 8192, "k": 512, **COOPERATIVE, "raster_group": 4}, is_slow=True),
-    model("gemm_small_tiles", "gemm", {"m": 2048, "n": 2048, "k": 256, **BY_WARPS, "tile": "64x64x32", "stages": 3},
-          is_slow=True),
+    model("gemm_4096", "gemm", {"m": 4096, "n": 4096, "k": 4096, **COOPERATIVE}),
+    model("gemm_waves_apart", "gemm", {"m": 8192, "n": 8192, "k": 512, **COOPERATIVE, "raster_group": 4}),
+    model("gemm_small_tiles", "gemm", {"m": 2048, "n": 2048, "k": 256, **BY_WARPS, "tile": "64x64x32", "stages": 3}),
 ]  # fmt: skip
 
 # ------------------------------------------------------------------------------------------ streams
@@ -215,7 +211,7 @@ STREAMS = [
     model("elementwise_scale_warm", "elementwise", {"op": "scale", "elements": 1 << 20, "threads": 512}, l2="warm"),
     model("elementwise_written_back", "elementwise", {"op": "add", "elements": 1 << 21}, changes={
         "l2": {"capacity_bytes": 4 << 20, "write_back_queue_bytes": 65536.0}}),
-    model("elementwise_large", "elementwise", {"op": "add", "elements": 1 << 24, "items_per_thread": 8}, is_slow=True),
+    model("elementwise_large", "elementwise", {"op": "add", "elements": 1 << 24, "items_per_thread": 8}),
     model("smem_copy_vectorized", "smem_copy", {"m": 1024, "n": 1024}),
     model("smem_copy_scalar", "smem_copy", {"m": 500, "n": 260, "copy": "scalar", "tile": (64, 32), "dtype": "fp32"}),
     model("smem_copy_cp_async", "smem_copy", {"m": 1024, "n": 512, "copy": "cp_async", "swizzle": "128B"}),

@@ -20,7 +20,8 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim.machine import numeric
-from gpusim.machine.memory import draws
+
+from . import order_statistics as draws
 
 ENGINE = Path(__file__).resolve().parents[2] / "engine"
 NUM_POINTS = 10_000
